@@ -90,9 +90,9 @@ void reference(const LayerNormWeightGradient& f) {
 
 // Vector operations on a host for each element, of the passes over it, and for each sample whose features lie
 // in a row, to join the lanes of sums.
-constexpr double kForwardOperations = 9;
-constexpr double kInputGradientOperations = 14;
-constexpr double kWeightGradientOperations = 6;
+constexpr double kForwardOperations = 11;
+constexpr double kInputGradientOperations = 11;
+constexpr double kWeightGradientOperations = 7;
 constexpr double kSampleOperations = 400;
 
 program::PhaseTimes cost(const Vertex& v, const machine::Machine& m, double operations, double loads,

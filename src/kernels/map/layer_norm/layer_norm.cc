@@ -28,17 +28,14 @@ template <class T>
 HWY_INLINE Vector load_some(const T* from, size_t count) {
   return count >= hn::Lanes(Floats()) ? load_f32(Floats(), from) : load_first(Floats(), from, count);
 }
+/// Zeros after the first `count` lanes.
+HWY_INLINE Vector first_of(Vector value, size_t count) {
+  return count >= hn::Lanes(Floats()) ? value : hn::IfThenElseZero(hn::FirstN(Floats(), count), value);
+}
 template <class T>
 HWY_INLINE void store_some(Vector value, T* to, size_t count) {
   if (count >= hn::Lanes(Floats())) return store_rounded(Floats(), value, to);
   store_first(Floats(), value, to, count);
-}
-
-/// Calls visit(first, count) for each vector of `size` elements; the last may have fewer.
-template <class Visit>
-HWY_INLINE void each_vector(size_t size, const Visit& visit) {
-  const size_t lanes = hn::Lanes(Floats());
-  for (size_t i = 0; i < size; i += lanes) visit(i, std::min(lanes, size - i));
 }
 
 template <class T>
@@ -49,16 +46,70 @@ HWY_INLINE T* at(const FieldView& field, size_t row, size_t col) {
 /// A row or column in FP32, with zeros up to whole vectors.
 std::vector<float> widened(const FieldView& field) {
   std::vector<float> all(round_up(static_cast<uint32_t>(field.elements()), kMaxLanes));
-  for (uint32_t i = 0; i < field.elements(); ++i)
-    all[i] = static_cast<float>(field.rows == 1 ? number_at(field, 0, i) : number_at(field, i, 0));
+  const bool is_row = field.rows == 1;
+  if (const auto step = is_row ? field.col_stride : field.row_stride; step != 1 && field.elements() > 1) {
+    for (uint32_t i = 0; i < field.elements(); ++i)
+      all[i] = static_cast<float>(number_at(field, is_row ? 0 : i, is_row ? i : 0));
+    return all;
+  }
+  with_float_type(field.type, [&]<class T>(T) HWY_ATTR {
+    map_elements([](auto, auto x) HWY_ATTR { return x; }, field.elements(), all.data(), field.as<const T>());
+  });
   return all;
+}
+
+/// The reverse.
+void store_line(const std::vector<float>& all, const FieldView& field) {
+  for (uint32_t i = 0; i < field.rows; ++i) set_number(field, i, 0, all[i]);
 }
 
 HWY_INLINE Vector of(const std::vector<float>& all, size_t first) {
   return hn::LoadU(Floats(), all.data() + first);
 }
 HWY_INLINE Vector same(float value) { return hn::Set(Floats(), value); }
-HWY_INLINE float total(Vector v) { return hn::GetLane(hn::SumOfLanes(Floats(), v)); }
+
+/// Calls visit(first, count) for each vector of `size` elements; the last may have fewer.
+template <class Visit>
+HWY_INLINE void each_vector(size_t size, const Visit& visit) {
+  const size_t lanes = hn::Lanes(Floats());
+  size_t i = 0;
+  for (; i + lanes <= size; i += lanes) visit(i, lanes);
+  if (i < size) visit(i, size - i);
+}
+
+/// As many sums as a visit adds to.
+template <size_t count>
+struct Sums {
+  Vector of[count];
+
+  HWY_INLINE Sums() {
+    for (Vector& sum : of) sum = hn::Zero(Floats());
+  }
+  HWY_INLINE void join(const Sums& other) {
+    for (size_t i = 0; i < count; ++i) of[i] = hn::Add(of[i], other.of[i]);
+  }
+  HWY_INLINE float total(size_t i) const { return hn::GetLane(hn::SumOfLanes(Floats(), of[i])); }
+};
+
+/// Calls add(sums, first, count) for each vector of `size` elements; four sums hide the latency of additions.
+template <size_t count, class Add>
+HWY_INLINE Sums<count> sums_over(size_t size, const Add& add) {
+  const size_t lanes = hn::Lanes(Floats());
+  Sums<count> s0, s1, s2, s3;
+  size_t i = 0;
+  for (; i + 4 * lanes <= size; i += 4 * lanes) {
+    add(s0, i, lanes);
+    add(s1, i + lanes, lanes);
+    add(s2, i + 2 * lanes, lanes);
+    add(s3, i + 3 * lanes, lanes);
+  }
+  for (; i + lanes <= size; i += lanes) add(s0, i, lanes);
+  if (i < size) add(s1, i, size - i);
+  s0.join(s1);
+  s2.join(s3);
+  s0.join(s2);
+  return s0;
+}
 
 // Features of a sample are contiguous.
 
@@ -68,17 +119,17 @@ void normalise_lines(const LayerNorm& f) {
   const auto count_of_all = static_cast<float>(n);
   const std::vector<float> weight = widened(f.weight), bias = widened(f.bias);
   for (uint32_t s = 0; s < f.x.cols; ++s) {
-    const T* x = at<T>(f.x, 0, s);
+    const T* x = at<const T>(f.x, 0, s);
     T* y = at<T>(f.y, 0, s);
-    Vector sum = hn::Zero(Floats()), squares = sum;
-    each_vector(n, [&](size_t i, size_t count) HWY_ATTR { sum = hn::Add(sum, load_some(x + i, count)); });
-    const float mean = total(sum) / count_of_all;
-    each_vector(n, [&](size_t i, size_t count) HWY_ATTR {
-      const Vector centred =
-          hn::IfThenElseZero(hn::FirstN(Floats(), count), hn::Sub(load_some(x + i, count), same(mean)));
-      squares = hn::MulAdd(centred, centred, squares);
+    const auto sum = sums_over<1>(n, [&](auto& sums, size_t i, size_t count) HWY_ATTR {
+      sums.of[0] = hn::Add(sums.of[0], load_some(x + i, count));
     });
-    const float rstd = 1 / std::sqrt(total(squares) / count_of_all + f.epsilon);
+    const float mean = sum.total(0) / count_of_all;
+    const auto squares = sums_over<1>(n, [&](auto& sums, size_t i, size_t count) HWY_ATTR {
+      const Vector centred = first_of(hn::Sub(load_some(x + i, count), same(mean)), count);
+      sums.of[0] = hn::MulAdd(centred, centred, sums.of[0]);
+    });
+    const float rstd = 1 / std::sqrt(squares.total(0) / count_of_all + f.epsilon);
     set_number(f.mean, 0, s, mean);
     set_number(f.rstd, 0, s, rstd);
     each_vector(n, [&](size_t i, size_t count) HWY_ATTR {
@@ -94,100 +145,173 @@ void differentiate_lines(const LayerNormInputGradient& f) {
   const auto count_of_all = static_cast<float>(n);
   const std::vector<float> weight = widened(f.weight);
   for (uint32_t s = 0; s < f.x.cols; ++s) {
-    const T *x = at<T>(f.x, 0, s), *dy = at<T>(f.dy, 0, s);
+    const T *x = at<const T>(f.x, 0, s), *dy = at<const T>(f.dy, 0, s);
     T* dx = at<T>(f.dx, 0, s);
     const Vector mean = same(static_cast<float>(number_at(f.mean, 0, s)));
-    const Vector rstd = same(static_cast<float>(number_at(f.rstd, 0, s)));
-    Vector sum = hn::Zero(Floats()), products = sum;
-    each_vector(n, [&](size_t i, size_t count) HWY_ATTR {
+    const auto deviation = static_cast<float>(number_at(f.rstd, 0, s));
+    const Vector rstd = same(deviation);
+    const auto sums = sums_over<2>(n, [&](auto& part, size_t i, size_t count) HWY_ATTR {
       const Vector g = hn::Mul(load_some(dy + i, count), of(weight, i));
-      sum = hn::Add(sum, g);
-      products = hn::MulAdd(g, hn::Mul(hn::Sub(load_some(x + i, count), mean), rstd), products);
+      part.of[0] = hn::Add(part.of[0], g);
+      part.of[1] = hn::MulAdd(g, hn::Sub(load_some(x + i, count), mean), part.of[1]);
     });
-    const Vector of_mean = same(total(sum) / count_of_all), of_rstd = same(total(products) / count_of_all);
+    const Vector of_mean = same(sums.total(0) / count_of_all);
+    const Vector of_centred = same(deviation * (deviation * (sums.total(1) / count_of_all)));
     each_vector(n, [&](size_t i, size_t count) HWY_ATTR {
-      const Vector g = hn::Mul(load_some(dy + i, count), of(weight, i));
-      const Vector normalised = hn::Mul(hn::Sub(load_some(x + i, count), mean), rstd);
-      store_some(hn::Mul(rstd, hn::NegMulAdd(normalised, of_rstd, hn::Sub(g, of_mean))), dx + i, count);
+      const Vector g = hn::MulSub(load_some(dy + i, count), of(weight, i), of_mean);
+      const Vector centred = hn::Sub(load_some(x + i, count), mean);
+      store_some(hn::Mul(rstd, hn::NegMulAdd(centred, of_centred, g)), dx + i, count);
     });
   }
 }
 
-template <class T>
-void differentiate_weight_of_lines(const LayerNormWeightGradient& f) {
-  const size_t n = f.x.rows;
-  std::vector<float> dweight(round_up(f.x.rows, kMaxLanes)), dbias(dweight.size());
-  for (uint32_t s = 0; s < f.x.cols; ++s) {
-    const T *x = at<T>(f.x, 0, s), *dy = at<T>(f.dy, 0, s);
-    const Vector mean = same(static_cast<float>(number_at(f.mean, 0, s)));
-    const Vector rstd = same(static_cast<float>(number_at(f.rstd, 0, s)));
-    each_vector(n, [&](size_t i, size_t count) HWY_ATTR {
-      const Vector g = load_some(dy + i, count);
-      const Vector normalised = hn::Mul(hn::Sub(load_some(x + i, count), mean), rstd);
-      hn::StoreU(hn::Add(of(dbias, i), g), Floats(), dbias.data() + i);
-      hn::StoreU(hn::MulAdd(g, normalised, of(dweight, i)), Floats(), dweight.data() + i);
-    });
+/// Of some samples at once, so that a sum is loaded and stored once for all of them.
+template <uint32_t samples, class T>
+HWY_INLINE void add_weight_gradient(const LayerNormWeightGradient& f, uint32_t first, float* dweight,
+                                    float* dbias) {
+  const T *x[samples], *dy[samples];
+  Vector mean[samples], rstd[samples];
+  for (uint32_t s = 0; s < samples; ++s) {
+    x[s] = at<const T>(f.x, 0, first + s);
+    dy[s] = at<const T>(f.dy, 0, first + s);
+    mean[s] = same(static_cast<float>(number_at(f.mean, 0, first + s)));
+    rstd[s] = same(static_cast<float>(number_at(f.rstd, 0, first + s)));
   }
-  for (uint32_t i = 0; i < n; ++i) {
-    set_number(f.dbias, i, 0, dbias[i]);
-    set_number(f.dweight, i, 0, dweight[i]);
-  }
-}
-
-// A feature of the samples is contiguous: each has a lane.
-
-template <class T>
-void normalise_columns(const LayerNorm& f) {
-  const size_t n = f.x.rows;
-  const Vector part = same(1 / static_cast<float>(n));
-  const std::vector<float> weight = widened(f.weight), bias = widened(f.bias);
-  HWY_ALIGN float means[hn::MaxLanes(Floats())], rstds[hn::MaxLanes(Floats())];
-  each_vector(f.x.cols, [&](size_t s, size_t count) HWY_ATTR {
-    Vector sum = hn::Zero(Floats()), squares = sum;
-    for (size_t i = 0; i < n; ++i) sum = hn::Add(sum, load_some(at<const T>(f.x, i, s), count));
-    const Vector mean = hn::Mul(sum, part);
-    for (size_t i = 0; i < n; ++i) {
-      const Vector centred = hn::Sub(load_some(at<const T>(f.x, i, s), count), mean);
-      squares = hn::MulAdd(centred, centred, squares);
+  each_vector(f.x.rows, [&](size_t i, size_t count) HWY_ATTR {
+    Vector weight = hn::LoadU(Floats(), dweight + i), bias = hn::LoadU(Floats(), dbias + i);
+    for (uint32_t s = 0; s < samples; ++s) {
+      const Vector g = load_some(dy[s] + i, count);
+      const Vector normalised = hn::Mul(hn::Sub(load_some(x[s] + i, count), mean[s]), rstd[s]);
+      bias = hn::Add(bias, g);
+      weight = hn::MulAdd(g, normalised, weight);
     }
-    const Vector rstd = hn::Div(same(1), hn::Sqrt(hn::MulAdd(squares, part, same(f.epsilon))));
-    for (size_t i = 0; i < n; ++i) {
-      const Vector normalised = hn::Mul(hn::Sub(load_some(at<const T>(f.x, i, s), count), mean), rstd);
-      store_some(hn::MulAdd(normalised, same(weight[i]), same(bias[i])), at<T>(f.y, i, s), count);
-    }
-    hn::Store(mean, Floats(), means);
-    hn::Store(rstd, Floats(), rstds);
-    for (uint32_t j = 0; j < count; ++j) {
-      set_number(f.mean, 0, s + j, means[j]);
-      set_number(f.rstd, 0, s + j, rstds[j]);
-    }
+    hn::StoreU(weight, Floats(), dweight + i);
+    hn::StoreU(bias, Floats(), dbias + i);
   });
 }
 
 template <class T>
-void differentiate_columns(const LayerNormInputGradient& f) {
-  const size_t n = f.x.rows;
+void differentiate_weight_of_lines(const LayerNormWeightGradient& f) {
+  constexpr uint32_t kSamples = 4;
+  std::vector<float> dweight(round_up(f.x.rows, kMaxLanes)), dbias(dweight.size());
+  uint32_t s = 0;
+  for (; s + kSamples <= f.x.cols; s += kSamples)
+    add_weight_gradient<kSamples, T>(f, s, dweight.data(), dbias.data());
+  for (; s < f.x.cols; ++s) add_weight_gradient<1, T>(f, s, dweight.data(), dbias.data());
+  store_line(dbias, f.dbias);
+  store_line(dweight, f.dweight);
+}
+
+// A feature of the samples is contiguous: each has a lane. Features may be far apart, so what is needed again
+// is copied.
+
+constexpr size_t kVectors = 4;
+
+/// Calls visit(first, count) for groups of samples, in `vectors` vectors each; the last may have fewer
+/// samples, in one vector.
+template <class Visit>
+HWY_INLINE void each_group(size_t samples, const Visit& visit) {
+  const size_t group = kVectors * hn::Lanes(Floats());
+  size_t s = 0;
+  for (; s + group <= samples; s += group) visit.template operator()<kVectors>(s, group);
+  each_vector(samples - s,
+              [&](size_t i, size_t count) HWY_ATTR { visit.template operator()<size_t{1}>(s + i, count); });
+}
+
+template <size_t vectors>
+HWY_INLINE void store_samples(const Sums<vectors>& values, const FieldView& field, size_t first,
+                              size_t count) {
+  HWY_ALIGN float all[vectors * hn::MaxLanes(Floats())];
+  for (size_t v = 0; v < vectors; ++v) hn::Store(values.of[v], Floats(), all + v * hn::Lanes(Floats()));
+  for (size_t j = 0; j < count; ++j) set_number(field, 0, static_cast<int64_t>(first + j), all[j]);
+}
+
+template <size_t vectors, class T>
+void normalise_samples(const LayerNorm& f, const float* weight, const float* bias, float* copy, size_t first,
+                       size_t count) {
+  const size_t n = f.x.rows, lanes = hn::Lanes(Floats());
   const Vector part = same(1 / static_cast<float>(n));
+  Sums<vectors> mean, squares, rstd;
+  for (size_t i = 0; i < n; ++i) {
+    const T* x = at<const T>(f.x, i, first);
+    for (size_t v = 0; v < vectors; ++v) {
+      const Vector value = load_some(x + v * lanes, count - v * lanes);
+      hn::StoreU(value, Floats(), copy + (i * vectors + v) * lanes);
+      mean.of[v] = hn::Add(mean.of[v], value);
+    }
+  }
+  for (Vector& each : mean.of) each = hn::Mul(each, part);
+  for (size_t i = 0; i < n * vectors; i += vectors)
+    for (size_t v = 0; v < vectors; ++v) {
+      const Vector centred = hn::Sub(hn::LoadU(Floats(), copy + (i + v) * lanes), mean.of[v]);
+      squares.of[v] = hn::MulAdd(centred, centred, squares.of[v]);
+    }
+  for (size_t v = 0; v < vectors; ++v)
+    rstd.of[v] = hn::Div(same(1), hn::Sqrt(hn::MulAdd(squares.of[v], part, same(f.epsilon))));
+  for (size_t i = 0; i < n; ++i) {
+    T* y = at<T>(f.y, i, first);
+    for (size_t v = 0; v < vectors; ++v) {
+      const Vector centred = hn::Sub(hn::LoadU(Floats(), copy + (i * vectors + v) * lanes), mean.of[v]);
+      store_some(hn::MulAdd(hn::Mul(centred, rstd.of[v]), same(weight[i]), same(bias[i])), y + v * lanes,
+                 count - v * lanes);
+    }
+  }
+  store_samples(mean, f.mean, first, count);
+  store_samples(rstd, f.rstd, first, count);
+}
+
+template <class T>
+void normalise_columns(const LayerNorm& f) {
+  const std::vector<float> weight = widened(f.weight), bias = widened(f.bias);
+  std::vector<float> copy(f.x.rows * kVectors * kMaxLanes);
+  each_group(f.x.cols, [&]<size_t vectors>(size_t first, size_t count) HWY_ATTR {
+    normalise_samples<vectors, T>(f, weight.data(), bias.data(), copy.data(), first, count);
+  });
+}
+
+template <size_t vectors, class T>
+void differentiate_samples(const LayerNormInputGradient& f, const float* weight, const float* means,
+                           const float* rstds, float* copy, size_t first, size_t count) {
+  const size_t n = f.x.rows, lanes = hn::Lanes(Floats());
+  const Vector part = same(1 / static_cast<float>(n));
+  Sums<vectors> of_mean, of_normalised;
+  for (size_t i = 0; i < n; ++i) {
+    const T *x = at<const T>(f.x, i, first), *dy = at<const T>(f.dy, i, first);
+    for (size_t v = 0; v < vectors; ++v) {
+      const size_t rest = count - v * lanes;
+      const Vector mean = hn::LoadU(Floats(), means + first + v * lanes);
+      const Vector rstd = hn::LoadU(Floats(), rstds + first + v * lanes);
+      const Vector g = hn::Mul(load_some(dy + v * lanes, rest), same(weight[i]));
+      const Vector normalised = hn::Mul(hn::Sub(load_some(x + v * lanes, rest), mean), rstd);
+      hn::StoreU(g, Floats(), copy + (i * vectors + v) * 2 * lanes);
+      hn::StoreU(normalised, Floats(), copy + (i * vectors + v) * 2 * lanes + lanes);
+      of_mean.of[v] = hn::Add(of_mean.of[v], g);
+      of_normalised.of[v] = hn::MulAdd(g, normalised, of_normalised.of[v]);
+    }
+  }
+  for (size_t v = 0; v < vectors; ++v) {
+    of_mean.of[v] = hn::Mul(of_mean.of[v], part);
+    of_normalised.of[v] = hn::Mul(of_normalised.of[v], part);
+  }
+  for (size_t i = 0; i < n; ++i) {
+    T* dx = at<T>(f.dx, i, first);
+    for (size_t v = 0; v < vectors; ++v) {
+      const Vector rstd = hn::LoadU(Floats(), rstds + first + v * lanes);
+      const Vector g = hn::LoadU(Floats(), copy + (i * vectors + v) * 2 * lanes);
+      const Vector normalised = hn::LoadU(Floats(), copy + (i * vectors + v) * 2 * lanes + lanes);
+      const Vector centred = hn::NegMulAdd(normalised, of_normalised.of[v], hn::Sub(g, of_mean.of[v]));
+      store_some(hn::Mul(rstd, centred), dx + v * lanes, count - v * lanes);
+    }
+  }
+}
+
+template <class T>
+void differentiate_columns(const LayerNormInputGradient& f) {
   const std::vector<float> weight = widened(f.weight), means = widened(f.mean), rstds = widened(f.rstd);
-  each_vector(f.x.cols, [&](size_t s, size_t count) HWY_ATTR {
-    const Vector mean = of(means, s), rstd = of(rstds, s);
-    const auto normalised = [&](size_t i) HWY_ATTR {
-      return hn::Mul(hn::Sub(load_some(at<const T>(f.x, i, s), count), mean), rstd);
-    };
-    const auto weighted = [&](size_t i) HWY_ATTR {
-      return hn::Mul(load_some(at<const T>(f.dy, i, s), count), same(weight[i]));
-    };
-    Vector sum = hn::Zero(Floats()), products = sum;
-    for (size_t i = 0; i < n; ++i) {
-      const Vector g = weighted(i);
-      sum = hn::Add(sum, g);
-      products = hn::MulAdd(g, normalised(i), products);
-    }
-    const Vector of_mean = hn::Mul(sum, part), of_rstd = hn::Mul(products, part);
-    for (size_t i = 0; i < n; ++i) {
-      const Vector dx = hn::NegMulAdd(normalised(i), of_rstd, hn::Sub(weighted(i), of_mean));
-      store_some(hn::Mul(rstd, dx), at<T>(f.dx, i, s), count);
-    }
+  std::vector<float> copy(f.x.rows * 2 * kVectors * kMaxLanes);
+  each_group(f.x.cols, [&]<size_t vectors>(size_t first, size_t count) HWY_ATTR {
+    differentiate_samples<vectors, T>(f, weight.data(), means.data(), rstds.data(), copy.data(), first,
+                                      count);
   });
 }
 
@@ -196,15 +320,14 @@ void differentiate_weight_of_columns(const LayerNormWeightGradient& f) {
   const std::vector<float> means = widened(f.mean), rstds = widened(f.rstd);
   for (uint32_t i = 0; i < f.x.rows; ++i) {
     const T *x = at<const T>(f.x, i, 0), *dy = at<const T>(f.dy, i, 0);
-    Vector dweight = hn::Zero(Floats()), dbias = dweight;
-    each_vector(f.x.cols, [&](size_t s, size_t count) HWY_ATTR {
+    const auto sums = sums_over<2>(f.x.cols, [&](auto& part, size_t s, size_t count) HWY_ATTR {
       const Vector g = load_some(dy + s, count);
       const Vector normalised = hn::Mul(hn::Sub(load_some(x + s, count), of(means, s)), of(rstds, s));
-      dbias = hn::Add(dbias, g);
-      dweight = hn::MulAdd(g, normalised, dweight);
+      part.of[0] = hn::Add(part.of[0], g);
+      part.of[1] = hn::MulAdd(g, normalised, part.of[1]);
     });
-    set_number(f.dbias, i, 0, total(dbias));
-    set_number(f.dweight, i, 0, total(dweight));
+    set_number(f.dbias, i, 0, sums.total(0));
+    set_number(f.dweight, i, 0, sums.total(1));
   }
 }
 
