@@ -73,6 +73,7 @@ def compare(module, *inputs, rtol=1e-4, atol=1e-5):
         (lambda: nn.Sequential(nn.Flatten(), nn.Linear(24, 5), nn.Softmax(-1)), (3, 2, 3, 4)),
         (lambda: nn.Sequential(nn.Linear(24, 5), nn.LogSoftmax(1)), (7, 24)),
         (lambda: nn.Sequential(nn.LayerNorm(24), nn.Linear(24, 5), nn.LayerNorm(5, eps=0.1, bias=False)), (2, 7, 24)),
+        (lambda: nn.LayerNorm(24, elementwise_affine=False), (7, 24)),
         (lambda: nn.Sequential(nn.Linear(24, 6, bias=False), nn.Sigmoid(), nn.SiLU(), nn.ReLU6()), (7, 24)),
         (lambda: SparseLinear(24, 40, density=0.3), (7, 24)),
         (lambda: SparseLinear(24, 40, density=0.5, block_size=4, activation="relu", dynamic=30), (2, 7, 24)),

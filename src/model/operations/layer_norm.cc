@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include <iterator>
+#include <limits>
 #include <memory>
 
 #include "kernels/common/element.h"
@@ -47,9 +48,10 @@ Types infer(const Signature& s) {
     throw UsageError(fmt::format("{}: x is {}; it must be [..., features]", s.operation, to_string(x)));
   require(s, 1, "the weight", weight_type(x));
   require(s, 2, "the bias", weight_type(x));
-  if (!(epsilon_of(s.attributes) >= 0))
-    throw UsageError(
-        fmt::format("{}: epsilon is {}; it must be at least 0", s.operation, epsilon_of(s.attributes)));
+  if (const double epsilon = epsilon_of(s.attributes);
+      !(epsilon >= 0 && epsilon <= std::numeric_limits<float>::max()))
+    throw UsageError(fmt::format("{}: epsilon is {}; it must be a finite FP32 number of at least 0",
+                                 s.operation, epsilon));
   return {x, statistics_type(x), statistics_type(x)};
 }
 

@@ -9,7 +9,7 @@ constexpr float kEpsilon = 1e-3F;
 // Sums of up to some hundred terms in FP32.
 constexpr double kSumError = 256;
 
-uint32_t features_of(uint32_t scale) { return 5 * scale + (scale > 0 ? 2 : 0); }
+uint32_t features_of(uint32_t scale) { return 7 * scale + (scale > 0 ? 2 : 0); }
 uint32_t samples_of(uint32_t scale) { return 19 * scale; }
 
 Tolerance tolerance_of(Type type) {
