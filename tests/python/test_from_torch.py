@@ -179,6 +179,33 @@ def test_a_loss_in_the_module():
     assert session.run(x, labels) == pytest.approx(module(x, labels).item(), rel=1e-5)
 
 
+def test_layer_normalisation_trains_as_in_pytorch():
+    torch.manual_seed(5)
+    module = nn.Sequential(nn.Linear(24, 40), nn.LayerNorm(40), nn.ReLU(), nn.Linear(40, 10))
+    x, labels = torch.randn(20, 24), torch.randint(10, (20,))
+    session = model.from_torch(module, x).training_step("cross_entropy", rate=0.1).session()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    losses = []
+    for _ in range(15):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(module(x), labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        assert session.run(x, labels) == pytest.approx(losses[-1], rel=1e-4)
+    assert losses[-1] < 0.8 * losses[0]
+    for name, values in module.named_parameters():
+        np.testing.assert_allclose(session.get(name), values.detach(), rtol=1e-3, atol=1e-4)
+
+
+def test_layer_normalisation_of_what_is_no_number():
+    x, weights = torch.randn(5, 19), torch.randn(2, 19)
+    x[1, 2], x[2, 18], x[3, 0] = float("nan"), float("inf"), -float("inf")
+    weights[0, 3], weights[1, 4] = float("inf"), float("nan")
+    compare(nn.LayerNorm(19), x)
+    compare(Function(lambda a, b: F.layer_norm(a, [19], b[0], b[1])), x, weights)
+
+
 def test_frozen_parameters():
     module = mlp()
     module[0].weight.requires_grad_(False)
