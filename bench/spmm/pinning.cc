@@ -29,7 +29,7 @@ void Pinning::bind_new_threads() {
     if (!known_.insert(thread).second) continue;
     const size_t others = std::max<size_t>(cpus_.size() - 1, 1);
     const size_t index = cpus_.size() == 1 ? 0 : 1 + worker++ % others;
-    machine::bind_thread(thread, {cpus_[index]});
+    machine::bind_thread(thread, {&cpus_[index], 1});
   }
 }
 

@@ -98,7 +98,7 @@ void Pool::bind(uint32_t workers) {
     if (*cpu == callers) ++cpu;
     if (cpu == cpus_.end()) return;
     Worker& worker = *workers_[w];
-    if (std::exchange(worker.cpu, *cpu) != *cpu) machine::bind_thread(worker.kernel_id, {*cpu});
+    if (std::exchange(worker.cpu, *cpu) != *cpu) machine::bind_thread(worker.kernel_id, {&*cpu, 1});
   }
 }
 

@@ -15,7 +15,7 @@ std::vector<int> allowed_cpus() {
   return cpus;
 }
 
-bool bind_thread(int thread, const std::vector<int>& cpus) {
+bool bind_thread(int thread, std::span<const int> cpus) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int cpu : cpus)

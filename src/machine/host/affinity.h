@@ -2,6 +2,7 @@
 // team on one processor and leave them there for milliseconds.
 #pragma once
 
+#include <span>
 #include <vector>
 
 namespace tessera::machine {
@@ -11,12 +12,12 @@ std::vector<int> allowed_cpus();
 
 /// Restricts a thread (by kernel id; 0: the calling one) to these processors. False if the system refuses,
 /// which causes only noise.
-bool bind_thread(int thread, const std::vector<int>& cpus);
+bool bind_thread(int thread, std::span<const int> cpus);
 
 /// Pins the calling thread to one processor during its lifetime.
 class BoundHere {
  public:
-  explicit BoundHere(int cpu) : before_(allowed_cpus()) { bind_thread(0, {cpu}); }
+  explicit BoundHere(int cpu) : before_(allowed_cpus()) { bind_thread(0, {&cpu, 1}); }
   ~BoundHere() { bind_thread(0, before_); }
   BoundHere(const BoundHere&) = delete;
   BoundHere& operator=(const BoundHere&) = delete;

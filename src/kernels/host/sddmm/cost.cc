@@ -147,9 +147,7 @@ program::PhaseTimes element_cycles(const ElementSddmmSlice& slice, const HostFig
           f.l2_bytes_per_cycle;
   const double updates = kUpdateTraffic * counts.values * 4 / streaming_rate(counts.values * 4, f);
   const double groups = std::ceil(panels / std::max<double>(1, slice.schedule.group_panels));
-  double bands = 0;
-  for (uint32_t chunk = slice.chunk_begin; chunk < slice.chunk_end; ++bands)
-    chunk = sddmm_band_end(w, chunk, slice.chunk_end);
+  const double bands = sddmm_bands(w, slice.chunk_begin, slice.chunk_end);
   const auto pack = [&](double elements, const MatrixView<const float>& m) {
     return elements / 16 * kCopyLineCycles + copy_cycles(elements, m.col_stride != 1, lanes);
   };

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "kernels/common/panels-inl.h"
 #include "kernels/host/sddmm/dots-inl.h"
@@ -146,13 +145,9 @@ class ElementSddmm {
         panels_(sddmm_panels(slice.schedule, std::max(o_.n, 1U), static_cast<uint32_t>(kDotLanes))) {}
 
   void run() const {
-    std::vector<uint32_t> bands = {slice_.chunk_begin};
-    while (bands.back() < slice_.chunk_end)
-      bands.push_back(sddmm_band_end(w_, bands.back(), slice_.chunk_end));
-    program::share_work(o_.helpers, static_cast<uint32_t>(bands.size()) - 1, scratch_,
-                        [&](uint32_t i, std::byte* scratch) {
-                          for_thread(scratch).run_band({bands[i], bands[i + 1]});
-                        });
+    const uint32_t bands = sddmm_bands(w_, slice_.chunk_begin, slice_.chunk_end);
+    program::share_work(o_.helpers, bands, scratch_,
+                        [&](uint32_t i, std::byte* scratch) { for_thread(scratch).run_band(band(i)); });
   }
 
  private:
@@ -160,6 +155,12 @@ class ElementSddmm {
   struct Band {
     uint32_t begin, end;
   };
+
+  Band band(uint32_t i) const {
+    uint32_t begin = slice_.chunk_begin;
+    for (; i > 0; --i) begin = sddmm_band_end(w_, begin, slice_.chunk_end);
+    return {begin, sddmm_band_end(w_, begin, slice_.chunk_end)};
+  }
 
   // The slice as processed by the thread with this scratch. A helper's time is not split by phase.
   ElementSddmm for_thread(std::byte* scratch) const {

@@ -55,6 +55,13 @@ inline uint32_t sddmm_band_end(const ElementWeight& w, uint32_t first, uint32_t 
   return chunk;
 }
 
+/// How many such bands there are.
+inline uint32_t sddmm_bands(const ElementWeight& w, uint32_t first, uint32_t end) {
+  uint32_t bands = 0;
+  for (; first < end; ++bands) first = sddmm_band_end(w, first, end);
+  return bands;
+}
+
 /// Rows of dY, and one of zeros a chunk, that the largest of such bands has.
 inline uint32_t sddmm_band_rows(const ElementWeight& w) {
   uint32_t rows = 1;
