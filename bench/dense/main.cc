@@ -10,10 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile.h"
+#include "bound/bound_program.h"
 #include "dense/contest.h"
 #include "dense/step.h"
-#include "engine/engine.h"
 #include "machine/host/measure.h"
 #include "ops/dense/host/host_dense.h"
 #include "peers/peer.h"
@@ -63,13 +62,11 @@ Contestant tessera_product(Operands& o, Task task, unsigned threads) {
                                            .x = add("x", is_input, o.n, o.k),
                                            .y = add("y", is_forward, o.n, o.m)};
   program.set_main(build_host_dense(b, problem, plan, operands));
-  const std::vector<engine::Binding> bindings = {
-      {operands.w.variable, is_sddmm ? o.gradient.data() : o.panels.data(), layout.cols(), 1},
-      {operands.x.variable, is_input ? o.dx.data() : o.x.data(), o.k, 1},
-      {operands.y.variable, is_forward ? o.y.data() : o.dy.data(), o.m, 1}};
-  const auto engine = std::make_shared<engine::Engine>(compiler::compile(program, machine));
-  return {"tessera", [engine, bindings] { engine->run(bindings, {.profile = false}); }, 0,
-          plan.chosen.total()};
+  const auto product = std::make_shared<bound::BoundProgram>(std::move(program), machine);
+  product->bind(0, is_sddmm ? o.gradient.data() : o.panels.data());
+  product->bind(1, is_input ? o.dx.data() : o.x.data());
+  product->bind(2, is_forward ? o.y.data() : o.dy.data());
+  return {"tessera", [product] { product->run(bound::Arrays(*product)); }, 0, plan.chosen.total()};
 }
 
 Contestant peer_product(Peer& peer, Operands& o, Task task) {

@@ -224,7 +224,8 @@ struct SpikingNeuronsOptions {
 };
 
 /// Neurons that take currents, such as a dense layer's results, in whole sequences. Sequences are [steps,
-/// batch, neurons]; all arrays are contiguous. May be called from several threads.
+/// batch, neurons]; all arrays are contiguous. May be called from several threads. Copies share what is
+/// compiled.
 class SpikingNeurons {
  public:
   struct Inputs {
@@ -262,9 +263,6 @@ class SpikingNeurons {
   /// Throws UsageError for impossible neurons and sizes, and for adaptive ones.
   SpikingNeurons(const Neuron& neuron, uint32_t neurons, uint32_t steps, uint32_t batch,
                  const SpikingNeuronsOptions& options = {});
-  ~SpikingNeurons();
-  SpikingNeurons(SpikingNeurons&&) noexcept;
-  SpikingNeurons& operator=(SpikingNeurons&&) noexcept;
 
   /// Throw UsageError for arrays that are missing, and for those of what such neurons do not have.
   void forward(const Inputs& in, const Results& results) const;
@@ -272,7 +270,7 @@ class SpikingNeurons {
 
  private:
   struct Compiled;
-  std::unique_ptr<Compiled> compiled_;
+  std::shared_ptr<const Compiled> compiled_;
 };
 
 }  // namespace tessera

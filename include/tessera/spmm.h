@@ -52,9 +52,6 @@ class Spmm {
  public:
   /// Plans for n columns. Throws UsageError for options that conflict with each other or with the weight.
   Spmm(const Weight& weight, uint32_t n, const SpmmOptions& options = {});
-  ~Spmm();
-  Spmm(Spmm&&) noexcept;
-  Spmm& operator=(Spmm&&) noexcept;
 
   /// Computes Y. Throws UsageError for a null array or a leading dimension that is too small.
   void operator()(const SpmmArguments& arguments) const;
@@ -69,7 +66,7 @@ class Spmm {
 
  private:
   struct Compiled;
-  std::unique_ptr<Compiled> compiled_;
+  std::shared_ptr<const Compiled> compiled_;
 };
 
 /// What is fixed when the product is planned.
@@ -104,9 +101,6 @@ class Sddmm {
  public:
   /// Plans for n columns. Throws UsageError for unknown knobs.
   Sddmm(const Weight& weight, uint32_t n, const SddmmOptions& options = {});
-  ~Sddmm();
-  Sddmm(Sddmm&&) noexcept;
-  Sddmm& operator=(Sddmm&&) noexcept;
 
   /// Computes dW. Throws UsageError for a null array or a leading dimension that is too small.
   void operator()(const SddmmArguments& arguments) const;
@@ -126,7 +120,7 @@ class Sddmm {
 
  private:
   struct Compiled;
-  std::unique_ptr<Compiled> compiled_;
+  std::shared_ptr<const Compiled> compiled_;
 };
 
 }  // namespace tessera

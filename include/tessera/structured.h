@@ -111,59 +111,40 @@ struct StructuredOptions {
   bool bias = false;        ///< the last parameter is a bias, which is added to each sample of y
 };
 
-/// A structured map and its gradients, planned and compiled for a batch of samples. Calls may come from
-/// several threads at once; they take turns with the process's thread pool. The bits of results depend on
-/// plan and instruction set, not on timing.
+/// A structured map, or several one after the other, and their gradients, planned and compiled for a batch of
+/// samples. Two Kronecker factors are a Monarch matrix, and a low-rank one, U·V, is the factors (1, rank,
+/// inputs, 1) and (1, outputs, rank, 1). Calls may come from several threads at once; they take turns with
+/// the process's thread pool. The bits of results depend on plan and instruction set, not on timing. Copies
+/// share what is compiled.
 class StructuredProduct {
  public:
   /// Throws UsageError for impossible sizes.
   StructuredProduct(const Structure& structure, uint32_t batch, const StructuredOptions& options = {});
-  ~StructuredProduct();
-  StructuredProduct(StructuredProduct&&) noexcept;
-  StructuredProduct& operator=(StructuredProduct&&) noexcept;
+  /// The first map reads x, and a bias is the last one's. Throws UsageError for no maps as well, and for maps
+  /// that do not take what the one before returns.
+  StructuredProduct(std::span<const Structure> maps, uint32_t batch, const StructuredOptions& options = {});
 
   /// y from x, all contiguous. Throws UsageError for a null array or another number of parameters.
   void operator()(const float* x, std::span<const float* const> parameters, float* y) const;
 
   /// dx = Jᵀ·dy, and the gradients of the parameters, summed over the batch; x is that of the forward
   /// product. Either may be null: a null dx, or no parameter gradients at all. So may a bias, whose values do
-  /// not matter.
+  /// not matter. What lies between maps is computed again.
   void gradients(const float* x, const float* dy, std::span<const float* const> parameters, float* dx,
                  std::span<float* const> parameter_gradients) const;
 
-  const Structure& structure() const;
+  const std::vector<Structure>& maps() const;
   uint32_t batch() const;
-  /// Those of the structure, and the bias if there is one.
+  bool transposed() const;  ///< as in the options
+  /// Those of the maps, one map after the other, and the bias if there is one.
   const std::vector<StructuredParameter>& parameters() const;
-  /// The forward plan in readable form: partition and predicted time.
+  /// The forward plans in readable form, a line for each map: partition and predicted time.
   std::string plan() const;
   double predicted_seconds() const;
 
  private:
   struct Compiled;
-  std::unique_ptr<Compiled> compiled_;
-};
-
-/// Structured maps one after the other: two Kronecker factors are a Monarch matrix, and a low-rank one, U·V,
-/// is the factors (1, rank, inputs, 1) and (1, outputs, rank, 1). What lies between maps is the call's own.
-class StructuredChain {
- public:
-  /// The first map reads x. A bias is the last map's. Throws UsageError for no maps, impossible sizes, and
-  /// maps that do not take what the one before returns.
-  StructuredChain(std::span<const Structure> maps, uint32_t batch, const StructuredOptions& options = {});
-
-  /// As in StructuredProduct, with the parameters of the first map, then those of the second, and so on.
-  void operator()(const float* x, std::span<const float* const> parameters, float* y) const;
-  /// Computes what lies between the maps again.
-  void gradients(const float* x, const float* dy, std::span<const float* const> parameters, float* dx,
-                 std::span<float* const> parameter_gradients) const;
-
-  const std::vector<StructuredProduct>& maps() const { return maps_; }
-  const std::vector<StructuredParameter>& parameters() const { return parameters_; }
-
- private:
-  std::vector<StructuredProduct> maps_;
-  std::vector<StructuredParameter> parameters_;
+  std::shared_ptr<const Compiled> compiled_;
 };
 
 }  // namespace tessera

@@ -42,6 +42,19 @@ bool is_contiguous(const auto& array) {
 /// "float32", "int64", …
 std::string name_of(nb::dlpack::dtype type);
 
+/// Arrays of callers that have checked them: their addresses.
+template <class T>
+T* pointer(uintptr_t address) {
+  return reinterpret_cast<T*>(address);
+}
+template <class T>
+std::vector<T*> pointers(const std::vector<uintptr_t>& addresses) {
+  std::vector<T*> found;
+  found.reserve(addresses.size());
+  for (const uintptr_t address : addresses) found.push_back(pointer<T>(address));
+  return found;
+}
+
 /// A matrix of floats with one contiguous dimension, in the caller's memory.
 struct Operand {
   float* data = nullptr;

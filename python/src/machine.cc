@@ -17,7 +17,7 @@
 
 #include "arrays.h"
 #include "bindings.h"
-#include "product/product.h"
+#include "bound/product.h"
 #include "studies/spmm/product.h"
 #include "studies/spmm/report.h"
 #include "studies/spmm/show.h"
@@ -103,7 +103,7 @@ Result run_product(const SparseMatrix& matrix, uint32_t n, const ChosenMachine& 
   if (machine.machine.is_host() && what.precision.f32_partials)
     throw UsageError("f16-f32 is for tiled machines; a host sums in FP32 with every type");
   const uint64_t blocks = matrix.pattern.blocks();
-  product::check(spmm::problem_of(request, what, model, blocks), what.block, model, {});
+  bound::check(spmm::problem_of(request, what, model, blocks), what.block, model, {});
   spmm::ProductRuns runs;
   result.results.push_back(runs.run(request, what, matrix, model, {}));
   return result;

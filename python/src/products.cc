@@ -4,13 +4,11 @@
 #include <tessera/error.h>
 #include <tessera/spmm.h>
 
-#include <array>
 #include <cstddef>
-#include <memory>
-#include <mutex>
 #include <string>
 
 #include "arrays.h"
+#include "base/on_demand.h"
 #include "bindings.h"
 
 namespace tessera::python {
@@ -18,23 +16,10 @@ namespace {
 
 using namespace nb::literals;
 
-/// Products for each pair of memory orders, planned when one is first used. Threads may share it.
-template <class Product>
-class ByLayout {
- public:
-  template <class Make>
-  const Product& at(Layout first, Layout second, const Make& make) {
-    const std::lock_guard lock(mutex_);
-    std::unique_ptr<Product>& product =
-        products_[static_cast<size_t>(first) * 2 + static_cast<size_t>(second)];
-    if (product == nullptr) product = std::make_unique<Product>(make());
-    return *product;
-  }
-
- private:
-  std::mutex mutex_;
-  std::array<std::unique_ptr<Product>, 4> products_;
-};
+/// The number of the product for a pair of memory orders.
+uint64_t by_layout(Layout first, Layout second) {
+  return static_cast<uint64_t>(first) * 2 + static_cast<uint64_t>(second);
+}
 
 Layout layout_of(bool is_column_major) { return is_column_major ? Layout::column_major : Layout::row_major; }
 
@@ -58,9 +43,26 @@ uint32_t threads_of(nb::handle threads) {
   return static_cast<uint32_t>(whole_number(threads, "threads", 0, kMostThreads));
 }
 
-template <class T>
-T* pointer(uintptr_t address) {
-  return reinterpret_cast<T*>(address);
+/// A matrix at an address.
+Operand matrix_at(uintptr_t address, int64_t leading, bool is_column_major) {
+  return {pointer<float>(address), layout_of(is_column_major), leading};
+}
+
+/// plan() and predicted_seconds(), by the memory orders of two operands.
+template <class Planned>
+void bind_plans(nb::class_<Planned>& product, const char* first, const char* second) {
+  using Released = nb::call_guard<nb::gil_scoped_release>;
+  product
+      .def(
+          "plan",
+          [](const Planned& p, bool a, bool b) { return p.planned(layout_of(a), layout_of(b)).plan(); },
+          nb::arg(first) = false, nb::arg(second) = false, Released())
+      .def(
+          "predicted_seconds",
+          [](const Planned& p, bool a, bool b) {
+            return p.planned(layout_of(a), layout_of(b)).predicted_seconds();
+          },
+          nb::arg(first) = false, nb::arg(second) = false, Released());
 }
 
 /// Y = W·X or Wᵀ·X for n columns, whatever the memory order of X and Y.
@@ -80,7 +82,7 @@ class SpmmProduct {
   uint32_t columns() const { return n_; }
 
   const Spmm& planned(Layout x, Layout y) const {
-    return by_layout_->at(x, y, [&] {
+    return planned_.at(by_layout(x, y), [&] {
       SpmmOptions options = options_;
       options.x_layout = x;
       options.y_layout = y;
@@ -90,15 +92,8 @@ class SpmmProduct {
 
   void run(uintptr_t x, int64_t x_leading, bool x_column_major, uintptr_t y, int64_t y_leading,
            bool y_column_major, uintptr_t bias, float alpha, float beta, uintptr_t values) const {
-    const nb::gil_scoped_release released;
-    planned(layout_of(x_column_major), layout_of(y_column_major))({.x = pointer<const float>(x),
-                                                                   .x_leading = x_leading,
-                                                                   .y = pointer<float>(y),
-                                                                   .y_leading = y_leading,
-                                                                   .alpha = alpha,
-                                                                   .beta = beta,
-                                                                   .bias = pointer<const float>(bias),
-                                                                   .values = pointer<const void>(values)});
+    multiply(matrix_at(x, x_leading, x_column_major), matrix_at(y, y_leading, y_column_major),
+             pointer<const float>(bias), alpha, beta, pointer<const void>(values));
   }
 
   nb::object call_for_new(nb::object x, std::nullptr_t, nb::object bias, float alpha, float beta) const {
@@ -113,21 +108,24 @@ class SpmmProduct {
     }
     const Operand to = result_of(out, "Y", rows(), n_);
     if (to.overlaps(from)) throw UsageError("X and Y overlap in memory; they must not");
-    const float* added = bias.is_none() ? nullptr : bias_of(bias);
-    {
-      const nb::gil_scoped_release released;
-      planned(from.layout, to.layout)({.x = from.data,
-                                       .x_leading = from.leading,
-                                       .y = to.data,
-                                       .y_leading = to.leading,
-                                       .alpha = alpha,
-                                       .beta = beta,
-                                       .bias = added});
-    }
+    multiply(from, to, bias.is_none() ? nullptr : bias_of(bias), alpha, beta);
     return out;
   }
 
  private:
+  void multiply(const Operand& x, const Operand& y, const float* bias, float alpha, float beta,
+                const void* values = nullptr) const {
+    const nb::gil_scoped_release released;
+    planned(x.layout, y.layout)({.x = x.data,
+                                 .x_leading = x.leading,
+                                 .y = y.data,
+                                 .y_leading = y.leading,
+                                 .alpha = alpha,
+                                 .beta = beta,
+                                 .bias = bias,
+                                 .values = values});
+  }
+
   const float* bias_of(nb::handle bias) const {
     const std::span<const float> values = floats_of(bias, "the bias");
     if (values.size() != rows())
@@ -148,7 +146,7 @@ class SpmmProduct {
   Weight weight_;
   uint32_t n_;
   SpmmOptions options_;
-  std::unique_ptr<ByLayout<Spmm>> by_layout_ = std::make_unique<ByLayout<Spmm>>();
+  base::OnDemand<Spmm> planned_;
 };
 
 constexpr const char* kSpmmCallDoc =
@@ -179,20 +177,15 @@ class SddmmProduct {
   uint64_t packed_size() const { return weight_.packed_size(); }
 
   const Sddmm& planned(Layout dy, Layout x) const {
-    return by_layout_->at(
-        dy, x, [&] { return Sddmm(weight_, n_, {.dy_layout = dy, .x_layout = x, .threads = threads_}); });
+    return planned_.at(by_layout(dy, x), [&] {
+      return Sddmm(weight_, n_, {.dy_layout = dy, .x_layout = x, .threads = threads_});
+    });
   }
 
   void run(uintptr_t dy, int64_t dy_leading, bool dy_column_major, uintptr_t x, int64_t x_leading,
            bool x_column_major, uintptr_t dw, float alpha, float beta) const {
-    const nb::gil_scoped_release released;
-    planned(layout_of(dy_column_major), layout_of(x_column_major))({.dy = pointer<const float>(dy),
-                                                                    .dy_leading = dy_leading,
-                                                                    .x = pointer<const float>(x),
-                                                                    .x_leading = x_leading,
-                                                                    .dw = pointer<float>(dw),
-                                                                    .alpha = alpha,
-                                                                    .beta = beta});
+    multiply(matrix_at(dy, dy_leading, dy_column_major), matrix_at(x, x_leading, x_column_major),
+             pointer<float>(dw), alpha, beta);
   }
 
   nb::object call_for_new(nb::object dy, nb::object x, std::nullptr_t, float alpha, float beta) const {
@@ -210,34 +203,36 @@ class SddmmProduct {
     if (dw.size() != packed_size())
       throw UsageError(
           fmt::format("dW has {} elements; in packed order the weight has {}", dw.size(), packed_size()));
-    {
-      const nb::gil_scoped_release released;
-      planned(dys.layout, xs.layout)({.dy = dys.data,
-                                      .dy_leading = dys.leading,
-                                      .x = xs.data,
-                                      .x_leading = xs.leading,
-                                      .dw = dw.data(),
-                                      .alpha = alpha,
-                                      .beta = beta});
-    }
+    multiply(dys, xs, dw.data(), alpha, beta);
     return out;
   }
 
  private:
+  void multiply(const Operand& dy, const Operand& x, float* dw, float alpha, float beta) const {
+    const nb::gil_scoped_release released;
+    planned(dy.layout, x.layout)({.dy = dy.data,
+                                  .dy_leading = dy.leading,
+                                  .x = x.data,
+                                  .x_leading = x.leading,
+                                  .dw = dw,
+                                  .alpha = alpha,
+                                  .beta = beta});
+  }
+
   Weight weight_;
   uint32_t n_;
   uint32_t threads_;
-  std::unique_ptr<ByLayout<Sddmm>> by_layout_ = std::make_unique<ByLayout<Sddmm>>();
+  base::OnDemand<Sddmm> planned_;
 };
 
 }  // namespace
 
 void bind_products(nb::module_& m) {
-  nb::class_<SpmmProduct>(
+  nb::class_<SpmmProduct> spmm(
       m, "Spmm",
       "A planned product Y = activation(alpha · W·X + beta · Y + bias) for n columns, or with "
-      "transpose Y = alpha · Wᵀ·X + …. Safe to call from several threads.")
-      .def(nb::init<nb::handle, nb::object, bool, bool, const std::string&, nb::object>(), "weight"_a,
+      "transpose Y = alpha · Wᵀ·X + …. Safe to call from several threads.");
+  spmm.def(nb::init<nb::handle, nb::object, bool, bool, const std::string&, nb::object>(), "weight"_a,
            "n"_a.none(), nb::kw_only(), "transpose"_a = false, "bias"_a = false, "activation"_a = "none",
            "threads"_a.none() = 0,
            nb::sig(
@@ -263,21 +258,14 @@ void bind_products(nb::module_& m) {
            "the weight's own values, of its type and in packed order.")
       .def_prop_ro("rows", &SpmmProduct::rows)
       .def_prop_ro("depth", &SpmmProduct::depth)
-      .def_prop_ro("n", &SpmmProduct::columns)
-      .def(
-          "plan",
-          [](const SpmmProduct& p, bool x, bool y) { return p.planned(layout_of(x), layout_of(y)).plan(); },
-          "x_column_major"_a = false, "y_column_major"_a = false, nb::call_guard<nb::gil_scoped_release>())
-      .def(
-          "predicted_seconds",
-          [](const SpmmProduct& p, bool x, bool y) {
-            return p.planned(layout_of(x), layout_of(y)).predicted_seconds();
-          },
-          "x_column_major"_a = false, "y_column_major"_a = false, nb::call_guard<nb::gil_scoped_release>());
+      .def_prop_ro("n", &SpmmProduct::columns);
+  bind_plans(spmm, "x_column_major", "y_column_major");
 
-  nb::class_<SddmmProduct>(m, "Sddmm",
-                           "A planned product dW = alpha · (dY·Xᵀ at the weight's pattern) + beta · dW for n "
-                           "columns, in packed order. Safe to call from several threads.")
+  nb::class_<SddmmProduct> sddmm(
+      m, "Sddmm",
+      "A planned product dW = alpha · (dY·Xᵀ at the weight's pattern) + beta · dW for n "
+      "columns, in packed order. Safe to call from several threads.");
+  sddmm
       .def(nb::init<nb::handle, nb::object, nb::object>(), "weight"_a, "n"_a.none(), nb::kw_only(),
            "threads"_a.none() = 0,
            nb::sig("def __init__(self, weight: Weight, n: int, *, threads: int = 0) -> None"),
@@ -296,19 +284,8 @@ void bind_products(nb::module_& m) {
            "x_column_major"_a, "dw"_a, "alpha"_a = 1.0F, "beta"_a = 0.0F,
            "For callers that have checked their arrays, as Spmm.run().")
       .def_prop_ro("n", &SddmmProduct::columns)
-      .def_prop_ro("packed_size", &SddmmProduct::packed_size)
-      .def(
-          "plan",
-          [](const SddmmProduct& p, bool dy, bool x) {
-            return p.planned(layout_of(dy), layout_of(x)).plan();
-          },
-          "dy_column_major"_a = false, "x_column_major"_a = false, nb::call_guard<nb::gil_scoped_release>())
-      .def(
-          "predicted_seconds",
-          [](const SddmmProduct& p, bool dy, bool x) {
-            return p.planned(layout_of(dy), layout_of(x)).predicted_seconds();
-          },
-          "dy_column_major"_a = false, "x_column_major"_a = false, nb::call_guard<nb::gil_scoped_release>());
+      .def_prop_ro("packed_size", &SddmmProduct::packed_size);
+  bind_plans(sddmm, "dy_column_major", "x_column_major");
 }
 
 }  // namespace tessera::python

@@ -1,7 +1,6 @@
 // Spiking neurons that take currents. Callers have checked their arrays and pass addresses, 0 for absent
 // ones.
 #include <fmt/format.h>
-#include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -16,19 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "arrays.h"
 #include "bindings.h"
-
-namespace nb = nanobind;
 
 namespace tessera::python {
 namespace {
 
 using namespace nb::literals;
-
-template <class T>
-T* pointer(uintptr_t address) {
-  return reinterpret_cast<T*>(address);
-}
 
 template <class Kind, size_t n>
 Kind named(const char* what, const std::string& name, const std::array<const char*, n>& names) {
@@ -63,21 +56,23 @@ Neuron neuron_of(bool spikes, bool synaptic, const std::string& reset, const std
 }
 
 // Arrays in the order of the structures' members.
+SpikingNeurons::Inputs inputs_of(const std::array<uintptr_t, 4>& in) {
+  return {pointer<const float>(in[0]), pointer<const float>(in[1]), pointer<const float>(in[2]),
+          pointer<const float>(in[3])};
+}
+
 void forward(const SpikingNeurons& neurons, const std::array<uintptr_t, 4>& in,
              const std::array<uintptr_t, 4>& results) {
   const nb::gil_scoped_release released;
-  neurons.forward({pointer<const float>(in[0]), pointer<const float>(in[1]), pointer<const float>(in[2]),
-                   pointer<const float>(in[3])},
-                  {pointer<float>(results[0]), pointer<float>(results[1]), pointer<float>(results[2]),
-                   pointer<float>(results[3])});
+  neurons.forward(inputs_of(in), {pointer<float>(results[0]), pointer<float>(results[1]),
+                                  pointer<float>(results[2]), pointer<float>(results[3])});
 }
 
 void gradients(const SpikingNeurons& neurons, const std::array<uintptr_t, 4>& in,
                const std::array<uintptr_t, 6>& upstream, const std::array<uintptr_t, 4>& of) {
   const nb::gil_scoped_release released;
   neurons.gradients(
-      {pointer<const float>(in[0]), pointer<const float>(in[1]), pointer<const float>(in[2]),
-       pointer<const float>(in[3])},
+      inputs_of(in),
       {pointer<const float>(upstream[0]), pointer<const float>(upstream[1]),
        pointer<const float>(upstream[2]), pointer<const float>(upstream[3]),
        pointer<const float>(upstream[4]), pointer<const float>(upstream[5])},
@@ -108,7 +103,7 @@ class Network {
                float gradient_threshold, uint32_t most_listed, uint64_t seed, uint32_t step, uintptr_t state,
                uintptr_t result) {
     const nb::gil_scoped_release released;
-    network_.forward(lists(ids, num), floats<const float>(parameters),
+    network_.forward(lists(ids, num), pointers<const float>(parameters),
                      {gradient_threshold, most_listed, seed, step}, pointer<std::byte>(state));
     auto* to = pointer<float>(result);
     if (!network_.layer(last_).neuron.spikes) {
@@ -157,8 +152,8 @@ class Network {
       });
     std::vector<const float*> hidden;
     for (const std::vector<float>& values : of_hidden) hidden.push_back(values.data());
-    network_.gradients(lists(ids, num), floats<const float>(parameters), given, floats<float>(of_parameters),
-                       nullptr, pointer<std::byte>(state), hidden);
+    network_.gradients(lists(ids, num), pointers<const float>(parameters), given,
+                       pointers<float>(of_parameters), nullptr, pointer<std::byte>(state), hidden);
   }
 
   /// Of each layer: spikes, candidates, dropped spikes, dropped candidates; zeros without spikes.
@@ -202,13 +197,6 @@ class Network {
 
   SpikeLists lists(uintptr_t ids, uintptr_t num) const {
     return {pointer<const uint16_t>(ids), pointer<const uint32_t>(num), input_capacity_};
-  }
-
-  template <class T>
-  static std::vector<T*> floats(const std::vector<uintptr_t>& addresses) {
-    std::vector<T*> found;
-    for (const uintptr_t address : addresses) found.push_back(pointer<T>(address));
-    return found;
   }
 
   SpikingNetwork network_;

@@ -1,7 +1,5 @@
 // Structured maps of a batch of samples: butterflies, Kronecker-sparse factors, circulant and Toeplitz
 // matrices, fastfood; with their gradients.
-#include "structured.h"
-
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
@@ -21,19 +19,6 @@ namespace tessera::python {
 namespace {
 
 using namespace nb::literals;
-
-template <class T>
-T* pointer(uintptr_t address) {
-  return reinterpret_cast<T*>(address);
-}
-
-template <class T>
-std::vector<T*> pointers(const std::vector<uintptr_t>& addresses) {
-  std::vector<T*> found;
-  found.reserve(addresses.size());
-  for (const uintptr_t address : addresses) found.push_back(pointer<T>(address));
-  return found;
-}
 
 /// A contiguous float32 array of any shape with so many elements.
 const float* floats(nb::handle object, const std::string& name, uint64_t elements) {
@@ -60,50 +45,48 @@ struct Result {
   std::vector<float> values;
 };
 
-}  // namespace
-
-Product::Product(const Structure& structure, uint32_t batch, bool transposed, uint32_t threads, bool bias)
-    : product_(structure, batch, {.transposed = transposed, .threads = threads, .bias = bias}),
-      transposed_(transposed),
-      inputs_(inputs_of(structure)),
-      outputs_(outputs_of(structure)) {}
-
-void Product::run(uintptr_t x, const std::vector<uintptr_t>& parameters, uintptr_t y) const {
-  const nb::gil_scoped_release released;
-  product_(pointer<const float>(x), pointers<const float>(parameters), pointer<float>(y));
+/// Samples of x or of y.
+std::vector<size_t> samples_of(const StructuredProduct& product, uint32_t features) {
+  if (product.transposed()) return {features, product.batch()};
+  return {product.batch(), features};
 }
 
-void Product::run_gradients(uintptr_t x, uintptr_t dy, const std::vector<uintptr_t>& parameters, uintptr_t dx,
-                            const std::vector<uintptr_t>& gradients) const {
-  const nb::gil_scoped_release released;
-  product_.gradients(pointer<const float>(x), pointer<const float>(dy), pointers<const float>(parameters),
-                     pointer<float>(dx), pointers<float>(gradients));
+std::vector<const float*> parameters_from(const StructuredProduct& product, const nb::args& given) {
+  const std::vector<StructuredParameter>& expected = product.parameters();
+  if (given.size() != expected.size())
+    throw UsageError(
+        fmt::format("{} parameters; a {} has {}", given.size(), name_of(product.maps()[0]), expected.size()));
+  std::vector<const float*> values;
+  for (size_t i = 0; i < expected.size(); ++i)
+    values.push_back(floats(given[i], std::string(expected[i].name), expected[i].elements()));
+  return values;
 }
 
-nb::object Product::call(nb::object x, nb::args parameters) const {
-  const float* from = floats(x, "x", uint64_t{product_.batch()} * inputs_);
-  const std::vector<const float*> values = parameters_from(parameters);
-  Result y(samples_of(outputs_));
+nb::object call(const StructuredProduct& product, nb::object x, nb::args parameters) {
+  const float* from = floats(x, "x", uint64_t{product.batch()} * inputs_of(product.maps().front()));
+  const std::vector<const float*> values = parameters_from(product, parameters);
+  Result y(samples_of(product, outputs_of(product.maps().back())));
   {
     const nb::gil_scoped_release released;
-    product_(from, values, y.values.data());
+    product(from, values, y.values.data());
   }
   return std::move(y).array();
 }
 
-nb::tuple Product::gradients(nb::object x, nb::object dy, nb::args parameters) const {
-  const float* from = floats(x, "x", uint64_t{product_.batch()} * inputs_);
-  const float* of_y = floats(dy, "dy", uint64_t{product_.batch()} * outputs_);
-  const std::vector<const float*> values = parameters_from(parameters);
-  Result dx(samples_of(inputs_));
+nb::tuple gradients(const StructuredProduct& product, nb::object x, nb::object dy, nb::args parameters) {
+  const uint32_t inputs = inputs_of(product.maps().front()), outputs = outputs_of(product.maps().back());
+  const float* from = floats(x, "x", uint64_t{product.batch()} * inputs);
+  const float* of_y = floats(dy, "dy", uint64_t{product.batch()} * outputs);
+  const std::vector<const float*> values = parameters_from(product, parameters);
+  Result dx(samples_of(product, inputs));
   std::vector<Result> of_parameters;
   std::vector<float*> written;
-  for (const StructuredParameter& parameter : product_.parameters())
+  for (const StructuredParameter& parameter : product.parameters())
     of_parameters.emplace_back(std::vector<size_t>(parameter.shape.begin(), parameter.shape.end()));
   for (Result& result : of_parameters) written.push_back(result.values.data());
   {
     const nb::gil_scoped_release released;
-    product_.gradients(from, of_y, values, dx.values.data(), written);
+    product.gradients(from, of_y, values, dx.values.data(), written);
   }
   nb::list all;
   all.append(std::move(dx).array());
@@ -111,23 +94,20 @@ nb::tuple Product::gradients(nb::object x, nb::object dy, nb::args parameters) c
   return nb::tuple(all);
 }
 
-std::vector<size_t> Product::samples_of(uint32_t features) const {
-  if (transposed_) return {features, product_.batch()};
-  return {product_.batch(), features};
+/// Of addresses.
+void run(const StructuredProduct& product, uintptr_t x, const std::vector<uintptr_t>& parameters,
+         uintptr_t y) {
+  const nb::gil_scoped_release released;
+  product(pointer<const float>(x), pointers<const float>(parameters), pointer<float>(y));
 }
 
-std::vector<const float*> Product::parameters_from(const nb::args& given) const {
-  const std::vector<StructuredParameter>& expected = product_.parameters();
-  if (given.size() != expected.size())
-    throw UsageError(fmt::format("{} parameters; a {} has {}", given.size(), name_of(product_.structure()),
-                                 expected.size()));
-  std::vector<const float*> values;
-  for (size_t i = 0; i < expected.size(); ++i)
-    values.push_back(floats(given[i], std::string(expected[i].name), expected[i].elements()));
-  return values;
+void run_gradients(const StructuredProduct& product, uintptr_t x, uintptr_t dy,
+                   const std::vector<uintptr_t>& parameters, uintptr_t dx,
+                   const std::vector<uintptr_t>& gradients) {
+  const nb::gil_scoped_release released;
+  product.gradients(pointer<const float>(x), pointer<const float>(dy), pointers<const float>(parameters),
+                    pointer<float>(dx), pointers<float>(gradients));
 }
-
-namespace {
 
 void bind_structures(nb::module_& m) {
   nb::class_<Butterfly>(m, "Butterfly", "A product of log2(N) factors of 2 x 2 matrices.")
@@ -170,33 +150,39 @@ void bind_structures(nb::module_& m) {
 
 void bind_structured(nb::module_& m) {
   bind_structures(m);
-  nb::class_<Product>(
+  nb::class_<StructuredProduct>(
       m, "StructuredProduct",
       "A structured map y = W*x of a batch of samples [batch, features], or [features, batch] if transposed, "
       "and its gradients; a bias is the last parameter. Safe to call from several threads.")
-      .def(nb::init<const Structure&, uint32_t, bool, uint32_t, bool>(), "structure"_a, "batch"_a,
-           nb::kw_only(), "transposed"_a = false, "threads"_a = 0, "bias"_a = false)
-      .def("__call__", &Product::call, "x"_a, "parameters"_a,
+      .def(
+          "__init__",
+          [](StructuredProduct* self, const Structure& structure, uint32_t batch, bool transposed,
+             uint32_t threads, bool bias) {
+            new (self) StructuredProduct(structure, batch,
+                                         {.transposed = transposed, .threads = threads, .bias = bias});
+          },
+          "structure"_a, "batch"_a, nb::kw_only(), "transposed"_a = false, "threads"_a = 0, "bias"_a = false)
+      .def("__call__", &call, "x"_a, "parameters"_a,
            nb::sig("def __call__(self, x: object, *parameters: object) -> object"),
            "y from x and the parameters, in order.")
-      .def("gradients", &Product::gradients, "x"_a, "dy"_a, "parameters"_a,
+      .def("gradients", &gradients, "x"_a, "dy"_a, "parameters"_a,
            nb::sig("def gradients(self, x: object, dy: object, *parameters: object) -> tuple[object, ...]"),
            "dx and the gradients of the parameters, summed over the batch.")
-      .def("run", &Product::run, "x"_a, "parameters"_a, "y"_a,
+      .def("run", &run, "x"_a, "parameters"_a, "y"_a,
            "For callers that have checked their arrays: addresses of contiguous floats.")
-      .def("run_gradients", &Product::run_gradients, "x"_a, "dy"_a, "parameters"_a, "dx"_a, "gradients"_a,
+      .def("run_gradients", &run_gradients, "x"_a, "dy"_a, "parameters"_a, "dx"_a, "gradients"_a,
            "The same for the gradients; dx may be 0, and gradients empty.")
-      .def_prop_ro("batch", [](const Product& p) { return p.planned().batch(); })
+      .def_prop_ro("batch", &StructuredProduct::batch)
       .def_prop_ro("parameters",
-                   [](const Product& p) {
+                   [](const StructuredProduct& product) {
                      nb::typed<nb::dict, nb::str, nb::typed<nb::tuple, int, nb::ellipsis>> shapes;
-                     for (const StructuredParameter& parameter : p.planned().parameters())
+                     for (const StructuredParameter& parameter : product.parameters())
                        shapes[nb::str(parameter.name.data(), parameter.name.size())] =
                            nb::tuple(nb::cast(parameter.shape));
                      return shapes;
                    })
-      .def("plan", [](const Product& p) { return p.planned().plan(); })
-      .def("predicted_seconds", [](const Product& p) { return p.planned().predicted_seconds(); });
+      .def("plan", &StructuredProduct::plan)
+      .def("predicted_seconds", &StructuredProduct::predicted_seconds);
 }
 
 }  // namespace tessera::python

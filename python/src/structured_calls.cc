@@ -1,6 +1,7 @@
 // Structured products of PyTorch's tensors, found by shapes.
 #include <nanobind/stl/vector.h>
 #include <tessera/machine.h>
+#include <tessera/structured.h>
 
 #include <algorithm>
 #include <array>
@@ -10,7 +11,6 @@
 
 #include "bindings.h"
 #include "exchange.h"
-#include "structured.h"
 
 namespace tessera::python {
 namespace {
@@ -37,7 +37,7 @@ class StructuredCalls {
     Entry entry{.threads = default_threads(),
                 .x = nb::cast<Shape>(x),
                 .y = nb::cast<Shape>(y),
-                .product = nb::cast<const Product*>(product),
+                .product = nb::cast<const StructuredProduct*>(product),
                 .y_shape = y,
                 .kept = product};
     for (nb::handle shape : parameters) entry.parameters.push_back(nb::cast<Shape>(shape));
@@ -63,7 +63,7 @@ class StructuredCalls {
     const auto result = reader_->read(y);
     if (!result) return nb::none();
     const nb::gil_scoped_release released;
-    entry->product->planned()(samples->data, values.data(), result->data);
+    (*entry->product)(samples->data, values.data(), result->data);
     return y;
   }
 
@@ -101,7 +101,7 @@ class StructuredCalls {
       if (is_true(needed[at])) results[at] = made.back();
     }
     const nb::gil_scoped_release released;
-    entry->product->planned().gradients(samples->data, of_y->data, values.data(), dx, gradients.data());
+    entry->product->gradients(samples->data, of_y->data, values.data(), dx, gradients.data());
     return results;
   }
 
@@ -112,7 +112,7 @@ class StructuredCalls {
     uint32_t threads;
     Shape x, y;
     std::vector<Shape> parameters = {};
-    const Product* product;
+    const StructuredProduct* product;
     nb::tuple y_shape, bias_shape = {};
     nb::object kept;
   };

@@ -158,7 +158,7 @@ Arrays Session::run(const Arrays& inputs) {
       if (found->second.size() != type.elements())
         throw UsageError(fmt::format("the input '{}' has {} elements; {} has {}", name, found->second.size(),
                                      to_string(type), type.elements()));
-      array = product::as_type(found->second, type.type);
+      array = kernels::as_type(found->second, type.type);
     } else {
       array.resize(type.elements() * size_of(type.type));
     }
@@ -167,7 +167,7 @@ Arrays Session::run(const Arrays& inputs) {
   run(tensors);
   Arrays outputs;
   for (const auto& [name, type, is_input] : arrays)
-    if (!is_input) outputs[name] = product::as_floats(bytes.at(name), type.type);
+    if (!is_input) outputs[name] = kernels::as_floats(bytes.at(name), type.type);
   return outputs;
 }
 

@@ -19,11 +19,11 @@
 
 #include "compiler/compile.h"
 #include "engine/session.h"
+#include "kernels/common/numbers.h"
 #include "model/list_inputs.h"
 #include "model/lowering.h"
 #include "model/placement.h"
 #include "model/transforms/transforms.h"
-#include "product/numbers.h"
 
 namespace tessera::model {
 
@@ -174,7 +174,7 @@ struct Session::Impl {
     check_size(id, values.size(), graph.type(id).pattern ? pattern_of(id) : Pattern());
     const std::vector<float> stored =
         weight(id) != nullptr ? weight(id)->store(values) : reordered(values, variable(id).cols, id);
-    std::vector<std::byte> bytes = product::as_type(stored, variable(id).type);
+    std::vector<std::byte> bytes = kernels::as_type(stored, variable(id).type);
     session->write(variable(id).name, view(id, bytes));
   }
 
@@ -182,7 +182,7 @@ struct Session::Impl {
     if (const auto found = shared.find(id); found != shared.end()) return owner->read(found->second);
     std::vector<std::byte> bytes(variable(id).bytes());
     session->read(variable(id).name, view(id, bytes));
-    const std::vector<float> stored = product::as_floats(bytes, variable(id).type);
+    const std::vector<float> stored = kernels::as_floats(bytes, variable(id).type);
     return weight(id) != nullptr ? weight(id)->load(stored) : reordered(stored, variable(id).rows, id);
   }
 
@@ -247,8 +247,8 @@ struct Session::Impl {
     const Type type = graph.type(output.external->id).type;
     const Variable& v = executable().program->variable(output.external->operand.variable);
     const std::vector<float> values =
-        weight(output.external->id)->load(product::as_floats(output.bytes, v.type));
-    const std::vector<std::byte> bytes = product::as_type(values, type);
+        weight(output.external->id)->load(kernels::as_floats(output.bytes, v.type));
+    const std::vector<std::byte> bytes = kernels::as_type(values, type);
     if (!bytes.empty()) std::memcpy(output.to, bytes.data(), bytes.size());
   }
 

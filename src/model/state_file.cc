@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "product/numbers.h"
+#include "kernels/common/numbers.h"
 #include "sparse/pattern.h"
 
 namespace tessera::model {
@@ -49,7 +49,7 @@ void StateFile::add(const ValueInfo& info, const std::vector<float>& values) {
     const uint64_t b = info.type.pattern->block_size;
     shape = {values.size() / (b * b), b, b};
   }
-  insert(info.name, {dtype_of(info.type.type), std::move(shape), product::as_type(values, info.type.type)});
+  insert(info.name, {dtype_of(info.type.type), std::move(shape), kernels::as_type(values, info.type.type)});
 }
 
 void StateFile::insert(const std::string& name, Tensor tensor) {
@@ -84,7 +84,7 @@ std::vector<float> StateFile::values(const ValueInfo& info, const Pattern* patte
   if (tensor.dtype != dtype_of(info.type.type) || tensor.shape != shape)
     throw Error(fmt::format("{}: '{}' is {} [{}]; the graph's is {} [{}]", path_, info.name, tensor.dtype,
                             fmt::join(tensor.shape, ", "), dtype_of(info.type.type), fmt::join(shape, ", ")));
-  return product::as_floats(tensor.bytes, info.type.type);
+  return kernels::as_floats(tensor.bytes, info.type.type);
 }
 
 template <class T>

@@ -11,8 +11,8 @@
 
 #include "compiler/compile.h"
 #include "engine/engine.h"
+#include "kernels/common/numbers.h"
 #include "ops/operand.h"
-#include "product/numbers.h"
 
 namespace tessera::ops {
 
@@ -23,7 +23,7 @@ class BoundOperands {
   /// Binds an operand to values, or to NaN where there are none: an output.
   Operand bind(const Operand& operand, std::vector<float> values) {
     if (values.empty()) values.assign(operand.box.elements(), NAN);
-    memory_.push_back(product::as_type(values, type_));
+    memory_.push_back(kernels::as_type(values, type_));
     bindings_.push_back({operand.variable, memory_.back().data(), operand.cols(), 1});
     return operand;
   }
@@ -38,7 +38,7 @@ class BoundOperands {
   void expect_near(const Operand& operand, const std::vector<double>& expected) const {
     size_t i = 0;
     while (bindings_[i].variable != operand.variable) ++i;
-    const std::vector<float> found = product::as_floats(memory_[i], type_);
+    const std::vector<float> found = kernels::as_floats(memory_[i], type_);
     ASSERT_EQ(found.size(), expected.size());
     double largest = 1;
     for (const double value : expected) largest = std::max(largest, std::abs(value));

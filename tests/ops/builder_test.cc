@@ -10,7 +10,7 @@
 
 #include "compiler/compile.h"
 #include "engine/engine.h"
-#include "product/numbers.h"
+#include "kernels/common/numbers.h"
 #include "support/bound_arrays.h"
 #include "support/error_of.h"
 #include "support/reference_interpreter.h"
@@ -67,7 +67,7 @@ std::vector<float> numbers() {
 }
 
 void put(const std::vector<float>& elements, Type type, std::vector<std::byte>& variable) {
-  const std::vector<std::byte> bytes = product::as_type(elements, type);
+  const std::vector<std::byte> bytes = kernels::as_type(elements, type);
   ASSERT_EQ(bytes.size(), variable.size());
   variable = bytes;
 }
@@ -93,7 +93,7 @@ void expect_converted(const OperandLayout& has, const OperandLayout& wants, Type
   const engine::Profile profile = engine.run(arrays.bindings());
   for (const std::vector<std::byte>& result : {contents[to.variable], arrays.flat()[to.variable]}) {
     std::vector<float> found(kRows * kCols);
-    wants.load(product::as_floats(result, type), found);
+    wants.load(kernels::as_floats(result, type), found);
     EXPECT_EQ(found, numbers());
   }
   EXPECT_EQ(profile.cycles.at, compiler::estimate(program, m).cycles.at);
@@ -134,7 +134,7 @@ TEST(Conversion, TransposesToOtherTiles) {
   testing::BoundArrays arrays(program, contents);
   engine::Engine(compiler::compile(program, m)).run(arrays.bindings());
   std::vector<float> found(kRows * kCols);
-  wants.load(product::as_floats(arrays.flat()[to.variable], Type::f32), found);
+  wants.load(kernels::as_floats(arrays.flat()[to.variable], Type::f32), found);
   EXPECT_EQ(found, numbers());
 }
 
@@ -159,7 +159,7 @@ TEST(Conversion, TransposesLargeMatricesOfTilesInBlocks) {
   const auto executable = compiler::compile(program, m);
   engine::Engine(executable).run(arrays.bindings());
   std::vector<float> found(matrix.size());
-  wants.load(product::as_floats(arrays.flat()[to.variable], Type::f32), found);
+  wants.load(kernels::as_floats(arrays.flat()[to.variable], Type::f32), found);
   EXPECT_EQ(found, matrix);
   // A tile of the result has 3,000 columns, each of which would come by a transfer of its own; a block has
   // 750.

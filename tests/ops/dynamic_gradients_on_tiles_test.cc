@@ -30,7 +30,7 @@ TEST(TiledDynamicGradients, OneProgramServesEveryPattern) {
                                          .partials = numbers.partials,
                                          .product = gradient,
                                          .capacity = capacity};
-            product::Product product(first, problem, testing::toy_machine(tiles));
+            bound::Product product(first, problem, testing::toy_machine(tiles));
             SCOPED_TRACE(fmt::format("{}: {} tiles, b = {}, n = {}, {} {}: {}", name_of(gradient), tiles,
                                      block_size, n, name_of(numbers.operands), name_of(numbers.partials),
                                      product.chosen().partition));
@@ -62,7 +62,7 @@ TEST(TiledDynamicGradients, AreRightForEveryGridAndRandomPatterns) {
                               {"n_parts", 1 + random.below(std::min(3U, problem.n))}};
     const machine::Machine machine = random.below(2) == 0 ? testing::toy_machine(48, 1 << 20)
                                                           : testing::toy_machine_with_regions(48, 1 << 20);
-    product::Product product(matrix, problem, machine, grid);
+    bound::Product product(matrix, problem, machine, grid);
     SCOPED_TRACE(fmt::format("seed {}: {} of {} × {}, n = {}, b = {}, {} {}: {}", seed,
                              name_of(problem.product), m, k, problem.n, block_size, name_of(problem.type),
                              name_of(problem.partials), product.chosen().partition));
@@ -75,16 +75,16 @@ TEST(TiledDynamicGradients, TakeTheForwardProductsBuckets) {
   const machine::Machine m = testing::toy_machine(24);
   const Pattern pattern = random_matrix(96, 80, 4, 0.2).pattern;
   ProductProblem problem{.n = 12, .capacity = pattern.blocks()};
-  const product::Product forward = planned(pattern, problem, m);
+  const bound::Product forward = planned(pattern, problem, m);
   for (Product gradient : kGradients) {
     problem.product = gradient;
-    const product::Product product = planned(pattern, problem, m, {}, &forward.tile_plan());
+    const bound::Product product = planned(pattern, problem, m, {}, &forward.tile_plan());
     EXPECT_EQ(product.tile_plan().partition, forward.tile_plan().partition);
     EXPECT_EQ(product.tile_program().dynamic->encoding.metadata,
               forward.tile_program().dynamic->encoding.metadata);
     EXPECT_EQ(product.tile_program().block_order, forward.tile_program().block_order);
-    const auto boxes_of_values = [](const product::Product& p) {
-      return boxes_of(p.executable().program->variable(p.tile_program().variables.values).mapping);
+    const auto boxes_of_values = [](const bound::Product& p) {
+      return boxes_of(p.executable().program->variable(p.tile_program().operands.values.variable).mapping);
     };
     EXPECT_EQ(boxes_of_values(product), boxes_of_values(forward));
   }
@@ -100,7 +100,7 @@ TEST(TiledDynamicGradients, AreRightOnBow) {
                                    .partials = Type::f32,
                                    .product = gradient,
                                    .capacity = matrix.pattern.blocks()};
-      product::Product product(matrix, problem, bow);
+      bound::Product product(matrix, problem, bow);
       SCOPED_TRACE(fmt::format("{}, b = {}: {}", name_of(gradient), block_size, product.chosen().partition));
       expect_right(product, matrix);
       expect_right(product, generate({PatternKind::power_law, 512, 768, 1.0 / 20, block_size, 2}));

@@ -23,7 +23,7 @@ inline SparseMatrix cornered_matrix(uint32_t m, uint32_t k, uint32_t block_size,
 }
 
 /// Sets the matrix, runs, and compares with float64 and with the exact cost of the pattern.
-inline void expect_right(product::Product& product, const SparseMatrix& matrix, uint64_t seed = 3) {
+inline void expect_right(bound::Product& product, const SparseMatrix& matrix, uint64_t seed = 3) {
   product.set_matrix(matrix);
   ProductRun run(matrix, product.problem(), seed);
   const check::Verification v = run.run(product);

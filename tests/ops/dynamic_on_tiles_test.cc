@@ -35,8 +35,8 @@ TEST(TiledDynamic, OneProgramServesEveryPattern) {
           const uint32_t rows = 61, cols = 45;
           const uint64_t capacity = random_matrix(rows, cols, block_size, 0.25).pattern.blocks();
           const ProductProblem problem = dynamic_problem(n, numbers, capacity);
-          product::Product product = planned(random_matrix(rows, cols, block_size, 0.25).pattern, problem,
-                                             testing::toy_machine(tiles));
+          bound::Product product = planned(random_matrix(rows, cols, block_size, 0.25).pattern, problem,
+                                           testing::toy_machine(tiles));
           const auto expect_named = [&](const char* what, const SparseMatrix& matrix) {
             SCOPED_TRACE(fmt::format("{} tiles, b = {}, n = {}, {} {}, {}: {}", tiles, block_size, n,
                                      name_of(numbers.operands), name_of(numbers.partials), what,
@@ -181,7 +181,7 @@ TEST(TiledDynamic, OneProgramServesEveryPatternAtRealSize) {
   for (uint32_t block_size : {1U, 16U}) {
     const SparseMatrix random = random_matrix(size, size, block_size, 1.0 / 16);
     const ProductProblem problem = dynamic_problem(64, {Type::f16, Type::f16}, random.pattern.blocks());
-    product::Product product(random, problem, bow);
+    bound::Product product(random, problem, bow);
     const auto expect_named = [&](const char* what, const SparseMatrix& matrix) {
       SCOPED_TRACE(fmt::format("b = {}, {}", block_size, what));
       expect_right(product, matrix);
@@ -205,7 +205,7 @@ TEST(TiledDynamic, PlansKeepTheirWord) {
       const Pattern pattern = sparse::generate_pattern(typical);
       ProductProblem problem = dynamic_problem(64, {Type::f16, Type::f16}, pattern.blocks());
       problem.planner = planner;
-      const product::Product product = planned(pattern, problem, bow);
+      const bound::Product product = planned(pattern, problem, bow);
       EXPECT_EQ(product.tile_plan().steps, product.steps());
       expect_kept(product);
       const engine::Engine engine(compiler::compile(*product.executable().program, bow));
@@ -233,7 +233,7 @@ TEST(TiledDynamic, TakesEmptyShapesAndSingleElements) {
       SCOPED_TRACE(fmt::format("{} × {} × {}, b = {}", m, k, n, block_size));
       const SparseMatrix matrix = random_matrix(m, k, block_size, 0.5);
       const ProductProblem problem = dynamic_problem(n, {}, matrix.pattern.blocks());
-      product::Product product(matrix, problem, testing::toy_machine(4));
+      bound::Product product(matrix, problem, testing::toy_machine(4));
       expect_right(product, matrix);
     }
 }

@@ -64,7 +64,7 @@ TEST(TiledSpmm, SendsWholeBandsWhereTilesUseNearlyAllOfThem) {
   const SparseMatrix dense = random_matrix(1024, 1024, 16, 0.25);
   const SparseMatrix thin = random_matrix(1024, 1024, 16, 0.01);
   for (const SparseMatrix* matrix : {&dense, &thin}) {
-    const product::Product product(*matrix, problem, bow, forced);
+    const bound::Product product(*matrix, problem, bow, forced);
     const TileProductPlan& plan = product.tile_plan();
     ASSERT_EQ(plan.candidates.size(), 2U);
     EXPECT_EQ(plan.candidates[1].partition, plan.candidates[0].partition + " whole_bands");
@@ -176,7 +176,7 @@ TEST(TiledSpmm, NotFittingIsAnAnswer) {
   small.tile_bytes = 5000;
   const Pattern pattern = random_matrix(256, 256, 16, 0.5).pattern;
   for (bool dense : {false, true}) {
-    const product::Product product = planned(pattern, {.n = 64, .dense = dense}, small);
+    const bound::Product product = planned(pattern, {.n = 64, .dense = dense}, small);
     EXPECT_FALSE(product.chosen().rejected.empty());
     EXPECT_FALSE(product.memory().fits());
     EXPECT_GE(product.memory().max_tile_bytes, small.tile_bytes);

@@ -54,7 +54,7 @@ TEST(TiledGradients, TakeWAsAnyForwardProductHasIt) {
           SCOPED_TRACE(
               fmt::format("b = {}, {} of {}", block_size, name_of(product), forward.chosen.partition));
           const ProductProblem problem = problem_of(product, 9);
-          product::Product gradient(matrix, problem, m, partition, &forward);
+          bound::Product gradient(matrix, problem, m, partition, &forward);
           EXPECT_EQ(gradient.tile_program().block_order, forward.layouts.values.blocks);
           EXPECT_TRUE(ProductRun(matrix, problem).run(gradient).verified);
         }
@@ -65,11 +65,11 @@ TEST(TiledGradients, TakeWAsAnyForwardProductHasIt) {
 TEST(TiledGradients, StoreTheValuesOfWOnce) {
   const machine::Machine m = testing::toy_machine(16);
   const Pattern pattern = random_matrix(64, 48, 4).pattern;
-  const product::Product forward = planned(pattern, problem_of(Product::forward, 8), m);
+  const bound::Product forward = planned(pattern, problem_of(Product::forward, 8), m);
   for (Product product : kGradients) {
-    const product::Product gradient = planned(pattern, problem_of(product, 8), m, {}, &forward.tile_plan());
-    const auto values = [](const product::Product& p) {
-      return p.executable().program->variable(p.tile_program().variables.values);
+    const bound::Product gradient = planned(pattern, problem_of(product, 8), m, {}, &forward.tile_plan());
+    const auto values = [](const bound::Product& p) {
+      return p.executable().program->variable(p.tile_program().operands.values.variable);
     };
     ASSERT_EQ(values(gradient).mapping.size(), values(forward).mapping.size());
     for (size_t i = 0; i < values(forward).mapping.size(); ++i) {
@@ -89,7 +89,7 @@ TEST(TiledGradients, BlocksStayWhereTheyAreComputed) {
   const Pattern pattern = random_matrix(64, 48, 4).pattern;
   const ForcedKnobs partition = {{"col_parts", 1}, {"bands", 3}, {"band_tiles", 4}};
   const TileProductPlan forward = plan_tile_product(pattern, problem_of(Product::forward, 8), m, partition);
-  const product::Product gradient = planned(pattern, problem_of(Product::sddmm, 8), m, partition, &forward);
+  const bound::Product gradient = planned(pattern, problem_of(Product::sddmm, 8), m, partition, &forward);
   EXPECT_EQ(gradient.executable().program->copy_sets().size(), 1U);
   EXPECT_EQ(gradient.executable().program->compute_sets().size(), 1U);
 }
@@ -128,7 +128,7 @@ TEST(TiledGradients, AreRightForRandomShapesPatternsAndMachines) {
     SCOPED_TRACE(fmt::format("seed {}: {} of {} × {}, n = {}, b = {}, {} {}, {} tiles, dense {}", seed,
                              name_of(problem.product), m, k, problem.n, block_size, name_of(problem.type),
                              name_of(problem.partials), tiles, problem.dense));
-    product::Product product(matrix, problem, machine);
+    bound::Product product(matrix, problem, machine);
     const check::Verification v = ProductRun(matrix, problem, seed).run(product);
     EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
     expect_kept(product);
@@ -184,7 +184,7 @@ TEST(TiledGradients, NotFittingIsAnAnswer) {
   small.tile_bytes = 5000;
   const Pattern pattern = random_matrix(256, 256, 16, 0.5).pattern;
   for (Product product : kGradients) {
-    const product::Product gradient = planned(pattern, problem_of(product, 64), small);
+    const bound::Product gradient = planned(pattern, problem_of(product, 64), small);
     EXPECT_FALSE(gradient.chosen().rejected.empty());
     EXPECT_FALSE(gradient.memory().fits());
   }

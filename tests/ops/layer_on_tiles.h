@@ -195,11 +195,11 @@ class LayerStep {
  private:
   void set(const Operand& operand, const std::vector<float>& elements) {
     std::vector<std::byte>& bytes = bytes_[operand.variable];
-    bytes = product::as_type(elements, problem_.type);
+    bytes = kernels::as_type(elements, problem_.type);
     bindings_.push_back({operand.variable, bytes.data(), operand.cols(), 1});
   }
   std::vector<float> found_in(const Operand& operand) const {
-    return product::as_floats(bytes_.at(operand.variable), problem_.type);
+    return kernels::as_floats(bytes_.at(operand.variable), problem_.type);
   }
   SparseMatrix weight_in(const Operand& operand) const {
     SparseMatrix matrix{w_.pattern, {}};

@@ -36,13 +36,13 @@ TEST(PlannerLimits, APlanMayFillATileToTheLastByte) {
       m.tile_bytes = roomy.chosen.max_tile_bytes;
       for (int i = 0; i < 8 && !planned(pattern, problem, m, force).memory().fits(); ++i)
         m.tile_bytes += planned(pattern, problem, m, force).memory().overflow_bytes;
-      const product::Product exact = planned(pattern, problem, m, force);
+      const bound::Product exact = planned(pattern, problem, m, force);
       EXPECT_LE(m.tile_bytes, roomy.chosen.max_tile_bytes + roomy.chosen.max_tile_bytes / 20);
       EXPECT_EQ(exact.tile_plan().partition, roomy.partition);
       EXPECT_TRUE(exact.chosen().rejected.empty());
       EXPECT_TRUE(exact.memory().fits());
       m.tile_bytes = roomy.chosen.max_tile_bytes - 1;
-      const product::Product tight = planned(pattern, problem, m, force);
+      const bound::Product tight = planned(pattern, problem, m, force);
       EXPECT_FALSE(tight.memory().fits());
       const auto same =
           std::ranges::find(tight.candidates(), roomy.chosen.partition, &PlanCandidate::partition);
@@ -61,7 +61,7 @@ TEST(PlannerLimits, WhereNothingCanFitOnePlanIsCounted) {
     machine::Machine m = testing::toy_machine(4);
     const auto counted = [&](uint64_t tile_bytes) {
       m.tile_bytes = tile_bytes;
-      const product::Product chosen = planned(pattern, {.n = 24, .dense = dense}, m);
+      const bound::Product chosen = planned(pattern, {.n = 24, .dense = dense}, m);
       EXPECT_FALSE(chosen.memory().fits());
       return std::ranges::count_if(chosen.candidates(), [](const PlanCandidate& candidate) {
         return candidate.rejected.starts_with("needs ");

@@ -26,7 +26,7 @@ ProductProblem problem_of(Kind kind, const Pattern& pattern, uint32_t n, const T
 /// Y = activation(W·X + bias), or dX so, element by element in float64.
 void expect_finished(const SparseMatrix& matrix, const ProductProblem& problem, const machine::Machine& m,
                      const ForcedKnobs& force = {}) {
-  product::Product product(matrix, problem, m, force);
+  bound::Product product(matrix, problem, m, force);
   ProductRun run(matrix, problem);
   const std::vector<float> found = run.execute(product);
   const bool is_dx = problem.product == Product::input_gradient;
@@ -135,9 +135,10 @@ TEST(ProductOnTiles, TakesAndLeavesOperandsWhereverTheyLie) {
           ProductProblem problem = problem_of(kind, matrix.pattern, kN);
           problem.product = product;
           const LayoutChoices layouts = {.x = {xs[i]}, .y = {ys[(i + 1) % ys.size()]}};
-          product::Product placed(matrix, problem, m, {}, nullptr, {.tiles = layouts});
-          EXPECT_EQ(placed.executable().program->variable(placed.tile_program().variables.x).mapping.size(),
-                    xs[i].mapping.size());
+          bound::Product placed(matrix, problem, m, {}, nullptr, {.tiles = layouts});
+          EXPECT_EQ(
+              placed.executable().program->variable(placed.tile_program().operands.x.variable).mapping.size(),
+              xs[i].mapping.size());
           EXPECT_TRUE(ProductRun(matrix, problem).run(placed).verified);
           // Many pieces of a few bytes: their alignment has a larger effect.
           if (kind != Kind::dynamically_sparse) expect_kept(placed, 1.15);
@@ -153,7 +154,7 @@ TEST(ProductOnTiles, ADenseProductTakesWhatAnotherLeaves) {
   const ProductProblem problem{.n = 10, .dense = true};
   const TileProductPlan left =
       plan_tile_product(first.pattern, problem, m, {{"m_parts", 4}, {"k_parts", 3}, {"n_parts", 2}});
-  product::Product right(second, problem, m, {{"k_parts", 2}}, nullptr, {.tiles = {.x = {left.layouts.y}}});
+  bound::Product right(second, problem, m, {{"k_parts", 2}}, nullptr, {.tiles = {.x = {left.layouts.y}}});
   EXPECT_TRUE(ProductRun(second, problem).run(right).verified);
   expect_kept(right);
 }
@@ -172,7 +173,7 @@ TEST(ProductOnTiles, TakesAndLeavesPackedValuesInAnotherOrder) {
   for (Product product : {Product::forward, Product::input_gradient, Product::sddmm}) {
     SCOPED_TRACE(name_of(product));
     problem.product = product;
-    product::Product reordered(matrix, problem, m, {}, &forward, {.tiles = {.values = {other}}});
+    bound::Product reordered(matrix, problem, m, {}, &forward, {.tiles = {.values = {other}}});
     EXPECT_EQ(reordered.tile_program().block_order, other.blocks);
     EXPECT_TRUE(ProductRun(matrix, problem).run(reordered).verified);
     expect_kept(reordered);
@@ -218,7 +219,7 @@ TEST(ProductOnTiles, TakesAndLeavesOperandsStoredAsTheirTransposes) {
                                      name_of(product), name_of(numbers.operands)));
             ProductProblem problem = problem_of(kind, matrix.pattern, kN, numbers);
             problem.product = product;
-            product::Product transposing(matrix, problem, m, {}, nullptr, {.tiles = layouts});
+            bound::Product transposing(matrix, problem, m, {}, nullptr, {.tiles = layouts});
             EXPECT_TRUE(transposing.tile_program().layouts.x.transposed);
             EXPECT_TRUE(ProductRun(matrix, problem).run(transposing).verified);
             if (kind != Kind::dynamically_sparse) expect_kept(transposing, 1.15);

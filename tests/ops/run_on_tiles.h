@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/random.h"
+#include "bound/product.h"
 #include "check/verification.h"
+#include "kernels/common/numbers.h"
 #include "ops/expect_kept.h"
 #include "ops/tiles/product.h"
-#include "product/numbers.h"
-#include "product/product.h"
 #include "sparse/pattern.h"
 
 namespace tessera::ops {
@@ -29,13 +29,13 @@ inline constexpr TiledNumbers kNumbers[] = {
 inline std::vector<float> random_elements(uint64_t count, Type type, uint64_t seed) {
   std::vector<float> elements(count);
   base::RandomStream(seed).fill_symmetric(elements);
-  return product::as_floats(product::as_type(elements, type), type);
+  return kernels::as_floats(kernels::as_type(elements, type), type);
 }
 
 /// A product with synthetic values, for its plan alone.
-inline product::Product planned(const Pattern& pattern, const ProductProblem& problem,
-                                const machine::Machine& m, const ForcedKnobs& force = {},
-                                const TileProductPlan* forward = nullptr) {
+inline bound::Product planned(const Pattern& pattern, const ProductProblem& problem,
+                              const machine::Machine& m, const ForcedKnobs& force = {},
+                              const TileProductPlan* forward = nullptr) {
   const SparseMatrix matrix{pattern,
                             std::vector<float>(pattern.blocks() * pattern.block_size * pattern.block_size)};
   return {matrix, problem, m, force, forward};
@@ -52,7 +52,7 @@ class ProductRun {
     bias_ = random_elements(is_dx ? w_.pattern.cols : w_.pattern.rows, Type::f32, 9);
   }
 
-  check::Verification run(product::Product& product) {
+  check::Verification run(bound::Product& product) {
     const std::vector<float> found = execute(product);
     const uint32_t n = problem_.n;
     const auto of = [n](const std::vector<float>& m) { return MatrixView<const float>{m.data(), n, 1}; };
@@ -67,7 +67,7 @@ class ProductRun {
   }
 
   /// The product's result: dX or Y row by row, or dW in the order of the pattern.
-  std::vector<float> execute(product::Product& product) {
+  std::vector<float> execute(bound::Product& product) {
     std::vector<float> x = x_;
     std::vector<float> y = y_;
     if (problem_.product == Product::input_gradient) x.assign(x.size(), NAN);
@@ -102,12 +102,12 @@ class ProductRun {
 /// Plans, compiles and runs a product, and compares it with float64.
 inline check::Verification run(const SparseMatrix& matrix, const ProductProblem& problem,
                                const machine::Machine& m, const ForcedKnobs& force = {}) {
-  product::Product product(matrix, problem, m, force);
+  bound::Product product(matrix, problem, m, force);
   return ProductRun(matrix, problem).run(product);
 }
 
 /// The plan's costs are those of the executable.
-inline void expect_kept(const product::Product& product, double most_bytes = 1.05) {
+inline void expect_kept(const bound::Product& product, double most_bytes = 1.05) {
   expect_kept(product.chosen(), product.executable(), product.estimate().cycles, most_bytes);
 }
 

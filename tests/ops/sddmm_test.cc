@@ -5,10 +5,10 @@
 
 #include <vector>
 
+#include "bound/product.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
 #include "ops/sparse/host/spmm.h"
-#include "product/product.h"
 #include "sparse/pattern.h"
 #include "support/error_of.h"
 
@@ -77,7 +77,7 @@ TEST(Sddmm, OfEmptyMatricesIsTheEmptySum) {
           SCOPED_TRACE(fmt::format("{} × {}, b = {}, density {}, n = {}", m, k, block_size, density, n));
           const SparseMatrix matrix = generate({PatternKind::random, m, k, density, block_size, 7});
           std::vector<float> x(size_t{k} * n, 2), dy(size_t{m} * n, 0.5F);
-          product::Product product(matrix, sddmm(n), machine::host(2));
+          bound::Product product(matrix, sddmm(n), machine::host(2));
           product.run({x.data(), n, 1}, {dy.data(), n, 1});
           const SparseMatrix dw{matrix.pattern, product.gradient()};
           ASSERT_EQ(dw.values.size(), matrix.values.size());

@@ -10,10 +10,10 @@
 #include <tuple>
 #include <vector>
 
+#include "bound/product.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
 #include "ops/sparse/host/advise.h"
-#include "product/product.h"
 #include "support/error_of.h"
 
 namespace tessera::ops {
@@ -177,7 +177,7 @@ TEST(Spmm, EmptyMatricesGiveTheActivatedBias) {
           std::vector<float> y(size_t{m} * kN, transpose ? 2.0F : NAN);
           std::vector<float> bias(rows + 1);  // never null
           for (uint32_t r = 0; r < rows; ++r) bias[r] = 0.75F * static_cast<float>(r) - 1;
-          product::Product product(matrix, problem, machine::host(2));
+          bound::Product product(matrix, problem, machine::host(2));
           product.run({x.data(), kN, 1}, {y.data(), kN, 1}, {}, has_epilogue ? bias.data() : nullptr);
           const std::vector<float>& result = transpose ? x : y;
           const float sum = density == 1 && m == 1 ? 2 * matrix.values[0] : 0;

@@ -103,7 +103,7 @@ struct Bound {
   std::vector<std::byte> memory;
 
   Bound(const Operand& of, const std::vector<float>& values, Type type)
-      : operand(of), memory(product::as_type(values, type)) {}
+      : operand(of), memory(kernels::as_type(values, type)) {}
   engine::Binding binding() { return {operand.variable, memory.data(), operand.cols(), 1}; }
 };
 
@@ -173,7 +173,7 @@ class PassRun {
     const Reference reference(pass, p_.n, as_doubles(w_), as_doubles(x_), as_doubles(dy_));
     const auto found = [&](const Operand& operand) {
       for (const Bound& of : bound)
-        if (of.operand.variable == operand.variable) return product::as_floats(of.memory, type);
+        if (of.operand.variable == operand.variable) return kernels::as_floats(of.memory, type);
       return std::vector<float>();
     };
     const double terms = pass.levels > 0 ? 4.0 * pass.c : pass.b + pass.c;

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "compiler/compile.h"
-#include "engine/engine.h"
 #include "studies/butterfly/exchange_program.h"
 #include "studies/butterfly/first_programs.h"
 #include "studies/butterfly/study.h"
@@ -70,9 +69,9 @@ TEST(ExchangeProgram, MovesEveryRowAndCostsItsBytes) {
   const machine::Machine m = testing::toy_machine(6);
   for (const uint32_t senders : {1U, 4U, 6U})
     for (const uint32_t distance : {1U, 3U, 5U}) {
-      const engine::Engine engine(compiler::compile(exchange_program(6, distance, senders, 5), m));
-      EXPECT_TRUE(moves_every_element(engine)) << senders << " " << distance;
-      const double cycles = engine.run({}, {.dry = true}).cycles.total();
+      const bound::BoundProgram program(exchange_program(6, distance, senders, 5), m);
+      EXPECT_TRUE(moves_every_element(program)) << senders << " " << distance;
+      const double cycles = program.estimate().cycles.total();
       EXPECT_EQ(cycles, m.sync_cycles + m.exchange_cycles + 20 / m.exchange_bytes_per_cycle);
     }
 }

@@ -74,8 +74,7 @@ struct DynamicWeight {
   DynamicShape shape;
   DynamicGrid grid;
   DynamicEncoding encoding;
-  program::VariableId metadata = 0;         ///< to which encoding.metadata is bound, besides the values
-  program::VariableId bucket_metadata = 0;  ///< the part of it that a tile processes
+  program::VariableId bucket_metadata = 0;  ///< the part of encoding.metadata that a tile processes
 
   /// The exact cost of the program with the present pattern.
   compiler::Estimate estimate(const program::Program& program, const machine::Machine& machine) const;
@@ -84,13 +83,8 @@ struct DynamicWeight {
 /// A plan's program between operands that the caller binds, and their storage order. `values` is W or dW, `x`
 /// is X or dX (k × n), and `y` Y or dY (m × n): each product reads two and writes the third.
 struct TileProductProgram {
-  struct Variables {
-    program::VariableId values = 0, x = 0, y = 0;
-    program::VariableId bias = 0;  ///< if there is one
-  };
-
   program::Program program;
-  Variables variables;
+  ProductOperands operands;
   ProductLayouts layouts;
   std::vector<uint64_t> block_order;  ///< sparse: stored block i is the pattern's block block_order[i]; for a
                                       ///< dynamic W, DynamicEncoding::kNoBlock if there is none
@@ -100,14 +94,10 @@ struct TileProductProgram {
   /// Encodes another pattern of a dynamic W; the program does not change. Throws as encode() does.
   void set_pattern(const Pattern& pattern);
 
-  /// Converts row-major matrices to the elements to bind to the variables, and results back; load_weight
-  /// fills the values of a matrix that has the product's pattern.
+  /// Converts W to the elements to bind, and fills the values of a matrix that has the product's pattern; for
+  /// X and Y their layouts do.
   std::vector<float> stored_weight(const SparseMatrix& matrix) const;
-  std::vector<float> stored_x(std::span<const float> x) const;
-  std::vector<float> stored_y(std::span<const float> y) const;
   void load_weight(std::span<const float> stored, SparseMatrix& matrix) const;
-  void load_x(std::span<const float> stored, std::span<float> x) const;
-  void load_y(std::span<const float> stored, std::span<float> y) const;
 };
 
 /// A product as a separate program, with its plan.

@@ -36,16 +36,11 @@ TileProductProgram bound_program(ClosedProduct closed, const Pattern& pattern, c
   out.program = std::move(closed.program);
   out.layouts = plan.layouts;
   out.dense = problem.dense;
-  out.variables = {closed.operands.values.variable, closed.operands.x.variable, closed.operands.y.variable};
-  if (closed.operands.bias) out.variables.bias = closed.operands.bias->variable;
+  out.operands = closed.operands;
   out.block_order = out.layouts.values.blocks;
   if (const auto* tiling = std::get_if<DynamicTiling>(&plan.partition)) {
     const DynamicShape shape = dynamic_shape(pattern, problem);
-    out.dynamic = DynamicWeight{shape,
-                                DynamicGrid(shape, *tiling, machine),
-                                {},
-                                closed.operands.metadata->variable,
-                                closed.bucket_metadata};
+    out.dynamic = DynamicWeight{shape, DynamicGrid(shape, *tiling, machine), {}, closed.bucket_metadata};
     out.set_pattern(pattern);
   }
   return out;
@@ -71,10 +66,6 @@ std::vector<float> TileProductProgram::stored_weight(const SparseMatrix& matrix)
   return stored;
 }
 
-std::vector<float> TileProductProgram::stored_x(std::span<const float> x) const { return layouts.x.store(x); }
-
-std::vector<float> TileProductProgram::stored_y(std::span<const float> y) const { return layouts.y.store(y); }
-
 void TileProductProgram::load_weight(std::span<const float> stored, SparseMatrix& matrix) const {
   const Pattern& p = matrix.pattern;
   const uint64_t block = uint64_t{p.block_size} * p.block_size;
@@ -89,14 +80,6 @@ void TileProductProgram::load_weight(std::span<const float> stored, SparseMatrix
   std::vector<float> full(uint64_t{p.rows} * p.cols);
   layouts.values.load(stored, full);
   matrix.values = sparse::values_at(p, full);
-}
-
-void TileProductProgram::load_x(std::span<const float> stored, std::span<float> x) const {
-  layouts.x.load(stored, x);
-}
-
-void TileProductProgram::load_y(std::span<const float> stored, std::span<float> y) const {
-  layouts.y.load(stored, y);
 }
 
 }  // namespace tessera::ops

@@ -30,12 +30,11 @@ program::Program exchange_program(uint32_t tiles, uint32_t distance, uint32_t se
   return p;
 }
 
-bool moves_every_element(const engine::Engine& engine) {
-  const program::Variable& sent = engine.executable().program->variable(0);
-  std::vector<uint32_t> data(sent.elements()), arrived(sent.elements());
+bool moves_every_element(const bound::BoundProgram& program) {
+  const bound::NamedOperand& sent = program.operands()[0];
+  std::vector<uint32_t> data(uint64_t{sent.rows} * sent.cols), arrived(data.size());
   std::iota(data.begin(), data.end(), 1U);
-  const engine::Binding bindings[] = {{0, data.data(), sent.cols, 1}, {1, arrived.data(), sent.cols, 1}};
-  (void)engine.run(bindings);
+  program.run(bound::Arrays(program).add(data.data()).add(arrived.data()));
   return arrived == data;
 }
 

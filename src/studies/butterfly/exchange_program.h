@@ -1,7 +1,7 @@
 // The microbenchmark of exchanges (figure 3).
 #pragma once
 
-#include "engine/engine.h"
+#include "bound/bound_program.h"
 #include "program/program.h"
 
 namespace tessera::studies::butterfly {
@@ -11,6 +11,6 @@ namespace tessera::studies::butterfly {
 program::Program exchange_program(uint32_t tiles, uint32_t distance, uint32_t senders, uint32_t words);
 
 /// Runs such a program: whether everything arrives where it should.
-bool moves_every_element(const engine::Engine& engine);
+bool moves_every_element(const bound::BoundProgram& program);
 
 }  // namespace tessera::studies::butterfly

@@ -4,8 +4,7 @@
 
 #include <array>
 
-#include "compiler/compile.h"
-#include "engine/engine.h"
+#include "compiler/memory.h"
 #include "report/axis.h"
 #include "report/page.h"
 #include "studies/butterfly/exchange_program.h"
@@ -45,20 +44,19 @@ std::string name_of(const Route& route, uint32_t bytes) { return fmt::format("{}
 
 Result run_route(const Route& route, uint32_t bytes, const Setting& setting) {
   const uint32_t tiles = setting.machine.tiles;
-  const auto executable = compiler::compile(
+  const bound::BoundProgram program(
       exchange_program(tiles, route.distance(tiles), route.is_all ? tiles : 1, bytes / 4), setting.machine);
   Result result;
-  result.fits = executable->memory.fits();
+  result.fits = program.fits();
   if (!result.fits) {
-    result.reason = compiler::overflow_text(executable->memory);
+    result.reason = compiler::overflow_text(program.memory());
     return result;
   }
-  const engine::Engine engine(executable);
-  const double cycles = engine.run({}, {.dry = true}).cycles.total();
+  const double cycles = program.estimate().cycles.total();
   const double seconds = setting.machine.seconds(cycles);
   const double moved = static_cast<double>(bytes) * (route.is_all ? tiles : 1);
   result.values = {{"cycles", cycles}, {"seconds", seconds}, {"bytes_per_second", moved / seconds}};
-  if (setting.verify) result.verified = moves_every_element(engine);
+  if (setting.verify) result.verified = moves_every_element(program);
   return result;
 }
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "bound/bound_program.h"
 #include "check/verification.h"
-#include "compiler/compile.h"
-#include "engine/engine.h"
+#include "compiler/memory.h"
 #include "kernels/tile/scalar_product/codelet.h"
 #include "studies/paper/product_cell.h"
 #include "studies/paper/program_size.h"
@@ -85,8 +85,8 @@ program::VariableId add_blocks(program::Program& p, const std::string& name, uin
 }
 
 /// C as W · X in float64: W = A, X = B.
-void verify(const FirstProgram& first, const engine::Engine& engine, uint32_t size, const Setting& setting,
-            Result& result) {
+void verify(const FirstProgram& first, const bound::BoundProgram& program, uint32_t size,
+            const Setting& setting, Result& result) {
   const uint64_t count = uint64_t{size} * size;
   SparseMatrix a;
   a.pattern.rows = a.pattern.cols = size;
@@ -99,9 +99,7 @@ void verify(const FirstProgram& first, const engine::Engine& engine, uint32_t si
   std::vector<float> b(count), c(count);
   base::RandomStream(1, 0, 1).fill_symmetric(a.values);
   base::RandomStream(1, 0, 2).fill_symmetric(b);
-  const engine::Binding bindings[] = {
-      {0, a.values.data(), size, 1}, {1, b.data(), size, 1}, {2, c.data(), size, 1}};
-  (void)engine.run(bindings);
+  program.run(bound::Arrays(program).add(a.values.data()).add(b.data()).add(c.data()));
   const bool t = first.is_b_transposed;
   const check::Verification v =
       check::verify_product({a, {b.data(), t ? 1 : size, t ? size : 1}, {c.data(), size, 1}, size},
@@ -112,22 +110,21 @@ void verify(const FirstProgram& first, const engine::Engine& engine, uint32_t si
 }
 
 Result run(const FirstProgram& first, uint32_t size, const Setting& setting) {
-  const auto executable = compiler::compile(first.program, setting.machine);
+  const bound::BoundProgram program(first.program, setting.machine);
   Result result;
-  enter_size(*executable, result);
-  result.fits = executable->memory.fits();
+  enter_size(program.executable(), result);
+  result.fits = program.fits();
   if (!result.fits) {
-    result.reason = compiler::overflow_text(executable->memory);
+    result.reason = compiler::overflow_text(program.memory());
     return result;
   }
-  const engine::Engine engine(executable);
-  const double cycles = engine.run({}, {.dry = true}).cycles.total();
+  const double cycles = program.estimate().cycles.total();
   result.values["cycles"] = cycles;
   result.values["seconds"] = setting.machine.seconds(cycles);
   const uint64_t bytes = first.program.variable(2).bytes();
   enter_transfers(setting.machine, 2 * bytes, bytes, result);
   enter_rate(2.0 * size * size * size, result);
-  if (setting.verify && size <= kLargestExecuted) verify(first, engine, size, setting, result);
+  if (setting.verify && size <= kLargestExecuted) verify(first, program, size, setting, result);
   return result;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "product/numbers.h"
+#include "kernels/common/numbers.h"
 
 namespace tessera::studies {
 namespace {
@@ -17,7 +17,7 @@ double now() {
 GraphArrays::GraphArrays(const model::Session& session, const model::Arrays& inputs) {
   for (const auto& [name, type, is_input] : session.arrays()) {
     if (is_input)
-      bytes_[name] = product::as_type(inputs.at(name), type.type);
+      bytes_[name] = kernels::as_type(inputs.at(name), type.type);
     else
       bytes_[name].resize(type.elements() * size_of(type.type));
   }

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/random.h"
+#include "bound/weight.h"
 #include "check/verification.h"
 #include "engine/median_run.h"
-#include "product/numbers.h"
-#include "product/weight.h"
+#include "kernels/common/numbers.h"
 #include "sparse/generate.h"
 #include "sparse/pattern.h"
 #include "studies/spmm/run.h"
@@ -42,20 +42,19 @@ double measure_update(Weight& weight, uint64_t seed) {
 }
 
 /// Seeded numbers that are exact in the product's type.
-Activations random_activations(const product::Product& product, uint32_t rows, uint64_t seed,
-                               uint64_t stream) {
+Activations random_activations(const bound::Product& product, uint32_t rows, uint64_t seed, uint64_t stream) {
   const ops::ProductProblem& problem = product.problem();
   Activations a(rows, problem.n, product.layouts().x);
   base::RandomStream(seed, 0, stream).fill_symmetric(a.elements);
   if (!product.is_on_host() && problem.type != Type::f32)
-    a.elements = product::as_floats(product::as_type(a.elements, problem.type), problem.type);
+    a.elements = kernels::as_floats(kernels::as_type(a.elements, problem.type), problem.type);
   return a;
 }
 
 MatrixView<float> view_of(Activations& a) { return {a.elements.data(), a.row_stride(), a.col_stride()}; }
 
 /// Repeats until enough is measured.
-void measure(product::Product& product, Activations& x, Activations& y, SpmmResult& result) {
+void measure(bound::Product& product, Activations& x, Activations& y, SpmmResult& result) {
   const engine::TimedRun timed = engine::median_run([&](std::vector<engine::TraceEvent>& trace) {
     return product.run(view_of(x), view_of(y), {.trace = result.run ? &trace : nullptr});
   });
@@ -67,7 +66,7 @@ void measure(product::Product& product, Activations& x, Activations& y, SpmmResu
 }
 
 /// Compares the result with float64.
-void verify(const SpmmRequest& request, const product::Product& product, const SparseMatrix& matrix,
+void verify(const SpmmRequest& request, const bound::Product& product, const SparseMatrix& matrix,
             const Activations& x, const Activations& y, SpmmResult& result) {
   const ops::ProductProblem& problem = product.problem();
   const bool is_sddmm = problem.product == ops::Product::sddmm;
@@ -104,14 +103,14 @@ void ProductRuns::pack(const ops::ProductProblem& problem, const SpmmCase& what,
     dynamic_ = Weight::dynamic(matrix, *problem.capacity, problem.type);
     packed_ = dynamic_->storage()->packed;
   } else {
-    packed_ = product::pack(matrix, problem);
+    packed_ = bound::pack(matrix, problem);
   }
   packed_is_of_ = what;
 }
 
-product::Product ProductRuns::plan(const ops::ProductProblem& problem, const SpmmCase& what,
-                                   const SparseMatrix& matrix, const machine::Machine& machine,
-                                   const ops::ForcedKnobs& force, Layout layout) {
+bound::Product ProductRuns::plan(const ops::ProductProblem& problem, const SpmmCase& what,
+                                 const SparseMatrix& matrix, const machine::Machine& machine,
+                                 const ops::ForcedKnobs& force, Layout layout) {
   if (machine.kind == machine::Kind::tiled) return {matrix, problem, machine, force};
   pack(problem, what, matrix);
   return {packed_, problem, machine, force, {layout, layout}};
@@ -136,7 +135,7 @@ SpmmResult ProductRuns::plan_and_run(const SpmmRequest& request, const SpmmCase&
                                      const SparseMatrix& matrix, const machine::Machine& machine,
                                      const ops::ForcedKnobs& force) {
   const ops::ProductProblem problem = problem_of(request, what, machine, matrix.pattern.blocks());
-  product::Product product = plan(problem, what, matrix, machine, force, request.layout);
+  bound::Product product = plan(problem, what, matrix, machine, force, request.layout);
   const bool on_tiles = !product.is_on_host();
   if (planned_) planned_(product);
   SpmmResult result = start(product, request);

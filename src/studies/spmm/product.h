@@ -9,8 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "bound/product.h"
 #include "machine/model/machine.h"
-#include "product/product.h"
 #include "studies/spmm/case.h"
 #include "studies/spmm/request.h"
 
@@ -25,7 +25,7 @@ ops::ProductProblem problem_of(const SpmmRequest& request, const SpmmCase& what,
 class ProductRuns {
  public:
   /// Told of each product before it runs.
-  using Planned = std::function<void(const product::Product&)>;
+  using Planned = std::function<void(const bound::Product&)>;
 
   explicit ProductRuns(Planned planned = {}) : planned_(std::move(planned)) {}
 
@@ -38,8 +38,8 @@ class ProductRuns {
  private:
   SpmmResult plan_and_run(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                           const machine::Machine& machine, const ops::ForcedKnobs& force);
-  product::Product plan(const ops::ProductProblem& problem, const SpmmCase& what, const SparseMatrix& matrix,
-                        const machine::Machine& machine, const ops::ForcedKnobs& force, Layout layout);
+  bound::Product plan(const ops::ProductProblem& problem, const SpmmCase& what, const SparseMatrix& matrix,
+                      const machine::Machine& machine, const ops::ForcedKnobs& force, Layout layout);
   void pack(const ops::ProductProblem& problem, const SpmmCase& what, const SparseMatrix& matrix);
 
   Planned planned_;

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "product/product.h"
+#include "bound/product.h"
 #include "studies/spmm/case.h"
 #include "studies/spmm/request.h"
 
@@ -27,10 +27,10 @@ struct Activations {
 };
 
 /// What is known about a case before it runs.
-SpmmResult start(const product::Product& product, const SpmmRequest& request);
+SpmmResult start(const bound::Product& product, const SpmmRequest& request);
 
 /// Accounts without floating-point work.
-void estimate(const product::Product& product, SpmmResult& result);
+void estimate(const bound::Product& product, SpmmResult& result);
 
 /// Types to which numbers are rounded.
 struct Rounding {

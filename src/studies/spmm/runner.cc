@@ -4,7 +4,7 @@
 #include <tessera/error.h>
 #include <tessera/io.h>
 
-#include "product/product.h"
+#include "bound/product.h"
 #include "sparse/generate.h"
 #include "sparse/pattern.h"
 
@@ -42,8 +42,8 @@ void SpmmRunner::check(const SpmmCase& what) {
   if (machine.kind == machine::Kind::tiled && request_.layout != Layout::row_major)
     throw UsageError(
         fmt::format("--layout column is for host; {} spreads X and Y over its tiles", what.machine));
-  product::check(problem_of(request_, what, machine), what.block, machine, knobs_of(what),
-                 {request_.layout, request_.layout});
+  bound::check(problem_of(request_, what, machine), what.block, machine, knobs_of(what),
+               {request_.layout, request_.layout});
   if (what.block < 1 || what.block > sparse::kMaxBlockSize)
     throw UsageError(fmt::format("--block {}: {} takes a block size from 1 to {}", what.block, what.machine,
                                  sparse::kMaxBlockSize));

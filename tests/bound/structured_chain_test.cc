@@ -76,7 +76,7 @@ void expect_near(std::span<const float> found, std::span<const double> expected)
 class StructuredChainTest : public testing::TestWithParam<Setting> {};
 
 TEST_P(StructuredChainTest, IsItsMapsOneAfterTheOther) {
-  const StructuredChain chain(GetParam().maps, kBatch, {.threads = 2});
+  const StructuredProduct chain(GetParam().maps, kBatch, {.threads = 2});
   Definition definition(GetParam().maps);
   const uint32_t inputs = inputs_of(GetParam().maps.front()), outputs = outputs_of(GetParam().maps.back());
   const std::vector<float> x = random_floats(size_t{kBatch} * inputs, 0);
@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(StructuredChain, GivesTheLastMapTheBias) {
   const std::vector<Structure> maps = {Circulant{8}, Circulant{8}};
-  const StructuredChain chain(maps, 1, {.bias = true});
+  const StructuredProduct chain(maps, 1, {.bias = true});
   ASSERT_EQ(chain.parameters().size(), 3U);
   const std::vector<float> one = {1, 0, 0, 0, 0, 0, 0, 0}, bias = {0, 1, 2, 3, 4, 5, 6, 7};
   const std::vector<const float*> parameters = {one.data(), one.data(), bias.data()};
@@ -131,15 +131,17 @@ TEST(StructuredChain, GivesTheLastMapTheBias) {
 
 TEST(StructuredChain, RefusesMapsThatDoNotMeet) {
   const auto message = [](const std::vector<Structure>& maps) {
-    return test::error_of<UsageError>([&] { StructuredChain(maps, 2); });
+    return test::error_of<UsageError>([&] { StructuredProduct(maps, 2); });
   };
   EXPECT_TRUE(test::says(message({}), "no maps"));
   EXPECT_TRUE(
       test::says(message({Circulant{8}, Circulant{9}}), "has 9 inputs; the one before has 8 outputs"));
+  EXPECT_TRUE(test::says(message({Butterfly{.inputs = 8, .outputs = 8, .complex = true}, Circulant{8}}),
+                         "has 8 inputs; the one before has 16 outputs"));
   const std::vector<Structure> maps = {Circulant{8}, Circulant{8}};
   std::vector<float> x(8), y(8);
   EXPECT_TRUE(
-      test::says(test::error_of<UsageError>([&] { StructuredChain(maps, 1)(x.data(), {}, y.data()); }),
+      test::says(test::error_of<UsageError>([&] { StructuredProduct(maps, 1)(x.data(), {}, y.data()); }),
                  "have 2 parameters; given are 0"));
 }
 

@@ -7,19 +7,20 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
-#include "compiler/executable.h"
-#include "engine/engine.h"
+#include "bound/bound_program.h"
 #include "machine/model/machine.h"
 #include "ops/plan.h"
 #include "ops/product_problem.h"
 #include "ops/sparse/host/spmm.h"
 #include "ops/tiles/product.h"
 
-namespace tessera::product {
+namespace tessera::bound {
 
 /// Layouts of operands: of the arrays that a host's caller binds, and those to choose from on tiles.
 struct Layouts {
@@ -62,8 +63,8 @@ class Product {
           const Layouts& layouts = {});
 
   const ops::ProductProblem& problem() const { return problem_; }
-  const compiler::Executable& executable() const { return engine_->executable(); }
-  const machine::Machine& machine() const { return executable().machine; }
+  const compiler::Executable& executable() const { return program_->executable(); }
+  const machine::Machine& machine() const { return program_->machine(); }
   bool is_on_host() const { return std::holds_alternative<OnHost>(side_); }
 
   const ops::PlanCandidate& chosen() const;
@@ -82,7 +83,7 @@ class Product {
 
   /// Whether every tile's memory suffices. memory() has the bytes by tile, use and purpose.
   bool fits() const { return memory().fits() && chosen().rejected.empty(); }
-  const compiler::MemoryReport& memory() const { return executable().memory; }
+  const compiler::MemoryReport& memory() const { return program_->memory(); }
 
   /// The machine's time, accounted without floating-point work.
   engine::Profile estimate(std::vector<engine::TraceEvent>* trace = nullptr) const;
@@ -96,6 +97,9 @@ class Product {
   /// products and before the first run.
   std::vector<float> gradient() const;
 
+  /// On a host: views of the arrays of a call in the layouts that were planned, as view_of() makes them.
+  MatrixView<float> view_of_x(const float* data, std::string_view name, int64_t leading) const;
+  MatrixView<float> view_of_y(const float* data, std::string_view name, int64_t leading) const;
   /// On a host: multiplies in place, without allocations.
   engine::Profile call(const HostCall& call, const engine::RunOptions& options) const;
 
@@ -113,8 +117,6 @@ class Product {
     std::shared_ptr<const ops::PackedWeight> weight;
     std::shared_ptr<ops::PackedWeight> own;  ///< the same, if this product may change it
     ops::HostPlan plan;
-    ops::ProductOperands operands;
-    std::vector<ops::WeightIndex::Binding> index;
   };
   struct OnTiles {
     ops::TileProductPlan plan;
@@ -123,21 +125,21 @@ class Product {
     std::vector<float> w;           ///< in the pattern's order
     std::vector<std::byte> values;  ///< of W, or dW, in the program's storage order; empty before the first
                                     ///< run
-
-    std::vector<engine::Binding> metadata() const;
   };
 
   void compile_for(const machine::Machine& host, const ops::ForcedKnobs& force,
                    const ops::HostLayouts& layouts);
+  /// The pattern of a dynamic weight on tiles.
+  void bind_pattern(Arrays& arrays) const;
   engine::Profile run_on_tiles(OnTiles& tiles, const MatrixView<float>& x, const MatrixView<float>& y,
                                const engine::RunOptions& options, const float* bias) const;
 
   ops::ProductProblem problem_;
   Pattern pattern_;  ///< for a host's shared weight without its blocks
   std::variant<OnHost, OnTiles> side_;
-  std::unique_ptr<engine::Engine> engine_;
+  std::optional<BoundProgram> program_;
   std::vector<float> dw_;  ///< result of run() on a host, in packed order
   bool has_run_ = false;   ///< with the present pattern
 };
 
-}  // namespace tessera::product
+}  // namespace tessera::bound

@@ -2,10 +2,9 @@
 #include <tessera/error.h>
 #include <tessera/spmm.h>
 
+#include "bound/product.h"
+#include "bound/weight.h"
 #include "machine/model/machine.h"
-#include "product/bind.h"
-#include "product/product.h"
-#include "product/weight.h"
 
 namespace tessera {
 
@@ -16,24 +15,18 @@ struct Sddmm::Compiled {
                  machine::host(options.threads), options.force, {options.x_layout, options.dy_layout}) {}
 
   std::shared_ptr<ops::PackedWeight> packed;
-  product::Product prepared;
+  bound::Product prepared;
 };
 
 Sddmm::Sddmm(const Weight& weight, uint32_t n, const SddmmOptions& options)
-    : compiled_(std::make_unique<Compiled>(weight, n, options)) {}
-Sddmm::~Sddmm() = default;
-Sddmm::Sddmm(Sddmm&&) noexcept = default;
-Sddmm& Sddmm::operator=(Sddmm&&) noexcept = default;
+    : compiled_(std::make_shared<Compiled>(weight, n, options)) {}
 
 void Sddmm::operator()(const SddmmArguments& a) const {
   const Compiled& c = *compiled_;
   if (a.dw == nullptr && packed_size() != 0)
     throw UsageError(fmt::format("dW is null; it must be an array of {} floats", packed_size()));
-  const ops::ProductProblem& problem = c.prepared.problem();
-  const MatrixView<float> dy =
-      view_of(a.dy, "dY", c.packed->rows(), problem.n, c.prepared.layouts().y, a.dy_leading);
-  const MatrixView<float> x =
-      view_of(a.x, "X", c.packed->cols(), problem.n, c.prepared.layouts().x, a.x_leading);
+  const MatrixView<float> dy = c.prepared.view_of_y(a.dy, "dY", a.dy_leading);
+  const MatrixView<float> x = c.prepared.view_of_x(a.x, "X", a.x_leading);
   ops::clear_free_places(*c.packed, a.dw);
   c.prepared.call({x, dy, a.dw, nullptr, a.alpha, a.beta}, {.profile = false});
 }

@@ -1,8 +1,8 @@
-#include "machine/model/machine.h"
-
 #include <tessera/machine.h>
 
 #include <utility>
+
+#include "machine/model/machine.h"
 
 namespace tessera {
 

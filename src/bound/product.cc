@@ -1,4 +1,4 @@
-#include "product/product.h"
+#include "bound/product.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
@@ -9,14 +9,13 @@
 #include <span>
 #include <utility>
 
-#include "compiler/compile.h"
-#include "product/bind.h"
-#include "product/chips.h"
-#include "product/numbers.h"
-#include "product/weight.h"
+#include "bound/chips.h"
+#include "bound/views.h"
+#include "bound/weight.h"
+#include "kernels/common/numbers.h"
 #include "sparse/pattern.h"
 
-namespace tessera::product {
+namespace tessera::bound {
 namespace {
 
 using machine::Kind;
@@ -39,6 +38,22 @@ void require_shape(const Pattern& pattern, const Pattern& former) {
     throw UsageError(fmt::format(
         "a pattern of {} × {} in blocks of {} for a weight of {} × {} in blocks of {}", pattern.rows,
         pattern.cols, pattern.block_size, former.rows, former.cols, former.block_size));
+}
+
+/// Some columns of a matrix, and a contiguous copy of them, row by row.
+MatrixView<float> columns_of(const MatrixView<float>& whole, uint32_t first) {
+  return {whole.data + int64_t{first} * whole.col_stride, whole.row_stride, whole.col_stride};
+}
+std::vector<float> row_by_row(const MatrixView<float>& matrix, uint32_t rows, uint32_t cols) {
+  std::vector<float> elements(size_t{rows} * cols);
+  for (uint32_t r = 0; r < rows; ++r)
+    for (uint32_t c = 0; c < cols; ++c) elements[size_t{r} * cols + c] = matrix(r, c);
+  return elements;
+}
+void spread(std::span<const float> row_by_row, const MatrixView<float>& matrix, uint32_t rows,
+            uint32_t cols) {
+  for (uint32_t r = 0; r < rows; ++r)
+    for (uint32_t c = 0; c < cols; ++c) matrix(r, c) = row_by_row[size_t{r} * cols + c];
 }
 
 }  // namespace
@@ -104,8 +119,7 @@ Product::Product(const SparseMatrix& matrix, const ProductProblem& problem, cons
   tiles.plan = std::move(chips.planned.plan);
   tiles.built = std::move(chips.planned.program);
   tiles.replicas = chips.replicas;
-  engine_ =
-      std::make_unique<engine::Engine>(compiler::compile(std::move(tiles.built.program), chips.machine));
+  program_.emplace(std::move(tiles.built.program), chips.machine);
   tiles.w = matrix.values;
 }
 
@@ -115,9 +129,9 @@ void Product::compile_for(const Machine& machine, const ops::ForcedKnobs& force,
   ops::update_index(*host.weight, problem_.product, parallel());
   host.plan = ops::plan_host_product(*host.weight, problem_, machine, force, layouts);
   ops::HostProgram built = ops::build_host_program(host.weight, problem_, host.plan, machine);
-  host.operands = built.operands;
-  host.index = std::move(built.index);
-  engine_ = std::make_unique<engine::Engine>(compiler::compile(std::move(built.program), machine));
+  program_.emplace(std::move(built.program), machine);
+  for (const ops::WeightIndex::Binding& array : built.index)
+    program_->bind(program_->position_of(array.variable), array.data);
 }
 
 const ops::PlanCandidate& Product::chosen() const {
@@ -137,36 +151,40 @@ std::string Product::plan() const {
   return std::visit([](const auto& side) { return to_string(side.plan); }, side_);
 }
 
-std::vector<engine::Binding> Product::OnTiles::metadata() const {
-  if (!built.dynamic) return {};
-  const ops::DynamicWeight& dynamic = *built.dynamic;
-  return {{dynamic.metadata, const_cast<uint16_t*>(dynamic.encoding.metadata.data()),
-           dynamic.grid.bucket_words, 1}};
+void Product::bind_pattern(Arrays& arrays) const {
+  const auto* tiles = std::get_if<OnTiles>(&side_);
+  if (tiles == nullptr || !tiles->built.dynamic) return;
+  arrays.set(program_->position_of(tiles->built.operands.metadata->variable),
+             tiles->built.dynamic->encoding.metadata.data());
 }
 
 engine::Profile Product::estimate(std::vector<engine::TraceEvent>* trace) const {
-  std::vector<engine::Binding> known;
-  if (const auto* tiles = std::get_if<OnTiles>(&side_)) known = tiles->metadata();
-  return engine_->run(known, {.dry = true, .trace = trace});
+  if (is_on_host()) return program_->estimate(trace);
+  Arrays known(*program_);
+  bind_pattern(known);
+  return program_->estimate(known, trace);
+}
+
+MatrixView<float> Product::view_of_x(const float* data, std::string_view name, int64_t leading) const {
+  const OnHost& host = std::get<OnHost>(side_);
+  return view_of(data, name, host.weight->cols(), problem_.n, host.plan.layouts.x, leading);
+}
+
+MatrixView<float> Product::view_of_y(const float* data, std::string_view name, int64_t leading) const {
+  const OnHost& host = std::get<OnHost>(side_);
+  return view_of(data, name, host.weight->rows(), problem_.n, host.plan.layouts.y, leading);
 }
 
 engine::Profile Product::call(const HostCall& call, const engine::RunOptions& options) const {
-  const OnHost& host = std::get<OnHost>(side_);
-  ops::update_index(*host.weight, problem_.product, parallel());
-  const ops::ProductOperands& o = host.operands;
-  std::array<float, 2> scalars = {call.alpha, call.beta};
-  const void* of_w = call.values != nullptr ? call.values : host.weight->values();
-  void* values = problem_.product == ops::Product::sddmm ? call.dw : const_cast<void*>(of_w);
-  CallBindings bindings = {
-      {o.values.variable, values, o.values.cols(), 1},
-      {o.x.variable, call.x.data, call.x.row_stride, call.x.col_stride},
-      {o.y.variable, call.y.data, call.y.row_stride, call.y.col_stride},
-      {o.scalars->variable, scalars.data(), 2, 1},
-  };
-  if (o.bias) bindings.push_back({o.bias->variable, const_cast<float*>(call.bias), o.bias->cols(), 1});
-  for (const ops::WeightIndex::Binding& array : host.index)
-    bindings.push_back({array.variable, const_cast<void*>(array.data), array.row_stride, 1});
-  return engine_->run(bindings.all(), options);
+  const ops::PackedWeight& weight = *std::get<OnHost>(side_).weight;
+  ops::update_index(weight, problem_.product, parallel());
+  const void* of_w = call.values != nullptr ? call.values : weight.values();
+  const std::array<float, 2> scalars = {call.alpha, call.beta};
+  Arrays arrays(*program_);
+  arrays.add(problem_.product == ops::Product::sddmm ? call.dw : of_w);
+  arrays.add(call.x).add(call.y).add(scalars.data());
+  if (problem_.bias) arrays.add(call.bias);
+  return program_->run(arrays, options);
 }
 
 engine::Profile Product::run(const MatrixView<float>& x, const MatrixView<float>& y,
@@ -175,7 +193,7 @@ engine::Profile Product::run(const MatrixView<float>& x, const MatrixView<float>
   const auto* host = std::get_if<OnHost>(&side_);
   require_matrix(x, "X", host != nullptr ? host->weight->cols() : pattern_.cols, problem_.n);
   require_matrix(y, "Y", host != nullptr ? host->weight->rows() : pattern_.rows, problem_.n);
-  engine_->require_fit();
+  program_->require_fit();
   has_run_ = true;
   if (host == nullptr) return run_on_tiles(std::get<OnTiles>(side_), x, y, options, bias);
   if (problem_.product == ops::Product::sddmm) dw_.resize(ops::packed_shape(*host->weight).elements());
@@ -185,47 +203,42 @@ engine::Profile Product::run(const MatrixView<float>& x, const MatrixView<float>
 engine::Profile Product::run_on_tiles(OnTiles& tiles, const MatrixView<float>& x, const MatrixView<float>& y,
                                       const engine::RunOptions& options, const float* bias) const {
   const Type type = problem_.type;
-  if (tiles.values.empty()) tiles.values = as_type(tiles.built.stored_weight({pattern_, tiles.w}), type);
-  const auto view = [](const MatrixView<float>& m) {
-    return MatrixView<const float>{m.data, m.row_stride, m.col_stride};
-  };
+  const ops::TileProductProgram& built = tiles.built;
+  if (tiles.values.empty()) tiles.values = kernels::as_type(built.stored_weight({pattern_, tiles.w}), type);
   // Each replica has columns of its own.
   const uint32_t m = pattern_.rows, k = pattern_.cols, n = problem_.n / tiles.replicas;
-  const auto columns = [n](const MatrixView<float>& whole, uint32_t replica) {
-    return MatrixView<float>{whole.data + int64_t{replica} * n * whole.col_stride, whole.row_stride,
-                             whole.col_stride};
+  const auto stored = [&](const ops::OperandLayout& layout, const MatrixView<float>& matrix, uint32_t rows) {
+    std::vector<float> all;
+    for (uint32_t r = 0; r < tiles.replicas; ++r)
+      std::ranges::copy(layout.store(row_by_row(columns_of(matrix, r * n), rows, n)),
+                        std::back_inserter(all));
+    return kernels::as_type(all, type);
   };
-  std::vector<float> stored_x, stored_y;
-  for (uint32_t r = 0; r < tiles.replicas; ++r) {
-    std::ranges::copy(tiles.built.stored_x(row_by_row(view(columns(x, r)), k, n)),
-                      std::back_inserter(stored_x));
-    std::ranges::copy(tiles.built.stored_y(row_by_row(view(columns(y, r)), m, n)),
-                      std::back_inserter(stored_y));
-  }
-  std::vector<std::byte> x_bytes = as_type(stored_x, type), y_bytes = as_type(stored_y, type);
-  const program::Program& program = *executable().program;
-  const auto bind = [&](program::VariableId id, std::vector<std::byte>& bytes, int64_t replica_stride) {
-    return engine::Binding{id, bytes.data(), program.variable(id).cols, 1, replica_stride};
+  std::vector<std::byte> x_bytes = stored(built.layouts.x, x, k), y_bytes = stored(built.layouts.y, y, m);
+
+  Arrays arrays(*program_);
+  const auto bind = [&](const ops::Operand& operand, std::vector<std::byte>& bytes, uint32_t replicas) {
+    const auto stride = static_cast<int64_t>(bytes.size() / size_of(type) / replicas);
+    arrays.set(program_->position_of(operand.variable), bytes.data(), operand.cols(), 1,
+               replicas == 1 ? 0 : stride);
   };
-  const auto stride_of = [&](const std::vector<float>& stored) {
-    return static_cast<int64_t>(stored.size() / tiles.replicas);
-  };
-  std::vector<engine::Binding> bindings = tiles.metadata();
-  const ops::TileProductProgram::Variables& v = tiles.built.variables;
-  bindings.insert(bindings.end(), {bind(v.values, tiles.values, 0), bind(v.x, x_bytes, stride_of(stored_x)),
-                                   bind(v.y, y_bytes, stride_of(stored_y))});
-  if (bias != nullptr) bindings.push_back({v.bias, const_cast<float*>(bias), 1, 1});
-  engine::Profile profile = engine_->run(bindings, options);
+  bind_pattern(arrays);
+  bind(built.operands.values, tiles.values, 1);
+  bind(built.operands.x, x_bytes, tiles.replicas);
+  bind(built.operands.y, y_bytes, tiles.replicas);
+  if (bias != nullptr) arrays.set(program_->position_of(built.operands.bias->variable), bias);
+  engine::Profile profile = program_->run(arrays, options);
+
   if (problem_.product == ops::Product::sddmm) return profile;
   const bool is_forward = problem_.product == ops::Product::forward;
-  const std::vector<float> result = as_floats(is_forward ? y_bytes : x_bytes, type);
+  const std::vector<float> result = kernels::as_floats(is_forward ? y_bytes : x_bytes, type);
+  const ops::OperandLayout& layout = is_forward ? built.layouts.y : built.layouts.x;
+  const size_t of_replica = result.size() / tiles.replicas;
   const uint32_t rows = is_forward ? m : k;
   std::vector<float> row_major(uint64_t{rows} * n);
   for (uint32_t r = 0; r < tiles.replicas; ++r) {
-    const size_t of_replica = result.size() / tiles.replicas;
-    const std::span<const float> stored(&result[r * of_replica], of_replica);
-    is_forward ? tiles.built.load_y(stored, row_major) : tiles.built.load_x(stored, row_major);
-    spread(row_major, columns(is_forward ? y : x, r), rows, n);
+    layout.load(std::span(result).subspan(r * of_replica, of_replica), row_major);
+    spread(row_major, columns_of(is_forward ? y : x, r * n), rows, n);
   }
   return profile;
 }
@@ -236,7 +249,7 @@ std::vector<float> Product::gradient() const {
   if (!has_run_) throw UsageError("there is no gradient yet; run the product first");
   if (const auto* tiles = std::get_if<OnTiles>(&side_)) {
     SparseMatrix dw{pattern_, {}};
-    tiles->built.load_weight(as_floats(tiles->values, problem_.type), dw);
+    tiles->built.load_weight(kernels::as_floats(tiles->values, problem_.type), dw);
     return std::move(dw.values);
   }
   const ops::PackedWeight& weight = *std::get<OnHost>(side_).weight;
@@ -284,4 +297,4 @@ uint32_t Product::roundings() const {
   return tiles != nullptr && tiles->built.dynamic ? tiles->built.dynamic->encoding.roundings : 1;
 }
 
-}  // namespace tessera::product
+}  // namespace tessera::bound

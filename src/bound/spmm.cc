@@ -1,10 +1,9 @@
 #include <tessera/error.h>
 #include <tessera/spmm.h>
 
+#include "bound/product.h"
+#include "bound/weight.h"
 #include "machine/model/machine.h"
-#include "product/bind.h"
-#include "product/product.h"
-#include "product/weight.h"
 
 namespace tessera {
 namespace {
@@ -30,38 +29,27 @@ ops::HostLayouts layouts_of(const SpmmOptions& options) {
 struct Spmm::Compiled {
   Compiled(const Weight& weight, uint32_t n, const SpmmOptions& options)
       : has_values(weight.has_values()),
-        rows(options.transpose ? weight.cols() : weight.rows()),
-        depth(options.transpose ? weight.rows() : weight.cols()),
-        x_layout(options.x_layout),
-        y_layout(options.y_layout),
         prepared(weight.storage()->packed, problem_of(weight, n, options), machine::host(options.threads),
                  options.force, layouts_of(options)) {}
 
   bool has_values;
-  uint32_t rows;   ///< of Y
-  uint32_t depth;  ///< rows of X
-  Layout x_layout;
-  Layout y_layout;
-  product::Product prepared;
+  bound::Product prepared;
 };
 
 Spmm::Spmm(const Weight& weight, uint32_t n, const SpmmOptions& options)
-    : compiled_(std::make_unique<Compiled>(weight, n, options)) {}
-Spmm::~Spmm() = default;
-Spmm::Spmm(Spmm&&) noexcept = default;
-Spmm& Spmm::operator=(Spmm&&) noexcept = default;
+    : compiled_(std::make_shared<Compiled>(weight, n, options)) {}
 
 void Spmm::operator()(const SpmmArguments& a) const {
-  const Compiled& c = *compiled_;
-  const ops::ProductProblem& problem = c.prepared.problem();
-  product::require_bias(problem, a.bias);
-  if (!c.has_values && a.values == nullptr)
+  const bound::Product& product = compiled_->prepared;
+  bound::require_bias(product.problem(), a.bias);
+  if (!compiled_->has_values && a.values == nullptr)
     throw UsageError("the weight has no values of its own; pass them with each call");
-  const MatrixView<float> x = view_of(a.x, "X", c.depth, problem.n, c.x_layout, a.x_leading);
-  const MatrixView<float> y = view_of(a.y, "Y", c.rows, problem.n, c.y_layout, a.y_leading);
-  const bool is_forward = problem.product == ops::Product::forward;
-  c.prepared.call({is_forward ? x : y, is_forward ? y : x, nullptr, a.bias, a.alpha, a.beta, a.values},
-                  {.profile = false});
+  const bool is_forward = product.problem().product == ops::Product::forward;
+  const MatrixView<float> x =
+      is_forward ? product.view_of_x(a.x, "X", a.x_leading) : product.view_of_x(a.y, "Y", a.y_leading);
+  const MatrixView<float> y =
+      is_forward ? product.view_of_y(a.y, "Y", a.y_leading) : product.view_of_y(a.x, "X", a.x_leading);
+  product.call({x, y, nullptr, a.bias, a.alpha, a.beta, a.values}, {.profile = false});
 }
 
 std::string Spmm::plan() const { return compiled_->prepared.plan(); }

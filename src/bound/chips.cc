@@ -1,4 +1,4 @@
-#include "product/chips.h"
+#include "bound/chips.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "compiler/compile.h"
 #include "ops/collective/collective.h"
 
-namespace tessera::product {
+namespace tessera::bound {
 namespace {
 
 using machine::Machine;
@@ -56,7 +56,7 @@ class ChipSearch {
   /// Each replica has the sums over its columns alone.
   void add_sum(ChipPlan& plan) const {
     ops::TileProductProgram& built = plan.planned.program;
-    const std::array variables = {built.variables.values};
+    const std::array variables = {built.operands.values.variable};
     const program::StepId sum = ops::all_reduce(built.program, chips(1), "sum of dW", variables);
     built.program.set_main(built.program.sequence({built.program.main(), sum}));
     PlanCandidate& chosen = plan.planned.plan.chosen;
@@ -111,4 +111,4 @@ ChipPlan plan_on_chips(const Pattern& pattern, const ops::ProductProblem& proble
   return ChipSearch(pattern, problem, machine, force).find();
 }
 
-}  // namespace tessera::product
+}  // namespace tessera::bound

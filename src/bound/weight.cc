@@ -1,4 +1,4 @@
-#include "product/weight.h"
+#include "bound/weight.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
@@ -8,8 +8,8 @@
 #include <optional>
 #include <string_view>
 
+#include "bound/views.h"
 #include "engine/pool.h"
-#include "product/bind.h"
 #include "sparse/moves.h"
 #include "sparse/packed_format.h"
 #include "sparse/parts.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "bound/product.h"
 #include "compiler/memory.h"
-#include "product/product.h"
 #include "sparse/pattern.h"
 
 namespace tessera {
@@ -29,8 +29,8 @@ ops::ProductProblem problem_of(const Pattern& pattern, uint32_t n, const Machine
 
 const SparseMatrix& checked(const SparseMatrix& weight, const ops::ProductProblem& problem,
                             const Machine& machine, const ProductOptions& options) {
-  product::check(problem, weight.pattern.block_size, machine.model(), options.force,
-                 {options.x_layout, options.y_layout});
+  bound::check(problem, weight.pattern.block_size, machine.model(), options.force,
+               {options.x_layout, options.y_layout});
   return weight;
 }
 
@@ -61,7 +61,7 @@ struct Product::Planned {
     return out;
   }
 
-  product::Product prepared;
+  bound::Product prepared;
 };
 
 Product::Product(const SparseMatrix& weight, uint32_t n, const Machine& machine,

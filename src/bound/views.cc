@@ -1,4 +1,4 @@
-#include "product/bind.h"
+#include "bound/views.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
@@ -15,6 +15,10 @@ uint64_t stride_of(int64_t stride, uint32_t count) {
 }
 
 }  // namespace
+
+void require_array(const void* data, std::string_view name) {
+  if (data == nullptr) throw UsageError(fmt::format("{} is null; it must be an array", name));
+}
 
 void require_array(const float* data, std::string_view name, uint32_t rows, uint32_t cols) {
   if (data == nullptr && rows != 0 && cols != 0)

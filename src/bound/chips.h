@@ -6,7 +6,7 @@
 #include "machine/model/machine.h"
 #include "ops/tiles/product.h"
 
-namespace tessera::product {
+namespace tessera::bound {
 
 /// How a product uses the chips of a machine: its columns are dealt to `replicas` chips that all have W, or
 /// the tiles of several chips work as those of one.
@@ -23,4 +23,4 @@ struct ChipPlan {
 ChipPlan plan_on_chips(const Pattern& pattern, const ops::ProductProblem& problem,
                        const machine::Machine& machine, const ops::ForcedKnobs& force);
 
-}  // namespace tessera::product
+}  // namespace tessera::bound

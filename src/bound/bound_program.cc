@@ -1,0 +1,94 @@
+#include "bound/bound_program.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include "compiler/compile.h"
+#include "compiler/executable_file.h"
+#include "kernels/list.h"
+
+namespace tessera::bound {
+namespace {
+
+const program::Codelet* codelet_named(std::string_view name) {
+  for (const kernels::ListedCodelet& listed : kernels::all_codelets())
+    if (listed.codelet->name == name) return listed.codelet;
+  return nullptr;
+}
+
+}  // namespace
+
+BoundProgram::BoundProgram(program::Program program, const machine::Machine& machine)
+    : BoundProgram(compiler::compile(std::move(program), machine)) {}
+
+BoundProgram::BoundProgram(std::shared_ptr<const compiler::Executable> executable)
+    : engine_(std::make_unique<engine::Engine>(std::move(executable))) {
+  const auto& variables = this->executable().program->variables();
+  for (program::VariableId id = 0; id < variables.size(); ++id) {
+    const program::Variable& v = variables[id];
+    if (!v.is_external()) continue;
+    free_.push_back(operands_.size());
+    bound_.push_back({id, nullptr, v.cols});
+    operands_.push_back({v.name, id, v.type, v.rows, v.cols, v.role, purpose_of(v)});
+  }
+}
+
+void BoundProgram::save(const std::string& file) const { compiler::save(executable(), file); }
+
+BoundProgram BoundProgram::load(const std::string& file, const machine::Machine& machine) {
+  return BoundProgram(compiler::load(file, machine, codelet_named));
+}
+
+size_t BoundProgram::position_of(std::string_view name) const {
+  const auto found = std::ranges::find(operands_, name, &NamedOperand::name);
+  if (found != operands_.end()) return static_cast<size_t>(found - operands_.begin());
+  std::vector<std::string_view> names;
+  for (const NamedOperand& operand : operands_) names.push_back(operand.name);
+  throw UsageError(fmt::format("the program has no operand '{}'; it has {}", name, fmt::join(names, ", ")));
+}
+
+size_t BoundProgram::position_of(program::VariableId variable) const {
+  const auto found = std::ranges::find(operands_, variable, &NamedOperand::variable);
+  if (found == operands_.end())
+    throw UsageError(fmt::format("variable {} is no operand of the program", variable));
+  return static_cast<size_t>(found - operands_.begin());
+}
+
+void BoundProgram::bind(size_t operand, const void* data) {
+  bound_.at(operand).data = const_cast<void*>(data);
+  std::erase(free_, operand);
+}
+
+engine::Profile BoundProgram::run(const Arrays& arrays, const engine::RunOptions& options) const {
+  return engine_->run(arrays.all(), options);
+}
+
+engine::Profile BoundProgram::estimate(std::vector<engine::TraceEvent>* trace) const {
+  return engine_->run({}, {.dry = true, .trace = trace});
+}
+
+engine::Profile BoundProgram::estimate(const Arrays& known, std::vector<engine::TraceEvent>* trace) const {
+  std::vector<engine::Binding> bindings;
+  std::ranges::copy_if(known.all(), std::back_inserter(bindings),
+                       [](const engine::Binding& binding) { return binding.data != nullptr; });
+  return engine_->run(bindings, {.dry = true, .trace = trace});
+}
+
+Arrays::Arrays(const BoundProgram& program) : program_(program) {
+  const std::vector<engine::Binding>& bound = program.bound_;
+  std::byte* room = few_;
+  if (bound.size() > kFew) {
+    many_ = std::make_unique_for_overwrite<std::byte[]>(bound.size() * sizeof(engine::Binding));
+    room = many_.get();
+  }
+  bindings_ = reinterpret_cast<engine::Binding*>(room);
+  std::uninitialized_copy(bound.begin(), bound.end(), bindings_);
+}
+
+}  // namespace tessera::bound

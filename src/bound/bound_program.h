@@ -1,0 +1,128 @@
+// A compiled program whose operands have names: bound, run, estimated, saved and loaded.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/engine.h"
+#include "machine/model/machine.h"
+#include "program/program.h"
+
+namespace tessera::bound {
+
+/// A matrix that the caller of a program binds.
+struct NamedOperand {
+  std::string name;
+  program::VariableId variable = 0;
+  Type type = Type::f32;
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+  program::Role role = program::Role::input;
+  program::Purpose purpose = program::Purpose::activation;
+};
+
+class Arrays;
+
+/// Runs may be started from several threads at once: each has its own memory, and the program's state has its
+/// initial contents.
+class BoundProgram {
+ public:
+  /// Compiles the program. Throws Error if it is unsound.
+  BoundProgram(program::Program program, const machine::Machine& machine);
+  explicit BoundProgram(std::shared_ptr<const compiler::Executable> executable);
+
+  /// Its executable in a file, and that of a file for the machine for which it was compiled, whose operands
+  /// are to be bound anew. Throw Error as compiler::save() and compiler::load() do.
+  void save(const std::string& file) const;
+  static BoundProgram load(const std::string& file, const machine::Machine& machine);
+
+  const compiler::Executable& executable() const { return engine_->executable(); }
+  const machine::Machine& machine() const { return executable().machine; }
+
+  /// In the order in which they were added to the program.
+  const std::vector<NamedOperand>& operands() const { return operands_; }
+  /// The position of an operand. Throws UsageError if there is none of that name or variable.
+  size_t position_of(std::string_view name) const;
+  size_t position_of(program::VariableId variable) const;
+
+  /// Binds an array, row by row without gaps, for all runs to come. Not while the program runs.
+  void bind(size_t operand, const void* data);
+
+  /// Bytes by tile, use and purpose, and whether every tile's memory suffices.
+  const compiler::MemoryReport& memory() const { return executable().memory; }
+  bool fits() const { return memory().fits(); }
+  void require_fit() const { engine_->require_fit(); }
+
+  /// Runs the program once. Without a profile it allocates nothing, except memory for the first run and for
+  /// those at once. Throws Error for an operand without an array, and for a program that does not fit.
+  engine::Profile run(const Arrays& arrays, const engine::RunOptions& options = {.profile = false}) const;
+
+  /// What a run takes on its machine, without floating-point work. Integer inputs that are known are
+  /// followed where control flow and costs depend on them.
+  engine::Profile estimate(std::vector<engine::TraceEvent>* trace = nullptr) const;
+  engine::Profile estimate(const Arrays& known, std::vector<engine::TraceEvent>* trace = nullptr) const;
+  /// The machine's time for what a profile accounts.
+  double seconds_of(const engine::Profile& profile) const {
+    return machine().seconds(profile.cycles.total());
+  }
+
+ private:
+  friend class Arrays;
+
+  std::unique_ptr<const engine::Engine> engine_;
+  std::vector<NamedOperand> operands_;
+  std::vector<engine::Binding> bound_;  ///< by operand; without data unless it is bound for all runs
+  std::vector<size_t> free_;            ///< operands that each run binds
+};
+
+/// The arrays of a run, or of many. Those of few operands are on the stack: a small product takes less time
+/// than an allocation.
+class Arrays {
+ public:
+  /// With what is bound for all runs.
+  explicit Arrays(const BoundProgram& program);
+  Arrays(const Arrays&) = delete;
+  Arrays& operator=(const Arrays&) = delete;
+
+  /// The array of the next operand that each run binds, row by row without gaps, or with strides.
+  Arrays& add(const void* data) {
+    set(next(), data);
+    return *this;
+  }
+  Arrays& add(const MatrixView<float>& matrix) {
+    set(next(), matrix.data, matrix.row_stride, matrix.col_stride);
+    return *this;
+  }
+
+  /// That of any operand. Strides are in elements; of replicas, 0 if all have the same array.
+  void set(size_t operand, const void* data) { bindings_[operand].data = const_cast<void*>(data); }
+  void set(size_t operand, void* data, int64_t row_stride, int64_t col_stride, int64_t replica_stride = 0) {
+    bindings_[operand] = {bindings_[operand].variable, data, row_stride, col_stride, replica_stride};
+  }
+
+  std::span<const engine::Binding> all() const { return {bindings_, program_.bound_.size()}; }
+
+ private:
+  static constexpr size_t kFew = 32;
+
+  size_t next() {
+    assert(next_ < program_.free_.size());
+    return program_.free_[next_++];
+  }
+
+  const BoundProgram& program_;
+  size_t next_ = 0;  ///< in BoundProgram::free_
+  engine::Binding* bindings_;
+  std::unique_ptr<std::byte[]> many_;
+  alignas(engine::Binding) std::byte few_[kFew * sizeof(engine::Binding)];
+};
+
+}  // namespace tessera::bound
