@@ -8,23 +8,25 @@
 // feature takes two in each factor, and four more backward; in each halving of a Hadamard transform one (an
 // addition), of a real Fourier transform 1¼.
 #include <fmt/format.h>
+#include <tessera/structured.h>
 
 #include <algorithm>
 #include <bit>
 #include <cctype>
 #include <exception>
 #include <memory>
+#include <numeric>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/buffer.h"
 #include "dense/contest.h"
 #include "machine/host/measure.h"
 #include "machine/model/machine.h"
 #include "peers/peer.h"
 #include "spmm/pinning.h"
-#include "structured/butterfly.h"
-#include "structured/fourier.h"
 
 namespace tessera::bench {
 namespace {
@@ -53,6 +55,47 @@ struct DenseLayer {
   }
 };
 
+/// A structured layer, with its operands, which begin at cache lines.
+struct StructuredLayer {
+  StructuredProduct product;
+  base::BufferVector<float> x, dx, y, dy;
+  std::vector<base::BufferVector<float>> parameters, gradients;
+  std::vector<const float*> read = {};
+  std::vector<float*> written = {};
+
+  StructuredLayer(const Structure& structure, uint32_t batch, bool transposed, unsigned threads)
+      : product(structure, batch, {.transposed = transposed, .threads = threads}),
+        x(random(size_t{batch} * inputs_of(structure), 1)),
+        dx(x.size()),
+        y(size_t{batch} * outputs_of(structure)),
+        dy(random(y.size(), 2)) {
+    for (const StructuredParameter& parameter : product.parameters()) {
+      parameters.push_back(random(parameter.elements(), 3 + parameters.size()));
+      gradients.emplace_back(parameter.elements());
+    }
+    for (const auto& parameter : parameters) read.push_back(parameter.data());
+    for (auto& gradient : gradients) written.push_back(gradient.data());
+  }
+
+  void run(bool with_gradients) {
+    product(x.data(), read, y.data());
+    if (with_gradients) product.gradients(x.data(), dy.data(), read, dx.data(), written);
+  }
+
+ private:
+  static base::BufferVector<float> random(size_t count, uint64_t seed) {
+    const std::vector<float> floats = random_floats(count, seed);
+    return {floats.begin(), floats.end()};
+  }
+};
+
+Fastfood fastfood(uint32_t n) {
+  Fastfood structure{n, n, std::vector<uint32_t>(n)};
+  std::iota(structure.permutation.begin(), structure.permutation.end(), 0U);
+  std::ranges::shuffle(structure.permutation, std::mt19937(7));
+  return structure;
+}
+
 class Bench {
  public:
   explicit Bench(unsigned threads)
@@ -68,41 +111,31 @@ class Bench {
   }
 
   void butterfly(uint32_t n, uint32_t batch, bool with_gradients) {
-    const auto log_n = static_cast<uint32_t>(std::countr_zero(n));
-    const double operations = (with_gradients ? 6.0 : 2.0) * n * log_n * batch;
-    compete_with_dense("butterfly", n, batch, with_gradients, operations, [&](bool transposed) {
-      return std::make_shared<ButterflyLayer>(
-          kernels::ButterflyShape{.transposed = transposed, .log_n = log_n}, batch, threads_);
-    });
+    compete_with_dense(Butterfly{n, n}, n, batch, with_gradients, with_gradients ? 6 : 2);
   }
-
-  void fourier(FourierLayer::Kind kind, uint32_t n, uint32_t batch, bool with_gradients) {
-    const bool is_circulant = kind == FourierLayer::Kind::circulant;
-    const double halvings = std::countr_zero(n) * (double{1} * n * batch);
-    const double operations =
-        (is_circulant ? 1.25 : 1) * (with_gradients ? (is_circulant ? 5 : 6) : 2) * halvings;
-    compete_with_dense(is_circulant ? "circulant" : "fastfood", n, batch, with_gradients, operations,
-                       [&](bool transposed) {
-                         return std::make_shared<FourierLayer>(kind, n, batch, transposed, threads_);
-                       });
+  void circulant(uint32_t n, uint32_t batch, bool with_gradients) {
+    compete_with_dense(Circulant{n}, n, batch, with_gradients, 1.25 * (with_gradients ? 5 : 2));
+  }
+  void fastfood(uint32_t n, uint32_t batch, bool with_gradients) {
+    compete_with_dense(bench::fastfood(n), n, batch, with_gradients, with_gradients ? 6 : 2);
   }
 
  private:
-  /// make(transposed) is the layer.
-  template <class Make>
-  void compete_with_dense(const std::string& name, uint32_t n, uint32_t batch, bool with_gradients,
-                          double operations, const Make& make) {
+  /// `operations` are those of a feature in each factor or halving.
+  void compete_with_dense(const Structure& structure, uint32_t n, uint32_t batch, bool with_gradients,
+                          double operations) {
     std::vector<Contestant> contestants;
     for (const auto& peer : peers_.loaded) {
       const auto layer = std::make_shared<DenseLayer>(*peer, n, batch, with_gradients);
       contestants.push_back({std::string(peer->name()), [layer] { layer->run(); }});
     }
-    for (bool transposed : {false, true})
-      contestants.push_back({name, [layer = make(transposed), with_gradients] {
-                               layer->forward();
-                               if (with_gradients) layer->gradients();
-                             }});
-    compare(name, n, batch, with_gradients, operations, contestants);
+    const std::string name(name_of(structure));
+    for (bool transposed : {false, true}) {
+      const auto layer = std::make_shared<StructuredLayer>(structure, batch, transposed, threads_);
+      contestants.push_back({name, [layer, with_gradients] { layer->run(with_gradients); }});
+    }
+    compare(name, n, batch, with_gradients, operations * std::countr_zero(n) * (double{1} * n * batch),
+            contestants);
   }
 
   /// The last two contestants are the layer, of either order.
@@ -138,8 +171,8 @@ void run(const std::string& layer, const std::vector<uint32_t>& numbers) {
     for (uint32_t batch : {1U, 16U, 64U, 256U})
       for (bool with_gradients : {false, true}) {
         if (wants("butterfly")) bench.butterfly(n, batch, with_gradients);
-        if (wants("circulant")) bench.fourier(FourierLayer::Kind::circulant, n, batch, with_gradients);
-        if (wants("fastfood")) bench.fourier(FourierLayer::Kind::fastfood, n, batch, with_gradients);
+        if (wants("circulant")) bench.circulant(n, batch, with_gradients);
+        if (wants("fastfood")) bench.fastfood(n, batch, with_gradients);
       }
 }
 
