@@ -68,21 +68,22 @@ class CodeletTest : public ::testing::TestWithParam<Case> {
 TEST_P(CodeletTest, SimdAgreesWithTheReference) {
   const auto [codelet, named] = GetParam();
   const program::RunVertex simd = codelet->simd != nullptr ? codelet->simd : codelet->reference;
-  for (Isa isa : available_isas()) {
-    restrict_isa(isa);
-    for (const SampleLayout& layout : kLayouts)
-      for (uint32_t scale : {0U, 1U, 2U, 5U, 11U}) {
+  for (uint32_t scale : {0U, 1U, 2U, 5U, 11U}) {
+    const Sample sample = named.make(scale, scale);
+    for (const SampleLayout& layout : kLayouts) {
+      const SampleVertex plain(sample, layout);
+      codelet->reference(plain.vertex());
+      ASSERT_TRUE(plain.surroundings_untouched());
+      for (Isa isa : available_isas()) {
+        restrict_isa(isa);
         SCOPED_TRACE(fmt::format("{}, scale {}, seed {}, shift {}, padding {}, column-major {}", name_of(isa),
                                  scale, scale, layout.shift, layout.padding, layout.column_major));
-        const Sample sample = named.make(scale, scale);
         const SampleVertex fast(sample, layout);
-        const SampleVertex plain(sample, layout);
         simd(fast.vertex());
-        codelet->reference(plain.vertex());
         expect_same_fields(sample, fast, plain);
         ASSERT_TRUE(fast.surroundings_untouched());
-        ASSERT_TRUE(plain.surroundings_untouched());
       }
+    }
   }
 }
 

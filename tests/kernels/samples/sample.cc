@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "base/random.h"
 #include "kernels/common/element.h"
@@ -107,20 +108,19 @@ void SampleVertex::place(const Sample::Field& field, const program::FieldSpec& s
   const auto address = reinterpret_cast<uintptr_t>(buffer.storage.data());
   const size_t alignment = std::max<size_t>(kAlignment, spec.alignment);
   buffer.begin = buffer.storage.data() + (alignment - address % alignment) % alignment;
-  buffer.is_element.assign(bytes, false);
+  buffer.bytes = bytes;
+  buffer.first_line = kGuardBytes + layout.shift * element;
+  buffer.line_bytes = length * element;
+  buffer.stride_bytes = static_cast<size_t>(stride) * element;
+  buffer.lines = buffer.line_bytes == 0 ? 0 : lines;
 
-  program::FieldView view{buffer.begin + kGuardBytes + layout.shift * element,
-                          field.type,
-                          field.rows,
-                          field.cols,
-                          layout.column_major ? 1 : stride,
-                          layout.column_major ? stride : 1};
+  program::FieldView view{
+      buffer.begin + buffer.first_line, field.type, field.rows, field.cols, layout.column_major ? 1 : stride,
+      layout.column_major ? stride : 1};
   for (uint32_t r = 0; r < field.rows; ++r)
-    for (uint32_t c = 0; c < field.cols; ++c) {
-      std::byte* at = address_of(view, r, c);
-      std::memcpy(at, field.contents.data() + (size_t{r} * field.cols + c) * element, element);
-      std::fill_n(buffer.is_element.begin() + (at - buffer.begin), element, true);
-    }
+    for (uint32_t c = 0; c < field.cols; ++c)
+      std::memcpy(address_of(view, r, c), field.contents.data() + (size_t{r} * field.cols + c) * element,
+                  element);
   if (view.empty()) view.data = nullptr;
   views_.push_back(view);
 }
@@ -130,10 +130,18 @@ double SampleVertex::at(size_t field, uint32_t row, uint32_t col) const {
 }
 
 bool SampleVertex::surroundings_untouched() const {
-  return std::all_of(buffers_.begin(), buffers_.end(), [](const Buffer& buffer) {
-    for (size_t i = 0; i < buffer.is_element.size(); ++i)
-      if (!buffer.is_element[i] && buffer.begin[i] != kUnset) return false;
-    return true;
+  return std::ranges::all_of(buffers_, [](const Buffer& buffer) {
+    size_t reached = 0;
+    const auto is_unset_to = [&](size_t end) {
+      return std::all_of(buffer.begin + std::exchange(reached, end), buffer.begin + end,
+                         [](std::byte b) { return b == kUnset; });
+    };
+    for (size_t line = 0; line < buffer.lines; ++line) {
+      const size_t begin = buffer.first_line + line * buffer.stride_bytes;
+      if (!is_unset_to(begin)) return false;
+      reached = begin + buffer.line_bytes;
+    }
+    return is_unset_to(buffer.bytes);
   });
 }
 

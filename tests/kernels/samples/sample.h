@@ -105,7 +105,11 @@ class SampleVertex {
   struct Buffer {
     std::vector<std::byte> storage;
     std::byte* begin = nullptr;
-    std::vector<bool> is_element;  ///< by byte from `begin`
+    size_t bytes = 0;  ///< from `begin`: lines of elements, and what surrounds them
+    size_t first_line = 0;
+    size_t lines = 0;
+    size_t line_bytes = 0;
+    size_t stride_bytes = 0;
   };
 
   void place(const Sample::Field& field, const program::FieldSpec& spec, const SampleLayout& layout);
