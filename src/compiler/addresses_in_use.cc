@@ -4,13 +4,14 @@
 #include <set>
 
 namespace tessera::compiler {
+namespace {
+
+uint64_t aligned(uint64_t at, uint64_t alignment) { return (at + alignment - 1) / alignment * alignment; }
+
+}  // namespace
 
 AddressesInUse::AddressesInUse(const std::vector<Lifetime>& lifetimes, uint32_t moments)
-    : lifetimes_(lifetimes),
-      beginning_(moments),
-      going_on_(moments),
-      of_(lifetimes.size()),
-      taken_(lifetimes.size()) {
+    : lifetimes_(lifetimes), beginning_(moments), going_on_(moments), of_(lifetimes.size()) {
   std::vector<std::vector<uint32_t>> ending(moments);
   for (uint32_t id = 0; id < lifetimes.size(); ++id)
     for (const Interval& interval : lifetimes[id]) {
@@ -29,40 +30,62 @@ void AddressesInUse::clear() {
   for (const uint32_t id : used_) {
     OfLifetime& of = of_[id];
     of.own.clear();
-    taken_[id] = 0;
-    of.taken.clear();
-    for (Met& met : of.meets) met.joined = 0;
+    if (!of.taken.empty()) {
+      of.taken.clear();
+      for (Met& met : of.meets) met.joined = 0;
+    }
     of.is_used = false;
   }
   used_.clear();
+  taken_.clear();
+  ranges_ = 0;
 }
 
 void AddressesInUse::take(AddressRange range, uint32_t lifetime) {
   use(lifetime).own.push_back(range);
-  ++taken_[lifetime];
+  if (++ranges_ > kMostLookedThrough) return;
+  const auto after =
+      std::ranges::upper_bound(taken_, range.begin, {}, [](const Taken& taken) { return taken.range.begin; });
+  taken_.insert(after, {range, lifetime});
 }
 
 uint64_t AddressesInUse::lowest_free(uint64_t at, uint64_t room, uint64_t alignment, uint32_t lifetime) {
   OfLifetime& of = use(lifetime);
-  if (of.meets.empty()) find_met(lifetime);
-  for (Met& met : of.meets)
-    while (met.joined < taken_[met.lifetime]) of.taken.add(of_[met.lifetime].own[met.joined++]);
-  const auto aligned = [&](uint64_t address) { return (address + alignment - 1) / alignment * alignment; };
-  at = aligned(at);
-  for (uint64_t next = 0; (next = aligned(of.taken.next_free(at, room))) != at;) at = next;
+  if (of.meets.empty()) find_met(of, lifetime);
+  return ranges_ <= kMostLookedThrough ? look_through(of, at, room, alignment)
+                                       : look_through_joined(of, at, room, alignment);
+}
+
+uint64_t AddressesInUse::look_through(const OfLifetime& of, uint64_t at, uint64_t room,
+                                      uint64_t alignment) const {
+  at = aligned(at, alignment);
+  for (const Taken& taken : taken_) {
+    if (taken.range.begin >= at + room) break;
+    if (taken.range.end > at && of.is_met[taken.lifetime]) at = aligned(taken.range.end, alignment);
+  }
   return at;
 }
 
-void AddressesInUse::find_met(uint32_t lifetime) {
-  std::vector<uint32_t> met;
-  const auto add = [&](const std::vector<uint32_t>& ids) { met.insert(met.end(), ids.begin(), ids.end()); };
+uint64_t AddressesInUse::look_through_joined(OfLifetime& of, uint64_t at, uint64_t room, uint64_t alignment) {
+  for (Met& met : of.meets)
+    for (const std::vector<AddressRange>& own = of_[met.lifetime].own; met.joined < own.size();)
+      of.taken.add(own[met.joined++]);
+  at = aligned(at, alignment);
+  for (uint64_t next = 0; (next = aligned(of.taken.next_free(at, room), alignment)) != at;) at = next;
+  return at;
+}
+
+void AddressesInUse::find_met(OfLifetime& of, uint32_t lifetime) {
+  of.is_met.resize(lifetimes_.size());
+  const auto add = [&](const std::vector<uint32_t>& ids) {
+    for (const uint32_t id : ids) of.is_met[id] = true;
+  };
   for (const Interval& interval : lifetimes_[lifetime]) {
     add(going_on_[interval.first]);
     for (uint32_t moment = interval.first; moment <= interval.last; ++moment) add(beginning_[moment]);
   }
-  std::sort(met.begin(), met.end());
-  met.erase(std::unique(met.begin(), met.end()), met.end());
-  for (const uint32_t id : met) of_[lifetime].meets.push_back({id, 0});
+  for (uint32_t id = 0; id < lifetimes_.size(); ++id)
+    if (of.is_met[id]) of.meets.push_back({id, 0});
 }
 
 AddressesInUse::OfLifetime& AddressesInUse::use(uint32_t lifetime) {

@@ -1,11 +1,14 @@
-// Address ranges in use, compared with a map of bytes.
+// Address ranges in use, compared with maps of bytes.
 #include "compiler/address_ranges.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
+#include "compiler/addresses_in_use.h"
 
 namespace tessera::compiler {
 namespace {
@@ -40,6 +43,44 @@ TEST(AddressRanges, FindTheLowestFreeAddress) {
     ranges.clear();
     EXPECT_TRUE(ranges.empty());
     EXPECT_EQ(ranges.next_free(5, 100), 5U);
+  }
+}
+
+bool meet(const Lifetime& a, const Lifetime& b) {
+  return std::ranges::any_of(a, [&](const Interval& x) {
+    return std::ranges::any_of(b, [&](const Interval& y) { return x.first <= y.last && y.first <= x.last; });
+  });
+}
+
+/// Few ranges are looked through, and many are joined: it must not show from which number on.
+TEST(AddressesInUse, FindTheLowestFreeAddressDuringALifetime) {
+  constexpr uint32_t kMoments = 40;
+  base::RandomSequence random{base::RandomStream(3, 7)};
+  std::vector<Lifetime> lifetimes;
+  for (uint32_t i = 0; i < 30; ++i) {
+    std::vector<Interval> intervals;
+    for (uint32_t part = 0; part <= i % 3; ++part) {
+      const uint32_t first = random.below(kMoments);
+      intervals.push_back({first, std::min(kMoments - 1, first + random.below(6))});
+    }
+    lifetimes.push_back(joined(std::move(intervals)));
+  }
+  AddressesInUse in_use(lifetimes, kMoments);
+  for (const uint32_t pieces : {20U, 2500U}) {
+    in_use.clear();
+    std::vector<std::vector<bool>> taken(lifetimes.size(), std::vector<bool>(16 * pieces));
+    for (uint32_t i = 0; i < pieces; ++i) {
+      const uint32_t lifetime = random.below(30);
+      const uint64_t room = 1 + random.below(12), alignment = uint64_t{1} << random.below(4);
+      uint64_t expected = random.below(20) / alignment * alignment;
+      const uint64_t found = in_use.lowest_free(expected, room, alignment, lifetime);
+      while (lowest_free(taken[lifetime], expected, room) != expected) expected += alignment;
+      ASSERT_EQ(found, expected) << "piece " << i << " of " << pieces;
+      in_use.take({found, found + room}, lifetime);
+      for (uint32_t other = 0; other < lifetimes.size(); ++other)
+        if (meet(lifetimes[lifetime], lifetimes[other]))
+          std::fill_n(taken[other].begin() + static_cast<int64_t>(found), room, true);
+    }
   }
 }
 
