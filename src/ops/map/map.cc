@@ -227,25 +227,35 @@ struct MappedOperand {
   bool operator==(const MappedOperand&) const = default;
 };
 
+/// Where a range of tiles is, if an operand lies on others as well, which may be on other chips.
+struct Surroundings {
+  Machine machine;
+  program::TileId first_tile = 0;
+
+  bool operator==(const Surroundings& other) const {
+    return machine.is_like(other.machine) && first_tile == other.first_tile;
+  }
+};
+
 /// What the plan of an operation between given operands depends on.
 struct MapKey {
   MapOperation operation;
   std::vector<MappedOperand> operands;
   Machine machine;
+  std::optional<Surroundings> surroundings;
 
   bool operator==(const MapKey& other) const {
-    return operation == other.operation && operands == other.operands && machine.is_like(other.machine);
+    return operation == other.operation && operands == other.operands && machine.is_like(other.machine) &&
+           surroundings == other.surroundings;
   }
 };
 
-/// None, if an operand's variable lies on other tiles as well.
-std::optional<MapKey> key_of(const Builder& builder, const MapOperation& operation,
-                             std::span<const Operand> operands) {
-  MapKey key{operation, {}, builder.machine()};
+MapKey key_of(const Builder& builder, const MapOperation& operation, std::span<const Operand> operands) {
+  MapKey key{operation, {}, builder.machine(), {}};
   for (const Operand& operand : operands) {
     const program::Variable& variable = builder.program().variable(operand.variable);
     const Operand whole = builder.whole(operand.variable);
-    if (!builder.holds(whole)) return {};
+    if (!builder.holds(whole)) key.surroundings = {builder.whole_machine(), builder.first_tile()};
     const auto first = std::ranges::find(operands, operand.variable, &Operand::variable);
     key.operands.push_back({static_cast<uint32_t>(first - operands.begin()), operand.box, variable.role,
                             variable.rows, variable.cols, builder.mapping_of(whole)});
@@ -383,8 +393,7 @@ MapPlan plan_map(const Builder& builder, const MapOperation& operation, std::spa
   };
   constexpr size_t kMost = 256;
   static base::Memo<MapKey, MapPlan> plans(kMost);
-  std::optional<MapKey> key = key_of(builder, operation, operands);
-  return key ? plans.get(std::move(*key), plan) : plan();
+  return plans.get(key_of(builder, operation, operands), plan);
 }
 
 PlanCandidate predict(const MapPartition& partition, const Machine& machine, const BuildStep& build) {
