@@ -32,27 +32,7 @@ program::Program built(const StructuredProblem& p, const StructuredPlan& plan,
                        const machine::Machine& machine) {
   program::Program program;
   const Builder b(program, machine);
-  const auto add = [&](const char* name, program::Role role, uint32_t rows, uint32_t cols) {
-    return b.external(name, role, Type::f32, rows, cols);
-  };
-  const auto [inputs, outputs] = features_of(p.structure);
-  StructuredOperands o{.x = add("x", program::Role::input, p.rows(inputs), p.cols(inputs)),
-                       .y = add("y", p.gradients ? program::Role::input : program::Role::output,
-                                p.rows(outputs), p.cols(outputs))};
-  for (const ParameterMatrix& of : parameter_matrices(p.structure)) {
-    o.parameters.push_back(add("w", program::Role::input, of.rows, of.cols));
-    if (p.gradients && p.parameter_gradients)
-      o.parameter_gradients.push_back(add("dw", program::Role::output, of.rows, of.cols));
-  }
-  if (p.gradients && p.input_gradient)
-    o.dx = add("dx", program::Role::output, p.rows(inputs), p.cols(inputs));
-  if (p.bias) {
-    const ParameterMatrix of = bias_matrix(p);
-    if (!p.gradients) o.bias = add("bias", program::Role::input, of.rows, of.cols);
-    if (p.gradients && p.parameter_gradients)
-      o.bias_gradient = add("dbias", program::Role::output, of.rows, of.cols);
-  }
-  program.set_main(build_structured(b, p, plan, o));
+  program.set_main(build_structured(b, p, plan, external_operands(b, p)));
   return program;
 }
 

@@ -16,16 +16,7 @@ class StructuredOperandsTest : public ::testing::Test {
   Operand operand(uint32_t rows, uint32_t cols) {
     return builder_.external("x", program::Role::inout, Type::f32, rows, cols);
   }
-  StructuredOperands operands(const StructuredProblem& p) {
-    StructuredOperands o{.x = operand(p.batch, inputs_of(p.structure)),
-                         .y = operand(p.batch, outputs_of(p.structure))};
-    if (p.gradients && p.input_gradient) o.dx = operand(p.batch, inputs_of(p.structure));
-    for (const ParameterMatrix& matrix : parameter_matrices(p.structure)) {
-      o.parameters.push_back(operand(matrix.rows, matrix.cols));
-      if (p.gradients) o.parameter_gradients.push_back(operand(matrix.rows, matrix.cols));
-    }
-    return o;
-  }
+  StructuredOperands operands(const StructuredProblem& p) const { return external_operands(builder_, p); }
   std::string message(const StructuredProblem& p, const StructuredOperands& o) {
     return error_of<UsageError>(
         [&] { build_structured(builder_, p, plan_structured(p, builder_.machine()), o); });

@@ -58,12 +58,42 @@ std::string to_string(const StructuredPlan& plan) {
   return fmt::format("{}; predicted {:.3g} us", plan.chosen.partition, plan.chosen.total() * 1e6);
 }
 
+StructuredOperands external_operands(const Builder& builder, const StructuredProblem& problem,
+                                     const std::vector<program::MappedBox>& parameter_mapping) {
+  using program::Purpose, program::Role;
+  const auto [inputs, outputs] = features_of(problem.structure);
+  const auto samples = [&](const char* name, Role role, uint32_t features) {
+    return builder.external(name, role, problem.type, problem.rows(features), problem.cols(features));
+  };
+  const auto matrix = [&](std::string name, Role role, const ParameterMatrix& of,
+                          const std::vector<program::MappedBox>& mapping = {}) {
+    return builder.external(std::move(name), role, problem.type, of.rows, of.cols, mapping,
+                            role == Role::input ? Purpose::parameter : Purpose::gradient);
+  };
+  const auto parameters = [&](std::string_view prefix, Role role) {
+    std::vector<Operand> all;
+    for (const ParameterMatrix& of : parameter_matrices(problem.structure))
+      all.push_back(matrix(fmt::format("{}{}", prefix, all.size()), role, of, parameter_mapping));
+    return all;
+  };
+  StructuredOperands o{
+      .x = samples("x", Role::input, inputs),
+      .y = problem.gradients ? samples("dy", Role::input, outputs) : samples("y", Role::output, outputs),
+      .parameters = parameters("parameter", Role::input)};
+  if (problem.bias && !problem.gradients) o.bias = matrix("bias", Role::input, bias_matrix(problem));
+  if (problem.gradients && problem.input_gradient) o.dx = samples("dx", Role::output, inputs);
+  if (!problem.gradients || !problem.parameter_gradients) return o;
+  o.parameter_gradients = parameters("dparameter", Role::output);
+  if (problem.bias) o.bias_gradient = matrix("dbias", Role::output, bias_matrix(problem));
+  return o;
+}
+
 program::StepId build_structured(const Builder& builder, const StructuredProblem& problem,
                                  const StructuredPlan& plan, const StructuredOperands& operands) {
   check_operands(builder, problem, operands);
   if (const auto* batch = std::get_if<BatchPartition>(&plan.partition))
     return build_on_host(builder, problem, *batch, operands);
-  return build_on_tiles(builder, problem, plan, operands);
+  return build_on_tiles(builder, problem, plan.partition, operands);
 }
 
 }  // namespace tessera::ops

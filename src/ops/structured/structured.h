@@ -14,8 +14,7 @@
 #include "ops/batch_partition.h"
 #include "ops/builder.h"
 #include "ops/plan.h"
-#include "ops/structured/tiles/chain.h"
-#include "ops/structured/tiles/toeplitz.h"
+#include "ops/structured/tiles/partition.h"
 
 namespace tessera::ops {
 
@@ -34,7 +33,8 @@ struct StructuredProblem {
   uint32_t cols(uint32_t features) const { return transposed ? batch : features; }
 };
 
-using StructuredPlan = Plan<std::variant<BatchPartition, TileChainPartition, TileToeplitzPartition>>;
+using StructuredPartition = std::variant<BatchPartition, TileChainPartition, TileToeplitzPartition>;
+using StructuredPlan = Plan<StructuredPartition>;
 
 /// Partitions the map: on a host the batch over the threads, by the cost of the parts, small batches to one;
 /// on tiles the passes of a chain, or of Toeplitz matrices dense products. Throws UsageError for impossible
@@ -73,6 +73,10 @@ struct StructuredOperands {
   std::optional<Operand> bias = {};
   std::optional<Operand> bias_gradient = {};
 };
+
+/// Those that a problem has, as external variables; with a mapping for each parameter.
+StructuredOperands external_operands(const Builder& builder, const StructuredProblem& problem,
+                                     const std::vector<program::MappedBox>& parameter_mapping = {});
 
 /// Adds the product. Throws UsageError for operands of another type or shape.
 program::StepId build_structured(const Builder& builder, const StructuredProblem& problem,

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <tessera/error.h>
 
 #include <algorithm>
 
@@ -22,14 +21,14 @@ struct CopyPlace {
 
 class ChainBuilder {
  public:
-  ChainBuilder(const Builder& builder, const TileChainProblem& problem, const TileChainPartition& partition,
-               const TileChainOperands& operands)
+  ChainBuilder(const Builder& builder, const StructuredProblem& problem, const TileChainPartition& partition,
+               const StructuredOperands& operands)
       : b_(builder), p_(problem), passes_(partition.passes), o_(operands) {}
 
   StepId build() {
-    x_ = samples_.as_features(o_.x, p_.inputs, true);
-    y_ = samples_.as_features(o_.y, p_.outputs, p_.gradients);
-    if (o_.dx) dx_ = samples_.as_features(*o_.dx, p_.inputs, false);
+    x_ = samples_.as_features(o_.x, inputs_, true);
+    y_ = samples_.as_features(o_.y, outputs_, p_.gradients);
+    if (o_.dx) dx_ = samples_.as_features(*o_.dx, inputs_, false);
     p_.gradients ? gradients() : forward();
     if (!p_.gradients) samples_.return_samples(y_, o_.y);
     if (o_.dx) samples_.return_samples(*dx_, *o_.dx);
@@ -39,22 +38,21 @@ class ChainBuilder {
  private:
   const TilePass& first() const { return passes_.front().pass; }
   const TilePass& last() const { return passes_.back().pass; }
-  Type type() const { return p_.numbers.operands; }
 
   TilePassProblem problem_of(size_t i, PassProduct product) const {
-    return {passes_[i].pass, p_.n, p_.numbers, product};
+    return {passes_[i].pass, p_.batch, {p_.type, p_.type}, product};
   }
   Operand features(std::string name, uint32_t rows, std::vector<program::MappedBox> mapping = {}) const {
     return samples_.temporary(std::move(name), rows, std::move(mapping));
   }
-  uint32_t stacks() const { return p_.butterfly ? p_.butterfly->stacks : 1; }
+  uint32_t stacks() const { return butterfly_ != nullptr ? butterfly_->stacks() : 1; }
 
   void forward() {
     const FeatureOperand x{samples_.padded(x_, stacks(), first().inputs()), {}};
-    const bool is_whole = p_.outputs == last().outputs();
+    const bool is_whole = outputs_ == last().outputs();
     const Operand y = is_whole ? y_ : features("y.whole", last().outputs());
     run_forward(x, passes_.size(), FeatureOperand{y, {}});
-    if (!is_whole) b_.send(TileSamples::rows_of(y, 0, p_.outputs), y_, steps_);
+    if (!is_whole) b_.send(TileSamples::rows_of(y, 0, outputs_), y_, steps_);
   }
 
   void gradients() {
@@ -70,8 +68,9 @@ class ChainBuilder {
     if (dx_ && dy.operand != *dx_) samples_.add_stacks(dy.operand, stacks(), *dx_);
   }
 
+  bool has_parameter_gradient() const { return !o_.parameter_gradients.empty(); }
   /// Butterflies' gradients are computed together.
-  bool needs_inputs() const { return p_.butterfly || o_.parameter_gradient; }
+  bool needs_inputs() const { return butterfly_ != nullptr || has_parameter_gradient(); }
 
   /// Runs the first passes; the result of the last goes to `y`, those of others to temporaries, which `kept`
   /// gets.
@@ -93,20 +92,20 @@ class ChainBuilder {
 
   FeatureOperand input_gradient_of(size_t i) const {
     const TilePass& pass = passes_[i].pass;
-    const PassProduct product = p_.butterfly ? PassProduct::gradients : PassProduct::input_gradient;
+    const PassProduct product = butterfly_ != nullptr ? PassProduct::gradients : PassProduct::input_gradient;
     return {features(fmt::format("dy{}", i - 1), pass.inputs(),
                      pass_result_mapping(problem_of(i, product), passes_[i].input_gradient)),
             FeatureOrder::inputs_of(pass)};
   }
 
   Operand whole_dx() const {
-    if (dx_ && p_.inputs == first().inputs()) return *dx_;
+    if (dx_ && inputs_ == first().inputs()) return *dx_;
     return features("dx.whole", first().inputs());
   }
 
   void differentiate(size_t i, const std::vector<FeatureOperand>& inputs, const FeatureOperand& dy,
                      const FeatureOperand& dx) {
-    if (p_.butterfly) {
+    if (butterfly_ != nullptr) {
       const TilePassProblem problem = problem_of(i, PassProduct::gradients);
       const TilePassPartition& partition = passes_[i].input_gradient;
       const Operand dweight = weight_temporary("dweight", i, problem, partition);
@@ -121,7 +120,7 @@ class ChainBuilder {
       steps_.push_back(build_tile_pass(b_, problem, partition,
                                        {.weight = weights(i, problem, partition), .y = dy, .dx = dx}));
     }
-    if (o_.parameter_gradient) {
+    if (has_parameter_gradient()) {
       const TilePassProblem problem = problem_of(i, PassProduct::weight_gradient);
       const TilePassPartition& partition = passes_[i].weight_gradient;
       const Operand dweight = weight_temporary("dweight", i, problem, partition);
@@ -134,7 +133,7 @@ class ChainBuilder {
   Operand weight_temporary(std::string_view name, size_t i, const TilePassProblem& problem,
                            const TilePassPartition& partition) const {
     const bool is_gradient = name != "weight";
-    return b_.temporary(fmt::format("{}{}", name, i), type(), 1, passes_[i].pass.all_weights(),
+    return b_.temporary(fmt::format("{}{}", name, i), p_.type, 1, passes_[i].pass.all_weights(),
                         pass_weight_mapping(problem, partition),
                         is_gradient ? program::Purpose::gradient : program::Purpose::parameter);
   }
@@ -142,24 +141,25 @@ class ChainBuilder {
   /// The parameter's elements in the order and on the tiles of a pass.
   Operand weights(size_t i, const TilePassProblem& problem, const TilePassPartition& partition) {
     const Operand to = weight_temporary("weight", i, problem, partition);
-    auto [of_pass, of_parameter] = weight_boxes(i, o_.parameter);
-    copy({o_.parameter, std::move(of_parameter)}, {to, std::move(of_pass)}, "bring weights");
+    auto [of_pass, of_parameter] = weight_boxes(i, o_.parameters[0]);
+    copy({o_.parameters[0], std::move(of_parameter)}, {to, std::move(of_pass)}, "bring weights");
     return to;
   }
 
   void return_weights(size_t i, const Operand& dweight) {
-    if (!o_.parameter_gradient) return;
-    if (p_.butterfly && p_.butterfly->tied) return add_tied(i, dweight);
-    auto [of_pass, of_parameter] = weight_boxes(i, *o_.parameter_gradient);
-    copy({dweight, std::move(of_pass)}, {*o_.parameter_gradient, std::move(of_parameter)}, "return weights");
+    if (!has_parameter_gradient()) return;
+    if (butterfly_ != nullptr && butterfly_->tied) return add_tied(i, dweight);
+    auto [of_pass, of_parameter] = weight_boxes(i, o_.parameter_gradients[0]);
+    copy({dweight, std::move(of_pass)}, {o_.parameter_gradients[0], std::move(of_parameter)},
+         "return weights");
   }
 
   /// Adds the gradients of weights that are one element of the parameter.
   void add_tied(size_t i, const Operand& dweight) {
     for (uint32_t level = 0; level < passes_[i].pass.levels; ++level) {
-      const TiedLevel tied = tied_level(p_, passes_[i], level);
-      const uint32_t matrix = p_.butterfly->pair_matrix(), cols = tied.stride * matrix;
-      const Operand copies = b_.temporary("tied", type(), p_.butterfly->stacks * tied.copies, cols, {},
+      const TiedLevel tied = tied_level(*butterfly_, passes_[i], level);
+      const uint32_t matrix = pair_matrix(*butterfly_), cols = tied.stride * matrix;
+      const Operand copies = b_.temporary("tied", p_.type, butterfly_->stacks() * tied.copies, cols, {},
                                           program::Purpose::gradient);
       std::vector<Box> from, to;
       for (const WeightRun& run : tied.runs) {
@@ -167,12 +167,12 @@ class ChainBuilder {
         to.push_back({run.row, 1, run.col, run.count});
       }
       copy({dweight, std::move(from)}, {copies, std::move(to)}, "gather tied weights");
-      for (uint32_t s = 0; s < p_.butterfly->stacks; ++s) {
+      for (uint32_t s = 0; s < butterfly_->stacks(); ++s) {
         const Operand of_stack{copies.variable, {s * tied.copies, tied.copies, 0, cols}};
-        const Operand sum{o_.parameter_gradient->variable,
-                          o_.parameter_gradient->inside({s, 1, (tied.stride - 1) * matrix, cols})};
+        const Operand sum{o_.parameter_gradients[0].variable,
+                          o_.parameter_gradients[0].inside({s, 1, (tied.stride - 1) * matrix, cols})};
         steps_.push_back(
-            add(b_, ReduceProblem{.partials = tied.copies, .elements = cols, .from = type(), .to = type()},
+            add(b_, ReduceProblem{.partials = tied.copies, .elements = cols, .from = p_.type, .to = p_.type},
                 {of_stack, sum}));
       }
     }
@@ -180,7 +180,7 @@ class ChainBuilder {
 
   std::pair<std::vector<Box>, std::vector<Box>> weight_boxes(size_t i, const Operand& parameter) const {
     std::pair<std::vector<Box>, std::vector<Box>> boxes;
-    for (const WeightRun& run : weight_runs(p_, passes_[i])) {
+    for (const WeightRun& run : weight_runs(p_.structure, passes_[i])) {
       boxes.first.push_back({0, 1, run.weight, run.count});
       boxes.second.push_back(parameter.inside({run.row, 1, run.col, run.count}));
     }
@@ -201,42 +201,32 @@ class ChainBuilder {
   }
 
   const Builder& b_;
-  const TileChainProblem& p_;
+  const StructuredProblem& p_;
   const std::vector<PlannedPass>& passes_;
-  const TileChainOperands& o_;
+  const StructuredOperands& o_;
+  const Butterfly* const butterfly_ = std::get_if<Butterfly>(&p_.structure);  ///< null: a factor
+  const uint32_t inputs_ = features_of(p_.structure).inputs, outputs_ = features_of(p_.structure).outputs;
   Operand x_, y_;  // with a feature in each row
   std::optional<Operand> dx_;
   std::vector<StepId> steps_;
-  TileSamples samples_{b_, p_.numbers.operands, p_.n, p_.sample_rows, steps_};
+  TileSamples samples_{b_, p_.type, p_.batch, !p_.transposed, steps_};
 };
-
-void check_operands(const Builder& b, const TileChainProblem& p, const TileChainOperands& o) {
-  const Type type = p.numbers.operands;
-  b.require(o.x, "x", type, p.rows(p.inputs), p.cols(p.inputs));
-  b.require(o.y, p.gradients ? "dy" : "y", type, p.rows(p.outputs), p.cols(p.outputs));
-  b.require(o.parameter, "the parameter", type, p.parameter_rows(), p.parameter_cols());
-  if (o.dx.has_value() != (p.gradients && p.input_gradient) ||
-      o.parameter_gradient.has_value() != (p.gradients && p.parameter_gradient))
-    throw UsageError("a chain takes operands for the gradients that its problem has, and no others");
-  if (o.dx) b.require(*o.dx, "dx", type, p.rows(p.inputs), p.cols(p.inputs));
-  if (o.parameter_gradient)
-    b.require(*o.parameter_gradient, "the parameter's gradient", type, p.parameter_rows(),
-              p.parameter_cols());
-}
 
 }  // namespace
 
-std::vector<program::MappedBox> chain_parameter_mapping(const TileChainProblem& problem,
+std::vector<program::MappedBox> chain_parameter_mapping(const StructuredProblem& problem,
                                                         const TileChainPartition& partition) {
   std::vector<program::MappedBox> mapping;
-  if (problem.butterfly && problem.butterfly->tied) return mapping;
+  const auto* butterfly = std::get_if<Butterfly>(&problem.structure);
+  const bool uses_once =
+      std::holds_alternative<Kronecker>(problem.structure) || (butterfly && !butterfly->tied);
+  if (!uses_once) return mapping;
   for (const PlannedPass& planned : partition.passes) {
-    const std::vector<program::MappedBox> of_pass =
-        pass_weight_mapping({planned.pass, problem.n, problem.numbers}, planned.forward);
-    std::vector<program::MappedBox> sorted = of_pass;
-    std::ranges::sort(sorted, {}, [](const program::MappedBox& m) { return m.box.col; });
-    auto owner = sorted.begin();
-    for (WeightRun run : weight_runs(problem, planned))
+    std::vector<program::MappedBox> owners =
+        pass_weight_mapping({planned.pass, problem.batch, {problem.type, problem.type}}, planned.forward);
+    std::ranges::sort(owners, {}, [](const program::MappedBox& m) { return m.box.col; });
+    auto owner = owners.begin();
+    for (WeightRun run : weight_runs(problem.structure, planned))
       while (run.count > 0) {
         while (owner->box.col_end() <= run.weight) ++owner;
         const auto count =
@@ -250,9 +240,8 @@ std::vector<program::MappedBox> chain_parameter_mapping(const TileChainProblem& 
   return mapping;
 }
 
-StepId build_tile_chain(const Builder& builder, const TileChainProblem& problem,
-                        const TileChainPartition& partition, const TileChainOperands& operands) {
-  check_operands(builder, problem, operands);
+StepId build_tile_chain(const Builder& builder, const StructuredProblem& problem,
+                        const TileChainPartition& partition, const StructuredOperands& operands) {
   return ChainBuilder(builder, problem, partition, operands).build();
 }
 

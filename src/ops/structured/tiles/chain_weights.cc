@@ -10,12 +10,12 @@ struct Pair {
   uint32_t low;   ///< its place within its stride
   uint32_t copy;  ///< its group of `stride` pairs
 
-  Pair(const TileButterfly& butterfly, const TilePass& pass, uint32_t group, uint32_t level, uint32_t pair) {
+  Pair(const Butterfly& butterfly, const TilePass& pass, uint32_t group, uint32_t level, uint32_t pair) {
     const uint32_t local_stride = 1U << (pass.decreasing ? pass.levels - 1 - level : level);
     const uint32_t local_low = pair % local_stride, first = 2 * (pair - local_low) + local_low;
     const uint32_t feature = (group / pass.d * pass.c + first) * pass.d + group % pass.d;
-    const uint32_t within = feature % (1U << butterfly.levels);
-    stack = feature >> butterfly.levels;
+    const uint32_t within = feature % butterfly.size();
+    stack = feature / butterfly.size();
     stride = local_stride * pass.d;
     low = within % stride;
     copy = within / (2 * stride);
@@ -23,12 +23,12 @@ struct Pair {
 };
 
 /// Row and column of the matrix of a pair that a level of a pass combines.
-WeightRun matrix_of(const TileButterfly& butterfly, const PlannedPass& planned, const Pair& pair,
+WeightRun matrix_of(const Butterfly& butterfly, const PlannedPass& planned, const Pair& pair,
                     uint32_t level) {
-  const uint32_t count = butterfly.pair_matrix();
+  const uint32_t count = pair_matrix(butterfly);
   if (butterfly.tied) return {0, pair.stack, (pair.stride - 1 + pair.low) * count, count};
   const uint32_t row =
-      (pair.stack * butterfly.blocks + planned.block) * butterfly.levels + planned.first_level + level;
+      (pair.stack * butterfly.blocks + planned.block) * butterfly.levels() + planned.first_level + level;
   return {0, row, (pair.copy * pair.stride + pair.low) * count, count};
 }
 
@@ -46,28 +46,27 @@ void append(std::vector<WeightRun>& runs, WeightRun run) {
 
 }  // namespace
 
-std::vector<WeightRun> weight_runs(const TileChainProblem& problem, const PlannedPass& planned) {
+std::vector<WeightRun> weight_runs(const Structure& structure, const PlannedPass& planned) {
   const TilePass& pass = planned.pass;
+  const auto* butterfly = std::get_if<Butterfly>(&structure);
   std::vector<WeightRun> runs;
   for (uint32_t g = 0; g < pass.groups(); ++g) {
-    if (!problem.butterfly) {
+    if (butterfly == nullptr) {
       runs.push_back({g * pass.weights(), g, 0, pass.weights()});
       continue;
     }
     for (uint32_t level = 0; level < pass.levels; ++level)
       for (uint32_t pair = 0; pair < pass.c / 2; ++pair)
-        append(runs,
-               matrix_of(*problem.butterfly, planned, Pair(*problem.butterfly, pass, g, level, pair), level));
+        append(runs, matrix_of(*butterfly, planned, Pair(*butterfly, pass, g, level, pair), level));
   }
   return runs;
 }
 
-TiedLevel tied_level(const TileChainProblem& problem, const PlannedPass& planned, uint32_t level) {
-  const TileButterfly& butterfly = *problem.butterfly;
+TiedLevel tied_level(const Butterfly& butterfly, const PlannedPass& planned, uint32_t level) {
   const TilePass& pass = planned.pass;
-  const uint32_t count = butterfly.pair_matrix();
+  const uint32_t count = pair_matrix(butterfly);
   const uint32_t stride = Pair(butterfly, pass, 0, level, 0).stride;
-  TiedLevel tied{stride, (1U << butterfly.levels) / 2 / stride, {}};
+  TiedLevel tied{stride, butterfly.size() / 2 / stride, {}};
   for (uint32_t g = 0; g < pass.groups(); ++g)
     for (uint32_t pair = 0; pair < pass.c / 2; ++pair) {
       const Pair at(butterfly, pass, g, level, pair);
@@ -75,17 +74,6 @@ TiedLevel tied_level(const TileChainProblem& problem, const PlannedPass& planned
                            at.stack * tied.copies + at.copy, at.low * count, count});
     }
   return tied;
-}
-
-uint32_t TileChainProblem::parameter_rows() const {
-  if (butterfly && butterfly->tied) return butterfly->stacks;
-  return butterfly ? butterfly->stacks * butterfly->blocks * butterfly->levels : factor.groups();
-}
-
-uint32_t TileChainProblem::parameter_cols() const {
-  if (!butterfly) return factor.weights();
-  return butterfly->pair_matrix() *
-         (butterfly->tied ? (1U << butterfly->levels) - 1 : 1U << (butterfly->levels - 1));
 }
 
 }  // namespace tessera::ops

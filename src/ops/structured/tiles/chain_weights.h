@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/structured/tiles/chain.h"
+#include "ops/structured/tiles/structured.h"
 
 namespace tessera::ops {
 
@@ -16,8 +16,11 @@ struct WeightRun {
   uint32_t count;
 };
 
+/// Numbers in the matrix of a pair of features.
+inline uint32_t pair_matrix(const Butterfly& butterfly) { return butterfly.complex ? 8 : 4; }
+
 /// All weights of a pass, in their order.
-std::vector<WeightRun> weight_runs(const TileChainProblem& problem, const PlannedPass& planned);
+std::vector<WeightRun> weight_runs(const Structure& structure, const PlannedPass& planned);
 
 /// Of a level of tied butterflies the weights of a pass that share elements: those of each stack in `copies`
 /// rows of stride matrices, one stack's rows below the other's. Rows and columns of runs are there.
@@ -26,6 +29,6 @@ struct TiedLevel {
   uint32_t copies;
   std::vector<WeightRun> runs;
 };
-TiedLevel tied_level(const TileChainProblem& problem, const PlannedPass& planned, uint32_t level);
+TiedLevel tied_level(const Butterfly& butterfly, const PlannedPass& planned, uint32_t level);
 
 }  // namespace tessera::ops

@@ -1,6 +1,8 @@
 // Structured maps on tiled machines: chains of passes, fastfood on top of them, and Toeplitz matrices.
 #pragma once
 
+#include <vector>
+
 #include "ops/structured/structured.h"
 
 namespace tessera::ops {
@@ -8,6 +10,34 @@ namespace tessera::ops {
 StructuredPlan plan_on_tiles(const StructuredProblem& problem, const machine::Machine& machine);
 
 program::StepId build_on_tiles(const Builder& builder, const StructuredProblem& problem,
-                               const StructuredPlan& plan, const StructuredOperands& operands);
+                               const StructuredPartition& partition, const StructuredOperands& operands);
+
+/// The fastest of some partitions. Each is counted exactly, between matrices that are spread over all tiles,
+/// with a chain's parameter where it is multiplied.
+StructuredPlan fastest_on_tiles(const StructuredProblem& problem, std::vector<StructuredPartition> partitions,
+                                const machine::Machine& machine);
+
+/// Kronecker-sparse factors and butterflies as passes: butterfly factors are merged into as few or as many as
+/// are fastest.
+StructuredPlan plan_tile_chain(const StructuredProblem& problem, const machine::Machine& machine);
+program::StepId build_tile_chain(const Builder& builder, const StructuredProblem& problem,
+                                 const TileChainPartition& partition, const StructuredOperands& operands);
+/// Where the parameter's elements are multiplied: a mapping for it, with which nothing of it is exchanged
+/// before a pass, if only one tile uses each element. Empty for tied butterflies and fastfood: spread over
+/// all tiles.
+std::vector<program::MappedBox> chain_parameter_mapping(const StructuredProblem& problem,
+                                                        const TileChainPartition& partition);
+
+/// Fastfood, S·H·G·Π·H·B, whose Hadamard matrices H are passes of butterfly factors.
+StructuredPlan plan_tile_fastfood(const StructuredProblem& problem, const machine::Machine& machine);
+program::StepId build_tile_fastfood(const Builder& builder, const StructuredProblem& problem,
+                                    const TileChainPartition& partition, const StructuredOperands& operands);
+
+/// Toeplitz and circulant matrices as dense products. The rows of the matrix, parts of one row of diagonals,
+/// are sent to the tiles on each call.
+StructuredPlan plan_tile_toeplitz(const StructuredProblem& problem, const machine::Machine& machine);
+program::StepId build_tile_toeplitz(const Builder& builder, const StructuredProblem& problem,
+                                    const TileToeplitzPartition& partition,
+                                    const StructuredOperands& operands);
 
 }  // namespace tessera::ops

@@ -1,0 +1,100 @@
+// Structured maps by their definition in float64.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <tessera/structured.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "base/random.h"
+#include "ops/structured/definition.h"
+
+namespace tessera::test {
+
+using Vectors = std::vector<std::vector<float>>;
+
+/// Seeded values of all parameters of a structure.
+inline Vectors random_parameters(const Structure& structure, uint64_t seed) {
+  Vectors all;
+  for (const StructuredParameter& parameter : parameters_of(structure)) {
+    all.emplace_back(parameter.elements());
+    base::RandomStream(seed, 0, static_cast<uint32_t>(all.size())).fill_symmetric(all.back());
+  }
+  return all;
+}
+
+/// Results of maps one after another. Samples are [batch, features].
+struct StructuredReference {
+  std::vector<double> y, dx;
+  std::vector<std::vector<double>> gradients;  ///< of all parameters
+
+  /// `parameters`: of all maps.
+  StructuredReference(std::span<const Structure> maps, const Vectors& parameters, const std::vector<float>& x,
+                      const std::vector<float>& dy, uint32_t batch) {
+    std::vector<Map> all;
+    auto parameter = parameters.begin();
+    for (const Structure& structure : maps) {
+      Map& map = all.emplace_back(ops::stages_of(structure));
+      for (size_t i = 0; i < parameters_of(structure).size(); ++i, ++parameter)
+        map.parameters.insert(map.parameters.end(), parameter->begin(), parameter->end());
+      map.gradients.resize(map.parameters.size());
+    }
+    for (uint32_t i = 0; i < batch; ++i) {
+      std::vector<double> values = sample(x, i, batch);
+      for (Map& map : all) {
+        map.between = ops::apply_stages(map.stages, map.parameters, values);
+        values = map.between.back();
+      }
+      y.insert(y.end(), values.begin(), values.end());
+      values = sample(dy, i, batch);
+      for (auto map = all.rbegin(); map != all.rend(); ++map)
+        values =
+            ops::differentiate_stages(map->stages, map->parameters, map->between, values, map->gradients);
+      dx.insert(dx.end(), values.begin(), values.end());
+    }
+    std::vector<double> in_a_row;
+    for (const Map& map : all) in_a_row.insert(in_a_row.end(), map.gradients.begin(), map.gradients.end());
+    auto begin = in_a_row.begin();
+    for (const auto& of : parameters) {
+      gradients.emplace_back(begin, begin + static_cast<int64_t>(of.size()));
+      begin += static_cast<int64_t>(of.size());
+    }
+  }
+
+ private:
+  struct Map {
+    std::vector<ops::StructuredStage> stages;
+    std::vector<double> parameters = {}, gradients = {};
+    std::vector<std::vector<double>> between = {};
+  };
+
+  static std::vector<double> sample(const std::vector<float>& of, uint32_t i, uint32_t batch) {
+    const auto features = static_cast<int64_t>(of.size() / batch);
+    return {of.begin() + i * features, of.begin() + (i + 1) * features};
+  }
+};
+
+/// A matrix of so many rows, column by column.
+template <class T>
+std::vector<T> transposed(const std::vector<T>& matrix, uint32_t rows) {
+  const size_t cols = matrix.size() / rows;
+  std::vector<T> other(matrix.size());
+  for (size_t i = 0; i < rows; ++i)
+    for (size_t j = 0; j < cols; ++j) other[j * rows + i] = matrix[i * cols + j];
+  return other;
+}
+
+/// Within some roundings of FP32 of the largest.
+template <class T>
+void expect_near(std::span<const float> found, const std::vector<T>& expected, const char* what) {
+  ASSERT_EQ(found.size(), expected.size());
+  double most = 0;
+  for (const double value : expected) most = std::max(most, std::abs(value));
+  for (size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], expected[i], 4e-6 * most) << what << ", element " << i;
+}
+
+}  // namespace tessera::test
