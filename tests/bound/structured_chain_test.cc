@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
+#include <iterator>
 #include <string>
 
-#include "base/random.h"
-#include "ops/structured/definition.h"
 #include "support/error_of.h"
+#include "support/structured_reference.h"
 
 namespace tessera {
 namespace {
@@ -24,89 +23,37 @@ struct Setting {
 
 void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name; }
 
-std::vector<float> random_floats(size_t count, uint32_t stream) {
-  std::vector<float> floats(count);
-  base::RandomStream(5, 0, stream).fill_symmetric(floats);
-  return floats;
-}
-
-/// One sample through all maps, and back.
-struct Definition {
-  explicit Definition(const std::vector<Structure>& maps) {
-    for (const Structure& map : maps) {
-      stages.push_back(ops::stages_of(map));
-      parameters.emplace_back();
-      for (const StructuredParameter& parameter : parameters_of(map)) {
-        arrays.push_back(random_floats(parameter.elements(), static_cast<uint32_t>(2 + arrays.size())));
-        parameters.back().insert(parameters.back().end(), arrays.back().begin(), arrays.back().end());
-      }
-      gradients.emplace_back(parameters.back().size());
-    }
-  }
-
-  std::vector<double> apply(std::vector<double> x) {
-    between.clear();
-    for (size_t i = 0; i < stages.size(); ++i) {
-      between.push_back(ops::apply_stages(stages[i], parameters[i], x));
-      x = between.back().back();
-    }
-    return x;
-  }
-
-  /// The gradient of what apply() was called with last; adds to `gradients`.
-  std::vector<double> differentiate(std::vector<double> dy) {
-    for (size_t i = stages.size(); i-- > 0;)
-      dy = ops::differentiate_stages(stages[i], parameters[i], between[i], dy, gradients[i]);
-    return dy;
-  }
-
-  std::vector<std::vector<ops::StructuredStage>> stages;
-  std::vector<std::vector<float>> arrays;  ///< of all parameters
-  std::vector<std::vector<double>> parameters, gradients;
-  std::vector<std::vector<std::vector<double>>> between;
-};
-
-void expect_near(std::span<const float> found, std::span<const double> expected) {
-  ASSERT_EQ(found.size(), expected.size());
-  double most = 0;
-  for (const double value : expected) most = std::max(most, std::abs(value));
-  for (size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 4e-6 * most) << i;
-}
-
 class StructuredChainTest : public testing::TestWithParam<Setting> {};
 
 TEST_P(StructuredChainTest, IsItsMapsOneAfterTheOther) {
   const StructuredProduct chain(GetParam().maps, kBatch, {.threads = 2});
-  Definition definition(GetParam().maps);
   const uint32_t inputs = inputs_of(GetParam().maps.front()), outputs = outputs_of(GetParam().maps.back());
-  const std::vector<float> x = random_floats(size_t{kBatch} * inputs, 0);
-  const std::vector<float> dy = random_floats(size_t{kBatch} * outputs, 1);
-  std::vector<double> y, dx, dparameters;
-  for (uint32_t i = 0; i < kBatch; ++i) {
-    const auto row = [i](const std::vector<float>& of, uint32_t features) {
-      return std::vector<double>(of.begin() + int64_t{i} * features, of.begin() + int64_t{i + 1} * features);
-    };
-    std::ranges::copy(definition.apply(row(x, inputs)), std::back_inserter(y));
-    std::ranges::copy(definition.differentiate(row(dy, outputs)), std::back_inserter(dx));
-  }
-  for (const auto& gradient : definition.gradients)
-    std::ranges::copy(gradient, std::back_inserter(dparameters));
+  std::vector<float> x(size_t{kBatch} * inputs), dy(size_t{kBatch} * outputs);
+  base::RandomStream(5).fill_symmetric(x);
+  base::RandomStream(6).fill_symmetric(dy);
+  test::Vectors parameters;
+  for (const Structure& map : GetParam().maps)
+    std::ranges::move(test::random_parameters(map, 7 + parameters.size()), std::back_inserter(parameters));
+  const test::StructuredReference expected(GetParam().maps, parameters, x, dy, kBatch);
 
-  std::vector<const float*> parameters;
-  for (const auto& array : definition.arrays) parameters.push_back(array.data());
-  std::vector<float> found_y(y.size(), NAN), found_dx(dx.size(), NAN), found(dparameters.size(), NAN);
+  std::vector<const float*> pointers;
+  for (const auto& parameter : parameters) pointers.push_back(parameter.data());
+  std::vector<float> y(dy.size(), NAN), dx(x.size(), NAN), alone(x.size(), NAN);
+  test::Vectors gradients = parameters;
   std::vector<float*> to;
-  for (size_t i = 0, begin = 0; i < parameters.size(); begin += definition.arrays[i++].size())
-    to.push_back(found.data() + begin);
+  for (auto& gradient : gradients) {
+    std::ranges::fill(gradient, NAN);
+    to.push_back(gradient.data());
+  }
   ASSERT_EQ(chain.parameters().size(), parameters.size());
-  chain(x.data(), parameters, found_y.data());
-  expect_near(found_y, y);
-  chain.gradients(x.data(), dy.data(), parameters, found_dx.data(), to);
-  expect_near(found_dx, dx);
-  expect_near(found, dparameters);
-  std::vector<float> alone(dx.size(), NAN);
-  chain.gradients(x.data(), dy.data(), parameters, alone.data(), {});
-  EXPECT_EQ(alone, found_dx);
+  chain(x.data(), pointers, y.data());
+  test::expect_near(y, expected.y, "y");
+  chain.gradients(x.data(), dy.data(), pointers, dx.data(), to);
+  test::expect_near(dx, expected.dx, "dx");
+  for (size_t i = 0; i < gradients.size(); ++i)
+    test::expect_near(gradients[i], expected.gradients[i], "gradient of a parameter");
+  chain.gradients(x.data(), dy.data(), pointers, alone.data(), {});
+  EXPECT_EQ(alone, dx);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -5,16 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <span>
 #include <string>
 
 #include "base/random.h"
-#include "ops/structured/definition.h"
 #include "support/error_of.h"
+#include "support/structured_reference.h"
 
 namespace tessera {
 namespace {
+
+using test::expect_near;
 
 constexpr uint64_t kSeed = 3;
 
@@ -62,149 +62,95 @@ std::vector<float> random_floats(size_t count, uint32_t stream) {
   return floats;
 }
 
-/// [batch, features], or the transpose of that.
-struct Samples {
-  Samples(std::vector<float> of, uint32_t batch_size, uint32_t feature_count)
-      : values(std::move(of)), batch(batch_size), features(feature_count) {}
-
-  std::vector<float> in_order(bool transposed) const {
-    if (!transposed) return values;
-    std::vector<float> other(values.size());
-    for (uint32_t i = 0; i < batch; ++i)
-      for (uint32_t f = 0; f < features; ++f) other[size_t{f} * batch + i] = values[size_t{i} * features + f];
-    return other;
-  }
-  std::vector<double> sample(uint32_t i) const {
-    const auto begin = values.begin() + int64_t{i} * features;
-    return {begin, begin + features};
-  }
-
-  std::vector<float> values;
-  uint32_t batch;
-  uint32_t features;
-};
-
-void expect_near(std::span<const float> found, std::span<const float> expected, const char* what) {
-  ASSERT_EQ(found.size(), expected.size());
-  double most = 0;
-  for (const float value : expected) most = std::max(most, std::abs(double{value}));
-  for (size_t i = 0; i < found.size(); ++i)
-    ASSERT_NEAR(found[i], expected[i], 4e-6 * most) << what << ", element " << i;
-}
-
-/// `expected`: those of all parameters, one after another.
-void expect_parameter_gradients(const std::vector<std::vector<float>>& found,
-                                std::span<const double> expected) {
-  for (size_t i = 0; i < found.size(); ++i) {
-    const auto own = expected.first(found[i].size());
-    expect_near(found[i], std::vector<float>(own.begin(), own.end()), "gradient of a parameter");
-    expected = expected.subspan(found[i].size());
-  }
-}
-
 class StructuredTest : public testing::TestWithParam<Setting> {
  protected:
-  StructuredTest()
-      : stages(ops::stages_of(GetParam().structure)),
-        batch(GetParam().batch),
-        inputs(inputs_of(GetParam().structure)),
-        outputs(outputs_of(GetParam().structure)),
-        x(random_floats(size_t{batch} * inputs, 0), batch, inputs),
-        dy(random_floats(size_t{batch} * outputs, 1), batch, outputs) {
-    for (const StructuredParameter& parameter : parameters_of(GetParam().structure)) {
-      parameters.push_back(random_floats(parameter.elements(), static_cast<uint32_t>(2 + parameters.size())));
-      all.insert(all.end(), parameters.back().begin(), parameters.back().end());
-    }
+  StructuredTest() {
     for (const auto& parameter : parameters) pointers.push_back(parameter.data());
   }
+  /// Of samples as rows.
+  template <class T>
+  std::vector<T> in_order(const std::vector<T>& samples, bool transposed) const {
+    return transposed ? test::transposed(samples, batch) : samples;
+  }
+  void expect_gradients(const test::Vectors& found) const {
+    for (size_t i = 0; i < found.size(); ++i)
+      expect_near(found[i], expected.gradients[i], "gradient of a parameter");
+  }
 
-  const std::vector<ops::StructuredStage> stages;
-  const uint32_t batch, inputs, outputs;
-  const Samples x, dy;
-  std::vector<std::vector<float>> parameters;
+  const Structure& structure = GetParam().structure;
+  const uint32_t batch = GetParam().batch, inputs = inputs_of(structure), outputs = outputs_of(structure);
+  const std::vector<float> x = random_floats(size_t{batch} * inputs, 0),
+                           dy = random_floats(size_t{batch} * outputs, 1);
+  const test::Vectors parameters = test::random_parameters(structure, kSeed);
+  const test::StructuredReference expected{{&structure, 1}, parameters, x, dy, batch};
   std::vector<const float*> pointers;
-  std::vector<double> all;
+};
+
+/// Gradients of all parameters, not yet written.
+struct Gradients {
+  explicit Gradients(const test::Vectors& parameters) : values(parameters) {
+    for (auto& gradient : values) {
+      std::ranges::fill(gradient, NAN);
+      to.push_back(gradient.data());
+    }
+  }
+
+  test::Vectors values;
+  std::vector<float*> to;
 };
 
 TEST_P(StructuredTest, IsWhatItsDefinitionSays) {
-  Samples y({}, batch, outputs);
-  for (uint32_t i = 0; i < batch; ++i) {
-    const auto vectors = ops::apply_stages(stages, all, x.sample(i));
-    y.values.insert(y.values.end(), vectors.back().begin(), vectors.back().end());
-  }
   for (const bool transposed : {false, true}) {
-    const StructuredProduct product(GetParam().structure, batch, {.transposed = transposed, .threads = 2});
-    std::vector<float> found(y.values.size(), NAN);
-    product(x.in_order(transposed).data(), pointers, found.data());
-    expect_near(found, y.in_order(transposed), "y");
+    const StructuredProduct product(structure, batch, {.transposed = transposed, .threads = 2});
+    std::vector<float> found(dy.size(), NAN);
+    product(in_order(x, transposed).data(), pointers, found.data());
+    expect_near(found, in_order(expected.y, transposed), "y");
   }
 }
 
 TEST_P(StructuredTest, HasTheGradientsOfItsDefinition) {
-  Samples dx({}, batch, inputs);
-  std::vector<double> dparameters(all.size());
-  for (uint32_t i = 0; i < batch; ++i) {
-    const auto vectors = ops::apply_stages(stages, all, x.sample(i));
-    const auto of_sample = ops::differentiate_stages(stages, all, vectors, dy.sample(i), dparameters);
-    dx.values.insert(dx.values.end(), of_sample.begin(), of_sample.end());
-  }
   for (const bool transposed : {false, true}) {
-    const StructuredProduct product(GetParam().structure, batch, {.transposed = transposed, .threads = 2});
-    const std::vector<float> xs = x.in_order(transposed), dys = dy.in_order(transposed);
-    std::vector<std::vector<float>> gradients;
-    std::vector<float*> to;
-    for (const auto& parameter : parameters) gradients.emplace_back(parameter.size(), NAN);
-    for (auto& gradient : gradients) to.push_back(gradient.data());
-    std::vector<float> found(dx.values.size(), NAN), alone(dx.values.size(), NAN);
-    product.gradients(xs.data(), dys.data(), pointers, found.data(), to);
-    expect_near(found, dx.in_order(transposed), "dx");
-    expect_parameter_gradients(gradients, dparameters);
+    const StructuredProduct product(structure, batch, {.transposed = transposed, .threads = 2});
+    const std::vector<float> xs = in_order(x, transposed), dys = in_order(dy, transposed);
+    Gradients all(parameters), without_dx(parameters);
+    std::vector<float> found(x.size(), NAN), alone(x.size(), NAN);
+    product.gradients(xs.data(), dys.data(), pointers, found.data(), all.to);
+    expect_near(found, in_order(expected.dx, transposed), "dx");
+    expect_gradients(all.values);
     product.gradients(xs.data(), dys.data(), pointers, alone.data(), {});
     EXPECT_EQ(alone, found);
-    for (auto& gradient : gradients) std::ranges::fill(gradient, NAN);
-    product.gradients(xs.data(), dys.data(), pointers, nullptr, to);
-    expect_parameter_gradients(gradients, dparameters);
+    product.gradients(xs.data(), dys.data(), pointers, nullptr, without_dx.to);
+    expect_gradients(without_dx.values);
   }
 }
 
 TEST_P(StructuredTest, AddsABiasAndHasItsGradient) {
-  const std::vector<float> bias = random_floats(outputs, 99);
+  test::Vectors with_bias = parameters;
+  with_bias.push_back(random_floats(outputs, 99));
+  const std::vector<float>& bias = with_bias.back();
+  std::vector<const float*> all = pointers;
+  all.push_back(bias.data());
+  std::vector<double> sum = expected.y, sums(outputs);
+  for (size_t i = 0; i < sum.size(); ++i) {
+    sum[i] += bias[i % outputs];
+    sums[i % outputs] += dy[i];
+  }
   for (const bool transposed : {false, true}) {
-    const StructuredOptions options{.transposed = transposed, .threads = 2};
-    StructuredOptions with_bias = options;
-    with_bias.bias = true;
-    const StructuredProduct plain(GetParam().structure, batch, options);
-    const StructuredProduct product(GetParam().structure, batch, with_bias);
+    const StructuredProduct product(structure, batch, {.transposed = transposed, .threads = 2, .bias = true});
     ASSERT_EQ(product.parameters().back().elements(), outputs);
-    std::vector<const float*> of_product = pointers;
-    of_product.push_back(bias.data());
+    const std::vector<float> xs = in_order(x, transposed), dys = in_order(dy, transposed);
+    std::vector<float> y(dy.size(), NAN), dx(x.size(), NAN);
+    product(xs.data(), all, y.data());
+    expect_near(y, in_order(sum, transposed), "y");
 
-    const std::vector<float> xs = x.in_order(transposed), dys = dy.in_order(transposed);
-    std::vector<float> y(dys.size(), NAN), expected(dys.size(), NAN);
-    plain(xs.data(), pointers, expected.data());
-    product(xs.data(), of_product, y.data());
-    for (size_t i = 0; i < expected.size(); ++i) expected[i] += bias[transposed ? i / batch : i % outputs];
-    expect_near(y, expected, "y");
-
-    std::vector<std::vector<float>> gradients, others;
-    std::vector<float*> to, to_others;
-    for (const auto& parameter : parameters) {
-      gradients.emplace_back(parameter.size(), NAN);
-      others.emplace_back(parameter.size(), NAN);
-    }
-    gradients.emplace_back(outputs, NAN);
-    for (auto& gradient : gradients) to.push_back(gradient.data());
-    for (auto& other : others) to_others.push_back(other.data());
-    std::vector<float> dx(xs.size(), NAN), expected_dx(xs.size(), NAN);
-    plain.gradients(xs.data(), dys.data(), pointers, expected_dx.data(), to_others);
-    of_product.back() = nullptr;  // its values do not matter
-    product.gradients(xs.data(), dys.data(), of_product, dx.data(), to);
-    expect_near(dx, expected_dx, "dx");
-    for (size_t i = 0; i < others.size(); ++i) expect_near(gradients[i], others[i], "gradient");
-    std::vector<float> sums(outputs);
-    for (uint32_t i = 0; i < batch; ++i)
-      for (uint32_t j = 0; j < outputs; ++j) sums[j] += dy.values[size_t{i} * outputs + j];
-    expect_near(gradients.back(), sums, "gradient of the bias");
+    Gradients gradients(with_bias);
+    std::vector<const float*> without_value = pointers;
+    without_value.push_back(nullptr);  // it does not matter
+    product.gradients(xs.data(), dys.data(), without_value, dx.data(), gradients.to);
+    expect_near(dx, in_order(expected.dx, transposed), "dx");
+    expect_near(gradients.values.back(), sums, "gradient of the bias");
+    gradients.values.pop_back();
+    expect_gradients(gradients.values);
   }
 }
 
