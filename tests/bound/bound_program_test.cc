@@ -13,11 +13,11 @@
 #include <thread>
 
 #include "base/on_demand.h"
-#include "base/random.h"
 #include "ops/map/elementwise.h"
 #include "sparse/generate.h"
 #include "support/allocations.h"
 #include "support/error_of.h"
+#include "support/numbers.h"
 #include "support/toy_machine.h"
 
 namespace tessera::bound {
@@ -26,16 +26,11 @@ namespace {
 using program::Purpose;
 using program::Role;
 using test::allocations_in;
+using test::random_floats;
 using testing::toy_host;
 using testing::toy_machine;
 
 constexpr uint32_t kRows = 6, kCols = 10, kSize = kRows * kCols;
-
-std::vector<float> random_floats(size_t count, uint32_t stream) {
-  std::vector<float> floats(count);
-  base::RandomStream(3, 0, stream).fill_symmetric(floats);
-  return floats;
-}
 
 /// The sum of matrices "x0", "x1", … in "y".
 BoundProgram sum_of(uint32_t terms, const machine::Machine& machine) {

@@ -6,26 +6,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
 #include "bound/product.h"
 #include "sparse/generate.h"
 #include "sparse/pattern.h"
+#include "support/numbers.h"
 #include "support/toy_machine.h"
 
 namespace tessera {
 namespace {
 
+using test::random_floats;
 using ::testing::HasSubstr;
 using testing::toy_chips;
-
-std::vector<float> random_floats(size_t count, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> value(-1, 1);
-  std::vector<float> values(count);
-  for (float& x : values) x = value(random);
-  return values;
-}
 
 machine::Machine chips(uint32_t count, uint32_t tiles_each = 4) {
   machine::Machine m = toy_chips(count, tiles_each);

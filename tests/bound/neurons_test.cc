@@ -9,23 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
 #include "ops/spiking/definition.h"
 #include "support/error_of.h"
+#include "support/numbers.h"
+#include "support/resets.h"
 
 namespace tessera {
 namespace {
 
 using ops::Sequence;
-
-constexpr uint64_t kSeed = 23;
-
-std::vector<float> random_floats(uint64_t count, uint32_t stream, float low, float high) {
-  std::vector<float> floats(count);
-  const base::RandomStream random(kSeed, 0, stream);
-  for (uint64_t i = 0; i < count; ++i) floats[i] = low + (high - low) * random.uniform(i);
-  return floats;
-}
+using test::expect_close;
+using test::random_floats;
 
 struct Setting {
   std::string name;
@@ -40,19 +34,11 @@ void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name; 
 std::vector<Setting> settings() {
   using enum Reset;
   std::vector<Setting> all;
-  const std::pair<const char*, Reset> resets[] = {{"none", none},
-                                                  {"zero", zero},
-                                                  {"subtract", subtract},
-                                                  {"late_zero", late_zero},
-                                                  {"late_subtract", late_subtract}};
-  const std::pair<const char*, ResetGradient> gradients[] = {{"detached", ResetGradient::detached},
-                                                             {"gated", ResetGradient::gated},
-                                                             {"attached", ResetGradient::attached}};
   const std::pair<const char*, Recurrence> recurrences[] = {{"", Recurrence::none},
                                                             {"_one_to_one", Recurrence::one_to_one},
                                                             {"_all_to_all", Recurrence::all_to_all}};
-  for (const auto& [reset_name, reset] : resets)
-    for (const auto& [gradient_name, gradient] : gradients)
+  for (const auto& [reset_name, reset] : test::kResets)
+    for (const auto& [gradient_name, gradient] : test::kResetGradients)
       for (const auto& [recurrence_name, recurrence] : recurrences)
         for (const bool synaptic : {false, true}) {
           if (reset == late_zero && gradient == ResetGradient::attached) continue;
@@ -125,15 +111,6 @@ struct Case {
   Sequence in;
 };
 
-void expect_near(const std::vector<float>& found, const std::vector<double>& expected, double tolerance,
-                 const std::string& what) {
-  ASSERT_EQ(found.size(), expected.size()) << what;
-  double most = 0;
-  for (const double x : expected) most = std::max(most, std::abs(x));
-  for (size_t i = 0; i < expected.size(); ++i)
-    ASSERT_NEAR(found[i], expected[i], tolerance * most + 1e-12) << what << ", element " << i;
-}
-
 Sequence sequence_of(const Setting& s, const std::vector<float>& values) {
   Sequence sequence(s.steps, s.batch, s.neurons);
   sequence.values.assign(values.begin(), values.end());
@@ -169,12 +146,12 @@ TEST_P(SpikingNeuronsTest, AgreeWithDenseBackpropagation) {
   neurons.forward(c.inputs(), {spikes ? spiked.data() : nullptr, synaptic ? currents.data() : nullptr,
                                potentials.data(), membranes.data()});
   if (spikes) {
-    expect_near(spiked, trace.spikes.values, 0, "spikes");
+    expect_close(spiked, trace.spikes.values, 0, "spikes");
     EXPECT_GT(std::count(spiked.begin(), spiked.end(), 1.0F), 0);
   }
-  if (synaptic) expect_near(currents, trace.current.values, 1e-5, "currents");
-  expect_near(potentials, trace.u.values, 1e-5, "potentials");
-  expect_near(membranes, trace.v.values, 1e-5, "membranes");
+  if (synaptic) expect_close(currents, trace.current.values, 1e-5, "currents");
+  expect_close(potentials, trace.u.values, 1e-5, "potentials");
+  expect_close(membranes, trace.v.values, 1e-5, "membranes");
 
   const auto up = [&](uint32_t stream) { return random_floats(c.currents.size(), stream, -1, 1); };
   const std::vector<float> of_spikes = up(10), of_potentials = up(11), of_membranes = up(12);
@@ -187,20 +164,20 @@ TEST_P(SpikingNeuronsTest, AgreeWithDenseBackpropagation) {
                     {potentials.data(), synaptic ? currents.data() : nullptr,
                      spikes ? of_spikes.data() : nullptr, nullptr, of_potentials.data(), of_membranes.data()},
                     {din.data(), dynamics.data(), recurrent.empty() ? nullptr : recurrent.data(), nullptr});
-  expect_near(din, exact.in.values, 1e-4, "gradient of currents");
+  expect_close(din, exact.in.values, 1e-4, "gradient of currents");
   const uint32_t n = s.neurons;
   const auto part = [&](uint32_t row) {
     return std::vector<float>(dynamics.begin() + row * n, dynamics.begin() + (row + 1) * n);
   };
-  expect_near(part(0), exact.values.decay, 1e-4, "gradient of decays");
-  if (synaptic) expect_near(part(1), exact.values.current_decay, 1e-4, "gradient of decays of currents");
-  if (spikes) expect_near(part(2), exact.values.threshold, 1e-4, "gradient of thresholds");
+  expect_close(part(0), exact.values.decay, 1e-4, "gradient of decays");
+  if (synaptic) expect_close(part(1), exact.values.current_decay, 1e-4, "gradient of decays of currents");
+  if (spikes) expect_close(part(2), exact.values.threshold, 1e-4, "gradient of thresholds");
   std::vector<double> of_recurrent = exact.values.recurrent;
   if (s.recurrence == Recurrence::one_to_one) {
     of_recurrent.clear();
     for (uint32_t i = 0; i < n; ++i) of_recurrent.push_back(exact.values.recurrent[uint64_t{i} * n + i]);
   }
-  expect_near(recurrent, of_recurrent, 1e-4, "gradient of recurrent weights");
+  expect_close(recurrent, of_recurrent, 1e-4, "gradient of recurrent weights");
 }
 
 // A sequence in two pieces: the second begins with the states that the first left.

@@ -10,24 +10,20 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
 #include "check/verification.h"
 #include "sparse/pattern.h"
 #include "support/error_of.h"
+#include "support/numbers.h"
 
 namespace tessera {
 namespace {
+
+using test::random_floats;
 
 constexpr uint32_t kRows = 48, kCols = 40, kColumns = 12;
 
 SparseMatrix weight_of(uint32_t block_size, uint64_t seed = 1) {
   return generate({PatternKind::random, kRows, kCols, 0.4, block_size, seed});
-}
-
-std::vector<float> random_floats(size_t count, uint64_t seed) {
-  std::vector<float> floats(count);
-  base::RandomStream(seed).fill_symmetric(floats);
-  return floats;
 }
 
 MatrixView<float> rows_of(std::vector<float>& floats) { return {floats.data(), kColumns, 1}; }

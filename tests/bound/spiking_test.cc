@@ -11,21 +11,18 @@
 #include "base/random.h"
 #include "ops/spiking/definition.h"
 #include "support/error_of.h"
+#include "support/numbers.h"
+#include "support/resets.h"
 
 namespace tessera {
 namespace {
 
 using ops::Sequence;
+using test::expect_close;
+using test::random_floats;
 
 constexpr uint64_t kSeed = 21;
 constexpr float kBar = 0.5F;  // ϑ_grad
-
-std::vector<float> random_floats(uint64_t count, uint32_t stream, float low, float high) {
-  std::vector<float> floats(count);
-  const base::RandomStream random(kSeed, 0, stream);
-  for (uint64_t i = 0; i < count; ++i) floats[i] = low + (high - low) * random.uniform(i);
-  return floats;
-}
 
 /// Lists of inputs, and what is in them.
 struct Inputs {
@@ -96,16 +93,8 @@ Setting hidden(const std::string& name, const Neuron& neuron, bool recurrent = f
 std::vector<Setting> settings() {
   using enum Reset;
   std::vector<Setting> all;
-  const std::pair<const char*, Reset> resets[] = {{"none", none},
-                                                  {"zero", zero},
-                                                  {"subtract", subtract},
-                                                  {"late_zero", late_zero},
-                                                  {"late_subtract", late_subtract}};
-  const std::pair<const char*, ResetGradient> gradients[] = {{"detached", ResetGradient::detached},
-                                                             {"gated", ResetGradient::gated},
-                                                             {"attached", ResetGradient::attached}};
-  for (const auto& [reset_name, reset] : resets)
-    for (const auto& [gradient_name, gradient] : gradients) {
+  for (const auto& [reset_name, reset] : test::kResets)
+    for (const auto& [gradient_name, gradient] : test::kResetGradients) {
       if (reset == late_zero && gradient == ResetGradient::attached) continue;
       const std::string name = std::string(reset_name) + "_" + gradient_name;
       Neuron neuron{.reset = reset, .reset_gradient = gradient};
@@ -213,15 +202,6 @@ struct Case {
   std::vector<ops::SpikingValues> exact_values;
 };
 
-void expect_near(std::span<const float> found, const std::vector<double>& expected, double tolerance,
-                 const std::string& what) {
-  ASSERT_EQ(found.size(), expected.size()) << what;
-  double most = 0;
-  for (const double x : expected) most = std::max(most, std::abs(x));
-  for (size_t i = 0; i < expected.size(); ++i)
-    ASSERT_NEAR(found[i], expected[i], tolerance * most + 1e-12) << what << ", element " << i;
-}
-
 /// Neurons that pass ϑ_grad or fire, of the exact trace.
 uint64_t expected_listed(const SpikingLayer& layer, const ops::SpikingValues& values, double bar,
                          const ops::SpikingTrace& trace) {
@@ -264,7 +244,7 @@ TEST_P(SpikingNetworkTest, AgreesWithDenseBackpropagation) {
     if (!layer.neuron.spikes) {
       kept.emplace_back();
       traces.push_back(ops::run_layer(layer, c.exact_values[i], exact, inputs[i]));
-      expect_near(c.network.potentials(i), traces[i].u.values, 1e-5, "potentials");
+      expect_close(c.network.potentials(i), traces[i].u.values, 1e-5, "potentials");
       continue;
     }
     const Listing listing(c.network.spikes(i), s.steps, s.batch, layer.neurons);
@@ -320,7 +300,7 @@ TEST_P(SpikingNetworkTest, AgreesWithDenseBackpropagation) {
   std::vector<float> din(c.in.ids.size(), NAN);
   c.network.gradients(c.in.lists(), c.pointers, upstream.data(), pointers, din.data());
   for (size_t i = 0; i < expected.size(); ++i)
-    expect_near(gradients[i], expected[i], 1e-4, "gradient of parameter " + std::to_string(i));
+    expect_close(gradients[i], expected[i], 1e-4, "gradient of parameter " + std::to_string(i));
   std::vector<float> listed;
   std::vector<double> expected_din;
   for (uint64_t row = 0; row < uint64_t{s.steps} * s.batch; ++row)
@@ -328,7 +308,7 @@ TEST_P(SpikingNetworkTest, AgreesWithDenseBackpropagation) {
       listed.push_back(din[row * c.in.inputs + i]);
       expected_din.push_back(dense.spikes.values[row * c.in.inputs + c.in.ids[row * c.in.inputs + i]]);
     }
-  expect_near(listed, expected_din, 1e-4, "gradient of inputs");
+  expect_close(listed, expected_din, 1e-4, "gradient of inputs");
 }
 
 TEST(SpikingNetworks, DropsByChanceThatSeedAndStepDecide) {

@@ -7,16 +7,16 @@
 #include <cmath>
 #include <string>
 
-#include "base/random.h"
 #include "support/error_of.h"
 #include "support/structured_reference.h"
 
 namespace tessera {
 namespace {
 
-using test::expect_near;
+using test::random_floats;
 
 constexpr uint64_t kSeed = 3;
+constexpr double kTolerance = 4e-6;
 
 struct Setting {
   std::string name;
@@ -56,12 +56,6 @@ std::vector<Setting> settings() {
   return all;
 }
 
-std::vector<float> random_floats(size_t count, uint32_t stream) {
-  std::vector<float> floats(count);
-  base::RandomStream(kSeed, 0, stream).fill_symmetric(floats);
-  return floats;
-}
-
 class StructuredTest : public testing::TestWithParam<Setting> {
  protected:
   StructuredTest() {
@@ -74,7 +68,7 @@ class StructuredTest : public testing::TestWithParam<Setting> {
   }
   void expect_gradients(const test::Vectors& found) const {
     for (size_t i = 0; i < found.size(); ++i)
-      expect_near(found[i], expected.gradients[i], "gradient of a parameter");
+      test::expect_close(found[i], expected.gradients[i], kTolerance, "gradient of a parameter");
   }
 
   const Structure& structure = GetParam().structure;
@@ -104,7 +98,7 @@ TEST_P(StructuredTest, IsWhatItsDefinitionSays) {
     const StructuredProduct product(structure, batch, {.transposed = transposed, .threads = 2});
     std::vector<float> found(dy.size(), NAN);
     product(in_order(x, transposed).data(), pointers, found.data());
-    expect_near(found, in_order(expected.y, transposed), "y");
+    test::expect_close(found, in_order(expected.y, transposed), kTolerance, "y");
   }
 }
 
@@ -115,7 +109,7 @@ TEST_P(StructuredTest, HasTheGradientsOfItsDefinition) {
     Gradients all(parameters), without_dx(parameters);
     std::vector<float> found(x.size(), NAN), alone(x.size(), NAN);
     product.gradients(xs.data(), dys.data(), pointers, found.data(), all.to);
-    expect_near(found, in_order(expected.dx, transposed), "dx");
+    test::expect_close(found, in_order(expected.dx, transposed), kTolerance, "dx");
     expect_gradients(all.values);
     product.gradients(xs.data(), dys.data(), pointers, alone.data(), {});
     EXPECT_EQ(alone, found);
@@ -141,14 +135,14 @@ TEST_P(StructuredTest, AddsABiasAndHasItsGradient) {
     const std::vector<float> xs = in_order(x, transposed), dys = in_order(dy, transposed);
     std::vector<float> y(dy.size(), NAN), dx(x.size(), NAN);
     product(xs.data(), all, y.data());
-    expect_near(y, in_order(sum, transposed), "y");
+    test::expect_close(y, in_order(sum, transposed), kTolerance, "y");
 
     Gradients gradients(with_bias);
     std::vector<const float*> without_value = pointers;
     without_value.push_back(nullptr);  // it does not matter
     product.gradients(xs.data(), dys.data(), without_value, dx.data(), gradients.to);
-    expect_near(dx, in_order(expected.dx, transposed), "dx");
-    expect_near(gradients.values.back(), sums, "gradient of the bias");
+    test::expect_close(dx, in_order(expected.dx, transposed), kTolerance, "dx");
+    test::expect_close(gradients.values.back(), sums, kTolerance, "gradient of the bias");
     gradients.values.pop_back();
     expect_gradients(gradients.values);
   }

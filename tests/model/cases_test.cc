@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "random_values.h"
+#include "compare.h"
 
 namespace tessera::model {
 namespace {
@@ -20,9 +20,7 @@ double tolerance(const Graph& graph, ValueId output) {
 
 void expect_near(const Graph& graph, const Arrays& found, const WideArrays& expected) {
   for (const auto& [name, values] : expected) {
-    double most = 1;
-    for (double value : values) most = std::max(most, std::abs(value));
-    const double allowed = tolerance(graph, graph.outputs().at(name)) * most;
+    const double allowed = tolerance(graph, graph.outputs().at(name)) * test::largest(values, 1);
     ASSERT_EQ(found.at(name).size(), values.size());
     // An operation may leave elements unspecified: its reference has no number there.
     for (size_t i = 0; i < values.size(); ++i) {

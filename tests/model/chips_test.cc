@@ -21,17 +21,15 @@ Machine chips(uint32_t count, uint32_t tiles_each = 8) {
 }
 
 void expect_steps_like_float64(const Classifier& network, Session& session, uint32_t steps) {
-  WideArrays state = widened(initial_state(network.graph));
-  for (uint32_t step = 1; step <= steps; ++step) {
-    const WideArrays inputs = network.inputs(step);
-    const double expected = evaluate(network.graph, inputs, state).at("loss")[0];
-    ASSERT_NEAR(session.run(narrowed(inputs)).at("loss")[0], expected, 1e-5 * std::max(1.0, expected))
-        << "step " << step;
-  }
-  for (const auto& [name, values] : session.state())
-    for (size_t i = 0; i < values.size(); ++i)
-      ASSERT_NEAR(values[i], state.at(name)[i], 1e-4 * std::max(1.0, std::abs(state.at(name)[i])))
-          << name << ", element " << i;
+  model::expect_steps_like_float64(network.graph, session, steps,
+                                   [&](uint32_t step) { return network.inputs(step); });
+}
+
+/// With random x.
+void expect_run_like_float64(const Graph& graph, Session& session) {
+  const WideArrays inputs = {{"x", random_values(graph.bound_type(graph.inputs()[0]), -1, 1, 1, 1, 0)}};
+  WideArrays state = widened(session.state());
+  expect_each_near(session.run(narrowed(inputs)), evaluate(graph, inputs, state), 1e-5);
 }
 
 double total(const std::map<std::string, double>& cycles) {
@@ -101,12 +99,8 @@ TEST(DataParallel, OutputsHaveTheRowsOfAllReplicas) {
   g.output("h", h);
   g.replicate(3);
   Session session(g, chips(3 * 2, 4).with("chips", 6));
-  const Arrays inputs = {{"x", narrowed(random_values(g.bound_type(x.id), -1, 1, 1, 3, 0))}};
-  WideArrays state = widened(session.state());
-  const std::vector<double> expected = evaluate(g, widened(inputs), state).at("h");
-  const std::vector<float> found = session.run(inputs).at("h");
-  ASSERT_EQ(found.size(), 3u * 5 * 12);
-  for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5);
+  EXPECT_EQ(session.graph().bound_type(h.id).elements(), 3u * 5 * 12);
+  expect_run_like_float64(g, session);
 }
 
 TEST(DataParallel, NeedsChips) {
@@ -144,14 +138,8 @@ TEST(Stages, LieOnTheirOwnChips) {
     TwoStages network;
     add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = micro_batches});
     Session session(network.graph, chips(2));
-    WideArrays state = widened(session.state());
-    for (uint32_t step = 1; step <= 3; ++step) {
-      const Arrays inputs = network.inputs(step);
-      const double expected = evaluate(network.graph, widened(inputs), state).at("loss")[0];
-      ASSERT_NEAR(session.run(inputs).at("loss")[0], expected, 1e-5);
-    }
-    for (const auto& [name, values] : session.state())
-      for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], state.at(name)[i], 1e-4) << name;
+    model::expect_steps_like_float64(network.graph, session, 3,
+                                     [&](uint32_t step) { return widened(network.inputs(step)); });
     const RunCost cost = session.cost();
     ASSERT_EQ(cost.chips.size(), 2u);
     EXPECT_EQ(cost.links.size(), 2u);  // activations one way, gradients the other
@@ -241,11 +229,7 @@ TEST(Placement, OfWhatOverflowsAChipIsWholeLayersFirst) {
   EXPECT_THAT(cost.placements[0].overflow, HasSubstr("bytes and has 638976; it holds"));
   EXPECT_EQ(cost.placements[1].placement, "2 stages of whole layers on as many chips");
   EXPECT_TRUE(cost.placements[1].chosen);
-  const Arrays inputs = {{"x", narrowed(random_values(g.type(g.inputs()[0]), -1, 1, 1, 1, 0))}};
-  WideArrays state = widened(session.state());
-  const std::vector<double> expected = evaluate(session.graph(), widened(inputs), state).at("y");
-  const std::vector<float> found = session.run(inputs).at("y");
-  for (size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-4);
+  expect_run_like_float64(session.graph(), session);
 }
 
 TEST(Placement, OfALayerThatOverflowsAChipIsSeveralAsOne) {
@@ -256,11 +240,7 @@ TEST(Placement, OfALayerThatOverflowsAChipIsSeveralAsOne) {
   EXPECT_THAT(cost.placements.back().placement, HasSubstr("chips as one"));
   EXPECT_TRUE(cost.placements.back().chosen);
   EXPECT_FALSE(cost.links.empty());
-  const Arrays inputs = {{"x", narrowed(random_values(g.type(g.inputs()[0]), -1, 1, 1, 1, 0))}};
-  WideArrays state = widened(session.state());
-  const std::vector<double> expected = evaluate(session.graph(), widened(inputs), state).at("y");
-  const std::vector<float> found = session.run(inputs).at("y");
-  for (size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-4);
+  expect_run_like_float64(session.graph(), session);
 }
 
 }  // namespace

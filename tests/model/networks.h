@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "random_values.h"
+#include "compare.h"
 #include "sparse/generate.h"
 
 namespace tessera::model {
@@ -62,16 +62,5 @@ struct Classifier {
 
   WideArrays inputs(uint32_t step) const { return inputs_of_step(graph, step, kClasses); }
 };
-
-inline Arrays narrowed(const WideArrays& wide) {
-  Arrays arrays;
-  for (const auto& [name, values] : wide) arrays[name] = narrowed(values);
-  return arrays;
-}
-inline WideArrays widened(const Arrays& narrow) {
-  WideArrays arrays;
-  for (const auto& [name, values] : narrow) arrays[name] = {values.begin(), values.end()};
-  return arrays;
-}
 
 }  // namespace tessera::model

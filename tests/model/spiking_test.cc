@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/random.h"
+#include "compare.h"
 #include "kernels/common/element.h"
 #include "machine/model/machine.h"
 #include "support/error_of.h"
@@ -35,12 +36,6 @@ Arrays random_lists(uint64_t seed) {
     ids.insert(ids.end(), fired.begin(), fired.end());
   }
   return arrays;
-}
-
-WideArrays widened(const Arrays& arrays) {
-  WideArrays wide;
-  for (const auto& [name, values] : arrays) wide[name] = {values.begin(), values.end()};
-  return wide;
 }
 
 SpikingLayer leaky(uint32_t inputs, uint32_t neurons) {
@@ -122,13 +117,8 @@ struct Network {
 
 void expect_near(const Arrays& found, const WideArrays& expected) {
   ASSERT_FALSE(expected.empty());
-  for (const auto& [name, values] : expected) {
-    double most = 0;
-    for (const double x : values) most = std::max(most, std::abs(x));
-    EXPECT_GT(most, 0) << name;
-    for (size_t i = 0; i < values.size(); ++i)
-      ASSERT_NEAR(found.at(name)[i], values[i], 1e-4 * most + 1e-9) << name << ", element " << i;
-  }
+  for (const auto& [name, values] : expected) EXPECT_GT(test::largest(values), 0) << name;
+  model::expect_near(found, expected, 1e-4);
 }
 
 class SpikingGraph : public testing::TestWithParam<Setting> {};
@@ -342,13 +332,7 @@ TEST(SpikingGraphs, TakeWeightsOfSixteenBits) {
     SCOPED_TRACE(machine);
     Session session(g, Machine::find(machine, 2));
     session.set_state(state);
-    const Arrays results_of_run = session.run(inputs);
-    for (const auto& [name, values] : expected) {
-      double most = 0;
-      for (const double x : values) most = std::max(most, std::abs(x));
-      for (size_t i = 0; i < values.size(); ++i)
-        ASSERT_NEAR(results_of_run.at(name)[i], values[i], 4e-3 * most) << name << ", element " << i;
-    }
+    model::expect_near(session.run(inputs), expected, 4e-3);
   }
 }
 

@@ -46,17 +46,8 @@ TEST_P(Training, AgreesWithFloat64) {
   Classifier network(setting.layers, setting.options.micro_batches == 1);
   add_training(network.loss, setting.options);
   Session session(network.graph, Machine::find(setting.machine, 2));
-  WideArrays state = widened(initial_state(network.graph));
-  for (uint32_t step = 1; step <= kSteps; ++step) {
-    const WideArrays inputs = network.inputs(step);
-    const double expected = evaluate(network.graph, inputs, state).at("loss")[0];
-    ASSERT_NEAR(session.run(narrowed(inputs)).at("loss")[0], expected, 1e-5 * std::max(1.0, expected))
-        << "step " << step;
-  }
-  for (const auto& [name, values] : session.state())
-    for (size_t i = 0; i < values.size(); ++i)
-      ASSERT_NEAR(values[i], state.at(name)[i], 1e-4 * std::max(1.0, std::abs(state.at(name)[i])))
-          << name << ", element " << i;
+  expect_steps_like_float64(network.graph, session, kSteps,
+                            [&](uint32_t step) { return network.inputs(step); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Model, Training, testing::ValuesIn(kSettings),
@@ -132,15 +123,13 @@ TEST(Training, OfAFunctionCalledWithOtherParameters) {
       g.output("loss", loss);
       add_training(loss, {Sgd{.momentum = 0.9}, {}});
       Session session(g, Machine::find(machine, 2));
-      WideArrays state = widened(initial_state(g));
-      for (uint32_t step = 0; step < 3; ++step) {
+      SCOPED_TRACE(machine);
+      expect_steps_like_float64(g, session, 3, [&](uint32_t step) {
         WideArrays inputs = {{"rate", {0.5}}};
         for (const char* name : {"x", "target"})
           inputs[name] = random_values(g.find(name).type(), -1, 1, 1, 3, step);
-        const double expected = evaluate(g, inputs, state).at("loss")[0];
-        ASSERT_NEAR(session.run(narrowed(inputs)).at("loss")[0], expected, 1e-5)
-            << machine << ", step " << step;
-      }
+        return inputs;
+      });
       const uint64_t sets = session.compute_sets();
       if (code_of_few == 0) code_of_few = sets;
       // Each further layer adds its calls and updates, not its operations.

@@ -28,14 +28,8 @@ void expect_like_float64(const Graph& graph, const WideArrays& inputs) {
     Session session(graph, Machine::find(machine, 2), {.seed = 3});
     WideArrays state = widened(session.state());
     const Arrays found = session.run(narrowed(inputs));
-    for (const auto& [name, expected] : evaluate(graph, inputs, state)) {
-      ASSERT_EQ(found.at(name).size(), expected.size());
-      for (size_t i = 0; i < expected.size(); ++i)
-        ASSERT_NEAR(found.at(name)[i], expected[i], 1e-4 * std::max(1.0, std::abs(expected[i])))
-            << name << ", element " << i;
-    }
-    for (const auto& [name, values] : session.state())
-      for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], state.at(name)[i], 1e-4) << name;
+    expect_each_near(found, evaluate(graph, inputs, state), 1e-4);
+    for (const auto& [name, values] : session.state()) test::expect_near(values, state.at(name), 1e-4, name);
   }
 }
 
@@ -303,9 +297,7 @@ TEST(Sessions, TakeNewPatternsInEveryProduct) {
       const Graph fresh = graph_of(patterns[1], {});
       WideArrays state = {{"w", Array(w.begin(), w.end())}};
       const Arrays found = session.run(narrowed(inputs));
-      for (const auto& [name, expected] : evaluate(fresh, inputs, state))
-        for (size_t i = 0; i < expected.size(); ++i)
-          ASSERT_NEAR(found.at(name)[i], expected[i], 1e-4 * std::max(1.0, std::abs(expected[i]))) << name;
+      expect_each_near(found, evaluate(fresh, inputs, state), 1e-4);
     }
   }
 }

@@ -8,19 +8,20 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
 #include "ops/map/elementwise.h"
 #include "ops/sparse/host/spmm.h"
 #include "program/program.h"
 #include "support/error_of.h"
+#include "support/numbers.h"
 
 namespace tessera::ops {
 namespace {
 
 using program::Role;
 using program::StepId;
+using test::random_floats;
 
 constexpr float kLearningRate = 0.125F;
 
@@ -68,12 +69,6 @@ Matrix dense_of(const SparseMatrix& sparse) {
   each_stored(sparse.pattern, sparse.values,
               [&](uint32_t row, uint32_t col, float value) { out(row, col) = static_cast<double>(value); });
   return out;
-}
-
-std::vector<float> random_floats(size_t count, uint64_t seed) {
-  std::vector<float> floats(count);
-  base::RandomStream(seed).fill_symmetric(floats);
-  return floats;
 }
 
 Matrix matrix_of(const std::vector<float>& floats, uint32_t rows, uint32_t cols) {

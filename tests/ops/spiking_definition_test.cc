@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "ops/spiking/definition.h"
+#include "support/resets.h"
 
 namespace tessera::ops {
 namespace {
@@ -59,12 +60,7 @@ void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name; 
 
 std::vector<Setting> settings() {
   std::vector<Setting> all;
-  const std::pair<const char*, Reset> resets[] = {{"none", Reset::none},
-                                                  {"zero", Reset::zero},
-                                                  {"subtract", Reset::subtract},
-                                                  {"late_zero", Reset::late_zero},
-                                                  {"late_subtract", Reset::late_subtract}};
-  for (const auto& [name, reset] : resets)
+  for (const auto& [name, reset] : test::kResets)
     for (uint32_t features = 0; features < 16; ++features) {
       SpikingLayer layer{.inputs = 4, .neurons = 5};
       layer.neuron = {.reset = reset, .reset_gradient = ResetGradient::attached, .gain = 0.8F};

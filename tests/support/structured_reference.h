@@ -1,16 +1,13 @@
 // Structured maps by their definition in float64.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <tessera/structured.h>
 
-#include <algorithm>
-#include <cmath>
 #include <span>
 #include <vector>
 
-#include "base/random.h"
 #include "ops/structured/definition.h"
+#include "support/numbers.h"
 
 namespace tessera::test {
 
@@ -19,10 +16,8 @@ using Vectors = std::vector<std::vector<float>>;
 /// Seeded values of all parameters of a structure.
 inline Vectors random_parameters(const Structure& structure, uint64_t seed) {
   Vectors all;
-  for (const StructuredParameter& parameter : parameters_of(structure)) {
-    all.emplace_back(parameter.elements());
-    base::RandomStream(seed, 0, static_cast<uint32_t>(all.size())).fill_symmetric(all.back());
-  }
+  for (const StructuredParameter& parameter : parameters_of(structure))
+    all.push_back(random_floats(parameter.elements(), seed + all.size()));
   return all;
 }
 
@@ -85,16 +80,6 @@ std::vector<T> transposed(const std::vector<T>& matrix, uint32_t rows) {
   for (size_t i = 0; i < rows; ++i)
     for (size_t j = 0; j < cols; ++j) other[j * rows + i] = matrix[i * cols + j];
   return other;
-}
-
-/// Within some roundings of FP32 of the largest.
-template <class T>
-void expect_near(std::span<const float> found, const std::vector<T>& expected, const char* what) {
-  ASSERT_EQ(found.size(), expected.size());
-  double most = 0;
-  for (const double value : expected) most = std::max(most, std::abs(value));
-  for (size_t i = 0; i < found.size(); ++i)
-    ASSERT_NEAR(found[i], expected[i], 4e-6 * most) << what << ", element " << i;
 }
 
 }  // namespace tessera::test
