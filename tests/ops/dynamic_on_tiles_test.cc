@@ -1,7 +1,5 @@
 // Dynamic products on machines whose tiles have their own memories: every pattern correct with one program,
 // buckets as specified, and costs as predicted.
-#include "ops/dynamic_on_tiles.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -9,47 +7,93 @@
 #include <map>
 #include <set>
 
+#include "base/random.h"
 #include "compiler/compile.h"
 #include "kernels/tile/bucket/metadata.h"
+#include "ops/run_on_tiles.h"
 #include "ops/sparse/dynamic/dynamic.h"
+#include "ops/sparse/static/static_layout.h"
+#include "sparse/generate.h"
 #include "support/error_of.h"
 #include "support/toy_machine.h"
 
 namespace tessera::ops {
 namespace {
 
+constexpr Product kProducts[] = {Product::forward, Product::input_gradient, Product::sddmm};
+constexpr Product kGradients[] = {Product::input_gradient, Product::sddmm};
+
+/// All blocks in the first rows and columns, as a square nearly full: one partition's bucket, and many steps.
+SparseMatrix cornered_matrix(uint32_t m, uint32_t k, uint32_t block_size, uint64_t blocks) {
+  Pattern p{m, k, block_size, {0}, {}};
+  uint32_t side = 1;
+  while (uint64_t{side} * side < blocks) ++side;
+  for (uint32_t r = 0; r < p.block_rows(); ++r) {
+    for (uint32_t c = 0; r < side && c < std::min(side, p.block_cols()) && p.columns.size() < blocks; ++c)
+      p.columns.push_back(c);
+    p.row_begin.push_back(p.columns.size());
+  }
+  return {p, sparse::random_values(p, 5)};
+}
+
+/// Sets the matrix, runs, and compares with float64 and with the exact cost of the pattern.
+void expect_right(bound::Product& product, const SparseMatrix& matrix, uint64_t seed = 3) {
+  product.set_matrix(matrix);
+  ProductRun run(matrix, product.problem(), seed);
+  const check::Verification v = run.run(product);
+  EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
+  const DynamicWeight& dynamic = *product.tile_program().dynamic;
+  const compiler::Estimate exact = dynamic.estimate(*product.executable().program, product.machine());
+  const PlanCandidate of_pattern{"", exact.cycles.scaled(1 / product.machine().clock_hz),
+                                 exact.memory.max_tile_bytes, ""};
+  expect_kept(of_pattern, product.executable(), run.profile().cycles);
+  EXPECT_EQ(exact.memory.max_tile_bytes, product.chosen().max_tile_bytes);
+  for (const engine::StepProfile& step : run.profile().sets) {
+    if (step.name == "propagation") {
+      EXPECT_EQ(step.times, dynamic.encoding.steps);
+    }
+  }
+}
+
 SparseMatrix generated(PatternKind kind, uint32_t m, uint32_t k, uint32_t block_size, double density,
                        uint64_t seed) {
   return generate({kind, m, k, density, block_size, seed});
 }
 
-ProductProblem dynamic_problem(uint32_t n, TiledNumbers numbers, uint64_t capacity) {
-  return {.n = n, .type = numbers.operands, .partials = numbers.partials, .capacity = capacity};
+ProductProblem dynamic_problem(uint32_t n, TiledNumbers numbers, uint64_t capacity,
+                               Product product = Product::forward) {
+  return {.n = n,
+          .type = numbers.operands,
+          .partials = numbers.partials,
+          .product = product,
+          .capacity = capacity};
 }
 
 TEST(TiledDynamic, OneProgramServesEveryPattern) {
+  constexpr uint32_t kRows = 61, kCols = 45;
   for (uint32_t tiles : {1U, 2U, 7U, 16U, 24U})
     for (uint32_t block_size : {1U, 3U, 4U, 16U})
       for (uint32_t n : {1U, 5U, 33U})
-        for (const TiledNumbers& numbers : kNumbers) {
-          const uint32_t rows = 61, cols = 45;
-          const uint64_t capacity = random_matrix(rows, cols, block_size, 0.25).pattern.blocks();
-          const ProductProblem problem = dynamic_problem(n, numbers, capacity);
-          bound::Product product = planned(random_matrix(rows, cols, block_size, 0.25).pattern, problem,
-                                           testing::toy_machine(tiles));
-          const auto expect_named = [&](const char* what, const SparseMatrix& matrix) {
-            SCOPED_TRACE(fmt::format("{} tiles, b = {}, n = {}, {} {}, {}: {}", tiles, block_size, n,
-                                     name_of(numbers.operands), name_of(numbers.partials), what,
-                                     product.chosen().partition));
-            expect_right(product, matrix);
-          };
-          for (uint64_t seed : {1U, 2U})
-            expect_named("random", generated(PatternKind::random, rows, cols, block_size, 0.2, seed));
-          expect_named("empty", generated(PatternKind::random, rows, cols, block_size, 0, 1));
-          expect_named("worst", cornered_matrix(rows, cols, block_size, capacity));
-          expect_named("power law", generated(PatternKind::power_law, rows, cols, block_size, 0.15, 1));
-          expect_named("banded", generated(PatternKind::banded, rows, cols, block_size, 0.15, 1));
-        }
+        for (const TiledNumbers& numbers : kNumbers)
+          for (Product kind : kProducts) {
+            const SparseMatrix first = random_matrix(kRows, kCols, block_size, 0.25);
+            const uint64_t capacity = first.pattern.blocks();
+            bound::Product product(first, dynamic_problem(n, numbers, capacity, kind),
+                                   testing::toy_machine(tiles));
+            const auto expect_named = [&](const char* what, const SparseMatrix& matrix) {
+              SCOPED_TRACE(fmt::format("{}: {} tiles, b = {}, n = {}, {} {}, {}: {}", name_of(kind), tiles,
+                                       block_size, n, name_of(numbers.operands), name_of(numbers.partials),
+                                       what, product.chosen().partition));
+              expect_right(product, matrix);
+            };
+            expect_named("full", first);
+            for (uint64_t seed : {1U, 2U})
+              expect_named("random", generated(PatternKind::random, kRows, kCols, block_size, 0.2, seed));
+            expect_named("empty", generated(PatternKind::random, kRows, kCols, block_size, 0, 1));
+            expect_named("worst", cornered_matrix(kRows, kCols, block_size, capacity));
+            expect_named("power law", generated(PatternKind::power_law, kRows, kCols, block_size, 0.15, 1));
+            expect_named("banded", generated(PatternKind::banded, kRows, kCols, block_size, 0.15, 1));
+          }
 }
 
 /// Blocks of one row of a partition in a bucket, read back from its metadata.
@@ -235,6 +279,71 @@ TEST(TiledDynamic, TakesEmptyShapesAndSingleElements) {
       const ProductProblem problem = dynamic_problem(n, {}, matrix.pattern.blocks());
       bound::Product product(matrix, problem, testing::toy_machine(4));
       expect_right(product, matrix);
+    }
+}
+
+TEST(TiledDynamic, IsRightForEveryGridAndRandomPatterns) {
+  constexpr PatternKind kKinds[] = {PatternKind::random, PatternKind::banded, PatternKind::power_law};
+  for (uint64_t seed = 1; seed <= 90; ++seed) {
+    base::RandomSequence random{base::RandomStream(seed)};
+    const uint32_t block_size = std::array{1U, 4U, 8U, 16U}[random.below(4)];
+    const uint32_t m = 1 + random.below(150);
+    const uint32_t k = 1 + random.below(150);
+    const SparseMatrix matrix =
+        generate({kKinds[random.below(3)], m, k, 0.02 + 0.3 * random.below(100) / 100, block_size, seed});
+    const TiledNumbers& numbers = kNumbers[random.below(3)];
+    const ProductProblem problem{.n = 1 + random.below(50),
+                                 .type = numbers.operands,
+                                 .partials = numbers.partials,
+                                 .product = kProducts[random.below(3)],
+                                 .capacity = matrix.pattern.blocks() + random.below(10)};
+    const ForcedKnobs grid = {{"m_parts", 1 + random.below(std::min(4U, matrix.pattern.block_rows()))},
+                              {"k_parts", 1 + random.below(std::min(4U, matrix.pattern.block_cols()))},
+                              {"n_parts", 1 + random.below(std::min(3U, problem.n))}};
+    const machine::Machine machine = random.below(2) == 0 ? testing::toy_machine(48, 1 << 20)
+                                                          : testing::toy_machine_with_regions(48, 1 << 20);
+    bound::Product product(matrix, problem, machine, grid);
+    SCOPED_TRACE(fmt::format("seed {}: {} of {} × {}, n = {}, b = {}, {} {}: {}", seed,
+                             name_of(problem.product), m, k, problem.n, block_size, name_of(problem.type),
+                             name_of(problem.partials), product.chosen().partition));
+    expect_right(product, matrix, seed);
+  }
+}
+
+/// One encoding serves the three products of a training step.
+TEST(TiledDynamicGradients, TakeTheForwardProductsBuckets) {
+  const machine::Machine m = testing::toy_machine(24);
+  const Pattern pattern = random_matrix(96, 80, 4, 0.2).pattern;
+  ProductProblem problem{.n = 12, .capacity = pattern.blocks()};
+  const bound::Product forward = planned(pattern, problem, m);
+  for (Product gradient : kGradients) {
+    problem.product = gradient;
+    const bound::Product product = planned(pattern, problem, m, {}, &forward.tile_plan());
+    EXPECT_EQ(product.tile_plan().partition, forward.tile_plan().partition);
+    EXPECT_EQ(product.tile_program().dynamic->encoding.metadata,
+              forward.tile_program().dynamic->encoding.metadata);
+    EXPECT_EQ(product.tile_program().block_order, forward.tile_program().block_order);
+    const auto boxes_of_values = [](const bound::Product& p) {
+      return boxes_of(p.executable().program->variable(p.tile_program().operands.values.variable).mapping);
+    };
+    EXPECT_EQ(boxes_of_values(product), boxes_of_values(forward));
+  }
+}
+
+TEST(TiledDynamicGradients, AreRightOnBow) {
+  const machine::Machine bow = machine::find("bow");
+  for (uint32_t block_size : {1U, 4U, 16U})
+    for (Product gradient : kGradients) {
+      const SparseMatrix matrix = random_matrix(512, 768, block_size, 1.0 / 16);
+      const ProductProblem problem{.n = 96,
+                                   .type = Type::f16,
+                                   .partials = Type::f32,
+                                   .product = gradient,
+                                   .capacity = matrix.pattern.blocks()};
+      bound::Product product(matrix, problem, bow);
+      SCOPED_TRACE(fmt::format("{}, b = {}: {}", name_of(gradient), block_size, product.chosen().partition));
+      expect_right(product, matrix);
+      expect_right(product, generate({PatternKind::power_law, 512, 768, 1.0 / 20, block_size, 2}));
     }
 }
 

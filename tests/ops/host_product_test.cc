@@ -1,12 +1,11 @@
 // Plans and programs of products on the host.
-#include "ops/sparse/host/spmm.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/io.h>
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -14,6 +13,8 @@
 #include "compiler/compile.h"
 #include "engine/engine.h"
 #include "ops/sparse/host/advise.h"
+#include "ops/sparse/host/spmm.h"
+#include "sparse/pattern.h"
 #include "support/error_of.h"
 
 namespace tessera::ops {
@@ -31,21 +32,38 @@ SparseMatrix random_matrix(uint32_t m, uint32_t k, uint32_t block_size, double d
 
 Product product_of(bool transpose) { return transpose ? Product::input_gradient : Product::forward; }
 
-TEST(SpmmPlan, UsesNoMoreTilesThanTheMachineHas) {
+/// The plan's prediction is what the account of its program gives.
+HostPlan expect_account(const std::shared_ptr<const PackedWeight>& weight, const ProductProblem& problem,
+                        std::optional<size_t> index_arrays = {}) {
+  const machine::Machine host = machine::host(2);
+  HostPlan plan = plan_host_product(*weight, problem, host);
+  HostProgram built = build_host_program(weight, problem, plan, host);
+  EXPECT_EQ(built.index.size(), index_arrays.value_or(built.index.size()));
+  const engine::Engine engine(compiler::compile(std::move(built.program), host));
+  const engine::Profile profile = engine.run({}, {.dry = true});
+  EXPECT_NEAR(profile.cycles.total() / host.clock_hz, plan.chosen.total(), 1e-9 * plan.chosen.total());
+  return plan;
+}
+
+TEST(HostPlan, UsesNoMoreTilesThanTheMachineHas) {
   for (uint32_t threads : {1U, 2U, 3U, 8U})
     for (uint32_t block_size : {1U, 4U, 16U})
-      for (uint32_t n : {0U, 1U, 17U, 512U}) {
-        const auto weight = pack(random_matrix(100, 90, block_size));
-        const HostPlan plan = plan_host_product(*weight, {.n = n}, machine::host(threads));
-        EXPECT_LE(plan.tiles_used(), threads);
-        EXPECT_EQ(plan.partition.row_begin.front(), 0U);
-        EXPECT_EQ(plan.partition.col_begin.back(), n);
-        EXPECT_TRUE(plan.chosen.rejected.empty());
-      }
+      for (Product product : {Product::forward, Product::sddmm})
+        for (uint32_t n : {0U, 1U, 17U, 512U, 700U}) {
+          const auto weight = pack(random_matrix(100, 90, block_size));
+          const HostPlan plan =
+              plan_host_product(*weight, {.n = n, .product = product}, machine::host(threads));
+          EXPECT_LE(plan.tiles_used(), threads);
+          EXPECT_EQ(plan.partition.row_begin.front(), 0U);
+          if (product == Product::forward) {
+            EXPECT_EQ(plan.partition.col_begin.back(), n);
+          }
+          EXPECT_TRUE(plan.chosen.rejected.empty());
+        }
 }
 
 /// The program's scratch has equal rows, of whole cache lines.
-TEST(SpmmPlan, CountsTheScratchOfItsProgram) {
+TEST(HostPlan, CountsTheScratchOfItsProgram) {
   for (uint32_t threads : {1U, 2U, 3U})
     for (uint32_t block_size : {1U, 4U, 16U})
       for (Product product : {Product::forward, Product::input_gradient, Product::sddmm})
@@ -67,16 +85,18 @@ TEST(SpmmPlan, CountsTheScratchOfItsProgram) {
         }
 }
 
-TEST(SpmmPlan, EveryRejectedCandidateSaysWhy) {
-  const auto weight = pack(random_matrix(512, 512, 16));
-  const HostPlan plan = plan_host_product(*weight, {.n = 64}, machine::host(2));
-  size_t chosen = 0;
-  for (const PlanCandidate& candidate : plan.candidates) chosen += candidate.rejected.empty() ? 1 : 0;
-  EXPECT_EQ(chosen, 1U);
-  EXPECT_GE(plan.candidates.size(), 2U);
+TEST(HostPlan, EveryRejectedCandidateSaysWhy) {
+  const auto expect_reasons = [](const SparseMatrix& matrix, const ProductProblem& problem) {
+    const HostPlan plan = plan_host_product(*pack(matrix), problem, machine::host(2));
+    EXPECT_EQ(std::ranges::count_if(plan.candidates, [](const auto& c) { return c.rejected.empty(); }), 1);
+    EXPECT_GE(plan.candidates.size(), 2U);
+  };
+  expect_reasons(random_matrix(512, 512, 16), {.n = 64});
+  for (uint32_t block_size : {1U, 16U})
+    expect_reasons(random_matrix(512, 2048, block_size), {.n = 512, .product = Product::sddmm});
 }
 
-TEST(SpmmPlan, TakesForcedKnobsAndRefusesUnknownOnes) {
+TEST(HostPlan, TakesForcedKnobsAndRefusesUnknownOnes) {
   const auto weight = pack(random_matrix(512, 512, 16));
   const HostPlan plan =
       plan_host_product(*weight, {.n = 64}, machine::host(2), {{"row_parts", 2}, {"col_parts", 1}});
@@ -95,66 +115,55 @@ TEST(SpmmPlan, TakesForcedKnobsAndRefusesUnknownOnes) {
                            fmt::format("{}={}: this knob takes", name, value)));
 }
 
-TEST(SpmmPlan, PredictsTheAccountOfTheExecutable) {
-  for (uint32_t block_size : {1U, 4U, 16U}) {
-    const machine::Machine host = machine::host(2);
-    const auto weight = pack(random_matrix(300, 200, block_size));
-    const ProductProblem problem{.n = 70};
-    const HostPlan plan = plan_host_product(*weight, problem, host);
-    const engine::Engine engine(
-        compiler::compile(build_host_program(weight, problem, plan, host).program, host));
-    const engine::Profile profile = engine.run({}, {.dry = true});
-    EXPECT_NEAR(profile.cycles.total() / host.clock_hz, plan.chosen.total(), 1e-9 * plan.chosen.total());
-  }
+TEST(HostPlan, TakesForcedKnobsOfAnSddmm) {
+  const auto weight = pack(random_matrix(512, 512, 16));
+  const ProductProblem sddmm{.n = 64, .product = Product::sddmm};
+  EXPECT_EQ(plan_host_product(*weight, sddmm, machine::host(2), {{"row_parts", 1}}).tiles_used(), 1U);
+  const std::string message = test::error_of<UsageError>([&] {
+    plan_host_product(*weight, sddmm, machine::host(2), {{"colour", 1}});
+  });
+  EXPECT_TRUE(test::says(message, "no knob 'colour'"));
+  EXPECT_TRUE(test::says(message, "group_rows"));
+}
+
+TEST(HostPlan, PredictsTheAccountOfTheExecutable) {
+  for (uint32_t block_size : {1U, 4U, 16U})
+    for (Product product : {Product::forward, Product::sddmm})
+      expect_account(pack(random_matrix(300, 200, block_size)), {.n = 70, .product = product});
 }
 
 // A dynamic weight's plan and account know only the capacity.
-TEST(SpmmPlan, PredictsTheAccountOfTransposesAndDynamicWeights) {
+TEST(HostPlan, PredictsTheAccountOfTransposesAndDynamicWeights) {
   for (uint32_t block_size : {4U, 16U})
     for (const bool is_dynamic : {false, true})
       for (const bool transpose : {false, true})
         for (uint32_t n : {3U, 70U}) {
-          const machine::Machine host = machine::host(2);
           const SparseMatrix matrix = random_matrix(300, 200, block_size);
           const uint64_t capacity = matrix.pattern.blocks() + 7;
-          auto weight = std::make_shared<PackedWeight>(
+          const auto weight = std::make_shared<PackedWeight>(
               PackedWeight{is_dynamic ? sparse::PackedBlocks(matrix.pattern, Type::f32, capacity)
                                       : sparse::PackedBlocks(matrix.pattern, Type::f32),
                            false});
-          ProductProblem problem{.n = n, .product = product_of(transpose)};
-          const HostPlan plan = plan_host_product(*weight, problem, host);
-          HostProgram built = build_host_program(weight, problem, plan, host);
-          EXPECT_EQ(built.index.size(), is_dynamic ? 3U : 0U);
-          const engine::Engine engine(compiler::compile(std::move(built.program), host));
-          const engine::Profile profile = engine.run({}, {.dry = true});
-          EXPECT_NEAR(profile.cycles.total() / host.clock_hz, plan.chosen.total(),
-                      1e-9 * plan.chosen.total());
+          expect_account(weight, {.n = n, .product = product_of(transpose)}, is_dynamic ? 3 : 0);
         }
 }
 
 // A dynamic weight's plan is for its capacity, whatever it holds.
-TEST(SpmmPlan, PredictsTheAccountOfDynamicAndTransposedElements) {
-  const machine::Machine host = machine::host(2);
-  for (const bool dynamic : {false, true})
-    for (const bool transpose : {false, true}) {
-      SCOPED_TRACE(fmt::format("dynamic {}, transposed {}", dynamic, transpose));
-      const SparseMatrix matrix = random_matrix(300, 200, 1);
-      std::shared_ptr<const PackedWeight> weight = pack(matrix);
-      if (dynamic) {
-        auto elements = sparse::PackedElements::dynamic(300, 200, matrix.pattern.blocks(), Type::f32);
-        weight = std::make_shared<const PackedWeight>(PackedWeight{std::move(elements), false});
-      }
-      const ProductProblem problem{.n = 70, .product = product_of(transpose)};
-      const HostPlan plan = plan_host_product(*weight, problem, host);
-      const engine::Engine engine(
-          compiler::compile(build_host_program(weight, problem, plan, host).program, host));
-      const engine::Profile profile = engine.run({}, {.dry = true});
-      EXPECT_NEAR(profile.cycles.total() / host.clock_hz, plan.chosen.total(), 1e-9 * plan.chosen.total());
-      if (!dynamic || transpose) continue;
-      // Evenly spread elements cost about what an exact pattern of as many does.
-      const double fixed = plan_host_product(*pack(matrix), problem, host).chosen.total();
-      EXPECT_NEAR(plan.chosen.total(), fixed, 0.3 * fixed);
+TEST(HostPlan, PredictsTheAccountOfDynamicAndTransposedElements) {
+  const SparseMatrix matrix = random_matrix(300, 200, 1);
+  const auto fixed = pack(matrix);
+  const auto dynamic = std::make_shared<const PackedWeight>(
+      PackedWeight{sparse::PackedElements::dynamic(300, 200, matrix.pattern.blocks(), Type::f32), false});
+  for (const bool transpose : {false, true}) {
+    SCOPED_TRACE(fmt::format("transposed {}", transpose));
+    const ProductProblem problem{.n = 70, .product = product_of(transpose)};
+    const double of_fixed = expect_account(fixed, problem).chosen.total();
+    const double of_dynamic = expect_account(dynamic, problem).chosen.total();
+    // Evenly spread elements cost about what an exact pattern of as many does.
+    if (!transpose) {
+      EXPECT_NEAR(of_dynamic, of_fixed, 0.3 * of_fixed);
     }
+  }
 }
 
 /// Without non-zeros a bias and ReLU are all of the result.
@@ -183,6 +192,24 @@ TEST(Spmm, EmptyMatricesGiveTheActivatedBias) {
           const float sum = density == 1 && m == 1 ? 2 * matrix.values[0] : 0;
           for (size_t i = 0; i < result.size(); ++i)
             EXPECT_EQ(result[i], has_epilogue ? std::max(0.0F, sum + bias[i / kN]) : sum) << i;
+        }
+}
+
+/// Without columns dW is 0; without rows or columns of W there is none.
+TEST(Sddmm, OfEmptyMatricesIsTheEmptySum) {
+  for (const auto& [m, k] : {std::pair{0U, 5U}, {5U, 0U}, {0U, 0U}, {1U, 1U}, {9U, 11U}})
+    for (uint32_t block_size : {1U, 8U})
+      for (double density : {0.0, 1.0})
+        for (uint32_t n : {0U, 3U}) {
+          SCOPED_TRACE(fmt::format("{} × {}, b = {}, density {}, n = {}", m, k, block_size, density, n));
+          const SparseMatrix matrix = random_matrix(m, k, block_size, density);
+          std::vector<float> x(size_t{k} * n, 2), dy(size_t{m} * n, 0.5F);
+          bound::Product product(matrix, {.n = n, .product = Product::sddmm}, machine::host(2));
+          product.run({x.data(), n, 1}, {dy.data(), n, 1});
+          const SparseMatrix dw{matrix.pattern, product.gradient()};
+          ASSERT_EQ(dw.values.size(), matrix.values.size());
+          const std::vector<float> dense = sparse::to_dense(dw);
+          EXPECT_EQ(dense, std::vector<float>(size_t{m} * k, density == 1 ? static_cast<float>(n) : 0.0F));
         }
 }
 
