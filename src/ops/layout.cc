@@ -84,18 +84,10 @@ program::CopyGroup copy_runs(const Operand& from, const OperandLayout& has, cons
   std::vector<Box> sources;
   std::vector<Box> targets;
   for (const CommonRun& run : joined(common_runs(has, wants), has, wants)) {
-    sources.push_back(from.inside(stored_box(has, run.from, run.count)));
-    targets.push_back(to.inside(stored_box(wants, run.to, run.count)));
+    sources.push_back(stored_box(has, run.from, run.count));
+    targets.push_back(stored_box(wants, run.to, run.count));
   }
-  const auto count = static_cast<uint32_t>(sources.size());
-  return {from.variable,
-          to.variable,
-          count,
-          BoxSeries::table(std::move(sources)),
-          BoxSeries::table(std::move(targets)),
-          {},
-          {},
-          {}};
+  return copy_boxes(from, std::move(sources), to, std::move(targets));
 }
 
 /// Rows of packed values.

@@ -40,6 +40,25 @@ inline program::CopyGroup copy_of(const Operand& from, const Operand& to) {
           {}};
 }
 
+/// Copies boxes of one operand to as many of another.
+inline program::CopyGroup copy_boxes(const Operand& from, std::vector<program::Box> sources,
+                                     const Operand& to, std::vector<program::Box> targets) {
+  program::CopyGroup group = copy_of(from, to);
+  group.count = static_cast<uint32_t>(sources.size());
+  group.source = program::BoxSeries::table(from.inside(std::move(sources)));
+  group.target = program::BoxSeries::table(to.inside(std::move(targets)));
+  return group;
+}
+
+/// Copies an operand to many places of another: its corner, and each time a step further.
+inline program::CopyGroup copy_to_all(const Operand& from, const Operand& to, uint32_t count,
+                                      program::BoxSeries::Step step) {
+  program::CopyGroup group = copy_of(from, to);
+  group.count = count;
+  group.target = program::BoxSeries::stepped(to.inside({0, from.rows(), 0, from.cols()}), step);
+  return group;
+}
+
 /// Copies rows[i] of one operand to row i of another, all columns.
 program::CopyGroup gather_rows(const Operand& from, const Operand& to, const std::vector<uint32_t>& rows);
 

@@ -110,19 +110,6 @@ std::vector<program::Box> boxes_of(const TensorType& type, const Axis& axis, uin
   return boxes;
 }
 
-program::CopyGroup copy_boxes(const ops::Operand& from, std::vector<program::Box> source,
-                              const ops::Operand& to, std::vector<program::Box> target) {
-  const auto count = static_cast<uint32_t>(source.size());
-  return {from.variable,
-          to.variable,
-          count,
-          program::BoxSeries::table(from.inside(std::move(source))),
-          program::BoxSeries::table(to.inside(std::move(target))),
-          {},
-          {},
-          {}};
-}
-
 void check_dimension(const Signature& s, int64_t dimension) {
   for (const TensorType& type : s.inputs)
     if (dimension < 0 || dimension >= static_cast<int64_t>(type.shape.size()))

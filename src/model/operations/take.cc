@@ -187,20 +187,12 @@ void exchange(Lowering& l, const Node& node, const Operand& out) {
       const int64_t high = std::min<int64_t>(places[begin] + (end - begin), first + in.rows());
       if (low >= high) continue;
       const auto rows = static_cast<uint32_t>(high - low);
-      from.push_back(in.inside(Box{static_cast<uint32_t>(low - first), rows, 0, in.cols()}));
-      to.push_back(out.inside(Box{begin + static_cast<uint32_t>(low - places[begin]), rows, 0, out.cols()}));
+      from.push_back({static_cast<uint32_t>(low - first), rows, 0, in.cols()});
+      to.push_back({begin + static_cast<uint32_t>(low - places[begin]), rows, 0, out.cols()});
     }
     first += in.rows();
     if (from.empty()) continue;
-    const auto count = static_cast<uint32_t>(from.size());
-    set.groups.push_back({in.variable,
-                          out.variable,
-                          count,
-                          program::BoxSeries::table(std::move(from)),
-                          program::BoxSeries::table(std::move(to)),
-                          {},
-                          {},
-                          {}});
+    set.groups.push_back(ops::copy_boxes(in, std::move(from), out, std::move(to)));
   }
   l.run(l.builder().copy(std::move(set)));
 }

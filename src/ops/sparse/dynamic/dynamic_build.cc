@@ -126,8 +126,8 @@ class DynamicBuilder {
 
   /// Copies buckets to all tiles of their partition, and to each tile its parts of the factors.
   void distribute() {
-    if (!is_sddmm()) copy_to_all(operands_.values, bucket_.values, tiling_.n_parts);
-    copy_to_all(*operands_.metadata, bucket_.metadata, tiling_.n_parts);
+    if (!is_sddmm()) distribute(operands_.values, bucket_.values, tiling_.n_parts);
+    distribute(*operands_.metadata, bucket_.metadata, tiling_.n_parts);
     if (!is_transposed()) x_parts_ = copy_side("X.parts", operands_.x, along_k());
     if (shape_.product != Product::forward) y_parts_ = copy_side("dY.parts", operands_.y, along_m());
     if (shape_.product == Product::forward)
@@ -137,21 +137,13 @@ class DynamicBuilder {
 
   Parts copy_side(const char* name, const Operand& from, const Side& side) {
     Parts parts = add_parts(name, shape_.numbers.operands, side);
-    copy_to_all(from, parts.operand, side.copies);
+    distribute(from, parts.operand, side.copies);
     return parts;
   }
 
-  /// Copies an operand `copies` times, stacked.
-  void copy_to_all(const Operand& from, const Operand& to, uint32_t copies) {
-    const Box first{0, from.rows(), 0, from.cols()};
-    distribute_.groups.push_back({from.variable,
-                                  to.variable,
-                                  copies,
-                                  BoxSeries::same(from.box),
-                                  BoxSeries::stepped(first, {from.rows(), 0}),
-                                  {},
-                                  {},
-                                  {}});
+  /// Copies an operand so many times, one below the other.
+  void distribute(const Operand& from, const Operand& to, uint32_t copies) {
+    distribute_.groups.push_back(copy_to_all(from, to, copies, {.row = from.rows()}));
   }
 
   /// Each tile processes the bucket that it has, and the tiles of the first part of n report whether one
@@ -320,16 +312,7 @@ class DynamicBuilder {
     }
     received_ = temporary("partials.received", shape_.numbers.partials, uint64_t{summands} * rows,
                           result_.cols(), std::move(mapping));
-    const auto count = static_cast<uint32_t>(sources.size());
-    return {"send partials",
-            {{from.variable,
-              received_.variable,
-              count,
-              BoxSeries::table(std::move(sources)),
-              BoxSeries::table(std::move(targets)),
-              {},
-              {},
-              {}}}};
+    return {"send partials", {copy_boxes(from, std::move(sources), received_, std::move(targets))}};
   }
 
   ComputeSet reduce() const {

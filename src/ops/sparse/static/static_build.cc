@@ -9,7 +9,6 @@ namespace tessera::ops {
 namespace {
 
 using program::Box;
-using program::BoxSeries;
 using program::MappedBox;
 using program::Phase;
 using program::StepId;
@@ -64,15 +63,7 @@ class StaticBuilder : PartBuilder {
     if (partition_.col_parts == 1) return;
     const Operand copies = temporary("W.copies", numbers_.operands, uint64_t{blocks_} * partition_.col_parts,
                                      block_elements_, blocks_of_all_parts(), program::Purpose::parameter);
-    const Box all{0, blocks_, 0, block_elements_};
-    gather.groups.push_back({values_.variable,
-                             copies.variable,
-                             partition_.col_parts,
-                             BoxSeries::same(values_.box),
-                             BoxSeries::stepped(all, {blocks_, 0}),
-                             {},
-                             {},
-                             {}});
+    gather.groups.push_back(copy_to_all(values_, copies, partition_.col_parts, {.row = blocks_}));
     values_ = copies;
   }
 

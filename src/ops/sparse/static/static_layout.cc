@@ -6,7 +6,6 @@
 namespace tessera::ops {
 
 using program::Box;
-using program::BoxSeries;
 using program::CopyGroup;
 using program::MappedBox;
 using program::VariableId;
@@ -94,20 +93,9 @@ VariableId PartLayout::add_x_rows(const Builder& builder, const Operand& x, prog
 
 /// The rows of a part are adjacent in X.
 CopyGroup PartLayout::copy_bands(const Operand& x, const Operand& local_x) const {
-  const std::vector<Box> to = boxes(parts_.x_begin);
-  std::vector<Box> from = to;
-  for (Box& box : from) {
-    box.row = box.empty() ? 0 : parts_.x_rows[box.row];
-    box = x.inside(box);
-  }
-  return {x.variable,
-          local_x.variable,
-          partition_.tiles(),
-          BoxSeries::table(std::move(from)),
-          BoxSeries::table(to),
-          {},
-          {},
-          {}};
+  std::vector<Box> to = boxes(parts_.x_begin), from = to;
+  for (Box& box : from) box.row = box.empty() ? 0 : parts_.x_rows[box.row];
+  return copy_boxes(x, std::move(from), local_x, std::move(to));
 }
 
 }  // namespace tessera::ops

@@ -17,14 +17,7 @@ using program::VariableId;
 
 /// One source to `count` columns of a row.
 program::CopyGroup spread(const Operand& from, const Operand& to, uint32_t count) {
-  return {from.variable,
-          to.variable,
-          count,
-          BoxSeries::same(from.box),
-          BoxSeries::stepped(to.inside(Box{0, 1, 0, from.cols()}), {.col = from.cols()}),
-          {},
-          {},
-          {}};
+  return copy_to_all(from, to, count, {.col = from.cols()});
 }
 
 class ForwardBuild {

@@ -13,23 +13,15 @@ namespace tessera::ops {
 
 program::CopyGroup SpikingTileParts::reordered(size_t l, const Operand& from, const Operand& to,
                                                bool from_tiles) const {
-  const Operand &of_tiles = from_tiles ? from : to, &of_samples = from_tiles ? to : from;
   std::vector<program::Box> tiles, samples;
   for (uint32_t i = 0; i < layer(l).tiles; ++i)
     for (uint32_t b = 0; b < batch(); ++b) {
       const uint32_t first = layer(l).first_neuron(i), count = layer(l).neurons_of(i);
-      tiles.push_back(of_tiles.inside({0, from.rows(), first * batch() + b * count, count}));
-      samples.push_back(of_samples.inside({0, from.rows(), b * layer(l).neurons + first, count}));
+      tiles.push_back({0, from.rows(), first * batch() + b * count, count});
+      samples.push_back({0, from.rows(), b * layer(l).neurons + first, count});
     }
-  const auto boxes = static_cast<uint32_t>(tiles.size());
-  return {from.variable,
-          to.variable,
-          boxes,
-          program::BoxSeries::table(std::move(from_tiles ? tiles : samples)),
-          program::BoxSeries::table(std::move(from_tiles ? samples : tiles)),
-          {},
-          {},
-          {}};
+  if (!from_tiles) std::swap(tiles, samples);
+  return copy_boxes(from, std::move(tiles), to, std::move(samples));
 }
 
 bool SpikingTileParts::lies(const Operand& operand, const std::vector<program::MappedBox>& mapping) const {

@@ -10,14 +10,7 @@ namespace tessera::ops {
 namespace {
 
 using program::Box;
-using program::BoxSeries;
 using program::StepId;
-
-/// A variable and its part of a copy.
-struct CopyPlace {
-  const Operand& operand;
-  std::vector<Box> boxes;
-};
 
 class ChainBuilder {
  public:
@@ -141,17 +134,14 @@ class ChainBuilder {
   /// The parameter's elements in the order and on the tiles of a pass.
   Operand weights(size_t i, const TilePassProblem& problem, const TilePassPartition& partition) {
     const Operand to = weight_temporary("weight", i, problem, partition);
-    auto [of_pass, of_parameter] = weight_boxes(i, o_.parameters[0]);
-    copy({o_.parameters[0], std::move(of_parameter)}, {to, std::move(of_pass)}, "bring weights");
+    copy_weights(i, to, o_.parameters[0], false);
     return to;
   }
 
   void return_weights(size_t i, const Operand& dweight) {
     if (!has_parameter_gradient()) return;
     if (butterfly_ != nullptr && butterfly_->tied) return add_tied(i, dweight);
-    auto [of_pass, of_parameter] = weight_boxes(i, o_.parameter_gradients[0]);
-    copy({dweight, std::move(of_pass)}, {o_.parameter_gradients[0], std::move(of_parameter)},
-         "return weights");
+    copy_weights(i, dweight, o_.parameter_gradients[0], true);
   }
 
   /// Adds the gradients of weights that are one element of the parameter.
@@ -166,7 +156,7 @@ class ChainBuilder {
         from.push_back({0, 1, run.weight, run.count});
         to.push_back({run.row, 1, run.col, run.count});
       }
-      copy({dweight, std::move(from)}, {copies, std::move(to)}, "gather tied weights");
+      copy(dweight, std::move(from), copies, std::move(to), "gather tied weights");
       for (uint32_t s = 0; s < butterfly_->stacks(); ++s) {
         const Operand of_stack{copies.variable, {s * tied.copies, tied.copies, 0, cols}};
         const Operand sum{o_.parameter_gradients[0].variable,
@@ -178,26 +168,22 @@ class ChainBuilder {
     }
   }
 
-  std::pair<std::vector<Box>, std::vector<Box>> weight_boxes(size_t i, const Operand& parameter) const {
-    std::pair<std::vector<Box>, std::vector<Box>> boxes;
+  /// Copies between the weights of a pass and a parameter or its gradient.
+  void copy_weights(size_t i, const Operand& of_pass, const Operand& parameter, bool back) {
+    std::vector<Box> weights, elements;
     for (const WeightRun& run : weight_runs(p_.structure, passes_[i])) {
-      boxes.first.push_back({0, 1, run.weight, run.count});
-      boxes.second.push_back(parameter.inside({run.row, 1, run.col, run.count}));
+      weights.push_back({0, 1, run.weight, run.count});
+      elements.push_back({run.row, 1, run.col, run.count});
     }
-    return boxes;
+    if (back)
+      copy(of_pass, std::move(weights), parameter, std::move(elements), "return weights");
+    else
+      copy(parameter, std::move(elements), of_pass, std::move(weights), "bring weights");
   }
 
-  void copy(CopyPlace from, CopyPlace to, const char* name) {
-    const auto count = static_cast<uint32_t>(from.boxes.size());
-    steps_.push_back(b_.copy({name,
-                              {{from.operand.variable,
-                                to.operand.variable,
-                                count,
-                                BoxSeries::table(std::move(from.boxes)),
-                                BoxSeries::table(std::move(to.boxes)),
-                                {},
-                                {},
-                                {}}}}));
+  void copy(const Operand& from, std::vector<Box> sources, const Operand& to, std::vector<Box> targets,
+            const char* name) {
+    steps_.push_back(b_.copy({name, {copy_boxes(from, std::move(sources), to, std::move(targets))}}));
   }
 
   const Builder& b_;

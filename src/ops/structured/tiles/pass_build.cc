@@ -160,11 +160,11 @@ class PassBuilder {
       const Box part = box_of(grid_.place_of(tile));
       const uint32_t offset = local[tile].row - part.row;
       for (const RowRun& run : runs_of_rows(from.order, order, part.row, part.row + part.rows)) {
-        sources.push_back(from.operand.inside({run.from, run.count, part.col, part.cols}));
+        sources.push_back({run.from, run.count, part.col, part.cols});
         targets.push_back({offset + run.to, run.count, part.col, part.cols});
       }
     }
-    brought_.groups.push_back(copy_group(from.operand, to, std::move(sources), std::move(targets)));
+    brought_.groups.push_back(copy_boxes(from.operand, std::move(sources), to, std::move(targets)));
     return field(to, std::move(local));
   }
 
@@ -180,23 +180,10 @@ class PassBuilder {
     for (const Box& part : local)
       for (const RowRun& run : runs_of_rows(to.order, order, part.row, part.row + part.rows)) {
         sources.push_back({run.to, run.count, part.col, part.cols});
-        targets.push_back(to.operand.inside({run.from, run.count, part.col, part.cols}));
+        targets.push_back({run.from, run.count, part.col, part.cols});
       }
-    returned_.groups.push_back(copy_group(from, to.operand, std::move(sources), std::move(targets)));
+    returned_.groups.push_back(copy_boxes(from, std::move(sources), to.operand, std::move(targets)));
     return field(from, std::move(local));
-  }
-
-  static program::CopyGroup copy_group(const Operand& from, const Operand& to, std::vector<Box> sources,
-                                       std::vector<Box> targets) {
-    const auto count = static_cast<uint32_t>(sources.size());
-    return {from.variable,
-            to.variable,
-            count,
-            BoxSeries::table(std::move(sources)),
-            BoxSeries::table(std::move(targets)),
-            {},
-            {},
-            {}};
   }
 
   /// The gradient itself, or a row of partial sums for each part of the columns.

@@ -6,7 +6,6 @@ namespace tessera::ops {
 namespace {
 
 using program::Box;
-using program::BoxSeries;
 using program::Role;
 using program::StepId;
 
@@ -76,7 +75,7 @@ class ToeplitzBuilder {
     const Operand& parameter = o_.parameters[0];
     std::vector<Box> from, to;
     for (uint32_t k = 0; k < diagonals(); ++k) {
-      from.push_back(parameter.inside({0, 1, element_of(transposed ? k : diagonals() - 1 - k), 1}));
+      from.push_back({0, 1, element_of(transposed ? k : diagonals() - 1 - k), 1});
       to.push_back({0, 1, k, 1});
     }
     copy(parameter, row, std::move(from), std::move(to));
@@ -144,16 +143,8 @@ class ToeplitzBuilder {
   }
 
   void copy(const Operand& from, const Operand& to, std::vector<Box> sources, std::vector<Box> targets) {
-    const auto count = static_cast<uint32_t>(sources.size());
-    steps_.push_back(b_.copy({"copy diagonals",
-                              {{from.variable,
-                                to.variable,
-                                count,
-                                BoxSeries::table(std::move(sources)),
-                                BoxSeries::table(std::move(targets)),
-                                {},
-                                {},
-                                {}}}}));
+    steps_.push_back(
+        b_.copy({"copy diagonals", {copy_boxes(from, std::move(sources), to, std::move(targets))}}));
   }
 
   const Builder& b_;
