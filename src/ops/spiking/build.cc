@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "ops/map/elementwise.h"
 #include "ops/map/fill.h"
 #include "ops/map/reduce.h"
 #include "ops/spiking/fields.h"
@@ -13,21 +12,11 @@ namespace {
 
 using kernels::SpikingShape;
 using program::Box;
-using program::BoxSeries;
 using program::CopyGroup;
 using program::StepId;
 
-program::Field whole(const Operand& operand) { return {operand.variable, BoxSeries::same(operand.box)}; }
-
 CopyGroup copy_box(const Operand& from, const Box& source, const Operand& to, const Box& target) {
-  return {from.variable,
-          to.variable,
-          1,
-          BoxSeries::same(from.inside(source)),
-          BoxSeries::same(to.inside(target)),
-          {},
-          {},
-          {}};
+  return copy_of({from.variable, from.inside(source)}, {to.variable, to.inside(target)});
 }
 
 /// Weights and panels of them: which part lies where.
@@ -78,101 +67,54 @@ class SpikingBuild {
     std::vector<StepId> steps;
     const SpikingPrepared prepared =
         o_.prepared ? *o_.prepared : prepare_spiking(builder_, problem_, o_.parameters, steps);
-    add_scratch();
-    program::VertexGroup group;
-    group.tiles = parts();
-    std::vector<int64_t> first(partition_.sample_begin.begin(), partition_.sample_begin.end() - 1);
-    group.fields = {samples(o_.in_ids), samples(o_.in_num), whole(prepared.weight), whole(prepared.dynamics)};
-    problem_.gradients ? add_gradients_fields(group) : add_forward_fields(group);
-    for (const int64_t value : params_of(problem_, 0)) group.params.emplace_back(value);
-    group.params[kernels::spiking_param::first_sample] = program::Param(std::move(first));
-    program::ComputeSet set{std::string(group.codelet->name), program::Phase::compute, {}};
-    set.groups.push_back(std::move(group));
+    const SpikingShape part = shape_of(problem_, partition_.most_samples());
+    const BatchFields batch(builder_, partition_,
+                            problem_.gradients ? kernels::spiking_gradients_scratch(part)
+                                               : kernels::spiking_forward_scratch(part));
+    std::vector<program::Field> fields = {batch.columns(o_.in_ids), batch.columns(o_.in_num),
+                                          BatchFields::whole(prepared.weight),
+                                          BatchFields::whole(prepared.dynamics)};
+    problem_.gradients ? add_gradients_fields(batch, fields) : add_forward_fields(batch, fields);
+    fields.push_back(batch.scratch());
+    program::ComputeSet set = batch.vertices(
+        problem_.gradients ? kernels::spiking_gradients_codelet : kernels::spiking_forward_codelet,
+        std::move(fields), params_of(problem_, 0));
+    set.groups[0].params[kernels::spiking_param::first_sample] = program::Param(
+        std::vector<int64_t>(partition_.sample_begin.begin(), partition_.sample_begin.end() - 1));
     steps.push_back(builder_.execute(std::move(set)));
-    if (problem_.gradients) add_parameter_gradients(steps);
+    if (problem_.gradients) add_parameter_gradients(batch, steps);
     return builder_.sequence(std::move(steps));
   }
 
  private:
-  uint32_t parts() const { return partition_.parts(); }
-
-  program::Field none() const { return {scratch_.variable, BoxSeries::same(Box{})}; }
-
-  /// The columns of each part's samples.
-  program::Field samples(const Operand& operand) const {
-    const uint32_t cols = operand.cols() / problem_.batch;
-    std::vector<Box> boxes;
-    for (uint32_t i = 0; i < parts(); ++i) {
-      const uint32_t begin = partition_.sample_begin[i], end = partition_.sample_begin[i + 1];
-      boxes.push_back(operand.inside(Box{0, operand.rows(), begin * cols, (end - begin) * cols}));
-    }
-    return {operand.variable, BoxSeries::table(std::move(boxes))};
-  }
-  program::Field samples(const std::optional<Operand>& operand) const {
-    return operand ? samples(*operand) : none();
-  }
-  program::Field sample_rows(const std::optional<Operand>& operand) const {
-    if (!operand) return none();
-    std::vector<Box> boxes;
-    for (uint32_t i = 0; i < parts(); ++i) {
-      const uint32_t begin = partition_.sample_begin[i];
-      boxes.push_back(
-          operand->inside(Box{begin, partition_.sample_begin[i + 1] - begin, 0, operand->cols()}));
-    }
-    return {operand->variable, BoxSeries::table(std::move(boxes))};
-  }
-
-  void add_scratch() {
-    constexpr size_t kLine = 16;
-    const SpikingShape shape = largest_part();
-    const size_t floats = problem_.gradients ? kernels::spiking_gradients_scratch(shape)
-                                             : kernels::spiking_forward_scratch(shape);
-    const auto cols = static_cast<uint32_t>((floats + kLine - 1) / kLine * kLine);
-    scratch_ = builder_.temporary("scratch", Type::f32, parts(), cols);
-  }
-  program::Field scratch() const { return part_of(scratch_, 1); }
-  SpikingShape largest_part() const { return shape_of(problem_, partition_.most_samples()); }
-
-  void add_forward_fields(program::VertexGroup& group) const {
-    group.codelet = &kernels::spiking_forward_codelet;
-    group.fields.push_back(whole(*o_.control));
-    group.fields.push_back(whole(*o_.gradient_threshold));
+  void add_forward_fields(const BatchFields& batch, std::vector<program::Field>& fields) const {
+    fields.push_back(BatchFields::whole(*o_.control));
+    fields.push_back(BatchFields::whole(*o_.gradient_threshold));
     for (const auto* of : {&o_.ids, &o_.num, &o_.surrogate, &o_.resets, &o_.potentials, &o_.currents})
-      group.fields.push_back(samples(*of));
-    group.fields.push_back(sample_rows(o_.dropped));
-    group.fields.push_back(scratch());
+      fields.push_back(batch.columns(*of));
+    fields.push_back(batch.rows(o_.dropped));
   }
 
-  void add_gradients_fields(program::VertexGroup& group) {
-    group.codelet = &kernels::spiking_gradients_codelet;
+  void add_gradients_fields(const BatchFields& batch, std::vector<program::Field>& fields) {
     for (const auto* of :
          {&o_.ids, &o_.num, &o_.surrogate, &o_.resets, &o_.potentials, &o_.currents, &o_.upstream, &o_.din})
-      group.fields.push_back(samples(*of));
-    dweight_ = builder_.temporary("dweight", Type::f32, parts() * panels_.rows(), panels_.width());
-    group.fields.push_back(part_of(dweight_, panels_.rows()));
-    if (problem_.learns_dynamics) {
-      ddynamics_ = builder_.temporary("ddynamics", Type::f32, parts() * 3, problem_.layer.neurons);
-      group.fields.push_back(part_of(ddynamics_, 3));
-    } else {
-      group.fields.push_back(none());
-    }
-    group.fields.push_back(scratch());
-  }
-
-  static program::Field part_of(const Operand& partials, uint32_t rows) {
-    return {partials.variable, BoxSeries::stepped({0, rows, 0, partials.cols()}, {.row = rows})};
+      fields.push_back(batch.columns(*of));
+    dweight_ = batch.partials("dweight", panels_.rows(), panels_.width());
+    fields.push_back(batch.part_of(dweight_));
+    if (problem_.learns_dynamics) ddynamics_ = batch.partials("ddynamics", 3, problem_.layer.neurons);
+    fields.push_back(problem_.learns_dynamics ? batch.part_of(ddynamics_) : batch.none());
   }
 
   /// The parts' gradients, added and where parameters have them.
-  void add_parameter_gradients(std::vector<StepId>& steps) const {
-    add_up(dweight_, steps);
+  void add_parameter_gradients(const BatchFields& batch, std::vector<StepId>& steps) const {
+    batch.add_up(dweight_, {}, steps);
     program::CopySet copies{"gradients of weights", {}};
     panels_.each([&](uint32_t of, const Box& weights, const Box& panel) {
       copies.groups.push_back(copy_box(dweight_, panel, o_.parameter_gradients[of], weights));
     });
     steps.push_back(builder_.copy(std::move(copies)));
     if (!problem_.learns_dynamics) return;
-    add_up(ddynamics_, steps);
+    batch.add_up(ddynamics_, {}, steps);
     size_t next = problem_.layer.recurrent ? 2 : 1;
     const Neuron& neuron = problem_.layer.neuron;
     add_dynamic(0, o_.parameter_gradients[next++], steps);
@@ -188,27 +130,12 @@ class SpikingBuild {
         add(builder_, AxisReduceProblem{.rows = 1, .cols = neurons, .over_rows = false}, {from, to}));
   }
 
-  /// In a tree, into the first part.
-  void add_up(const Operand& partials, std::vector<StepId>& steps) const {
-    const uint32_t of_part = partials.rows() / parts();
-    const auto rows = [&](uint32_t part, uint32_t count) {
-      return Operand{partials.variable,
-                     partials.inside(Box{part * of_part, count * of_part, 0, partials.cols()})};
-    };
-    for (uint32_t left = parts(); left > 1;) {
-      const uint32_t half = left / 2;
-      const BinaryProblem sum{.op = kernels::Binary::add, .rows = half * of_part, .cols = partials.cols()};
-      steps.push_back(add(builder_, sum, {rows(0, half), rows(left - half, half), rows(0, half)}));
-      left -= half;
-    }
-  }
-
   const Builder& builder_;
   const SpikingProblem& problem_;
   const BatchPartition& partition_;
   const SpikingOperands& o_;
   const Panels panels_;
-  Operand scratch_, dweight_, ddynamics_;
+  Operand dweight_, ddynamics_;
 };
 
 void require(const Builder& builder, const std::optional<Operand>& operand, std::string_view name,
@@ -280,18 +207,8 @@ SpikingPrepared prepare_spiking(const Builder& builder, const SpikingProblem& pr
     const Operand to{dynamics.variable, dynamics.inside(Box{row, 1, 0, layer.neurons})};
     if (!has) return fill(to);
     const Operand& from = parameters[next++];
-    if (from.cols() == layer.neurons) {
-      copies.groups.push_back(copy_of(from, to));
-      return;
-    }
-    copies.groups.push_back({from.variable,
-                             to.variable,
-                             layer.neurons,
-                             BoxSeries::same(from.box),
-                             BoxSeries::stepped(to.inside(Box{0, 1, 0, 1}), {.col = 1}),
-                             {},
-                             {},
-                             {}});
+    copies.groups.push_back(from.cols() == layer.neurons ? copy_of(from, to)
+                                                         : copy_to_all(from, to, layer.neurons, {.col = 1}));
   };
   spread(0, true);
   spread(1, layer.neuron.synaptic);

@@ -4,38 +4,30 @@
 #include <cmath>
 
 #include "kernels/map/spike_counts/codelet.h"
-#include "ops/split.h"
+#include "ops/batch_fields.h"
 
 namespace tessera::ops {
 namespace {
 
 using machine::Kind;
 using machine::Machine;
-using program::Box;
-using program::BoxSeries;
 using program::FieldView;
 
 std::vector<int64_t> params_of(const SpikeCountsProblem& p) {
   return {p.capacity, std::llround(std::ceil(p.expected))};
 }
 
-PlanCandidate weigh(const SpikeCountsProblem& p, const BatchPartition& partition, const Machine& m) {
-  const uint32_t samples = partition.most_samples();
-  const auto field = [](Type type, uint32_t rows, uint32_t cols) {
-    return FieldView{nullptr, type, rows, cols, cols, 1};
-  };
-  std::vector<FieldView> fields = {field(Type::u16, p.steps, samples * p.capacity),
-                                   field(Type::u32, p.steps, 2 * samples),
-                                   field(Type::f32, samples, p.neurons)};
-  if (p.gradient) fields.push_back(field(Type::f32, p.steps, samples * p.capacity));
-  const program::Codelet& codelet =
-      p.gradient ? kernels::spike_counts_gradient_codelet : kernels::spike_counts_codelet;
-  const std::vector<int64_t> params = params_of(p);
-  return batch_candidate(partition, m, codelet.cost({fields, params}, m), 0, 0);
+const program::Codelet& codelet_of(const SpikeCountsProblem& p) {
+  return p.gradient ? kernels::spike_counts_gradient_codelet : kernels::spike_counts_codelet;
 }
 
-program::Field field_of(const Operand& operand, std::vector<Box> boxes) {
-  return {operand.variable, BoxSeries::table(operand.inside(std::move(boxes)))};
+PlanCandidate weigh(const SpikeCountsProblem& p, const BatchPartition& partition, const Machine& m) {
+  const uint32_t samples = partition.most_samples();
+  std::vector<FieldView> fields = {field_of(p.steps, samples * p.capacity, Type::u16),
+                                   field_of(p.steps, 2 * samples, Type::u32), field_of(samples, p.neurons)};
+  if (p.gradient) fields.push_back(field_of(p.steps, samples * p.capacity));
+  const std::vector<int64_t> params = params_of(p);
+  return batch_candidate(partition, m, codelet_of(p).cost({fields, params}, m), 0, 0);
 }
 
 }  // namespace
@@ -62,22 +54,10 @@ program::StepId build(const Builder& builder, const SpikeCountsProblem& p, const
   builder.require(o.at(1), "num", Type::u32, p.steps, p.batch * 2);
   builder.require(o.at(2), p.gradient ? "the gradient of counts" : "counts", Type::f32, p.batch, p.neurons);
   if (p.gradient) builder.require(o.at(3), "the gradient of lists", Type::f32, p.steps, p.batch * p.capacity);
-  std::vector<Box> lists, numbers, counts;
-  for (uint32_t i = 0; i < plan.partition.parts(); ++i) {
-    const uint32_t begin = plan.partition.sample_begin[i], count = plan.partition.sample_begin[i + 1] - begin;
-    lists.push_back({0, p.steps, begin * p.capacity, count * p.capacity});
-    numbers.push_back({0, p.steps, begin * 2, count * 2});
-    counts.push_back({begin, count, 0, p.neurons});
-  }
-  program::VertexGroup group;
-  group.codelet = p.gradient ? &kernels::spike_counts_gradient_codelet : &kernels::spike_counts_codelet;
-  group.tiles = plan.partition.parts();
-  group.fields = {field_of(o[0], lists), field_of(o[1], numbers), field_of(o[2], counts)};
-  if (p.gradient) group.fields.push_back(field_of(o[3], lists));
-  for (const int64_t value : params_of(p)) group.params.emplace_back(value);
-  program::ComputeSet set{std::string(group.codelet->name), program::Phase::compute, {}};
-  set.groups.push_back(std::move(group));
-  return builder.execute(std::move(set));
+  const BatchFields batch(builder, plan.partition);
+  std::vector<program::Field> fields = {batch.columns(o[0]), batch.columns(o[1]), batch.rows(o[2])};
+  if (p.gradient) fields.push_back(batch.columns(o[3]));
+  return builder.execute(batch.vertices(codelet_of(p), std::move(fields), params_of(p)));
 }
 
 std::vector<program::MappedBox> map_samples(const BatchPartition& partition, uint32_t rows, uint32_t cols) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/host/spiking/codelet.h"
+#include "ops/batch_fields.h"
 #include "ops/spiking/spiking.h"
 
 namespace tessera::ops {
@@ -13,6 +14,8 @@ kernels::SpikingShape shape_of(const SpikingProblem& problem, uint32_t samples);
 
 /// The codelet's parameters for the part of the batch that begins with this sample.
 std::vector<int64_t> params_of(const SpikingProblem& problem, uint32_t first_sample);
+
+inline program::FieldView field_of(const SpikingMatrix& of) { return field_of(of.rows, of.cols, of.type); }
 
 /// Throws UsageError for impossible sizes.
 void check(const SpikingProblem& problem);

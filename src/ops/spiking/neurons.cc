@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernels/host/spiking/neurons.h"
+#include "ops/batch_fields.h"
 #include "ops/map/elementwise.h"
 
 namespace tessera::ops {
@@ -14,8 +15,6 @@ namespace {
 
 using kernels::NeuronsShape;
 using machine::Machine;
-using program::Box;
-using program::BoxSeries;
 using program::FieldView;
 using program::StepId;
 
@@ -106,86 +105,6 @@ void check_operands(const Builder& builder, const NeuronsProblem& p, const Neuro
                       slot.cut == Slot::samples ? p.batch * p.neurons : p.neurons);
 }
 
-class NeuronsBuild {
- public:
-  NeuronsBuild(const Builder& builder, const NeuronsProblem& problem, const BatchPartition& partition)
-      : builder_(builder), problem_(problem), partition_(partition) {}
-
-  StepId build(const NeuronsOperands& operands) const {
-    program::VertexGroup group;
-    group.codelet = &codelet_of(problem_);
-    group.tiles = parts();
-    const Operand scratch = add_scratch();
-    std::vector<std::pair<Operand, Operand>> sums;  // partial ones, and where they go
-    for (const Slot& slot : slots_of(problem_, operands)) {
-      if (!slot.operand) {
-        group.fields.push_back({scratch.variable, BoxSeries::same(Box{})});
-      } else if (slot.cut == Slot::samples) {
-        group.fields.push_back(samples(*slot.operand));
-      } else if (slot.cut == Slot::whole || parts() == 1) {
-        group.fields.push_back({slot.operand->variable, BoxSeries::same(slot.operand->box)});
-      } else {
-        const Operand partials =
-            builder_.temporary(std::string(slot.name), Type::f32, parts() * slot.rows, slot.operand->cols());
-        group.fields.push_back(part_of(partials, slot.rows));
-        sums.emplace_back(partials, *slot.operand);
-      }
-    }
-    group.fields.push_back(part_of(scratch, 1));
-    for (const int64_t value : params_of(problem_)) group.params.emplace_back(value);
-    program::ComputeSet set{std::string(group.codelet->name), program::Phase::compute, {}};
-    set.groups.push_back(std::move(group));
-    std::vector<StepId> steps = {builder_.execute(std::move(set))};
-    for (const auto& [partials, sum] : sums) add_up(partials, sum, steps);
-    return builder_.sequence(std::move(steps));
-  }
-
- private:
-  uint32_t parts() const { return partition_.parts(); }
-
-  program::Field samples(const Operand& operand) const {
-    std::vector<Box> boxes;
-    for (uint32_t i = 0; i < parts(); ++i) {
-      const uint32_t begin = partition_.sample_begin[i], end = partition_.sample_begin[i + 1];
-      boxes.push_back(
-          operand.inside(Box{0, operand.rows(), begin * problem_.neurons, (end - begin) * problem_.neurons}));
-    }
-    return {operand.variable, BoxSeries::table(std::move(boxes))};
-  }
-
-  static program::Field part_of(const Operand& partials, uint32_t rows) {
-    return {partials.variable, BoxSeries::stepped({0, rows, 0, partials.cols()}, {.row = rows})};
-  }
-
-  Operand add_scratch() const {
-    constexpr size_t kLine = 16;
-    const uint32_t most = partition_.most_samples();
-    const auto cols = static_cast<uint32_t>((scratch_floats(problem_, most) + kLine - 1) / kLine * kLine);
-    return builder_.temporary("scratch", Type::f32, parts(), cols);
-  }
-
-  /// In a tree, into the first part, and from there to the sum.
-  void add_up(const Operand& partials, const Operand& sum, std::vector<StepId>& steps) const {
-    const uint32_t of_part = sum.rows();
-    const auto rows = [&](uint32_t part, uint32_t count) {
-      return Operand{partials.variable,
-                     partials.inside(Box{part * of_part, count * of_part, 0, partials.cols()})};
-    };
-    for (uint32_t left = parts(); left > 1;) {
-      const uint32_t half = left / 2;
-      const BinaryProblem add_parts{
-          .op = kernels::Binary::add, .rows = half * of_part, .cols = partials.cols()};
-      const Operand to = left == 2 ? sum : rows(0, half);
-      steps.push_back(add(builder_, add_parts, {rows(0, half), rows(left - half, half), to}));
-      left -= half;
-    }
-  }
-
-  const Builder& builder_;
-  const NeuronsProblem& problem_;
-  const BatchPartition& partition_;
-};
-
 PlanCandidate weigh(const NeuronsProblem& p, const NeuronsOperands& o, const BatchPartition& partition,
                     const Machine& m) {
   const uint32_t samples = partition.most_samples();
@@ -193,10 +112,10 @@ PlanCandidate weigh(const NeuronsProblem& p, const NeuronsOperands& o, const Bat
   double summed = 0;
   for (const Slot& slot : slots_of(p, o)) {
     const uint32_t cols = slot.cut == Slot::samples ? samples * p.neurons : p.neurons;
-    fields.push_back(slot.operand ? FieldView{nullptr, Type::f32, slot.rows, cols, cols, 1} : FieldView{});
+    fields.push_back(slot.operand ? field_of(slot.rows, cols) : FieldView{});
     if (slot.operand && slot.cut == Slot::summed) summed += double{1} * slot.rows * cols;
   }
-  fields.push_back({nullptr, Type::f32, 1, 1, 1, 1});
+  fields.push_back(field_of(1, 1));
   const std::vector<int64_t> params = params_of(p);
   double reduction_seconds = 0;
   if (partition.parts() > 1 && summed > 0)
@@ -225,7 +144,21 @@ StepId build_neurons(const Builder& builder, const NeuronsProblem& problem, cons
                      const NeuronsOperands& operands) {
   check(problem);
   check_operands(builder, problem, operands);
-  return NeuronsBuild(builder, problem, plan.partition).build(operands);
+  BatchFields batch(builder, plan.partition, scratch_floats(problem, plan.partition.most_samples()));
+  std::vector<program::Field> fields;
+  for (const Slot& slot : slots_of(problem, operands)) {
+    if (!slot.operand || slot.cut == Slot::samples)
+      fields.push_back(batch.columns(slot.operand));
+    else if (slot.cut == Slot::whole)
+      fields.push_back(BatchFields::whole(*slot.operand));
+    else
+      fields.push_back(batch.summed(std::string(slot.name), *slot.operand));
+  }
+  fields.push_back(batch.scratch());
+  std::vector<StepId> steps = {
+      builder.execute(batch.vertices(codelet_of(problem), std::move(fields), params_of(problem)))};
+  batch.add_up(steps);
+  return builder.sequence(std::move(steps));
 }
 
 }  // namespace tessera::ops

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/map/elementwise/codelet.h"
-#include "ops/map/elementwise.h"
 #include "ops/spiking/fields.h"
 
 namespace tessera::ops {
@@ -16,37 +14,33 @@ using machine::Machine;
 using program::FieldView;
 using program::PhaseTimes;
 
-FieldView field(const SpikingMatrix& of) { return {nullptr, of.type, of.rows, of.cols, of.cols, 1}; }
-FieldView field(uint32_t rows, uint32_t cols, Type type = Type::f32) {
-  return {nullptr, type, rows, cols, cols, 1};
-}
-
 PhaseTimes cycles_of(const SpikingProblem& problem, uint32_t samples, const Machine& m) {
   SpikingProblem part = problem;
   part.batch = samples;
   const SpikingShape shape = shape_of(problem, samples);
   const SpikingResults r = results_of(part);
   const FieldView weight =
-      field(kernels::spiking_panel_rows(shape), kernels::spiking_panel_width(shape.neurons));
-  const FieldView dynamics = field(3, shape.neurons), list = field(shape.steps, samples * shape.in_capacity);
-  std::vector<FieldView> fields = {list, field(shape.steps, 2 * samples, Type::u32), weight, dynamics};
+      field_of(kernels::spiking_panel_rows(shape), kernels::spiking_panel_width(shape.neurons));
+  const FieldView dynamics = field_of(3, shape.neurons),
+                  list = field_of(shape.steps, samples * shape.in_capacity);
+  std::vector<FieldView> fields = {list, field_of(shape.steps, 2 * samples, Type::u32), weight, dynamics};
   const std::vector<int64_t> params = params_of(problem, 0);
   if (!problem.gradients) {
-    fields.push_back(field(1, spiking_control_columns(), Type::u32));
-    fields.push_back(field(1, 1));
+    fields.push_back(field_of(1, spiking_control_columns(), Type::u32));
+    fields.push_back(field_of(1, 1));
     for (const SpikingMatrix* of :
          {&r.ids, &r.num, &r.surrogate, &r.resets, &r.potentials, &r.currents, &r.dropped})
-      fields.push_back(field(*of));
-    fields.push_back(field(1, 1));
+      fields.push_back(field_of(*of));
+    fields.push_back(field_of(1, 1));
     return kernels::spiking_forward_codelet.cost({fields, params}, m);
   }
   for (const SpikingMatrix* of : {&r.ids, &r.num, &r.surrogate, &r.resets, &r.potentials, &r.currents})
-    fields.push_back(field(*of));
-  fields.push_back(field(upstream_of(part)));
+    fields.push_back(field_of(*of));
+  fields.push_back(field_of(upstream_of(part)));
   fields.push_back(problem.input_gradient ? list : FieldView{});
   fields.push_back(weight);
   fields.push_back(problem.learns_dynamics ? dynamics : FieldView{});
-  fields.push_back(field(1, 1));
+  fields.push_back(field_of(1, 1));
   return kernels::spiking_gradients_codelet.cost({fields, params}, m);
 }
 
@@ -54,14 +48,8 @@ PhaseTimes cycles_of(const SpikingProblem& problem, uint32_t samples, const Mach
 double reduction_seconds(const SpikingProblem& p, uint32_t parts, const Machine& m) {
   if (!p.gradients) return 0;
   const SpikingShape shape = shape_of(p, p.batch);
-  double seconds = 0;
-  for (; parts > 1; parts = (parts + 1) / 2)
-    seconds += plan(BinaryProblem{.op = kernels::Binary::add,
-                                  .rows = parts / 2 * kernels::spiking_panel_rows(shape),
-                                  .cols = kernels::spiking_panel_width(shape.neurons)},
-                    m)
-                   .chosen.total();
-  return seconds;
+  return seconds_to_add_up(parts, kernels::spiking_panel_rows(shape),
+                           kernels::spiking_panel_width(shape.neurons), m);
 }
 
 PlanCandidate weigh(const SpikingProblem& p, const BatchPartition& partition, const Machine& m) {
