@@ -54,25 +54,26 @@ ops::PackedWeight prepack_index(const Pattern& pattern, std::optional<uint64_t> 
   return {PackedElements::without_values(pattern, type, capacity, parallel()), false};
 }
 
-/// Converts a full pattern's blocks, row-major, to a row-major matrix.
-void spread(const PackedBlocks& packed, const std::vector<float>& blocks, std::span<float> dense) {
+/// Calls visit(element of a full pattern's blocks, element of the row-major matrix).
+template <class Visit>
+void each_element(const PackedBlocks& packed, const Visit& visit) {
   const uint32_t b = packed.block_size();
   for (uint32_t i = 0; i < packed.rows(); ++i)
     for (uint32_t j = 0; j < packed.cols(); ++j) {
       const uint64_t block = uint64_t{i / b} * packed.block_cols() + j / b;
-      dense[uint64_t{i} * packed.cols() + j] = blocks[(block * b + i % b) * b + j % b];
+      visit((block * b + i % b) * b + j % b, uint64_t{i} * packed.cols() + j);
     }
+}
+
+/// Converts a full pattern's blocks, row-major, to a row-major matrix.
+void spread(const PackedBlocks& packed, const std::vector<float>& blocks, std::span<float> dense) {
+  each_element(packed, [&](uint64_t of_blocks, uint64_t of_matrix) { dense[of_matrix] = blocks[of_blocks]; });
 }
 
 /// Converts a row-major matrix to the blocks of a full pattern; the overhang is 0.
 std::vector<float> gather(const PackedBlocks& packed, std::span<const float> dense) {
-  const uint32_t b = packed.block_size();
-  std::vector<float> blocks(packed.blocks() * b * b);
-  for (uint32_t i = 0; i < packed.rows(); ++i)
-    for (uint32_t j = 0; j < packed.cols(); ++j) {
-      const uint64_t block = uint64_t{i / b} * packed.block_cols() + j / b;
-      blocks[(block * b + i % b) * b + j % b] = dense[uint64_t{i} * packed.cols() + j];
-    }
+  std::vector<float> blocks(packed.blocks() * packed.block_size() * packed.block_size());
+  each_element(packed, [&](uint64_t of_blocks, uint64_t of_matrix) { blocks[of_blocks] = dense[of_matrix]; });
   return blocks;
 }
 
@@ -90,6 +91,14 @@ decltype(auto) by_form(const Weight& weight, const OfAny& of_any) {
 }
 
 uint64_t stored_values(const PackedBlocks& blocks) { return blocks.blocks() * blocks.order().block_values(); }
+
+/// Of a dense weight those of its matrix.
+uint64_t value_count(const Weight& weight) {
+  if (weight.is_dense()) return uint64_t{weight.rows()} * weight.cols();
+  return by_form(
+      weight, [](const PackedBlocks& w) { return stored_values(w); },
+      [](const PackedElements& w) { return uint64_t{w.nonzeros()}; });
+}
 
 Relocation relocation(const PackedBlocks& blocks, std::vector<uint32_t> cleared) {
   const uint32_t slot_values = blocks.order().block_values();
@@ -236,36 +245,30 @@ uint64_t Weight::bytes() const {
 
 void Weight::set_values(std::span<const float> values) {
   require_values(*this);
+  require_count(values.size(), value_count(*this));
   by_form(
       *this,
       [&](PackedBlocks& w) {
-        require_count(values.size(), is_dense() ? uint64_t{rows()} * cols() : stored_values(w));
         if (is_dense())
           w.set_values_from({values.data(), cols(), 1});
         else
           w.set_values(values, parallel());
       },
-      [&](PackedElements& w) {
-        require_count(values.size(), w.nonzeros());
-        w.set_values(values.data(), parallel());
-      });
+      [&](PackedElements& w) { w.set_values(values.data(), parallel()); });
 }
 
 void Weight::get_values(std::span<float> values) const {
   require_values(*this);
+  require_count(values.size(), value_count(*this));
   by_form(
       *this,
       [&](const PackedBlocks& w) {
-        require_count(values.size(), is_dense() ? uint64_t{rows()} * cols() : stored_values(w));
         if (!is_dense()) return w.get_values(values);
         std::vector<float> blocks(stored_values(w));
         w.get_values(blocks);
         spread(w, blocks, values);
       },
-      [&](const PackedElements& w) {
-        require_count(values.size(), w.nonzeros());
-        w.get_values(values.data(), parallel());
-      });
+      [&](const PackedElements& w) { w.get_values(values.data(), parallel()); });
 }
 
 uint64_t Weight::packed_size() const {
@@ -295,36 +298,30 @@ std::span<const float> Weight::packed_values() const { return Weight(*this).pack
 
 void Weight::pack(std::span<const float> values, std::span<float> packed) const {
   require_packed("room", packed.size(), packed_size());
+  require_count(values.size(), value_count(*this));
   by_form(
       *this,
       [&](const PackedBlocks& w) {
-        require_count(values.size(), is_dense() ? uint64_t{rows()} * cols() : stored_values(w));
         if (is_dense())
           w.pack(gather(w, values), packed);
         else
           w.pack(values, packed);
       },
-      [&](const PackedElements& w) {
-        require_count(values.size(), w.nonzeros());
-        w.pack(values, packed, parallel());
-      });
+      [&](const PackedElements& w) { w.pack(values, packed, parallel()); });
 }
 
 void Weight::unpack(std::span<const float> packed, std::span<float> values) const {
   require_packed("an array", packed.size(), packed_size());
+  require_count(values.size(), value_count(*this));
   by_form(
       *this,
       [&](const PackedBlocks& w) {
-        require_count(values.size(), is_dense() ? uint64_t{rows()} * cols() : stored_values(w));
         if (!is_dense()) return w.unpack(packed, values);
         std::vector<float> blocks(stored_values(w));
         w.unpack(packed, blocks);
         spread(w, blocks, values);
       },
-      [&](const PackedElements& w) {
-        require_count(values.size(), w.nonzeros());
-        w.unpack(packed, values, parallel());
-      });
+      [&](const PackedElements& w) { w.unpack(packed, values, parallel()); });
 }
 
 void Weight::set_matrix(const SparseMatrix& matrix) {
