@@ -18,9 +18,6 @@ using machine::Machine;
 using program::Phase;
 
 constexpr uint32_t kMostSlices = 64;
-constexpr size_t kMostCuts = 64;
-
-uint32_t ceil_divide(uint32_t a, uint32_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 /// Numbers of parts, up to `most`, that differ in the size of their largest part; and for each odd one the
 /// next even one, which leaves no tile without a neighbour.
@@ -139,12 +136,7 @@ class GridSearch {
     }
     if (forced_.n_slices > 1) search(1, forced_.n_slices);
     if (forced_.m_slices > 1) search(forced_.m_slices, 1);
-    const double capacity = static_cast<double>(m_.tile_bytes);
-    std::sort(found_.begin(), found_.end(), [&](const auto& a, const auto& b) {
-      if ((a.bytes > capacity) != (b.bytes > capacity)) return a.bytes <= capacity;
-      return a.bytes > capacity ? a.bytes < b.bytes : a.cycles.total() < b.cycles.total();
-    });
-    if (found_.size() > kMostCuts) found_.resize(kMostCuts);
+    keep_best(found_, m_);
     return std::move(found_);
   }
 

@@ -8,6 +8,16 @@
 
 namespace tessera::ops {
 
+std::vector<uint32_t> part_counts(uint32_t units, uint32_t most) {
+  std::vector<uint32_t> counts;
+  for (uint32_t parts = 1, size = 0; parts <= std::min(units, most); ++parts)
+    if (ceil_divide(units, parts) != size) {
+      size = ceil_divide(units, parts);
+      counts.push_back(parts);
+    }
+  return counts;
+}
+
 double reduce_cycles(const machine::Machine& m, TiledNumbers numbers, double partials, double elements) {
   const auto rows = static_cast<uint32_t>(std::ceil(partials));
   const auto cols = static_cast<uint32_t>(std::ceil(elements));

@@ -3,7 +3,9 @@
 
 #include <tessera/types.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "machine/model/machine.h"
 #include "ops/product_problem.h"
@@ -21,6 +23,24 @@ struct Expected {
   program::PhaseTimes cycles;
   double bytes = 0;  ///< of the fullest tile
 };
+
+inline uint32_t ceil_divide(uint32_t a, uint32_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+/// Numbers of parts, up to `most`, that differ in the size of their largest part.
+std::vector<uint32_t> part_counts(uint32_t units, uint32_t most);
+
+/// Sorts candidates, fastest first, after moving those not expected to fit to the end, and keeps the first
+/// ones.
+template <class Partition>
+void keep_best(std::vector<Expected<Partition>>& partitions, const machine::Machine& machine) {
+  constexpr size_t kMost = 64;
+  const auto capacity = static_cast<double>(machine.tile_bytes);
+  std::sort(partitions.begin(), partitions.end(), [&](const auto& a, const auto& b) {
+    if ((a.bytes > capacity) != (b.bytes > capacity)) return a.bytes <= capacity;
+    return a.bytes > capacity ? a.bytes < b.bytes : a.cycles.total() < b.cycles.total();
+  });
+  if (partitions.size() > kMost) partitions.resize(kMost);
+}
 
 /// Expected cycles of adding `partials` arrays of `elements` on a tile.
 double reduce_cycles(const machine::Machine& m, TiledNumbers numbers, double partials, double elements);

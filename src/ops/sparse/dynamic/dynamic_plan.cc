@@ -23,8 +23,6 @@ constexpr double kHeadRoom = 0.3;
 constexpr double kPublishedFraction = 0.2;
 constexpr double kPublishedPart = 8192;
 
-constexpr size_t kMostCuts = 64;
-
 uint64_t ceil_divide(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 uint32_t blocks_across(uint32_t elements, uint32_t block_size) {
@@ -198,17 +196,9 @@ class Estimate {
   double steps_ = 0;
 };
 
-/// Numbers of parts, up to `most`, that differ in the size of their largest part.
-std::vector<uint32_t> part_counts(uint32_t units, uint32_t forced, uint32_t most) {
-  if (forced != 0) return {forced};
-  std::vector<uint32_t> counts;
-  uint64_t size = 0;
-  for (uint32_t parts = 1; parts <= std::min(std::max(1U, units), std::max(1U, most)); ++parts) {
-    if (!counts.empty() && ceil_divide(units, parts) == size) continue;
-    size = ceil_divide(units, parts);
-    counts.push_back(parts);
-  }
-  return counts;
+/// Numbers of parts to try.
+std::vector<uint32_t> counts_or(uint32_t forced, uint32_t units, uint32_t most) {
+  return forced != 0 ? std::vector{forced} : part_counts(std::max(1U, units), std::max(1U, most));
 }
 
 class Search {
@@ -219,15 +209,10 @@ class Search {
   std::vector<Expected<DynamicTiling>> search() {
     const uint32_t block_rows = blocks_across(s_.m, s_.block_size);
     const uint32_t block_cols = blocks_across(s_.k, s_.block_size);
-    for (uint32_t m : part_counts(block_rows, forced_.m_parts, m_.tiles))
-      for (uint32_t k : part_counts(block_cols, forced_.k_parts, m_.tiles / m))
+    for (uint32_t m : counts_or(forced_.m_parts, block_rows, m_.tiles))
+      for (uint32_t k : counts_or(forced_.k_parts, block_cols, m_.tiles / m))
         for (uint32_t n : n_counts(m_.tiles / m / k)) consider(m, k, n);
-    const auto memory = static_cast<double>(m_.tile_bytes);
-    std::sort(found_.begin(), found_.end(), [&](const auto& a, const auto& b) {
-      if ((a.bytes > memory) != (b.bytes > memory)) return a.bytes <= memory;
-      return a.bytes > memory ? a.bytes < b.bytes : a.cycles.total() < b.cycles.total();
-    });
-    if (found_.size() > kMostCuts) found_.resize(kMostCuts);
+    keep_best(found_, m_);
     return std::move(found_);
   }
 

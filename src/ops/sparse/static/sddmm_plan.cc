@@ -88,11 +88,7 @@ class SddmmEstimate : public PartitionEstimate {
 std::vector<Expected<StaticPartition>> sddmm_partitions(const StaticSddmmShape& shape, Planner planner,
                                                         const Machine& machine,
                                                         const StaticPartition& forced) {
-  return search_partitions(
-      shape.pattern, shape.n, planner, machine, forced,
-      [&](const PatternCounts& counts, const BandCounts& bands, const StaticPartition& partition) {
-        return SddmmEstimate(shape, counts, bands, partition, machine);
-      });
+  return search_partitions<SddmmEstimate>(shape, planner, machine, forced);
 }
 
 }  // namespace tessera::ops

@@ -15,7 +15,6 @@ constexpr uint32_t kMostBands = 128;
 constexpr uint64_t kMostRun =
     0xFFFF;  // bytes of a band's part of X, per 8 values of a block's row; non-zeros per tile
 
-constexpr size_t kMostCuts = 64;
 constexpr size_t kSddmm = 4096;  // maximum number of rows, columns or tiles that an estimate samples
 
 std::vector<uint32_t> part_counts(uint32_t most) {
@@ -176,15 +175,6 @@ void PartitionEstimate::add_exchange(program::PhaseTimes& cycles, double transfe
 
 std::vector<uint32_t> counts_or(uint32_t forced, uint32_t most) {
   return forced != 0 ? std::vector<uint32_t>{forced} : part_counts(std::max(1U, most));
-}
-
-void keep_best(std::vector<Expected<StaticPartition>>& partitions, const machine::Machine& machine) {
-  const auto capacity = static_cast<double>(machine.tile_bytes);
-  std::sort(partitions.begin(), partitions.end(), [&](const auto& a, const auto& b) {
-    if ((a.bytes > capacity) != (b.bytes > capacity)) return a.bytes <= capacity;
-    return a.bytes > capacity ? a.bytes < b.bytes : a.cycles.total() < b.cycles.total();
-  });
-  if (partitions.size() > kMostCuts) partitions.resize(kMostCuts);
 }
 
 }  // namespace tessera::ops

@@ -97,29 +97,25 @@ class PartitionEstimate {
 /// Numbers of parts to try: the forced one, or 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, … up to `most`.
 std::vector<uint32_t> counts_or(uint32_t forced, uint32_t most);
 
-/// Sorts candidates, fastest first, after moving those not expected to fit to the end, and keeps the first
-/// ones.
-void keep_best(std::vector<Expected<StaticPartition>>& partitions, const machine::Machine& machine);
-
-/// All candidate partitions of a pattern. `estimate_of(counts, bands, partition)` makes a PartitionEstimate
-/// that has all() and is_published().
-template <class EstimateOf>
-std::vector<Expected<StaticPartition>> search_partitions(const Pattern& pattern, uint32_t n, Planner planner,
+/// All candidate partitions of a product, by an Estimate that is a PartitionEstimate with all() and
+/// is_published().
+template <class Estimate, class Shape>
+std::vector<Expected<StaticPartition>> search_partitions(const Shape& shape, Planner planner,
                                                          const machine::Machine& machine,
-                                                         const StaticPartition& forced,
-                                                         const EstimateOf& estimate_of) {
+                                                         const StaticPartition& forced) {
+  const Pattern& pattern = shape.pattern;
   const PatternCounts counts(pattern);
   std::vector<Expected<StaticPartition>> found;
   for (uint32_t bands : counts_or(forced.bands, std::min(machine.tiles, pattern.block_cols()))) {
     const BandCounts of(counts, bands);
-    for (uint32_t cols : counts_or(forced.col_parts, std::min(machine.tiles / bands, n))) {
+    for (uint32_t cols : counts_or(forced.col_parts, std::min(machine.tiles / bands, shape.n))) {
       const auto most = static_cast<uint32_t>(machine.tiles / (uint64_t{bands} * cols));
       const uint32_t band_tiles = forced.band_tiles != 0 ? forced.band_tiles : most;
       if (band_tiles == 0 || band_tiles > most) continue;
       if (pattern.blocks() * cols > ~0U)
         continue;  // copies of W, or its partial gradients, exceed the limit of a variable
       const auto consider = [&](const StaticPartition& partition) {
-        const auto estimate = estimate_of(counts, of, partition);
+        const Estimate estimate(shape, counts, of, partition, machine);
         if (planner == Planner::best || estimate.is_published()) found.push_back(estimate.all());
       };
       consider({cols, bands, band_tiles});

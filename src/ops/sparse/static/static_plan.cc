@@ -104,11 +104,7 @@ std::string to_string(const StaticPartition& partition) {
 std::vector<Expected<StaticPartition>> static_partitions(const StaticShape& shape, Planner planner,
                                                          const Machine& machine,
                                                          const StaticPartition& forced) {
-  return search_partitions(
-      shape.pattern, shape.n, planner, machine, forced,
-      [&](const PatternCounts& counts, const BandCounts& bands, const StaticPartition& partition) {
-        return ProductEstimate(shape, counts, bands, partition, machine);
-      });
+  return search_partitions<ProductEstimate>(shape, planner, machine, forced);
 }
 
 }  // namespace tessera::ops

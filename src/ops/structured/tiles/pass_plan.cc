@@ -22,19 +22,6 @@ constexpr size_t kMostRecounted = 16;
 // Parts of the outputs of a group have at least so many, if the group has more.
 constexpr uint32_t kLeastOutputs = 4;
 
-uint32_t ceil_divide(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
-
-/// Numbers of parts that differ in the size of the largest.
-std::vector<uint32_t> part_counts(uint32_t units, uint32_t most) {
-  std::vector<uint32_t> counts;
-  for (uint32_t parts = 1, size = 0; parts <= std::min(units, most); ++parts)
-    if (ceil_divide(units, parts) != size) {
-      size = ceil_divide(units, parts);
-      counts.push_back(parts);
-    }
-  return counts;
-}
-
 void check(const TilePassProblem& p, const Machine& m) {
   const TilePass& pass = p.pass;
   if (m.kind != machine::Kind::tiled)
