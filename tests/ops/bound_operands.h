@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "engine/engine.h"
 #include "kernels/common/numbers.h"
 #include "ops/operand.h"
+#include "support/numbers.h"
 
 namespace tessera::ops {
 
@@ -28,23 +28,27 @@ class BoundOperands {
     return operand;
   }
 
-  /// Runs a program, which must take what its plan promised.
+  /// Runs a program, of which a dry run must say what it takes. Its cycles.
+  double run(program::Program program, const machine::Machine& m) {
+    const engine::Engine engine(compiler::compile(std::move(program), m));
+    const engine::Profile profile = engine.run(bindings_);
+    EXPECT_EQ(profile.cycles.at, engine.run({}, {.dry = true}).cycles.at);
+    return profile.cycles.total();
+  }
+  /// It must take what its plan promised.
   void run(program::Program program, const machine::Machine& m, const program::PhaseTimes& promised) {
-    const engine::Profile profile = engine::Engine(compiler::compile(std::move(program), m)).run(bindings_);
     const double cycles = promised.scaled(m.clock_hz).total();
-    EXPECT_NEAR(profile.cycles.total(), cycles, 1e-9 * cycles);
+    EXPECT_NEAR(run(std::move(program), m), cycles, 1e-9 * cycles);
   }
 
-  void expect_near(const Operand& operand, const std::vector<double>& expected) const {
+  std::vector<float> found(const Operand& operand) const {
     size_t i = 0;
     while (bindings_[i].variable != operand.variable) ++i;
-    const std::vector<float> found = kernels::as_floats(memory_[i], type_);
-    ASSERT_EQ(found.size(), expected.size());
-    double largest = 1;
-    for (const double value : expected) largest = std::max(largest, std::abs(value));
-    const double tolerance = 16 * epsilon_of(type_) * largest;
-    for (size_t e = 0; e < found.size(); ++e)
-      ASSERT_NEAR(found[e], expected[e], tolerance) << "element " << e;
+    return kernels::as_floats(memory_[i], type_);
+  }
+  void expect_near(const Operand& operand, const std::vector<double>& expected) const {
+    test::expect_near(found(operand), expected, 16 * epsilon_of(type_) * test::largest(expected, 1),
+                      "result");
   }
 
  private:

@@ -3,11 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 
 #include "compiler/compile.h"
 #include "engine/engine.h"
+#include "ops/bound_operands.h"
 #include "ops/run_on_tiles.h"
+#include "ops/structured/definition.h"
 #include "ops/structured/tiles/pass.h"
 #include "support/error_of.h"
 #include "support/toy_machine.h"
@@ -19,28 +20,25 @@ using program::Role;
 
 std::vector<double> as_doubles(const std::vector<float>& values) { return {values.begin(), values.end()}; }
 
-/// Calls visit(weight, output feature, input feature) for each weight of a factor.
-void each_weight(const TilePass& p, const std::function<void(size_t, uint32_t, uint32_t)>& visit) {
-  size_t at = 0;
+/// The factor, or those of butterflies, in terms of the weights of a pass.
+std::vector<StructuredStage> stages_of(const TilePass& p) {
+  std::vector<StructuredStage> stages(std::max(1U, p.levels), {p.outputs()});
+  uint64_t weight = 0;
   for (uint32_t i = 0; i < p.a; ++i)
-    for (uint32_t t = 0; t < p.d; ++t)
-      for (uint32_t r = 0; r < p.b; ++r)
-        for (uint32_t q = 0; q < p.c; ++q) visit(at++, (i * p.b + r) * p.d + t, (i * p.c + q) * p.d + t);
-}
-
-/// The same for the pairs of a level of butterfly factors: visit(first weight, first feature, second
-/// feature).
-void each_pair(const TilePass& p, uint32_t level,
-               const std::function<void(size_t, uint32_t, uint32_t)>& visit) {
-  const uint32_t stride = 1U << (p.decreasing ? p.levels - 1 - level : level), pairs = p.c / 2;
-  for (uint32_t i = 0; i < p.a; ++i)
-    for (uint32_t t = 0; t < p.d; ++t)
-      for (uint32_t pair = 0; pair < pairs; ++pair) {
-        const uint32_t low = pair % stride, first = 2 * (pair - low) + low;
-        const auto feature = [&](uint32_t q) { return (i * p.c + q) * p.d + t; };
-        visit(((size_t{i} * p.d + t) * p.levels * pairs + level * pairs + pair) * 4, feature(first),
-              feature(first + stride));
-      }
+    for (uint32_t t = 0; t < p.d; ++t) {
+      const auto add = [&](StructuredStage& stage, uint32_t out, uint32_t in) {
+        stage.terms.push_back({(i * p.b + out) * p.d + t, (i * p.c + in) * p.d + t, 1, weight++});
+      };
+      for (uint32_t r = 0; p.levels == 0 && r < p.b; ++r)
+        for (uint32_t q = 0; q < p.c; ++q) add(stages[0], r, q);
+      for (uint32_t level = 0; level < p.levels; ++level)
+        for (uint32_t pair = 0; pair < p.c / 2; ++pair) {
+          const uint32_t stride = 1U << (p.decreasing ? p.levels - 1 - level : level);
+          const uint32_t low = pair % stride, first = 2 * (pair - low) + low;
+          for (uint32_t e = 0; e < 4; ++e) add(stages[level], first + e / 2 * stride, first + e % 2 * stride);
+        }
+    }
+  return stages;
 }
 
 /// All results of a pass in float64; features are rows of n.
@@ -50,70 +48,26 @@ struct Reference {
   Reference(const TilePass& p, uint32_t n, const std::vector<double>& w, const std::vector<double>& x,
             const std::vector<double>& dy)
       : y(size_t{p.outputs()} * n), dx(size_t{p.inputs()} * n), dweight(w.size()) {
-    p.levels > 0 ? butterfly(p, n, w, x, dy) : factor(p, n, w, x, dy);
-  }
-
- private:
-  void factor(const TilePass& p, uint32_t n, const std::vector<double>& w, const std::vector<double>& x,
-              const std::vector<double>& dy) {
-    each_weight(p, [&](size_t at, uint32_t out, uint32_t in) {
-      for (uint32_t j = 0; j < n; ++j) {
-        y[out * n + j] += w[at] * x[in * n + j];
-        dx[in * n + j] += w[at] * dy[out * n + j];
-        dweight[at] += dy[out * n + j] * x[in * n + j];
-      }
-    });
-  }
-
-  void butterfly(const TilePass& p, uint32_t n, const std::vector<double>& w, const std::vector<double>& x,
-                 const std::vector<double>& dy) {
-    std::vector<std::vector<double>> inputs = {x};
-    for (uint32_t level = 0; level < p.levels; ++level) {
-      std::vector<double> next(x.size());
-      each_pair(p, level, [&](size_t at, uint32_t first, uint32_t second) {
-        for (uint32_t j = 0; j < n; ++j) {
-          const double x0 = inputs.back()[first * n + j], x1 = inputs.back()[second * n + j];
-          next[first * n + j] = w[at] * x0 + w[at + 1] * x1;
-          next[second * n + j] = w[at + 2] * x0 + w[at + 3] * x1;
-        }
-      });
-      inputs.push_back(next);
+    const std::vector<StructuredStage> stages = stages_of(p);
+    for (uint32_t j = 0; j < n; ++j) {
+      const auto sample = [&](const std::vector<double>& of) {
+        std::vector<double> values;
+        for (size_t i = j; i < of.size(); i += n) values.push_back(of[i]);
+        return values;
+      };
+      const auto vectors = apply_stages(stages, w, sample(x));
+      const auto of_x = differentiate_stages(stages, w, vectors, sample(dy), dweight);
+      for (size_t i = 0; i < p.outputs(); ++i) y[i * n + j] = vectors.back()[i];
+      for (size_t i = 0; i < p.inputs(); ++i) dx[i * n + j] = of_x[i];
     }
-    y = inputs.back();
-    dx = dy;
-    for (uint32_t level = p.levels; level-- > 0;)
-      each_pair(p, level, [&](size_t at, uint32_t first, uint32_t second) {
-        for (uint32_t j = 0; j < n; ++j) {
-          const uint32_t at0 = first * n + j, at1 = second * n + j;
-          const double x0 = inputs[level][at0], x1 = inputs[level][at1], y0 = dx[at0], y1 = dx[at1];
-          dweight[at] += y0 * x0;
-          dweight[at + 1] += y0 * x1;
-          dweight[at + 2] += y1 * x0;
-          dweight[at + 3] += y1 * x1;
-          dx[at0] = w[at] * y0 + w[at + 2] * y1;
-          dx[at1] = w[at + 1] * y0 + w[at + 3] * y1;
-        }
-      });
   }
-};
-
-/// An array of the program's type that is bound to an operand.
-struct Bound {
-  Operand operand;
-  std::vector<std::byte> memory;
-
-  Bound(const Operand& of, const std::vector<float>& values, Type type)
-      : operand(of), memory(kernels::as_type(values, type)) {}
-  engine::Binding binding() { return {operand.variable, memory.data(), operand.cols(), 1}; }
 };
 
 void expect_near(const std::vector<float>& found, const std::vector<double>& expected, Type type,
                  double terms) {
-  ASSERT_EQ(found.size(), expected.size());
-  double largest = 0;
-  for (const double value : expected) largest = std::max(largest, std::abs(value));
-  const double tolerance = epsilon_of(type) * 4 * largest + epsilon_of(Type::f32) * 2 * (terms + 4);
-  for (size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], tolerance) << "element " << i;
+  test::expect_near(found, expected,
+                    epsilon_of(type) * 4 * test::largest(expected) + epsilon_of(Type::f32) * 2 * (terms + 4),
+                    "result");
 }
 
 class PassRun {
@@ -140,42 +94,31 @@ class PassRun {
     const bool has_dweight =
         p_.product == PassProduct::weight_gradient || p_.product == PassProduct::gradients;
     const Type type = p_.numbers.operands;
-    std::vector<Bound> bound;
+    BoundOperands operands(type);
     const auto add = [&](const char* name, Role role, uint32_t rows, uint32_t cols,
                          const std::vector<float>& values, std::vector<program::MappedBox> mapping = {}) {
       const program::Purpose purpose =
           mapping.empty() ? program::Purpose::activation : program::Purpose::parameter;
-      bound.emplace_back(b.external(name, role, type, rows, cols, std::move(mapping), purpose), values, type);
-      return bound.back().operand;
+      return operands.bind(b.external(name, role, type, rows, cols, std::move(mapping), purpose), values);
     };
     const TilePass& pass = p_.pass;
-    const auto nothing = [](size_t count) { return std::vector<float>(count, NAN); };
+    const std::vector<float> nothing;
     const auto mapping = [&] { return pass_weight_mapping(p_, partition); };
     TilePassOperands o;
     if (p_.product != PassProduct::weight_gradient)
       o.weight = add("weight", Role::input, 1, pass.all_weights(), w_, mapping());
     if (p_.product != PassProduct::input_gradient)
       o.x = FeatureOperand{add("x", Role::input, pass.inputs(), p_.n, x_)};
-    o.y = FeatureOperand{add("y", is_forward ? Role::output : Role::input, pass.outputs(), p_.n,
-                             is_forward ? nothing(dy_.size()) : dy_)};
-    if (has_dx) o.dx = FeatureOperand{add("dx", Role::output, pass.inputs(), p_.n, nothing(x_.size()))};
-    if (has_dweight)
-      o.dweight = add("dweight", Role::output, 1, pass.all_weights(), nothing(w_.size()), mapping());
+    o.y = FeatureOperand{
+        add("y", is_forward ? Role::output : Role::input, pass.outputs(), p_.n, is_forward ? nothing : dy_)};
+    if (has_dx) o.dx = FeatureOperand{add("dx", Role::output, pass.inputs(), p_.n, nothing)};
+    if (has_dweight) o.dweight = add("dweight", Role::output, 1, pass.all_weights(), nothing, mapping());
     program.set_main(build_tile_pass(b, p_, partition, o));
 
-    std::vector<engine::Binding> bindings;
-    for (Bound& of : bound) bindings.push_back(of.binding());
-    const engine::Engine engine(compiler::compile(std::move(program), machine_));
-    const engine::Profile profile = engine.run(bindings);
-    EXPECT_EQ(profile.cycles.at, engine.run({}, {.dry = true}).cycles.at);
-    cycles_ = profile.cycles.total();
+    cycles_ = operands.run(std::move(program), machine_);
 
     const Reference reference(pass, p_.n, as_doubles(w_), as_doubles(x_), as_doubles(dy_));
-    const auto found = [&](const Operand& operand) {
-      for (const Bound& of : bound)
-        if (of.operand.variable == operand.variable) return kernels::as_floats(of.memory, type);
-      return std::vector<float>();
-    };
+    const auto found = [&](const Operand& operand) { return operands.found(operand); };
     const double terms = pass.levels > 0 ? 4.0 * pass.c : pass.b + pass.c;
     const Type rounding = p_.numbers.partials;
     if (is_forward) expect_near(found(o.y->operand), reference.y, type, terms);
