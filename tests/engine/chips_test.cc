@@ -9,6 +9,7 @@
 #include "compiler/compile.h"
 #include "compiler/executable_file.h"
 #include "engine/engine.h"
+#include "engine/externals.h"
 #include "support/bound_arrays.h"
 #include "support/random_program.h"
 #include "support/reference_interpreter.h"
@@ -219,27 +220,13 @@ TEST(RandomChips, GiveTheBitsOfTheReferenceInterpreterAndTheSameAccountDry) {
     const machine::Machine machine = random_chips(seed);
     const Program program = testing::random_program(seed, {machine.tiles, false});
     testing::FlatVariables expected = testing::flat_variables(program);
-    base::RandomSequence random(base::RandomStream(seed, 1));
-    for (VariableId v = 0; v < expected.size(); ++v) {
-      const program::Variable& variable = program.variable(v);
-      if (!variable.is_external() || variable.role == Role::output) continue;
-      for (uint64_t i = 0; i < variable.elements(); ++i) {
-        const uint32_t integer = random.below(100);
-        const auto real = static_cast<float>(integer);
-        std::memcpy(&expected[v][4 * i],
-                    variable.type == Type::f32 ? static_cast<const void*>(&real) : &integer, 4);
-      }
-    }
+    fill_externals(program, seed, expected);
     testing::BoundArrays arrays(program, expected);
     const Engine engine(compiler::compile(program, machine));
     if (!engine.executable().memory.fits()) continue;
     const Profile run = engine.run(arrays.bindings(), {.threads = 1 + static_cast<uint32_t>(seed % 2)});
     testing::interpret(program, expected);
-    const testing::FlatVariables actual = arrays.flat();
-    for (VariableId v = 0; v < actual.size(); ++v) {
-      if (!program.variable(v).is_external()) continue;
-      ASSERT_EQ(actual[v], expected[v]) << to_string(program);
-    }
+    expect_equal(program, arrays.flat(), expected);
     ASSERT_EQ(run.chips.size(), machine.chips == 1 ? 0 : machine.chips);
     double last = 0, sum = 0;
     for (const program::PhaseTimes& chip : run.chips) last = std::max(last, chip.total());

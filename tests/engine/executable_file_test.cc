@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
+#include "engine/externals.h"
 #include "io/files.h"
 #include "support/bound_arrays.h"
 #include "support/error_of.h"
@@ -87,12 +88,7 @@ TEST_F(ExecutableFile, RunsAsWhatWasSaved) {
       const Profile before = Engine(saved).run(first.bindings(), {.threads = 1});
       const Profile after = Engine(loaded).run(second.bindings(), {.threads = 1});
       ASSERT_EQ(after.cycles.at, before.cycles.at);
-      const auto expected = first.flat();
-      const auto actual = second.flat();
-      for (program::VariableId v = 0; v < actual.size(); ++v) {
-        if (!program.variable(v).is_external()) continue;
-        ASSERT_EQ(actual[v], expected[v]);
-      }
+      expect_equal(program, second.flat(), first.flat());
       const std::string once = bytes();
       compiler::save(*loaded, path_);
       ASSERT_EQ(bytes(), once);

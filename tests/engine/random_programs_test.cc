@@ -4,11 +4,10 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 
-#include "base/random.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
+#include "engine/externals.h"
 #include "engine/session.h"
 #include "support/bound_arrays.h"
 #include "support/error_of.h"
@@ -22,30 +21,6 @@ namespace {
 
 using testing::BoundArrays;
 using testing::FlatVariables;
-
-/// Small whole numbers, so that sums are worth comparing, in f32 and u32 alike.
-void fill_externals(const program::Program& program, uint64_t seed, FlatVariables& variables) {
-  base::RandomSequence random(base::RandomStream(seed, 1));
-  for (program::VariableId v = 0; v < variables.size(); ++v) {
-    const program::Variable& variable = program.variable(v);
-    if (!variable.is_external() || variable.role == program::Role::output) continue;
-    for (uint64_t i = 0; i < variable.elements(); ++i) {
-      const uint32_t integer = random.below(100);
-      const auto real = static_cast<float>(integer);
-      std::memcpy(&variables[v][4 * i],
-                  variable.type == Type::f32 ? static_cast<const void*>(&real) : &integer, 4);
-    }
-  }
-}
-
-void expect_equal(const program::Program& program, const FlatVariables& actual, const FlatVariables& expected,
-                  program::Role role) {
-  for (program::VariableId v = 0; v < actual.size(); ++v) {
-    const program::Variable& variable = program.variable(v);
-    if (role == program::Role::state ? variable.role != role : !variable.is_external()) continue;
-    ASSERT_EQ(actual[v], expected[v]) << "variable " << variable.name << "\n" << program::to_string(program);
-  }
-}
 
 /// State as a session has it.
 FlatVariables state_of(const Session& session) {
@@ -71,7 +46,7 @@ void expect_state_to_stay(const Engine& engine, const FlatVariables& initial, co
     SCOPED_TRACE(run);
     if (run != 0) testing::interpret(program, expected);
     session.run(arrays.bindings(), {.threads = 1 + run % 2});
-    expect_equal(program, arrays.flat(), expected, program::Role::output);
+    expect_equal(program, arrays.flat(), expected);
     expect_equal(program, state_of(session), expected, program::Role::state);
   }
   session.reset();
@@ -93,13 +68,8 @@ void expect_like_oracle(uint64_t seed, const machine::Machine& machine,
   for (uint32_t t : threads) {
     BoundArrays arrays(program, initial);
     const Profile profile = engine.run(arrays.bindings(), {.threads = t});
-    const FlatVariables actual = arrays.flat();
-    for (program::VariableId v = 0; v < actual.size(); ++v) {
-      if (!program.variable(v).is_external()) continue;
-      ASSERT_EQ(actual[v], expected[v])
-          << "variable " << program.variable(v).name << " with " << t << " threads\n"
-          << program::to_string(program);
-    }
+    SCOPED_TRACE(fmt::format("{} threads", t));
+    expect_equal(program, arrays.flat(), expected);
     ASSERT_GT(profile.seconds, 0);
   }
   expect_state_to_stay(engine, initial, expected);
@@ -173,11 +143,7 @@ TEST(RandomMachines, RunWhatFitsAndSayWhatDoesNot) {
     ASSERT_TRUE(std::isfinite(profile.cycles.total()));
     estimated += estimates_as_it_runs(engine, profile);
     testing::interpret(program, expected);
-    const FlatVariables actual = arrays.flat();
-    for (program::VariableId v = 0; v < actual.size(); ++v) {
-      if (!program.variable(v).is_external()) continue;
-      ASSERT_EQ(actual[v], expected[v]) << program::to_string(program);
-    }
+    expect_equal(program, arrays.flat(), expected);
   }
   EXPECT_GT(fitting, 150u);
   EXPECT_GT(overflowing, 100u);
