@@ -33,9 +33,7 @@ Sample sample(uint32_t scale, uint64_t seed) {
   reads_y ? s.random(Type::f32, rows, n, seed + 2) : s.unset(Type::f32, rows, n);
   s.values(Type::f32, 1, 2, [](uint64_t i) { return i == 0 ? 0.75 : -0.5; }).packed();
   s.random(Type::f32, 1, rows, seed + 3).packed();
-  s.unset(Type::f32, 1,
-          static_cast<uint32_t>(block_scratch_floats(schedule, cols, block_size, n, transposed)))
-      .packed();
+  s.scratch(block_scratch_floats(schedule, cols, block_size, n, transposed));
   s.param(block_size).param(transposed).param(static_cast<int64_t>(Activation::relu));
   visit_block_knobs(schedule, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
   // Sums of up to `cols` products below 1, in another order.

@@ -62,9 +62,8 @@ class Maker {
  private:
   void batch(Sample& s, uint32_t features, bool given) {
     const uint32_t numbers = features * shape_.parts();
-    const uint32_t rows = shape_.transposed ? numbers : use_.samples;
-    const uint32_t cols = shape_.transposed ? use_.samples : numbers;
-    given ? s.random(f32, rows, cols, seed_++) : s.unset(f32, rows, cols);
+    given ? s.batch(use_.samples, numbers, shape_.transposed, seed_++)
+          : s.unset_batch(use_.samples, numbers, shape_.transposed);
   }
   void twiddle(Sample& s, bool given) {
     const uint32_t rows = given || use_.has_dtwiddle ? shape_.twiddle_rows() : 0;
@@ -74,7 +73,7 @@ class Maker {
     s.packed();
   }
   Sample finish(Sample& s, size_t scratch, double products, double terms) {
-    s.unset(f32, 1, static_cast<uint32_t>(scratch)).packed();
+    s.scratch(scratch);
     for (uint32_t param : {uint32_t{shape_.transposed}, shape_.stacks, shape_.blocks, shape_.log_n,
                            uint32_t{shape_.tied}, uint32_t{shape_.complex}, uint32_t{shape_.decreasing}})
       s.param(param);

@@ -33,22 +33,14 @@ Tolerance transform_tolerance(double taps, double terms) {
 
 double transform_flops(double taps) { return 2.5 * taps * std::log2(taps + 1); }
 
-void add_batch(Sample& s, uint32_t n, uint32_t features, bool transposed, uint64_t seed) {
-  transposed ? s.random(f32, features, n, seed) : s.random(f32, n, features, seed);
-}
-void add_result(Sample& s, uint32_t n, uint32_t features, bool transposed) {
-  transposed ? s.unset(f32, features, n) : s.unset(f32, n, features);
-}
-void add_scratch(Sample& s, size_t floats) { s.unset(f32, 1, static_cast<uint32_t>(floats)).packed(); }
-
 template <uint32_t n, Features (*features)(uint32_t), bool transposed>
 Sample forward_sample(uint32_t scale, uint64_t seed) {
   const auto [in, out, taps, toeplitz] = features(scale);
   Sample s(circulant_forward_codelet);
-  add_batch(s, n, in, transposed, seed);
+  s.batch(n, in, transposed, seed);
   s.random(f32, taps == 0 ? 0 : 1, taps, seed + 1);
-  add_result(s, n, out, transposed);
-  add_scratch(s, scale == 0 ? 0 : circulant_forward_scratch({in, out, taps, toeplitz}));
+  s.unset_batch(n, out, transposed);
+  s.scratch(scale == 0 ? 0 : circulant_forward_scratch({in, out, taps, toeplitz}));
   return s.param(transposed)
       .param(toeplitz)
       .tolerance(transform_tolerance(taps, in))
@@ -59,12 +51,12 @@ template <uint32_t n, Features (*features)(uint32_t), bool transposed, bool has_
 Sample gradients_sample(uint32_t scale, uint64_t seed) {
   const auto [in, out, taps, toeplitz] = features(scale);
   Sample s(circulant_gradients_codelet);
-  add_batch(s, n, in, transposed, seed);
-  add_batch(s, n, out, transposed, seed + 1);
+  s.batch(n, in, transposed, seed);
+  s.batch(n, out, transposed, seed + 1);
   s.random(f32, taps == 0 ? 0 : 1, taps, seed + 2);
-  add_result(s, n, has_dx ? in : 0, transposed);
+  s.unset_batch(n, has_dx ? in : 0, transposed);
   s.unset(f32, taps == 0 ? 0 : 1, has_dc ? taps : 0);
-  add_scratch(s, scale == 0 ? 0 : circulant_gradients_scratch({in, out, taps, toeplitz}));
+  s.scratch(scale == 0 ? 0 : circulant_gradients_scratch({in, out, taps, toeplitz}));
   return s.param(transposed)
       .param(toeplitz)
       .tolerance(transform_tolerance(taps, double{n} * (in + out)))

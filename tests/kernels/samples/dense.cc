@@ -18,8 +18,6 @@ void add_panels(Sample& s, Type type, uint32_t m, uint32_t k, uint64_t seed) {
   s.random(type, panels, k * kPanelRows, seed);
 }
 
-void add_scratch(Sample& s, size_t floats) { s.unset(f32, 1, static_cast<uint32_t>(floats)).packed(); }
-
 /// At scale 128, 1027 × 1031 (m × k), or m alone is fixed.
 uint32_t features(uint32_t scale) { return scale == 0 ? 0 : 3 + 8 * scale; }
 uint32_t inputs(uint32_t scale) { return scale == 0 ? 0 : 7 + 8 * scale; }
@@ -32,7 +30,7 @@ Sample forward_sample(uint32_t scale, uint64_t seed) {
   s.random(values, n, k, seed);
   add_panels(s, weights, m, k, seed + 1);
   s.random(f32, 1, has_bias ? m : 0, seed + 2).unset(values, n, m);
-  add_scratch(s, panel_forward_scratch(n, k));
+  s.scratch(panel_forward_scratch(n, k));
   return s.param(static_cast<int64_t>(activation)).tolerance(sum_tolerance(values, k)).flops(2.0 * m * k * n);
 }
 
@@ -43,7 +41,7 @@ Sample input_sample(uint32_t scale, uint64_t seed) {
   s.random(values, n, m, seed);
   add_panels(s, weights, m, k, seed + 1);
   s.random(values, has_relu ? n : 0, k, seed + 2).unset(values, n, k);
-  add_scratch(s, panel_input_gradient_scratch(n, m));
+  s.scratch(panel_input_gradient_scratch(n, m));
   return s.tolerance(sum_tolerance(values, m)).flops(2.0 * m * k * n);
 }
 
@@ -57,7 +55,7 @@ Sample weight_sample(uint32_t scale, uint64_t seed) {
     s.random(gradients, panels, k * kPanelRows, seed + 2);
   else
     s.unset(gradients, panels, k * kPanelRows);
-  add_scratch(s, panel_weight_gradient_scratch(n, k, values != f32));
+  s.scratch(panel_weight_gradient_scratch(n, k, values != f32));
   return s.tolerance(sum_tolerance(gradients, n)).flops(2.0 * m * k * n);
 }
 

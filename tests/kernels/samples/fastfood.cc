@@ -19,13 +19,6 @@ Features square(uint32_t scale) { return {power(scale), 1, power(scale), power(s
 Features rectangular(uint32_t scale) { return {power(scale), 1, 5 * scale, 7 * scale}; }
 Features stacked(uint32_t scale) { return {power(scale), 3, 7 * scale, 2 * power(scale) + 3 * scale}; }
 
-void add_batch(Sample& s, uint32_t n, uint32_t features, bool transposed, uint64_t seed) {
-  transposed ? s.random(f32, features, n, seed) : s.random(f32, n, features, seed);
-}
-void add_result(Sample& s, uint32_t n, uint32_t features, bool transposed) {
-  transposed ? s.unset(f32, features, n) : s.unset(f32, n, features);
-}
-
 /// A permutation per stack: i → (odd · i + shift) mod N.
 void add_stacks(Sample& s, const Features& f, uint64_t seed) {
   for (uint64_t i = 0; i < 3; ++i) s.random(f32, f.stacks, f.size, seed + i);
@@ -47,10 +40,10 @@ template <uint32_t n, Features (*features)(uint32_t), bool transposed>
 Sample forward_sample(uint32_t scale, uint64_t seed) {
   const Features f = features(scale);
   Sample s(fastfood_forward_codelet);
-  add_batch(s, n, f.in, transposed, seed);
+  s.batch(n, f.in, transposed, seed);
   add_stacks(s, f, seed + 1);
-  add_result(s, n, f.out, transposed);
-  s.unset(f32, 1, static_cast<uint32_t>(fastfood_forward_scratch(f.size))).packed();
+  s.unset_batch(n, f.out, transposed);
+  s.scratch(fastfood_forward_scratch(f.size));
   return s.param(transposed).tolerance(transform_tolerance(f, 1)).flops(2 * n * transform_flops(f));
 }
 
@@ -60,12 +53,12 @@ template <uint32_t n, Features (*features)(uint32_t), bool transposed, uint32_t 
 Sample gradients_sample(uint32_t scale, uint64_t seed) {
   const Features f = features(scale);
   Sample s(fastfood_gradients_codelet);
-  add_batch(s, n, f.in, transposed, seed);
-  add_batch(s, n, f.out, transposed, seed + 1);
+  s.batch(n, f.in, transposed, seed);
+  s.batch(n, f.out, transposed, seed + 1);
   add_stacks(s, f, seed + 2);
-  add_result(s, n, (wanted & dx) != 0 ? f.in : 0, transposed);
+  s.unset_batch(n, (wanted & dx) != 0 ? f.in : 0, transposed);
   for (uint32_t field : {ds, dg, db}) s.unset(f32, f.stacks, (wanted & field) != 0 ? f.size : 0);
-  s.unset(f32, 1, static_cast<uint32_t>(fastfood_gradients_scratch(f.size))).packed();
+  s.scratch(fastfood_gradients_scratch(f.size));
   return s.param(transposed).tolerance(transform_tolerance(f, n)).flops(4 * n * transform_flops(f));
 }
 

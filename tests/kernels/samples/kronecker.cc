@@ -24,15 +24,6 @@ KroneckerFactor scaled(KroneckerFactor f, uint32_t scale) {
 
 uint32_t less(uint32_t features, uint32_t missing) { return features > missing ? features - missing : 0; }
 
-void add_samples(Sample& s, const Shape& shape, uint32_t features, uint64_t seed) {
-  shape.transposed ? s.random(f32, features, shape.samples, seed)
-                   : s.random(f32, shape.samples, features, seed);
-}
-
-void add_result(Sample& s, const Shape& shape, uint32_t features) {
-  shape.transposed ? s.unset(f32, features, shape.samples) : s.unset(f32, shape.samples, features);
-}
-
 void add_params(Sample& s, const Shape& shape, const KroneckerFactor& f) {
   s.param(shape.transposed).param(f.a).param(f.b).param(f.c).param(f.d);
 }
@@ -44,10 +35,10 @@ template <KroneckerFactor factor, Shape shape>
 Sample forward(uint32_t scale, uint64_t seed) {
   const KroneckerFactor f = scaled(factor, scale);
   Sample s(kronecker_forward_codelet);
-  add_samples(s, shape, less(f.inputs(), shape.missing), seed);
+  s.batch(shape.samples, less(f.inputs(), shape.missing), shape.transposed, seed);
   s.random(f32, f.groups(), f.b * f.c, seed + 1).packed();
-  add_result(s, shape, less(f.outputs(), shape.dropped));
-  s.unset(f32, 1, static_cast<uint32_t>(kronecker_forward_scratch(f))).packed();
+  s.unset_batch(shape.samples, less(f.outputs(), shape.dropped), shape.transposed);
+  s.scratch(kronecker_forward_scratch(f));
   add_params(s, shape, f);
   return s.tolerance(sum_tolerance(f.c)).flops(2.0 * f.groups() * f.b * f.c * shape.samples);
 }
@@ -57,12 +48,12 @@ Sample gradients(uint32_t scale, uint64_t seed) {
   const KroneckerFactor f = scaled(factor, scale);
   const double products = shape.has_dx + shape.has_dweight;
   Sample s(kronecker_gradients_codelet);
-  add_samples(s, shape, less(f.inputs(), shape.missing), seed);
-  add_samples(s, shape, less(f.outputs(), shape.dropped), seed + 1);
+  s.batch(shape.samples, less(f.inputs(), shape.missing), shape.transposed, seed);
+  s.batch(shape.samples, less(f.outputs(), shape.dropped), shape.transposed, seed + 1);
   s.random(f32, f.groups(), f.b * f.c, seed + 2).packed();
-  add_result(s, shape, shape.has_dx ? less(f.inputs(), shape.missing) : 0);
+  s.unset_batch(shape.samples, shape.has_dx ? less(f.inputs(), shape.missing) : 0, shape.transposed);
   s.unset(f32, shape.has_dweight ? f.groups() : 0, f.b * f.c).packed();
-  s.unset(f32, 1, static_cast<uint32_t>(kronecker_gradients_scratch(f))).packed();
+  s.scratch(kronecker_gradients_scratch(f));
   add_params(s, shape, f);
   return s.tolerance(sum_tolerance(f.b + shape.samples))
       .flops(2.0 * f.groups() * f.b * f.c * shape.samples * products);

@@ -42,10 +42,6 @@ void add_params(Sample& s, const Setting& setting) {
   s.param(setting.after_reset ? 1 : 0);
 }
 
-void add_scratch(Sample& s, const NeuronsShape& shape, bool gradients) {
-  s.unset(f32, 1, static_cast<uint32_t>(NeuronsScratch(shape, gradients).floats)).packed();
-}
-
 template <const Setting& setting>
 Sample forward(uint32_t scale, uint64_t seed) {
   const NeuronsShape shape = shape_of(setting, scale);
@@ -57,7 +53,7 @@ Sample forward(uint32_t scale, uint64_t seed) {
   s.random(f32, setting.has_initial ? 2 : 0, wide, seed + 3, 1.5F);
   s.unset(f32, spiking, wide).unset(f32, setting.neuron.synaptic ? shape.steps : 0, wide);
   s.unset(f32, shape.steps, wide).unset(f32, setting.after_reset ? shape.steps : 0, wide);
-  add_scratch(s, shape, false);
+  s.scratch(NeuronsScratch(shape, false).floats);
   add_params(s, setting);
   return s.tolerance({.relative = 1e-5, .absolute = 1e-5});
 }
@@ -80,7 +76,7 @@ Sample gradients(uint32_t scale, uint64_t seed) {
   const uint32_t rows = setting.recurrent_rows > 1 ? shape.neurons : setting.recurrent_rows;
   s.unset(f32, rows, shape.neurons).unset(f32, setting.learns ? 3 : 0, shape.neurons);
   s.unset(f32, setting.has_initial ? 2 : 0, wide);
-  add_scratch(s, shape, true);
+  s.scratch(NeuronsScratch(shape, true).floats);
   add_params(s, setting);
   return s.tolerance({.relative = 1e-4, .absolute = 2e-4 * (1 + scale)});
 }

@@ -51,6 +51,15 @@ class Sample {
   Sample& values(Type type, uint32_t rows, uint32_t cols, const std::function<double(uint64_t)>& value_at);
   /// A field as it is.
   Sample& field(Field field);
+  /// n samples of so many features in FP32, a row each or, transposed, a column; random or unset.
+  Sample& batch(uint32_t n, uint32_t features, bool transposed, uint64_t seed) {
+    return transposed ? random(Type::f32, features, n, seed) : random(Type::f32, n, features, seed);
+  }
+  Sample& unset_batch(uint32_t n, uint32_t features, bool transposed) {
+    return transposed ? unset(Type::f32, features, n) : unset(Type::f32, n, features);
+  }
+  /// Scratch memory.
+  Sample& scratch(size_t floats) { return unset(Type::f32, 1, static_cast<uint32_t>(floats)).packed(); }
   /// Structures as a field of bytes, a row each, packed.
   template <class T>
   Sample& records(std::span<const T> items) {

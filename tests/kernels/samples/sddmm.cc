@@ -41,8 +41,7 @@ Sample block_sample(uint32_t scale, uint64_t seed) {
   s.random(Type::f32, rows, n, seed + 1).random(Type::f32, cols, n, seed + 2);
   add_gradient(s, blocks, packed.order().block_values(), reads_dw && !with_slots, seed + 3);
   add_scalars(s, with_slots ? 0 : -0.5);
-  const size_t scratch = block_sddmm_scratch(schedule, view_of(packed), index.rows(), n, {});
-  s.unset(Type::f32, 1, static_cast<uint32_t>(scratch)).packed();
+  s.scratch(block_sddmm_scratch(schedule, view_of(packed), index.rows(), n, {}));
   s.param(block_size).param(0);
   visit_block_sddmm_knobs(schedule,
                           [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
@@ -72,7 +71,7 @@ Sample element_sample(uint32_t scale, uint64_t seed) {
   const uint64_t steps = end.value / sparse::kRowGroupLanes + 3;  // the last ones belong to no task
   add_gradient(s, steps, sparse::kRowGroupLanes, reads_dw && accumulates, seed + 3);
   add_scalars(s, accumulates ? -0.5 : 0);
-  s.unset(Type::f32, 1, static_cast<uint32_t>(element_sddmm_scratch(schedule, w, n))).packed();
+  s.scratch(element_sddmm_scratch(schedule, w, n));
   s.param(w.k_block).param(0).param(0).param(static_cast<int64_t>(steps)).param(0);
   visit_element_sddmm_knobs(schedule,
                             [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });

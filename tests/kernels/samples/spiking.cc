@@ -1,44 +1,13 @@
-#include <algorithm>
-#include <numeric>
-#include <vector>
-
 #include "base/random.h"
 #include "kernels/host/spiking/codelet.h"
 #include "kernels/host/spiking/layout.h"
 #include "kernels/samples/list.h"
+#include "kernels/samples/spike_lists.h"
 
 namespace tessera::kernels {
 namespace {
 
 using enum Type;
-
-/// Lists of some neurons of each step and sample, those that fired first, both parts sorted.
-class Lists {
- public:
-  Lists(const SpikingShape& shape, uint32_t neurons, uint32_t capacity, uint64_t seed)
-      : steps_(shape.steps), batch_(shape.batch), capacity_(capacity) {
-    base::RandomSequence random{base::RandomStream(seed)};
-    std::vector<uint32_t> all(neurons);
-    for (uint32_t i = 0; i < steps_ * batch_; ++i) {
-      std::iota(all.begin(), all.end(), 0U);
-      for (uint32_t n = 0; n + 1 < neurons; ++n) std::swap(all[n], all[n + random.below(neurons - n)]);
-      const uint32_t listed = random.below(capacity + 1), spikes = random.below(listed + 1);
-      std::sort(all.begin(), all.begin() + spikes);
-      std::sort(all.begin() + spikes, all.begin() + listed);
-      num_.insert(num_.end(), {spikes, listed});
-      for (uint32_t e = 0; e < capacity; ++e) ids_.push_back(e < listed ? all[e] : 0);
-    }
-  }
-
-  void add(Sample& s) const {
-    s.values(u16, steps_, batch_ * capacity_, [&](uint64_t i) { return ids_[i]; });
-    s.values(u32, steps_, batch_ * 2, [&](uint64_t i) { return num_[i]; });
-  }
-
- private:
-  uint32_t steps_, batch_, capacity_;
-  std::vector<uint32_t> ids_, num_;
-};
 
 struct Setting {
   Neuron neuron = {};
@@ -86,9 +55,8 @@ uint32_t bytes_of_bits(const SpikingShape& shape) { return shape.batch * ((shape
 template <const Setting& setting>
 Sample forward(uint32_t scale, uint64_t seed) {
   const SpikingShape shape = shape_of(setting, scale);
-  const Lists in(shape, shape.inputs, shape.in_capacity, seed);
   Sample s(spiking_forward_codelet);
-  in.add(s);
+  add_lists(s, shape.steps, shape.batch, shape.inputs, shape.in_capacity, seed);
   add_weight(s, shape, 0.5F, seed + 1);
   add_dynamics(s, shape, seed + 2);
   const uint32_t control[spiking_control::count] = {setting.limit, 7, 9, 11};
@@ -101,7 +69,7 @@ Sample forward(uint32_t scale, uint64_t seed) {
   s.unset(f32, stores ? shape.steps : 0, shape.batch * shape.neurons);
   s.unset(f32, setting.learns && setting.neuron.synaptic ? shape.steps : 0, shape.batch * shape.neurons);
   s.unset(u32, setting.neuron.spikes ? shape.batch : 0, 2);
-  s.unset(f32, 1, static_cast<uint32_t>(spiking_forward_scratch(shape))).packed();
+  s.scratch(spiking_forward_scratch(shape));
   // Decays are below 1, so roundings add up to a multiple of the largest potential's.
   return add_params(s, setting, shape).tolerance({.relative = 1e-5, .absolute = 1e-5});
 }
@@ -109,15 +77,13 @@ Sample forward(uint32_t scale, uint64_t seed) {
 template <const Setting& setting>
 Sample gradients(uint32_t scale, uint64_t seed) {
   const SpikingShape shape = shape_of(setting, scale);
-  const Lists in(shape, shape.inputs, shape.in_capacity, seed),
-      own(shape, shape.neurons, shape.capacity, seed + 1);
   Sample s(spiking_gradients_codelet);
-  in.add(s);
+  add_lists(s, shape.steps, shape.batch, shape.inputs, shape.in_capacity, seed);
   add_weight(s, shape, 0.1F, seed + 2);
   add_dynamics(s, shape, seed + 3);
   const bool spikes = setting.neuron.spikes;
   if (spikes) {
-    own.add(s);
+    add_lists(s, shape.steps, shape.batch, shape.neurons, shape.capacity, seed + 1);
   } else {
     s.unset(u16, 0, 0).unset(u32, 0, 0);
   }
@@ -132,7 +98,7 @@ Sample gradients(uint32_t scale, uint64_t seed) {
   s.unset(f32, setting.has_din ? shape.steps : 0, shape.batch * shape.in_capacity);
   s.unset(f32, spiking_panel_rows(shape), spiking_panel_width(shape.neurons));
   s.unset(f32, setting.learns ? 3 : 0, shape.neurons);
-  s.unset(f32, 1, static_cast<uint32_t>(spiking_gradients_scratch(shape))).packed();
+  s.scratch(spiking_gradients_scratch(shape));
   return add_params(s, setting, shape).tolerance({.relative = 1e-4, .absolute = 2e-4 * (1 + scale)});
 }
 

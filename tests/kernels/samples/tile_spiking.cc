@@ -1,10 +1,7 @@
-#include <algorithm>
-#include <numeric>
-#include <vector>
-
 #include "base/random.h"
 #include "kernels/host/spiking/codelet.h"
 #include "kernels/samples/list.h"
+#include "kernels/samples/spike_lists.h"
 #include "kernels/tile/spiking/codelet.h"
 
 namespace tessera::kernels {
@@ -31,23 +28,6 @@ struct Shape {
   uint32_t samples, inputs, all, neurons, in_capacity, capacity;
 };
 
-/// Lists of one step.
-void add_lists(Sample& s, uint32_t samples, uint32_t neurons, uint32_t capacity, uint64_t seed) {
-  base::RandomSequence random{base::RandomStream(seed)};
-  std::vector<uint32_t> ids, num, all(neurons);
-  for (uint32_t b = 0; b < samples; ++b) {
-    std::iota(all.begin(), all.end(), 0U);
-    for (uint32_t n = 0; n + 1 < neurons; ++n) std::swap(all[n], all[n + random.below(neurons - n)]);
-    const uint32_t listed = random.below(capacity + 1), spikes = random.below(listed + 1);
-    std::sort(all.begin(), all.begin() + spikes);
-    std::sort(all.begin() + spikes, all.begin() + listed);
-    num.insert(num.end(), {spikes, listed});
-    for (uint32_t i = 0; i < capacity; ++i) ids.push_back(i < listed ? all[i] : 0);
-  }
-  s.values(u16, 1, samples * capacity, [&](uint64_t i) { return ids[i]; });
-  s.values(u32, 1, samples * 2, [&](uint64_t i) { return num[i]; });
-}
-
 void add_dynamics(Sample& s, uint32_t rows, uint32_t neurons, uint64_t seed) {
   const base::RandomStream random(seed);
   s.values(f32, rows, neurons, [&](uint64_t i) { return 0.5F + 0.4F * random.uniform(i); });
@@ -69,8 +49,8 @@ Sample forward(uint32_t scale, uint64_t seed) {
   const uint32_t row = shape.samples * shape.neurons;
   const Neuron& neuron = setting.neuron;
   Sample s(spiking_tile_forward_codelet);
-  add_lists(s, shape.samples, shape.inputs, shape.in_capacity, seed);
-  add_lists(s, setting.recurrent ? shape.samples : 0, shape.all, shape.capacity, seed + 1);
+  add_lists(s, 1, shape.samples, shape.inputs, shape.in_capacity, seed);
+  add_lists(s, 1, setting.recurrent ? shape.samples : 0, shape.all, shape.capacity, seed + 1);
   s.random(setting.weight, shape.inputs, shape.neurons, seed + 2);
   s.random(setting.weight, setting.recurrent ? shape.all : 0, shape.neurons, seed + 3);
   add_dynamics(s, 4, shape.neurons, seed + 4);
@@ -105,7 +85,7 @@ Sample backward(uint32_t scale, uint64_t seed) {
   const uint32_t row = shape.samples * shape.neurons;
   const Neuron& neuron = setting.neuron;
   Sample s(spiking_tile_backward_codelet);
-  add_lists(s, neuron.spikes ? shape.samples : 0, shape.all, shape.capacity, seed);
+  add_lists(s, 1, neuron.spikes ? shape.samples : 0, shape.all, shape.capacity, seed);
   s.random(f32, 1, neuron.spikes ? shape.samples * shape.capacity : row, seed + 1);
   add_dynamics(s, 4, shape.neurons, seed + 2);
   add_time(s, setting.time);
@@ -124,7 +104,7 @@ Sample rows(uint32_t scale, uint64_t seed) {
   const Shape shape(scale);
   const bool has_din = !setting.learns;
   Sample s(spiking_tile_rows_codelet);
-  add_lists(s, shape.samples, shape.inputs, shape.in_capacity, seed);
+  add_lists(s, 1, shape.samples, shape.inputs, shape.in_capacity, seed);
   s.random(setting.weight, has_din ? shape.inputs : 0, shape.neurons, seed + 1);
   s.random(f32, 1, shape.samples * shape.neurons, seed + 2);
   add_time(s, setting.time);
