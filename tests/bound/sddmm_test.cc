@@ -10,34 +10,21 @@
 #include <optional>
 #include <vector>
 
+#include "bound/expect_spmm.h"
 #include "support/error_of.h"
 
 namespace tessera {
 namespace {
 
+using test::CallersMatrix;
+
 constexpr uint32_t kRows = 77;
 constexpr uint32_t kCols = 93;
 
-/// A caller's matrix with gaps between its rows or columns.
-struct Array {
-  Array(uint32_t rows, uint32_t cols, Layout its_layout, float phase)
-      : layout(its_layout),
-        leading((layout == Layout::row_major ? cols : rows) + 3),
-        data(static_cast<size_t>(leading) * (layout == Layout::row_major ? rows : cols)) {
-    for (size_t i = 0; i < data.size(); ++i) data[i] = std::sin(phase * static_cast<float>(i + 1));
-  }
-  double at(int64_t i, int64_t j) const {
-    return data[static_cast<size_t>(layout == Layout::row_major ? i * leading + j : i + j * leading)];
-  }
-
-  Layout layout;
-  int64_t leading;
-  std::vector<float> data;
-};
-
 /// Checks that dW holds alpha · dY·Xᵀ + beta · before at the pattern, and 0 everywhere else.
-void expect_gradient(const Weight& weight, const Array& dy, const Array& x, uint32_t n, float alpha,
-                     float beta, const std::vector<float>& before, const std::vector<float>& dw) {
+void expect_gradient(const Weight& weight, const CallersMatrix& dy, const CallersMatrix& x, uint32_t n,
+                     float alpha, float beta, const std::vector<float>& before,
+                     const std::vector<float>& dw) {
   const Pattern pattern = weight.pattern();
   const uint32_t b = pattern.block_size;
   std::vector<float> stored(pattern.blocks() * b * b), old(stored.size());
@@ -76,13 +63,12 @@ std::vector<float> some_state(const Weight& weight) {
 
 void run_and_check(const Weight& weight, const Sddmm& gradient, uint32_t n, Layout layout, float alpha,
                    float beta) {
-  const Array dy(kRows, n, layout, 0.7F);
-  const Array x(kCols, n, layout, 0.3F);
+  CallersMatrix dy(layout, kRows, n, 0, 3, 1), x(layout, kCols, n, 0, 3, 2);
   const std::vector<float> before = some_state(weight);
   std::vector<float> dw = before;
-  gradient({.dy = dy.data.data(),
+  gradient({.dy = dy.data(),
             .dy_leading = dy.leading,
-            .x = x.data.data(),
+            .x = x.data(),
             .x_leading = x.leading,
             .dw = dw.data(),
             .alpha = alpha,

@@ -1,4 +1,5 @@
 // The library through its public API.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/io.h>
@@ -11,45 +12,16 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "sparse/pattern.h"
+#include "bound/expect_spmm.h"
 #include "support/error_of.h"
 
 namespace tessera {
 namespace {
 
+using test::expect_product;
+
 SparseMatrix random_matrix(uint32_t m, uint32_t k, uint32_t block_size) {
   return generate({PatternKind::random, m, k, 0.3, block_size, 11});
-}
-
-/// activation(alpha · W·X + beta · Y + bias) in float64.
-std::vector<double> reference(const SparseMatrix& w, uint32_t n, const SpmmOptions& options,
-                              const SpmmArguments& a) {
-  const Pattern& p = w.pattern;
-  const uint32_t b = p.block_size;
-  const auto at = [](Layout layout, int64_t leading, int64_t i, int64_t j) {
-    return layout == Layout::row_major ? i * leading + j : i + j * leading;
-  };
-  std::vector<double> sums(uint64_t{p.rows} * n);
-  for (uint32_t r = 0; r < p.block_rows(); ++r)
-    for (uint64_t block = p.row_begin[r]; block < p.row_begin[r + 1]; ++block)
-      for (uint32_t e = 0; e < b * b; ++e) {
-        const uint32_t row = r * b + e / b;
-        const uint32_t col = p.columns[block] * b + e % b;
-        if (row >= p.rows || col >= p.cols) continue;
-        for (uint32_t j = 0; j < n; ++j)
-          sums[row * n + j] +=
-              double{w.values[block * b * b + e]} * a.x[at(options.x_layout, a.x_leading, col, j)];
-      }
-  for (uint32_t i = 0; i < p.rows; ++i)
-    for (uint32_t j = 0; j < n; ++j) {
-      double& y = sums[uint64_t{i} * n + j];
-      y = double{a.alpha} * y;
-      if (a.beta != 0) y += double{a.beta} * a.y[at(options.y_layout, a.y_leading, i, j)];
-      if (options.bias) y += a.bias[i];
-      if (options.activation == Activation::relu) y = std::max(0.0, y);
-      if (options.activation == Activation::gelu) y = y / 2 * (1 + std::erf(y / std::sqrt(2.0)));
-    }
-  return sums;
 }
 
 TEST(Threads, AreOneWhereMoreDoNotPay) {
@@ -74,29 +46,10 @@ struct Shape {
 class SpmmTest : public ::testing::TestWithParam<Shape> {};
 
 TEST_P(SpmmTest, ComputesWhatItSays) {
-  const Shape shape = GetParam();
-  const SparseMatrix matrix = random_matrix(77, 93, shape.block_size);
-  const SpmmOptions options{shape.layout, shape.layout, shape.activation, true};
-  const bool by_rows = shape.layout == Layout::row_major;
-  const int64_t x_leading = (by_rows ? shape.n : 93) + 3;
-  const int64_t y_leading = (by_rows ? shape.n : 77) + 5;
-  std::vector<float> x(static_cast<size_t>(x_leading) * (by_rows ? 93 : shape.n) + 1);
-  std::vector<float> y(static_cast<size_t>(y_leading) * (by_rows ? 77 : shape.n) + 1);
-  std::vector<float> bias(77);
-  for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
-  for (size_t i = 0; i < y.size(); ++i) y[i] = std::cos(static_cast<float>(i));
-  for (size_t i = 0; i < bias.size(); ++i) bias[i] = static_cast<float>(i) / 77;
-  const SpmmArguments arguments{x.data() + 1, x_leading, y.data() + 1, y_leading, 1.5F, -0.5F, bias.data()};
-  const std::vector<double> expected = reference(matrix, shape.n, options, arguments);
-
-  const Weight weight(matrix);
-  const Spmm product(weight, shape.n, options);
-  product(arguments);
-  for (uint32_t i = 0; i < 77; ++i)
-    for (uint32_t j = 0; j < shape.n; ++j) {
-      const int64_t at = by_rows ? i * y_leading + j : i + j * y_leading;
-      EXPECT_NEAR(arguments.y[at], expected[i * shape.n + j], 2e-5) << i << ", " << j;
-    }
+  const auto [block_size, n, layout, activation] = GetParam();
+  const SpmmOptions options{layout, layout, activation, true};
+  const Weight weight(random_matrix(77, 93, block_size));
+  expect_product(weight, Spmm(weight, n, options), n, options, 3, {.first = 1, .x_gap = 3, .y_gap = 5});
 }
 
 std::vector<Shape> shapes() {
@@ -117,24 +70,11 @@ TEST(Spmm, AddsTheBiasOfEveryPartOfTheRows) {
     for (const uint32_t n : {1U, 9U, 50U})
       for (const bool transpose : {false, true})
         for (const bool bias : {false, true}) {
-          const SparseMatrix matrix = random_matrix(128, 96, block_size);
+          SCOPED_TRACE(fmt::format("b = {}, n = {}, transpose {}", block_size, n, transpose));
           SpmmOptions options{.bias = bias, .threads = 3, .force = {{"row_parts", 3}}};
           options.transpose = transpose;
-          const SparseMatrix left = transpose ? sparse::transpose(matrix) : matrix;
-          std::vector<float> x(size_t{left.pattern.cols} * n), y(size_t{left.pattern.rows} * n, NAN);
-          std::vector<float> rows(left.pattern.rows);
-          for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
-          for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
-          const SpmmArguments arguments{.x = x.data(),
-                                        .x_leading = n,
-                                        .y = y.data(),
-                                        .y_leading = n,
-                                        .bias = bias ? rows.data() : nullptr};
-          const std::vector<double> expected = reference(left, n, options, arguments);
-          Spmm(Weight(matrix), n, options)(arguments);
-          for (size_t i = 0; i < y.size(); ++i)
-            ASSERT_NEAR(y[i], expected[i], 3e-5)
-                << "b = " << block_size << ", n = " << n << ", transpose " << transpose << ", element " << i;
+          const Weight weight(random_matrix(128, 96, block_size));
+          expect_product(weight, Spmm(weight, n, options), n, options, 4, {.alpha = 1, .beta = 0});
         }
 }
 

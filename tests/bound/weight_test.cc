@@ -13,69 +13,19 @@
 
 #include "base/half.h"
 #include "base/random.h"
+#include "bound/expect_spmm.h"
 #include "sparse/pattern.h"
 #include "support/error_of.h"
 
 namespace tessera {
 namespace {
 
+using test::expect_product;
+
 float rounded(float value, Type type) {
   if (type == Type::f16) return base::to_float(base::to_half(value));
   if (type == Type::bf16) return base::to_float(base::to_bfloat16(value));
   return value;
-}
-
-/// The weight's matrix, row-major, in float64, and its transpose.
-std::vector<double> dense_of(const Weight& weight) {
-  SparseMatrix matrix{weight.pattern(), {}};
-  matrix.values.resize(matrix.pattern.blocks() * weight.block_size() * weight.block_size());
-  weight.get_values(matrix.values);
-  const std::vector<float> dense = sparse::to_dense(matrix);
-  return {dense.begin(), dense.end()};
-}
-
-/// Expects activation(alpha · W·X + beta · Y + bias), or the same of Wᵀ, for a product of any options.
-void expect_product(const Weight& weight, const Spmm& product, uint32_t n, const SpmmOptions& options,
-                    uint64_t seed) {
-  const uint32_t rows = options.transpose ? weight.cols() : weight.rows();
-  const uint32_t depth = options.transpose ? weight.rows() : weight.cols();
-  const std::vector<double> w = dense_of(weight);
-  const base::RandomStream stream(seed, 5);
-  std::vector<float> x(uint64_t{depth} * n);
-  std::vector<float> y(uint64_t{rows} * n);
-  std::vector<float> bias(rows);
-  stream.fill_symmetric(x);
-  base::RandomStream(seed, 6).fill_symmetric(y);
-  base::RandomStream(seed, 7).fill_symmetric(bias);
-  const std::vector<float> y_before = y;
-  const auto at = [&](Layout layout, uint32_t i, uint32_t j, uint32_t height) {
-    return layout == Layout::row_major ? uint64_t{i} * n + j : i + uint64_t{j} * height;
-  };
-  product({.x = x.data(),
-           .y = y.data(),
-           .alpha = 1.5F,
-           .beta = -0.5F,
-           .bias = options.bias ? bias.data() : nullptr});
-  for (uint32_t i = 0; i < rows; ++i)
-    for (uint32_t j = 0; j < n; ++j) {
-      double sum = 0;
-      double magnitude = 0;
-      uint32_t length = 0;
-      for (uint32_t l = 0; l < depth; ++l) {
-        const double value =
-            options.transpose ? w[uint64_t{l} * weight.cols() + i] : w[uint64_t{i} * weight.cols() + l];
-        const double term = value * x[at(options.x_layout, l, j, depth)];
-        sum += term;
-        magnitude += std::abs(term);
-        length += value != 0 ? 1 : 0;
-      }
-      const uint64_t place = at(options.y_layout, i, j, rows);
-      double want = 1.5 * sum - 0.5 * y_before[place] + (options.bias ? bias[i] : 0);
-      if (options.activation == Activation::relu) want = std::max(0.0, want);
-      if (options.activation == Activation::gelu) want = want / 2 * (1 + std::erf(want / std::sqrt(2.0)));
-      ASSERT_NEAR(y[place], want, (length + 4) * 0x1p-24 * (1.5 * magnitude + 2))
-          << "(" << i << ", " << j << ")";
-    }
 }
 
 struct Drawn {

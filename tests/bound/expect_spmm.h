@@ -1,0 +1,92 @@
+// Products of a weight compared with float64.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <tessera/spmm.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "sparse/pattern.h"
+#include "support/numbers.h"
+
+namespace tessera::test {
+
+/// The weight's matrix, row-major.
+inline std::vector<float> dense_of(const Weight& weight) {
+  SparseMatrix matrix{weight.pattern(), {}};
+  matrix.values.resize(matrix.pattern.blocks() * weight.block_size() * weight.block_size());
+  weight.get_values(matrix.values);
+  return sparse::to_dense(matrix);
+}
+
+/// What a caller passes.
+struct ProductCall {
+  float alpha = 1.5F;
+  float beta = -0.5F;  ///< 0: Y holds NaN before
+  uint32_t first = 0;  ///< element of their arrays with which matrices begin
+  uint32_t x_gap = 0;  ///< elements between rows or columns
+  uint32_t y_gap = 0;
+};
+
+/// A random matrix of a caller.
+struct CallersMatrix {
+  Layout layout;
+  uint32_t first;
+  int64_t leading;
+  std::vector<float> values;
+
+  CallersMatrix(Layout its_layout, uint32_t rows, uint32_t cols, uint32_t offset, uint32_t gap, uint64_t seed)
+      : layout(its_layout),
+        first(offset),
+        leading((layout == Layout::row_major ? cols : rows) + gap),
+        values(random_floats(
+            static_cast<uint64_t>(leading) * (layout == Layout::row_major ? rows : cols) + first, seed)) {}
+  float* data() { return values.data() + first; }
+  double at(int64_t i, int64_t j) const {
+    return values[static_cast<size_t>(first +
+                                      (layout == Layout::row_major ? i * leading + j : i + j * leading))];
+  }
+};
+
+/// Expects activation(alpha · W·X + beta · Y + bias), or the same of Wᵀ, for a product of any options.
+inline void expect_product(const Weight& weight, const Spmm& product, uint32_t n, const SpmmOptions& options,
+                           uint64_t seed, const ProductCall& call = {}) {
+  const uint32_t rows = options.transpose ? weight.cols() : weight.rows();
+  const uint32_t depth = options.transpose ? weight.rows() : weight.cols();
+  const std::vector<float> w = dense_of(weight), bias = random_floats(rows, seed + 7);
+  CallersMatrix x(options.x_layout, depth, n, call.first, call.x_gap, seed + 5);
+  CallersMatrix y(options.y_layout, rows, n, call.first, call.y_gap, seed + 6);
+  if (call.beta == 0) std::ranges::fill(y.values, NAN);
+  const CallersMatrix before = y;
+  product({.x = x.data(),
+           .x_leading = x.leading,
+           .y = y.data(),
+           .y_leading = y.leading,
+           .alpha = call.alpha,
+           .beta = call.beta,
+           .bias = options.bias ? bias.data() : nullptr});
+  for (uint32_t i = 0; i < rows; ++i)
+    for (uint32_t j = 0; j < n; ++j) {
+      double sum = 0;
+      double magnitude = 0;
+      uint32_t length = 0;
+      for (uint32_t l = 0; l < depth; ++l) {
+        const double value =
+            options.transpose ? w[uint64_t{l} * weight.cols() + i] : w[uint64_t{i} * weight.cols() + l];
+        const double term = value * x.at(l, j);
+        sum += term;
+        magnitude += std::abs(term);
+        length += value != 0 ? 1 : 0;
+      }
+      double want = call.alpha * sum + (call.beta == 0 ? 0 : call.beta * before.at(i, j)) +
+                    (options.bias ? bias[i] : 0);
+      if (options.activation == Activation::relu) want = std::max(0.0, want);
+      if (options.activation == Activation::gelu) want = want / 2 * (1 + std::erf(want / std::sqrt(2.0)));
+      ASSERT_NEAR(y.at(i, j), want, (length + 4) * 0x1p-24 * (1.5 * magnitude + 2))
+          << "(" << i << ", " << j << ")";
+    }
+}
+
+}  // namespace tessera::test
