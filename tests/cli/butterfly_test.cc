@@ -14,6 +14,7 @@ using nlohmann::json;
 using test::content_of;
 using test::expect_failure;
 using test::expect_refused;
+using test::json_of;
 using test::lines_of;
 using test::Outcome;
 using test::says;
@@ -30,7 +31,7 @@ class ButterflyTest : public test::ToolTest {
 
   /// The section of that name in --json.
   static json section_of(const Outcome& o, const std::string& name) {
-    const json all = json::parse(o.out);
+    const json all = json_of(o);
     for (const json& section : all["sections"])
       if (section["section"] == name) return section;
     return {};
@@ -44,8 +45,7 @@ class ButterflyTest : public test::ToolTest {
 
 TEST_F(ButterflyTest, SetsTheModelBesideTheTables) {
   const Outcome o = reproduce("--machine gc200 --only table-1,table-2 --json");
-  ASSERT_EQ(o.status, 0) << o.err;
-  const json all = json::parse(o.out);
+  const json all = json_of(o);
   EXPECT_EQ(all["schema"], 1);
   EXPECT_EQ(all["command"], "reproduce butterfly");
   EXPECT_EQ(all["machines"], json::array({"gc200"}));

@@ -17,6 +17,7 @@ namespace {
 using nlohmann::json;
 using test::content_of;
 using test::expect_failure;
+using test::json_of;
 using test::lines_of;
 using test::Outcome;
 using test::results_of;
@@ -40,8 +41,7 @@ class PopsparseTest : public test::ToolTest {
 
 TEST_F(PopsparseTest, RunsEveryCombinationOnceAndVerifiesSome) {
   const Outcome o = reproduce("--json");
-  ASSERT_EQ(o.status, 0) << o.err;
-  const json all = json::parse(o.out);
+  const json all = json_of(o);
   EXPECT_EQ(all["schema"], 1);
   EXPECT_EQ(all["command"], "reproduce popsparse");
   EXPECT_EQ(all["machine"], "bow");
@@ -63,7 +63,6 @@ TEST_F(PopsparseTest, RunsEveryCombinationOnceAndVerifiesSome) {
 
 TEST_F(PopsparseTest, GivesWhatSpmmGives) {
   const Outcome o = reproduce("--json --no-verify");
-  ASSERT_EQ(o.status, 0) << o.err;
   for (const json& r : results_of(o)) EXPECT_TRUE(r["verified"].is_null());
   const Outcome one = run(
       "spmm --machine bow --planner published --estimate --m 512 --k 512 --density 1/16 --block 16 --n 64 "
@@ -103,8 +102,7 @@ TEST_F(PopsparseTest, DynamicProductsSayTheirStepsAndUpdates) {
 
 TEST_F(PopsparseTest, FitsTheLawOfItsBestSpeedups) {
   const Outcome o = reproduce("--json --no-verify");
-  ASSERT_EQ(o.status, 0) << o.err;
-  const json all = json::parse(o.out);
+  const json all = json_of(o);
   const json law = all["law"]["static"];
   EXPECT_EQ(law["samples"], 8);
   EXPECT_EQ(all["law"]["published_static"]["scale"], 0.0013);
@@ -255,7 +253,6 @@ TEST_F(PopsparseTest, PublishedNumbersNeedNoFiles) {
               "--no-verify --json --out '{}'",
               path("alone")),
           "unset TESSERA_DATA; {}");
-  ASSERT_EQ(o.status, 0) << o.err;
   const json results = results_of(o);
   ASSERT_EQ(results.size(), 2U);
   for (const json& r : results)
@@ -288,8 +285,7 @@ TEST_F(PopsparseTest, MeasuresThisComputer) {
       "reproduce popsparse --machine host --m 256,512 --n 64,256 --block 4,16 --density 1/4,1/16 --mode "
       "static,dense --json --out '{}'",
       path("results")));
-  ASSERT_EQ(o.status, 0) << o.err;
-  const json all = json::parse(o.out);
+  const json all = json_of(o);
   EXPECT_TRUE(all["planner"].is_null());
   EXPECT_EQ(all["results"].size(), kCells);
   for (const json& r : all["results"]) {

@@ -24,9 +24,14 @@ struct Outcome {
   std::string err;
 };
 
+/// What a run that ends with this status prints with --json.
+inline nlohmann::json json_of(const Outcome& outcome, int status = 0) {
+  EXPECT_EQ(outcome.status, status) << outcome.err;
+  return nlohmann::json::parse(outcome.out);
+}
 /// By value: a loop over part of a temporary object would outlive it.
-inline nlohmann::json results_of(const Outcome& outcome) {
-  return nlohmann::json::parse(outcome.out)["results"];
+inline nlohmann::json results_of(const Outcome& outcome, int status = 0) {
+  return json_of(outcome, status)["results"];
 }
 
 inline void expect_failure(int status, const Outcome& o, const std::string& message) {
