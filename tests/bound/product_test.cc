@@ -5,7 +5,6 @@
 #include <tessera/product.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <string>
 #include <vector>

@@ -6,7 +6,6 @@
 #include <tessera/spmm.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <thread>
 #include <vector>

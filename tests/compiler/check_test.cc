@@ -208,8 +208,7 @@ Compiled two_fills(const std::function<program::StepId(Program&, program::Variab
   const auto b = p.add(variable("b", Type::u32, 1, 1, Role::temporary, 0));
   const program::Box one{0, 1, 0, 1};
   const auto fill = [&](program::VariableId v) {
-    return p.execute(ComputeSet{
-        "fill", Phase::compute, {vertex(testing::fill_codelet, 0, {field(v, one)}, {int64_t{1}})}});
+    return testing::execute(p, testing::fill_codelet, {field(v, one)}, {int64_t{1}});
   };
   p.set_main(p.sequence({fill(a), fill(b), last(p, a)}));
   return Compiled(std::move(p), testing::toy_machine(1));
@@ -251,8 +250,7 @@ TEST(Check, FindsWhatAnotherPassOfALoopStillReads) {
     for (const char* name : {"read", "kept", "filled"})
       p.add(variable(name, Type::f32, 2, 4, Role::temporary, 0));
     const auto fill = [&](LoopVariable v) {
-      return p.execute(ComputeSet{
-          "fill", Phase::compute, {vertex(testing::fill_codelet, 0, {field(v, whole)}, {int64_t{1}})}});
+      return testing::execute(p, testing::fill_codelet, {field(v, whole)}, {int64_t{1}});
     };
     const auto add = [&](LoopVariable a, LoopVariable b, LoopVariable y) {
       return p.execute(
@@ -280,8 +278,7 @@ struct Demanding : Compiled {
     std::vector<program::Field> fields;
     for (const char* name : {"a", "b", "y"})
       fields.push_back(field(p.add(variable(name, Type::f32, 2, 4, Role::inout, 0)), whole));
-    p.set_main(
-        p.execute(ComputeSet{"subtract", Phase::compute, {vertex(testing::subtract_codelet, 0, fields)}}));
+    p.set_main(testing::execute(p, testing::subtract_codelet, fields));
     return p;
   }
   Demanding() : Compiled(demanding(), testing::toy_machine_with_regions(1)) {}

@@ -294,9 +294,7 @@ TEST(Placement, PiecesOfTheHostBeginAtCacheLines) {
     steps.push_back(p.execute(
         ComputeSet{"fill", Phase::compute, {vertex(testing::fill_codelet, 0, {t.back()}, {int64_t{1}})}}));
   }
-  for (const int i : {0, 1})
-    steps.push_back(
-        p.execute(ComputeSet{"use", Phase::compute, {vertex(testing::accumulate_codelet, 0, {t[i], t[2]})}}));
+  for (const int i : {0, 1}) steps.push_back(testing::execute(p, testing::accumulate_codelet, {t[i], t[2]}));
   p.set_main(p.repeat(2, p.sequence(std::move(steps))));
   const auto e = compile(p, testing::toy_host(2));
   EXPECT_EQ(e->arena_bytes.at(program::kShared), 64u + 64 + 12);
@@ -323,14 +321,8 @@ Program subtraction(uint32_t rows, uint32_t cols) {
   const auto y = p.add(variable("y", Type::f32, rows, cols, Role::output, 0));
   const program::Box inside{1, rows, 0, cols};
   p.set_main(p.sequence(
-      {p.execute(ComputeSet{
-           "subtract",
-           Phase::compute,
-           {vertex(testing::subtract_codelet, 0, {field(a, inside), field(b, whole), field(y, whole)})}}),
-       p.execute(ComputeSet{
-           "use",
-           Phase::compute,
-           {vertex(testing::accumulate_codelet, 0, {field(first, {0, 1, 0, 1}), field(y, whole)})}})}));
+      {testing::execute(p, testing::subtract_codelet, {field(a, inside), field(b, whole), field(y, whole)}),
+       testing::execute(p, testing::accumulate_codelet, {field(first, {0, 1, 0, 1}), field(y, whole)})}));
   return p;
 }
 
@@ -386,7 +378,7 @@ TEST(Placement, PiecesOfMixedDemandsLieApartAndWhereTheyMust) {
         fields.push_back(field(p.add(variable("v", Type::f32, 1, cols, role, 0)), {0, 1, 0, cols}));
         rooms.push_back(cols * 4 + kMixed[f].over_read);
       }
-      p.set_main(p.execute(ComputeSet{"mixed", Phase::compute, {vertex(mixed, 0, fields)}}));
+      p.set_main(testing::execute(p, mixed, fields));
       const auto e = compile(p, m);
       const std::vector<uint64_t> at = addresses(*e);
       for (size_t f = 0; f < at.size(); ++f) {
@@ -473,10 +465,7 @@ TEST(Placement, ARegionOverflowsByItself) {
 TEST(Placement, OrdinaryPiecesMayLieAcrossTheRegions) {
   Program p;
   const auto t = p.add(variable("t", Type::f32, 10, 1024, Role::temporary, 0));
-  p.set_main(
-      p.execute(ComputeSet{"fill",
-                           Phase::compute,
-                           {vertex(testing::fill_codelet, 0, {field(t, {0, 10, 0, 1024})}, {int64_t{1}})}}));
+  p.set_main(testing::execute(p, testing::fill_codelet, {field(t, {0, 10, 0, 1024})}, {int64_t{1}}));
   EXPECT_TRUE(compile(p, testing::toy_machine_with_regions(1, 64 << 10))->memory.fits());
 }
 
@@ -490,14 +479,9 @@ TEST(Memory, CountsDataByPurpose) {
   kept.purpose = program::Purpose::stash;
   const auto stash = p.add(kept);
   p.set_main(p.sequence(
-      {p.execute(ComputeSet{
-           "keep",
-           Phase::compute,
-           {vertex(testing::add_codelet, 0, {field(x, kWhole), field(x, kWhole), field(stash, kWhole)})}}),
-       p.execute(ComputeSet{
-           "add",
-           Phase::compute,
-           {vertex(testing::add_codelet, 0, {field(stash, kWhole), field(w, kWhole), field(y, kWhole)})}})}));
+      {testing::execute(p, testing::add_codelet, {field(x, kWhole), field(x, kWhole), field(stash, kWhole)}),
+       testing::execute(p, testing::add_codelet,
+                        {field(stash, kWhole), field(w, kWhole), field(y, kWhole)})}));
   const auto e = compile(p, toy_machine(2));
   const MemoryReport& memory = e->memory;
   EXPECT_EQ(memory.tiles[1][MemoryUse::state], kBytes);
@@ -526,11 +510,8 @@ TEST(Memory, CountsThePurposesOfThePeakOnly) {
     };
     p.set_main(
         p.sequence({fill("forward", scratch, {0, scratch_rows, 0, 8}), fill("backward", gradient, kWhole),
-                    p.execute(ComputeSet{
-                        "update",
-                        Phase::compute,
-                        {vertex(testing::add_codelet, 0,
-                                {field(gradient, kWhole), field(gradient, kWhole), field(y, kWhole)})}})}));
+                    testing::execute(p, testing::add_codelet,
+                                     {field(gradient, kWhole), field(gradient, kWhole), field(y, kWhole)})}));
     const TileMemory memory = compile(p, toy_machine(1))->memory.tiles[0];
     const bool gradient_is_at_peak = scratch_rows == 2;
     EXPECT_EQ(memory[program::Purpose::gradient], gradient_is_at_peak ? kBytes : 0);

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
-#include <cmath>
-
 #include "base/random.h"
 #include "compiler/compile.h"
 #include "compiler/executable_file.h"

@@ -175,10 +175,7 @@ TEST(Replicas, OfSeveralChipsKeepTheirClocks) {
   const auto a = p.add(testing::variable("a", Type::f32, 1, 100, Role::temporary, 0));
   const auto b = p.add(testing::variable("b", Type::f32, 1, 100, Role::inout, 1));
   const auto buffer = p.add(testing::variable("buffer", Type::f32, 1, 100, Role::temporary, 1));
-  const auto fill =
-      p.execute({"fill",
-                 Phase::compute,
-                 {testing::vertex(testing::fill_codelet, 0, {testing::field(a, {0, 1, 0, 100})}, {7})}});
+  const auto fill = testing::execute(p, testing::fill_codelet, {testing::field(a, {0, 1, 0, 100})}, {7});
   const auto whole = program::BoxSeries::same({0, 1, 0, 100});
   const auto copy = p.copy({"copy", {{a, b, 1, whole, whole, {}, {}, {}}}});
   const auto reduce = p.collect({"sum",
@@ -204,11 +201,8 @@ TEST(Replicas, HaveTheirOwnState) {
   const auto sum = p.add(testing::variable("sum", Type::f32, 1, 4, Role::state, 0));
   const auto y = p.add(testing::variable("y", Type::f32, 1, 4, Role::output, 0));
   const auto whole = program::BoxSeries::same({0, 1, 0, 4});
-  const auto add =
-      p.execute({"add",
-                 Phase::compute,
-                 {testing::vertex(testing::accumulate_codelet, 0,
-                                  {testing::field(x, {0, 1, 0, 4}), testing::field(sum, {0, 1, 0, 4})})}});
+  const auto add = testing::execute(p, testing::accumulate_codelet,
+                                    {testing::field(x, {0, 1, 0, 4}), testing::field(sum, {0, 1, 0, 4})});
   p.set_main(p.sequence({add, p.copy({"out", {{sum, y, 1, whole, whole, {}, {}, {}}}})}));
   Session session(compiler::compile(p, toy_chips(3, 1, machine::Topology::all_to_all)));
   std::vector<float> xs = {1, 2, 3, 4, 10, 20, 30, 40, 100, 200, 300, 400}, ys(12), first(4, 5);
@@ -227,10 +221,7 @@ TEST(Replicas, MustTakeTheSameWay) {
   p.set_replicas(2);
   const auto x = p.add(testing::variable("x", Type::u32, 1, 1, Role::input, 0));
   const auto y = p.add(testing::variable("y", Type::f32, 1, 4, Role::temporary, 0));
-  const auto fill =
-      p.execute({"fill",
-                 Phase::compute,
-                 {testing::vertex(testing::fill_codelet, 0, {testing::field(y, {0, 1, 0, 4})}, {0})}});
+  const auto fill = testing::execute(p, testing::fill_codelet, {testing::field(y, {0, 1, 0, 4})}, {0});
   p.set_main(p.add(program::Step{program::If{x, fill, program::kNoStep}}));
   const Engine engine(compiler::compile(p, toy_chips(2, 1)));
   std::vector<uint32_t> same = {1, 1}, different = {1, 0};

@@ -232,8 +232,7 @@ TEST(Engine, UsesTheFastImplementationUnlessAskedForTheReference) {
   codelet.simd = [](const program::Vertex& v) { *v.fields[0].as<float>() = -1; };
   Program p;
   const auto y = p.add(variable("y", Type::f32, 1, 1, Role::output));
-  p.set_main(
-      p.execute(ComputeSet{"set", Phase::compute, {vertex(codelet, 0, {field(y, kOne)}, {int64_t{5}})}}));
+  p.set_main(testing::execute(p, codelet, {field(y, kOne)}, {int64_t{5}}));
   const Engine engine(compiler::compile(p, toy_host(1)));
   float value = 0;
   const Binding binding{y, &value, 1, 1};
@@ -282,8 +281,7 @@ TEST(Profile, AVertexSplitsItsTimeOverPhases) {
   };
   Program p;
   const auto y = p.add(variable("y", Type::f32, 1, 1, Role::output));
-  p.set_main(
-      p.execute(ComputeSet{"set", Phase::compute, {vertex(codelet, 0, {field(y, kOne)}, {int64_t{5}})}}));
+  p.set_main(testing::execute(p, codelet, {field(y, kOne)}, {int64_t{5}}));
   float value = 0;
   const Binding binding{y, &value, 1, 1};
   const Profile profile = Engine(compiler::compile(p, toy_host(1))).run({&binding, 1});
@@ -297,16 +295,11 @@ Program loop(bool known) {
   const auto x = p.add(variable("x", Type::u32, 1, 1, Role::input, 0));
   const auto counter = p.add(variable("counter", Type::u32, 1, 1, Role::temporary, 0));
   const auto flag = p.add(variable("flag", Type::u32, 1, 1, Role::temporary, 0));
-  const auto run = [&](const program::Codelet& codelet, std::vector<program::Field> fields,
-                       std::vector<program::Param> params) {
-    return p.execute(ComputeSet{std::string(codelet.name),
-                                Phase::compute,
-                                {vertex(codelet, 0, std::move(fields), std::move(params))}});
-  };
-  const StepId body = run(testing::increment_codelet, {field(counter, kOne)}, {int64_t{1}});
+  const StepId body = testing::execute(p, testing::increment_codelet, {field(counter, kOne)}, {int64_t{1}});
   const StepId test =
-      known ? run(testing::below_codelet, {field(counter, kOne), field(flag, kOne)}, {int64_t{4}})
-            : run(testing::odd_codelet, {field(x, kOne), field(flag, kOne)}, {});
+      known ? testing::execute(p, testing::below_codelet, {field(counter, kOne), field(flag, kOne)},
+                               {int64_t{4}})
+            : testing::execute(p, testing::odd_codelet, {field(x, kOne), field(flag, kOne)}, {});
   // A repeat sets the counter to 0 before the loop reads it.
   const StepId start = p.repeat(1, program::kNoStep, counter);
   p.set_main(p.sequence({start, p.add(program::Step{program::While{test, flag, body}})}));
@@ -335,12 +328,9 @@ TEST(DryRun, FollowsControlThatBoundIntegersDecide) {
   const auto x = p.add(variable("x", Type::u32, 1, 1, Role::input, 0));
   const auto counter = p.add(variable("counter", Type::u32, 1, 1, Role::temporary, 0));
   const auto flag = p.add(variable("flag", Type::u32, 1, 1, Role::temporary, 0));
-  const auto run = [&](const program::Codelet& codelet, std::vector<program::Field> fields, int64_t param) {
-    return p.execute(ComputeSet{
-        std::string(codelet.name), Phase::compute, {vertex(codelet, 0, std::move(fields), {param})}});
-  };
-  const StepId test = run(testing::below_codelet, {field(x, kOne), field(flag, kOne)}, 4);
-  const StepId then = run(testing::increment_codelet, {field(counter, kOne)}, 1);
+  const StepId test =
+      testing::execute(p, testing::below_codelet, {field(x, kOne), field(flag, kOne)}, {int64_t{4}});
+  const StepId then = testing::execute(p, testing::increment_codelet, {field(counter, kOne)}, {int64_t{1}});
   p.set_main(p.sequence({test, p.add(program::Step{program::If{flag, then, program::kNoStep}})}));
   const Engine engine(compiler::compile(std::move(p), toy_machine(1)));
   for (uint32_t value : {2U, 9U}) {

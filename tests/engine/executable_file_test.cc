@@ -188,9 +188,7 @@ TEST_F(ExecutableFile, WithFieldsThatMoveFalselyIsRefused) {
   const auto i = p.add(testing::variable("i", Type::u32, 1, 1, program::Role::temporary, 0));
   const program::BoxSeries row = program::BoxSeries::same({0, 1, 0, 8});
   const auto scale = [&](const program::Field& field) {
-    return p.execute({"scale",
-                      program::Phase::compute,
-                      {testing::vertex(testing::scale_codelet, 0, {field}, {int64_t{2}})}});
+    return testing::execute(p, testing::scale_codelet, {field}, {int64_t{2}});
   };
   p.set_main(p.repeat(4, p.sequence({scale({x, row, program::RuntimeRow{i, 1}}), scale({x, row})}), i));
   const auto sound = compiler::compile(p, machine);

@@ -56,11 +56,9 @@ std::shared_ptr<const compiler::Executable> summing(const machine::Machine& mach
   const auto steps = p.add(variable("steps", Type::u32, 1, 1, Role::state, space));
   const auto row = program::BoxSeries::stepped({0, 1, 0, 3}, {1, 0});
   const program::VertexGroup add{&testing::accumulate_codelet, 0, 4, 1, {{x, row}, {total, row}}, {}};
-  p.set_main(p.sequence(
-      {p.execute(ComputeSet{"add", Phase::compute, {add}}),
-       p.execute(ComputeSet{"count",
-                            Phase::compute,
-                            {vertex(testing::increment_codelet, 0, {field(steps, kOne)}, {int64_t{1}})}})}));
+  p.set_main(
+      p.sequence({p.execute(ComputeSet{"add", Phase::compute, {add}}),
+                  testing::execute(p, testing::increment_codelet, {field(steps, kOne)}, {int64_t{1}})}));
   return compiler::compile(std::move(p), machine);
 }
 
@@ -176,9 +174,7 @@ TEST_P(Sessions, EnginesForgetState) {
   const auto sum = p.add(variable("sum", Type::u32, 1, 1, Role::state, space));
   const auto y = p.add(variable("y", Type::u32, 1, 1, Role::output, space));
   p.set_main(p.sequence(
-      {p.execute(ComputeSet{"count",
-                            Phase::compute,
-                            {vertex(testing::increment_codelet, 0, {field(sum, kOne)}, {int64_t{1}})}}),
+      {testing::execute(p, testing::increment_codelet, {field(sum, kOne)}, {int64_t{1}}),
        p.copy({"tell",
                {{sum, y, 1, program::BoxSeries::same(kOne), program::BoxSeries::same(kOne), {}, {}, {}}}})}));
   const auto executable = compiler::compile(std::move(p), GetParam());
@@ -199,14 +195,9 @@ Program alternating() {
   Program p;
   const auto state = p.add(variable("state", Type::u32, 1, 1, Role::state, 0));
   const auto flag = p.add(variable("flag", Type::u32, 1, 1, Role::temporary, 0));
-  const auto execute = [&](const program::Codelet& codelet, std::vector<program::Field> fields,
-                           std::vector<program::Param> params) {
-    return p.execute(ComputeSet{std::string(codelet.name),
-                                Phase::compute,
-                                {vertex(codelet, 0, std::move(fields), std::move(params))}});
-  };
-  const auto test = execute(testing::below_codelet, {field(state, kOne), field(flag, kOne)}, {int64_t{1}});
-  const auto then = execute(testing::increment_codelet, {field(state, kOne)}, {int64_t{1}});
+  const auto test =
+      testing::execute(p, testing::below_codelet, {field(state, kOne), field(flag, kOne)}, {int64_t{1}});
+  const auto then = testing::execute(p, testing::increment_codelet, {field(state, kOne)}, {int64_t{1}});
   p.set_main(p.sequence({test, p.add(program::Step{program::If{flag, then, program::kNoStep}})}));
   return p;
 }

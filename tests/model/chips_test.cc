@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
-#include <cmath>
 #include <set>
 
 #include "model/transforms/stages.h"

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "compiler/compile.h"
 #include "ops/spiking/counts.h"
 #include "ops/spiking/spiking.h"

@@ -111,9 +111,7 @@ TEST(VerifyCalls, SeesThroughFunctionsThatCallOthers) {
   const auto inner_b = p.add(variable("inner b", Type::f32, 2, 4, Role::argument));
   const auto outer_b = p.add(variable("outer b", Type::f32, 2, 4, Role::argument));
   const StepId add =
-      p.execute({"add",
-                 Phase::compute,
-                 {vertex(testing::accumulate_codelet, 0, {field(x, kWhole), field(inner_b, kWhole)})}});
+      testing::execute(p, testing::accumulate_codelet, {field(x, kWhole), field(inner_b, kWhole)});
   const auto inner = p.add(Function{"inner", add, {{inner_b, Access::inout}}});
   const StepId pass = p.add(Step{Call{inner, {{outer_b, kWhole}}}});
   const auto outer = p.add(Function{"outer", pass, {{outer_b, Access::inout}}});

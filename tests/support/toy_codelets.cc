@@ -176,4 +176,11 @@ program::VertexGroup vertex(const program::Codelet& codelet, program::TileId til
   return {&codelet, tile, 1, 1, std::move(fields), std::move(params)};
 }
 
+program::StepId execute(program::Program& program, const program::Codelet& codelet,
+                        std::vector<program::Field> fields, std::vector<program::Param> params) {
+  return program.execute({std::string(codelet.name),
+                          program::Phase::compute,
+                          {vertex(codelet, 0, std::move(fields), std::move(params))}});
+}
+
 }  // namespace tessera::testing

@@ -42,4 +42,8 @@ program::Field field(program::VariableId variable, program::Box box);
 program::VertexGroup vertex(const program::Codelet& codelet, program::TileId tile,
                             std::vector<program::Field> fields, std::vector<program::Param> params = {});
 
+/// A step of one vertex on the first tile.
+program::StepId execute(program::Program& program, const program::Codelet& codelet,
+                        std::vector<program::Field> fields, std::vector<program::Param> params = {});
+
 }  // namespace tessera::testing
