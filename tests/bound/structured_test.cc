@@ -26,12 +26,6 @@ struct Setting {
 
 void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name << ", " << setting.batch; }
 
-std::vector<uint32_t> shuffled(uint32_t size, uint32_t stacks) {
-  std::vector<uint32_t> places(size * stacks);
-  for (uint32_t i = 0; i < places.size(); ++i) places[i] = (5 * i + 3 + i / size) % size;
-  return places;
-}
-
 std::vector<Setting> settings() {
   const std::vector<std::pair<std::string, Structure>> structures = {
       {"butterfly", Butterfly{64, 64}},
@@ -47,8 +41,8 @@ std::vector<Setting> settings() {
       {"circulant", Circulant{64}},
       {"circulant_of_any_size", Circulant{99, 80, 41}},
       {"toeplitz", Toeplitz{30, 77}},
-      {"fastfood", Fastfood{64, 64, shuffled(64, 1)}},
-      {"wide_fastfood", Fastfood{27, 90, shuffled(32, 3)}},
+      {"fastfood", test::shuffled_fastfood(64, 64)},
+      {"wide_fastfood", test::shuffled_fastfood(27, 90)},
   };
   std::vector<Setting> all;
   for (const auto& [name, structure] : structures)

@@ -8,22 +8,16 @@
 #include "ops/spiking/spiking.h"
 #include "ops/structured/host/codelets.h"
 #include "ops/structured/structured.h"
+#include "support/structured_reference.h"
 
 namespace tessera::ops {
 namespace {
-
-Fastfood fastfood(uint32_t inputs, uint32_t outputs) {
-  Fastfood f{.inputs = inputs, .outputs = outputs, .permutation = {}};
-  f.permutation.resize(size_t{f.stacks()} * f.size());
-  for (size_t i = 0; i < f.permutation.size(); ++i) f.permutation[i] = static_cast<uint32_t>(i) % f.size();
-  return f;
-}
 
 /// Each structure with so many features, a power of two.
 std::vector<Structure> structures(uint32_t features) {
   return {Butterfly{.inputs = features, .outputs = features},
           Kronecker{.a = 1, .b = features / 8, .c = features / 8, .d = 8}, Circulant{.size = features},
-          Toeplitz{.inputs = features, .outputs = features}, fastfood(features, features)};
+          Toeplitz{.inputs = features, .outputs = features}, test::shuffled_fastfood(features, features)};
 }
 
 program::Program built(const StructuredProblem& p, const StructuredPlan& plan,

@@ -18,18 +18,19 @@ struct MapSetting {
   uint32_t rows;
   uint32_t cols;
   bool column_major;
+  bool results_column_major = column_major;
 };
 
 inline void PrintTo(const MapSetting& setting, std::ostream* out) { *out << setting.name; }
 
-/// Small shapes on hosts, on tiles and on Bow.
-inline std::vector<MapSetting> map_settings() {
-  const std::pair<const char*, machine::Machine> machines[] = {{"host_1", machine::host(1)},
+/// Small shapes on hosts, on tiles and on another machine.
+inline std::vector<MapSetting> map_settings(const std::string& other, const machine::Machine& other_machine) {
+  const std::pair<std::string, machine::Machine> machines[] = {{"host_1", machine::host(1)},
                                                                {"host_3", machine::host(3)},
                                                                {"tiles_7", tessera::testing::toy_machine(7)},
-                                                               {"bow", machine::find("bow")}};
-  constexpr std::pair<uint32_t, uint32_t> kShapes[] = {{0, 5}, {4, 0},  {1, 1},   {1, 37},
-                                                       {9, 1}, {7, 64}, {33, 129}};
+                                                               {other, other_machine}};
+  constexpr std::pair<uint32_t, uint32_t> kShapes[] = {{0, 0}, {0, 5}, {4, 0},  {1, 1},   {1, 37},
+                                                       {9, 1}, {3, 5}, {7, 64}, {33, 129}};
   std::vector<MapSetting> settings;
   for (const auto& [name, machine] : machines)
     for (const auto& [rows, cols] : kShapes)
@@ -38,6 +39,8 @@ inline std::vector<MapSetting> map_settings() {
                             machine, rows, cols, column_major});
   return settings;
 }
+
+inline std::vector<MapSetting> map_settings() { return map_settings("bow", machine::find("bow")); }
 
 /// A test that is run for each of them.
 class MapTest : public ::testing::TestWithParam<MapSetting> {
@@ -51,7 +54,7 @@ class MapTest : public ::testing::TestWithParam<MapSetting> {
   }
   Array unset(Type type) const { return unset(type, rows(), cols()); }
   Array unset(Type type, uint32_t rows, uint32_t cols) const {
-    return {type, rows, cols, GetParam().column_major};
+    return {type, rows, cols, GetParam().results_column_major};
   }
 };
 

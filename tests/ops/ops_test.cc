@@ -11,54 +11,26 @@
 #include "ops/map/fill.h"
 #include "ops/map/gather.h"
 #include "ops/map/reduce.h"
-#include "ops/run_operation.h"
+#include "ops/map_settings.h"
 #include "support/error_of.h"
 #include "support/toy_machine.h"
 
 namespace tessera::ops {
 namespace {
 
-struct Setting {
-  std::string name;
-  machine::Machine machine;
-  uint32_t rows;
-  uint32_t cols;
-  bool first_column_major;
-  bool second_column_major;
-};
-
-void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name; }
-
-std::vector<Setting> all_settings() {
-  const std::vector<std::pair<std::string, machine::Machine>> machines = {
-      {"host_1", machine::host(1)},
-      {"host_3", machine::host(3)},
-      {"tiles_1", tessera::testing::toy_machine(1)},
-      {"tiles_7", tessera::testing::toy_machine(7)}};
-  constexpr std::pair<uint32_t, uint32_t> kShapes[] = {{0, 0}, {0, 5}, {4, 0},  {1, 1},   {1, 37},
-                                                       {9, 1}, {3, 5}, {7, 64}, {33, 129}};
-  std::vector<Setting> settings;
-  for (const auto& [name, machine] : machines)
-    for (const auto& [rows, cols] : kShapes)
-      for (int layouts = 0; layouts < 4; ++layouts)
-        settings.push_back({fmt::format("{}_{}x{}_{}{}", name, rows, cols, layouts & 1 ? "col" : "row",
-                                        layouts & 2 ? "col" : "row"),
-                            machine, rows, cols, (layouts & 1) != 0, (layouts & 2) != 0});
-  return settings;
+/// Results also in the other order than operands.
+std::vector<MapSetting> all_settings() {
+  std::vector<MapSetting> all;
+  for (MapSetting setting : map_settings("tiles_1", tessera::testing::toy_machine(1)))
+    for (const bool column_major : {false, true}) {
+      setting.results_column_major = column_major;
+      all.push_back(setting);
+      all.back().name += column_major ? "_col" : "_row";
+    }
+  return all;
 }
 
-class OperationTest : public ::testing::TestWithParam<Setting> {
- protected:
-  const Setting& s() const { return GetParam(); }
-  Array in(Type type, uint64_t seed) const { return in(type, s().rows, s().cols, seed); }
-  Array in(Type type, uint32_t rows, uint32_t cols, uint64_t seed) const {
-    return Array::random(type, rows, cols, s().first_column_major, seed);
-  }
-  Array out(Type type) const { return out(type, s().rows, s().cols); }
-  Array out(Type type, uint32_t rows, uint32_t cols) const {
-    return {type, rows, cols, s().second_column_major};
-  }
-};
+class OperationTest : public MapTest {};
 
 constexpr Type kFloatTypes[] = {Type::f32, Type::f16, Type::bf16};
 
@@ -123,9 +95,9 @@ TEST_P(OperationTest, Unary) {
   for (kernels::Unary op : kUnary)
     for (Type type : kFloatTypes) {
       SCOPED_TRACE(fmt::format("{} on {}", kernels::codelet_of(op).name, name_of(type)));
-      Array x = in(type, 1);
-      Array y = out(type);
-      run_operation(UnaryProblem{op, type, s().rows, s().cols, kFactor}, s().machine, {&x, &y});
+      Array x = random(type, 1);
+      Array y = unset(type);
+      run_operation(UnaryProblem{op, type, rows(), cols(), kFactor}, machine(), {&x, &y});
       const double error = op == kernels::Unary::gelu ? kErfError : kFunctionError;
       expect_numbers(
           y, type, [&](uint32_t r, uint32_t c) { return exact(op, kFactor, x.at(r, c)); }, error);
@@ -137,13 +109,13 @@ TEST_P(OperationTest, Binary) {
   for (kernels::Binary op : kBinary)
     for (Type type : kFloatTypes) {
       SCOPED_TRACE(fmt::format("{} on {}", kernels::codelet_of(op).name, name_of(type)));
-      Array a = in(type, 1);
-      Array b = in(type, 2);
+      Array a = random(type, 1);
+      Array b = random(type, 2);
       // Equal numbers are rare among random ones.
-      for (uint32_t r = 0; r < s().rows; r += 2)
-        for (uint32_t c = 0; c < s().cols; c += 3) b.set(r, c, a.at(r, c));
-      Array y = out(type);
-      run_operation(BinaryProblem{op, type, s().rows, s().cols, kFactor}, s().machine, {&a, &b, &y});
+      for (uint32_t r = 0; r < rows(); r += 2)
+        for (uint32_t c = 0; c < cols(); c += 3) b.set(r, c, a.at(r, c));
+      Array y = unset(type);
+      run_operation(BinaryProblem{op, type, rows(), cols(), kFactor}, machine(), {&a, &b, &y});
       const double error = op == kernels::Binary::gelu_gradient ? 4 * kErfError : kFunctionError;
       expect_numbers(
           y, type, [&](uint32_t r, uint32_t c) { return exact(op, kFactor, a.at(r, c), b.at(r, c)); }, error);
@@ -156,16 +128,16 @@ TEST_P(OperationTest, RowsColumnsAndScalarsStandForMatrices) {
       for (Type type : {Type::f32, Type::f16}) {
         SCOPED_TRACE(fmt::format("broadcast {}, {} of {}", static_cast<int>(broadcast),
                                  is_first ? "first" : "second", name_of(type)));
-        const uint32_t rows = broadcast == Broadcast::column ? s().rows : 1;
-        const uint32_t cols = broadcast == Broadcast::row ? s().cols : 1;
-        Array matrix = in(type, 1);
-        Array vector = in(type, rows, cols, 2);
-        Array y = out(type);
-        BinaryProblem problem{kernels::Binary::sub, type, s().rows, s().cols};
+        const uint32_t height = broadcast == Broadcast::column ? rows() : 1;
+        const uint32_t width = broadcast == Broadcast::row ? cols() : 1;
+        Array matrix = random(type, 1);
+        Array vector = random(type, height, width, 2);
+        Array y = unset(type);
+        BinaryProblem problem{kernels::Binary::sub, type, rows(), cols()};
         (is_first ? problem.a : problem.b) = broadcast;
-        run_operation(problem, s().machine, {is_first ? &vector : &matrix, is_first ? &matrix : &vector, &y});
+        run_operation(problem, machine(), {is_first ? &vector : &matrix, is_first ? &matrix : &vector, &y});
         expect_numbers(y, type, [&](uint32_t r, uint32_t c) {
-          const double x = matrix.at(r, c), v = vector.at(rows == 1 ? 0 : r, cols == 1 ? 0 : c);
+          const double x = matrix.at(r, c), v = vector.at(height == 1 ? 0 : r, width == 1 ? 0 : c);
           return is_first ? v - x : x - v;
         });
       }
@@ -175,9 +147,9 @@ TEST_P(OperationTest, Cast) {
   for (Type from : kFloatTypes)
     for (Type to : kFloatTypes) {
       SCOPED_TRACE(fmt::format("{} to {}", name_of(from), name_of(to)));
-      Array x = in(from, 1);
-      Array y = out(to);
-      run_operation(CastProblem{from, to, s().rows, s().cols}, s().machine, {&x, &y});
+      Array x = random(from, 1);
+      Array y = unset(to);
+      run_operation(CastProblem{from, to, rows(), cols()}, machine(), {&x, &y});
       expect_numbers(y, to, [&](uint32_t r, uint32_t c) { return x.at(r, c); });
     }
 }
@@ -187,16 +159,16 @@ TEST_P(OperationTest, Reduce) {
   for (Type from : {Type::f32, Type::f16})
     for (Type to : {Type::f32, Type::f16}) {
       SCOPED_TRACE(fmt::format("{} to {}", name_of(from), name_of(to)));
-      Array x = in(from, 1);
-      Array y = out(to, 1, s().cols);
-      run_operation(ReduceProblem{s().rows, s().cols, from, to, kScale}, s().machine, {&x, &y});
+      Array x = random(from, 1);
+      Array y = unset(to, 1, cols());
+      run_operation(ReduceProblem{rows(), cols(), from, to, kScale}, machine(), {&x, &y});
       // Each addition rounds a sum of at most 4 per partial.
-      const double sum_error = s().rows * epsilon_of(Type::f32) * 4 * s().rows;
+      const double sum_error = rows() * epsilon_of(Type::f32) * 4 * rows();
       expect_numbers(
           y, to,
           [&](uint32_t, uint32_t c) {
             double sum = 0;
-            for (uint32_t p = 0; p < s().rows; ++p) sum += x.at(p, c);
+            for (uint32_t p = 0; p < rows(); ++p) sum += x.at(p, c);
             return sum * kScale;
           },
           sum_error);
@@ -204,44 +176,43 @@ TEST_P(OperationTest, Reduce) {
 }
 
 TEST_P(OperationTest, Gather) {
-  const uint32_t wanted = s().rows == 0 ? 0 : 2 * s().rows + 1;
+  const uint32_t wanted = rows() == 0 ? 0 : 2 * rows() + 1;
   for (Type type : {Type::f32, Type::f16, Type::u8, Type::u32}) {
     SCOPED_TRACE(name_of(type));
-    GatherProblem problem{type, s().rows, s().cols, {}};
-    for (uint32_t i = 0; i < wanted; ++i) problem.rows.push_back(i * i / 2 % s().rows);
-    Array source(type, s().rows, s().cols, s().first_column_major);
-    for (uint32_t r = 0; r < s().rows; ++r)
-      for (uint32_t c = 0; c < s().cols; ++c) source.set(r, c, (r * 7 + c) % 251);
-    Array y = out(type, wanted, s().cols);
-    run_operation(problem, s().machine, {&source, &y});
+    GatherProblem problem{type, rows(), cols(), {}};
+    for (uint32_t i = 0; i < wanted; ++i) problem.rows.push_back(i * i / 2 % rows());
+    Array source(type, rows(), cols(), GetParam().column_major);
+    for (uint32_t r = 0; r < rows(); ++r)
+      for (uint32_t c = 0; c < cols(); ++c) source.set(r, c, (r * 7 + c) % 251);
+    Array y = unset(type, wanted, cols());
+    run_operation(problem, machine(), {&source, &y});
     for (uint32_t r = 0; r < wanted; ++r)
-      for (uint32_t c = 0; c < s().cols; ++c) ASSERT_EQ(y.at(r, c), source.at(problem.rows[r], c));
+      for (uint32_t c = 0; c < cols(); ++c) ASSERT_EQ(y.at(r, c), source.at(problem.rows[r], c));
   }
 }
 
 TEST_P(OperationTest, Copy) {
   for (Type type : {Type::f32, Type::bf16}) {
     SCOPED_TRACE(name_of(type));
-    Array x = in(type, 1);
-    Array y = out(type);
-    run_operation(CopyProblem{type, s().rows, s().cols}, s().machine, {&x, &y});
-    for (uint32_t r = 0; r < s().rows; ++r)
-      for (uint32_t c = 0; c < s().cols; ++c) ASSERT_EQ(y.at(r, c), x.at(r, c));
+    Array x = random(type, 1);
+    Array y = unset(type);
+    run_operation(CopyProblem{type, rows(), cols()}, machine(), {&x, &y});
+    for (uint32_t r = 0; r < rows(); ++r)
+      for (uint32_t c = 0; c < cols(); ++c) ASSERT_EQ(y.at(r, c), x.at(r, c));
   }
 }
 
 TEST_P(OperationTest, Fill) {
   for (Type type : {Type::f32, Type::f16, Type::bf16, Type::u8, Type::u32}) {
     SCOPED_TRACE(name_of(type));
-    Array y = out(type);
-    run_operation(FillProblem{type, s().rows, s().cols, 17}, s().machine, {&y});
-    for (uint32_t r = 0; r < s().rows; ++r)
-      for (uint32_t c = 0; c < s().cols; ++c) ASSERT_EQ(y.at(r, c), 17);
+    Array y = unset(type);
+    run_operation(FillProblem{type, rows(), cols(), 17}, machine(), {&y});
+    for (uint32_t r = 0; r < rows(); ++r)
+      for (uint32_t c = 0; c < cols(); ++c) ASSERT_EQ(y.at(r, c), 17);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, OperationTest, ::testing::ValuesIn(all_settings()),
-                         [](const auto& setting) { return setting.param.name; });
+INSTANTIATE_TEST_SUITE_P(Settings, OperationTest, ::testing::ValuesIn(all_settings()), name_of_setting);
 
 TEST(PlanTest, SmallWorkStaysOnOneThread) {
   const machine::Machine host = machine::host(4);

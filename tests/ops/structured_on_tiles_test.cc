@@ -50,13 +50,6 @@ void expect_right(const StructuredProblem& p, const machine::Machine& machine) {
     operands.expect_near(o.parameter_gradients[i], reference.gradients[i]);
 }
 
-Fastfood fastfood(uint32_t inputs, uint32_t outputs) {
-  Fastfood f{.inputs = inputs, .outputs = outputs};
-  for (uint32_t i = 0; i < f.stacks() * f.size(); ++i)
-    f.permutation.push_back((5 * i + 3 + i / f.size()) % f.size());
-  return f;
-}
-
 std::vector<StructuredProblem> problems() {
   return {{Kronecker{2, 3, 5, 4}, 9},
           {Kronecker{1, 8, 8, 4, 29, 31}, 5},
@@ -75,9 +68,9 @@ std::vector<StructuredProblem> problems() {
           {Toeplitz{1, 1}, 1},
           {Circulant{16}, 6},
           {Circulant{29, 13, 8}, 4},
-          {fastfood(16, 16), 5},
-          {fastfood(27, 50), 9},
-          {fastfood(2, 6), 4}};
+          {test::shuffled_fastfood(16, 16), 5},
+          {test::shuffled_fastfood(27, 50), 9},
+          {test::shuffled_fastfood(2, 6), 4}};
 }
 
 TEST(StructuredOnTiles, IsRightAtItsPlansCost) {
@@ -105,7 +98,7 @@ TEST(StructuredOnTiles, LeavesGradientsOut) {
 
 TEST(StructuredOnTiles, RunsOnIpus) {
   const std::vector<Structure> structures = {Butterfly{256, 256}, Kronecker{1, 16, 16, 16}, Circulant{128},
-                                             fastfood(128, 128)};
+                                             test::shuffled_fastfood(128, 128)};
   for (const char* name : {"gc200", "bow"})
     for (const Structure& structure : structures)
       for (const Type type : {Type::f32, Type::f16})

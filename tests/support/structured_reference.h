@@ -21,6 +21,14 @@ inline Vectors random_parameters(const Structure& structure, uint64_t seed) {
   return all;
 }
 
+/// With permutations that differ from stack to stack.
+inline Fastfood shuffled_fastfood(uint32_t inputs, uint32_t outputs) {
+  Fastfood f{.inputs = inputs, .outputs = outputs};
+  for (uint32_t i = 0; i < f.stacks() * f.size(); ++i)
+    f.permutation.push_back((5 * i + 3 + i / f.size()) % f.size());
+  return f;
+}
+
 /// Results of maps one after another. Samples are [batch, features].
 struct StructuredReference {
   std::vector<double> y, dx;
