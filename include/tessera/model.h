@@ -146,9 +146,11 @@ class Graph {
   /// Calls a function: a graph without parameters and state, whose inputs are replaced by these values in
   /// their order. Returns its outputs in the order of their names. All calls of one graph share its code;
   /// what is added to it later does not matter to them. A function takes weights as inputs, so a repeated
-  /// block is one function called with other parameters. Throws UsageError for values of other types than the
-  /// inputs', and for a function that draws random numbers.
-  std::vector<Value> call(const std::shared_ptr<const Graph>& function, const std::vector<Value>& inputs);
+  /// block is one function called with other parameters. What it drops out differs between calls: those with
+  /// the same number, from 1, drop the same; without one, each has its own. Throws UsageError for values of
+  /// other types than the inputs', and for a function of spiking layers, which draw random numbers otherwise.
+  std::vector<Value> call(const std::shared_ptr<const Graph>& function, const std::vector<Value>& inputs,
+                          std::optional<uint32_t> number = {});
   /// The inputs in their order.
   std::vector<ValueId> inputs() const;
   /// Marks a value as a result of each run, under a name that no input has.

@@ -11,9 +11,14 @@ namespace tessera::base {
 /// Philox 4x32 with 10 rounds (Salmon et al., SC 2011): four random words from a counter and a key.
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-/// The seed of a replica of a program: the first has the program's own.
-inline uint64_t seed_of_replica(uint64_t seed, uint32_t replica) {
-  return seed + replica * uint64_t{0x9E3779B97F4A7C15};
+/// The seed of a sub-stream, such as that of a replica: the own one at 0, otherwise SplitMix64's (Steele et
+/// al., OOPSLA 2014). Several numbers set a sub-stream apart in turn, each at its position.
+inline uint64_t seed_of_substream(uint64_t seed, uint32_t position, uint32_t number) {
+  if (number == 0) return seed;
+  uint64_t mixed = seed + (uint64_t{position} << 32 | number) * 0x9E3779B97F4A7C15;
+  mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9;
+  mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB;
+  return mixed ^ mixed >> 31;
 }
 
 /// One stream of random numbers. The bits are the same on every platform.

@@ -4,7 +4,7 @@
 
 #include "base/random.h"
 #include "model/list_inputs.h"
-#include "model/operation.h"
+#include "model/substream.h"
 #include "model/transforms/transforms.h"
 
 namespace tessera::model {
@@ -53,8 +53,17 @@ std::vector<float> initial_contents(const ValueInfo& info, uint64_t seed, uint32
   return contents;
 }
 
-void run(const Graph& graph, const Node& node, uint32_t replica, std::vector<Array>& values) {
-  Evaluation evaluation{.graph = graph, .node = node, .replica = replica};
+/// One replica of a graph.
+struct Replica {
+  uint32_t number = 0;
+  Substream substream;
+  std::vector<Array> values = {};
+};
+
+void run(const Graph& graph, const Node& node, Replica& replica) {
+  std::vector<Array>& values = replica.values;
+  Evaluation evaluation{
+      .graph = graph, .node = node, .replica = replica.number, .substream = replica.substream};
   for (ValueId input : node.inputs) evaluation.inputs.push_back(&values[input]);
   if (!values[node.outputs[0]].empty()) evaluation.before = &values[node.outputs[0]];
   std::vector<Array> results = results_of(evaluation);
@@ -62,19 +71,27 @@ void run(const Graph& graph, const Node& node, uint32_t replica, std::vector<Arr
 }
 
 /// Runs the repeated nodes with the inputs of each micro-batch.
-void run_repeated(const Graph& graph, uint32_t replica, std::vector<Array>& values) {
+void run_repeated(const Graph& graph, Replica& replica) {
+  std::vector<Array>& values = replica.values;
+  Substream& substream = replica.substream;
+  const bool is_numbered = graph.micro_batches() > 1 && substream.shape.micro_batches;
+  const auto set_number = [&](uint32_t pass) {
+    if (is_numbered) substream.words[substream.shape.fixed() - 1] = pass;
+  };
   std::map<ValueId, Array> whole;
   for (ValueId id = 0; id < values.size(); ++id)
     if (values[id].size() != graph.type(id).elements() && graph.info(id).kind == Kind::input)
       whole[id] = values[id];
   for (uint32_t pass = 0; pass < graph.micro_batches(); ++pass) {
+    set_number(pass);
     for (const auto& [id, all] : whole) {
       const auto size = static_cast<int64_t>(graph.type(id).elements());
       values[id].assign(all.begin() + pass * size, all.begin() + (pass + 1) * size);
     }
     for (const Node& node : graph.nodes())
-      if (node.repeated) run(graph, node, replica, values);
+      if (node.repeated) run(graph, node, replica);
   }
+  set_number(0);
 }
 
 /// A replica's rows of an input that holds those of all.
@@ -85,56 +102,67 @@ void take_rows(const Graph& graph, ValueId id, uint32_t replica, Array& values) 
   values = Array(begin, begin + static_cast<int64_t>(own));
 }
 
-void combine(const Node& node, std::vector<std::vector<Array>>& replicas) {
+void combine(const Node& node, std::vector<Replica>& replicas) {
   for (ValueId output : node.outputs) {
     std::vector<const Array*> results;
-    for (const std::vector<Array>& values : replicas) results.push_back(&values[output]);
+    for (const Replica& replica : replicas) results.push_back(&replica.values[output]);
     const Array all = node.operation->traits.over_replicas(results);
-    for (std::vector<Array>& values : replicas) values[output] = all;
+    for (Replica& replica : replicas) replica.values[output] = all;
   }
+}
+
+/// In the sub-stream of the first replica and the first micro-batch.
+WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& state,
+                    const Substream& substream) {
+  for (const ListInputs& lists : list_inputs(graph))
+    check_lists(graph, lists, leaf(graph, lists.ids, inputs, state), leaf(graph, lists.num, inputs, state));
+  std::vector<Replica> replicas(graph.replicas(), {0, substream});
+  for (uint32_t r = 0; r < replicas.size(); ++r) {
+    replicas[r].number = r;
+    if (graph.replicas() > 1 && substream.shape.replicas) replicas[r].substream.words[0] = r;
+    for (ValueId id = 0; id < graph.values().size(); ++id) {
+      replicas[r].values.push_back(leaf(graph, id, inputs, state));
+      take_rows(graph, id, r, replicas[r].values.back());
+    }
+    run_repeated(graph, replicas[r]);
+  }
+  for (const Node& node : graph.nodes()) {
+    if (node.repeated) continue;
+    for (Replica& replica : replicas) run(graph, node, replica);
+    if (node.operation->traits.over_replicas != nullptr) combine(node, replicas);
+  }
+  WideArrays outputs;
+  for (const auto& [name, id] : graph.outputs()) {
+    outputs[name] = replicas[0].values[id];
+    if (graph.bound_type(id) == graph.replica_type(id)) continue;
+    for (size_t r = 1; r < replicas.size(); ++r)
+      outputs[name].insert(outputs[name].end(), replicas[r].values[id].begin(), replicas[r].values[id].end());
+  }
+  for (const Assignment& assignment : graph.assignments())
+    state[graph.info(assignment.state).name] = replicas[0].values[assignment.value];
+  return outputs;
 }
 
 }  // namespace
 
 WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& state) {
-  for (const ListInputs& lists : list_inputs(graph))
-    check_lists(graph, lists, leaf(graph, lists.ids, inputs, state), leaf(graph, lists.num, inputs, state));
-  std::vector<std::vector<Array>> replicas(graph.replicas());
-  for (uint32_t r = 0; r < replicas.size(); ++r) {
-    for (ValueId id = 0; id < graph.values().size(); ++id) {
-      replicas[r].push_back(leaf(graph, id, inputs, state));
-      take_rows(graph, id, r, replicas[r].back());
-    }
-    run_repeated(graph, r, replicas[r]);
-  }
-  for (const Node& node : graph.nodes()) {
-    if (node.repeated) continue;
-    for (uint32_t r = 0; r < replicas.size(); ++r) run(graph, node, r, replicas[r]);
-    if (node.operation->traits.over_replicas != nullptr) combine(node, replicas);
-  }
-  WideArrays outputs;
-  for (const auto& [name, id] : graph.outputs()) {
-    outputs[name] = replicas[0][id];
-    if (graph.bound_type(id) == graph.replica_type(id)) continue;
-    for (size_t r = 1; r < replicas.size(); ++r)
-      outputs[name].insert(outputs[name].end(), replicas[r][id].begin(), replicas[r][id].end());
-  }
-  for (const Assignment& assignment : graph.assignments())
-    state[graph.info(assignment.state).name] = replicas[0][assignment.value];
-  return outputs;
+  const SubstreamShape shape = substream_shape(graph);
+  return evaluate(graph, inputs, state, {shape, std::vector<uint32_t>(shape.words())});
 }
 
 std::vector<Array> results_of(const Evaluation& e) {
   if (e.node.operation->reference != nullptr) return e.node.operation->reference(e);
-  return results_of(*decomposition_of(e.graph, e.node), e.inputs);
+  return results_of(*decomposition_of(e.graph, e.node), e.inputs, e.substream);
 }
 
-std::vector<Array> results_of(const Graph& function, const std::vector<const Array*>& inputs) {
+std::vector<Array> results_of(const Graph& function, const std::vector<const Array*>& inputs,
+                              const Substream& substream) {
   WideArrays arrays, state;
   const std::vector<ValueId> ids = function.inputs();
   for (size_t i = 0; i < ids.size(); ++i) arrays[function.info(ids[i]).name] = *inputs[i];
   std::vector<Array> results;
-  for (auto& [name, values] : evaluate(function, arrays, state)) results.push_back(std::move(values));
+  for (auto& [name, values] : evaluate(function, arrays, state, substream))
+    results.push_back(std::move(values));
   return results;
 }
 

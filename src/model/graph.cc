@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "model/operation.h"
+#include "model/substream.h"
 #include "sparse/pattern.h"
 
 namespace tessera::model {
@@ -195,16 +195,19 @@ std::vector<Value> Graph::apply(std::string_view operation, const std::vector<Va
   return add({.operation = &find_operation(operation), .attributes = std::move(attributes)}, inputs);
 }
 
-std::vector<Value> Graph::call(const std::shared_ptr<const Graph>& function,
-                               const std::vector<Value>& inputs) {
+std::vector<Value> Graph::call(const std::shared_ptr<const Graph>& function, const std::vector<Value>& inputs,
+                               std::optional<uint32_t> number) {
   if (!function || function.get() == this)
     throw UsageError(function ? "a graph cannot call itself" : "call: there is no function");
+  if (number == 0U) throw UsageError("call: its number is 0; it must be at least 1");
   // A copy: what is added to the function later has no places among the results of this call.
   std::shared_ptr<const Graph>& own = functions_[function];
   if (!own || own->values_.size() != function->values_.size() || own->outputs_ != function->outputs_ ||
       own->nodes_.size() != function->nodes_.size())
     own = std::make_shared<const Graph>(*function);
-  return add({.operation = &find_operation("call"), .body = own}, inputs);
+  Node node{.operation = &find_operation("call"), .body = own};
+  if (has_substreams(node)) node.attributes["call"] = int64_t{number.value_or(nodes_.size() + 1)};
+  return add(std::move(node), inputs);
 }
 
 std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {

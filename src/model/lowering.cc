@@ -4,10 +4,12 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
 #include "kernels/common/element.h"
+#include "model/substream.h"
 #include "ops/map/cast.h"
 #include "ops/map/elementwise.h"
 #include "ops/split.h"
@@ -85,18 +87,24 @@ Lowering::Lowering(const Graph& graph, const ops::Builder& builder, std::set<Val
     : graph_(graph),
       builders_(builders_of_stages(graph, builder)),
       bound_(std::move(bound)),
-      skipped_(graph.nodes().size()) {
+      skipped_(graph.nodes().size()),
+      substream_(substream_shape(graph)) {
   lowered_.operands.resize(graph.values().size());
   lowered_.sets.resize(graph.nodes().size());
 }
 
 ops::Function Lowering::build_function(const std::string& name) {
   is_function_ = true;
+  if (has_substreams(graph_))
+    own_substream_ = builders_.front().argument(
+        "substream", Type::u32, matrix_layout({Type::u32, {1, substream_.words()}, {}, {}}, false),
+        Purpose::metadata);
   const program::StepId body = build_steps();
   std::vector<ops::FunctionOperand> operands;
   for (ValueId id : graph_.inputs()) operands.push_back({operand_of(id), program::Access::in});
   for (const auto& [output, id] : graph_.outputs())
     operands.push_back({lowered_.outputs.at(output), program::Access::out});
+  if (own_substream_) operands.push_back({*own_substream_, program::Access::in});
   return builders_.front().function(name, std::move(operands), body);
 }
 
@@ -108,6 +116,7 @@ const LoweredFunction& Lowering::function(const Node& call) {
   LoweredFunction& added = lowered_.functions[key];
   add_as(node, [&] {
     Lowering lowering(*call.body, builder_of_stage(call.stage));
+    lowering.substream_ = substream_;
     const ops::Function function =
         lowering.build_function(fmt::format("function{}", lowered_.functions.size() - 1));
     added = {function, lowering.take()};
@@ -153,6 +162,10 @@ std::vector<program::MappedBox> Lowering::columns_on_tiles(const ops::Builder& b
 /// Each pass copies the rows of its micro-batch.
 void Lowering::place_micro_batches() {
   program::CopySet set{"micro-batch", {}};
+  const auto count_micro_batches = [&] {
+    if (!micro_batch_) micro_batch_ = builders_.front().temporary("micro_batch", Type::u32, 1, 1).variable;
+  };
+  if (substream_.micro_batches) count_micro_batches();
   for (ValueId id = 0; id < graph_.values().size(); ++id) {
     const TensorType bound = graph_.replica_type(id), &type = graph_.type(id);
     if (bound == type) continue;
@@ -161,7 +174,7 @@ void Lowering::place_micro_batches() {
     const Operand whole = builder.external(graph_.info(id).name, Role::input, type.type, rows, type.cols(),
                                            columns_on_tiles(builder, rows, type.cols()), purpose_of(id));
     const Operand part = operand_of(id);
-    if (!micro_batch_) micro_batch_ = builders_.front().temporary("micro_batch", Type::u32, 1, 1).variable;
+    count_micro_batches();
     program::CopyGroup group = copy_of({whole.variable, part.box}, part);
     group.source_offset = program::RuntimeRow{*micro_batch_, type.rows()};
     set.groups.push_back(std::move(group));
@@ -359,17 +372,58 @@ void Lowering::copy_to_output(size_t i, const Operand& operand) {
 }
 
 Operand Lowering::temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols) {
-  const std::string_view of = graph_.info(graph_.nodes()[node_].outputs[0]).name;
-  return builder().temporary(fmt::format("{}.{}", of, name), type, rows, cols);
+  return builder().temporary(name_beside_result(name), type, rows, cols);
+}
+
+std::string Lowering::name_beside_result(std::string_view name) const {
+  return fmt::format("{}.{}", graph_.info(graph_.nodes()[node_].outputs[0]).name, name);
+}
+
+Operand Lowering::constant_words(const std::string& name, std::vector<uint32_t> words) {
+  const auto shared = std::make_shared<const std::vector<uint32_t>>(std::move(words));
+  return builder().constant(name_beside_result(name), Type::u32, 1, static_cast<uint32_t>(shared->size()),
+                            {shared, reinterpret_cast<const std::byte*>(shared->data())});
+}
+
+void Lowering::copy_substream(program::CopySet& set, const Operand& to, std::optional<uint32_t> call) {
+  uint32_t next = 0;
+  const auto columns = [](const Operand& of, uint32_t first, uint32_t count) {
+    return Operand{of.variable, of.inside({0, 1, first, count})};
+  };
+  const auto append = [&](const Operand& words) {
+    set.groups.push_back(copy_of(words, columns(to, next, words.cols())));
+    next += words.cols();
+  };
+  const uint32_t fixed = substream_.fixed(), around = substream_.calls - (call ? 1 : 0);
+  if (own_substream_) {
+    if (fixed > 0) append(columns(*own_substream_, 0, fixed));
+  } else {
+    std::vector<uint32_t> replicas(graph_.replicas());
+    std::iota(replicas.begin(), replicas.end(), 0);
+    if (substream_.replicas) append(by_replica("replica", std::move(replicas)));
+    if (substream_.micro_batches)
+      append(graph_.nodes()[node_].repeated ? Operand{*micro_batch_, {0, 1, 0, 1}}
+                                            : constant_words("micro_batch", {0}));
+  }
+  if (call) append(constant_words("call", {*call}));
+  if (around > 0)
+    append(own_substream_ ? columns(*own_substream_, fixed, around)
+                          : constant_words("calls", std::vector<uint32_t>(around)));
+}
+
+Operand Lowering::substream_of_call(uint32_t call) {
+  const Operand row = temporary("substream", Type::u32, 1, substream_.words());
+  program::CopySet set{"substream", {}};
+  copy_substream(set, row, call);
+  run(builder().copy(std::move(set)));
+  return row;
 }
 
 Operand Lowering::by_replica(const std::string& name, std::vector<uint32_t> words) {
+  if (graph_.replicas() == 1) return constant_words(name, std::move(words));
   const auto shared = std::make_shared<const std::vector<uint32_t>>(std::move(words));
-  const std::string own = fmt::format("{}.{}", graph_.info(graph_.nodes()[node_].outputs[0]).name, name);
+  const std::string own = name_beside_result(name);
   const auto cols = static_cast<uint32_t>(shared->size() / graph_.replicas());
-  if (graph_.replicas() == 1)
-    return builder().constant(own, Type::u32, 1, cols,
-                              {shared, reinterpret_cast<const std::byte*>(shared->data())});
   const Operand operand = builder().external(own, Role::input, Type::u32, 1, cols);
   lowered_.by_replica.push_back({operand, shared});
   return operand;
@@ -522,8 +576,8 @@ std::vector<bool> Lowering::differ_between_replicas() const {
   for (const Node& node : graph_.nodes()) {
     const bool any = std::ranges::any_of(node.inputs, [&](ValueId input) { return differ[input]; });
     for (ValueId output : node.outputs)
-      differ[output] =
-          (any || node.operation->traits.draws) && node.operation->traits.over_replicas == nullptr;
+      differ[output] = (any || node.operation->traits.draws || has_substreams(node)) &&
+                       node.operation->traits.over_replicas == nullptr;
   }
   return differ;
 }

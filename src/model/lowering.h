@@ -124,6 +124,11 @@ class Lowering {
   const ops::Operand& operand_of(ValueId id) const { return lowered_.operands.at(id).value(); }
   bool is_computed(ValueId id) const { return lowered_.operands.at(id).has_value(); }
   ops::Operand temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols);
+  /// Which words set apart the random numbers of sub-streams, and a copy of these into a row: of the present
+  /// call, or of one that is made here.
+  const SubstreamShape& substream() const { return substream_; }
+  void copy_substream(program::CopySet& set, const ops::Operand& to, std::optional<uint32_t> call = {});
+  ops::Operand substream_of_call(uint32_t call);
   /// A row of equally many words for each replica.
   ops::Operand by_replica(const std::string& name, std::vector<uint32_t> words);
   /// The weight in whose form a value lies.
@@ -180,6 +185,8 @@ class Lowering {
   bool is_forward_only(ValueId weight) const;
   void place_values();
   void place_micro_batches();
+  std::string name_beside_result(std::string_view name) const;
+  ops::Operand constant_words(const std::string& name, std::vector<uint32_t> words);
   static std::vector<program::MappedBox> columns_on_tiles(const ops::Builder& builder, uint32_t rows,
                                                           uint32_t cols);
   void lower_all(bool repeated);
@@ -217,6 +224,8 @@ class Lowering {
   std::vector<program::StepId> before_;
   std::vector<program::StepId> steps_;
   std::optional<program::VariableId> micro_batch_;
+  SubstreamShape substream_;
+  std::optional<ops::Operand> own_substream_;  ///< of a function: an argument
   bool is_function_ = false;
   std::set<ValueId> outputs_;  ///< computed where the caller wants them
   uint32_t node_ = 0;

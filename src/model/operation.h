@@ -42,12 +42,30 @@ struct Differentiation {
 using Gradients = std::vector<std::optional<Value>>;
 
 /// What an operation's reference sees.
+/// Which words set apart the random numbers that one operation draws: the numbers of the replica and of the
+/// micro-batch, where there are several, and those of the calls around the operation, the innermost first;
+/// 0 stands for calls that are not there.
+struct SubstreamShape {
+  bool replicas = false;
+  bool micro_batches = false;
+  uint32_t calls = 0;
+
+  uint32_t fixed() const { return (replicas ? 1U : 0U) + (micro_batches ? 1U : 0U); }
+  uint32_t words() const { return fixed() + calls; }
+};
+
+struct Substream {
+  SubstreamShape shape;
+  std::vector<uint32_t> words;
+};
+
 struct Evaluation {
   const Graph& graph;
   const Node& node;
   std::vector<const Array*> inputs = {};
   const Array* before = nullptr;  ///< the first output as the last micro-batch left it
   uint32_t replica = 0;
+  Substream substream = {};
 
   const TensorType& input_type(size_t i) const { return graph.type(node.inputs.at(i)); }
   const TensorType& output_type(size_t i) const { return graph.type(node.outputs.at(i)); }
@@ -97,6 +115,7 @@ struct Traits {
   bool (*keeps_zeros)(const std::vector<bool>& padded) = nullptr;
   bool aliases = false;          ///< its result may lie where its input does
   bool draws = false;            ///< random numbers, which differ between replicas
+  bool has_substreams = false;   ///< and between micro-batches and calls of a function
   bool zero_derivative = false;  ///< wherever there is a derivative
   ListOperands (*lists)(const Graph& graph, const Node& node) = nullptr;
   /// Of a collective: what all replicas get from the results of each.
@@ -138,7 +157,8 @@ struct Operation {
 /// Results of an operation in float64: those of its reference, or of its decomposition.
 std::vector<Array> results_of(const Evaluation& evaluation);
 /// Results of a function in float64, in the order of their names.
-std::vector<Array> results_of(const Graph& function, const std::vector<const Array*>& inputs);
+std::vector<Array> results_of(const Graph& function, const std::vector<const Array*>& inputs,
+                              const Substream& substream);
 
 /// Each element of the results is 0 where that of any padded input is.
 inline bool always_keeps_zeros(const std::vector<bool>&) { return true; }

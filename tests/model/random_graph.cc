@@ -309,13 +309,13 @@ class Generator {
     return true;
   }
 
-  /// Without state, random numbers and patterns that change.
+  /// Without state and patterns that change.
   static Recipe function_of(Recipe recipe) {
     recipe.lesson.reset();
     recipe.assignments.clear();
     for (Item& item : recipe.items) {
       if (item.is_state()) item.kind = Kind::input;
-      if (item.type.capacity || item.operation == "dropout" || item.case_body) return {};
+      if (item.type.capacity || item.case_body) return {};
     }
     return recipe;
   }

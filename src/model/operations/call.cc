@@ -6,6 +6,7 @@
 
 #include "model/lowering.h"
 #include "model/operations/list.h"
+#include "model/substream.h"
 #include "model/transforms/function_gradients.h"
 
 namespace tessera::model {
@@ -17,8 +18,11 @@ void check_function(const Graph& function) {
       throw UsageError(
           fmt::format("a function cannot have the parameter or state '{}': pass it as an input", info.name));
   for (const Node& node : function.nodes())
-    if (node.operation->traits.draws)
-      throw UsageError("a function cannot draw random numbers, which would be the same in every call");
+    if (node.operation->traits.draws && !node.operation->traits.has_substreams)
+      throw UsageError(
+          fmt::format("a function cannot contain {}, which would draw the same random numbers in "
+                      "every call",
+                      node.operation->name));
   for (ValueId id : function.inputs())
     if (function.type(id).capacity)
       throw UsageError(
@@ -46,7 +50,7 @@ Types infer(const Signature& s) {
   return types;
 }
 
-/// The call computes what its gradient needs as well, which is a call too.
+/// The call computes what its gradient needs as well, which is a call too, and draws the same random numbers.
 Gradients gradient(const Differentiation& d) {
   std::vector<bool> given;
   for (const auto& dy : d.dy) given.push_back(dy.has_value());
@@ -59,14 +63,17 @@ Gradients gradient(const Differentiation& d) {
     inputs.push_back(d.graph.value((taken.is_output ? forward.outputs : forward.inputs)[taken.position]));
   for (const auto& dy : d.dy)
     if (dy) inputs.push_back(*dy);
-  const std::vector<Value> outputs = d.graph.call(function.backward, inputs);
+  const std::vector<Value> outputs = d.graph.call(function.backward, inputs, number_of_call(forward));
   Gradients gradients;
   for (const auto& position : function.gradients)
     gradients.push_back(position ? std::optional(outputs[*position]) : std::nullopt);
   return gradients;
 }
 
-std::vector<Array> reference(const Evaluation& e) { return results_of(*e.node.body, e.inputs); }
+std::vector<Array> reference(const Evaluation& e) {
+  const std::optional<uint32_t> call = number_of_call(e.node);
+  return results_of(*e.node.body, e.inputs, call ? called(e.substream, *call) : e.substream);
+}
 
 /// Those that were chosen for the function.
 std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
@@ -98,6 +105,7 @@ void lower(Lowering& l, const Node& node) {
     operands.push_back(l.temporary("result", l.builder().type_of(inside), inside.rows(), inside.cols()));
     converted.push_back(i);
   }
+  if (const auto call = number_of_call(node)) operands.push_back(l.substream_of_call(*call));
   l.run(l.builder().call(function.function, operands));
   for (size_t i : converted) l.take_result(i, function, operands[node.inputs.size() + i]);
 }

@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
-#include <numeric>
-
 #include "base/random.h"
 #include "model/lowering.h"
 #include "model/operations/list.h"
@@ -35,26 +33,25 @@ Gradients gradient(const Differentiation& d) {
 std::vector<Array> reference(const Evaluation& e) {
   const auto keep = static_cast<float>(1 - rate_of(e.node));
   const auto step = static_cast<uint32_t>((*e.inputs[1])[0]);
-  const base::RandomStream random(base::seed_of_replica(seed_of(e.node), e.replica), step, stream_of(e.node));
+  uint64_t seed = seed_of(e.node);
+  for (uint32_t i = 0; i < e.substream.words.size(); ++i)
+    seed = base::seed_of_substream(seed, i, e.substream.words[i]);
+  const base::RandomStream random(seed, step, stream_of(e.node));
   Array y = *e.inputs[0];
   for (uint64_t i = 0; i < y.size(); ++i)
     y[i] = random.uniform(i) < keep ? y[i] / static_cast<double>(keep) : 0;
   return {y};
 }
 
-/// With the number of the replica, if there are several.
+/// With the words of the sub-stream.
 ops::Operand step_of(Lowering& l) {
   const ops::Operand step = l.input(1);
-  const uint32_t replicas = l.graph().replicas();
-  if (replicas == 1) return step;
-  std::vector<uint32_t> numbers(replicas);
-  std::iota(numbers.begin(), numbers.end(), 0);
-  const ops::Operand replica = l.by_replica("replica", std::move(numbers));
-  const ops::Operand both = l.temporary("step", Type::u32, 1, 2);
-  l.run(l.builder().copy(
-      {"step",
-       {copy_of(step, {both.variable, {0, 1, 0, 1}}), copy_of(replica, {both.variable, {0, 1, 1, 1}})}}));
-  return both;
+  if (l.substream().words() == 0) return step;
+  const ops::Operand row = l.temporary("step", Type::u32, 1, 1 + l.substream().words());
+  program::CopySet set{"step", {copy_of(step, {row.variable, {0, 1, 0, 1}})}};
+  l.copy_substream(set, {row.variable, {0, 1, 1, row.cols() - 1}});
+  l.run(l.builder().copy(std::move(set)));
+  return row;
 }
 
 void lower(Lowering& l, const Node& node) {
@@ -66,7 +63,7 @@ void lower(Lowering& l, const Node& node) {
                             .seed = seed_of(node),
                             .operation = stream_of(node),
                             .transposed = l.input_layout(0).transposed,
-                            .by_replica = l.graph().replicas() > 1},
+                            .substream_words = l.substream().words()},
         {in, step_of(l), out});
 }
 
@@ -93,7 +90,7 @@ constexpr Operation kDropout[] = {{.name = "dropout",
                                    .layouts = layouts,
                                    .lower = lower,
                                    .cases = cases,
-                                   .traits = {.draws = true}}};
+                                   .traits = {.draws = true, .has_substreams = true}}};
 
 }  // namespace
 

@@ -15,7 +15,7 @@ MapOperation operation_of(const DropoutProblem& p) {
         fmt::format("dropout keeps elements with probability {}: it must be above 0 and at most 1", p.keep));
   MapOperation operation{.codelet = &kernels::dropout_codelet, .rows = p.rows, .cols = p.cols};
   operation.operands = {{"in", p.type, Role::input, p.rows, p.cols},
-                        {"step", Type::u32, Role::input, 1, p.by_replica ? 2U : 1U, false, false},
+                        {"step", Type::u32, Role::input, 1, 1 + p.substream_words, false, false},
                         {"out", p.type, Role::output, p.rows, p.cols}};
   const uint32_t row_step = p.transposed ? 1 : p.cols;
   const uint32_t col_step = p.transposed ? p.rows : 1;

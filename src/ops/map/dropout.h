@@ -18,12 +18,11 @@ struct DropoutProblem {
   uint64_t seed = 0;
   uint32_t operation = 0;
   bool transposed = false;
-  bool by_replica = false;  ///< whether replicas have masks of their own
+  uint32_t substream_words = 0;  ///< of masks of their own: of a replica, a micro-batch, a call
 };
 
-/// Operands "in", "step" (u32, 1 × 1: the number of the training step; by replica 1 × 2: and the replica's),
-/// "out". Throws UsageError unless keep
-/// is above 0 and at most 1.
+/// Operands "in", "step" (a row of u32: the number of the training step, and the words of the sub-stream),
+/// "out". Throws UsageError unless keep is above 0 and at most 1.
 MapOperation operation_of(const DropoutProblem& problem);
 
 }  // namespace tessera::ops

@@ -19,11 +19,13 @@ Sample sample(uint32_t scale, uint64_t seed) {
   return sample.param(row_step).param(col_step).param(row).param(col);
 }
 
-/// A whole matrix.
+/// A whole matrix in a sub-stream.
 Sample whole(uint32_t scale, uint64_t seed) {
   const uint32_t rows = 5 * scale, cols = 41 * scale;
   Sample sample(dropout_codelet);
-  sample.random(Type::f32, rows, cols, seed, 1, true).values(Type::u32, 1, 1, [](uint64_t) { return 1; });
+  sample.random(Type::f32, rows, cols, seed, 1, true).values(Type::u32, 1, 3, [](uint64_t i) {
+    return 1 + i;
+  });
   sample.unset(Type::f32, rows, cols).param(7).param(0).param(param_of(0.5F));
   return sample.param(cols).param(1).param(0).param(0);
 }

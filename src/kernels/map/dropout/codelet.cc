@@ -18,8 +18,10 @@ DropoutMask mask_of(const Vertex& v) {
   const auto param = [&](size_t i) { return static_cast<uint64_t>(v.params[i]); };
   using namespace dropout_param;
   const FieldView& at = v.fields[dropout_field::step];
-  const auto replica = at.cols > 1 ? static_cast<uint32_t>(number_at(at, 0, 1)) : 0;
-  return {.seed = base::seed_of_replica(param(seed), replica),
+  uint64_t of_substream = param(seed);
+  for (uint32_t i = 1; i < at.cols; ++i)
+    of_substream = base::seed_of_substream(of_substream, i - 1, static_cast<uint32_t>(number_at(at, 0, i)));
+  return {.seed = of_substream,
           .step = static_cast<uint32_t>(number_at(at, 0, 0)),
           .operation = static_cast<uint32_t>(param(operation)),
           .keep = float_of(v.params[keep]),

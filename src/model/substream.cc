@@ -1,0 +1,43 @@
+#include "model/substream.h"
+
+#include <algorithm>
+
+namespace tessera::model {
+namespace {
+
+/// How many calls of functions that draw are nested.
+uint32_t depth_of(const Graph& graph) {
+  uint32_t depth = 0;
+  for (const Node& node : graph.nodes())
+    if (node.body && has_substreams(*node.body)) depth = std::max(depth, 1 + depth_of(*node.body));
+  return depth;
+}
+
+}  // namespace
+
+bool has_substreams(const Node& node) {
+  return node.operation->traits.has_substreams || (node.body && has_substreams(*node.body));
+}
+
+bool has_substreams(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& node) { return has_substreams(node); });
+}
+
+SubstreamShape substream_shape(const Graph& graph) {
+  if (!has_substreams(graph)) return {};
+  return {graph.replicas() > 1, graph.micro_batches() > 1, depth_of(graph)};
+}
+
+std::optional<uint32_t> number_of_call(const Node& node) {
+  if (!has_substreams(node)) return {};
+  return static_cast<uint32_t>(node.integer("call"));
+}
+
+Substream called(Substream substream, uint32_t call) {
+  const auto innermost = substream.words.begin() + substream.shape.fixed();
+  substream.words.insert(innermost, call);
+  substream.words.pop_back();
+  return substream;
+}
+
+}  // namespace tessera::model

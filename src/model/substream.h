@@ -1,0 +1,25 @@
+// What sets apart the random numbers that one operation draws: replicas, micro-batches and calls.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "model/operation.h"
+
+namespace tessera::model {
+
+/// Whether an operation, or a function that it calls, draws random numbers of sub-streams.
+bool has_substreams(const Node& node);
+bool has_substreams(const Graph& graph);
+
+/// The shape of the sub-streams of a whole graph, from which those of its functions are taken.
+SubstreamShape substream_shape(const Graph& graph);
+
+/// The number by which the random numbers of a call differ from those of others; none if it draws none.
+std::optional<uint32_t> number_of_call(const Node& node);
+
+/// The sub-stream inside a call.
+Substream called(Substream substream, uint32_t call);
+
+}  // namespace tessera::model
