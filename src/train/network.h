@@ -30,8 +30,8 @@ model::Graph training_graph(const TrainingSettings& settings, const std::vector<
 model::Graph evaluation_graph(const TrainingSettings& settings, const std::vector<Pattern>& patterns,
                               uint32_t rows);
 
-/// Gradients of the hidden layers' weights as dense matrices, for one micro-batch. All weights are dense;
-/// with zeros outside the patterns the network is the same.
+/// Gradients of the hidden layers' weights as dense matrices, summed over micro-batches. All weights are
+/// dense; with zeros outside the patterns the network is the same.
 model::Graph gradient_graph(const TrainingSettings& settings);
 
 /// Those arrays that a graph takes: which ones depends on optimizer, dropout and micro-batches.

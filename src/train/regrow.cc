@@ -31,26 +31,18 @@ std::vector<std::vector<float>> Regrowth::dense_gradients(const model::Session& 
     gradients_ = std::make_unique<model::Session>(
         gradient_graph(settings_), host_, model::SessionOptions{.seed = settings_.seed, .threads = threads_});
   copy_as_dense(session, *gradients_);
-  const size_t hidden = settings_.layers.size() - 2;
-  std::vector<std::vector<float>> sums(hidden), parts(hidden);
-  std::vector<model::Tensor> arrays = {{kImages, nullptr}, {kLabels, nullptr}, {kDropoutStep, nullptr}};
-  for (size_t layer = 0; layer < hidden; ++layer) {
-    sums[layer].resize(size_t{settings_.layers[layer]} * settings_.layers[layer + 1]);
-    parts[layer].resize(sums[layer].size());
-    arrays.push_back({gradient_name(layer), parts[layer].data()});
-  }
-  const size_t rows = settings_.batch / settings_.micro_batches;
   std::vector<float> images(batch.images.begin(), batch.images.end());
-  std::vector<uint32_t> labels = batch.labels;
-  for (uint32_t part = 0; part < settings_.micro_batches; ++part) {
-    auto dropout_step = static_cast<uint32_t>(step * settings_.micro_batches + part);
-    arrays[0].data = &images[part * rows * settings_.layers.front()];
-    arrays[1].data = &labels[part * rows];
-    arrays[2].data = &dropout_step;
-    gradients_->run(taken_by(gradients_->graph(), arrays));
-    for (size_t layer = 0; layer < hidden; ++layer)
-      for (size_t i = 0; i < sums[layer].size(); ++i) sums[layer][i] += parts[layer][i];
+  std::vector<uint32_t> labels = batch.labels, dropout_steps;
+  for (uint32_t part = 0; part < settings_.micro_batches; ++part)
+    dropout_steps.push_back(static_cast<uint32_t>(step * settings_.micro_batches + part));
+  std::vector<model::Tensor> arrays = {
+      {kImages, images.data()}, {kLabels, labels.data()}, {kDropoutStep, dropout_steps.data()}};
+  std::vector<std::vector<float>> sums(settings_.layers.size() - 2);
+  for (size_t layer = 0; layer < sums.size(); ++layer) {
+    sums[layer].resize(size_t{settings_.layers[layer]} * settings_.layers[layer + 1]);
+    arrays.push_back({gradient_name(layer), sums[layer].data()});
   }
+  gradients_->run(taken_by(gradients_->graph(), arrays));
   return sums;
 }
 
