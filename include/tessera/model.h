@@ -147,8 +147,9 @@ class Graph {
   /// their order. Returns its outputs in the order of their names. All calls of one graph share its code;
   /// what is added to it later does not matter to them. A function takes weights as inputs, so a repeated
   /// block is one function called with other parameters. What it drops out differs between calls: those with
-  /// the same number, from 1, drop the same; without one, each has its own. Throws UsageError for values of
-  /// other types than the inputs', and for a function of spiking layers, which draw random numbers otherwise.
+  /// the same number, from 1, drop the same; without one, each has its own, from 2^31. Throws UsageError for
+  /// values of other types than the inputs', and for a function of spiking layers, which draw random numbers
+  /// otherwise.
   std::vector<Value> call(const std::shared_ptr<const Graph>& function, const std::vector<Value>& inputs,
                           std::optional<uint32_t> number = {});
   /// The inputs in their order.
@@ -222,7 +223,8 @@ class Graph {
   std::map<std::string, ValueId, std::less<>> names_;
   std::vector<Assignment> assignments_;
   std::map<std::shared_ptr<const Graph>, std::shared_ptr<const Graph>>
-      functions_;  ///< copies of those called
+      functions_;                  ///< copies of those called
+  uint32_t next_call_ = 1U << 31;  ///< the number of the next call that is given none
   uint32_t micro_batches_ = 1;
   uint32_t replicas_ = 1;
   ValueId replicated_ = 0;  ///< inputs before this one hold the rows of all replicas

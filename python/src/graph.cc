@@ -107,10 +107,11 @@ void bind_values(nb::class_<Graph>& graph) {
       .def("apply", &apply, "operation"_a, "inputs"_a, "attributes"_a)
       .def(
           "call",
-          [](Graph& g, const std::shared_ptr<const Graph>& function, const Ids& inputs) {
-            return ids_of(g.call(function, values_of(g, inputs)));
+          [](Graph& g, const std::shared_ptr<const Graph>& function, const Ids& inputs,
+             std::optional<uint32_t> number) {
+            return ids_of(g.call(function, values_of(g, inputs), number));
           },
-          "function"_a, "inputs"_a)
+          "function"_a, "inputs"_a, "number"_a.none())
       .def(
           "mean",
           [](Graph& g, ValueId x, const std::string& over) { return model::mean(g.value(x), over).id; },

@@ -74,9 +74,9 @@ void run(const Graph& graph, const Node& node, Replica& replica) {
 void run_repeated(const Graph& graph, Replica& replica) {
   std::vector<Array>& values = replica.values;
   Substream& substream = replica.substream;
-  const bool is_numbered = graph.micro_batches() > 1 && substream.shape.micro_batches;
+  const bool is_numbered = graph.micro_batches() > 1 && !substream.empty();
   const auto set_number = [&](uint32_t pass) {
-    if (is_numbered) substream.words[substream.shape.fixed() - 1] = pass;
+    if (is_numbered) substream[kMicroBatchWord] = pass;
   };
   std::map<ValueId, Array> whole;
   for (ValueId id = 0; id < values.size(); ++id)
@@ -119,7 +119,7 @@ WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& st
   std::vector<Replica> replicas(graph.replicas(), {0, substream});
   for (uint32_t r = 0; r < replicas.size(); ++r) {
     replicas[r].number = r;
-    if (graph.replicas() > 1 && substream.shape.replicas) replicas[r].substream.words[0] = r;
+    if (graph.replicas() > 1 && !substream.empty()) replicas[r].substream[kReplicaWord] = r;
     for (ValueId id = 0; id < graph.values().size(); ++id) {
       replicas[r].values.push_back(leaf(graph, id, inputs, state));
       take_rows(graph, id, r, replicas[r].values.back());
@@ -146,8 +146,7 @@ WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& st
 }  // namespace
 
 WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& state) {
-  const SubstreamShape shape = substream_shape(graph);
-  return evaluate(graph, inputs, state, {shape, std::vector<uint32_t>(shape.words())});
+  return evaluate(graph, inputs, state, Substream(substream_words(graph)));
 }
 
 std::vector<Array> results_of(const Evaluation& e) {

@@ -206,7 +206,11 @@ std::vector<Value> Graph::call(const std::shared_ptr<const Graph>& function, con
       own->nodes_.size() != function->nodes_.size())
     own = std::make_shared<const Graph>(*function);
   Node node{.operation = &find_operation("call"), .body = own};
-  if (has_substreams(node)) node.attributes["call"] = int64_t{number.value_or(nodes_.size() + 1)};
+  if (has_substreams(node)) {
+    const uint32_t own_number = number.value_or(next_call_);
+    next_call_ = std::max(next_call_, own_number + 1);
+    node.attributes["call"] = int64_t{own_number};
+  }
   return add(std::move(node), inputs);
 }
 

@@ -88,7 +88,7 @@ Lowering::Lowering(const Graph& graph, const ops::Builder& builder, std::set<Val
       builders_(builders_of_stages(graph, builder)),
       bound_(std::move(bound)),
       skipped_(graph.nodes().size()),
-      substream_(substream_shape(graph)) {
+      substream_words_(model::substream_words(graph)) {
   lowered_.operands.resize(graph.values().size());
   lowered_.sets.resize(graph.nodes().size());
 }
@@ -97,7 +97,7 @@ ops::Function Lowering::build_function(const std::string& name) {
   is_function_ = true;
   if (has_substreams(graph_))
     own_substream_ = builders_.front().argument(
-        "substream", Type::u32, matrix_layout({Type::u32, {1, substream_.words()}, {}, {}}, false),
+        "substream", Type::u32, matrix_layout({Type::u32, {1, substream_words_}, {}, {}}, false),
         Purpose::metadata);
   const program::StepId body = build_steps();
   std::vector<ops::FunctionOperand> operands;
@@ -116,7 +116,7 @@ const LoweredFunction& Lowering::function(const Node& call) {
   LoweredFunction& added = lowered_.functions[key];
   add_as(node, [&] {
     Lowering lowering(*call.body, builder_of_stage(call.stage));
-    lowering.substream_ = substream_;
+    lowering.substream_words_ = substream_words_;
     const ops::Function function =
         lowering.build_function(fmt::format("function{}", lowered_.functions.size() - 1));
     added = {function, lowering.take()};
@@ -165,7 +165,7 @@ void Lowering::place_micro_batches() {
   const auto count_micro_batches = [&] {
     if (!micro_batch_) micro_batch_ = builders_.front().temporary("micro_batch", Type::u32, 1, 1).variable;
   };
-  if (substream_.micro_batches) count_micro_batches();
+  if (substream_words_ > 0) count_micro_batches();
   for (ValueId id = 0; id < graph_.values().size(); ++id) {
     const TensorType bound = graph_.replica_type(id), &type = graph_.type(id);
     if (bound == type) continue;
@@ -394,25 +394,24 @@ void Lowering::copy_substream(program::CopySet& set, const Operand& to, std::opt
     set.groups.push_back(copy_of(words, columns(to, next, words.cols())));
     next += words.cols();
   };
-  const uint32_t fixed = substream_.fixed(), around = substream_.calls - (call ? 1 : 0);
+  const uint32_t around = substream_words_ - kCallWord - (call ? 1 : 0);
   if (own_substream_) {
-    if (fixed > 0) append(columns(*own_substream_, 0, fixed));
+    append(columns(*own_substream_, 0, kCallWord));
   } else {
     std::vector<uint32_t> replicas(graph_.replicas());
     std::iota(replicas.begin(), replicas.end(), 0);
-    if (substream_.replicas) append(by_replica("replica", std::move(replicas)));
-    if (substream_.micro_batches)
-      append(graph_.nodes()[node_].repeated ? Operand{*micro_batch_, {0, 1, 0, 1}}
-                                            : constant_words("micro_batch", {0}));
+    append(by_replica("replica", std::move(replicas)));
+    append(graph_.nodes()[node_].repeated && micro_batch_ ? Operand{*micro_batch_, {0, 1, 0, 1}}
+                                                          : constant_words("micro_batch", {0}));
   }
   if (call) append(constant_words("call", {*call}));
   if (around > 0)
-    append(own_substream_ ? columns(*own_substream_, fixed, around)
+    append(own_substream_ ? columns(*own_substream_, kCallWord, around)
                           : constant_words("calls", std::vector<uint32_t>(around)));
 }
 
 Operand Lowering::substream_of_call(uint32_t call) {
-  const Operand row = temporary("substream", Type::u32, 1, substream_.words());
+  const Operand row = temporary("substream", Type::u32, 1, substream_words_);
   program::CopySet set{"substream", {}};
   copy_substream(set, row, call);
   run(builder().copy(std::move(set)));

@@ -124,9 +124,9 @@ class Lowering {
   const ops::Operand& operand_of(ValueId id) const { return lowered_.operands.at(id).value(); }
   bool is_computed(ValueId id) const { return lowered_.operands.at(id).has_value(); }
   ops::Operand temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols);
-  /// Which words set apart the random numbers of sub-streams, and a copy of these into a row: of the present
-  /// call, or of one that is made here.
-  const SubstreamShape& substream() const { return substream_; }
+  /// How many words set apart the random numbers of sub-streams, and a copy of these into a row: of the
+  /// present call, or of one that is made here.
+  uint32_t substream_words() const { return substream_words_; }
   void copy_substream(program::CopySet& set, const ops::Operand& to, std::optional<uint32_t> call = {});
   ops::Operand substream_of_call(uint32_t call);
   /// A row of equally many words for each replica.
@@ -224,7 +224,7 @@ class Lowering {
   std::vector<program::StepId> before_;
   std::vector<program::StepId> steps_;
   std::optional<program::VariableId> micro_batch_;
-  SubstreamShape substream_;
+  uint32_t substream_words_;
   std::optional<ops::Operand> own_substream_;  ///< of a function: an argument
   bool is_function_ = false;
   std::set<ValueId> outputs_;  ///< computed where the caller wants them

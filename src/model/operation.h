@@ -41,24 +41,12 @@ struct Differentiation {
 };
 using Gradients = std::vector<std::optional<Value>>;
 
+/// What sets apart the random numbers that one operation draws: the numbers of the replica, of the
+/// micro-batch, and of the calls around the operation, the innermost first; 0 stands for what is not there,
+/// and draws as if there were no such word. Empty: everything draws the same.
+using Substream = std::vector<uint32_t>;
+
 /// What an operation's reference sees.
-/// Which words set apart the random numbers that one operation draws: the numbers of the replica and of the
-/// micro-batch, where there are several, and those of the calls around the operation, the innermost first;
-/// 0 stands for calls that are not there.
-struct SubstreamShape {
-  bool replicas = false;
-  bool micro_batches = false;
-  uint32_t calls = 0;
-
-  uint32_t fixed() const { return (replicas ? 1U : 0U) + (micro_batches ? 1U : 0U); }
-  uint32_t words() const { return fixed() + calls; }
-};
-
-struct Substream {
-  SubstreamShape shape;
-  std::vector<uint32_t> words;
-};
-
 struct Evaluation {
   const Graph& graph;
   const Node& node;

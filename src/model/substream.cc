@@ -23,9 +23,10 @@ bool has_substreams(const Graph& graph) {
   return std::ranges::any_of(graph.nodes(), [](const Node& node) { return has_substreams(node); });
 }
 
-SubstreamShape substream_shape(const Graph& graph) {
-  if (!has_substreams(graph)) return {};
-  return {graph.replicas() > 1, graph.micro_batches() > 1, depth_of(graph)};
+uint32_t substream_words(const Graph& graph) {
+  if (!has_substreams(graph)) return 0;
+  const uint32_t calls = depth_of(graph);
+  return calls > 0 || graph.replicas() > 1 || graph.micro_batches() > 1 ? kCallWord + calls : 0;
 }
 
 std::optional<uint32_t> number_of_call(const Node& node) {
@@ -34,9 +35,9 @@ std::optional<uint32_t> number_of_call(const Node& node) {
 }
 
 Substream called(Substream substream, uint32_t call) {
-  const auto innermost = substream.words.begin() + substream.shape.fixed();
-  substream.words.insert(innermost, call);
-  substream.words.pop_back();
+  if (substream.empty()) return substream;
+  substream.insert(substream.begin() + kCallWord, call);
+  substream.pop_back();
   return substream;
 }
 

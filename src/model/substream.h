@@ -3,18 +3,20 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "model/operation.h"
 
 namespace tessera::model {
 
+/// Words of a sub-stream. Those of calls follow.
+inline constexpr uint32_t kReplicaWord = 0, kMicroBatchWord = 1, kCallWord = 2;
+
 /// Whether an operation, or a function that it calls, draws random numbers of sub-streams.
 bool has_substreams(const Node& node);
 bool has_substreams(const Graph& graph);
 
-/// The shape of the sub-streams of a whole graph, from which those of its functions are taken.
-SubstreamShape substream_shape(const Graph& graph);
+/// How many words the sub-streams of a whole graph have, in its functions too; 0: it has one.
+uint32_t substream_words(const Graph& graph);
 
 /// The number by which the random numbers of a call differ from those of others; none if it draws none.
 std::optional<uint32_t> number_of_call(const Node& node);

@@ -78,6 +78,32 @@ TEST(Substreams, AreThoseOfTheNumberOfACall) {
   EXPECT_NE(found.at("y0"), found.at("y2"));
 }
 
+TEST(Substreams, OfTheFirstReplicaAreThoseWithoutReplicas) {
+  std::vector<std::vector<float>> found;
+  for (const uint32_t replicas : {1U, 2U}) {
+    Graph g;
+    const Value x = g.input("x", {kRows, kCols}), step = g.input("step", {}, Type::u32);
+    add_outputs(g, g.call(dropping(dropping()), {x, step}));
+    g.replicate(replicas);
+    Session session(g, Machine::find("m2000").with("chips", replicas).with("tiles", 8));
+    found.push_back(
+        session.run({{"x", std::vector<float>(replicas * kRows * kCols, 1)}, {"step", {3}}}).at("y0"));
+  }
+  found[1].resize(found[0].size());
+  EXPECT_EQ(found[0], found[1]);
+}
+
+TEST(Substreams, OfACallWithoutANumberAreThoseOfNoNumber) {
+  const auto function = dropping();
+  Graph g;
+  const Value x = g.input("x", {kRows, kCols}), step = g.input("step", {}, Type::u32);
+  add_outputs(g, g.call(function, {x, step}));
+  for (uint32_t number = 1; number < 6; ++number) add_outputs(g, g.call(function, {x, step}, number));
+  const Arrays found = run_everywhere(g, {{"x", Array(kRows * kCols, 1)}, {"step", {3}}});
+  for (uint32_t number = 1; number < 6; ++number)
+    EXPECT_NE(found.at("y0"), found.at(fmt::format("y{}", number)));
+}
+
 TEST(Substreams, RefuseWhatHasNone) {
   Graph g;
   const Value x = g.input("x", {kRows, kCols}), step = g.input("step", {}, Type::u32);

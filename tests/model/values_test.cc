@@ -331,6 +331,21 @@ TEST(Replicas, HaveArraysForAllTheirRows) {
   EXPECT_EQ(session.run(inputs).at("y").size(), 48);
 }
 
+TEST(Replicas, TakeMeansOfMeans) {
+  Graph g;
+  const Value x = g.input("x", {2, 8});
+  Value y = g.apply("mean_over_replicas", {x})[0];
+  y = g.apply("mean_over_replicas", {y})[0];
+  g.output("y", y);
+  g.replicate(2);
+  const Arrays inputs =
+      narrowed(WideArrays{{"x", random_values({Type::f32, {4, 8}, {}, {}}, -1, 1, 1, 5, 0)}});
+  const std::vector<float>& given = inputs.at("x");
+  const std::vector<float> found =
+      Session(g, Machine::find("m2000").with("chips", 2).with("tiles", 8)).run(inputs).at("y");
+  for (size_t i = 0; i < 16; ++i) EXPECT_FLOAT_EQ(found[i], (given[i] + given[i + 16]) / 2);
+}
+
 TEST(Replicas, DrawRandomNumbersOfTheirOwn) {
   Graph g;
   const Value x = g.input("x", {4, 8});

@@ -301,6 +301,22 @@ def test_functions_are_called_with_other_parameters(rng):
         graph.call(block, value)
 
 
+def test_functions_drop_out_by_the_step_of_their_caller():
+    function = model.Graph()
+    function.output("y", model.dropout(function.input("x", (64, 64)), 0.5))
+    graph = model.Graph()
+    x = graph.input("x", (64, 64))
+    for name, number in {"a": None, "b": None, "c": 3, "d": 3}.items():
+        graph.output(name, graph.call(function, x, number=number)["y"])
+    session = graph.session()
+    first, second = (session.run(np.ones((64, 64), np.float32)) for _ in range(2))
+    np.testing.assert_array_equal(first["c"], first["d"])
+    assert (first["a"] != first["b"]).any()
+    assert all((first[name] != second[name]).any() for name in first)
+    with pytest.raises(ValueError, match="at least 1"):
+        graph.call(function, x, number=0)
+
+
 def test_functions_may_grow_after_a_call(rng):
     function = model.Graph()
     function.output("y", 2 * function.input("x", (3,)))

@@ -102,15 +102,22 @@ class Graph:
             raise ValueError(f"an output cannot be called {name!r}, as an input is")
         self.native.output(name, self._own(value).id)
 
-    def call(self, function: Graph, *inputs: Value) -> dict[str, Value]:
+    def call(self, function: Graph, *inputs: Value, number: int | None = None) -> dict[str, Value]:
         """Apply a function: a graph without parameters, whose inputs are replaced by these values in their order.
 
         Returns its outputs. All calls of one graph share its code, so a repeated block is one function that is called
-        with other parameters. What is added to the function afterwards does not matter to them.
+        with other parameters. What is added to the function afterwards does not matter to them. Where the function
+        drops out, it is passed this graph's `step()` if that is left out; calls with the same number drop the same,
+        those without one differ.
         """
         if not isinstance(function, Graph):
             raise TypeError(f"a function must be a Graph, not {function!r}")
-        ids = self.native.call(function.native, [self._own(value).id for value in inputs])
+        given = [self._own(value).id for value in inputs]
+        names = [value.name for value in function.inputs]
+        if _DRAW in names and len(given) == len(names) - 1:
+            given.insert(names.index(_DRAW), self.step().id)
+        checked = None if number is None else _tessera.whole_number("number", number)
+        ids = self.native.call(function.native, given, checked)
         return {name: Value(self, id) for name, id in zip(sorted(function.outputs), ids, strict=True)}
 
     def stage(self, number: int) -> None:

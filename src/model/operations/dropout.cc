@@ -34,8 +34,7 @@ std::vector<Array> reference(const Evaluation& e) {
   const auto keep = static_cast<float>(1 - rate_of(e.node));
   const auto step = static_cast<uint32_t>((*e.inputs[1])[0]);
   uint64_t seed = seed_of(e.node);
-  for (uint32_t i = 0; i < e.substream.words.size(); ++i)
-    seed = base::seed_of_substream(seed, i, e.substream.words[i]);
+  for (uint32_t i = 0; i < e.substream.size(); ++i) seed = base::seed_of_substream(seed, i, e.substream[i]);
   const base::RandomStream random(seed, step, stream_of(e.node));
   Array y = *e.inputs[0];
   for (uint64_t i = 0; i < y.size(); ++i)
@@ -46,8 +45,8 @@ std::vector<Array> reference(const Evaluation& e) {
 /// With the words of the sub-stream.
 ops::Operand step_of(Lowering& l) {
   const ops::Operand step = l.input(1);
-  if (l.substream().words() == 0) return step;
-  const ops::Operand row = l.temporary("step", Type::u32, 1, 1 + l.substream().words());
+  if (l.substream_words() == 0) return step;
+  const ops::Operand row = l.temporary("step", Type::u32, 1, 1 + l.substream_words());
   program::CopySet set{"step", {copy_of(step, {row.variable, {0, 1, 0, 1}})}};
   l.copy_substream(set, {row.variable, {0, 1, 1, row.cols() - 1}});
   l.run(l.builder().copy(std::move(set)));
@@ -63,7 +62,7 @@ void lower(Lowering& l, const Node& node) {
                             .seed = seed_of(node),
                             .operation = stream_of(node),
                             .transposed = l.input_layout(0).transposed,
-                            .substream_words = l.substream().words()},
+                            .substream_words = l.substream_words()},
         {in, step_of(l), out});
 }
 

@@ -1,5 +1,6 @@
 // Means over the replicas of a graph.
 #include <algorithm>
+#include <set>
 
 #include "model/lowering.h"
 #include "model/operations/list.h"
@@ -39,9 +40,13 @@ program::VariableId scale(Lowering& l) {
 void lower(Lowering& l, const Node& node) {
   if (l.graph().replicas() == 1) return l.alias_output(0, l.input(0));
   std::vector<program::VariableId> sums;
+  // A result counts as computed as soon as it is joined, but holds its mean only after the collective.
+  std::set<ValueId> joined;
   l.each_from(node, [&](const Node& other) {
-    if (other.operation->name != kName || !l.is_computed(other.inputs[0])) return false;
+    if (other.operation->name != kName || joined.contains(other.inputs[0]) || !l.is_computed(other.inputs[0]))
+      return false;
     sums.push_back(scale(l));
+    joined.insert(other.outputs[0]);
     return true;
   });
   l.run(ops::all_reduce(l.builder().program(), l.builder().whole_machine(), "mean over replicas", sums));
