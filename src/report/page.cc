@@ -65,8 +65,9 @@ Html key_figures(const std::vector<KeyFigure>& figures) {
 
 Html side_by_side(const std::vector<Html>& pieces) {
   Html row;
-  for (const Html& piece : pieces) row += element("div", {}, piece);
-  return element("div", {{"class", "row"}}, row);
+  for (const Html& piece : pieces)
+    if (!piece.empty()) row += element("div", {}, piece);
+  return row.empty() ? row : element("div", {{"class", "row"}}, row);
 }
 
 Html table(const Table& plain) {

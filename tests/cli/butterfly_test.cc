@@ -46,7 +46,7 @@ class ButterflyTest : public test::ToolTest {
 TEST_F(ButterflyTest, SetsTheModelBesideTheTables) {
   const Outcome o = reproduce("--machine gc200 --only table-1,table-2 --json");
   const json all = json_of(o);
-  EXPECT_EQ(all["schema"], 1);
+  EXPECT_EQ(all["schema"], 2);
   EXPECT_EQ(all["command"], "reproduce butterfly");
   EXPECT_EQ(all["machines"], json::array({"gc200"}));
   for (const json& section : all["sections"])

@@ -1,7 +1,6 @@
 // tessera reproduce popsparse.
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -20,7 +19,6 @@ using test::expect_failure;
 using test::json_of;
 using test::lines_of;
 using test::Outcome;
-using test::results_of;
 using test::says;
 using testing::MarkupReader;
 using testing::Node;
@@ -36,25 +34,43 @@ class PopsparseTest : public test::ToolTest {
     return run(fmt::format("reproduce popsparse {} --out '{}' {}", kSmall, path("results"), more), around);
   }
 
-  std::string cells() const { return path("results") + "/cells.jsonl"; }
+  std::string cells() const { return path("results") + "/cells-bow.jsonl"; }
+
+  static json section_of(const Outcome& o, const std::string& name) {
+    const json all = json_of(o);
+    for (const json& section : all["sections"])
+      if (section["section"] == name) return section;
+    return {};
+  }
+  static json results_of(const Outcome& o) { return section_of(o, "products")["results"]; }
+  static bool is(const char* mode, const json& result) {
+    return says(result["cell"], fmt::format(" {} ", mode));
+  }
+  /// The comparison that begins so.
+  static json comparison_of(const Outcome& o, const std::string& section, const std::string& what) {
+    const json all = section_of(o, section);
+    for (const json& c : all["comparisons"])
+      if (c["what"].get<std::string>().starts_with(what)) return c;
+    return {};
+  }
 };
 
 TEST_F(PopsparseTest, RunsEveryCombinationOnceAndVerifiesSome) {
   const Outcome o = reproduce("--json");
   const json all = json_of(o);
-  EXPECT_EQ(all["schema"], 1);
+  EXPECT_EQ(all["schema"], 2);
   EXPECT_EQ(all["command"], "reproduce popsparse");
-  EXPECT_EQ(all["machine"], "bow");
-  EXPECT_EQ(all["planner"], "published");
-  const json results = all["results"];
+  EXPECT_EQ(all["machines"], json::array({"bow"}));
+  const json results = results_of(o);
   ASSERT_EQ(results.size(), kCells);
   size_t verified = 0;
   for (const json& r : results) {
     EXPECT_TRUE(r["fits"]) << r;
-    EXPECT_NEAR(r["seconds"].get<double>() * 1.85e9, r["cycles"].get<double>(), 0.5) << r;
-    const double m = r["m"], n = r["n"], density = r["density"];
-    EXPECT_EQ(r["nnz"].get<double>(), m * m * density) << r;
-    EXPECT_NEAR(r["tflops"].get<double>(), 2e-12 * m * m * density * n / r["seconds"].get<double>(), 1e-9);
+    const json v = r["values"];
+    EXPECT_NEAR(v["seconds"].get<double>() * 1.85e9, v["cycles"].get<double>(), 0.5) << r;
+    const double m = v["m"], n = v["n"], density = v["density"];
+    EXPECT_EQ(v["nnz"].get<double>(), m * m * density) << r;
+    EXPECT_NEAR(v["tflops"].get<double>(), 2e-12 * m * m * density * n / v["seconds"].get<double>(), 1e-9);
     EXPECT_NE(r["verified"], false) << r;
     verified += r["verified"] == true;
   }
@@ -69,18 +85,17 @@ TEST_F(PopsparseTest, GivesWhatSpmmGives) {
       "--type f16 --json");
   ASSERT_EQ(one.status, 0) << one.err;
   std::map<std::string, double> seconds;
-  for (const json& r : results_of(one)) seconds[r["mode"]] = r["seconds"];
+  for (const json& r : test::results_of(one)) seconds[r["mode"]] = r["seconds"];
+  const std::string sparse = "f16 static b = 16 d = 1/16 m = 512 n = 64", dense = "f16 dense m = 512 n = 64";
   size_t compared = 0;
   for (const json& r : results_of(o)) {
-    if (r["m"] != 512 || r["n"] != 64) continue;
-    if (r["mode"] == "static" && (r["block"] != 16 || r["density"] != 1.0 / 16)) continue;
+    if (r["cell"] != sparse && r["cell"] != dense) continue;
     ++compared;
-    EXPECT_EQ(r["seconds"].get<double>(), seconds[r["mode"]]) << r;
-    if (r["mode"] == "static") {
-      EXPECT_DOUBLE_EQ(r["speedup"].get<double>(), seconds["dense"] / seconds["static"]) << r;
-    }
+    EXPECT_EQ(r["values"]["seconds"].get<double>(), seconds[r["cell"] == sparse ? "static" : "dense"]) << r;
   }
   EXPECT_EQ(compared, 2U);
+  EXPECT_DOUBLE_EQ(comparison_of(o, "products", sparse)["ours"].get<double>(),
+                   seconds["dense"] / seconds["static"]);
 }
 
 TEST_F(PopsparseTest, DynamicProductsSayTheirStepsAndUpdates) {
@@ -92,31 +107,39 @@ TEST_F(PopsparseTest, DynamicProductsSayTheirStepsAndUpdates) {
   size_t dynamic = 0;
   for (const json& r : results_of(o)) {
     EXPECT_EQ(r["verified"], true) << r;
-    EXPECT_EQ(r["steps"].is_number(), r["mode"] == "dynamic") << r;
-    EXPECT_EQ(r["update_seconds"].is_number(), r["mode"] == "dynamic") << r;
-    EXPECT_EQ(r["speedup"].is_number(), r["mode"] == "dynamic") << r;
-    dynamic += r["mode"] == "dynamic";
+    const bool is_dynamic = is("dynamic", r);
+    EXPECT_EQ(r["values"].contains("steps"), is_dynamic) << r;
+    EXPECT_EQ(r["values"].contains("update_seconds"), is_dynamic) << r;
+    EXPECT_EQ(comparison_of(o, "products", r["cell"])["group"] == "dynamic over dense (figure 7)",
+              is_dynamic);
+    EXPECT_TRUE(comparison_of(o, "products", r["cell"])["ours"].is_number()) << r;
+    dynamic += is_dynamic;
   }
   EXPECT_EQ(dynamic, 4U);
 }
 
 TEST_F(PopsparseTest, FitsTheLawOfItsBestSpeedups) {
-  const Outcome o = reproduce("--json --no-verify");
-  const json all = json_of(o);
-  const json law = all["law"]["static"];
-  EXPECT_EQ(law["samples"], 8);
-  EXPECT_EQ(all["law"]["published_static"]["scale"], 0.0013);
+  const Outcome o = reproduce("--json --no-verify --only law,table-3");
+  EXPECT_TRUE(results_of(o).is_null());  // that section was not asked for
+  const auto law = [&](const char* what, const char* which) {
+    return comparison_of(o, "law", fmt::format("law of static products, {},", what))[which].get<double>();
+  };
+  EXPECT_EQ(law("samples", "ours"), 8);
+  EXPECT_EQ(law("scale", "published"), 0.0013);
   // Residuals of a least-squares fit are orthogonal to every factor.
   double sum = 0, with_m = 0, with_b = 0, with_d = 0;
-  for (const json& best : all["best_over_n"]) {
-    if (best["mode"] != "static") continue;
-    const double m = std::log(best["m"].get<double>()), d = std::log(best["density"].get<double>()),
-                 b = std::log(best["block"].get<double>());
-    const double residual = std::log(best["speedup"].get<double>()) - std::log(law["scale"].get<double>()) -
-                            law["m"].get<double>() * m - law["density"].get<double>() * d -
-                            law["block"].get<double>() * b;
-    sum += residual, with_m += residual * m, with_d += residual * d, with_b += residual * b;
-  }
+  for (const double m : {256, 512})
+    for (const double b : {4, 16})
+      for (const double d : {4, 16}) {
+        const json best =
+            comparison_of(o, "table-3", fmt::format("f16 static b = {} d = 1/{} m = {}", b, d, m));
+        const double residual = std::log(best["ours"].get<double>()) - std::log(law("scale", "ours")) -
+                                law("exponent of m", "ours") * std::log(m) -
+                                law("exponent of 1/d", "ours") * std::log(d) -
+                                law("exponent of b", "ours") * std::log(b);
+        sum += residual, with_m += residual * std::log(m), with_b += residual * std::log(b),
+            with_d += residual * std::log(d);
+      }
   for (double product : {sum, with_m, with_d, with_b}) EXPECT_NEAR(product, 0, 1e-9);
 }
 
@@ -131,7 +154,7 @@ TEST_F(PopsparseTest, AnInterruptedSweepGoesOnWithoutRepeating) {
     std::getline(stream, line);
     kept += line + "\n";
   }
-  file("results/cells.jsonl", kept + "{\"mode\":\"static\",\"type\":\"f1");
+  file("results/cells-bow.jsonl", kept + "{\"section\":\"products\",\"cell\":\"f1");
   const Outcome again = reproduce("--no-verify");
   ASSERT_EQ(again.status, 0) << again.err;
   EXPECT_TRUE(says(again.err, "7 of 20 cells are finished"));
@@ -167,21 +190,30 @@ TEST_F(PopsparseTest, OtherResultsAreRefusedAndKept) {
     EXPECT_TRUE(says(o.err, "--out"));
     EXPECT_EQ(content_of(cells()), before);
   };
-  refused("--machine gc200", "machine = \"bow\", not \"gc200\"");
-  refused("--planner best", "planner = \"published\", not \"best\"");
   std::string other = whole;
   other[other.find("\"version\":\"") + 11] = '9';
-  file("results/cells.jsonl", other);
+  file("results/cells-bow.jsonl", other);
   refused("", "version = ");
   other = whole;
-  other[other.find("\"schema\":2") + 9] = '1';  // of an earlier version, whose lines were others
-  file("results/cells.jsonl", other);
-  refused("", "was written with schema = 1, not 2: pass another --out, or remove it");
+  other[other.find("\"schema\":1") + 9] = '0';  // of an earlier version, whose lines were others
+  file("results/cells-bow.jsonl", other);
+  refused("", "was written with schema = 0, not 1: pass another --out, or remove it");
   for (const char* content :
        {"1, 2, 3\n", "a text without a line's end", "{}\n", "[]\n", "\n", "{\"x\": \n"}) {
-    file("results/cells.jsonl", content);
+    file("results/cells-bow.jsonl", content);
     refused("", content == std::string("{}\n") ? "lacks its file" : "is not a result file");
   }
+}
+
+TEST_F(PopsparseTest, WhatOtherPlansGainIsKeptBeside) {
+  ASSERT_EQ(reproduce("--no-verify").status, 0);
+  const Outcome both = reproduce("--no-verify --gain --json");
+  EXPECT_TRUE(says(both.err, "20 of 40 cells are finished"));
+  EXPECT_EQ(section_of(both, "gain")["results"].size(), kCells);
+  EXPECT_TRUE(says(reproduce("--no-verify --gain").out, "free planner over the published one"));
+  EXPECT_TRUE(says(reproduce("--no-verify --planner best").err, "0 of 20 cells are finished"));
+  expect_failure(2, reproduce("--gain --planner best"), "--gain compares");
+  expect_failure(2, reproduce("--gain --machine host"), "--gain compares");
 }
 
 TEST_F(PopsparseTest, AMachineOfTheSameNameWithOtherFiguresIsAnother) {
@@ -199,7 +231,7 @@ TEST_F(PopsparseTest, ADamagedLineIsNamed) {
   std::string text = content_of(cells());
   size_t third = text.find('\n', text.find('\n') + 1) + 1;
   for (const char* damage : {"\x01", "{}", "{\"mode\":\"dense\"}"}) {
-    file("results/cells.jsonl", std::string(text).insert(third, std::string(damage) + "\n"));
+    file("results/cells-bow.jsonl", std::string(text).insert(third, std::string(damage) + "\n"));
     expect_failure(1, reproduce(), "line 3 is damaged");
   }
 }
@@ -211,32 +243,32 @@ TEST_F(PopsparseTest, MoreColumnsThanFitAreNotTried) {
       path("results")));
   ASSERT_EQ(o.status, 0) << o.err;
   bool too_large = false;
+  std::map<double, json> by_columns;
   for (const json& r : results_of(o)) {
-    if (r["mode"] != "static") continue;
+    const std::string name = r["cell"];
+    if (is("static", r)) by_columns[std::stod(name.substr(name.rfind(' ')))] = r;
+  }
+  for (const auto& [n, r] : by_columns) {
     if (too_large) {
       EXPECT_TRUE(says(r["reason"].get<std::string>(), "not tried")) << r;
       EXPECT_FALSE(r["fits"].get<bool>()) << r;
     }
     too_large |= !r["fits"];
-    EXPECT_EQ(r["seconds"].is_null(), !r["fits"]) << r;
+    EXPECT_EQ(r["values"].contains("seconds"), r["fits"].get<bool>()) << r;
   }
   EXPECT_TRUE(too_large);
 }
 
 TEST_F(PopsparseTest, PublishedNumbersStandBeside) {
   std::filesystem::create_directory(path("published"));
-  file("published/static-vs-dense-bow-fp16.csv",
-       "block,inv_density,m_eq_k,n,speedup\n16,4,256,16,1.234\n16,4,512,64,\n");
-  file("published/dense-bow.csv", "type,m_eq_k,n,tflops\nFP16,512,64,45.67\n");
+  file("published/figure-7.csv",
+       "name,speedup\nf16 static b = 16 d = 1/4 m = 256 n = 16,1.234\n"
+       "f16 static b = 16 d = 1/4 m = 512 n = 64,\n");
+  file("published/figure-2.csv", "name,tflops\nf16 dense m = 512 n = 64,45.67\n");
   const Outcome o = reproduce(fmt::format("--json --no-verify --published '{}'", path("published")));
-  ASSERT_EQ(o.status, 0) << o.err;
-  size_t ratios = 0, rates = 0;
-  for (const json& r : results_of(o)) {
-    ratios += r["published_speedup"] == 1.234;
-    rates += r["published_tflops"] == 45.67;
-  }
-  EXPECT_EQ(ratios, 1U);
-  EXPECT_EQ(rates, 1U);
+  EXPECT_EQ(comparison_of(o, "products", "f16 static b = 16 d = 1/4 m = 256 n = 16")["published"], 1.234);
+  EXPECT_EQ(comparison_of(o, "products", "f16 dense m = 512 n = 64")["published"], 45.67);
+  EXPECT_TRUE(comparison_of(o, "products", "f16 dense m = 512 n = 16")["published"].is_null());
   const Outcome tables = reproduce(fmt::format("--no-verify --published '{}'", path("published")));
   EXPECT_TRUE(says(tables.out, "(1.23)"));
   EXPECT_TRUE(says(tables.out, "(45.7)"));
@@ -245,7 +277,7 @@ TEST_F(PopsparseTest, PublishedNumbersStandBeside) {
   EXPECT_EQ(nowhere.status, 2);
 }
 
-// Figures 2 and 7 and table 3 as committed, on any machine.
+// Figures 2 and 7 and table 3 as committed.
 TEST_F(PopsparseTest, PublishedNumbersNeedNoFiles) {
   const Outcome o =
       run(fmt::format(
@@ -253,23 +285,17 @@ TEST_F(PopsparseTest, PublishedNumbersNeedNoFiles) {
               "--no-verify --json --out '{}'",
               path("alone")),
           "unset TESSERA_DATA; {}");
-  const json results = results_of(o);
-  ASSERT_EQ(results.size(), 2U);
-  for (const json& r : results)
-    if (r["mode"] == "dense")
-      EXPECT_EQ(r["published_tflops"], 88.9);
-    else
-      EXPECT_EQ(r["published_speedup"], 1.323);
+  ASSERT_EQ(results_of(o).size(), 2U);
+  EXPECT_EQ(comparison_of(o, "products", "f16 dense")["published"], 88.9);
+  EXPECT_EQ(comparison_of(o, "products", "f16 static")["published"], 1.323);
 }
 
 TEST_F(PopsparseTest, WritesCsvAndAPage) {
   const Outcome o = reproduce(fmt::format("--csv '{}' --html '{}'", path("c.csv"), path("p.html")));
   ASSERT_EQ(o.status, 0) << o.err;
   const std::string csv = content_of(path("c.csv"));
-  EXPECT_EQ(lines_of(csv), kCells + 1);
-  std::istringstream stream(csv);
-  for (std::string line; std::getline(stream, line);)
-    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 18);
+  EXPECT_GT(lines_of(csv), 8 * kCells);
+  EXPECT_TRUE(says(csv, "products,bow,f16 static b = 16 d = 1/16 m = 512 n = 64,true,tflops,"));
   const Node root = MarkupReader::read(content_of(path("p.html")));
   EXPECT_EQ(root.name, "html");
   EXPECT_TRUE(root.all("script").empty());
@@ -285,16 +311,16 @@ TEST_F(PopsparseTest, MeasuresThisComputer) {
       "reproduce popsparse --machine host --m 256,512 --n 64,256 --block 4,16 --density 1/4,1/16 --mode "
       "static,dense --json --out '{}'",
       path("results")));
-  const json all = json_of(o);
-  EXPECT_TRUE(all["planner"].is_null());
-  EXPECT_EQ(all["results"].size(), kCells);
-  for (const json& r : all["results"]) {
-    EXPECT_EQ(r["type"], "f32");
-    EXPECT_TRUE(r["cycles"].is_null());
-    EXPECT_GT(r["seconds"].get<double>(), 0) << r;
+  const json results = results_of(o);
+  EXPECT_EQ(results.size(), kCells);
+  for (const json& r : results) {
+    EXPECT_TRUE(r["cell"].get<std::string>().starts_with("f32 ")) << r;
+    EXPECT_FALSE(r["values"].contains("cycles")) << r;
+    EXPECT_GT(r["values"]["seconds"].get<double>(), 0) << r;
     EXPECT_NE(r["verified"], false) << r;
   }
-  EXPECT_EQ(all["law"]["static"]["samples"], 8);
+  const json law = comparison_of(o, "law", "law of static products, samples");
+  EXPECT_EQ(law["ours"], 8);
 }
 
 TEST_F(PopsparseTest, RefusesWhatMakesNoProduct) {

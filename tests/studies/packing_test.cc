@@ -1,74 +1,78 @@
 // The study of sequence packing, on a small histogram.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <string>
 
 #include "io/files.h"
 #include "studies/packing/study.h"
+#include "studies/paper/tables.h"
 #include "support/error_of.h"
 
 namespace tessera::studies::packing {
 namespace {
 
-class PackingStudyTest : public ::testing::Test {
- protected:
-  PackingStudyTest() { folder_.write("lengths.csv", "length,count\n1,20\n2,30\n3,9\n5,14\n7,6\n8,4\n"); }
+/// With all packings of its first data set.
+const Study& study() {
+  static const Study made = [] {
+    const test::TemporaryFolder folder;
+    folder.write("lengths.csv", "length,count\n1,20\n2,30\n3,9\n5,14\n7,6\n8,4\n");
+    Study s(paper(), {.only = {"wikipedia"}});
+    s.request.lengths = {pack::read_histogram(folder.file("lengths.csv"), 8).histogram};
+    s.parts.push_back({machine::host(1), {}});
+    for (const Cell& cell : paper().sections[0].cells(s.parts[0].machine, s.request))
+      s.parts[0].results[{"wikipedia", cell.name}] = cell.run({s.parts[0].machine});
+    return s;
+  }();
+  return made;
+}
 
-  Study study(const std::string& name, std::vector<uint32_t> depths) const {
-    return reproduce({name, "lengths.csv", 8, std::move(depths)}, folder_.path().string(), 0,
-                     [](const std::string&) {});
+/// The packings, by "depth 3 best".
+std::map<std::string, Result> packings() {
+  std::map<std::string, Result> all;
+  for (const auto& [key, result] : study().parts[0].results)
+    all[key.second.substr(0, key.second.find(','))] = result;
+  return all;
+}
+
+TEST(PackingStudy, RunsEveryAlgorithmAtEveryDepth) {
+  const auto all = packings();
+  EXPECT_EQ(all.size(), 1 + 3 * 7 + 1U);
+  for (const char* name : {"depth 1 none", "depth 2 spfhp", "depth 2 lpfhp", "depth 2 best", "depth 3 nnlshp",
+                           "depth 16 best", "depth any best"})
+    EXPECT_TRUE(all.contains(name)) << name;
+  EXPECT_EQ(all.at("depth 1 none").value("packs"), 83);  // a sequence each
+  for (const auto& [name, packing] : all) {
+    EXPECT_GE(packing.value("packs"), packing.value("lower_bound")) << name;
+    EXPECT_EQ(packing.value("sequences"), 83) << name;
   }
-
-  test::TemporaryFolder folder_;
-};
-
-TEST_F(PackingStudyTest, EveryAlgorithmRunsAtEveryDepth) {
-  const Study s = study("ours", {1, 2, 3, 0});
-  std::vector<std::string> rows;
-  for (const Reproduced& row : s.rows)
-    rows.push_back(row.ours.algorithm + " " + std::to_string(row.ours.max_per_pack));
-  const std::vector<std::string> expected = {"none 1",  "spfhp 2", "lpfhp 2",  "best 2",
-                                             "spfhp 3", "lpfhp 3", "nnlshp 3", "best 3",
-                                             "spfhp 0", "lpfhp 0", "best 0"};
-  EXPECT_EQ(rows, expected);
-  EXPECT_EQ(s.rows.front().ours.packs, 83U);  // a sequence each
-  for (const Reproduced& row : s.rows) {
-    EXPECT_GE(row.ours.packs, row.ours.lower_bound) << row.ours.algorithm;
-    EXPECT_EQ(row.ours.sequences, 83U);
-    EXPECT_FALSE(row.published) << "no such table was published";
-  }
 }
 
-TEST_F(PackingStudyTest, RowsOfADepthShareTheBestBound) {
-  const Study s = study("ours", {2});
-  for (const Reproduced& row : s.rows) EXPECT_EQ(row.ours.lower_bound, s.rows.back().ours.lower_bound);
+TEST(PackingStudy, RowsOfADepthShareTheBestBound) {
+  const Figure figure = paper().sections[0].figures(study())[0];
+  std::map<std::string, std::string> bounds;
+  for (const auto& row : figure.rows)
+    EXPECT_EQ(bounds.emplace(row[1].words, row[8].words).first->second, row[8].words) << row[0].words;
+  EXPECT_EQ(std::stod(bounds.at("2")), packings().at("depth 2 best").value("lower_bound"));
 }
 
-TEST_F(PackingStudyTest, PublishedRowsStandBeside) {
-  const Study s = study("Wikipedia", {3});
-  const auto row_of = [&](const std::string& algorithm) {
-    return *std::find_if(s.rows.begin(), s.rows.end(),
-                         [&](const Reproduced& row) { return row.ours.algorithm == algorithm; });
-  };
-  ASSERT_TRUE(row_of("spfhp").published);
-  EXPECT_EQ(row_of("spfhp").published->packs, 9.095e6);
-  EXPECT_EQ(row_of("nnlshp").published->speedup, 1.913);
-  EXPECT_FALSE(row_of("best").published);
-  const auto all = nlohmann::json::parse(json({s}));
-  EXPECT_EQ(all["results"].size(), 4U);
-  EXPECT_EQ(all["results"][0]["published"]["efficiency"], .8944);
-  EXPECT_TRUE(all["results"][3]["published"].is_null());
-  EXPECT_NE(csv({s}).find("Wikipedia,3,spfhp,"), std::string::npos);
-  EXPECT_NE(text(s).find("1.790"), std::string::npos);
+TEST(PackingStudy, PublishedRowsStandBeside) {
+  std::map<std::string, Comparison> all;
+  for (const Comparison& c : paper().sections[0].comparisons(study())) all[c.what] = c;
+  EXPECT_EQ(all.at("depth 3 spfhp: packs").published, 9.095e6);
+  EXPECT_EQ(all.at("depth 3 spfhp: efficiency").published, .8944);
+  EXPECT_EQ(all.at("depth 3 spfhp: packs").ours, packings().at("depth 3 spfhp").value("packs"));
+  EXPECT_EQ(all.at("depth 3 best: packs").published, std::nullopt);
+  EXPECT_TRUE(test::says(csv(study()), "depth 3 spfhp: packing_factor"));
+  const std::string tables = text(figures_of(study())[0]);
+  EXPECT_TRUE(test::says(tables, "1.790"));
+  EXPECT_TRUE(test::says(tables, "1.913"));  // the speed-up of nnlshp
 }
 
-TEST_F(PackingStudyTest, AMissingFileIsNamed) {
-  const auto read = [&] {
-    (void)reproduce({"ours", "nowhere.csv", 8, {1}}, folder_.path().string(), 0, [](const std::string&) {});
-  };
-  EXPECT_TRUE(test::says(test::error_of(read), "nowhere.csv"));
+TEST(PackingStudy, AMissingFileIsNamed) {
+  Request request;
+  EXPECT_TRUE(
+      test::says(test::error_of([&] { paper().data->load("/nowhere", request); }), "wikipedia-512.csv"));
 }
 
 }  // namespace

@@ -13,8 +13,10 @@
 #include "io/files.h"
 #include "report/strict_markup.h"
 #include "studies/butterfly/study.h"
+#include "studies/packing/study.h"
 #include "studies/paper/cells.h"
 #include "studies/paper/tables.h"
+#include "studies/popsparse/study.h"
 #include "studies/snn/study.h"
 #include "support/error_of.h"
 
@@ -28,7 +30,9 @@ Study study_of(const Paper& paper, std::vector<std::string> machines) {
 }
 
 class Papers : public ::testing::TestWithParam<const Paper*> {};
-INSTANTIATE_TEST_SUITE_P(All, Papers, ::testing::Values(&butterfly::paper(), &snn::paper()),
+INSTANTIATE_TEST_SUITE_P(All, Papers,
+                         ::testing::Values(&butterfly::paper(), &packing::paper(), &popsparse::paper(),
+                                           &snn::paper()),
                          [](const auto& paper) { return std::string(paper.param->name); });
 
 TEST_P(Papers, HaveSectionsAndCellsOfTheirOwn) {
@@ -72,7 +76,7 @@ TEST_P(Papers, AcceptThatResultsAreMissing) {
     EXPECT_EQ(testing::MarkupReader::read(page(study)).name, "html");
     for (const Section& section : GetParam()->sections) {
       if (section.comparisons == nullptr) continue;
-      for (const Comparison& c : section.comparisons(study)) EXPECT_GT(c.published, 0) << c.what;
+      for (const Comparison& c : section.comparisons(study)) EXPECT_GT(c.published.value(), 0) << c.what;
     }
   }
 }
@@ -115,6 +119,14 @@ class PaperCells : public ::testing::Test {
   Silent watcher_;
   std::map<std::string, Result> results_;
 };
+
+// Whichever section reads them, they are run and kept once.
+TEST(PaperTasks, AreThoseOfTheSectionsThatAreRead) {
+  const Request request{.only = {"law", "scaling"}};
+  const std::vector<Task> tasks = tasks_of(popsparse::paper(), request, machine::find("bow"));
+  EXPECT_EQ(tasks.size(), tasks_of(popsparse::paper(), {}, machine::find("bow")).size());
+  for (const Task& task : tasks) EXPECT_EQ(task.section, "products");
+}
 
 TEST_F(PaperCells, OfASeriesShareWhatTheyKeep) {
   EXPECT_EQ(run_all({cell("a", 1, 9), cell("a", 2, 9), cell("b", 1, 9)}), 0U);

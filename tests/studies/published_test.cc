@@ -1,81 +1,61 @@
 // Tables of published measurements.
-#include "studies/popsparse/published.h"
-
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
-#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "io/files.h"
+#include "studies/paper/study.h"
 #include "support/error_of.h"
 
-namespace tessera::studies::popsparse {
+namespace tessera::studies {
 namespace {
 
 class PublishedTest : public ::testing::Test {
  protected:
-  void file(const std::string& name, const std::string& text) const { folder_.write(name, text); }
-  std::string error() const {
-    return test::error_of([&] { (void)read_dense(folder_.path()); });
+  /// A table of numbers, read.
+  Published read(const std::string& text) const {
+    folder_.write("table.csv", text);
+    return {kFiles, folder_.path()};
+  }
+  std::string error(const std::string& text) const {
+    return test::error_of([&] { (void)read(text).number("table.csv", "b", "tflops"); });
   }
 
+  static inline const std::vector<PublishedFile> kFiles = {{"table.csv", ""}};
   test::TemporaryFolder folder_;
 };
 
-TEST_F(PublishedTest, ReadsTables) {
-  file("static-vs-dense-bow-fp16.csv",
-       "block,inv_density,m_eq_k,n,speedup\n1,4,4096,256,0.272\n1,4,4096,1024,\n");
-  file("dense-bow.csv", "type,m_eq_k,n,tflops\nFP32,1024,8,6.5\n");
-  const auto ratios = read_ratios(folder_.path());
-  ASSERT_EQ(ratios.size(), 2U);
-  EXPECT_EQ(ratios[0].speedup, 0.272);
-  EXPECT_EQ(ratios[1].n, 1024U);
-  EXPECT_FALSE(ratios[1].speedup);
-  const auto dense = read_dense(folder_.path());
-  ASSERT_EQ(dense.size(), 1U);
-  EXPECT_EQ(dense[0].type, Type::f32);
-  EXPECT_EQ(dense[0].tflops, 6.5);
+TEST_F(PublishedTest, HasNumbersByName) {
+  const Published published = read("name,tflops\na,6.5\nb,\n");
+  EXPECT_EQ(published.rows("table.csv").size(), 2U);
+  EXPECT_EQ(published.number("table.csv", "a", "tflops"), 6.5);
+  EXPECT_EQ(published.number("table.csv", "b", "tflops"), std::nullopt);
+  EXPECT_NE(published.find("table.csv", "b"), nullptr);
+  EXPECT_EQ(published.number("table.csv", "c", "tflops"), std::nullopt);
+  EXPECT_EQ(published.find("table.csv", "c"), nullptr);
 }
 
 TEST_F(PublishedTest, AMissingTableHasNoRows) {
-  EXPECT_TRUE(read_ratios(folder_.path()).empty());
-  EXPECT_TRUE(read_dense(folder_.path()).empty());
+  EXPECT_TRUE(Published(kFiles, folder_.path()).rows("table.csv").empty());
 }
 
 TEST_F(PublishedTest, ErrorsNameFileLineAndField) {
-  file("dense-bow.csv", "type,m_eq_k,n,tflops\nFP16,1024,8,6.5\nFP16,1024,eight,6.5\n");
-  EXPECT_TRUE(test::says(error(), "dense-bow.csv:3: 'eight' of column 'n'"));
-  file("dense-bow.csv", "type,m_eq_k,n,tflops\nFP8,1024,8,6.5\n");
-  EXPECT_TRUE(test::says(error(), "dense-bow.csv:2: type 'FP8'"));
-  file("dense-bow.csv", "type,m_eq_k,n,tflops\nFP16,1024,8\n");
-  EXPECT_TRUE(test::says(error(), "dense-bow.csv:2: 3 fields of 4"));
-  file("dense-bow.csv", "type,m_eq_k,tflops\nFP16,1024,8\n");
-  EXPECT_TRUE(test::says(error(), "no column 'n'"));
+  EXPECT_TRUE(test::says(error("name,tflops\na,6.5\nb,six\n"), "table.csv:3: 'six' of column 'tflops'"));
+  EXPECT_TRUE(test::says(error("name,tflops\nb\n"), "table.csv:2: 1 fields of 2"));
+  EXPECT_TRUE(test::says(error("name,gflops\nb,1\n"), "no column 'tflops'"));
+  EXPECT_TRUE(test::says(error("type,tflops\nb,1\n"), "no column 'name'"));
 }
 
 TEST_F(PublishedTest, CommentsAreSkippedAndCounted) {
-  file("dense-bow.csv", "# from here\ntype,m_eq_k,n,tflops\n# and there\nFP16,1024,8,6.5\nFP16,1024,8\n");
-  EXPECT_TRUE(test::says(error(), "dense-bow.csv:5: 3 fields of 4"));
+  EXPECT_TRUE(
+      test::says(error("# from here\nname,tflops\n# and there\na,6.5\nb\n"), "table.csv:5: 1 fields of 2"));
 }
 
 TEST_F(PublishedTest, AFolderThatIsNoneIsRejected) {
-  EXPECT_THROW(read_dense(folder_.path() / "nowhere"), UsageError);
-  EXPECT_THROW(read_ratios(folder_.path() / "nowhere"), UsageError);
-}
-
-// Figures 2 and 7 as committed: how many there are, and some of them.
-TEST(PublishedTables, AreCommitted) {
-  const auto dense = read_dense();
-  EXPECT_EQ(dense.size(), 41U);
-  EXPECT_TRUE(std::any_of(dense.begin(), dense.end(), [](const DenseCell& c) {
-    return c.type == Type::f16 && c.size == 1024 && c.n == 256 && c.tflops == 88.9;
-  }));
-  const auto ratios = read_ratios();
-  EXPECT_EQ(ratios.size(), 160U);
-  EXPECT_EQ(std::count_if(ratios.begin(), ratios.end(), [](const RatioCell& c) { return !c.speedup; }), 1);
-  EXPECT_EQ(ratios.front().speedup, 0.923);
+  EXPECT_THROW(Published(kFiles, folder_.path() / "nowhere"), UsageError);
 }
 
 }  // namespace
-}  // namespace tessera::studies::popsparse
+}  // namespace tessera::studies

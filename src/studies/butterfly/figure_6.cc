@@ -8,7 +8,7 @@
 #include "report/page.h"
 #include "studies/butterfly/layer_cell.h"
 #include "studies/butterfly/study.h"
-#include "studies/common/charts.h"
+#include "studies/common/curves.h"
 
 namespace tessera::studies::butterfly {
 namespace {
@@ -130,26 +130,53 @@ std::vector<std::string> layer_names(const Part& part) {
   return names;
 }
 
-/// A row for each layer, a column for each N.
-Figure over_sizes(const Study& study, const Part& part, std::string title, std::string note,
-                  const std::function<std::string(const Result&)>& words) {
-  Figure figure{std::move(title), std::move(note), {"layer"}};
-  const std::vector<uint32_t> sizes = sizes_of(part.machine, study.request);
-  for (const uint32_t size : sizes) figure.head.push_back(fmt::format("N = {}", size));
-  for (const std::string& layer : layer_names(part)) {
-    std::vector<Figure::Entry> row = {{layer}};
-    bool any = false;
-    for (const uint32_t size : sizes) {
-      const Result* result = part.find(kName, cell_name(layer, size));
-      row.push_back({result == nullptr ? ""
-                     : result->fits    ? words(*result)
-                                       : "-",
-                     result == nullptr ? "" : result->reason});
-      any |= result != nullptr;
-    }
-    if (any) figure.rows.push_back(std::move(row));
-  }
-  return figure;
+/// A number of the cells of each layer, over N.
+struct Quantity {
+  const char* value;
+  const char* title;  ///< without the machine
+  const char* unit;
+  double scale = 1;
+  std::string (*words)(double number) = [](double number) { return fmt::format("{:.0f}", number); };
+  bool is_on_hosts = false;
+};
+
+Curves over_sizes(const Study& study, const Part& part, const Quantity& quantity) {
+  Curves curves{.title = fmt::format("{} on {}", quantity.title, part.machine.name),
+                .quantity = "N",
+                .symbol = "N",
+                .unit = quantity.unit,
+                .words = quantity.words};
+  for (const uint32_t size : sizes_of(part.machine, study.request)) curves.xs.push_back(size);
+  for (const std::string& layer : layer_names(part))
+    curves.curves.push_back(
+        {layer, [=, &part](double size) -> Curves::Value {
+           const Result* result = part.find(kName, cell_name(layer, static_cast<uint32_t>(size)));
+           if (result == nullptr) return {.missing = ""};
+           const auto found = result->fits ? result->value(quantity.value) : std::nullopt;
+           return {.ours = found ? std::optional(quantity.scale * *found) : found, .title = result->reason};
+         }});
+  return curves;
+}
+
+std::string tenths(double value) { return fmt::format("{:.1f}", value); }
+
+const Quantity kQuantities[] = {
+    {"seconds", "N × N layers on N samples, FP32: µs", "µs", 1e6, tenths, true},
+    {kWithTransfers, "The same with transfers, µs", "µs", 1e6, tenths},
+    {"compute_sets", "Compute sets (figure 7)", "compute sets"},
+    {"total_bytes", "Memory that is alive at the peak, on all tiles, MB (figure 7)", "MB", 1e-6, tenths},
+    {"vertices", "Vertices", "vertices"},
+    {"edges", "Edges", "edges"},
+};
+
+/// What `make` makes of each quantity.
+template <class Made>
+std::vector<Made> for_each_quantity(const Study& study, Made (*make)(const Curves&)) {
+  std::vector<Made> all;
+  for (const Part& part : study.parts)
+    for (const Quantity& quantity : kQuantities)
+      if (quantity.is_on_hosts || !part.is_host()) all.push_back(make(over_sizes(study, part, quantity)));
+  return all;
 }
 
 std::string times(double ratio) { return fmt::format("{:.2f} ×", ratio); }
@@ -181,63 +208,15 @@ Figure summary(const Study& study) {
 }
 
 std::vector<Figure> figures(const Study& study) {
-  std::vector<Figure> all = {summary(study)};
-  const auto time = [](const Result& r) { return fmt::format("{:.1f}", 1e6 * r.values.at("seconds")); };
-  for (const Part& part : study.parts) {
-    all.push_back(over_sizes(study, part,
-                             fmt::format("N × N layers on N samples, FP32: µs on {}", part.machine.name),
-                             fmt::format("Pixelfly of block size {}, butterfly size {} and rank {}. -: does "
-                                         "not fit.",
-                                         kBlock, kButterfly, kRank),
-                             time));
-    if (part.is_host()) continue;
-    all.push_back(
-        over_sizes(study, part, fmt::format("Their compute sets on {} (figure 7)", part.machine.name), "",
-                   [](const Result& r) { return fmt::format("{:.0f}", r.values.at("compute_sets")); }));
-    all.push_back(over_sizes(study, part, fmt::format("Their memory on {}, MB (figure 7)", part.machine.name),
-                             "All that is alive at the peak, on all tiles.", [](const Result& r) {
-                               return fmt::format("{:.1f}", 1e-6 * r.values.at("total_bytes"));
-                             }));
-    all.push_back(over_sizes(study, part, fmt::format("Their vertices and edges on {}", part.machine.name),
-                             "", [](const Result& r) {
-                               return fmt::format("{:.0f}, {:.0f}", r.values.at("vertices"),
-                                                  r.values.at("edges"));
-                             }));
-  }
+  std::vector<Figure> all = for_each_quantity(study, figure_of);
+  all.insert(all.begin(), summary(study));
+  all.front().note +=
+      fmt::format(" Pixelfly of block size {}, butterfly size {} and rank {}. Below, -: does not fit.",
+                  kBlock, kButterfly, kRank);
   return all;
 }
 
-report::Html chart_of(const Study& study, const Part& part, const char* value, const std::string& title,
-                      const std::string& unit, double scale) {
-  report::LineChart chart;
-  chart.frame = {title, "", report::kHalf};
-  chart.x = logarithmic("N", report::Growth::log2);
-  chart.y = logarithmic(unit, report::Growth::log10);
-  size_t colour = 0;
-  for (const std::string& layer : layer_names(part)) {
-    Pair pair(layer, colour++);
-    for (const auto& [size, number] : curve_of(study, part, layer, value).points)
-      pair.add(size, scale * number, std::nullopt, fmt::format("N = {}", size));
-    std::move(pair).put_into(chart);
-  }
-  return report::chart(chart);
-}
-
-report::Html charts(const Study& study) {
-  std::vector<report::Html> all;
-  for (const Part& part : study.parts) {
-    const std::string& name = part.machine.name;
-    all.push_back(
-        chart_of(study, part, "seconds", fmt::format("N × N layers on N samples on {}", name), "µs", 1e6));
-    if (part.is_host()) continue;
-    all.push_back(
-        chart_of(study, part, kWithTransfers, fmt::format("The same with transfers, {}", name), "µs", 1e6));
-    all.push_back(
-        chart_of(study, part, "compute_sets", fmt::format("Compute sets, {}", name), "compute sets", 1));
-    all.push_back(chart_of(study, part, "total_bytes", fmt::format("Memory, {}", name), "MB", 1e-6));
-  }
-  return report::side_by_side(all);
-}
+report::Html charts(const Study& study) { return report::side_by_side(for_each_quantity(study, chart_of)); }
 
 std::vector<Comparison> comparisons(const Study& study) {
   std::vector<Comparison> all;

@@ -1,169 +1,295 @@
 #include "studies/packing/study.h"
 
 #include <fmt/format.h>
-#include <tessera/packing.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "report/axis.h"
-#include "report/table.h"
+#include "report/chart.h"
+#include "report/pack_result.h"
 #include "studies/common/json.h"
 
 namespace tessera::studies::packing {
 namespace {
 
-using nlohmann::ordered_json;
 using pack::Algorithm;
+using report::Html;
 
-struct PublishedRow {
-  std::string_view data;
-  uint32_t depth;  // 0: the deepest row of the table, "max"
-  std::string_view algorithm;
-  Published row;
+constexpr const char* kTable = "packings.csv";
+
+struct DataSet {
+  std::string_view section;
+  const char* name;
+  const char* file;  ///< path in the data folder
+  uint32_t max_length;
+  std::vector<uint32_t> depths;  ///< 0: any
 };
 
-const std::vector<PublishedRow>& published_rows() {
-  static const std::vector<PublishedRow> rows = {
-      {"Wikipedia", 1, "none", {16.280e6, .4997, 1.000, 1.000}},
-      {"Wikipedia", 2, "spfhp", {10.102e6, .8052, 1.612, 1.544}},
-      {"Wikipedia", 3, "spfhp", {9.095e6, .8944, 1.790, 1.716}},
-      {"Wikipedia", 3, "nnlshp", {8.155e6, .9975, 1.996, 1.913}},
-      {"Wikipedia", 4, "spfhp", {8.659e6, .9394, 1.880, 1.803}},
-      {"Wikipedia", 8, "spfhp", {8.225e6, .9890, 1.979, 1.895}},
-      {"Wikipedia", 16, "spfhp", {8.168e6, .9960, 1.993, 1.905}},
-      {"SQuAD 1.1", 1, "none", {88641, .44801, 1.000, std::nullopt}},
-      {"SQuAD 1.1", 2, "spfhp", {45335, .87597, 1.955, std::nullopt}},
-      {"SQuAD 1.1", 3, "nnlshp", {40808, .97310, 2.172, std::nullopt}},
-      {"SQuAD 1.1", 3, "spfhp", {40711, .97547, 2.177, std::nullopt}},
-  };
+const std::vector<DataSet>& data_sets() {
+  static const std::vector<DataSet> all = {
+      {"wikipedia", "Wikipedia", "lengths/wikipedia-512.csv", 512, {1, 2, 3, 4, 8, 12, 16, 0}},
+      {"squad-1.1", "SQuAD 1.1", "lengths/squad1.1-384.csv", 384, {1, 2, 3, 4, 0}}};
+  return all;
+}
+
+/// One row of a table.
+struct Row {
+  uint32_t depth = 0;
+  Algorithm algorithm = Algorithm::best;
+
+  /// "depth 3 spfhp"; of one sequence a pack, where all algorithms are the same, "depth 1 none"
+  std::string name() const {
+    return fmt::format("depth {} {}", report::depth_text(depth), depth == 1 ? "none" : name_of(algorithm));
+  }
+};
+
+std::vector<Row> rows_of(const DataSet& set) {
+  std::vector<Row> rows;
+  for (const uint32_t depth : set.depths)
+    for (const Algorithm algorithm : {Algorithm::spfhp, Algorithm::lpfhp, Algorithm::nnlshp, Algorithm::best})
+      if ((depth != 1 || algorithm == Algorithm::spfhp) && (depth == 3 || algorithm != Algorithm::nnlshp))
+        rows.push_back({depth, algorithm});
   return rows;
 }
 
-std::optional<Published> published(std::string_view data, uint32_t depth, std::string_view algorithm) {
-  for (const PublishedRow& row : published_rows())
-    if (row.data == data && row.depth == depth && row.algorithm == algorithm) return row.row;
-  return std::nullopt;
+Result run(const pack::Histogram& lengths, const Row& row, double time_limit) {
+  const pack::Packing packing = pack::plan(lengths, {.algorithm = row.algorithm,
+                                                     .max_per_pack = row.depth,
+                                                     .certify = row.algorithm == Algorithm::best,
+                                                     .time_limit = time_limit});
+  Result result;
+  const auto enter = [&](const std::string& name, auto value) {
+    result.values[name] = static_cast<double>(value);
+  };
+  enter("packs", packing.packs());
+  enter("sequences", packing.sequences);
+  enter("tokens", packing.tokens);
+  enter("padding", packing.padding());
+  enter("efficiency", packing.efficiency());
+  enter("packing_factor", packing.packing_factor());
+  enter("lower_bound", packing.lower_bound());
+  enter("strategies", packing.strategies.size());
+  enter("cut_short", packing.cut_short);
+  enter("seconds", packing.seconds);
+  const std::vector<uint64_t> depths = packing.depths();
+  for (size_t depth = 1; depth < depths.size(); ++depth)
+    if (depths[depth] != 0) enter(fmt::format("packs_of_{}", depth), depths[depth]);
+  return result;
 }
 
-std::vector<Algorithm> algorithms_at(uint32_t depth) {
-  if (depth == 1) return {Algorithm::spfhp};  // all are the same
-  std::vector<Algorithm> algorithms = {Algorithm::spfhp, Algorithm::lpfhp};
-  if (depth == 3) algorithms.push_back(Algorithm::nnlshp);
-  algorithms.push_back(Algorithm::best);
-  return algorithms;
+/// The packings of a data set that a study has.
+class Packings {
+ public:
+  Packings(const Study& study, const DataSet& set)
+      : study_(study), set_(set), lengths_(lengths_of(study.request, set)) {}
+
+  static pack::Histogram lengths_of(const Request& request, const DataSet& set) {
+    const auto at = static_cast<size_t>(&set - data_sets().data());
+    return at < request.lengths.size() ? request.lengths[at] : pack::Histogram{};
+  }
+  static std::string key_of(const Request& request, const pack::Histogram& lengths, const Row& row) {
+    const std::string limit = request.time_limit > 0 ? fmt::format(", at most {} s", request.time_limit) : "";
+    return fmt::format("{}, {} sequences{}", row.name(), lengths.sequences(), limit);
+  }
+
+  const pack::Histogram& lengths() const { return lengths_; }
+  const Result* find(const Row& row) const {
+    const Part* host = study_.host();
+    return host == nullptr ? nullptr : host->find(set_.section, key_of(study_.request, lengths_, row));
+  }
+  std::optional<double> published(const Row& row, const char* column) const {
+    return study_.published.number(kTable, fmt::format("{} {}", set_.name, row.name()), column);
+  }
+  /// The best that is proven of a depth, by whichever algorithm.
+  double lower_bound(uint32_t depth) const {
+    double most = 0;
+    for (const Row& row : rows_of(set_))
+      if (const Result* result = find(row); result != nullptr && row.depth == depth)
+        most = std::max(most, *result->value("lower_bound"));
+    return most;
+  }
+
+ private:
+  const Study& study_;
+  const DataSet& set_;
+  pack::Histogram lengths_;
+};
+
+Figure::Entry number(std::optional<double> value, const char* format) {
+  return {value ? fmt::format(fmt::runtime(format), *value) : ""};
 }
 
-template <class T>
-std::string or_empty(const std::optional<T>& value, fmt::format_string<const T&> format) {
-  return value ? fmt::format(format, *value) : std::string();
+Figure figure_of(const Study& study, const DataSet& set) {
+  const Packings packings(study, set);
+  Figure figure{fmt::format("{}: {} sequences with {} tokens in packs of {}", set.name,
+                            report::count_text(packings.lengths().sequences()),
+                            report::count_text(packings.lengths().tokens()), set.max_length),
+                "The lower bound and the gap of a depth hold for all algorithms; best finds them by column "
+                "generation.",
+                {"algorithm", "depth", "packs", "published", "efficiency", "published", "factor", "published",
+                 "lower bound", "gap", "time", "speed-up, published"}};
+  for (const Row& row : rows_of(set)) {
+    const Result* result = packings.find(row);
+    if (result == nullptr) continue;
+    const double bound = packings.lower_bound(row.depth), gap = *result->value("packs") - bound;
+    const auto percent = [&](std::optional<double> efficiency, const char* format) {
+      return number(efficiency ? std::optional(100 * *efficiency) : std::nullopt, format);
+    };
+    figure.rows.push_back({{row.depth == 1 ? "none" : std::string(name_of(row.algorithm))},
+                           {report::depth_text(row.depth)},
+                           number(result->value("packs"), "{:.0f}"),
+                           number(packings.published(row, "packs"), "{:.0f}"),
+                           percent(result->value("efficiency"), "{:.3f} %"),
+                           percent(packings.published(row, "efficiency"), "{:.2f} %"),
+                           number(result->value("packing_factor"), "{:.3f}"),
+                           number(packings.published(row, "packing_factor"), "{:.3f}"),
+                           number(bound, "{:.0f}"),
+                           {gap == 0 ? "optimal" : fmt::format("{:.0f}", gap)},
+                           {report::value_text(*result->value("seconds"), report::Unit::seconds)},
+                           number(packings.published(row, "speedup"), "{:.3f}")});
+  }
+  return figure;
 }
 
-ordered_json json_of(const std::optional<Published>& row) {
-  if (!row) return nullptr;
-  return {{"packs", or_null(row->packs)},
-          {"efficiency", or_null(row->efficiency)},
-          {"packing_factor", or_null(row->packing_factor)},
-          {"speedup", or_null(row->speedup)}};
+/// How many `things` there are of each size from 1.
+Html counts_chart(const char* title, const char* note, const char* x_label, const char* things,
+                  const std::vector<double>& counts, const char* unit) {
+  report::ColumnChart chart{.frame = {title, note}, .x_label = x_label, .first = 1};
+  chart.y.label = things;
+  chart.categories = {{things}};
+  for (size_t size = 1; size < counts.size(); ++size)
+    chart.columns.push_back(
+        {{counts[size]},
+         fmt::format("{} {} of {}{}", report::count_text(static_cast<uint64_t>(counts[size])), things, size,
+                     unit)});
+  return report::chart(chart);
+}
+
+/// Packs by number of sequences, for the best unlimited packing.
+Html depths_chart(const Packings& packings) {
+  const Result* best = packings.find({});
+  if (best == nullptr) return {};
+  std::vector<double> counts;
+  for (const auto& [name, packs] : best->values) {
+    if (!name.starts_with("packs_of_")) continue;
+    const size_t depth = std::stoul(name.substr(9));
+    counts.resize(std::max(counts.size(), depth + 1));
+    counts[depth] = packs;
+  }
+  return counts_chart("Sequences per pack",
+                      "Packs of the best packing without a limit, by the number of their sequences.",
+                      "sequences per pack", "packs", counts, "");
+}
+
+Html efficiency_chart(const Packings& packings, const DataSet& set) {
+  report::LineChart chart;
+  chart.frame = {"Efficiency over depth",
+                 "Fraction of tokens that are not padding, by the maximum number of sequences per pack. The "
+                 "bound is proven: no packing lies above it."};
+  chart.x = {.label = "maximum number of sequences per pack", .growth = report::Growth::log2};
+  chart.y = {.label = "efficiency", .unit = report::Unit::share};
+  report::Series bound{.name = "upper bound", .markers = false, .reference = true};
+  report::Series published{.name = "published (SPFHP)", .line = false, .reference = true};
+  std::map<Algorithm, report::Series> ours;
+  for (const Row& row : rows_of(set)) {
+    const Result* result = packings.find(row);
+    if (result == nullptr || row.depth == 0) continue;
+    const double efficiency = *result->value("efficiency"), packs = *result->value("packs");
+    const auto theirs = packings.published(row, "efficiency");
+    if (theirs && row.algorithm == Algorithm::spfhp) published.points.push_back({double(row.depth), *theirs});
+    if (row.algorithm == Algorithm::best || row.depth == 1) {
+      const double least = packings.lower_bound(row.depth);
+      bound.points.push_back({double(row.depth), efficiency * packs / least,
+                              fmt::format("at least {} packs", report::count_text(uint64_t(least)))});
+    }
+    if (row.depth == 1) continue;
+    ours[row.algorithm].name = name_of(row.algorithm);
+    ours[row.algorithm].points.push_back(
+        {double(row.depth), efficiency,
+         fmt::format("{}: {} packs, {:.3f} %", row.name(), report::count_text(uint64_t(packs)),
+                     100 * efficiency)});
+  }
+  for (auto& [algorithm, series] : ours) chart.series.push_back(std::move(series));
+  chart.series.push_back(std::move(published));
+  chart.series.push_back(std::move(bound));
+  return report::chart(chart);
+}
+
+template <size_t at>
+std::vector<Cell> cells(const machine::Machine& machine, const Request& request) {
+  const DataSet& set = data_sets()[at];
+  const pack::Histogram lengths = Packings::lengths_of(request, set);
+  std::vector<Cell> all;
+  if (machine.kind != machine::Kind::host) return all;
+  for (const Row& row : rows_of(set))
+    all.push_back({Packings::key_of(request, lengths, row), row.algorithm == Algorithm::best ? 3 : 0.3,
+                   [=, limit = request.time_limit](const Setting&) { return run(lengths, row, limit); }});
+  return all;
+}
+
+template <size_t at>
+std::vector<Figure> figures(const Study& study) {
+  return {figure_of(study, data_sets()[at])};
+}
+
+template <size_t at>
+Html charts(const Study& study) {
+  const Packings packings(study, data_sets()[at]);
+  const auto& counts = packings.lengths().counts;
+  return counts_chart("Lengths", "Sequences of each length before packing.", "tokens", "sequences",
+                      {counts.begin(), counts.end()}, " tokens") +
+         efficiency_chart(packings, data_sets()[at]) + depths_chart(packings);
+}
+
+template <size_t at>
+std::vector<Comparison> comparisons(const Study& study) {
+  const DataSet& set = data_sets()[at];
+  const Packings packings(study, set);
+  std::vector<Comparison> all;
+  for (const Row& row : rows_of(set))
+    for (const char* what : {"packs", "efficiency", "packing_factor"})
+      if (const Result* result = packings.find(row))
+        all.push_back({.what = fmt::format("{}: {}", row.name(), what),
+                       .unit = "",
+                       .published = packings.published(row, what),
+                       .ours = result->value(what),
+                       .group = fmt::format("{}: {}", set.name, what)});
+  return all;
+}
+
+template <size_t at>
+Section section() {
+  const DataSet& set = data_sets()[at];
+  return {set.section, set.name, cells<at>, figures<at>, charts<at>, comparisons<at>};
+}
+
+void load(const std::string& folder, Request& request) {
+  for (const DataSet& set : data_sets())
+    request.lengths.push_back(
+        pack::read_histogram(fmt::format("{}/{}", folder, set.file), set.max_length).histogram);
 }
 
 }  // namespace
 
-const std::vector<Task>& tasks() {
-  static const std::vector<Task> all = {
-      {"Wikipedia", "lengths/wikipedia-512.csv", 512, {1, 2, 3, 4, 8, 12, 16, 0}},
-      {"SQuAD 1.1", "lengths/squad1.1-384.csv", 384, {1, 2, 3, 4, 0}},
-  };
-  return all;
-}
-
-Study reproduce(const Task& task, const std::string& data_folder, double time_limit,
-                const std::function<void(const std::string&)>& told) {
-  Study study;
-  study.name = task.name;
-  const pack::Input input = pack::read_histogram(data_folder + "/" + task.file, task.max_length);
-  study.histogram = input.histogram;
-  for (const uint32_t depth : task.depths) {
-    const size_t first = study.rows.size();
-    uint64_t bound = 0;
-    for (const Algorithm algorithm : algorithms_at(depth)) {
-      told(fmt::format("{}, depth {}, {}", task.name, report::depth_text(depth), name_of(algorithm)));
-      pack::Options options;
-      options.algorithm = algorithm;
-      options.max_per_pack = depth;
-      options.certify = algorithm == Algorithm::best;
-      options.time_limit = time_limit;
-      Reproduced row;
-      row.ours.set_input(input);
-      row.ours.set_packing(pack::plan(input.histogram, options));
-      if (depth == 1) row.ours.algorithm = "none";
-      row.published = published(task.name, depth, row.ours.algorithm);
-      bound = std::max(bound, row.ours.lower_bound);
-      study.rows.push_back(std::move(row));
-    }
-    for (size_t i = first; i < study.rows.size(); ++i) study.rows[i].ours.lower_bound = bound;
-  }
-  return study;
-}
-
-std::vector<std::string> table_head() {
-  return {"depth",     "packs",       "published", "efficiency", "published",          "factor",
-          "published", "lower bound", "gap",       "time",       "speed-up, published"};
-}
-
-std::vector<std::string> row_of(const Reproduced& row, bool on_page) {
-  const report::PackResult& r = row.ours;
-  const Published p = row.published.value_or(Published{});
-  const auto count = [&](uint64_t n) { return on_page ? report::count_text(n) : std::to_string(n); };
-  return {r.algorithm,
-          report::depth_text(r.max_per_pack),
-          count(r.packs),
-          p.packs ? count(static_cast<uint64_t>(*p.packs)) : "",
-          fmt::format("{:.3f} %", 100 * r.efficiency()),
-          p.efficiency ? fmt::format("{:.2f} %", 100 * *p.efficiency) : "",
-          fmt::format("{:.3f}", r.packing_factor()),
-          or_empty(p.packing_factor, "{:.3f}"),
-          count(r.lower_bound),
-          on_page && r.gap() == 0 ? "optimal" : count(r.gap()),
-          on_page ? report::value_text(r.seconds, report::Unit::seconds) : report::seconds_text(r.seconds),
-          or_empty(p.speedup, "{:.3f}")};
-}
-
-std::string text(const Study& study) {
-  std::vector<std::string> head = table_head();
-  head.insert(head.begin(), study.name);
-  report::Table table(std::move(head));
-  for (const Reproduced& row : study.rows) table.add(row_of(row, false));
-  return table.text();
-}
-
-std::string csv(const std::vector<Study>& studies) {
-  std::string out =
-      "data,depth,algorithm,packs,efficiency,packing_factor,padding,lower_bound,gap,seconds,published_packs,"
-      "published_efficiency,published_packing_factor,published_speedup\n";
-  for (const Study& study : studies)
-    for (const Reproduced& row : study.rows) {
-      const report::PackResult& r = row.ours;
-      const Published p = row.published.value_or(Published{});
-      out += fmt::format("{},{},{},{},{:.6f},{:.4f},{},{},{},{:.6f},{},{},{},{}\n", study.name,
-                         report::depth_text(r.max_per_pack), r.algorithm, r.packs, r.efficiency(),
-                         r.packing_factor(), r.padding(), r.lower_bound, r.gap(), r.seconds,
-                         or_empty(p.packs, "{:.0f}"), or_empty(p.efficiency, "{}"),
-                         or_empty(p.packing_factor, "{}"), or_empty(p.speedup, "{}"));
-    }
-  return out;
-}
-
-std::string json(const std::vector<Study>& studies) {
-  ordered_json list = ordered_json::array();
-  for (const Study& study : studies)
-    for (const Reproduced& row : study.rows) {
-      ordered_json result = {{"data", study.name}};
-      result.update(json_of(row.ours));
-      result["published"] = json_of(row.published);
-      list.push_back(std::move(result));
-    }
-  return ordered_json{{"schema", 1}, {"command", "reproduce packing"}, {"results", list}}.dump(2) + "\n";
+const Paper& paper() {
+  static const std::vector<Section> sections = {section<0>(), section<1>()};
+  static const Paper paper{
+      .name = "packing",
+      .title = "Sequence packing",
+      .about = "Sequence packing of Wikipedia and SQuAD 1.1",
+      .source =
+          "M. M. Krell, SW/HW co-optimization on the IPU: an MLPerf case study; Efficient Sequence "
+          "Packing without Cross-contamination, arXiv 2107.02027.",
+      .sections = sections,
+      .published = kPackings,
+      .data = PaperData{.what = "all packings",
+                        .contents = "lengths/wikipedia-512.csv and lengths/squad1.1-384.csv",
+                        .is_needed = [](const Request&, std::span<const machine::Machine>) { return true; },
+                        .load = load,
+                        .is_all = true},
+      .machines = "host",
+      .examples = "  tessera reproduce packing --data data --html packing.html"};
+  return paper;
 }
 
 }  // namespace tessera::studies::packing

@@ -11,6 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <thread>
 
 #include "machine/host/detect.h"
@@ -207,9 +209,11 @@ void Store::add(const std::string& section, const std::string& cell, const Resul
 }
 
 std::vector<Task> tasks_of(const Paper& paper, const Request& request, const machine::Machine& machine) {
+  std::set<std::string_view> needed;
+  for (const Section& section : sections_of(paper, request)) needed.insert({section.name, section.reads});
   std::vector<Task> tasks;
-  for (const Section& section : sections_of(paper, request))
-    if (section.cells != nullptr)
+  for (const Section& section : paper.sections)
+    if (section.cells != nullptr && needed.contains(section.name))
       for (Cell& cell : section.cells(machine, request))
         tasks.push_back({std::string(section.name), std::move(cell)});
   return tasks;

@@ -40,7 +40,7 @@ struct Task {
   Cell cell;
 };
 
-/// The cells of the sections that a request asks for.
+/// The cells of the sections that a request asks for, and of those that they read.
 std::vector<Task> tasks_of(const Paper& paper, const Request& request, const machine::Machine& machine);
 
 /// Cells that a store lacks.

@@ -15,12 +15,13 @@ using nlohmann::ordered_json;
 ordered_json json_of(const Comparison& c) {
   return {{"what", c.what},
           {"unit", c.unit},
-          {"published", c.published},
+          {"published", or_null(c.published)},
           {"ours", or_null(c.ours)},
           {"ratio", or_null(c.ratio())},
           {"least_ratio", or_null(c.least)},
           {"most_ratio", or_null(c.most)},
           {"near", or_null(c.is_near())},
+          {"group", c.group},
           {"remark", c.remark}};
 }
 
@@ -70,7 +71,8 @@ std::string csv(const Study& study) {
       }
     if (section.comparisons == nullptr) continue;
     for (const Comparison& c : section.comparisons(study))
-      out += fmt::format("{},,,,{},{},{},,\n", section.name, field(c.what), or_empty(c.ours), c.published);
+      out += fmt::format("{},,,,{},{},{},,\n", section.name, field(c.what), or_empty(c.ours),
+                         or_empty(c.published));
   }
   return out;
 }
@@ -81,7 +83,7 @@ std::string json(const Study& study) {
   ordered_json sections = ordered_json::array();
   for (const Section& section : sections_of(study.paper, study.request))
     sections.push_back(json_of(section, study));
-  return ordered_json{{"schema", 1},
+  return ordered_json{{"schema", 2},
                       {"command", fmt::format("reproduce {}", study.paper.name)},
                       {"machines", std::move(machines)},
                       {"sections", std::move(sections)}}

@@ -34,7 +34,8 @@ std::string page(const Study& study) {
   const auto add = [&](std::string heading, Html content) {
     if (!content.empty()) page.add_section(std::move(heading), std::move(content));
   };
-  add("Beside the paper", studies::html_of(comparison_figure(study)));
+  add("Beside the paper",
+      studies::html_of(comparison_figure(study)) + studies::html_of(distance_figure(study)));
   for (const Section& section : sections_of(study.paper, study.request))
     add(std::string(section.title), html_of(section, study));
   Html about = report::paragraph(fmt::format(

@@ -14,7 +14,7 @@ std::optional<double> Result::value(const std::string& name) const {
 }
 
 std::optional<bool> Comparison::is_near() const {
-  if (!ours || !least || !most) return std::nullopt;
+  if (!ratio() || !least || !most) return std::nullopt;
   return *ratio() >= *least && *ratio() <= *most;
 }
 
@@ -27,12 +27,17 @@ Published::Published(std::span<const PublishedFile> committed, const std::filesy
   }
 }
 
+const PublishedRow* Published::find(const std::string& table, const std::string& name) const {
+  for (const PublishedRow& row : rows(table))
+    if (row.text("name") == name) return &row;
+  return nullptr;
+}
+
 std::optional<double> Published::number(const std::string& table, const std::string& name,
                                         const std::string& column) const {
-  for (const PublishedRow& row : rows(table))
-    if (row.text("name") == name)
-      return row.text(column).empty() ? std::nullopt : std::optional(row.number<double>(column));
-  return std::nullopt;
+  const PublishedRow* row = find(table, name);
+  return row == nullptr || row->text(column).empty() ? std::nullopt
+                                                     : std::optional(row->number<double>(column));
 }
 
 const std::vector<PublishedRow>& Published::rows(const std::string& table) const { return tables_.at(table); }

@@ -10,6 +10,7 @@
 // the paper's folder, each with its source and a column `name`; cmake/studies.cmake lists them.
 #pragma once
 
+#include <tessera/packing.h>
 #include <tessera/training.h>
 
 #include <cstdint>
@@ -25,11 +26,25 @@
 #include <vector>
 
 #include "machine/model/machine.h"
+#include "ops/product_modes.h"
+#include "ops/product_problem.h"
 #include "report/html.h"
 #include "studies/common/figure.h"
 #include "studies/common/published.h"
 
 namespace tessera::studies {
+
+/// Lists that replace those of a sweep of products; every combination runs.
+struct ProductLists {
+  std::vector<uint32_t> sizes{};
+  std::vector<uint32_t> n{};
+  std::vector<uint32_t> blocks{};
+  std::vector<double> densities{};
+  std::vector<ops::Precision> types{};
+  std::vector<ops::Mode> modes{};
+
+  bool operator==(const ProductLists&) const = default;
+};
 
 struct Request {
   std::vector<std::string> machines = {"gc200", "host"};  ///< a modelled one, host, or both
@@ -38,6 +53,11 @@ struct Request {
   bool full = false;                                      ///< what takes long, too
   bool verify = true;                                     ///< execute a sample of the modelled cells
   std::shared_ptr<const ImageSplit> images{};             ///< CIFAR-10 to train with; null: none
+  std::vector<pack::Histogram> lengths{};                 ///< of the sequences to pack, set by set
+  double time_limit = 0;                                  ///< seconds of a packing; 0: none
+  ProductLists products{};
+  ops::Planner planner = ops::Planner::published;  ///< of products on tiles
+  bool gain = false;                               ///< plan products freely, too
 
   std::string data{};       ///< folder of data sets
   std::string out{};        ///< folder of results; "": the paper's name
@@ -81,18 +101,23 @@ struct Cell {
   std::string extent{};  ///< by which the cells of a series grow: "n = 64"
 };
 
-/// A number of the paper beside ours. `least` and `most` bound ours / published where the model is meant to
-/// be near; without them the ratio is only reported.
+/// A number of ours, and that of the paper if it has one. `least` and `most` bound ours / published where the
+/// model is meant to be near; without them the ratio is only reported.
 struct Comparison {
   std::string what;
-  std::string unit;
-  double published = 0;
-  std::optional<double> ours;
+  std::string unit{};
+  std::optional<double> published{};
+  std::optional<double> ours{};
   std::optional<double> least{};
   std::optional<double> most{};
-  std::string remark{};  ///< why they differ
+  std::string remark{};                  ///< why they differ
+  std::string group{};                   ///< of many, which tables show as the distance of all of them
+  bool published_as_impossible = false;  ///< instead of a number
+  bool is_measured = false;              ///< on a host, which is not meant to be near
 
-  std::optional<double> ratio() const { return ours ? std::optional(*ours / published) : std::nullopt; }
+  std::optional<double> ratio() const {
+    return ours && published ? std::optional(*ours / *published) : std::nullopt;
+  }
   /// None if there is no bound, or no number of ours.
   std::optional<bool> is_near() const;
   /// `fraction` 0.15: within 15 %.
@@ -112,6 +137,8 @@ class Published {
   /// Those of a folder, or if it is "" those committed. Throws as read_published().
   Published(std::span<const PublishedFile> committed, const std::filesystem::path& folder);
 
+  /// Null if the table lacks the row.
+  const PublishedRow* find(const std::string& table, const std::string& name) const;
   /// None if the table lacks the row, or has no number there.
   std::optional<double> number(const std::string& table, const std::string& name,
                                const std::string& column) const;
@@ -157,6 +184,7 @@ struct Section {
   std::vector<Figure> (*figures)(const Study& study) = nullptr;
   report::Html (*charts)(const Study& study) = nullptr;
   std::vector<Comparison> (*comparisons)(const Study& study) = nullptr;
+  std::string_view reads{};  ///< the section whose cells it needs, too
 };
 
 /// A data set that some cells need.
@@ -166,6 +194,7 @@ struct PaperData {
   bool (*is_needed)(const Request& request, std::span<const machine::Machine> machines) = nullptr;
   /// Throws Error if the folder lacks it.
   void (*load)(const std::string& folder, Request& request) = nullptr;
+  bool is_all = false;  ///< without it nothing runs
 };
 
 struct Paper {
@@ -176,6 +205,8 @@ struct Paper {
   std::span<const Section> sections;
   std::span<const PublishedFile> published;
   std::optional<PaperData> data{};
+  std::string_view machines = "gc200,host";
+  std::string_view full = "Also run what takes long: larger sizes, longer sweeps, trainings of 15 epochs";
   std::string_view examples;
 };
 

@@ -8,8 +8,13 @@
 
 namespace tessera::studies {
 
-/// The numbers of the paper beside ours, of all sections asked for.
+/// The numbers of the paper beside ours, of all sections asked for: those that stand alone, and the distances
+/// of groups.
 Figure comparison_figure(const Study& study);
+Figure distance_figure(const Study& study);
+
+/// Of values in any order; 0 if there are none.
+double percentile(std::vector<double> values, double fraction);
 
 /// The tables of all sections asked for that have rows, then the comparisons.
 std::vector<Figure> figures_of(const Study& study);

@@ -22,6 +22,9 @@ class SpmmRunner {
  public:
   explicit SpmmRunner(const SpmmRequest& request);
 
+  /// For cases that name it, instead of one found by its name.
+  void use(const machine::Machine& machine) { machines_.insert_or_assign(machine.name, machine); }
+
   /// Throws UsageError for an invalid case, before any of them runs.
   void check(const SpmmCase& what);
 
