@@ -4,8 +4,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <stdexcept>
 
+#include "data/events/aedat.h"
+#include "data/events/binning.h"
+#include "data/events/event_array.h"
+#include "data/events/n_mnist.h"
 #include "data/image_files.h"
 #include "io/matrix_market.h"
 #include "io/npy.h"
@@ -20,6 +25,17 @@
 namespace tessera::fuzz {
 namespace {
 
+using test::aedat_event;
+using test::aedat_header;
+using test::aedat_packet;
+using test::little_endian;
+using test::n_mnist_event;
+using test::npy_file;
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::logic_error(what);
+}
+
 template <class Matrix>
 void require_sound(const Matrix& matrix) try {
   sparse::validate(matrix);
@@ -27,92 +43,93 @@ void require_sound(const Matrix& matrix) try {
   throw std::logic_error(std::string("a reader returned an unsound matrix: ") + error.what());
 }
 
-template <class Read>
-bool accepts(std::span<const std::byte> content, Read read) {
-  return fuzz::accepts([&] { read(io::Source("w", content)); });
+void read_matrix_market(const io::Source& source) {
+  const io::MatrixMarket market = io::read_matrix_market(source);
+  if (market.has_values) {
+    require_sound(market.matrix);
+  } else {
+    require_sound(market.matrix.pattern);
+  }
 }
 
-bool read_smtx(std::span<const std::byte> content) {
-  return accepts(content, [](const io::Source& source) { require_sound(io::read_smtx(source)); });
-}
-
-bool read_matrix_market(std::span<const std::byte> content) {
-  return accepts(content, [](const io::Source& source) {
-    const io::MatrixMarket market = io::read_matrix_market(source);
-    if (market.has_values) {
-      require_sound(market.matrix);
-    } else {
-      require_sound(market.matrix.pattern);
+void read_safetensors(const io::Source& source) {
+  for (const io::TensorInfo& tensor : io::list_safetensors(source)) {
+    try {
+      require_sound(io::read_safetensors(source, tensor.name));
+    } catch (const Error&) {  // of this tensor
     }
-  });
-}
-
-bool read_npy(std::span<const std::byte> content) {
-  return accepts(content, [](const io::Source& source) { require_sound(io::read_npy(source)); });
-}
-
-bool read_safetensors(std::span<const std::byte> content) {
-  return accepts(content, [](const io::Source& source) {
-    const auto tensors = io::list_safetensors(source);
-    for (const io::TensorInfo& tensor : tensors) {
-      accepts({}, [&](const io::Source&) { require_sound(io::read_safetensors(source, tensor.name)); });
-    }
-  });
+  }
 }
 
 constexpr uint32_t kMaxLength = 1000;
 constexpr size_t kIdxLabelsBytes = 10;  // of two labels
+constexpr pack::TooLong kPolicies[] = {pack::TooLong::drop, pack::TooLong::truncate, pack::TooLong::split};
 
 // Counts the lengths with every policy, and checks that the sums agree.
 void require_sound(const pack::Lengths& lengths) {
-  for (const pack::TooLong policy : {pack::TooLong::drop, pack::TooLong::truncate, pack::TooLong::split}) {
+  for (const pack::TooLong policy : kPolicies) {
     const pack::Input input = pack::count(lengths, kMaxLength, policy);
-    const bool agrees =
-        input.sequences == lengths.size() && input.histogram.tokens() + input.lost_tokens == input.tokens;
-    if (!agrees) throw std::logic_error("a reader counted lengths wrong");
+    require(input.sequences == lengths.size() && input.histogram.tokens() + input.lost_tokens == input.tokens,
+            "a reader counted lengths wrong");
   }
 }
 
-bool read_length_array(std::span<const std::byte> content, bool offsets) {
-  return accepts(content, [&](const io::Source& source) {
-    require_sound(pack::LengthFile::from_npy(source, nullptr, content.data(), offsets));
-  });
+template <bool kOffsets>
+void read_length_array(const io::Source& source) {
+  const std::vector<char> content = source.read_all();
+  require_sound(pack::LengthFile::from_npy(source, nullptr, content.data(), kOffsets));
 }
 
-bool read_lengths(std::span<const std::byte> content) { return read_length_array(content, false); }
-bool read_offsets(std::span<const std::byte> content) { return read_length_array(content, true); }
-
-bool read_lengths_text(std::span<const std::byte> content) {
-  return accepts(content, [&](const io::Source& source) {
-    pack::TextLengths text(source.name(), {reinterpret_cast<const char*>(content.data()), content.size()});
-    require_sound(pack::LengthFile::from_text(text));
-  });
+void read_lengths_text(const io::Source& source) {
+  const std::vector<char> content = source.read_all();
+  pack::TextLengths text(source.name(), {content.data(), content.size()});
+  require_sound(pack::LengthFile::from_text(text));
 }
 
-bool read_length_histogram(std::span<const std::byte> content) {
-  return accepts(content, [](const io::Source& source) {
-    for (const pack::TooLong policy : {pack::TooLong::drop, pack::TooLong::truncate, pack::TooLong::split})
-      pack::LengthFile::histogram(source, kMaxLength, policy);
-  });
+void read_length_histogram(const io::Source& source) {
+  for (const pack::TooLong policy : kPolicies) pack::LengthFile::histogram(source, kMaxLength, policy);
 }
 
 void require_sound(const ImageSet& set) {
-  if (set.pixels.size() != set.count() * set.image_size())
-    throw std::logic_error("images without all their pixels");
-  for (uint8_t label : set.labels)
-    if (label >= set.classes) throw std::logic_error("a class that does not exist");
+  require(set.pixels.size() == set.count() * set.image_size(), "images without all their pixels");
+  for (const uint8_t label : set.labels) require(label < set.classes, "a class that does not exist");
 }
 
 // The file of images also stands in for that of labels, whose part begins after it.
-bool read_idx_images(std::span<const std::byte> content) {
-  const size_t labels = std::min<size_t>(content.size(), kIdxLabelsBytes);
-  return accepts(content.first(content.size() - labels), [&](const io::Source& images) {
-    require_sound(train::read_idx_images(images, io::Source("l", content.last(labels))));
-  });
+void read_idx_images(const io::Source& source) {
+  const std::vector<char> content = source.read_all();
+  const auto bytes = std::as_bytes(std::span(content));
+  const size_t labels = std::min(bytes.size(), kIdxLabelsBytes);
+  require_sound(train::read_idx_images(io::Source("w", bytes.first(bytes.size() - labels)),
+                                       io::Source("l", bytes.last(labels))));
 }
 
-bool read_cifar10(std::span<const std::byte> content) {
-  return accepts(content, [](const io::Source& source) { require_sound(train::read_cifar10(source)); });
+void require_sound(const Recordings& r) {
+  require(r.begin.size() == r.count() + 1, "a recording without its spikes");
+  for (const uint32_t label : r.labels) require(label < r.classes, "a class that does not exist");
+  for (size_t i = 0; i < r.count(); ++i) {
+    const auto spikes = r.spikes(i);
+    for (const SpikeEvent& event : spikes)
+      require(event.step < r.steps && event.unit < r.units, "a spike that does not exist");
+    require(std::ranges::adjacent_find(spikes, std::greater_equal<>()) == spikes.end(), "spikes in disorder");
+  }
+}
+
+/// Through a sensor's view into steps.
+void require_sound(const std::vector<train::PixelEvent>& events, uint32_t side) {
+  for (const train::PixelEvent& event : events)
+    require(event.x < side && event.y < side && event.polarity < 2 && event.time >= 0, "an impossible event");
+  const train::SensorView view(side, side, {.downscale = std::max(1U, side / 34)});
+  Recordings to{.steps = 10, .units = view.units(), .classes = 1};
+  train::Binning binning(to, 100'000);
+  uint64_t outside = 0;
+  binning.add(train::seen_through(view, events, 0, outside), 0);
+  require_sound(to);
+}
+
+void read_gestures(const io::Source& source) {
+  for (const train::Gesture& gesture : train::read_gestures(source))
+    require(gesture.label < train::kGestures && gesture.begin < gesture.end, "an impossible gesture");
 }
 
 std::vector<std::string> smtx_examples() {
@@ -132,7 +149,7 @@ std::vector<std::string> matrix_market_examples() {
 std::string npy_example(const std::string& descr, const std::string& shape, bool fortran, size_t data_bytes) {
   std::string data;
   for (size_t i = 0; i < data_bytes; ++i) data += i % 3 == 0 ? '\0' : '\x3F';
-  return test::npy_file("'" + descr + "'", shape, data, fortran);
+  return npy_file("'" + descr + "'", shape, data, fortran);
 }
 
 std::vector<std::string> npy_examples() {
@@ -142,9 +159,7 @@ std::vector<std::string> npy_examples() {
 }
 
 std::string safetensors_example(const std::string& json, size_t data_bytes) {
-  std::string text;
-  for (size_t i = 0; i < 8; ++i) text += static_cast<char>(json.size() >> 8 * i & 0xFF);
-  text += json;
+  std::string text = little_endian(json.size(), 8) + json;
   for (size_t i = 0; i < data_bytes; ++i) text += i % 4 == 0 ? '\0' : '\x3F';
   return text;
 }
@@ -194,17 +209,62 @@ std::vector<std::string> cifar10_examples() {
   return {record, record + record, test::gzipped(record)};
 }
 
+std::vector<std::string> n_mnist_examples() {
+  const std::string overflow = n_mnist_event(0, 240, 0, 0);
+  return {"", n_mnist_event(3, 33, 1, 70'000),
+          n_mnist_event(3, 3, 0, 5) + overflow + n_mnist_event(3, 3, 0, 6)};
+}
+
+std::vector<std::string> aedat_examples() {
+  const std::string packet =
+      aedat_packet(1, 8, 0, 2, aedat_event(127, 0, 1, 5) + aedat_event(3, 4, 0, 6, /*valid=*/false));
+  return {aedat_header(), aedat_header() + packet,
+          aedat_header() + aedat_packet(2, 4, 1, 2, "abcdefgh") + packet};
+}
+
+std::vector<std::string> gestures_examples() {
+  return {"class,startTime_usec,endTime_usec\n1,10,20\n11,25,30\n",
+          "h\r\n 2 , 5 , 4611686018427387904\r\n\r\n"};
+}
+
+std::vector<std::string> event_array_examples() {
+  const std::string row =
+      little_endian(5, 4) + little_endian(6, 4) + little_endian(70, 4) + little_endian(1, 4);
+  return {npy_file("'<i4'", "(2, 4)", row + row), npy_file("'>i2'", "(1, 4)", std::string(8, '\0'), true),
+          npy_file("[('t', '<u4'), ('x', '>u2'), ('y', '|u1'), ('p', '|b1')]", "(1,)", std::string(8, '\1')),
+          npy_file("[('x', '|u1'), ('t', '<i8')]", "(0,)", "")};
+}
+
+constexpr Format kFormats[] = {
+    {"smtx", [](const io::Source& s) { require_sound(io::read_smtx(s)); }, smtx_examples},
+    {"matrix_market", read_matrix_market, matrix_market_examples},
+    {"npy", [](const io::Source& s) { require_sound(io::read_npy(s)); }, npy_examples},
+    {"safetensors", read_safetensors, safetensors_examples},
+    {"lengths", read_length_array<false>, lengths_examples},
+    {"lengths_text", read_lengths_text, lengths_text_examples},
+    {"offsets", read_length_array<true>, offsets_examples},
+    {"length_histogram", read_length_histogram, length_histogram_examples},
+    {"idx_images", read_idx_images, idx_examples},
+    {"cifar10", [](const io::Source& s) { require_sound(train::read_cifar10(s)); }, cifar10_examples},
+    {"n_mnist", [](const io::Source& s) { require_sound(train::read_n_mnist(s), train::kNMnistSide); },
+     n_mnist_examples},
+    {"aedat", [](const io::Source& s) { require_sound(train::read_aedat(s), train::kDvsSide); },
+     aedat_examples},
+    {"gestures", read_gestures, gestures_examples},
+    {"event_array", [](const io::Source& s) { require_sound(train::read_event_array(s), train::kMostUnits); },
+     event_array_examples}};
+
 }  // namespace
 
-const Format kSmtx{"smtx", read_smtx, smtx_examples};
-const Format kMatrixMarket{"matrix_market", read_matrix_market, matrix_market_examples};
-const Format kNpy{"npy", read_npy, npy_examples};
-const Format kSafetensors{"safetensors", read_safetensors, safetensors_examples};
-const Format kLengths{"lengths", read_lengths, lengths_examples};
-const Format kLengthsText{"text of lengths", read_lengths_text, lengths_text_examples};
-const Format kOffsets{"offsets", read_offsets, offsets_examples};
-const Format kLengthHistogram{"histogram of lengths", read_length_histogram, length_histogram_examples};
-const Format kIdxImages{"IDX images", read_idx_images, idx_examples};
-const Format kCifar10{"CIFAR-10", read_cifar10, cifar10_examples};
+std::span<const Format> formats() { return kFormats; }
+
+bool accepts(const Format& format, std::span<const std::byte> content) {
+  try {
+    format.read(io::Source("w", content));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 }  // namespace tessera::fuzz

@@ -137,19 +137,23 @@ std::string mutate(RandomSequence& random, std::string file) {
 // Row indices of at most 2^22 rows, their copies while sorting, and a little for the file.
 constexpr size_t kMostMemory = size_t{256} << 20;
 
-void fuzz(const Format& format, uint32_t runs) {
+class Fuzz : public testing::TestWithParam<Format> {};
+
+TEST_P(Fuzz, ReadsOrRejects) {
+  constexpr uint32_t kRuns = 20'000;
+  const Format& format = GetParam();
   const std::vector<std::string> examples = format.examples();
   for (const std::string& example : examples) {
-    ASSERT_TRUE(format.read(std::as_bytes(std::span(example)))) << example;
+    ASSERT_TRUE(accepts(format, std::as_bytes(std::span(example)))) << example;
   }
   uint32_t accepted = 0;
-  for (uint32_t seed = 0; seed < runs; ++seed) {
+  for (uint32_t seed = 0; seed < kRuns; ++seed) {
     RandomSequence random(RandomStream(seed, 0, static_cast<uint32_t>(format.name[0])));
     const std::string file = mutate(random, examples[random.below(static_cast<uint32_t>(examples.size()))]);
     const size_t before = allocated;
     peak = before;
     try {
-      accepted += format.read(std::as_bytes(std::span(file))) ? 1 : 0;
+      accepted += accepts(format, std::as_bytes(std::span(file))) ? 1 : 0;
     } catch (const std::exception& error) {
       FAIL() << format.name << " seed " << seed << ": " << error.what();
     }
@@ -157,26 +161,12 @@ void fuzz(const Format& format, uint32_t runs) {
     ASSERT_EQ(allocated, before) << format.name << " seed " << seed << " leaks";
   }
   // Damage that never, or always, leaves a valid file tests little.
-  EXPECT_GT(accepted, runs / 200);
-  EXPECT_LT(accepted, runs / 2);
+  EXPECT_GT(accepted, kRuns / 200);
+  EXPECT_LT(accepted, kRuns / 2);
 }
 
-constexpr uint32_t kRuns = 20'000;
-
-TEST(Fuzz, Smtx) { fuzz(kSmtx, kRuns); }
-TEST(Fuzz, MatrixMarket) { fuzz(kMatrixMarket, kRuns); }
-TEST(Fuzz, Npy) { fuzz(kNpy, kRuns); }
-TEST(Fuzz, Safetensors) { fuzz(kSafetensors, kRuns); }
-TEST(Fuzz, Lengths) { fuzz(kLengths, kRuns); }
-TEST(Fuzz, LengthsText) { fuzz(kLengthsText, kRuns); }
-TEST(Fuzz, Offsets) { fuzz(kOffsets, kRuns); }
-TEST(Fuzz, LengthHistogram) { fuzz(kLengthHistogram, kRuns); }
-TEST(Fuzz, IdxImages) { fuzz(kIdxImages, kRuns); }
-TEST(Fuzz, Cifar10) { fuzz(kCifar10, kRuns); }
-TEST(Fuzz, NMnist) { fuzz(kNMnist, kRuns); }
-TEST(Fuzz, Aedat) { fuzz(kAedat, kRuns); }
-TEST(Fuzz, Gestures) { fuzz(kGestures, kRuns); }
-TEST(Fuzz, EventArray) { fuzz(kEventArray, kRuns); }
+INSTANTIATE_TEST_SUITE_P(Files, Fuzz, testing::ValuesIn(formats().begin(), formats().end()),
+                         [](const auto& format) { return std::string(format.param.name); });
 
 }  // namespace
 }  // namespace tessera::fuzz

@@ -1,0 +1,20 @@
+// Fuzzes the format that TESSERA_TEST_FORMAT names; without it, prints the names of all.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "fuzz/formats.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tessera::fuzz;
+  static const char* const name = std::getenv("TESSERA_TEST_FORMAT");
+  static const Format* const format = [] {
+    for (const Format& f : formats())
+      if (name != nullptr && std::string_view(name) == f.name) return &f;
+    for (const Format& f : formats()) std::puts(f.name);
+    std::exit(name == nullptr ? 0 : 1);
+  }();
+  accepts(*format, std::as_bytes(std::span(data, size)));
+  return 0;
+}
