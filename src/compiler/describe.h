@@ -8,6 +8,14 @@
 
 namespace tessera::compiler {
 
+/// Describes a structure by its members, all of them, in their order.
+#define TESSERA_PARTS(Structure, ...) \
+  template <class A>                  \
+  void describe(A& a, Structure& x) { \
+    auto& [__VA_ARGS__] = x;          \
+    a(__VA_ARGS__);                   \
+  }
+
 template <>
 inline constexpr Type kLast<Type> = Type::f64;
 template <>
@@ -30,18 +38,9 @@ inline constexpr Store kLast<Store> = Store::contents;
 
 namespace tessera::program {
 
-template <class A>
-void describe(A& a, Box& x) {
-  a(x.row, x.rows, x.col, x.cols);
-}
-template <class A>
-void describe(A& a, MappedBox& x) {
-  a(x.box, x.tile);
-}
-template <class A>
-void describe(A& a, PhaseTimes& x) {
-  a(x.at);
-}
+TESSERA_PARTS(Box, row, rows, col, cols)
+TESSERA_PARTS(MappedBox, box, tile)
+TESSERA_PARTS(PhaseTimes, at)
 
 /// The size of constants and state contents follows from their shape.
 template <class A>
@@ -62,10 +61,7 @@ void describe(A& a, Variable& x) {
   }
 }
 
-template <class A>
-void describe(A& a, BoxSeries::Step& x) {
-  a(x.row, x.col);
-}
+TESSERA_PARTS(BoxSeries::Step, row, col)
 template <class A>
 void describe(A& a, BoxSeries& x) {
   Box first = x.first();
@@ -79,18 +75,9 @@ void describe(A& a, BoxSeries& x) {
                       : BoxSeries::table(std::move(table));
 }
 
-template <class A>
-void describe(A& a, RuntimeRow& x) {
-  a(x.index, x.stride);
-}
-template <class A>
-void describe(A& a, Field& x) {
-  a(x.variable, x.boxes, x.row);
-}
-template <class A>
-void describe(A& a, Param& x) {
-  a(x.value, x.table);
-}
+TESSERA_PARTS(RuntimeRow, index, stride)
+TESSERA_PARTS(Field, variable, boxes, row)
+TESSERA_PARTS(Param, value, table)
 
 /// Codelets are stored by name.
 template <class A>
@@ -102,28 +89,11 @@ void describe(A& a, const Codelet*& x) {
     if (x == nullptr) throw Error(fmt::format("it runs a codelet '{}', which this build lacks", name));
   }
 }
-template <class A>
-void describe(A& a, VertexGroup& x) {
-  a(x.codelet, x.first_tile, x.tiles, x.per_tile, x.fields, x.params);
-}
-template <class A>
-void describe(A& a, ComputeSet& x) {
-  a(x.name, x.phase, x.groups, x.ordered);
-}
-
-template <class A>
-void describe(A& a, CopyGroup& x) {
-  a(x.from, x.to, x.count, x.source, x.target, x.source_rows, x.source_offset, x.target_offset);
-}
-template <class A>
-void describe(A& a, CopySet& x) {
-  a(x.name, x.groups);
-}
-
-template <class A>
-void describe(A& a, Exchanged& x) {
-  a(x.whole, x.part, x.buffer);
-}
+TESSERA_PARTS(VertexGroup, codelet, first_tile, tiles, per_tile, fields, params)
+TESSERA_PARTS(ComputeSet, name, phase, groups, ordered)
+TESSERA_PARTS(CopyGroup, from, to, count, source, target, source_rows, source_offset, target_offset)
+TESSERA_PARTS(CopySet, name, groups)
+TESSERA_PARTS(Exchanged, whole, part, buffer)
 template <class A>
 void describe(A& a, Collective& x) {
   a(x.name, x.kind, x.algorithm);
@@ -132,59 +102,19 @@ void describe(A& a, Collective& x) {
   if (adds) a(x.add);
   a(x.variables);
 }
-template <class A>
-void describe(A& a, LinkLoad& x) {
-  a(x.from, x.to, x.bytes);
-}
-template <class A>
-void describe(A& a, TiedChips& x) {
-  a(x.chips, x.cycles);
-}
-
-template <class A>
-void describe(A& a, Sequence& x) {
-  a(x.steps);
-}
-template <class A>
-void describe(A& a, Execute& x) {
-  a(x.set);
-}
-template <class A>
-void describe(A& a, Copy& x) {
-  a(x.set);
-}
-template <class A>
-void describe(A& a, Collect& x) {
-  a(x.collective);
-}
-template <class A>
-void describe(A& a, Repeat& x) {
-  a(x.count, x.body, x.counter);
-}
-template <class A>
-void describe(A& a, While& x) {
-  a(x.test, x.condition, x.body);
-}
-template <class A>
-void describe(A& a, If& x) {
-  a(x.condition, x.then, x.otherwise);
-}
-template <class A>
-void describe(A& a, CallOperand& x) {
-  a(x.variable, x.box);
-}
-template <class A>
-void describe(A& a, Call& x) {
-  a(x.function, x.operands);
-}
-template <class A>
-void describe(A& a, Argument& x) {
-  a(x.variable, x.access);
-}
-template <class A>
-void describe(A& a, Function& x) {
-  a(x.name, x.body, x.arguments);
-}
+TESSERA_PARTS(LinkLoad, from, to, bytes)
+TESSERA_PARTS(TiedChips, chips, cycles)
+TESSERA_PARTS(Sequence, steps)
+TESSERA_PARTS(Execute, set)
+TESSERA_PARTS(Copy, set)
+TESSERA_PARTS(Collect, collective)
+TESSERA_PARTS(Repeat, count, body, counter)
+TESSERA_PARTS(While, test, condition, body)
+TESSERA_PARTS(If, condition, then, otherwise)
+TESSERA_PARTS(CallOperand, variable, box)
+TESSERA_PARTS(Call, function, operands)
+TESSERA_PARTS(Argument, variable, access)
+TESSERA_PARTS(Function, name, body, arguments)
 
 /// Programs are built by adding elements: one list per kind.
 template <class A>
@@ -213,67 +143,23 @@ void describe(A& a, Program& x) {
 
 namespace tessera::compiler {
 
-template <class A>
-void describe(A& a, Place& x) {
-  a(x.offset, x.space, x.stride, x.store, x.moves);
-}
-template <class A>
-void describe(A& a, Transfer& x) {
-  a(x.from, x.to, x.rows, x.cols, x.type, x.runtime);
-}
-template <class A>
-void describe(A& a, RuntimeRows::End& x) {
-  a(x.row, x.variable, x.room);
-}
-template <class A>
-void describe(A& a, RuntimeRows& x) {
-  a(x.from, x.to);
-}
-template <class A>
-void describe(A& a, Balance& x) {
-  a(x.least, x.mean, x.most);
-}
-template <class A>
-void describe(A& a, ChipCycles& x) {
-  a(x.chip, x.cycles);
-}
-template <class A>
-void describe(A& a, CollectiveCost& x) {
-  a(x.cycles, x.bytes, x.links);
-}
-template <class A>
-void describe(A& a, ExchangeCost& x) {
-  a(x.cycles, x.tiles, x.bytes, x.tied, x.links);
-}
-template <class A>
-void describe(A& a, Exchange& x) {
-  a(x.transfers, x.runtime_rows, x.cost);
-}
-template <class A>
-void describe(A& a, CompiledVertex& x) {
-  a(x.group, x.index, x.first_place);
-}
-template <class A>
-void describe(A& a, CompiledSet& x) {
-  a(x.before, x.after, x.tiles, x.tile_begin, x.vertices, x.places, x.tile_cycles, x.balance, x.chip_cycles);
-}
-template <class A>
-void describe(A& a, TileMemory& x) {
-  a(x.bytes, x.purposes, x.end);
-}
-template <class A>
-void describe(A& a, MemoryReport& x) {
-  a(x.tiles, x.shared, x.total_bytes, x.max_tile_bytes, x.tile_capacity_bytes, x.overflow_bytes,
-    x.fullest_tile, x.total, x.fullest, x.total_purposes, x.fullest_purposes);
-}
-template <class A>
-void describe(A& a, ArenaAddresses& x) {
-  a(x.base, x.cut, x.gap);
-}
-template <class A>
-void describe(A& a, PassRecord& x) {
-  a(x.name, x.did, x.seconds);
-}
+TESSERA_PARTS(Place, offset, space, stride, store, moves)
+TESSERA_PARTS(Transfer, from, to, rows, cols, type, runtime)
+TESSERA_PARTS(RuntimeRows::End, row, variable, room)
+TESSERA_PARTS(RuntimeRows, from, to)
+TESSERA_PARTS(Balance, least, mean, most)
+TESSERA_PARTS(ChipCycles, chip, cycles)
+TESSERA_PARTS(CollectiveCost, cycles, bytes, links)
+TESSERA_PARTS(ExchangeCost, cycles, tiles, bytes, tied, links)
+TESSERA_PARTS(Exchange, transfers, runtime_rows, cost)
+TESSERA_PARTS(CompiledVertex, group, index, first_place)
+TESSERA_PARTS(CompiledSet, before, after, tiles, tile_begin, vertices, places, tile_cycles, balance,
+              chip_cycles)
+TESSERA_PARTS(TileMemory, bytes, purposes, end)
+TESSERA_PARTS(MemoryReport, tiles, shared, total_bytes, max_tile_bytes, tile_capacity_bytes, overflow_bytes,
+              fullest_tile, total, fullest, total_purposes, fullest_purposes)
+TESSERA_PARTS(ArenaAddresses, base, cut, gap)
+TESSERA_PARTS(PassRecord, name, did, seconds)
 
 /// Everything except the program, the machine and what follows from them.
 template <class A>
