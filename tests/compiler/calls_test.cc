@@ -21,7 +21,6 @@ using program::Role;
 using program::Step;
 using program::StepId;
 using program::VariableId;
-using testing::field;
 using testing::variable;
 using testing::vertex;
 
@@ -34,15 +33,9 @@ struct SharedArrays {
   VariableId temporary(const char* name, Role role = Role::temporary) {
     return program.add(variable(name, Type::f32, 4, 8, role));
   }
-  StepId fill(VariableId to) {
-    return program.execute(
-        {"fill", Phase::compute, {vertex(testing::fill_codelet, 0, {field(to, kWhole)}, {int64_t{1}})}});
-  }
+  StepId fill(VariableId to) { return testing::execute(program, testing::fill_codelet, {to}, {int64_t{1}}); }
   StepId add(VariableId a, VariableId b, VariableId to) {
-    return program.execute(
-        {"add",
-         Phase::compute,
-         {vertex(testing::add_codelet, 0, {field(a, kWhole), field(b, kWhole), field(to, kWhole)})}});
+    return testing::execute(program, testing::add_codelet, {a, b, to});
   }
   uint64_t arena_bytes(std::vector<StepId> steps) {
     program.set_main(program.sequence(std::move(steps)));
@@ -88,8 +81,7 @@ TEST(CallLiveness, AnOutArgumentNeedsNothingBefore) {
 TEST(CallLiveness, PartsOfAVariableSpareTheRest) {
   SharedArrays s;
   const auto b = s.program.add(variable("b", Type::f32, 2, 8, Role::argument));
-  const StepId fill = s.program.execute(
-      {"fill", Phase::compute, {vertex(testing::fill_codelet, 0, {field(b, {0, 2, 0, 8})}, {int64_t{1}})}});
+  const StepId fill = testing::execute(s.program, testing::fill_codelet, {b}, {int64_t{1}});
   const auto f = s.program.add(Function{"f", fill, {{b, Access::out}}});
   const auto x = s.temporary("x"), y = s.temporary("y"), z = s.temporary("z");
   const StepId half = s.program.add(Step{Call{f, {{x, {2, 2, 0, 8}}}}});
@@ -122,14 +114,8 @@ TEST(OrderedSets, KeepWhatTheyHandOnForTheirSuperstepAlone) {
   const auto u = p.add(variable("u", Type::f32, 4, 8, Role::temporary, 0));
   const auto z = p.add(variable("z", Type::f32, 4, 8, Role::temporary, 0));
   const StepId before = p.main();
-  p.set_main(p.sequence(
-      {before,
-       p.execute(
-           {"fill", Phase::compute, {vertex(testing::fill_codelet, 0, {field(u, kWhole)}, {int64_t{1}})}}),
-       p.execute(
-           {"add",
-            Phase::compute,
-            {vertex(testing::add_codelet, 0, {field(u, kWhole), field(u, kWhole), field(z, kWhole)})}})}));
+  p.set_main(p.sequence({before, testing::execute(p, testing::fill_codelet, {u}, {int64_t{1}}),
+                         testing::execute(p, testing::add_codelet, {u, u, z})}));
   EXPECT_EQ(compile(p, testing::toy_machine(1))->memory.fullest.at("temporaries"), 2 * kBytes);
 }
 

@@ -16,8 +16,6 @@ namespace tessera::compiler {
 namespace {
 
 using program::BoxSeries;
-using program::ComputeSet;
-using program::Phase;
 using program::Program;
 using program::Role;
 using testing::field;
@@ -33,13 +31,10 @@ Program sample() {
   const auto u = p.add(variable("u", Type::f32, 2, 4, Role::temporary, 0));
   const auto y = p.add(variable("y", Type::f32, 2, 4, Role::output, 0));
   const program::Box whole{0, 2, 0, 4};
-  const auto add = vertex(testing::add_codelet, 0, {field(a, whole), field(a, whole), field(t, whole)});
-  const auto scale = vertex(testing::scale_codelet, 1, {field(t, whole)}, {int64_t{2}});
-  const auto sum = vertex(testing::add_codelet, 0, {field(t, whole), field(t, whole), field(u, whole)});
   p.set_main(p.sequence({
-      p.execute(ComputeSet{"add", Phase::compute, {add}}),
-      p.execute(ComputeSet{"scale", Phase::compute, {scale}}),
-      p.execute(ComputeSet{"sum", Phase::compute, {sum}}),
+      testing::execute(p, testing::add_codelet, {a, a, t}),
+      testing::execute(p, testing::scale_codelet, {t}, {int64_t{2}}, 1),
+      testing::execute(p, testing::add_codelet, {t, t, u}),
       p.copy({"result", {{u, y, 1, BoxSeries::same(whole), BoxSeries::same(whole), {}, {}, {}}}}),
   }));
   return p;
@@ -166,19 +161,19 @@ TEST(Check, FindsAnExchangeOfTheWrongElements) {
 TEST(Check, FindsAFieldOnAnotherTile) {
   Compiled x;
   x.place_of(kSum, 0).space = 1;
-  x.rejects("compute set 'sum': field 'a' of 't' on tile 0 lies on tile 1");
+  x.rejects("compute set 'add': field 'a' of 't' on tile 0 lies on tile 1");
 }
 
 TEST(Check, FindsAFieldOutsideItsMemory) {
   Compiled x;
   x.place_of(kSum, 2).offset = x.executable->arena_bytes.at(0);
-  x.rejects("compute set 'sum': field 'y' of 'u' on tile 0 ends at byte");
+  x.rejects("compute set 'add': field 'y' of 'u' on tile 0 ends at byte");
 }
 
 TEST(Check, FindsAFieldBesideItsVariable) {
   Compiled x;
   std::swap(x.place_of(kSum, 0), x.place_of(kSum, 2));
-  x.rejects("compute set 'sum': field 'a' of 't' on tile 0 misses the exchange that brings it");
+  x.rejects("compute set 'add': field 'a' of 't' on tile 0 misses the exchange that brings it");
 }
 
 TEST(Check, FindsMissingAndMisplacedVertices) {
@@ -206,9 +201,8 @@ Compiled two_fills(const std::function<program::StepId(Program&, program::Variab
   Program p;
   const auto a = p.add(variable("a", Type::u32, 1, 1, Role::temporary, 0));
   const auto b = p.add(variable("b", Type::u32, 1, 1, Role::temporary, 0));
-  const program::Box one{0, 1, 0, 1};
   const auto fill = [&](program::VariableId v) {
-    return testing::execute(p, testing::fill_codelet, {field(v, one)}, {int64_t{1}});
+    return testing::execute(p, testing::fill_codelet, {v}, {int64_t{1}});
   };
   p.set_main(p.sequence({fill(a), fill(b), last(p, a)}));
   return Compiled(std::move(p), testing::toy_machine(1));
@@ -246,17 +240,13 @@ TEST(Check, FindsWhatAnotherPassOfALoopStillReads) {
   enum LoopVariable { kRead, kKept, kFilled };
   for (const uint32_t times : {1U, 2U, 3U}) {
     Program p;
-    const program::Box whole{0, 2, 0, 4};
     for (const char* name : {"read", "kept", "filled"})
       p.add(variable(name, Type::f32, 2, 4, Role::temporary, 0));
     const auto fill = [&](LoopVariable v) {
-      return testing::execute(p, testing::fill_codelet, {field(v, whole)}, {int64_t{1}});
+      return testing::execute(p, testing::fill_codelet, {v}, {int64_t{1}});
     };
     const auto add = [&](LoopVariable a, LoopVariable b, LoopVariable y) {
-      return p.execute(
-          ComputeSet{"add",
-                     Phase::compute,
-                     {vertex(testing::add_codelet, 0, {field(a, whole), field(b, whole), field(y, whole)})}});
+      return testing::execute(p, testing::add_codelet, {a, b, y});
     };
     const auto pass = p.sequence({add(kRead, kRead, kKept), fill(kFilled), add(kKept, kFilled, kKept)});
     p.set_main(p.sequence({fill(kRead), p.repeat(times, pass)}));
@@ -274,10 +264,9 @@ TEST(Check, FindsWhatAnotherPassOfALoopStillReads) {
 struct Demanding : Compiled {
   static Program demanding() {
     Program p;
-    const program::Box whole{0, 2, 0, 4};
-    std::vector<program::Field> fields;
+    std::vector<testing::Taken> fields;
     for (const char* name : {"a", "b", "y"})
-      fields.push_back(field(p.add(variable(name, Type::f32, 2, 4, Role::inout, 0)), whole));
+      fields.push_back(p.add(variable(name, Type::f32, 2, 4, Role::inout, 0)));
     p.set_main(testing::execute(p, testing::subtract_codelet, fields));
     return p;
   }

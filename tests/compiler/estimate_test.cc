@@ -12,19 +12,13 @@
 namespace tessera::compiler {
 namespace {
 
-using program::ComputeSet;
-using program::Phase;
 using program::PhaseTimes;
 using program::Program;
 using program::Role;
 using program::StepId;
 using program::VariableId;
-using testing::field;
 using ::testing::HasSubstr;
 using testing::variable;
-using testing::vertex;
-
-constexpr program::Box kOne{0, 1, 0, 1};
 
 struct Counted {
   Program p;
@@ -32,16 +26,9 @@ struct Counted {
   VariableId flag = p.add(variable("flag", Type::u32, 1, 1, Role::temporary, 0));
   VariableId t = p.add(variable("t", Type::f32, 4, 8, Role::inout, 0));
 
-  StepId scale() {
-    return p.execute(ComputeSet{"scale",
-                                Phase::compute,
-                                {vertex(testing::scale_codelet, 1, {field(t, {0, 4, 0, 8})}, {int64_t{2}})}});
-  }
+  StepId scale() { return testing::execute(p, testing::scale_codelet, {t}, {int64_t{2}}, 1); }
   StepId below(int64_t limit) {
-    return p.execute(
-        ComputeSet{"below",
-                   Phase::compute,
-                   {vertex(testing::below_codelet, 0, {field(counter, kOne), field(flag, kOne)}, {limit})}});
+    return testing::execute(p, testing::below_codelet, {counter, flag}, {limit});
   }
   Estimate estimate(StepId main, const TripCounts& counts = {}) {
     p.set_main(main);
@@ -140,10 +127,7 @@ TEST(Estimate, AsksForMetadataOfEachTrip) {
     if (variable == c.counter) trips.push_back(trip);
     return reinterpret_cast<const std::byte*>(&value);
   };
-  const StepId increment = c.p.execute(
-      ComputeSet{"next",
-                 Phase::compute,
-                 {vertex(testing::increment_codelet, 0, {field(c.counter, kOne)}, {int64_t{1}})}});
+  const StepId increment = testing::execute(c.p, testing::increment_codelet, {c.counter}, {int64_t{1}});
   c.estimate(c.p.add(program::Step{program::While{test, c.flag, increment}}), counts);
   EXPECT_EQ(trips, (std::vector<uint32_t>{0, 1, 2, 3}));  // the test, once for all; then the body
 }

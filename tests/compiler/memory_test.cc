@@ -37,15 +37,9 @@ struct Temporaries {
     for (uint32_t i = 0; i < count; ++i)
       t.push_back(program.add(variable("t", Type::f32, 4, 8, Role::temporary, 0)));
   }
-  StepId fill(uint32_t i) {
-    return program.execute(ComputeSet{
-        "fill", Phase::compute, {vertex(testing::fill_codelet, 0, {field(t[i], kWhole)}, {int64_t{1}})}});
-  }
+  StepId fill(uint32_t i) { return testing::execute(program, testing::fill_codelet, {t[i]}, {int64_t{1}}); }
   StepId add(uint32_t a, uint32_t b, uint32_t y) {
-    return program.execute(ComputeSet{
-        "add",
-        Phase::compute,
-        {vertex(testing::add_codelet, 0, {field(t[a], kWhole), field(t[b], kWhole), field(t[y], kWhole)})}});
+    return testing::execute(program, testing::add_codelet, {t[a], t[b], t[y]});
   }
   std::shared_ptr<const Executable> compile(std::vector<StepId> steps) {
     program.set_main(program.sequence(std::move(steps)));
@@ -182,8 +176,7 @@ VariableId flag(Temporaries& p) {
 }
 
 StepId set(Temporaries& p, VariableId flag) {
-  return p.program.execute(ComputeSet{
-      "set", Phase::compute, {vertex(testing::fill_codelet, 0, {field(flag, {0, 1, 0, 1})}, {int64_t{1}})}});
+  return testing::execute(p.program, testing::fill_codelet, {flag}, {int64_t{1}});
 }
 
 TEST(Liveness, BranchesExcludeOneAnother) {
@@ -236,10 +229,7 @@ TEST(Liveness, ACounterLivesWhileItIsRead) {
 TEST(Liveness, WhatIsWrittenInPartsLivesFromTheFirst) {
   Temporaries p(3);
   const auto fill_half = [&](uint32_t row) {
-    return p.program.execute(
-        ComputeSet{"fill",
-                   Phase::compute,
-                   {vertex(testing::fill_codelet, 0, {field(p.t[0], {row, 2, 0, 8})}, {int64_t{1}})}});
+    return testing::execute(p.program, testing::fill_codelet, {field(p.t[0], {row, 2, 0, 8})}, {int64_t{1}});
   };
   EXPECT_EQ(
       Temporaries::arena(*p.compile({fill_half(0), p.fill(1), p.add(1, 1, 2), fill_half(2), p.add(0, 0, 2)})),
@@ -251,12 +241,7 @@ TEST(Liveness, LandingBuffersLiveForTheirSuperstepOnly) {
   const auto x = p.add(variable("x", Type::f32, 4, 8, Role::input, 0));
   const auto y = p.add(variable("y", Type::f32, 1, 1, Role::output, 1));
   const auto z = p.add(variable("z", Type::f32, 1, 1, Role::output, 1));
-  const auto sum = [&](VariableId to) {
-    return p.execute(
-        ComputeSet{"sum",
-                   Phase::compute,
-                   {vertex(testing::sum_codelet, 1, {field(x, kWhole), field(to, {0, 1, 0, 1})})}});
-  };
+  const auto sum = [&](VariableId to) { return testing::execute(p, testing::sum_codelet, {x, to}, {}, 1); };
   p.set_main(p.repeat(2, p.sequence({sum(y), sum(z)})));
   const auto e = compile(p, toy_machine(2));
   EXPECT_LE(e->arena_bytes.at(1), kBytes + 2 * 8);
@@ -267,8 +252,7 @@ TEST(Liveness, LandingBuffersLiveForTheirSuperstepOnly) {
 StepId land(Temporaries& p) {
   const auto x = p.program.add(variable("x", Type::f32, 4, 8, Role::input, 1));
   const auto z = p.program.add(variable("z", Type::f32, 1, 1, Role::temporary, 1));
-  return p.program.execute(ComputeSet{
-      "sum", Phase::compute, {vertex(testing::sum_codelet, 0, {field(x, kWhole), field(z, {0, 1, 0, 1})})}});
+  return testing::execute(p.program, testing::sum_codelet, {x, z});
 }
 
 TEST(Liveness, AStagingBufferSparesWhatTheNextPassReads) {
@@ -291,8 +275,7 @@ TEST(Placement, PiecesOfTheHostBeginAtCacheLines) {
   for (int i = 0; i < 3; ++i) {
     t.push_back(
         field(p.add(variable("t", Type::f32, 1, 3, Role::temporary, program::kShared)), {0, 1, 0, 3}));
-    steps.push_back(p.execute(
-        ComputeSet{"fill", Phase::compute, {vertex(testing::fill_codelet, 0, {t.back()}, {int64_t{1}})}}));
+    steps.push_back(testing::execute(p, testing::fill_codelet, {t.back()}, {int64_t{1}}));
   }
   for (const int i : {0, 1}) steps.push_back(testing::execute(p, testing::accumulate_codelet, {t[i], t[2]}));
   p.set_main(p.repeat(2, p.sequence(std::move(steps))));
@@ -314,15 +297,13 @@ std::vector<uint64_t> addresses(const Executable& e) {
 /// y = a - b on tile 0, of which a begins after a single element.
 Program subtraction(uint32_t rows, uint32_t cols) {
   Program p;
-  const program::Box whole{0, rows, 0, cols};
   const auto first = p.add(variable("first", Type::f32, 1, 1, Role::input, 0));
   const auto a = p.add(variable("a", Type::f32, rows + 1, cols, Role::input, 0));
   const auto b = p.add(variable("b", Type::f32, rows, cols, Role::input, 0));
   const auto y = p.add(variable("y", Type::f32, rows, cols, Role::output, 0));
   const program::Box inside{1, rows, 0, cols};
-  p.set_main(p.sequence(
-      {testing::execute(p, testing::subtract_codelet, {field(a, inside), field(b, whole), field(y, whole)}),
-       testing::execute(p, testing::accumulate_codelet, {field(first, {0, 1, 0, 1}), field(y, whole)})}));
+  p.set_main(p.sequence({testing::execute(p, testing::subtract_codelet, {field(a, inside), b, y}),
+                         testing::execute(p, testing::accumulate_codelet, {first, y})}));
   return p;
 }
 
@@ -371,11 +352,11 @@ TEST(Placement, PiecesOfMixedDemandsLieApartAndWhereTheyMust) {
     for (uint32_t odd = 1; odd < 40; odd += 3) {
       SCOPED_TRACE(odd);
       Program p;
-      std::vector<program::Field> fields;
+      std::vector<testing::Taken> fields;
       std::vector<uint64_t> rooms;
       for (size_t f = 0; f < kMixed.size(); ++f) {
         const auto cols = static_cast<uint32_t>(odd + 7 * f);
-        fields.push_back(field(p.add(variable("v", Type::f32, 1, cols, role, 0)), {0, 1, 0, cols}));
+        fields.push_back(p.add(variable("v", Type::f32, 1, cols, role, 0)));
         rooms.push_back(cols * 4 + kMixed[f].over_read);
       }
       p.set_main(testing::execute(p, mixed, fields));
@@ -465,7 +446,7 @@ TEST(Placement, ARegionOverflowsByItself) {
 TEST(Placement, OrdinaryPiecesMayLieAcrossTheRegions) {
   Program p;
   const auto t = p.add(variable("t", Type::f32, 10, 1024, Role::temporary, 0));
-  p.set_main(testing::execute(p, testing::fill_codelet, {field(t, {0, 10, 0, 1024})}, {int64_t{1}}));
+  p.set_main(testing::execute(p, testing::fill_codelet, {t}, {int64_t{1}}));
   EXPECT_TRUE(compile(p, testing::toy_machine_with_regions(1, 64 << 10))->memory.fits());
 }
 
@@ -478,10 +459,8 @@ TEST(Memory, CountsDataByPurpose) {
   program::Variable kept = variable("kept", Type::f32, 4, 8, Role::temporary, 0);
   kept.purpose = program::Purpose::stash;
   const auto stash = p.add(kept);
-  p.set_main(p.sequence(
-      {testing::execute(p, testing::add_codelet, {field(x, kWhole), field(x, kWhole), field(stash, kWhole)}),
-       testing::execute(p, testing::add_codelet,
-                        {field(stash, kWhole), field(w, kWhole), field(y, kWhole)})}));
+  p.set_main(p.sequence({testing::execute(p, testing::add_codelet, {x, x, stash}),
+                         testing::execute(p, testing::add_codelet, {stash, w, y})}));
   const auto e = compile(p, toy_machine(2));
   const MemoryReport& memory = e->memory;
   EXPECT_EQ(memory.tiles[1][MemoryUse::state], kBytes);
@@ -510,8 +489,7 @@ TEST(Memory, CountsThePurposesOfThePeakOnly) {
     };
     p.set_main(
         p.sequence({fill("forward", scratch, {0, scratch_rows, 0, 8}), fill("backward", gradient, kWhole),
-                    testing::execute(p, testing::add_codelet,
-                                     {field(gradient, kWhole), field(gradient, kWhole), field(y, kWhole)})}));
+                    testing::execute(p, testing::add_codelet, {gradient, gradient, y})}));
     const TileMemory memory = compile(p, toy_machine(1))->memory.tiles[0];
     const bool gradient_is_at_peak = scratch_rows == 2;
     EXPECT_EQ(memory[program::Purpose::gradient], gradient_is_at_peak ? kBytes : 0);
@@ -539,10 +517,7 @@ TEST(Memory, OverflowOfATileIsAnAnswer) {
   Program p;
   const auto small = p.add(variable("small", Type::f32, 4, 8, Role::input, 0));
   const auto large = p.add(variable("large", Type::f32, 64, 64, Role::output, 1));
-  p.set_main(p.execute(ComputeSet{
-      "fill",
-      Phase::compute,
-      {vertex(testing::accumulate_codelet, 1, {field(small, kWhole), field(large, {0, 64, 0, 64})})}}));
+  p.set_main(testing::execute(p, testing::accumulate_codelet, {small, large}, {}, 1));
   const auto e = compile(p, toy_machine(3, 8192));
   EXPECT_FALSE(e->memory.fits());
   EXPECT_EQ(e->memory.fullest_tile, 1u);
@@ -558,8 +533,7 @@ TEST(Memory, OverflowOfATileIsAnAnswer) {
 TEST(Memory, OverflowSaysWhichTileByHowMuchAndWhatFillsIt) {
   Program p;
   const auto t = p.add(variable("t", Type::f32, 64, 64, Role::temporary, 2));
-  p.set_main(p.execute(ComputeSet{
-      "fill", Phase::compute, {vertex(testing::fill_codelet, 2, {field(t, {0, 64, 0, 64})}, {int64_t{1}})}}));
+  p.set_main(testing::execute(p, testing::fill_codelet, {t}, {int64_t{1}}, 2));
   const auto e = compile(p, toy_machine(3, 16000));
   const std::string text = overflow_text(e->memory);
   EXPECT_EQ(text.rfind("tile 2 needs " + std::to_string(e->memory.max_tile_bytes) +
@@ -615,8 +589,7 @@ TEST(Account, TheSlowestTileSetsTheCyclesOfASuperstep) {
 TEST(Account, WhatASetWritesElsewhereIsTakenBackAtAPrice) {
   Program p;
   const auto t = p.add(variable("t", Type::f32, 4, 8, Role::inout, 0));
-  p.set_main(p.execute(ComputeSet{
-      "scale", Phase::compute, {vertex(testing::scale_codelet, 1, {field(t, kWhole)}, {int64_t{2}})}}));
+  p.set_main(testing::execute(p, testing::scale_codelet, {t}, {int64_t{2}}, 1));
   const auto e = compile(p, toy_machine(4));
   const double once = 20 + kBytes / 4.0;
   EXPECT_EQ(e->sets[0].before.cost.cycles[Phase::exchange], once);

@@ -24,20 +24,15 @@ using program::Role;
 using program::RuntimeRow;
 using program::Step;
 using program::StepId;
-using test::error_of;
-using testing::field;
 using testing::variable;
 using testing::vertex;
 
 /// b = 2 · b, then b += a.
 program::FunctionId double_and_add(Program& p, uint32_t rows, uint32_t cols) {
-  const Box whole{0, rows, 0, cols};
   const auto a = p.add(variable("a", Type::f32, rows, cols, Role::argument));
   const auto b = p.add(variable("b", Type::f32, rows, cols, Role::argument));
-  const StepId twice = p.execute(
-      {"double", Phase::compute, {vertex(testing::scale_codelet, 0, {field(b, whole)}, {int64_t{2}})}});
-  const StepId add = p.execute(
-      {"add", Phase::compute, {vertex(testing::accumulate_codelet, 0, {field(a, whole), field(b, whole)})}});
+  const StepId twice = testing::execute(p, testing::scale_codelet, {b}, {int64_t{2}});
+  const StepId add = testing::execute(p, testing::accumulate_codelet, {a, b});
   return p.add(Function{"double and add", p.sequence({twice, add}), {{a, Access::in}, {b, Access::inout}}});
 }
 
@@ -93,8 +88,8 @@ TEST(Calls, SaveAndLoadWithTheirExecutable) {
   const auto f = double_and_add(p, 1, 2);
   p.set_main(p.add(Step{Call{f, {{y, {0, 1, 0, 2}}, {y, {1, 1, 0, 2}}}}}));
   EXPECT_EQ(compiler::compile(p, testing::toy_host(1))->memory.tiles.size(), 1u);
-  EXPECT_TRUE(test::says(error_of([&] { compiler::compile(p, testing::toy_machine(1)); }),
-                         "lies in a shared space, which this machine lacks"));
+  EXPECT_ERROR("lies in a shared space, which this machine lacks",
+               compiler::compile(p, testing::toy_machine(1)));
 }
 
 // Run-time rows of fields.
@@ -136,8 +131,7 @@ TEST(RunTimeRows, EndTheRunWhenTheyLeaveTheVariable) {
     const Engine engine(compiler::compile(sum_of_rows(4, 0, 0, tile), testing::toy_machine(2)));
     std::vector<float> x(12), y(3);
     const Binding bindings[] = {{0, x.data(), 4, 1}, {1, y.data(), 1, 1}};
-    EXPECT_TRUE(test::says(error_of([&] { engine.run(bindings); }),
-                           "a run-time row leaves 'x': 3 rows further down, where 2 are left"));
+    EXPECT_ERROR("a run-time row leaves 'x': 3 rows further down, where 2 are left", engine.run(bindings));
   }
 }
 

@@ -17,7 +17,6 @@
 namespace tessera::engine {
 namespace {
 
-using program::Box;
 using program::BoxSeries;
 using program::Phase;
 using program::Program;
@@ -36,10 +35,7 @@ class Steps {
   }
   StepId fill(VariableId v) {
     const program::Variable& variable = program_.variable(v);
-    return program_.execute({"fill",
-                             Phase::compute,
-                             {testing::vertex(testing::fill_codelet, variable.mapping[0].tile,
-                                              {testing::field(v, variable.whole())}, {0})}});
+    return testing::execute(program_, testing::fill_codelet, {v}, {0}, variable.mapping[0].tile);
   }
   StepId copy(VariableId from, VariableId to) {
     const BoxSeries whole = BoxSeries::same(program_.variable(from).whole());

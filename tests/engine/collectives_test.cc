@@ -18,7 +18,6 @@
 namespace tessera::engine {
 namespace {
 
-using program::Collective;
 using program::CollectiveAlgorithm;
 using program::CollectiveKind;
 using program::MappedBox;
@@ -175,7 +174,7 @@ TEST(Replicas, OfSeveralChipsKeepTheirClocks) {
   const auto a = p.add(testing::variable("a", Type::f32, 1, 100, Role::temporary, 0));
   const auto b = p.add(testing::variable("b", Type::f32, 1, 100, Role::inout, 1));
   const auto buffer = p.add(testing::variable("buffer", Type::f32, 1, 100, Role::temporary, 1));
-  const auto fill = testing::execute(p, testing::fill_codelet, {testing::field(a, {0, 1, 0, 100})}, {7});
+  const auto fill = testing::execute(p, testing::fill_codelet, {a}, {7});
   const auto whole = program::BoxSeries::same({0, 1, 0, 100});
   const auto copy = p.copy({"copy", {{a, b, 1, whole, whole, {}, {}, {}}}});
   const auto reduce = p.collect({"sum",
@@ -201,8 +200,7 @@ TEST(Replicas, HaveTheirOwnState) {
   const auto sum = p.add(testing::variable("sum", Type::f32, 1, 4, Role::state, 0));
   const auto y = p.add(testing::variable("y", Type::f32, 1, 4, Role::output, 0));
   const auto whole = program::BoxSeries::same({0, 1, 0, 4});
-  const auto add = testing::execute(p, testing::accumulate_codelet,
-                                    {testing::field(x, {0, 1, 0, 4}), testing::field(sum, {0, 1, 0, 4})});
+  const auto add = testing::execute(p, testing::accumulate_codelet, {x, sum});
   p.set_main(p.sequence({add, p.copy({"out", {{sum, y, 1, whole, whole, {}, {}, {}}}})}));
   Session session(compiler::compile(p, toy_chips(3, 1, machine::Topology::all_to_all)));
   std::vector<float> xs = {1, 2, 3, 4, 10, 20, 30, 40, 100, 200, 300, 400}, ys(12), first(4, 5);
@@ -221,15 +219,13 @@ TEST(Replicas, MustTakeTheSameWay) {
   p.set_replicas(2);
   const auto x = p.add(testing::variable("x", Type::u32, 1, 1, Role::input, 0));
   const auto y = p.add(testing::variable("y", Type::f32, 1, 4, Role::temporary, 0));
-  const auto fill = testing::execute(p, testing::fill_codelet, {testing::field(y, {0, 1, 0, 4})}, {0});
+  const auto fill = testing::execute(p, testing::fill_codelet, {y}, {0});
   p.set_main(p.add(program::Step{program::If{x, fill, program::kNoStep}}));
   const Engine engine(compiler::compile(p, toy_chips(2, 1)));
   std::vector<uint32_t> same = {1, 1}, different = {1, 0};
   engine.run(std::vector<Binding>{{x, same.data(), 1, 1, 1}});
-  EXPECT_THAT(test::error_of([&] {
-                engine.run(std::vector<Binding>{{x, different.data(), 1, 1, 1}});
-              }),
-              HasSubstr("control flow differs between replicas: 'x' is 1 in one and 0 in another"));
+  EXPECT_ERROR("control flow differs between replicas: 'x' is 1 in one and 0 in another",
+               engine.run(std::vector<Binding>{{x, different.data(), 1, 1, 1}}));
 }
 
 TEST(Replicas, NeedChipsThatTheyCanShare) {
@@ -250,8 +246,8 @@ TEST(Replicas, NeedChipsThatTheyCanShare) {
               HasSubstr("a replica of 3 chips of 'toy' is not whole rows of 2 chips"));
   Program none;
   none.set_replicas(0);
-  EXPECT_THAT(test::error_of<UsageError>([&] { compiler::compile(none, toy_chips(4, 1)); }),
-              HasSubstr("0 replicas of a program need a machine of whole chips"));
+  EXPECT_USAGE_ERROR("0 replicas of a program need a machine of whole chips",
+                     compiler::compile(none, toy_chips(4, 1)));
 }
 
 TEST(Replicas, CountWhatCollectivesTake) {
@@ -284,7 +280,7 @@ TEST(Replicas, AreKeptInFiles) {
             Engine(executable).run({}, {.dry = true}).cycles.at);
   machine::Machine ring = machine;
   ring.topology = machine::Topology::all_to_all;
-  EXPECT_THAT(test::error_of([&] { compiler::load(file, ring, find); }), HasSubstr("topology"));
+  EXPECT_ERROR("topology", compiler::load(file, ring, find));
   std::filesystem::remove(file);
 }
 

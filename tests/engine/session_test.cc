@@ -1,7 +1,6 @@
 // State that stays from run to run.
 #include "engine/session.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
@@ -25,10 +24,8 @@ using program::FieldView;
 using program::Phase;
 using program::Program;
 using program::Role;
-using program::VariableId;
 using test::error_of;
 using testing::field;
-using ::testing::HasSubstr;
 using testing::toy_host;
 using testing::toy_machine;
 using testing::variable;
@@ -56,9 +53,8 @@ std::shared_ptr<const compiler::Executable> summing(const machine::Machine& mach
   const auto steps = p.add(variable("steps", Type::u32, 1, 1, Role::state, space));
   const auto row = program::BoxSeries::stepped({0, 1, 0, 3}, {1, 0});
   const program::VertexGroup add{&testing::accumulate_codelet, 0, 4, 1, {{x, row}, {total, row}}, {}};
-  p.set_main(
-      p.sequence({p.execute(ComputeSet{"add", Phase::compute, {add}}),
-                  testing::execute(p, testing::increment_codelet, {field(steps, kOne)}, {int64_t{1}})}));
+  p.set_main(p.sequence({p.execute(ComputeSet{"add", Phase::compute, {add}}),
+                         testing::execute(p, testing::increment_codelet, {steps}, {int64_t{1}})}));
   return compiler::compile(std::move(p), machine);
 }
 
@@ -152,8 +148,7 @@ TEST_P(Sessions, LendOnlyArraysThatLieInOnePiece) {
   if (GetParam().kind == machine::Kind::host)
     EXPECT_EQ(session.memory_of("sum").rows, 4U);
   else
-    for (const char* state : {"sum", "steps"})
-      EXPECT_THAT(error_of<UsageError>([&] { session.memory_of(state); }), HasSubstr("lies on tiles"));
+    for (const char* state : {"sum", "steps"}) EXPECT_USAGE_ERROR("lies on tiles", session.memory_of(state));
 }
 
 TEST_P(Sessions, SayWhatStateThereIs) {
@@ -174,7 +169,7 @@ TEST_P(Sessions, EnginesForgetState) {
   const auto sum = p.add(variable("sum", Type::u32, 1, 1, Role::state, space));
   const auto y = p.add(variable("y", Type::u32, 1, 1, Role::output, space));
   p.set_main(p.sequence(
-      {testing::execute(p, testing::increment_codelet, {field(sum, kOne)}, {int64_t{1}}),
+      {testing::execute(p, testing::increment_codelet, {sum}, {int64_t{1}}),
        p.copy({"tell",
                {{sum, y, 1, program::BoxSeries::same(kOne), program::BoxSeries::same(kOne), {}, {}, {}}}})}));
   const auto executable = compiler::compile(std::move(p), GetParam());
@@ -195,9 +190,8 @@ Program alternating() {
   Program p;
   const auto state = p.add(variable("state", Type::u32, 1, 1, Role::state, 0));
   const auto flag = p.add(variable("flag", Type::u32, 1, 1, Role::temporary, 0));
-  const auto test =
-      testing::execute(p, testing::below_codelet, {field(state, kOne), field(flag, kOne)}, {int64_t{1}});
-  const auto then = testing::execute(p, testing::increment_codelet, {field(state, kOne)}, {int64_t{1}});
+  const auto test = testing::execute(p, testing::below_codelet, {state, flag}, {int64_t{1}});
+  const auto then = testing::execute(p, testing::increment_codelet, {state}, {int64_t{1}});
   p.set_main(p.sequence({test, p.add(program::Step{program::If{flag, then, program::kNoStep}})}));
   return p;
 }
@@ -216,8 +210,8 @@ TEST(SessionDryRun, FollowsTheIntegersOfItsStateAndLeavesThem) {
 TEST(SessionDryRun, NeedsNoMemoryOfTheMachine) {
   Session session(compiler::compile(alternating(), toy_machine(1, 100)));
   EXPECT_EQ(session.run({}, {.dry = true}).supersteps, 2U);
-  EXPECT_THAT(error_of([&] { session.run({}); }), HasSubstr("the program does not fit toy: tile 0 needs"));
-  EXPECT_THAT(error_of([&] { session.reset(); }), HasSubstr("the program does not fit toy"));
+  EXPECT_ERROR("the program does not fit toy: tile 0 needs", session.run({}));
+  EXPECT_ERROR("the program does not fit toy", session.reset());
 }
 
 TEST(SessionCycles, StateIsNotTakenToTheTilesAndBack) {
@@ -317,7 +311,7 @@ TEST_P(StateFile, ThatDoesNotFitChangesNothing) {
     EXPECT_EQ(error_of([&] { session.load(path_); }), path_ + ": " + message);
   }
   std::ofstream(path_, std::ios::binary) << "no tensors";
-  EXPECT_THAT(error_of([&] { session.load(path_); }), HasSubstr(path_));
+  EXPECT_ERROR(path_, session.load(path_));
   EXPECT_EQ(sum_of(session), counted_from(2));
   EXPECT_EQ(steps_of(session), 1U);
 }

@@ -110,20 +110,19 @@ TEST(VerifyCalls, SeesThroughFunctionsThatCallOthers) {
   const auto x = p.add(variable("x", Type::f32, 2, 4, Role::inout));
   const auto inner_b = p.add(variable("inner b", Type::f32, 2, 4, Role::argument));
   const auto outer_b = p.add(variable("outer b", Type::f32, 2, 4, Role::argument));
-  const StepId add =
-      testing::execute(p, testing::accumulate_codelet, {field(x, kWhole), field(inner_b, kWhole)});
+  const StepId add = testing::execute(p, testing::accumulate_codelet, {x, inner_b});
   const auto inner = p.add(Function{"inner", add, {{inner_b, Access::inout}}});
   const StepId pass = p.add(Step{Call{inner, {{outer_b, kWhole}}}});
   const auto outer = p.add(Function{"outer", pass, {{outer_b, Access::inout}}});
   p.set_main(p.add(Step{Call{outer, {{x, kWhole}}}}));
-  EXPECT_TRUE(says(error_of([&] { verify(p, 2, true); }), "a call passes 'x' to function 'outer'"));
+  EXPECT_ERROR("a call passes 'x' to function 'outer'", verify(p, 2, true));
 }
 
 TEST(PrintCalls, ShowsWhatIsPassedHow) {
   const std::string text = to_string(Sample().build());
-  EXPECT_NE(text.find("a: argument f32 2 × 4, shared"), std::string::npos) << text;
-  EXPECT_NE(text.find("function f(in a, inout b)"), std::string::npos) << text;
-  EXPECT_NE(text.find("call f(x [0:2, 0:4], y [0:2, 0:4])"), std::string::npos) << text;
+  EXPECT_TRUE(test::says(text, "a: argument f32 2 × 4, shared")) << text;
+  EXPECT_TRUE(test::says(text, "function f(in a, inout b)")) << text;
+  EXPECT_TRUE(test::says(text, "call f(x [0:2, 0:4], y [0:2, 0:4])")) << text;
 }
 
 // Run-time rows of fields.

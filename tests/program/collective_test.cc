@@ -151,11 +151,11 @@ TEST(Collectives, LieBesideEachOther) {
 TEST(Collectives, MustExistForTheirSteps) {
   Program program;
   program.set_main(program.add(Step{Collect{3}}));
-  EXPECT_THAT(test::error_of([&] { verify(program, 1, false); }), HasSubstr("collective 3 does not exist"));
+  EXPECT_ERROR("collective 3 does not exist", verify(program, 1, false));
   Program none;
   none.set_main(none.sequence({}));
   none.set_replicas(0);
-  EXPECT_THAT(test::error_of([&] { verify(none, 1, false); }), HasSubstr("it has 0 replicas"));
+  EXPECT_ERROR("it has 0 replicas", verify(none, 1, false));
 }
 
 }  // namespace

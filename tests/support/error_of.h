@@ -26,3 +26,10 @@ inline ::testing::AssertionResult says(const std::string& message, const std::st
 }
 
 }  // namespace tessera::test
+
+/// The statement throws an Error, or a UsageError, whose message contains the text.
+#define EXPECT_ERROR(text, ...) \
+  EXPECT_TRUE(::tessera::test::says(::tessera::test::error_of([&] { __VA_ARGS__; }), text))
+#define EXPECT_USAGE_ERROR(text, ...) \
+  EXPECT_TRUE(                        \
+      ::tessera::test::says(::tessera::test::error_of<::tessera::UsageError>([&] { __VA_ARGS__; }), text))

@@ -545,10 +545,7 @@ class Generator {
 
   VariableId set_control(uint32_t value, std::vector<StepId>& steps) {
     const VariableId control = add_control();
-    steps.push_back(program_.execute(
-        {"set",
-         program::Phase::compute,
-         {vertex(fill_codelet, random_tile(), {field(control, {0, 1, 0, 1})}, {int64_t{value}})}}));
+    steps.push_back(testing::execute(program_, fill_codelet, {control}, {int64_t{value}}, random_tile()));
     return control;
   }
 

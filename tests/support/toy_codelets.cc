@@ -177,10 +177,15 @@ program::VertexGroup vertex(const program::Codelet& codelet, program::TileId til
 }
 
 program::StepId execute(program::Program& program, const program::Codelet& codelet,
-                        std::vector<program::Field> fields, std::vector<program::Param> params) {
+                        const std::vector<Taken>& fields, std::vector<program::Param> params,
+                        program::TileId tile) {
+  std::vector<program::Field> taken;
+  for (const Taken& f : fields)
+    taken.push_back(f.is_whole ? field(f.variable, program.variable(f.variable).whole())
+                               : static_cast<const program::Field&>(f));
   return program.execute({std::string(codelet.name),
                           program::Phase::compute,
-                          {vertex(codelet, 0, std::move(fields), std::move(params))}});
+                          {vertex(codelet, tile, std::move(taken), std::move(params))}});
 }
 
 }  // namespace tessera::testing

@@ -42,8 +42,17 @@ program::Field field(program::VariableId variable, program::Box box);
 program::VertexGroup vertex(const program::Codelet& codelet, program::TileId tile,
                             std::vector<program::Field> fields, std::vector<program::Param> params = {});
 
-/// A step of one vertex on the first tile.
+/// What a vertex takes: a whole variable, or a box of one.
+struct Taken : program::Field {
+  Taken(program::VariableId whole) : Field{whole, {}}, is_whole(true) {}
+  Taken(program::Field part) : Field(std::move(part)) {}
+
+  bool is_whole = false;
+};
+
+/// A step of one vertex, with its codelet's name.
 program::StepId execute(program::Program& program, const program::Codelet& codelet,
-                        std::vector<program::Field> fields, std::vector<program::Param> params = {});
+                        const std::vector<Taken>& fields, std::vector<program::Param> params = {},
+                        program::TileId tile = 0);
 
 }  // namespace tessera::testing
