@@ -1,73 +1,80 @@
 // Block-sparse products against float64, over random shapes, layouts, schedules and instruction sets.
 #include "kernels/host/block_sparse/block_sparse.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/buffer.h"
-#include "base/isa.h"
 #include "base/random.h"
+#include "kernels/products.h"
 #include "sparse/blocks/packed_blocks.h"
 #include "sparse/pattern.h"
+#include "support/every_isa.h"
 
 namespace tessera::kernels {
 namespace {
 
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+using test::Dense;
+using test::kNaN;
+using test::Random;
+
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 /// Everything about one product, drawn from a seed.
 struct Product {
-  explicit Product(uint64_t product_seed) : seed(product_seed), random(base::RandomStream(seed)) {
-    static constexpr uint32_t kBlocks[] = {4, 8, 16, 32};
-    static constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16};
-    b = kBlocks[random.below(4)];
-    type = kTypes[random.below(3)];
+  explicit Product(uint64_t product_seed) : seed(product_seed), random(seed) {
+    b = random.one_of({4U, 8U, 16U, 32U});
+    type = random.one_of({Type::f32, Type::f16, Type::bf16});
     m = side(130);
     k = side(130);
     n = side(71);
-    x_columns = random.below(2) == 1;
-    y_columns = random.below(2) == 1;
-    density = static_cast<float>(random.below(5)) / 4;
-    x_leading = (x_columns ? k : n) + random.below(2) * random.below(20) + 1;
-    y_leading = (y_columns ? m : n) + random.below(2) * random.below(20) + 1;
-    x_offset = random.below(2) * random.below(16);
-    y_offset = random.below(2) * random.below(16);
-    if (random.below(3) == 0) y_leading = (y_leading + 15) / 16 * 16;
-    epilogue.alpha = random.below(2) == 0 ? 1.0F : -1.5F;
-    epilogue.beta = random.below(2) == 0 ? 0.0F : 0.5F;
+    for (test::DenseLayout* layout : {&x, &y}) {
+      layout->by_columns = random.coin();
+      layout->gap = random.below(2) * random.below(20) + 1;
+      layout->offset = random.below(2) * random.below(16);
+      layout->behind = 64;
+    }
+    density = random.below(5) / 4.0;
+    if (random.below(3) == 0) y.gap = 15 - ((y.by_columns ? m : n) + 15) % 16;
+    epilogue.alpha = random.one_of({1.0F, -1.5F});
+    epilogue.beta = random.one_of({0.0F, 0.5F});
     epilogue.activation = static_cast<Activation>(random.below(3));
-    has_bias = random.below(2) == 1;
-    transposed = random.below(2) == 1;
-    scattered = random.below(2) == 1;
-    draw_split();
+    has_bias = random.coin();
+    transposed = random.coin();
+    scattered = random.coin();
+    schedule.kernel = random.one_of({BlockSchedule::Kernel::wide, BlockSchedule::Kernel::few_columns});
+    schedule.micro_rows = random.coin() ? 8 : 4;
+    schedule.micro_vectors = static_cast<uint8_t>(random.below(6) + 1);
+    schedule.panel_cols = 16 * (random.below(5) + 1);
+    schedule.copy_x = random.coin();
+    schedule.stream_y = random.coin();
+    row_split = random.below((m + b - 1) / b + 1);
+    col_split = random.below(n + 1);
   }
 
   std::string describe() const {
-    return "seed " + std::to_string(seed) + ": " + std::to_string(m) + " x " + std::to_string(k) + " x " +
-           std::to_string(n) + ", b " + std::to_string(b) + ", " + std::string(name_of(type)) +
-           (x_columns ? ", X by columns" : "") + (y_columns ? ", Y by columns" : "") +
-           (transposed ? ", transposed" : "") + (scattered ? ", scattered" : "") +
-           (schedule.kernel == BlockSchedule::Kernel::wide ? ", wide" : ", narrow") + ", panel " +
-           std::to_string(schedule.panel_cols) + ", tile " + std::to_string(schedule.micro_rows) + " x " +
-           std::to_string(schedule.micro_vectors);
+    return fmt::format("seed {}: {} x {} x {}, b {}, {}{}{}{}{}, {}, panel {}, tile {} x {}", seed, m, k, n,
+                       b, name_of(type), x.by_columns ? ", X by columns" : "",
+                       y.by_columns ? ", Y by columns" : "", transposed ? ", transposed" : "",
+                       scattered ? ", scattered" : "",
+                       schedule.kernel == BlockSchedule::Kernel::wide ? "wide" : "few columns",
+                       schedule.panel_cols, schedule.micro_rows, schedule.micro_vectors);
   }
 
   uint64_t seed;
-  base::RandomSequence random;
+  Random random;
   uint32_t b, m, k, n;
   Type type;
-  bool x_columns, y_columns;
-  float density;
-  uint32_t x_leading, y_leading, x_offset, y_offset;
+  test::DenseLayout x, y;
+  double density;
   Epilogue epilogue;
   bool has_bias;
   bool transposed;  // the stored weight is k × m
@@ -85,65 +92,26 @@ struct Product {
       default: return random.below(most) + 1;
     }
   }
-
-  void draw_split() {
-    schedule.kernel = random.below(2) == 0 ? BlockSchedule::Kernel::wide : BlockSchedule::Kernel::few_columns;
-    schedule.micro_rows = random.below(2) == 0 ? 4 : 8;
-    schedule.micro_vectors = static_cast<uint8_t>(random.below(6) + 1);
-    schedule.panel_cols = 16 * (random.below(5) + 1);
-    schedule.copy_x = random.below(2) == 0;
-    schedule.stream_y = random.below(2) == 0;
-    row_split = random.below((m + b - 1) / b + 1);
-    col_split = random.below(n + 1);
-  }
 };
-
-Pattern random_pattern(Product& p) {
-  Pattern pattern{p.transposed ? p.k : p.m, p.transposed ? p.m : p.k, p.b, {0}, {}};
-  for (uint32_t r = 0; r < pattern.block_rows(); ++r) {
-    for (uint32_t c = 0; c < pattern.block_cols(); ++c) {
-      if (static_cast<float>(p.random.below(1000)) < p.density * 1000) pattern.columns.push_back(c);
-    }
-    pattern.row_begin.push_back(pattern.columns.size());
-  }
-  return pattern;
-}
 
 /// A product's arrays. What the caller does not own, between rows and around, is NaN in X and must be
 /// unchanged in Y.
 struct Arrays {
   explicit Arrays(Product& p)
-      : weight(random_matrix(p), p.type),
-        x(p.x_offset + size_t{p.x_leading} * std::max(1U, p.x_columns ? p.n : p.k) + 64, kNaN),
-        y(p.y_offset + size_t{p.y_leading} * std::max(1U, p.y_columns ? p.n : p.m) + 64, -7.0F),
-        bias(p.m) {
-    matrix.values.resize(weight.blocks() * p.b * p.b);
+      : weight(random_matrix(p), p.type), x(p.k, p.n, p.x, kNaN), y(p.m, p.n, p.y, -7.0F), bias(p.m) {
     weight.get_values(matrix.values);
     dense = sparse::to_dense(matrix);
     share_weight = view_of(weight, p.transposed);
     if (p.scattered) scatter(p);
-    const base::RandomStream stream(p.seed, 1);
-    for (uint32_t i = 0; i < p.k; ++i) {
-      for (uint32_t j = 0; j < p.n; ++j) x_view(p)(i, j) = stream.symmetric(uint64_t{i} * p.n + j);
-    }
-    for (uint32_t i = 0; i < p.m; ++i) {
-      for (uint32_t j = 0; j < p.n; ++j) {
-        y_view(p)(i, j) = p.epilogue.beta == 0 ? kNaN : stream.symmetric(1000000 + i * 71 + j);
-      }
-      bias[i] = stream.symmetric(2000000 + i);
-    }
+    x.fill([&](uint32_t, uint32_t) { return p.random.value(); });
+    y.fill([&](uint32_t, uint32_t) { return p.epilogue.beta == 0 ? kNaN : p.random.value(); });
+    for (float& value : bias) value = p.random.value();
     if (p.has_bias) p.epilogue.bias = bias.data();
   }
 
-  MatrixView<float> x_view(const Product& p) { return view(x.data() + p.x_offset, p.x_leading, p.x_columns); }
-  MatrixView<float> y_view(const Product& p) { return view(y.data() + p.y_offset, p.y_leading, p.y_columns); }
-
-  static MatrixView<float> view(float* data, uint32_t leading, bool by_columns) {
-    return by_columns ? column_major(data, leading) : row_major(data, leading);
-  }
-
   const SparseMatrix& random_matrix(Product& p) {
-    matrix.pattern = random_pattern(p);
+    matrix.pattern = test::random_pattern(p.transposed ? p.k : p.m, p.transposed ? p.m : p.k, p.b, p.random,
+                                          [&] { return p.density; });
     matrix.values.resize(matrix.pattern.blocks() * p.b * p.b);
     base::RandomStream(p.seed, 2).fill_symmetric(matrix.values);
     return matrix;
@@ -178,41 +146,9 @@ struct Arrays {
   base::Buffer scattered_values;
   std::vector<uint32_t> slots;
   BlockWeight share_weight;
-  std::vector<float> x;
-  std::vector<float> y;
+  Dense x, y;
   std::vector<float> bias;
 };
-
-struct Sum {
-  double value = 0;
-  double magnitude = 0;
-  uint32_t length = 0;
-};
-
-Sum sum_of(const Product& p, Arrays& a, uint32_t row, uint32_t col) {
-  Sum sum;
-  for (uint32_t i = 0; i < p.k; ++i) {
-    const float value = a.value(p, row, i);
-    if (value == 0) continue;
-    const double product = double{value} * a.x_view(p)(i, col);
-    sum.value += product;
-    sum.magnitude += std::abs(product);
-    ++sum.length;
-  }
-  return sum;
-}
-
-double finished(const Epilogue& e, double sum, double y, uint32_t row) {
-  double value = e.alpha * sum;
-  if (e.beta != 0) value += e.beta * y;
-  if (e.bias != nullptr) value += e.bias[row];
-  switch (e.activation) {
-    case Activation::none: return value;
-    case Activation::relu: return value < 0 ? 0 : value;
-    case Activation::gelu: return value / 2 * (1 + std::erf(value / std::sqrt(2.0)));
-  }
-  return value;
-}
 
 using Kernel = void (*)(const BlockSlice&);
 
@@ -228,18 +164,13 @@ void multiply(const Product& p, Arrays& a, Kernel kernel) {
       slice.block_row_end = rows[r + 1];
       slice.col_begin = cols[c];
       slice.col_end = cols[c + 1];
-      const MatrixView<float> x = a.x_view(p);
-      slice.x = {x.data, x.row_stride, x.col_stride};
-      slice.y = a.y_view(p);
+      slice.x = a.x.const_view();
+      slice.y = a.y.view();
       slice.epilogue = p.epilogue;
       slice.schedule = p.schedule;
-      const size_t floats =
-          block_scratch_floats(p.schedule, p.k, p.b, slice.col_end - slice.col_begin, p.transposed);
-      std::vector<float> scratch(floats + 16, kNaN);
-      void* aligned = scratch.data();
-      size_t space = scratch.size() * sizeof(float);
-      slice.scratch = static_cast<float*>(std::align(64, floats * sizeof(float), aligned, space));
-      ASSERT_NE(slice.scratch, nullptr);
+      test::Scratch scratch(
+          block_scratch_floats(p.schedule, p.k, p.b, slice.col_end - slice.col_begin, p.transposed));
+      slice.scratch = scratch.data();
       kernel(slice);
     }
   }
@@ -248,32 +179,22 @@ void multiply(const Product& p, Arrays& a, Kernel kernel) {
 void expect_right(const Product& p, Kernel kernel) {
   Product drawn = p;
   Arrays a(drawn);
-  const std::vector<float> before = a.y;
+  Dense before(p.m, p.n, p.y, 0);
+  before.fill([&](uint32_t i, uint32_t j) { return a.y(i, j); });
   multiply(drawn, a, kernel);
-  std::vector<bool> written(a.y.size());
-  for (uint32_t i = 0; i < p.m; ++i) {
+  for (uint32_t i = 0; i < p.m; ++i)
     for (uint32_t j = 0; j < p.n; ++j) {
-      const float* at = &a.y_view(drawn)(i, j);
-      const auto position = static_cast<size_t>(at - a.y.data());
-      written[position] = true;
-      const Sum sum = sum_of(drawn, a, i, j);
-      const double want = finished(drawn.epilogue, sum.value, before[position], i);
-      const double scale = std::abs(drawn.epilogue.alpha) * sum.magnitude + 2;
-      ASSERT_NEAR(*at, want, (sum.length + 4) * 0x1p-24 * scale)
+      test::ExactSum sum;
+      for (uint32_t c = 0; c < p.k; ++c)
+        if (const float value = a.value(drawn, i, c); value != 0) sum.add(value, a.x(c, j));
+      ASSERT_NEAR(a.y(i, j), test::finished(drawn.epilogue, sum.value, before(i, j), i),
+                  sum.tolerance(drawn.epilogue.alpha, 2))
           << p.describe() << " at (" << i << ", " << j << ")";
     }
-  }
-  for (size_t i = 0; i < a.y.size(); ++i) {
-    if (written[i]) continue;
-    ASSERT_EQ(a.y[i], before[i]) << p.describe() << " wrote outside Y at " << i;
-  }
+  a.y.expect_only_margin_left(p.describe());
 }
 
-class BlockSparse : public testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override { restrict_isa(GetParam()); }
-  void TearDown() override { restrict_isa(available_isas().back()); }
-};
+class BlockSparse : public test::EveryIsa {};
 
 TEST_P(BlockSparse, MatchesFloat64OnRandomProducts) {
   for (uint64_t seed = 0; seed < 1500; ++seed) {
@@ -289,8 +210,8 @@ TEST_P(BlockSparse, EveryWidthWithEveryBlockSize) {
         Product p(n * 100 + b);
         p.n = n;
         p.b = b;
-        p.x_leading = std::max(p.k, n) + 3;
-        p.y_leading = std::max(p.m, n) + 5;
+        p.x.gap = 3;
+        p.y.gap = 5;
         p.schedule.kernel = kernel;
         p.row_split = 0;
         p.col_split = 0;
@@ -307,12 +228,12 @@ TEST_P(BlockSparse, ReadsXInPlaceWhereverItsRowsBegin) {
     Product p(seed);
     p.n = 16 * (4 + p.random.below(6));
     p.k = p.b * (1 + p.random.below(8));
-    p.x_columns = false;
-    p.x_leading = p.n + 16 * p.random.below(3);
-    p.x_offset = p.random.below(16);
-    p.y_columns = false;
-    p.y_leading = p.n + 16 * p.random.below(3);
-    p.y_offset = p.random.below(2) == 0 ? p.x_offset : p.random.below(16);
+    p.x.by_columns = false;
+    p.x.gap = 16 * p.random.below(3);
+    p.x.offset = p.random.below(16);
+    p.y.by_columns = false;
+    p.y.gap = 16 * p.random.below(3);
+    p.y.offset = p.random.below(2) == 0 ? p.x.offset : p.random.below(16);
     p.schedule.kernel = BlockSchedule::Kernel::wide;
     p.schedule.micro_rows = 8;
     p.schedule.panel_cols = p.n;
@@ -330,12 +251,12 @@ TEST_P(BlockSparse, StreamsYWhereverItsRowsBegin) {
     Product p(seed);
     p.n = 16 * (1 + p.random.below(9));
     p.m = p.b * (1 + p.random.below(8));
-    p.x_columns = false;
-    p.x_leading = p.n + p.random.below(20);
-    p.x_offset = p.random.below(16);
-    p.y_columns = false;
-    p.y_leading = p.n + 16 * p.random.below(3);
-    p.y_offset = p.random.below(16);
+    p.x.by_columns = false;
+    p.x.gap = p.random.below(20);
+    p.x.offset = p.random.below(16);
+    p.y.by_columns = false;
+    p.y.gap = 16 * p.random.below(3);
+    p.y.offset = p.random.below(16);
     p.epilogue = {};
     p.has_bias = false;
     p.schedule.kernel = BlockSchedule::Kernel::wide;
@@ -381,8 +302,7 @@ TEST_P(BlockSparse, OnlyStoredValuesContribute) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, BlockSparse, testing::ValuesIn(available_isas()),
-                         [](const auto& test) { return std::string(name_of(test.param)); });
+TESSERA_ON_EVERY_ISA(BlockSparse);
 
 TEST(BlockSparseReference, MatchesFloat64OnRandomProducts) {
   for (uint64_t seed = 0; seed < 300; ++seed) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/half.h"
-#include "base/isa.h"
+#include "support/every_isa.h"
 
 namespace tessera::kernels {
 namespace {
@@ -38,8 +38,6 @@ std::vector<To> cast(const std::vector<From>& in, Type from, Type to) {
 template <class T>
 class CastTest : public ::testing::Test {
  protected:
-  void TearDown() override { restrict_isa(available_isas().back()); }
-
   static std::vector<T> all_numbers() {
     std::vector<T> numbers;
     for (uint32_t bits = 0; bits < kNumbers; ++bits) numbers.push_back(T(bits));
@@ -52,18 +50,16 @@ TYPED_TEST_SUITE(CastTest, SixteenBitTypes);
 
 TYPED_TEST(CastTest, WidensEveryNumberExactly) {
   const std::vector<TypeParam> numbers = this->all_numbers();
-  for (Isa isa : available_isas()) {
-    restrict_isa(isa);
+  test::on_every_isa([&] {
     const std::vector<float> wide = cast<float>(numbers, kType<TypeParam>, Type::f32);
     for (size_t i = 0; i < numbers.size(); ++i) {
       const float expected = base::to_float(numbers[i]);
       if (std::isnan(expected))
-        ASSERT_TRUE(std::isnan(wide[i])) << name_of(isa) << " " << i;
+        ASSERT_TRUE(std::isnan(wide[i])) << i;
       else
-        ASSERT_EQ(std::bit_cast<uint32_t>(wide[i]), std::bit_cast<uint32_t>(expected))
-            << name_of(isa) << " " << i;
+        ASSERT_EQ(std::bit_cast<uint32_t>(wide[i]), std::bit_cast<uint32_t>(expected)) << i;
     }
-  }
+  });
 }
 
 TYPED_TEST(CastTest, RoundsToNearestEvenEverywhere) {
@@ -77,8 +73,7 @@ TYPED_TEST(CastTest, RoundsToNearestEvenEverywhere) {
   }
   for (float x : {65519.0F, 65520.0F, -65520.0F, 3.4e38F, HUGE_VALF, -HUGE_VALF, 0x1p-149F, -0.0F})
     wide.push_back(x);
-  for (Isa isa : available_isas()) {
-    restrict_isa(isa);
+  test::on_every_isa([&] {
     const std::vector<TypeParam> narrow = cast<TypeParam>(wide, Type::f32, kType<TypeParam>);
     for (size_t i = 0; i < wide.size(); ++i) {
       TypeParam expected{};
@@ -87,11 +82,11 @@ TYPED_TEST(CastTest, RoundsToNearestEvenEverywhere) {
       else
         expected = base::to_bfloat16(wide[i]);
       if (std::isnan(wide[i]))
-        ASSERT_TRUE(std::isnan(base::to_float(narrow[i]))) << name_of(isa) << " " << i;
+        ASSERT_TRUE(std::isnan(base::to_float(narrow[i]))) << i;
       else
-        ASSERT_EQ(narrow[i], expected) << name_of(isa) << ": " << wide[i];
+        ASSERT_EQ(narrow[i], expected) << wide[i];
     }
-  }
+  });
 }
 
 }  // namespace

@@ -6,9 +6,9 @@
 #include <numeric>
 #include <vector>
 
-#include "base/isa.h"
 #include "kernels/host/circulant/codelet.h"
 #include "kernels/vertex_arrays.h"
+#include "support/every_isa.h"
 
 namespace tessera::kernels {
 namespace {
@@ -33,28 +33,18 @@ double tolerance(const CirculantShape& shape, double a, double b) {
 
 Matrix forward(const CirculantShape& shape, Matrix& x, Matrix& c, bool is_transposed = false,
                program::RunVertex run = circulant_forward_codelet.simd) {
-  Matrix y(x.rows, shape.out, NAN), x_turned = test::transposed(x), y_turned = test::transposed(y);
-  Scratch scratch(circulant_forward_scratch(shape));
-  const std::vector<program::FieldView> fields = {is_transposed ? x_turned.view() : x.view(), c.view(),
-                                                  is_transposed ? y_turned.view() : y.view(), scratch.view()};
-  const std::vector<int64_t> params = {is_transposed, shape.toeplitz};
-  run({fields, params});
-  return is_transposed ? test::transposed(y_turned) : y;
+  return test::run_forward(run, x, {c.view()}, shape.out, circulant_forward_scratch(shape),
+                           {is_transposed, shape.toeplitz});
 }
 
-class CirculantTest : public ::testing::TestWithParam<CirculantShape> {
- protected:
-  void TearDown() override { restrict_isa(available_isas().back()); }
-};
+class CirculantTest : public ::testing::TestWithParam<CirculantShape> {};
 
 TEST_P(CirculantTest, ForwardAgreesWithTheReference) {
   const CirculantShape shape = GetParam();
   Random random(shape.taps);
   Matrix x = Matrix(19, shape.in).fill(random), c = Matrix(1, shape.taps).fill(random);
   const Matrix expected = forward(shape, x, c, false, circulant_forward_codelet.reference);
-  for (Isa isa : available_isas()) {
-    SCOPED_TRACE(name_of(isa));
-    restrict_isa(isa);
+  test::on_every_isa([&] {
     const Matrix y = forward(shape, x, c);
     for (uint32_t sample = 0; sample < y.rows; ++sample) {
       const double near = tolerance(shape, norm(row_of(c, 0)), norm(row_of(x, sample)));
@@ -62,7 +52,7 @@ TEST_P(CirculantTest, ForwardAgreesWithTheReference) {
         ASSERT_NEAR(y(sample, i), expected(sample, i), near) << "(" << sample << ", " << i << ")";
     }
     EXPECT_EQ(forward(shape, x, c, true).values, y.values);
-  }
+  });
 }
 
 TEST_P(CirculantTest, GradientsAgreeWithTheReference) {
@@ -86,9 +76,7 @@ TEST_P(CirculantTest, GradientsAgreeWithTheReference) {
   double all = 0;
   for (uint32_t sample = 0; sample < x.rows; ++sample)
     all += norm(row_of(x, sample)) * norm(row_of(dy, sample));
-  for (Isa isa : available_isas()) {
-    SCOPED_TRACE(name_of(isa));
-    restrict_isa(isa);
+  test::on_every_isa([&] {
     const Gradients found = run(circulant_gradients_codelet.simd);
     for (uint32_t tap = 0; tap < shape.taps; ++tap)
       ASSERT_NEAR(found.dc(0, tap), expected.dc(0, tap), tolerance(shape, all, 1)) << "tap " << tap;
@@ -96,7 +84,7 @@ TEST_P(CirculantTest, GradientsAgreeWithTheReference) {
       const double near = tolerance(shape, norm(row_of(c, 0)), norm(row_of(dy, sample)));
       for (uint32_t j = 0; j < shape.in; ++j) ASSERT_NEAR(found.dx(sample, j), expected.dx(sample, j), near);
     }
-  }
+  });
 }
 
 TEST_P(CirculantTest, SamplesDoNotDependOnEachOther) {
@@ -106,8 +94,7 @@ TEST_P(CirculantTest, SamplesDoNotDependOnEachOther) {
   Matrix spoiled = x, one(1, shape.in);
   spoiled(3, 0) = NAN;
   spoiled(17, shape.in - 1) = INFINITY;
-  for (Isa isa : available_isas()) {
-    restrict_isa(isa);
+  test::on_every_isa([&] {
     const Matrix y = forward(shape, x, c), others = forward(shape, spoiled, c);
     std::copy_n(&x.values[size_t{7} * shape.in], shape.in, one.values.begin());
     const Matrix alone = forward(shape, one, c);
@@ -116,9 +103,9 @@ TEST_P(CirculantTest, SamplesDoNotDependOnEachOther) {
       EXPECT_TRUE(std::isnan(others(3, i)));
       EXPECT_EQ(others(2, i), y(2, i));
       EXPECT_EQ(others(18, i), y(18, i));
-      EXPECT_NEAR(alone(0, i), y(7, i), near) << name_of(isa);
+      EXPECT_NEAR(alone(0, i), y(7, i), near);
     }
-  }
+  });
 }
 
 constexpr CirculantShape kShapes[] = {

@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "base/half.h"
-#include "base/isa.h"
-#include "support/random_choices.h"
+#include "kernels/products.h"
+#include "support/every_isa.h"
 
 namespace tessera::kernels {
 namespace {
 
+using test::Dense;
+using test::kNaN;
 using test::Random;
 
 struct Case {
@@ -31,29 +33,18 @@ struct Case {
   ElementSchedule schedule;
   Epilogue epilogue;
   bool has_bias = false;
-  bool x_by_columns = false;
-  bool y_by_columns = false;
-  uint32_t offset = 1;  // offset of the first elements of X and Y in an array that begins at a cache line
-  uint32_t gap = 3;     // behind each row or column
+  test::DenseLayout x, y;
   std::string text;
 };
 
 /// Each row has its own density, so some are empty and, with `skewed`, a few are nearly full.
 SparseMatrix random_matrix(uint32_t m, uint32_t k, double density, bool skewed, Random& random) {
   SparseMatrix w;
-  w.pattern.rows = m;
-  w.pattern.cols = k;
-  for (uint32_t row = 0; row < m; ++row) {
-    double row_density = density;
-    if (random.below(8) == 0) row_density = 0;
-    if (skewed) row_density = std::min(1.0, density / (0.02 + random.unit()));
-    for (uint32_t col = 0; col < k; ++col) {
-      if (random.unit() >= row_density) continue;
-      w.pattern.columns.push_back(col);
-      w.values.push_back(random.value());
-    }
-    w.pattern.row_begin.push_back(w.pattern.columns.size());
-  }
+  w.pattern = test::random_pattern(m, k, 1, random, [&] {
+    const double empty = random.below(8) == 0 ? 0 : density;
+    return skewed ? std::min(1.0, density / (0.02 + random.unit())) : empty;
+  });
+  for (uint64_t i = 0; i < w.pattern.blocks(); ++i) w.values.push_back(random.value());
   return w;
 }
 
@@ -74,8 +65,8 @@ Case random_case(uint64_t seed) {
   c.epilogue.beta = random.one_of({0.0F, 1.0F, 0.25F});
   c.epilogue.activation = random.one_of({Activation::none, Activation::relu, Activation::gelu});
   c.has_bias = random.coin();
-  c.x_by_columns = random.coin();
-  c.y_by_columns = random.coin();
+  c.x.by_columns = random.coin();
+  c.y.by_columns = random.coin();
   c.dynamic = seed % 3 == 0;
   c.text = "seed " + std::to_string(seed) + ": " + std::to_string(c.m) + " x " + std::to_string(c.k) + " x " +
            std::to_string(c.n) + ", " + std::to_string(c.w.pattern.blocks()) + " non-zeros, " +
@@ -84,29 +75,6 @@ Case random_case(uint64_t seed) {
            (c.dynamic ? ", dynamic" : "");
   return c;
 }
-
-/// A matrix with a margin around each row or column, by default unaligned.
-class Dense {
- public:
-  Dense(const Case& c, uint32_t rows, uint32_t cols, bool by_columns, float margin)
-      : leading_((by_columns ? rows : cols) + c.gap),
-        data_(kLine + c.offset + size_t{by_columns ? cols : rows} * leading_ + 3, margin) {
-    const size_t past_line = reinterpret_cast<uintptr_t>(data_.data()) / sizeof(float) % kLine;
-    float* first = data_.data() + (kLine - past_line) + c.offset;
-    view_ = by_columns ? column_major(first, leading_) : row_major(first, leading_);
-  }
-  float& operator()(int64_t i, int64_t j) const { return view_(i, j); }
-  MatrixView<float> view() const { return view_; }
-  MatrixView<const float> const_view() const { return {view_.data, view_.row_stride, view_.col_stride}; }
-  const std::vector<float>& data() const { return data_; }
-
- private:
-  static constexpr size_t kLine = 16;
-
-  int64_t leading_;
-  std::vector<float> data_;
-  MatrixView<float> view_;
-};
 
 float rounded(float value, Type type) {
   if (type == Type::f16) return base::to_float(base::to_half(value));
@@ -135,18 +103,11 @@ struct Problem {
   std::vector<float> bias;
 
   Problem(const Case& from, uint64_t seed)
-      : c(from),
-        packed(pack(from)),
-        x(c, c.k, c.n, c.x_by_columns, std::numeric_limits<float>::quiet_NaN()),
-        y(c, c.m, c.n, c.y_by_columns, 77.0F),
-        bias(c.m) {
+      : c(from), packed(pack(from)), x(c.k, c.n, c.x, kNaN), y(c.m, c.n, c.y, 77.0F), bias(c.m) {
     Random random(seed);
-    for (uint32_t i = 0; i < c.k; ++i)
-      for (uint32_t j = 0; j < c.n; ++j) x(i, j) = random.value();
+    x.fill([&](uint32_t, uint32_t) { return random.value(); });
     // With beta = 0, Y may hold anything.
-    for (uint32_t i = 0; i < c.m; ++i)
-      for (uint32_t j = 0; j < c.n; ++j)
-        y(i, j) = c.epilogue.beta == 0 ? std::numeric_limits<float>::quiet_NaN() : random.value();
+    y.fill([&](uint32_t, uint32_t) { return c.epilogue.beta == 0 ? kNaN : random.value(); });
     for (float& b : bias) b = random.value();
     if (c.has_bias) c.epilogue.bias = bias.data();
   }
@@ -159,10 +120,8 @@ struct Problem {
     slice.y = y.view();
     slice.epilogue = c.epilogue;
     slice.schedule = c.schedule;
-    std::vector<float> scratch(element_scratch_floats(c.schedule, slice.weight, c.n) + 16,
-                               std::numeric_limits<float>::quiet_NaN());
+    test::Scratch scratch(element_scratch_floats(c.schedule, slice.weight, c.n));
     slice.scratch = scratch.data();
-    while (reinterpret_cast<uintptr_t>(slice.scratch) % 64 != 0) ++slice.scratch;
     for (uint32_t r = 0; r < row_parts; ++r) {
       for (uint32_t p = 0; p < col_parts; ++p) {
         slice.chunk_begin = packed.chunks() * r / row_parts;
@@ -175,26 +134,12 @@ struct Problem {
   }
 };
 
-struct Expected {
-  double value;
-  double magnitude;  ///< of the sum's terms
-};
-
-Expected expected_at(const Problem& p, float y, uint32_t row, uint32_t col) {
+test::ExactSum exact_sum(const Problem& p, uint32_t row, uint32_t col) {
   const Pattern& pattern = p.c.w.pattern;
-  const Epilogue& e = p.c.epilogue;
-  double sum = 0, magnitude = 0;
-  for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i) {
-    const double term = double{rounded(p.c.w.values[i], p.c.type)} * p.x(pattern.columns[i], col);
-    sum += term;
-    magnitude += std::abs(term);
-  }
-  double value = e.alpha * sum + (e.beta != 0 ? double{e.beta} * y : 0.0);
-  magnitude += 2;
-  if (e.bias != nullptr) value += e.bias[row];
-  if (e.activation == Activation::relu) value = std::max(0.0, value);
-  if (e.activation == Activation::gelu) value = value / 2 * (1 + std::erf(value / std::sqrt(2.0)));
-  return {value, magnitude};
+  test::ExactSum sum;
+  for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i)
+    sum.add(rounded(p.c.w.values[i], p.c.type), p.x(pattern.columns[i], col));
+  return sum;
 }
 
 void check(const Case& c, uint64_t seed, void (*kernel)(const ElementSlice&), uint32_t row_parts,
@@ -202,28 +147,18 @@ void check(const Case& c, uint64_t seed, void (*kernel)(const ElementSlice&), ui
   Problem p(c, seed);
   const Problem before(c, seed);
   p.run(kernel, row_parts, col_parts);
-  uint64_t longest = 1;
-  for (uint32_t row = 0; row < c.m; ++row)
-    longest = std::max(longest, c.w.pattern.row_begin[row + 1] - c.w.pattern.row_begin[row]);
-  const double epsilon = epsilon_of(Type::f32) * static_cast<double>(longest + 8);
-  for (uint32_t i = 0; i < c.m; ++i) {
+  for (uint32_t i = 0; i < c.m; ++i)
     for (uint32_t j = 0; j < c.n; ++j) {
-      const Expected expected = expected_at(p, before.y(i, j), i, j);
-      ASSERT_NEAR(p.y(i, j), expected.value, epsilon * expected.magnitude)
+      const test::ExactSum sum = exact_sum(p, i, j);
+      ASSERT_NEAR(p.y(i, j), test::finished(p.c.epilogue, sum.value, before.y(i, j), i), sum.tolerance(1, 2))
           << c.text << ", " << name_of(active_isa()) << ", element " << i << ", " << j;
-      p.y(i, j) = 77.0F;
     }
-  }
-  for (float outside : p.y.data()) ASSERT_EQ(outside, 77.0F) << c.text << ": wrote outside Y";
+  p.y.expect_only_margin_left(c.text);
 }
 
-class EveryIsa : public testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override { restrict_isa(GetParam()); }
-  void TearDown() override { restrict_isa(available_isas().back()); }
-};
+class ElementSparse : public test::EveryIsa {};
 
-TEST_P(EveryIsa, AgreesWithFloat64) {
+TEST_P(ElementSparse, AgreesWithFloat64) {
   for (uint64_t seed = 1; seed <= 150; ++seed) {
     const Case c = random_case(seed);
     check(c, seed, element_spmm, 1 + seed % 3, 1 + seed % 2);
@@ -231,7 +166,7 @@ TEST_P(EveryIsa, AgreesWithFloat64) {
   }
 }
 
-TEST_P(EveryIsa, TakesEveryNumberOfColumns) {
+TEST_P(ElementSparse, TakesEveryNumberOfColumns) {
   Random random(7);
   Case c;
   c.m = 70;
@@ -247,14 +182,13 @@ TEST_P(EveryIsa, TakesEveryNumberOfColumns) {
   }
 }
 
-TEST_P(EveryIsa, StreamsYWhereverItsRowsBegin) {
+TEST_P(ElementSparse, StreamsYWhereverItsRowsBegin) {
   for (uint64_t seed = 1; seed <= 64; ++seed) {
     Case c = random_case(seed);
     c.n = 32 * (1 + seed % 5);
-    c.offset = seed % 16;
-    c.gap = 16 * (seed % 3);
-    c.x_by_columns = false;
-    c.y_by_columns = false;
+    c.x.offset = c.y.offset = seed % 16;
+    c.x.gap = c.y.gap = 16 * (seed % 3);
+    c.x.by_columns = c.y.by_columns = false;
     c.epilogue.beta = 0;
     c.schedule.panel_cols = static_cast<uint16_t>(16 * (1 + seed % 8));
     c.schedule.stream_y = true;
@@ -264,14 +198,14 @@ TEST_P(EveryIsa, StreamsYWhereverItsRowsBegin) {
 }
 
 // X and Y that begin at cache lines, and all columns of W in one k-block.
-TEST_P(EveryIsa, FinishesWholeRows) {
+TEST_P(ElementSparse, FinishesWholeRows) {
   for (uint64_t seed = 1; seed <= 96; ++seed) {
     Case c = random_case(seed);
     Random random(seed);
     c.n = 16 * (1 + random.below(16));
-    c.offset = 0;
-    c.gap = random.one_of({0U, 16U, 400U});
-    c.x_by_columns = c.y_by_columns = false;
+    c.x.offset = c.y.offset = 0;
+    c.x.gap = c.y.gap = random.one_of({0U, 16U, 400U});
+    c.x.by_columns = c.y.by_columns = false;
     c.packing.k_block = 1023;
     c.schedule.panel_cols = static_cast<uint16_t>(random.one_of({16U, 48U, 64U, 128U}));
     c.schedule.stream_y = random.below(4) == 0;
@@ -285,7 +219,7 @@ TEST_P(EveryIsa, FinishesWholeRows) {
 }
 
 // An infinity in X reaches the rows of Y that have an element in its column, and no others.
-TEST_P(EveryIsa, FillerTakesNoPart) {
+TEST_P(ElementSparse, FillerTakesNoPart) {
   Random random(11);
   for (const auto& [n, k_block, offset] : {std::tuple{1U, 64U, 1U},
                                            {3U, 64U, 1U},
@@ -301,8 +235,8 @@ TEST_P(EveryIsa, FillerTakesNoPart) {
     c.w = random_matrix(c.m, c.k, 0.1, true, random);
     c.schedule.panel_cols = static_cast<uint16_t>(n);
     c.packing.k_block = k_block;
-    c.offset = offset;
-    c.gap = 16 - n % 16;
+    c.x.offset = c.y.offset = offset;
+    c.x.gap = c.y.gap = 16 - n % 16;
     Problem p(c, 5);
     constexpr uint32_t kInfinite[] = {0, 63, 64, 199};
     for (const uint32_t column : kInfinite) {
@@ -323,7 +257,7 @@ TEST_P(EveryIsa, FillerTakesNoPart) {
 }
 
 // A stored zero times infinity is NaN, like any other stored value.
-TEST_P(EveryIsa, StoredZerosTakePart) {
+TEST_P(ElementSparse, StoredZerosTakePart) {
   for (const uint32_t n : {1U, 5U, 40U}) {
     Case c;
     c.m = 1;
@@ -342,7 +276,7 @@ TEST_P(EveryIsa, StoredZerosTakePart) {
 }
 
 // Partitioning the rows of a product does not change a bit.
-TEST_P(EveryIsa, SharesAgreeBitForBit) {
+TEST_P(ElementSparse, SharesAgreeBitForBit) {
   for (uint64_t seed = 300; seed < 320; ++seed) {
     const Case c = random_case(seed);
     Problem whole(c, seed), parts(c, seed);
@@ -354,8 +288,7 @@ TEST_P(EveryIsa, SharesAgreeBitForBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, EveryIsa, testing::ValuesIn(available_isas()),
-                         [](const auto& isa) { return std::string(name_of(isa.param)); });
+TESSERA_ON_EVERY_ISA(ElementSparse);
 
 TEST(ElementReference, AgreesWithFloat64) {
   for (uint64_t seed = 500; seed < 560; ++seed) {

@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "base/isa.h"
 #include "kernels/map/elementwise/codelet.h"
+#include "support/every_isa.h"
 
 namespace tessera::kernels {
 namespace {
@@ -18,30 +18,23 @@ std::vector<float> applied(Unary op, std::vector<float> numbers) {
   return numbers;
 }
 
-class ElementwiseTest : public ::testing::Test {
- protected:
-  void TearDown() override { restrict_isa(available_isas().back()); }
-
-  /// Within some units in the last place, of subnormal numbers too, or `absolute`.
-  static void expect_close(Unary op, const std::vector<float>& numbers, double (*exact)(double),
-                           double absolute = 0) {
-    constexpr double kUnits = 6;
-    constexpr double kLeast = std::numeric_limits<float>::min();
-    for (Isa isa : available_isas()) {
-      restrict_isa(isa);
-      const std::vector<float> found = applied(op, numbers);
-      for (size_t i = 0; i < numbers.size(); ++i) {
-        const auto expected = static_cast<double>(static_cast<float>(exact(numbers[i])));
-        if (std::isfinite(expected))
-          ASSERT_NEAR(found[i], expected,
-                      kUnits * epsilon_of(Type::f32) * std::max(kLeast, std::abs(expected)) + absolute)
-              << numbers[i] << " on " << name_of(isa);
-        else
-          ASSERT_EQ(found[i], expected) << numbers[i] << " on " << name_of(isa);
-      }
+/// Within some units in the last place, of subnormal numbers too, or `absolute`.
+void expect_close(Unary op, const std::vector<float>& numbers, double (*exact)(double), double absolute = 0) {
+  constexpr double kUnits = 6;
+  constexpr double kLeast = std::numeric_limits<float>::min();
+  test::on_every_isa([&] {
+    const std::vector<float> found = applied(op, numbers);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const auto expected = static_cast<double>(static_cast<float>(exact(numbers[i])));
+      if (std::isfinite(expected))
+        ASSERT_NEAR(found[i], expected,
+                    kUnits * epsilon_of(Type::f32) * std::max(kLeast, std::abs(expected)) + absolute)
+            << numbers[i];
+      else
+        ASSERT_EQ(found[i], expected) << numbers[i];
     }
-  }
-};
+  });
+}
 
 /// Numbers of both signs and every magnitude.
 std::vector<float> all_magnitudes() {
@@ -58,14 +51,14 @@ std::vector<float> steps(float from, float to, float step) {
   return numbers;
 }
 
-TEST_F(ElementwiseTest, ExponentialsOverflowAndUnderflow) {
+TEST(ElementwiseTest, ExponentialsOverflowAndUnderflow) {
   const auto exp = [](double x) { return std::exp(x); };
   expect_close(Unary::exp, steps(-110, 88.7F, 0.37F), exp);
   expect_close(Unary::exp, steps(88.75F, 400, 0.37F), exp);
   expect_close(Unary::exp, all_magnitudes(), exp);
 }
 
-TEST_F(ElementwiseTest, SigmoidAndTanhSaturate) {
+TEST(ElementwiseTest, SigmoidAndTanhSaturate) {
   const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
   constexpr double kFlushed = 4e-39;  // where exp(−x) overflows
   expect_close(Unary::sigmoid, all_magnitudes(), sigmoid, kFlushed);
@@ -75,18 +68,16 @@ TEST_F(ElementwiseTest, SigmoidAndTanhSaturate) {
   expect_close(Unary::tanh, steps(-20, 20, 0.13F), tanh);
 }
 
-TEST_F(ElementwiseTest, LogarithmsOfEveryMagnitude) {
+TEST(ElementwiseTest, LogarithmsOfEveryMagnitude) {
   std::vector<float> numbers = all_magnitudes();
   numbers.resize(numbers.size() / 2);
   expect_close(Unary::log, numbers, [](double x) { return std::log(x); });
 }
 
-TEST_F(ElementwiseTest, LimitsAndNaN) {
+TEST(ElementwiseTest, LimitsAndNaN) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-  for (Isa isa : available_isas()) {
-    restrict_isa(isa);
-    SCOPED_TRACE(name_of(isa));
+  test::on_every_isa([&] {
     const std::vector<float> numbers = {kInfinity, -kInfinity, 0, -1, kNaN};
     const std::vector<float> exp = applied(Unary::exp, numbers);
     EXPECT_EQ(exp[0], kInfinity);
@@ -101,7 +92,7 @@ TEST_F(ElementwiseTest, LimitsAndNaN) {
     EXPECT_TRUE(std::isnan(log[4]));
     for (Unary op : {Unary::tanh, Unary::sigmoid, Unary::sqrt, Unary::gelu})
       EXPECT_TRUE(std::isnan(applied(op, numbers)[4])) << codelet_of(op).name;
-  }
+  });
 }
 
 }  // namespace

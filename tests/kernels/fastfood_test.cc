@@ -7,9 +7,9 @@
 #include <numeric>
 #include <vector>
 
-#include "base/isa.h"
 #include "kernels/host/fastfood/codelet.h"
 #include "kernels/vertex_arrays.h"
+#include "support/every_isa.h"
 
 namespace tessera::kernels {
 namespace {
@@ -54,18 +54,8 @@ double tolerance(const Shape& shape, double terms = 1) {
 
 Matrix forward(Layer& layer, Matrix& x, bool is_transposed = false,
                program::RunVertex run = fastfood_forward_codelet.simd) {
-  Matrix y(x.rows, layer.shape.out, NAN), x_turned = test::transposed(x), y_turned = test::transposed(y);
-  Scratch scratch(fastfood_forward_scratch(layer.shape.size));
-  const std::vector<program::FieldView> fields = {is_transposed ? x_turned.view() : x.view(),
-                                                  layer.s.view(),
-                                                  layer.g.view(),
-                                                  layer.b.view(),
-                                                  layer.permutation_view(),
-                                                  is_transposed ? y_turned.view() : y.view(),
-                                                  scratch.view()};
-  const std::vector<int64_t> params = {is_transposed};
-  run({fields, params});
-  return is_transposed ? test::transposed(y_turned) : y;
+  return test::run_forward(run, x, {layer.s.view(), layer.g.view(), layer.b.view(), layer.permutation_view()},
+                           layer.shape.out, fastfood_forward_scratch(layer.shape.size), {is_transposed});
 }
 
 /// dx, then those of the diagonals.
@@ -82,10 +72,7 @@ std::vector<Matrix> gradients(Layer& layer, Matrix& x, Matrix& dy, program::RunV
   return to;
 }
 
-class FastfoodTest : public ::testing::TestWithParam<Shape> {
- protected:
-  void TearDown() override { restrict_isa(available_isas().back()); }
-};
+class FastfoodTest : public ::testing::TestWithParam<Shape> {};
 
 void expect_near(const Matrix& found, const Matrix& expected, double allowed) {
   for (size_t i = 0; i < expected.values.size(); ++i)
@@ -99,15 +86,13 @@ TEST_P(FastfoodTest, ForwardAgreesWithTheReference) {
   Matrix x = Matrix(19, shape.in).fill(random), one(1, shape.in);
   std::copy_n(&x.values[size_t{7} * shape.in], shape.in, one.values.begin());
   const Matrix expected = forward(layer, x, false, fastfood_forward_codelet.reference);
-  for (Isa isa : available_isas()) {
-    SCOPED_TRACE(name_of(isa));
-    restrict_isa(isa);
+  test::on_every_isa([&] {
     const Matrix y = forward(layer, x);
     expect_near(y, expected, tolerance(shape));
     EXPECT_EQ(forward(layer, x, true).values, y.values);
     const Matrix alone = forward(layer, one);
     for (uint32_t i = 0; i < shape.out; ++i) ASSERT_NEAR(alone(0, i), y(7, i), tolerance(shape));
-  }
+  });
 }
 
 TEST_P(FastfoodTest, GradientsAgreeWithTheReference) {
@@ -117,13 +102,11 @@ TEST_P(FastfoodTest, GradientsAgreeWithTheReference) {
   Layer layer(shape, random);
   Matrix x = Matrix(batch, shape.in).fill(random), dy = Matrix(batch, shape.out).fill(random);
   const std::vector<Matrix> expected = gradients(layer, x, dy, fastfood_gradients_codelet.reference);
-  for (Isa isa : available_isas()) {
-    SCOPED_TRACE(name_of(isa));
-    restrict_isa(isa);
+  test::on_every_isa([&] {
     const std::vector<Matrix> found = gradients(layer, x, dy, fastfood_gradients_codelet.simd);
     expect_near(found[0], expected[0], tolerance(shape, shape.stacks));
     for (size_t d = 1; d < found.size(); ++d) expect_near(found[d], expected[d], tolerance(shape, batch));
-  }
+  });
 }
 
 constexpr Shape kShapes[] = {{1, 1, 1, 1},     {2, 1, 2, 2},       {4, 2, 3, 7},

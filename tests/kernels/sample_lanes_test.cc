@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/isa.h"
 #include "base/simd.h"
 #include "program/codelet.h"
+#include "support/every_isa.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/sample_lanes_test.cc"
@@ -104,17 +104,15 @@ void check(uint32_t count, uint32_t lanes, bool transposed, bool scattered) {
 }
 
 TEST(SampleLanesTest, CopiesSamplesOfEitherOrder) {
-  for (Isa isa : available_isas()) {
-    restrict_isa(isa);
+  test::on_every_isa([] {
     for (uint32_t count : {1U, 5U, 16U, 19U, 33U, 48U})
       for (bool transposed : {false, true})
         for (bool scattered : {false, true}) {
-          SCOPED_TRACE(testing::Message() << name_of(isa) << ", " << count << " samples, transposed "
-                                          << transposed << ", scattered " << scattered);
+          SCOPED_TRACE(testing::Message()
+                       << count << " samples, transposed " << transposed << ", scattered " << scattered);
           check(count, 48, transposed, scattered);
         }
-  }
-  restrict_isa(available_isas().back());
+  });
 }
 
 }  // namespace

@@ -9,47 +9,25 @@
 #include <string>
 #include <vector>
 
-#include "base/isa.h"
-#include "support/random_choices.h"
+#include "kernels/products.h"
+#include "support/every_isa.h"
 
 namespace tessera::kernels {
 namespace {
 
+using test::Dense;
+using test::kNaN;
 using test::Random;
+using test::Scratch;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-/// A pattern in which some block rows are empty.
+/// In which some block rows are empty.
 Pattern random_pattern(uint32_t m, uint32_t k, uint32_t b, double density, Random& random) {
-  Pattern pattern{m, k, b, {0}, {}};
-  for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
-    const double here = random.below(6) == 0 ? 0 : density;
-    for (uint32_t col = 0; col < pattern.block_cols(); ++col)
-      if (random.unit() < here) pattern.columns.push_back(col);
-    pattern.row_begin.push_back(pattern.columns.size());
-  }
-  return pattern;
+  return test::random_pattern(m, k, b, random, [&] { return random.below(6) == 0 ? 0 : density; });
 }
 
-/// A matrix with a margin of NaN around each row or column, unaligned.
-class Dense {
- public:
-  Dense(uint32_t rows, uint32_t cols, bool by_columns, Random& random)
-      : leading_((by_columns ? rows : cols) + random.below(4)),
-        data_(4 + size_t{by_columns ? cols : rows} * leading_, kNan) {
-    float* first = data_.data() + random.below(4);
-    view_ = by_columns ? MatrixView<float>{first, 1, leading_} : MatrixView<float>{first, leading_, 1};
-    for (uint32_t i = 0; i < rows; ++i)
-      for (uint32_t j = 0; j < cols; ++j) view_(i, j) = random.value();
-  }
-  float& operator()(int64_t i, int64_t j) const { return view_(i, j); }
-  MatrixView<const float> view() const { return {view_.data, view_.row_stride, view_.col_stride}; }
-
- private:
-  int64_t leading_;
-  std::vector<float> data_;
-  MatrixView<float> view_;
-};
+test::DenseLayout random_layout(Random& random) {
+  return {random.coin(), random.below(4), random.below(4), 0};
+}
 
 /// Position of a stored element in the matrix, and in dW.
 struct Place {
@@ -60,7 +38,7 @@ struct Place {
 struct Case {
   uint32_t m, k, n;
   float alpha, beta;
-  bool x_by_columns, dy_by_columns;
+  test::DenseLayout x, dy;
   std::string text;
 
   explicit Case(uint64_t seed, Random& random)
@@ -69,26 +47,26 @@ struct Case {
         n(random.one_of({1U, 2U, 7U, 16U, 1 + random.below(100), 1 + random.below(700)})),
         alpha(random.one_of({1.0F, -0.5F})),
         beta(random.one_of({0.0F, 1.0F, 0.25F})),
-        x_by_columns(random.coin()),
-        dy_by_columns(random.coin()),
+        x(random_layout(random)),
+        dy(random_layout(random)),
         text(fmt::format("seed {}: {} x {} x {}, beta {}, X by columns {}, dY by columns {}", seed, m, k, n,
-                         beta, x_by_columns, dy_by_columns)) {}
+                         beta, x.by_columns, dy.by_columns)) {}
 };
 
 /// Runs an SDDMM and compares all of dW: stored elements with float64, everything else with 0.
 template <class Run>
 void check(const Case& c, const std::vector<Place>& places, uint64_t size, Random& random, const Run& run) {
-  const Dense dy(c.m, c.n, c.dy_by_columns, random);
-  const Dense x(c.k, c.n, c.x_by_columns, random);
+  Dense dy(c.m, c.n, c.dy, kNaN), x(c.k, c.n, c.x, kNaN);
+  for (Dense* matrix : {&dy, &x}) matrix->fill([&](uint32_t, uint32_t) { return random.value(); });
   // Values at places without a stored element must not matter; neither must dW if it is not read.
-  std::vector<float> dw(size, c.beta == 0 ? kNan : 0.0F);
+  std::vector<float> dw(size, c.beta == 0 ? kNaN : 0.0F);
   if (c.beta != 0)
     for (const Place& p : places) dw[p.at] = random.value();
   const std::vector<float> before = dw;
   SddmmOperands operands;
   operands.n = c.n;
-  operands.dy = dy.view();
-  operands.x = x.view();
+  operands.dy = dy.const_view();
+  operands.x = x.const_view();
   operands.dw = dw.data();
   operands.alpha = c.alpha;
   operands.beta = c.beta;
@@ -97,17 +75,11 @@ void check(const Case& c, const std::vector<Place>& places, uint64_t size, Rando
   std::vector<bool> stored(size);
   for (const Place& p : places) {
     stored[p.at] = true;
-    double sum = 0, magnitude = 0;
-    for (uint32_t j = 0; j < c.n; ++j) {
-      const double term = double{dy(p.row, j)} * x(p.col, j);
-      sum += term;
-      magnitude += std::abs(term);
-    }
+    test::ExactSum sum;
+    for (uint32_t j = 0; j < c.n; ++j) sum.add(dy(p.row, j), x(p.col, j));
     const double old = c.beta == 0 ? 0 : double{c.beta} * before[p.at];
-    // As many roundings as one element's sum takes at most, each of half a unit in the last place.
-    const double tolerance =
-        (c.n + 8) * epsilon_of(Type::f32) / 2 * (std::abs(c.alpha) * magnitude + std::abs(old));
-    ASSERT_NEAR(dw[p.at], c.alpha * sum + old, tolerance) << "element " << p.row << ", " << p.col;
+    ASSERT_NEAR(dw[p.at], c.alpha * sum.value + old, sum.tolerance(c.alpha, old))
+        << "element " << p.row << ", " << p.col;
   }
   for (uint64_t i = 0; i < size; ++i) {
     if (!stored[i]) {
@@ -115,25 +87,6 @@ void check(const Case& c, const std::vector<Place>& places, uint64_t size, Rando
     }
   }
 }
-
-/// Cache-line aligned scratch, filled with NaN.
-class Scratch {
- public:
-  explicit Scratch(size_t floats) : floats_(floats + 16, kNan) {}
-  float* data() {
-    float* begin = floats_.data();
-    while (reinterpret_cast<uintptr_t>(begin) % 64 != 0) ++begin;
-    return begin;
-  }
-
- private:
-  std::vector<float> floats_;
-};
-
-class SddmmTest : public ::testing::Test {
- protected:
-  void TearDown() override { restrict_isa(available_isas().back()); }
-};
 
 void check_blocks(uint64_t seed, void (*kernel)(const BlockSddmmSlice&)) {
   Random random(seed);
@@ -208,32 +161,30 @@ void check_elements(uint64_t seed, void (*kernel)(const ElementSddmmSlice&)) {
   });
 }
 
-TEST_F(SddmmTest, BlocksAgreeWithFloat64) {
-  for (Isa isa : available_isas()) {
-    restrict_isa(isa);
-    SCOPED_TRACE(name_of(isa));
-    for (uint64_t seed = 0; seed < 150 && !HasFatalFailure(); ++seed) check_blocks(seed, block_sddmm);
-  }
+TEST(SddmmTest, BlocksAgreeWithFloat64) {
+  test::on_every_isa([] {
+    for (uint64_t seed = 0; seed < 150 && !testing::Test::HasFatalFailure(); ++seed)
+      check_blocks(seed, block_sddmm);
+  });
   for (uint64_t seed = 0; seed < 40 && !HasFatalFailure(); ++seed) check_blocks(seed, block_sddmm_reference);
 }
 
-TEST_F(SddmmTest, ElementsAgreeWithFloat64) {
-  for (Isa isa : available_isas()) {
-    restrict_isa(isa);
-    SCOPED_TRACE(name_of(isa));
-    for (uint64_t seed = 0; seed < 150 && !HasFatalFailure(); ++seed) check_elements(seed, element_sddmm);
-  }
+TEST(SddmmTest, ElementsAgreeWithFloat64) {
+  test::on_every_isa([] {
+    for (uint64_t seed = 0; seed < 150 && !testing::Test::HasFatalFailure(); ++seed)
+      check_elements(seed, element_sddmm);
+  });
   for (uint64_t seed = 0; seed < 40 && !HasFatalFailure(); ++seed)
     check_elements(seed, element_sddmm_reference);
 }
 
 /// An infinite row of X or dY reaches the elements in its column or row, and no other places.
-TEST_F(SddmmTest, InfinityStaysWhereItBelongs) {
+TEST(SddmmTest, InfinityStaysWhereItBelongs) {
   Random random(5);
   const Pattern pattern = random_pattern(40, 50, 1, 0.3, random);
   const sparse::PackedElements packed(SparseMatrix{pattern, std::vector<float>(pattern.blocks(), 1)},
                                       Type::f32);
-  std::vector<float> dy(40 * 20, 1.0F), x(50 * 20, 1.0F), dw(packed.value_count(), kNan);
+  std::vector<float> dy(40 * 20, 1.0F), x(50 * 20, 1.0F), dw(packed.value_count(), kNaN);
   std::fill_n(x.begin() + 7 * 20, 20, std::numeric_limits<float>::infinity());
   std::fill_n(dy.begin() + 3 * 20, 20, -std::numeric_limits<float>::infinity());
   ElementSddmmSlice slice;
@@ -242,8 +193,7 @@ TEST_F(SddmmTest, InfinityStaysWhereItBelongs) {
   slice.operands = {20, {dy.data(), 20, 1}, {x.data(), 20, 1}, dw.data()};
   Scratch scratch(element_sddmm_scratch(slice.schedule, slice.weight, 20));
   slice.operands.scratch = scratch.data();
-  for (Isa isa : available_isas()) {
-    restrict_isa(isa);
+  test::on_every_isa([&] {
     element_sddmm(slice);
     const std::vector<uint64_t> places = packed.permutation();
     std::vector<float> gradient;
@@ -258,7 +208,7 @@ TEST_F(SddmmTest, InfinityStaysWhereItBelongs) {
       }
     EXPECT_EQ(sum, stored);
     for (float value : dw) EXPECT_FALSE(std::isnan(value));
-  }
+  });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <tessera/types.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -50,6 +51,7 @@ inline Matrix transposed(const Matrix& of) {
 class Scratch {
  public:
   explicit Scratch(size_t floats) : lines_((floats + 15) / 16), floats_(static_cast<uint32_t>(floats)) {}
+  float* data() { return reinterpret_cast<float*>(lines_.data()); }
   program::FieldView view() {
     return {reinterpret_cast<std::byte*>(lines_.data()), Type::f32, 1, floats_, floats_, 1};
   }
@@ -62,5 +64,20 @@ class Scratch {
   std::vector<Line> lines_;
   uint32_t floats_;
 };
+
+/// The results, of `out` features, of a vertex with the fields x, parameters, y and scratch; its first
+/// parameter says whether batches are stored as their transposes.
+inline Matrix run_forward(program::RunVertex run, Matrix& x,
+                          const std::vector<program::FieldView>& parameters, uint32_t out,
+                          size_t scratch_floats, std::vector<int64_t> params) {
+  const bool is_transposed = params[0] != 0;
+  Matrix y(x.rows, out, NAN), x_transposed = transposed(x), y_transposed = transposed(y);
+  Scratch scratch(scratch_floats);
+  std::vector<program::FieldView> fields = {is_transposed ? x_transposed.view() : x.view()};
+  fields.insert(fields.end(), parameters.begin(), parameters.end());
+  fields.insert(fields.end(), {is_transposed ? y_transposed.view() : y.view(), scratch.view()});
+  run({fields, params});
+  return is_transposed ? transposed(y_transposed) : y;
+}
 
 }  // namespace tessera::test

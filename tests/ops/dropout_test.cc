@@ -7,10 +7,10 @@
 #include <cmath>
 #include <vector>
 
-#include "base/isa.h"
 #include "ops/map/fill.h"
 #include "ops/map_settings.h"
 #include "support/error_of.h"
+#include "support/every_isa.h"
 
 namespace tessera::ops {
 namespace {
@@ -81,16 +81,13 @@ std::vector<bool> mask_of(const machine::Machine& machine, uint32_t row_parts, u
 
 TEST(DropoutMaskTest, IsTheSameHoweverItIsComputed) {
   const std::vector<bool> expected = mask_of(machine::host(1), 1, 1, false);
-  for (const Isa isa : available_isas()) {
-    restrict_isa(isa);
+  test::on_every_isa([&] {
     for (const machine::Machine& machine : {machine::host(4), tessera::testing::toy_machine(12)})
       for (const bool transposed : {false, true})
         for (const auto& [row_parts, col_parts] : {std::pair{1U, 1U}, {4U, 1U}, {1U, 4U}, {2U, 2U}})
           EXPECT_EQ(mask_of(machine, row_parts, col_parts, transposed), expected)
-              << name_of(isa) << ", " << machine.name << ", " << row_parts << " × " << col_parts
-              << ", transposed " << transposed;
-  }
-  restrict_isa(available_isas().back());
+              << machine.name << ", " << row_parts << " × " << col_parts << ", transposed " << transposed;
+  });
 }
 
 TEST(DropoutMaskTest, KeepsItsFraction) {

@@ -65,59 +65,42 @@ constexpr KroneckerFactor kButterfly = {1, 2, 2, 8}, kTall = {1, 33, 5, 3}, kWid
 constexpr KroneckerFactor kOddStride = {1, 7, 9, 3}, kLongStride = {1, 7, 9, 31}, kDiagonal = {3, 1, 1, 2},
                           kLarge = {1, 64, 64, 1};
 
-constexpr NamedSample kronecker_forward_uses[] = {
-    {"blocks-n1", forward<kBlocks, Shape{1}>},
-    {"blocks-n32", forward<kBlocks, Shape{32}>},
-    {"blocks-n128", forward<kBlocks, Shape{128}>},
-    {"blocks-n32-transposed", forward<kBlocks, Shape{32, true}>},
-    {"blocks-n128-transposed", forward<kBlocks, Shape{128, true}>},
-    {"blocks-n3-cut", forward<kBlocks, Shape{3, false, 5, 11}>},
-    {"large-n37", forward<kLarge, Shape{37}>},
-    {"strided-n1", forward<kStrided, Shape{1}>},
-    {"strided-n32", forward<kStrided, Shape{32}>},
-    {"strided-n128", forward<kStrided, Shape{128}>},
-    {"strided-n32-transposed", forward<kStrided, Shape{32, true}>},
-    {"strided-n128-transposed", forward<kStrided, Shape{128, true}>},
-    {"strided-n5-cut", forward<kStrided, Shape{5, false, 45, 91}>},
-    {"butterfly-n37", forward<kButterfly, Shape{37}>},
-    {"butterfly-n37-transposed", forward<kButterfly, Shape{37, true}>},
-    {"tall-n19-cut", forward<kTall, Shape{19, false, 4, 40}>},
-    {"wide-n50-cut-transposed", forward<kWide, Shape{50, true, 71, 5}>},
-    {"odd-n70-cut", forward<kOddStride, Shape{70, false, 25, 30}>},
-    {"odd-n1", forward<kOddStride, Shape{1}>},
-    {"long-n11", forward<kLongStride, Shape{11}>},
-    {"long-n7-cut", forward<kLongStride, Shape{7, false, 75, 40}>},
-    {"diagonal-n2", forward<kDiagonal, Shape{2}>},
-};
+// Y: of gradients alone.
+#define TESSERA_KRONECKER_USES(X, Y)                                     \
+  X("blocks-n1", kBlocks, 1)                                             \
+  X("blocks-n32", kBlocks, 32)                                           \
+  X("blocks-n128", kBlocks, 128)                                         \
+  X("blocks-n32-transposed", kBlocks, 32, true)                          \
+  X("blocks-n128-transposed", kBlocks, 128, true)                        \
+  Y("blocks-n37-dx", kBlocks, 37, false, 0, 0, true, false)              \
+  Y("blocks-n37-dweight", kBlocks, 37, false, 0, 0, false, true)         \
+  X("blocks-n3-cut", kBlocks, 3, false, 5, 11)                           \
+  X("large-n37", kLarge, 37)                                             \
+  X("strided-n1", kStrided, 1)                                           \
+  X("strided-n32", kStrided, 32)                                         \
+  X("strided-n128", kStrided, 128)                                       \
+  X("strided-n32-transposed", kStrided, 32, true)                        \
+  X("strided-n128-transposed", kStrided, 128, true)                      \
+  X("strided-n5-cut", kStrided, 5, false, 45, 91)                        \
+  Y("strided-n37-dx", kStrided, 37, false, 0, 0, true, false)            \
+  Y("strided-n37-dweight-cut", kStrided, 37, false, 70, 50, false, true) \
+  X("butterfly-n37", kButterfly, 37)                                     \
+  X("butterfly-n37-transposed", kButterfly, 37, true)                    \
+  X("tall-n19-cut", kTall, 19, false, 4, 40)                             \
+  X("wide-n50-cut-transposed", kWide, 50, true, 71, 5)                   \
+  X("odd-n70-cut", kOddStride, 70, false, 25, 30)                        \
+  X("odd-n1", kOddStride, 1)                                             \
+  X("long-n11", kLongStride, 11)                                         \
+  X("long-n7-cut", kLongStride, 7, false, 75, 40)                        \
+  X("diagonal-n2", kDiagonal, 2)
 
+#define TESSERA_FORWARD(name, factor, ...) {name, forward<factor, Shape{__VA_ARGS__}>},
+#define TESSERA_GRADIENTS(name, factor, ...) {name, gradients<factor, Shape{__VA_ARGS__}>},
+#define TESSERA_NO_FORWARD(...)
+constexpr NamedSample kronecker_forward_uses[] = {
+    TESSERA_KRONECKER_USES(TESSERA_FORWARD, TESSERA_NO_FORWARD)};
 constexpr NamedSample kronecker_gradients_uses[] = {
-    {"blocks-n1", gradients<kBlocks, Shape{1}>},
-    {"blocks-n32", gradients<kBlocks, Shape{32}>},
-    {"blocks-n128", gradients<kBlocks, Shape{128}>},
-    {"blocks-n32-transposed", gradients<kBlocks, Shape{32, true}>},
-    {"blocks-n128-transposed", gradients<kBlocks, Shape{128, true}>},
-    {"blocks-n37-dx", gradients<kBlocks, Shape{37, false, 0, 0, true, false}>},
-    {"blocks-n37-dweight", gradients<kBlocks, Shape{37, false, 0, 0, false, true}>},
-    {"blocks-n3-cut", gradients<kBlocks, Shape{3, false, 5, 11}>},
-    {"large-n37", gradients<kLarge, Shape{37}>},
-    {"strided-n1", gradients<kStrided, Shape{1}>},
-    {"strided-n32", gradients<kStrided, Shape{32}>},
-    {"strided-n128", gradients<kStrided, Shape{128}>},
-    {"strided-n32-transposed", gradients<kStrided, Shape{32, true}>},
-    {"strided-n128-transposed", gradients<kStrided, Shape{128, true}>},
-    {"strided-n5-cut", gradients<kStrided, Shape{5, false, 45, 91}>},
-    {"strided-n37-dx", gradients<kStrided, Shape{37, false, 0, 0, true, false}>},
-    {"strided-n37-dweight-cut", gradients<kStrided, Shape{37, false, 70, 50, false, true}>},
-    {"butterfly-n37", gradients<kButterfly, Shape{37}>},
-    {"butterfly-n37-transposed", gradients<kButterfly, Shape{37, true}>},
-    {"tall-n19-cut", gradients<kTall, Shape{19, false, 4, 40}>},
-    {"wide-n50-cut-transposed", gradients<kWide, Shape{50, true, 71, 5}>},
-    {"odd-n70-cut", gradients<kOddStride, Shape{70, false, 25, 30}>},
-    {"odd-n1", gradients<kOddStride, Shape{1}>},
-    {"long-n11", gradients<kLongStride, Shape{11}>},
-    {"long-n7-cut", gradients<kLongStride, Shape{7, false, 75, 40}>},
-    {"diagonal-n2", gradients<kDiagonal, Shape{2}>},
-};
+    TESSERA_KRONECKER_USES(TESSERA_GRADIENTS, TESSERA_GRADIENTS)};
 
 }  // namespace
 

@@ -1,0 +1,118 @@
+// Operands of sparse products with margins around them, and what the results must be.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <tessera/sparse.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/common/epilogue.h"
+#include "kernels/vertex_arrays.h"
+#include "support/random_choices.h"
+
+namespace tessera::test {
+
+inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+/// Where a matrix lies in an array: by columns or by rows, with a gap behind each, and the first element at
+/// an offset from a cache line.
+struct DenseLayout {
+  bool by_columns = false;
+  uint32_t offset = 1;
+  uint32_t gap = 3;
+  uint32_t behind = 3;  ///< elements after the last gap
+};
+
+/// A matrix with a margin of one number around it.
+class Dense {
+ public:
+  Dense(uint32_t rows, uint32_t cols, const DenseLayout& layout, float margin)
+      : rows_(rows),
+        cols_(cols),
+        margin_(margin),
+        data_(kLine + layout.offset +
+                  size_t{layout.by_columns ? cols : rows} * ((layout.by_columns ? rows : cols) + layout.gap) +
+                  layout.behind,
+              margin) {
+    const size_t past_line = reinterpret_cast<uintptr_t>(data_.data()) / sizeof(float) % kLine;
+    float* first = data_.data() + (kLine - past_line) + layout.offset;
+    const int64_t leading = (layout.by_columns ? rows : cols) + layout.gap;
+    view_ = layout.by_columns ? column_major(first, leading) : row_major(first, leading);
+  }
+  Dense(const Dense&) = delete;
+
+  template <class Value>
+  Dense& fill(const Value& value) {
+    for (uint32_t i = 0; i < rows_; ++i)
+      for (uint32_t j = 0; j < cols_; ++j) view_(i, j) = value(i, j);
+    return *this;
+  }
+  float& operator()(int64_t i, int64_t j) const { return view_(i, j); }
+  MatrixView<float> view() const { return view_; }
+  MatrixView<const float> const_view() const { return {view_.data, view_.row_stride, view_.col_stride}; }
+
+  /// Takes the elements for checked.
+  void expect_only_margin_left(const std::string& what) {
+    fill([&](uint32_t, uint32_t) { return margin_; });
+    for (const float outside : data_) ASSERT_EQ(outside, margin_) << what << ": wrote outside the matrix";
+  }
+
+ private:
+  static constexpr size_t kLine = 16;
+
+  uint32_t rows_, cols_;
+  float margin_;
+  std::vector<float> data_;
+  MatrixView<float> view_;
+};
+
+/// A pattern whose block rows have densities of their own.
+template <class Density>
+Pattern random_pattern(uint32_t rows, uint32_t cols, uint32_t block_size, Random& random,
+                       const Density& density_of_row) {
+  Pattern pattern{rows, cols, block_size, {0}, {}};
+  for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
+    const double density = density_of_row();
+    for (uint32_t col = 0; col < pattern.block_cols(); ++col)
+      if (random.unit() < density) pattern.columns.push_back(col);
+    pattern.row_begin.push_back(pattern.columns.size());
+  }
+  return pattern;
+}
+
+/// A sum of products in float64.
+struct ExactSum {
+  double value = 0;
+  double magnitude = 0;  ///< of its terms
+  uint64_t terms = 0;
+
+  void add(double a, double b) {
+    value += a * b;
+    magnitude += std::abs(a * b);
+    ++terms;
+  }
+  /// Half a unit in the last place for each term, and a few for what follows.
+  double tolerance(double scale, double offset) const {
+    return static_cast<double>(terms + 8) * epsilon_of(Type::f32) / 2 *
+           (std::abs(scale) * magnitude + std::abs(offset));
+  }
+};
+
+inline double finished(const kernels::Epilogue& e, double sum, double y, uint32_t row) {
+  double value = e.alpha * sum;
+  if (e.beta != 0) value += e.beta * y;
+  if (e.bias != nullptr) value += e.bias[row];
+  switch (e.activation) {
+    case Activation::none: return value;
+    case Activation::relu: return value < 0 ? 0 : value;
+    case Activation::gelu: return value / 2 * (1 + std::erf(value / std::sqrt(2.0)));
+  }
+  return value;
+}
+
+}  // namespace tessera::test
