@@ -38,8 +38,11 @@ double resident_rate(double bytes, double stays, double lost, const machine::Hos
 inline constexpr double kLineBytes = 64;
 inline constexpr double kCopyLineCycles = 10;
 
-/// Bytes of a field's elements.
+/// Bytes of a field's elements, and cycles in which a host's core streams them.
 double bytes_of(const program::FieldView& field);
+inline double stream_cycles(const program::FieldView& field, const machine::HostFigures& f) {
+  return bytes_of(field) / streaming_rate(bytes_of(field), f);
+}
 
 /// Elements of a type in a vector of a modelled tile: half4, float2 (PopLibs). A type that such a tile lacks
 /// counts as the one of its size.

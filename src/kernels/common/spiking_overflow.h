@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/random.h"
+#include "kernels/common/spiking_neuron.h"
 
 namespace tessera::kernels {
 
@@ -29,5 +30,44 @@ uint32_t keep_by_chance(const base::RandomStream& stream, uint32_t step, uint64_
   choose(fired, listed, limit - spikes, spikes);
   return spikes;
 }
+
+/// By a vertex's field "control", counted in "dropped" unless that is empty.
+class SpikingOverflow {
+ public:
+  SpikingOverflow(const program::FieldView& control, const program::FieldView& dropped, int64_t capacity,
+                  int64_t operation, int64_t first_sample)
+      : dropped_(dropped),
+        first_sample_(static_cast<uint64_t>(first_sample)),
+        stream_(word(control, spiking_control::seed_low) | uint64_t{word(control, spiking_control::seed_high)}
+                                                               << 32,
+                word(control, spiking_control::step), static_cast<uint32_t>(operation)),
+        limit_(std::min(word(control, spiking_control::limit), static_cast<uint32_t>(capacity))) {}
+
+  /// Leaves no more of the listed neurons than there is room for, of which the first `spikes` fired.
+  template <class Keep>
+  void drop(uint32_t step, uint32_t b, uint32_t& spikes, uint32_t& listed, const Keep& keep) const {
+    if (listed <= limit_) return;
+    const uint32_t fired = spikes;
+    spikes = keep_by_chance(stream_, step, first_sample_ + b, fired, listed, limit_, keep);
+    add_to(b, 0, fired - spikes);
+    add_to(b, 1, listed - fired - (limit_ - spikes));
+    listed = limit_;
+  }
+
+ private:
+  static uint32_t word(const program::FieldView& control, size_t i) {
+    return load<uint32_t>(address_of(control, 0, static_cast<int64_t>(i)));
+  }
+  void add_to(uint32_t b, uint32_t col, uint32_t count) const {
+    if (dropped_.empty()) return;
+    std::byte* at = address_of(dropped_, b, col);
+    store<uint32_t>(at, load<uint32_t>(at) + count);
+  }
+
+  const program::FieldView& dropped_;
+  uint64_t first_sample_;
+  base::RandomStream stream_;
+  uint32_t limit_;
+};
 
 }  // namespace tessera::kernels

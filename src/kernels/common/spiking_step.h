@@ -1,4 +1,5 @@
-// One step of one spiking neuron, forward and backward, in FP32.
+// One step of one spiking neuron, forward and backward, in FP32, for references that go through fields of any
+// strides neuron by neuron.
 #pragma once
 
 #include <cmath>
@@ -8,10 +9,33 @@
 
 namespace tessera::kernels {
 
+inline float at(const program::FieldView& field, int64_t row, int64_t col) {
+  return load<float>(address_of(field, row, col));
+}
+/// Of an optional field.
+inline float or_zero(const program::FieldView& field, int64_t row, int64_t col) {
+  return field.empty() ? 0 : at(field, row, col);
+}
+inline void set(const program::FieldView& field, int64_t row, int64_t col, float x) {
+  if (!field.empty()) store(address_of(field, row, col), x);
+}
+inline void add(const program::FieldView& field, int64_t row, int64_t col, float x) {
+  if (!field.empty()) set(field, row, col, at(field, row, col) + x);
+}
+inline void clear(const program::FieldView& field) {
+  for (uint32_t r = 0; r < field.rows; ++r)
+    for (uint32_t c = 0; c < field.cols; ++c) set_number(field, r, c, 0);
+}
+
 struct SpikingDynamics {
   float decay = 0;
   float current_decay = 0;
   float threshold = 0;
+
+  /// Of neuron n of a field of three rows.
+  static SpikingDynamics of(const program::FieldView& field, uint32_t n) {
+    return {at(field, 0, n), at(field, 1, n), at(field, 2, n)};
+  }
 };
 
 /// What a neuron keeps from step to step.
@@ -78,6 +102,13 @@ struct SpikingSeen {
   float current_before = 0;
 };
 
+/// Gradients that a step has from elsewhere, besides that of its spike.
+struct SpikingUpstream {
+  float v = 0;  ///< of the potential after a reset
+  float u = 0;
+  float current = 0;
+};
+
 struct SpikingStepGradients {
   float x = 0;  ///< of the sum of weights
   SpikingDynamics dynamics = {};
@@ -85,10 +116,12 @@ struct SpikingStepGradients {
 
 /// From the gradient of the spike, or of the potential of a neuron without spikes.
 inline SpikingStepGradients differentiate(const SpikingNeuron& n, const SpikingDynamics& d, float ds,
-                                          const SpikingSeen& seen, SpikingCarried& carried) {
+                                          const SpikingSeen& seen, SpikingCarried& carried,
+                                          const SpikingUpstream& upstream = {}) {
   SpikingStepGradients g;
-  const float dv = d.decay * carried.u;
-  float du = n.gates() && seen.fired ? 0 : dv;
+  const bool gated = n.gates() && seen.fired;
+  const float dv = (gated && n.is_late() ? 0 : d.decay * carried.u) + upstream.v;
+  float du = (gated && !n.is_late() ? 0 : dv) + upstream.u;
   if (!n.spikes) du += ds;
   if (n.adaptive) ds += carried.adaptation;
   if (n.attaches() && n.reset == Reset::zero) ds -= seen.u * dv;
@@ -109,7 +142,7 @@ inline SpikingStepGradients differentiate(const SpikingNeuron& n, const SpikingD
   g.dynamics.decay = dbase * v_before;
   g.x = n.gain * dbase;
   if (n.synaptic) {
-    g.x += d.current_decay * carried.current;
+    g.x += d.current_decay * carried.current + upstream.current;
     g.dynamics.current_decay = g.x * seen.current_before;
   }
   carried.u = du;

@@ -9,19 +9,20 @@
 
 namespace tessera::kernels {
 
-inline float derivative_of(const Surrogate& of, float x) {
-  const float k = of.slope;
+template <class Real>
+Real derivative_of(const Surrogate& of, Real x) {
+  const Real k = of.slope, scale = of.scale;
   switch (of.family) {
     case SurrogateFamily::superspike:
-    case SurrogateFamily::fast_sigmoid: return of.scale / std::pow(k * std::abs(x) + 1, 2.0F);
+    case SurrogateFamily::fast_sigmoid: return scale / std::pow(k * std::abs(x) + 1, Real{2});
     case SurrogateFamily::arctan:
-      return of.scale * k / 2 / (1 + std::pow(std::numbers::pi_v<float> / 2 * k * x, 2.0F));
-    case SurrogateFamily::triangle: return of.scale * std::max(0.0F, 1 - k * std::abs(x));
+      return scale * k / 2 / (1 + std::pow(std::numbers::pi_v<Real> / 2 * k * x, Real{2}));
+    case SurrogateFamily::triangle: return scale * std::max(Real{0}, 1 - k * std::abs(x));
     case SurrogateFamily::sigmoid: {
-      const float s = 1 / (1 + std::exp(-k * x));
-      return of.scale * k * s * (1 - s);
+      const Real s = 1 / (1 + std::exp(-k * x));
+      return scale * k * s * (1 - s);
     }
-    case SurrogateFamily::boxcar: return std::abs(x) < 0.5F / k ? of.scale * k : 0;
+    case SurrogateFamily::boxcar: return std::abs(x) < Real{0.5} / k ? scale * k : 0;
   }
   return 0;
 }

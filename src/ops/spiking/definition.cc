@@ -1,7 +1,8 @@
 #include "ops/spiking/definition.h"
 
 #include <cmath>
-#include <numbers>
+
+#include "kernels/common/spiking_surrogate.h"
 
 namespace tessera::ops {
 namespace {
@@ -157,19 +158,7 @@ class Neurons {
 }  // namespace
 
 double surrogate_derivative(const Surrogate& surrogate, double x) {
-  const double k = surrogate.slope, scale = surrogate.scale;
-  switch (surrogate.family) {
-    case SurrogateFamily::superspike:
-    case SurrogateFamily::fast_sigmoid: return scale / std::pow(k * std::abs(x) + 1, 2);
-    case SurrogateFamily::arctan: return scale * k / 2 / (1 + std::pow(std::numbers::pi / 2 * k * x, 2));
-    case SurrogateFamily::triangle: return scale * std::fmax(0, 1 - k * std::abs(x));
-    case SurrogateFamily::sigmoid: {
-      const double s = 1 / (1 + std::exp(-k * x));
-      return scale * k * s * (1 - s);
-    }
-    case SurrogateFamily::boxcar: return std::abs(x) < 1 / (2 * k) ? scale * k : 0;
-  }
-  return 0;
+  return kernels::derivative_of(surrogate, x);
 }
 
 SpikingTrace run_layer(const SpikingLayer& layer, const SpikingValues& values,

@@ -28,8 +28,7 @@ constexpr double kPerSum = 2.5;
 constexpr double kTransposePerVector = 4;
 
 double copy_cycles(const FieldView& field, const HostFigures& f) {
-  return kTransposePerVector * static_cast<double>(field.elements()) / lanes_of(f) +
-         bytes_of(field) / streaming_rate(bytes_of(field), f);
+  return kTransposePerVector * static_cast<double>(field.elements()) / lanes_of(f) + stream_cycles(field, f);
 }
 
 /// Cycles of the samples beyond whole tiles that are multiplied one by one, and how many these are.
@@ -67,11 +66,10 @@ program::PhaseTimes butterfly_forward_cost(const program::Vertex& v, const machi
   const FieldView& out = v.fields[y];
   const uint32_t samples = s.transposed ? out.cols : out.rows;
   const SingleSamples singles(s, samples, m.figures);
-  const double stream = bytes_of(v.fields[twiddle]) / streaming_rate(bytes_of(v.fields[twiddle]), m.figures);
   const double arithmetic =
       singles.cycles + multiply_cycles(s, samples - singles.count, kForwardOperations, m.figures);
   return phases(s.stacks * copy_cycles(v.fields[x], m.figures) + copy_cycles(out, m.figures),
-                std::max(arithmetic, stream));
+                std::max(arithmetic, stream_cycles(v.fields[twiddle], m.figures)));
 }
 
 program::PhaseTimes butterfly_gradients_cost(const program::Vertex& v, const machine::Machine& m) {

@@ -1,9 +1,7 @@
 // What vertices of circulant and Toeplitz layers cost on a host.
-#include "kernels/common/cost.h"
-
-#include <algorithm>
 #include <cmath>
 
+#include "kernels/common/lane_columns_cost.h"
 #include "kernels/host/circulant/layout.h"
 
 namespace tessera::kernels {
@@ -18,44 +16,24 @@ constexpr double kVertexCycles = 200;
 // Vectors of a column per direction of a transform: each halving, and loads and stores.
 constexpr double kPerHalving = 0.75;
 constexpr double kPerVector = 0.5;
-// Moving a vector between the batch and its column.
-constexpr double kMovePerVector = 3;
-// Adding the lanes of a column.
-constexpr double kTotalPerPoint = 5;
 // A direction of the transform of a single sample, or of the taps: fixed, and for each point and halving.
 constexpr double kLineCycles = 350;
 constexpr double kLinePerHalving = 0.15;
 
-double vectors_of(const HostFigures& f) { return kColumnLanes / lanes_of(f); }
-
 /// One direction of the transform of a tile.
 double transform_cycles(double size, const HostFigures& f) {
-  return size * vectors_of(f) * (kPerVector + kPerHalving * std::log2(size));
+  return size * column_vectors(f) * (kPerVector + kPerHalving * std::log2(size));
 }
 
 double line_cycles(double size, const HostFigures& f) {
-  return vectors_of(f) * (kLineCycles + kLinePerHalving * size * std::log2(size));
+  return column_vectors(f) * (kLineCycles + kLinePerHalving * size * std::log2(size));
 }
 
-double move_cycles(double points, double bytes, const HostFigures& f) {
-  return kMovePerVector * points * vectors_of(f) + bytes / streaming_rate(bytes, f);
-}
-
-double samples_in(const program::Vertex& v, const FieldView& field) {
-  const bool transposed = v.params[circulant_param::transposed] != 0;
-  return transposed ? field.cols : field.rows;
-}
-
-/// The part of a batch that is processed in tiles of columns, and the samples that are processed one by one.
-struct Parts {
-  double tiles, lines;
-
-  Parts(double samples, uint32_t size) {
-    const double rest = std::fmod(samples, kColumnLanes);
-    lines = circulant_has_lines(size) && rest <= kFewCirculantSamples ? rest : 0;
-    tiles = std::ceil((samples - lines) / kColumnLanes);
-  }
-  /// So many directions of transforms.
+/// The parts of a batch, and cycles of so many directions of their transforms.
+struct Parts : ColumnParts {
+  Parts(const program::Vertex& v, const FieldView& batch, uint32_t size)
+      : ColumnParts(batch, v.params[circulant_param::transposed] != 0,
+                    circulant_has_lines(size) ? kFewCirculantSamples : 0) {}
   double transforms(double directions, double size, const HostFigures& f) const {
     return directions * (tiles * transform_cycles(size, f) + lines * line_cycles(size, f));
   }
@@ -72,10 +50,10 @@ program::PhaseTimes circulant_forward_cost(const program::Vertex& v, const machi
   if (shape.in == 0 || shape.out == 0) return computing(0);
   const CirculantEmbedding embedding(shape);
   const double size = embedding.size;
-  const Parts parts(samples_in(v, v.fields[x]), embedding.size);
+  const Parts parts(v, v.fields[x], embedding.size);
   return computing(line_cycles(size, f) + parts.transforms(2, size, f) +
-                   move_cycles(parts.tiles * size, bytes_of(v.fields[x]), f) +
-                   move_cycles(parts.tiles * shape.out, bytes_of(v.fields[y]), f));
+                   move_cycles(parts.tiles * size, v.fields[x], f) +
+                   move_cycles(parts.tiles * shape.out, v.fields[y], f));
 }
 
 program::PhaseTimes circulant_gradients_cost(const program::Vertex& v, const machine::Machine& m) {
@@ -86,13 +64,12 @@ program::PhaseTimes circulant_gradients_cost(const program::Vertex& v, const mac
   if (shape.in == 0 || shape.out == 0) return computing(0);
   const CirculantEmbedding embedding(shape);
   const double size = embedding.size;
-  const Parts parts(samples_in(v, v.fields[dy]), embedding.size);
+  const Parts parts(v, v.fields[dy], embedding.size);
   const double directions = 1 + (has_dx ? 1 : 0) + (has_dc ? 1 : 0);
-  double cycles =
-      parts.transforms(directions, size, f) + move_cycles(parts.tiles * size, bytes_of(v.fields[dy]), f);
-  if (has_dx) cycles += line_cycles(size, f) + move_cycles(parts.tiles * shape.in, bytes_of(v.fields[dx]), f);
+  double cycles = parts.transforms(directions, size, f) + move_cycles(parts.tiles * size, v.fields[dy], f);
+  if (has_dx) cycles += line_cycles(size, f) + move_cycles(parts.tiles * shape.in, v.fields[dx], f);
   if (has_dc)
-    cycles += line_cycles(size, f) + move_cycles(parts.tiles * size, bytes_of(v.fields[x]), f) +
+    cycles += line_cycles(size, f) + move_cycles(parts.tiles * size, v.fields[x], f) +
               parts.tiles * kTotalPerPoint * size;
   return computing(cycles);
 }

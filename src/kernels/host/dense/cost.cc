@@ -50,7 +50,7 @@ double multiply_cycles(const Shape& s, double widen, const HostFigures& f) {
 
 double copy_cycles(const FieldView& field, const HostFigures& f) {
   const double vectors = std::ceil(field.cols / lanes_of(f)) * field.rows;
-  return 2 * vectors + bytes_of(field) / streaming_rate(bytes_of(field), f);
+  return 2 * vectors + stream_cycles(field, f);
 }
 
 program::PhaseTimes phases(double rearrange, double compute) {
@@ -67,7 +67,7 @@ program::PhaseTimes panel_forward_cost(const program::Vertex& v, const machine::
   const HostFigures& f = m.figures;
   const FieldView &in = v.fields[x], &weight = v.fields[w], &out = v.fields[y];
   const Shape shape{double{1} * weight.rows, double{1} * out.rows, double{1} * in.cols};
-  const double stream = bytes_of(weight) / streaming_rate(bytes_of(weight), f);
+  const double stream = stream_cycles(weight, f);
   const double arithmetic = multiply_cycles(shape, widen_operations(weight.type), f);
   return phases(copy_cycles(in, f),
                 std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream));
@@ -80,7 +80,7 @@ program::PhaseTimes panel_input_gradient_cost(const program::Vertex& v, const ma
   const DenseInputMethod method(weight.type, in.rows, in.cols);
   const double rows = in.rows - method.dot_rows, terms = in.cols, cols = out.cols;
   const double batches = std::ceil(rows / kDenseBatch);
-  const double stream = bytes_of(weight) / streaming_rate(bytes_of(weight), f);
+  const double stream = stream_cycles(weight, f);
   const double per_vector = kTransposePerVector / lanes_of(f);
   const double dots = method.dot_rows * cols * (terms / f.flops_per_cycle * 2 + kPerDot);
   double cycles = method.dot_rows == 0 ? 0 : std::max(dots, stream);
@@ -102,7 +102,7 @@ program::PhaseTimes panel_weight_gradient_add_cost(const program::Vertex& v, con
   const FieldView &gradient = v.fields[dy], &in = v.fields[x], &out = v.fields[dw];
   const Shape shape{double{1} * out.rows, double{1} * in.cols, double{1} * gradient.rows};
   const double copied = in.type == Type::f32 ? 0 : copy_cycles(in, f);
-  const double stream = bytes_of(out) / streaming_rate(bytes_of(out), f);
+  const double stream = stream_cycles(out, f);
   const double arithmetic = multiply_cycles(shape, 0, f);
   return phases(copied + copy_cycles(gradient, f),
                 std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream));

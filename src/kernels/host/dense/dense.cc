@@ -1,9 +1,7 @@
 // Dense products on vectors. Their bits depend only on the operands and the instruction set, not on how the
 // product is partitioned.
-#include <algorithm>
-
 #include "base/simd.h"
-#include "kernels/common/element.h"
+#include "kernels/common/dispatch.h"
 #include "kernels/host/dense/codelet.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -34,38 +32,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tessera::kernels {
-namespace {
 
-// All fields but the scratch, which is the last one.
-bool has_rows_in_place(const program::Vertex& v) {
-  const auto fields = v.fields.first(v.fields.size() - 1);
-  return std::ranges::all_of(
-      fields, [](const program::FieldView& field) { return field.empty() || has_contiguous_rows(field); });
-}
-
-}  // namespace
-
-TESSERA_DENSE_CODELETS(TESSERA_EXPORT_RUN)
-
-void panel_forward_simd(const program::Vertex& v) {
-  if (!has_rows_in_place(v)) return panel_forward_reference(v);
-  HWY_DYNAMIC_DISPATCH(run_panel_forward)(v);
-}
-
-void panel_input_gradient_simd(const program::Vertex& v) {
-  if (!has_rows_in_place(v)) return panel_input_gradient_reference(v);
-  HWY_DYNAMIC_DISPATCH(run_panel_input_gradient)(v);
-}
-
-void panel_weight_gradient_simd(const program::Vertex& v) {
-  if (!has_rows_in_place(v)) return panel_weight_gradient_reference(v);
-  HWY_DYNAMIC_DISPATCH(run_panel_weight_gradient)(v);
-}
-
-void panel_weight_gradient_add_simd(const program::Vertex& v) {
-  if (!has_rows_in_place(v)) return panel_weight_gradient_add_reference(v);
-  HWY_DYNAMIC_DISPATCH(run_panel_weight_gradient_add)(v);
-}
+TESSERA_DENSE_CODELETS(TESSERA_DISPATCH_RUN)
 
 }  // namespace tessera::kernels
 #endif

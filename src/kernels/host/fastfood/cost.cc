@@ -1,10 +1,8 @@
 // What vertices of fastfood layers cost on a host.
-#include "kernels/common/cost.h"
-
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/common/lane_columns.h"
+#include "kernels/common/lane_columns_cost.h"
 #include "kernels/host/fastfood/codelet.h"
 #include "kernels/host/fastfood/layout.h"
 
@@ -23,44 +21,28 @@ constexpr double kBeyondL1 = 2.2;
 constexpr double kHalvingsOfPass = 4;
 // AVX2 has fewer registers than a pass takes vectors.
 constexpr double kSpilling = 1.6;
-// Moving a vector between the batch and its column.
-constexpr double kMovePerVector = 3;
-// Adding the lanes of a column.
-constexpr double kTotalPerPoint = 5;
 // A transform of a single sample: fixed, and for each point; and moving a point to where it was permuted
 // from.
 constexpr double kLineCycles = 75;
 constexpr double kLinePerPoint = 0.75;
 constexpr double kScatterPerPoint = 1;
 
-double vectors_of(const HostFigures& f) { return kColumnLanes / lanes_of(f); }
-
 double transform_cycles(double size, const HostFigures& f) {
   const double passes = std::max(1.0, std::ceil(std::log2(size) / kHalvingsOfPass));
   const double bytes = size * kColumnLanes * sizeof(float);
   const double beyond = bytes > static_cast<double>(f.l1_bytes) ? kBeyondL1 : 0;
   const double spilling = f.isa == Isa::avx2 ? kSpilling : 1;
-  return size * vectors_of(f) * spilling * (passes * kPerPass + beyond);
+  return size * column_vectors(f) * spilling * (passes * kPerPass + beyond);
 }
 
-double move_cycles(double points, double bytes, const HostFigures& f) {
-  return kMovePerVector * points * vectors_of(f) + bytes / streaming_rate(bytes, f);
-}
-
-/// The part of a batch that is processed in tiles of columns, and the samples that are processed one by one.
-struct Parts {
-  double tiles, lines;
-
-  Parts(const program::Vertex& v, const FieldView& batch, uint32_t size) {
-    const uint32_t samples = v.params[fastfood_param::transposed] != 0 ? batch.cols : batch.rows;
-    const uint32_t rest = samples % kColumnLanes;
-    const bool one_by_one = fastfood_has_lines(size) && rest <= kFewFastfoodSamples;
-    lines = one_by_one ? rest : 0;
-    tiles = (samples - rest) / kColumnLanes + (one_by_one || rest == 0 ? 0 : 1);
-  }
+/// The parts of a batch, and cycles of so many of their transforms.
+struct Parts : ColumnParts {
+  Parts(const program::Vertex& v, const FieldView& batch, uint32_t size)
+      : ColumnParts(batch, v.params[fastfood_param::transposed] != 0,
+                    fastfood_has_lines(size) ? kFewFastfoodSamples : 0) {}
   double transforms(double count, double size, const HostFigures& f) const {
-    return count *
-           (tiles * transform_cycles(size, f) + lines * vectors_of(f) * (kLineCycles + kLinePerPoint * size));
+    return count * (tiles * transform_cycles(size, f) +
+                    lines * column_vectors(f) * (kLineCycles + kLinePerPoint * size));
   }
 };
 
@@ -74,9 +56,8 @@ program::PhaseTimes fastfood_forward_cost(const program::Vertex& v, const machin
   if (v.fields[s].empty()) return computing(0);
   const double size = v.fields[s].cols, stacks = v.fields[s].rows;
   const Parts parts(v, v.fields[x], v.fields[s].cols);
-  return computing(stacks * parts.transforms(2, size, f) +
-                   move_cycles(parts.tiles * size, bytes_of(v.fields[x]), f) +
-                   move_cycles(parts.tiles * stacks * size, bytes_of(v.fields[y]), f));
+  return computing(stacks * parts.transforms(2, size, f) + move_cycles(parts.tiles * size, v.fields[x], f) +
+                   move_cycles(parts.tiles * stacks * size, v.fields[y], f));
 }
 
 program::PhaseTimes fastfood_gradients_cost(const program::Vertex& v, const machine::Machine& m) {
@@ -91,9 +72,9 @@ program::PhaseTimes fastfood_gradients_cost(const program::Vertex& v, const mach
   const double totals = wants(ds) + wants(dg) + wants(db);
   const double moved = parts.lines * kScatterPerPoint + parts.tiles * totals * kTotalPerPoint;
   return computing(stacks * (parts.transforms(transforms, size, f) + moved * size) +
-                   move_cycles(parts.tiles * size, bytes_of(v.fields[x]), f) +
-                   move_cycles(parts.tiles * stacks * size, bytes_of(v.fields[dy]), f) +
-                   move_cycles(parts.tiles * size, bytes_of(v.fields[dx]), f));
+                   move_cycles(parts.tiles * size, v.fields[x], f) +
+                   move_cycles(parts.tiles * stacks * size, v.fields[dy], f) +
+                   move_cycles(parts.tiles * size, v.fields[dx], f));
 }
 
 }  // namespace tessera::kernels

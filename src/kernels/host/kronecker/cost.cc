@@ -42,10 +42,6 @@ double product_cycles(double rows, double lanes, double terms, const HostFigures
   return kSlack * terms * rows * vectors / rate + kPerSum * rows * vectors + kTileCycles * tiles;
 }
 
-double stream_cycles(const FieldView& field, const HostFigures& f) {
-  return bytes_of(field) / streaming_rate(bytes_of(field), f);
-}
-
 /// How a vertex computes, and the cycles of its parts for all groups.
 class Method {
  public:

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/common/element.h"
+#include "kernels/common/spiking_overflow.h"
 #include "kernels/host/spiking/codelet.h"
 
 namespace tessera::kernels {
@@ -55,6 +56,12 @@ inline SpikingShape spiking_shape(const program::Vertex& v, const program::Field
   shape.in_capacity = static_cast<uint32_t>(v.params[spiking_param::in_capacity]);
   shape.capacity = static_cast<uint32_t>(v.params[spiking_param::capacity]);
   return shape;
+}
+
+inline SpikingOverflow spiking_overflow(const program::Vertex& v) {
+  using namespace spiking_forward_field;
+  return {v.fields[control], v.fields[dropped], v.params[spiking_param::capacity],
+          v.params[spiking_param::operation], v.params[spiking_param::first_sample]};
 }
 
 /// Hands out parts of an array, each at a cache line.

@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/host/spiking/overflow.h"
 #include "kernels/host/spiking/strip-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -31,7 +30,7 @@ struct FoundLists {
 class ListWriter {
  public:
   ListWriter(const program::Vertex& v, const SpikingNeuron& neuron, const SpikingShape& shape)
-      : f_(v.fields), neuron_(neuron), shape_(shape), overflow_(v) {
+      : f_(v.fields), neuron_(neuron), shape_(shape), overflow_(spiking_overflow(v)) {
     gradient_threshold_ = *f_[spiking_forward_field::gradient_threshold].as<const float>();
     const program::FieldView& dynamics = f_[spiking_forward_field::dynamics];
     const auto* threshold = dynamics.as<const float>() + 2 * dynamics.row_stride;
@@ -54,8 +53,10 @@ class ListWriter {
     const auto* other_distances = lists.other_distances;
     append(other_ids, other_distances, others, lists.listed_ids + spikes, lists.listed_distances + spikes);
     uint32_t listed = spikes + others;
-    if (listed > overflow_.limit())
-      listed = overflow_.drop(lists.listed_ids, lists.listed_distances, spikes, listed, t, b);
+    overflow_.drop(t, b, spikes, listed, [&](uint32_t to, uint32_t from) {
+      lists.listed_ids[to] = lists.listed_ids[from];
+      lists.listed_distances[to] = lists.listed_distances[from];
+    });
     write(lists, spikes, listed, t, b);
     return spikes;
   }

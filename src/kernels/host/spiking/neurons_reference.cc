@@ -1,9 +1,7 @@
 // Neurons that take currents one after the other, for fields of any strides. Sums are in FP32 and in the
 // order of the kernels, because a rounding may decide on a spike.
-#include <cmath>
 #include <vector>
 
-#include "kernels/common/element.h"
 #include "kernels/common/spiking_step.h"
 #include "kernels/host/spiking/neurons.h"
 
@@ -12,40 +10,22 @@ namespace {
 
 using program::FieldView;
 
-float at(const FieldView& field, uint32_t row, uint32_t col) {
-  return load<float>(address_of(field, row, col));
-}
-float or_zero(const FieldView& field, uint32_t row, uint32_t col) {
-  return field.empty() ? 0 : at(field, row, col);
-}
-void set(const FieldView& field, uint32_t row, uint32_t col, float x) {
-  if (!field.empty()) store(address_of(field, row, col), x);
-}
-void add(const FieldView& field, uint32_t row, uint32_t col, float x) {
-  if (!field.empty()) set(field, row, col, at(field, row, col) + x);
-}
-void clear(const FieldView& field) {
-  for (uint32_t r = 0; r < field.rows; ++r)
-    for (uint32_t c = 0; c < field.cols; ++c) set(field, r, c, 0);
-}
-
 /// The definition of a neuron.
 struct Dynamics {
   const NeuronsNeuron neuron;
   const FieldView& field;
 
-  float decay(uint32_t n) const { return at(field, 0, n); }
-  float current_decay(uint32_t n) const { return at(field, 1, n); }
-  float threshold(uint32_t n) const { return at(field, 2, n); }
+  SpikingDynamics of(uint32_t n) const { return SpikingDynamics::of(field, n); }
   bool fires(float u, uint32_t n) const {
-    return neuron.spikes && (u > threshold(n) || (neuron.fires_at_threshold && u == threshold(n)));
+    const float threshold = of(n).threshold;
+    return neuron.spikes && (u > threshold || (neuron.fires_at_threshold && u == threshold));
   }
-  float after(float u, uint32_t n) const {
-    if (!fires(u, n)) return u;
-    if (neuron.reset == Reset::zero) return 0;
-    return neuron.reset == Reset::subtract ? u - threshold(n) : u;
+  bool resets_at_once() const { return neuron.reset == Reset::zero || neuron.reset == Reset::subtract; }
+  /// A potential before the first step, after its reset.
+  float first(float given, uint32_t n) const {
+    if (neuron.after_reset || !resets_at_once() || !fires(given, n)) return given;
+    return neuron.reset == Reset::zero ? 0 : given - of(n).threshold;
   }
-  float first(float given, uint32_t n) const { return neuron.after_reset ? given : after(given, n); }
 };
 
 void run_sample(const program::Vertex& v, const Dynamics& of, const NeuronsShape& shape, uint32_t b) {
@@ -66,8 +46,7 @@ void run_sample(const program::Vertex& v, const Dynamics& of, const NeuronsShape
       for (uint32_t m = 0; shape.all_to_all && m < neurons; ++m)
         if (fired_before[m]) x += at(f[recurrent], m, n);
       SpikingState& state = states[n];
-      const SpikingDynamics d{of.decay(n), of.current_decay(n), of.threshold(n)};
-      const SpikingAdvance step = advance(of.neuron, d, 0, x, of.fires(state.v, n), state);
+      const SpikingAdvance step = advance(of.neuron, of.of(n), 0, x, of.fires(state.v, n), state);
       fired[n] = step.fires;
       set(f[currents], t, first + n, of.neuron.synaptic ? state.current : x);
       set(f[potentials], t, first + n, step.u);
@@ -85,13 +64,12 @@ class SampleGradients {
         neuron_(of.neuron),
         shape_(shape),
         first_(b * shape.neurons),
-        next_u_(shape.neurons),
-        next_i_(shape.neurons) {}
+        carried_(shape.neurons) {}
 
   void run() {
     for (uint32_t t = shape_.steps; t-- > 0;) {
-      const std::vector<float> later_i = next_i_;
-      for (uint32_t n = 0; n < shape_.neurons; ++n) step(t, n, later_i);
+      const std::vector<SpikingCarried> later = carried_;
+      for (uint32_t n = 0; n < shape_.neurons; ++n) step(t, n, later);
       add_recurrent(t);
     }
     for (uint32_t n = 0; n < shape_.neurons; ++n) finish(n);
@@ -100,68 +78,54 @@ class SampleGradients {
  private:
   enum : size_t { TESSERA_NEURONS_GRADIENTS_FIELDS(TESSERA_POSITION) };
 
-  bool is(Reset reset) const { return neuron_.spikes && neuron_.reset == reset; }
-
-  void step(uint32_t t, uint32_t n, const std::vector<float>& later_i) {
+  void step(uint32_t t, uint32_t n, const std::vector<SpikingCarried>& later) {
     const uint32_t col = first_ + n;
-    const float u = neuron_.spikes ? at(f_[potentials], t, col) : 0, threshold = of_.threshold(n);
-    const bool fired = of_.fires(u, n);
-    float dv = of_.decay(n) * next_u_[n];
-    if (neuron_.gates() && is(Reset::late_zero) && fired) dv = 0;
-    dv += or_zero(f_[dmembranes], t, col);
-    float du = neuron_.gates() && is(Reset::zero) && fired ? 0 : dv;
+    const SpikingDynamics d = of_.of(n);
+    SpikingSeen seen;
+    float ds = 0;
     if (neuron_.spikes) {
-      float ds = or_zero(f_[dspikes], t, col);
-      if (shape_.one_to_one) ds += at(f_[recurrent], 0, n) * later_i[n];
+      seen.u = at(f_[potentials], t, col);
+      seen.fired = of_.fires(seen.u, n);
+      seen.derivative = derivative_of(neuron_.surrogate, seen.u - d.threshold);
+      ds = or_zero(f_[dspikes], t, col);
+      if (shape_.one_to_one) ds += at(f_[recurrent], 0, n) * later[n].current;
       for (uint32_t m = 0; shape_.all_to_all && m < shape_.neurons; ++m)
-        ds += at(f_[recurrent], n, m) * later_i[m];
-      const float lowered = is(Reset::late_subtract) ? next_u_[n] : dv;
-      const bool subtracts = is(Reset::subtract) || is(Reset::late_subtract);
-      if (neuron_.attaches() && is(Reset::zero)) ds -= u * dv;
-      if (neuron_.attaches() && subtracts) ds -= threshold * lowered;
-      const float delta = ds * derivative_of(neuron_.surrogate, u - threshold);
-      du += delta;
-      add(f_[ddynamics], 2, n, -delta - (subtracts && fired ? lowered : 0));
+        ds += at(f_[recurrent], n, m) * later[m].current;
     }
-    du += or_zero(f_[dpotentials], t, col);
-
-    const float before = t > 0 ? or_zero(f_[potentials], t - 1, col) : or_zero(f_[initial], 0, col);
-    const float v = t > 0 ? of_.after(before, n) : f_[initial].empty() ? 0 : of_.first(before, n);
-    const bool gated = neuron_.gates() && is(Reset::late_zero) && of_.fires(before, n);
-    const float dbase = gated ? 0 : du;
-    add(f_[ddynamics], 0, n, dbase * v);
-    float di = neuron_.gain * dbase;
-    if (neuron_.synaptic) {
-      di += of_.current_decay(n) * next_i_[n] + or_zero(f_[dcurrents], t, col);
-      const float i = t > 0 ? or_zero(f_[currents], t - 1, col) : or_zero(f_[initial], 1, col);
-      add(f_[ddynamics], 1, n, di * i);
-    }
-    next_u_[n] = du;
-    next_i_[n] = di;
-    set(f_[din], t, col, di);
+    seen.u_before = t > 0 ? or_zero(f_[potentials], t - 1, col) : or_zero(f_[initial], 0, col);
+    seen.current_before = t > 0 ? or_zero(f_[currents], t - 1, col) : or_zero(f_[initial], 1, col);
+    const bool was_reset = t == 0 && of_.resets_at_once() && (neuron_.after_reset || f_[initial].empty());
+    seen.fired_before = !was_reset && of_.fires(seen.u_before, n);
+    const SpikingStepGradients g = differentiate(
+        neuron_, d, ds, seen, carried_[n],
+        {or_zero(f_[dmembranes], t, col), or_zero(f_[dpotentials], t, col), or_zero(f_[dcurrents], t, col)});
+    add(f_[ddynamics], 0, n, g.dynamics.decay);
+    if (neuron_.synaptic) add(f_[ddynamics], 1, n, g.dynamics.current_decay);
+    add(f_[ddynamics], 2, n, g.dynamics.threshold);
+    set(f_[din], t, col, g.x);
   }
 
   void add_recurrent(uint32_t t) const {
     if (t == 0 || f_[drecurrent].empty()) return;
     for (uint32_t m = 0; m < shape_.neurons; ++m) {
       if (!of_.fires(at(f_[potentials], t - 1, first_ + m), m)) continue;
-      if (shape_.one_to_one) add(f_[drecurrent], 0, m, next_i_[m]);
+      if (shape_.one_to_one) add(f_[drecurrent], 0, m, carried_[m].current);
       for (uint32_t n = 0; shape_.all_to_all && n < shape_.neurons; ++n)
-        add(f_[drecurrent], m, n, next_i_[n]);
+        add(f_[drecurrent], m, n, carried_[n].current);
     }
   }
 
+  /// To what is before the first step.
   void finish(uint32_t n) const {
-    const float before = or_zero(f_[initial], 0, first_ + n);
-    const bool fired = of_.fires(before, n);
+    const SpikingDynamics d = of_.of(n);
+    const bool fired = of_.fires(or_zero(f_[initial], 0, first_ + n), n);
     const bool resets = fired && !neuron_.after_reset && !f_[initial].empty();
-    float dv = of_.decay(n) * next_u_[n];
-    if (neuron_.gates() && is(Reset::late_zero) && fired) dv = 0;
-    if (resets && is(Reset::subtract)) add(f_[ddynamics], 2, n, -dv);
-    if (fired && is(Reset::late_subtract)) add(f_[ddynamics], 2, n, -next_u_[n]);
-    if (resets && neuron_.gates() && is(Reset::zero)) dv = 0;
-    set(f_[dinitial], 0, first_ + n, dv);
-    set(f_[dinitial], 1, first_ + n, neuron_.synaptic ? of_.current_decay(n) * next_i_[n] : 0);
+    const bool gates = neuron_.gates() && (neuron_.is_late() ? fired : resets);
+    const float next_u = carried_[n].u, dv = d.decay * next_u;
+    if (resets && neuron_.reset == Reset::subtract) add(f_[ddynamics], 2, n, -dv);
+    if (fired && neuron_.reset == Reset::late_subtract) add(f_[ddynamics], 2, n, -next_u);
+    set(f_[dinitial], 0, first_ + n, gates ? 0 : dv);
+    set(f_[dinitial], 1, first_ + n, neuron_.synaptic ? d.current_decay * carried_[n].current : 0);
   }
 
   const std::span<const FieldView> f_;
@@ -169,7 +133,7 @@ class SampleGradients {
   const NeuronsNeuron& neuron_;
   const NeuronsShape& shape_;
   const uint32_t first_;
-  std::vector<float> next_u_, next_i_;
+  std::vector<SpikingCarried> carried_;
 };
 
 }  // namespace

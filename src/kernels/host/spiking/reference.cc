@@ -3,23 +3,14 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/common/spiking_overflow.h"
 #include "kernels/common/spiking_step.h"
 #include "kernels/host/spiking/layout.h"
-#include "kernels/host/spiking/overflow.h"
 
 namespace tessera::kernels {
 namespace {
 
 using program::FieldView;
-
-float at(const FieldView& field, int64_t row, int64_t col) {
-  return load<float>(address_of(field, row, col));
-}
-void set(const FieldView& field, int64_t row, int64_t col, float x) { store(address_of(field, row, col), x); }
-
-SpikingDynamics dynamics_of(const FieldView& dynamics, uint32_t n) {
-  return {at(dynamics, 0, n), at(dynamics, 1, n), at(dynamics, 2, n)};
-}
 
 /// Weights in their panels.
 struct Panels {
@@ -30,7 +21,7 @@ struct Panels {
     return at(field, row(source, neuron), col(neuron));
   }
   void add(uint32_t source, uint32_t neuron, float x) const {
-    set(field, row(source, neuron), col(neuron), (*this)(source, neuron) + x);
+    kernels::add(field, row(source, neuron), col(neuron), x);
   }
 
  private:
@@ -52,7 +43,7 @@ class ForwardSample {
         shape_(shape),
         delay_(static_cast<uint32_t>(v.params[spiking_param::delay])),
         b_(b),
-        overflow_(v),
+        overflow_(spiking_overflow(v)),
         states_(shape.neurons),
         fired_(shape.neurons) {
     bar_ = at(f_[gradient_threshold], 0, 0);
@@ -87,9 +78,9 @@ class ForwardSample {
   void step(uint32_t t, uint32_t n, float x, std::vector<Listed>& spikes, std::vector<Listed>& others) {
     const int64_t column = int64_t{b_} * shape_.neurons + n;
     const SpikingAdvance step =
-        advance(neuron_, dynamics_of(f_[dynamics], n), bar_, x, fired_[n], states_[n]);
-    if (neuron_.synaptic && !f_[currents].empty()) set(f_[currents], t, column, states_[n].current);
-    if (!f_[potentials].empty()) set(f_[potentials], t, column, step.u);
+        advance(neuron_, SpikingDynamics::of(f_[dynamics], n), bar_, x, fired_[n], states_[n]);
+    if (neuron_.synaptic) set(f_[currents], t, column, states_[n].current);
+    set(f_[potentials], t, column, step.u);
     fired_[n] = step.fires;
     if (step.fires) spikes.push_back({n, step.distance});
     if (step.passes) others.push_back({n, step.distance});
@@ -104,16 +95,17 @@ class ForwardSample {
         distances.push_back(entry.distance);
       }
     auto fired = static_cast<uint32_t>(spikes.size()), listed = static_cast<uint32_t>(list.size());
-    if (listed > overflow_.limit())
-      listed = overflow_.drop(list.data(), distances.data(), fired, listed, t, b_);
+    overflow_.drop(t, b_, fired, listed, [&](uint32_t to, uint32_t from) {
+      list[to] = list[from];
+      distances[to] = distances[from];
+    });
     store(address_of(f_[num], t, 2 * b_), fired);
     store(address_of(f_[num], t, 2 * b_ + 1), listed);
     for (uint32_t i = 0; i < listed; ++i) {
       const int64_t column = int64_t{b_} * shape_.capacity + i;
       store(address_of(f_[ids], t, column), static_cast<uint16_t>(list[i]));
-      if (!f_[surrogate].empty())
-        set(f_[surrogate], t, column,
-            masked_derivative(neuron_, at(f_[dynamics], 2, list[i]), bar_, distances[i]));
+      set(f_[surrogate], t, column,
+          masked_derivative(neuron_, at(f_[dynamics], 2, list[i]), bar_, distances[i]));
     }
     own_.assign(list.begin(), list.begin() + fired);
     if (f_[resets].empty()) return;
@@ -191,10 +183,7 @@ class GradientSample {
     return (load<uint8_t>(address_of(f_[resets], t, int64_t{b_} * bytes + n / 8)) >> n % 8 & 1) != 0;
   }
   float value(const FieldView& field, uint32_t t, uint32_t n) const {
-    return field.empty() ? 0 : at(field, t, int64_t{b_} * shape_.neurons + n);
-  }
-  void add_dynamic(uint32_t row, uint32_t n, float x) const {
-    if (!f_[ddynamics].empty()) set(f_[ddynamics], row, n, at(f_[ddynamics], row, n) + x);
+    return or_zero(field, t, int64_t{b_} * shape_.neurons + n);
   }
 
   void step(uint32_t t, uint32_t n, float ds, float derivative) {
@@ -207,11 +196,11 @@ class GradientSample {
       seen.current_before = value(f_[currents], t - 1, n);
     }
     const SpikingStepGradients g =
-        differentiate(neuron_, dynamics_of(f_[dynamics], n), ds, seen, carried_[n]);
+        differentiate(neuron_, SpikingDynamics::of(f_[dynamics], n), ds, seen, carried_[n]);
     next_x_[n] = g.x;
-    if (t > 0) add_dynamic(0, n, g.dynamics.decay);
-    if (t > 0 && neuron_.synaptic) add_dynamic(1, n, g.dynamics.current_decay);
-    add_dynamic(2, n, g.dynamics.threshold);
+    if (t > 0) add(f_[ddynamics], 0, n, g.dynamics.decay);
+    if (t > 0 && neuron_.synaptic) add(f_[ddynamics], 1, n, g.dynamics.current_decay);
+    add(f_[ddynamics], 2, n, g.dynamics.threshold);
   }
 
   /// The gradients of the sums of a step, to weights and inputs.
@@ -242,11 +231,6 @@ class GradientSample {
   std::vector<SpikingCarried> carried_;
   std::vector<float> next_x_;
 };
-
-void clear(const FieldView& field) {
-  for (uint32_t r = 0; r < field.rows; ++r)
-    for (uint32_t c = 0; c < field.cols; ++c) set_number(field, r, c, 0);
-}
 
 }  // namespace
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/simd.h"
-#include "kernels/common/element.h"
+#include "kernels/common/dispatch.h"
 #include "kernels/tile/bucket/codelet.h"
 #include "kernels/tile/bucket/metadata.h"
 
@@ -104,17 +104,8 @@ void sample_bucket(const Vertex& v) {
 
 }  // namespace
 
-void bucket_product(const Vertex& v) {
-  using namespace bucket_product_field;
-  with_float_types(v.fields[x].type, v.fields[y].type,
-                   [&]<class In, class Out>(In, Out) { add_bucket<In, Out>(v); });
-}
-
-void bucket_sddmm(const Vertex& v) {
-  using namespace bucket_sddmm_field;
-  with_float_types(v.fields[x].type, v.fields[dw].type,
-                   [&]<class In, class Out>(In, Out) { sample_bucket<In, Out>(v); });
-}
+TESSERA_RUN_FLOATS(bucket_product, x, y, add_bucket)
+TESSERA_RUN_FLOATS(bucket_sddmm, x, dw, sample_bucket)
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -122,22 +113,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tessera::kernels {
 
-HWY_EXPORT(bucket_product);
-HWY_EXPORT(bucket_sddmm);
-
-void bucket_product_simd(const program::Vertex& v) {
-  using namespace bucket_product_field;
-  for (size_t f : {values, x, y})
-    if (!has_contiguous_rows(v.fields[f])) return bucket_product_reference(v);
-  HWY_DYNAMIC_DISPATCH(bucket_product)(v);
-}
-
-void bucket_sddmm_simd(const program::Vertex& v) {
-  using namespace bucket_sddmm_field;
-  for (size_t f : {dw, x, dy})
-    if (!has_contiguous_rows(v.fields[f])) return bucket_sddmm_reference(v);
-  HWY_DYNAMIC_DISPATCH(bucket_sddmm)(v);
-}
+TESSERA_DISPATCH_RUN(bucket_product)
+TESSERA_DISPATCH_RUN(bucket_sddmm)
 
 }  // namespace tessera::kernels
 #endif

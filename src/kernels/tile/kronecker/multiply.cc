@@ -1,8 +1,6 @@
 // SIMD forms of products with groups on a tile.
-#include <algorithm>
-
 #include "base/simd.h"
-#include "kernels/common/element.h"
+#include "kernels/common/dispatch.h"
 #include "kernels/tile/kronecker/codelet.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -60,17 +58,8 @@ void group_dots(const Vertex& v) {
 
 }  // namespace
 
-void kronecker_product(const Vertex& v) {
-  using namespace kronecker_product_field;
-  with_float_types(v.fields[x].type, v.fields[y].type,
-                   [&]<class In, class Out>(In, Out) { group_products<In, Out>(v); });
-}
-
-void kronecker_weight_gradient(const Vertex& v) {
-  using namespace kronecker_weight_gradient_field;
-  with_float_types(v.fields[x].type, v.fields[dw].type,
-                   [&]<class In, class Out>(In, Out) { group_dots<In, Out>(v); });
-}
+TESSERA_RUN_FLOATS(kronecker_product, x, y, group_products)
+TESSERA_RUN_FLOATS(kronecker_weight_gradient, x, dw, group_dots)
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -78,18 +67,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tessera::kernels {
 
-HWY_EXPORT(kronecker_product);
-HWY_EXPORT(kronecker_weight_gradient);
-
-void kronecker_product_simd(const program::Vertex& v) {
-  if (!std::ranges::all_of(v.fields, has_contiguous_rows)) return kronecker_product_reference(v);
-  HWY_DYNAMIC_DISPATCH(kronecker_product)(v);
-}
-
-void kronecker_weight_gradient_simd(const program::Vertex& v) {
-  if (!std::ranges::all_of(v.fields, has_contiguous_rows)) return kronecker_weight_gradient_reference(v);
-  HWY_DYNAMIC_DISPATCH(kronecker_weight_gradient)(v);
-}
+TESSERA_DISPATCH_RUN(kronecker_product)
+TESSERA_DISPATCH_RUN(kronecker_weight_gradient)
 
 }  // namespace tessera::kernels
 #endif

@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "base/random.h"
 #include "kernels/common/element.h"
 #include "kernels/common/spiking_overflow.h"
 #include "kernels/common/spiking_step.h"
@@ -16,17 +15,8 @@ namespace {
 using program::FieldView;
 using program::Vertex;
 
-float at(const FieldView& field, int64_t row, int64_t col) {
-  return load<float>(address_of(field, row, col));
-}
-void set(const FieldView& field, int64_t row, int64_t col, float x) { store(address_of(field, row, col), x); }
-
 uint32_t word(const FieldView& field, int64_t row, int64_t col) {
   return load<uint32_t>(address_of(field, row, col));
-}
-
-SpikingDynamics dynamics_of(const FieldView& dynamics, uint32_t n) {
-  return {at(dynamics, 0, n), at(dynamics, 1, n), at(dynamics, 2, n)};
 }
 
 /// Adds rows of weights, of f32 or f16.
@@ -37,11 +27,6 @@ void add_rows(const FieldView& weight, const TileLists& lists, uint32_t b, std::
       sums[n] +=
           weight.type == Type::f32 ? at(weight, row, n) : static_cast<float>(number_at(weight, row, n));
   }
-}
-
-/// Row `row` of an optional stash, at one neuron of a sample.
-float stashed(const FieldView& stash, uint32_t row, uint32_t column) {
-  return stash.empty() ? 0 : at(stash, row, column);
 }
 
 }  // namespace
@@ -63,21 +48,20 @@ void spiking_tile_forward_reference(const Vertex& v) {
       const uint32_t column = b * neurons + n, adaptations = neuron.synaptic ? 2 : 1;
       SpikingState s{at(f[state], 0, column), neuron.synaptic ? at(f[state], 1, column) : 0,
                      neuron.adaptive ? at(f[state], adaptations, column) : 0};
-      const SpikingDynamics d = dynamics_of(f[dynamics], n);
+      const SpikingDynamics d = SpikingDynamics::of(f[dynamics], n);
       const float bar = at(f[dynamics], 3, n);
       const bool before = !f[flags].empty() && load<uint8_t>(address_of(f[flags], b, n)) == 2;
       const SpikingAdvance step = advance(neuron, d, bar, sums[n], before, s);
       set(f[state], 0, column, s.v);
       if (neuron.synaptic) set(f[state], 1, column, s.current);
       if (neuron.adaptive) set(f[state], adaptations, column, s.adaptation);
-      if (!f[potentials].empty()) set(f[potentials], 0, column, step.u);
-      if (!f[currents].empty()) set(f[currents], 0, column, s.current);
+      set(f[potentials], 0, column, step.u);
+      set(f[currents], 0, column, s.current);
       if (!neuron.spikes) continue;
       store<uint8_t>(address_of(f[flags], b, n), step.fires ? 2 : step.passes ? 1 : 0);
       if (!f[resets].empty()) store<uint8_t>(address_of(f[resets], 0, column), step.fires ? 1 : 0);
-      if (!f[surrogate].empty())
-        set(f[surrogate], 0, column,
-            step.fires || step.passes ? masked_derivative(neuron, d.threshold, bar, step.distance) : 0);
+      set(f[surrogate], 0, column,
+          step.fires || step.passes ? masked_derivative(neuron, d.threshold, bar, step.distance) : 0);
     }
   }
 }
@@ -97,24 +81,9 @@ void spiking_tile_lists_reference(const Vertex& v) {
         if (flag == 2) fired = static_cast<uint32_t>(all.size());
       }
       listed = static_cast<uint32_t>(all.size());
-      const uint32_t limit = std::min(capacity, word(f[control], 0, spiking_control::limit));
-      if (listed > limit) {
-        const uint64_t seed = word(f[control], 0, spiking_control::seed_low) |
-                              uint64_t{word(f[control], 0, spiking_control::seed_high)} << 32;
-        const base::RandomStream stream(seed, word(f[control], 0, spiking_control::step),
-                                        static_cast<uint32_t>(v.params[spiking_tile_lists_param::operation]));
-        const auto sample = static_cast<uint64_t>(v.params[spiking_tile_lists_param::first_sample]) + b;
-        const uint32_t spikes = keep_by_chance(stream, step - 1, sample, fired, listed, limit,
-                                               [&](uint32_t to, uint32_t from) { all[to] = all[from]; });
-        const auto add = [&](uint32_t col, uint32_t count) {
-          std::byte* to = address_of(f[dropped], b, col);
-          store(to, load<uint32_t>(to) + count);
-        };
-        add(0, fired - spikes);
-        add(1, listed - fired - (limit - spikes));
-        fired = spikes;
-        listed = limit;
-      }
+      SpikingOverflow(f[control], f[dropped], capacity, v.params[spiking_tile_lists_param::operation],
+                      v.params[spiking_tile_lists_param::first_sample])
+          .drop(step - 1, b, fired, listed, [&](uint32_t to, uint32_t from) { all[to] = all[from]; });
       for (uint32_t i = 0; i < listed; ++i) store(address_of(f[ids], 0, int64_t{b} * capacity + i), all[i]);
     }
     for (uint32_t i = listed; i < capacity; ++i)
@@ -150,27 +119,24 @@ void spiking_tile_backward_reference(const Vertex& v) {
         continue;
       }
       if (!neuron.spikes && !f[upstream].empty()) ds[n] = at(f[upstream], 0, column);
-      SpikingSeen seen{.derivative = is_listed[n] ? stashed(f[surrogate], 0, column) : 0,
-                       .u = stashed(f[potentials], 1, column)};
+      SpikingSeen seen{.derivative = is_listed[n] ? or_zero(f[surrogate], 0, column) : 0,
+                       .u = or_zero(f[potentials], 1, column)};
       if (!f[resets].empty()) seen.fired = load<uint8_t>(address_of(f[resets], 1, column)) != 0;
       if (step > 1) {
         if (!f[resets].empty()) seen.fired_before = load<uint8_t>(address_of(f[resets], 0, column)) != 0;
-        seen.u_before = stashed(f[potentials], 0, column);
-        seen.current_before = stashed(f[currents], 0, column);
+        seen.u_before = or_zero(f[potentials], 0, column);
+        seen.current_before = or_zero(f[currents], 0, column);
       }
       SpikingCarried carried{at(f[state], 0, column), at(f[state], 1, column), at(f[state], 2, column)};
-      const SpikingStepGradients g = differentiate(neuron, dynamics_of(f[dynamics], n), ds[n], seen, carried);
+      const SpikingStepGradients g =
+          differentiate(neuron, SpikingDynamics::of(f[dynamics], n), ds[n], seen, carried);
       set(f[state], 0, column, carried.u);
       set(f[state], 1, column, carried.current);
       set(f[state], 2, column, carried.adaptation);
       set(f[dx], 0, column, g.x);
-      if (f[ddynamics].empty()) continue;
-      const auto add = [&](uint32_t row, float x) {
-        set(f[ddynamics], row, n, at(f[ddynamics], row, n) + x);
-      };
-      if (step > 1) add(0, g.dynamics.decay);
-      if (step > 1) add(1, g.dynamics.current_decay);
-      add(2, g.dynamics.threshold);
+      if (step > 1) add(f[ddynamics], 0, n, g.dynamics.decay);
+      if (step > 1) add(f[ddynamics], 1, n, g.dynamics.current_decay);
+      add(f[ddynamics], 2, n, g.dynamics.threshold);
     }
   }
 }
@@ -187,7 +153,7 @@ void spiking_tile_rows_reference(const Vertex& v) {
     for (uint32_t i = 0; i < fired; ++i)
       for (uint32_t n = 0; n < neurons; ++n) {
         const uint32_t row = lists.id(b, i);
-        set(f[dweight], row, n, at(f[dweight], row, n) + at(f[dx], 0, b * neurons + n));
+        add(f[dweight], row, n, at(f[dx], 0, b * neurons + n));
       }
     if (f[din].empty()) continue;
     for (uint32_t i = 0; i < room; ++i) {

@@ -1,7 +1,6 @@
 #include "kernels/tile/tile_product/codelet.h"
 
 #include <algorithm>
-#include <array>
 
 #include "kernels/common/element.h"
 
@@ -37,14 +36,12 @@ void multiply_reference(const Vertex& v, int64_t rows, int64_t inner, int64_t co
     }
 }
 
-}  // namespace
-
-void sparse_product_reference(const Vertex& v) {
+/// Blocks that are numbered in the order of the lists, or whose number stands before their column.
+void multiply_blocks(const Vertex& v, uint32_t b, bool numbered, bool transposed) {
   using namespace sparse_product_field;
-  const auto b = static_cast<uint32_t>(v.params[sparse_product_param::block_size]);
-  const bool transposed = v.params[sparse_product_param::transposed] != 0;
   const FieldView& out = v.fields[y];
   const auto entry = [&](uint32_t i) { return entry_at(v.fields[lists], i); };
+  const uint32_t words = numbered ? 2 : 1;
   uint32_t block = 0;
   uint32_t at = 0;
   for (uint32_t row = 0; row < out.rows; row += b) {
@@ -53,38 +50,29 @@ void sparse_product_reference(const Vertex& v) {
       for (uint32_t j = 0; j < out.cols; ++j) {
         float sum = 0;
         for (uint32_t i = 0; i < blocks; ++i) {
-          const uint32_t first = entry(at + i) * b;
+          const uint32_t value = numbered ? entry(at + 2 * i) : block + i;
+          const uint32_t first = entry(at + words * (i + 1) - 1) * b;
           for (uint32_t c = 0; c < b && first + c < v.fields[x].rows; ++c)
-            sum += f32_at(v.fields[values], block + i, transposed ? c * b + r : r * b + c) *
+            sum += f32_at(v.fields[values], value, transposed ? c * b + r : r * b + c) *
                    f32_at(v.fields[x], first + c, j);
         }
         set_number(out, row + r, j, sum);
       }
     block += blocks;
-    at += blocks;
+    at += words * blocks;
   }
 }
 
+}  // namespace
+
+void sparse_product_reference(const Vertex& v) {
+  using namespace sparse_product_param;
+  multiply_blocks(v, static_cast<uint32_t>(v.params[block_size]), false, v.params[transposed] != 0);
+}
+
 void sparse_transposed_product_reference(const Vertex& v) {
-  using namespace sparse_transposed_product_field;
-  const auto b = static_cast<uint32_t>(v.params[sparse_transposed_product_param::block_size]);
-  const FieldView& out = v.fields[y];
-  const auto entry = [&](uint32_t i) { return entry_at(v.fields[lists], i); };
-  uint32_t at = 0;
-  for (uint32_t row = 0; row < out.rows; row += b) {
-    const uint32_t blocks = entry(at++);
-    for (uint32_t r = 0; r < std::min(b, out.rows - row); ++r)
-      for (uint32_t j = 0; j < out.cols; ++j) {
-        float sum = 0;
-        for (uint32_t i = 0; i < blocks; ++i) {
-          const uint32_t first = entry(at + 2 * i + 1) * b;
-          for (uint32_t c = 0; c < b && first + c < v.fields[x].rows; ++c)
-            sum += f32_at(v.fields[values], entry(at + 2 * i), c * b + r) * f32_at(v.fields[x], first + c, j);
-        }
-        set_number(out, row + r, j, sum);
-      }
-    at += 2 * blocks;
-  }
+  multiply_blocks(v, static_cast<uint32_t>(v.params[sparse_transposed_product_param::block_size]), true,
+                  true);
 }
 
 void tile_sddmm_reference(const Vertex& v) {
@@ -101,20 +89,17 @@ void tile_sddmm_reference(const Vertex& v) {
 }
 
 void dense_product_reference(const Vertex& v) {
-  const auto [m, k, n] = std::array{v.params[dense_product_param::m], v.params[dense_product_param::k],
-                                    v.params[dense_product_param::n]};
+  const auto [m, k, n] = dense_sizes(v);
   multiply_reference(v, m, k, n, {k, 1}, {n, 1});
 }
 
 void dense_input_gradient_reference(const Vertex& v) {
-  const auto [m, k, n] = std::array{v.params[dense_product_param::m], v.params[dense_product_param::k],
-                                    v.params[dense_product_param::n]};
+  const auto [m, k, n] = dense_sizes(v);
   multiply_reference(v, k, m, n, {1, k}, {n, 1});
 }
 
 void dense_weight_gradient_reference(const Vertex& v) {
-  const auto [m, k, n] = std::array{v.params[dense_product_param::m], v.params[dense_product_param::k],
-                                    v.params[dense_product_param::n]};
+  const auto [m, k, n] = dense_sizes(v);
   multiply_reference(v, m, n, k, {n, 1}, {1, n});
 }
 

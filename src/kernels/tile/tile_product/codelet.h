@@ -76,4 +76,10 @@ TESSERA_POSITIONS(sparse_transposed_product_param, TESSERA_SPARSE_TRANSPOSED_PRO
 TESSERA_POSITIONS(tile_sddmm_param, TESSERA_TILE_SDDMM_PARAMS)
 TESSERA_POSITIONS(dense_product_param, TESSERA_DENSE_PRODUCT_PARAMS)
 
+/// m, k and n of a vertex of dense products.
+inline std::array<int64_t, 3> dense_sizes(const program::Vertex& v) {
+  using namespace dense_product_param;
+  return {v.params[m], v.params[k], v.params[n]};
+}
+
 }  // namespace tessera::kernels

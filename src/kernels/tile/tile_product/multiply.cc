@@ -1,10 +1,9 @@
 // SIMD forms of products on a tile.
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "base/simd.h"
-#include "kernels/common/element.h"
+#include "kernels/common/dispatch.h"
 #include "kernels/tile/tile_product/codelet.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -110,8 +109,7 @@ void multiply_rows(const Vertex& v, int64_t rows, int64_t inner, int64_t cols, i
 
 template <class In, class Out>
 void weight_gradient_rows(const Vertex& v) {
-  const auto [m, k, n] = std::array{v.params[dense_product_param::m], v.params[dense_product_param::k],
-                                    v.params[dense_product_param::n]};
+  const auto [m, k, n] = dense_sizes(v);
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < k; ++j)
       store_one(v.fields[2].as<Out>() + i * k + j,
@@ -121,39 +119,23 @@ void weight_gradient_rows(const Vertex& v) {
 
 }  // namespace
 
-void sparse_product(const Vertex& v) {
-  using namespace sparse_product_field;
-  with_float_types(v.fields[x].type, v.fields[y].type,
-                   [&]<class In, class Out>(In, Out) { sparse_rows<In, Out>(v); });
-}
+TESSERA_RUN_FLOATS(sparse_product, x, y, sparse_rows)
+TESSERA_RUN_FLOATS(sparse_transposed_product, x, y, sparse_transposed_rows)
+TESSERA_RUN_FLOATS(tile_sddmm, x, dw, sample_rows)
 
-void sparse_transposed_product(const Vertex& v) {
-  using namespace sparse_transposed_product_field;
-  with_float_types(v.fields[x].type, v.fields[y].type,
-                   [&]<class In, class Out>(In, Out) { sparse_transposed_rows<In, Out>(v); });
-}
-
-void tile_sddmm(const Vertex& v) {
-  using namespace tile_sddmm_field;
-  with_float_types(v.fields[x].type, v.fields[dw].type,
-                   [&]<class In, class Out>(In, Out) { sample_rows<In, Out>(v); });
-}
-
-void dense_product(const Vertex& v) {
-  const auto [m, k, n] = std::array{v.params[dense_product_param::m], v.params[dense_product_param::k],
-                                    v.params[dense_product_param::n]};
+void run_dense_product(const Vertex& v) {
+  const auto [m, k, n] = dense_sizes(v);
   with_float_types(v.fields[0].type, v.fields[2].type,
                    [&]<class In, class Out>(In, Out) { multiply_rows<In, Out>(v, m, k, n, k, 1); });
 }
 
-void dense_input_gradient(const Vertex& v) {
-  const auto [m, k, n] = std::array{v.params[dense_product_param::m], v.params[dense_product_param::k],
-                                    v.params[dense_product_param::n]};
+void run_dense_input_gradient(const Vertex& v) {
+  const auto [m, k, n] = dense_sizes(v);
   with_float_types(v.fields[0].type, v.fields[2].type,
                    [&]<class In, class Out>(In, Out) { multiply_rows<In, Out>(v, k, m, n, 1, k); });
 }
 
-void dense_weight_gradient(const Vertex& v) {
+void run_dense_weight_gradient(const Vertex& v) {
   with_float_types(v.fields[0].type, v.fields[2].type,
                    [&]<class In, class Out>(In, Out) { weight_gradient_rows<In, Out>(v); });
 }
@@ -164,42 +146,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tessera::kernels {
 
-HWY_EXPORT(sparse_product);
-HWY_EXPORT(sparse_transposed_product);
-HWY_EXPORT(tile_sddmm);
-HWY_EXPORT(dense_product);
-HWY_EXPORT(dense_input_gradient);
-HWY_EXPORT(dense_weight_gradient);
-
-void sparse_product_simd(const program::Vertex& v) {
-  if (!std::ranges::all_of(v.fields, has_contiguous_rows)) return sparse_product_reference(v);
-  HWY_DYNAMIC_DISPATCH(sparse_product)(v);
-}
-
-void sparse_transposed_product_simd(const program::Vertex& v) {
-  if (!std::ranges::all_of(v.fields, has_contiguous_rows)) return sparse_transposed_product_reference(v);
-  HWY_DYNAMIC_DISPATCH(sparse_transposed_product)(v);
-}
-
-void tile_sddmm_simd(const program::Vertex& v) {
-  if (!std::ranges::all_of(v.fields, has_contiguous_rows)) return tile_sddmm_reference(v);
-  HWY_DYNAMIC_DISPATCH(tile_sddmm)(v);
-}
-
-void dense_product_simd(const program::Vertex& v) {
-  if (!std::ranges::all_of(v.fields, has_contiguous_rows)) return dense_product_reference(v);
-  HWY_DYNAMIC_DISPATCH(dense_product)(v);
-}
-
-void dense_input_gradient_simd(const program::Vertex& v) {
-  if (!std::ranges::all_of(v.fields, has_contiguous_rows)) return dense_input_gradient_reference(v);
-  HWY_DYNAMIC_DISPATCH(dense_input_gradient)(v);
-}
-
-void dense_weight_gradient_simd(const program::Vertex& v) {
-  if (!std::ranges::all_of(v.fields, has_contiguous_rows)) return dense_weight_gradient_reference(v);
-  HWY_DYNAMIC_DISPATCH(dense_weight_gradient)(v);
-}
+TESSERA_TILE_PRODUCT_CODELETS(TESSERA_DISPATCH_RUN)
 
 }  // namespace tessera::kernels
 #endif

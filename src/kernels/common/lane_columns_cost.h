@@ -1,0 +1,36 @@
+// What hosts take for batches in columns of lanes, a tile of samples at a time.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/common/cost.h"
+#include "kernels/common/lane_columns.h"
+
+namespace tessera::kernels {
+
+/// Cycles to add the lanes of a point.
+inline constexpr double kTotalPerPoint = 5;
+
+/// Vectors of a point.
+inline double column_vectors(const machine::HostFigures& f) { return kColumnLanes / lanes_of(f); }
+
+/// Cycles to move so many points between a batch and its columns.
+inline double move_cycles(double points, const program::FieldView& batch, const machine::HostFigures& f) {
+  constexpr double kMovePerVector = 3;
+  return kMovePerVector * points * column_vectors(f) + stream_cycles(batch, f);
+}
+
+/// The part of a batch that is processed in tiles, and the samples after these that are processed one by one
+/// if they are no more than `few`.
+struct ColumnParts {
+  double tiles, lines;
+
+  ColumnParts(const program::FieldView& batch, bool transposed, double few) {
+    const double samples = transposed ? batch.cols : batch.rows;
+    const double rest = std::fmod(samples, kColumnLanes);
+    lines = rest <= few ? rest : 0;
+    tiles = std::ceil((samples - lines) / kColumnLanes);
+  }
+};
+
+}  // namespace tessera::kernels
