@@ -44,19 +44,14 @@ inline PlanCandidate batch_candidate(const BatchPartition& partition, const mach
 template <class Weigh>
 Plan<BatchPartition> plan_batch(uint32_t batch, uint32_t grain, const machine::Machine& machine,
                                 const Weigh& weigh) {
-  Plan<BatchPartition> plan;
   std::vector<BatchPartition> partitions;
   uint32_t last = 0;
   for (uint32_t parts = 1; parts != last; last = parts, parts = std::min(2 * parts, machine.tiles)) {
-    const BatchPartition partition{split_evenly(batch, parts, grain)};
+    BatchPartition partition{split_evenly(batch, parts, grain)};
     if (partition.parts() != parts) break;
-    partitions.push_back(partition);
-    plan.candidates.push_back(weigh(partition));
+    partitions.push_back(std::move(partition));
   }
-  const size_t best = choose_fastest(plan.candidates);
-  plan.partition = partitions[best];
-  plan.chosen = plan.candidates[best];
-  return plan;
+  return fastest_of(std::move(partitions), weigh);
 }
 
 }  // namespace tessera::ops

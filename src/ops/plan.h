@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "program/codelet.h"
@@ -46,6 +47,17 @@ struct Plan {
 /// fitting is a valid result, which the account of the whole program reports. Rejects the other feasible ones
 /// for being slower.
 size_t choose_fastest(std::vector<PlanCandidate>& candidates);
+
+/// The fastest of some partitions, of each of which weigh() gives the candidate.
+template <class Partition, class Weigh>
+Plan<Partition> fastest_of(std::vector<Partition> partitions, const Weigh& weigh) {
+  Plan<Partition> plan;
+  for (const Partition& partition : partitions) plan.candidates.push_back(weigh(partition));
+  const size_t best = choose_fastest(plan.candidates);
+  plan.partition = std::move(partitions[best]);
+  plan.chosen = plan.candidates[best];
+  return plan;
+}
 
 /// One line per candidate: its partition, seconds by phase, bytes, and why it was rejected.
 std::string to_string(std::span<const PlanCandidate> candidates);

@@ -80,6 +80,11 @@ Counted count_closed(const Case& c, ProductLayouts native, const BuildNative& bu
   compiler::Estimate estimate = count(closed);
   return {std::move(estimate), std::move(given), std::move(closed)};
 }
+Counted count_closed(const Case& c, ProductLayouts native, const BuildNative& build_native) {
+  return count_closed(c, std::move(native), build_native, [&](const ClosedProduct& closed) {
+    return compiler::estimate(closed.program, c.machine);
+  });
+}
 
 /// Whether a plan fits where another does not, or is faster; if neither fits, whether it is smaller.
 bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
@@ -131,51 +136,53 @@ Planned choose(const Case& c, const std::vector<Expected<Partition>>& partitions
   return best;
 }
 
-/// The free planner's candidates, after the first ones of the published planner, so that the result is never
-/// slower. Returns how many of the merged ones get an exact cost.
+/// The partitions that a planner compares, and how many of them get an exact cost.
 template <class Partition>
-size_t put_first(const std::vector<Expected<Partition>>& published, size_t count,
-                 std::vector<Expected<Partition>>& partitions) {
-  std::vector<Expected<Partition>> merged(
-      published.begin(), published.begin() + static_cast<int64_t>(std::min(count, published.size())));
-  const size_t first = merged.size();
-  for (const Expected<Partition>& expected : partitions)
-    if (std::none_of(merged.begin(), merged.begin() + static_cast<int64_t>(first),
-                     [&](const Expected<Partition>& other) { return other.partition == expected.partition; }))
-      merged.push_back(expected);
-  partitions = std::move(merged);
-  return first + count;
-}
+struct Partitions {
+  std::vector<Expected<Partition>> all;
+  size_t recounted;
+  bool within_limits;  ///< false if the published planner finds none
+
+  /// The free planner's follow the first ones of the published planner, so that its result is never slower;
+  /// they also stand in for those that the published planner does not find.
+  template <class Search>
+  Partitions(Planner planner, size_t count, const Search& search)
+      : all(search(Planner::published)),
+        recounted(count),
+        within_limits(!all.empty() || planner == Planner::best) {
+    if (planner == Planner::published && !all.empty()) return;
+    const size_t first = std::min(count, all.size());
+    all.erase(all.begin() + static_cast<int64_t>(first), all.end());
+    for (const Expected<Partition>& expected : search(Planner::best))
+      if (std::none_of(all.begin(), all.begin() + static_cast<int64_t>(first),
+                       [&](const auto& published) { return published.partition == expected.partition; }))
+        all.push_back(expected);
+    recounted += first;
+  }
+};
 
 Planned plan_static(const Case& c, const StaticPartition& forced, const StaticPartition& forward) {
   const auto& [pattern, problem, m, fixed] = c;
   const StaticProduct product(pattern, problem, m, forward);
-  size_t recounted = pattern.blocks() > kLargeBlocks ? kRecountedLarge : kRecounted;
-  std::vector<Expected<StaticPartition>> partitions = product.partitions(Planner::published, forced);
-  const bool within_limits = !partitions.empty() || problem.planner == Planner::best;
-  if (problem.planner == Planner::best || partitions.empty()) {
-    const std::vector<Expected<StaticPartition>> published = std::move(partitions);
-    partitions = product.partitions(Planner::best, forced);
-    recounted = put_first(published, recounted, partitions);
-  }
+  Partitions<StaticPartition> partitions(
+      problem.planner, pattern.blocks() > kLargeBlocks ? kRecountedLarge : kRecounted,
+      [&](Planner planner) { return product.partitions(planner, forced); });
   if (problem.product == Product::input_gradient && problem.planner == Planner::best &&
       forced == StaticPartition{0, 0, 0}) {
     StaticPartition mirrored = forward;
     mirrored.mirrored = true;
-    partitions.insert(partitions.begin(), {mirrored, {}, 0});
-    ++recounted;
+    partitions.all.insert(partitions.all.begin(), {mirrored, {}, 0});
+    ++partitions.recounted;
   }
-  if (partitions.empty())
+  if (partitions.all.empty())
     throw UsageError(fmt::format("no partition of a {} × {} matrix has these numbers of parts", pattern.rows,
                                  pattern.cols));
-  Planned planned = choose(c, partitions, recounted, [&](const StaticPartition& partition) {
+  Planned planned = choose(c, partitions.all, partitions.recounted, [&](const StaticPartition& partition) {
     const PartLayout parts = product.deal(partition);
-    return count_closed(
-        c, product.layouts(parts), product.builder_of(parts),
-        [&](const ClosedProduct& closed) { return compiler::estimate(closed.program, c.machine); });
+    return count_closed(c, product.layouts(parts), product.builder_of(parts));
   });
   planned.plan.values_of = forward;
-  if (!within_limits) planned.plan.chosen.rejected = kNoPublishedPlan;
+  if (!partitions.within_limits) planned.plan.chosen.rejected = kNoPublishedPlan;
   return planned;
 }
 
@@ -193,24 +200,15 @@ std::vector<Expected<DensePartition>> mirror(const TileProductPlan& forward) {
 Planned plan_dense(const Case& c, const DensePartition& forced, const TileProductPlan* forward) {
   const auto& [pattern, problem, m, fixed] = c;
   const DenseProduct product(pattern, problem);
-  size_t recounted = kRecounted;
-  std::vector<Expected<DensePartition>> partitions;
-  if (problem.product != Product::forward && forward != nullptr) {
-    partitions = mirror(*forward);
-  } else {
-    const DenseShape shape = product.shape(false);
-    partitions = dense_partitions(shape, Planner::published, m, forced);
-    if (problem.planner == Planner::best) {
-      const std::vector<Expected<DensePartition>> published = std::move(partitions);
-      partitions = dense_partitions(shape, Planner::best, m, forced);
-      recounted = put_first(published, recounted, partitions);
-    }
-  }
-  return choose(c, partitions, recounted, [&](const DensePartition& partition) {
-    return count_closed(
-        c, product.layouts(partition), product.builder_of(partition),
-        [&](const ClosedProduct& closed) { return compiler::estimate(closed.program, c.machine); });
+  const auto count = [&](const DensePartition& partition) {
+    return count_closed(c, product.layouts(partition), product.builder_of(partition));
+  };
+  if (problem.product != Product::forward && forward != nullptr)
+    return choose(c, mirror(*forward), kRecounted, count);
+  const Partitions<DensePartition> partitions(problem.planner, kRecounted, [&](Planner planner) {
+    return dense_partitions(product.shape(false), planner, c.machine, forced);
   });
+  return choose(c, partitions.all, partitions.recounted, count);
 }
 
 /// A random pattern with the maximum number of blocks of W.
@@ -254,19 +252,12 @@ Planned plan_dynamic(const Case& c, const DynamicTiling& forced) {
     throw TooLarge(
         fmt::format("a capacity of {} blocks does not fit {}: on tiles it may be {}; use larger blocks",
                     shape.capacity, c.machine.name, std::numeric_limits<uint32_t>::max()));
-  const Planner planner = c.problem.planner;
-  size_t recounted = shape.capacity > kLargeBlocks ? kRecountedLarge : kRecounted;
-  std::vector<Expected<DynamicTiling>> partitions =
-      dynamic_tilings(shape, Planner::published, c.machine, forced);
-  const bool within_limits = !partitions.empty() || planner == Planner::best;
-  if (planner == Planner::best || partitions.empty()) {
-    const std::vector<Expected<DynamicTiling>> published = std::move(partitions);
-    partitions = dynamic_tilings(shape, Planner::best, c.machine, forced);
-    recounted = put_first(published, recounted, partitions);
-  }
-  if (partitions.empty()) throw too_large(shape, c.machine);
-  Planned planned = choose_dynamic(c, partitions, recounted);
-  if (!within_limits) planned.plan.chosen.rejected = kNoPublishedPlan;
+  const Partitions<DynamicTiling> partitions(
+      c.problem.planner, shape.capacity > kLargeBlocks ? kRecountedLarge : kRecounted,
+      [&](Planner planner) { return dynamic_tilings(shape, planner, c.machine, forced); });
+  if (partitions.all.empty()) throw too_large(shape, c.machine);
+  Planned planned = choose_dynamic(c, partitions.all, partitions.recounted);
+  if (!partitions.within_limits) planned.plan.chosen.rejected = kNoPublishedPlan;
   return planned;
 }
 

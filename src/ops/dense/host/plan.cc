@@ -77,19 +77,15 @@ PlanCandidate weigh(const HostDenseProblem& problem, const HostDensePartition& p
 
 HostDensePlan plan_host_dense(const HostDenseProblem& problem, const Machine& machine) {
   check(problem, machine);
-  HostDensePlan plan;
   std::vector<HostDensePartition> partitions;
   const auto add = [&](uint32_t panel_parts, uint32_t col_parts) {
     partitions.push_back(partition_of(problem, panel_parts, col_parts));
-    plan.candidates.push_back(weigh(problem, partitions.back(), machine));
   };
   add(1, 1);
   for (uint32_t parts = machine.tiles; parts > 1; parts = (parts + 1) / 2) add(parts, machine.tiles / parts);
   if (machine.tiles > 1) add(1, machine.tiles);
-  const size_t best = choose_fastest(plan.candidates);
-  plan.partition = partitions[best];
-  plan.chosen = plan.candidates[best];
-  return plan;
+  return fastest_of(std::move(partitions),
+                    [&](const HostDensePartition& partition) { return weigh(problem, partition, machine); });
 }
 
 std::string to_string(const HostDensePlan& plan) {

@@ -46,13 +46,8 @@ program::StepId build_on_tiles(const Builder& builder, const StructuredProblem& 
 
 StructuredPlan fastest_on_tiles(const StructuredProblem& problem, std::vector<StructuredPartition> partitions,
                                 const machine::Machine& machine) {
-  StructuredPlan plan;
-  for (const StructuredPartition& partition : partitions)
-    plan.candidates.push_back(count(problem, partition, machine));
-  const size_t best = choose_fastest(plan.candidates);
-  plan.partition = std::move(partitions[best]);
-  plan.chosen = plan.candidates[best];
-  return plan;
+  return fastest_of(std::move(partitions),
+                    [&](const StructuredPartition& partition) { return count(problem, partition, machine); });
 }
 
 }  // namespace tessera::ops
