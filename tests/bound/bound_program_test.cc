@@ -67,8 +67,7 @@ TEST(BoundProgram, KnowsItsOperands) {
   EXPECT_EQ(y.role, Role::output);
   EXPECT_EQ(y.purpose, Purpose::activation);
   EXPECT_EQ(program.position_of(y.variable), 2U);
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { (void)program.position_of("z"); }),
-                         "no operand 'z'; it has x0, x1, y"));
+  EXPECT_USAGE_ERROR("no operand 'z'; it has x0, x1, y", (void)program.position_of("z"));
 }
 
 /// Few arrays, and more than fit the stack.
@@ -90,8 +89,7 @@ TEST(BoundProgram, TakesArraysInOrderByNameAndForAllRuns) {
       EXPECT_EQ(y, expected);
 
       const Arrays none(program);
-      EXPECT_TRUE(
-          test::says(test::error_of([&] { program.run(none); }), "no array is bound to 'x0' (6 × 10)"));
+      EXPECT_ERROR("no array is bound to 'x0' (6 × 10)", program.run(none));
 
       std::vector<float> columns(kSize, NAN);
       for (uint32_t i = 1; i < terms; ++i) program.bind(i, x[i].data());
@@ -120,7 +118,7 @@ TEST(BoundProgram, EstimatesWhatARunTakes) {
 TEST(BoundProgram, SaysThatItDoesNotFit) {
   const BoundProgram program = sum_of(3, toy_machine(2, 256));
   EXPECT_FALSE(program.fits());
-  EXPECT_TRUE(test::says(test::error_of([&] { program.require_fit(); }), "does not fit toy"));
+  EXPECT_ERROR("does not fit toy", program.require_fit());
 }
 
 TEST(BoundProgram, IsSavedAndLoaded) {

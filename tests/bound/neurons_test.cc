@@ -265,29 +265,21 @@ TEST(SpikingNeurons, RefuseWhatIsImpossible) {
   const auto made = [](const Neuron& neuron, uint32_t neurons, uint32_t steps, uint32_t batch) {
     return test::error_of([&] { SpikingNeurons(neuron, neurons, steps, batch); });
   };
-  EXPECT_NE(made({}, 0, 1, 1).find("needs at least one of each"), std::string::npos);
-  EXPECT_NE(made({}, 3, 0, 1).find("there must be a step and a sample"), std::string::npos);
-  EXPECT_NE(made({.adaptive = true}, 3, 2, 1).find("no adaptive threshold"), std::string::npos);
-  EXPECT_NE(made({.surrogate = {SurrogateFamily::arctan, 0}}, 3, 2, 1).find("slope"), std::string::npos);
+  EXPECT_TRUE(test::says(made({}, 0, 1, 1), "needs at least one of each"));
+  EXPECT_TRUE(test::says(made({}, 3, 0, 1), "there must be a step and a sample"));
+  EXPECT_TRUE(test::says(made({.adaptive = true}, 3, 2, 1), "no adaptive threshold"));
+  EXPECT_TRUE(test::says(made({.surrogate = {SurrogateFamily::arctan, 0}}, 3, 2, 1), "slope"));
 
   const Case c({"", {}, Recurrence::all_to_all});
   const SpikingNeurons neurons = c.made();
   std::vector<float> result = c.room();
   SpikingNeurons::Inputs in = c.inputs();
   in.recurrent = nullptr;
-  EXPECT_NE(test::error_of([&] { neurons.forward(in, {result.data()}); }).find("need their weights"),
-            std::string::npos);
+  EXPECT_ERROR("need their weights", neurons.forward(in, {result.data()}));
   in.currents = nullptr;
-  EXPECT_NE(test::error_of([&] { neurons.forward(in, {result.data()}); }).find("currents is null"),
-            std::string::npos);
-  EXPECT_NE(test::error_of([&] {
-              neurons.gradients(c.inputs(), {}, {result.data()});
-            }).find("need their potentials"),
-            std::string::npos);
-  EXPECT_NE(test::error_of([&] {
-              neurons.forward(c.inputs(), {nullptr, result.data()});
-            }).find("without a synaptic current"),
-            std::string::npos);
+  EXPECT_ERROR("currents is null", neurons.forward(in, {result.data()}));
+  EXPECT_ERROR("need their potentials", neurons.gradients(c.inputs(), {}, {result.data()}));
+  EXPECT_ERROR("without a synaptic current", neurons.forward(c.inputs(), {nullptr, result.data()}));
 }
 
 }  // namespace

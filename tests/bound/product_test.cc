@@ -89,11 +89,8 @@ TEST(PublicProduct, AddsABiasAndActivatesOnAnyMachine) {
       for (size_t i = 0; i < sums.size(); ++i)
         ASSERT_NEAR(activated[i], std::max(0.0F, sums[i] + bias[i / kColumns]), 1e-5) << name << ", " << i;
       EXPECT_GT(std::ranges::count(activated, 0.0F), 10) << name;
-      EXPECT_TRUE(
-          test::says(test::error_of<UsageError>([&] { plain.run(rows_of(x), rows_of(y), bias.data()); }),
-                     "without a bias"));
-      EXPECT_TRUE(
-          test::says(test::error_of<UsageError>([&] { product.run(rows_of(x), rows_of(y)); }), "pass one"));
+      EXPECT_USAGE_ERROR("without a bias", plain.run(rows_of(x), rows_of(y), bias.data()));
+      EXPECT_USAGE_ERROR("pass one", product.run(rows_of(x), rows_of(y)));
       EXPECT_THROW(Product(weight, kColumns, machine, {.kind = ProductKind::sddmm, .bias = true}),
                    UsageError);
     }
@@ -132,8 +129,7 @@ TEST(PublicProduct, CountsBytesByTileUseAndPurpose) {
   EXPECT_LT(data, fullest.total);
   for (uint32_t tile = 0; tile < product.tiles(); ++tile)
     EXPECT_LE(product.memory(tile).total, fullest.total);
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { (void)product.memory(1472); }),
-                         "there is no memory of a tile 1472: the machine has 1472"));
+  EXPECT_USAGE_ERROR("there is no memory of a tile 1472: the machine has 1472", (void)product.memory(1472));
 }
 
 /// W and a bias are parameters and dW is a gradient; the rest are X, Y, alpha and beta, and scratch.
@@ -208,11 +204,10 @@ TEST(PublicProduct, RefusesWhatTheMachineLacks) {
     EXPECT_TRUE(test::says(message(machine, {.activation = Activation(7)}), "activation 7 is unknown"));
     EXPECT_TRUE(test::says(message(machine, {.capacity = 2}), "at most 2 blocks cannot hold"));
     Product fixed(weight_of(8), kColumns, machine);
-    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { fixed.set_matrix(weight_of(8)); }),
-                           "the weight of this product is static"));
+    EXPECT_USAGE_ERROR("the weight of this product is static", fixed.set_matrix(weight_of(8)));
     Product dynamic(weight_of(8), kColumns, machine, {.capacity = weight_of(8).pattern.blocks()});
     const SparseMatrix full = generate({PatternKind::random, kRows, kCols, 1.0, 8, 1});
-    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { dynamic.set_matrix(full); }), "cannot hold 30"));
+    EXPECT_USAGE_ERROR("cannot hold 30", dynamic.set_matrix(full));
   }
 }
 
@@ -237,9 +232,9 @@ TEST(PublicProduct, HasAGradientAfterARunOfAnSddmm) {
   for (const Machine& machine : {Machine::host(1), Machine::find("bow")}) {
     Product forward(weight_of(1), kColumns, machine);
     forward.run(rows_of(x), rows_of(y));
-    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { (void)forward.gradient(); }), "only an SDDMM"));
+    EXPECT_USAGE_ERROR("only an SDDMM", (void)forward.gradient());
     Product sddmm(weight_of(1), kColumns, machine, {.kind = ProductKind::sddmm});
-    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { (void)sddmm.gradient(); }), "run the product"));
+    EXPECT_USAGE_ERROR("run the product", (void)sddmm.gradient());
     sddmm.run(rows_of(x), rows_of(y));
     EXPECT_EQ(sddmm.gradient().size(), weight_of(1).values.size());
   }
@@ -267,10 +262,7 @@ TEST(PublicProduct, SaysThatItDoesNotFitBeforeItReadsArrays) {
   Product product(weight_of(8), 1 << 30, Machine::find("bow"));
   EXPECT_FALSE(product.fits());
   float one = 0;
-  EXPECT_TRUE(test::says(test::error_of<Error>([&] {
-                           product.run({&one, 1 << 30, 1}, {&one, 1 << 30, 1});
-                         }),
-                         "does not fit"));
+  EXPECT_ERROR("does not fit", product.run({&one, 1 << 30, 1}, {&one, 1 << 30, 1}));
 }
 
 TEST(PublicProduct, TakesAtMostAFullPatternsCapacity) {
@@ -290,12 +282,11 @@ TEST(PublicMachine, IsFoundChangedAndRead) {
   EXPECT_EQ(bow.tiles(), 1472U);
   EXPECT_TRUE(Machine::host(2).is_host());
   EXPECT_EQ(Machine::find("host", 2).tiles(), 2U);
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([] { Machine::find("tractor"); }), "tractor"));
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { bow.with("colour", 1); }),
-                         "bow: a machine has no 'colour'"));
+  EXPECT_USAGE_ERROR("tractor", Machine::find("tractor"));
+  EXPECT_USAGE_ERROR("bow: a machine has no 'colour'", bow.with("colour", 1));
   EXPECT_THROW(Machine::host(1).with("tiles", 2), UsageError);
   EXPECT_EQ(Machine::host(4096).tiles(), 4096U);
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([] { Machine::host(4097); }), "at most 4096"));
+  EXPECT_USAGE_ERROR("at most 4096", Machine::host(4097));
 }
 
 }  // namespace

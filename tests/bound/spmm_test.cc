@@ -137,10 +137,7 @@ TEST(Weight, ReplacedValuesReachEveryProduct) {
     weight.set_values(values);
     product(x.data(), twice.data());
     for (size_t i = 0; i < once.size(); ++i) EXPECT_FLOAT_EQ(twice[i], 2 * once[i]);
-    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] {
-                             weight.set_values({values.data(), 3});
-                           }),
-                           "3 values"));
+    EXPECT_USAGE_ERROR("3 values", weight.set_values({values.data(), 3}));
   }
 }
 

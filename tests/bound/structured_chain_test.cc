@@ -86,9 +86,7 @@ TEST(StructuredChain, RefusesMapsThatDoNotMeet) {
                          "has 8 inputs; the one before has 16 outputs"));
   const std::vector<Structure> maps = {Circulant{8}, Circulant{8}};
   std::vector<float> x(8), y(8);
-  EXPECT_TRUE(
-      test::says(test::error_of<UsageError>([&] { StructuredProduct(maps, 1)(x.data(), {}, y.data()); }),
-                 "have 2 parameters; given are 0"));
+  EXPECT_USAGE_ERROR("have 2 parameters; given are 0", StructuredProduct(maps, 1)(x.data(), {}, y.data()));
 }
 
 }  // namespace

@@ -258,7 +258,7 @@ TEST_P(StateOfBlocks, FollowsWhereBlocksStay) {
   EXPECT_EQ(momentum.size() - std::count(momentum.begin(), momentum.end(), 0.0F),
             matrix.values.size() - b * b);
   std::vector<float> small(64);
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { moved.apply(small); }), "64 elements"));
+  EXPECT_USAGE_ERROR("64 elements", moved.apply(small));
 }
 
 TEST_P(StateOfBlocks, FollowsWhenTheyAreCompacted) {
@@ -353,7 +353,7 @@ TEST_P(KeptByTheCaller, HaveAnOrderOfThePatternAlone) {
     pattern = next.pattern;
   }
   const Pattern full = generate({PatternKind::random, 150, 90, 1.0, b, 3}).pattern;
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { weight.set_pattern(full); }), "its capacity of"));
+  EXPECT_USAGE_ERROR("its capacity of", weight.set_pattern(full));
 }
 
 TEST_P(KeptByTheCaller, CannotBeReadFromTheWeight) {
@@ -361,8 +361,7 @@ TEST_P(KeptByTheCaller, CannotBeReadFromTheWeight) {
   Weight weight = Weight::without_values(matrix.pattern, matrix.pattern.blocks());
   std::vector<float> values(matrix.values), x(64), y(64);
   const Spmm product(weight, 1);
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { product(x.data(), y.data()); }),
-                         "pass them with each call"));
+  EXPECT_USAGE_ERROR("pass them with each call", product(x.data(), y.data()));
   EXPECT_THROW(weight.get_values(values), UsageError);
   EXPECT_THROW(weight.set_values(values), UsageError);
   EXPECT_THROW(weight.packed_values(), UsageError);
@@ -400,24 +399,23 @@ TEST(Weight, RefusesTypesThatItCannotStore) {
       EXPECT_TRUE(refuses([&] { Weight::dense({matrix.values.data(), 4, 1}, 4, 4, type); }));
     }
   }
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([] { Weight::dense({}, 4, 4); }), "W is null"));
+  EXPECT_USAGE_ERROR("W is null", Weight::dense({}, 4, 4));
 }
 
 TEST(Weight, RefusesWhatItCannotDo) {
   const SparseMatrix matrix = generate({PatternKind::random, 64, 64, 0.5, 8, 3});
   for (const SparseMatrix& m : {matrix, generate({PatternKind::random, 64, 64, 0.5, 1, 3})}) {
-    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { Weight::dynamic(m, 7); }),
-                           "more than its capacity of 7"));
+    EXPECT_USAGE_ERROR("more than its capacity of 7", Weight::dynamic(m, 7));
     Weight fixed(m);
-    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { fixed.set_matrix(m); }), "its pattern is fixed"));
+    EXPECT_USAGE_ERROR("its pattern is fixed", fixed.set_matrix(m));
   }
   const Weight fixed(matrix);
   EXPECT_FALSE(fixed.is_dynamic());
   EXPECT_EQ(fixed.capacity(), matrix.pattern.blocks());
   Weight half(matrix, Type::f16);
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { half.packed_values(); }), "f16"));
+  EXPECT_USAGE_ERROR("f16", half.packed_values());
   std::vector<float> few(3);
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { fixed.pack(few, few); }), "of 3 elements"));
+  EXPECT_USAGE_ERROR("of 3 elements", fixed.pack(few, few));
 }
 
 // The first transposed products of a weight run concurrently: they build its index.

@@ -37,25 +37,16 @@ std::string error_in(const std::string& content, Read read) {
 
 TEST(NMnist, EventsHavePixelPolarityAndTime) {
   const std::string file = n_mnist_event(7, 15, 1, 654) + n_mnist_event(33, 0, 0, 0x7FFFFF);
-  const auto events = read_n_mnist(in_memory(file));
-  ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(events[0].x, 7);
-  EXPECT_EQ(events[0].y, 15);
-  EXPECT_EQ(events[0].polarity, 1);
-  EXPECT_EQ(events[0].time, 654);
-  EXPECT_EQ(events[1].x, 33);
-  EXPECT_EQ(events[1].polarity, 0);
-  EXPECT_EQ(events[1].time, 0x7FFFFF);
+  EXPECT_THAT(read_n_mnist(in_memory(file)),
+              ElementsAre(PixelEvent{654, 7, 15, 1}, PixelEvent{0x7FFFFF, 33, 0, 0}));
 }
 
 TEST(NMnist, Row240MovesTimesOn) {
   const std::string overflow = n_mnist_event(0, 240, 0, 0);
   const std::string file = n_mnist_event(1, 1, 0, 8000) + overflow + n_mnist_event(1, 1, 0, 10) + overflow +
                            n_mnist_event(1, 1, 0, 20);
-  const auto events = read_n_mnist(in_memory(file));
-  ASSERT_EQ(events.size(), 3u);
-  EXPECT_EQ(events[1].time, 8192 + 10);
-  EXPECT_EQ(events[2].time, 2 * 8192 + 20);
+  EXPECT_THAT(read_n_mnist(in_memory(file)), ElementsAre(PixelEvent{8000, 1, 1}, PixelEvent{8192 + 10, 1, 1},
+                                                         PixelEvent{2 * 8192 + 20, 1, 1}));
 }
 
 TEST(NMnist, DamagedFilesAreRefused) {
@@ -85,15 +76,9 @@ TEST(Aedat, PolarityEventsAreRead) {
                        aedat_event(3, 126, 0, 0x7FFFFFFF));
   const std::string other = aedat_packet(0, 8, 0, 2, std::string(16, 'x'));
   const std::string later = aedat_packet(1, 8, 2, 1, aedat_event(1, 2, 0, 9));
-  const auto events = read_aedat(in_memory(aedat_header() + packet + other + later));
-  ASSERT_EQ(events.size(), 3u);
-  EXPECT_EQ(events[0].x, 127);
-  EXPECT_EQ(events[0].y, 0);
-  EXPECT_EQ(events[0].polarity, 1);
-  EXPECT_EQ(events[0].time, 5);
-  EXPECT_EQ(events[1].y, 126);
-  EXPECT_EQ(events[1].time, 0x7FFFFFFF);
-  EXPECT_EQ(events[2].time, (int64_t{2} << 31) + 9);
+  EXPECT_THAT(read_aedat(in_memory(aedat_header() + packet + other + later)),
+              ElementsAre(PixelEvent{5, 127, 0, 1}, PixelEvent{0x7FFFFFFF, 3, 126, 0},
+                          PixelEvent{(int64_t{2} << 31) + 9, 1, 2, 0}));
 }
 
 TEST(Aedat, DamagedFilesAreRefused) {
@@ -117,13 +102,8 @@ TEST(Aedat, DamagedFilesAreRefused) {
 
 TEST(Gestures, ListsHaveClassBeginAndEnd) {
   const std::string list = "class,startTime_usec,endTime_usec\r\n1,10,20\n11, 30 , 4611686018427387904\r\n\n";
-  const auto gestures = read_gestures(in_memory(list));
-  ASSERT_EQ(gestures.size(), 2u);
-  EXPECT_EQ(gestures[0].label, 0u);
-  EXPECT_EQ(gestures[0].begin, 10);
-  EXPECT_EQ(gestures[0].end, 20);
-  EXPECT_EQ(gestures[1].label, 10u);
-  EXPECT_EQ(gestures[1].end, int64_t{1} << 62);
+  EXPECT_THAT(read_gestures(in_memory(list)),
+              ElementsAre(Gesture{0, 10, 20}, Gesture{10, 30, int64_t{1} << 62}));
   EXPECT_TRUE(says(error_in("h\n12,1,2\n", read_gestures), "12"));
   EXPECT_TRUE(says(error_in("h\n0,1,2\n", read_gestures), "gesture 1 has class 0"));
   EXPECT_TRUE(says(error_in("h\n1,2,2\n", read_gestures), "from 2 to 2 µs"));
@@ -171,25 +151,16 @@ TEST(EventArrays, RecordsAreReadByName) {
   const std::string record = little_endian(7, 8) + little_endian(3, 2) + "\x01";
   for (const char* p : {"'|b1'", "'|i1'"}) {
     const std::string descr = std::string("[('t', '<i8'), ('x', '<u2'), ('p', ") + p + ")]";
-    const auto events = read_event_array(in_memory(npy_file(descr, "(2,)", record + record)));
-    ASSERT_EQ(events.size(), 2u);
-    EXPECT_EQ(events[1].time, 7);
-    EXPECT_EQ(events[1].x, 3);
-    EXPECT_EQ(events[1].y, 0);
-    EXPECT_EQ(events[1].polarity, 1);
+    EXPECT_THAT(read_event_array(in_memory(npy_file(descr, "(2,)", record + record))),
+                ElementsAre(PixelEvent{7, 3, 0, 1}, PixelEvent{7, 3, 0, 1}));
   }
 }
 
 TEST(EventArrays, RowsOfNumbersAreXYTP) {
   const std::string row = little_endian(5, 4) + little_endian(6, 4) + little_endian(70, 4);
-  const auto events = read_event_array(
-      in_memory(npy_file("'<i4'", "(2, 4)", row + little_endian(1, 4) + row + std::string(4, '\xFF'))));
-  ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(events[0].x, 5);
-  EXPECT_EQ(events[0].y, 6);
-  EXPECT_EQ(events[0].time, 70);
-  EXPECT_EQ(events[0].polarity, 1);
-  EXPECT_EQ(events[1].polarity, 0);
+  const std::string rows = row + little_endian(1, 4) + row + std::string(4, '\xFF');
+  EXPECT_THAT(read_event_array(in_memory(npy_file("'<i4'", "(2, 4)", rows))),
+              ElementsAre(PixelEvent{70, 5, 6, 1}, PixelEvent{70, 5, 6, 0}));
 }
 
 TEST(EventArrays, OthersAreRefused) {

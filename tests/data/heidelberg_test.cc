@@ -75,7 +75,7 @@ TEST(Heidelberg, MoreThanAFewRecordingsAreRead) {
 TEST(Heidelberg, SetsAreLoadedByName) {
   const test::TemporaryFolder folder;
   folder.write("shd_train.h5", heidelberg_file(kFile));
-  EXPECT_TRUE(says(error_of([&] { load_recordings("shd", folder.path().string()); }), "shd_test.h5"));
+  EXPECT_ERROR("shd_test.h5", load_recordings("shd", folder.path().string()));
   folder.write("shd_test.h5", heidelberg_file(kFile));
   const RecordingSplit split = load_recordings("shd", folder.path().string());
   EXPECT_EQ(split.name, "SHD");
@@ -145,15 +145,13 @@ TEST(Heidelberg, AnyContentIsReadOrRefused) {
 TEST(Hdf5, OtherFilesAreRefused) {
   const test::TemporaryFolder folder;
   const std::string text = folder.write("a.h5", "text");
-  EXPECT_TRUE(says(error_of([&] { io::Hdf5File::open(text); }), "a.h5: cannot open it as an HDF5 file"));
-  EXPECT_TRUE(says(error_of([&] { io::Hdf5File::open(folder.file("none.h5")); }), "none.h5: cannot open it"));
+  EXPECT_ERROR("a.h5: cannot open it as an HDF5 file", io::Hdf5File::open(text));
+  EXPECT_ERROR("none.h5: cannot open it", io::Hdf5File::open(folder.file("none.h5")));
   const auto file = io::Hdf5File::open(folder.write("b.h5", heidelberg_file(kFile)));
-  EXPECT_TRUE(says(error_of([&] { file.size("spikes/ids"); }), "no data set spikes/ids in this file"));
-  EXPECT_TRUE(says(error_of([&] { file.numbers("spikes/units", 9); }), "spikes/units is not of numbers"));
-  EXPECT_TRUE(
-      says(error_of([&] { file.numbers("labels", 2); }), "3 numbers in the data set labels; at most 2"));
-  EXPECT_TRUE(says(error_of([&] { file.each_list("labels", [](uint64_t, std::span<const double>) {}); }),
-                   "labels is not of lists"));
+  EXPECT_ERROR("no data set spikes/ids in this file", file.size("spikes/ids"));
+  EXPECT_ERROR("spikes/units is not of numbers", file.numbers("spikes/units", 9));
+  EXPECT_ERROR("3 numbers in the data set labels; at most 2", file.numbers("labels", 2));
+  EXPECT_ERROR("labels is not of lists", file.each_list("labels", [](uint64_t, std::span<const double>) {}));
 }
 
 #else
@@ -161,7 +159,7 @@ TEST(Hdf5, OtherFilesAreRefused) {
 TEST(Heidelberg, WithoutTheLibraryThereIsAMessage) {
   const test::TemporaryFolder folder;
   folder.write("shd_train.h5", "");
-  EXPECT_TRUE(says(error_of([&] { load_recordings("shd", folder.path().string()); }), "libhdf5-dev"));
+  EXPECT_ERROR("libhdf5-dev", load_recordings("shd", folder.path().string()));
 }
 
 #endif

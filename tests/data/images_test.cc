@@ -104,9 +104,9 @@ TEST(Images, CifarBatchesAreRecords) {
   EXPECT_EQ(set.image(1)[1], 1u);
   EXPECT_THAT(set.labels, ElementsAre(3, 3));
   const std::string bad = folder.write("bad.bin", record + "x");
-  EXPECT_THAT(test::error_of([&] { read_cifar10(bad); }), HasSubstr("records of 3073"));
+  EXPECT_ERROR("records of 3073", read_cifar10(bad));
   const std::string none = folder.write("none.bin", "");
-  EXPECT_THAT(test::error_of([&] { read_cifar10(none); }), HasSubstr("0 bytes"));
+  EXPECT_ERROR("0 bytes", read_cifar10(none));
 }
 
 TEST(Images, AFolderWithTestFilesOnlyIsSplit) {
@@ -126,10 +126,10 @@ TEST(Images, AFolderWithTestFilesOnlyIsSplit) {
 TEST(Images, AFolderWithoutImagesSaysWhatIsExpected) {
   const TemporaryFolder folder;
   const std::string path = folder.path().string();
-  EXPECT_THAT(test::error_of([&] { load_images(path); }), HasSubstr("t10k-images-idx3-ubyte"));
-  EXPECT_THAT(test::error_of([&] { load_images(path, "svhn"); }), HasSubstr("mnist and cifar-10"));
+  EXPECT_ERROR("t10k-images-idx3-ubyte", load_images(path));
+  EXPECT_ERROR("mnist and cifar-10", load_images(path, "svhn"));
   folder.write("test_batch.bin", std::string(1, 1) + pixels(3072));
-  EXPECT_THAT(test::error_of([&] { load_images(path); }), HasSubstr("data_batch_1.bin is missing"));
+  EXPECT_ERROR("data_batch_1.bin is missing", load_images(path));
 }
 
 TEST(Images, OfficialFilesAreRead) {

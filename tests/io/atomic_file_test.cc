@@ -10,8 +10,6 @@ namespace tessera::io {
 namespace {
 
 using test::content_of;
-using test::error_of;
-using test::says;
 
 void append(AtomicFile& file, const std::string& text) { file.write(std::as_bytes(std::span(text))); }
 
@@ -54,10 +52,10 @@ TEST(AtomicFile, KeepsThePermissionsOfWhatItReplaces) {
 
 TEST(AtomicFile, SaysWhatIsWrong) {
   const test::TemporaryFolder folder;
-  EXPECT_TRUE(says(error_of([&] { AtomicFile file(folder.file("missing/out")); }),
-                   "missing/out: cannot create a temporary file beside it: No such file"));
-  EXPECT_TRUE(says(error_of([&] { AtomicFile file(folder.path().string()); }), "not a regular file"));
-  EXPECT_TRUE(says(error_of([] { AtomicFile file("/dev/null"); }), "/dev/null: not a regular file"));
+  EXPECT_ERROR("missing/out: cannot create a temporary file beside it: No such file",
+               AtomicFile file(folder.file("missing/out")));
+  EXPECT_ERROR("not a regular file", AtomicFile file(folder.path().string()));
+  EXPECT_ERROR("/dev/null: not a regular file", AtomicFile file("/dev/null"));
 }
 
 TEST(AtomicFile, AnInterruptedProgramLeavesNothing) {

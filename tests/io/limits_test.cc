@@ -28,8 +28,8 @@ std::string sizes_error(uint64_t rows, uint64_t cols, uint64_t non_zeros) {
 
 TEST(Limits, OfSides) {
   EXPECT_EQ(error_of([] { require_sane_sides("file", kSide, kSide); }), "(no error)");
-  EXPECT_TRUE(says(error_of([] { require_sane_sides("file", kSide + 1, 1); }), "2147483648 x 1"));
-  EXPECT_TRUE(says(error_of([] { require_sane_sides("file", 1, kSide + 1); }), "at most 2147483647"));
+  EXPECT_ERROR("2147483648 x 1", require_sane_sides("file", kSide + 1, 1));
+  EXPECT_ERROR("at most 2147483647", require_sane_sides("file", 1, kSide + 1));
   EXPECT_TRUE(says(sizes_error(kSide + 1, 1, kSide + 1), "at most 2147483647"));
 }
 
@@ -54,10 +54,8 @@ TEST(Limits, OfDecompressedBytes) {
   const std::string compressed = test::gzipped(content);
   EXPECT_EQ(read_decompressed(test::in_memory(content), 1000).size(), 1000U);
   EXPECT_EQ(read_decompressed(test::in_memory(compressed), 1000).size(), 1000U);
-  EXPECT_TRUE(
-      says(error_of([&] { read_decompressed(test::in_memory(content), 999); }), "1000 bytes are more"));
-  EXPECT_TRUE(says(error_of([&] { read_decompressed(test::in_memory(compressed), 999); }),
-                   "decompresses to more than 999 bytes"));
+  EXPECT_ERROR("1000 bytes are more", read_decompressed(test::in_memory(content), 999));
+  EXPECT_ERROR("decompresses to more than 999 bytes", read_decompressed(test::in_memory(compressed), 999));
 }
 
 /// Numbers up to the middle between the greatest of FP32 and the next power of two are rounded to the former.
@@ -72,8 +70,8 @@ TEST(Limits, OfNumbersInFloat32) {
   const double middle = 0x1.ffffffp127;
   EXPECT_EQ(read(std::nextafter(middle, 0)), 0x1.fffffep127F);
   EXPECT_EQ(read(-std::nextafter(middle, 0)), -0x1.fffffep127F);
-  EXPECT_TRUE(says(error_of([&] { read(middle); }), "which FP32 cannot hold"));
-  EXPECT_TRUE(says(error_of([&] { read(-middle); }), "which FP32 cannot hold"));
+  EXPECT_ERROR("which FP32 cannot hold", read(middle));
+  EXPECT_ERROR("which FP32 cannot hold", read(-middle));
 }
 
 }  // namespace

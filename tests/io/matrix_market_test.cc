@@ -11,9 +11,7 @@
 namespace tessera::io {
 namespace {
 
-using test::error_of;
 using test::in_memory;
-using test::says;
 
 MatrixMarket read(const std::string& text) { return read_matrix_market(in_memory(text)); }
 
@@ -121,10 +119,10 @@ TEST(MatrixMarket, SaysWhatIsWrong) {
       {"matrix array real general\n2 2\n1\n2\n3\n", "value: a number"},
   };
   for (const Case& c : kCases) {
-    EXPECT_TRUE(says(error_of([&] { read(std::string("%%MatrixMarket ") + c.text); }), c.message)) << c.text;
+    EXPECT_ERROR(c.message, read(std::string("%%MatrixMarket ") + c.text)) << c.text;
   }
-  EXPECT_TRUE(says(error_of([] { read("1 1 1\n"); }), "line 1 is \"1 1 1\""));
-  EXPECT_TRUE(says(error_of([] { read(""); }), "line 1 is \"\""));
+  EXPECT_ERROR("line 1 is \"1 1 1\"", read("1 1 1\n"));
+  EXPECT_ERROR("line 1 is \"\"", read(""));
 }
 
 }  // namespace

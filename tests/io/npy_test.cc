@@ -16,9 +16,7 @@ namespace tessera::io {
 namespace {
 
 using test::bytes_of;
-using test::error_of;
 using test::in_memory;
-using test::says;
 
 std::string with_header(const std::string& dictionary, const std::string& data, char version = 1) {
   std::string text = "\x93NUMPY";
@@ -149,7 +147,7 @@ TEST(Npy, SaysWhatIsWrong) {
        "element 0 is 1e+39, which FP32 cannot hold"},
   };
   for (const Case& c : cases) {
-    EXPECT_TRUE(says(error_of([&] { read_npy(in_memory(c.file)); }), c.message));
+    EXPECT_ERROR(c.message, read_npy(in_memory(c.file)));
   }
 }
 
@@ -164,8 +162,7 @@ TEST(Npy, WritesWhatItReads) {
   EXPECT_EQ(back.pattern.columns, m.pattern.columns);
   EXPECT_EQ(back.values, m.values);
   EXPECT_EQ(std::filesystem::file_size(path) % 4, 0u);
-  EXPECT_TRUE(says(error_of<UsageError>([&] { write_npy(path, 2, 2, Values(3)); }),
-                   "3 values for an array of 2 x 2"));
+  EXPECT_USAGE_ERROR("3 values for an array of 2 x 2", write_npy(path, 2, 2, Values(3)));
 }
 
 TEST(Npy, FortranOrderAcrossPieces) {

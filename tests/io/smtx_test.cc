@@ -75,7 +75,7 @@ TEST(Smtx, SaysWhatIsWrong) {
       {"2147483647, 1, 0\n0 1\n", "with only 0 non-zeros"},
   };
   for (const Case& c : kCases) {
-    EXPECT_TRUE(says(error_of([&] { read(c.text); }), c.message)) << c.text;
+    EXPECT_ERROR(c.message, read(c.text)) << c.text;
   }
 }
 

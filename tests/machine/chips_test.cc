@@ -119,10 +119,7 @@ TEST(ChipSettings, ChangeChipsAndTheirTiles) {
   EXPECT_THROW(apply({"chips", 3}, m), UsageError);
   EXPECT_EQ(m.chips, 2u);
   Machine one = find("gc200");
-  EXPECT_THAT(test::error_of<UsageError>([&] {
-                apply({"chips", 4}, one);
-              }),
-              HasSubstr("4 chips need links: set 'link_gb_per_second'"));
+  EXPECT_USAGE_ERROR("4 chips need links: set 'link_gb_per_second'", apply({"chips", 4}, one));
   apply({"link_gb_per_second", 48}, one);
   apply({"chips", 4}, one);
   EXPECT_EQ(one.tiles, 4 * 1472u);

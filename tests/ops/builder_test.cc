@@ -194,8 +194,8 @@ TEST(Conversion, LeavesPackedValuesAsTheyAre) {
   wants.transposed = true;
   const Operand from = builder.add("W", Role::input, Type::f32, has);
   std::vector<StepId> steps;
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { builder.bring(from, has, wants, steps); }),
-                         "packed values cannot be converted to their transpose"));
+  EXPECT_USAGE_ERROR("packed values cannot be converted to their transpose",
+                     builder.bring(from, has, wants, steps));
 }
 
 }  // namespace

@@ -206,17 +206,16 @@ TEST(TiledDynamic, SaysByHowMuchAPatternDoesNotFit) {
   const Pattern pattern = random_matrix(64, 64, 4, 0.25).pattern;
   const DynamicShape shape{64, 64, 8, 4, pattern.blocks() - 5, {}};
   const DynamicGrid grid(shape, {2, 2, 1, static_cast<uint32_t>(pattern.blocks())}, m);
-  EXPECT_TRUE(test::says(
-      test::error_of<UsageError>([&] { encode(pattern, shape, grid); }),
-      fmt::format("has {} blocks, 5 more than the capacity of {}", pattern.blocks(), shape.capacity)));
-  EXPECT_TRUE(
-      test::says(test::error_of<UsageError>([&] { encode(random_matrix(64, 60, 4).pattern, shape, grid); }),
-                 "does not go into a product planned for 64 × 64"));
+  EXPECT_USAGE_ERROR(
+      fmt::format("has {} blocks, 5 more than the capacity of {}", pattern.blocks(), shape.capacity),
+      encode(pattern, shape, grid));
+  EXPECT_USAGE_ERROR("does not go into a product planned for 64 × 64",
+                     encode(random_matrix(64, 60, 4).pattern, shape, grid));
   const DynamicShape roomy{64, 64, 8, 4, pattern.blocks(), {}};
   DynamicGrid narrow(roomy, {2, 2, 1, static_cast<uint32_t>(pattern.blocks())}, m);
   narrow.bucket_words = 20;
-  EXPECT_TRUE(test::says(test::error_of<Error>([&] { encode(pattern, roomy, narrow); }),
-                         fmt::format("of the pattern's {} blocks find no room", pattern.blocks())));
+  EXPECT_ERROR(fmt::format("of the pattern's {} blocks find no room", pattern.blocks()),
+               encode(pattern, roomy, narrow));
 }
 
 TEST(TiledDynamic, OneProgramServesEveryPatternAtRealSize) {
@@ -253,8 +252,7 @@ TEST(TiledDynamic, PlansKeepTheirWord) {
       EXPECT_EQ(product.tile_plan().steps, product.steps());
       expect_kept(product);
       const engine::Engine engine(compiler::compile(*product.executable().program, bow));
-      EXPECT_TRUE(test::says(test::error_of<Error>([&] { engine.run({}, {.dry = true}); }),
-                             "a dry run cannot follow"));
+      EXPECT_ERROR("a dry run cannot follow", engine.run({}, {.dry = true}));
     }
 }
 

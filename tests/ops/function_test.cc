@@ -97,12 +97,8 @@ TEST(Functions, RefuseOtherOperands) {
   const Builder b(program, machine::host(1));
   const Function f = layer(b);
   const Operand w = b.add("v", Role::state, Type::f32, spread(b, 1));
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { b.call(f, {w}); }),
-                         "function 'layer' takes 2 operands, not 1"));
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] {
-                           b.call(f, {w, w});
-                         }),
-                         "the operand h is 1 × 10 of f32; the operation needs 6 × 10 of f32"));
+  EXPECT_USAGE_ERROR("function 'layer' takes 2 operands, not 1", b.call(f, {w}));
+  EXPECT_USAGE_ERROR("the operand h is 1 × 10 of f32; the operation needs 6 × 10 of f32", b.call(f, {w, w}));
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ TEST(LayerOnTiles, BlocksOfWStayWhereTheyAre) {
   for (uint32_t block_size : {1U, 4U, 16U}) {
     LayerStep layer(random_matrix(128, 96, block_size, 0.3), problem_of(2, {}), m,
                     {{"col_parts", 1}, {"bands", 4}, {"band_tiles", 6}});
-    EXPECT_NE(layer.plans().dx.chosen.partition.find("mirrored"), std::string::npos)
+    EXPECT_TRUE(test::says(layer.plans().dx.chosen.partition, "mirrored"))
         << to_string(layer.plans().dx.candidates);
     EXPECT_EQ(copies_of_w(layer), 0);
     layer.expect_right();
@@ -104,9 +104,8 @@ TEST(LayerOnTiles, ASlicedDenseProductHasNoMirroredGradients) {
   ProductProblem problem = problem_of(9, {}, true);
   const TileProductPlan forward = plan_tile_product(pattern, problem, m, {{"n_slices", 3}});
   problem.product = Product::input_gradient;
-  EXPECT_TRUE(
-      test::says(test::error_of<UsageError>([&] { plan_tile_product(pattern, problem, m, {}, &forward); }),
-                 "plan it with m_slices=1 and n_slices=1"));
+  EXPECT_USAGE_ERROR("plan it with m_slices=1 and n_slices=1",
+                     plan_tile_product(pattern, problem, m, {}, &forward));
 }
 
 TEST(LayerOnTiles, ARangeOfTilesMustExistAndBeginWithAPair) {

@@ -242,7 +242,7 @@ TEST(PlanTest, EveryCandidateButTheChosenHasAReason) {
   for (const PlanCandidate& candidate : made.candidates) {
     if (candidate.rejected.empty()) ++accepted;
     EXPECT_GE(candidate.total(), made.chosen.total());
-    EXPECT_NE(to_string(made.candidates).find(candidate.partition), std::string::npos);
+    EXPECT_TRUE(test::says(to_string(made.candidates), candidate.partition));
   }
   EXPECT_EQ(accepted, 1U);
 }
@@ -336,10 +336,8 @@ TEST(InPlaceTest, SaysWhichOperandIsWrong) {
   EXPECT_TRUE(
       test::says(message({a, row, a}), "the operand b is 1 × 4 of f32; the operation needs 3 × 4 of f32"));
   EXPECT_TRUE(test::says(message({a, a}), "add takes 3 operands; there are 2"));
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] {
-                           add(builder, GatherProblem{Type::f32, 3, 4, {0}}, {a, a});
-                         }),
-                         "the operand out is 3 × 4 of f32; the operation needs 1 × 4"));
+  EXPECT_USAGE_ERROR("the operand out is 3 × 4 of f32; the operation needs 1 × 4",
+                     add(builder, GatherProblem{Type::f32, 3, 4, {0}}, {a, a}));
 }
 
 TEST(PlanTest, RejectsWhatItCannotDo) {

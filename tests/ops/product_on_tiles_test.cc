@@ -94,9 +94,8 @@ TEST(ProductOnTiles, AnSddmmTakesNoBias) {
   ProductProblem problem = problem_of(Kind::statically_sparse, pattern, 3);
   problem.product = Product::sddmm;
   problem.bias = true;
-  EXPECT_TRUE(test::says(
-      test::error_of<UsageError>([&] { plan_tile_product(pattern, problem, testing::toy_machine(2)); }),
-      "an SDDMM takes neither a bias nor an activation"));
+  EXPECT_USAGE_ERROR("an SDDMM takes neither a bias nor an activation",
+                     plan_tile_product(pattern, problem, testing::toy_machine(2)));
 }
 
 /// Row-major matrices, with mappings that no plan would choose.

@@ -158,9 +158,7 @@ TEST(SoftmaxInPlaceTest, PartitionsWholeLines) {
 }
 
 TEST(SoftmaxErrorTest, SaysWhatIsWrong) {
-  EXPECT_TRUE(
-      test::says(test::error_of<UsageError>([] { plan(SoftmaxCrossEntropyProblem{}, machine::host(1)); }),
-                 "at least one class"));
+  EXPECT_USAGE_ERROR("at least one class", plan(SoftmaxCrossEntropyProblem{}, machine::host(1)));
 }
 
 }  // namespace

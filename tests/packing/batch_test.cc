@@ -13,16 +13,13 @@
 namespace tessera::pack {
 namespace {
 
-using test::error_of;
-using test::says;
-
 TEST(Batch, CuSeqlensArePrefixSums) {
   EXPECT_EQ(cu_seqlens({}), (std::vector<int32_t>{0}));
   EXPECT_EQ(cu_seqlens(std::vector<uint32_t>{3, 1, 4}), (std::vector<int32_t>{0, 3, 4, 8}));
   const std::vector<uint32_t> full = {1U << 30, (1U << 30) - 1};
   EXPECT_EQ(cu_seqlens(full).back(), INT32_MAX);
   const std::vector<uint32_t> more = {1U << 30, 1U << 30};
-  EXPECT_TRUE(says(error_of([&] { cu_seqlens(more); }), "2147483648 or more tokens"));
+  EXPECT_ERROR("2147483648 or more tokens", cu_seqlens(more));
 }
 
 TEST(Batch, PositionsRestartAtTheOffset) {
@@ -31,11 +28,8 @@ TEST(Batch, PositionsRestartAtTheOffset) {
   EXPECT_EQ(out, (std::vector<int32_t>{2, 3, 4, 2, 3, 1, 1, 1}));
   sequence_ids(std::vector<uint32_t>{3, 2}, out);
   EXPECT_EQ(out, (std::vector<int32_t>{1, 1, 1, 2, 2, 0, 0, 0}));
-  EXPECT_TRUE(says(error_of<UsageError>([&] {
-                     position_ids(std::vector<uint32_t>{5, 4}, out);
-                   }),
-                   "in a pack of 8"));
-  EXPECT_TRUE(says(error_of([&] { position_ids(std::vector<uint32_t>{3}, out, INT32_MAX - 1); }), "exceed"));
+  EXPECT_USAGE_ERROR("in a pack of 8", position_ids(std::vector<uint32_t>{5, 4}, out));
+  EXPECT_ERROR("exceed", position_ids(std::vector<uint32_t>{3}, out, INT32_MAX - 1));
 }
 
 TEST(Batch, LengthsOfEntriesAreThoseOfTheirPieces) {
@@ -54,8 +48,7 @@ TEST(Batch, LengthsOfEntriesAreThoseOfTheirPieces) {
     }
     EXPECT_EQ(tokens, input.histogram.tokens());
     EXPECT_EQ(entry_lengths(index, lengths, 0, packs).size(), index.sequence.size());
-    EXPECT_TRUE(
-        says(error_of<UsageError>([&] { entry_lengths(index, lengths, 0, packs + 1); }), "packs 0 to"));
+    EXPECT_USAGE_ERROR("packs 0 to", entry_lengths(index, lengths, 0, packs + 1));
   }
 }
 
@@ -79,7 +72,7 @@ TEST(Ranks, GetEqualNumbersAndEvenWork) {
     const auto [least, largest] = std::minmax_element(sums.begin(), sums.end());
     EXPECT_LE(*largest - *least, 1000u) << seed;
   }
-  EXPECT_TRUE(says(error_of<UsageError>([] { assign_to_ranks({}, 0); }), "1 rank"));
+  EXPECT_USAGE_ERROR("1 rank", assign_to_ranks({}, 0));
 }
 
 TEST(Ranks, InABalancedOrderHardlyWait) {

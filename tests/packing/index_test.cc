@@ -19,9 +19,7 @@ namespace tessera::pack {
 namespace {
 
 using test::content_of;
-using test::error_of;
 using test::npy_values;
-using test::says;
 
 std::vector<uint32_t> random_lengths(uint64_t seed, size_t most, uint32_t longest) {
   base::RandomSequence random{base::RandomStream(seed)};
@@ -155,17 +153,14 @@ TEST(PackIndex, RefusesWhatDoesNotBelongTogether) {
   const Lengths changed{std::span<const uint32_t>(others)};
   const Input input = count(lengths, 10);
   const Packing packing = plan(input.histogram);
-  EXPECT_TRUE(says(error_of([&] { index_packs(packing, input, changed); }), "changed while it was packed"));
+  EXPECT_ERROR("changed while it was packed", index_packs(packing, input, changed));
   const std::vector<uint32_t> longer = {3, 4, 11};  // 11 is omitted if overlong ones are dropped
   const Input dropping = count(lengths, 10, TooLong::drop);
-  EXPECT_TRUE(
-      says(error_of([&] { index_packs(packing, dropping, Lengths{std::span<const uint32_t>(longer)}); }),
-           "changed while it was packed"));
+  EXPECT_ERROR("changed while it was packed",
+               index_packs(packing, dropping, Lengths{std::span<const uint32_t>(longer)}));
   const Input more = count(changed, 10);
-  EXPECT_TRUE(
-      says(error_of<UsageError>([&] { index_packs(packing, more, changed); }), "plan the histogram of this"));
-  EXPECT_TRUE(
-      says(error_of<UsageError>([&] { index_packs(packing, input, Lengths{}); }), "plan the histogram"));
+  EXPECT_USAGE_ERROR("plan the histogram of this", index_packs(packing, more, changed));
+  EXPECT_USAGE_ERROR("plan the histogram", index_packs(packing, input, Lengths{}));
 }
 
 TEST(PackIndex, UsesEightBytesOnlyWhereFourDoNotSuffice) {
@@ -245,14 +240,13 @@ TEST(PackFolder, ReplacesOnlyItsOwn) {
     write_packs(path, packing, input, lengths, {}, {"x", 0});
   };
   folder.write("file", "precious");
-  EXPECT_TRUE(says(error_of([&] { write(folder.file("file")); }), "not a folder"));
+  EXPECT_ERROR("not a folder", write(folder.file("file")));
   EXPECT_EQ(content_of(folder.file("file")), "precious");
   std::filesystem::create_directory(folder.file("thesis"));
   folder.write("thesis/chapter1.tex", "precious");
-  EXPECT_TRUE(says(error_of([&] { write(folder.file("thesis")); }), "holds \"chapter1.tex\""));
+  EXPECT_ERROR("holds \"chapter1.tex\"", write(folder.file("thesis")));
   EXPECT_EQ(content_of(folder.file("thesis/chapter1.tex")), "precious");
-  EXPECT_TRUE(
-      says(error_of([&] { write(folder.file("missing/packs")); }), "cannot create a temporary folder"));
+  EXPECT_ERROR("cannot create a temporary folder", write(folder.file("missing/packs")));
   EXPECT_EQ(folder.count(), 2u);
 }
 
@@ -287,11 +281,7 @@ TEST(PackFolder, ThatDoesNotFitLeavesNothingAndKeepsTheOldOne) {
   const std::string before = content_of(path + "/sequence.npy");
   for (const rlim_t bytes : {rlim_t{0}, rlim_t{100}, rlim_t{1000}, rlim_t{before.size() - 1}}) {
     const FileLimit limit(bytes);
-    EXPECT_TRUE(says(error_of([&] {
-                       write_packs(path, packing, input, lengths, {}, {"x", 0});
-                     }),
-                     "cannot write"))
-        << bytes;
+    EXPECT_ERROR("cannot write", write_packs(path, packing, input, lengths, {}, {"x", 0})) << bytes;
     EXPECT_EQ(folder.count(), 1u) << bytes;
     EXPECT_EQ(content_of(path + "/sequence.npy"), before) << bytes;
   }

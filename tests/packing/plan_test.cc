@@ -174,16 +174,14 @@ TEST(Plan, ACallerCanEndIt) {
 TEST(Plan, RefusesWhatItCannotPack) {
   Histogram histogram = Histogram::of_max_length(8);
   histogram.counts[0] = 4;
-  EXPECT_TRUE(says(error_of<UsageError>([&] { plan(histogram); }), "4 sequences have length 0"));
-  EXPECT_TRUE(says(error_of<UsageError>([&] { plan(Histogram{}); }), "1 to 268435456 tokens, not 0"));
+  EXPECT_USAGE_ERROR("4 sequences have length 0", plan(histogram));
+  EXPECT_USAGE_ERROR("1 to 268435456 tokens, not 0", plan(Histogram{}));
   histogram.counts = {0, 0, uint64_t{1} << 63, uint64_t{1} << 63};
-  EXPECT_TRUE(says(error_of<UsageError>([&] { plan(histogram); }), "2^63 tokens or more"));
+  EXPECT_USAGE_ERROR("2^63 tokens or more", plan(histogram));
   histogram.counts = {0, 1};
-  EXPECT_TRUE(says(error_of<UsageError>([&] { planned(histogram, Algorithm::nnlshp, 4); }),
-                   "at most 3 sequences in a pack, not 4"));
-  EXPECT_TRUE(says(error_of<UsageError>([&] { plan(histogram, {.time_limit = -1}); }), "not -1"));
-  EXPECT_TRUE(says(error_of<UsageError>([&] { algorithm_named("worst"); }),
-                   "best, spfhp, lpfhp, nnlshp, ffd, next-fit"));
+  EXPECT_USAGE_ERROR("at most 3 sequences in a pack, not 4", planned(histogram, Algorithm::nnlshp, 4));
+  EXPECT_USAGE_ERROR("not -1", plan(histogram, {.time_limit = -1}));
+  EXPECT_USAGE_ERROR("best, spfhp, lpfhp, nnlshp, ffd, next-fit", algorithm_named("worst"));
 }
 
 TEST(Plan, AlgorithmsAreFoundByTheirNames) {
@@ -206,7 +204,7 @@ TEST(VerifyPacking, FindsWhatIsWrong) {
   EXPECT_TRUE(says(error_with({{{{4, 1}, {6, 1}}, 1}, {{{6, 1}}, 1}}), "after length"));
   Packing deep = good;
   deep.max_per_pack = 1;
-  EXPECT_TRUE(says(error_of([&] { verify(deep, histogram); }), "2 sequences, more than"));
+  EXPECT_ERROR("2 sequences, more than", verify(deep, histogram));
 }
 
 }  // namespace

@@ -62,12 +62,8 @@ TEST(CountedLengths, AreTheSameAsLengths) {
     EXPECT_EQ(one.tokens, other.tokens);
   }
   using tessera::test::error_of, tessera::test::says;
-  EXPECT_TRUE(
-      says(error_of<Error>([&] { count(counted, 10); }), "a sequence of 25 tokens, and a pack holds 10"));
-  EXPECT_TRUE(says(error_of<Error>([&] {
-                     count(std::vector<LengthCount>{{0, 2}}, 10);
-                   }),
-                   "2 sequences of 0 tokens"));
+  EXPECT_ERROR("a sequence of 25 tokens, and a pack holds 10", count(counted, 10));
+  EXPECT_ERROR("2 sequences of 0 tokens", count(std::vector<LengthCount>{{0, 2}}, 10));
 }
 
 }  // namespace

@@ -13,9 +13,6 @@
 namespace tessera::pack {
 namespace {
 
-using test::error_of;
-using test::says;
-
 struct Packed {
   std::vector<std::vector<Entry>> packs;
   uint64_t most_waiting = 0;  ///< sequences that were pushed and not yet in a pack
@@ -129,19 +126,17 @@ TEST(StreamPacker, SplitsAGiantWithoutHoldingItsPieces) {
 }
 
 TEST(StreamPacker, SaysWhatIsWrong) {
-  EXPECT_TRUE(says(error_of<UsageError>([] { StreamPacker({.max_length = 0}); }), "a pack may have 1 to"));
-  EXPECT_TRUE(
-      says(error_of<UsageError>([] { StreamPacker({.max_length = 5, .window = 0}); }), "a window of 0"));
+  EXPECT_USAGE_ERROR("a pack may have 1 to", StreamPacker({.max_length = 0}));
+  EXPECT_USAGE_ERROR("a window of 0", StreamPacker({.max_length = 5, .window = 0}));
   StreamPacker packer({.max_length = 5, .window = 2});
   packer.push(5);
-  EXPECT_TRUE(says(error_of([&] { packer.push(0); }), "sequence 1: a sequence has 1 token at least"));
+  EXPECT_ERROR("sequence 1: a sequence has 1 token at least", packer.push(0));
   StreamPacker strict({.max_length = 5, .window = 2});
-  EXPECT_TRUE(
-      says(error_of([&] { strict.push(6); }), "sequence 0: a sequence of 6 tokens, and a pack holds 5"));
+  EXPECT_ERROR("sequence 0: a sequence of 6 tokens, and a pack holds 5", strict.push(6));
   StreamPacker full({.max_length = 5, .window = 2});
   full.push(1);
   full.push(1);
-  EXPECT_TRUE(says(error_of<UsageError>([&] { full.push(1); }), "the window is full"));
+  EXPECT_USAGE_ERROR("the window is full", full.push(1));
 }
 
 }  // namespace

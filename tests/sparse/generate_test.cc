@@ -182,9 +182,9 @@ TEST(Generate, RefusesWhatDoesNotFitInMemory) {
 TEST(CoverWithBlocks, ChecksItsInput) {
   SparseMatrix m = generate({PatternKind::random, 10, 10, 0.1, 1, 0});
   EXPECT_EQ(cover_with_blocks(m, 4).pattern.block_size, 4u);
-  EXPECT_TRUE(says(error_of<UsageError>([&] { cover_with_blocks(m, 0); }), "block size 0"));
+  EXPECT_USAGE_ERROR("block size 0", cover_with_blocks(m, 0));
   m.values.pop_back();
-  EXPECT_TRUE(says(error_of<UsageError>([&] { cover_with_blocks(m, 4); }), "9 values"));
+  EXPECT_USAGE_ERROR("9 values", cover_with_blocks(m, 4));
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ TEST(Inspect, TakesEmptyAndFullMatrices) {
 
 TEST(Inspect, WantsElements) {
   const Pattern blocks = generate({PatternKind::random, 64, 64, 0.5, 4, 4}).pattern;
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { inspect(blocks); }), "block size 4"));
+  EXPECT_USAGE_ERROR("block size 4", inspect(blocks));
 }
 
 }  // namespace

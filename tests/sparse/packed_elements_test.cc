@@ -20,9 +20,7 @@
 namespace tessera::sparse {
 namespace {
 
-using test::error_of;
 using test::in_parallel;
-using test::says;
 
 using Elements = std::map<std::pair<uint32_t, uint32_t>, float>;
 
@@ -413,7 +411,7 @@ TEST(DynamicElements, RefuseWhatDoesNotFitAndStayAsTheyWere) {
   PackedElements packed = PackedElements::dynamic(3, 4, 3, Type::f32);
   packed.set_matrix(matrix_of(3, 4, elements));
   const auto refuses = [&](const Pattern& pattern, const char* why) {
-    EXPECT_TRUE(says(error_of<UsageError>([&] { packed.set_pattern(pattern); }), why));
+    EXPECT_USAGE_ERROR(why, packed.set_pattern(pattern));
     EXPECT_EQ(elements_of(packed), elements);
   };
   refuses({3, 4, 1, {0, 4, 4, 4}, {0, 1, 2, 3}}, "1 more than its capacity of 3");
@@ -424,7 +422,7 @@ TEST(DynamicElements, RefuseWhatDoesNotFitAndStayAsTheyWere) {
   refuses({3, 4, 1, {0, 1}, {0}}, "");
   const auto refuses_edit = [&](std::vector<BlockPosition> drop, std::vector<BlockPosition> grow,
                                 const char* why) {
-    EXPECT_TRUE(says(error_of<UsageError>([&] { packed.replace(drop, grow); }), why));
+    EXPECT_USAGE_ERROR(why, packed.replace(drop, grow));
     EXPECT_EQ(elements_of(packed), elements);
   };
   refuses_edit({{0, 0}}, {}, "(0, 0) cannot be dropped: it does not exist");
@@ -434,11 +432,8 @@ TEST(DynamicElements, RefuseWhatDoesNotFitAndStayAsTheyWere) {
   refuses_edit({{3, 1}}, {}, "3 x 4");
   refuses_edit({}, {{2, 2}}, "1 more than its capacity of 3");
   PackedElements fixed(matrix_of(3, 4, elements), Type::f32);
-  EXPECT_TRUE(
-      says(error_of<UsageError>([&] { fixed.set_pattern(fixed.pattern()); }), "its pattern is fixed"));
-  EXPECT_TRUE(
-      says(error_of<UsageError>([&] { PackedElements::dynamic(1 << 20, 1 << 20, 1ULL << 32, Type::f32); }),
-           "places"));
+  EXPECT_USAGE_ERROR("its pattern is fixed", fixed.set_pattern(fixed.pattern()));
+  EXPECT_USAGE_ERROR("places", PackedElements::dynamic(1 << 20, 1 << 20, 1ULL << 32, Type::f32));
 }
 
 /// Each element of the transposed index, and the place that its value comes from.

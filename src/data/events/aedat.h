@@ -21,6 +21,8 @@ struct Gesture {
   uint32_t label = 0;  ///< from 0
   int64_t begin = 0;   ///< µs
   int64_t end = 0;
+
+  bool operator==(const Gesture&) const = default;
 };
 
 /// A list of gestures: class from 1, begin, end; a first line that names the columns. Throws Error if it is

@@ -29,6 +29,8 @@ struct PixelEvent {
   uint16_t x = 0;
   uint16_t y = 0;
   uint8_t polarity = 0;
+
+  bool operator==(const PixelEvent&) const = default;
 };
 
 /// Throws UsageError for impossible numbers of steps, units or classes.
