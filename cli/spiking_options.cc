@@ -139,14 +139,8 @@ RecordingSplit recordings_for(const TrainRequest& r) {
 SpikingTrainingSettings spiking_settings_of(const TrainRequest& r) {
   SpikingTrainingSettings s = r.spiking;
   if (r.layers_given) s.hidden = {r.settings.layers.begin() + 1, r.settings.layers.end() - 1};
-  s.optimizer = r.settings.optimizer;
-  s.momentum = r.settings.momentum;
-  s.weight_decay = r.settings.decay;
-  s.rate = r.settings.rate;
-  s.clip = r.settings.clip;
-  s.batch = r.settings.batch;
-  s.epochs = r.settings.epochs;
-  s.seed = r.settings.seed;
+  static_cast<LearningSettings&>(s) = r.settings;
+  s.validation = r.spiking.validation;
   return s;
 }
 

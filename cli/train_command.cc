@@ -17,8 +17,6 @@
 #include "cli/train_sweep.h"
 #include "cli/training.h"
 #include "io/atomic_file.h"
-#include "train/settings.h"
-#include "train/spiking/settings.h"
 
 namespace tessera::cli {
 namespace {
@@ -28,30 +26,30 @@ struct Options {
   CommonOptions common;
 };
 
-void resume(const TrainRequest& r, Training& training) {
+void resume(const TrainRequest& r, Trainer& trainer) {
   if (!r.resume) return;
   if (std::filesystem::exists(r.checkpoint))
-    training.resume(r.checkpoint, r.allow_different_bits);
+    trainer.resume(r.checkpoint, r.allow_different_bits);
   else
     complain(fmt::format("{} does not exist yet: training starts anew", r.checkpoint));
 }
 
-int train(const TrainRequest& r, Training& training, report::TrainingReport& report) {
-  resume(r, training);
-  const uint64_t first = training.step();
+int train(const TrainRequest& r, Trainer& trainer, report::TrainingReport& report) {
+  resume(r, trainer);
+  const uint64_t first = trainer.step();
   if (!r.json)
     fmt::print("{}{}\nepoch      loss  accuracy  validation loss  validation accuracy      time\n",
                heading(report, r.settings.batch), printed(r, report));
   std::fflush(stdout);
   const Interruption interruption;
   TrainDisplay display(!r.json, first, report.epochs * report.steps_per_epoch);
-  report.result = training.train({.checkpoint = r.checkpoint, .progress = [&](const TrainingProgress& now) {
-                                    display.show(now);
-                                    return Interruption::pending() == 0;
-                                  }});
+  report.result = trainer.train({.checkpoint = r.checkpoint, .progress = [&](const TrainingProgress& now) {
+                                   display.show(now);
+                                   return Interruption::pending() == 0;
+                                 }});
   display.clear();
-  fmt::print("{}", r.json ? json({json_of(r, training, report, first)}, {}) : summary(report));
-  training.add_traces(report);
+  fmt::print("{}", r.json ? json({json_of(r, trainer, report, first)}, {}) : summary(report));
+  if (r.is_spiking) report.traces = trainer.traces(0);
   if (!r.report.empty()) io::write_text(r.report, page_of(report));
   if (report.result->finished) return 0;
   complain(fmt::format(
@@ -61,8 +59,8 @@ int train(const TrainRequest& r, Training& training, report::TrainingReport& rep
   return 128 + Interruption::pending();
 }
 
-int show_estimate(const TrainRequest& r, const Training& training, const report::TrainingReport& report) {
-  fmt::print("{}", r.json ? json({json_of(r, training, report, 0)}, {})
+int show_estimate(const TrainRequest& r, const Trainer& trainer, const report::TrainingReport& report) {
+  fmt::print("{}", r.json ? json({json_of(r, trainer, report, 0)}, {})
                           : heading(report, r.settings.batch) + estimate(report) + printed(r, report));
   if (!r.report.empty()) io::write_text(r.report, page_of(report));
   for (const model::RunCost* cost : {&report.step, &report.evaluation}) {
@@ -73,28 +71,10 @@ int show_estimate(const TrainRequest& r, const Training& training, const report:
   return 0;
 }
 
-int train_one(const TrainRequest& request, const StartTraining& start) {
-  const std::unique_ptr<Training> training = start(request);
-  report::TrainingReport report = training->report();
-  return request.estimate ? show_estimate(request, *training, report) : train(request, *training, report);
-}
-
-int train_images(TrainRequest& request, const Machine& machine) {
-  const ImageSplit images = images_for(request);
-  const StartTraining start = of_images(images, machine);
-  if (!is_sweep(request)) return train_one(request, start);
-  return train_sweep(request, start, [&](const TrainRequest& one) {
-    train::check(one.settings);
-    train::check_batch(one.settings, images.train.count());
-  });
-}
-
-int train_recordings(const TrainRequest& request, const Machine& machine) {
-  const RecordingSplit recordings = recordings_for(request);
-  const StartTraining start = of_recordings(recordings, machine);
-  if (!is_sweep(request)) return train_one(request, start);
-  return train_sweep(request, start,
-                     [&](const TrainRequest& one) { train::check(spiking_settings_of(one), recordings); });
+int train_one(const TrainRequest& request, const Ground& ground) {
+  Trainer trainer = start(request, ground);
+  report::TrainingReport report = report_of(request, ground, trainer);
+  return request.estimate ? show_estimate(request, trainer, report) : train(request, trainer, report);
 }
 
 int run(const Options& options, const CLI::App& command) {
@@ -106,8 +86,9 @@ int run(const Options& options, const CLI::App& command) {
   check_extension("--report", request.report, {".html", ".htm"});
   for (const std::string& file : {request.checkpoint, request.report})
     if (!file.empty()) io::require_writable(file);
-  const Machine machine = machine_for(request);
-  return request.is_spiking ? train_recordings(request, machine) : train_images(request, machine);
+  const Ground ground = request.is_spiking ? Ground{recordings_for(request), machine_for(request)}
+                                           : Ground{images_for(request), machine_for(request)};
+  return is_sweep(request) ? train_sweep(request, ground) : train_one(request, ground);
 }
 
 }  // namespace

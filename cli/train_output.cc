@@ -98,9 +98,9 @@ ordered_json json_of(const report::SweepPoint& point) {
 
 }  // namespace
 
-ordered_json json_of(const TrainRequest& request, const Training& training, const TrainingReport& report,
+ordered_json json_of(const TrainRequest& request, const Trainer& trainer, const TrainingReport& report,
                      uint64_t resumed_from) {
-  ordered_json result = {{"settings", training.settings()},
+  ordered_json result = {{"settings", ordered_json::parse(trainer.settings_json())},
                          {request.is_spiking ? "recordings" : "images", report.images},
                          {"machine", request.machine},
                          {"tiles", report.tiles},

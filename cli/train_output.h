@@ -8,14 +8,13 @@
 #include <vector>
 
 #include "cli/train_request.h"
-#include "cli/training.h"
 #include "report/training_report.h"
 #include "report/training_sweep.h"
 
 namespace tessera::cli {
 
 /// One training, or its estimate, as JSON.
-nlohmann::ordered_json json_of(const TrainRequest& request, const Training& training,
+nlohmann::ordered_json json_of(const TrainRequest& request, const Trainer& trainer,
                                const report::TrainingReport& report, uint64_t resumed_from);
 /// One JSON object, of trainings and what follows from them.
 std::string json(std::vector<nlohmann::ordered_json> trainings,

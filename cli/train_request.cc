@@ -87,7 +87,7 @@ void add_optimizer_options(CLI::App& command, TrainRequest& r) {
   add(command, "--optimizer", s.optimizer, optimizer_named,
       "sgd, momentum (default), nesterov, adam (default of structured layers) or adamw");
   add_real(command, "--momentum", s.momentum, "Of momentum and nesterov (default: 0.9)");
-  add_real(command, "--decay", s.decay, "Weight decay; with adamw decoupled");
+  add_real(command, "--decay", s.weight_decay, "Weight decay; with adamw decoupled");
   add_real(command, "--rate", s.rate, "Learning rate (default: 0.001)");
   add_real(command, "--clip", s.clip, "Scale gradients to at most this norm");
   add(command, "--batch", r.batches, parse_batches,

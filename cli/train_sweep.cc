@@ -5,7 +5,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -28,27 +27,27 @@ std::string name_of(const TrainRequest& one) {
 
 class Sweep {
  public:
-  Sweep(const TrainRequest& request, const StartTraining& start) : request_(request), start_(start) {}
+  Sweep(const TrainRequest& request, const Ground& ground) : request_(request), ground_(ground) {}
 
   /// Whether it came to its end.
   bool train(const TrainRequest& one) try {
-    const std::unique_ptr<Training> training = start_(one);
-    SweepRun run{one.settings.batch, one.settings.seed, training->report()};
+    Trainer trainer = start(one, ground_);
+    SweepRun run{one.settings.batch, one.settings.seed, report_of(one, ground_, trainer)};
     if (runs_.empty() && !one.json) fmt::print("{}", heading(run.report, one.settings.batch));
     if (one.resume && std::filesystem::exists(one.checkpoint))
-      training->resume(one.checkpoint, one.allow_different_bits);
-    const uint64_t first = training->step();
+      trainer.resume(one.checkpoint, one.allow_different_bits);
+    const uint64_t first = trainer.step();
     TrainDisplay display(false, first, run.report.epochs * run.report.steps_per_epoch, name_of(one) + ", ");
     run.report.result =
-        training->train({.checkpoint = one.checkpoint, .progress = [&](const TrainingProgress& now) {
-                           display.show(now);
-                           return Interruption::pending() == 0;
-                         }});
+        trainer.train({.checkpoint = one.checkpoint, .progress = [&](const TrainingProgress& now) {
+                         display.show(now);
+                         return Interruption::pending() == 0;
+                       }});
     display.clear();
     if (!run.report.result->finished) return false;
     if (!one.json) fmt::print("{}", summary_of_run(run));
     std::fflush(stdout);
-    json_.push_back(json_of(one, *training, run.report, first));
+    json_.push_back(json_of(one, trainer, run.report, first));
     runs_.push_back(std::move(run));
     return true;
   } catch (const UsageError&) {
@@ -65,18 +64,18 @@ class Sweep {
 
  private:
   const TrainRequest& request_;
-  const StartTraining& start_;
+  const Ground& ground_;
   std::vector<SweepRun> runs_;
   std::vector<nlohmann::ordered_json> json_;
 };
 
 }  // namespace
 
-int train_sweep(const TrainRequest& request, const StartTraining& start, const CheckTraining& check) {
+int train_sweep(const TrainRequest& request, const Ground& ground) {
   const std::vector<TrainRequest> trainings = trainings_of(request);
-  for (const TrainRequest& one : trainings) check(one);
+  for (const TrainRequest& one : trainings) check(one, ground);
   const Interruption interruption;
-  Sweep sweep(request, start);
+  Sweep sweep(request, ground);
   for (const TrainRequest& one : trainings) {
     if (sweep.train(one)) continue;
     complain(fmt::format("interrupted while training with {}{}", name_of(one),

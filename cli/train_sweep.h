@@ -5,8 +5,7 @@
 
 namespace tessera::cli {
 
-/// Returns the exit status. `check` refuses what the last training would be refused for, before the first one
-/// starts.
-int train_sweep(const TrainRequest& request, const StartTraining& start, const CheckTraining& check);
+/// Returns the exit status. What the last training would be refused for is told before the first one starts.
+int train_sweep(const TrainRequest& request, const Ground& ground);
 
 }  // namespace tessera::cli

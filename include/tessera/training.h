@@ -241,8 +241,21 @@ struct DropGrowSchedule {
   double fraction(uint64_t step, uint64_t steps) const;
 };
 
+/// How networks learn, whatever they are.
+struct LearningSettings {
+  OptimizerKind optimizer = OptimizerKind::momentum;
+  double momentum = 0.9;
+  double weight_decay = 0;
+  double rate = 0.001;
+  std::optional<double> clip = {};  ///< norm of the gradient
+  uint32_t batch = 50;
+  uint32_t epochs = 15;
+  uint64_t seed = 0;
+  double validation = 0.15;  ///< fraction of the samples for training
+};
+
 /// A multilayer perceptron and how to train it.
-struct TrainingSettings {
+struct TrainingSettings : LearningSettings {
   std::vector<uint32_t> layers = {1024, 1024, 10};  ///< sizes: inputs, hidden layers, classes
   LayerKind kind = LayerKind::dense;                ///< of hidden layers; the output layer is dense
   double density = 0.1;                             ///< of sparse ones
@@ -253,17 +266,8 @@ struct TrainingSettings {
   model::Factors factors = model::Factors::best;    ///< of structured ones
   std::string activation = "relu";                  ///< or gelu, tanh, sigmoid, none
   double dropout = 0;                               ///< after each hidden layer
-  OptimizerKind optimizer = OptimizerKind::momentum;
-  double momentum = 0.9;
-  double decay = 0;
-  double rate = 0.001;
-  std::optional<double> clip = {};  ///< norm of the gradient
-  uint32_t batch = 50;
-  uint32_t micro_batches = 1;  ///< that a batch is divided into
-  uint32_t epochs = 15;
-  uint64_t seed = 0;
-  bool grey = false;         ///< images as the mean of their channels
-  double validation = 0.15;  ///< fraction of the training images
+  uint32_t micro_batches = 1;                       ///< that a batch is divided into
+  bool grey = false;                                ///< images as the mean of their channels
   DropGrowSchedule drop_grow = {};
 };
 
@@ -317,50 +321,6 @@ struct TrainingResult {
   double seconds = 0;              ///< on this computer
 };
 
-/// A network with its data, on a machine. Images are standardised per feature with the statistics of those
-/// trained with, divided at random into images for training and validation, and shuffled for every epoch;
-/// the last incomplete batch is left out. Weights begin normally distributed with a standard deviation of
-/// 1/√inputs of their row, biases 0, unless the recipe says otherwise. All of it follows from the seed: the
-/// same tiles and instruction set give the same bits.
-class Trainer {
- public:
-  /// Throws UsageError for settings out of range or that do not go together, or do not fit the images.
-  /// `threads`: see model::SessionOptions.
-  Trainer(const TrainingSettings& settings, const ImageSplit& images, const Machine& machine,
-          uint32_t threads = 0);
-  ~Trainer();
-  Trainer(Trainer&&) noexcept;
-  Trainer& operator=(Trainer&&) noexcept;
-
-  const TrainingSettings& settings() const;
-  uint64_t training_images() const;
-  uint64_t validation_images() const;
-  uint64_t steps_per_epoch() const;
-  uint64_t parameters() const;  ///< values that are stored
-
-  /// Of a training step, and of evaluating one batch of `evaluation_batch()` images.
-  model::RunCost step_cost() const;
-  model::RunCost evaluation_cost() const;
-  uint32_t evaluation_batch() const;
-  /// Of a training step; the operations of its cost are the graph's, in order.
-  const model::Graph& graph() const;
-
-  /// Continues from a checkpoint, and gives the same bits as training without a break. Throws Error, and
-  /// changes nothing, for a damaged file and one of other settings or images; of another machine, number of
-  /// tiles or instruction set too unless different bits are allowed.
-  void resume(const std::string& checkpoint, bool allow_different_bits = false);
-  /// Steps that are finished, of all epochs.
-  uint64_t step() const;
-
-  /// Trains to the end, and tests the network of the best epoch once. Throws Error if the machine's memory
-  /// does not suffice, and when the loss is not finite.
-  TrainingResult train(const TrainingRun& run = {});
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
 /// What is compared with the labels: cross-entropy of the numbers of spikes of the last layer, or of the
 /// last, largest or mean potential of a last layer that does not spike; or the mean squared difference of
 /// rates of spikes from 0.8 of the right class and 0.2 of the others.
@@ -369,7 +329,11 @@ std::string_view name_of(SpikingLoss loss);
 SpikingLoss spiking_loss_named(std::string_view name);
 
 /// Layers of spiking neurons and how to train them.
-struct SpikingTrainingSettings {
+struct SpikingTrainingSettings : LearningSettings {
+  SpikingTrainingSettings()
+      : LearningSettings{
+            .optimizer = OptimizerKind::adam, .rate = 0.002, .batch = 64, .epochs = 30, .validation = 0.1} {}
+
   std::vector<uint32_t> hidden = {128};  ///< sizes of hidden layers; inputs and classes are those of the data
   Neuron neuron = {};                    ///< of layers that spike
   bool recurrent = false;                ///< hidden layers
@@ -391,16 +355,7 @@ struct SpikingTrainingSettings {
   /// Neurons listed at most per step, sample and layer, of the last epochs; 0: all. It begins with all, and
   /// each epoch halves the distance.
   uint32_t most_listed = 0;
-  OptimizerKind optimizer = OptimizerKind::adam;
-  double momentum = 0.9;
-  double weight_decay = 0;
-  double rate = 0.002;
-  bool cosine = false;              ///< the rate falls to 0 as a cosine; otherwise it stays
-  std::optional<double> clip = {};  ///< norm of the gradient
-  uint32_t batch = 64;
-  uint32_t epochs = 30;
-  uint64_t seed = 0;
-  double validation = 0.1;  ///< fraction of the recordings for training
+  bool cosine = false;  ///< the rate falls to 0 as a cosine; otherwise it stays
 
   double gradient_threshold_of(uint32_t epoch) const;  ///< from 0
   uint32_t most_listed_of(uint32_t epoch) const;
@@ -421,39 +376,61 @@ struct SpikingTraces {
   std::vector<float> potentials = {};  ///< [steps, classes], of a last layer that does not spike
 };
 
-/// A spiking network with its data, on a machine. Currents enter as the binary digits of their values in
-/// 255 parts, each digit a unit whose weight is that of its current times its place value. Weights begin
-/// normally distributed, scaled so that layer after layer fires as much as asked. The rest is as in Trainer.
-class SpikingTrainer {
+/// A network with its data, on a machine. Samples are divided at random into those for training and for
+/// validation, and shuffled for every epoch; the last incomplete batch is left out. All of it follows from
+/// the seed: the same tiles and instruction set give the same bits.
+class Trainer {
  public:
-  /// Throws UsageError for settings out of range or that do not fit the recordings.
-  SpikingTrainer(const SpikingTrainingSettings& settings, const RecordingSplit& recordings,
-                 const Machine& machine, uint32_t threads = 0);
-  ~SpikingTrainer();
-  SpikingTrainer(SpikingTrainer&&) noexcept;
-  SpikingTrainer& operator=(SpikingTrainer&&) noexcept;
+  // Throw UsageError for settings out of range or that do not go together, or do not fit the data. `threads`:
+  // see model::SessionOptions.
 
-  const SpikingTrainingSettings& settings() const;
-  uint64_t training_recordings() const;
-  uint64_t validation_recordings() const;
+  /// Images are standardised per feature with the statistics of those trained with. Weights begin normally
+  /// distributed with a standard deviation of 1/√inputs of their row, biases 0, unless the recipe says
+  /// otherwise.
+  Trainer(const TrainingSettings& settings, const ImageSplit& images, const Machine& machine,
+          uint32_t threads = 0);
+  /// A spiking network. Currents enter as the binary digits of their values in 255 parts, each digit a unit
+  /// whose weight is that of its current times its place value. Weights begin normally distributed, scaled so
+  /// that layer after layer fires as much as asked.
+  Trainer(const SpikingTrainingSettings& settings, const RecordingSplit& recordings, const Machine& machine,
+          uint32_t threads = 0);
+  ~Trainer();
+  Trainer(Trainer&&) noexcept;
+  Trainer& operator=(Trainer&&) noexcept;
+
+  const LearningSettings& settings() const;
+  /// All of them, by name, as one JSON object.
+  const std::string& settings_json() const;
+  uint64_t training_samples() const;
+  uint64_t validation_samples() const;
+  uint64_t test_samples() const;
   uint64_t steps_per_epoch() const;
-  uint64_t parameters() const;
-  // As Trainer's.
+  uint64_t parameters() const;  ///< values that are stored, learned or not
+
+  /// Of a training step, and of evaluating one batch of `evaluation_batch()` samples.
   model::RunCost step_cost() const;
   model::RunCost evaluation_cost() const;
-  uint32_t evaluation_batch() const { return settings().batch; }
+  uint32_t evaluation_batch() const;
+  /// Of a training step; the operations of its cost are the graph's, in order.
   const model::Graph& graph() const;
 
-  /// As Trainer's.
+  /// Continues from a checkpoint, and gives the same bits as training without a break. Throws Error, and
+  /// changes nothing, for a damaged file and one of other settings or data; of another machine, number of
+  /// tiles or instruction set too unless different bits are allowed.
   void resume(const std::string& checkpoint, bool allow_different_bits = false);
+  /// Steps that are finished, of all epochs.
   uint64_t step() const;
+
+  /// Trains to the end, and tests the network of the best epoch once. Throws Error if the machine's memory
+  /// does not suffice, and when the loss is not finite.
   TrainingResult train(const TrainingRun& run = {});
 
-  /// Of recordings for testing.
+  /// Of recordings for testing. Throws UsageError for networks that do not spike.
   SpikingTraces traces(size_t recording);
 
- private:
   struct Impl;
+
+ private:
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,15 +1,18 @@
-#include "train/loop.h"
-
+// Steps, epochs, and what is kept of them.
 #include <fmt/format.h>
 #include <tessera/error.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <utility>
+#include <numeric>
 
-namespace tessera::train {
+#include "train/trainer_impl.h"
+
+namespace tessera {
 namespace {
+
+using namespace train;
 
 using Clock = std::chrono::steady_clock;
 
@@ -26,22 +29,55 @@ std::vector<SpikingActivity> mean_of(std::vector<SpikingActivity> sums, uint64_t
   return sums;
 }
 
+constexpr uint64_t kStepsPerMeasurement = 32;
+constexpr uint64_t kFirstMeasurement = 4;
+
+void add_seconds(const model::RunCost& cost, std::vector<double>& seconds) {
+  seconds.resize(cost.operations.size());
+  for (size_t i = 0; i < seconds.size(); ++i) seconds[i] += cost.operations[i].seconds;
+}
+
 }  // namespace
 
-void Loop::resume(const std::string& checkpoint, bool allow_different_place, model::Session& session) {
-  position_ = load_checkpoint(checkpoint, identity_, allow_different_place, session);
+std::span<const uint32_t> Trainer::Impl::samples_of(uint64_t step) {
+  const uint64_t epoch = step / identity.steps_per_epoch, within = step % identity.steps_per_epoch;
+  if (order_is_of_ != epoch) {
+    order_ = shuffled(division.training, what.settings.seed, static_cast<uint32_t>(epoch));
+    order_is_of_ = epoch;
+  }
+  return std::span(order_).subspan(within * what.settings.batch, what.settings.batch);
 }
 
-void Loop::save(Trained& network, const TrainingRun& run) const {
-  if (!run.checkpoint.empty()) save_checkpoint(run.checkpoint, identity_, position_, network.session());
+uint64_t Trainer::Impl::cycles_of(double seconds) const {
+  return machine.is_host() ? 0 : static_cast<uint64_t>(std::llround(seconds * machine.clock_hz()));
 }
 
-void Loop::add(const StepResult& step) {
-  position_.step += 1;
-  position_.sums.loss += step.loss;
+double Trainer::Impl::run_step(std::span<const model::Tensor> arrays) {
+  const Clock::time_point start = Clock::now();
+  double seconds = 0;
+  if (machine.is_host() && taken_.steps % kStepsPerMeasurement == kFirstMeasurement) {
+    add_seconds(trained.measure(arrays), taken_.measured);
+    ++taken_.measurements;
+  } else {
+    seconds = trained.run(arrays);
+  }
+  ++taken_.steps;
+  if (machine.is_host()) seconds = seconds_since(start);
+  taken_.step_cycles = cycles_of(seconds);
+  taken_.cycles += taken_.step_cycles;
+  return seconds;
+}
+
+void Trainer::Impl::save(const TrainingRun& run) const {
+  if (!run.checkpoint.empty()) save_checkpoint(run.checkpoint, identity, position, trained);
+}
+
+void Trainer::Impl::add(const StepResult& step) {
+  position.step += 1;
+  position.sums.loss += step.loss;
   counts_right_ = step.right.has_value();
-  position_.sums.right += step.right.value_or(0);
-  std::vector<SpikingActivity>& sums = position_.sums.activity;
+  position.sums.right += step.right.value_or(0);
+  std::vector<SpikingActivity>& sums = position.sums.activity;
   sums.resize(step.activity.size());
   for (size_t i = 0; i < sums.size(); ++i) {
     sums[i].firing += step.activity[i].firing;
@@ -50,84 +86,93 @@ void Loop::add(const StepResult& step) {
   }
 }
 
-void Loop::require_finite(double loss, const TrainingRun& run) const {
+void Trainer::Impl::require_finite(double loss, const TrainingRun& run) const {
   if (std::isfinite(loss)) return;
-  const std::string kept = run.checkpoint.empty() || position_.epochs.empty()
+  const std::string kept = run.checkpoint.empty() || position.epochs.empty()
                                ? ""
                                : fmt::format("; {} is from before", run.checkpoint);
   throw Error(
       fmt::format("training diverged: the loss is {} after step {}, in epoch {}. A rate below {} may help, "
                   "or clipping the "
                   "gradients{}",
-                  std::isnan(loss) ? "NaN" : "infinite", position_.step,
-                  (position_.step - 1) / identity_.steps_per_epoch + 1, rate_, kept));
+                  std::isnan(loss) ? "NaN" : "infinite", position.step,
+                  (position.step - 1) / identity.steps_per_epoch + 1, what.settings.rate, kept));
 }
 
-TrainingProgress Loop::progress() const {
-  const uint64_t within = (position_.step - 1) % identity_.steps_per_epoch + 1;
-  TrainingProgress now{.epoch = static_cast<uint32_t>((position_.step - 1) / identity_.steps_per_epoch) + 1,
-                       .step = position_.step,
-                       .steps = identity_.steps,
-                       .loss = position_.sums.loss / static_cast<double>(within)};
+TrainingProgress Trainer::Impl::progress() const {
+  const uint64_t within = (position.step - 1) % identity.steps_per_epoch + 1;
+  TrainingProgress now{.epoch = static_cast<uint32_t>((position.step - 1) / identity.steps_per_epoch) + 1,
+                       .step = position.step,
+                       .steps = identity.steps,
+                       .loss = position.sums.loss / static_cast<double>(within)};
   if (counts_right_)
-    now.accuracy = static_cast<double>(position_.sums.right) / static_cast<double>(within * batch_);
+    now.accuracy =
+        static_cast<double>(position.sums.right) / static_cast<double>(within * what.settings.batch);
   return now;
 }
 
-void Loop::finish_epoch(Trained& network, const TrainingRun& run, double seconds) {
+void Trainer::Impl::finish_epoch(const TrainingRun& run, double seconds) {
   const Clock::time_point start = Clock::now();
   const TrainingProgress now = progress();
-  const Score score = network.validate();
+  const Score score = evaluate(false, division.validation);
   require_finite(score.loss, run);
   const auto better = [&](const EpochResult& best) { return score.accuracy > best.validation_accuracy; };
-  if (position_.best_epoch == 0 || better(position_.epochs[position_.best_epoch - 1])) {
-    position_.best_epoch = now.epoch;
-    position_.best = snapshot_of(network.session());
+  if (position.best_epoch == 0 || better(position.epochs[position.best_epoch - 1])) {
+    position.best_epoch = now.epoch;
+    position.best = snapshot_of(trained);
   }
-  position_.epochs.push_back({.epoch = now.epoch,
-                              .loss = now.loss,
-                              .accuracy = now.accuracy,
-                              .validation_loss = score.loss,
-                              .validation_accuracy = score.accuracy,
-                              .activity = mean_of(position_.sums.activity, identity_.steps_per_epoch)});
-  position_.sums = {};
-  save(network, run);
-  position_.epochs.back().seconds = seconds + seconds_since(start);
+  position.epochs.push_back({.epoch = now.epoch,
+                             .loss = now.loss,
+                             .accuracy = now.accuracy,
+                             .validation_loss = score.loss,
+                             .validation_accuracy = score.accuracy,
+                             .activity = mean_of(position.sums.activity, identity.steps_per_epoch)});
+  position.sums = {};
+  save(run);
+  position.epochs.back().seconds = seconds + seconds_since(start);
 }
 
-TrainingResult Loop::run(Trained& network, const TrainingRun& run) {
+TrainingResult Trainer::Impl::train(const TrainingRun& run) {
   const Clock::time_point start = Clock::now();
   Clock::time_point epoch_start = start;
   TrainingResult result;
+  taken_ = {};
   bool stopped = false;
-  while (position_.step < identity_.steps && !stopped) {
-    const StepResult step = network.step(position_.step);
-    add(step);
+  while (position.step < identity.steps && !stopped) {
+    const StepResult taken = step(position.step);
+    add(taken);
     result.steps_run += 1;
-    result.step_seconds += step.seconds;
-    require_finite(step.loss, run);
+    result.step_seconds += taken.seconds;
+    require_finite(taken.loss, run);
     TrainingProgress now = progress();
-    if (position_.step % identity_.steps_per_epoch == 0) {
-      finish_epoch(network, run, seconds_since(epoch_start));
+    if (position.step % identity.steps_per_epoch == 0) {
+      finish_epoch(run, seconds_since(epoch_start));
       epoch_start = Clock::now();
-      now.finished = &position_.epochs.back();
+      now.finished = &position.epochs.back();
     }
     stopped = run.progress && !run.progress(now);
-    if (stopped && now.finished == nullptr) save(network, run);
+    if (stopped && now.finished == nullptr) save(run);
   }
-  if (position_.step == identity_.steps) {
-    restore(position_.best.value(), network.session());
-    const Score score = network.test();
+  if (position.step == identity.steps) {
+    restore(position.best.value(), trained);
+    std::vector<uint32_t> all(what.test_samples);
+    std::iota(all.begin(), all.end(), 0U);
+    const Score score = evaluate(true, all);
     result.finished = true;
     result.test_loss = score.loss;
     result.test_accuracy = score.accuracy;
   }
-  result.step = position_.step;
-  result.epochs = position_.epochs;
-  result.best_epoch = position_.best_epoch;
+  result.step = position.step;
+  result.epochs = position.epochs;
+  result.best_epoch = position.best_epoch;
   result.step_seconds /= static_cast<double>(std::max<uint64_t>(1, result.steps_run));
   result.seconds = seconds_since(start);
+  result.measured = taken_.measured;
+  for (double& seconds : result.measured) seconds /= static_cast<double>(taken_.measurements);
+  result.cycles = taken_.cycles;
+  result.step_cycles = taken_.step_cycles;
+  result.evaluation_cycles = cycles_of(evaluation_seconds);
   return result;
 }
 
-}  // namespace tessera::train
+}  // namespace tessera

@@ -149,12 +149,12 @@ Value forward(Graph& graph, const TrainingSettings& s, const std::vector<Pattern
 std::string weight_name(size_t layer) { return fmt::format("layer{}.weight", layer + 1); }
 std::string gradient_name(size_t layer) { return fmt::format("layer{}.gradient", layer + 1); }
 
-model::Optimizer optimizer_of(OptimizerKind kind, double momentum, double decay) {
-  if (kind == OptimizerKind::adam || kind == OptimizerKind::adamw)
-    return model::Adam{.decay = decay, .decoupled = kind == OptimizerKind::adamw};
-  return model::Sgd{.momentum = kind == OptimizerKind::sgd ? 0 : momentum,
-                    .decay = decay,
-                    .nesterov = kind == OptimizerKind::nesterov};
+model::Optimizer optimizer_of(const LearningSettings& s) {
+  if (s.optimizer == OptimizerKind::adam || s.optimizer == OptimizerKind::adamw)
+    return model::Adam{.decay = s.weight_decay, .decoupled = s.optimizer == OptimizerKind::adamw};
+  return model::Sgd{.momentum = s.optimizer == OptimizerKind::sgd ? 0 : s.momentum,
+                    .decay = s.weight_decay,
+                    .nesterov = s.optimizer == OptimizerKind::nesterov};
 }
 
 std::vector<Pattern> initial_patterns(const TrainingSettings& s) {
@@ -184,8 +184,7 @@ Graph training_graph(const TrainingSettings& s, const std::vector<Pattern>& patt
   const Value loss = cross_entropy(logits, graph.input(kLabels, {rows}, Type::u32));
   graph.output(kLoss, loss);
   if (s.micro_batches == 1) graph.output(kLogits, logits);
-  add_training(
-      loss, {optimizer_of(s.optimizer, s.momentum, s.decay), s.clip, s.micro_batches, {}, std::move(rates)});
+  add_training(loss, {optimizer_of(s), s.clip, s.micro_batches, {}, std::move(rates)});
   return graph;
 }
 

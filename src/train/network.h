@@ -18,7 +18,7 @@ inline constexpr const char* kLoss = "loss";
 std::string weight_name(size_t layer);
 std::string gradient_name(size_t layer);
 
-model::Optimizer optimizer_of(OptimizerKind kind, double momentum, double decay);
+model::Optimizer optimizer_of(const LearningSettings& settings);
 
 /// Of the hidden layers, at random; empty if they are dense.
 std::vector<Pattern> initial_patterns(const TrainingSettings& settings);

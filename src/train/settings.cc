@@ -111,16 +111,33 @@ void check(const TrainingSettings& settings) {
   check_network(settings);
   if (is_sparse(settings) && settings.recipe == Recipe::paper)
     throw UsageError("the recipe paper is for dense and structured layers, not for sparse ones");
-  check_learning(settings, settings.decay, "images");
+  check_learning(settings, "images");
   check_micro_batches(settings);
   if (settings.kind == LayerKind::dynamic_sparse) check_drop_grow(settings.drop_grow);
 }
 
-void check_batch(const TrainingSettings& settings, uint64_t images) {
-  const uint64_t training = images - validation_images(images, settings.validation);
-  if (settings.batch > training)
-    throw UsageError(fmt::format("a batch of {} is larger than the {} images for training; make it smaller",
-                                 settings.batch, training));
+void check_learning(const LearningSettings& s, std::string_view samples) {
+  require(std::isfinite(s.rate) && s.rate > 0, "the learning rate", s.rate, "positive");
+  require(s.momentum >= 0 && s.momentum < 1, "the momentum", s.momentum, "at least 0 and less than 1");
+  require(s.optimizer != OptimizerKind::nesterov || s.momentum > 0, "the momentum of Nesterov's method",
+          s.momentum, "positive");
+  require(std::isfinite(s.weight_decay) && s.weight_decay >= 0, "the weight decay", s.weight_decay,
+          "at least 0");
+  if (s.clip) require(std::isfinite(*s.clip) && *s.clip > 0, "the clipping norm", *s.clip, "positive");
+  require(s.batch >= 1, "the batch", s.batch, "at least 1");
+  require(s.epochs >= 1, "the number of epochs", s.epochs, "at least 1");
+  require(s.validation > 0 && s.validation < 1, fmt::format("the fraction of validation {}", samples),
+          s.validation, "between 0 and 1");
+}
+
+void check_samples(const LearningSettings& s, uint64_t training, uint64_t testing, std::string_view samples) {
+  const uint64_t validation = validation_images(training, s.validation);
+  if (s.batch > training - validation)
+    throw UsageError(fmt::format("a batch of {} is larger than the {} {} for training; make it smaller",
+                                 s.batch, training - validation, samples));
+  if (validation == 0 || testing == 0)
+    throw UsageError(fmt::format("{} {} for validation and {} for testing; at least one of each is needed",
+                                 validation, samples, testing));
 }
 
 bool is_sparse(const TrainingSettings& settings) {
@@ -139,6 +156,14 @@ bool drops_and_grows(const TrainingSettings& settings) {
   return settings.kind == LayerKind::dynamic_sparse && settings.drop_grow.kind != DropGrowKind::none;
 }
 
+void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& s, const char* weight_decay) {
+  json["optimizer"] = name_of(s.optimizer);
+  if (s.optimizer == OptimizerKind::momentum || s.optimizer == OptimizerKind::nesterov)
+    json["momentum"] = s.momentum;
+  json[weight_decay] = s.weight_decay;
+  json["rate"] = s.rate;
+}
+
 nlohmann::ordered_json json_of(const TrainingSettings& s) {
   nlohmann::ordered_json json = {{"layers", s.layers}, {"kind", name_of(s.kind)}};
   if (is_sparse(s)) json.update({{"density", s.density}, {"block", s.block_size}});
@@ -147,11 +172,8 @@ nlohmann::ordered_json json_of(const TrainingSettings& s) {
   if (s.kind == LayerKind::pixelfly || s.kind == LayerKind::low_rank) json["rank"] = s.rank;
   if (has_recipe(s)) json["recipe"] = name_of(s.recipe);
   if (is_structured(s) && s.factors != model::Factors::best) json["factors"] = name_of(s.factors);
-  json.update({{"activation", s.activation}, {"dropout", s.dropout}, {"optimizer", name_of(s.optimizer)}});
-  if (s.optimizer == OptimizerKind::momentum || s.optimizer == OptimizerKind::nesterov)
-    json["momentum"] = s.momentum;
-  json["decay"] = s.decay;
-  json["rate"] = s.rate;
+  json.update({{"activation", s.activation}, {"dropout", s.dropout}});
+  add_optimizer(json, s, "decay");
   json["clip"] = s.clip ? nlohmann::ordered_json(*s.clip) : nlohmann::ordered_json(nullptr);
   json["batch"] = s.batch;
   json["micro_batches"] = s.micro_batches;

@@ -53,9 +53,9 @@ SpikingTrainingSettings settings_of(SpikingLoss loss, uint32_t epochs) {
 class SpikingTrainerTest : public testing::TestWithParam<SpikingLoss> {};
 
 TEST_P(SpikingTrainerTest, Learns) {
-  SpikingTrainer trainer(settings_of(GetParam(), 8), recordings(), Machine::host(1));
-  EXPECT_EQ(trainer.training_recordings(), 432u);
-  EXPECT_EQ(trainer.validation_recordings(), 48u);
+  Trainer trainer(settings_of(GetParam(), 8), recordings(), Machine::host(1));
+  EXPECT_EQ(trainer.training_samples(), 432u);
+  EXPECT_EQ(trainer.validation_samples(), 48u);
   EXPECT_EQ(trainer.steps_per_epoch(), 21u);
   const bool counts = GetParam() == SpikingLoss::spikes || GetParam() == SpikingLoss::rate;
   EXPECT_EQ(trainer.parameters(), 12u * 48 + 48 * 4 + 3 + (counts ? 3 : 1));
@@ -83,7 +83,7 @@ TEST(SpikingTrainer, FiresAsAskedBeforeItLearns) {
   settings.hidden = {64, 32};
   settings.rate = 1e-9;
   settings.initial_firing = 0.06;
-  const TrainingResult result = SpikingTrainer(settings, recordings(), Machine::host(1)).train();
+  const TrainingResult result = Trainer(settings, recordings(), Machine::host(1)).train();
   for (const SpikingActivity& layer : result.epochs[0].activity) EXPECT_NEAR(layer.firing, 0.06, 0.015);
 }
 
@@ -92,7 +92,7 @@ TEST(SpikingTrainer, ListsAreShorterFromEpochToEpoch) {
   settings.gradient_threshold = 0.9;
   settings.first_gradient_threshold = 0.5;
   settings.most_listed = 4;
-  const TrainingResult result = SpikingTrainer(settings, recordings(), Machine::host(1)).train();
+  const TrainingResult result = Trainer(settings, recordings(), Machine::host(1)).train();
   double before = 1;
   for (const EpochResult& epoch : result.epochs) {
     EXPECT_LE(epoch.activity[0].listed, before * 1.1);
@@ -106,7 +106,7 @@ TEST(SpikingTrainer, ListsAreShorterFromEpochToEpoch) {
 TEST(SpikingTrainer, ActivityIsPenalised) {
   SpikingTrainingSettings settings = settings_of(SpikingLoss::maximum, 6);
   const auto firing = [&] {
-    const TrainingResult result = SpikingTrainer(settings, recordings(), Machine::host(1)).train();
+    const TrainingResult result = Trainer(settings, recordings(), Machine::host(1)).train();
     EXPECT_GT(*result.test_accuracy, 0.6);
     return result.epochs.back().activity[0].firing;
   };
@@ -128,14 +128,13 @@ TEST(SpikingTrainer, ABreakChangesNothing) {
   settings.weight_decay = 0.01;
   const test::TemporaryFolder folder;
   const std::string whole = folder.file("whole.safetensors"), broken = folder.file("broken.safetensors");
-  const TrainingResult once =
-      SpikingTrainer(settings, recordings(), Machine::host(2)).train({.checkpoint = whole});
+  const TrainingResult once = Trainer(settings, recordings(), Machine::host(2)).train({.checkpoint = whole});
   for (const uint64_t stop : {10u, 21u, 40u}) {
-    SpikingTrainer first(settings, recordings(), Machine::host(2));
+    Trainer first(settings, recordings(), Machine::host(2));
     first.train(
         {.checkpoint = broken, .progress = [&](const TrainingProgress& now) { return now.step < stop; }});
     EXPECT_EQ(first.step(), stop);
-    SpikingTrainer second(settings, recordings(), Machine::host(2));
+    Trainer second(settings, recordings(), Machine::host(2));
     second.resume(broken);
     EXPECT_EQ(second.step(), stop);
     const TrainingResult rest = second.train({.checkpoint = broken});
@@ -144,7 +143,7 @@ TEST(SpikingTrainer, ABreakChangesNothing) {
     std::filesystem::remove(broken);
   }
   const auto error = [&](const SpikingTrainingSettings& s, const RecordingSplit& r) {
-    return error_of([&] { SpikingTrainer(s, r, Machine::host(2)).resume(whole); });
+    return error_of([&] { Trainer(s, r, Machine::host(2)).resume(whole); });
   };
   SpikingTrainingSettings other = settings;
   other.decay = 0.5;
@@ -159,7 +158,7 @@ TEST(SpikingTrainer, TilesLearnAsHosts) {
   const RecordingSplit set = load_recordings(
       "randman", "", {.steps = 12, .randman = {.units = 8, .classes = 3, .samples = 40}, .seed = 2});
   const Machine machine = Machine::find("bow").with("tiles", 40);
-  SpikingTrainer here(settings, set, Machine::host(1)), there(settings, set, machine);
+  Trainer here(settings, set, Machine::host(1)), there(settings, set, machine);
   const TrainingResult on_host = here.train(), on_tiles = there.train();
   EXPECT_NEAR(on_tiles.epochs[0].loss, on_host.epochs[0].loss, 1e-4);
   EXPECT_NEAR(on_tiles.epochs[0].activity[0].firing, on_host.epochs[0].activity[0].firing, 1e-3);
@@ -186,7 +185,7 @@ TEST(SpikingTrainer, CurrentsAreLearned) {
   }
   SpikingTrainingSettings settings = settings_of(SpikingLoss::mean, 10);
   settings.recurrent = true;
-  SpikingTrainer trainer(settings, split, Machine::host(1));
+  Trainer trainer(settings, split, Machine::host(1));
   EXPECT_EQ(trainer.parameters(), 4u * 48 + 48 * 48 + 48 * 4 + 3 + 1);
   EXPECT_GE(*trainer.train().test_accuracy, 0.95);
   const SpikingTraces traces = trainer.traces(0);
@@ -196,15 +195,15 @@ TEST(SpikingTrainer, CurrentsAreLearned) {
   for (size_t layer = 0; layer < 2; ++layer)
     for (const SpikeEvent& event : traces.spikes[layer]) EXPECT_LT(event.unit, traces.sizes[layer]);
   split.test.currents[7] = 1.5;
-  EXPECT_TRUE(says(error_of([&] { SpikingTrainer(settings, split, Machine::host(1)); }),
-                   "recording 0 has the current 1.5"));
+  EXPECT_TRUE(
+      says(error_of([&] { Trainer(settings, split, Machine::host(1)); }), "recording 0 has the current 1.5"));
 }
 
 TEST(SpikingTrainer, RefusesImpossibleSettings) {
   const auto error = [](auto change) {
     SpikingTrainingSettings settings = settings_of(SpikingLoss::last, 1);
     change(settings);
-    return error_of<UsageError>([&] { SpikingTrainer(settings, recordings(), Machine::host(1)); });
+    return error_of<UsageError>([&] { Trainer(settings, recordings(), Machine::host(1)); });
   };
   using S = SpikingTrainingSettings;
   EXPECT_TRUE(says(error([](S& s) { s.hidden = {}; }), "no hidden layers"));
@@ -228,7 +227,7 @@ TEST(SpikingTrainer, DivergenceIsAnError) {
   settings.optimizer = OptimizerKind::sgd;
   settings.rate = 3e38;
   settings.loss = SpikingLoss::mean;
-  EXPECT_TRUE(says(error_of([&] { SpikingTrainer(settings, recordings(), Machine::host(1)).train(); }),
+  EXPECT_TRUE(says(error_of([&] { Trainer(settings, recordings(), Machine::host(1)).train(); }),
                    "training diverged"));
 }
 
@@ -410,7 +409,10 @@ INSTANTIATE_TEST_SUITE_P(, SmoothLossTest,
 
 // Units 8f to 8f + 7 that all fire are a current of 1.
 TEST(Digits, ShareTheWeightsOfTheirCurrent) {
-  const SpikingTrainingSettings settings{.hidden = {5}, .loss = SpikingLoss::last, .batch = 1};
+  SpikingTrainingSettings settings;
+  settings.hidden = {5};
+  settings.loss = SpikingLoss::last;
+  settings.batch = 1;
   const auto potentials = [&](uint32_t units, bool has_digits) {
     const SpikingData data{
         .steps = 1, .units = units, .classes = 3, .capacity = units, .has_digits = has_digits};

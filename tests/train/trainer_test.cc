@@ -64,7 +64,7 @@ TrainingSettings settings_of(const Setting& setting, uint32_t epochs) {
   s.drop_grow = {setting.drop_grow, 0.3, 7, 0.75};
   s.optimizer = setting.optimizer;
   s.rate = setting.optimizer >= OptimizerKind::adam ? 0.003 : 0.03;
-  s.decay = setting.optimizer == OptimizerKind::adamw ? 0.01 : 0;
+  s.weight_decay = setting.optimizer == OptimizerKind::adamw ? 0.01 : 0;
   s.dropout = setting.dropout;
   s.micro_batches = setting.micro_batches;
   s.epochs = epochs;

@@ -3,11 +3,12 @@
 
 #include <charconv>
 #include <filesystem>
-#include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tessera::studies {
 
@@ -44,10 +45,23 @@ class PublishedRow {
   std::map<std::string, std::string> fields_;
 };
 
-/// Visits the rows of a table: of the file of that name in `folder`, of which nothing is visited if it lacks
-/// the file; or of `committed`, if the folder is "". Throws Error naming file, line and column, and
-/// UsageError if the folder does not exist.
-void read_published(std::span<const PublishedFile> committed, const std::filesystem::path& folder,
-                    const std::string& name, const std::function<void(const PublishedRow&)>& visit);
+/// The paper's tables, by the name of their file and row. Each has a column `name`.
+class Published {
+ public:
+  /// Those of a folder, whose missing ones are empty; or if it is "" those committed. Throws Error naming
+  /// file, line and column, and UsageError if the folder does not exist.
+  Published(std::span<const PublishedFile> committed, const std::filesystem::path& folder);
+
+  /// Null if the table lacks the row.
+  const PublishedRow* find(const std::string& table, const std::string& name) const;
+  /// None if the table lacks the row, or has no number there.
+  std::optional<double> number(const std::string& table, const std::string& name,
+                               const std::string& column) const;
+  /// Rows of a table, in its order.
+  const std::vector<PublishedRow>& rows(const std::string& table) const;
+
+ private:
+  std::map<std::string, std::vector<PublishedRow>> tables_;
+};
 
 }  // namespace tessera::studies

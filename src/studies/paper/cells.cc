@@ -8,7 +8,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -16,23 +15,9 @@
 #include <thread>
 
 #include "machine/host/detect.h"
-#include "studies/common/json.h"
 
 namespace tessera::studies {
 namespace {
-
-using nlohmann::ordered_json;
-
-Result result_of(const ordered_json& json) {
-  Result r;
-  r.fits = json.at("fits");
-  r.reason = json.at("reason");
-  r.values = json.at("values").get<std::map<std::string, double>>();
-  r.verified = optional_of<bool>(json.at("verified"));
-  r.max_rel_error = optional_of<double>(json.at("max_rel_error"));
-  r.tolerance = optional_of<double>(json.at("tolerance"));
-  return r;
-}
 
 std::string name_of(const Task& task) {
   return task.section.empty() ? task.cell.name : fmt::format("{}: {}", task.section, task.cell.name);
@@ -179,34 +164,6 @@ class Run {
 };
 
 }  // namespace
-
-ordered_json json_of(const std::string& section, const std::string& cell, const Result& r) {
-  return {{"section", section},
-          {"cell", cell},
-          {"fits", r.fits},
-          {"reason", r.reason},
-          {"values", r.values},
-          {"verified", or_null(r.verified)},
-          {"max_rel_error", or_null(r.max_rel_error)},
-          {"tolerance", or_null(r.tolerance)}};
-}
-
-Store::Store(std::string file, const ordered_json& made_on)
-    : file_(std::move(file), made_on, [this](const ordered_json& json) {
-        results_[{json.at("section"), json.at("cell")}] = result_of(json);
-      }) {}
-
-const Result* Store::find(std::string_view section, std::string_view cell) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = results_.find({std::string(section), std::string(cell)});
-  return found == results_.end() ? nullptr : &found->second;
-}
-
-void Store::add(const std::string& section, const std::string& cell, const Result& result) {
-  file_.append(json_of(section, cell, result));
-  const std::lock_guard lock(mutex_);
-  results_[{section, cell}] = result;
-}
 
 std::vector<Task> tasks_of(const Paper& paper, const Request& request, const machine::Machine& machine) {
   std::set<std::string_view> needed;

@@ -1,38 +1,12 @@
-// Runs the cells of a paper, and keeps them.
+// Runs the cells of a paper.
 #pragma once
 
-#include <map>
-#include <mutex>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "studies/common/result_file.h"
-#include "studies/paper/study.h"
+#include "studies/paper/store.h"
 
 namespace tessera::studies {
-
-/// A result with its section and cell as one JSON object.
-nlohmann::ordered_json json_of(const std::string& section, const std::string& cell, const Result& result);
-
-/// The finished cells of one machine, in a result file.
-class Store {
- public:
-  /// As ResultFile.
-  Store(std::string file, const nlohmann::ordered_json& made_on);
-
-  /// Null if there is none yet.
-  const Result* find(std::string_view section, std::string_view cell) const;
-  /// Appends a cell; thread-safe. Throws Error on failure.
-  void add(const std::string& section, const std::string& cell, const Result& result);
-  const std::string& file() const { return file_.name(); }
-
- private:
-  mutable std::mutex mutex_;
-  std::map<std::pair<std::string, std::string>, Result> results_;
-  ResultFile file_;  // after what it fills
-};
 
 /// A cell with the name of its section, if it has one.
 struct Task {

@@ -18,30 +18,6 @@ std::optional<bool> Comparison::is_near() const {
   return *ratio() >= *least && *ratio() <= *most;
 }
 
-Published::Published(std::span<const PublishedFile> committed, const std::filesystem::path& folder) {
-  for (const PublishedFile& file : committed) {
-    const std::string name(file.name);
-    std::vector<PublishedRow>& rows = tables_[name];
-    read_published(committed, folder, name, [&](const PublishedRow& row) { rows.push_back(row); });
-    for (const PublishedRow& row : rows) (void)row.text("name");
-  }
-}
-
-const PublishedRow* Published::find(const std::string& table, const std::string& name) const {
-  for (const PublishedRow& row : rows(table))
-    if (row.text("name") == name) return &row;
-  return nullptr;
-}
-
-std::optional<double> Published::number(const std::string& table, const std::string& name,
-                                        const std::string& column) const {
-  const PublishedRow* row = find(table, name);
-  return row == nullptr || row->text(column).empty() ? std::nullopt
-                                                     : std::optional(row->number<double>(column));
-}
-
-const std::vector<PublishedRow>& Published::rows(const std::string& table) const { return tables_.at(table); }
-
 const Result* Part::find(std::string_view section, std::string_view cell) const {
   const auto found = results.find({std::string(section), std::string(cell)});
   return found == results.end() ? nullptr : &found->second;

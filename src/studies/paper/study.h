@@ -131,24 +131,6 @@ struct Comparison {
   }
 };
 
-/// The paper's tables, by the name of their file and row. Each has a column `name`.
-class Published {
- public:
-  /// Those of a folder, or if it is "" those committed. Throws as read_published().
-  Published(std::span<const PublishedFile> committed, const std::filesystem::path& folder);
-
-  /// Null if the table lacks the row.
-  const PublishedRow* find(const std::string& table, const std::string& name) const;
-  /// None if the table lacks the row, or has no number there.
-  std::optional<double> number(const std::string& table, const std::string& name,
-                               const std::string& column) const;
-  /// Rows of a table, in its order.
-  const std::vector<PublishedRow>& rows(const std::string& table) const;
-
- private:
-  std::map<std::string, std::vector<PublishedRow>> tables_;
-};
-
 /// The finished cells of one machine, by section and name.
 struct Part {
   machine::Machine machine;

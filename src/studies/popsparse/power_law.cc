@@ -5,25 +5,13 @@
 
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 
 namespace tessera::studies::popsparse {
 namespace {
 
-/// Columns that retain less than this fraction of their length after projection depend on the others.
-constexpr double kIndependent = 1e-9;
-
-using Column = std::vector<double>;
-
-double dot(const Column& a, const Column& b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
-}
-
-/// Subtracts `share` of `direction`.
-void take_off(Column& column, double share, const Column& direction) {
-  for (size_t i = 0; i < column.size(); ++i) column[i] -= share * direction[i];
-}
+/// A factor that varies less, beside the others, than this fraction of its variance depends on them.
+constexpr double kIndependent = 1e-12;
 
 double logarithm(double value) {
   if (!(value > 0) || !std::isfinite(value))
@@ -31,32 +19,36 @@ double logarithm(double value) {
   return std::log(value);
 }
 
-/// Least squares by modified Gram–Schmidt: orthonormalises the columns one after another and makes y
-/// orthogonal to all of them, which leaves the residual in y.
-std::optional<Column> least_squares(std::vector<Column> columns, Column& y) {
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+/// The sum of products of deviations from the means.
+double covariance(const std::vector<double>& a, const std::vector<double>& b) {
+  const double of_a = mean(a), of_b = mean(b);
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - of_a) * (b[i] - of_b);
+  return sum;
+}
+
+/// Solves the normal equations of columns for y by elimination.
+std::optional<std::vector<double>> least_squares(const std::vector<std::vector<double>>& columns,
+                                                 const std::vector<double>& y) {
   const size_t count = columns.size();
-  std::vector<Column> upper(count, Column(count, 0.0));
-  Column shares(count);
-  for (size_t c = 0; c < count; ++c) {
-    const double whole = std::sqrt(dot(columns[c], columns[c]));
-    for (size_t pass = 0; pass < 2; ++pass)  // twice is enough for full precision
-      for (size_t b = 0; b < c; ++b) {
-        const double share = dot(columns[b], columns[c]);
-        take_off(columns[c], share, columns[b]);
-        upper[b][c] += share;
-      }
-    const double left = std::sqrt(dot(columns[c], columns[c]));
-    if (!(left > kIndependent * whole)) return std::nullopt;
-    for (double& element : columns[c]) element /= left;
-    upper[c][c] = left;
-    shares[c] = dot(columns[c], y);
-    take_off(y, shares[c], columns[c]);
+  std::vector<std::vector<double>> a(count, std::vector<double>(count + 1));
+  for (size_t r = 0; r < count; ++r) {
+    for (size_t c = 0; c < count; ++c) a[r][c] = covariance(columns[r], columns[c]);
+    a[r][count] = covariance(columns[r], y);
   }
-  for (size_t c = count; c-- > 0;) {
-    for (size_t later = c + 1; later < count; ++later) shares[c] -= upper[c][later] * shares[later];
-    shares[c] /= upper[c][c];
+  for (size_t pivot = 0; pivot < count; ++pivot) {
+    if (!(a[pivot][pivot] > kIndependent * covariance(columns[pivot], columns[pivot]))) return std::nullopt;
+    for (size_t r = 0; r < count; ++r)
+      for (size_t c = count + 1; r != pivot && c-- > pivot;)
+        a[r][c] -= a[r][pivot] / a[pivot][pivot] * a[pivot][c];
   }
-  return shares;
+  std::vector<double> found;
+  for (size_t r = 0; r < count; ++r) found.push_back(a[r][count] / a[r][r]);
+  return found;
 }
 
 }  // namespace
@@ -70,28 +62,23 @@ double PowerLaw::at(std::span<const double> factors) const {
 std::optional<PowerLawFit> fit_power_law(std::span<const PowerLawSample> samples) {
   if (samples.empty()) return std::nullopt;
   const size_t factors = samples.front().factors.size();
-  std::vector<Column> columns(factors + 1, Column(samples.size(), 1.0));  // the first is the scale's
-  Column y(samples.size());
-  for (size_t s = 0; s < samples.size(); ++s) {
-    if (samples[s].factors.size() != factors)
+  std::vector<std::vector<double>> columns(factors);
+  std::vector<double> y;
+  for (const PowerLawSample& sample : samples) {
+    if (sample.factors.size() != factors)
       throw UsageError(
-          fmt::format("sample {} has {} factors, the first has {}", s, samples[s].factors.size(), factors));
-    for (size_t f = 0; f < factors; ++f) columns[f + 1][s] = logarithm(samples[s].factors[f]);
-    y[s] = logarithm(samples[s].value);
+          fmt::format("a sample has {} factors, the first has {}", sample.factors.size(), factors));
+    for (size_t f = 0; f < factors; ++f) columns[f].push_back(logarithm(sample.factors[f]));
+    y.push_back(logarithm(sample.value));
   }
-  if (samples.size() < columns.size()) return std::nullopt;
-
-  double mean = 0;
-  for (double v : y) mean += v / static_cast<double>(y.size());
-  double variance = 0;
-  for (double v : y) variance += (v - mean) * (v - mean);
-
-  const std::optional<Column> coefficients = least_squares(std::move(columns), y);
-  if (!coefficients) return std::nullopt;
-  const double residual = dot(y, y);
-  PowerLawFit fit;
-  fit.law = {std::exp(coefficients->front()), {coefficients->begin() + 1, coefficients->end()}};
-  fit.samples = samples.size();
+  if (samples.size() <= factors) return std::nullopt;
+  const auto exponents = least_squares(columns, y);
+  if (!exponents) return std::nullopt;
+  double scale = mean(y), residual = 0;
+  for (size_t f = 0; f < factors; ++f) scale -= (*exponents)[f] * mean(columns[f]);
+  PowerLawFit fit{.law = {std::exp(scale), *exponents}, .samples = samples.size()};
+  for (const PowerLawSample& s : samples) residual += std::pow(std::log(s.value / fit.law.at(s.factors)), 2);
+  const double variance = covariance(y, y);
   fit.r_squared = variance > 0 ? 1 - residual / variance : 1;
   fit.typical_error = std::sqrt(residual / static_cast<double>(samples.size()));
   return fit;

@@ -27,7 +27,7 @@ SpikingTrainingSettings settings_of(const TrainingCase& what, uint32_t epochs, u
 }  // namespace
 
 Result train(const TrainingCase& what, uint32_t epochs, uint64_t seed, uint32_t threads) {
-  SpikingTrainer trainer(settings_of(what, epochs, seed), recordings(), Machine::host(threads), threads);
+  Trainer trainer(settings_of(what, epochs, seed), recordings(), Machine::host(threads), threads);
   const TrainingResult trained = trainer.train();
   Result result;
   result.values["accuracy"] = 100 * trained.test_accuracy.value();

@@ -148,9 +148,8 @@ Graph spiking_training_graph(const SpikingTrainingSettings& settings, const Spik
   const Value logits = network.logits(), loss = network.loss(logits);
   graph.output(kLogits, logits);
   graph.output(kLoss, loss);
-  add_training(loss, {.optimizer = optimizer_of(settings.optimizer, settings.momentum, settings.weight_decay),
-                      .clip_norm = settings.clip,
-                      .rates = network.rates()});
+  add_training(loss,
+               {.optimizer = optimizer_of(settings), .clip_norm = settings.clip, .rates = network.rates()});
   return graph;
 }
 

@@ -116,7 +116,7 @@ void check(const SpikingTrainingSettings& s) {
   require(std::isfinite(s.first_gradient_threshold) && s.first_gradient_threshold < s.threshold,
           "the first gradient threshold", s.first_gradient_threshold,
           fmt::format("below the threshold, {}", s.threshold));
-  check_learning(s, s.weight_decay, "recordings");
+  check_learning(s, "recordings");
 }
 
 void check(const SpikingTrainingSettings& s, const RecordingSplit& r) {
@@ -126,15 +126,7 @@ void check(const SpikingTrainingSettings& s, const RecordingSplit& r) {
     throw UsageError(
         fmt::format("{}: recordings for testing have {} steps of {} units, those for training {} of {}",
                     r.name, test.steps, test.units, train.steps, train.units));
-  const size_t validation = validation_images(train.count(), s.validation);
-  if (validation == 0 || test.count() == 0)
-    throw UsageError(
-        fmt::format("{} recordings for validation and {} for testing; at least one of each is needed",
-                    validation, test.count()));
-  if (s.batch > train.count() - validation)
-    throw UsageError(
-        fmt::format("a batch of {} is larger than the {} recordings for training; make it smaller", s.batch,
-                    train.count() - validation));
+  check_samples(s, train.count(), test.count(), "recordings");
   if (train.classes < 2)
     throw UsageError(
         fmt::format("{}: recordings of {} classes; at least 2 are needed", r.name, train.classes));
@@ -187,12 +179,8 @@ nlohmann::ordered_json json_of(const SpikingTrainingSettings& s) {
   if (std::isfinite(s.gradient_threshold)) json["first_gradient_threshold"] = s.first_gradient_threshold;
   json["most_listed"] =
       s.most_listed == 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.most_listed);
-  json["optimizer"] = name_of(s.optimizer);
-  if (s.optimizer == OptimizerKind::momentum || s.optimizer == OptimizerKind::nesterov)
-    json["momentum"] = s.momentum;
-  json.update({{"weight_decay", s.weight_decay},
-               {"rate", s.rate},
-               {"schedule", s.cosine ? "cosine" : "constant"},
+  add_optimizer(json, s, "weight_decay");
+  json.update({{"schedule", s.cosine ? "cosine" : "constant"},
                {"clip", s.clip ? nlohmann::ordered_json(*s.clip) : nlohmann::ordered_json(nullptr)},
                {"batch", s.batch},
                {"epochs", s.epochs},

@@ -1,0 +1,128 @@
+// What training is for all networks: the order of samples, steps, epochs, validation, the best network,
+// checkpoints, progress. What a batch of samples is, and what a step does with it, networks say.
+#pragma once
+
+#include <tessera/training.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "data/samples.h"
+#include "train/checkpoint.h"
+
+namespace tessera {
+
+namespace train {
+
+/// Rows whose largest logit is that of the label; the first of equal ones counts.
+uint64_t count_right(std::span<const float> logits, std::span<const uint32_t> labels);
+
+/// −log softmax(logits)[label]
+double cross_entropy_of(std::span<const float> logits, uint32_t label);
+
+/// The graphs of a network, and what runs and checkpoints of it depend on.
+struct Trainable {
+  LearningSettings settings;
+  std::string settings_json;
+  std::string data;  ///< name, counts and checksum of the samples
+  uint64_t training_samples;
+  uint64_t test_samples;
+  uint32_t classes;
+  model::Graph training;
+  model::Graph evaluation;  ///< with the parameters of the other
+  uint32_t evaluation_rows;
+  std::string machine;  ///< as checkpoints name it
+};
+
+struct StepResult {
+  double loss = 0;
+  std::optional<uint64_t> right = {};  ///< of the batch, if that is counted
+  double seconds = 0;
+  std::vector<SpikingActivity> activity = {};
+};
+
+/// On samples that are not trained with.
+struct Score {
+  double loss = 0;
+  double accuracy = 0;
+};
+
+/// Makes one, and says so if a tiled machine has too little memory for it.
+std::unique_ptr<Trainer::Impl> make_for(const Machine& machine,
+                                        const std::function<std::unique_ptr<Trainer::Impl>()>& make);
+
+}  // namespace train
+
+struct Trainer::Impl {
+  Impl(train::Trainable of, Machine place, uint32_t most_threads);
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  virtual ~Impl() = default;
+
+  /// Before the first step of a training that does not continue another.
+  virtual void prepare() {}
+  virtual uint64_t parameters() const;
+  virtual SpikingTraces traces(size_t recording);
+
+  uint64_t steps() const { return identity.steps; }
+  TrainingResult train(const TrainingRun& run);
+
+  train::Trainable what;
+  Machine machine;
+  uint32_t threads;
+  train::Division division;
+  train::Identity identity;
+  train::Position position;
+  model::Session trained;
+  model::Session evaluation;
+  bool is_prepared = false;
+
+ protected:
+  /// Trains with the batch of a step, counted from 0.
+  virtual train::StepResult step(uint64_t number) = 0;
+  /// Runs the evaluation of at most so many samples as it has rows, whose labels it returns.
+  virtual std::span<const uint32_t> evaluate_batch(bool of_test, std::span<const uint32_t> which) = 0;
+  virtual double loss_of(std::span<const float> row, uint32_t label) const {
+    return train::cross_entropy_of(row, label);
+  }
+
+  /// The samples of a step: those for training, shuffled for every epoch; the last incomplete batch is left
+  /// out. Valid until the next call.
+  std::span<const uint32_t> samples_of(uint64_t step);
+  /// Runs a step; returns its seconds, on a tiled machine the model's. On a host one in some is measured
+  /// operation by operation, which takes a little longer.
+  double run_step(std::span<const model::Tensor> arrays);
+
+  base::BufferVector<float> logits;  ///< of a training step, or an evaluation
+  double evaluation_seconds = 0;     ///< of one batch, on a tiled machine the model's
+
+ private:
+  train::Score evaluate(bool of_test, std::span<const uint32_t> which);
+  uint64_t cycles_of(double seconds) const;
+  void add(const train::StepResult& step);
+  void require_finite(double loss, const TrainingRun& run) const;
+  TrainingProgress progress() const;
+  void finish_epoch(const TrainingRun& run, double seconds);
+  void save(const TrainingRun& run) const;
+
+  /// What steps of this training took.
+  struct Taken {
+    uint64_t steps = 0;
+    std::vector<double> measured = {};  ///< sums over the steps that are measured
+    uint64_t measurements = 0;
+    uint64_t cycles = 0, step_cycles = 0;
+  };
+
+  Taken taken_;
+  std::vector<uint32_t> order_;
+  std::optional<uint64_t> order_is_of_;  ///< an epoch
+  bool counts_right_ = true;
+};
+
+}  // namespace tessera
