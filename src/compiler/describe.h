@@ -16,23 +16,18 @@ namespace tessera::compiler {
     a(__VA_ARGS__);                   \
   }
 
-template <>
-inline constexpr Type kLast<Type> = Type::f64;
-template <>
-inline constexpr program::Role kLast<program::Role> = program::Role::argument;
-template <>
-inline constexpr program::Access kLast<program::Access> = program::Access::inout;
-template <>
-inline constexpr program::Purpose kLast<program::Purpose> = program::Purpose::metadata;
-template <>
-inline constexpr program::CollectiveKind kLast<program::CollectiveKind> = program::CollectiveKind::all_gather;
-template <>
-inline constexpr program::CollectiveAlgorithm kLast<program::CollectiveAlgorithm> =
-    program::CollectiveAlgorithm::tree;
-template <>
-inline constexpr program::Phase kLast<program::Phase> = program::Phase::control;
-template <>
-inline constexpr Store kLast<Store> = Store::contents;
+#define TESSERA_LAST(Enum, last) \
+  template <>                    \
+  inline constexpr Enum kLast<Enum> = Enum::last;
+
+TESSERA_LAST(Type, f64)
+TESSERA_LAST(program::Role, argument)
+TESSERA_LAST(program::Access, inout)
+TESSERA_LAST(program::Purpose, metadata)
+TESSERA_LAST(program::CollectiveKind, all_gather)
+TESSERA_LAST(program::CollectiveAlgorithm, tree)
+TESSERA_LAST(program::Phase, control)
+TESSERA_LAST(Store, contents)
 
 }  // namespace tessera::compiler
 

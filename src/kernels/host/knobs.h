@@ -1,4 +1,4 @@
-// Schedules of products on hosts from a vertex's parameters.
+// Vertices that are slices of a product on a host: schedules from their parameters, and codelets.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,9 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
+
+#include "kernels/common/codelet_list.h"
+#include "machine/model/machine.h"
 
 namespace tessera::kernels {
 
@@ -19,3 +22,22 @@ void take_knobs(std::span<const int64_t> params, Schedule& schedule, const Visit
 }
 
 }  // namespace tessera::kernels
+
+/// Defines the functions of codelet NAME by NAME(slice), NAME_reference(slice) and cost(slice, figures), and
+/// those of NAME_assign, which does not read its result, as the same slice with a beta of 0.
+#define TESSERA_DEFINE_SLICES(codelet, slice_of, beta, cost)                                                \
+  void codelet##_reference(const program::Vertex& v) { codelet##_reference(slice_of(v)); }                  \
+  void codelet##_simd(const program::Vertex& v) { codelet(slice_of(v)); }                                   \
+  program::PhaseTimes codelet##_cost(const program::Vertex& v, const machine::Machine& m) {                 \
+    return cost(slice_of(v), m.figures).scaled(m.clock_hz);                                                 \
+  }                                                                                                         \
+  static auto codelet##_assigned(const program::Vertex& v) {                                                \
+    auto slice = slice_of(v);                                                                               \
+    slice.beta = 0;                                                                                         \
+    return slice;                                                                                           \
+  }                                                                                                         \
+  void codelet##_assign_reference(const program::Vertex& v) { codelet##_reference(codelet##_assigned(v)); } \
+  void codelet##_assign_simd(const program::Vertex& v) { codelet(codelet##_assigned(v)); }                  \
+  program::PhaseTimes codelet##_assign_cost(const program::Vertex& v, const machine::Machine& m) {          \
+    return codelet##_cost(v, m);                                                                            \
+  }

@@ -2,7 +2,6 @@
 
 #include "kernels/host/block_sparse/cost.h"
 #include "kernels/host/knobs.h"
-#include "machine/model/machine.h"
 
 namespace tessera::kernels {
 namespace {
@@ -36,23 +35,9 @@ BlockSlice slice_of(const Vertex& v) {
   return slice;
 }
 
-BlockSlice assigned(BlockSlice slice) {
-  slice.epilogue.beta = 0;
-  return slice;
-}
-
 }  // namespace
 
-void block_spmm_reference(const Vertex& v) { block_spmm_reference(slice_of(v)); }
-void block_spmm_simd(const Vertex& v) { block_spmm(slice_of(v)); }
-program::PhaseTimes block_spmm_cost(const Vertex& v, const machine::Machine& m) {
-  return block_cost(slice_of(v), m.figures).scaled(m.clock_hz);
-}
-void block_spmm_assign_reference(const Vertex& v) { block_spmm_reference(assigned(slice_of(v))); }
-void block_spmm_assign_simd(const Vertex& v) { block_spmm(assigned(slice_of(v))); }
-program::PhaseTimes block_spmm_assign_cost(const Vertex& v, const machine::Machine& m) {
-  return block_spmm_cost(v, m);
-}
+TESSERA_DEFINE_SLICES(block_spmm, slice_of, epilogue.beta, block_cost)
 
 TESSERA_DEFINE_FAMILY(block_sparse, TESSERA_BLOCK_SPARSE_CODELETS, TESSERA_HOST_CODELET)
 

@@ -2,7 +2,6 @@
 
 #include "kernels/host/element_sparse/cost.h"
 #include "kernels/host/knobs.h"
-#include "machine/model/machine.h"
 
 namespace tessera::kernels {
 namespace {
@@ -43,23 +42,9 @@ ElementSlice slice_of(const Vertex& v) {
   return slice;
 }
 
-ElementSlice assigned(ElementSlice slice) {
-  slice.epilogue.beta = 0;
-  return slice;
-}
-
 }  // namespace
 
-void element_spmm_reference(const Vertex& v) { element_spmm_reference(slice_of(v)); }
-void element_spmm_simd(const Vertex& v) { element_spmm(slice_of(v)); }
-program::PhaseTimes element_spmm_cost(const Vertex& v, const machine::Machine& m) {
-  return element_cost(slice_of(v), m.figures).scaled(m.clock_hz);
-}
-void element_spmm_assign_reference(const Vertex& v) { element_spmm_reference(assigned(slice_of(v))); }
-void element_spmm_assign_simd(const Vertex& v) { element_spmm(assigned(slice_of(v))); }
-program::PhaseTimes element_spmm_assign_cost(const Vertex& v, const machine::Machine& m) {
-  return element_spmm_cost(v, m);
-}
+TESSERA_DEFINE_SLICES(element_spmm, slice_of, epilogue.beta, element_cost)
 
 TESSERA_DEFINE_FAMILY(element_sparse, TESSERA_ELEMENT_SPARSE_CODELETS, TESSERA_HOST_CODELET)
 

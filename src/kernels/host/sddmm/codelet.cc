@@ -2,7 +2,6 @@
 
 #include "kernels/host/knobs.h"
 #include "kernels/host/sddmm/cost.h"
-#include "machine/model/machine.h"
 
 namespace tessera::kernels {
 namespace {
@@ -11,10 +10,12 @@ using program::FieldView;
 using program::Vertex;
 
 /// dy and dw begin `first_row` rows and `first_value` values after the whole matrices.
-SddmmOperands operands_of(const FieldView& dy, const FieldView& x, const FieldView& dw,
+SddmmOperands operands_of(const Vertex& v, const FieldView& dy, const FieldView& x, const FieldView& dw,
                           const FieldView& scalars, const FieldView& scratch, int64_t first_row,
                           int64_t first_value) {
   SddmmOperands o;
+  o.clock = v.clock;
+  o.helpers = v.helpers;
   o.n = x.cols;
   o.dy = dy.matrix<const float>();
   if (o.dy.data != nullptr) o.dy.data -= first_row * o.dy.row_stride;
@@ -43,10 +44,8 @@ BlockSddmmSlice block_slice_of(const Vertex& v) {
   w.capacity = v.fields[columns].cols;
   slice.block_row_end = v.fields[row_begin].cols - 1;
   const int64_t first_value = v.params[block_sddmm_param::first_block] * w.block_size * w.block_size;
-  slice.operands = operands_of(v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars], v.fields[scratch],
-                               0, first_value);
-  slice.operands.clock = v.clock;
-  slice.operands.helpers = v.helpers;
+  slice.operands = operands_of(v, v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars],
+                               v.fields[scratch], 0, first_value);
   take_knobs(v.params.subspan(block_sddmm_param::row_parts), slice.schedule,
              [](auto& schedule, const auto& visit) { visit_block_sddmm_knobs(schedule, visit); });
   return slice;
@@ -71,46 +70,17 @@ ElementSddmmSlice element_slice_of(const Vertex& v) {
   slice.chunk_end = w.chunks;
   const int64_t first_value = v.params[element_sddmm_param::first_step] * sparse::kRowGroupLanes;
   slice.end_place = static_cast<uint64_t>(v.params[element_sddmm_param::end_step]) * sparse::kRowGroupLanes;
-  slice.operands = operands_of(v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars], v.fields[scratch],
-                               w.chunk_begin[0], first_value);
-  slice.operands.clock = v.clock;
-  slice.operands.helpers = v.helpers;
+  slice.operands = operands_of(v, v.fields[dy], v.fields[x], v.fields[dw], v.fields[scalars],
+                               v.fields[scratch], w.chunk_begin[0], first_value);
   take_knobs(v.params.subspan(element_sddmm_param::row_parts), slice.schedule,
              [](auto& schedule, const auto& visit) { visit_element_sddmm_knobs(schedule, visit); });
   return slice;
 }
 
-template <class Slice>
-Slice assigned(Slice slice) {
-  slice.operands.beta = 0;
-  return slice;
-}
-
 }  // namespace
 
-void block_sddmm_reference(const Vertex& v) { block_sddmm_reference(block_slice_of(v)); }
-void block_sddmm_simd(const Vertex& v) { block_sddmm(block_slice_of(v)); }
-program::PhaseTimes block_sddmm_cost(const Vertex& v, const machine::Machine& m) {
-  return block_sddmm_cost(block_slice_of(v), m.figures).scaled(m.clock_hz);
-}
-void block_sddmm_assign_reference(const Vertex& v) { block_sddmm_reference(assigned(block_slice_of(v))); }
-void block_sddmm_assign_simd(const Vertex& v) { block_sddmm(assigned(block_slice_of(v))); }
-program::PhaseTimes block_sddmm_assign_cost(const Vertex& v, const machine::Machine& m) {
-  return block_sddmm_cost(v, m);
-}
-
-void element_sddmm_reference(const Vertex& v) { element_sddmm_reference(element_slice_of(v)); }
-void element_sddmm_simd(const Vertex& v) { element_sddmm(element_slice_of(v)); }
-program::PhaseTimes element_sddmm_cost(const Vertex& v, const machine::Machine& m) {
-  return element_sddmm_cost(element_slice_of(v), m.figures).scaled(m.clock_hz);
-}
-void element_sddmm_assign_reference(const Vertex& v) {
-  element_sddmm_reference(assigned(element_slice_of(v)));
-}
-void element_sddmm_assign_simd(const Vertex& v) { element_sddmm(assigned(element_slice_of(v))); }
-program::PhaseTimes element_sddmm_assign_cost(const Vertex& v, const machine::Machine& m) {
-  return element_sddmm_cost(v, m);
-}
+TESSERA_DEFINE_SLICES(block_sddmm, block_slice_of, operands.beta, block_sddmm_cost)
+TESSERA_DEFINE_SLICES(element_sddmm, element_slice_of, operands.beta, element_sddmm_cost)
 
 TESSERA_DEFINE_FAMILY(sddmm, TESSERA_SDDMM_CODELETS, TESSERA_HOST_CODELET)
 
