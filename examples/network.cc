@@ -1,5 +1,6 @@
 // A network of three layers, trained on this computer, and the same step on a modelled machine before it
 // runs.
+#include <tessera/estimate.h>
 #include <tessera/model.h>
 
 #include <cmath>
@@ -52,7 +53,7 @@ int train() {
   }
   std::printf("loss %.3f -> %.3f\n", static_cast<double>(first), static_cast<double>(last));
 
-  const RunCost cost = Session(graph, Machine::find("gc200")).cost();
+  const RunCost cost = estimate(graph, Machine::find("gc200"));
   std::printf("on a GC200 a step would take %.1f us; its fullest tile has %llu of %llu bytes\n",
               1e6 * cost.seconds, static_cast<unsigned long long>(cost.fullest_tile_bytes),
               static_cast<unsigned long long>(cost.tile_bytes));

@@ -1,4 +1,4 @@
-// Plans, builds, compiles and estimates a training step of equal layers: four products of the hidden size and
+// Plans, builds and estimates a training step of equal layers: four products of the hidden size and
 // two of the feed-forward one each, in a function that every layer calls.
 //
 //   bench_encoder [--layers 24] [--hidden 1024] [--inner 4096] [--rows 1024] [--micro-batches 2] [--stages 4]
@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <tessera/error.h>
+#include <tessera/estimate.h>
 #include <tessera/model.h>
 
 #include <chrono>
@@ -95,16 +96,13 @@ int main(int argc, char** argv) {
     Graph g;
     encode(o, g);
     const double graph = now() - start;
-    const Session session(g, Machine::find(o.machine));
-    const double built = now() - start;
-    const RunCost cost = session.cost();
+    const RunCost cost = estimate(g, Machine::find(o.machine));
     const double all = now() - start;
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     for (const PassRecord& pass : cost.passes)
       fmt::print("{:<16}{:>8.2f} s  {}\n", pass.name, pass.seconds, pass.did);
-    fmt::print("graph {:.2f} s, session {:.2f} s, cost {:.2f} s, all {:.2f} s, {:.2f} GB\n", graph,
-               built - graph, all - built, all, usage.ru_maxrss / 1e6);
+    fmt::print("graph {:.2f} s, estimate {:.2f} s, {:.2f} GB\n", graph, all - graph, usage.ru_maxrss / 1e6);
     fmt::print("step {:.6g} ms, {}\n", cost.seconds * 1e3, cost.overflow.empty() ? "fits" : cost.overflow);
   } catch (const Error& error) {
     fmt::print(stderr, "{}\n", error.what());

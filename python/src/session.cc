@@ -7,6 +7,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 #include <tessera/error.h>
+#include <tessera/estimate.h>
 #include <tessera/model.h>
 
 #include <algorithm>
@@ -247,6 +248,12 @@ void bind_cost(nb::module_& m) {
 
 void bind_session(nb::module_& m) {
   bind_cost(m);
+  m.def(
+      "estimate",
+      [](const Graph& graph, const ChosenMachine& machine, uint32_t chips) {
+        return model::estimate(graph, machine.machine, {.chips = chips});
+      },
+      "graph"_a, "machine"_a, "chips"_a, Released(), "The cost of a graph, without a session.");
   m.def(
       "is_bound_in_place",
       [](nb::object array, const std::string& dtype, const model::Shape& shape) {

@@ -30,6 +30,14 @@ std::string verify(Compilation& c) {
   return std::to_string(c.program.variables().size()) + " variables";
 }
 
+std::shared_ptr<Executable> begin(std::shared_ptr<const program::Program> program,
+                                  const machine::Machine& machine) {
+  auto executable = std::make_shared<Executable>();
+  executable->program = std::move(program);
+  executable->machine = machine_of_replica(*executable->program, machine);
+  return executable;
+}
+
 }  // namespace
 
 machine::Machine machine_of_replica(const program::Program& program, const machine::Machine& machine) {
@@ -55,9 +63,12 @@ machine::Machine machine_of_replica(const program::Program& program, const machi
 }
 
 std::shared_ptr<const Executable> compile(program::Program program, const machine::Machine& machine) {
-  auto executable = std::make_shared<Executable>();
-  executable->program = std::make_shared<const program::Program>(std::move(program));
-  executable->machine = machine_of_replica(*executable->program, machine);
+  return compile(std::make_shared<const program::Program>(std::move(program)), machine);
+}
+
+std::shared_ptr<const Executable> compile(std::shared_ptr<const program::Program> program,
+                                          const machine::Machine& machine) {
+  const std::shared_ptr<Executable> executable = begin(std::move(program), machine);
   Compilation c(*executable->program, executable->machine);
   c.executable = executable;
   run(c, {{"verify", verify},
@@ -72,20 +83,33 @@ std::shared_ptr<const Executable> compile(program::Program program, const machin
   return executable;
 }
 
+std::shared_ptr<const Executable> compile_for_costs(std::shared_ptr<const program::Program> program,
+                                                    const machine::Machine& machine) {
+  const std::shared_ptr<Executable> executable = begin(std::move(program), machine);
+  find_runtime_control(*executable);
+  Compilation c(*executable->program, executable->machine, !executable->cycles_vary);
+  c.executable = executable;
+  run(c,
+      {{"exchange", plan_exchange}, {"liveness", find_liveness}, {"code", count_code}, {"placement", place}});
+  if (executable->cycles_vary) run(c, {{"resolve", resolve}});
+  run(c, {{"account", account}});
+  return executable;
+}
+
 Estimate estimate(const program::Program& program, const machine::Machine& machine,
                   const TripCounts& trip_counts) {
-  const machine::Machine part = machine_of_replica(program, machine);
-  Compilation c(program, part, true);
-  c.executable->program = {std::shared_ptr<const program::Program>(), &program};  // owned by the caller
-  c.executable->machine = part;
+  const std::shared_ptr<Executable> executable =
+      begin({std::shared_ptr<const program::Program>(), &program}, machine);  // owned by the caller
+  find_runtime_control(*executable);
+  Compilation c(program, executable->machine, true);
+  c.executable = executable;
   run(c, {{"exchange", plan_exchange},
           {"liveness", find_liveness},
           {"code", count_code},
           {"placement", place},
-          {"control", find_control},
           {"account", account}});
-  RunAccount account = cycles_of_run(c, trip_counts);
-  return {account.cycles, std::move(c.executable->memory), std::move(account)};
+  RunAccount account = cycles_of_run(*executable, trip_counts);
+  return {account.cycles, std::move(executable->memory), std::move(account)};
 }
 
 }  // namespace tessera::compiler

@@ -13,6 +13,13 @@ namespace tessera::compiler {
 /// control, resolve, check, account. A program that overflows a tile compiles too, with memory.fits() false.
 /// Throws Error if the program is unsound.
 std::shared_ptr<const Executable> compile(program::Program program, const machine::Machine& machine);
+std::shared_ptr<const Executable> compile(std::shared_ptr<const program::Program> program,
+                                          const machine::Machine& machine);
+
+/// The same as far as the account and a dry run need it, of a sound program: without verify and check, and
+/// unless cycles vary without resolve, so that what vertices and copies touch is not kept.
+std::shared_ptr<const Executable> compile_for_costs(std::shared_ptr<const program::Program> program,
+                                                    const machine::Machine& machine);
 
 /// Information that an estimate needs if control flow and costs depend on metadata.
 struct TripCounts {
@@ -23,11 +30,20 @@ struct TripCounts {
   std::function<const std::byte*(program::VariableId, const program::Box&, uint32_t trip)> contents;
 };
 
+/// A compute set, copy set or collective in all its executions of a run.
+struct StepAccount {
+  uint64_t times = 0;
+  program::PhaseTimes cycles;
+};
+
 /// Cycles of one run.
 struct RunAccount {
   program::PhaseTimes cycles;              ///< of the chip that ends last
   std::vector<program::PhaseTimes> chips;  ///< by chip, if there are several
   std::vector<program::LinkLoad> links;    ///< over which anything goes
+  std::vector<StepAccount> sets;           ///< by ComputeSetId
+  std::vector<StepAccount> copies;         ///< by CopySetId
+  std::vector<StepAccount> collectives;    ///< by CollectiveId
 };
 
 /// The account of a compiled program, without the executable.
@@ -42,5 +58,8 @@ struct Estimate {
 /// a `While` without a count.
 Estimate estimate(const program::Program& program, const machine::Machine& machine,
                   const TripCounts& trip_counts = {});
+
+/// Cycles of one run of an executable. A loop whose passes cost the same is walked once.
+RunAccount cycles_of_run(const Executable& executable, const TripCounts& trip_counts = {});
 
 }  // namespace tessera::compiler

@@ -11,36 +11,16 @@ using program::Access;
 using program::Program;
 using program::VariableId;
 
-bool reads_memory(const program::Step& step) {
-  const auto* repeat = std::get_if<program::Repeat>(&step);
-  return (repeat != nullptr && repeat->counter) || std::holds_alternative<program::While>(step) ||
-         std::holds_alternative<program::If>(step);
-}
-
-bool is_moved(const program::CopySet& set) {
-  return std::any_of(set.groups.begin(), set.groups.end(), [](const program::CopyGroup& group) {
-    return group.source_offset || group.target_offset;
-  });
-}
-
-bool has_runtime_rows(const program::ComputeSet& set) {
-  return std::any_of(set.groups.begin(), set.groups.end(), [](const program::VertexGroup& group) {
-    return std::any_of(group.fields.begin(), group.fields.end(),
-                       [](const program::Field& field) { return field.row.has_value(); });
-  });
+bool branches(const program::Step& step) {
+  return std::holds_alternative<program::While>(step) || std::holds_alternative<program::If>(step);
 }
 
 bool is_integer(Type type) { return epsilon_of(type) == 0.0; }
 
-/// On tiles, costs read integers; all but constants at known rows may change between and within runs.
 bool reads_changing_metadata(const Program& program, const program::ComputeSet& set) {
   for (const program::VertexGroup& group : set.groups)
-    for (size_t f = 0; f < group.fields.size(); ++f) {
-      const program::Variable& variable = program.variable(group.fields[f].variable);
-      if (group.codelet->fields[f].access != Access::out && is_integer(variable.type) &&
-          (variable.role != program::Role::constant || group.fields[f].row))
-        return true;
-    }
+    for (size_t f = 0; f < group.fields.size(); ++f)
+      if (compiler::reads_changing_metadata(program, group, f)) return true;
   return false;
 }
 
@@ -115,18 +95,20 @@ class KnownVariables {
 
 }  // namespace
 
+bool reads_changing_metadata(const Program& program, const program::VertexGroup& group, size_t field) {
+  const program::Variable& variable = program.variable(group.fields[field].variable);
+  return group.codelet->fields[field].access != Access::out && is_integer(variable.type) &&
+         (variable.role != program::Role::constant || group.fields[field].row);
+}
+
 void find_runtime_control(Executable& e) {
-  const std::vector<program::Step>& steps = e.program->steps();
-  const std::vector<program::CopySet>& copies = e.program->copy_sets();
-  const std::vector<program::ComputeSet>& sets = e.program->compute_sets();
-  e.has_runtime_control = std::any_of(steps.begin(), steps.end(), reads_memory) ||
-                          std::any_of(copies.begin(), copies.end(), is_moved) ||
-                          std::any_of(sets.begin(), sets.end(), has_runtime_rows);
-  e.known_ahead = variables_known(*e.program, {});
   e.costed_at_run.clear();
   for (const program::ComputeSet& set : e.program->compute_sets())
     e.costed_at_run.push_back(e.machine.kind == machine::Kind::tiled &&
                               reads_changing_metadata(*e.program, set));
+  e.cycles_vary = std::ranges::any_of(e.program->steps(), branches) ||
+                  std::ranges::find(e.costed_at_run, true) != e.costed_at_run.end();
+  e.known_ahead = e.cycles_vary ? variables_known(*e.program, {}) : std::vector<bool>();
 }
 
 std::vector<bool> variables_known(const Program& program, const std::vector<VariableId>& given) {
@@ -135,7 +117,7 @@ std::vector<bool> variables_known(const Program& program, const std::vector<Vari
 
 std::string find_control(Compilation& c) {
   find_runtime_control(*c.executable);
-  return fmt::format("control flow {} memory", c.executable->has_runtime_control ? "reads" : "does not read");
+  return fmt::format("cycles {} on integers", c.executable->cycles_vary ? "depend" : "do not depend");
 }
 
 }  // namespace tessera::compiler

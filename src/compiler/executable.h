@@ -142,16 +142,21 @@ struct Executable {
                                                 ///< the exchanges before and after; on several chips
                                                 ///< until the last is ready, if all begin at once
   MemoryReport memory;
-  bool has_runtime_control = false;  ///< counters, conditions or run-time rows
-  std::vector<bool> known_ahead;     ///< by VariableId: contents follow from the program alone, so a dry run
-                                     ///< knows them
-  std::vector<bool> costed_at_run;   ///< by ComputeSetId: costs may read metadata that is known only in a run
+  std::vector<bool> costed_at_run;  ///< by ComputeSetId: costs may read metadata that is known only in a run
+  bool cycles_vary = false;         ///< from run to run: any set is costed at run, or there are conditions
+  std::vector<bool> known_ahead;  ///< by VariableId, if cycles vary: contents follow from the program alone,
+                                  ///< so a dry run knows them
   std::vector<PassRecord> passes;
 };
 
 /// The part of a machine that one replica of a program runs on. Throws UsageError if the machine's chips
 /// cannot be divided among its replicas.
 machine::Machine machine_of_replica(const program::Program& program, const machine::Machine& machine);
+
+/// Whether the cost of vertices on tiles may read integers of a field that change between or within runs: all
+/// but constants at known rows.
+bool reads_changing_metadata(const program::Program& program, const program::VertexGroup& group,
+                             size_t field);
 
 /// By VariableId: whether its contents follow from the program and from what is bound to the integer inputs
 /// `given`, so that a dry run with these bindings knows it.

@@ -37,7 +37,4 @@ std::string check(Compilation& c);
 /// Counts bytes by category and cycles by phase.
 std::string account(Compilation& c);
 
-/// Cycles of one run, after all sets are accounted.
-RunAccount cycles_of_run(const Compilation& c, const TripCounts& trip_counts);
-
 }  // namespace tessera::compiler

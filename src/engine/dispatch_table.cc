@@ -13,11 +13,7 @@ constexpr uint64_t kPartBytes = program::kHostCopyPartBytes;
 }  // namespace
 
 DispatchTable::DispatchTable(const compiler::Executable& e)
-    : has_costs_at_run_(std::find(e.costed_at_run.begin(), e.costed_at_run.end(), true) !=
-                        e.costed_at_run.end()),
-      vertices_(e.sets.size()),
-      moved_fields_(e.sets.size()),
-      copy_parts_(e.copies.size()) {
+    : vertices_(e.sets.size()), moved_fields_(e.sets.size()), copy_parts_(e.copies.size()) {
   const bool is_host = e.machine.kind == machine::Kind::host;
   for (size_t s = 0; s < e.sets.size(); ++s) {
     most_threads_ = std::max(most_threads_, static_cast<uint32_t>(e.sets[s].tiles.size()));

@@ -20,8 +20,6 @@ class DispatchTable {
  public:
   explicit DispatchTable(const compiler::Executable& executable);
 
-  /// Whether any compute set is costed when it runs.
-  bool has_costs_at_run() const { return has_costs_at_run_; }
   /// Threads that some step has work for at once: tiles of the widest compute set, parts of a copy set.
   uint32_t most_threads() const { return most_threads_; }
 
@@ -64,7 +62,6 @@ class DispatchTable {
                         std::vector<MovedField>& moved);
   void add_copy(const compiler::Exchange& exchange, std::vector<CopyPart>& parts);
 
-  bool has_costs_at_run_ = false;
   uint32_t most_threads_ = 1;
   std::vector<std::vector<Vertex>> vertices_;
   std::vector<std::vector<MovedField>> moved_fields_;

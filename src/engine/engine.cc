@@ -4,6 +4,7 @@
 #include <mutex>
 #include <vector>
 
+#include "engine/profile.h"
 #include "engine/runner.h"
 
 namespace tessera::engine {
@@ -54,9 +55,16 @@ const compiler::Executable& Engine::executable() const { return idle_->runner.ex
 
 void Engine::require_fit() const { idle_->runner.require_fit(); }
 
+Profile dry_run(const std::shared_ptr<const compiler::Executable>& executable,
+                std::span<const Binding> bindings) {
+  return executable->cycles_vary ? Engine(executable).run(bindings, {.dry = true})
+                                 : profile_of_cycles(*executable);
+}
+
 Profile Engine::run(std::span<const Binding> bindings, const RunOptions& options) const {
   const Runner& runner = idle_->runner;
   if (options.dry) {
+    if (!runner.walks(options)) return profile_of_cycles(runner.executable());
     RunState state(runner.executable(), runner.dry_contents());
     return runner.run(state, bindings, options);
   }

@@ -9,6 +9,10 @@
 
 namespace tessera::engine {
 
+/// A dry run, also of an executable that is compiled for its costs alone.
+Profile dry_run(const std::shared_ptr<const compiler::Executable>& executable,
+                std::span<const Binding> bindings = {});
+
 /// An executable ready to run. run() may be called from several threads at once: each call has its own
 /// arenas, and calls take turns with the process's thread pool. State has its initial contents at the
 /// beginning of each run and is discarded afterwards; a Session keeps it.

@@ -92,10 +92,14 @@ void RunMemory::allocate_arenas() {
   uint64_t total = 0;
   for (const auto& [space, bytes] : executable_.arena_bytes) total += spaced(bytes);
   if (total == 0) return;
-  base::require_memory(total, "memory of the program's variables");
-  storage_ = base::allocate_buffer(total);
+  if (contents_ == Contents::integers) {
+    reserved_.reserve(total);  // most of it is payload, and never touched
+  } else {
+    base::require_memory(total, "memory of the program's variables");
+    storage_ = base::allocate_buffer(total);
+  }
   tile_arenas_.resize(executable_.machine.tiles);
-  std::byte* next = storage_.get();
+  std::byte* next = contents_ == Contents::integers ? reserved_.get() : storage_.get();
   for (const auto& [space, bytes] : executable_.arena_bytes) {
     (space == program::kShared ? shared_arena_ : tile_arenas_[space]) = next;
     next += spaced(bytes);

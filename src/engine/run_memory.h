@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/reserved_memory.h"
 #include "compiler/executable.h"
 #include "engine/run.h"
 
@@ -83,6 +84,7 @@ class RunMemory {
   std::vector<program::VariableId> loaded_;     ///< of them, those that have a copy in arenas: read by the
   std::vector<program::VariableId> stored_;     ///< program, and written
   base::Buffer storage_;                        ///< all arenas
+  base::ReservedMemory reserved_;               ///< or all arenas of a dry run
   std::vector<std::byte*> tile_arenas_;         ///< by tile; null if it has none
   std::byte* shared_arena_ = nullptr;
   std::vector<Binding> bound_;  ///< by VariableId

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <map>
 #include <optional>
 
 #include "compiler/tile_cycles.h"
 #include "engine/collective.h"
 #include "engine/pool.h"
+#include "engine/profile.h"
 
 namespace tessera::engine {
 namespace {
@@ -59,19 +61,13 @@ class Run {
         options_(options),
         has_memory_(memory_->is_allocated()),
         is_timed_(options.profile || options.dry || options.trace != nullptr),
-        known_(options.dry ? known_in_run(executable, bindings) : std::vector<bool>{}),
+        known_(options.dry && has_memory_ ? known_in_run(executable, bindings) : std::vector<bool>{}),
         team_(team),
         threads_(state.threads) {
     threads_.reserve(team == nullptr ? 1 : team->threads());
     if (!is_timed_) return;
     clocks_.assign(program_.replicas(), compiler::ChipClocks(executable.machine));
-    profile_.sets.resize(program_.compute_sets().size());
-    profile_.copies.resize(program_.copy_sets().size());
-    for (size_t s = 0; s < profile_.sets.size(); ++s) profile_.sets[s].name = program_.compute_sets()[s].name;
-    for (size_t s = 0; s < profile_.copies.size(); ++s)
-      profile_.copies[s].name = program_.copy_sets()[s].name;
-    for (const program::Collective& collective : program_.collectives())
-      profile_.collectives.push_back({collective.name, 0, {}, {}});
+    profile_ = empty_profile(program_);
   }
 
   Profile run() {
@@ -83,6 +79,10 @@ class Run {
     walk(program_.main());
     profile_.seconds = seconds_between(start_, Clock::now());
     profile_.phases[Phase::control] += profile_.seconds - profile_.phases.total();
+    if (!executable_.cycles_vary) {
+      enter_cycles(executable_, profile_);
+      return std::move(profile_);
+    }
     profile_.cycles = std::ranges::max_element(clocks_, {}, &compiler::ChipClocks::last)->slowest();
     profile_.links = links_.loads();
     if (has_chips())
@@ -102,7 +102,7 @@ class Run {
   }
   void walk_inside(const program::Repeat& repeat) {
     for (uint32_t i = 0; i < repeat.count; ++i) {
-      if (repeat.counter)
+      if (repeat.counter && has_memory_)
         for (const RunMemory& memory : memories_) memory.control(*repeat.counter) = i;
       walk(repeat.body);
     }
@@ -129,7 +129,7 @@ class Run {
       each_replica([&](uint32_t replica) {
         find_rows(execute.set);
         transfer(set.before, &step);
-        const bool is_costed_now = executable_.costed_at_run[execute.set];
+        const bool is_costed_now = is_costed(execute.set);
         const auto tiles = is_costed_now ? std::optional(slowest_now(execute.set, set)) : std::nullopt;
         compute(execute.set, set, &step);
         transfer(set.after, &step);
@@ -208,7 +208,18 @@ class Run {
     links_.add(loads, 1, replica * static_cast<uint32_t>(clocks_.front().of_chips().size()));
   }
 
-  /// A superstep whose costs read metadata, which is available by now.
+  /// Whether a superstep's costs read metadata that is available by now.
+  bool is_costed(program::ComputeSetId id) const {
+    if (!executable_.costed_at_run[id]) return false;
+    if (!options_.dry) return true;
+    return std::ranges::any_of(program_.compute_sets()[id].groups, [&](const program::VertexGroup& group) {
+      for (size_t f = 0; f < group.fields.size(); ++f)
+        if (compiler::reads_changing_metadata(program_, group, f) && is_known(group.fields[f])) return true;
+      return false;
+    });
+  }
+
+  /// A superstep whose costs read metadata.
   compiler::SlowestTiles slowest_now(program::ComputeSetId id, const CompiledSet& set) const {
     const program::ComputeSet& source = program_.compute_sets()[id];
     return compiler::TileCycles(executable_.machine)
@@ -280,7 +291,7 @@ class Run {
 
   /// Runs the vertices of a compute set, with tiles distributed over the threads.
   void compute(program::ComputeSetId id, const CompiledSet& set, StepProfile* step) {
-    if (set.vertices.empty()) return;
+    if (set.vertices.empty() || (options_.dry && !runs_dry(program_.compute_sets()[id]))) return;
     const auto tiles = static_cast<uint32_t>(set.tiles.size());
     const uint32_t threads = team_ == nullptr ? 1 : std::min(team_->threads(), tiles);
     const Clock::time_point start = is_timed_ ? Clock::now() : Clock::time_point{};
@@ -368,6 +379,10 @@ class Run {
     return {seconds_between(start_, clock.began()), seconds_between(start_, clock.since())};
   }
 
+  bool runs_dry(const program::ComputeSet& set) const {
+    return std::ranges::any_of(set.groups,
+                               [&](const program::VertexGroup& group) { return runs_dry(group); });
+  }
   /// A dry run executes the vertices whose metadata it knows.
   bool runs_dry(const program::VertexGroup& group) const {
     if (!has_memory_ || !group.codelet->integer_only) return false;
@@ -402,9 +417,10 @@ class Run {
       shifts.push_back({shift_of(rows.from), shift_of(rows.to)});
     if (team_ != nullptr && !parts.empty() && !options_.dry)
       copy_together(exchange, shifts, parts);
+    else if (options_.dry)
+      for (uint32_t t : known_transfers(exchange)) copy(exchange.transfers[t], shifts);
     else
-      for (const compiler::Transfer& t : exchange.transfers)
-        if (!options_.dry || moves_dry(exchange, t)) copy(t, shifts, {0, 0, t.rows > 1 ? t.rows : t.cols});
+      for (const compiler::Transfer& t : exchange.transfers) copy(t, shifts);
     if (!is_timed_) return;
     PhaseTimes seconds;
     seconds[Phase::exchange] = seconds_between(start, Clock::now());
@@ -427,6 +443,9 @@ class Run {
     });
   }
 
+  void copy(const compiler::Transfer& t, const std::vector<Shift>& shifts) const {
+    copy(t, shifts, {0, 0, t.rows > 1 ? t.rows : t.cols});
+  }
   void copy(const compiler::Transfer& t, const std::vector<Shift>& shifts, const CopyPart& part) const {
     const Shift shift = t.runtime == compiler::kNoRuntimeRow ? Shift{} : shifts[t.runtime];
     const bool by_rows = t.rows > 1;
@@ -444,6 +463,13 @@ class Run {
     copy_elements(view(t.from, shift.from), view(t.to, shift.to));
   }
 
+  const std::vector<uint32_t>& known_transfers(const Exchange& exchange) {
+    const auto [found, is_new] = known_transfers_.try_emplace(&exchange);
+    for (uint32_t t = 0; is_new && t < exchange.transfers.size(); ++t)
+      if (moves_dry(exchange, exchange.transfers[t])) found->second.push_back(t);
+    return found->second;
+  }
+
   /// A dry run moves metadata that it knows; of the callers' arrays it knows only integer inputs.
   bool moves_dry(const Exchange& exchange, const compiler::Transfer& t) const {
     const auto is_reached = [&](const Place& end) {
@@ -457,7 +483,7 @@ class Run {
   bool is_known(const compiler::RuntimeRows::End& end) const { return !end.row || known_[end.row->index]; }
 
   uint64_t shift_of(const compiler::RuntimeRows::End& end) const {
-    if (!end.row || (options_.dry && !is_known(end))) return 0;
+    if (!end.row || !has_memory_ || (options_.dry && !is_known(end))) return 0;
     const uint64_t shift = uint64_t{memory_->control(end.row->index)} * end.row->stride;
     if (shift > end.room)
       throw Error(fmt::format("a run-time row leaves '{}': {} rows further down, where {} are left",
@@ -474,6 +500,7 @@ class Run {
   bool has_memory_;
   bool is_timed_;            ///< and keeps a profile
   std::vector<bool> known_;  ///< by VariableId, in a dry run
+  std::map<const Exchange*, std::vector<uint32_t>> known_transfers_;
   Pool::Team* team_;
   WorkSharing& threads_;
   std::span<const DispatchTable::MovedField> moved_fields_;  ///< of the compute set that runs

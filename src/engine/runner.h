@@ -30,11 +30,10 @@ class Runner {
 
   const compiler::Executable& executable() const { return *executable_; }
 
+  /// Whether a dry run follows the program's steps: what does not vary is counted.
+  bool walks(const RunOptions& options) const { return executable_->cycles_vary || options.trace != nullptr; }
   /// What a dry run reads: integers, if control flow or costs depend on them.
-  Contents dry_contents() const {
-    return executable_->has_runtime_control || table_.has_costs_at_run() ? Contents::integers
-                                                                         : Contents::none;
-  }
+  Contents dry_contents() const { return executable_->cycles_vary ? Contents::integers : Contents::none; }
 
   /// Throws Error, naming what fills the fullest tile, where the program does not fit its machine.
   void require_fit() const;

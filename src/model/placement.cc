@@ -20,7 +20,11 @@ using machine::Machine;
 
 constexpr uint32_t kMostForSpeed = 4;
 
-Placed build(const Graph& graph, const Machine& machine, const std::set<ValueId>& bound) {
+void note_passes(Placed& placed) {
+  std::ranges::copy(placed.executable->passes, std::back_inserter(placed.passes));
+}
+
+Placed build(const Graph& graph, const Machine& machine, const std::set<ValueId>& bound, CompileFor what) {
   program::Program program;
   program.set_replicas(graph.replicas());
   const Machine part = compiler::machine_of_replica(program, machine);
@@ -33,8 +37,10 @@ Placed build(const Graph& graph, const Machine& machine, const std::set<ValueId>
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   placed.passes.push_back(
       {"lower", fmt::format("{} compute sets", program.compute_sets().size()), took.count()});
-  placed.executable = compiler::compile(std::move(program), machine);
-  std::ranges::copy(placed.executable->passes, std::back_inserter(placed.passes));
+  auto shared = std::make_shared<const program::Program>(std::move(program));
+  placed.executable = what == CompileFor::runs ? compiler::compile(std::move(shared), machine)
+                                               : compiler::compile_for_costs(std::move(shared), machine);
+  note_passes(placed);
   return placed;
 }
 
@@ -56,7 +62,7 @@ class PlacementSearch {
  public:
   PlacementSearch(const Graph& graph, const Machine& machine) : graph_(graph), machine_(machine) {}
 
-  Placed find() {
+  Placed find(CompileFor what) {
     const uint32_t most = machine_.chip_count();
     consider(fmt::format("1 of {} chips", most), graph_, 1);
     const bool fits_one = fits_;
@@ -66,6 +72,10 @@ class PlacementSearch {
       consider(fmt::format("{} chips as one", chips), graph_, chips);
     considered_[chosen_].chosen = true;
     best_->considered = std::move(considered_);
+    if (what == CompileFor::runs) {
+      best_->executable = compiler::compile(best_->executable->program, part(chips_));
+      note_passes(*best_);
+    }
     return std::move(*best_);
   }
 
@@ -85,13 +95,14 @@ class PlacementSearch {
     consider(fmt::format("{} stages of whole layers on as many chips", chips), graph, chips);
   }
 
+  Machine part(uint32_t chips) const { return machine_.part(0, chips * machine_.chip_tiles); }
+
   void consider(std::string name, const Graph& graph, uint32_t chips) {
-    const Machine machine = machine_.part(0, chips * machine_.chip_tiles);
-    Placed placed = build(graph, machine, {});
+    const Machine machine = part(chips);
+    Placed placed = build(graph, machine, {}, CompileFor::costs);
     const compiler::MemoryReport& memory = placed.executable->memory;
     PlacementCost cost{std::move(name), 0, memory.fits() ? "" : overflow_text(memory), false};
-    cost.seconds = machine.seconds(
-        engine::Engine(placed.executable).run(placed.metadata(), {.dry = true}).cycles.total());
+    cost.seconds = machine.seconds(engine::dry_run(placed.executable, placed.metadata()).cycles.total());
     const bool is_better = !best_ || (memory.fits() && !fits_) ||
                            (memory.fits() == fits_ &&
                             (fits_ ? cost.seconds < considered_[chosen_].seconds
@@ -100,6 +111,7 @@ class PlacementSearch {
     if (!is_better) return;
     fits_ = memory.fits();
     chosen_ = considered_.size() - 1;
+    chips_ = chips;
     best_ = std::move(placed);
   }
 
@@ -108,6 +120,7 @@ class PlacementSearch {
   std::vector<PlacementCost> considered_;
   std::optional<Placed> best_;
   size_t chosen_ = 0;
+  uint32_t chips_ = 1;  ///< of the chosen one
   bool fits_ = false;
 };
 
@@ -133,13 +146,13 @@ std::vector<engine::Binding> Placed::metadata() const {
   return bindings;
 }
 
-Placed place_graph(const Graph& graph, const Machine& machine, const std::set<ValueId>& bound,
-                   uint32_t chips) {
-  if (chips > 0) return build(graph, chips_of(graph, machine, chips), bound);
+Placed place_graph(const Graph& graph, const Machine& machine, const std::set<ValueId>& bound, uint32_t chips,
+                   CompileFor what) {
+  if (chips > 0) return build(graph, chips_of(graph, machine, chips), bound, what);
   const bool is_free = machine.kind == machine::Kind::tiled && machine.chip_count() > 1 &&
                        graph.replicas() == 1 && !has_stages(graph) &&
                        machine.tiles == machine.chip_count() * machine.chip_tiles;
-  return is_free ? PlacementSearch(graph, machine).find() : build(graph, machine, bound);
+  return is_free ? PlacementSearch(graph, machine).find(what) : build(graph, machine, bound, what);
 }
 
 }  // namespace tessera::model

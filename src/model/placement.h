@@ -10,6 +10,9 @@
 
 namespace tessera::model {
 
+/// What a graph is compiled for.
+enum class CompileFor : uint8_t { runs, costs };
+
 struct Placed {
   Lowered lowered;
   std::shared_ptr<const compiler::Executable> executable;
@@ -24,8 +27,8 @@ struct Placed {
 /// the graph takes one chip, or 2 or 4 that work as one, whichever is fastest, and of micro-batches stages on
 /// 2 or 4 chips too. If it does not fit one chip, it takes the fewest chips on which it fits as stages of
 /// whole layers, or if it fits on none, the fewest that work as one. With `chips` so many work as one. Values
-/// of `bound` are parameters that each run binds.
+/// of `bound` are parameters that each run binds. Only what is chosen is compiled to run, if that.
 Placed place_graph(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& bound,
-                   uint32_t chips = 0);
+                   uint32_t chips, CompileFor what);
 
 }  // namespace tessera::model

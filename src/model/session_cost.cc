@@ -1,5 +1,8 @@
+#include <tessera/estimate.h>
+
 #include <algorithm>
 
+#include "engine/engine.h"
 #include "model/session_impl.h"
 
 namespace tessera::model {
@@ -102,20 +105,34 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   return cost;
 }
 
-RunCost Session::cost(std::span<const Tensor> inputs) const {
-  const Impl::Lock lock(*impl_);
-  std::vector<engine::Binding> bindings = impl_->metadata();
-  const std::vector<Impl::External> externals = impl_->externals();
-  impl_->check_arrays(inputs, externals);
-  impl_->check_lists(inputs);
-  for (const Impl::External& external : externals) {
+RunCost Session::Impl::cost(std::span<const Tensor> inputs) const {
+  std::vector<engine::Binding> bindings = metadata();
+  const std::vector<External> named = externals();
+  check_arrays(inputs, named);
+  check_lists(inputs);
+  for (const External& external : named) {
     const auto given = std::ranges::find(inputs, external.name, &Tensor::name);
-    const bool is_integer = epsilon_of(impl_->graph.type(external.id).type) == 0;
+    const bool is_integer = epsilon_of(graph.type(external.id).type) == 0;
     if (given == inputs.end() || given->data == nullptr || !is_integer) continue;
     if (!external.is_input) continue;
-    bindings.push_back(impl_->bind(external.operand, external.id, given->data));
+    bindings.push_back(bind(external.operand, external.id, given->data));
   }
-  return impl_->cost_of(impl_->session->run(bindings, {.dry = true}), false);
+  return cost_of(
+      session ? session->run(bindings, {.dry = true}) : engine::dry_run(placed.executable, bindings), false);
+}
+
+RunCost Session::cost(std::span<const Tensor> inputs) const {
+  const Impl::Lock lock(*impl_);
+  return impl_->cost(inputs);
+}
+
+RunCost estimate(const Graph& graph, const Machine& machine, const EstimateOptions& options) {
+  std::optional<Graph> owner;
+  if (options.owner != nullptr)
+    transform(owner.emplace(*options.owner), session_transforms(), machine.model());
+  const Session::Impl compiled(graph, machine.model(), {.chips = options.chips}, owner ? &*owner : nullptr,
+                               CompileFor::costs);
+  return compiled.cost(options.inputs);
 }
 
 }  // namespace tessera::model

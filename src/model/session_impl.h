@@ -33,27 +33,37 @@ using program::Variable;
 struct Session::Impl {
   Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
        std::shared_ptr<const Impl> owner_of_parameters = nullptr)
-      : graph(network), options(chosen), owner(std::move(owner_of_parameters)), whole_machine(machine) {
+      : Impl(network, machine, chosen, owner_of_parameters ? &owner_of_parameters->graph : nullptr,
+             CompileFor::runs) {
+    owner = std::move(owner_of_parameters);
+    session = std::make_unique<engine::Session>(placed.executable);
+  }
+  /// Without memory, if it is for costs. `owner_graph` is transformed for the machine.
+  Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
+       const Graph* owner_graph, CompileFor what)
+      : graph(network), options(chosen), whole_machine(machine) {
     check_inputs();
     passes = transform(graph, session_transforms(), machine);
-    find_shared();
-    if (machine.kind == machine::Kind::host) find_bound();
-    placed = place_graph(graph, machine, in_place, options.chips);
+    if (owner_graph != nullptr) {
+      find_shared(*owner_graph);
+      if (machine.kind == machine::Kind::host) find_bound(*owner_graph);
+    }
+    placed = place_graph(graph, machine, in_place, options.chips, what);
     std::ranges::move(placed.passes, std::back_inserter(passes));
-    session = std::make_unique<engine::Session>(placed.executable);
     lists = list_inputs(graph);
   }
 
   static std::shared_ptr<Impl> sharing(const Graph& graph, const std::shared_ptr<Impl>& owner);
 
-  const compiler::Executable& executable() const { return session->executable(); }
+  const compiler::Executable& executable() const { return *placed.executable; }
   const Variable& variable(ValueId id) const {
     return executable().program->variable(lowered.operands[id]->variable);
   }
   bool transposed(ValueId id) const { return bound_layout(lowered.layouts.values[id]).transposed; }
-  bool is_state(ValueId id) const {
-    return graph.info(id).kind == Kind::parameter || graph.info(id).kind == Kind::state;
+  static bool is_state(const ValueInfo& info) {
+    return info.kind == Kind::parameter || info.kind == Kind::state;
   }
+  bool is_state(ValueId id) const { return is_state(graph.info(id)); }
 
   /// Callers bind matrices; functions take sparse values.
   void check_inputs() const {
@@ -65,15 +75,14 @@ struct Session::Impl {
   }
 
   /// The parameters that the owner has.
-  void find_shared() {
-    if (!owner) return;
+  void find_shared(const Graph& of_owner) {
     for (ValueId id = 0; id < graph.values().size(); ++id) {
       if (!is_state(id)) continue;
-      for (ValueId other = 0; other < owner->graph.values().size(); ++other)
-        if (owner->is_state(other) && owner->graph.info(other).name == graph.info(id).name)
+      for (ValueId other = 0; other < of_owner.values().size(); ++other)
+        if (is_state(of_owner.info(other)) && of_owner.info(other).name == graph.info(id).name)
           shared[id] = other;
       if (!shared.contains(id)) continue;
-      const TensorType &own = graph.type(id), &its = owner->graph.type(shared[id]);
+      const TensorType &own = graph.type(id), &its = of_owner.type(shared[id]);
       if (!(own == its))
         throw UsageError(
             fmt::format("{} is {}; the owner's is {}", graph.info(id).name, to_string(own), to_string(its)));
@@ -86,10 +95,10 @@ struct Session::Impl {
 
   /// On a host parameters are bound where the owner has them, if both have them in the form of weights, or
   /// neither does.
-  void find_bound() {
-    const WeightForms forms = weight_forms(graph);
+  void find_bound(const Graph& of_owner) {
+    const WeightForms forms = weight_forms(graph), its = weight_forms(of_owner);
     for (const auto& [own, id] : shared)
-      if (forms[own].has_value() == owner->lowered.forms[id].has_value()) in_place.insert(own);
+      if (forms[own].has_value() == its[id].has_value()) in_place.insert(own);
   }
 
   /// Gives shared parameters the patterns that the owner has.
@@ -254,6 +263,8 @@ struct Session::Impl {
 
   /// The account of a run, or what was measured.
   RunCost cost_of(const engine::Profile& profile, bool measured) const;
+  /// The account of a run with these arrays, of which integer inputs matter.
+  RunCost cost(std::span<const Tensor> inputs) const;
 
   engine::RunOptions run_options() const { return {.threads = options.threads, .profile = false}; }
   bool is_host() const { return executable().machine.kind == machine::Kind::host; }

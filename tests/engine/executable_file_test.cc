@@ -79,7 +79,7 @@ TEST_F(ExecutableFile, RunsAsWhatWasSaved) {
       const auto loaded = load(machine);
       ASSERT_EQ(program::to_string(*loaded->program), program::to_string(program));
       ASSERT_EQ(loaded->known_ahead, saved->known_ahead);
-      ASSERT_EQ(loaded->has_runtime_control, saved->has_runtime_control);
+      ASSERT_EQ(loaded->cycles_vary, saved->cycles_vary);
       ASSERT_EQ(loaded->costed_at_run, saved->costed_at_run);
       ASSERT_EQ(loaded->memory.fullest, saved->memory.fullest);
       const testing::FlatVariables initial = testing::flat_variables(program);

@@ -205,7 +205,7 @@ class Graph:
         """
         chosen = machine_for(machine, 0, figures)
         on_chips = _tessera.whole_number("on_chips", on_chips)
-        cost = _tessera.Session(self.native, chosen, 0, 0, on_chips).cost()
+        cost = _tessera.estimate(self.native, chosen, on_chips)
         return Estimate(cost, self.native.copy(), chosen, repr(self).strip("<>"))
 
     def training_step(

@@ -1,0 +1,142 @@
+// The cost of a graph without a session of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+#include <tessera/estimate.h>
+
+#include "networks.h"
+#include "support/error_of.h"
+
+namespace tessera::model {
+namespace {
+
+using ::testing::HasSubstr;
+
+void expect_equal(const RunCost& cost, const RunCost& expected) {
+  EXPECT_EQ(cost.seconds, expected.seconds);
+  EXPECT_EQ(cost.cycles, expected.cycles);
+  EXPECT_EQ(cost.balance, expected.balance);
+  EXPECT_EQ(cost.bytes, expected.bytes);
+  EXPECT_EQ(cost.total_bytes, expected.total_bytes);
+  EXPECT_EQ(cost.fullest_tile_bytes, expected.fullest_tile_bytes);
+  EXPECT_EQ(cost.tiles, expected.tiles);
+  EXPECT_EQ(cost.overflow, expected.overflow);
+  ASSERT_EQ(cost.operations.size(), expected.operations.size());
+  for (size_t i = 0; i < cost.operations.size(); ++i)
+    EXPECT_EQ(cost.operations[i].cycles, expected.operations[i].cycles) << cost.operations[i].value;
+  ASSERT_EQ(cost.chips.size(), expected.chips.size());
+  for (size_t i = 0; i < cost.chips.size(); ++i) {
+    EXPECT_EQ(cost.chips[i].cycles, expected.chips[i].cycles);
+    EXPECT_EQ(cost.chips[i].bytes, expected.chips[i].bytes);
+  }
+  ASSERT_EQ(cost.links.size(), expected.links.size());
+  for (size_t i = 0; i < cost.links.size(); ++i) EXPECT_EQ(cost.links[i].bytes, expected.links[i].bytes);
+  ASSERT_EQ(cost.placements.size(), expected.placements.size());
+  for (size_t i = 0; i < cost.placements.size(); ++i) {
+    EXPECT_EQ(cost.placements[i].seconds, expected.placements[i].seconds);
+    EXPECT_EQ(cost.placements[i].chosen, expected.placements[i].chosen);
+  }
+}
+
+Machine chips(uint32_t count) { return Machine::find("m2000").with("chips", count).with("tiles", 8); }
+
+/// Layers of one function.
+Graph calls(uint32_t width, uint32_t layers) {
+  auto f = std::make_shared<Graph>();
+  const Value x = f->input("x", {6, width}), w = f->input("w", {width, width}), b = f->input("b", {width});
+  f->output("y", x + tanh(linear(x, w, b)));
+  Graph g;
+  Value h = g.input("x", {6, width});
+  for (uint32_t i = 0; i < layers; ++i)
+    h = g.call(f, {h, g.parameter("w" + std::to_string(i), {width, width}, Initial::normal(0.1)),
+                   g.parameter("b" + std::to_string(i), {width})})[0];
+  g.output("loss", mean(square(h)));
+  return g;
+}
+
+TEST(Estimates, AreTheCostOfASessionOnAnyMachine) {
+  const std::vector<TrainingOptions> options = {
+      {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = 3},
+      {.optimizer = Adam{}, .clip_norm = 1.0},
+      {.optimizer = Adam{}, .micro_batches = 2, .replicas = 2},
+  };
+  for (const TrainingOptions& each : options)
+    for (const Layers layers : {Layers::dense, Layers::sparse, Layers::dynamic}) {
+      Classifier network(layers, each.micro_batches == 1);
+      add_training(network.loss, each);
+      std::vector<Machine> machines = {chips(2), chips(4)};
+      if (each.replicas == 1) machines.insert(machines.end(), {Machine::host(2), Machine::find("bow", 16)});
+      for (const Machine& machine : machines) {
+        SCOPED_TRACE(machine.name());
+        expect_equal(estimate(network.graph, machine), Session(network.graph, machine).cost());
+      }
+    }
+}
+
+TEST(Estimates, FollowCallsAndStages) {
+  Graph g = calls(24, 3);
+  for (const Machine& machine : {Machine::host(2), Machine::find("bow", 16), chips(4)})
+    expect_equal(estimate(g, machine), Session(g, machine).cost());
+  add_training(g.value(g.outputs().at("loss")), {.optimizer = Sgd{}, .micro_batches = 5});
+  for (const Machine& machine : {Machine::find("bow", 16), chips(2)})
+    expect_equal(estimate(g, machine), Session(g, machine).cost());
+  expect_equal(estimate(g, chips(4), {.chips = 2}), Session(g, chips(4), {.chips = 2}).cost());
+}
+
+/// A pass of a loop is counted once; a run that is measured walks them all.
+TEST(Estimates, OfMicroBatchesAreWhatRunsTake) {
+  Graph g = calls(24, 2);
+  add_training(g.value(g.outputs().at("loss")), {.optimizer = Sgd{}, .micro_batches = 7});
+  for (const Machine& machine : {Machine::find("bow", 16), chips(2)}) {
+    Session session(g, machine);
+    ASSERT_TRUE(session.fits());
+    std::map<std::string, std::vector<float>> arrays;
+    std::vector<Tensor> tensors;
+    for (const ArrayType& each : session.arrays()) {
+      arrays[each.name].assign(each.type.elements(), 0.5F);
+      tensors.push_back({each.name, arrays[each.name].data(), {}});
+    }
+    EXPECT_EQ(session.measure(tensors).cycles, estimate(g, machine).cycles);
+  }
+}
+
+TEST(Estimates, OfSharedParametersAreThoseOfTheSharingSession) {
+  Classifier training(Layers::sparse), evaluation(Layers::sparse);
+  add_training(training.loss, {.optimizer = Sgd{.momentum = 0.9}});
+  for (const Machine& machine : {Machine::host(2), Machine::find("bow", 16)}) {
+    const Session owner(training.graph, machine);
+    expect_equal(estimate(evaluation.graph, machine, {.owner = &training.graph}),
+                 Session(evaluation.graph, owner).cost());
+  }
+}
+
+/// On machines whose tiles have enough of it: 4 × 4.3 GB of parameters in each of 4 replicas, and as much
+/// again of momentum.
+TEST(Estimates, TakeNoMemoryForParameters) {
+  Graph g;
+  Value h = g.input("x", {4, 32768}, Type::f32);
+  for (const char* name : {"a", "b", "c", "d"})
+    h = linear(h, g.parameter(name, {32768, 32768}, Initial::normal(0.01)));
+  g.output("loss", mean(square(h)));
+  const uint64_t parameters = uint64_t{4} * 32768 * 32768 * 4;
+  const Machine tiles = chips(4).with("tile_bytes", double{1u << 31});
+  const RunCost forward = estimate(g, tiles);
+  EXPECT_EQ(forward.overflow, "");
+  EXPECT_GE(forward.total_bytes, parameters);
+  EXPECT_GE(estimate(g, Machine::host(2)).total_bytes, parameters);
+  add_training(g.value(g.outputs().at("loss")), {.optimizer = Sgd{.momentum = 0.9}, .replicas = 4});
+  EXPECT_GE(estimate(g, tiles).total_bytes, 2 * parameters);
+}
+
+TEST(Estimates, RefuseWhatSessionsRefuse) {
+  Graph g;
+  g.output("y", relu(g.input("x", {8, 8})));
+  EXPECT_THAT(test::error_of<UsageError>([&] { estimate(g, chips(2), {.chips = 4}); }),
+              HasSubstr("4 chips are to work as one; m2000 has 2"));
+  const std::vector<Tensor> unknown = {{"z", nullptr, {}}};
+  EXPECT_THAT(test::error_of<UsageError>([&] { estimate(g, chips(2), {.inputs = unknown}); }),
+              HasSubstr("'z' is neither an input nor an output of the graph"));
+}
+
+}  // namespace
+}  // namespace tessera::model
