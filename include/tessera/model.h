@@ -280,6 +280,9 @@ Value permute(Value x, const std::vector<uint32_t>& permutation);
 Value take(Value x, const std::vector<uint32_t>& places);
 /// y[..., i] = x[..., i · neighbours] + … + x[..., i · neighbours + neighbours − 1]
 Value sum_neighbours(Value x, uint32_t neighbours);
+/// y[..., :] = weight[ids[...], :] of u32 ids and a dense weight [rows, features], which may be the weight of
+/// products as well; NaN for an id beyond the rows. The row `padding` has a gradient of 0.
+Value embedding(Value ids, Value weight, std::optional<uint32_t> padding = {});
 Value cast(Value x, Type type);
 /// Over the last dimension.
 Value softmax(Value x);

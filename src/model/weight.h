@@ -61,6 +61,8 @@ class LinearWeight {
   }
   /// Whether gradients leave places unwritten, where the variable has to be 0.
   virtual bool gradient_has_gaps() const { return false; }
+  /// Rows of each panel, if the values lie in panels from which a lookup takes rows.
+  virtual std::optional<uint32_t> panel_rows() const { return {}; }
   /// Whether products take a mask.
   virtual bool takes_mask() const { return false; }
 

@@ -198,6 +198,34 @@ def test_layer_normalisation_trains_as_in_pytorch():
         np.testing.assert_allclose(session.get(name), values.detach(), rtol=1e-3, atol=1e-4)
 
 
+def test_embeddings_train_as_in_pytorch():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Embedding(50, 24, padding_idx=0)
+            self.positions = nn.Embedding(6, 24)
+            self.head = nn.Linear(24, 50)
+            self.head.weight = self.words.weight
+
+        def forward(self, ids, positions):
+            return self.head(torch.tanh(self.words(ids) + self.positions(positions))).reshape(-1, 50)
+
+    torch.manual_seed(5)
+    module, ids, labels = Tied(), torch.randint(50, (4, 6)), torch.randint(50, (24,))
+    ids[:, 5] = 0
+    positions = torch.arange(6).repeat(4, 1)
+    session = model.from_torch(module, (ids, positions)).training_step("cross_entropy", rate=0.5).session()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.5)
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(module(ids, positions), labels)
+        loss.backward()
+        optimizer.step()
+        assert session.run(ids, positions, labels) == pytest.approx(loss.item(), rel=1e-4)
+    for name, values in module.named_parameters():
+        np.testing.assert_allclose(session.get(name), values.detach(), rtol=1e-3, atol=1e-4)
+
+
 def test_layer_normalisation_of_what_is_no_number():
     x, weights = torch.randn(5, 19), torch.randn(2, 19)
     x[1, 2], x[2, 18], x[3, 0] = float("nan"), float("inf"), -float("inf")

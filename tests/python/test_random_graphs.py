@@ -118,6 +118,7 @@ OTHERS = {
     "cross_entropy": lambda x, labels: torch.nn.functional.cross_entropy(rows_of(x), labels.long().reshape(-1)),
     "mean_squared_error": torch.nn.functional.mse_loss,
     "layer_norm": lambda x, *of, epsilon: torch.nn.functional.layer_norm(x, x.shape[-1:], *of, eps=epsilon),
+    "embedding": lambda ids, w, padding=None: torch.nn.functional.embedding(ids.long(), w, padding),
     "linear": lambda x, w, *bias: x @ w.t() + (bias[0] if bias else 0),
     "circulant": lambda x, c: formulas.circulant(x, c, c.numel()),
     "toeplitz": formulas.toeplitz,
@@ -259,6 +260,14 @@ class Generator:
         features = tuple(self.values[x].shape[-1:])
         weights = [self.some(lambda v: tuple(v.shape) == features, features) for _ in range(self.rng.integers(3))]
         return self.add(Node(name, (x, *weights), {"epsilon": 0.1}))
+
+    def try_embedding(self, name):
+        w = self.some(lambda v: v.dim() == 2, (7, 5))
+        rows = self.values[w].shape[0]
+        shape = ((), (6,), (2, 3))[self.rng.integers(3)]
+        ids = self.add(Node("labels", array=self.rng.integers(0, rows, shape)))
+        padding = {"padding": int(self.rng.integers(rows))} if self.rng.random() < 0.3 else {}
+        return self.add(Node(name, (ids, w), padding))
 
     def try_cross_entropy(self, name):
         x = self.some(lambda v: v.dim() == 2, (5, 12))

@@ -324,6 +324,20 @@ def _layer_norm(
     return ops.layer_norm(x, weight, bias, epsilon=epsilon)
 
 
+@handles("embedding.default")
+def _embedding(
+    call: Call,
+    weight: Value,
+    ids: Value,
+    padding: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Value:
+    if scale_grad_by_freq:
+        raise ValueError("gradients that are scaled by the frequency of ids are not possible")
+    return ops.embedding(ids, weight, padding=None if padding < 0 else padding)
+
+
 @handles("dropout.default")
 def _dropout(call: Call, x: Value, rate: float, train: bool) -> Value:
     return ops.dropout(x, rate) if train and rate > 0 else x

@@ -336,6 +336,14 @@ def layer_norm(
     return apply("layer_norm", *inputs, epsilon=float(epsilon))
 
 
+def embedding(ids: Value, weight: Value, *, padding: int | None = None) -> Value:
+    """weight[ids] of u32 ids [...] and a dense weight [rows, features], which may be the weight of `linear` as well.
+
+    NaN for an id beyond the rows. The row `padding` has a gradient of 0.
+    """
+    return apply("embedding", ids, weight, **({} if padding is None else {"padding": int(padding)}))
+
+
 def cross_entropy(logits: Value, labels: Value) -> Value:
     """Mean over rows of -log softmax(logits)[label]; labels are u32 of [rows]."""
     return apply("cross_entropy", logits, labels)

@@ -16,6 +16,7 @@
   X(shape)                         \
   X(cast)                          \
   X(dropout)                       \
+  X(embedding)                     \
   X(accumulate)                    \
   X(replicas)                      \
   X(update)                        \

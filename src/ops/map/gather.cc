@@ -7,6 +7,7 @@
 
 #include "kernels/common/element.h"
 #include "kernels/map/gather/codelet.h"
+#include "ops/types.h"
 
 namespace tessera::ops {
 namespace {
@@ -40,6 +41,7 @@ MapOperation gather_on_host(const GatherProblem& p) {
   const uint32_t count = count_of(p);
   MapOperation operation{
       .codelet = &kernels::gather_rows_codelet, .phase = Phase::rearrange, .rows = count, .cols = p.cols};
+  operation.params = {1, p.source_rows};
   operation.operands = {{"rows", index, Role::constant, count, 1, true, false, list_of(p, index)},
                         {"source", p.type, Role::input, p.source_rows, p.cols, false, true},
                         {"out", p.type, Role::output, count, p.cols}};
@@ -75,6 +77,33 @@ program::StepId build_exchange(const Builder& builder, const GatherProblem& p, c
 }
 
 }  // namespace
+
+MapOperation operation_of(const LookupProblem& p) {
+  require_float(p.type, "a lookup");
+  const bool by_columns = p.panel_rows == 1;
+  const uint32_t panels = (p.source_rows + p.panel_rows - 1) / p.panel_rows;
+  MapOperation operation{.codelet = &kernels::gather_rows_codelet,
+                         .phase = Phase::rearrange,
+                         .rows = by_columns ? 1 : p.rows,
+                         .cols = by_columns ? p.cols : 1,
+                         .params = {p.panel_rows, p.source_rows}};
+  operation.operands = {{"rows", Type::u32, Role::input, p.rows, 1, !by_columns, false},
+                        {"source", p.type, Role::input, panels, p.cols * p.panel_rows, false, by_columns},
+                        {"out", p.type, Role::output, p.rows, p.cols, !by_columns, by_columns}};
+  return operation;
+}
+
+MapOperation operation_of(const ScatterAddProblem& p) {
+  MapOperation operation{.codelet = &kernels::scatter_add_rows_codelet,
+                         .phase = Phase::rearrange,
+                         .rows = 1,
+                         .cols = p.cols,
+                         .params = {p.skipped ? int64_t{*p.skipped} : -1}};
+  operation.operands = {{"rows", Type::u32, Role::input, p.rows, 1, false, false},
+                        {"values", Type::f32, Role::input, p.rows, p.cols, false},
+                        {"out", Type::f32, Role::output, p.out_rows, p.cols, false}};
+  return operation;
+}
 
 MapOperation operation_of(const CopyProblem& p) {
   MapOperation operation{

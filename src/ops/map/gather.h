@@ -1,6 +1,7 @@
 // Data movement: gathered rows, and copies of matrices between layouts.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "ops/map/map.h"
@@ -15,6 +16,31 @@ struct GatherProblem {
   uint32_t cols = 0;
   std::vector<uint32_t> rows;
 };
+
+/// out[i] = source[rows[i]], NaN for a row that the source does not have: a list that the run gives. `rows`
+/// rows of u32, source_rows × cols to rows × cols of a floating-point type. The source lies row by row, or in
+/// panels of `panel_rows` rows, as the codelet has it.
+struct LookupProblem {
+  Type type = Type::f32;
+  uint32_t source_rows = 0;
+  uint32_t cols = 0;
+  uint32_t rows = 0;
+  uint32_t panel_rows = 1;
+};
+
+/// The transpose of a lookup: out[rows[i]] += values[i] from 0, of f32; the row `skipped`, and rows that the
+/// output does not have, are left out.
+struct ScatterAddProblem {
+  uint32_t out_rows = 0;
+  uint32_t cols = 0;
+  uint32_t rows = 0;
+  std::optional<uint32_t> skipped = {};
+};
+
+/// Operands "rows", "source", "out"; "rows", "values", "out". Each vertex has some of the columns, so that on
+/// tiles only the list is exchanged; of a source in panels, some of the result's rows.
+MapOperation operation_of(const LookupProblem& problem);
+MapOperation operation_of(const ScatterAddProblem& problem);
 
 /// out = in, rows × cols of any type; the caller's strides may differ.
 struct CopyProblem {

@@ -4,15 +4,27 @@
 namespace tessera::kernels {
 namespace {
 
-template <Type type, Type index>
+/// One of the rows does not exist.
+template <Type type, Type index, uint32_t panel_rows = 1>
 Sample gather_sample(uint32_t scale, uint64_t seed) {
-  const uint32_t source_rows = 7 * scale;
+  const uint32_t source_rows = 7 * scale, panels = (source_rows + panel_rows - 1) / panel_rows;
   const uint32_t rows = 5 * scale;
   const uint32_t cols = 19 * scale;
   Sample sample(gather_rows_codelet);
   sample.values(index, rows, 1,
-                [&](uint64_t i) { return static_cast<double>((i * 11 + seed) % source_rows); });
-  return sample.random(type, source_rows, cols, seed, 1, true).unset(type, rows, cols);
+                [&](uint64_t i) { return static_cast<double>((i * 11 + seed) % (source_rows + 1)); });
+  sample.random(type, panels, cols * panel_rows, seed, 1, true).unset(type, rows, cols);
+  return sample.param(panel_rows).param(source_rows);
+}
+
+/// Some rows are listed several times; one is skipped, and some do not exist.
+template <Type index>
+Sample scatter_add_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t out_rows = 5 * scale, rows = 11 * scale, cols = 13 * scale;
+  Sample sample(scatter_add_rows_codelet);
+  sample.values(index, rows, 1,
+                [&](uint64_t i) { return static_cast<double>((i * 7 + seed) % (out_rows + 2)); });
+  return sample.random(Type::f32, rows, cols, seed).unset(Type::f32, out_rows, cols).param(2);
 }
 
 template <Type type>
@@ -47,6 +59,12 @@ constexpr NamedSample gather_rows_uses[] = {
     {"f32-u32", gather_sample<Type::f32, Type::u32>},
     {"f16-u16", gather_sample<Type::f16, Type::u16>},
     {"bf16-u32", gather_sample<Type::bf16, Type::u32>},
+    {"f32-panels", gather_sample<Type::f32, Type::u32, 16>},
+    {"f16-panels", gather_sample<Type::f16, Type::u32, 16>},
+};
+constexpr NamedSample scatter_add_rows_uses[] = {
+    {"u32", scatter_add_sample<Type::u32>},
+    {"u16", scatter_add_sample<Type::u16>},
 };
 constexpr NamedSample gather_elements_uses[] = {{"f32", gather_elements_sample<Type::f32>},
                                                 {"f16", gather_elements_sample<Type::f16>},

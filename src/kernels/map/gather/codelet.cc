@@ -1,9 +1,10 @@
 #include "kernels/map/gather/codelet.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <optional>
 
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
@@ -25,26 +26,70 @@ void move_element(const FieldView& from, uint32_t from_row, const FieldView& to,
 }
 
 void gather_rows_reference(const Vertex& v) {
+  const auto panel = static_cast<uint32_t>(v.params[gather_rows_param::panel_rows]);
+  const FieldView& source = v.fields[gather_rows_field::source];
   const FieldView& out = v.fields[gather_rows_field::out];
-  for (uint32_t i = 0; i < out.rows; ++i)
+  for (uint32_t i = 0; i < out.rows; ++i) {
+    const uint32_t row = row_at(v.fields[gather_rows_field::rows], i);
     for (uint32_t c = 0; c < out.cols; ++c)
-      move_element(v.fields[gather_rows_field::source], row_at(v.fields[gather_rows_field::rows], i), out, i,
-                   c);
+      set_number(out, i, c,
+                 row < v.params[gather_rows_param::source_rows]
+                     ? number_at(source, row / panel, int64_t{panel} * c + row % panel)
+                     : std::numeric_limits<double>::quiet_NaN());
+  }
 }
 
 void gather_rows_simd(const Vertex& v) {
+  const auto panel = static_cast<uint32_t>(v.params[gather_rows_param::panel_rows]);
   const FieldView& source = v.fields[gather_rows_field::source];
   const FieldView& out = v.fields[gather_rows_field::out];
   const size_t element = size_of(out.type);
-  const bool contiguous = source.col_stride == 1 && out.col_stride == 1;
+  const int64_t stride = source.col_stride * panel;
   for (uint32_t i = 0; i < out.rows; ++i) {
     const uint32_t row = row_at(v.fields[gather_rows_field::rows], i);
-    assert(row < source.rows);
-    if (contiguous)
-      std::memcpy(address_of(out, i, 0), address_of(source, row, 0), out.cols * element);
+    if (row >= v.params[gather_rows_param::source_rows]) {
+      for (uint32_t c = 0; c < out.cols; ++c) set_number(out, i, c, std::numeric_limits<double>::quiet_NaN());
+      continue;
+    }
+    const std::byte* const from = address_of(source, row / panel, row % panel);
+    if (stride == 1 && out.col_stride == 1)
+      std::memcpy(address_of(out, i, 0), from, out.cols * element);
     else
-      copy_strided(element, address_of(source, row, 0), source.col_stride, address_of(out, i, 0),
-                   out.col_stride, out.cols);
+      copy_strided(element, from, stride, address_of(out, i, 0), out.col_stride, out.cols);
+  }
+}
+
+bool is_added(const Vertex& v, uint32_t row) {
+  return row < v.fields[scatter_add_rows_field::out].rows && row != v.params[scatter_add_rows_param::skipped];
+}
+
+void scatter_add_rows_reference(const Vertex& v) {
+  const FieldView& values = v.fields[scatter_add_rows_field::values];
+  const FieldView& out = v.fields[scatter_add_rows_field::out];
+  for (uint32_t r = 0; r < out.rows; ++r)
+    for (uint32_t c = 0; c < out.cols; ++c) set_number(out, r, c, 0);
+  for (uint32_t i = 0; i < values.rows; ++i) {
+    const uint32_t row = row_at(v.fields[scatter_add_rows_field::rows], i);
+    for (uint32_t c = 0; is_added(v, row) && c < values.cols; ++c)
+      set_number(out, row, c, number_at(out, row, c) + number_at(values, i, c));
+  }
+}
+
+void scatter_add_rows_simd(const Vertex& v) {
+  const FieldView& values = v.fields[scatter_add_rows_field::values];
+  const FieldView& out = v.fields[scatter_add_rows_field::out];
+  for_each_run<1>({out}, [](const std::array<std::byte*, 1>& at, size_t count) {
+    std::memset(at[0], 0, count * sizeof(float));
+  });
+  for (uint32_t i = 0; i < values.rows; ++i) {
+    const uint32_t row = row_at(v.fields[scatter_add_rows_field::rows], i);
+    if (!is_added(v, row)) continue;
+    auto* const to = reinterpret_cast<float*>(address_of(out, row, 0));
+    const auto* const from = reinterpret_cast<const float*>(address_of(values, i, 0));
+    if (out.col_stride == 1 && values.col_stride == 1)
+      for (uint32_t c = 0; c < values.cols; ++c) to[c] += from[c];
+    else
+      for (uint32_t c = 0; c < values.cols; ++c) to[c * out.col_stride] += from[c * values.col_stride];
   }
 }
 
@@ -127,11 +172,12 @@ constexpr double kHostRowCycles = 10;
 // Cycles per element that a host gathers from its L2 cache, with several in flight.
 constexpr double kHostElementCycles = 3;
 
-// Cycles on a tile, W = workers: W(30 + rows(19 + 2 per vector)) for gathered rows, 8 bytes per cycle for a
-// copy after about 25 (PopLibs).
+// Cycles on a tile, W = workers: W(30 + rows(19 + 2 per vector)) for gathered rows, 3 per vector where they
+// are added, 8 bytes per cycle for a copy after about 25 (PopLibs).
 constexpr double kTileGatherWorkerCycles = 30;
 constexpr double kTileGatherRowCycles = 19;
 constexpr double kTileGatherVectorCycles = 2;
+constexpr double kTileAddVectorCycles = 3;
 constexpr double kTileCopyCycles = 25;
 // A transpose reads and writes all elements, as where dense gradients transpose a factor.
 constexpr double kTileTransposeAccesses = 2;
@@ -140,7 +186,8 @@ program::PhaseTimes gather_rows_cost(const Vertex& v, const machine::Machine& m)
   const FieldView& out = v.fields[gather_rows_field::out];
   const double rows = out.rows;
   if (m.kind == machine::Kind::host) {
-    const double strided = out.col_stride == 1 ? 0 : kStridedOperations;
+    const bool is_strided = out.col_stride != 1 || v.params[gather_rows_param::panel_rows] != 1;
+    const double strided = is_strided ? kStridedOperations : 0;
     const HostWork work{bytes_of(out) + bytes_of(v.fields[gather_rows_field::rows]), bytes_of(out),
                         strided * static_cast<double>(out.elements())};
     return in_phase(Phase::rearrange, host_cycles(m, work) + rows * kHostRowCycles);
@@ -149,6 +196,24 @@ program::PhaseTimes gather_rows_cost(const Vertex& v, const machine::Machine& m)
   const double worker = kTileGatherWorkerCycles +
                         worker_slice(m, rows) * (kTileGatherRowCycles + kTileGatherVectorCycles * vectors);
   return in_phase(Phase::rearrange, m.workers_per_tile * worker);
+}
+
+/// On a tile each worker has some of the columns.
+program::PhaseTimes scatter_add_rows_cost(const Vertex& v, const machine::Machine& m) {
+  const FieldView& values = v.fields[scatter_add_rows_field::values];
+  const FieldView& out = v.fields[scatter_add_rows_field::out];
+  const double rows = values.rows;
+  if (m.kind == machine::Kind::host) {
+    const bool is_strided = out.col_stride != 1;
+    const HostWork work{2 * bytes_of(values), bytes_of(values) + bytes_of(out),
+                        (is_strided ? kStridedOperations : 1) * static_cast<double>(values.elements())};
+    return in_phase(Phase::rearrange, host_cycles(m, work) + rows * kHostRowCycles);
+  }
+  const double vectors = std::ceil(worker_slice(m, values.cols) / tile_vector_width(out.type));
+  const double worker =
+      kTileGatherWorkerCycles + rows * (kTileGatherRowCycles + kTileAddVectorCycles * vectors);
+  return in_phase(Phase::rearrange,
+                  std::ceil(bytes_of(out) / m.load_bytes_per_cycle) + m.workers_per_tile * worker);
 }
 
 program::PhaseTimes gather_elements_cost(const Vertex& v, const machine::Machine& m) {

@@ -5,9 +5,18 @@
 
 namespace tessera::kernels {
 
-/// out[i] = source[rows[i]]. Fields "rows" (count × 1, u32 or u16), "source", "out" (count × the
-/// source's columns, of its type).
+/// out[i] = source[rows[i]], NaN for a row that the source does not have. Fields "rows" (count × 1, u32 or
+/// u16), "source" (of "source_rows" rows), "out" (count × the source's columns, of its type). The source lies
+/// row by row, or in panels of "panel_rows" rows: element (panel_rows · p + r, c) is element
+/// (p, panel_rows · c + r) of the field.
 #define TESSERA_GATHER_ROWS_FIELDS(X) X(rows, .alignment = 2) X(source) X(out, .access = program::Access::out)
+#define TESSERA_GATHER_ROWS_PARAMS(X) X(panel_rows) X(source_rows)
+
+/// out[rows[i]] += values[i] for all i in their order, from 0. Fields "rows" as above, "values" and "out"
+/// (f32). The row "skipped", and rows that the output does not have, are left out.
+#define TESSERA_SCATTER_ADD_ROWS_FIELDS(X) \
+  X(rows, .alignment = 2) X(values) X(out, .access = program::Access::out)
+#define TESSERA_SCATTER_ADD_ROWS_PARAMS(X) X(skipped)
 
 /// out[i] = source[places[i]], elements counted row by row. Fields "source", "places" (u32, below the
 /// source's number of elements), "out" (of the shape of places and the type of the source).
@@ -17,12 +26,16 @@ namespace tessera::kernels {
 /// strides.
 #define TESSERA_COPY_FIELDS(X) X(in) X(out, .access = program::Access::out)
 
-#define TESSERA_GATHER_CODELETS(X)                                                            \
-  X(gather_rows, TESSERA_GATHER_ROWS_FIELDS, TESSERA_NONE, gather_rows_simd, 256)             \
-  X(gather_elements, TESSERA_GATHER_ELEMENTS_FIELDS, TESSERA_NONE, gather_elements_simd, 512, \
-    .runs_on = program::RunsOn::hosts)                                                        \
-  X(copy, TESSERA_COPY_FIELDS, TESSERA_NONE, copy_simd, 128)                                  \
+#define TESSERA_GATHER_CODELETS(X)                                                              \
+  X(gather_rows, TESSERA_GATHER_ROWS_FIELDS, TESSERA_GATHER_ROWS_PARAMS, gather_rows_simd, 256) \
+  X(scatter_add_rows, TESSERA_SCATTER_ADD_ROWS_FIELDS, TESSERA_SCATTER_ADD_ROWS_PARAMS,         \
+    scatter_add_rows_simd, 384)                                                                 \
+  X(gather_elements, TESSERA_GATHER_ELEMENTS_FIELDS, TESSERA_NONE, gather_elements_simd, 512,   \
+    .runs_on = program::RunsOn::hosts)                                                          \
+  X(copy, TESSERA_COPY_FIELDS, TESSERA_NONE, copy_simd, 128)                                    \
   X(transpose, TESSERA_COPY_FIELDS, TESSERA_NONE, transpose_simd, 256)
 TESSERA_DECLARE_FAMILY(gather, TESSERA_GATHER_CODELETS)
+TESSERA_POSITIONS(gather_rows_param, TESSERA_GATHER_ROWS_PARAMS)
+TESSERA_POSITIONS(scatter_add_rows_param, TESSERA_SCATTER_ADD_ROWS_PARAMS)
 
 }  // namespace tessera::kernels

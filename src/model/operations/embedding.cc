@@ -1,0 +1,177 @@
+// Rows of a matrix that a list known at run time names, and the sum of their gradients.
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <limits>
+
+#include "model/lowering.h"
+#include "model/operations/list.h"
+#include "ops/map/gather.h"
+
+namespace tessera::model {
+namespace {
+
+using ops::Operand;
+
+void require_ids(const Signature& s, const TensorType& ids) {
+  if (ids.type != Type::u32)
+    throw UsageError(fmt::format("{}: the ids are {}; they must be u32", s.operation, to_string(ids)));
+}
+
+std::optional<uint32_t> padding_of(const Node& node) {
+  const int64_t padding = node.integer("padding", -1);
+  return padding < 0 ? std::nullopt : std::optional(static_cast<uint32_t>(padding));
+}
+
+/// Ids and the weight.
+Types infer(const Signature& s) {
+  const TensorType &ids = s.inputs[0], &weight = s.inputs[1];
+  require_ids(s, ids);
+  require_float(s, weight);
+  require_dense(s);
+  if (weight.shape.size() != 2)
+    throw UsageError(fmt::format("{}: the weight is {}, not a matrix", s.operation, to_string(weight)));
+  if (const auto padding = padding_of(s.attributes); padding && *padding >= weight.rows())
+    throw UsageError(fmt::format("{}: the padding is row {} of {}", s.operation, *padding, weight.rows()));
+  TensorType y{weight.type, ids.shape, {}, {}};
+  y.shape.push_back(weight.cols());
+  return {y};
+}
+
+Gradients gradient(const Differentiation& d) {
+  Attributes attributes = d.node.attributes;
+  attributes["rows"] = int64_t{d.input(1).type().rows()};
+  return {{}, d.graph.apply("embedding_gradient", {*d.dy[0], d.input(0)}, std::move(attributes))[0]};
+}
+
+std::vector<Array> reference(const Evaluation& e) {
+  const uint32_t rows = e.input_type(1).rows(), cols = e.input_type(1).cols();
+  Array y;
+  for (const double id : *e.inputs[0])
+    for (uint32_t c = 0; c < cols; ++c)
+      y.push_back(id < rows ? (*e.inputs[1])[static_cast<uint64_t>(id) * cols + c]
+                            : std::numeric_limits<double>::quiet_NaN());
+  return {y};
+}
+
+/// The list is a column, row by row.
+Operand list_of(Lowering& l, size_t input) {
+  const Operand ids = l.input(input);
+  if (ids.cols() == 1) return ids;
+  const Operand list = l.temporary("ids", Type::u32, ids.rows() * ids.cols(), 1);
+  l.run(l.builder().copy(ops::conversion(ids, ops::matrix_layout(ids.rows(), ids.cols(), {}), list,
+                                         ops::matrix_layout(list.rows(), list.cols(), {}))));
+  return list;
+}
+
+/// The weight row by row, or as its products have it, where rows can be taken from that.
+std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
+  std::vector<LayoutChoice> choices = row_layouts(l, node);
+  if (l.form_of(node.inputs[1]) && l.weight(node.inputs[1]).panel_rows()) {
+    choices.push_back(choices.front());
+    choices.back().inputs[1] = l.weight_layout(node.inputs[1]);
+  }
+  return choices;
+}
+
+void lower(Lowering& l, const Node& node) {
+  const Operand ids = list_of(l, 0), weight = l.input(1), y = l.output(0);
+  const TensorType& type = l.graph().type(node.inputs[1]);
+  l.add(
+      ops::LookupProblem{.type = l.builder().type_of(weight),
+                         .source_rows = type.rows(),
+                         .cols = type.cols(),
+                         .rows = ids.rows(),
+                         .panel_rows = l.input_layout(1).weight ? *l.weight(node.inputs[1]).panel_rows() : 1},
+      {ids, weight, y});
+}
+
+/// The gradient of y, and ids.
+Types infer_gradient(const Signature& s) {
+  const TensorType &dy = s.inputs[0], &ids = s.inputs[1];
+  require_float(s, dy);
+  require_ids(s, ids);
+  require_dense(s);
+  const int64_t rows = s.attributes.integer("rows");
+  if (dy.shape.empty() || dy.rows() != ids.elements() || rows < 1 ||
+      rows > std::numeric_limits<uint32_t>::max())
+    throw UsageError(
+        fmt::format("{}: {} rows of {} for the ids {}", s.operation, rows, to_string(dy), to_string(ids)));
+  return {{dy.type, {static_cast<uint32_t>(rows), dy.cols()}, {}, {}}};
+}
+
+std::vector<Array> gradient_reference(const Evaluation& e) {
+  const uint32_t rows = e.output_type(0).rows(), cols = e.output_type(0).cols();
+  Array dw(e.output_type(0).elements());
+  for (uint64_t i = 0; i < e.inputs[1]->size(); ++i) {
+    const double id = (*e.inputs[1])[i];
+    if (id >= rows || padding_of(e.node) == id) continue;
+    for (uint32_t c = 0; c < cols; ++c)
+      dw[static_cast<uint64_t>(id) * cols + c] += (*e.inputs[0])[i * cols + c];
+  }
+  return {dw};
+}
+
+/// Sums in FP32.
+void lower_gradient(Lowering& l, const Node& node) {
+  const Operand ids = list_of(l, 1), dy = l.as_type(l.input(0), Type::f32), dw = l.output(0);
+  const Operand sums =
+      l.builder().type_of(dw) == Type::f32 ? dw : l.temporary("sums", Type::f32, dw.rows(), dw.cols());
+  l.add(ops::ScatterAddProblem{dw.rows(), dw.cols(), ids.rows(), padding_of(node)}, {ids, dy, sums});
+  l.convert_type(sums, dw);
+}
+
+TensorType ids_type(Shape shape) { return {Type::u32, std::move(shape), {}, {}}; }
+
+std::vector<Case> cases() {
+  std::vector<Case> cases;
+  for (const Type type : {Type::f32, Type::f16, Type::bf16})
+    cases.push_back({.inputs = {ids_type({3, 7}), {type, {24, 20}, {}, {}}}, .below = 24});
+  cases.push_back({.inputs = {ids_type({40}), {Type::f32, {5, 33}, {}, {}}},
+                   .attributes = {{"padding", int64_t{2}}},
+                   .below = 5,
+                   .differentiable = false});
+  cases.push_back({.inputs = {ids_type({}), {Type::f32, {7, 3}, {}, {}}}, .below = 7});
+  return cases;
+}
+
+/// Some ids are beyond the rows.
+std::vector<Case> gradient_cases() {
+  std::vector<Case> cases;
+  for (const Type type : {Type::f32, Type::f16, Type::bf16})
+    cases.push_back({.inputs = {{type, {3, 7, 20}, {}, {}}, ids_type({3, 7})},
+                     .attributes = {{"rows", int64_t{9}}, {"padding", int64_t{4}}},
+                     .below = 11,
+                     .differentiable = false});
+  return cases;
+}
+
+constexpr Operation kEmbedding[] = {{.name = "embedding",
+                                     .least_inputs = 2,
+                                     .most_inputs = 2,
+                                     .infer = infer,
+                                     .gradient = gradient,
+                                     .reference = reference,
+                                     .layouts = layouts,
+                                     .lower = lower,
+                                     .cases = cases},
+                                    {.name = "embedding_gradient",
+                                     .least_inputs = 2,
+                                     .most_inputs = 2,
+                                     .infer = infer_gradient,
+                                     .reference = gradient_reference,
+                                     .layouts = row_layouts,
+                                     .lower = lower_gradient,
+                                     .cases = gradient_cases}};
+
+}  // namespace
+
+std::span<const Operation> embedding_operations() { return kEmbedding; }
+
+Value embedding(Value ids, Value weight, std::optional<uint32_t> padding) {
+  Attributes attributes;
+  if (padding) attributes["padding"] = int64_t{*padding};
+  return weight.owner().apply("embedding", {ids, weight}, std::move(attributes))[0];
+}
+
+}  // namespace tessera::model
