@@ -70,28 +70,49 @@ void run(const Graph& graph, const Node& node, Replica& replica) {
   for (size_t i = 0; i < results.size(); ++i) values[node.outputs[i]] = std::move(results[i]);
 }
 
-/// Runs the repeated nodes with the inputs of each micro-batch.
-void run_repeated(const Graph& graph, Replica& replica) {
-  std::vector<Array>& values = replica.values;
-  Substream& substream = replica.substream;
-  const bool is_numbered = graph.micro_batches() > 1 && !substream.empty();
-  const auto set_number = [&](uint32_t pass) {
-    if (is_numbered) substream[kMicroBatchWord] = pass;
-  };
-  std::map<ValueId, Array> whole;
-  for (ValueId id = 0; id < values.size(); ++id)
-    if (values[id].size() != graph.type(id).elements() && graph.info(id).kind == Kind::input)
-      whole[id] = values[id];
-  for (uint32_t pass = 0; pass < graph.micro_batches(); ++pass) {
-    set_number(pass);
-    for (const auto& [id, all] : whole) {
-      const auto size = static_cast<int64_t>(graph.type(id).elements());
-      values[id].assign(all.begin() + pass * size, all.begin() + (pass + 1) * size);
-    }
-    for (const Node& node : graph.nodes())
-      if (node.repeated) run(graph, node, replica);
+void combine(const Node& node, std::vector<Replica>& replicas) {
+  for (ValueId output : node.outputs) {
+    std::vector<const Array*> results;
+    for (const Replica& replica : replicas) results.push_back(&replica.values[output]);
+    const Array all = node.operation->traits.over_replicas(results);
+    for (Replica& replica : replicas) replica.values[output] = all;
   }
-  set_number(0);
+}
+
+/// Runs a node in all replicas.
+void run(const Graph& graph, const Node& node, std::vector<Replica>& replicas) {
+  for (Replica& replica : replicas) run(graph, node, replica);
+  if (node.operation->traits.over_replicas != nullptr) combine(node, replicas);
+}
+
+/// Inputs of which each micro-batch has some rows.
+std::map<ValueId, Array> inputs_of_micro_batches(const Graph& graph, const Replica& replica) {
+  std::map<ValueId, Array> whole;
+  for (ValueId id = 0; id < replica.values.size(); ++id)
+    if (replica.values[id].size() != graph.type(id).elements() && graph.info(id).kind == Kind::input)
+      whole[id] = replica.values[id];
+  return whole;
+}
+
+void begin_micro_batch(const Graph& graph, const std::map<ValueId, Array>& whole, uint32_t number,
+                       Replica& replica) {
+  if (graph.micro_batches() > 1 && !replica.substream.empty()) replica.substream[kMicroBatchWord] = number;
+  for (const auto& [id, all] : whole) {
+    const auto size = static_cast<int64_t>(graph.type(id).elements());
+    replica.values[id].assign(all.begin() + number * size, all.begin() + (number + 1) * size);
+  }
+}
+
+/// Runs the repeated nodes with the inputs of each micro-batch.
+void run_repeated(const Graph& graph, std::vector<Replica>& replicas) {
+  std::vector<std::map<ValueId, Array>> whole;
+  for (const Replica& replica : replicas) whole.push_back(inputs_of_micro_batches(graph, replica));
+  for (uint32_t pass = 0; pass < graph.micro_batches(); ++pass) {
+    for (size_t r = 0; r < replicas.size(); ++r) begin_micro_batch(graph, whole[r], pass, replicas[r]);
+    for (const Node& node : graph.nodes())
+      if (node.repeated) run(graph, node, replicas);
+  }
+  for (Replica& replica : replicas) begin_micro_batch(graph, {}, 0, replica);
 }
 
 /// A replica's rows of an input that holds those of all.
@@ -100,15 +121,6 @@ void take_rows(const Graph& graph, ValueId id, uint32_t replica, Array& values) 
   if (graph.info(id).kind != Kind::input || bound == own) return;
   const auto begin = values.begin() + static_cast<int64_t>(replica * own);
   values = Array(begin, begin + static_cast<int64_t>(own));
-}
-
-void combine(const Node& node, std::vector<Replica>& replicas) {
-  for (ValueId output : node.outputs) {
-    std::vector<const Array*> results;
-    for (const Replica& replica : replicas) results.push_back(&replica.values[output]);
-    const Array all = node.operation->traits.over_replicas(results);
-    for (Replica& replica : replicas) replica.values[output] = all;
-  }
 }
 
 /// In the sub-stream of the first replica and the first micro-batch.
@@ -124,13 +136,10 @@ WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& st
       replicas[r].values.push_back(leaf(graph, id, inputs, state));
       take_rows(graph, id, r, replicas[r].values.back());
     }
-    run_repeated(graph, replicas[r]);
   }
-  for (const Node& node : graph.nodes()) {
-    if (node.repeated) continue;
-    for (Replica& replica : replicas) run(graph, node, replica);
-    if (node.operation->traits.over_replicas != nullptr) combine(node, replicas);
-  }
+  run_repeated(graph, replicas);
+  for (const Node& node : graph.nodes())
+    if (!node.repeated) run(graph, node, replicas);
   WideArrays outputs;
   for (const auto& [name, id] : graph.outputs()) {
     outputs[name] = replicas[0].values[id];

@@ -101,7 +101,7 @@ TEST(Embedding, OfAnIdBeyondTheRowsIsNaN) {
 TEST(Embedding, RefusesWhatItCannotTake) {
   Graph g;
   const Value ids = g.input("ids", {3}, Type::u32), w = g.parameter("w", {5, 4});
-  const auto refuses = [](std::string_view why, const auto& make) {
+  const auto refuses = [](const std::string& why, const auto& make) {
     EXPECT_TRUE(says(error_of<UsageError>(make), why));
   };
   refuses("they must be u32", [&] { embedding(g.input("x", {3}), w); });

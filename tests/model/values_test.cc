@@ -346,6 +346,20 @@ TEST(Replicas, TakeMeansOfMeans) {
   for (size_t i = 0; i < 16; ++i) EXPECT_FLOAT_EQ(found[i], (given[i] + given[i + 16]) / 2);
 }
 
+TEST(Replicas, TakeMeansInEachMicroBatch) {
+  Graph g;
+  const Value x = g.input("x", {1, 4}), w = g.parameter("w", {1, 4}, Initial::constant(1));
+  const Value loss = mean(square(g.apply("mean_over_replicas", {x})[0] - w));
+  g.output("loss", loss);
+  add_training(loss, {.micro_batches = 2, .replicas = 2});
+  const WideArrays inputs = {{"x", {1, 2, 3, 4, 5, 6, 7, 8, -1, -2, 1, 2, 0, 3, -5, -8}}, {"rate", {0.5}}};
+  WideArrays state = {{"w", {1, 1, 1, 1}}};
+  const double expected = evaluate(g, inputs, state).at("loss")[0];
+  EXPECT_NEAR(expected, (1 + 1 + 1 + 4 + 2.25 + 12.25 + 0 + 1) / 8, 1e-12);
+  Session session(g, Machine::find("m2000").with("chips", 2).with("tiles", 4));
+  EXPECT_NEAR(session.run(narrowed(inputs)).at("loss")[0], expected, 1e-5);
+}
+
 TEST(Replicas, DrawRandomNumbersOfTheirOwn) {
   Graph g;
   const Value x = g.input("x", {4, 8});
