@@ -15,8 +15,8 @@ from tessera.nn._sparse import made_on_cpu
 from tessera.nn._structured import StructuredLinear, rate_scale
 
 
-class CirculantLinear(StructuredLinear):
-    """A layer whose weight is circulant: W[i, j] = c[(i - j) mod n], with n the larger number of features."""
+class _Shifted(StructuredLinear):
+    """A layer whose rows are one vector `c`, shifted from row to row."""
 
     c: nn.Parameter
 
@@ -30,13 +30,26 @@ class CirculantLinear(StructuredLinear):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, out_features, device)
-        self.c = nn.Parameter(torch.empty(max(in_features, out_features), dtype=dtype))
+        self.c = nn.Parameter(torch.empty(self._elements(), dtype=dtype))
         self._add_bias(bias, dtype)
         self.reset_parameters()
+
+    def _elements(self) -> int:
+        raise NotImplementedError
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.c, std=1 / math.sqrt(self.in_features))
         self._reset_bias()
+
+    def rate_scales(self) -> Mapping[str, float]:
+        return {"c": 1.0}
+
+
+class CirculantLinear(_Shifted):
+    """A layer whose weight is circulant: W[i, j] = c[(i - j) mod n], with n the larger number of features."""
+
+    def _elements(self) -> int:
+        return max(self.in_features, self.out_features)
 
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         return operators.circulant(bias, x, self.c, self.out_features)
@@ -44,41 +57,18 @@ class CirculantLinear(StructuredLinear):
     def _formula(self, x: Tensor) -> Tensor:
         return formulas.circulant(x, self.c.to(x.dtype), self.out_features)
 
-    def rate_scales(self) -> Mapping[str, float]:
-        return {"c": 1.0}
 
-
-class ToeplitzLinear(StructuredLinear):
+class ToeplitzLinear(_Shifted):
     """A layer whose weight has equal elements along each diagonal: W[i, j] = c[i - j + in_features - 1]."""
 
-    c: nn.Parameter
-
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        *,
-        device: Any = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(in_features, out_features, device)
-        self.c = nn.Parameter(torch.empty(in_features + out_features - 1, dtype=dtype))
-        self._add_bias(bias, dtype)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.normal_(self.c, std=1 / math.sqrt(self.in_features))
-        self._reset_bias()
+    def _elements(self) -> int:
+        return self.in_features + self.out_features - 1
 
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         return operators.toeplitz(bias, x, self.c)
 
     def _formula(self, x: Tensor) -> Tensor:
         return formulas.toeplitz(x, self.c.to(x.dtype))
-
-    def rate_scales(self) -> Mapping[str, float]:
-        return {"c": 1.0}
 
 
 class FastfoodLinear(StructuredLinear):

@@ -123,61 +123,35 @@ def _new_state(ids: Tensor, kind: Kind) -> Tensor:
     return ids.new_empty((_state_bytes(steps, batch, kind),), dtype=torch.uint8)
 
 
+# `arguments` of the following are a kind, then the gradient's threshold, the most neurons that are listed, the seed,
+# and the step.
+
+
 def _forward_cpu(
-    ids: Tensor,
-    num: Tensor,
-    parameters: Sequence[Tensor],
-    layers: str,
-    capacities: Sequence[int],
-    trains: bool,
-    learns: bool,
-    counts_spikes: bool,
-    gradient_threshold: float,
-    most_listed: int,
-    seed: int,
-    step: int,
+    ids: Tensor, num: Tensor, parameters: Sequence[Tensor], *arguments: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    kind = (layers, capacities, trains, learns, counts_spikes)
+    kind: Any = arguments[:5]
     _check(ids, num, parameters, kind)
     state = _new_state(ids, kind)
     if ids.shape[0] == 0 or ids.shape[1] == 0:
-        return *_results(ids, kind, torch.zeros), torch.zeros(len(capacities), 4, dtype=torch.int64), state
+        return *_results(ids, kind, torch.zeros), torch.zeros(len(kind[1]), 4, dtype=torch.int64), state
     native, held = _network_for(ids, kind), _held(parameters)
     result, spiked = _results(ids, kind, torch.empty)
     ids, num, at = ids.contiguous(), num.contiguous(), state.data_ptr()
-    native.forward(
-        ids.data_ptr(),
-        num.data_ptr(),
-        [p.data_ptr() for p in held],
-        gradient_threshold,
-        most_listed,
-        seed,
-        step,
-        at,
-        result.data_ptr(),
-    )
+    threshold, most, seed, step = arguments[5:]
+    addresses = [p.data_ptr() for p in held]
+    native.forward(ids.data_ptr(), num.data_ptr(), addresses, threshold, most, seed, step, at, result.data_ptr())
     if spiked.numel():
         native.count_hidden(at, spiked.data_ptr())
     return result, spiked, torch.tensor(native.counts(at), dtype=torch.int64), state
 
 
 def _forward_fake(
-    ids: Tensor,
-    num: Tensor,
-    parameters: Sequence[Tensor],
-    layers: str,
-    capacities: Sequence[int],
-    trains: bool,
-    learns: bool,
-    counts_spikes: bool,
-    gradient_threshold: float,
-    most_listed: int,
-    seed: int,
-    step: int,
+    ids: Tensor, num: Tensor, parameters: Sequence[Tensor], *arguments: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    kind = (layers, capacities, trains, learns, counts_spikes)
+    kind: Any = arguments[:5]
     _check(ids, num, parameters, kind)
-    counts = ids.new_empty((len(capacities), 4), dtype=torch.int64)
+    counts = ids.new_empty((len(kind[1]), 4), dtype=torch.int64)
     return *_results(ids, kind, ids.new_empty), counts, _new_state(ids, kind)
 
 
@@ -221,15 +195,8 @@ def _backward_cpu(
     return gradients
 
 
-def _backward_fake(
-    dresult: Tensor,
-    dspiked: Tensor,
-    ids: Tensor,
-    num: Tensor,
-    parameters: Sequence[Tensor],
-    state: Tensor,
-    *kind: Any,
-) -> list[Tensor]:
+def _backward_fake(*arguments: Any) -> list[Tensor]:
+    parameters, kind = arguments[4], arguments[6:]
     places = _learned(parameters, kind)
     return [parameters[i].new_empty(parameters[i].shape, dtype=torch.float32) for i in places]
 
