@@ -57,8 +57,8 @@ void check(const TrainRequest& one, const Ground& ground) {
 
 Trainer start(const TrainRequest& one, const Ground& ground) {
   if (const RecordingSplit* recordings = recordings_of(ground))
-    return {spiking_settings_of(one), *recordings, ground.machine, one.threads};
-  return {one.settings, images_of(ground), ground.machine, one.threads};
+    return {spiking_settings_of(one), *recordings, ground.machine, one.threads, one.estimate};
+  return {one.settings, images_of(ground), ground.machine, one.threads, one.estimate};
 }
 
 TrainingReport report_of(const TrainRequest& one, const Ground& ground, const Trainer& t) {

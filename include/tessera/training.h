@@ -382,18 +382,19 @@ struct SpikingTraces {
 class Trainer {
  public:
   // Throw UsageError for settings out of range or that do not go together, or do not fit the data. `threads`:
-  // see model::SessionOptions.
+  // see model::SessionOptions. One that only estimates has costs, without sessions and their memory, and
+  // cannot train.
 
   /// Images are standardised per feature with the statistics of those trained with. Weights begin normally
   /// distributed with a standard deviation of 1/√inputs of their row, biases 0, unless the recipe says
   /// otherwise.
   Trainer(const TrainingSettings& settings, const ImageSplit& images, const Machine& machine,
-          uint32_t threads = 0);
+          uint32_t threads = 0, bool only_estimates = false);
   /// A spiking network. Currents enter as the binary digits of their values in 255 parts, each digit a unit
   /// whose weight is that of its current times its place value. Weights begin normally distributed, scaled so
   /// that layer after layer fires as much as asked.
   Trainer(const SpikingTrainingSettings& settings, const RecordingSplit& recordings, const Machine& machine,
-          uint32_t threads = 0);
+          uint32_t threads = 0, bool only_estimates = false);
   ~Trainer();
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;

@@ -76,8 +76,8 @@ Trainable trainable(const TrainingSettings& settings, const ImageSplit& images, 
 class ImageTrainer final : public Trainer::Impl {
  public:
   ImageTrainer(const TrainingSettings& chosen, const ImageSplit& images, const Machine& place,
-               uint32_t most_threads)
-      : Impl(trainable(chosen, images, place), place, most_threads),
+               uint32_t most_threads, bool only_estimates)
+      : Impl(trainable(chosen, images, place), place, most_threads, only_estimates),
         settings_(chosen),
         training_(train::samples_of(images.train, chosen.grey)),
         testing_(train::samples_of(images.test, chosen.grey)),
@@ -91,7 +91,7 @@ class ImageTrainer final : public Trainer::Impl {
   StepResult step(uint64_t number) override;
   std::span<const uint32_t> evaluate_batch(bool of_test, std::span<const uint32_t> which) override {
     evaluated_.load(of_test ? testing_ : training_, standardisation_, which);
-    evaluation_seconds = evaluation.run(
+    evaluation_seconds = evaluation().run(
         std::vector<model::Tensor>{{kImages, evaluated_.images.data()}, {kLogits, logits.data()}});
     return evaluated_.labels;
   }
@@ -108,19 +108,20 @@ StepResult ImageTrainer::step(uint64_t number) {
   batch_.load(training_, standardisation_, samples_of(number));
   if (drops_and_grows(settings_))
     if (const double fraction = settings_.drop_grow.fraction(number, steps()); fraction > 0)
-      regrowth_.apply(trained, batch_, number, fraction);
+      regrowth_.apply(trained(), batch_, number, fraction);
   for (uint32_t i = 0; i < settings_.micro_batches; ++i)
     dropout_steps_[i] = static_cast<uint32_t>(number * settings_.micro_batches + i);
   auto from_one = static_cast<uint32_t>(number + 1);
   auto rate = static_cast<float>(settings_.rate);
   float loss = 0;
-  const std::vector<model::Tensor> arrays = taken_by(trained.graph(), {{kImages, batch_.images.data()},
-                                                                       {kLabels, batch_.labels.data()},
-                                                                       {kDropoutStep, dropout_steps_.data()},
-                                                                       {"rate", &rate},
-                                                                       {"step", &from_one},
-                                                                       {kLoss, &loss},
-                                                                       {kLogits, logits.data()}});
+  const std::vector<model::Tensor> arrays =
+      taken_by(trained().graph(), {{kImages, batch_.images.data()},
+                                   {kLabels, batch_.labels.data()},
+                                   {kDropoutStep, dropout_steps_.data()},
+                                   {"rate", &rate},
+                                   {"step", &from_one},
+                                   {kLoss, &loss},
+                                   {kLogits, logits.data()}});
   const double seconds = run_step(arrays);
   StepResult result{.loss = loss, .seconds = seconds};
   if (settings_.micro_batches == 1)
@@ -132,12 +133,13 @@ StepResult ImageTrainer::step(uint64_t number) {
 }  // namespace
 
 Trainer::Trainer(const TrainingSettings& settings, const ImageSplit& images, const Machine& machine,
-                 uint32_t threads) {
+                 uint32_t threads, bool only_estimates) {
   check(settings);
   require_match(settings, images);
   check_samples(settings, images.train.count(), images.test.count(), "images");
-  impl_ =
-      make_for(machine, [&] { return std::make_unique<ImageTrainer>(settings, images, machine, threads); });
+  impl_ = make_for(machine, [&] {
+    return std::make_unique<ImageTrainer>(settings, images, machine, threads, only_estimates);
+  });
 }
 
 }  // namespace tessera

@@ -56,10 +56,10 @@ double Trainer::Impl::run_step(std::span<const model::Tensor> arrays) {
   const Clock::time_point start = Clock::now();
   double seconds = 0;
   if (machine.is_host() && taken_.steps % kStepsPerMeasurement == kFirstMeasurement) {
-    add_seconds(trained.measure(arrays), taken_.measured);
+    add_seconds(trained().measure(arrays), taken_.measured);
     ++taken_.measurements;
   } else {
-    seconds = trained.run(arrays);
+    seconds = trained().run(arrays);
   }
   ++taken_.steps;
   if (machine.is_host()) seconds = seconds_since(start);
@@ -68,8 +68,8 @@ double Trainer::Impl::run_step(std::span<const model::Tensor> arrays) {
   return seconds;
 }
 
-void Trainer::Impl::save(const TrainingRun& run) const {
-  if (!run.checkpoint.empty()) save_checkpoint(run.checkpoint, identity, position, trained);
+void Trainer::Impl::save(const TrainingRun& run) {
+  if (!run.checkpoint.empty()) save_checkpoint(run.checkpoint, identity, position, trained());
 }
 
 void Trainer::Impl::add(const StepResult& step) {
@@ -119,7 +119,7 @@ void Trainer::Impl::finish_epoch(const TrainingRun& run, double seconds) {
   const auto better = [&](const EpochResult& best) { return score.accuracy > best.validation_accuracy; };
   if (position.best_epoch == 0 || better(position.epochs[position.best_epoch - 1])) {
     position.best_epoch = now.epoch;
-    position.best = snapshot_of(trained);
+    position.best = snapshot_of(trained());
   }
   position.epochs.push_back({.epoch = now.epoch,
                              .loss = now.loss,
@@ -154,7 +154,7 @@ TrainingResult Trainer::Impl::train(const TrainingRun& run) {
     if (stopped && now.finished == nullptr) save(run);
   }
   if (position.step == identity.steps) {
-    restore(position.best.value(), trained);
+    restore(position.best.value(), trained());
     std::vector<uint32_t> all(what.test_samples);
     std::iota(all.begin(), all.end(), 0U);
     const Score score = evaluate(true, all);

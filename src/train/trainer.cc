@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
+#include <tessera/estimate.h>
 #include <tessera/training.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "base/isa.h"
+#include "model/transforms/transforms.h"
 #include "train/trainer_impl.h"
 
 namespace tessera {
@@ -63,7 +65,7 @@ void require_fit(std::initializer_list<model::RunCost> costs) {
 
 }  // namespace
 
-Trainer::Impl::Impl(Trainable of, Machine place, uint32_t most_threads)
+Trainer::Impl::Impl(Trainable of, Machine place, uint32_t most_threads, bool only_estimates)
     : what(std::move(of)),
       machine(std::move(place)),
       threads(most_threads),
@@ -73,9 +75,22 @@ Trainer::Impl::Impl(Trainable of, Machine place, uint32_t most_threads)
                {what.machine, machine.tiles(), std::string(name_of(active_isa()))},
                division.training.size() / what.settings.batch,
                what.settings.epochs * (division.training.size() / what.settings.batch)},
-      trained(what.training, machine, {.seed = what.settings.seed, .threads = threads}),
-      evaluation(what.evaluation, trained),
-      logits(size_t{std::max(what.settings.batch, what.evaluation_rows)} * what.classes) {}
+      logits(size_t{std::max(what.settings.batch, what.evaluation_rows)} * what.classes) {
+  if (only_estimates) {
+    estimated_ = Estimated{what.training, model::estimate(what.training, machine),
+                           model::estimate(what.evaluation, machine, {.owner = &what.training})};
+    transform(estimated_->graph, model::session_transforms(), machine.model());
+    return;
+  }
+  model::Session trained(what.training, machine, {.seed = what.settings.seed, .threads = threads});
+  model::Session evaluation(what.evaluation, trained);
+  sessions_.emplace(std::move(trained), std::move(evaluation));
+}
+
+Trainer::Impl::Sessions& Trainer::Impl::sessions() {
+  if (!sessions_) throw UsageError("a trainer that only estimates cannot train: make one that does not");
+  return *sessions_;
+}
 
 Score Trainer::Impl::evaluate(bool of_test, std::span<const uint32_t> which) {
   double loss = 0;
@@ -94,7 +109,7 @@ Score Trainer::Impl::evaluate(bool of_test, std::span<const uint32_t> which) {
 
 uint64_t Trainer::Impl::parameters() const {
   uint64_t count = 0;
-  for (const model::ValueInfo& info : trained.graph().values())
+  for (const model::ValueInfo& info : graph().values())
     if (info.kind == model::Kind::parameter) count += info.type.elements();
   return count;
 }
@@ -114,20 +129,22 @@ uint64_t Trainer::validation_samples() const { return impl_->division.validation
 uint64_t Trainer::test_samples() const { return impl_->what.test_samples; }
 uint64_t Trainer::steps_per_epoch() const { return impl_->identity.steps_per_epoch; }
 uint64_t Trainer::parameters() const { return impl_->parameters(); }
-model::RunCost Trainer::step_cost() const { return impl_->trained.cost(); }
-model::RunCost Trainer::evaluation_cost() const { return impl_->evaluation.cost(); }
+model::RunCost Trainer::step_cost() const { return impl_->step_cost(); }
+model::RunCost Trainer::evaluation_cost() const { return impl_->evaluation_cost(); }
 uint32_t Trainer::evaluation_batch() const { return impl_->what.evaluation_rows; }
-const model::Graph& Trainer::graph() const { return impl_->trained.graph(); }
+const model::Graph& Trainer::graph() const { return impl_->graph(); }
 uint64_t Trainer::step() const { return impl_->position.step; }
 SpikingTraces Trainer::traces(size_t recording) { return impl_->traces(recording); }
 
 void Trainer::resume(const std::string& checkpoint, bool allow_different_bits) {
+  model::Session& trained = impl_->trained();
   require_fit({step_cost()});
-  impl_->position = load_checkpoint(checkpoint, impl_->identity, allow_different_bits, impl_->trained);
+  impl_->position = load_checkpoint(checkpoint, impl_->identity, allow_different_bits, trained);
   impl_->is_prepared = true;
 }
 
 TrainingResult Trainer::train(const TrainingRun& run) {
+  impl_->trained();
   require_fit({step_cost(), evaluation_cost()});
   if (!impl_->is_prepared) impl_->prepare();
   impl_->is_prepared = true;

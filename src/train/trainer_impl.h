@@ -60,7 +60,7 @@ std::unique_ptr<Trainer::Impl> make_for(const Machine& machine,
 }  // namespace train
 
 struct Trainer::Impl {
-  Impl(train::Trainable of, Machine place, uint32_t most_threads);
+  Impl(train::Trainable of, Machine place, uint32_t most_threads, bool only_estimates);
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   virtual ~Impl() = default;
@@ -69,6 +69,16 @@ struct Trainer::Impl {
   virtual void prepare() {}
   virtual uint64_t parameters() const;
   virtual SpikingTraces traces(size_t recording);
+
+  /// Throw UsageError if there are none, because it only estimates.
+  model::Session& trained() { return sessions().trained; }
+  model::Session& evaluation() { return sessions().evaluation; }
+  /// As sessions have it.
+  const model::Graph& graph() const { return sessions_ ? sessions_->trained.graph() : estimated_->graph; }
+  model::RunCost step_cost() const { return sessions_ ? sessions_->trained.cost() : estimated_->step; }
+  model::RunCost evaluation_cost() const {
+    return sessions_ ? sessions_->evaluation.cost() : estimated_->evaluation;
+  }
 
   uint64_t steps() const { return identity.steps; }
   TrainingResult train(const TrainingRun& run);
@@ -79,8 +89,6 @@ struct Trainer::Impl {
   train::Division division;
   train::Identity identity;
   train::Position position;
-  model::Session trained;
-  model::Session evaluation;
   bool is_prepared = false;
 
  protected:
@@ -103,13 +111,23 @@ struct Trainer::Impl {
   double evaluation_seconds = 0;     ///< of one batch, on a tiled machine the model's
 
  private:
+  struct Sessions {
+    model::Session trained;
+    model::Session evaluation;
+  };
+  struct Estimated {
+    model::Graph graph;
+    model::RunCost step, evaluation;
+  };
+  Sessions& sessions();
+
   train::Score evaluate(bool of_test, std::span<const uint32_t> which);
   uint64_t cycles_of(double seconds) const;
   void add(const train::StepResult& step);
   void require_finite(double loss, const TrainingRun& run) const;
   TrainingProgress progress() const;
   void finish_epoch(const TrainingRun& run, double seconds);
-  void save(const TrainingRun& run) const;
+  void save(const TrainingRun& run);
 
   /// What steps of this training took.
   struct Taken {
@@ -119,6 +137,8 @@ struct Trainer::Impl {
     uint64_t cycles = 0, step_cycles = 0;
   };
 
+  std::optional<Sessions> sessions_;
+  std::optional<Estimated> estimated_;  ///< if there are no sessions
   Taken taken_;
   std::vector<uint32_t> order_;
   std::optional<uint64_t> order_is_of_;  ///< an epoch

@@ -257,6 +257,23 @@ TEST(Trainer, ATiledMachineTakesWhatItsAccountSays) {
   }
 }
 
+TEST(Trainer, EstimatesWithoutSessionsWhatTheyCost) {
+  const ImageSplit few = synthetic_images(300, 60, 1, {8, 8, 10});
+  TrainingSettings settings = settings_of({"", LayerKind::static_sparse}, 2);
+  settings.layers = {64, 32, 10};
+  for (const Machine& machine : {Machine::host(2), Machine::find("bow", 64)}) {
+    const Trainer trainer(settings, few, machine);
+    Trainer estimate(settings, few, machine, 0, true);
+    for (const auto cost : {&Trainer::step_cost, &Trainer::evaluation_cost}) {
+      EXPECT_EQ((estimate.*cost)().cycles, (trainer.*cost)().cycles);
+      EXPECT_EQ((estimate.*cost)().tiles, (trainer.*cost)().tiles);
+    }
+    EXPECT_EQ(estimate.parameters(), trainer.parameters());
+    EXPECT_EQ(estimate.graph().nodes().size(), trainer.graph().nodes().size());
+    EXPECT_TRUE(says(error_of<UsageError>([&] { estimate.train(); }), "a trainer that only estimates"));
+  }
+}
+
 TEST(Trainer, AHostAndATiledMachineAgree) {
   const ImageSplit few = synthetic_images(300, 60, 1, {8, 8, 10});
   TrainingSettings settings = settings_of({"", LayerKind::static_sparse}, 2);

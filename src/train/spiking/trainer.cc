@@ -81,8 +81,8 @@ Trainable trainable(const SpikingTrainingSettings& settings, const RecordingSpli
 class SpikingTrainer final : public Trainer::Impl {
  public:
   SpikingTrainer(const SpikingTrainingSettings& chosen, const RecordingSplit& recordings, Spikes spikes,
-                 const Machine& place, uint32_t most_threads)
-      : Impl(trainable(chosen, recordings, spikes, place), place, most_threads),
+                 const Machine& place, uint32_t most_threads, bool only_estimates)
+      : Impl(trainable(chosen, recordings, spikes, place), place, most_threads, only_estimates),
         settings_(chosen),
         training_(std::move(spikes.training)),
         testing_(std::move(spikes.testing)),
@@ -104,7 +104,7 @@ class SpikingTrainer final : public Trainer::Impl {
   StepResult step(uint64_t number) override;
   std::span<const uint32_t> evaluate_batch(bool of_test, std::span<const uint32_t> which) override {
     batch_.load(of_test ? testing_ : training_, which);
-    forward(evaluation);
+    forward(evaluation());
     return batch_.labels();
   }
   double loss_of(std::span<const float> row, uint32_t label) const override;
@@ -162,14 +162,14 @@ StepResult SpikingTrainer::step(uint64_t number) {
   auto from_zero = static_cast<uint32_t>(number), from_one = from_zero + 1;
   auto rate = static_cast<float>(settings_.rate_of(number, steps()));
   float loss = 0;
-  const double seconds = run_step(arrays_of(trained, {{kLabels, const_cast<uint32_t*>(labels.data())},
-                                                      {kTargetRates, target_rates.data()},
-                                                      {kGradientThreshold, &threshold},
-                                                      {kMostListed, &most},
-                                                      {kListStep, &from_zero},
-                                                      {"rate", &rate},
-                                                      {"step", &from_one},
-                                                      {kLoss, &loss}}));
+  const double seconds = run_step(arrays_of(trained(), {{kLabels, const_cast<uint32_t*>(labels.data())},
+                                                        {kTargetRates, target_rates.data()},
+                                                        {kGradientThreshold, &threshold},
+                                                        {kMostListed, &most},
+                                                        {kListStep, &from_zero},
+                                                        {"rate", &rate},
+                                                        {"step", &from_one},
+                                                        {kLoss, &loss}}));
   return {.loss = loss, .right = count_right(logits, labels), .seconds = seconds, .activity = activity()};
 }
 
@@ -228,7 +228,7 @@ void SpikingTrainer::prepare() {
       set((low + high) / 2);
       (fires(i) < settings_.initial_firing ? low : high) = now;
     }
-    trained.set(name, weights);
+    trained().set(name, weights);
   }
 }
 
@@ -238,7 +238,7 @@ SpikingTraces SpikingTrainer::traces(size_t recording) {
   const auto which = static_cast<uint32_t>(recording);
   const uint32_t batch = what.settings.batch, classes = data_.classes;
   batch_.load(testing_, {&which, 1});
-  model::Session session(spiking_evaluation_graph(settings_, data_, true), trained);
+  model::Session session(spiking_evaluation_graph(settings_, data_, true), trained());
   std::vector<std::vector<uint16_t>> ids;
   std::vector<uint32_t> last_num(size_t{2} * data_.steps * batch);
   std::vector<float> potentials(size_t{data_.steps} * batch * classes);
@@ -277,10 +277,11 @@ SpikingTraces SpikingTrainer::traces(size_t recording) {
 }  // namespace
 
 Trainer::Trainer(const SpikingTrainingSettings& settings, const RecordingSplit& recordings,
-                 const Machine& machine, uint32_t threads) {
+                 const Machine& machine, uint32_t threads, bool only_estimates) {
   check(settings, recordings);
   impl_ = make_for(machine, [&] {
-    return std::make_unique<SpikingTrainer>(settings, recordings, Spikes(recordings), machine, threads);
+    return std::make_unique<SpikingTrainer>(settings, recordings, Spikes(recordings), machine, threads,
+                                            only_estimates);
   });
 }
 
