@@ -1,7 +1,9 @@
 #include "base/reserved_memory.h"
 
+#include <fmt/format.h>
+#include <tessera/error.h>
+
 #include <cstdlib>
-#include <new>
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -11,14 +13,20 @@ namespace tessera::base {
 
 void ReservedMemory::reserve(size_t bytes) {
   bytes_ = bytes;
+  const auto refuse = [&] {
+    throw Error(
+        fmt::format("there is no address space for {} bytes of variables: raise the limit of this "
+                    "process (ulimit -v), or make the network smaller",
+                    bytes));
+  };
 #ifdef __linux__
   void* data =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) throw std::bad_alloc();
+  if (data == MAP_FAILED) refuse();
   madvise(data, bytes, MADV_NOHUGEPAGE);
 #else
   void* data = std::calloc(bytes, 1);
-  if (data == nullptr) throw std::bad_alloc();
+  if (data == nullptr) refuse();
 #endif
   data_ = static_cast<std::byte*>(data);
 }

@@ -13,7 +13,7 @@ class ReservedMemory {
   ReservedMemory(const ReservedMemory&) = delete;
   ReservedMemory& operator=(const ReservedMemory&) = delete;
 
-  /// Once. Throws std::bad_alloc.
+  /// Once. Throws Error if there is no address space.
   void reserve(size_t bytes);
   std::byte* get() const { return data_; }
 

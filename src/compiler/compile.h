@@ -17,7 +17,7 @@ std::shared_ptr<const Executable> compile(std::shared_ptr<const program::Program
                                           const machine::Machine& machine);
 
 /// The same as far as the account and a dry run need it, of a sound program: without verify and check, and
-/// unless cycles vary without resolve, so that what vertices and copies touch is not kept.
+/// without resolve unless cycles vary, so that what vertices and copies touch is not kept.
 std::shared_ptr<const Executable> compile_for_costs(std::shared_ptr<const program::Program> program,
                                                     const machine::Machine& machine);
 

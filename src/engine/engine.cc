@@ -57,14 +57,18 @@ void Engine::require_fit() const { idle_->runner.require_fit(); }
 
 Profile dry_run(const std::shared_ptr<const compiler::Executable>& executable,
                 std::span<const Binding> bindings) {
-  return executable->cycles_vary ? Engine(executable).run(bindings, {.dry = true})
-                                 : profile_of_cycles(*executable);
+  if (executable->cycles_vary) return Engine(executable).run(bindings, {.dry = true});
+  check_bindings(*executable->program, bindings);
+  return profile_of_cycles(*executable);
 }
 
 Profile Engine::run(std::span<const Binding> bindings, const RunOptions& options) const {
   const Runner& runner = idle_->runner;
   if (options.dry) {
-    if (!runner.walks(options)) return profile_of_cycles(runner.executable());
+    if (!runner.walks(options)) {
+      check_bindings(*runner.executable().program, bindings);
+      return profile_of_cycles(runner.executable());
+    }
     RunState state(runner.executable(), runner.dry_contents());
     return runner.run(state, bindings, options);
   }

@@ -169,11 +169,16 @@ std::span<const std::byte> RunMemory::contiguous(VariableId v) const {
   return {box.data, box.row_stride == variable.cols ? variable.bytes() : 0};
 }
 
+void check_bindings(const program::Program& program, std::span<const Binding> bindings) {
+  for (const Binding& binding : bindings)
+    if (binding.variable >= program.variables().size() || !program.variable(binding.variable).is_external())
+      throw Error(fmt::format("an array is bound to variable {}, which is not external", binding.variable));
+}
+
 void RunMemory::set_bindings(std::span<const Binding> bindings) {
+  check_bindings(*executable_.program, bindings);
   for (VariableId v : externals_) bound_[v].data = nullptr;
   for (const Binding& binding : bindings) {
-    if (binding.variable >= bound_.size() || !executable_.program->variable(binding.variable).is_external())
-      throw Error(fmt::format("an array is bound to variable {}, which is not external", binding.variable));
     Binding& bound = bound_[binding.variable] = binding;
     if (bound.data != nullptr)
       bound.data = static_cast<std::byte*>(bound.data) +

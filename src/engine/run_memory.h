@@ -20,6 +20,9 @@ enum class Contents {
   all,
 };
 
+/// Throws Error for a binding of a variable that is not the caller's.
+void check_bindings(const program::Program& program, std::span<const Binding> bindings);
+
 /// The arenas of one run at a time, and the positions of the caller's arrays.
 class RunMemory {
  public:

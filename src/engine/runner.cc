@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cassert>
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -79,11 +81,14 @@ class Run {
     walk(program_.main());
     profile_.seconds = seconds_between(start_, Clock::now());
     profile_.phases[Phase::control] += profile_.seconds - profile_.phases.total();
+    const program::PhaseTimes walked =
+        std::ranges::max_element(clocks_, {}, &compiler::ChipClocks::last)->slowest();
     if (!executable_.cycles_vary) {
       enter_cycles(executable_, profile_);
+      assert(std::abs(walked.total() - profile_.cycles.total()) <= 1e-9 * walked.total());
       return std::move(profile_);
     }
-    profile_.cycles = std::ranges::max_element(clocks_, {}, &compiler::ChipClocks::last)->slowest();
+    profile_.cycles = walked;
     profile_.links = links_.loads();
     if (has_chips())
       for (const compiler::ChipClocks& clocks : clocks_)

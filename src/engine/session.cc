@@ -38,7 +38,10 @@ Profile Session::run(std::span<const Binding> bindings, const RunOptions& option
     runner_->require_fit();
     return runner_->run(*state_, bindings, options);
   }
-  if (!runner_->walks(options)) return profile_of_cycles(executable());
+  if (!runner_->walks(options)) {
+    check_bindings(*executable().program, bindings);
+    return profile_of_cycles(executable());
+  }
   RunState scratch(executable(), runner_->dry_contents());
   for (size_t r = 0; r < scratch.memories.size(); ++r)
     if (scratch.memories[r].is_allocated() && state_->memories[r].is_allocated())

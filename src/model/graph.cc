@@ -199,7 +199,9 @@ std::vector<Value> Graph::call(const std::shared_ptr<const Graph>& function, con
                                std::optional<uint32_t> number) {
   if (!function || function.get() == this)
     throw UsageError(function ? "a graph cannot call itself" : "call: there is no function");
-  if (number == 0U) throw UsageError("call: its number is 0; it must be at least 1");
+  if (number == 0U || number == std::numeric_limits<uint32_t>::max())
+    throw UsageError(
+        fmt::format("call: its number is {}; it must be at least 1 and below 2^32 - 1", *number));
   // A copy: what is added to the function later has no places among the results of this call.
   std::shared_ptr<const Graph>& own = functions_[function];
   if (!own || own->values_.size() != function->values_.size() || own->outputs_ != function->outputs_ ||

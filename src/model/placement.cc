@@ -73,6 +73,7 @@ class PlacementSearch {
     considered_[chosen_].chosen = true;
     best_->considered = std::move(considered_);
     if (what == CompileFor::runs) {
+      best_->passes.resize(best_->passes.size() - best_->executable->passes.size());
       best_->executable = compiler::compile(best_->executable->program, part(chips_));
       note_passes(*best_);
     }

@@ -107,7 +107,10 @@ TEST(Engine, RejectsBindingsThatDoNotFitTheProgram) {
   EXPECT_EQ(error_of([&] { engine.run({}); }), "no array is bound to 'x' (1 × 1)");
   uint32_t x = 0;
   const Binding beyond[] = {{0, &x, 1, 1}, {1, &x, 1, 1}};
-  EXPECT_ERROR("an array is bound to variable 1", engine.run(beyond));
+  for (const bool dry : {false, true})
+    EXPECT_ERROR("an array is bound to variable 1", engine.run(beyond, {.dry = dry}));
+  EXPECT_ERROR("an array is bound to variable 1",
+               dry_run(compiler::compile(counting(1, 1, 0), toy_machine(1)), beyond));
 }
 
 TEST(Engine, ForgetsTheArraysOfTheRunBefore) {

@@ -13,7 +13,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const Format& f : formats())
       if (name != nullptr && std::string_view(name) == f.name) return &f;
     for (const Format& f : formats()) std::puts(f.name);
-    std::exit(name == nullptr ? 0 : 1);
+    // libFuzzer takes exit() for a crash.
+    std::fflush(stdout);
+    std::_Exit(name == nullptr ? 0 : 1);
   }();
   accepts(*format, std::as_bytes(std::span(data, size)));
   return 0;

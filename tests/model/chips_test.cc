@@ -216,6 +216,8 @@ TEST(Placement, TakesOneChipWhereMoreWouldBeSlower) {
   EXPECT_EQ(cost.placements[0].placement, "1 of 4 chips");
   EXPECT_TRUE(cost.placements[0].chosen);
   for (const PlacementCost& other : cost.placements) EXPECT_GE(other.seconds, cost.seconds);
+  std::set<std::string> passes;
+  for (const PassRecord& pass : cost.passes) EXPECT_TRUE(passes.insert(pass.name).second) << pass.name;
 }
 
 TEST(Placement, OfWhatOverflowsAChipIsWholeLayersFirst) {

@@ -107,6 +107,10 @@ TEST(Embedding, RefusesWhatItCannotTake) {
   refuses("they must be u32", [&] { embedding(g.input("x", {3}), w); });
   refuses("not a matrix", [&] { embedding(ids, g.parameter("v", {5})); });
   refuses("the padding is row 5 of 5", [&] { embedding(ids, w, 5); });
+  for (const int64_t padding : {int64_t{-2}, (int64_t{1} << 32) + 3})
+    refuses(fmt::format("the padding is row {} of 5", padding), [&] {
+      g.apply("embedding", {ids, w}, {{"padding", padding}});
+    });
 }
 
 }  // namespace

@@ -107,7 +107,11 @@ TEST(Substreams, OfACallWithoutANumberAreThoseOfNoNumber) {
 TEST(Substreams, RefuseWhatHasNone) {
   Graph g;
   const Value x = g.input("x", {kRows, kCols}), step = g.input("step", {}, Type::u32);
-  EXPECT_TRUE(says(error_of<UsageError>([&] { g.call(dropping(), {x, step}, 0); }), "it must be at least 1"));
+  for (const uint32_t number : {0U, ~0U})
+    EXPECT_TRUE(says(error_of<UsageError>([&] {
+                       g.call(dropping(), {x, step}, number);
+                     }),
+                     fmt::format("its number is {}; it must be at least 1", number)));
 }
 
 /// Of a mean over micro-batches and replicas: an element of a gradient is kept in as many of them as drew it.

@@ -10,12 +10,14 @@ namespace tessera::test {
 /// Calls body() on each; kernels use the best one again afterwards.
 template <class Body>
 void on_every_isa(const Body& body) {
+  const struct BestAgain {
+    ~BestAgain() { restrict_isa(available_isas().back()); }
+  } best_again;
   for (const Isa isa : available_isas()) {
     restrict_isa(isa);
     SCOPED_TRACE(name_of(isa));
     body();
   }
-  restrict_isa(available_isas().back());
 }
 
 /// A fixture of tests for each, which run by themselves.

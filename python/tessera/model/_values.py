@@ -339,9 +339,14 @@ def layer_norm(
 def embedding(ids: Value, weight: Value, *, padding: int | None = None) -> Value:
     """weight[ids] of u32 ids [...] and a dense weight [rows, features], which may be the weight of `linear` as well.
 
-    NaN for an id beyond the rows. The row `padding` has a gradient of 0.
+    NaN for an id beyond the rows. The row `padding`, which may be counted from the end, has a gradient of 0.
     """
-    return apply("embedding", ids, weight, **({} if padding is None else {"padding": int(padding)}))
+    if padding is None:
+        return apply("embedding", ids, weight)
+    rows = weight.shape[0]
+    if not -rows <= padding < rows:
+        raise ValueError(f"embedding: the padding is row {padding} of {rows}")
+    return apply("embedding", ids, weight, padding=int(padding) % rows)
 
 
 def cross_entropy(logits: Value, labels: Value) -> Value:

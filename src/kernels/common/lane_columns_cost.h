@@ -1,4 +1,4 @@
-// What hosts take for batches in columns of lanes, a tile of samples at a time.
+// What hosts take for batches in columns of lanes.
 #pragma once
 
 #include <cmath>
@@ -20,16 +20,16 @@ inline double move_cycles(double points, const program::FieldView& batch, const 
   return kMovePerVector * points * column_vectors(f) + stream_cycles(batch, f);
 }
 
-/// The part of a batch that is processed in tiles, and the samples after these that are processed one by one
+/// The columns of lanes of a batch, and the samples after these that are processed one by one
 /// if they are no more than `few`.
 struct ColumnParts {
-  double tiles, lines;
+  double columns, lines;
 
   ColumnParts(const program::FieldView& batch, bool transposed, double few) {
     const double samples = transposed ? batch.cols : batch.rows;
     const double rest = std::fmod(samples, kColumnLanes);
     lines = rest <= few ? rest : 0;
-    tiles = std::ceil((samples - lines) / kColumnLanes);
+    columns = std::ceil((samples - lines) / kColumnLanes);
   }
 };
 

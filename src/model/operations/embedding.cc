@@ -18,9 +18,15 @@ void require_ids(const Signature& s, const TensorType& ids) {
     throw UsageError(fmt::format("{}: the ids are {}; they must be u32", s.operation, to_string(ids)));
 }
 
+/// −1: there is none.
 std::optional<uint32_t> padding_of(const Node& node) {
   const int64_t padding = node.integer("padding", -1);
   return padding < 0 ? std::nullopt : std::optional(static_cast<uint32_t>(padding));
+}
+
+void require_padding(const Signature& s, int64_t rows) {
+  if (const int64_t padding = s.attributes.integer("padding", -1); padding < -1 || padding >= rows)
+    throw UsageError(fmt::format("{}: the padding is row {} of {}", s.operation, padding, rows));
 }
 
 /// Ids and the weight.
@@ -31,8 +37,7 @@ Types infer(const Signature& s) {
   require_dense(s);
   if (weight.shape.size() != 2)
     throw UsageError(fmt::format("{}: the weight is {}, not a matrix", s.operation, to_string(weight)));
-  if (const auto padding = padding_of(s.attributes); padding && *padding >= weight.rows())
-    throw UsageError(fmt::format("{}: the padding is row {} of {}", s.operation, *padding, weight.rows()));
+  require_padding(s, weight.rows());
   TensorType y{weight.type, ids.shape, {}, {}};
   y.shape.push_back(weight.cols());
   return {y};
@@ -97,6 +102,7 @@ Types infer_gradient(const Signature& s) {
       rows > std::numeric_limits<uint32_t>::max())
     throw UsageError(
         fmt::format("{}: {} rows of {} for the ids {}", s.operation, rows, to_string(dy), to_string(ids)));
+  require_padding(s, rows);
   return {{dy.type, {static_cast<uint32_t>(rows), dy.cols()}, {}, {}}};
 }
 

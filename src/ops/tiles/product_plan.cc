@@ -208,7 +208,9 @@ Planned plan_dense(const Case& c, const DensePartition& forced, const TileProduc
   const Partitions<DensePartition> partitions(problem.planner, kRecounted, [&](Planner planner) {
     return dense_partitions(product.shape(false), planner, c.machine, forced);
   });
-  return choose(c, partitions.all, partitions.recounted, count);
+  Planned planned = choose(c, partitions.all, partitions.recounted, count);
+  if (!partitions.within_limits) planned.plan.chosen.rejected = kNoPublishedPlan;
+  return planned;
 }
 
 /// A random pattern with the maximum number of blocks of W.

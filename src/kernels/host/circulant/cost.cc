@@ -35,7 +35,7 @@ struct Parts : ColumnParts {
       : ColumnParts(batch, v.params[circulant_param::transposed] != 0,
                     circulant_has_lines(size) ? kFewCirculantSamples : 0) {}
   double transforms(double directions, double size, const HostFigures& f) const {
-    return directions * (tiles * transform_cycles(size, f) + lines * line_cycles(size, f));
+    return directions * (columns * transform_cycles(size, f) + lines * line_cycles(size, f));
   }
 };
 
@@ -52,8 +52,8 @@ program::PhaseTimes circulant_forward_cost(const program::Vertex& v, const machi
   const double size = embedding.size;
   const Parts parts(v, v.fields[x], embedding.size);
   return computing(line_cycles(size, f) + parts.transforms(2, size, f) +
-                   move_cycles(parts.tiles * size, v.fields[x], f) +
-                   move_cycles(parts.tiles * shape.out, v.fields[y], f));
+                   move_cycles(parts.columns * size, v.fields[x], f) +
+                   move_cycles(parts.columns * shape.out, v.fields[y], f));
 }
 
 program::PhaseTimes circulant_gradients_cost(const program::Vertex& v, const machine::Machine& m) {
@@ -66,11 +66,11 @@ program::PhaseTimes circulant_gradients_cost(const program::Vertex& v, const mac
   const double size = embedding.size;
   const Parts parts(v, v.fields[dy], embedding.size);
   const double directions = 1 + (has_dx ? 1 : 0) + (has_dc ? 1 : 0);
-  double cycles = parts.transforms(directions, size, f) + move_cycles(parts.tiles * size, v.fields[dy], f);
-  if (has_dx) cycles += line_cycles(size, f) + move_cycles(parts.tiles * shape.in, v.fields[dx], f);
+  double cycles = parts.transforms(directions, size, f) + move_cycles(parts.columns * size, v.fields[dy], f);
+  if (has_dx) cycles += line_cycles(size, f) + move_cycles(parts.columns * shape.in, v.fields[dx], f);
   if (has_dc)
-    cycles += line_cycles(size, f) + move_cycles(parts.tiles * size, v.fields[x], f) +
-              parts.tiles * kTotalPerPoint * size;
+    cycles += line_cycles(size, f) + move_cycles(parts.columns * size, v.fields[x], f) +
+              parts.columns * kTotalPerPoint * size;
   return computing(cycles);
 }
 

@@ -41,7 +41,7 @@ struct Parts : ColumnParts {
       : ColumnParts(batch, v.params[fastfood_param::transposed] != 0,
                     fastfood_has_lines(size) ? kFewFastfoodSamples : 0) {}
   double transforms(double count, double size, const HostFigures& f) const {
-    return count * (tiles * transform_cycles(size, f) +
+    return count * (columns * transform_cycles(size, f) +
                     lines * column_vectors(f) * (kLineCycles + kLinePerPoint * size));
   }
 };
@@ -56,8 +56,8 @@ program::PhaseTimes fastfood_forward_cost(const program::Vertex& v, const machin
   if (v.fields[s].empty()) return computing(0);
   const double size = v.fields[s].cols, stacks = v.fields[s].rows;
   const Parts parts(v, v.fields[x], v.fields[s].cols);
-  return computing(stacks * parts.transforms(2, size, f) + move_cycles(parts.tiles * size, v.fields[x], f) +
-                   move_cycles(parts.tiles * stacks * size, v.fields[y], f));
+  return computing(stacks * parts.transforms(2, size, f) + move_cycles(parts.columns * size, v.fields[x], f) +
+                   move_cycles(parts.columns * stacks * size, v.fields[y], f));
 }
 
 program::PhaseTimes fastfood_gradients_cost(const program::Vertex& v, const machine::Machine& m) {
@@ -70,11 +70,11 @@ program::PhaseTimes fastfood_gradients_cost(const program::Vertex& v, const mach
   const double transforms = std::max(wants(ds), wants(dg)) + wants(ds) +
                             std::max({wants(dg), wants(db), wants(dx)}) + std::max(wants(db), wants(dx));
   const double totals = wants(ds) + wants(dg) + wants(db);
-  const double moved = parts.lines * kScatterPerPoint + parts.tiles * totals * kTotalPerPoint;
+  const double moved = parts.lines * kScatterPerPoint + parts.columns * totals * kTotalPerPoint;
   return computing(stacks * (parts.transforms(transforms, size, f) + moved * size) +
-                   move_cycles(parts.tiles * size, v.fields[x], f) +
-                   move_cycles(parts.tiles * stacks * size, v.fields[dy], f) +
-                   move_cycles(parts.tiles * size, v.fields[dx], f));
+                   move_cycles(parts.columns * size, v.fields[x], f) +
+                   move_cycles(parts.columns * stacks * size, v.fields[dy], f) +
+                   move_cycles(parts.columns * size, v.fields[dx], f));
 }
 
 }  // namespace tessera::kernels

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <optional>
 
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
