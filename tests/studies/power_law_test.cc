@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/random.h"
+#include "support/error_of.h"
 
 namespace tessera::studies::popsparse {
 namespace {
@@ -71,6 +72,13 @@ TEST(PowerLaw, IsNoneWhereSamplesDoNotDetermineIt) {
   for (const PowerLawSample& s : grid(kLaw))
     if (s.factors[2] == 4) one_block.push_back(s);
   EXPECT_FALSE(fit_power_law(one_block));
+  for (const double m : {512., 768., 1000.}) {  // the mean of whose logarithms is rounded
+    std::vector<PowerLawSample> one_size;
+    for (const double d : {1. / 4, 1. / 16})
+      for (const double b : {4., 16.})
+        for (const double value : {0.9, 1.1}) one_size.push_back({{m, d, b}, value});
+    EXPECT_FALSE(fit_power_law(one_size)) << m;
+  }
   std::vector<PowerLawSample> dependent = grid(kLaw);
   for (PowerLawSample& s : dependent) s.factors[2] = s.factors[0] * s.factors[0] / s.factors[1];
   EXPECT_FALSE(fit_power_law(dependent));
@@ -80,14 +88,14 @@ TEST(PowerLaw, RefusesWhatHasNoLogarithm) {
   for (double bad : {0.0, -1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
     std::vector<PowerLawSample> samples = grid(kLaw);
     samples[7].value = bad;
-    EXPECT_THROW(fit_power_law(samples), UsageError) << bad;
+    EXPECT_USAGE_ERROR("sample 7: a power law is for", fit_power_law(samples));
     samples = grid(kLaw);
     samples[7].factors[1] = bad;
-    EXPECT_THROW(fit_power_law(samples), UsageError) << bad;
+    EXPECT_USAGE_ERROR("sample 7: a power law is for", fit_power_law(samples));
   }
   std::vector<PowerLawSample> samples = grid(kLaw);
   samples[7].factors.pop_back();
-  EXPECT_THROW(fit_power_law(samples), UsageError);
+  EXPECT_USAGE_ERROR("sample 7 has 2 factors", fit_power_law(samples));
 }
 
 }  // namespace

@@ -10,12 +10,13 @@
 namespace tessera::studies::popsparse {
 namespace {
 
-/// A factor that varies less, beside the others, than this fraction of its variance depends on them.
+/// A factor that varies less, beside the others, than this fraction of its squares depends on them or is
+/// constant: deviations from a rounded mean are not 0.
 constexpr double kIndependent = 1e-12;
 
-double logarithm(double value) {
+double logarithm(double value, size_t sample) {
   if (!(value > 0) || !std::isfinite(value))
-    throw UsageError(fmt::format("a power law is for numbers above 0, not {}", value));
+    throw UsageError(fmt::format("sample {}: a power law is for numbers above 0, not {}", sample, value));
   return std::log(value);
 }
 
@@ -41,7 +42,9 @@ std::optional<std::vector<double>> least_squares(const std::vector<std::vector<d
     a[r][count] = covariance(columns[r], y);
   }
   for (size_t pivot = 0; pivot < count; ++pivot) {
-    if (!(a[pivot][pivot] > kIndependent * covariance(columns[pivot], columns[pivot]))) return std::nullopt;
+    const std::vector<double>& column = columns[pivot];
+    const double squares = std::inner_product(column.begin(), column.end(), column.begin(), 0.0);
+    if (!(a[pivot][pivot] > kIndependent * squares)) return std::nullopt;
     for (size_t r = 0; r < count; ++r)
       for (size_t c = count + 1; r != pivot && c-- > pivot;)
         a[r][c] -= a[r][pivot] / a[pivot][pivot] * a[pivot][c];
@@ -64,12 +67,13 @@ std::optional<PowerLawFit> fit_power_law(std::span<const PowerLawSample> samples
   const size_t factors = samples.front().factors.size();
   std::vector<std::vector<double>> columns(factors);
   std::vector<double> y;
-  for (const PowerLawSample& sample : samples) {
+  for (size_t s = 0; s < samples.size(); ++s) {
+    const PowerLawSample& sample = samples[s];
     if (sample.factors.size() != factors)
       throw UsageError(
-          fmt::format("a sample has {} factors, the first has {}", sample.factors.size(), factors));
-    for (size_t f = 0; f < factors; ++f) columns[f].push_back(logarithm(sample.factors[f]));
-    y.push_back(logarithm(sample.value));
+          fmt::format("sample {} has {} factors, sample 0 has {}", s, sample.factors.size(), factors));
+    for (size_t f = 0; f < factors; ++f) columns[f].push_back(logarithm(sample.factors[f], s));
+    y.push_back(logarithm(sample.value, s));
   }
   if (samples.size() <= factors) return std::nullopt;
   const auto exponents = least_squares(columns, y);
