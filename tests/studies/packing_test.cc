@@ -48,6 +48,19 @@ TEST(PackingStudy, RunsEveryAlgorithmAtEveryDepth) {
   }
 }
 
+// Cells of an earlier run are those of another data set unless its lengths are the same.
+TEST(PackingStudy, CellsAreOfTheirLengthsAlone) {
+  const auto first_cell_of = [](std::vector<uint64_t> counts) {
+    const Request request{.lengths = {pack::Histogram{std::move(counts)}}};
+    return paper().sections[0].cells(machine::host(1), request)[0].name;
+  };
+  const std::string name = first_cell_of({0, 2, 3, 2, 0});
+  EXPECT_EQ(first_cell_of({0, 2, 3, 2, 0}), name);
+  EXPECT_NE(first_cell_of({0, 2, 2, 3, 0}), name);  // as many sequences
+  EXPECT_NE(first_cell_of({0, 3, 1, 3, 0}), name);  // and tokens
+  EXPECT_NE(first_cell_of({0, 2, 3, 2}), name);     // in shorter packs
+}
+
 TEST(PackingStudy, RowsOfADepthShareTheBestBound) {
   const Figure figure = paper().sections[0].figures(study())[0];
   std::map<std::string, std::string> bounds;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
+#include "base/checksum.h"
 #include "report/axis.h"
 #include "report/chart.h"
 #include "report/pack_result.h"
@@ -42,6 +44,10 @@ struct Row {
     return fmt::format("depth {} {}", report::depth_text(depth), depth == 1 ? "none" : name_of(algorithm));
   }
 };
+
+std::string published_name(const DataSet& set, const Row& row) {
+  return fmt::format("{} {}", set.name, row.name());
+}
 
 std::vector<Row> rows_of(const DataSet& set) {
   std::vector<Row> rows;
@@ -89,7 +95,8 @@ class Packings {
   }
   static std::string key_of(const Request& request, const pack::Histogram& lengths, const Row& row) {
     const std::string limit = request.time_limit > 0 ? fmt::format(", at most {} s", request.time_limit) : "";
-    return fmt::format("{}, {} sequences{}", row.name(), lengths.sequences(), limit);
+    return fmt::format("{}, {} sequences, {} tokens, histogram {:016x}{}", row.name(), lengths.sequences(),
+                       lengths.tokens(), base::checksum(std::as_bytes(std::span(lengths.counts))), limit);
   }
 
   const pack::Histogram& lengths() const { return lengths_; }
@@ -98,7 +105,7 @@ class Packings {
     return host == nullptr ? nullptr : host->find(set_.section, key_of(study_.request, lengths_, row));
   }
   std::optional<double> published(const Row& row, const char* column) const {
-    return study_.published.number(kTable, fmt::format("{} {}", set_.name, row.name()), column);
+    return study_.published.number(kTable, published_name(set_, row), column);
   }
   /// The best that is proven of a depth, by whichever algorithm.
   double lower_bound(uint32_t depth) const {
