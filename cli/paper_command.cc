@@ -143,18 +143,21 @@ int run_study(const Paper& paper, Request request) {
 void add_options(CLI::App& command, const Paper& paper, Request& r) {
   const auto names = [](const std::string& text) { return parse_names(text); };
   r.machines = parse_names(std::string(paper.machines));
-  add(command, "--machine", r.machines, names,
-      fmt::format("A modelled machine, host (measured here), or both (default: {})", paper.machines));
+  if (paper.has_machines)
+    add(command, "--machine", r.machines, names,
+        fmt::format("A modelled machine, host (measured here), or both (default: {})", paper.machines));
   add(command, "--only", r.only, names, "Sections to run and show, of those below (default: all)");
-  command.add_flag("--full", r.full, std::string(paper.full));
+  if (!paper.full.empty()) command.add_flag("--full", r.full, std::string(paper.full));
   if (paper.data)
     command.add_option("--data", r.data,
                        fmt::format("Folder with {}, for {} (default: TESSERA_DATA)", paper.data->contents,
                                    paper.data->what));
-  add_count(command, "--threads", r.threads,
-            "Threads of a host; concurrent cells of a modelled machine (default: one per physical core)",
-            4096);
-  command.add_flag("!--no-verify", r.verify, "Do not compare results with float64");
+  if (paper.has_machines)
+    add_count(command, "--threads", r.threads,
+              "Threads of a host; concurrent cells of a modelled machine (default: one per physical core)",
+              4096);
+  if (paper.has_verification)
+    command.add_flag("!--no-verify", r.verify, "Do not compare results with float64");
   const auto add_text = [&](const char* option, std::string& value, const char* help) {
     command.add_option(option, value, fmt::format(fmt::runtime(help), paper.name));
   };

@@ -35,6 +35,7 @@ const Paper& paper() {
       .sections = sections,
       .published = kPublishedTables,
       .data = PaperData{"accuracies of tables 4 and 5", "CIFAR-10", has_trainings, load},
+      .full = "Also run what takes long: larger sizes, longer sweeps, trainings of 15 epochs",
       .examples =
           "  tessera reproduce butterfly\n"
           "  tessera reproduce butterfly --machine gc200 --only table-2 --json\n"

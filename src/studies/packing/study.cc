@@ -295,6 +295,8 @@ const Paper& paper() {
                         .load = load,
                         .is_all = true},
       .machines = "host",
+      .has_machines = false,
+      .has_verification = false,
       .examples = "  tessera reproduce packing --data data --html packing.html"};
   return paper;
 }

@@ -187,8 +187,10 @@ struct Paper {
   std::span<const Section> sections;
   std::span<const PublishedFile> published;
   std::optional<PaperData> data{};
-  std::string_view machines = "gc200,host";
-  std::string_view full = "Also run what takes long: larger sizes, longer sweeps, trainings of 15 epochs";
+  std::string_view machines = "gc200,host";  ///< where cells run by default
+  bool has_machines = true;                  ///< whether they may run elsewhere, or with other threads
+  bool has_verification = true;              ///< whether cells compare results with float64
+  std::string_view full{};                   ///< what --full does; "": there is nothing more to run
   std::string_view examples;
 };
 

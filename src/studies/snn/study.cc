@@ -17,6 +17,7 @@ const Paper& paper() {
           "gains over an A100 were measured there, not here.",
       .sections = sections,
       .published = kGains,
+      .full = "Also run what takes long: larger networks, longer sweeps, trainings of 20 epochs",
       .examples =
           "  tessera reproduce snn\n"
           "  tessera reproduce snn --machine bow --only size --json\n"
