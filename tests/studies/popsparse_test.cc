@@ -1,4 +1,5 @@
 // What follows from the products of `tessera reproduce popsparse`.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "studies/paper/tables.h"
 #include "studies/popsparse/study.h"
 #include "studies/popsparse/sweep.h"
+#include "support/error_of.h"
 
 namespace tessera::studies::popsparse {
 namespace {
@@ -106,6 +108,33 @@ TEST_F(PopsparseStudy, TheGainOfTheFreePlannerIsAQuotientOfSeconds) {
             (std::vector<std::string>{"static", "4", "2.00", "4.00", "1.00", "1"}));
 }
 
+TEST(PopsparsePublished, NamesAreThoseOfProductsOrOperands) {
+  const Case sparse{kStatic, 64}, dense{kDense, 64},
+      fine{{Mode::dynamic_sparse, {Type::f16, true}, 9, 1, 0.3}, 1};
+  for (const Case& what : {sparse, dense, fine}) {
+    EXPECT_EQ(case_named(name_of(what)), what);
+    EXPECT_EQ(case_named(name_of(what.operand)), (Case{what.operand}));
+  }
+  for (const char* other :
+       {"", "FP16 dense m = 512 n = 64", "f16 dense m = 512 n = 0", "f16 dense m = 0", "f16 dense m = 0512",
+        "f16 static m = 512", "f16 static b = 4 d = 0.25 m = 512", "f16 static b = 4 d = 1/0 m = 512",
+        "f16 static b = 4 d = 2 m = 512", "f16 static b = 4 d = 1/4 m = 99999999999", "f16 dense m = 512 "})
+    EXPECT_FALSE(case_named(other)) << other;
+}
+
+TEST_F(PopsparseStudy, PublishedNamesThatMatchNothingAreErrors) {
+  for (const auto& [table, name] : {std::pair{"figure-2.csv", "f16 static b = 4 d = 1/4 m = 512 n = 4"},
+                                    {"figure-2.csv", "FP16 dense m = 512 n = 4"},
+                                    {"figure-7.csv", "f16 dense m = 512 n = 4"},
+                                    {"figure-7.csv", "f16 static b = 4 d = 1/4 m = 512"},
+                                    {"table-3.csv", "f16 static b = 4 d = 1/4 m = 512 n = 4"}}) {
+    file("figure-2.csv", "name,tflops\nf16 dense m = 512 n = 4,1\n");
+    file("figure-7.csv", "name,speedup\nf16 static b = 4 d = 1/4 m = 512 n = 4,\n");
+    file(table, fmt::format("name,tflops,speedup\n{},1,1\n", name));
+    EXPECT_ERROR(fmt::format("{}:2: nothing of ours is named '{}'", table, name), (void)study());
+  }
+}
+
 // Figures 2 and 7 as committed: how many there are, and some of them.
 TEST(PopsparsePublished, IsCommitted) {
   const Published published(kPublishedFiles, "");
@@ -115,6 +144,9 @@ TEST(PopsparsePublished, IsCommitted) {
   EXPECT_EQ(ratios.size(), 160U);
   EXPECT_EQ(std::ranges::count_if(ratios, [](const auto& row) { return row.text("speedup").empty(); }), 1);
   EXPECT_EQ(published.number("figure-7.csv", "f16 static b = 1 d = 1/4 m = 1024 n = 4", "speedup"), 0.923);
+  EXPECT_EQ(
+      published.number("figures-3a-4a.csv", "f16 static b = 1 d = 1/16 m = 4096", "over_single_elements"),
+      1.0);
   EXPECT_EQ(published.number("table-3.csv", "f32 static b = 16 d = 1/16 m = 4096", "speedup"), 5.6);
 }
 

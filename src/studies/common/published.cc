@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -19,9 +21,15 @@ std::vector<std::string> split(const std::string& line) {
   return fields;
 }
 
+std::optional<double> number_of(const std::string& field) {
+  double value = 0;
+  const char* last = field.data() + field.size();
+  const auto [end, error] = std::from_chars(field.data(), last, value);
+  return error == std::errc{} && end == last ? std::optional(value) : std::nullopt;
+}
+
 /// The text of a table; none if the folder lacks it.
 std::string text_of(const PublishedFile& committed, const std::filesystem::path& folder) {
-  if (folder.empty()) return std::string(committed.content);
   if (!std::filesystem::is_directory(folder))
     throw UsageError(fmt::format("{} is not a folder with published tables", folder.string()));
   const std::filesystem::path file = folder / committed.name;
@@ -32,6 +40,58 @@ std::string text_of(const PublishedFile& committed, const std::filesystem::path&
   return text;
 }
 
+struct Table {
+  std::string where;  ///< the line of `columns`
+  std::vector<std::string> columns{};
+  std::vector<PublishedRow> rows{};
+};
+
+Table read(const std::string& text, const std::string& file) {
+  std::istringstream stream(text);
+  Table table;
+  size_t number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    if (line.starts_with('#')) continue;
+    const std::string where = fmt::format("{}:{}", file, number);
+    const std::vector<std::string> fields = split(line);
+    if (table.columns.empty()) {
+      table.columns = fields;
+      table.where = where;
+      continue;
+    }
+    if (fields.size() != table.columns.size())
+      throw Error(fmt::format("{}: {} fields of {}", where, fields.size(), table.columns.size()));
+    std::map<std::string, std::string> row;
+    for (size_t i = 0; i < fields.size(); ++i) row[table.columns[i]] = fields[i];
+    table.rows.emplace_back(where, std::move(row));
+  }
+  return table;
+}
+
+const PublishedRow* find_row(const std::vector<PublishedRow>& rows, const std::string& name) {
+  const auto found = std::ranges::find_if(rows, [&](const auto& row) { return row.text("name") == name; });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+void require_columns(const Table& table, const Table& known) {
+  if (table.columns.empty()) return;
+  for (const std::string& column : known.columns)
+    if (std::ranges::find(table.columns, column) == table.columns.end())
+      throw Error(fmt::format("{}: there is no column '{}'", table.where, column));
+}
+
+/// Columns in which every field is empty or a number.
+std::vector<std::string> number_columns(const Table& table) {
+  std::vector<std::string> columns = table.columns;
+  std::erase_if(columns, [&](const std::string& column) {
+    return std::ranges::any_of(table.rows, [&](const PublishedRow& row) {
+      return !row.text(column).empty() && !number_of(row.text(column));
+    });
+  });
+  return columns;
+}
+
 }  // namespace
 
 const std::string& PublishedRow::text(const std::string& name) const {
@@ -40,46 +100,41 @@ const std::string& PublishedRow::text(const std::string& name) const {
   return field->second;
 }
 
-void PublishedRow::reject(const std::string& name) const {
+double PublishedRow::number(const std::string& name) const {
+  if (const auto value = number_of(text(name))) return *value;
   throw Error(fmt::format("{}: '{}' of column '{}' is not a number", where_, text(name), name));
 }
 
-Published::Published(std::span<const PublishedFile> committed, const std::filesystem::path& folder) {
+Published::Published(std::span<const PublishedFile> committed, const std::filesystem::path& folder,
+                     HasRow has_row) {
   for (const PublishedFile& file : committed) {
-    std::vector<PublishedRow>& rows_of_table = tables_[std::string(file.name)];
-    std::istringstream stream(text_of(file, folder));
-    std::vector<std::string> names;
-    size_t number = 0;
-    for (std::string line; std::getline(stream, line);) {
-      ++number;
-      if (line.starts_with('#')) continue;
-      const std::vector<std::string> fields = split(line);
-      if (names.empty()) {
-        names = fields;
-        continue;
-      }
-      const std::string where = fmt::format("{}:{}", (folder / file.name).string(), number);
-      if (fields.size() != names.size())
-        throw Error(fmt::format("{}: {} fields of {}", where, fields.size(), names.size()));
-      std::map<std::string, std::string> row;
-      for (size_t i = 0; i < names.size(); ++i) row[names[i]] = fields[i];
-      rows_of_table.emplace_back(where, std::move(row));
-      (void)rows_of_table.back().text("name");
+    const Table known = read(std::string(file.content), std::string(file.name));
+    std::vector<PublishedRow>& rows = tables_[std::string(file.name)] = known.rows;
+    if (!folder.empty()) {
+      Table table = read(text_of(file, folder), (folder / file.name).string());
+      require_columns(table, known);
+      rows = std::move(table.rows);
+    }
+    const std::vector<std::string> numbers = number_columns(known);
+    for (const PublishedRow& row : rows) {
+      for (const std::string& column : numbers)
+        if (!row.text(column).empty()) (void)row.number(column);
+      const std::string& name = row.text("name");
+      if (has_row != nullptr ? !has_row(file.name, name) : find_row(known.rows, name) == nullptr)
+        throw Error(fmt::format("{}: nothing of ours is named '{}'; names are such as '{}'", row.where(),
+                                name, known.rows.front().text("name")));
     }
   }
 }
 
 const PublishedRow* Published::find(const std::string& table, const std::string& name) const {
-  for (const PublishedRow& row : rows(table))
-    if (row.text("name") == name) return &row;
-  return nullptr;
+  return find_row(rows(table), name);
 }
 
 std::optional<double> Published::number(const std::string& table, const std::string& name,
                                         const std::string& column) const {
   const PublishedRow* row = find(table, name);
-  return row == nullptr || row->text(column).empty() ? std::nullopt
-                                                     : std::optional(row->number<double>(column));
+  return row == nullptr || row->text(column).empty() ? std::nullopt : std::optional(row->number(column));
 }
 
 const std::vector<PublishedRow>& Published::rows(const std::string& table) const { return tables_.at(table); }

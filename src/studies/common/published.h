@@ -1,7 +1,6 @@
 // Tables of published numbers, committed with the studies or in a folder of the caller's.
 #pragma once
 
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -29,18 +28,9 @@ class PublishedRow {
   /// Throws Error if there is no such column.
   const std::string& text(const std::string& name) const;
   /// Throws Error if the field is not a number.
-  template <class Number>
-  Number number(const std::string& name) const {
-    const std::string& field = text(name);
-    Number value{};
-    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-    if (error != std::errc{} || end != field.data() + field.size()) reject(name);
-    return value;
-  }
+  double number(const std::string& name) const;
 
  private:
-  [[noreturn]] void reject(const std::string& name) const;
-
   std::string where_;
   std::map<std::string, std::string> fields_;
 };
@@ -48,9 +38,14 @@ class PublishedRow {
 /// The paper's tables, by the name of their file and row. Each has a column `name`.
 class Published {
  public:
-  /// Those of a folder, whose missing ones are empty; or if it is "" those committed. Throws Error naming
-  /// file, line and column, and UsageError if the folder does not exist.
-  Published(std::span<const PublishedFile> committed, const std::filesystem::path& folder);
+  /// Whether something of ours stands beside a row of a table.
+  using HasRow = bool (*)(std::string_view table, const std::string& name);
+
+  /// Those of a folder, whose missing ones are empty; or if it is "" those committed. Tables have the columns
+  /// of those committed, numbers where these have nothing else, and rows that has_row knows, or if it is null
+  /// those committed. Throws Error naming file, line and column, and UsageError if the folder does not exist.
+  Published(std::span<const PublishedFile> committed, const std::filesystem::path& folder,
+            HasRow has_row = nullptr);
 
   /// Null if the table lacks the row.
   const PublishedRow* find(const std::string& table, const std::string& name) const;

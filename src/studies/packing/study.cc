@@ -270,6 +270,13 @@ Section section() {
   return {set.section, set.name, cells<at>, figures<at>, charts<at>, comparisons<at>};
 }
 
+bool has_row(std::string_view /*table*/, const std::string& name) {
+  for (const DataSet& set : data_sets())
+    for (const Row& row : rows_of(set))
+      if (name == published_name(set, row)) return true;
+  return false;
+}
+
 void load(const std::string& folder, Request& request) {
   for (const DataSet& set : data_sets())
     request.lengths.push_back(
@@ -297,6 +304,7 @@ const Paper& paper() {
       .machines = "host",
       .has_machines = false,
       .has_verification = false,
+      .has_row = has_row,
       .examples = "  tessera reproduce packing --data data --html packing.html"};
   return paper;
 }

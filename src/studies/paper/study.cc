@@ -30,7 +30,7 @@ std::optional<double> Part::value(std::string_view section, std::string_view cel
 }
 
 Study::Study(const Paper& of, Request requested)
-    : paper(of), request(std::move(requested)), published(of.published, request.published) {}
+    : paper(of), request(std::move(requested)), published(of.published, request.published, of.has_row) {}
 
 const Part* Study::modelled() const {
   const auto found = std::find_if(parts.begin(), parts.end(), [](const Part& p) { return !p.is_host(); });

@@ -191,6 +191,8 @@ struct Paper {
   bool has_machines = true;                  ///< whether they may run elsewhere, or with other threads
   bool has_verification = true;              ///< whether cells compare results with float64
   std::string_view full{};                   ///< what --full does; "": there is nothing more to run
+  /// Whether sections look for a row of a published table; null: for those of the committed tables.
+  bool (*has_row)(std::string_view table, const std::string& name) = nullptr;
   std::string_view examples;
 };
 

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
 #include <memory>
 #include <new>
+#include <regex>
 #include <set>
 #include <tuple>
 
@@ -268,6 +270,35 @@ std::string name_of(const Operand& o) {
 }
 
 std::string name_of(const Case& what) { return fmt::format("{} n = {}", name_of(what.operand), what.n); }
+
+std::optional<Case> case_named(const std::string& name) {
+  static const std::regex pattern(
+      "([^ ]+) (?:dense|(static|dynamic) b = (\\d{1,9}) d = (1/)?([0-9.]{1,20})) m = (\\d{1,9})( n = "
+      "(\\d{1,9}))?");
+  std::smatch found;
+  if (!std::regex_match(name, found, pattern)) return std::nullopt;
+  const auto count_of = [&](size_t group) {
+    return found[group].matched ? static_cast<uint32_t>(std::stoul(found[group])) : 0;
+  };
+  Case what;
+  what.operand.size = count_of(6);
+  what.n = count_of(8);
+  for (const Precision& precision : ops::kPrecisions)
+    if (found[1].str() == ops::name_of(precision)) what.operand.precision = precision;
+  for (const Mode mode : ops::kModes)
+    if (found[2].str() == ops::name_of(mode)) what.operand.mode = mode;
+  if (what.operand.mode != Mode::dense) {
+    what.operand.block = count_of(3);
+    const double number = std::strtod(found[5].str().c_str(), nullptr);
+    what.operand.density = found[4].matched ? 1 / number : number;
+  }
+  const bool has_n = found[7].matched, is_product = what.operand.size > 0 && what.operand.block > 0 &&
+                                                    what.operand.density > 0 && what.operand.density <= 1 &&
+                                                    has_n == (what.n > 0);
+  // Numbers may have been written in another way.
+  const bool is_name = name == (has_n ? name_of(what) : name_of(what.operand));
+  return is_product && is_name ? std::optional(what) : std::nullopt;
+}
 
 std::string key_of(const Case& what, ops::Planner planner) {
   return name_of(what) + (planner == ops::Planner::best ? ", planned freely" : "");

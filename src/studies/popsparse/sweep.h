@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,8 @@ Sweep sweep_of(const Request& request, const machine::Machine& machine);
 std::string name_of(Mode mode, uint32_t block);
 std::string name_of(const Operand& operand);
 std::string name_of(const Case& what);
+/// The product that has this name, and an operand's with n = 0; none: there is no such name.
+std::optional<Case> case_named(const std::string& name);
 /// "1/16", or "0.1"
 std::string density_text(double density);
 
