@@ -214,6 +214,9 @@ TEST_F(PopsparseTest, WhatOtherPlansGainIsKeptBeside) {
   EXPECT_TRUE(says(reproduce("--no-verify --planner best").err, "0 of 20 cells are finished"));
   expect_failure(2, reproduce("--gain --planner best"), "--gain compares");
   expect_failure(2, reproduce("--gain --machine host"), "--gain compares");
+  expect_failure(2, reproduce("--gain --only table-3"), "add it to --only");
+  expect_failure(2, reproduce("--only gain"), "pass --gain too");
+  EXPECT_TRUE(says(reproduce("--no-verify --gain --only gain").err, "40 of 40 cells are finished"));
 }
 
 TEST_F(PopsparseTest, AMachineOfTheSameNameWithOtherFiguresIsAnother) {

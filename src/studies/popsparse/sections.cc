@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
+
 #include "report/page.h"
 #include "studies/common/curves.h"
 #include "studies/paper/tables.h"
@@ -289,14 +291,21 @@ std::vector<Comparison> comparisons_of_products(const Study& study) {
   return all;
 }
 
+bool is_gain_shown(const Request& request) {
+  return request.only.empty() || std::ranges::find(request.only, "gain") != request.only.end();
+}
+
 std::vector<Cell> free_cells(const machine::Machine& machine, const Request& request) {
-  if (!request.gain) return {};
+  if (!request.gain && request.only.empty()) return {};
+  if (!request.gain) throw UsageError("section gain of --only shows what --gain plans: pass --gain too");
   if (machine.kind == machine::Kind::host || request.planner == ops::Planner::best)
     throw UsageError("--gain compares the free planner with the published one, on a modelled machine");
   return cells_of(machine, request, ops::Planner::best);
 }
 
 std::vector<Cell> cells(const machine::Machine& machine, const Request& request) {
+  if (request.gain && !is_gain_shown(request))
+    throw UsageError("--gain is shown in section gain, which --only leaves out: add it to --only");
   return cells_of(machine, request, request.planner);
 }
 
