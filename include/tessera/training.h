@@ -22,6 +22,10 @@
 
 namespace tessera {
 
+namespace train {
+struct TrainerImpl;
+}
+
 /// Labelled images of one size.
 struct ImageSet {
   uint32_t channels = 1;
@@ -429,10 +433,8 @@ class Trainer {
   /// Of recordings for testing. Throws UsageError for networks that do not spike.
   SpikingTraces traces(size_t recording);
 
-  struct Impl;
-
  private:
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<train::TrainerImpl> impl_;
 };
 
 }  // namespace tessera

@@ -73,11 +73,11 @@ Trainable trainable(const TrainingSettings& settings, const ImageSplit& images, 
           .machine = machine.name()};
 }
 
-class ImageTrainer final : public Trainer::Impl {
+class ImageTrainer final : public TrainerImpl {
  public:
   ImageTrainer(const TrainingSettings& chosen, const ImageSplit& images, const Machine& place,
                uint32_t most_threads, bool only_estimates)
-      : Impl(trainable(chosen, images, place), place, most_threads, only_estimates),
+      : TrainerImpl(trainable(chosen, images, place), place, most_threads, only_estimates),
         settings_(chosen),
         training_(train::samples_of(images.train, chosen.grey)),
         testing_(train::samples_of(images.test, chosen.grey)),

@@ -39,7 +39,7 @@ void add_seconds(const model::RunCost& cost, std::vector<double>& seconds) {
 
 }  // namespace
 
-std::span<const uint32_t> Trainer::Impl::samples_of(uint64_t step) {
+std::span<const uint32_t> TrainerImpl::samples_of(uint64_t step) {
   const uint64_t epoch = step / identity.steps_per_epoch, within = step % identity.steps_per_epoch;
   if (order_is_of_ != epoch) {
     order_ = shuffled(division.training, what.settings.seed, static_cast<uint32_t>(epoch));
@@ -48,11 +48,11 @@ std::span<const uint32_t> Trainer::Impl::samples_of(uint64_t step) {
   return std::span(order_).subspan(within * what.settings.batch, what.settings.batch);
 }
 
-uint64_t Trainer::Impl::cycles_of(double seconds) const {
+uint64_t TrainerImpl::cycles_of(double seconds) const {
   return machine.is_host() ? 0 : static_cast<uint64_t>(std::llround(seconds * machine.clock_hz()));
 }
 
-double Trainer::Impl::run_step(std::span<const model::Tensor> arrays) {
+double TrainerImpl::run_step(std::span<const model::Tensor> arrays) {
   const Clock::time_point start = Clock::now();
   double seconds = 0;
   if (machine.is_host() && taken_.steps % kStepsPerMeasurement == kFirstMeasurement) {
@@ -68,11 +68,11 @@ double Trainer::Impl::run_step(std::span<const model::Tensor> arrays) {
   return seconds;
 }
 
-void Trainer::Impl::save(const TrainingRun& run) {
+void TrainerImpl::save(const TrainingRun& run) {
   if (!run.checkpoint.empty()) save_checkpoint(run.checkpoint, identity, position, trained());
 }
 
-void Trainer::Impl::add(const StepResult& step) {
+void TrainerImpl::add(const StepResult& step) {
   position.step += 1;
   position.sums.loss += step.loss;
   counts_right_ = step.right.has_value();
@@ -86,7 +86,7 @@ void Trainer::Impl::add(const StepResult& step) {
   }
 }
 
-void Trainer::Impl::require_finite(double loss, const TrainingRun& run) const {
+void TrainerImpl::require_finite(double loss, const TrainingRun& run) const {
   if (std::isfinite(loss)) return;
   const std::string kept = run.checkpoint.empty() || position.epochs.empty()
                                ? ""
@@ -99,7 +99,7 @@ void Trainer::Impl::require_finite(double loss, const TrainingRun& run) const {
                   (position.step - 1) / identity.steps_per_epoch + 1, what.settings.rate, kept));
 }
 
-TrainingProgress Trainer::Impl::progress() const {
+TrainingProgress TrainerImpl::progress() const {
   const uint64_t within = (position.step - 1) % identity.steps_per_epoch + 1;
   TrainingProgress now{.epoch = static_cast<uint32_t>((position.step - 1) / identity.steps_per_epoch) + 1,
                        .step = position.step,
@@ -111,7 +111,7 @@ TrainingProgress Trainer::Impl::progress() const {
   return now;
 }
 
-void Trainer::Impl::finish_epoch(const TrainingRun& run, double seconds) {
+void TrainerImpl::finish_epoch(const TrainingRun& run, double seconds) {
   const Clock::time_point start = Clock::now();
   const TrainingProgress now = progress();
   const Score score = evaluate(false, division.validation);
@@ -132,7 +132,7 @@ void Trainer::Impl::finish_epoch(const TrainingRun& run, double seconds) {
   position.epochs.back().seconds = seconds + seconds_since(start);
 }
 
-TrainingResult Trainer::Impl::train(const TrainingRun& run) {
+TrainingResult TrainerImpl::train(const TrainingRun& run) {
   const Clock::time_point start = Clock::now();
   Clock::time_point epoch_start = start;
   TrainingResult result;

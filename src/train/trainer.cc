@@ -36,8 +36,8 @@ double cross_entropy_of(std::span<const float> logits, uint32_t label) {
   return std::log(sum) + most - logits[label];
 }
 
-std::unique_ptr<Trainer::Impl> make_for(const Machine& machine,
-                                        const std::function<std::unique_ptr<Trainer::Impl>()>& make) {
+std::unique_ptr<TrainerImpl> make_for(const Machine& machine,
+                                      const std::function<std::unique_ptr<TrainerImpl>()>& make) {
   try {
     return make();
   } catch (const UsageError&) {
@@ -65,7 +65,7 @@ void require_fit(std::initializer_list<model::RunCost> costs) {
 
 }  // namespace
 
-Trainer::Impl::Impl(Trainable of, Machine place, uint32_t most_threads, bool only_estimates)
+TrainerImpl::TrainerImpl(Trainable of, Machine place, uint32_t most_threads, bool only_estimates)
     : what(std::move(of)),
       machine(std::move(place)),
       threads(most_threads),
@@ -87,12 +87,12 @@ Trainer::Impl::Impl(Trainable of, Machine place, uint32_t most_threads, bool onl
   sessions_.emplace(std::move(trained), std::move(evaluation));
 }
 
-Trainer::Impl::Sessions& Trainer::Impl::sessions() {
+TrainerImpl::Sessions& TrainerImpl::sessions() {
   if (!sessions_) throw UsageError("a trainer that only estimates cannot train: make one that does not");
   return *sessions_;
 }
 
-Score Trainer::Impl::evaluate(bool of_test, std::span<const uint32_t> which) {
+Score TrainerImpl::evaluate(bool of_test, std::span<const uint32_t> which) {
   double loss = 0;
   uint64_t right = 0;
   const uint32_t classes = what.classes;
@@ -107,14 +107,14 @@ Score Trainer::Impl::evaluate(bool of_test, std::span<const uint32_t> which) {
   return {loss / count, static_cast<double>(right) / count};
 }
 
-uint64_t Trainer::Impl::parameters() const {
+uint64_t TrainerImpl::parameters() const {
   uint64_t count = 0;
   for (const model::ValueInfo& info : graph().values())
     if (info.kind == model::Kind::parameter) count += info.type.elements();
   return count;
 }
 
-SpikingTraces Trainer::Impl::traces(size_t /*recording*/) {
+SpikingTraces TrainerImpl::traces(size_t /*recording*/) {
   throw UsageError("this network has no neurons that spike: traces are those of a spiking one");
 }
 

@@ -53,17 +53,11 @@ struct Score {
   double accuracy = 0;
 };
 
-/// Makes one, and says so if a tiled machine has too little memory for it.
-std::unique_ptr<Trainer::Impl> make_for(const Machine& machine,
-                                        const std::function<std::unique_ptr<Trainer::Impl>()>& make);
-
-}  // namespace train
-
-struct Trainer::Impl {
-  Impl(train::Trainable of, Machine place, uint32_t most_threads, bool only_estimates);
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-  virtual ~Impl() = default;
+struct TrainerImpl {
+  TrainerImpl(Trainable of, Machine place, uint32_t most_threads, bool only_estimates);
+  TrainerImpl(const TrainerImpl&) = delete;
+  TrainerImpl& operator=(const TrainerImpl&) = delete;
+  virtual ~TrainerImpl() = default;
 
   /// Before the first step of a training that does not continue another.
   virtual void prepare() {}
@@ -83,21 +77,21 @@ struct Trainer::Impl {
   uint64_t steps() const { return identity.steps; }
   TrainingResult train(const TrainingRun& run);
 
-  train::Trainable what;
+  Trainable what;
   Machine machine;
   uint32_t threads;
-  train::Division division;
-  train::Identity identity;
-  train::Position position;
+  Division division;
+  Identity identity;
+  Position position;
   bool is_prepared = false;
 
  protected:
   /// Trains with the batch of a step, counted from 0.
-  virtual train::StepResult step(uint64_t number) = 0;
+  virtual StepResult step(uint64_t number) = 0;
   /// Runs the evaluation of at most so many samples as it has rows, whose labels it returns.
   virtual std::span<const uint32_t> evaluate_batch(bool of_test, std::span<const uint32_t> which) = 0;
   virtual double loss_of(std::span<const float> row, uint32_t label) const {
-    return train::cross_entropy_of(row, label);
+    return cross_entropy_of(row, label);
   }
 
   /// The samples of a step: those for training, shuffled for every epoch; the last incomplete batch is left
@@ -121,9 +115,9 @@ struct Trainer::Impl {
   };
   Sessions& sessions();
 
-  train::Score evaluate(bool of_test, std::span<const uint32_t> which);
+  Score evaluate(bool of_test, std::span<const uint32_t> which);
   uint64_t cycles_of(double seconds) const;
-  void add(const train::StepResult& step);
+  void add(const StepResult& step);
   void require_finite(double loss, const TrainingRun& run) const;
   TrainingProgress progress() const;
   void finish_epoch(const TrainingRun& run, double seconds);
@@ -144,5 +138,11 @@ struct Trainer::Impl {
   std::optional<uint64_t> order_is_of_;  ///< an epoch
   bool counts_right_ = true;
 };
+
+/// Makes one, and says so if a tiled machine has too little memory for it.
+std::unique_ptr<TrainerImpl> make_for(const Machine& machine,
+                                      const std::function<std::unique_ptr<TrainerImpl>()>& make);
+
+}  // namespace train
 
 }  // namespace tessera

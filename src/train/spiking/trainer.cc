@@ -78,11 +78,11 @@ Trainable trainable(const SpikingTrainingSettings& settings, const RecordingSpli
           .machine = machine.is_host() ? "host" : machine.name()};
 }
 
-class SpikingTrainer final : public Trainer::Impl {
+class SpikingTrainer final : public TrainerImpl {
  public:
   SpikingTrainer(const SpikingTrainingSettings& chosen, const RecordingSplit& recordings, Spikes spikes,
                  const Machine& place, uint32_t most_threads, bool only_estimates)
-      : Impl(trainable(chosen, recordings, spikes, place), place, most_threads, only_estimates),
+      : TrainerImpl(trainable(chosen, recordings, spikes, place), place, most_threads, only_estimates),
         settings_(chosen),
         training_(std::move(spikes.training)),
         testing_(std::move(spikes.testing)),
@@ -129,7 +129,7 @@ class SpikingTrainer final : public Trainer::Impl {
 };
 
 double SpikingTrainer::loss_of(std::span<const float> row, uint32_t label) const {
-  if (settings_.loss != SpikingLoss::rate) return Impl::loss_of(row, label);
+  if (settings_.loss != SpikingLoss::rate) return TrainerImpl::loss_of(row, label);
   double sum = 0;
   for (uint32_t c = 0; c < row.size(); ++c)
     sum += std::pow(double{row[c]} / data_.steps - (c == label ? kRightRate : kWrongRate), 2);
