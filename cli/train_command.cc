@@ -71,9 +71,9 @@ int show_estimate(const TrainRequest& r, const Trainer& trainer, const report::T
   return 0;
 }
 
-int train_one(const TrainRequest& request, const Ground& ground) {
-  Trainer trainer = start(request, ground);
-  report::TrainingReport report = report_of(request, ground, trainer);
+int train_one(const TrainRequest& request, const TrainingData& data) {
+  Trainer trainer = start(request, data);
+  report::TrainingReport report = report_of(request, data, trainer);
   return request.estimate ? show_estimate(request, trainer, report) : train(request, trainer, report);
 }
 
@@ -86,9 +86,10 @@ int run(const Options& options, const CLI::App& command) {
   check_extension("--report", request.report, {".html", ".htm"});
   for (const std::string& file : {request.checkpoint, request.report})
     if (!file.empty()) io::require_writable(file);
-  const Ground ground = request.is_spiking ? Ground{recordings_for(request), machine_for(request)}
-                                           : Ground{images_for(request), machine_for(request)};
-  return is_sweep(request) ? train_sweep(request, ground) : train_one(request, ground);
+  const Machine machine = machine_for(request);  // before data, which take long
+  const TrainingData data = request.is_spiking ? TrainingData{recordings_for(request), machine}
+                                               : TrainingData{images_for(request), machine};
+  return is_sweep(request) ? train_sweep(request, data) : train_one(request, data);
 }
 
 }  // namespace

@@ -27,12 +27,12 @@ std::string name_of(const TrainRequest& one) {
 
 class Sweep {
  public:
-  Sweep(const TrainRequest& request, const Ground& ground) : request_(request), ground_(ground) {}
+  Sweep(const TrainRequest& request, const TrainingData& data) : request_(request), data_(data) {}
 
   /// Whether it came to its end.
   bool train(const TrainRequest& one) try {
-    Trainer trainer = start(one, ground_);
-    SweepRun run{one.settings.batch, one.settings.seed, report_of(one, ground_, trainer)};
+    Trainer trainer = start(one, data_);
+    SweepRun run{one.settings.batch, one.settings.seed, report_of(one, data_, trainer)};
     if (runs_.empty() && !one.json) fmt::print("{}", heading(run.report, one.settings.batch));
     if (one.resume && std::filesystem::exists(one.checkpoint))
       trainer.resume(one.checkpoint, one.allow_different_bits);
@@ -64,18 +64,18 @@ class Sweep {
 
  private:
   const TrainRequest& request_;
-  const Ground& ground_;
+  const TrainingData& data_;
   std::vector<SweepRun> runs_;
   std::vector<nlohmann::ordered_json> json_;
 };
 
 }  // namespace
 
-int train_sweep(const TrainRequest& request, const Ground& ground) {
+int train_sweep(const TrainRequest& request, const TrainingData& data) {
   const std::vector<TrainRequest> trainings = trainings_of(request);
-  for (const TrainRequest& one : trainings) check(one, ground);
+  for (const TrainRequest& one : trainings) check(one, data);
   const Interruption interruption;
-  Sweep sweep(request, ground);
+  Sweep sweep(request, data);
   for (const TrainRequest& one : trainings) {
     if (sweep.train(one)) continue;
     complain(fmt::format("interrupted while training with {}{}", name_of(one),

@@ -5,7 +5,8 @@
 
 namespace tessera::cli {
 
-/// Returns the exit status. What the last training would be refused for is told before the first one starts.
-int train_sweep(const TrainRequest& request, const Ground& ground);
+/// Returns the exit status. What the last training would be refused for is reported before the first one
+/// starts.
+int train_sweep(const TrainRequest& request, const TrainingData& data);
 
 }  // namespace tessera::cli

@@ -40,41 +40,40 @@ std::string text_of(const ordered_json& value) {
   return value.is_string() ? value.get<std::string>() : value.is_null() ? "none" : value.dump();
 }
 
-const RecordingSplit* recordings_of(const Ground& ground) {
-  return std::get_if<RecordingSplit>(&ground.samples);
+const RecordingSplit* recordings_of(const TrainingData& data) {
+  return std::get_if<RecordingSplit>(&data.samples);
 }
-const ImageSplit& images_of(const Ground& ground) { return std::get<ImageSplit>(ground.samples); }
+const ImageSplit& images_of(const TrainingData& data) { return std::get<ImageSplit>(data.samples); }
 
 }  // namespace
 
-void check(const TrainRequest& one, const Ground& ground) {
-  if (const RecordingSplit* recordings = recordings_of(ground))
+void check(const TrainRequest& one, const TrainingData& data) {
+  if (const RecordingSplit* recordings = recordings_of(data))
     return train::check(spiking_settings_of(one), *recordings);
-  const ImageSplit& images = images_of(ground);
+  const ImageSplit& images = images_of(data);
   train::check(one.settings);
   train::check_samples(one.settings, images.train.count(), images.test.count(), "images");
 }
 
-Trainer start(const TrainRequest& one, const Ground& ground) {
-  if (const RecordingSplit* recordings = recordings_of(ground))
-    return {spiking_settings_of(one), *recordings, ground.machine, one.threads, one.estimate};
-  return {one.settings, images_of(ground), ground.machine, one.threads, one.estimate};
+Trainer start(const TrainRequest& one, const TrainingData& data) {
+  if (const RecordingSplit* recordings = recordings_of(data))
+    return {spiking_settings_of(one), *recordings, data.machine, one.threads, one.estimate};
+  return {one.settings, images_of(data), data.machine, one.threads, one.estimate};
 }
 
-TrainingReport report_of(const TrainRequest& one, const Ground& ground, const Trainer& t) {
-  const Machine& machine = ground.machine;
-  const RecordingSplit* recordings = recordings_of(ground);
+TrainingReport report_of(const TrainRequest& one, const TrainingData& data, const Trainer& t) {
+  const Machine& machine = data.machine;
+  const RecordingSplit* recordings = recordings_of(data);
   const auto batches = [&](uint64_t count) {
     return (count + t.evaluation_batch() - 1) / t.evaluation_batch();
   };
-  const std::string data =
-      recordings != nullptr
-          ? fmt::format("{}, {} steps", recordings->name, recordings->train.steps)
-          : fmt::format("{}{}", images_of(ground).name, one.settings.grey ? " in grey" : "");
+  const std::string samples =
+      recordings != nullptr ? fmt::format("{}, {} steps", recordings->name, recordings->train.steps)
+                            : fmt::format("{}{}", images_of(data).name, one.settings.grey ? " in grey" : "");
   TrainingReport report{
       .network = recordings != nullptr ? network_of(spiking_settings_of(one), *recordings)
                                        : network_of(one.settings),
-      .images = fmt::format("{}: {} for training, {} for validation, {} for testing", data,
+      .images = fmt::format("{}: {} for training, {} for validation, {} for testing", samples,
                             report::count_text(t.training_samples()),
                             report::count_text(t.validation_samples()), report::count_text(t.test_samples())),
       .machine = fmt::format("{}, {} tiles", machine.is_host() ? "host" : machine.name(),

@@ -11,17 +11,17 @@
 namespace tessera::cli {
 
 /// What the trainings of a request have in common; outlives them.
-struct Ground {
+struct TrainingData {
   std::variant<ImageSplit, RecordingSplit> samples;
   Machine machine;
 };
 
 /// Throws UsageError for what the training would be refused for.
-void check(const TrainRequest& one, const Ground& ground);
+void check(const TrainRequest& one, const TrainingData& data);
 
-Trainer start(const TrainRequest& one, const Ground& ground);
+Trainer start(const TrainRequest& one, const TrainingData& data);
 
 /// Without a result.
-report::TrainingReport report_of(const TrainRequest& one, const Ground& ground, const Trainer& trainer);
+report::TrainingReport report_of(const TrainRequest& one, const TrainingData& data, const Trainer& trainer);
 
 }  // namespace tessera::cli

@@ -333,6 +333,7 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
     SCOPED_TRACE(options);
     expect_refused(run(fmt::format("{} {}", command, options)), message);
   }
+  expect_refused(run("train --machine moon --data /nowhere"), "moon");  // before data are read
 }
 
 TEST_F(TrainCliTest, TrainsSpikingNetworks) {
