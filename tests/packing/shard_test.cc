@@ -61,7 +61,6 @@ TEST(CountedLengths, AreTheSameAsLengths) {
     EXPECT_EQ(one.sequences, other.sequences);
     EXPECT_EQ(one.tokens, other.tokens);
   }
-  using tessera::test::error_of, tessera::test::says;
   EXPECT_ERROR("a sequence of 25 tokens, and a pack holds 10", count(counted, 10));
   EXPECT_ERROR("2 sequences of 0 tokens", count(std::vector<LengthCount>{{0, 2}}, 10));
 }
