@@ -39,10 +39,10 @@ Source read(const PackRequest& r) {
   const Clock::time_point start = Clock::now();
   Source source;
   if (!r.histogram.empty()) {
-    source.input = pack::read_histogram(r.histogram, r.max_length, r.too_long);
+    source.input = pack::read_histogram(r.histogram, r.max_length, r.overlong);
   } else {
     source.lengths = r.offsets.empty() ? pack::read_lengths(r.lengths) : pack::read_offsets(r.offsets);
-    source.input = pack::count(*source.lengths, r.max_length, r.too_long);
+    source.input = pack::count(*source.lengths, r.max_length, r.overlong);
   }
   source.seconds = seconds_since(start);
   return source;
@@ -71,7 +71,7 @@ pack::Packing plan(const PackRequest& r, const pack::Histogram& histogram, pack:
 
 report::RankReport rank_report(const PackRequest& r, const pack::Packing& packing) {
   const uint64_t seed = r.shuffle.value_or(r.seed);
-  pack::Order balanced = r.order();
+  pack::OrderOptions balanced = r.order();
   balanced.shuffle = seed;
   return {r.ranks, rank_balance(packing, balanced, r.ranks),
           rank_balance(packing, {.shuffle = seed}, r.ranks)};

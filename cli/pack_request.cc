@@ -41,7 +41,7 @@ void add_pack_options(CLI::App& command, PackRequest& r) {
   add(command, "--algorithm", r.algorithms, parse_algorithms,
       "best (default), spfhp, lpfhp, nnlshp, ffd or next-fit *");
   add(
-      command, "--too-long", r.too_long, [](const std::string& s) { return pack::too_long_named(s); },
+      command, "--overlong", r.overlong, [](const std::string& s) { return pack::overlong_named(s); },
       "Handling of sequences longer than the maximum: error (default), drop, truncate or split");
   command.add_flag("--certify", r.certify, "Find the best lower bound, and write its proof");
   command.add_option("--certificate", r.certificate, "File for that proof (default: certificate.json)");

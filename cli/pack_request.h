@@ -27,7 +27,7 @@ struct PackRequest {
   uint32_t max_length = 0;
   std::vector<uint32_t> depths = {0};  ///< maximum number of sequences per pack; 0: any
   std::vector<pack::Algorithm> algorithms = {pack::Algorithm::best};
-  pack::TooLong too_long = pack::TooLong::error;
+  pack::Overlong overlong = pack::Overlong::error;
   bool certify = false;
   double time_limit = 0;
   uint64_t seed = 0;
@@ -42,7 +42,7 @@ struct PackRequest {
   bool json = false;
 
   std::string source() const { return !lengths.empty() ? lengths : !offsets.empty() ? offsets : histogram; }
-  pack::Order order() const { return {shuffle, ranks}; }
+  pack::OrderOptions order() const { return {shuffle, ranks}; }
 };
 
 void add_pack_options(CLI::App& command, PackRequest& request);

@@ -21,7 +21,8 @@ class Printer {
       : emit_(request.emit != Emit::automatic ? request.emit
               : request.json                  ? Emit::none
                                               : Emit::ids),
-        cuts_(request.too_long == pack::TooLong::truncate || request.too_long == pack::TooLong::split) {}
+        has_splits_(request.overlong == pack::Overlong::truncate ||
+                    request.overlong == pack::Overlong::split) {}
 
   void print(std::span<const Entry> pack) {
     if (emit_ == Emit::ids)
@@ -55,7 +56,7 @@ class Printer {
     for (const Entry& entry : pack) {
       if (&entry != pack.data()) text_.push_back(' ');
       number(entry.sequence);
-      if (!cuts_) continue;
+      if (!has_splits_) continue;
       text_.push_back('[');
       number(entry.begin);
       text_.push_back(':');
@@ -78,7 +79,7 @@ class Printer {
   void print_json(std::span<const Entry> pack) {
     list("{\"sequence\":[", pack, [](const Entry& e) { return e.sequence; });
     list(",\"start\":[", pack, [](const Entry& e) { return uint64_t{e.start}; });
-    if (cuts_) {
+    if (has_splits_) {
       list(",\"begin\":[", pack, [](const Entry& e) { return e.begin; });
       list(",\"length\":[", pack, [](const Entry& e) { return uint64_t{e.length}; });
     }
@@ -86,7 +87,7 @@ class Printer {
   }
 
   Emit emit_;
-  bool cuts_;
+  bool has_splits_;
   fmt::memory_buffer text_;
 };
 
@@ -133,7 +134,7 @@ report::PackResult pack_stream(const PackRequest& request) {
   result.window = request.window;
   result.max_length = request.max_length;
   result.max_per_pack = request.depths.front();
-  pack::StreamPacker packer({request.max_length, *request.window, request.depths.front(), request.too_long});
+  pack::StreamPacker packer({request.max_length, *request.window, request.depths.front(), request.overlong});
   Printer printer(request);
   Count count(result);
   const auto take = [&] {

@@ -21,9 +21,9 @@ void add_packing_options(CLI::App& command, studies::Request& r) {
 /// Those of lists take items separated by commas; with any of them every combination runs.
 void add_product_options(CLI::App& command, studies::Request& r) {
   add_choice(command, "--planner", r.planner, kPlanners,
-             "Planner for modelled machines: published (default) or best");
+             "Planner for modelled machines: vendor (default) or best");
   command.add_flag("--gain", r.gain,
-                   "Also plan freely, and show what that gains over the published planner (section gain)");
+                   "Also plan freely, and show what that gains over the vendor's planner (section gain)");
   const std::string group = "Lists separated by commas: every combination runs, instead of the paper's";
   studies::ProductLists& lists = r.products;
   const size_t others = command.get_options().size();

@@ -97,8 +97,8 @@ void set_spiking_defaults(TrainRequest& r, const CLI::App& command) {
     if (command.count(option) == 0) value = usual;
   };
   unless("--optimizer", r.settings.optimizer, s.optimizer);
-  unless("--rate", r.settings.rate, s.rate);
-  unless("--clip", r.settings.clip, s.clip);
+  unless("--lr", r.settings.lr, s.lr);
+  unless("--clip-norm", r.settings.clip_norm, s.clip_norm);
   unless("--epochs", r.settings.epochs, s.epochs);
   unless("--batch", r.batches, std::vector{s.batch});
   r.settings.batch = r.batches.front();
@@ -106,7 +106,7 @@ void set_spiking_defaults(TrainRequest& r, const CLI::App& command) {
 
 void check_spiking(const TrainRequest& r, const CLI::App& command) {
   for (const char* option :
-       {"--density", "--block", "--butterfly", "--rank", "--recipe", "--factors", "--activation", "--dropout",
+       {"--density", "--block", "--butterfly", "--rank", "--recipe", "--form", "--activation", "--dropout",
         "--schedule", "--change", "--every", "--until", "--micro-batches", "--images"})
     if (command.count(option) != 0)
       throw UsageError(fmt::format("{} is not for --kind spiking; leave it out", option));

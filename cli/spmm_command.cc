@@ -34,8 +34,8 @@ void add_weight_options(CLI::App& command, SpmmRequest& r) {
   add_choice<PatternKind>(command, "--pattern", r.pattern,
                           {{"random", PatternKind::random},
                            {"banded", PatternKind::banded},
-                           {"power-law", PatternKind::power_law}},
-                          "Pattern of a generated W: random, banded or power-law");
+                           {"power_law", PatternKind::power_law}},
+                          "Pattern of a generated W: random, banded or power_law");
   add_seed(command, "--seed", r.seed, "Seed of generated patterns and values");
 }
 
@@ -72,7 +72,7 @@ void add_output_options(CLI::App& command, SpmmRequest& r) {
   command.add_option("--report", r.report, "Write a report page: results, schedule, memory, plan (.html)");
   command.add_option("--trace", r.trace, "Write a trace for Perfetto or chrome://tracing (.json)");
   add_choice(command, "--planner", r.planner, kPlanners,
-             "Planner for modelled machines: best, or published (as the vendor's libraries are known to)");
+             "Planner for modelled machines: best, or vendor (as the vendor's libraries are known to)");
   add(command, "--plan", r.force, parse_knobs,
       "Force schedule knobs (of static, if both modes run): KEY=NUMBER, …");
 }

@@ -55,9 +55,9 @@ std::vector<Mode> parse_modes(const std::string& text) {
       "--mode takes static, dynamic and dense");
 }
 
-std::vector<ops::Product> parse_products(const std::string& text) {
-  return parse_named(text, {ops::Product::forward, ops::Product::input_gradient, ops::Product::sddmm},
-                     studies::spmm::flag_of, "--product takes forward, dx and sddmm");
+std::vector<ProductKind> parse_products(const std::string& text) {
+  return parse_named(text, {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm},
+                     studies::spmm::flag_of, "--product takes forward, input_gradient and sddmm");
 }
 
 std::map<std::string, int64_t> parse_knobs(const std::string& text) {
@@ -108,9 +108,9 @@ void check(const SpmmRequest& r) {
       std::all_of(r.machines.begin(), r.machines.end(), [](const auto& m) { return m == "host"; });
   if (only_host && r.settings != std::vector<Settings>{{}})
     throw UsageError("--set changes a modelled machine and --machine names none, such as --machine bow");
-  if (only_host && r.planner == ops::Planner::published)
+  if (only_host && r.planner == ops::Planner::vendor)
     throw UsageError(
-        "--planner published plans for a modelled machine and --machine names none, such as --machine bow");
+        "--planner vendor plans for a modelled machine and --machine names none, such as --machine bow");
   if (r.n.empty()) throw UsageError("--n is missing: the number of columns of X, such as --n 512");
   if (r.estimate && r.verify != Verify::automatic && r.verify != Verify::none)
     throw UsageError("--estimate computes nothing that --verify could compare; leave out one of them");

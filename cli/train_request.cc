@@ -56,8 +56,8 @@ void add_network_options(CLI::App& command, TrainRequest& r) {
   add(command, "--recipe", s.recipe, recipe_named,
       "Of dense and structured layers: paper (initial values, standardisation and optimizer as published), "
       "or best (initial values and learning rates for each factor, Adam; default of structured ones)");
-  add(command, "--factors", s.factors, model::factors_named,
-      "Of structured layers: best (merged, default), or published (one after another, as the operations of "
+  add(command, "--form", s.form, model::form_named,
+      "Of structured layers: fused (default), or unfused (one after another, as the operations of "
       "plain PyTorch)");
   command.add_option("--activation", s.activation, "relu, gelu, tanh, sigmoid or none");
   add_real(command, "--dropout", s.dropout, "Fraction that dropout zeroes after each hidden layer");
@@ -88,8 +88,8 @@ void add_optimizer_options(CLI::App& command, TrainRequest& r) {
       "sgd, momentum (default), nesterov, adam (default of structured layers) or adamw");
   add_real(command, "--momentum", s.momentum, "Of momentum and nesterov (default: 0.9)");
   add_real(command, "--decay", s.weight_decay, "Weight decay; with adamw decoupled");
-  add_real(command, "--rate", s.rate, "Learning rate (default: 0.001)");
-  add_real(command, "--clip", s.clip, "Scale gradients to at most this norm");
+  add_real(command, "--lr", s.lr, "Learning rate (default: 0.001)");
+  add_real(command, "--clip-norm", s.clip_norm, "Scale gradients to at most this norm");
   add(command, "--batch", r.batches, parse_batches,
       "Images of a step (default: 50); several, separated by commas, are trained with one after the other");
   add_count(command, "--micro-batches", s.micro_batches,
@@ -188,7 +188,7 @@ void check(const TrainRequest& r, const CLI::App& command) {
   refuse_unless(is_pixelfly, {"--butterfly"}, "--kind pixelfly");
   refuse_unless(is_pixelfly || s.kind == LayerKind::low_rank, {"--rank"}, "--kind low-rank or pixelfly");
   refuse_unless(!train::is_sparse(s), {"--recipe"}, "--kind dense, butterfly and other structures");
-  refuse_unless(train::is_structured(s), {"--factors"}, "--kind butterfly and other structures");
+  refuse_unless(train::is_structured(s), {"--form"}, "--kind butterfly and other structures");
   refuse_unless(s.kind == LayerKind::dynamic_sparse, {"--schedule", "--change", "--every", "--until"},
                 "--kind dynamic");
   refuse_unless(s.drop_grow.kind != DropGrowKind::none, {"--change", "--every", "--until"},

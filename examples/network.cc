@@ -40,7 +40,7 @@ Arrays batch() {
     for (uint32_t j = 0; j < 784; ++j)
       x.push_back(static_cast<float>(std::sin(0.37 * (i % 10 + 1) * (j + 1) + i)));
   }
-  return {{"x", x}, {"labels", labels}, {"rate", {0.01F}}};
+  return {{"x", x}, {"labels", labels}, {"lr", {0.01F}}};
 }
 
 int train() {

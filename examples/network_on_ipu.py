@@ -11,7 +11,7 @@ import argparse
 import images
 import numpy as np
 import torch
-from tessera import model
+from tessera import graph as tg
 from tessera.nn import SparseLinear
 from torch import nn
 
@@ -33,7 +33,7 @@ network = nn.Sequential(
 
 # %% Its training step: forward and backward pass and updates are one program.
 example = torch.zeros(a.batch, 784)
-step = model.from_torch(network.train(), example).training_step("cross_entropy", "adamw", rate=1e-3)
+step = tg.from_torch(network.train(), example).training_step("cross_entropy", "adamw", lr=1e-3)
 
 # %% Would it fit on a tiled processor? How long would a step take there?
 estimate = step.estimate("gc200")

@@ -16,7 +16,7 @@ int run(const example::Arguments& arguments) {
   const pack::Lengths lengths = arguments.has("FILE") ? pack::read_lengths(arguments.text("FILE"))
                                                       : pack::Lengths(std::span<const uint32_t>(synthetic));
 
-  const pack::Input input = pack::count(lengths, 512, pack::TooLong::split);
+  const pack::Input input = pack::count(lengths, 512, pack::Overlong::split);
   const pack::Packing packing = pack::plan(input.histogram);
   const pack::PackIndex index = pack::index_packs(packing, input, lengths, {.shuffle = 1});
   std::printf("%llu packs, at least %llu needed, %.2f %% of their tokens used\n",

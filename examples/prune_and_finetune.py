@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 
-def train(model: nn.Module, data: images.Split, epochs: int, rate: float) -> float:
+def train(model: nn.Module, data: images.Split, epochs: int, lr: float) -> float:
     """Returns the seconds per step."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     batches = list(torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*data), batch_size=128, shuffle=True))
     start = time.perf_counter()
     for _ in range(epochs):
@@ -46,7 +46,7 @@ def main() -> None:
     print(f"{name}, dense: accuracy {images.accuracy(model, test):.3f}, {seconds * 1e3:.1f} ms per step")
 
     report = tessera.sparsify_(
-        model, a.density, a.block_size, batch=128, filter=lambda name, layer: layer.out_features > 10
+        model, a.density, a.block_size, rows=128, filter=lambda name, layer: layer.out_features > 10
     )
     print(report)
     print(f"pruned: accuracy {images.accuracy(model, test):.3f}")

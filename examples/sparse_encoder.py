@@ -61,7 +61,7 @@ def main() -> None:
     x = torch.randn(a.batch, a.length, a.width)
 
     dense = milliseconds(model, x)
-    report = tessera.sparsify_(model, a.density, a.block_size, batch=a.batch * a.length)
+    report = tessera.sparsify_(model, a.density, a.block_size, rows=a.batch * a.length)
     sparse = milliseconds(model, x)
     print(report)
     print(f"the encoder: {dense:.0f} ms dense, {sparse:.0f} ms sparse, speed-up {dense / sparse:.2f}")

@@ -33,7 +33,7 @@ int run(const example::Arguments& arguments) {
   const tessera::ImageSplit images =
       data.empty() ? tessera::synthetic_images(4000, 1000, 1) : tessera::load_images(data);
   settings.layers = {static_cast<uint32_t>(images.train.image_size()), 1024, 1024, images.train.classes};
-  settings.rate = 0.005;
+  settings.lr = 0.005;
   train("dense", settings, images);
   settings.kind = tessera::LayerKind::dynamic_sparse;
   train("sparse", settings, images);

@@ -45,10 +45,10 @@ PROJECTIONS = {
 }
 
 
-def train(model: nn.Module, data: images.Split, epochs: int, rate: float, per_factor: bool) -> float:
+def train(model: nn.Module, data: images.Split, epochs: int, lr: float, per_factor: bool) -> float:
     """Returns the seconds per step."""
-    groups = parameter_groups(model, rate) if per_factor else model.parameters()
-    optimizer = torch.optim.Adam(groups, lr=rate)
+    groups = parameter_groups(model, lr) if per_factor else model.parameters()
+    optimizer = torch.optim.Adam(groups, lr=lr)
     batches = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*data), batch_size=128, shuffle=True)
     start, steps = time.perf_counter(), 0
     for _ in range(epochs):
@@ -68,8 +68,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hidden", type=int, default=1024)
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--rate", type=float, default=1e-3)
-    parser.add_argument("--same-rate", action="store_true", help="no learning rate of its own for each factor")
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--same-lr", action="store_true", help="no learning rate of its own for each factor")
     parser.add_argument("--layers", nargs="+", choices=LAYERS, default=list(LAYERS))
     a = parser.parse_args()
     name, training, test = images.load()
@@ -78,7 +78,7 @@ def main() -> None:
     for kind in a.layers:
         torch.manual_seed(1)
         model = trained[kind] = network(LAYERS[kind](a.hidden), a.hidden)
-        seconds = train(model, training, a.epochs, a.rate, not a.same_rate)
+        seconds = train(model, training, a.epochs, a.lr, not a.same_lr)
         parameters = sum(p.numel() for p in model[0].parameters())
         accuracy = images.accuracy(model, test)
         print(f"{kind:<10} {parameters:>8} parameters, accuracy {accuracy:.3f}, {1e3 * seconds:.2f} ms per step")
@@ -88,7 +88,7 @@ def main() -> None:
         model = copy.deepcopy(trained["dense"])
         model[0], error = project(model[0], structure, **options)
         before = images.accuracy(model, test)
-        train(model, training, 1, a.rate / 10, False)
+        train(model, training, 1, a.lr / 10, False)
         after = images.accuracy(model, test)
         print(f"dense to {structure}: error {error:.3f}, accuracy {before:.3f}; trained again {after:.3f}")
 

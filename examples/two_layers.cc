@@ -39,7 +39,7 @@ constexpr uint32_t kInputs = 256;
 constexpr uint32_t kHidden = 512;
 constexpr uint32_t kClasses = 10;
 constexpr uint32_t kBatch = 64;
-constexpr float kRate = 0.003F;
+constexpr float kLr = 0.003F;
 constexpr float kMomentum = 0.9F;
 constexpr uint32_t kUsualSteps = 100;
 /// Of losses: rounding errors of FP32 sums grow a little from step to step.
@@ -57,18 +57,18 @@ class Layer {
   const SparseMatrix& weight() const { return weight_; }
 
   program::StepId forward(const Operand& x, const Operand& y, Activation activation) {
-    return add(Product::forward, values_, x, y, activation);
+    return add(ProductKind::forward, values_, x, y, activation);
   }
   program::StepId input_gradient(const Operand& dx, const Operand& dy) {
-    return add(Product::input_gradient, values_, dx, dy);
+    return add(ProductKind::input_gradient, values_, dx, dy);
   }
   program::StepId weight_gradient(const Operand& x, const Operand& dy) {
-    return add(Product::sddmm, gradient_, x, dy);
+    return add(ProductKind::sddmm, gradient_, x, dy);
   }
-  program::StepId update(const Operand& rate) const {
+  program::StepId update(const Operand& lr) const {
     return ops::add(builder_,
                     SgdProblem{.rows = values_.rows(), .cols = values_.cols(), .momentum = kMomentum},
-                    {gradient_, rate, velocity_, values_});
+                    {gradient_, lr, velocity_, values_});
   }
 
   /// The weight's values as the program stores them.
@@ -91,11 +91,11 @@ class Layer {
   /// Gradients are planned for values that lie as the forward product wants them.
   void place_on_tiles() {
     const ForcedKnobs unsliced = {{"m_slices", 1}, {"n_slices", 1}};
-    plans_[Product::forward] =
-        plan_tile_product(weight_.pattern, problem_of(Product::forward), builder_.machine(),
+    plans_[ProductKind::forward] =
+        plan_tile_product(weight_.pattern, problem_of(ProductKind::forward), builder_.machine(),
                           dense_ ? unsliced : ForcedKnobs{}, nullptr, activations());
-    const TileProductPlan& forward = plans_[Product::forward];
-    for (Product product : {Product::input_gradient, Product::sddmm})
+    const TileProductPlan& forward = plans_[ProductKind::forward];
+    for (ProductKind product : {ProductKind::input_gradient, ProductKind::sddmm})
       plans_[product] = plan_tile_product(weight_.pattern, problem_of(product), builder_.machine(), {},
                                           &forward, activations());
     order_.layouts = forward.layouts;
@@ -110,7 +110,7 @@ class Layer {
     gradient_ = builder_.add("d" + name_, Role::temporary, Type::f32, layout, Purpose::gradient);
   }
 
-  ProductProblem problem_of(Product product, Activation activation = Activation::none) const {
+  ProductProblem problem_of(ProductKind product, Activation activation = Activation::none) const {
     return {
         .n = kBatch, .dense = dense_ && !builder_.is_host(), .product = product, .activation = activation};
   }
@@ -123,7 +123,7 @@ class Layer {
     return {.x = {linear(weight_.pattern.cols)}, .y = {linear(weight_.pattern.rows)}};
   }
 
-  program::StepId add(Product product, const Operand& values, const Operand& x, const Operand& y,
+  program::StepId add(ProductKind product, const Operand& values, const Operand& x, const Operand& y,
                       Activation activation = Activation::none) {
     const ProductProblem problem = problem_of(product, activation);
     const ProductOperands operands{
@@ -141,8 +141,8 @@ class Layer {
   Operand values_, velocity_, gradient_;
   std::shared_ptr<PackedWeight> packed_;  ///< on a host
   std::unique_ptr<WeightIndex> index_;
-  std::map<Product, TileProductPlan> plans_;  ///< on tiles
-  TileProductProgram order_;                  ///< of stored values
+  std::map<ProductKind, TileProductPlan> plans_;  ///< on tiles
+  TileProductProgram order_;                      ///< of stored values
 };
 
 /// One step of training: inputs and labels in, losses out.
@@ -154,7 +154,7 @@ struct TrainingStep {
         second(builder, "W2", std::move(second_weight), true) {
     x = builder.external("X", Role::input, Type::f32, kInputs, kBatch);
     labels = builder.external("labels", Role::input, Type::u32, 1, kBatch);
-    rate = builder.external("rate", Role::input, Type::f32, 1, 1);
+    lr = builder.external("lr", Role::input, Type::f32, 1, 1);
     loss = builder.external("loss", Role::output, Type::f32, 1, kBatch);
     const auto activation = [&](const char* name, uint32_t rows) {
       return builder.temporary(name, Type::f32, rows, kBatch);
@@ -168,13 +168,13 @@ struct TrainingStep {
          second.weight_gradient(hidden, d_logits), second.input_gradient(d_hidden, d_logits),
          add(builder, BinaryProblem{kernels::Binary::relu_gradient, Type::f32, kHidden, kBatch},
              {d_hidden, hidden, d_hidden}),
-         first.weight_gradient(x, d_hidden), first.update(rate), second.update(rate)}));
+         first.weight_gradient(x, d_hidden), first.update(lr), second.update(lr)}));
   }
 
   program::Program program;
   Builder builder;
   Layer first, second;
-  Operand x, labels, rate, loss;
+  Operand x, labels, lr, loss;
 };
 
 /// The same network in float64.
@@ -240,7 +240,7 @@ class Reference {
         double gradient = 0;
         for (uint32_t j = 0; j < kBatch; ++j) gradient += dy[e.row * kBatch + j] * x[e.col * kBatch + j];
         e.velocity = double{kMomentum} * e.velocity + gradient;
-        e.value -= double{kRate} * e.velocity;
+        e.value -= double{kLr} * e.velocity;
       }
     }
 
@@ -309,11 +309,11 @@ int train(const std::string& machine_name, uint32_t steps) {
   print_memory(session.executable());
 
   Data data;
-  float rate = kRate;
+  float lr = kLr;
   std::vector<float> losses(kBatch);
   const std::vector<engine::Binding> bindings = {{step.x.variable, data.inputs.data(), kBatch, 1},
                                                  {step.labels.variable, data.labels.data(), kBatch, 1},
-                                                 {step.rate.variable, &rate, 1, 1},
+                                                 {step.lr.variable, &lr, 1, 1},
                                                  {step.loss.variable, losses.data(), kBatch, 1}};
   Reference reference(first, second);
   double largest = 0, first_loss = 0, last_loss = 0;

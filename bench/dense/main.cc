@@ -40,9 +40,9 @@ struct Operands {
   }
 };
 
-ops::Product product_of(Task task) {
-  if (task == Task::forward) return ops::Product::forward;
-  return task == Task::input_gradient ? ops::Product::input_gradient : ops::Product::sddmm;
+ProductKind product_of(Task task) {
+  if (task == Task::forward) return ProductKind::forward;
+  return task == Task::input_gradient ? ProductKind::input_gradient : ProductKind::sddmm;
 }
 
 Contestant tessera_product(Operands& o, Task task, unsigned threads) {
@@ -70,7 +70,7 @@ Contestant tessera_product(Operands& o, Task task, unsigned threads) {
 }
 
 Contestant peer_product(Peer& peer, Operands& o, Task task) {
-  const std::shared_ptr<Product> product =
+  const std::shared_ptr<PreparedProduct> product =
       peer.prepare({o.shape, o.w, o.n, Layout::column_major, Type::f32, task});
   const Arrays arrays = {o.x.data(), o.dy.data(), o.y.data(), o.dx.data(), o.dw.data()};
   return {std::string(peer.name()), [product, arrays] { product->run(arrays); }};

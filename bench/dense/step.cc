@@ -34,12 +34,12 @@ struct Layer {
   }
   program::StepId input_gradient(const ops::Builder& b, const Operand& dx, const Operand& dy,
                                  const Operand& relu) const {
-    return build(b, {.m = m, .k = k, .n = n, .product = ops::Product::input_gradient, .relu = true},
+    return build(b, {.m = m, .k = k, .n = n, .product = ProductKind::input_gradient, .relu = true},
                  {.w = weight, .x = dx, .y = dy, .relu = relu});
   }
   program::StepId update(const ops::Builder& b, const Operand& x, const Operand& dy,
                          const Operand& rate) const {
-    const HostDenseProblem problem{.m = m, .k = k, .n = n, .product = ops::Product::sddmm};
+    const HostDenseProblem problem{.m = m, .k = k, .n = n, .product = ProductKind::sddmm};
     const ops::PanelLayout layout = problem.layout();
     const ops::SgdProblem momentum{Type::f32, Type::f32, layout.rows(), layout.cols(), kMomentum};
     return build_host_dense_strips(b, problem, plan_host_dense(problem, b.machine()),
@@ -50,7 +50,7 @@ struct Layer {
     const ops::PanelLayout layout{m, k};
     const Operand dw =
         b.external("dw" + std::to_string(m), Role::state, Type::f32, layout.rows(), layout.cols());
-    return build(b, {.m = m, .k = k, .n = n, .product = ops::Product::sddmm}, {.w = dw, .x = x, .y = dy});
+    return build(b, {.m = m, .k = k, .n = n, .product = ProductKind::sddmm}, {.w = dw, .x = x, .y = dy});
   }
 
  private:
@@ -114,7 +114,7 @@ namespace {
 struct PeerLayer {
   SparseMatrix shape;
   std::vector<float> w, velocity, dw;
-  std::unique_ptr<Product> forward, input_gradient, sddmm;
+  std::unique_ptr<PreparedProduct> forward, input_gradient, sddmm;
 
   PeerLayer(Peer& peer, uint32_t m, uint32_t k, uint32_t n)
       : w(random_floats(size_t{m} * k, 3)), velocity(w.size()), dw(w.size()) {

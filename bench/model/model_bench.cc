@@ -80,11 +80,11 @@ struct Data {
     for (size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<uint32_t>(i % options.layers.back());
   }
   std::vector<Tensor> tensors() {
-    return {{"x", x.data()}, {"labels", labels.data()}, {"rate", &rate}, {"loss", &loss}};
+    return {{"x", x.data()}, {"labels", labels.data()}, {"lr", &lr}, {"loss", &loss}};
   }
   std::vector<float> x;
   std::vector<uint32_t> labels;
-  float rate = 1e-3F;
+  float lr = 1e-3F;
   float loss = 0;
 };
 

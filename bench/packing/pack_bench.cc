@@ -87,9 +87,9 @@ void measure_index(const std::vector<uint32_t>& values, uint32_t max_length) {
   const pack::Packing packing = plan(input.histogram, {.algorithm = pack::Algorithm::lpfhp});
   pack::PackIndex index;
   for (const auto& [name, order] :
-       {std::pair("sort and assemble", pack::Order{}),
-        std::pair("sort and assemble, shuffled", pack::Order{.shuffle = 1}),
-        std::pair("sort and assemble, for 8 ranks", pack::Order{.shuffle = 1, .ranks = 8})}) {
+       {std::pair("sort and assemble", pack::OrderOptions{}),
+        std::pair("sort and assemble, shuffled", pack::OrderOptions{.shuffle = 1}),
+        std::pair("sort and assemble, for 8 ranks", pack::OrderOptions{.shuffle = 1, .ranks = 8})}) {
     index = {};
     print(name, median_seconds([&] { index = index_packs(packing, input, lengths, order); }), sequences);
   }

@@ -4,7 +4,7 @@ namespace tessera::bench {
 namespace {
 
 /// A row-major W is the transpose of a column-major one.
-class BlasProduct : public Product {
+class BlasProduct : public PreparedProduct {
  public:
   BlasProduct(Sgemm* sgemm, Sgemv* sgemv, const Work& work)
       : sgemm_(sgemm),
@@ -72,7 +72,7 @@ class BlasProduct : public Product {
 
 }  // namespace
 
-std::unique_ptr<Product> blas_product(Sgemm* sgemm, Sgemv* sgemv, const Work& work) {
+std::unique_ptr<PreparedProduct> blas_product(Sgemm* sgemm, Sgemv* sgemv, const Work& work) {
   return std::make_unique<BlasProduct>(sgemm, sgemv, work);
 }
 

@@ -18,6 +18,6 @@ using Sgemv = void(int order, int trans, int m, int n, float alpha, const float*
                    int incx, float beta, float* y, int incy);
 
 /// The dense product through cblas_sgemm, or cblas_sgemv for one column. W is row-major.
-std::unique_ptr<Product> blas_product(Sgemm* sgemm, Sgemv* sgemv, const Work& work);
+std::unique_ptr<PreparedProduct> blas_product(Sgemm* sgemm, Sgemv* sgemv, const Work& work);
 
 }  // namespace tessera::bench

@@ -10,13 +10,13 @@
 namespace tessera::bench {
 namespace {
 
-class EigenCsr : public Product {
+class EigenCsr : public PreparedProduct {
  public:
   EigenCsr(EigenProduct* product, const SparseMatrix& csr, const Work& work)
       : product_(product),
         values_(csr.values),
-        columns_(csr.pattern.columns.begin(), csr.pattern.columns.end()),
-        rows_(csr.pattern.row_begin.begin(), csr.pattern.row_begin.end()),
+        columns_(csr.pattern.col_indices.begin(), csr.pattern.col_indices.end()),
+        rows_(csr.pattern.crow_indices.begin(), csr.pattern.crow_indices.end()),
         work_{static_cast<int>(work.m()),
               static_cast<int>(work.k()),
               static_cast<int>(work.n),
@@ -67,7 +67,7 @@ class EigenPeer : public Peer {
     return forward_only(work);
   }
 
-  std::unique_ptr<Product> prepare(const Work& work) override {
+  std::unique_ptr<PreparedProduct> prepare(const Work& work) override {
     return std::make_unique<EigenCsr>(product_for(isa_), sparse::cover(work.weights, 1), work);
   }
 

@@ -13,7 +13,7 @@
 namespace tessera::bench {
 namespace {
 
-class SpmdmProduct : public Product {
+class SpmdmProduct : public PreparedProduct {
  public:
   SpmdmProduct(const Work& work, unsigned threads)
       : threads_(static_cast<int>(threads)), transposed_(work.layout == Layout::row_major ? 'N' : 'T') {
@@ -75,7 +75,7 @@ class Libxsmm : public Peer {
     return forward_only(work);
   }
 
-  std::unique_ptr<Product> prepare(const Work& work) override {
+  std::unique_ptr<PreparedProduct> prepare(const Work& work) override {
     return std::make_unique<SpmdmProduct>(work, threads_);
   }
 

@@ -81,7 +81,7 @@ class MklDense : public Peer {
   std::string version() const override { return mkl_version(library_); }
   std::string why_not(const Work&) const override { return {}; }
 
-  std::unique_ptr<Product> prepare(const Work& work) override {
+  std::unique_ptr<PreparedProduct> prepare(const Work& work) override {
     return blas_product(library_.function<Sgemm>("cblas_sgemm"), library_.function<Sgemv>("cblas_sgemv"),
                         work);
   }
@@ -91,12 +91,12 @@ class MklDense : public Peer {
 };
 
 /// Weights in MKL's form: b = 1 as CSR, else as BSR.
-class MklSparseProduct : public Product {
+class MklSparseProduct : public PreparedProduct {
  public:
   MklSparseProduct(const Library& opened, const SparseMatrix& weights, const Work& work)
       : values_(weights.values),
-        columns_(weights.pattern.columns.begin(), weights.pattern.columns.end()),
-        rows_(weights.pattern.row_begin.begin(), weights.pattern.row_begin.end()),
+        columns_(weights.pattern.col_indices.begin(), weights.pattern.col_indices.end()),
+        rows_(weights.pattern.crow_indices.begin(), weights.pattern.crow_indices.end()),
         mm_(opened.function<Mm>("mkl_sparse_s_mm")),
         mv_(opened.function<Mv>("mkl_sparse_s_mv")),
         destroy_(opened.function<int(Handle)>("mkl_sparse_destroy")),
@@ -194,7 +194,7 @@ class MklSparse : public Peer {
     return {};
   }
 
-  std::unique_ptr<Product> prepare(const Work& work) override {
+  std::unique_ptr<PreparedProduct> prepare(const Work& work) override {
     if (blocks_ || work.weights.pattern.block_size == 1)
       return std::make_unique<MklSparseProduct>(library_, work.weights, work);
     return std::make_unique<MklSparseProduct>(library_, sparse::cover(work.weights, 1), work);

@@ -25,7 +25,7 @@ struct Operands {
 Tag tag_of(Layout layout) { return layout == Layout::row_major ? Tag::ab : Tag::ba; }
 
 /// One product. W, if it takes part, is reordered to the layout that the library prefers.
-class DnnlProduct : public Product {
+class DnnlProduct : public PreparedProduct {
  public:
   DnnlProduct(const dnnl::engine& engine, const Work& work)
       : task_(work.task),
@@ -137,7 +137,7 @@ class OneDnn : public Peer {
 
   std::string why_not(const Work&) const override { return {}; }
 
-  std::unique_ptr<Product> prepare(const Work& work) override {
+  std::unique_ptr<PreparedProduct> prepare(const Work& work) override {
     return std::make_unique<DnnlProduct>(engine_, work);
   }
 

@@ -41,7 +41,7 @@ class OpenBlas : public Peer {
 
   std::string why_not(const Work&) const override { return {}; }
 
-  std::unique_ptr<Product> prepare(const Work& work) override {
+  std::unique_ptr<PreparedProduct> prepare(const Work& work) override {
     return blas_product(library_.function<Sgemm>("cblas_sgemm"), library_.function<Sgemv>("cblas_sgemv"),
                         work);
   }

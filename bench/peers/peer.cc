@@ -6,7 +6,7 @@ namespace tessera::bench {
 namespace {
 
 /// The three products of training, one after another.
-class Triple : public Product {
+class Triple : public PreparedProduct {
  public:
   Triple(Peer& peer, Work work) {
     for (const Task task : kProducts) {
@@ -30,7 +30,7 @@ class Triple : public Product {
   }
 
  private:
-  std::vector<std::unique_ptr<Product>> products_;
+  std::vector<std::unique_ptr<PreparedProduct>> products_;
 };
 
 }  // namespace
@@ -38,7 +38,7 @@ class Triple : public Product {
 std::string_view name_of(Task task) {
   switch (task) {
     case Task::forward: return "forward";
-    case Task::input_gradient: return "dx";
+    case Task::input_gradient: return "input_gradient";
     case Task::sddmm: return "sddmm";
     case Task::triple: return "triple";
   }
@@ -53,15 +53,16 @@ void pick_gradient(const Pattern& pattern, const float* dense, std::span<float> 
   const uint32_t b = pattern.block_size;
   std::fill(stored.begin(), stored.end(), 0.0F);
   for (uint32_t block_row = 0; block_row < pattern.block_rows(); ++block_row)
-    for (uint64_t block = pattern.row_begin[block_row]; block < pattern.row_begin[block_row + 1]; ++block)
+    for (uint64_t block = pattern.crow_indices[block_row]; block < pattern.crow_indices[block_row + 1];
+         ++block)
       for (uint32_t e = 0; e < b * b; ++e) {
-        const uint32_t row = block_row * b + e / b, col = pattern.columns[block] * b + e % b;
+        const uint32_t row = block_row * b + e / b, col = pattern.col_indices[block] * b + e % b;
         if (row < pattern.rows && col < pattern.cols)
           stored[block * b * b + e] = dense[uint64_t{row} * pattern.cols + col];
       }
 }
 
-std::unique_ptr<Product> prepare(Peer& peer, const Work& work) {
+std::unique_ptr<PreparedProduct> prepare(Peer& peer, const Work& work) {
   if (work.task == Task::triple) return std::make_unique<Triple>(peer, work);
   return peer.prepare(work);
 }

@@ -30,7 +30,7 @@ enum class Task : uint8_t {
 };
 inline constexpr Task kProducts[] = {Task::forward, Task::input_gradient, Task::sddmm};
 
-/// "forward", "dx", "sddmm", "triple".
+/// "forward", "input_gradient", "sddmm", "triple".
 std::string_view name_of(Task task);
 
 /// A product to prepare. The weights outlive it.
@@ -52,7 +52,7 @@ struct Arrays {
   const float* dy = nullptr;
   float* y = nullptr;
   float* dx = nullptr;
-  float* dw = nullptr;  ///< Product::gradient_size() elements
+  float* dw = nullptr;  ///< PreparedProduct::gradient_size() elements
 };
 
 /// Seconds to change a dynamic weight's pattern.
@@ -62,9 +62,9 @@ struct PatternTimes {
 };
 
 /// A prepared product.
-class Product {
+class PreparedProduct {
  public:
-  virtual ~Product() = default;
+  virtual ~PreparedProduct() = default;
 
   /// Everything that a caller waits for on each call. Reads and writes the arrays of its task.
   virtual void run(const Arrays& arrays) = 0;
@@ -100,7 +100,7 @@ class Peer {
   /// Why it cannot do this work; empty if it can.
   virtual std::string why_not(const Work& work) const = 0;
 
-  virtual std::unique_ptr<Product> prepare(const Work& work) = 0;
+  virtual std::unique_ptr<PreparedProduct> prepare(const Work& work) = 0;
 };
 
 /// Why a library that only has Y = W·X cannot do this work; empty if it can.
@@ -110,7 +110,7 @@ std::string forward_only(const Work& work);
 void pick_gradient(const Pattern& pattern, const float* dense, std::span<float> stored);
 
 /// Prepares a peer for one product, or for all three in sequence.
-std::unique_ptr<Product> prepare(Peer& peer, const Work& work);
+std::unique_ptr<PreparedProduct> prepare(Peer& peer, const Work& work);
 
 /// Peers that could be loaded, and a line for each that could not.
 struct Peers {

@@ -34,11 +34,12 @@ std::vector<BlockPosition> twentieth(const Pattern& of, const Pattern& without, 
   std::vector<BlockPosition> positions;
   uint64_t seen = 0;
   for (uint32_t row = 0; row < of.block_rows(); ++row)
-    for (uint64_t i = of.row_begin[row]; i < of.row_begin[row + 1]; ++i) {
-      const auto begin = without.columns.begin() + static_cast<std::ptrdiff_t>(without.row_begin[row]);
-      const auto end = without.columns.begin() + static_cast<std::ptrdiff_t>(without.row_begin[row + 1]);
-      if (!std::binary_search(begin, end, of.columns[i]) && seen++ % 19 == 0 && positions.size() < most)
-        positions.push_back({row, of.columns[i]});
+    for (uint64_t i = of.crow_indices[row]; i < of.crow_indices[row + 1]; ++i) {
+      const auto begin = without.col_indices.begin() + static_cast<std::ptrdiff_t>(without.crow_indices[row]);
+      const auto end =
+          without.col_indices.begin() + static_cast<std::ptrdiff_t>(without.crow_indices[row + 1]);
+      if (!std::binary_search(begin, end, of.col_indices[i]) && seen++ % 19 == 0 && positions.size() < most)
+        positions.push_back({row, of.col_indices[i]});
     }
   return positions;
 }
@@ -63,7 +64,7 @@ PatternTimes pattern_times(Weight& weight) {
   return {median(replaced), median(changed)};
 }
 
-class TesseraProduct : public Product {
+class TesseraProduct : public PreparedProduct {
  public:
   TesseraProduct(Weight weight, uint32_t n, const SpmmOptions& options)
       : weight_(std::move(weight)), transposed_(options.transpose), product_(weight_, n, options) {}
@@ -83,7 +84,7 @@ class TesseraProduct : public Product {
   Spmm product_;
 };
 
-class TesseraGradient : public Product {
+class TesseraGradient : public PreparedProduct {
  public:
   TesseraGradient(Weight weight, const Pattern& pattern, uint32_t n, const SddmmOptions& options)
       : weight_(std::move(weight)), pattern_(pattern), gradient_(weight_, n, options) {}
@@ -130,7 +131,7 @@ class TesseraPeer : public Peer {
     return "compared in FP32 only";
   }
 
-  std::unique_ptr<Product> prepare(const Work& work) override {
+  std::unique_ptr<PreparedProduct> prepare(const Work& work) override {
     if (work.task == Task::sddmm) {
       const SddmmOptions options{
           .dy_layout = work.layout, .x_layout = work.layout, .threads = limits_.threads};

@@ -1,4 +1,4 @@
-"""A training step by tessera.model beside PyTorch's eager mode, fused optimizer and torch.compile, in one run.
+"""A training step by tessera.graph beside PyTorch's eager mode, fused optimizer and torch.compile, in one run.
 
     python bench/python/training_step.py                 # two networks, dense and 90 % sparse; SGD with momentum
     python bench/python/training_step.py --rounds 100 --threads 1 --optimizer adam
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import tessera
-from tessera import model
+from tessera import graph as tg
 from tessera.nn import SparseLinear
 
 Step = Callable[[], float]
@@ -69,7 +69,7 @@ def in_pytorch(
 
 def in_tessera(module: nn.Module, name: str, x: Tensor, labels: Tensor, threads: int) -> Step:
     momentum = 0.9 if name == "sgd" else 0.0
-    step = model.from_torch(module, x).training_step("cross_entropy", name, rate=RATE, momentum=momentum)
+    step = tg.from_torch(module, x).training_step("cross_entropy", name, lr=RATE, momentum=momentum)
     session = step.session(threads=threads)
     return lambda: float(session.run(x, labels))
 
@@ -85,7 +85,7 @@ def steps_of(sizes: tuple[int, ...], batch: int, block: int | None, name: str, t
     }
     if block is not None:
         steps["SparseLinear, fused"] = in_pytorch(copy.deepcopy(ours), name, x, labels, fused=True)
-    return steps | {"tessera.model": in_tessera(ours, name, x, labels, threads)}
+    return steps | {"tessera.graph": in_tessera(ours, name, x, labels, threads)}
 
 
 def measured(steps: dict[str, Step], rounds: int) -> dict[str, tuple[float, float]]:

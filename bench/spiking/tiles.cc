@@ -193,12 +193,12 @@ void run(const Setup& setup, const Machine& machine) {
     session.set(step.graph.info(step.parameters[p].id).name, data.parameters[p]);
   std::vector<uint32_t> labels(setup.batch);
   for (uint32_t b = 0; b < setup.batch; ++b) labels[b] = b % 10;
-  float rate = 0, loss = 0;
+  float lr = 0, loss = 0;
   const std::vector<Tensor> arrays = {{"in.ids", data.ids.data()},
                                       {"in.num", data.num.data()},
                                       {"gradient_threshold", &data.gradient_threshold},
                                       {"labels", labels.data()},
-                                      {"rate", &rate},
+                                      {"lr", &lr},
                                       {"loss", &loss}};
   const model::RunCost executed = session.measure(arrays), estimate = session.cost(arrays);
   for (const model::OperationCost& operation : executed.operations)

@@ -31,7 +31,7 @@ constexpr double kHopeless = 2;
 /// More than the caches that a core can fill on its own.
 constexpr size_t kFlushBytes = size_t{256} << 20;
 
-double seconds_of(Product& product, const Arrays& arrays) {
+double seconds_of(PreparedProduct& product, const Arrays& arrays) {
   const auto start = Clock::now();
   product.run(arrays);
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -53,7 +53,7 @@ void empty_caches(const std::vector<float>& flush) {
 
 struct Contestant {
   Timing timing;
-  std::unique_ptr<Product> product;
+  std::unique_ptr<PreparedProduct> product;
   std::vector<double> rounds;
   double last = INFINITY;  ///< seconds of the last call
 };

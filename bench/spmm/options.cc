@@ -47,7 +47,7 @@ Layout layout_of(const std::string& text) {
 Task task_of(const std::string& text) {
   for (Task task : {Task::forward, Task::input_gradient, Task::sddmm, Task::triple})
     if (name_of(task) == text) return task;
-  throw UsageError(fmt::format("--product: '{}' is none of forward, dx, sddmm, triple", text));
+  throw UsageError(fmt::format("--product: '{}' is none of forward, input_gradient, sddmm, triple", text));
 }
 
 template <class To, class Convert>
@@ -75,7 +75,7 @@ Options parse_options(int argc, char** argv) {
            ->check(CLI::IsMember({1, 4, 8, 16, 32})));
   list(app.add_option("--type", types, "type of W: f32, f16, bf16 (list)"));
   list(app.add_option("--layout", layouts, "layout of X and Y: row, col (list)"));
-  list(app.add_option("--product", tasks, "forward, dx, sddmm, or triple: all three (list)"));
+  list(app.add_option("--product", tasks, "forward, input_gradient, sddmm, or triple: all three (list)"));
   app.add_option("--smtx", options.smtx, "files, or folders of files, each with a W");
   app.add_option("--isa", isa, "instruction set of all libraries: generic, avx2, avx512");
   app.add_option("--threads", options.limits.threads, "threads of all libraries")->check(CLI::Range(1, 4096));

@@ -24,9 +24,9 @@ template <class Visit>
 void for_each_stored(const Pattern& pattern, const Visit& visit) {
   const uint32_t b = pattern.block_size;
   for (uint32_t r = 0; r < pattern.block_rows(); ++r)
-    for (uint64_t block = pattern.row_begin[r]; block < pattern.row_begin[r + 1]; ++block)
+    for (uint64_t block = pattern.crow_indices[r]; block < pattern.crow_indices[r + 1]; ++block)
       for (uint32_t e = 0; e < b * b; ++e) {
-        const uint32_t row = r * b + e / b, column = pattern.columns[block] * b + e % b;
+        const uint32_t row = r * b + e / b, column = pattern.col_indices[block] * b + e % b;
         if (row < pattern.rows && column < pattern.cols) visit(row, column, block * b * b + e);
       }
 }

@@ -35,7 +35,7 @@ namespace {
 struct DenseLayer {
   SparseMatrix shape = {};
   std::vector<float> w, dw, x, dx, y, dy;
-  std::vector<std::unique_ptr<Product>> products;
+  std::vector<std::unique_ptr<PreparedProduct>> products;
 
   DenseLayer(Peer& peer, uint32_t n, uint32_t batch, bool with_gradients)
       : w(random_floats(size_t{n} * n, 1)),

@@ -45,7 +45,7 @@ struct GeneratedMatrix {
 SparseMatrix generate(const GeneratedMatrix& wanted);
 
 struct FlatButterflyOptions {
-  uint32_t factors = 0;  ///< the first so many of log₂ butterfly_size; 0: all
+  uint32_t num_factors = 0;  ///< number of factors, from the first of the log₂ butterfly_size; 0: all
   /// Whether a rectangular matrix stretches the grid; otherwise it repeats a square pattern, whose blocks are
   /// dealt out in turn along the longer side.
   bool stretch = true;

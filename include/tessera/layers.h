@@ -38,14 +38,15 @@ struct LayerOptions {
   uint64_t seed = 0;
   /// Of butterflies of all kinds, pixelfly, fastfood and Monarch. Others are the same in both forms: low rank
   /// two dense products, circulant a dense product with the matrix that its parameter fills.
-  Factors factors = Factors::best;
+  Form form = Form::fused;
 };
 
 /// A linear layer without its bias.
 struct Layer {
   Value y;
   std::vector<Value> parameters = {};
-  std::vector<double> rates = {};  ///< of each, relative to that of a dense layer: for TrainingOptions::rates
+  std::vector<double> lr_scales =
+      {};  ///< of each, relative to that of a dense layer: for TrainingOptions::lr_scales
 };
 
 /// Adds x · Wᵀ with `outputs` features, and parameters whose names begin with `name`. Throws UsageError for

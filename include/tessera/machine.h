@@ -1,4 +1,4 @@
-// Machines to plan products for: this computer, with the threads that compute, or a modelled tiled machine.
+// Machines to plan products for: the host, with the threads that compute, or a modelled tiled machine.
 #pragma once
 
 #include <cstdint>

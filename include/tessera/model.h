@@ -1,5 +1,5 @@
 // Networks: a graph of operations on named values, its gradients and updates, and sessions that run it on
-// this computer or on a modelled tiled machine.
+// the host or on a modelled tiled machine.
 #pragma once
 
 #include <tessera/machine.h>
@@ -275,9 +275,9 @@ Value reshape(Value x, Shape shape);
 Value slice(Value x, uint32_t dimension, uint32_t begin, uint32_t end);
 Value concatenate(const std::vector<Value>& values, uint32_t dimension);
 /// y[..., i] = x[..., permutation[i]]
-Value permute(Value x, const std::vector<uint32_t>& permutation);
+Value permute_features(Value x, const std::vector<uint32_t>& permutation);
 /// y[..., i] = x[..., places[i]]; elements may be taken several times, or not at all.
-Value take(Value x, const std::vector<uint32_t>& places);
+Value select_features(Value x, const std::vector<uint32_t>& places);
 /// y[..., i] = x[..., i · neighbours] + … + x[..., i · neighbours + neighbours − 1]
 Value sum_neighbours(Value x, uint32_t neighbours);
 /// y[..., :] = weight[ids[...], :] of u32 ids and a dense weight [rows, features], which may be the weight of
@@ -293,25 +293,25 @@ Value layer_norm(Value x, std::optional<Value> weight = {}, std::optional<Value>
 Value cross_entropy(Value logits, Value labels);
 /// Mean of (x − target)².
 Value mean_squared_error(Value x, Value target);
-/// Zeroes elements with probability `rate` and divides the others by 1 − rate; `step` is a u32 scalar, and
+/// Zeroes elements with probability `p` and divides the others by 1 − p; `step` is a u32 scalar, and
 /// the mask a function of (seed, step, operation, element).
-Value dropout(Value x, double rate, Value step, uint64_t seed = 0);
+Value dropout(Value x, double p, Value step, uint64_t seed = 0);
 
 /// What a structured map becomes in a graph.
-enum class Factors : uint8_t {
-  best,       ///< one operation, which merges its factors
-  published,  ///< the operations of plain PyTorch, one after the other (Shekofteh et al. 2023)
+enum class Form : uint8_t {
+  fused,    ///< one operation, which merges its factors
+  unfused,  ///< the operations of plain PyTorch, one after the other (Shekofteh et al. 2023)
 };
 
-/// "best", "published"; the function from a name throws UsageError that lists them.
-std::string_view name_of(Factors factors);
-Factors factors_named(std::string_view name);
+/// "fused", "unfused"; the function from a name throws UsageError that lists them.
+std::string_view name_of(Form form);
+Form form_named(std::string_view name);
 
 // Structured maps of the last dimension (structured.h). Parameters are matrices: dimensions after the last
 // one named here are part of it.
 
 /// Twiddle [stacks, blocks, log₂ N, 2N], tied [stacks, 4(N − 1)]; twice as long if complex.
-Value butterfly(Value x, Value twiddle, const Butterfly& of, Factors factors = Factors::best);
+Value butterfly(Value x, Value twiddle, const Butterfly& of, Form form = Form::fused);
 /// Weight [a, d, b·c].
 Value kronecker(Value x, Value weight, const Kronecker& of);
 /// c of [size]; 0 outputs: as many as its size.
@@ -319,7 +319,7 @@ Value circulant(Value x, Value c, uint32_t outputs = 0);
 /// c of [outputs + inputs − 1].
 Value toeplitz(Value x, Value c, uint32_t outputs);
 /// s, g and b of [stacks, N].
-Value fastfood(Value x, Value s, Value g, Value b, const Fastfood& of, Factors factors = Factors::best);
+Value fastfood(Value x, Value s, Value g, Value b, const Fastfood& of, Form form = Form::fused);
 
 /// Spikes of whole sequences in a graph, as lists (spiking.h): ids are u16 [steps, batch · capacity], num u32
 /// [steps, batch · 2]. The gradient of ids has a number for each place of the lists; those beyond a list are
@@ -377,7 +377,7 @@ std::vector<Value> spiking_parameters(Graph& graph, const std::string& name,
                                       const std::vector<SpikingLayer>& layers,
                                       const SpikingInitial& initial = {}, Type weights = Type::f32);
 
-/// The number of steps in which each of so many neurons, the first ones, fired: f32 [batch, neurons].
+/// The number of steps in which each of the first `neurons` neurons fired: f32 [batch, neurons].
 Value spike_counts(const Spikes& spikes, uint32_t neurons);
 
 /// What neurons that take currents give: f32 [steps, batch, neurons].
@@ -388,8 +388,8 @@ struct NeuronValues {
 
 /// Neurons that take currents f32 [steps, batch, neurons], such as those of a product, instead of lists of
 /// spikes: for dense inputs, and for activity that is not sparse. Parameters as far as they have them: decay,
-/// decay of currents, threshold, each [1] or [neurons], and recurrent weights [neurons, neurons]. On this
-/// computer only.
+/// decay of currents, threshold, each [1] or [neurons], and recurrent weights [neurons, neurons]. On the
+/// host only.
 NeuronValues spiking_neurons(Value currents, const Neuron& neuron, const std::vector<Value>& parameters,
                              std::optional<Value> recurrent = {});
 
@@ -421,19 +421,19 @@ struct TrainingOptions {
   Optimizer optimizer = Sgd{};
   /// Gradients are scaled so that their norm, over all parameters, is at most this.
   std::optional<double> clip_norm = {};
-  /// The graph is that of one micro-batch; gradients and scalar outputs are means over so many of them.
+  /// The graph is that of one micro-batch; gradients and scalar outputs are means over all micro-batches.
   uint32_t micro_batches = 1;
   /// Parameters that keep their values.
   std::vector<Value> frozen = {};
   /// Factors of the learning rate for some parameters; others have 1.
-  std::vector<std::pair<Value, double>> rates = {};
+  std::vector<std::pair<Value, double>> lr_scales = {};
   /// The graph is that of one replica of as many equal parts of a machine's chips; gradients and scalar
   /// outputs are means over replicas.
   uint32_t replicas = 1;
 };
 
 /// Adds gradients of all parameters that the loss depends on, and their updates. The learning rate becomes an
-/// input "rate", a scalar, and for Adam the number of the step an input "step", from 1.
+/// input "lr", a scalar, and for Adam the number of the step an input "step", from 1.
 void add_training(Value loss, const TrainingOptions& options = {});
 
 /// Values by name, row-major; of a sparse matrix its blocks.
@@ -601,8 +601,8 @@ class Session {
   void set_pattern(const std::string& name, const Pattern& pattern);
 
   /// Saves parameters and state in a .safetensors file: a tensor each, under its name and with its shape; of
-  /// sparse ones the values of the blocks, and of a parameter also its pattern as `name.row_begin` and
-  /// `name.columns`. An existing file is only replaced by a complete one. What other sessions have is
+  /// sparse ones the values of the blocks, and of a parameter also its pattern as `name.crow_indices` and
+  /// `name.col_indices`. An existing file is only replaced by a complete one. What other sessions have is
   /// theirs to save, but for the patterns of state that belongs to it.
   void save(const std::string& path) const;
   /// Throws Error, and changes nothing, for a file that lacks one or has another shape, type or fixed

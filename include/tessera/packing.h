@@ -196,7 +196,7 @@ class Lengths {
   uint64_t size_ = 0;
   uint8_t width_ = 4;  // bytes
   bool signed_ = false;
-  bool swapped_ = false;      // not in this computer's byte order
+  bool swapped_ = false;      // not in the host's byte order
   bool differences_ = false;  // differences of neighbours
   bool lines_ = false;        // from a text file with one per line
   std::string name_ = "lengths";
@@ -212,30 +212,30 @@ Lengths read_lengths(const std::string& path);
 Lengths read_offsets(const std::string& path);
 
 /// What to do with sequences longer than the maximum.
-enum class TooLong : uint8_t {
+enum class Overlong : uint8_t {
   error,     ///< reject the input
   drop,      ///< omit them
   truncate,  ///< keep the first tokens
   split,     ///< into pieces of the maximum length and a remainder
 };
 
-std::string_view name_of(TooLong policy);
+std::string_view name_of(Overlong policy);
 /// Throws UsageError that lists the names for any other.
-TooLong too_long_named(std::string_view name);
+Overlong overlong_named(std::string_view name);
 
 /// The sequences to pack. A sequence within the maximum is one piece.
 struct Input {
   Histogram histogram;  ///< of the pieces
-  TooLong policy = TooLong::error;
-  uint64_t sequences = 0;    ///< of the input, including overlong ones
-  uint64_t tokens = 0;       ///< of the input, including overlong ones
-  uint64_t too_long = 0;     ///< sequences longer than the maximum
-  uint64_t lost_tokens = 0;  ///< dropped or truncated
+  Overlong overlong = Overlong::error;
+  uint64_t sequences = 0;           ///< of the input, including overlong ones
+  uint64_t tokens = 0;              ///< of the input, including overlong ones
+  uint64_t overlong_sequences = 0;  ///< sequences longer than the maximum
+  uint64_t lost_tokens = 0;         ///< dropped or truncated
 };
 
 /// Counts lengths. Throws Error, naming the first, if one is out of range, or too long under the error
 /// policy; UsageError for a maximum out of range.
-Input count(const Lengths& lengths, uint32_t max_length, TooLong policy = TooLong::error);
+Input count(const Lengths& lengths, uint32_t max_length, Overlong policy = Overlong::error);
 
 /// Sequences of one length.
 struct LengthCount {
@@ -244,14 +244,14 @@ struct LengthCount {
 };
 
 /// Counts lengths that are counted already, in any order; a length may occur more than once. Throws as above.
-Input count(std::span<const LengthCount> lengths, uint32_t max_length, TooLong policy = TooLong::error);
+Input count(std::span<const LengthCount> lengths, uint32_t max_length, Overlong policy = Overlong::error);
 
 /// Reads a histogram: text with one `length,count` per line, in any order, with an optional header. Throws as
 /// count() does, naming the line.
-Input read_histogram(const std::string& path, uint32_t max_length, TooLong policy = TooLong::error);
+Input read_histogram(const std::string& path, uint32_t max_length, Overlong policy = Overlong::error);
 
 /// The order of packs in the index.
-struct Order {
+struct OrderOptions {
   /// Seed of a random order; without it, packs with the same lengths follow one another.
   std::optional<uint64_t> shuffle = {};
   /// Above 1: orders packs so that ranks that take them round-robin (pack i to rank i mod ranks) have nearly
@@ -295,10 +295,10 @@ struct PackIndex {
 
 /// The index of a packing: `packing` is a plan of `input`'s histogram, and `input` the count of `lengths`.
 /// Sequences of equal length are taken in input order. Temporarily takes memory for one more index per
-/// sequence, and with an Order one per pack. Throws UsageError if the three do not belong together, Error if
-/// the lengths have changed or memory does not suffice.
+/// sequence, and with OrderOptions one per pack. Throws UsageError if the three do not belong together, Error
+/// if the lengths have changed or memory does not suffice.
 PackIndex index_packs(const Packing& packing, const Input& input, const Lengths& lengths,
-                      const Order& order = {});
+                      const OrderOptions& order = {});
 
 /// The origin of the packs, for meta.json.
 struct Provenance {
@@ -316,7 +316,7 @@ struct WriteTimes {
 /// is replaced (docs/packing.md describes the format). Arrays are written as they are produced. `poll` is
 /// called from time to time with the fraction done. Throws as index_packs() does, and Error if writing fails.
 WriteTimes write_packs(const std::string& folder, const Packing& packing, const Input& input,
-                       const Lengths& lengths, const Order& order, const Provenance& provenance,
+                       const Lengths& lengths, const OrderOptions& order, const Provenance& provenance,
                        const std::function<void(double)>& poll = {});
 
 /// Writes the strategies of a histogram's packing as such a folder: strategies.csv and meta.json.
@@ -357,7 +357,7 @@ struct RankBalance {
 };
 
 /// For all packs in this order. Throws UsageError for no ranks.
-RankBalance rank_balance(const Packing& packing, const Order& order, uint32_t ranks);
+RankBalance rank_balance(const Packing& packing, const OrderOptions& order, uint32_t ranks);
 
 // A stream of sequences, packed as they arrive, in bounded memory.
 
@@ -374,7 +374,7 @@ struct StreamOptions {
   uint32_t max_length = 0;    ///< L, tokens per pack
   uint32_t window = 1000;     ///< W, maximum number of waiting pieces
   uint32_t max_per_pack = 0;  ///< D; 0: any number
-  TooLong policy = TooLong::error;
+  Overlong overlong = Overlong::error;
 };
 
 /// Holds a window of pieces. When it is full, packs close until a quarter of it is left: each begins with the

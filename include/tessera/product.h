@@ -1,5 +1,5 @@
-// One product with a weight on any machine: planned and run, or estimated, with its time and memory. On this
-// computer, Spmm and Sddmm have less overhead per call, and share weights.
+// One product with a weight on any machine: planned and run, or estimated, with its time and memory. On the
+// host, Spmm and Sddmm have less overhead per call, and share weights.
 #pragma once
 
 #include <tessera/machine.h>
@@ -15,10 +15,6 @@
 
 namespace tessera {
 
-/// The products of training with a weight W of m × k: Y = W·X, dX = Wᵀ·dY, and dW = dY·Xᵀ at W's pattern.
-/// X and dX are k × n, Y and dY m × n.
-enum class ProductKind : uint8_t { forward, input_gradient, sddmm };
-
 struct ProductOptions {
   ProductKind kind = ProductKind::forward;
   Type type = Type::f32;              ///< of W; on a tiled machine f32 or f16, and of X and Y too
@@ -26,7 +22,7 @@ struct ProductOptions {
   std::optional<uint64_t> capacity =
       {};              ///< maximum number of blocks of a weight whose pattern may change; none: fixed
   bool dense = false;  ///< plan for a full pattern, whatever the weight's is
-  bool published_planner = false;       ///< on tiles, use the published rules of the vendor's libraries
+  bool vendor_planner = false;          ///< on tiles, use the published rules of the vendor's libraries
   Layout x_layout = Layout::row_major;  ///< on a host, of the arrays to be passed
   Layout y_layout = Layout::row_major;
   Activation activation = Activation::none;   ///< applied to Y or dX, after the bias

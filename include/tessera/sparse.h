@@ -10,15 +10,15 @@ namespace tessera {
 /// not divide m or k, the last block row or column overhangs the matrix; the overhang is padding and is
 /// ignored.
 struct Pattern {
-  uint32_t rows = 0;                      ///< m, in elements
-  uint32_t cols = 0;                      ///< k, in elements
-  uint32_t block_size = 1;                ///< b
-  std::vector<uint64_t> row_begin = {0};  ///< first block of each block row; block_rows() + 1 entries
-  std::vector<uint32_t> columns;          ///< block column of each block, ascending in a block row
+  uint32_t rows = 0;                         ///< m, in elements
+  uint32_t cols = 0;                         ///< k, in elements
+  uint32_t block_size = 1;                   ///< b
+  std::vector<uint64_t> crow_indices = {0};  ///< first block of each block row; block_rows() + 1 entries
+  std::vector<uint32_t> col_indices;         ///< block column of each block, ascending in a block row
 
   uint32_t block_rows() const { return (rows + block_size - 1) / block_size; }
   uint32_t block_cols() const { return (cols + block_size - 1) / block_size; }
-  uint64_t blocks() const { return columns.size(); }
+  uint64_t blocks() const { return col_indices.size(); }
 
   bool operator==(const Pattern&) const = default;
 };

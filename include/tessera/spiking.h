@@ -1,5 +1,5 @@
 // Spiking layers over whole sequences, whose spikes are lists: definitions, and a network of them with the
-// gradients of backpropagation through time. FP32, on this computer.
+// gradients of backpropagation through time. FP32, on the host.
 #pragma once
 
 #include <cstddef>

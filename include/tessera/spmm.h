@@ -1,4 +1,4 @@
-// The products of sparse and dense weights on this computer: Y = activation(alpha · W·X + beta · Y + bias),
+// The products of sparse and dense weights on the host: Y = activation(alpha · W·X + beta · Y + bias),
 // and the gradients dX = Wᵀ·dY and dW = alpha · (dY·Xᵀ at W's pattern) + beta · dW that complete a training
 // step.
 #pragma once
@@ -40,7 +40,7 @@ struct SpmmArguments {
   const void* values = nullptr;
 };
 
-/// A product planned, built and compiled for this computer: Y (m × n) = W (m × k) · X (k × n), or with
+/// A product planned, built and compiled for the host: Y (m × n) = W (m × k) · X (k × n), or with
 /// SpmmOptions::transpose Y (k × n) = Wᵀ · X (m × n).
 ///
 /// It uses the current state of its weight: values, and the pattern of a dynamic weight, may change between
@@ -90,7 +90,7 @@ struct SddmmArguments {
 };
 
 /// A sampled dense-dense matrix product (SDDMM), dW = dY·Xᵀ at the pattern of W, planned, built and compiled
-/// for this computer. FP32, whatever the weight's type.
+/// for the host. FP32, whatever the weight's type.
 ///
 /// dW is in packed order, like the weight's own values, so that an optimizer can process values, gradient and
 /// its state as arrays of equal length. Places without a stored element are set to 0. operator() may be

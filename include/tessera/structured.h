@@ -1,5 +1,5 @@
 // Structured linear maps of a batch of samples: butterflies, Kronecker-sparse factors, circulant and Toeplitz
-// matrices, fastfood; with the gradients of input and parameters. FP32, on this computer.
+// matrices, fastfood; with the gradients of input and parameters. FP32, on the host.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace tessera {
 /// s) by 2 × 2 matrices. N is the power of two that holds the inputs; ⌈outputs / N⌉ butterflies of the same
 /// input are stacked, and cut.
 ///
-/// One parameter, `twiddle`, in order of application: [stacks, blocks, log₂ N, N/2, 2, 2]; tied, where a
+/// One parameter, `twiddle`, in order of application: [stacks, nblocks, log₂ N, N/2, 2, 2]; tied, where a
 /// matrix depends on the place within its stride alone: [stacks, N − 1, 2, 2], the factor of stride s from s
 /// − 1. Complex numbers have a trailing dimension of 2, in x, y and twiddle.
 struct Butterfly {
   uint32_t inputs = 0;
   uint32_t outputs = 0;
-  uint32_t blocks = 1;  ///< products of log₂ N factors, one after the other, whose strides alternate between
-                        ///< increasing and decreasing; tied: 1
+  uint32_t nblocks = 1;  ///< products of log₂ N factors, one after the other, whose strides alternate between
+                         ///< increasing and decreasing; tied: 1
   bool tied = false;        ///< 2 × 2 matrices shared by all groups of a stride
   bool complex = false;     ///< inputs and outputs count complex numbers
   bool decreasing = false;  ///< the first block's strides decrease from N/2

@@ -250,8 +250,8 @@ struct LearningSettings {
   OptimizerKind optimizer = OptimizerKind::momentum;
   double momentum = 0.9;
   double weight_decay = 0;
-  double rate = 0.001;
-  std::optional<double> clip = {};  ///< norm of the gradient
+  double lr = 0.001;
+  std::optional<double> clip_norm = {};  ///< norm of the gradient
   uint32_t batch = 50;
   uint32_t epochs = 15;
   uint64_t seed = 0;
@@ -267,7 +267,7 @@ struct TrainingSettings : LearningSettings {
   uint32_t butterfly_size = 16;                     ///< cells of pixelfly's pattern in a row
   uint32_t rank = 1;                                ///< of low rank and pixelfly
   Recipe recipe = Recipe::best;                     ///< not of sparse ones
-  model::Factors factors = model::Factors::best;    ///< of structured ones
+  model::Form form = model::Form::fused;            ///< of structured ones
   std::string activation = "relu";                  ///< or gelu, tanh, sigmoid, none
   double dropout = 0;                               ///< after each hidden layer
   uint32_t micro_batches = 1;                       ///< that a batch is divided into
@@ -288,13 +288,13 @@ struct EpochResult {
   std::optional<double> accuracy = {};  ///< on these; not with micro-batches
   double validation_loss = 0;
   double validation_accuracy = 0;
-  double seconds = 0;                          ///< on this computer; 0 if an earlier process trained it
+  double seconds = 0;                          ///< on the host; 0 if an earlier process trained it
   std::vector<SpikingActivity> activity = {};  ///< of the hidden layers of a spiking network
 };
 
 struct TrainingProgress {
   uint32_t epoch = 1;
-  uint64_t step = 0;  ///< that are finished, of all epochs
+  uint64_t step = 0;  ///< steps that are finished, in all epochs together
   uint64_t steps = 0;
   double loss = 0;  ///< mean of the epoch so far
   std::optional<double> accuracy = {};
@@ -309,7 +309,7 @@ struct TrainingRun {
 
 struct TrainingResult {
   bool finished = false;
-  uint64_t step = 0;  ///< that are finished, of all epochs
+  uint64_t step = 0;  ///< steps that are finished, in all epochs together
   std::vector<EpochResult> epochs;
   uint32_t best_epoch = 0;  ///< with the best validation accuracy; 0: none yet
   /// Of the network after the best epoch, if training finished.
@@ -322,7 +322,7 @@ struct TrainingResult {
   uint64_t cycles = 0;             ///< of all training steps on a tiled machine
   uint64_t step_cycles = 0;        ///< of the last one
   uint64_t evaluation_cycles = 0;  ///< of evaluating one batch
-  double seconds = 0;              ///< on this computer
+  double seconds = 0;              ///< on the host
 };
 
 /// What is compared with the labels: cross-entropy of the numbers of spikes of the last layer, or of the
@@ -336,7 +336,7 @@ SpikingLoss spiking_loss_named(std::string_view name);
 struct SpikingTrainingSettings : LearningSettings {
   SpikingTrainingSettings()
       : LearningSettings{
-            .optimizer = OptimizerKind::adam, .rate = 0.002, .batch = 64, .epochs = 30, .validation = 0.1} {}
+            .optimizer = OptimizerKind::adam, .lr = 0.002, .batch = 64, .epochs = 30, .validation = 0.1} {}
 
   std::vector<uint32_t> hidden = {128};  ///< sizes of hidden layers; inputs and classes are those of the data
   Neuron neuron = {};                    ///< of layers that spike
@@ -359,11 +359,11 @@ struct SpikingTrainingSettings : LearningSettings {
   /// Neurons listed at most per step, sample and layer, of the last epochs; 0: all. It begins with all, and
   /// each epoch halves the distance.
   uint32_t most_listed = 0;
-  bool cosine = false;  ///< the rate falls to 0 as a cosine; otherwise it stays
+  bool cosine = false;  ///< it falls to 0 as a cosine; otherwise it stays
 
   double gradient_threshold_of(uint32_t epoch) const;  ///< from 0
   uint32_t most_listed_of(uint32_t epoch) const;
-  double rate_of(uint64_t step, uint64_t steps) const;
+  double lr_of(uint64_t step, uint64_t steps) const;
 };
 
 /// Settings that suit a data set of load_recordings(): Randman, MNIST and Braille reach the accuracies of
@@ -376,7 +376,7 @@ struct SpikingTraces {
   uint32_t label = 0;
   uint32_t answer = 0;
   std::vector<uint32_t> sizes = {};                  ///< of inputs, then of the layers that spike
-  std::vector<std::vector<SpikeEvent>> spikes = {};  ///< of these
+  std::vector<std::vector<SpikeEvent>> spikes = {};  ///< of the inputs, then of the layers that spike
   std::vector<float> potentials = {};  ///< [steps, classes], of a last layer that does not spike
 };
 
@@ -423,7 +423,7 @@ class Trainer {
   /// changes nothing, for a damaged file and one of other settings or data; of another machine, number of
   /// tiles or instruction set too unless different bits are allowed.
   void resume(const std::string& checkpoint, bool allow_different_bits = false);
-  /// Steps that are finished, of all epochs.
+  /// Steps that are finished, in all epochs together.
   uint64_t step() const;
 
   /// Trains to the end, and tests the network of the best epoch once. Throws Error if the machine's memory

@@ -42,7 +42,7 @@ struct MatrixView {
 
   T& operator()(int64_t i, int64_t j) const { return data[i * row_stride + j * col_stride]; }
   /// The address of an element, of any alignment; compilers take a reference to be aligned.
-  T* at(int64_t i, int64_t j) const { return data + i * row_stride + j * col_stride; }
+  T* pointer_to(int64_t i, int64_t j) const { return data + i * row_stride + j * col_stride; }
 };
 
 /// Row-major: element (i, j) at data[i * leading + j].
@@ -62,6 +62,10 @@ enum class Layout : uint8_t {
   row_major,     ///< element (i, j) at [i · leading + j]
   column_major,  ///< element (i, j) at [i + j · leading]; a framework's batch-major activations
 };
+
+/// The products of training with a weight W of m × k: Y = W·X, dX = Wᵀ·dY, and dW = dY·Xᵀ at W's pattern.
+/// X and dX are k × n, Y and dY m × n.
+enum class ProductKind : uint8_t { forward, input_gradient, sddmm };
 
 /// Applied to each element of a product while it is still in registers.
 enum class Activation : uint8_t {

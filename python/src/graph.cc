@@ -64,7 +64,7 @@ ValueId add_constant(Graph& graph, const std::string& name, const Shape& shape, 
 std::optional<std::pair<Numbers<uint64_t>, Numbers<uint32_t>>> pattern_of(const Graph& graph, ValueId id) {
   if (!graph.type(id).pattern) return {};
   Pattern pattern = *graph.type(id).pattern;
-  return std::pair(array_from(std::move(pattern.row_begin)), array_from(std::move(pattern.columns)));
+  return std::pair(array_from(std::move(pattern.crow_indices)), array_from(std::move(pattern.col_indices)));
 }
 
 std::string kind_of(const Graph& graph, ValueId id) {
@@ -118,10 +118,10 @@ void bind_values(nb::class_<Graph>& graph) {
           "x"_a, "over"_a)
       .def(
           "dropout",
-          [](Graph& g, ValueId x, double rate, ValueId step, uint64_t seed) {
-            return model::dropout(g.value(x), rate, g.value(step), seed).id;
+          [](Graph& g, ValueId x, double p, ValueId step, uint64_t seed) {
+            return model::dropout(g.value(x), p, g.value(step), seed).id;
           },
-          "x"_a, "rate"_a, "step"_a, "seed"_a)
+          "x"_a, "p"_a, "step"_a, "seed"_a)
       .def(
           "output", [](Graph& g, const std::string& name, ValueId id) { g.output(name, g.value(id)); },
           "name"_a, "value"_a)
@@ -134,43 +134,43 @@ void bind_structured(nb::class_<Graph>& graph) {
   graph
       .def(
           "butterfly",
-          [](Graph& g, ValueId x, ValueId twiddle, uint32_t outputs, uint32_t blocks, bool tied, bool complex,
-             bool decreasing, const std::string& factors) {
+          [](Graph& g, ValueId x, ValueId twiddle, uint32_t outputs, uint32_t nblocks, bool tied,
+             bool complex, bool decreasing, const std::string& form) {
             const Butterfly of{.inputs = g.type(x).cols() / (complex ? 2 : 1),
                                .outputs = outputs,
-                               .blocks = blocks,
+                               .nblocks = nblocks,
                                .tied = tied,
                                .complex = complex,
                                .decreasing = decreasing};
-            return butterfly(g.value(x), g.value(twiddle), of, model::factors_named(factors)).id;
+            return butterfly(g.value(x), g.value(twiddle), of, model::form_named(form)).id;
           },
-          "x"_a, "twiddle"_a, "outputs"_a, "blocks"_a, "tied"_a, "complex"_a, "decreasing"_a, "factors"_a)
+          "x"_a, "twiddle"_a, "outputs"_a, "nblocks"_a, "tied"_a, "complex"_a, "decreasing"_a, "form"_a)
       .def(
           "fastfood",
           [](Graph& g, ValueId x, const Ids& diagonals, std::vector<uint32_t> permutation, uint32_t outputs,
-             const std::string& factors) {
+             const std::string& form) {
             return fastfood(g.value(x), g.value(diagonals.at(0)), g.value(diagonals.at(1)),
                             g.value(diagonals.at(2)), {g.type(x).cols(), outputs, std::move(permutation)},
-                            model::factors_named(factors))
+                            model::form_named(form))
                 .id;
           },
-          "x"_a, "diagonals"_a, "permutation"_a, "outputs"_a, "factors"_a)
+          "x"_a, "diagonals"_a, "permutation"_a, "outputs"_a, "form"_a)
       .def(
           "linear_layer",
           [](Graph& g, const std::string& name, ValueId x, uint32_t outputs, const std::string& structure,
              uint32_t rank, uint32_t block_size, uint32_t butterfly_size, bool scaled, uint64_t seed,
-             const std::string& factors) {
+             const std::string& form) {
             const model::LayerOptions options{model::layer_structure_named(structure),
                                               rank,
                                               block_size,
                                               butterfly_size,
                                               scaled,
                                               seed,
-                                              model::factors_named(factors)};
+                                              model::form_named(form)};
             return linear_layer(g, name, g.value(x), outputs, options).y.id;
           },
           "name"_a, "x"_a, "outputs"_a, "structure"_a, "rank"_a, "block_size"_a, "butterfly_size"_a,
-          "scaled"_a, "seed"_a, "factors"_a);
+          "scaled"_a, "seed"_a, "form"_a);
 }
 
 /// Spiking layers, whose inputs "in.ids" and "in.num" it adds. Returns ids, num and dropped of each layer

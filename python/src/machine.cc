@@ -31,14 +31,14 @@ using spmm::SpmmCase;
 using spmm::SpmmRequest;
 using spmm::SpmmResult;
 
-ChosenMachine choose(const std::string& name, uint32_t threads,
-                     const std::map<std::string, double>& figures) {
-  if (threads > kMostThreads)
-    throw UsageError(fmt::format("threads is {}; it must be from 0 to {}", threads, kMostThreads));
-  ChosenMachine chosen{Machine::find(name, threads), name, {}};
+ChosenMachine choose(const std::string& name, const nb::object& threads, const nb::kwargs& figures) {
+  const auto count = static_cast<uint32_t>(whole_number(threads, "threads", 0, kMostThreads));
+  ChosenMachine chosen{Machine::find(name, count), name, {}};
   for (const auto& [key, value] : figures) {
-    chosen.machine = chosen.machine.with(key, value);
-    chosen.settings.push_back({key, value});
+    const auto figure = nb::cast<std::string>(key);
+    const auto number = nb::cast<double>(nb::float_(value));
+    chosen.machine = chosen.machine.with(figure, number);
+    chosen.settings.push_back({figure, number});
   }
   return chosen;
 }
@@ -54,11 +54,10 @@ auto named(const std::string& name, const char* what, const All& all) {
   throw UsageError(fmt::format("unknown {} '{}': use one of {}", what, name, names));
 }
 
-ops::Product product_named(const std::string& name) {
-  for (const ops::Product product :
-       {ops::Product::forward, ops::Product::input_gradient, ops::Product::sddmm})
+ProductKind product_named(const std::string& name) {
+  for (const ProductKind product : {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm})
     if (spmm::flag_of(product) == name) return product;
-  throw UsageError(fmt::format("unknown product '{}': use forward, dx or sddmm", name));
+  throw UsageError(fmt::format("unknown product '{}': use forward, input_gradient or sddmm", name));
 }
 
 /// A product that was run or estimated.
@@ -81,7 +80,7 @@ Result run_product(const SparseMatrix& matrix, uint32_t n, const ChosenMachine& 
   request.keep_runs = true;
   request.print = "plan";
   if (!spmm::kPlanners.contains(planner))
-    throw UsageError(fmt::format("unknown planner '{}': use best or published", planner));
+    throw UsageError(fmt::format("unknown planner '{}': use best or vendor", planner));
   request.planner = spmm::kPlanners.at(planner);
   const std::map<std::string, spmm::Verify> extents = {{"auto", spmm::Verify::automatic},
                                                        {"full", spmm::Verify::full},
@@ -140,8 +139,19 @@ Rows<uint64_t> memory_of(const SpmmResult& result) {
 }  // namespace
 
 void bind_machine(nb::module_& m) {
-  nb::class_<ChosenMachine>(m, "Machine", "This computer, or a modelled tiled machine.")
-      .def(nb::new_(&choose), "name"_a, "threads"_a = 0, "figures"_a = std::map<std::string, double>{})
+  nb::class_<ChosenMachine>(
+      m, "Machine",
+      "This computer (\"host\"), a built-in machine, or that of a TOML file.\n\n"
+      "Built in are the chips \"gc2\", \"gc200\" and \"bow\", and \"m2000\", \"pod16\" and "
+      "\"pod64\" with 4, 16 and 64\nchips. `threads` are those of this computer (0: the "
+      "default, at most 4096). `figures` change those of a\nmodelled machine, as "
+      "`tiles=2944`; docs/machines.md lists them.")
+      .def(
+          "__init__",
+          [](ChosenMachine* self, const std::string& name, const nb::object& threads,
+             const nb::kwargs& figures) { new (self) ChosenMachine(choose(name, threads, figures)); },
+          "name"_a, nb::kw_only(), "threads"_a = 0, "figures"_a,
+          nb::sig("def __init__(self, name: str, *, threads: int = 0, **figures: float) -> None"))
       .def_ro("name", &ChosenMachine::name)
       .def_prop_ro("is_host", [](const ChosenMachine& c) { return c.machine.is_host(); })
       .def_prop_ro("tiles", [](const ChosenMachine& c) { return c.machine.tiles(); })

@@ -21,14 +21,14 @@ namespace {
 using namespace nb::literals;
 
 SparseMatrix matrix_from(const std::pair<nb::object, nb::object>& shape, nb::handle block_size,
-                         nb::handle indptr, nb::handle indices, nb::handle values) {
+                         nb::handle crow_indices, nb::handle col_indices, nb::handle values) {
   const auto rows = static_cast<uint32_t>(whole_number(shape.first, "m", 0, sparse::kMaxDimension)),
              cols = static_cast<uint32_t>(whole_number(shape.second, "k", 0, sparse::kMaxDimension)),
              b = static_cast<uint32_t>(whole_number(block_size, "block_size", 1, sparse::kMaxBlockSize));
   const std::span<const float> stored = floats_of(values, "values");
-  SparseMatrix matrix{
-      {rows, cols, b, integers_of<uint64_t>(indptr, "indptr"), integers_of<uint32_t>(indices, "indices")},
-      {stored.begin(), stored.end()}};
+  SparseMatrix matrix{{rows, cols, b, integers_of<uint64_t>(crow_indices, "crow_indices"),
+                       integers_of<uint32_t>(col_indices, "col_indices")},
+                      {stored.begin(), stored.end()}};
   sparse::validate(matrix);
   return matrix;
 }
@@ -60,16 +60,16 @@ Rows<bool> active_blocks(const Pattern& pattern) {
   const size_t width = pattern.block_cols(), count = pattern.block_rows() * width;
   auto active = std::make_unique<bool[]>(count);
   for (size_t row = 0; row < pattern.block_rows(); ++row)
-    for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i)
-      active[row * width + pattern.columns[i]] = true;
+    for (uint64_t i = pattern.crow_indices[row]; i < pattern.crow_indices[row + 1]; ++i)
+      active[row * width + pattern.col_indices[i]] = true;
   bool* values = active.release();
   const nb::capsule owner(values, [](void* p) noexcept { delete[] static_cast<bool*>(p); });
   return Rows<bool>(values, {pattern.block_rows(), width}, owner);
 }
 
 Rows<bool> flat_butterfly_blocks(uint32_t rows, uint32_t cols, uint32_t block_size, uint32_t butterfly_size,
-                                 uint32_t factors, bool stretch) {
-  return active_blocks(flat_butterfly(rows, cols, block_size, butterfly_size, {factors, stretch}));
+                                 uint32_t num_factors, bool stretch) {
+  return active_blocks(flat_butterfly(rows, cols, block_size, butterfly_size, {num_factors, stretch}));
 }
 
 std::vector<Rows<bool>> block_butterfly_blocks(uint32_t rows, uint32_t cols, uint32_t block_size) {
@@ -87,25 +87,27 @@ void bind_matrix(nb::module_& m) {
       .def(
           "__init__",
           [](SparseMatrix* self, const std::pair<nb::object, nb::object>& shape, nb::object block_size,
-             nb::object indptr, nb::object indices, nb::object values) {
-            new (self) SparseMatrix(matrix_from(shape, block_size, indptr, indices, values));
+             nb::object crow_indices, nb::object col_indices, nb::object values) {
+            new (self) SparseMatrix(matrix_from(shape, block_size, crow_indices, col_indices, values));
           },
-          "shape"_a, "block_size"_a, "indptr"_a, "indices"_a, "values"_a,
-          nb::sig(
-              "def __init__(self, shape: tuple[int, int], block_size: int, indptr: object, indices: object, "
-              "values: object) -> None"))
+          "shape"_a, "block_size"_a, "crow_indices"_a, "col_indices"_a, "values"_a,
+          nb::sig("def __init__(self, shape: tuple[int, int], block_size: int, crow_indices: object, "
+                  "col_indices: object, "
+                  "values: object) -> None"))
       .def(nb::init<const SparseMatrix&>(), "matrix"_a, "A copy.")
       .def_prop_ro("shape", [](const SparseMatrix& w) { return std::pair(w.pattern.rows, w.pattern.cols); })
       .def_prop_ro("block_size", [](const SparseMatrix& w) { return w.pattern.block_size; })
       .def_prop_ro(
-          "indptr",
+          "crow_indices",
           [](nb::handle_t<SparseMatrix> self) {
-            return view_of(std::span(of(self).pattern.row_begin), self);
+            return view_of(std::span(of(self).pattern.crow_indices), self);
           },
           kOwned)
       .def_prop_ro(
-          "indices",
-          [](nb::handle_t<SparseMatrix> self) { return view_of(std::span(of(self).pattern.columns), self); },
+          "col_indices",
+          [](nb::handle_t<SparseMatrix> self) {
+            return view_of(std::span(of(self).pattern.col_indices), self);
+          },
           kOwned)
       .def_prop_ro(
           "values", [](nb::handle_t<SparseMatrix> self) { return view_of(std::span(of(self).values), self); },
@@ -119,7 +121,7 @@ void bind_matrix(nb::module_& m) {
         nb::call_guard<nb::gil_scoped_release>());
   m.def("block_butterfly", &block_butterfly_blocks, "rows"_a, "cols"_a, "block_size"_a);
   m.def("flat_butterfly", &flat_butterfly_blocks, "rows"_a, "cols"_a, "block_size"_a, "butterfly_size"_a,
-        "factors"_a, "stretch"_a);
+        "num_factors"_a, "stretch"_a);
   m.def("cover_with_blocks", &cover_with_blocks, "matrix"_a, "block_size"_a,
         nb::call_guard<nb::gil_scoped_release>());
 }

@@ -60,15 +60,15 @@ auto as_argument(const Call& call) {
   }
 }
 
-Input count_lengths(nb::object lengths, uint32_t max_length, const std::string& overflow) {
+Input count_lengths(nb::object lengths, uint32_t max_length, const std::string& overlong) {
   const Lengths counted = lengths_of(lengths);
-  const pack::TooLong policy = pack::too_long_named(overflow);
+  const pack::Overlong policy = pack::overlong_named(overlong);
   const nb::gil_scoped_release released;
   return as_argument([&] { return pack::count(counted, max_length, policy); });
 }
 
 Input count_histogram(nb::object lengths, nb::object counts, uint32_t max_length,
-                      const std::string& overflow) {
+                      const std::string& overlong) {
   const auto each = integers_of<uint64_t>(lengths, "lengths"),
              times = integers_of<uint64_t>(counts, "counts");
   if (each.size() != times.size())
@@ -77,7 +77,7 @@ Input count_histogram(nb::object lengths, nb::object counts, uint32_t max_length
   for (size_t i = 0; i < entries.size(); ++i) entries[i] = {each[i], times[i]};
   return as_argument([&] {
     return pack::count(std::span<const pack::LengthCount>(entries), max_length,
-                       pack::too_long_named(overflow));
+                       pack::overlong_named(overlong));
   });
 }
 
@@ -120,13 +120,13 @@ using IndexArrays = nb::typed<nb::tuple, nb::any, nb::any, nb::any, nb::any, nb:
 /// Throws UsageError unless an input is the count of these lengths.
 void require_counted(const Input& input, const Lengths& lengths) {
   const Input again =
-      as_argument([&] { return pack::count(lengths, input.histogram.max_length(), input.policy); });
+      as_argument([&] { return pack::count(lengths, input.histogram.max_length(), input.overlong); });
   if (again.histogram.counts != input.histogram.counts || again.sequences != input.sequences)
     throw UsageError("these are not the lengths that were planned; plan them, or take those of the plan");
 }
 
 pack::PackIndex index_of(const Packing& packing, const Input& input, const Lengths& lengths,
-                         const pack::Order& order) {
+                         const pack::OrderOptions& order) {
   try {
     return pack::index_packs(packing, input, lengths, order);
   } catch (const UsageError&) {
@@ -167,14 +167,14 @@ std::vector<std::pair<std::vector<uint32_t>, uint64_t>> strategies(const Packing
 using InputState = std::tuple<std::vector<uint64_t>, std::string, uint64_t, uint64_t, uint64_t, uint64_t>;
 
 InputState state_of(const Input& input) {
-  return {input.histogram.counts, std::string(pack::name_of(input.policy)),
-          input.sequences,        input.tokens,
-          input.too_long,         input.lost_tokens};
+  return {input.histogram.counts,   std::string(pack::name_of(input.overlong)),
+          input.sequences,          input.tokens,
+          input.overlong_sequences, input.lost_tokens};
 }
 
 Input input_from(const InputState& state) {
-  const auto& [counts, policy, sequences, tokens, too_long, lost_tokens] = state;
-  Input input{{counts}, pack::too_long_named(policy), sequences, tokens, too_long, lost_tokens};
+  const auto& [counts, policy, sequences, tokens, overlong_sequences, lost_tokens] = state;
+  Input input{{counts}, pack::overlong_named(policy), sequences, tokens, overlong_sequences, lost_tokens};
   if (counts.empty()) throw UsageError("a pickled histogram has no lengths");
   pack::require_sane(input.histogram);
   return input;
@@ -269,11 +269,11 @@ void bind_packing(nb::module_& m) {
            [](Input& input, const InputState& state) { new (&input) Input(input_from(state)); })
       .def_ro("sequences", &Input::sequences)
       .def_ro("tokens", &Input::tokens)
-      .def_ro("too_long", &Input::too_long)
+      .def_ro("overlong_sequences", &Input::overlong_sequences)
       .def_ro("lost_tokens", &Input::lost_tokens)
       .def_prop_ro("pieces", [](const Input& input) { return input.histogram.sequences(); });
-  m.def("count_lengths", &count_lengths, "lengths"_a, "max_length"_a, "overflow"_a);
-  m.def("count_histogram", &count_histogram, "lengths"_a, "counts"_a, "max_length"_a, "overflow"_a);
+  m.def("count_lengths", &count_lengths, "lengths"_a, "max_length"_a, "overlong"_a);
+  m.def("count_histogram", &count_histogram, "lengths"_a, "counts"_a, "max_length"_a, "overlong"_a);
 
   nb::class_<Packing>(m, "Packing", "A packing of a histogram: every sequence in exactly one pack.")
       .def("__getstate__", [](const Packing& packing) { return state_of(packing); })

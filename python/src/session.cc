@@ -133,18 +133,18 @@ Numbers<float> get(const BoundSession& s, const std::string& name) {
 
 std::pair<Numbers<uint64_t>, Numbers<uint32_t>> pattern_of(const BoundSession& s, const std::string& name) {
   Pattern pattern = s.session.pattern(name);
-  return {array_from(std::move(pattern.row_begin)), array_from(std::move(pattern.columns))};
+  return {array_from(std::move(pattern.crow_indices)), array_from(std::move(pattern.col_indices))};
 }
 
-void set_pattern(BoundSession& s, const std::string& name, nb::handle indptr, nb::handle indices) {
+void set_pattern(BoundSession& s, const std::string& name, nb::handle crow_indices, nb::handle col_indices) {
   Pattern pattern = s.session.pattern(name);
-  pattern.row_begin = integers_of<uint64_t>(indptr, "indptr");
-  pattern.columns = integers_of<uint32_t>(indices, "indices");
+  pattern.crow_indices = integers_of<uint64_t>(crow_indices, "crow_indices");
+  pattern.col_indices = integers_of<uint32_t>(col_indices, "col_indices");
   const nb::gil_scoped_release released;
   s.session.set_pattern(name, pattern);
 }
 
-/// Values by name, after patterns by name as pairs of indptr and indices.
+/// Values by name, after patterns by name as pairs of crow_indices and col_indices.
 void set_state(BoundSession& s, const nb::typed<nb::dict, nb::str, nb::any>& state,
                const nb::typed<nb::dict, nb::str, nb::any>& patterns) {
   model::Arrays arrays;
@@ -157,8 +157,8 @@ void set_state(BoundSession& s, const nb::typed<nb::dict, nb::str, nb::any>& sta
   for (const auto& [key, arrays_of] : patterns) {
     Pattern& pattern = changed[nb::cast<std::string>(key)];
     pattern = s.session.pattern(nb::cast<std::string>(key));
-    pattern.row_begin = integers_of<uint64_t>(nb::object(arrays_of[0]), "indptr");
-    pattern.columns = integers_of<uint32_t>(nb::object(arrays_of[1]), "indices");
+    pattern.crow_indices = integers_of<uint64_t>(nb::object(arrays_of[0]), "crow_indices");
+    pattern.col_indices = integers_of<uint32_t>(nb::object(arrays_of[1]), "col_indices");
   }
   const nb::gil_scoped_release released;
   s.session.set_state(arrays, changed);
@@ -277,7 +277,7 @@ void bind_session(nb::module_& m) {
       .def("set", &set, "name"_a, "values"_a)
       .def("get", &get, "name"_a)
       .def("pattern", &pattern_of, "name"_a)
-      .def("set_pattern", &set_pattern, "name"_a, "indptr"_a, "indices"_a)
+      .def("set_pattern", &set_pattern, "name"_a, "crow_indices"_a, "col_indices"_a)
       .def("set_state", &set_state, "state"_a, "patterns"_a)
       .def(
           "save", [](const BoundSession& s, const std::string& path) { s.session.save(path); }, "path"_a,

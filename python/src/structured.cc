@@ -113,9 +113,9 @@ void bind_structures(nb::module_& m) {
   nb::class_<Butterfly>(m, "Butterfly", "A product of log2(N) factors of 2 x 2 matrices.")
       .def(
           "__init__",
-          [](Butterfly* self, uint32_t inputs, uint32_t outputs, uint32_t blocks, bool tied, bool complex,
-             bool decreasing) { new (self) Butterfly{inputs, outputs, blocks, tied, complex, decreasing}; },
-          "inputs"_a, "outputs"_a, "blocks"_a = 1, "tied"_a = false, "complex"_a = false,
+          [](Butterfly* self, uint32_t inputs, uint32_t outputs, uint32_t nblocks, bool tied, bool complex,
+             bool decreasing) { new (self) Butterfly{inputs, outputs, nblocks, tied, complex, decreasing}; },
+          "inputs"_a, "outputs"_a, "nblocks"_a = 1, "tied"_a = false, "complex"_a = false,
           "decreasing"_a = false);
   nb::class_<Kronecker>(m, "Kronecker", "A Kronecker-sparse factor: I_a x (any b x c blocks) x I_d.")
       .def(

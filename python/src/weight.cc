@@ -47,10 +47,12 @@ Weight make_dense(nb::handle values, std::pair<uint32_t, uint32_t> shape, const 
   return Weight::dense(matrix_view(w, m, k), m, k, type);
 }
 
-Weight make_without_values(std::pair<uint32_t, uint32_t> shape, uint32_t block_size, nb::handle indptr,
-                           nb::handle indices, const std::string& dtype, std::optional<uint64_t> capacity) {
-  const Pattern pattern{shape.first, shape.second, block_size, integers_of<uint64_t>(indptr, "indptr"),
-                        integers_of<uint32_t>(indices, "indices")};
+Weight make_without_values(std::pair<uint32_t, uint32_t> shape, uint32_t block_size, nb::handle crow_indices,
+                           nb::handle col_indices, const std::string& dtype,
+                           std::optional<uint64_t> capacity) {
+  const Pattern pattern{shape.first, shape.second, block_size,
+                        integers_of<uint64_t>(crow_indices, "crow_indices"),
+                        integers_of<uint32_t>(col_indices, "col_indices")};
   const Type type = type_named(dtype);
   const nb::gil_scoped_release released;
   return capacity ? Weight::without_values(pattern, *capacity, type) : Weight::without_values(pattern, type);
@@ -63,9 +65,9 @@ Weight with_type(const Weight& like, const std::string& dtype) {
                            : Weight::without_values(like.pattern(), type);
 }
 
-Pattern pattern_from(const Weight& like, nb::handle indptr, nb::handle indices) {
-  return {like.rows(), like.cols(), like.block_size(), integers_of<uint64_t>(indptr, "indptr"),
-          integers_of<uint32_t>(indices, "indices")};
+Pattern pattern_from(const Weight& like, nb::handle crow_indices, nb::handle col_indices) {
+  return {like.rows(), like.cols(), like.block_size(), integers_of<uint64_t>(crow_indices, "crow_indices"),
+          integers_of<uint32_t>(col_indices, "col_indices")};
 }
 
 /// The number of values in the order of SparseMatrix::values, or row-major for a dense weight.
@@ -137,12 +139,12 @@ void bind_changes(nb::class_<Weight>& weight) {
   weight.def("set_matrix", &Weight::set_matrix, "matrix"_a, Released())
       .def(
           "set_pattern",
-          [](Weight& w, nb::object indptr, nb::object indices) {
-            const Pattern pattern = pattern_from(w, indptr, indices);
+          [](Weight& w, nb::object crow_indices, nb::object col_indices) {
+            const Pattern pattern = pattern_from(w, crow_indices, col_indices);
             const nb::gil_scoped_release released;
             return w.set_pattern(pattern);
           },
-          "indptr"_a, "indices"_a)
+          "crow_indices"_a, "col_indices"_a)
       .def(
           "replace",
           [](Weight& w, nb::object drop, nb::object grow) {
@@ -204,8 +206,8 @@ void bind_weight(nb::module_& m) {
             new (self) Weight(make_dense(values, shape, dtype));
           },
           "values"_a, "shape"_a, "dtype"_a = "f32")
-      .def_static("without_values", &make_without_values, "shape"_a, "block_size"_a, "indptr"_a, "indices"_a,
-                  "dtype"_a = "f32", "capacity"_a = nb::none(),
+      .def_static("without_values", &make_without_values, "shape"_a, "block_size"_a, "crow_indices"_a,
+                  "col_indices"_a, "dtype"_a = "f32", "capacity"_a = nb::none(),
                   "A weight whose values the caller keeps, and passes to products in packed order.")
       .def("with_type", &with_type, "dtype"_a, "The same weight without values, for values of another type.")
       .def_prop_ro("shape", [](const Weight& w) { return std::pair(w.rows(), w.cols()); })
@@ -221,8 +223,8 @@ void bind_weight(nb::module_& m) {
           "pattern",
           [](const Weight& w) {
             Pattern pattern = w.pattern();
-            return std::pair(array_from(std::move(pattern.row_begin)),
-                             array_from(std::move(pattern.columns)));
+            return std::pair(array_from(std::move(pattern.crow_indices)),
+                             array_from(std::move(pattern.col_indices)));
           },
           kOwned)
       .def("matrix", &matrix_of, Released())

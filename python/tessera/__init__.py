@@ -8,10 +8,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tessera import model, pack
+from tessera import graph, pack
 from tessera._config import get_num_threads, set_num_threads, show_config
 from tessera._images import ImageSet, ImageSplit, load_images, synthetic_images
-from tessera._machines import ProductResult, machine, spmm
+from tessera._machines import ProductResult, profile_product
 from tessera._matrices import Matrix, generate, read_matrix
 from tessera._products import (
     Butterfly,
@@ -48,19 +48,18 @@ __all__ = [
     "Weight",
     "generate",
     "get_num_threads",
+    "graph",
     "load_images",
-    "machine",
-    "model",
     "nn",
     "pack",
     "permute_packed",
+    "profile_product",
     "read_matrix",
     "set_num_threads",
     "show_config",
     "snn",
     "sparse",
     "sparsify_",
-    "spmm",
     "synthetic_images",
 ]
 

@@ -97,6 +97,12 @@ def largest(scores: Tensor, count: int) -> Tensor:
     return torch.topk(scores, count, sorted=False).indices.sort().values
 
 
+def positions_with_any(matrix: Tensor, block_size: int) -> Tensor:
+    """The blocks with an element that is not zero; if there is none, the first one."""
+    found = blocks_of(matrix != 0, block_size).sum((2, 3)).reshape(-1).nonzero().reshape(-1)
+    return found if found.numel() else torch.zeros(1, dtype=torch.int64)
+
+
 def positions_in_mask(mask: Tensor, block_size: int) -> Tensor:
     """The blocks of a mask. Throws ValueError if it has blocks that are stored in part only."""
     mask = mask.to(torch.bool)

@@ -1,4 +1,4 @@
-"""Machines, and products that are run or estimated on them."""
+"""Products that are run or estimated on a machine."""
 
 from __future__ import annotations
 
@@ -11,24 +11,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tessera import _tessera
-from tessera._config import checked_threads
 from tessera._matrices import Matrix, seed_of
 from tessera._products import type_name
 from tessera._tessera import Machine
 
 Mode: TypeAlias = Literal["static", "dynamic", "dense"]
-Product: TypeAlias = Literal["forward", "dx", "sddmm"]
-
-
-def machine(name: str, *, threads: int = 0, **figures: float) -> Machine:
-    """Return "host" (this computer), a built-in machine, or that of a TOML file.
-
-    Built in are the chips "gc2", "gc200" and "bow", and "m2000", "pod16" and "pod64" with 4, 16 and 64 chips.
-    `threads` are those of this computer (0: the default, at most 4096). `figures` change those of a modelled machine,
-    as `tiles=2944`; docs/machines.md lists them.
-    """
-    threads = checked_threads(threads)
-    return Machine(name, threads, {key: float(value) for key, value in figures.items()})
+Product: TypeAlias = Literal["forward", "input_gradient", "sddmm"]
 
 
 class ProductResult:
@@ -92,14 +80,14 @@ def _full(matrix: Matrix, b: int = 8) -> Matrix:
     return Matrix((m, k), b, np.arange(rows + 1) * cols, np.tile(np.arange(cols), rows), values)
 
 
-def spmm(
+def profile_product(
     matrix: Any,
     n: int,
     machine: Machine | str = "host",
     *,
     dtype: DTypeLike | str = "f32",
     mode: Mode = "static",
-    planner: Literal["best", "published"] = "best",
+    planner: Literal["best", "vendor"] = "best",
     product: Product = "forward",
     block_size: int | None = None,
     execute: bool = True,
@@ -110,7 +98,7 @@ def spmm(
 
     `matrix` is what `Weight` takes. `dtype` is that of W, on a modelled machine of X and Y too; there "f16-f32"
     has FP32 partial sums. `mode` "dynamic" plans for a pattern that may change, "dense" for a full one. `product`
-    "dx" is Wᵀ·dY, "sddmm" is dY·Xᵀ at the pattern. Without `execute`, times are accounted and nothing is
+    "input_gradient" is Wᵀ·dY, "sddmm" is dY·Xᵀ at the pattern. Without `execute`, times are accounted and nothing is
     multiplied.
     """
     taken = Matrix.of(matrix, block_size)
@@ -118,7 +106,7 @@ def spmm(
     seed = seed_of(seed)
     if mode == "dense":
         taken = _full(taken)
-    chosen = Machine(machine, 0, {}) if isinstance(machine, str) else machine
+    chosen = Machine(machine) if isinstance(machine, str) else machine
     if not isinstance(chosen, Machine):
         raise TypeError(f"machine must be a name or a Machine, not {machine!r}")
     name = "f16-f32" if dtype == "f16-f32" else type_name(dtype)

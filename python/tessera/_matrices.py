@@ -21,8 +21,8 @@ _LONGEST = 2**31 - 1  # rows and columns
 class Matrix(_tessera.Matrix):
     """A sparse matrix of m × k in CSR (block size 1) or BSR, values in float32.
 
-    `indptr`, `indices` and `values` are views of its memory; `values` holds the blocks one after another, each
-    row by row. If the block size does not divide m or k, the last blocks overhang the matrix, and what lies
+    `crow_indices`, `col_indices` and `values` are views of its memory; `values` holds the blocks one after another,
+    each row by row. If the block size does not divide m or k, the last blocks overhang the matrix, and what lies
     outside is ignored. `Matrix(matrix)` is a copy. Raises ValueError for arrays that do not make a matrix: columns
     ascend in each row, each once.
     """
@@ -53,24 +53,24 @@ class Matrix(_tessera.Matrix):
 
         b = self.block_size
         if b == 1:
-            return scipy.sparse.csr_array((self.values, self.indices, self.indptr), shape=self.shape)
+            return scipy.sparse.csr_array((self.values, self.col_indices, self.crow_indices), shape=self.shape)
         if any(size % b for size in self.shape):
             return scipy.sparse.csr_array(self.to_dense())
         blocks = self.values.reshape(-1, b, b)
-        return scipy.sparse.bsr_array((blocks, self.indices, self.indptr), shape=self.shape)
+        return scipy.sparse.bsr_array((blocks, self.col_indices, self.crow_indices), shape=self.shape)
 
     def to_dense(self) -> NDArray[np.float32]:
         """Return the matrix as an array of m × k."""
         (m, k), b = self.shape, self.block_size
         rows, cols = -(-m // b), -(-k // b)
         dense = np.zeros((rows, b, cols, b), np.float32)
-        row_of = np.searchsorted(self.indptr, np.arange(len(self.indices)), side="right") - 1
-        dense[row_of, :, self.indices, :] = self.values.reshape(-1, b, b)
+        row_of = np.searchsorted(self.crow_indices, np.arange(len(self.col_indices)), side="right") - 1
+        dense[row_of, :, self.col_indices, :] = self.values.reshape(-1, b, b)
         return dense.reshape(rows * b, cols * b)[:m, :k]
 
     def __repr__(self) -> str:
         m, k = self.shape
-        return f"Matrix({m} × {k}, {len(self.indices)} blocks of size {self.block_size})"
+        return f"Matrix({m} × {k}, {len(self.col_indices)} blocks of size {self.block_size})"
 
 
 def adopt(matrix: _tessera.Matrix, block_size: int | None = None) -> Matrix:
@@ -140,9 +140,9 @@ def _from_dense(array: NDArray[Any]) -> Matrix:
         raise ValueError(f"a matrix must have two dimensions, not {array.ndim}")
     _require_real(array.dtype, array.dtype.kind == "c")
     rows, cols = np.nonzero(array)
-    indptr = np.searchsorted(rows, np.arange(array.shape[0] + 1))
+    crow_indices = np.searchsorted(rows, np.arange(array.shape[0] + 1))
     values = np.ascontiguousarray(array[rows, cols], np.float32)
-    return Matrix((array.shape[0], array.shape[1]), 1, indptr, cols, values)
+    return Matrix((array.shape[0], array.shape[1]), 1, crow_indices, cols, values)
 
 
 def read_matrix(path: str | os.PathLike[str], tensor: str | None = None, *, seed: int = 0) -> Matrix:

@@ -67,7 +67,7 @@ class Weight(_tessera.Weight):
         dynamic: bool | int = False,
     ) -> None:
         taken = Matrix.of(matrix, block_size)
-        capacity = len(taken.indices) if dynamic is True else None
+        capacity = len(taken.col_indices) if dynamic is True else None
         if not isinstance(dynamic, bool):
             capacity = _tessera.whole_number("dynamic", dynamic, 0, 2**63 - 1)
         super().__init__(taken, type_name(dtype), capacity)

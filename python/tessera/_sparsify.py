@@ -25,9 +25,9 @@ _GAIN = 0.9
 
 @dataclass(frozen=True)
 class LayerReport:
-    """What became of one layer. Times are those of a forward pass of the batch, in seconds.
+    """What became of one layer. Times are those of a forward pass of so many rows, in seconds.
 
-    They are NaN for a layer that cannot be sparse, whose density is then the one asked for.
+    They are NaN for a layer that cannot be sparse, whose density is then the one asked for (NaN if none was).
     """
 
     name: str
@@ -47,7 +47,7 @@ class LayerReport:
 class SparsifyReport:
     """The layers of a model that `sparsify_` considered; printing it gives a table."""
 
-    batch: int
+    rows: int  # of each layer's input
     is_measured: bool
     layers: list[LayerReport] = field(default_factory=list)
 
@@ -69,33 +69,36 @@ class SparsifyReport:
             rows.append((each.name, shape, f"{each.density:.3g}", *times, each.reason or "sparse"))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        lines.append(f"{how} for a batch of {self.batch}: these layers together {self.speedup:.2f}")
+        lines.append(f"{how} for {self.rows} rows: these layers together {self.speedup:.2f}")
         return "\n".join(lines)
 
 
 def sparsify_(
     model: nn.Module,
-    density: float,
+    density: float | None = None,
     block_size: int = 1,
     filter: Callable[[str, nn.Linear], bool] | None = None,
     *,
-    batch: int,
+    rows: int,
     require_speedup: bool = True,
     measure: bool = False,
     dynamic: bool | int = False,
 ) -> SparsifyReport:
     """Prune the linear layers of a model by magnitude and make them sparse, in place.
 
-    `filter(name, layer)` chooses among all `torch.nn.Linear`. `batch` is the number of rows of a layer's input, such as
+    Without a density, the zeros stay that are there: a weight's, or those of a mask of `torch.nn.utils.prune`.
+    `filter(name, layer)` chooses among all `torch.nn.Linear`. `rows` is the number of rows of a layer's input, such as
     sentences times tokens. With `require_speedup`, layers whose sparse product would not be faster by a tenth stay
     dense, as they were; the report says which. So do layers that share parameters with other modules, and those whose
     type the kernels lack. Times are predicted, or with `measure` measured here, layer by layer. An error leaves the
     model as it was.
     """
-    if batch < 1:
-        raise ValueError(f"batch is {batch}; it is the number of rows of a layer's input, at least 1")
-    _blocks.count_for(density, 1)  # refuses what is none
-    report = SparsifyReport(batch, measure)
+    if rows < 1:
+        raise ValueError(f"rows is {rows}; it is the number of rows of a layer's input, at least 1")
+    if density is not None:
+        _blocks.count_for(density, 1)  # refuses what is none
+    report = SparsifyReport(rows, measure)
+    asked = math.nan if density is None else density
     owners = Counter(id(p) for module in model.modules() for p in module._parameters.values() if p is not None)
     replacements: dict[nn.Module, SparseLinear] = {}
     for name, layer in model.named_modules():
@@ -106,10 +109,10 @@ def sparsify_(
         shape = (layer.out_features, layer.in_features)
         obstacle = _obstacle(layer, owners)
         if obstacle:
-            report.layers.append(LayerReport(name, shape, density, False, obstacle, math.nan, math.nan))
+            report.layers.append(LayerReport(name, shape, asked, False, obstacle, math.nan, math.nan))
             continue
         sparse = SparseLinear.from_dense(layer, density=density, block_size=block_size, dynamic=dynamic)
-        times = _measured(layer, sparse, batch) if measure else _predicted(sparse, batch)
+        times = _measured(layer, sparse, rows) if measure else _predicted(sparse, rows)
         stays = require_speedup and times[1] > _GAIN * times[0]
         if not stays:
             replacements[layer] = sparse
@@ -146,24 +149,24 @@ def _leave_fast_path(module: nn.Module) -> None:
         module.use_nested_tensor = False
 
 
-def _predicted(layer: SparseLinear, batch: int) -> tuple[float, float]:
-    dense = min(_seconds(_full_weight(layer.out_features, layer.in_features, b), batch) for b in _DENSE_BLOCKS)
-    return dense, _seconds(layer._native(), batch)
+def _predicted(layer: SparseLinear, rows: int) -> tuple[float, float]:
+    dense = min(_seconds(_full_weight(layer.out_features, layer.in_features, b), rows) for b in _DENSE_BLOCKS)
+    return dense, _seconds(layer._native(), rows)
 
 
-def _seconds(weight: _tessera.Weight, batch: int) -> float:
-    return _tessera.Spmm(weight, batch).predicted_seconds(x_column_major=True, y_column_major=True)
+def _seconds(weight: _tessera.Weight, rows: int) -> float:
+    return _tessera.Spmm(weight, rows).predicted_seconds(x_column_major=True, y_column_major=True)
 
 
 def _full_weight(out_features: int, in_features: int, block_size: int) -> _tessera.Weight:
     """A weight in which every block is stored."""
-    rows, cols = grid = _blocks.grid_of(out_features, in_features, block_size)
-    crow, col = _blocks.csr_of(torch.arange(rows * cols), grid, rows * cols)
+    block_rows, block_cols = grid = _blocks.grid_of(out_features, in_features, block_size)
+    crow, col = _blocks.csr_of(torch.arange(block_rows * block_cols), grid, block_rows * block_cols)
     return _tessera.Weight.without_values((out_features, in_features), block_size, crow, col)
 
 
-def _measured(dense: nn.Linear, sparse: SparseLinear, batch: int) -> tuple[float, float]:
-    x = torch.randn(batch, dense.in_features, dtype=dense.weight.dtype)
+def _measured(dense: nn.Linear, sparse: SparseLinear, rows: int) -> tuple[float, float]:
+    x = torch.randn(rows, dense.in_features, dtype=dense.weight.dtype)
     times: tuple[list[float], list[float]] = [], []
     with torch.inference_mode():
         for _ in range(7):  # in turn, so that what else the computer does disturbs both

@@ -29,7 +29,7 @@ class ChipSearch {
       if (problem_.n % chips == 0 && problem_.n >= chips) consider(as_replicas(chips));
     for (uint32_t chips = 2; chips <= most && (chips <= kMostAsOne || !fits(best_)); chips *= 2)
       consider(as_one(chips));
-    return take();
+    return plan();
   }
 
  private:
@@ -46,7 +46,7 @@ class ChipSearch {
     ops::TileProductProgram& built = plan.planned.program;
     built.program.set_replicas(count);
     PlanCandidate& chosen = plan.planned.plan.chosen;
-    if (problem.product == ops::Product::sddmm && count > 1) add_sum(plan);
+    if (problem.product == ProductKind::sddmm && count > 1) add_sum(plan);
     chosen.partition = count == 1
                            ? fmt::format("1 of {} chips: {}", machine_.chip_count(), chosen.partition)
                            : fmt::format("{} chips, each {} columns: {}", count, problem.n, chosen.partition);
@@ -86,7 +86,7 @@ class ChipSearch {
     if (better) best_ = std::move(plan);
   }
 
-  ChipPlan take() {
+  ChipPlan plan() {
     ops::TileProductPlan& plan = best_->planned.plan;
     for (PlanCandidate& candidate : considered_)
       if (candidate.rejected.empty() && candidate.partition != plan.chosen.partition)

@@ -20,7 +20,7 @@ using program::Role;
 enum class Shape : uint8_t { sequence, dynamics, recurrent, initial };
 
 /// An array of a call, and its place among the operands: of those that are always there, or of the others.
-struct Place {
+struct NamedOperand {
   const char* name;
   Role role;
   Shape shape;
@@ -31,29 +31,29 @@ struct Place {
 // In the order of a call's arrays.
 using O = NeuronsOperands;
 constexpr std::array kForward = {
-    Place{"dynamics", Role::input, Shape::dynamics, nullptr, &O::dynamics},
-    Place{"recurrent", Role::input, Shape::recurrent, &O::recurrent},
-    Place{"initial", Role::input, Shape::initial, &O::initial},
-    Place{"currents", Role::input, Shape::sequence, nullptr, &O::in},
-    Place{"spikes", Role::output, Shape::sequence, &O::spikes},
-    Place{"i", Role::output, Shape::sequence, &O::currents},
-    Place{"potentials", Role::output, Shape::sequence, &O::potentials},
-    Place{"membranes", Role::output, Shape::sequence, &O::membranes},
+    NamedOperand{"dynamics", Role::input, Shape::dynamics, nullptr, &O::dynamics},
+    NamedOperand{"recurrent", Role::input, Shape::recurrent, &O::recurrent},
+    NamedOperand{"initial", Role::input, Shape::initial, &O::initial},
+    NamedOperand{"currents", Role::input, Shape::sequence, nullptr, &O::in},
+    NamedOperand{"spikes", Role::output, Shape::sequence, &O::spikes},
+    NamedOperand{"i", Role::output, Shape::sequence, &O::currents},
+    NamedOperand{"potentials", Role::output, Shape::sequence, &O::potentials},
+    NamedOperand{"membranes", Role::output, Shape::sequence, &O::membranes},
 };
 constexpr std::array kGradients = {
-    Place{"dynamics", Role::input, Shape::dynamics, nullptr, &O::dynamics},
-    Place{"recurrent", Role::input, Shape::recurrent, &O::recurrent},
-    Place{"initial", Role::input, Shape::initial, &O::initial},
-    Place{"potentials", Role::input, Shape::sequence, &O::potentials},
-    Place{"i", Role::input, Shape::sequence, &O::currents},
-    Place{"dspikes", Role::input, Shape::sequence, &O::dspikes},
-    Place{"di", Role::input, Shape::sequence, &O::dcurrents},
-    Place{"dpotentials", Role::input, Shape::sequence, &O::dpotentials},
-    Place{"dmembranes", Role::input, Shape::sequence, &O::dmembranes},
-    Place{"the gradient of currents", Role::output, Shape::sequence, nullptr, &O::din},
-    Place{"ddynamics", Role::output, Shape::dynamics, &O::ddynamics},
-    Place{"drecurrent", Role::output, Shape::recurrent, &O::drecurrent},
-    Place{"dinitial", Role::output, Shape::initial, &O::dinitial},
+    NamedOperand{"dynamics", Role::input, Shape::dynamics, nullptr, &O::dynamics},
+    NamedOperand{"recurrent", Role::input, Shape::recurrent, &O::recurrent},
+    NamedOperand{"initial", Role::input, Shape::initial, &O::initial},
+    NamedOperand{"potentials", Role::input, Shape::sequence, &O::potentials},
+    NamedOperand{"i", Role::input, Shape::sequence, &O::currents},
+    NamedOperand{"dspikes", Role::input, Shape::sequence, &O::dspikes},
+    NamedOperand{"di", Role::input, Shape::sequence, &O::dcurrents},
+    NamedOperand{"dpotentials", Role::input, Shape::sequence, &O::dpotentials},
+    NamedOperand{"dmembranes", Role::input, Shape::sequence, &O::dmembranes},
+    NamedOperand{"the gradient of currents", Role::output, Shape::sequence, nullptr, &O::din},
+    NamedOperand{"ddynamics", Role::output, Shape::dynamics, &O::ddynamics},
+    NamedOperand{"drecurrent", Role::output, Shape::recurrent, &O::drecurrent},
+    NamedOperand{"dinitial", Role::output, Shape::initial, &O::dinitial},
 };
 
 }  // namespace
@@ -73,13 +73,13 @@ struct SpikingNeurons::Compiled {
     ops::plan_neurons(problem, {}, machine);
   }
 
-  void run(std::span<const Place> places, Data data, bool gradients) const {
+  void run(std::span<const NamedOperand> named, Data data, bool gradients) const {
     uint64_t given = gradients ? 1 : 0;
-    for (size_t i = 0; i < places.size(); ++i) {
+    for (size_t i = 0; i < named.size(); ++i) {
       given = given << 1 | (data[i] != nullptr ? 1 : 0);
-      if (places[i].always != nullptr) require_array(data[i], places[i].name);
+      if (named[i].always != nullptr) require_array(data[i], named[i].name);
     }
-    const bound::BoundProgram& program = programs.at(given, [&] { return compile(places, data, gradients); });
+    const bound::BoundProgram& program = programs.at(given, [&] { return compile(named, data, gradients); });
     bound::Arrays arrays(program);
     for (const float* array : data)
       if (array != nullptr) arrays.add(array);
@@ -87,13 +87,13 @@ struct SpikingNeurons::Compiled {
   }
 
   /// The program for the arrays that are given.
-  bound::BoundProgram compile(std::span<const Place> places, Data data, bool gradients) const {
+  bound::BoundProgram compile(std::span<const NamedOperand> named, Data data, bool gradients) const {
     program::Program program;
     const ops::Builder builder(program, machine);
     NeuronsOperands operands;
-    for (size_t i = 0; i < places.size(); ++i) {
+    for (size_t i = 0; i < named.size(); ++i) {
       if (data[i] == nullptr) continue;
-      const auto [name, role, shape, optional, always] = places[i];
+      const auto [name, role, shape, optional, always] = named[i];
       const auto [rows, cols] = size_of(shape);
       const ops::Operand operand = builder.external(name, role, Type::f32, rows, cols);
       if (always != nullptr)

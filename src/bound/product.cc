@@ -88,15 +88,17 @@ std::shared_ptr<ops::PackedWeight> pack(const SparseMatrix& matrix, const Produc
   return Weight::dynamic(matrix, *problem.capacity, problem.type).storage()->packed;
 }
 
-Product::Product(std::shared_ptr<const ops::PackedWeight> weight, const ProductProblem& problem,
-                 const Machine& host, const ops::ForcedKnobs& force, const ops::HostLayouts& layouts)
+BoundProduct::BoundProduct(std::shared_ptr<const ops::PackedWeight> weight, const ProductProblem& problem,
+                           const Machine& host, const ops::ForcedKnobs& force,
+                           const ops::HostLayouts& layouts)
     : problem_(problem) {
   side_.emplace<OnHost>().weight = std::move(weight);
   compile_for(host, force, layouts);
 }
 
-Product::Product(const SparseMatrix& matrix, const ProductProblem& problem, const Machine& machine,
-                 const ops::ForcedKnobs& force, const ops::TileProductPlan* forward, const Layouts& layouts)
+BoundProduct::BoundProduct(const SparseMatrix& matrix, const ProductProblem& problem, const Machine& machine,
+                           const ops::ForcedKnobs& force, const ops::TileProductPlan* forward,
+                           const Layouts& layouts)
     : problem_(problem), pattern_(matrix.pattern) {
   if (machine.kind == Kind::host) {
     OnHost& host = side_.emplace<OnHost>();
@@ -123,8 +125,8 @@ Product::Product(const SparseMatrix& matrix, const ProductProblem& problem, cons
   tiles.w = matrix.values;
 }
 
-void Product::compile_for(const Machine& machine, const ops::ForcedKnobs& force,
-                          const ops::HostLayouts& layouts) {
+void BoundProduct::compile_for(const Machine& machine, const ops::ForcedKnobs& force,
+                               const ops::HostLayouts& layouts) {
   OnHost& host = std::get<OnHost>(side_);
   ops::update_index(*host.weight, problem_.product, parallel());
   host.plan = ops::plan_host_product(*host.weight, problem_, machine, force, layouts);
@@ -134,61 +136,61 @@ void Product::compile_for(const Machine& machine, const ops::ForcedKnobs& force,
     program_->bind(program_->position_of(array.variable), array.data);
 }
 
-const ops::PlanCandidate& Product::chosen() const {
+const ops::PlanCandidate& BoundProduct::chosen() const {
   return std::visit([](const auto& side) -> const ops::PlanCandidate& { return side.plan.chosen; }, side_);
 }
 
-const std::vector<ops::PlanCandidate>& Product::candidates() const {
+const std::vector<ops::PlanCandidate>& BoundProduct::candidates() const {
   return std::visit([](const auto& side) -> const auto& { return side.plan.candidates; }, side_);
 }
 
-uint32_t Product::tiles_used() const {
+uint32_t BoundProduct::tiles_used() const {
   const uint32_t used = std::visit([](const auto& side) { return side.plan.tiles_used(); }, side_);
   return is_on_host() ? used : used * std::get<OnTiles>(side_).replicas;
 }
 
-std::string Product::plan() const {
+std::string BoundProduct::plan() const {
   return std::visit([](const auto& side) { return to_string(side.plan); }, side_);
 }
 
-void Product::bind_pattern(Arrays& arrays) const {
+void BoundProduct::bind_pattern(Arrays& arrays) const {
   const auto* tiles = std::get_if<OnTiles>(&side_);
   if (tiles == nullptr || !tiles->built.dynamic) return;
   arrays.set(program_->position_of(tiles->built.operands.metadata->variable),
              tiles->built.dynamic->encoding.metadata.data());
 }
 
-engine::Profile Product::estimate(std::vector<engine::TraceEvent>* trace) const {
+engine::Profile BoundProduct::estimate(std::vector<engine::TraceEvent>* trace) const {
   if (is_on_host()) return program_->estimate(trace);
   Arrays known(*program_);
   bind_pattern(known);
   return program_->estimate(known, trace);
 }
 
-MatrixView<float> Product::view_of_x(const float* data, std::string_view name, int64_t leading) const {
+MatrixView<float> BoundProduct::view_of_x(const float* data, std::string_view name, int64_t leading) const {
   const OnHost& host = std::get<OnHost>(side_);
   return view_of(data, name, host.weight->cols(), problem_.n, host.plan.layouts.x, leading);
 }
 
-MatrixView<float> Product::view_of_y(const float* data, std::string_view name, int64_t leading) const {
+MatrixView<float> BoundProduct::view_of_y(const float* data, std::string_view name, int64_t leading) const {
   const OnHost& host = std::get<OnHost>(side_);
   return view_of(data, name, host.weight->rows(), problem_.n, host.plan.layouts.y, leading);
 }
 
-engine::Profile Product::call(const HostCall& call, const engine::RunOptions& options) const {
+engine::Profile BoundProduct::call(const HostCall& call, const engine::RunOptions& options) const {
   const ops::PackedWeight& weight = *std::get<OnHost>(side_).weight;
   ops::update_index(weight, problem_.product, parallel());
   const void* of_w = call.values != nullptr ? call.values : weight.values();
   const std::array<float, 2> scalars = {call.alpha, call.beta};
   Arrays arrays(*program_);
-  arrays.add(problem_.product == ops::Product::sddmm ? call.dw : of_w);
+  arrays.add(problem_.product == ProductKind::sddmm ? call.dw : of_w);
   arrays.add(call.x).add(call.y).add(scalars.data());
   if (problem_.bias) arrays.add(call.bias);
   return program_->run(arrays, options);
 }
 
-engine::Profile Product::run(const MatrixView<float>& x, const MatrixView<float>& y,
-                             const engine::RunOptions& options, const float* bias) {
+engine::Profile BoundProduct::run(const MatrixView<float>& x, const MatrixView<float>& y,
+                                  const engine::RunOptions& options, const float* bias) {
   require_bias(problem_, bias);
   const auto* host = std::get_if<OnHost>(&side_);
   require_matrix(x, "X", host != nullptr ? host->weight->cols() : pattern_.cols, problem_.n);
@@ -196,12 +198,13 @@ engine::Profile Product::run(const MatrixView<float>& x, const MatrixView<float>
   program_->require_fit();
   has_run_ = true;
   if (host == nullptr) return run_on_tiles(std::get<OnTiles>(side_), x, y, options, bias);
-  if (problem_.product == ops::Product::sddmm) dw_.resize(ops::packed_shape(*host->weight).elements());
+  if (problem_.product == ProductKind::sddmm) dw_.resize(ops::packed_shape(*host->weight).elements());
   return call({x, y, dw_.data(), bias}, options);
 }
 
-engine::Profile Product::run_on_tiles(OnTiles& tiles, const MatrixView<float>& x, const MatrixView<float>& y,
-                                      const engine::RunOptions& options, const float* bias) const {
+engine::Profile BoundProduct::run_on_tiles(OnTiles& tiles, const MatrixView<float>& x,
+                                           const MatrixView<float>& y, const engine::RunOptions& options,
+                                           const float* bias) const {
   const Type type = problem_.type;
   const ops::TileProductProgram& built = tiles.built;
   if (tiles.values.empty()) tiles.values = kernels::as_type(built.stored_weight({pattern_, tiles.w}), type);
@@ -229,8 +232,8 @@ engine::Profile Product::run_on_tiles(OnTiles& tiles, const MatrixView<float>& x
   if (bias != nullptr) arrays.set(program_->position_of(built.operands.bias->variable), bias);
   engine::Profile profile = program_->run(arrays, options);
 
-  if (problem_.product == ops::Product::sddmm) return profile;
-  const bool is_forward = problem_.product == ops::Product::forward;
+  if (problem_.product == ProductKind::sddmm) return profile;
+  const bool is_forward = problem_.product == ProductKind::forward;
   const std::vector<float> result = kernels::as_floats(is_forward ? y_bytes : x_bytes, type);
   const ops::OperandLayout& layout = is_forward ? built.layouts.y : built.layouts.x;
   const size_t of_replica = result.size() / tiles.replicas;
@@ -243,8 +246,8 @@ engine::Profile Product::run_on_tiles(OnTiles& tiles, const MatrixView<float>& x
   return profile;
 }
 
-std::vector<float> Product::gradient() const {
-  if (problem_.product != ops::Product::sddmm)
+std::vector<float> BoundProduct::gradient() const {
+  if (problem_.product != ProductKind::sddmm)
     throw UsageError("only an SDDMM has a gradient of W as its result; plan one");
   if (!has_run_) throw UsageError("there is no gradient yet; run the product first");
   if (const auto* tiles = std::get_if<OnTiles>(&side_)) {
@@ -262,12 +265,12 @@ std::vector<float> Product::gradient() const {
       weight.form);
 }
 
-void Product::set_pattern(const Pattern& pattern) {
+void BoundProduct::set_pattern(const Pattern& pattern) {
   sparse::validate(pattern);
   set_matrix({pattern, std::vector<float>(stored_values(pattern))});
 }
 
-void Product::set_matrix(const SparseMatrix& matrix) {
+void BoundProduct::set_matrix(const SparseMatrix& matrix) {
   if (!problem_.capacity) throw UsageError(kStatic);
   sparse::validate(matrix);
   require_capacity(matrix.pattern, problem_);
@@ -287,12 +290,12 @@ void Product::set_matrix(const SparseMatrix& matrix) {
   pattern_ = matrix.pattern;
 }
 
-uint32_t Product::steps() const {
+uint32_t BoundProduct::steps() const {
   const auto* tiles = std::get_if<OnTiles>(&side_);
   return tiles != nullptr && tiles->built.dynamic ? tiles->built.dynamic->encoding.steps : 0;
 }
 
-uint32_t Product::roundings() const {
+uint32_t BoundProduct::roundings() const {
   const auto* tiles = std::get_if<OnTiles>(&side_);
   return tiles != nullptr && tiles->built.dynamic ? tiles->built.dynamic->encoding.roundings : 1;
 }

@@ -50,17 +50,17 @@ struct HostCall {
 };
 
 /// A product with its plan and its executable.
-class Product {
+class BoundProduct {
  public:
   /// On a host, with a packed weight that may be shared.
-  Product(std::shared_ptr<const ops::PackedWeight> weight, const ops::ProductProblem& problem,
-          const machine::Machine& host, const ops::ForcedKnobs& force = {},
-          const ops::HostLayouts& layouts = {});
+  BoundProduct(std::shared_ptr<const ops::PackedWeight> weight, const ops::ProductProblem& problem,
+               const machine::Machine& host, const ops::ForcedKnobs& force = {},
+               const ops::HostLayouts& layouts = {});
   /// On any machine. On a tiled one gradients have the layouts of `forward`, or otherwise those of a forward
   /// plan that is made for them, and operands may have layouts to choose from.
-  Product(const SparseMatrix& matrix, const ops::ProductProblem& problem, const machine::Machine& machine,
-          const ops::ForcedKnobs& force = {}, const ops::TileProductPlan* forward = nullptr,
-          const Layouts& layouts = {});
+  BoundProduct(const SparseMatrix& matrix, const ops::ProductProblem& problem,
+               const machine::Machine& machine, const ops::ForcedKnobs& force = {},
+               const ops::TileProductPlan* forward = nullptr, const Layouts& layouts = {});
 
   const ops::ProductProblem& problem() const { return problem_; }
   const compiler::Executable& executable() const { return program_->executable(); }

@@ -16,9 +16,9 @@ ops::ProductProblem problem_of(const Pattern& pattern, uint32_t n, const Machine
                                const ProductOptions& options) {
   ops::ProductProblem problem{.n = n, .type = options.type};
   problem.partials = options.partials.value_or(machine.is_host() ? Type::f32 : options.type);
-  problem.planner = options.published_planner ? ops::Planner::published : ops::Planner::best;
+  problem.planner = options.vendor_planner ? ops::Planner::vendor : ops::Planner::best;
   problem.dense = options.dense;
-  problem.product = static_cast<ops::Product>(options.kind);
+  problem.product = options.kind;
   sparse::validate_sizes(pattern.rows, pattern.cols, pattern.block_size);
   if (options.capacity)
     problem.capacity = std::min(*options.capacity, uint64_t{pattern.block_rows()} * pattern.block_cols());
@@ -61,7 +61,7 @@ struct Product::Planned {
     return out;
   }
 
-  bound::Product prepared;
+  bound::BoundProduct prepared;
 };
 
 Product::Product(const SparseMatrix& weight, uint32_t n, const Machine& machine,

@@ -11,11 +11,11 @@ namespace tessera {
 struct Sddmm::Compiled {
   Compiled(const Weight& weight, uint32_t n, const SddmmOptions& options)
       : packed(weight.storage()->packed),
-        prepared(packed, {.n = n, .type = weight.type(), .product = ops::Product::sddmm, .uses_beta = true},
+        prepared(packed, {.n = n, .type = weight.type(), .product = ProductKind::sddmm, .uses_beta = true},
                  machine::host(options.threads), options.force, {options.x_layout, options.dy_layout}) {}
 
   std::shared_ptr<ops::PackedWeight> packed;
-  bound::Product prepared;
+  bound::BoundProduct prepared;
 };
 
 Sddmm::Sddmm(const Weight& weight, uint32_t n, const SddmmOptions& options)

@@ -11,7 +11,7 @@ namespace {
 /// alpha and beta are arguments of each call, so the result may be read.
 ops::ProductProblem problem_of(const Weight& weight, uint32_t n, const SpmmOptions& options) {
   ops::ProductProblem problem{.n = n, .type = weight.type()};
-  problem.product = options.transpose ? ops::Product::input_gradient : ops::Product::forward;
+  problem.product = options.transpose ? ProductKind::input_gradient : ProductKind::forward;
   problem.activation = options.activation;
   problem.bias = options.bias;
   problem.uses_beta = true;
@@ -33,18 +33,18 @@ struct Spmm::Compiled {
                  options.force, layouts_of(options)) {}
 
   bool has_values;
-  bound::Product prepared;
+  bound::BoundProduct prepared;
 };
 
 Spmm::Spmm(const Weight& weight, uint32_t n, const SpmmOptions& options)
     : compiled_(std::make_shared<Compiled>(weight, n, options)) {}
 
 void Spmm::operator()(const SpmmArguments& a) const {
-  const bound::Product& product = compiled_->prepared;
+  const bound::BoundProduct& product = compiled_->prepared;
   bound::require_bias(product.problem(), a.bias);
   if (!compiled_->has_values && a.values == nullptr)
     throw UsageError("the weight has no values of its own; pass them with each call");
-  const bool is_forward = product.problem().product == ops::Product::forward;
+  const bool is_forward = product.problem().product == ProductKind::forward;
   const MatrixView<float> x =
       is_forward ? product.view_of_x(a.x, "X", a.x_leading) : product.view_of_x(a.y, "Y", a.y_leading);
   const MatrixView<float> y =

@@ -17,14 +17,14 @@ namespace tessera::check {
 namespace {
 
 constexpr double kFullUpToFlops = 2e9;
-constexpr uint32_t kSddmmColumns = 32;
+constexpr uint32_t kSampledColumns = 32;
 constexpr uint32_t kPanel = 32;     // columns of X held in float64 at a time
 constexpr uint32_t kRowGrain = 16;  // block rows that a thread takes at a time
 
 uint64_t longest_row(const Pattern& p) {
   uint64_t longest = 0;
   for (uint32_t r = 0; r < p.block_rows(); ++r)
-    longest = std::max(longest, p.row_begin[r + 1] - p.row_begin[r]);
+    longest = std::max(longest, p.crow_indices[r + 1] - p.crow_indices[r]);
   return longest * p.block_size;
 }
 
@@ -40,7 +40,7 @@ std::vector<uint32_t> sddmm_columns(uint32_t n, uint64_t seed) {
   for (uint32_t edge : {15U, 16U, 47U, 48U, 63U, 64U, n / 2 - 1, n / 2})
     if (edge < n) columns.insert(edge);
   base::RandomSequence random{base::RandomStream(seed, 0, 0x76657269)};
-  while (columns.size() < std::min(kSddmmColumns, n)) columns.insert(random.below(n));
+  while (columns.size() < std::min(kSampledColumns, n)) columns.insert(random.below(n));
   return {columns.begin(), columns.end()};
 }
 
@@ -54,7 +54,7 @@ struct Panel {
 
 class Verifier {
  public:
-  Verifier(const Product& product, uint32_t threads)
+  Verifier(const ComputedProduct& product, uint32_t threads)
       : product_(product), team_(engine::Pool::shared(), std::max(1U, threads)) {
     result_.tolerance = tolerance_of(longest_row(product.w.pattern), product.accumulation, product.result);
     result_.underflow = underflow_of(longest_row(product.w.pattern), product.partials, product.result);
@@ -138,8 +138,8 @@ class Verifier {
     const uint32_t rows = std::min(b, p.rows - block_row * b);
     sum.assign(uint64_t{rows} * panel.width, 0.0);
     magnitude.assign(sum.size(), 0.0);
-    for (uint64_t block = p.row_begin[block_row]; block < p.row_begin[block_row + 1]; ++block) {
-      const uint32_t first_col = p.columns[block] * b;
+    for (uint64_t block = p.crow_indices[block_row]; block < p.crow_indices[block_row + 1]; ++block) {
+      const uint32_t first_col = p.col_indices[block] * b;
       const uint32_t cols = std::min(b, p.cols - first_col);
       for (uint32_t r = 0; r < rows; ++r)
         for (uint32_t c = 0; c < cols; ++c) {
@@ -158,7 +158,7 @@ class Verifier {
                 own);
   }
 
-  const Product& product_;
+  const ComputedProduct& product_;
   engine::Pool::Team team_;
   std::mutex mutex_;
   Verification result_;
@@ -201,12 +201,12 @@ double tolerance_of(uint64_t length, Type accumulation, Type result) {
   return result == accumulation ? sum : sum + epsilon_of(result);
 }
 
-Verification verify_product(const Product& product, Extent extent, uint64_t seed, uint32_t threads) {
+Verification verify_product(const ComputedProduct& product, Extent extent, uint64_t seed, uint32_t threads) {
   const double flops = 2.0 * static_cast<double>(product.w.values.size()) * product.n;
   Verifier verifier(product, threads);
   if (product.n == 0) return verifier.result();
   if (extent == Extent::automatic) extent = flops <= kFullUpToFlops ? Extent::full : Extent::sample;
-  if (extent == Extent::full || product.n <= kSddmmColumns) {
+  if (extent == Extent::full || product.n <= kSampledColumns) {
     verifier.check_columns(all_columns(product.n));
     return verifier.result();
   }

@@ -17,7 +17,7 @@ enum class Extent : uint8_t {
 };
 
 /// A product to verify. The values of w are those the product used, already rounded to its type.
-struct Product {
+struct ComputedProduct {
   const SparseMatrix& w;
   MatrixView<const float> x;  ///< k × n
   MatrixView<const float> y;  ///< m × n
@@ -48,22 +48,22 @@ double tolerance_of(uint64_t length, Type accumulation, Type result);
 
 /// Compares a product with float64 arithmetic on `threads` threads. If the reference is infinite or NaN, y
 /// must be equal.
-Verification verify_product(const Product& product, Extent extent, uint64_t seed, uint32_t threads);
+Verification verify_product(const ComputedProduct& product, Extent extent, uint64_t seed, uint32_t threads);
 
 /// An SDDMM to verify: dW = dY·Xᵀ at the pattern of dW.
-struct Sddmm {
+struct ComputedSddmm {
   const SparseMatrix& dw;
   MatrixView<const float> x;   ///< k × n
   MatrixView<const float> dy;  ///< m × n
   uint32_t n = 0;
-  Type result = Type::f32;  ///< as in Product
+  Type result = Type::f32;  ///< as in ComputedProduct
   Type accumulation = Type::f32;
   Type partials = Type::f32;
 };
 
 /// The same for an SDDMM, elementwise. A sample consists of whole blocks, including the first and
 /// the last. (dX = Wᵀ·dY is an ordinary product with the transposed matrix.)
-Verification verify_sddmm(const Sddmm& gradient, Extent extent, uint64_t seed, uint32_t threads);
+Verification verify_sddmm(const ComputedSddmm& gradient, Extent extent, uint64_t seed, uint32_t threads);
 
 /// The matrix with its values rounded to `type`, as in a weight of that type.
 SparseMatrix rounded(SparseMatrix matrix, Type type);

@@ -16,7 +16,7 @@ constexpr double kSampleFlops = 1e8;
 constexpr uint64_t kBlockGrain = 64;  // blocks that a thread takes at a time
 
 /// All blocks; or the first, the last and about one in every so many, seeded.
-std::vector<uint64_t> blocks_to_check(const Sddmm& g, Extent extent, uint64_t seed) {
+std::vector<uint64_t> blocks_to_check(const ComputedSddmm& g, Extent extent, uint64_t seed) {
   const double flops = 2.0 * static_cast<double>(g.dw.values.size()) * g.n;
   const double most = extent == Extent::sample ? kSampleFlops : kFullUpToFlops;
   const auto one_in =
@@ -33,15 +33,15 @@ std::vector<uint32_t> block_rows_of(const Pattern& p) {
   std::vector<uint32_t> rows;
   rows.reserve(p.blocks());
   for (uint32_t r = 0; r < p.block_rows(); ++r)
-    rows.insert(rows.end(), p.row_begin[r + 1] - p.row_begin[r], r);
+    rows.insert(rows.end(), p.crow_indices[r + 1] - p.crow_indices[r], r);
   return rows;
 }
 
-void check_block(const Sddmm& g, uint64_t block, uint32_t block_row, Verification& own) {
+void check_block(const ComputedSddmm& g, uint64_t block, uint32_t block_row, Verification& own) {
   const Pattern& p = g.dw.pattern;
   const uint32_t b = p.block_size;
   const uint32_t first_row = block_row * b;
-  const uint32_t first_col = p.columns[block] * b;
+  const uint32_t first_col = p.col_indices[block] * b;
   for (uint32_t r = 0; r < std::min(b, p.rows - first_row); ++r)
     for (uint32_t c = 0; c < std::min(b, p.cols - first_col); ++c) {
       double sum = 0;
@@ -57,7 +57,7 @@ void check_block(const Sddmm& g, uint64_t block, uint32_t block_row, Verificatio
 
 }  // namespace
 
-Verification verify_sddmm(const Sddmm& g, Extent extent, uint64_t seed, uint32_t threads) {
+Verification verify_sddmm(const ComputedSddmm& g, Extent extent, uint64_t seed, uint32_t threads) {
   Verification result;
   result.verified = true;
   result.tolerance = tolerance_of(g.n, g.accumulation, g.result);

@@ -41,7 +41,7 @@ void AddressesInUse::clear() {
   ranges_ = 0;
 }
 
-void AddressesInUse::take(AddressRange range, uint32_t lifetime) {
+void AddressesInUse::occupy(AddressRange range, uint32_t lifetime) {
   use(lifetime).own.push_back(range);
   if (++ranges_ > kMostLookedThrough) return;
   const auto after =

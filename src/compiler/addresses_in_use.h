@@ -20,7 +20,7 @@ class AddressesInUse {
 
   /// Forgets all ranges.
   void clear();
-  void take(AddressRange range, uint32_t lifetime);
+  void occupy(AddressRange range, uint32_t lifetime);
   /// The lowest multiple of `alignment` from `at` on, from which `room` bytes are free during a lifetime.
   uint64_t lowest_free(uint64_t at, uint64_t room, uint64_t alignment, uint32_t lifetime);
 

@@ -27,7 +27,7 @@ namespace tessera::compiler {
 template <class Enum>
 inline constexpr Enum kLast{};
 
-/// Writes what describe(archive, x) names of a structure, in this computer's byte order.
+/// Writes what describe(archive, x) names of a structure, in the host's byte order.
 class Writer {
  public:
   static constexpr bool kReads = false;

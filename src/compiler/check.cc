@@ -21,7 +21,7 @@ using program::Variable;
 using program::VariableId;
 
 /// `place`, moved by `rows` and `cols` within a box that begins there.
-Place moved(Place place, uint32_t rows, uint32_t cols, size_t element) {
+BoxAddress moved(BoxAddress place, uint32_t rows, uint32_t cols, size_t element) {
   if (place.store == Store::external)
     place.offset += (uint64_t{rows} << 32) + cols;
   else
@@ -99,7 +99,7 @@ class Checker {
     const Variable& variable = program_.variable(v);
     for (size_t i = 0; i < variable.mapping.size(); ++i) {
       const program::MappedBox& mapped = variable.mapping[i];
-      const Place& place = e_.mapped[v][i];
+      const BoxAddress& place = e_.mapped[v][i];
       const auto what = [&] { return fmt::format("'{}'", variable.name); };
       if (mapped.box.empty()) continue;
       if (place.tile() != mapped.tile) fail(fmt::format("{} lies on {}", what(), name_of(place.tile())));
@@ -164,7 +164,7 @@ class Checker {
 
   /// A field is at its variable's place, or at one from and to which exchanges bring it.
   void check_field(const program::Field& of, const Box& box, const program::FieldSpec& spec,
-                   const Place& place, TileId tile, const program::WrittenBefore& before) {
+                   const BoxAddress& place, TileId tile, const program::WrittenBefore& before) {
     const VariableId v = of.variable;
     const Variable& variable = program_.variable(v);
     const auto field = [&] {
@@ -182,8 +182,8 @@ class Checker {
     const bool is_handed_on = std::ranges::find(handed_on_, v) != handed_on_.end();
     const size_t element = size_of(variable.type);
     TouchLog& log = overlaps_->log();
-    each_home(v, box, [&](const Place& home, const Box& common, Overlaps::StorageId storage) {
-      const Place part = moved(place, common.row - box.row, common.col - box.col, element);
+    each_home(v, box, [&](const BoxAddress& home, const Box& common, Overlaps::StorageId storage) {
+      const BoxAddress part = moved(place, common.row - box.row, common.col - box.col, element);
       const bool is_home = home.store == part.store && home.space == part.space &&
                            home.offset == part.offset && (home.stride == part.stride || common.rows == 1);
       if (reads(spec.access) && !(is_home && spec.scratch) && !before.all) log.read(storage);
@@ -201,7 +201,7 @@ class Checker {
   }
 
   template <class What>
-  void check_address(const program::FieldSpec& spec, const Place& place, const What& what) const {
+  void check_address(const program::FieldSpec& spec, const BoxAddress& place, const What& what) const {
     const uint64_t address = e_.addresses.at(place.space).of(place.offset);
     if (spec.alignment > 4 && address % spec.alignment != 0)
       fail(fmt::format("{} lies at byte {}, not at a multiple of {}", what(), address, spec.alignment));
@@ -211,7 +211,7 @@ class Checker {
 
   /// A run-time row moves a field by multiples of its alignment.
   template <class What>
-  void check_pitch(const program::FieldSpec& spec, const program::Field& of, const Place& place,
+  void check_pitch(const program::FieldSpec& spec, const program::Field& of, const BoxAddress& place,
                    const What& what) const {
     if (!place.moves || spec.alignment <= 4) return;
     const uint64_t pitch =
@@ -242,7 +242,7 @@ class Checker {
 
   /// One end of a transfer, at any position to which its run-time row may move it.
   template <class What>
-  void check_end(const Place& end, const Transfer& t, uint32_t room, const What& what) const {
+  void check_end(const BoxAddress& end, const Transfer& t, uint32_t room, const What& what) const {
     if (end.store == Store::arena)
       return check_in_arena(end, uint64_t{t.rows} + room, t.cols, size_of(t.type), what);
     if (end.space >= program_.variables().size() ||
@@ -279,18 +279,21 @@ class Checker {
   void check_boxes(const program::CopyGroup& group, const Box& source, const Box& target) {
     const size_t element = size_of(program_.variable(group.from).type);
     TouchLog& log = overlaps_->log();
-    each_home(group.from, source, [&](const Place& from, const Box& part, Overlaps::StorageId origin_of) {
-      log.read(origin_of);
-      const Box shifted{target.row + (part.row - source.row), part.rows, target.col + (part.col - source.col),
-                        part.cols};
-      each_home(group.to, shifted, [&](const Place& to, const Box& common, Overlaps::StorageId storage) {
-        log.write(storage, group.target_offset ? 0 : common.elements());
-        const Place origin = moved(from, common.row - shifted.row, common.col - shifted.col, element);
-        if (!before_.has(origin, to, common))
-          fail(fmt::format("{} misses a transfer from '{}' to '{}'", where_(),
-                           program_.variable(group.from).name, program_.variable(group.to).name));
-      });
-    });
+    each_home(
+        group.from, source, [&](const BoxAddress& from, const Box& part, Overlaps::StorageId origin_of) {
+          log.read(origin_of);
+          const Box shifted{target.row + (part.row - source.row), part.rows,
+                            target.col + (part.col - source.col), part.cols};
+          each_home(
+              group.to, shifted, [&](const BoxAddress& to, const Box& common, Overlaps::StorageId storage) {
+                log.write(storage, group.target_offset ? 0 : common.elements());
+                const BoxAddress origin =
+                    moved(from, common.row - shifted.row, common.col - shifted.col, element);
+                if (!before_.has(origin, to, common))
+                  fail(fmt::format("{} misses a transfer from '{}' to '{}'", where_(),
+                                   program_.variable(group.from).name, program_.variable(group.to).name));
+              });
+        });
   }
 
   // Collectives.
@@ -313,7 +316,7 @@ class Checker {
     for (uint32_t i = 0; i < e_.mapped[v].size(); ++i) {
       const Box& box = program_.variable(v).mapping[i].box;
       if (box.empty()) continue;
-      const Place& place = e_.mapped[v][i];
+      const BoxAddress& place = e_.mapped[v][i];
       if (place.store != Store::arena || (box.rows > 1 && place.stride != box.cols))
         fail(fmt::format("a box of '{}', which replicas exchange, is not one line of its tile's memory",
                          program_.variable(v).name));
@@ -370,7 +373,8 @@ class Checker {
   // Places.
 
   template <class What>
-  void check_inside(const Place& place, VariableId v, uint64_t rows, uint64_t cols, const What& what) const {
+  void check_inside(const BoxAddress& place, VariableId v, uint64_t rows, uint64_t cols,
+                    const What& what) const {
     const Variable& variable = program_.variable(v);
     if (place.store == Store::arena) return check_in_arena(place, rows, cols, size_of(variable.type), what);
     if (rows == 0 || cols == 0) return;
@@ -390,7 +394,7 @@ class Checker {
   }
 
   template <class What>
-  void check_in_arena(const Place& place, uint64_t rows, uint64_t cols, size_t element,
+  void check_in_arena(const BoxAddress& place, uint64_t rows, uint64_t cols, size_t element,
                       const What& what) const {
     if (rows == 0 || cols == 0) return;
     if (place.space != program::kShared && place.space >= machine_.tiles)

@@ -13,10 +13,10 @@ namespace tessera::compiler {
 
 namespace {
 
-using Pass = std::string (*)(Compilation&);
+using CompilerPass = std::string (*)(Compilation&);
 
 /// Runs passes and records the results and time of each.
-void run(Compilation& c, std::initializer_list<std::pair<const char*, Pass>> passes) {
+void run(Compilation& c, std::initializer_list<std::pair<const char*, CompilerPass>> passes) {
   for (const auto& [name, pass] : passes) {
     const auto start = std::chrono::steady_clock::now();
     std::string did = pass(c);

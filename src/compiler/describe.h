@@ -138,7 +138,7 @@ void describe(A& a, Program& x) {
 
 namespace tessera::compiler {
 
-TESSERA_PARTS(Place, offset, space, stride, store, moves)
+TESSERA_PARTS(BoxAddress, offset, space, stride, store, moves)
 TESSERA_PARTS(Transfer, from, to, rows, cols, type, runtime)
 TESSERA_PARTS(RuntimeRows::End, row, variable, room)
 TESSERA_PARTS(RuntimeRows, from, to)

@@ -26,7 +26,7 @@ enum class Store : uint8_t {
 };
 
 /// The place of a box of elements. Its shape is known from the program.
-struct Place {
+struct BoxAddress {
   uint64_t offset = 0;  ///< arena, contents: bytes; external: row · 2^32 + column
   uint32_t space = 0;   ///< arena: tile or program::kShared; else: variable
   uint32_t stride = 0;  ///< elements from row to row; an external variable has its own strides
@@ -35,15 +35,15 @@ struct Place {
 
   /// The tile whose memory this is, or program::kShared.
   program::TileId tile() const { return store == Store::arena ? space : program::kShared; }
-  bool operator==(const Place&) const = default;
+  bool operator==(const BoxAddress&) const = default;
 };
 
 inline constexpr uint32_t kNoRuntimeRow = ~0U;
 
 /// Elements that move from one place to another.
 struct Transfer {
-  Place from;
-  Place to;
+  BoxAddress from;
+  BoxAddress to;
   uint32_t rows = 0;
   uint32_t cols = 0;
   Type type = Type::f32;
@@ -107,7 +107,7 @@ struct CompiledSet {
   std::vector<program::TileId> tiles;  ///< that have vertices, ascending
   std::vector<uint32_t> tile_begin;    ///< first vertex of each of them, and the end
   std::vector<CompiledVertex> vertices;
-  std::vector<Place> places;            ///< of the fields of each vertex; unspecified for empty ones
+  std::vector<BoxAddress> places;       ///< of the fields of each vertex; unspecified for empty ones
   std::vector<float> tile_cycles;       ///< cycles of the vertices of each of `tiles`
   Balance balance;                      ///< of that, over all tiles of the machine
   std::vector<ChipCycles> chip_cycles;  ///< of each chip that has any of `tiles`, if the machine has several
@@ -122,20 +122,20 @@ struct CollectiveCost {
 
 /// The address of a tile's arena in its memory: after its code, in one or two parts.
 struct ArenaAddresses {
-  uint64_t base = 0;  ///< address of its first byte
-  uint64_t cut = 0;   ///< arena offset at which the second part begins
-  uint64_t gap = 0;   ///< free bytes between the parts
+  uint64_t base = 0;       ///< address of its first byte
+  uint64_t gap_begin = 0;  ///< arena offset at which the second part begins
+  uint64_t gap = 0;        ///< free bytes between the parts
 
-  uint64_t of(uint64_t offset) const { return base + offset + (offset >= cut ? gap : 0); }
+  uint64_t of(uint64_t offset) const { return base + offset + (offset >= gap_begin ? gap : 0); }
 };
 
 struct Executable {
   std::shared_ptr<const program::Program> program;
-  machine::Machine machine;                 ///< the part of it on which one replica of the program runs
-  std::vector<CompiledSet> sets;            ///< by ComputeSetId
-  std::vector<Exchange> copies;             ///< by CopySetId
-  std::vector<CollectiveCost> collectives;  ///< by CollectiveId
-  std::vector<std::vector<Place>> mapped;   ///< by VariableId, for each mapped box
+  machine::Machine machine;                     ///< the part of it on which one replica of the program runs
+  std::vector<CompiledSet> sets;                ///< by ComputeSetId
+  std::vector<Exchange> copies;                 ///< by CopySetId
+  std::vector<CollectiveCost> collectives;      ///< by CollectiveId
+  std::vector<std::vector<BoxAddress>> mapped;  ///< by VariableId, for each mapped box
   std::map<program::TileId, uint64_t> arena_bytes;
   std::vector<ArenaAddresses> addresses;        ///< by tile
   std::vector<program::PhaseTimes> set_cycles;  ///< by ComputeSetId, from the codelets' costs, with

@@ -23,7 +23,7 @@ Overlaps::Overlaps(const Executable& e)
   }
 }
 
-void Overlaps::add(VariableId v, const Box& box, const Place& place, bool is_staging) {
+void Overlaps::add(VariableId v, const Box& box, const BoxAddress& place, bool is_staging) {
   const uint64_t element = size_of(program_.variable(v).type);
   const bool has_bytes = place.store == Store::arena && !box.empty();
   const uint64_t end =
@@ -31,7 +31,7 @@ void Overlaps::add(VariableId v, const Box& box, const Place& place, bool is_sta
   storage_.push_back({v, place.space, place.offset, end, box.elements(), kUntouched, is_staging});
 }
 
-Overlaps::StorageId Overlaps::staged(VariableId v, const Box& box, const Place& place) {
+Overlaps::StorageId Overlaps::staged(VariableId v, const Box& box, const BoxAddress& place) {
   const auto [it, is_new] = staged_.try_emplace(StagedKey{v, place.space, place.offset, box},
                                                 static_cast<StorageId>(storage_.size()));
   if (is_new) add(v, box, place, true);

@@ -22,7 +22,7 @@ class Overlaps {
   /// Place of mapped box `i` of a variable.
   StorageId mapped(program::VariableId v, uint32_t i) const { return first_mapped_[v] + i; }
   /// A box that an exchange copies to or from `place` in the present compute set.
-  StorageId staged(program::VariableId v, const program::Box& box, const Place& place);
+  StorageId staged(program::VariableId v, const program::Box& box, const BoxAddress& place);
 
   TouchLog& log() { return log_; }
   /// Ends the touches of `toucher`.
@@ -58,7 +58,7 @@ class Overlaps {
     }
   };
 
-  void add(program::VariableId v, const program::Box& box, const Place& place, bool is_staging);
+  void add(program::VariableId v, const program::Box& box, const BoxAddress& place, bool is_staging);
   const Lifetime& lifetime_of(const Storage& storage);
   void check_arena(std::span<StorageId> ids);
   void check_alive(std::span<const StorageId> ids);

@@ -90,8 +90,8 @@ class Arena {
     const auto dynamic =
         std::partition_point(ids.begin(), ids.end(), [&](PieceId id) { return c_.pieces[id].always_live; });
     for (auto id = ids.begin(); id != dynamic; ++id) place_always(c_.pieces[*id]);
-    if (low_ > base_) take({base_, low_}, kAlways);
-    if (top_ < capacity_) take({top_, capacity_}, kAlways);
+    if (low_ > base_) occupy({base_, low_}, kAlways);
+    if (top_ < capacity_) occupy({top_, capacity_}, kAlways);
     for (auto id = dynamic; id != ids.end(); ++id) place_dynamic(c_.pieces[*id]);
   }
 
@@ -118,7 +118,7 @@ class Arena {
     if (offset == kNever64) offset = lowest_fit(piece, room, std::max(base_, capacity_));
     piece.offset = offset;
     if (piece.interleaved && offset < capacity_) top_ = std::min(top_, offset);
-    take({offset, offset + room}, piece.lifetime);
+    occupy({offset, offset + room}, piece.lifetime);
   }
 
   uint64_t lowest_fit(const Piece& piece, uint64_t room, uint64_t from) {
@@ -133,11 +133,11 @@ class Arena {
     return fits ? capacity_ - below_end - room : kNever64;
   }
 
-  void take(const AddressRange& range, LifetimeId lifetime) {
+  void occupy(const AddressRange& range, LifetimeId lifetime) {
     end_ = std::max(end_, range.end);
-    occupancy_.up.take(range, lifetime);
+    occupancy_.up.occupy(range, lifetime);
     if (has_region_ && range.begin < capacity_)
-      occupancy_.down.take({capacity_ - std::min(range.end, capacity_), capacity_ - range.begin}, lifetime);
+      occupancy_.down.occupy({capacity_ - std::min(range.end, capacity_), capacity_ - range.begin}, lifetime);
   }
 
   void count(std::span<const PieceId> ids) {

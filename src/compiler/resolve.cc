@@ -10,7 +10,7 @@ namespace {
 using program::Box;
 using program::Variable;
 
-Place place_of(const Compilation& c, PieceId id, const Box& box, bool moves = false) {
+BoxAddress place_of(const Compilation& c, PieceId id, const Box& box, bool moves = false) {
   const Piece& piece = c.pieces[id];
   const Variable& variable = c.program.variable(piece.variable);
   const uint64_t element = size_of(variable.type);
@@ -37,7 +37,8 @@ void resolve(const Compilation& c, SetPieces& set, CompiledSet& compiled) {
   resolve(c, set.after, compiled.after);
   compiled.places.reserve(set.fields.size());
   for (const FieldPiece& field : set.fields)
-    compiled.places.push_back(field.box.empty() ? Place{} : place_of(c, field.piece, field.box, field.moves));
+    compiled.places.push_back(field.box.empty() ? BoxAddress{}
+                                                : place_of(c, field.piece, field.box, field.moves));
 }
 
 }  // namespace
@@ -51,7 +52,7 @@ std::string resolve(Compilation& c) {
   }
   for (size_t s = 0; s < c.copies.size(); ++s) resolve(c, c.copies[s], e.copies[s]);
   for (const std::vector<PieceId>& ids : c.mapped) {
-    std::vector<Place>& places = e.mapped.emplace_back();
+    std::vector<BoxAddress>& places = e.mapped.emplace_back();
     places.reserve(ids.size());
     for (PieceId id : ids) places.push_back(place_of(c, id, c.pieces[id].box));
   }

@@ -23,7 +23,7 @@ class TransferList {
     sorted_.clear();
   }
 
-  bool has(const Place& from, const Place& to, const program::Box& shape) {
+  bool has(const BoxAddress& from, const BoxAddress& to, const program::Box& shape) {
     const Transfer wanted{from, to, shape.rows, shape.cols, {}, kNoRuntimeRow};
     if (next_ < transfers_.size() && same(transfers_[next_], wanted)) {
       ++next_;

@@ -15,7 +15,7 @@ struct Engine::Idle {
   explicit Idle(std::shared_ptr<const compiler::Executable> executable) : runner(std::move(executable)) {}
   ~Idle() { delete slot.load(); }
 
-  std::unique_ptr<RunState> take() {
+  std::unique_ptr<RunState> acquire() {
     if (RunState* state = slot.exchange(nullptr, std::memory_order_acquire))
       return std::unique_ptr<RunState>(state);
     {
@@ -73,7 +73,7 @@ Profile Engine::run(std::span<const Binding> bindings, const RunOptions& options
     return runner.run(state, bindings, options);
   }
   runner.require_fit();
-  std::unique_ptr<RunState> state = idle_->take();
+  std::unique_ptr<RunState> state = idle_->acquire();
   for (const RunMemory& memory : state->memories) memory.reset_state();
   Profile profile = runner.run(*state, bindings, options);
   idle_->give_back(std::move(state));

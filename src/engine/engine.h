@@ -1,4 +1,4 @@
-// Runs executables on this computer's cores.
+// Runs executables on the host's cores.
 #pragma once
 
 #include <memory>

@@ -10,7 +10,7 @@
 namespace tessera::engine {
 namespace {
 
-using compiler::Place;
+using compiler::BoxAddress;
 using compiler::Store;
 using program::FieldView;
 using program::Role;
@@ -78,8 +78,9 @@ void RunMemory::note(VariableId v) {
   if (variable.role == Role::state) state_.push_back(v);
   if (!variable.is_external() || variable.elements() == 0) return;
   externals_.push_back(v);
-  const std::vector<Place>& places = executable_.mapped[v];
-  if (std::all_of(places.begin(), places.end(), [](const Place& p) { return p.store == Store::external; }))
+  const std::vector<BoxAddress>& places = executable_.mapped[v];
+  if (std::all_of(places.begin(), places.end(),
+                  [](const BoxAddress& p) { return p.store == Store::external; }))
     return;
   if (variable.role != Role::output) loaded_.push_back(v);
   if (variable.role != Role::input) stored_.push_back(v);
@@ -212,7 +213,7 @@ void RunMemory::bind(std::span<const Binding> bindings) {
   }
 }
 
-FieldView RunMemory::view(const Place& place, Type type, uint32_t rows, uint32_t cols,
+FieldView RunMemory::view(const BoxAddress& place, Type type, uint32_t rows, uint32_t cols,
                           uint64_t row_shift) const {
   FieldView view{nullptr, type, rows, cols, place.stride, 1};
   if (view.empty()) return view;

@@ -41,7 +41,7 @@ class RunMemory {
   void bind_metadata(std::span<const Binding> bindings);
 
   /// The rows × cols elements of a place, `row_shift` rows further down.
-  program::FieldView view(const compiler::Place& place, Type type, uint32_t rows, uint32_t cols,
+  program::FieldView view(const compiler::BoxAddress& place, Type type, uint32_t rows, uint32_t cols,
                           uint64_t row_shift = 0) const;
 
   /// Copies between the caller's arrays and the variables' tiles, on machines with private memories.

@@ -20,9 +20,9 @@
 namespace tessera::engine {
 namespace {
 
+using compiler::BoxAddress;
 using compiler::CompiledSet;
 using compiler::Exchange;
-using compiler::Place;
 using program::FieldView;
 using program::Phase;
 using program::PhaseTimes;
@@ -240,7 +240,7 @@ class Run {
   FieldView view_of(const CompiledSet& set, const program::VertexGroup& group,
                     const compiler::CompiledVertex& vertex, size_t field) const {
     const program::Box box = program::field_box(program_, group.fields[field], vertex.index);
-    const Place& place = set.places[vertex.first_place + field];
+    const BoxAddress& place = set.places[vertex.first_place + field];
     return memory_->view(place, program_.variable(group.fields[field].variable).type, box.rows, box.cols,
                          place.moves ? row_of(vertex.group, field) : 0);
   }
@@ -357,7 +357,7 @@ class Run {
     if (const auto known = table_.vertices(id); !known.empty()) {
       const DispatchTable::Vertex& entry = known[position];
       const DispatchTable::Shape* shapes = table_.shapes(entry);
-      const Place* places = &set.places[vertex.first_place];
+      const BoxAddress* places = &set.places[vertex.first_place];
       for (size_t f = 0; f < group.fields.size(); ++f)
         fields[f] = memory_->view(places[f], shapes[f].type, shapes[f].rows, shapes[f].cols);
       move_fields(set, vertex, fields.data());
@@ -370,7 +370,7 @@ class Run {
       for (size_t f = 0; f < group.fields.size(); ++f) fields[f] = view_of(set, group, vertex, f);
       for (size_t p = 0; p < group.params.size(); ++p) params[p] = group.params[p].at(vertex.index);
     }
-    if (helps) self.take(codelet, scratch);
+    if (helps) self.set_vertex(codelet, scratch);
     const program::Vertex v{{fields.data(), group.fields.size()},
                             {first_param, group.params.size()},
                             is_timed_ ? &self.clock : nullptr,
@@ -457,7 +457,7 @@ class Run {
     const uint32_t count = part.end - part.begin;
     const uint32_t rows = by_rows ? count : t.rows;
     const uint32_t cols = by_rows ? t.cols : count;
-    const auto view = [&](const Place& place, uint64_t row_shift) {
+    const auto view = [&](const BoxAddress& place, uint64_t row_shift) {
       FieldView field = memory_->view(place, t.type, t.rows, t.cols, row_shift);
       const int64_t stride = by_rows ? field.row_stride : field.col_stride;
       field.data += part.begin * stride * static_cast<int64_t>(size_of(t.type));
@@ -477,7 +477,7 @@ class Run {
 
   /// A dry run moves metadata that it knows; of the callers' arrays it knows only integer inputs.
   bool moves_dry(const Exchange& exchange, const compiler::Transfer& t) const {
-    const auto is_reached = [&](const Place& end) {
+    const auto is_reached = [&](const BoxAddress& end) {
       return end.store != compiler::Store::external || known_[end.space];
     };
     if (!is_integer(t.type) || !is_reached(t.from) || !is_reached(t.to)) return false;

@@ -21,7 +21,7 @@ class SharingThread final : public program::Helpers {
   /// The vertex about to run: its codelet and its scratch, if it has any, which is free again afterwards.
   /// A thread helps vertices of the codelet that it ran last, or last with scratch, if its scratch is large
   /// enough for theirs.
-  void take(const program::Codelet& codelet, std::span<std::byte> scratch) {
+  void set_vertex(const program::Codelet& codelet, std::span<std::byte> scratch) {
     codelet_ = &codelet;
     needs_ = scratch.size();
     if (scratch.empty() && !scratch_.empty()) return;
@@ -70,12 +70,12 @@ class SharingThread final : public program::Helpers {
 /// The threads of one run, superstep by superstep.
 class WorkSharing {
  public:
-  /// Room for so many threads; between supersteps only.
+  /// Room for `threads` threads; between supersteps only.
   void reserve(uint32_t threads);
 
   SharingThread& operator[](uint32_t thread) { return members_[thread]; }
 
-  /// Before a superstep of so many threads, whose clocks run where it is timed.
+  /// Before a superstep of `threads` threads, whose clocks run where it is timed.
   void start(uint32_t threads, bool is_timed = true);
 
   /// One thread's work in a superstep: its own vertices, and parts of others' until all are done. With

@@ -134,11 +134,11 @@ Pattern count_pattern(const Source& source, const DenseArray& array, uint32_t ro
   Pattern p;
   p.rows = rows;
   p.cols = cols;
-  p.row_begin.assign(size_t{rows} + 1, 0);
+  p.crow_indices.assign(size_t{rows} + 1, 0);
   for_each_row_part(source, array, cols, [&](auto values, uint64_t row, uint32_t) {
-    p.row_begin[row + 1] += count_non_zeros(values);
+    p.crow_indices[row + 1] += count_non_zeros(values);
   });
-  for (size_t r = 0; r < rows; ++r) p.row_begin[r + 1] += p.row_begin[r];
+  for (size_t r = 0; r < rows; ++r) p.crow_indices[r + 1] += p.crow_indices[r];
   return p;
 }
 
@@ -146,22 +146,22 @@ Pattern count_pattern(const Source& source, const DenseArray& array, uint32_t ro
 // mispredicted branch for each; this needs one extra slot meanwhile.
 void fill(const Source& source, const DenseArray& array, SparseMatrix& m) {
   Pattern& p = m.pattern;
-  const uint64_t non_zeros = p.row_begin.back();
-  p.columns.resize(non_zeros + 1);
+  const uint64_t non_zeros = p.crow_indices.back();
+  p.col_indices.resize(non_zeros + 1);
   m.values.resize(non_zeros + 1);
   uint64_t at = 0;
   for_each_row_part(source, array, p.cols, [&](auto values, uint64_t row, uint32_t col) {
-    if (at + count_non_zeros(values) > p.row_begin[row + 1]) {
+    if (at + count_non_zeros(values) > p.crow_indices[row + 1]) {
       fail(source.name(), "the file changed while it was read");
     }
     for (float value : values) {
-      p.columns[at] = col++;
+      p.col_indices[at] = col++;
       m.values[at] = value;
       at += static_cast<uint64_t>(value != 0);
     }
   });
   if (at != non_zeros) fail(source.name(), "the file changed while it was read");
-  p.columns.pop_back();
+  p.col_indices.pop_back();
   m.values.pop_back();
 }
 
@@ -205,11 +205,11 @@ SparseMatrix read_dense(const Source& source, const DenseArray& array) {
   auto cols = static_cast<uint32_t>(array.cols);
   if (array.column_major) std::swap(rows, cols);
   SparseMatrix m{count_pattern(source, array, rows, cols), {}};
-  const uint64_t bytes = m.pattern.row_begin.back() * 8 + uint64_t{rows} * 8;
+  const uint64_t bytes = m.pattern.crow_indices.back() * 8 + uint64_t{rows} * 8;
   // Transposing needs a second copy, and the permutation between the two.
   base::require_memory(array.column_major ? 3 * bytes : bytes,
                        fmt::format("{}: the {} x {} matrix with {} non-zeros", source.name(), array.rows,
-                                   array.cols, m.pattern.row_begin.back()));
+                                   array.cols, m.pattern.crow_indices.back()));
   fill(source, array, m);
   return array.column_major ? sparse::transpose(m) : m;
 }

@@ -28,7 +28,7 @@ class Hdf5File {
 
   /// The elements of a data set of one dimension: the numbers, or lists of them.
   uint64_t size(const std::string& dataset) const;
-  /// A data set of numbers, at most so many.
+  /// A data set of at most `most` numbers.
   std::vector<double> numbers(const std::string& dataset, uint64_t most) const;
   /// Calls visit(i, list) for each list of a data set of lists of numbers, in order.
   void each_list(const std::string& dataset,

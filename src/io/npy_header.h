@@ -37,7 +37,7 @@ enum class NpyRecords : uint8_t { refused, accepted };
 /// whether the file is long enough.
 NpyHeader read_npy_header(const Source& source, NpyRecords records = NpyRecords::refused);
 
-/// A version 1 header for an array in C order and this computer's byte order. The format has no code for
+/// A version 1 header for an array in C order and the host's byte order. The format has no code for
 /// bf16.
 std::string npy_header_text(Element element, std::span<const uint64_t> shape);
 

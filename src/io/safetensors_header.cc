@@ -20,49 +20,49 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
   std::vector<TensorInfo> take_tensors() { return std::move(tensors_); }
 
   bool start_object(size_t) override {
-    if (place_ == Place::outside) return enter(Place::file);
-    if (place_ == Place::file) {
-      if (key_ == "__metadata__") return enter(Place::metadata);
+    if (section_ == Section::outside) return enter(Section::file);
+    if (section_ == Section::file) {
+      if (key_ == "__metadata__") return enter(Section::metadata);
       tensors_.push_back({.name = key_, .dtype = {}, .shape = {}});
       seen_ = {};
-      return enter(Place::tensor);
+      return enter(Section::tensor);
     }
     unexpected("an object");
   }
 
   bool end_object() override {
-    if (place_ == Place::tensor) finish_tensor();
-    return enter(place_ == Place::file ? Place::outside : Place::file);
+    if (section_ == Section::tensor) finish_tensor();
+    return enter(section_ == Section::file ? Section::outside : Section::file);
   }
 
   bool start_array(size_t) override {
-    if (place_ == Place::tensor && key_ == "shape") return enter(Place::shape);
-    if (place_ == Place::tensor && key_ == "data_offsets") return enter(Place::offsets);
+    if (section_ == Section::tensor && key_ == "shape") return enter(Section::shape);
+    if (section_ == Section::tensor && key_ == "data_offsets") return enter(Section::offsets);
     unexpected("an array");
   }
 
-  bool end_array() override { return enter(Place::tensor); }
+  bool end_array() override { return enter(Section::tensor); }
 
   bool key(std::string& key) override {
     key_ = std::move(key);
-    if (place_ == Place::tensor) note_key();
+    if (section_ == Section::tensor) note_key();
     return true;
   }
 
   bool string(std::string& value) override {
-    if (place_ == Place::metadata) {
+    if (section_ == Section::metadata) {
       if (metadata_ != nullptr) (*metadata_)[key_] = std::move(value);
       return true;
     }
-    if (place_ != Place::tensor || key_ != "dtype") unexpected("a string");
+    if (section_ != Section::tensor || key_ != "dtype") unexpected("a string");
     tensors_.back().dtype = std::move(value);
     return true;
   }
 
   bool number_unsigned(uint64_t value) override {
-    if (place_ == Place::shape) {
+    if (section_ == Section::shape) {
       tensors_.back().shape.push_back(value);
-    } else if (place_ == Place::offsets && offsets_ < 2) {
+    } else if (section_ == Section::offsets && offsets_ < 2) {
       (offsets_ == 0 ? tensors_.back().begin : tensors_.back().end) = value;
       ++offsets_;
     } else {
@@ -82,10 +82,10 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
   }
 
  private:
-  enum class Place { outside, file, metadata, tensor, shape, offsets };
+  enum class Section { outside, file, metadata, tensor, shape, offsets };
 
-  bool enter(Place place) {
-    place_ = place;
+  bool enter(Section section) {
+    section_ = section;
     return true;
   }
 
@@ -114,7 +114,7 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
 
   const std::string& name_;
   TensorMetadata* metadata_;
-  Place place_ = Place::outside;
+  Section section_ = Section::outside;
   std::string key_;
   std::vector<TensorInfo> tensors_;
   std::array<bool, 3> seen_{};

@@ -36,27 +36,27 @@ Header read_header(TextScanner& scanner, const std::string& name) {
 }
 
 void read_row_offsets(TextScanner& scanner, const std::string& name, const Header& header, Pattern& p) {
-  p.row_begin.resize(size_t{header.rows} + 1);
-  for (size_t r = 0; r < p.row_begin.size(); ++r) {
-    p.row_begin[r] = scanner.integer("row offset", header.non_zeros);
-    if (p.row_begin[r] < (r == 0 ? 0 : p.row_begin[r - 1])) {
-      fail(name, "the offset of row {} is {}, less than the one before, {}", r, p.row_begin[r],
-           p.row_begin[r - 1]);
+  p.crow_indices.resize(size_t{header.rows} + 1);
+  for (size_t r = 0; r < p.crow_indices.size(); ++r) {
+    p.crow_indices[r] = scanner.integer("row offset", header.non_zeros);
+    if (p.crow_indices[r] < (r == 0 ? 0 : p.crow_indices[r - 1])) {
+      fail(name, "the offset of row {} is {}, less than the one before, {}", r, p.crow_indices[r],
+           p.crow_indices[r - 1]);
     }
   }
-  if (p.row_begin.front() != 0 || p.row_begin.back() != header.non_zeros) {
+  if (p.crow_indices.front() != 0 || p.crow_indices.back() != header.non_zeros) {
     fail(name, "row offsets go from {} to {}; for {} non-zeros they must go from 0 to {}",
-         p.row_begin.front(), p.row_begin.back(), header.non_zeros, header.non_zeros);
+         p.crow_indices.front(), p.crow_indices.back(), header.non_zeros, header.non_zeros);
   }
 }
 
 void read_columns(TextScanner& scanner, const std::string& name, const Header& header, Pattern& p) {
-  p.columns.resize(header.non_zeros);
+  p.col_indices.resize(header.non_zeros);
   if (header.non_zeros == 0) return;
-  for (uint32_t& column : p.columns) column = scanner.integer("column index", header.cols - 1);
+  for (uint32_t& column : p.col_indices) column = scanner.integer("column index", header.cols - 1);
   for (size_t r = 0; r < header.rows; ++r) {
-    const auto begin = p.columns.begin() + static_cast<ptrdiff_t>(p.row_begin[r]);
-    const auto end = p.columns.begin() + static_cast<ptrdiff_t>(p.row_begin[r + 1]);
+    const auto begin = p.col_indices.begin() + static_cast<ptrdiff_t>(p.crow_indices[r]);
+    const auto end = p.col_indices.begin() + static_cast<ptrdiff_t>(p.crow_indices[r + 1]);
     if (!std::is_sorted(begin, end)) std::sort(begin, end);
     const auto twice = std::adjacent_find(begin, end);
     if (twice != end) fail(name, "row {} has column {} twice", r, *twice);

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "base/random.h"
-#include "model/published.h"
+#include "model/unfused.h"
 
 namespace tessera::model {
 namespace {
@@ -22,7 +22,7 @@ namespace {
 constexpr std::array<std::string_view, 9> kNames = {"dense",    "butterfly", "bpbp",
                                                     "pixelfly", "fastfood",  "circulant",
                                                     "low-rank", "monarch",   "block-butterfly"};
-constexpr std::array<std::string_view, 2> kFactorsNames = {"best", "published"};
+constexpr std::array<std::string_view, 2> kForms = {"fused", "unfused"};
 // Found on images in grey with Adam and rates of 0.0003, 0.001 and 0.003.
 constexpr double kBpbpRate = 3;
 constexpr double kMonarchRate = 4;
@@ -82,30 +82,30 @@ class LayerBuilder {
   }
 
   /// A parameter with normally distributed values, each with a stream of its own.
-  Value normal(const std::string& what, Shape shape, double deviation, double rate) {
+  Value normal(const std::string& what, Shape shape, double deviation, double lr_scale) {
     TensorType type{Type::f32, std::move(shape), {}, {}};
     std::vector<float> values(type.elements());
     stream(kValues).fill_normal(values);
     for (float& value : values) value *= static_cast<float>(deviation);
-    return add(what, type.shape, std::move(values), rate);
+    return add(what, type.shape, std::move(values), lr_scale);
   }
-  Value add(const std::string& what, const Shape& shape, std::vector<float> values, double rate) {
+  Value add(const std::string& what, const Shape& shape, std::vector<float> values, double lr_scale) {
     layer_.parameters.push_back(
         graph_.parameter(name_ + "." + what, shape, Initial::from(std::move(values))));
-    layer_.rates.push_back(options_.scaled ? rate : 1);
+    layer_.lr_scales.push_back(options_.scaled ? lr_scale : 1);
     return layer_.parameters.back();
   }
   base::RandomStream stream(uint32_t purpose) const {
     return base::RandomStream(options_.seed, static_cast<uint32_t>(layer_.parameters.size()), purpose);
   }
 
-  Value dense(const std::string& what, uint32_t outputs, uint32_t inputs, double rate = 1) {
-    return normal(what, {outputs, inputs}, 1 / std::sqrt(inputs), rate);
+  Value dense(const std::string& what, uint32_t outputs, uint32_t inputs, double lr_scale = 1) {
+    return normal(what, {outputs, inputs}, 1 / std::sqrt(inputs), lr_scale);
   }
 
   /// Scaled: rotations by random angles, which keep the length of every vector; published: normal.
-  Value twiddle(const std::string& what, const Shape& shape, double rate) {
-    if (!options_.scaled) return normal(what, shape, std::sqrt(0.5), rate);
+  Value twiddle(const std::string& what, const Shape& shape, double lr_scale) {
+    if (!options_.scaled) return normal(what, shape, std::sqrt(0.5), lr_scale);
     std::vector<float> values(TensorType{Type::f32, shape, {}, {}}.elements());
     std::vector<float> angles(values.size() / 4);
     stream(kValues).fill_symmetric(angles);
@@ -114,14 +114,14 @@ class LayerBuilder {
       const float rotation[] = {std::cos(angle), -std::sin(angle), std::sin(angle), std::cos(angle)};
       std::ranges::copy(rotation, values.begin() + 4 * static_cast<int64_t>(i));
     }
-    return add(what, shape, std::move(values), rate);
+    return add(what, shape, std::move(values), lr_scale);
   }
 
   /// Of tied factors, which train to better accuracies than untied ones.
-  Value butterfly_of(const std::string& what, Value x, uint32_t outputs, double rate) {
+  Value butterfly_of(const std::string& what, Value x, uint32_t outputs, double lr_scale) {
     const Butterfly shape{.inputs = x.type().cols(), .outputs = outputs, .tied = true};
-    return butterfly(x, twiddle(what, {shape.stacks(), 4 * (shape.size() - 1)}, rate), shape,
-                     options_.factors);
+    return butterfly(x, twiddle(what, {shape.stacks(), 4 * (shape.size() - 1)}, lr_scale), shape,
+                     options_.form);
   }
 
   Layer butterfly_layer() {
@@ -139,8 +139,8 @@ class LayerBuilder {
   Layer bpbp_layer() {
     const uint32_t n = Butterfly{inputs_, outputs_}.size();
     const std::vector<uint32_t> places = bit_reversal(n);
-    const Value half = butterfly_of("twiddle1", permute(with_features(x_, n), places), n, kBpbpRate);
-    return finish(butterfly_of("twiddle2", permute(half, places), outputs_, kBpbpRate));
+    const Value half = butterfly_of("twiddle1", permute_features(with_features(x_, n), places), n, kBpbpRate);
+    return finish(butterfly_of("twiddle2", permute_features(half, places), outputs_, kBpbpRate));
   }
 
   /// Published: both factors alike, which makes the product the smaller, the larger the rank.
@@ -160,20 +160,20 @@ class LayerBuilder {
   }
 
   /// x · Wᵀ with a W that keeps the size of activations, on average over its rows.
-  Value block_sparse(const std::string& what, Value x, Pattern pattern, double rate) {
+  Value block_sparse(const std::string& what, Value x, Pattern pattern, double lr_scale) {
     const uint32_t b = pattern.block_size;
     const double row = static_cast<double>(pattern.blocks()) * b / pattern.block_rows();
     std::vector<float> values(pattern.blocks() * b * b);
     stream(kValues).fill_normal(values);
     for (float& value : values) value /= static_cast<float>(std::sqrt(row));
-    if (options_.factors == Factors::published) {
+    if (options_.form == Form::unfused) {
       const Value blocks =
-          add(what, published_block_shape(pattern), published_block_values(pattern, values), rate);
-      return published_block_product(x, blocks, pattern);
+          add(what, unfused_block_shape(pattern), unfused_block_values(pattern, values), lr_scale);
+      return unfused_block_product(x, blocks, pattern);
     }
     layer_.parameters.push_back(
         graph_.sparse_parameter(name_ + "." + what, std::move(pattern), Initial::from(std::move(values))));
-    layer_.rates.push_back(options_.scaled ? rate : 1);
+    layer_.lr_scales.push_back(options_.scaled ? lr_scale : 1);
     return linear(x, layer_.parameters.back());
   }
 
@@ -192,7 +192,7 @@ class LayerBuilder {
   }
 
   /// Rows as long as those of a normal matrix, of which the layer then is an approximation (Le et al. 2013).
-  Value published_fastfood(const Fastfood& shape) {
+  Value unfused_fastfood(const Fastfood& shape) {
     const uint32_t n = shape.size(), stacks = shape.stacks();
     std::vector<float> s(uint64_t{n} * stacks), g(s.size()), b(s.size());
     stream(kLengths).fill_normal(s);
@@ -207,7 +207,7 @@ class LayerBuilder {
     }
     const Shape sizes = {stacks, n};
     const Value scale = add("s", sizes, std::move(s), 1), gain = add("g", sizes, std::move(g), 1);
-    return fastfood(x_, scale, gain, add("b", sizes, std::move(b), 1), shape, options_.factors);
+    return fastfood(x_, scale, gain, add("b", sizes, std::move(b), 1), shape, options_.form);
   }
 
   Layer fastfood_layer() {
@@ -223,9 +223,9 @@ class LayerBuilder {
     if (options_.scaled) {
       const Value s = normal("s", {stacks, n}, 1, 1);
       const Value g = normal("g", {stacks, n}, 1, 1);
-      return finish(fastfood(x_, s, g, normal("b", {stacks, n}, 1, 1), shape, options_.factors));
+      return finish(fastfood(x_, s, g, normal("b", {stacks, n}, 1, 1), shape, options_.form));
     }
-    return finish(published_fastfood(shape));
+    return finish(unfused_fastfood(shape));
   }
 
   /// The divisor of a size that is nearest to its square root.
@@ -243,8 +243,8 @@ class LayerBuilder {
     const Value second = normal("blkdiag2", {1, l, s * r}, 1 / std::sqrt(r), kMonarchRate);
     const Value half = kronecker(x_, first, {k, q, p, 1});
     const Kronecker outer{1, s, r, l};
-    return finish(options_.factors == Factors::published ? published_kronecker(half, second, outer)
-                                                         : kronecker(half, second, outer));
+    return finish(options_.form == Form::unfused ? unfused_kronecker(half, second, outer)
+                                                 : kronecker(half, second, outer));
   }
 
   Graph& graph_;
@@ -260,11 +260,9 @@ class LayerBuilder {
 
 std::string_view name_of(LayerStructure structure) { return kNames.at(static_cast<size_t>(structure)); }
 
-std::string_view name_of(Factors factors) { return kFactorsNames.at(static_cast<size_t>(factors)); }
+std::string_view name_of(Form form) { return kForms.at(static_cast<size_t>(form)); }
 
-Factors factors_named(std::string_view name) {
-  return static_cast<Factors>(position_of(kFactorsNames, name, "form of factors"));
-}
+Form form_named(std::string_view name) { return static_cast<Form>(position_of(kForms, name, "form")); }
 
 LayerStructure layer_structure_named(std::string_view name) {
   return static_cast<LayerStructure>(position_of(kNames, name, "structure"));

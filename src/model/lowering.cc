@@ -119,7 +119,7 @@ const LoweredFunction& Lowering::function(const Node& call) {
     lowering.substream_words_ = substream_words_;
     const ops::Function function =
         lowering.build_function(fmt::format("function{}", lowered_.functions.size() - 1));
-    added = {function, lowering.take()};
+    added = {function, lowering.release()};
   });
   return added;
 }
@@ -188,7 +188,7 @@ void Lowering::place_micro_batches() {
 bool Lowering::is_forward_only(ValueId weight) const {
   return std::ranges::all_of(graph_.nodes(), [&](const Node& node) {
     const auto& own = node.operation->traits.weight;
-    return (own && own->product == ops::Product::forward) ||
+    return (own && own->product == ProductKind::forward) ||
            std::ranges::none_of(node.inputs,
                                 [&](ValueId input) { return weight_of(lowered_.forms, input) == weight; });
   });

@@ -69,7 +69,7 @@ class Lowering {
   program::StepId build() { return build_steps(); }
   /// Adds the graph as a function of its inputs and outputs.
   ops::Function build_function(const std::string& name);
-  Lowered take() { return std::move(lowered_); }
+  Lowered release() { return std::move(lowered_); }
 
   const Graph& graph() const { return graph_; }
   /// On the tiles of the stage of the node being lowered.
@@ -100,12 +100,12 @@ class Lowering {
   /// An output is stored where an operand lies; a value where another one does.
   void alias_output(size_t i, const ops::Operand& operand);
   void copy_to_output(size_t i, const ops::Operand& operand);
-  /// What an operation leaves for another one beside its outputs, by one of these.
-  void keep(ValueId output, std::any what) { kept_[output] = std::move(what); }
+  /// What an operation leaves for another one beside its outputs, found by the id of one of them.
+  void add_side_result(ValueId output, std::any what) { side_results_[output] = std::move(what); }
   template <class T>
-  const T* kept(ValueId output) const {
-    const auto found = kept_.find(output);
-    return found == kept_.end() ? nullptr : std::any_cast<T>(&found->second);
+  const T* side_result(ValueId output) const {
+    const auto found = side_results_.find(output);
+    return found == side_results_.end() ? nullptr : std::any_cast<T>(&found->second);
   }
   void alias(ValueId value, ValueId of) { lowered_.operands.at(value) = operand_of(of); }
   /// A value in a layout: itself, or a conversion. Throws UsageError for a sparse value whose form is another
@@ -219,7 +219,7 @@ class Lowering {
   Lowered lowered_;
   std::map<ValueId, std::vector<std::pair<ValueLayout, ops::Operand>>> converted_;
   std::vector<ValueLayout> parted_;
-  std::map<ValueId, std::any> kept_;
+  std::map<ValueId, std::any> side_results_;
   std::vector<bool> skipped_;
   std::vector<program::StepId> before_;
   std::vector<program::StepId> steps_;

@@ -83,7 +83,7 @@ struct Case {
 /// The operand that an operation takes as the weight of a product.
 struct WeightOperand {
   size_t operand = 0;
-  ops::Product product = ops::Product::forward;  ///< of SDDMM the result is the weight's gradient
+  ProductKind product = ProductKind::forward;  ///< of SDDMM the result is the weight's gradient
 };
 
 /// What the lists of spikes have to fit that an operation takes as its first two operands.

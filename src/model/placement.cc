@@ -33,7 +33,7 @@ Placed build(const Graph& graph, const Machine& machine, const std::set<ValueId>
   const auto start = std::chrono::steady_clock::now();
   Lowering lowering(graph, builder, bound);
   program.set_main(lowering.build());
-  placed.lowered = lowering.take();
+  placed.lowered = lowering.release();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   placed.passes.push_back(
       {"lower", fmt::format("{} compute sets", program.compute_sets().size()), took.count()});

@@ -26,8 +26,9 @@ struct Placed {
 /// Lowers and compiles a graph. With replicas or stages a machine's chips are divided among them; otherwise
 /// the graph takes one chip, or 2 or 4 that work as one, whichever is fastest, and of micro-batches stages on
 /// 2 or 4 chips too. If it does not fit one chip, it takes the fewest chips on which it fits as stages of
-/// whole layers, or if it fits on none, the fewest that work as one. With `chips` so many work as one. Values
-/// of `bound` are parameters that each run binds. Only what is chosen is compiled to run, if that.
+/// whole layers, or if it fits on none, the fewest that work as one. With `chips`, that many chips work as
+/// one. Values of `bound` are parameters that each run binds. Only what is chosen is compiled to run, if
+/// that.
 Placed place_graph(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& bound,
                    uint32_t chips, CompileFor what);
 

@@ -215,9 +215,9 @@ std::vector<float> moved(const Pattern& from, std::span<const float> values, con
   const uint64_t block = uint64_t{from.block_size} * from.block_size;
   std::vector<float> result(to.blocks() * block);
   for (uint32_t row = 0; row < to.block_rows(); ++row)
-    for (uint64_t t = to.row_begin[row], f = from.row_begin[row]; t < to.row_begin[row + 1]; ++t) {
-      while (f < from.row_begin[row + 1] && from.columns[f] < to.columns[t]) ++f;
-      if (f < from.row_begin[row + 1] && from.columns[f] == to.columns[t])
+    for (uint64_t t = to.crow_indices[row], f = from.crow_indices[row]; t < to.crow_indices[row + 1]; ++t) {
+      while (f < from.crow_indices[row + 1] && from.col_indices[f] < to.col_indices[t]) ++f;
+      if (f < from.crow_indices[row + 1] && from.col_indices[f] == to.col_indices[t])
         std::copy_n(values.begin() + static_cast<int64_t>(f * block), block,
                     result.begin() + static_cast<int64_t>(t * block));
     }

@@ -12,6 +12,13 @@
 namespace tessera::model {
 namespace {
 
+// What follows a parameter's name in those of its pattern's arrays.
+constexpr const char* kCrowIndices = ".crow_indices";
+constexpr const char* kColIndices = ".col_indices";
+// In files written before these were the names.
+constexpr const char* kOldCrowIndices = ".row_begin";
+constexpr const char* kOldColIndices = ".columns";
+
 std::string dtype_of(Type type) {
   switch (type) {
     case Type::f16: return "F16";
@@ -56,13 +63,17 @@ void StateFile::insert(const std::string& name, Tensor tensor) {
   if (!tensors_.emplace(name, std::move(tensor)).second)
     throw UsageError(
         fmt::format("'{}' is the name of two arrays, as a sparse parameter's pattern has its name with "
-                    ".row_begin and .columns: rename one",
+                    ".crow_indices and .col_indices: rename one",
                     name));
 }
 
 void StateFile::add_pattern(const std::string& name, const Pattern& pattern) {
-  insert(name + ".row_begin", {"U64", {pattern.row_begin.size()}, bytes_of(pattern.row_begin)});
-  insert(name + ".columns", {"U32", {pattern.columns.size()}, bytes_of(pattern.columns)});
+  insert(name + kCrowIndices, {"U64", {pattern.crow_indices.size()}, bytes_of(pattern.crow_indices)});
+  insert(name + kColIndices, {"U32", {pattern.col_indices.size()}, bytes_of(pattern.col_indices)});
+}
+
+bool StateFile::has_pattern(const std::string& name) const {
+  return has(name + kCrowIndices) || has(name + kOldCrowIndices);
 }
 
 void StateFile::write(const std::string& path) const {
@@ -101,8 +112,10 @@ std::vector<T> StateFile::integers(const std::string& name) const {
 
 Pattern StateFile::pattern(const std::string& name, const Pattern& of_graph,
                            const std::optional<uint64_t>& capacity) const {
-  Pattern pattern{of_graph.rows, of_graph.cols, of_graph.block_size, integers<uint64_t>(name + ".row_begin"),
-                  integers<uint32_t>(name + ".columns")};
+  const bool is_old = !has(name + kCrowIndices) && has(name + kOldCrowIndices);
+  Pattern pattern{of_graph.rows, of_graph.cols, of_graph.block_size,
+                  integers<uint64_t>(name + (is_old ? kOldCrowIndices : kCrowIndices)),
+                  integers<uint32_t>(name + (is_old ? kOldColIndices : kColIndices))};
   try {
     sparse::validate(pattern);
   } catch (const Error& error) {

@@ -27,7 +27,7 @@ class StateFile {
   io::TensorMetadata& metadata() { return metadata_; }
   const io::TensorMetadata& metadata() const { return metadata_; }
   bool has(const std::string& name) const { return tensors_.contains(name); }
-  bool has_pattern(const std::string& name) const { return has(name + ".row_begin"); }
+  bool has_pattern(const std::string& name) const;
 
   /// The values of a parameter or state; of a sparse one, of the blocks of a pattern. Throws Error if the
   /// file has none, or others than the graph.

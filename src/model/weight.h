@@ -19,7 +19,7 @@ namespace tessera::model {
 
 /// A product between operands that lie in a program.
 struct LinearCall {
-  ops::Product product = ops::Product::forward;
+  ProductKind product = ProductKind::forward;
   ops::Operand values = {};               ///< W, or dW
   ops::Operand x = {};                    ///< X or dX, in the weight's order
   ops::Operand y = {};                    ///< Y or dY
@@ -56,7 +56,7 @@ class LinearWeight {
   /// Layouts of X and Y: rows or transposed, if they have no parts.
   virtual ValueLayout activations() const { return kTransposed; }
   /// Those of a product with `n` rows that has them in parts.
-  virtual std::optional<PartedActivations> parted_activations(ops::Product /*product*/, uint32_t /*n*/) {
+  virtual std::optional<PartedActivations> parted_activations(ProductKind /*product*/, uint32_t /*n*/) {
     return {};
   }
   /// Whether gradients leave places unwritten, where the variable has to be 0.

@@ -61,7 +61,7 @@ class BatchFields {
   std::vector<Sum> sums_;
 };
 
-/// Seconds in which results of so many rows and columns are added, one of each part.
+/// Seconds in which results of `rows` × `cols` elements are added, one of each part.
 double seconds_to_add_up(uint32_t parts, uint32_t rows, uint32_t cols, const machine::Machine& machine);
 
 /// A field of a vertex, for its cost.

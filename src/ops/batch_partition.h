@@ -40,10 +40,10 @@ inline PlanCandidate batch_candidate(const BatchPartition& partition, const mach
           scratch_bytes * partition.parts(), ""};
 }
 
-/// The fastest of 1, 2, 4, … parts of whole grains, up to one for each tile, by weigh(partition).
-template <class Weigh>
+/// The fastest of 1, 2, 4, … parts of whole grains, up to one for each tile, by evaluate(partition).
+template <class Evaluate>
 Plan<BatchPartition> plan_batch(uint32_t batch, uint32_t grain, const machine::Machine& machine,
-                                const Weigh& weigh) {
+                                const Evaluate& evaluate) {
   std::vector<BatchPartition> partitions;
   uint32_t last = 0;
   for (uint32_t parts = 1; parts != last; last = parts, parts = std::min(2 * parts, machine.tiles)) {
@@ -51,7 +51,7 @@ Plan<BatchPartition> plan_batch(uint32_t batch, uint32_t grain, const machine::M
     if (partition.parts() != parts) break;
     partitions.push_back(std::move(partition));
   }
-  return fastest_of(std::move(partitions), weigh);
+  return fastest_of(std::move(partitions), evaluate);
 }
 
 }  // namespace tessera::ops

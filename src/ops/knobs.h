@@ -64,17 +64,17 @@ void check_knobs(const ForcedKnobs& force) {
 }
 
 /// The fastest of a family's schedules, each costed once with the forced knobs set, and the cost of all.
-template <class Family, class Weigh>
+template <class Family, class Evaluate>
 auto plan_fastest(const std::vector<typename Family::Schedule>& schedules, const ForcedKnobs& force,
-                  const Weigh& weigh) {
-  std::vector<decltype(weigh(schedules[0]))> plans;
+                  const Evaluate& evaluate) {
+  std::vector<decltype(evaluate(schedules[0]))> plans;
   std::vector<PlanCandidate> candidates;
   std::vector<typename Family::Schedule> seen;
   for (typename Family::Schedule schedule : schedules) {
     apply_knobs<Family>(force, schedule);
     if (std::find(seen.begin(), seen.end(), schedule) != seen.end()) continue;
     seen.push_back(schedule);
-    plans.push_back(weigh(schedule));
+    plans.push_back(evaluate(schedule));
     candidates.push_back(plans.back().chosen);
   }
   auto plan = std::move(plans[choose_fastest(candidates)]);

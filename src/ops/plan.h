@@ -48,11 +48,11 @@ struct Plan {
 /// for being slower.
 size_t choose_fastest(std::vector<PlanCandidate>& candidates);
 
-/// The fastest of some partitions, of each of which weigh() gives the candidate.
-template <class Partition, class Weigh>
-Plan<Partition> fastest_of(std::vector<Partition> partitions, const Weigh& weigh) {
+/// The fastest of some partitions, of each of which evaluate() gives the candidate.
+template <class Partition, class Evaluate>
+Plan<Partition> fastest_of(std::vector<Partition> partitions, const Evaluate& evaluate) {
   Plan<Partition> plan;
-  for (const Partition& partition : partitions) plan.candidates.push_back(weigh(partition));
+  for (const Partition& partition : partitions) plan.candidates.push_back(evaluate(partition));
   const size_t best = choose_fastest(plan.candidates);
   plan.partition = std::move(partitions[best]);
   plan.chosen = plan.candidates[best];

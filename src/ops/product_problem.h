@@ -7,15 +7,15 @@
 #include <optional>
 #include <string_view>
 
-namespace tessera::ops {
+namespace tessera {
 
-/// The products of training with a weight W of m × k: Y = W·X, dX = Wᵀ·dY, and dW = dY·Xᵀ at W's
-/// pattern. X and dX are k × n, Y and dY m × n.
-enum class Product : uint8_t { forward, input_gradient, sddmm };
-std::string_view name_of(Product product);
+/// "forward", "input gradient" or "SDDMM".
+std::string_view name_of(ProductKind kind);
 
-/// The planner: Tessera's own search, or the published rules of the vendor's libraries.
-enum class Planner : uint8_t { best, published };
+namespace ops {
+
+/// The planner: Tessera's own search, or what is published of the rules of the vendor's libraries.
+enum class Planner : uint8_t { best, vendor };
 
 /// Number types of a product: of its operands, and of partial sums sent between tiles.
 struct TiledNumbers {
@@ -30,7 +30,7 @@ struct ProductProblem {
   Type partials = Type::f32;  ///< on tiles, of sums sent between tiles: `type`, or f32
   Planner planner = Planner::best;
   bool dense = false;  ///< whether W is treated as full, whatever its pattern
-  Product product = Product::forward;
+  ProductKind product = ProductKind::forward;
   /// For a dynamic W, the maximum number of blocks; none: the pattern is fixed.
   std::optional<uint64_t> capacity = {};
   Activation activation = Activation::none;  ///< of the result, after the bias
@@ -44,8 +44,9 @@ struct ProductProblem {
 };
 
 /// Throws UsageError for a number that is none of the products.
-void check_kind(Product product);
+void check_kind(ProductKind product);
 /// Throws UsageError for a bias or an activation of an SDDMM, and an unknown activation.
 void check_epilogue(const ProductProblem& problem);
 
-}  // namespace tessera::ops
+}  // namespace ops
+}  // namespace tessera

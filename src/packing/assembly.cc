@@ -24,12 +24,13 @@ constexpr const char* kChanged = "changed while it was packed; run again when no
 
 }  // namespace
 
-Assembly::Assembly(const Packing& packing, const Input& input, const Lengths& lengths, const Order& order)
-    : policy_(input.policy),
+Assembly::Assembly(const Packing& packing, const Input& input, const Lengths& lengths,
+                   const OrderOptions& order)
+    : policy_(input.overlong),
       max_length_(input.histogram.max_length()),
       lengths_(lengths),
       order_(packing, order),
-      cuts_(input.too_long > 0 && input.policy != TooLong::drop),
+      has_splits_(input.overlong_sequences > 0 && input.overlong != Overlong::drop),
       pieces_(input.histogram.sequences()) {
   if (lengths.size() != input.sequences) refuse_strangers();
   first_of_length_.assign(uint64_t{max_length_} + 2, 0);
@@ -85,10 +86,10 @@ void Assembly::sort(const Lengths& lengths) {
       lengths.fail_at(sequence, kChanged);
     pieces[bucket.next++] = static_cast<Id>(sequence);
   };
-  const auto put_too_long = [&](uint64_t length, uint64_t sequence) {
+  const auto put_overlong = [&](uint64_t length, uint64_t sequence) {
     longest_ = std::max(longest_, length);
-    if (policy_ == TooLong::truncate) put(max_length_, sequence);
-    if (policy_ != TooLong::split) return;
+    if (policy_ == Overlong::truncate) put(max_length_, sequence);
+    if (policy_ != Overlong::split) return;
     for (uint64_t piece = 0; piece < length / max_length_; ++piece) put(max_length_, sequence);
     if (length % max_length_ != 0) put(length % max_length_, sequence);
   };
@@ -100,7 +101,7 @@ void Assembly::sort(const Lengths& lengths) {
       if (block[i] <= max_length_) [[likely]]
         put(block[i], first + i);
       else
-        put_too_long(block[i], first + i);
+        put_overlong(block[i], first + i);
     }
   }
   for (const Bucket& bucket : buckets)
@@ -111,8 +112,8 @@ uint64_t Assembly::fill(uint64_t first_pack, EntryBlock& block) {
   const size_t room = kEntriesAtOnce + deepest_;
   block.sequence.resize(room);
   block.start.resize(room);
-  if (cuts_) block.begin.resize(room);
-  if (cuts_) block.length.resize(room);
+  if (has_splits_) block.begin.resize(room);
+  if (has_splits_) block.length.resize(room);
   block.ends.clear();
   if (first_pack == 0) entries_done_ = 0;
   const std::byte* pieces = sequence_of_.data();
@@ -124,7 +125,7 @@ uint64_t Assembly::fill(uint64_t first_pack, EntryBlock& block) {
 template <class Id>
 void Assembly::prefetch(const Id* pieces, uint64_t first_pack) const {
   for (uint64_t at = first_pack; at < std::min(first_pack + kPacksAhead, packs()); ++at) {
-    const PackOrder::Place place = order_[at];
+    const PackOrder::Pack place = order_[at];
     for (uint64_t c = first_column_[place.group]; c < first_column_[place.group + 1]; ++c)
       __builtin_prefetch(pieces + columns_[c].first + place.pack * columns_[c].copies);
   }
@@ -138,7 +139,7 @@ uint64_t Assembly::fill_from(const Id* pieces, uint64_t first_pack, EntryBlock& 
   uint64_t at = first_pack;
   while (at < packs() && entry < kEntriesAtOnce) {
     if (order_.permuted() && at % kPacksAhead == 0) prefetch(pieces, at + kPacksAhead);
-    const PackOrder::Place place = order_[at];
+    const PackOrder::Pack place = order_[at];
     const std::span<const Column> columns(columns_.data() + first_column_[place.group],
                                           columns_.data() + first_column_[place.group + 1]);
     const uint64_t run = order_.run(at, place);
@@ -148,8 +149,8 @@ uint64_t Assembly::fill_from(const Id* pieces, uint64_t first_pack, EntryBlock& 
         for (uint32_t copy = 0; copy < column.copies; ++copy, ++entry) {
           sequence[entry] = pieces[piece + copy];
           start[entry] = column.start + copy * column.length;
-          if (cuts_) [[unlikely]]
-            cut(pieces, column, piece + copy, block, entry);
+          if (has_splits_) [[unlikely]]
+            add_piece(pieces, column, piece + copy, block, entry);
         }
       }
       block.ends.push_back(entries_done_ + entry);
@@ -158,20 +159,20 @@ uint64_t Assembly::fill_from(const Id* pieces, uint64_t first_pack, EntryBlock& 
   entries_done_ += entry;
   block.sequence.resize(entry);
   block.start.resize(entry);
-  if (cuts_) block.begin.resize(entry);
-  if (cuts_) block.length.resize(entry);
+  if (has_splits_) block.begin.resize(entry);
+  if (has_splits_) block.length.resize(entry);
   return at;
 }
 
 // The tokens of its sequence that a piece has. The full pieces of a sequence are adjacent and in order; its
 // remainder is shorter than the maximum.
 template <class Id>
-void Assembly::cut(const Id* pieces, const Column& column, uint64_t piece, EntryBlock& block,
-                   size_t entry) const {
+void Assembly::add_piece(const Id* pieces, const Column& column, uint64_t piece, EntryBlock& block,
+                         size_t entry) const {
   const uint64_t length = lengths_[pieces[piece]];
   block.length[entry] = column.length;
   block.begin[entry] = 0;
-  if (length <= max_length_ || policy_ != TooLong::split) return;
+  if (length <= max_length_ || policy_ != Overlong::split) return;
   if (column.length < max_length_) {
     block.begin[entry] = length - column.length;
     return;

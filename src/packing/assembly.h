@@ -16,8 +16,8 @@ namespace tessera::pack {
 struct EntryBlock {
   std::vector<uint64_t> sequence;
   std::vector<uint32_t> start;
-  std::vector<uint64_t> begin;   ///< only if pieces are cut
-  std::vector<uint32_t> length;  ///< only if pieces are cut
+  std::vector<uint64_t> begin;   ///< only if sequences are truncated or split
+  std::vector<uint32_t> length;  ///< only if sequences are truncated or split
   std::vector<uint64_t> ends;    ///< per pack: entries up to its end, counted from the first pack
 };
 
@@ -25,11 +25,11 @@ struct EntryBlock {
 class Assembly {
  public:
   /// Sorts. Throws as index_packs() does.
-  Assembly(const Packing& packing, const Input& input, const Lengths& lengths, const Order& order);
+  Assembly(const Packing& packing, const Input& input, const Lengths& lengths, const OrderOptions& order);
 
   uint64_t packs() const { return order_.packs(); }
   uint64_t entries() const { return pieces_; }
-  bool has_splits() const { return cuts_; }
+  bool has_splits() const { return has_splits_; }
   uint64_t longest_sequence() const { return longest_; }  ///< if pieces are cut
 
   /// Calls f(block) for all packs in order, some tens of thousands of entries at a time. The block is reused.
@@ -60,13 +60,14 @@ class Assembly {
   template <class Id>
   void prefetch(const Id* pieces, uint64_t first_pack) const;
   template <class Id>
-  void cut(const Id* pieces, const Column& column, uint64_t piece, EntryBlock& block, size_t entry) const;
+  void add_piece(const Id* pieces, const Column& column, uint64_t piece, EntryBlock& block,
+                 size_t entry) const;
 
-  TooLong policy_;
+  Overlong policy_;
   uint32_t max_length_;
   const Lengths& lengths_;
   PackOrder order_;
-  bool cuts_ = false;
+  bool has_splits_ = false;
   uint64_t longest_ = 0;
   uint64_t pieces_ = 0;
   uint64_t entries_done_ = 0;

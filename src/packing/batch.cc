@@ -44,8 +44,8 @@ std::vector<uint32_t> entry_lengths(const PackIndex& index, const Lengths& lengt
   }
   std::vector<uint32_t> out;
   for (uint64_t entry = index.offsets[first_pack]; entry < index.offsets[first_pack + packs]; ++entry) {
-    const bool cut = index.length.size() > 0;
-    out.push_back(static_cast<uint32_t>(cut ? index.length[entry] : lengths[index.sequence[entry]]));
+    const bool has_pieces = index.length.size() > 0;
+    out.push_back(static_cast<uint32_t>(has_pieces ? index.length[entry] : lengths[index.sequence[entry]]));
   }
   return out;
 }
@@ -109,7 +109,7 @@ std::vector<uint32_t> assign_to_ranks(std::span<const uint64_t> costs, uint32_t 
   return rank_of;
 }
 
-RankBalance rank_balance(const Packing& packing, const Order& order, uint32_t ranks) {
+RankBalance rank_balance(const Packing& packing, const OrderOptions& order, uint32_t ranks) {
   require_ranks(ranks);
   const PackOrder packs(packing, order);
   std::vector<double> cost_of_group;

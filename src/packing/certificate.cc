@@ -39,7 +39,7 @@ Items worthwhile_items(const Certificate& certificate) {
 uint64_t heaviest_pack(const Certificate& certificate, uint32_t max_per_pack) {
   const Items items = worthwhile_items(certificate);
   Knapsack<uint64_t> knapsack(items.lengths, certificate.histogram.max_length(), depth_limit(max_per_pack));
-  knapsack.weigh(items.weights);
+  knapsack.solve(items.weights);
   return knapsack.heaviest();
 }
 

@@ -119,7 +119,7 @@ size_t ColumnGeneration::price(std::span<const double> duals, double fraction_of
   std::vector<double> between(duals.size());
   for (size_t i = 0; i < duals.size(); ++i)
     between[i] = fraction_of_best * best_duals_[i] + (1 - fraction_of_best) * duals[i];
-  knapsack_.weigh(between);
+  knapsack_.solve(between);
   const size_t added = add_heavy_packs(duals, 1 + kAttractive);
   const double heaviest = knapsack_.heaviest();
   const double bound = heaviest > 0 ? weight_of(demand_, between) / heaviest : 0;
@@ -134,7 +134,7 @@ size_t ColumnGeneration::price(std::span<const double> duals, double fraction_of
 bool ColumnGeneration::solve(double most_work, const std::function<bool()>& stop) {
   if (lengths_.empty()) return true;
   const auto is_enough = [&] { return work() >= most_work || stop(); };
-  knapsack_.weigh(best_duals_);
+  knapsack_.solve(best_duals_);
   add_heavy_packs(best_duals_, 0);
   double fraction_of_best = kFractionOfBest;
   for (;;) {

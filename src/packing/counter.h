@@ -12,7 +12,7 @@ namespace tessera::pack {
 class Counter {
  public:
   /// Throws UsageError for a maximum out of range.
-  Counter(uint32_t max_length, TooLong policy);
+  Counter(uint32_t max_length, Overlong policy);
 
   /// Counts `count` sequences of a length from 1 on. False if they are too long and the policy is error,
   /// which the caller reports with the position; throws Error if a sum exceeds 2^63.
@@ -32,6 +32,6 @@ class Counter {
 };
 
 /// Error text for an overlong sequence.
-std::string too_long_text(uint64_t length, uint32_t max_length);
+std::string overlong_text(uint64_t length, uint32_t max_length);
 
 }  // namespace tessera::pack

@@ -19,7 +19,7 @@ class LengthFile {
   static Lengths from_npy(const io::Source& source, std::shared_ptr<const void> owner, const void* content,
                           bool differences);
   static Lengths from_text(TextLengths& text);
-  static Input histogram(const io::Source& source, uint32_t max_length, TooLong policy);
+  static Input histogram(const io::Source& source, uint32_t max_length, Overlong policy);
 };
 
 }  // namespace tessera::pack

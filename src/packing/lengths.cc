@@ -73,27 +73,27 @@ uint64_t Lengths::operator[](uint64_t i) const {
   return length;
 }
 
-std::string_view name_of(TooLong policy) {
+std::string_view name_of(Overlong policy) {
   switch (policy) {
-    case TooLong::error: return "error";
-    case TooLong::drop: return "drop";
-    case TooLong::truncate: return "truncate";
-    case TooLong::split: return "split";
+    case Overlong::error: return "error";
+    case Overlong::drop: return "drop";
+    case Overlong::truncate: return "truncate";
+    case Overlong::split: return "split";
   }
   return "";
 }
 
-TooLong too_long_named(std::string_view name) {
-  for (const TooLong policy : {TooLong::error, TooLong::drop, TooLong::truncate, TooLong::split})
+Overlong overlong_named(std::string_view name) {
+  for (const Overlong policy : {Overlong::error, Overlong::drop, Overlong::truncate, Overlong::split})
     if (name_of(policy) == name) return policy;
   throw UsageError(fmt::format(
       "the policy for overlong sequences is error, drop, truncate or split; '{}' is none of them", name));
 }
 
-Counter::Counter(uint32_t max_length, TooLong policy) {
+Counter::Counter(uint32_t max_length, Overlong policy) {
   input_.histogram = Histogram::of_max_length(max_length);
   require_sane(input_.histogram);
-  input_.policy = policy;
+  input_.overlong = policy;
 }
 
 bool Counter::add(uint64_t length, uint64_t count) {
@@ -105,15 +105,15 @@ bool Counter::add(uint64_t length, uint64_t count) {
     counts[length] = sum(counts[length], count);
     return true;
   }
-  input_.too_long = sum(input_.too_long, count);
-  switch (input_.policy) {
-    case TooLong::error: return count == 0;
-    case TooLong::drop: input_.lost_tokens += length * count; break;
-    case TooLong::truncate:
+  input_.overlong_sequences = sum(input_.overlong_sequences, count);
+  switch (input_.overlong) {
+    case Overlong::error: return count == 0;
+    case Overlong::drop: input_.lost_tokens += length * count; break;
+    case Overlong::truncate:
       input_.lost_tokens += (length - most) * count;
       counts[most] = sum(counts[most], count);
       break;
-    case TooLong::split:
+    case Overlong::split:
       counts[most] = sum(counts[most], product(length / most, count));
       if (const uint64_t rest = length % most; rest != 0) counts[rest] = sum(counts[rest], count);
       break;
@@ -142,14 +142,14 @@ Input Counter::finish() && {
   return std::move(input_);
 }
 
-std::string too_long_text(uint64_t length, uint32_t max_length) {
+std::string overlong_text(uint64_t length, uint32_t max_length) {
   return fmt::format(
       "a sequence of {} tokens, and a pack holds {}; raise the maximum, or have too long ones "
       "dropped, truncated or split",
       length, max_length);
 }
 
-Input count(const Lengths& lengths, uint32_t max_length, TooLong policy) {
+Input count(const Lengths& lengths, uint32_t max_length, Overlong policy) {
   Counter counter(max_length, policy);
   // Frequent lengths are counted in two tables, so that equal neighbours do not wait for each other.
   const uint64_t fast = std::min<uint64_t>(max_length, 0xFFFF);
@@ -163,7 +163,7 @@ Input count(const Lengths& lengths, uint32_t max_length, TooLong policy) {
       if (length <= fast) [[likely]]
         ++tables[i % 2][length];
       else if (!counter.add(length, 1))
-        lengths.fail_at(first + i, too_long_text(length, max_length));
+        lengths.fail_at(first + i, overlong_text(length, max_length));
     }
   }
   for (const std::vector<uint64_t>& table : tables)
@@ -172,13 +172,13 @@ Input count(const Lengths& lengths, uint32_t max_length, TooLong policy) {
   return std::move(counter).finish();
 }
 
-Input count(std::span<const LengthCount> lengths, uint32_t max_length, TooLong policy) {
+Input count(std::span<const LengthCount> lengths, uint32_t max_length, Overlong policy) {
   Counter counter(max_length, policy);
   for (const LengthCount& entry : lengths) {
     if (entry.length == 0 || entry.length > kLongest)
       throw Error(fmt::format("{} sequences of {} tokens; a sequence has 1 to {}, so leave these out",
                               entry.count, entry.length, kLongest));
-    if (!counter.add(entry.length, entry.count)) throw Error(too_long_text(entry.length, max_length));
+    if (!counter.add(entry.length, entry.count)) throw Error(overlong_text(entry.length, max_length));
   }
   return std::move(counter).finish();
 }

@@ -43,7 +43,7 @@ uint64_t IndexArray::operator[](uint64_t i) const {
 }
 
 PackIndex index_packs(const Packing& packing, const Input& input, const Lengths& lengths,
-                      const Order& order) {
+                      const OrderOptions& order) {
   Assembly assembly(packing, input, lengths, order);
   const uint64_t entries = assembly.entries();
   PackIndex index;

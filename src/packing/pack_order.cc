@@ -60,8 +60,8 @@ std::vector<T> numbers_by_cost(const Packing& packing, const std::vector<uint64_
 }
 
 template <class T>
-void put_in_order(const Packing& packing, const std::vector<uint64_t>& first_of_group, const Order& order,
-                  std::span<T> numbers) {
+void put_in_order(const Packing& packing, const std::vector<uint64_t>& first_of_group,
+                  const OrderOptions& order, std::span<T> numbers) {
   if (order.ranks > 1) {
     deal<T>(numbers_by_cost<T>(packing, first_of_group), numbers, order.ranks, order.shuffle);
     return;
@@ -72,7 +72,7 @@ void put_in_order(const Packing& packing, const std::vector<uint64_t>& first_of_
 
 }  // namespace
 
-PackOrder::PackOrder(const Packing& packing, const Order& order) {
+PackOrder::PackOrder(const Packing& packing, const OrderOptions& order) {
   first_of_group_ = {0};
   for (const Strategy& strategy : packing.strategies)
     first_of_group_.push_back(first_of_group_.back() + strategy.count);
@@ -92,13 +92,13 @@ void PackOrder::look_up_groups() {
   }
 }
 
-PackOrder::Place PackOrder::place_of(uint64_t number) const {
+PackOrder::Pack PackOrder::place_of(uint64_t number) const {
   uint64_t group = group_near_[number >> near_shift_];
   while (number >= first_of_group_[group + 1]) ++group;
   return {group, number - first_of_group_[group]};
 }
 
-PackOrder::Place PackOrder::operator[](uint64_t position) const {
+PackOrder::Pack PackOrder::operator[](uint64_t position) const {
   return place_of(permuted() ? number_at_[position] : position);
 }
 

@@ -12,21 +12,21 @@ namespace tessera::pack {
 class PackOrder {
  public:
   /// Throws Error if memory does not suffice.
-  PackOrder(const Packing& packing, const Order& order);
+  PackOrder(const Packing& packing, const OrderOptions& order);
 
   uint64_t packs() const { return first_of_group_.back(); }
 
   /// A pack of the packing.
-  struct Place {
+  struct Pack {
     uint64_t group = 0;  ///< index in Packing::strategies
     uint64_t pack = 0;   ///< within the group
   };
 
   /// The pack at a position of the index.
-  Place operator[](uint64_t position) const;
+  Pack operator[](uint64_t position) const;
 
   /// How many packs from this position on continue its group.
-  uint64_t run(uint64_t position, const Place& place) const {
+  uint64_t run(uint64_t position, const Pack& place) const {
     return permuted() ? 1 : first_of_group_[place.group + 1] - position;
   }
 
@@ -34,7 +34,7 @@ class PackOrder {
   bool permuted() const { return number_at_.size() > 0; }
 
  private:
-  Place place_of(uint64_t number) const;
+  Pack place_of(uint64_t number) const;
   void look_up_groups();
 
   std::vector<uint64_t> first_of_group_;  // number; plus one at the end

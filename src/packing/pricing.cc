@@ -43,7 +43,7 @@ Knapsack<Weight>::Knapsack(std::vector<uint32_t> lengths, uint32_t max_length, u
 }
 
 template <class Weight>
-void Knapsack<Weight>::weigh(std::span<const Weight> weights) {
+void Knapsack<Weight>::solve(std::span<const Weight> weights) {
   weights_.assign(weights.begin(), weights.end());
   for (std::vector<Weight>& table : tables_) table.assign(size_t{max_length_} + 1, Weight{0});
   if (is_layered()) {
@@ -69,12 +69,12 @@ Weight Knapsack<Weight>::heaviest_with(uint32_t row) const {
 
 template <class Weight>
 std::optional<uint32_t> Knapsack<Weight>::heaviest_row(uint32_t room, const std::vector<Weight>& rest,
-                                                       uint32_t turn) const {
+                                                       uint32_t seed) const {
   const auto fitting = std::upper_bound(lengths_.begin(), lengths_.end(), room) - lengths_.begin();
   std::optional<uint32_t> best;
   Weight heaviest{0};
   // Starts at a varying row and wraps around, so that ties are broken differently each time.
-  uint32_t row = static_cast<uint32_t>(uint64_t{turn} * static_cast<uint64_t>(fitting) >> 32);
+  uint32_t row = static_cast<uint32_t>(uint64_t{seed} * static_cast<uint64_t>(fitting) >> 32);
   for (ptrdiff_t i = 0; i < fitting; ++i, row = row + 1 == fitting ? 0 : row + 1) {
     const Weight weight = weights_[row] + rest[room - lengths_[row]];
     if (weights_[row] <= Weight{0} || weight <= heaviest + tie<Weight>()) continue;
@@ -85,14 +85,14 @@ std::optional<uint32_t> Knapsack<Weight>::heaviest_row(uint32_t room, const std:
 }
 
 template <class Weight>
-Pattern Knapsack<Weight>::pack_with(uint32_t row, uint32_t turn) const {
+Pattern Knapsack<Weight>::pack_with(uint32_t row, uint32_t seed) const {
   std::vector<uint32_t> rows = {row};
   uint32_t room = max_length_ - lengths_[row];
   size_t layer = is_layered() ? tables_.size() - 2 : 0;
   while (!is_layered() || layer > 0) {
     const std::vector<Weight>& rest = tables_[is_layered() ? layer - 1 : 0];
-    turn = turn * 1664525U + 1013904223U;
-    const std::optional<uint32_t> next = heaviest_row(room, rest, turn);
+    seed = seed * 1664525U + 1013904223U;
+    const std::optional<uint32_t> next = heaviest_row(room, rest, seed);
     if (!next) break;
     rows.push_back(*next);
     room -= lengths_[*next];

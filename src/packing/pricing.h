@@ -19,7 +19,7 @@ class Knapsack {
   Knapsack(std::vector<uint32_t> lengths, uint32_t max_length, uint32_t depth_limit);
 
   /// Fills the tables for these weights, one per length.
-  void weigh(std::span<const Weight> weights);
+  void solve(std::span<const Weight> weights);
 
   /// Largest weight of any pack.
   Weight heaviest() const { return tables_.back()[max_length_]; }
@@ -27,11 +27,11 @@ class Knapsack {
   /// Largest weight of a pack that has a sequence of that row.
   Weight heaviest_with(uint32_t row) const;
 
-  /// A pack of that weight with a slot for the row. `turn` breaks ties.
-  Pattern pack_with(uint32_t row, uint32_t turn) const;
+  /// A pack of that weight with a slot for the row. `seed` breaks ties.
+  Pattern pack_with(uint32_t row, uint32_t seed) const;
 
  private:
-  std::optional<uint32_t> heaviest_row(uint32_t room, const std::vector<Weight>& rest, uint32_t turn) const;
+  std::optional<uint32_t> heaviest_row(uint32_t room, const std::vector<Weight>& rest, uint32_t seed) const;
   bool is_layered() const { return depth_limit_ < deepest_; }
   const std::vector<Weight>& beside_one() const {
     return is_layered() ? tables_[tables_.size() - 2] : tables_.back();

@@ -161,7 +161,7 @@ Lengths read_lengths(const std::string& path) {
 
 Lengths read_offsets(const std::string& path) { return read_npy(path, true); }
 
-Input LengthFile::histogram(const io::Source& source, uint32_t max_length, TooLong policy) {
+Input LengthFile::histogram(const io::Source& source, uint32_t max_length, Overlong policy) {
   const std::vector<char> bytes = source.read_all();
   std::string_view text(bytes.data(), bytes.size());
   Counter counter(max_length, policy);
@@ -178,12 +178,12 @@ Input LengthFile::histogram(const io::Source& source, uint32_t max_length, TooLo
                row->count);
     }
     if (!counter.add(row->length, row->count))
-      io::fail(source.name(), "line {}: {}", number, too_long_text(row->length, max_length));
+      io::fail(source.name(), "line {}: {}", number, overlong_text(row->length, max_length));
   }
   return std::move(counter).finish();
 }
 
-Input read_histogram(const std::string& path, uint32_t max_length, TooLong policy) {
+Input read_histogram(const std::string& path, uint32_t max_length, Overlong policy) {
   return LengthFile::histogram(io::Source::open(path), max_length, policy);
 }
 

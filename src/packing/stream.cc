@@ -23,7 +23,7 @@ class StreamPacker::Window {
  public:
   explicit Window(const StreamOptions& options)
       : options_(options),
-        counter_(options.max_length, options.policy),
+        counter_(options.max_length, options.overlong),
         by_room_(options.max_length),
         queues_(uint64_t{options.max_length} + 1),
         most_(depth_limit(options.max_per_pack)) {
@@ -41,12 +41,12 @@ class StreamPacker::Window {
     const uint64_t sequence = sequences_++;
     if (length == 0) throw Error(fmt::format("sequence {}: a sequence has 1 token at least", sequence));
     if (!counter_.add(length, 1))
-      throw Error(fmt::format("sequence {}: {}", sequence, too_long_text(length, options_.max_length)));
+      throw Error(fmt::format("sequence {}: {}", sequence, overlong_text(length, options_.max_length)));
     if (length <= options_.max_length) {
       insert(sequence, 0, static_cast<uint32_t>(length));
-    } else if (options_.policy == TooLong::truncate) {
+    } else if (options_.overlong == Overlong::truncate) {
       insert(sequence, 0, options_.max_length);
-    } else if (options_.policy == TooLong::split) {
+    } else if (options_.overlong == Overlong::split) {
       whole_left_ = length / options_.max_length;
       whole_ = {sequence, 0, options_.max_length, 0};
       if (const uint64_t rest = length % options_.max_length; rest != 0)

@@ -76,9 +76,9 @@ ordered_json describe(const Packing& packing, const Input& input, const Provenan
           {"cut_short", packing.cut_short},
           {"sequences", input.sequences},
           {"tokens", input.tokens},
-          {"too_long",
-           {{"policy", name_of(input.policy)},
-            {"sequences", input.too_long},
+          {"overlong",
+           {{"policy", name_of(input.overlong)},
+            {"sequences", input.overlong_sequences},
             {"lost_tokens", input.lost_tokens}}},
           {"packs", packing.packs()},
           {"lower_bound", packing.lower_bound()},
@@ -92,7 +92,7 @@ void write_text(AtomicFolder& folder, const std::string& name, const std::string
 }  // namespace
 
 WriteTimes write_packs(const std::string& folder, const Packing& packing, const Input& input,
-                       const Lengths& lengths, const Order& order, const Provenance& provenance,
+                       const Lengths& lengths, const OrderOptions& order, const Provenance& provenance,
                        const std::function<void(double)>& poll) {
   const Clock::time_point start = Clock::now();
   WriteTimes times;
@@ -102,10 +102,10 @@ WriteTimes write_packs(const std::string& folder, const Packing& packing, const 
   ArrayFile offsets(out, "offsets", assembly.packs() + 1, entries);
   ArrayFile sequence(out, "sequence", entries, lengths.size() == 0 ? 0 : lengths.size() - 1);
   ArrayFile starts(out, "start", entries, packing.max_length);
-  std::vector<ArrayFile> cuts;
+  std::vector<ArrayFile> pieces;
   if (assembly.has_splits()) {
-    cuts.emplace_back(out, "begin", entries, assembly.longest_sequence());
-    cuts.emplace_back(out, "length", entries, packing.max_length);
+    pieces.emplace_back(out, "begin", entries, assembly.longest_sequence());
+    pieces.emplace_back(out, "length", entries, packing.max_length);
   }
   offsets.append(std::vector<uint64_t>{0});
   uint64_t done = 0;
@@ -114,8 +114,8 @@ WriteTimes write_packs(const std::string& folder, const Packing& packing, const 
     offsets.append(block.ends);
     sequence.append(block.sequence);
     starts.append(block.start);
-    if (assembly.has_splits()) cuts[0].append(block.begin);
-    if (assembly.has_splits()) cuts[1].append(block.length);
+    if (assembly.has_splits()) pieces[0].append(block.begin);
+    if (assembly.has_splits()) pieces[1].append(block.length);
     times.writing += seconds_since(handed);
     done += block.sequence.size();
     if (poll) poll(static_cast<double>(done) / static_cast<double>(entries));
@@ -125,7 +125,7 @@ WriteTimes write_packs(const std::string& folder, const Packing& packing, const 
   meta["ranks"] = order.ranks > 1 ? ordered_json(order.ranks) : ordered_json(nullptr);
   for (const ArrayFile* array : {&offsets, &sequence, &starts})
     meta["arrays"][array->name()] = array->describe();
-  for (const ArrayFile& array : cuts) meta["arrays"][array.name()] = array.describe();
+  for (const ArrayFile& array : pieces) meta["arrays"][array.name()] = array.describe();
   const Clock::time_point committing = Clock::now();
   write_text(out, "meta.json", meta.dump(2) + "\n");
   out.commit();

@@ -29,13 +29,13 @@ class BoxIndex {
   void each_overlap(const Box& query, Cursor& cursor, const Visit& visit) const {
     if (query.empty() || entries_.empty()) return;
     const size_t first = band_of(query.row, cursor);
-    for (size_t band = first; band < cuts_.size() && cuts_[band] < query.row_end(); ++band) {
+    for (size_t band = first; band < boundaries_.size() && boundaries_[band] < query.row_end(); ++band) {
       const auto begin = entries_.begin() + band_begin_[band];
       auto it = std::partition_point(begin, entries_.begin() + band_begin_[band + 1],
                                      [&](const Entry& e) { return e.box.col < query.col_end(); });
       while (it != begin && (--it)->furthest_col > query.col) {
         // A box that reaches into several bands of the query counts in the first of them.
-        if (band != first && it->box.row < cuts_[band]) continue;
+        if (band != first && it->box.row < boundaries_[band]) continue;
         const Box common = intersection(it->box, query);
         if (!common.empty()) visit(it->position, common);
       }
@@ -47,7 +47,7 @@ class BoxIndex {
   template <class Visit>
   void each_internal_overlap(const Visit& visit) const {
     Cursor cursor;
-    for (size_t band = 0; band < cuts_.size(); ++band)
+    for (size_t band = 0; band < boundaries_.size(); ++band)
       for (size_t i = band_begin_[band] + 1; i < band_begin_[band + 1]; ++i) {
         const Entry& entry = entries_[i];
         if (entries_[i - 1].furthest_col <= entry.box.col) continue;
@@ -71,22 +71,25 @@ class BoxIndex {
   template <class Visit>
   void each_band(const Box& box, Cursor& cursor, const Visit& visit) const {
     if (box.empty()) return;
-    for (size_t band = band_of(box.row, cursor); band < cuts_.size() && cuts_[band] < box.row_end(); ++band)
+    for (size_t band = band_of(box.row, cursor);
+         band < boundaries_.size() && boundaries_[band] < box.row_end(); ++band)
       visit(band);
   }
 
   bool holds(size_t band, uint32_t row) const {
-    return band < cuts_.size() && cuts_[band] <= row && (band + 1 == cuts_.size() || row < cuts_[band + 1]);
+    return band < boundaries_.size() && boundaries_[band] <= row &&
+           (band + 1 == boundaries_.size() || row < boundaries_[band + 1]);
   }
   /// The band that contains a row; the first one for rows above all boxes.
   size_t band_of(uint32_t row, Cursor& cursor) const {
     for (size_t band : {cursor.band, cursor.band + 1})
       if (holds(band, row)) return cursor.band = band;
-    const auto after = std::upper_bound(cuts_.begin(), cuts_.end(), row);
-    return cursor.band = after == cuts_.begin() ? 0 : static_cast<size_t>(after - cuts_.begin() - 1);
+    const auto after = std::upper_bound(boundaries_.begin(), boundaries_.end(), row);
+    return cursor.band =
+               after == boundaries_.begin() ? 0 : static_cast<size_t>(after - boundaries_.begin() - 1);
   }
 
-  std::vector<uint32_t> cuts_;        ///< first row of each band
+  std::vector<uint32_t> boundaries_;  ///< first row of each band
   std::vector<uint32_t> band_begin_;  ///< first entry of each band, and the end
   std::vector<Entry> entries_;
 };

@@ -30,7 +30,7 @@ void TouchLog::check(std::string_view where, VariableId id) const {
     reject(fmt::format("{}: {} of '{}' are {}", where, box_text(common), program_.variable(id).name, how));
   };
   const auto take_turns = [](const Owner& a, const Owner& b) {
-    return a.number == b.number && a.turn != b.turn;
+    return a.number == b.number && a.round != b.round;
   };
   index.each_internal_overlap([&](uint32_t a, uint32_t b, const Box& common) {
     if (!take_turns(writes.owners[a], writes.owners[b])) fail(common, "written twice");

@@ -10,16 +10,16 @@
 namespace tessera::program {
 
 /// Who touches elements: vertices of a compute set or copies of a copy set, numbered. Those with one number
-/// and several turns run one after another.
+/// and several rounds run one after another.
 struct Owner {
   uint64_t number = 0;
-  uint32_t turn = 0;
+  uint32_t round = 0;
   uint32_t place = 0;  ///< boxes of one owner are the same elements only if they have one place
 };
 
 /// All reads and writes of the vertices of one compute set, or the copies of one copy set. An owner may read
-/// exactly what it writes (an update in place), and at another turn what it likes. One log is reused for many
-/// sets.
+/// exactly what it writes (an update in place), and at another round what it likes. One log is reused for
+/// many sets.
 class TouchLog {
  public:
   explicit TouchLog(const Program& program) : program_(program), variables_(program.variables().size()) {}

@@ -51,23 +51,23 @@ std::vector<MappedBox> map_rows_to_tiles(uint32_t rows, uint32_t cols, TileId fi
 
 std::vector<MappedBox> map_linearly(uint32_t rows, uint32_t cols, uint32_t tiles) {
   std::vector<MappedBox> mapping;
-  const auto cut = [](uint64_t total, uint64_t part, uint64_t parts) {
+  const auto boundary = [](uint64_t total, uint64_t part, uint64_t parts) {
     return static_cast<uint32_t>(total * part / parts);
   };
   if (rows >= tiles || cols <= 1) {
     const uint32_t parts = std::max<uint32_t>(1, std::min(rows, tiles));
     for (uint32_t t = 0; t < parts; ++t) {
-      const uint32_t begin = cut(rows, t, parts);
-      mapping.push_back({{begin, cut(rows, t + 1, parts) - begin, 0, cols}, t});
+      const uint32_t begin = boundary(rows, t, parts);
+      mapping.push_back({{begin, boundary(rows, t + 1, parts) - begin, 0, cols}, t});
     }
     return mapping;
   }
   for (uint32_t r = 0; r < rows; ++r) {
-    const TileId first = cut(tiles, r, rows);
-    const uint32_t parts = std::min(cols, cut(tiles, r + 1, rows) - first);
+    const TileId first = boundary(tiles, r, rows);
+    const uint32_t parts = std::min(cols, boundary(tiles, r + 1, rows) - first);
     for (uint32_t p = 0; p < parts; ++p) {
-      const uint32_t begin = cut(cols, p, parts);
-      mapping.push_back({{r, 1, begin, cut(cols, p + 1, parts) - begin}, first + p});
+      const uint32_t begin = boundary(cols, p, parts);
+      mapping.push_back({{r, 1, begin, boundary(cols, p + 1, parts) - begin}, first + p});
     }
   }
   return mapping;

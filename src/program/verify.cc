@@ -97,7 +97,7 @@ class Verifier {
     for (const VertexGroup& group : set.groups) {
       for (size_t f = 0; f < group.fields.size(); ++f) check_field(set, group, f, first, meeting);
       if (set.ordered)
-        ++first.turn;
+        ++first.round;
       else
         first.number += group.count();
     }
@@ -201,7 +201,7 @@ class Verifier {
             fmt::format("{}: {} lie outside '{}' ({} × {})", where, box_text(box), v.name, v.rows, v.cols));
       Box touched = intersection(box, v.whole());
       if (spec.scattered && i > 0 && box == field.boxes.at(i - 1)) continue;
-      Owner owner{first.number + i, first.turn, 0};
+      Owner owner{first.number + i, first.round, 0};
       if (moves && !touched.empty()) {
         touched = any_row_of(touched, v);
         owner.place = static_cast<uint32_t>(f + 1);

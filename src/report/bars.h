@@ -20,7 +20,7 @@ inline double sum_of(const std::vector<double>& parts) {
   return sum;
 }
 
-/// The categories that occur in any of these stacks.
+/// The categories that occur in any of the stacks.
 template <class Stacks>
 std::vector<bool> used_categories(const Stacks& stacks, size_t categories) {
   std::vector<bool> used(categories);

@@ -49,10 +49,10 @@ std::string depth_text(uint32_t max_per_pack) {
 }
 
 void PackResult::set_input(const pack::Input& input) {
-  policy = input.policy;
+  overlong = input.overlong;
   input_sequences = input.sequences;
   input_tokens = input.tokens;
-  too_long = input.too_long;
+  overlong_sequences = input.overlong_sequences;
   lost_tokens = input.lost_tokens;
 }
 
@@ -91,8 +91,8 @@ std::string table(std::span<const PackResult> results) {
 
 std::string details(const PackResult& r) {
   std::string out = fmt::format("\n{} sequences, {} tokens\n", r.input_sequences, r.input_tokens);
-  if (r.too_long > 0) {
-    out += fmt::format("{} above {} tokens: {}", r.too_long, r.max_length, name_of(r.policy));
+  if (r.overlong_sequences > 0) {
+    out += fmt::format("{} above {} tokens: {}", r.overlong_sequences, r.max_length, name_of(r.overlong));
     out += r.lost_tokens > 0 ? fmt::format(", {} tokens lost\n", r.lost_tokens) : "\n";
   }
   if (r.cut_short) out += "stopped early: another run may find other packs\n";
@@ -134,8 +134,8 @@ ordered_json json_of(const PackResult& r) {
       {"seconds", r.seconds},
       {"read_seconds", r.read_seconds},
       {"write_seconds", r.write_seconds},
-      {"too_long", r.too_long},
-      {"too_long_policy", name_of(r.policy)},
+      {"overlong_sequences", r.overlong_sequences},
+      {"overlong", name_of(r.overlong)},
       {"lost_tokens", r.lost_tokens},
       {"input_sequences", r.input_sequences},
       {"input_tokens", r.input_tokens},

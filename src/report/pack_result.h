@@ -34,10 +34,10 @@ struct PackResult {
   double seconds = 0;            ///< excluding reading and writing
   double read_seconds = 0;
   double write_seconds = 0;
-  pack::TooLong policy = pack::TooLong::error;
+  pack::Overlong overlong = pack::Overlong::error;
   uint64_t input_sequences = 0;
   uint64_t input_tokens = 0;
-  uint64_t too_long = 0;
+  uint64_t overlong_sequences = 0;
   uint64_t lost_tokens = 0;
   std::optional<RankReport> ranks;
   std::string out;

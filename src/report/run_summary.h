@@ -69,7 +69,7 @@ struct RunSummary {
   std::string machine;
   machine::Kind kind = machine::Kind::host;
   uint32_t tiles = 1;
-  bool measured = false;  ///< on this computer; otherwise from the machine's costs
+  bool measured = false;  ///< on the host; otherwise from the machine's costs
   double seconds = 0;
   uint64_t supersteps = 0;
   std::vector<StepSummary> steps;  ///< those executed, compute sets before copy sets

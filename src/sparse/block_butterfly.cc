@@ -19,8 +19,8 @@ Pattern factor(uint32_t rows, uint32_t cols, uint32_t block_size, uint32_t cells
   for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
     const uint32_t i = row % cells, first = one_group ? 0 : row - i;
     for (const uint32_t column : {first + (i & ~stride), first + (i | stride)})
-      if (column < block_cols) pattern.columns.push_back(column);
-    pattern.row_begin.push_back(pattern.columns.size());
+      if (column < block_cols) pattern.col_indices.push_back(column);
+    pattern.crow_indices.push_back(pattern.col_indices.size());
   }
   return pattern;
 }

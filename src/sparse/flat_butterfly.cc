@@ -81,14 +81,14 @@ Rows repeated(Rows rows, uint32_t cols) {
 Pattern flat_butterfly(uint32_t rows, uint32_t cols, uint32_t block_size, uint32_t butterfly_size,
                        const FlatButterflyOptions& options) {
   sparse::validate_sizes(rows, cols, block_size);
-  check(butterfly_size, options.factors);
+  check(butterfly_size, options.num_factors);
   Pattern pattern{rows, cols, block_size, {0}, {}};
   const auto all = static_cast<uint32_t>(std::countr_zero(butterfly_size));
-  Rows active = stretched(pattern, butterfly_size, options.factors == 0 ? all : options.factors);
+  Rows active = stretched(pattern, butterfly_size, options.num_factors == 0 ? all : options.num_factors);
   if (!options.stretch) active = repeated(std::move(active), pattern.block_cols());
   for (const std::vector<uint32_t>& row : active) {
-    pattern.columns.insert(pattern.columns.end(), row.begin(), row.end());
-    pattern.row_begin.push_back(pattern.columns.size());
+    pattern.col_indices.insert(pattern.col_indices.end(), row.begin(), row.end());
+    pattern.crow_indices.push_back(pattern.col_indices.size());
   }
   return pattern;
 }

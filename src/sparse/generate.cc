@@ -157,8 +157,9 @@ class ColumnSampler {
 void fill_random_columns(Pattern& p, uint64_t seed) {
   ColumnSampler sampler(p.block_cols());
   for (uint32_t r = 0; r < p.block_rows(); ++r) {
-    const auto count = static_cast<uint32_t>(p.row_begin[r + 1] - p.row_begin[r]);
-    sampler.sample(RandomSequence(RandomStream(seed, kColumns, r)), count, p.columns.data() + p.row_begin[r]);
+    const auto count = static_cast<uint32_t>(p.crow_indices[r + 1] - p.crow_indices[r]);
+    sampler.sample(RandomSequence(RandomStream(seed, kColumns, r)), count,
+                   p.col_indices.data() + p.crow_indices[r]);
   }
 }
 
@@ -166,10 +167,10 @@ void fill_band_columns(Pattern& p) {
   const uint64_t rows = p.block_rows();
   const uint64_t cols = p.block_cols();
   for (uint64_t r = 0; r < rows; ++r) {
-    const uint64_t count = p.row_begin[r + 1] - p.row_begin[r];
+    const uint64_t count = p.crow_indices[r + 1] - p.crow_indices[r];
     const uint64_t middle = (2 * r + 1) * cols / (2 * rows);
     const uint64_t first = std::min(middle - std::min(middle, count / 2), cols - count);
-    const auto begin = p.columns.begin() + static_cast<ptrdiff_t>(p.row_begin[r]);
+    const auto begin = p.col_indices.begin() + static_cast<ptrdiff_t>(p.crow_indices[r]);
     std::iota(begin, begin + static_cast<ptrdiff_t>(count), static_cast<uint32_t>(first));
   }
 }
@@ -197,9 +198,9 @@ Pattern generate_pattern(const GeneratedMatrix& wanted) {
   const auto blocks = static_cast<uint64_t>(std::round(wanted.density * static_cast<double>(all)));
   require_memory_for(wanted, p, blocks);
   const RowCounts counts = row_counts(wanted, p, blocks);
-  p.row_begin.resize(counts.size() + 1);
-  for (size_t r = 0; r < counts.size(); ++r) p.row_begin[r + 1] = p.row_begin[r] + counts[r];
-  p.columns.resize(blocks);
+  p.crow_indices.resize(counts.size() + 1);
+  for (size_t r = 0; r < counts.size(); ++r) p.crow_indices[r + 1] = p.crow_indices[r] + counts[r];
+  p.col_indices.resize(blocks);
   if (wanted.kind == PatternKind::banded) {
     fill_band_columns(p);
   } else {

@@ -19,18 +19,19 @@ template <class... Args>
 }
 
 void validate_row_begin(const Pattern& p) {
-  if (p.row_begin.size() != size_t{p.block_rows()} + 1) {
-    reject("row_begin has {} entries; {} block rows need {}", p.row_begin.size(), p.block_rows(),
+  if (p.crow_indices.size() != size_t{p.block_rows()} + 1) {
+    reject("crow_indices has {} entries; {} block rows need {}", p.crow_indices.size(), p.block_rows(),
            size_t{p.block_rows()} + 1);
   }
-  if (p.row_begin.front() != 0) reject("row_begin[0] is {}; it must be 0", p.row_begin.front());
+  if (p.crow_indices.front() != 0) reject("crow_indices[0] is {}; it must be 0", p.crow_indices.front());
   for (size_t r = 0; r < p.block_rows(); ++r) {
-    if (p.row_begin[r] > p.row_begin[r + 1]) {
-      reject("row_begin decreases from {} to {} at block row {}", p.row_begin[r], p.row_begin[r + 1], r);
+    if (p.crow_indices[r] > p.crow_indices[r + 1]) {
+      reject("crow_indices decreases from {} to {} at block row {}", p.crow_indices[r], p.crow_indices[r + 1],
+             r);
     }
   }
-  if (p.row_begin.back() != p.blocks()) {
-    reject("row_begin ends with {}, and there are {} block columns", p.row_begin.back(), p.blocks());
+  if (p.crow_indices.back() != p.blocks()) {
+    reject("crow_indices ends with {}, and there are {} block columns", p.crow_indices.back(), p.blocks());
   }
 }
 
@@ -44,14 +45,14 @@ bool ascending_below(const uint32_t* begin, const uint32_t* end, uint32_t limit)
 }
 
 [[noreturn]] void reject_columns(const Pattern& p, size_t row) {
-  for (uint64_t i = p.row_begin[row]; i < p.row_begin[row + 1]; ++i) {
-    if (p.columns[i] >= p.block_cols()) {
-      reject("block row {} has a block in column {}; there are {} block columns", row, p.columns[i],
+  for (uint64_t i = p.crow_indices[row]; i < p.crow_indices[row + 1]; ++i) {
+    if (p.col_indices[i] >= p.block_cols()) {
+      reject("block row {} has a block in column {}; there are {} block columns", row, p.col_indices[i],
              p.block_cols());
     }
-    if (i > p.row_begin[row] && p.columns[i - 1] >= p.columns[i]) {
-      reject("in block row {} column {} comes after {}; columns must ascend, each once", row, p.columns[i],
-             p.columns[i - 1]);
+    if (i > p.crow_indices[row] && p.col_indices[i - 1] >= p.col_indices[i]) {
+      reject("in block row {} column {} comes after {}; columns must ascend, each once", row,
+             p.col_indices[i], p.col_indices[i - 1]);
     }
   }
   reject("the columns of block row {} do not ascend", row);
@@ -68,11 +69,11 @@ void for_each_element(const Pattern& p, Visit visit) {
   const uint32_t b = p.block_size;
   for (uint32_t r = 0; r < p.block_rows(); ++r) {
     const uint32_t height = inside(r, b, p.rows);
-    for (uint64_t i = p.row_begin[r]; i < p.row_begin[r + 1]; ++i) {
-      const uint32_t width = inside(p.columns[i], b, p.cols);
+    for (uint64_t i = p.crow_indices[r]; i < p.crow_indices[r + 1]; ++i) {
+      const uint32_t width = inside(p.col_indices[i], b, p.cols);
       for (uint32_t y = 0; y < height; ++y) {
         for (uint32_t x = 0; x < width; ++x) {
-          visit(r * b + y, p.columns[i] * b + x, (i * b + y) * b + x);
+          visit(r * b + y, p.col_indices[i] * b + x, (i * b + y) * b + x);
         }
       }
     }
@@ -121,8 +122,8 @@ class ColumnSet {
 
 Pattern without_blocks(uint32_t rows, uint32_t cols, uint32_t block_size) {
   validate_sizes(rows, cols, block_size);
-  Pattern p{.rows = rows, .cols = cols, .block_size = block_size, .row_begin = {}, .columns = {}};
-  p.row_begin.assign(size_t{p.block_rows()} + 1, 0);
+  Pattern p{.rows = rows, .cols = cols, .block_size = block_size, .crow_indices = {}, .col_indices = {}};
+  p.crow_indices.assign(size_t{p.block_rows()} + 1, 0);
   return p;
 }
 
@@ -157,9 +158,9 @@ void validate_sizes(uint32_t rows, uint32_t cols, uint32_t block_size) {
 void validate(const Pattern& pattern) {
   validate_sizes(pattern.rows, pattern.cols, pattern.block_size);
   validate_row_begin(pattern);
-  const uint32_t* columns = pattern.columns.data();
+  const uint32_t* columns = pattern.col_indices.data();
   for (size_t r = 0; r < pattern.block_rows(); ++r) {
-    if (!ascending_below(columns + pattern.row_begin[r], columns + pattern.row_begin[r + 1],
+    if (!ascending_below(columns + pattern.crow_indices[r], columns + pattern.crow_indices[r + 1],
                          pattern.block_cols())) {
       reject_columns(pattern, r);
     }
@@ -185,9 +186,9 @@ uint64_t stored_elements(const Pattern& p) {
   if (p.cols % b == 0 && p.rows % b == 0) return p.blocks() * b * b;
   uint64_t elements = 0;
   for (uint32_t r = 0; r < p.block_rows(); ++r) {
-    uint64_t width = (p.row_begin[r + 1] - p.row_begin[r]) * b;
+    uint64_t width = (p.crow_indices[r + 1] - p.crow_indices[r]) * b;
     // Only the last block of a row can overhang, since columns ascend.
-    if (width > 0) width -= b - inside(p.columns[p.row_begin[r + 1] - 1], p.block_size, p.cols);
+    if (width > 0) width -= b - inside(p.col_indices[p.crow_indices[r + 1] - 1], p.block_size, p.cols);
     elements += width * inside(r, p.block_size, p.rows);
   }
   return elements;
@@ -206,13 +207,13 @@ Pattern cover(const Pattern& p, uint32_t block_size) {
   for (uint32_t r = 0; r < out.block_rows(); ++r) {
     const uint32_t first_row = r * block_size;
     const uint32_t last_row = first_row + inside(r, block_size, p.rows) - 1;
-    for (uint64_t i = p.row_begin[first_row / b]; i < p.row_begin[last_row / b + 1]; ++i) {
-      const uint32_t first_col = p.columns[i] * b;
-      const uint32_t last_col = first_col + inside(p.columns[i], b, p.cols) - 1;
+    for (uint64_t i = p.crow_indices[first_row / b]; i < p.crow_indices[last_row / b + 1]; ++i) {
+      const uint32_t first_col = p.col_indices[i] * b;
+      const uint32_t last_col = first_col + inside(p.col_indices[i], b, p.cols) - 1;
       for (uint32_t c = divide(first_col); c <= divide(last_col); ++c) columns.insert(r, c);
     }
-    columns.move_to(out.columns);
-    out.row_begin[r + 1] = out.columns.size();
+    columns.move_to(out.col_indices);
+    out.crow_indices[r + 1] = out.col_indices.size();
   }
   return out;
 }
@@ -232,7 +233,7 @@ SparseMatrix cover(const SparseMatrix& matrix, uint32_t block_size) {
     const uint32_t r = divide(row);
     if (r != current) {
       current = r;
-      for (uint64_t i = p.row_begin[r]; i < p.row_begin[r + 1]; ++i) block_at[p.columns[i]] = i;
+      for (uint64_t i = p.crow_indices[r]; i < p.crow_indices[r + 1]; ++i) block_at[p.col_indices[i]] = i;
     }
     const uint32_t c = divide(col);
     const uint64_t row_in_values = block_at[c] * block_size + (row - r * block_size);
@@ -247,10 +248,10 @@ SparseMatrix from_dense(MatrixView<const float> dense, uint32_t rows, uint32_t c
     for (uint32_t c = 0; c < cols; ++c) {
       const float value = dense(r, c);
       if (value == 0) continue;
-      out.pattern.columns.push_back(c);
+      out.pattern.col_indices.push_back(c);
       out.values.push_back(value);
     }
-    out.pattern.row_begin[size_t{r} + 1] = out.pattern.columns.size();
+    out.pattern.crow_indices[size_t{r} + 1] = out.pattern.col_indices.size();
   }
   return out;
 }
@@ -275,14 +276,14 @@ std::vector<float> values_at(const Pattern& p, std::span<const float> dense) {
 TransposedPattern transpose(const Pattern& p) {
   TransposedPattern out{without_blocks(p.cols, p.rows, p.block_size), std::vector<uint64_t>(p.blocks())};
   Pattern& t = out.pattern;
-  t.columns.resize(p.blocks());
-  for (uint32_t c : p.columns) ++t.row_begin[size_t{c} + 1];
-  accumulate(t.row_begin);
-  std::vector<uint64_t> next(t.row_begin.begin(), t.row_begin.end() - 1);
+  t.col_indices.resize(p.blocks());
+  for (uint32_t c : p.col_indices) ++t.crow_indices[size_t{c} + 1];
+  accumulate(t.crow_indices);
+  std::vector<uint64_t> next(t.crow_indices.begin(), t.crow_indices.end() - 1);
   for (uint32_t r = 0; r < p.block_rows(); ++r) {
-    for (uint64_t i = p.row_begin[r]; i < p.row_begin[r + 1]; ++i) {
-      const uint64_t position = next[p.columns[i]]++;
-      t.columns[position] = r;
+    for (uint64_t i = p.crow_indices[r]; i < p.crow_indices[r + 1]; ++i) {
+      const uint64_t position = next[p.col_indices[i]]++;
+      t.col_indices[position] = r;
       out.source[position] = i;
     }
   }
@@ -307,19 +308,19 @@ SparseMatrix from_coordinates(uint32_t rows, uint32_t cols, const Coordinates& e
   SparseMatrix out{without_blocks(rows, cols, 1), {}};
   validate_coordinates(rows, cols, elements);
   Pattern& p = out.pattern;
-  p.columns.resize(elements.rows.size());
+  p.col_indices.resize(elements.rows.size());
   out.values.resize(elements.rows.size());
-  for (uint32_t r : elements.rows) ++p.row_begin[size_t{r} + 1];
-  accumulate(p.row_begin);
-  std::vector<uint64_t> next(p.row_begin.begin(), p.row_begin.end() - 1);
+  for (uint32_t r : elements.rows) ++p.crow_indices[size_t{r} + 1];
+  accumulate(p.crow_indices);
+  std::vector<uint64_t> next(p.crow_indices.begin(), p.crow_indices.end() - 1);
   for (size_t i = 0; i < elements.rows.size(); ++i) {
     const uint64_t position = next[elements.rows[i]]++;
-    p.columns[position] = elements.cols[i];
+    p.col_indices[position] = elements.cols[i];
     out.values[position] = elements.values[i];
   }
   const auto ascends = [&](uint32_t r) {
-    return ascending_below(p.columns.data() + p.row_begin[r], p.columns.data() + p.row_begin[size_t{r} + 1],
-                           cols);
+    return ascending_below(p.col_indices.data() + p.crow_indices[r],
+                           p.col_indices.data() + p.crow_indices[size_t{r} + 1], cols);
   };
   for (uint32_t r = 0; r < rows; ++r) {
     if (ascends(r)) continue;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -22,7 +23,7 @@ constexpr const char* kBest = "best.";
 
 bool is_state(const ValueInfo& info) { return info.kind == Kind::parameter || info.kind == Kind::state; }
 
-ordered_json json_of(const Place& place) {
+ordered_json json_of(const Environment& place) {
   return {{"machine", place.machine}, {"tiles", place.tiles}, {"isa", place.isa}};
 }
 
@@ -89,6 +90,20 @@ const std::string& text(const StateFile& file, const std::string& path, const ch
   return found->second;
 }
 
+/// The settings of a checkpoint with the names that they have now: some had others in earlier versions.
+std::string with_present_names(const std::string& settings) {
+  const std::map<std::string, std::string> names = {
+      {"rate", "lr"}, {"clip", "clip_norm"}, {"factors", "form"}};
+  const ordered_json given = ordered_json::parse(settings);
+  ordered_json renamed;
+  for (const auto& [name, value] : given.items()) {
+    const auto found = names.find(name);
+    renamed[found == names.end() ? name : found->second] =
+        name == "factors" && value == "published" ? ordered_json("unfused") : value;
+  }
+  return renamed.dump();
+}
+
 /// The first setting that differs, with both values.
 std::string difference(const std::string& theirs, const std::string& ours) {
   const ordered_json a = ordered_json::parse(theirs), b = ordered_json::parse(ours);
@@ -100,19 +115,19 @@ std::string difference(const std::string& theirs, const std::string& ours) {
 }
 
 void check_identity(const StateFile& file, const std::string& path, const Identity& now,
-                    bool allow_different_place) {
+                    bool allow_different_environment) {
   if (text(file, path, "format") != kFormat)
     throw Error(fmt::format("{}: a checkpoint of format '{}'; this version reads '{}'", path,
                             text(file, path, "format"), kFormat));
-  const std::string& settings = text(file, path, "settings");
+  const std::string settings = with_present_names(text(file, path, "settings"));
   if (settings != now.settings)
     throw Error(fmt::format("{}: a checkpoint of other settings: {}; give the same, or another file", path,
                             difference(settings, now.settings)));
   if (text(file, path, "images") != now.images)
     throw Error(fmt::format("{}: a checkpoint of other images: {}; now they are {}", path,
                             text(file, path, "images"), now.images));
-  const std::string place = json_of(now.place).dump();
-  if (text(file, path, "place") != place && !allow_different_place)
+  const std::string place = json_of(now.environment).dump();
+  if (text(file, path, "place") != place && !allow_different_environment)
     throw Error(
         fmt::format("{}: a checkpoint of another place: {}; its bits would not be those of a run without a "
                     "break. Use the same machine, tiles and instruction set, or --allow-different-bits",
@@ -191,16 +206,16 @@ void save_checkpoint(const std::string& path, const Identity& identity, const Po
   file.metadata() = {{"format", kFormat},
                      {"settings", identity.settings},
                      {"images", identity.images},
-                     {"place", json_of(identity.place).dump()},
+                     {"place", json_of(identity.environment).dump()},
                      {"position", json_of(position).dump()}};
   file.write(path);
 }
 
-Position load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_place,
+Position load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_environment,
                          Session& session) {
   const StateFile file(path);
   try {
-    check_identity(file, path, identity, allow_different_place);
+    check_identity(file, path, identity, allow_different_environment);
     Position position = position_of(ordered_json::parse(text(file, path, "position")));
     check_position(position, path, identity);
     const Values values = read(file, session.graph(), "");

@@ -23,12 +23,12 @@ Snapshot snapshot_of(const model::Session& session);
 void restore(const Snapshot& snapshot, model::Session& session);
 
 /// What the bits of a run depend on besides settings and images.
-struct Place {
+struct Environment {
   std::string machine;
   uint32_t tiles = 0;
   std::string isa;
 
-  bool operator==(const Place&) const = default;
+  bool operator==(const Environment&) const = default;
 };
 
 /// Of the epoch that is not finished.
@@ -40,7 +40,7 @@ struct Sums {
 
 /// Where training is, besides the session's state.
 struct Position {
-  uint64_t step = 0;  ///< that are finished, of all epochs
+  uint64_t step = 0;  ///< steps that are finished, in all epochs together
   Sums sums;
   std::vector<EpochResult> epochs;
   uint32_t best_epoch = 0;
@@ -51,7 +51,7 @@ struct Position {
 struct Identity {
   std::string settings;  ///< JSON
   std::string images;    ///< name, counts and checksum
-  Place place;
+  Environment environment;
   uint64_t steps_per_epoch = 1;
   uint64_t steps = 0;
 };
@@ -62,7 +62,7 @@ void save_checkpoint(const std::string& path, const Identity& identity, const Po
 
 /// Sets the session's state and returns the position. Throws Error, and changes nothing, for a damaged file
 /// and one of another identity; another place may be allowed.
-Position load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_place,
+Position load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_environment,
                          model::Session& session);
 
 }  // namespace tessera::train

@@ -15,9 +15,9 @@ namespace {
 template <class Visit>
 void each_empty_block(const Pattern& pattern, const Visit& visit) {
   for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
-    uint64_t next = pattern.row_begin[row];
+    uint64_t next = pattern.crow_indices[row];
     for (uint32_t col = 0; col < pattern.block_cols(); ++col) {
-      const bool stored = next < pattern.row_begin[row + 1] && pattern.columns[next] == col;
+      const bool stored = next < pattern.crow_indices[row + 1] && pattern.col_indices[next] == col;
       if (stored)
         ++next;
       else
@@ -55,8 +55,9 @@ std::vector<BlockPosition> weakest_blocks(const SparseMatrix& matrix, uint64_t c
   std::vector<Scored> blocks;
   const float* values = matrix.values.data();
   for (uint32_t row = 0; row < pattern.block_rows(); ++row)
-    for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i, values += size_t{b} * b) {
-      const uint32_t col = pattern.columns[i];
+    for (uint64_t i = pattern.crow_indices[row]; i < pattern.crow_indices[row + 1];
+         ++i, values += size_t{b} * b) {
+      const uint32_t col = pattern.col_indices[i];
       float sum = 0;
       for (uint32_t r = 0; r < std::min(b, pattern.rows - row * b); ++r)
         for (uint32_t c = 0; c < std::min(b, pattern.cols - col * b); ++c) sum += std::abs(values[r * b + c]);
@@ -110,15 +111,16 @@ Pattern replaced(const Pattern& pattern, std::span<const BlockPosition> drop,
                  std::span<const BlockPosition> grow) {
   std::vector<std::vector<uint32_t>> rows(pattern.block_rows());
   for (uint32_t row = 0; row < pattern.block_rows(); ++row)
-    rows[row].assign(pattern.columns.begin() + static_cast<std::ptrdiff_t>(pattern.row_begin[row]),
-                     pattern.columns.begin() + static_cast<std::ptrdiff_t>(pattern.row_begin[row + 1]));
+    rows[row].assign(
+        pattern.col_indices.begin() + static_cast<std::ptrdiff_t>(pattern.crow_indices[row]),
+        pattern.col_indices.begin() + static_cast<std::ptrdiff_t>(pattern.crow_indices[row + 1]));
   for (const BlockPosition& block : drop) std::erase(rows.at(block.row), block.col);
   for (const BlockPosition& block : grow) rows.at(block.row).push_back(block.col);
   Pattern result{pattern.rows, pattern.cols, pattern.block_size, {0}, {}};
   for (std::vector<uint32_t>& columns : rows) {
     std::sort(columns.begin(), columns.end());
-    result.columns.insert(result.columns.end(), columns.begin(), columns.end());
-    result.row_begin.push_back(result.columns.size());
+    result.col_indices.insert(result.col_indices.end(), columns.begin(), columns.end());
+    result.crow_indices.push_back(result.col_indices.size());
   }
   sparse::validate(result);
   return result;

@@ -96,7 +96,7 @@ void TrainerImpl::require_finite(double loss, const TrainingRun& run) const {
                   "or clipping the "
                   "gradients{}",
                   std::isnan(loss) ? "NaN" : "infinite", position.step,
-                  (position.step - 1) / identity.steps_per_epoch + 1, what.settings.rate, kept));
+                  (position.step - 1) / identity.steps_per_epoch + 1, what.settings.lr, kept));
 }
 
 TrainingProgress TrainerImpl::progress() const {

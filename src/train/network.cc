@@ -38,13 +38,14 @@ Initial sparse_weights(const Pattern& p, const RandomStream& random) {
   float* block = values.data();
   for (uint32_t row = 0; row < p.block_rows(); ++row) {
     uint64_t inputs = 0;
-    for (uint64_t i = p.row_begin[row]; i < p.row_begin[row + 1]; ++i)
-      inputs += inside(p.cols, b, p.columns[i]);
+    for (uint64_t i = p.crow_indices[row]; i < p.crow_indices[row + 1]; ++i)
+      inputs += inside(p.cols, b, p.col_indices[i]);
     const float scale = inputs == 0 ? 0.0F : 1 / std::sqrt(static_cast<float>(inputs));
-    for (uint64_t i = p.row_begin[row]; i < p.row_begin[row + 1]; ++i, block += size_t{b} * b)
+    for (uint64_t i = p.crow_indices[row]; i < p.crow_indices[row + 1]; ++i, block += size_t{b} * b)
       for (uint32_t r = 0; r < b; ++r)
         for (uint32_t c = 0; c < b; ++c)
-          block[r * b + c] *= r < inside(p.rows, b, row) && c < inside(p.cols, b, p.columns[i]) ? scale : 0;
+          block[r * b + c] *=
+              r < inside(p.rows, b, row) && c < inside(p.cols, b, p.col_indices[i]) ? scale : 0;
   }
   return Initial::from(std::move(values));
 }
@@ -103,24 +104,24 @@ model::LayerOptions options_of(const TrainingSettings& s, size_t layer) {
           .butterfly_size = s.butterfly_size,
           .scaled = s.recipe == Recipe::best,
           .seed = base::RandomStream(s.seed, static_cast<uint32_t>(layer), kWeightStream).words(0)[0],
-          .factors = s.factors};
+          .form = s.form};
 }
 
 /// Learning rates of parameters, relative to the network's.
-using Rates = std::vector<std::pair<Value, double>>;
+using LrScales = std::vector<std::pair<Value, double>>;
 
 /// A hidden layer's product, without bias.
-Value structured(Graph& graph, const TrainingSettings& s, size_t layer, Value x, Rates& rates) {
+Value structured(Graph& graph, const TrainingSettings& s, size_t layer, Value x, LrScales& lr_scales) {
   const model::Layer built = model::linear_layer(graph, fmt::format("layer{}", layer + 1), x,
                                                  s.layers[layer + 1], options_of(s, layer));
   for (size_t i = 0; i < built.parameters.size(); ++i)
-    rates.emplace_back(built.parameters[i], built.rates[i]);
+    lr_scales.emplace_back(built.parameters[i], built.lr_scales[i]);
   return built.y;
 }
 
 /// The logits of `rows` images.
 Value forward(Graph& graph, const TrainingSettings& s, const std::vector<Pattern>& patterns, uint32_t rows,
-              bool training, Rates& rates) {
+              bool training, LrScales& lr_scales) {
   Value x = graph.input(kImages, {rows, s.layers[0]});
   std::optional<Value> step;
   if (training && s.dropout > 0) step = graph.input(kDropoutStep, {}, Type::u32);
@@ -131,7 +132,7 @@ Value forward(Graph& graph, const TrainingSettings& s, const std::vector<Pattern
     if (layer == last && s.recipe == Recipe::paper) {
       x = published_output(graph, s, x);
     } else if (layer != last && is_structured(s)) {
-      x = structured(graph, s, layer, x, rates);
+      x = structured(graph, s, layer, x, lr_scales);
       x = x + bias();
     } else {
       const Value w = weight(graph, s, layer, pattern);
@@ -179,27 +180,27 @@ std::vector<Pattern> initial_patterns(const TrainingSettings& s) {
 Graph training_graph(const TrainingSettings& s, const std::vector<Pattern>& patterns) {
   Graph graph;
   const uint32_t rows = s.batch / s.micro_batches;
-  Rates rates;
-  const Value logits = forward(graph, s, patterns, rows, true, rates);
+  LrScales lr_scales;
+  const Value logits = forward(graph, s, patterns, rows, true, lr_scales);
   const Value loss = cross_entropy(logits, graph.input(kLabels, {rows}, Type::u32));
   graph.output(kLoss, loss);
   if (s.micro_batches == 1) graph.output(kLogits, logits);
-  add_training(loss, {optimizer_of(s), s.clip, s.micro_batches, {}, std::move(rates)});
+  add_training(loss, {optimizer_of(s), s.clip_norm, s.micro_batches, {}, std::move(lr_scales)});
   return graph;
 }
 
 Graph evaluation_graph(const TrainingSettings& s, const std::vector<Pattern>& patterns, uint32_t rows) {
   Graph graph;
-  Rates rates;
-  graph.output(kLogits, forward(graph, s, patterns, rows, false, rates));
+  LrScales lr_scales;
+  graph.output(kLogits, forward(graph, s, patterns, rows, false, lr_scales));
   return graph;
 }
 
 Graph gradient_graph(const TrainingSettings& s) {
   Graph graph;
   const uint32_t rows = s.batch / s.micro_batches;
-  Rates rates;
-  const Value logits = forward(graph, s, {}, rows, true, rates);
+  LrScales lr_scales;
+  const Value logits = forward(graph, s, {}, rows, true, lr_scales);
   const Value loss = cross_entropy(logits, graph.input(kLabels, {rows}, Type::u32));
   std::vector<Value> weights;
   for (size_t layer = 0; layer + 2 < s.layers.size(); ++layer)

@@ -117,13 +117,14 @@ void check(const TrainingSettings& settings) {
 }
 
 void check_learning(const LearningSettings& s, std::string_view samples) {
-  require(std::isfinite(s.rate) && s.rate > 0, "the learning rate", s.rate, "positive");
+  require(std::isfinite(s.lr) && s.lr > 0, "the learning rate", s.lr, "positive");
   require(s.momentum >= 0 && s.momentum < 1, "the momentum", s.momentum, "at least 0 and less than 1");
   require(s.optimizer != OptimizerKind::nesterov || s.momentum > 0, "the momentum of Nesterov's method",
           s.momentum, "positive");
   require(std::isfinite(s.weight_decay) && s.weight_decay >= 0, "the weight decay", s.weight_decay,
           "at least 0");
-  if (s.clip) require(std::isfinite(*s.clip) && *s.clip > 0, "the clipping norm", *s.clip, "positive");
+  if (s.clip_norm)
+    require(std::isfinite(*s.clip_norm) && *s.clip_norm > 0, "the clipping norm", *s.clip_norm, "positive");
   require(s.batch >= 1, "the batch", s.batch, "at least 1");
   require(s.epochs >= 1, "the number of epochs", s.epochs, "at least 1");
   require(s.validation > 0 && s.validation < 1, fmt::format("the fraction of validation {}", samples),
@@ -161,7 +162,7 @@ void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& s, cons
   if (s.optimizer == OptimizerKind::momentum || s.optimizer == OptimizerKind::nesterov)
     json["momentum"] = s.momentum;
   json[weight_decay] = s.weight_decay;
-  json["rate"] = s.rate;
+  json["lr"] = s.lr;
 }
 
 nlohmann::ordered_json json_of(const TrainingSettings& s) {
@@ -171,10 +172,10 @@ nlohmann::ordered_json json_of(const TrainingSettings& s) {
   if (s.kind == LayerKind::pixelfly) json["butterfly"] = s.butterfly_size;
   if (s.kind == LayerKind::pixelfly || s.kind == LayerKind::low_rank) json["rank"] = s.rank;
   if (has_recipe(s)) json["recipe"] = name_of(s.recipe);
-  if (is_structured(s) && s.factors != model::Factors::best) json["factors"] = name_of(s.factors);
+  if (is_structured(s) && s.form != model::Form::fused) json["form"] = name_of(s.form);
   json.update({{"activation", s.activation}, {"dropout", s.dropout}});
   add_optimizer(json, s, "decay");
-  json["clip"] = s.clip ? nlohmann::ordered_json(*s.clip) : nlohmann::ordered_json(nullptr);
+  json["clip_norm"] = s.clip_norm ? nlohmann::ordered_json(*s.clip_norm) : nlohmann::ordered_json(nullptr);
   json["batch"] = s.batch;
   json["micro_batches"] = s.micro_batches;
   json["epochs"] = s.epochs;

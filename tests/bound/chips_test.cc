@@ -98,7 +98,7 @@ TEST(ChipProducts, SpreadLargeOnesAndSayWhenNot) {
   Product four(large.w, large.n, Machine(chips(4)));
   EXPECT_THAT(four.plan(), HasSubstr("4 chips, each 32 columns: "));
   EXPECT_LT(four.predicted_seconds(), 0.5 * Product(large.w, large.n, Machine(chips(1))).predicted_seconds());
-  const bound::Product inside(large.w, {.n = large.n, .type = Type::f32}, chips(4));
+  const bound::BoundProduct inside(large.w, {.n = large.n, .type = Type::f32}, chips(4));
   ASSERT_GT(inside.candidates().size(), 4u);
   EXPECT_THAT(inside.candidates()[0].partition, HasSubstr("1 of 4 chips"));
   EXPECT_THAT(inside.candidates()[0].rejected, HasSubstr("slower than"));
@@ -108,7 +108,7 @@ TEST(ChipProducts, TakeOperandsWhereTheyLie) {
   const Numbers large(64, 64, 128, 4);
   const ops::ProductProblem problem{.n = large.n, .type = Type::f32};
   const auto layouts_of = [&](uint32_t count, const ops::LayoutChoices& lying = {}) {
-    const bound::Product on(large.w, problem, chips(count), {}, nullptr, {.tiles = lying});
+    const bound::BoundProduct on(large.w, problem, chips(count), {}, nullptr, {.tiles = lying});
     return on.tile_plan().layouts;
   };
   const auto same = [](const ops::OperandLayout& a, const ops::OperandLayout& b) {

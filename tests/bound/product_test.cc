@@ -214,9 +214,9 @@ TEST(PublicProduct, RefusesWhatTheMachineLacks) {
 TEST(PublicProduct, RefusesAMalformedMatrix) {
   const SparseMatrix right = weight_of(1);
   SparseMatrix outside = right, unsorted = right, decreasing = right, short_of_values = right, wider = right;
-  outside.pattern.columns[0] = 1000;
-  std::swap(unsorted.pattern.columns[0], unsorted.pattern.columns[1]);
-  std::swap(decreasing.pattern.row_begin[1], decreasing.pattern.row_begin[2]);
+  outside.pattern.col_indices[0] = 1000;
+  std::swap(unsorted.pattern.col_indices[0], unsorted.pattern.col_indices[1]);
+  std::swap(decreasing.pattern.crow_indices[1], decreasing.pattern.crow_indices[2]);
   short_of_values.values.clear();
   ++wider.pattern.cols;
   for (const Machine& machine : {Machine::host(1), Machine::find("bow")}) {

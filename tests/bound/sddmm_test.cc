@@ -31,9 +31,9 @@ void expect_gradient(const Weight& weight, const CallersMatrix& dy, const Caller
   weight.unpack(dw, stored);
   weight.unpack(before, old);
   for (uint32_t r = 0; r < pattern.block_rows(); ++r)
-    for (uint64_t block = pattern.row_begin[r]; block < pattern.row_begin[r + 1]; ++block)
+    for (uint64_t block = pattern.crow_indices[r]; block < pattern.crow_indices[r + 1]; ++block)
       for (uint32_t e = 0; e < b * b; ++e) {
-        const uint32_t row = r * b + e / b, col = pattern.columns[block] * b + e % b;
+        const uint32_t row = r * b + e / b, col = pattern.col_indices[block] * b + e % b;
         if (row >= pattern.rows || col >= pattern.cols) continue;
         const uint64_t i = block * b * b + e;
         double sum = 0, magnitude = 0;
@@ -130,8 +130,8 @@ TEST(Sddmm, FollowsBlocksThatAreDroppedAndGrown) {
   const Pattern pattern = weight.pattern();
   std::vector<BlockPosition> drop, grow;
   for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
-    const auto begin = pattern.columns.begin() + static_cast<std::ptrdiff_t>(pattern.row_begin[row]);
-    const auto end = pattern.columns.begin() + static_cast<std::ptrdiff_t>(pattern.row_begin[row + 1]);
+    const auto begin = pattern.col_indices.begin() + static_cast<std::ptrdiff_t>(pattern.crow_indices[row]);
+    const auto end = pattern.col_indices.begin() + static_cast<std::ptrdiff_t>(pattern.crow_indices[row + 1]);
     if (begin != end && row % 2 == 0) drop.push_back({row, *begin});
     for (uint32_t col = 0; col < pattern.block_cols() && row % 3 == 0; ++col)
       if (std::find(begin, end, col) == end) {

@@ -145,7 +145,7 @@ TEST(Weight, RefusesWhatHasNoKernel) {
   EXPECT_THROW(Weight(random_matrix(64, 64, 7)), UsageError);
   EXPECT_THROW(Weight(random_matrix(64, 64, 8), Type::f64), UsageError);
   SparseMatrix broken = random_matrix(64, 64, 8);
-  broken.pattern.columns[0] = 99;
+  broken.pattern.col_indices[0] = 99;
   EXPECT_THROW(Weight{broken}, Error);
 }
 

@@ -31,7 +31,7 @@ std::vector<Setting> settings() {
       {"butterfly", Butterfly{64, 64}},
       {"wide_butterfly", Butterfly{100, 300}},
       {"narrow_butterfly", Butterfly{1000, 10}},
-      {"butterfly_of_three_blocks", Butterfly{.inputs = 32, .outputs = 32, .blocks = 3, .decreasing = true}},
+      {"butterfly_of_three_blocks", Butterfly{.inputs = 32, .outputs = 32, .nblocks = 3, .decreasing = true}},
       {"tied_butterfly", Butterfly{.inputs = 128, .outputs = 128, .tied = true}},
       {"complex_butterfly", Butterfly{.inputs = 32, .outputs = 40, .complex = true}},
       {"smallest_butterfly", Butterfly{1, 1}},
@@ -150,7 +150,7 @@ TEST(Structured, HasTheShapesOfThePublicImplementations) {
     return parameters_of(structure)[i].shape;
   };
   using Shape = std::vector<uint32_t>;
-  EXPECT_EQ(shape_of(Butterfly{.inputs = 1000, .outputs = 2050, .blocks = 2}), (Shape{3, 2, 10, 512, 2, 2}));
+  EXPECT_EQ(shape_of(Butterfly{.inputs = 1000, .outputs = 2050, .nblocks = 2}), (Shape{3, 2, 10, 512, 2, 2}));
   EXPECT_EQ(shape_of(Butterfly{.inputs = 1024, .outputs = 1024, .tied = true}), (Shape{1, 1023, 2, 2}));
   EXPECT_EQ(shape_of(Butterfly{.inputs = 8, .outputs = 8, .complex = true}), (Shape{1, 1, 3, 4, 2, 2, 2}));
   EXPECT_EQ(shape_of(Kronecker{4, 8, 16, 2}), (Shape{4, 2, 8, 16}));
@@ -163,7 +163,7 @@ TEST(Structured, RefusesImpossibleSizes) {
   };
   EXPECT_TRUE(test::says(message(Butterfly{0, 4}), "inputs is 0"));
   EXPECT_TRUE(
-      test::says(message(Butterfly{.inputs = 4, .outputs = 4, .blocks = 2, .tied = true}), "one block"));
+      test::says(message(Butterfly{.inputs = 4, .outputs = 4, .nblocks = 2, .tied = true}), "one block"));
   EXPECT_TRUE(test::says(message(Kronecker{2, 3, 4, 1, 9}), "1 to 8"));
   EXPECT_TRUE(test::says(message(Kronecker{1 << 20, 1 << 20, 4, 1}), "too large"));
   EXPECT_TRUE(test::says(message(Circulant{8, 9}), "1 to 8"));

@@ -50,12 +50,13 @@ struct Drawn {
     SparseMatrix kept{{matrix.pattern.rows, matrix.pattern.cols, block_size, {0}, {}}, {}};
     const uint64_t values = uint64_t{block_size} * block_size;
     for (uint32_t r = 0; r < matrix.pattern.block_rows(); ++r) {
-      for (uint64_t i = matrix.pattern.row_begin[r]; r % 2 == 1 && i < matrix.pattern.row_begin[r + 1]; ++i) {
-        kept.pattern.columns.push_back(matrix.pattern.columns[i]);
+      for (uint64_t i = matrix.pattern.crow_indices[r]; r % 2 == 1 && i < matrix.pattern.crow_indices[r + 1];
+           ++i) {
+        kept.pattern.col_indices.push_back(matrix.pattern.col_indices[i]);
         kept.values.insert(kept.values.end(), matrix.values.begin() + static_cast<ptrdiff_t>(i * values),
                            matrix.values.begin() + static_cast<ptrdiff_t>((i + 1) * values));
       }
-      kept.pattern.row_begin.push_back(kept.pattern.columns.size());
+      kept.pattern.crow_indices.push_back(kept.pattern.col_indices.size());
     }
     matrix = std::move(kept);
   }
@@ -91,11 +92,11 @@ void drop_and_grow(Weight& weight, base::RandomSequence& random) {
   std::vector<BlockPosition> grow;
   std::set<std::pair<uint32_t, uint32_t>> taken;
   for (uint32_t r = 0; r < pattern.block_rows(); ++r)
-    for (uint64_t i = pattern.row_begin[r]; i < pattern.row_begin[r + 1]; ++i) {
+    for (uint64_t i = pattern.crow_indices[r]; i < pattern.crow_indices[r + 1]; ++i) {
       if (random.below(4) == 0)
-        drop.push_back({r, pattern.columns[i]});
+        drop.push_back({r, pattern.col_indices[i]});
       else
-        taken.insert({r, pattern.columns[i]});
+        taken.insert({r, pattern.col_indices[i]});
     }
   while (taken.size() < weight.capacity() && random.below(20) != 0) {
     const BlockPosition at{random.below(pattern.block_rows()), random.below(pattern.block_cols())};
@@ -247,10 +248,10 @@ TEST_P(StateOfBlocks, FollowsWhereBlocksStay) {
   Weight weight = Weight::dynamic(matrix, matrix.pattern.blocks());
   std::vector<float> momentum(weight.packed_values().begin(), weight.packed_values().end());
   const Pattern before = weight.pattern();
-  const BlockPosition gone{0, before.columns[0]};
-  const auto row_end = before.columns.begin() + static_cast<ptrdiff_t>(before.row_begin[1]);
+  const BlockPosition gone{0, before.col_indices[0]};
+  const auto row_end = before.col_indices.begin() + static_cast<ptrdiff_t>(before.crow_indices[1]);
   uint32_t absent = 0;
-  while (std::find(before.columns.begin(), row_end, absent) != row_end) ++absent;
+  while (std::find(before.col_indices.begin(), row_end, absent) != row_end) ++absent;
   const BlockPosition grown{0, absent};
   const Relocation moved = weight.replace({&gone, 1}, {&grown, 1});
   moved.apply(momentum);
@@ -329,8 +330,8 @@ TEST_P(KeptByTheCaller, HaveAnOrderOfThePatternAlone) {
     const auto named = [&](const Pattern& p) {
       std::vector<float> names;
       for (uint32_t row = 0; row < p.block_rows(); ++row)
-        for (uint64_t i = p.row_begin[row]; i < p.row_begin[row + 1]; ++i)
-          names.insert(names.end(), b * b, static_cast<float>(row * p.block_cols() + p.columns[i] + 1));
+        for (uint64_t i = p.crow_indices[row]; i < p.crow_indices[row + 1]; ++i)
+          names.insert(names.end(), b * b, static_cast<float>(row * p.block_cols() + p.col_indices[i] + 1));
       return names;
     };
     weight.pack(named(pattern), state);
@@ -375,7 +376,7 @@ INSTANTIATE_TEST_SUITE_P(BlockSizes, KeptByTheCaller, testing::Values(1U, 4U, 16
 TEST(Weight, RefusesMalformedPatterns) {
   for (const uint32_t b : {1U, 4U}) {
     SparseMatrix outside = generate({PatternKind::random, 64, 64, 0.5, b, 3});
-    outside.pattern.columns[0] = 1000;
+    outside.pattern.col_indices[0] = 1000;
     SparseMatrix short_of_values = generate({PatternKind::random, 64, 64, 0.5, b, 3});
     short_of_values.values.pop_back();
     for (const SparseMatrix& wrong : {outside, short_of_values}) {

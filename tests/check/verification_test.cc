@@ -16,10 +16,10 @@ struct Case {
     y.resize(uint64_t{40} * n);
     for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
     for (uint32_t r = 0; r < w.pattern.block_rows(); ++r)
-      for (uint64_t b = w.pattern.row_begin[r]; b < w.pattern.row_begin[r + 1]; ++b)
+      for (uint64_t b = w.pattern.crow_indices[r]; b < w.pattern.crow_indices[r + 1]; ++b)
         for (uint32_t e = 0; e < 16; ++e) {
           const uint32_t row = r * 4 + e / 4;
-          const uint32_t col = w.pattern.columns[b] * 4 + e % 4;
+          const uint32_t col = w.pattern.col_indices[b] * 4 + e % 4;
           if (row < 40 && col < 30)
             for (uint32_t j = 0; j < n; ++j) y[row * n + j] += w.values[b * 16 + e] * x[col * n + j];
         }
@@ -91,10 +91,10 @@ struct GradientCase {
     for (size_t i = 0; i < dy.size(); ++i) dy[i] = std::cos(static_cast<float>(i));
     const Pattern& p = dw.pattern;
     for (uint32_t r = 0; r < p.block_rows(); ++r)
-      for (uint64_t b = p.row_begin[r]; b < p.row_begin[r + 1]; ++b)
+      for (uint64_t b = p.crow_indices[r]; b < p.crow_indices[r + 1]; ++b)
         for (uint32_t e = 0; e < 16; ++e) {
           const uint32_t row = r * 4 + e / 4;
-          const uint32_t col = p.columns[b] * 4 + e % 4;
+          const uint32_t col = p.col_indices[b] * 4 + e % 4;
           double sum = 0;
           for (uint32_t j = 0; row < p.rows && col < p.cols && j < n; ++j)
             sum += double{dy[row * n + j]} * x[col * n + j];

@@ -90,18 +90,19 @@ TEST_F(CliTest, EstimateDoesNotVerify) {
 }
 
 TEST_F(CliTest, GradientsAreProductsToo) {
-  const Outcome o = run("spmm --m 80 --k 56 --density 1/4 --block 8 --n 20 --product forward,dx --json");
+  const Outcome o =
+      run("spmm --m 80 --k 56 --density 1/4 --block 8 --n 20 --product forward,input_gradient --json");
   const json results = results_of(o);
   ASSERT_EQ(results.size(), 4u);
   for (const json& r : results) EXPECT_EQ(r["verified"], true) << r;
-  EXPECT_EQ(results[3]["product"], "dx");
+  EXPECT_EQ(results[3]["product"], "input_gradient");
   EXPECT_EQ(results[3]["dense_seconds"], results[2]["seconds"]);
 }
 
 TEST_F(CliTest, RunsTheThreeProductsOnTilesStaticDynamicAndDense) {
   const std::string spmm =
       "spmm --m 96 --k 80 --density 1/4 --block 4 --n 20 --machine bow --type f16,f16-f32 "
-      "--mode static,dynamic,dense --product forward,dx,sddmm --json";
+      "--mode static,dynamic,dense --product forward,input_gradient,sddmm --json";
   const Outcome o = run(spmm);
   const json results = results_of(o);
   const json estimates = results_of(run(spmm + " --estimate"));
@@ -317,7 +318,7 @@ TEST_F(CliTest, MisuseEndsWithStatus2AndOneMessage) {
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --json --print plan", "leave out one"},
         {"inspect a.npy --n 0", "--n takes a whole number from 1"},
         {"spmm --weights a.smtx --n 4 --pattern banded", "leave out --m"},
-        {"spmm --m 4 --k 4 --density 1/2 --n 4 --planner published", "--machine names none"},
+        {"spmm --m 4 --k 4 --density 1/2 --n 4 --planner vendor", "--machine names none"},
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --report x.foo", "--report writes a file of type .html"},
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --trace x.html", "--trace writes a file of type .json"},
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --block 0", "use 1, 4, 8, 16 or 32"},

@@ -52,7 +52,7 @@ TEST_F(PackCliTest, JsonHasItsKeysAndItsNumbersAgree) {
   for (const json& r : all["results"]) {
     for (const char* key :
          {"algorithm", "packs", "sequences", "tokens", "efficiency", "packing_factor", "lower_bound", "gap",
-          "optimal", "seconds", "read_seconds", "write_seconds", "too_long", "depths", "ranks"})
+          "optimal", "seconds", "read_seconds", "write_seconds", "overlong_sequences", "depths", "ranks"})
       EXPECT_TRUE(r.contains(key)) << key;
     EXPECT_EQ(r["sequences"], 68);
     EXPECT_EQ(r["tokens"], 345);
@@ -120,9 +120,9 @@ TEST_F(PackCliTest, WritesPacksOfEveryKindOfInput) {
 
 TEST_F(PackCliTest, CountsWhatIsTooLong) {
   const std::string lengths = file("l.txt", "5\n25\n7\n10\n11\n");
-  const std::string pack = fmt::format("pack --lengths '{}' --max-length 10 --json --too-long ", lengths);
+  const std::string pack = fmt::format("pack --lengths '{}' --max-length 10 --json --overlong ", lengths);
   const json dropped = results_of(run(pack + "drop"))[0];
-  EXPECT_EQ(dropped["too_long"], 2);
+  EXPECT_EQ(dropped["overlong_sequences"], 2);
   EXPECT_EQ(dropped["lost_tokens"], 36);
   EXPECT_EQ(dropped["tokens"], 22);
   EXPECT_EQ(results_of(run(pack + "truncate"))[0]["tokens"], 42);
@@ -162,7 +162,7 @@ TEST_F(PackCliTest, StreamsPacksAsTheyClose) {
   const Outcome counted = run(fmt::format("pack --lengths '{}' --max-length 100 --window 64 --json", npy));
   EXPECT_EQ(results_of(counted)[0]["packs"], packs);
   const Outcome split = run(fmt::format(
-      "pack --lengths '{}' --max-length 40 --too-long split --window 64 --json --emit jsonl", npy));
+      "pack --lengths '{}' --max-length 40 --overlong split --window 64 --json --emit jsonl", npy));
   ASSERT_EQ(split.status, 0) << split.err;
   std::istringstream objects(split.out);
   size_t tokens = 0;
@@ -202,7 +202,7 @@ TEST_F(PackCliTest, MisuseEndsWithStatus2AndOneMessage) {
            {"--histogram h.csv", "--max-length is missing"},
            {"--histogram h.csv --max-length 0", "--max-length takes a whole number from 1 to 268435456"},
            {h + " --algorithm magic", "magic"},
-           {h + " --too-long cut", "'cut' is none of them"},
+           {h + " --overlong cut", "'cut' is none of them"},
            {h + " --max-per-pack 0", "--max-per-pack takes"},
            {h + " --time-limit -1", "--time-limit takes seconds"},
            {h + " --time-limit nan", "--time-limit takes seconds"},

@@ -30,7 +30,7 @@ using testing::MarkupReader;
 class TrainCliTest : public test::ToolTest {
  protected:
   static constexpr const char* kSmall =
-      "train --layers 64,32,10 --images 400 --epochs 3 --rate 0.02 --seed 3 --threads 2";
+      "train --layers 64,32,10 --images 400 --epochs 3 --lr 0.02 --seed 3 --threads 2";
 
   /// Digits without their training files, as the test images alone would be.
   static void write_mnist(const std::string& folder, uint32_t count) {
@@ -101,11 +101,12 @@ TEST_F(TrainCliTest, EveryKindAndOptimizerRuns) {
   for (const char* options :
        {"--kind static --density 1/4 --block 8", "--kind dynamic --block 4 --every 2 --schedule set",
         "--kind dynamic --block 4 --every 2 --change 0.5 --until 1", "--kind dynamic --schedule none",
-        "--optimizer sgd --decay 0.001 --clip 1", "--optimizer nesterov --momentum 0.5 --activation gelu",
-        "--optimizer adam --dropout 0.1", "--optimizer adamw --decay 0.1 --micro-batches 5",
-        "--kind butterfly --recipe paper", "--kind bpbp", "--kind pixelfly --block 4 --butterfly 4 --rank 2",
-        "--kind block-butterfly --block 4", "--kind fastfood", "--kind butterfly --factors published",
-        "--kind circulant", "--kind low-rank --rank 3", "--kind monarch --recipe best", "--recipe paper"})
+        "--optimizer sgd --decay 0.001 --clip-norm 1",
+        "--optimizer nesterov --momentum 0.5 --activation gelu", "--optimizer adam --dropout 0.1",
+        "--optimizer adamw --decay 0.1 --micro-batches 5", "--kind butterfly --recipe paper", "--kind bpbp",
+        "--kind pixelfly --block 4 --butterfly 4 --rank 2", "--kind block-butterfly --block 4",
+        "--kind fastfood", "--kind butterfly --form unfused", "--kind circulant", "--kind low-rank --rank 3",
+        "--kind monarch --recipe best", "--recipe paper"})
     EXPECT_TRUE(train(options)["finished"]) << options;
 }
 
@@ -156,7 +157,7 @@ TEST_F(TrainCliTest, BatchesAreSwept) {
 
 TEST_F(TrainCliTest, ASweepContinuesWhereItStopped) {
   const std::string small = fmt::format(
-      "train --layers 64,32,10 --images 400 --rate 0.02 --tiles 2 --json --epochs 40 "
+      "train --layers 64,32,10 --images 400 --lr 0.02 --tiles 2 --json --epochs 40 "
       "--kind butterfly --recipe paper --batch 50,25 --seeds 2 --checkpoint '{}'",
       path("sweep.safetensors"));
   const std::string third = path("sweep-batch25-seed0.safetensors");
@@ -175,7 +176,7 @@ TEST_F(TrainCliTest, ASweepContinuesWhereItStopped) {
   EXPECT_EQ(all["results"][3]["resumed_from_step"], 0);
   EXPECT_TRUE(all["sweep"][0]["epoch_seconds"].is_null());
   const json alone = results_of(
-      run("train --layers 64,32,10 --images 400 --rate 0.02 --tiles 2 --json --epochs 40 --kind butterfly "
+      run("train --layers 64,32,10 --images 400 --lr 0.02 --tiles 2 --json --epochs 40 --kind butterfly "
           "--recipe paper --batch 25"))[0];
   EXPECT_EQ(all["results"][2]["test_loss"], alone["test_loss"]);
   EXPECT_EQ(left_behind(), 4u);
@@ -245,7 +246,7 @@ TEST_F(TrainCliTest, WritesAReport) {
 TEST_F(TrainCliTest, AResumedRunIsTheSame) {
   const std::string whole = path("whole.safetensors"), broken = path("broken.safetensors");
   const std::string longer = "--epochs 200 --kind dynamic --block 4 --every 10";
-  const std::string small = "train --layers 64,32,10 --images 400 --rate 0.02 --tiles 2 --json " + longer;
+  const std::string small = "train --layers 64,32,10 --images 400 --lr 0.02 --tiles 2 --json " + longer;
   const Outcome expected = run(fmt::format("{} --checkpoint '{}'", small, whole));
   ASSERT_EQ(expected.status, 0) << expected.err;
   // Ctrl-C once there is a checkpoint.
@@ -293,8 +294,8 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
       {"--kind dense --rank 4", "--rank is for --kind low-rank or pixelfly"},
       {"--kind low-rank --block 4", "--block is for --kind static, dynamic, block-butterfly or pixelfly"},
       {"--kind static --recipe paper", "--recipe is for --kind dense, butterfly and other structures"},
-      {"--factors published", "--factors is for --kind butterfly and other structures"},
-      {"--kind butterfly --factors merged", "'merged' is unknown; there are best, published"},
+      {"--form unfused", "--form is for --kind butterfly and other structures"},
+      {"--kind butterfly --form merged", "'merged' is unknown; there are fused, unfused"},
       {"--kind monarch --recipe good", "the recipe 'good' is unknown; there are paper, best"},
       {"--kind pixelfly --butterfly 12", "a butterfly size of 12"},
       {"--seeds 2 --estimate", "--estimate is for one training"},
@@ -304,8 +305,8 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
       {"--kind static --density 0", "the density is 0"},
       {"--kind static --density 0.01", "a density of 0.01 leaves hidden layer 1, 32 × 64, without a block"},
       {"--optimizer adam --momentum 0.5", "--momentum is for --optimizer momentum or nesterov"},
-      {"--rate fast", "--rate takes a number; 'fast' is not one"},
-      {"--rate nan", "--rate takes a number; 'nan' is not one"},
+      {"--lr fast", "--lr takes a number; 'fast' is not one"},
+      {"--lr nan", "--lr takes a number; 'nan' is not one"},
       {"--batch 0", "--batch takes a whole number from 1"},
       {"--seeds 0", "--seeds takes a whole number from 1 to 1000"},
       {"--seed 18446744073709551615 --seeds 2", "2 consecutive seeds from 18446744073709551615 on"},
@@ -329,7 +330,7 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
   for (const auto& [options, message] : cases) {
     std::string command = kSmall;
     if (options.starts_with("--layers")) command = "train --images 400";
-    if (options.starts_with("--rate") || options.starts_with("--seed ")) command = "train";
+    if (options.starts_with("--lr") || options.starts_with("--seed ")) command = "train";
     SCOPED_TRACE(options);
     expect_refused(run(fmt::format("{} {}", command, options)), message);
   }
@@ -344,7 +345,7 @@ TEST_F(TrainCliTest, TrainsSpikingNetworks) {
   const Outcome o = run(fmt::format("{} --json --report '{}' --checkpoint '{}'", small, page, checkpoint));
   const json r = results_of(o)[0];
   EXPECT_EQ(r["settings"]["hidden"], json({128}));
-  EXPECT_EQ(r["settings"]["rate"], 0.01);  // Randman's usual one
+  EXPECT_EQ(r["settings"]["lr"], 0.01);  // Randman's usual one
   EXPECT_EQ(r["settings"]["seed"], 0);
   EXPECT_EQ(r["recordings"], "Randman, 30 steps: 432 for training, 48 for validation, 120 for testing");
   EXPECT_EQ(r["epochs"].size(), 2u);
@@ -396,10 +397,10 @@ TEST_F(TrainCliTest, RefusesOptionsThatSpikingNetworksDoNotHave) {
 }
 
 TEST_F(TrainCliTest, ReportsDivergenceAndMissingFiles) {
-  const Outcome diverged = run("train --layers 64,32,10 --images 400 --rate 1e9");
+  const Outcome diverged = run("train --layers 64,32,10 --images 400 --lr 1e9");
   EXPECT_EQ(diverged.status, 1);
   EXPECT_TRUE(says(diverged.err, "training diverged: the loss is"));
-  expect_failure(1, run("train --layers 64,32,10 --images 400 --rate 1e9 --batch 50,25"),
+  expect_failure(1, run("train --layers 64,32,10 --images 400 --lr 1e9 --batch 50,25"),
                  "batch 50, seed 0: training diverged");
   expect_failure(1, run(fmt::format("train --dataset mnist --data '{}'", path("nowhere"))),
                  "no images of mnist here");

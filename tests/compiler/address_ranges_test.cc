@@ -76,7 +76,7 @@ TEST(AddressesInUse, FindTheLowestFreeAddressDuringALifetime) {
       const uint64_t found = in_use.lowest_free(expected, room, alignment, lifetime);
       while (lowest_free(taken[lifetime], expected, room) != expected) expected += alignment;
       ASSERT_EQ(found, expected) << "piece " << i << " of " << pieces;
-      in_use.take({found, found + room}, lifetime);
+      in_use.occupy({found, found + room}, lifetime);
       for (uint32_t other = 0; other < lifetimes.size(); ++other)
         if (meet(lifetimes[lifetime], lifetimes[other]))
           std::fill_n(taken[other].begin() + static_cast<int64_t>(found), room, true);

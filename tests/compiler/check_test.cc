@@ -63,17 +63,17 @@ struct Compiled {
   }
 
   CompiledSet& set(SampleSet s) { return executable->sets[s]; }
-  Place& place_of(SampleSet s, size_t f) { return set(s).places[set(s).vertices[0].first_place + f]; }
+  BoxAddress& place_of(SampleSet s, size_t f) { return set(s).places[set(s).vertices[0].first_place + f]; }
   uint64_t offset_of(SampleVariable v) const { return executable->mapped[v][0].offset; }
   /// Moves a variable and all references to its place.
   void move(SampleVariable v, uint64_t offset) {
-    const Place old = executable->mapped[v][0];
-    const auto follow = [&](Place& place) {
+    const BoxAddress old = executable->mapped[v][0];
+    const auto follow = [&](BoxAddress& place) {
       if (place.store == old.store && place.space == old.space && place.offset == old.offset)
         place.offset = offset;
     };
     for (CompiledSet& set : executable->sets) {
-      for (Place& place : set.places) follow(place);
+      for (BoxAddress& place : set.places) follow(place);
       for (Exchange* exchange : {&set.before, &set.after})
         for (Transfer& t : exchange->transfers) follow(t.from), follow(t.to);
     }
@@ -93,7 +93,7 @@ struct Compiled {
 /// mapped box.
 bool damage(Compiled& x, base::RandomSequence& random) {
   std::vector<Exchange*> exchanges;
-  std::vector<Place*> places;
+  std::vector<BoxAddress*> places;
   for (size_t s = 0; s < x.executable->sets.size(); ++s) {
     CompiledSet& set = x.executable->sets[s];
     exchanges.insert(exchanges.end(), {&set.before, &set.after});

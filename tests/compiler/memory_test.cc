@@ -288,7 +288,7 @@ std::vector<uint64_t> addresses(const Executable& e) {
   const CompiledSet& set = e.sets[0];
   std::vector<uint64_t> all;
   for (size_t f = 0; f < e.program->compute_sets()[0].groups[0].fields.size(); ++f) {
-    const Place& place = set.places[set.vertices[0].first_place + f];
+    const BoxAddress& place = set.places[set.vertices[0].first_place + f];
     all.push_back(e.addresses[place.space].of(place.offset));
   }
   return all;

@@ -29,7 +29,7 @@ class OneLongVertex {
     pool_team_.run([&](uint32_t thread) {
       threads_[thread].clock.start(Phase::compute);
       threads_.run(thread, true, [&](SharingThread& member) {
-        member.take(codelets_[thread == 0 || same_codelet ? 0 : 1], {&scratch_[thread], 1});
+        member.set_vertex(codelets_[thread == 0 || same_codelet ? 0 : 1], {&scratch_[thread], 1});
         if (thread == 0) program::share_work(&member, parts, &scratch_[0], work);
       });
       times_[thread] = threads_[thread].clock.stop();
@@ -96,8 +96,8 @@ struct Pair {
     helper.reset(true);
     owner.clock.start(Phase::compute);
     helper.clock.start(Phase::compute);
-    owner.take(codelets[0], {&scratch[0], 1});
-    helper.take(codelets[same_codelet ? 0 : 1], {&scratch[1], 1});
+    owner.set_vertex(codelets[0], {&scratch[0], 1});
+    helper.set_vertex(codelets[same_codelet ? 0 : 1], {&scratch[1], 1});
   }
   bool is_helpers(const std::byte* of_part) const { return of_part == &scratch[1]; }
 };
@@ -132,7 +132,7 @@ TEST(Help, IsForVerticesOfItsOwnCodelet) {
 /// As between the strips of a gradient and the optimizer that takes them, which needs no scratch.
 TEST(Help, IsForVerticesOfTheCodeletThatLastHadScratch) {
   Pair pair;
-  pair.helper.take(pair.codelets[1], {});
+  pair.helper.set_vertex(pair.codelets[1], {});
   uint32_t helped = 0;
   program::share_work(&pair.owner, 2, &pair.scratch[0], [&](uint32_t i, const std::byte* scratch) {
     if (i == 0) {
@@ -146,7 +146,7 @@ TEST(Help, IsForVerticesOfTheCodeletThatLastHadScratch) {
 
 TEST(Help, NeedsAsMuchScratchAsTheVertex) {
   Pair pair;
-  pair.owner.take(pair.codelets[0], pair.scratch);
+  pair.owner.set_vertex(pair.codelets[0], pair.scratch);
   program::share_work(&pair.owner, 2, &pair.scratch[0],
                       [&](uint32_t, const std::byte*) { EXPECT_FALSE(pair.helper.help(pair.owner)); });
 }
@@ -192,8 +192,8 @@ TEST(Help, RunsNoClockThatNobodyAskedFor) {
   Pair pair;
   pair.owner.reset(false);
   pair.helper.reset(false);
-  pair.owner.take(pair.codelets[0], {&pair.scratch[0], 1});
-  pair.helper.take(pair.codelets[0], {&pair.scratch[1], 1});
+  pair.owner.set_vertex(pair.codelets[0], {&pair.scratch[0], 1});
+  pair.helper.set_vertex(pair.codelets[0], {&pair.scratch[1], 1});
   const Clock::time_point before = pair.helper.clock.since();
   program::share_work(&pair.owner, 2, &pair.scratch[0], [&](uint32_t i, const std::byte*) {
     if (i == 0) {

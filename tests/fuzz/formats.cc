@@ -63,11 +63,12 @@ void read_safetensors(const io::Source& source) {
 
 constexpr uint32_t kMaxLength = 1000;
 constexpr size_t kIdxLabelsBytes = 10;  // of two labels
-constexpr pack::TooLong kPolicies[] = {pack::TooLong::drop, pack::TooLong::truncate, pack::TooLong::split};
+constexpr pack::Overlong kPolicies[] = {pack::Overlong::drop, pack::Overlong::truncate,
+                                        pack::Overlong::split};
 
 // Counts the lengths with every policy, and checks that the sums agree.
 void require_sound(const pack::Lengths& lengths) {
-  for (const pack::TooLong policy : kPolicies) {
+  for (const pack::Overlong policy : kPolicies) {
     const pack::Input input = pack::count(lengths, kMaxLength, policy);
     require(input.sequences == lengths.size() && input.histogram.tokens() + input.lost_tokens == input.tokens,
             "a reader counted lengths wrong");
@@ -87,7 +88,7 @@ void read_lengths_text(const io::Source& source) {
 }
 
 void read_length_histogram(const io::Source& source) {
-  for (const pack::TooLong policy : kPolicies) pack::LengthFile::histogram(source, kMaxLength, policy);
+  for (const pack::Overlong policy : kPolicies) pack::LengthFile::histogram(source, kMaxLength, policy);
 }
 
 void require_sound(const ImageSet& set) {

@@ -34,14 +34,14 @@ Pattern read_plainly(const std::filesystem::path& path) {
   char comma = 0;
   uint64_t non_zeros = 0;
   file >> p.rows >> comma >> p.cols >> comma >> non_zeros;
-  p.row_begin.resize(size_t{p.rows} + 1);
-  for (uint64_t& begin : p.row_begin) file >> begin;
-  p.columns.resize(non_zeros);
-  for (uint32_t& column : p.columns) file >> column;
+  p.crow_indices.resize(size_t{p.rows} + 1);
+  for (uint64_t& begin : p.crow_indices) file >> begin;
+  p.col_indices.resize(non_zeros);
+  for (uint32_t& column : p.col_indices) file >> column;
   EXPECT_TRUE(file.good() || file.eof());
   for (size_t r = 0; r < p.rows; ++r) {
-    std::sort(p.columns.begin() + static_cast<ptrdiff_t>(p.row_begin[r]),
-              p.columns.begin() + static_cast<ptrdiff_t>(p.row_begin[r + 1]));
+    std::sort(p.col_indices.begin() + static_cast<ptrdiff_t>(p.crow_indices[r]),
+              p.col_indices.begin() + static_cast<ptrdiff_t>(p.crow_indices[r + 1]));
   }
   return p;
 }
@@ -56,8 +56,8 @@ TEST(Dlmc, EveryLayerIsReadRight) {
     const Pattern expected = read_plainly(path);
     EXPECT_EQ(p.rows, expected.rows);
     EXPECT_EQ(p.cols, expected.cols);
-    EXPECT_EQ(p.row_begin, expected.row_begin);
-    EXPECT_EQ(p.columns, expected.columns);
+    EXPECT_EQ(p.crow_indices, expected.crow_indices);
+    EXPECT_EQ(p.col_indices, expected.col_indices);
     // The folder is named for the sparsity; variational dropout only approximates it.
     const double sparsity = std::stod(path.parent_path().filename());
     const bool aims = path.string().find("variational") != std::string::npos;

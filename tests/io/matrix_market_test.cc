@@ -49,8 +49,8 @@ TEST(MatrixMarket, PatternsHaveNoValues) {
   const MatrixMarket market = read("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n");
   EXPECT_FALSE(market.has_values);
   EXPECT_TRUE(market.matrix.values.empty());
-  EXPECT_EQ(market.matrix.pattern.row_begin, (std::vector<uint64_t>{0, 1, 2, 3}));
-  EXPECT_EQ(market.matrix.pattern.columns, (std::vector<uint32_t>{1, 0, 2}));
+  EXPECT_EQ(market.matrix.pattern.crow_indices, (std::vector<uint64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(market.matrix.pattern.col_indices, (std::vector<uint32_t>{1, 0, 2}));
 }
 
 TEST(MatrixMarket, StoredZerosStayOnlyAsCoordinates) {

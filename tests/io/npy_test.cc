@@ -97,7 +97,7 @@ TEST(Npy, TakesAnySpellingOfTheHeader) {
 TEST(Npy, KeepsNanAndInfinityAndDropsZeros) {
   const SparseMatrix m = read_npy(
       in_memory(with_header(header("<f8", "(1, 5)"), data_of<double>({0, -0.0, NAN, -INFINITY, 1e-300}))));
-  EXPECT_EQ(m.pattern.columns, (std::vector<uint32_t>{2, 3}));
+  EXPECT_EQ(m.pattern.col_indices, (std::vector<uint32_t>{2, 3}));
   EXPECT_TRUE(std::isnan(m.values[0]));
   EXPECT_EQ(m.values[1], -INFINITY);
 }
@@ -158,8 +158,8 @@ TEST(Npy, WritesWhatItReads) {
   const SparseMatrix m = generate({PatternKind::random, 301, 1007, 0.3, 1, 1});
   write_npy(path, 301, 1007, sparse::to_dense(m));
   const SparseMatrix back = read_npy(Source::open(path));
-  EXPECT_EQ(back.pattern.row_begin, m.pattern.row_begin);
-  EXPECT_EQ(back.pattern.columns, m.pattern.columns);
+  EXPECT_EQ(back.pattern.crow_indices, m.pattern.crow_indices);
+  EXPECT_EQ(back.pattern.col_indices, m.pattern.col_indices);
   EXPECT_EQ(back.values, m.values);
   EXPECT_EQ(std::filesystem::file_size(path) % 4, 0u);
   EXPECT_USAGE_ERROR("3 values for an array of 2 x 2", write_npy(path, 2, 2, Values(3)));
@@ -171,7 +171,7 @@ TEST(Npy, FortranOrderAcrossPieces) {
   std::string data;
   for (float value : columns) data += bytes_of(value);
   const SparseMatrix back = read_npy(in_memory(with_header(header("<f4", "(501, 307)", true), data)));
-  EXPECT_EQ(back.pattern.columns, m.pattern.columns);
+  EXPECT_EQ(back.pattern.col_indices, m.pattern.col_indices);
   EXPECT_EQ(back.values, m.values);
 }
 

@@ -154,7 +154,8 @@ TEST(Safetensors, WritesWhatItReads) {
       {.name = "layer \"b\"", .dtype = "BF16", .shape = {2, 1}, .bytes = std::as_bytes(std::span(b))},
   };
   write_safetensors(path, tensors);
-  EXPECT_EQ(read_safetensors(Source::open(path), "a").pattern.columns, (std::vector<uint32_t>{0, 2, 1, 2}));
+  EXPECT_EQ(read_safetensors(Source::open(path), "a").pattern.col_indices,
+            (std::vector<uint32_t>{0, 2, 1, 2}));
   EXPECT_EQ(sparse::to_dense(read_safetensors(Source::open(path), "layer \"b\"")), (Values{1, 0}));
   EXPECT_EQ(list_safetensors(Source::open(path))[0].begin % 8, 0u);
 }

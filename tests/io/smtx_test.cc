@@ -20,8 +20,8 @@ TEST(Smtx, ReadsAPattern) {
   sparse::validate(p);
   EXPECT_EQ(p.rows, 3u);
   EXPECT_EQ(p.cols, 5u);
-  EXPECT_EQ(p.row_begin, (std::vector<uint64_t>{0, 2, 2, 4}));
-  EXPECT_EQ(p.columns, (std::vector<uint32_t>{1, 4, 0, 3}));
+  EXPECT_EQ(p.crow_indices, (std::vector<uint64_t>{0, 2, 2, 4}));
+  EXPECT_EQ(p.col_indices, (std::vector<uint32_t>{1, 4, 0, 3}));
 }
 
 TEST(Smtx, TakesAnySpacingAndOrderOfColumns) {
@@ -29,8 +29,8 @@ TEST(Smtx, TakesAnySpacingAndOrderOfColumns) {
   for (const char* text : {"3,5,4\r\n0,2,2,4\r\n4,1,3,0", "3 5 4\n0\n2\n2\n4\n1\n4\n3\n0\n\n",
                            "  3, 5, 4  \n 0 2\t2 4 \n 1 4 0 3 "}) {
     const Pattern p = read(text);
-    EXPECT_EQ(p.row_begin, expected.row_begin) << text;
-    EXPECT_EQ(p.columns, expected.columns) << text;
+    EXPECT_EQ(p.crow_indices, expected.crow_indices) << text;
+    EXPECT_EQ(p.col_indices, expected.col_indices) << text;
   }
 }
 

@@ -29,8 +29,8 @@ using test::Random;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 /// Everything about one product, drawn from a seed.
-struct Product {
-  explicit Product(uint64_t product_seed) : seed(product_seed), random(seed) {
+struct RandomProduct {
+  explicit RandomProduct(uint64_t product_seed) : seed(product_seed), random(seed) {
     b = random.one_of({4U, 8U, 16U, 32U});
     type = random.one_of({Type::f32, Type::f16, Type::bf16});
     m = side(130);
@@ -97,7 +97,7 @@ struct Product {
 /// A product's arrays. What the caller does not own, between rows and around, is NaN in X and must be
 /// unchanged in Y.
 struct Arrays {
-  explicit Arrays(Product& p)
+  explicit Arrays(RandomProduct& p)
       : weight(random_matrix(p), p.type), x(p.k, p.n, p.x, kNaN), y(p.m, p.n, p.y, -7.0F), bias(p.m) {
     weight.get_values(matrix.values);
     dense = sparse::to_dense(matrix);
@@ -109,7 +109,7 @@ struct Arrays {
     if (p.has_bias) p.epilogue.bias = bias.data();
   }
 
-  const SparseMatrix& random_matrix(Product& p) {
+  const SparseMatrix& random_matrix(RandomProduct& p) {
     matrix.pattern = test::random_pattern(p.transposed ? p.k : p.m, p.transposed ? p.m : p.k, p.b, p.random,
                                           [&] { return p.density; });
     matrix.values.resize(matrix.pattern.blocks() * p.b * p.b);
@@ -118,7 +118,7 @@ struct Arrays {
   }
 
   // Moves each block to an unused slot; the other slots hold NaN.
-  void scatter(Product& p) {
+  void scatter(RandomProduct& p) {
     const auto blocks = static_cast<uint32_t>(weight.blocks());
     std::vector<uint32_t> moved(2 * blocks + 3);
     std::iota(moved.begin(), moved.end(), 0U);
@@ -136,7 +136,7 @@ struct Arrays {
   }
 
   // Value (i, j) of the product's W, as rounded by the weight.
-  float value(const Product& p, uint32_t i, uint32_t j) const {
+  float value(const RandomProduct& p, uint32_t i, uint32_t j) const {
     return p.transposed ? dense[size_t{j} * p.m + i] : dense[size_t{i} * p.k + j];
   }
 
@@ -153,7 +153,7 @@ struct Arrays {
 using Kernel = void (*)(const BlockSlice&);
 
 // The product in up to four slices.
-void multiply(const Product& p, Arrays& a, Kernel kernel) {
+void multiply(const RandomProduct& p, Arrays& a, Kernel kernel) {
   const uint32_t rows[] = {0, p.row_split, (p.m + p.b - 1) / p.b};
   const uint32_t cols[] = {0, p.col_split, p.n};
   for (int r = 0; r < 2; ++r) {
@@ -176,8 +176,8 @@ void multiply(const Product& p, Arrays& a, Kernel kernel) {
   }
 }
 
-void expect_right(const Product& p, Kernel kernel) {
-  Product drawn = p;
+void expect_right(const RandomProduct& p, Kernel kernel) {
+  RandomProduct drawn = p;
   Arrays a(drawn);
   Dense before(p.m, p.n, p.y, 0);
   before.fill([&](uint32_t i, uint32_t j) { return a.y(i, j); });
@@ -198,7 +198,7 @@ class BlockSparse : public test::EveryIsa {};
 
 TEST_P(BlockSparse, MatchesFloat64OnRandomProducts) {
   for (uint64_t seed = 0; seed < 1500; ++seed) {
-    expect_right(Product(seed), block_spmm);
+    expect_right(RandomProduct(seed), block_spmm);
     if (HasFatalFailure()) return;
   }
 }
@@ -207,7 +207,7 @@ TEST_P(BlockSparse, EveryWidthWithEveryBlockSize) {
   for (uint32_t n = 1; n <= 70; ++n) {
     for (uint32_t b : {4, 8, 16, 32}) {
       for (const auto kernel : {BlockSchedule::Kernel::wide, BlockSchedule::Kernel::few_columns}) {
-        Product p(n * 100 + b);
+        RandomProduct p(n * 100 + b);
         p.n = n;
         p.b = b;
         p.x.gap = 3;
@@ -225,7 +225,7 @@ TEST_P(BlockSparse, EveryWidthWithEveryBlockSize) {
 // Rows of X and Y that begin anywhere in a cache line, all at the same offset.
 TEST_P(BlockSparse, ReadsXInPlaceWhereverItsRowsBegin) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
-    Product p(seed);
+    RandomProduct p(seed);
     p.n = 16 * (4 + p.random.below(6));
     p.k = p.b * (1 + p.random.below(8));
     p.x.by_columns = false;
@@ -248,7 +248,7 @@ TEST_P(BlockSparse, ReadsXInPlaceWhereverItsRowsBegin) {
 // Rows of Y that begin anywhere in a cache line and are written with non-temporal stores.
 TEST_P(BlockSparse, StreamsYWhereverItsRowsBegin) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
-    Product p(seed);
+    RandomProduct p(seed);
     p.n = 16 * (1 + p.random.below(9));
     p.m = p.b * (1 + p.random.below(8));
     p.x.by_columns = false;
@@ -306,7 +306,7 @@ TESSERA_ON_EVERY_ISA(BlockSparse);
 
 TEST(BlockSparseReference, MatchesFloat64OnRandomProducts) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
-    expect_right(Product(seed), block_spmm_reference);
+    expect_right(RandomProduct(seed), block_spmm_reference);
     if (testing::Test::HasFatalFailure()) return;
   }
 }

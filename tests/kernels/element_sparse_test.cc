@@ -87,9 +87,10 @@ sparse::PackedElements pack(const Case& c) {
   if (!c.dynamic) return sparse::PackedElements(c.w, c.type, c.packing);
   auto packed = sparse::PackedElements::dynamic(c.m, c.k, c.w.pattern.blocks() + 9, c.type, c.packing);
   SparseMatrix other = c.w;
-  for (uint64_t& begin : other.pattern.row_begin) begin = std::min<uint64_t>(begin, c.w.pattern.blocks() / 2);
-  other.pattern.columns.resize(other.pattern.row_begin.back());
-  other.values.resize(other.pattern.row_begin.back());
+  for (uint64_t& begin : other.pattern.crow_indices)
+    begin = std::min<uint64_t>(begin, c.w.pattern.blocks() / 2);
+  other.pattern.col_indices.resize(other.pattern.crow_indices.back());
+  other.values.resize(other.pattern.crow_indices.back());
   packed.set_matrix(other);
   packed.set_pattern(c.w.pattern);
   packed.set_values(c.w.values.data());
@@ -137,8 +138,8 @@ struct Problem {
 test::ExactSum exact_sum(const Problem& p, uint32_t row, uint32_t col) {
   const Pattern& pattern = p.c.w.pattern;
   test::ExactSum sum;
-  for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i)
-    sum.add(rounded(p.c.w.values[i], p.c.type), p.x(pattern.columns[i], col));
+  for (uint64_t i = pattern.crow_indices[row]; i < pattern.crow_indices[row + 1]; ++i)
+    sum.add(rounded(p.c.w.values[i], p.c.type), p.x(pattern.col_indices[i], col));
   return sum;
 }
 
@@ -245,8 +246,8 @@ TEST_P(ElementSparse, FillerTakesNoPart) {
     p.run(element_spmm, 1, 1);
     const Pattern& pattern = c.w.pattern;
     for (uint32_t row = 0; row < c.m; ++row) {
-      const auto begin = pattern.columns.begin() + static_cast<int64_t>(pattern.row_begin[row]);
-      const auto end = pattern.columns.begin() + static_cast<int64_t>(pattern.row_begin[row + 1]);
+      const auto begin = pattern.col_indices.begin() + static_cast<int64_t>(pattern.crow_indices[row]);
+      const auto end = pattern.col_indices.begin() + static_cast<int64_t>(pattern.crow_indices[row + 1]);
       const bool touched = std::any_of(std::begin(kInfinite), std::end(kInfinite),
                                        [&](uint32_t k) { return std::binary_search(begin, end, k); });
       for (uint32_t j = 0; j < n; ++j) {
@@ -265,8 +266,8 @@ TEST_P(ElementSparse, StoredZerosTakePart) {
     c.n = n;
     c.w.pattern.rows = 1;
     c.w.pattern.cols = 3;
-    c.w.pattern.columns = {1};
-    c.w.pattern.row_begin = {0, 1};
+    c.w.pattern.col_indices = {1};
+    c.w.pattern.crow_indices = {0, 1};
     c.w.values = {0.0F};
     Problem p(c, 5);
     for (uint32_t j = 0; j < n; ++j) p.x(1, j) = std::numeric_limits<float>::infinity();

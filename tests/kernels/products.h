@@ -79,8 +79,8 @@ Pattern random_pattern(uint32_t rows, uint32_t cols, uint32_t block_size, Random
   for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
     const double density = density_of_row();
     for (uint32_t col = 0; col < pattern.block_cols(); ++col)
-      if (random.unit() < density) pattern.columns.push_back(col);
-    pattern.row_begin.push_back(pattern.columns.size());
+      if (random.unit() < density) pattern.col_indices.push_back(col);
+    pattern.crow_indices.push_back(pattern.col_indices.size());
   }
   return pattern;
 }

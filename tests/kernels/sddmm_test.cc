@@ -30,7 +30,7 @@ test::DenseLayout random_layout(Random& random) {
 }
 
 /// Position of a stored element in the matrix, and in dW.
-struct Place {
+struct StoredElement {
   uint32_t row, col;
   uint64_t at;
 };
@@ -55,13 +55,14 @@ struct Case {
 
 /// Runs an SDDMM and compares all of dW: stored elements with float64, everything else with 0.
 template <class Run>
-void check(const Case& c, const std::vector<Place>& places, uint64_t size, Random& random, const Run& run) {
+void check(const Case& c, const std::vector<StoredElement>& places, uint64_t size, Random& random,
+           const Run& run) {
   Dense dy(c.m, c.n, c.dy, kNaN), x(c.k, c.n, c.x, kNaN);
   for (Dense* matrix : {&dy, &x}) matrix->fill([&](uint32_t, uint32_t) { return random.value(); });
   // Values at places without a stored element must not matter; neither must dW if it is not read.
   std::vector<float> dw(size, c.beta == 0 ? kNaN : 0.0F);
   if (c.beta != 0)
-    for (const Place& p : places) dw[p.at] = random.value();
+    for (const StoredElement& p : places) dw[p.at] = random.value();
   const std::vector<float> before = dw;
   SddmmOperands operands;
   operands.n = c.n;
@@ -73,7 +74,7 @@ void check(const Case& c, const std::vector<Place>& places, uint64_t size, Rando
   run(operands);
 
   std::vector<bool> stored(size);
-  for (const Place& p : places) {
+  for (const StoredElement& p : places) {
     stored[p.at] = true;
     test::ExactSum sum;
     for (uint32_t j = 0; j < c.n; ++j) sum.add(dy(p.row, j), x(p.col, j));
@@ -105,12 +106,12 @@ void check_blocks(uint64_t seed, void (*kernel)(const BlockSddmmSlice&)) {
   if (with_slots) slice.weight.slots = slots.data();
   slice.schedule.group_rows = random.one_of({1U, 32U, 96U, 5000U});
   slice.schedule.panel_cols = random.one_of({1U, 64U, 128U, 512U});
-  std::vector<Place> places;
+  std::vector<StoredElement> places;
   for (uint32_t row = 0; row < pattern.block_rows(); ++row)
-    for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i)
+    for (uint64_t i = pattern.crow_indices[row]; i < pattern.crow_indices[row + 1]; ++i)
       for (uint32_t e = 0; e < b * b; ++e) {
-        const Place place{row * b + e / b, pattern.columns[i] * b + e % b,
-                          (with_slots ? slots[i] : i) * b * b + packed.order().offset(e / b, e % b)};
+        const StoredElement place{row * b + e / b, pattern.col_indices[i] * b + e % b,
+                                  (with_slots ? slots[i] : i) * b * b + packed.order().offset(e / b, e % b)};
         if (place.row < c.m && place.col < c.k) places.push_back(place);
       }
   const uint32_t parts = random.one_of({1U, 2U, 3U});
@@ -142,10 +143,10 @@ void check_elements(uint64_t seed, void (*kernel)(const ElementSddmmSlice&)) {
   slice.schedule.panel_cols = random.one_of<uint16_t>({1, 16, 48, 64, 128, 1000});
   slice.schedule.group_panels = random.one_of<uint16_t>({1, 2, 7});
   const std::vector<uint64_t> places_of = packed.permutation();
-  std::vector<Place> places;
+  std::vector<StoredElement> places;
   for (uint32_t row = 0; row < c.m; ++row)
-    for (uint64_t i = w.pattern.row_begin[row]; i < w.pattern.row_begin[row + 1]; ++i)
-      places.push_back({row, w.pattern.columns[i], places_of[i]});
+    for (uint64_t i = w.pattern.crow_indices[row]; i < w.pattern.crow_indices[row + 1]; ++i)
+      places.push_back({row, w.pattern.col_indices[i], places_of[i]});
   const uint32_t parts = random.one_of({1U, 2U, 3U});
   const uint64_t size = packed.value_count() + 40;
   Scratch scratch(element_sddmm_scratch(slice.schedule, slice.weight, c.n));
@@ -202,8 +203,8 @@ TEST(SddmmTest, InfinityStaysWhereItBelongs) {
     for (float value : dw) sum += std::isfinite(value) ? value : 0;
     double stored = 0;
     for (uint32_t row = 0; row < 40; ++row)
-      for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i) {
-        EXPECT_EQ(std::isfinite(gradient[i]), row != 3 && pattern.columns[i] != 7);
+      for (uint64_t i = pattern.crow_indices[row]; i < pattern.crow_indices[row + 1]; ++i) {
+        EXPECT_EQ(std::isfinite(gradient[i]), row != 3 && pattern.col_indices[i] != 7);
         if (std::isfinite(gradient[i])) stored += gradient[i];
       }
     EXPECT_EQ(sum, stored);

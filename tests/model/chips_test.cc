@@ -58,7 +58,7 @@ TEST(DataParallel, IsTheMeanOverAllRows) {
   add_training(replicated.loss, {.optimizer = Sgd{.momentum = 0.9}, .replicas = 4});
   add_training(repeated.loss, {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = 4});
   EXPECT_EQ(replicated.graph.bound_type(replicated.graph.find("x").id).shape, (Shape{80, 48}));
-  EXPECT_EQ(replicated.graph.bound_type(replicated.graph.find("rate").id).shape, Shape{});
+  EXPECT_EQ(replicated.graph.bound_type(replicated.graph.find("lr").id).shape, Shape{});
   WideArrays of_replicas = widened(initial_state(replicated.graph)), of_batches = of_replicas;
   for (uint32_t step = 1; step <= 3; ++step) {
     const WideArrays inputs = replicated.inputs(step);
@@ -125,7 +125,7 @@ struct TwoStages {
   Arrays inputs(uint32_t step) const {
     Arrays arrays;
     for (ValueId id : graph.inputs())
-      arrays[graph.info(id).name] = graph.info(id).name == "rate"
+      arrays[graph.info(id).name] = graph.info(id).name == "lr"
                                         ? std::vector<float>{0.0625}
                                         : narrowed(random_values(graph.bound_type(id), -1, 1, 1, step, id));
     return arrays;

@@ -47,7 +47,7 @@ TEST(Embedding, TrainsAWeightThatAProductHasToo) {
     Graph& g = tied.graph;
     g.output("loss", tied.loss);
     add_training(tied.loss, {.optimizer = Adam{}});
-    tied.inputs["rate"] = {0.01};
+    tied.inputs["lr"] = {0.01};
     tied.inputs["step"] = {1};
     Session session(g, machine);
     const Arrays initial = session.state();

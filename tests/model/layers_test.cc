@@ -40,8 +40,8 @@ TEST(Layers, HaveTheParametersOfTheSingleHiddenLayerBenchmark) {
       {{.structure = LayerStructure::block_butterfly, .block_size = 32}, 5 * 2 * 32 * 1024 + 11'274},
   };
   for (auto [options, expected] : table)
-    for (const Factors factors : {Factors::best, Factors::published}) {
-      options.factors = factors;
+    for (const Form form : {Form::fused, Form::unfused}) {
+      options.form = form;
       Graph graph;
       const Layer layer = linear_layer(graph, "hidden", graph.input("x", {50, 1024}), 1024, options);
       constexpr uint64_t kBias = 1024, kOutput = 1024 * 10 + 10;
@@ -90,7 +90,7 @@ TEST_P(LayerTest, KeepsTheSizeOfWhatItGetsAtAnyShape) {
     const LayerOptions options{.structure = GetParam(), .rank = 4, .block_size = 4, .butterfly_size = 8};
     const Layer layer = linear_layer(graph, "hidden", graph.input("x", {32, inputs}), outputs, options);
     ASSERT_EQ(layer.y.shape(), (Shape{32, outputs}));
-    ASSERT_EQ(layer.rates.size(), layer.parameters.size());
+    ASSERT_EQ(layer.lr_scales.size(), layer.parameters.size());
     graph.output("y", layer.y);
     std::vector<float> x(size_t{32} * inputs);
     base::RandomStream(1).fill_normal(x);
@@ -113,7 +113,7 @@ TEST_P(LayerTest, LearnsADenseMap) {
   graph.output("loss", loss);
   TrainingOptions training{.optimizer = Adam{}};
   for (size_t i = 0; i < layer.parameters.size(); ++i)
-    training.rates.emplace_back(layer.parameters[i], layer.rates[i]);
+    training.lr_scales.emplace_back(layer.parameters[i], layer.lr_scales[i]);
   add_training(loss, training);
   std::vector<float> x(kRows * kSize), target(x.size());
   base::RandomStream(1).fill_normal(x);
@@ -121,9 +121,8 @@ TEST_P(LayerTest, LearnsADenseMap) {
   Session session(graph, Machine::host(2));
   double first = 0, last = 0;
   for (uint32_t step = 1; step <= 100; ++step) {
-    last =
-        session.run({{"x", x}, {"target", target}, {"rate", {0.02F}}, {"step", {static_cast<float>(step)}}})
-            .at("loss")[0];
+    last = session.run({{"x", x}, {"target", target}, {"lr", {0.02F}}, {"step", {static_cast<float>(step)}}})
+               .at("loss")[0];
     if (step == 1) first = last;
   }
   EXPECT_LT(last, 0.9 * first);

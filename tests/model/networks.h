@@ -33,8 +33,8 @@ inline WideArrays inputs_of_step(const Graph& graph, uint32_t step, uint32_t cla
   for (ValueId id = 0; id < graph.values().size(); ++id) {
     const ValueInfo& info = graph.info(id);
     if (info.kind != Kind::input) continue;
-    if (info.name == "rate")
-      arrays["rate"] = {0.0625};
+    if (info.name == "lr")
+      arrays["lr"] = {0.0625};
     else if (info.name == "step")
       arrays["step"] = {double{1} * step};
     else

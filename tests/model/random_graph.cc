@@ -25,9 +25,9 @@ bool is_float(Type type) { return epsilon_of(type) != 0; }
 void clear_overhang(const Pattern& p, Array& values) {
   const uint32_t b = p.block_size;
   for (uint32_t row = 0; row < p.block_rows(); ++row)
-    for (uint64_t block = p.row_begin[row]; block < p.row_begin[row + 1]; ++block)
+    for (uint64_t block = p.crow_indices[row]; block < p.crow_indices[row + 1]; ++block)
       for (uint32_t i = 0; i < b * b; ++i)
-        if (row * b + i / b >= p.rows || p.columns[block] * b + i % b >= p.cols)
+        if (row * b + i / b >= p.rows || p.col_indices[block] * b + i % b >= p.cols)
           values[block * b * b + i] = 0;
 }
 
@@ -62,14 +62,14 @@ class Builder {
       return;
     }
     std::vector<Value> inputs;
-    for (const Place& place : item.inputs) inputs.push_back(at(place));
+    for (const ItemOutput& place : item.inputs) inputs.push_back(at(place));
     if (item.body || item.case_body)
       built_.values.push_back(built_.graph.call(item.body ? function(item.body) : item.case_body, inputs));
     else
       built_.values.push_back(built_.graph.apply(item.operation, inputs, item.attributes));
   }
 
-  Value at(const Place& place) const { return built_.values.at(place.item).at(place.output); }
+  Value at(const ItemOutput& place) const { return built_.values.at(place.item).at(place.output); }
 
  private:
   std::shared_ptr<const Graph> function(const std::shared_ptr<const Recipe>& body) {
@@ -89,7 +89,7 @@ class Builder {
 
 Value loss_of(const Lesson& lesson, const Builder& builder) {
   std::optional<Value> loss;
-  for (const Place& place : lesson.losses) {
+  for (const ItemOutput& place : lesson.losses) {
     const Value value = cast(builder.at(place), Type::f32);
     const Value own = mean(lesson.squared ? square(value) : value);
     loss = loss ? *loss + own : own;
@@ -129,7 +129,7 @@ class Generator {
   }
 
  private:
-  const TensorType& type_at(const Place& place) const { return builder_.at(place).type(); }
+  const TensorType& type_at(const ItemOutput& place) const { return builder_.at(place).type(); }
 
   void add(Item item) {
     builder_.add(item);
@@ -146,11 +146,11 @@ class Generator {
     } else {
       const Node& node = built_.graph.nodes().back();
       Evaluation evaluation{built_.graph, node, {}, {}};
-      for (const Place& place : item.inputs) evaluation.inputs.push_back(&arrays_.at(place));
+      for (const ItemOutput& place : item.inputs) evaluation.inputs.push_back(&arrays_.at(place));
       results = results_of(evaluation);
     }
     for (size_t i = 0; i < results.size(); ++i) {
-      const Place place{index, i};
+      const ItemOutput place{index, i};
       const auto is_moderate = [](double x) { return std::isfinite(x) && std::abs(x) <= kMost; };
       if (!is_float(values[i].type().type) || std::ranges::all_of(results[i], is_moderate))
         usable_.push_back(place);
@@ -186,14 +186,14 @@ class Generator {
     const std::vector<Case> cases = operation.cases();
     // What may take over the next operation often has one that alone uses it.
     if (ends_with_absorbing() && cases[0].inputs.size() == 1 && !cases[0].hosts_only && random_.below(4) != 0)
-      return add(operation, cases[0], {}, {Place{recipe_.items.size() - 1, 0}});
+      return add(operation, cases[0], {}, {ItemOutput{recipe_.items.size() - 1, 0}});
     const Case& c = cases[random_.below(static_cast<uint32_t>(cases.size()))];
     const auto is_bf16 = [](const TensorType& type) { return type.type == Type::bf16; };
     if (!options_.hosts_only && (c.hosts_only || std::ranges::any_of(c.inputs, is_bf16))) return false;
     Sizes sizes;
     for (const TensorType& type : c.inputs)
       if (type.pattern) sizes.set(type.shape[0], type.shape[0]), sizes.set(type.shape[1], type.shape[1]);
-    std::vector<std::optional<Place>> places;
+    std::vector<std::optional<ItemOutput>> places;
     const bool fits = c.given.empty() && random_.below(8) != 0;
     for (size_t i = 0; i < c.inputs.size(); ++i) {
       // Given contents match one another, as lists and the neurons that they name do.
@@ -211,10 +211,10 @@ class Generator {
   }
 
   /// An existing value that has the type, or could have it with other sizes.
-  std::optional<Place> find(const TensorType& type, Sizes& sizes, bool may_resize = true) {
+  std::optional<ItemOutput> find(const TensorType& type, Sizes& sizes, bool may_resize = true) {
     const TensorType wanted = sizes.of(type);
-    std::vector<Place> same, others;
-    for (const Place& place : usable_) {
+    std::vector<ItemOutput> same, others;
+    for (const ItemOutput& place : usable_) {
       if (type_at(place) == wanted || (type.pattern && type_at(place).shape == wanted.shape))
         same.push_back(place);
       else if (type_at(place).type == type.type)
@@ -222,7 +222,7 @@ class Generator {
     }
     if (!same.empty() && random_.below(4) != 0) return one_of(same);
     if (type.pattern || !may_resize || others.empty() || random_.below(3) == 0) return {};
-    const Place place = one_of(others);
+    const ItemOutput place = one_of(others);
     Sizes resized = sizes;
     // Scalars, vectors and columns are broadcast to anything.
     if (random_.below(6) != 0 && !resized.unify(type, type_at(place))) return {};
@@ -230,14 +230,14 @@ class Generator {
     return place;
   }
 
-  Place one_of(const std::vector<Place>& places) {
+  ItemOutput one_of(const std::vector<ItemOutput>& places) {
     // Recent ones, so that graphs are deep.
     const auto count = static_cast<uint32_t>(places.size());
     return places[count - 1 - std::min(random_.below(count), random_.below(count))];
   }
 
   bool add(const Operation& operation, const Case& c, const Sizes& sizes,
-           const std::vector<std::optional<Place>>& places) {
+           const std::vector<std::optional<ItemOutput>>& places) {
     std::vector<Item> leaves;
     Types types;
     Item item{.operation = std::string(operation.name), .attributes = c.attributes, .case_body = c.body};
@@ -289,8 +289,8 @@ class Generator {
       for (const Item& of : body->items) {
         if (of.kind != Kind::input) continue;
         Sizes none;
-        const std::optional<Place> found = of.given.empty() ? find(of.type, none, false) : std::nullopt;
-        item.inputs.push_back(found.value_or(Place{recipe_.items.size() + leaves.size(), 0}));
+        const std::optional<ItemOutput> found = of.given.empty() ? find(of.type, none, false) : std::nullopt;
+        item.inputs.push_back(found.value_or(ItemOutput{recipe_.items.size() + leaves.size(), 0}));
         if (found) continue;
         leaves.push_back(of);
         if (of.type.pattern) leaves.back().kind = Kind::parameter;
@@ -321,7 +321,7 @@ class Generator {
   }
 
   void choose_outputs() {
-    std::set<Place> chosen;
+    std::set<ItemOutput> chosen;
     for (uint32_t i = 0; i < 1 + random_.below(3) && !usable_.empty(); ++i) chosen.insert(one_of(usable_));
     recipe_.outputs.assign(chosen.begin(), chosen.end());
   }
@@ -330,13 +330,13 @@ class Generator {
     const size_t items = recipe_.items.size();
     for (size_t item = 0; item < items; ++item) {
       if (!recipe_.items[item].is_state() || random_.below(6) != 0) continue;
-      std::vector<Place> same;
+      std::vector<ItemOutput> same;
       // Few results have the type of a weight whose pattern may change.
       if (recipe_.items[item].type.capacity) {
         add(Item{.operation = "scale", .inputs = {{item, 0}}, .attributes = {{"factor", 0.75}}});
         same.push_back({recipe_.items.size() - 1, 0});
       }
-      for (const Place& place : usable_)
+      for (const ItemOutput& place : usable_)
         if (place.item != item && type_at(place) == type_at({item, 0})) same.push_back(place);
       if (!same.empty()) recipe_.assignments.emplace_back(item, one_of(same));
     }
@@ -367,8 +367,8 @@ class Generator {
 
   void choose_lesson() {
     Lesson lesson;
-    std::vector<Place> floats;
-    for (const Place& place : usable_)
+    std::vector<ItemOutput> floats;
+    for (const ItemOutput& place : usable_)
       if (is_float(type_at(place).type) && !type_at(place).pattern) floats.push_back(place);
     if (floats.empty()) return;
     for (uint32_t i = 0; i < 1 + random_.below(2); ++i) lesson.losses.push_back(one_of(floats));
@@ -397,14 +397,14 @@ class Generator {
   Built built_;
   Builder builder_;
   Recipe recipe_;
-  std::map<Place, Array> arrays_;
-  std::vector<Place> usable_;
+  std::map<ItemOutput, Array> arrays_;
+  std::vector<ItemOutput> usable_;
 };
 
 /// Without an item, which nothing may use.
 Recipe without(const Recipe& recipe, size_t removed) {
   Recipe result = recipe;
-  const auto move = [&](Place& place) { place.item -= place.item > removed ? 1 : 0; };
+  const auto move = [&](ItemOutput& place) { place.item -= place.item > removed ? 1 : 0; };
   result.items.erase(result.items.begin() + static_cast<int64_t>(removed));
   for (Item& item : result.items) std::ranges::for_each(item.inputs, move);
   std::ranges::for_each(result.outputs, move);
@@ -414,8 +414,8 @@ Recipe without(const Recipe& recipe, size_t removed) {
 }
 
 bool is_used(const Recipe& recipe, size_t item) {
-  const auto uses = [&](const Place& place) { return place.item == item; };
-  const auto any = [&](const std::vector<Place>& places) { return std::ranges::any_of(places, uses); };
+  const auto uses = [&](const ItemOutput& place) { return place.item == item; };
+  const auto any = [&](const std::vector<ItemOutput>& places) { return std::ranges::any_of(places, uses); };
   return std::ranges::any_of(recipe.items, [&](const Item& other) { return any(other.inputs); }) ||
          any(recipe.outputs) || (recipe.lesson && any(recipe.lesson->losses)) ||
          std::ranges::any_of(recipe.assignments, [&](const auto& assignment) {
@@ -429,7 +429,7 @@ std::string code_of(const TensorType& type) {
                        type.type == Type::f32 ? "" : fmt::format(", Type::{}", name_of(type.type)));
   const Pattern& p = *type.pattern;
   return fmt::format("Pattern{{{}, {}, {}, {{{}}}, {{{}}}}}, {{}}, Type::{}{}", p.rows, p.cols, p.block_size,
-                     fmt::join(p.row_begin, ", "), fmt::join(p.columns, ", "), name_of(type.type),
+                     fmt::join(p.crow_indices, ", "), fmt::join(p.col_indices, ", "), name_of(type.type),
                      type.capacity ? fmt::format(", {}", *type.capacity) : "");
 }
 
@@ -441,11 +441,11 @@ std::string code_of(const Attribute& attribute) {
                      fmt::join(std::get<std::vector<int64_t>>(attribute), ", "));
 }
 
-std::string code_of(const Place& place) { return fmt::format("v{}[{}]", place.item, place.output); }
+std::string code_of(const ItemOutput& place) { return fmt::format("v{}[{}]", place.item, place.output); }
 
-std::string code_of(const std::vector<Place>& places) {
+std::string code_of(const std::vector<ItemOutput>& places) {
   std::vector<std::string> texts;
-  for (const Place& place : places) texts.push_back(code_of(place));
+  for (const ItemOutput& place : places) texts.push_back(code_of(place));
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
@@ -512,7 +512,7 @@ void build(const Recipe& recipe, Built& built, const Patterns& patterns) {
   Builder builder(built, patterns);
   for (const Item& item : recipe.items) builder.add(item);
   const bool scalars = recipe.lesson && recipe.lesson->options.micro_batches > 1;
-  for (const Place& place : recipe.outputs)
+  for (const ItemOutput& place : recipe.outputs)
     if (!scalars || builder.at(place).type().elements() == 1)
       built.graph.output(fmt::format("y{}.{}", place.item, place.output), builder.at(place));
   for (const auto& [item, place] : recipe.assignments)
@@ -596,7 +596,7 @@ std::string code_of(const Recipe& recipe) {
         fmt::format("const std::vector<Value> v{} = {}{}{};\n", i, is_leaf ? "{" : "",
                     is_leaf ? leaf_code(item, name_of_item(i)) : operation_code(item, i), is_leaf ? "}" : "");
   }
-  for (const Place& place : recipe.outputs)
+  for (const ItemOutput& place : recipe.outputs)
     text += fmt::format("g.output(\"y{}.{}\", {});\n", place.item, place.output, code_of(place));
   for (const auto& [item, place] : recipe.assignments)
     text += fmt::format("g.assign(v{}[0], {});\n", item, code_of(place));

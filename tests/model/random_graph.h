@@ -16,11 +16,11 @@
 namespace tessera::model {
 
 /// An output of an item of a recipe.
-struct Place {
+struct ItemOutput {
   size_t item = 0;
   size_t output = 0;
 
-  auto operator<=>(const Place&) const = default;
+  auto operator<=>(const ItemOutput&) const = default;
 };
 
 struct Recipe;
@@ -35,7 +35,7 @@ struct Item {
   Array given = {};  ///< contents that are not random
 
   std::string operation = {};
-  std::vector<Place> inputs = {};
+  std::vector<ItemOutput> inputs = {};
   Attributes attributes = {};
   std::shared_ptr<const Recipe> body = {};      ///< of a call: its own
   std::shared_ptr<const Graph> case_body = {};  ///< or that of a case
@@ -46,7 +46,7 @@ struct Item {
 
 /// How a graph is trained: by the mean of some values, or of their squares.
 struct Lesson {
-  std::vector<Place> losses = {};
+  std::vector<ItemOutput> losses = {};
   bool squared = false;
   bool has_gradient_outputs = false;
   bool has_updates = true;  ///< otherwise the gradients of parameters are outputs
@@ -55,8 +55,8 @@ struct Lesson {
 
 struct Recipe {
   std::vector<Item> items = {};
-  std::vector<Place> outputs = {};
-  std::vector<std::pair<size_t, Place>> assignments = {};  ///< of a value to an item
+  std::vector<ItemOutput> outputs = {};
+  std::vector<std::pair<size_t, ItemOutput>> assignments = {};  ///< of a value to an item
   std::optional<Lesson> lesson = {};
 
   bool has_type(Type type) const;

@@ -52,19 +52,20 @@ Machine machine_of(const Setting& s) {
 Pattern shifted(const Pattern& pattern, uint64_t capacity) {
   Pattern result = pattern;
   for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
-    const auto begin = result.columns.begin() + static_cast<int64_t>(result.row_begin[row]),
-               end = result.columns.begin() + static_cast<int64_t>(result.row_begin[row + 1]);
+    const auto begin = result.col_indices.begin() + static_cast<int64_t>(result.crow_indices[row]),
+               end = result.col_indices.begin() + static_cast<int64_t>(result.crow_indices[row + 1]);
     for (auto column = begin; column != end; ++column) *column = (*column + 1) % pattern.block_cols();
     std::sort(begin, end);
   }
   for (uint32_t row = 0; row < pattern.block_rows(); ++row)
     for (uint32_t column = 0; column < pattern.block_cols() && result.blocks() < capacity; ++column) {
-      const auto begin = result.columns.begin() + static_cast<int64_t>(result.row_begin[row]),
-                 end = result.columns.begin() + static_cast<int64_t>(result.row_begin[row + 1]);
+      const auto begin = result.col_indices.begin() + static_cast<int64_t>(result.crow_indices[row]),
+                 end = result.col_indices.begin() + static_cast<int64_t>(result.crow_indices[row + 1]);
       const auto at = std::lower_bound(begin, end, column);
       if (at != end && *at == column) continue;
-      result.columns.insert(at, column);
-      for (uint32_t after = row + 1; after < result.row_begin.size(); ++after) ++result.row_begin[after];
+      result.col_indices.insert(at, column);
+      for (uint32_t after = row + 1; after < result.crow_indices.size(); ++after)
+        ++result.crow_indices[after];
     }
   return result;
 }
@@ -73,9 +74,9 @@ Pattern shifted(const Pattern& pattern, uint64_t capacity) {
 Pattern thinned(const Pattern& pattern) {
   Pattern result{pattern.rows, pattern.cols, pattern.block_size, {0}, {}};
   for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
-    for (uint64_t block = pattern.row_begin[row]; block < pattern.row_begin[row + 1]; block += 2)
-      result.columns.push_back(pattern.columns[block]);
-    result.row_begin.push_back(result.columns.size());
+    for (uint64_t block = pattern.crow_indices[row]; block < pattern.crow_indices[row + 1]; block += 2)
+      result.col_indices.push_back(pattern.col_indices[block]);
+    result.crow_indices.push_back(result.col_indices.size());
   }
   return result;
 }
@@ -89,9 +90,9 @@ Array moved(const Pattern& from, const Array& values, const Pattern& to) {
   const uint64_t block = uint64_t{from.block_size} * from.block_size;
   Array result(to.blocks() * block);
   for (uint32_t row = 0; row < to.block_rows(); ++row)
-    for (uint64_t t = to.row_begin[row]; t < to.row_begin[row + 1]; ++t)
-      for (uint64_t f = from.row_begin[row]; f < from.row_begin[row + 1]; ++f)
-        if (from.columns[f] == to.columns[t])
+    for (uint64_t t = to.crow_indices[row]; t < to.crow_indices[row + 1]; ++t)
+      for (uint64_t f = from.crow_indices[row]; f < from.crow_indices[row + 1]; ++f)
+        if (from.col_indices[f] == to.col_indices[t])
           std::copy_n(values.begin() + static_cast<int64_t>(f * block), block,
                       result.begin() + static_cast<int64_t>(t * block));
   return result;
@@ -126,7 +127,7 @@ class Reference {
         array = contents_of(recipe_.items[*item], type.elements(), setting_.seed + step,
                             static_cast<uint32_t>(*item));
       else
-        array.assign(type.elements(), info.name == "rate" ? 0.125 : step + 1);
+        array.assign(type.elements(), info.name == "lr" ? 0.125 : step + 1);
       array = disturbed(std::move(array), type.type);
     }
     return arrays;

@@ -11,6 +11,7 @@
 
 #include "networks.h"
 #include "support/error_of.h"
+#include "support/rewritten_file.h"
 
 namespace tessera::model {
 namespace {
@@ -56,10 +57,10 @@ TEST(Session, SavesOnlyWhatItCanLoad) {
     EXPECT_EQ(other.state(), session.state());
   }
   std::filesystem::remove(path);
-  g.parameter("w.columns", {3});
+  g.parameter("w.col_indices", {3});
   const Session session(g, Machine::host(1));
-  EXPECT_TRUE(
-      test::says(test::error_of<UsageError>([&] { session.save(path); }), "'w.columns' is the name of two"));
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { session.save(path); }),
+                         "'w.col_indices' is the name of two"));
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
@@ -120,7 +121,7 @@ TEST(Session, ReportsCostBeforeItRuns) {
       std::vector<float> loss(1);
       const std::vector<Tensor> tensors = {{"x", arrays["x"].data()},
                                            {"labels", labels.data()},
-                                           {"rate", arrays["rate"].data()},
+                                           {"lr", arrays["lr"].data()},
                                            {"loss", loss.data()}};
       EXPECT_DOUBLE_EQ(session.run(tensors), cost.seconds);
     }
@@ -226,12 +227,29 @@ TEST(Session, ChangesPatterns) {
       sparse::generate_pattern({PatternKind::random, before.rows, before.cols, 0.25, 8, 99});
   const std::vector<float> bias = session.get("first.bias");
   session.set_pattern("first.weight", after);
-  EXPECT_EQ(session.pattern("first.weight").columns, after.columns);
+  EXPECT_EQ(session.pattern("first.weight").col_indices, after.col_indices);
   EXPECT_EQ(session.get("first.bias"), bias);
   EXPECT_EQ(session.get("first.weight").size(), after.blocks() * 64);
   const auto losses = session.run(narrowed(network.inputs(2)));
   EXPECT_TRUE(std::isfinite(losses.at("loss")[0]));
   EXPECT_THROW(session.set_pattern("third.weight", after), UsageError);
+}
+
+TEST(Session, LoadsPatternsOfEarlierFiles) {
+  Classifier network(Layers::dynamic);
+  Session session(network.graph, Machine::host(2)), other(network.graph, Machine::host(2), {.seed = 1});
+  const Pattern before = session.pattern("first.weight");
+  session.set_pattern("first.weight",
+                      sparse::generate_pattern({PatternKind::random, before.rows, before.cols, 0.25, 8, 99}));
+  const std::string path = path_of("earlier");
+  session.save(path);
+  test::rewrite_safetensors(path, [](const std::string& name) {
+    return test::with_all(test::with_all(name, ".crow_indices", ".row_begin"), ".col_indices", ".columns");
+  });
+  other.load(path);
+  EXPECT_EQ(other.pattern("first.weight"), session.pattern("first.weight"));
+  EXPECT_EQ(other.state(), session.state());
+  std::filesystem::remove(path);
 }
 
 /// The classifier without updates.
@@ -257,7 +275,7 @@ TEST(Session, SharesParametersWithAnEvaluation) {
         for (const auto& [name, values] : training.state())
           if (!name.ends_with("velocity")) own.set(name, values);
         Arrays inputs = narrowed(network.inputs(7));
-        inputs.erase("rate");
+        inputs.erase("lr");
         EXPECT_EQ(shared.run(inputs), own.run(inputs)) << machine << ", step " << step;
       }
       EXPECT_EQ(shared.get("first.bias"), training.get("first.bias"));
@@ -283,9 +301,9 @@ Graph two_dynamic(uint64_t spare) {
 Pattern first_blocks(const Pattern& like, uint64_t blocks) {
   Pattern pattern{like.rows, like.cols, like.block_size, {0}, {}};
   for (uint32_t row = 0; row < like.block_rows(); ++row) {
-    for (uint32_t col = 0; col < like.block_cols() && pattern.columns.size() < blocks; ++col)
-      pattern.columns.push_back(col);
-    pattern.row_begin.push_back(pattern.columns.size());
+    for (uint32_t col = 0; col < like.block_cols() && pattern.col_indices.size() < blocks; ++col)
+      pattern.col_indices.push_back(col);
+    pattern.crow_indices.push_back(pattern.col_indices.size());
   }
   return pattern;
 }
@@ -301,8 +319,8 @@ TEST(Session, ChangesAllPatternsOrNone) {
     const Arrays state = session.state();
     EXPECT_THROW(change(), Error);
     for (const char* name : {"a", "b"}) {
-      EXPECT_EQ(session.pattern(name).row_begin, before.row_begin);
-      EXPECT_EQ(session.pattern(name).columns, before.columns);
+      EXPECT_EQ(session.pattern(name).crow_indices, before.crow_indices);
+      EXPECT_EQ(session.pattern(name).col_indices, before.col_indices);
     }
     EXPECT_EQ(session.state(), state);
   };
@@ -314,8 +332,8 @@ TEST(Session, ChangesAllPatternsOrNone) {
     expect_unchanged(*session, [&] { session->set_state({{"a", values}}, {{"a", fits}, {"x", full}}); });
     session->set_state({{"a", values}}, {{"a", fits}, {"b", full}});
     EXPECT_EQ(session->get("a"), values);
-    EXPECT_EQ(session->pattern("a").columns, fits.columns);
-    EXPECT_EQ(session->pattern("b").columns, full.columns);
+    EXPECT_EQ(session->pattern("a").col_indices, fits.col_indices);
+    EXPECT_EQ(session->pattern("b").col_indices, full.col_indices);
   }
 }
 
@@ -357,7 +375,7 @@ TEST(Session, KeepsStateOfSharedParameters) {
       first.run(x);
       if (is_dynamic) {
         owner.set_pattern("w", other);
-        EXPECT_EQ(first.pattern("w").columns, other.columns);
+        EXPECT_EQ(first.pattern("w").col_indices, other.col_indices);
         EXPECT_EQ(first.get("sums").size(), other.blocks() * 64);
       }
       first.run(x);

@@ -156,7 +156,7 @@ TEST_P(SpikingGraph, RepeatsItsBitsOnAnyNumberOfThreads) {
       session.set_state(initial);
       for (uint32_t step = 1; step < 4; ++step) {
         Arrays inputs = Network::inputs(step);
-        inputs["rate"] = {0.01F};
+        inputs["lr"] = {0.01F};
         inputs["step"] = {static_cast<float>(step)};
         session.run(inputs);
       }
@@ -258,7 +258,7 @@ TEST(SpikingGraphs, CostWhatTheirListsSayIfTheseAreKnown) {
     add_training(loss);
     Session session(g, Machine::find("gc200", 2));
     Arrays arrays = random_lists(6);
-    arrays["rate"] = {0.1F};
+    arrays["lr"] = {0.1F};
     TypedInputs inputs(g, arrays);
     const RunCost estimate = session.cost(inputs.tensors);
     EXPECT_EQ(session.cost().fullest_tile_bytes, estimate.fullest_tile_bytes);
@@ -416,7 +416,7 @@ TEST(SpikingGraphs, LearnWhichInputFires) {
         const auto fired = static_cast<float>(row / kBatch % 2 * 6);
         inputs["in.num"].insert(inputs["in.num"].end(), {fired, fired});
       }
-      inputs["rate"] = {0.02F};
+      inputs["lr"] = {0.02F};
       inputs["step"] = {static_cast<float>(step)};
       last = session.run(inputs).at("loss")[0];
       if (step == 1) {

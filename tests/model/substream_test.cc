@@ -132,7 +132,7 @@ TEST_P(OfATrainedParameter, DifferBetweenMicroBatchesAndReplicas) {
       const Machine machine =
           replicas == 1 ? Machine::host(2) : Machine::find("m2000").with("chips", 2).with("tiles", 8);
       Session session(g, machine);
-      WideArrays inputs = {{"step", Array(g.bound_type(step.id).elements(), 3)}, {"rate", {0.25}}},
+      WideArrays inputs = {{"step", Array(g.bound_type(step.id).elements(), 3)}, {"lr", {0.25}}},
                  state = {{"w", Array(kRows * kCols, 1)}};
       const WideArrays expected = evaluate(g, inputs, state);
       EXPECT_NEAR(session.run(narrowed(inputs)).at("loss")[0], expected.at("loss")[0], 1e-3);

@@ -125,7 +125,7 @@ TEST(Training, OfAFunctionCalledWithOtherParameters) {
       Session session(g, Machine::find(machine, 2));
       SCOPED_TRACE(machine);
       expect_steps_like_float64(g, session, 3, [&](uint32_t step) {
-        WideArrays inputs = {{"rate", {0.5}}};
+        WideArrays inputs = {{"lr", {0.5}}};
         for (const char* name : {"x", "target"})
           inputs[name] = random_values(g.find(name).type(), -1, 1, 1, 3, step);
         return inputs;
@@ -144,7 +144,7 @@ TEST(Training, ClipsTinyGradientsAsPyTorchDoes) {
   const Value loss = sum(g.parameter("w", {1}) * 3e-6);
   add_training(loss, {.clip_norm = 1e-6});
   WideArrays state = {{"w", {0}}};
-  evaluate(g, {{"rate", {1e6}}}, state);
+  evaluate(g, {{"lr", {1e6}}}, state);
   EXPECT_NEAR(state.at("w")[0], -3.0 / 4, 1e-6);
 }
 

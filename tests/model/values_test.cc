@@ -115,7 +115,7 @@ TEST(Weights, HaveGradientsFromProductsAndOtherOperations) {
   g.output("loss", loss);
   add_training(loss, {.optimizer = Sgd{.momentum = 0.9}});
   WideArrays inputs = random_inputs(g);
-  inputs["rate"] = {0.5};
+  inputs["lr"] = {0.5};
   expect_like_float64(g, inputs);
 }
 
@@ -131,8 +131,8 @@ TEST(Weights, ThatAreSparseHaveTheirFormWithoutAProduct) {
   for (const char* machine : {"host", "bow"}) {
     Session session(g, Machine::find(machine, 2));
     EXPECT_EQ(session.get("w").size(), pattern.blocks());
-    EXPECT_EQ(session.pattern("w").columns, pattern.columns);
-    session.run(narrowed(WideArrays{{"x", Array(5 * 48)}, {"rate", {0.5}}}));
+    EXPECT_EQ(session.pattern("w").col_indices, pattern.col_indices);
+    session.run(narrowed(WideArrays{{"x", Array(5 * 48)}, {"lr", {0.5}}}));
   }
 }
 
@@ -190,7 +190,7 @@ TEST(Updates, LeaveOldValuesToThoseWhoReadThem) {
   g.output("gradient", g.find("w.gradient"));
   g.assign(s, w);
   WideArrays inputs = random_inputs(g);
-  inputs["rate"] = {0.5}, inputs["step"] = {1};
+  inputs["lr"] = {0.5}, inputs["step"] = {1};
   expect_like_float64(g, inputs);
 }
 
@@ -202,14 +202,14 @@ TEST(Updates, GiveGradientsThatAreAssigned) {
   add_training(loss);
   g.assign(s, g.find("w.gradient"));
   WideArrays inputs = random_inputs(g);
-  inputs["rate"] = {0.5};
+  inputs["lr"] = {0.5};
   expect_like_float64(g, inputs);
 }
 
 TEST(Updates, WithoutAssignmentChangeNothing) {
   Graph g;
   const Value w = g.parameter("w", {3, 4}, Initial::normal(1));
-  g.output("y", g.apply("sgd", {g.input("gradient", {3, 4}), g.input("rate", Shape{}), w})[0]);
+  g.output("y", g.apply("sgd", {g.input("gradient", {3, 4}), g.input("lr", Shape{}), w})[0]);
   expect_like_float64(g, random_inputs(g));
 }
 
@@ -229,7 +229,7 @@ TEST(State, IsSetAtOnce) {
 TEST(Sessions, ThatShareParametersMayStoreThemOtherwise) {
   Graph training;
   const Value w = training.parameter("w", {7, 5}, Initial::normal(1));
-  const Value loss = mean(square(permute(w, {4, 3, 2, 1, 0})));
+  const Value loss = mean(square(permute_features(w, {4, 3, 2, 1, 0})));
   training.output("loss", loss);
   add_training(loss);
   Graph evaluation;
@@ -322,12 +322,12 @@ TEST(Replicas, HaveArraysForAllTheirRows) {
   add_training(loss, {.replicas = 4});
   Session session(g, Machine::find("m2000").with("tiles", 8));
   for (const ArrayType& array : session.arrays()) {
-    const std::map<std::string, Shape> shapes = {{"x", {12, 8}}, {"y", {12, 4}}, {"loss", {}}, {"rate", {}}};
+    const std::map<std::string, Shape> shapes = {{"x", {12, 8}}, {"y", {12, 4}}, {"loss", {}}, {"lr", {}}};
     EXPECT_EQ(array.type.shape, shapes.at(array.name));
     EXPECT_EQ(array.is_input, array.name != "y" && array.name != "loss");
   }
-  const Arrays inputs = narrowed(
-      WideArrays{{"x", random_values({Type::f32, {12, 8}, {}, {}}, -1, 1, 1, 5, 0)}, {"rate", {0.5}}});
+  const Arrays inputs =
+      narrowed(WideArrays{{"x", random_values({Type::f32, {12, 8}, {}, {}}, -1, 1, 1, 5, 0)}, {"lr", {0.5}}});
   EXPECT_EQ(session.run(inputs).at("y").size(), 48);
 }
 
@@ -352,7 +352,7 @@ TEST(Replicas, TakeMeansInEachMicroBatch) {
   const Value loss = mean(square(g.apply("mean_over_replicas", {x})[0] - w));
   g.output("loss", loss);
   add_training(loss, {.micro_batches = 2, .replicas = 2});
-  const WideArrays inputs = {{"x", {1, 2, 3, 4, 5, 6, 7, 8, -1, -2, 1, 2, 0, 3, -5, -8}}, {"rate", {0.5}}};
+  const WideArrays inputs = {{"x", {1, 2, 3, 4, 5, 6, 7, 8, -1, -2, 1, 2, 0, 3, -5, -8}}, {"lr", {0.5}}};
   WideArrays state = {{"w", {1, 1, 1, 1}}};
   const double expected = evaluate(g, inputs, state).at("loss")[0];
   EXPECT_NEAR(expected, (1 + 1 + 1 + 4 + 2.25 + 12.25 + 0 + 1) / 8, 1e-12);
@@ -394,7 +394,7 @@ TEST(MicroBatches, HaveTheirRowsInInputsThatNothingUsesToo) {
   Session session(g, Machine::host(1));
   EXPECT_EQ(session.graph().bound_type(unused.id).shape, (Shape{6, 8}));
   EXPECT_EQ(g.bound_type(unused.id).shape, (Shape{6, 8}));
-  session.run(Arrays{{"x", std::vector<float>(48)}, {"unused", std::vector<float>(48)}, {"rate", {0.5F}}});
+  session.run(Arrays{{"x", std::vector<float>(48)}, {"unused", std::vector<float>(48)}, {"lr", {0.5F}}});
   EXPECT_TRUE(says(error_of<UsageError>([&] { relu(unused); }), "used for each micro-batch and for all"));
 }
 
@@ -419,7 +419,7 @@ TEST(Graphs, RefuseValuesOfOthers) {
   };
   refuses([&] { gradients(sum(w), {far}); });
   refuses([&] { add_training(sum(w), {.frozen = {far}}); });
-  refuses([&] { add_training(sum(w), {.rates = {{far, 2}}}); });
+  refuses([&] { add_training(sum(w), {.lr_scales = {{far, 2}}}); });
   refuses([&] { g.state("s", w.type(), {}, far); });
   refuses([&] { g.rename(far, "y"); });
   EXPECT_TRUE(says(error_of<UsageError>([] { add_training(Value{}); }), "a value of no graph"));
@@ -567,11 +567,11 @@ TEST(Sessions, ThatSharePatternsMoveTheirOwnState) {
     ASSERT_EQ(kept.size(), s.few.blocks() * 64);
     std::set<std::pair<uint32_t, uint32_t>> known;
     for (uint32_t row = 0; row < s.many.block_rows(); ++row)
-      for (uint64_t i = s.many.row_begin[row]; i < s.many.row_begin[row + 1]; ++i)
-        known.emplace(row, s.many.columns[i]);
+      for (uint64_t i = s.many.crow_indices[row]; i < s.many.crow_indices[row + 1]; ++i)
+        known.emplace(row, s.many.col_indices[i]);
     for (uint32_t row = 0; row < s.few.block_rows(); ++row)
-      for (uint64_t i = s.few.row_begin[row]; i < s.few.row_begin[row + 1]; ++i)
-        EXPECT_EQ(kept[i * 64], known.contains({row, s.few.columns[i]}) ? 2 : 0) << machine;
+      for (uint64_t i = s.few.crow_indices[row]; i < s.few.crow_indices[row + 1]; ++i)
+        EXPECT_EQ(kept[i * 64], known.contains({row, s.few.col_indices[i]}) ? 2 : 0) << machine;
   }
 }
 

@@ -20,8 +20,8 @@
 namespace tessera::ops {
 namespace {
 
-constexpr Product kProducts[] = {Product::forward, Product::input_gradient, Product::sddmm};
-constexpr Product kGradients[] = {Product::input_gradient, Product::sddmm};
+constexpr ProductKind kProducts[] = {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm};
+constexpr ProductKind kGradients[] = {ProductKind::input_gradient, ProductKind::sddmm};
 
 /// All blocks in the first rows and columns, as a square nearly full: one partition's bucket, and many steps.
 SparseMatrix cornered_matrix(uint32_t m, uint32_t k, uint32_t block_size, uint64_t blocks) {
@@ -29,15 +29,15 @@ SparseMatrix cornered_matrix(uint32_t m, uint32_t k, uint32_t block_size, uint64
   uint32_t side = 1;
   while (uint64_t{side} * side < blocks) ++side;
   for (uint32_t r = 0; r < p.block_rows(); ++r) {
-    for (uint32_t c = 0; r < side && c < std::min(side, p.block_cols()) && p.columns.size() < blocks; ++c)
-      p.columns.push_back(c);
-    p.row_begin.push_back(p.columns.size());
+    for (uint32_t c = 0; r < side && c < std::min(side, p.block_cols()) && p.col_indices.size() < blocks; ++c)
+      p.col_indices.push_back(c);
+    p.crow_indices.push_back(p.col_indices.size());
   }
   return {p, sparse::random_values(p, 5)};
 }
 
 /// Sets the matrix, runs, and compares with float64 and with the exact cost of the pattern.
-void expect_right(bound::Product& product, const SparseMatrix& matrix, uint64_t seed = 3) {
+void expect_right(bound::BoundProduct& product, const SparseMatrix& matrix, uint64_t seed = 3) {
   product.set_matrix(matrix);
   ProductRun run(matrix, product.problem(), seed);
   const check::Verification v = run.run(product);
@@ -61,7 +61,7 @@ SparseMatrix generated(PatternKind kind, uint32_t m, uint32_t k, uint32_t block_
 }
 
 ProductProblem dynamic_problem(uint32_t n, TiledNumbers numbers, uint64_t capacity,
-                               Product product = Product::forward) {
+                               ProductKind product = ProductKind::forward) {
   return {.n = n,
           .type = numbers.operands,
           .partials = numbers.partials,
@@ -75,11 +75,11 @@ TEST(TiledDynamic, OneProgramServesEveryPattern) {
     for (uint32_t block_size : {1U, 3U, 4U, 16U})
       for (uint32_t n : {1U, 5U, 33U})
         for (const TiledNumbers& numbers : kNumbers)
-          for (Product kind : kProducts) {
+          for (ProductKind kind : kProducts) {
             const SparseMatrix first = random_matrix(kRows, kCols, block_size, 0.25);
             const uint64_t capacity = first.pattern.blocks();
-            bound::Product product(first, dynamic_problem(n, numbers, capacity, kind),
-                                   testing::toy_machine(tiles));
+            bound::BoundProduct product(first, dynamic_problem(n, numbers, capacity, kind),
+                                        testing::toy_machine(tiles));
             const auto expect_named = [&](const char* what, const SparseMatrix& matrix) {
               SCOPED_TRACE(fmt::format("{}: {} tiles, b = {}, n = {}, {} {}, {}: {}", name_of(kind), tiles,
                                        block_size, n, name_of(numbers.operands), name_of(numbers.partials),
@@ -157,9 +157,10 @@ void expect_well_encoded(const Pattern& pattern, const DynamicShape& shape, cons
         const uint64_t block = encoding.block_order.at(piece.first_place + i);
         ASSERT_LT(block, pattern.blocks());
         ++times[block];
-        EXPECT_EQ(pattern.columns[block], grid.k_part(piece.partition) * grid.part_cols + piece.columns[i]);
-        EXPECT_GE(block, pattern.row_begin[row]);
-        EXPECT_LT(block, pattern.row_begin[row + 1]);
+        EXPECT_EQ(pattern.col_indices[block],
+                  grid.k_part(piece.partition) * grid.part_cols + piece.columns[i]);
+        EXPECT_GE(block, pattern.crow_indices[row]);
+        EXPECT_LT(block, pattern.crow_indices[row + 1]);
       }
       const uint32_t distance = (b + partitions - piece.partition) % partitions;
       furthest = std::max(furthest, distance);
@@ -224,7 +225,7 @@ TEST(TiledDynamic, OneProgramServesEveryPatternAtRealSize) {
   for (uint32_t block_size : {1U, 16U}) {
     const SparseMatrix random = random_matrix(size, size, block_size, 1.0 / 16);
     const ProductProblem problem = dynamic_problem(64, {Type::f16, Type::f16}, random.pattern.blocks());
-    bound::Product product(random, problem, bow);
+    bound::BoundProduct product(random, problem, bow);
     const auto expect_named = [&](const char* what, const SparseMatrix& matrix) {
       SCOPED_TRACE(fmt::format("b = {}, {}", block_size, what));
       expect_right(product, matrix);
@@ -241,14 +242,14 @@ TEST(TiledDynamic, OneProgramServesEveryPatternAtRealSize) {
 /// A plan's cost is that of its program with the random pattern that it counted.
 TEST(TiledDynamic, PlansKeepTheirWord) {
   const machine::Machine bow = machine::find("bow");
-  for (Planner planner : {Planner::best, Planner::published})
+  for (Planner planner : {Planner::best, Planner::vendor})
     for (uint32_t block_size : {1U, 8U}) {
       SCOPED_TRACE(fmt::format("b = {}, planner {}", block_size, static_cast<int>(planner)));
       const GeneratedMatrix typical{PatternKind::random, 1024, 1024, 1.0 / 16, block_size, 1};
       const Pattern pattern = sparse::generate_pattern(typical);
       ProductProblem problem = dynamic_problem(64, {Type::f16, Type::f16}, pattern.blocks());
       problem.planner = planner;
-      const bound::Product product = planned(pattern, problem, bow);
+      const bound::BoundProduct product = planned(pattern, problem, bow);
       EXPECT_EQ(product.tile_plan().steps, product.steps());
       expect_kept(product);
       const engine::Engine engine(compiler::compile(*product.executable().program, bow));
@@ -263,7 +264,7 @@ TEST(TiledDynamic, TheFreePlannerIsNeverSlowerThanThePublishedOne) {
       const Pattern pattern = random_matrix(size, size, block_size, density).pattern;
       ProductProblem problem = dynamic_problem(n, {Type::f16, Type::f16}, pattern.blocks());
       const double free = plan_tile_product(pattern, problem, bow).chosen.total();
-      problem.planner = Planner::published;
+      problem.planner = Planner::vendor;
       EXPECT_LE(free, plan_tile_product(pattern, problem, bow).chosen.total()) << size << ", n = " << n;
     }
 }
@@ -275,7 +276,7 @@ TEST(TiledDynamic, TakesEmptyShapesAndSingleElements) {
       SCOPED_TRACE(fmt::format("{} × {} × {}, b = {}", m, k, n, block_size));
       const SparseMatrix matrix = random_matrix(m, k, block_size, 0.5);
       const ProductProblem problem = dynamic_problem(n, {}, matrix.pattern.blocks());
-      bound::Product product(matrix, problem, testing::toy_machine(4));
+      bound::BoundProduct product(matrix, problem, testing::toy_machine(4));
       expect_right(product, matrix);
     }
 }
@@ -300,7 +301,7 @@ TEST(TiledDynamic, IsRightForEveryGridAndRandomPatterns) {
                               {"n_parts", 1 + random.below(std::min(3U, problem.n))}};
     const machine::Machine machine = random.below(2) == 0 ? testing::toy_machine(48, 1 << 20)
                                                           : testing::toy_machine_with_regions(48, 1 << 20);
-    bound::Product product(matrix, problem, machine, grid);
+    bound::BoundProduct product(matrix, problem, machine, grid);
     SCOPED_TRACE(fmt::format("seed {}: {} of {} × {}, n = {}, b = {}, {} {}: {}", seed,
                              name_of(problem.product), m, k, problem.n, block_size, name_of(problem.type),
                              name_of(problem.partials), product.chosen().partition));
@@ -313,15 +314,15 @@ TEST(TiledDynamicGradients, TakeTheForwardProductsBuckets) {
   const machine::Machine m = testing::toy_machine(24);
   const Pattern pattern = random_matrix(96, 80, 4, 0.2).pattern;
   ProductProblem problem{.n = 12, .capacity = pattern.blocks()};
-  const bound::Product forward = planned(pattern, problem, m);
-  for (Product gradient : kGradients) {
+  const bound::BoundProduct forward = planned(pattern, problem, m);
+  for (ProductKind gradient : kGradients) {
     problem.product = gradient;
-    const bound::Product product = planned(pattern, problem, m, {}, &forward.tile_plan());
+    const bound::BoundProduct product = planned(pattern, problem, m, {}, &forward.tile_plan());
     EXPECT_EQ(product.tile_plan().partition, forward.tile_plan().partition);
     EXPECT_EQ(product.tile_program().dynamic->encoding.metadata,
               forward.tile_program().dynamic->encoding.metadata);
     EXPECT_EQ(product.tile_program().block_order, forward.tile_program().block_order);
-    const auto boxes_of_values = [](const bound::Product& p) {
+    const auto boxes_of_values = [](const bound::BoundProduct& p) {
       return boxes_of(p.executable().program->variable(p.tile_program().operands.values.variable).mapping);
     };
     EXPECT_EQ(boxes_of_values(product), boxes_of_values(forward));
@@ -331,14 +332,14 @@ TEST(TiledDynamicGradients, TakeTheForwardProductsBuckets) {
 TEST(TiledDynamicGradients, AreRightOnBow) {
   const machine::Machine bow = machine::find("bow");
   for (uint32_t block_size : {1U, 4U, 16U})
-    for (Product gradient : kGradients) {
+    for (ProductKind gradient : kGradients) {
       const SparseMatrix matrix = random_matrix(512, 768, block_size, 1.0 / 16);
       const ProductProblem problem{.n = 96,
                                    .type = Type::f16,
                                    .partials = Type::f32,
                                    .product = gradient,
                                    .capacity = matrix.pattern.blocks()};
-      bound::Product product(matrix, problem, bow);
+      bound::BoundProduct product(matrix, problem, bow);
       SCOPED_TRACE(fmt::format("{}, b = {}: {}", name_of(gradient), block_size, product.chosen().partition));
       expect_right(product, matrix);
       expect_right(product, generate({PatternKind::power_law, 512, 768, 1.0 / 20, block_size, 2}));

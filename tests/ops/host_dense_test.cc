@@ -71,8 +71,8 @@ struct Bound {
 
   Bound(const Builder& b, Arrays& a) {
     const HostDenseProblem& p = a.problem;
-    const bool forward = p.product == Product::forward, sddmm = p.product == Product::sddmm;
-    const bool input = p.product == Product::input_gradient;
+    const bool forward = p.product == ProductKind::forward, sddmm = p.product == ProductKind::sddmm;
+    const bool input = p.product == ProductKind::input_gradient;
     operands.w = add(b, "w", !sddmm ? Role::input : p.adds ? Role::inout : Role::output, p.weights, a.w);
     operands.x = add(b, "x", input ? Role::output : Role::input, p.values, a.x);
     operands.y = add(b, "y", forward ? Role::output : Role::input, p.values, a.y);
@@ -99,11 +99,11 @@ void run(Arrays& arrays, uint32_t threads,
 
 /// A plan of that many parts, whatever it costs.
 HostDensePlan plan_of_parts(const HostDenseProblem& p, uint32_t panel_parts, uint32_t col_parts) {
-  const bool forward = p.product == Product::forward, input = p.product == Product::input_gradient;
+  const bool forward = p.product == ProductKind::forward, input = p.product == ProductKind::input_gradient;
   HostDensePlan plan;
   plan.partition.panel_begin = split_evenly(PanelLayout{input ? p.k : p.m, 0}.rows(), panel_parts);
   plan.partition.col_begin =
-      split_evenly(p.product == Product::sddmm ? p.k : p.n, col_parts, forward ? 1 : PanelLayout::kRows);
+      split_evenly(p.product == ProductKind::sddmm ? p.k : p.n, col_parts, forward ? 1 : PanelLayout::kRows);
   return plan;
 }
 
@@ -124,7 +124,7 @@ double tolerance(uint32_t terms) { return 16.0 * (terms + 2) * epsilon_of(Type::
 
 void expect_product(const Arrays& before, const Arrays& after) {
   const HostDenseProblem& p = before.problem;
-  if (p.product == Product::forward)
+  if (p.product == ProductKind::forward)
     return expect_numbers(
         after.y, p.values,
         [&](uint32_t j, uint32_t i) {
@@ -133,7 +133,7 @@ void expect_product(const Arrays& before, const Arrays& after) {
           return activated(p.activation, sum);
         },
         tolerance(p.k));
-  if (p.product == Product::input_gradient)
+  if (p.product == ProductKind::input_gradient)
     return expect_numbers(
         after.x, p.values,
         [&](uint32_t j, uint32_t c) {
@@ -173,13 +173,13 @@ HostDenseProblem random_problem(std::mt19937_64& dice) {
   if (below(8) == 0) p.m = 1030 + below(100);
   p.weights = kTypes[below(4)];
   p.values = kTypes[below(4)];
-  p.product = static_cast<Product>(below(3));
-  if (p.product == Product::forward) {
+  p.product = static_cast<ProductKind>(below(3));
+  if (p.product == ProductKind::forward) {
     p.bias = below(2) != 0;
     p.activation = static_cast<Activation>(below(3));
   }
-  p.relu = p.product == Product::input_gradient && below(2) != 0;
-  p.adds = p.product == Product::sddmm && below(2) != 0;
+  p.relu = p.product == ProductKind::input_gradient && below(2) != 0;
+  p.adds = p.product == ProductKind::sddmm && below(2) != 0;
   return p;
 }
 
@@ -208,7 +208,7 @@ TEST(HostDense, AgreesWithFloat64AndHasTheSameBitsOnTwoThreads) {
 
 /// What is beyond the weight's rows does not contribute, whatever the activations hold.
 TEST(HostDense, KeepsPaddingZeroBesideInfinities) {
-  HostDenseProblem problem{.m = 10, .k = 21, .n = 5, .product = Product::sddmm};
+  HostDenseProblem problem{.m = 10, .k = 21, .n = 5, .product = ProductKind::sddmm};
   for (const bool adds : {false, true}) {
     problem.adds = adds;
     Arrays arrays(problem, 1);
@@ -248,7 +248,7 @@ TEST(HostDense, StripsUpdateTheWeightAsTwoStepsDo) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     std::mt19937_64 dice(seed);
     HostDenseProblem problem = random_problem(dice);
-    problem.product = Product::sddmm;
+    problem.product = ProductKind::sddmm;
     problem.relu = problem.bias = false;
     problem.activation = Activation::none;
     problem.adds = seed % 2 == 0;
@@ -293,7 +293,7 @@ TEST(HostDense, PlansOneThreadForSmallProducts) {
   EXPECT_EQ(partition({.m = 1024, .k = 1024, .n = 50}).tiles_used(), 4U);
   // Ten outputs are one panel: threads take parts of the batch, or of the weight's columns.
   EXPECT_EQ(partition({.m = 10, .k = 2048, .n = 128}).col_parts(), 4U);
-  EXPECT_EQ(partition({.m = 10, .k = 2048, .n = 128, .product = Product::sddmm}).col_parts(), 4U);
+  EXPECT_EQ(partition({.m = 10, .k = 2048, .n = 128, .product = ProductKind::sddmm}).col_parts(), 4U);
 }
 
 TEST(HostDense, RejectsWhatAProductLacks) {
@@ -304,7 +304,7 @@ TEST(HostDense, RejectsWhatAProductLacks) {
   };
   EXPECT_EQ(error({.m = 4, .k = 4, .n = 4, .weights = Type::u8}),
             "a product with a weight of u8 is not possible: use f32, f16 or bf16");
-  EXPECT_EQ(error({.m = 4, .k = 4, .n = 4, .product = Product::sddmm, .bias = true}),
+  EXPECT_EQ(error({.m = 4, .k = 4, .n = 4, .product = ProductKind::sddmm, .bias = true}),
             "only a forward product takes a bias or an activation");
   EXPECT_EQ(error({.m = 4, .k = 4, .n = 4, .relu = true}), "only an input gradient takes a ReLU");
   EXPECT_EQ(error({.m = 4, .k = 4, .n = 4, .adds = true}),

@@ -30,7 +30,9 @@ SparseMatrix random_matrix(uint32_t m, uint32_t k, uint32_t block_size, double d
   return generate({PatternKind::random, m, k, density, block_size, 7});
 }
 
-Product product_of(bool transpose) { return transpose ? Product::input_gradient : Product::forward; }
+ProductKind product_of(bool transpose) {
+  return transpose ? ProductKind::input_gradient : ProductKind::forward;
+}
 
 /// The plan's prediction is what the account of its program gives.
 HostPlan expect_account(const std::shared_ptr<const PackedWeight>& weight, const ProductProblem& problem,
@@ -48,14 +50,14 @@ HostPlan expect_account(const std::shared_ptr<const PackedWeight>& weight, const
 TEST(HostPlan, UsesNoMoreTilesThanTheMachineHas) {
   for (uint32_t threads : {1U, 2U, 3U, 8U})
     for (uint32_t block_size : {1U, 4U, 16U})
-      for (Product product : {Product::forward, Product::sddmm})
+      for (ProductKind product : {ProductKind::forward, ProductKind::sddmm})
         for (uint32_t n : {0U, 1U, 17U, 512U, 700U}) {
           const auto weight = pack(random_matrix(100, 90, block_size));
           const HostPlan plan =
               plan_host_product(*weight, {.n = n, .product = product}, machine::host(threads));
           EXPECT_LE(plan.tiles_used(), threads);
           EXPECT_EQ(plan.partition.row_begin.front(), 0U);
-          if (product == Product::forward) {
+          if (product == ProductKind::forward) {
             EXPECT_EQ(plan.partition.col_begin.back(), n);
           }
           EXPECT_TRUE(plan.chosen.rejected.empty());
@@ -66,7 +68,7 @@ TEST(HostPlan, UsesNoMoreTilesThanTheMachineHas) {
 TEST(HostPlan, CountsTheScratchOfItsProgram) {
   for (uint32_t threads : {1U, 2U, 3U})
     for (uint32_t block_size : {1U, 4U, 16U})
-      for (Product product : {Product::forward, Product::input_gradient, Product::sddmm})
+      for (ProductKind product : {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm})
         for (uint32_t n : {1U, 17U, 512U}) {
           SCOPED_TRACE(
               fmt::format("{} threads, b = {}, {}, n = {}", threads, block_size, name_of(product), n));
@@ -93,7 +95,7 @@ TEST(HostPlan, EveryRejectedCandidateSaysWhy) {
   };
   expect_reasons(random_matrix(512, 512, 16), {.n = 64});
   for (uint32_t block_size : {1U, 16U})
-    expect_reasons(random_matrix(512, 2048, block_size), {.n = 512, .product = Product::sddmm});
+    expect_reasons(random_matrix(512, 2048, block_size), {.n = 512, .product = ProductKind::sddmm});
 }
 
 TEST(HostPlan, TakesForcedKnobsAndRefusesUnknownOnes) {
@@ -117,7 +119,7 @@ TEST(HostPlan, TakesForcedKnobsAndRefusesUnknownOnes) {
 
 TEST(HostPlan, TakesForcedKnobsOfAnSddmm) {
   const auto weight = pack(random_matrix(512, 512, 16));
-  const ProductProblem sddmm{.n = 64, .product = Product::sddmm};
+  const ProductProblem sddmm{.n = 64, .product = ProductKind::sddmm};
   EXPECT_EQ(plan_host_product(*weight, sddmm, machine::host(2), {{"row_parts", 1}}).tiles_used(), 1U);
   const std::string message = test::error_of<UsageError>([&] {
     plan_host_product(*weight, sddmm, machine::host(2), {{"colour", 1}});
@@ -128,7 +130,7 @@ TEST(HostPlan, TakesForcedKnobsOfAnSddmm) {
 
 TEST(HostPlan, PredictsTheAccountOfTheExecutable) {
   for (uint32_t block_size : {1U, 4U, 16U})
-    for (Product product : {Product::forward, Product::sddmm})
+    for (ProductKind product : {ProductKind::forward, ProductKind::sddmm})
       expect_account(pack(random_matrix(300, 200, block_size)), {.n = 70, .product = product});
 }
 
@@ -186,7 +188,7 @@ TEST(Spmm, EmptyMatricesGiveTheActivatedBias) {
           std::vector<float> y(size_t{m} * kN, transpose ? 2.0F : NAN);
           std::vector<float> bias(rows + 1);  // never null
           for (uint32_t r = 0; r < rows; ++r) bias[r] = 0.75F * static_cast<float>(r) - 1;
-          bound::Product product(matrix, problem, machine::host(2));
+          bound::BoundProduct product(matrix, problem, machine::host(2));
           product.run({x.data(), kN, 1}, {y.data(), kN, 1}, {}, has_epilogue ? bias.data() : nullptr);
           const std::vector<float>& result = transpose ? x : y;
           const float sum = density == 1 && m == 1 ? 2 * matrix.values[0] : 0;
@@ -204,7 +206,7 @@ TEST(Sddmm, OfEmptyMatricesIsTheEmptySum) {
           SCOPED_TRACE(fmt::format("{} × {}, b = {}, density {}, n = {}", m, k, block_size, density, n));
           const SparseMatrix matrix = random_matrix(m, k, block_size, density);
           std::vector<float> x(size_t{k} * n, 2), dy(size_t{m} * n, 0.5F);
-          bound::Product product(matrix, {.n = n, .product = Product::sddmm}, machine::host(2));
+          bound::BoundProduct product(matrix, {.n = n, .product = ProductKind::sddmm}, machine::host(2));
           product.run({x.data(), n, 1}, {dy.data(), n, 1});
           const SparseMatrix dw{matrix.pattern, product.gradient()};
           ASSERT_EQ(dw.values.size(), matrix.values.size());

@@ -56,10 +56,10 @@ template <class Values, class Visit>
 void each_stored(const Pattern& p, Values& values, const Visit& visit) {
   size_t next = 0;
   for (uint32_t block_row = 0; block_row < p.block_rows(); ++block_row)
-    for (uint64_t i = p.row_begin[block_row]; i < p.row_begin[block_row + 1]; ++i)
+    for (uint64_t i = p.crow_indices[block_row]; i < p.crow_indices[block_row + 1]; ++i)
       for (uint32_t r = 0; r < p.block_size; ++r)
         for (uint32_t c = 0; c < p.block_size; ++c, ++next) {
-          const uint32_t row = block_row * p.block_size + r, col = p.columns[i] * p.block_size + c;
+          const uint32_t row = block_row * p.block_size + r, col = p.col_indices[i] * p.block_size + c;
           if (row < p.rows && col < p.cols) visit(row, col, values[next]);
         }
 }
@@ -121,7 +121,7 @@ struct LayerWeight {
   }
 };
 
-/// Y = W2 · relu(W1 · X + b), then the gradients of Σ (Y − T)² / 2, then W −= rate · dW.
+/// Y = W2 · relu(W1 · X + b), then the gradients of Σ (Y − T)² / 2, then W −= lr · dW.
 class TwoLayers {
  public:
   static constexpr uint32_t kInputs = 70, kHidden = 52, kOutputs = 37, kColumns = 21;
@@ -149,12 +149,12 @@ class TwoLayers {
     add({.n = kColumns}, second_, second_.values, hidden, y_);
     steps_.push_back(ops::add(builder_, BinaryProblem{kernels::Binary::sub, Type::f32, kOutputs, kColumns},
                               {y_, target_, dy}));
-    add({.n = kColumns, .product = Product::sddmm}, second_, second_.gradient, hidden, dy);
-    add({.n = kColumns, .product = Product::input_gradient}, second_, second_.values, dh, dy);
+    add({.n = kColumns, .product = ProductKind::sddmm}, second_, second_.gradient, hidden, dy);
+    add({.n = kColumns, .product = ProductKind::input_gradient}, second_, second_.values, dh, dy);
     steps_.push_back(ops::add(builder_,
                               BinaryProblem{kernels::Binary::relu_gradient, Type::f32, kHidden, kColumns},
                               {dh, hidden, dh}));
-    add({.n = kColumns, .product = Product::sddmm}, first_, first_.gradient, x_, dh);
+    add({.n = kColumns, .product = ProductKind::sddmm}, first_, first_.gradient, x_, dh);
     update(first_);
     update(second_);
     program_.set_main(program_.sequence(steps_));
@@ -313,7 +313,7 @@ TEST(HostProgram, ProductsOfOneWeightShareItsIndex) {
       prepack_weight(generate({PatternKind::random, 64, 48, 0.3, 8, 1}), Type::f32));
   WeightIndex index(packed);
   const PackedShape shape = packed_shape(*packed);
-  const auto add = [&](Product product) {
+  const auto add = [&](ProductKind product) {
     const ProductProblem problem{.n = 4, .product = product};
     build_host_product(builder, index, problem, plan_host_product(*packed, problem, host),
                        {.values = builder.temporary("values", Type::f32, shape.rows, shape.cols),
@@ -329,12 +329,12 @@ TEST(HostProgram, ProductsOfOneWeightShareItsIndex) {
       count += variable.name.starts_with("W.") ? 1 : 0;
     return count;
   };
-  add(Product::forward);
+  add(ProductKind::forward);
   const size_t of_forward = indices();
-  add(Product::sddmm);
-  add(Product::forward);
+  add(ProductKind::sddmm);
+  add(ProductKind::forward);
   EXPECT_EQ(indices(), of_forward);
-  add(Product::input_gradient);
+  add(ProductKind::input_gradient);
   EXPECT_GT(indices(), of_forward);
 }
 
@@ -358,7 +358,7 @@ TEST(HostProgram, SaysWhichOperandIsWrong) {
   EXPECT_TRUE(
       test::says(message({.n = 4}, wrong), "the operand X is 16 × 4 of f32; the operation needs 24 × 4"));
   EXPECT_TRUE(test::says(message({.n = 5}, right), "needs 24 × 5 of f32"));
-  EXPECT_TRUE(test::says(message({.n = 4, .product = Product::sddmm}, right), "the operand dW is"));
+  EXPECT_TRUE(test::says(message({.n = 4, .product = ProductKind::sddmm}, right), "the operand dW is"));
   EXPECT_TRUE(test::says(message({.n = 4, .bias = true}, right), "the product has a bias; pass its operand"));
   wrong = right;
   wrong.bias = y;

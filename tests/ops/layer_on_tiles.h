@@ -30,9 +30,9 @@ inline LayerPlans plan_layer(const Pattern& pattern, ProductProblem problem, con
   plans.forward = plan_tile_product(pattern, problem, m, force);
   problem.bias = false;
   problem.activation = Activation::none;
-  problem.product = Product::input_gradient;
+  problem.product = ProductKind::input_gradient;
   plans.dx = plan_tile_product(pattern, problem, m, {}, &plans.forward);
-  problem.product = Product::sddmm;
+  problem.product = ProductKind::sddmm;
   plans.dw = plan_tile_product(pattern, problem, m, {}, &plans.forward);
   return plans;
 }
@@ -74,11 +74,11 @@ class LayerStep {
     steps.push_back(build(b, w_.pattern, problem, plans_.forward,
                           {.values = values_, .x = x_, .y = y_, .metadata = metadata})
                         .step);
-    problem.product = Product::input_gradient;
+    problem.product = ProductKind::input_gradient;
     steps.push_back(build(b, w_.pattern, problem, plans_.dx,
                           {.values = values_, .x = dx_, .y = dy_, .metadata = metadata})
                         .step);
-    problem.product = Product::sddmm;
+    problem.product = ProductKind::sddmm;
     steps.push_back(
         build(b, w_.pattern, problem, plans_.dw, {.values = dw_, .x = x_, .y = dy_, .metadata = metadata})
             .step);

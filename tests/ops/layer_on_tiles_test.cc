@@ -103,7 +103,7 @@ TEST(LayerOnTiles, ASlicedDenseProductHasNoMirroredGradients) {
   const Pattern pattern = random_matrix(61, 45, 1).pattern;
   ProductProblem problem = problem_of(9, {}, true);
   const TileProductPlan forward = plan_tile_product(pattern, problem, m, {{"n_slices", 3}});
-  problem.product = Product::input_gradient;
+  problem.product = ProductKind::input_gradient;
   EXPECT_USAGE_ERROR("plan it with m_slices=1 and n_slices=1",
                      plan_tile_product(pattern, problem, m, {}, &forward));
 }

@@ -16,7 +16,7 @@ namespace tessera::ops {
 namespace {
 
 constexpr uint32_t kSteps = 5;
-constexpr float kRate = 0.03125F;
+constexpr float kLr = 0.03125F;
 
 double rounded(Type type, double value) {
   std::byte bytes[8];
@@ -38,22 +38,22 @@ void sgd_step(const SgdProblem& p, double g, Element& e) {
     e.first = static_cast<double>(p.momentum) * e.first + g;
     g = p.nesterov ? g + static_cast<double>(p.momentum) * e.first : e.first;
   }
-  e.weight = rounded(p.weight, e.weight - static_cast<double>(kRate) * g);
+  e.weight = rounded(p.weight, e.weight - static_cast<double>(kLr) * g);
 }
 
 /// torch.optim.Adam and AdamW
 void adam_step(const AdamProblem& p, uint32_t step, double g, Element& e) {
-  const double decay = static_cast<double>(p.decay), rate = static_cast<double>(kRate);
+  const double decay = static_cast<double>(p.decay), lr = static_cast<double>(kLr);
   const double beta1 = static_cast<double>(p.beta1), beta2 = static_cast<double>(p.beta2);
   if (p.decoupled)
-    e.weight *= 1 - rate * decay;
+    e.weight *= 1 - lr * decay;
   else
     g += decay * e.weight;
   e.first = beta1 * e.first + (1 - beta1) * g;
   e.second = beta2 * e.second + (1 - beta2) * g * g;
   const double first = e.first / (1 - std::pow(beta1, step));
   const double root = std::sqrt(e.second) / std::sqrt(1 - std::pow(beta2, step));
-  e.weight = rounded(p.weight, e.weight - rate * first / (root + static_cast<double>(p.epsilon)));
+  e.weight = rounded(p.weight, e.weight - lr * first / (root + static_cast<double>(p.epsilon)));
 }
 
 class OptimizerTest : public MapTest {
@@ -71,8 +71,8 @@ class OptimizerTest : public MapTest {
     expect_kept(made, *executable);
     const engine::Engine engine(executable);
 
-    Array rate(Type::f32, 1, 1, false), step(Type::u32, 1, 1, false);
-    rate.set(0, 0, kRate);
+    Array lr(Type::f32, 1, 1, false), step(Type::u32, 1, 1, false);
+    lr.set(0, 0, kLr);
     Array first = zeros(), second = zeros();
     Array weight = random(problem.weight, 1);
     clear_padding(weight);
@@ -83,7 +83,7 @@ class OptimizerTest : public MapTest {
       Array gradient = random(problem.gradient, 10 + i);
       clear_padding(gradient);
       step.set(0, 0, i);
-      std::vector<Array*> arrays = {&gradient, &rate};
+      std::vector<Array*> arrays = {&gradient, &lr};
       if (has_step) arrays.push_back(&step);
       if (states > 0) arrays.push_back(&first);
       if (states > 1) arrays.push_back(&second);
@@ -192,7 +192,7 @@ TEST(OptimizerPlan, DoesNotSpreadAtThePriceOfMuchCode) {
     return builder.temporary(name, Type::f32, rows, cols, std::move(mapping));
   };
   const std::vector<Operand> operands = {of_weight("gradient"),
-                                         builder.temporary("rate", Type::f32, 1, 1),
+                                         builder.temporary("lr", Type::f32, 1, 1),
                                          builder.temporary("step", Type::u32, 1, 1),
                                          of_weight("first"),
                                          of_weight("second"),

@@ -24,7 +24,7 @@ ForcedKnobs knobs_of(const TileProductPlan& plan) {
 
 TEST(PlannerLimits, APlanMayFillATileToTheLastByte) {
   for (bool dense : {false, true})
-    for (Product product : {Product::forward, Product::sddmm}) {
+    for (ProductKind product : {ProductKind::forward, ProductKind::sddmm}) {
       SCOPED_TRACE(fmt::format("dense {}, {}", dense, name_of(product)));
       const Pattern pattern = random_matrix(96, 80, 4, 0.3).pattern;
       const ProductProblem problem{.n = 24, .dense = dense, .product = product};
@@ -36,13 +36,13 @@ TEST(PlannerLimits, APlanMayFillATileToTheLastByte) {
       m.tile_bytes = roomy.chosen.max_tile_bytes;
       for (int i = 0; i < 8 && !planned(pattern, problem, m, force).memory().fits(); ++i)
         m.tile_bytes += planned(pattern, problem, m, force).memory().overflow_bytes;
-      const bound::Product exact = planned(pattern, problem, m, force);
+      const bound::BoundProduct exact = planned(pattern, problem, m, force);
       EXPECT_LE(m.tile_bytes, roomy.chosen.max_tile_bytes + roomy.chosen.max_tile_bytes / 20);
       EXPECT_EQ(exact.tile_plan().partition, roomy.partition);
       EXPECT_TRUE(exact.chosen().rejected.empty());
       EXPECT_TRUE(exact.memory().fits());
       m.tile_bytes = roomy.chosen.max_tile_bytes - 1;
-      const bound::Product tight = planned(pattern, problem, m, force);
+      const bound::BoundProduct tight = planned(pattern, problem, m, force);
       EXPECT_FALSE(tight.memory().fits());
       const auto same =
           std::ranges::find(tight.candidates(), roomy.chosen.partition, &PlanCandidate::partition);
@@ -61,7 +61,7 @@ TEST(PlannerLimits, WhereNothingCanFitOnePlanIsCounted) {
     machine::Machine m = testing::toy_machine(4);
     const auto counted = [&](uint64_t tile_bytes) {
       m.tile_bytes = tile_bytes;
-      const bound::Product chosen = planned(pattern, {.n = 24, .dense = dense}, m);
+      const bound::BoundProduct chosen = planned(pattern, {.n = 24, .dense = dense}, m);
       EXPECT_FALSE(chosen.memory().fits());
       return std::ranges::count_if(chosen.candidates(), [](const PlanCandidate& candidate) {
         return candidate.rejected.starts_with("needs ");
@@ -80,8 +80,8 @@ TEST(PlannerLimits, PublishedDensePlansKeepTemporariesToSixTenths) {
     m.tile_bytes = tile_bytes;
     return dense_partitions(shape, planner, m, {16, 1, 1, 1, 1}).at(0).bytes;
   };
-  EXPECT_LE(bytes_with(64'001, Planner::published), 64'001);
-  EXPECT_GT(bytes_with(63'999, Planner::published), 63'999);
+  EXPECT_LE(bytes_with(64'001, Planner::vendor), 64'001);
+  EXPECT_GT(bytes_with(63'999, Planner::vendor), 63'999);
   EXPECT_LE(bytes_with(63'999, Planner::best), 63'999);
 }
 
@@ -93,7 +93,7 @@ TEST(PlannerLimits, PublishedStaticPlansKeepTemporariesToSixTenths) {
   machine::Machine m = testing::toy_machine(1);
   const auto plans = [&](uint64_t tile_bytes) {
     m.tile_bytes = tile_bytes;
-    return static_partitions({pattern, 16, {}}, Planner::published, m, {1, 1, 1}).size();
+    return static_partitions({pattern, 16, {}}, Planner::vendor, m, {1, 1, 1}).size();
   };
   const auto edge = static_cast<uint64_t>(bytes / 0.6);
   EXPECT_EQ(plans(edge + 1), 1U);
@@ -112,9 +112,9 @@ TEST(PlannerLimits, PublishedDynamicPlansKeepTemporariesToAFifth) {
     }
     return fits;
   };
-  const uint64_t edge = smallest(Planner::published);
+  const uint64_t edge = smallest(Planner::vendor);
   m.tile_bytes = edge;
-  const DynamicGrid grid(shape, dynamic_tilings(shape, Planner::published, m, {4, 4, 1}).at(0).partition, m);
+  const DynamicGrid grid(shape, dynamic_tilings(shape, Planner::vendor, m, {4, 4, 1}).at(0).partition, m);
   const double temporaries = 4.0 * (2 * 16 * 16) + 64.0 * grid.tiling.bucket_blocks + 2.0 * grid.bucket_words;
   EXPECT_NEAR(static_cast<double>(edge), temporaries / 0.2, 1);
   EXPECT_EQ(smallest(Planner::best), 1U);

@@ -26,10 +26,10 @@ ProductProblem problem_of(Kind kind, const Pattern& pattern, uint32_t n, const T
 /// Y = activation(W·X + bias), or dX so, element by element in float64.
 void expect_finished(const SparseMatrix& matrix, const ProductProblem& problem, const machine::Machine& m,
                      const ForcedKnobs& force = {}) {
-  bound::Product product(matrix, problem, m, force);
+  bound::BoundProduct product(matrix, problem, m, force);
   ProductRun run(matrix, problem);
   const std::vector<float> found = run.execute(product);
-  const bool is_dx = problem.product == Product::input_gradient;
+  const bool is_dx = problem.product == ProductKind::input_gradient;
   const SparseMatrix left = is_dx ? sparse::transpose(run.w()) : run.w();
   const std::vector<float> full = sparse::to_dense(left);
   const std::vector<float>& right = is_dx ? run.y() : run.x();
@@ -60,7 +60,7 @@ TEST(ProductOnTiles, AddsABiasAndActivates) {
       for (const TiledNumbers& numbers : kNumbers)
         for (Activation activation : {Activation::none, Activation::relu, Activation::gelu})
           for (bool bias : {false, true})
-            for (Product product : {Product::forward, Product::input_gradient}) {
+            for (ProductKind product : {ProductKind::forward, ProductKind::input_gradient}) {
               SCOPED_TRACE(fmt::format("{} tiles, kind {}, {} {}, activation {}, bias {}, {}", tiles,
                                        static_cast<int>(kind), name_of(numbers.operands),
                                        name_of(numbers.partials), static_cast<int>(activation), bias,
@@ -92,7 +92,7 @@ TEST(ProductOnTiles, AddsABiasToEverySliceOfADenseProduct) {
 TEST(ProductOnTiles, AnSddmmTakesNoBias) {
   const Pattern pattern = random_matrix(8, 8, 1).pattern;
   ProductProblem problem = problem_of(Kind::statically_sparse, pattern, 3);
-  problem.product = Product::sddmm;
+  problem.product = ProductKind::sddmm;
   problem.bias = true;
   EXPECT_USAGE_ERROR("an SDDMM takes neither a bias nor an activation",
                      plan_tile_product(pattern, problem, testing::toy_machine(2)));
@@ -126,15 +126,15 @@ TEST(ProductOnTiles, TakesAndLeavesOperandsWhereverTheyLie) {
     const std::vector<OperandLayout> xs = odd_layouts(45, kN, tiles);
     const std::vector<OperandLayout> ys = odd_layouts(61, kN, tiles);
     for (Kind kind : kKinds)
-      for (Product product : {Product::forward, Product::input_gradient, Product::sddmm})
+      for (ProductKind product : {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm})
         for (size_t i = 0; i < xs.size(); ++i) {
-          if (kind == Kind::dense && product == Product::sddmm) continue;  // X is stored as its transpose
+          if (kind == Kind::dense && product == ProductKind::sddmm) continue;  // X is stored as its transpose
           SCOPED_TRACE(fmt::format("{} tiles, kind {}, {}, layout {}", tiles, static_cast<int>(kind),
                                    name_of(product), i));
           ProductProblem problem = problem_of(kind, matrix.pattern, kN);
           problem.product = product;
           const LayoutChoices layouts = {.x = {xs[i]}, .y = {ys[(i + 1) % ys.size()]}};
-          bound::Product placed(matrix, problem, m, {}, nullptr, {.tiles = layouts});
+          bound::BoundProduct placed(matrix, problem, m, {}, nullptr, {.tiles = layouts});
           EXPECT_EQ(
               placed.executable().program->variable(placed.tile_program().operands.x.variable).mapping.size(),
               xs[i].mapping.size());
@@ -153,7 +153,8 @@ TEST(ProductOnTiles, ADenseProductTakesWhatAnotherLeaves) {
   const ProductProblem problem{.n = 10, .dense = true};
   const TileProductPlan left =
       plan_tile_product(first.pattern, problem, m, {{"m_parts", 4}, {"k_parts", 3}, {"n_parts", 2}});
-  bound::Product right(second, problem, m, {{"k_parts", 2}}, nullptr, {.tiles = {.x = {left.layouts.y}}});
+  bound::BoundProduct right(second, problem, m, {{"k_parts", 2}}, nullptr,
+                            {.tiles = {.x = {left.layouts.y}}});
   EXPECT_TRUE(ProductRun(second, problem).run(right).verified);
   expect_kept(right);
 }
@@ -169,10 +170,10 @@ TEST(ProductOnTiles, TakesAndLeavesPackedValuesInAnotherOrder) {
   const OperandLayout other = plan_with({{"col_parts", 1}, {"bands", 5}, {"band_tiles", 2}}).layouts.values;
   const TileProductPlan forward = plan_with({{"col_parts", 2}, {"bands", 2}, {"band_tiles", 3}});
   ASSERT_NE(other.blocks, forward.layouts.values.blocks);
-  for (Product product : {Product::forward, Product::input_gradient, Product::sddmm}) {
+  for (ProductKind product : {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm}) {
     SCOPED_TRACE(name_of(product));
     problem.product = product;
-    bound::Product reordered(matrix, problem, m, {}, &forward, {.tiles = {.values = {other}}});
+    bound::BoundProduct reordered(matrix, problem, m, {}, &forward, {.tiles = {.values = {other}}});
     EXPECT_EQ(reordered.tile_program().block_order, other.blocks);
     EXPECT_TRUE(ProductRun(matrix, problem).run(reordered).verified);
     expect_kept(reordered);
@@ -211,14 +212,14 @@ TEST(ProductOnTiles, TakesAndLeavesOperandsStoredAsTheirTransposes) {
     const LayoutChoices one_tile = {.x = {transposed_layout(45, kN, program::map_to_tile(kN, 45, tiles - 1))},
                                     .y = {transposed_layout(61, kN, program::map_to_tile(kN, 61, 0))}};
     for (Kind kind : kKinds)
-      for (Product product : {Product::forward, Product::input_gradient, Product::sddmm})
+      for (ProductKind product : {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm})
         for (const LayoutChoices& layouts : {linear, one_tile})
           for (const TiledNumbers& numbers : kNumbers) {
             SCOPED_TRACE(fmt::format("{} tiles, kind {}, {}, {}", tiles, static_cast<int>(kind),
                                      name_of(product), name_of(numbers.operands)));
             ProductProblem problem = problem_of(kind, matrix.pattern, kN, numbers);
             problem.product = product;
-            bound::Product transposing(matrix, problem, m, {}, nullptr, {.tiles = layouts});
+            bound::BoundProduct transposing(matrix, problem, m, {}, nullptr, {.tiles = layouts});
             EXPECT_TRUE(transposing.tile_program().layouts.x.transposed);
             EXPECT_TRUE(ProductRun(matrix, problem).run(transposing).verified);
             if (kind != Kind::dynamically_sparse) expect_kept(transposing, 1.15);

@@ -33,9 +33,9 @@ inline std::vector<float> random_elements(uint64_t count, Type type, uint64_t se
 }
 
 /// A product with synthetic values, for its plan alone.
-inline bound::Product planned(const Pattern& pattern, const ProductProblem& problem,
-                              const machine::Machine& m, const ForcedKnobs& force = {},
-                              const TileProductPlan* forward = nullptr) {
+inline bound::BoundProduct planned(const Pattern& pattern, const ProductProblem& problem,
+                                   const machine::Machine& m, const ForcedKnobs& force = {},
+                                   const TileProductPlan* forward = nullptr) {
   const SparseMatrix matrix{pattern,
                             std::vector<float>(pattern.blocks() * pattern.block_size * pattern.block_size)};
   return {matrix, problem, m, force, forward};
@@ -48,36 +48,36 @@ class ProductRun {
       : problem_(problem), w_(check::rounded(matrix, problem.type)) {
     x_ = random_elements(uint64_t{matrix.pattern.cols} * problem.n, problem.type, seed);
     y_ = random_elements(uint64_t{matrix.pattern.rows} * problem.n, problem.type, seed + 1);
-    const bool is_dx = problem.product == Product::input_gradient;
+    const bool is_dx = problem.product == ProductKind::input_gradient;
     bias_ = random_elements(is_dx ? w_.pattern.cols : w_.pattern.rows, Type::f32, 9);
   }
 
-  check::Verification run(bound::Product& product) {
+  check::Verification run(bound::BoundProduct& product) {
     const std::vector<float> found = execute(product);
     const uint32_t n = problem_.n;
     const auto of = [n](const std::vector<float>& m) { return MatrixView<const float>{m.data(), n, 1}; };
-    if (problem_.product == Product::sddmm)
+    if (problem_.product == ProductKind::sddmm)
       return check::verify_sddmm(
           {{w_.pattern, found}, of(x_), of(y_), n, problem_.type, Type::f32, problem_.partials},
           check::Extent::full, 1, 1);
-    const bool is_dx = problem_.product == Product::input_gradient;
+    const bool is_dx = problem_.product == ProductKind::input_gradient;
     return check::verify_product({is_dx ? sparse::transpose(w_) : w_, of(is_dx ? y_ : x_), of(found), n,
                                   problem_.type, Type::f32, problem_.partials, product.roundings()},
                                  check::Extent::full, 1, 1);
   }
 
   /// The product's result: dX or Y row by row, or dW in the order of the pattern.
-  std::vector<float> execute(bound::Product& product) {
+  std::vector<float> execute(bound::BoundProduct& product) {
     std::vector<float> x = x_;
     std::vector<float> y = y_;
-    if (problem_.product == Product::input_gradient) x.assign(x.size(), NAN);
-    if (problem_.product == Product::forward) y.assign(y.size(), NAN);
+    if (problem_.product == ProductKind::input_gradient) x.assign(x.size(), NAN);
+    if (problem_.product == ProductKind::forward) y.assign(y.size(), NAN);
     const int64_t n = problem_.n;
     profile_ = product.run({x.data(), n, 1}, {y.data(), n, 1}, {}, problem_.bias ? bias_.data() : nullptr);
     EXPECT_EQ(profile_.cycles.at, product.estimate().cycles.at);  // a dry run accounts what a run takes
     switch (problem_.product) {
-      case Product::input_gradient: return x;
-      case Product::sddmm: return product.gradient();
+      case ProductKind::input_gradient: return x;
+      case ProductKind::sddmm: return product.gradient();
       default: return y;
     }
   }
@@ -102,12 +102,12 @@ class ProductRun {
 /// Plans, compiles and runs a product, and compares it with float64.
 inline check::Verification run(const SparseMatrix& matrix, const ProductProblem& problem,
                                const machine::Machine& m, const ForcedKnobs& force = {}) {
-  bound::Product product(matrix, problem, m, force);
+  bound::BoundProduct product(matrix, problem, m, force);
   return ProductRun(matrix, problem).run(product);
 }
 
 /// The plan's costs are those of the executable.
-inline void expect_kept(const bound::Product& product, double most_bytes = 1.05) {
+inline void expect_kept(const bound::BoundProduct& product, double most_bytes = 1.05) {
   expect_kept(product.chosen(), product.executable(), product.estimate().cycles, most_bytes);
 }
 

@@ -17,10 +17,11 @@
 namespace tessera::ops {
 namespace {
 
-constexpr Product kProducts[] = {Product::forward, Product::input_gradient, Product::sddmm};
-constexpr Product kGradients[] = {Product::input_gradient, Product::sddmm};
+constexpr ProductKind kProducts[] = {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm};
+constexpr ProductKind kGradients[] = {ProductKind::input_gradient, ProductKind::sddmm};
 
-ProductProblem problem_of(Product product, uint32_t n, const TiledNumbers& numbers = {}, bool dense = false) {
+ProductProblem problem_of(ProductKind product, uint32_t n, const TiledNumbers& numbers = {},
+                          bool dense = false) {
   return {.n = n, .type = numbers.operands, .partials = numbers.partials, .dense = dense, .product = product};
 }
 
@@ -29,7 +30,7 @@ TEST(TiledProducts, AreRightOnMachinesOfAnyNumberOfTiles) {
     for (uint32_t block_size : {1U, 3U, 4U, 8U, 16U, 32U})
       for (uint32_t n : {1U, 5U, 33U})
         for (const TiledNumbers& numbers : kNumbers)
-          for (Product product : kProducts)
+          for (ProductKind product : kProducts)
             for (bool dense : {false, true}) {
               SCOPED_TRACE(fmt::format("{}: {} tiles, b = {}, n = {}, {} {}, dense {}", name_of(product),
                                        tiles, block_size, n, name_of(numbers.operands),
@@ -46,7 +47,7 @@ TEST(TiledProducts, TakeEmptyShapesAndSingleElements) {
        {std::array{0U, 5U, 3U}, {5U, 0U, 3U}, {5U, 4U, 0U}, {1U, 1U, 1U}, {1U, 40U, 1U}, {40U, 1U, 7U}})
     for (uint32_t block_size : {1U, 8U})
       for (double density : {0.5, 0.0})
-        for (Product product : kProducts)
+        for (ProductKind product : kProducts)
           for (bool dense : {false, true}) {
             SCOPED_TRACE(fmt::format("{}: {} × {} × {}, b = {}, dense {}", name_of(product), m, k, n,
                                      block_size, dense));
@@ -74,7 +75,7 @@ TEST(TiledProducts, AreRightForRandomShapesPatternsAndMachines) {
     SCOPED_TRACE(fmt::format("seed {}: {} of {} × {}, n = {}, b = {}, {} {}, {} tiles, dense {}", seed,
                              name_of(problem.product), m, k, problem.n, block_size, name_of(problem.type),
                              name_of(problem.partials), tiles, problem.dense));
-    bound::Product product(matrix, problem, machine);
+    bound::BoundProduct product(matrix, problem, machine);
     const check::Verification v = ProductRun(matrix, problem, seed).run(product);
     EXPECT_TRUE(v.verified) << v.max_rel_error << " of " << v.tolerance;
     expect_kept(product);
@@ -86,7 +87,7 @@ TEST(TiledProducts, KeepTheirWord) {
     for (uint32_t block_size : {1U, 4U})
       for (const TiledNumbers& numbers : kNumbers)
         for (uint32_t n : {1U, 20U, 65U})
-          for (Product product : kProducts)
+          for (ProductKind product : kProducts)
             for (bool dense : {false, true}) {
               SCOPED_TRACE(fmt::format("{}: {} tiles, b = {}, {}, n = {}, dense {}", name_of(product), tiles,
                                        block_size, name_of(numbers.operands), n, dense));
@@ -98,7 +99,7 @@ TEST(TiledProducts, KeepTheirWord) {
 TEST(TiledProducts, KeepTheirWordAtRealSize) {
   const machine::Machine bow = machine::find("bow");
   const Pattern elements = random_matrix(1024, 1024, 1, 1.0 / 16).pattern;
-  const auto expect_word = [&](Product product, Planner planner, uint32_t cols, uint32_t n) {
+  const auto expect_word = [&](ProductKind product, Planner planner, uint32_t cols, uint32_t n) {
     SCOPED_TRACE(fmt::format("{}, n = {}, planner {}", name_of(product), n, static_cast<int>(planner)));
     const Pattern blocks = random_matrix(1024, cols, 16, 1.0 / 8).pattern;
     ProductProblem problem = problem_of(product, n, {Type::f16, Type::f16});
@@ -109,19 +110,19 @@ TEST(TiledProducts, KeepTheirWordAtRealSize) {
     expect_kept(planned(blocks, problem, bow));
   };
   for (uint32_t n : {4U, 64U, 256U})
-    for (Planner planner : {Planner::best, Planner::published})
-      expect_word(Product::forward, planner, 1024, n);
+    for (Planner planner : {Planner::best, Planner::vendor})
+      expect_word(ProductKind::forward, planner, 1024, n);
   for (uint32_t n : {4U, 64U, 512U})
-    for (Product product : kGradients) expect_word(product, Planner::best, 2048, n);
+    for (ProductKind product : kGradients) expect_word(product, Planner::best, 2048, n);
 }
 
 TEST(TiledProducts, NotFittingIsAnAnswer) {
   machine::Machine small = testing::toy_machine(2);
   small.tile_bytes = 5000;
   const Pattern pattern = random_matrix(256, 256, 16, 0.5).pattern;
-  for (Product product : kProducts)
+  for (ProductKind product : kProducts)
     for (bool dense : {false, true}) {
-      const bound::Product overflowing = planned(pattern, problem_of(product, 64, {}, dense), small);
+      const bound::BoundProduct overflowing = planned(pattern, problem_of(product, 64, {}, dense), small);
       EXPECT_FALSE(overflowing.chosen().rejected.empty());
       EXPECT_FALSE(overflowing.memory().fits());
       EXPECT_GE(overflowing.memory().max_tile_bytes, small.tile_bytes);
@@ -162,7 +163,7 @@ TEST(TiledSpmm, SendsWholeBandsWhereTilesUseNearlyAllOfThem) {
   const SparseMatrix dense = random_matrix(1024, 1024, 16, 0.25);
   const SparseMatrix thin = random_matrix(1024, 1024, 16, 0.01);
   for (const SparseMatrix* matrix : {&dense, &thin}) {
-    const bound::Product product(*matrix, problem, bow, forced);
+    const bound::BoundProduct product(*matrix, problem, bow, forced);
     const TileProductPlan& plan = product.tile_plan();
     ASSERT_EQ(plan.candidates.size(), 2U);
     EXPECT_EQ(plan.candidates[1].partition, plan.candidates[0].partition + " whole_bands");
@@ -217,7 +218,7 @@ TEST(TiledSpmm, TheFreePlannerIsNeverSlowerThanThePublishedOne) {
               .n = n, .type = Type::f16, .partials = Type::f16, .planner = planner, .dense = dense};
           return plan_tile_product(pattern, problem, bow).chosen.total();
         };
-        EXPECT_LE(seconds(Planner::best), seconds(Planner::published))
+        EXPECT_LE(seconds(Planner::best), seconds(Planner::vendor))
             << size << ", n = " << n << ", dense " << dense;
       }
 }
@@ -248,13 +249,13 @@ TEST(TiledGradients, TakeWAsAnyForwardProductHasIt) {
     const SparseMatrix matrix = random_matrix(61, 45, block_size);
     for (const ForcedKnobs& forward_partition : partitions) {
       const TileProductPlan forward =
-          plan_tile_product(matrix.pattern, problem_of(Product::forward, 9), m, forward_partition);
+          plan_tile_product(matrix.pattern, problem_of(ProductKind::forward, 9), m, forward_partition);
       for (const ForcedKnobs& partition : partitions)
-        for (Product product : kGradients) {
+        for (ProductKind product : kGradients) {
           SCOPED_TRACE(
               fmt::format("b = {}, {} of {}", block_size, name_of(product), forward.chosen.partition));
           const ProductProblem problem = problem_of(product, 9);
-          bound::Product gradient(matrix, problem, m, partition, &forward);
+          bound::BoundProduct gradient(matrix, problem, m, partition, &forward);
           EXPECT_EQ(gradient.tile_program().block_order, forward.layouts.values.blocks);
           EXPECT_TRUE(ProductRun(matrix, problem).run(gradient).verified);
         }
@@ -265,10 +266,11 @@ TEST(TiledGradients, TakeWAsAnyForwardProductHasIt) {
 TEST(TiledGradients, StoreTheValuesOfWOnce) {
   const machine::Machine m = testing::toy_machine(16);
   const Pattern pattern = random_matrix(64, 48, 4).pattern;
-  const bound::Product forward = planned(pattern, problem_of(Product::forward, 8), m);
-  for (Product product : kGradients) {
-    const bound::Product gradient = planned(pattern, problem_of(product, 8), m, {}, &forward.tile_plan());
-    const auto values = [](const bound::Product& p) {
+  const bound::BoundProduct forward = planned(pattern, problem_of(ProductKind::forward, 8), m);
+  for (ProductKind product : kGradients) {
+    const bound::BoundProduct gradient =
+        planned(pattern, problem_of(product, 8), m, {}, &forward.tile_plan());
+    const auto values = [](const bound::BoundProduct& p) {
       return p.executable().program->variable(p.tile_program().operands.values.variable);
     };
     ASSERT_EQ(values(gradient).mapping.size(), values(forward).mapping.size());
@@ -279,7 +281,7 @@ TEST(TiledGradients, StoreTheValuesOfWOnce) {
     size_t inputs_of_w = 0;
     for (const program::Variable& v : gradient.executable().program->variables())
       if (v.role == program::Role::input && v.cols == 16 && v.rows == pattern.blocks()) ++inputs_of_w;
-    EXPECT_EQ(inputs_of_w, product == Product::input_gradient ? 1U : 0U);
+    EXPECT_EQ(inputs_of_w, product == ProductKind::input_gradient ? 1U : 0U);
   }
 }
 
@@ -288,8 +290,10 @@ TEST(TiledGradients, BlocksStayWhereTheyAreComputed) {
   const machine::Machine m = testing::toy_machine(12);
   const Pattern pattern = random_matrix(64, 48, 4).pattern;
   const ForcedKnobs partition = {{"col_parts", 1}, {"bands", 3}, {"band_tiles", 4}};
-  const TileProductPlan forward = plan_tile_product(pattern, problem_of(Product::forward, 8), m, partition);
-  const bound::Product gradient = planned(pattern, problem_of(Product::sddmm, 8), m, partition, &forward);
+  const TileProductPlan forward =
+      plan_tile_product(pattern, problem_of(ProductKind::forward, 8), m, partition);
+  const bound::BoundProduct gradient =
+      planned(pattern, problem_of(ProductKind::sddmm, 8), m, partition, &forward);
   EXPECT_EQ(gradient.executable().program->copy_sets().size(), 1U);
   EXPECT_EQ(gradient.executable().program->compute_sets().size(), 1U);
 }
@@ -297,7 +301,7 @@ TEST(TiledGradients, BlocksStayWhereTheyAreComputed) {
 TEST(TiledGradients, AreRightOnBow) {
   const machine::Machine bow = machine::find("bow");
   for (uint32_t block_size : {1U, 4U, 8U, 16U})
-    for (Product product : kGradients)
+    for (ProductKind product : kGradients)
       for (const TiledNumbers& numbers : kNumbers) {
         SCOPED_TRACE(fmt::format("{}, b = {}, {} {}", name_of(product), block_size, name_of(numbers.operands),
                                  name_of(numbers.partials)));

@@ -89,10 +89,11 @@ class PassRun {
   void expect_right(const TilePassPartition& partition) {
     program::Program program;
     const Builder b(program, machine_);
-    const bool is_forward = p_.product == PassProduct::forward;
-    const bool has_dx = p_.product == PassProduct::input_gradient || p_.product == PassProduct::gradients;
+    const bool is_forward = p_.product == TilePassProduct::forward;
+    const bool has_dx =
+        p_.product == TilePassProduct::input_gradient || p_.product == TilePassProduct::gradients;
     const bool has_dweight =
-        p_.product == PassProduct::weight_gradient || p_.product == PassProduct::gradients;
+        p_.product == TilePassProduct::weight_gradient || p_.product == TilePassProduct::gradients;
     const Type type = p_.numbers.operands;
     BoundOperands operands(type);
     const auto add = [&](const char* name, Role role, uint32_t rows, uint32_t cols,
@@ -105,9 +106,9 @@ class PassRun {
     const std::vector<float> nothing;
     const auto mapping = [&] { return pass_weight_mapping(p_, partition); };
     TilePassOperands o;
-    if (p_.product != PassProduct::weight_gradient)
+    if (p_.product != TilePassProduct::weight_gradient)
       o.weight = add("weight", Role::input, 1, pass.all_weights(), w_, mapping());
-    if (p_.product != PassProduct::input_gradient)
+    if (p_.product != TilePassProduct::input_gradient)
       o.x = FeatureOperand{add("x", Role::input, pass.inputs(), p_.n, x_)};
     o.y = FeatureOperand{
         add("y", is_forward ? Role::output : Role::input, pass.outputs(), p_.n, is_forward ? nothing : dy_)};
@@ -138,9 +139,9 @@ class PassRun {
   double cycles_ = 0;
 };
 
-std::vector<PassProduct> products_of(const TilePass& pass) {
-  if (pass.levels > 0) return {PassProduct::forward, PassProduct::gradients};
-  return {PassProduct::forward, PassProduct::input_gradient, PassProduct::weight_gradient};
+std::vector<TilePassProduct> products_of(const TilePass& pass) {
+  if (pass.levels > 0) return {TilePassProduct::forward, TilePassProduct::gradients};
+  return {TilePassProduct::forward, TilePassProduct::input_gradient, TilePassProduct::weight_gradient};
 }
 
 constexpr TilePass kPasses[] = {{.a = 3, .b = 5, .c = 7, .d = 1},
@@ -153,7 +154,7 @@ constexpr TilePass kPasses[] = {{.a = 3, .b = 5, .c = 7, .d = 1},
 
 TEST(TilePass, IsRightAtItsPlansCost) {
   for (const TilePass& pass : kPasses)
-    for (const PassProduct product : products_of(pass))
+    for (const TilePassProduct product : products_of(pass))
       for (const uint32_t tiles : {1U, 7U, 24U})
         for (const uint32_t n : {1U, 20U})
           for (const TiledNumbers& numbers : kNumbers) {
@@ -167,7 +168,7 @@ TEST(TilePass, IsRightAtItsPlansCost) {
 TEST(TilePass, AnyPartitionIsRight) {
   const machine::Machine m = testing::toy_machine_with_regions(60, 1 << 20);
   for (const TilePass& pass : kPasses)
-    for (const PassProduct product : products_of(pass))
+    for (const TilePassProduct product : products_of(pass))
       for (const uint32_t groups : {1U, 2U, pass.groups()})
         for (const uint32_t n_parts : {1U, 2U})
           for (const uint32_t outputs : {1U, 2U}) {
@@ -184,7 +185,7 @@ TEST(TilePass, RunsOnIpus) {
     for (const TiledNumbers& numbers : kNumbers)
       for (const TilePass& pass :
            {TilePass{8, 16, 16, 1}, TilePass{1, 16, 8, 8}, TilePass::butterfly(128, 4, 5)})
-        for (const PassProduct product : products_of(pass)) {
+        for (const TilePassProduct product : products_of(pass)) {
           SCOPED_TRACE(
               fmt::format("{}, {}, product {}", name, name_of(numbers.operands), static_cast<int>(product)));
           PassRun({pass, 24, numbers, product}, machine::find(name)).expect_right();
@@ -272,9 +273,9 @@ TEST(TilePass, RejectsWhatCannotBe) {
   EXPECT_TRUE(test::says(message({{1, 2, 2, 1, 1, false, 3}, 3}, m), "features of 3 numbers"));
   EXPECT_TRUE(test::says(message({{1, 2, 2, 1, 0, false, 2}, 3}, m), "features of 2 numbers"));
   EXPECT_TRUE(test::says(message({{1, 2, 2, 1}, 3, {Type::bf16, Type::f32}}, m), "f32 or f16"));
-  EXPECT_TRUE(test::says(message({{1, 2, 2, 1}, 3, {}, PassProduct::gradients}, m), "computed together"));
+  EXPECT_TRUE(test::says(message({{1, 2, 2, 1}, 3, {}, TilePassProduct::gradients}, m), "computed together"));
   EXPECT_TRUE(
-      test::says(message({{1, 2, 2, 1, 1}, 3, {}, PassProduct::input_gradient}, m), "computed together"));
+      test::says(message({{1, 2, 2, 1, 1}, 3, {}, TilePassProduct::input_gradient}, m), "computed together"));
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ TEST(Batch, PositionsRestartAtTheOffset) {
 TEST(Batch, LengthsOfEntriesAreThoseOfTheirPieces) {
   const std::vector<uint32_t> values = {7, 25, 3, 10};
   const Lengths lengths{std::span<const uint32_t>(values)};
-  for (const TooLong policy : {TooLong::split, TooLong::truncate, TooLong::drop}) {
+  for (const Overlong policy : {Overlong::split, Overlong::truncate, Overlong::drop}) {
     const Input input = count(lengths, 10, policy);
     const PackIndex index = index_packs(plan(input.histogram), input, lengths);
     const uint64_t packs = index.offsets.size() - 1;

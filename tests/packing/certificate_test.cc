@@ -170,7 +170,7 @@ TEST(Knapsack, FindsHeaviestPacksWithEachRow) {
     Knapsack<uint64_t> knapsack(lengths, 40, depth);
     std::vector<uint64_t> weights;
     for (size_t i = 0; i < lengths.size(); ++i) weights.push_back(random() % 50);
-    knapsack.weigh(weights);
+    knapsack.solve(weights);
     uint64_t heaviest = 0;
     for (uint32_t row = 0; row < lengths.size(); ++row) {
       const Pattern pattern = knapsack.pack_with(row, static_cast<uint32_t>(random()));

@@ -47,7 +47,7 @@ Plain plain(const PackIndex& index) {
 
 /// The invariants of every index. If no sequence is cut, begin and length are empty.
 void expect_sound(const Plain& index, const std::vector<uint32_t>& lengths, const Packing& packing,
-                  TooLong policy) {
+                  Overlong policy) {
   const uint32_t most = packing.max_length;
   const size_t packs = index.offsets.size() - 1;
   ASSERT_EQ(packs, packing.packs());
@@ -74,7 +74,7 @@ void expect_sound(const Plain& index, const std::vector<uint32_t>& lengths, cons
   }
   for (uint64_t s = 0; s < lengths.size(); ++s) {
     const bool too_long = lengths[s] > most;
-    if (too_long && policy == TooLong::drop) {
+    if (too_long && policy == Overlong::drop) {
       ASSERT_EQ(pieces.count(s), 0u);
       continue;
     }
@@ -83,7 +83,7 @@ void expect_sound(const Plain& index, const std::vector<uint32_t>& lengths, cons
       ASSERT_EQ(begin, at) << "sequence " << s << " has a gap";
       at += length;
     }
-    ASSERT_EQ(at, too_long && policy == TooLong::truncate ? most : lengths[s]) << "sequence " << s;
+    ASSERT_EQ(at, too_long && policy == Overlong::truncate ? most : lengths[s]) << "sequence " << s;
   }
 }
 
@@ -93,16 +93,16 @@ TEST(PackIndex, HoldsEverySequenceOnce) {
     const std::vector<uint32_t> values = random_lengths(seed, 3000, 100);
     const Lengths lengths{std::span<const uint32_t>(values)};
     const uint32_t most = seed % 3 == 0 ? 100 : 30;
-    const TooLong policy = most == 100
-                               ? TooLong::error
-                               : std::array{TooLong::drop, TooLong::truncate, TooLong::split}[seed / 3 % 3];
+    const Overlong policy =
+        most == 100 ? Overlong::error
+                    : std::array{Overlong::drop, Overlong::truncate, Overlong::split}[seed / 3 % 3];
     const Input input = count(lengths, most, policy);
     Options options;
     options.algorithm = seed % 2 == 0 ? Algorithm::lpfhp : Algorithm::spfhp;
     options.max_per_pack = std::array{0U, 1U, 2U, 5U}[seed % 4];
     const Packing packing = plan(input.histogram, options);
-    for (const Order& order :
-         {Order{}, Order{.shuffle = seed}, Order{.ranks = 4}, Order{.shuffle = seed, .ranks = 7}})
+    for (const OrderOptions& order : {OrderOptions{}, OrderOptions{.shuffle = seed}, OrderOptions{.ranks = 4},
+                                      OrderOptions{.shuffle = seed, .ranks = 7}})
       expect_sound(plain(index_packs(packing, input, lengths, order)), values, packing, policy);
   }
 }
@@ -118,11 +118,11 @@ TEST(PackIndex, SequencesOfOneLengthAreTakenInOrder) {
 TEST(PackIndex, OfAGiantSequenceIsPieceByPiece) {
   const std::vector<uint64_t> values = {7, 1'000'003, 7};
   const Lengths lengths{std::span<const uint64_t>(values)};
-  const Input input = count(lengths, 10, TooLong::split);
+  const Input input = count(lengths, 10, Overlong::split);
   const Packing packing = plan(input.histogram);
-  for (const Order& order : {Order{}, Order{.shuffle = 3}}) {
+  for (const OrderOptions& order : {OrderOptions{}, OrderOptions{.shuffle = 3}}) {
     const std::vector<uint32_t> narrow(values.begin(), values.end());
-    expect_sound(plain(index_packs(packing, input, lengths, order)), narrow, packing, TooLong::split);
+    expect_sound(plain(index_packs(packing, input, lengths, order)), narrow, packing, Overlong::split);
   }
 }
 
@@ -140,7 +140,9 @@ TEST(PackIndex, TheSameSeedGivesTheSameOrder) {
   const Lengths lengths{std::span<const uint32_t>(values)};
   const Input input = count(lengths, 100);
   const Packing packing = plan(input.histogram, {.algorithm = Algorithm::lpfhp});
-  const auto order = [&](const Order& o) { return plain(index_packs(packing, input, lengths, o)).sequence; };
+  const auto order = [&](const OrderOptions& o) {
+    return plain(index_packs(packing, input, lengths, o)).sequence;
+  };
   EXPECT_EQ(order({.shuffle = 1}), order({.shuffle = 1}));
   EXPECT_NE(order({.shuffle = 1}), order({.shuffle = 2}));
   EXPECT_NE(order({.shuffle = 1}), order({}));
@@ -155,7 +157,7 @@ TEST(PackIndex, RefusesWhatDoesNotBelongTogether) {
   const Packing packing = plan(input.histogram);
   EXPECT_ERROR("changed while it was packed", index_packs(packing, input, changed));
   const std::vector<uint32_t> longer = {3, 4, 11};  // 11 is omitted if overlong ones are dropped
-  const Input dropping = count(lengths, 10, TooLong::drop);
+  const Input dropping = count(lengths, 10, Overlong::drop);
   EXPECT_ERROR("changed while it was packed",
                index_packs(packing, dropping, Lengths{std::span<const uint32_t>(longer)}));
   const Input more = count(changed, 10);
@@ -168,7 +170,7 @@ TEST(PackIndex, UsesEightBytesOnlyWhereFourDoNotSuffice) {
   EXPECT_EQ(IndexArray(3, uint64_t{UINT32_MAX} + 1).width(), 8u);
   const std::vector<uint64_t> values = {uint64_t{1} << 33};
   const Lengths lengths{std::span<const uint64_t>(values)};
-  const Input input = count(lengths, 1 << 20, TooLong::split);
+  const Input input = count(lengths, 1 << 20, Overlong::split);
   const PackIndex index = index_packs(plan(input.histogram), input, lengths);
   EXPECT_EQ(index.begin.width(), 8u);
   EXPECT_EQ(index.begin[8191], uint64_t{8191} << 20);
@@ -196,10 +198,10 @@ TEST(PackFolder, HoldsTheIndexAndItsOrigin) {
     SCOPED_TRACE(seed);
     const std::vector<uint32_t> values = random_lengths(seed, 100'000, 100);
     const Lengths lengths{std::span<const uint32_t>(values)};
-    const TooLong policy = seed % 2 == 0 ? TooLong::split : TooLong::drop;
+    const Overlong policy = seed % 2 == 0 ? Overlong::split : Overlong::drop;
     const Input input = count(lengths, 60, policy);
     const Packing packing = plan(input.histogram, {.algorithm = Algorithm::lpfhp});
-    const Order order = {.shuffle = seed};
+    const OrderOptions order = {.shuffle = seed};
     const std::string path = folder.file("packs");  // replaced each time
     write_packs(path + "/", packing, input, lengths, order, {"lengths.npy", 5});
     const Plain written = read_folder(path);
@@ -217,7 +219,7 @@ TEST(PackFolder, HoldsTheIndexAndItsOrigin) {
     EXPECT_EQ(meta["seed"], 5);
     EXPECT_EQ(meta["shuffle"], seed);
     EXPECT_EQ(meta["arrays"]["sequence"]["type"], "u32");
-    EXPECT_EQ(meta["too_long"]["policy"], name_of(policy));
+    EXPECT_EQ(meta["overlong"]["policy"], name_of(policy));
     EXPECT_EQ(folder.count(), 1u);
   }
 }

@@ -147,30 +147,30 @@ TEST(Lengths, RefuseDamagedArrays) {
 TEST(Count, DoesWithTooLongOnesWhatItsPolicySays) {
   const std::vector<uint32_t> values = {3, 10, 11, 25, 10};
   const Lengths lengths{std::span<const uint32_t>(values)};
-  const Input dropped = count(lengths, 10, TooLong::drop);
+  const Input dropped = count(lengths, 10, Overlong::drop);
   EXPECT_EQ(dropped.sequences, 5u);
   EXPECT_EQ(dropped.tokens, 59u);
-  EXPECT_EQ(dropped.too_long, 2u);
+  EXPECT_EQ(dropped.overlong_sequences, 2u);
   EXPECT_EQ(dropped.lost_tokens, 36u);
   EXPECT_EQ(dropped.histogram.sequences(), 3u);
-  const Input truncated = count(lengths, 10, TooLong::truncate);
+  const Input truncated = count(lengths, 10, Overlong::truncate);
   EXPECT_EQ(truncated.lost_tokens, 16u);
   EXPECT_EQ(truncated.histogram.counts[10], 4u);
-  const Input split = count(lengths, 10, TooLong::split);
+  const Input split = count(lengths, 10, Overlong::split);
   EXPECT_EQ(split.lost_tokens, 0u);
   EXPECT_EQ(split.histogram.tokens(), 59u);
   EXPECT_EQ(split.histogram.counts[10], 5u);
   EXPECT_EQ(split.histogram.counts[1], 1u);
   EXPECT_EQ(split.histogram.counts[5], 1u);
-  EXPECT_EQ(count(lengths, 25).too_long, 0u);
+  EXPECT_EQ(count(lengths, 25).overlong_sequences, 0u);
 }
 
 TEST(Count, IsTheSameInAnyOrder) {
   std::vector<uint16_t> values(5000);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint16_t>(1 + i * i % 701);
-  const Input forwards = count(Lengths{std::span<const uint16_t>(values)}, 500, TooLong::split);
+  const Input forwards = count(Lengths{std::span<const uint16_t>(values)}, 500, Overlong::split);
   std::reverse(values.begin() + 17, values.end());
-  const Input backwards = count(Lengths{std::span<const uint16_t>(values)}, 500, TooLong::split);
+  const Input backwards = count(Lengths{std::span<const uint16_t>(values)}, 500, Overlong::split);
   EXPECT_EQ(forwards.histogram.counts, backwards.histogram.counts);
   const Certificate one = plan(forwards.histogram, {.certify = true}).certificate;
   const Certificate other = plan(backwards.histogram, {.certify = true}).certificate;
@@ -190,7 +190,7 @@ TEST(Count, KnowsLengthsBeyondItsFastTable) {
 TEST(Count, RefusesSumsBeyond64Bits) {
   const std::vector<uint64_t> values(3, INT64_MAX);
   EXPECT_ERROR("more than 9223372036854775807 tokens",
-               count(Lengths{std::span<const uint64_t>(values)}, 512, TooLong::split));
+               count(Lengths{std::span<const uint64_t>(values)}, 512, Overlong::split));
 }
 
 TEST(HistogramFile, IsReadInAnyOrder) {
@@ -200,7 +200,7 @@ TEST(HistogramFile, IsReadInAnyOrder) {
   EXPECT_EQ(input.histogram.counts[3], 5u);
   EXPECT_EQ(input.histogram.counts[1], 5'000'000'000u);
   EXPECT_EQ(input.sequences, 5'000'000'005u);
-  EXPECT_EQ(read_histogram(folder.write("h.csv", "20,2"), 8, TooLong::split).histogram.counts[8], 4u);
+  EXPECT_EQ(read_histogram(folder.write("h.csv", "20,2"), 8, Overlong::split).histogram.counts[8], 4u);
   EXPECT_EQ(read_histogram(folder.write("h.csv", ""), 8).sequences, 0u);
 }
 

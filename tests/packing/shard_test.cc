@@ -52,12 +52,12 @@ TEST(PlanShard, TakesShardsThatThePlanDoesNotFit) {
 TEST(CountedLengths, AreTheSameAsLengths) {
   const std::vector<uint32_t> lengths = {3, 12, 3, 25, 10};
   const std::vector<LengthCount> counted = {{25, 1}, {3, 1}, {12, 1}, {3, 1}, {10, 1}};
-  for (const TooLong policy : {TooLong::drop, TooLong::truncate, TooLong::split}) {
+  for (const Overlong policy : {Overlong::drop, Overlong::truncate, Overlong::split}) {
     const Input one = count(Lengths(std::span<const uint32_t>(lengths)), 10, policy);
     const Input other = count(counted, 10, policy);
     EXPECT_EQ(one.histogram.counts, other.histogram.counts);
     EXPECT_EQ(one.lost_tokens, other.lost_tokens);
-    EXPECT_EQ(one.too_long, other.too_long);
+    EXPECT_EQ(one.overlong_sequences, other.overlong_sequences);
     EXPECT_EQ(one.sequences, other.sequences);
     EXPECT_EQ(one.tokens, other.tokens);
   }

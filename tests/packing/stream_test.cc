@@ -60,7 +60,7 @@ void expect_sound(const Packed& packed, const std::vector<uint64_t>& lengths, co
   }
   for (uint64_t s = 0; s < lengths.size(); ++s) {
     const bool too_long = lengths[s] > options.max_length;
-    if (too_long && options.policy == TooLong::drop) {
+    if (too_long && options.overlong == Overlong::drop) {
       ASSERT_EQ(pieces.count(s), 0u);
       continue;
     }
@@ -69,7 +69,7 @@ void expect_sound(const Packed& packed, const std::vector<uint64_t>& lengths, co
       ASSERT_EQ(begin, at);
       at += length;
     }
-    ASSERT_EQ(at, too_long && options.policy == TooLong::truncate ? options.max_length : lengths[s]);
+    ASSERT_EQ(at, too_long && options.overlong == Overlong::truncate ? options.max_length : lengths[s]);
   }
 }
 
@@ -81,7 +81,7 @@ TEST(StreamPacker, PutsEverySequenceInOnePack) {
     options.max_length = seed % 2 == 0 ? 100 : 40;
     options.window = std::array{1U, 2U, 3U, 10U, 500U, 5000U}[seed % 6];
     options.max_per_pack = std::array{0U, 1U, 2U, 4U}[seed / 2 % 4];
-    options.policy = std::array{TooLong::drop, TooLong::truncate, TooLong::split}[seed % 3];
+    options.overlong = std::array{Overlong::drop, Overlong::truncate, Overlong::split}[seed % 3];
     const Packed packed = pack(lengths, options);
     expect_sound(packed, lengths, options);
     const bool cut = options.max_length < 100;  // dropped ones never come out, and pieces are more
@@ -114,7 +114,7 @@ TEST(StreamPacker, BeatsChunksOfItsWindow) {
 }
 
 TEST(StreamPacker, SplitsAGiantWithoutHoldingItsPieces) {
-  StreamPacker packer({.max_length = 1000, .window = 10, .policy = TooLong::split});
+  StreamPacker packer({.max_length = 1000, .window = 10, .overlong = Overlong::split});
   packer.push(uint64_t{1} << 60);
   uint64_t at = 0;
   for (int i = 0; i < 1000; ++i) {

@@ -8,20 +8,20 @@
 #include <vector>
 
 #include "machine/model/machine.h"
-#include "ops/tiles/kinds.h"
+#include "ops/tiles/weight_kinds.h"
 #include "support/golden.h"
 
 namespace tessera::ops {
 namespace {
 
-constexpr Product kProducts[] = {Product::forward, Product::input_gradient, Product::sddmm};
+constexpr ProductKind kProducts[] = {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm};
 constexpr TiledNumbers kNumbers[] = {{Type::f16, Type::f32}, {Type::f32, Type::f32}};
 
 Pattern pattern_of(uint32_t block_size) {
   return generate({PatternKind::random, 1000, 760, 0.1, block_size, 1}).pattern;
 }
 
-ProductProblem problem_of(uint32_t n, const TiledNumbers& numbers, Product product) {
+ProductProblem problem_of(uint32_t n, const TiledNumbers& numbers, ProductKind product) {
   return {.n = n, .type = numbers.operands, .partials = numbers.partials, .product = product};
 }
 
@@ -49,7 +49,7 @@ std::string static_lines(const machine::Machine& m) {
   for (uint32_t block_size : {1U, 4U, 16U}) {
     const Pattern pattern = pattern_of(block_size);
     for (const TiledNumbers& numbers : kNumbers)
-      for (Product product : kProducts)
+      for (ProductKind product : kProducts)
         for (uint32_t n : {12U, 250U}) {
           const ProductProblem problem = problem_of(n, numbers, product);
           const StaticProduct made(pattern, problem, m, {1, 4, 8});
@@ -65,7 +65,7 @@ std::string dense_lines(const machine::Machine& m) {
   std::string lines;
   for (const TiledNumbers& numbers : kNumbers)
     for (uint32_t n : {12U, 250U}) {
-      const ProductProblem problem = problem_of(n, numbers, Product::forward);
+      const ProductProblem problem = problem_of(n, numbers, ProductKind::forward);
       for (const DensePartition& forced :
            {DensePartition{8, 4, 1, 1, 1}, DensePartition{5, 1, 3, 1, 4}, DensePartition{3, 2, 2, 4, 1}})
         lines += lines_of("dense " + text(problem, 1),
@@ -80,13 +80,13 @@ std::string dynamic_lines(const machine::Machine& m) {
     const Pattern pattern = pattern_of(block_size);
     for (const TiledNumbers& numbers : kNumbers)
       for (uint32_t n : {12U, 250U}) {
-        ProductProblem problem = problem_of(n, numbers, Product::forward);
+        ProductProblem problem = problem_of(n, numbers, ProductKind::forward);
         problem.capacity = pattern.blocks();
-        for (Planner planner : {Planner::best, Planner::published})
+        for (Planner planner : {Planner::best, Planner::vendor})
           for (const DynamicTiling& forced : {DynamicTiling{4, 3, 1, 0}, DynamicTiling{1, 1, 6, 0},
                                               DynamicTiling{7, 1, 2, 0}, DynamicTiling{6, 24, 10, 0}})
             lines += lines_of(planner == Planner::best ? "dynamic " + text(problem, block_size)
-                                                       : "published dynamic " + text(problem, block_size),
+                                                       : "vendor dynamic " + text(problem, block_size),
                               dynamic_tilings(dynamic_shape(pattern, problem), planner, m, forced));
       }
   }

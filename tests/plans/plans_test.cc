@@ -20,7 +20,7 @@ namespace tessera::ops {
 namespace {
 
 constexpr uint64_t kSeed = 1;
-constexpr Product kProducts[] = {Product::forward, Product::input_gradient, Product::sddmm};
+constexpr ProductKind kProducts[] = {ProductKind::forward, ProductKind::input_gradient, ProductKind::sddmm};
 
 /// A weight of a table: `block` 0 stands for a dense one.
 struct Weight {
@@ -49,7 +49,7 @@ std::string host_plans(const machine::Machine& machine, Type type) {
                                        {2048, 2048, 16, 0.1}, {1024, 768, 32, 0.25}};
   for (const Weight& w : weights) {
     const PackedWeight packed = packed_weight(w, type);
-    for (Product product : kProducts)
+    for (ProductKind product : kProducts)
       for (uint32_t n : {1U, 8U, 64U, 512U}) {
         const ProductProblem problem{.n = n, .type = type, .dense = w.block == 0, .product = product};
         const HostPlan plan = plan_host_product(packed, problem, machine);
@@ -70,7 +70,7 @@ std::string dynamic_host_plans(const machine::Machine& machine) {
     const PackedWeight packed =
         w.block == 1 ? PackedWeight{sparse::PackedElements::dynamic(w.m, w.k, capacity, Type::f32), false}
                      : PackedWeight{sparse::PackedBlocks(pattern, Type::f32, capacity), false};
-    for (Product product : kProducts)
+    for (ProductKind product : kProducts)
       for (uint32_t n : {1U, 64U}) {
         const HostPlan plan = plan_host_product(packed, {.n = n, .product = product}, machine);
         lines += fmt::format("{} dynamic {} n = {}: {}; {} x {} parts, {:.6g} us\n", text(w),
@@ -91,7 +91,7 @@ std::string tile_plan(const Weight& w, const ProductProblem& problem, const mach
   const TileProductPlan plan = plan_tile_product(pattern, asked, machine);
   return fmt::format("{}{} {} {} n = {}, {}: {}{}\n", text(w), asked.capacity ? " dynamic" : "",
                      name_of(problem.type), name_of(problem.product), problem.n,
-                     problem.planner == Planner::best ? "best" : "published", plan.chosen.partition,
+                     problem.planner == Planner::best ? "best" : "vendor", plan.chosen.partition,
                      plan.chosen.rejected.empty() ? "" : "; " + plan.chosen.rejected);
 }
 
@@ -103,19 +103,19 @@ std::string tile_plans(const machine::Machine& machine) {
                                        {1024, 1024, 16, 1.0 / 4},
                                        {2048, 1024, 16, 1.0 / 16}};
   for (const Weight& w : weights)
-    for (Planner planner : {Planner::best, Planner::published})
+    for (Planner planner : {Planner::best, Planner::vendor})
       for (uint32_t n : {16U, 256U, 4096U})
         lines +=
             tile_plan(w, {.n = n, .type = Type::f16, .partials = Type::f16, .planner = planner}, machine);
   for (const Weight& w : weights)
-    for (Product product : {Product::input_gradient, Product::sddmm})
+    for (ProductKind product : {ProductKind::input_gradient, ProductKind::sddmm})
       lines +=
           tile_plan(w, {.n = 256, .type = Type::f16, .partials = Type::f16, .product = product}, machine);
   for (const Weight& w : weights)
     lines += tile_plan(w, {.n = 256, .type = Type::f32, .partials = Type::f32}, machine);
   for (const Weight& w : weights)
     if (w.block != 0)
-      for (Planner planner : {Planner::best, Planner::published})
+      for (Planner planner : {Planner::best, Planner::vendor})
         lines += tile_plan(
             w, {.n = 256, .type = Type::f16, .partials = Type::f16, .planner = planner, .capacity = 1},
             machine);

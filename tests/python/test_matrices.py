@@ -27,7 +27,7 @@ def test_scipy_round_trip(rng, layout):
 def test_duplicates_are_summed_and_columns_sorted():
     rows = scipy.sparse.csr_array((np.float32([1, 2, 4]), np.int32([3, 0, 3]), np.int32([0, 3])), shape=(1, 4))
     matrix = tessera.Matrix.of(rows)
-    np.testing.assert_array_equal(matrix.indices, [0, 3])
+    np.testing.assert_array_equal(matrix.col_indices, [0, 3])
     np.testing.assert_array_equal(matrix.values, [2, 5])
     assert rows.nnz == 3, "the argument is not changed"
 
@@ -37,7 +37,7 @@ def test_bsr_keeps_its_blocks(rng):
     matrix = tessera.Matrix.of(blocks)
     assert matrix.block_size == 4
     np.testing.assert_array_equal(matrix.to_scipy().toarray(), blocks.toarray())
-    np.testing.assert_array_equal(tessera.Matrix.of(blocks, 4).indices, matrix.indices)
+    np.testing.assert_array_equal(tessera.Matrix.of(blocks, 4).col_indices, matrix.col_indices)
 
 
 def test_elements_are_covered_with_blocks(rng):
@@ -75,7 +75,7 @@ def test_files(tmp_path, rng):
     [
         (((2, 2), 1, np.int64([0, 1, -1]), np.int64([0]), np.float32([1])), ValueError, "entry 2 is -1"),
         (((2, 2), 1, np.float32([0, 1, 1]), np.int64([0]), np.float32([1])), TypeError, "float32"),
-        (((2, 2), 1, [0, 1, 1], np.int64([0]), np.float32([1])), TypeError, "indptr must be an array"),
+        (((2, 2), 1, [0, 1, 1], np.int64([0]), np.float32([1])), TypeError, "crow_indices must be an array"),
         (((2, 2), 1, np.int64([0, 1, 1]), np.int64([0]), np.float64([1])), TypeError, "float64"),
         (((2, 2), 1, np.int64([[0, 1, 1]]), np.int64([0]), np.float32([1])), ValueError, "one-dimensional"),
     ],
@@ -98,9 +98,9 @@ def test_malformed_arrays(arguments, error, message):
     ],
 )
 def test_arrays_that_make_no_matrix(arguments, message):
-    shape, block_size, indptr, indices, values = arguments
+    shape, block_size, crow_indices, col_indices, values = arguments
     with pytest.raises(ValueError, match=message):
-        tessera.Matrix(shape, block_size, np.int64(indptr), np.int64(indices), np.float32(values))
+        tessera.Matrix(shape, block_size, np.int64(crow_indices), np.int64(col_indices), np.float32(values))
 
 
 def test_what_is_no_matrix():
@@ -136,7 +136,7 @@ def test_a_copy_leaves_the_matrix_as_it_is():
     copy.values[:] = 0
     del copy
     gc.collect()
-    assert len(matrix.indices) == 125_000
+    assert len(matrix.col_indices) == 125_000
     np.testing.assert_array_equal(values[:5], first)
 
 
@@ -151,7 +151,7 @@ class TestTensors:
         torch = pytest.importorskip("torch")
         tensor = dense if layout == "strided" else dense.to_sparse(layout=getattr(torch, layout))
         matrix = tessera.Matrix.of(tensor.requires_grad_())
-        assert matrix.block_size == 1 and len(matrix.indices) == dense.count_nonzero()
+        assert matrix.block_size == 1 and len(matrix.col_indices) == dense.count_nonzero()
         np.testing.assert_array_equal(matrix.to_dense(), dense.detach().float().numpy())
 
     @pytest.mark.parametrize(("blocks", "kept"), [((4, 4), 4), ((2, 3), 1)])

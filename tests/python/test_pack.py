@@ -58,18 +58,18 @@ def test_lists_and_strided_arrays(lengths):
 
 
 @pytest.mark.parametrize(
-    ("overflow", "pieces", "lost"),
+    ("overlong", "pieces", "lost"),
     [
         ("drop", [(0, 0, 5), (2, 0, 3)], 21),
         ("truncate", [(0, 0, 5), (1, 0, 10), (2, 0, 3)], 11),
         ("split", [(0, 0, 5), (1, 0, 10), (1, 10, 10), (1, 20, 1), (2, 0, 3)], 0),
     ],
 )
-def test_too_long_sequences(overflow, pieces, lost):
-    index = pack.index([5, 21, 3], 10, overflow=overflow)
+def test_too_long_sequences(overlong, pieces, lost):
+    index = pack.index([5, 21, 3], 10, overlong=overlong)
     assert contents_of(index, np.array([5, 21, 3])) == pieces
     assert index.lost_tokens == index.plan.lost_tokens == lost
-    assert index.plan.too_long == 1
+    assert index.plan.overlong_sequences == 1
     assert f"{lost} tokens lost" in repr(index) or lost == 0
 
 
@@ -117,7 +117,7 @@ def test_shards_share_a_plan(lengths):
 
 
 def test_plans_can_be_pickled(lengths):
-    planned = pack.plan(lengths, 100, overflow="split")
+    planned = pack.plan(lengths, 100, overlong="split")
     copy = pickle.loads(pickle.dumps(planned))
     assert repr(copy) == repr(planned)
     assert copy.strategies == planned.strategies
@@ -143,7 +143,7 @@ def test_plans_can_be_pickled(lengths):
         (lambda: pack.plan([1], 1 << 40), ValueError, "max_length is 1099511627776"),
         (lambda: pack.plan([1], 1.5), TypeError, "max_length must be a whole number"),
         (lambda: pack.plan([1], 10, "worst"), ValueError, 'no packing algorithm "worst"'),
-        (lambda: pack.plan([1], 10, overflow="keep"), ValueError, "error, drop, truncate or split"),
+        (lambda: pack.plan([1], 10, overlong="keep"), ValueError, "error, drop, truncate or split"),
         (lambda: pack.plan([1], 10, time_limit=float("nan")), ValueError, "time limit"),
         (lambda: pack.plan([1], 10).index([1, 2]), ValueError, "does not hold the lengths that were counted"),
         (lambda: pack.plan([1, 2], 10).index([3, 4]), ValueError, "not the lengths that were planned"),
@@ -152,7 +152,7 @@ def test_plans_can_be_pickled(lengths):
         (lambda: pack.plan({3: 2.7}, 10), TypeError, "a count must be a whole number, not 2.7"),
         (lambda: pack.plan({3: 2**70}, 10), ValueError, "a count is 1180591620717411303424"),
         (lambda: pack.plan([1], 10, seed=-1), ValueError, "seed is -1"),
-        (lambda: pack.plan([1], 10, overflow=None), TypeError, "overflow must be 'error'.*not None"),
+        (lambda: pack.plan([1], 10, overlong=None), TypeError, "overlong must be 'error'.*not None"),
         (lambda: pack.index([1], 10, shuffle=-1), ValueError, "shuffle is -1"),
         (lambda: pack.index([1], 10, ranks=1.5), TypeError, "ranks must be a whole number"),
         (lambda: pack.plan([1], 10).shard([11]), ValueError, "a pack holds 10"),
@@ -297,7 +297,7 @@ class TestBatchSampler:
         for other in (
             pack.BatchSampler(lengths, 256, algorithm="next-fit"),
             pack.BatchSampler(lengths, 256, max_per_batch=100),
-            pack.BatchSampler(lengths, 256, overflow="drop"),
+            pack.BatchSampler(lengths, 256, overlong="drop"),
             pack.BatchSampler(lengths[::-1], 256),
             pack.BatchSampler(lengths, 250),
             pack.BatchSampler(lengths, 256, seed=1),
@@ -316,5 +316,5 @@ class TestBatchSampler:
         with pytest.raises(ValueError, match="num_replicas is 0"):
             pack.BatchSampler(lengths, 256, num_replicas=0)
         with pytest.raises(ValueError, match="whole sequences"):
-            pack.BatchSampler(lengths, 256, overflow="split")
-        assert pack.BatchSampler(lengths, 100, overflow="drop").lost_tokens == lengths[lengths > 100].sum()
+            pack.BatchSampler(lengths, 256, overlong="split")
+        assert pack.BatchSampler(lengths, 100, overlong="drop").lost_tokens == lengths[lengths > 100].sum()

@@ -37,7 +37,7 @@ def test_threads():
     tessera.set_num_threads(3)
     try:
         assert tessera.get_num_threads() == 3
-        assert tessera.machine("host").tiles == 3
+        assert tessera.Machine("host").tiles == 3
     finally:
         tessera.set_num_threads(0)
     assert tessera.get_num_threads() == before
@@ -55,7 +55,8 @@ def test_show_config(capsys):
 
 
 def test_instruction_sets():
-    code = "import tessera; tessera.show_config(); print(tessera.spmm(tessera.generate(64, 64, 0.5), 8).verified)"
+    product = "tessera.profile_product(tessera.generate(64, 64, 0.5), 8)"
+    code = f"import tessera; tessera.show_config(); print({product}.verified)"
     generic = run(code, TESSERA_ISA="generic")
     assert "in use: generic of" in generic.stdout and generic.stdout.endswith("True\n"), generic.stderr
     wrong = run(code, TESSERA_ISA="mmx")

@@ -138,7 +138,7 @@ def test_packed_formats(rng):
 
 def test_changing_patterns(rng):
     weight, dense = weight_and_dense(4, dynamic=True)
-    assert weight.capacity == len(weight.matrix().indices)
+    assert weight.capacity == len(weight.matrix().col_indices)
     state = weight.packed_values.copy()
     drop = weight.weakest_blocks(5)
     grow = weight.random_empty_blocks(5, seed=1, step=0)
@@ -148,9 +148,9 @@ def test_changing_patterns(rng):
         dense[4 * row : 4 * row + 4, 4 * col : 4 * col + 4] = 0
     np.testing.assert_array_equal(weight.matrix().to_dense(), dense)
     stored = {tuple(block) for block in grow.tolist()}
-    indptr, indices = weight.pattern
-    rows = np.repeat(np.arange(M // 4), np.diff(indptr.astype(np.int64)))
-    assert stored <= set(zip(rows.tolist(), indices.tolist(), strict=True))
+    crow_indices, col_indices = weight.pattern
+    rows = np.repeat(np.arange(M // 4), np.diff(crow_indices.astype(np.int64)))
+    assert stored <= set(zip(rows.tolist(), col_indices.tolist(), strict=True))
     x = rng.standard_normal((K, N)).astype(np.float32)
     close(tessera.Spmm(weight, N)(x), dense.astype(np.float64) @ x)
     with pytest.raises(ValueError):

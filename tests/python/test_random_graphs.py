@@ -14,36 +14,21 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tessera  # noqa: E402
-from tessera import model  # noqa: E402
+from tessera import graph as tg  # noqa: E402
 from tessera.nn import formulas  # noqa: E402
 
 EPSILON = 2.0**-23
 PARTS = 8
 COUNT = int(os.environ.get("TESSERA_TEST_PYTHON_GRAPHS", "25"))
 LARGEST = 50.0
-OVER = {"all": None, "rows": "rows", "columns": "columns"}
 
 
 def rows_of(x):
     return x.reshape(-1, x.shape[-1]) if x.dim() else x.reshape(1, 1)
 
 
-def reduced(function, x, over):
-    if over == "all" or x.dim() == 0:
-        return function(x.reshape(-1), 0)
-    return function(rows_of(x), 0) if over == "rows" else function(x, -1, True)
-
-
-def summed(x, dim, keep=False):
-    return x.sum(dim, keep)
-
-
-def averaged(x, dim, keep=False):
-    return x.mean(dim, keep)
-
-
-def largest(x, dim, keep=False):
-    return x.amax(dim, keep)
+def dims_of(x, dim):
+    return tuple(range(x.dim())) if dim is None else dim
 
 
 def block_diagonal(x, blocks):
@@ -104,15 +89,16 @@ UNARY = {
 }
 BINARY = {"maximum": torch.maximum, "minimum": torch.minimum, "add": torch.add, "sub": torch.sub, "mul": torch.mul}
 OTHERS = {
-    "sum": lambda x, over: reduced(summed, x, over),
-    "mean": lambda x, over: reduced(averaged, x, over),
-    "max": lambda x, over: reduced(largest, x, over),
+    "sum": lambda x, dim, keepdim: x.sum(dims_of(x, dim), keepdim),
+    "mean": lambda x, dim, keepdim: x.mean(dims_of(x, dim), keepdim),
+    "amax": lambda x, dim, keepdim: x.amax(dims_of(x, dim), keepdim),
     "transpose": lambda x: x.t(),
     "reshape": lambda x, shape: x.reshape(shape),
-    "slice": lambda x, dimension, begin, end: x.narrow(dimension, begin, end - begin),
-    "concatenate": lambda a, b, dimension: torch.cat((a, b), dimension),
-    "permute": lambda x, permutation: x[..., list(permutation)],
-    "take": lambda x, places: x[..., list(places)],
+    "slice": lambda x, dim, begin, end: x.narrow(dim, begin, end - begin),
+    "concatenate": lambda a, b, dim: torch.cat((a, b), dim),
+    "permute": lambda x, dims: x.permute(dims),
+    "permute_features": lambda x, permutation: x[..., list(permutation)],
+    "select_features": lambda x, places: x[..., list(places)],
     "sum_neighbours": lambda x, neighbours: x.unflatten(-1, (-1, neighbours)).sum(-1),
     "cast": lambda x, dtype: x,
     "cross_entropy": lambda x, labels: torch.nn.functional.cross_entropy(rows_of(x), labels.long().reshape(-1)),
@@ -124,14 +110,14 @@ OTHERS = {
     "toeplitz": formulas.toeplitz,
     "kronecker": lambda x, w, factor: block_diagonal(x, w.reshape(factor[:3])),
 }
-# Compared elsewhere: of random numbers, of indices, and what is an operation already.
+# Compared elsewhere: of random numbers, of col_indices, and what is an operation already.
 ELSEWHERE = {"dropout", "butterfly", "fastfood", "linear_layer"}
 ALL = {**UNARY, **BINARY, **OTHERS}
 
 
 def test_every_operation_takes_part():
-    public = [getattr(model, name) for name in model.__all__]
-    operations = {f.__name__ for f in public if inspect.isfunction(f) and f.__module__ == "tessera.model._values"}
+    public = [getattr(tg, name) for name in tg.__all__]
+    operations = {f.__name__ for f in public if inspect.isfunction(f) and f.__module__ == "tessera.graph._values"}
     initial = {"constant", "normal", "uniform"}
     missing = operations - initial - ELSEWHERE - set(ALL)
     assert not missing, f"say what {sorted(missing)} are in PyTorch"
@@ -144,8 +130,8 @@ def apply(graph_values, node):
         a, b = inputs
         return {"add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b}[node.operation]()
     if node.operation == "concatenate":
-        return model.concatenate(inputs, **node.options)
-    return getattr(model, node.operation)(*inputs, **node.options)
+        return tg.concatenate(inputs, **node.options)
+    return getattr(tg, node.operation)(*inputs, **node.options)
 
 
 def evaluate(node, values):
@@ -225,18 +211,21 @@ class Generator:
         x = self.some(lambda v: v.dim() == 2, (4, 6)) if name == "transpose" else self.some(lambda v: v.dim() > 0)
         shape = tuple(self.values[x].shape)
         options = {}
-        if name in ("sum", "mean", "max"):
-            options = {"over": str(rng.choice(list(OVER)))}
+        if name in ("sum", "mean", "amax"):
+            dims = [int(d) for d in rng.permutation(len(shape))[: rng.integers(len(shape) + 1)]]
+            options = {"dim": tuple(dims) or None, "keepdim": bool(rng.integers(2))}
         elif name == "reshape":
             rows = int(np.prod(shape[:-1]))
             options = {"shape": [rows, shape[-1]] if rng.random() < 0.5 else [rows * shape[-1]]}
         elif name == "slice":
             d = int(rng.integers(len(shape)))
             begin = int(rng.integers(shape[d]))
-            options = {"dimension": d, "begin": begin, "end": int(rng.integers(begin, shape[d])) + 1}
+            options = {"dim": d, "begin": begin, "end": int(rng.integers(begin, shape[d])) + 1}
         elif name == "permute":
+            options = {"dims": [int(i) for i in rng.permutation(len(shape))]}
+        elif name == "permute_features":
             options = {"permutation": [int(i) for i in rng.permutation(shape[-1])]}
-        elif name == "take":
+        elif name == "select_features":
             options = {"places": [int(i) for i in rng.integers(0, shape[-1], rng.integers(1, 9))]}
         elif name == "sum_neighbours":
             options = {"neighbours": int(rng.choice([d for d in range(1, shape[-1] + 1) if shape[-1] % d == 0]))}
@@ -248,7 +237,7 @@ class Generator:
         a = self.some(lambda v: v.dim() > 0)
         shape = tuple(self.values[a].shape)
         b = self.some(lambda v: tuple(v.shape) == shape, shape)
-        return self.add(Node(name, (a, b), {"dimension": int(self.rng.integers(len(shape)))}))
+        return self.add(Node(name, (a, b), {"dim": int(self.rng.integers(len(shape)))}))
 
     def try_mean_squared_error(self, name):
         a = self.some(lambda v: v.dim() > 0)
@@ -314,10 +303,10 @@ def dense_of(matrix, values):
     """A sparse parameter's values as a matrix, with their gradient."""
     rows, cols = matrix.shape
     b = matrix.block_size
-    indptr, indices = np.asarray(matrix.indptr).astype(int), np.asarray(matrix.indices).astype(int)
-    block_row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    crow_indices, col_indices = np.asarray(matrix.crow_indices).astype(int), np.asarray(matrix.col_indices).astype(int)
+    block_row = np.repeat(np.arange(len(crow_indices) - 1), np.diff(crow_indices))
     r = (block_row[:, None, None] * b + np.arange(b)[None, :, None]).repeat(b, 2).reshape(-1)
-    c = (indices[:, None, None] * b + np.arange(b)[None, None, :]).repeat(b, 1).reshape(-1)
+    c = (col_indices[:, None, None] * b + np.arange(b)[None, None, :]).repeat(b, 1).reshape(-1)
     places = torch.from_numpy(r), torch.from_numpy(c)
     return torch.zeros(rows, cols, dtype=torch.float64).index_put(places, values.reshape(-1))
 
@@ -406,7 +395,7 @@ def is_used(recipe, name):
 
 
 def in_tessera(recipe, steps):
-    graph = model.Graph()
+    graph = tg.Graph()
     values, given = [], {}
     for i, node in enumerate(recipe.nodes):
         name = f"v{i}"
@@ -423,7 +412,7 @@ def in_tessera(recipe, steps):
         else:
             values.append(apply(values, node))
     size = {"threads" if recipe.machine == "host" else "tiles": recipe.size}
-    machine = tessera.machine(recipe.machine, **size)
+    machine = tessera.Machine(recipe.machine, **size)
     lesson = recipe.lesson
     parts = 1 if lesson is None else lesson.micro_batches
     arrays = {name: stacked(n, parts if is_used(recipe, name) else 1) for name, n in given.items()}
@@ -433,10 +422,10 @@ def in_tessera(recipe, steps):
         session = graph.session(machine)
         results = session.run(**arrays)
         return results if isinstance(results, dict) else {f"y{recipe.outputs[0]}": np.asarray(results)}
-    loss = model.mean(model.square(values[lesson.loss]))
+    loss = tg.mean(tg.square(values[lesson.loss]))
     options = {"momentum": 0.9} if lesson.optimizer == "sgd" else {"eps": 1e-2, "weight_decay": 0.01}
     step = graph.training_step(
-        loss, lesson.optimizer, rate=0.1, micro_batches=lesson.micro_batches, clip_norm=lesson.clip_norm, **options
+        loss, lesson.optimizer, lr=0.1, micro_batches=lesson.micro_batches, clip_norm=lesson.clip_norm, **options
     )
     session = step.session(machine)
     used = {name: array for name, array in arrays.items() if name in {v.name for v in step.inputs}}
@@ -511,7 +500,7 @@ def shrunk(recipe):
 
 
 def code_of(recipe):
-    lines = ["g = model.Graph()"]
+    lines = ["g = tg.Graph()"]
     for i, n in enumerate(recipe.nodes):
         names = ", ".join([*(f"v{j}" for j in n.inputs), *(f"{k}={v!r}" for k, v in n.options.items())])
         if n.matrix is not None:
@@ -520,7 +509,7 @@ def code_of(recipe):
         elif n.is_leaf:
             lines.append(f'v{i} = g.{n.operation}("v{i}", {n.array.shape})')
         else:
-            lines.append(f"v{i} = model.{n.operation}({names})")
+            lines.append(f"v{i} = tg.{n.operation}({names})")
     lines += [f'g.output("y{i}", v{i})' for i in recipe.outputs]
     return "\n".join([*lines, f"{recipe.lesson} on {recipe.machine} of {recipe.size}, seed {recipe.seed}"])
 

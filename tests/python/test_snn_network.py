@@ -321,7 +321,7 @@ def test_graphs_train_as_networks_do(machine, learns):
     loss = torch.nn.functional.cross_entropy(network(events).max(0).values, labels)
     loss.backward()
     optimizer.step()
-    step = trained.graph(T, BATCH, events.capacity).training_step("cross_entropy", "sgd", rate=0.1)
+    step = trained.graph(T, BATCH, events.capacity).training_step("cross_entropy", "sgd", lr=0.1)
     session = step.session(machine)
     found = session.run(**events.arrays(), labels=labels.numpy().astype(np.uint32))
     assert found == pytest.approx(loss.item(), rel=1e-4)

@@ -9,6 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.nn.utils import prune
+
 import tessera.nn
 from tessera.nn import SparseLinear
 
@@ -274,6 +276,44 @@ def test_masks_of_other_kinds():
         assert torch.equal(SparseLinear.from_dense(linear, mask=other).mask(), mask)
 
 
+@pytest.mark.parametrize("block_size", [1, 8])
+def test_without_a_density_zeros_stay(block_size):
+    torch.manual_seed(3)
+    linear = torch.nn.Linear(40, 24)
+    kept = (torch.rand(24 // 8, 40 // 8) < 0.4).repeat_interleave(8, 0).repeat_interleave(8, 1)
+    with torch.no_grad():
+        linear.weight *= kept * (torch.rand(24, 40) < 0.5)
+    layer = SparseLinear.from_dense(linear, block_size=block_size)
+    assert torch.equal(layer.mask(), linear.weight != 0 if block_size == 1 else kept)
+    assert torch.equal(layer.dense_weight(), linear.weight)
+
+
+def test_masks_of_pruned_modules():
+    torch.manual_seed(4)
+    linear = torch.nn.Linear(40, 24)
+    prune.random_unstructured(linear, "weight", amount=0.7)
+    prune.random_unstructured(linear, "bias", amount=0.5)
+    with torch.no_grad():  # as an optimizer does: the module's weight follows in the next call only
+        linear.weight_orig += 1
+        linear.bias_orig += 1
+    x = torch.randn(5, 40)
+    for layer in (SparseLinear.from_dense(linear), SparseLinear.from_dense(linear, density=1.0)):
+        assert layer.weight.requires_grad and layer.bias.requires_grad
+        assert torch.allclose(layer(x), linear(x), atol=1e-5)
+    layer = SparseLinear.from_dense(linear)
+    assert torch.equal(layer.mask(), linear.weight_mask.bool())
+    prune.remove(linear, "weight")
+    prune.remove(linear, "bias")
+    assert torch.equal(SparseLinear.from_dense(linear).mask(), layer.mask())
+
+
+def test_a_weight_of_zeros_keeps_one_block():
+    linear = torch.nn.Linear(40, 24)
+    torch.nn.init.zeros_(linear.weight)
+    layer = SparseLinear.from_dense(linear, block_size=8)
+    assert layer.blocks == 1 and not layer.dense_weight().any()
+
+
 def test_room_for_more_blocks_than_there_are_is_for_all():
     layer = SparseLinear(40, 24, density=0.5, block_size=8, dynamic=10**9)
     assert layer.dynamic and layer.capacity == 15
@@ -310,8 +350,8 @@ def test_refuses_bad_arguments():
         SparseLinear(40, 24, density=0.5, device="cuda")
     with pytest.raises(ValueError, match="there is room for 3"):
         SparseLinear(40, 24, density=0.5, dynamic=3)
-    with pytest.raises(ValueError, match="either a density or a mask"):
-        SparseLinear.from_dense(linear)
+    with pytest.raises(ValueError, match="not both"):
+        SparseLinear.from_dense(linear, density=0.5, mask=torch.ones(24, 40))
     with pytest.raises(ValueError, match=r"a mask of \(40, 24\)"):
         SparseLinear.from_dense(linear, mask=torch.ones(40, 24))
     with pytest.raises(ValueError, match="blocks of 8 × 8 of which it holds a part"):

@@ -4,6 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.nn.utils import prune
+
 import tessera
 from tessera.nn import SparseLinear
 
@@ -22,7 +24,7 @@ def model_of():
 def test_replaces_the_layers_that_gain(measure):
     model = model_of()
     dense = [m.weight.detach().clone() for m in model.modules() if isinstance(m, torch.nn.Linear)]
-    report = tessera.sparsify_(model, 0.02, batch=64, measure=measure, require_speedup=not measure)
+    report = tessera.sparsify_(model, 0.02, rows=64, measure=measure, require_speedup=not measure)
     assert [layer.name for layer in report.layers] == ["0", "2.0", "3"]
     assert isinstance(model[0], SparseLinear) and isinstance(model[2][0], SparseLinear)
     mask = model[0].mask()
@@ -36,19 +38,19 @@ def test_replaces_the_layers_that_gain(measure):
 def test_layers_that_would_lose_stay_dense_and_the_report_says_so():
     model = model_of()
     before = model[0].weight
-    report = tessera.sparsify_(model, 1.0, batch=64)
+    report = tessera.sparsify_(model, 1.0, rows=64)
     assert all(not layer.is_sparse for layer in report.layers)
     assert model[0].weight is before
     assert "stays dense" in str(report)
     assert report.speedup == 1
-    report = tessera.sparsify_(model, 1.0, batch=64, require_speedup=False)
+    report = tessera.sparsify_(model, 1.0, rows=64, require_speedup=False)
     assert isinstance(model[0], SparseLinear) and report.layers[0].is_sparse
 
 
 def test_a_filter_chooses_layers():
     model = model_of()
     report = tessera.sparsify_(
-        model, 0.05, block_size=16, filter=lambda name, layer: layer.in_features == 1024, batch=64
+        model, 0.05, block_size=16, filter=lambda name, layer: layer.in_features == 1024, rows=64
     )
     assert [layer.name for layer in report.layers] == ["2.0"]
     assert isinstance(model[0], torch.nn.Linear) and model[2][0].block_size == 16
@@ -72,7 +74,7 @@ class Shared(torch.nn.Module):
 def test_a_layer_with_several_names_is_one_layer_afterwards():
     torch.manual_seed(0)
     model = Shared()
-    report = tessera.sparsify_(model, 0.1, block_size=16, batch=64, require_speedup=False)
+    report = tessera.sparsify_(model, 0.1, block_size=16, rows=64, require_speedup=False)
     assert isinstance(model.first, SparseLinear) and model.inner[0] is model.first
     assert [layer.name for layer in report.layers] == ["first", "head"]
     model(torch.arange(8)).sum().backward()
@@ -80,7 +82,7 @@ def test_a_layer_with_several_names_is_one_layer_afterwards():
 
 def test_shared_parameters_stay_shared():
     model = Shared()
-    report = tessera.sparsify_(model, 0.1, block_size=16, batch=64, require_speedup=False)
+    report = tessera.sparsify_(model, 0.1, block_size=16, rows=64, require_speedup=False)
     assert model.head.weight is model.embedding.weight
     assert "shares its weight with another module" in report.layers[-1].reason
     assert report.layers[-1].reason in str(report)
@@ -89,7 +91,7 @@ def test_shared_parameters_stay_shared():
 
 def test_types_without_kernels_stay_dense():
     model = model_of().double()
-    report = tessera.sparsify_(model, 0.02, batch=64)
+    report = tessera.sparsify_(model, 0.02, rows=64)
     assert all("torch.float64" in layer.reason and not layer.is_sparse for layer in report.layers)
     assert report.speedup == 1 and "torch.float64" in str(report)
     assert model(torch.randn(2, 512).double()).dtype == torch.float64
@@ -99,7 +101,7 @@ def test_frozen_layers_stay_frozen():
     model = model_of()
     model[0].requires_grad_(False)
     model[3].bias.requires_grad_(False)
-    tessera.sparsify_(model, 0.1, batch=64, require_speedup=False)
+    tessera.sparsify_(model, 0.1, rows=64, require_speedup=False)
     frozen = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
     assert frozen == ["0.weight", "0.bias", "3.bias"]
     assert not any(parameter.requires_grad for parameter in model[0].to_dense().parameters())
@@ -109,7 +111,7 @@ def test_an_error_leaves_the_model_as_it_was():
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64, device="meta"))
     before = list(model)
     with pytest.raises(RuntimeError, match="not on meta"):
-        tessera.sparsify_(model, 0.1, batch=64, require_speedup=False)
+        tessera.sparsify_(model, 0.1, rows=64, require_speedup=False)
     assert all(a is b for a, b in zip(model, before, strict=True))
 
 
@@ -120,7 +122,7 @@ def test_encoders_call_sparse_layers_in_inference(chosen):
     layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, dropout=0.0)
     encoder = torch.nn.TransformerEncoder(layer, 2).eval()
     tessera.sparsify_(
-        encoder, 0.2, 16, lambda name, layer: name.startswith(chosen), batch=64, require_speedup=False
+        encoder, 0.2, 16, lambda name, layer: name.startswith(chosen), rows=64, require_speedup=False
     )
     x = torch.randn(4, 9, 64)
     padding = torch.arange(9) >= torch.tensor([[9], [7], [9], [3]])
@@ -132,10 +134,27 @@ def test_encoders_call_sparse_layers_in_inference(chosen):
             assert torch.allclose(y[~padding], expected[~padding], atol=1e-5)
 
 
+def test_without_a_density_zeros_stay():
+    torch.manual_seed(5)
+    model = torch.nn.Sequential(torch.nn.Linear(48, 64), torch.nn.ReLU(), torch.nn.Linear(64, 32))
+    with torch.no_grad():
+        model[0].weight *= torch.rand(64, 48) < 0.1
+    prune.random_unstructured(model[2], "weight", amount=0.8)  # not removed
+    with torch.no_grad():
+        model[2].weight_orig[model[2].weight_mask.nonzero()[0].unbind()] = 0  # kept, as the mask keeps it
+    kept = [int((model[0].weight != 0).sum()), int(model[2].weight_mask.sum())]
+    x = torch.randn(9, 48)
+    expected = model(x).detach()
+    report = tessera.sparsify_(model, rows=9, require_speedup=False)
+    assert [layer.blocks for layer in model if isinstance(layer, SparseLinear)] == kept
+    assert [each.density for each in report.layers] == [kept[0] / (64 * 48), kept[1] / (32 * 64)]
+    assert torch.allclose(model(x), expected, atol=1e-5)
+
+
 def test_refuses_bad_arguments():
-    with pytest.raises(ValueError, match="batch is 0"):
-        tessera.sparsify_(model_of(), 0.1, batch=0)
+    with pytest.raises(ValueError, match="rows is 0"):
+        tessera.sparsify_(model_of(), 0.1, rows=0)
     with pytest.raises(ValueError, match="density is nan"):
-        tessera.sparsify_(model_of(), float("nan"), batch=1)
+        tessera.sparsify_(model_of(), float("nan"), rows=1)
     with pytest.raises(ValueError, match="from_dense"):
-        tessera.sparsify_(torch.nn.Linear(4, 4), 0.5, batch=1)
+        tessera.sparsify_(torch.nn.Linear(4, 4), 0.5, rows=1)

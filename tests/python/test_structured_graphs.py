@@ -8,7 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tessera import model, nn
+from tessera import graph as tg
+from tessera import nn
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -38,10 +39,10 @@ def test_results_and_training_steps(kind):
     layer = layers()[kind]
     module = torch.nn.Sequential(layer, torch.nn.Tanh(), torch.nn.Linear(layer.out_features, 5))
     x, target = torch.randn(6, layer.in_features), torch.randn(6, 5)
-    graph = model.from_torch(module, x)
+    graph = tg.from_torch(module, x)
     session = graph.session()
     assert np.allclose(session.run(x), module(x).detach(), rtol=1e-4, atol=1e-5)
-    session = graph.training_step("mse", "sgd", rate=0.05).session(seed=0)
+    session = graph.training_step("mse", "sgd", lr=0.05).session(seed=0)
     trained = copy.deepcopy(module)
     optimizer = torch.optim.SGD(trained.parameters(), lr=0.05)
     for _ in range(3):
@@ -62,17 +63,17 @@ def test_complex_butterflies_take_pairs(machine, tied):
     torch.manual_seed(3)
     layer = nn.ButterflyLinear(8, 12, bias=False, complex=True, tied=tied)
     x, target = torch.randn(5, 16), torch.randn(5, 24)
-    graph = model.Graph()
+    graph = tg.Graph()
     shape = layer.twiddle.shape[: 1 if tied else 3]
     twiddle = graph.parameter("twiddle", (*shape, layer.twiddle.numel() // math.prod(shape)))
-    y = model.butterfly(graph.input("x", x.shape), twiddle, 12, tied=tied, complex=True)
+    y = tg.butterfly(graph.input("x", x.shape), twiddle, 12, tied=tied, complex=True)
     graph.output("y", y)
     session = graph.session(machine)
     session.load_parameters({"twiddle": layer.twiddle.detach().numpy().reshape(twiddle.shape)})
     exact = torch.view_as_real(layer(torch.view_as_complex(x.reshape(5, 8, 2)))).reshape(5, 24)
     np.testing.assert_allclose(session.run(x), exact.detach(), rtol=1e-4, atol=1e-5)
 
-    graph = graph.training_step("mse", "sgd", rate=0.5)
+    graph = graph.training_step("mse", "sgd", lr=0.5)
     session = graph.session(machine)
     session.load_parameters({"twiddle": layer.twiddle.detach().numpy().reshape(twiddle.shape)})
     session.run(x, target)
@@ -85,8 +86,8 @@ def test_complex_butterflies_take_pairs(machine, tied):
 
 def test_complex_layers_are_refused():
     module = nn.ButterflyLinear(8, 8, complex=True)
-    with pytest.raises(model.UnsupportedModuleError, match="butterfly"):
-        model.from_torch(module, torch.randn(2, 8))
+    with pytest.raises(tg.UnsupportedModuleError, match="butterfly"):
+        tg.from_torch(module, torch.randn(2, 8))
 
 
 def test_features_are_selected():
@@ -95,7 +96,7 @@ def test_features_are_selected():
             return x.index_select(-1, torch.tensor([0, 0, 1]))
 
     x = torch.randn(2, 3)
-    assert np.array_equal(model.from_torch(Select(), x).session().run(x), x[:, [0, 0, 1]])
+    assert np.array_equal(tg.from_torch(Select(), x).session().run(x), x[:, [0, 0, 1]])
 
 
 def test_features_are_padded():
@@ -104,12 +105,12 @@ def test_features_are_padded():
             return torch.nn.functional.pad(x, (1, 2, 0, 1), value=3.0)
 
     x = torch.randn(2, 3)
-    assert np.array_equal(model.from_torch(Pad(), x).session().run(x), Pad()(x))
+    assert np.array_equal(tg.from_torch(Pad(), x).session().run(x), Pad()(x))
 
 
 def test_bpbp_is_two_permuted_butterflies():
-    graph = model.Graph()
-    y = model.linear_layer(graph.input("x", (5, 11)), 7, "w", structure="bpbp")
+    graph = tg.Graph()
+    y = tg.linear_layer(graph.input("x", (5, 11)), 7, "w", structure="bpbp")
     graph.output("y", y)
     session = graph.session()
     sizes = ((11, 16), (16, 7))
@@ -121,14 +122,14 @@ def test_bpbp_is_two_permuted_butterflies():
 
 
 @pytest.mark.parametrize("kind", ("butterfly", "blocks", "tied", "fastfood"))
-def test_published_factors(kind):
+def test_unfused_forms(kind):
     layer, x = layers()[kind], torch.randn(6, layers()[kind].in_features)
-    merged = model.from_torch(layer, x)
-    published = model.from_torch(layer, x, factors="published")
-    assert str(published).count("\n") > str(merged).count("\n") + 10
-    assert np.allclose(published.session().run(x), merged.session().run(x), rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match="'fused' is unknown; there are best, published"):
-        model.from_torch(layer, x, factors="fused")
+    merged = tg.from_torch(layer, x)
+    unfused = tg.from_torch(layer, x, form="unfused")
+    assert str(unfused).count("\n") > str(merged).count("\n") + 10
+    assert np.allclose(unfused.session().run(x), merged.session().run(x), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="'merged' is unknown; there are fused, unfused"):
+        tg.from_torch(layer, x, form="merged")
 
 
 @pytest.mark.parametrize(
@@ -137,10 +138,10 @@ def test_published_factors(kind):
 def test_linear_layers_by_structure(structure):
     x = np.random.default_rng(0).standard_normal((5, 64)).astype(np.float32)
     results = []
-    for factors in ("best", "published"):
-        graph = model.Graph()
-        y = model.linear_layer(
-            graph.input("x", (5, 64)), 64, "hidden", structure=structure, rank=2, block_size=8, factors=factors
+    for form in ("fused", "unfused"):
+        graph = tg.Graph()
+        y = tg.linear_layer(
+            graph.input("x", (5, 64)), 64, "hidden", structure=structure, rank=2, block_size=8, form=form
         )
         graph.output("y", y)
         results.append(graph.session().run(x))

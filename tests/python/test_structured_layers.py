@@ -111,7 +111,7 @@ def test_block_butterflies():
     layer = nn.BlockButterflyLinear(1024, 1024, bias=False, block_size=32)
     assert parameters(layer) == 5 * 1024 * 2 * 32
     assert [name for name, _ in layer.named_parameters()] == [f"factors.{i}.weight" for i in range(5)]
-    assert layer.rate_scales()["factors.4.weight"] == 1024 / (64 * 5)
+    assert layer.lr_scales()["factors.4.weight"] == 1024 / (64 * 5)
     identity = nn.BlockButterflyLinear(24, 50, bias=False, block_size=4, init="identity")
     assert torch.equal(identity.dense_weight(), torch.eye(50, 24))
     assert (layer.dense_weight() != 0).all()
@@ -311,7 +311,7 @@ def test_learning_rates_per_factor():
     )
     for kind, layer in layers(16, 24).items():
         known = dict(layer.named_parameters())
-        assert set(layer.rate_scales()) == set(known) - {"bias"}, kind
+        assert set(layer.lr_scales()) == set(known) - {"bias"}, kind
     torch.optim.Adam(nn.parameter_groups(module, 1e-3))
 
 
@@ -325,7 +325,7 @@ def test_flat_butterfly():
         for other in (row, row ^ 1, row ^ 2, row ^ 4):
             expected[row, other] = True
     assert torch.equal(active, expected)
-    assert nn.flat_butterfly(8, 8, 1, 8, factors=1).sum() == 16
+    assert nn.flat_butterfly(8, 8, 1, 8, num_factors=1).sum() == 16
 
 
 @pytest.mark.parametrize("rows,cols,block,cells", [(64, 64, 8, 4), (24, 40, 4, 8), (100, 70, 6, 8), (5, 9, 2, 16)])
@@ -472,7 +472,7 @@ def test_other_names_of_factors():
         (lambda: nn.LowRankLinear(8, 4, rank=5), "rank is 5; it must be 1 to 4"),
         (lambda: nn.PixelflyLinear(8, 4, rank=5), "rank is 5; it must be 0 to 4"),
         (lambda: nn.PixelflyLinear(8, 8, butterfly_size=6, rank=1), "a butterfly size of 6"),
-        (lambda: nn.flat_butterfly(8, 8, 1, 4, factors=3), "3 butterfly factors; 4 cells have 1 to 2"),
+        (lambda: nn.flat_butterfly(8, 8, 1, 4, num_factors=3), "3 butterfly factors; 4 cells have 1 to 2"),
         (lambda: nn.BlockButterflyLinear(8, 8, block_size=5), "a block size of 5; use 4, 8, 16 or 32"),
         (lambda: nn.PixelflyLinear(8, 8, block_size=-4), "block_size is -4; it must be at least 1"),
         (lambda: nn.FastfoodLinear(4, 4, permutation=torch.arange(5)), "each of 0 to 3 once"),

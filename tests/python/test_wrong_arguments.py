@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 import tessera
-import tessera.model
+import tessera.graph
 import tessera.pack
 
 

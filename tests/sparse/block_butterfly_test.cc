@@ -16,8 +16,8 @@ std::vector<uint32_t> paths_through(const std::vector<Pattern>& factors) {
   for (const Pattern& factor : factors) {
     std::vector<uint32_t> next(size_t{factor.block_rows()} * cols);
     for (uint32_t row = 0; row < factor.block_rows(); ++row)
-      for (uint64_t b = factor.row_begin[row]; b < factor.row_begin[row + 1]; ++b)
-        for (uint32_t i = 0; i < cols; ++i) next[row * cols + i] += paths[factor.columns[b] * cols + i];
+      for (uint64_t b = factor.crow_indices[row]; b < factor.crow_indices[row + 1]; ++b)
+        for (uint32_t i = 0; i < cols; ++i) next[row * cols + i] += paths[factor.col_indices[b] * cols + i];
     paths = std::move(next);
   }
   return paths;

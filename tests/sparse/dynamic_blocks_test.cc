@@ -27,12 +27,12 @@ using Model = std::map<Position, std::vector<float>>;
 
 Pattern pattern_of(const Model& model, uint32_t rows, uint32_t cols, uint32_t b) {
   Pattern pattern{rows, cols, b, {}, {}};
-  pattern.row_begin.assign(pattern.block_rows() + 1, 0);
+  pattern.crow_indices.assign(pattern.block_rows() + 1, 0);
   for (const auto& [at, values] : model) {
-    ++pattern.row_begin[at.first + 1];
-    pattern.columns.push_back(at.second);
+    ++pattern.crow_indices[at.first + 1];
+    pattern.col_indices.push_back(at.second);
   }
-  for (uint32_t r = 0; r < pattern.block_rows(); ++r) pattern.row_begin[r + 1] += pattern.row_begin[r];
+  for (uint32_t r = 0; r < pattern.block_rows(); ++r) pattern.crow_indices[r + 1] += pattern.crow_indices[r];
   return pattern;
 }
 
@@ -137,8 +137,8 @@ void expect_same_index(const BlockIndex& a, const BlockIndex& b) {
 
 void expect_right(const Fixture& f) {
   const PackedBlocks& w = *f.weight;
-  EXPECT_EQ(w.pattern().row_begin, f.pattern().row_begin);
-  EXPECT_EQ(w.pattern().columns, f.pattern().columns);
+  EXPECT_EQ(w.pattern().crow_indices, f.pattern().crow_indices);
+  EXPECT_EQ(w.pattern().col_indices, f.pattern().col_indices);
   std::vector<float> values(f.model.size() * f.b * f.b, 9.0F);
   w.get_values(values);
   EXPECT_EQ(values, f.values());
@@ -193,12 +193,12 @@ struct LargeFixture {
 
   Pattern pattern() const {
     Pattern pattern{kRows * kBlock, kCols * kBlock, kBlock, {}, {}};
-    pattern.row_begin.assign(kRows + 1, 0);
+    pattern.crow_indices.assign(kRows + 1, 0);
     for (const auto& [at, value] : model) {
-      ++pattern.row_begin[at.first + 1];
-      pattern.columns.push_back(at.second);
+      ++pattern.crow_indices[at.first + 1];
+      pattern.col_indices.push_back(at.second);
     }
-    for (uint32_t r = 0; r < kRows; ++r) pattern.row_begin[r + 1] += pattern.row_begin[r];
+    for (uint32_t r = 0; r < kRows; ++r) pattern.crow_indices[r + 1] += pattern.crow_indices[r];
     return pattern;
   }
 
@@ -236,8 +236,8 @@ struct LargeFixture {
 
   void expect_right() const {
     const PackedBlocks& w = *weight;
-    ASSERT_EQ(w.pattern().row_begin, pattern().row_begin);
-    ASSERT_EQ(w.pattern().columns, pattern().columns);
+    ASSERT_EQ(w.pattern().crow_indices, pattern().crow_indices);
+    ASSERT_EQ(w.pattern().col_indices, pattern().col_indices);
     std::vector<float> have(model.size() * kBlock * kBlock);
     w.get_values(have);
     ASSERT_EQ(have, values());
@@ -288,7 +288,7 @@ TEST(DynamicBlocks, DropAllGrowAllAndNothing) {
     weight.replace({}, {all.data() + 6, 3});  // one row of an empty weight
     EXPECT_EQ(weight.blocks(), 3U);
     weight.replace({all.data() + 6, 3}, {all.data(), 6});
-    EXPECT_EQ(weight.pattern().columns, (std::vector<uint32_t>{0, 1, 2, 0, 1, 2}));
+    EXPECT_EQ(weight.pattern().col_indices, (std::vector<uint32_t>{0, 1, 2, 0, 1, 2}));
   }
 }
 

@@ -34,7 +34,7 @@ TEST(FlatButterfly, IsStretchedOverAnyMatrix) {
   sparse::validate(pattern);
   EXPECT_EQ(pattern.block_rows(), 7U);
   // The first block row touches cells 0 and 1 of the rows, so those 0 to 3 and 4, 5 of the columns.
-  EXPECT_EQ(pattern.columns[pattern.row_begin[1] - 1], (6 * 784 / 8 - 1) / 16);
+  EXPECT_EQ(pattern.col_indices[pattern.crow_indices[1] - 1], (6 * 784 / 8 - 1) / 16);
 }
 
 /// Whether block (row, col) overlaps an active cell, by real numbers.
@@ -62,16 +62,18 @@ TEST(FlatButterfly, HasTheBlocksThatOverlapActiveCells) {
       for (uint32_t c = 0; c < pattern.block_cols(); ++c)
         if (overlaps(pattern, cells, r, c)) expected.push_back(c);
       EXPECT_TRUE(std::ranges::equal(
-          expected, std::span(pattern.columns)
-                        .subspan(pattern.row_begin[r], pattern.row_begin[r + 1] - pattern.row_begin[r])))
+          expected,
+          std::span(pattern.col_indices)
+              .subspan(pattern.crow_indices[r], pattern.crow_indices[r + 1] - pattern.crow_indices[r])))
           << rows << " × " << cols << ", block row " << r;
     }
   }
 }
 
 TEST(FlatButterfly, HasTheFirstFactorsOnly) {
-  EXPECT_EQ(flat_butterfly(8, 8, 1, 8, {.factors = 1}).blocks(), 16u);
-  EXPECT_EQ(flat_butterfly(8, 8, 1, 8, {.factors = 3}).columns, flat_butterfly(8, 8, 1, 8).columns);
+  EXPECT_EQ(flat_butterfly(8, 8, 1, 8, {.num_factors = 1}).blocks(), 16u);
+  EXPECT_EQ(flat_butterfly(8, 8, 1, 8, {.num_factors = 3}).col_indices,
+            flat_butterfly(8, 8, 1, 8).col_indices);
 }
 
 TEST(FlatButterfly, RepeatsASquareThatIsNotStretched) {
@@ -82,11 +84,12 @@ TEST(FlatButterfly, RepeatsASquareThatIsNotStretched) {
   sparse::validate(wide);
   for (uint32_t r = 0; r < 8; ++r)
     for (uint64_t i = 0; i < 3; ++i)
-      EXPECT_EQ(tall.columns[tall.row_begin[r] + i], square.columns[square.row_begin[r % 4] + i]);
+      EXPECT_EQ(tall.col_indices[tall.crow_indices[r] + i],
+                square.col_indices[square.crow_indices[r % 4] + i]);
   for (uint32_t r = 0; r < 4; ++r)
     for (uint64_t i = 0; i < 9; ++i)
-      EXPECT_EQ(wide.columns[wide.row_begin[r] + i],
-                square.columns[square.row_begin[r] + i % 3] + 4 * (i / 3));
+      EXPECT_EQ(wide.col_indices[wide.crow_indices[r] + i],
+                square.col_indices[square.crow_indices[r] + i % 3] + 4 * (i / 3));
 }
 
 TEST(FlatButterfly, RefusesOtherSizes) {
@@ -99,7 +102,7 @@ TEST(FlatButterfly, RefusesOtherSizes) {
   const auto error = [](uint32_t rows, FlatButterflyOptions options) {
     return test::error_of<UsageError>([&] { flat_butterfly(rows, 32, 4, 8, options); });
   };
-  EXPECT_TRUE(test::says(error(64, {.factors = 4}), "4 butterfly factors; 8 cells have 1 to 3"));
+  EXPECT_TRUE(test::says(error(64, {.num_factors = 4}), "4 butterfly factors; 8 cells have 1 to 3"));
   EXPECT_TRUE(test::says(error(48, {.stretch = false}), "12 × 8 blocks repeat no square pattern"));
 }
 

@@ -19,7 +19,7 @@ constexpr PatternKind kKinds[] = {PatternKind::random, PatternKind::banded, Patt
 
 std::vector<uint64_t> row_lengths(const Pattern& p) {
   std::vector<uint64_t> lengths(p.block_rows());
-  for (size_t r = 0; r < lengths.size(); ++r) lengths[r] = p.row_begin[r + 1] - p.row_begin[r];
+  for (size_t r = 0; r < lengths.size(); ++r) lengths[r] = p.crow_indices[r + 1] - p.crow_indices[r];
   return lengths;
 }
 
@@ -51,10 +51,10 @@ TEST(Generate, IsAFunctionOfTheSeed) {
     const SparseMatrix one = generate({kind, 100, 100, 0.1, 1, 1});
     const SparseMatrix again = generate({kind, 100, 100, 0.1, 1, 1});
     const SparseMatrix two = generate({kind, 100, 100, 0.1, 1, 2});
-    EXPECT_EQ(one.pattern.columns, again.pattern.columns);
-    EXPECT_EQ(one.pattern.row_begin, again.pattern.row_begin);
+    EXPECT_EQ(one.pattern.col_indices, again.pattern.col_indices);
+    EXPECT_EQ(one.pattern.crow_indices, again.pattern.crow_indices);
     EXPECT_EQ(one.values, again.values);
-    EXPECT_NE(one.pattern.columns, two.pattern.columns);
+    EXPECT_NE(one.pattern.col_indices, two.pattern.col_indices);
     EXPECT_NE(one.values, two.values);
   }
 }
@@ -63,8 +63,8 @@ TEST(Generate, IsAFunctionOfTheSeed) {
 uint64_t fingerprint(const Pattern& p) {
   uint64_t hash = 0xcbf29ce484222325;
   const auto mix = [&](uint64_t x) { hash = (hash ^ x) * 0x100000001b3; };
-  for (uint64_t x : p.row_begin) mix(x);
-  for (uint64_t x : p.columns) mix(x);
+  for (uint64_t x : p.crow_indices) mix(x);
+  for (uint64_t x : p.col_indices) mix(x);
   return hash;
 }
 
@@ -106,7 +106,7 @@ TEST(GenerateRandom, SeedsDrawEveryCellEquallyOften) {
   for (uint64_t seed = 0; seed < 6000; ++seed) {
     const Pattern p = generate_pattern({PatternKind::random, 3, 4, 0.5, 1, seed});
     for (size_t r = 0; r < 3; ++r) {
-      for (uint64_t i = p.row_begin[r]; i < p.row_begin[r + 1]; ++i) ++cells[r * 4 + p.columns[i]];
+      for (uint64_t i = p.crow_indices[r]; i < p.crow_indices[r + 1]; ++i) ++cells[r * 4 + p.col_indices[i]];
     }
   }
   for (uint64_t count : cells) EXPECT_NEAR(static_cast<double>(count), 3000, 5 * 39);
@@ -120,8 +120,8 @@ TEST(GenerateBanded, RowsAreRunsAroundTheDiagonal) {
     EXPECT_LE(*most - *least, 1u);
     for (uint32_t r = 0; r < rows; ++r) {
       ASSERT_GT(lengths[r], 0u);
-      const uint32_t first = p.columns[p.row_begin[r]];
-      const uint32_t last = p.columns[p.row_begin[r + 1] - 1];
+      const uint32_t first = p.col_indices[p.crow_indices[r]];
+      const uint32_t last = p.col_indices[p.crow_indices[r + 1] - 1];
       EXPECT_EQ(last - first + 1, lengths[r]);
       const double diagonal = (r + 0.5) * cols / rows;
       EXPECT_LE(first, diagonal);

@@ -28,10 +28,10 @@ SparseMatrix matrix_of(uint32_t rows, uint32_t cols, const Elements& elements) {
   SparseMatrix matrix{{rows, cols, 1, {0}, {}}, {}};
   for (uint32_t row = 0; row < rows; ++row) {
     for (auto at = elements.lower_bound({row, 0}); at != elements.end() && at->first.first == row; ++at) {
-      matrix.pattern.columns.push_back(at->first.second);
+      matrix.pattern.col_indices.push_back(at->first.second);
       matrix.values.push_back(at->second);
     }
-    matrix.pattern.row_begin.push_back(matrix.pattern.columns.size());
+    matrix.pattern.crow_indices.push_back(matrix.pattern.col_indices.size());
   }
   return matrix;
 }
@@ -42,8 +42,8 @@ Elements elements_of(const PackedElements& packed) {
   packed.get_values(values.data());
   Elements elements;
   for (uint32_t row = 0; row < pattern.rows; ++row)
-    for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i)
-      elements[{row, pattern.columns[i]}] = values[i];
+    for (uint64_t i = pattern.crow_indices[row]; i < pattern.crow_indices[row + 1]; ++i)
+      elements[{row, pattern.col_indices[i]}] = values[i];
   return elements;
 }
 
@@ -60,8 +60,8 @@ Elements random_elements(uint32_t rows, uint32_t cols, base::RandomSequence& ran
   const Pattern pattern =
       generate_pattern({static_cast<PatternKind>(kind % 3), rows, cols, density, 1, random.below(1000)});
   for (uint32_t row = 0; row < rows; ++row)
-    for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i)
-      if (kind != 4 || row % 2 == 0) elements[{row, pattern.columns[i]}] = value_of(random);
+    for (uint64_t i = pattern.crow_indices[row]; i < pattern.crow_indices[row + 1]; ++i)
+      if (kind != 4 || row % 2 == 0) elements[{row, pattern.col_indices[i]}] = value_of(random);
   if (kind == 5 && rows > 0)
     for (uint32_t col = 0; col < cols; ++col) elements[{rows / 2, col}] = value_of(random);
   return elements;
@@ -278,7 +278,7 @@ TEST(PackedElements, AreSplitByTheMatrixAlone) {
         Case{130, 4096, 500000, 1, 1}, Case{100000, 10, 20, 49, 49}, Case{65536, 256, 1 << 22, 64, 64}}) {
     SCOPED_TRACE(fmt::format("{} x {}, {} non-zeros", c.rows, c.cols, c.non_zeros));
     Pattern pattern{c.rows, c.cols, 1, {0}, std::vector<uint32_t>(c.non_zeros)};
-    for (uint64_t row = 1; row <= c.rows; ++row) pattern.row_begin.push_back(c.non_zeros * row / c.rows);
+    for (uint64_t row = 1; row <= c.rows; ++row) pattern.crow_indices.push_back(c.non_zeros * row / c.rows);
     const ElementIndex index = split_for(pattern, {});
     EXPECT_EQ(index.chunks(), c.chunks);
     EXPECT_EQ(split_for_shape(c.rows, c.cols, c.non_zeros, {}).chunks(), c.chunks_of_shape);
@@ -291,15 +291,15 @@ TEST(PackedElements, AreSplitByTheMatrixAlone) {
 TEST(PackedElements, ChunksHaveLikeNumbersOfNonZeros) {
   Pattern pattern{9000, 600, 1, {0}, {}};
   for (uint32_t row = 0; row < pattern.rows; ++row) {
-    for (uint32_t col = 0; col < (row < 1000 ? 500 : 10); ++col) pattern.columns.push_back(col);
-    pattern.row_begin.push_back(pattern.blocks());
+    for (uint32_t col = 0; col < (row < 1000 ? 500 : 10); ++col) pattern.col_indices.push_back(col);
+    pattern.crow_indices.push_back(pattern.blocks());
   }
   const ElementIndex index = split_for(pattern, {});
   EXPECT_GE(index.chunks(), 8U);
   for (uint32_t chunk = 0; chunk < index.chunks(); ++chunk) {
     EXPECT_LE(index.rows_of(chunk), 2304U);
     const uint64_t non_zeros =
-        pattern.row_begin[index.chunk_begin[chunk + 1]] - pattern.row_begin[index.chunk_begin[chunk]];
+        pattern.crow_indices[index.chunk_begin[chunk + 1]] - pattern.crow_indices[index.chunk_begin[chunk]];
     EXPECT_LT(non_zeros, pattern.blocks() * 3 / 2 / 8);
   }
 }
@@ -446,8 +446,8 @@ void expect_transposed(const PackedElements& packed) {
   const std::vector<uint64_t> permutation = packed.permutation();
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> expected;
   for (uint32_t row = 0; row < pattern.rows; ++row)
-    for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i)
-      expected[{pattern.columns[i], row}] = permutation[i];
+    for (uint64_t i = pattern.crow_indices[row]; i < pattern.crow_indices[row + 1]; ++i)
+      expected[{pattern.col_indices[i], row}] = permutation[i];
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> found;
   std::vector<uint32_t> others = t.source;
   for (uint64_t block = 0; block + 1 < t.index.blocks.size(); ++block)

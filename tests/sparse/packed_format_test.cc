@@ -25,9 +25,9 @@ std::vector<float> numbers_for(const Pattern& pattern) {
   const uint32_t b = pattern.block_size;
   std::vector<float> values(pattern.blocks() * b * b);
   for (uint32_t row = 0; row < pattern.block_rows(); ++row)
-    for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i)
+    for (uint64_t i = pattern.crow_indices[row]; i < pattern.crow_indices[row + 1]; ++i)
       for (uint32_t r = 0; r < b && row * b + r < pattern.rows; ++r)
-        for (uint32_t c = 0; c < b && pattern.columns[i] * b + c < pattern.cols; ++c) {
+        for (uint32_t c = 0; c < b && pattern.col_indices[i] * b + c < pattern.cols; ++c) {
           const uint64_t at = (i * b + r) * b + c;
           values[at] = static_cast<float>(at + 1);
         }

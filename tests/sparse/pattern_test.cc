@@ -16,7 +16,7 @@ using test::says;
 
 // A 3 × 5 matrix with 4 non-zeros.
 SparseMatrix small() {
-  return {{.rows = 3, .cols = 5, .block_size = 1, .row_begin = {0, 2, 2, 4}, .columns = {1, 4, 0, 3}},
+  return {{.rows = 3, .cols = 5, .block_size = 1, .crow_indices = {0, 2, 2, 4}, .col_indices = {1, 4, 0, 3}},
           {1, 2, 3, 4}};
 }
 
@@ -39,8 +39,8 @@ SparseMatrix random_matrix(uint32_t rows, uint32_t cols, float density, uint64_t
 TEST(ValidatePattern, AcceptsWhatIsSound) {
   EXPECT_NO_THROW(validate(small()));
   EXPECT_NO_THROW(validate(Pattern{}));
-  EXPECT_NO_THROW(
-      validate(Pattern{.rows = 5, .cols = 9, .block_size = 4, .row_begin = {0, 1, 2}, .columns = {2, 2}}));
+  EXPECT_NO_THROW(validate(
+      Pattern{.rows = 5, .cols = 9, .block_size = 4, .crow_indices = {0, 1, 2}, .col_indices = {2, 2}}));
 }
 
 TEST(ValidatePattern, SaysWhatIsWrong) {
@@ -51,15 +51,15 @@ TEST(ValidatePattern, SaysWhatIsWrong) {
   };
   EXPECT_TRUE(says(message([](auto& m) { m.pattern.rows = 0x80000000; }), "at most 2147483647"));
   EXPECT_TRUE(says(message([](auto& m) { m.pattern.block_size = 0; }), "block size 0"));
-  EXPECT_TRUE(says(message([](auto& m) { m.pattern.row_begin.pop_back(); }), "has 3 entries"));
-  EXPECT_TRUE(says(message([](auto& m) { m.pattern.row_begin.clear(); }), "has 0 entries"));
-  EXPECT_TRUE(says(message([](auto& m) { m.pattern.row_begin[0] = 1; }), "row_begin[0] is 1"));
-  EXPECT_TRUE(says(message([](auto& m) { m.pattern.row_begin[1] = 3; }), "from 3 to 2 at block row 1"));
-  EXPECT_TRUE(says(message([](auto& m) { m.pattern.row_begin[1] = 100; }), "from 100 to 2"));
-  EXPECT_TRUE(says(message([](auto& m) { m.pattern.row_begin[3] = 5; }), "ends with 5"));
-  EXPECT_TRUE(says(message([](auto& m) { m.pattern.columns[1] = 5; }), "in column 5; there are 5"));
-  EXPECT_TRUE(says(message([](auto& m) { m.pattern.columns[1] = 1; }), "column 1 comes after 1"));
-  EXPECT_TRUE(says(message([](auto& m) { m.pattern.columns[2] = 4; }), "column 3 comes after 4"));
+  EXPECT_TRUE(says(message([](auto& m) { m.pattern.crow_indices.pop_back(); }), "has 3 entries"));
+  EXPECT_TRUE(says(message([](auto& m) { m.pattern.crow_indices.clear(); }), "has 0 entries"));
+  EXPECT_TRUE(says(message([](auto& m) { m.pattern.crow_indices[0] = 1; }), "crow_indices[0] is 1"));
+  EXPECT_TRUE(says(message([](auto& m) { m.pattern.crow_indices[1] = 3; }), "from 3 to 2 at block row 1"));
+  EXPECT_TRUE(says(message([](auto& m) { m.pattern.crow_indices[1] = 100; }), "from 100 to 2"));
+  EXPECT_TRUE(says(message([](auto& m) { m.pattern.crow_indices[3] = 5; }), "ends with 5"));
+  EXPECT_TRUE(says(message([](auto& m) { m.pattern.col_indices[1] = 5; }), "in column 5; there are 5"));
+  EXPECT_TRUE(says(message([](auto& m) { m.pattern.col_indices[1] = 1; }), "column 1 comes after 1"));
+  EXPECT_TRUE(says(message([](auto& m) { m.pattern.col_indices[2] = 4; }), "column 3 comes after 4"));
   EXPECT_TRUE(says(message([](auto& m) { m.values.pop_back(); }), "3 values; 4 blocks"));
 }
 
@@ -68,7 +68,8 @@ TEST(Density, CountsOnlyWhatLiesInsideTheMatrix) {
   EXPECT_DOUBLE_EQ(density(small().pattern), 4.0 / 15);
   EXPECT_EQ(density(Pattern{}), 0);
   // Blocks of 4 in a 5 × 9 matrix: a whole one, and the corner, of which one element is inside.
-  const Pattern overhanging{.rows = 5, .cols = 9, .block_size = 4, .row_begin = {0, 1, 2}, .columns = {0, 2}};
+  const Pattern overhanging{
+      .rows = 5, .cols = 9, .block_size = 4, .crow_indices = {0, 1, 2}, .col_indices = {0, 2}};
   EXPECT_EQ(stored_elements(overhanging), 17u);
 }
 
@@ -83,7 +84,7 @@ TEST(Dense, RoundTrip) {
 TEST(Dense, ReadsColumnMajorAndKeepsNan) {
   const std::vector<float> dense = {0, NAN, -0.0F, 2, 0, INFINITY};
   const SparseMatrix m = from_dense(column_major(dense.data(), 3), 3, 2);
-  EXPECT_EQ(m.pattern.columns, (std::vector<uint32_t>{1, 0, 1}));
+  EXPECT_EQ(m.pattern.col_indices, (std::vector<uint32_t>{1, 0, 1}));
   EXPECT_EQ(m.values[0], 2);
   EXPECT_TRUE(std::isnan(m.values[1]));
   EXPECT_TRUE(std::isinf(m.values[2]));
@@ -101,7 +102,7 @@ TEST(Cover, KeepsEveryElementAndNoEmptyBlock) {
       for (uint32_t b : {1, 3, 4, 8, 32, 100}) {
         const SparseMatrix covered = cover(m, b);
         validate(covered);
-        EXPECT_EQ(covered.pattern.columns, cover(m.pattern, b).columns);
+        EXPECT_EQ(covered.pattern.col_indices, cover(m.pattern, b).col_indices);
         EXPECT_EQ(to_dense(covered), to_dense(m)) << shape.rows << " x " << shape.cols << " b " << b;
         for (uint64_t i = 0; i < covered.pattern.blocks(); ++i) {
           const auto* block = covered.values.data() + i * b * b;
@@ -120,7 +121,7 @@ TEST(Cover, TakesBlocksOfOtherSizes) {
     validate(covered);
     EXPECT_EQ(to_dense(covered), to_dense(m)) << b;
   }
-  EXPECT_EQ(cover(eights, 16).pattern.columns, cover(m, 16).pattern.columns);
+  EXPECT_EQ(cover(eights, 16).pattern.col_indices, cover(m, 16).pattern.col_indices);
 }
 
 TEST(Cover, FillsWithZerosOnly) {
@@ -145,8 +146,8 @@ TEST(Transpose, IsTheTransposeAndItsOwnInverse) {
         }
       }
       const SparseMatrix back = transpose(t);
-      EXPECT_EQ(back.pattern.row_begin, m.pattern.row_begin);
-      EXPECT_EQ(back.pattern.columns, m.pattern.columns);
+      EXPECT_EQ(back.pattern.crow_indices, m.pattern.crow_indices);
+      EXPECT_EQ(back.pattern.col_indices, m.pattern.col_indices);
       EXPECT_EQ(back.values, m.values);
     }
   }
@@ -156,11 +157,11 @@ TEST(Transpose, SourceFindsTheOriginalBlock) {
   const Pattern p = random_matrix(20, 30, 0.2F, 5).pattern;
   const TransposedPattern t = transpose(p);
   for (uint32_t c = 0; c < p.cols; ++c) {
-    for (uint64_t i = t.pattern.row_begin[c]; i < t.pattern.row_begin[c + 1]; ++i) {
-      const uint32_t r = t.pattern.columns[i];
-      EXPECT_EQ(p.columns[t.source[i]], c);
-      EXPECT_GE(t.source[i], p.row_begin[r]);
-      EXPECT_LT(t.source[i], p.row_begin[r + 1]);
+    for (uint64_t i = t.pattern.crow_indices[c]; i < t.pattern.crow_indices[c + 1]; ++i) {
+      const uint32_t r = t.pattern.col_indices[i];
+      EXPECT_EQ(p.col_indices[t.source[i]], c);
+      EXPECT_GE(t.source[i], p.crow_indices[r]);
+      EXPECT_LT(t.source[i], p.crow_indices[r + 1]);
     }
   }
 }
@@ -176,8 +177,8 @@ TEST(Coordinates, RoundTripInAnyOrder) {
     std::swap(elements.values[i - 1], elements.values[j]);
   }
   const SparseMatrix back = from_coordinates(30, 20, elements);
-  EXPECT_EQ(back.pattern.columns, m.pattern.columns);
-  EXPECT_EQ(back.pattern.row_begin, m.pattern.row_begin);
+  EXPECT_EQ(back.pattern.col_indices, m.pattern.col_indices);
+  EXPECT_EQ(back.pattern.crow_indices, m.pattern.crow_indices);
   EXPECT_EQ(back.values, m.values);
 }
 

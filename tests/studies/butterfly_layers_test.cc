@@ -13,16 +13,16 @@
 namespace tessera::studies::butterfly {
 namespace {
 
-using model::Factors;
+using model::Form;
 using model::LayerStructure;
 
-LayerCase small(LayerStructure structure, Factors factors, uint32_t classes) {
+LayerCase small(LayerStructure structure, Form form, uint32_t classes) {
   return {.options = {.structure = structure,
                       .rank = 2,
                       .block_size = 8,
                       .butterfly_size = 4,
                       .scaled = false,
-                      .factors = factors},
+                      .form = form},
           .inputs = 64,
           .outputs = 64,
           .batch = 24,
@@ -35,18 +35,18 @@ TEST(ButterflyLayers, AreAccountedAndAgreeWithFloat64) {
        {LayerStructure::dense, LayerStructure::butterfly, LayerStructure::pixelfly, LayerStructure::fastfood})
     for (const uint32_t classes : {0U, 10U}) {
       SCOPED_TRACE(testing::Message() << name_of(structure) << ", " << classes << " classes");
-      const Result published = run_layer(small(structure, Factors::published, classes), {gc200, true});
-      const Result best = run_layer(small(structure, Factors::best, classes), {gc200, true});
-      const Result here = run_layer(small(structure, Factors::best, classes), {host, true});
-      for (const Result* result : {&published, &best, &here}) {
+      const Result unfused = run_layer(small(structure, Form::unfused, classes), {gc200, true});
+      const Result best = run_layer(small(structure, Form::fused, classes), {gc200, true});
+      const Result here = run_layer(small(structure, Form::fused, classes), {host, true});
+      for (const Result* result : {&unfused, &best, &here}) {
         EXPECT_TRUE(result->fits) << result->reason;
         EXPECT_EQ(result->verified, true) << result->max_rel_error.value_or(-1);
         EXPECT_GT(result->value("seconds"), 0);
-        EXPECT_EQ(result->value("parameters"), published.value("parameters"));
+        EXPECT_EQ(result->value("parameters"), unfused.value("parameters"));
       }
-      EXPECT_GT(published.value("seconds_with_transfers"), published.value("seconds"));
+      EXPECT_GT(unfused.value("seconds_with_transfers"), unfused.value("seconds"));
       if (structure == LayerStructure::butterfly || structure == LayerStructure::fastfood) {
-        EXPECT_GT(published.value("compute_sets"), best.value("compute_sets"));
+        EXPECT_GT(unfused.value("compute_sets"), best.value("compute_sets"));
       }
     }
 }
@@ -54,7 +54,7 @@ TEST(ButterflyLayers, AreAccountedAndAgreeWithFloat64) {
 TEST(ButterflyLayers, SayWhyTheyDoNotFit) {
   machine::Machine tiny = machine::find("gc200");
   tiny.tiles = 4;
-  LayerCase what = small(LayerStructure::butterfly, Factors::published, 0);
+  LayerCase what = small(LayerStructure::butterfly, Form::unfused, 0);
   what.inputs = what.outputs = what.batch = 1024;
   const Result result = run_layer(what, {tiny, true});
   EXPECT_FALSE(result.fits);
@@ -93,15 +93,15 @@ TEST(ButterflyFigure6, FindsWhereStructurePays) {
   for (size_t i = 0; i < 4; ++i) {
     const std::string size = std::to_string(256 << i);
     results.set(section, "dense, N = " + size, "seconds_with_transfers", dense[i]);
-    results.set(section, "butterfly, published, N = " + size, "seconds_with_transfers", butterfly[i]);
+    results.set(section, "butterfly, unfused, N = " + size, "seconds_with_transfers", butterfly[i]);
   }
   // From √½ to √2 between 512 and 1024.
-  EXPECT_NEAR(*results.comparison(section, "butterfly, published: break-even").ours, 512 * std::sqrt(2.0),
+  EXPECT_NEAR(*results.comparison(section, "butterfly, unfused: break-even").ours, 512 * std::sqrt(2.0),
               1e-6);
-  EXPECT_EQ(results.comparison(section, "butterfly, published: break-even").is_near(), true);
-  EXPECT_NEAR(*results.comparison(section, "butterfly, published: best speed-up").ours, 1.6, 1e-12);
-  EXPECT_NEAR(*results.comparison(section, "butterfly, published: worst slow-down").ours, 2, 1e-12);
-  EXPECT_EQ(results.comparison(section, "pixelfly, published: best speed-up").ours, std::nullopt);
+  EXPECT_EQ(results.comparison(section, "butterfly, unfused: break-even").is_near(), true);
+  EXPECT_NEAR(*results.comparison(section, "butterfly, unfused: best speed-up").ours, 1.6, 1e-12);
+  EXPECT_NEAR(*results.comparison(section, "butterfly, unfused: worst slow-down").ours, 2, 1e-12);
+  EXPECT_EQ(results.comparison(section, "pixelfly, unfused: best speed-up").ours, std::nullopt);
 }
 
 TEST(ButterflyTable4, ComparesRatiosAndCounts) {
@@ -109,8 +109,8 @@ TEST(ButterflyTable4, ComparesRatiosAndCounts) {
   const Section section = table_4();
   results.set(section, "dense", "parameters", 1'059'850);
   results.set(section, "dense", "seconds_with_transfers", 2e-5);
-  results.set(section, "butterfly, published", "parameters", 16'390);
-  results.set(section, "butterfly, published", "seconds_with_transfers", 3e-5);
+  results.set(section, "butterfly, unfused", "parameters", 16'390);
+  results.set(section, "butterfly, unfused", "seconds_with_transfers", 3e-5);
   const Comparison& compression = results.comparison(section, "butterfly: compression of parameters");
   EXPECT_NEAR(compression.published.value(), 98.45, 0.005);
   EXPECT_EQ(compression.is_near(), true);

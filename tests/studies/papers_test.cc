@@ -135,6 +135,22 @@ TEST_F(PaperCells, OfASeriesShareWhatTheyKeep) {
   EXPECT_EQ(results_.at("b 1").value("before"), 0);
 }
 
+TEST_F(PaperCells, AreFoundUnderEarlierNames) {
+  const std::string file = folder_.file("cells.jsonl");
+  {
+    Store store(file, {{"file", "test"}});
+    store.add("figure 6", "butterfly, published, N = 128", {.values = {{"seconds", 1}}});
+    store.add("figure 6", "butterfly, best, N = 128", {.values = {{"seconds", 2}}});
+    store.add("table 4", "butterfly, best", {.values = {{"seconds", 3}}});
+    store.add("table 4", "butterfly, best recipe, seed 0", {.values = {{"accuracy", 4}}});
+  }
+  const Store store(file, {{"file", "test"}});
+  EXPECT_EQ(store.find("figure 6", "butterfly, unfused, N = 128")->value("seconds"), 1);
+  EXPECT_EQ(store.find("figure 6", "butterfly, fused, N = 128")->value("seconds"), 2);
+  EXPECT_EQ(store.find("table 4", "butterfly, fused")->value("seconds"), 3);
+  EXPECT_EQ(store.find("table 4", "butterfly, best recipe, seed 0")->value("accuracy"), 4);
+}
+
 TEST_F(PaperCells, AfterOneThatDoesNotFitAreNotTried) {
   EXPECT_EQ(run_all({cell("a", 1, 1), cell("a", 2, 1)}), 0U);
   // Also if that one is from an earlier run.

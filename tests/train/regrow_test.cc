@@ -38,12 +38,12 @@ void run_step(const TrainingSettings& s, model::Session& session, Batch batch, u
   std::vector<uint32_t> dropout_steps;
   for (uint32_t i = 0; i < s.micro_batches; ++i)
     dropout_steps.push_back(static_cast<uint32_t>(step * s.micro_batches + i));
-  float rate = 1, loss = 0;
+  float lr = 1, loss = 0;
   std::vector<float> logits(size_t{s.batch} * s.layers.back());
   session.run(taken_by(session.graph(), {{kImages, batch.images.data()},
                                          {kLabels, batch.labels.data()},
                                          {kDropoutStep, dropout_steps.data()},
-                                         {"rate", &rate},
+                                         {"lr", &lr},
                                          {kLoss, &loss},
                                          {kLogits, logits.data()}}));
 }

@@ -34,10 +34,10 @@ TEST(Settings, OutOfRangeNamesTheValue) {
   EXPECT_TRUE(says(error([](auto& s) { s.layers = {10, 300}; }), "the classes, is 300"));
   EXPECT_TRUE(says(error([](auto& s) { s.activation = "swish"; }), "'swish' is unknown"));
   EXPECT_TRUE(says(error([](auto& s) { s.dropout = 1; }), "the dropout rate is 1"));
-  EXPECT_TRUE(says(error([](auto& s) { s.rate = 0; }), "the learning rate is 0; it must be positive"));
+  EXPECT_TRUE(says(error([](auto& s) { s.lr = 0; }), "the learning rate is 0; it must be positive"));
   EXPECT_TRUE(says(error([](auto& s) { s.momentum = 1; }), "the momentum is 1"));
   EXPECT_TRUE(says(error([](auto& s) { s.micro_batches = 7; }), "a batch of 50 cannot be divided into 7"));
-  EXPECT_TRUE(says(error([](auto& s) { s.clip = -1; }), "the clipping norm is -1"));
+  EXPECT_TRUE(says(error([](auto& s) { s.clip_norm = -1; }), "the clipping norm is -1"));
   const auto sparse_error = [&](auto change) {
     return error([&](auto& s) {
       s.kind = LayerKind::dynamic_sparse;

@@ -43,7 +43,7 @@ SpikingTrainingSettings settings_of(SpikingLoss loss, uint32_t epochs) {
   s.neuron.synaptic = true;
   s.current_decay = 0.8;
   s.loss = loss;
-  s.rate = 0.01;
+  s.lr = 0.01;
   s.batch = 20;
   s.epochs = epochs;
   s.seed = 3;
@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(, SpikingTrainerTest,
 TEST(SpikingTrainer, FiresAsAskedBeforeItLearns) {
   SpikingTrainingSettings settings = settings_of(SpikingLoss::last, 1);
   settings.hidden = {64, 32};
-  settings.rate = 1e-9;
+  settings.lr = 1e-9;
   settings.initial_firing = 0.06;
   const TrainingResult result = Trainer(settings, recordings(), Machine::host(1)).train();
   for (const SpikingActivity& layer : result.epochs[0].activity) EXPECT_NEAR(layer.firing, 0.06, 0.015);
@@ -123,7 +123,7 @@ TEST(SpikingTrainer, ABreakChangesNothing) {
   settings.most_listed = 10;
   settings.gradient_threshold = 0.5;
   settings.cosine = true;
-  settings.clip = 1;
+  settings.clip_norm = 1;
   settings.optimizer = OptimizerKind::adamw;
   settings.weight_decay = 0.01;
   const test::TemporaryFolder folder;
@@ -210,7 +210,7 @@ TEST(SpikingTrainer, RefusesImpossibleSettings) {
   EXPECT_TRUE(says(error([](S& s) { s.hidden = {0}; }), "the size of a layer is 0"));
   EXPECT_TRUE(
       says(error([](S& s) { s.decay = 1.5; }), "the decay of potentials is 1.5; it must be from 0 to 1"));
-  EXPECT_TRUE(says(error([](S& s) { s.rate = 0; }), "the learning rate is 0"));
+  EXPECT_TRUE(says(error([](S& s) { s.lr = 0; }), "the learning rate is 0"));
   EXPECT_TRUE(says(error([](S& s) { s.batch = 433; }), "a batch of 433 is larger than the 432 recordings"));
   EXPECT_TRUE(says(error([](S& s) { s.validation = 0.0001; }), "0 recordings for validation"));
   EXPECT_TRUE(
@@ -225,7 +225,7 @@ TEST(SpikingTrainer, RefusesImpossibleSettings) {
 TEST(SpikingTrainer, DivergenceIsAnError) {
   SpikingTrainingSettings settings = settings_of(SpikingLoss::last, 2);
   settings.optimizer = OptimizerKind::sgd;
-  settings.rate = 3e38;
+  settings.lr = 3e38;
   settings.loss = SpikingLoss::mean;
   EXPECT_TRUE(says(error_of([&] { Trainer(settings, recordings(), Machine::host(1)).train(); }),
                    "training diverged"));
@@ -244,11 +244,11 @@ TEST(SpikingSchedules, HalveTheirDistance) {
   EXPECT_EQ(s.most_listed_of(0), 100u);
   EXPECT_EQ(s.most_listed_of(1), 60u);
   EXPECT_EQ(s.most_listed_of(20), 20u);
-  s.rate = 0.5;
-  EXPECT_DOUBLE_EQ(s.rate_of(70, 100), 0.5);
+  s.lr = 0.5;
+  EXPECT_DOUBLE_EQ(s.lr_of(70, 100), 0.5);
   s.cosine = true;
-  EXPECT_DOUBLE_EQ(s.rate_of(0, 100), 0.5);
-  EXPECT_DOUBLE_EQ(s.rate_of(50, 100), 0.25);
+  EXPECT_DOUBLE_EQ(s.lr_of(0, 100), 0.5);
+  EXPECT_DOUBLE_EQ(s.lr_of(50, 100), 0.25);
 }
 
 }  // namespace
@@ -296,7 +296,7 @@ class LossTest : public testing::TestWithParam<SpikingLoss> {
     inputs_[kGradientThreshold] = {-std::numeric_limits<float>::infinity()};
     inputs_[kMostListed] = {double{~uint32_t{0}}};
     inputs_[kListStep] = {0};
-    inputs_["rate"] = {1};
+    inputs_["lr"] = {1};
   }
 
   /// Runs a graph, which changes the state if it trains.

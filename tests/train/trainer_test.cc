@@ -13,6 +13,7 @@
 
 #include "io/files.h"
 #include "support/error_of.h"
+#include "support/rewritten_file.h"
 
 namespace tessera {
 namespace {
@@ -63,7 +64,7 @@ TrainingSettings settings_of(const Setting& setting, uint32_t epochs) {
   s.rank = 4;
   s.drop_grow = {setting.drop_grow, 0.3, 7, 0.75};
   s.optimizer = setting.optimizer;
-  s.rate = setting.optimizer >= OptimizerKind::adam ? 0.003 : 0.03;
+  s.lr = setting.optimizer >= OptimizerKind::adam ? 0.003 : 0.03;
   s.weight_decay = setting.optimizer == OptimizerKind::adamw ? 0.01 : 0;
   s.dropout = setting.dropout;
   s.micro_batches = setting.micro_batches;
@@ -203,8 +204,8 @@ TEST(Trainer, ContinuesOnlyTheSameTraining) {
   };
   EXPECT_EQ(error(settings, images(), 2), "(no error)");
   TrainingSettings other = settings;
-  other.rate = 0.5;
-  EXPECT_TRUE(says(error(other, images(), 2), "other settings: its rate is 0.03, now it is 0.5"));
+  other.lr = 0.5;
+  EXPECT_TRUE(says(error(other, images(), 2), "other settings: its lr is 0.03, now it is 0.5"));
   EXPECT_TRUE(says(error(other, images(), 2, true), "other settings"));
   EXPECT_TRUE(says(error(settings, synthetic_images(2000, 500, 2, kShape), 2), "other images"));
   EXPECT_TRUE(says(error(settings, images(), 3), "its tiles is 2, now it is 3"));
@@ -215,9 +216,31 @@ TEST(Trainer, ContinuesOnlyTheSameTraining) {
   std::filesystem::remove(path);
 }
 
+TEST(Trainer, ContinuesFromEarlierCheckpoints) {
+  TrainingSettings settings = settings_of({"", LayerKind::butterfly}, 2);
+  settings.form = model::Form::unfused;
+  settings.clip_norm = 2;
+  const std::string path = path_of("earlier");
+  Trainer(settings, images(), Machine::host(2)).train({.checkpoint = path});
+  test::rewrite_safetensors(path, [](std::string text) {
+    for (const auto& [now, before] : {std::pair("\"lr\"", "\"rate\""), std::pair("\"clip_norm\"", "\"clip\""),
+                                      std::pair("\"form\":\"unfused\"", "\"factors\":\"published\"")}) {
+      text = test::with_all(std::move(text), now, before);
+    }
+    return text;
+  });
+  Trainer again(settings, images(), Machine::host(2));
+  again.resume(path);
+  EXPECT_GT(again.step(), 0U);
+  settings.lr = 0.5;
+  EXPECT_TRUE(
+      says(error_of([&] { Trainer(settings, images(), Machine::host(2)).resume(path); }), "its lr is"));
+  std::filesystem::remove(path);
+}
+
 TEST(Trainer, StopsWhenItDiverges) {
   TrainingSettings settings = settings_of({""}, 3);
-  settings.rate = 1e6;
+  settings.lr = 1e6;
   Trainer trainer(settings, images(), Machine::host(2));
   EXPECT_TRUE(says(error_of([&] { trainer.train(); }), "training diverged: the loss is NaN after step"));
 }

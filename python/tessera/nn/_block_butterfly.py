@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tessera import _blocks, _tessera
 from tessera.nn._sparse import SparseLinear, made_on_cpu
-from tessera.nn._structured import StructuredLinear, chosen, rate_scale, scaled_deviation
+from tessera.nn._structured import StructuredLinear, chosen, lr_scale, scaled_deviation
 
 
 class _Factor(SparseLinear):
@@ -85,9 +85,9 @@ class BlockButterflyLinear(StructuredLinear):
             x = x @ factor._matrix().to(x.dtype).t()
         return x
 
-    def rate_scales(self) -> Mapping[str, float]:
+    def lr_scales(self) -> Mapping[str, float]:
         count = len(self.factors)
-        scale = rate_scale(self.in_features, 2 * self.block_size, count)
+        scale = lr_scale(self.in_features, 2 * self.block_size, count)
         return {f"factors.{i}.weight": scale for i in range(count)}
 
     def extra_repr(self) -> str:

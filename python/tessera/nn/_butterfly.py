@@ -13,7 +13,7 @@ from tessera import _structured as operators
 from tessera._prepared import check_real
 from tessera.nn import _transforms, formulas
 from tessera.nn._sparse import checked_size
-from tessera.nn._structured import StructuredLinear, checked_input, chosen, rate_scale, reordered
+from tessera.nn._structured import StructuredLinear, checked_input, chosen, lr_scale, reordered
 
 _INITS = ("randn", "ortho", "identity", "hadamard", "fft_no_br", "ifft_no_br", "dft", "idft", "dct", "empty")
 _COMPLEX_INITS = ("fft_no_br", "ifft_no_br", "dft", "idft", "dct")
@@ -188,9 +188,9 @@ class ButterflyLinear(StructuredLinear):
             linear.bias.data.copy_(torch.view_as_complex(self.bias.detach()))
         return linear.train(self.training)
 
-    def rate_scales(self) -> Mapping[str, float]:
+    def lr_scales(self) -> Mapping[str, float]:
         factors = self.nblocks * (self.size.bit_length() - 1)
-        return {"twiddle": rate_scale(self.in_features, 2, factors)}
+        return {"twiddle": lr_scale(self.in_features, 2, factors)}
 
     def extra_repr(self) -> str:
         parts = [super().extra_repr(), f"complex={self.complex}, tied={self.tied}, nblocks={self.nblocks}"]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tessera import _structured as operators
 from tessera.nn import _transforms, formulas
 from tessera.nn._sparse import made_on_cpu
-from tessera.nn._structured import StructuredLinear, rate_scale
+from tessera.nn._structured import StructuredLinear, lr_scale
 
 
 class _Shifted(StructuredLinear):
@@ -41,7 +41,7 @@ class _Shifted(StructuredLinear):
         nn.init.normal_(self.c, std=1 / math.sqrt(self.in_features))
         self._reset_bias()
 
-    def rate_scales(self) -> Mapping[str, float]:
+    def lr_scales(self) -> Mapping[str, float]:
         return {"c": 1.0}
 
 
@@ -123,8 +123,8 @@ class FastfoodLinear(StructuredLinear):
         s, g, b = (diagonal.to(x.dtype) for diagonal in (self.S, self.G, self.B))
         return formulas.fastfood(x, s, g, b, self.P, self.out_features)
 
-    def rate_scales(self) -> Mapping[str, float]:
-        return dict.fromkeys(("S", "G", "B"), rate_scale(self.in_features, 1, 3))
+    def lr_scales(self) -> Mapping[str, float]:
+        return dict.fromkeys(("S", "G", "B"), lr_scale(self.in_features, 1, 3))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
         for name in ("S", "G", "B", "P"):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tessera import _structured as operators
 from tessera.nn import formulas
 from tessera.nn._sparse import checked_size
-from tessera.nn._structured import StructuredLinear, chosen, rate_scale, reordered, scaled_deviation
+from tessera.nn._structured import StructuredLinear, chosen, lr_scale, reordered, scaled_deviation
 
 _INITS = ("uniform", "scaled", "empty")
 
@@ -74,8 +74,8 @@ class BlockDiagonalLinear(StructuredLinear):
     def _formula(self, x: Tensor) -> Tensor:
         return formulas.block_diagonal(self._shuffled(x), self.weight.to(x.dtype), self.out_features)
 
-    def rate_scales(self) -> Mapping[str, float]:
-        return {"weight": rate_scale(self.in_features, self.weight.shape[2], 1)}
+    def lr_scales(self) -> Mapping[str, float]:
+        return {"weight": lr_scale(self.in_features, self.weight.shape[2], 1)}
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, nblocks={self.nblocks}, shuffle={self.shuffle}"
@@ -126,9 +126,9 @@ class MonarchLinear(StructuredLinear):
     def _formula(self, x: Tensor) -> Tensor:
         return formulas.monarch(x, self.blkdiag1.to(x.dtype), self.blkdiag2.to(x.dtype), self.out_features)
 
-    def rate_scales(self) -> Mapping[str, float]:
+    def lr_scales(self) -> Mapping[str, float]:
         factors = {"blkdiag1": self.blkdiag1, "blkdiag2": self.blkdiag2}
-        return {name: rate_scale(self.in_features, factor.shape[2], 2) for name, factor in factors.items()}
+        return {name: lr_scale(self.in_features, factor.shape[2], 2) for name, factor in factors.items()}
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, nblocks={self.nblocks}"
@@ -183,9 +183,9 @@ class KroneckerLinear(StructuredLinear):
             x = formulas.kronecker(x, weight.to(x.dtype), a * b * d)
         return x[..., : self.out_features]
 
-    def rate_scales(self) -> Mapping[str, float]:
+    def lr_scales(self) -> Mapping[str, float]:
         count = len(self.factors)
-        return {f"weights.{i}": rate_scale(self.in_features, f[2], count) for i, f in enumerate(self.factors)}
+        return {f"weights.{i}": lr_scale(self.in_features, f[2], count) for i, f in enumerate(self.factors)}
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, factors={list(self.factors)}"

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tessera._prepared import check_real
 from tessera.nn._sparse import checked_size
-from tessera.nn._structured import StructuredLinear, chosen, rate_scale, scaled_deviation
+from tessera.nn._structured import StructuredLinear, chosen, lr_scale, scaled_deviation
 
 _INITS = ("normal", "uniform", "scaled", "empty")
 
@@ -69,9 +69,9 @@ class LowRankLinear(StructuredLinear):
     def _formula(self, x: Tensor) -> Tensor:
         return x @ self.V.to(x.dtype).t() @ self.U.to(x.dtype).t()
 
-    def rate_scales(self) -> Mapping[str, float]:
+    def lr_scales(self) -> Mapping[str, float]:
         inputs = {"V": self.in_features, "U": self.rank}
-        return {name: rate_scale(self.in_features, count, 2) for name, count in inputs.items()}
+        return {name: lr_scale(self.in_features, count, 2) for name, count in inputs.items()}
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, rank={self.rank}"

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tessera import _blocks, _tessera
 from tessera.nn._sparse import SparseLinear, check_layer, checked_size, made_on_cpu
-from tessera.nn._structured import checked_input, rate_scale
+from tessera.nn._structured import checked_input, lr_scale
 
 
 def flat_butterfly(
@@ -19,12 +19,12 @@ def flat_butterfly(
     block_size: int,
     butterfly_size: int,
     *,
-    factors: int | None = None,
+    num_factors: int | None = None,
     stretch: bool = True,
 ) -> Tensor:
     """Which blocks of a matrix a flat block butterfly holds: booleans [block rows, block columns].
 
-    On a grid of `butterfly_size` cells each way, the diagonal and the places of the first `factors` butterfly factors
+    On a grid of `butterfly_size` cells each way, the diagonal and the places of the first `num_factors` butterfly factors
     (default: all) are active. Cells are stretched over the matrix, and a block is active if an element of it is. With
     stretch=False, a rectangular matrix repeats a square pattern instead: blocks of the longer side are dealt out in
     turn.
@@ -32,7 +32,7 @@ def flat_butterfly(
     check_layer(in_features, out_features, None)
     checked_size("block_size", block_size)
     cells = checked_size("butterfly_size", butterfly_size, 2)
-    count = 0 if factors is None else checked_size("factors", factors)
+    count = 0 if num_factors is None else checked_size("num_factors", num_factors)
     return torch.from_numpy(_tessera.flat_butterfly(out_features, in_features, block_size, cells, count, stretch))
 
 
@@ -55,7 +55,7 @@ class PixelflyLinear(SparseLinear):
         block_size: int = 32,
         butterfly_size: int | None = None,
         rank: int | None = None,
-        factors: int | None = None,
+        num_factors: int | None = None,
         stretch: bool = True,
         device: Any = None,
         dtype: torch.dtype | None = None,
@@ -67,7 +67,8 @@ class PixelflyLinear(SparseLinear):
             butterfly_size = max(2, 1 << max(0, cells.bit_length() - 1))
         most = min(in_features, out_features)
         rank = min(32, most) if rank is None else checked_size("rank", rank, 0, most)
-        active = flat_butterfly(out_features, in_features, block_size, butterfly_size, factors=factors, stretch=stretch)
+        options: dict[str, Any] = {"num_factors": num_factors, "stretch": stretch}
+        active = flat_butterfly(out_features, in_features, block_size, butterfly_size, **options)
         self.pattern_block_size, self.butterfly_size, self.rank = block_size, butterfly_size, rank
         stored_size = next(b for b in (32, 16, 8, 4, 1) if block_size % b == 0)
         finer = active.repeat_interleave(block_size // stored_size, 0).repeat_interleave(block_size // stored_size, 1)
@@ -143,12 +144,12 @@ class PixelflyLinear(SparseLinear):
         matrix = blocks.permute(1, 2, 0, 3).reshape(self.out_features, cols * b)
         self._pack(_blocks.gather_blocks(matrix, self._positions(), self.block_size))
 
-    def rate_scales(self) -> Mapping[str, float]:
+    def lr_scales(self) -> Mapping[str, float]:
         """For each factor, its learning rate relative to that of a dense layer; see `parameter_groups`."""
-        scales = {"weight": rate_scale(self.in_features, self.density * self.in_features, 1)}
+        scales = {"weight": lr_scale(self.in_features, self.density * self.in_features, 1)}
         if self.rank:
-            scales["lowrank_first.weight"] = rate_scale(self.in_features, self.in_features, 2)
-            scales["lowrank_second.weight"] = rate_scale(self.in_features, self.rank, 2)
+            scales["lowrank_first.weight"] = lr_scale(self.in_features, self.in_features, 2)
+            scales["lowrank_second.weight"] = lr_scale(self.in_features, self.rank, 2)
         return scales
 
     def extra_repr(self) -> str:

@@ -119,31 +119,38 @@ class SparseLinear(nn.Module):
         dynamic: bool | int = False,
         activation: str | None = None,
     ) -> SparseLinear:
-        """Keep of a dense layer the blocks of largest norm up to a density, or those of a mask."""
+        """Keep of a dense layer the blocks of largest norm up to a density, or those of a mask.
+
+        With neither, the zeros that it has stay zeros: those of a mask of `torch.nn.utils.prune`, whether `remove` was
+        called or not, or else those of the weight. All blocks with another element are kept, at least one.
+        """
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"from_dense() takes a torch.nn.Linear, not a {type(linear).__name__}")
-        matrix = linear.weight.detach()
+        matrix = _pruned(linear, "weight").detach()
         _check(linear.in_features, linear.out_features, block_size, matrix.device)
-        if density is not None and mask is None:
-            scores = _blocks.block_norms(matrix.float(), block_size)
-            positions = _blocks.largest(scores, _blocks.count_for(density, scores.numel()))
-        elif mask is not None and density is None:
+        if mask is not None:
+            if density is not None:
+                raise ValueError("pass a density or a mask, not both")
             mask = torch.as_tensor(mask, device="cpu")
             if mask.shape != matrix.shape:
                 raise ValueError(f"a mask of {tuple(mask.shape)} for a weight of {tuple(matrix.shape)}")
             positions = _blocks.positions_in_mask(mask, block_size)
+        elif density is not None:
+            scores = _blocks.block_norms(matrix.float(), block_size)
+            positions = _blocks.largest(scores, _blocks.count_for(density, scores.numel()))
         else:
-            raise ValueError("pass either a density or a mask")
+            pruned = getattr(linear, "weight_mask", None)
+            positions = _blocks.positions_with_any(matrix if pruned is None else pruned.detach(), block_size)
         layer = cls.__new__(cls)
         nn.Module.__init__(layer)
         shape = (linear.out_features, linear.in_features)
         has_bias = linear.bias is not None
         layer._build(shape, positions, has_bias, block_size, dynamic, activation, matrix.dtype)
         layer._pack(_blocks.gather_blocks(matrix, positions, block_size))
-        layer.weight.requires_grad_(linear.weight.requires_grad)
+        layer.weight.requires_grad_(getattr(linear, "weight_orig", linear.weight).requires_grad)
         if layer.bias is not None:
-            layer.bias.data.copy_(linear.bias.detach())
-            layer.bias.requires_grad_(linear.bias.requires_grad)
+            layer.bias.data.copy_(_pruned(linear, "bias").detach())
+            layer.bias.requires_grad_(getattr(linear, "bias_orig", linear.bias).requires_grad)
         layer.train(linear.training)
         return layer
 
@@ -472,6 +479,13 @@ def check_layer(in_features: int, out_features: int, device: Any) -> None:
 def _check_type(dtype: torch.dtype) -> None:
     if not dtype.is_floating_point:
         raise TypeError(f"a weight of {dtype}: use a floating-point type")
+
+
+def _pruned(linear: nn.Linear, name: str) -> Tensor:
+    """A parameter as the layer uses it: of one that `torch.nn.utils.prune` masks, it is what the next call computes."""
+    original, mask = getattr(linear, f"{name}_orig", None), getattr(linear, f"{name}_mask", None)
+    found: Tensor = getattr(linear, name) if original is None or mask is None else original * mask.to(original.dtype)
+    return found
 
 
 def _capacity(dynamic: bool | int, blocks: int, most: int) -> tuple[bool, int]:

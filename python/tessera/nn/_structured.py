@@ -76,7 +76,7 @@ class StructuredLinear(nn.Module):
             linear.bias.data.copy_(self.bias.detach())
         return linear.train(self.training)
 
-    def rate_scales(self) -> Mapping[str, float]:
+    def lr_scales(self) -> Mapping[str, float]:
         """For each factor, its learning rate relative to that of a dense layer; see `parameter_groups`."""
         raise NotImplementedError
 
@@ -103,26 +103,26 @@ def scaled_deviation(inputs: int, outputs: int) -> float:
     return math.sqrt(1 / inputs) * min(1.0, math.sqrt(outputs / inputs))
 
 
-def rate_scale(in_features: int, factor_inputs: float, factors: int) -> float:
+def lr_scale(in_features: int, factor_inputs: float, factors: int) -> float:
     return in_features / (factor_inputs * factors)
 
 
-def parameter_groups(module: nn.Module, rate: float, **options: Any) -> list[dict[str, Any]]:
+def parameter_groups(module: nn.Module, lr: float, **options: Any) -> list[dict[str, Any]]:
     """Groups for an Adam-like optimizer, where a factor's learning rate follows from its size.
 
-    A factor with k inputs for each output, one of f in a layer with n inputs, learns with rate · n / (k · f), so that
-    outputs change as fast as those of a dense layer at `rate` (Qiu et al. 2024). All other parameters have `rate`.
+    A factor with k inputs for each output, one of f in a layer with n inputs, learns with lr · n / (k · f), so that
+    outputs change as fast as those of a dense layer at `lr` (Qiu et al. 2024). All other parameters have `lr`.
     `options` go into every group.
     """
     scales: dict[nn.Parameter, float] = {}
     for layer in module.modules():
-        of_factors = getattr(layer, "rate_scales", None)
+        of_factors = getattr(layer, "lr_scales", None)
         if of_factors is not None:
             scales.update((layer.get_parameter(name), scale) for name, scale in of_factors().items())
     groups: dict[float, list[nn.Parameter]] = {}
     for parameter in module.parameters():
         groups.setdefault(scales.get(parameter, 1.0), []).append(parameter)
-    return [{"params": members, "lr": rate * scale, **options} for scale, members in groups.items()]
+    return [{"params": members, "lr": lr * scale, **options} for scale, members in groups.items()]
 
 
 def chosen(kind: str, value: str, known: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tessera import _tessera
 
 Algorithm: TypeAlias = Literal["best", "lpfhp", "spfhp", "nnlshp", "ffd", "next-fit"]
-Overflow: TypeAlias = Literal["error", "drop", "truncate", "split"]
+Overlong: TypeAlias = Literal["error", "drop", "truncate", "split"]
 IndexArray: TypeAlias = NDArray[np.uint32] | NDArray[np.uint64]
 Lengths: TypeAlias = NDArray[Any] | Sequence[int]
 
@@ -44,16 +44,16 @@ def lengths_array(lengths: Lengths) -> NDArray[Any]:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def count(lengths: Lengths | Mapping[int, int], max_length: int, overflow: Overflow) -> _tessera.PackInput:
+def count(lengths: Lengths | Mapping[int, int], max_length: int, overlong: Overlong) -> _tessera.PackInput:
     """Count lengths, or take their histogram, and apply the policy to what is too long."""
     max_length = _tessera.whole_number("max_length", max_length, 1)
-    if not isinstance(overflow, str):
-        raise TypeError(f"overflow must be 'error', 'drop', 'truncate' or 'split', not {overflow!r}")
+    if not isinstance(overlong, str):
+        raise TypeError(f"overlong must be 'error', 'drop', 'truncate' or 'split', not {overlong!r}")
     if isinstance(lengths, Mapping):
         return _tessera.count_histogram(
-            _whole_numbers("a length", lengths), _whole_numbers("a count", lengths.values()), max_length, overflow
+            _whole_numbers("a length", lengths), _whole_numbers("a count", lengths.values()), max_length, overlong
         )
-    return _tessera.count_lengths(lengths_array(lengths), max_length, overflow)
+    return _tessera.count_lengths(lengths_array(lengths), max_length, overlong)
 
 
 def _whole_numbers(name: str, values: Iterable[int]) -> NDArray[np.int64]:
@@ -63,13 +63,13 @@ def _whole_numbers(name: str, values: Iterable[int]) -> NDArray[np.int64]:
 class Plan:
     """A packing of a histogram: kinds of packs, and how many of each.
 
-    `too_long` sequences exceeded the maximum; `lost_tokens` of them were dropped or truncated.
+    `overlong_sequences` sequences exceeded the maximum; `lost_tokens` of them were dropped or truncated.
     """
 
-    def __init__(self, packing: _tessera.Packing, counted: _tessera.PackInput, overflow: Overflow) -> None:
+    def __init__(self, packing: _tessera.Packing, counted: _tessera.PackInput, overlong: Overlong) -> None:
         self._packing = packing
         self._counted = counted
-        self.overflow: Overflow = overflow
+        self.overlong: Overlong = overlong
         self.max_length: int = packing.max_length
         self.max_per_pack: int = packing.max_per_pack
         self.algorithm: str = packing.algorithm
@@ -82,7 +82,7 @@ class Plan:
         self.packing_factor: float = packing.packing_factor
         self.cut_short: bool = packing.cut_short
         self.seconds: float = packing.seconds
-        self.too_long: int = counted.too_long
+        self.overlong_sequences: int = counted.overlong_sequences
         self.lost_tokens: int = counted.lost_tokens
 
     @property
@@ -111,8 +111,8 @@ class Plan:
 
     def shard(self, lengths: Lengths | Mapping[int, int]) -> Plan:
         """Plan a part of the sequences by the plan of all of them."""
-        counted = count(lengths, self.max_length, self.overflow)
-        return Plan(_tessera.plan_shard(self._packing, counted), counted, self.overflow)
+        counted = count(lengths, self.max_length, self.overlong)
+        return Plan(_tessera.plan_shard(self._packing, counted), counted, self.overlong)
 
     def index(self, lengths: Lengths, *, shuffle: int | None = None, ranks: int = 0) -> Index:
         """Say which sequences are in each pack, for the lengths that were planned.
@@ -173,24 +173,24 @@ def plan(
     algorithm: Algorithm = "best",
     *,
     max_per_pack: int = 0,
-    overflow: Overflow = "error",
+    overlong: Overlong = "error",
     seed: int = 0,
     certify: bool = False,
     time_limit: float | None = None,
 ) -> Plan:
     """Plan packs of at most `max_length` tokens for lengths, or for a histogram {length: count}.
 
-    `max_per_pack` limits the sequences of a pack (0: any number). `overflow` says what happens to longer
+    `max_per_pack` limits the sequences of a pack (0: any number). `overlong` says what happens to longer
     sequences: an error, or they are dropped, truncated, or split into pieces of the maximum and a rest. `certify`
     finds the best bound that linear programming gives, whatever the algorithm. After `time_limit` seconds the
     best packing so far is returned, and `cut_short` is set. Raises TypeError for what are no whole numbers,
-    ValueError for numbers out of range and, unless `overflow` says what to do, sequences that are too long.
+    ValueError for numbers out of range and, unless `overlong` says what to do, sequences that are too long.
     """
     max_per_pack = _tessera.whole_number("max_per_pack", max_per_pack)
     seed = _tessera.whole_number("seed", seed, 0, 2**64 - 1)
-    counted = count(lengths, max_length, overflow)
+    counted = count(lengths, max_length, overlong)
     packing = _tessera.plan_packs(counted, algorithm, max_per_pack, seed, certify, time_limit or 0.0)
-    return Plan(packing, counted, overflow)
+    return Plan(packing, counted, overlong)
 
 
 def index(
@@ -199,7 +199,7 @@ def index(
     algorithm: Algorithm = "best",
     *,
     max_per_pack: int = 0,
-    overflow: Overflow = "error",
+    overlong: Overlong = "error",
     seed: int = 0,
     time_limit: float | None = None,
     shuffle: int | None = None,
@@ -212,7 +212,7 @@ def index(
         max_length,
         algorithm,
         max_per_pack=max_per_pack,
-        overflow=overflow,
+        overlong=overlong,
         seed=seed,
         time_limit=time_limit,
     )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tessera import _tessera
-from tessera.pack._plan import Algorithm, Index, Lengths, Overflow, Plan, lengths_array, plan
+from tessera.pack._plan import Algorithm, Index, Lengths, Overlong, Plan, lengths_array, plan
 
 
 @dataclass
@@ -47,15 +47,15 @@ class BatchSampler:
         drop_last: bool = False,
         algorithm: Algorithm = "best",
         max_per_batch: int = 0,
-        overflow: Overflow = "error",
+        overlong: Overlong = "error",
     ) -> None:
         num_replicas = _tessera.whole_number("num_replicas", num_replicas, 1)
         if not 0 <= rank < num_replicas:
             raise ValueError(f"rank {rank} of {num_replicas}: ranks are numbered from 0")
-        if overflow not in ("error", "drop"):
-            raise ValueError(f"overflow is {overflow!r}; batches hold whole sequences: use 'error' or 'drop'")
+        if overlong not in ("error", "drop"):
+            raise ValueError(f"overlong is {overlong!r}; batches hold whole sequences: use 'error' or 'drop'")
         self._lengths = lengths_array(lengths)
-        self.plan: Plan = plan(self._lengths, max_tokens, algorithm, max_per_pack=max_per_batch, overflow=overflow)
+        self.plan: Plan = plan(self._lengths, max_tokens, algorithm, max_per_pack=max_per_batch, overlong=overlong)
         self.num_replicas = num_replicas
         self.rank = _tessera.whole_number("rank", rank)
         self.shuffle = shuffle
@@ -109,6 +109,8 @@ class BatchSampler:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where another sampler of the same data and options was."""
+        if "overlong" not in state and "overflow" in state:  # as earlier versions called it
+            state = state | {"overlong": state["overflow"]}
         for key, own in self._identity().items():
             if key not in state:
                 raise ValueError(f"the state has no {key!r}; it is not that of a BatchSampler")
@@ -137,7 +139,7 @@ class BatchSampler:
             "max_tokens": self.plan.max_length,
             "max_per_batch": self.plan.max_per_pack,
             "algorithm": self.plan.algorithm,
-            "overflow": self.plan.overflow,
+            "overlong": self.plan.overlong,
             "num_replicas": self.num_replicas,
             "shuffle": self.shuffle,
             "seed": self.seed,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tessera import _tessera
-from tessera.pack._plan import Overflow, index
+from tessera.pack._plan import Overlong, index
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Strategy: TypeAlias = Literal["bfd", "bfd_split", "wrapped"]
 DatasetType = TypeVar("DatasetType")
 
-_OVERFLOW: dict[str, Overflow] = {"bfd": "truncate", "bfd_split": "split"}
+_OVERLONG: dict[str, Overlong] = {"bfd": "truncate", "bfd_split": "split"}
 
 
 class LostTokensWarning(UserWarning):
@@ -53,10 +53,10 @@ def pack_table(table: pa.Table | pa.RecordBatch, seq_length: int, strategy: Stra
 
     row_begin = prefix_sums(lengths)
     rows = np.flatnonzero(lengths)
-    packs = index(lengths[rows], seq_length, "lpfhp", overflow=_OVERFLOW[strategy])
+    packs = index(lengths[rows], seq_length, "lpfhp", overlong=_OVERLONG[strategy])
     if packs.lost_tokens:
         warnings.warn(
-            f"{packs.lost_tokens} tokens of {packs.plan.too_long} rows longer than {seq_length} are lost; "
+            f"{packs.lost_tokens} tokens of {packs.plan.overlong_sequences} rows longer than {seq_length} are lost; "
             "strategy 'bfd_split' keeps them",
             LostTokensWarning,
             stacklevel=2,
@@ -94,7 +94,7 @@ def pack_dataset(
 
 
 def _checked(seq_length: int, strategy: str) -> int:
-    if strategy not in (*_OVERFLOW, "wrapped"):
+    if strategy not in (*_OVERLONG, "wrapped"):
         raise ValueError(f"unknown strategy {strategy!r}: use bfd, bfd_split or wrapped")
     return _tessera.whole_number("seq_length", seq_length, 1)
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from tessera import _tessera
-from tessera.model import Graph, Session
-from tessera.model._values import Value
+from tessera.graph import Graph, Session
+from tessera.graph._values import Value
 
 if TYPE_CHECKING:
     from tessera.snn._network import Network

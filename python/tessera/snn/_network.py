@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from tessera.model import Graph, Session
+from tessera.graph import Graph, Session
 from tessera.snn._events import SpikeEvents
 from tessera.snn._graphs import Potential, copy_from, graph_of
 from tessera.snn._network_operators import describe, layers_of, spiking_network
@@ -170,7 +170,7 @@ class Network(nn.Sequential):
         activity: tuple[float, float] = (0.02, 0.04),
         neurons_per_tile: Sequence[int] = (),
     ) -> Graph:
-        """The network as a `tessera.model.Graph`, to train it on other machines or ask what that would take.
+        """The network as a `tessera.graph.Graph`, to train it on other machines or ask what that would take.
 
             step = network.graph(100, 48, events.capacity).training_step("cross_entropy", "adam")
             step.estimate("gc200")

@@ -36,7 +36,7 @@ inline void finish_read_columns(const Epilogue& e, const MatrixView<float>& y, u
       const uint32_t width = std::min(kCols, cols - c);
       transpose(sums + r * step + c, step, count, width, columns, kRows);
       for (uint32_t i = 0; i < width; ++i)
-        finish_line(e, columns + i * kRows, count, bias, 1, y.at(row + r, col + c + i));
+        finish_line(e, columns + i * kRows, count, bias, 1, y.pointer_to(row + r, col + c + i));
     }
   }
 }
@@ -50,7 +50,7 @@ inline void finish_columns(const Epilogue& e, const MatrixView<float>& y, uint32
     for (uint32_t r = 0; r < rows; ++r)
       finish_line(e, sums + r * step, cols, e.bias == nullptr ? nullptr : e.bias + row + r, 0,
                   sums + r * step);
-  transpose_into_columns(sums, step, rows, cols, row, y.at(row, col), y.col_stride, stream);
+  transpose_into_columns(sums, step, rows, cols, row, y.pointer_to(row, col), y.col_stride, stream);
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

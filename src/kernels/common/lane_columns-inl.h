@@ -25,11 +25,11 @@ void each_lane_tile(uint32_t samples, const Work& work) {
     work(LaneTile{begin, std::min(samples - begin, kColumnLanes), kColumnLanes});
 }
 
-// `count` of the features from `begin` on, or fewer if there are not so many.
+// `count` of the features from `begin` on, or fewer where fewer are left.
 inline Samples features_from(const Samples& of, uint32_t begin, uint32_t count) {
   Samples some = of;
   some.features = std::min(of.features - std::min(of.features, begin), count);
-  if (some.features > 0) some.data = of.at(0, begin);
+  if (some.features > 0) some.data = of.pointer_to(0, begin);
   return some;
 }
 
@@ -49,11 +49,11 @@ inline void store_columns(const float* columns, const LaneTile& tile, const Samp
 // A single sample as a line of `features` features, zeros beyond its own.
 inline void load_line(const Samples& from, uint32_t sample, uint32_t features, float* line) {
   const uint32_t given = std::min(from.features, features);
-  for (uint32_t f = 0; f < given; ++f) line[f] = *from.at(sample, f);
+  for (uint32_t f = 0; f < given; ++f) line[f] = *from.pointer_to(sample, f);
   std::fill(line + given, line + features, 0.0F);
 }
 inline void store_line(const float* line, uint32_t sample, const Samples& to) {
-  for (uint32_t f = 0; f < to.features; ++f) *to.at(sample, f) = line[f];
+  for (uint32_t f = 0; f < to.features; ++f) *to.pointer_to(sample, f) = line[f];
 }
 
 // Adds the lanes of each column to totals, which are `features` floats, in whole vectors.

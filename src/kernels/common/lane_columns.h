@@ -16,7 +16,7 @@ inline constexpr uint32_t kColumnRun = 64;
 /// Where a feature's column begins, in floats.
 constexpr size_t column_of(size_t feature) { return (feature + feature / kColumnRun) * kColumnLanes; }
 
-/// Floats of so many columns, in whole vectors.
+/// Floats of the columns of `features` features, in whole vectors.
 constexpr size_t floats_of_columns(size_t features) { return column_of(features) + kColumnLanes; }
 
 }  // namespace tessera::kernels

@@ -174,7 +174,7 @@ inline uint32_t columns_past_vector(const float* at) {
 // By how much `cols` columns of Y from `col` on must be rotated for aligned stores; 0 if that is impossible.
 inline Rotation rotation_to_align(const MatrixView<float>& y, uint32_t col, uint32_t cols) {
   if (y.col_stride != 1 || y.row_stride % kLanes != 0 || cols % kLanes != 0) return {};
-  return {columns_past_vector(y.at(0, col)), cols};
+  return {columns_past_vector(y.pointer_to(0, col)), cols};
 }
 
 // The columns of X from col_begin in one micro-tile of a panel: `cols` of them, zeros up to `width`. For

@@ -85,7 +85,7 @@ inline void transpose_samples(const Samples& x, const LaneTile& tile, float* col
     const uint32_t samples = samples_from(tile, lane);
     if (samples == 0) continue;
     for (uint32_t f = 0; f < x.features; f += kLanes) {
-      const float* from = x.at(tile.begin + lane, f);
+      const float* from = x.pointer_to(tile.begin + lane, f);
       float* to = columns + size_t{f} * tile.lanes + lane;
       const size_t features = std::min<size_t>(kLanes, x.features - f);
       if (samples == kLanes && features == kLanes) {
@@ -116,7 +116,7 @@ inline void load_samples(const Samples& x, const LaneTile& tile, uint32_t featur
   } else {
     const Floats d;
     for (uint32_t f = 0; f < given; ++f) {
-      const float* from = x.at(tile.begin, f);
+      const float* from = x.pointer_to(tile.begin, f);
       float* to = columns + f * lanes;
       for (uint32_t lane = 0; x.sample_stride == 1 && lane < lanes; lane += kLanes)
         hn::StoreU(load_lanes(from + lane, samples_from(tile, lane)), d, to + lane);
@@ -134,7 +134,7 @@ inline void store_samples(const float* columns, const LaneTile& tile, const Samp
   if (y.feature_stride != 1) {
     for (uint32_t f = 0; f < y.features; ++f) {
       const float* from = columns + f * lanes;
-      float* to = y.at(tile.begin, f);
+      float* to = y.pointer_to(tile.begin, f);
       for (uint32_t lane = 0; y.sample_stride == 1 && lane < tile.count; lane += kLanes)
         store_lanes(hn::LoadU(d, from + lane), to + lane, samples_from(tile, lane));
       for (size_t lane = 0; y.sample_stride != 1 && lane < tile.count; ++lane)
@@ -147,7 +147,7 @@ inline void store_samples(const float* columns, const LaneTile& tile, const Samp
     const uint32_t samples = samples_from(tile, lane);
     for (uint32_t f = 0; f < y.features; f += kLanes) {
       const float* from = columns + f * lanes + lane;
-      float* to = y.at(tile.begin + lane, f);
+      float* to = y.pointer_to(tile.begin + lane, f);
       const size_t features = std::min<size_t>(kLanes, y.features - f);
       if (samples == kLanes && features == kLanes) {
         transpose_square(from, lanes, to, step, false);

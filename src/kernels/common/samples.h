@@ -16,7 +16,7 @@ struct Samples {
   int64_t sample_stride = 0;
   int64_t feature_stride = 0;
 
-  float* at(uint32_t sample, uint32_t feature) const {
+  float* pointer_to(uint32_t sample, uint32_t feature) const {
     return data + sample * sample_stride + feature * feature_stride;
   }
   bool empty() const { return count == 0 || features == 0; }

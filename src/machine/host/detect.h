@@ -1,4 +1,4 @@
-// Properties of this computer as reported by the operating system. Nothing here is timed.
+// Properties of the host as reported by the operating system. Nothing here is timed.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct HostSource {
   std::vector<int> allowed_cpus;
 };
 
-/// The facts of this computer, for the calling thread's affinity. Unknown facts keep conservative defaults.
+/// The facts of the host, for the calling thread's affinity. Unknown facts keep conservative defaults.
 HostFacts detect_host();
 
 /// The same from another source, for tests.

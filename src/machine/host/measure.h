@@ -1,4 +1,4 @@
-// Measured properties of this computer: peak rates, bandwidths, the cost of a superstep. Nothing is measured
+// Measured properties of the host: peak rates, bandwidths, the cost of a superstep. Nothing is measured
 // implicitly: only `tessera machines measure` and the benchmarks call this.
 #pragma once
 

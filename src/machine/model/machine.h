@@ -12,7 +12,7 @@
 namespace tessera::machine {
 
 enum class Kind : uint8_t {
-  host,   ///< this computer: tiles are threads, variables lie in the shared space
+  host,   ///< the CPU: tiles are threads, variables lie in the shared space
   tiled,  ///< modelled: every tile has its own memory, and exchange is a planned copy
 };
 

@@ -11,13 +11,13 @@
 namespace tessera::model {
 namespace {
 
-double rate_of(const Node& node) { return node.number("rate"); }
+double p_of(const Node& node) { return node.number("p"); }
 uint64_t seed_of(const Node& node) { return static_cast<uint64_t>(node.integer("seed", 0)); }
 uint32_t stream_of(const Node& node) { return static_cast<uint32_t>(node.integer("stream", 0)); }
 
 Types infer(const Signature& s) {
-  const double rate = rate_of(s.attributes);
-  if (!(rate >= 0 && rate < 1)) throw UsageError(fmt::format("dropout: a rate of {} is not in [0, 1)", rate));
+  const double p = p_of(s.attributes);
+  if (!(p >= 0 && p < 1)) throw UsageError(fmt::format("dropout: p = {} is not in [0, 1)", p));
   if (s.inputs[1].type != Type::u32 || s.inputs[1].elements() != 1)
     throw UsageError(fmt::format("dropout: the step is {}; it must be u32[]", to_string(s.inputs[1])));
   require_dense(s);
@@ -31,7 +31,7 @@ Gradients gradient(const Differentiation& d) {
 }
 
 std::vector<Array> reference(const Evaluation& e) {
-  const auto keep = static_cast<float>(1 - rate_of(e.node));
+  const auto keep = static_cast<float>(1 - p_of(e.node));
   const auto step = static_cast<uint32_t>((*e.inputs[1])[0]);
   uint64_t seed = seed_of(e.node);
   for (uint32_t i = 0; i < e.substream.size(); ++i) seed = base::seed_of_substream(seed, i, e.substream[i]);
@@ -58,7 +58,7 @@ void lower(Lowering& l, const Node& node) {
   l.add(ops::DropoutProblem{.type = l.builder().type_of(in),
                             .rows = in.rows(),
                             .cols = in.cols(),
-                            .keep = static_cast<float>(1 - rate_of(node)),
+                            .keep = static_cast<float>(1 - p_of(node)),
                             .seed = seed_of(node),
                             .operation = stream_of(node),
                             .transposed = l.input_layout(0).transposed,
@@ -71,7 +71,7 @@ std::vector<LayoutChoice> layouts(Lowering&, const Node&) {
 }
 
 std::vector<Case> cases() {
-  const Attributes attributes = {{"rate", 0.3}, {"seed", int64_t{5}}, {"stream", int64_t{2}}};
+  const Attributes attributes = {{"p", 0.3}, {"seed", int64_t{5}}, {"stream", int64_t{2}}};
   return {{.inputs = {{Type::f32, {3, 4, 33}, {}, {}}, {Type::u32, {}, {}, {}}},
            .attributes = attributes,
            .below = 100},
@@ -95,9 +95,9 @@ constexpr Operation kDropout[] = {{.name = "dropout",
 
 std::span<const Operation> dropout_operations() { return kDropout; }
 
-Value dropout(Value x, double rate, Value step, uint64_t seed) {
+Value dropout(Value x, double p, Value step, uint64_t seed) {
   return x.owner().apply("dropout", {x, step},
-                         {{"rate", rate},
+                         {{"p", p},
                           {"seed", static_cast<int64_t>(seed)},
                           {"stream", static_cast<int64_t>(x.graph->nodes().size())}})[0];
 }

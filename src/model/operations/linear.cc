@@ -13,8 +13,6 @@
 namespace tessera::model {
 namespace {
 
-using ops::Product;
-
 Activation activation_of(const Node& node) {
   const std::string name = node.text("activation", "none");
   if (name == "none") return Activation::none;
@@ -98,9 +96,9 @@ void each_weight(const TensorType& w, const Visit& visit) {
   const Pattern& p = *w.pattern;
   const uint32_t b = p.block_size;
   for (uint32_t row = 0; row < p.block_rows(); ++row)
-    for (uint64_t block = p.row_begin[row]; block < p.row_begin[row + 1]; ++block)
+    for (uint64_t block = p.crow_indices[row]; block < p.crow_indices[row + 1]; ++block)
       for (uint32_t i = 0; i < b * b; ++i) {
-        const uint32_t r = row * b + i / b, c = p.columns[block] * b + i % b;
+        const uint32_t r = row * b + i / b, c = p.col_indices[block] * b + i % b;
         if (r < p.rows && c < p.cols) visit(r, c, block * b * b + i);
       }
 }
@@ -185,14 +183,14 @@ std::vector<LayoutChoice> weight_gradient_layouts(Lowering& l, const Node& node)
 /// converted around it, and a weight that has products of several types.
 void run(Lowering& l, LinearWeight& weight, LinearCall call) {
   const Type type = weight.activation_type();
-  ops::Operand& result = call.product == Product::forward          ? call.y
-                         : call.product == Product::input_gradient ? call.x
-                                                                   : call.values;
-  const Type wanted = call.product == Product::sddmm ? weight.gradient_type() : type;
+  ops::Operand& result = call.product == ProductKind::forward          ? call.y
+                         : call.product == ProductKind::input_gradient ? call.x
+                                                                       : call.values;
+  const Type wanted = call.product == ProductKind::sddmm ? weight.gradient_type() : type;
   const ops::Operand given = result;
   for (ops::Operand* operand : {&call.x, &call.y})
     if (operand != &result) *operand = l.as_type(*operand, type);
-  if (call.product != Product::sddmm) call.values = l.as_type(call.values, weight.type());
+  if (call.product != ProductKind::sddmm) call.values = l.as_type(call.values, weight.type());
   if (call.bias) call.bias = l.as_type(*call.bias, Type::f32);
   if (l.builder().type_of(given) != wanted)
     result = l.temporary("result", wanted, given.rows(), given.cols());
@@ -207,7 +205,7 @@ void run(Lowering& l, LinearWeight& weight, LinearCall call) {
 }
 
 void lower_forward(Lowering& l, const Node& node) {
-  LinearCall call{.product = Product::forward,
+  LinearCall call{.product = ProductKind::forward,
                   .values = l.input(1),
                   .x = l.input(0),
                   .y = l.output(0),
@@ -218,7 +216,7 @@ void lower_forward(Lowering& l, const Node& node) {
 }
 
 void lower_input_gradient(Lowering& l, const Node& node) {
-  LinearCall call{.product = Product::input_gradient,
+  LinearCall call{.product = ProductKind::input_gradient,
                   .values = l.input(1),
                   .x = l.output(0),
                   .y = l.input(0),
@@ -241,7 +239,7 @@ const Node* sole_update(const Lowering& l, const Node& node) {
 /// With the update that alone uses the gradient, if the weight has a form for both.
 void lower_weight_gradient(Lowering& l, const Node& node) {
   LinearWeight& weight = l.weight(node.inputs[2]);
-  LinearCall call{.product = Product::sddmm,
+  LinearCall call{.product = ProductKind::sddmm,
                   .x = l.input(0),
                   .y = l.input(1),
                   .n = l.graph().type(node.inputs[0]).rows()};
@@ -280,8 +278,8 @@ TensorType sparse(uint32_t m, uint32_t k, uint32_t block_size, bool dynamic) {
   Pattern pattern{m, k, block_size, {0}, {}};
   for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
     for (uint32_t col = 0; col < pattern.block_cols(); ++col)
-      if ((row * 7 + col * 5) % 3 == 0) pattern.columns.push_back(col);
-    pattern.row_begin.push_back(pattern.columns.size());
+      if ((row * 7 + col * 5) % 3 == 0) pattern.col_indices.push_back(col);
+    pattern.crow_indices.push_back(pattern.col_indices.size());
   }
   const uint64_t blocks = pattern.blocks();
   TensorType type{Type::f32, {m, k}, std::make_shared<const Pattern>(std::move(pattern)), {}};
@@ -337,7 +335,7 @@ constexpr Operation kLinear[] = {
      forward_layouts,
      lower_forward,
      forward_cases,
-     {.weight = {{1, Product::forward}}},
+     {.weight = {{1, ProductKind::forward}}},
      absorb_activation},
     {"linear_input_gradient",
      2,
@@ -348,7 +346,7 @@ constexpr Operation kLinear[] = {
      input_gradient_layouts,
      lower_input_gradient,
      input_gradient_cases,
-     {.weight = {{1, Product::input_gradient}}},
+     {.weight = {{1, ProductKind::input_gradient}}},
      absorb_mask},
     {"linear_weight_gradient",
      3,
@@ -359,7 +357,7 @@ constexpr Operation kLinear[] = {
      weight_gradient_layouts,
      lower_weight_gradient,
      weight_gradient_cases,
-     {.weight = {{2, Product::sddmm}}}},
+     {.weight = {{2, ProductKind::sddmm}}}},
 };
 
 }  // namespace

@@ -72,7 +72,7 @@ std::optional<ValueId> weight_input(const Node& node) {
 
 bool is_weight_gradient(const Node& node) {
   const auto& weight = node.operation->traits.weight;
-  return weight && weight->product == ops::Product::sddmm;
+  return weight && weight->product == ProductKind::sddmm;
 }
 
 std::vector<std::string_view> operation_names() {

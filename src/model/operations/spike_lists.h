@@ -9,10 +9,10 @@ namespace tessera::model {
 void require_type(const Signature& s, const TensorType& given, std::string_view name,
                   const TensorType& wanted);
 
-/// Throws UsageError unless the first two inputs are lists of so many samples.
+/// Throws UsageError unless the first two inputs are lists of `batch` samples.
 void require_lists(const Signature& s, uint32_t batch);
 
-/// Adds inputs: some of so many neurons in each step and sample, those that fired first.
+/// Adds inputs: some of the neurons in each step and sample, those that fired first.
 void add_lists(Case& c, uint32_t steps, uint32_t batch, uint32_t capacity, uint32_t inputs);
 
 }  // namespace tessera::model

@@ -254,7 +254,7 @@ void lower_on_tiles(Lowering& l, const Node& node, const std::vector<SpikingProb
     l.alias_output(position(layer, kNum), forward.steps_of(*r.num, layer, all[layer].steps));
     l.alias_output(position(layer, kDropped), *r.dropped);
   }
-  l.keep(node.outputs[0], forward);
+  l.add_side_result(node.outputs[0], forward);
 }
 
 /// Whether a forward pass keeps for gradients what they need: only if something reads it.
@@ -327,7 +327,7 @@ void lower_gradients(Lowering& l, const Node& node) {
   ops::SpikingStackOperands o = inputs_of(l, node, parameters);
   o.layers.resize(problems.size());
   size_t next = kGradientsParameters + parameters.size();
-  const auto* forward = l.kept<ops::SpikingTileForward>(node.inputs[next]);
+  const auto* forward = l.side_result<ops::SpikingTileForward>(node.inputs[next]);
   if (!l.on_host() && forward == nullptr)
     throw UsageError("gradients of spiking layers on tiles follow their forward pass in the same graph");
   each_result(problems, [&](size_t layer, size_t member, const ops::SpikingMatrix&) {

@@ -182,7 +182,7 @@ namespace {
 /// What the gradients of a layer see.
 struct LayerTrace {
   ops::SpikingValues values;
-  ops::Sequence in, kept;
+  ops::Sequence in, mask;
   ops::SpikingTrace trace;
   ops::SpikingUpstream upstream;
 };
@@ -226,14 +226,14 @@ std::vector<Array> spiking_gradients_reference(const Evaluation& e) {
       const ListArrays lists{*e.inputs[results + position_of(problems, l, kIds).value()],
                              *e.inputs[results + position_of(problems, l, kNum).value()], p.steps, p.batch,
                              p.room()};
-      layer.kept = lists.dense(p.layer.neurons, true);
+      layer.mask = lists.dense(p.layer.neurons, true);
       spikes = lists.dense(p.layer.neurons, false);
       if (has_upstream) layer.upstream.spikes = scattered(lists, *e.inputs[next_upstream++], p.layer.neurons);
     } else if (has_upstream) {
       layer.upstream.before = ops::Sequence(p.steps, p.batch, p.layer.neurons);
       layer.upstream.before.values = *e.inputs[next_upstream++];
     }
-    layer.trace = ops::run_layer(p.layer, layer.values, settings, layer.in, layer.kept);
+    layer.trace = ops::run_layer(p.layer, layer.values, settings, layer.in, layer.mask);
     layers.push_back(std::move(layer));
   }
   std::vector<Array> found;
@@ -242,7 +242,7 @@ std::vector<Array> spiking_gradients_reference(const Evaluation& e) {
     LayerTrace& layer = layers[l];
     add_to(layer.upstream.spikes, later);
     const ops::SpikingGradients of = ops::differentiate_layer(
-        problems[l].layer, layer.values, settings, layer.in, layer.trace, layer.upstream, layer.kept);
+        problems[l].layer, layer.values, settings, layer.in, layer.trace, layer.upstream, layer.mask);
     std::vector<Array> of_layer;
     for (const SpikingParameter& parameter : ops::learned_parameters(problems[l]))
       of_layer.push_back(parameter.name == "weight"          ? of.values.weight

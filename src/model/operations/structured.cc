@@ -11,7 +11,7 @@
 
 #include "model/lowering.h"
 #include "model/operations/list.h"
-#include "model/published.h"
+#include "model/unfused.h"
 #include "ops/structured/definition.h"
 
 namespace tessera::model {
@@ -34,7 +34,7 @@ Structure structure_of(std::string_view operation, const Node& node, uint32_t in
     const bool is_complex = node.integer("complex", 0) != 0;
     return Butterfly{.inputs = is_complex ? inputs / 2 : inputs,
                      .outputs = size_of(node, "outputs"),
-                     .blocks = size_of(node, "blocks", 1),
+                     .nblocks = size_of(node, "nblocks", 1),
                      .tied = node.integer("tied", 0) != 0,
                      .complex = is_complex,
                      .decreasing = node.integer("decreasing", 0) != 0};
@@ -216,7 +216,7 @@ std::vector<Case> butterfly_cases() {
   const std::string_view name = kButterfly[gradients];
   return {case_of(name, {3, 7, 16}, {{"outputs", int64_t{16}}}),
           case_of(name, {18, 13}, {{"outputs", int64_t{37}}, {"decreasing", int64_t{1}}}),
-          case_of(name, {5, 16}, {{"outputs", int64_t{9}}, {"blocks", int64_t{3}}}),
+          case_of(name, {5, 16}, {{"outputs", int64_t{9}}, {"nblocks", int64_t{3}}}),
           case_of(name, {33, 32}, {{"outputs", int64_t{32}}, {"tied", int64_t{1}}}),
           case_of(name, {6, 16}, {{"outputs", int64_t{8}}, {"complex", int64_t{1}}})};
 }
@@ -271,11 +271,11 @@ int64_t number(bool value) { return value ? 1 : 0; }
 
 std::span<const Operation> structured_operations() { return kStructured; }
 
-Value butterfly(Value x, Value twiddle, const Butterfly& of, Factors factors) {
-  if (factors == Factors::published) return published_butterfly(x, twiddle, of);
+Value butterfly(Value x, Value twiddle, const Butterfly& of, Form form) {
+  if (form == Form::unfused) return unfused_butterfly(x, twiddle, of);
   return x.owner().apply("butterfly", {x, twiddle},
                          {{"outputs", int64_t{of.outputs}},
-                          {"blocks", int64_t{of.blocks}},
+                          {"nblocks", int64_t{of.nblocks}},
                           {"tied", number(of.tied)},
                           {"complex", number(of.complex)},
                           {"decreasing", number(of.decreasing)}})[0];
@@ -300,8 +300,8 @@ Value toeplitz(Value x, Value c, uint32_t outputs) {
   return x.owner().apply("toeplitz", {x, c}, {{"outputs", int64_t{outputs}}})[0];
 }
 
-Value fastfood(Value x, Value s, Value g, Value b, const Fastfood& of, Factors factors) {
-  if (factors == Factors::published) return published_fastfood(x, s, g, b, of);
+Value fastfood(Value x, Value s, Value g, Value b, const Fastfood& of, Form form) {
+  if (form == Form::unfused) return unfused_fastfood(x, s, g, b, of);
   return x.owner().apply(
       "fastfood", {x, s, g, b},
       {{"outputs", int64_t{of.outputs}},

@@ -27,8 +27,8 @@ void require_scalar(const Signature& s, size_t input, Type type) {
                                  to_string(s.inputs[input]), name_of(type)));
 }
 
-// Inputs: gradient, rate, weight, and with momentum the velocity. Outputs: weight, velocity.
-enum : size_t { kGradient, kRate, kWeight, kVelocity };
+// Inputs: gradient, lr, weight, and with momentum the velocity. Outputs: weight, velocity.
+enum : size_t { kGradient, kLr, kWeight, kVelocity };
 
 ops::SgdProblem sgd_problem(const Node& node) {
   return {.momentum = static_cast<float>(node.number("momentum", 0.0)),
@@ -40,7 +40,7 @@ Types infer_sgd(const Signature& s) {
   const TensorType& weight = s.inputs[kWeight];
   require_float(s, weight);
   require_like(s, kGradient, weight, weight.type);
-  require_scalar(s, kRate, Type::f32);
+  require_scalar(s, kLr, Type::f32);
   const ops::SgdProblem problem = sgd_problem(s.attributes);
   if ((problem.momentum != 0) != (s.inputs.size() > kVelocity))
     throw UsageError("sgd: it takes a velocity if and only if there is momentum");
@@ -58,7 +58,7 @@ std::vector<Array> sgd_reference(const Evaluation& e) {
     const double gradient = (*e.inputs[kGradient])[i] + decay * weight[i];
     velocity[i] = momentum * velocity[i] + gradient;
     const double step = nesterov ? gradient + momentum * velocity[i] : velocity[i];
-    weight[i] -= (*e.inputs[kRate])[0] * step;
+    weight[i] -= (*e.inputs[kLr])[0] * step;
   }
   if (momentum == 0) return {weight};
   return {weight, velocity};
@@ -73,7 +73,7 @@ std::vector<Case> sgd_cases() {
            .differentiable = false}};
 }
 
-// Inputs: gradient, rate, weight, step, first and second moment. Outputs: weight and the moments.
+// Inputs: gradient, lr, weight, step, first and second moment. Outputs: weight and the moments.
 enum : size_t { kStep = 3, kFirst, kSecond, kAdamInputs };
 
 ops::AdamProblem adam_problem(const Node& node) {
@@ -89,7 +89,7 @@ Types infer_adam(const Signature& s) {
   require_float(s, weight);
   adam_problem(s.attributes);
   require_like(s, kGradient, weight, weight.type);
-  require_scalar(s, kRate, Type::f32);
+  require_scalar(s, kLr, Type::f32);
   require_scalar(s, kStep, Type::u32);
   require_like(s, kFirst, weight, Type::f32);
   require_like(s, kSecond, weight, Type::f32);
@@ -98,20 +98,19 @@ Types infer_adam(const Signature& s) {
 
 std::vector<Array> adam_reference(const Evaluation& e) {
   const double beta1 = e.node.number("beta1"), beta2 = e.node.number("beta2"),
-               decay = e.node.number("decay", 0.0), rate = (*e.inputs[kRate])[0],
-               step = (*e.inputs[kStep])[0];
+               decay = e.node.number("decay", 0.0), lr = (*e.inputs[kLr])[0], step = (*e.inputs[kStep])[0];
   const bool decoupled = e.node.integer("decoupled", 0) != 0;
   Array weight = *e.inputs[kWeight], first = *e.inputs[kFirst], second = *e.inputs[kSecond];
   for (size_t i = 0; i < weight.size(); ++i) {
     double gradient = (*e.inputs[kGradient])[i];
     if (decoupled)
-      weight[i] *= 1 - rate * decay;
+      weight[i] *= 1 - lr * decay;
     else
       gradient += decay * weight[i];
     first[i] = beta1 * first[i] + (1 - beta1) * gradient;
     second[i] = beta2 * second[i] + (1 - beta2) * gradient * gradient;
     const double corrected = std::sqrt(second[i] / (1 - std::pow(beta2, step))) + e.node.number("epsilon");
-    weight[i] -= rate / (1 - std::pow(beta1, step)) * first[i] / corrected;
+    weight[i] -= lr / (1 - std::pow(beta1, step)) * first[i] / corrected;
   }
   return {weight, first, second};
 }
@@ -145,7 +144,7 @@ LinearUpdate update(Problem problem, const Lowering& l, std::vector<ops::Operand
 /// Operands without the gradient, in the order of the operation's; what is updated lies in the outputs.
 LinearUpdate on_outputs(Lowering& l, const Node& node, Type gradient) {
   const auto out = [&](size_t i) { return l.operand_of(node.outputs[i]); };
-  std::vector<ops::Operand> operands = {l.in_layout(node.inputs[kRate], kRows)};
+  std::vector<ops::Operand> operands = {l.in_layout(node.inputs[kLr], kRows)};
   if (node.operation->name == "adam") operands.push_back(l.in_layout(node.inputs[kStep], kRows));
   for (size_t i = 1; i < node.outputs.size(); ++i) operands.push_back(out(i));
   operands.push_back(out(0));

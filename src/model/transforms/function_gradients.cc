@@ -12,7 +12,7 @@
 namespace tessera::model {
 namespace {
 
-/// A function with its gradient in one graph, to be cut in two.
+/// A function with its gradient in one graph, to be split in two.
 class Differentiated {
  public:
   Differentiated(const Graph& function, const std::vector<bool>& given, FunctionGradients& functions)
@@ -32,7 +32,7 @@ class Differentiated {
     found_ = backpropagate(graph_, gradients, of, functions);
   }
 
-  FunctionGradient cut() {
+  FunctionGradient split() {
     FunctionGradient result;
     find_needed();
     result.forward = forward();
@@ -125,7 +125,7 @@ const FunctionGradient& FunctionGradients::of(const std::shared_ptr<const Graph>
                                               const std::vector<bool>& given) {
   const auto known = known_.find({function, given});
   if (known != known_.end()) return known->second;
-  FunctionGradient gradient = Differentiated(*function, given, *this).cut();
+  FunctionGradient gradient = Differentiated(*function, given, *this).split();
   return known_[{function, given}] = std::move(gradient);
 }
 

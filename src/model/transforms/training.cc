@@ -29,7 +29,7 @@ void check(const TrainingOptions& options) {
     require(adam.epsilon > 0, "epsilon", adam.epsilon, "positive");
     require(adam.decay >= 0, "the weight decay", adam.decay, "at least 0");
   }
-  for (const auto& [value, factor] : options.rates)
+  for (const auto& [value, factor] : options.lr_scales)
     require(std::isfinite(factor) && factor >= 0, "a factor of the learning rate", factor, "at least 0");
   require(options.replicas > 0, "the number of replicas", options.replicas, "at least 1");
   if (options.clip_norm) require(*options.clip_norm > 0, "the clipping norm", *options.clip_norm, "positive");
@@ -39,10 +39,11 @@ void check(const TrainingOptions& options) {
 /// Throws UsageError for options that name values of another graph.
 void check(const TrainingOptions& options, const Graph& graph) {
   std::vector<Value> named = options.frozen;
-  for (const auto& [value, factor] : options.rates) named.push_back(value);
+  for (const auto& [value, factor] : options.lr_scales) named.push_back(value);
   for (const Value& value : named)
     if (&value.owner() != &graph)
-      throw UsageError("a value that is frozen, or has a rate of its own, is of another graph than the loss");
+      throw UsageError(
+          "a value that is frozen, or has a learning rate of its own, is of another graph than the loss");
 }
 
 /// Stage of the operation that computes a value; of a parameter, of the first that takes it.
@@ -118,8 +119,8 @@ Value state_of(Graph& graph, Value parameter, const char* what) {
   return graph.state(graph.info(parameter.id).name + "." + what, type, {}, parameter);
 }
 
-void update(Graph& graph, const Sgd& sgd, Value parameter, Value gradient, Value rate) {
-  std::vector<Value> inputs = {gradient, rate, parameter};
+void update(Graph& graph, const Sgd& sgd, Value parameter, Value gradient, Value lr) {
+  std::vector<Value> inputs = {gradient, lr, parameter};
   if (sgd.momentum != 0) inputs.push_back(state_of(graph, parameter, "velocity"));
   const std::vector<Value> updated = graph.apply(
       "sgd", inputs, {{"momentum", sgd.momentum}, {"decay", sgd.decay}, {"nesterov", int64_t{sgd.nesterov}}});
@@ -128,11 +129,11 @@ void update(Graph& graph, const Sgd& sgd, Value parameter, Value gradient, Value
   if (sgd.momentum != 0) graph.assign(inputs.back(), updated[1]);
 }
 
-void update(Graph& graph, const Adam& adam, Value parameter, Value gradient, Value rate) {
+void update(Graph& graph, const Adam& adam, Value parameter, Value gradient, Value lr) {
   const Value first = state_of(graph, parameter, "first_moment");
   const Value second = state_of(graph, parameter, "second_moment");
   const std::vector<Value> updated =
-      graph.apply("adam", {gradient, rate, parameter, input_named(graph, "step", Type::u32), first, second},
+      graph.apply("adam", {gradient, lr, parameter, input_named(graph, "step", Type::u32), first, second},
                   {{"beta1", adam.beta1},
                    {"beta2", adam.beta2},
                    {"epsilon", adam.epsilon},
@@ -145,16 +146,16 @@ void update(Graph& graph, const Adam& adam, Value parameter, Value gradient, Val
 }
 
 /// Learning rates of parameters: the input, times their factors.
-class Rates {
+class LearningRates {
  public:
-  Rates(Graph& graph, const TrainingOptions& options)
-      : options_(options), by_factor_{{1, input_named(graph, "rate", Type::f32)}} {
-    for (const auto& [parameter, factor] : options.rates)
+  LearningRates(Graph& graph, const TrainingOptions& options)
+      : options_(options), by_factor_{{1, input_named(graph, "lr", Type::f32)}} {
+    for (const auto& [parameter, factor] : options.lr_scales)
       if (!by_factor_.contains(factor)) by_factor_.emplace(factor, by_factor_.at(1) * factor);
   }
 
   Value of(Value parameter) const {
-    for (const auto& [value, factor] : options_.rates)
+    for (const auto& [value, factor] : options_.lr_scales)
       if (value.id == parameter.id) return by_factor_.at(factor);
     return by_factor_.at(1);
   }
@@ -176,8 +177,8 @@ void add_training(Value loss, const TrainingOptions& options) {
         std::ranges::find(options.frozen, id, &Value::id) == options.frozen.end())
       all.push_back(graph.value(id));
   // Before the gradients, as an update may run together with its gradient.
-  std::optional<Rates> rates;
-  if (options.micro_batches == 1 && options.replicas == 1) rates.emplace(graph, options);
+  std::optional<LearningRates> lrs;
+  if (options.micro_batches == 1 && options.replicas == 1) lrs.emplace(graph, options);
   const std::vector<std::optional<Value>> found = gradients(loss, all);
   std::vector<Value> parameters, its_gradients;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -190,13 +191,12 @@ void add_training(Value loss, const TrainingOptions& options) {
   if (options.micro_batches != 1) accumulate(graph, its_gradients, options.micro_batches);
   if (options.replicas != 1) average(graph, its_gradients, options.replicas);
   if (options.clip_norm) clip(graph, its_gradients, *options.clip_norm);
-  if (!rates) rates.emplace(graph, options);
+  if (!lrs) lrs.emplace(graph, options);
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const Value rate = rates->of(parameters[i]);
+    const Value lr = lrs->of(parameters[i]);
     graph.set_stage(stage_of(graph, parameters[i]));
-    std::visit(
-        [&](const auto& optimizer) { update(graph, optimizer, parameters[i], its_gradients[i], rate); },
-        options.optimizer);
+    std::visit([&](const auto& optimizer) { update(graph, optimizer, parameters[i], its_gradients[i], lr); },
+               options.optimizer);
   }
   graph.set_stage(0);
   graph.set_backward(false);

@@ -60,7 +60,7 @@ std::vector<float> HostSparseWeight::load(std::span<const float> stored) const {
 }
 
 std::vector<engine::Binding> HostSparseWeight::bindings() {
-  for (ops::Product product : products_) update_index(*weight_, product);
+  for (ProductKind product : products_) update_index(*weight_, product);
   std::vector<engine::Binding> bindings;
   for (const ops::WeightIndex::Binding& b : index_.bindings())
     bindings.push_back({b.variable, const_cast<void*>(b.data), b.row_stride, 1});

@@ -29,7 +29,7 @@ class HostSparseWeight : public LinearWeight {
  private:
   std::shared_ptr<ops::PackedWeight> weight_;
   ops::WeightIndex index_;
-  std::vector<ops::Product> products_;
+  std::vector<ProductKind> products_;
 };
 
 }  // namespace tessera::model

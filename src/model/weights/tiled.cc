@@ -7,7 +7,6 @@
 namespace tessera::model {
 
 using ops::LayoutChoices;
-using ops::Product;
 using ops::ProductProblem;
 using ops::TileProductPlan;
 
@@ -22,8 +21,8 @@ TiledWeight::TiledWeight(const ops::Builder& builder, const TensorType& type, st
       n_(n),
       pattern_(dense_ ? sparse::full_pattern(type.shape[0], type.shape[1], sparse::kDenseBlockSize)
                       : *type.pattern) {
-  plans_[{Product::forward, n_}] =
-      plan_tile_product(pattern_, problem_of(Product::forward, n_), machine_, knobs());
+  plans_[{ProductKind::forward, n_}] =
+      plan_tile_product(pattern_, problem_of(ProductKind::forward, n_), machine_, knobs());
   order_.layouts = forward().layouts;
   order_.dense = dense_;
   order_.block_order = order_.layouts.values.blocks;
@@ -38,23 +37,23 @@ ops::ForcedKnobs TiledWeight::knobs() const {
   return dense_ && !forward_only_ ? ops::ForcedKnobs{{"m_slices", 1}, {"n_slices", 1}} : ops::ForcedKnobs{};
 }
 
-ProductProblem TiledWeight::problem_of(Product product, uint32_t n) const {
+ProductProblem TiledWeight::problem_of(ProductKind product, uint32_t n) const {
   return {
       .n = n, .type = type_, .partials = type_, .dense = dense_, .product = product, .capacity = capacity_};
 }
 
-const TileProductPlan& TiledWeight::plan(Product product, uint32_t n) {
+const TileProductPlan& TiledWeight::plan(ProductKind product, uint32_t n) {
   const auto found = plans_.find({product, n});
   if (found != plans_.end()) return found->second;
-  const bool is_forward = product == Product::forward;
+  const bool is_forward = product == ProductKind::forward;
   LayoutChoices layouts;
   if (is_forward) layouts.values = {layout()};
-  return plans_[{product, n}] = plan_tile_product(pattern_, problem_of(product, n), machine_,
-                                                  is_forward ? knobs() : ops::ForcedKnobs{},
-                                                  is_forward ? nullptr : &plan(Product::forward, n), layouts);
+  return plans_[{product, n}] = plan_tile_product(
+             pattern_, problem_of(product, n), machine_, is_forward ? knobs() : ops::ForcedKnobs{},
+             is_forward ? nullptr : &plan(ProductKind::forward, n), layouts);
 }
 
-std::optional<PartedActivations> TiledWeight::parted_activations(Product product, uint32_t n) {
+std::optional<PartedActivations> TiledWeight::parted_activations(ProductKind product, uint32_t n) {
   if (!dense_) return {};
   const ops::ProductLayouts& layouts = plan(product, n).layouts;
   return PartedActivations{layouts.x, layouts.y};

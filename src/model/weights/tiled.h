@@ -20,7 +20,7 @@ class TiledWeight : public LinearWeight {
   Type type() const override { return type_; }
   Type gradient_type() const override { return type_; }
   Type activation_type() const override { return type_; }
-  std::optional<PartedActivations> parted_activations(ops::Product product, uint32_t n) override;
+  std::optional<PartedActivations> parted_activations(ProductKind product, uint32_t n) override;
   program::StepId add(const ops::Builder& builder, const LinearCall& call) override;
   ops::Operand matrix_of(const ops::Builder& builder, const ops::Operand& stored,
                          const ops::OperandLayout& wants, std::vector<program::StepId>& steps) const override;
@@ -34,11 +34,11 @@ class TiledWeight : public LinearWeight {
 
  private:
   /// Plans differ by the product and the rows of the batch.
-  using Key = std::pair<ops::Product, uint32_t>;
+  using Key = std::pair<ProductKind, uint32_t>;
 
-  const ops::TileProductPlan& forward() const { return plans_.at({ops::Product::forward, n_}); }
-  const ops::TileProductPlan& plan(ops::Product product, uint32_t n);
-  ops::ProductProblem problem_of(ops::Product product, uint32_t n) const;
+  const ops::TileProductPlan& forward() const { return plans_.at({ProductKind::forward, n_}); }
+  const ops::TileProductPlan& plan(ProductKind product, uint32_t n);
+  ops::ProductProblem problem_of(ProductKind product, uint32_t n) const;
   ops::DynamicShape dynamic_shape() const;
   ops::ForcedKnobs knobs() const;
 

@@ -20,7 +20,7 @@ struct DenseShape {
   uint32_t k = 0;
   uint32_t n = 0;
   TiledNumbers numbers;
-  Product product = Product::forward;
+  ProductKind product = ProductKind::forward;
 };
 
 /// A grid of m_parts × k_parts × n_parts tiles. Each has a part of W and of X, which the tiles that use it

@@ -26,7 +26,7 @@ using program::VariableId;
 constexpr uint32_t kMostHolders = 16;
 
 /// Place of a tile in the grid.
-struct Place {
+struct GridPosition {
   uint32_t m, k, n;
 };
 
@@ -35,11 +35,11 @@ class DenseGrid {
  public:
   explicit DenseGrid(const DensePartition& partition) : p_(partition) {}
 
-  TileId tile_of(const Place& at) const {
+  TileId tile_of(const GridPosition& at) const {
     return p_.pairs_share_x ? (at.k * p_.n_parts + at.n) * p_.m_parts + at.m
                             : (at.k * p_.m_parts + at.m) * p_.n_parts + at.n;
   }
-  Place place_of(TileId tile) const {
+  GridPosition place_of(TileId tile) const {
     if (p_.pairs_share_x)
       return {tile % p_.m_parts, tile / p_.m_parts / p_.n_parts, tile / p_.m_parts % p_.n_parts};
     return {tile / p_.n_parts % p_.m_parts, tile / p_.n_parts / p_.m_parts, tile % p_.n_parts};
@@ -80,14 +80,15 @@ class DenseBuilder {
         layouts_(dense_layouts(shape, partition)),
         grid_(partition),
         w_{*layouts_.values.parts, operands.values, partition.n_parts, partition.m_slices > 1,
-           [](const Place& p) {
+           [](const GridPosition& p) {
              return std::array{p.n, p.m, p.k};
            }},
         x_{*layouts_.x.parts, operands.x, partition.m_parts, partition.n_slices > 1,
-           [](const Place& p) {
+           [](const GridPosition& p) {
              return std::array{p.m, p.k, p.n};
            }},
-        y_{*layouts_.y.parts, operands.y, partition.k_parts, partition.slices() > 1, [](const Place& p) {
+        y_{*layouts_.y.parts, operands.y, partition.k_parts, partition.slices() > 1,
+           [](const GridPosition& p) {
              return std::array{p.k, p.m, p.n};
            }} {}
 
@@ -115,21 +116,21 @@ class DenseBuilder {
     const Operand& operand;
     uint32_t copies;
     bool is_sliced;
-    std::array<uint32_t, 3> (*where)(const Place&);  ///< which copy, and which part of it
-    VariableId local = 0;                            ///< what the tiles process
+    std::array<uint32_t, 3> (*where)(const GridPosition&);  ///< which copy, and which part of it
+    VariableId local = 0;                                   ///< what the tiles process
     bool is_local_copy = false;
 
     /// A tile's box of the local variable, which has a row for each copy.
-    Box box(const Place& place, bool has_copies) const {
+    Box box(const GridPosition& place, bool has_copies) const {
       const auto [copy, i, j] = where(place);
       return parts.part(has_copies ? copy : 0, i, j);
     }
   };
 
-  Side& left() { return shape_.product == Product::sddmm ? y_ : w_; }
-  Side& right() { return shape_.product == Product::input_gradient ? y_ : x_; }
+  Side& left() { return shape_.product == ProductKind::sddmm ? y_ : w_; }
+  Side& right() { return shape_.product == ProductKind::input_gradient ? y_ : x_; }
   Side& result() {
-    return shape_.product == Product::forward ? y_ : shape_.product == Product::sddmm ? w_ : x_;
+    return shape_.product == ProductKind::forward ? y_ : shape_.product == ProductKind::sddmm ? w_ : x_;
   }
 
   /// A temporary with a row for each copy, in which each tile has its part.
@@ -182,9 +183,9 @@ class DenseBuilder {
   }
 
   const OperandLayout& layout_of_result() {
-    return shape_.product == Product::forward ? layouts_.y
-           : shape_.product == Product::sddmm ? layouts_.values
-                                              : layouts_.x;
+    return shape_.product == ProductKind::forward ? layouts_.y
+           : shape_.product == ProductKind::sddmm ? layouts_.values
+                                                  : layouts_.x;
   }
 
   bool lies_as(const Operand& operand, const std::vector<MappedBox>& mapping) const {
@@ -198,7 +199,7 @@ class DenseBuilder {
   program::ComputeSet multiply() {
     std::vector<int64_t> m, k, n;
     for (TileId tile = 0; tile < partition_.tiles(); ++tile) {
-      const Place p = grid_.place_of(tile);
+      const GridPosition p = grid_.place_of(tile);
       m.push_back(w_.parts.rows_of(p.m));
       k.push_back(w_.parts.cols_of(p.k));
       n.push_back(x_.parts.cols_of(p.n));
@@ -221,8 +222,8 @@ class DenseBuilder {
 
   const program::Codelet& codelet() const {
     switch (shape_.product) {
-      case Product::input_gradient: return kernels::dense_input_gradient_codelet;
-      case Product::sddmm: return kernels::dense_weight_gradient_codelet;
+      case ProductKind::input_gradient: return kernels::dense_input_gradient_codelet;
+      case ProductKind::sddmm: return kernels::dense_weight_gradient_codelet;
       default: return kernels::dense_product_codelet;
     }
   }

@@ -177,7 +177,7 @@ class GridSearch {
     if (!partition.pairs_share_x && partition.n_parts == 1) return;
     const Estimate estimate(shape_, partition, m_);
     Expected<DensePartition> expected = estimate.all();
-    if (planner_ == Planner::published &&
+    if (planner_ == Planner::vendor &&
         estimate.temporaries() > kPublishedMemoryFraction * static_cast<double>(m_.tile_bytes))
       expected.bytes = std::max(expected.bytes, 1.0 + static_cast<double>(m_.tile_bytes));
     found_.push_back(expected);

@@ -16,7 +16,7 @@ MapOperation step_of(const Problem& p, const program::Codelet& codelet) {
   require_float(p.gradient, "an optimizer's step");
   MapOperation operation{.codelet = &codelet, .rows = p.rows, .cols = p.cols};
   operation.operands = {{"gradient", p.gradient, Role::input, p.rows, p.cols},
-                        {"rate", Type::f32, Role::input, 1, 1, false, false}};
+                        {"lr", Type::f32, Role::input, 1, 1, false, false}};
   return operation;
 }
 

@@ -7,7 +7,7 @@ namespace tessera::ops {
 
 /// Stochastic gradient descent, as torch.optim.SGD: g = gradient + decay · weight; if momentum is not 0,
 /// velocity = momentum · velocity + g, which replaces g, or with Nesterov's momentum is added to it times
-/// momentum; weight = weight − rate · g. Weight and gradient are rows × cols of f32, f16 or bf16. A velocity
+/// momentum; weight = weight − lr · g. Weight and gradient are rows × cols of f32, f16 or bf16. A velocity
 /// of zeros is PyTorch's before the first step.
 struct SgdProblem {
   Type weight = Type::f32;
@@ -19,7 +19,7 @@ struct SgdProblem {
   bool nesterov = false;
 };
 
-/// Operands "gradient", "rate" (1 × 1, f32), "velocity" (f32; only with momentum), "weight". Throws
+/// Operands "gradient", "lr" (1 × 1, f32), "velocity" (f32; only with momentum), "weight". Throws
 /// UsageError for Nesterov's momentum without momentum, as PyTorch does.
 MapOperation operation_of(const SgdProblem& problem);
 
@@ -36,7 +36,7 @@ struct AdamProblem {
   bool decoupled = false;
 };
 
-/// Operands "gradient", "rate" (1 × 1, f32), "step" (1 × 1, u32: 1 for the first), "first_moment" and
+/// Operands "gradient", "lr" (1 × 1, f32), "step" (1 × 1, u32: 1 for the first), "first_moment" and
 /// "second_moment" (f32, zeros before the first step), "weight". Throws UsageError unless epsilon is positive
 /// and each beta is at least 0 and below 1.
 MapOperation operation_of(const AdamProblem& problem);

@@ -21,7 +21,7 @@ const program::Codelet& codelet_of(const SpikeCountsProblem& p) {
   return p.gradient ? kernels::spike_counts_gradient_codelet : kernels::spike_counts_codelet;
 }
 
-PlanCandidate weigh(const SpikeCountsProblem& p, const BatchPartition& partition, const Machine& m) {
+PlanCandidate evaluate(const SpikeCountsProblem& p, const BatchPartition& partition, const Machine& m) {
   const uint32_t samples = partition.most_samples();
   std::vector<FieldView> fields = {field_of(p.steps, samples * p.capacity, Type::u16),
                                    field_of(p.steps, 2 * samples, Type::u32), field_of(samples, p.neurons)};
@@ -39,7 +39,7 @@ Plan<BatchPartition> plan(const SpikeCountsProblem& problem, const Machine& mach
   for (const uint32_t parts : {1U, most}) {
     if (!partitions.empty() && parts == 1) break;
     partitions.push_back({split_evenly(problem.batch, parts)});
-    plan.candidates.push_back(weigh(problem, partitions.back(), machine));
+    plan.candidates.push_back(evaluate(problem, partitions.back(), machine));
   }
   // On tiles lists lie sample by sample.
   const size_t best = machine.kind == Kind::host ? choose_fastest(plan.candidates) : partitions.size() - 1;

@@ -32,7 +32,7 @@ inline Plan<BatchPartition> plan(const Builder& builder, const SpikeCountsProble
 program::StepId build(const Builder& builder, const SpikeCountsProblem& problem,
                       const Plan<BatchPartition>& plan, const std::vector<Operand>& operands);
 
-/// `cols` columns for each sample, of so many rows, on the tile of its part.
+/// `cols` columns for each sample, of `rows` rows, on the tile of its part.
 std::vector<program::MappedBox> map_samples(const BatchPartition& partition, uint32_t rows, uint32_t cols);
 
 }  // namespace tessera::ops

@@ -20,7 +20,7 @@ class Neurons {
   Neurons(const SpikingLayer& layer, const SpikingValues& values, const SpikingSettings& settings)
       : layer_(layer), neuron_(layer.neuron), values_(values), settings_(settings) {}
 
-  void run(const Sequence& in, const Sequence& kept, uint32_t b, SpikingTrace& trace) const {
+  void run(const Sequence& in, const Sequence& mask, uint32_t b, SpikingTrace& trace) const {
     std::vector<double> adaptation(layer_.neurons);
     for (uint32_t t = 0; t < in.steps; ++t)
       for (uint32_t n = 0; n < layer_.neurons; ++n) {
@@ -39,14 +39,14 @@ class Neurons {
         const double s = neuron_.spikes ? spike(x) : 0;
         trace.distance(t, b, n) = x;
         trace.spikes(t, b, n) = s;
-        trace.emitted(t, b, n) = s * or_one(kept, t, b, n);
+        trace.emitted(t, b, n) = s * or_one(mask, t, b, n);
         trace.v(t, b, n) = neuron_.reset == Reset::zero       ? u * (1 - s)
                            : neuron_.reset == Reset::subtract ? u - threshold(n) * s
                                                               : u;
       }
   }
 
-  void differentiate(const Sequence& in, const Sequence& kept, uint32_t b, const SpikingTrace& trace,
+  void differentiate(const Sequence& in, const Sequence& mask, uint32_t b, const SpikingTrace& trace,
                      const SpikingUpstream& upstream, SpikingGradients& gradients) const {
     const uint32_t neurons = layer_.neurons;
     // Of the step after: gradients of u, of the sum x, of the current and of the adaptation.
@@ -55,7 +55,7 @@ class Neurons {
       const std::vector<double> later_x = next_x;
       for (uint32_t n = 0; n < neurons; ++n) {
         const double u = trace.u(t, b, n), s = trace.spikes(t, b, n), beta = of(values_.decay, n);
-        const double listed = or_one(kept, t, b, n);
+        const double listed = or_one(mask, t, b, n);
         double ds = or_zero(upstream.spikes, t, b, n);
         if (layer_.recurrent)
           for (uint32_t m = 0; m < neurons; ++m) ds += values_.recurrent[n * neurons + m] * later_x[m];
@@ -162,25 +162,25 @@ double surrogate_derivative(const Surrogate& surrogate, double x) {
 }
 
 SpikingTrace run_layer(const SpikingLayer& layer, const SpikingValues& values,
-                       const SpikingSettings& settings, const Sequence& in, const Sequence& kept) {
+                       const SpikingSettings& settings, const Sequence& in, const Sequence& mask) {
   const Sequence zeros(in.steps, in.batch, layer.neurons);
   SpikingTrace trace{zeros, zeros, zeros, zeros, zeros, zeros};
   const Neurons neurons(layer, values, settings);
-  for (uint32_t b = 0; b < in.batch; ++b) neurons.run(in, kept, b, trace);
+  for (uint32_t b = 0; b < in.batch; ++b) neurons.run(in, mask, b, trace);
   return trace;
 }
 
 SpikingGradients differentiate_layer(const SpikingLayer& layer, const SpikingValues& values,
                                      const SpikingSettings& settings, const Sequence& in,
                                      const SpikingTrace& trace, const SpikingUpstream& upstream,
-                                     const Sequence& kept) {
+                                     const Sequence& mask) {
   SpikingGradients gradients;
   gradients.in = Sequence(in.steps, in.batch, in.features);
   const auto zeros = [](const std::vector<double>& like) { return std::vector<double>(like.size()); };
   gradients.values = {zeros(values.weight), zeros(values.recurrent), zeros(values.decay),
                       zeros(values.current_decay), zeros(values.threshold)};
   const Neurons neurons(layer, values, settings);
-  for (uint32_t b = 0; b < in.batch; ++b) neurons.differentiate(in, kept, b, trace, upstream, gradients);
+  for (uint32_t b = 0; b < in.batch; ++b) neurons.differentiate(in, mask, b, trace, upstream, gradients);
   return gradients;
 }
 

@@ -52,7 +52,7 @@ struct SpikingTrace {
 /// Runs a layer; `in` are the spikes, or any other numbers, that it takes. `kept`, if not empty, is 1 for
 /// neurons that are listed and 0 for those that are not, which pass neither spike nor surrogate gradient.
 SpikingTrace run_layer(const SpikingLayer& layer, const SpikingValues& values,
-                       const SpikingSettings& settings, const Sequence& in, const Sequence& kept = {});
+                       const SpikingSettings& settings, const Sequence& in, const Sequence& mask = {});
 
 /// Gradients of the results of a layer; an empty one is 0.
 struct SpikingUpstream {
@@ -70,7 +70,7 @@ struct SpikingGradients {
 SpikingGradients differentiate_layer(const SpikingLayer& layer, const SpikingValues& values,
                                      const SpikingSettings& settings, const Sequence& in,
                                      const SpikingTrace& trace, const SpikingUpstream& upstream,
-                                     const Sequence& kept = {});
+                                     const Sequence& mask = {});
 
 /// The surrogate of a distance from the threshold.
 double surrogate_derivative(const Surrogate& surrogate, double x);

@@ -9,7 +9,7 @@
 
 namespace tessera::ops {
 
-/// Of so many samples.
+/// Of `samples` samples.
 kernels::SpikingShape shape_of(const SpikingProblem& problem, uint32_t samples);
 
 /// The codelet's parameters for the part of the batch that begins with this sample.

@@ -20,11 +20,11 @@ using program::StepId;
 
 /// A field of the codelet: what its vertices take of an operand.
 struct Slot {
-  enum Cut : uint8_t { samples, whole, summed };
+  enum Split : uint8_t { samples, whole, summed };
 
   std::string_view name;
   std::optional<Operand> operand;
-  Cut cut = samples;
+  Split split = samples;
   uint32_t rows = 0;  // of the operand
 };
 
@@ -102,18 +102,18 @@ void check_operands(const Builder& builder, const NeuronsProblem& p, const Neuro
   for (const Slot& slot : slots_of(p, o))
     if (slot.operand)
       builder.require(*slot.operand, slot.name, Type::f32, slot.rows,
-                      slot.cut == Slot::samples ? p.batch * p.neurons : p.neurons);
+                      slot.split == Slot::samples ? p.batch * p.neurons : p.neurons);
 }
 
-PlanCandidate weigh(const NeuronsProblem& p, const NeuronsOperands& o, const BatchPartition& partition,
-                    const Machine& m) {
+PlanCandidate evaluate(const NeuronsProblem& p, const NeuronsOperands& o, const BatchPartition& partition,
+                       const Machine& m) {
   const uint32_t samples = partition.most_samples();
   std::vector<FieldView> fields;
   double summed = 0;
   for (const Slot& slot : slots_of(p, o)) {
-    const uint32_t cols = slot.cut == Slot::samples ? samples * p.neurons : p.neurons;
+    const uint32_t cols = slot.split == Slot::samples ? samples * p.neurons : p.neurons;
     fields.push_back(slot.operand ? field_of(slot.rows, cols) : FieldView{});
-    if (slot.operand && slot.cut == Slot::summed) summed += double{1} * slot.rows * cols;
+    if (slot.operand && slot.split == Slot::summed) summed += double{1} * slot.rows * cols;
   }
   fields.push_back(field_of(1, 1));
   const std::vector<int64_t> params = params_of(p);
@@ -136,7 +136,7 @@ SpikingPlan plan_neurons(const NeuronsProblem& problem, const NeuronsOperands& o
   if (machine.kind != machine::Kind::host)
     throw UsageError(fmt::format("neurons that take currents run on hosts; {} is none", machine.name));
   return plan_batch(problem.batch, 1, machine, [&](const BatchPartition& partition) {
-    return weigh(problem, operands, partition, machine);
+    return evaluate(problem, operands, partition, machine);
   });
 }
 
@@ -147,9 +147,9 @@ StepId build_neurons(const Builder& builder, const NeuronsProblem& problem, cons
   BatchFields batch(builder, plan.partition, scratch_floats(problem, plan.partition.most_samples()));
   std::vector<program::Field> fields;
   for (const Slot& slot : slots_of(problem, operands)) {
-    if (!slot.operand || slot.cut == Slot::samples)
+    if (!slot.operand || slot.split == Slot::samples)
       fields.push_back(batch.columns(slot.operand));
-    else if (slot.cut == Slot::whole)
+    else if (slot.split == Slot::whole)
       fields.push_back(BatchFields::whole(*slot.operand));
     else
       fields.push_back(batch.summed(std::string(slot.name), *slot.operand));

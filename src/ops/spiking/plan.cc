@@ -52,7 +52,7 @@ double reduction_seconds(const SpikingProblem& p, uint32_t parts, const Machine&
                            kernels::spiking_panel_width(shape.neurons), m);
 }
 
-PlanCandidate weigh(const SpikingProblem& p, const BatchPartition& partition, const Machine& m) {
+PlanCandidate evaluate(const SpikingProblem& p, const BatchPartition& partition, const Machine& m) {
   const SpikingShape shape = shape_of(p, partition.most_samples());
   const uint64_t scratch =
       p.gradients ? kernels::spiking_gradients_scratch(shape) : kernels::spiking_forward_scratch(shape);
@@ -143,7 +143,7 @@ SpikingPlan plan_spiking(const SpikingProblem& problem, const Machine& machine) 
   if (machine.kind != machine::Kind::host)
     throw UsageError(fmt::format("spiking layers run on hosts; {} is none", machine.name));
   return plan_batch(problem.batch, 1, machine,
-                    [&](const BatchPartition& partition) { return weigh(problem, partition, machine); });
+                    [&](const BatchPartition& partition) { return evaluate(problem, partition, machine); });
 }
 
 std::string to_string(const SpikingPlan& plan) {

@@ -11,7 +11,7 @@ namespace {
 using Stages = std::vector<StructuredStage>;
 
 /// The first outputs of a vector.
-StructuredStage cut(uint32_t outputs) {
+StructuredStage truncate(uint32_t outputs) {
   StructuredStage stage{outputs};
   for (uint32_t i = 0; i < outputs; ++i) stage.terms.push_back({i, i});
   return stage;
@@ -44,7 +44,7 @@ StructuredStage butterfly_factor(const Butterfly& s, uint32_t block, uint32_t le
   for (uint32_t of_stack = 0; of_stack < s.stacks(); ++of_stack)
     for (uint32_t i = 0; i < n / 2; ++i) {
       const uint32_t low = i % stride, first = of_stack * n + 2 * (i - low) + low;
-      uint64_t matrix = ((uint64_t{of_stack} * s.blocks + block) * levels + level) * (n / 2) + i;
+      uint64_t matrix = ((uint64_t{of_stack} * s.nblocks + block) * levels + level) * (n / 2) + i;
       if (s.tied) matrix = uint64_t{of_stack} * (n - 1) + stride - 1 + low;
       for (uint32_t r = 0; r < 2; ++r)
         for (uint32_t q = 0; q < 2; ++q)
@@ -56,9 +56,9 @@ StructuredStage butterfly_factor(const Butterfly& s, uint32_t block, uint32_t le
 Stages stages(const Butterfly& s) {
   const uint32_t numbers = s.complex ? 2 : 1;
   Stages all = {stack(s.inputs * numbers, s.size() * numbers, s.stacks())};
-  for (uint32_t block = 0; block < s.blocks; ++block)
+  for (uint32_t block = 0; block < s.nblocks; ++block)
     for (uint32_t level = 0; level < s.levels(); ++level) all.push_back(butterfly_factor(s, block, level));
-  all.push_back(cut(s.outputs * numbers));
+  all.push_back(truncate(s.outputs * numbers));
   return all;
 }
 
@@ -119,7 +119,7 @@ Stages stages(const Fastfood& f) {
           diagonal(all, all),
           h,
           diagonal(all, 0),
-          cut(f.outputs)};
+          truncate(f.outputs)};
 }
 
 double value_of(const StructuredTerm& term, std::span<const double> parameters) {

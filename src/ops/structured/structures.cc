@@ -28,9 +28,9 @@ uint32_t or_all(uint32_t given, uint64_t all) { return given != 0 ? given : stat
 void check(const Butterfly& s) {
   require_features("a butterfly's number of inputs", s.inputs, kMostFeatures);
   require_features("a butterfly's number of outputs", s.outputs, kMostFeatures);
-  require_features("a butterfly's number of blocks", s.blocks, 64);
-  if (s.tied && s.blocks != 1)
-    throw UsageError(fmt::format("a tied butterfly has one block of factors, not {}", s.blocks));
+  require_features("nblocks of a butterfly", s.nblocks, 64);
+  if (s.tied && s.nblocks != 1)
+    throw UsageError(fmt::format("a tied butterfly has one block of factors, not {}", s.nblocks));
 }
 
 void check(const Kronecker& s) {
@@ -75,7 +75,7 @@ void check(const Fastfood& s) {
 }
 
 std::vector<StructuredParameter> parameters(const Butterfly& s) {
-  std::vector<uint32_t> shape = {s.stacks(), s.blocks, s.levels(), s.size() / 2, 2, 2};
+  std::vector<uint32_t> shape = {s.stacks(), s.nblocks, s.levels(), s.size() / 2, 2, 2};
   if (s.tied) shape = {s.stacks(), s.size() - 1, 2, 2};
   if (s.complex) shape.push_back(2);
   return {{"twiddle", std::move(shape)}};
@@ -158,7 +158,7 @@ std::vector<ParameterMatrix> parameter_matrices(const Structure& structure) {
   for (const StructuredParameter& parameter : parameters(structure)) {
     uint64_t rows = 1;
     if (const auto* butterfly = std::get_if<Butterfly>(&structure))
-      rows = uint64_t{butterfly->stacks()} * (butterfly->tied ? 1 : butterfly->blocks * butterfly->levels());
+      rows = uint64_t{butterfly->stacks()} * (butterfly->tied ? 1 : butterfly->nblocks * butterfly->levels());
     if (const auto* factor = std::get_if<Kronecker>(&structure)) rows = uint64_t{factor->a} * factor->d;
     if (std::holds_alternative<Fastfood>(structure)) rows = parameter.shape[0];
     matrices.push_back({static_cast<uint32_t>(rows), static_cast<uint32_t>(parameter.elements() / rows)});

@@ -14,10 +14,10 @@ using program::Role;
 
 /// The operand that a product writes.
 template <class Operands>
-auto& result_of(Product product, Operands& operands) {
+auto& result_of(ProductKind product, Operands& operands) {
   switch (product) {
-    case Product::input_gradient: return operands.x;
-    case Product::sddmm: return operands.values;
+    case ProductKind::input_gradient: return operands.x;
+    case ProductKind::sddmm: return operands.values;
     default: return operands.y;
   }
 }
@@ -88,11 +88,11 @@ BuiltProduct build_between(const Builder& builder, const ProductProblem& problem
                            const BuildNative& build_native) {
   std::vector<program::StepId> steps;
   ProductOperands local = operands;
-  const Product product = problem.product;
-  if (product != Product::sddmm)
+  const ProductKind product = problem.product;
+  if (product != ProductKind::sddmm)
     local.values = builder.bring(operands.values, given.values, native.values, steps);
-  if (product != Product::input_gradient) local.x = builder.bring(operands.x, given.x, native.x, steps);
-  if (product != Product::forward) local.y = builder.bring(operands.y, given.y, native.y, steps);
+  if (product != ProductKind::input_gradient) local.x = builder.bring(operands.x, given.x, native.x, steps);
+  if (product != ProductKind::forward) local.y = builder.bring(operands.y, given.y, native.y, steps);
   const OperandLayout& given_result = result_of(product, given);
   const OperandLayout& native_result = result_of(product, native);
   const bool has_epilogue = problem.bias || problem.activation != Activation::none;
@@ -115,9 +115,9 @@ BuiltProduct build_between(const Builder& builder, const ProductProblem& problem
 
 ProductOperands add_external(const Builder& builder, const ProductProblem& problem,
                              const ProductLayouts& layouts) {
-  const bool is_sddmm = problem.product == Product::sddmm;
-  const bool is_dx = problem.product == Product::input_gradient;
-  const bool is_forward = problem.product == Product::forward;
+  const bool is_sddmm = problem.product == ProductKind::sddmm;
+  const bool is_dx = problem.product == ProductKind::input_gradient;
+  const bool is_forward = problem.product == ProductKind::forward;
   const auto role = [](bool is_result) { return is_result ? Role::output : Role::input; };
   ProductOperands operands;
   using program::Purpose;

@@ -13,7 +13,7 @@
 
 namespace tessera::ops {
 
-/// The published planners' fraction of a tile's memory for temporaries.
+/// The vendor's planners' fraction of a tile's memory for temporaries.
 inline constexpr double kPublishedMemoryFraction = 0.6;
 
 /// A partition, and its expected cost.

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "ops/tiles/kinds.h"
 #include "ops/tiles/product.h"
+#include "ops/tiles/weight_kinds.h"
 #include "sparse/pattern.h"
 
 namespace tessera::ops {
@@ -11,7 +11,7 @@ BuiltProduct build(const Builder& builder, const Pattern& pattern, const Product
                    const TileProductPlan& plan, const ProductOperands& operands) {
   if (operands.bias)
     builder.require(*operands.bias, "bias", Type::f32,
-                    problem.product == Product::forward ? pattern.rows : pattern.cols, 1);
+                    problem.product == ProductKind::forward ? pattern.rows : pattern.cols, 1);
   const auto between = [&](const ProductLayouts& native, const BuildNative& build_native) {
     return build_between(builder, problem, plan.layouts, native, operands, build_native);
   };

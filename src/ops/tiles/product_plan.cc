@@ -12,7 +12,7 @@
 #include "compiler/compile.h"
 #include "kernels/tile/bucket/metadata.h"
 #include "ops/tiles/forced_knobs.h"
-#include "ops/tiles/kinds.h"
+#include "ops/tiles/weight_kinds.h"
 #include "sparse/generate.h"
 
 namespace tessera::ops {
@@ -28,7 +28,7 @@ constexpr uint64_t kLargeBlocks = 1 << 19;
 constexpr size_t kRecountedLarge = 2;
 constexpr size_t kShown = 24;
 
-constexpr const char* kNoPublishedPlan = "the published planner finds no plan within its limits";
+constexpr const char* kNoVendorPlan = "the vendor's planner finds no plan within its limits";
 
 std::string too_large(uint64_t bytes, const Machine& m) {
   return fmt::format("needs {} bytes per tile of {}", bytes, m.tile_bytes);
@@ -141,16 +141,16 @@ template <class Partition>
 struct Partitions {
   std::vector<Expected<Partition>> all;
   size_t recounted;
-  bool within_limits;  ///< false if the published planner finds none
+  bool within_limits;  ///< false if the vendor's planner finds none
 
-  /// The free planner's follow the first ones of the published planner, so that its result is never slower;
-  /// they also stand in for those that the published planner does not find.
+  /// The free planner's follow the first ones of the vendor's planner, so that its result is never slower;
+  /// they also stand in for those that the vendor's planner does not find.
   template <class Search>
   Partitions(Planner planner, size_t count, const Search& search)
-      : all(search(Planner::published)),
+      : all(search(Planner::vendor)),
         recounted(count),
         within_limits(!all.empty() || planner == Planner::best) {
-    if (planner == Planner::published && !all.empty()) return;
+    if (planner == Planner::vendor && !all.empty()) return;
     const size_t first = std::min(count, all.size());
     all.erase(all.begin() + static_cast<int64_t>(first), all.end());
     for (const Expected<Partition>& expected : search(Planner::best))
@@ -167,7 +167,7 @@ Planned plan_static(const Case& c, const StaticPartition& forced, const StaticPa
   Partitions<StaticPartition> partitions(
       problem.planner, pattern.blocks() > kLargeBlocks ? kRecountedLarge : kRecounted,
       [&](Planner planner) { return product.partitions(planner, forced); });
-  if (problem.product == Product::input_gradient && problem.planner == Planner::best &&
+  if (problem.product == ProductKind::input_gradient && problem.planner == Planner::best &&
       forced == StaticPartition{0, 0, 0}) {
     StaticPartition mirrored = forward;
     mirrored.mirrored = true;
@@ -182,7 +182,7 @@ Planned plan_static(const Case& c, const StaticPartition& forced, const StaticPa
     return count_closed(c, product.layouts(parts), product.builder_of(parts));
   });
   planned.plan.values_of = forward;
-  if (!partitions.within_limits) planned.plan.chosen.rejected = kNoPublishedPlan;
+  if (!partitions.within_limits) planned.plan.chosen.rejected = kNoVendorPlan;
   return planned;
 }
 
@@ -203,13 +203,13 @@ Planned plan_dense(const Case& c, const DensePartition& forced, const TileProduc
   const auto count = [&](const DensePartition& partition) {
     return count_closed(c, product.layouts(partition), product.builder_of(partition));
   };
-  if (problem.product != Product::forward && forward != nullptr)
+  if (problem.product != ProductKind::forward && forward != nullptr)
     return choose(c, mirror(*forward), kRecounted, count);
   const Partitions<DensePartition> partitions(problem.planner, kRecounted, [&](Planner planner) {
     return dense_partitions(product.shape(false), planner, c.machine, forced);
   });
   Planned planned = choose(c, partitions.all, partitions.recounted, count);
-  if (!partitions.within_limits) planned.plan.chosen.rejected = kNoPublishedPlan;
+  if (!partitions.within_limits) planned.plan.chosen.rejected = kNoVendorPlan;
   return planned;
 }
 
@@ -259,7 +259,7 @@ Planned plan_dynamic(const Case& c, const DynamicTiling& forced) {
       [&](Planner planner) { return dynamic_tilings(shape, planner, c.machine, forced); });
   if (partitions.all.empty()) throw too_large(shape, c.machine);
   Planned planned = choose_dynamic(c, partitions.all, partitions.recounted);
-  if (!partitions.within_limits) planned.plan.chosen.rejected = kNoPublishedPlan;
+  if (!partitions.within_limits) planned.plan.chosen.rejected = kNoVendorPlan;
   return planned;
 }
 
@@ -267,13 +267,13 @@ Planned plan_dynamic(const Case& c, const DynamicTiling& forced) {
 Planned plan_fixed(const Case& c, const ForcedKnobs& force, const TileProductPlan* forward) {
   const ProductProblem& problem = c.problem;
   if (problem.dense) return plan_dense(c, forced_dense(force, c.machine), forward);
-  if (problem.product == Product::forward)
+  if (problem.product == ProductKind::forward)
     return problem.capacity ? plan_dynamic(c, forced_dynamic(force, c.machine))
                             : plan_static(c, forced_static(force, c.machine), {});
   TileProductPlan planned;
   if (forward == nullptr) {
     ProductProblem of_forward = problem;
-    of_forward.product = Product::forward;
+    of_forward.product = ProductKind::forward;
     planned = plan_tile_product(c.pattern, of_forward, c.machine, problem.capacity ? force : ForcedKnobs{});
     forward = &planned;
   }

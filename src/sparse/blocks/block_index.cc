@@ -22,12 +22,12 @@ BlockIndex empty_index(uint32_t rows, uint32_t cols, uint64_t capacity, bool wit
 }
 
 void set_positions(BlockIndex& index, const Pattern& pattern, const base::ParallelFor& parallel) {
-  std::copy(pattern.row_begin.begin(), pattern.row_begin.end(), index.row_begin.begin());
+  std::copy(pattern.crow_indices.begin(), pattern.crow_indices.end(), index.row_begin.begin());
   const auto blocks = static_cast<uint32_t>(pattern.blocks());
   with_columns(index, [&](auto* columns) {
     for_each_part(blocks, parts_for(blocks * sizeof(uint32_t)), parallel,
                   [&](uint32_t, uint32_t begin, uint32_t end) {
-                    std::copy_n(pattern.columns.data() + begin, end - begin, columns + begin);
+                    std::copy_n(pattern.col_indices.data() + begin, end - begin, columns + begin);
                   });
   });
 }

@@ -85,8 +85,8 @@ class RowMatcher {
     const uint32_t begin = index_.row_begin[row], end = index_.row_begin[row + 1];
     for (uint32_t i = begin; i < end; ++i) slot_at_[columns_[i]] = index_.slots[i];
     uint32_t grown = 0;
-    for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i) {
-      slots_[i] = std::exchange(slot_at_[pattern.columns[i]], kNoSlot);
+    for (uint64_t i = pattern.crow_indices[row]; i < pattern.crow_indices[row + 1]; ++i) {
+      slots_[i] = std::exchange(slot_at_[pattern.col_indices[i]], kNoSlot);
       grown_[grown] = static_cast<uint32_t>(i);  // always written, as in LostSlots::add
       grown += slots_[i] == kNoSlot ? 1 : 0;
     }
@@ -221,9 +221,10 @@ std::vector<uint32_t> PackedBlocks::arrange(const Pattern& pattern, const base::
                   [&](uint32_t, uint32_t begin, uint32_t end) {
                     for (uint32_t row = begin; row < end; ++row) {
                       uint32_t old = index_.row_begin[row];
-                      for (uint64_t i = pattern.row_begin[row]; i < pattern.row_begin[row + 1]; ++i) {
-                        while (old < index_.row_begin[row + 1] && columns[old] < pattern.columns[i]) ++old;
-                        if (old < index_.row_begin[row + 1] && columns[old] == pattern.columns[i])
+                      for (uint64_t i = pattern.crow_indices[row]; i < pattern.crow_indices[row + 1]; ++i) {
+                        while (old < index_.row_begin[row + 1] && columns[old] < pattern.col_indices[i])
+                          ++old;
+                        if (old < index_.row_begin[row + 1] && columns[old] == pattern.col_indices[i])
                           former[i] = old;
                       }
                     }

@@ -27,10 +27,10 @@ bool is_kernel_block_size(uint32_t block_size) {
 Pattern full_pattern(uint32_t rows, uint32_t cols, uint32_t block_size) {
   Pattern pattern{rows, cols, block_size, {0}, {}};
   const uint32_t block_cols = pattern.block_cols();
-  pattern.columns.reserve(uint64_t{pattern.block_rows()} * block_cols);
+  pattern.col_indices.reserve(uint64_t{pattern.block_rows()} * block_cols);
   for (uint32_t r = 0; r < pattern.block_rows(); ++r) {
-    for (uint32_t c = 0; c < block_cols; ++c) pattern.columns.push_back(c);
-    pattern.row_begin.push_back(pattern.columns.size());
+    for (uint32_t c = 0; c < block_cols; ++c) pattern.col_indices.push_back(c);
+    pattern.crow_indices.push_back(pattern.col_indices.size());
   }
   return pattern;
 }
@@ -141,8 +141,8 @@ uint64_t PackedBlocks::bytes() const {
 
 Pattern PackedBlocks::pattern() const {
   Pattern pattern{rows_, cols_, block_size(), {}, {}};
-  pattern.row_begin.assign(index_.row_begin.begin(), index_.row_begin.end());
-  with_columns(index_, [&](const auto* columns) { pattern.columns.assign(columns, columns + blocks()); });
+  pattern.crow_indices.assign(index_.row_begin.begin(), index_.row_begin.end());
+  with_columns(index_, [&](const auto* columns) { pattern.col_indices.assign(columns, columns + blocks()); });
   return pattern;
 }
 

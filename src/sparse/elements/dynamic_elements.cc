@@ -100,7 +100,7 @@ void PackedElements::set_matrix(const SparseMatrix& matrix, const base::Parallel
         fmt::format("{} values for {} non-zeros", matrix.values.size(), matrix.pattern.blocks()));
   take_pattern(matrix.pattern, false, parallel);
   with_bits(type_, [&]<class T>(T) { repack_all<T>(nullptr, parallel); });
-  row_begin_ = matrix.pattern.row_begin;
+  row_begin_ = matrix.pattern.crow_indices;
   transposed_->is_current = false;
   set_values(matrix.values.data(), parallel);
 }
@@ -112,7 +112,7 @@ std::shared_ptr<const Moves> PackedElements::set_pattern(const Pattern& pattern,
   std::vector<uint32_t> all(dynamic_->rows.size());
   std::iota(all.begin(), all.end(), 0U);
   auto moves = repack(all, parallel);
-  row_begin_ = pattern.row_begin;
+  row_begin_ = pattern.crow_indices;
   return moves;
 }
 

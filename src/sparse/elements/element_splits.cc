@@ -96,7 +96,7 @@ bool has_whole_rows(uint32_t rows, uint32_t cols, uint64_t non_zeros) {
 ElementIndex split_for(const Pattern& pattern, const ElementPacking& packing) {
   // Rows count too, so that empty ones do not pile up.
   return split(pattern.rows, pattern.cols, pattern.blocks(), kFewRows, packing,
-               [&](uint32_t row) { return pattern.row_begin[row] + row; });
+               [&](uint32_t row) { return pattern.crow_indices[row] + row; });
 }
 
 ElementIndex split_for_shape(uint32_t rows, uint32_t cols, uint64_t non_zeros,

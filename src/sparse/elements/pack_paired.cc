@@ -15,8 +15,8 @@ std::vector<RowSlice> slice_rows(const Pattern& pattern, uint32_t row_begin, uin
                                  uint32_t end_column, std::vector<uint64_t>& next) {
   std::vector<RowSlice> slices;
   for (uint32_t row = row_begin; row < row_end; ++row) {
-    const uint32_t* first = pattern.columns.data() + next[row];
-    const uint32_t* end = pattern.columns.data() + pattern.row_begin[row + 1];
+    const uint32_t* first = pattern.col_indices.data() + next[row];
+    const uint32_t* end = pattern.col_indices.data() + pattern.crow_indices[row + 1];
     const uint32_t* last = first;
     while (last != end && *last < end_column) ++last;
     if (last == first) continue;
@@ -147,7 +147,7 @@ void append_columns(const RowGroup& row_group, std::span<const RowPair> tasks, u
 void pack_paired(const Pattern& pattern, ElementIndex& index) {
   index.words.reserve(pattern.blocks() + pattern.blocks() / 8);
   index.blocks.clear();
-  std::vector<uint64_t> next(pattern.row_begin.begin(), std::prev(pattern.row_begin.end()));
+  std::vector<uint64_t> next(pattern.crow_indices.begin(), std::prev(pattern.crow_indices.end()));
   uint64_t value_count = 0;
   for (uint32_t chunk = 0; chunk < index.chunks(); ++chunk) {
     const uint32_t begin = index.chunk_begin[chunk];

@@ -55,7 +55,7 @@ PackedElements::PackedElements(ElementIndex split, Type type)
 PackedElements::PackedElements(const Pattern& pattern, Type type, const ElementPacking& packing)
     : PackedElements(split_for(pattern, packing), type) {
   assert(pattern.block_size == 1);
-  row_begin_ = pattern.row_begin;
+  row_begin_ = pattern.crow_indices;
   pack_paired(pattern, index_);
   places_ = value_count() + kRowGroupLanes;
 }
@@ -113,8 +113,9 @@ std::vector<uint64_t> PackedElements::permutation() const {
 
 Pattern PackedElements::pattern(const base::ParallelFor& parallel) const {
   Pattern pattern{rows(), cols(), 1, row_begin_, std::vector<uint32_t>(nonzeros())};
-  for_each_nonzero(parallel,
-                   [&](uint64_t position, uint64_t, uint32_t column) { pattern.columns[position] = column; });
+  for_each_nonzero(parallel, [&](uint64_t position, uint64_t, uint32_t column) {
+    pattern.col_indices[position] = column;
+  });
   return pattern;
 }
 

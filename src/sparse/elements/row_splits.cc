@@ -11,7 +11,7 @@ RowSplits::RowSplits(const Pattern& pattern, uint32_t k_block, const base::Paral
     : rows_(pattern.rows) {
   constexpr uint32_t kRowsAtATime = 64;
   std::atomic<bool> sound =
-      pattern.row_begin.size() == uint64_t{rows_} + 1 && pattern.row_begin.back() == pattern.blocks();
+      pattern.crow_indices.size() == uint64_t{rows_} + 1 && pattern.crow_indices.back() == pattern.blocks();
   if (sound) {
     begin_.resize(((pattern.cols + uint64_t{k_block} - 1) / k_block + 1) * rows_);
     parallel((rows_ + kRowsAtATime - 1) / kRowsAtATime, [&](uint32_t i) {
@@ -28,15 +28,15 @@ bool RowSplits::cut(const Pattern& pattern, uint32_t k_block, uint32_t first_row
   const double reciprocal = 1.0 / k_block;
   std::vector<uint32_t> end_of(k_blocks + size_t{1});
   for (uint32_t row = first_row; row < end_row; ++row) {
-    const uint64_t begin = pattern.row_begin[row];
-    const uint64_t end = pattern.row_begin[row + 1];
+    const uint64_t begin = pattern.crow_indices[row];
+    const uint64_t end = pattern.crow_indices[row + 1];
     if (begin > end || end > pattern.blocks()) return false;
-    if (begin < end && pattern.columns[end - 1] >= pattern.cols) return false;
+    if (begin < end && pattern.col_indices[end - 1] >= pattern.cols) return false;
     std::fill(end_of.begin(), end_of.end(), static_cast<uint32_t>(begin));
     int64_t last_column = -1;
     bool ascend = true;
     for (uint64_t i = begin; i < end; ++i) {
-      const uint32_t column = pattern.columns[i];
+      const uint32_t column = pattern.col_indices[i];
       ascend &= column > last_column;
       last_column = column;
       // Half a column away from where rounding could matter.

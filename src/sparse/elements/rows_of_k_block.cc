@@ -128,7 +128,7 @@ void RowsOfKBlock::take(const ElementIndex& index, uint32_t block, const Pattern
   const auto take_row = [&](uint32_t row, const ElementSlice& slice) {
     const uint64_t tag = row + uint64_t{1};
     for_each_step(index, slice, [&](uint32_t column, uint64_t place) { last[column] = tag << 32 | place; });
-    const uint32_t* from = pattern.columns.data() + begin[row];
+    const uint32_t* from = pattern.col_indices.data() + begin[row];
     const uint32_t length = end[row] - begin[row];
     uint16_t* columns = columns_.data() + size;
     uint32_t* places = values_.data() + size;
@@ -146,8 +146,8 @@ void RowsOfKBlock::take(const ElementIndex& index, uint32_t block, const Pattern
     for (const uint16_t* of_side : {coming->row_a, coming->row_b})
       for (uint32_t lane = 0; lane < coming->tasks; ++lane) {
         const uint32_t row = std::min<uint32_t>(of_side[lane], rows - 1);
-        __builtin_prefetch(pattern.columns.data() + begin[row]);
-        __builtin_prefetch(pattern.columns.data() + end[row]);
+        __builtin_prefetch(pattern.col_indices.data() + begin[row]);
+        __builtin_prefetch(pattern.col_indices.data() + end[row]);
       }
   };
   if (finds_values) for_each_slice(index, block, fetch, take_row);

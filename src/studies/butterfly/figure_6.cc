@@ -14,7 +14,7 @@ namespace tessera::studies::butterfly {
 namespace {
 
 using machine::Machine;
-using model::Factors;
+using model::Form;
 using model::LayerStructure;
 
 constexpr std::string_view kName = "figure-6";
@@ -24,30 +24,30 @@ constexpr uint32_t kRank = 32;
 constexpr uint32_t kBlock = 32;
 constexpr uint32_t kButterfly = 16;
 
-LayerCase layer_of(LayerStructure structure, Factors factors, uint32_t size) {
+LayerCase layer_of(LayerStructure structure, Form form, uint32_t size) {
   return {.options = {.structure = structure,
                       .rank = structure == LayerStructure::pixelfly ? kRank : 1,
                       .block_size = kBlock,
                       .butterfly_size = kButterfly,
                       .scaled = false,
-                      .factors = factors},
+                      .form = form},
           .inputs = size,
           .outputs = size,
           .batch = size};
 }
 
 /// The layers of a machine, first the dense one.
-std::vector<std::pair<LayerStructure, Factors>> layers_of(const Machine& machine) {
-  std::vector<std::pair<LayerStructure, Factors>> layers = {{LayerStructure::dense, Factors::best}};
+std::vector<std::pair<LayerStructure, Form>> layers_of(const Machine& machine) {
+  std::vector<std::pair<LayerStructure, Form>> layers = {{LayerStructure::dense, Form::fused}};
   for (const LayerStructure structure : {LayerStructure::butterfly, LayerStructure::pixelfly}) {
-    if (machine.kind == machine::Kind::tiled) layers.emplace_back(structure, Factors::published);
-    layers.emplace_back(structure, Factors::best);
+    if (machine.kind == machine::Kind::tiled) layers.emplace_back(structure, Form::unfused);
+    layers.emplace_back(structure, Form::fused);
   }
   return layers;
 }
 
-std::string name_of(const Machine& machine, LayerStructure structure, Factors factors) {
-  return butterfly::name_of(layer_of(structure, factors, 1), machine);
+std::string name_of(const Machine& machine, LayerStructure structure, Form form) {
+  return butterfly::name_of(layer_of(structure, form, 1), machine);
 }
 std::string cell_name(const std::string& layer, uint32_t size) {
   return fmt::format("{}, N = {}", layer, size);
@@ -65,11 +65,11 @@ std::vector<uint32_t> sizes_of(const Machine& machine, const Request& request) {
 std::vector<Cell> cells(const Machine& machine, const Request& request) {
   std::vector<Cell> all;
   for (const uint32_t size : sizes_of(machine, request))
-    for (const auto& [structure, factors] : layers_of(machine)) {
+    for (const auto& [structure, form] : layers_of(machine)) {
       const double large = size / 4096.0;
-      all.push_back({cell_name(name_of(machine, structure, factors), size), 0.5 + 6 * large * large,
-                     [structure = structure, factors = factors, size](const Setting& setting) {
-                       return run_layer(layer_of(structure, factors, size), setting);
+      all.push_back({cell_name(name_of(machine, structure, form), size), 0.5 + 6 * large * large,
+                     [structure = structure, form = form, size](const Setting& setting) {
+                       return run_layer(layer_of(structure, form, size), setting);
                      }});
     }
   return all;
@@ -125,8 +125,8 @@ std::optional<std::pair<uint32_t, double>> extreme(const Curve& curve, bool larg
 
 std::vector<std::string> layer_names(const Part& part) {
   std::vector<std::string> names;
-  for (const auto& [structure, factors] : layers_of(part.machine))
-    names.push_back(name_of(part.machine, structure, factors));
+  for (const auto& [structure, form] : layers_of(part.machine))
+    names.push_back(name_of(part.machine, structure, form));
   return names;
 }
 
@@ -236,22 +236,22 @@ std::vector<Comparison> comparisons(const Study& study) {
   const auto inverse = [&](const std::optional<std::pair<uint32_t, double>>& point) {
     return point ? std::optional(1 / point->second) : std::nullopt;
   };
-  const Curve butterfly = speed_up(study, *part, "butterfly, published", kWithTransfers);
-  const Curve pixelfly = speed_up(study, *part, "pixelfly, published", kWithTransfers);
+  const Curve butterfly = speed_up(study, *part, "butterfly, unfused", kWithTransfers);
+  const Curve pixelfly = speed_up(study, *part, "pixelfly, unfused", kWithTransfers);
   if (Comparison* c =
-          add("butterfly, published: break-even", "IPU break-even N", "N", break_even(butterfly), ""))
+          add("butterfly, unfused: break-even", "IPU break-even N", "N", break_even(butterfly), ""))
     *c = std::move(*c).within_factor(2);
   if (Comparison* c =
-          add("butterfly, published: best speed-up", "IPU best speed-up of butterfly", "×",
+          add("butterfly, unfused: best speed-up", "IPU best speed-up of butterfly", "×",
               second(extreme(butterfly, true)), "with transfers; section 4.1, where the abstract has 1.3"))
     *c = std::move(*c).within(0.25);
-  add("butterfly, published: worst slow-down", "IPU worst slow-down of butterfly", "×",
+  add("butterfly, unfused: worst slow-down", "IPU worst slow-down of butterfly", "×",
       inverse(extreme(butterfly, false)),
       "with transfers; depends on the smallest N, which the paper does not name");
-  add("pixelfly, published: best speed-up", "IPU best speed-up of pixelfly", "×",
+  add("pixelfly, unfused: best speed-up", "IPU best speed-up of pixelfly", "×",
       second(extreme(pixelfly, true)),
       "with transfers; block size, butterfly size and rank are not published; the abstract has 1.6");
-  add("pixelfly, published: worst slow-down", "IPU worst slow-down of pixelfly", "×",
+  add("pixelfly, unfused: worst slow-down", "IPU worst slow-down of pixelfly", "×",
       inverse(extreme(pixelfly, false)), "with transfers");
   return all;
 }

@@ -91,10 +91,10 @@ void verify(const FirstProgram& first, const bound::BoundProgram& program, uint3
   SparseMatrix a;
   a.pattern.rows = a.pattern.cols = size;
   a.values.resize(count);
-  a.pattern.row_begin.assign(1, 0);
+  a.pattern.crow_indices.assign(1, 0);
   for (uint32_t i = 0; i < size; ++i) {
-    for (uint32_t j = 0; j < size; ++j) a.pattern.columns.push_back(j);
-    a.pattern.row_begin.push_back(a.pattern.columns.size());
+    for (uint32_t j = 0; j < size; ++j) a.pattern.col_indices.push_back(j);
+    a.pattern.crow_indices.push_back(a.pattern.col_indices.size());
   }
   std::vector<float> b(count), c(count);
   base::RandomStream(1, 0, 1).fill_symmetric(a.values);

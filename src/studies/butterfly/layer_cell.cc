@@ -75,7 +75,7 @@ model::Arrays inputs_of(const Graph& graph, uint32_t classes) {
     if (info.kind != model::Kind::input) continue;
     std::vector<float>& values = arrays[info.name];
     values.resize(info.type.elements());
-    if (info.name == "rate") {
+    if (info.name == "lr") {
       values = {1e-3F};
     } else if (info.type.type == Type::u32) {
       for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % classes);
@@ -89,7 +89,7 @@ model::Arrays inputs_of(const Graph& graph, uint32_t classes) {
 /// Compares the layer's output, or the loss, with the merged form in float64.
 void verify(const LayerCase& what, const model::Arrays& found, Result& result) {
   LayerCase merged = what;
-  merged.options.factors = model::Factors::best;
+  merged.options.form = model::Form::fused;
   const Graph graph = graph_of(merged);
   model::WideArrays inputs, state;
   for (const auto& [name, values] : inputs_of(graph, what.classes))
@@ -139,7 +139,7 @@ std::string name_of(const LayerCase& what, const machine::Machine& machine) {
   const bool alike =
       s == LayerStructure::dense || s == LayerStructure::low_rank || s == LayerStructure::circulant;
   if (alike || machine.kind == machine::Kind::host) return std::string(name_of(s));
-  return fmt::format("{}, {}", name_of(s), name_of(what.options.factors));
+  return fmt::format("{}, {}", name_of(s), name_of(what.options.form));
 }
 
 Result run_layer(const LayerCase& what, const Setting& setting) {

@@ -13,7 +13,7 @@ namespace tessera::studies::butterfly {
 namespace {
 
 using machine::Machine;
-using model::Factors;
+using model::Form;
 using model::LayerStructure;
 
 constexpr std::string_view kName = "table-4";
@@ -35,21 +35,21 @@ constexpr Method kMethods[] = {
      "plain PyTorch gathers at run time by indices in memory; here the gather is planned as an exchange"},
 };
 
-LayerCase step_of(LayerStructure structure, Factors factors) {
+LayerCase step_of(LayerStructure structure, Form form) {
   return published_step({.structure = structure,
                          .rank = structure == LayerStructure::pixelfly ? 32U : 1U,
                          .block_size = 32,
                          .butterfly_size = 16,
                          .scaled = false,
-                         .factors = factors});
+                         .form = form});
 }
 
 std::vector<TrainingCase> trainings_of(const Method& method, Recipe recipe, const Request& request) {
-  return butterfly::trainings_of(step_of(method.structure, Factors::best).options, recipe, request);
+  return butterfly::trainings_of(step_of(method.structure, Form::fused).options, recipe, request);
 }
 
-std::string name_of(LayerStructure structure, Factors factors, const Machine& machine) {
-  return butterfly::name_of(step_of(structure, factors), machine);
+std::string name_of(LayerStructure structure, Form form, const Machine& machine) {
+  return butterfly::name_of(step_of(structure, form), machine);
 }
 
 void add_trainings(const Request& request, std::vector<Cell>& cells) {
@@ -62,12 +62,12 @@ void add_trainings(const Request& request, std::vector<Cell>& cells) {
 std::vector<Cell> step_cells(const Machine& machine) {
   std::vector<Cell> all;
   for (const Method& method : kMethods)
-    for (const Factors factors : {Factors::published, Factors::best}) {
-      const std::string name = name_of(method.structure, factors, machine);
+    for (const Form form : {Form::unfused, Form::fused}) {
+      const std::string name = name_of(method.structure, form, machine);
       if (!all.empty() && all.back().name == name) continue;
-      const Factors form = machine.kind == machine::Kind::host ? Factors::best : factors;
-      all.push_back({name, 4, [structure = method.structure, form](const Setting& setting) {
-                       return run_layer(step_of(structure, form), setting);
+      const Form built = machine.kind == machine::Kind::host ? Form::fused : form;
+      all.push_back({name, 4, [structure = method.structure, built](const Setting& setting) {
+                       return run_layer(step_of(structure, built), setting);
                      }});
     }
   return all;
@@ -108,7 +108,7 @@ Figure parameters_figure(const Study& study) {
   const auto dense = part->value(kName, "dense", "parameters");
   for (const Method& method : kMethods) {
     const auto count =
-        part->value(kName, name_of(method.structure, Factors::best, part->machine), "parameters");
+        part->value(kName, name_of(method.structure, Form::fused, part->machine), "parameters");
     if (!count || !dense) continue;
     figure.rows.push_back({{std::string(model::name_of(method.structure))},
                            {number(published(study, method.structure, "parameters"), 0)},
@@ -186,7 +186,7 @@ std::vector<Figure> figures(const Study& study) {
 
 void compare_with_model(const Study& study, const Part& part, std::vector<Comparison>& all) {
   const auto value = [&](LayerStructure structure, const char* name) {
-    return part.value(kName, name_of(structure, Factors::published, part.machine), name);
+    return part.value(kName, name_of(structure, Form::unfused, part.machine), name);
   };
   for (const Method& method : kMethods)
     if (const auto count = published(study, method.structure, "parameters"))
@@ -207,7 +207,7 @@ void compare_with_model(const Study& study, const Part& part, std::vector<Compar
     if (!theirs || method.structure == LayerStructure::dense) continue;
     all.push_back(
         {fmt::format("{}: step, relative to dense", model::name_of(method.structure)), "", *theirs,
-         ratio(part, name_of(method.structure, Factors::published, part.machine), "seconds_with_transfers")});
+         ratio(part, name_of(method.structure, Form::unfused, part.machine), "seconds_with_transfers")});
     all.back().remark = method.remark;
   }
 }

@@ -15,7 +15,7 @@ namespace tessera::studies::butterfly {
 namespace {
 
 using machine::Machine;
-using model::Factors;
+using model::Form;
 using model::LayerStructure;
 using report::Moments;
 
@@ -55,8 +55,8 @@ std::vector<Pixelfly> points_of(const Sweep& sweep) {
 
 /// The merged form of large blocks has the same elements in smaller ones: there the pattern's cells are as
 /// large as its blocks.
-LayerCase step_of(Pixelfly p, Factors factors) {
-  if (factors == Factors::best && p.block > kLargestBlock) {
+LayerCase step_of(Pixelfly p, Form form) {
+  if (form == Form::fused && p.block > kLargestBlock) {
     p.butterfly = std::min(p.butterfly, kPublishedFeatures / p.block);
     p.block = kLargestBlock;
   }
@@ -65,33 +65,33 @@ LayerCase step_of(Pixelfly p, Factors factors) {
                          .block_size = p.block,
                          .butterfly_size = p.butterfly,
                          .scaled = false,
-                         .factors = factors});
+                         .form = form});
 }
 
 std::string text(const Pixelfly& p) {
   return fmt::format("butterfly size {}, block size {}, rank {}", p.butterfly, p.block, p.rank);
 }
 
-std::string cell_name(const Pixelfly& p, Factors factors, const Machine& machine) {
-  return fmt::format("{}, {}", name_of(step_of(p, factors), machine), text(p));
+std::string cell_name(const Pixelfly& p, Form form, const Machine& machine) {
+  return fmt::format("{}, {}", name_of(step_of(p, form), machine), text(p));
 }
 
-std::vector<Factors> forms_of(const Machine& machine) {
-  if (machine.kind == machine::Kind::host) return {Factors::best};
-  return {Factors::published, Factors::best};
+std::vector<Form> forms_of(const Machine& machine) {
+  if (machine.kind == machine::Kind::host) return {Form::fused};
+  return {Form::unfused, Form::fused};
 }
 
 /// With one seed: the deviation is that over a sweep.
 TrainingCase training_of(const Pixelfly& point, const Request& request) {
-  return trainings_of(step_of(point, Factors::best).options, Recipe::paper, request).front();
+  return trainings_of(step_of(point, Form::fused).options, Recipe::paper, request).front();
 }
 
 std::string layer_name(const Pixelfly& point) { return fmt::format("pixelfly, {}", text(point)); }
 
 /// Table 4 executes and verifies such a step on a modelled machine.
-Cell step_cell(const Pixelfly& point, Factors factors, const Machine& machine) {
-  return {cell_name(point, factors, machine), 3, [point, factors](const Setting& setting) {
-            return run_layer(step_of(point, factors),
+Cell step_cell(const Pixelfly& point, Form form, const Machine& machine) {
+  return {cell_name(point, form, machine), 3, [point, form](const Setting& setting) {
+            return run_layer(step_of(point, form),
                              {setting.machine, setting.verify && setting.on_host(), setting.threads});
           }};
 }
@@ -111,8 +111,7 @@ std::vector<Cell> cells(const Machine& machine, const Request& request) {
   std::vector<Cell> all;
   for (const Sweep& sweep : kSweeps)
     for (const Pixelfly& point : points_of(sweep))
-      for (const Factors factors : forms_of(machine))
-        add_unless_there(step_cell(point, factors, machine), all);
+      for (const Form form : forms_of(machine)) add_unless_there(step_cell(point, form, machine), all);
   if (trains(machine, request)) add_trainings(request, all);
   return all;
 }
@@ -129,9 +128,9 @@ std::optional<Moments> moments_over(const Sweep& sweep, ValueOf value_of) {
   return report::moments_of(values);
 }
 
-std::optional<Moments> moments(const Part& part, const Sweep& sweep, Factors factors, const char* value) {
+std::optional<Moments> moments(const Part& part, const Sweep& sweep, Form form, const char* value) {
   return moments_over(sweep, [&](const Pixelfly& point) {
-    return part.value(kName, cell_name(point, factors, part.machine), value);
+    return part.value(kName, cell_name(point, form, part.machine), value);
   });
 }
 
@@ -160,13 +159,13 @@ Figure sweeps_figure(const Study& study, const Part& part) {
       "printed means of parameters are each sweep's first point, with a second bias of 1024.",
       {"varied", "form", "parameters", "published", "step, µs", "spread", "published, s", "spread"}};
   for (const Sweep& sweep : kSweeps)
-    for (const Factors factors : forms_of(part.machine)) {
-      const auto parameters = moments(part, sweep, factors, "parameters");
-      const auto seconds = moments(part, sweep, factors, "seconds");
+    for (const Form form : forms_of(part.machine)) {
+      const auto parameters = moments(part, sweep, form, "parameters");
+      const auto seconds = moments(part, sweep, form, "seconds");
       if (!parameters) continue;
       const auto of_paper = [&](const char* value) { return published(study, sweep, value); };
       figure.rows.push_back({{sweep.name},
-                             {std::string(model::name_of(factors))},
+                             {std::string(model::name_of(form))},
                              {text(parameters, 1, 0)},
                              {text(of_paper("parameters"), 1, 0)},
                              {text(seconds, 1e6, 1)},
@@ -198,19 +197,19 @@ Figure accuracy_figure(const Study& study, const Part& part) {
 Figure points_figure(const Study& study, const Part& part) {
   Figure figure{fmt::format("Their points on {}", part.machine.name), "-: does not fit.", {"varied", "to"}};
   figure.head.push_back("parameters");
-  for (const Factors factors : forms_of(part.machine))
+  for (const Form form : forms_of(part.machine))
     figure.head.push_back(
-        fmt::format("step, µs{}", part.is_host() ? "" : fmt::format(", {}", model::name_of(factors))));
+        fmt::format("step, µs{}", part.is_host() ? "" : fmt::format(", {}", model::name_of(form))));
   const bool trained = trains(part.machine, study.request);
   if (trained) figure.head.push_back("accuracy, %");
   for (const Sweep& sweep : kSweeps)
     for (const Pixelfly& point : points_of(sweep)) {
       std::vector<Figure::Entry> row = {{sweep.name}, {fmt::format("{}", point.*sweep.varied)}};
-      const auto parameters = part.value(kName, cell_name(point, Factors::best, part.machine), "parameters");
+      const auto parameters = part.value(kName, cell_name(point, Form::fused, part.machine), "parameters");
       if (!parameters) continue;
       row.push_back({fmt::format("{:.0f}", *parameters)});
-      for (const Factors factors : forms_of(part.machine)) {
-        const auto seconds = part.value(kName, cell_name(point, factors, part.machine), "seconds");
+      for (const Form form : forms_of(part.machine)) {
+        const auto seconds = part.value(kName, cell_name(point, form, part.machine), "seconds");
         row.push_back({seconds ? fmt::format("{:.1f}", 1e6 * *seconds) : "-"});
       }
       if (const auto percent = accuracy(study, part, point); trained)
@@ -236,7 +235,7 @@ std::vector<Comparison> comparisons(const Study& study) {
   if (part == nullptr) return all;
   for (const Sweep& sweep : kSweeps) {
     const auto published = study.published.number("table-5.csv", sweep.name, "parameters_std");
-    const auto ours = moments(*part, sweep, Factors::published, "parameters");
+    const auto ours = moments(*part, sweep, Form::unfused, "parameters");
     if (published)
       all.push_back(Comparison{fmt::format("deviation of parameters over the {}", sweep.name), "", *published,
                                ours ? std::optional(std::round(ours->deviation)) : std::nullopt}
@@ -245,7 +244,7 @@ std::vector<Comparison> comparisons(const Study& study) {
   for (const Sweep& sweep : kSweeps) {
     const auto mean = study.published.number("table-5.csv", sweep.name, "seconds_mean");
     const auto deviation = study.published.number("table-5.csv", sweep.name, "seconds_std");
-    const auto ours = moments(*part, sweep, Factors::published, "seconds");
+    const auto ours = moments(*part, sweep, Form::unfused, "seconds");
     if (!mean || !deviation) continue;
     all.push_back({fmt::format("spread of the time over the {}", sweep.name), "deviation / mean",
                    *deviation / *mean, ours ? std::optional(ours->deviation / ours->mean) : std::nullopt});

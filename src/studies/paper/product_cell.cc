@@ -56,7 +56,7 @@ Result run_product(const ProductCase& what, const Setting& setting) {
   const SparseMatrix weight =
       generate({PatternKind::random, what.m, what.k, what.density, one.block, request.seed});
   Result size;
-  spmm::ProductRuns runs([&](const bound::Product& product) {
+  spmm::ProductRuns runs([&](const bound::BoundProduct& product) {
     if (!setting.on_host()) enter_size(product.executable(), size);
   });
   Result result = result_of(runs.run(request, one, weight, setting.machine, {}));

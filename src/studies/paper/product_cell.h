@@ -14,8 +14,8 @@ struct ProductCase {
   uint32_t m = 0;
   uint32_t k = 0;
   uint32_t n = 0;
-  double density = 1;                              ///< 1: dense
-  ops::Planner planner = ops::Planner::published;  ///< on tiles
+  double density = 1;                           ///< 1: dense
+  ops::Planner planner = ops::Planner::vendor;  ///< on tiles
 
   /// Operations of the dense product.
   double flops() const { return 2.0 * m * k * n; }

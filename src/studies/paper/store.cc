@@ -41,6 +41,19 @@ std::string difference(const ordered_json& there, const ordered_json& here) {
   return there.size() == here.size() ? "" : "has properties unknown to this version";
 }
 
+/// The name of a cell, where an earlier version called the forms of structured maps otherwise: "butterfly,
+/// best".
+std::string present_name(std::string cell) {
+  for (const auto& [before, now] : {std::pair(", best", ", fused"), std::pair(", published", ", unfused")}) {
+    const std::string_view form(before);
+    const size_t at = cell.find(", "), end = at + form.size();
+    if (at != std::string::npos && cell.compare(at, form.size(), form) == 0 &&
+        (end == cell.size() || cell[end] == ','))
+      return cell.replace(at, form.size(), now);
+  }
+  return cell;
+}
+
 Result result_of(const ordered_json& json) {
   Result r;
   r.fits = json.at("fits");
@@ -106,7 +119,7 @@ void Store::read_line(std::string_view line, size_t number, const ordered_json& 
     return;
   }
   try {
-    results_[{json.at("section"), json.at("cell")}] = result_of(json);
+    results_[{json.at("section"), present_name(json.at("cell"))}] = result_of(json);
   } catch (const std::exception&) {
     io::fail(file_, "line {} is damaged; remove it to run its cell again", number);
   }

@@ -56,8 +56,8 @@ struct Request {
   std::vector<pack::Histogram> lengths{};                 ///< of the sequences to pack, set by set
   double time_limit = 0;                                  ///< seconds of a packing; 0: none
   ProductLists products{};
-  ops::Planner planner = ops::Planner::published;  ///< of products on tiles
-  bool gain = false;                               ///< plan products freely, too
+  ops::Planner planner = ops::Planner::vendor;  ///< of products on tiles
+  bool gain = false;                            ///< plan products freely, too
 
   std::string data{};       ///< folder of data sets
   std::string out{};        ///< folder of results; "": the paper's name

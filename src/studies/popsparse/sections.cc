@@ -236,7 +236,7 @@ Figure break_even_table(const Products& p) {
 }
 
 Figure gain_table(const Products& p) {
-  Figure figure{"Speed-up of the free planner over the published one",
+  Figure figure{"Speed-up of the free planner over the vendor's",
                 "",
                 {"mode", "products", "median", "90th percentile", "minimum", "more fit"}};
   for (Mode mode : ops::kModes) {
@@ -299,7 +299,7 @@ std::vector<Cell> free_cells(const machine::Machine& machine, const Request& req
   if (!request.gain && request.only.empty()) return {};
   if (!request.gain) throw UsageError("section gain of --only shows what --gain plans: pass --gain too");
   if (machine.kind == machine::Kind::host || request.planner == ops::Planner::best)
-    throw UsageError("--gain compares the free planner with the published one, on a modelled machine");
+    throw UsageError("--gain compares the free planner with the vendor's, on a modelled machine");
   return cells_of(machine, request, ops::Planner::best);
 }
 
@@ -346,7 +346,7 @@ Section products() {
 
 Section gain() {
   return {.name = "gain",
-          .title = "Free planning against the published planner's (with --gain)",
+          .title = "Free planning against the vendor's planner (with --gain)",
           .cells = free_cells,
           .figures = table<gain_table>,
           .reads = kProducts};

@@ -14,7 +14,7 @@ SpikingTrainingSettings settings_of(const TrainingCase& what, uint32_t epochs, u
   SpikingTrainingSettings settings = usual_settings("randman");
   settings.hidden.assign(what.layers, kHiddenNeurons);
   settings.delay = 1;
-  settings.rate = 0.002;  // the usual one is for one layer
+  settings.lr = 0.002;  // the usual one is for one layer
   settings.neuron.surrogate = what.surrogate;
   settings.gradient_threshold = what.gradient_threshold;
   if (std::isfinite(what.gradient_threshold)) settings.first_gradient_threshold = what.gradient_threshold;

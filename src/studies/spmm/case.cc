@@ -8,11 +8,11 @@
 
 namespace tessera::studies::spmm {
 
-std::string_view flag_of(ops::Product product) {
+std::string_view flag_of(ProductKind product) {
   switch (product) {
-    case ops::Product::forward: return "forward";
-    case ops::Product::input_gradient: return "dx";
-    case ops::Product::sddmm: return "sddmm";
+    case ProductKind::forward: return "forward";
+    case ProductKind::input_gradient: return "input_gradient";
+    case ProductKind::sddmm: return "sddmm";
   }
   return "";
 }
@@ -28,7 +28,7 @@ std::vector<SpmmCase> cases_of(const SpmmRequest& r) {
   for (const std::string& machine : r.machines)
     for (const Settings& settings : machine == "host" ? std::vector<Settings>{{}} : r.settings)
       for (const Precision& precision : r.types)
-        for (const ops::Product product : r.products) {
+        for (const ProductKind product : r.products) {
           if (has(Mode::dense))
             for (uint32_t n : r.n)
               cases.push_back({machine, settings, Mode::dense, product, precision, std::nullopt,

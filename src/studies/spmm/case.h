@@ -17,7 +17,7 @@ struct SpmmCase {
   std::string machine;
   Settings settings;
   Mode mode = Mode::static_sparse;
-  ops::Product product = ops::Product::forward;
+  ProductKind product = ProductKind::forward;
   Precision precision;
   std::optional<double> density;  ///< requested; none for files and dense weights
   uint32_t block = 1;

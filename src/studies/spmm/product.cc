@@ -42,7 +42,8 @@ double measure_update(Weight& weight, uint64_t seed) {
 }
 
 /// Seeded numbers that are exact in the product's type.
-Activations random_activations(const bound::Product& product, uint32_t rows, uint64_t seed, uint64_t stream) {
+Activations random_activations(const bound::BoundProduct& product, uint32_t rows, uint64_t seed,
+                               uint64_t stream) {
   const ops::ProductProblem& problem = product.problem();
   Activations a(rows, problem.n, product.layouts().x);
   base::RandomStream(seed, 0, stream).fill_symmetric(a.elements);
@@ -54,7 +55,7 @@ Activations random_activations(const bound::Product& product, uint32_t rows, uin
 MatrixView<float> view_of(Activations& a) { return {a.elements.data(), a.row_stride(), a.col_stride()}; }
 
 /// Repeats until enough is measured.
-void measure(bound::Product& product, Activations& x, Activations& y, SpmmResult& result) {
+void measure(bound::BoundProduct& product, Activations& x, Activations& y, SpmmResult& result) {
   const engine::TimedRun timed = engine::median_run([&](std::vector<engine::TraceEvent>& trace) {
     return product.run(view_of(x), view_of(y), {.trace = result.run ? &trace : nullptr});
   });
@@ -66,17 +67,17 @@ void measure(bound::Product& product, Activations& x, Activations& y, SpmmResult
 }
 
 /// Compares the result with float64.
-void verify(const SpmmRequest& request, const bound::Product& product, const SparseMatrix& matrix,
+void verify(const SpmmRequest& request, const bound::BoundProduct& product, const SparseMatrix& matrix,
             const Activations& x, const Activations& y, SpmmResult& result) {
   const ops::ProductProblem& problem = product.problem();
-  const bool is_sddmm = problem.product == ops::Product::sddmm;
+  const bool is_sddmm = problem.product == ProductKind::sddmm;
   const Type result_type = product.is_on_host() ? Type::f32 : problem.type;
   const Rounding types{product.is_on_host() && is_sddmm ? Type::f32 : problem.type, problem.partials,
                        result_type, product.roundings()};
   switch (problem.product) {
-    case ops::Product::forward: return verify(request, matrix, types, x, y, result);
-    case ops::Product::input_gradient: return verify(request, sparse::transpose(matrix), types, y, x, result);
-    case ops::Product::sddmm:
+    case ProductKind::forward: return verify(request, matrix, types, x, y, result);
+    case ProductKind::input_gradient: return verify(request, sparse::transpose(matrix), types, y, x, result);
+    case ProductKind::sddmm:
       return verify_sddmm(request, {matrix.pattern, product.gradient()}, types, x, y, result);
   }
 }
@@ -108,9 +109,9 @@ void ProductRuns::pack(const ops::ProductProblem& problem, const SpmmCase& what,
   packed_is_of_ = what;
 }
 
-bound::Product ProductRuns::plan(const ops::ProductProblem& problem, const SpmmCase& what,
-                                 const SparseMatrix& matrix, const machine::Machine& machine,
-                                 const ops::ForcedKnobs& force, Layout layout) {
+bound::BoundProduct ProductRuns::plan(const ops::ProductProblem& problem, const SpmmCase& what,
+                                      const SparseMatrix& matrix, const machine::Machine& machine,
+                                      const ops::ForcedKnobs& force, Layout layout) {
   if (machine.kind == machine::Kind::tiled) return {matrix, problem, machine, force};
   pack(problem, what, matrix);
   return {packed_, problem, machine, force, {layout, layout}};
@@ -135,7 +136,7 @@ SpmmResult ProductRuns::plan_and_run(const SpmmRequest& request, const SpmmCase&
                                      const SparseMatrix& matrix, const machine::Machine& machine,
                                      const ops::ForcedKnobs& force) {
   const ops::ProductProblem problem = problem_of(request, what, machine, matrix.pattern.blocks());
-  bound::Product product = plan(problem, what, matrix, machine, force, request.layout);
+  bound::BoundProduct product = plan(problem, what, matrix, machine, force, request.layout);
   const bool on_tiles = !product.is_on_host();
   if (planned_) planned_(product);
   SpmmResult result = start(product, request);

@@ -25,7 +25,7 @@ ops::ProductProblem problem_of(const SpmmRequest& request, const SpmmCase& what,
 class ProductRuns {
  public:
   /// Told of each product before it runs.
-  using Planned = std::function<void(const bound::Product&)>;
+  using Planned = std::function<void(const bound::BoundProduct&)>;
 
   explicit ProductRuns(Planned planned = {}) : planned_(std::move(planned)) {}
 
@@ -38,8 +38,9 @@ class ProductRuns {
  private:
   SpmmResult plan_and_run(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                           const machine::Machine& machine, const ops::ForcedKnobs& force);
-  bound::Product plan(const ops::ProductProblem& problem, const SpmmCase& what, const SparseMatrix& matrix,
-                      const machine::Machine& machine, const ops::ForcedKnobs& force, Layout layout);
+  bound::BoundProduct plan(const ops::ProductProblem& problem, const SpmmCase& what,
+                           const SparseMatrix& matrix, const machine::Machine& machine,
+                           const ops::ForcedKnobs& force, Layout layout);
   void pack(const ops::ProductProblem& problem, const SpmmCase& what, const SparseMatrix& matrix);
 
   Planned planned_;

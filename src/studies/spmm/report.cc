@@ -26,7 +26,7 @@ std::string title_of(const SpmmResult& r) {
       dense ? "dense"
             : fmt::format("{}, density {:.4g}, b = {}", name_of(r.what.mode), r.density, r.what.block);
   const std::string product =
-      r.what.product == ops::Product::forward ? "" : fmt::format("{} of ", name_of(r.what.product));
+      r.what.product == ProductKind::forward ? "" : fmt::format("{} of ", name_of(r.what.product));
   return fmt::format("{}: {}{}, {}, n = {}", machine_title(r.what), product, weight,
                      name_of(r.what.precision), r.what.n);
 }

@@ -23,10 +23,10 @@ using ops::Mode;
 using ops::name_of;
 using ops::Precision;
 inline const std::map<std::string, ops::Planner> kPlanners = {{"best", ops::Planner::best},
-                                                              {"published", ops::Planner::published}};
+                                                              {"vendor", ops::Planner::vendor}};
 
-/// As named by --product: "forward", "dx", "sddmm".
-std::string_view flag_of(ops::Product product);
+/// As named by --product: "forward", "input_gradient", "sddmm".
+std::string_view flag_of(ProductKind product);
 
 /// Figures of one machine to change together.
 using Settings = std::vector<machine::Setting>;
@@ -47,7 +47,7 @@ struct SpmmRequest {
   std::vector<std::string> machines = {"host"};
   std::vector<Settings> settings = {{}};  ///< for modelled machines
   std::vector<Mode> modes = {Mode::static_sparse, Mode::dense};
-  std::vector<ops::Product> products = {ops::Product::forward};
+  std::vector<ProductKind> products = {ProductKind::forward};
   std::vector<uint32_t> n;
   std::vector<uint32_t> blocks;
   std::vector<Precision> types = {Precision{}};

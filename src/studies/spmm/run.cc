@@ -29,7 +29,7 @@ void enter(const check::Verification& v, SpmmResult& result) {
   result.tolerance = v.tolerance;
 }
 
-std::string printed(const std::string& what, const bound::Product& product) {
+std::string printed(const std::string& what, const bound::BoundProduct& product) {
   if (what == "plan") return product.plan() + "\n";
   if (what == "candidates") return ops::to_string(std::span<const ops::PlanCandidate>(product.candidates()));
   if (what == "program") return program::to_string(*product.executable().program);
@@ -45,7 +45,7 @@ Activations::Activations(uint32_t height, uint32_t width, Layout order)
   elements.resize(uint64_t{rows} * cols);
 }
 
-SpmmResult start(const bound::Product& product, const SpmmRequest& request) {
+SpmmResult start(const bound::BoundProduct& product, const SpmmRequest& request) {
   SpmmResult result;
   result.printed = printed(request.print, product);
   result.memory = product.memory();
@@ -59,7 +59,7 @@ SpmmResult start(const bound::Product& product, const SpmmRequest& request) {
   return result;
 }
 
-void estimate(const bound::Product& product, SpmmResult& result) {
+void estimate(const bound::BoundProduct& product, SpmmResult& result) {
   const machine::Machine& machine = product.machine();
   std::vector<engine::TraceEvent> trace;
   const engine::Profile profile = product.estimate(result.run ? &trace : nullptr);

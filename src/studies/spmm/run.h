@@ -27,10 +27,10 @@ struct Activations {
 };
 
 /// What is known about a case before it runs.
-SpmmResult start(const bound::Product& product, const SpmmRequest& request);
+SpmmResult start(const bound::BoundProduct& product, const SpmmRequest& request);
 
 /// Accounts without floating-point work.
-void estimate(const bound::Product& product, SpmmResult& result);
+void estimate(const bound::BoundProduct& product, SpmmResult& result);
 
 /// Types to which numbers are rounded.
 struct Rounding {

@@ -47,7 +47,7 @@ class SpmmRunner {
   std::optional<SpmmCase> matrix_is_of_;
   ProductRuns products_;
   std::map<std::string, machine::Machine> machines_;
-  std::map<std::tuple<std::string, Precision, ops::Product, uint32_t>, double> dense_seconds_;
+  std::map<std::tuple<std::string, Precision, ProductKind, uint32_t>, double> dense_seconds_;
 };
 
 }  // namespace tessera::studies::spmm

@@ -152,7 +152,7 @@ std::string category_lines(const compiler::Categories& bytes) {
 
 report::Table table(std::span<const SpmmResult> results) {
   const auto any = [&](const auto& holds) { return std::any_of(results.begin(), results.end(), holds); };
-  const bool products = any([](const SpmmResult& r) { return r.what.product != ops::Product::forward; });
+  const bool products = any([](const SpmmResult& r) { return r.what.product != ProductKind::forward; });
   const bool updates = any([](const SpmmResult& r) { return r.update_seconds.has_value(); });
   const bool steps = any([](const SpmmResult& r) { return r.steps.has_value(); });
   std::vector<std::string> head = {"machine", "mode"};

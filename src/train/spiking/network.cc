@@ -68,7 +68,7 @@ class Network {
   }
 
   const SpikingResults& results() const { return results_; }
-  const std::vector<std::pair<Value, double>>& rates() const { return rates_; }
+  const std::vector<std::pair<Value, double>>& lr_scales() const { return lr_scales_; }
 
   /// Numbers of spikes or potentials [batch, classes].
   Value logits() const {
@@ -115,7 +115,7 @@ class Network {
     std::ranges::fill(values, static_cast<float>(initial_dynamic(settings_, layers_[layer], p.name)));
     if (!settings_.learns_dynamics) return graph_.constant(name, {rows, p.cols}, std::move(values));
     const Value value = graph_.parameter(name, {rows, p.cols}, model::Initial::from(std::move(values)));
-    rates_.emplace_back(value, kDynamicsRate);
+    lr_scales_.emplace_back(value, kDynamicsRate);
     return value;
   }
 
@@ -124,7 +124,7 @@ class Network {
   const SpikingData& data_;
   std::vector<SpikingLayer> layers_;
   std::vector<Value> parameters_;
-  std::vector<std::pair<Value, double>> rates_;
+  std::vector<std::pair<Value, double>> lr_scales_;
   SpikingResults results_;
 };
 
@@ -148,8 +148,9 @@ Graph spiking_training_graph(const SpikingTrainingSettings& settings, const Spik
   const Value logits = network.logits(), loss = network.loss(logits);
   graph.output(kLogits, logits);
   graph.output(kLoss, loss);
-  add_training(loss,
-               {.optimizer = optimizer_of(settings), .clip_norm = settings.clip, .rates = network.rates()});
+  add_training(loss, {.optimizer = optimizer_of(settings),
+                      .clip_norm = settings.clip_norm,
+                      .lr_scales = network.lr_scales()});
   return graph;
 }
 

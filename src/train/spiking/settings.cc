@@ -56,9 +56,9 @@ SpikingTrainingSettings usual_settings(std::string_view dataset) {
     s.readout_decay = 0.99;
     s.initial_firing = 0.05;
     s.loss = SpikingLoss::last;
-    s.rate = 0.003;
+    s.lr = 0.003;
     s.cosine = true;
-    s.clip = 1;
+    s.clip_norm = 1;
     s.batch = 32;
     s.epochs = 40;
     return s;
@@ -68,7 +68,7 @@ SpikingTrainingSettings usual_settings(std::string_view dataset) {
   s.decay = 0.95;
   s.epochs = 10;
   if (dataset == "randman") {
-    s.rate = 0.01;
+    s.lr = 0.01;
     return s;
   }
   s.hidden = {256};
@@ -88,9 +88,9 @@ uint32_t SpikingTrainingSettings::most_listed_of(uint32_t epoch) const {
   return static_cast<uint32_t>(std::lround(halving(std::max<double>(all, most_listed), most_listed, epoch)));
 }
 
-double SpikingTrainingSettings::rate_of(uint64_t step, uint64_t steps) const {
-  if (!cosine) return rate;
-  return rate / 2 * (1 + std::cos(std::numbers::pi * static_cast<double>(step) / static_cast<double>(steps)));
+double SpikingTrainingSettings::lr_of(uint64_t step, uint64_t steps) const {
+  if (!cosine) return lr;
+  return lr / 2 * (1 + std::cos(std::numbers::pi * static_cast<double>(step) / static_cast<double>(steps)));
 }
 
 namespace train {
@@ -180,12 +180,13 @@ nlohmann::ordered_json json_of(const SpikingTrainingSettings& s) {
   json["most_listed"] =
       s.most_listed == 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.most_listed);
   add_optimizer(json, s, "weight_decay");
-  json.update({{"schedule", s.cosine ? "cosine" : "constant"},
-               {"clip", s.clip ? nlohmann::ordered_json(*s.clip) : nlohmann::ordered_json(nullptr)},
-               {"batch", s.batch},
-               {"epochs", s.epochs},
-               {"seed", s.seed},
-               {"validation", s.validation}});
+  json.update(
+      {{"schedule", s.cosine ? "cosine" : "constant"},
+       {"clip_norm", s.clip_norm ? nlohmann::ordered_json(*s.clip_norm) : nlohmann::ordered_json(nullptr)},
+       {"batch", s.batch},
+       {"epochs", s.epochs},
+       {"seed", s.seed},
+       {"validation", s.validation}});
   return json;
 }
 

@@ -160,14 +160,14 @@ StepResult SpikingTrainer::step(uint64_t number) {
   auto threshold = static_cast<float>(settings_.gradient_threshold_of(epoch));
   uint32_t most = settings_.most_listed_of(epoch);
   auto from_zero = static_cast<uint32_t>(number), from_one = from_zero + 1;
-  auto rate = static_cast<float>(settings_.rate_of(number, steps()));
+  auto lr = static_cast<float>(settings_.lr_of(number, steps()));
   float loss = 0;
   const double seconds = run_step(arrays_of(trained(), {{kLabels, const_cast<uint32_t*>(labels.data())},
                                                         {kTargetRates, target_rates.data()},
                                                         {kGradientThreshold, &threshold},
                                                         {kMostListed, &most},
                                                         {kListStep, &from_zero},
-                                                        {"rate", &rate},
+                                                        {"lr", &lr},
                                                         {"step", &from_one},
                                                         {kLoss, &loss}}));
   return {.loss = loss, .right = count_right(logits, labels), .seconds = seconds, .activity = activity()};

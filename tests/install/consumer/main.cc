@@ -23,7 +23,8 @@ bool multiplies() {
   product(x.data(), y.data());
   for (size_t i = 0; i < y.size(); ++i) {
     const size_t block_row = i / n / 4;
-    const uint64_t blocks = matrix.pattern.row_begin[block_row + 1] - matrix.pattern.row_begin[block_row];
+    const uint64_t blocks =
+        matrix.pattern.crow_indices[block_row + 1] - matrix.pattern.crow_indices[block_row];
     if (y[i] != 2.0F * 4 * static_cast<float>(blocks)) return false;
   }
   return true;

@@ -5,7 +5,7 @@
 namespace tessera::kernels {
 namespace {
 
-constexpr double kRate = 0.125;
+constexpr double kLr = 0.125;
 constexpr float kDecay = 0.0625F;
 constexpr float kMomentum = 0.875F;
 
@@ -24,7 +24,7 @@ Sample sgd_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = rows_of(scale), cols = cols_of(scale);
   Sample sample(sgd_codelet);
   sample.random(gradient, rows, cols, seed);
-  add_scalar(sample, Type::f32, kRate).random(weight, rows, cols, seed + 1).param(param_of(kDecay));
+  add_scalar(sample, Type::f32, kLr).random(weight, rows, cols, seed + 1).param(param_of(kDecay));
   return sample.tolerance(tolerance_of(weight)).flops(4.0 * rows * cols);
 }
 
@@ -33,7 +33,7 @@ Sample momentum_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = rows_of(scale), cols = cols_of(scale);
   Sample sample(momentum_codelet);
   sample.random(gradient, rows, cols, seed);
-  add_scalar(sample, Type::f32, kRate);
+  add_scalar(sample, Type::f32, kLr);
   sample.random(Type::f32, rows, cols, seed + 1).random(weight, rows, cols, seed + 2);
   sample.param(param_of(kDecay)).param(param_of(kMomentum)).param(nesterov ? 1 : 0);
   return sample.tolerance(tolerance_of(weight)).flops((nesterov ? 8.0 : 6.0) * rows * cols);
@@ -45,7 +45,7 @@ Sample adam_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = rows_of(scale), cols = cols_of(scale);
   Sample sample(adam_codelet);
   sample.random(gradient, rows, cols, seed);
-  add_scalar(add_scalar(sample, Type::f32, kRate), Type::u32, 3).random(Type::f32, rows, cols, seed + 1);
+  add_scalar(add_scalar(sample, Type::f32, kLr), Type::u32, 3).random(Type::f32, rows, cols, seed + 1);
   sample.values(Type::f32, rows, cols, [](uint64_t i) { return 0.25 + static_cast<double>(i % 17) / 16; });
   sample.random(weight, rows, cols, seed + 2).param(param_of(kDecay));
   sample.param(param_of(0.9F)).param(param_of(0.999F)).param(param_of(1e-8F)).param(decoupled ? 1 : 0);

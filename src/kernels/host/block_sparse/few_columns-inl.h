@@ -50,8 +50,8 @@ class FewColumnSlice {
   }
 
   void pack(uint32_t t) const {
-    const MatrixView<const float> x{slice_.x.at(0, slice_.col_begin + tiles_.begin(t)), slice_.x.row_stride,
-                                    slice_.x.col_stride};
+    const MatrixView<const float> x{slice_.x.pointer_to(0, slice_.col_begin + tiles_.begin(t)),
+                                    slice_.x.row_stride, slice_.x.col_stride};
     const auto pack = kTransposed ? (order_.group == 4 ? pack_repeated<4> : pack_repeated<2>)
                                   : (order_.group == 4 ? pack_groups<4> : pack_groups<2>);
     pack(x, w_.cols, padded_k(w_), tile_cols(t), panel_of(t));

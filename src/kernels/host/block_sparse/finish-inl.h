@@ -31,7 +31,7 @@ inline const float* bias_of(const Epilogue& e, uint32_t row) {
 // Writes a part of Y from its sums by rows, row r at sums + r * step.
 inline void finish_by_rows(const BlockSlice& slice, const Piece& p, const float* sums, size_t step) {
   for (uint32_t r = 0; r < p.rows; ++r) {
-    float* y = slice.y.at(p.row + r, p.col);
+    float* y = slice.y.pointer_to(p.row + r, p.col);
     finish_line(slice.epilogue, sums + r * step, p.cols, bias_of(slice.epilogue, p.row + r), 0, y);
   }
 }
@@ -39,7 +39,7 @@ inline void finish_by_rows(const BlockSlice& slice, const Piece& p, const float*
 // Writes a part of Y from its sums by columns, column c at sums + c * step.
 inline void finish_by_columns(const BlockSlice& slice, const Piece& p, const float* sums, size_t step) {
   for (uint32_t c = 0; c < p.cols; ++c) {
-    float* y = slice.y.at(p.row, p.col + c);
+    float* y = slice.y.pointer_to(p.row, p.col + c);
     finish_line(slice.epilogue, sums + c * step, p.rows, bias_of(slice.epilogue, p.row), 1, y);
   }
 }

@@ -162,7 +162,7 @@ class WideSlice {
 
   template <class Element>
   bool is_aligned(const MatrixView<Element>& view, int64_t col) const {
-    const auto first = reinterpret_cast<uintptr_t>(view.at(0, col));
+    const auto first = reinterpret_cast<uintptr_t>(view.pointer_to(0, col));
     return first % (kLanes * sizeof(float)) == 0 && view.row_stride % kLanes == 0;
   }
 
@@ -178,7 +178,7 @@ class WideSlice {
   // Rotation of rows for reading X in place as aligned vectors.
   Rotation rotation_in_place(const Panel& p) const {
     if (!can_rotate(kLanes, micro_rows_, p.width) || slice_.x.row_stride % kLanes != 0) return {0, p.width};
-    return {columns_past_vector(slice_.x.at(0, p.col)), p.width};
+    return {columns_past_vector(slice_.x.pointer_to(0, p.col)), p.width};
   }
 
   // Whether X may be read in place: whole vectors, no overhang below. Vectors that cross cache lines or are
@@ -289,9 +289,9 @@ class WideSlice {
         raw + (row - chunk_row_) * panel_.width - (panel_.packed ? 0 : panel_.rotation.columns);
     for (uint32_t t = 0; t < panel_.tiles.tiles(); ++t) {
       const uint32_t first = first_col(t), last = first_col(t + 1);
-      tile.x = panel_.packed ? panel_x(first) : slice_.x.at(0, panel_.col + first);
+      tile.x = panel_.packed ? panel_x(first) : slice_.x.pointer_to(0, panel_.col + first);
       tile.x_step = panel_.packed ? last - first : static_cast<size_t>(slice_.x.row_stride);
-      tile.y = direct ? slice_.y.at(row, panel_.col + first) : gathered + first;
+      tile.y = direct ? slice_.y.pointer_to(row, panel_.col + first) : gathered + first;
       tile.y_step = direct ? static_cast<size_t>(slice_.y.row_stride) : panel_.width;
       tile.rotation = rotation_of(t);
       const bool widens = strip.bits16 != nullptr && t == 0;

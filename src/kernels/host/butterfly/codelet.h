@@ -70,7 +70,7 @@ struct ButterflyShape {
 
 ButterflyShape butterfly_shape(const program::Vertex& v);
 
-/// Floats of scratch for a slice of so many samples.
+/// Floats of scratch for a slice of `samples` samples.
 size_t butterfly_forward_scratch(const ButterflyShape& shape, uint32_t samples);
 size_t butterfly_gradients_scratch(const ButterflyShape& shape, uint32_t samples);
 

@@ -63,8 +63,8 @@ class FeatureButterfly {
     static constexpr LaneIndices kOrder = lane_indices(feature_of_lane);
     const auto order = hn::SetTableIndices(d, kOrder.data());
     const uint32_t given = std::min(x.features, n_);
-    for (uint32_t f = 0; x.feature_stride != 1 && f < given; ++f) columns_[f] = *x.at(sample, f);
-    const float* from = x.feature_stride == 1 ? x.at(sample, 0) : columns_;
+    for (uint32_t f = 0; x.feature_stride != 1 && f < given; ++f) columns_[f] = *x.pointer_to(sample, f);
+    const float* from = x.feature_stride == 1 ? x.pointer_to(sample, 0) : columns_;
     for (uint32_t f = 0; f < n_; f += kLanes)
       hn::Store(
           hn::TableLookupLanes(load_lanes(from + (f < given ? f : 0), f < given ? given - f : 0), order), d,
@@ -74,11 +74,11 @@ class FeatureButterfly {
   void store(const Samples& y, uint32_t sample) const {
     static constexpr LaneIndices kOrder = lane_indices(lane_of_feature);
     const auto order = hn::SetTableIndices(d, kOrder.data());
-    float* to = y.feature_stride == 1 ? y.at(sample, 0) : columns_;
+    float* to = y.feature_stride == 1 ? y.pointer_to(sample, 0) : columns_;
     for (uint32_t f = 0; f < y.features; f += kLanes)
       store_lanes(hn::TableLookupLanes(hn::Load(d, columns_ + f), order), to + f,
                   to == columns_ ? kLanes : y.features - f);
-    for (uint32_t f = 0; y.feature_stride != 1 && f < y.features; ++f) *y.at(sample, f) = columns_[f];
+    for (uint32_t f = 0; y.feature_stride != 1 && f < y.features; ++f) *y.pointer_to(sample, f) = columns_[f];
   }
 
   void run() const {

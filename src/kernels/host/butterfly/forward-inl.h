@@ -167,7 +167,7 @@ inline void row_pass([[maybe_unused]] const ButterflyTile& tile, [[maybe_unused]
 #if HWY_TARGET == HWY_AVX3
   with_bool(tile.twiddle.shape.tied, [&](auto tied) HWY_ATTR {
     with_bool(pass.decreasing, [&](auto decreasing) HWY_ATTR {
-      run_row_pass<tied(), decreasing()>(tile, pass, groups, columns, rows.at(begin, 0),
+      run_row_pass<tied(), decreasing()>(tile, pass, groups, columns, rows.pointer_to(begin, 0),
                                          static_cast<size_t>(rows.sample_stride), to_rows);
     });
   });

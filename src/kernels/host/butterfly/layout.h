@@ -26,7 +26,7 @@ inline constexpr uint32_t kMostPassBits = 4;
 /// Lanes of a forward tile: a cache line.
 inline constexpr uint32_t kButterflyLanes = 16;
 
-/// Whether a tile's samples are multiplied one by one, with vectors of so many lanes along the features.
+/// Whether a tile's samples are multiplied one by one, with vectors of `lanes` lanes along the features.
 inline bool butterfly_along_features(const ButterflyShape& s, uint32_t samples, uint32_t lanes) {
   constexpr uint32_t kMostSamples = 5;  // that take less time than a tile
   return !s.complex && s.n() >= 2 * lanes && samples <= kMostSamples;

@@ -134,7 +134,7 @@ inline bool is_in_place(const Samples& x, const LaneTile& tile, size_t numbers) 
 }
 inline ColumnView in_place(const Samples& x, const LaneTile& tile, size_t parts) {
   const auto part = static_cast<size_t>(x.feature_stride);
-  return {x.at(tile.begin, 0), ButterflyColumns(part * parts), part};
+  return {x.pointer_to(tile.begin, 0), ButterflyColumns(part * parts), part};
 }
 
 // The groups that a pass processes in a unit: for each offset of `high` and `middle`, `low` adjacent ones.

@@ -121,24 +121,27 @@ class LineTransform {
     return Roots(table_->real, hn::Mul(block, hn::Set(d, kFloats)));
   }
 
-  template <class Place>
-  static HWY_INLINE void load(const Leaves& leaves, const float* from, const Place& place, Complex* a) {
+  template <class OffsetOf>
+  static HWY_INLINE void load(const Leaves& leaves, const float* from, const OffsetOf& offset_of,
+                              Complex* a) {
     const Floats d;
     for (size_t at = 0; at < kColumnLanes; at += kLanes) {
-      transpose_square([&](size_t i) HWY_ATTR { return hn::Load(d, from + place(leaves.re[i]) + at); },
+      transpose_square([&](size_t i) HWY_ATTR { return hn::Load(d, from + offset_of(leaves.re[i]) + at); },
                        [&](size_t i, Lane v) HWY_ATTR { a[at + i].re = v; });
-      transpose_square([&](size_t i) HWY_ATTR { return hn::Load(d, from + place(leaves.im[i]) + at); },
+      transpose_square([&](size_t i) HWY_ATTR { return hn::Load(d, from + offset_of(leaves.im[i]) + at); },
                        [&](size_t i, Lane v) HWY_ATTR { a[at + i].im = v; });
     }
   }
-  template <class Place>
-  static HWY_INLINE void store(const Leaves& leaves, const Complex* a, float* to, const Place& place) {
+  template <class OffsetOf>
+  static HWY_INLINE void store(const Leaves& leaves, const Complex* a, float* to, const OffsetOf& offset_of) {
     const Floats d;
     for (size_t at = 0; at < kColumnLanes; at += kLanes) {
       transpose_square([&](size_t i) HWY_ATTR { return a[at + i].re; },
-                       [&](size_t i, Lane v) HWY_ATTR { hn::Store(v, d, to + place(leaves.re[i]) + at); });
+                       [&](size_t i, Lane v)
+                           HWY_ATTR { hn::Store(v, d, to + offset_of(leaves.re[i]) + at); });
       transpose_square([&](size_t i) HWY_ATTR { return a[at + i].im; },
-                       [&](size_t i, Lane v) HWY_ATTR { hn::Store(v, d, to + place(leaves.im[i]) + at); });
+                       [&](size_t i, Lane v)
+                           HWY_ATTR { hn::Store(v, d, to + offset_of(leaves.im[i]) + at); });
     }
   }
 

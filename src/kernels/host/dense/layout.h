@@ -31,7 +31,7 @@ inline constexpr uint32_t kMostDenseColumns = 12;
 /// Columns of dW that a thread processes at a time.
 inline constexpr uint32_t kDenseColumns = 512;
 
-/// Passes over a sum of so many terms.
+/// Passes over a sum of `terms` terms.
 inline uint32_t dense_passes(uint32_t terms) { return std::max(1U, (terms + kDenseDepth - 1) / kDenseDepth); }
 
 /// Rows of a batch that are computed as dot products at most.

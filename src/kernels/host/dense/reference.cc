@@ -54,8 +54,8 @@ void panel_input_gradient_reference(const program::Vertex& v) {
     for (uint32_t c = 0; c < out.cols; ++c) {
       float sum = 0;
       for (uint32_t i = 0; i < in.cols; ++i) sum += value_at(in, j, i) * panel_value(weight, i, c);
-      const bool is_cut = !v.fields[relu].empty() && value_at(v.fields[relu], j, c) <= 0;
-      set_number(out, j, c, is_cut ? 0 : sum);
+      const bool is_masked = !v.fields[relu].empty() && value_at(v.fields[relu], j, c) <= 0;
+      set_number(out, j, c, is_masked ? 0 : sum);
     }
 }
 

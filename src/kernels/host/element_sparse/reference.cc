@@ -58,7 +58,7 @@ void element_spmm_reference(const ElementSlice& slice) {
       std::vector<float> sums(rows + size_t{1}, 0.0F);
       for (uint32_t block = 0; block < w.k_blocks(); ++block) {
         const ElementBlock* at = w.blocks + uint64_t{chunk} * w.k_blocks() + block;
-        const float* x = slice.x.at(int64_t{block} * w.k_block, col);
+        const float* x = slice.x.pointer_to(int64_t{block} * w.k_block, col);
         uint64_t value = at->value, index = at->index;
         for (uint64_t i = at[0].row_group; i < at[1].row_group; ++i) {
           RowGroupWalk{w, w.row_groups[i], value, index, x, slice.x.row_stride}.run(sums);

@@ -71,7 +71,7 @@ struct ComingRows {
   HWY_INLINE void advance() {
     if (x.col_stride != 1) return;
     for (const uint32_t stop = std::min(end, row + step); row < stop; ++row) {
-      const float* line = x.at(row, col);
+      const float* line = x.pointer_to(row, col);
       for (uint32_t c = 0; c < cols; c += 16) prefetch_l2(line + c);
       prefetch_l2(line + cols - 1);
     }
@@ -217,9 +217,10 @@ class PanelSlice {
   // All rows of Y of some chunks, each from its only k-block.
   void finish_chunks(uint32_t first, uint32_t end) const {
     const MatrixView<const float>& x = slice_.x;
-    if (reads_in_place(x, cols_) && cols_ == width() && rotation_.columns == 0 && is_aligned(x.at(0, col_))) {
-      const RowsInPlace rows(x.at(0, col_), static_cast<size_t>(x.row_stride) * sizeof(float), w_.k_block,
-                             kZeros);
+    if (reads_in_place(x, cols_) && cols_ == width() && rotation_.columns == 0 &&
+        is_aligned(x.pointer_to(0, col_))) {
+      const RowsInPlace rows(x.pointer_to(0, col_), static_cast<size_t>(x.row_stride) * sizeof(float),
+                             w_.k_block, kZeros);
       for (uint32_t chunk = first; chunk < end; ++chunk) finish_chunk(chunk, rows);
     } else {
       if (!keeps_x_ || first == slice_.chunk_begin) pack_block(0);
@@ -243,7 +244,7 @@ class PanelSlice {
     std::array<bool, sparse::kMaxChunkRows + 1> done;
     std::fill_n(done.begin(), rows, false);
     if (is_plain()) {
-      const typename Loop::OfY of_y{slice_.y.at(begin, col_), slice_.y.row_stride, rows, y_};
+      const typename Loop::OfY of_y{slice_.y.pointer_to(begin, col_), slice_.y.row_stride, rows, y_};
       for_each_row_group(chunk, 0,
                          [&](const RowGroup& row_group, const float* values, const uint32_t* words) HWY_ATTR {
                            Loop::run(row_group, values, words, x, of_y);
@@ -303,7 +304,7 @@ class PanelSlice {
   }
 
   void fetch_row(uint32_t row) const {
-    const float* y = slice_.y.at(row, col_);
+    const float* y = slice_.y.pointer_to(row, col_);
     for (uint32_t c = 0; c < cols_; c += 16) hwy::Prefetch(y + c);
     hwy::Prefetch(y + cols_ - 1);
   }
@@ -311,7 +312,7 @@ class PanelSlice {
   void write_row(uint32_t row, const float* sums) const {
     const Epilogue& e = slice_.epilogue;
     const float* bias = e.bias == nullptr ? nullptr : e.bias + row;
-    float* y = slice_.y.at(row, col_);
+    float* y = slice_.y.pointer_to(row, col_);
     size_t first = 0;
     if (rotation_.columns != 0) {
       HWY_ALIGN float parts[kLanes];

@@ -111,19 +111,19 @@ class Transform {
     }
   }
 
-  template <uint32_t parts, class From, class To, class Place>
+  template <uint32_t parts, class From, class To, class OffsetOf>
   static HWY_INLINE void each_butterfly(uint32_t begin, uint32_t count, uint32_t size, const From& from,
-                                        const To& to, const Place& place) {
+                                        const To& to, const OffsetOf& offset_of) {
     const uint32_t step = size / parts;
     for (uint32_t at = begin; at < begin + count; at += size)
       for (uint32_t p = at; p < at + step; ++p)
         for (size_t lane = 0; lane < kColumnLanes; lane += kLanes) {
           Lane v[parts];
 #pragma GCC unroll 16
-          for (uint32_t i = 0; i < parts; ++i) v[i] = from(p + i * step, place(p, i) + lane);
+          for (uint32_t i = 0; i < parts; ++i) v[i] = from(p + i * step, offset_of(p, i) + lane);
           hadamard<parts>(v);
 #pragma GCC unroll 16
-          for (uint32_t i = 0; i < parts; ++i) to(p + i * step, place(p, i) + lane, v[i]);
+          for (uint32_t i = 0; i < parts; ++i) to(p + i * step, offset_of(p, i) + lane, v[i]);
         }
   }
 

@@ -41,7 +41,7 @@ HWY_INLINE void each_kronecker_strip(uint32_t samples, const Visit& visit) {
 
 // The samples of a strip as features × samples: then rows of features are what columns of lanes are.
 inline Samples swapped_strip(const Samples& x, const LaneTile& tile) {
-  return {x.at(tile.begin, 0), x.features, tile.count, x.feature_stride, x.sample_stride};
+  return {x.pointer_to(tile.begin, 0), x.features, tile.count, x.feature_stride, x.sample_stride};
 }
 
 inline void load_kronecker_rows(const Samples& x, const LaneTile& tile, float* rows, size_t step) {
@@ -70,7 +70,7 @@ inline void multiply_lanes(const LaneProduct& p, const float* columns, uint32_t 
                          .factor_stride = p.row_stride,
                          .factor_step = p.term_stride,
                          .terms = terms,
-                         .sums = direct ? to.at(tile.begin, 0) : staging,
+                         .sums = direct ? to.pointer_to(tile.begin, 0) : staging,
                          .sum_step = direct ? static_cast<size_t>(to.feature_stride) : tile.lanes},
                         to.features, direct ? tile.count : tile.lanes);
   if (!direct) store_samples(staging, tile, to);
@@ -95,7 +95,7 @@ inline void multiply_rows(const RowProduct& p, const LaneTile& tile, const Sampl
                          .factor_stride = p.row_step,
                          .factor_step = 1,
                          .terms = p.terms,
-                         .sums = direct ? to.at(tile.begin, 0) : staging,
+                         .sums = direct ? to.pointer_to(tile.begin, 0) : staging,
                          .sum_step = step},
                         tile.count, to.features);
   if (!direct) store_kronecker_rows(staging, step, tile, to);

@@ -27,8 +27,8 @@ void input_gradient(const Vertex& v, const KroneckerFactor& f, const Samples& dx
       for (uint32_t q = 0; q < group.in.count; ++q) {
         float sum = 0;
         for (uint32_t r = 0; r < group.out.count; ++r)
-          sum += weight_at(weight, f, g, r, q) * *dy.at(j, group.out.first + r * f.d);
-        *dx.at(j, group.in.first + q * f.d) = sum;
+          sum += weight_at(weight, f, g, r, q) * *dy.pointer_to(j, group.out.first + r * f.d);
+        *dx.pointer_to(j, group.in.first + q * f.d) = sum;
       }
   });
 }
@@ -40,7 +40,7 @@ void weight_gradient(const FieldView& dweight, const KroneckerFactor& f, const S
       for (uint32_t q = 0; q < f.c; ++q) {
         float sum = 0;
         for (uint32_t j = 0; r < group.out.count && q < group.in.count && j < x.count; ++j)
-          sum += *dy.at(j, group.out.first + r * f.d) * *x.at(j, group.in.first + q * f.d);
+          sum += *dy.pointer_to(j, group.out.first + r * f.d) * *x.pointer_to(j, group.in.first + q * f.d);
         set_number(dweight, g, r * f.c + q, sum);
       }
   });
@@ -58,8 +58,8 @@ void kronecker_forward_reference(const Vertex& v) {
       for (uint32_t r = 0; r < group.out.count; ++r) {
         float sum = 0;
         for (uint32_t q = 0; q < group.in.count; ++q)
-          sum += weight_at(v.fields[weight], f, g, r, q) * *in.at(j, group.in.first + q * f.d);
-        *out.at(j, group.out.first + r * f.d) = sum;
+          sum += weight_at(v.fields[weight], f, g, r, q) * *in.pointer_to(j, group.in.first + q * f.d);
+        *out.pointer_to(j, group.out.first + r * f.d) = sum;
       }
   });
 }

@@ -25,10 +25,10 @@ class KroneckerStrided {
   void forward(const float* weight, const Samples& x, const Samples& y) const {
     each_lanes(x, y, [&](const Lanes& at) HWY_ATTR {
       load_panel(weight, at);
-      run_strided_product({.a = {x.at(0, at.groups.in.first), sample_step(x), f_.d},
+      run_strided_product({.a = {x.pointer_to(0, at.groups.in.first), sample_step(x), f_.d},
                            .b = {panel_, f_.c * kLanes, kLanes},
                            .terms = at.groups.in.count,
-                           .sums = y.at(0, at.groups.out.first),
+                           .sums = y.pointer_to(0, at.groups.out.first),
                            .row_step = sample_step(y),
                            .col_step = f_.d},
                           y.count, at.groups.out.count, at.count);
@@ -38,10 +38,10 @@ class KroneckerStrided {
   void input_gradient(const float* weight, const Samples& dy, const Samples& dx) const {
     each_lanes(dx, dy, [&](const Lanes& at) HWY_ATTR {
       load_panel(weight, at);
-      run_strided_product({.a = {dy.at(0, at.groups.out.first), sample_step(dy), f_.d},
+      run_strided_product({.a = {dy.pointer_to(0, at.groups.out.first), sample_step(dy), f_.d},
                            .b = {panel_, kLanes, f_.c * kLanes},
                            .terms = at.groups.out.count,
-                           .sums = dx.at(0, at.groups.in.first),
+                           .sums = dx.pointer_to(0, at.groups.in.first),
                            .row_step = sample_step(dx),
                            .col_step = f_.d},
                           dx.count, at.groups.in.count, at.count);
@@ -52,8 +52,8 @@ class KroneckerStrided {
     each_lanes(x, dy, [&](const Lanes& at) HWY_ATTR {
       if (at.groups.out.count < f_.b || at.groups.in.count < f_.c)
         std::fill_n(panel_, weights() * kLanes, 0.0F);
-      run_strided_product({.a = {dy.at(0, at.groups.out.first), f_.d, sample_step(dy)},
-                           .b = {x.at(0, at.groups.in.first), f_.d, sample_step(x)},
+      run_strided_product({.a = {dy.pointer_to(0, at.groups.out.first), f_.d, sample_step(dy)},
+                           .b = {x.pointer_to(0, at.groups.in.first), f_.d, sample_step(x)},
                            .terms = dy.count,
                            .sums = panel_,
                            .row_step = f_.c * kLanes,

@@ -52,7 +52,7 @@ struct RowPanel {
   const float* row(uint32_t i) const { return data + (std::min(i, rows - 1) - first) * step; }
 
   template <size_t kCount>
-  HWY_INLINE void take(uint32_t i, const float* (&to)[kCount]) const {
+  HWY_INLINE void point_at(uint32_t i, const float* (&to)[kCount]) const {
     const float* at = row(i);
     const int64_t by = i + kCount <= rows ? step : 0;
     for (size_t q = 0; q < kCount; ++q, at += by) to[q] = by != 0 ? at : row(i + static_cast<uint32_t>(q));
@@ -175,9 +175,9 @@ class BlockSddmm {
   // The micro-tiles of a strip's rows and of rows of X; each prefetches its part of the next rows of X.
   void column_of_tiles(uint32_t y_row, uint32_t strip, uint32_t x_row, uint32_t next, float* dw) {
     DotRows<Tile::kRows, Tile::kCols> rows;
-    x_.take(x_row, rows.x);
+    x_.point_at(x_row, rows.x);
     for (uint32_t row = 0; row < strip_rows_; row += Tile::kRows) {
-      y_.take(y_row + strip + row, rows.y);
+      y_.point_at(y_row + strip + row, rows.y);
       const uint32_t part = std::min<uint32_t>(row / Tile::kRows * fetch_, Tile::kCols - fetch_);
       for (uint32_t f = 0; f < fetch_; ++f) rows.next[f] = x_.row(next + part + f);
       // Prefetches one row of the next block row per micro-tile: it comes from far away.

@@ -68,7 +68,7 @@ inline SpikingOverflow spiking_overflow(const program::Vertex& v) {
 class SpikingArena {
  public:
   template <class T>
-  size_t take(size_t count) {
+  size_t allocate(size_t count) {
     const size_t at = floats_;
     floats_ += (count * sizeof(T) + 63) / 64 * 16;
     return at;
@@ -89,24 +89,24 @@ struct SpikingForwardScratch {
         in_room(size_t{steps} * s.in_capacity + kSpikingSlack),
         found_room(size_t{steps} * columns + size_t{strips} * kSpikingSlack) {
     SpikingArena arena;
-    in_begin = arena.take<uint32_t>(size_t{samples} * (steps + 1));
-    in_ids = arena.take<uint32_t>(samples * in_room);
-    taken = arena.take<uint32_t>(size_t{samples} * strips);
-    potential = arena.take<float>(size_t{samples} * columns);
-    current = arena.take<float>(size_t{samples} * columns);
-    adaptation = arena.take<float>(size_t{samples} * columns);
-    spiked = arena.take<uint64_t>(size_t{samples} * strips);
-    counts = arena.take<uint8_t>(size_t{samples} * strips * steps);
-    found_ids = arena.take<uint16_t>(samples * found_room);
-    found_distances = arena.take<float>(samples * found_room);
-    merged_ids = arena.take<uint32_t>(columns + kSpikingSlack);
-    merged_distances = arena.take<float>(columns + kSpikingSlack);
-    listed_ids = arena.take<uint32_t>(columns + 2 * kSpikingSlack);
-    listed_distances = arena.take<float>(columns + 2 * kSpikingSlack);
-    other_ids = arena.take<uint32_t>(columns + kSpikingSlack);
-    other_distances = arena.take<float>(columns + kSpikingSlack);
-    own_ids = arena.take<uint32_t>(samples * (size_t{columns} + kSpikingSlack));
-    own_counts = arena.take<uint32_t>(samples);
+    in_begin = arena.allocate<uint32_t>(size_t{samples} * (steps + 1));
+    in_ids = arena.allocate<uint32_t>(samples * in_room);
+    taken = arena.allocate<uint32_t>(size_t{samples} * strips);
+    potential = arena.allocate<float>(size_t{samples} * columns);
+    current = arena.allocate<float>(size_t{samples} * columns);
+    adaptation = arena.allocate<float>(size_t{samples} * columns);
+    spiked = arena.allocate<uint64_t>(size_t{samples} * strips);
+    counts = arena.allocate<uint8_t>(size_t{samples} * strips * steps);
+    found_ids = arena.allocate<uint16_t>(samples * found_room);
+    found_distances = arena.allocate<float>(samples * found_room);
+    merged_ids = arena.allocate<uint32_t>(columns + kSpikingSlack);
+    merged_distances = arena.allocate<float>(columns + kSpikingSlack);
+    listed_ids = arena.allocate<uint32_t>(columns + 2 * kSpikingSlack);
+    listed_distances = arena.allocate<float>(columns + 2 * kSpikingSlack);
+    other_ids = arena.allocate<uint32_t>(columns + kSpikingSlack);
+    other_distances = arena.allocate<float>(columns + kSpikingSlack);
+    own_ids = arena.allocate<uint32_t>(samples * (size_t{columns} + kSpikingSlack));
+    own_counts = arena.allocate<uint32_t>(samples);
     floats = arena.floats();
   }
 
@@ -124,18 +124,18 @@ struct SpikingSortedScratch {
   SpikingSortedScratch(SpikingArena& arena, uint32_t samples, uint32_t source_count, size_t entries,
                        bool has_others)
       : room(entries + kSpikingSlack), pair_room(entries / 2 + source_count + kSpikingSlack) {
-    counters = arena.take<uint32_t>(size_t{samples} * (source_count + 1));
-    flat = arena.take<uint32_t>(samples * room);
-    flat_places = arena.take<uint32_t>(has_others ? samples * room : 0);
-    flat_counts = arena.take<uint32_t>(samples);
-    sources = arena.take<uint32_t>(samples * pair_room);
-    steps = arena.take<uint32_t>(2 * samples * pair_room);
-    places = arena.take<uint32_t>(has_others ? 2 * samples * pair_room : 0);
-    counts = arena.take<uint32_t>(samples);
-    other_sources = arena.take<uint32_t>(has_others ? samples * room : 0);
-    other_steps = arena.take<uint32_t>(has_others ? samples * room : 0);
-    other_places = arena.take<uint32_t>(has_others ? samples * room : 0);
-    other_counts = arena.take<uint32_t>(samples);
+    counters = arena.allocate<uint32_t>(size_t{samples} * (source_count + 1));
+    flat = arena.allocate<uint32_t>(samples * room);
+    flat_places = arena.allocate<uint32_t>(has_others ? samples * room : 0);
+    flat_counts = arena.allocate<uint32_t>(samples);
+    sources = arena.allocate<uint32_t>(samples * pair_room);
+    steps = arena.allocate<uint32_t>(2 * samples * pair_room);
+    places = arena.allocate<uint32_t>(has_others ? 2 * samples * pair_room : 0);
+    counts = arena.allocate<uint32_t>(samples);
+    other_sources = arena.allocate<uint32_t>(has_others ? samples * room : 0);
+    other_steps = arena.allocate<uint32_t>(has_others ? samples * room : 0);
+    other_places = arena.allocate<uint32_t>(has_others ? samples * room : 0);
+    other_counts = arena.allocate<uint32_t>(samples);
   }
   size_t room = 0, pair_room = 0;
   size_t counters = 0, flat = 0, flat_places = 0, flat_counts = 0, sources = 0, steps = 0, places = 0,
@@ -153,23 +153,23 @@ struct SpikingGradientsScratch {
         own_room(size_t{s.steps} * s.capacity + kSpikingSlack) {
     SpikingArena arena;
     const size_t strip_floats = (size_t{s.steps} + 1) * (s.recurrent ? columns : kSpikingPanel);
-    gradient = arena.take<float>((s.recurrent ? samples : 1) * strip_floats);
-    derivative = arena.take<float>(s.recurrent ? columns : strip_floats);
-    upstream = arena.take<float>(columns);
-    carried = arena.take<float>(size_t{3} * columns);
+    gradient = arena.allocate<float>((s.recurrent ? samples : 1) * strip_floats);
+    derivative = arena.allocate<float>(s.recurrent ? columns : strip_floats);
+    upstream = arena.allocate<float>(columns);
+    carried = arena.allocate<float>(size_t{3} * columns);
     in = SpikingSortedScratch(arena, samples, s.inputs, size_t{s.steps} * s.in_capacity, true);
     if (s.recurrent)
       own = SpikingSortedScratch(arena, samples, s.neurons, size_t{s.steps} * s.capacity, false);
-    pair_sums = arena.take<float>(2 * samples * in.pair_room);
-    other_sums = arena.take<float>(samples * in.room);
-    flat_places = arena.take<uint32_t>(samples * own_room);
-    flat_gradients = arena.take<float>(samples * own_room);
-    flat_derivatives = arena.take<float>(samples * own_room);
-    flat_counts = arena.take<uint32_t>(samples);
-    bucket_begin = arena.take<uint32_t>(size_t{samples} * (strips + 2));
-    bucket_places = arena.take<uint32_t>(samples * own_room);
-    bucket_gradients = arena.take<float>(samples * own_room);
-    bucket_derivatives = arena.take<float>(samples * own_room);
+    pair_sums = arena.allocate<float>(2 * samples * in.pair_room);
+    other_sums = arena.allocate<float>(samples * in.room);
+    flat_places = arena.allocate<uint32_t>(samples * own_room);
+    flat_gradients = arena.allocate<float>(samples * own_room);
+    flat_derivatives = arena.allocate<float>(samples * own_room);
+    flat_counts = arena.allocate<uint32_t>(samples);
+    bucket_begin = arena.allocate<uint32_t>(size_t{samples} * (strips + 2));
+    bucket_places = arena.allocate<uint32_t>(samples * own_room);
+    bucket_gradients = arena.allocate<float>(samples * own_room);
+    bucket_derivatives = arena.allocate<float>(samples * own_room);
     floats = arena.floats();
   }
 

@@ -48,14 +48,14 @@ NeuronsScratch::NeuronsScratch(const NeuronsShape& s, bool gradients)
   samples = s.all_to_all ? std::min(most, kSamples)
                          : std::min(most, std::max(1U, kColumns / std::max(1U, columns)));
   SpikingArena arena;
-  potential = arena.take<float>(size_t{samples} * columns);
-  current = arena.take<float>(size_t{samples} * columns);
-  if (s.one_to_one) spiked = arena.take<float>(size_t{samples} * columns);
+  potential = arena.allocate<float>(size_t{samples} * columns);
+  current = arena.allocate<float>(size_t{samples} * columns);
+  if (s.one_to_one) spiked = arena.allocate<float>(size_t{samples} * columns);
   if (s.all_to_all) {
-    sum = arena.take<float>(size_t{gradients ? samples : 1} * columns);
-    own_ids = arena.take<uint32_t>((gradients ? 1 : samples) * (size_t{columns} + kSpikingSlack));
-    own_counts = arena.take<uint32_t>(samples);
-    if (gradients) transposed = arena.take<float>(size_t{s.neurons} * columns);
+    sum = arena.allocate<float>(size_t{gradients ? samples : 1} * columns);
+    own_ids = arena.allocate<uint32_t>((gradients ? 1 : samples) * (size_t{columns} + kSpikingSlack));
+    own_counts = arena.allocate<uint32_t>(samples);
+    if (gradients) transposed = arena.allocate<float>(size_t{s.neurons} * columns);
   }
   floats = arena.floats();
 }

@@ -31,7 +31,7 @@ void for_each_element(const FieldView& like, const Visit& visit) {
 }
 
 SgdStep sgd_of(const Vertex& v) {
-  return {.rate = scalar_of<float>(v.fields[sgd_field::rate]), .decay = float_of(v.params[sgd_param::decay])};
+  return {.lr = scalar_of<float>(v.fields[sgd_field::lr]), .decay = float_of(v.params[sgd_param::decay])};
 }
 
 void sgd_reference(const Vertex& v) {
@@ -39,12 +39,12 @@ void sgd_reference(const Vertex& v) {
   const FieldView& weight = v.fields[sgd_field::weight];
   for_each_element(weight, [&](uint32_t r, uint32_t c, const auto& at) {
     const float g = std::fma(step.decay, at(weight), at(v.fields[sgd_field::gradient]));
-    set_number(weight, r, c, std::fma(-step.rate, g, at(weight)));
+    set_number(weight, r, c, std::fma(-step.lr, g, at(weight)));
   });
 }
 
 SgdStep momentum_of(const Vertex& v) {
-  return {.rate = scalar_of<float>(v.fields[momentum_field::rate]),
+  return {.lr = scalar_of<float>(v.fields[momentum_field::lr]),
           .decay = float_of(v.params[momentum_param::decay]),
           .momentum = float_of(v.params[momentum_param::momentum]),
           .nesterov = v.params[momentum_param::nesterov] != 0};
@@ -59,13 +59,13 @@ void momentum_reference(const Vertex& v) {
     const float moved = std::fma(step.momentum, at(velocity), g);
     set_number(velocity, r, c, moved);
     const float direction = step.nesterov ? std::fma(step.momentum, moved, g) : moved;
-    set_number(weight, r, c, std::fma(-step.rate, direction, at(weight)));
+    set_number(weight, r, c, std::fma(-step.lr, direction, at(weight)));
   });
 }
 
 AdamStep adam_of(const Vertex& v) {
   using namespace adam_param;
-  return adam_step(scalar_of<float>(v.fields[adam_field::rate]),
+  return adam_step(scalar_of<float>(v.fields[adam_field::lr]),
                    scalar_of<uint32_t>(v.fields[adam_field::step]), float_of(v.params[beta1]),
                    float_of(v.params[beta2]), float_of(v.params[epsilon]), float_of(v.params[decay]),
                    v.params[decoupled] != 0);
@@ -83,7 +83,7 @@ void adam_reference(const Vertex& v) {
     set_number(first, r, c, mean);
     set_number(second, r, c, square);
     const float direction = mean / std::fma(step.second_scale, std::sqrt(square), step.epsilon);
-    set_number(weight, r, c, std::fma(-step.rate, direction, step.keep * at(weight)));
+    set_number(weight, r, c, std::fma(-step.lr, direction, step.keep * at(weight)));
   });
 }
 

@@ -1,28 +1,28 @@
 // Steps of optimizers, in place.
 //
 // "gradient" and "weight" are f32, f16 or bf16 of one shape; what an optimizer keeps for each element is f32;
-// the rate is 1 × 1 of f32. Parameters are the bits of FP32 numbers (param_of), or 0 and 1.
+// the lr is 1 × 1 of f32. Parameters are the bits of FP32 numbers (param_of), or 0 and 1.
 #pragma once
 
 #include "kernels/common/codelet_list.h"
 
 namespace tessera::kernels {
 
-/// Stochastic gradient descent, with g = gradient + decay · weight: weight −= rate · g.
-#define TESSERA_SGD_FIELDS(X) X(gradient) X(rate) X(weight, .access = program::Access::inout)
+/// Stochastic gradient descent, with g = gradient + decay · weight: weight −= lr · g.
+#define TESSERA_SGD_FIELDS(X) X(gradient) X(lr) X(weight, .access = program::Access::inout)
 #define TESSERA_SGD_PARAMS(X) X(decay)
 
-/// The same with velocity = momentum · velocity + g: weight −= rate · velocity, or with Nesterov's momentum
-/// rate · (g + momentum · velocity).
+/// The same with velocity = momentum · velocity + g: weight −= lr · velocity, or with Nesterov's momentum
+/// lr · (g + momentum · velocity).
 #define TESSERA_MOMENTUM_FIELDS(X) \
   X(gradient)                      \
-  X(rate) X(velocity, .access = program::Access::inout) X(weight, .access = program::Access::inout)
+  X(lr) X(velocity, .access = program::Access::inout) X(weight, .access = program::Access::inout)
 #define TESSERA_MOMENTUM_PARAMS(X) X(decay) X(momentum) X(nesterov)
 
 /// Adam, and if decoupled AdamW, as PyTorch defines them. "step" (1 × 1, u32) is 1 for the first.
 #define TESSERA_ADAM_FIELDS(X)                      \
   X(gradient)                                       \
-  X(rate)                                           \
+  X(lr)                                             \
   X(step)                                           \
   X(first_moment, .access = program::Access::inout) \
   X(second_moment, .access = program::Access::inout) X(weight, .access = program::Access::inout)

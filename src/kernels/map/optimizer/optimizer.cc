@@ -50,7 +50,7 @@ HWY_INLINE void for_each_vector(size_t count, const Step& step) {
 template <class W, class G>
 void sgd_line(const SgdStep& s, size_t count, const G* gradient, float* velocity, W* weight) {
   const Floats d;
-  const auto rate = hn::Set(d, s.rate), decay = hn::Set(d, s.decay), momentum = hn::Set(d, s.momentum);
+  const auto lr = hn::Set(d, s.lr), decay = hn::Set(d, s.decay), momentum = hn::Set(d, s.momentum);
   for_each_vector(count, [&](auto at) HWY_ATTR {
     const auto w = at.load(weight);
     auto g = hn::MulAdd(decay, w, at.load(gradient));
@@ -59,7 +59,7 @@ void sgd_line(const SgdStep& s, size_t count, const G* gradient, float* velocity
       at.store(v, velocity);
       g = s.nesterov ? hn::MulAdd(momentum, v, g) : v;
     }
-    at.store(hn::NegMulAdd(rate, g, w), weight);
+    at.store(hn::NegMulAdd(lr, g, w), weight);
   });
 }
 
@@ -69,7 +69,7 @@ void adam_line(const AdamStep& s, size_t count, const G* gradient, float* first,
   const auto decay = hn::Set(d, s.gradient_decay), keep = hn::Set(d, s.keep);
   const auto from_gradient = hn::Set(d, s.from_gradient), from_square = hn::Set(d, s.from_square);
   const auto beta2 = hn::Set(d, s.beta2), second_scale = hn::Set(d, s.second_scale);
-  const auto rate = hn::Set(d, s.rate), epsilon = hn::Set(d, s.epsilon);
+  const auto lr = hn::Set(d, s.lr), epsilon = hn::Set(d, s.epsilon);
   for_each_vector(count, [&](auto at) HWY_ATTR {
     const auto w = at.load(weight);
     const auto g = hn::MulAdd(decay, w, at.load(gradient));
@@ -79,7 +79,7 @@ void adam_line(const AdamStep& s, size_t count, const G* gradient, float* first,
     const auto scale = hn::MulAdd(second_scale, hn::Sqrt(v), epsilon);
     at.store(m, first);
     at.store(v, second);
-    at.store(hn::NegMulAdd(rate, hn::Div(m, scale), hn::Mul(keep, w)), weight);
+    at.store(hn::NegMulAdd(lr, hn::Div(m, scale), hn::Mul(keep, w)), weight);
   });
 }
 
@@ -128,17 +128,17 @@ void join_lines(std::span<program::FieldView> fields) {
 
 }  // namespace
 
-AdamStep adam_step(float rate, uint32_t step, float beta1, float beta2, float epsilon, float decay,
+AdamStep adam_step(float lr, uint32_t step, float beta1, float beta2, float epsilon, float decay,
                    bool decoupled) {
   const double first_correction = 1 - std::pow(double{beta1}, step);
   const double second_correction = 1 - std::pow(double{beta2}, step);
   AdamStep made;
   made.gradient_decay = decoupled ? 0 : decay;
-  made.keep = decoupled ? static_cast<float>(1 - double{rate} * double{decay}) : 1;
+  made.keep = decoupled ? static_cast<float>(1 - double{lr} * double{decay}) : 1;
   made.from_gradient = static_cast<float>(1 - double{beta1});
   made.beta2 = beta2;
   made.from_square = static_cast<float>(1 - double{beta2});
-  made.rate = static_cast<float>(double{rate} / first_correction);
+  made.lr = static_cast<float>(double{lr} / first_correction);
   made.second_scale = static_cast<float>(1 / std::sqrt(second_correction));
   made.epsilon = epsilon;
   return made;

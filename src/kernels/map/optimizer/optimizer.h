@@ -7,9 +7,9 @@
 
 namespace tessera::kernels {
 
-/// SGD: velocity = momentum · velocity + gradient + decay · weight; weight −= rate · velocity.
+/// SGD: velocity = momentum · velocity + gradient + decay · weight; weight −= lr · velocity.
 struct SgdStep {
-  float rate = 0;
+  float lr = 0;
   float decay = 0;
   float momentum = 0;
   bool nesterov = false;
@@ -17,20 +17,20 @@ struct SgdStep {
 
 /// Adam, with g = gradient + gradient_decay · weight:
 /// first += (1 − β1)(g − first); second = β2 · second + (1 − β2) g²;
-/// weight = keep · weight − rate · first / (second_scale · √second + epsilon).
+/// weight = keep · weight − lr · first / (second_scale · √second + epsilon).
 struct AdamStep {
   float gradient_decay = 0;  ///< 0 if the decay is decoupled
-  float keep = 1;            ///< 1 − rate · decay if decoupled
+  float keep = 1;            ///< 1 − lr · decay if decoupled
   float from_gradient = 0;   ///< 1 − β1
   float beta2 = 0;
   float from_square = 0;   ///< 1 − β2
-  float rate = 0;          ///< the learning rate over the first moment's bias correction
+  float lr = 0;            ///< the learning rate over the first moment's bias correction
   float second_scale = 0;  ///< one over the root of the second's
   float epsilon = 0;
 };
 
 /// PyTorch's bias corrections, in FP64: `step` is 1 for the first.
-AdamStep adam_step(float rate, uint32_t step, float beta1, float beta2, float epsilon, float decay,
+AdamStep adam_step(float lr, uint32_t step, float beta1, float beta2, float epsilon, float decay,
                    bool decoupled);
 
 /// All fields with contiguous rows; a velocity without data stands for none.

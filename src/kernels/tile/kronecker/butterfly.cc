@@ -15,12 +15,12 @@ float value_of(const FieldView& field, uint32_t row, uint32_t col) {
 }
 
 /// The factors of a pass in order of application.
-struct Pass {
+struct MergedFactors {
   uint32_t levels;
   bool decreasing;
   uint32_t features;
 
-  explicit Pass(const Vertex& v)
+  explicit MergedFactors(const Vertex& v)
       : levels(static_cast<uint32_t>(v.params[butterfly_pass_param::levels])),
         decreasing(v.params[butterfly_pass_param::decreasing] != 0),
         features(1U << levels) {}
@@ -66,7 +66,7 @@ struct PairMatrix {
 
 /// Calls visit(rows of the numbers, first column of the matrix) for each pair that a level combines.
 template <uint32_t width, class Visit>
-void each_pair(const Pass& pass, uint32_t level, uint32_t groups, const Visit& visit) {
+void each_pair(const MergedFactors& pass, uint32_t level, uint32_t groups, const Visit& visit) {
   const uint32_t stride = pass.stride(level), pairs = pass.features / 2;
   std::array<uint32_t, 2 * width> rows;
   for (uint32_t g = 0; g < groups; ++g)
@@ -87,7 +87,7 @@ FieldView rows_of(const FieldView& field, uint32_t first, uint32_t rows) {
 
 /// to = the level's factor · from, which may be one.
 template <uint32_t width>
-void apply_level(const Pass& pass, uint32_t level, const FieldView& w, const FieldView& from,
+void apply_level(const MergedFactors& pass, uint32_t level, const FieldView& w, const FieldView& from,
                  const FieldView& to) {
   constexpr uint32_t kSize = PairMatrix<width>::kSize;
   each_pair<width>(pass, level, from.rows / width / pass.features, [&](const auto& rows, uint32_t col) {
@@ -106,7 +106,7 @@ void apply_level(const Pass& pass, uint32_t level, const FieldView& w, const Fie
 
 /// The gradients of a level, from its input `x` and dy, which becomes that of its input.
 template <uint32_t width>
-void differentiate_level(const Pass& pass, uint32_t level, const FieldView& w, const FieldView& x,
+void differentiate_level(const MergedFactors& pass, uint32_t level, const FieldView& w, const FieldView& x,
                          const FieldView& dy, const FieldView& dx, const FieldView& dw) {
   constexpr uint32_t kSize = PairMatrix<width>::kSize;
   each_pair<width>(pass, level, x.rows / width / pass.features, [&](const auto& rows, uint32_t col) {
@@ -132,7 +132,7 @@ void differentiate_level(const Pass& pass, uint32_t level, const FieldView& w, c
 template <uint32_t width>
 void apply_pass(const Vertex& v) {
   using namespace kronecker_product_field;
-  const Pass pass(v);
+  const MergedFactors pass(v);
   for (uint32_t level = 0; level < pass.levels; ++level)
     apply_level<width>(pass, level, v.fields[w], level == 0 ? v.fields[x] : v.fields[y], v.fields[y]);
 }
@@ -140,7 +140,7 @@ void apply_pass(const Vertex& v) {
 template <uint32_t width>
 void differentiate_pass(const Vertex& v) {
   using namespace butterfly_pass_gradients_field;
-  const Pass pass(v);
+  const MergedFactors pass(v);
   const FieldView& in = v.fields[x];
   const auto input_of = [&](uint32_t level) {
     return level == 0 ? in : rows_of(v.fields[levels_of_x], (level - 1) * in.rows, in.rows);

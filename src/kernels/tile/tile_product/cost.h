@@ -43,7 +43,7 @@ ElementRates sddmm_element_rates(Type type, uint32_t n);
 /// Cycles of a tile for a dense product of m × k by k × n.
 double dense_cycles(const machine::Machine& m, Type type, uint32_t rows, uint32_t inner, uint32_t cols);
 
-/// Cycles of a tile for writing the transpose of a matrix of so many elements: the multipliers take their
+/// Cycles of a tile for writing the transpose of a matrix of `elements` elements: the multipliers take their
 /// operands in the order in which these lie.
 double transpose_cycles(const machine::Machine& m, Type type, double elements);
 

@@ -29,11 +29,11 @@ const Operand* operand_of(const HostDenseOperands& o, DenseRole role) {
 
 void check_operands(const Builder& builder, const HostDenseProblem& p, const HostDenseOperands& o,
                     bool has_weight) {
-  const bool is_sddmm = p.product == Product::sddmm, is_input = p.product == Product::input_gradient;
+  const bool is_sddmm = p.product == ProductKind::sddmm, is_input = p.product == ProductKind::input_gradient;
   if (has_weight)
     builder.require(o.w, is_sddmm ? "dW" : "W", p.weights, p.layout().rows(), p.layout().cols());
   builder.require(o.x, is_input ? "dX" : "X", p.values, p.n, p.k);
-  builder.require(o.y, p.product == Product::forward ? "Y" : "dY", p.values, p.n, p.m);
+  builder.require(o.y, p.product == ProductKind::forward ? "Y" : "dY", p.values, p.n, p.m);
   const auto check_optional = [&](bool wanted, const std::optional<Operand>& given, std::string_view name,
                                   Type type, uint32_t rows, uint32_t cols) {
     if (wanted != given.has_value())
@@ -83,7 +83,7 @@ VertexGroup group_of(const HostDenseProblem& problem, const HostDenseOperands& o
       group.fields.push_back({operand->variable, BoxSeries::table(std::move(boxes))});
     }
   }
-  if (problem.product == Product::forward)
+  if (problem.product == ProductKind::forward)
     group.params.emplace_back(static_cast<int64_t>(problem.activation));
   return group;
 }

@@ -24,7 +24,7 @@ struct HostDenseProblem {
   uint32_t m = 0;
   uint32_t k = 0;
   uint32_t n = 0;
-  Product product = Product::forward;
+  ProductKind product = ProductKind::forward;
   Type weights = Type::f32;                  ///< of W or dW
   Type values = Type::f32;                   ///< of X, Y and their gradients
   Activation activation = Activation::none;  ///< forward: of Y, after the bias

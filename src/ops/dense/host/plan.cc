@@ -27,20 +27,21 @@ void check(const HostDenseProblem& p, const Machine& machine) {
                                  p.m, p.k, kMostColumns));
   check_kind(p.product);
   check_epilogue({.activation = p.activation});
-  if (p.product != Product::forward && (p.bias || p.activation != Activation::none))
+  if (p.product != ProductKind::forward && (p.bias || p.activation != Activation::none))
     throw UsageError("only a forward product takes a bias or an activation");
-  if (p.product != Product::input_gradient && p.relu) throw UsageError("only an input gradient takes a ReLU");
-  if (p.product != Product::sddmm && p.adds)
+  if (p.product != ProductKind::input_gradient && p.relu)
+    throw UsageError("only an input gradient takes a ReLU");
+  if (p.product != ProductKind::sddmm && p.adds)
     throw UsageError("only a weight gradient is added to a previous one");
 }
 
 /// Panels; for the input gradient as many columns.
 uint32_t units_of(const HostDenseProblem& p) {
-  return PanelLayout{p.product == Product::input_gradient ? p.k : p.m, 0}.rows();
+  return PanelLayout{p.product == ProductKind::input_gradient ? p.k : p.m, 0}.rows();
 }
 
 HostDensePartition partition_of(const HostDenseProblem& p, uint32_t panel_parts, uint32_t col_parts) {
-  const bool is_sddmm = p.product == Product::sddmm, is_forward = p.product == Product::forward;
+  const bool is_sddmm = p.product == ProductKind::sddmm, is_forward = p.product == ProductKind::forward;
   return {split_evenly(units_of(p), panel_parts),
           split_evenly(is_sddmm ? p.k : p.n, col_parts, is_forward ? 1 : PanelLayout::kRows)};
 }
@@ -58,7 +59,8 @@ PhaseTimes cycles_of(const HostDenseProblem& problem, const DensePart& part, con
 }
 
 /// Each phase as on the slowest thread.
-PlanCandidate weigh(const HostDenseProblem& problem, const HostDensePartition& partition, const Machine& m) {
+PlanCandidate evaluate(const HostDenseProblem& problem, const HostDensePartition& partition,
+                       const Machine& m) {
   PhaseTimes slowest;
   uint64_t scratch = 0;
   for (uint32_t i = 0; i < partition.panel_parts(); ++i)
@@ -84,8 +86,9 @@ HostDensePlan plan_host_dense(const HostDenseProblem& problem, const Machine& ma
   add(1, 1);
   for (uint32_t parts = machine.tiles; parts > 1; parts = (parts + 1) / 2) add(parts, machine.tiles / parts);
   if (machine.tiles > 1) add(1, machine.tiles);
-  return fastest_of(std::move(partitions),
-                    [&](const HostDensePartition& partition) { return weigh(problem, partition, machine); });
+  return fastest_of(std::move(partitions), [&](const HostDensePartition& partition) {
+    return evaluate(problem, partition, machine);
+  });
 }
 
 std::string to_string(const HostDensePlan& plan) {

@@ -17,31 +17,31 @@ namespace tessera::ops {
 enum class DenseRole : uint8_t { x, w, bias, relu, y, scratch };
 
 inline const program::Codelet& dense_codelet(const HostDenseProblem& p) {
-  if (p.product == Product::forward) return kernels::panel_forward_codelet;
-  if (p.product == Product::input_gradient) return kernels::panel_input_gradient_codelet;
+  if (p.product == ProductKind::forward) return kernels::panel_forward_codelet;
+  if (p.product == ProductKind::input_gradient) return kernels::panel_input_gradient_codelet;
   return p.adds ? kernels::panel_weight_gradient_add_codelet : kernels::panel_weight_gradient_codelet;
 }
 
 /// Of a dense W nothing is sampled, so the product is not called SDDMM.
-inline std::string_view dense_name(Product product) {
-  return product == Product::sddmm ? "weight gradient" : name_of(product);
+inline std::string_view dense_name(ProductKind product) {
+  return product == ProductKind::sddmm ? "weight gradient" : name_of(product);
 }
 
 /// The operand of each field, in the order of the codelet.
-inline std::span<const DenseRole> dense_roles(Product product) {
+inline std::span<const DenseRole> dense_roles(ProductKind product) {
   using enum DenseRole;
   static constexpr DenseRole kForward[] = {x, w, bias, y, scratch};
   static constexpr DenseRole kInputGradient[] = {y, w, relu, x, scratch};
   static constexpr DenseRole kWeightGradient[] = {y, x, w, scratch};
-  if (product == Product::forward) return kForward;
-  if (product == Product::input_gradient) return kInputGradient;
+  if (product == ProductKind::forward) return kForward;
+  if (product == ProductKind::input_gradient) return kInputGradient;
   return kWeightGradient;
 }
 
 /// Floats of scratch for some rows of the batch and columns of W.
 inline size_t scratch_floats(const HostDenseProblem& p, uint32_t rows, uint32_t cols) {
-  if (p.product == Product::forward) return kernels::panel_forward_scratch(rows, cols);
-  if (p.product == Product::input_gradient) return kernels::panel_input_gradient_scratch(rows, p.m);
+  if (p.product == ProductKind::forward) return kernels::panel_forward_scratch(rows, cols);
+  if (p.product == ProductKind::input_gradient) return kernels::panel_input_gradient_scratch(rows, p.m);
   return kernels::panel_weight_gradient_scratch(rows, cols, p.values != Type::f32);
 }
 
@@ -59,12 +59,12 @@ inline DensePart part_of(const HostDenseProblem& p, const HostDensePartition& pa
   const uint32_t second = partition.col_begin[j], seconds = partition.col_begin[j + 1] - second;
   const uint32_t all_panels = p.layout().rows();
   switch (p.product) {
-    case Product::forward: return {unit, units, 0, p.k, second, seconds};
-    case Product::input_gradient: {
+    case ProductKind::forward: return {unit, units, 0, p.k, second, seconds};
+    case ProductKind::input_gradient: {
       const uint32_t col = unit * PanelLayout::kRows;
       return {0, all_panels, col, std::min(p.k - col, units * PanelLayout::kRows), second, seconds};
     }
-    case Product::sddmm: return {unit, units, second, seconds, 0, p.n};
+    case ProductKind::sddmm: return {unit, units, second, seconds, 0, p.n};
   }
   return {};
 }

@@ -139,7 +139,7 @@ std::vector<Operand> operands_of(const Builder& builder, const HostDenseProblem&
 program::StepId build_host_dense_strips(const Builder& builder, const HostDenseProblem& problem,
                                         const HostDensePlan& plan, const HostDenseOperands& operands,
                                         const GradientConsumer& consumer) {
-  if (problem.product != Product::sddmm)
+  if (problem.product != ProductKind::sddmm)
     throw UsageError("only a weight gradient can be consumed strip by strip");
   check_operands(builder, problem, operands, problem.adds);
   const std::vector<Operand> consumed = operands_of(builder, problem, consumer);

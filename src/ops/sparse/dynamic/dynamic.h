@@ -25,7 +25,7 @@ struct DynamicShape {
   uint32_t block_size = 1;
   uint64_t capacity = 0;  ///< maximum number of blocks of W
   TiledNumbers numbers;
-  Product product = Product::forward;
+  ProductKind product = ProductKind::forward;
 };
 
 /// A grid of m_parts × k_parts × n_parts tiles. W is divided into m_parts × k_parts partitions of equal
@@ -49,7 +49,7 @@ struct DynamicTiling {
 std::string to_string(const DynamicTiling& tiling);
 
 /// All candidate partitions, expected fastest first, those expected to fit before others. Non-zero parts of
-/// `forced` are kept. The published planner's limits may leave none.
+/// `forced` are kept. The vendor's planner's limits may leave none.
 std::vector<Expected<DynamicTiling>> dynamic_tilings(const DynamicShape& shape, Planner planner,
                                                      const machine::Machine& machine,
                                                      const DynamicTiling& forced);

@@ -62,8 +62,8 @@ class DynamicBuilder {
         for (uint32_t m = 0; m < tiling_.m_parts; ++m) boxes.push_back(box_of(m, k, n));
     return boxes;
   }
-  bool is_sddmm() const { return shape_.product == Product::sddmm; }
-  bool is_transposed() const { return shape_.product == Product::input_gradient; }
+  bool is_sddmm() const { return shape_.product == ProductKind::sddmm; }
+  bool is_transposed() const { return shape_.product == ProductKind::input_gradient; }
 
   /// The rows of X and dX (along k), or of Y and dY (along m), in a grid's parts.
   struct Side {
@@ -129,8 +129,8 @@ class DynamicBuilder {
     if (!is_sddmm()) distribute(operands_.values, bucket_.values, tiling_.n_parts);
     distribute(*operands_.metadata, bucket_.metadata, tiling_.n_parts);
     if (!is_transposed()) x_parts_ = copy_side("X.parts", operands_.x, along_k());
-    if (shape_.product != Product::forward) y_parts_ = copy_side("dY.parts", operands_.y, along_m());
-    if (shape_.product == Product::forward)
+    if (shape_.product != ProductKind::forward) y_parts_ = copy_side("dY.parts", operands_.y, along_m());
+    if (shape_.product == ProductKind::forward)
       y_parts_ = add_parts("partials", shape_.numbers.partials, along_m());
     if (is_transposed()) x_parts_ = add_parts("partials", shape_.numbers.partials, along_k());
   }

@@ -59,11 +59,11 @@ class Encoder {
     left_ = pattern_.blocks();
     for (uint32_t row = 0; row < pattern_.block_rows(); ++row) {
       const uint32_t m_part = row / grid_.part_rows;
-      const uint64_t end = pattern_.row_begin[row + 1];
-      for (uint64_t i = pattern_.row_begin[row]; i < end;) {
-        const uint32_t k_part = pattern_.columns[i] / grid_.part_cols;
+      const uint64_t end = pattern_.crow_indices[row + 1];
+      for (uint64_t i = pattern_.crow_indices[row]; i < end;) {
+        const uint32_t k_part = pattern_.col_indices[i] / grid_.part_cols;
         uint64_t next = i + 1;
-        while (next < end && pattern_.columns[next] / grid_.part_cols == k_part) ++next;
+        while (next < end && pattern_.col_indices[next] / grid_.part_cols == k_part) ++next;
         waiting_[grid_.partition(m_part, k_part)].push_back(
             {row - m_part * grid_.part_rows, i, static_cast<uint32_t>(next - i)});
         i = next;
@@ -141,7 +141,8 @@ class Encoder {
   std::span<const uint32_t> columns_of(const RowPiece& piece, uint32_t partition) {
     const uint32_t first = grid_.k_part(partition) * grid_.part_cols;
     columns_.clear();
-    for (uint32_t i = 0; i < piece.blocks; ++i) columns_.push_back(pattern_.columns[piece.first + i] - first);
+    for (uint32_t i = 0; i < piece.blocks; ++i)
+      columns_.push_back(pattern_.col_indices[piece.first + i] - first);
     return columns_;
   }
 
@@ -169,7 +170,7 @@ DynamicEncoding encode(const Pattern& pattern, const DynamicShape& shape, const 
     throw UsageError(
         fmt::format("the pattern has {} blocks, {} more than the capacity of {} that was planned for",
                     pattern.blocks(), pattern.blocks() - shape.capacity, shape.capacity));
-  return Encoder(pattern, grid, shape.product == Product::input_gradient).encode();
+  return Encoder(pattern, grid, shape.product == ProductKind::input_gradient).encode();
 }
 
 }  // namespace tessera::ops

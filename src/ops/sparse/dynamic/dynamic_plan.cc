@@ -18,7 +18,7 @@ using program::Phase;
 /// Published headroom of a bucket beyond equal slices, for values and metadata.
 constexpr double kHeadRoom = 0.3;
 
-// Limits of the published planner, fitted to its products (docs/machine-model.md): the fraction of a tile's
+// Limits of the vendor's planner, fitted to its products (docs/machine-model.md): the fraction of a tile's
 // memory for temporaries, and at b = 1 the bytes of a tile's parts of X and of Y.
 constexpr double kPublishedFraction = 0.2;
 constexpr double kPublishedPart = 8192;
@@ -101,7 +101,7 @@ class Estimate {
     return {tiling_, cycles, bytes()};
   }
 
-  bool is_published() const {
+  bool is_within_vendor_limits() const {
     return x_bytes() + bucket_bytes() + partial_bytes() <=
                kPublishedFraction * static_cast<double>(m_.tile_bytes) &&
            (s_.block_size > 1 || std::max(x_bytes(), partial_bytes()) <= kPublishedPart);
@@ -246,7 +246,7 @@ class Search {
         uint64_t{tiling.m_parts} * s_.k > ~0U || uint64_t{tiling.k_parts} * s_.m > ~0U)
       return;  // more rows than a variable may have
     const Estimate estimate(s_, tiling, m_);
-    if (planner_ == Planner::best || estimate.is_published()) found_.push_back(estimate.all());
+    if (planner_ == Planner::best || estimate.is_within_vendor_limits()) found_.push_back(estimate.all());
   }
 
   const DynamicShape& s_;

@@ -120,7 +120,7 @@ class ProductBuilder {
 /// Fields x, y, scalars, bias, scratch: the last ones of the products with W and its transpose.
 template <class Family>
 void add_activations(const ProductBuilder<Family>& b, std::vector<Field>& fields) {
-  const bool transpose = b.problem().product == Product::input_gradient;
+  const bool transpose = b.problem().product == ProductKind::input_gradient;
   const Operand& read = transpose ? b.operands().y : b.operands().x;
   const Operand& written = transpose ? b.operands().x : b.operands().y;
   fields.push_back(b.parts(read, [&](size_t, size_t c) {
@@ -281,12 +281,12 @@ StepId build(const ProductBuilder<ElementSddmm>& b, const ElementSddmm& family) 
 /// Throws UsageError for operands that do not match the problem.
 void check_operands(const Builder& builder, const PackedWeight& weight, const ProductProblem& problem,
                     const ProductOperands& operands) {
-  const bool is_sddmm = problem.product == Product::sddmm;
-  const bool is_forward = problem.product == Product::forward;
+  const bool is_sddmm = problem.product == ProductKind::sddmm;
+  const bool is_forward = problem.product == ProductKind::forward;
   const PackedShape packed = packed_shape(weight);
   builder.require(operands.values, is_sddmm ? "dW" : "W", is_sddmm ? Type::f32 : weight.type(), packed.rows,
                   packed.cols);
-  builder.require(operands.x, problem.product == Product::input_gradient ? "dX" : "X", Type::f32,
+  builder.require(operands.x, problem.product == ProductKind::input_gradient ? "dX" : "X", Type::f32,
                   weight.cols(), problem.n);
   builder.require(operands.y, is_forward ? "Y" : "dY", Type::f32, weight.rows(), problem.n);
   if (operands.scalars) builder.require(*operands.scalars, "alpha and beta", Type::f32, 1, 2);
@@ -312,9 +312,9 @@ HostProgram build_host_program(const std::shared_ptr<const PackedWeight>& weight
                                const machine::Machine& machine) {
   HostProgram out;
   const Builder builder(out.program, machine);
-  const bool is_sddmm = problem.product == Product::sddmm;
-  const bool is_forward = problem.product == Product::forward;
-  const bool is_input_gradient = problem.product == Product::input_gradient;
+  const bool is_sddmm = problem.product == ProductKind::sddmm;
+  const bool is_forward = problem.product == ProductKind::forward;
+  const bool is_input_gradient = problem.product == ProductKind::input_gradient;
   const Role result = problem.uses_beta ? Role::inout : Role::output;
   const PackedShape packed = packed_shape(*weight);
   ProductOperands& o = out.operands;

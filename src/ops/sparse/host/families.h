@@ -115,14 +115,14 @@ struct ElementSddmm {
 
 /// Calls visit with the family of a weight's product.
 template <class Visit>
-auto with_family(const PackedWeight& weight, Product product, const Visit& visit) {
-  const bool transpose = product == Product::input_gradient;
+auto with_family(const PackedWeight& weight, ProductKind product, const Visit& visit) {
+  const bool transpose = product == ProductKind::input_gradient;
   if (const auto* blocks = std::get_if<sparse::PackedBlocks>(&weight.form)) {
-    if (product == Product::sddmm) return visit(BlockSddmm{*blocks});
+    if (product == ProductKind::sddmm) return visit(BlockSddmm{*blocks});
     return visit(Blocks{*blocks, transpose});
   }
   const auto& elements = std::get<sparse::PackedElements>(weight.form);
-  if (product == Product::sddmm) return visit(ElementSddmm{elements});
+  if (product == ProductKind::sddmm) return visit(ElementSddmm{elements});
   return visit(Elements{elements, transpose});
 }
 

@@ -5,7 +5,18 @@
 #include "ops/sparse/host/families.h"
 #include "program/cycles.h"
 
-namespace tessera::ops {
+namespace tessera {
+
+std::string_view name_of(ProductKind kind) {
+  switch (kind) {
+    case ProductKind::forward: return "forward";
+    case ProductKind::input_gradient: return "input gradient";
+    case ProductKind::sddmm: return "SDDMM";
+  }
+  return "";
+}
+
+namespace ops {
 namespace {
 
 using machine::Machine;
@@ -16,8 +27,8 @@ constexpr uint32_t kColumnGrain = 16;  // columns of a cache line of Y
 
 /// A partition and its predicted cost: each phase as on its slowest tile.
 template <class Family>
-HostPlan weigh(const Family& family, const typename Family::Schedule& schedule, const HostProblem& problem,
-               const Machine& m) {
+HostPlan evaluate(const Family& family, const typename Family::Schedule& schedule, const HostProblem& problem,
+                  const Machine& m) {
   HostPlan plan;
   HostPartition& partition = plan.partition;
   partition.schedule = schedule;
@@ -56,17 +67,8 @@ std::vector<typename Family::Schedule> candidates_of(const Family& family, const
 
 }  // namespace
 
-std::string_view name_of(Product product) {
-  switch (product) {
-    case Product::forward: return "forward";
-    case Product::input_gradient: return "input gradient";
-    case Product::sddmm: return "SDDMM";
-  }
-  return "";
-}
-
-void check_kind(Product product) {
-  if (product > Product::sddmm)
+void check_kind(ProductKind product) {
+  if (product > ProductKind::sddmm)
     throw UsageError(fmt::format("product kind {} is unknown: use forward, input_gradient or sddmm",
                                  static_cast<int>(product)));
 }
@@ -75,7 +77,7 @@ void check_epilogue(const ProductProblem& problem) {
   if (problem.activation > Activation::gelu)
     throw UsageError(fmt::format("activation {} is unknown: use none, relu or gelu",
                                  static_cast<int>(problem.activation)));
-  if (problem.product == Product::sddmm && (problem.bias || problem.activation != Activation::none))
+  if (problem.product == ProductKind::sddmm && (problem.bias || problem.activation != Activation::none))
     throw UsageError("an SDDMM takes neither a bias nor an activation");
 }
 
@@ -89,9 +91,9 @@ std::vector<uint32_t> split_columns(uint32_t n, uint32_t parts) {
   return begin;
 }
 
-void check_host_product(Product product, uint32_t block_size, const ForcedKnobs& force) {
+void check_host_product(ProductKind product, uint32_t block_size, const ForcedKnobs& force) {
   check_kind(product);
-  const bool is_sddmm = product == Product::sddmm;
+  const bool is_sddmm = product == ProductKind::sddmm;
   if (block_size == 1) return is_sddmm ? check_knobs<ElementSddmm>(force) : check_knobs<Elements>(force);
   if (!sparse::is_kernel_block_size(block_size))
     throw UsageError(
@@ -107,7 +109,7 @@ HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& ask
   HostPlan plan = with_family(weight, problem.product, [&](const auto& family) {
     using Family = std::decay_t<decltype(family)>;
     return plan_fastest<Family>(candidates_of(family, problem, machine), force, [&](const auto& schedule) {
-      return weigh(family, schedule, problem, machine);
+      return evaluate(family, schedule, problem, machine);
     });
   });
   plan.layouts = layouts;
@@ -120,4 +122,5 @@ std::string to_string(const HostPlan& plan) {
                      plan.chosen.total() * 1e6);
 }
 
-}  // namespace tessera::ops
+}  // namespace ops
+}  // namespace tessera

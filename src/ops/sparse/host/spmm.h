@@ -50,7 +50,7 @@ struct HostPlan : Plan<HostPartition> {
 };
 
 /// Throws UsageError if no kernel supports this block size (1: single elements), or for unknown knobs.
-void check_host_product(Product product, uint32_t block_size, const ForcedKnobs& force);
+void check_host_product(ProductKind product, uint32_t block_size, const ForcedKnobs& force);
 
 /// Partitions the product over the machine's threads by its cost model, for arrays of these layouts. Throws
 /// UsageError for knobs that do not exist or leave no partition.

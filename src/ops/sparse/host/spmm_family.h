@@ -33,8 +33,8 @@ struct HostProblem : ProductProblem {
       : ProductProblem(problem), layouts(of_arrays) {}
 
   /// Of the dense matrix that a product with W or its transpose reads, and of the one that it writes.
-  Layout read() const { return product == Product::input_gradient ? layouts.y : layouts.x; }
-  Layout written() const { return product == Product::input_gradient ? layouts.x : layouts.y; }
+  Layout read() const { return product == ProductKind::input_gradient ? layouts.y : layouts.x; }
+  Layout written() const { return product == ProductKind::input_gradient ? layouts.x : layouts.y; }
 };
 
 /// Columns in parts of nearly equal width that begin at cache lines of Y, which no two tiles share then.

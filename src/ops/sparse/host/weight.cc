@@ -48,8 +48,8 @@ void clear_free_places(const PackedWeight& weight, float* packed) {
   for (uint32_t slot : blocks->free_slots()) std::fill_n(packed + slot * values, values, 0.0F);
 }
 
-void update_index(const PackedWeight& weight, Product product, const base::ParallelFor& parallel) {
-  if (product != Product::input_gradient) return;
+void update_index(const PackedWeight& weight, ProductKind product, const base::ParallelFor& parallel) {
+  if (product != ProductKind::input_gradient) return;
   if (const auto* blocks = std::get_if<PackedBlocks>(&weight.form))
     blocks->transposed_index();
   else

@@ -53,7 +53,7 @@ void clear_free_places(const PackedWeight& weight, float* packed);
 
 /// Updates what a product reads of a weight besides its values: to be called before each run, at no cost if
 /// nothing has changed.
-void update_index(const PackedWeight& weight, Product product,
+void update_index(const PackedWeight& weight, ProductKind product,
                   const base::ParallelFor& parallel = base::serial_for);
 
 /// The index arrays of a weight in a program, each added when the first product needs it. They do not move:

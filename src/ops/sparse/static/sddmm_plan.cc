@@ -34,7 +34,9 @@ class SddmmEstimate : public PartitionEstimate {
     return {partition_, cycles, bytes()};
   }
 
-  bool is_published() const { return keeps_published_limits(x_bytes() + row_bytes(size_) + sent_bytes()); }
+  bool is_within_vendor_limits() const {
+    return keeps_vendor_limits(x_bytes() + row_bytes(size_) + sent_bytes());
+  }
 
  private:
   double dy_from_owner() const {

@@ -94,7 +94,7 @@ struct StaticShape {
 };
 
 /// All candidate partitions, expected fastest first, those expected to fit before others. Non-zero numbers of
-/// `forced` are kept. The published planner's limits may leave none.
+/// `forced` are kept. The vendor's planner's limits may leave none.
 std::vector<Expected<StaticPartition>> static_partitions(const StaticShape& shape, Planner planner,
                                                          const machine::Machine& machine,
                                                          const StaticPartition& forced);

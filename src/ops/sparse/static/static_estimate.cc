@@ -9,13 +9,13 @@ namespace {
 
 using program::Phase;
 
-// Limits of the published planner.
+// Limits of the vendor's planner.
 constexpr uint32_t kMostColParts = 32;
 constexpr uint32_t kMostBands = 128;
 constexpr uint64_t kMostRun =
     0xFFFF;  // bytes of a band's part of X, per 8 values of a block's row; non-zeros per tile
 
-constexpr size_t kSddmm = 4096;  // maximum number of rows, columns or tiles that an estimate samples
+constexpr size_t kMostSamples = 4096;  // maximum number of rows, columns or tiles that an estimate samples
 
 std::vector<uint32_t> part_counts(uint32_t most) {
   std::vector<uint32_t> counts;
@@ -25,9 +25,9 @@ std::vector<uint32_t> part_counts(uint32_t most) {
   return counts;
 }
 
-/// Equally spaced entries of a list, at most kSddmm.
+/// Equally spaced entries of a list, at most kMostSamples.
 std::vector<uint32_t> sampled(const std::vector<uint32_t>& list) {
-  const size_t step = std::max<size_t>(1, (list.size() + kSddmm - 1) / kSddmm);
+  const size_t step = std::max<size_t>(1, (list.size() + kMostSamples - 1) / kMostSamples);
   std::vector<uint32_t> some;
   for (size_t i = 0; i < list.size(); i += step) some.push_back(list[i]);
   return some;
@@ -39,8 +39,8 @@ PatternCounts::PatternCounts(const Pattern& p)
     : of_column(p.block_cols()), blocks(static_cast<double>(p.blocks())), rows(p.block_rows()) {
   std::vector<uint32_t> of_row;
   for (uint32_t r = 0; r < p.block_rows(); ++r)
-    of_row.push_back(static_cast<uint32_t>(p.row_begin[r + 1] - p.row_begin[r]));
-  for (uint32_t column : p.columns) ++of_column[column];
+    of_row.push_back(static_cast<uint32_t>(p.crow_indices[r + 1] - p.crow_indices[r]));
+  for (uint32_t column : p.col_indices) ++of_column[column];
   of_some_columns = sampled(of_column);
   of_some_rows = sampled(of_row);
 }
@@ -71,7 +71,7 @@ double largest_fraction(const std::vector<double>& of_row, uint32_t rows, uint32
     return (before[whole] + (at - static_cast<double>(whole)) * of_row[whole]) / per_row;
   };
   double most = 0;
-  for (uint64_t t = 0; t < tiles; t += std::max<uint64_t>(1, tiles / kSddmm))
+  for (uint64_t t = 0; t < tiles; t += std::max<uint64_t>(1, tiles / kMostSamples))
     most =
         std::max(most, before_row(uint64_t{rows} * (t + 1) / tiles) - before_row(uint64_t{rows} * t / tiles));
   return most;
@@ -97,7 +97,7 @@ PartitionEstimate::PartitionEstimate(const Pattern& pattern, uint32_t n, TiledNu
   used_ = partition.whole_bands ? bands.cols : used_columns(1);
 }
 
-bool PartitionEstimate::keeps_published_limits(double bytes) const {
+bool PartitionEstimate::keeps_vendor_limits(double bytes) const {
   const double run = bands_.cols * b_ * cols_ * size_;
   return partition_.col_parts <= kMostColParts && partition_.bands <= kMostBands &&
          uint64_t{2} * partition_.col_parts * partition_.bands <= std::max(2U, m_.tiles) &&

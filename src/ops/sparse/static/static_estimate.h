@@ -52,7 +52,7 @@ class PartitionEstimate {
 
   /// Whether the numbers of parts, and a tile's amounts of X and of W, respect the published limits; `bytes`
   /// are those that count towards the fraction of its memory.
-  bool keeps_published_limits(double bytes) const;
+  bool keeps_vendor_limits(double bytes) const;
 
   /// Block columns of a band that `tiles` neighbouring tiles use together.
   double used_columns(double tiles) const;
@@ -98,7 +98,7 @@ class PartitionEstimate {
 std::vector<uint32_t> counts_or(uint32_t forced, uint32_t most);
 
 /// All candidate partitions of a product, by an Estimate that is a PartitionEstimate with all() and
-/// is_published().
+/// is_within_vendor_limits().
 template <class Estimate, class Shape>
 std::vector<Expected<StaticPartition>> search_partitions(const Shape& shape, Planner planner,
                                                          const machine::Machine& machine,
@@ -116,10 +116,10 @@ std::vector<Expected<StaticPartition>> search_partitions(const Shape& shape, Pla
         continue;  // copies of W, or its partial gradients, exceed the limit of a variable
       const auto consider = [&](const StaticPartition& partition) {
         const Estimate estimate(shape, counts, of, partition, machine);
-        if (planner == Planner::best || estimate.is_published()) found.push_back(estimate.all());
+        if (planner == Planner::best || estimate.is_within_vendor_limits()) found.push_back(estimate.all());
       };
       consider({cols, bands, band_tiles});
-      if (planner == Planner::published) continue;
+      if (planner == Planner::vendor) continue;
       // A broadcast reaches both tiles of a pair at once: no tile should be without a neighbour.
       const bool may_be_even = forced.band_tiles == 0 && band_tiles > 1;
       consider({cols, bands, may_be_even ? band_tiles & ~1U : band_tiles, true});

@@ -8,7 +8,7 @@ namespace {
 
 std::vector<uint32_t> blocks_of_columns(const Pattern& p) {
   std::vector<uint32_t> count(p.block_cols());
-  for (uint32_t column : p.columns) ++count[column];
+  for (uint32_t column : p.col_indices) ++count[column];
   return count;
 }
 
@@ -42,14 +42,14 @@ class Dealer {
     for (uint32_t band = 0; band < partition_.bands; ++band)
       std::fill(band_of.begin() + first_[band], band_of.begin() + first_[band + 1], band);
     band_begin_.assign(partition_.bands + 1, 0);
-    for (uint32_t column : p_.columns) ++band_begin_[band_of[column] + 1];
+    for (uint32_t column : p_.col_indices) ++band_begin_[band_of[column] + 1];
     std::partial_sum(band_begin_.begin(), band_begin_.end(), band_begin_.begin());
     std::vector<uint64_t> next(band_begin_.begin(), band_begin_.end() - 1);
     out_.order.resize(p_.blocks());
     row_.resize(p_.blocks());
     for (uint32_t r = 0; r < p_.block_rows(); ++r)
-      for (uint64_t i = p_.row_begin[r]; i < p_.row_begin[r + 1]; ++i) {
-        const uint64_t at = next[band_of[p_.columns[i]]]++;
+      for (uint64_t i = p_.crow_indices[r]; i < p_.crow_indices[r + 1]; ++i) {
+        const uint64_t at = next[band_of[p_.col_indices[i]]]++;
         out_.order[at] = i;
         row_[at] = r;
       }
@@ -68,7 +68,7 @@ class Dealer {
       const uint32_t row = row_[i];
       const size_t count_at = out_.lists.size();
       out_.lists.push_back(0);
-      for (; i < end && row_[i] == row; ++i) out_.lists.push_back(place_[p_.columns[out_.order[i]]]);
+      for (; i < end && row_[i] == row; ++i) out_.lists.push_back(place_[p_.col_indices[out_.order[i]]]);
       out_.lists[count_at] = static_cast<uint32_t>(out_.lists.size() - count_at - 1);
       add_rows(out_.y_rows, row, p_.rows);
     }
@@ -87,7 +87,7 @@ class Dealer {
   void find_columns(uint32_t part, uint64_t begin, uint64_t end) {
     used_.clear();
     for (uint64_t i = begin; i < end; ++i) {
-      const uint32_t column = p_.columns[out_.order[i]];
+      const uint32_t column = p_.col_indices[out_.order[i]];
       if (seen_[column] == part) continue;
       seen_[column] = part;
       used_.push_back(column);

@@ -35,8 +35,8 @@ class ProductEstimate : public PartitionEstimate {
     return {partition_, cycles, bytes()};
   }
 
-  bool is_published() const {
-    return keeps_published_limits(x_bytes() + value_bytes() + row_bytes(partial_size_));
+  bool is_within_vendor_limits() const {
+    return keeps_vendor_limits(x_bytes() + value_bytes() + row_bytes(partial_size_));
   }
 
  private:

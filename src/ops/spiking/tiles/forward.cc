@@ -113,15 +113,15 @@ class ForwardBuild {
     add_dynamics(l, r, parameter);
 
     const uint32_t batch = parts_.batch();
-    const SpikingResults kept = results_of(problem);
+    const SpikingResults stashed = results_of(problem);
     const auto stash = [&](const char* name, const SpikingMatrix& matrix, Type type) {
       return matrix.empty() ? std::optional<Operand>()
                             : parts_.of_neurons(name, l, type, rows(), batch, Purpose::stash);
     };
-    r.surrogate = stash("surrogate", kept.surrogate, Type::f32);
-    r.resets = stash("resets", kept.resets, Type::u8);
-    r.potentials = stash("potentials", kept.potentials, Type::f32);
-    r.currents = stash("currents", kept.currents, Type::f32);
+    r.surrogate = stash("surrogate", stashed.surrogate, Type::f32);
+    r.resets = stash("resets", stashed.resets, Type::u8);
+    r.potentials = stash("potentials", stashed.potentials, Type::f32);
+    r.currents = stash("currents", stashed.currents, Type::f32);
     const Operand state =
         parts_.of_neurons("state", l, Type::f32, 1U + (neuron.synaptic ? 1 : 0) + (neuron.adaptive ? 1 : 0),
                           batch, Purpose::activation);

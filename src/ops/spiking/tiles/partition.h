@@ -46,7 +46,7 @@ SpikingTilePartition partition_spiking(const std::vector<SpikingProblem>& proble
                                        const machine::Machine& machine,
                                        const std::vector<uint32_t>& neurons_per_tile = {});
 
-/// `per_neuron` columns for each neuron of a layer, of so many rows, on the neuron's tile.
+/// `per_neuron` columns for each neuron of a layer, of `rows` rows, on the neuron's tile.
 std::vector<program::MappedBox> map_neurons(const SpikingTileLayer& layer, uint32_t rows,
                                             uint32_t per_neuron = 1);
 /// `per_sample` columns for each sample, on the tile that makes its lists.

@@ -11,7 +11,7 @@ namespace {
 StructuredCodelet codelet_of(const Butterfly& s, const StructuredProblem& p, uint32_t samples) {
   const kernels::ButterflyShape shape{.transposed = p.transposed,
                                       .stacks = s.stacks(),
-                                      .blocks = s.blocks,
+                                      .blocks = s.nblocks,
                                       .log_n = s.levels(),
                                       .tied = s.tied,
                                       .complex = s.complex,

@@ -25,7 +25,7 @@ struct StructuredCodelet {
   size_t scratch_floats = 0;
 };
 
-/// For a vertex that takes so many samples.
+/// For a vertex that takes `samples` samples.
 StructuredCodelet codelet_of(const StructuredProblem& problem, uint32_t samples);
 
 }  // namespace tessera::ops

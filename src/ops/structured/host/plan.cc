@@ -64,7 +64,7 @@ double reduction_seconds(const StructuredProblem& p, uint32_t parts, const Machi
   return seconds;
 }
 
-PlanCandidate weigh(const StructuredProblem& p, const BatchPartition& partition, const Machine& m) {
+PlanCandidate evaluate(const StructuredProblem& p, const BatchPartition& partition, const Machine& m) {
   const uint32_t samples = partition.most_samples();
   return batch_candidate(partition, m, cycles_of(p, samples, m), reduction_seconds(p, partition.parts(), m),
                          codelet_of(p, samples).scratch_floats * sizeof(float));
@@ -78,7 +78,7 @@ StructuredPlan plan_on_host(const StructuredProblem& problem, const Machine& mac
                                  name_of(problem.type)));
   Plan<BatchPartition> plan =
       plan_batch(problem.batch, kGrain, machine,
-                 [&](const BatchPartition& partition) { return weigh(problem, partition, machine); });
+                 [&](const BatchPartition& partition) { return evaluate(problem, partition, machine); });
   return {std::move(plan.partition), std::move(plan.chosen), std::move(plan.candidates)};
 }
 

@@ -32,7 +32,7 @@ class ChainBuilder {
   const TilePass& first() const { return passes_.front().pass; }
   const TilePass& last() const { return passes_.back().pass; }
 
-  TilePassProblem problem_of(size_t i, PassProduct product) const {
+  TilePassProblem problem_of(size_t i, TilePassProduct product) const {
     return {passes_[i].pass, p_.batch, {p_.type, p_.type}, product};
   }
   Operand features(std::string name, uint32_t rows, std::vector<program::MappedBox> mapping = {}) const {
@@ -65,12 +65,12 @@ class ChainBuilder {
   /// Butterflies' gradients are computed together.
   bool needs_inputs() const { return butterfly_ != nullptr || has_parameter_gradient(); }
 
-  /// Runs the first passes; the result of the last goes to `y`, those of others to temporaries, which `kept`
-  /// gets.
+  /// Runs the first passes; the result of the last goes to `y`, those of others to temporaries, which
+  /// `stashed` gets.
   void run_forward(FeatureOperand x, size_t count, const std::optional<FeatureOperand>& y,
-                   std::vector<FeatureOperand>* kept = nullptr) {
+                   std::vector<FeatureOperand>* stashed = nullptr) {
     for (size_t i = 0; i < count; ++i) {
-      const TilePassProblem problem = problem_of(i, PassProduct::forward);
+      const TilePassProblem problem = problem_of(i, TilePassProduct::forward);
       const FeatureOperand to =
           y && i + 1 == count ? *y
                               : FeatureOperand{features(fmt::format("y{}", i), passes_[i].pass.outputs(),
@@ -78,14 +78,15 @@ class ChainBuilder {
                                                FeatureOrder::outputs_of(passes_[i].pass)};
       steps_.push_back(build_tile_pass(b_, problem, passes_[i].forward,
                                        {.weight = weights(i, problem, passes_[i].forward), .x = x, .y = to}));
-      if (kept != nullptr) kept->push_back(to);
+      if (stashed != nullptr) stashed->push_back(to);
       x = to;
     }
   }
 
   FeatureOperand input_gradient_of(size_t i) const {
     const TilePass& pass = passes_[i].pass;
-    const PassProduct product = butterfly_ != nullptr ? PassProduct::gradients : PassProduct::input_gradient;
+    const TilePassProduct product =
+        butterfly_ != nullptr ? TilePassProduct::gradients : TilePassProduct::input_gradient;
     return {features(fmt::format("dy{}", i - 1), pass.inputs(),
                      pass_result_mapping(problem_of(i, product), passes_[i].input_gradient)),
             FeatureOrder::inputs_of(pass)};
@@ -99,7 +100,7 @@ class ChainBuilder {
   void differentiate(size_t i, const std::vector<FeatureOperand>& inputs, const FeatureOperand& dy,
                      const FeatureOperand& dx) {
     if (butterfly_ != nullptr) {
-      const TilePassProblem problem = problem_of(i, PassProduct::gradients);
+      const TilePassProblem problem = problem_of(i, TilePassProduct::gradients);
       const TilePassPartition& partition = passes_[i].input_gradient;
       const Operand dweight = weight_temporary("dweight", i, problem, partition);
       steps_.push_back(build_tile_pass(
@@ -108,13 +109,13 @@ class ChainBuilder {
       return return_weights(i, dweight);
     }
     if (i > 0 || dx_) {
-      const TilePassProblem problem = problem_of(i, PassProduct::input_gradient);
+      const TilePassProblem problem = problem_of(i, TilePassProduct::input_gradient);
       const TilePassPartition& partition = passes_[i].input_gradient;
       steps_.push_back(build_tile_pass(b_, problem, partition,
                                        {.weight = weights(i, problem, partition), .y = dy, .dx = dx}));
     }
     if (has_parameter_gradient()) {
-      const TilePassProblem problem = problem_of(i, PassProduct::weight_gradient);
+      const TilePassProblem problem = problem_of(i, TilePassProduct::weight_gradient);
       const TilePassPartition& partition = passes_[i].weight_gradient;
       const Operand dweight = weight_temporary("dweight", i, problem, partition);
       steps_.push_back(

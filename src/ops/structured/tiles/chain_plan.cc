@@ -18,7 +18,7 @@ std::vector<PlannedPass> passes_of(const StructuredProblem& p, uint32_t count) {
   const auto& s = std::get<Butterfly>(p.structure);
   const uint32_t levels = s.levels();
   std::vector<PlannedPass> passes;
-  for (uint32_t block = 0; block < s.blocks; ++block) {
+  for (uint32_t block = 0; block < s.nblocks; ++block) {
     const bool decreasing = s.decreasing != (block % 2 == 1);
     for (uint32_t i = 0; i < count; ++i) {
       const uint32_t begin = levels * i / count, end = levels * (i + 1) / count;
@@ -32,18 +32,19 @@ std::vector<PlannedPass> passes_of(const StructuredProblem& p, uint32_t count) {
 }
 
 void plan_passes(const StructuredProblem& p, const Machine& m, std::vector<PlannedPass>& passes) {
-  const auto partition_of = [&](const TilePass& pass, PassProduct product) {
+  const auto partition_of = [&](const TilePass& pass, TilePassProduct product) {
     return plan_tile_pass({pass, p.batch, {p.type, p.type}, product}, m).partition;
   };
   for (PlannedPass& planned : passes) {
-    planned.forward = partition_of(planned.pass, PassProduct::forward);
+    planned.forward = partition_of(planned.pass, TilePassProduct::forward);
     if (!p.gradients) continue;
     if (std::holds_alternative<Butterfly>(p.structure)) {
-      planned.input_gradient = partition_of(planned.pass, PassProduct::gradients);
+      planned.input_gradient = partition_of(planned.pass, TilePassProduct::gradients);
     } else {
-      if (p.input_gradient) planned.input_gradient = partition_of(planned.pass, PassProduct::input_gradient);
+      if (p.input_gradient)
+        planned.input_gradient = partition_of(planned.pass, TilePassProduct::input_gradient);
       if (p.parameter_gradients)
-        planned.weight_gradient = partition_of(planned.pass, PassProduct::weight_gradient);
+        planned.weight_gradient = partition_of(planned.pass, TilePassProduct::weight_gradient);
     }
   }
 }

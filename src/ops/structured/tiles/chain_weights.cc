@@ -28,7 +28,7 @@ WeightRun matrix_of(const Butterfly& butterfly, const PlannedPass& planned, cons
   const uint32_t count = pair_matrix(butterfly);
   if (butterfly.tied) return {0, pair.stack, (pair.stride - 1 + pair.low) * count, count};
   const uint32_t row =
-      (pair.stack * butterfly.blocks + planned.block) * butterfly.levels() + planned.first_level + level;
+      (pair.stack * butterfly.nblocks + planned.block) * butterfly.levels() + planned.first_level + level;
   return {0, row, (pair.copy * pair.stride + pair.low) * count, count};
 }
 

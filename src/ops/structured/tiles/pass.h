@@ -44,13 +44,13 @@ struct TilePass {
 };
 
 /// Of a factor each product is computed by itself, of butterfly factors both gradients together.
-enum class PassProduct : uint8_t { forward, input_gradient, weight_gradient, gradients };
+enum class TilePassProduct : uint8_t { forward, input_gradient, weight_gradient, gradients };
 
 struct TilePassProblem {
   TilePass pass;
   uint32_t n = 0;  ///< samples
   TiledNumbers numbers = {};
-  PassProduct product = PassProduct::forward;
+  TilePassProduct product = TilePassProduct::forward;
 };
 
 /// Tiles: group_parts × n_parts × output_parts; more than one of the last only for one group each.

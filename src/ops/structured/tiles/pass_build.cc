@@ -39,10 +39,10 @@ std::vector<RowRun> runs_of_rows(const FeatureOrder& from, const FeatureOrder& t
   return runs;
 }
 
-class PassBuilder {
+class TilePassBuilder {
  public:
-  PassBuilder(const Builder& builder, const TilePassProblem& problem, const TilePassPartition& partition,
-              const TilePassOperands& operands)
+  TilePassBuilder(const Builder& builder, const TilePassProblem& problem, const TilePassPartition& partition,
+                  const TilePassOperands& operands)
       : b_(builder),
         problem_(problem),
         pass_(problem.pass),
@@ -53,10 +53,10 @@ class PassBuilder {
   StepId build() {
     program::VertexGroup group{nullptr, 0, grid_.tiles(), 1, {}, {}};
     switch (problem_.product) {
-      case PassProduct::forward: forward(group); break;
-      case PassProduct::input_gradient: input_gradient(group); break;
-      case PassProduct::weight_gradient: weight_gradient(group); break;
-      case PassProduct::gradients: gradients(group); break;
+      case TilePassProduct::forward: forward(group); break;
+      case TilePassProduct::input_gradient: input_gradient(group); break;
+      case TilePassProduct::weight_gradient: weight_gradient(group); break;
+      case TilePassProduct::gradients: gradients(group); break;
     }
     std::vector<StepId> steps;
     if (!brought_.groups.empty()) steps.push_back(b_.copy(std::move(brought_)));
@@ -67,7 +67,7 @@ class PassBuilder {
   }
 
  private:
-  using Place = PassGrid::Place;
+  using Position = TilePassGrid::Position;
 
   void forward(program::VertexGroup& group) {
     add_weights(group, true);
@@ -84,7 +84,7 @@ class PassBuilder {
     group.fields.push_back(give(*o_.dx, FeatureOrder::inputs_of(pass_)));
     group.codelet = &kernels::kronecker_product_codelet;
     group.params = {outputs(), pass_.b, 1, pass_.c,
-                    table([&](const Place& p) { return grid_.outputs_begin(p); })};
+                    table([&](const Position& p) { return grid_.outputs_begin(p); })};
   }
 
   void weight_gradient(program::VertexGroup& group) {
@@ -117,7 +117,7 @@ class PassBuilder {
     return values;
   }
   program::Param outputs() const {
-    return table([&](const Place& p) { return grid_.outputs_at(p); });
+    return table([&](const Position& p) { return grid_.outputs_at(p); });
   }
 
   template <class BoxOf>
@@ -132,7 +132,7 @@ class PassBuilder {
 
   void add_weights(program::VertexGroup& group, bool only_its_outputs) const {
     group.fields.push_back(
-        field(*o_.weight, boxes([&](const Place& p) { return grid_.weights(p, only_its_outputs); })));
+        field(*o_.weight, boxes([&](const Position& p) { return grid_.weights(p, only_its_outputs); })));
   }
 
   std::string name_of(const Operand& operand, std::string_view suffix) const {
@@ -143,12 +143,12 @@ class PassBuilder {
   /// tile's outputs.
   program::Field bring(const FeatureOperand& from, const FeatureOrder& order, bool whole) {
     const uint32_t copies = whole ? partition_.output_parts : 1, rows = from.operand.rows();
-    const auto box_of = [&](const Place& p) {
+    const auto box_of = [&](const Position& p) {
       return whole ? grid_.whole_groups(p, order.rows_of_group())
                    : grid_.part_of_groups(p, order.rows_of_group());
     };
     if (from.order == order) return field(from.operand, boxes(box_of));
-    std::vector<Box> local = boxes([&](const Place& p) {
+    std::vector<Box> local = boxes([&](const Position& p) {
       Box box = box_of(p);
       if (whole) box.row += p.output * rows;
       return box;
@@ -171,7 +171,7 @@ class PassBuilder {
   /// Results in a group's order: the operand itself, or what is copied to it.
   program::Field give(const FeatureOperand& to, const FeatureOrder& order) {
     std::vector<Box> local =
-        boxes([&](const Place& p) { return grid_.part_of_groups(p, order.rows_of_group()); });
+        boxes([&](const Position& p) { return grid_.part_of_groups(p, order.rows_of_group()); });
     if (to.order == order) return field(to.operand, std::move(local));
     const Operand from =
         b_.temporary(name_of(to.operand, ".groups"), b_.type_of(to.operand), to.operand.rows(),
@@ -188,9 +188,9 @@ class PassBuilder {
 
   /// The gradient itself, or a row of partial sums for each part of the columns.
   program::Field give_weights() {
-    const auto box_of = [&](const Place& p) { return grid_.weights(p, true); };
+    const auto box_of = [&](const Position& p) { return grid_.weights(p, true); };
     if (partition_.n_parts == 1) return field(*o_.dweight, boxes(box_of));
-    std::vector<Box> local = boxes([&](const Place& p) {
+    std::vector<Box> local = boxes([&](const Position& p) {
       Box box = box_of(p);
       box.row = p.column;
       return box;
@@ -202,7 +202,7 @@ class PassBuilder {
 
   /// Working memory of the inputs of all levels but the first.
   program::Field inputs_of_levels() const {
-    std::vector<Box> local = boxes([&](const Place& p) {
+    std::vector<Box> local = boxes([&](const Position& p) {
       Box box = grid_.whole_groups(p, pass_.c * pass_.width);
       box.row *= pass_.levels - 1;
       box.rows *= pass_.levels - 1;
@@ -234,7 +234,7 @@ class PassBuilder {
   const TilePassProblem& problem_;
   const TilePass& pass_;
   const TilePassPartition& partition_;
-  PassGrid grid_;
+  TilePassGrid grid_;
   const TilePassOperands& o_;
   program::CopySet brought_{"bring groups", {}};
   program::CopySet returned_{"return groups", {}};
@@ -243,15 +243,16 @@ class PassBuilder {
 
 void check_operands(const Builder& b, const TilePassProblem& p, const TilePassOperands& o) {
   const TilePass& pass = p.pass;
-  const bool is_forward = p.product == PassProduct::forward;
-  const bool has_dx = p.product == PassProduct::input_gradient || p.product == PassProduct::gradients;
-  const bool has_dweight = p.product == PassProduct::weight_gradient || p.product == PassProduct::gradients;
+  const bool is_forward = p.product == TilePassProduct::forward;
+  const bool has_dx = p.product == TilePassProduct::input_gradient || p.product == TilePassProduct::gradients;
+  const bool has_dweight =
+      p.product == TilePassProduct::weight_gradient || p.product == TilePassProduct::gradients;
   const auto require = [&](const auto& operand, bool needed, std::string_view name) {
     if (operand.has_value() != needed)
       throw UsageError(fmt::format("a pass {} an operand '{}' here", needed ? "needs" : "takes no", name));
   };
-  require(o.weight, p.product != PassProduct::weight_gradient, "weight");
-  require(o.x, p.product != PassProduct::input_gradient, "x");
+  require(o.weight, p.product != TilePassProduct::weight_gradient, "weight");
+  require(o.x, p.product != TilePassProduct::input_gradient, "x");
   require(o.y, true, is_forward ? "y" : "dy");
   require(o.dx, has_dx, "dx");
   require(o.dweight, has_dweight, "dweight");
@@ -269,8 +270,8 @@ uint32_t TilePass::weights() const { return levels > 0 ? kernels::butterfly_weig
 
 std::vector<MappedBox> pass_result_mapping(const TilePassProblem& problem,
                                            const TilePassPartition& partition) {
-  const PassGrid grid(problem, partition);
-  const bool is_forward = problem.product == PassProduct::forward;
+  const TilePassGrid grid(problem, partition);
+  const bool is_forward = problem.product == TilePassProduct::forward;
   const uint32_t rows = (is_forward ? problem.pass.b : problem.pass.c) * problem.pass.width;
   std::vector<MappedBox> mapping;
   for (TileId tile = 0; tile < grid.tiles(); ++tile)
@@ -280,12 +281,12 @@ std::vector<MappedBox> pass_result_mapping(const TilePassProblem& problem,
 
 std::vector<MappedBox> pass_weight_mapping(const TilePassProblem& problem,
                                            const TilePassPartition& partition) {
-  const PassGrid grid(problem, partition);
-  const bool by_outputs = problem.product != PassProduct::input_gradient;
+  const TilePassGrid grid(problem, partition);
+  const bool by_outputs = problem.product != TilePassProduct::input_gradient;
   const uint32_t holders = partition.n_parts * (by_outputs ? 1 : partition.output_parts);
   std::vector<MappedBox> mapping;
   for (TileId tile = 0; tile < grid.tiles(); ++tile) {
-    const PassGrid::Place p = grid.place_of(tile);
+    const TilePassGrid::Position p = grid.place_of(tile);
     const Box all = grid.weights(p, by_outputs);
     const uint32_t holder = by_outputs ? p.column : p.column * partition.output_parts + p.output;
     const std::vector<uint32_t> begin = split_evenly(all.cols, holders);
@@ -298,7 +299,7 @@ std::vector<MappedBox> pass_weight_mapping(const TilePassProblem& problem,
 StepId build_tile_pass(const Builder& builder, const TilePassProblem& problem,
                        const TilePassPartition& partition, const TilePassOperands& operands) {
   check_operands(builder, problem, operands);
-  return PassBuilder(builder, problem, partition, operands).build();
+  return TilePassBuilder(builder, problem, partition, operands).build();
 }
 
 }  // namespace tessera::ops

@@ -11,9 +11,9 @@ namespace tessera::ops {
 
 /// Neighbouring tiles have the same groups and, where groups are divided, the same columns: they receive the
 /// same data.
-class PassGrid {
+class TilePassGrid {
  public:
-  PassGrid(const TilePassProblem& problem, const TilePassPartition& partition)
+  TilePassGrid(const TilePassProblem& problem, const TilePassPartition& partition)
       : pass_(problem.pass),
         partition_(partition),
         groups_(split_evenly(problem.pass.groups(), partition.group_parts)),
@@ -22,27 +22,27 @@ class PassGrid {
 
   /// Features of a group of which a tile may compute a part.
   static uint32_t divided(const TilePassProblem& problem) {
-    return problem.product == PassProduct::input_gradient ? problem.pass.c : problem.pass.b;
+    return problem.product == TilePassProduct::input_gradient ? problem.pass.c : problem.pass.b;
   }
 
-  struct Place {
+  struct Position {
     uint32_t group, column, output;
   };
-  Place place_of(program::TileId tile) const {
+  Position place_of(program::TileId tile) const {
     return {tile / partition_.output_parts / partition_.n_parts,
             tile / partition_.output_parts % partition_.n_parts, tile % partition_.output_parts};
   }
   uint32_t tiles() const { return partition_.tiles(); }
-  uint32_t groups_at(const Place& p) const { return groups_[p.group + 1] - groups_[p.group]; }
-  uint32_t outputs_begin(const Place& p) const { return outputs_[p.output]; }
-  uint32_t outputs_at(const Place& p) const { return outputs_[p.output + 1] - outputs_[p.output]; }
+  uint32_t groups_at(const Position& p) const { return groups_[p.group + 1] - groups_[p.group]; }
+  uint32_t outputs_begin(const Position& p) const { return outputs_[p.output]; }
+  uint32_t outputs_at(const Position& p) const { return outputs_[p.output + 1] - outputs_[p.output]; }
 
   /// The tile's groups of so many rows, or its part of them; its columns.
-  program::Box whole_groups(const Place& p, uint32_t rows) const {
+  program::Box whole_groups(const Position& p, uint32_t rows) const {
     return {groups_[p.group] * rows, groups_at(p) * rows, columns_[p.column],
             columns_[p.column + 1] - columns_[p.column]};
   }
-  program::Box part_of_groups(const Place& p, uint32_t rows) const {
+  program::Box part_of_groups(const Position& p, uint32_t rows) const {
     program::Box box = whole_groups(p, rows);
     if (partition_.output_parts > 1) {
       box.row += outputs_begin(p);
@@ -51,7 +51,7 @@ class PassGrid {
     return box;
   }
   /// Columns of the weights: of the whole groups, or of their outputs that a tile computes.
-  program::Box weights(const Place& p, bool only_its_outputs) const {
+  program::Box weights(const Position& p, bool only_its_outputs) const {
     const uint32_t weights = pass_.weights();
     program::Box box{0, 1, groups_[p.group] * weights, groups_at(p) * weights};
     if (only_its_outputs && partition_.output_parts > 1) {

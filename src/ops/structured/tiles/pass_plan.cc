@@ -38,8 +38,8 @@ void check(const TilePassProblem& p, const Machine& m) {
   if (p.numbers.operands != Type::f32 && p.numbers.operands != Type::f16)
     throw UsageError(
         fmt::format("passes on tiles compute with f32 or f16, not {}", tessera::name_of(p.numbers.operands)));
-  const bool is_whole = p.product == PassProduct::gradients;
-  if (p.product != PassProduct::forward && is_whole != (pass.levels > 0))
+  const bool is_whole = p.product == TilePassProduct::gradients;
+  if (p.product != TilePassProduct::forward && is_whole != (pass.levels > 0))
     throw UsageError("of butterfly factors both gradients are computed together, of others by themselves");
 }
 
@@ -53,7 +53,7 @@ class Estimate {
         m_(m),
         groups_(ceil_divide(p.pass.groups(), partition.group_parts)),
         columns_(ceil_divide(p.n, partition.n_parts)),
-        outputs_(ceil_divide(PassGrid::divided(p), partition.output_parts)) {}
+        outputs_(ceil_divide(TilePassGrid::divided(p), partition.output_parts)) {}
 
   Expected<TilePassPartition> all() const {
     program::PhaseTimes cycles;
@@ -62,7 +62,7 @@ class Estimate {
     const double in = size * groups_ * columns_ * read(), out = size * groups_ * columns_ * written();
     const double weights = size * groups_ * pass_.weights() / partition_.output_parts;
     const double shared = partition_.n_parts > 1 ? weights : 0;
-    double moved = in + out + (p_.product == PassProduct::weight_gradient ? 0 : shared);
+    double moved = in + out + (p_.product == TilePassProduct::weight_gradient ? 0 : shared);
     if (partition_.n_parts > 1 && writes_weights()) {
       moved += weights;
       const double owned = weights / size / partition_.n_parts;
@@ -79,34 +79,34 @@ class Estimate {
 
  private:
   bool writes_weights() const {
-    return p_.product == PassProduct::weight_gradient || p_.product == PassProduct::gradients;
+    return p_.product == TilePassProduct::weight_gradient || p_.product == TilePassProduct::gradients;
   }
   kernels::ButterflyPassSize butterfly() const { return {groups_, pass_.levels, pass_.width}; }
   /// Rows of a group that a tile reads and writes.
   double read() const { return pass_.width * features_read(); }
   double features_read() const {
     switch (p_.product) {
-      case PassProduct::forward: return pass_.c;
-      case PassProduct::input_gradient: return pass_.b;
-      case PassProduct::weight_gradient: return outputs_ + pass_.c;
+      case TilePassProduct::forward: return pass_.c;
+      case TilePassProduct::input_gradient: return pass_.b;
+      case TilePassProduct::weight_gradient: return outputs_ + pass_.c;
       default: return pass_.b + pass_.c + (pass_.levels - 1.0) * pass_.c;
     }
   }
   double written() const {
-    if (p_.product == PassProduct::weight_gradient) return 0;
-    return pass_.width * (p_.product == PassProduct::gradients ? pass_.c : outputs_);
+    if (p_.product == TilePassProduct::weight_gradient) return 0;
+    return pass_.width * (p_.product == TilePassProduct::gradients ? pass_.c : outputs_);
   }
 
   double compute() const {
     const Type type = p_.numbers.operands;
     switch (p_.product) {
-      case PassProduct::forward:
+      case TilePassProduct::forward:
         return pass_.levels > 0
                    ? kernels::butterfly_pass_cycles(m_, type, butterfly(), columns_)
                    : kernels::kronecker_product_cycles(m_, type, groups_, outputs_, pass_.c, columns_, false);
-      case PassProduct::input_gradient:
+      case TilePassProduct::input_gradient:
         return kernels::kronecker_product_cycles(m_, type, groups_, outputs_, pass_.b, columns_, true);
-      case PassProduct::weight_gradient:
+      case TilePassProduct::weight_gradient:
         return kernels::kronecker_weight_gradient_cycles(m_, type, groups_, outputs_, pass_.c, columns_);
       default: return kernels::butterfly_pass_gradients_cycles(m_, type, butterfly(), columns_);
     }
@@ -126,7 +126,7 @@ std::vector<Expected<TilePassPartition>> partitions(const TilePassProblem& p, co
   for (const uint32_t group_parts : part_counts(p.pass.groups(), m.tiles))
     for (const uint32_t n_parts : part_counts(p.n, m.tiles / group_parts)) {
       const bool divides = group_parts == p.pass.groups() && p.pass.levels == 0;
-      const uint32_t most = divides ? std::max(1U, PassGrid::divided(p) / kLeastOutputs) : 1;
+      const uint32_t most = divides ? std::max(1U, TilePassGrid::divided(p) / kLeastOutputs) : 1;
       for (const uint32_t output_parts : part_counts(most, m.tiles / group_parts / n_parts)) {
         const TilePassPartition partition{group_parts, n_parts, output_parts};
         all.push_back(Estimate(p, partition, m).all());
@@ -152,14 +152,14 @@ compiler::Estimate count(const TilePassProblem& p, const TilePassPartition& part
     return b.external(name, role, type, 1, p.pass.all_weights(), pass_weight_mapping(p, partition),
                       role == Role::input ? program::Purpose::parameter : program::Purpose::gradient);
   };
-  const bool is_forward = p.product == PassProduct::forward;
+  const bool is_forward = p.product == TilePassProduct::forward;
   TilePassOperands o;
-  if (p.product != PassProduct::weight_gradient) o.weight = weights("weight", Role::input);
-  if (p.product != PassProduct::input_gradient) o.x = features("x", Role::input, p.pass.inputs());
+  if (p.product != TilePassProduct::weight_gradient) o.weight = weights("weight", Role::input);
+  if (p.product != TilePassProduct::input_gradient) o.x = features("x", Role::input, p.pass.inputs());
   o.y = features("y", is_forward ? Role::output : Role::input, p.pass.outputs());
-  if (p.product == PassProduct::input_gradient || p.product == PassProduct::gradients)
+  if (p.product == TilePassProduct::input_gradient || p.product == TilePassProduct::gradients)
     o.dx = features("dx", Role::output, p.pass.inputs());
-  if (p.product == PassProduct::weight_gradient || p.product == PassProduct::gradients)
+  if (p.product == TilePassProduct::weight_gradient || p.product == TilePassProduct::gradients)
     o.dweight = weights("dweight", Role::output);
   program.set_main(build_tile_pass(b, p, partition, o));
   return compiler::estimate(program, m);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -12,11 +14,11 @@ from tessera._products import type_name
 from tessera._tessera import Initial
 
 if TYPE_CHECKING:
-    from tessera.model._graph import Graph
+    from tessera.graph._graph import Graph
 
-Factors: TypeAlias = Literal["best", "published"]
+Form: TypeAlias = Literal["fused", "unfused"]
 Structure: TypeAlias = Literal["dense", "butterfly", "bpbp", "pixelfly", "fastfood", "circulant", "low-rank", "monarch"]
-Over: TypeAlias = Literal["all", "columns", "rows"]
+Dims: TypeAlias = int | Sequence[int] | None
 Attribute: TypeAlias = int | float | str | list[int]
 
 
@@ -181,20 +183,65 @@ def minimum(a: Value, b: Value) -> Value:
     return apply("minimum", a, b)
 
 
-def sum(x: Value, over: Over = "all") -> Value:
-    """Sum over the last dimension ("columns", which stays with size 1), all others ("rows"), or everything."""
-    return apply("sum", x, over=over)
+def _place_of(operation: str, dim: int, count: int) -> int:
+    """The number of a dimension, which may count from the end."""
+    try:
+        place = operator.index(dim)
+    except TypeError:
+        raise TypeError(f"{operation}: a dimension must be a whole number, not {dim!r}") from None
+    if not -count <= place < count:
+        raise IndexError(f"{operation}: there is no dimension {place} of {count}")
+    return place % count
 
 
-def mean(x: Value, over: Over = "all") -> Value:
-    """Mean over the dimensions that `sum` takes."""
-    graph = graph_of("mean", x)
-    return Value(graph, graph.native.mean(x.id, over))
+def _dims_of(operation: str, x: Value, dim: Dims) -> list[int]:
+    """Dimensions, ascending; none are all."""
+    graph_of(operation, x)
+    count = len(x.shape)
+    given = [] if dim is None else list(dim) if isinstance(dim, Sequence) else [dim]
+    dims = sorted(_place_of(operation, each, count) for each in given)
+    if len(set(dims)) != len(dims):
+        raise ValueError(f"{operation}: dim is {dim}, which has a dimension twice")
+    return dims or list(range(count))
 
 
-def max(x: Value, over: Over = "all") -> Value:
-    """Maximum over the dimensions that `sum` takes."""
-    return apply("max", x, over=over)
+def _reduced(operation: str, x: Value, dim: Dims, keepdim: bool) -> Value:
+    """A reduction, as the operation of a matrix that it is: of its columns, of its rows, or of all elements."""
+    dims = _dims_of(operation, x, dim)
+    sizes = x.shape
+    rest = [i for i in range(len(sizes)) if i not in dims]
+
+    def over(which: str, of: Value) -> Value:
+        if operation != "mean":
+            return apply(operation, of, over=which)
+        return Value(of.graph, of.graph.native.mean(of.id, which))
+
+    if not rest:
+        y = over("all", x)
+    elif dims == [len(sizes) - 1]:
+        y = over("columns", x)
+    elif dims == list(range(len(dims))):
+        y = over("rows", x if len(rest) == 1 else reshape(x, (math.prod(sizes[i] for i in dims), -1)))
+    else:
+        moved = permute(x, rest + dims)
+        y = over("columns", reshape(moved, (-1, math.prod(sizes[i] for i in dims))))
+    shape = tuple(1 if i in dims else size for i, size in enumerate(sizes) if keepdim or i not in dims)
+    return y if y.shape == shape else reshape(y, shape)
+
+
+def sum(x: Value, dim: Dims = None, keepdim: bool = False) -> Value:
+    """Sum over a dimension, over several, or over all."""
+    return _reduced("sum", x, dim, keepdim)
+
+
+def mean(x: Value, dim: Dims = None, keepdim: bool = False) -> Value:
+    """Mean over a dimension, over several, or over all."""
+    return _reduced("mean", x, dim, keepdim)
+
+
+def amax(x: Value, dim: Dims = None, keepdim: bool = False) -> Value:
+    """Maximum over a dimension, over several, or over all."""
+    return _reduced("max", x, dim, keepdim)
 
 
 def transpose(x: Value) -> Value:
@@ -203,30 +250,59 @@ def transpose(x: Value) -> Value:
 
 
 def reshape(x: Value, shape: Sequence[int]) -> Value:
-    """The same elements in another shape."""
-    return apply("reshape", x, shape=[int(size) for size in shape])
+    """The same elements in another shape, in which one size may be -1: what the others leave."""
+    sizes = [int(size) for size in shape]
+    if sizes.count(-1) == 1:
+        graph_of("reshape", x)
+        others = math.prod(size for size in sizes if size != -1)
+        if others > 0 and math.prod(x.shape) % others == 0:
+            sizes[sizes.index(-1)] = math.prod(x.shape) // others
+    return apply("reshape", x, shape=sizes)
 
 
-def slice(x: Value, dimension: int, begin: int, end: int) -> Value:
+def slice(x: Value, dim: int, begin: int, end: int) -> Value:
     """Elements [begin, end) of a dimension."""
-    return apply("slice", x, dimension=dimension, begin=begin, end=end)
+    return apply("slice", x, dimension=dim, begin=begin, end=end)
 
 
-def concatenate(values: Sequence[Value], dimension: int) -> Value:
+def concatenate(values: Sequence[Value], dim: int) -> Value:
     """Values one after another along a dimension."""
     if not values:
         raise ValueError("concatenate: there are no values")
-    return apply("concatenate", *values, dimension=dimension)
+    return apply("concatenate", *values, dimension=dim)
 
 
-def permute(x: Value, permutation: Sequence[int]) -> Value:
+def permute(x: Value, dims: Sequence[int]) -> Value:
+    """The dimensions in another order: dimension i of the result is dimension dims[i]."""
+    graph_of("permute", x)
+    sizes, count = x.shape, len(x.shape)
+    order = [_place_of("permute", dim, count) for dim in dims]
+    if sorted(order) != list(range(count)):
+        raise ValueError(f"permute: {list(dims)} does not name each of the {count} dimensions once")
+    shape = [sizes[i] for i in order]
+    moved = [i for i in order if sizes[i] != 1]  # those of size 1 may go anywhere
+    if moved == sorted(moved):
+        return reshape(x, shape) if shape != list(sizes) else x
+    first = next(i for i, dim in enumerate(moved) if dim != sorted(moved)[i])
+    rows, rest = math.prod(sizes[i] for i in moved[:first]), moved[first:]
+    groups = sorted(rest)
+    split = groups.index(rest[0])
+    if rows == 1 and rest == groups[split:] + groups[:split]:
+        width = math.prod(sizes[i] for i in groups[split:])
+        return reshape(transpose(reshape(x, (-1, width))), shape)
+    places = np.arange(math.prod(sizes[i] for i in rest)).reshape([sizes[i] for i in groups])
+    places = places.transpose([groups.index(i) for i in rest]).reshape(-1)
+    return reshape(permute_features(reshape(x, (rows, -1)), places.tolist()), shape)
+
+
+def permute_features(x: Value, permutation: Sequence[int]) -> Value:
     """y[..., i] = x[..., permutation[i]]."""
-    return apply("permute", x, permutation=[int(place) for place in permutation])
+    return apply("permute_features", x, permutation=[int(place) for place in permutation])
 
 
-def take(x: Value, places: Sequence[int]) -> Value:
-    """y[..., i] = x[..., places[i]]; elements may be taken several times, or not at all."""
-    return apply("take", x, places=[int(place) for place in places])
+def select_features(x: Value, places: Sequence[int]) -> Value:
+    """y[..., i] = x[..., places[i]]; features may be selected several times, or not at all."""
+    return apply("select_features", x, places=[int(place) for place in places])
 
 
 def sum_neighbours(x: Value, neighbours: int) -> Value:
@@ -235,7 +311,7 @@ def sum_neighbours(x: Value, neighbours: int) -> Value:
 
 
 # Structured maps of the last dimension (docs/structured.md). The last dimensions of a parameter are one. With
-# factors="published" they are the operations of plain PyTorch, one after another, for comparisons on tiled machines.
+# form="unfused" they are the operations of plain PyTorch, one after another, for comparisons on tiled machines.
 
 
 def butterfly(
@@ -243,19 +319,19 @@ def butterfly(
     twiddle: Value,
     outputs: int,
     *,
-    blocks: int = 1,
+    nblocks: int = 1,
     tied: bool = False,
     complex: bool = False,
     decreasing: bool = False,
-    factors: Factors = "best",
+    form: Form = "fused",
 ) -> Value:
-    """A butterfly: twiddle is [stacks, blocks, log₂ N, 2 N], tied [stacks, 4 (N - 1)].
+    """A butterfly: twiddle is [stacks, nblocks, log₂ N, 2 N], tied [stacks, 4 (N - 1)].
 
     Complex numbers are pairs, real part first, in x, the result and twiddle; `outputs` counts them.
     """
     graph = graph_of("butterfly", x, twiddle)
-    of = (outputs, blocks, tied, complex, decreasing)
-    return Value(graph, graph.native.butterfly(x.id, twiddle.id, *of, factors))
+    of = (outputs, nblocks, tied, complex, decreasing)
+    return Value(graph, graph.native.butterfly(x.id, twiddle.id, *of, form))
 
 
 def kronecker(x: Value, weight: Value, factor: tuple[int, int, int, int], outputs: int = 0) -> Value:
@@ -284,12 +360,12 @@ def fastfood(
     permutation: Sequence[int],
     outputs: int,
     *,
-    factors: Factors = "best",
+    form: Form = "fused",
 ) -> Value:
     """S · H · G · Π · H · B: diagonals of [stacks, N], and as many places of permutations."""
     graph = graph_of("fastfood", x, s, g, b)
     places = [int(place) for place in permutation]
-    return Value(graph, graph.native.fastfood(x.id, [s.id, g.id, b.id], places, outputs, factors))
+    return Value(graph, graph.native.fastfood(x.id, [s.id, g.id, b.id], places, outputs, form))
 
 
 def linear_layer(
@@ -303,14 +379,14 @@ def linear_layer(
     butterfly_size: int = 16,
     scaled: bool = True,
     seed: int = 0,
-    factors: Factors = "best",
+    form: Form = "fused",
 ) -> Value:
     """A linear layer of a structure, without bias, with parameters whose names begin with `name`.
 
     `scaled` chooses initial values that keep the size of activations, otherwise those published with the structure.
     """
     graph = graph_of("linear_layer", x)
-    options = (structure, rank, block_size, butterfly_size, scaled, seed, factors)
+    options = (structure, rank, block_size, butterfly_size, scaled, seed, form)
     return Value(graph, graph.native.linear_layer(name, x.id, outputs, *options))
 
 
@@ -359,8 +435,8 @@ def mean_squared_error(x: Value, target: Value) -> Value:
     return mean(square(x - target))
 
 
-def dropout(x: Value, rate: float, *, step: Value | None = None, seed: int = 0) -> Value:
-    """Zero elements with probability `rate`, and divide the others by 1 - rate.
+def dropout(x: Value, p: float = 0.5, *, step: Value | None = None, seed: int = 0) -> Value:
+    """Zero elements with probability `p`, and divide the others by 1 - p.
 
     The mask follows from the seed, the number of the step, the operation and the element, on every machine. Without
     `step` it is the graph's input of that name, which sessions count.
@@ -368,4 +444,4 @@ def dropout(x: Value, rate: float, *, step: Value | None = None, seed: int = 0) 
     graph = graph_of("dropout", x)
     counter = graph.step() if step is None else step
     graph_of("dropout", x, counter)
-    return Value(graph, graph.native.dropout(x.id, rate, counter.id, seed))
+    return Value(graph, graph.native.dropout(x.id, p, counter.id, seed))

@@ -25,7 +25,7 @@ const std::vector<int64_t>& places_of(const Node& node) { return node.list("plac
 uint32_t neighbours_of(const Node& node) { return static_cast<uint32_t>(node.integer("neighbours", 1)); }
 
 /// Inputs of one shape but for the last dimension, which are taken from as if concatenated.
-Types infer_take(const Signature& s) {
+Types infer_select(const Signature& s) {
   int64_t features = 0;
   for (const TensorType& x : s.inputs) {
     TensorType same = s.inputs[0];
@@ -68,7 +68,7 @@ Value zero_feature(Value of) {
 }
 
 Value take_from(const std::vector<Value>& parts, std::vector<int64_t> places, int64_t neighbours = 1) {
-  return parts[0].owner().apply("take", parts,
+  return parts[0].owner().apply("select_features", parts,
                                 {{"places", std::move(places)}, {"neighbours", neighbours}})[0];
 }
 
@@ -98,7 +98,7 @@ std::optional<Value> take_gradient_of(const Differentiation& d, int64_t first, u
   return take_from({dx, zero_feature(dx)}, std::move(position));
 }
 
-Gradients take_gradient(const Differentiation& d) {
+Gradients select_gradient(const Differentiation& d) {
   Gradients gradients;
   int64_t first = 0;
   for (size_t i = 0; i < d.node.inputs.size(); ++i) {
@@ -109,7 +109,7 @@ Gradients take_gradient(const Differentiation& d) {
   return gradients;
 }
 
-std::vector<Array> take_reference(const Evaluation& e) {
+std::vector<Array> select_reference(const Evaluation& e) {
   const std::vector<int64_t>& places = places_of(e.node);
   const uint32_t rows = e.output_type(0).rows();
   Array y;
@@ -174,7 +174,7 @@ Operand concatenated(Lowering& l, const Node& node) {
 /// On tiles an exchange of runs of rows.
 void exchange(Lowering& l, const Node& node, const Operand& out) {
   const std::vector<int64_t>& places = places_of(node);
-  program::CopySet set{"take", {}};
+  program::CopySet set{"select", {}};
   uint32_t first = 0;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const Operand in = l.input(i);
@@ -197,7 +197,7 @@ void exchange(Lowering& l, const Node& node, const Operand& out) {
   l.run(l.builder().copy(std::move(set)));
 }
 
-void lower_take(Lowering& l, const Node& node) {
+void lower_select(Lowering& l, const Node& node) {
   if (l.on_host()) {
     const Operand in = concatenated(l, node), out = l.output(0);
     const std::vector<int64_t>& places = places_of(node);
@@ -278,19 +278,20 @@ std::vector<Case> sum_cases() {
           {{{Type::f32, {33, 4}, {}, {}}}, {{"neighbours", int64_t{1}}}}};
 }
 
-constexpr size_t kMostTakenFrom = 4096;
+constexpr size_t kMostSelectedFrom = 4096;
 
 constexpr Operation kTake[] = {
-    {"take", 1, kMostTakenFrom, infer_take, take_gradient, take_reference, feature_rows, lower_take,
-     take_cases},
+    {"select_features", 1, kMostSelectedFrom, infer_select, select_gradient, select_reference, feature_rows,
+     lower_select, take_cases},
     {"sum_neighbours", 1, 1, infer_sum, sum_gradient, sum_reference, feature_rows, lower_sum, sum_cases}};
 
 }  // namespace
 
 std::span<const Operation> take_operations() { return kTake; }
 
-Value take(Value x, const std::vector<uint32_t>& places) {
-  return x.owner().apply("take", {x}, {{"places", std::vector<int64_t>(places.begin(), places.end())}})[0];
+Value select_features(Value x, const std::vector<uint32_t>& places) {
+  return x.owner().apply("select_features", {x},
+                         {{"places", std::vector<int64_t>(places.begin(), places.end())}})[0];
 }
 
 Value sum_neighbours(Value x, uint32_t neighbours) {

@@ -12,9 +12,9 @@ from tessera import _tessera
 from tessera._config import checked_threads
 from tessera._matrices import Matrix
 from tessera._tessera import Initial, Machine
-from tessera.model._estimate import Estimate, machine_for
-from tessera.model._session import Session
-from tessera.model._values import Value, cross_entropy, mean_squared_error, value_type
+from tessera.graph._estimate import Estimate, machine_for
+from tessera.graph._session import Session
+from tessera.graph._values import Value, cross_entropy, mean_squared_error, value_type
 
 Optimizer: TypeAlias = Literal["sgd", "adam", "adamw"]
 
@@ -25,7 +25,7 @@ _DRAW = "dropout_step"
 class Graph:
     """Operations on values of fixed shapes, in the order in which they run.
 
-    Shapes have at most five dimensions, of which the last are features. Operations are functions of `tessera.model`;
+    Shapes have at most five dimensions, of which the last are features. Operations are functions of `tessera.graph`;
     `str(graph)` lists them.
     """
 
@@ -79,7 +79,7 @@ class Graph:
         """
         taken = Matrix.of(matrix.matrix() if isinstance(matrix, _tessera.Weight) else matrix, block_size)
         contents, _ = _initial(name, taken.values if initial is None else initial)
-        capacity = None if dynamic is False else len(taken.indices) if dynamic is True else dynamic
+        capacity = None if dynamic is False else len(taken.col_indices) if dynamic is True else dynamic
         id = self.native.sparse_parameter(name, taken, contents, value_type(dtype), capacity)
         return Value(self, id)
 
@@ -214,7 +214,7 @@ class Graph:
         optimizer: Optimizer = "sgd",
         *,
         output: str | None = None,
-        rate: float = 0.001,
+        lr: float = 0.001,
         momentum: float = 0.0,
         nesterov: bool = False,
         betas: tuple[float, float] = (0.9, 0.999),
@@ -234,7 +234,7 @@ class Graph:
         side on rows of their own and share the means of their gradients. Runs return the loss and those outputs that
         `keep` names.
         """
-        step = TrainingStep(self, rate)
+        step = TrainingStep(self, lr)
         step._add_loss(loss, output, tuple(keep))
         step._add_updates(optimizer, momentum, nesterov, betas, eps, weight_decay, clip_norm, micro_batches, replicas)
         return step
@@ -243,12 +243,12 @@ class Graph:
 class TrainingStep(Graph):
     """A graph with a loss, gradients and updates: a run trains all parameters by one step."""
 
-    _kept = (_DRAW, "rate", "step")
+    _kept = (_DRAW, "lr", "step")
 
-    def __init__(self, graph: Graph, rate: float) -> None:
+    def __init__(self, graph: Graph, lr: float) -> None:
         self.native = graph.native.copy()
         self._frozen = set(graph._frozen)
-        self.rate = rate
+        self.lr = lr
         self._origin = graph
 
     def session(
@@ -261,7 +261,7 @@ class TrainingStep(Graph):
         share: Session | None = None,
     ) -> Session:
         session = super().session(machine, threads=threads, seed=seed, on_chips=on_chips, share=share)
-        session.rate = self.rate
+        session.lr = self.lr
         return session
 
     def _add_loss(self, loss: str | Value, output: str | None, keep: tuple[str, ...]) -> None:

@@ -1,5 +1,5 @@
 // Structured maps as plain PyTorch computes them: the same results and gradients as the merged form.
-#include "model/published.h"
+#include "model/unfused.h"
 
 #include <gtest/gtest.h>
 #include <tessera/error.h>
@@ -34,12 +34,12 @@ struct Differentiated {
     const Value x = graph.input("x", {kRows, features});
     finish(x, linear_layer(graph, "layer", x, outputs, options));
   }
-  Differentiated(const Butterfly& of, Factors factors) {
+  Differentiated(const Butterfly& of, Form form) {
     const Value x = graph.input("x", {kRows, of.inputs});
     const Shape shape = of.tied ? Shape{of.stacks(), 4 * (of.size() - 1)}
-                                : Shape{of.stacks(), of.blocks, of.levels(), 2 * of.size()};
+                                : Shape{of.stacks(), of.nblocks, of.levels(), 2 * of.size()};
     const Value twiddle = graph.parameter("twiddle", shape, Initial::normal(0.7));
-    finish(x, {butterfly(x, twiddle, of, factors), {twiddle}});
+    finish(x, {butterfly(x, twiddle, of, form), {twiddle}});
   }
 
  private:
@@ -65,18 +65,18 @@ Arrays run_on(const Differentiated& d, const Machine& machine) {
   return session.run({{"x", narrowed(d.inputs.at("x"))}});
 }
 
-/// Both forms in float64 agree; the published one agrees with it on a host and on a modelled machine.
-void expect_same(Differentiated best, Differentiated published, const WideArrays& expected) {
-  expect_each_near(evaluate(published.graph, published.inputs, published.state), expected, 1e-10);
+/// Both forms in float64 agree; the unfused one agrees with it on a host and on a modelled machine.
+void expect_same(Differentiated best, Differentiated unfused, const WideArrays& expected) {
+  expect_each_near(evaluate(unfused.graph, unfused.inputs, unfused.state), expected, 1e-10);
   for (const char* machine : {"host", "gc200"}) {
     SCOPED_TRACE(machine);
-    expect_near(run_on(published, Machine::find(machine, 2)), expected, 4e-6);
+    expect_near(run_on(unfused, Machine::find(machine, 2)), expected, 4e-6);
   }
   expect_near(run_on(best, Machine::find("gc200")), evaluate(best.graph, best.inputs, best.state), 4e-6);
 }
-void expect_same(Differentiated best, const Differentiated& published) {
+void expect_same(Differentiated best, const Differentiated& unfused) {
   const WideArrays expected = evaluate(best.graph, best.inputs, best.state);
-  expect_same(std::move(best), published, expected);
+  expect_same(std::move(best), unfused, expected);
 }
 
 class PublishedLayer : public testing::TestWithParam<LayerStructure> {};
@@ -86,12 +86,12 @@ TEST_P(PublishedLayer, ComputesWhatTheBestFormDoes) {
     SCOPED_TRACE(testing::Message() << inputs << " to " << outputs);
     LayerOptions options{.structure = GetParam()};
     const Differentiated best(options, inputs, outputs);
-    options.factors = Factors::published;
-    const Differentiated published(options, inputs, outputs);
-    EXPECT_EQ(best.parameters, published.parameters);
-    EXPECT_EQ(best.state, published.state);
-    EXPECT_GT(published.graph.nodes().size(), best.graph.nodes().size());
-    expect_same(best, published);
+    options.form = Form::unfused;
+    const Differentiated unfused(options, inputs, outputs);
+    EXPECT_EQ(best.parameters, unfused.parameters);
+    EXPECT_EQ(best.state, unfused.state);
+    EXPECT_GT(unfused.graph.nodes().size(), best.graph.nodes().size());
+    expect_same(best, unfused);
   }
 }
 
@@ -100,54 +100,54 @@ INSTANTIATE_TEST_SUITE_P(Model, PublishedLayer,
                                          LayerStructure::fastfood, LayerStructure::monarch),
                          [](const auto& of) { return std::string(name_of(of.param)); });
 
-TEST(Published, ButterfliesOfEveryShapeAgree) {
+TEST(Unfused, ButterfliesOfEveryShapeAgree) {
   const Butterfly shapes[] = {
       {.inputs = 16, .outputs = 16},
       {.inputs = 16, .outputs = 16, .decreasing = true},
-      {.inputs = 13, .outputs = 37, .blocks = 2},
+      {.inputs = 13, .outputs = 37, .nblocks = 2},
       {.inputs = 16, .outputs = 9, .tied = true, .decreasing = true},
       {.inputs = 2, .outputs = 2},
   };
   for (const Butterfly& of : shapes) {
-    SCOPED_TRACE(testing::Message() << of.inputs << " to " << of.outputs << ", " << of.blocks << " blocks");
-    expect_same({of, Factors::best}, {of, Factors::published});
+    SCOPED_TRACE(testing::Message() << of.inputs << " to " << of.outputs << ", " << of.nblocks << " blocks");
+    expect_same({of, Form::fused}, {of, Form::unfused});
   }
 }
 
 /// The same matrix, whose blocks are parameters in another order.
-TEST(Published, PixelflyAgrees) {
+TEST(Unfused, PixelflyAgrees) {
   for (const auto& [inputs, outputs] : {std::pair(64U, 64U), {64U, 32U}}) {
     LayerOptions options{
         .structure = LayerStructure::pixelfly, .rank = 3, .block_size = 8, .butterfly_size = 4};
     const Differentiated best(options, inputs, outputs);
-    options.factors = Factors::published;
-    const Differentiated published(options, inputs, outputs);
+    options.form = Form::unfused;
+    const Differentiated unfused(options, inputs, outputs);
     const Pattern pattern = flat_butterfly(outputs, inputs, 8, 4);
     WideArrays state = best.state;
     WideArrays expected = evaluate(best.graph, best.inputs, state);
     for (const char* name : {"d layer.weight"}) {
-      const std::vector<float> values = published_block_values(pattern, narrowed(expected.at(name)));
+      const std::vector<float> values = unfused_block_values(pattern, narrowed(expected.at(name)));
       expected[name] = {values.begin(), values.end()};
     }
-    WideArrays of_published = published.state;
-    const WideArrays found = evaluate(published.graph, published.inputs, of_published);
+    WideArrays of_unfused = unfused.state;
+    const WideArrays found = evaluate(unfused.graph, unfused.inputs, of_unfused);
     for (const auto& [name, values] : expected)
       for (size_t i = 0; i < values.size(); ++i)
         ASSERT_NEAR(found.at(name)[i], values[i], 1e-6 * std::max(1.0, std::abs(values[i]))) << name;
     for (const char* machine : {"host", "gc200"}) {
       SCOPED_TRACE(machine);
-      expect_near(run_on(published, Machine::find(machine, 2)), found, 4e-6);
+      expect_near(run_on(unfused, Machine::find(machine, 2)), found, 4e-6);
     }
   }
 }
 
-TEST(Published, RefusesWhatItCannotBe) {
+TEST(Unfused, RefusesWhatItCannotBe) {
   Graph graph;
   const Value x = graph.input("x", {4, 24});
   const auto message = [&](const LayerOptions& options) {
     return test::error_of<UsageError>([&] { linear_layer(graph, "hidden", x, 24, options); });
   };
-  LayerOptions options{.structure = LayerStructure::pixelfly, .factors = Factors::published};
+  LayerOptions options{.structure = LayerStructure::pixelfly, .form = Form::unfused};
   options.block_size = 16;
   options.butterfly_size = 2;
   EXPECT_TRUE(test::says(message(options), "multiples of the block size, 16; they are 24 and 24"));
@@ -156,11 +156,10 @@ TEST(Published, RefusesWhatItCannotBe) {
   EXPECT_TRUE(test::says(message(options), "equally many blocks in each row"));
   const Butterfly complex{.inputs = 12, .outputs = 12, .complex = true};
   const Value twiddle = graph.parameter("twiddle", {1, 1, 4, 64});
-  EXPECT_TRUE(
-      test::says(test::error_of<UsageError>([&] { butterfly(x, twiddle, complex, Factors::published); }),
-                 "real numbers"));
-  EXPECT_TRUE(test::says(test::error_of<UsageError>([] { factors_named("fused"); }),
-                         "'fused' is unknown; there are best, published"));
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { butterfly(x, twiddle, complex, Form::unfused); }),
+                         "real numbers"));
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([] { form_named("merged"); }),
+                         "'merged' is unknown; there are fused, unfused"));
 }
 
 }  // namespace

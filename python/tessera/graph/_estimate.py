@@ -136,8 +136,7 @@ def machine_for(machine: Machine | str, threads: int, figures: Mapping[str, floa
         if figures:
             raise ValueError(f"figures change a machine by its name; make {machine!r} with them")
         return machine
-    changed = {key: float(value) for key, value in (figures or {}).items()}
-    return Machine(machine, threads if machine == "host" else 0, changed)
+    return Machine(machine, threads=threads if machine == "host" else 0, **(figures or {}))
 
 
 def _parts(parts: Mapping[str, float]) -> str:

@@ -11,21 +11,21 @@ namespace tessera::model {
 
 /// Each factor as a broadcast product of the features and the 2 × 2 matrices, and a sum. Throws UsageError
 /// for complex numbers.
-Value published_butterfly(Value x, Value twiddle, const Butterfly& of);
+Value unfused_butterfly(Value x, Value twiddle, const Butterfly& of);
 
 /// Each step of the Hadamard transforms as a sum and a difference of halves, diagonals as products.
-Value published_fastfood(Value x, Value s, Value g, Value b, const Fastfood& of);
+Value unfused_fastfood(Value x, Value s, Value g, Value b, const Fastfood& of);
 
 /// A batched product of the blocks of each column with their inputs, and for each row the sum of its results,
 /// which are gathered. Weight [block columns, 1, blocks of each · block size · block size]: of each block
 /// column the blocks by row. Throws UsageError unless all rows, and all columns, have as many blocks.
-Value published_block_product(Value x, Value weight, const Pattern& pattern);
+Value unfused_block_product(Value x, Value weight, const Pattern& pattern);
 /// The weight's shape, and its elements from those of the pattern's blocks.
-Shape published_block_shape(const Pattern& pattern);
-std::vector<float> published_block_values(const Pattern& pattern, std::span<const float> blocks);
+Shape unfused_block_shape(const Pattern& pattern);
+std::vector<float> unfused_block_values(const Pattern& pattern, std::span<const float> blocks);
 
 /// A Kronecker-sparse factor as permutation, batched product and permutation.
-Value published_kronecker(Value x, Value weight, const Kronecker& of);
+Value unfused_kronecker(Value x, Value weight, const Kronecker& of);
 
 /// With zeros for the features that x lacks.
 Value with_features(Value x, uint32_t features);

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from tessera import _tessera
 from tessera._matrices import Matrix
 from tessera._tessera import Machine
-from tessera.model._estimate import Estimate
+from tessera.graph._estimate import Estimate
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,7 +42,7 @@ class Session:
             raise ValueError(f"{machine!r}: {self._native.cost().overflow}")
         self.machine = machine
         #: Learning rate of the following runs.
-        self.rate = 0.0
+        self.lr = 0.0
         #: Number of the next run, from 1; Adam and dropout depend on it.
         self.step = 1
         #: Seconds of the last run; on a tiled machine the model's.
@@ -81,8 +81,8 @@ class Session:
         return [_as_array(given[name]) for name in self._inputs]
 
     def _provide(self, name: str) -> NDArray[Any]:
-        if name == "rate":
-            return np.array(self.rate, np.float32)
+        if name == "lr":
+            return np.array(self.lr, np.float32)
         shape = self._graph.bound_shape(self._graph.find(name))
         step = _tessera.whole_number("step", self.step)
         if not shape:
@@ -141,15 +141,15 @@ class Session:
                 self._native.set(name, array.reshape(-1))
 
     def pattern(self, name: str) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
-        """Return `indptr` and `indices` of a sparse parameter's CSR or BSR pattern."""
+        """Return `crow_indices` and `col_indices` of a sparse parameter's CSR or BSR pattern."""
         return self._native.pattern(name)
 
-    def set_pattern(self, name: str, indptr: ArrayLike, indices: ArrayLike) -> None:
+    def set_pattern(self, name: str, crow_indices: ArrayLike, col_indices: ArrayLike) -> None:
         """Change the pattern of a dynamic parameter.
 
         Blocks in both patterns keep their values and the optimizer's state; new ones are 0.
         """
-        pointers, columns = np.ascontiguousarray(indptr), np.ascontiguousarray(indices)
+        pointers, columns = np.ascontiguousarray(crow_indices), np.ascontiguousarray(col_indices)
         with self._lock:
             self._native.set_pattern(name, pointers, columns)
 
@@ -157,9 +157,9 @@ class Session:
         """Return a copy of a sparse parameter."""
         rows, cols = self._graph.shape(self._graph.find(name))
         with self._lock:
-            indptr, indices = self.pattern(name)
+            crow_indices, col_indices = self.pattern(name)
             values = self._native.get(name)
-        return Matrix((rows, cols), self._block_size(name), indptr, indices, values)
+        return Matrix((rows, cols), self._block_size(name), crow_indices, col_indices, values)
 
     def copy_from(self, source: Session | nn.Module) -> None:
         """Take all parameters, and changed patterns, from another session or from a PyTorch module.
@@ -169,7 +169,7 @@ class Session:
         if isinstance(source, Session):
             values, patterns = source._given_to(self)
         else:
-            from tessera.model import _modules
+            from tessera.graph import _modules
 
             values, patterns = _modules.read(self, source)
         with self._lock:
@@ -178,7 +178,7 @@ class Session:
 
     def copy_to(self, module: nn.Module) -> None:
         """Write the parameters, and changed patterns, into the PyTorch module that has them by the same names."""
-        from tessera.model import _modules
+        from tessera.graph import _modules
 
         _modules.write(self, module)
 
@@ -192,9 +192,9 @@ class Session:
             patterns = {name: self.pattern(name) for name in names if other._block_size(name)}
             return {name: self._native.get(name) for name in names}, patterns
 
-    def _has_pattern(self, name: str, indptr: NDArray[Any], indices: NDArray[Any]) -> bool:
+    def _has_pattern(self, name: str, crow_indices: NDArray[Any], col_indices: NDArray[Any]) -> bool:
         own = self.pattern(name)
-        return np.array_equal(own[0], indptr) and np.array_equal(own[1], indices)
+        return np.array_equal(own[0], crow_indices) and np.array_equal(own[1], col_indices)
 
     def _block_size(self, name: str) -> int:
         """0 for a dense value."""

@@ -6,9 +6,9 @@ from typing import Any
 
 from tessera import _structured as _structured  # modules may use its operators
 from tessera._structured_products import is_complex_butterfly, is_tied
-from tessera.model import _values as ops
-from tessera.model._aten import Call, Constant, Parameter, handles, value_of
-from tessera.model._values import Value
+from tessera.graph import _values as ops
+from tessera.graph._aten import Call, Constant, Parameter, handles, value_of
+from tessera.graph._values import Value
 
 
 def _matrix(parameter: Any, *rows: int) -> Value:
@@ -28,8 +28,8 @@ def _butterfly(call: Call, x: Any, twiddle: Any, out_features: int, increasing_s
     blocks = 1 if tied or given is None else given.shape[1]
     values = _matrix(twiddle, *leading)
     decreasing = not increasing_stride
-    of, factors = value_of(x), call.factors
-    return ops.butterfly(of, values, out_features, blocks=blocks, tied=tied, decreasing=decreasing, factors=factors)
+    of, form = value_of(x), call.form
+    return ops.butterfly(of, values, out_features, nblocks=blocks, tied=tied, decreasing=decreasing, form=form)
 
 
 @handles("tessera.kronecker.default", lazy=True)
@@ -51,7 +51,7 @@ def _toeplitz(call: Call, x: Value, c: Value) -> Value:
 def _fastfood(call: Call, x: Any, S: Any, G: Any, B: Any, P: Any, out_features: int) -> Value:
     permutation = P.tensor.reshape(-1).tolist()
     diagonals = value_of(S), value_of(G), value_of(B)
-    return ops.fastfood(value_of(x), *diagonals, permutation, out_features, factors=call.factors)
+    return ops.fastfood(value_of(x), *diagonals, permutation, out_features, form=call.form)
 
 
 @handles("index_select.default", lazy=True)
@@ -61,5 +61,5 @@ def _index_select(call: Call, x: Any, dim: int, index: Any) -> Value:
         raise ValueError("only fixed places of the last dimension are possible")
     places = index.tensor.tolist()
     if sorted(places) == list(range(value.shape[-1])):
-        return ops.permute(value, places)
-    return ops.take(value, places)
+        return ops.permute_features(value, places)
+    return ops.select_features(value, places)

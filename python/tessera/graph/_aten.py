@@ -14,9 +14,9 @@ from torch import Tensor
 from tessera import _operators as _operators  # modules may use them, and sessions share PyTorch's threads
 from tessera._matrices import Matrix
 from tessera._prepared import prepared_for, stored
-from tessera.model import _values as ops
-from tessera.model._graph import Graph
-from tessera.model._values import Value
+from tessera.graph import _values as ops
+from tessera.graph._graph import Graph
+from tessera.graph._values import Value
 
 _TYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 _INTEGERS = (torch.int64, torch.int32, torch.uint32)
@@ -109,11 +109,11 @@ class Call:
     """An operator applied in an exported program."""
 
     def __init__(
-        self, graph: Graph, node: torch.fx.Node, known: dict[torch.fx.Node, Any], factors: ops.Factors = "best"
+        self, graph: Graph, node: torch.fx.Node, known: dict[torch.fx.Node, Any], form: ops.Form = "fused"
     ) -> None:
         self.graph = graph
         #: What structured layers become.
-        self.factors = factors
+        self.form = form
         self._known = known
         self._node = node
         meaning = node.meta.get("val")
@@ -259,35 +259,19 @@ def _cast(call: Call, x: Value, *_: Any, **__: Any) -> Value:
 # Reductions, softmax, losses.
 
 
-def _reduce(call: Call, reduction: Callable[[Value, ops.Over], Value], x: Value, dims: Sequence[int] | None) -> Value:
-    count = len(x.shape)
-    over = sorted({dim % count for dim in dims}) if dims else list(range(count))
-    if over == list(range(count)):
-        y = reduction(x, "all")
-    elif over == [count - 1]:
-        y = reduction(x, "columns")
-    elif over == list(range(count - 1)):
-        y = reduction(x, "rows")
-    else:
-        raise ValueError(
-            f"dimensions {over} of {list(x.shape)} are not possible: only the last one, all others, or all"
-        )
-    return _shaped(call, y)
-
-
 @handles("sum.default", "sum.dim_IntList")
 def _sum(call: Call, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
-    return _reduce(call, ops.sum, x, dims)
+    return ops.sum(x, dims, keepdim)
 
 
 @handles("mean.default", "mean.dim")
 def _mean(call: Call, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
-    return _reduce(call, ops.mean, x, dims)
+    return ops.mean(x, dims, keepdim)
 
 
 @handles("max.default", "amax.default")
 def _max(call: Call, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
-    return _reduce(call, ops.max, x, dims)
+    return ops.amax(x, dims, keepdim)
 
 
 def _require_last(x: Value, dim: int) -> None:
@@ -304,8 +288,8 @@ def _softmax(call: Call, x: Value, dim: int, *_: Any, **__: Any) -> Value:
 @handles("log_softmax.int", "_log_softmax.default")
 def _log_softmax(call: Call, x: Value, dim: int, *_: Any, **__: Any) -> Value:
     _require_last(x, dim)
-    shifted = x - ops.max(x, "columns")
-    return shifted - ops.log(ops.sum(ops.exp(shifted), "columns"))
+    shifted = x - ops.amax(x, -1, keepdim=True)
+    return shifted - ops.log(ops.sum(ops.exp(shifted), -1, keepdim=True))
 
 
 @handles("layer_norm.default")
@@ -339,13 +323,13 @@ def _embedding(
 
 
 @handles("dropout.default")
-def _dropout(call: Call, x: Value, rate: float, train: bool) -> Value:
-    return ops.dropout(x, rate) if train and rate > 0 else x
+def _dropout(call: Call, x: Value, p: float, train: bool) -> Value:
+    return ops.dropout(x, p) if train and p > 0 else x
 
 
 @handles("native_dropout.default")
-def _native_dropout(call: Call, x: Value, rate: float, train: bool | None) -> list[Value]:
-    return [_dropout(call, x, rate, train is not False)]
+def _native_dropout(call: Call, x: Value, p: float, train: bool | None) -> list[Value]:
+    return [_dropout(call, x, p, train is not False)]
 
 
 @handles("cross_entropy_loss.default")
@@ -414,12 +398,19 @@ def _broadcast_tensors(call: Call, values: list[Value]) -> list[Value]:
 def _transpose(call: Call, x: Any, *dims: Any) -> Any:
     value = x.of if isinstance(x, Transposed) else value_of(x)
     count = len(value.shape)
-    if count < 2 or (len(dims) == 2 and dims[0] % count == dims[1] % count):
-        return x
-    if len(dims) == 1 and [dim % count for dim in dims[0]] == list(range(count)):
+    order = list(range(count))
+    if len(dims) == 1:
+        order = [dim % count for dim in dims[0]]
+    elif len(dims) == 2:
+        first, second = (dim % builtins.max(1, count) for dim in dims)
+        if count > 0:
+            order[first], order[second] = second, first
+    else:
+        order.reverse()
+    if order == list(range(count)):
         return x
     if count != 2:
-        raise ValueError(f"{list(value.shape)} is not possible: only a matrix can be transposed")
+        return ops.permute(value, order)
     return value if isinstance(x, Transposed) else Transposed(value)
 
 

@@ -53,7 +53,7 @@ class StaticProduct {
   BuildNative builder_of(const PartLayout& parts) const;
 
  private:
-  bool is_sddmm() const { return problem_.product == Product::sddmm; }
+  bool is_sddmm() const { return problem_.product == ProductKind::sddmm; }
   StaticShape shape(bool mirrored = false) const;
   StaticSddmmShape sddmm_shape() const { return {pattern_, problem_.n, problem_.numbers(), values_}; }
 

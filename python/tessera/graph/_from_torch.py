@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.export.graph_signature import InputKind, OutputKind
 
-from tessera.model import _aten
-from tessera.model import _structured as _structured  # more handlers
-from tessera.model._aten import Call, Constant, Parameter, value_of
-from tessera.model._graph import Graph
-from tessera.model._values import Factors, Value
+from tessera.graph import _aten
+from tessera.graph import _structured as _structured  # more handlers
+from tessera.graph._aten import Call, Constant, Parameter, value_of
+from tessera.graph._graph import Graph
+from tessera.graph._values import Form, Value
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class UnsupportedModuleError(ValueError):
         super().__init__("\n  ".join([*lines, *map(str, missing)]))
 
 
-def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, factors: Factors = "best") -> Graph:
+def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, form: Form = "fused") -> Graph:
     """Make the graph of a module that is called with inputs of these shapes.
 
     Parameters have the module's names and values; those that require no gradient are frozen. What the module does in
@@ -52,7 +52,7 @@ def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, fac
     softmax, layer normalisation, dropout, losses, and changes of shape, slices and concatenations. Anything else raises
     UnsupportedModuleError, which lists all of it.
 
-    With factors="published" butterfly and fastfood layers become the operations of plain PyTorch, one after another,
+    With form="unfused" butterfly and fastfood layers become the operations of plain PyTorch, one after another,
     instead of one that merges their factors.
     """
     inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
@@ -60,15 +60,15 @@ def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, fac
         program = torch.export.export(module, inputs, strict=False).run_decompositions({})
     except Exception as error:
         raise ValueError(f"PyTorch cannot export the module: {error}") from error
-    return _Conversion(module, program, factors).graph
+    return _Conversion(module, program, form).graph
 
 
 class _Conversion:
     """One exported program, operation by operation."""
 
-    def __init__(self, module: nn.Module, program: torch.export.ExportedProgram, factors: Factors) -> None:
+    def __init__(self, module: nn.Module, program: torch.export.ExportedProgram, form: Form) -> None:
         self.graph = Graph()
-        self._factors: Factors = factors
+        self._form: Form = form
         self._program = program
         self._names = _first_names(module)
         self._known: dict[torch.fx.Node, Any] = {}
@@ -111,7 +111,7 @@ class _Conversion:
             handler = _aten.HANDLERS.get(str(node.target))
             if handler is None:
                 raise ValueError("there is no such operation")
-            call = Call(self.graph, node, self._known, self._factors)
+            call = Call(self.graph, node, self._known, self._form)
             if call.lacks_input:
                 return None
             result = handler(call, *call.args, **call.kwargs)

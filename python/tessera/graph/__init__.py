@@ -4,7 +4,7 @@
     x = graph.input("x", (50, 784))
     h = relu(linear(x, graph.parameter("w", (1024, 784), uniform(1 / 28))))
     …
-    step = graph.training_step("cross_entropy", "sgd", rate=0.01, momentum=0.9)
+    step = graph.training_step("cross_entropy", "sgd", lr=0.01, momentum=0.9)
     step.estimate("gc200")                      # does it fit, how long does a step take, and why
     session = step.session()
     loss = session.run(images, labels)
@@ -17,12 +17,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tessera._tessera import OperationCost
-from tessera.model._estimate import Estimate
-from tessera.model._graph import Graph, TrainingStep
-from tessera.model._session import Session
-from tessera.model._values import (
+from tessera.graph._estimate import Estimate
+from tessera.graph._graph import Graph, TrainingStep
+from tessera.graph._session import Session
+from tessera.graph._values import (
     Value,
     abs,
+    amax,
     butterfly,
     cast,
     circulant,
@@ -39,16 +40,17 @@ from tessera.model._values import (
     linear,
     linear_layer,
     log,
-    max,
     maximum,
     mean,
     mean_squared_error,
     minimum,
     normal,
     permute,
+    permute_features,
     reciprocal,
     relu,
     reshape,
+    select_features,
     sigmoid,
     slice,
     softmax,
@@ -56,7 +58,6 @@ from tessera.model._values import (
     square,
     sum,
     sum_neighbours,
-    take,
     tanh,
     toeplitz,
     transpose,
@@ -64,7 +65,7 @@ from tessera.model._values import (
 )
 
 if TYPE_CHECKING:
-    from tessera.model._from_torch import Missing, UnsupportedModuleError, from_torch
+    from tessera.graph._from_torch import Missing, UnsupportedModuleError, from_torch
 
 __all__ = [
     "Estimate",
@@ -76,6 +77,7 @@ __all__ = [
     "UnsupportedModuleError",
     "Value",
     "abs",
+    "amax",
     "butterfly",
     "cast",
     "circulant",
@@ -93,16 +95,17 @@ __all__ = [
     "linear",
     "linear_layer",
     "log",
-    "max",
     "maximum",
     "mean",
     "mean_squared_error",
     "minimum",
     "normal",
     "permute",
+    "permute_features",
     "reciprocal",
     "relu",
     "reshape",
+    "select_features",
     "sigmoid",
     "slice",
     "softmax",
@@ -110,7 +113,6 @@ __all__ = [
     "square",
     "sum",
     "sum_neighbours",
-    "take",
     "tanh",
     "toeplitz",
     "transpose",
@@ -121,7 +123,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import what needs PyTorch when it is used."""
     if name in ("Missing", "UnsupportedModuleError", "from_torch"):
-        from tessera.model import _from_torch
+        from tessera.graph import _from_torch
 
         return getattr(_from_torch, name)
-    raise AttributeError(f"module 'tessera.model' has no attribute {name!r}")
+    raise AttributeError(f"module 'tessera.graph' has no attribute {name!r}")

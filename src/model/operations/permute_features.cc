@@ -30,7 +30,7 @@ Gradients gradient(const Differentiation& d) {
   const std::vector<int64_t>& places = places_of(d.node);
   std::vector<int64_t> inverse(places.size());
   for (size_t i = 0; i < places.size(); ++i) inverse[places[i]] = static_cast<int64_t>(i);
-  return {d.graph.apply("permute", {*d.dy[0]}, {{"permutation", std::move(inverse)}})[0]};
+  return {d.graph.apply("permute_features", {*d.dy[0]}, {{"permutation", std::move(inverse)}})[0]};
 }
 
 std::vector<Array> reference(const Evaluation& e) {
@@ -56,14 +56,15 @@ std::vector<Case> cases() {
   return {{{{Type::f32, {3, 4, 7}, {}, {}}}, attributes}, {{{Type::f16, {9, 7}, {}, {}}}, attributes}};
 }
 
-constexpr Operation kPermute[] = {{"permute", 1, 1, infer, gradient, reference, layouts, lower, cases}};
+constexpr Operation kPermute[] = {
+    {"permute_features", 1, 1, infer, gradient, reference, layouts, lower, cases}};
 
 }  // namespace
 
 std::span<const Operation> permute_operations() { return kPermute; }
 
-Value permute(Value x, const std::vector<uint32_t>& permutation) {
-  return x.owner().apply("permute", {x},
+Value permute_features(Value x, const std::vector<uint32_t>& permutation) {
+  return x.owner().apply("permute_features", {x},
                          {{"permutation", std::vector<int64_t>(permutation.begin(), permutation.end())}})[0];
 }
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 if TYPE_CHECKING:
-    from tessera.model._session import Session
+    from tessera.graph._session import Session
     from tessera.nn import SparseLinear
 
 
@@ -36,10 +36,10 @@ def write(session: Session, module: nn.Module) -> None:
         if layer is None:
             parameter.copy_(torch.from_numpy(session.get(name)).reshape(parameter.shape))
             continue
-        indptr, indices = (torch.from_numpy(array.astype(np.int32)) for array in session.pattern(name))
-        same = torch.equal(indptr, layer.crow_indices) and torch.equal(indices, layer.col_indices[: layer.blocks])
-        if not same:
-            layer.set_pattern(indptr, indices)
+        crow_indices, col_indices = (torch.from_numpy(array.astype(np.int32)) for array in session.pattern(name))
+        own = layer.crow_indices, layer.col_indices[: layer.blocks]
+        if not (torch.equal(crow_indices, own[0]) and torch.equal(col_indices, own[1])):
+            layer.set_pattern(crow_indices, col_indices)
         parameter.copy_(layer.pack(torch.from_numpy(session.get(name))))
 
 

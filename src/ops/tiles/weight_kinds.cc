@@ -1,20 +1,21 @@
-#include "ops/tiles/kinds.h"
+#include "ops/tiles/weight_kinds.h"
 
 namespace tessera::ops {
 
 DenseShape DenseProduct::shape(bool mirrored) const {
   const TiledNumbers numbers = problem_.numbers();
   const Pattern& p = pattern_;
-  if (!mirrored && problem_.product == Product::input_gradient) return {p.cols, p.rows, problem_.n, numbers};
-  if (!mirrored && problem_.product == Product::sddmm) return {p.rows, problem_.n, p.cols, numbers};
+  if (!mirrored && problem_.product == ProductKind::input_gradient)
+    return {p.cols, p.rows, problem_.n, numbers};
+  if (!mirrored && problem_.product == ProductKind::sddmm) return {p.rows, problem_.n, p.cols, numbers};
   return {p.rows, p.cols, problem_.n, numbers, problem_.product};
 }
 
 ProductLayouts DenseProduct::layouts(const DensePartition& partition) const {
   ProductLayouts roles = dense_layouts(shape(partition.mirrored), partition);
   auto& [left, right, result, metadata, bias] = roles;
-  if (partition.mirrored || problem_.product == Product::forward) return roles;
-  if (problem_.product == Product::input_gradient) {
+  if (partition.mirrored || problem_.product == ProductKind::forward) return roles;
+  if (problem_.product == ProductKind::input_gradient) {
     left.transposed = true;
     return {left, result, right};
   }
@@ -25,9 +26,9 @@ ProductLayouts DenseProduct::layouts(const DensePartition& partition) const {
 BuildNative DenseProduct::builder_of(const DensePartition& partition) const {
   return [this, partition](const Builder& builder, const ProductOperands& operands) -> BuiltProduct {
     ProductOperands by_role = operands;
-    if (!partition.mirrored && problem_.product == Product::input_gradient)
+    if (!partition.mirrored && problem_.product == ProductKind::input_gradient)
       std::swap(by_role.x, by_role.y);
-    else if (!partition.mirrored && problem_.product == Product::sddmm)
+    else if (!partition.mirrored && problem_.product == ProductKind::sddmm)
       std::swap(by_role.values, by_role.y);
     return {build_dense(builder, shape(partition.mirrored), partition, by_role)};
   };
@@ -55,9 +56,9 @@ BuildNative dynamic_builder(const DynamicShape& shape, const DynamicGrid& grid) 
 StaticProduct::StaticProduct(const Pattern& pattern, const ProductProblem& problem, const machine::Machine& m,
                              const StaticPartition& forward)
     : pattern_(pattern), problem_(problem), machine_(m) {
-  if (problem.product == Product::forward) return;
+  if (problem.product == ProductKind::forward) return;
   values_ = value_layout(pattern, forward, m.tiles);
-  if (problem.product == Product::sddmm) return;
+  if (problem.product == ProductKind::sddmm) return;
   transposed_ = sparse::transpose(pattern);
   aliased_ = alias_values(values_, transposed_);
 }
@@ -79,7 +80,7 @@ ProductLayouts StaticProduct::layouts(const PartLayout& parts) const {
   const auto matrix = [&](uint32_t rows) {
     return matrix_layout(rows, problem_.n, program::map_linearly(rows, problem_.n, machine_.tiles));
   };
-  const bool own = problem_.product == Product::forward;
+  const bool own = problem_.product == ProductKind::forward;
   OperandLayout values{static_cast<uint32_t>(pattern_.blocks()), pattern_.block_size * pattern_.block_size,
                        own ? parts.value_mapping(pattern_.block_size, machine_.tiles) : values_.mapping};
   values.blocks = own ? parts.parts().order : values_.order;
@@ -95,12 +96,12 @@ BuildNative StaticProduct::builder_of(const PartLayout& parts) const {
 
 StaticShape StaticProduct::shape(bool mirrored) const {
   if (mirrored) return {pattern_, problem_.n, problem_.numbers(), nullptr, true};
-  if (problem_.product == Product::forward) return {pattern_, problem_.n, problem_.numbers()};
+  if (problem_.product == ProductKind::forward) return {pattern_, problem_.n, problem_.numbers()};
   return {transposed_.pattern, problem_.n, problem_.numbers(), &aliased_};
 }
 
 OperandLayout bias_layout(const Pattern& pattern, const ProductProblem& problem, uint32_t tiles) {
-  const uint32_t rows = problem.product == Product::input_gradient ? pattern.cols : pattern.rows;
+  const uint32_t rows = problem.product == ProductKind::input_gradient ? pattern.cols : pattern.rows;
   return matrix_layout(rows, 1, program::map_linearly(rows, 1, tiles));
 }
 

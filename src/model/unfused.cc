@@ -1,4 +1,4 @@
-#include "model/published.h"
+#include "model/unfused.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
@@ -17,7 +17,7 @@ using Places = std::vector<int64_t>;
 Value take_from(const std::vector<Value>& parts, Places places, int64_t neighbours = 1) {
   Attributes attributes = {{"places", std::move(places)}};
   if (neighbours > 1) attributes["neighbours"] = neighbours;
-  return parts[0].owner().apply("take", parts, std::move(attributes))[0];
+  return parts[0].owner().apply("select_features", parts, std::move(attributes))[0];
 }
 
 uint32_t last(Value x) { return static_cast<uint32_t>(x.shape().size() - 1); }
@@ -99,10 +99,10 @@ Value in_order(const Mixed& mixed, std::span<const uint32_t> permutation = {}) {
 uint32_t equal_count(std::span<const uint32_t> counts, std::string_view of_what) {
   const auto [least, most] = std::ranges::minmax(counts);
   if (least != most || least == 0)
-    throw UsageError(fmt::format(
-        "the published form of pixelfly needs equally many blocks in each {}; there are {} to {}: "
-        "use the best form, or sizes that are powers of two",
-        of_what, least, most));
+    throw UsageError(
+        fmt::format("the unfused form of pixelfly needs equally many blocks in each {}; there are {} to {}: "
+                    "use the fused form, or sizes that are powers of two",
+                    of_what, least, most));
   return least;
 }
 
@@ -115,20 +115,20 @@ BlockCounts counts_of(const Pattern& p) {
   const uint32_t b = p.block_size;
   if (p.rows % b != 0 || p.cols % b != 0)
     throw UsageError(
-        fmt::format("the published form of pixelfly needs sizes that are multiples of the block "
-                    "size, {}; they are {} and {}: use the best form",
+        fmt::format("the unfused form of pixelfly needs sizes that are multiples of the block "
+                    "size, {}; they are {} and {}: use the fused form",
                     b, p.cols, p.rows));
   std::vector<uint32_t> of_rows, of_columns(p.block_cols());
   for (uint32_t row = 0; row < p.block_rows(); ++row)
-    of_rows.push_back(static_cast<uint32_t>(p.row_begin[row + 1] - p.row_begin[row]));
-  for (uint32_t column : p.columns) ++of_columns[column];
+    of_rows.push_back(static_cast<uint32_t>(p.crow_indices[row + 1] - p.crow_indices[row]));
+  for (uint32_t column : p.col_indices) ++of_columns[column];
   return {equal_count(of_rows, "row"), equal_count(of_columns, "column")};
 }
 
 /// Of each block, its number among those of its column.
 std::vector<uint32_t> numbers_in_columns(const Pattern& p) {
   std::vector<uint32_t> next(p.block_cols()), numbers;
-  for (uint32_t column : p.columns) numbers.push_back(next[column]++);
+  for (uint32_t column : p.col_indices) numbers.push_back(next[column]++);
   return numbers;
 }
 
@@ -158,28 +158,29 @@ Value with_features(Value x, uint32_t features) {
       {x, x.graph->constant("", zeros.shape, std::vector<float>(zeros.elements()), zeros.type)}, last(x));
 }
 
-Value published_butterfly(Value x, Value twiddle, const Butterfly& of) {
+Value unfused_butterfly(Value x, Value twiddle, const Butterfly& of) {
   if (of.complex)
-    throw UsageError("the published form of butterflies is that of real numbers: use the best form");
+    throw UsageError("the unfused form of butterflies is that of real numbers: use the fused form");
   const Value padded = with_features(x, of.size());
   std::vector<Value> stacks;
   for (uint32_t stack = 0; stack < of.stacks(); ++stack) {
     Value y = padded;
     const Value matrices = of.tied ? row_of(twiddle, stack) : twiddle;
-    for (uint32_t block = 0; block < of.blocks; ++block)
+    for (uint32_t block = 0; block < of.nblocks; ++block)
       for (uint32_t level = 0; level < of.levels(); ++level) {
         const bool decreasing = of.decreasing != (block % 2 == 1);
         const uint32_t stride = 1U << (decreasing ? of.levels() - 1 - level : level);
-        y = of.tied ? butterfly_factor(y, matrices, stride - 1, stride, true)
-                    : butterfly_factor(y, row_of(matrices, (stack * of.blocks + block) * of.levels() + level),
-                                       0, stride, false);
+        y = of.tied
+                ? butterfly_factor(y, matrices, stride - 1, stride, true)
+                : butterfly_factor(y, row_of(matrices, (stack * of.nblocks + block) * of.levels() + level), 0,
+                                   stride, false);
       }
     stacks.push_back(y);
   }
   return stacked(stacks, of.outputs);
 }
 
-Value published_fastfood(Value x, Value s, Value g, Value b, const Fastfood& of) {
+Value unfused_fastfood(Value x, Value s, Value g, Value b, const Fastfood& of) {
   const uint32_t size = of.size();
   const double scale = 1 / std::sqrt(size);
   const Value padded = with_features(x, size);
@@ -194,12 +195,12 @@ Value published_fastfood(Value x, Value s, Value g, Value b, const Fastfood& of)
   return stacked(stacks, of.outputs);
 }
 
-Shape published_block_shape(const Pattern& pattern) {
+Shape unfused_block_shape(const Pattern& pattern) {
   const uint32_t b = pattern.block_size;
   return {pattern.block_cols(), 1, counts_of(pattern).of_column * b * b};
 }
 
-std::vector<float> published_block_values(const Pattern& pattern, std::span<const float> blocks) {
+std::vector<float> unfused_block_values(const Pattern& pattern, std::span<const float> blocks) {
   const uint64_t elements = uint64_t{pattern.block_size} * pattern.block_size;
   const uint32_t of_column = counts_of(pattern).of_column;
   const std::vector<uint32_t> numbers = numbers_in_columns(pattern);
@@ -208,11 +209,11 @@ std::vector<float> published_block_values(const Pattern& pattern, std::span<cons
     std::ranges::copy(
         blocks.subspan(i * elements, elements),
         values.begin() +
-            static_cast<int64_t>((uint64_t{pattern.columns[i]} * of_column + numbers[i]) * elements));
+            static_cast<int64_t>((uint64_t{pattern.col_indices[i]} * of_column + numbers[i]) * elements));
   return values;
 }
 
-Value published_block_product(Value x, Value weight, const Pattern& pattern) {
+Value unfused_block_product(Value x, Value weight, const Pattern& pattern) {
   const BlockCounts counts = counts_of(pattern);
   const uint32_t b = pattern.block_size;
   const Value products = kronecker(x, weight, {pattern.block_cols(), counts.of_column * b, b, 1});
@@ -220,17 +221,17 @@ Value published_block_product(Value x, Value weight, const Pattern& pattern) {
   Places places;
   for (uint32_t row = 0; row < pattern.block_rows(); ++row)
     for (uint32_t i = 0; i < b; ++i)
-      for (uint64_t block = pattern.row_begin[row]; block < pattern.row_begin[row + 1]; ++block)
-        places.push_back((int64_t{pattern.columns[block]} * counts.of_column + numbers[block]) * b + i);
+      for (uint64_t block = pattern.crow_indices[row]; block < pattern.crow_indices[row + 1]; ++block)
+        places.push_back((int64_t{pattern.col_indices[block]} * counts.of_column + numbers[block]) * b + i);
   return sum_neighbours(take_from({products}, std::move(places), counts.of_row), counts.of_row);
 }
 
-Value published_kronecker(Value x, Value weight, const Kronecker& of) {
+Value unfused_kronecker(Value x, Value weight, const Kronecker& of) {
   const uint32_t inputs = of.a * of.c * of.d, outputs = of.outputs == 0 ? of.a * of.b * of.d : of.outputs;
   if (of.d == 1) return kronecker(x, weight, of);
-  const Value groups = permute(with_features(x, inputs), transposition(of.a, of.c, of.d));
+  const Value groups = permute_features(with_features(x, inputs), transposition(of.a, of.c, of.d));
   const Value products = kronecker(groups, weight, {of.a * of.d, of.b, of.c, 1});
-  return first_features(permute(products, transposition(of.a, of.d, of.b)), outputs);
+  return first_features(permute_features(products, transposition(of.a, of.d, of.b)), outputs);
 }
 
 }  // namespace tessera::model

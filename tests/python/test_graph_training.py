@@ -11,7 +11,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 import tessera  # noqa: E402
-from tessera import model  # noqa: E402
+from tessera import graph as tg  # noqa: E402
 from tessera.nn import SparseLinear  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -71,7 +71,7 @@ def assert_same_parameters(session, module, rtol=2e-4, atol=2e-5):
 def check(module, options, make_optimizer, machine="host", steps=STEPS, **tolerances):
     data = list(batches())[:steps]
     session = (
-        model.from_torch(module, data[0][0]).training_step("cross_entropy", rate=RATE, **options).session(machine)
+        tg.from_torch(module, data[0][0]).training_step("cross_entropy", lr=RATE, **options).session(machine)
     )
     ours = [session.run(x, labels) for x, labels in data]
     theirs = train_in_pytorch(module, make_optimizer, F.cross_entropy, data, options.get("clip_norm"))
@@ -110,7 +110,7 @@ def test_sparse_beside_masked_dense():
         dense[i].weight.data *= mask
         dense[i].weight.register_hook(lambda gradient, mask=mask: gradient * mask)
     data = list(batches())
-    session = model.from_torch(sparse, data[0][0]).training_step(optimizer="sgd", rate=RATE, momentum=0.9).session()
+    session = tg.from_torch(sparse, data[0][0]).training_step(optimizer="sgd", lr=RATE, momentum=0.9).session()
     ours = [session.run(x, labels) for x, labels in data]
     theirs = train_in_pytorch(dense, OPTIMIZERS["momentum"][1], F.cross_entropy, data)
     np.testing.assert_allclose(ours, theirs, rtol=1e-4)
@@ -122,7 +122,7 @@ def test_sparse_beside_masked_dense():
 @pytest.mark.parametrize("name", ["nesterov", "adam"])
 def test_on_a_tiled_machine(name):
     torch.manual_seed(4)
-    bow = tessera.machine("bow", tiles=24)
+    bow = tessera.Machine("bow", tiles=24)
     check(mlp(16), *OPTIMIZERS[name], machine=bow, steps=3, rtol=2e-3, atol=2e-4)
 
 
@@ -138,8 +138,8 @@ def test_encoder_block_by_mean_squared_error():
     torch.manual_seed(5)
     module = Block()
     data = [(x, torch.randn(x.shape)) for x, _ in batches((4, 6, 16))]
-    step = model.from_torch(module, data[0][0]).training_step("mse", "adamw", rate=RATE)
-    assert [value.name for value in step.inputs if value.name != "rate"] == ["x", "target", "step"]
+    step = tg.from_torch(module, data[0][0]).training_step("mse", "adamw", lr=RATE)
+    assert [value.name for value in step.inputs if value.name != "lr"] == ["x", "target", "step"]
     session = step.session()
     ours = [session.run(x, target) for x, target in data]
     theirs = train_in_pytorch(module, OPTIMIZERS["adamw"][1], F.mse_loss, data)
@@ -151,7 +151,7 @@ def test_the_rate_changes():
     torch.manual_seed(6)
     module = mlp()
     data = list(batches())
-    session = model.from_torch(module, data[0][0]).training_step(rate=RATE, momentum=0.9).session()
+    session = tg.from_torch(module, data[0][0]).training_step(lr=RATE, momentum=0.9).session()
     optimizer = torch.optim.SGD(module.parameters(), RATE, momentum=0.9)
     schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
     for x, labels in data:
@@ -160,7 +160,7 @@ def test_the_rate_changes():
         optimizer.step()
         session.run(x, labels)
         schedule.step()
-        session.rate = schedule.get_last_lr()[0]
+        session.lr = schedule.get_last_lr()[0]
     assert_same_parameters(session, module)
 
 
@@ -173,8 +173,8 @@ def test_tensors_are_used_in_place():
 
 def test_outputs_of_replicas_have_the_rows_of_all():
     module = nn.Sequential(nn.Linear(24, 32), nn.ReLU(), nn.Linear(32, 10))
-    graph = model.from_torch(module, torch.randn(BATCH, 24))
-    step = graph.training_step("cross_entropy", rate=RATE, replicas=4, keep=["output"])
+    graph = tg.from_torch(module, torch.randn(BATCH, 24))
+    step = graph.training_step("cross_entropy", lr=RATE, replicas=4, keep=["output"])
     session = step.session("m2000")
     x, labels = torch.randn(4 * BATCH, 24), torch.randint(0, 10, (4 * BATCH,))
     expected = module(x).detach()
@@ -186,21 +186,21 @@ def test_outputs_of_replicas_have_the_rows_of_all():
 def test_patterns_change_between_runs_of_other_threads():
     import threading
 
-    graph = model.Graph()
+    graph = tg.Graph()
     patterns = [tessera.generate(64, 48, 0.25, block_size=8, seed=seed) for seed in (3, 4)]
     weight = graph.sparse_parameter("w", patterns[0], dynamic=200)
-    graph.output("y", model.linear(graph.input("x", (3, 48)), weight))
+    graph.output("y", tg.linear(graph.input("x", (3, 48)), weight))
     session = graph.session()
     x = np.ones((3, 48), np.float32)
-    session.set_pattern("w", patterns[1].indptr, patterns[1].indices)
-    session.set_pattern("w", patterns[0].indptr, patterns[0].indices)
+    session.set_pattern("w", patterns[1].crow_indices, patterns[1].col_indices)
+    session.set_pattern("w", patterns[0].crow_indices, patterns[0].col_indices)
     expected = session.run(x)  # blocks that both patterns have keep their values, new ones are 0
     done = threading.Event()
 
     def change():
         while not done.is_set():
             for pattern in patterns:
-                session.set_pattern("w", pattern.indptr, pattern.indices)
+                session.set_pattern("w", pattern.crow_indices, pattern.col_indices)
 
     other = threading.Thread(target=change)
     other.start()
@@ -208,7 +208,7 @@ def test_patterns_change_between_runs_of_other_threads():
         for _ in range(300):
             assert np.array_equal(session.run(x), expected)
             matrix = session.matrix("w")
-            assert any(np.array_equal(matrix.indices, pattern.indices) for pattern in patterns)
+            assert any(np.array_equal(matrix.col_indices, pattern.col_indices) for pattern in patterns)
     finally:
         done.set()
         other.join()
