@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "compiler/overlaps.h"
 #include "compiler/passes.h"
@@ -39,6 +40,7 @@ class Checker {
   void check() {
     check_sizes();
     overlaps_.emplace(e_);
+    find_argument_boxes();
     arena_bytes_.resize(machine_.tiles);
     for (const auto& [tile, bytes] : e_.arena_bytes)
       (tile == program::kShared ? shared_bytes_ : arena_bytes_.at(tile)) = bytes;
@@ -60,6 +62,7 @@ class Checker {
     for (VariableId v = 0; v < e_.mapped.size(); ++v)
       if (program_.variable(v).role != program::Role::temporary || reach.controls[v]) check_mapped(v);
     note_control();
+    check_passed();
     overlaps_->check();
   }
 
@@ -103,6 +106,10 @@ class Checker {
       const auto what = [&] { return fmt::format("'{}'", variable.name); };
       if (mapped.box.empty()) continue;
       if (place.tile() != mapped.tile) fail(fmt::format("{} lies on {}", what(), name_of(place.tile())));
+      if (variable.is_argument() && !variable.is_shared() &&
+          (place.store != Store::argument || place.argument_box() >= argument_boxes_.size() ||
+           argument_boxes_[place.argument_box()].position != i))
+        fail(fmt::format("{} is not what calls pass", what()));
       check_inside(place, v, mapped.box.rows, mapped.box.cols, what);
     }
   }
@@ -175,8 +182,8 @@ class Checker {
     if (place.moves && !of.row) fail(fmt::format("{} moves without a run-time row", field()));
     const uint64_t room = place.moves ? variable.rows - box.row_end() : 0;
     check_inside(place, v, box.rows + room, box.cols, field);
-    if (place.store == Store::arena && place.space != program::kShared) {
-      check_address(spec, place, field);
+    if (place.tile() != program::kShared) {
+      place.store == Store::argument ? demand(spec, place, field) : check_address(spec, place, field);
       check_pitch(spec, of, place, field);
     }
     const bool is_handed_on = std::ranges::find(handed_on_, v) != handed_on_.end();
@@ -207,6 +214,69 @@ class Checker {
       fail(fmt::format("{} lies at byte {}, not at a multiple of {}", what(), address, spec.alignment));
     if (spec.interleaved && machine_.has_interleaved_region() && address < machine_.interleaved_from)
       fail(fmt::format("{} lies at byte {}, below the interleaved region", what(), address));
+  }
+
+  // Arguments on tiles.
+
+  /// What codelets demand of the addresses of a box of an argument.
+  struct ArgumentBox {
+    VariableId variable = 0;
+    uint32_t position = 0;  ///< in its mapping
+    uint32_t alignment = 1;
+    bool interleaved = false;
+  };
+
+  void find_argument_boxes() {
+    for (VariableId v = 0; v < program_.variables().size(); ++v)
+      for (uint32_t i = 0; program_.variable(v).is_argument() && i < program_.variable(v).mapping.size(); ++i)
+        argument_boxes_.push_back({v, i});
+  }
+
+  template <class What>
+  void demand(const program::FieldSpec& spec, const BoxAddress& place, const What& what) {
+    ArgumentBox& box = argument_boxes_[place.argument_box()];
+    if (spec.alignment > 4 && place.argument_offset() % spec.alignment != 0)
+      fail(fmt::format("{} lies at byte {} of what is passed, not at a multiple of {}", what(),
+                       place.argument_offset(), spec.alignment));
+    if (spec.alignment > 4) box.alignment = std::max<uint32_t>(box.alignment, spec.alignment);
+    box.interleaved = box.interleaved || (spec.interleaved && machine_.has_interleaved_region());
+  }
+
+  /// What calls pass is where the codelets of their functions demand it.
+  void check_passed() {
+    for (bool is_new = true; std::exchange(is_new, false);)
+      each_passed([&](const ArgumentBox& wants, const BoxAddress& place) {
+        if (place.store != Store::argument) return;
+        ArgumentBox& has = argument_boxes_[place.argument_box()];
+        is_new = is_new || has.alignment < wants.alignment || has.interleaved < wants.interleaved;
+        has.alignment = std::max(has.alignment, wants.alignment);
+        has.interleaved = has.interleaved || wants.interleaved;
+      });
+    each_passed([&](const ArgumentBox& wants, const BoxAddress& place) {
+      if (place.store == Store::argument) return;
+      const uint64_t address = e_.addresses.at(place.space).of(place.offset);
+      if (address % wants.alignment != 0 || (wants.interleaved && address < machine_.interleaved_from))
+        fail(fmt::format("a call passes byte {} for '{}', which codelets demand at a multiple of {}{}",
+                         address, program_.variable(wants.variable).name, wants.alignment,
+                         wants.interleaved ? ", in the interleaved region" : ""));
+    });
+  }
+
+  /// Calls visit(box of an argument, place that a call passes for it).
+  template <class Visit>
+  void each_passed(const Visit& visit) {
+    for (const program::Step& step : program_.steps()) {
+      const auto* call = std::get_if<program::Call>(&step);
+      for (size_t a = 0; call != nullptr && a < call->operands.size(); ++a) {
+        const VariableId argument = program_.functions()[call->function].arguments[a].variable;
+        const std::vector<program::MappedBox>& boxes = program_.variable(argument).mapping;
+        if (program_.variable(argument).is_shared()) continue;
+        for (size_t i = 0; i < boxes.size(); ++i)
+          if (!boxes[i].box.empty())
+            visit(argument_boxes_[e_.mapped[argument][i].argument_box()],
+                  e_.mapped[call->operands[a].variable][i]);
+      }
+    }
   }
 
   /// A run-time row moves a field by multiples of its alignment.
@@ -245,6 +315,12 @@ class Checker {
   void check_end(const BoxAddress& end, const Transfer& t, uint32_t room, const What& what) const {
     if (end.store == Store::arena)
       return check_in_arena(end, uint64_t{t.rows} + room, t.cols, size_of(t.type), what);
+    if (end.store == Store::argument) {
+      if (end.argument_box() >= argument_boxes_.size())
+        fail(fmt::format("{} has no box {} of an argument", what(), end.argument_box()));
+      return check_inside(end, argument_boxes_[end.argument_box()].variable, uint64_t{t.rows} + room, t.cols,
+                          what);
+    }
     if (end.space >= program_.variables().size() ||
         size_of(program_.variable(end.space).type) != size_of(t.type))
       fail(fmt::format("{} has no variable {}", what(), end.space));
@@ -358,15 +434,19 @@ class Checker {
   /// What a call passes is in use from its begin to its end.
   void note_call(program::StepId id, const program::Call& call) {
     const program::Function& function = program_.functions()[call.function];
-    for (size_t i = 0; i < call.operands.size(); ++i) {
-      const Overlaps::StorageId storage = overlaps_->mapped(call.operands[i].variable, 0);
-      if (reads(function.arguments[i].access)) overlaps_->log().read(storage);
-      if (writes(function.arguments[i].access))
-        overlaps_->log().write(storage, call.operands[i].box.elements());
-    }
+    const auto each_box = [&](const program::CallOperand& operand, const auto& visit) {
+      for (uint32_t box = 0; box < e_.mapped[operand.variable].size(); ++box)
+        visit(overlaps_->mapped(operand.variable, box));
+    };
+    for (size_t i = 0; i < call.operands.size(); ++i)
+      each_box(call.operands[i], [&](Overlaps::StorageId storage) {
+        if (reads(function.arguments[i].access)) overlaps_->log().read(storage);
+        if (writes(function.arguments[i].access))
+          overlaps_->log().write(storage, call.operands[i].box.elements());
+      });
     overlaps_->close(touchers_.of_control(id));
     for (const program::CallOperand& operand : call.operands)
-      overlaps_->log().read(overlaps_->mapped(operand.variable, 0));
+      each_box(operand, [&](Overlaps::StorageId storage) { overlaps_->log().read(storage); });
     overlaps_->close(touchers_.of_end(id));
   }
 
@@ -378,6 +458,7 @@ class Checker {
     const Variable& variable = program_.variable(v);
     if (place.store == Store::arena) return check_in_arena(place, rows, cols, size_of(variable.type), what);
     if (rows == 0 || cols == 0) return;
+    if (place.store == Store::argument) return check_in_argument(place, v, rows, cols, what);
     uint64_t row = place.offset >> 32;
     uint64_t col = place.offset & 0xFFFFFFFFU;
     if (place.store == Store::contents) {
@@ -386,11 +467,23 @@ class Checker {
         fail(fmt::format("{} has no contents", what()));
       row = place.offset / size_of(variable.type) / variable.cols;
       col = place.offset / size_of(variable.type) % variable.cols;
-    } else if (!variable.is_external() && !variable.is_argument()) {
+    } else if (!variable.is_external() && !(variable.is_argument() && variable.is_shared())) {
       fail(fmt::format("{} is not a caller's array", what()));
     }
     if (place.space != v || row + rows > variable.rows || col + cols > variable.cols)
       fail(fmt::format("{} leaves '{}'", what(), variable.name));
+  }
+
+  template <class What>
+  void check_in_argument(const BoxAddress& place, VariableId v, uint64_t rows, uint64_t cols,
+                         const What& what) const {
+    if (place.argument_box() >= argument_boxes_.size() || argument_boxes_[place.argument_box()].variable != v)
+      fail(fmt::format("{} is not in a box of '{}'", what(), program_.variable(v).name));
+    const auto& [box, tile] = program_.variable(v).mapping[argument_boxes_[place.argument_box()].position];
+    const uint64_t element = place.argument_offset() / size_of(program_.variable(v).type);
+    if (place.space != tile || place.stride != box.cols || place.stride == 0 ||
+        element / place.stride + rows > box.rows || element % place.stride + cols > box.cols)
+      fail(fmt::format("{} leaves a box of '{}'", what(), program_.variable(v).name));
   }
 
   template <class What>
@@ -413,6 +506,7 @@ class Checker {
   Touchers touchers_{program_};
   std::optional<Overlaps> overlaps_;
   std::vector<bool> controls_;  ///< by variable: whether control flow reads it
+  std::vector<ArgumentBox> argument_boxes_;
   program::MappingIndex mappings_;
   std::vector<uint64_t> arena_bytes_;  ///< by tile
   uint64_t shared_bytes_ = 0;

@@ -27,7 +27,7 @@ TESSERA_LAST(program::Purpose, metadata)
 TESSERA_LAST(program::CollectiveKind, all_gather)
 TESSERA_LAST(program::CollectiveAlgorithm, tree)
 TESSERA_LAST(program::Phase, control)
-TESSERA_LAST(Store, contents)
+TESSERA_LAST(Store, argument)
 
 }  // namespace tessera::compiler
 

@@ -53,8 +53,11 @@ RuntimeRows::End end_of(const program::Program& program, const std::optional<pro
 }
 
 void make_mapped_pieces(Compilation& c) {
+  uint32_t argument_boxes = 0;
   for (VariableId v = 0; v < c.program.variables().size(); ++v) {
     const Variable& variable = c.program.variable(v);
+    c.first_argument_box.push_back(argument_boxes);
+    if (variable.is_argument()) argument_boxes += static_cast<uint32_t>(variable.mapping.size());
     std::vector<PieceId>& ids = c.mapped.emplace_back();
     for (const program::MappedBox& mapped : variable.mapping) {
       ids.push_back(static_cast<PieceId>(c.pieces.size()));
@@ -63,6 +66,33 @@ void make_mapped_pieces(Compilation& c) {
       c.pieces.push_back(piece);
     }
   }
+}
+
+/// What a function's codelets demand of an argument, they demand of all that calls pass for it.
+void demand_of_operands(Compilation& c) {
+  bool is_new = true;
+  const auto raise = [&](auto& has, auto wants) {
+    is_new = is_new || has < wants;
+    has = std::max(has, wants);
+  };
+  while (std::exchange(is_new, false))
+    for (const program::Step& step : c.program.steps()) {
+      const auto* call = std::get_if<program::Call>(&step);
+      if (call == nullptr) continue;
+      const std::vector<program::Argument>& arguments = c.program.functions()[call->function].arguments;
+      for (size_t a = 0; a < arguments.size(); ++a) {
+        const std::vector<PieceId>& wanted = c.mapped[arguments[a].variable];
+        const std::vector<PieceId>& passed = c.mapped[call->operands[a].variable];
+        if (c.program.variable(arguments[a].variable).is_shared()) continue;
+        for (size_t i = 0; i < wanted.size(); ++i) {
+          const Piece& wants = c.pieces[wanted[i]];
+          Piece& has = c.pieces[passed[i]];
+          raise(has.alignment, wants.alignment);
+          raise(has.over_read, wants.over_read);
+          raise(has.interleaved, wants.interleaved);
+        }
+      }
+    }
 }
 
 /// Exchange of one compute set: one staging piece for each box that a tile wants and lacks.
@@ -273,6 +303,7 @@ class ExchangePass {
     for (program::CollectiveId id = 0; id < c_.program.collectives().size(); ++id)
       if (reachable.collectives[id]) notes_.note_collective(id);
     notes_.note_control();
+    demand_of_operands(c_);
     return fmt::format("{} moves, which send {} bytes", moves_, bytes_);
   }
 

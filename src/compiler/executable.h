@@ -23,18 +23,25 @@ enum class Store : uint8_t {
   arena,     ///< of a tile, or the shared one
   external,  ///< the array that the caller binds to a variable, or that a call passes
   contents,  ///< a constant of a shared space, where it was built
+  argument,  ///< the box that a call passes for one of an argument on tiles
 };
 
 /// The place of a box of elements. Its shape is known from the program.
 struct BoxAddress {
-  uint64_t offset = 0;  ///< arena, contents: bytes; external: row · 2^32 + column
-  uint32_t space = 0;   ///< arena: tile or program::kShared; else: variable
+  uint64_t offset = 0;  ///< arena, contents: bytes; external: row · 2^32 + column; argument: number of the
+                        ///< box among those of all arguments · 2^32 + bytes
+  uint32_t space = 0;   ///< arena, argument: tile or program::kShared; else: variable
   uint32_t stride = 0;  ///< elements from row to row; an external variable has its own strides
   Store store = Store::arena;
   bool moves = false;  ///< of a field: down its variable, with the field's run-time row
 
   /// The tile whose memory this is, or program::kShared.
-  program::TileId tile() const { return store == Store::arena ? space : program::kShared; }
+  program::TileId tile() const {
+    return store == Store::arena || store == Store::argument ? space : program::kShared;
+  }
+  /// Of an argument on tiles.
+  uint32_t argument_box() const { return static_cast<uint32_t>(offset >> 32); }
+  uint64_t argument_offset() const { return offset & 0xFFFFFFFFU; }
   bool operator==(const BoxAddress&) const = default;
 };
 

@@ -84,6 +84,7 @@ struct Compilation {
   const bool sizes_alone;  ///< skip what only an executable needs: moves and fields
   std::vector<Piece> pieces;
   std::vector<std::vector<PieceId>> mapped;  ///< by variable, for each mapped box
+  std::vector<uint32_t> first_argument_box;  ///< by variable, among the boxes of all arguments
   std::vector<SetPieces> sets;
   std::vector<Moves> copies;
   TouchChains chains;
@@ -104,10 +105,11 @@ inline uint64_t bytes_of(const Compilation& c, const Piece& piece) {
   return piece.box.elements() * size_of(c.program.variable(piece.variable).type);
 }
 
-/// Bound arrays and constants of a shared space are used in place.
+/// Bound arrays and constants of a shared space are used in place, and so is what calls pass.
 inline bool needs_storage(const Compilation& c, const Piece& piece) {
   const program::Variable& variable = c.program.variable(piece.variable);
   if (!piece.used() || piece.box.empty()) return false;
+  if (variable.is_argument()) return piece.staging;
   return piece.tile != program::kShared || variable.role == program::Role::temporary ||
          variable.role == program::Role::state;
 }

@@ -234,7 +234,7 @@ std::string place(Compilation& c) {
     total += arena.bytes();
   }
   for (const Piece& piece : c.pieces)  // bound arrays and constants of a shared space
-    if (piece.always_live && !needs_storage(c, piece)) {
+    if (piece.always_live && !needs_storage(c, piece) && !c.program.variable(piece.variable).is_argument()) {
       TileMemory& memory = c.memory[slot_of(c, piece.tile)];
       memory.add(use_of(c, piece), purpose_of(c, piece), bytes_of(c, piece));
       memory.end = memory.total();

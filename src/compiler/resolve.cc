@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <tessera/error.h>
 
 #include <algorithm>
 
@@ -20,6 +21,13 @@ BoxAddress place_of(const Compilation& c, PieceId id, const Box& box, bool moves
     return {(uint64_t{box.row} * variable.cols + box.col) * element, piece.variable, variable.cols,
             Store::contents, moves};
   const uint64_t elements = uint64_t{box.row - piece.box.row} * piece.box.cols + (box.col - piece.box.col);
+  if (variable.is_argument() && !piece.staging) {
+    const uint32_t number = c.first_argument_box[piece.variable] + id - c.mapped[piece.variable].front();
+    if (bytes_of(c, piece) > UINT32_MAX)
+      throw UsageError(
+          fmt::format("'{}' has more than 4 GiB on a tile: calls cannot pass it", variable.name));
+    return {uint64_t{number} << 32 | elements * element, piece.tile, piece.box.cols, Store::argument, moves};
+  }
   return {piece.offset + elements * element, piece.tile, piece.box.cols, Store::arena, moves};
 }
 

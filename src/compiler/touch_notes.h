@@ -79,13 +79,13 @@ class TouchNotes {
   /// What a call passes is alive from its begin to its end.
   void note(program::StepId id, const program::Call& call) {
     const program::Function& function = c_.program.functions()[call.function];
-    for (size_t i = 0; i < call.operands.size(); ++i) {
-      const PieceId piece = control(call.operands[i].variable);
-      if (reads(function.arguments[i].access)) log_.read(piece);
-      if (writes(function.arguments[i].access)) log_.write(piece, call.operands[i].box.elements());
-    }
+    for (size_t i = 0; i < call.operands.size(); ++i)
+      for (const PieceId piece : c_.mapped[call.operands[i].variable]) {
+        if (reads(function.arguments[i].access)) log_.read(piece);
+        if (writes(function.arguments[i].access)) log_.write(piece, call.operands[i].box.elements());
+      }
     close(touchers_.of_control(id));
-    for (const program::CallOperand& operand : call.operands) log_.read(control(operand.variable));
+    for (const program::CallOperand& operand : call.operands) each(operand.variable, &TouchNotes::read);
     close(touchers_.of_end(id));
   }
 

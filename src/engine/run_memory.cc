@@ -76,6 +76,7 @@ RunMemory::RunMemory(const compiler::Executable& executable, Contents contents, 
 void RunMemory::note(VariableId v) {
   const Variable& variable = executable_.program->variable(v);
   if (variable.role == Role::state) state_.push_back(v);
+  if (variable.is_argument()) passed_.resize(passed_.size() + variable.mapping.size());
   if (!variable.is_external() || variable.elements() == 0) return;
   externals_.push_back(v);
   const std::vector<BoxAddress>& places = executable_.mapped[v];
@@ -198,6 +199,13 @@ void RunMemory::bind_metadata(std::span<const Binding> bindings) {
 }
 
 void RunMemory::pass(VariableId argument, VariableId operand, const program::Box& box) {
+  if (const Variable& on_tiles = executable_.program->variable(argument); !on_tiles.is_shared()) {
+    for (size_t i = 0; i < on_tiles.mapping.size(); ++i) {
+      if (on_tiles.mapping[i].box.empty()) continue;
+      passed_[executable_.mapped[argument][i].argument_box()] = mapped_view(operand, i).data;
+    }
+    return;
+  }
   FieldView passed = mapped_view(operand, 0);
   if (passed.data != nullptr) passed = part_of(passed, box);
   bound_[argument] = {argument, passed.data, passed.row_stride, passed.col_stride};
@@ -222,6 +230,10 @@ FieldView RunMemory::view(const BoxAddress& place, Type type, uint32_t rows, uin
     case Store::arena:
       if (std::byte* base = arena(place.space))
         view.data = base + place.offset + row_shift * place.stride * element;
+      break;
+    case Store::argument:
+      if (std::byte* base = passed_[place.argument_box()])
+        view.data = base + place.argument_offset() + row_shift * place.stride * element;
       break;
     case Store::contents:
       view.data = const_cast<std::byte*>(executable_.program->variable(place.space).contents.get()) +

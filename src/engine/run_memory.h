@@ -34,7 +34,7 @@ class RunMemory {
   /// Binds the caller's arrays. Throws Error if an external variable is not bound.
   void bind(std::span<const Binding> bindings);
 
-  /// Binds an argument of a function to a box of a variable that lies in one piece, while a call runs.
+  /// Binds an argument of a function to a box of a variable, while a call runs.
   void pass(program::VariableId argument, program::VariableId operand, const program::Box& box);
 
   /// For a dry run: binds the integer inputs among the arrays and loads them. None is required.
@@ -90,7 +90,8 @@ class RunMemory {
   base::ReservedMemory reserved_;               ///< or all arenas of a dry run
   std::vector<std::byte*> tile_arenas_;         ///< by tile; null if it has none
   std::byte* shared_arena_ = nullptr;
-  std::vector<Binding> bound_;  ///< by VariableId
+  std::vector<Binding> bound_;      ///< by VariableId
+  std::vector<std::byte*> passed_;  ///< by box of arguments on tiles
 };
 
 /// Copies elements between views of equal shape and type.

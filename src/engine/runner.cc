@@ -121,7 +121,8 @@ class Run {
   void walk_inside(const program::Call& call) {
     const program::Function& function = program_.functions()[call.function];
     for (size_t i = 0; i < call.operands.size(); ++i)
-      memory_->pass(function.arguments[i].variable, call.operands[i].variable, call.operands[i].box);
+      for (RunMemory& memory : memories_)
+        memory.pass(function.arguments[i].variable, call.operands[i].variable, call.operands[i].box);
     walk(function.body);
   }
 

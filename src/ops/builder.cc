@@ -195,16 +195,22 @@ void Builder::send(const Operand& from, const Operand& to, std::vector<program::
 
 Operand Builder::argument(std::string name, Type type, const OperandLayout& layout,
                           std::optional<program::Purpose> purpose) const {
-  return add(std::move(name), is_host() ? Role::argument : Role::temporary, type, layout, purpose);
+  return add(std::move(name), Role::argument, type, layout, purpose);
 }
 
 Function Builder::function(std::string name, std::vector<FunctionOperand> operands,
                            program::StepId body) const {
   program::Function function{std::move(name), body, {}};
-  if (is_host())
-    for (const FunctionOperand& operand : operands)
-      function.arguments.push_back({operand.operand.variable, operand.access});
-  return {program_.add(std::move(function)), std::move(operands)};
+  for (const FunctionOperand& operand : operands)
+    function.arguments.push_back({operand.operand.variable, operand.access});
+  auto copies = std::make_shared<std::vector<std::optional<Operand>>>(operands.size());
+  return {program_.add(std::move(function)), std::move(operands), std::move(copies)};
+}
+
+bool Builder::lies_as(const Operand& operand, const Operand& argument) const {
+  if (is_host()) return true;
+  const program::Variable& has = program_.variable(operand.variable);
+  return operand.box == has.whole() && has.mapping == program_.variable(argument.variable).mapping;
 }
 
 program::StepId Builder::call(const Function& function, const std::vector<Operand>& operands) const {
@@ -215,16 +221,35 @@ program::StepId Builder::call(const Function& function, const std::vector<Operan
   program::Call call{function.id, {}};
   program::CopySet before{"pass to " + name, {}};
   program::CopySet after{"return from " + name, {}};
+  // Within the function both names would mean the same elements.
+  const auto is_passed_twice = [&](size_t i) {
+    for (size_t j = 0; j < operands.size(); ++j)
+      if (j != i && operands[j].variable == operands[i].variable &&
+          (program::writes(function.operands[i].access) || program::writes(function.operands[j].access)))
+        return true;
+    return false;
+  };
   for (size_t i = 0; i < operands.size(); ++i) {
     const auto& [argument, access] = function.operands[i];
     require(operands[i], program_.variable(argument.variable).name, type_of(argument), argument.rows(),
             argument.cols());
-    if (is_host()) call.operands.push_back({operands[i].variable, operands[i].box});
-    if (program::reads(access)) before.groups.push_back(copy_of(operands[i], argument));
-    if (program::writes(access)) after.groups.push_back(copy_of(argument, operands[i]));
+    Operand passed = operands[i];
+    if (!lies_as(passed, argument) || (!is_host() && is_passed_twice(i))) {
+      std::optional<Operand>& copy = (*function.copies)[i];
+      if (!copy) {
+        program::Variable own = program_.variable(argument.variable);
+        own.name += ".passed";
+        own.role = Role::temporary;
+        copy = whole(program_.add(std::move(own)));
+      }
+      passed = *copy;
+      if (program::reads(access)) before.groups.push_back(copy_of(operands[i], passed));
+      if (program::writes(access)) after.groups.push_back(copy_of(passed, operands[i]));
+    }
+    call.operands.push_back({passed.variable, passed.box});
   }
   const program::StepId step = program_.add(program::Step{std::move(call)});
-  if (is_host()) return step;
+  if (before.groups.empty() && after.groups.empty()) return step;
   std::vector<program::StepId> steps;
   if (!before.groups.empty()) steps.push_back(copy(std::move(before)));
   steps.push_back(step);

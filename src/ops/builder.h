@@ -27,6 +27,8 @@ struct FunctionOperand {
 struct Function {
   program::FunctionId id = 0;
   std::vector<FunctionOperand> operands;
+  /// On tiles, by operand: where calls whose operand lies elsewhere than the argument copy it to or from.
+  std::shared_ptr<std::vector<std::optional<Operand>>> copies = {};
 };
 
 /// Adds operations to a program, on a range of a machine's tiles. An operation numbers its tiles from 0; the
@@ -94,15 +96,16 @@ class Builder {
   /// Copies one operand to another of its shape; nothing if they are the same.
   void send(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const;
 
-  /// A variable that stands for an operand in a function's body: on a host by address; on tiles a temporary
-  /// of the function's own, to or from which each call copies.
+  /// A variable that stands for an operand in a function's body, by address; on tiles for one that lies where
+  /// the argument does.
   Operand argument(std::string name, Type type, const OperandLayout& layout,
                    std::optional<program::Purpose> purpose = {}) const;
   /// A function of a body in which only these arguments differ from call to call; an argument that is `out`
   /// the body writes completely before it reads it.
   Function function(std::string name, std::vector<FunctionOperand> operands, program::StepId body) const;
   /// Runs the function with operands of its arguments' shapes. On a host they must not overlap where one is
-  /// written. Throws UsageError for another number, type or shape.
+  /// written. On tiles, what lies elsewhere than the argument is copied. Throws UsageError for another
+  /// number, type or shape.
   program::StepId call(const Function& function, const std::vector<Operand>& operands) const;
 
   /// A compute set whose groups number tiles from 0.
@@ -123,6 +126,8 @@ class Builder {
  private:
   /// An operand as the matrix that its layout stores, row by row: itself, or a temporary.
   Operand plain(const Operand& operand, const OperandLayout& layout) const;
+  /// Whether a call can pass an operand by its address.
+  bool lies_as(const Operand& operand, const Operand& argument) const;
   void transpose(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const;
   /// Whether single elements would come to tiles from many others, each by a transfer of its own: where the
   /// transpose of a matrix lies row by row.

@@ -44,9 +44,10 @@ class CallVerifier {
       for (const Argument& argument : function.arguments) {
         if (argument.variable >= program_.variables().size() || !variable(argument).is_argument())
           reject(fmt::format("an argument of function '{}' is not a variable of that role", function.name));
-        if (!variable(argument).is_shared())
-          reject(fmt::format("argument '{}' of function '{}' does not lie in the shared space",
-                             name(argument.variable), function.name));
+        const Variable& v = variable(argument);
+        if (!v.is_shared() && std::ranges::count(v.mapping, kShared, &MappedBox::tile) > 0)
+          reject(fmt::format("argument '{}' of function '{}' lies partly in the shared space", v.name,
+                             function.name));
         if (!owners_.try_emplace(argument.variable, &function).second)
           reject(fmt::format("'{}' is an argument twice", name(argument.variable)));
       }
@@ -177,8 +178,10 @@ class CallVerifier {
     if (!contains(has.whole(), operand.box))
       reject(fmt::format("{} {}, outside '{}' ({} × {})", where(), box_text(operand.box), has.name, has.rows,
                          has.cols));
-    if (!has.is_shared())
+    if (wants.is_shared() && !has.is_shared())
       reject(fmt::format("{} '{}', which does not lie in the shared space", where(), has.name));
+    if (!wants.is_shared() && (has.mapping != wants.mapping || operand.box != has.whole()))
+      reject(fmt::format("{} '{}', which does not lie on the same tiles", where(), has.name));
     if (writes(argument.access) && has.is_read_only())
       reject(fmt::format("{}, which it writes, '{}', which is read only", where(), has.name));
   }

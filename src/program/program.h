@@ -228,8 +228,8 @@ struct CallOperand {
   VariableId variable = 0;
   Box box;
 };
-/// The operands are passed by address, so they lie in the shared space, one for each argument and of its type
-/// and shape.
+/// The operands are passed by address, one for each argument and of its type and shape: boxes of variables in
+/// the shared space, or whole variables that lie on the same tiles as the argument.
 struct Call {
   FunctionId function = 0;
   std::vector<CallOperand> operands{};

@@ -82,6 +82,84 @@ TEST(Calls, PassOnWhatWasPassed) {
   EXPECT_EQ(array, (std::vector<float>{1, 1, 1, 1, 3, 3, 5, 5}));
 }
 
+/// Rows of a variable on tiles that take turns.
+program::Variable on_tiles(const char* name, Role role) {
+  program::Variable v = variable(name, Type::f32, 2, 3, role);
+  v.mapping = program::map_rows_to_tiles(2, 3);
+  return v;
+}
+
+/// On each tile b = 2 · b, then b += a in rows that have changed tiles; called twice by another function.
+Program passed_on_tiles() {
+  Program p;
+  const auto x = p.add(on_tiles("x", Role::input)), y = p.add(on_tiles("y", Role::inout)),
+             s = p.add(on_tiles("s", Role::state));
+  const auto a = p.add(on_tiles("a", Role::argument)), b = p.add(on_tiles("b", Role::argument)),
+             outer = p.add(on_tiles("outer", Role::argument));
+  const auto rows = [](program::VariableId v, bool swapped) {
+    return program::Field{v, BoxSeries::table(swapped ? std::vector<Box>{{1, 1, 0, 3}, {0, 1, 0, 3}}
+                                                      : std::vector<Box>{{0, 1, 0, 3}, {1, 1, 0, 3}})};
+  };
+  const StepId twice = p.execute(
+      {"double", Phase::compute, {{&testing::scale_codelet, 0, 2, 1, {rows(b, false)}, {int64_t{2}}}}});
+  const StepId add = p.execute(
+      {"add", Phase::compute, {{&testing::accumulate_codelet, 0, 2, 1, {rows(a, true), rows(b, true)}, {}}}});
+  const auto inner =
+      p.add(Function{"inner", p.sequence({twice, add}), {{a, Access::in}, {b, Access::inout}}});
+  const Box whole{0, 2, 0, 3};
+  const auto call = [&](program::VariableId from, program::VariableId to) {
+    return p.add(Step{Call{inner, {{from, whole}, {to, whole}}}});
+  };
+  const auto f =
+      p.add(Function{"outer", p.sequence({call(x, outer), call(x, outer)}), {{outer, Access::inout}}});
+  p.set_main(p.sequence({p.add(Step{Call{f, {{y, whole}}}}), call(y, s)}));
+  return p;
+}
+
+TEST(Calls, PassWhatLiesOnTilesByItsAddress) {
+  const Program p = passed_on_tiles();
+  const auto e = compiler::compile(p, testing::toy_machine(2));
+  EXPECT_EQ(e->memory.total.count("temporaries"), 0u) << "arguments take no memory";
+  Session session(e);
+  std::vector<float> x = {1, 2, 3, 4, 5, 6}, y(6, 10), state(6);
+  const Binding bindings[] = {{p.find("x"), x.data(), 3, 1}, {p.find("y"), y.data(), 3, 1}};
+  session.run(bindings);
+  session.read("s", {reinterpret_cast<std::byte*>(state.data()), Type::f32, 2, 3, 3, 1});
+  for (size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(y[i], 40 + 3 * x[i]);
+    EXPECT_EQ(state[i], y[i]);
+  }
+  EXPECT_EQ(session.run(bindings, {.profile = true}).cycles.at,
+            compiler::estimate(p, testing::toy_machine(2)).cycles.at);
+}
+
+TEST(Calls, PassOnTilesWhatIsAlignedForTheFunction) {
+  Program p;
+  const auto odd = p.add(variable("odd", Type::f32, 1, 1, Role::state, 0));
+  const auto state = [&](const char* name) { return p.add(variable(name, Type::f32, 1, 3, Role::state, 0)); };
+  const auto a = state("a"), b = state("b"), y = state("y");
+  const auto argument = [&](const char* name) {
+    return p.add(variable(name, Type::f32, 1, 3, Role::argument, 0));
+  };
+  const auto of_a = argument("of a"), of_b = argument("of b"), of_y = argument("of y");
+  const Box row{0, 1, 0, 3};
+  const StepId subtract =
+      testing::execute(p, testing::subtract_codelet,
+                       {testing::field(of_a, row), testing::field(of_b, row), testing::field(of_y, row)});
+  const auto f =
+      p.add(Function{"f", subtract, {{of_a, Access::in}, {of_b, Access::in}, {of_y, Access::out}}});
+  const auto call = [&](program::VariableId first, program::VariableId second) {
+    return p.add(Step{Call{f, {{first, row}, {second, row}, {y, row}}}});
+  };
+  p.set_main(p.sequence({call(a, b), call(b, a)}));
+  const auto e = compiler::compile(p, testing::toy_machine_with_regions(1));
+  const auto address = [&](program::VariableId v) { return e->addresses[0].of(e->mapped[v][0].offset); };
+  for (const auto v : {a, b}) EXPECT_EQ(address(v) % 16, 0u);
+  EXPECT_EQ(address(y) % 32, 0u);
+  EXPECT_GE(address(y), e->machine.interleaved_from);
+  EXPECT_LT(address(odd), e->machine.tile_bytes);
+}
+
 TEST(Calls, SaveAndLoadWithTheirExecutable) {
   Program p;
   const auto y = p.add(variable("y", Type::f32, 2, 2, Role::inout));

@@ -83,6 +83,22 @@ TEST(Estimates, FollowCallsAndStages) {
   expect_equal(estimate(g, chips(4), {.chips = 2}), Session(g, chips(4), {.chips = 2}).cost());
 }
 
+/// Weights and results are passed by address, so that a call takes no memory or copies beside its body's.
+TEST(Estimates, OfCallsOnTilesHaveNoCopies) {
+  constexpr uint32_t kWidth = 24, kLayers = 3;
+  const Graph g = calls(kWidth, kLayers);
+  const Machine machine = Machine::find("bow", 16);
+  const std::string program = Session(g, machine).program();
+  EXPECT_THAT(program, HasSubstr("call function0("));
+  EXPECT_THAT(program, testing::Not(HasSubstr("pass to function0")));
+  EXPECT_THAT(program, testing::Not(HasSubstr("return from function0")));
+  const RunCost few = estimate(g, machine), many = estimate(calls(kWidth, 2 * kLayers), machine);
+  const uint64_t parameters = 4 * kLayers * (kWidth * kWidth + kWidth);
+  EXPECT_EQ(few.bytes.at("parameter"), parameters);
+  EXPECT_EQ(many.bytes.at("parameter"), 2 * parameters);
+  EXPECT_EQ(many.bytes.at("activation"), few.bytes.at("activation"));
+}
+
 /// A pass of a loop is counted once; a run that is measured walks them all.
 TEST(Estimates, OfMicroBatchesAreWhatRunsTake) {
   Graph g = calls(24, 2);

@@ -93,8 +93,18 @@ TEST(VerifyCalls, RejectsArgumentsThatAreNotTheirFunctionsAlone) {
   role.a.role = Role::temporary;
   EXPECT_TRUE(says(role.error(), "an argument of function 'f' is not a variable of that role"));
   Sample space;
-  space.a = variable("a", Type::f32, 2, 4, Role::argument, 1);
-  EXPECT_TRUE(says(space.error(), "argument 'a' of function 'f' does not lie in the shared space"));
+  space.a.mapping = {{{0, 1, 0, 4}, 1}, {{1, 1, 0, 4}, kShared}};
+  EXPECT_TRUE(says(space.error(), "argument 'a' of function 'f' lies partly in the shared space"));
+}
+
+TEST(VerifyCalls, TakesForAnArgumentOnTilesWhatLiesThere) {
+  Sample s;
+  s.a = variable("a", Type::f32, 2, 4, Role::argument, 1);
+  EXPECT_TRUE(says(s.error(), "'x', which does not lie on the same tiles"));
+  s.x = variable("x", Type::f32, 2, 4, Role::inout, 1);
+  EXPECT_EQ(s.error(), "(no error)");
+  s.x = variable("x", Type::f32, 3, 4, Role::inout, 1);
+  EXPECT_TRUE(says(s.error(), "'x', which does not lie on the same tiles")) << "a part of it";
 }
 
 TEST(VerifyCalls, RejectsWhatTheFunctionTouchesItself) {

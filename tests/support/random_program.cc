@@ -604,13 +604,17 @@ class Generator {
       const Variable& has = program_.variable(v);
       const bool is_passed = std::any_of(call.operands.begin(), call.operands.end(),
                                          [&](const auto& operand) { return operand.variable == v; });
-      if (has.type == wanted.type && has.rows >= wanted.rows && has.cols >= wanted.cols && has.is_shared() &&
-          !is_passed && (argument.access == Access::in || is_writable(v)))
+      const bool lies_right = wanted.is_shared()
+                                  ? has.is_shared() && has.rows >= wanted.rows && has.cols >= wanted.cols
+                                  : has.mapping == wanted.mapping;
+      if (has.type == wanted.type && lies_right && !is_passed &&
+          (argument.access == Access::in || is_writable(v)))
         fitting.push_back(v);
     }
     if (fitting.empty()) return std::nullopt;
     const VariableId v = dice_.pick(fitting);
     const Variable& has = program_.variable(v);
+    if (!wanted.is_shared()) return program::CallOperand{v, has.whole()};
     return program::CallOperand{v,
                                 {dice_.below(has.rows - wanted.rows + 1), wanted.rows,
                                  dice_.below(has.cols - wanted.cols + 1), wanted.cols}};
@@ -660,8 +664,8 @@ class Generator {
     std::erase_if(numeric_, [](VariableId v) { return v % 2 == 1; });
     passed_.clear();
     program::Function function{fmt::format("f{}", functions_), program::kNoStep, {}};
-    if (space_.has_shared_space)
-      for (uint32_t i = dice_.below(3); i > 0; --i) function.arguments.push_back(random_argument());
+    for (uint32_t i = dice_.below(3); i > 0; --i)
+      if (const auto argument = random_argument(all)) function.arguments.push_back(*argument);
     ready_ = ready_at_start();
     std::vector<StepId> steps;
     for (VariableId v : passed_) make_ready(v, steps);
@@ -675,15 +679,32 @@ class Generator {
       if (v % 2 == 1) passed_.push_back(v);
   }
 
-  program::Argument random_argument() {
-    const Type type = dice_.chance(50) ? Type::f32 : Type::u32;
-    const VariableId v = program_.add(variable(fmt::format("a{}", program_.variables().size()), type,
-                                               dice_.between(1, 3), dice_.between(1, 3), Role::argument));
+  bool is_on_tiles(const Variable& v) const {
+    return std::ranges::count(v.mapping, kShared, &MappedBox::tile) == 0;
+  }
+
+  /// In the shared space, or on tiles as one of the variables that calls may pass.
+  std::optional<program::Argument> random_argument(const std::vector<VariableId>& all) {
+    Variable made =
+        variable(fmt::format("a{}", program_.variables().size()), dice_.chance(50) ? Type::f32 : Type::u32,
+                 dice_.between(1, 3), dice_.between(1, 3), Role::argument);
+    if (!space_.has_shared_space || dice_.chance(40)) {
+      std::vector<VariableId> on_tiles;
+      for (VariableId v : all)
+        if (v % 2 == 1 && is_on_tiles(program_.variable(v))) on_tiles.push_back(v);
+      if (on_tiles.empty()) return std::nullopt;
+      const Variable& like = program_.variable(dice_.pick(on_tiles));
+      made.type = like.type;
+      made.rows = like.rows;
+      made.cols = like.cols;
+      made.mapping = like.mapping;
+    }
+    const VariableId v = program_.add(std::move(made));
     const Access access = dice_.pick(std::vector{Access::in, Access::out, Access::inout});
     access_of_[v] = access;
     numeric_.push_back(v);
     passed_.push_back(v);
-    return {v, access};
+    return program::Argument{v, access};
   }
 
   Dice dice_;
