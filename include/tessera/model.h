@@ -240,18 +240,37 @@ std::string to_string(const Graph& graph);
 std::vector<std::string_view> operation_names();
 
 // Operations. Shapes as in PyTorch; a binary operation broadcasts a scalar, a vector along the last
-// dimension, or a column [rows, 1].
+// dimension, or a column [rows, 1]. Sums, differences, products, the larger, the smaller and comparisons are
+// also those of u32, modulo 2^32.
 
 /// x · Wᵀ + b: x of [..., k], a weight W of [m, k], dense or sparse, b of [m].
 Value linear(Value x, Value weight, std::optional<Value> bias = {});
 Value relu(Value x);
-/// The exact form (Hendrycks & Gimpel 2016).
+/// The exact form (Hendrycks & Gimpel 2016), and the one with tanh.
 Value gelu(Value x);
+Value gelu_tanh(Value x);
+/// x · sigmoid(x), also called swish.
+Value silu(Value x);
+/// x of at least 0, else slope · x.
+Value leaky_relu(Value x, double slope = 0.01);
+/// x of more than 0, else alpha · (exp(x) − 1).
+Value elu(Value x, double alpha = 1);
+/// log(1 + exp(beta · x)) / beta; x where beta · x is above the threshold.
+Value softplus(Value x, double beta = 1, double threshold = 20);
+/// x + 3 within [0, 6], divided by 6; and x times that.
+Value hard_sigmoid(Value x);
+Value hard_swish(Value x);
 Value tanh(Value x);
 Value sigmoid(Value x);
 Value exp(Value x);
 Value log(Value x);
 Value sqrt(Value x);
+Value rsqrt(Value x);
+Value sin(Value x);
+Value cos(Value x);
+Value erf(Value x);
+/// NaN for a negative number and an exponent that is not whole.
+Value pow(Value x, double exponent);
 Value square(Value x);
 Value abs(Value x);
 Value reciprocal(Value x);
@@ -264,6 +283,15 @@ Value operator+(Value a, double b);
 Value operator*(Value a, double b);
 Value maximum(Value a, Value b);
 Value minimum(Value a, Value b);
+/// Within bounds, of which one may be missing. NaN stays.
+Value clip(Value x, std::optional<double> low, std::optional<double> high = {});
+/// Comparisons: 1 where they hold, else 0, in the type of the operands.
+Value equal(Value a, Value b);
+Value not_equal(Value a, Value b);
+Value less(Value a, Value b);
+Value less_equal(Value a, Value b);
+/// a where the condition is not 0, else b.
+Value where(Value condition, Value a, Value b);
 /// Over the last dimension ("columns"), over all others ("rows"), or over everything ("all").
 Value sum(Value x, std::string over = "all");
 Value mean(Value x, std::string over = "all");
@@ -283,6 +311,8 @@ Value sum_neighbours(Value x, uint32_t neighbours);
 /// y[..., :] = weight[ids[...], :] of u32 ids and a dense weight [rows, features], which may be the weight of
 /// products as well; NaN for an id beyond the rows. The row `padding` has a gradient of 0.
 Value embedding(Value ids, Value weight, std::optional<uint32_t> padding = {});
+/// f32, f16, bf16 or u32. To u32, fractions are cut off; negative numbers and NaN become 0, and numbers that
+/// are too large 2^32 − 1.
 Value cast(Value x, Type type);
 /// Over the last dimension.
 Value softmax(Value x);

@@ -68,6 +68,26 @@ TEST(ElementwiseTest, SigmoidAndTanhSaturate) {
   expect_close(Unary::tanh, steps(-20, 20, 0.13F), tanh);
 }
 
+TEST(ElementwiseTest, ActivationsSaturate) {
+  constexpr double kFlushed = 1e-35;  // where exp(−x) overflows
+  const auto silu = [](double x) { return x / (1 + std::exp(-x)); };
+  expect_close(Unary::silu, steps(-200, 200, 0.31F), silu, kFlushed);
+  const auto gelu_tanh = [](double x) {
+    return x / (1 + std::exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)));
+  };
+  // Rounding of the exponent is multiplied by it.
+  expect_close(Unary::gelu_tanh, steps(-200, 200, 0.13F), gelu_tanh, 1e-6);
+  expect_close(
+      Unary::erf, all_magnitudes(), [](double x) { return std::erf(x); }, 8e-7);
+}
+
+TEST(ElementwiseTest, AnglesOfManyTurns) {
+  expect_close(
+      Unary::sin, steps(-60000, 60000, 17.3F), [](double x) { return std::sin(x); }, 4e-7);
+  expect_close(
+      Unary::cos, steps(-30000, 30000, 17.3F), [](double x) { return std::cos(x); }, 4e-7);
+}
+
 TEST(ElementwiseTest, LogarithmsOfEveryMagnitude) {
   std::vector<float> numbers = all_magnitudes();
   numbers.resize(numbers.size() / 2);
@@ -90,7 +110,8 @@ TEST(ElementwiseTest, LimitsAndNaN) {
     EXPECT_EQ(log[2], -kInfinity);
     EXPECT_TRUE(std::isnan(log[3]));
     EXPECT_TRUE(std::isnan(log[4]));
-    for (Unary op : {Unary::tanh, Unary::sigmoid, Unary::sqrt, Unary::gelu})
+    for (Unary op : {Unary::tanh, Unary::sigmoid, Unary::sqrt, Unary::gelu, Unary::gelu_tanh, Unary::silu,
+                     Unary::rsqrt, Unary::erf, Unary::sin, Unary::cos})
       EXPECT_TRUE(std::isnan(applied(op, numbers)[4])) << codelet_of(op).name;
   });
 }

@@ -40,6 +40,7 @@ TEST_P(Gradients, AgreeWithFiniteDifferences) {
     const WideArrays exact = evaluate(c.graph, c.arrays, c.state);
     for (size_t k = 0; k < of.size(); ++k) {
       const std::string& name = c.graph.info(of[k].id).name;
+      if (!found[k] && cases[i].given.contains(of[k].id)) continue;  // a condition
       ASSERT_TRUE(found[k]) << name;
       EXPECT_EQ(found[k]->shape(), of[k].shape());
       std::vector<double>& values = (c.arrays.contains(name) ? c.arrays : c.state).at(name);

@@ -45,19 +45,28 @@ constexpr kernels::Binary kBinary[] = {
 #undef TESSERA_LIST
 };
 
+constexpr double kPi = 3.14159265358979323846;
+const double kRoot = std::sqrt(2 / kPi);  // of GELU's tanh form
+
 double exact(kernels::Unary op, double factor, double x) {
   using kernels::Unary;
   switch (op) {
     case Unary::relu: return std::max(0.0, x);
     case Unary::gelu: return x * 0.5 * std::erfc(-x * std::sqrt(0.5));
+    case Unary::gelu_tanh: return x / 2 * (1 + std::tanh(kRoot * (x + 0.044715 * x * x * x)));
+    case Unary::silu: return x / (1 + std::exp(-x));
     case Unary::neg: return -x;
     case Unary::scale: return x * factor;
     case Unary::exp: return std::exp(x);
     case Unary::log: return std::log(x);
     case Unary::sqrt: return std::sqrt(x);
+    case Unary::rsqrt: return 1 / std::sqrt(x);
     case Unary::reciprocal: return 1 / x;
     case Unary::tanh: return std::tanh(x);
     case Unary::sigmoid: return 1 / (1 + std::exp(-x));
+    case Unary::erf: return std::erf(x);
+    case Unary::sin: return std::sin(x);
+    case Unary::cos: return std::cos(x);
     case Unary::square: return x * x;
     case Unary::abs: return std::abs(x);
     case Unary::offset: return x + factor;
@@ -67,7 +76,8 @@ double exact(kernels::Unary op, double factor, double x) {
 
 double exact(kernels::Binary op, double factor, double a, double b) {
   using kernels::Binary;
-  constexpr double kPi = 3.14159265358979323846;
+  const double s = 1 / (1 + std::exp(-b));
+  const double t = std::tanh(kRoot * (b + 0.044715 * b * b * b));
   switch (op) {
     case Binary::add: return a + b;
     case Binary::sub: return a - b;
@@ -77,9 +87,15 @@ double exact(kernels::Binary op, double factor, double a, double b) {
     case Binary::maximum: return std::max(a, b);
     case Binary::minimum: return std::min(a, b);
     case Binary::equal: return a == b ? 1 : 0;
+    case Binary::not_equal: return a != b ? 1 : 0;
+    case Binary::less: return a < b ? 1 : 0;
+    case Binary::less_equal: return a <= b ? 1 : 0;
     case Binary::relu_gradient: return b <= 0 ? 0 : a;
     case Binary::gelu_gradient:
       return a * (std::erfc(-b * std::sqrt(0.5)) / 2 + b * std::exp(-b * b / 2) / std::sqrt(2 * kPi));
+    case Binary::gelu_tanh_gradient:
+      return a * ((1 + t) / 2 + b / 2 * (1 - t * t) * kRoot * (1 + 3 * 0.044715 * b * b));
+    case Binary::silu_gradient: return a * s * (1 + b * (1 - s));
     case Binary::tanh_gradient: return a * (1 - b * b);
     case Binary::sigmoid_gradient: return a * b * (1 - b);
   }
@@ -98,7 +114,8 @@ TEST_P(OperationTest, Unary) {
       Array x = random(type, 1);
       Array y = unset(type);
       run_operation(UnaryProblem{op, type, rows(), cols(), kFactor}, machine(), {&x, &y});
-      const double error = op == kernels::Unary::gelu ? kErfError : kFunctionError;
+      const bool is_erf = op == kernels::Unary::gelu || op == kernels::Unary::erf;
+      const double error = is_erf ? kErfError : kFunctionError;
       expect_numbers(
           y, type, [&](uint32_t r, uint32_t c) { return exact(op, kFactor, x.at(r, c)); }, error);
     }
@@ -119,6 +136,44 @@ TEST_P(OperationTest, Binary) {
       const double error = op == kernels::Binary::gelu_gradient ? 4 * kErfError : kFunctionError;
       expect_numbers(
           y, type, [&](uint32_t r, uint32_t c) { return exact(op, kFactor, a.at(r, c), b.at(r, c)); }, error);
+    }
+}
+
+TEST_P(OperationTest, IntegersWrap) {
+  for (kernels::Binary op : kBinary) {
+    if (!kernels::takes_integers(op)) continue;
+    SCOPED_TRACE(kernels::codelet_of(op).name);
+    Array a = unset(Type::u32), b = unset(Type::u32, 1, cols());
+    for (uint32_t c = 0; c < cols(); ++c) {
+      b.set(0, c, 5 * (c % 3) + 2);
+      for (uint32_t r = 0; r < rows(); ++r) a.set(r, c, r + 4294967290.0 * (c % 2));
+    }
+    Array y = unset(Type::u32);
+    run_operation(BinaryProblem{op, Type::u32, rows(), cols(), 1, Broadcast::none, Broadcast::row}, machine(),
+                  {&a, &b, &y});
+    for (uint32_t r = 0; r < rows(); ++r)
+      for (uint32_t c = 0; c < cols(); ++c) {
+        const double modulus = 4294967296.0, exactly = exact(op, 1, a.at(r, c), b.at(0, c));
+        ASSERT_EQ(y.at(r, c), std::fmod(std::fmod(exactly, modulus) + modulus, modulus)) << r << ", " << c;
+      }
+  }
+}
+
+TEST_P(OperationTest, Where) {
+  for (Type type : kFloatTypes)
+    for (Broadcast broadcast : {Broadcast::none, Broadcast::row, Broadcast::column, Broadcast::scalar}) {
+      SCOPED_TRACE(fmt::format("{}, broadcast {}", name_of(type), static_cast<int>(broadcast)));
+      const bool tall = broadcast == Broadcast::none || broadcast == Broadcast::column;
+      const bool wide = broadcast == Broadcast::none || broadcast == Broadcast::row;
+      Array condition = random(type, tall ? rows() : 1, wide ? cols() : 1, 1);
+      for (uint32_t r = 0; r < (tall ? rows() : 1); ++r)
+        for (uint32_t c = r % 2; c < (wide ? cols() : 1); c += 2) condition.set(r, c, 0);
+      Array a = random(type, 2), b = random(type, 1, 1, 3), y = unset(type);
+      run_operation(WhereProblem{type, rows(), cols(), broadcast, Broadcast::none, Broadcast::scalar},
+                    machine(), {&condition, &a, &b, &y});
+      for (uint32_t r = 0; r < rows(); ++r)
+        for (uint32_t c = 0; c < cols(); ++c)
+          ASSERT_EQ(y.at(r, c), condition.at(tall ? r : 0, wide ? c : 0) != 0 ? a.at(r, c) : b.at(0, 0));
     }
 }
 

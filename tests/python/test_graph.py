@@ -67,6 +67,14 @@ def evaluate(function, *arrays):
         (lambda a, b: tg.exp(a) + tg.tanh(b), lambda a, b: np.exp(a) + np.tanh(b)),
         (lambda a, b: tg.log(tg.exp(a)) + tg.sqrt(tg.square(b)), lambda a, b: a + np.abs(b)),
         (lambda a, b: tg.sigmoid(a) * tg.reciprocal(b + 5), lambda a, b: 1 / (1 + np.exp(-a)) / (b + 5)),
+        (lambda a, b: (a < b) + 2 * (a <= 0) - (a > 0.5) * (b >= a), lambda a, b: (a < b) + 2.0 * (a <= 0) - (a > 0.5) * (b >= a)),
+        (lambda a, b: tg.where(tg.equal(a, b), a, 2) + tg.not_equal(a, a), lambda a, b: np.where(a == b, a, 2)),
+        (lambda a, b: tg.clip(a, -0.2, 0.4) + tg.clip(b, high=0), lambda a, b: a.clip(-0.2, 0.4) + b.clip(None, 0)),
+        (lambda a, b: tg.rsqrt(a + 2) + tg.pow(b, 3), lambda a, b: 1 / np.sqrt(a + 2) + b**3),
+        (lambda a, b: tg.silu(a) + tg.sin(b) * tg.cos(a), lambda a, b: a / (1 + np.exp(-a)) + np.sin(b) * np.cos(a)),
+        (lambda a, b: tg.leaky_relu(a, 0.1) + tg.elu(b), lambda a, b: np.where(a > 0, a, a / 10) + np.where(b > 0, b, np.expm1(b))),
+        (lambda a, b: tg.softplus(a) + tg.hard_sigmoid(6 * b), lambda a, b: np.log1p(np.exp(a)) + np.clip(b + 0.5, 0, 1)),
+        (lambda a, b: tg.cast(tg.cast(a * 9, "u32") * 3 - 1 + 2, "f32"), lambda a, b: np.trunc(9 * a.clip(0)) * 3 + 1),
         (lambda a, b: tg.sum(a, 0) + tg.mean(b, (0,)), lambda a, b: a.sum(0) + b.mean(0)),
         (lambda a, b: a - tg.amax(a, -1, keepdim=True) + tg.mean(b), lambda a, b: a - a.max(1, keepdims=True) + b.mean()),
         (lambda a, b: tg.transpose(a) + tg.transpose(b), lambda a, b: (a + b).T),
@@ -81,6 +89,16 @@ def evaluate(function, *arrays):
 def test_operations(rng, function, expected):
     a, b = rng.uniform(-1, 1, (2, 10, 7)).astype(np.float32)
     np.testing.assert_allclose(evaluate(function, a, b), expected(a, b), rtol=2e-5, atol=2e-6)
+
+
+def test_wrong_numbers():
+    x = tg.Graph().input("x", (3,), np.uint32)
+    with pytest.raises(ValueError, match="only whole numbers from 0"):
+        x * 1.5
+    with pytest.raises(ValueError, match="there is no approximation 'erf'"):
+        tg.gelu(x, "erf")
+    with pytest.raises(ValueError, match="bounds"):
+        tg.clip(tg.Graph().input("x", (3,)), 2, 1)
 
 
 SHAPES = [(7,), (4, 6), (3, 4, 5), (2, 3, 1, 4), (2, 3, 2, 3, 4)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
@@ -27,6 +28,8 @@ _REDUCTIONS: tuple[Callable[[Value], Value], ...] = (lambda x: x, ops.mean, ops.
 def type_of(dtype: torch.dtype, *, allow_integers: bool = False) -> str:
     if allow_integers and dtype in _INTEGERS:
         return "u32"
+    if dtype == torch.bool:
+        return "f32"
     if dtype not in _TYPES:
         raise ValueError(f"values of {dtype} are not possible: use float32, float16 or bfloat16")
     return _TYPES[dtype]
@@ -78,9 +81,14 @@ class Constant:
         self._graph = graph
         self._value: Value | None = None
 
-    def value(self) -> Value:
+    def value(self, *, signed: bool = False) -> Value:
+        """Its value; integers below 0 only where a floating-point number will do."""
         if self._value is None:
-            dtype = type_of(self.tensor.dtype)
+            dtype = type_of(self.tensor.dtype, allow_integers=True)
+            if dtype == "u32" and not ((self.tensor >= 0) & (self.tensor <= 2**24)).all():
+                if not signed or (self.tensor.abs() > 2**24).any():
+                    raise ValueError("a constant has integers below 0 or above 2^24")
+                return self._graph.constant(self.tensor.float().numpy())
             self._value = self._graph.constant(self.tensor.float().numpy(), dtype=dtype)
         return self._value
 
@@ -121,15 +129,25 @@ class Call:
         self.shape = tuple(int(size) for size in meaning.shape) if isinstance(meaning, Tensor) else ()
         self.dtype = meaning.dtype if isinstance(meaning, Tensor) else None
         self.lacks_input = any(known.get(argument) is None for argument in node.all_input_nodes)
+        self.operator = str(node.target)
+
+    @property
+    def are_bools(self) -> list[bool]:
+        """By argument: whether it holds truth values."""
+        meanings = [each.meta.get("val") if isinstance(each, torch.fx.Node) else None for each in self._node.args]
+        return [isinstance(meaning, Tensor) and meaning.dtype == torch.bool for meaning in meanings]
 
     @property
     def args(self) -> list[Any]:
         lazily = str(self._node.target) in _LAZY
-        return [known if lazily else value_of(known) for known in map(self._of, self._node.args)]
+        return [known if lazily else self._value_of(known) for known in map(self._of, self._node.args)]
 
     @property
     def kwargs(self) -> dict[str, Any]:
         return {name: value_of(self._of(argument)) for name, argument in self._node.kwargs.items()}
+
+    def _value_of(self, known: Any) -> Any:
+        return known.value(signed=self.dtype in _TYPES) if isinstance(known, Constant) else value_of(known)
 
     def _of(self, argument: Any) -> Any:
         if isinstance(argument, torch.fx.Node):
@@ -201,38 +219,151 @@ def _sparse_linear(call: Call, x: Any, weight: Any, *arguments: Any) -> Value:
 
 # Elementwise.
 
-for _name in ("relu", "tanh", "sigmoid", "exp", "log", "sqrt", "reciprocal", "abs", "square"):
+for _name in "relu tanh sigmoid exp log sqrt rsqrt reciprocal abs square silu erf sin cos".split():
     HANDLERS[f"aten.{_name}.default"] = lambda call, x, function=getattr(ops, _name): function(x)
+HANDLERS["aten.hardsigmoid.default"] = lambda call, x: ops.hard_sigmoid(x)
+HANDLERS["aten.hardswish.default"] = lambda call, x: ops.hard_swish(x)
 HANDLERS["aten.neg.default"] = lambda call, x: -x
-HANDLERS["aten.rsqrt.default"] = lambda call, x: ops.reciprocal(ops.sqrt(x))
-HANDLERS["aten.silu.default"] = lambda call, x: x * ops.sigmoid(x)
+HANDLERS["aten.gelu.default"] = lambda call, x, approximate="none": ops.gelu(x, approximate)
+HANDLERS["aten.leaky_relu.default"] = lambda call, x, slope=0.01: ops.leaky_relu(x, slope)
+HANDLERS["aten.softplus.default"] = lambda call, x, beta=1.0, threshold=20.0: ops.softplus(x, beta, threshold)
+HANDLERS["aten.mish.default"] = lambda call, x: x * ops.tanh(ops.softplus(x))
+HANDLERS["aten.log_sigmoid.default"] = lambda call, x: -ops.softplus(-x)
 
 
-@handles("gelu.default")
-def _gelu(call: Call, x: Value, *, approximate: str = "none") -> Value:
-    if approximate != "none":
-        raise ValueError(f"the approximation {approximate!r} is not possible, only the exact form")
-    return ops.gelu(x)
+@handles("elu.default", "selu.default", "celu.default")
+def _elu(call: Call, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
+    if call.operator == "aten.selu.default":
+        alpha, scale = 1.6732632423543772, 1.0507009873554805
+    elif call.operator == "aten.celu.default":
+        input_scale = 1 / alpha
+        # alpha · (exp(x / alpha) - 1) below 0, and x above.
+        return ops.elu(x * input_scale, 1.0) * alpha
+    return ops.elu(x, alpha) * scale if input_scale == 1 else _scaled_elu(x, alpha, scale, input_scale)
 
 
-def _of_two(function: Callable[[Any, Any], Any]) -> Handler:
+def _scaled_elu(x: Value, alpha: float, scale: float, input_scale: float) -> Value:
+    return ops.where(x > 0, x, ops.elu(x * input_scale, alpha)) * scale
+
+
+def _together(call: Call, *values: Any) -> list[Any]:
+    """Values and numbers as PyTorch combines them: in the type that holds all."""
+    held = [value for value in values if isinstance(value, Value)]
+    types = {value.dtype for value in [each for each in held if each.shape] or held}
+    if call.dtype in _TYPES:
+        types = {type_of(call.dtype)}
+    elif call.dtype in _INTEGERS:
+        types = {"u32"}
+    elif len(types) > 1:
+        types -= {"u32"}
+    common = types.pop() if len(types) == 1 else "f32"
+    return [ops.cast(value, common) if isinstance(value, Value) else value for value in values]
+
+
+def _of_two(function: Callable[[Any, Any], Value]) -> Handler:
     """Of two values, or a value and a number; the second one times alpha, where an operator has that."""
-    return lambda call, a, b, alpha=1: function(a, b if alpha == 1 else b * alpha)
+
+    def handler(call: Call, a: Any, b: Any, alpha: float = 1) -> Value:
+        a, b = _together(call, a, b)
+        return function(a, b if alpha == 1 else b * alpha)
+
+    return handler
 
 
-for _kind in ("Tensor", "Scalar"):
-    HANDLERS[f"aten.add.{_kind}"] = _of_two(operator.add)
-    HANDLERS[f"aten.sub.{_kind}"] = _of_two(operator.sub)
-    HANDLERS[f"aten.rsub.{_kind}"] = lambda call, a, b, alpha=1: _of_two(operator.sub)(call, b, a, alpha)
-    HANDLERS[f"aten.mul.{_kind}"] = _of_two(operator.mul)
-    HANDLERS[f"aten.div.{_kind}"] = _of_two(operator.truediv)
+_ARITHMETIC: dict[str, Callable[[Any, Any], Value]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "rsub": lambda a, b: b - a,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": ops.equal,
+    "ne": ops.not_equal,
+}
+for _name, _function in _ARITHMETIC.items():
+    for _kind in ("Tensor", "Scalar"):
+        HANDLERS[f"aten.{_name}.{_kind}"] = _of_two(_function)
 for _name in ("maximum", "minimum"):
     HANDLERS[f"aten.{_name}.default"] = _of_two(getattr(ops, _name))
-@handles("clamp.default", "hardtanh.default", "clamp_min.default")
-def _clamp(call: Call, x: Value, least: float | None = None, most: float | None = None) -> Value:
-    if least is not None:
-        x = ops.maximum(x, call.graph.constant(least, dtype=x.dtype))
-    return x if most is None else ops.minimum(x, call.graph.constant(most, dtype=x.dtype))
+
+
+# Truth is 1, falsehood 0, as comparisons give them.
+
+
+def _as_bools(call: Call, *values: Value) -> list[Value]:
+    bools = [x if is_bool else ops.not_equal(x, 0) for x, is_bool in zip(values, call.are_bools, strict=False)]
+    return _together(call, *bools)
+
+
+@handles("logical_not.default", "bitwise_not.default")
+def _not(call: Call, x: Value) -> Value:
+    _require_bools(call, "bitwise")
+    return ops.equal(x, 0)
+
+
+@handles("logical_and.default", "bitwise_and.Tensor", "__and__.Tensor")
+def _and(call: Call, a: Value, b: Value) -> Value:
+    _require_bools(call, "bitwise")
+    first, second = _as_bools(call, a, b)
+    return first * second
+
+
+@handles("logical_or.default", "bitwise_or.Tensor", "__or__.Tensor")
+def _or(call: Call, a: Value, b: Value) -> Value:
+    _require_bools(call, "bitwise")
+    return ops.maximum(*_as_bools(call, a, b))
+
+
+@handles("logical_xor.default", "bitwise_xor.Tensor", "__xor__.Tensor")
+def _xor(call: Call, a: Value, b: Value) -> Value:
+    _require_bools(call, "bitwise")
+    return ops.not_equal(*_as_bools(call, a, b))
+
+
+def _require_bools(call: Call, kind: str) -> None:
+    if call.dtype != torch.bool:
+        raise ValueError(f"{kind} operations on integers are not possible, only on truth values")
+
+
+@handles("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
+def _where(call: Call, condition: Value, a: Any, b: Any) -> Value:
+    if call.dtype in _INTEGERS:
+        raise ValueError("choices between integers are not possible, only between floating-point numbers")
+    a, b = _together(call, a, b)
+    if not isinstance(a, Value) and not isinstance(b, Value):
+        condition = ops.cast(condition, type_of(call.dtype))  # type: ignore[arg-type]
+    return ops.where(condition, a, b)
+
+
+@handles("masked_fill.Scalar", "masked_fill.Tensor")
+def _masked_fill(call: Call, x: Value, mask: Value, value: Any) -> Value:
+    return _where(call, mask, value, x)
+
+
+@handles(
+    "clamp.default",
+    "clamp.Tensor",
+    "clamp_max.default",
+    "clamp_min.default",
+    "clip.default",
+    "hardtanh.default",
+    "relu6.default",
+)
+def _clamp(call: Call, x: Value, least: Any = None, most: Any = None) -> Value:
+    if call.operator == "aten.hardtanh.default" and (least, most) == (None, None):
+        least, most = -1.0, 1.0
+    if call.operator == "aten.relu6.default":
+        least, most = 0.0, 6.0
+    if call.operator == "aten.clamp_max.default":
+        least, most = None, least
+    if x.dtype != "u32" and not isinstance(least, Value) and not isinstance(most, Value):
+        return ops.clip(x, least, most)
+    if least is not None and (isinstance(least, Value) or least > 0):
+        x = ops.maximum(*_together(call, x, least))
+    return x if most is None else ops.minimum(*_together(call, x, most))
 
 
 @handles("pow.Tensor_Scalar")
@@ -242,18 +373,25 @@ def _pow(call: Call, x: Value, exponent: float) -> Value:
         1: lambda x: x,
         0.5: ops.sqrt,
         -1: ops.reciprocal,
-        -0.5: lambda x: ops.reciprocal(ops.sqrt(x)),
+        -0.5: ops.rsqrt,
     }
-    if exponent not in powers:
-        raise ValueError(f"an exponent of {exponent} is not possible: {', '.join(map(str, powers))} are")
-    return powers[exponent](x)
+    return powers[exponent](x) if exponent in powers else ops.pow(x, exponent)
 
 
-@handles("to.dtype", "_to_copy.default")
+@handles("pow.Scalar")
+def _power_of(call: Call, base: float, x: Value) -> Value:
+    if base <= 0:
+        raise ValueError(f"powers of {base} are not possible: only of a number above 0")
+    return ops.exp(x * math.log(base))
+
+
+@handles("to.dtype", "_to_copy.default", "type_as.default")
 def _cast(call: Call, x: Value, *_: Any, **__: Any) -> Value:
     if call.dtype is None:
         raise ValueError("the result has no type")
-    return x if x.dtype == "u32" and call.dtype in _INTEGERS else ops.cast(x, type_of(call.dtype))
+    if call.dtype == torch.bool:
+        return x if all(call.are_bools[:1]) else ops.not_equal(x, 0)
+    return ops.cast(x, type_of(call.dtype, allow_integers=True))
 
 
 # Reductions, softmax, losses.
@@ -497,6 +635,4 @@ def _checked(call: Call, *_: Any, **__: Any) -> None:
 
 @handles("detach.default", "detach_.default", lazy=True)
 def _detach(call: Call, x: Any) -> Any:
-    if not isinstance(x, Constant):
-        raise ValueError("gradients cannot be stopped")
-    return x
+    raise ValueError("gradients cannot be stopped")

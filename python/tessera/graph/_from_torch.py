@@ -107,6 +107,9 @@ class _Conversion:
             parts, index = node.args
             known = self._known[parts]  # type: ignore[index]
             return None if known is None else known[index]
+        folded = self._folded(node)
+        if folded is not None:
+            return folded
         try:
             handler = _aten.HANDLERS.get(str(node.target))
             if handler is None:
@@ -120,6 +123,19 @@ class _Conversion:
         except (TypeError, ValueError) as error:
             self._missing.append(Missing(str(node.target), _place_of(node), str(error)))
             return self._stand_in(node.meta.get("val"))
+
+    def _folded(self, node: torch.fx.Node) -> Any:
+        """What PyTorch computes of constants alone, such as masks and positions."""
+        given = [self._known.get(argument) for argument in node.all_input_nodes]
+        if not all(isinstance(each, Constant) for each in given) or not isinstance(node.target, torch._ops.OpOverload):
+            return None
+        if torch.Tag.nondeterministic_seeded in node.target.tags or node.target._schema.is_mutable:
+            return None
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: self._known[each].tensor)
+        result = node.target(*args, **kwargs)
+        if isinstance(result, (tuple, list)):
+            return [Constant(self.graph, each) for each in result]
+        return Constant(self.graph, result) if isinstance(result, Tensor) else None
 
     def _name(self, result: Any, node: torch.fx.Node) -> None:
         """Name what an operation computes after its module, for reports."""

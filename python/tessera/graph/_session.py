@@ -229,7 +229,9 @@ class Session:
 
 
 def _as_array(array: Any) -> Any:
-    """What the extension takes as it is: arrays of libraries with DLPack."""
+    """What the extension takes as it is: arrays of libraries with DLPack. Truth values become 0 and 1."""
+    if str(getattr(array, "dtype", "")).rpartition(".")[2] == "bool":
+        return np.asarray(array, np.float32)
     return array if hasattr(array, "__dlpack__") else np.asarray(array)
 
 

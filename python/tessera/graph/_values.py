@@ -26,7 +26,9 @@ class Value:
     """A value of a graph: an input, a parameter, or what an operation computes.
 
     Values combine by `+`, `-`, `*` and `/`, with each other and with numbers. As in PyTorch, the smaller of two is
-    broadcast: a scalar, a vector along the last dimension, or a column [..., 1].
+    broadcast: a scalar, a vector along the last dimension, or a column [..., 1]. Comparisons by `<`, `<=`, `>` and `>=`
+    are 1 where they hold, else 0, in the type of the values; `==` says whether two are the same value of a graph:
+    the comparison is `equal`. Values of u32 can be added, subtracted, multiplied and compared, modulo 2^32.
     """
 
     __slots__ = ("graph", "id")
@@ -53,16 +55,18 @@ class Value:
         self.graph.native.rename(self.id, name)
 
     def __add__(self, other: Value | float) -> Value:
-        if isinstance(other, Value):
-            return apply("add", self, other)
+        if isinstance(other, Value) or self.dtype == "u32":
+            return apply("add", self, value_of(other, self))
         return apply("offset", self, factor=float(other))
 
     def __sub__(self, other: Value | float) -> Value:
-        return apply("sub", self, other) if isinstance(other, Value) else self + -other
+        if isinstance(other, Value) or self.dtype == "u32":
+            return apply("sub", self, value_of(other, self))
+        return self + -other
 
     def __mul__(self, other: Value | float) -> Value:
-        if isinstance(other, Value):
-            return apply("mul", self, other)
+        if isinstance(other, Value) or self.dtype == "u32":
+            return apply("mul", self, value_of(other, self))
         return apply("scale", self, factor=float(other))
 
     def __truediv__(self, other: Value | float) -> Value:
@@ -75,13 +79,25 @@ class Value:
         return self + other
 
     def __rsub__(self, other: float) -> Value:
-        return -self + other
+        return value_of(other, self) - self if self.dtype == "u32" else -self + other
 
     def __rmul__(self, other: float) -> Value:
         return self * other
 
     def __rtruediv__(self, other: float) -> Value:
         return reciprocal(self) * other
+
+    def __lt__(self, other: Value | float) -> Value:
+        return apply("less", self, value_of(other, self))
+
+    def __le__(self, other: Value | float) -> Value:
+        return apply("less_equal", self, value_of(other, self))
+
+    def __gt__(self, other: Value | float) -> Value:
+        return apply("less", value_of(other, self), self)
+
+    def __ge__(self, other: Value | float) -> Value:
+        return apply("less_equal", value_of(other, self), self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Value) and other.graph is self.graph and other.id == self.id
@@ -97,6 +113,15 @@ def value_type(dtype: DTypeLike | str) -> str:
     """The library's name of a type of values."""
     name = dtype if isinstance(dtype, str) else np.dtype(dtype).name if dtype in (np.uint32,) else ""
     return "u32" if name in ("u32", "uint32") else type_name(dtype)
+
+
+def value_of(number: Value | float, like: Value) -> Value:
+    """A number as a scalar of the type of a value."""
+    if isinstance(number, Value):
+        return number
+    if like.dtype == "u32" and not (0 <= number <= 2**24 and float(number).is_integer()):
+        raise ValueError(f"{number} cannot be combined with {like!r}: only whole numbers from 0 to 2^24 can")
+    return like.graph.constant(number, dtype=like.dtype)
 
 
 def graph_of(operation: str, *values: Value) -> Graph:
@@ -162,25 +187,81 @@ def _elementwise(name: str, meaning: str) -> Elementwise:
 
 
 relu = _elementwise("relu", "max(x, 0).")
-gelu = _elementwise("gelu", "The exact form (Hendrycks & Gimpel 2016).")
+silu = _elementwise("silu", "x · sigmoid(x).")
+hard_sigmoid = _elementwise("hard_sigmoid", "x + 3 within [0, 6], divided by 6.")
+hard_swish = _elementwise("hard_swish", "x · hard_sigmoid(x).")
 tanh = _elementwise("tanh", "Hyperbolic tangent.")
 sigmoid = _elementwise("sigmoid", "1 / (1 + exp(-x)).")
 exp = _elementwise("exp", "Exponential.")
 log = _elementwise("log", "Natural logarithm.")
 sqrt = _elementwise("sqrt", "Square root.")
+rsqrt = _elementwise("rsqrt", "1 / √x.")
+sin = _elementwise("sin", "Sine.")
+cos = _elementwise("cos", "Cosine.")
+erf = _elementwise("erf", "The error function.")
 square = _elementwise("square", "x².")
 abs = _elementwise("abs", "|x|.")
 reciprocal = _elementwise("reciprocal", "1 / x.")
 
 
-def maximum(a: Value, b: Value) -> Value:
+def gelu(x: Value, approximate: Literal["none", "tanh"] = "none") -> Value:
+    """The exact form (Hendrycks & Gimpel 2016), or the one with tanh."""
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"gelu: there is no approximation {approximate!r}: use 'none' or 'tanh'")
+    return apply("gelu_tanh" if approximate == "tanh" else "gelu", x)
+
+
+def leaky_relu(x: Value, slope: float = 0.01) -> Value:
+    """x of at least 0, else slope · x."""
+    return apply("leaky_relu", x, slope=float(slope))
+
+
+def elu(x: Value, alpha: float = 1.0) -> Value:
+    """x of more than 0, else alpha · (exp(x) - 1)."""
+    return apply("elu", x, alpha=float(alpha))
+
+
+def softplus(x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+    """log(1 + exp(beta · x)) / beta; x where beta · x is above the threshold."""
+    return apply("softplus", x, beta=float(beta), threshold=float(threshold))
+
+
+def pow(x: Value, exponent: float) -> Value:
+    """x to a power; NaN for a negative number and an exponent that is not whole."""
+    return apply("pow", x, exponent=float(exponent))
+
+
+def maximum(a: Value, b: Value | float) -> Value:
     """The larger of two elements."""
-    return apply("maximum", a, b)
+    return apply("maximum", a, value_of(b, a))
 
 
-def minimum(a: Value, b: Value) -> Value:
+def minimum(a: Value, b: Value | float) -> Value:
     """The smaller of two elements."""
-    return apply("minimum", a, b)
+    return apply("minimum", a, value_of(b, a))
+
+
+def clip(x: Value, low: float | None = None, high: float | None = None) -> Value:
+    """Within bounds, of which one may be missing; NaN stays."""
+    bounds = {"low": low, "high": high}
+    return apply("clip", x, **{name: float(bound) for name, bound in bounds.items() if bound is not None})
+
+
+def equal(a: Value, b: Value | float) -> Value:
+    """1 where two elements are equal, else 0."""
+    return apply("equal", a, value_of(b, a))
+
+
+def not_equal(a: Value, b: Value | float) -> Value:
+    """1 where two elements differ, else 0."""
+    return apply("not_equal", a, value_of(b, a))
+
+
+def where(condition: Value, a: Value | float, b: Value | float) -> Value:
+    """a where the condition is not 0, else b."""
+    graph_of("where", *(each for each in (condition, a, b) if isinstance(each, Value)))
+    like = next((each for each in (a, b) if isinstance(each, Value)), condition)
+    return apply("where", cast(condition, like.dtype), value_of(a, like), value_of(b, like))
 
 
 def _place_of(operation: str, dim: int, count: int) -> int:
@@ -391,7 +472,10 @@ def linear_layer(
 
 
 def cast(x: Value, dtype: DTypeLike | str) -> Value:
-    """The value in another floating-point type."""
+    """The value in another type: "f32", "f16", "bf16" or "u32".
+
+    To u32, fractions are cut off; negative numbers and NaN become 0, and numbers that are too large 2^32 - 1.
+    """
     graph_of("cast", x)
     name = value_type(dtype)
     return x if x.dtype == name else apply("cast", x, type=name)

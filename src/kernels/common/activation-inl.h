@@ -56,6 +56,38 @@ HWY_INLINE V gelu_gradient(D d, V x) {
 }
 
 template <class D, class V = hn::Vec<D>>
+HWY_INLINE V silu(D d, V x) {
+  return hn::Mul(x, sigmoid(d, x));
+}
+
+// s + x s (1 − s), s being the sigmoid.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V silu_gradient(D d, V x) {
+  const V s = sigmoid(d, x);
+  return hn::MulAdd(hn::Mul(x, s), hn::Sub(hn::Set(d, 1.0F), s), s);
+}
+
+// The sigmoid of 2 √(2/π) (x + 0.044715 x³).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V gelu_tanh_sigmoid(D d, V x) {
+  const V cubic = hn::MulAdd(hn::Set(d, 0.071354816F), hn::Mul(x, x), hn::Set(d, 1.5957691F));
+  return sigmoid(d, hn::Mul(x, cubic));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V gelu_tanh(D d, V x) {
+  return hn::Mul(x, gelu_tanh_sigmoid(d, x));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V gelu_tanh_gradient(D d, V x) {
+  const V s = gelu_tanh_sigmoid(d, x);
+  const V slope = hn::MulAdd(hn::Set(d, 0.21406445F), hn::Mul(x, x), hn::Set(d, 1.5957691F));
+  const V rest = hn::Mul(hn::Mul(x, s), hn::Sub(hn::Set(d, 1.0F), s));
+  return hn::Add(s, hn::Mul(slope, rest));
+}
+
+template <class D, class V = hn::Vec<D>>
 HWY_INLINE V activate(D d, Activation activation, V y) {
   switch (activation) {
     case Activation::none: return y;

@@ -22,4 +22,23 @@ inline float gelu_gradient(float x) {
   return 0.5F * (1 + std::erf(x * std::sqrt(0.5F))) + x * (kDensityAtZero * std::exp(-0.5F * x * x));
 }
 
+inline float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+
+/// s + x s (1 − s), s being the sigmoid.
+inline float silu_gradient(float x) {
+  const float s = sigmoid(x);
+  return s + x * s * (1 - s);
+}
+
+constexpr float kGeluTanhRoot = 0.79788456F;  // √(2/π)
+constexpr float kGeluTanhCubic = 0.044715F;
+
+/// x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))
+inline float gelu_tanh(float x) { return x * sigmoid(2 * kGeluTanhRoot * (x + kGeluTanhCubic * x * x * x)); }
+
+inline float gelu_tanh_gradient(float x) {
+  const float s = sigmoid(2 * kGeluTanhRoot * (x + kGeluTanhCubic * x * x * x));
+  return s + x * s * (1 - s) * 2 * kGeluTanhRoot * (1 + 3 * kGeluTanhCubic * x * x);
+}
+
 }  // namespace tessera::kernels

@@ -9,6 +9,7 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include <cmath>
 #include <limits>
 
 HWY_BEFORE_NAMESPACE();
@@ -43,6 +44,25 @@ HWY_INLINE V logarithm(D d, V x) {
   const V log = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(infinity(d)), hn::Log(d, x));
   const V number = hn::IfThenElse(hn::Lt(x, infinity(d)), log, x);  // infinity and NaN as they are
   return hn::IfThenElse(hn::Lt(x, zero), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), number);
+}
+
+// Highway's are for angles up to 39000; others are computed one by one.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V with_large_angles(D d, V x, V y, float (*function)(float)) {
+  const auto is_small = hn::Lt(hn::Abs(x), hn::Set(d, 39000.0F));
+  if (hn::AllTrue(d, is_small)) return y;
+  float lanes[hn::MaxLanes(d)];
+  hn::StoreU(x, d, lanes);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = function(lanes[i]);
+  return hn::IfThenElse(is_small, y, hn::LoadU(d, lanes));
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V sine(D d, V x) {
+  return with_large_angles(d, x, hn::Sin(d, x), std::sin);
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V cosine(D d, V x) {
+  return with_large_angles(d, x, hn::Cos(d, x), std::cos);
 }
 
 template <class D, class V = hn::Vec<D>>

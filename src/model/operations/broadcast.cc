@@ -14,6 +14,12 @@ std::optional<ops::Broadcast> broadcast_of(const TensorType& value, const Tensor
   return {};
 }
 
+ops::Broadcast broadcast_of(const ops::Operand& operand, const ops::Operand& out) {
+  const bool row = operand.rows() == 1 && out.rows() != 1, column = operand.cols() == 1 && out.cols() != 1;
+  if (row) return column ? ops::Broadcast::scalar : ops::Broadcast::row;
+  return column ? ops::Broadcast::column : ops::Broadcast::none;
+}
+
 Value sum_to(Value gradient, const TensorType& type) {
   if (gradient.type().elements() == type.elements())
     return gradient.shape() == type.shape ? gradient : reshape(gradient, type.shape);

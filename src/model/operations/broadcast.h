@@ -12,6 +12,9 @@ namespace tessera::model {
 /// How a value takes part in an operation whose result has type `out`; none: it cannot.
 std::optional<ops::Broadcast> broadcast_of(const TensorType& value, const TensorType& out);
 
+/// The same of operands that lie alike.
+ops::Broadcast broadcast_of(const ops::Operand& operand, const ops::Operand& out);
+
 /// Position of element i of `out` in a value that is broadcast.
 inline uint64_t broadcast_index(ops::Broadcast broadcast, uint64_t i, uint32_t cols) {
   switch (broadcast) {

@@ -1,9 +1,10 @@
-// A value in another floating-point type.
+// A value in another type.
 #include "ops/map/cast.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include "kernels/map/cast/cast.h"
 #include "model/lowering.h"
 #include "model/operations/list.h"
 
@@ -12,21 +13,31 @@ namespace {
 
 Type type_of(const Node& node) {
   const std::string name = node.text("type");
-  for (Type type : {Type::f32, Type::f16, Type::bf16})
+  for (Type type : {Type::f32, Type::f16, Type::bf16, Type::u32})
     if (name == name_of(type)) return type;
-  throw UsageError(fmt::format("cast: there is no type '{}': use f32, f16 or bf16", name));
+  throw UsageError(fmt::format("cast: there is no type '{}': use f32, f16, bf16 or u32", name));
 }
 
 Types infer(const Signature& s) {
-  require_float(s, s.inputs[0]);
+  if (s.inputs[0].type != Type::u32) require_float(s, s.inputs[0]);
   TensorType out = s.inputs[0];
   out.type = type_of(s.attributes);
   return {out};
 }
 
-Gradients gradient(const Differentiation& d) { return {cast(*d.dy[0], d.input(0).type().type)}; }
+/// None of integers.
+Gradients gradient(const Differentiation& d) {
+  const Type from = d.input(0).type().type;
+  if (from == Type::u32 || d.dy[0]->type().type == Type::u32) return {{}};
+  return {cast(*d.dy[0], from)};
+}
 
-std::vector<Array> reference(const Evaluation& e) { return {*e.inputs[0]}; }
+std::vector<Array> reference(const Evaluation& e) {
+  Array y = *e.inputs[0];
+  if (e.output_type(0).type == Type::u32)
+    for (double& x : y) x = kernels::to_integer(x);
+  return {y};
+}
 
 void lower(Lowering& l, const Node&) {
   const ops::Operand in = l.input(0), out = l.output(0);
@@ -36,7 +47,13 @@ void lower(Lowering& l, const Node&) {
 std::vector<Case> cases() {
   return {{{{Type::f32, {5, 33}, {}, {}}}, {{"type", "f16"}}},
           {{{Type::f16, {5, 33}, {}, {}}}, {{"type", "f32"}}},
-          {{{Type::f32, {5, 33}, {}, {}}}, {{"type", "bf16"}}}};
+          {{{Type::f32, {5, 33}, {}, {}}}, {{"type", "bf16"}}},
+          {.inputs = {{Type::u32, {5, 33}, {}, {}}}, .attributes = {{"type", "f16"}}, .below = 1000},
+          {.inputs = {{Type::f32, {5, 33}, {}, {}}},
+           .attributes = {{"type", "u32"}},
+           .low = -20,
+           .high = 1000,
+           .differentiable = false}};
 }
 
 constexpr Operation kCast[] = {{"cast",

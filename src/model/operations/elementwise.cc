@@ -20,24 +20,41 @@ using kernels::Unary;
 
 // One operand.
 
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 double normal_distribution(double x) { return 0.5 * (1 + std::erf(x / std::numbers::sqrt2)); }
 double gelu_slope(double x) {
   return normal_distribution(x) + x * std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
 }
+
+/// The argument of the sigmoid in GELU's tanh form, and its slope.
+double gelu_tanh_argument(double x) {
+  return 2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+}
+double gelu_tanh_slope(double x) {
+  const double s = logistic(gelu_tanh_argument(x));
+  return s + x * s * (1 - s) * 2 * std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x);
+}
+double silu_slope(double x) { return logistic(x) * (1 + x * (1 - logistic(x))); }
 
 template <Unary op>
 double evaluate(double x, double factor) {
   switch (op) {
     case Unary::relu: return x < 0 ? 0 : x;
     case Unary::gelu: return x * normal_distribution(x);
+    case Unary::gelu_tanh: return x * logistic(gelu_tanh_argument(x));
+    case Unary::silu: return x * logistic(x);
     case Unary::neg: return -x;
     case Unary::scale: return factor * x;
     case Unary::exp: return std::exp(x);
     case Unary::log: return std::log(x);
     case Unary::sqrt: return std::sqrt(x);
+    case Unary::rsqrt: return 1 / std::sqrt(x);
     case Unary::reciprocal: return 1 / x;
     case Unary::tanh: return std::tanh(x);
-    case Unary::sigmoid: return 1 / (1 + std::exp(-x));
+    case Unary::sigmoid: return logistic(x);
+    case Unary::erf: return std::erf(x);
+    case Unary::sin: return std::sin(x);
+    case Unary::cos: return std::cos(x);
     case Unary::square: return x * x;
     case Unary::abs: return std::abs(x);
     case Unary::offset: return x + factor;
@@ -48,8 +65,9 @@ double evaluate(double x, double factor) {
 constexpr bool has_factor(Unary op) { return op == Unary::scale || op == Unary::offset; }
 /// Whether 0 becomes 0.
 constexpr bool keeps_zero(Unary op) {
-  return op == Unary::relu || op == Unary::gelu || op == Unary::neg || op == Unary::scale ||
-         op == Unary::sqrt || op == Unary::tanh || op == Unary::square || op == Unary::abs;
+  return op == Unary::relu || op == Unary::gelu || op == Unary::gelu_tanh || op == Unary::silu ||
+         op == Unary::neg || op == Unary::scale || op == Unary::sqrt || op == Unary::tanh ||
+         op == Unary::erf || op == Unary::sin || op == Unary::square || op == Unary::abs;
 }
 
 template <Unary op>
@@ -77,14 +95,20 @@ Gradients unary_gradient(const Differentiation& d) {
   switch (op) {
     case Unary::relu: return {apply("relu_gradient", dy, y)};
     case Unary::gelu: return {apply("gelu_gradient", dy, x)};
+    case Unary::gelu_tanh: return {apply("gelu_tanh_gradient", dy, x)};
+    case Unary::silu: return {apply("silu_gradient", dy, x)};
     case Unary::neg: return {-dy};
     case Unary::scale: return {dy * d.node.number("factor")};
     case Unary::exp: return {dy * y};
     case Unary::log: return {dy / x};
     case Unary::sqrt: return {dy / y * 0.5};
+    case Unary::rsqrt: return {dy * y / x * -0.5};
     case Unary::reciprocal: return {-(dy * square(y))};
     case Unary::tanh: return {apply("tanh_gradient", dy, y)};
     case Unary::sigmoid: return {apply("sigmoid_gradient", dy, y)};
+    case Unary::erf: return {dy * exp(-square(x)) * std::numbers::inv_sqrtpi * 2};
+    case Unary::sin: return {dy * cos(x)};
+    case Unary::cos: return {-(dy * sin(x))};
     case Unary::square: return {dy * x * 2};
     case Unary::abs: return {apply("relu_gradient", dy, x) - apply("relu_gradient", dy, -x)};
     case Unary::offset: return {dy};
@@ -110,7 +134,8 @@ void lower_unary(Lowering& l, const Node& node) {
 
 template <Unary op>
 std::vector<Case> unary_cases() {
-  const bool positive = op == Unary::log || op == Unary::sqrt || op == Unary::reciprocal;
+  const bool positive =
+      op == Unary::log || op == Unary::sqrt || op == Unary::rsqrt || op == Unary::reciprocal;
   std::vector<Case> cases;
   for (Type type : {Type::f32, Type::f16, Type::bf16})
     cases.push_back({.inputs = {{type, {3, 5, 7}, {}, {}}},
@@ -147,8 +172,13 @@ double evaluate(double a, double b, double factor) {
     case Binary::maximum: return std::isnan(a) || a > b ? a : b;
     case Binary::minimum: return std::isnan(a) || a < b ? a : b;
     case Binary::equal: return a == b ? 1 : 0;
+    case Binary::not_equal: return a != b ? 1 : 0;
+    case Binary::less: return a < b ? 1 : 0;
+    case Binary::less_equal: return a <= b ? 1 : 0;
     case Binary::relu_gradient: return b <= 0 ? 0 : a;
     case Binary::gelu_gradient: return a * gelu_slope(b);
+    case Binary::gelu_tanh_gradient: return a * gelu_tanh_slope(b);
+    case Binary::silu_gradient: return a * silu_slope(b);
     case Binary::tanh_gradient: return a * (1 - b * b);
     case Binary::sigmoid_gradient: return a * b * (1 - b);
   }
@@ -168,15 +198,19 @@ bool binary_keeps_zeros(const std::vector<bool>& padded) {
     case Binary::sigmoid_gradient: return padded[0] || padded[1];
     case Binary::div: return padded[0] && !padded[1];
     case Binary::gelu_gradient:
+    case Binary::gelu_tanh_gradient:
+    case Binary::silu_gradient:
     case Binary::tanh_gradient: return padded[0];
-    case Binary::equal: return false;
+    case Binary::equal:
+    case Binary::less_equal: return false;
     default: return padded[0] && padded[1];
   }
 }
 
 template <Binary op>
 Types infer_binary(const Signature& s) {
-  for (const TensorType& type : s.inputs) require_float(s, type);
+  for (const TensorType& type : s.inputs)
+    if (type.type != Type::u32 || !kernels::takes_integers(op)) require_float(s, type);
   factor_of<op>(s.attributes);
   const TensorType &a = s.inputs[0], &b = s.inputs[1];
   const auto fail = [&](std::string_view why) {
@@ -224,9 +258,13 @@ std::vector<Array> binary_reference(const Evaluation& e) {
   const ops::Broadcast a = *broadcast_of(e.input_type(0), type), b = *broadcast_of(e.input_type(1), type);
   const double factor = factor_of<op>(e.node);
   Array y(type.elements());
-  for (uint64_t i = 0; i < y.size(); ++i)
-    y[i] = evaluate<op>((*e.inputs[0])[broadcast_index(a, i, type.cols())],
-                        (*e.inputs[1])[broadcast_index(b, i, type.cols())], factor);
+  for (uint64_t i = 0; i < y.size(); ++i) {
+    const double x = (*e.inputs[0])[broadcast_index(a, i, type.cols())],
+                 with = (*e.inputs[1])[broadcast_index(b, i, type.cols())];
+    y[i] = type.type == Type::u32
+               ? kernels::of_integers<op>(static_cast<uint32_t>(x), static_cast<uint32_t>(with))
+               : evaluate<op>(x, with, factor);
+  }
   return {y};
 }
 
@@ -234,16 +272,10 @@ template <Binary op>
 void lower_binary(Lowering& l, const Node& node) {
   const ops::Operand a = l.input(0), b = l.input(1);
   const ops::Operand out = l.output_beside(0, a.box.elements() < b.box.elements() ? b : a);
-  const auto broadcast = [&](const ops::Operand& operand) {
-    const bool row = operand.rows() == 1 && out.rows() != 1, column = operand.cols() == 1 && out.cols() != 1;
-    return row && column ? ops::Broadcast::scalar
-           : row         ? ops::Broadcast::row
-           : column      ? ops::Broadcast::column
-                         : ops::Broadcast::none;
-  };
-  l.add(ops::BinaryProblem{op, l.builder().type_of(out), out.rows(), out.cols(),
-                           static_cast<float>(factor_of<op>(node)), broadcast(a), broadcast(b)},
-        {a, b, out});
+  l.add(
+      ops::BinaryProblem{op, l.builder().type_of(out), out.rows(), out.cols(),
+                         static_cast<float>(factor_of<op>(node)), broadcast_of(a, out), broadcast_of(b, out)},
+      {a, b, out});
 }
 
 template <Binary op>
@@ -254,7 +286,9 @@ std::vector<Case> binary_cases() {
     cases.push_back({.inputs = {{type, std::move(a), {}, {}}, {type, std::move(b), {}, {}}},
                      .attributes = attributes,
                      .low = op == Binary::div ? 0.4 : -2,
-                     .high = 2});
+                     .high = 2,
+                     .below = 4,
+                     .differentiable = type != Type::u32});
   };
   for (Type type : {Type::f32, Type::f16, Type::bf16}) add(type, {4, 33}, {4, 33});
   add(Type::f32, {2, 5, 9}, {9});
@@ -262,6 +296,7 @@ std::vector<Case> binary_cases() {
   add(Type::f32, {12, 9}, {});
   add(Type::f32, {}, {12, 9});
   add(Type::f32, {12, 1}, {9});
+  if (kernels::takes_integers(op)) add(Type::u32, {12, 9}, {9});
   return cases;
 }
 
@@ -281,7 +316,7 @@ constexpr Operation binary(std::string_view name) {
           elementwise_layouts,
           lower_binary<op>,
           binary_cases<op>,
-          {.keeps_zeros = binary_keeps_zeros<op>, .zero_derivative = op == Binary::equal}};
+          {.keeps_zeros = binary_keeps_zeros<op>, .zero_derivative = kernels::is_comparison(op)}};
 }
 
 constexpr Operation kElementwise[] = {
@@ -295,17 +330,32 @@ constexpr Operation kElementwise[] = {
 
 Value one(const char* operation, Value x) { return x.owner().apply(operation, {x})[0]; }
 
+/// A number that integers are combined with.
+Value integer(Value with, double number) {
+  constexpr double kMost = 1 << 24;  // constants are FP32 numbers
+  if (!(number >= 0 && number <= kMost && number == std::floor(number)))
+    throw UsageError(fmt::format("{} cannot be combined with {}: use a whole number up to 2^24",
+                                 to_string(with.type()), number));
+  return with.owner().constant("", {}, {static_cast<float>(number)}, Type::u32);
+}
+
 }  // namespace
 
 std::span<const Operation> elementwise_operations() { return kElementwise; }
 
 Value relu(Value x) { return one("relu", x); }
 Value gelu(Value x) { return one("gelu", x); }
+Value gelu_tanh(Value x) { return one("gelu_tanh", x); }
+Value silu(Value x) { return one("silu", x); }
 Value tanh(Value x) { return one("tanh", x); }
 Value sigmoid(Value x) { return one("sigmoid", x); }
 Value exp(Value x) { return one("exp", x); }
 Value log(Value x) { return one("log", x); }
 Value sqrt(Value x) { return one("sqrt", x); }
+Value rsqrt(Value x) { return one("rsqrt", x); }
+Value erf(Value x) { return one("erf", x); }
+Value sin(Value x) { return one("sin", x); }
+Value cos(Value x) { return one("cos", x); }
 Value square(Value x) { return one("square", x); }
 Value abs(Value x) { return one("abs", x); }
 Value reciprocal(Value x) { return one("reciprocal", x); }
@@ -314,8 +364,17 @@ Value operator+(Value a, Value b) { return apply("add", a, b); }
 Value operator-(Value a, Value b) { return apply("sub", a, b); }
 Value operator*(Value a, Value b) { return apply("mul", a, b); }
 Value operator/(Value a, Value b) { return apply("div", a, b); }
-Value operator+(Value a, double b) { return with_factor("offset", a, b); }
-Value operator*(Value a, double b) { return with_factor("scale", a, b); }
+Value operator+(Value a, double b) {
+  if (a.type().type != Type::u32) return with_factor("offset", a, b);
+  return b < 0 ? a - integer(a, -b) : a + integer(a, b);
+}
+Value operator*(Value a, double b) {
+  return a.type().type == Type::u32 ? a * integer(a, b) : with_factor("scale", a, b);
+}
+Value equal(Value a, Value b) { return apply("equal", a, b); }
+Value not_equal(Value a, Value b) { return apply("not_equal", a, b); }
+Value less(Value a, Value b) { return apply("less", a, b); }
+Value less_equal(Value a, Value b) { return apply("less_equal", a, b); }
 Value maximum(Value a, Value b) { return apply("maximum", a, b); }
 Value minimum(Value a, Value b) { return apply("minimum", a, b); }
 

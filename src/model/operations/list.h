@@ -8,6 +8,8 @@
 // A file of operations/ for each name, which defines `name_operations()`.
 #define TESSERA_OPERATION_FILES(X) \
   X(elementwise)                   \
+  X(where)                         \
+  X(activations)                   \
   X(linear)                        \
   X(reduce)                        \
   X(softmax)                       \

@@ -1,12 +1,12 @@
-// A matrix in another floating-point type.
+// A matrix in another type.
 #pragma once
 
 #include "ops/map/map.h"
 
 namespace tessera::ops {
 
-/// out = in, rows × cols, each of f32, f16 or bf16. Rounds once, to nearest even; overflow is
-/// infinity.
+/// out = in, rows × cols, each of f32, f16, bf16 or u32. Rounds once, to nearest even; overflow is
+/// infinity. To u32, fractions are cut off; negative numbers and NaN become 0, and others too large 2^32 − 1.
 struct CastProblem {
   Type from = Type::f32;
   Type to = Type::f16;

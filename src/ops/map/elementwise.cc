@@ -9,7 +9,8 @@ namespace {
 
 using program::Role;
 
-MapOperand operand_of(const char* name, const BinaryProblem& p, Broadcast broadcast) {
+template <class Problem>
+MapOperand operand_of(const char* name, const Problem& p, Broadcast broadcast) {
   const bool is_row = broadcast == Broadcast::row || broadcast == Broadcast::scalar;
   const bool is_column = broadcast == Broadcast::column || broadcast == Broadcast::scalar;
   return {name, p.type, Role::input, is_row ? 1 : p.rows, is_column ? 1 : p.cols, !is_row, !is_column};
@@ -27,11 +28,22 @@ MapOperation operation_of(const UnaryProblem& p) {
 }
 
 MapOperation operation_of(const BinaryProblem& p) {
-  require_float(p.type, "an elementwise operation");
+  if (p.type != Type::u32 || !kernels::takes_integers(p.op))
+    require_float(p.type, "an elementwise operation");
   MapOperation operation{.codelet = &kernels::codelet_of(p.op), .rows = p.rows, .cols = p.cols};
   operation.operands = {
       operand_of("a", p, p.a), operand_of("b", p, p.b), {"out", p.type, Role::output, p.rows, p.cols}};
   if (kernels::takes_factor(p.op)) operation.params = {kernels::param_of(p.factor)};
+  return operation;
+}
+
+MapOperation operation_of(const WhereProblem& p) {
+  require_float(p.type, "an elementwise operation");
+  MapOperation operation{.codelet = &kernels::where_codelet, .rows = p.rows, .cols = p.cols};
+  operation.operands = {operand_of("condition", p, p.condition),
+                        operand_of("a", p, p.a),
+                        operand_of("b", p, p.b),
+                        {"out", p.type, Role::output, p.rows, p.cols}};
   return operation;
 }
 

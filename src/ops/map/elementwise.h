@@ -1,4 +1,4 @@
-// Elementwise functions of one or two matrices.
+// Elementwise functions of one to three matrices.
 #pragma once
 
 #include "kernels/map/elementwise/elementwise.h"
@@ -23,8 +23,8 @@ enum class Broadcast : uint8_t {
   scalar,  ///< 1 × 1
 };
 
-/// out = op(a, b), rows × cols; all of one type: f32, f16 or bf16. May be in place of an operand that is a
-/// matrix.
+/// out = op(a, b), rows × cols; all of one type: f32, f16 or bf16, or u32 where the operation takes
+/// integers. May be in place of an operand that is a matrix.
 struct BinaryProblem {
   kernels::Binary op = kernels::Binary::add;
   Type type = Type::f32;
@@ -35,8 +35,19 @@ struct BinaryProblem {
   Broadcast b = Broadcast::none;
 };
 
-/// Operands "in", "out" and "a", "b", "out".
+/// out = a where the condition is not 0, else b; rows × cols, all of one type: f32, f16 or bf16.
+struct WhereProblem {
+  Type type = Type::f32;
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+  Broadcast condition = Broadcast::none;
+  Broadcast a = Broadcast::none;
+  Broadcast b = Broadcast::none;
+};
+
+/// Operands "in", "out"; "a", "b", "out"; "condition", "a", "b", "out".
 MapOperation operation_of(const UnaryProblem& problem);
 MapOperation operation_of(const BinaryProblem& problem);
+MapOperation operation_of(const WhereProblem& problem);
 
 }  // namespace tessera::ops

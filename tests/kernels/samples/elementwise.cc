@@ -17,6 +17,12 @@ constexpr double kErfError = 1.5e-7;
 bool is_exact(Unary op) {
   switch (op) {
     case Unary::gelu:
+    case Unary::gelu_tanh:
+    case Unary::silu:
+    case Unary::rsqrt:
+    case Unary::erf:
+    case Unary::sin:
+    case Unary::cos:
     case Unary::exp:
     case Unary::log:
     case Unary::tanh:
@@ -28,11 +34,21 @@ bool is_exact(Unary op) {
 // Single IEEE operations are exact; others may round to the neighbouring number.
 Tolerance tolerance_of(Unary op, Type type) {
   if (is_exact(op)) return {};
-  return {4 * epsilon_of(Type::f32) + epsilon_of(type), op == Unary::gelu ? kErfError * kSampleRange : 0};
+  const double relative = 4 * epsilon_of(Type::f32) + epsilon_of(type);
+  switch (op) {
+    case Unary::gelu:
+    case Unary::erf: return {relative, kErfError * kSampleRange};
+    case Unary::gelu_tanh:
+    case Unary::silu: return {4 * relative, 0};
+    case Unary::sin:
+    case Unary::cos: return {relative, epsilon_of(Type::f32)};
+    default: return {relative, 0};
+  }
 }
 
 bool is_smooth_gradient(Binary op) {
-  return op == Binary::gelu_gradient || op == Binary::tanh_gradient || op == Binary::sigmoid_gradient;
+  return op == Binary::gelu_gradient || op == Binary::gelu_tanh_gradient || op == Binary::silu_gradient ||
+         op == Binary::tanh_gradient || op == Binary::sigmoid_gradient;
 }
 
 // A fused multiply-add rounds once, the reference twice; 1 − b² cancels.
@@ -70,6 +86,30 @@ Sample binary_sample(uint32_t scale, uint64_t seed) {
   return sample.unset(type, rows, cols).tolerance(tolerance_of(op, type));
 }
 
+/// Small numbers, some of which are equal, and large ones.
+template <Binary op>
+Sample integer_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = sample_rows(scale);
+  const uint32_t cols = sample_cols(scale);
+  const auto value_at = [seed](uint64_t i) {
+    return static_cast<double>(static_cast<uint32_t>((i * (seed + 3)) % 5 - 2));
+  };
+  Sample sample(codelet_of(op));
+  sample.values(Type::u32, rows, cols, value_at).values(Type::u32, 1, cols, value_at);
+  return sample.unset(Type::u32, rows, cols);
+}
+
+template <Type type, Shape shape = Shape::matrix>
+Sample where_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = sample_rows(scale), cols = sample_cols(scale);
+  Sample sample(where_codelet);
+  sample.random(type, shape == Shape::row ? 1 : rows, shape == Shape::column ? 1 : cols, seed, kSampleRange,
+                true);
+  sample.random(type, rows, cols, seed + 1, kSampleRange, true);
+  sample.random(type, 1, 1, seed + 2, kSampleRange, true);
+  return sample.unset(type, rows, cols);
+}
+
 template <Unary op>
 constexpr NamedSample kUnarySamples[] = {{"f32", unary_sample<op, Type::f32>},
                                          {"f16", unary_sample<op, Type::f16>},
@@ -80,6 +120,23 @@ constexpr NamedSample kBinarySamples[] = {{"f32", binary_sample<op, Type::f32>},
                                           {"bf16", binary_sample<op, Type::bf16>},
                                           {"f32-row", binary_sample<op, Type::f32, Shape::row>},
                                           {"f16-column", binary_sample<op, Type::f16, Shape::column>}};
+template <Binary op>
+constexpr NamedSample kIntegerSamples[] = {{"f32", binary_sample<op, Type::f32>},
+                                           {"f16", binary_sample<op, Type::f16>},
+                                           {"bf16", binary_sample<op, Type::bf16>},
+                                           {"u32", integer_sample<op>},
+                                           {"f32-row", binary_sample<op, Type::f32, Shape::row>},
+                                           {"f16-column", binary_sample<op, Type::f16, Shape::column>}};
+template <Binary op>
+constexpr std::span<const NamedSample> samples_of() {
+  if constexpr (takes_integers(op)) return kIntegerSamples<op>;
+  return kBinarySamples<op>;
+}
+constexpr NamedSample kWhereSamples[] = {{"f32", where_sample<Type::f32>},
+                                         {"f16", where_sample<Type::f16>},
+                                         {"bf16", where_sample<Type::bf16>},
+                                         {"f32-row", where_sample<Type::f32, Shape::row>},
+                                         {"f32-column", where_sample<Type::f32, Shape::column>}};
 
 }  // namespace
 
@@ -88,9 +145,10 @@ std::span<const CodeletSamples> elementwise_samples() {
 #define TESSERA_LIST(op) {codelet_of(Unary::op), kUnarySamples<Unary::op>},
       TESSERA_UNARY_OPERATIONS(TESSERA_LIST)
 #undef TESSERA_LIST
-#define TESSERA_LIST(op) {codelet_of(Binary::op), kBinarySamples<Binary::op>},
+#define TESSERA_LIST(op) {codelet_of(Binary::op), samples_of<Binary::op>()},
           TESSERA_BINARY_OPERATIONS(TESSERA_LIST)
 #undef TESSERA_LIST
+              {where_codelet, kWhereSamples},
   };
   return kAll;
 }

@@ -18,6 +18,7 @@ using program::Vertex;
 
 constexpr FieldSpec kUnaryFields[] = {TESSERA_UNARY_FIELDS(TESSERA_FIELD)};
 constexpr FieldSpec kBinaryFields[] = {TESSERA_BINARY_FIELDS(TESSERA_FIELD)};
+constexpr FieldSpec kWhereFields[] = {TESSERA_WHERE_FIELDS(TESSERA_FIELD)};
 constexpr std::string_view kFactor[] = {"factor"};
 
 float factor_of(const Vertex& v) { return v.params.empty() ? 1 : float_of(v.params[0]); }
@@ -26,14 +27,20 @@ float evaluate(Unary op, float factor, float x) {
   switch (op) {
     case Unary::relu: return activate(Activation::relu, x);
     case Unary::gelu: return activate(Activation::gelu, x);
+    case Unary::gelu_tanh: return gelu_tanh(x);
+    case Unary::silu: return x * sigmoid(x);
     case Unary::neg: return -x;
     case Unary::scale: return factor * x;
     case Unary::exp: return std::exp(x);
     case Unary::log: return std::log(x);
     case Unary::sqrt: return std::sqrt(x);
+    case Unary::rsqrt: return 1 / std::sqrt(x);
     case Unary::reciprocal: return 1 / x;
     case Unary::tanh: return std::tanh(x);
-    case Unary::sigmoid: return 1 / (1 + std::exp(-x));
+    case Unary::sigmoid: return sigmoid(x);
+    case Unary::erf: return std::erf(x);
+    case Unary::sin: return std::sin(x);
+    case Unary::cos: return std::cos(x);
     case Unary::square: return x * x;
     case Unary::abs: return std::abs(x);
     case Unary::offset: return x + factor;
@@ -51,8 +58,13 @@ float evaluate(Binary op, float factor, float a, float b) {
     case Binary::maximum: return a > b || std::isnan(a) ? a : b;
     case Binary::minimum: return a < b || std::isnan(a) ? a : b;
     case Binary::equal: return a == b ? 1 : 0;
+    case Binary::not_equal: return a != b ? 1 : 0;
+    case Binary::less: return a < b ? 1 : 0;
+    case Binary::less_equal: return a <= b ? 1 : 0;
     case Binary::relu_gradient: return b <= 0 ? 0 : a;
     case Binary::gelu_gradient: return a * gelu_gradient(b);
+    case Binary::gelu_tanh_gradient: return a * gelu_tanh_gradient(b);
+    case Binary::silu_gradient: return a * silu_gradient(b);
     case Binary::tanh_gradient: return a * (1 - b * b);
     case Binary::sigmoid_gradient: return a * b * (1 - b);
   }
@@ -60,8 +72,14 @@ float evaluate(Binary op, float factor, float a, float b) {
 }
 
 /// For a field whose single row or column may be broadcast.
+double broadcast_at(const FieldView& field, uint32_t row, uint32_t col) {
+  return number_at(field, field.rows == 1 ? 0 : row, field.cols == 1 ? 0 : col);
+}
 float f32_at(const FieldView& field, uint32_t row, uint32_t col) {
-  return static_cast<float>(number_at(field, field.rows == 1 ? 0 : row, field.cols == 1 ? 0 : col));
+  return static_cast<float>(broadcast_at(field, row, col));
+}
+uint32_t u32_at(const FieldView& field, uint32_t row, uint32_t col) {
+  return static_cast<uint32_t>(broadcast_at(field, row, col));
 }
 
 template <class Evaluate>
@@ -79,10 +97,28 @@ void reference(const Vertex& v) {
 
 template <Binary op>
 void reference(const Vertex& v) {
+  if constexpr (takes_integers(op))
+    if (v.fields[binary_field::out].type == Type::u32)
+      return fill(v.fields[binary_field::out], [&](uint32_t r, uint32_t c) {
+        return of_integers<op>(u32_at(v.fields[binary_field::a], r, c),
+                               u32_at(v.fields[binary_field::b], r, c));
+      });
   fill(v.fields[binary_field::out], [&](uint32_t r, uint32_t c) {
     return evaluate(op, factor_of(v), f32_at(v.fields[binary_field::a], r, c),
                     f32_at(v.fields[binary_field::b], r, c));
   });
+}
+
+void where_reference(const Vertex& v) {
+  fill(v.fields[where_field::out], [&](uint32_t r, uint32_t c) {
+    const bool holds = f32_at(v.fields[where_field::condition], r, c) != 0;
+    return f32_at(v.fields[holds ? where_field::a : where_field::b], r, c);
+  });
+}
+
+void where_simd(const Vertex& v) {
+  apply_where(v.fields[where_field::condition], v.fields[where_field::a], v.fields[where_field::b],
+              v.fields[where_field::out]);
 }
 
 template <Unary op>
@@ -115,7 +151,7 @@ constexpr double kTileWorkerCyclesFloat = 29;
 
 program::PhaseTimes tile_cost(const Vertex& v, const machine::Machine& m, const VectorCycles& vector_cycles) {
   const Type type = v.fields.back().type;
-  const bool is_float = type == Type::f32;
+  const bool is_float = size_of(type) == size_of(Type::f32);
   const double elements = static_cast<double>(v.fields.back().elements());
   const double vectors = std::ceil(worker_slice(m, elements) / tile_vector_width(type));
   const double worker = (is_float ? kTileWorkerCyclesFloat : kTileWorkerCyclesHalf) +
@@ -127,6 +163,13 @@ template <auto op>
 program::PhaseTimes cost(const Vertex& v, const machine::Machine& m) {
   if (m.kind == machine::Kind::host) return host_cost(v, m, host_operations(op));
   return tile_cost(v, m, tile_vector_cycles(op));
+}
+
+program::PhaseTimes where_cost(const Vertex& v, const machine::Machine& m) {
+  constexpr double kHostOperations = 2;
+  // A comparison, and a choice.
+  constexpr VectorCycles kTileVector = {6, 6};
+  return m.kind == machine::Kind::host ? host_cost(v, m, kHostOperations) : tile_cost(v, m, kTileVector);
 }
 
 template <auto op>
@@ -157,10 +200,22 @@ constexpr Codelet kBinary[] = {
 #undef TESSERA_OPERATION_CODELET
 };
 
+}  // namespace
+
+constexpr Codelet where_codelet = {.name = "where",
+                                   .fields = kWhereFields,
+                                   .params = {},
+                                   .reference = where_reference,
+                                   .simd = where_simd,
+                                   .cost = where_cost,
+                                   .code_bytes = 256};
+
+namespace {
+
 #define TESSERA_LIST_UNARY(op) kUnary[static_cast<size_t>(Unary::op)],
 #define TESSERA_LIST_BINARY(op) kBinary[static_cast<size_t>(Binary::op)],
 constexpr ListedCodelet kListed[] = {TESSERA_UNARY_OPERATIONS(TESSERA_LIST_UNARY)
-                                         TESSERA_BINARY_OPERATIONS(TESSERA_LIST_BINARY)};
+                                         TESSERA_BINARY_OPERATIONS(TESSERA_LIST_BINARY) where_codelet};
 #undef TESSERA_LIST_UNARY
 #undef TESSERA_LIST_BINARY
 

@@ -8,15 +8,20 @@ namespace tessera::kernels {
 
 #define TESSERA_UNARY_FIELDS(X) X(in) X(out, .access = program::Access::out)
 #define TESSERA_BINARY_FIELDS(X) X(a) X(b) X(out, .access = program::Access::out)
+#define TESSERA_WHERE_FIELDS(X) X(condition) X(a) X(b) X(out, .access = program::Access::out)
 
 TESSERA_POSITIONS(unary_field, TESSERA_UNARY_FIELDS)
 TESSERA_POSITIONS(binary_field, TESSERA_BINARY_FIELDS)
+TESSERA_POSITIONS(where_field, TESSERA_WHERE_FIELDS)
 
 /// One parameter if it takes_factor(op): the bits of the factor (param_of).
 const program::Codelet& codelet_of(Unary op);
 
 /// Parameters likewise. a and b have the shape of out, or are a single row or column that is broadcast.
 const program::Codelet& codelet_of(Binary op);
+
+/// out = a where the condition is not 0, else b; fields likewise.
+extern const program::Codelet where_codelet;
 
 std::span<const ListedCodelet> elementwise_codelets();
 

@@ -24,14 +24,20 @@ struct UnaryOperation {
   HWY_INLINE V operator()([[maybe_unused]] D d, V x) const {
     if constexpr (op == Unary::relu) return activate(d, Activation::relu, x);
     if constexpr (op == Unary::gelu) return activate(d, Activation::gelu, x);
+    if constexpr (op == Unary::gelu_tanh) return gelu_tanh(d, x);
+    if constexpr (op == Unary::silu) return silu(d, x);
     if constexpr (op == Unary::neg) return hn::Neg(x);
     if constexpr (op == Unary::scale) return hn::Mul(hn::Set(d, factor), x);
     if constexpr (op == Unary::exp) return exponential(d, x);
     if constexpr (op == Unary::log) return logarithm(d, x);
     if constexpr (op == Unary::sqrt) return hn::Sqrt(x);
+    if constexpr (op == Unary::rsqrt) return hn::Div(hn::Set(d, 1.0F), hn::Sqrt(x));
     if constexpr (op == Unary::reciprocal) return hn::Div(hn::Set(d, 1.0F), x);
     if constexpr (op == Unary::tanh) return hn::Tanh(d, x);
     if constexpr (op == Unary::sigmoid) return sigmoid(d, x);
+    if constexpr (op == Unary::erf) return erf_approximation(d, x, gaussian(d, x));
+    if constexpr (op == Unary::sin) return sine(d, x);
+    if constexpr (op == Unary::cos) return cosine(d, x);
     if constexpr (op == Unary::square) return hn::Mul(x, x);
     if constexpr (op == Unary::abs) return hn::Abs(x);
     if constexpr (op == Unary::offset) return hn::Add(x, hn::Set(d, factor));
@@ -52,10 +58,22 @@ struct BinaryOperation {
     if constexpr (op == Binary::maximum) return maximum(a, b);
     if constexpr (op == Binary::minimum) return minimum(a, b);
     if constexpr (op == Binary::equal) return hn::IfThenElseZero(hn::Eq(a, b), hn::Set(d, 1.0F));
+    if constexpr (op == Binary::not_equal) return hn::IfThenZeroElse(hn::Eq(a, b), hn::Set(d, 1.0F));
+    if constexpr (op == Binary::less) return hn::IfThenElseZero(hn::Lt(a, b), hn::Set(d, 1.0F));
+    if constexpr (op == Binary::less_equal) return hn::IfThenElseZero(hn::Le(a, b), hn::Set(d, 1.0F));
     if constexpr (op == Binary::relu_gradient) return hn::IfThenZeroElse(hn::Le(b, hn::Zero(d)), a);
     if constexpr (op == Binary::gelu_gradient) return hn::Mul(a, gelu_gradient(d, b));
+    if constexpr (op == Binary::gelu_tanh_gradient) return hn::Mul(a, gelu_tanh_gradient(d, b));
+    if constexpr (op == Binary::silu_gradient) return hn::Mul(a, silu_gradient(d, b));
     if constexpr (op == Binary::tanh_gradient) return hn::Mul(a, hn::NegMulAdd(b, b, hn::Set(d, 1.0F)));
     if constexpr (op == Binary::sigmoid_gradient) return hn::Mul(hn::Mul(a, b), hn::Sub(hn::Set(d, 1.0F), b));
+  }
+};
+
+struct Where {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V condition, V a, V b) const {
+    return hn::IfThenElse(hn::Eq(condition, hn::Zero(d)), b, a);
   }
 };
 
@@ -64,6 +82,14 @@ void unary_run(Type type, const Operation& operation, const std::byte* in, size_
   with_float_type(type, [&]<class T>(T) HWY_ATTR {
     map_elements(operation, count, reinterpret_cast<T*>(out), reinterpret_cast<const T*>(in));
   });
+}
+
+/// Integers: loops that the compiler turns into vectors.
+template <Binary op>
+void integer_run(const std::byte* a, const std::byte* b, size_t count, std::byte* out) {
+  const auto *x = reinterpret_cast<const uint32_t*>(a), *y = reinterpret_cast<const uint32_t*>(b);
+  auto* to = reinterpret_cast<uint32_t*>(out);
+  for (size_t i = 0; i < count; ++i) to[i] = of_integers<op>(x[i], y[i]);
 }
 
 template <class Operation>
@@ -89,11 +115,22 @@ void unary(Unary op, Type type, float factor, const std::byte* in, size_t count,
 void binary(Binary op, Type type, float factor, const std::byte* a, const std::byte* b, size_t count,
             std::byte* out) {
   switch (op) {
-#define TESSERA_CASE(name) \
-  case Binary::name: return binary_run(type, BinaryOperation<Binary::name>{factor}, a, b, count, out);
+#define TESSERA_CASE(name)                                                       \
+  case Binary::name:                                                             \
+    if constexpr (takes_integers(Binary::name))                                  \
+      if (type == Type::u32) return integer_run<Binary::name>(a, b, count, out); \
+    return binary_run(type, BinaryOperation<Binary::name>{factor}, a, b, count, out);
     TESSERA_BINARY_OPERATIONS(TESSERA_CASE)
 #undef TESSERA_CASE
   }
+}
+
+void where(Type type, const std::byte* condition, const std::byte* a, const std::byte* b, size_t count,
+           std::byte* out) {
+  with_float_type(type, [&]<class T>(T) HWY_ATTR {
+    map_elements(Where{}, count, reinterpret_cast<T*>(out), reinterpret_cast<const T*>(condition),
+                 reinterpret_cast<const T*>(a), reinterpret_cast<const T*>(b));
+  });
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
@@ -104,6 +141,7 @@ namespace tessera::kernels {
 
 HWY_EXPORT(unary);
 HWY_EXPORT(binary);
+HWY_EXPORT(where);
 
 void apply_unary(Unary op, float factor, const program::FieldView& in, const program::FieldView& out) {
   for_each_run<2>({in, out}, [&](const std::array<std::byte*, 2>& at, size_t count) {
@@ -116,6 +154,14 @@ void apply_binary(Binary op, float factor, const program::FieldView& a, const pr
   const std::array fields = {broadcast_to(a, out), broadcast_to(b, out), out};
   for_each_run<3>(fields, [&](const std::array<std::byte*, 3>& at, size_t count) {
     HWY_DYNAMIC_DISPATCH(binary)(op, a.type, factor, at[0], at[1], count, at[2]);
+  });
+}
+
+void apply_where(const program::FieldView& condition, const program::FieldView& a,
+                 const program::FieldView& b, const program::FieldView& out) {
+  const std::array fields = {broadcast_to(condition, out), broadcast_to(a, out), broadcast_to(b, out), out};
+  for_each_run<4>(fields, [&](const std::array<std::byte*, 4>& at, size_t count) {
+    HWY_DYNAMIC_DISPATCH(where)(out.type, at[0], at[1], at[2], count, at[3]);
   });
 }
 
