@@ -239,9 +239,8 @@ std::string to_string(const Graph& graph);
 /// Names of all operations.
 std::vector<std::string_view> operation_names();
 
-// Operations. Shapes as in PyTorch; a binary operation broadcasts a scalar, a vector along the last
-// dimension, or a column [rows, 1]. Sums, differences, products, the larger, the smaller and comparisons are
-// also those of u32, modulo 2^32.
+// Operations. Shapes and broadcasting as in PyTorch. Sums, differences, products, the larger, the smaller and
+// comparisons are also those of u32, modulo 2^32.
 
 /// x · Wᵀ + b: x of [..., k], a weight W of [m, k], dense or sparse, b of [m].
 Value linear(Value x, Value weight, std::optional<Value> bias = {});
@@ -292,16 +291,33 @@ Value less(Value a, Value b);
 Value less_equal(Value a, Value b);
 /// a where the condition is not 0, else b.
 Value where(Value condition, Value a, Value b);
-/// Over the last dimension ("columns"), over all others ("rows"), or over everything ("all").
-Value sum(Value x, std::string over = "all");
-Value mean(Value x, std::string over = "all");
-Value max(Value x, std::string over = "all");
+/// Over all dimensions, or over some, which may be counted from the end; with keepdim their size becomes 1.
+Value sum(Value x);
+Value sum(Value x, const std::vector<int>& dims, bool keepdim = false);
+Value mean(Value x);
+Value mean(Value x, const std::vector<int>& dims, bool keepdim = false);
+Value max(Value x);
+Value max(Value x, const std::vector<int>& dims, bool keepdim = false);
+Value min(Value x);
+Value min(Value x, const std::vector<int>& dims, bool keepdim = false);
+/// The first position of the maximum, u32.
+Value argmax(Value x, int dim, bool keepdim = false);
+/// Of each element and all before it in a dimension.
+Value cumsum(Value x, int dim);
 /// Of a matrix.
 Value transpose(Value x);
 Value reshape(Value x, Shape shape);
 /// Elements [begin, end) of a dimension.
 Value slice(Value x, uint32_t dimension, uint32_t begin, uint32_t end);
 Value concatenate(const std::vector<Value>& values, uint32_t dimension);
+/// Parts of so many elements of a dimension, one after the other.
+std::vector<Value> split(Value x, const std::vector<uint32_t>& sizes, uint32_t dimension);
+/// So many elements of a value before and after those of a dimension.
+Value pad(Value x, uint32_t dimension, uint32_t before, uint32_t after, double value = 0);
+/// A larger shape, in which dimensions of size 1 are repeated.
+Value expand(Value x, Shape shape);
+/// The dimensions in another order: dimension i of the result is dimension dims[i].
+Value permute(Value x, const std::vector<int>& dims);
 /// y[..., i] = x[..., permutation[i]]
 Value permute_features(Value x, const std::vector<uint32_t>& permutation);
 /// y[..., i] = x[..., places[i]]; elements may be taken several times, or not at all.
@@ -314,8 +330,8 @@ Value embedding(Value ids, Value weight, std::optional<uint32_t> padding = {});
 /// f32, f16, bf16 or u32. To u32, fractions are cut off; negative numbers and NaN become 0, and numbers that
 /// are too large 2^32 − 1.
 Value cast(Value x, Type type);
-/// Over the last dimension.
-Value softmax(Value x);
+Value softmax(Value x, int dim = -1);
+Value log_softmax(Value x, int dim = -1);
 /// Over the last dimension, as PyTorch's: (x − mean) / √(variance + epsilon) · weight + bias, of [features].
 Value layer_norm(Value x, std::optional<Value> weight = {}, std::optional<Value> bias = {},
                  double epsilon = 1e-5);

@@ -55,6 +55,14 @@ Ids apply(Graph& graph, const std::string& operation, const Ids& inputs,
   return ids_of(graph.apply(operation, values_of(graph, inputs), attributes));
 }
 
+ValueId reduce(Graph& graph, const std::string& operation, ValueId id, const std::vector<int>& dims,
+               bool keepdim) {
+  const Value x = graph.value(id);
+  if (operation == "sum") return sum(x, dims, keepdim).id;
+  if (operation == "mean") return mean(x, dims, keepdim).id;
+  return operation == "amax" ? max(x, dims, keepdim).id : min(x, dims, keepdim).id;
+}
+
 ValueId add_constant(Graph& graph, const std::string& name, const Shape& shape, nb::handle values,
                      const std::string& dtype) {
   const std::span<const float> given = floats_of(values, "values");
@@ -112,10 +120,28 @@ void bind_values(nb::class_<Graph>& graph) {
             return ids_of(g.call(function, values_of(g, inputs), number));
           },
           "function"_a, "inputs"_a, "number"_a.none())
+      .def("reduce", &reduce, "operation"_a, "x"_a, "dims"_a, "keepdim"_a)
       .def(
-          "mean",
-          [](Graph& g, ValueId x, const std::string& over) { return model::mean(g.value(x), over).id; },
-          "x"_a, "over"_a)
+          "argmax",
+          [](Graph& g, ValueId x, int dim, bool keepdim) { return argmax(g.value(x), dim, keepdim).id; },
+          "x"_a, "dim"_a, "keepdim"_a)
+      .def(
+          "cumsum", [](Graph& g, ValueId x, int dim) { return cumsum(g.value(x), dim).id; }, "x"_a, "dim"_a)
+      .def(
+          "softmax", [](Graph& g, ValueId x, int dim) { return softmax(g.value(x), dim).id; }, "x"_a, "dim"_a)
+      .def(
+          "log_softmax", [](Graph& g, ValueId x, int dim) { return log_softmax(g.value(x), dim).id; }, "x"_a,
+          "dim"_a)
+      .def(
+          "permute",
+          [](Graph& g, ValueId x, const std::vector<int>& dims) { return permute(g.value(x), dims).id; },
+          "x"_a, "dims"_a)
+      .def(
+          "pad",
+          [](Graph& g, ValueId x, uint32_t dim, uint32_t before, uint32_t after, double value) {
+            return pad(g.value(x), dim, before, after, value).id;
+          },
+          "x"_a, "dim"_a, "before"_a, "after"_a, "value"_a)
       .def(
           "dropout",
           [](Graph& g, ValueId x, double p, ValueId step, uint64_t seed) {

@@ -26,6 +26,7 @@ namespace tessera::kernels {
   X(layer_norm)                     \
   X(neurons)                        \
   X(optimizer)                      \
+  X(rearrange)                      \
   X(reduce)                         \
   X(row_epilogue)                   \
   X(scalar_product)                 \

@@ -106,7 +106,7 @@ TEST(Graph, RefusesWhatOperationsDoNotTake) {
   refuses("differ in more than dimension 0", [&] { concatenate({x, half}, 0); });
   refuses("differ in more than dimension 0", [&] { concatenate({x, cube}, 0); });
   refuses("would fill its zeros", [&] { exp(sparse); });
-  refuses("only sums over all", [&] { sum(sparse, "rows"); });
+  refuses("only sums over all", [&] { sum(sparse, {0}); });
   refuses("only sums over all", [&] { max(sparse); });
   const Value like_w = input({3, 8});
   refuses("if and only if there is momentum", [&] {

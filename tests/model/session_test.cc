@@ -172,7 +172,7 @@ TEST(Session, LetsAllFollowAConversionThatOneAloneWouldOnlyMove) {
   const Value x = g.input("x", {64, 48}), w = g.parameter("w", {48, 48});
   const Value y = linear(x, w);
   // Rows of y are read in one piece where features lie side by side, as products have them.
-  g.output("sums", sum(square(cast(relu(y * 2), Type::f16)), "rows"));
+  g.output("sums", sum(square(cast(relu(y * 2), Type::f16)), {0}));
   const std::vector<std::string> names = converted(Session(g, Machine::find("bow")).cost());
   // The input, and one value on the way to the sums.
   EXPECT_EQ(names.size(), 2);

@@ -204,7 +204,7 @@ TEST(Decompose, LeavesValuesWhereTheyAre) {
 TEST(Verify, NamesWhatIsNotValid) {
   Graph g;
   const Value x = g.input("x", {3, 4}), y = exp(x);
-  g.output("z", sum(y, "rows"));
+  g.output("z", sum(y, {0}));
   verify(g);
   const std::vector<Node> nodes = g.nodes();
   const auto fault_of = [&](std::vector<Node> wrong) {

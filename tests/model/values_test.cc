@@ -80,7 +80,7 @@ TEST(Weights, AreMatricesForOtherOperations) {
     g.output("softmax", softmax(w));
     g.output("sum of exponentials", sum(exp(w)));
     g.output("largest", max(-(w * w)));
-    g.output("rows", sum(w, "rows"));
+    g.output("rows", sum(w, {0}));
     g.output("itself", w);
     g.output("reciprocal", reciprocal(w * w + 1));
     expect_like_float64(g, random_inputs(g));
@@ -234,7 +234,7 @@ TEST(Sessions, ThatShareParametersMayStoreThemOtherwise) {
   add_training(loss);
   Graph evaluation;
   const Value same = evaluation.parameter("w", {7, 5});
-  evaluation.output("y", linear(evaluation.input("x", {2, 5}), same) + sum(same, "all"));
+  evaluation.output("y", linear(evaluation.input("x", {2, 5}), same) + sum(same));
   Session owner(training, Machine::host(2)), shared(evaluation, owner);
   WideArrays inputs = random_inputs(evaluation), state = widened(owner.state());
   const Array expected = evaluate(evaluation, inputs, state).at("y");
@@ -603,7 +603,8 @@ TEST(Sessions, HaveOutputsWithoutBlocks) {
 TEST(Maxima, OfWhatIsNoNumberAreNone) {
   Graph g;
   const Value x = g.input("x", {2, 3});
-  for (const char* over : {"all", "rows", "columns"}) g.output(over, max(x, over));
+  for (const std::vector<int>& dims : {std::vector<int>{}, {0}, {1}})
+    g.output(fmt::format("max{}", dims.size() * 2 + (dims.empty() ? 0 : dims[0])), max(x, dims));
   const WideArrays inputs = {{"x", {NAN, 1, 2, 3, NAN, 5}}};
   WideArrays state;
   Session session(g, Machine::host(1));

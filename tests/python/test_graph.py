@@ -91,6 +91,40 @@ def test_operations(rng, function, expected):
     np.testing.assert_allclose(evaluate(function, a, b), expected(a, b), rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [((3, 4, 5), (4, 1)), ((2, 1, 4, 5), (3, 1, 5)), ((2, 3, 1, 1), (4, 5)), ((2, 1, 3, 1, 4), (5, 1, 2, 1)), ((6, 1), (1, 7))],
+)
+def test_values_are_broadcast(rng, first, second):
+    a, b = rng.standard_normal(first).astype(np.float32), rng.standard_normal(second).astype(np.float32)
+    np.testing.assert_allclose(evaluate(lambda a, b: a - b * 2, a, b), a - 2 * b, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(evaluate(lambda a, b: tg.where(a > b, a, b), a, b), np.maximum(a, b))
+    graph = tg.Graph()
+    graph.parameter("a", initial=a)
+    graph.parameter("b", initial=b)
+    loss = tg.sum(tg.square(graph.find("a") * graph.find("b")))
+    session = graph.training_step(loss, lr=0.5).session()
+    session.run()
+    of_a = (a * b**2).sum(tuple(i for i in range(-len(second), 0) if i >= -len(first) and np.shape(a)[i] == 1), keepdims=True)
+    extra = of_a.ndim - a.ndim
+    np.testing.assert_allclose(session.get("a"), a - of_a.sum(tuple(range(extra))).reshape(first), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_operations_along_a_dimension(rng, dim):
+    x = rng.standard_normal((4, 5, 6)).astype(np.float32)
+    exp = np.exp(x)
+    np.testing.assert_allclose(evaluate(lambda v: tg.softmax(v, dim), x), exp / exp.sum(dim, keepdims=True), rtol=1e-5)
+    expected = x - np.log(exp.sum(dim, keepdims=True))
+    np.testing.assert_allclose(evaluate(lambda v: tg.log_softmax(v, dim), x), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(evaluate(lambda v: tg.cumsum(v, dim), x), x.cumsum(dim), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(evaluate(lambda v: tg.argmax(v, dim), x), x.argmax(dim))
+    padded = evaluate(lambda v: tg.pad(v, dim % 3, 2, 1, 0.5), x)
+    np.testing.assert_array_equal(padded, np.pad(x, [(2, 1) if i == dim % 3 else (0, 0) for i in range(3)], constant_values=0.5))
+    parts = evaluate(lambda v: tg.concatenate(tg.split(v, [1, x.shape[dim] - 1], dim % 3)[::-1], dim % 3), x)
+    np.testing.assert_array_equal(parts, np.roll(x, -1, dim))
+
+
 def test_wrong_numbers():
     x = tg.Graph().input("x", (3,), np.uint32)
     with pytest.raises(ValueError, match="only whole numbers from 0"):
@@ -108,7 +142,7 @@ SHAPES = [(7,), (4, 6), (3, 4, 5), (2, 3, 1, 4), (2, 3, 2, 3, 4)]
 @pytest.mark.parametrize("shape", SHAPES)
 def test_reductions_take_any_dimensions(rng, shape, keepdim):
     x = rng.standard_normal(shape).astype(np.float32)
-    reductions = {"sum": np.sum, "mean": np.mean, "amax": np.max}
+    reductions = {"sum": np.sum, "mean": np.mean, "amax": np.max, "amin": np.min}
     dims = [None, *(each for n in range(1, len(shape) + 1) for each in itertools.combinations(range(len(shape)), n))]
     graph = tg.Graph()
     value = graph.input("x", shape)
@@ -563,10 +597,10 @@ def test_numpy_is_enough():
         (lambda g: g.call(g), ValueError, "cannot call itself"),
         (lambda g: tg.reshape(g.find("x"), (-1, 7)), ValueError, "a size of -1"),
         (lambda g: tg.linear(g.find("x"), g.find("second.weight")), ValueError, "linear: .* does not match"),
-        (lambda g: tg.sum(g.find("x"), 2), IndexError, "no dimension 2 of 2"),
-        (lambda g: tg.sum(g.find("x"), "rows"), TypeError, "whole number, not 'r'"),
-        (lambda g: tg.mean(g.find("x"), (0, -2)), ValueError, "a dimension twice"),
-        (lambda g: tg.permute(g.find("x"), (0, 0)), ValueError, "each of the 2 dimensions once"),
+        (lambda g: tg.sum(g.find("x"), 2), ValueError, "has no dimension 2"),
+        (lambda g: tg.sum(g.find("x"), "rows"), TypeError, "whole number, not 'rows'"),
+        (lambda g: tg.mean(g.find("x"), (0, -2)), ValueError, "name one twice"),
+        (lambda g: tg.permute(g.find("x"), (0, 0)), ValueError, "each of the 2 dimensions of .* once"),
         (lambda g: tg.concatenate([], 0), ValueError, "no values"),
         (lambda g: g.training_step("hinge"), ValueError, "unknown loss 'hinge'"),
         (lambda g: g.training_step(mlp().outputs["logits"]), ValueError, "another graph"),

@@ -397,9 +397,15 @@ def _cast(call: Call, x: Value, *_: Any, **__: Any) -> Value:
 # Reductions, softmax, losses.
 
 
+def _in_floats(call: Call, x: Value, function: Callable[[Value], Value]) -> Value:
+    """Of integers, and of truth values whose sum is an integer, as FP32."""
+    y = function(ops.cast(x, "f32") if x.dtype == "u32" else x)
+    return ops.cast(y, "u32") if call.dtype in _INTEGERS else y
+
+
 @handles("sum.default", "sum.dim_IntList")
 def _sum(call: Call, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
-    return ops.sum(x, dims, keepdim)
+    return _in_floats(call, x, lambda x: ops.sum(x, dims, keepdim))
 
 
 @handles("mean.default", "mean.dim")
@@ -407,27 +413,92 @@ def _mean(call: Call, x: Value, dims: Any = None, keepdim: bool = False, **_: An
     return ops.mean(x, dims, keepdim)
 
 
-@handles("max.default", "amax.default")
+@handles("max.default", "amax.default", "any.default", "any.dim", "any.dims")
 def _max(call: Call, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
-    return ops.amax(x, dims, keepdim)
+    return _in_floats(call, x, lambda x: ops.amax(x, dims, keepdim))
 
 
-def _require_last(x: Value, dim: int) -> None:
-    if dim % builtins.max(1, len(x.shape)) != len(x.shape) - 1:
-        raise ValueError(f"dimension {dim} of {list(x.shape)} is not possible: only the last one")
+@handles("min.default", "amin.default", "all.default", "all.dim", "all.dims")
+def _min(call: Call, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
+    return _in_floats(call, x, lambda x: ops.amin(x, dims, keepdim))
+
+
+def _arg(x: Value, dim: int | None, keepdim: bool, sign: int) -> Value:
+    x = ops.cast(x, "f32") if x.dtype == "u32" else x
+    if dim is None:
+        x, dim = ops.reshape(x, (-1,)), 0
+    return ops.argmax(x if sign > 0 else -x, dim, keepdim)
+
+
+@handles("argmax.default")
+def _argmax(call: Call, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    return _shaped(call, _arg(x, dim, keepdim, 1))
+
+
+@handles("argmin.default")
+def _argmin(call: Call, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    return _shaped(call, _arg(x, dim, keepdim, -1))
+
+
+@handles("max.dim")
+def _max_and_place(call: Call, x: Value, dim: int, keepdim: bool = False) -> list[Value]:
+    return [ops.amax(x, dim, keepdim), _arg(x, dim, keepdim, 1)]
+
+
+@handles("min.dim")
+def _min_and_place(call: Call, x: Value, dim: int, keepdim: bool = False) -> list[Value]:
+    return [ops.amin(x, dim, keepdim), _arg(x, dim, keepdim, -1)]
+
+
+@handles("cumsum.default")
+def _cumsum(call: Call, x: Value, dim: int, **_: Any) -> Value:
+    dtype = type_of(call.dtype, allow_integers=True) if call.dtype is not None else x.dtype
+    return ops.cumsum(ops.cast(x, dtype), dim)
+
+
+def _variance(x: Value, dims: Any, correction: float, keepdim: bool) -> tuple[Value, Value]:
+    mean = ops.mean(x, dims, keepdim=True)
+    count = math.prod(x.shape) / math.prod(mean.shape)
+    if correction >= count:
+        raise ValueError(f"the variance of {count:.0f} elements with a correction of {correction} is not possible")
+    variance = ops.mean(ops.square(x - mean), dims, keepdim) * (count / (count - correction))
+    return variance, mean if keepdim else ops.reshape(mean, variance.shape)
+
+
+@handles("var.correction", "var.dim")
+def _var(call: Call, x: Value, dims: Any = None, correction: Any = 1, keepdim: bool = False) -> Value:
+    return _variance(x, dims, 1 if correction is None else float(correction), keepdim)[0]
+
+
+@handles("std.correction", "std.dim")
+def _std(call: Call, x: Value, dims: Any = None, correction: Any = 1, keepdim: bool = False) -> Value:
+    return ops.sqrt(_var(call, x, dims, correction, keepdim))
+
+
+@handles("var_mean.correction")
+def _var_mean(call: Call, x: Value, dims: Any = None, correction: Any = 1, keepdim: bool = False) -> list[Value]:
+    return list(_variance(x, dims, 1 if correction is None else float(correction), keepdim))
+
+
+@handles("logsumexp.default")
+def _logsumexp(call: Call, x: Value, dims: Any, keepdim: bool = False) -> Value:
+    most = ops.amax(x, dims, keepdim=True)
+    y = ops.log(ops.sum(ops.exp(x - most), dims, keepdim=True)) + most
+    return _shaped(call, y)
 
 
 @handles("softmax.int", "_softmax.default")
 def _softmax(call: Call, x: Value, dim: int, *_: Any, **__: Any) -> Value:
-    _require_last(x, dim)
-    return ops.softmax(x)
+    return ops.softmax(_in_result_type(call, x), dim)
 
 
 @handles("log_softmax.int", "_log_softmax.default")
 def _log_softmax(call: Call, x: Value, dim: int, *_: Any, **__: Any) -> Value:
-    _require_last(x, dim)
-    shifted = x - ops.amax(x, -1, keepdim=True)
-    return shifted - ops.log(ops.sum(ops.exp(shifted), -1, keepdim=True))
+    return ops.log_softmax(_in_result_type(call, x), dim)
+
+
+def _in_result_type(call: Call, x: Value) -> Value:
+    return x if call.dtype is None else ops.cast(x, type_of(call.dtype))
 
 
 @handles("layer_norm.default")
@@ -517,19 +588,15 @@ def _reshape(call: Call, x: Value, *_: Any, **__: Any) -> Value:
     return _shaped(call, x)
 
 
-def _expanded(x: Value, shape: Sequence[int]) -> Value:
-    return x if x.shape == tuple(shape) else ops.apply("expand", x, shape=list(shape))
-
-
-@handles("expand.default")
+@handles("expand.default", "expand_as.default")
 def _expand(call: Call, x: Value, *_: Any, **__: Any) -> Value:
-    return _expanded(x, call.shape)
+    return ops.expand(x, call.shape)
 
 
 @handles("broadcast_tensors.default")
 def _broadcast_tensors(call: Call, values: list[Value]) -> list[Value]:
     shape = np.broadcast_shapes(*(x.shape for x in values))
-    return [_expanded(x, shape) for x in values]
+    return [ops.expand(x, shape) for x in values]
 
 
 @handles("t.default", "transpose.int", "permute.default", "numpy_T.default", lazy=True)
@@ -556,11 +623,87 @@ def _transpose(call: Call, x: Any, *dims: Any) -> Any:
 def _slice(
     call: Call, x: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Value:
-    if step != 1:
-        raise ValueError(f"a step of {step} is not possible, only 1")
     dim %= len(x.shape)
     begin, stop, _ = builtins.slice(start, end).indices(x.shape[dim])
+    if step != 1:
+        return _taken(x, dim, range(begin, stop, step))
     return x if (begin, stop) == (0, x.shape[dim]) else ops.slice(x, dim, begin, stop)
+
+
+def _taken(x: Value, dim: int, places: Sequence[int]) -> Value:
+    """Elements of a dimension, by their positions."""
+    order = list(range(len(x.shape)))
+    order[dim], order[-1] = order[-1], order[dim]
+    return ops.permute(ops.select_features(ops.permute(x, order), places), order)
+
+
+@handles("flip.default")
+def _flip(call: Call, x: Value, dims: Sequence[int]) -> Value:
+    for dim in dims:
+        x = _taken(x, dim % len(x.shape), range(x.shape[dim] - 1, -1, -1))
+    return x
+
+
+@handles("roll.default")
+def _roll(call: Call, x: Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
+    if not dims:
+        return ops.reshape(_roll(call, ops.reshape(x, (-1,)), shifts, [0]), x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        size, at = x.shape[dim], -shift % x.shape[dim]
+        if at:
+            parts = [_slice(call, x, dim, at, size), _slice(call, x, dim, 0, at)]
+            x = ops.concatenate(parts, dim % len(x.shape))
+    return x
+
+
+@handles("repeat.default", "tile.default")
+def _repeat(call: Call, x: Value, repeats: Sequence[int]) -> Value:
+    count = builtins.max(len(repeats), len(x.shape))
+    x = ops.reshape(x, (*[1] * (count - len(x.shape)), *x.shape))
+    for dim, times in enumerate([*[1] * (count - len(repeats)), *repeats]):
+        x = ops.concatenate([x] * times, dim) if times > 1 else x
+    return x
+
+
+@handles("repeat_interleave.self_int")
+def _repeat_interleave(call: Call, x: Value, times: int, dim: int | None = None, **_: Any) -> Value:
+    x, at = (ops.reshape(x, (-1,)), 0) if dim is None else (x, dim % len(x.shape))
+    outer, inner = math.prod(x.shape[: at + 1]), math.prod(x.shape[at + 1 :])
+    return _shaped(call, ops.expand(ops.reshape(x, (outer, 1, inner)), (outer, times, inner)))
+
+
+@handles("tril.default", "triu.default")
+def _triangle(call: Call, x: Value, diagonal: int = 0) -> Value:
+    ones = torch.ones(x.shape[-2:])
+    mask = ones.tril(diagonal) if call.operator == "aten.tril.default" else ones.triu(diagonal)
+    return ops.where(call.graph.constant(mask.numpy(), dtype=x.dtype), x, 0)
+
+
+@handles("unbind.int")
+def _unbind(call: Call, x: Value, dim: int = 0) -> list[Value]:
+    dim %= len(x.shape)
+    shape = [*x.shape[:dim], *x.shape[dim + 1 :]]
+    return [ops.reshape(ops.slice(x, dim, i, i + 1), shape) for i in range(x.shape[dim])]
+
+
+@handles("zeros_like.default", "new_zeros.default", lazy=True)
+def _zeros(call: Call, *_: Any, **__: Any) -> Constant:
+    return Constant(call.graph, torch.zeros(call.shape, dtype=call.dtype))
+
+
+@handles("ones_like.default", "new_ones.default", lazy=True)
+def _ones(call: Call, *_: Any, **__: Any) -> Constant:
+    return Constant(call.graph, torch.ones(call.shape, dtype=call.dtype))
+
+
+@handles("full_like.default", lazy=True)
+def _full_like(call: Call, x: Any, value: float, **_: Any) -> Constant:
+    return Constant(call.graph, torch.full(call.shape, value, dtype=call.dtype))
+
+
+@handles("new_full.default", lazy=True)
+def _new_full(call: Call, x: Any, size: Any, value: float, **_: Any) -> Constant:
+    return Constant(call.graph, torch.full(call.shape, value, dtype=call.dtype))
 
 
 @handles("narrow.default")
@@ -577,8 +720,7 @@ def _select(call: Call, x: Value, dim: int, index: int) -> Value:
 
 @handles("split_with_sizes.default")
 def _split(call: Call, x: Value, sizes: Sequence[int], dim: int = 0) -> list[Value]:
-    ends = np.cumsum(sizes).tolist()
-    return [_slice(call, x, dim, end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    return ops.split(x, sizes, dim % len(x.shape))
 
 
 @handles("split.Tensor")
@@ -601,18 +743,10 @@ def _pad(call: Call, x: Value, padding: Sequence[int], mode: str = "constant", v
 
 @handles("constant_pad_nd.default")
 def _constant_pad(call: Call, x: Value, padding: Sequence[int], value: float = 0) -> Value:
-    if call.dtype is None or any(count < 0 for count in padding):
+    if any(count < 0 for count in padding):
         raise ValueError(f"padding of {list(padding)} is not possible: only counts of at least 0")
-    dtype = type_of(call.dtype)
-
-    def constant(dim: int, count: int) -> list[Value]:
-        shape = (*x.shape[:dim], count, *x.shape[dim + 1 :])
-        return [call.graph.constant(np.full(shape, value, np.float32), dtype=dtype)] if count else []
-
     for i in range(0, len(padding), 2):  # from the last dimension
-        dim = len(x.shape) - 1 - i // 2
-        parts = [*constant(dim, padding[i]), x, *constant(dim, padding[i + 1])]
-        x = ops.concatenate(parts, dim) if len(parts) > 1 else x
+        x = ops.pad(x, len(x.shape) - 1 - i // 2, padding[i], padding[i + 1], value)
     return x
 
 

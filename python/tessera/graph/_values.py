@@ -26,7 +26,7 @@ class Value:
     """A value of a graph: an input, a parameter, or what an operation computes.
 
     Values combine by `+`, `-`, `*` and `/`, with each other and with numbers. As in PyTorch, the smaller of two is
-    broadcast: a scalar, a vector along the last dimension, or a column [..., 1]. Comparisons by `<`, `<=`, `>` and `>=`
+    broadcast. Comparisons by `<`, `<=`, `>` and `>=`
     are 1 where they hold, else 0, in the type of the values; `==` says whether two are the same value of a graph:
     the comparison is `equal`. Values of u32 can be added, subtracted, multiplied and compared, modulo 2^32.
     """
@@ -264,50 +264,17 @@ def where(condition: Value, a: Value | float, b: Value | float) -> Value:
     return apply("where", cast(condition, like.dtype), value_of(a, like), value_of(b, like))
 
 
-def _place_of(operation: str, dim: int, count: int) -> int:
-    """The number of a dimension, which may count from the end."""
+def _dims_of(operation: str, dim: Dims) -> list[int]:
+    """Dimensions; none are all."""
     try:
-        place = operator.index(dim)
+        return [] if dim is None else [operator.index(each) for each in (dim if isinstance(dim, Sequence) else [dim])]
     except TypeError:
         raise TypeError(f"{operation}: a dimension must be a whole number, not {dim!r}") from None
-    if not -count <= place < count:
-        raise IndexError(f"{operation}: there is no dimension {place} of {count}")
-    return place % count
-
-
-def _dims_of(operation: str, x: Value, dim: Dims) -> list[int]:
-    """Dimensions, ascending; none are all."""
-    graph_of(operation, x)
-    count = len(x.shape)
-    given = [] if dim is None else list(dim) if isinstance(dim, Sequence) else [dim]
-    dims = sorted(_place_of(operation, each, count) for each in given)
-    if len(set(dims)) != len(dims):
-        raise ValueError(f"{operation}: dim is {dim}, which has a dimension twice")
-    return dims or list(range(count))
 
 
 def _reduced(operation: str, x: Value, dim: Dims, keepdim: bool) -> Value:
-    """A reduction, as the operation of a matrix that it is: of its columns, of its rows, or of all elements."""
-    dims = _dims_of(operation, x, dim)
-    sizes = x.shape
-    rest = [i for i in range(len(sizes)) if i not in dims]
-
-    def over(which: str, of: Value) -> Value:
-        if operation != "mean":
-            return apply(operation, of, over=which)
-        return Value(of.graph, of.graph.native.mean(of.id, which))
-
-    if not rest:
-        y = over("all", x)
-    elif dims == [len(sizes) - 1]:
-        y = over("columns", x)
-    elif dims == list(range(len(dims))):
-        y = over("rows", x if len(rest) == 1 else reshape(x, (math.prod(sizes[i] for i in dims), -1)))
-    else:
-        moved = permute(x, rest + dims)
-        y = over("columns", reshape(moved, (-1, math.prod(sizes[i] for i in dims))))
-    shape = tuple(1 if i in dims else size for i, size in enumerate(sizes) if keepdim or i not in dims)
-    return y if y.shape == shape else reshape(y, shape)
+    graph = graph_of(operation, x)
+    return Value(graph, graph.native.reduce(operation, x.id, _dims_of(operation, dim), keepdim))
 
 
 def sum(x: Value, dim: Dims = None, keepdim: bool = False) -> Value:
@@ -322,7 +289,24 @@ def mean(x: Value, dim: Dims = None, keepdim: bool = False) -> Value:
 
 def amax(x: Value, dim: Dims = None, keepdim: bool = False) -> Value:
     """Maximum over a dimension, over several, or over all."""
-    return _reduced("max", x, dim, keepdim)
+    return _reduced("amax", x, dim, keepdim)
+
+
+def amin(x: Value, dim: Dims = None, keepdim: bool = False) -> Value:
+    """Minimum over a dimension, over several, or over all."""
+    return _reduced("amin", x, dim, keepdim)
+
+
+def argmax(x: Value, dim: int, keepdim: bool = False) -> Value:
+    """The first position of the maximum, u32."""
+    graph = graph_of("argmax", x)
+    return Value(graph, graph.native.argmax(x.id, _dims_of("argmax", dim)[0], keepdim))
+
+
+def cumsum(x: Value, dim: int) -> Value:
+    """Sums of each element and all before it in a dimension."""
+    graph = graph_of("cumsum", x)
+    return Value(graph, graph.native.cumsum(x.id, _dims_of("cumsum", dim)[0]))
 
 
 def transpose(x: Value) -> Value:
@@ -353,27 +337,27 @@ def concatenate(values: Sequence[Value], dim: int) -> Value:
     return apply("concatenate", *values, dimension=dim)
 
 
+def split(x: Value, sizes: Sequence[int], dim: int) -> list[Value]:
+    """Parts of so many elements of a dimension, one after another."""
+    ends = np.cumsum(sizes).tolist()
+    return [slice(x, dim, end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+
+def pad(x: Value, dim: int, before: int, after: int, value: float = 0.0) -> Value:
+    """So many elements of a value before and after those of a dimension."""
+    graph = graph_of("pad", x)
+    return Value(graph, graph.native.pad(x.id, dim, before, after, value))
+
+
+def expand(x: Value, shape: Sequence[int]) -> Value:
+    """A larger shape, in which dimensions of size 1 are repeated."""
+    return x if x.shape == tuple(shape) else apply("expand", x, shape=[int(size) for size in shape])
+
+
 def permute(x: Value, dims: Sequence[int]) -> Value:
     """The dimensions in another order: dimension i of the result is dimension dims[i]."""
-    graph_of("permute", x)
-    sizes, count = x.shape, len(x.shape)
-    order = [_place_of("permute", dim, count) for dim in dims]
-    if sorted(order) != list(range(count)):
-        raise ValueError(f"permute: {list(dims)} does not name each of the {count} dimensions once")
-    shape = [sizes[i] for i in order]
-    moved = [i for i in order if sizes[i] != 1]  # those of size 1 may go anywhere
-    if moved == sorted(moved):
-        return reshape(x, shape) if shape != list(sizes) else x
-    first = next(i for i, dim in enumerate(moved) if dim != sorted(moved)[i])
-    rows, rest = math.prod(sizes[i] for i in moved[:first]), moved[first:]
-    groups = sorted(rest)
-    split = groups.index(rest[0])
-    if rows == 1 and rest == groups[split:] + groups[:split]:
-        width = math.prod(sizes[i] for i in groups[split:])
-        return reshape(transpose(reshape(x, (-1, width))), shape)
-    places = np.arange(math.prod(sizes[i] for i in rest)).reshape([sizes[i] for i in groups])
-    places = places.transpose([groups.index(i) for i in rest]).reshape(-1)
-    return reshape(permute_features(reshape(x, (rows, -1)), places.tolist()), shape)
+    graph = graph_of("permute", x)
+    return Value(graph, graph.native.permute(x.id, _dims_of("permute", dims)))
 
 
 def permute_features(x: Value, permutation: Sequence[int]) -> Value:
@@ -481,9 +465,16 @@ def cast(x: Value, dtype: DTypeLike | str) -> Value:
     return x if x.dtype == name else apply("cast", x, type=name)
 
 
-def softmax(x: Value) -> Value:
-    """Over the last dimension."""
-    return apply("softmax", x)
+def softmax(x: Value, dim: int = -1) -> Value:
+    """Over a dimension."""
+    graph = graph_of("softmax", x)
+    return Value(graph, graph.native.softmax(x.id, _dims_of("softmax", dim)[0]))
+
+
+def log_softmax(x: Value, dim: int = -1) -> Value:
+    """The logarithm of softmax."""
+    graph = graph_of("log_softmax", x)
+    return Value(graph, graph.native.log_softmax(x.id, _dims_of("log_softmax", dim)[0]))
 
 
 def layer_norm(

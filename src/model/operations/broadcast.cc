@@ -2,10 +2,27 @@
 
 #include <algorithm>
 
-namespace tessera::model {
+#include "model/lowering.h"
+#include "ops/map/gather.h"
+#include "ops/map/rearrange.h"
 
-std::optional<ops::Broadcast> broadcast_of(const TensorType& value, const TensorType& out) {
-  using ops::Broadcast;
+namespace tessera::model {
+namespace {
+
+using ops::Broadcast;
+
+/// Of each row of `out`, the row of a value that is broadcast to it.
+std::vector<uint32_t> rows_of(const TensorType& value, const TensorType& out) {
+  const ArrayIndex index = broadcast_index(value, out);
+  std::vector<uint32_t> rows(out.rows());
+  for (uint32_t row = 0; row < rows.size(); ++row)
+    rows[row] = static_cast<uint32_t>(index(uint64_t{row} * out.cols()) / value.cols());
+  return rows;
+}
+
+}  // namespace
+
+std::optional<Broadcast> broadcast_of(const TensorType& value, const TensorType& out) {
   if (value.pattern != out.pattern && value.elements() != 1) return {};
   if (value.elements() == out.elements()) return Broadcast::none;
   if (value.elements() == 1) return Broadcast::scalar;
@@ -14,22 +31,52 @@ std::optional<ops::Broadcast> broadcast_of(const TensorType& value, const Tensor
   return {};
 }
 
-ops::Broadcast broadcast_of(const ops::Operand& operand, const ops::Operand& out) {
+Broadcast broadcast_of(const ops::Operand& operand, const ops::Operand& out) {
   const bool row = operand.rows() == 1 && out.rows() != 1, column = operand.cols() == 1 && out.cols() != 1;
-  if (row) return column ? ops::Broadcast::scalar : ops::Broadcast::row;
-  return column ? ops::Broadcast::column : ops::Broadcast::none;
+  if (row) return column ? Broadcast::scalar : Broadcast::row;
+  return column ? Broadcast::column : Broadcast::none;
+}
+
+std::vector<uint64_t> broadcast_steps(const TensorType& value, const TensorType& out) {
+  std::vector<uint64_t> steps(out.shape.size());
+  const auto matrix_steps = [&](uint64_t of_row, uint64_t of_column) {
+    for (size_t d = steps.size(); d-- > 0;) {
+      steps[d] = d + 1 == steps.size() ? of_column : of_row;
+      if (d + 1 < steps.size()) of_row *= out.shape[d];
+    }
+    return steps;
+  };
+  if (const std::optional<Broadcast> how = broadcast_of(value, out)) {
+    const bool has_rows = *how == Broadcast::none || *how == Broadcast::column;
+    const bool has_columns = *how == Broadcast::none || *how == Broadcast::row;
+    return matrix_steps(has_rows ? value.cols() : 0, has_columns ? 1 : 0);
+  }
+  uint64_t step = 1;
+  for (size_t d = value.shape.size(); d-- > 0;) {
+    if (value.shape[d] != 1) steps[steps.size() - value.shape.size() + d] = step;
+    step *= value.shape[d];
+  }
+  return steps;
+}
+
+ArrayIndex broadcast_index(const TensorType& value, const TensorType& out) {
+  // A sparse one has the elements of its blocks.
+  const auto dense = [](const TensorType& type) {
+    return type.pattern ? TensorType{type.type, {static_cast<uint32_t>(type.elements())}, {}, {}} : type;
+  };
+  const TensorType to = dense(out);
+  return {to.shape, broadcast_steps(dense(value), to)};
 }
 
 Value sum_to(Value gradient, const TensorType& type) {
-  if (gradient.type().elements() == type.elements())
-    return gradient.shape() == type.shape ? gradient : reshape(gradient, type.shape);
-  Value total = gradient;
-  switch (*broadcast_of(type, gradient.type())) {
-    case ops::Broadcast::row: total = sum(gradient, "rows"); break;
-    case ops::Broadcast::column: total = sum(gradient, "columns"); break;
-    default: total = sum(gradient, "all"); break;
-  }
-  return total.shape() == type.shape ? total : reshape(total, type.shape);
+  const TensorType& from = gradient.type();
+  if (from.elements() == type.elements()) return reshape(gradient, type.shape);
+  if (type.elements() == 1) return reshape(sum(gradient), type.shape);
+  std::vector<int> dims;
+  const std::vector<uint64_t> steps = broadcast_steps(type, from);
+  for (size_t d = 0; d < steps.size(); ++d)
+    if (steps[d] == 0 && from.shape[d] != 1) dims.push_back(static_cast<int>(d));
+  return reshape(sum(gradient, dims), type.shape);
 }
 
 std::optional<Shape> common_shape(const Shape& a, const Shape& b) {
@@ -44,6 +91,43 @@ std::optional<Shape> common_shape(const Shape& a, const Shape& b) {
   };
   if (!merge(a) || !merge(b)) return {};
   return shape;
+}
+
+bool can_broadcast(const TensorType& value, const TensorType& out) {
+  if (broadcast_of(value, out)) return true;
+  return !value.pattern && !out.pattern && common_shape(value.shape, out.shape) == out.shape;
+}
+
+std::vector<LayoutChoice> broadcasting_layouts(Lowering& l, const Node& node) {
+  const TensorType& out = l.graph().type(node.outputs[0]);
+  for (ValueId input : node.inputs)
+    if (!broadcast_of(l.graph().type(input), out)) return row_layouts(l, node);
+  return elementwise_layouts(l, node);
+}
+
+void expand_into(Lowering& l, const ops::Operand& value, const TensorType& type, const ops::Operand& out,
+                 const TensorType& out_type) {
+  const Type element = l.builder().type_of(value);
+  if (l.on_host())
+    return l.add(ops::RearrangeProblem{element, value.rows(), value.cols(), out_type.shape,
+                                       broadcast_steps(type, out_type)},
+                 {value, out});
+  const bool has_columns = value.cols() == out.cols();
+  const ops::Operand rows = has_columns ? out : l.temporary("rows", element, out.rows(), value.cols());
+  l.add(ops::GatherProblem{element, value.rows(), value.cols(), rows_of(type, out_type)}, {value, rows});
+  if (!has_columns)
+    l.add(ops::BinaryProblem{kernels::Binary::maximum, element, out.rows(), out.cols(), 1, Broadcast::column,
+                             Broadcast::column},
+          {rows, rows, out});
+}
+
+ops::Operand broadcast_input(Lowering& l, const Node& node, size_t input) {
+  const TensorType &type = l.graph().type(node.inputs[input]), &out = l.graph().type(node.outputs[0]);
+  const ops::Operand value = l.input(input);
+  if (broadcast_of(type, out)) return value;
+  const ops::Operand expanded = l.temporary("expanded", type.type, out.rows(), out.cols());
+  expand_into(l, value, type, expanded, out);
+  return expanded;
 }
 
 }  // namespace tessera::model

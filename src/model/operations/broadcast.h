@@ -1,30 +1,29 @@
-// How an operand of a smaller shape is broadcast.
+// How an operand of a smaller shape is broadcast, as NumPy's are.
 #pragma once
 
 #include <tessera/model.h>
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
+#include "model/operation.h"
+#include "model/operations/dims.h"
 #include "ops/map/elementwise.h"
+#include "ops/operand.h"
 
 namespace tessera::model {
 
-/// How a value takes part in an operation whose result has type `out`; none: it cannot.
+/// How a value takes part in a codelet whose result has type `out`; none: it has to be expanded.
 std::optional<ops::Broadcast> broadcast_of(const TensorType& value, const TensorType& out);
-
 /// The same of operands that lie alike.
 ops::Broadcast broadcast_of(const ops::Operand& operand, const ops::Operand& out);
 
-/// Position of element i of `out` in a value that is broadcast.
-inline uint64_t broadcast_index(ops::Broadcast broadcast, uint64_t i, uint32_t cols) {
-  switch (broadcast) {
-    case ops::Broadcast::none: return i;
-    case ops::Broadcast::row: return i % cols;
-    case ops::Broadcast::column: return i / cols;
-    case ops::Broadcast::scalar: break;
-  }
-  return 0;
-}
+/// Positions of elements of `out` in a value that is broadcast.
+ArrayIndex broadcast_index(const TensorType& value, const TensorType& out);
+
+/// By dimension of `out`: how far apart neighbours are in a value that is broadcast to it.
+std::vector<uint64_t> broadcast_steps(const TensorType& value, const TensorType& out);
 
 /// The same for the transposed matrix.
 inline ops::Broadcast transposed(ops::Broadcast broadcast) {
@@ -37,5 +36,14 @@ Value sum_to(Value gradient, const TensorType& type);
 
 /// The smallest shape that two broadcast to; none if there is none.
 std::optional<Shape> common_shape(const Shape& a, const Shape& b);
+bool can_broadcast(const TensorType& value, const TensorType& out);
+
+/// Layouts of an operation on each element that broadcasts its inputs.
+std::vector<LayoutChoice> broadcasting_layouts(Lowering& lowering, const Node& node);
+/// An input of such an operation; expanded where codelets cannot broadcast it.
+ops::Operand broadcast_input(Lowering& lowering, const Node& node, size_t input);
+/// Fills an operand with a value that is broadcast to it in another way than codelets do it.
+void expand_into(Lowering& lowering, const ops::Operand& value, const TensorType& type,
+                 const ops::Operand& out, const TensorType& out_type);
 
 }  // namespace tessera::model

@@ -225,8 +225,7 @@ Types infer_binary(const Signature& s) {
   } else if (!binary_keeps_zeros<op>({a.pattern != nullptr, b.pattern != nullptr})) {
     fail("would fill the zeros of a sparse value");
   }
-  if (!broadcast_of(a, out) || !broadcast_of(b, out))
-    fail("cannot be broadcast: scalars, vectors along the last dimension and columns can");
+  if (!can_broadcast(a, out) || !can_broadcast(b, out)) fail("cannot be broadcast to one shape");
   return {out};
 }
 
@@ -255,12 +254,11 @@ Gradients binary_gradient(const Differentiation& d) {
 template <Binary op>
 std::vector<Array> binary_reference(const Evaluation& e) {
   const TensorType& type = e.output_type(0);
-  const ops::Broadcast a = *broadcast_of(e.input_type(0), type), b = *broadcast_of(e.input_type(1), type);
+  const ArrayIndex a = broadcast_index(e.input_type(0), type), b = broadcast_index(e.input_type(1), type);
   const double factor = factor_of<op>(e.node);
   Array y(type.elements());
   for (uint64_t i = 0; i < y.size(); ++i) {
-    const double x = (*e.inputs[0])[broadcast_index(a, i, type.cols())],
-                 with = (*e.inputs[1])[broadcast_index(b, i, type.cols())];
+    const double x = (*e.inputs[0])[a(i)], with = (*e.inputs[1])[b(i)];
     y[i] = type.type == Type::u32
                ? kernels::of_integers<op>(static_cast<uint32_t>(x), static_cast<uint32_t>(with))
                : evaluate<op>(x, with, factor);
@@ -270,7 +268,7 @@ std::vector<Array> binary_reference(const Evaluation& e) {
 
 template <Binary op>
 void lower_binary(Lowering& l, const Node& node) {
-  const ops::Operand a = l.input(0), b = l.input(1);
+  const ops::Operand a = broadcast_input(l, node, 0), b = broadcast_input(l, node, 1);
   const ops::Operand out = l.output_beside(0, a.box.elements() < b.box.elements() ? b : a);
   l.add(
       ops::BinaryProblem{op, l.builder().type_of(out), out.rows(), out.cols(),
@@ -296,6 +294,8 @@ std::vector<Case> binary_cases() {
   add(Type::f32, {12, 9}, {});
   add(Type::f32, {}, {12, 9});
   add(Type::f32, {12, 1}, {9});
+  add(Type::f32, {3, 1, 5, 9}, {4, 1, 9});
+  add(Type::f16, {2, 1, 4, 1}, {2, 3, 4, 7});
   if (kernels::takes_integers(op)) add(Type::u32, {12, 9}, {9});
   return cases;
 }
@@ -313,7 +313,7 @@ constexpr Operation binary(std::string_view name) {
           infer_binary<op>,
           is_differentiable(op) ? binary_gradient<op> : nullptr,
           binary_reference<op>,
-          elementwise_layouts,
+          broadcasting_layouts,
           lower_binary<op>,
           binary_cases<op>,
           {.keeps_zeros = binary_keeps_zeros<op>, .zero_derivative = kernels::is_comparison(op)}};

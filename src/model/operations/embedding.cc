@@ -37,6 +37,9 @@ Types infer(const Signature& s) {
   require_dense(s);
   if (weight.shape.size() != 2)
     throw UsageError(fmt::format("{}: the weight is {}, not a matrix", s.operation, to_string(weight)));
+  if (ids.shape.size() == kMaxDimensions)
+    throw UsageError(fmt::format("{}: rows of {} would have more than {} dimensions", s.operation,
+                                 to_string(ids), kMaxDimensions));
   require_padding(s, weight.rows());
   TensorType y{weight.type, ids.shape, {}, {}};
   y.shape.push_back(weight.cols());

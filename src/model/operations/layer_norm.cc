@@ -10,6 +10,7 @@
 #include "kernels/common/element.h"
 #include "kernels/map/layer_norm/codelet.h"
 #include "model/lowering.h"
+#include "model/operations/broadcast.h"
 #include "model/operations/list.h"
 #include "model/transforms/function_gradients.h"
 #include "ops/map/map.h"
@@ -62,7 +63,7 @@ Value sum_of_squares(Value x, double scale) {
 std::vector<Value> decompose(const Decomposition& d) {
   const Type type = d.inputs[0].type().type;
   const auto wide = [&](size_t input) { return cast(d.inputs[input], Type::f32); };
-  const Value x = wide(0), average = mean(x, "columns"), centred = x - average;
+  const Value x = wide(0), average = mean(x, {-1}, true), centred = x - average;
   const Value rstd = reciprocal(sqrt(sum_of_squares(centred, 1.0 / x.type().cols()) + epsilon_of(d.node)));
   Value y = centred * rstd;
   if (d.inputs.size() > 1) y = y * wide(1);
@@ -104,10 +105,10 @@ std::vector<Value> decompose_gradients(const Decomposition& d) {
   const Value dy = wide(0), rstd = wide(3), normalised = (wide(1) - wide(2)) * rstd;
   const bool has_weight = d.inputs.size() > 4;
   const Value g = has_weight ? dy * wide(4) : dy;
-  const Value dx = (g - mean(g, "columns") - normalised * mean(g * normalised, "columns")) * rstd;
+  const Value dx = (g - mean(g, {-1}, true) - normalised * mean(g * normalised, {-1}, true)) * rstd;
   std::vector<Value> results = {cast(dx, type)};
-  if (has_weight) results.push_back(cast(sum(dy * normalised, "rows"), type));
-  if (d.node.integer("bias", 0) != 0) results.push_back(cast(sum(dy, "rows"), type));
+  if (has_weight) results.push_back(cast(sum_to(dy * normalised, weight_type(dy.type())), type));
+  if (d.node.integer("bias", 0) != 0) results.push_back(cast(sum_to(dy, weight_type(dy.type())), type));
   return results;
 }
 

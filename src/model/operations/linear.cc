@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "model/lowering.h"
+#include "model/operations/broadcast.h"
 #include "model/operations/list.h"
 #include "model/operations/update.h"
 #include "ops/map/elementwise.h"
@@ -81,7 +82,7 @@ Gradients gradient(const Differentiation& d) {
   const Value dy = *d.dy[0], x = d.input(0), w = d.input(1);
   Gradients gradients = {d.graph.apply("linear_input_gradient", {dy, w})[0],
                          d.graph.apply("linear_weight_gradient", {x, dy, w})[0]};
-  if (d.node.inputs.size() > 2) gradients.push_back(reshape(sum(dy, "rows"), d.input(2).shape()));
+  if (d.node.inputs.size() > 2) gradients.push_back(sum_to(dy, d.input(2).type()));
   return gradients;
 }
 

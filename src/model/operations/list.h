@@ -13,6 +13,7 @@
   X(linear)                        \
   X(reduce)                        \
   X(softmax)                       \
+  X(scan)                          \
   X(layer_norm)                    \
   X(loss)                          \
   X(shape)                         \
@@ -25,6 +26,7 @@
   X(call)                          \
   X(structured)                    \
   X(permute)                       \
+  X(permute_features)              \
   X(take)                          \
   X(spiking)                       \
   X(spike_counts)                  \

@@ -15,12 +15,13 @@ Types infer(const Signature& s) {
   const TensorType& x = s.inputs[0];
   const std::vector<int64_t>& places = places_of(s.attributes);
   if (x.pattern || x.shape.empty() || places.size() != x.cols())
-    throw UsageError(
-        fmt::format("permute: a permutation of {} places does not match {}", places.size(), to_string(x)));
+    throw UsageError(fmt::format("permute_features: a permutation of {} places does not match {}",
+                                 places.size(), to_string(x)));
   std::vector<bool> used(places.size());
   for (int64_t place : places) {
     if (place < 0 || place >= static_cast<int64_t>(places.size()) || used[place])
-      throw UsageError(fmt::format("permute: {} is not a place of {}, or there twice", place, places.size()));
+      throw UsageError(
+          fmt::format("permute_features: {} is not a place of {}, or there twice", place, places.size()));
     used[place] = true;
   }
   return {x};
@@ -61,7 +62,7 @@ constexpr Operation kPermute[] = {
 
 }  // namespace
 
-std::span<const Operation> permute_operations() { return kPermute; }
+std::span<const Operation> permute_features_operations() { return kPermute; }
 
 Value permute_features(Value x, const std::vector<uint32_t>& permutation) {
   return x.owner().apply("permute_features", {x},

@@ -87,7 +87,7 @@ Gradients gradient(const Differentiation& d) {
   if (op == Reduction::sum) return {expanded(dy)};
   if (op == Reduction::sum_of_squares) return {x * expanded(cast(dy, x.type().type)) * 2};
   const Value most = d.graph.apply("equal", {x, expanded(d.output(0))})[0];
-  const Value count = sum(most, d.node.text("over", "all"));
+  const Value count = d.graph.apply("sum", {most}, {{"over", d.node.text("over", "all")}})[0];
   return {most * expanded(dy / count)};
 }
 
@@ -163,29 +163,37 @@ std::vector<Case> cases() {
 // Expansion.
 
 Types infer_expand(const Signature& s) {
-  require_float(s, s.inputs[0]);
+  if (s.inputs[0].type != Type::u32) require_float(s, s.inputs[0]);
   TensorType out = s.inputs[0];
   out.shape = shape_of(s);
-  if (out.pattern || !broadcast_of(s.inputs[0], out))
+  if (out.pattern || !can_broadcast(s.inputs[0], out))
     throw UsageError(fmt::format("{} cannot be expanded to {}", to_string(s.inputs[0]), to_string(out)));
   return {out};
 }
 
 std::vector<Array> expand_reference(const Evaluation& e) {
   const TensorType& type = e.output_type(0);
-  const ops::Broadcast broadcast = *broadcast_of(e.input_type(0), type);
+  const ArrayIndex index = broadcast_index(e.input_type(0), type);
   Array y(type.elements());
-  for (uint64_t i = 0; i < y.size(); ++i) y[i] = (*e.inputs[0])[broadcast_index(broadcast, i, type.cols())];
+  for (uint64_t i = 0; i < y.size(); ++i) y[i] = (*e.inputs[0])[index(i)];
   return {y};
+}
+
+std::vector<LayoutChoice> expand_layouts(Lowering& l, const Node& node) {
+  const bool as_codelets_do =
+      broadcast_of(l.graph().type(node.inputs[0]), l.graph().type(node.outputs[0])).has_value();
+  return as_codelets_do ? same_layouts(l, node) : row_layouts(l, node);
 }
 
 /// The maximum of a value and itself, broadcast.
 void lower_expand(Lowering& l, const Node& node) {
   const ops::Operand in = l.input(0), out = l.output(0);
-  ops::Broadcast broadcast = *broadcast_of(l.graph().type(node.inputs[0]), l.graph().type(node.outputs[0]));
-  if (l.output_layout(0).transposed) broadcast = transposed(broadcast);
+  const TensorType &from = l.graph().type(node.inputs[0]), &to = l.graph().type(node.outputs[0]);
+  std::optional<ops::Broadcast> broadcast = broadcast_of(from, to);
+  if (!broadcast) return expand_into(l, in, from, out, to);
+  if (l.output_layout(0).transposed) broadcast = transposed(*broadcast);
   l.add(ops::BinaryProblem{kernels::Binary::maximum, l.builder().type_of(out), out.rows(), out.cols(), 1,
-                           broadcast, broadcast},
+                           *broadcast, *broadcast},
         {in, in, out});
 }
 
@@ -194,7 +202,13 @@ std::vector<Case> expand_cases() {
   return {{{{Type::f32, {}, {}, {}}}, {{"shape", shape}}},
           {{{Type::f32, {21}, {}, {}}}, {{"shape", shape}}},
           {{{Type::f32, {4, 9, 1}, {}, {}}}, {{"shape", shape}}},
-          {{{Type::bf16, {36, 1}, {}, {}}}, {{"shape", std::vector<int64_t>{36, 21}}}}};
+          {{{Type::bf16, {36, 1}, {}, {}}}, {{"shape", std::vector<int64_t>{36, 21}}}},
+          {{{Type::f32, {4, 1, 21}, {}, {}}}, {{"shape", shape}}},
+          {{{Type::f16, {9, 1}, {}, {}}}, {{"shape", shape}}},
+          {.inputs = {{Type::u32, {3, 1, 2, 1, 1}, {}, {}}},
+           .attributes = {{"shape", std::vector<int64_t>{3, 5, 2, 2, 3}}},
+           .below = 9,
+           .differentiable = false}};
 }
 
 template <Reduction op>
@@ -208,26 +222,16 @@ constexpr Operation kReduce[] = {
     reduction<Reduction::sum_of_squares>("sum_of_squares"),
     {"expand", 1, 1, infer_expand,
      [](const Differentiation& d) { return Gradients{sum_to(*d.dy[0], d.input(0).type())}; },
-     expand_reference, same_layouts, lower_expand, expand_cases},
+     expand_reference, expand_layouts, lower_expand, expand_cases},
 };
-
-Value reduce(const char* operation, Value x, std::string over, double scale = 1) {
-  Attributes attributes = {{"over", std::move(over)}};
-  if (scale != 1) attributes["scale"] = scale;
-  return x.owner().apply(operation, {x}, std::move(attributes))[0];
-}
 
 }  // namespace
 
 std::span<const Operation> reduce_operations() { return kReduce; }
 
-Value sum(Value x, std::string over) { return reduce("sum", x, std::move(over)); }
-Value max(Value x, std::string over) { return reduce("max", x, std::move(over)); }
-Value mean(Value x, std::string over) {
-  const double count = over == "all"    ? static_cast<double>(x.type().elements())
-                       : over == "rows" ? x.type().rows()
-                                        : x.type().cols();
-  return reduce("sum", x, std::move(over), 1 / count);
+Value expand(Value x, Shape shape) {
+  if (x.shape() == shape) return x;
+  return x.owner().apply("expand", {x}, {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}})[0];
 }
 
 }  // namespace tessera::model

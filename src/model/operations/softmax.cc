@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "model/lowering.h"
+#include "model/operations/dims.h"
 #include "model/operations/list.h"
 
 namespace tessera::model {
@@ -18,7 +20,7 @@ Types infer(const Signature& s) {
 
 Gradients gradient(const Differentiation& d) {
   const Value y = d.output(0), weighted = *d.dy[0] * y;
-  return {weighted - y * sum(weighted, "columns")};
+  return {weighted - y * sum(weighted, {-1}, true)};
 }
 
 std::vector<Array> reference(const Evaluation& e) {
@@ -52,6 +54,18 @@ constexpr Operation kSoftmax[] = {{"softmax", 1, 1, infer, gradient, reference, 
 
 std::span<const Operation> softmax_operations() { return kSoftmax; }
 
-Value softmax(Value x) { return x.owner().apply("softmax", {x})[0]; }
+Value softmax(Value x, int dim) {
+  const size_t count = x.shape().size(), at = dimension_of("softmax", x.type(), dim);
+  if (at + 1 == count) return x.owner().apply("softmax", {x})[0];
+  std::vector<int> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[at], order.back());
+  return permute(softmax(permute(x, order)), order);
+}
+
+Value log_softmax(Value x, int dim) {
+  const Value shifted = x - max(x, {dim}, true);
+  return shifted - log(sum(exp(shifted), {dim}, true));
+}
 
 }  // namespace tessera::model

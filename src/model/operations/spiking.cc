@@ -531,8 +531,8 @@ std::vector<Value> spiking_parameters(Graph& graph, const std::string& name,
 Value readout(Value potentials, uint32_t batch, Readout of) {
   const uint32_t steps = potentials.type().rows(), neurons = potentials.type().cols() / batch;
   const Value row = of == Readout::last      ? slice(potentials, 0, steps - 1, steps)
-                    : of == Readout::maximum ? max(potentials, "rows")
-                                             : mean(potentials, "rows");
+                    : of == Readout::maximum ? max(potentials, {0})
+                                             : mean(potentials, {0});
   return reshape(row, {batch, neurons});
 }
 

@@ -23,9 +23,6 @@ Types infer(const Signature& s) {
   const std::optional<Shape> shape = choices ? common_shape(condition.shape, *choices) : std::nullopt;
   if (!shape) fail("cannot be broadcast to one shape");
   const TensorType out{a.type, *shape, {}, {}};
-  for (const TensorType& type : s.inputs)
-    if (!broadcast_of(type, out))
-      fail("cannot be broadcast: scalars, vectors along the last dimension and columns can");
   return {out};
 }
 
@@ -39,16 +36,17 @@ Gradients gradient(const Differentiation& d) {
 
 std::vector<Array> reference(const Evaluation& e) {
   const TensorType& type = e.output_type(0);
-  const auto at = [&](size_t input, uint64_t i) {
-    return (*e.inputs[input])[broadcast_index(*broadcast_of(e.input_type(input), type), i, type.cols())];
-  };
+  std::vector<ArrayIndex> index;
+  for (size_t input = 0; input < 3; ++input) index.push_back(broadcast_index(e.input_type(input), type));
+  const auto at = [&](size_t input, uint64_t i) { return (*e.inputs[input])[index[input](i)]; };
   Array y(type.elements());
   for (uint64_t i = 0; i < y.size(); ++i) y[i] = at(at(0, i) != 0 ? 1 : 2, i);
   return {y};
 }
 
-void lower(Lowering& l, const Node&) {
-  const ops::Operand inputs[] = {l.input(0), l.input(1), l.input(2)};
+void lower(Lowering& l, const Node& node) {
+  const ops::Operand inputs[] = {broadcast_input(l, node, 0), broadcast_input(l, node, 1),
+                                 broadcast_input(l, node, 2)};
   const ops::Operand* largest = &inputs[0];
   for (const ops::Operand& input : inputs)
     if (input.box.elements() > largest->box.elements()) largest = &input;
@@ -74,6 +72,7 @@ std::vector<Case> cases() {
   add(Type::f32, {9}, {12, 9}, {12, 1});
   add(Type::f32, {12, 1}, {12, 9}, {});
   add(Type::f32, {12, 1}, {9}, {});
+  add(Type::f32, {2, 1, 1, 9}, {2, 3, 4, 9}, {4, 1});
   return cases;
 }
 
@@ -83,7 +82,7 @@ constexpr Operation kWhere[] = {{.name = "where",
                                  .infer = infer,
                                  .gradient = gradient,
                                  .reference = reference,
-                                 .layouts = elementwise_layouts,
+                                 .layouts = broadcasting_layouts,
                                  .lower = lower,
                                  .cases = cases}};
 

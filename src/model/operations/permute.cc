@@ -1,0 +1,168 @@
+// Dimensions in another order: one codelet on hosts, gathered rows elsewhere.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "model/lowering.h"
+#include "model/operations/dims.h"
+#include "model/operations/list.h"
+#include "ops/map/rearrange.h"
+
+namespace tessera::model {
+namespace {
+
+const std::vector<int64_t>& dims_of(const Node& node) { return node.list("dims"); }
+
+Shape permuted_shape(const Shape& shape, const std::vector<int64_t>& dims) {
+  Shape permuted;
+  for (int64_t dim : dims) permuted.push_back(shape[dim]);
+  return permuted;
+}
+
+Types infer(const Signature& s) {
+  require_dense(s);
+  TensorType out = s.inputs[0];
+  const std::vector<int64_t>& dims = dims_of(s.attributes);
+  std::vector<int64_t> sorted = dims, all(out.shape.size());
+  std::ranges::sort(sorted);
+  std::iota(all.begin(), all.end(), 0);
+  if (sorted != all)
+    throw UsageError(fmt::format("permute: [{}] does not name each of the {} dimensions of {} once",
+                                 fmt::join(dims, ", "), all.size(), to_string(out)));
+  out.shape = permuted_shape(out.shape, dims);
+  return {out};
+}
+
+Gradients gradient(const Differentiation& d) {
+  const std::vector<int64_t>& dims = dims_of(d.node);
+  std::vector<int> inverse(dims.size());
+  for (size_t i = 0; i < dims.size(); ++i) inverse[dims[i]] = static_cast<int>(i);
+  return {permute(*d.dy[0], inverse)};
+}
+
+/// Where the elements of the result are in the input.
+ArrayIndex index_of(const Shape& shape, const std::vector<int64_t>& dims) {
+  const std::vector<uint64_t> steps = steps_of(shape);
+  ArrayIndex index{permuted_shape(shape, dims), {}};
+  for (int64_t dim : dims) index.steps.push_back(steps[dim]);
+  return index;
+}
+
+std::vector<Array> reference(const Evaluation& e) {
+  const ArrayIndex index = index_of(e.input_type(0).shape, dims_of(e.node));
+  Array y(e.inputs[0]->size());
+  for (uint64_t i = 0; i < y.size(); ++i) y[i] = (*e.inputs[0])[index(i)];
+  return {y};
+}
+
+void lower(Lowering& l, const Node& node) {
+  const ops::Operand in = l.input(0), out = l.output(0);
+  const ArrayIndex index = index_of(l.graph().type(node.inputs[0]).shape, dims_of(node));
+  l.add(ops::RearrangeProblem{l.builder().type_of(in), in.rows(), in.cols(), index.sizes, index.steps},
+        {in, out});
+}
+
+bool lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
+
+uint32_t product(const Shape& shape, size_t begin, size_t end) {
+  return std::accumulate(shape.begin() + static_cast<int64_t>(begin),
+                         shape.begin() + static_cast<int64_t>(end), 1U, std::multiplies<>());
+}
+
+/// Rows are gathered, as features of the transposed matrix, which is no copy.
+Value permute_rows(Value x, const std::vector<uint32_t>& from) {
+  return transpose(permute_features(transpose(x), from));
+}
+
+/// The order in which the elements of an array come when its dimensions are permuted.
+std::vector<uint32_t> places_of(const Shape& shape, const std::vector<int64_t>& dims) {
+  const ArrayIndex index = index_of(shape, dims);
+  std::vector<uint32_t> places(product(shape, 0, shape.size()));
+  for (uint32_t i = 0; i < places.size(); ++i) places[i] = static_cast<uint32_t>(index(i));
+  return places;
+}
+
+/// Dimensions after the last moved one belong to it: rows of them move. Before the last one of the result is
+/// brought to the end by a transpose, where nothing stands before it.
+std::vector<Value> decompose(const Decomposition& d) {
+  const Value x = d.inputs[0];
+  const Shape& shape = x.shape();
+  const std::vector<int64_t>& dims = dims_of(d.node);
+  const size_t count = shape.size();
+  const Shape result = permuted_shape(shape, dims);
+  size_t kept = 0, moved = count;
+  while (kept < count && dims[kept] == static_cast<int64_t>(kept)) ++kept;
+  while (moved > kept && dims[moved - 1] == static_cast<int64_t>(moved) - 1) --moved;
+  const uint32_t inner = product(shape, moved, count);
+  if (inner > 1 || moved < count) {
+    const Shape outer(shape.begin(), shape.begin() + static_cast<int64_t>(moved));
+    const std::vector<uint32_t> rows =
+        places_of(outer, {dims.begin(), dims.begin() + static_cast<int64_t>(moved)});
+    return {reshape(permute_rows(reshape(x, {static_cast<uint32_t>(rows.size()), inner}), rows), result)};
+  }
+  // A rotation of all dimensions transposes one matrix.
+  const auto first = static_cast<size_t>(dims[0]);
+  bool rotates = true;
+  for (size_t i = 0; i < count; ++i) rotates &= dims[i] == static_cast<int64_t>((first + i) % count);
+  if (rotates) {
+    const uint32_t cols = product(shape, first, count);
+    return {reshape(transpose(reshape(x, {product(shape, 0, first), cols})), result)};
+  }
+  std::vector<int64_t> rest;
+  for (size_t i = kept; i < count; ++i) rest.push_back(dims[i] - static_cast<int64_t>(kept));
+  const Shape features(shape.begin() + static_cast<int64_t>(kept), shape.end());
+  const std::vector<uint32_t> places = places_of(features, rest);
+  const Value matrix = reshape(x, {product(shape, 0, kept), static_cast<uint32_t>(places.size())});
+  return {reshape(permute_features(matrix, places), result)};
+}
+
+std::vector<Case> cases() {
+  const auto use = [](Type type, Shape shape, std::vector<int64_t> dims) {
+    return Case{.inputs = {{type, std::move(shape), {}, {}}},
+                .attributes = {{"dims", std::move(dims)}},
+                .below = 100,
+                .differentiable = type != Type::u32};
+  };
+  return {use(Type::f32, {3, 4, 5, 7}, {0, 2, 1, 3}),
+          use(Type::f32, {3, 4, 19}, {0, 2, 1}),
+          use(Type::f16, {3, 5, 6}, {2, 0, 1}),
+          use(Type::bf16, {6, 5, 4}, {2, 1, 0}),
+          use(Type::f32, {2, 3, 4, 5, 6}, {4, 2, 0, 3, 1}),
+          use(Type::u32, {4, 3, 2}, {1, 0, 2}),
+          use(Type::f32, {2, 3, 17, 18}, {0, 1, 3, 2})};
+}
+
+constexpr Operation kPermute[] = {{.name = "permute",
+                                   .infer = infer,
+                                   .gradient = gradient,
+                                   .reference = reference,
+                                   .layouts = row_layouts,
+                                   .lower = lower,
+                                   .cases = cases,
+                                   .decompose = decompose,
+                                   .lowers_on = lowers_on}};
+
+}  // namespace
+
+std::span<const Operation> permute_operations() { return kPermute; }
+
+Value permute(Value x, const std::vector<int>& dims) {
+  const TensorType& type = x.type();
+  std::vector<int64_t> order;
+  for (int dim : dims) order.push_back(static_cast<int64_t>(dimension_of("permute", type, dim)));
+  if (order.size() == type.shape.size()) {
+    // Dimensions of size 1 may go anywhere.
+    std::vector<int64_t> moved;
+    for (int64_t dim : order)
+      if (type.shape[dim] != 1) moved.push_back(dim);
+    if (std::ranges::is_sorted(moved, std::less_equal<>()))
+      return reshape(x, permuted_shape(type.shape, order));
+    if (order == std::vector<int64_t>{1, 0}) return transpose(x);
+  }
+  return x.owner().apply("permute", {x}, {{"dims", std::move(order)}})[0];
+}
+
+}  // namespace tessera::model
