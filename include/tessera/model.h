@@ -327,6 +327,12 @@ Value sum_neighbours(Value x, uint32_t neighbours);
 /// y[..., :] = weight[ids[...], :] of u32 ids and a dense weight [rows, features], which may be the weight of
 /// products as well; NaN for an id beyond the rows. The row `padding` has a gradient of 0.
 Value embedding(Value ids, Value weight, std::optional<uint32_t> padding = {});
+/// Elements of a dimension, by a list of u32; NaN for one beyond its size.
+Value index_select(Value x, int dim, Value ids);
+/// The reverse: sums of the values that have the same index, of `size`; those beyond are left out.
+Value scatter_add(Value values, int dim, Value ids, uint32_t size);
+/// y[…, i, …] = x[…, ids[…, i, …], …]: indices along a dimension, which are as x in all others.
+Value gather(Value x, int dim, Value ids);
 /// f32, f16, bf16 or u32. To u32, fractions are cut off; negative numbers and NaN become 0, and numbers that
 /// are too large 2^32 − 1.
 Value cast(Value x, Type type);
@@ -335,8 +341,33 @@ Value log_softmax(Value x, int dim = -1);
 /// Over the last dimension, as PyTorch's: (x − mean) / √(variance + epsilon) · weight + bias, of [features].
 Value layer_norm(Value x, std::optional<Value> weight = {}, std::optional<Value> bias = {},
                  double epsilon = 1e-5);
-/// Mean over rows of −log softmax(logits)[label]; labels are u32 of [rows].
-Value cross_entropy(Value logits, Value labels);
+/// x / √(mean of x² + epsilon) · weight, over the last dimension.
+Value rms_norm(Value x, std::optional<Value> weight = {}, double epsilon = 1e-6);
+/// Cosines and sines of the angles of positions (Su et al. 2021): constants of [positions, features / 2].
+struct RotaryTables {
+  Value cosines;
+  Value sines;
+};
+RotaryTables rotary_tables(Graph& graph, uint32_t positions, uint32_t features, double base = 10000);
+/// Turns pairs of features of x [..., positions, features] by the angle of their position: feature i and i +
+/// features / 2, or neighbours if `interleaved`.
+Value rotary(Value x, const RotaryTables& tables, bool interleaved = false);
+
+/// How the losses of rows become one.
+enum class LossReduction : uint8_t {
+  mean,  ///< divided by the weights of the rows that count
+  sum,
+  none,  ///< a loss for each row
+};
+struct CrossEntropyOptions {
+  std::optional<Value> weight = {};      ///< of each class: [classes]
+  std::optional<uint32_t> ignored = {};  ///< label of rows that do not count
+  double smoothing = 0;                  ///< part of each target that all classes share
+  LossReduction reduction = LossReduction::mean;
+};
+/// −log softmax(logits)[label] of rows, as PyTorch's; labels are u32 of [rows], or the target has a
+/// probability of each class: as the logits, [rows, classes].
+Value cross_entropy(Value logits, Value target, const CrossEntropyOptions& options = {});
 /// Mean of (x − target)².
 Value mean_squared_error(Value x, Value target);
 /// Zeroes elements with probability `p` and divides the others by 1 − p; `step` is a u32 scalar, and

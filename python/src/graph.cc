@@ -63,6 +63,21 @@ ValueId reduce(Graph& graph, const std::string& operation, ValueId id, const std
   return operation == "amax" ? max(x, dims, keepdim).id : min(x, dims, keepdim).id;
 }
 
+ValueId add_cross_entropy(Graph& graph, ValueId logits, ValueId target, std::optional<ValueId> weight,
+                          std::optional<uint32_t> ignored, double smoothing, const std::string& reduction) {
+  const std::map<std::string, model::LossReduction> reductions = {{"mean", model::LossReduction::mean},
+                                                                  {"sum", model::LossReduction::sum},
+                                                                  {"none", model::LossReduction::none}};
+  const auto found = reductions.find(reduction);
+  if (found == reductions.end())
+    throw UsageError(
+        fmt::format("cross_entropy: there is no reduction '{}': use mean, sum or none", reduction));
+  const auto of_classes = weight ? std::optional(graph.value(*weight)) : std::nullopt;
+  return cross_entropy(graph.value(logits), graph.value(target),
+                       {of_classes, ignored, smoothing, found->second})
+      .id;
+}
+
 ValueId add_constant(Graph& graph, const std::string& name, const Shape& shape, nb::handle values,
                      const std::string& dtype) {
   const std::span<const float> given = floats_of(values, "values");
@@ -120,6 +135,37 @@ void bind_values(nb::class_<Graph>& graph) {
             return ids_of(g.call(function, values_of(g, inputs), number));
           },
           "function"_a, "inputs"_a, "number"_a.none())
+      .def("cross_entropy", &add_cross_entropy, "logits"_a, "target"_a, "weight"_a.none(), "ignored"_a.none(),
+           "smoothing"_a, "reduction"_a)
+      .def(
+          "rotary_tables",
+          [](Graph& g, uint32_t positions, uint32_t features, double base) {
+            const model::RotaryTables tables = model::rotary_tables(g, positions, features, base);
+            return std::pair(tables.cosines.id, tables.sines.id);
+          },
+          "positions"_a, "features"_a, "base"_a)
+      .def(
+          "rotary",
+          [](Graph& g, ValueId x, ValueId cosines, ValueId sines, bool interleaved) {
+            return rotary(g.value(x), {g.value(cosines), g.value(sines)}, interleaved).id;
+          },
+          "x"_a, "cosines"_a, "sines"_a, "interleaved"_a)
+      .def(
+          "index_select",
+          [](Graph& g, ValueId x, int dim, ValueId ids) {
+            return index_select(g.value(x), dim, g.value(ids)).id;
+          },
+          "x"_a, "dim"_a, "ids"_a)
+      .def(
+          "scatter_add",
+          [](Graph& g, ValueId x, int dim, ValueId ids, uint32_t size) {
+            return scatter_add(g.value(x), dim, g.value(ids), size).id;
+          },
+          "values"_a, "dim"_a, "ids"_a, "size"_a)
+      .def(
+          "gather",
+          [](Graph& g, ValueId x, int dim, ValueId ids) { return gather(g.value(x), dim, g.value(ids)).id; },
+          "x"_a, "dim"_a, "ids"_a)
       .def("reduce", &reduce, "operation"_a, "x"_a, "dims"_a, "keepdim"_a)
       .def(
           "argmax",

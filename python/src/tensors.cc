@@ -64,10 +64,14 @@ void round_to(Type type, const nb::ndarray<nb::ro>& array, std::byte* to) {
   });
 }
 
+/// The label that PyTorch ignores, which wraps around.
+constexpr int64_t kIgnored = -100;
+
 template <class From, class To>
 void count_as(const std::string& name, const nb::ndarray<nb::ro>& array, std::byte* to) {
   each_element<From>(array, [&](From element) {
-    if (!std::in_range<To>(element))
+    const bool is_ignored = std::is_same_v<To, uint32_t> && std::cmp_equal(element, kIgnored);
+    if (!std::in_range<To>(element) && !is_ignored)
       throw UsageError(fmt::format("{} has the entry {}; entries must be from 0 to {}", name, element,
                                    std::numeric_limits<To>::max()));
     kernels::store(to, static_cast<To>(element));

@@ -67,16 +67,28 @@ def evaluate(function, *arrays):
         (lambda a, b: tg.exp(a) + tg.tanh(b), lambda a, b: np.exp(a) + np.tanh(b)),
         (lambda a, b: tg.log(tg.exp(a)) + tg.sqrt(tg.square(b)), lambda a, b: a + np.abs(b)),
         (lambda a, b: tg.sigmoid(a) * tg.reciprocal(b + 5), lambda a, b: 1 / (1 + np.exp(-a)) / (b + 5)),
-        (lambda a, b: (a < b) + 2 * (a <= 0) - (a > 0.5) * (b >= a), lambda a, b: (a < b) + 2.0 * (a <= 0) - (a > 0.5) * (b >= a)),
+        (
+            lambda a, b: (a < b) + 2 * (a <= 0) - (a > 0.5) * (b >= a),
+            lambda a, b: (a < b) + 2.0 * (a <= 0) - (a > 0.5) * (b >= a),
+        ),
         (lambda a, b: tg.where(tg.equal(a, b), a, 2) + tg.not_equal(a, a), lambda a, b: np.where(a == b, a, 2)),
         (lambda a, b: tg.clip(a, -0.2, 0.4) + tg.clip(b, high=0), lambda a, b: a.clip(-0.2, 0.4) + b.clip(None, 0)),
         (lambda a, b: tg.rsqrt(a + 2) + tg.pow(b, 3), lambda a, b: 1 / np.sqrt(a + 2) + b**3),
         (lambda a, b: tg.silu(a) + tg.sin(b) * tg.cos(a), lambda a, b: a / (1 + np.exp(-a)) + np.sin(b) * np.cos(a)),
-        (lambda a, b: tg.leaky_relu(a, 0.1) + tg.elu(b), lambda a, b: np.where(a > 0, a, a / 10) + np.where(b > 0, b, np.expm1(b))),
-        (lambda a, b: tg.softplus(a) + tg.hard_sigmoid(6 * b), lambda a, b: np.log1p(np.exp(a)) + np.clip(b + 0.5, 0, 1)),
+        (
+            lambda a, b: tg.leaky_relu(a, 0.1) + tg.elu(b),
+            lambda a, b: np.where(a > 0, a, a / 10) + np.where(b > 0, b, np.expm1(b)),
+        ),
+        (
+            lambda a, b: tg.softplus(a) + tg.hard_sigmoid(6 * b),
+            lambda a, b: np.log1p(np.exp(a)) + np.clip(b + 0.5, 0, 1),
+        ),
         (lambda a, b: tg.cast(tg.cast(a * 9, "u32") * 3 - 1 + 2, "f32"), lambda a, b: np.trunc(9 * a.clip(0)) * 3 + 1),
         (lambda a, b: tg.sum(a, 0) + tg.mean(b, (0,)), lambda a, b: a.sum(0) + b.mean(0)),
-        (lambda a, b: a - tg.amax(a, -1, keepdim=True) + tg.mean(b), lambda a, b: a - a.max(1, keepdims=True) + b.mean()),
+        (
+            lambda a, b: a - tg.amax(a, -1, keepdim=True) + tg.mean(b),
+            lambda a, b: a - a.max(1, keepdims=True) + b.mean(),
+        ),
         (lambda a, b: tg.transpose(a) + tg.transpose(b), lambda a, b: (a + b).T),
         (lambda a, b: tg.reshape(a, (5, 14)) * 1, lambda a, b: a.reshape(5, 14)),
         (lambda a, b: tg.slice(a, 1, 2, 5) + tg.slice(b, 1, 0, 3), lambda a, b: a[:, 2:5] + b[:, :3]),
@@ -93,7 +105,13 @@ def test_operations(rng, function, expected):
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [((3, 4, 5), (4, 1)), ((2, 1, 4, 5), (3, 1, 5)), ((2, 3, 1, 1), (4, 5)), ((2, 1, 3, 1, 4), (5, 1, 2, 1)), ((6, 1), (1, 7))],
+    [
+        ((3, 4, 5), (4, 1)),
+        ((2, 1, 4, 5), (3, 1, 5)),
+        ((2, 3, 1, 1), (4, 5)),
+        ((2, 1, 3, 1, 4), (5, 1, 2, 1)),
+        ((6, 1), (1, 7)),
+    ],
 )
 def test_values_are_broadcast(rng, first, second):
     a, b = rng.standard_normal(first).astype(np.float32), rng.standard_normal(second).astype(np.float32)
@@ -105,7 +123,9 @@ def test_values_are_broadcast(rng, first, second):
     loss = tg.sum(tg.square(graph.find("a") * graph.find("b")))
     session = graph.training_step(loss, lr=0.5).session()
     session.run()
-    of_a = (a * b**2).sum(tuple(i for i in range(-len(second), 0) if i >= -len(first) and np.shape(a)[i] == 1), keepdims=True)
+    of_a = (a * b**2).sum(
+        tuple(i for i in range(-len(second), 0) if i >= -len(first) and np.shape(a)[i] == 1), keepdims=True
+    )
     extra = of_a.ndim - a.ndim
     np.testing.assert_allclose(session.get("a"), a - of_a.sum(tuple(range(extra))).reshape(first), rtol=1e-4, atol=1e-4)
 
@@ -120,9 +140,39 @@ def test_operations_along_a_dimension(rng, dim):
     np.testing.assert_allclose(evaluate(lambda v: tg.cumsum(v, dim), x), x.cumsum(dim), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(evaluate(lambda v: tg.argmax(v, dim), x), x.argmax(dim))
     padded = evaluate(lambda v: tg.pad(v, dim % 3, 2, 1, 0.5), x)
-    np.testing.assert_array_equal(padded, np.pad(x, [(2, 1) if i == dim % 3 else (0, 0) for i in range(3)], constant_values=0.5))
+    np.testing.assert_array_equal(
+        padded, np.pad(x, [(2, 1) if i == dim % 3 else (0, 0) for i in range(3)], constant_values=0.5)
+    )
     parts = evaluate(lambda v: tg.concatenate(tg.split(v, [1, x.shape[dim] - 1], dim % 3)[::-1], dim % 3), x)
     np.testing.assert_array_equal(parts, np.roll(x, -1, dim))
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rotary_positions(rng, interleaved):
+    x = rng.standard_normal((2, 3, 5, 8)).astype(np.float32)
+    angles = np.arange(5)[:, None] * 100.0 ** (-np.arange(4) / 4)
+    pairs = x.reshape(2, 3, 5, 4, 2) if interleaved else np.stack([x[..., :4], x[..., 4:]], -1)
+    turned = (pairs[..., 0] + 1j * pairs[..., 1]) * np.exp(1j * angles)
+    pairs = np.stack([turned.real, turned.imag], -1)
+    expected = pairs.reshape(x.shape) if interleaved else np.concatenate([pairs[..., 0], pairs[..., 1]], -1)
+    found = evaluate(lambda v: tg.rotary(v, base=100.0, interleaved=interleaved), x)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    tables = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    again = evaluate(lambda v, cos, sin: tg.rotary(v, cos, sin, interleaved=interleaved), x, *tables)
+    np.testing.assert_allclose(again, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_wrong_options_of_cross_entropy():
+    graph = tg.Graph()
+    x, labels = graph.input("x", (4, 10)), graph.input("labels", (4,), np.uint32)
+    with pytest.raises(ValueError, match="smoothing is 2"):
+        tg.cross_entropy(x, labels, smoothing=2.0)
+    with pytest.raises(ValueError, match="no reduction 'max'"):
+        tg.cross_entropy(x, labels, reduction="max")
+    with pytest.raises(ValueError, match="need one of each class"):
+        tg.cross_entropy(x, labels, weight=graph.constant([1.0, 2.0]))
+    with pytest.raises(ValueError, match="targets are probabilities"):
+        tg.cross_entropy(x, x, ignored=3)
 
 
 def test_wrong_numbers():

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from tessera.graph._values import Value
 _TYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 _INTEGERS = (torch.int64, torch.int32, torch.uint32)
 _MEAN = 1  # PyTorch's numbers of reductions: none, mean, sum
+_REDUCTION_NAMES: tuple[Literal["none", "mean", "sum"], ...] = ("none", "mean", "sum")
 _REDUCTIONS: tuple[Callable[[Value], Value], ...] = (lambda x: x, ops.mean, ops.sum)
 
 
@@ -172,6 +172,10 @@ def handles(*names: str, lazy: bool = False) -> Callable[[_Function], _Function]
         return handler
 
     return register
+
+
+def shaped(call: Call, x: Value) -> Value:
+    return x if x.shape == call.shape else ops.reshape(x, call.shape)
 
 
 # Products.
@@ -432,12 +436,12 @@ def _arg(x: Value, dim: int | None, keepdim: bool, sign: int) -> Value:
 
 @handles("argmax.default")
 def _argmax(call: Call, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    return _shaped(call, _arg(x, dim, keepdim, 1))
+    return shaped(call, _arg(x, dim, keepdim, 1))
 
 
 @handles("argmin.default")
 def _argmin(call: Call, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    return _shaped(call, _arg(x, dim, keepdim, -1))
+    return shaped(call, _arg(x, dim, keepdim, -1))
 
 
 @handles("max.dim")
@@ -484,7 +488,7 @@ def _var_mean(call: Call, x: Value, dims: Any = None, correction: Any = 1, keepd
 def _logsumexp(call: Call, x: Value, dims: Any, keepdim: bool = False) -> Value:
     most = ops.amax(x, dims, keepdim=True)
     y = ops.log(ops.sum(ops.exp(x - most), dims, keepdim=True)) + most
-    return _shaped(call, y)
+    return shaped(call, y)
 
 
 @handles("softmax.int", "_softmax.default")
@@ -501,6 +505,15 @@ def _in_result_type(call: Call, x: Value) -> Value:
     return x if call.dtype is None else ops.cast(x, type_of(call.dtype))
 
 
+def _over_last(x: Value, shape: Sequence[int], *parameters: Value | None) -> list[Value | None]:
+    """x and parameters of some last dimensions, with these as one."""
+    if len(shape) == 1:
+        return [x, *parameters]
+    size = math.prod(shape)
+    flat = [None if each is None else ops.reshape(each, (size,)) for each in parameters]
+    return [ops.reshape(x, (*x.shape[: len(x.shape) - len(shape)], size)), *flat]
+
+
 @handles("layer_norm.default")
 def _layer_norm(
     call: Call,
@@ -511,10 +524,29 @@ def _layer_norm(
     epsilon: float = 1e-5,
     *_: Any,
 ) -> Value:
-    if list(shape) != [x.shape[-1]]:
-        what = f"normalising over {list(shape)} of {list(x.shape)}"
-        raise ValueError(f"{what} is not possible: only over the last dimension")
-    return ops.layer_norm(x, weight, bias, epsilon=epsilon)
+    flat, weight, bias = _over_last(x, shape, weight, bias)
+    assert flat is not None
+    return shaped(call, ops.layer_norm(flat, weight, bias, epsilon=epsilon))
+
+
+@handles("native_layer_norm.default")
+def _native_layer_norm(
+    call: Call, x: Value, shape: Sequence[int], weight: Value | None, bias: Value | None, epsilon: float
+) -> list[Value]:
+    flat, weight, bias = _over_last(x, shape, weight, bias)
+    assert flat is not None
+    return [ops.reshape(ops.layer_norm(flat, weight, bias, epsilon=epsilon), x.shape)]
+
+
+@handles("rms_norm.default")
+def _rms_norm(
+    call: Call, x: Value, shape: Sequence[int], weight: Value | None = None, epsilon: float | None = None
+) -> Value:
+    flat, weight = _over_last(x, shape, weight)
+    assert flat is not None
+    if epsilon is None:
+        epsilon = torch.finfo(call.dtype).eps if call.dtype is not None else 1e-6
+    return shaped(call, ops.rms_norm(flat, weight, epsilon=epsilon))
 
 
 @handles("embedding.default")
@@ -541,19 +573,70 @@ def _native_dropout(call: Call, x: Value, p: float, train: bool | None) -> list[
     return [_dropout(call, x, p, train is not False)]
 
 
+def _with_classes_last(x: Value) -> Value:
+    """[rows, classes, …] as [rows, …, classes]."""
+    count = len(x.shape)
+    return x if count < 3 else ops.permute(x, [0, *range(2, count), 1])
+
+
 @handles("cross_entropy_loss.default")
 def _cross_entropy(
     call: Call,
     logits: Value,
-    labels: Value,
+    target: Value,
     weight: Value | None = None,
     reduction: int = _MEAN,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Value:
-    if weight is not None or reduction != _MEAN or label_smoothing != 0.0 or len(logits.shape) != 2:
-        raise ValueError("only the mean over the rows of a matrix is possible, without weights or smoothing")
-    return ops.cross_entropy(logits, labels)
+    has_labels = target.dtype == "u32"
+    y = ops.cross_entropy(
+        _with_classes_last(logits),
+        target if has_labels else _with_classes_last(target),
+        weight=weight,
+        ignored=ignore_index if has_labels else None,
+        smoothing=label_smoothing,
+        reduction=_REDUCTION_NAMES[reduction],
+    )
+    return shaped(call, y)
+
+
+@handles("nll_loss.default", "nll_loss_nd.default")
+def _nll_loss(
+    call: Call,
+    logs: Value,
+    labels: Value,
+    weight: Value | None = None,
+    reduction: int = _MEAN,
+    ignore_index: int = -100,
+) -> Value:
+    x = _with_classes_last(logs)
+    classes = x.shape[-1]
+    counts = np.ones(classes)
+    if 0 <= ignore_index < classes:
+        counts[ignore_index] = 0
+    numbers = call.graph.constant(np.arange(classes), dtype="u32")
+    chosen = ops.cast(ops.equal(ops.reshape(labels, (*labels.shape, 1)), numbers), x.dtype)
+    chosen = chosen * call.graph.constant(counts, dtype=x.dtype)
+    chosen = chosen if weight is None else chosen * weight
+    terms = -ops.sum(x * chosen, -1)
+    if _REDUCTION_NAMES[reduction] == "mean":
+        return ops.sum(terms) / ops.sum(chosen)
+    return shaped(call, _REDUCTIONS[reduction](terms))
+
+
+@handles("binary_cross_entropy_with_logits.default")
+def _binary_cross_entropy(
+    call: Call,
+    logits: Value,
+    target: Value,
+    weight: Value | None = None,
+    pos_weight: Value | None = None,
+    reduction: int = _MEAN,
+) -> Value:
+    factor = 1 if pos_weight is None else (pos_weight - 1) * target + 1
+    y = (1 - target) * logits + ops.softplus(-logits) * factor
+    return _REDUCTIONS[reduction](y if weight is None else y * weight)
 
 
 @handles("mse_loss.default")
@@ -564,197 +647,6 @@ def _mse_loss(call: Call, x: Value, target: Value, reduction: int = _MEAN) -> Va
 @handles("l1_loss.default")
 def _l1_loss(call: Call, x: Value, target: Value, reduction: int = _MEAN) -> Value:
     return _REDUCTIONS[reduction](ops.abs(x - target))
-
-
-# Shapes.
-
-
-def _shaped(call: Call, x: Value) -> Value:
-    return x if x.shape == call.shape else ops.reshape(x, call.shape)
-
-
-@handles(
-    "view.default",
-    "_unsafe_view.default",
-    "reshape.default",
-    "flatten.using_ints",
-    "unflatten.int",
-    "squeeze.default",
-    "squeeze.dim",
-    "squeeze.dims",
-    "unsqueeze.default",
-)
-def _reshape(call: Call, x: Value, *_: Any, **__: Any) -> Value:
-    return _shaped(call, x)
-
-
-@handles("expand.default", "expand_as.default")
-def _expand(call: Call, x: Value, *_: Any, **__: Any) -> Value:
-    return ops.expand(x, call.shape)
-
-
-@handles("broadcast_tensors.default")
-def _broadcast_tensors(call: Call, values: list[Value]) -> list[Value]:
-    shape = np.broadcast_shapes(*(x.shape for x in values))
-    return [ops.expand(x, shape) for x in values]
-
-
-@handles("t.default", "transpose.int", "permute.default", "numpy_T.default", lazy=True)
-def _transpose(call: Call, x: Any, *dims: Any) -> Any:
-    value = x.of if isinstance(x, Transposed) else value_of(x)
-    count = len(value.shape)
-    order = list(range(count))
-    if len(dims) == 1:
-        order = [dim % count for dim in dims[0]]
-    elif len(dims) == 2:
-        first, second = (dim % builtins.max(1, count) for dim in dims)
-        if count > 0:
-            order[first], order[second] = second, first
-    else:
-        order.reverse()
-    if order == list(range(count)):
-        return x
-    if count != 2:
-        return ops.permute(value, order)
-    return value if isinstance(x, Transposed) else Transposed(value)
-
-
-@handles("slice.Tensor")
-def _slice(
-    call: Call, x: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
-) -> Value:
-    dim %= len(x.shape)
-    begin, stop, _ = builtins.slice(start, end).indices(x.shape[dim])
-    if step != 1:
-        return _taken(x, dim, range(begin, stop, step))
-    return x if (begin, stop) == (0, x.shape[dim]) else ops.slice(x, dim, begin, stop)
-
-
-def _taken(x: Value, dim: int, places: Sequence[int]) -> Value:
-    """Elements of a dimension, by their positions."""
-    order = list(range(len(x.shape)))
-    order[dim], order[-1] = order[-1], order[dim]
-    return ops.permute(ops.select_features(ops.permute(x, order), places), order)
-
-
-@handles("flip.default")
-def _flip(call: Call, x: Value, dims: Sequence[int]) -> Value:
-    for dim in dims:
-        x = _taken(x, dim % len(x.shape), range(x.shape[dim] - 1, -1, -1))
-    return x
-
-
-@handles("roll.default")
-def _roll(call: Call, x: Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
-    if not dims:
-        return ops.reshape(_roll(call, ops.reshape(x, (-1,)), shifts, [0]), x.shape)
-    for shift, dim in zip(shifts, dims, strict=True):
-        size, at = x.shape[dim], -shift % x.shape[dim]
-        if at:
-            parts = [_slice(call, x, dim, at, size), _slice(call, x, dim, 0, at)]
-            x = ops.concatenate(parts, dim % len(x.shape))
-    return x
-
-
-@handles("repeat.default", "tile.default")
-def _repeat(call: Call, x: Value, repeats: Sequence[int]) -> Value:
-    count = builtins.max(len(repeats), len(x.shape))
-    x = ops.reshape(x, (*[1] * (count - len(x.shape)), *x.shape))
-    for dim, times in enumerate([*[1] * (count - len(repeats)), *repeats]):
-        x = ops.concatenate([x] * times, dim) if times > 1 else x
-    return x
-
-
-@handles("repeat_interleave.self_int")
-def _repeat_interleave(call: Call, x: Value, times: int, dim: int | None = None, **_: Any) -> Value:
-    x, at = (ops.reshape(x, (-1,)), 0) if dim is None else (x, dim % len(x.shape))
-    outer, inner = math.prod(x.shape[: at + 1]), math.prod(x.shape[at + 1 :])
-    return _shaped(call, ops.expand(ops.reshape(x, (outer, 1, inner)), (outer, times, inner)))
-
-
-@handles("tril.default", "triu.default")
-def _triangle(call: Call, x: Value, diagonal: int = 0) -> Value:
-    ones = torch.ones(x.shape[-2:])
-    mask = ones.tril(diagonal) if call.operator == "aten.tril.default" else ones.triu(diagonal)
-    return ops.where(call.graph.constant(mask.numpy(), dtype=x.dtype), x, 0)
-
-
-@handles("unbind.int")
-def _unbind(call: Call, x: Value, dim: int = 0) -> list[Value]:
-    dim %= len(x.shape)
-    shape = [*x.shape[:dim], *x.shape[dim + 1 :]]
-    return [ops.reshape(ops.slice(x, dim, i, i + 1), shape) for i in range(x.shape[dim])]
-
-
-@handles("zeros_like.default", "new_zeros.default", lazy=True)
-def _zeros(call: Call, *_: Any, **__: Any) -> Constant:
-    return Constant(call.graph, torch.zeros(call.shape, dtype=call.dtype))
-
-
-@handles("ones_like.default", "new_ones.default", lazy=True)
-def _ones(call: Call, *_: Any, **__: Any) -> Constant:
-    return Constant(call.graph, torch.ones(call.shape, dtype=call.dtype))
-
-
-@handles("full_like.default", lazy=True)
-def _full_like(call: Call, x: Any, value: float, **_: Any) -> Constant:
-    return Constant(call.graph, torch.full(call.shape, value, dtype=call.dtype))
-
-
-@handles("new_full.default", lazy=True)
-def _new_full(call: Call, x: Any, size: Any, value: float, **_: Any) -> Constant:
-    return Constant(call.graph, torch.full(call.shape, value, dtype=call.dtype))
-
-
-@handles("narrow.default")
-def _narrow(call: Call, x: Value, dim: int, start: int, length: int) -> Value:
-    return _slice(call, x, dim, start, start + length)
-
-
-@handles("select.int")
-def _select(call: Call, x: Value, dim: int, index: int) -> Value:
-    dim %= len(x.shape)
-    index %= x.shape[dim]
-    return _shaped(call, _slice(call, x, dim, index, index + 1))
-
-
-@handles("split_with_sizes.default")
-def _split(call: Call, x: Value, sizes: Sequence[int], dim: int = 0) -> list[Value]:
-    return ops.split(x, sizes, dim % len(x.shape))
-
-
-@handles("split.Tensor")
-def _split_evenly(call: Call, x: Value, size: int, dim: int = 0) -> list[Value]:
-    length = x.shape[dim]
-    return [_slice(call, x, dim, begin, begin + size) for begin in range(0, length, size)]
-
-
-@handles("cat.default")
-def _cat(call: Call, values: list[Value], dim: int = 0) -> Value:
-    return values[0] if len(values) == 1 else ops.concatenate(values, dim % len(call.shape))
-
-
-@handles("pad.default")
-def _pad(call: Call, x: Value, padding: Sequence[int], mode: str = "constant", value: float | None = None) -> Value:
-    if mode != "constant":
-        raise ValueError(f"padding by {mode!r} is not possible, only by a constant")
-    return _constant_pad(call, x, padding, value or 0)
-
-
-@handles("constant_pad_nd.default")
-def _constant_pad(call: Call, x: Value, padding: Sequence[int], value: float = 0) -> Value:
-    if any(count < 0 for count in padding):
-        raise ValueError(f"padding of {list(padding)} is not possible: only counts of at least 0")
-    for i in range(0, len(padding), 2):  # from the last dimension
-        x = ops.pad(x, len(x.shape) - 1 - i // 2, padding[i], padding[i + 1], value)
-    return x
-
-
-@handles("stack.default")
-def _stack(call: Call, values: list[Value], dim: int = 0) -> Value:
-    dim %= len(call.shape)
-    shape = [*call.shape[:dim], 1, *call.shape[dim + 1 :]]
-    return ops.concatenate([ops.reshape(x, shape) for x in values], dim)
 
 
 @handles("alias.default", "clone.default", "contiguous.default", "lift_fresh_copy.default", lazy=True)

@@ -7,7 +7,7 @@ from typing import Any
 from tessera import _structured as _structured  # modules may use its operators
 from tessera._structured_products import is_complex_butterfly, is_tied
 from tessera.graph import _values as ops
-from tessera.graph._aten import Call, Constant, Parameter, handles, value_of
+from tessera.graph._aten import Call, Parameter, handles, value_of
 from tessera.graph._values import Value
 
 
@@ -52,14 +52,3 @@ def _fastfood(call: Call, x: Any, S: Any, G: Any, B: Any, P: Any, out_features: 
     permutation = P.tensor.reshape(-1).tolist()
     diagonals = value_of(S), value_of(G), value_of(B)
     return ops.fastfood(value_of(x), *diagonals, permutation, out_features, form=call.form)
-
-
-@handles("index_select.default", lazy=True)
-def _index_select(call: Call, x: Any, dim: int, index: Any) -> Value:
-    value = value_of(x)
-    if not isinstance(index, Constant) or dim % len(value.shape) != len(value.shape) - 1:
-        raise ValueError("only fixed places of the last dimension are possible")
-    places = index.tensor.tolist()
-    if sorted(places) == list(range(value.shape[-1])):
-        return ops.permute_features(value, places)
-    return ops.select_features(value, places)

@@ -477,9 +477,7 @@ def log_softmax(x: Value, dim: int = -1) -> Value:
     return Value(graph, graph.native.log_softmax(x.id, _dims_of("log_softmax", dim)[0]))
 
 
-def layer_norm(
-    x: Value, weight: Value | None = None, bias: Value | None = None, *, epsilon: float = 1e-5
-) -> Value:
+def layer_norm(x: Value, weight: Value | None = None, bias: Value | None = None, *, epsilon: float = 1e-5) -> Value:
     """(x - mean) / √(variance + epsilon) · weight + bias over the last dimension; weight and bias are of [features]."""
     if weight is None and bias is not None:
         return layer_norm(x, epsilon=epsilon) + bias
@@ -500,9 +498,71 @@ def embedding(ids: Value, weight: Value, *, padding: int | None = None) -> Value
     return apply("embedding", ids, weight, padding=int(padding) % rows)
 
 
-def cross_entropy(logits: Value, labels: Value) -> Value:
-    """Mean over rows of -log softmax(logits)[label]; labels are u32 of [rows]."""
-    return apply("cross_entropy", logits, labels)
+def index_select(x: Value, dim: int, ids: Value) -> Value:
+    """Elements of a dimension, by a list of u32; NaN for one beyond its size."""
+    graph = graph_of("index_select", x, ids)
+    return Value(graph, graph.native.index_select(x.id, dim, ids.id))
+
+
+def scatter_add(values: Value, dim: int, ids: Value, size: int) -> Value:
+    """The reverse: sums of the values that have the same index, of `size`; those beyond are left out."""
+    graph = graph_of("scatter_add", values, ids)
+    return Value(graph, graph.native.scatter_add(values.id, dim, ids.id, size))
+
+
+def gather(x: Value, dim: int, ids: Value) -> Value:
+    """y[…, i, …] = x[…, ids[…, i, …], …]: u32 indices along a dimension, which are as x in all others."""
+    graph = graph_of("gather", x, ids)
+    return Value(graph, graph.native.gather(x.id, dim, ids.id))
+
+
+def rms_norm(x: Value, weight: Value | None = None, *, epsilon: float = 1e-6) -> Value:
+    """x / √(mean of x² + epsilon) · weight over the last dimension; the weight is of [features]."""
+    inputs = [x] if weight is None else [x, weight]
+    return apply("layer_norm", *inputs, epsilon=float(epsilon), centred=0)
+
+
+def rotary(
+    x: Value,
+    cosines: Value | None = None,
+    sines: Value | None = None,
+    *,
+    base: float = 10000.0,
+    interleaved: bool = False,
+) -> Value:
+    """Rotary positions of x [..., positions, features] (Su et al. 2021).
+
+    Turned by the angle of their position are features i and i + features / 2, or neighbours if `interleaved`. Cosines
+    and sines are of [positions, features / 2]; without them, those of positions from 0.
+    """
+    graph = graph_of("rotary", x, *(each for each in (cosines, sines) if each is not None))
+    if cosines is None or sines is None:
+        if cosines is not sines or len(x.shape) < 2:
+            raise ValueError("rotary: give cosines and sines, or neither for x of [..., positions, features]")
+        first, second = graph.native.rotary_tables(x.shape[-2], x.shape[-1], base)
+    else:
+        first, second = cosines.id, sines.id
+    return Value(graph, graph.native.rotary(x.id, first, second, interleaved))
+
+
+def cross_entropy(
+    logits: Value,
+    target: Value,
+    *,
+    weight: Value | None = None,
+    ignored: int | None = None,
+    smoothing: float = 0.0,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+) -> Value:
+    """-log softmax(logits)[label] of rows; labels are u32 of [rows], or the target has a probability of each class.
+
+    As in PyTorch, rows whose label is `ignored`, such as -100, do not count, `weight` has one for each class, and
+    `smoothing` is the part of each target that all classes share.
+    """
+    graph = graph_of("cross_entropy", logits, target, *([] if weight is None else [weight]))
+    label = None if ignored is None else operator.index(ignored) % 2**32
+    of_classes = None if weight is None else weight.id
+    return Value(graph, graph.native.cross_entropy(logits.id, target.id, of_classes, label, smoothing, reduction))
 
 
 def mean_squared_error(x: Value, target: Value) -> Value:

@@ -1,10 +1,13 @@
-// Rows of a matrix that a list known at run time names, and the sum of their gradients.
+// Rows of a matrix that a list known at run time names, and the sum of their gradients; elements along any
+// dimension.
 #include <fmt/format.h>
 #include <tessera/error.h>
 
 #include <limits>
+#include <numeric>
 
 #include "model/lowering.h"
+#include "model/operations/dims.h"
 #include "model/operations/list.h"
 #include "ops/map/gather.h"
 
@@ -109,6 +112,21 @@ Types infer_gradient(const Signature& s) {
   return {{dy.type, {static_cast<uint32_t>(rows), dy.cols()}, {}, {}}};
 }
 
+/// The rows that were added; others have none.
+Gradients second_gradient(const Differentiation& d) {
+  const Value ids = d.input(1), dy = *d.dy[0];
+  const auto number = [&](double of) {
+    return d.graph.constant("", {}, {static_cast<float>(of)}, Type::u32);
+  };
+  Value counts = less(ids, number(dy.type().rows()));
+  if (const auto padding = padding_of(d.node)) counts = counts * not_equal(ids, number(*padding));
+  Shape column = d.input(0).shape();
+  column.back() = 1;
+  const Value rows = reshape(embedding(ids * counts, dy), d.input(0).shape());
+  const Value zero = d.graph.constant("", {}, {0}, dy.type().type);
+  return {where(reshape(counts, column), rows, zero), {}};
+}
+
 std::vector<Array> gradient_reference(const Evaluation& e) {
   const uint32_t rows = e.output_type(0).rows(), cols = e.output_type(0).cols();
   Array dw(e.output_type(0).elements());
@@ -150,8 +168,7 @@ std::vector<Case> gradient_cases() {
   for (const Type type : {Type::f32, Type::f16, Type::bf16})
     cases.push_back({.inputs = {{type, {3, 7, 20}, {}, {}}, ids_type({3, 7})},
                      .attributes = {{"rows", int64_t{9}}, {"padding", int64_t{4}}},
-                     .below = 11,
-                     .differentiable = false});
+                     .below = 11});
   return cases;
 }
 
@@ -168,6 +185,7 @@ constexpr Operation kEmbedding[] = {{.name = "embedding",
                                      .least_inputs = 2,
                                      .most_inputs = 2,
                                      .infer = infer_gradient,
+                                     .gradient = second_gradient,
                                      .reference = gradient_reference,
                                      .layouts = row_layouts,
                                      .lower = lower_gradient,
@@ -176,6 +194,75 @@ constexpr Operation kEmbedding[] = {{.name = "embedding",
 }  // namespace
 
 std::span<const Operation> embedding_operations() { return kEmbedding; }
+
+namespace {
+
+/// A dimension moved to another place.
+Value moved(Value x, size_t from, size_t to) {
+  std::vector<int> order(x.shape().size());
+  std::iota(order.begin(), order.end(), 0);
+  order.erase(order.begin() + static_cast<int64_t>(from));
+  order.insert(order.begin() + static_cast<int64_t>(to), static_cast<int>(from));
+  return permute(x, order);
+}
+
+/// Of an array whose first dimension has become another one, as a matrix.
+Value as_rows(Value x) {
+  return reshape(x, {x.shape()[0], static_cast<uint32_t>(x.type().elements() / x.shape()[0])});
+}
+
+void require_list(std::string_view operation, Value ids) {
+  if (ids.type().type != Type::u32 || ids.shape().size() != 1)
+    throw UsageError(
+        fmt::format("{}: the indices are {}; they must be a list of u32", operation, to_string(ids.type())));
+}
+
+}  // namespace
+
+Value index_select(Value x, int dim, Value ids) {
+  const size_t at = dimension_of("index_select", x.type(), dim);
+  require_list("index_select", ids);
+  const Value front = moved(x, at, 0);
+  Shape shape = front.shape();
+  shape[0] = ids.shape()[0];
+  return moved(reshape(embedding(ids, as_rows(front)), shape), 0, at);
+}
+
+Value scatter_add(Value values, int dim, Value ids, uint32_t size) {
+  const size_t at = dimension_of("scatter_add", values.type(), dim);
+  require_list("scatter_add", ids);
+  const Value front = moved(values, at, 0);
+  Shape shape = front.shape();
+  if (shape[0] != ids.shape()[0])
+    throw UsageError(fmt::format("scatter_add: {} indices for dimension {} of {}", ids.shape()[0], dim,
+                                 to_string(values.type())));
+  shape[0] = size;
+  const Value sums =
+      values.owner().apply("embedding_gradient", {as_rows(front), ids}, {{"rows", int64_t{size}}})[0];
+  return moved(reshape(sums, shape), 0, at);
+}
+
+Value gather(Value x, int dim, Value ids) {
+  const size_t at = dimension_of("gather", x.type(), dim), last = x.shape().size() - 1;
+  const Value from = moved(x, at, last);
+  Shape rest = ids.shape();
+  if (rest.size() == last + 1) rest[at] = x.shape()[at];
+  if (ids.type().type != Type::u32 || rest != x.shape())
+    throw UsageError(
+        fmt::format("gather: the indices are {}; they must be u32, and as {} but for dimension {}",
+                    to_string(ids.type()), to_string(x.type()), dim));
+  const uint32_t rows = from.type().rows(), cols = from.type().cols();
+  constexpr uint64_t kMost = 1 << 24;  // which constants hold
+  if (from.type().elements() > kMost)
+    throw UsageError(fmt::format("gather: {} has more than 2^24 elements", to_string(x.type())));
+  std::vector<float> begins(rows);
+  for (uint32_t row = 0; row < rows; ++row) begins[row] = static_cast<float>(row * cols);
+  const Value own = moved(ids, at, last);
+  const Value places = reshape(own, {rows, own.type().cols()}) +
+                       x.owner().constant("", {rows, 1}, std::move(begins), Type::u32);
+  const Value found = embedding(places, reshape(from, {rows * cols, 1}));
+  return moved(reshape(found, own.shape()), last, at);
+}
 
 Value embedding(Value ids, Value weight, std::optional<uint32_t> padding) {
   Attributes attributes;

@@ -1,5 +1,5 @@
-// Layer normalisation over the last dimension (Ba et al. 2016): one codelet on hosts, other operations
-// elsewhere.
+// Layer normalisation over the last dimension (Ba et al. 2016), and that by the root mean square (Zhang &
+// Sennrich 2019), whose mean is taken for 0: one codelet on hosts, other operations elsewhere.
 #include <fmt/format.h>
 #include <tessera/error.h>
 
@@ -25,6 +25,8 @@ constexpr double kEpsilon = 1e-5;  // PyTorch's
 bool lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
 
 double epsilon_of(const Node& node) { return node.number("epsilon", kEpsilon); }
+
+bool is_centred(const Node& node) { return node.integer("centred", 1) != 0; }
 
 /// Of mean and reciprocal deviation: one number for each row of x.
 TensorType statistics_type(const TensorType& x) {
@@ -63,12 +65,14 @@ Value sum_of_squares(Value x, double scale) {
 std::vector<Value> decompose(const Decomposition& d) {
   const Type type = d.inputs[0].type().type;
   const auto wide = [&](size_t input) { return cast(d.inputs[input], Type::f32); };
-  const Value x = wide(0), average = mean(x, {-1}, true), centred = x - average;
+  const Value x = wide(0);
+  const bool is_centred = model::is_centred(d.node);
+  const Value average = is_centred ? mean(x, {-1}, true) : Value(), centred = is_centred ? x - average : x;
   const Value rstd = reciprocal(sqrt(sum_of_squares(centred, 1.0 / x.type().cols()) + epsilon_of(d.node)));
   Value y = centred * rstd;
   if (d.inputs.size() > 1) y = y * wide(1);
   if (d.inputs.size() > 2) y = y + wide(2);
-  return {cast(y, type), average, rstd};
+  return {cast(y, type), is_centred ? average : rstd * 0, rstd};
 }
 
 /// By an operation of its own, unless mean and deviation are used as well.
@@ -78,7 +82,8 @@ Gradients gradient(const Differentiation& d) {
   const size_t count = d.node.inputs.size();
   if (count > 1) inputs.push_back(d.input(1));
   const std::vector<Value> all =
-      d.graph.apply("layer_norm_gradients", inputs, {{"bias", int64_t{count > 2}}});
+      d.graph.apply("layer_norm_gradients", inputs,
+                    {{"bias", int64_t{count > 2}}, {"centred", int64_t{is_centred(d.node)}}});
   return {all.begin(), all.end()};
 }
 
@@ -102,10 +107,12 @@ Types infer_gradients(const Signature& s) {
 std::vector<Value> decompose_gradients(const Decomposition& d) {
   const Type type = d.inputs[0].type().type;
   const auto wide = [&](size_t input) { return cast(d.inputs[input], Type::f32); };
+  const bool is_centred = model::is_centred(d.node);
   const Value dy = wide(0), rstd = wide(3), normalised = (wide(1) - wide(2)) * rstd;
   const bool has_weight = d.inputs.size() > 4;
   const Value g = has_weight ? dy * wide(4) : dy;
-  const Value dx = (g - mean(g, {-1}, true) - normalised * mean(g * normalised, {-1}, true)) * rstd;
+  const Value centred = is_centred ? g - mean(g, {-1}, true) : g;
+  const Value dx = (centred - normalised * mean(g * normalised, {-1}, true)) * rstd;
   std::vector<Value> results = {cast(dx, type)};
   if (has_weight) results.push_back(cast(sum_to(dy * normalised, weight_type(dy.type())), type));
   if (d.node.integer("bias", 0) != 0) results.push_back(cast(sum_to(dy, weight_type(dy.type())), type));
@@ -172,6 +179,7 @@ void lower(Lowering& l, const Node& node) {
   operation.add("rstd", Role::output, l.output(2), true);
   operation.add("y", Role::output, l.output(0), true);
   operation.add_parameter(kernels::param_of(static_cast<float>(epsilon_of(node))));
+  operation.add_parameter(is_centred(node) ? 1 : 0);
   operation.run();
 }
 
@@ -193,6 +201,7 @@ void lower_gradients(Lowering& l, const Node& node) {
     else
       operation.add_constant("weight", type.type, type.cols(), 1);
     operation.add("dx", Role::output, l.output(0), true);
+    operation.add_parameter(is_centred(node) ? 1 : 0);
     operation.run();
   }
   const auto is_used = [&](size_t i) { return i < node.outputs.size() && l.is_used(node.outputs[i]); };
@@ -215,6 +224,9 @@ std::vector<Case> cases() {
       {.inputs = {dense(Type::f32, {5, 33}), dense(Type::f32, {33})}, .attributes = {{"epsilon", 0.01}}},
       {.inputs = {dense(Type::f32, {19, 7})}},
       {.inputs = {dense(Type::f32, {12})}},
+      {.inputs = {dense(Type::f32, {3, 5, 17}), dense(Type::f32, {17})},
+       .attributes = {{"centred", int64_t{0}}}},
+      {.inputs = {dense(Type::f32, {8, 6})}, .attributes = {{"centred", int64_t{0}}}},
   };
   for (Type type : {Type::f16, Type::bf16})
     cases.push_back({.inputs = {dense(type, {9, 21}), dense(type, {21}), dense(type, {21})}});
@@ -228,7 +240,9 @@ std::vector<Case> gradients_cases() {
     const TensorType x = c.inputs[0];
     Types inputs = {x, x, statistics_type(x), statistics_type(x)};
     if (c.inputs.size() > 1) inputs.push_back(c.inputs[1]);
-    c = {.inputs = std::move(inputs), .attributes = {{"bias", int64_t{c.inputs.size() > 2}}}};
+    const int64_t centred = c.attributes.contains("centred") ? 0 : 1;
+    c = {.inputs = std::move(inputs),
+         .attributes = {{"bias", int64_t{c.inputs.size() > 2}}, {"centred", centred}}};
   }
   return all;
 }
@@ -263,6 +277,12 @@ Value layer_norm(Value x, std::optional<Value> weight, std::optional<Value> bias
   if (weight) inputs.push_back(*weight);
   if (bias) inputs.push_back(*bias);
   return x.owner().apply("layer_norm", inputs, {{"epsilon", epsilon}})[0];
+}
+
+Value rms_norm(Value x, std::optional<Value> weight, double epsilon) {
+  std::vector<Value> inputs = {x};
+  if (weight) inputs.push_back(*weight);
+  return x.owner().apply("layer_norm", inputs, {{"epsilon", epsilon}, {"centred", int64_t{0}}})[0];
 }
 
 }  // namespace tessera::model

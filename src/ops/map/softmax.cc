@@ -37,18 +37,22 @@ MapOperation operation_of(const SoftmaxCrossEntropyProblem& p) {
   require_float(p.type, "a softmax");
   if (p.classes == 0) throw UsageError("a softmax needs at least one class");
   const bool transposed = !p.classes_in_rows;
-  MapOperation operation{.codelet = p.gradient ? &kernels::softmax_cross_entropy_codelet
-                                               : &kernels::softmax_cross_entropy_loss_codelet,
+  if (p.weighted && !p.gradient) throw UsageError("a weighted cross-entropy is computed with its gradient");
+  MapOperation operation{.codelet = p.weighted   ? &kernels::weighted_cross_entropy_codelet
+                                    : p.gradient ? &kernels::softmax_cross_entropy_codelet
+                                                 : &kernels::softmax_cross_entropy_loss_codelet,
                          .rows = transposed ? p.columns : 1,
                          .cols = transposed ? 1 : p.columns};
   operation.operands = {split_columns("logits", p.type, Role::input, p.classes, p.columns, transposed),
                         split_columns("labels", Type::u32, Role::input, 1, p.columns, transposed)};
+  if (p.weighted)
+    operation.operands.push_back(split_columns("weights", Type::f32, Role::input, 1, p.columns, transposed));
   if (p.gradient)
     operation.operands.push_back(
         split_columns("gradient", p.type, Role::output, p.classes, p.columns, transposed));
   operation.operands.push_back(split_columns("loss", Type::f32, Role::output, 1, p.columns, transposed));
   operation.params = {p.classes_in_rows ? 1 : 0};
-  if (p.gradient) operation.params.push_back(kernels::param_of(p.scale));
+  if (p.gradient && !p.weighted) operation.params.push_back(kernels::param_of(p.scale));
   return operation;
 }
 

@@ -39,17 +39,17 @@ struct Fields {
   Sample done() { return sample.param(in_rows ? 1 : 0).tolerance(tolerance_of(type)); }
 };
 
-template <Type type, bool in_rows>
+template <Type type, bool in_rows, bool centred = true>
 Sample forward(uint32_t scale, uint64_t seed) {
   Fields<type, in_rows> f{Sample(layer_norm_codelet), scale, seed};
-  return f.matrix().by_feature().by_feature().by_sample(true).by_sample(true).result().done().param(
-      param_of(kEpsilon));
+  f.matrix().by_feature().by_feature().by_sample(true).by_sample(true).result();
+  return f.done().param(param_of(kEpsilon)).param(centred ? 1 : 0);
 }
 
-template <Type type, bool in_rows>
+template <Type type, bool in_rows, bool centred = true>
 Sample input_gradient(uint32_t scale, uint64_t seed) {
   Fields<type, in_rows> f{Sample(layer_norm_input_gradient_codelet), scale, seed};
-  return f.matrix().matrix().by_sample().by_sample().by_feature().result().done();
+  return f.matrix().matrix().by_sample().by_sample().by_feature().result().done().param(centred ? 1 : 0);
 }
 
 template <Type type, bool in_rows>
@@ -61,11 +61,16 @@ Sample weight_gradient(uint32_t scale, uint64_t seed) {
 constexpr NamedSample layer_norm_uses[] = {{"f32-rows", forward<Type::f32, true>},
                                            {"f16-rows", forward<Type::f16, true>},
                                            {"f32-cols", forward<Type::f32, false>},
-                                           {"bf16-cols", forward<Type::bf16, false>}};
-constexpr NamedSample layer_norm_input_gradient_uses[] = {{"f32-rows", input_gradient<Type::f32, true>},
-                                                          {"f16-rows", input_gradient<Type::f16, true>},
-                                                          {"f32-cols", input_gradient<Type::f32, false>},
-                                                          {"bf16-cols", input_gradient<Type::bf16, false>}};
+                                           {"bf16-cols", forward<Type::bf16, false>},
+                                           {"rms-f32-rows", forward<Type::f32, true, false>},
+                                           {"rms-f32-cols", forward<Type::f32, false, false>}};
+constexpr NamedSample layer_norm_input_gradient_uses[] = {
+    {"f32-rows", input_gradient<Type::f32, true>},
+    {"f16-rows", input_gradient<Type::f16, true>},
+    {"f32-cols", input_gradient<Type::f32, false>},
+    {"bf16-cols", input_gradient<Type::bf16, false>},
+    {"rms-f32-rows", input_gradient<Type::f32, true, false>},
+    {"rms-f32-cols", input_gradient<Type::f32, false, false>}};
 constexpr NamedSample layer_norm_weight_gradient_uses[] = {{"f32-rows", weight_gradient<Type::f32, true>},
                                                            {"f16-rows", weight_gradient<Type::f16, true>},
                                                            {"f32-cols", weight_gradient<Type::f32, false>},

@@ -41,6 +41,21 @@ Sample cross_entropy_sample(uint32_t scale, uint64_t seed) {
   return sample.tolerance(tolerance_of(type));
 }
 
+/// Every third weight is 0.
+template <Type type, bool in_rows>
+Sample weighted_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = in_rows ? classes_of(scale) : columns_of(scale);
+  const uint32_t cols = in_rows ? columns_of(scale) : classes_of(scale);
+  const uint32_t label_rows = in_rows ? 1 : rows, label_cols = in_rows ? cols : 1;
+  Sample sample(weighted_cross_entropy_codelet);
+  sample.random(type, rows, cols, seed, kRange);
+  add_labels(sample, label_rows, label_cols, classes_of(scale));
+  sample.values(Type::f32, label_rows, label_cols,
+                [](uint64_t i) { return 0.25 * static_cast<double>(i % 3); });
+  sample.unset(type, rows, cols).unset(Type::f32, label_rows, label_cols).param(in_rows ? 1 : 0);
+  return sample.tolerance(tolerance_of(type));
+}
+
 // With infinities and NaN.
 template <Type type, bool over_rows>
 Sample softmax_sample(uint32_t scale, uint64_t seed) {
@@ -63,11 +78,17 @@ constexpr NamedSample kCrossEntropy[] = {
     {"f32-classes-in-columns", cross_entropy_sample<Type::f32, false, with_gradient>},
     {"bf16-classes-in-columns", cross_entropy_sample<Type::bf16, false, with_gradient>}};
 
+constexpr NamedSample kWeighted[] = {{"f32", weighted_sample<Type::f32, true>},
+                                     {"f16", weighted_sample<Type::f16, true>},
+                                     {"f32-classes-in-columns", weighted_sample<Type::f32, false>},
+                                     {"bf16-classes-in-columns", weighted_sample<Type::bf16, false>}};
+
 }  // namespace
 
 std::span<const CodeletSamples> softmax_samples() {
   static constexpr CodeletSamples kAll[] = {{softmax_codelet, kSoftmax},
                                             {softmax_cross_entropy_codelet, kCrossEntropy<true>},
+                                            {weighted_cross_entropy_codelet, kWeighted},
                                             {softmax_cross_entropy_loss_codelet, kCrossEntropy<false>}};
   return kAll;
 }

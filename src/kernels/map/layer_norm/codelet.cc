@@ -29,13 +29,19 @@ LayerNorm forward_of(const Vertex& v) {
           as_columns(v, mean),
           as_columns(v, rstd),
           as_columns(v, y),
-          float_of(v.params[layer_norm_param::epsilon])};
+          float_of(v.params[layer_norm_param::epsilon]),
+          v.params[layer_norm_param::centred] != 0};
 }
 
 LayerNormInputGradient input_gradient_of(const Vertex& v) {
   using namespace layer_norm_input_gradient_field;
-  return {as_columns(v, dy),   as_columns(v, x),      as_columns(v, mean),
-          as_columns(v, rstd), as_columns(v, weight), as_columns(v, dx)};
+  return {as_columns(v, dy),
+          as_columns(v, x),
+          as_columns(v, mean),
+          as_columns(v, rstd),
+          as_columns(v, weight),
+          as_columns(v, dx),
+          v.params[layer_norm_input_gradient_param::centred] != 0};
 }
 
 LayerNormWeightGradient weight_gradient_of(const Vertex& v) {
@@ -48,7 +54,7 @@ void reference(const LayerNorm& f) {
   const double n = f.x.rows;
   for (uint32_t s = 0; f.x.rows > 0 && s < f.x.cols; ++s) {
     double mean = 0, variance = 0;
-    for (uint32_t i = 0; i < f.x.rows; ++i) mean += number_at(f.x, i, s) / n;
+    for (uint32_t i = 0; f.centred && i < f.x.rows; ++i) mean += number_at(f.x, i, s) / n;
     for (uint32_t i = 0; i < f.x.rows; ++i) variance += std::pow(number_at(f.x, i, s) - mean, 2) / n;
     const double rstd = 1 / std::sqrt(variance + double{f.epsilon});
     set_number(f.mean, 0, s, mean);
@@ -67,7 +73,7 @@ void reference(const LayerNormInputGradient& f) {
     const auto weighted = [&](uint32_t i) { return number_at(f.dy, i, s) * number_at(f.weight, i, 0); };
     double of_mean = 0, of_deviation = 0;
     for (uint32_t i = 0; i < f.x.rows; ++i) {
-      of_mean += weighted(i) / n;
+      of_mean += f.centred ? weighted(i) / n : 0;
       of_deviation += weighted(i) * normalised(i) / n;
     }
     for (uint32_t i = 0; i < f.x.rows; ++i)

@@ -121,7 +121,7 @@ void normalise_lines(const LayerNorm& f) {
   for (uint32_t s = 0; s < f.x.cols; ++s) {
     const T* x = at<const T>(f.x, 0, s);
     T* y = at<T>(f.y, 0, s);
-    const auto sum = sums_over<1>(n, [&](auto& sums, size_t i, size_t count) HWY_ATTR {
+    const auto sum = sums_over<1>(f.centred ? n : 0, [&](auto& sums, size_t i, size_t count) HWY_ATTR {
       sums.of[0] = hn::Add(sums.of[0], load_some(x + i, count));
     });
     const float mean = sum.total(0) / count_of_all;
@@ -155,7 +155,7 @@ void differentiate_lines(const LayerNormInputGradient& f) {
       part.of[0] = hn::Add(part.of[0], g);
       part.of[1] = hn::MulAdd(g, hn::Sub(load_some(x + i, count), mean), part.of[1]);
     });
-    const Vector of_mean = same(sums.total(0) / count_of_all);
+    const Vector of_mean = same(f.centred ? sums.total(0) / count_of_all : 0.0F);
     const Vector of_centred = same(deviation * (deviation * (sums.total(1) / count_of_all)));
     each_vector(n, [&](size_t i, size_t count) HWY_ATTR {
       const Vector g = hn::MulSub(load_some(dy + i, count), of(weight, i), of_mean);
@@ -240,7 +240,7 @@ void normalise_samples(const LayerNorm& f, const float* weight, const float* bia
       mean.of[v] = hn::Add(mean.of[v], value);
     }
   }
-  for (Vector& each : mean.of) each = hn::Mul(each, part);
+  for (Vector& each : mean.of) each = f.centred ? hn::Mul(each, part) : hn::Zero(Floats());
   for (size_t i = 0; i < n * vectors; i += vectors)
     for (size_t v = 0; v < vectors; ++v) {
       const Vector centred = hn::Sub(hn::LoadU(Floats(), copy + (i + v) * lanes), mean.of[v]);
@@ -290,7 +290,7 @@ void differentiate_samples(const LayerNormInputGradient& f, const float* weight,
     }
   }
   for (size_t v = 0; v < vectors; ++v) {
-    of_mean.of[v] = hn::Mul(of_mean.of[v], part);
+    of_mean.of[v] = f.centred ? hn::Mul(of_mean.of[v], part) : hn::Zero(Floats());
     of_normalised.of[v] = hn::Mul(of_normalised.of[v], part);
   }
   for (size_t i = 0; i < n; ++i) {

@@ -9,9 +9,11 @@ namespace tessera::kernels {
 struct LayerNorm {
   program::FieldView x, weight, bias, mean, rstd, y;
   float epsilon = 0;
+  bool centred = true;
 };
 struct LayerNormInputGradient {
   program::FieldView dy, x, mean, rstd, weight, dx;
+  bool centred = true;
 };
 struct LayerNormWeightGradient {
   program::FieldView dy, x, mean, rstd, dbias, dweight;

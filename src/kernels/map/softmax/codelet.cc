@@ -39,34 +39,24 @@ void softmax_reference(const FieldView& in, const FieldView& out) {
   }
 }
 
-/// The fields of a loss, as columns; the gradient has no data if it is not wanted.
-struct CrossEntropy {
-  FieldView logits;
-  FieldView labels;
-  FieldView loss;
-  FieldView gradient;
-  float scale = 1;
-};
-
 void cross_entropy_reference(const CrossEntropy& of) {
   if (of.logits.empty()) return;
   const uint32_t classes = of.logits.rows;
-  const float nan = std::numeric_limits<float>::quiet_NaN();
   for (uint32_t j = 0; j < of.logits.cols; ++j) {
     const auto logit = [&](uint32_t i) { return static_cast<float>(number_at(of.logits, i, j)); };
     const auto [largest, sum] = sums_of(of.logits, j);
-    const auto label = static_cast<uint32_t>(number_at(of.labels, 0, j));
-    set_number(of.loss, 0, j, label < classes ? largest + std::log(sum) - logit(label) : nan);
+    set_number(of.loss, 0, j, of.loss_of(j, largest + std::log(sum)));
     for (uint32_t i = 0; of.gradient.data != nullptr && i < classes; ++i) {
       const float p = std::exp(logit(i) - largest) / sum;
-      set_number(of.gradient, i, j, label < classes ? of.scale * (p - (i == label ? 1.0F : 0.0F)) : nan);
+      set_number(of.gradient, i, j,
+                 of.is_invalid(j) ? std::numeric_limits<float>::quiet_NaN()
+                                  : of.scale_of(j) * (p - (i == of.label(j) ? 1.0F : 0.0F)));
     }
   }
 }
 
 void cross_entropy_simd(const CrossEntropy& of) {
-  if (!apply_softmax_cross_entropy(of.logits, of.labels, of.scale, of.loss, of.gradient))
-    cross_entropy_reference(of);
+  if (!apply_softmax_cross_entropy(of)) cross_entropy_reference(of);
 }
 
 FieldView as_columns(const FieldView& field, bool is_columns) {
@@ -76,9 +66,20 @@ FieldView as_columns(const FieldView& field, bool is_columns) {
 CrossEntropy with_gradient(const Vertex& v) {
   using namespace softmax_cross_entropy_field;
   const bool columns = v.params[cross_entropy_param::classes_in_rows] != 0;
+  return {as_columns(v.fields[logits], columns),
+          as_columns(v.fields[labels], columns),
+          as_columns(v.fields[loss], columns),
+          as_columns(v.fields[gradient], columns),
+          {},
+          float_of(v.params[cross_entropy_param::scale])};
+}
+
+CrossEntropy with_weights(const Vertex& v) {
+  using namespace weighted_cross_entropy_field;
+  const bool columns = v.params[weighted_cross_entropy_param::classes_in_rows] != 0;
   return {as_columns(v.fields[logits], columns), as_columns(v.fields[labels], columns),
           as_columns(v.fields[loss], columns), as_columns(v.fields[gradient], columns),
-          float_of(v.params[cross_entropy_param::scale])};
+          as_columns(v.fields[weights], columns)};
 }
 
 CrossEntropy without_gradient(const Vertex& v) {
@@ -87,6 +88,7 @@ CrossEntropy without_gradient(const Vertex& v) {
   return {as_columns(v.fields[logits], columns),
           as_columns(v.fields[labels], columns),
           as_columns(v.fields[loss], columns),
+          {},
           {}};
 }
 
@@ -108,6 +110,7 @@ void softmax_reference(const Vertex& v) {
 }
 void softmax_cross_entropy_reference(const Vertex& v) { cross_entropy_reference(with_gradient(v)); }
 void softmax_cross_entropy_loss_reference(const Vertex& v) { cross_entropy_reference(without_gradient(v)); }
+void weighted_cross_entropy_reference(const Vertex& v) { cross_entropy_reference(with_weights(v)); }
 
 void softmax_simd(const Vertex& v) {
   const auto [in, out] = softmax_views(v);
@@ -115,6 +118,7 @@ void softmax_simd(const Vertex& v) {
 }
 void softmax_cross_entropy_simd(const Vertex& v) { cross_entropy_simd(with_gradient(v)); }
 void softmax_cross_entropy_loss_simd(const Vertex& v) { cross_entropy_simd(without_gradient(v)); }
+void weighted_cross_entropy_simd(const Vertex& v) { cross_entropy_simd(with_weights(v)); }
 
 // Vector operations on a host, measured with bench_kernels: for each element an exponential and those of the
 // passes; for each column a logarithm and the label, and, where it lies in a row, the remainder of its
@@ -139,8 +143,7 @@ struct SoftmaxCost {
   double column_cycles;
 };
 
-// All fields but the first two (logits and labels, or a softmax's input and output) are written; columns are
-// split over workers.
+// All fields after the inputs are written; columns are split over workers.
 program::PhaseTimes cost(const Vertex& v, const machine::Machine& m, bool over_rows, size_t inputs,
                          const SoftmaxCost& of) {
   const FieldView logits = as_columns(v.fields[0], over_rows);
@@ -168,6 +171,11 @@ program::PhaseTimes softmax_cost(const Vertex& v, const machine::Machine& m) {
 
 program::PhaseTimes softmax_cross_entropy_cost(const Vertex& v, const machine::Machine& m) {
   return cost(v, m, v.params[cross_entropy_param::classes_in_rows] != 0, 2,
+              {kHostOperations, kHostLabelOperations, kTileVectorCycles, kTileLabelCycles});
+}
+
+program::PhaseTimes weighted_cross_entropy_cost(const Vertex& v, const machine::Machine& m) {
+  return cost(v, m, v.params[weighted_cross_entropy_param::classes_in_rows] != 0, 3,
               {kHostOperations, kHostLabelOperations, kTileVectorCycles, kTileLabelCycles});
 }
 

@@ -19,19 +19,29 @@ namespace tessera::kernels {
   X(logits) X(labels) X(gradient, .access = program::Access::out) X(loss, .access = program::Access::out)
 #define TESSERA_CROSS_ENTROPY_PARAMS(X) X(classes_in_rows) X(scale)
 
+/// Both times the weight of a column: of f32, as labels are. One of 0 makes them 0, whatever the label.
+#define TESSERA_WEIGHTED_CROSS_ENTROPY_FIELDS(X) \
+  X(logits)                                      \
+  X(labels)                                      \
+  X(weights) X(gradient, .access = program::Access::out) X(loss, .access = program::Access::out)
+#define TESSERA_WEIGHTED_CROSS_ENTROPY_PARAMS(X) X(classes_in_rows)
+
 /// The loss alone.
 #define TESSERA_CROSS_ENTROPY_LOSS_FIELDS(X) X(logits) X(labels) X(loss, .access = program::Access::out)
 #define TESSERA_CROSS_ENTROPY_LOSS_PARAMS(X) X(classes_in_rows)
 
-#define TESSERA_SOFTMAX_CODELETS(X)                                                                   \
-  X(softmax, TESSERA_SOFTMAX_FIELDS, TESSERA_SOFTMAX_PARAMS, softmax_simd, 640)                       \
-  X(softmax_cross_entropy, TESSERA_CROSS_ENTROPY_FIELDS, TESSERA_CROSS_ENTROPY_PARAMS,                \
-    softmax_cross_entropy_simd, 768)                                                                  \
-  X(softmax_cross_entropy_loss, TESSERA_CROSS_ENTROPY_LOSS_FIELDS, TESSERA_CROSS_ENTROPY_LOSS_PARAMS, \
+#define TESSERA_SOFTMAX_CODELETS(X)                                                                       \
+  X(softmax, TESSERA_SOFTMAX_FIELDS, TESSERA_SOFTMAX_PARAMS, softmax_simd, 640)                           \
+  X(softmax_cross_entropy, TESSERA_CROSS_ENTROPY_FIELDS, TESSERA_CROSS_ENTROPY_PARAMS,                    \
+    softmax_cross_entropy_simd, 768)                                                                      \
+  X(weighted_cross_entropy, TESSERA_WEIGHTED_CROSS_ENTROPY_FIELDS, TESSERA_WEIGHTED_CROSS_ENTROPY_PARAMS, \
+    weighted_cross_entropy_simd, 768)                                                                     \
+  X(softmax_cross_entropy_loss, TESSERA_CROSS_ENTROPY_LOSS_FIELDS, TESSERA_CROSS_ENTROPY_LOSS_PARAMS,     \
     softmax_cross_entropy_loss_simd, 640)
 TESSERA_DECLARE_FAMILY(softmax, TESSERA_SOFTMAX_CODELETS)
 TESSERA_POSITIONS(softmax_param, TESSERA_SOFTMAX_PARAMS)
 TESSERA_POSITIONS(cross_entropy_param, TESSERA_CROSS_ENTROPY_PARAMS)
+TESSERA_POSITIONS(weighted_cross_entropy_param, TESSERA_WEIGHTED_CROSS_ENTROPY_PARAMS)
 TESSERA_POSITIONS(cross_entropy_loss_param, TESSERA_CROSS_ENTROPY_LOSS_PARAMS)
 
 }  // namespace tessera::kernels

@@ -106,67 +106,54 @@ HWY_INLINE void store_line_times(const float* powers, float factor, size_t count
   map_elements(times, count, out, powers);
 }
 
-/// What a column's sums and label give.
-struct LabelledColumn {
-  const FieldView& logits;
-  const FieldView& labels;
-  const FieldView& loss;
-  const FieldView& gradient;
-  float scale;
-
-  /// Writes the loss before the gradient takes the place of the logits.
-  void store_loss(uint32_t col, float log_sum) const {
-    const uint32_t c = label(col);
-    const float nan = std::numeric_limits<float>::quiet_NaN();
-    set_number(loss, 0, col, c < logits.rows ? log_sum - static_cast<float>(number_at(logits, c, col)) : nan);
-  }
-  /// Corrects the gradient, where `powers` are `stride` apart and `factor` times them is written already.
-  void correct_gradient(uint32_t col, const float* powers, size_t stride, float factor) const {
-    const uint32_t c = label(col);
-    if (c < logits.rows) return set_number(gradient, c, col, powers[c * stride] * factor - scale);
-    for (uint32_t i = 0; i < logits.rows; ++i)
-      set_number(gradient, i, col, std::numeric_limits<float>::quiet_NaN());
-  }
-
- private:
-  uint32_t label(uint32_t col) const { return static_cast<uint32_t>(number_at(labels, 0, col)); }
-};
+/// Corrects the gradient, where `powers` are `stride` apart and `factor` times them is written already.
+void correct_gradient(const CrossEntropy& of, uint32_t col, const float* powers, size_t stride,
+                      float factor) {
+  const uint32_t c = of.label(col);
+  if (c < of.logits.rows)
+    return set_number(of.gradient, c, col, powers[c * stride] * factor - of.scale_of(col));
+  for (uint32_t i = 0; of.is_invalid(col) && i < of.logits.rows; ++i)
+    set_number(of.gradient, i, col, std::numeric_limits<float>::quiet_NaN());
+}
 
 template <class T>
-void cross_entropy_of_columns(const LabelledColumn& of) {
+void cross_entropy_of_columns(const CrossEntropy& of) {
   const Floats d;
   const size_t lanes = hn::Lanes(d);
   const bool has_gradient = of.gradient.data != nullptr;
   HWY_ALIGN float log_sums[hn::MaxLanes(Floats())];
-  HWY_ALIGN float factors[hn::MaxLanes(Floats())];
+  HWY_ALIGN float factors[hn::MaxLanes(Floats())] = {};
   std::vector<float> powers(has_gradient ? of.logits.rows * lanes : 0);
   float* wanted = has_gradient ? powers.data() : nullptr;
   for (uint32_t first = 0; first < of.logits.cols; first += lanes) {
     const Columns<T> columns{first, std::min<size_t>(lanes, of.logits.cols - first)};
     const auto [largest, sum] = exponentials(of.logits, columns, wanted);
     hn::Store(hn::Add(largest, logarithm(d, sum)), d, log_sums);
-    for (uint32_t j = 0; j < columns.count; ++j) of.store_loss(first + j, log_sums[j]);
+    for (uint32_t j = 0; j < columns.count; ++j) {
+      set_number(of.loss, 0, first + j, of.loss_of(first + j, log_sums[j]));
+      factors[j] = of.scale_of(first + j);
+    }
     if (!has_gradient) continue;
-    const Vector factor = hn::Div(hn::Set(d, of.scale), sum);
+    const Vector factor = hn::Div(hn::Load(d, factors), sum);
     hn::Store(factor, d, factors);
     store_times(powers.data(), factor, columns, of.gradient);
     for (uint32_t j = 0; j < columns.count; ++j)
-      of.correct_gradient(first + j, &powers[j], lanes, factors[j]);
+      correct_gradient(of, first + j, &powers[j], lanes, factors[j]);
   }
 }
 
 template <class T>
-void cross_entropy_of_lines(const LabelledColumn& of) {
+void cross_entropy_of_lines(const CrossEntropy& of) {
   std::vector<float> powers(round_up(of.logits.rows, kMaxLanes));
   for (uint32_t j = 0; j < of.logits.cols; ++j) {
     const T* line = reinterpret_cast<const T*>(address_of(of.logits, 0, j));
     const auto [largest, sum] = line_exponentials(line, of.logits.rows, powers.data());
-    of.store_loss(j, largest + std::log(sum));
+    set_number(of.loss, 0, j, of.loss_of(j, largest + std::log(sum)));
     if (of.gradient.data == nullptr) continue;
-    const float factor = of.scale / sum;
+    const float factor = of.scale_of(j) / sum;
     store_line_times(powers.data(), factor, of.logits.rows,
                      reinterpret_cast<T*>(address_of(of.gradient, 0, j)));
-    of.correct_gradient(j, powers.data(), 1, factor);
+    correct_gradient(of, j, powers.data(), 1, factor);
   }
 }
 
@@ -196,18 +183,12 @@ void softmax_lines(const FieldView& in, const FieldView& out) {
   });
 }
 
-void cross_entropy_columns(const FieldView& logits, const FieldView& labels, float scale,
-                           const FieldView& loss, const FieldView& gradient) {
-  with_float_type(logits.type, [&]<class T>(T) HWY_ATTR {
-    cross_entropy_of_columns<T>({logits, labels, loss, gradient, scale});
-  });
+void cross_entropy_columns(const CrossEntropy& of) {
+  with_float_type(of.logits.type, [&]<class T>(T) HWY_ATTR { cross_entropy_of_columns<T>(of); });
 }
 
-void cross_entropy_lines(const FieldView& logits, const FieldView& labels, float scale, const FieldView& loss,
-                         const FieldView& gradient) {
-  with_float_type(logits.type, [&]<class T>(T) HWY_ATTR {
-    cross_entropy_of_lines<T>({logits, labels, loss, gradient, scale});
-  });
+void cross_entropy_lines(const CrossEntropy& of) {
+  with_float_type(of.logits.type, [&]<class T>(T) HWY_ATTR { cross_entropy_of_lines<T>(of); });
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
@@ -239,15 +220,29 @@ bool apply_softmax(const program::FieldView& in, const program::FieldView& out) 
   return true;
 }
 
-bool apply_softmax_cross_entropy(const program::FieldView& logits, const program::FieldView& labels,
-                                 float scale, const program::FieldView& loss,
-                                 const program::FieldView& gradient) {
-  if (logits.empty()) return true;
-  const program::FieldView& result = gradient.data == nullptr ? logits : gradient;
-  if (has_contiguous_columns(logits) && has_contiguous_columns(result))
-    HWY_DYNAMIC_DISPATCH(cross_entropy_lines)(logits, labels, scale, loss, gradient);
-  else if (has_contiguous_rows(logits) && has_contiguous_rows(result))
-    HWY_DYNAMIC_DISPATCH(cross_entropy_columns)(logits, labels, scale, loss, gradient);
+uint32_t CrossEntropy::label(uint32_t col) const { return static_cast<uint32_t>(number_at(labels, 0, col)); }
+
+float CrossEntropy::scale_of(uint32_t col) const {
+  return weights.data == nullptr ? scale : static_cast<float>(number_at(weights, 0, col));
+}
+
+bool CrossEntropy::is_invalid(uint32_t col) const {
+  return label(col) >= logits.rows && (weights.data == nullptr || scale_of(col) != 0);
+}
+
+float CrossEntropy::loss_of(uint32_t col, float log_sum) const {
+  if (is_invalid(col)) return std::numeric_limits<float>::quiet_NaN();
+  const float weight = weights.data == nullptr ? 1 : scale_of(col);
+  return weight == 0 ? 0 : weight * (log_sum - static_cast<float>(number_at(logits, label(col), col)));
+}
+
+bool apply_softmax_cross_entropy(const CrossEntropy& of) {
+  if (of.logits.empty()) return true;
+  const program::FieldView& result = of.gradient.data == nullptr ? of.logits : of.gradient;
+  if (has_contiguous_columns(of.logits) && has_contiguous_columns(result))
+    HWY_DYNAMIC_DISPATCH(cross_entropy_lines)(of);
+  else if (has_contiguous_rows(of.logits) && has_contiguous_rows(result))
+    HWY_DYNAMIC_DISPATCH(cross_entropy_columns)(of);
   else
     return false;
   return true;

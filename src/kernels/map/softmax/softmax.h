@@ -9,12 +9,24 @@ namespace tessera::kernels {
 /// which there is no SIMD form. May be in place.
 bool apply_softmax(const program::FieldView& in, const program::FieldView& out);
 
-/// For each column j of `logits` (classes × columns), p being its softmax and c its label:
-/// loss(0, j) = −log p(c), and gradient(i, j) = scale · (p(i) − [i = c]); a gradient without data is left
-/// out. A label beyond the classes makes both NaN. False as above. The gradient may be in place of the
-/// logits.
-bool apply_softmax_cross_entropy(const program::FieldView& logits, const program::FieldView& labels,
-                                 float scale, const program::FieldView& loss,
-                                 const program::FieldView& gradient);
+/// Fields of a loss: logits are classes × columns, labels, loss and weights 1 × columns. Without data there
+/// are no weights, or is no gradient.
+struct CrossEntropy {
+  program::FieldView logits, labels, loss, gradient, weights;
+  float scale = 1;  ///< of the gradient, without weights
+
+  /// What the gradient of a column is multiplied by.
+  float scale_of(uint32_t col) const;
+  /// Of a column, given log Σ exp(logits).
+  float loss_of(uint32_t col, float log_sum) const;
+  /// Whether a column counts, although its label is beyond the classes.
+  bool is_invalid(uint32_t col) const;
+  uint32_t label(uint32_t col) const;
+};
+
+/// For each column j of the logits, p being its softmax and c its label: loss(0, j) = −log p(c), and
+/// gradient(i, j) = scale · (p(i) − [i = c]), or both times its weight. A label beyond the classes makes both
+/// NaN, unless the weight is 0. False as above. The gradient may be in place of the logits.
+bool apply_softmax_cross_entropy(const CrossEntropy& of);
 
 }  // namespace tessera::kernels

@@ -1,0 +1,243 @@
+"""PyTorch's operators that change shapes, and take elements."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from tessera.graph import _values as ops
+from tessera.graph._aten import Call, Constant, Transposed, handles, shaped, value_of
+from tessera.graph._values import Value
+
+
+@handles(
+    "view.default",
+    "_unsafe_view.default",
+    "reshape.default",
+    "flatten.using_ints",
+    "unflatten.int",
+    "squeeze.default",
+    "squeeze.dim",
+    "squeeze.dims",
+    "unsqueeze.default",
+)
+def _reshape(call: Call, x: Value, *_: Any, **__: Any) -> Value:
+    return shaped(call, x)
+
+
+@handles("expand.default", "expand_as.default")
+def _expand(call: Call, x: Value, *_: Any, **__: Any) -> Value:
+    return ops.expand(x, call.shape)
+
+
+@handles("broadcast_tensors.default")
+def _broadcast_tensors(call: Call, values: list[Value]) -> list[Value]:
+    shape = np.broadcast_shapes(*(x.shape for x in values))
+    return [ops.expand(x, shape) for x in values]
+
+
+@handles("t.default", "transpose.int", "permute.default", "numpy_T.default", lazy=True)
+def _transpose(call: Call, x: Any, *dims: Any) -> Any:
+    value = x.of if isinstance(x, Transposed) else value_of(x)
+    count = len(value.shape)
+    order = list(range(count))
+    if len(dims) == 1:
+        order = [dim % count for dim in dims[0]]
+    elif len(dims) == 2:
+        first, second = (dim % builtins.max(1, count) for dim in dims)
+        if count > 0:
+            order[first], order[second] = second, first
+    else:
+        order.reverse()
+    if order == list(range(count)):
+        return x
+    if count != 2:
+        return ops.permute(value, order)
+    return value if isinstance(x, Transposed) else Transposed(value)
+
+
+@handles("slice.Tensor")
+def _slice(
+    call: Call, x: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Value:
+    dim %= len(x.shape)
+    begin, stop, _ = builtins.slice(start, end).indices(x.shape[dim])
+    if step != 1:
+        return _taken(x, dim, range(begin, stop, step))
+    return x if (begin, stop) == (0, x.shape[dim]) else ops.slice(x, dim, begin, stop)
+
+
+def _taken(x: Value, dim: int, places: Sequence[int]) -> Value:
+    """Elements of a dimension, by their positions."""
+    order = list(range(len(x.shape)))
+    order[dim], order[-1] = order[-1], order[dim]
+    is_permutation = sorted(places) == list(range(x.shape[dim]))
+    select = ops.permute_features if is_permutation else ops.select_features
+    return ops.permute(select(ops.permute(x, order), places), order)
+
+
+@handles("index_select.default", lazy=True)
+def _index_select(call: Call, x: Any, dim: int, ids: Any) -> Value:
+    x = value_of(x)
+    if isinstance(ids, Constant) and len(x.shape):
+        return _taken(x, dim % len(x.shape), [int(at) % x.shape[dim] for at in ids.tensor])
+    return ops.index_select(x, dim, value_of(ids))
+
+
+@handles("index.Tensor", lazy=True)
+def _index(call: Call, x: Any, ids: Sequence[Any]) -> Value:
+    x = value_of(x)
+    dims = [dim for dim, each in enumerate(ids) if each is not None]
+    each = ids[dims[0]]
+    if len(dims) != 1:
+        raise ValueError("indices of several dimensions at once are not possible")
+    if isinstance(each, Constant):
+        if each.tensor.dtype == torch.bool:
+            each = Constant(call.graph, each.tensor.nonzero().squeeze(1))
+        taken = _taken(x, dims[0], [int(at) % x.shape[dims[0]] for at in each.tensor.flatten()])
+    else:
+        each = value_of(each)
+        if each.dtype != "u32":
+            raise ValueError("the number of elements that a mask selects is not known beforehand")
+        taken = ops.index_select(x, dims[0], ops.reshape(each, (-1,)))
+    return shaped(call, taken)
+
+
+@handles("gather.default")
+def _gather(call: Call, x: Value, dim: int, ids: Value, sparse_grad: bool = False) -> Value:
+    dim %= len(x.shape)
+    for other, (has, wanted) in enumerate(zip(x.shape, ids.shape, strict=True)):
+        if other != dim and has != wanted:
+            x = ops.slice(x, other, 0, wanted)
+    return ops.gather(x, dim, ids)
+
+
+@handles("index_add.default")
+def _index_add(call: Call, x: Value, dim: int, ids: Value, source: Value, *, alpha: float = 1) -> Value:
+    added = ops.scatter_add(source, dim, ids, x.shape[dim])
+    return x + (added if alpha == 1 else added * alpha)
+
+
+@handles("flip.default")
+def _flip(call: Call, x: Value, dims: Sequence[int]) -> Value:
+    for dim in dims:
+        x = _taken(x, dim % len(x.shape), range(x.shape[dim] - 1, -1, -1))
+    return x
+
+
+@handles("roll.default")
+def _roll(call: Call, x: Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
+    if not dims:
+        return ops.reshape(_roll(call, ops.reshape(x, (-1,)), shifts, [0]), x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        size, at = x.shape[dim], -shift % x.shape[dim]
+        if at:
+            parts = [_slice(call, x, dim, at, size), _slice(call, x, dim, 0, at)]
+            x = ops.concatenate(parts, dim % len(x.shape))
+    return x
+
+
+@handles("repeat.default", "tile.default")
+def _repeat(call: Call, x: Value, repeats: Sequence[int]) -> Value:
+    count = builtins.max(len(repeats), len(x.shape))
+    x = ops.reshape(x, (*[1] * (count - len(x.shape)), *x.shape))
+    for dim, times in enumerate([*[1] * (count - len(repeats)), *repeats]):
+        x = ops.concatenate([x] * times, dim) if times > 1 else x
+    return x
+
+
+@handles("repeat_interleave.self_int")
+def _repeat_interleave(call: Call, x: Value, times: int, dim: int | None = None, **_: Any) -> Value:
+    x, at = (ops.reshape(x, (-1,)), 0) if dim is None else (x, dim % len(x.shape))
+    outer, inner = math.prod(x.shape[: at + 1]), math.prod(x.shape[at + 1 :])
+    return shaped(call, ops.expand(ops.reshape(x, (outer, 1, inner)), (outer, times, inner)))
+
+
+@handles("tril.default", "triu.default")
+def _triangle(call: Call, x: Value, diagonal: int = 0) -> Value:
+    ones = torch.ones(x.shape[-2:])
+    mask = ones.tril(diagonal) if call.operator == "aten.tril.default" else ones.triu(diagonal)
+    return ops.where(call.graph.constant(mask.numpy(), dtype=x.dtype), x, 0)
+
+
+@handles("unbind.int")
+def _unbind(call: Call, x: Value, dim: int = 0) -> list[Value]:
+    dim %= len(x.shape)
+    shape = [*x.shape[:dim], *x.shape[dim + 1 :]]
+    return [ops.reshape(ops.slice(x, dim, i, i + 1), shape) for i in range(x.shape[dim])]
+
+
+@handles("zeros_like.default", "new_zeros.default", lazy=True)
+def _zeros(call: Call, *_: Any, **__: Any) -> Constant:
+    return Constant(call.graph, torch.zeros(call.shape, dtype=call.dtype))
+
+
+@handles("ones_like.default", "new_ones.default", lazy=True)
+def _ones(call: Call, *_: Any, **__: Any) -> Constant:
+    return Constant(call.graph, torch.ones(call.shape, dtype=call.dtype))
+
+
+@handles("full_like.default", lazy=True)
+def _full_like(call: Call, x: Any, value: float, **_: Any) -> Constant:
+    return Constant(call.graph, torch.full(call.shape, value, dtype=call.dtype))
+
+
+@handles("new_full.default", lazy=True)
+def _new_full(call: Call, x: Any, size: Any, value: float, **_: Any) -> Constant:
+    return Constant(call.graph, torch.full(call.shape, value, dtype=call.dtype))
+
+
+@handles("narrow.default")
+def _narrow(call: Call, x: Value, dim: int, start: int, length: int) -> Value:
+    return _slice(call, x, dim, start, start + length)
+
+
+@handles("select.int")
+def _select(call: Call, x: Value, dim: int, index: int) -> Value:
+    dim %= len(x.shape)
+    index %= x.shape[dim]
+    return shaped(call, _slice(call, x, dim, index, index + 1))
+
+
+@handles("split_with_sizes.default")
+def _split(call: Call, x: Value, sizes: Sequence[int], dim: int = 0) -> list[Value]:
+    return ops.split(x, sizes, dim % len(x.shape))
+
+
+@handles("split.Tensor")
+def _split_evenly(call: Call, x: Value, size: int, dim: int = 0) -> list[Value]:
+    length = x.shape[dim]
+    return [_slice(call, x, dim, begin, begin + size) for begin in range(0, length, size)]
+
+
+@handles("cat.default")
+def _cat(call: Call, values: list[Value], dim: int = 0) -> Value:
+    return values[0] if len(values) == 1 else ops.concatenate(values, dim % len(call.shape))
+
+
+@handles("pad.default")
+def _pad(call: Call, x: Value, padding: Sequence[int], mode: str = "constant", value: float | None = None) -> Value:
+    if mode != "constant":
+        raise ValueError(f"padding by {mode!r} is not possible, only by a constant")
+    return _constant_pad(call, x, padding, value or 0)
+
+
+@handles("constant_pad_nd.default")
+def _constant_pad(call: Call, x: Value, padding: Sequence[int], value: float = 0) -> Value:
+    if any(count < 0 for count in padding):
+        raise ValueError(f"padding of {list(padding)} is not possible: only counts of at least 0")
+    for i in range(0, len(padding), 2):  # from the last dimension
+        x = ops.pad(x, len(x.shape) - 1 - i // 2, padding[i], padding[i + 1], value)
+    return x
+
+
+@handles("stack.default")
+def _stack(call: Call, values: list[Value], dim: int = 0) -> Value:
+    dim %= len(call.shape)
+    shape = [*call.shape[:dim], 1, *call.shape[dim + 1 :]]
+    return ops.concatenate([ops.reshape(x, shape) for x in values], dim)
