@@ -104,6 +104,29 @@ TEST(Fuse, TakesAMaskThatIsKnownBeforeTheProduct) {
                                                              "relu_gradient", "linear_input_gradient"}));
 }
 
+/// As attention splits features into heads, and joins them.
+TEST(Fuse, JoinsAPermutationWithTheShapesAroundIt) {
+  Graph g;
+  const Value x = g.input("x", {2, 5, 12});
+  const Value heads = permute(reshape(x, {2, 5, 3, 4}), {0, 2, 1, 3});
+  g.output("joined", reshape(heads, {6, 20}));
+  const Value rotated = permute(reshape(x, {2, 5, 3, 4}), {0, 2, 3, 1});
+  g.output("rotated", rotated);
+  g.output("across rows", reshape(permute(x, {1, 0, 2}), {8, 15}));
+  Graph fused = g;
+  fuse(fused);
+  verify(fused);
+  EXPECT_EQ(operations_of(fused),
+            (std::vector<std::string_view>{"permute", "permute", "permute", "reshape"}));
+  WideArrays inputs, state;
+  for (int i = 0; i < 120; ++i) inputs["x"].push_back(i);
+  for (const Machine& machine : {Machine::host(2), Machine::find("bow").with("tiles", 4)}) {
+    Session session(fused, machine);
+    for (const auto& [name, values] : session.run(narrowed(inputs)))
+      EXPECT_EQ(values, narrowed(evaluate(g, inputs, state).at(name))) << name;
+  }
+}
+
 TEST(RemoveUnused, KeepsWhatOutputsAndStateNeed) {
   Graph g;
   const Value x = g.input("x", {3}), s = g.state("s", {Type::f32, {3}, {}, {}});

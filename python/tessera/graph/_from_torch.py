@@ -49,9 +49,10 @@ def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, for
     training or evaluation mode, such as dropout, follows from its present mode. Inputs have the names of its forward()'s
     arguments, and the output is called "output", several "output0", "output1", … or as in the dict that is returned.
 
-    Supported are linear layers, dense and those of `tessera.nn` (but complex ones), activations, elementwise arithmetic, reductions,
-    softmax, layer normalisation, dropout, losses, and changes of shape, slices and concatenations. Anything else raises
-    UnsupportedModuleError, which lists all of it.
+    Supported are linear layers, dense and those of `tessera.nn` (but complex ones), activations, elementwise
+    arithmetic, comparisons and choices, reductions, softmax, layer and RMS normalisation, dropout, losses, embeddings,
+    changes of shape, slices, concatenations and gathers. Truth values are 0 and 1, integers are u32; what depends on
+    constants alone is computed by PyTorch. Anything else raises UnsupportedModuleError, which lists all of it.
 
     With form="unfused" butterfly and fastfood layers become the operations of plain PyTorch, one after another,
     instead of one that merges their factors.

@@ -4,6 +4,7 @@
 #include <tessera/model.h>
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -32,5 +33,8 @@ size_t dimension_of(std::string_view operation, const TensorType& type, int64_t 
 /// Several, ascending; none are all. Throws UsageError also for one that is named twice.
 std::vector<size_t> dimensions_of(std::string_view operation, const TensorType& type,
                                   const std::vector<int>& dims);
+
+/// A reshape takes over a permutation that follows it, where that can read the input as it lies.
+std::optional<Node> absorb_permutation(const Graph& graph, const Node& own, const Node& next);
 
 }  // namespace tessera::model

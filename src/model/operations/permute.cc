@@ -22,17 +22,29 @@ Shape permuted_shape(const Shape& shape, const std::vector<int64_t>& dims) {
   return permuted;
 }
 
+/// The shape as which the input is taken, or in which the result is given.
+Shape shape_or(const Node& node, const char* attribute, const Shape& otherwise) {
+  if (!node.attributes.contains(attribute)) return otherwise;
+  const std::vector<int64_t>& sizes = node.list(attribute);
+  return {sizes.begin(), sizes.end()};
+}
+Shape view_of(const Node& node, const TensorType& in) { return shape_or(node, "view", in.shape); }
+
 Types infer(const Signature& s) {
   require_dense(s);
   TensorType out = s.inputs[0];
   const std::vector<int64_t>& dims = dims_of(s.attributes);
+  out.shape = view_of(s.attributes, out);
   std::vector<int64_t> sorted = dims, all(out.shape.size());
   std::ranges::sort(sorted);
   std::iota(all.begin(), all.end(), 0);
   if (sorted != all)
     throw UsageError(fmt::format("permute: [{}] does not name each of the {} dimensions of {} once",
                                  fmt::join(dims, ", "), all.size(), to_string(out)));
-  out.shape = permuted_shape(out.shape, dims);
+  out.shape = shape_or(s.attributes, "shape", permuted_shape(out.shape, dims));
+  if (out.elements() != s.inputs[0].elements())
+    throw UsageError(
+        fmt::format("permute: {} has not as many elements as {}", to_string(s.inputs[0]), to_string(out)));
   return {out};
 }
 
@@ -40,7 +52,9 @@ Gradients gradient(const Differentiation& d) {
   const std::vector<int64_t>& dims = dims_of(d.node);
   std::vector<int> inverse(dims.size());
   for (size_t i = 0; i < dims.size(); ++i) inverse[dims[i]] = static_cast<int>(i);
-  return {permute(*d.dy[0], inverse)};
+  const TensorType& in = d.input(0).type();
+  const Value dy = reshape(*d.dy[0], permuted_shape(view_of(d.node, in), dims));
+  return {reshape(permute(dy, inverse), in.shape)};
 }
 
 /// Where the elements of the result are in the input.
@@ -52,17 +66,39 @@ ArrayIndex index_of(const Shape& shape, const std::vector<int64_t>& dims) {
 }
 
 std::vector<Array> reference(const Evaluation& e) {
-  const ArrayIndex index = index_of(e.input_type(0).shape, dims_of(e.node));
+  const ArrayIndex index = index_of(view_of(e.node, e.input_type(0)), dims_of(e.node));
   Array y(e.inputs[0]->size());
   for (uint64_t i = 0; i < y.size(); ++i) y[i] = (*e.inputs[0])[index(i)];
   return {y};
 }
 
+/// The number of last dimensions that a matrix's columns consist of; none: they are other ones.
+std::optional<uint32_t> dimensions_of_columns(const Shape& shape, uint32_t cols) {
+  uint32_t product = 1, count = 0;
+  while (product < cols && count < shape.size()) product *= shape[shape.size() - ++count];
+  return product == cols ? std::optional(std::max(1U, count)) : std::nullopt;
+}
+
 void lower(Lowering& l, const Node& node) {
   const ops::Operand in = l.input(0), out = l.output(0);
-  const ArrayIndex index = index_of(l.graph().type(node.inputs[0]).shape, dims_of(node));
-  l.add(ops::RearrangeProblem{l.builder().type_of(in), in.rows(), in.cols(), index.sizes, index.steps},
+  const ArrayIndex index = index_of(view_of(node, l.graph().type(node.inputs[0])), dims_of(node));
+  l.add(ops::RearrangeProblem{l.builder().type_of(in), in.rows(), in.cols(), index.sizes, index.steps,
+                              *dimensions_of_columns(index.sizes, out.cols())},
         {in, out});
+}
+
+std::vector<int64_t> as_list(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+/// The result in another shape.
+std::optional<Node> absorb(const Graph& graph, const Node& own, const Node& next) {
+  if (next.operation->name != "reshape" || own.attributes.contains("shape")) return {};
+  const Shape permuted = permuted_shape(view_of(own, graph.type(own.inputs[0])), dims_of(own));
+  const TensorType& result = graph.type(next.outputs[0]);
+  if (!dimensions_of_columns(permuted, result.cols())) return {};
+  Node both = own;
+  both.attributes["shape"] = as_list(result.shape);
+  both.outputs = next.outputs;
+  return both;
 }
 
 bool lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
@@ -88,11 +124,11 @@ std::vector<uint32_t> places_of(const Shape& shape, const std::vector<int64_t>& 
 /// Dimensions after the last moved one belong to it: rows of them move. Before the last one of the result is
 /// brought to the end by a transpose, where nothing stands before it.
 std::vector<Value> decompose(const Decomposition& d) {
-  const Value x = d.inputs[0];
-  const Shape& shape = x.shape();
+  const Value x = reshape(d.inputs[0], view_of(d.node, d.inputs[0].type()));
+  const Shape shape = view_of(d.node, d.inputs[0].type());
   const std::vector<int64_t>& dims = dims_of(d.node);
   const size_t count = shape.size();
-  const Shape result = permuted_shape(shape, dims);
+  const Shape result = shape_or(d.node, "shape", permuted_shape(shape, dims));
   size_t kept = 0, moved = count;
   while (kept < count && dims[kept] == static_cast<int64_t>(kept)) ++kept;
   while (moved > kept && dims[moved - 1] == static_cast<int64_t>(moved) - 1) --moved;
@@ -120,11 +156,15 @@ std::vector<Value> decompose(const Decomposition& d) {
 }
 
 std::vector<Case> cases() {
-  const auto use = [](Type type, Shape shape, std::vector<int64_t> dims) {
-    return Case{.inputs = {{type, std::move(shape), {}, {}}},
-                .attributes = {{"dims", std::move(dims)}},
-                .below = 100,
-                .differentiable = type != Type::u32};
+  const auto use = [](Type type, Shape shape, std::vector<int64_t> dims, std::vector<int64_t> view = {},
+                      std::vector<int64_t> result = {}) {
+    Case c{.inputs = {{type, std::move(shape), {}, {}}},
+           .attributes = {{"dims", std::move(dims)}},
+           .below = 100,
+           .differentiable = type != Type::u32};
+    if (!view.empty()) c.attributes["view"] = std::move(view);
+    if (!result.empty()) c.attributes["shape"] = std::move(result);
+    return c;
   };
   return {use(Type::f32, {3, 4, 5, 7}, {0, 2, 1, 3}),
           use(Type::f32, {3, 4, 19}, {0, 2, 1}),
@@ -132,7 +172,9 @@ std::vector<Case> cases() {
           use(Type::bf16, {6, 5, 4}, {2, 1, 0}),
           use(Type::f32, {2, 3, 4, 5, 6}, {4, 2, 0, 3, 1}),
           use(Type::u32, {4, 3, 2}, {1, 0, 2}),
-          use(Type::f32, {2, 3, 17, 18}, {0, 1, 3, 2})};
+          use(Type::f32, {2, 3, 17, 18}, {0, 1, 3, 2}),
+          use(Type::f32, {10, 12}, {0, 2, 1, 3}, {2, 5, 4, 3}, {8, 15}),
+          use(Type::f16, {8, 15}, {0, 2, 1, 3}, {2, 4, 5, 3}, {10, 12})};
 }
 
 constexpr Operation kPermute[] = {{.name = "permute",
@@ -142,12 +184,24 @@ constexpr Operation kPermute[] = {{.name = "permute",
                                    .layouts = row_layouts,
                                    .lower = lower,
                                    .cases = cases,
+                                   .absorb = absorb,
                                    .decompose = decompose,
                                    .lowers_on = lowers_on}};
 
 }  // namespace
 
 std::span<const Operation> permute_operations() { return kPermute; }
+
+std::optional<Node> absorb_permutation(const Graph& graph, const Node& own, const Node& next) {
+  if (next.operation->name != "permute" || next.attributes.contains("view")) return {};
+  const TensorType& in = graph.type(own.inputs[0]);
+  const Shape& view = graph.type(own.outputs[0]).shape;
+  if (!dimensions_of_columns(view, in.cols())) return {};
+  Node both = next;
+  both.inputs = own.inputs;
+  both.attributes["view"] = as_list(view);
+  return both;
+}
 
 Value permute(Value x, const std::vector<int>& dims) {
   const TensorType& type = x.type();

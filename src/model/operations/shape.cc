@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "model/lowering.h"
+#include "model/operations/dims.h"
 #include "model/operations/list.h"
 
 namespace tessera::model {
@@ -283,7 +284,8 @@ constexpr Operation kShape[] = {
      reshape_layouts,
      lower_reshape,
      reshape_cases,
-     {.aliases = true}},
+     {.aliases = true},
+     absorb_permutation},
     {"slice", 1, 1, infer_slice, slice_gradient, slice_reference, same_layouts, lower_slice, slice_cases},
     {"concatenate", 1, kMostConcatenated, infer_concatenate, concatenate_gradient, concatenate_reference,
      same_layouts, lower_concatenate, concatenate_cases},

@@ -13,6 +13,7 @@ class Fusion {
  public:
   explicit Fusion(const Graph& graph)
       : graph_(graph), nodes_(graph.nodes()), removed_(nodes_.size()), uses_(graph.values().size()) {
+    for (const ValueInfo& value : graph.values()) producers_.push_back(value.node);
     for (const Node& node : nodes_)
       for (ValueId input : node.inputs) ++uses_[input];
     for (const auto& [name, id] : graph.outputs()) uses_[id] += 2;
@@ -31,19 +32,20 @@ class Fusion {
   /// Joins a node with the one before it that computes its first input, which nothing else uses.
   void absorb(const Node& node) {
     if (node.inputs.empty()) return;
-    const std::optional<uint32_t> before = graph_.info(node.inputs[0]).node;
-    if (!before || uses_[node.inputs[0]] != 1 || removed_[*before]) return;
+    const std::optional<uint32_t> before = producers_[node.inputs[0]];
+    if (!before || uses_[node.inputs[0]] != 1) return;
     Node& producer = nodes_[*before];
     if (producer.operation->absorb == nullptr) return;
     std::optional<Node> both = producer.operation->absorb(graph_, producer, node);
     if (!both || !std::ranges::all_of(both->inputs, [&](ValueId id) { return is_before(id, *before); }))
       return;
+    for (ValueId output : both->outputs) producers_[output] = before;
     producer = *std::move(both);
     removed_[static_cast<size_t>(&node - nodes_.data())] = true;
   }
 
   bool is_before(ValueId id, uint32_t node) const {
-    const std::optional<uint32_t> producer = graph_.info(id).node;
+    const std::optional<uint32_t> producer = producers_[id];
     return !producer || *producer < node;
   }
 
@@ -51,6 +53,7 @@ class Fusion {
   std::vector<Node> nodes_;
   std::vector<bool> removed_;
   std::vector<uint32_t> uses_;
+  std::vector<std::optional<uint32_t>> producers_;  ///< by value: the node that computes it
 };
 
 }  // namespace

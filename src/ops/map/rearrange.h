@@ -8,14 +8,14 @@
 namespace tessera::ops {
 
 /// An array of at most five dimensions whose element (i0, i1, …) is element Σ i_d · steps_d of another,
-/// counted row by row; of any type. Arrays are matrices: the last dimension, and the others. Of the source
-/// that is rows × cols. On a host.
+/// counted row by row; of any type. Arrays are matrices: some last dimensions, and the others. On a host.
 struct RearrangeProblem {
   Type type = Type::f32;
-  uint32_t rows = 0;
+  uint32_t rows = 0;  ///< of the source
   uint32_t cols = 0;
   std::vector<uint32_t> sizes;
   std::vector<uint64_t> steps;  ///< each of whole rows, or of less than one
+  uint32_t column_sizes = 1;    ///< number of last dimensions that are columns of the result
 };
 
 /// Operands "in", "out".

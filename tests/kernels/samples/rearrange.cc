@@ -42,10 +42,27 @@ Sample repeated(uint32_t scale, uint64_t seed) {
   return sample.param(0).param(0);
 }
 
+/// Rows of [a, b, c · d, e] as [a, c, b, d, e], of which the last two are columns: all rows but the first.
+Sample several_columns(uint32_t scale, uint64_t seed) {
+  const Sizes sizes = {2, 4, 3 * scale, 5, 17};
+  const uint32_t a = sizes[0], c = sizes[1], b = sizes[2], d = sizes[3], e = sizes[4];
+  Sample sample(rearrange_codelet);
+  sample.random(Type::f32, a * b, c * d * e, seed, 2);
+  sample.unset(Type::f32, scale == 0 ? 0 : a * c * b - 1, d * e);
+  for (size_t i = 1; i < sizes.size(); ++i) sample.param(sizes[i]);
+  for (int64_t step : {int64_t{b}, int64_t{0}, int64_t{1}, int64_t{0}, int64_t{0}}) sample.param(step);
+  for (int64_t step : {int64_t{0}, int64_t{d} * e, int64_t{0}, int64_t{e}, int64_t{1}}) sample.param(step);
+  return sample.param(1).param(0);
+}
+
 constexpr NamedSample rearrange_uses[] = {
-    {"f32-rows", permuted<Type::f32, 0, 2, 1, 3, 4>},  {"f16-rows", permuted<Type::f16, 3, 2, 1, 0, 4>},
-    {"f32-last", permuted<Type::f32, 0, 1, 2, 4, 3>},  {"bf16-last", permuted<Type::bf16, 0, 4, 2, 3, 1>},
-    {"u32-first", permuted<Type::u32, 4, 0, 1, 2, 3>}, {"f32-repeated", repeated},
+    {"f32-rows", permuted<Type::f32, 0, 2, 1, 3, 4>},
+    {"f16-rows", permuted<Type::f16, 3, 2, 1, 0, 4>},
+    {"f32-last", permuted<Type::f32, 0, 1, 2, 4, 3>},
+    {"bf16-last", permuted<Type::bf16, 0, 4, 2, 3, 1>},
+    {"u32-first", permuted<Type::u32, 4, 0, 1, 2, 3>},
+    {"f32-repeated", repeated},
+    {"f32-columns", several_columns},
 };
 
 }  // namespace

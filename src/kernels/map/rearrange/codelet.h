@@ -6,9 +6,9 @@
 namespace tessera::kernels {
 
 /// out[i0, …, i4] = in[Σ i_d · row_step_d, Σ i_d · col_step_d], of any type. The array has so many
-/// elements in each dimension but the first, and is a matrix whose columns are the last one; "out" is the box
-/// of it that begins at row, col. A step of 0
-/// repeats.
+/// elements in each dimension but the first, and is a matrix whose columns are the last one, or several of
+/// the last ones; "out" is the box of it that begins at row, col: whole rows, if there are several. A step of
+/// 0 repeats.
 #define TESSERA_REARRANGE_FIELDS(X) X(in) X(out, .access = program::Access::out)
 #define TESSERA_REARRANGE_PARAMS(X) \
   X(size_1)                         \
