@@ -113,11 +113,12 @@ TEST(Fuse, JoinsAPermutationWithTheShapesAroundIt) {
   const Value rotated = permute(reshape(x, {2, 5, 3, 4}), {0, 2, 3, 1});
   g.output("rotated", rotated);
   g.output("across rows", reshape(permute(x, {1, 0, 2}), {8, 15}));
+  g.output("column", reshape(permute(x, {0, 2, 1}), {120, 1}));
   Graph fused = g;
   fuse(fused);
   verify(fused);
-  EXPECT_EQ(operations_of(fused),
-            (std::vector<std::string_view>{"permute", "permute", "permute", "reshape"}));
+  EXPECT_EQ(operations_of(fused), (std::vector<std::string_view>{"permute", "permute", "permute", "reshape",
+                                                                 "permute", "reshape"}));
   WideArrays inputs, state;
   for (int i = 0; i < 120; ++i) inputs["x"].push_back(i);
   for (const Machine& machine : {Machine::host(2), Machine::find("bow").with("tiles", 4)}) {

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 import tessera  # noqa: E402
 from tessera import graph as tg  # noqa: E402
 from tessera.nn import formulas  # noqa: E402
+from torch.nn import functional  # noqa: E402
 
 EPSILON = 2.0**-23
 PARTS = 8
@@ -34,6 +35,23 @@ def dims_of(x, dim):
 def block_diagonal(x, blocks):
     a, _, c = blocks.shape
     return torch.einsum("rac,abc->rab", x.reshape(-1, a, c), blocks).reshape(*x.shape[:-1], -1)
+
+
+def padded(x, dim, before, after, value):
+    return functional.pad(x, [0, 0] * (x.dim() - 1 - dim) + [before, after], value=value)
+
+
+def added(values, ids, dim, size):
+    shape = [*values.shape[:dim], size, *values.shape[dim + 1 :]]
+    return values.new_zeros(shape).index_add(dim, ids.long(), values)
+
+
+def rotated(x, interleaved):
+    pairs = x.shape[-1] // 2
+    angles = torch.arange(x.shape[-2])[:, None] * 10000.0 ** (-torch.arange(pairs, dtype=torch.float64) / pairs)
+    a, b = (x[..., ::2], x[..., 1::2]) if interleaved else (x[..., :pairs], x[..., pairs:])
+    turned = (a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin())
+    return torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)
 
 
 @dataclass
@@ -76,7 +94,7 @@ def unary(function, low=-2.0, high=2.0):
 # What operations are in PyTorch; options are drawn by DRAW.
 UNARY = {
     "relu": unary(torch.relu),
-    "gelu": unary(torch.nn.functional.gelu),
+    "gelu": unary(functional.gelu),
     "tanh": unary(torch.tanh),
     "sigmoid": unary(torch.sigmoid),
     "exp": unary(torch.exp),
@@ -85,13 +103,46 @@ UNARY = {
     "square": unary(torch.square),
     "abs": unary(torch.abs),
     "reciprocal": unary(torch.reciprocal),
-    "softmax": unary(lambda x: torch.softmax(x, -1)),
+    "rsqrt": unary(torch.rsqrt),
+    "erf": unary(torch.erf),
+    "sin": unary(torch.sin),
+    "cos": unary(torch.cos),
+    "silu": unary(functional.silu),
+    "leaky_relu": unary(functional.leaky_relu),
+    "elu": unary(functional.elu),
+    "softplus": unary(functional.softplus),
+    "hard_sigmoid": unary(functional.hardsigmoid),
+    "hard_swish": unary(functional.hardswish),
 }
-BINARY = {"maximum": torch.maximum, "minimum": torch.minimum, "add": torch.add, "sub": torch.sub, "mul": torch.mul}
+POSITIVE = ("log", "sqrt", "reciprocal", "rsqrt", "pow")
+BINARY = {
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "equal": lambda a, b: torch.eq(a, b).double(),
+    "not_equal": lambda a, b: torch.ne(a, b).double(),
+}
 OTHERS = {
     "sum": lambda x, dim, keepdim: x.sum(dims_of(x, dim), keepdim),
     "mean": lambda x, dim, keepdim: x.mean(dims_of(x, dim), keepdim),
     "amax": lambda x, dim, keepdim: x.amax(dims_of(x, dim), keepdim),
+    "amin": lambda x, dim, keepdim: x.amin(dims_of(x, dim), keepdim),
+    "argmax": torch.argmax,
+    "cumsum": torch.cumsum,
+    "softmax": torch.softmax,
+    "log_softmax": torch.log_softmax,
+    "pow": torch.pow,
+    "clip": lambda x, low, high: x.clip(low, high),
+    "where": lambda c, a, b: torch.where(c != 0, a, b),
+    "expand": lambda x, shape: x.expand(shape),
+    "pad": padded,
+    "index_select": lambda x, ids, dim: x.index_select(dim, ids.long()),
+    "gather": lambda x, ids, dim: x.gather(dim, ids.long()),
+    "scatter_add": added,
+    "rotary": rotated,
+    "rms_norm": lambda x, *w, epsilon: x * (x.square().mean(-1, True) + epsilon).rsqrt() * (w[0] if w else 1),
     "transpose": lambda x: x.t(),
     "reshape": lambda x, shape: x.reshape(shape),
     "slice": lambda x, dim, begin, end: x.narrow(dim, begin, end - begin),
@@ -101,17 +152,19 @@ OTHERS = {
     "select_features": lambda x, places: x[..., list(places)],
     "sum_neighbours": lambda x, neighbours: x.unflatten(-1, (-1, neighbours)).sum(-1),
     "cast": lambda x, dtype: x,
-    "cross_entropy": lambda x, labels: torch.nn.functional.cross_entropy(rows_of(x), labels.long().reshape(-1)),
-    "mean_squared_error": torch.nn.functional.mse_loss,
-    "layer_norm": lambda x, *of, epsilon: torch.nn.functional.layer_norm(x, x.shape[-1:], *of, eps=epsilon),
-    "embedding": lambda ids, w, padding=None: torch.nn.functional.embedding(ids.long(), w, padding),
+    "cross_entropy": lambda x, labels, smoothing, ignored, reduction: functional.cross_entropy(
+        rows_of(x), labels.long().reshape(-1), None, None, ignored, None, reduction, smoothing
+    ),
+    "mean_squared_error": functional.mse_loss,
+    "layer_norm": lambda x, *of, epsilon: functional.layer_norm(x, x.shape[-1:], *of, eps=epsilon),
+    "embedding": lambda ids, w, padding=None: functional.embedding(ids.long(), w, padding),
     "linear": lambda x, w, *bias: x @ w.t() + (bias[0] if bias else 0),
     "circulant": lambda x, c: formulas.circulant(x, c, c.numel()),
     "toeplitz": formulas.toeplitz,
     "kronecker": lambda x, w, factor: block_diagonal(x, w.reshape(factor[:3])),
 }
 # Compared elsewhere: of random numbers, of col_indices, and what is an operation already.
-ELSEWHERE = {"dropout", "butterfly", "fastfood", "linear_layer"}
+ELSEWHERE = {"dropout", "butterfly", "fastfood", "linear_layer", "split"}
 ALL = {**UNARY, **BINARY, **OTHERS}
 
 
@@ -129,6 +182,8 @@ def apply(graph_values, node):
     if node.operation in ("add", "sub", "mul"):
         a, b = inputs
         return {"add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b}[node.operation]()
+    if node.operation in ("index_select", "gather", "scatter_add"):
+        return getattr(tg, node.operation)(inputs[0], ids=inputs[1], **node.options)
     if node.operation == "concatenate":
         return tg.concatenate(inputs, **node.options)
     return getattr(tg, node.operation)(*inputs, **node.options)
@@ -183,7 +238,7 @@ class Generator:
         chosen = {operations[-1], int(self.rng.choice(operations)), self.some()}
         self.recipe.outputs = sorted(i for i in chosen if self.recipe.nodes[i].operation != "input")
         parameters = any(n.operation in ("parameter", "sparse") for n in self.recipe.nodes)
-        if parameters and self.rng.random() < 0.6:
+        if parameters and self.values[operations[-1]].is_floating_point() and self.rng.random() < 0.6:
             self.recipe.lesson = Lesson(
                 operations[-1],
                 str(self.rng.choice(["sgd", "adamw"])),
@@ -195,13 +250,12 @@ class Generator:
     def try_operation(self, name):
         rng = self.rng
         if name in UNARY:
-            x = self.some(lambda v: v.dim() > 0) if name == "softmax" else self.some()
-            positive = name in ("log", "sqrt", "reciprocal")
-            return self.add(Node(name, (self.leaf((4, 6), 0.4, 2.0) if positive else x,)))
+            return self.add(Node(name, (self.leaf((4, 6), 0.4, 2.0) if name in POSITIVE else self.some(),)))
         if name in BINARY:
             a = self.some(lambda v: v.dim() > 0)
             shape = tuple(self.values[a].shape)
-            like = [shape, shape, (shape[-1],), ()][rng.integers(4)]
+            reduced = tuple(1 if rng.random() < 0.5 else size for size in shape)
+            like = [shape, shape, (shape[-1],), (), reduced][rng.integers(5)]
             b = self.some(lambda v: tuple(v.shape) == like, like)
             return self.add(Node(name, (a, b)))
         return getattr(self, f"try_{name}", self.try_shape)(name)
@@ -211,9 +265,19 @@ class Generator:
         x = self.some(lambda v: v.dim() == 2, (4, 6)) if name == "transpose" else self.some(lambda v: v.dim() > 0)
         shape = tuple(self.values[x].shape)
         options = {}
-        if name in ("sum", "mean", "amax"):
+        if name in ("sum", "mean", "amax", "amin"):
             dims = [int(d) for d in rng.permutation(len(shape))[: rng.integers(len(shape) + 1)]]
             options = {"dim": tuple(dims) or None, "keepdim": bool(rng.integers(2))}
+        elif name in ("softmax", "log_softmax", "cumsum", "argmax"):
+            options = {"dim": int(rng.integers(len(shape)))}
+        elif name == "clip":
+            options = {"low": -0.7, "high": 0.9}
+        elif name == "pow":
+            x, options = self.leaf((4, 6), 0.4, 2.0), {"exponent": float(rng.choice([3.0, -2.0, 1.5, 0.3]))}
+        elif name == "expand":
+            options = {"shape": [2, *shape] if len(shape) < 4 else list(shape)}
+        elif name == "pad":
+            options = {"dim": int(rng.integers(len(shape))), "before": 1, "after": int(rng.integers(3)), "value": 0.5}
         elif name == "reshape":
             rows = int(np.prod(shape[:-1]))
             options = {"shape": [rows, shape[-1]] if rng.random() < 0.5 else [rows * shape[-1]]}
@@ -232,6 +296,42 @@ class Generator:
         elif name == "cast":
             options = {"dtype": "f32"}
         return self.add(Node(name, (x,), options))
+
+    def try_where(self, name):
+        a = self.some(lambda v: v.dim() > 0)
+        shape = tuple(self.values[a].shape)
+        condition = self.leaf(shape, -2.0, 2.0, "input")
+        chosen = self.add(Node("relu", (condition,)))
+        return self.add(Node(name, (chosen, a, self.some(lambda v: tuple(v.shape) == shape, shape))))
+
+    def try_index_select(self, name):
+        x = self.some(lambda v: v.dim() > 0)
+        shape = self.values[x].shape
+        dim = int(self.rng.integers(len(shape)))
+        size = shape[dim] if name == "scatter_add" else 5
+        ids = self.add(Node("labels", array=self.rng.integers(0, shape[dim], size)))
+        options = {"dim": dim, "size": int(shape[dim])} if name == "scatter_add" else {"dim": dim}
+        return self.add(Node(name, (x, ids), options))
+
+    try_scatter_add = try_index_select
+
+    def try_gather(self, name):
+        x = self.some(lambda v: v.dim() > 0)
+        shape = list(self.values[x].shape)
+        dim = int(self.rng.integers(len(shape)))
+        count, shape[dim] = shape[dim], 3
+        ids = self.add(Node("labels", array=self.rng.integers(0, count, shape)))
+        return self.add(Node(name, (x, ids), {"dim": dim}))
+
+    def try_rotary(self, name):
+        x = self.some(lambda v: v.dim() > 1 and v.shape[-1] % 2 == 0, (4, 6))
+        return self.add(Node(name, (x,), {"interleaved": bool(self.rng.integers(2))}))
+
+    def try_rms_norm(self, name):
+        x = self.some(lambda v: v.dim() > 0)
+        features = tuple(self.values[x].shape[-1:])
+        weights = [self.some(lambda v: tuple(v.shape) == features, features) for _ in range(self.rng.integers(2))]
+        return self.add(Node(name, (x, *weights), {"epsilon": 0.1}))
 
     def try_concatenate(self, name):
         a = self.some(lambda v: v.dim() > 0)
@@ -262,7 +362,12 @@ class Generator:
         x = self.some(lambda v: v.dim() == 2, (5, 12))
         rows, classes = self.values[x].shape
         labels = self.add(Node("labels", array=self.rng.integers(0, classes, rows)))
-        return self.add(Node(name, (x, labels)))
+        options = {
+            "smoothing": float(self.rng.choice([0.0, 0.2])),
+            "ignored": int(self.rng.choice([1, -100])),
+            "reduction": str(self.rng.choice(["mean", "sum", "none"])),
+        }
+        return self.add(Node(name, (x, labels), options))
 
     def try_linear(self, name):
         rng = self.rng

@@ -74,9 +74,11 @@ std::vector<Array> reference(const Evaluation& e) {
 
 /// The number of last dimensions that a matrix's columns consist of; none: they are other ones.
 std::optional<uint32_t> dimensions_of_columns(const Shape& shape, uint32_t cols) {
+  if (shape.empty()) return 0;
   uint32_t product = 1, count = 0;
-  while (product < cols && count < shape.size()) product *= shape[shape.size() - ++count];
-  return product == cols ? std::optional(std::max(1U, count)) : std::nullopt;
+  do product *= shape[shape.size() - ++count];
+  while (product < cols && count < shape.size());
+  return product == cols ? std::optional(count) : std::nullopt;
 }
 
 void lower(Lowering& l, const Node& node) {
