@@ -494,11 +494,6 @@ def stacked(node, parts):
     return np.concatenate(each) if node.array.ndim else np.stack(each)
 
 
-def is_used(recipe, name):
-    """Whether an operation takes an input: one that nothing takes has no micro-batches."""
-    return any(int(name[1:]) in node.inputs for node in recipe.nodes)
-
-
 def in_tessera(recipe, steps):
     graph = tg.Graph()
     values, given = [], {}
@@ -519,13 +514,11 @@ def in_tessera(recipe, steps):
     size = {"threads" if recipe.machine == "host" else "tiles": recipe.size}
     machine = tessera.Machine(recipe.machine, **size)
     lesson = recipe.lesson
-    parts = 1 if lesson is None else lesson.micro_batches
-    arrays = {name: stacked(n, parts if is_used(recipe, name) else 1) for name, n in given.items()}
     if lesson is None:
         for i in recipe.outputs:
             graph.output(f"y{i}", values[i])
         session = graph.session(machine)
-        results = session.run(**arrays)
+        results = session.run(**{name: stacked(n, 1) for name, n in given.items()})
         return results if isinstance(results, dict) else {f"y{recipe.outputs[0]}": np.asarray(results)}
     loss = tg.mean(tg.square(values[lesson.loss]))
     options = {"momentum": 0.9} if lesson.optimizer == "sgd" else {"eps": 1e-2, "weight_decay": 0.01}
@@ -533,7 +526,12 @@ def in_tessera(recipe, steps):
         loss, lesson.optimizer, lr=0.1, micro_batches=lesson.micro_batches, clip_norm=lesson.clip_norm, **options
     )
     session = step.session(machine)
-    used = {name: array for name, array in arrays.items() if name in {v.name for v in step.inputs}}
+    used = {}
+    for value in step.inputs:  # one that nothing takes has no micro-batches
+        if value.name in given:
+            node = given[value.name]
+            parts = int(np.prod(step.native.bound_shape(value.id))) // node.array.size
+            used[value.name] = stacked(node, parts)
     found = {f"loss {i}": np.asarray(session.run(**used)) for i in range(steps)}
     for name, array in session.parameters().items():
         found[name] = np.asarray(array).reshape(recipe.nodes[int(name[1:])].array.shape)
