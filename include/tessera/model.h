@@ -244,6 +244,9 @@ std::vector<std::string_view> operation_names();
 
 /// x · Wᵀ + b: x of [..., k], a weight W of [m, k], dense or sparse, b of [m].
 Value linear(Value x, Value weight, std::optional<Value> bias = {});
+/// a · b of [..., m, k] and [..., k, n], with the same leading dimensions; b may also be one matrix for all.
+/// A transposed factor is given as [..., k, m] or [..., n, k].
+Value matmul(Value a, Value b, bool transpose_a = false, bool transpose_b = false);
 Value relu(Value x);
 /// The exact form (Hendrycks & Gimpel 2016), and the one with tanh.
 Value gelu(Value x);
@@ -338,6 +341,27 @@ Value gather(Value x, int dim, Value ids);
 Value cast(Value x, Type type);
 Value softmax(Value x, int dim = -1);
 Value log_softmax(Value x, int dim = -1);
+/// What scaled dot-product attention takes beside queries, keys and values.
+struct Attention {
+  uint32_t heads = 1;
+  uint32_t kv_heads = 0;             ///< of keys and values, each shared by equally many heads; 0: as many
+  std::optional<double> scale = {};  ///< none: 1 / √(size of a head)
+  /// Query i attends to the keys i + offset − left to i + offset + right; none: without limit. Causal: right
+  /// 0.
+  std::optional<uint32_t> left = {}, right = {};
+  int64_t offset = 0;
+  /// Of packed sequences, u32 [..., queries] and [..., keys]: queries attend to keys with the same id. Those
+  /// with id 0 attend to nothing, and have the result 0.
+  std::optional<Value> query_ids = {}, key_ids = {};
+  /// Added to the scaled scores: [sequences, heads, queries, keys], of which all but the last may be 1.
+  std::optional<Value> bias = {};
+};
+
+/// softmax(scale · q · kᵀ + bias) · v for each head (Vaswani et al. 2017), with queries [..., queries, heads
+/// · size], keys [..., keys, kv_heads · size] and values [..., keys, kv_heads · value size]: [..., queries,
+/// heads · value size]. On hosts in one pass over the keys (Dao et al. 2022), so that no matrix of scores
+/// exists; pairs that no mask lets attend are left out by blocks.
+Value attention(Value q, Value k, Value v, const Attention& of);
 /// Over the last dimension, as PyTorch's: (x − mean) / √(variance + epsilon) · weight + bias, of [features].
 Value layer_norm(Value x, std::optional<Value> weight = {}, std::optional<Value> bias = {},
                  double epsilon = 1e-5);

@@ -10,6 +10,8 @@ namespace tessera::kernels {
 
 /// The families, each of which lists its codelets once: NAME_codelets().
 #define TESSERA_CODELET_FAMILIES(X) \
+  X(attention)                      \
+  X(batched)                        \
   X(block_sparse)                   \
   X(bucket)                         \
   X(butterfly)                      \

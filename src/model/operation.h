@@ -35,6 +35,7 @@ struct Differentiation {
   Node node;
   std::vector<std::optional<Value>> dy;
   FunctionGradients& functions;
+  std::vector<bool> needed;  ///< by input, whether its gradient is
 
   Value input(size_t i) const { return graph.value(node.inputs.at(i)); }
   Value output(size_t i) const { return graph.value(node.outputs.at(i)); }

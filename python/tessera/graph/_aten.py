@@ -94,7 +94,7 @@ class Constant:
 
 
 class Transposed:
-    """A transposed matrix, which a product takes as it was."""
+    """A value whose last two dimensions are exchanged, which a product takes as it was."""
 
     def __init__(self, of: Value) -> None:
         self.of = of
@@ -102,7 +102,8 @@ class Transposed:
 
     def value(self) -> Value:
         if self._value is None:
-            self._value = ops.transpose(self.of)
+            order = list(range(len(self.of.shape)))
+            self._value = ops.permute(self.of, [*order[:-2], order[-1], order[-2]])
         return self._value
 
 
@@ -149,6 +150,20 @@ class Call:
     def _value_of(self, known: Any) -> Any:
         return known.value(signed=self.dtype in _TYPES) if isinstance(known, Constant) else value_of(known)
 
+    def fold(self) -> Any:
+        """What an operator gives that reads nothing but constants; none: it reads something else."""
+        target = self._node.target
+        if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded in target.tags:
+            return None
+        inputs = self._node.all_input_nodes
+        if not all(isinstance(self._known[node], Constant) for node in inputs) or target.namespace != "aten":
+            return None
+        tensors = [torch.fx.map_arg(part, lambda node: self._known[node].tensor) for part in (self._node.args, self._node.kwargs)]
+        result = target(*tensors[0], **tensors[1])
+        if isinstance(result, Tensor):
+            return Constant(self.graph, result)
+        return [Constant(self.graph, part) for part in result] if isinstance(result, (tuple, list)) else None
+
     def _of(self, argument: Any) -> Any:
         if isinstance(argument, torch.fx.Node):
             return self._known[argument]
@@ -186,15 +201,49 @@ def _linear(call: Call, x: Value, weight: Value, bias: Value | None = None) -> V
     return ops.linear(x, weight, bias)
 
 
+def _shape_of(known: Any) -> tuple[int, ...]:
+    shape = value_of(known.of).shape if isinstance(known, Transposed) else value_of(known).shape
+    return (*shape[:-2], shape[-1], shape[-2]) if isinstance(known, Transposed) else shape
+
+
+def _factor(known: Any, leading: tuple[int, ...]) -> tuple[Value, bool]:
+    """A factor with such leading dimensions, and whether it is transposed."""
+    value = known.of if isinstance(known, Transposed) else value_of(known)
+    return ops.expand(value, (*leading, *value.shape[-2:])), isinstance(known, Transposed)
+
+
 def _product(a: Any, b: Any, bias: Value | None = None) -> Value:
-    if not isinstance(b, Transposed):
-        raise ValueError("only products x · Wᵀ are possible, with the transpose of a matrix on the right")
-    return ops.linear(value_of(a), b.of, bias)
+    """a · b as PyTorch's matmul, of a parameter by the product of a layer."""
+    a_shape, b_shape = _shape_of(a), _shape_of(b)
+    if len(a_shape) == 1 or len(b_shape) == 1:
+        rows = ops.reshape(value_of(a), (1, *a_shape)) if len(a_shape) == 1 else a
+        cols = ops.reshape(value_of(b), (*b_shape, 1)) if len(b_shape) == 1 else b
+        y = _product(rows, cols)
+        kept = y.shape[:-2] if len(a_shape) == 1 else y.shape[:-1]
+        return ops.reshape(y, kept if len(b_shape) == 1 else (*kept, y.shape[-1]))
+    if isinstance(b, Transposed) and len(b_shape) == 2:
+        return ops.linear(value_of(a), b.of, bias)
+    if len(b_shape) == 2 and len(a_shape) > 2:
+        left, of_a = value_of(a), False
+        right, of_b = _factor(b, ())
+    else:
+        leading = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
+        left, of_a = _factor(a, leading)
+        right, of_b = _factor(b, leading)
+    y = ops.matmul(left, right, transpose_a=of_a, transpose_b=of_b)
+    return y if bias is None else y + bias
 
 
-@handles("matmul.default", "mm.default", lazy=True)
+@handles("matmul.default", "mm.default", "bmm.default", lazy=True)
 def _matmul(call: Call, a: Any, b: Any) -> Value:
     return _product(a, b)
+
+
+@handles("baddbmm.default", lazy=True)
+def _baddbmm(call: Call, added: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Value:
+    y = _product(a, b)
+    y = y if alpha == 1 else y * alpha
+    return y if beta == 0 else y + (value_of(added) if beta == 1 else value_of(added) * beta)
 
 
 @handles("addmm.default", lazy=True)
@@ -219,6 +268,97 @@ def _sparse_linear(call: Call, x: Any, weight: Any, *arguments: Any) -> Value:
     y = ops.linear(value_of(x), weight.sparse(matrix, col.tensor.numel() if dynamic else None), value_of(bias))
     functions: dict[str, Callable[[Value], Value]] = {"none": lambda v: v, "relu": ops.relu, "gelu": ops.gelu}
     return functions[activation](y)
+
+
+# Attention.
+
+
+def _heads_last(x: Value) -> Value:
+    """[..., heads, tokens, size] as [..., tokens, heads · size]."""
+    count = len(x.shape)
+    order = [*range(count - 3), count - 2, count - 3, count - 1]
+    swapped = ops.permute(x, order)
+    return ops.reshape(swapped, (*swapped.shape[:-2], swapped.shape[-2] * swapped.shape[-1]))
+
+
+def _heads_first(x: Value, heads: int) -> Value:
+    split = ops.reshape(x, (*x.shape[:-1], heads, x.shape[-1] // heads))
+    count = len(split.shape)
+    return ops.permute(split, [*range(count - 3), count - 2, count - 3, count - 1])
+
+
+def _window_of(mask: np.ndarray[Any, Any]) -> dict[str, int] | None:
+    """The limits of attention that a matrix of what attends says; none: it says something else."""
+    queries, keys = mask.shape
+    distance = np.arange(keys)[None, :] - np.arange(queries)[:, None]
+    if not mask.any():
+        return None
+    low, high = int(distance[mask].min()), int(distance[mask].max())
+    if not np.array_equal(mask, (distance >= low) & (distance <= high)):
+        return None
+    limits = {}
+    if low > distance.min():
+        limits["left"] = -low
+    if high < distance.max():
+        limits["right"] = high
+    # Limits count from a query's own position.
+    offset = min(0, -limits.get("left", 0)) if limits.get("left", 0) < 0 else 0
+    if limits.get("right", 0) < 0 or offset:
+        return None
+    return limits
+
+
+def _mask_of(call: Call, mask: Any, q: Value, leading: tuple[int, ...]) -> dict[str, Any]:
+    """A mask of PyTorch's attention as limits or as a bias."""
+    if mask is None:
+        return {}
+    if isinstance(mask, Constant):
+        tensor = mask.tensor
+        if tensor.dtype is not torch.bool and ((tensor == 0) | (tensor <= torch.finfo(tensor.dtype).min)).all():
+            tensor = tensor == 0
+        if tensor.dtype is torch.bool:
+            same = tensor.reshape(-1, *tensor.shape[-2:])
+            limits = _window_of(same[0].numpy()) if (same == same[:1]).all() and tensor.dim() > 1 else None
+            if limits is not None:
+                return limits
+            tensor = torch.where(tensor, 0.0, -torch.inf)
+        bias = call.graph.constant(tensor.float().numpy(), dtype=q.dtype)
+    else:
+        bias = value_of(mask)
+        if bias.dtype != q.dtype:
+            raise ValueError(f"a mask of {bias.dtype} for queries of {q.dtype} is not possible")
+    shape = (1,) * (len(leading) + 3 - len(bias.shape)) + bias.shape
+    if len(leading) != 1:
+        shape = (int(np.prod(shape[: len(leading)])), *shape[len(leading) :])
+    return {"bias": ops.reshape(bias, shape)}
+
+
+@handles("scaled_dot_product_attention.default", lazy=True)
+def _attention(
+    call: Call,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Value:
+    q, k, v = value_of(q), value_of(k), value_of(v)
+    if dropout_p > 0:
+        raise ValueError("dropout of probabilities is not possible")
+    if len(q.shape) < 3:
+        raise ValueError(f"queries of {list(q.shape)} are not possible: heads are the third dimension from the end")
+    heads, kv_heads = q.shape[-3], k.shape[-3]
+    if heads != kv_heads and not enable_gqa:
+        raise ValueError(f"{heads} heads of queries with {kv_heads} of keys need enable_gqa")
+    chosen = {"right": 0} if is_causal else _mask_of(call, mask, q, q.shape[:-3])
+    y = ops.attention(
+        _heads_last(q), _heads_last(k), _heads_last(v), heads=heads, kv_heads=kv_heads, scale=scale, **chosen
+    )
+    return _heads_first(y, heads)
 
 
 # Elementwise.

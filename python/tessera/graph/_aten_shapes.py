@@ -56,8 +56,8 @@ def _transpose(call: Call, x: Any, *dims: Any) -> Any:
         order.reverse()
     if order == list(range(count)):
         return x
-    if count != 2:
-        return ops.permute(value, order)
+    if order[:-2] != list(range(count - 2)):
+        return ops.permute(value_of(x), order)
     return value if isinstance(x, Transposed) else Transposed(value)
 
 

@@ -113,12 +113,14 @@ class _Conversion:
         if folded is not None:
             return folded
         try:
-            handler = _aten.HANDLERS.get(str(node.target))
-            if handler is None:
-                raise ValueError("there is no such operation")
             call = Call(self.graph, node, self._known, self._form)
             if call.lacks_input:
                 return None
+            if (folded := call.fold()) is not None:
+                return folded
+            handler = _aten.HANDLERS.get(str(node.target))
+            if handler is None:
+                raise ValueError("there is no such operation")
             result = handler(call, *call.args, **call.kwargs)
             self._name(result, node)
             return result

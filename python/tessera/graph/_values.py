@@ -171,6 +171,53 @@ def linear(x: Value, weight: Value, bias: Value | None = None) -> Value:
     return apply("linear", x, weight) if bias is None else apply("linear", x, weight, bias)
 
 
+def matmul(a: Value, b: Value, *, transpose_a: bool = False, transpose_b: bool = False) -> Value:
+    """a · b of [..., m, k] and [..., k, n], with the same leading dimensions; b may also be one matrix for all.
+
+    A transposed factor is given as [..., k, m] or [..., n, k].
+    """
+    flags = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    return apply("matmul", a, b, **{name: 1 for name, is_set in flags.items() if is_set})
+
+
+def attention(
+    q: Value,
+    k: Value,
+    v: Value,
+    *,
+    heads: int,
+    kv_heads: int | None = None,
+    scale: float | None = None,
+    left: int | None = None,
+    right: int | None = None,
+    offset: int = 0,
+    query_ids: Value | None = None,
+    key_ids: Value | None = None,
+    bias: Value | None = None,
+) -> Value:
+    """softmax(scale · q · kᵀ + bias) · v for each head (Vaswani et al. 2017).
+
+    Queries are [..., queries, heads · size], keys [..., keys, kv_heads · size] and values [..., keys, kv_heads · value
+    size]; the result is [..., queries, heads · value size]. `kv_heads` heads of keys and values are shared by equally
+    many consecutive heads of queries each. The scale is 1 / √size by default.
+
+    Query i attends to the keys from i + offset - left to i + offset + right, None without limit; so `right=0` is causal.
+    Of packed sequences `query_ids` [..., queries] and `key_ids` [..., keys], u32, are equal where queries attend to keys;
+    those with id 0 attend to nothing, and have the result 0. The bias is [sequences, heads, queries, keys], of which all
+    but the last may be 1.
+
+    On hosts keys are taken in one pass (Dao et al. 2022), so that no matrix of scores exists, and blocks of pairs of which
+    none attend are left out.
+    """
+    if (query_ids is None) != (key_ids is None):
+        raise ValueError("attention: ids of queries need those of keys")
+    ids = [] if query_ids is None or key_ids is None else [query_ids, key_ids]
+    flags = {"ids": 1 if ids else None, "bias": None if bias is None else 1}
+    chosen = {"kv_heads": kv_heads, "scale": scale, "left": left, "right": right, "offset": offset or None, **flags}
+    attributes: dict[str, Attribute] = {name: value for name, value in chosen.items() if value is not None}
+    return apply("attention", q, k, v, *ids, *([] if bias is None else [bias]), heads=heads, **attributes)
+
+
 class Elementwise(Protocol):
     """An operation on each element of a value."""
 

@@ -11,6 +11,8 @@
   X(where)                         \
   X(activations)                   \
   X(linear)                        \
+  X(batched)                       \
+  X(attention)                     \
   X(reduce)                        \
   X(softmax)                       \
   X(scan)                          \

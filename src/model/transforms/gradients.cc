@@ -16,7 +16,9 @@ namespace {
 /// Gradients of values, as far as they are known.
 class Backward {
  public:
-  Backward(Graph& graph, FunctionGradients& functions) : graph_(graph), functions_(functions) {}
+  /// `depends` says of each value whether it depends on those whose gradients are wanted.
+  Backward(Graph& graph, FunctionGradients& functions, const std::vector<bool>& depends)
+      : graph_(graph), functions_(functions), depends_(depends) {}
 
   void add(ValueId id, Value gradient) {
     const auto [found, is_first] = gradients_.try_emplace(id, gradient);
@@ -51,7 +53,9 @@ class Backward {
       throw UsageError(fmt::format("{} = {}(…) has no gradient, and the loss depends on it",
                                    graph_.info(node.outputs[0]).name, node.operation->name));
     graph_.set_stage(node.stage);
-    const Differentiation d{graph_, node, dy, functions_};
+    std::vector<bool> needed;
+    for (ValueId input : node.inputs) needed.push_back(depends_[input]);
+    const Differentiation d{graph_, node, dy, functions_, needed};
     const Gradients found =
         node.operation->gradient != nullptr ? node.operation->gradient(d) : differentiate_decomposition(d);
     for (size_t i = 0; i < found.size(); ++i)
@@ -61,6 +65,7 @@ class Backward {
  private:
   Graph& graph_;
   FunctionGradients& functions_;
+  const std::vector<bool>& depends_;
   std::map<ValueId, Value> gradients_;
 };
 
@@ -87,7 +92,7 @@ std::vector<std::optional<Value>> backpropagate(Graph& graph, const std::map<Val
   const std::vector<bool> depends = dependents(graph, of);
   const auto forward_nodes = static_cast<uint32_t>(graph.nodes().size());
   graph.set_backward(true);
-  Backward backward(graph, functions);
+  Backward backward(graph, functions, depends);
   for (const auto& [id, gradient] : given) backward.add(id, gradient);
   for (uint32_t i = forward_nodes; i-- > 0;) {
     const std::vector<ValueId>& outputs = graph.nodes()[i].outputs;

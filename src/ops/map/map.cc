@@ -88,11 +88,12 @@ std::vector<Box> own_boxes(const MapPartition& partition, const VertexRun& run) 
 /// a table.
 BoxSeries operand_boxes(const MapOperand& operand, const Operand& at, bool is_whole,
                         const MapPartition& partition, const VertexRun& run) {
-  if (run.own.empty() && is_whole) {
+  if (run.own.empty() && is_whole && operand.row_group == 1) {
     const Box first = operand_box(operand, {0, partition.rows_per_tile, 0, partition.cols_per_tile});
-    return BoxSeries::grid(
-        first, {operand.split_rows ? partition.rows_per_tile * operand.rows_per_row : 0, 0},
-        std::max(1U, partition.col_parts), {0, operand.split_cols ? partition.cols_per_tile : 0});
+    return BoxSeries::grid(first,
+                           {operand.split_rows ? partition.rows_per_tile * operand.rows_per_row : 0, 0},
+                           std::max(1U, partition.col_parts),
+                           {0, operand.split_cols ? partition.cols_per_tile * operand.cols_per_col : 0});
   }
   std::vector<Box> boxes;
   for (const Box& own : own_boxes(partition, run)) boxes.push_back(at.inside(operand_box(operand, own)));
@@ -291,9 +292,13 @@ std::string overflow_of(const PlanCandidate& candidate, const Machine& machine, 
 
 Box operand_box(const MapOperand& operand, const Box& own) {
   Box box{0, operand.rows, 0, operand.cols};
-  if (operand.split_rows)
-    box.row = own.row * operand.rows_per_row, box.rows = own.rows * operand.rows_per_row;
-  if (operand.split_cols) box.col = own.col, box.cols = own.cols;
+  if (operand.split_rows && own.rows > 0) {
+    const uint32_t first = own.row / operand.row_group, last = (own.row_end() - 1) / operand.row_group;
+    box.row = first * operand.rows_per_row;
+    box.rows = (last - first + 1) * operand.rows_per_row;
+  }
+  if (operand.split_cols)
+    box.col = own.col * operand.cols_per_col, box.cols = own.cols * operand.cols_per_col;
   return box;
 }
 

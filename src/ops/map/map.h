@@ -71,6 +71,8 @@ struct MapOperand {
   bool split_cols = true;
   std::shared_ptr<const std::byte> contents = {};  ///< of a constant
   uint32_t rows_per_row = 1;  ///< if its rows are split: so many for each of the partitioned matrix
+  uint32_t row_group = 1;     ///< or for each group of so many of these, of which a vertex has a part
+  uint32_t cols_per_col = 1;  ///< if its columns are split: so many for each of the partitioned matrix
 
   bool operator==(const MapOperand&) const = default;
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/host/dense/layout.h"
+#include "kernels/host/dense/micro_tile_cost.h"
 
 namespace tessera::kernels {
 namespace {
@@ -15,38 +16,12 @@ using program::Phase;
 
 // From the engine's call to the first element.
 constexpr double kVertexCycles = 100;
-// Distance of the micro-kernel from the rate of multiply-adds.
-constexpr double kSlack = 1.04;
-// Prologue and epilogue of a micro-tile, beside its multiply-adds: clearing, storing and finishing sums, per
-// vector of sums; the call, and a mispredicted branch.
-constexpr double kPerSum = 1;
-constexpr double kTileCycles = 20;
 // Fraction of streaming operands that the micro-kernel does not hide.
 constexpr double kExposedStream = 0.3;
 // Transposing a vector.
 constexpr double kTransposePerVector = 4;
 // Adding the lanes of a dot product.
 constexpr double kPerDot = 3;
-
-/// What a micro-kernel does for a slice: panels × factors sums of `terms` products.
-struct Shape {
-  double panels;
-  double factors;
-  double terms;
-};
-
-double tile_factors(const HostFigures& f) { return lanes_of(f) >= 16 ? 12 : 6; }
-double tile_panels(const HostFigures& f) { return lanes_of(f) >= 16 ? 2 : 1; }
-
-double multiply_cycles(const Shape& s, double widen, const HostFigures& f) {
-  const double vectors = kPanelRows / lanes_of(f);
-  const double row_tiles = std::ceil(s.factors / tile_factors(f));
-  const double panel_tiles = std::ceil(s.panels / tile_panels(f));
-  const double rate = f.flops_per_cycle / 2 / lanes_of(f);  // vectors of multiply-adds
-  const double sums = s.panels * vectors * s.factors;
-  const double widening = s.panels * vectors * row_tiles * s.terms * widen;
-  return (kSlack * sums * s.terms + widening) / rate + kPerSum * sums + kTileCycles * row_tiles * panel_tiles;
-}
 
 double copy_cycles(const FieldView& field, const HostFigures& f) {
   const double vectors = std::ceil(field.cols / lanes_of(f)) * field.rows;
@@ -66,9 +41,9 @@ program::PhaseTimes panel_forward_cost(const program::Vertex& v, const machine::
   using namespace panel_forward_field;
   const HostFigures& f = m.figures;
   const FieldView &in = v.fields[x], &weight = v.fields[w], &out = v.fields[y];
-  const Shape shape{double{1} * weight.rows, double{1} * out.rows, double{1} * in.cols};
+  const MicroTileWork work{double{1} * weight.rows, double{1} * out.rows, double{1} * in.cols};
   const double stream = stream_cycles(weight, f);
-  const double arithmetic = multiply_cycles(shape, widen_operations(weight.type), f);
+  const double arithmetic = micro_tile_cycles(work, widen_operations(weight.type), f);
   return phases(copy_cycles(in, f),
                 std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream));
 }
@@ -86,11 +61,11 @@ program::PhaseTimes panel_input_gradient_cost(const program::Vertex& v, const ma
   double cycles = method.dot_rows == 0 ? 0 : std::max(dots, stream);
   if (method.along_batch) {
     const double panels = std::ceil(rows / kPanelRows);
-    const double arithmetic = multiply_cycles({panels, cols, terms}, 0, f);
+    const double arithmetic = micro_tile_cycles({panels, cols, terms}, 0, f);
     cycles += std::max(arithmetic, batches * stream) + per_vector * panels * kPanelRows * (terms + cols);
   } else if (rows > 0) {
     const auto elements = static_cast<double>(weight.elements());
-    cycles += multiply_cycles({std::ceil(cols / kPanelRows), rows, terms}, 0, f) +
+    cycles += micro_tile_cycles({std::ceil(cols / kPanelRows), rows, terms}, 0, f) +
               batches * std::max(per_vector * elements, stream);
   }
   return phases(copy_cycles(in, f), cycles);
@@ -100,10 +75,10 @@ program::PhaseTimes panel_weight_gradient_add_cost(const program::Vertex& v, con
   using namespace panel_weight_gradient_field;
   const HostFigures& f = m.figures;
   const FieldView &gradient = v.fields[dy], &in = v.fields[x], &out = v.fields[dw];
-  const Shape shape{double{1} * out.rows, double{1} * in.cols, double{1} * gradient.rows};
+  const MicroTileWork work{double{1} * out.rows, double{1} * in.cols, double{1} * gradient.rows};
   const double copied = in.type == Type::f32 ? 0 : copy_cycles(in, f);
   const double stream = stream_cycles(out, f);
-  const double arithmetic = multiply_cycles(shape, 0, f);
+  const double arithmetic = micro_tile_cycles(work, 0, f);
   return phases(copied + copy_cycles(gradient, f),
                 std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream));
 }

@@ -1,0 +1,54 @@
+#include "kernels/product/attention/codelet.h"
+
+#include "kernels/common/cost.h"
+#include "kernels/host/dense/micro_tile_cost.h"
+#include "kernels/product/attention/problem.h"
+
+namespace tessera::kernels {
+namespace {
+
+using program::Phase;
+using program::Vertex;
+
+// From the engine's call to the first element.
+constexpr double kVertexCycles = 200;
+// Vector operations for each probability, beside the products: mask, exponential, sums; and of the gradient.
+constexpr double kSoftmaxOperations = 18;
+constexpr double kGradientOperations = 20;
+// Copying a vector of an operand into panels.
+constexpr double kCopyPerVector = 4;
+
+/// Products over the pairs of query and key: so many of the keys' size and of the values'.
+double cycles_of(const Vertex& v, const machine::HostFigures& f, double of_size, double of_values,
+                 double operations) {
+  const AttentionProblem p(v);
+  const double pairs = p.pairs(), lanes = lanes_of(f), rate = f.flops_per_cycle / 2 / lanes;
+  const auto product = [&](double terms) { return micro_tile_cycles({pairs / kPanelRows, 1, terms}, 0, f); };
+  double copied = 0;
+  for (const program::FieldView& field : v.fields) copied += static_cast<double>(field.elements());
+  return kVertexCycles + of_size * product(p.size) + of_values * product(p.value_size) +
+         operations * pairs / lanes / rate + kCopyPerVector * copied / lanes;
+}
+
+}  // namespace
+
+double AttentionProblem::pairs() const {
+  double pairs = 0;
+  for (uint32_t query = 0; heads > 0 && query < queries; ++query) {
+    const KeyRange range = reach(query, query + 1);
+    pairs += range.end - range.begin;
+  }
+  return pairs / queries * v_.fields[attention_input::q].rows * heads;
+}
+
+program::PhaseTimes attention_cost(const Vertex& v, const machine::Machine& m) {
+  return in_phase(Phase::compute, cycles_of(v, m.figures, 1, 1, kSoftmaxOperations));
+}
+
+program::PhaseTimes attention_gradient_cost(const Vertex& v, const machine::Machine& m) {
+  return in_phase(Phase::compute, cycles_of(v, m.figures, 3, 2, kSoftmaxOperations + kGradientOperations));
+}
+
+TESSERA_DEFINE_FAMILY(attention, TESSERA_ATTENTION_CODELETS, TESSERA_HOST_CODELET)
+
+}  // namespace tessera::kernels

@@ -1,0 +1,58 @@
+// Scaled dot-product attention (Vaswani et al. 2017) on hosts, in one pass over the keys (Dao et al. 2022),
+// and its gradients.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/codelet_list.h"
+
+namespace tessera::kernels {
+
+/// Some rows of y = softmax(scale · q · kᵀ + bias) · v for each head of a batch of sequences. q has "queries"
+/// rows for each sequence, of which the vertex has those from "row" on, and "size" columns for each head; k
+/// and v "keys" rows for each sequence of which the vertex has queries. Heads of k and v, of which v has
+/// "value_size" columns, are shared by equally many consecutive heads of q. y is as q, with the columns of v;
+/// lse is f32: the logarithm of the softmax's denominator, a column for each head.
+///
+/// Query i attends to key j if j is in [i + offset − left, i + offset + right], where a negative left or
+/// right is without limit; and, if there are ids (u32, a row for each sequence, a column for each query or
+/// key), if both ids are the same and not 0. A query that attends to none has the result 0, and kNoLogarithm.
+/// bias has a row of "keys" columns for each query, head and sequence, or the same one for several: the steps
+/// say how many rows further those of the next query, head and sequence are; "col" is the vertex's first head
+/// of k. q, k, v, bias and y are f32, f16 or bf16; all is computed in FP32. "scale" is the bits of an FP32
+/// number.
+#define TESSERA_ATTENTION_INPUTS(X) \
+  X(q) X(k) X(v) X(query_ids, .optional = true) X(key_ids, .optional = true) X(bias, .optional = true)
+#define TESSERA_ATTENTION_FIELDS(X) \
+  TESSERA_ATTENTION_INPUTS(X)       \
+  X(lse, .access = program::Access::out) X(y, .access = program::Access::out)
+#define TESSERA_ATTENTION_PARAMS(X)                                                           \
+  X(size)                                                                                     \
+  X(value_size)                                                                               \
+  X(queries) X(keys) X(left) X(right) X(offset) X(scale) X(bias_query_step) X(bias_head_step) \
+      X(bias_sequence_step) X(row) X(col)
+
+/// The gradients, of whole sequences, of which "row" is the first, with y and lse as above. Probabilities are
+/// computed again.
+#define TESSERA_ATTENTION_GRADIENT_FIELDS(X)                                        \
+  TESSERA_ATTENTION_INPUTS(X)                                                       \
+  X(y)                                                                              \
+  X(lse)                                                                            \
+  X(dy) X(dk, .access = program::Access::out) X(dv, .access = program::Access::out) \
+      X(dq, .access = program::Access::out)
+
+#define TESSERA_ATTENTION_CODELETS(X)                                                 \
+  X(attention, TESSERA_ATTENTION_FIELDS, TESSERA_ATTENTION_PARAMS, attention_simd, 0) \
+  X(attention_gradient, TESSERA_ATTENTION_GRADIENT_FIELDS, TESSERA_ATTENTION_PARAMS,  \
+    attention_gradient_simd, 0)
+
+/// lse of a query that attends to no key: powers less it are 0.
+inline constexpr float kNoLogarithm = 1e30F;
+
+TESSERA_POSITIONS(attention_input, TESSERA_ATTENTION_INPUTS)
+TESSERA_POSITIONS(attention_param, TESSERA_ATTENTION_PARAMS)
+TESSERA_DECLARE_FAMILY(attention, TESSERA_ATTENTION_CODELETS)
+TESSERA_ATTENTION_CODELETS(TESSERA_DECLARE_FUNCTIONS)
+
+}  // namespace tessera::kernels

@@ -1,0 +1,107 @@
+// What a vertex of attention computes, by sequence and head.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/common/element.h"
+#include "kernels/product/attention/codelet.h"
+
+namespace tessera::kernels {
+
+/// Keys [begin, end).
+struct KeyRange {
+  uint32_t begin = 0, end = 0;
+
+  bool empty() const { return begin >= end; }
+};
+
+/// Sizes, masks and boxes of a vertex. Sequences, heads and queries count from the vertex's first.
+class AttentionProblem {
+ public:
+  /// Of a vertex of whole sequences "row" is the first one.
+  explicit AttentionProblem(const program::Vertex& v, bool whole_sequences = false)
+      : v_(v),
+        size(param(attention_param::size)),
+        value_size(param(attention_param::value_size)),
+        queries(param(attention_param::queries)),
+        keys(param(attention_param::keys)),
+        scale(float_of(v.params[attention_param::scale])),
+        left_(v.params[attention_param::left]),
+        right_(v.params[attention_param::right]),
+        offset_(v.params[attention_param::offset]) {
+    const program::FieldView& q = v.fields[attention_input::q];
+    if (q.empty() || keys == 0) return;
+    heads = q.cols / size;
+    shared = heads / (v.fields[attention_input::k].cols / size);
+    const uint32_t row = param(attention_param::row);
+    first_ = whole_sequences ? 0 : row % queries;
+    first_sequence_ = whole_sequences ? row : row / queries;
+    sequences = (first_ + q.rows + queries - 1) / queries;
+  }
+
+  /// Rows [begin, end) of q that are of a sequence, and the first one's position in it.
+  struct Rows {
+    uint32_t begin = 0, end = 0, position = 0;
+  };
+  Rows rows_of(uint32_t sequence) const {
+    const uint32_t begin = sequence == 0 ? 0 : sequence * queries - first_;
+    const uint32_t end = std::min((sequence + 1) * queries - first_, v_.fields[attention_input::q].rows);
+    return {begin, end, sequence == 0 ? first_ : 0};
+  }
+
+  /// The keys to which queries [begin, end) of a sequence may attend by their position.
+  KeyRange reach(uint32_t begin, uint32_t end) const {
+    const int64_t low = left_ < 0 ? 0 : begin + offset_ - left_;
+    const int64_t high = right_ < 0 ? keys : int64_t{end} + offset_ + right_;
+    const auto first = static_cast<uint32_t>(std::clamp<int64_t>(low, 0, keys));
+    return {first, std::max(first, static_cast<uint32_t>(std::clamp<int64_t>(high, 0, keys)))};
+  }
+  bool has_window() const { return left_ >= 0 || right_ >= 0; }
+  bool has_ids() const { return !v_.fields[attention_input::query_ids].empty(); }
+  bool has_bias() const { return !v_.fields[attention_input::bias].empty(); }
+  uint32_t query_id(uint32_t sequence, uint32_t query) const {
+    return id(attention_input::query_ids, sequence, query);
+  }
+  uint32_t key_id(uint32_t sequence, uint32_t key) const {
+    return id(attention_input::key_ids, sequence, key);
+  }
+  bool attends(uint32_t sequence, uint32_t query, uint32_t key) const {
+    const KeyRange range = reach(query, query + 1);
+    if (key < range.begin || key >= range.end) return false;
+    return !has_ids() || (query_id(sequence, query) == key_id(sequence, key) && key_id(sequence, key) != 0);
+  }
+
+  /// Row of the bias for a query, and how much further that of the next query is.
+  uint32_t bias_row(uint32_t sequence, uint32_t head, uint32_t query) const {
+    return (first_sequence_ + sequence) * param(attention_param::bias_sequence_step) +
+           (param(attention_param::col) * shared + head) * param(attention_param::bias_head_step) +
+           query * bias_query_step();
+  }
+  uint32_t bias_query_step() const { return param(attention_param::bias_query_step); }
+
+  /// Pairs of query and key that the positions allow, of all heads, as if queries were spread over the
+  /// sequence: threads share what is unequal.
+  double pairs() const;
+
+ private:
+  uint32_t param(size_t i) const { return static_cast<uint32_t>(v_.params[i]); }
+  uint32_t id(size_t field, uint32_t sequence, uint32_t position) const {
+    const program::FieldView& ids = v_.fields[field];
+    return load<uint32_t>(address_of(ids, sequence, position));
+  }
+
+  const program::Vertex& v_;
+
+ public:
+  uint32_t size, value_size, queries, keys;
+  float scale;
+  uint32_t heads = 0, sequences = 0;
+  uint32_t shared = 1;  ///< heads of q for each of k and v
+
+ private:
+  int64_t left_, right_, offset_;
+  uint32_t first_ = 0, first_sequence_ = 0;
+};
+
+}  // namespace tessera::kernels

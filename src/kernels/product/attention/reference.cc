@@ -1,0 +1,119 @@
+// Attention in plain loops.
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/product/attention/problem.h"
+
+namespace tessera::kernels {
+namespace {
+
+using program::FieldView;
+
+double product(const FieldView& a, uint32_t a_row, uint32_t a_col, const FieldView& b, uint32_t b_row,
+               uint32_t b_col, uint32_t count) {
+  double sum = 0;
+  for (uint32_t i = 0; i < count; ++i) sum += number_at(a, a_row, a_col + i) * number_at(b, b_row, b_col + i);
+  return sum;
+}
+
+/// A query of a head: its row, and the first row of its sequence's keys.
+struct Query {
+  uint32_t sequence, head, position, row, first_key;
+};
+
+template <class Visit>
+void each_query(const AttentionProblem& p, const Visit& visit) {
+  for (uint32_t s = 0; s < p.sequences; ++s)
+    for (uint32_t h = 0; h < p.heads; ++h) {
+      const AttentionProblem::Rows rows = p.rows_of(s);
+      for (uint32_t r = rows.begin; r < rows.end; ++r)
+        visit(Query{s, h, rows.position + r - rows.begin, r, s * p.keys});
+    }
+}
+
+/// Minus infinity for keys to which the query does not attend.
+std::vector<double> scores(const program::Vertex& v, const AttentionProblem& p, const Query& query) {
+  using namespace attention_input;
+  std::vector<double> scores(p.keys, -std::numeric_limits<double>::infinity());
+  for (uint32_t j = 0; j < p.keys; ++j) {
+    if (!p.attends(query.sequence, query.position, j)) continue;
+    scores[j] = double{p.scale} * product(v.fields[q], query.row, query.head * p.size, v.fields[k],
+                                          query.first_key + j, query.head / p.shared * p.size, p.size);
+    if (p.has_bias())
+      scores[j] += number_at(v.fields[bias], p.bias_row(query.sequence, query.head, query.position), j);
+  }
+  return scores;
+}
+
+void add_number(const FieldView& to, uint32_t row, uint32_t col, double value) {
+  set_number(to, row, col, number_at(to, row, col) + value);
+}
+
+void clear(const FieldView& field) {
+  for (uint32_t r = 0; r < field.rows; ++r)
+    for (uint32_t c = 0; c < field.cols; ++c) set_number(field, r, c, 0);
+}
+
+}  // namespace
+
+void attention_reference(const program::Vertex& v) {
+  using namespace attention_field;
+  const AttentionProblem p(v);
+  if (p.keys == 0) clear(v.fields[y]);
+  each_query(p, [&](const Query& query) {
+    std::vector<double> probabilities = scores(v, p, query);
+    double most = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (const double score : probabilities) most = std::isnan(score) ? score : std::max(most, score);
+    for (double& score : probabilities)
+      sum += score = std::isinf(score) && score < 0 ? 0 : std::exp(score - most);
+    set_number(v.fields[lse], query.row, query.head, sum == 0 ? double{kNoLogarithm} : most + std::log(sum));
+    for (uint32_t i = 0; i < p.value_size; ++i) {
+      double total = 0;
+      for (uint32_t j = 0; j < p.keys; ++j)
+        if (p.attends(query.sequence, query.position, j))
+          total += probabilities[j] * number_at(v.fields[attention_field::v], query.first_key + j,
+                                                query.head / p.shared * p.value_size + i);
+      set_number(v.fields[y], query.row, query.head * p.value_size + i, sum == 0 ? 0 : total / sum);
+    }
+  });
+}
+
+void attention_gradient_reference(const program::Vertex& vertex) {
+  using namespace attention_gradient_field;
+  const AttentionProblem p(vertex, true);
+  const auto& f = vertex.fields;
+  // Sums over queries and shared heads, rounded once.
+  std::vector<float> of_k(f[dk].elements()), of_v(f[dv].elements());
+  clear(f[dq]);
+  each_query(p, [&](const Query& query) {
+    const std::vector<double> score = scores(vertex, p, query);
+    const uint32_t kv_head = query.head / p.shared, col = query.head * p.value_size;
+    const double lse_of = number_at(f[lse], query.row, query.head);
+    const double delta = product(f[dy], query.row, col, f[y], query.row, col, p.value_size);
+    std::vector<double> query_gradient(p.size);
+    for (uint32_t j = 0; j < p.keys; ++j) {
+      if (!p.attends(query.sequence, query.position, j)) continue;
+      const uint32_t key = query.first_key + j;
+      const double probability = std::exp(score[j] - lse_of);
+      const double dp = product(f[dy], query.row, col, f[v], key, kv_head * p.value_size, p.value_size);
+      const double ds = probability * (dp - delta) * double{p.scale};
+      for (uint32_t i = 0; i < p.size; ++i) {
+        query_gradient[i] += ds * number_at(f[k], key, kv_head * p.size + i);
+        of_k[size_t{key} * f[dk].cols + kv_head * p.size + i] +=
+            static_cast<float>(ds * number_at(f[q], query.row, query.head * p.size + i));
+      }
+      for (uint32_t i = 0; i < p.value_size; ++i)
+        of_v[size_t{key} * f[dv].cols + kv_head * p.value_size + i] +=
+            static_cast<float>(probability * number_at(f[dy], query.row, col + i));
+    }
+    for (uint32_t i = 0; i < p.size; ++i)
+      set_number(f[dq], query.row, query.head * p.size + i, query_gradient[i]);
+  });
+  for (uint32_t r = 0; r < f[dk].rows; ++r) {
+    for (uint32_t c = 0; c < f[dk].cols; ++c) set_number(f[dk], r, c, of_k[size_t{r} * f[dk].cols + c]);
+    for (uint32_t c = 0; c < f[dv].cols; ++c) set_number(f[dv], r, c, of_v[size_t{r} * f[dv].cols + c]);
+  }
+}
+
+}  // namespace tessera::kernels

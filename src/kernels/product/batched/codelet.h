@@ -1,0 +1,54 @@
+// Products of matrices that a program computes, many at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/codelet_list.h"
+
+namespace tessera::kernels {
+
+/// Some rows and columns of y = a · b, for matrices of a batch that lie one below the other: y has "m" rows
+/// for each, of which the vertex has those from "row" on, of several matrices if there are as many. a has the
+/// same rows; or if "transpose_a" its transpose, k rows for each matrix that the vertex has rows of. b has k
+/// rows for each of these and the columns of y; or if "transpose_b" its transpose, "n" rows for each, with
+/// those of the vertex from "col" on. All are f32, f16 or bf16; sums are FP32, rounded once.
+#define TESSERA_BATCHED_PRODUCT_FIELDS(X) \
+  X(a)                                    \
+  X(b) X(y, .access = program::Access::out)
+#define TESSERA_BATCHED_PRODUCT_PARAMS(X) X(m) X(n) X(transpose_a) X(transpose_b) X(row) X(col)
+
+#define TESSERA_BATCHED_CODELETS(X)                                                                        \
+  X(batched_product, TESSERA_BATCHED_PRODUCT_FIELDS, TESSERA_BATCHED_PRODUCT_PARAMS, batched_product_simd, \
+    900)
+
+TESSERA_POSITIONS(batched_product_param, TESSERA_BATCHED_PRODUCT_PARAMS)
+TESSERA_DECLARE_FAMILY(batched, TESSERA_BATCHED_CODELETS)
+TESSERA_BATCHED_CODELETS(TESSERA_DECLARE_FUNCTIONS)
+
+/// The part of a vertex in one matrix of the batch.
+struct BatchedPart {
+  program::FieldView a, b, y;  ///< a with its rows of y, or all of its transpose; b whole
+  uint32_t row = 0;            ///< of the matrix: the first of y
+};
+
+/// The sizes of a vertex of batched_product.
+class BatchedSizes {
+ public:
+  explicit BatchedSizes(const program::Vertex& v);
+
+  uint32_t matrices() const { return matrices_; }  ///< of which it has rows
+  uint32_t terms() const { return terms_; }
+  bool transposes_a() const { return transposes_a_; }
+  bool transposes_b() const { return transposes_b_; }
+  uint32_t col() const { return col_; }
+  BatchedPart part(uint32_t matrix) const;
+
+ private:
+  const program::Vertex& v_;
+  uint32_t m_, row_, col_;
+  bool transposes_a_, transposes_b_;
+  uint32_t matrices_ = 0, terms_ = 0, b_rows_ = 0;
+};
+
+}  // namespace tessera::kernels

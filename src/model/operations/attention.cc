@@ -1,0 +1,429 @@
+// Scaled dot-product attention (Vaswani et al. 2017): one pass over the keys on hosts, products and a softmax
+// elsewhere.
+#include "ops/map/attention.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <cmath>
+
+#include "kernels/product/attention/codelet.h"
+#include "model/lowering.h"
+#include "model/operations/list.h"
+#include "model/transforms/function_gradients.h"
+
+namespace tessera::model {
+namespace {
+
+bool lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
+
+/// q, k, v; then, if there are any, the ids of queries and of keys, and the bias.
+struct Inputs {
+  size_t count = 3;
+  bool has_ids = false, has_bias = false;
+
+  explicit Inputs(const Node& node)
+      : has_ids(node.integer("ids", 0) != 0), has_bias(node.integer("bias", 0) != 0) {
+    count = 3 + (has_ids ? 2 : 0) + (has_bias ? 1 : 0);
+  }
+  size_t bias() const { return count - 1; }
+};
+
+uint32_t tokens_of(const TensorType& type) { return type.shape[type.shape.size() - 2]; }
+
+Attributes attributes_of(const Attention& of) {
+  Attributes attributes = {{"heads", int64_t{of.heads}}};
+  if (of.kv_heads != 0) attributes["kv_heads"] = int64_t{of.kv_heads};
+  if (of.scale) attributes["scale"] = *of.scale;
+  if (of.left) attributes["left"] = int64_t{*of.left};
+  if (of.right) attributes["right"] = int64_t{*of.right};
+  if (of.offset != 0) attributes["offset"] = of.offset;
+  return attributes;
+}
+
+ops::AttentionProblem problem_of(const Node& node, const TensorType& q, const TensorType& k,
+                                 const TensorType& v) {
+  ops::AttentionProblem p;
+  p.type = q.type;
+  p.queries = tokens_of(q);
+  p.keys = tokens_of(k);
+  p.sequences = q.rows() / p.queries;
+  p.heads = static_cast<uint32_t>(node.integer("heads"));
+  p.kv_heads = static_cast<uint32_t>(node.integer("kv_heads", p.heads));
+  p.size = q.cols() / p.heads;
+  p.value_size = v.cols() / p.kv_heads;
+  p.scale = static_cast<float>(node.number("scale", 1 / std::sqrt(double{1} * p.size)));
+  p.left = node.integer("left", -1);
+  p.right = node.integer("right", -1);
+  p.offset = node.integer("offset", 0);
+  return p;
+}
+
+[[noreturn]] void refuse(const Signature& s, std::string_view what) {
+  throw UsageError(fmt::format("{}: {}", s.operation, what));
+}
+
+void require_heads(const Signature& s, int64_t heads, int64_t kv_heads) {
+  const TensorType &q = s.inputs[0], &k = s.inputs[1], &v = s.inputs[2];
+  if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0 || heads > q.cols() || kv_heads > k.cols())
+    refuse(s, fmt::format("{} heads cannot share {} of keys and values", heads, kv_heads));
+  if (q.cols() % heads != 0 || k.cols() % kv_heads != 0 || q.cols() / heads != k.cols() / kv_heads)
+    refuse(s, fmt::format("queries {} and keys {} are not {} and {} heads of one size", to_string(q),
+                          to_string(k), heads, kv_heads));
+  if (v.cols() % kv_heads != 0)
+    refuse(s, fmt::format("the values {} do not have {} heads", to_string(v), kv_heads));
+}
+
+void require_ids(const Signature& s, size_t input, const TensorType& of) {
+  Shape shape = of.shape;
+  shape.pop_back();
+  if (const TensorType &ids = s.inputs[input], wanted = {Type::u32, shape, {}, {}}; !(ids == wanted))
+    refuse(s, fmt::format("the ids are {}; they must be {}", to_string(ids), to_string(wanted)));
+}
+
+void require_bias(const Signature& s, const TensorType& bias, const ops::AttentionProblem& p) {
+  const Shape whole = {p.sequences, p.heads, p.queries, p.keys};
+  bool fits = bias.type == s.inputs[0].type && bias.shape.size() == 4 && bias.shape[3] == p.keys;
+  for (size_t i = 0; fits && i < 3; ++i) fits = bias.shape[i] == 1 || bias.shape[i] == whole[i];
+  if (!fits)
+    refuse(s, fmt::format("the bias is {}; it must be {}, of which all but the last may be 1",
+                          to_string(bias), to_string(TensorType{s.inputs[0].type, whole, {}, {}})));
+}
+
+/// Throws UsageError for inputs that are not those of an attention.
+void require_inputs(const Signature& s) {
+  const TensorType &q = s.inputs[0], &k = s.inputs[1], &v = s.inputs[2];
+  require_dense(s);
+  require_float(s, q);
+  const Inputs inputs(s.attributes);
+  if (s.inputs.size() < inputs.count)
+    refuse(s, fmt::format("{} inputs; it takes {}", s.inputs.size(), inputs.count));
+  const auto leading = [](const TensorType& type) { return Shape(type.shape.begin(), type.shape.end() - 2); };
+  if (q.type != k.type || q.type != v.type || q.shape.size() < 2 || k.shape.size() != q.shape.size() ||
+      v.shape.size() != q.shape.size() || leading(q) != leading(k) || leading(q) != leading(v) ||
+      tokens_of(k) != tokens_of(v))
+    refuse(s, fmt::format(
+                  "queries {}, keys {} and values {} are not [..., tokens, features] of one type and the "
+                  "same leading dimensions",
+                  to_string(q), to_string(k), to_string(v)));
+  const int64_t heads = s.attributes.integer("heads");
+  require_heads(s, heads, s.attributes.integer("kv_heads", heads));
+  const ops::AttentionProblem p = problem_of(s.attributes, q, k, v);
+  if (!std::isfinite(p.scale)) refuse(s, fmt::format("the scale is {}", p.scale));
+  if (inputs.has_ids) {
+    require_ids(s, 3, q);
+    require_ids(s, 4, k);
+  }
+  if (inputs.has_bias) require_bias(s, s.inputs[inputs.bias()], p);
+}
+
+TensorType lse_type(const TensorType& q, uint32_t heads) {
+  TensorType type{Type::f32, q.shape, {}, {}};
+  type.shape.back() = heads;
+  return type;
+}
+
+TensorType result_type(const TensorType& q, const ops::AttentionProblem& p) {
+  TensorType type = q;
+  type.shape.back() = p.heads * p.value_size;
+  return type;
+}
+
+Types infer(const Signature& s) {
+  require_inputs(s);
+  const ops::AttentionProblem p = problem_of(s.attributes, s.inputs[0], s.inputs[1], s.inputs[2]);
+  return {result_type(s.inputs[0], p), lse_type(s.inputs[0], p.heads)};
+}
+
+/// The inputs, y, lse, dy: dq, dk, dv.
+Types infer_gradient(const Signature& s) {
+  require_inputs(s);
+  const size_t count = Inputs(s.attributes).count;
+  const ops::AttentionProblem p = problem_of(s.attributes, s.inputs[0], s.inputs[1], s.inputs[2]);
+  const TensorType y = result_type(s.inputs[0], p);
+  if (s.inputs.size() != count + 3 || !(s.inputs[count] == y) || !(s.inputs[count + 2] == y) ||
+      !(s.inputs[count + 1] == lse_type(s.inputs[0], p.heads)))
+    refuse(s, "results and their gradient do not match the inputs");
+  return {s.inputs[0], s.inputs[1], s.inputs[2]};
+}
+
+/// By an operation of its own, unless the bias or the logarithm has a gradient.
+Gradients gradient(const Differentiation& d) {
+  const Inputs inputs(d.node);
+  const bool needs_bias = inputs.has_bias && d.needed[inputs.bias()];
+  if (!d.dy[0] || d.dy[1] || needs_bias) return differentiate_decomposition(d);
+  std::vector<Value> all;
+  for (size_t i = 0; i < inputs.count; ++i) all.push_back(d.input(i));
+  all.insert(all.end(), {d.output(0), d.output(1), *d.dy[0]});
+  const std::vector<Value> of_inputs = d.graph.apply("attention_gradient", all, d.node.attributes);
+  Gradients gradients(of_inputs.begin(), of_inputs.end());
+  gradients.resize(inputs.count);
+  return gradients;
+}
+
+/// The score of pairs that do not attend: so little that their powers are 0.
+constexpr double kLittle = -1e30;
+/// The logarithm of a sum of none, so that powers less it are 0.
+constexpr double kNoLogarithm = kernels::kNoLogarithm;
+
+/// Scores and probabilities as matrices [sequences, kv heads, queries of all heads that share keys, keys].
+class Parts {
+ public:
+  Parts(const Decomposition& d, const Inputs& inputs)
+      : d_(d),
+        inputs_(inputs),
+        p_(problem_of(d.node, d.inputs[0].type(), d.inputs[1].type(), d.inputs[2].type())) {}
+
+  const ops::AttentionProblem& problem() const { return p_; }
+
+  /// [..., tokens, heads · size] as [sequences, kv heads, rows, size].
+  Value by_head(Value x, uint32_t heads) const {
+    const uint32_t tokens = tokens_of(x.type()), size = x.type().cols() / heads;
+    const Value heads_first = permute(reshape(x, {p_.sequences, tokens, heads, size}), {0, 2, 1, 3});
+    return reshape(heads_first, {p_.sequences, p_.kv_heads, heads / p_.kv_heads * tokens, size});
+  }
+  /// The reverse, in a shape.
+  Value by_token(Value x, uint32_t heads, const Shape& shape) const {
+    const uint32_t size = x.type().cols(), tokens = shape[shape.size() - 2];
+    const Value heads_first = reshape(x, {p_.sequences, heads, tokens, size});
+    return reshape(permute(heads_first, {0, 2, 1, 3}), shape);
+  }
+  /// A number for each query.
+  Value rows(Value x) const { return reshape(x, {p_.sequences, p_.heads, p_.queries, 1}); }
+  Value pairs(Value x) const { return reshape(x, {p_.sequences, p_.heads, p_.queries, p_.keys}); }
+  Value by_kv_head(Value x) const {
+    return reshape(x, {p_.sequences, p_.kv_heads, p_.heads / p_.kv_heads * p_.queries, p_.keys});
+  }
+
+  /// [sequences, heads, queries, keys] in FP32.
+  Value scores() const {
+    const Value products =
+        matmul(by_head(d_.inputs[0], p_.heads), by_head(d_.inputs[1], p_.kv_heads), false, true);
+    Value scores = pairs(cast(products, Type::f32)) * double{p_.scale};
+    if (inputs_.has_bias) scores = scores + cast(d_.inputs[inputs_.bias()], Type::f32);
+    return scores;
+  }
+
+  /// 1 for the pairs that attend, else 0; none: all do.
+  std::optional<Value> mask() const {
+    std::optional<Value> mask;
+    if (p_.left >= 0 || p_.right >= 0) mask = window();
+    if (!inputs_.has_ids) return mask;
+    const Value queries = reshape(d_.inputs[3], {p_.sequences, 1, p_.queries, 1}),
+                keys = reshape(d_.inputs[4], {p_.sequences, 1, 1, p_.keys});
+    const Value none = d_.inputs[4].owner().constant("", {}, {0}, Type::u32);
+    const Value same = cast(equal(queries, keys), Type::f32) * cast(not_equal(keys, none), Type::f32);
+    return mask ? *mask * same : same;
+  }
+  Value masked(Value scores, const std::optional<Value>& mask) const {
+    return mask ? where(*mask, scores, scores.owner().constant("", {}, {static_cast<float>(kLittle)}))
+                : scores;
+  }
+
+ private:
+  Value window() const {
+    std::vector<float> allowed;
+    for (int64_t i = 0; i < p_.queries; ++i)
+      for (int64_t j = 0; j < p_.keys; ++j) {
+        const int64_t distance = j - i - p_.offset;
+        allowed.push_back(
+            (p_.left < 0 || distance >= -p_.left) && (p_.right < 0 || distance <= p_.right) ? 1 : 0);
+      }
+    return d_.inputs[0].owner().constant("", {1, 1, p_.queries, p_.keys}, std::move(allowed));
+  }
+
+  const Decomposition& d_;
+  const Inputs& inputs_;
+  ops::AttentionProblem p_;
+};
+
+/// A number in FP32.
+Value number(const Decomposition& d, double value) {
+  return d.inputs[0].owner().constant("", {}, {static_cast<float>(value)});
+}
+
+std::vector<Value> decompose(const Decomposition& d) {
+  const Inputs inputs(d.node);
+  const Parts parts(d, inputs);
+  const ops::AttentionProblem& p = parts.problem();
+  const std::optional<Value> mask = parts.mask();
+  const Value scores = parts.masked(parts.scores(), mask);
+  const Value most = max(scores, {-1}, true);
+  Value powers = exp(scores - most);
+  if (mask) powers = powers * *mask;
+  const Value total = sum(powers, {-1}, true);
+  // The largest power is 1, unless no pair attends.
+  const Value divisor = mask ? maximum(total, number(d, 0.5)) : total;
+  const Value probabilities = powers / divisor;
+  Value lse = most + log(divisor);
+  if (mask) lse = where(total, lse, number(d, kNoLogarithm));
+  const TensorType& q = d.inputs[0].type();
+  const Value y =
+      matmul(parts.by_kv_head(cast(probabilities, p.type)), parts.by_head(d.inputs[2], p.kv_heads));
+  return {parts.by_token(y, p.heads, result_type(q, p).shape),
+          parts.by_token(lse, p.heads, lse_type(q, p.heads).shape)};
+}
+
+std::vector<Value> decompose_gradient(const Decomposition& d) {
+  const Inputs inputs(d.node);
+  const Parts parts(d, inputs);
+  const ops::AttentionProblem& p = parts.problem();
+  const std::optional<Value> mask = parts.mask();
+  const Value q = parts.by_head(d.inputs[0], p.heads), k = parts.by_head(d.inputs[1], p.kv_heads),
+              v = parts.by_head(d.inputs[2], p.kv_heads), y = parts.by_head(d.inputs[inputs.count], p.heads),
+              lse = parts.rows(parts.by_head(d.inputs[inputs.count + 1], p.heads)),
+              dy = parts.by_head(d.inputs[inputs.count + 2], p.heads);
+  Value probabilities = exp(parts.masked(parts.scores(), mask) - lse);
+  if (mask) probabilities = probabilities * *mask;
+  const auto wide = [](Value x) { return cast(x, Type::f32); };
+  const Value mean = parts.rows(sum(wide(dy) * wide(y), {-1}, true));
+  const Value of_probabilities = parts.pairs(wide(matmul(dy, v, false, true)));
+  const Value of_scores =
+      parts.by_kv_head(cast(probabilities * (of_probabilities - mean) * double{p.scale}, p.type));
+  const Value weights = parts.by_kv_head(cast(probabilities, p.type));
+  return {parts.by_token(matmul(of_scores, k), p.heads, d.inputs[0].shape()),
+          parts.by_token(matmul(of_scores, q, true), p.kv_heads, d.inputs[1].shape()),
+          parts.by_token(matmul(weights, dy, true), p.kv_heads, d.inputs[2].shape())};
+}
+
+/// The bias as a matrix of bias_rows × keys has the same elements.
+ops::AttentionProblem problem_of(Lowering& l, const Node& node) {
+  const auto type = [&](size_t input) -> const TensorType& { return l.graph().type(node.inputs[input]); };
+  const Inputs inputs(node);
+  ops::AttentionProblem p = problem_of(node, type(0), type(1), type(2));
+  p.has_ids = inputs.has_ids;
+  p.has_bias = inputs.has_bias;
+  if (!p.has_bias) return p;
+  const Shape& bias = type(inputs.bias()).shape;
+  p.bias_of_sequences = bias[0] > 1;
+  p.bias_of_heads = bias[1] > 1;
+  p.bias_of_queries = bias[2] > 1;
+  return p;
+}
+
+void lower(Lowering& l, const Node& node) {
+  std::vector<ops::Operand> operands;
+  for (size_t i = 0; i < node.inputs.size(); ++i) operands.push_back(l.input(i));
+  for (const size_t i : {1, 0}) operands.push_back(l.output(i));
+  l.add(problem_of(l, node), operands);
+}
+
+void lower_gradient(Lowering& l, const Node& node) {
+  std::vector<ops::Operand> operands;
+  for (size_t i = 0; i < node.inputs.size(); ++i) operands.push_back(l.input(i));
+  for (const size_t i : {1, 2, 0}) operands.push_back(l.output(i));
+  l.add(ops::AttentionGradientProblem{problem_of(l, node)}, operands);
+}
+
+TensorType dense(Type type, Shape shape) { return {type, std::move(shape), {}, {}}; }
+
+/// Queries and keys of two packs of sequences; the second pack has padding.
+Array ids_of(uint32_t sequences, uint32_t tokens) {
+  Array ids;
+  for (uint32_t s = 0; s < sequences; ++s)
+    for (uint32_t i = 0; i < tokens; ++i) ids.push_back(s > 0 && i + 3 > tokens ? 0 : 1 + i / 5);
+  return ids;
+}
+
+struct CaseOf {
+  Type type = Type::f32;
+  uint32_t sequences = 2, queries = 7, keys = 7, heads = 2, kv_heads = 2, size = 6, value_size = 5;
+  Attributes attributes = {};
+  Shape bias = {};
+  bool ids = false;
+
+  Case make() const {
+    Case c{.inputs = {dense(type, {sequences, queries, heads * size}),
+                      dense(type, {sequences, keys, kv_heads * size}),
+                      dense(type, {sequences, keys, kv_heads * value_size})},
+           .attributes = attributes};
+    c.attributes["heads"] = int64_t{heads};
+    if (kv_heads != heads) c.attributes["kv_heads"] = int64_t{kv_heads};
+    if (ids) {
+      c.attributes["ids"] = int64_t{1};
+      c.inputs.push_back(dense(Type::u32, {sequences, queries}));
+      c.inputs.push_back(dense(Type::u32, {sequences, keys}));
+      c.given = {{3, ids_of(sequences, queries)}, {4, ids_of(sequences, keys)}};
+    }
+    if (!bias.empty()) {
+      c.attributes["bias"] = int64_t{1};
+      c.inputs.push_back(dense(type, bias));
+    }
+    return c;
+  }
+};
+
+std::vector<Case> cases() {
+  const Attributes causal = {{"right", int64_t{0}}};
+  const Attributes sliding = {
+      {"left", int64_t{2}}, {"right", int64_t{1}}, {"offset", int64_t{-1}}, {"scale", 0.3}};
+  return {
+      CaseOf{}.make(),
+      CaseOf{.queries = 9, .attributes = causal}.make(),
+      CaseOf{.queries = 5, .keys = 8, .heads = 4, .attributes = sliding}.make(),
+      CaseOf{.keys = 12, .ids = true}.make(),
+      CaseOf{.heads = 4, .attributes = causal, .bias = {1, 4, 7, 7}, .ids = true}.make(),
+      CaseOf{.bias = {2, 1, 1, 7}}.make(),
+      CaseOf{.type = Type::f16, .queries = 20, .keys = 20, .size = 16, .value_size = 16, .attributes = causal}
+          .make(),
+      CaseOf{.type = Type::bf16, .size = 16, .value_size = 8}.make()};
+}
+
+/// Of y and the logarithm the results of any inputs would do, as the gradient takes them as they are.
+std::vector<Case> gradient_cases() {
+  std::vector<Case> all = cases();
+  for (Case& c : all) {
+    const TensorType q = c.inputs[0];
+    Node node;
+    node.attributes = c.attributes;
+    const ops::AttentionProblem p = problem_of(node, q, c.inputs[1], c.inputs[2]);
+    c.inputs.push_back(result_type(q, p));
+    c.given[c.inputs.size()] = Array(lse_type(q, p.heads).elements(), 2.5);
+    c.inputs.push_back(lse_type(q, p.heads));
+    c.inputs.push_back(result_type(q, p));
+    c.differentiable = false;
+  }
+  return all;
+}
+
+constexpr Operation kAttention[] = {{.name = "attention",
+                                     .least_inputs = 3,
+                                     .most_inputs = 6,
+                                     .infer = infer,
+                                     .gradient = gradient,
+                                     .layouts = row_layouts,
+                                     .lower = lower,
+                                     .cases = cases,
+                                     .decompose = decompose,
+                                     .lowers_on = lowers_on},
+                                    {.name = "attention_gradient",
+                                     .least_inputs = 6,
+                                     .most_inputs = 9,
+                                     .infer = infer_gradient,
+                                     .layouts = row_layouts,
+                                     .lower = lower_gradient,
+                                     .cases = gradient_cases,
+                                     .decompose = decompose_gradient,
+                                     .lowers_on = lowers_on}};
+
+}  // namespace
+
+std::span<const Operation> attention_operations() { return kAttention; }
+
+Value attention(Value q, Value k, Value v, const Attention& of) {
+  Attributes attributes = attributes_of(of);
+  std::vector<Value> inputs = {q, k, v};
+  if (of.query_ids.has_value() != of.key_ids.has_value())
+    throw UsageError("attention: ids of queries need those of keys");
+  if (of.query_ids) {
+    inputs.insert(inputs.end(), {*of.query_ids, *of.key_ids});
+    attributes["ids"] = int64_t{1};
+  }
+  if (of.bias) {
+    inputs.push_back(*of.bias);
+    attributes["bias"] = int64_t{1};
+  }
+  return q.owner().apply("attention", inputs, std::move(attributes))[0];
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,122 @@
+#include "ops/map/attention.h"
+
+#include "kernels/common/element.h"
+#include "kernels/product/attention/codelet.h"
+#include "ops/types.h"
+
+namespace tessera::ops {
+namespace {
+
+using program::Role;
+
+/// Operands by rows of q and by head of k.
+class AttentionOperands {
+ public:
+  AttentionOperands(const AttentionProblem& p, MapOperation& operation, bool whole_sequences)
+      : p_(p), operation_(operation), whole_sequences_(whole_sequences) {
+    operation.rows = whole_sequences ? p.sequences : p.sequences * p.queries;
+    operation.cols = p.kv_heads;
+  }
+
+  void add_of_queries(const char* name, Type type, Role role, uint32_t cols_per_head) {
+    const uint32_t shared = p_.heads / p_.kv_heads;
+    add({.name = name,
+         .type = type,
+         .role = role,
+         .rows = p_.sequences * p_.queries,
+         .cols = p_.heads * cols_per_head,
+         .rows_per_row = whole_sequences_ ? p_.queries : 1,
+         .cols_per_col = shared * cols_per_head});
+  }
+  void add_of_sequences(const char* name, Type type, Role role, uint32_t rows, uint32_t cols, bool by_head,
+                        uint32_t cols_per_head = 1) {
+    add({.name = name,
+         .type = type,
+         .role = role,
+         .rows = p_.sequences * rows,
+         .cols = cols,
+         .split_cols = by_head,
+         .rows_per_row = rows,
+         .row_group = whole_sequences_ ? 1 : p_.queries,
+         .cols_per_col = cols_per_head});
+  }
+  /// An empty one stands for an operand that there is not.
+  void add_none(const char* name, Type type) {
+    add({.name = name, .type = type, .role = Role::constant, .split_rows = false, .split_cols = false});
+  }
+  void add_inputs() {
+    add_of_queries("q", p_.type, Role::input, p_.size);
+    add_of_sequences("k", p_.type, Role::input, p_.keys, p_.kv_heads * p_.size, true, p_.size);
+    add_of_sequences("v", p_.type, Role::input, p_.keys, p_.kv_heads * p_.value_size, true, p_.value_size);
+    if (p_.has_ids) {
+      add_of_sequences("query_ids", Type::u32, Role::input, 1, p_.queries, false);
+      add_of_sequences("key_ids", Type::u32, Role::input, 1, p_.keys, false);
+    } else {
+      add_none("query_ids", Type::u32);
+      add_none("key_ids", Type::u32);
+    }
+    if (p_.has_bias)
+      add({.name = "bias",
+           .type = p_.type,
+           .rows = p_.bias_rows(),
+           .cols = p_.keys,
+           .split_rows = false,
+           .split_cols = false});
+    else
+      add_none("bias", p_.type);
+  }
+
+ private:
+  void add(MapOperand operand) { operation_.operands.push_back(std::move(operand)); }
+
+  const AttentionProblem& p_;
+  MapOperation& operation_;
+  bool whole_sequences_;
+};
+
+MapOperation operation_for(const AttentionProblem& p, const program::Codelet& codelet) {
+  require_float(p.type, "attention");
+  MapOperation operation{.codelet = &codelet, .takes_origin = true};
+  const uint32_t of_query = p.bias_of_queries ? 1 : 0, of_queries = p.bias_of_queries ? p.queries : 1,
+                 of_heads = p.bias_of_heads ? p.heads : 1;
+  operation.params = {p.size,
+                      p.value_size,
+                      p.queries,
+                      p.keys,
+                      p.left,
+                      p.right,
+                      p.offset,
+                      kernels::param_of(p.scale),
+                      of_query,
+                      p.bias_of_heads ? of_queries : 0,
+                      p.bias_of_sequences ? of_queries * of_heads : 0};
+  return operation;
+}
+
+}  // namespace
+
+MapOperation operation_of(const AttentionProblem& p) {
+  MapOperation operation = operation_for(p, kernels::attention_codelet);
+  AttentionOperands operands(p, operation, false);
+  operands.add_inputs();
+  operands.add_of_queries("lse", Type::f32, Role::output, 1);
+  operands.add_of_queries("y", p.type, Role::output, p.value_size);
+  return operation;
+}
+
+MapOperation operation_of(const AttentionGradientProblem& problem) {
+  const AttentionProblem& p = problem.of;
+  MapOperation operation = operation_for(p, kernels::attention_gradient_codelet);
+  AttentionOperands operands(p, operation, true);
+  operands.add_inputs();
+  operands.add_of_queries("y", p.type, Role::input, p.value_size);
+  operands.add_of_queries("lse", Type::f32, Role::input, 1);
+  operands.add_of_queries("dy", p.type, Role::input, p.value_size);
+  operands.add_of_sequences("dk", p.type, Role::output, p.keys, p.kv_heads * p.size, true, p.size);
+  operands.add_of_sequences("dv", p.type, Role::output, p.keys, p.kv_heads * p.value_size, true,
+                            p.value_size);
+  operands.add_of_queries("dq", p.type, Role::output, p.size);
+  return operation;
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,48 @@
+// Scaled dot-product attention on hosts, and its gradients.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/map/map.h"
+
+namespace tessera::ops {
+
+/// Sizes and mask, as kernels/product/attention/codelet.h has them. q is sequences · queries × heads · size,
+/// k and v sequences · keys × kv_heads · size, and · value_size.
+struct AttentionProblem {
+  Type type = Type::f32;
+  uint32_t sequences = 1;
+  uint32_t queries = 0;
+  uint32_t keys = 0;
+  uint32_t heads = 1;
+  uint32_t kv_heads = 1;
+  uint32_t size = 0;
+  uint32_t value_size = 0;
+  float scale = 1;
+  int64_t left = -1;
+  int64_t right = -1;
+  int64_t offset = 0;
+  bool has_ids = false;
+  bool has_bias = false;
+  bool bias_of_sequences = false;  ///< whether the bias differs between sequences, heads, queries
+  bool bias_of_heads = false;
+  bool bias_of_queries = false;
+
+  uint32_t bias_rows() const {
+    return (bias_of_sequences ? sequences : 1) * (bias_of_heads ? heads : 1) *
+           (bias_of_queries ? queries : 1);
+  }
+};
+
+/// Operands "q", "k", "v", and as far as there are "query_ids" (sequences × queries), "key_ids" (sequences ×
+/// keys), "bias" (bias_rows × keys), then "lse" (sequences · queries × heads), "y".
+MapOperation operation_of(const AttentionProblem& problem);
+
+struct AttentionGradientProblem {
+  AttentionProblem of;
+};
+
+/// The same inputs, then "y", "lse", "dy", "dk", "dv", "dq".
+MapOperation operation_of(const AttentionGradientProblem& problem);
+
+}  // namespace tessera::ops

@@ -1,0 +1,112 @@
+#include <cmath>
+
+#include "kernels/common/element.h"
+#include "kernels/product/attention/codelet.h"
+#include "kernels/samples/list.h"
+
+namespace tessera::kernels {
+namespace {
+
+/// What keys a query attends to.
+struct Mask {
+  int64_t left = -1, right = -1, offset = 0;
+  bool ids = false;
+  bool bias = false;
+};
+
+constexpr Mask kAll{}, kCausal{.right = 0}, kSliding{.left = 9, .right = 4, .offset = -3},
+    kPacked{.ids = true}, kBiased{.bias = true},
+    kEverything{.left = 40, .right = 0, .offset = 2, .ids = true, .bias = true};
+
+struct Sizes {
+  uint32_t sequences, queries, keys, heads, shared, size, value_size, first;
+
+  explicit Sizes(uint32_t scale)
+      : sequences(scale == 0 ? 0 : 1 + scale % 2),
+        queries(1 + 11 * scale),
+        keys(2 + 13 * scale),
+        heads(2),
+        shared(1 + scale % 2),
+        size(3 + 6 * scale),
+        value_size(5 + 4 * scale),
+        first(0) {}
+};
+
+/// Sequences of a pack, of which the last ones are padding.
+double id_at(uint64_t position, uint32_t length) {
+  const uint64_t at = position % length;
+  return at + 2 >= length ? 0 : 1 + at / 19.0 - std::fmod(at / 19.0, 1);
+}
+
+void add_inputs(Sample& s, Type type, const Sizes& z, const Mask& mask, uint32_t rows, uint64_t seed) {
+  const uint32_t kv_heads = z.heads / z.shared;
+  s.random(type, rows, z.heads * z.size, seed)
+      .random(type, z.sequences * z.keys, kv_heads * z.size, seed + 1);
+  s.random(type, z.sequences * z.keys, kv_heads * z.value_size, seed + 2);
+  const uint32_t with_ids = mask.ids ? z.sequences : 0;
+  s.values(Type::u32, with_ids, z.queries, [&](uint64_t i) { return id_at(i, z.queries); });
+  s.values(Type::u32, with_ids, z.keys, [&](uint64_t i) { return id_at(i, z.keys); });
+  // The same for all sequences; the vertex begins with the second head.
+  s.random(type, mask.bias ? (kv_heads + 1) * z.shared * z.queries : 0, z.keys, seed + 3);
+}
+
+void add_params(Sample& s, const Sizes& z, const Mask& mask, uint32_t row) {
+  s.param(z.size).param(z.value_size).param(z.queries).param(z.keys);
+  s.param(mask.left).param(mask.right).param(mask.offset).param(param_of(1.5F / std::sqrt(float(z.size))));
+  s.param(1).param(z.queries).param(0);
+  s.param(row).param(1);
+}
+
+Tolerance tolerance_of(Type type, double terms) {
+  const double rounding = type == Type::f32 ? 0 : epsilon_of(type);
+  return {rounding, terms * epsilon_of(Type::f32) + rounding * 0x1p-8};
+}
+
+template <Type type, Mask mask>
+Sample forward(uint32_t scale, uint64_t seed) {
+  Sizes z(scale);
+  z.first = z.sequences == 0 ? 0 : z.queries / 3;
+  const uint32_t rows = z.sequences * z.queries - z.first;
+  Sample s(attention_codelet);
+  add_inputs(s, type, z, mask, rows, seed);
+  s.unset(Type::f32, rows, z.heads).unset(type, rows, z.heads * z.value_size);
+  add_params(s, z, mask, 2 * z.queries + z.first);
+  return s.tolerance(tolerance_of(type, 30)).flops(2.0 * rows * z.keys * z.heads * (z.size + z.value_size));
+}
+
+template <Type type, Mask mask>
+Sample gradient(uint32_t scale, uint64_t seed) {
+  const Sizes z(scale);
+  const uint32_t rows = z.sequences * z.queries, keys = z.sequences * z.keys, kv_heads = z.heads / z.shared;
+  Sample s(attention_gradient_codelet);
+  add_inputs(s, type, z, mask, rows, seed);
+  s.random(type, rows, z.heads * z.value_size, seed + 4);
+  s.values(Type::f32, rows, z.heads, [&](uint64_t i) { return 1 + std::log(z.keys) + double(i % 7) / 7; });
+  s.random(type, rows, z.heads * z.value_size, seed + 5);
+  s.unset(type, keys, kv_heads * z.size).unset(type, keys, kv_heads * z.value_size);
+  s.unset(type, rows, z.heads * z.size);
+  add_params(s, z, mask, 2);
+  return s.tolerance(tolerance_of(type, 40.0 + z.queries))
+      .flops(2.0 * rows * z.keys * z.heads * (3 * z.size + 2 * z.value_size));
+}
+
+constexpr NamedSample attention_uses[] = {{"f32", forward<Type::f32, kAll>},
+                                          {"f32-causal", forward<Type::f32, kCausal>},
+                                          {"f32-sliding", forward<Type::f32, kSliding>},
+                                          {"f32-packed", forward<Type::f32, kPacked>},
+                                          {"f32-biased", forward<Type::f32, kBiased>},
+                                          {"f16", forward<Type::f16, kEverything>},
+                                          {"bf16", forward<Type::bf16, kCausal>}};
+constexpr NamedSample attention_gradient_uses[] = {{"f32", gradient<Type::f32, kAll>},
+                                                   {"f32-causal", gradient<Type::f32, kCausal>},
+                                                   {"f32-sliding", gradient<Type::f32, kSliding>},
+                                                   {"f32-packed", gradient<Type::f32, kPacked>},
+                                                   {"f32-biased", gradient<Type::f32, kBiased>},
+                                                   {"f16", gradient<Type::f16, kEverything>},
+                                                   {"bf16", gradient<Type::bf16, kCausal>}};
+
+}  // namespace
+
+TESSERA_DEFINE_SAMPLES(attention, TESSERA_ATTENTION_CODELETS)
+
+}  // namespace tessera::kernels
