@@ -158,8 +158,9 @@ class Call:
         inputs = self._node.all_input_nodes
         if not all(isinstance(self._known[node], Constant) for node in inputs) or target.namespace != "aten":
             return None
-        tensors = [torch.fx.map_arg(part, lambda node: self._known[node].tensor) for part in (self._node.args, self._node.kwargs)]
-        result = target(*tensors[0], **tensors[1])
+        args: Any = torch.fx.map_arg(self._node.args, lambda node: self._known[node].tensor)
+        kwargs: Any = torch.fx.map_arg(self._node.kwargs, lambda node: self._known[node].tensor)
+        result = target(*args, **kwargs)
         if isinstance(result, Tensor):
             return Constant(self.graph, result)
         return [Constant(self.graph, part) for part in result] if isinstance(result, (tuple, list)) else None
@@ -287,38 +288,27 @@ def _heads_first(x: Value, heads: int) -> Value:
     return ops.permute(split, [*range(count - 3), count - 2, count - 3, count - 1])
 
 
-def _window_of(mask: np.ndarray[Any, Any]) -> dict[str, int] | None:
-    """The limits of attention that a matrix of what attends says; none: it says something else."""
-    queries, keys = mask.shape
-    distance = np.arange(keys)[None, :] - np.arange(queries)[:, None]
-    if not mask.any():
+def _limits_of(mask: Tensor, queries: int, keys: int) -> dict[str, int] | None:
+    """The limits of attention that a mask of pairs says; none: it says something else."""
+    if mask.shape[-2:] != (queries, keys) or not mask.any():
         return None
-    low, high = int(distance[mask].min()), int(distance[mask].max())
-    if not np.array_equal(mask, (distance >= low) & (distance <= high)):
+    pairs = mask.reshape(-1, queries, keys)
+    distance = torch.arange(keys)[None, :] - torch.arange(queries)[:, None]
+    low, high = int(distance[pairs[0]].min()), int(distance[pairs[0]].max())
+    if low > 0 or high < 0 or not (pairs == (distance >= low) & (distance <= high)).all():
         return None
-    limits = {}
-    if low > distance.min():
-        limits["left"] = -low
-    if high < distance.max():
-        limits["right"] = high
-    # Limits count from a query's own position.
-    offset = min(0, -limits.get("left", 0)) if limits.get("left", 0) < 0 else 0
-    if limits.get("right", 0) < 0 or offset:
-        return None
-    return limits
+    limits = {"left": -low} if low > 1 - queries else {}
+    return limits if high == keys - 1 else {**limits, "right": high}
 
 
-def _mask_of(call: Call, mask: Any, q: Value, leading: tuple[int, ...]) -> dict[str, Any]:
+def _mask_of(call: Call, mask: Any, q: Value, k: Value) -> dict[str, Any]:
     """A mask of PyTorch's attention as limits or as a bias."""
-    if mask is None:
-        return {}
     if isinstance(mask, Constant):
         tensor = mask.tensor
         if tensor.dtype is not torch.bool and ((tensor == 0) | (tensor <= torch.finfo(tensor.dtype).min)).all():
             tensor = tensor == 0
         if tensor.dtype is torch.bool:
-            same = tensor.reshape(-1, *tensor.shape[-2:])
-            limits = _window_of(same[0].numpy()) if (same == same[:1]).all() and tensor.dim() > 1 else None
+            limits = _limits_of(tensor, q.shape[-2], k.shape[-2])
             if limits is not None:
                 return limits
             tensor = torch.where(tensor, 0.0, -torch.inf)
@@ -327,10 +317,12 @@ def _mask_of(call: Call, mask: Any, q: Value, leading: tuple[int, ...]) -> dict[
         bias = value_of(mask)
         if bias.dtype != q.dtype:
             raise ValueError(f"a mask of {bias.dtype} for queries of {q.dtype} is not possible")
-    shape = (1,) * (len(leading) + 3 - len(bias.shape)) + bias.shape
-    if len(leading) != 1:
-        shape = (int(np.prod(shape[: len(leading)])), *shape[len(leading) :])
-    return {"bias": ops.reshape(bias, shape)}
+    leading = len(q.shape) - 3
+    bias = ops.reshape(bias, (1,) * (leading + 3 - len(bias.shape)) + bias.shape)
+    if any(size > 1 for size in bias.shape[:leading]):
+        bias = ops.expand(bias, (*q.shape[:leading], *bias.shape[leading:]))
+    sequences = math.prod(bias.shape[:leading])
+    return {"bias": ops.reshape(bias, (sequences, *bias.shape[leading:]))}
 
 
 @handles("scaled_dot_product_attention.default", lazy=True)
@@ -354,7 +346,7 @@ def _attention(
     heads, kv_heads = q.shape[-3], k.shape[-3]
     if heads != kv_heads and not enable_gqa:
         raise ValueError(f"{heads} heads of queries with {kv_heads} of keys need enable_gqa")
-    chosen = {"right": 0} if is_causal else _mask_of(call, mask, q, q.shape[:-3])
+    chosen: dict[str, Any] = {"right": 0} if is_causal else {} if mask is None else _mask_of(call, mask, q, k)
     y = ops.attention(
         _heads_last(q), _heads_last(k), _heads_last(v), heads=heads, kv_heads=kv_heads, scale=scale, **chosen
     )

@@ -59,7 +59,9 @@ def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, for
     """
     inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
     try:
-        program = torch.export.export(module, inputs, strict=False).run_decompositions({})
+        all_decompositions = torch.export.default_decompositions()
+        chosen = {operator: all_decompositions[operator] for operator in (torch.ops.aten.einsum.default,)}
+        program = torch.export.export(module, inputs, strict=False).run_decompositions(chosen)
     except Exception as error:
         raise ValueError(f"PyTorch cannot export the module: {error}") from error
     return _Conversion(module, program, form).graph

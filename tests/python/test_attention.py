@@ -1,0 +1,190 @@
+"""Products of computed values, and attention, from PyTorch."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from tessera import graph as tg  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Of(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+def compare(module, *inputs, rtol=1e-4, atol=1e-5):
+    graph = tg.from_torch(module, inputs)
+    with torch.no_grad():
+        expected = module(*inputs)
+    np.testing.assert_allclose(graph.session().run(*inputs), expected.numpy(), rtol=rtol, atol=atol)
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("function", "a", "b"),
+    [
+        (torch.matmul, (7, 9), (9, 5)),
+        (torch.matmul, (3, 7, 9), (9, 5)),
+        (torch.matmul, (3, 7, 9), (3, 9, 5)),
+        (torch.matmul, (2, 1, 7, 9), (3, 9, 5)),
+        (torch.matmul, (7, 9), (3, 9, 5)),
+        (torch.matmul, (9,), (9,)),
+        (torch.matmul, (9,), (3, 9, 5)),
+        (torch.matmul, (3, 7, 9), (9,)),
+        (torch.bmm, (3, 7, 9), (3, 9, 5)),
+        (lambda a, b: a @ b.transpose(-2, -1), (2, 3, 7, 9), (2, 3, 5, 9)),
+        (lambda a, b: a.mT @ b, (3, 9, 7), (3, 9, 5)),
+        (lambda a, b: a.transpose(1, 2) @ b.transpose(1, 2), (3, 9, 7), (3, 5, 9)),
+        (lambda a, b: torch.baddbmm(a.sum(1, keepdim=True)[..., :5], a, b, alpha=0.5, beta=2), (3, 7, 9), (3, 9, 5)),
+        (lambda a, b: torch.einsum("bij,bjk->bik", a, b), (3, 7, 9), (3, 9, 5)),
+        (lambda a, b: F.linear(a, b), (3, 7, 9), (5, 9)),
+    ],
+)
+def test_products(function, a, b):
+    torch.manual_seed(0)
+    compare(Of(function), torch.randn(a), torch.randn(b))
+
+
+def heads(x, count):
+    return x.view(*x.shape[:-1], count, -1).transpose(-3, -2)
+
+
+class Attention(nn.Module):
+    """A layer of self-attention, with any mask."""
+
+    def __init__(self, features=24, count=4, kv=None, mask=None, **options):
+        super().__init__()
+        self.count, self.kv, self.options = count, kv or count, options
+        self.q = nn.Linear(features, features)
+        self.k = nn.Linear(features, features // count * self.kv)
+        self.v = nn.Linear(features, features // count * self.kv)
+        self.out = nn.Linear(features, features)
+        self.register_buffer("mask", mask)
+
+    def forward(self, x, *more):
+        q, k, v = heads(self.q(x), self.count), heads(self.k(x), self.kv), heads(self.v(x), self.kv)
+        mask = more[0] if more else self.mask
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **self.options)
+        return self.out(y.transpose(-3, -2).flatten(-2))
+
+
+def window(count, left, right):
+    distance = torch.arange(count)[None, :] - torch.arange(count)[:, None]
+    return (distance >= -left) & (distance <= right)
+
+
+MASKS = {
+    "all": {},
+    "causal": {"is_causal": True},
+    "grouped": {"kv": 2, "enable_gqa": True},
+    "one key head": {"kv": 1, "enable_gqa": True, "is_causal": True, "scale": 0.4},
+    "lower triangle": {"mask": torch.ones(19, 19, dtype=torch.bool).tril()},
+    "window": {"mask": window(19, 3, 2)},
+    "scattered": {"mask": torch.rand(19, 19, generator=torch.Generator().manual_seed(3)) > 0.5},
+    "additive": {"mask": torch.linspace(-2, 2, 19 * 19).view(1, 1, 19, 19)},
+    "padding": {"mask": (torch.arange(19) < 15).view(1, 1, 1, 19)},
+}
+
+
+@pytest.mark.parametrize("options", MASKS.values(), ids=MASKS)
+def test_attention(options):
+    torch.manual_seed(1)
+    compare(Attention(**options).eval(), torch.randn(2, 19, 24))
+
+
+@pytest.mark.parametrize(("name", "limit"), [("lower triangle", "right=0"), ("window", "left=3")])
+def test_masks_become_limits(name, limit):
+    (line,) = [line for line in str(tg.from_torch(Attention(**MASKS[name]).eval(), (torch.randn(2, 19, 24),))).split("\n") if "attention(" in line]
+    assert limit in line.replace(" ", "").replace(":", "=")
+    assert "bias" not in line
+
+
+def test_a_mask_that_is_an_input():
+    torch.manual_seed(2)
+    mask = torch.where(torch.arange(19).view(1, 1, 1, 19) < torch.tensor([12, 19]).view(2, 1, 1, 1), 0.0, -1e9)
+    compare(Attention(), torch.randn(2, 19, 24), mask)
+
+
+@pytest.fixture
+def without_fast_path():
+    """PyTorch's layers as they train."""
+    torch.backends.mha.set_fastpath_enabled(False)
+    yield
+    torch.backends.mha.set_fastpath_enabled(True)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_encoders_of_pytorch(norm_first, without_fast_path):
+    torch.manual_seed(3)
+    layer = nn.TransformerEncoderLayer(24, 4, 48, batch_first=True, activation="gelu", norm_first=norm_first)
+    compare(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval(), torch.randn(2, 19, 24))
+
+
+@pytest.mark.parametrize(
+    ("name", "machine"), [*((name, "host") for name in MASKS), ("one key head", "bow"), ("additive", "bow")]
+)
+def test_attention_trains_as_in_pytorch(name, machine):
+    torch.manual_seed(4)
+    module, x, target = Attention(**MASKS[name]), torch.randn(2, 19, 24), torch.randn(2, 19, 24)
+    session = tg.from_torch(module, (x,)).training_step("mse", lr=0.5).session(machine)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.5)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = F.mse_loss(module(x), target)
+        loss.backward()
+        optimizer.step()
+        assert session.run(x, target) == pytest.approx(loss.item(), rel=1e-4)
+    for parameter, values in module.named_parameters():
+        np.testing.assert_allclose(session.get(parameter), values.detach(), rtol=1e-3, atol=1e-4)
+
+
+def test_packed_sequences_are_those_alone():
+    """Two packs of sequences, of which one ends with padding."""
+    graph = tg.Graph()
+    lengths = [[5, 3, 4], [6, 4]]
+    ids = np.zeros((2, 12), np.uint32)
+    for pack, row in zip(ids, lengths, strict=True):
+        pack[: sum(row)] = np.repeat(np.arange(1, len(row) + 1), row)
+    q, k, v = (graph.input(name, (2, 12, 16)) for name in "qkv")
+    of = graph.input("ids", (2, 12), "u32")
+    graph.output("y", tg.attention(q, k, v, heads=2, right=0, query_ids=of, key_ids=of))
+    arrays = [np.random.default_rng(i).standard_normal((2, 12, 16)).astype(np.float32) for i in range(3)]
+    y = graph.session().run(*arrays, ids)
+    assert not y[1, 10:].any()
+    for pack, row in enumerate(lengths):
+        for begin, end in zip(np.cumsum([0, *row]), np.cumsum(row), strict=False):
+            alone = [heads(torch.from_numpy(array[pack : pack + 1, begin:end]), 2) for array in arrays]
+            expected = F.scaled_dot_product_attention(*alone, is_causal=True).transpose(-3, -2).flatten(-2)
+            np.testing.assert_allclose(y[pack, begin:end], expected[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"heads": 3}, "3 heads cannot share|not 3 and 3 heads"),
+        ({"heads": 4, "kv_heads": 3}, "4 heads cannot share 3"),
+        ({"heads": 2, "query_ids": True}, "ids of queries need those of keys"),
+        ({"heads": 2, "bias": (2, 2, 12)}, "the bias is"),
+    ],
+)
+def test_what_attention_refuses(arguments, message):
+    graph = tg.Graph()
+    x = graph.input("x", (2, 12, 16))
+    if "query_ids" in arguments:
+        arguments = {**arguments, "query_ids": graph.input("ids", (2, 12), "u32")}
+    if "bias" in arguments:
+        arguments = {**arguments, "bias": graph.input("bias", arguments["bias"])}
+    with pytest.raises(ValueError, match=message):
+        tg.attention(x, x, x, **arguments)
