@@ -182,13 +182,11 @@ class Generator {
   bool add_operation() {
     if (random_.below(12) == 0) return add_call();
     const std::span<const Operation* const> all = all_operations();
-    // What may take over the next operation often has one that alone uses it.
-    if (const auto absorbed = absorbed_by_last(); !absorbed.empty() && random_.below(4) != 0) {
-      const Operation& next = *absorbed[random_.below(static_cast<uint32_t>(absorbed.size()))];
-      return add(next, next.cases()[0], {}, {ItemOutput{recipe_.items.size() - 1, 0}});
-    }
     const Operation& operation = *all[random_.below(static_cast<uint32_t>(all.size()))];
     const std::vector<Case> cases = operation.cases();
+    // What may take over the next operation often has one that alone uses it.
+    if (ends_with_absorbing() && cases[0].inputs.size() == 1 && !cases[0].hosts_only && random_.below(4) != 0)
+      return add(operation, cases[0], {}, {ItemOutput{recipe_.items.size() - 1, 0}});
     const Case& c = cases[random_.below(static_cast<uint32_t>(cases.size()))];
     const auto is_bf16 = [](const TensorType& type) { return type.type == Type::bf16; };
     if (!options_.hosts_only && (c.hosts_only || std::ranges::any_of(c.inputs, is_bf16))) return false;
@@ -207,16 +205,9 @@ class Generator {
     return add(operation, c, sizes, places);
   }
 
-  /// Operations of one input that the last item's takes over.
-  std::vector<const Operation*> absorbed_by_last() const {
-    std::vector<const Operation*> absorbed;
-    if (recipe_.items.empty() || recipe_.items.back().operation.empty()) return absorbed;
-    const Node& last = built_.graph.nodes().back();
-    for (const Operation* next : all_operations())
-      if (last.operation->absorb != nullptr && next->most_inputs == 1 &&
-          last.operation->absorb(built_.graph, last, Node{.operation = next}))
-        absorbed.push_back(next);
-    return absorbed;
+  bool ends_with_absorbing() const {
+    if (recipe_.items.empty() || recipe_.items.back().operation.empty()) return false;
+    return find_operation(recipe_.items.back().operation).absorb != nullptr;
   }
 
   /// An existing value that has the type, or could have it with other sizes.

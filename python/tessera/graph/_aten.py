@@ -150,21 +150,6 @@ class Call:
     def _value_of(self, known: Any) -> Any:
         return known.value(signed=self.dtype in _TYPES) if isinstance(known, Constant) else value_of(known)
 
-    def fold(self) -> Any:
-        """What an operator gives that reads nothing but constants; none: it reads something else."""
-        target = self._node.target
-        if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded in target.tags:
-            return None
-        inputs = self._node.all_input_nodes
-        if not all(isinstance(self._known[node], Constant) for node in inputs) or target.namespace != "aten":
-            return None
-        args: Any = torch.fx.map_arg(self._node.args, lambda node: self._known[node].tensor)
-        kwargs: Any = torch.fx.map_arg(self._node.kwargs, lambda node: self._known[node].tensor)
-        result = target(*args, **kwargs)
-        if isinstance(result, Tensor):
-            return Constant(self.graph, result)
-        return [Constant(self.graph, part) for part in result] if isinstance(result, (tuple, list)) else None
-
     def _of(self, argument: Any) -> Any:
         if isinstance(argument, torch.fx.Node):
             return self._known[argument]

@@ -49,8 +49,8 @@ def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, for
     training or evaluation mode, such as dropout, follows from its present mode. Inputs have the names of its forward()'s
     arguments, and the output is called "output", several "output0", "output1", … or as in the dict that is returned.
 
-    Supported are linear layers, dense and those of `tessera.nn` (but complex ones), activations, elementwise
-    arithmetic, comparisons and choices, reductions, softmax, layer and RMS normalisation, dropout, losses, embeddings,
+    Supported are linear layers, dense and those of `tessera.nn` (but complex ones), products of computed values,
+    scaled dot-product attention, activations, elementwise arithmetic, comparisons and choices, reductions, softmax, layer and RMS normalisation, dropout, losses, embeddings,
     changes of shape, slices, concatenations and gathers. Truth values are 0 and 1, integers are u32; what depends on
     constants alone is computed by PyTorch. Anything else raises UnsupportedModuleError, which lists all of it.
 
@@ -115,14 +115,12 @@ class _Conversion:
         if folded is not None:
             return folded
         try:
-            call = Call(self.graph, node, self._known, self._form)
-            if call.lacks_input:
-                return None
-            if (folded := call.fold()) is not None:
-                return folded
             handler = _aten.HANDLERS.get(str(node.target))
             if handler is None:
                 raise ValueError("there is no such operation")
+            call = Call(self.graph, node, self._known, self._form)
+            if call.lacks_input:
+                return None
             result = handler(call, *call.args, **call.kwargs)
             self._name(result, node)
             return result

@@ -201,13 +201,13 @@ def attention(
     size]; the result is [..., queries, heads · value size]. `kv_heads` heads of keys and values are shared by equally
     many consecutive heads of queries each. The scale is 1 / √size by default.
 
-    Query i attends to the keys from i + offset - left to i + offset + right, None without limit; so `right=0` is causal.
-    Of packed sequences `query_ids` [..., queries] and `key_ids` [..., keys], u32, are equal where queries attend to keys;
-    those with id 0 attend to nothing, and have the result 0. The bias is [sequences, heads, queries, keys], of which all
-    but the last may be 1.
+    Query i attends to the keys from i + offset - left to i + offset + right, None without limit; so `right=0` is
+    causal. Of packed sequences `query_ids` [..., queries] and `key_ids` [..., keys], u32, are equal where queries attend
+    to keys; those with id 0 attend to nothing, and have the result 0. The bias is [sequences, heads, queries, keys], of
+    which all but the last may be 1.
 
-    On hosts keys are taken in one pass (Dao et al. 2022), so that no matrix of scores exists, and blocks of pairs of which
-    none attend are left out.
+    On hosts keys are taken in one pass (Dao et al. 2022), so that no matrix of scores exists, and blocks of pairs of
+    which none attend are left out.
     """
     if (query_ids is None) != (key_ids is None):
         raise ValueError("attention: ids of queries need those of keys")
