@@ -177,5 +177,42 @@ TEST(Trace, HasEverySuperstepInItsOrder) {
   }
 }
 
+TEST(Trace, OfADryRunHasTheEventsOfARun) {
+  uint32_t compared = 0, counted_ahead = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    const machine::Machine machine = testing::toy_machine_with_regions(4);
+    const program::Program program = testing::random_program(seed, {machine.tiles, false});
+    FlatVariables variables = testing::flat_variables(program);
+    fill_externals(program, seed, variables);
+    BoundArrays arrays(program, variables);
+    const auto executable = compiler::compile(program, machine);
+    const Engine engine(executable);
+    Session session(executable);
+    std::vector<TraceEvent> full, of_engine, of_session;
+    try {
+      engine.run({}, {.dry = true, .trace = &of_engine});
+      session.run({}, {.dry = true, .trace = &of_session});
+    } catch (const Error&) {
+      continue;  // control depends on what only a run knows
+    }
+    engine.run(arrays.bindings(), {.threads = 1, .trace = &full});
+    for (const std::vector<TraceEvent>* dry : {&of_engine, &of_session}) {
+      ASSERT_EQ(dry->size(), full.size());
+      for (size_t i = 0; i < full.size(); ++i) {
+        EXPECT_EQ((*dry)[i].kind, full[i].kind);
+        EXPECT_EQ((*dry)[i].id, full[i].id);
+        if (!executable->cycles_vary) {
+          EXPECT_EQ((*dry)[i].cycles.at, full[i].cycles.at);
+        }
+      }
+    }
+    ++compared;
+    counted_ahead += !executable->cycles_vary;
+  }
+  EXPECT_GT(compared, 30u);
+  EXPECT_GT(counted_ahead, 5u);
+}
+
 }  // namespace
 }  // namespace tessera::engine
