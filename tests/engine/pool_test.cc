@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <mutex>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -164,6 +166,25 @@ TEST(Pool, ServesManyMoreThreadsThanCores) {
   std::atomic<uint32_t> ran{0};
   for (uint32_t job = 0; job < 100; ++job) team.run([&](uint32_t) { ++ran; });
   EXPECT_EQ(ran, 100 * threads);
+}
+
+TEST(Pool, RunsEachJobOfALoopOnceOnNoMoreThreadsThanItIsGiven) {
+  for (const uint32_t threads : {1U, 2U, 3U})
+    for (const uint32_t jobs : {1U, 2U, 40U}) {
+      std::vector<uint32_t> ran(jobs);
+      std::mutex mutex;
+      std::set<std::thread::id> found;
+      on_pool(threads)(jobs, [&](uint32_t job) {
+        ++ran[job];
+        {
+          const std::lock_guard lock(mutex);
+          found.insert(std::this_thread::get_id());
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // others have the time to come
+      });
+      EXPECT_EQ(ran, std::vector<uint32_t>(jobs, 1));
+      EXPECT_LE(found.size(), threads);
+    }
 }
 
 TEST(Pool, TeamsTakeTurns) {
