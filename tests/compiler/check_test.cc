@@ -130,6 +130,27 @@ TEST(Check, AcceptsWhatThePassesMake) {
   EXPECT_TRUE(x.set(kSum).before.empty());
 }
 
+/// A program of that many steps if its calls are expanded.
+Program of_steps(uint32_t steps) {
+  Program p;
+  const auto nothing = p.sequence({});
+  constexpr uint32_t kInBody = 1022;  // with the body and its call 1024
+  const auto body = p.sequence(std::vector<program::StepId>(kInBody, nothing));
+  const auto call = p.add(program::Step{program::Call{p.add(program::Function{"f", body, {}}), {}}});
+  std::vector<program::StepId> main((steps - 1) / (kInBody + 2), call);
+  main.insert(main.end(), (steps - 1) % (kInBody + 2), nothing);
+  p.set_main(p.sequence(std::move(main)));
+  return p;
+}
+
+TEST(Check, FollowsEverySchedule) {
+  constexpr uint32_t kMost = 1 << 20;
+  Compiled longest(of_steps(kMost));
+  EXPECT_NO_THROW(check(longest.c));
+  EXPECT_EQ(test::error_of([&] { Compiled{of_steps(kMost + 1)}; }),
+            "the program's schedule, its calls expanded, has more than 1048576 steps");
+}
+
 TEST(Check, FindsAMissingExchange) {
   Compiled before;
   before.set(kAdd).before.transfers.clear();
