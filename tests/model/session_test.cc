@@ -252,6 +252,20 @@ TEST(Session, LoadsPatternsOfEarlierFiles) {
   std::filesystem::remove(path);
 }
 
+TEST(Session, NamesTheArrayOfAPatternThatAFileLacks) {
+  Classifier network(Layers::dynamic);
+  Session session(network.graph, Machine::host(2));
+  for (const char* array : {".crow_indices", ".col_indices"}) {
+    const std::string path = path_of("lacking");
+    session.save(path);
+    test::rewrite_safetensors(
+        path, [&](const std::string& name) { return test::with_all(name, array, ".of_something_else"); });
+    EXPECT_TRUE(test::says(test::error_of([&] { session.load(path); }),
+                           "it lacks 'first.weight" + std::string(array) + "'"));
+    std::filesystem::remove(path);
+  }
+}
+
 /// The classifier without updates.
 Graph evaluation(Layers kind) { return Classifier(kind).graph; }
 

@@ -346,6 +346,19 @@ TEST(Replicas, TakeMeansOfMeans) {
   for (size_t i = 0; i < 16; ++i) EXPECT_FLOAT_EQ(found[i], (given[i] + given[i + 16]) / 2);
 }
 
+TEST(Replicas, TakeAllMeansThatCanBeTakenAtOnceInOneCollective) {
+  Graph g;
+  const Value x = g.input("x", {2, 8}), z = g.input("z", {3, 4});
+  for (const Value& value : {x, relu(x), z, square(z)})
+    g.output("mean " + std::to_string(value.id), g.apply("mean_over_replicas", {value})[0]);
+  g.replicate(2);
+  const Session session(g, Machine::find("m2000").with("chips", 2).with("tiles", 8));
+  uint32_t collectives = 0;
+  const std::string program = session.program();
+  for (size_t at = 0; (at = program.find("all-reduce", at)) != std::string::npos; ++at) ++collectives;
+  EXPECT_EQ(collectives, 1u) << program;
+}
+
 TEST(Replicas, TakeMeansInEachMicroBatch) {
   Graph g;
   const Value x = g.input("x", {1, 4}), w = g.parameter("w", {1, 4}, Initial::constant(1));
@@ -396,6 +409,21 @@ TEST(MicroBatches, HaveTheirRowsInInputsThatNothingUsesToo) {
   EXPECT_EQ(g.bound_type(unused.id).shape, (Shape{6, 8}));
   session.run(Arrays{{"x", std::vector<float>(48)}, {"unused", std::vector<float>(48)}, {"lr", {0.5F}}});
   EXPECT_TRUE(says(error_of<UsageError>([&] { relu(unused); }), "used for each micro-batch and for all"));
+}
+
+TEST(Features, AreTakenToAllTilesEqually) {
+  for (const auto& [rows, places, tiles] : {std::tuple{12U, 8U, 4U}, {16U, 4U, 32U}, {64U, 2U, 16U}}) {
+    SCOPED_TRACE(::testing::Message() << places << " places, " << rows << " rows, " << tiles << " tiles");
+    Graph g;
+    const Value x = g.input("x", {rows, 64});
+    std::vector<uint32_t> taken;
+    for (uint32_t i = 0; i < places; ++i) taken.push_back(63 - 3 * (i % 20));
+    g.output("y", relu(select_features(x, taken)));
+    const uint64_t even = sizeof(float) * rows * (64 + 2 * places) / tiles;
+    const RunCost cost = Session(g, Machine::find("bow").with("tiles", tiles)).cost();
+    EXPECT_EQ(cost.tiles.size(), tiles);
+    for (const auto& tile : cost.tiles) EXPECT_EQ(tile.at("activation"), even);
+  }
 }
 
 TEST(Structured, TakesRowsOfFeaturesThatAreNotSparse) {
@@ -457,6 +485,7 @@ TEST(Graphs, RefuseSizesThatWrapAround) {
                      g.apply("reshape", {half}, {{"shape", std::vector<int64_t>{(int64_t{1} << 32) + 6}}});
                    }),
                    "a size of 4294967302"));
+  EXPECT_EQ(reshape(most, {1, 0xFFFFFFFF}).type().elements(), 0xFFFFFFFF);
   EXPECT_TRUE(says(error_of<UsageError>([&] {
                      g.apply("expand", {half}, {{"shape", std::vector<int64_t>{-1, 3}}});
                    }),
