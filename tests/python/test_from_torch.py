@@ -576,3 +576,22 @@ def test_weights_may_be_transposed_and_inputs():
     session = tg.from_torch(ProductOfInputs(), (x, w)).session()
     assert np.allclose(session.run(x, w), F.linear(x, w), atol=1e-4)
     assert torch.equal(w, before)
+
+
+def test_a_convolution_of_patches_is_a_product():
+    torch.manual_seed(9)
+    compare(nn.Conv2d(3, 10, (4, 2), stride=(4, 2)), torch.randn(2, 3, 12, 8))
+    for conv in (nn.Conv2d(3, 10, 4, stride=2), nn.Conv2d(3, 10, 4, stride=4, padding=1)):
+        with pytest.raises(tg.UnsupportedModuleError, match="only convolutions of patches"):
+            tg.from_torch(conv, torch.randn(2, 3, 12, 8))
+
+
+def test_lists_may_begin_without_elements():
+    compare(Function(lambda a, b: torch.cat([torch.zeros(0), a, b], 0)), torch.randn(3, 4), torch.randn(2, 4))
+
+
+def test_integers_are_gathered():
+    module = Function(lambda ids, table: table.gather(1, ids))
+    ids, table = torch.randint(5, (3, 4)), torch.randint(1000, (3, 5))
+    y = tg.from_torch(module, (ids, table)).session().run(ids, table)
+    np.testing.assert_array_equal(y, module(ids, table))

@@ -114,6 +114,8 @@ def _gather(call: Call, x: Value, dim: int, ids: Value, sparse_grad: bool = Fals
     for other, (has, wanted) in enumerate(zip(x.shape, ids.shape, strict=True)):
         if other != dim and has != wanted:
             x = ops.slice(x, other, 0, wanted)
+    if x.dtype == "u32":  # exact below 2^24
+        return ops.cast(ops.gather(ops.cast(x, "f32"), dim, ids), "u32")
     return ops.gather(x, dim, ids)
 
 
@@ -215,8 +217,10 @@ def _split_evenly(call: Call, x: Value, size: int, dim: int = 0) -> list[Value]:
     return [_slice(call, x, dim, begin, begin + size) for begin in range(0, length, size)]
 
 
-@handles("cat.default")
-def _cat(call: Call, values: list[Value], dim: int = 0) -> Value:
+@handles("cat.default", lazy=True)
+def _cat(call: Call, parts: list[Any], dim: int = 0) -> Value:
+    # A constant without elements begins a list.
+    values = [value_of(part) for part in parts if not (isinstance(part, Constant) and part.tensor.numel() == 0)]
     return values[0] if len(values) == 1 else ops.concatenate(values, dim % len(call.shape))
 
 

@@ -91,8 +91,27 @@ void lower(Lowering& l, const Node& node) {
 
 std::vector<int64_t> as_list(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
-/// The result in another shape.
+/// A permutation of the result: another one of the input, or none.
+std::optional<Node> compose(const Graph& graph, const Node& own, const Node& next) {
+  if (own.attributes.contains("shape") || next.attributes.contains("view")) return {};
+  std::vector<int64_t> dims;
+  for (int64_t dim : dims_of(next)) dims.push_back(dims_of(own)[dim]);
+  Node both = own;
+  both.outputs = next.outputs;
+  both.attributes = next.attributes;
+  if (std::ranges::is_sorted(dims)) {
+    both.operation = &find_operation("reshape");
+    both.attributes = {{"shape", as_list(graph.type(next.outputs[0]).shape)}};
+    return both;
+  }
+  both.attributes["dims"] = std::move(dims);
+  if (own.attributes.contains("view")) both.attributes["view"] = own.list("view");
+  return both;
+}
+
+/// The result in another order, or in another shape.
 std::optional<Node> absorb(const Graph& graph, const Node& own, const Node& next) {
+  if (next.operation->name == "permute") return compose(graph, own, next);
   if (next.operation->name != "reshape" || own.attributes.contains("shape")) return {};
   const Shape permuted = permuted_shape(view_of(own, graph.type(own.inputs[0])), dims_of(own));
   const TensorType& result = graph.type(next.outputs[0]);

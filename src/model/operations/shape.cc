@@ -71,6 +71,15 @@ void lower_reshape(Lowering& l, const Node& node) {
                                          ops::matrix_layout(out.rows(), out.cols(), {}))));
 }
 
+/// Another shape, or a permutation.
+std::optional<Node> absorb_view(const Graph& graph, const Node& own, const Node& next) {
+  if (next.operation->name != "reshape") return absorb_permutation(graph, own, next);
+  Node both = own;
+  both.attributes = next.attributes;
+  both.outputs = next.outputs;
+  return both;
+}
+
 std::vector<Case> reshape_cases() {
   return {{{{Type::f32, {4, 6, 5}, {}, {}}}, {{"shape", std::vector<int64_t>{24, 5}}}},
           {{{Type::f32, {4, 6, 5}, {}, {}}}, {{"shape", std::vector<int64_t>{4, 30}}}},
@@ -285,7 +294,7 @@ constexpr Operation kShape[] = {
      lower_reshape,
      reshape_cases,
      {.aliases = true},
-     absorb_permutation},
+     absorb_view},
     {"slice", 1, 1, infer_slice, slice_gradient, slice_reference, same_layouts, lower_slice, slice_cases},
     {"concatenate", 1, kMostConcatenated, infer_concatenate, concatenate_gradient, concatenate_reference,
      same_layouts, lower_concatenate, concatenate_cases},

@@ -1,0 +1,104 @@
+"""Whole models of Transformers, of random weights."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import tessera  # noqa: E402
+from tessera import graph as tg  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+SIZES = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96}
+TOKENS = {"vocab_size": 1000, "bos_token_id": None, "eos_token_id": None}
+
+
+class First(torch.nn.Module):
+    """A model's first output."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, *inputs):
+        return self.model(*inputs)[0]
+
+
+def bert():
+    return transformers.BertModel(transformers.BertConfig(**SIZES, **TOKENS), add_pooling_layer=False)
+
+
+def gpt2():
+    return transformers.GPT2Model(transformers.GPT2Config(n_embd=48, n_layer=2, n_head=4, **TOKENS))
+
+
+def distilbert():
+    return transformers.DistilBertModel(
+        transformers.DistilBertConfig(dim=48, n_layers=2, n_heads=4, hidden_dim=96, **TOKENS)
+    )
+
+
+def llama():
+    return transformers.LlamaModel(transformers.LlamaConfig(num_key_value_heads=2, **SIZES, **TOKENS))
+
+
+def roberta():
+    return transformers.RobertaModel(transformers.RobertaConfig(**SIZES, **{**TOKENS, "pad_token_id": 1}))
+
+
+def vit():
+    return transformers.ViTModel(transformers.ViTConfig(image_size=32, patch_size=8, **SIZES))
+
+
+def inputs_of(make):
+    if make is vit:
+        return torch.randn(2, 3, 32, 32)
+    ids = torch.randint(5, 1000, (2, 19))
+    if make is roberta:
+        ids[1, 15:] = 1  # padding, from which positions follow
+    return ids
+
+
+@pytest.mark.parametrize("make", [bert, distilbert, gpt2, llama, roberta, vit])
+def test_models_give_what_they_give_in_pytorch(make):
+    torch.manual_seed(0)
+    model, x = First(make()).eval(), inputs_of(make)
+    with torch.no_grad():
+        expected = model(x).numpy()
+    y = tg.from_torch(model, x).session().run(x)
+    assert np.abs(y - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("block_size", [1, 4, 16])
+def test_pruned_encoders(block_size):
+    torch.manual_seed(1)
+    model, x = First(bert()).eval(), inputs_of(bert)
+    for layer in model.model.encoder.modules():
+        if isinstance(layer, torch.nn.Linear):
+            kept = torch.rand(layer.out_features // block_size, layer.in_features // block_size) < 0.2
+            blocks = kept.repeat_interleave(block_size, 0).repeat_interleave(block_size, 1)
+            layer.weight.data.mul_(blocks)
+    with torch.no_grad():
+        expected = model(x).numpy()
+    tessera.sparsify_(model.model.encoder, density=None, block_size=block_size, rows=x.numel(), measure=False)
+    y = tg.from_torch(model, x).session().run(x)
+    assert np.abs(y - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("make", [bert, gpt2])
+def test_models_train_as_in_pytorch(make):
+    torch.manual_seed(2)
+    model, x = First(make()).eval(), inputs_of(make)
+    target = torch.randn(2, 19, 48)
+    session = tg.from_torch(model, x).training_step("mse", lr=0.1).session()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x), target)
+        loss.backward()
+        optimizer.step()
+        assert session.run(x, target) == pytest.approx(loss.item(), rel=1e-4)
+    for name, values in model.named_parameters():
+        np.testing.assert_allclose(session.get(name), values.detach(), rtol=1e-3, atol=1e-5)
