@@ -1,0 +1,191 @@
+"""Whole Transformers, dense and pruned, beside PyTorch, ONNX Runtime and OpenVINO, in one run.
+
+    python bench/python/models.py                           # BERT-base of random weights, 128 tokens, batches 1 and 8
+    python bench/python/models.py --batch 8 --density 0.1 0.05 --block 4
+    python bench/python/models.py --attention               # attention alone: 4 × 512 tokens, 12 heads
+
+The encoder is pruned by magnitude; all is FP32 and computes the same. Candidates take turns; the least time of each in
+milliseconds, with the speed-up over the fastest dense alternative. The floor is what the products of the encoder take
+at the processor's measured peak. Alternatives that are not installed are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import time
+import warnings
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import tessera
+from tessera import graph as tg
+
+warnings.filterwarnings("ignore")
+
+Job = Callable[[], object]
+
+
+class First(nn.Module):
+    """A model's first output."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.model(x)[0]
+        return result
+
+
+def least(jobs: dict[str, Job], rounds: int) -> dict[str, float]:
+    """The least milliseconds of each job, in turn."""
+    times = dict.fromkeys(jobs, float("inf"))
+    for job in jobs.values():
+        job()
+    for _ in range(rounds):
+        for name, job in jobs.items():
+            start = time.perf_counter()
+            job()
+            times[name] = min(times[name], 1e3 * (time.perf_counter() - start))
+    return times
+
+
+def report(title: str, times: dict[str, float], rivals: set[str]) -> None:
+    print(title)
+    best = min((time for name, time in times.items() if name in rivals), default=float("nan"))
+    for name, milliseconds in times.items():
+        print(f"  {name:<28}{milliseconds:10.2f} ms {best / milliseconds:7.2f} ×")
+
+
+def linear_layers(model: nn.Module) -> Iterator[nn.Linear]:
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            yield module
+
+
+def pruned(model: nn.Module, density: float, block: int) -> nn.Module:
+    """A copy whose products keep their largest blocks."""
+    model = copy.deepcopy(model)
+    for layer in linear_layers(model.model.encoder):  # type: ignore[union-attr,arg-type]
+        rows, cols = layer.weight.shape
+        sizes = layer.weight.data.view(rows // block, block, cols // block, block).abs().sum((1, 3))
+        least_kept = sizes.flatten().kthvalue(int(sizes.numel() * (1 - density))).values
+        layer.weight.data.mul_((sizes > least_kept).repeat_interleave(block, 0).repeat_interleave(block, 1))
+    return model
+
+
+def alternatives(model: nn.Module, x: Tensor) -> dict[str, Job]:
+    """Dense models of other libraries."""
+    jobs: dict[str, Job] = {"PyTorch": lambda: model(x)}
+    compiled = torch.compile(model)
+    jobs["PyTorch, compiled"] = lambda: compiled(x)
+    try:
+        import openvino
+
+        program = openvino.convert_model(model, example_input=x)
+        request = openvino.compile_model(program, "CPU", {"INFERENCE_PRECISION_HINT": "f32"}).create_infer_request()
+        jobs["OpenVINO"] = lambda: request.infer([x.numpy()])
+    except ImportError as error:
+        print(f"OpenVINO is left out: {error}")
+    try:
+        import io
+
+        import onnxruntime
+
+        file = io.BytesIO()
+        torch.onnx.export(model, (x,), file, dynamo=False)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        session = onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
+        name = session.get_inputs()[0].name
+        jobs["ONNX Runtime"] = lambda: session.run(None, {name: x.numpy()})
+    except ImportError as error:
+        print(f"ONNX Runtime is left out: {error}")
+    return jobs
+
+
+def breakdown(session: tg.Session, x: Tensor) -> str:
+    """Milliseconds of a run by operation."""
+    times: dict[str, float] = {}
+    for operation in session.measure(x).operations:
+        times[operation.operation] = times.get(operation.operation, 0) + 1e3 * operation.seconds
+    return ", ".join(f"{name} {ms:.2f}" for name, ms in sorted(times.items(), key=lambda of: -of[1]) if ms >= 0.005)
+
+
+def compare_models(batch: int, densities: list[float], blocks: list[int], rounds: int) -> None:
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    model = First(BertModel(BertConfig(), add_pooling_layer=False)).eval()
+    x = torch.randint(5, 30000, (batch, 128))
+    rivals = alternatives(model, x)
+    expected = model(x).numpy()
+    sessions = {"dense": tg.from_torch(model, x).session()}
+    for density in densities:
+        for block in blocks:
+            sparse = pruned(model, density, block)
+            wanted = sparse(x).numpy()
+            tessera.sparsify_(sparse.model.encoder, density=None, block_size=block, rows=x.numel())
+            name = f"density {density:g}, b = {block}"
+            sessions[name] = tg.from_torch(sparse, x).session()
+            error = np.abs(sessions[name].run(x) - wanted).max() / np.abs(wanted).max()
+            assert error < 1e-4, f"{name} differs from PyTorch by {error}"
+    assert np.abs(sessions["dense"].run(x) - expected).max() < 1e-4 * np.abs(expected).max()
+    jobs = {**rivals, **{f"Tessera, {name}": lambda s=s: s.run(x) for name, s in sessions.items()}}  # type: ignore[misc]
+    flops = 2 * x.numel() * sum(layer.weight.numel() for layer in linear_layers(model.model.encoder))
+    report(f"BERT-base, {batch} × 128 tokens, {flops / 1e9:.1f} GFLOP in products", least(jobs, rounds), set(rivals))
+    for name, session in sessions.items():
+        print(f"  {name}: {breakdown(session, x)} ms")
+
+
+def compare_attention(rounds: int) -> None:
+    batch, tokens, heads, size = 4, 512, 12, 64
+    q, k, v = (torch.randn(batch, tokens, heads * size) for _ in range(3))
+    ids = torch.arange(1, 5, dtype=torch.int32).repeat_interleave(128).repeat(batch, 1)
+
+    def session(**options: int) -> tg.Session:
+        graph = tg.Graph()
+        values = [graph.input(name, (batch, tokens, heads * size)) for name in "qkv"]
+        packed = options.pop("packed", 0)
+        of = graph.input("ids", (batch, tokens), "u32") if packed else None
+        graph.output("y", tg.attention(*values, heads=heads, query_ids=of, key_ids=of, **options))
+        return graph.session()
+
+    by_head = [x.view(batch, tokens, heads, size).transpose(1, 2).contiguous() for x in (q, k, v)]
+    everything, causal, packed = session(), session(right=0), session(packed=1)
+    attend = nn.functional.scaled_dot_product_attention
+    jobs: dict[str, Job] = {
+        "PyTorch": lambda: attend(*by_head),
+        "PyTorch, causal": lambda: attend(*by_head, is_causal=True),
+        "Tessera": lambda: everything.run(q, k, v),
+        "Tessera, causal": lambda: causal.run(q, k, v),
+        "Tessera, packs of 4 × 128": lambda: packed.run(q, k, v, ids),
+    }
+    report("attention, 4 × 512 tokens, 12 heads of 64", least(jobs, rounds), {"PyTorch"})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch", type=int, nargs="*", default=[1, 8])
+    parser.add_argument("--density", type=float, nargs="*", default=[0.1])
+    parser.add_argument("--block", type=int, nargs="*", default=[1, 4, 16])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--attention", action="store_true", help="attention alone")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    tessera.set_num_threads(options.threads)
+    with torch.no_grad():
+        if options.attention:
+            compare_attention(options.rounds)
+            return
+        for batch in options.batch:
+            compare_models(batch, options.density, options.block, options.rounds)
+
+
+if __name__ == "__main__":
+    main()
