@@ -46,10 +46,6 @@ std::vector<double> scores(const program::Vertex& v, const AttentionProblem& p, 
   return scores;
 }
 
-void add_number(const FieldView& to, uint32_t row, uint32_t col, double value) {
-  set_number(to, row, col, number_at(to, row, col) + value);
-}
-
 void clear(const FieldView& field) {
   for (uint32_t r = 0; r < field.rows; ++r)
     for (uint32_t c = 0; c < field.cols; ++c) set_number(field, r, c, 0);
