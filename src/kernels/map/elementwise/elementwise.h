@@ -9,25 +9,33 @@
 // The list of all operations.
 // gelu: x/2 · (1 + erf(x/√2)). gelu_tanh: x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³))). silu: x · sigmoid(x).
 // rsqrt: 1/√x. scale: factor · x. offset: x + factor.
-#define TESSERA_UNARY_OPERATIONS(X)                                                                     \
-  X(relu)                                                                                               \
-  X(gelu)                                                                                               \
-  X(gelu_tanh)                                                                                          \
-  X(silu) X(neg) X(scale) X(exp) X(log) X(sqrt) X(rsqrt) X(reciprocal) X(tanh) X(sigmoid) X(erf) X(sin) \
-      X(cos) X(square) X(abs) X(offset)
+#define TESSERA_UNARY_OPERATIONS(X) \
+  X(relu)                           \
+  X(gelu)                           \
+  X(gelu_tanh)                      \
+  X(silu)                           \
+  X(neg)                            \
+  X(scale)                          \
+  X(exp)                            \
+  X(log) X(sqrt) X(rsqrt) X(reciprocal) X(tanh) X(sigmoid) X(erf) X(sin) X(cos) X(square) X(abs) X(offset)
 // add_scaled: a + factor · b. maximum, minimum: NaN if either is. Comparisons: 1 where they hold, else 0.
 // Gradients, of an upstream gradient a: relu_gradient: a, but 0 where b ≤ 0 (b is ReLU's input or output);
 // gelu_gradient, gelu_tanh_gradient, silu_gradient: a · f'(b), b being the input; tanh_gradient: a · (1 − b²)
 // and sigmoid_gradient: a · b · (1 − b), b being the output.
-#define TESSERA_BINARY_OPERATIONS(X)                                                       \
-  X(add)                                                                                   \
-  X(sub)                                                                                   \
-  X(mul)                                                                                   \
-  X(add_scaled)                                                                            \
-  X(div)                                                                                   \
-  X(maximum)                                                                               \
-  X(minimum) X(equal) X(not_equal) X(less) X(less_equal) X(relu_gradient) X(gelu_gradient) \
-      X(gelu_tanh_gradient) X(silu_gradient) X(tanh_gradient) X(sigmoid_gradient)
+#define TESSERA_BINARY_OPERATIONS(X) \
+  X(add)                             \
+  X(sub)                             \
+  X(mul)                             \
+  X(add_scaled)                      \
+  X(div)                             \
+  X(maximum)                         \
+  X(minimum)                         \
+  X(equal)                           \
+  X(not_equal)                       \
+  X(less)                            \
+  X(less_equal)                      \
+  X(relu_gradient)                   \
+  X(gelu_gradient) X(gelu_tanh_gradient) X(silu_gradient) X(tanh_gradient) X(sigmoid_gradient)
 
 namespace tessera::kernels {
 

@@ -27,22 +27,22 @@ namespace tessera::kernels {
 #define TESSERA_ATTENTION_FIELDS(X) \
   TESSERA_ATTENTION_INPUTS(X)       \
   X(lse, .access = program::Access::out) X(y, .access = program::Access::out)
-#define TESSERA_ATTENTION_PARAMS(X)                                                                      \
-  X(size)                                                                                                \
-  X(value_size)                                                                                          \
-  X(queries)                                                                                             \
-  X(keys) X(left) X(right) X(offset) X(scale) X(bias_query_step) X(bias_head_step) X(bias_sequence_step) \
-      X(row) X(col)
+#define TESSERA_ATTENTION_PARAMS(X) \
+  X(size)                           \
+  X(value_size)                     \
+  X(queries)                        \
+  X(keys)                           \
+  X(left) X(right) X(offset) X(scale) X(bias_query_step) X(bias_head_step) X(bias_sequence_step) X(row) X(col)
 
 /// The gradients, of whole sequences, of which "row" is the first, with y and lse as above. Probabilities are
 /// computed again.
-#define TESSERA_ATTENTION_GRADIENT_FIELDS(X)                                  \
-  TESSERA_ATTENTION_INPUTS(X)                                                 \
-  X(y)                                                                        \
-  X(lse)                                                                      \
-  X(dy)                                                                       \
-  X(dk, .access = program::Access::out) X(dv, .access = program::Access::out) \
-      X(dq, .access = program::Access::out)
+#define TESSERA_ATTENTION_GRADIENT_FIELDS(X) \
+  TESSERA_ATTENTION_INPUTS(X)                \
+  X(y)                                       \
+  X(lse)                                     \
+  X(dy)                                      \
+  X(dk, .access = program::Access::out)      \
+  X(dv, .access = program::Access::out) X(dq, .access = program::Access::out)
 
 #define TESSERA_ATTENTION_CODELETS(X)                                                 \
   X(attention, TESSERA_ATTENTION_FIELDS, TESSERA_ATTENTION_PARAMS, attention_simd, 0) \
