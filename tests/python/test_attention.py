@@ -117,6 +117,49 @@ def test_a_mask_that_is_an_input():
     compare(Attention(), torch.randn(2, 19, 24), mask)
 
 
+@pytest.mark.parametrize("machine", ["host", "bow"])
+def test_truth_that_is_computed_hides_keys(machine):
+    """One query attends to nothing."""
+    torch.manual_seed(5)
+    attend = lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m > 0)  # noqa: E731
+    q, k, v = (torch.randn(2, 3, 6, 8) for _ in range(3))
+    mask = torch.rand(2, 1, 6, 6) - 0.4
+    mask[1, 0, 2] = -1
+    session = tg.from_torch(Of(attend), (q, k, v, mask)).session(machine)
+    np.testing.assert_allclose(session.run(q, k, v, mask), attend(q, k, v, mask), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_constant", [False, True])
+@pytest.mark.parametrize("machine", ["host", "bow"])
+def test_a_finite_number_that_hides_all_keys_hides_none(machine, is_constant):
+    torch.manual_seed(6)
+    q, k, v = (torch.randn(2, 3, 6, 8) for _ in range(3))
+    mask = torch.zeros(1, 1, 6, 6)
+    mask[..., 2, :] = mask[..., :4, 4:] = torch.finfo(torch.float32).min
+    attend = lambda q, k, v, m=mask: F.scaled_dot_product_attention(q, k, v, attn_mask=m)  # noqa: E731
+    inputs = (q, k, v) if is_constant else (q, k, v, mask)
+    session = tg.from_torch(Of(attend), inputs).session(machine)
+    np.testing.assert_allclose(session.run(*inputs), attend(*inputs), rtol=1e-4, atol=1e-5)
+
+
+def test_a_constant_mask_may_begin_with_one_that_hides_all():
+    torch.manual_seed(7)
+    mask = torch.ones(2, 1, 19, 19, dtype=torch.bool).tril()
+    mask[0] = False
+    compare(Attention(mask=mask).eval(), torch.randn(2, 19, 24))
+
+
+@pytest.mark.parametrize("machine", ["host", "bow"])
+def test_scores_of_16_bits_do_not_overflow(machine):
+    graph = tg.Graph()
+    q, k, v = (graph.input(name, (4, 128), "f16") for name in "qkv")
+    graph.output("y", tg.attention(q, k, v, heads=1))
+    x = np.full((4, 128), 30, np.float16)
+    values = np.random.default_rng(0).standard_normal((4, 128)).astype(np.float16)
+    y = graph.session(machine).run(x, x, values)
+    np.testing.assert_allclose(y.astype(np.float32), np.tile(values.mean(0, dtype=np.float32), (4, 1)), atol=2e-3)
+
+
 @pytest.fixture
 def without_fast_path():
     """PyTorch's layers as they train."""

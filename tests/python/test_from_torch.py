@@ -595,3 +595,44 @@ def test_integers_are_gathered():
     ids, table = torch.randint(5, (3, 4)), torch.randint(1000, (3, 5))
     y = tg.from_torch(module, (ids, table)).session().run(ids, table)
     np.testing.assert_array_equal(y, module(ids, table))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: a.any(-1) * 1.0 + b.all(0).sum(),
+        lambda a, b: torch.rsub(a, b, alpha=0.5),
+        lambda a, b: (a * 1000).half().sum(dtype=torch.float32) + b.sum(),
+        lambda a, b: F.softplus(a * 20) + F.logsigmoid(b * 20),
+        lambda a, b: F.nll_loss(F.log_softmax(a.masked_fill(a < -1, -torch.inf), -1), a.argmax(-1)) + b,
+    ],
+)
+def test_what_is_easily_computed_wrongly(function):
+    torch.manual_seed(11)
+    a, b = torch.randn(6, 9).mul(1.5), torch.randn(6, 9)
+    a[0], a[1, :3], b[:, 2] = 0, 0, torch.tensor([-1.0, 2, 0.5, -0.25, 3, 1])
+    compare(Function(function), a, b, rtol=1e-5, atol=1e-12)
+
+
+def test_the_softplus_of_0_has_a_slope_of_one_half():
+    graph = tg.Graph()
+    x = graph.parameter("x", initial=np.array([0.0, -30, -5, 5, 40], np.float32))
+    session = graph.training_step(tg.sum(tg.softplus(x)), lr=1.0).session()
+    session.run()
+    before = torch.tensor([0.0, -30, -5, 5, 40], requires_grad=True)
+    F.softplus(before).sum().backward()
+    np.testing.assert_allclose(session.get("x"), (before - before.grad).detach(), rtol=1e-6, atol=1e-15)
+
+
+def test_the_weight_of_a_convolution_keeps_its_shape():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 5, 2, stride=2)
+
+        def forward(self, x):
+            return self.conv(x).mean() * self.conv.weight.mean(1).sum()
+
+    torch.manual_seed(12)
+    session = compare(Twice(), torch.randn(2, 3, 4, 4))
+    session.copy_from(Twice())

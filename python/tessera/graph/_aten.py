@@ -138,6 +138,13 @@ class Call:
         meanings = [each.meta.get("val") if isinstance(each, torch.fx.Node) else None for each in self._node.args]
         return [isinstance(meaning, Tensor) and meaning.dtype == torch.bool for meaning in meanings]
 
+    def is_bool(self, name: str, position: int) -> bool:
+        """Whether an argument, by its name or its position, holds truth values."""
+        args = self._node.args
+        argument = args[position] if position < len(args) else self._node.kwargs.get(name)
+        meaning = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else None
+        return isinstance(meaning, Tensor) and meaning.dtype == torch.bool
+
     @property
     def args(self) -> list[Any]:
         lazily = str(self._node.target) in _LAZY
@@ -280,7 +287,8 @@ def _conv2d(
     bands = ops.permute(ops.reshape(image, (batch, channels, down, rows * width)), (0, 2, 1, 3))
     patches = ops.permute(ops.reshape(bands, (batch * down, channels * rows, across, cols)), (0, 2, 1, 3))
     features = ops.reshape(patches, (batch, down * across, channels * rows * cols))
-    y = ops.linear(features, weight.value((outputs, channels * rows * cols)), value_of(bias))
+    matrix = ops.reshape(weight.value(), (outputs, channels * rows * cols))
+    y = ops.linear(features, matrix, value_of(bias))
     return ops.reshape(ops.permute(y, (0, 2, 1)), (batch, outputs, down, across))
 
 
@@ -303,9 +311,11 @@ def _heads_first(x: Value, heads: int) -> Value:
 
 def _limits_of(mask: Tensor, queries: int, keys: int) -> dict[str, int] | None:
     """The limits of attention that a mask of pairs says; none: it says something else."""
-    if mask.shape[-2:] != (queries, keys) or not mask.any():
+    if mask.shape[-2:] != (queries, keys):
         return None
     pairs = mask.reshape(-1, queries, keys)
+    if not pairs[0].any():
+        return None
     distance = torch.arange(keys)[None, :] - torch.arange(queries)[:, None]
     low, high = int(distance[pairs[0]].min()), int(distance[pairs[0]].max())
     if low > 0 or high < 0 or not (pairs == (distance >= low) & (distance <= high)).all():
@@ -318,8 +328,12 @@ def _mask_of(call: Call, mask: Any, q: Value, k: Value) -> dict[str, Any]:
     """A mask of PyTorch's attention as limits or as a bias."""
     if isinstance(mask, Constant):
         tensor = mask.tensor
-        if tensor.dtype is not torch.bool and ((tensor == 0) | (tensor <= torch.finfo(tensor.dtype).min)).all():
-            tensor = tensor == 0
+        if tensor.dtype is not torch.bool:
+            attends = tensor == 0
+            hides = tensor <= torch.finfo(tensor.dtype).min
+            # A query from which a finite number hides all keys attends to all of them.
+            if (attends | hides).all() and attends.any(-1).all():
+                tensor = attends
         if tensor.dtype is torch.bool:
             limits = _limits_of(tensor, q.shape[-2], k.shape[-2])
             if limits is not None:
@@ -328,6 +342,9 @@ def _mask_of(call: Call, mask: Any, q: Value, k: Value) -> dict[str, Any]:
         bias = call.graph.constant(tensor.float().numpy(), dtype=q.dtype)
     else:
         bias = value_of(mask)
+        if call.is_bool("attn_mask", 3):
+            hidden = call.graph.constant(-np.inf, dtype=q.dtype)
+            bias = ops.where(bias, call.graph.constant(0, dtype=q.dtype), hidden)
         if bias.dtype != q.dtype:
             raise ValueError(f"a mask of {bias.dtype} for queries of {q.dtype} is not possible")
     leading = len(q.shape) - 3
@@ -422,7 +439,6 @@ def _of_two(function: Callable[[Any, Any], Value]) -> Handler:
 _ARITHMETIC: dict[str, Callable[[Any, Any], Value]] = {
     "add": operator.add,
     "sub": operator.sub,
-    "rsub": lambda a, b: b - a,
     "mul": operator.mul,
     "div": operator.truediv,
     "lt": operator.lt,
@@ -435,6 +451,8 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Value]] = {
 for _name, _function in _ARITHMETIC.items():
     for _kind in ("Tensor", "Scalar"):
         HANDLERS[f"aten.{_name}.{_kind}"] = _of_two(_function)
+for _kind in ("Tensor", "Scalar"):
+    HANDLERS[f"aten.rsub.{_kind}"] = lambda call, a, b, alpha=1: _of_two(operator.sub)(call, b, a, alpha)
 for _name in ("maximum", "minimum"):
     HANDLERS[f"aten.{_name}.default"] = _of_two(getattr(ops, _name))
 
@@ -547,8 +565,8 @@ def _cast(call: Call, x: Value, *_: Any, **__: Any) -> Value:
 
 
 def _in_floats(call: Call, x: Value, function: Callable[[Value], Value]) -> Value:
-    """Of integers, and of truth values whose sum is an integer, as FP32."""
-    y = function(ops.cast(x, "f32") if x.dtype == "u32" else x)
+    """Of integers, of truth values whose sum is an integer, and of what gives FP32, as FP32."""
+    y = function(ops.cast(x, "f32") if x.dtype == "u32" or call.dtype is torch.float32 else x)
     return ops.cast(y, "u32") if call.dtype in _INTEGERS else y
 
 
@@ -559,15 +577,30 @@ def _sum(call: Call, x: Value, dims: Any = None, keepdim: bool = False, **_: Any
 
 @handles("mean.default", "mean.dim")
 def _mean(call: Call, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
-    return ops.mean(x, dims, keepdim)
+    return _in_floats(call, x, lambda x: ops.mean(x, dims, keepdim))
 
 
-@handles("max.default", "amax.default", "any.default", "any.dim", "any.dims")
+@handles("any.default", "any.dim", "any.dims")
+def _any(call: Call, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
+    return ops.amax(_truth(call, x), dims, keepdim)
+
+
+@handles("all.default", "all.dim", "all.dims")
+def _all(call: Call, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
+    return ops.amin(_truth(call, x), dims, keepdim)
+
+
+def _truth(call: Call, x: Value) -> Value:
+    """1 for elements that are not 0, in FP32."""
+    return ops.cast(x if call.is_bool("self", 0) else ops.not_equal(x, 0), "f32")
+
+
+@handles("max.default", "amax.default")
 def _max(call: Call, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
     return _in_floats(call, x, lambda x: ops.amax(x, dims, keepdim))
 
 
-@handles("min.default", "amin.default", "all.default", "all.dim", "all.dims")
+@handles("min.default", "amin.default")
 def _min(call: Call, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
     return _in_floats(call, x, lambda x: ops.amin(x, dims, keepdim))
 
@@ -690,7 +723,7 @@ def _rms_norm(
     flat, weight = _over_last(x, shape, weight)
     assert flat is not None
     if epsilon is None:
-        epsilon = torch.finfo(call.dtype).eps if call.dtype is not None else 1e-6
+        epsilon = torch.finfo(torch.float32).eps  # 16-bit values are widened
     return shaped(call, ops.rms_norm(flat, weight, epsilon=epsilon))
 
 
@@ -761,10 +794,10 @@ def _nll_loss(
     if 0 <= ignore_index < classes:
         counts[ignore_index] = 0
     numbers = call.graph.constant(np.arange(classes), dtype="u32")
-    chosen = ops.cast(ops.equal(ops.reshape(labels, (*labels.shape, 1)), numbers), x.dtype)
-    chosen = chosen * call.graph.constant(counts, dtype=x.dtype)
+    is_chosen = ops.cast(ops.equal(ops.reshape(labels, (*labels.shape, 1)), numbers), x.dtype)
+    chosen = is_chosen * call.graph.constant(counts, dtype=x.dtype)
     chosen = chosen if weight is None else chosen * weight
-    terms = -ops.sum(x * chosen, -1)
+    terms = -ops.sum(ops.where(is_chosen, x, 0.0) * chosen, -1)  # others may be infinite
     if _REDUCTION_NAMES[reduction] == "mean":
         return ops.sum(terms) / ops.sum(chosen)
     return shaped(call, _REDUCTIONS[reduction](terms))

@@ -33,10 +33,18 @@ Value elu_of(const Node& node, Value x) {
   return where(less(number(x, 0), x), x, (exp(at_most(x, 0)) + -1) * node.number("alpha"));
 }
 
+/// log(1 + u) of positive u, by its series where 1 + u would be rounded too much.
+Value log_of_one_and(Value u) {
+  const Value small = at_most(u, 1);  // what is not taken stays finite
+  const Value series = small * (small * (small * (small * -0.25 + 1.0 / 3) + -0.5) + 1);
+  return where(less(u, number(u, 0.03)), series, log(u + 1));
+}
+
 Value softplus_of(const Node& node, Value x) {
   const double beta = node.number("beta"), threshold = node.number("threshold");
   const Value scaled = x * beta;
-  return where(less(number(x, threshold), scaled), x, log(exp(at_most(scaled, threshold)) + 1) * (1 / beta));
+  const Value y = log_of_one_and(exp(at_most(scaled, threshold)));
+  return where(less(number(x, threshold), scaled), x, y * (1 / beta));
 }
 
 Value hard_sigmoid_of(const Node&, Value x) { return at_most(at_least(x + 3, 0), 6) * (1.0 / 6); }

@@ -6,6 +6,7 @@
 #include <tessera/error.h>
 
 #include <cmath>
+#include <limits>
 
 #include "kernels/product/attention/codelet.h"
 #include "model/lowering.h"
@@ -197,9 +198,10 @@ class Parts {
 
   /// [sequences, heads, queries, keys] in FP32.
   Value scores() const {
-    const Value products =
-        matmul(by_head(d_.inputs[0], p_.heads), by_head(d_.inputs[1], p_.kv_heads), false, true);
-    Value scores = pairs(cast(products, Type::f32)) * double{p_.scale};
+    // Scaled before, so that products of FP16 do not overflow.
+    const Value q = d_.inputs[0] * double{p_.scale};
+    const Value products = matmul(by_head(q, p_.heads), by_head(d_.inputs[1], p_.kv_heads), false, true);
+    Value scores = pairs(cast(products, Type::f32));
     if (inputs_.has_bias) scores = scores + cast(d_.inputs[inputs_.bias()], Type::f32);
     return scores;
   }
@@ -248,15 +250,19 @@ std::vector<Value> decompose(const Decomposition& d) {
   const ops::AttentionProblem& p = parts.problem();
   const std::optional<Value> mask = parts.mask();
   const Value scores = parts.masked(parts.scores(), mask);
-  const Value most = max(scores, {-1}, true);
+  const bool may_hide_all = mask || inputs.has_bias;
+  const Value largest = max(scores, {-1}, true);
+  // Not minus infinity, less which scores would be NaN.
+  const Value most =
+      may_hide_all ? maximum(largest, number(d, std::numeric_limits<float>::lowest())) : largest;
   Value powers = exp(scores - most);
   if (mask) powers = powers * *mask;
   const Value total = sum(powers, {-1}, true);
   // The largest power is 1, unless no pair attends.
-  const Value divisor = mask ? maximum(total, number(d, 0.5)) : total;
+  const Value divisor = may_hide_all ? maximum(total, number(d, 0.5)) : total;
   const Value probabilities = powers / divisor;
   Value lse = most + log(divisor);
-  if (mask) lse = where(total, lse, number(d, kNoLogarithm));
+  if (may_hide_all) lse = where(total, lse, number(d, kNoLogarithm));
   const TensorType& q = d.inputs[0].type();
   const Value y =
       matmul(parts.by_kv_head(cast(probabilities, p.type)), parts.by_head(d.inputs[2], p.kv_heads));

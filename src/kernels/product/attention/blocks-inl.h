@@ -129,12 +129,16 @@ class ScoreBlocks {
     lines.line_step *= p_.bias_query_step();
     copy_terms(lines, bias, kQueryBlock);
     const PanelVector unit = hn::Set(d, kLog2E);
+    const PanelVector least = hn::Set(d, std::numeric_limits<float>::lowest() / 4);
+    const PanelVector none = hn::Set(d, -std::numeric_limits<float>::infinity());
     for (uint32_t p = 0; p < panels_of(queries); ++p)
       for (uint32_t j = 0; j < keys; ++j)
         for (size_t lane = 0; lane < kPanelRows; lane += kPanelLanes) {
           float* score = scores + p * kBlockPanel + j * kPanelRows + lane;
-          const auto b = hn::LoadU(d, bias + j * kQueryBlock + p * kPanelRows + lane);
-          hn::StoreU(hn::MulAdd(b, unit, hn::LoadU(d, score)), d, score);
+          const PanelVector b = hn::LoadU(d, bias + j * kQueryBlock + p * kPanelRows + lane);
+          // The least finite numbers stay finite: keys are hidden only by minus infinity.
+          const PanelVector finite = hn::IfThenElse(hn::And(hn::Lt(b, least), hn::Gt(b, none)), least, b);
+          hn::StoreU(hn::MulAdd(finite, unit, hn::LoadU(d, score)), d, score);
         }
   }
 
