@@ -636,3 +636,25 @@ def test_the_weight_of_a_convolution_keeps_its_shape():
     torch.manual_seed(12)
     session = compare(Twice(), torch.randn(2, 3, 4, 4))
     session.copy_from(Twice())
+
+
+class Detached(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([0.5, 1, -1]))
+
+    def forward(self, x):
+        with torch.no_grad():
+            factor = (self.w * 2).exp()
+        return self.w * factor * x
+
+
+def test_blocks_without_gradients():
+    with pytest.raises(tg.UnsupportedModuleError, match=r"torch.no_grad\(\) in the module: what depends on parameters"):
+        tg.from_torch(Detached(), torch.randn(4, 3))
+    compare(Detached().requires_grad_(False), torch.randn(4, 3))
+
+
+def test_constant_indices_of_several_dimensions():
+    rows, cols = torch.tensor([[0], [2], [-1]]), torch.tensor([[1, 3, 0]])
+    compare(Function(lambda a, b: a[rows, cols] + b[:, [0, 1], [2, 1]].sum()), torch.randn(3, 4), torch.randn(2, 3, 4))

@@ -71,6 +71,26 @@ def test_models_give_what_they_give_in_pytorch(make):
     assert np.abs(y - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
+class Masked(First):
+    def forward(self, x, mask):
+        return self.model(x, attention_mask=mask)[0]
+
+
+@pytest.mark.parametrize("make", [bert, gpt2, llama])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_is_not_attended_to(make, side):
+    torch.manual_seed(3)
+    model, x = Masked(make()).eval(), inputs_of(make)
+    mask = torch.ones_like(x)
+    mask[1, :4] = 0
+    mask = mask if side == "left" else mask.flip(1)
+    with torch.no_grad():
+        expected = model(x, mask).numpy()
+    y = tg.from_torch(model, (x, mask)).session().run(x, mask)
+    kept = mask.numpy() > 0
+    assert np.abs(y - expected)[kept].max() <= 1e-4 * np.abs(expected).max()
+
+
 @pytest.mark.parametrize("block_size", [1, 4, 16])
 def test_pruned_encoders(block_size):
     torch.manual_seed(1)

@@ -89,13 +89,28 @@ def _index_select(call: Call, x: Any, dim: int, ids: Any) -> Value:
     return ops.index_select(x, dim, value_of(ids))
 
 
+def _as_one_dimension(
+    call: Call, x: Value, ids: Sequence[Any], dims: list[int]
+) -> tuple[Value, Sequence[Any], list[int]]:
+    """Constant indices of neighbouring dimensions, as those of one that they form."""
+    first, last = dims[0], dims[-1]
+    constants = [ids[dim].tensor for dim in dims if isinstance(ids[dim], Constant)]
+    if len(constants) != last - first + 1 or any(each.dtype == torch.bool for each in constants):
+        raise ValueError("indices of several dimensions are only possible if they are constant, of neighbours")
+    places = torch.zeros((), dtype=torch.int64)
+    for dim, each in zip(dims, constants, strict=True):
+        places = places * x.shape[dim] + each % x.shape[dim]
+    merged = ops.reshape(x, (*x.shape[:first], math.prod(x.shape[first : last + 1]), *x.shape[last + 1 :]))
+    return merged, [*[None] * first, Constant(call.graph, places)], [first]
+
+
 @handles("index.Tensor", lazy=True)
 def _index(call: Call, x: Any, ids: Sequence[Any]) -> Value:
     x = value_of(x)
     dims = [dim for dim, each in enumerate(ids) if each is not None]
-    each = ids[dims[0]]
     if len(dims) != 1:
-        raise ValueError("indices of several dimensions at once are not possible")
+        x, ids, dims = _as_one_dimension(call, x, ids, dims)
+    each = ids[dims[0]]
     if isinstance(each, Constant):
         if each.tensor.dtype == torch.bool:
             each = Constant(call.graph, each.tensor.nonzero().squeeze(1))

@@ -61,22 +61,45 @@ def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, for
     try:
         all_decompositions = torch.export.default_decompositions()
         chosen = {operator: all_decompositions[operator] for operator in (torch.ops.aten.einsum.default,)}
-        program = torch.export.export(module, inputs, strict=False).run_decompositions(chosen)
+        exported = torch.export.export(module, inputs, strict=False)
+        program = exported.run_decompositions(chosen)
     except Exception as error:
         raise ValueError(f"PyTorch cannot export the module: {error}") from error
-    return _Conversion(module, program, form).graph
+    return _Conversion(module, program, form, _without_gradients(exported)).graph
+
+
+def _without_gradients(program: torch.export.ExportedProgram) -> list[Missing]:
+    """Blocks of torch.no_grad() that read what depends on trained parameters; their gradients would flow."""
+    depends: set[torch.fx.Node] = set()
+    missing: list[Missing] = []
+    trained = {
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.PARAMETER and program.state_dict[str(spec.target)].requires_grad
+    }
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name in trained:
+            depends.add(node)
+        elif any(each in depends for each in node.all_input_nodes):
+            depends.add(node)
+            if str(node.target) == "wrap_with_set_grad_enabled" and node.args[0] is False:
+                reason = "what depends on parameters has no gradient in it: freeze these, or compute it outside"
+                missing.append(Missing("torch.no_grad()", "the module", reason))
+    return missing
 
 
 class _Conversion:
     """One exported program, operation by operation."""
 
-    def __init__(self, module: nn.Module, program: torch.export.ExportedProgram, form: Form) -> None:
+    def __init__(
+        self, module: nn.Module, program: torch.export.ExportedProgram, form: Form, missing: list[Missing]
+    ) -> None:
         self.graph = Graph()
         self._form: Form = form
         self._program = program
         self._names = _first_names(module)
         self._known: dict[torch.fx.Node, Any] = {}
-        self._missing: list[Missing] = []
+        self._missing = missing
         self._parameters: dict[str, Parameter] = {}
         specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs if hasattr(spec.arg, "name")}
         for node in program.graph.nodes:
