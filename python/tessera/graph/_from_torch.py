@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.export.graph_signature import InputKind, OutputKind
 
 from tessera.graph import _aten
-from tessera.graph import _aten_shapes as _aten_shapes  # more handlers
+from tessera.graph import _aten_products as _aten_products  # more handlers
+from tessera.graph import _aten_shapes as _aten_shapes
 from tessera.graph import _structured as _structured
 from tessera.graph._aten import Call, Constant, Parameter, value_of
 from tessera.graph._graph import Graph

@@ -1,0 +1,208 @@
+"""PyTorch's products and attention as operations of a graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tessera._matrices import Matrix
+from tessera._prepared import prepared_for, stored
+from tessera.graph import _values as ops
+from tessera.graph._aten import Call, Constant, Parameter, Transposed, handles, value_of
+from tessera.graph._values import Value
+
+
+@handles("linear.default")
+def _linear(call: Call, x: Value, weight: Value, bias: Value | None = None) -> Value:
+    return ops.linear(x, weight, bias)
+
+
+def _shape_of(known: Any) -> tuple[int, ...]:
+    shape = value_of(known.of).shape if isinstance(known, Transposed) else value_of(known).shape
+    return (*shape[:-2], shape[-1], shape[-2]) if isinstance(known, Transposed) else shape
+
+
+def _factor(known: Any, leading: tuple[int, ...]) -> tuple[Value, bool]:
+    """A factor with such leading dimensions, and whether it is transposed."""
+    value = known.of if isinstance(known, Transposed) else value_of(known)
+    return ops.expand(value, (*leading, *value.shape[-2:])), isinstance(known, Transposed)
+
+
+def _product(a: Any, b: Any, bias: Value | None = None) -> Value:
+    """a · b as PyTorch's matmul, of a parameter by the product of a layer."""
+    a_shape, b_shape = _shape_of(a), _shape_of(b)
+    if len(a_shape) == 1 or len(b_shape) == 1:
+        rows = ops.reshape(value_of(a), (1, *a_shape)) if len(a_shape) == 1 else a
+        cols = ops.reshape(value_of(b), (*b_shape, 1)) if len(b_shape) == 1 else b
+        y = _product(rows, cols)
+        kept = y.shape[:-2] if len(a_shape) == 1 else y.shape[:-1]
+        return ops.reshape(y, kept if len(b_shape) == 1 else (*kept, y.shape[-1]))
+    if isinstance(b, Transposed) and len(b_shape) == 2:
+        return ops.linear(value_of(a), b.of, bias)
+    if len(b_shape) == 2 and len(a_shape) > 2:
+        left, of_a = value_of(a), False
+        right, of_b = _factor(b, ())
+    else:
+        leading = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
+        left, of_a = _factor(a, leading)
+        right, of_b = _factor(b, leading)
+    y = ops.matmul(left, right, transpose_a=of_a, transpose_b=of_b)
+    return y if bias is None else y + bias
+
+
+@handles("matmul.default", "mm.default", "bmm.default", lazy=True)
+def _matmul(call: Call, a: Any, b: Any) -> Value:
+    return _product(a, b)
+
+
+@handles("baddbmm.default", lazy=True)
+def _baddbmm(call: Call, added: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Value:
+    y = _product(a, b)
+    y = y if alpha == 1 else y * alpha
+    return y if beta == 0 else y + (value_of(added) if beta == 1 else value_of(added) * beta)
+
+
+@handles("addmm.default", lazy=True)
+def _addmm(call: Call, bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Value:
+    if beta != 1 or alpha != 1:
+        raise ValueError(f"factors of {beta} and {alpha} are not possible, only 1")
+    added = value_of(bias)
+    return _product(a, b, added) if len(added.shape) == 1 else added + _product(a, b)
+
+
+@handles("tessera.linear.default", lazy=True)
+def _sparse_linear(call: Call, x: Any, weight: Any, *arguments: Any) -> Value:
+    crow, col, packed_format, out_features, in_features, block_size, dynamic, bias, activation = arguments
+    if not isinstance(weight, Parameter):
+        raise ValueError("the weight is computed; it must be a parameter")
+    index = (crow.tensor, col.tensor, packed_format.tensor)
+    shape = (out_features, in_features)
+    prepared = prepared_for(*index, *shape, block_size, dynamic)
+    values = prepared.weight(torch.float32).unpack(weight.tensor.float().contiguous())
+    blocks = stored(crow.tensor, col.tensor)
+    matrix = Matrix(shape, block_size, crow.tensor.numpy(), blocks.numpy(), np.asarray(values))
+    y = ops.linear(value_of(x), weight.sparse(matrix, col.tensor.numel() if dynamic else None), value_of(bias))
+    functions: dict[str, Callable[[Value], Value]] = {"none": lambda v: v, "relu": ops.relu, "gelu": ops.gelu}
+    return functions[activation](y)
+
+
+@handles("conv2d.default", lazy=True)
+def _conv2d(
+    call: Call,
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+) -> Value:
+    """Of patches that do not overlap, as those of vision transformers: a product with each patch."""
+    if not isinstance(weight, Parameter):
+        raise ValueError("the weight is computed; it must be a parameter")
+    outputs, channels, rows, cols = weight.tensor.shape
+    image = value_of(x)
+    batch, _, height, width = image.shape
+    is_patches = list(stride) == [rows, cols] and height % rows == 0 and width % cols == 0
+    if not is_patches or any(padding) or list(dilation) != [1, 1] or groups != 1:
+        raise ValueError("only convolutions of patches are possible, whose stride is the size of the weight")
+    down, across = height // rows, width // cols
+    bands = ops.permute(ops.reshape(image, (batch, channels, down, rows * width)), (0, 2, 1, 3))
+    patches = ops.permute(ops.reshape(bands, (batch * down, channels * rows, across, cols)), (0, 2, 1, 3))
+    features = ops.reshape(patches, (batch, down * across, channels * rows * cols))
+    matrix = ops.reshape(weight.value(), (outputs, channels * rows * cols))
+    y = ops.linear(features, matrix, value_of(bias))
+    return ops.reshape(ops.permute(y, (0, 2, 1)), (batch, outputs, down, across))
+
+
+def _heads_last(x: Value) -> Value:
+    """[..., heads, tokens, size] as [..., tokens, heads · size]."""
+    count = len(x.shape)
+    order = [*range(count - 3), count - 2, count - 3, count - 1]
+    swapped = ops.permute(x, order)
+    return ops.reshape(swapped, (*swapped.shape[:-2], swapped.shape[-2] * swapped.shape[-1]))
+
+
+def _heads_first(x: Value, heads: int) -> Value:
+    split = ops.reshape(x, (*x.shape[:-1], heads, x.shape[-1] // heads))
+    count = len(split.shape)
+    return ops.permute(split, [*range(count - 3), count - 2, count - 3, count - 1])
+
+
+def _limits_of(mask: Tensor, queries: int, keys: int) -> dict[str, int] | None:
+    """The limits of attention that a mask of pairs says; none: it says something else."""
+    if mask.shape[-2:] != (queries, keys):
+        return None
+    pairs = mask.reshape(-1, queries, keys)
+    if not pairs[0].any():
+        return None
+    distance = torch.arange(keys)[None, :] - torch.arange(queries)[:, None]
+    low, high = int(distance[pairs[0]].min()), int(distance[pairs[0]].max())
+    if low > 0 or high < 0 or not (pairs == (distance >= low) & (distance <= high)).all():
+        return None
+    limits = {"left": -low} if low > 1 - queries else {}
+    return limits if high == keys - 1 else {**limits, "right": high}
+
+
+def _mask_of(call: Call, mask: Any, q: Value, k: Value) -> dict[str, Any]:
+    """A mask of PyTorch's attention as limits or as a bias."""
+    if isinstance(mask, Constant):
+        tensor = mask.tensor
+        if tensor.dtype is not torch.bool:
+            attends = tensor == 0
+            hides = tensor <= torch.finfo(tensor.dtype).min
+            # A query from which a finite number hides all keys attends to all of them.
+            if (attends | hides).all() and attends.any(-1).all():
+                tensor = attends
+        if tensor.dtype is torch.bool:
+            limits = _limits_of(tensor, q.shape[-2], k.shape[-2])
+            if limits is not None:
+                return limits
+            tensor = torch.where(tensor, 0.0, -torch.inf)
+        bias = call.graph.constant(tensor.float().numpy(), dtype=q.dtype)
+    else:
+        bias = value_of(mask)
+        if call.is_bool("attn_mask", 3):
+            hidden = call.graph.constant(-np.inf, dtype=q.dtype)
+            bias = ops.where(bias, call.graph.constant(0, dtype=q.dtype), hidden)
+        if bias.dtype != q.dtype:
+            raise ValueError(f"a mask of {bias.dtype} for queries of {q.dtype} is not possible")
+    leading = len(q.shape) - 3
+    bias = ops.reshape(bias, (1,) * (leading + 3 - len(bias.shape)) + bias.shape)
+    if any(size > 1 for size in bias.shape[:leading]):
+        bias = ops.expand(bias, (*q.shape[:leading], *bias.shape[leading:]))
+    sequences = math.prod(bias.shape[:leading])
+    return {"bias": ops.reshape(bias, (sequences, *bias.shape[leading:]))}
+
+
+@handles("scaled_dot_product_attention.default", lazy=True)
+def _attention(
+    call: Call,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Value:
+    q, k, v = value_of(q), value_of(k), value_of(v)
+    if dropout_p > 0:
+        raise ValueError("dropout of probabilities is not possible")
+    if len(q.shape) < 3:
+        raise ValueError(f"queries of {list(q.shape)} are not possible: heads are the third dimension from the end")
+    heads, kv_heads = q.shape[-3], k.shape[-3]
+    if heads != kv_heads and not enable_gqa:
+        raise ValueError(f"{heads} heads of queries with {kv_heads} of keys need enable_gqa")
+    chosen: dict[str, Any] = {"right": 0} if is_causal else {} if mask is None else _mask_of(call, mask, q, k)
+    y = ops.attention(
+        _heads_last(q), _heads_last(k), _heads_last(v), heads=heads, kv_heads=kv_heads, scale=scale, **chosen
+    )
+    return _heads_first(y, heads)
