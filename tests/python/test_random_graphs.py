@@ -163,8 +163,8 @@ OTHERS = {
     "toeplitz": formulas.toeplitz,
     "kronecker": lambda x, w, factor: block_diagonal(x, w.reshape(factor[:3])),
 }
-# Compared elsewhere: of random numbers, of col_indices, and what is an operation already.
-ELSEWHERE = {"dropout", "butterfly", "fastfood", "linear_layer", "split"}
+# Compared elsewhere: of random numbers, of col_indices, what is an operation already, and attention with its masks.
+ELSEWHERE = {"attention", "matmul", "dropout", "butterfly", "fastfood", "linear_layer", "split"}
 ALL = {**UNARY, **BINARY, **OTHERS}
 
 
