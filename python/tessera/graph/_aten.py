@@ -113,6 +113,11 @@ def value_of(known: Any) -> Any:
     return [value_of(each) for each in known] if isinstance(known, (tuple, list)) else known
 
 
+def _holds_truth(argument: Any) -> bool:
+    meaning = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else None
+    return isinstance(meaning, Tensor) and meaning.dtype == torch.bool
+
+
 class Call:
     """An operator applied in an exported program."""
 
@@ -134,15 +139,12 @@ class Call:
     @property
     def are_bools(self) -> list[bool]:
         """By argument: whether it holds truth values."""
-        meanings = [each.meta.get("val") if isinstance(each, torch.fx.Node) else None for each in self._node.args]
-        return [isinstance(meaning, Tensor) and meaning.dtype == torch.bool for meaning in meanings]
+        return [_holds_truth(argument) for argument in self._node.args]
 
     def is_bool(self, name: str, position: int) -> bool:
         """Whether an argument, by its name or its position, holds truth values."""
         args = self._node.args
-        argument = args[position] if position < len(args) else self._node.kwargs.get(name)
-        meaning = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else None
-        return isinstance(meaning, Tensor) and meaning.dtype == torch.bool
+        return _holds_truth(args[position] if position < len(args) else self._node.kwargs.get(name))
 
     @property
     def args(self) -> list[Any]:

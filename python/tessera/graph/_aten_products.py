@@ -120,18 +120,20 @@ def _conv2d(
     return ops.reshape(ops.permute(y, (0, 2, 1)), (batch, outputs, down, across))
 
 
+def _swapped(x: Value) -> Value:
+    """[..., a, b, size] as [..., b, a, size]."""
+    count = len(x.shape)
+    return ops.permute(x, [*range(count - 3), count - 2, count - 3, count - 1])
+
+
 def _heads_last(x: Value) -> Value:
     """[..., heads, tokens, size] as [..., tokens, heads · size]."""
-    count = len(x.shape)
-    order = [*range(count - 3), count - 2, count - 3, count - 1]
-    swapped = ops.permute(x, order)
-    return ops.reshape(swapped, (*swapped.shape[:-2], swapped.shape[-2] * swapped.shape[-1]))
+    y = _swapped(x)
+    return ops.reshape(y, (*y.shape[:-2], y.shape[-2] * y.shape[-1]))
 
 
 def _heads_first(x: Value, heads: int) -> Value:
-    split = ops.reshape(x, (*x.shape[:-1], heads, x.shape[-1] // heads))
-    count = len(split.shape)
-    return ops.permute(split, [*range(count - 3), count - 2, count - 3, count - 1])
+    return _swapped(ops.reshape(x, (*x.shape[:-1], heads, x.shape[-1] // heads)))
 
 
 def _limits_of(mask: Tensor, queries: int, keys: int) -> dict[str, int] | None:

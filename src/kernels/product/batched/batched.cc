@@ -1,9 +1,8 @@
 // Batched products on vectors. Their bits depend only on the operands and the instruction set, not on how the
 // product is partitioned.
-#include <vector>
-
 #include "base/simd.h"
 #include "kernels/common/dispatch.h"
+#include "kernels/common/thread_buffer.h"
 #include "kernels/product/batched/codelet.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -33,9 +32,11 @@ class BatchedProduct {
       : sizes_(v), cols_(v.fields[batched_product_field::y].cols) {
     const uint32_t rows =
         std::min(kBatchedRows, round_up(v.fields[batched_product_field::y].rows, kPanelRows));
-    factors_.resize(size_t{sizes_.terms()} * rows);
-    panels_.resize(size_t{kDensePanels} * kBatchedDepth * kPanelRows);
-    sums_.resize(size_t{kDensePanels} * rows * kPanelRows);
+    const size_t panels = size_t{kDensePanels} * kBatchedDepth * kPanelRows;
+    const size_t sums = size_t{kDensePanels} * rows * kPanelRows;
+    panels_ = thread_buffer(panels + sums + size_t{sizes_.terms()} * rows);
+    sums_ = panels_ + panels;
+    factors_ = sums_ + sums;
   }
 
   void run() {
@@ -51,7 +52,7 @@ class BatchedProduct {
     const uint32_t terms = sizes_.terms(), step = round_up(rows, kPanelRows);
     copy_terms(sizes_.transposes_a() ? col_lines(part.a, 0, terms, part.row + row, rows)
                                      : row_lines(part.a, row, rows, 0, terms),
-               factors_.data(), step);
+               factors_, step);
     const Lines of_b = sizes_.transposes_b() ? row_lines(part.b, sizes_.col(), cols_, 0, terms)
                                              : col_lines(part.b, 0, terms, 0, cols_);
     for (uint32_t col = 0; col < cols_; col += kDenseSumStep) {
@@ -59,7 +60,7 @@ class BatchedProduct {
       uint32_t term = 0;
       do {
         const uint32_t depth = std::min(kBatchedDepth, terms - term);
-        add(of_b.part(col, cols, term, depth), factors_.data() + size_t{term} * step, rows, term > 0);
+        add(of_b.part(col, cols, term, depth), factors_ + size_t{term} * step, rows, term > 0);
         term += depth;
       } while (term < terms);
       store(part.y, row, rows, col, cols);
@@ -67,12 +68,11 @@ class BatchedProduct {
   }
 
   void add(const Lines& of_b, const float* factors, uint32_t rows, bool adds) {
-    copy_panels(of_b, panels_.data());
+    copy_panels(of_b, panels_);
     const size_t step = round_up(rows, kPanelRows);
-    run_micro_tiles<kAlongRow>(
-        MicroTile<float>{panels_.data(), size_t{of_b.terms} * kPanelRows, factors, step, of_b.terms,
-                         sums_.data(), step * kPanelRows, adds, panels_.data()},
-        (of_b.lines + kPanelRows - 1) / kPanelRows, rows, [](uint32_t, uint32_t) {});
+    run_micro_tiles<kAlongRow>(MicroTile<float>{panels_, size_t{of_b.terms} * kPanelRows, factors, step,
+                                                of_b.terms, sums_, step * kPanelRows, adds, panels_},
+                               (of_b.lines + kPanelRows - 1) / kPanelRows, rows, [](uint32_t, uint32_t) {});
   }
 
   void store(const FieldView& y, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols) const {
@@ -82,7 +82,7 @@ class BatchedProduct {
       for (uint32_t r = 0; r < rows; ++r) {
         T* to = row_of<T>(y, row + r) + col;
         each_vector(cols, [&](size_t i, size_t count) HWY_ATTR {
-          const float* from = sums_.data() + i / kPanelRows * panel + r * kPanelRows + i % kPanelRows;
+          const float* from = sums_ + i / kPanelRows * panel + r * kPanelRows + i % kPanelRows;
           store_some(hn::LoadU(d, from), to + i, count);
         });
       }
@@ -91,9 +91,9 @@ class BatchedProduct {
 
   BatchedSizes sizes_;
   uint32_t cols_;
-  std::vector<float> factors_;  // of a, transposed: [term][row]
-  std::vector<float> panels_;   // of b: [panel][term][kPanelRows]
-  std::vector<float> sums_;     // [panel][row][kPanelRows]
+  float* panels_;   // of b: [panel][term][kPanelRows]
+  float* sums_;     // [panel][row][kPanelRows]
+  float* factors_;  // of a, transposed: [term][row]
 };
 
 }  // namespace
