@@ -94,7 +94,8 @@ from tessera.graph._values import (
 )
 
 if TYPE_CHECKING:
-    from tessera.graph._from_torch import Missing, UnsupportedModuleError, from_torch
+    from tessera.graph._conversion import Missing
+    from tessera.graph._from_torch import UnsupportedModuleError, from_torch
 
 __all__ = [
     "Estimate",

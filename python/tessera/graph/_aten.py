@@ -487,7 +487,7 @@ def _in_result_type(call: Call, x: Value) -> Value:
     return x if call.dtype is None else ops.cast(x, type_of(call.dtype))
 
 
-def _over_last(x: Value, shape: Sequence[int], *parameters: Value | None) -> list[Value | None]:
+def over_last(x: Value, shape: Sequence[int], *parameters: Value | None) -> list[Value | None]:
     """x and parameters of some last dimensions, with these as one."""
     if len(shape) == 1:
         return [x, *parameters]
@@ -506,7 +506,7 @@ def _layer_norm(
     epsilon: float = 1e-5,
     *_: Any,
 ) -> Value:
-    flat, weight, bias = _over_last(x, shape, weight, bias)
+    flat, weight, bias = over_last(x, shape, weight, bias)
     assert flat is not None
     return shaped(call, ops.layer_norm(flat, weight, bias, epsilon=epsilon))
 
@@ -515,7 +515,7 @@ def _layer_norm(
 def _native_layer_norm(
     call: Call, x: Value, shape: Sequence[int], weight: Value | None, bias: Value | None, epsilon: float
 ) -> list[Value]:
-    flat, weight, bias = _over_last(x, shape, weight, bias)
+    flat, weight, bias = over_last(x, shape, weight, bias)
     assert flat is not None
     return [ops.reshape(ops.layer_norm(flat, weight, bias, epsilon=epsilon), x.shape)]
 
@@ -524,7 +524,7 @@ def _native_layer_norm(
 def _rms_norm(
     call: Call, x: Value, shape: Sequence[int], weight: Value | None = None, epsilon: float | None = None
 ) -> Value:
-    flat, weight = _over_last(x, shape, weight)
+    flat, weight = over_last(x, shape, weight)
     assert flat is not None
     if epsilon is None:
         epsilon = torch.finfo(torch.float32).eps  # 16-bit values are widened

@@ -126,13 +126,13 @@ def _swapped(x: Value) -> Value:
     return ops.permute(x, [*range(count - 3), count - 2, count - 3, count - 1])
 
 
-def _heads_last(x: Value) -> Value:
+def heads_last(x: Value) -> Value:
     """[..., heads, tokens, size] as [..., tokens, heads · size]."""
     y = _swapped(x)
     return ops.reshape(y, (*y.shape[:-2], y.shape[-2] * y.shape[-1]))
 
 
-def _heads_first(x: Value, heads: int) -> Value:
+def heads_first(x: Value, heads: int) -> Value:
     return _swapped(ops.reshape(x, (*x.shape[:-1], heads, x.shape[-1] // heads)))
 
 
@@ -151,7 +151,7 @@ def _limits_of(mask: Tensor, queries: int, keys: int) -> dict[str, int] | None:
     return limits if high == keys - 1 else {**limits, "right": high}
 
 
-def _mask_of(call: Call, mask: Any, q: Value, k: Value) -> dict[str, Any]:
+def mask_of(call: Call, mask: Any, q: Value, k: Value) -> dict[str, Any]:
     """A mask of PyTorch's attention as limits or as a bias."""
     if isinstance(mask, Constant):
         tensor = mask.tensor
@@ -203,8 +203,8 @@ def _attention(
     heads, kv_heads = q.shape[-3], k.shape[-3]
     if heads != kv_heads and not enable_gqa:
         raise ValueError(f"{heads} heads of queries with {kv_heads} of keys need enable_gqa")
-    chosen: dict[str, Any] = {"right": 0} if is_causal else {} if mask is None else _mask_of(call, mask, q, k)
+    chosen: dict[str, Any] = {"right": 0} if is_causal else {} if mask is None else mask_of(call, mask, q, k)
     y = ops.attention(
-        _heads_last(q), _heads_last(k), _heads_last(v), heads=heads, kv_heads=kv_heads, scale=scale, **chosen
+        heads_last(q), heads_last(k), heads_last(v), heads=heads, kv_heads=kv_heads, scale=scale, **chosen
     )
-    return _heads_first(y, heads)
+    return heads_first(y, heads)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,26 +10,10 @@ from torch import Tensor, nn
 from torch.export.graph_signature import InputKind, OutputKind
 
 from tessera.graph import _aten
-from tessera.graph import _aten_products as _aten_products  # more handlers
-from tessera.graph import _aten_shapes as _aten_shapes
-from tessera.graph import _structured as _structured
-from tessera.graph._aten import Call, Constant, Parameter, value_of
+from tessera.graph._aten import Constant, Parameter, value_of
+from tessera.graph._conversion import Conversion, Missing
 from tessera.graph._graph import Graph
 from tessera.graph._values import Form, Value
-
-
-@dataclass(frozen=True)
-class Missing:
-    """An operation of a module that a graph lacks."""
-
-    #: As PyTorch calls it: "aten.group_norm.default".
-    operator: str
-    #: The path and the class of the module that applies it: "encoder.norm (GroupNorm)".
-    module: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.operator} in {self.module}: {self.reason}"
 
 
 class UnsupportedModuleError(ValueError):
@@ -66,7 +48,7 @@ def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, for
         program = exported.run_decompositions(chosen)
     except Exception as error:
         raise ValueError(f"PyTorch cannot export the module: {error}") from error
-    return _Conversion(module, program, form, _without_gradients(exported)).graph
+    return _ModuleConversion(module, program, form, _without_gradients(exported)).graph
 
 
 def _without_gradients(program: torch.export.ExportedProgram) -> list[Missing]:
@@ -89,29 +71,27 @@ def _without_gradients(program: torch.export.ExportedProgram) -> list[Missing]:
     return missing
 
 
-class _Conversion:
+class _ModuleConversion(Conversion):
     """One exported program, operation by operation."""
 
     def __init__(
         self, module: nn.Module, program: torch.export.ExportedProgram, form: Form, missing: list[Missing]
     ) -> None:
-        self.graph = Graph()
-        self._form: Form = form
+        super().__init__(form)
         self._program = program
         self._names = _first_names(module)
-        self._known: dict[torch.fx.Node, Any] = {}
-        self._missing = missing
         self._parameters: dict[str, Parameter] = {}
         specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs if hasattr(spec.arg, "name")}
         for node in program.graph.nodes:
             if node.op == "placeholder":
-                self._known[node] = self._placeholder(node, specs[node.name])
-            elif node.op == "output":
-                self._add_outputs(node)
-            else:
-                self._known[node] = self._apply(node)
-        if self._missing:
-            raise UnsupportedModuleError(self._missing)
+                self.known[node] = self._placeholder(node, specs[node.name])
+            elif node.op != "output":
+                self.apply(node)
+        results, changes = self._results()
+        missing = [*missing, *self.missing.values(), *changes]
+        if missing:
+            raise UnsupportedModuleError(missing)
+        self._add_outputs(results)
 
     def _placeholder(self, node: torch.fx.Node, spec: Any) -> Any:
         meaning = node.meta.get("val")
@@ -130,71 +110,19 @@ class _Conversion:
             return meaning
         return self.graph.input(node.name, meaning.shape, _aten.type_of(meaning.dtype, allow_integers=True))
 
-    def _apply(self, node: torch.fx.Node) -> Any:
-        if node.target is operator.getitem:
-            parts, index = node.args
-            known = self._known[parts]  # type: ignore[index]
-            return None if known is None else known[index]
-        folded = self._folded(node)
-        if folded is not None:
-            return folded
-        try:
-            handler = _aten.HANDLERS.get(str(node.target))
-            if handler is None:
-                raise ValueError("there is no such operation")
-            call = Call(self.graph, node, self._known, self._form)
-            if call.lacks_input:
-                return None
-            result = handler(call, *call.args, **call.kwargs)
-            self._name(result, node)
-            return result
-        except (TypeError, ValueError) as error:
-            self._missing.append(Missing(str(node.target), _place_of(node), str(error)))
-            return self._stand_in(node.meta.get("val"))
-
-    def _folded(self, node: torch.fx.Node) -> Any:
-        """What PyTorch computes of constants alone, such as masks and positions."""
-        given = [self._known.get(argument) for argument in node.all_input_nodes]
-        if not all(isinstance(each, Constant) for each in given) or not isinstance(node.target, torch._ops.OpOverload):
-            return None
-        if torch.Tag.nondeterministic_seeded in node.target.tags or node.target._schema.is_mutable:
-            return None
-        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: self._known[each].tensor)
-        result = node.target(*args, **kwargs)
-        if isinstance(result, (tuple, list)):
-            return [Constant(self.graph, each) for each in result]
-        return Constant(self.graph, result) if isinstance(result, Tensor) else None
-
-    def _name(self, result: Any, node: torch.fx.Node) -> None:
-        """Name what an operation computes after its module, for reports."""
-        if not isinstance(result, Value) or not result.name.startswith("%"):
-            return
-        path = _module_of(node)[0]
-        for name in (path, f"{path}.{node.name}".lstrip(".")):
-            if name and not self.graph.native.contains(name):
-                result.name = name
-                return
-
-    def _stand_in(self, meaning: Any) -> Any:
-        """A value of the shape of one that is missing, so that what follows can be checked."""
-        if isinstance(meaning, (tuple, list)):
-            return [self._stand_in(part) for part in meaning]
-        try:
-            name = f"missing {self.graph.native.size}"
-            return self.graph.input(name, meaning.shape, _aten.type_of(meaning.dtype, allow_integers=True))
-        except (AttributeError, TypeError, ValueError):
-            return None
-
-    def _add_outputs(self, node: torch.fx.Node) -> None:
+    def _results(self) -> tuple[list[Any], list[Missing]]:
+        """What the module returns, and what it changes."""
+        (returned,) = self._program.graph.output_node().args
         results: list[Any] = []
-        specs = self._program.graph_signature.output_specs
-        for spec, result in zip(specs, node.args[0], strict=True):  # type: ignore[arg-type]
+        changes: list[Missing] = []
+        for spec, node in zip(self._program.graph_signature.output_specs, returned, strict=True):
             if spec.kind is OutputKind.USER_OUTPUT:
-                results.append(self._known.get(result) if isinstance(result, torch.fx.Node) else None)
+                results.append(self.known.get(node) if isinstance(node, torch.fx.Node) else None)
             else:
-                self._missing.append(Missing(str(spec.kind.name).lower(), "the module", f"it changes {spec.target!r}"))
-        if self._missing:
-            return
+                changes.append(Missing(str(spec.kind.name).lower(), "the module", f"it changes {spec.target!r}"))
+        return results, changes
+
+    def _add_outputs(self, results: list[Any]) -> None:
         for name, result in zip(self._output_names(len(results)), results, strict=True):
             value = value_of(result)
             if isinstance(value, Value):
@@ -212,17 +140,3 @@ def _first_names(module: nn.Module) -> dict[str, str]:
     firsts: dict[int, str] = {}
     named = module.named_parameters(remove_duplicate=False)
     return {name: firsts.setdefault(id(parameter), name) for name, parameter in named}
-
-
-def _module_of(node: torch.fx.Node) -> tuple[str, str]:
-    """Path and class of the module that applies an operation."""
-    stack = list((node.meta.get("nn_module_stack") or {}).values())
-    if not stack:
-        return "", ""
-    path, kind = stack[-1]
-    return path, kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
-
-
-def _place_of(node: torch.fx.Node) -> str:
-    path, kind = _module_of(node)
-    return f"{path or 'the module'} ({kind})" if kind else "the module"
