@@ -1,14 +1,17 @@
-// The effect of block sizes on a pattern.
+// Where the zeros of a matrix are, and the effect of block sizes.
 #pragma once
 
 #include <tessera/sparse.h>
 
 #include <cstdint>
+#include <variant>
 #include <vector>
+
+#include "sparse/bit_matrix.h"
 
 namespace tessera::sparse {
 
-/// A pattern covered with b × b blocks.
+/// A matrix covered with b × b blocks.
 struct BlockCovering {
   uint32_t block_size = 1;
   uint64_t blocks = 0;
@@ -19,12 +22,24 @@ struct BlockCovering {
 struct Inspection {
   uint32_t rows = 0;
   uint32_t cols = 0;
-  uint64_t non_zeros = 0;                ///< stored elements of the pattern inside the matrix
+  uint64_t non_zeros = 0;                ///< inside the matrix
   double density = 0;                    ///< non_zeros as a fraction of the matrix
   std::vector<BlockCovering> coverings;  ///< for b = 1, 4, 8, 16 and 32
+  uint32_t zero_rows = 0;                ///< rows without a non-zero
+  uint32_t zero_cols = 0;
+  /// Whether each aligned group of four elements of a row has at most two non-zeros (2:4).
+  bool is_2_4 = true;
 };
 
-/// Covers the pattern, whose block size must be 1, with blocks of each size.
+/// The non-zeros of a matrix: as bits, or as a pattern of single elements where they are few.
+using NonZeros = std::variant<BitMatrix, Pattern>;
+
+/// One pass for all block sizes. A pattern must have block size 1.
+Inspection inspect(const BitMatrix& bits);
 Inspection inspect(const Pattern& pattern);
+Inspection inspect(const NonZeros& non_zeros);
+
+/// The blocks with a non-zero.
+Pattern cover(const NonZeros& non_zeros, uint32_t block_size);
 
 }  // namespace tessera::sparse
