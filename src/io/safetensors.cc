@@ -174,14 +174,18 @@ SparseMatrix read_safetensors(const Source& source, const std::string& tensor) {
     fail(source.name(), "tensor {} has the shape {}; a weight matrix has 2 dimensions", excerpt(info.name),
          shape_text(info.shape));
   }
-  const Dtype* dtype = find_dtype(info.dtype);
-  if (dtype == nullptr || !dtype->element) {
+  const std::optional<Element> element = element_of(info.dtype);
+  if (!element) {
     fail(source.name(), "tensor {} has elements of type {}; use F64, F32, F16, BF16 or integers",
          excerpt(info.name), excerpt(info.dtype));
   }
   return read_dense(
-      source,
-      {.element = *dtype->element, .rows = info.shape[0], .cols = info.shape[1], .offset = info.begin});
+      source, {.element = *element, .rows = info.shape[0], .cols = info.shape[1], .offset = info.begin});
+}
+
+std::optional<Element> element_of(std::string_view dtype) {
+  const Dtype* known = find_dtype(dtype);
+  return known == nullptr ? std::nullopt : known->element;
 }
 
 void write_safetensors(const std::string& path, std::span<const TensorData> tensors,

@@ -6,10 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "io/dense_values.h"
 #include "io/source.h"
 
 namespace tessera::io {
@@ -34,6 +37,9 @@ std::vector<TensorInfo> list_safetensors(const Source& source, TensorMetadata* m
 /// Reads the non-zeros of a 2-D tensor of F64, F32, F16, BF16, integers or booleans. An empty name means the
 /// only 2-D tensor. Throws UsageError that lists the names if there is no such tensor, and Error as above.
 SparseMatrix read_safetensors(const Source& source, const std::string& tensor);
+
+/// The type of elements that the format calls so; none for those that are not read.
+std::optional<Element> element_of(std::string_view dtype);
 
 /// A tensor to write.
 struct TensorData {

@@ -49,9 +49,7 @@ constexpr Format kFormats[] = {
 };
 
 const Format& format_of(const std::string& path) {
-  std::string extension = std::filesystem::path(path).extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string extension = extension_of(path);
   for (const Format& format : kFormats) {
     if (extension == format.extension) return format;
   }
@@ -62,6 +60,13 @@ const Format& format_of(const std::string& path) {
 }
 
 }  // namespace
+
+std::string extension_of(const std::string& path) {
+  std::string extension = std::filesystem::path(path).extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension;
+}
 
 Weights read_weights(const std::string& path, const std::string& tensor) try {
   const Format& format = format_of(path);

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <stdexcept>
+#include <utility>
+#include <variant>
 
 #include "data/events/aedat.h"
 #include "data/events/binning.h"
@@ -13,14 +15,18 @@
 #include "data/events/n_mnist.h"
 #include "data/image_files.h"
 #include "io/matrix_market.h"
+#include "io/model_files.h"
+#include "io/non_zeros.h"
 #include "io/npy.h"
 #include "io/safetensors.h"
 #include "io/smtx.h"
 #include "io/source.h"
+#include "io/stored_weights.h"
 #include "packing/length_file.h"
 #include "sparse/pattern.h"
 #include "support/event_files.h"
 #include "support/gzipped.h"
+#include "support/safetensors_file.h"
 
 namespace tessera::fuzz {
 namespace {
@@ -58,6 +64,27 @@ void read_safetensors(const io::Source& source) {
       require_sound(io::read_safetensors(source, tensor.name));
     } catch (const Error&) {  // of this tensor
     }
+  }
+}
+
+/// Weights in all forms.
+void read_stored_weights(const io::Source& source) {
+  std::vector<io::StoredTensor> tensors;
+  for (io::TensorInfo& info : io::list_safetensors(source)) tensors.push_back({&source, std::move(info)});
+  for (const io::StoredWeight& weight : io::group_weights(std::move(tensors))) {
+    const io::WeightHeader header = io::read_header(weight);
+    if (!header.type) continue;
+    const sparse::NonZeros non_zeros = io::read_non_zeros(weight, header);
+    if (const auto* pattern = std::get_if<Pattern>(&non_zeros)) require_sound(*pattern);
+    const bool has_size = std::visit(
+        [&](const auto& found) {
+          if constexpr (requires { found.block_size; })
+            return found.rows == header.rows() && found.cols == header.cols() && found.block_size == 1;
+          else
+            return found.rows() == header.rows() && found.cols() == header.cols();
+        },
+        non_zeros);
+    require(has_size, "non-zeros of another size");
   }
 }
 
@@ -175,6 +202,53 @@ std::vector<std::string> safetensors_examples() {
           36)};
 }
 
+std::vector<std::string> stored_weights_examples() {
+  const std::vector<float> four = {1, 2, 0, 4};
+  return {
+      test::SafetensorsFile().floats("w_orig", {2, 2}, four).bytes("w_mask", {2, 2}, {1, 0, 1, 1}).content(),
+      test::SafetensorsFile()
+          .integers("w.crow_indices", {0, 2, 3})
+          .integers("w.col_indices", {0, 2, 1})
+          .floats("w.values", {3}, {1, 2, 3})
+          .integers("w.shape", {2, 3})
+          .content(),
+      test::SafetensorsFile()
+          .integers("w.crow_indices", {0, 1})
+          .integers("w.col_indices", {1})
+          .floats("w", {1, 2, 2}, four)
+          .content(),
+      test::SafetensorsFile()
+          .floats("l.weight", {8}, std::vector<float>(8, 1))
+          .integers("l.crow_indices", {0, 1, 2})
+          .integers("l.col_indices", {1, 0})
+          .integers("l.packed_format", {3})
+          .integers("l.sizes", {3, 4, 2})
+          .content(),
+      test::SafetensorsFile()
+          .bytes("l.bitmask", {2, 2}, {5, 1, 0, 2})
+          .floats("l.compressed", {4}, four)
+          .integers("l.shape", {2, 10})
+          .integers("l.row_offsets", {0, 3})
+          .content(),
+      test::SafetensorsFile()
+          .bytes("l.bitmask", {2, 1}, {3, 6})
+          .floats("l.compressed", {2, 2}, four)
+          .integers("l.shape", {2, 4})
+          .content()};
+}
+
+std::vector<std::string> model_config_examples() {
+  return {
+      R"({"quantization_config": {"sparsity_config": {"format": "sparse-bitmask"}}})",
+      R"({"compression_config": {"config_groups": {}, "format": "dense", "quant_method": "compressed-tensors"}})",
+      R"({"a": [1.5, null, {"b": true}], "quantization_config": null})"};
+}
+
+std::vector<std::string> model_index_examples() {
+  return {R"({"metadata": {"total_size": 8}, "weight_map": {"a": "m-1", "b": "m-2"}})",
+          R"({"weight_map": {}})"};
+}
+
 std::vector<std::string> lengths_examples() {
   return {npy_example("|u1", "(1,)", false, 0) + "\x07",
           npy_example("<u2", "(2,)", false, 0) + std::string("\1\0\x90\x3F", 4),
@@ -241,6 +315,9 @@ constexpr Format kFormats[] = {
     {"matrix_market", read_matrix_market, matrix_market_examples},
     {"npy", [](const io::Source& s) { require_sound(io::read_npy(s)); }, npy_examples},
     {"safetensors", read_safetensors, safetensors_examples},
+    {"weights", read_stored_weights, stored_weights_examples},
+    {"config", [](const io::Source& s) { io::check_model_config(s); }, model_config_examples},
+    {"model_index", [](const io::Source& s) { io::read_model_index(s); }, model_index_examples},
     {"lengths", read_length_array<false>, lengths_examples},
     {"lengths_text", read_lengths_text, lengths_text_examples},
     {"offsets", read_length_array<true>, offsets_examples},
