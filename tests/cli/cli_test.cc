@@ -164,18 +164,6 @@ TEST_F(CliTest, ReadsWeightsAndCoversThemWithBlocks) {
   EXPECT_EQ(results[1]["fill_in"], 8.0);
 }
 
-TEST_F(CliTest, InspectShowsCoveringsAndAdvice) {
-  const std::string weights = file("w.smtx", "4, 8, 4\n0 1 2 3 4\n0 1 2 7\n");
-  const Outcome text = run(fmt::format("inspect '{}'", weights));
-  EXPECT_EQ(text.status, 0) << text.err;
-  EXPECT_TRUE(says(text.out, "use "));
-  const Outcome o = run(fmt::format("inspect '{}' --json", weights));
-  const json result = json_of(o)["results"][0];
-  EXPECT_EQ(result["nnz"], 4);
-  EXPECT_EQ(result["blocks"].size(), 5U);
-  EXPECT_EQ(result["advice"].size(), 6U);
-}
-
 TEST_F(CliTest, MachinesShowFiguresAndSources) {
   EXPECT_EQ(run("machines").status, 0);
   const Outcome o = run("machines show host --json");
@@ -316,7 +304,8 @@ TEST_F(CliTest, MisuseEndsWithStatus2AndOneMessage) {
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --threads 0", "--threads takes"},
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --estimate --verify full", "leave out one"},
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --json --print plan", "leave out one"},
-        {"inspect a.npy --n 0", "--n takes a whole number from 1"},
+        {"inspect a.npy --rows 0", "--rows takes a whole number from 1"},
+        {"inspect a.npy --report x.foo", "--report writes a file of type .html"},
         {"spmm --weights a.smtx --n 4 --pattern banded", "leave out --m"},
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --planner vendor", "--machine names none"},
         {"spmm --m 4 --k 4 --density 1/2 --n 4 --report x.foo", "--report writes a file of type .html"},
@@ -328,8 +317,7 @@ TEST_F(CliTest, MisuseEndsWithStatus2AndOneMessage) {
         {"spmm --m", "--m is given without a value"},
         {"spmm --frob", "unexpected argument '--frob' (tessera spmm --help shows how)"},
         {"spmm --print frob", "--print takes plan, candidates, passes, program; 'frob' is none of them"},
-        {"inspect", "the argument file is missing"},
-        {"inspect a b", "unexpected argument 'b'"},
+        {"inspect", "the argument paths is missing"},
         {"reproduce", "a command is missing after 'reproduce': use packing, "},
         {"reproduce foo", "unknown command 'reproduce foo': use packing, "},
         {"", "a command is missing: use spmm, "},

@@ -12,7 +12,6 @@
 #include "bound/product.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
-#include "ops/sparse/host/advise.h"
 #include "ops/sparse/host/spmm.h"
 #include "sparse/pattern.h"
 #include "support/error_of.h"
@@ -213,16 +212,6 @@ TEST(Sddmm, OfEmptyMatricesIsTheEmptySum) {
           const std::vector<float> dense = sparse::to_dense(dw);
           EXPECT_EQ(dense, std::vector<float>(size_t{m} * k, density == 1 ? static_cast<float>(n) : 0.0F));
         }
-}
-
-TEST(Advise, RanksEveryModeAndPrefersTheFastest) {
-  const Pattern pattern = random_matrix(512, 512, 1, 0.01).pattern;
-  const std::vector<Advice> advice = advise(pattern, Type::f32, 256, machine::host(2));
-  EXPECT_EQ(advice.size(), 6U);
-  EXPECT_FALSE(advice.front().is_dense);
-  for (size_t i = 1; i < advice.size(); ++i) EXPECT_LE(advice[i - 1].seconds, advice[i].seconds);
-  const Pattern full = random_matrix(512, 512, 1, 1.0).pattern;
-  EXPECT_NE(advise(full, Type::f32, 256, machine::host(2)).front().block_size, 1U);
 }
 
 }  // namespace

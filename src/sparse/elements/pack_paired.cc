@@ -1,8 +1,11 @@
 #include "sparse/elements/pack_paired.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "sparse/elements/row_pairs.h"
 
@@ -142,31 +145,99 @@ void append_columns(const RowGroup& row_group, std::span<const RowPair> tasks, u
   }
 }
 
+/// The parts of an index that follow from each other, as far as it is packed.
+struct Packed {
+  ElementIndex& index;
+  uint64_t values = 0;
+  uint64_t words = 0;
+
+  void begin_block() { index.blocks.push_back({index.row_groups.size(), values, words}); }
+  void add(const RowGroup& row_group) {
+    index.row_groups.push_back(row_group);
+    values += row_group.value_count();
+    words += row_group.index_count();
+  }
+};
+
+/// Calls visit(slices, first column, rows of the chunk) for each k-block of each chunk.
+template <class Visit>
+void for_each_block(const Pattern& pattern, const ElementIndex& index, const Visit& visit) {
+  std::vector<uint64_t> next(pattern.crow_indices.begin(), std::prev(pattern.crow_indices.end()));
+  for (uint32_t chunk = 0; chunk < index.chunks(); ++chunk) {
+    const uint32_t begin = index.chunk_begin[chunk], end = index.chunk_begin[chunk + 1];
+    for (uint32_t column = 0; column < index.cols; column += index.k_block)
+      visit(slice_rows(pattern, begin, end, column + index.k_block, next), column, end - begin);
+  }
+}
+
+/// Calls visit(row group, its tasks) for the tasks of a k-block of a chunk.
+template <class Visit>
+void for_each_row_group(std::vector<RowSlice> slices, uint32_t first_column, uint32_t k_block,
+                        uint32_t chunk_rows, const Visit& visit) {
+  std::vector<RowPair> tasks = pair_rows(std::move(slices), first_column, k_block);
+  sort_tasks(tasks);
+  for (size_t first = 0; first < tasks.size(); first += kRowGroupLanes) {
+    const size_t count = std::min<size_t>(kRowGroupLanes, tasks.size() - first);
+    const auto lanes = std::span<const RowPair>(tasks).subspan(first, count);
+    visit(make_row_group(lanes, chunk_rows), lanes);
+  }
+}
+
+uint64_t elements_of(std::span<const RowSlice> slices) {
+  uint64_t elements = 0;
+  for (const RowSlice& slice : slices) elements += slice.count;
+  return elements;
+}
+
+/// A row group with steps in this proportion.
+RowGroup scaled(RowGroup row_group, double factor) {
+  const auto scale = [&](uint16_t steps) {
+    return static_cast<uint16_t>(std::min(std::lround(steps * factor), long{kMaxKBlock}));
+  };
+  row_group.shared_steps = static_cast<uint16_t>(scale(row_group.shared_steps) / 2 * 2);
+  row_group.unpaired_steps = scale(row_group.unpaired_steps);
+  for (uint16_t& steps : row_group.quarter_steps) steps = scale(steps);
+  return row_group;
+}
+
 }  // namespace
 
 void pack_paired(const Pattern& pattern, ElementIndex& index) {
   index.words.reserve(pattern.blocks() + pattern.blocks() / 8);
   index.blocks.clear();
-  std::vector<uint64_t> next(pattern.crow_indices.begin(), std::prev(pattern.crow_indices.end()));
-  uint64_t value_count = 0;
-  for (uint32_t chunk = 0; chunk < index.chunks(); ++chunk) {
-    const uint32_t begin = index.chunk_begin[chunk];
-    const uint32_t end = index.chunk_begin[chunk + 1];
-    for (uint32_t column = 0; column < index.cols; column += index.k_block) {
-      index.blocks.push_back({index.row_groups.size(), value_count, index.words.size()});
-      std::vector<RowPair> tasks =
-          pair_rows(slice_rows(pattern, begin, end, column + index.k_block, next), column, index.k_block);
-      sort_tasks(tasks);
-      for (size_t first = 0; first < tasks.size(); first += kRowGroupLanes) {
-        const size_t count = std::min<size_t>(kRowGroupLanes, tasks.size() - first);
-        const auto lanes = std::span<const RowPair>(tasks).subspan(first, count);
-        index.row_groups.push_back(make_row_group(lanes, end - begin));
-        append_columns(index.row_groups.back(), lanes, column, index);
-        value_count += index.row_groups.back().value_count();
-      }
+  Packed packed{index};
+  for_each_block(pattern, index, [&](std::vector<RowSlice> slices, uint32_t column, uint32_t chunk_rows) {
+    packed.begin_block();
+    for_each_row_group(std::move(slices), column, index.k_block, chunk_rows,
+                       [&](const RowGroup& row_group, std::span<const RowPair> lanes) {
+                         packed.add(row_group);
+                         append_columns(row_group, lanes, column, index);
+                       });
+  });
+  packed.begin_block();
+}
+
+void sample_paired(const Pattern& pattern, uint64_t sampled, ElementIndex& index) {
+  const uint64_t every = std::max<uint64_t>(pattern.blocks() / std::max<uint64_t>(sampled, 1), 1);
+  index.blocks.clear();
+  Packed packed{index};
+  uint64_t block = 0, elements = 0;  // of the sample
+  size_t first = 0, last = 0;        // its row groups
+  for_each_block(pattern, index, [&](std::vector<RowSlice> slices, uint32_t column, uint32_t chunk_rows) {
+    packed.begin_block();
+    const uint64_t here = elements_of(slices);
+    if (block++ % every != 0 && elements > 0) {
+      const double factor = static_cast<double>(here) / static_cast<double>(elements);
+      for (size_t i = first; i < last; ++i) packed.add(scaled(index.row_groups[i], factor));
+      return;
     }
-  }
-  index.blocks.push_back({index.row_groups.size(), value_count, index.words.size()});
+    elements = here;
+    first = index.row_groups.size();
+    for_each_row_group(std::move(slices), column, index.k_block, chunk_rows,
+                       [&](const RowGroup& row_group, std::span<const RowPair>) { packed.add(row_group); });
+    last = index.row_groups.size();
+  });
+  packed.begin_block();
 }
 
 }  // namespace tessera::sparse

@@ -3,6 +3,8 @@
 
 #include <tessera/sparse.h>
 
+#include <cstdint>
+
 #include "sparse/elements/element_index.h"
 
 namespace tessera::sparse {
@@ -10,5 +12,10 @@ namespace tessera::sparse {
 /// Packs a pattern of block size 1 into an empty index partitioned for it. Takes as long as dozens of
 /// products.
 void pack_paired(const Pattern& pattern, ElementIndex& index);
+
+/// The same for predictions alone, of an index without words: packs k-blocks of chunks with about so many of
+/// the non-zeros, and takes the others to be like the one before, with row groups in proportion to their
+/// non-zeros.
+void sample_paired(const Pattern& pattern, uint64_t sampled, ElementIndex& index);
 
 }  // namespace tessera::sparse

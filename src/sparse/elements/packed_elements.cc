@@ -75,6 +75,15 @@ PackedElements PackedElements::without_values(const Pattern& pattern, Type type,
   return w;
 }
 
+PackedElements PackedElements::for_planning(const Pattern& pattern, Type type, uint64_t sampled) {
+  assert(pattern.block_size == 1);
+  PackedElements w(split_for(pattern, {}), type);
+  w.row_begin_ = pattern.crow_indices;
+  sample_paired(pattern, sampled, w.index_);
+  w.places_ = w.value_count() + kRowGroupLanes;
+  return w;
+}
+
 void PackedElements::allocate_values() { values_.resize(places_ * size_of(type_)); }
 
 void PackedElements::set_values(const float* values, const base::ParallelFor& parallel) {

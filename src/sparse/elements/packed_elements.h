@@ -52,6 +52,10 @@ class PackedElements {
   static PackedElements without_values(const Pattern& pattern, Type type, std::optional<uint64_t> capacity,
                                        const base::ParallelFor& parallel = base::serial_for);
 
+  /// A static matrix that products can be planned for, but not run: of its non-zeros about `sampled` are
+  /// packed, which takes less time.
+  static PackedElements for_planning(const Pattern& pattern, Type type, uint64_t sampled);
+
   uint32_t rows() const { return index_.rows; }
   uint32_t cols() const { return index_.cols; }
   Type type() const { return type_; }

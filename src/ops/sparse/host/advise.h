@@ -1,25 +1,81 @@
-// Recommends the mode and block size of a weight on a machine.
+// Recommends dense or sparse products with a weight, and the block size, on a host.
 #pragma once
 
-#include <tessera/sparse.h>
 #include <tessera/types.h>
 
+#include <compare>
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "machine/model/machine.h"
+#include "sparse/inspect.h"
 
 namespace tessera::ops {
 
-/// A way to multiply with a weight, and its predicted time.
-struct Advice {
-  bool is_dense = false;
+/// A sparse product in blocks of one size.
+struct SparseAdvice {
   uint32_t block_size = 1;
-  double seconds = 0;
+  double seconds = 0;  ///< predicted
+  uint64_t bytes = 0;  ///< of values and index
 };
 
-/// Dense, and static sparse with each supported block size, on a host: fastest first. `pattern` has block
-/// size 1.
-std::vector<Advice> advise(const Pattern& pattern, Type type, uint32_t n, const machine::Machine& host);
+/// Why no sparse product pays.
+enum class Obstacle : uint8_t {
+  none,
+  too_dense,        ///< it would with fewer non-zeros
+  too_few_columns,  ///< it would with fewer non-zeros and more columns of X
+  too_small,        ///< starting, and handling X and Y, takes most of the time
+  memory_bound,     ///< memory moves X and Y for a third of the time or more
+};
+
+struct Advice {
+  double dense_seconds = 0;          ///< predicted, of the fastest dense product
+  std::vector<SparseAdvice> sparse;  ///< fastest first, without those that cannot be fastest
+  Obstacle obstacle = Obstacle::none;
+};
+
+/// A sparse product pays if it takes at most this fraction of the dense one's time: predictions err by about
+/// a tenth.
+inline constexpr double kMostOfDense = 0.9;
+
+/// Predicts Y = W·X with n columns, for activations [n, features] of FP32. Remembers what follows from the
+/// shape of a weight alone: the layers of a model have few.
+class Advisor {
+ public:
+  /// `host` is one, and n at least 1.
+  Advisor(machine::Machine host, uint32_t n) : host_(std::move(host)), n_(n) {}
+
+  /// `inspection` is that of the non-zeros, of which there is room for at least one; the weight is stored as
+  /// f32, f16 or bf16.
+  Advice advise(const sparse::NonZeros& non_zeros, const sparse::Inspection& inspection, Type type);
+
+  /// Whether there are predictions for a weight of this size.
+  static bool supports(uint32_t rows, uint32_t cols);
+
+ private:
+  struct Shape {
+    uint32_t rows = 0;
+    uint32_t cols = 0;
+    Type type = Type::f32;
+    uint32_t n = 0;
+    auto operator<=>(const Shape&) const = default;
+  };
+
+  double dense_seconds(const Shape& shape);
+  /// Of a product whose pattern is the best that can be expected of pruning.
+  double ideal_seconds(const Shape& shape);
+  SparseAdvice full_blocks(const Shape& shape, uint32_t block_size);
+  SparseAdvice blocks(const Shape& shape, const Pattern& pattern) const;
+  SparseAdvice elements(const Shape& shape, const Pattern& pattern) const;
+  Obstacle obstacle(const Shape& shape);
+
+  machine::Machine host_;
+  uint32_t n_;
+  std::map<Shape, double> dense_;
+  std::map<Shape, double> ideal_;
+  std::map<std::pair<Shape, uint32_t>, SparseAdvice> full_;
+};
 
 }  // namespace tessera::ops

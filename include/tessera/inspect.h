@@ -1,0 +1,117 @@
+// Where the zeros of weights are, and whether they would save time: of arrays, and of the files of models.
+#pragma once
+
+#include <tessera/sparse.h>
+#include <tessera/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+
+/// Why a sparse product with a weight does not pay: it takes more than 0.9 of the dense one's time.
+enum class NoGain : uint8_t {
+  none,             ///< it pays
+  not_a_product,    ///< the tensor is no matrix, or an embedding, of which rows are selected
+  too_dense,        ///< the shape would pay with fewer non-zeros
+  too_few_columns,  ///< … and with more columns of X
+  too_small,        ///< starting, and handling X and Y, takes most of the time
+  memory_bound,     ///< memory moves X and Y for a third of the time or more
+};
+
+/// "too dense", …; "" for none.
+std::string_view name_of(NoGain reason);
+
+/// The aligned b × b blocks of a weight that have a non-zero.
+struct BlockZeros {
+  uint32_t block_size = 1;
+  uint64_t blocks = 0;
+  double density = 0;  ///< fraction of the weight inside them, 0 to 1
+  double fill_in = 1;  ///< elements inside them per non-zero; 1 if there are none
+  std::optional<double>
+      seconds{};  ///< predicted; none where that cannot be fastest, and for what is no product
+};
+
+struct ZerosOptions {
+  uint32_t n = 128;      ///< columns of X: rows of a layer's input, such as tokens
+  uint32_t threads = 0;  ///< of the host; 0: one per physical core available to this process
+};
+
+/// The zeros of a weight of m × k, and predicted times of products with it on this host, for activations as
+/// frameworks have them, [n, features]. -0 is a zero, NaN is not.
+struct Zeros {
+  uint32_t rows = 0;  ///< m
+  uint32_t cols = 0;  ///< k
+  uint64_t non_zeros = 0;
+  double density = 0;              ///< non-zeros as a fraction of the weight
+  std::vector<BlockZeros> blocks;  ///< for b = 1, 4, 8, 16 and 32
+  uint32_t zero_rows = 0;          ///< rows without a non-zero
+  uint32_t zero_cols = 0;
+  bool is_2_4 = false;  ///< each aligned group of four elements of a row has at most two non-zeros
+
+  NoGain reason = NoGain::not_a_product;
+  // Predictions; 0 for what is no product.
+  double dense_seconds = 0;
+  double sparse_seconds = 0;     ///< of the fastest block size
+  uint32_t best_block_size = 0;  ///< the fastest
+  uint64_t sparse_bytes = 0;     ///< of values and index with it
+
+  bool pays() const { return reason == NoGain::none; }
+};
+
+/// Of an array of f32, f16 or bf16 with contiguous rows, `row_stride` elements apart. Throws UsageError for
+/// another type, and for sizes and options out of range.
+Zeros zeros_of(const void* weight, Type type, uint32_t rows, uint32_t cols, int64_t row_stride,
+               const ZerosOptions& options = {});
+
+/// Of a pattern of block size 1, whose elements are the non-zeros of a weight of this type.
+Zeros zeros_of(const Pattern& pattern, Type type, const ZerosOptions& options = {});
+
+/// A tensor in the files of a model; one that is stored in several parts counts once.
+struct InspectedTensor {
+  std::string name;
+  /// How it is stored: "dense", "masked" (NAME_orig and NAME_mask of torch.nn.utils.prune), "CSR or BSR",
+  /// "SparseLinear", "sparse-bitmask", "sparse-24-bitmask"; "pattern" if there are no values.
+  std::string form;
+  std::string dtype;            ///< as the file calls it: "F32", "BF16", …
+  std::vector<uint64_t> shape;  ///< as a dense tensor
+  uint64_t elements = 0;
+  uint64_t dense_bytes = 0;  ///< as a dense tensor; 0 if the size of its elements is not known
+  /// Of F32, F16 and BF16: as a matrix of the first dimension and the others. None of other types.
+  std::optional<Zeros> zeros;
+};
+
+/// Sums over tensors with zeros(); bytes of all.
+struct InspectedTotals {
+  uint64_t elements = 0;
+  uint64_t zeros = 0;
+  uint64_t dense_bytes = 0;
+  uint64_t sparse_bytes = 0;  ///< with those in sparse form that pay
+  double dense_seconds = 0;   ///< predicted, of all products
+  double sparse_seconds = 0;  ///< with the sparse ones that pay
+};
+
+struct InspectedModel {
+  std::string path;
+  uint32_t n = 0;
+  std::vector<InspectedTensor> tensors;  ///< in the natural order of their names
+  InspectedTotals totals;
+};
+
+/// Is called before each tensor is read, with their number, and its name.
+using InspectProgress = std::function<void(size_t done, size_t total, const std::string& next)>;
+
+/// Inspects a `.safetensors` file; the folder of a model as Hugging Face has them (config.json, and
+/// model.safetensors or what model.safetensors.index.json lists); or a file that read_matrix() reads. With
+/// `tensor`, only that one. Reads tensor by tensor and in pieces: needs memory for the non-zeros of one of
+/// them. Throws Error, naming the file, if one is missing or malformed, and for weights that are quantised;
+/// UsageError for an unknown tensor or extension, and options out of range.
+InspectedModel inspect(const std::string& path, const std::string& tensor = "",
+                       const ZerosOptions& options = {}, const InspectProgress& progress = {});
+
+}  // namespace tessera

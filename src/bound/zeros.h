@@ -1,0 +1,26 @@
+// Zeros of weights, with predictions.
+#pragma once
+
+#include <tessera/inspect.h>
+
+#include <cstdint>
+
+#include "ops/sparse/host/advise.h"
+#include "sparse/inspect.h"
+
+namespace tessera::bound {
+
+/// Analyses weights for one number of columns on one host.
+class ZerosAnalysis {
+ public:
+  /// Throws UsageError for options out of range.
+  explicit ZerosAnalysis(const ZerosOptions& options);
+
+  /// `is_product`: whether there are times to predict.
+  Zeros analyse(const sparse::NonZeros& non_zeros, Type type, bool is_product = true);
+
+ private:
+  ops::Advisor advisor_;
+};
+
+}  // namespace tessera::bound

@@ -1,0 +1,192 @@
+#include "report/inspect_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/memory.h"
+#include "report/page.h"
+#include "report/table.h"
+
+namespace tessera::report {
+namespace {
+
+using nlohmann::ordered_json;
+
+bool is_matrix(const InspectedTensor& tensor) { return tensor.zeros && tensor.shape.size() > 1; }
+
+std::string density_text(double density) { return fmt::format("{:.3g}", density); }
+
+std::string shape_text(const InspectedTensor& tensor) {
+  return fmt::format("{}", fmt::join(tensor.shape, " × "));
+}
+
+/// Rows, columns and groups of four.
+std::string structure_text(const Zeros& zeros) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (zeros.zero_rows > 0) add(fmt::format("{} zero rows", zeros.zero_rows));
+  if (zeros.zero_cols > 0) add(fmt::format("{} zero columns", zeros.zero_cols));
+  if (zeros.is_2_4) add("2:4");
+  return text;
+}
+
+double speedup_of(const Zeros& zeros) { return zeros.dense_seconds / zeros.sparse_seconds; }
+
+std::string verdict_of(const Zeros& zeros) {
+  return zeros.pays() ? fmt::format("{:.1f}", speedup_of(zeros)) : std::string(name_of(zeros.reason));
+}
+
+Table table_of(const InspectedModel& model) {
+  Table table({"weight", "shape", "type", "density", "4 × 4", "8 × 8", "16 × 16", "32 × 32", "structure",
+               "dense", "sparse", "block", "speed-up"},
+              {0, 2, 8, 12});
+  for (const InspectedTensor& tensor : model.tensors) {
+    if (!is_matrix(tensor)) continue;
+    const Zeros& zeros = *tensor.zeros;
+    std::vector<std::string> row = {tensor.name, shape_text(tensor), tensor.dtype};
+    for (const BlockZeros& blocks : zeros.blocks) row.push_back(density_text(blocks.density));
+    row.push_back(structure_text(zeros));
+    const bool has_times = zeros.reason != NoGain::not_a_product;
+    row.push_back(has_times ? seconds_text(zeros.dense_seconds) : "");
+    row.push_back(has_times ? seconds_text(zeros.sparse_seconds) : "");
+    row.push_back(has_times ? std::to_string(zeros.best_block_size) : "");
+    row.push_back(verdict_of(zeros));
+    table.add(std::move(row));
+  }
+  return table;
+}
+
+/// Tensors that are not in the table: "84 vectors; not analysed: 3 of I64".
+std::string others_text(const InspectedModel& model) {
+  std::map<std::string, size_t> not_analysed;
+  size_t vectors = 0;
+  for (const InspectedTensor& tensor : model.tensors) {
+    if (!tensor.zeros)
+      ++not_analysed[tensor.dtype];
+    else if (!is_matrix(tensor))
+      ++vectors;
+  }
+  std::vector<std::string> types;
+  for (const auto& [dtype, count] : not_analysed) types.push_back(fmt::format("{} of {}", count, dtype));
+  std::string text;
+  if (vectors > 0) text += fmt::format("and {} vector{}\n", vectors, vectors == 1 ? "" : "s");
+  if (!types.empty()) text += fmt::format("not analysed: {}\n", fmt::join(types, ", "));
+  return text;
+}
+
+double fraction_of(uint64_t part, uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+double speedup_of(const InspectedTotals& totals) {
+  return totals.sparse_seconds == 0 ? 1 : totals.dense_seconds / totals.sparse_seconds;
+}
+
+std::string totals_text(const InspectedModel& model) {
+  const InspectedTotals& t = model.totals;
+  return fmt::format("{} parameters, {} zeros ({:.1f} %)\n", t.elements, t.zeros,
+                     100 * fraction_of(t.zeros, t.elements)) +
+         fmt::format("{} dense, {} with sparse weights where they pay\n", base::bytes_text(t.dense_bytes),
+                     base::bytes_text(t.sparse_bytes)) +
+         fmt::format(
+             "predicted for all products with {} rows: {} dense, {} with sparse weights, a speed-up of "
+             "{:.2f}\n",
+             model.n, seconds_text(t.dense_seconds), seconds_text(t.sparse_seconds), speedup_of(t));
+}
+
+ordered_json json_of(const InspectedModel& model, const InspectedTensor& tensor) {
+  ordered_json json = {{"path", model.path},         {"name", tensor.name}, {"dtype", tensor.dtype},
+                       {"shape", tensor.shape},      {"form", tensor.form}, {"elements", tensor.elements},
+                       {"bytes", tensor.dense_bytes}};
+  json["nnz"] = tensor.zeros ? ordered_json(tensor.zeros->non_zeros) : ordered_json(nullptr);
+  return json;
+}
+
+ordered_json json_of(const InspectedModel& model, const InspectedTensor& tensor, const Zeros& zeros) {
+  const bool has_times = zeros.reason != NoGain::not_a_product;
+  const auto if_predicted = [&](auto value) {
+    return has_times ? ordered_json(value) : ordered_json(nullptr);
+  };
+  ordered_json blocks = ordered_json::array();
+  for (const BlockZeros& b : zeros.blocks)
+    blocks.push_back({{"block", b.block_size},
+                      {"blocks", b.blocks},
+                      {"density", b.density},
+                      {"fill_in", b.fill_in},
+                      {"predicted_seconds", b.seconds ? ordered_json(*b.seconds) : ordered_json(nullptr)}});
+  return {{"path", model.path},
+          {"name", tensor.name},
+          {"dtype", tensor.dtype},
+          {"form", tensor.form},
+          {"m", zeros.rows},
+          {"k", zeros.cols},
+          {"nnz", zeros.non_zeros},
+          {"density", zeros.density},
+          {"blocks", blocks},
+          {"zero_rows", zeros.zero_rows},
+          {"zero_cols", zeros.zero_cols},
+          {"is_2_4", zeros.is_2_4},
+          {"dense_seconds", if_predicted(zeros.dense_seconds)},
+          {"sparse_seconds", if_predicted(zeros.sparse_seconds)},
+          {"best_block", if_predicted(zeros.best_block_size)},
+          {"speedup", if_predicted(speedup_of(zeros))},
+          {"pays", zeros.pays()},
+          {"reason", name_of(zeros.reason)}};
+}
+
+ordered_json json_of_totals(const InspectedModel& model) {
+  const InspectedTotals& t = model.totals;
+  return {{"path", model.path},
+          {"elements", t.elements},
+          {"zeros", t.zeros},
+          {"dense_bytes", t.dense_bytes},
+          {"sparse_bytes", t.sparse_bytes},
+          {"dense_seconds", t.dense_seconds},
+          {"sparse_seconds", t.sparse_seconds}};
+}
+
+Html section_of(const InspectedModel& model) {
+  const InspectedTotals& t = model.totals;
+  return key_figures(
+             {{"Zeros", fmt::format("{:.1f} %", 100 * fraction_of(t.zeros, t.elements)),
+               fmt::format("of {} parameters", t.elements)},
+              {"Size", base::bytes_text(t.sparse_bytes), base::bytes_text(t.dense_bytes) + " dense"},
+              {"Predicted time of all products", seconds_text(t.sparse_seconds),
+               seconds_text(t.dense_seconds) + " dense"},
+              {"Speed-up", fmt::format("{:.2f} ×", speedup_of(t)), fmt::format("with {} rows", model.n)}}) +
+         table(table_of(model));
+}
+
+}  // namespace
+
+std::string text_of(const InspectedModel& model) {
+  const Table table = table_of(model);
+  std::string text = fmt::format("{}\n\n", model.path);
+  if (!table.rows().empty()) text += table.text() + "\n";
+  return text + others_text(model) + totals_text(model);
+}
+
+ordered_json json(std::span<const InspectedModel> models) {
+  ordered_json tensors = ordered_json::array(), results = tensors, totals = tensors;
+  for (const InspectedModel& model : models) {
+    for (const InspectedTensor& tensor : model.tensors) {
+      tensors.push_back(json_of(model, tensor));
+      if (is_matrix(tensor)) results.push_back(json_of(model, tensor, *tensor.zeros));
+    }
+    totals.push_back(json_of_totals(model));
+  }
+  return {{"schema", 2},        {"command", "inspect"}, {"rows", models.empty() ? 0 : models.front().n},
+          {"tensors", tensors}, {"results", results},   {"totals", totals}};
+}
+
+std::string page_of(std::span<const InspectedModel> models) {
+  const uint32_t n = models.empty() ? 0 : models.front().n;
+  Page page("Zeros of weights", fmt::format("and predicted products with {} rows on this computer", n));
+  for (const InspectedModel& model : models) page.add_section(model.path, section_of(model));
+  return page.html();
+}
+
+}  // namespace tessera::report

@@ -1,0 +1,22 @@
+// Output of `tessera inspect`: a table of the weights of a model, JSON, or a page.
+#pragma once
+
+#include <tessera/inspect.h>
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+
+namespace tessera::report {
+
+/// A row per weight matrix, and the sums.
+std::string text_of(const InspectedModel& model);
+
+/// {"schema": 2, "command": "inspect", "rows": …, "tensors": […], "results": […], "totals": […]}: the tensors
+/// of all models, the weight matrices among them, and the sums of each model. All have the same n.
+nlohmann::ordered_json json(std::span<const InspectedModel> models);
+
+/// The same as a page.
+std::string page_of(std::span<const InspectedModel> models);
+
+}  // namespace tessera::report
