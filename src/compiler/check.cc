@@ -62,7 +62,7 @@ class Checker {
     for (VariableId v = 0; v < e_.mapped.size(); ++v)
       if (program_.variable(v).role != program::Role::temporary || reach.controls[v]) check_mapped(v);
     note_control();
-    check_passed();
+    check_passed(reach);
     overlaps_->check();
   }
 
@@ -243,16 +243,16 @@ class Checker {
   }
 
   /// What calls pass is where the codelets of their functions demand it.
-  void check_passed() {
+  void check_passed(const program::Reachability& reach) {
     for (bool is_new = true; std::exchange(is_new, false);)
-      each_passed([&](const ArgumentBox& wants, const BoxAddress& place) {
+      each_passed(reach, [&](const ArgumentBox& wants, const BoxAddress& place) {
         if (place.store != Store::argument) return;
         ArgumentBox& has = argument_boxes_[place.argument_box()];
         is_new = is_new || has.alignment < wants.alignment || has.interleaved < wants.interleaved;
         has.alignment = std::max(has.alignment, wants.alignment);
         has.interleaved = has.interleaved || wants.interleaved;
       });
-    each_passed([&](const ArgumentBox& wants, const BoxAddress& place) {
+    each_passed(reach, [&](const ArgumentBox& wants, const BoxAddress& place) {
       if (place.store == Store::argument) return;
       const uint64_t address = e_.addresses.at(place.space).of(place.offset);
       if (address % wants.alignment != 0 || (wants.interleaved && address < machine_.interleaved_from))
@@ -264,9 +264,9 @@ class Checker {
 
   /// Calls visit(box of an argument, place that a call passes for it).
   template <class Visit>
-  void each_passed(const Visit& visit) {
-    for (const program::Step& step : program_.steps()) {
-      const auto* call = std::get_if<program::Call>(&step);
+  void each_passed(const program::Reachability& reach, const Visit& visit) {
+    for (program::StepId id = 0; id < program_.steps().size(); ++id) {
+      const auto* call = reach.steps[id] ? std::get_if<program::Call>(&program_.steps()[id]) : nullptr;
       for (size_t a = 0; call != nullptr && a < call->operands.size(); ++a) {
         const VariableId argument = program_.functions()[call->function].arguments[a].variable;
         const std::vector<program::MappedBox>& boxes = program_.variable(argument).mapping;

@@ -69,16 +69,16 @@ void make_mapped_pieces(Compilation& c) {
 }
 
 /// What a function's codelets demand of an argument, they demand of all that calls pass for it.
-void demand_of_operands(Compilation& c) {
+void demand_of_operands(Compilation& c, const program::Reachability& reachable) {
   bool is_new = true;
   const auto raise = [&](auto& has, auto wants) {
     is_new = is_new || has < wants;
     has = std::max(has, wants);
   };
   while (std::exchange(is_new, false))
-    for (const program::Step& step : c.program.steps()) {
-      const auto* call = std::get_if<program::Call>(&step);
-      if (call == nullptr) continue;
+    for (program::StepId id = 0; id < c.program.steps().size(); ++id) {
+      const auto* call = std::get_if<program::Call>(&c.program.steps()[id]);
+      if (call == nullptr || !reachable.steps[id]) continue;
       const std::vector<program::Argument>& arguments = c.program.functions()[call->function].arguments;
       for (size_t a = 0; a < arguments.size(); ++a) {
         const std::vector<PieceId>& wanted = c.mapped[arguments[a].variable];
@@ -303,7 +303,7 @@ class ExchangePass {
     for (program::CollectiveId id = 0; id < c_.program.collectives().size(); ++id)
       if (reachable.collectives[id]) notes_.note_collective(id);
     notes_.note_control();
-    demand_of_operands(c_);
+    demand_of_operands(c_, reachable);
     return fmt::format("{} moves, which send {} bytes", moves_, bytes_);
   }
 

@@ -5,7 +5,8 @@ namespace {
 
 class Walk {
  public:
-  explicit Walk(const Program& program) : program_(program), seen_(program.steps().size()) {
+  explicit Walk(const Program& program) : program_(program) {
+    reachability_.steps.resize(program.steps().size());
     reachability_.sets.resize(program.compute_sets().size());
     reachability_.copies.resize(program.copy_sets().size());
     reachability_.collectives.resize(program.collectives().size());
@@ -19,8 +20,8 @@ class Walk {
 
  private:
   void visit(StepId id) {
-    if (id == kNoStep || seen_.at(id)) return;
-    seen_[id] = true;
+    if (id == kNoStep || reachability_.steps.at(id)) return;
+    reachability_.steps[id] = true;
     std::visit([this](const auto& step) { inside(step); }, program_.steps()[id]);
   }
 
@@ -59,7 +60,6 @@ class Walk {
   void control(VariableId id) { reachability_.controls.at(id) = true; }
 
   const Program& program_;
-  std::vector<bool> seen_;
   Reachability reachability_;
 };
 

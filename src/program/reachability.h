@@ -9,6 +9,7 @@ namespace tessera::program {
 
 /// Everything reachable from the main step, through calls.
 struct Reachability {
+  std::vector<bool> steps;        ///< by StepId
   std::vector<bool> sets;         ///< by ComputeSetId
   std::vector<bool> copies;       ///< by CopySetId
   std::vector<bool> collectives;  ///< by CollectiveId

@@ -143,5 +143,31 @@ TEST(OrderedSets, DealWhatFollowsOneAnotherToOneWorker) {
   EXPECT_EQ(order, (std::vector<uint32_t>{0, 1, 2, 10, 11, 12}));
 }
 
+/// What its function's codelets demand, a call demands of what it passes only if it runs.
+TEST(Calls, DemandNothingUnlessReached) {
+  const auto bytes = [](bool calls, bool runs) {
+    Program p;
+    const auto on_tile = [&p](const char* name, Role role = Role::temporary) {
+      return p.add(variable(name, Type::f32, 4, 8, role, 0));
+    };
+    const auto a = on_tile("a", Role::argument), b = on_tile("b", Role::argument),
+               c = on_tile("c", Role::argument);
+    const StepId body = testing::execute(p, testing::subtract_codelet, {a, b, c});
+    const auto f = p.add(Function{"f", body, {{a, Access::in}, {b, Access::in}, {c, Access::out}}});
+    const auto x = on_tile("x"), y = on_tile("y"), z = on_tile("z");
+    std::vector<StepId> steps = {testing::execute(p, testing::fill_codelet, {x}, {int64_t{1}}),
+                                 testing::execute(p, testing::add_codelet, {x, x, y}),
+                                 testing::execute(p, testing::add_codelet, {x, y, z})};
+    if (calls) {
+      const StepId call = p.add(Step{Call{f, {{x, kWhole}, {y, kWhole}, {z, kWhole}}}});
+      if (runs) steps.push_back(call);
+    }
+    p.set_main(p.sequence(std::move(steps)));
+    return compile(p, testing::toy_machine(1))->arena_bytes.at(0);
+  };
+  EXPECT_EQ(bytes(true, false), bytes(false, false));
+  EXPECT_GT(bytes(true, true), bytes(false, false));
+}
+
 }  // namespace
 }  // namespace tessera::compiler
