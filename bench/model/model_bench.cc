@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/integer_types.h"
 #include "model/operation.h"
 #include "sparse/generate.h"
 
@@ -141,7 +142,7 @@ Graph alone(const Operation& operation, const Case& c) {
       inputs.push_back(g.sparse_parameter(name, *type.pattern, {}, type.type, type.capacity));
     else if (const auto given = c.given.find(i); given != c.given.end())
       inputs.push_back(g.constant(name, type.shape, {given->second.begin(), given->second.end()}, type.type));
-    else if (epsilon_of(type.type) == 0)
+    else if (is_integer(type.type))
       inputs.push_back(g.constant(name, type.shape, std::vector<float>(type.elements()), type.type));
     else
       inputs.push_back(g.parameter(name, type.shape, Initial::constant(0.5), type.type));

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/half.h"
+#include "base/integer_types.h"
 #include "kernels/common/element.h"
 
 namespace tessera::python {
@@ -20,11 +21,10 @@ using model::TensorType;
 
 constexpr uint8_t kBits = 8;
 
-bool is_integer(Type type) { return epsilon_of(type) == 0; }
-
 nb::dlpack::dtype dtype_of(Type type) {
   using Code = nb::dlpack::dtype_code;
-  const Code code = is_integer(type) ? Code::UInt : type == Type::bf16 ? Code::Bfloat : Code::Float;
+  const Code of_integers = type == Type::i32 ? Code::Int : Code::UInt;
+  const Code code = is_integer(type) ? of_integers : type == Type::bf16 ? Code::Bfloat : Code::Float;
   return {static_cast<uint8_t>(code), static_cast<uint8_t>(kBits * size_of(type)), 1};
 }
 
@@ -72,8 +72,8 @@ void count_as(const std::string& name, const nb::ndarray<nb::ro>& array, std::by
   each_element<From>(array, [&](From element) {
     const bool is_ignored = std::is_same_v<To, uint32_t> && std::cmp_equal(element, kIgnored);
     if (!std::in_range<To>(element) && !is_ignored)
-      throw UsageError(fmt::format("{} has the entry {}; entries must be from 0 to {}", name, element,
-                                   std::numeric_limits<To>::max()));
+      throw UsageError(fmt::format("{} has the entry {}; entries must be from {} to {}", name, element,
+                                   std::numeric_limits<To>::min(), std::numeric_limits<To>::max()));
     kernels::store(to, static_cast<To>(element));
     to += sizeof(To);
   });
@@ -83,6 +83,7 @@ template <class From>
 void count_to(const std::string& name, Type type, const nb::ndarray<nb::ro>& array, std::byte* to) {
   if (type == Type::u8) return count_as<From, uint8_t>(name, array, to);
   if (type == Type::u16) return count_as<From, uint16_t>(name, array, to);
+  if (type == Type::i32) return count_as<From, int32_t>(name, array, to);
   count_as<From, uint32_t>(name, array, to);
 }
 
@@ -120,9 +121,9 @@ nb::object numpy(const void* data, const std::vector<size_t>& shape, nb::capsule
 }  // namespace
 
 Type type_named(const std::string& name) {
-  for (const Type type : {Type::f32, Type::f16, Type::bf16, Type::u32})
+  for (const Type type : {Type::f32, Type::f16, Type::bf16, Type::u32, Type::i32})
     if (name == tessera::name_of(type)) return type;
-  throw UsageError(fmt::format("unknown type '{}' of a value: use f32, f16, bf16 or u32", name));
+  throw UsageError(fmt::format("unknown type '{}' of a value: use f32, f16, bf16, u32 or i32", name));
 }
 
 TensorInput::TensorInput(nb::handle array, const std::string& name, const TensorType& type)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/integer_types.h"
 #include "compiler/passes.h"
 
 namespace tessera::compiler {
@@ -14,8 +15,6 @@ using program::VariableId;
 bool branches(const program::Step& step) {
   return std::holds_alternative<program::While>(step) || std::holds_alternative<program::If>(step);
 }
-
-bool is_integer(Type type) { return epsilon_of(type) == 0.0; }
 
 bool reads_changing_metadata(const Program& program, const program::ComputeSet& set) {
   for (const program::VertexGroup& group : set.groups)

@@ -5,6 +5,7 @@
 #include <span>
 #include <tuple>
 
+#include "base/integer_types.h"
 #include "compiler/addresses_in_use.h"
 #include "compiler/passes.h"
 #include "program/sizes.h"
@@ -23,7 +24,7 @@ MemoryUse use_of(const Compilation& c, const Piece& piece) {
     case program::Role::output:
     case program::Role::inout: return MemoryUse::outputs;
     case program::Role::constant:
-      return epsilon_of(variable.type) == 0.0 ? MemoryUse::work_lists : MemoryUse::constants;
+      return is_integer(variable.type) ? MemoryUse::work_lists : MemoryUse::constants;
     case program::Role::state: return MemoryUse::state;
     case program::Role::argument:
     case program::Role::temporary: break;

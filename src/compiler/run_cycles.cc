@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 
+#include "base/integer_types.h"
 #include "compiler/compile.h"
 #include "compiler/tile_cycles.h"
 
@@ -151,11 +152,11 @@ class RunCycles {
     const program::Field& field = group.fields[f];
     program::FieldView view = known_view(program_, field, vertex.index);
     const program::Variable& variable = program_.variable(field.variable);
-    if (field.row && epsilon_of(variable.type) == 0.0)
+    if (field.row && is_integer(variable.type))
       throw Error(fmt::format(
           "an estimate cannot follow the program: costs depend on rows of '{}' that only a run knows",
           variable.name));
-    if (variable.role == program::Role::constant || epsilon_of(variable.type) != 0.0) return view;
+    if (variable.role == program::Role::constant || !is_integer(variable.type)) return view;
     const program::Box box = field_box(program_, field, vertex.index);
     view.data = const_cast<std::byte*>(trip_counts_.contents(field.variable, box, trip_));
     view.row_stride = box.cols;

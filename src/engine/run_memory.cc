@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/integer_types.h"
 #include "base/memory.h"
 
 namespace tessera::engine {
@@ -109,7 +110,7 @@ void RunMemory::allocate_arenas() {
 }
 
 bool RunMemory::holds(const Variable& variable) const {
-  return contents_ == Contents::all || (contents_ == Contents::integers && epsilon_of(variable.type) == 0.0);
+  return contents_ == Contents::all || (contents_ == Contents::integers && is_integer(variable.type));
 }
 
 void RunMemory::place_constants() const {
@@ -138,7 +139,7 @@ void RunMemory::reset_state() const {
 void RunMemory::copy_integer_state(const RunMemory& other) const {
   for (VariableId v : state_) {
     const Variable& variable = executable_.program->variable(v);
-    if (epsilon_of(variable.type) != 0.0) continue;
+    if (!is_integer(variable.type)) continue;
     for (size_t i = 0; i < variable.mapping.size(); ++i)
       copy_elements(other.mapped_view(v, i), mapped_view(v, i));
   }
@@ -193,7 +194,7 @@ void RunMemory::bind_metadata(std::span<const Binding> bindings) {
   set_bindings(bindings);
   for (const Binding& binding : bindings) {
     const Variable& variable = executable_.program->variable(binding.variable);
-    if (is_allocated() && variable.role == Role::input && epsilon_of(variable.type) == 0.0)
+    if (is_allocated() && variable.role == Role::input && is_integer(variable.type))
       write(binding.variable, bound_view(binding.variable));
   }
 }

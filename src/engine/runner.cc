@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 
+#include "base/integer_types.h"
 #include "compiler/tile_cycles.h"
 #include "engine/collective.h"
 #include "engine/pool.h"
@@ -27,8 +28,6 @@ using program::FieldView;
 using program::Phase;
 using program::PhaseTimes;
 using program::StepId;
-
-bool is_integer(Type type) { return epsilon_of(type) == 0.0; }
 
 /// What a dry run knows: more if integer inputs are bound.
 std::vector<bool> known_in_run(const compiler::Executable& executable, std::span<const Binding> bindings) {

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/integer_types.h"
 #include "kernels/common/element.h"
 #include "model/substream.h"
 #include "ops/map/cast.h"
@@ -224,7 +225,7 @@ const ops::Builder& Lowering::builder_of(ValueId id) const {
 
 Purpose Lowering::purpose_of(ValueId id) const {
   const ValueInfo& info = graph_.info(id);
-  if (info.type.type == Type::u32) return Purpose::metadata;
+  if (is_integer(info.type.type)) return Purpose::metadata;
   switch (info.kind) {
     case Kind::parameter:
     case Kind::constant: return Purpose::parameter;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/integer_types.h"
 #include "engine/engine.h"
 #include "model/session_impl.h"
 
@@ -112,8 +113,8 @@ RunCost Session::Impl::cost(std::span<const Tensor> inputs) const {
   check_lists(inputs);
   for (const External& external : named) {
     const auto given = std::ranges::find(inputs, external.name, &Tensor::name);
-    const bool is_integer = epsilon_of(graph.type(external.id).type) == 0;
-    if (given == inputs.end() || given->data == nullptr || !is_integer) continue;
+    if (given == inputs.end() || given->data == nullptr || !is_integer(graph.type(external.id).type))
+      continue;
     if (!external.is_input) continue;
     bindings.push_back(bind(external.operand, external.id, given->data));
   }

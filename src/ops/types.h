@@ -15,4 +15,9 @@ inline void require_float(Type type, std::string_view what) {
     throw UsageError(fmt::format("{} of {} is not possible: use f32, f16 or bf16", what, name_of(type)));
 }
 
+/// Throws UsageError unless kernels compute with the type, also as integers modulo 2^32.
+inline void require_number(Type type, std::string_view what) {
+  if (type != Type::u32 && type != Type::i32) require_float(type, what);
+}
+
 }  // namespace tessera::ops

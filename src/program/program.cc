@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include "base/integer_types.h"
+
 namespace tessera::program {
 
 namespace {
@@ -28,7 +30,7 @@ VariableId Program::find(std::string_view name) const {
 
 Purpose purpose_of(const Variable& variable) {
   if (variable.purpose) return *variable.purpose;
-  if (epsilon_of(variable.type) == 0.0) return Purpose::metadata;
+  if (is_integer(variable.type)) return Purpose::metadata;
   const bool is_kept = variable.role == Role::constant || variable.role == Role::state;
   return is_kept ? Purpose::parameter : Purpose::activation;
 }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/integer_types.h"
 #include "random_values.h"
 #include "sparse/generate.h"
 
@@ -19,7 +20,7 @@ using test::Random;
 /// Values beyond make errors of rounding large.
 constexpr double kMost = 50;
 
-bool is_float(Type type) { return epsilon_of(type) != 0; }
+bool is_float(Type type) { return !is_integer(type); }
 
 /// What edge blocks have beyond the matrix is ignored.
 void clear_overhang(const Pattern& p, Array& values) {

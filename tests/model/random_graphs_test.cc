@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <set>
 
+#include "base/integer_types.h"
 #include "base/isa.h"
 #include "networks.h"
 #include "random_graph.h"
@@ -159,7 +160,7 @@ class Reference {
 
  private:
   Array disturbed(Array values, Type type) {
-    if (by_ == 0 || epsilon_of(type) == 0) return values;
+    if (by_ == 0 || is_integer(type)) return values;
     for (double& x : values) x *= 1 + by_ * (2 * random_.unit() - 1);
     return values;
   }

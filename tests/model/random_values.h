@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/integer_types.h"
 #include "base/random.h"
 #include "kernels/common/element.h"
 #include "model/operation.h"
@@ -18,7 +19,7 @@ inline std::vector<double> random_values(const TensorType& type, double low, dou
   const base::RandomStream random(seed, 0, stream);
   std::vector<double> values(type.elements());
   for (uint64_t i = 0; i < values.size(); ++i) {
-    if (epsilon_of(type.type) == 0) {
+    if (is_integer(type.type)) {
       values[i] = random.word(i) % below;
       continue;
     }

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "base/integer_types.h"
 #include "random_values.h"
 #include "support/golden.h"
 
@@ -14,7 +15,7 @@ namespace {
 /// The case with its floating-point values in another type; of an update, gradient and weight.
 Case in_type(const Operation& operation, Case c, Type type) {
   for (size_t i = 0; i < c.inputs.size(); ++i) {
-    const bool keeps = epsilon_of(c.inputs[i].type) == 0 || (is_update(operation) && i != 0 && i != 2);
+    const bool keeps = is_integer(c.inputs[i].type) || (is_update(operation) && i != 0 && i != 2);
     if (!keeps) c.inputs[i].type = type;
   }
   return c;

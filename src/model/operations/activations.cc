@@ -5,28 +5,47 @@
 #include <cmath>
 #include <cstdint>
 
+#include "model/operations/constants.h"
 #include "model/operations/list.h"
 
 namespace tessera::model {
 namespace {
 
-Value number(Value with, double value) {
-  return with.owner().constant("", {}, {static_cast<float>(value)}, with.type().type);
+/// With the gradient of an element at the bound.
+Value at_most(Value x, double high) {
+  return x.owner().apply("clip", {x}, {{"high", high}, {"closed", int64_t{1}}})[0];
 }
 
-// With the bound first, the gradient of an element at the bound passes, as PyTorch's does.
-Value at_least(Value x, double low) { return maximum(number(x, low), x); }
-Value at_most(Value x, double high) { return minimum(number(x, high), x); }
+std::optional<double> bound_of(const Node& node, const char* name) {
+  return node.attributes.contains(name) ? std::optional(node.number(name)) : std::nullopt;
+}
 
 Value clip_of(const Node& node, Value x) {
-  if (node.attributes.contains("low")) x = at_least(x, node.number("low"));
-  return node.attributes.contains("high") ? at_most(x, node.number("high")) : x;
+  if (const auto low = bound_of(node, "low")) x = maximum(x, number(x, *low));
+  if (const auto high = bound_of(node, "high")) x = minimum(x, number(x, *high));
+  return x;
+}
+
+/// Elements at a bound have none, as in PyTorch, unless the range is closed.
+Gradients clip_gradient(const Differentiation& d) {
+  const Value x = d.input(0), dy = *d.dy[0];
+  const auto ordered = d.node.integer("closed", 0) != 0 ? less_equal : less;
+  std::optional<Value> inside;
+  const auto narrow = [&](Value holds) { inside = inside ? *inside * holds : holds; };
+  if (const auto low = bound_of(d.node, "low")) narrow(ordered(number(x, *low), x));
+  if (const auto high = bound_of(d.node, "high")) narrow(ordered(x, number(x, *high)));
+  return {where(*inside, dy, number(dy, 0))};
 }
 
 Value leaky_relu_of(const Node& node, Value x) {
   const double slope = node.number("slope");
   const Value below = x * slope;
   return slope <= 1 ? maximum(x, below) : minimum(x, below);
+}
+
+Gradients leaky_relu_gradient(const Differentiation& d) {
+  const Value x = d.input(0), dy = *d.dy[0];
+  return {where(less(number(x, 0), x), dy, dy * d.node.number("slope"))};
 }
 
 Value elu_of(const Node& node, Value x) {
@@ -47,7 +66,7 @@ Value softplus_of(const Node& node, Value x) {
   return where(less(number(x, threshold), scaled), x, y * (1 / beta));
 }
 
-Value hard_sigmoid_of(const Node&, Value x) { return at_most(at_least(x + 3, 0), 6) * (1.0 / 6); }
+Value hard_sigmoid_of(const Node&, Value x) { return clip(x + 3, 0, 6) * (1.0 / 6); }
 Value hard_swish_of(const Node& node, Value x) { return x * hard_sigmoid_of(node, x); }
 
 // Powers.
@@ -146,8 +165,8 @@ constexpr Operation activation(std::string_view name, std::vector<Case> (*cases)
 }
 
 constexpr Operation kActivations[] = {
-    activation<clip_of>("clip", clip_cases),
-    activation<leaky_relu_of>("leaky_relu", leaky_relu_cases),
+    activation<clip_of>("clip", clip_cases, clip_gradient),
+    activation<leaky_relu_of>("leaky_relu", leaky_relu_cases, leaky_relu_gradient),
     activation<elu_of>("elu", elu_cases),
     activation<softplus_of>("softplus", softplus_cases),
     activation<hard_sigmoid_of>("hard_sigmoid", hard_cases),

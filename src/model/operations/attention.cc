@@ -10,6 +10,7 @@
 
 #include "kernels/product/attention/codelet.h"
 #include "model/lowering.h"
+#include "model/operations/constants.h"
 #include "model/operations/list.h"
 #include "model/transforms/function_gradients.h"
 
@@ -91,6 +92,17 @@ void require_bias(const Signature& s, const TensorType& bias, const ops::Attenti
                           to_string(bias), to_string(TensorType{s.inputs[0].type, whole, {}, {}})));
 }
 
+void require_window(const Signature& s) {
+  for (const char* limit : {"left", "right"})
+    if (s.attributes.attributes.contains(limit) && s.attributes.integer(limit) < 0)
+      refuse(s, fmt::format("the limit {} is {}; it must be at least 0, or left out for none", limit,
+                            s.attributes.integer(limit)));
+  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+  for (const char* distance : {"left", "right", "offset"})
+    if (const int64_t value = s.attributes.integer(distance, 0); value < -kMost || value > kMost)
+      refuse(s, fmt::format("{} is {}; it must be from -2^32 + 1 to 2^32 - 1", distance, value));
+}
+
 /// Throws UsageError for inputs that are not those of an attention.
 void require_inputs(const Signature& s) {
   const TensorType &q = s.inputs[0], &k = s.inputs[1], &v = s.inputs[2];
@@ -110,6 +122,7 @@ void require_inputs(const Signature& s) {
   const int64_t heads = s.attributes.integer("heads");
   require_heads(s, heads, s.attributes.integer("kv_heads", heads));
   const ops::AttentionProblem p = problem_of(s.attributes, q, k, v);
+  require_window(s);
   if (!std::isfinite(p.scale)) refuse(s, fmt::format("the scale is {}", p.scale));
   if (inputs.has_ids) {
     require_ids(s, 3, q);
@@ -213,13 +226,12 @@ class Parts {
     if (!inputs_.has_ids) return mask;
     const Value queries = reshape(d_.inputs[3], {p_.sequences, 1, p_.queries, 1}),
                 keys = reshape(d_.inputs[4], {p_.sequences, 1, 1, p_.keys});
-    const Value none = d_.inputs[4].owner().constant("", {}, {0}, Type::u32);
-    const Value same = cast(equal(queries, keys), Type::f32) * cast(not_equal(keys, none), Type::f32);
+    const Value same =
+        cast(equal(queries, keys), Type::f32) * cast(not_equal(keys, number(keys, 0)), Type::f32);
     return mask ? *mask * same : same;
   }
   Value masked(Value scores, const std::optional<Value>& mask) const {
-    return mask ? where(*mask, scores, scores.owner().constant("", {}, {static_cast<float>(kLittle)}))
-                : scores;
+    return mask ? where(*mask, scores, number(scores, kLittle)) : scores;
   }
 
  private:
@@ -239,11 +251,6 @@ class Parts {
   ops::AttentionProblem p_;
 };
 
-/// A number in FP32.
-Value number(const Decomposition& d, double value) {
-  return d.inputs[0].owner().constant("", {}, {static_cast<float>(value)});
-}
-
 std::vector<Value> decompose(const Decomposition& d) {
   const Inputs inputs(d.node);
   const Parts parts(d, inputs);
@@ -254,15 +261,15 @@ std::vector<Value> decompose(const Decomposition& d) {
   const Value largest = max(scores, {-1}, true);
   // Not minus infinity, less which scores would be NaN.
   const Value most =
-      may_hide_all ? maximum(largest, number(d, std::numeric_limits<float>::lowest())) : largest;
+      may_hide_all ? maximum(largest, number(largest, std::numeric_limits<float>::lowest())) : largest;
   Value powers = exp(scores - most);
   if (mask) powers = powers * *mask;
   const Value total = sum(powers, {-1}, true);
   // The largest power is 1, unless no pair attends.
-  const Value divisor = may_hide_all ? maximum(total, number(d, 0.5)) : total;
+  const Value divisor = may_hide_all ? maximum(total, number(total, 0.5)) : total;
   const Value probabilities = powers / divisor;
   Value lse = most + log(divisor);
-  if (may_hide_all) lse = where(total, lse, number(d, kNoLogarithm));
+  if (may_hide_all) lse = where(total, lse, number(lse, kNoLogarithm));
   const TensorType& q = d.inputs[0].type();
   const Value y =
       matmul(parts.by_kv_head(cast(probabilities, p.type)), parts.by_head(d.inputs[2], p.kv_heads));
@@ -422,7 +429,7 @@ Value attention(Value q, Value k, Value v, const Attention& of) {
   if (of.query_ids.has_value() != of.key_ids.has_value())
     throw UsageError("attention: ids of queries need those of keys");
   if (of.query_ids) {
-    inputs.insert(inputs.end(), {*of.query_ids, *of.key_ids});
+    inputs.insert(inputs.end(), {as_indices(*of.query_ids), as_indices(*of.key_ids)});
     attributes["ids"] = int64_t{1};
   }
   if (of.bias) {

@@ -94,8 +94,11 @@ std::optional<Shape> common_shape(const Shape& a, const Shape& b) {
 }
 
 bool can_broadcast(const TensorType& value, const TensorType& out) {
-  if (broadcast_of(value, out)) return true;
-  return !value.pattern && !out.pattern && common_shape(value.shape, out.shape) == out.shape;
+  const std::optional<Broadcast> how = broadcast_of(value, out);
+  if (value.pattern || out.pattern || value.elements() == 1) return how.has_value();
+  // A number for each row may be that of all but the last dimension, as one.
+  const bool is_column = value.shape.size() == 2 && how == Broadcast::column;
+  return is_column || common_shape(value.shape, out.shape) == out.shape;
 }
 
 std::vector<LayoutChoice> broadcasting_layouts(Lowering& l, const Node& node) {

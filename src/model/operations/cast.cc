@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include "base/integer_types.h"
 #include "kernels/map/cast/cast.h"
 #include "model/lowering.h"
+#include "model/operations/constants.h"
 #include "model/operations/list.h"
 
 namespace tessera::model {
@@ -13,13 +15,13 @@ namespace {
 
 Type type_of(const Node& node) {
   const std::string name = node.text("type");
-  for (Type type : {Type::f32, Type::f16, Type::bf16, Type::u32})
+  for (Type type : {Type::f32, Type::f16, Type::bf16, Type::u32, Type::i32})
     if (name == name_of(type)) return type;
-  throw UsageError(fmt::format("cast: there is no type '{}': use f32, f16, bf16 or u32", name));
+  throw UsageError(fmt::format("cast: there is no type '{}': use f32, f16, bf16, u32 or i32", name));
 }
 
 Types infer(const Signature& s) {
-  if (s.inputs[0].type != Type::u32) require_float(s, s.inputs[0]);
+  require_number(s, s.inputs[0]);
   TensorType out = s.inputs[0];
   out.type = type_of(s.attributes);
   return {out};
@@ -28,14 +30,13 @@ Types infer(const Signature& s) {
 /// None of integers.
 Gradients gradient(const Differentiation& d) {
   const Type from = d.input(0).type().type;
-  if (from == Type::u32 || d.dy[0]->type().type == Type::u32) return {{}};
+  if (is_integer(from) || is_integer(d.dy[0]->type().type)) return {{}};
   return {cast(*d.dy[0], from)};
 }
 
 std::vector<Array> reference(const Evaluation& e) {
   Array y = *e.inputs[0];
-  if (e.output_type(0).type == Type::u32)
-    for (double& x : y) x = kernels::to_integer(x);
+  for (double& x : y) x = kernels::converted(e.input_type(0).type, e.output_type(0).type, x);
   return {y};
 }
 
@@ -49,6 +50,16 @@ std::vector<Case> cases() {
           {{{Type::f16, {5, 33}, {}, {}}}, {{"type", "f32"}}},
           {{{Type::f32, {5, 33}, {}, {}}}, {{"type", "bf16"}}},
           {.inputs = {{Type::u32, {5, 33}, {}, {}}}, .attributes = {{"type", "f16"}}, .below = 1000},
+          {.inputs = {{Type::i32, {5, 33}, {}, {}}}, .attributes = {{"type", "f32"}}, .below = 1000},
+          {.inputs = {{Type::i32, {3}, {}, {}}},
+           .attributes = {{"type", "u32"}},
+           .differentiable = false,
+           .given = {{0, {-1, 5, -1 << 30}}}},
+          {.inputs = {{Type::f32, {5, 33}, {}, {}}},
+           .attributes = {{"type", "i32"}},
+           .low = -1000,
+           .high = 1000,
+           .differentiable = false},
           {.inputs = {{Type::f32, {5, 33}, {}, {}}},
            .attributes = {{"type", "u32"}},
            .low = -20,

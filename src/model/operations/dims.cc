@@ -5,6 +5,7 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace tessera::model {
 
@@ -31,6 +32,14 @@ std::vector<size_t> dimensions_of(std::string_view operation, const TensorType& 
   if (found.empty())
     for (size_t d = 0; d < type.shape.size(); ++d) found.push_back(d);
   return found;
+}
+
+Value moved(Value x, size_t from, size_t to) {
+  std::vector<int> order(x.shape().size());
+  std::iota(order.begin(), order.end(), 0);
+  order.erase(order.begin() + static_cast<int64_t>(from));
+  order.insert(order.begin() + static_cast<int64_t>(to), static_cast<int>(from));
+  return permute(x, order);
 }
 
 }  // namespace tessera::model

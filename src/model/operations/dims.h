@@ -34,6 +34,9 @@ size_t dimension_of(std::string_view operation, const TensorType& type, int64_t 
 std::vector<size_t> dimensions_of(std::string_view operation, const TensorType& type,
                                   const std::vector<int>& dims);
 
+/// A dimension moved to another place.
+Value moved(Value x, size_t from, size_t to);
+
 /// A reshape takes over a permutation that follows it, where that can read the input as it lies.
 std::optional<Node> absorb_permutation(const Graph& graph, const Node& own, const Node& next);
 

@@ -8,8 +8,10 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/integer_types.h"
 #include "model/lowering.h"
 #include "model/operations/broadcast.h"
+#include "model/operations/constants.h"
 #include "model/operations/list.h"
 
 namespace tessera::model {
@@ -209,8 +211,8 @@ bool binary_keeps_zeros(const std::vector<bool>& padded) {
 
 template <Binary op>
 Types infer_binary(const Signature& s) {
-  for (const TensorType& type : s.inputs)
-    if (type.type != Type::u32 || !kernels::takes_integers(op)) require_float(s, type);
+  const auto require = kernels::takes_integers(op) ? require_number : require_float;
+  for (const TensorType& type : s.inputs) require(s, type);
   factor_of<op>(s.attributes);
   const TensorType &a = s.inputs[0], &b = s.inputs[1];
   const auto fail = [&](std::string_view why) {
@@ -233,20 +235,20 @@ template <Binary op>
 Gradients binary_gradient(const Differentiation& d) {
   const Value dy = *d.dy[0], a = d.input(0), b = d.input(1);
   const auto both = [&](Value da, Value db) { return Gradients{sum_to(da, a.type()), sum_to(db, b.type())}; };
+  // Equal operands get half of it each, as PyTorch's do.
+  const auto by_difference = [&](Value difference) {
+    const Value half = dy * 0.5;
+    const Value more = apply("relu_gradient", half, difference) - apply("relu_gradient", half, -difference);
+    return both(half + more, half - more);
+  };
   switch (op) {
     case Binary::add: return both(dy, dy);
     case Binary::sub: return both(dy, -dy);
     case Binary::add_scaled: return both(dy, dy * d.node.number("factor"));
     case Binary::mul: return both(dy * b, dy * a);
     case Binary::div: return both(dy / b, -(dy * d.output(0) / b));
-    case Binary::maximum: {
-      const Value da = apply("relu_gradient", dy, a - b);
-      return both(da, dy - da);
-    }
-    case Binary::minimum: {
-      const Value da = apply("relu_gradient", dy, b - a);
-      return both(da, dy - da);
-    }
+    case Binary::maximum: return by_difference(a - b);
+    case Binary::minimum: return by_difference(b - a);
     default: return {{}, {}};
   }
 }
@@ -259,9 +261,12 @@ std::vector<Array> binary_reference(const Evaluation& e) {
   Array y(type.elements());
   for (uint64_t i = 0; i < y.size(); ++i) {
     const double x = (*e.inputs[0])[a(i)], with = (*e.inputs[1])[b(i)];
-    y[i] = type.type == Type::u32
-               ? kernels::of_integers<op>(static_cast<uint32_t>(x), static_cast<uint32_t>(with))
-               : evaluate<op>(x, with, factor);
+    if (!is_integer(type.type))
+      y[i] = evaluate<op>(x, with, factor);
+    else
+      kernels::with_integer_type(type.type, [&]<class T>(T) {
+        y[i] = kernels::of_integers<op>(static_cast<T>(x), static_cast<T>(with));
+      });
   }
   return {y};
 }
@@ -286,7 +291,7 @@ std::vector<Case> binary_cases() {
                      .low = op == Binary::div ? 0.4 : -2,
                      .high = 2,
                      .below = 4,
-                     .differentiable = type != Type::u32});
+                     .differentiable = !is_integer(type)});
   };
   for (Type type : {Type::f32, Type::f16, Type::bf16}) add(type, {4, 33}, {4, 33});
   add(Type::f32, {2, 5, 9}, {9});
@@ -296,7 +301,9 @@ std::vector<Case> binary_cases() {
   add(Type::f32, {12, 1}, {9});
   add(Type::f32, {3, 1, 5, 9}, {4, 1, 9});
   add(Type::f16, {2, 1, 4, 1}, {2, 3, 4, 7});
-  if (kernels::takes_integers(op)) add(Type::u32, {12, 9}, {9});
+  if (!kernels::takes_integers(op)) return cases;
+  add(Type::u32, {12, 9}, {9});
+  add(Type::i32, {12, 9}, {9});
   return cases;
 }
 
@@ -329,15 +336,7 @@ constexpr Operation kElementwise[] = {
 };
 
 Value one(const char* operation, Value x) { return x.owner().apply(operation, {x})[0]; }
-
-/// A number that integers are combined with.
-Value integer(Value with, double number) {
-  constexpr double kMost = 1 << 24;  // constants are FP32 numbers
-  if (!(number >= 0 && number <= kMost && number == std::floor(number)))
-    throw UsageError(fmt::format("{} cannot be combined with {}: use a whole number up to 2^24",
-                                 to_string(with.type()), number));
-  return with.owner().constant("", {}, {static_cast<float>(number)}, Type::u32);
-}
+bool of_integers(Value x) { return is_integer(x.type().type); }
 
 }  // namespace
 
@@ -356,21 +355,19 @@ Value rsqrt(Value x) { return one("rsqrt", x); }
 Value erf(Value x) { return one("erf", x); }
 Value sin(Value x) { return one("sin", x); }
 Value cos(Value x) { return one("cos", x); }
-Value square(Value x) { return one("square", x); }
-Value abs(Value x) { return one("abs", x); }
+Value square(Value x) { return of_integers(x) ? x * x : one("square", x); }
+Value abs(Value x) { return of_integers(x) ? maximum(x, -x) : one("abs", x); }
 Value reciprocal(Value x) { return one("reciprocal", x); }
-Value operator-(Value x) { return one("neg", x); }
+Value operator-(Value x) { return of_integers(x) ? number(x, 0) - x : one("neg", x); }
 Value operator+(Value a, Value b) { return apply("add", a, b); }
 Value operator-(Value a, Value b) { return apply("sub", a, b); }
 Value operator*(Value a, Value b) { return apply("mul", a, b); }
 Value operator/(Value a, Value b) { return apply("div", a, b); }
 Value operator+(Value a, double b) {
-  if (a.type().type != Type::u32) return with_factor("offset", a, b);
-  return b < 0 ? a - integer(a, -b) : a + integer(a, b);
+  if (!of_integers(a)) return with_factor("offset", a, b);
+  return b < 0 ? a - number(a, -b) : a + number(a, b);
 }
-Value operator*(Value a, double b) {
-  return a.type().type == Type::u32 ? a * integer(a, b) : with_factor("scale", a, b);
-}
+Value operator*(Value a, double b) { return of_integers(a) ? a * number(a, b) : with_factor("scale", a, b); }
 Value equal(Value a, Value b) { return apply("equal", a, b); }
 Value not_equal(Value a, Value b) { return apply("not_equal", a, b); }
 Value less(Value a, Value b) { return apply("less", a, b); }

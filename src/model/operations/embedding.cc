@@ -4,9 +4,10 @@
 #include <tessera/error.h>
 
 #include <limits>
-#include <numeric>
 
+#include "base/integer_types.h"
 #include "model/lowering.h"
+#include "model/operations/constants.h"
 #include "model/operations/dims.h"
 #include "model/operations/list.h"
 #include "ops/map/gather.h"
@@ -36,7 +37,7 @@ void require_padding(const Signature& s, int64_t rows) {
 Types infer(const Signature& s) {
   const TensorType &ids = s.inputs[0], &weight = s.inputs[1];
   require_ids(s, ids);
-  require_float(s, weight);
+  require_number(s, weight);
   require_dense(s);
   if (weight.shape.size() != 2)
     throw UsageError(fmt::format("{}: the weight is {}, not a matrix", s.operation, to_string(weight)));
@@ -57,11 +58,11 @@ Gradients gradient(const Differentiation& d) {
 
 std::vector<Array> reference(const Evaluation& e) {
   const uint32_t rows = e.input_type(1).rows(), cols = e.input_type(1).cols();
+  const double missing = is_integer(e.input_type(1).type) ? 0 : std::numeric_limits<double>::quiet_NaN();
   Array y;
   for (const double id : *e.inputs[0])
     for (uint32_t c = 0; c < cols; ++c)
-      y.push_back(id < rows ? (*e.inputs[1])[static_cast<uint64_t>(id) * cols + c]
-                            : std::numeric_limits<double>::quiet_NaN());
+      y.push_back(id < rows ? (*e.inputs[1])[static_cast<uint64_t>(id) * cols + c] : missing);
   return {y};
 }
 
@@ -115,16 +116,13 @@ Types infer_gradient(const Signature& s) {
 /// The rows that were added; others have none.
 Gradients second_gradient(const Differentiation& d) {
   const Value ids = d.input(1), dy = *d.dy[0];
-  const auto number = [&](double of) {
-    return d.graph.constant("", {}, {static_cast<float>(of)}, Type::u32);
-  };
-  Value counts = less(ids, number(dy.type().rows()));
-  if (const auto padding = padding_of(d.node)) counts = counts * not_equal(ids, number(*padding));
+  Value counts = less(ids, whole_number(d.graph, dy.type().rows()));
+  if (const auto padding = padding_of(d.node))
+    counts = counts * not_equal(ids, whole_number(d.graph, *padding));
   Shape column = d.input(0).shape();
   column.back() = 1;
   const Value rows = reshape(embedding(ids * counts, dy), d.input(0).shape());
-  const Value zero = d.graph.constant("", {}, {0}, dy.type().type);
-  return {where(reshape(counts, column), rows, zero), {}};
+  return {where(reshape(counts, column), rows, number(dy, 0)), {}};
 }
 
 std::vector<Array> gradient_reference(const Evaluation& e) {
@@ -159,6 +157,8 @@ std::vector<Case> cases() {
                    .below = 5,
                    .differentiable = false});
   cases.push_back({.inputs = {ids_type({}), {Type::f32, {7, 3}, {}, {}}}, .below = 7});
+  cases.push_back(
+      {.inputs = {ids_type({9}), {Type::i32, {7, 3}, {}, {}}}, .below = 9, .differentiable = false});
   return cases;
 }
 
@@ -197,15 +197,6 @@ std::span<const Operation> embedding_operations() { return kEmbedding; }
 
 namespace {
 
-/// A dimension moved to another place.
-Value moved(Value x, size_t from, size_t to) {
-  std::vector<int> order(x.shape().size());
-  std::iota(order.begin(), order.end(), 0);
-  order.erase(order.begin() + static_cast<int64_t>(from));
-  order.insert(order.begin() + static_cast<int64_t>(to), static_cast<int>(from));
-  return permute(x, order);
-}
-
 /// Of an array whose first dimension has become another one, as a matrix.
 Value as_rows(Value x) {
   return reshape(x, {x.shape()[0], static_cast<uint32_t>(x.type().elements() / x.shape()[0])});
@@ -221,6 +212,7 @@ void require_list(std::string_view operation, Value ids) {
 
 Value index_select(Value x, int dim, Value ids) {
   const size_t at = dimension_of("index_select", x.type(), dim);
+  ids = as_indices(ids);
   require_list("index_select", ids);
   const Value front = moved(x, at, 0);
   Shape shape = front.shape();
@@ -230,6 +222,7 @@ Value index_select(Value x, int dim, Value ids) {
 
 Value scatter_add(Value values, int dim, Value ids, uint32_t size) {
   const size_t at = dimension_of("scatter_add", values.type(), dim);
+  ids = as_indices(ids);
   require_list("scatter_add", ids);
   const Value front = moved(values, at, 0);
   Shape shape = front.shape();
@@ -245,6 +238,7 @@ Value scatter_add(Value values, int dim, Value ids, uint32_t size) {
 Value gather(Value x, int dim, Value ids) {
   const size_t at = dimension_of("gather", x.type(), dim), last = x.shape().size() - 1;
   const Value from = moved(x, at, last);
+  ids = as_indices(ids);
   Shape rest = ids.shape();
   if (rest.size() == last + 1) rest[at] = x.shape()[at];
   if (ids.type().type != Type::u32 || rest != x.shape())
@@ -257,17 +251,17 @@ Value gather(Value x, int dim, Value ids) {
     throw UsageError(fmt::format("gather: {} has more than 2^24 elements", to_string(x.type())));
   std::vector<float> begins(rows);
   for (uint32_t row = 0; row < rows; ++row) begins[row] = static_cast<float>(row * cols);
-  const Value own = moved(ids, at, last);
-  const Value places = reshape(own, {rows, own.type().cols()}) +
-                       x.owner().constant("", {rows, 1}, std::move(begins), Type::u32);
-  const Value found = embedding(places, reshape(from, {rows * cols, 1}));
+  const Value own = moved(ids, at, last), in_row = reshape(own, {rows, own.type().cols()});
+  const Value places = in_row + x.owner().constant("", {rows, 1}, std::move(begins), Type::u32);
+  const Value or_beyond = where(less(in_row, number(in_row, cols)), places, number(places, rows * cols));
+  const Value found = embedding(or_beyond, reshape(from, {rows * cols, 1}));
   return moved(reshape(found, own.shape()), last, at);
 }
 
 Value embedding(Value ids, Value weight, std::optional<uint32_t> padding) {
   Attributes attributes;
   if (padding) attributes["padding"] = int64_t{*padding};
-  return weight.owner().apply("embedding", {ids, weight}, std::move(attributes))[0];
+  return weight.owner().apply("embedding", {as_indices(ids), weight}, std::move(attributes))[0];
 }
 
 }  // namespace tessera::model

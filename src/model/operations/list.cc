@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/integer_types.h"
+
 namespace tessera::model {
 namespace {
 
@@ -39,7 +41,7 @@ void require_dense(const Signature& s) {
 }
 
 void require_float(const Signature& s, const TensorType& value) {
-  if (epsilon_of(value.type) == 0)
+  if (is_integer(value.type))
     throw UsageError(
         fmt::format("{}: {} is not possible: use f32, f16 or bf16", s.operation, to_string(value)));
 }

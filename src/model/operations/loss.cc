@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "model/lowering.h"
+#include "model/operations/constants.h"
 #include "model/operations/list.h"
 #include "model/transforms/gradients.h"
 #include "ops/map/elementwise.h"
@@ -32,7 +33,17 @@ Types infer(const Signature& s) {
   return {{Type::f32, {}, {}, {}}, logits, terms};
 }
 
-/// The gradient was computed with the loss; weights have none.
+/// Of weights: the losses of rows without them.
+std::optional<Value> weights_gradient(const Differentiation& d) {
+  if (d.node.inputs.size() < 3 || !d.needed[2]) return {};
+  const Value losses = d.graph.apply("cross_entropy", {d.input(0), d.input(1)})[2];
+  std::optional<Value> dw;
+  for (const size_t output : {0, 2})
+    if (d.dy[output]) dw = dw ? *dw + losses * *d.dy[output] : losses * *d.dy[output];
+  return dw;
+}
+
+/// That of logits was computed with the loss.
 Gradients gradient(const Differentiation& d) {
   if (d.dy[1]) throw UsageError("cross_entropy: its second output, a gradient, has no gradient itself");
   const TensorType& logits = d.input(0).type();
@@ -48,6 +59,7 @@ Gradients gradient(const Differentiation& d) {
   }
   Gradients gradients(d.node.inputs.size());
   gradients[0] = dx;
+  if (gradients.size() > 2) gradients[2] = weights_gradient(d);
   return gradients;
 }
 
@@ -125,10 +137,17 @@ std::vector<Case> cases() {
       {.inputs = {{Type::f32, {5, 12}, {}, {}}, {Type::u32, {5}, {}, {}}, {Type::f32, {5}, {}, {}}},
        .low = -3,
        .high = 3,
+       .given = {{1, {3, 9, 0, 11, 7}}, {2, {0.5, 0, 2, 1, 0}}}},
+      // Where a weight is 0, no label is wrong.
+      {.inputs = {{Type::f32, {5, 12}, {}, {}}, {Type::u32, {5}, {}, {}}, {Type::f32, {5}, {}, {}}},
+       .low = -3,
+       .high = 3,
+       .differentiable = false,
        .given = {{1, {3, 200, 0, 11, 7}}, {2, {0.5, 0, 2, 1, 0}}}},
       {.inputs = {{Type::f16, {4, 9}, {}, {}}, {Type::u32, {4}, {}, {}}, {Type::f32, {4}, {}, {}}},
        .low = -3,
        .high = 3,
+       .differentiable = false,
        .given = {{1, {8, 0, 99, 4}}, {2, {1, 0.25, 0, 3}}}}};
 }
 
@@ -164,15 +183,6 @@ Value of_probabilities(Value logits, Value target, const CrossEntropyOptions& op
   if (options.smoothing > 0) p = p * (1 - options.smoothing) + options.smoothing / logits.type().cols();
   if (options.weight) p = p * cast(*options.weight, Type::f32);
   return reduced(-sum(p * log_softmax(cast(logits, Type::f32)), {-1}), options.reduction);
-}
-
-/// A u32 scalar, also of numbers that FP32 does not hold.
-Value whole_number(Graph& graph, uint32_t number) {
-  const auto constant = [&](uint32_t small) {
-    return graph.constant("", {}, {static_cast<float>(small)}, Type::u32);
-  };
-  const uint32_t high = number >> 16, low = number & 0xFFFF;
-  return high == 0 ? constant(low) : constant(high) * constant(1 << 16) + constant(low);
 }
 
 class LabelledRows {
@@ -234,6 +244,7 @@ class LabelledRows {
 std::span<const Operation> loss_operations() { return kLoss; }
 
 Value cross_entropy(Value logits, Value target, const CrossEntropyOptions& options) {
+  target = as_indices(target);
   if (target.type().type != Type::u32) return of_probabilities(logits, target, options);
   const bool is_plain = !options.weight && !options.ignored && options.smoothing == 0;
   if (is_plain && options.reduction == LossReduction::mean)

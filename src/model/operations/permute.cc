@@ -22,6 +22,15 @@ Shape permuted_shape(const Shape& shape, const std::vector<int64_t>& dims) {
   return permuted;
 }
 
+/// The number of last dimensions that a matrix's columns consist of; none: they are other ones.
+std::optional<uint32_t> dimensions_of_columns(const Shape& shape, uint32_t cols) {
+  if (shape.empty()) return 0;
+  uint32_t product = 1, count = 0;
+  do product *= shape[shape.size() - ++count];
+  while (product < cols && count < shape.size());
+  return product == cols ? std::optional(count) : std::nullopt;
+}
+
 /// The shape as which the input is taken, or in which the result is given.
 Shape shape_or(const Node& node, const char* attribute, const Shape& otherwise) {
   if (!node.attributes.contains(attribute)) return otherwise;
@@ -30,21 +39,36 @@ Shape shape_or(const Node& node, const char* attribute, const Shape& otherwise) 
 }
 Shape view_of(const Node& node, const TensorType& in) { return shape_or(node, "view", in.shape); }
 
+void require_elements(const Signature& s, const TensorType& other) {
+  const bool has_sizes = std::ranges::find(other.shape, 0U) == other.shape.end();
+  if (!has_sizes || other.shape.size() > kMaxDimensions || other.elements() != s.inputs[0].elements())
+    throw UsageError(
+        fmt::format("permute: {} has not as many elements as {}", to_string(s.inputs[0]), to_string(other)));
+}
+
+void require_columns(const Shape& shape, const TensorType& matrix) {
+  if (!dimensions_of_columns(shape, matrix.cols()))
+    throw UsageError(fmt::format("permute: the last dimension of {} does not consist of last ones of [{}]",
+                                 to_string(matrix), fmt::join(shape, ", ")));
+}
+
 Types infer(const Signature& s) {
   require_dense(s);
   TensorType out = s.inputs[0];
   const std::vector<int64_t>& dims = dims_of(s.attributes);
   out.shape = view_of(s.attributes, out);
+  require_elements(s, out);
+  require_columns(out.shape, s.inputs[0]);
   std::vector<int64_t> sorted = dims, all(out.shape.size());
   std::ranges::sort(sorted);
   std::iota(all.begin(), all.end(), 0);
   if (sorted != all)
     throw UsageError(fmt::format("permute: [{}] does not name each of the {} dimensions of {} once",
                                  fmt::join(dims, ", "), all.size(), to_string(out)));
-  out.shape = shape_or(s.attributes, "shape", permuted_shape(out.shape, dims));
-  if (out.elements() != s.inputs[0].elements())
-    throw UsageError(
-        fmt::format("permute: {} has not as many elements as {}", to_string(s.inputs[0]), to_string(out)));
+  const Shape permuted = permuted_shape(out.shape, dims);
+  out.shape = shape_or(s.attributes, "shape", permuted);
+  require_elements(s, out);
+  require_columns(permuted, out);
   return {out};
 }
 
@@ -70,15 +94,6 @@ std::vector<Array> reference(const Evaluation& e) {
   Array y(e.inputs[0]->size());
   for (uint64_t i = 0; i < y.size(); ++i) y[i] = (*e.inputs[0])[index(i)];
   return {y};
-}
-
-/// The number of last dimensions that a matrix's columns consist of; none: they are other ones.
-std::optional<uint32_t> dimensions_of_columns(const Shape& shape, uint32_t cols) {
-  if (shape.empty()) return 0;
-  uint32_t product = 1, count = 0;
-  do product *= shape[shape.size() - ++count];
-  while (product < cols && count < shape.size());
-  return product == cols ? std::optional(count) : std::nullopt;
 }
 
 void lower(Lowering& l, const Node& node) {

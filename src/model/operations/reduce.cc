@@ -8,8 +8,10 @@
 #include <cmath>
 #include <limits>
 
+#include "base/integer_types.h"
 #include "model/lowering.h"
 #include "model/operations/broadcast.h"
+#include "model/operations/constants.h"
 #include "model/operations/list.h"
 
 namespace tessera::model {
@@ -33,6 +35,16 @@ double scale_of(const Node& node) {
   return op == Reduction::maximum ? 1 : node.number("scale", 1.0);
 }
 
+/// Whether the gradient of a maximum goes to the first of equal elements, else to all in equal parts.
+bool goes_to_first(const Node& node) {
+  const std::string ties = node.text("ties", "all");
+  if (ties != "all" && ties != "first")
+    throw UsageError(fmt::format("max: ties of '{}' are not possible: use all or first", ties));
+  if (ties == "first" && over_of(node) != Over::columns)
+    throw UsageError("max: the first of equal elements is only that of the last dimension, over columns");
+  return ties == "first";
+}
+
 Shape reduced_shape(const Shape& shape, Over over) {
   if (over == Over::all) return {};
   if (over == Over::rows) return {shape.empty() ? 1 : shape.back()};
@@ -45,13 +57,16 @@ Shape reduced_shape(const Shape& shape, Over over) {
 template <Reduction op>
 Types infer(const Signature& s) {
   const TensorType& type = s.inputs[0];
-  require_float(s, type);
+  require_number(s, type);
   const Over over = over_of(s.attributes);
-  scale_of<op>(s.attributes);
+  if (op == Reduction::maximum) goes_to_first(s.attributes);
+  if (is_integer(type.type) && scale_of<op>(s.attributes) != 1)
+    throw UsageError(fmt::format("{}: {} cannot be scaled: cast it", s.operation, to_string(type)));
   if (type.pattern && (over != Over::all || op == Reduction::maximum))
     throw UsageError(fmt::format("{}: of a sparse value only sums over all are possible", s.operation));
   // Sums of squares of 16-bit values would overflow their type.
-  const Type result = op == Reduction::sum_of_squares ? Type::f32 : type.type;
+  const bool widens = op == Reduction::sum_of_squares && !is_integer(type.type);
+  const Type result = widens ? Type::f32 : type.type;
   return {{result, reduced_shape(type.shape, over), {}, {}}};
 }
 
@@ -86,6 +101,10 @@ Gradients gradient(const Differentiation& d) {
   };
   if (op == Reduction::sum) return {expanded(dy)};
   if (op == Reduction::sum_of_squares) return {x * expanded(cast(dy, x.type().type)) * 2};
+  if (goes_to_first(d.node)) {
+    const Value places = count_to(d.graph, x.type().cols(), Type::u32);
+    return {cast(equal(places, argmax(x, -1, true)), x.type().type) * expanded(dy)};
+  }
   const Value most = d.graph.apply("equal", {x, expanded(d.output(0))})[0];
   const Value count = d.graph.apply("sum", {most}, {{"over", d.node.text("over", "all")}})[0];
   return {most * expanded(dy / count)};
@@ -114,11 +133,12 @@ void lower(Lowering& l, const Node& node) {
                  {in, out});
   // First the dimension that leaves more results, which are computed side by side.
   const bool rows_first = in.cols() > in.rows();
+  const Type sums = is_integer(type) ? type : Type::f32;
   const ops::Operand partial =
-      l.temporary("partial", Type::f32, rows_first ? 1 : in.rows(), rows_first ? in.cols() : 1);
+      l.temporary("partial", sums, rows_first ? 1 : in.rows(), rows_first ? in.cols() : 1);
   constexpr Reduction second = op == Reduction::sum_of_squares ? Reduction::sum : op;
-  l.add(ops::AxisReduceProblem{op, in.rows(), in.cols(), rows_first, type, Type::f32, 1}, {in, partial});
-  l.add(ops::AxisReduceProblem{second, partial.rows(), partial.cols(), !rows_first, Type::f32, to, scale},
+  l.add(ops::AxisReduceProblem{op, in.rows(), in.cols(), rows_first, type, sums, 1}, {in, partial});
+  l.add(ops::AxisReduceProblem{second, partial.rows(), partial.cols(), !rows_first, sums, to, scale},
         {partial, out});
 }
 
@@ -155,15 +175,21 @@ std::vector<Case> cases() {
     cases.push_back({{{Type::f32, {3, 7, 19}, {}, {}}}, {{"over", over}}});
     if (op != Reduction::maximum) cases.back().attributes["scale"] = 0.5;
     cases.push_back({{{Type::f16, {9, 33}, {}, {}}}, {{"over", over}}});
+    cases.push_back({.inputs = {{Type::i32, {9, 33}, {}, {}}},
+                     .attributes = {{"over", over}},
+                     .below = 100,
+                     .differentiable = false});
   }
   cases.push_back({{{Type::f32, {}, {}, {}}}, {{"over", "all"}}});
+  if (op == Reduction::maximum)
+    cases.push_back({{{Type::f32, {4, 9}, {}, {}}}, {{"over", "columns"}, {"ties", "first"}}});
   return cases;
 }
 
 // Expansion.
 
 Types infer_expand(const Signature& s) {
-  if (s.inputs[0].type != Type::u32) require_float(s, s.inputs[0]);
+  require_number(s, s.inputs[0]);
   TensorType out = s.inputs[0];
   out.shape = shape_of(s);
   if (out.pattern || !can_broadcast(s.inputs[0], out))

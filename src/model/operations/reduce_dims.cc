@@ -3,6 +3,8 @@
 #include <numeric>
 #include <string>
 
+#include "base/integer_types.h"
+#include "model/operations/constants.h"
 #include "model/operations/dims.h"
 
 namespace tessera::model {
@@ -32,11 +34,8 @@ Value permuted(Value x, const Dims& first, const Dims& second, const Dims& third
 
 /// Neighbouring rows are added, where they lie.
 Value sum_of_rows(Value matrix, uint32_t neighbours, double scale) {
-  // Sums that are scaled afterwards would overflow FP16.
-  const bool scales_first = scale != 1 && matrix.type().type == Type::f16;
-  if (scales_first) matrix = matrix * scale;
   const Value y = transpose(sum_neighbours(transpose(matrix), neighbours));
-  return scales_first || scale == 1 ? y : y * scale;
+  return scale == 1 ? y : y * scale;
 }
 
 /// In whatever shape. Dimensions are ascending.
@@ -59,7 +58,7 @@ Value reduce_over(const char* operation, Value x, const Dims& dims, double scale
   }
   if (!any_stays) return reduce(operation, x, "rows", scale);
   const uint32_t rows = product(shape, kept), count = product(shape, dims), cols = shape[last];
-  if (operation == std::string_view("sum") && cols > 1)
+  if (operation == std::string_view("sum") && cols > 1 && !is_integer(x.type().type))
     return sum_of_rows(reshape(permuted(x, kept, dims, {last}), {rows * count, cols}), count, scale);
   return reduce(operation, reshape(permuted(x, kept, {last}, dims), {rows * cols, count}), "columns", scale);
 }
@@ -75,8 +74,16 @@ Value reduce(const char* name, const char* operation, Value x, const std::vector
     else if (keepdim)
       result.push_back(1);
   }
-  return reshape(reduce_over(operation, x, reduced, is_mean ? 1.0 / product(shape, reduced) : 1), result);
+  // Sums of 16-bit values in several steps are rounded, and overflow, only at the end.
+  const Type type = x.type().type;
+  const bool is_sum = operation == std::string_view("sum");
+  if (is_sum && size_of(type) == 2 && (is_mean || reduced.size() > 1)) x = cast(x, Type::f32);
+  const Value y = reduce_over(operation, x, reduced, is_mean ? 1.0 / product(shape, reduced) : 1);
+  return reshape(cast(y, type), result);
 }
+
+/// In the reverse order; of integers without overflow.
+Value reversed(Value x) { return is_integer(x.type().type) ? -x - number(x, 1) : -x; }
 
 }  // namespace
 
@@ -92,7 +99,9 @@ Value max(Value x) { return reduce("max", x, "all"); }
 Value max(Value x, const std::vector<int>& dims, bool keepdim) {
   return reduce("max", "max", x, dims, keepdim);
 }
-Value min(Value x) { return -max(-x); }
-Value min(Value x, const std::vector<int>& dims, bool keepdim) { return -max(-x, dims, keepdim); }
+Value min(Value x) { return reversed(max(reversed(x))); }
+Value min(Value x, const std::vector<int>& dims, bool keepdim) {
+  return reversed(max(reversed(x), dims, keepdim));
+}
 
 }  // namespace tessera::model

@@ -2,9 +2,8 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
-#include <algorithm>
-#include <numeric>
-
+#include "base/integer_types.h"
+#include "model/operations/constants.h"
 #include "model/operations/dims.h"
 #include "model/operations/list.h"
 
@@ -17,7 +16,7 @@ size_t dimension_of(const Signature& s) {
 
 Types infer_cumsum(const Signature& s) {
   require_dense(s);
-  if (s.inputs[0].type != Type::u32) require_float(s, s.inputs[0]);
+  require_number(s, s.inputs[0]);
   dimension_of(s);
   return {s.inputs[0]};
 }
@@ -25,7 +24,7 @@ Types infer_cumsum(const Signature& s) {
 /// In each step, the sum of twice as many.
 std::vector<Value> decompose_cumsum(const Decomposition& d) {
   const Type type = d.inputs[0].type().type;
-  Value y = type == Type::u32 ? d.inputs[0] : cast(d.inputs[0], Type::f32);
+  Value y = is_integer(type) ? d.inputs[0] : cast(d.inputs[0], Type::f32);
   const auto dim = static_cast<uint32_t>(dimension_of("cumsum", y.type(), d.node.integer("dim")));
   const uint32_t size = y.shape()[dim];
   if (size == 1) return {maximum(d.inputs[0], d.inputs[0])};
@@ -38,17 +37,18 @@ std::vector<Case> cumsum_cases() {
     return Case{.inputs = {{type, std::move(shape), {}, {}}},
                 .attributes = {{"dim", dim}},
                 .below = 9,
-                .differentiable = type != Type::u32};
+                .differentiable = !is_integer(type)};
   };
   return {use(Type::f32, {3, 4, 13}, 2), use(Type::f32, {3, 4, 5}, 1), use(Type::f16, {6, 5}, 0),
-          use(Type::bf16, {5, 9}, 1),    use(Type::u32, {4, 10}, -1),  use(Type::f32, {4, 1}, 1)};
+          use(Type::bf16, {5, 9}, 1),    use(Type::u32, {4, 10}, -1),  use(Type::i32, {4, 10}, 0),
+          use(Type::f32, {4, 1}, 1)};
 }
 
 /// Of the last dimension.
 Types infer_argmax(const Signature& s) {
   require_dense(s);
   TensorType out = s.inputs[0];
-  require_float(s, out);
+  require_number(s, out);
   constexpr uint32_t kMost = 1 << 24;  // which FP32 counts exactly
   if (out.shape.empty() || out.cols() > kMost)
     throw UsageError(
@@ -58,24 +58,22 @@ Types infer_argmax(const Signature& s) {
   return {out};
 }
 
-/// The smallest position that holds the maximum.
+/// The smallest position that holds the maximum, or NaN.
 std::vector<Value> decompose_argmax(const Decomposition& d) {
-  const Value x = cast(d.inputs[0], Type::f32);
-  const uint32_t cols = x.type().cols();
-  std::vector<float> numbers(cols);
-  std::iota(numbers.begin(), numbers.end(), 0.0F);
-  Graph& graph = x.owner();
-  const Value places = graph.constant("", {cols}, std::move(numbers));
-  const Value beyond = graph.constant("", {}, {static_cast<float>(cols)});
-  const Value found = where(equal(x, max(x, {-1}, true)), places, beyond);
+  const bool of_integers = is_integer(d.inputs[0].type().type);
+  const Value x = of_integers ? d.inputs[0] : cast(d.inputs[0], Type::f32);
+  Value is_most = equal(x, max(x, {-1}, true));
+  if (!of_integers) is_most = maximum(is_most, not_equal(x, x));
+  const Value places = count_to(x.owner(), x.type().cols(), Type::f32);
+  const Value found = where(is_most, places, number(places, x.type().cols()));
   return {cast(min(found, {-1}, true), Type::u32)};
 }
 
 std::vector<Case> argmax_cases() {
   const auto use = [](Type type, Shape shape) {
-    return Case{.inputs = {{type, std::move(shape), {}, {}}}, .differentiable = false};
+    return Case{.inputs = {{type, std::move(shape), {}, {}}}, .below = 7, .differentiable = false};
   };
-  return {use(Type::f32, {3, 4, 13}), use(Type::f16, {6, 5}), use(Type::bf16, {9})};
+  return {use(Type::f32, {3, 4, 13}), use(Type::f16, {6, 5}), use(Type::bf16, {9}), use(Type::i32, {6, 5})};
 }
 
 constexpr Operation kScan[] = {
@@ -97,14 +95,10 @@ Value cumsum(Value x, int dim) {
 
 Value argmax(Value x, int dim, bool keepdim) {
   const size_t at = dimension_of("argmax", x.type(), dim);
-  std::vector<int> order(x.shape().size());
-  std::iota(order.begin(), order.end(), 0);
-  std::rotate(order.begin() + static_cast<int64_t>(at), order.begin() + static_cast<int64_t>(at) + 1,
-              order.end());
   Shape shape = x.shape();
   shape[at] = 1;
   if (!keepdim) shape.erase(shape.begin() + static_cast<int64_t>(at));
-  return reshape(x.owner().apply("argmax", {permute(x, order)})[0], shape);
+  return reshape(x.owner().apply("argmax", {moved(x, at, x.shape().size() - 1)})[0], shape);
 }
 
 }  // namespace tessera::model

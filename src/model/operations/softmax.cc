@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "model/lowering.h"
 #include "model/operations/dims.h"
@@ -57,10 +56,7 @@ std::span<const Operation> softmax_operations() { return kSoftmax; }
 Value softmax(Value x, int dim) {
   const size_t count = x.shape().size(), at = dimension_of("softmax", x.type(), dim);
   if (at + 1 == count) return x.owner().apply("softmax", {x})[0];
-  std::vector<int> order(count);
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[at], order.back());
-  return permute(softmax(permute(x, order)), order);
+  return moved(softmax(moved(x, at, count - 1)), count - 1, at);
 }
 
 Value log_softmax(Value x, int dim) {

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include "base/integer_types.h"
 #include "model/lowering.h"
 #include "model/operations/broadcast.h"
+#include "model/operations/constants.h"
 #include "model/operations/list.h"
 #include "ops/map/elementwise.h"
 
@@ -17,7 +19,7 @@ Types infer(const Signature& s) {
     throw UsageError(fmt::format("{}: {}, {} and {} {}", s.operation, to_string(condition), to_string(a),
                                  to_string(b), why));
   };
-  for (const TensorType& type : s.inputs) require_float(s, type);
+  for (const TensorType& type : s.inputs) require_number(s, type);
   if (condition.type != a.type || a.type != b.type) fail("have different types: cast some");
   const std::optional<Shape> choices = common_shape(a.shape, b.shape);
   const std::optional<Shape> shape = choices ? common_shape(condition.shape, *choices) : std::nullopt;
@@ -27,8 +29,7 @@ Types infer(const Signature& s) {
 }
 
 Gradients gradient(const Differentiation& d) {
-  const Value condition = d.input(0), dy = *d.dy[0];
-  const Value zero = d.graph.constant("", {}, {0}, dy.type().type);
+  const Value condition = d.input(0), dy = *d.dy[0], zero = number(dy, 0);
   return {{},
           sum_to(where(condition, dy, zero), d.input(1).type()),
           sum_to(where(condition, zero, dy), d.input(2).type())};
@@ -65,6 +66,8 @@ std::vector<Case> cases() {
     cases.push_back({.inputs = {{type, std::move(condition), {}, {}},
                                 {type, std::move(a), {}, {}},
                                 {type, std::move(b), {}, {}}},
+                     .below = 9,
+                     .differentiable = !is_integer(type),
                      .given = {{0, std::move(given)}}});
   };
   for (Type type : {Type::f32, Type::f16, Type::bf16}) add(type, {5, 33}, {5, 33}, {5, 33});
@@ -73,6 +76,7 @@ std::vector<Case> cases() {
   add(Type::f32, {12, 1}, {12, 9}, {});
   add(Type::f32, {12, 1}, {9}, {});
   add(Type::f32, {2, 1, 1, 9}, {2, 3, 4, 9}, {4, 1});
+  add(Type::i32, {12, 1}, {12, 9}, {});
   return cases;
 }
 

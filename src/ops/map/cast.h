@@ -5,8 +5,9 @@
 
 namespace tessera::ops {
 
-/// out = in, rows × cols, each of f32, f16, bf16 or u32. Rounds once, to nearest even; overflow is
-/// infinity. To u32, fractions are cut off; negative numbers and NaN become 0, and others too large 2^32 − 1.
+/// out = in, rows × cols, each of f32, f16, bf16, u32 or i32. Rounds once, to nearest even; overflow is
+/// infinity. To an integer, fractions are cut off, NaN becomes 0, and a number that the type does not hold
+/// its nearest; integers become others modulo 2^32.
 struct CastProblem {
   Type from = Type::f32;
   Type to = Type::f16;

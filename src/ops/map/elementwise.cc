@@ -28,8 +28,8 @@ MapOperation operation_of(const UnaryProblem& p) {
 }
 
 MapOperation operation_of(const BinaryProblem& p) {
-  if (p.type != Type::u32 || !kernels::takes_integers(p.op))
-    require_float(p.type, "an elementwise operation");
+  const auto require = kernels::takes_integers(p.op) ? require_number : require_float;
+  require(p.type, "an elementwise operation");
   MapOperation operation{.codelet = &kernels::codelet_of(p.op), .rows = p.rows, .cols = p.cols};
   operation.operands = {
       operand_of("a", p, p.a), operand_of("b", p, p.b), {"out", p.type, Role::output, p.rows, p.cols}};
@@ -38,7 +38,7 @@ MapOperation operation_of(const BinaryProblem& p) {
 }
 
 MapOperation operation_of(const WhereProblem& p) {
-  require_float(p.type, "an elementwise operation");
+  require_number(p.type, "an elementwise operation");
   MapOperation operation{.codelet = &kernels::where_codelet, .rows = p.rows, .cols = p.cols};
   operation.operands = {operand_of("condition", p, p.condition),
                         operand_of("a", p, p.a),

@@ -23,7 +23,7 @@ enum class Broadcast : uint8_t {
   scalar,  ///< 1 × 1
 };
 
-/// out = op(a, b), rows × cols; all of one type: f32, f16 or bf16, or u32 where the operation takes
+/// out = op(a, b), rows × cols; all of one type: f32, f16 or bf16, or u32 or i32 where the operation takes
 /// integers. May be in place of an operand that is a matrix.
 struct BinaryProblem {
   kernels::Binary op = kernels::Binary::add;
@@ -35,7 +35,8 @@ struct BinaryProblem {
   Broadcast b = Broadcast::none;
 };
 
-/// out = a where the condition is not 0, else b; rows × cols, all of one type: f32, f16 or bf16.
+/// out = a where the condition is not 0, else b; rows × cols, all of one type: f32, f16, bf16, u32 or
+/// i32.
 struct WhereProblem {
   Type type = Type::f32;
   uint32_t rows = 0;

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "base/integer_types.h"
 #include "kernels/common/element.h"
 #include "kernels/map/fill/codelet.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 /// Whether an integer type holds the number; floating-point types round it.
 bool holds(Type type, float value) {
-  if (epsilon_of(type) != 0) return true;
+  if (!is_integer(type)) return true;
   const double bits = 8.0 * static_cast<double>(size_of(type));
   const double limit = std::ldexp(1.0, static_cast<int>(bits) - (type == Type::i32 ? 1 : 0));
   const double least = type == Type::i32 ? -limit : 0;

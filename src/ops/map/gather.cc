@@ -79,7 +79,7 @@ program::StepId build_exchange(const Builder& builder, const GatherProblem& p, c
 }  // namespace
 
 MapOperation operation_of(const LookupProblem& p) {
-  require_float(p.type, "a lookup");
+  require_number(p.type, "a lookup");
   const bool by_columns = p.panel_rows == 1;
   const uint32_t panels = (p.source_rows + p.panel_rows - 1) / p.panel_rows;
   MapOperation operation{.codelet = &kernels::gather_rows_codelet,

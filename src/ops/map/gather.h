@@ -17,9 +17,9 @@ struct GatherProblem {
   std::vector<uint32_t> rows;
 };
 
-/// out[i] = source[rows[i]], NaN for a row that the source does not have: a list that the run gives. `rows`
-/// rows of u32, source_rows × cols to rows × cols of a floating-point type. The source lies row by row, or in
-/// panels of `panel_rows` rows, as the codelet has it.
+/// out[i] = source[rows[i]], NaN for a row that the source does not have, of integers 0: a list that the run
+/// gives. `rows` rows of u32, source_rows × cols to rows × cols of f32, f16, bf16, u32 or i32. The source
+/// lies row by row, or in panels of `panel_rows` rows, as the codelet has it.
 struct LookupProblem {
   Type type = Type::f32;
   uint32_t source_rows = 0;

@@ -22,8 +22,9 @@ MapOperation operation_of(const ReduceProblem& p) {
 }
 
 MapOperation operation_of(const AxisReduceProblem& p) {
-  require_float(p.from, "a reduction");
-  require_float(p.to, "a reduction");
+  const auto require = p.from == p.to && p.scale == 1 ? require_number : require_float;
+  require(p.from, "a reduction");
+  require(p.to, "a reduction");
   const uint32_t rows = p.over_rows ? 1 : p.rows;
   const uint32_t cols = p.over_rows ? p.cols : 1;
   MapOperation operation{

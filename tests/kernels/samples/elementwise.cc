@@ -87,16 +87,25 @@ Sample binary_sample(uint32_t scale, uint64_t seed) {
 }
 
 /// Small numbers, some of which are equal, and large ones.
-template <Binary op>
+template <Binary op, Type type>
 Sample integer_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = sample_rows(scale);
   const uint32_t cols = sample_cols(scale);
   const auto value_at = [seed](uint64_t i) {
-    return static_cast<double>(static_cast<uint32_t>((i * (seed + 3)) % 5 - 2));
+    const auto word = static_cast<uint32_t>((i * (seed + 3)) % 5 - 2);
+    return type == Type::i32 ? 1.0 * static_cast<int32_t>(word) : 1.0 * word;
   };
   Sample sample(codelet_of(op));
-  sample.values(Type::u32, rows, cols, value_at).values(Type::u32, 1, cols, value_at);
-  return sample.unset(Type::u32, rows, cols);
+  sample.values(type, rows, cols, value_at).values(type, 1, cols, value_at);
+  return sample.unset(type, rows, cols);
+}
+
+Sample integer_where_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = sample_rows(scale), cols = sample_cols(scale);
+  const auto value_at = [seed](uint64_t i) { return static_cast<double>((i * (seed + 3)) % 5) - 2; };
+  Sample sample(where_codelet);
+  sample.values(Type::i32, rows, cols, value_at).values(Type::i32, 1, cols, value_at);
+  return sample.values(Type::i32, rows, cols, value_at).unset(Type::i32, rows, cols);
 }
 
 template <Type type, Shape shape = Shape::matrix>
@@ -124,7 +133,8 @@ template <Binary op>
 constexpr NamedSample kIntegerSamples[] = {{"f32", binary_sample<op, Type::f32>},
                                            {"f16", binary_sample<op, Type::f16>},
                                            {"bf16", binary_sample<op, Type::bf16>},
-                                           {"u32", integer_sample<op>},
+                                           {"u32", integer_sample<op, Type::u32>},
+                                           {"i32", integer_sample<op, Type::i32>},
                                            {"f32-row", binary_sample<op, Type::f32, Shape::row>},
                                            {"f16-column", binary_sample<op, Type::f16, Shape::column>}};
 template <Binary op>
@@ -135,6 +145,7 @@ constexpr std::span<const NamedSample> samples_of() {
 constexpr NamedSample kWhereSamples[] = {{"f32", where_sample<Type::f32>},
                                          {"f16", where_sample<Type::f16>},
                                          {"bf16", where_sample<Type::bf16>},
+                                         {"i32", integer_where_sample},
                                          {"f32-row", where_sample<Type::f32, Shape::row>},
                                          {"f32-column", where_sample<Type::f32, Shape::column>}};
 

@@ -1,3 +1,4 @@
+#include "base/integer_types.h"
 #include "kernels/common/element.h"
 #include "kernels/map/fill/codelet.h"
 #include "kernels/samples/list.h"
@@ -8,7 +9,7 @@ namespace {
 template <Type type>
 Sample sample(uint32_t scale, uint64_t) {
   Sample sample(fill_codelet);
-  return sample.unset(type, 3 * scale, 41 * scale).param(param_of(epsilon_of(type) != 0 ? 0.1F : 200.0F));
+  return sample.unset(type, 3 * scale, 41 * scale).param(param_of(!is_integer(type) ? 0.1F : 200.0F));
 }
 
 constexpr NamedSample fill_uses[] = {{"f32", sample<Type::f32>},   {"f16", sample<Type::f16>},

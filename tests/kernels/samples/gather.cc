@@ -1,3 +1,4 @@
+#include "base/integer_types.h"
 #include "kernels/map/gather/codelet.h"
 #include "kernels/samples/list.h"
 
@@ -13,7 +14,11 @@ Sample gather_sample(uint32_t scale, uint64_t seed) {
   Sample sample(gather_rows_codelet);
   sample.values(index, rows, 1,
                 [&](uint64_t i) { return static_cast<double>((i * 11 + seed) % (source_rows + 1)); });
-  sample.random(type, panels, cols * panel_rows, seed, 1, true).unset(type, rows, cols);
+  if (is_integer(type))
+    sample.values(type, panels, cols * panel_rows, [](uint64_t i) { return static_cast<double>(i) - 20; });
+  else
+    sample.random(type, panels, cols * panel_rows, seed, 1, true);
+  sample.unset(type, rows, cols);
   return sample.param(panel_rows).param(source_rows);
 }
 
@@ -59,6 +64,7 @@ constexpr NamedSample gather_rows_uses[] = {
     {"f32-u32", gather_sample<Type::f32, Type::u32>},
     {"f16-u16", gather_sample<Type::f16, Type::u16>},
     {"bf16-u32", gather_sample<Type::bf16, Type::u32>},
+    {"i32-u32", gather_sample<Type::i32, Type::u32>},
     {"f32-panels", gather_sample<Type::f32, Type::u32, 16>},
     {"f16-panels", gather_sample<Type::f16, Type::u32, 16>},
 };

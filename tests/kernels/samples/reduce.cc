@@ -66,12 +66,25 @@ Sample axis_sample(uint32_t scale, uint64_t seed) {
   return sample.tolerance({rounding, rounding});
 }
 
+template <Reduction op, Type type, bool over_rows>
+Sample integer_axis_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t results = 19 * scale, terms = 7 * scale;
+  const double least = type == Type::i32 ? -350 : 0;
+  Sample sample(codelet_of(op));
+  sample.values(type, over_rows ? terms : results, over_rows ? results : terms,
+                [=](uint64_t i) { return static_cast<double>((i + seed) * 977 % 700) + least; });
+  sample.unset(type, over_rows ? 1 : results, over_rows ? results : 1);
+  return sample.param(over_rows ? 1 : 0).param(param_of(1)).flops(double{1} * results * terms);
+}
+
 template <Reduction op>
 constexpr NamedSample kAxisSamples[] = {
     {"rows-f32-f32", axis_sample<op, Type::f32, Type::f32, true>},
     {"rows-f16-f16", axis_sample<op, Type::f16, Type::f16, true>},
     {"rows-bf16-f32", axis_sample<op, Type::bf16, Type::f32, true>},
     {"long-rows-f32-f32", axis_sample<op, Type::f32, Type::f32, true, 20>},
+    {"rows-u32", integer_axis_sample<op, Type::u32, true>},
+    {"cols-i32", integer_axis_sample<op, Type::i32, false>},
     {"cols-f32-f32", axis_sample<op, Type::f32, Type::f32, false>},
     {"cols-f32-bf16", axis_sample<op, Type::f32, Type::bf16, false>},
     {"cols-f16-f32", axis_sample<op, Type::f16, Type::f32, false>},

@@ -1,5 +1,6 @@
 #include "kernels/map/cast/cast.h"
 
+#include "base/integer_types.h"
 #include "base/simd.h"
 #include "kernels/common/lines.h"
 
@@ -24,14 +25,14 @@ struct Identity {
 void cast_integers(Type from, Type to, const std::byte* in, size_t count, std::byte* out) {
   for (size_t i = 0; i < count; ++i) {
     const double number = load_number(from, in + i * size_of(from));
-    store_number(to, out + i * size_of(to), to == Type::u32 ? to_integer(number) : number);
+    store_number(to, out + i * size_of(to), converted(from, to, number));
   }
 }
 
 }  // namespace
 
 void cast(Type from, Type to, const std::byte* in, size_t count, std::byte* out) {
-  if (from == Type::u32 || to == Type::u32) return cast_integers(from, to, in, count, out);
+  if (is_integer(from) || is_integer(to)) return cast_integers(from, to, in, count, out);
   with_float_type(from, [&]<class From>(From) HWY_ATTR {
     with_float_type(to, [&]<class To>(To) HWY_ATTR {
       map_elements(Identity{}, count, reinterpret_cast<To*>(out), reinterpret_cast<const From*>(in));

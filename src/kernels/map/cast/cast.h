@@ -1,17 +1,29 @@
 // SIMD form of casts.
 #pragma once
 
+#include <tessera/types.h>
+
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
+#include "base/integer_types.h"
 #include "program/codelet.h"
 
 namespace tessera::kernels {
 
-/// A number as u32: without its fraction; 0 for negative numbers and NaN, 2^32 − 1 for those too large.
-inline uint32_t to_integer(double number) {
-  constexpr double kMost = 4294967295.0;
-  if (!(number > 0)) return 0;
-  return number < kMost ? static_cast<uint32_t>(number) : ~uint32_t{0};
+/// A number as u32 or i32: without its fraction; NaN is 0, and those beyond the type are its nearest.
+inline double to_integer(Type type, double number) {
+  const bool is_signed = type == Type::i32;
+  const double least = is_signed ? -2147483648.0 : 0, most = is_signed ? 2147483647.0 : 4294967295.0;
+  return std::isnan(number) ? 0 : std::clamp(std::trunc(number), least, most);
+}
+/// A number of a type as another one: an integer as an integer modulo 2^32.
+inline double converted(Type from, Type to, double number) {
+  if (!is_integer(to)) return number;
+  if (!is_integer(from)) return to_integer(to, number);
+  const auto bits = static_cast<uint32_t>(static_cast<int64_t>(number));
+  return to == Type::i32 ? 1.0 * static_cast<int32_t>(bits) : 1.0 * bits;
 }
 
 /// out = in, converted to the type of out. Fields of one shape.

@@ -17,10 +17,8 @@ void cast_reference(const Vertex& v) {
   const FieldView& in = v.fields[cast_field::in];
   const FieldView& out = v.fields[cast_field::out];
   for (uint32_t r = 0; r < out.rows; ++r)
-    for (uint32_t c = 0; c < out.cols; ++c) {
-      const double number = number_at(in, r, c);
-      set_number(out, r, c, out.type == Type::u32 ? to_integer(number) : number);
-    }
+    for (uint32_t c = 0; c < out.cols; ++c)
+      set_number(out, r, c, converted(in.type, out.type, number_at(in, r, c)));
 }
 
 void cast_simd(const Vertex& v) { apply_cast(v.fields[cast_field::in], v.fields[cast_field::out]); }

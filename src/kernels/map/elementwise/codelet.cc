@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/integer_types.h"
 #include "kernels/common/activation.h"
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
@@ -78,9 +79,6 @@ double broadcast_at(const FieldView& field, uint32_t row, uint32_t col) {
 float f32_at(const FieldView& field, uint32_t row, uint32_t col) {
   return static_cast<float>(broadcast_at(field, row, col));
 }
-uint32_t u32_at(const FieldView& field, uint32_t row, uint32_t col) {
-  return static_cast<uint32_t>(broadcast_at(field, row, col));
-}
 
 template <class Evaluate>
 void fill(const FieldView& out, const Evaluate& evaluate_at) {
@@ -98,10 +96,12 @@ void reference(const Vertex& v) {
 template <Binary op>
 void reference(const Vertex& v) {
   if constexpr (takes_integers(op))
-    if (v.fields[binary_field::out].type == Type::u32)
-      return fill(v.fields[binary_field::out], [&](uint32_t r, uint32_t c) {
-        return of_integers<op>(u32_at(v.fields[binary_field::a], r, c),
-                               u32_at(v.fields[binary_field::b], r, c));
+    if (const FieldView& out = v.fields[binary_field::out]; is_integer(out.type))
+      return with_integer_type(out.type, [&]<class T>(T) {
+        fill(out, [&](uint32_t r, uint32_t c) {
+          return of_integers<op>(static_cast<T>(broadcast_at(v.fields[binary_field::a], r, c)),
+                                 static_cast<T>(broadcast_at(v.fields[binary_field::b], r, c)));
+        });
       });
   fill(v.fields[binary_field::out], [&](uint32_t r, uint32_t c) {
     return evaluate(op, factor_of(v), f32_at(v.fields[binary_field::a], r, c),
@@ -111,8 +111,8 @@ void reference(const Vertex& v) {
 
 void where_reference(const Vertex& v) {
   fill(v.fields[where_field::out], [&](uint32_t r, uint32_t c) {
-    const bool holds = f32_at(v.fields[where_field::condition], r, c) != 0;
-    return f32_at(v.fields[holds ? where_field::a : where_field::b], r, c);
+    const bool holds = broadcast_at(v.fields[where_field::condition], r, c) != 0;
+    return broadcast_at(v.fields[holds ? where_field::a : where_field::b], r, c);
   });
 }
 

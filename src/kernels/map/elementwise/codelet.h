@@ -20,7 +20,7 @@ const program::Codelet& codelet_of(Unary op);
 /// Parameters likewise. a and b have the shape of out, or are a single row or column that is broadcast.
 const program::Codelet& codelet_of(Binary op);
 
-/// out = a where the condition is not 0, else b; fields likewise.
+/// out = a where the condition is not 0, else b; fields likewise, also of u32 and i32.
 extern const program::Codelet where_codelet;
 
 std::span<const ListedCodelet> elementwise_codelets();

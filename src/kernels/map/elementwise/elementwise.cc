@@ -1,5 +1,6 @@
 #include "kernels/map/elementwise/elementwise.h"
 
+#include "base/integer_types.h"
 #include "base/simd.h"
 #include "kernels/common/lines.h"
 
@@ -86,10 +87,19 @@ void unary_run(Type type, const Operation& operation, const std::byte* in, size_
 
 /// Integers: loops that the compiler turns into vectors.
 template <Binary op>
-void integer_run(const std::byte* a, const std::byte* b, size_t count, std::byte* out) {
-  const auto *x = reinterpret_cast<const uint32_t*>(a), *y = reinterpret_cast<const uint32_t*>(b);
+void integer_run(Type type, const std::byte* a, const std::byte* b, size_t count, std::byte* out) {
+  with_integer_type(type, [&]<class T>(T) {
+    const auto *x = reinterpret_cast<const T*>(a), *y = reinterpret_cast<const T*>(b);
+    auto* to = reinterpret_cast<T*>(out);
+    for (size_t i = 0; i < count; ++i) to[i] = of_integers<op>(x[i], y[i]);
+  });
+}
+
+void integer_choices(const std::byte* condition, const std::byte* a, const std::byte* b, size_t count,
+                     std::byte* out) {
+  const auto words = [](const std::byte* of) { return reinterpret_cast<const uint32_t*>(of); };
   auto* to = reinterpret_cast<uint32_t*>(out);
-  for (size_t i = 0; i < count; ++i) to[i] = of_integers<op>(x[i], y[i]);
+  for (size_t i = 0; i < count; ++i) to[i] = words(condition)[i] != 0 ? words(a)[i] : words(b)[i];
 }
 
 template <class Operation>
@@ -115,10 +125,10 @@ void unary(Unary op, Type type, float factor, const std::byte* in, size_t count,
 void binary(Binary op, Type type, float factor, const std::byte* a, const std::byte* b, size_t count,
             std::byte* out) {
   switch (op) {
-#define TESSERA_CASE(name)                                                       \
-  case Binary::name:                                                             \
-    if constexpr (takes_integers(Binary::name))                                  \
-      if (type == Type::u32) return integer_run<Binary::name>(a, b, count, out); \
+#define TESSERA_CASE(name)                                                            \
+  case Binary::name:                                                                  \
+    if constexpr (takes_integers(Binary::name))                                       \
+      if (is_integer(type)) return integer_run<Binary::name>(type, a, b, count, out); \
     return binary_run(type, BinaryOperation<Binary::name>{factor}, a, b, count, out);
     TESSERA_BINARY_OPERATIONS(TESSERA_CASE)
 #undef TESSERA_CASE
@@ -127,6 +137,7 @@ void binary(Binary op, Type type, float factor, const std::byte* a, const std::b
 
 void where(Type type, const std::byte* condition, const std::byte* a, const std::byte* b, size_t count,
            std::byte* out) {
+  if (is_integer(type)) return integer_choices(condition, a, b, count, out);
   with_float_type(type, [&]<class T>(T) HWY_ATTR {
     map_elements(Where{}, count, reinterpret_cast<T*>(out), reinterpret_cast<const T*>(condition),
                  reinterpret_cast<const T*>(a), reinterpret_cast<const T*>(b));

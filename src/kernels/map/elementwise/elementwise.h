@@ -1,5 +1,5 @@
 // Elementwise functions of one to three operands. FP32 arithmetic on f32, f16 and bf16, rounded once; some
-// also on u32, modulo 2^32.
+// also on u32 and i32, modulo 2^32.
 #pragma once
 
 #include <cstdint>
@@ -57,13 +57,15 @@ constexpr bool takes_integers(Binary op) {
          op == Binary::minimum || is_comparison(op);
 }
 
-/// Of one that takes_integers().
-template <Binary op>
-constexpr uint32_t of_integers(uint32_t a, uint32_t b) {
+/// Of one that takes_integers(), of u32 or i32.
+template <Binary op, class Integer>
+constexpr Integer of_integers(Integer a, Integer b) {
+  // Signed ones must not overflow.
+  const auto x = static_cast<uint32_t>(a), y = static_cast<uint32_t>(b);
   switch (op) {
-    case Binary::add: return a + b;
-    case Binary::sub: return a - b;
-    case Binary::mul: return a * b;
+    case Binary::add: return static_cast<Integer>(x + y);
+    case Binary::sub: return static_cast<Integer>(x - y);
+    case Binary::mul: return static_cast<Integer>(x * y);
     case Binary::maximum: return a > b ? a : b;
     case Binary::minimum: return a < b ? a : b;
     case Binary::equal: return a == b ? 1 : 0;
@@ -72,6 +74,12 @@ constexpr uint32_t of_integers(uint32_t a, uint32_t b) {
     case Binary::less_equal: return a <= b ? 1 : 0;
     default: return a;
   }
+}
+
+/// Calls visit(T{}) with the C++ type of an integer of 32 bits.
+template <class Visit>
+void with_integer_type(Type type, const Visit& visit) {
+  type == Type::i32 ? visit(int32_t{}) : visit(uint32_t{});
 }
 
 /// out = op(in), with the factor of an operation that takes one. Fields of one shape and type.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/integer_types.h"
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
 #include "kernels/common/lines.h"
@@ -24,6 +25,9 @@ void move_element(const FieldView& from, uint32_t from_row, const FieldView& to,
   std::memcpy(address_of(to, to_row, col), address_of(from, from_row, col), size_of(to.type));
 }
 
+/// What stands for a row that the source does not have.
+double missing_of(Type type) { return is_integer(type) ? 0 : std::numeric_limits<double>::quiet_NaN(); }
+
 void gather_rows_reference(const Vertex& v) {
   const auto panel = static_cast<uint32_t>(v.params[gather_rows_param::panel_rows]);
   const FieldView& source = v.fields[gather_rows_field::source];
@@ -34,7 +38,7 @@ void gather_rows_reference(const Vertex& v) {
       set_number(out, i, c,
                  row < v.params[gather_rows_param::source_rows]
                      ? number_at(source, row / panel, int64_t{panel} * c + row % panel)
-                     : std::numeric_limits<double>::quiet_NaN());
+                     : missing_of(out.type));
   }
 }
 
@@ -47,7 +51,7 @@ void gather_rows_simd(const Vertex& v) {
   for (uint32_t i = 0; i < out.rows; ++i) {
     const uint32_t row = row_at(v.fields[gather_rows_field::rows], i);
     if (row >= v.params[gather_rows_param::source_rows]) {
-      for (uint32_t c = 0; c < out.cols; ++c) set_number(out, i, c, std::numeric_limits<double>::quiet_NaN());
+      for (uint32_t c = 0; c < out.cols; ++c) set_number(out, i, c, missing_of(out.type));
       continue;
     }
     const std::byte* const from = address_of(source, row / panel, row % panel);

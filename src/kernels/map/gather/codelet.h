@@ -5,10 +5,10 @@
 
 namespace tessera::kernels {
 
-/// out[i] = source[rows[i]], NaN for a row that the source does not have. Fields "rows" (count × 1, u32 or
-/// u16), "source" (of "source_rows" rows), "out" (count × the source's columns, of its type). The source lies
-/// row by row, or in panels of "panel_rows" rows: element (panel_rows · p + r, c) is element
-/// (p, panel_rows · c + r) of the field.
+/// out[i] = source[rows[i]], NaN for a row that the source does not have, of integers 0. Fields "rows" (count
+/// × 1, u32 or u16), "source" (of "source_rows" rows), "out" (count × the source's columns, of its type). The
+/// source lies row by row, or in panels of "panel_rows" rows: element (panel_rows · p + r, c) is element (p,
+/// panel_rows · c + r) of the field.
 #define TESSERA_GATHER_ROWS_FIELDS(X) X(rows, .alignment = 2) X(source) X(out, .access = program::Access::out)
 #define TESSERA_GATHER_ROWS_PARAMS(X) X(panel_rows) X(source_rows)
 

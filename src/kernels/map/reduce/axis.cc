@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/integer_types.h"
 #include "base/simd.h"
 #include "kernels/common/element.h"
 #include "kernels/common/lines.h"
@@ -225,7 +226,7 @@ void reduce_rows(Reduction op, const FieldView& in, float scale, const FieldView
 bool apply_axis_reduction(Reduction op, bool over_rows, FieldView in, float scale, FieldView out,
                           program::Helpers* helpers) {
   if (out.empty()) return true;
-  if (in.empty()) return false;
+  if (in.empty() || is_integer(in.type)) return false;
   if (in.row_stride == 1 && (in.col_stride != 1 || in.cols == 1)) {
     in = transposed(in);
     out = transposed(out);

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "base/integer_types.h"
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
 #include "kernels/map/reduce/reduce.h"
@@ -158,10 +159,27 @@ float with_element(Reduction op, float sum, float x) {
 }
 
 template <Reduction op>
+void integer_axis(const FieldView& in, const FieldView& out, bool over_rows) {
+  for (uint32_t i = 0; i < (over_rows ? out.cols : out.rows); ++i) {
+    int64_t most = std::numeric_limits<int64_t>::min();
+    uint32_t sum = 0;
+    for (uint32_t k = 0; k < (over_rows ? in.rows : in.cols); ++k) {
+      const auto x = static_cast<int64_t>(over_rows ? number_at(in, k, i) : number_at(in, i, k));
+      most = std::max(most, x);
+      const auto word = static_cast<uint32_t>(x);
+      sum += op == Reduction::sum_of_squares ? word * word : word;
+    }
+    store(address_of(out, over_rows ? 0 : i, over_rows ? i : 0),
+          op == Reduction::maximum ? static_cast<uint32_t>(most) : sum);
+  }
+}
+
+template <Reduction op>
 void axis_reference(const Vertex& v) {
   const bool over_rows = is_over_rows(v);
   const FieldView& in = v.fields[axis_reduction_field::in];
   const FieldView& out = v.fields[axis_reduction_field::out];
+  if (is_integer(in.type)) return integer_axis<op>(in, out, over_rows);
   for (uint32_t i = 0; i < (over_rows ? out.cols : out.rows); ++i) {
     float sum = op == Reduction::maximum ? -std::numeric_limits<float>::infinity() : 0;
     for (uint32_t k = 0; k < (over_rows ? in.rows : in.cols); ++k)
