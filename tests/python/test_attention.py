@@ -5,6 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from beside_torch import trains_like_pytorch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -181,16 +182,7 @@ def test_encoders_of_pytorch(norm_first, without_fast_path):
 def test_attention_trains_as_in_pytorch(name, machine):
     torch.manual_seed(4)
     module, x, target = Attention(**MASKS[name]), torch.randn(2, 19, 24), torch.randn(2, 19, 24)
-    session = tg.from_torch(module, (x,)).training_step("mse", lr=0.5).session(machine)
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.5)
-    for _ in range(3):
-        optimizer.zero_grad()
-        loss = F.mse_loss(module(x), target)
-        loss.backward()
-        optimizer.step()
-        assert session.run(x, target) == pytest.approx(loss.item(), rel=1e-4)
-    for parameter, values in module.named_parameters():
-        np.testing.assert_allclose(session.get(parameter), values.detach(), rtol=1e-3, atol=1e-4)
+    trains_like_pytorch(module, x, target, "mse", lr=0.5, machine=machine)
 
 
 def test_packed_sequences_are_those_alone():

@@ -6,6 +6,8 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from beside_torch import trains_like_pytorch  # noqa: E402
+
 import tessera  # noqa: E402
 from tessera import graph as tg  # noqa: E402
 
@@ -112,13 +114,4 @@ def test_models_train_as_in_pytorch(make):
     torch.manual_seed(2)
     model, x = First(make()).eval(), inputs_of(make)
     target = torch.randn(2, 19, 48)
-    session = tg.from_torch(model, x).training_step("mse", lr=0.1).session()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(2):
-        optimizer.zero_grad()
-        loss = torch.nn.functional.mse_loss(model(x), target)
-        loss.backward()
-        optimizer.step()
-        assert session.run(x, target) == pytest.approx(loss.item(), rel=1e-4)
-    for name, values in model.named_parameters():
-        np.testing.assert_allclose(session.get(name), values.detach(), rtol=1e-3, atol=1e-5)
+    trains_like_pytorch(model, x, target, "mse", steps=2, atol=1e-5)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,18 +14,15 @@ from tessera import _operators as _operators  # modules may use them, and sessio
 from tessera._matrices import Matrix
 from tessera.graph import _values as ops
 from tessera.graph._graph import Graph
-from tessera.graph._values import Value
+from tessera.graph._values import Truth, Value
 
 _TYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
-_INTEGERS = (torch.int64, torch.int32, torch.uint32)
-_MEAN = 1  # PyTorch's numbers of reductions: none, mean, sum
-_REDUCTION_NAMES: tuple[Literal["none", "mean", "sum"], ...] = ("none", "mean", "sum")
-_REDUCTIONS: tuple[Callable[[Value], Value], ...] = (lambda x: x, ops.mean, ops.sum)
+_INTEGERS = {torch.int64: "i32", torch.int32: "i32", torch.uint32: "u32"}
 
 
-def type_of(dtype: torch.dtype, *, allow_integers: bool = False) -> str:
+def type_of(dtype: torch.dtype | None, *, allow_integers: bool = False) -> str:
     if allow_integers and dtype in _INTEGERS:
-        return "u32"
+        return _INTEGERS[dtype]
     if dtype == torch.bool:
         return "f32"
     if dtype not in _TYPES:
@@ -80,15 +76,11 @@ class Constant:
         self._graph = graph
         self._value: Value | None = None
 
-    def value(self, *, signed: bool = False) -> Value:
-        """Its value; integers below 0 only where a floating-point number will do."""
+    def value(self) -> Value:
         if self._value is None:
             dtype = type_of(self.tensor.dtype, allow_integers=True)
-            if dtype == "u32" and not ((self.tensor >= 0) & (self.tensor <= 2**24)).all():
-                if not signed or (self.tensor.abs() > 2**24).any():
-                    raise ValueError("a constant has integers below 0 or above 2^24")
-                return self._graph.constant(self.tensor.float().numpy())
-            self._value = self._graph.constant(self.tensor.float().numpy(), dtype=dtype)
+            array = self.tensor.numpy() if dtype in ops.INTEGERS else self.tensor.float().numpy()
+            self._value = as_known(self._graph.constant(array, dtype=dtype), self.tensor)
         return self._value
 
 
@@ -102,7 +94,8 @@ class Transposed:
     def value(self) -> Value:
         if self._value is None:
             order = list(range(len(self.of.shape)))
-            self._value = ops.permute(self.of, [*order[:-2], order[-1], order[-2]])
+            permuted = ops.permute(self.of, [*order[:-2], order[-1], order[-2]])
+            self._value = Truth(permuted.graph, permuted.id) if isinstance(self.of, Truth) else permuted
         return self._value
 
 
@@ -113,9 +106,31 @@ def value_of(known: Any) -> Any:
     return [value_of(each) for each in known] if isinstance(known, (tuple, list)) else known
 
 
-def _holds_truth(argument: Any) -> bool:
-    meaning = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else None
-    return isinstance(meaning, Tensor) and meaning.dtype == torch.bool
+def sizes_of(meaning: Tensor) -> tuple[int, ...]:
+    if not all(isinstance(size, int) for size in meaning.shape):
+        raise ValueError(f"the sizes of the result {list(meaning.shape)} depend on data; a graph's are fixed")
+    return tuple(meaning.shape)
+
+
+def as_known(result: Any, meaning: Any) -> Any:
+    """A value as what PyTorch's tensor is: truth values, integers or numbers, of its shape."""
+    if isinstance(result, (tuple, list)) and isinstance(meaning, (tuple, list)):
+        return [as_known(each, of) for each, of in zip(result, meaning, strict=False)]
+    if not isinstance(result, Value) or not isinstance(meaning, Tensor):
+        return result
+    if result.shape != sizes_of(meaning):
+        raise ValueError(f"a result of {list(meaning.shape)} is not possible")
+    if meaning.dtype == torch.bool:
+        return Truth(result.graph, result.id)
+    return ops.cast(result, _INTEGERS[meaning.dtype]) if meaning.dtype in _INTEGERS else result
+
+
+def as_truth(x: Value) -> Truth:
+    """Whether each element is not 0."""
+    if isinstance(x, Truth):
+        return x
+    holds = ops.not_equal(x, 0)
+    return Truth(holds.graph, holds.id)
 
 
 class Call:
@@ -131,32 +146,18 @@ class Call:
         self._node = node
         meaning = node.meta.get("val")
         #: Shape and type of the result.
-        self.shape = tuple(int(size) for size in meaning.shape) if isinstance(meaning, Tensor) else ()
+        self.shape = sizes_of(meaning) if isinstance(meaning, Tensor) else ()
         self.dtype = meaning.dtype if isinstance(meaning, Tensor) else None
-        self.lacks_input = any(known.get(argument) is None for argument in node.all_input_nodes)
         self.operator = str(node.target)
-
-    @property
-    def are_bools(self) -> list[bool]:
-        """By argument: whether it holds truth values."""
-        return [_holds_truth(argument) for argument in self._node.args]
-
-    def is_bool(self, name: str, position: int) -> bool:
-        """Whether an argument, by its name or its position, holds truth values."""
-        args = self._node.args
-        return _holds_truth(args[position] if position < len(args) else self._node.kwargs.get(name))
 
     @property
     def args(self) -> list[Any]:
         lazily = str(self._node.target) in _LAZY
-        return [known if lazily else self._value_of(known) for known in map(self._of, self._node.args)]
+        return [known if lazily else value_of(known) for known in map(self._of, self._node.args)]
 
     @property
     def kwargs(self) -> dict[str, Any]:
         return {name: value_of(self._of(argument)) for name, argument in self._node.kwargs.items()}
-
-    def _value_of(self, known: Any) -> Any:
-        return known.value(signed=self.dtype in _TYPES) if isinstance(known, Constant) else value_of(known)
 
     def _of(self, argument: Any) -> Any:
         if isinstance(argument, torch.fx.Node):
@@ -187,18 +188,100 @@ def shaped(call: Call, x: Value) -> Value:
     return x if x.shape == call.shape else ops.reshape(x, call.shape)
 
 
+def in_result_type(call: Call, x: Value) -> Value:
+    is_number = call.dtype is not None and call.dtype != torch.bool
+    return ops.cast(x, type_of(call.dtype, allow_integers=True)) if is_number else x
+
+
 # Elementwise.
 
-for _name in "relu tanh sigmoid exp log sqrt rsqrt reciprocal abs square silu erf sin cos".split():
-    HANDLERS[f"aten.{_name}.default"] = lambda call, x, function=getattr(ops, _name): function(x)
+_OF_INTEGERS: dict[str, Callable[[Value], Value]] = {
+    "neg": operator.neg,
+    "relu": lambda x: ops.maximum(x, 0),
+    "abs": lambda x: ops.maximum(x, -x),
+    "square": lambda x: x * x,
+    "sign": lambda x: (x > 0) - (x < 0),
+    **dict.fromkeys(("floor", "ceil", "trunc", "round"), lambda x: x),
+}
+
+
+def _trunc(x: Value) -> Value:
+    """Numbers of 2^23 and above are whole already."""
+    return ops.where(ops.abs(x) < 2.0**23, ops.cast(ops.cast(x, "i32"), x.dtype), x)
+
+
+def _floor(x: Value) -> Value:
+    y = _trunc(x)
+    return y - (x < y)
+
+
+def _round(x: Value) -> Value:
+    """Halves to the even number."""
+    low = _floor(x)
+    rest = x - low
+    is_odd = low - _floor(low * 0.5) * 2
+    return ops.where(ops.abs(x) < 2.0**23, low + ops.maximum(rest > 0.5, ops.equal(rest, 0.5) * is_odd), x)
+
+
+def _log1p(x: Value) -> Value:
+    """By its series where 1 + x would be rounded too much."""
+    small = ops.clip(x, -0.03, 0.03)
+    series = small * (small * (small * (small * -0.25 + 1 / 3) - 0.5) + 1)
+    return ops.where(ops.abs(x) < 0.03, series, ops.log(x + 1))
+
+
+_UNARY: dict[str, Callable[[Value], Value]] = {
+    **{
+        name: getattr(ops, name)
+        for name in "relu tanh sigmoid exp log sqrt rsqrt reciprocal abs square silu erf sin cos".split()
+    },
+    "neg": operator.neg,
+    "sign": lambda x: (x > 0) - (x < 0),
+    "trunc": _trunc,
+    "floor": _floor,
+    "ceil": lambda x: -_floor(-x),
+    "round": _round,
+    "log1p": _log1p,
+    "expm1": lambda x: ops.tanh(x * 0.5) * (ops.exp(x) + 1),
+    "log2": lambda x: ops.log(x) * (1 / math.log(2)),
+    "log10": lambda x: ops.log(x) * (1 / math.log(10)),
+    "exp2": lambda x: ops.exp(x * math.log(2)),
+    "tan": lambda x: ops.sin(x) / ops.cos(x),
+    "isnan": lambda x: ops.not_equal(x, x),
+    "isinf": lambda x: ops.equal(ops.abs(x), math.inf),
+}
+
+
+def _unary(name: str) -> Handler:
+    def handler(call: Call, x: Value) -> Value:
+        if call.dtype in _INTEGERS and name in _OF_INTEGERS:
+            return _OF_INTEGERS[name](x)
+        return _UNARY[name](in_result_type(call, x))
+
+    return handler
+
+
+for _name in _UNARY:
+    HANDLERS[f"aten.{_name}.default"] = _unary(_name)
 HANDLERS["aten.hardsigmoid.default"] = lambda call, x: ops.hard_sigmoid(x)
 HANDLERS["aten.hardswish.default"] = lambda call, x: ops.hard_swish(x)
-HANDLERS["aten.neg.default"] = lambda call, x: -x
 HANDLERS["aten.gelu.default"] = lambda call, x, approximate="none": ops.gelu(x, approximate)
 HANDLERS["aten.leaky_relu.default"] = lambda call, x, slope=0.01: ops.leaky_relu(x, slope)
 HANDLERS["aten.softplus.default"] = lambda call, x, beta=1.0, threshold=20.0: ops.softplus(x, beta, threshold)
 HANDLERS["aten.mish.default"] = lambda call, x: x * ops.tanh(ops.softplus(x))
 HANDLERS["aten.log_sigmoid.default"] = lambda call, x: -ops.softplus(-x)
+
+
+@handles("prelu.default", "_prelu_kernel.default")
+def _prelu(call: Call, x: Value, slopes: Value) -> Value:
+    if call.operator == "aten.prelu.default" and len(x.shape) > 1:
+        slopes = ops.reshape(slopes, (-1, *[1] * (len(x.shape) - 2)))
+    return ops.where(x > 0, x, x * slopes)
+
+
+@handles("threshold.default")
+def _threshold(call: Call, x: Value, threshold: float, value: float) -> Value:
+    return ops.where(x <= threshold, value, x)
 
 
 @handles("elu.default", "selu.default", "celu.default")
@@ -216,17 +299,26 @@ def _scaled_elu(x: Value, alpha: float, scale: float, input_scale: float) -> Val
     return ops.where(x > 0, x, ops.elu(x * input_scale, alpha)) * scale
 
 
-def _together(call: Call, *values: Any) -> list[Any]:
-    """Values and numbers as PyTorch combines them: in the type that holds all."""
+def _type_of_all(values: Sequence[Any]) -> str:
+    """The type in which PyTorch compares values and numbers."""
     held = [value for value in values if isinstance(value, Value)]
-    types = {value.dtype for value in [each for each in held if each.shape] or held}
-    if call.dtype in _TYPES:
-        types = {type_of(call.dtype)}
-    elif call.dtype in _INTEGERS:
-        types = {"u32"}
-    elif len(types) > 1:
-        types -= {"u32"}
-    common = types.pop() if len(types) == 1 else "f32"
+    floats = [value for value in held if not value.is_integer and not isinstance(value, Truth)]
+    if not floats and any(isinstance(value, float) for value in values):
+        return "f32"
+    integers = [value for value in held if value.is_integer and not isinstance(value, Truth)]
+    if not floats and not integers and any(type(value) is int for value in values):
+        return "i32"
+    kind = floats or integers or held
+    types = {value.dtype for value in [each for each in kind if each.shape] or kind}
+    return types.pop() if len(types) == 1 else "i32" if integers and not floats else "f32"
+
+
+def together(call: Call, *values: Any) -> list[Any]:
+    """Values and numbers as PyTorch combines them: in the type that holds all."""
+    if call.dtype is not None and call.dtype != torch.bool:
+        common = type_of(call.dtype, allow_integers=True)
+    else:
+        common = _type_of_all(values)
     return [ops.cast(value, common) if isinstance(value, Value) else value for value in values]
 
 
@@ -234,7 +326,9 @@ def _of_two(function: Callable[[Any, Any], Value]) -> Handler:
     """Of two values, or a value and a number; the second one times alpha, where an operator has that."""
 
     def handler(call: Call, a: Any, b: Any, alpha: float = 1) -> Value:
-        a, b = _together(call, a, b)
+        if call.dtype == torch.bool and function in _OF_TRUTH:
+            return _OF_TRUTH[function](call, a, b)
+        a, b = together(call, a, b)
         return function(a, b if alpha == 1 else b * alpha)
 
     return handler
@@ -257,55 +351,100 @@ for _name, _function in _ARITHMETIC.items():
         HANDLERS[f"aten.{_name}.{_kind}"] = _of_two(_function)
 for _kind in ("Tensor", "Scalar"):
     HANDLERS[f"aten.rsub.{_kind}"] = lambda call, a, b, alpha=1: _of_two(operator.sub)(call, b, a, alpha)
-for _name in ("maximum", "minimum"):
-    HANDLERS[f"aten.{_name}.default"] = _of_two(getattr(ops, _name))
+for _name, _other in (("maximum", "max"), ("minimum", "min")):
+    HANDLERS[f"aten.{_name}.default"] = HANDLERS[f"aten.{_other}.other"] = _of_two(getattr(ops, _name))
+
+
+def _floor_quotient(call: Call, a: Any, b: Any) -> tuple[Value, Value, Value]:
+    """a and b as integers, and the largest that is not above a / b."""
+    if call.dtype not in _INTEGERS:
+        raise ValueError("whole quotients of floating-point numbers are not possible, only of integers")
+    if not isinstance(b, Value) and b == 0:
+        raise ValueError("integers cannot be divided by 0")
+    a, b = together(call, a, b)
+    x: Value = a if isinstance(a, Value) else ops.value_of(a, b)
+    y: Value = b if isinstance(b, Value) else ops.value_of(b, x)
+
+    def about(of: Value) -> Value:
+        return ops.cast(ops.cast(of, "f32") / ops.cast(y, "f32"), x.dtype)
+
+    quotient = about(x)
+    quotient = quotient + about(x - quotient * y)  # which FP32 rounds, where it is large
+    rest = x - quotient * y
+    return x, y, quotient - ops.not_equal(rest, 0) * ops.not_equal(rest < 0, y < 0)
+
+
+@handles("floor_divide.default", "floor_divide.Scalar", "div.Tensor_mode", "div.Scalar_mode")
+def _whole_quotient(call: Call, a: Any, b: Any, *, rounding_mode: str | None = "floor") -> Value:
+    if rounding_mode is None:
+        quotient: Value = _of_two(operator.truediv)(call, a, b)
+        return quotient
+    x, y, quotient = _floor_quotient(call, a, b)
+    if rounding_mode == "floor":
+        return quotient
+    return quotient + (quotient < 0) * ops.not_equal(quotient * y, x)
+
+
+@handles("remainder.Scalar", "remainder.Tensor", "remainder.Scalar_Tensor")
+def _remainder(call: Call, a: Any, b: Any) -> Value:
+    x, y, quotient = _floor_quotient(call, a, b)
+    return x - quotient * y
+
+
+@handles("fmod.Scalar", "fmod.Tensor")
+def _fmod(call: Call, a: Any, b: Any) -> Value:
+    x, y, _ = _floor_quotient(call, a, b)
+    return x - _whole_quotient(call, a, b, rounding_mode="trunc") * y
 
 
 # Truth is 1, falsehood 0, as comparisons give them.
 
 
-def _as_bools(call: Call, *values: Value) -> list[Value]:
-    bools = [x if is_bool else ops.not_equal(x, 0) for x, is_bool in zip(values, call.are_bools, strict=False)]
-    return _together(call, *bools)
+def _as_truths(call: Call, *values: Any) -> list[Any]:
+    return together(call, *(as_truth(x) if isinstance(x, Value) else float(bool(x)) for x in values))
 
 
 @handles("logical_not.default", "bitwise_not.default")
 def _not(call: Call, x: Value) -> Value:
-    _require_bools(call, "bitwise")
-    return ops.equal(x, 0)
+    return ops.equal(x, 0) if call.dtype == torch.bool else -x - 1
 
 
-@handles("logical_and.default", "bitwise_and.Tensor", "__and__.Tensor")
-def _and(call: Call, a: Value, b: Value) -> Value:
-    _require_bools(call, "bitwise")
-    first, second = _as_bools(call, a, b)
-    return first * second
+@handles("logical_and.default", "bitwise_and.Tensor", "bitwise_and.Scalar", "__and__.Tensor", "__and__.Scalar")
+def _and(call: Call, a: Any, b: Any) -> Value:
+    _require_truth(call)
+    first, second = _as_truths(call, a, b)
+    both: Value = first * second
+    return both
 
 
-@handles("logical_or.default", "bitwise_or.Tensor", "__or__.Tensor")
-def _or(call: Call, a: Value, b: Value) -> Value:
-    _require_bools(call, "bitwise")
-    return ops.maximum(*_as_bools(call, a, b))
+@handles("logical_or.default", "bitwise_or.Tensor", "bitwise_or.Scalar", "__or__.Tensor", "__or__.Scalar")
+def _or(call: Call, a: Any, b: Any) -> Value:
+    _require_truth(call)
+    first, second = _as_truths(call, a, b)
+    return ops.maximum(first, second) if isinstance(first, Value) else ops.maximum(second, first)
 
 
-@handles("logical_xor.default", "bitwise_xor.Tensor", "__xor__.Tensor")
-def _xor(call: Call, a: Value, b: Value) -> Value:
-    _require_bools(call, "bitwise")
-    return ops.not_equal(*_as_bools(call, a, b))
+@handles("logical_xor.default", "bitwise_xor.Tensor", "bitwise_xor.Scalar", "__xor__.Tensor", "__xor__.Scalar")
+def _xor(call: Call, a: Any, b: Any) -> Value:
+    _require_truth(call)
+    first, second = _as_truths(call, a, b)
+    return ops.not_equal(first, second) if isinstance(first, Value) else ops.not_equal(second, first)
 
 
-def _require_bools(call: Call, kind: str) -> None:
+#: What PyTorch takes for sums and products of truth values.
+_OF_TRUTH = {operator.add: _or, operator.mul: _and}
+
+
+def _require_truth(call: Call) -> None:
     if call.dtype != torch.bool:
-        raise ValueError(f"{kind} operations on integers are not possible, only on truth values")
+        raise ValueError("bitwise operations on integers are not possible, only on truth values")
 
 
 @handles("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
 def _where(call: Call, condition: Value, a: Any, b: Any) -> Value:
-    if call.dtype in _INTEGERS:
-        raise ValueError("choices between integers are not possible, only between floating-point numbers")
-    a, b = _together(call, a, b)
+    a, b = together(call, a, b)
     if not isinstance(a, Value) and not isinstance(b, Value):
-        condition = ops.cast(condition, type_of(call.dtype))  # type: ignore[arg-type]
+        condition = ops.cast(condition, type_of(call.dtype, allow_integers=True))
     return ops.where(condition, a, b)
 
 
@@ -324,17 +463,18 @@ def _masked_fill(call: Call, x: Value, mask: Value, value: Any) -> Value:
     "relu6.default",
 )
 def _clamp(call: Call, x: Value, least: Any = None, most: Any = None) -> Value:
+    x = ops.cast(x, type_of(call.dtype, allow_integers=True))
     if call.operator == "aten.hardtanh.default" and (least, most) == (None, None):
         least, most = -1.0, 1.0
     if call.operator == "aten.relu6.default":
         least, most = 0.0, 6.0
     if call.operator == "aten.clamp_max.default":
         least, most = None, least
-    if x.dtype != "u32" and not isinstance(least, Value) and not isinstance(most, Value):
+    if not x.is_integer and not isinstance(least, Value) and not isinstance(most, Value):
         return ops.clip(x, least, most)
-    if least is not None and (isinstance(least, Value) or least > 0):
-        x = ops.maximum(*_together(call, x, least))
-    return x if most is None else ops.minimum(*_together(call, x, most))
+    if least is not None:
+        x = ops.maximum(*together(call, x, least))
+    return x if most is None else ops.minimum(*together(call, x, most))
 
 
 @handles("pow.Tensor_Scalar")
@@ -346,14 +486,19 @@ def _pow(call: Call, x: Value, exponent: float) -> Value:
         -1: ops.reciprocal,
         -0.5: ops.rsqrt,
     }
-    return powers[exponent](x) if exponent in powers else ops.pow(x, exponent)
+    if call.dtype not in _INTEGERS:
+        x = in_result_type(call, x)
+        return powers[exponent](x) if exponent in powers else ops.pow(x, exponent)
+    if exponent not in (1, 2, 3):
+        raise ValueError(f"integers to the power of {exponent} are not possible, only to 1, 2 or 3")
+    return math.prod([x] * (int(exponent) - 1), start=x)
 
 
 @handles("pow.Scalar")
 def _power_of(call: Call, base: float, x: Value) -> Value:
-    if base <= 0:
-        raise ValueError(f"powers of {base} are not possible: only of a number above 0")
-    return ops.exp(x * math.log(base))
+    if base <= 0 or call.dtype in _INTEGERS:
+        raise ValueError(f"powers of {base} are not possible: only of floating-point numbers above 0")
+    return ops.exp(in_result_type(call, x) * math.log(base))
 
 
 @handles("to.dtype", "_to_copy.default", "type_as.default")
@@ -361,130 +506,8 @@ def _cast(call: Call, x: Value, *_: Any, **__: Any) -> Value:
     if call.dtype is None:
         raise ValueError("the result has no type")
     if call.dtype == torch.bool:
-        return x if all(call.are_bools[:1]) else ops.not_equal(x, 0)
+        return as_truth(x)
     return ops.cast(x, type_of(call.dtype, allow_integers=True))
-
-
-# Reductions, softmax, losses.
-
-
-def _in_floats(call: Call, x: Value, function: Callable[[Value], Value]) -> Value:
-    """Of integers, of truth values whose sum is an integer, and of what gives FP32, as FP32."""
-    y = function(ops.cast(x, "f32") if x.dtype == "u32" or call.dtype is torch.float32 else x)
-    return ops.cast(y, "u32") if call.dtype in _INTEGERS else y
-
-
-@handles("sum.default", "sum.dim_IntList")
-def _sum(call: Call, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
-    return _in_floats(call, x, lambda x: ops.sum(x, dims, keepdim))
-
-
-@handles("mean.default", "mean.dim")
-def _mean(call: Call, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
-    return _in_floats(call, x, lambda x: ops.mean(x, dims, keepdim))
-
-
-@handles("any.default", "any.dim", "any.dims")
-def _any(call: Call, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
-    return ops.amax(_truth(call, x), dims, keepdim)
-
-
-@handles("all.default", "all.dim", "all.dims")
-def _all(call: Call, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
-    return ops.amin(_truth(call, x), dims, keepdim)
-
-
-def _truth(call: Call, x: Value) -> Value:
-    """1 for elements that are not 0, in FP32."""
-    return ops.cast(x if call.is_bool("self", 0) else ops.not_equal(x, 0), "f32")
-
-
-@handles("max.default", "amax.default")
-def _max(call: Call, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
-    return _in_floats(call, x, lambda x: ops.amax(x, dims, keepdim))
-
-
-@handles("min.default", "amin.default")
-def _min(call: Call, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
-    return _in_floats(call, x, lambda x: ops.amin(x, dims, keepdim))
-
-
-def _arg(x: Value, dim: int | None, keepdim: bool, sign: int) -> Value:
-    x = ops.cast(x, "f32") if x.dtype == "u32" else x
-    if dim is None:
-        x, dim = ops.reshape(x, (-1,)), 0
-    return ops.argmax(x if sign > 0 else -x, dim, keepdim)
-
-
-@handles("argmax.default")
-def _argmax(call: Call, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    return shaped(call, _arg(x, dim, keepdim, 1))
-
-
-@handles("argmin.default")
-def _argmin(call: Call, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    return shaped(call, _arg(x, dim, keepdim, -1))
-
-
-@handles("max.dim")
-def _max_and_place(call: Call, x: Value, dim: int, keepdim: bool = False) -> list[Value]:
-    return [ops.amax(x, dim, keepdim), _arg(x, dim, keepdim, 1)]
-
-
-@handles("min.dim")
-def _min_and_place(call: Call, x: Value, dim: int, keepdim: bool = False) -> list[Value]:
-    return [ops.amin(x, dim, keepdim), _arg(x, dim, keepdim, -1)]
-
-
-@handles("cumsum.default")
-def _cumsum(call: Call, x: Value, dim: int, **_: Any) -> Value:
-    dtype = type_of(call.dtype, allow_integers=True) if call.dtype is not None else x.dtype
-    return ops.cumsum(ops.cast(x, dtype), dim)
-
-
-def _variance(x: Value, dims: Any, correction: float, keepdim: bool) -> tuple[Value, Value]:
-    mean = ops.mean(x, dims, keepdim=True)
-    count = math.prod(x.shape) / math.prod(mean.shape)
-    if correction >= count:
-        raise ValueError(f"the variance of {count:.0f} elements with a correction of {correction} is not possible")
-    variance = ops.mean(ops.square(x - mean), dims, keepdim) * (count / (count - correction))
-    return variance, mean if keepdim else ops.reshape(mean, variance.shape)
-
-
-@handles("var.correction", "var.dim")
-def _var(call: Call, x: Value, dims: Any = None, correction: Any = 1, keepdim: bool = False) -> Value:
-    return _variance(x, dims, 1 if correction is None else float(correction), keepdim)[0]
-
-
-@handles("std.correction", "std.dim")
-def _std(call: Call, x: Value, dims: Any = None, correction: Any = 1, keepdim: bool = False) -> Value:
-    return ops.sqrt(_var(call, x, dims, correction, keepdim))
-
-
-@handles("var_mean.correction")
-def _var_mean(call: Call, x: Value, dims: Any = None, correction: Any = 1, keepdim: bool = False) -> list[Value]:
-    return list(_variance(x, dims, 1 if correction is None else float(correction), keepdim))
-
-
-@handles("logsumexp.default")
-def _logsumexp(call: Call, x: Value, dims: Any, keepdim: bool = False) -> Value:
-    most = ops.amax(x, dims, keepdim=True)
-    y = ops.log(ops.sum(ops.exp(x - most), dims, keepdim=True)) + most
-    return shaped(call, y)
-
-
-@handles("softmax.int", "_softmax.default")
-def _softmax(call: Call, x: Value, dim: int, *_: Any, **__: Any) -> Value:
-    return ops.softmax(_in_result_type(call, x), dim)
-
-
-@handles("log_softmax.int", "_log_softmax.default")
-def _log_softmax(call: Call, x: Value, dim: int, *_: Any, **__: Any) -> Value:
-    return ops.log_softmax(_in_result_type(call, x), dim)
-
-
-def _in_result_type(call: Call, x: Value) -> Value:
-    return x if call.dtype is None else ops.cast(x, type_of(call.dtype))
 
 
 def over_last(x: Value, shape: Sequence[int], *parameters: Value | None) -> list[Value | None]:
@@ -518,6 +541,23 @@ def _native_layer_norm(
     flat, weight, bias = over_last(x, shape, weight, bias)
     assert flat is not None
     return [ops.reshape(ops.layer_norm(flat, weight, bias, epsilon=epsilon), x.shape)]
+
+
+@handles("group_norm.default")
+def _group_norm(
+    call: Call,
+    x: Value,
+    groups: int,
+    weight: Value | None = None,
+    bias: Value | None = None,
+    epsilon: float = 1e-5,
+    *_: Any,
+) -> Value:
+    rows, channels = x.shape[:2]
+    y = ops.reshape(ops.layer_norm(ops.reshape(x, (rows, groups, -1)), epsilon=epsilon), x.shape)
+    of_channels = (channels, *[1] * (len(x.shape) - 2))
+    y = y if weight is None else y * ops.reshape(weight, of_channels)
+    return y if bias is None else y + ops.reshape(bias, of_channels)
 
 
 @handles("rms_norm.default")
@@ -555,80 +595,12 @@ def _native_dropout(call: Call, x: Value, p: float, train: bool | None) -> list[
     return [_dropout(call, x, p, train is not False)]
 
 
-def _with_classes_last(x: Value) -> Value:
-    """[rows, classes, …] as [rows, …, classes]."""
-    count = len(x.shape)
-    return x if count < 3 else ops.permute(x, [0, *range(2, count), 1])
-
-
-@handles("cross_entropy_loss.default")
-def _cross_entropy(
-    call: Call,
-    logits: Value,
-    target: Value,
-    weight: Value | None = None,
-    reduction: int = _MEAN,
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-) -> Value:
-    has_labels = target.dtype == "u32"
-    y = ops.cross_entropy(
-        _with_classes_last(logits),
-        target if has_labels else _with_classes_last(target),
-        weight=weight,
-        ignored=ignore_index if has_labels else None,
-        smoothing=label_smoothing,
-        reduction=_REDUCTION_NAMES[reduction],
-    )
-    return shaped(call, y)
-
-
-@handles("nll_loss.default", "nll_loss_nd.default")
-def _nll_loss(
-    call: Call,
-    logs: Value,
-    labels: Value,
-    weight: Value | None = None,
-    reduction: int = _MEAN,
-    ignore_index: int = -100,
-) -> Value:
-    x = _with_classes_last(logs)
-    classes = x.shape[-1]
-    counts = np.ones(classes)
-    if 0 <= ignore_index < classes:
-        counts[ignore_index] = 0
-    numbers = call.graph.constant(np.arange(classes), dtype="u32")
-    is_chosen = ops.cast(ops.equal(ops.reshape(labels, (*labels.shape, 1)), numbers), x.dtype)
-    chosen = is_chosen * call.graph.constant(counts, dtype=x.dtype)
-    chosen = chosen if weight is None else chosen * weight
-    terms = -ops.sum(ops.where(is_chosen, x, 0.0) * chosen, -1)  # others may be infinite
-    if _REDUCTION_NAMES[reduction] == "mean":
-        return ops.sum(terms) / ops.sum(chosen)
-    return shaped(call, _REDUCTIONS[reduction](terms))
-
-
-@handles("binary_cross_entropy_with_logits.default")
-def _binary_cross_entropy(
-    call: Call,
-    logits: Value,
-    target: Value,
-    weight: Value | None = None,
-    pos_weight: Value | None = None,
-    reduction: int = _MEAN,
-) -> Value:
-    factor = 1 if pos_weight is None else (pos_weight - 1) * target + 1
-    y = (1 - target) * logits + ops.softplus(-logits) * factor
-    return _REDUCTIONS[reduction](y if weight is None else y * weight)
-
-
-@handles("mse_loss.default")
-def _mse_loss(call: Call, x: Value, target: Value, reduction: int = _MEAN) -> Value:
-    return _REDUCTIONS[reduction](ops.square(x - target))
-
-
-@handles("l1_loss.default")
-def _l1_loss(call: Call, x: Value, target: Value, reduction: int = _MEAN) -> Value:
-    return _REDUCTIONS[reduction](ops.abs(x - target))
+@handles("one_hot.default")
+def _one_hot(call: Call, labels: Value, classes: int = -1) -> Value:
+    if classes < 0:
+        raise ValueError("the number of classes depends on data: give it")
+    numbers = call.graph.constant(list(range(classes)), dtype=labels.dtype)
+    return ops.equal(ops.reshape(labels, (*labels.shape, 1)), numbers)
 
 
 @handles("alias.default", "clone.default", "contiguous.default", "lift_fresh_copy.default", lazy=True)

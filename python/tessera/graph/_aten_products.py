@@ -14,7 +14,7 @@ from tessera._matrices import Matrix
 from tessera._prepared import prepared_for, stored
 from tessera.graph import _values as ops
 from tessera.graph._aten import Call, Constant, Parameter, Transposed, handles, value_of
-from tessera.graph._values import Value
+from tessera.graph._values import Truth, Value
 
 
 @handles("linear.default")
@@ -169,7 +169,7 @@ def mask_of(call: Call, mask: Any, q: Value, k: Value) -> dict[str, Any]:
         bias = call.graph.constant(tensor.float().numpy(), dtype=q.dtype)
     else:
         bias = value_of(mask)
-        if call.is_bool("attn_mask", 3):
+        if isinstance(bias, Truth):
             hidden = call.graph.constant(-np.inf, dtype=q.dtype)
             bias = ops.where(bias, call.graph.constant(0, dtype=q.dtype), hidden)
         if bias.dtype != q.dtype:

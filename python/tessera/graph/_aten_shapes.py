@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from tessera.graph import _values as ops
-from tessera.graph._aten import Call, Constant, Transposed, handles, shaped, value_of
-from tessera.graph._values import Value
+from tessera.graph._aten import Call, Constant, Transposed, handles, shaped, together, value_of
+from tessera.graph._values import Truth, Value
 
 
 @handles(
@@ -116,10 +116,12 @@ def _index(call: Call, x: Any, ids: Sequence[Any]) -> Value:
             each = Constant(call.graph, each.tensor.nonzero().squeeze(1))
         taken = _taken(x, dims[0], [int(at) % x.shape[dims[0]] for at in each.tensor.flatten()])
     else:
-        each = value_of(each)
-        if each.dtype != "u32":
+        places = value_of(each)
+        if isinstance(places, Truth):
             raise ValueError("the number of elements that a mask selects is not known beforehand")
-        taken = ops.index_select(x, dims[0], ops.reshape(each, (-1,)))
+        from_end = places + x.shape[dims[0]]
+        places = places if places.dtype == "u32" else ops.where(places < 0, from_end, places)
+        taken = ops.index_select(x, dims[0], ops.reshape(places, (-1,)))
     return shaped(call, taken)
 
 
@@ -129,8 +131,6 @@ def _gather(call: Call, x: Value, dim: int, ids: Value, sparse_grad: bool = Fals
     for other, (has, wanted) in enumerate(zip(x.shape, ids.shape, strict=True)):
         if other != dim and has != wanted:
             x = ops.slice(x, other, 0, wanted)
-    if x.dtype == "u32":  # exact below 2^24
-        return ops.cast(ops.gather(ops.cast(x, "f32"), dim, ids), "u32")
     return ops.gather(x, dim, ids)
 
 
@@ -236,7 +236,7 @@ def _split_evenly(call: Call, x: Value, size: int, dim: int = 0) -> list[Value]:
 def _cat(call: Call, parts: list[Any], dim: int = 0) -> Value:
     # A constant without elements begins a list.
     values = [value_of(part) for part in parts if not (isinstance(part, Constant) and part.tensor.numel() == 0)]
-    return values[0] if len(values) == 1 else ops.concatenate(values, dim % len(call.shape))
+    return values[0] if len(values) == 1 else ops.concatenate(together(call, *values), dim % len(call.shape))
 
 
 @handles("pad.default")
@@ -259,4 +259,4 @@ def _constant_pad(call: Call, x: Value, padding: Sequence[int], value: float = 0
 def _stack(call: Call, values: list[Value], dim: int = 0) -> Value:
     dim %= len(call.shape)
     shape = [*call.shape[:dim], 1, *call.shape[dim + 1 :]]
-    return ops.concatenate([ops.reshape(x, shape) for x in values], dim)
+    return ops.concatenate([ops.reshape(x, shape) for x in together(call, *values)], dim)

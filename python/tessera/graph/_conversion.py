@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import decomposition_table
 
 from tessera.graph import _aten
-from tessera.graph import _aten_products as _aten_products  # more handlers
+from tessera.graph import _aten_losses as _aten_losses  # more handlers
+from tessera.graph import _aten_products as _aten_products
+from tessera.graph import _aten_reductions as _aten_reductions
 from tessera.graph import _aten_shapes as _aten_shapes
 from tessera.graph import _structured as _structured
-from tessera.graph._aten import Call, Constant
+from tessera.graph._aten import Call, Constant, as_known, sizes_of
 from tessera.graph._graph import Graph
 from tessera.graph._values import Form, Value
 
@@ -30,6 +35,24 @@ class Missing:
 
     def __str__(self) -> str:
         return f"{self.operator} in {self.module}: {self.reason}"
+
+
+@functools.cache
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """What operators that a graph lacks consist of, as far as PyTorch says so."""
+    known = {**torch.export.default_decompositions(), **decomposition_table}
+    # Those of torch._refs end in PyTorch's own primitives, which are no simpler.
+    return {
+        target: function
+        for target, function in known.items()
+        if str(target) not in _aten.HANDLERS and not getattr(function, "__module__", "").startswith("torch._refs")
+    }
+
+
+def lacking(graph: torch.fx.Graph) -> set[Any]:
+    """Operators that a graph lacks."""
+    targets = {node.target for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
+    return {target for target in targets if str(target) not in _aten.HANDLERS}
 
 
 class Conversion:
@@ -59,6 +82,8 @@ class Conversion:
         if node.target is operator.getitem:
             known, index = self.known[node.all_input_nodes[0]], int(node.args[1])  # type: ignore[arg-type]
             return known[index] if isinstance(known, (tuple, list)) and index < len(known) else None
+        if any(self.known.get(argument) is None for argument in node.all_input_nodes):
+            return None
         folded = self._folded(node)
         if folded is not None:
             return folded
@@ -67,9 +92,7 @@ class Conversion:
             if handler is None:
                 raise ValueError("there is no such operation")
             call = Call(self.graph, node, self.known, self._form)
-            if call.lacks_input:
-                return None
-            result = handler(call, *call.args, **call.kwargs)
+            result = as_known(handler(call, *call.args, **call.kwargs), node.meta.get("val"))
             self._name(result, node)
             return result
         except (TypeError, ValueError) as error:
@@ -103,8 +126,8 @@ class Conversion:
         if isinstance(meaning, (tuple, list)):
             return [self._stand_in(part) for part in meaning]
         try:
-            name = f"missing {self.graph.native.size}"
-            return self.graph.input(name, meaning.shape, _aten.type_of(meaning.dtype, allow_integers=True))
+            name, dtype = f"missing {self.graph.native.size}", _aten.type_of(meaning.dtype, allow_integers=True)
+            return as_known(self.graph.input(name, sizes_of(meaning), dtype), meaning)
         except (AttributeError, TypeError, ValueError):
             return None
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.export.graph_signature import InputKind, OutputKind
 
 from tessera.graph import _aten
-from tessera.graph._aten import Constant, Parameter, value_of
-from tessera.graph._conversion import Conversion, Missing
+from tessera.graph._aten import Constant, Parameter, as_known, value_of
+from tessera.graph._conversion import Conversion, Missing, decompositions, lacking
 from tessera.graph._graph import Graph
 from tessera.graph._values import Form, Value
 
@@ -34,21 +34,44 @@ def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, for
 
     Supported are linear layers, dense and those of `tessera.nn` (but complex ones), products of computed values,
     scaled dot-product attention, activations, elementwise arithmetic, comparisons and choices, reductions, softmax, layer and RMS normalisation, dropout, losses, embeddings,
-    changes of shape, slices, concatenations and gathers. Truth values are 0 and 1, integers are u32; what depends on
-    constants alone is computed by PyTorch. Anything else raises UnsupportedModuleError, which lists all of it.
+    changes of shape, slices, concatenations and gathers, and what PyTorch decomposes into these. Integers have 32 bits,
+    and wrap around beyond; what depends on constants alone is computed by PyTorch. An output that is None is left out.
+    Anything else raises UnsupportedModuleError, which lists all of it.
 
     With form="unfused" butterfly and fastfood layers become the operations of plain PyTorch, one after another,
     instead of one that merges their factors.
     """
     inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
     try:
-        all_decompositions = torch.export.default_decompositions()
-        chosen = {operator: all_decompositions[operator] for operator in (torch.ops.aten.einsum.default,)}
         exported = torch.export.export(module, inputs, strict=False)
-        program = exported.run_decompositions(chosen)
+        program = _decomposed(exported)
     except Exception as error:
         raise ValueError(f"PyTorch cannot export the module: {error}") from error
     return _ModuleConversion(module, program, form, _without_gradients(exported)).graph
+
+
+def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """With operators that a graph lacks as what they consist of, unless it lacks that too."""
+    lacked = lacking(exported.graph)
+
+    def without(some: set[Any]) -> torch.export.ExportedProgram:
+        chosen = {key: each for key, each in decompositions().items() if key not in some}
+        decomposed: torch.export.ExportedProgram = exported.run_decompositions(chosen)
+        return decomposed
+
+    def has_simpler(operator: Any) -> bool:
+        try:
+            return not lacking(without(lacked - {operator}).graph) - lacked
+        except Exception:  # PyTorch cannot decompose it
+            return False
+
+    try:
+        program = without(set())
+    except Exception:
+        program = exported
+    if not lacking(program.graph):
+        return program
+    return without({operator for operator in lacked if not has_simpler(operator)})
 
 
 def _without_gradients(program: torch.export.ExportedProgram) -> list[Missing]:
@@ -108,25 +131,30 @@ class _ModuleConversion(Conversion):
             return Constant(self.graph, self._program.constants[spec.target])
         if not isinstance(meaning, Tensor):
             return meaning
-        return self.graph.input(node.name, meaning.shape, _aten.type_of(meaning.dtype, allow_integers=True))
+        dtype = _aten.type_of(meaning.dtype, allow_integers=True)
+        return as_known(self.graph.input(node.name, meaning.shape, dtype), meaning)
 
     def _results(self) -> tuple[list[Any], list[Missing]]:
-        """What the module returns, and what it changes."""
+        """What the module returns; and what it changes, or returns that is no output."""
         (returned,) = self._program.graph.output_node().args
         results: list[Any] = []
         changes: list[Missing] = []
         for spec, node in zip(self._program.graph_signature.output_specs, returned, strict=True):
             if spec.kind is OutputKind.USER_OUTPUT:
-                results.append(self.known.get(node) if isinstance(node, torch.fx.Node) else None)
+                results.append(value_of(self.known.get(node)) if isinstance(node, torch.fx.Node) else node)
+                if results[-1] is not None and not isinstance(results[-1], (Value, bool, int, float)):
+                    reason = f"it is {results[-1]!r}: return tensors, numbers or None"
+                    changes.append(Missing("output", "the module", reason))
             else:
                 changes.append(Missing(str(spec.kind.name).lower(), "the module", f"it changes {spec.target!r}"))
         return results, changes
 
     def _add_outputs(self, results: list[Any]) -> None:
         for name, result in zip(self._output_names(len(results)), results, strict=True):
-            value = value_of(result)
-            if isinstance(value, Value):
-                self.graph.output(name, value)
+            if isinstance(result, (bool, int, float)):
+                result = Constant(self.graph, torch.tensor(result)).value()
+            if result is not None:
+                self.graph.output(name, result)
 
     def _output_names(self, count: int) -> list[str]:
         spec = self._program.call_spec.out_spec

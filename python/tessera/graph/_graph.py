@@ -14,12 +14,23 @@ from tessera._matrices import Matrix
 from tessera._tessera import Initial, Machine
 from tessera.graph._estimate import Estimate, machine_for
 from tessera.graph._session import Session
-from tessera.graph._values import Value, cross_entropy, mean_squared_error, value_type
+from tessera.graph._values import (
+    INTEGERS,
+    MOST_EXACT,
+    Truth,
+    Value,
+    cross_entropy,
+    mean_squared_error,
+    require_integers,
+    value_type,
+)
 
 Optimizer: TypeAlias = Literal["sgd", "adam", "adamw"]
 
 #: The number of a run, or of each of its micro-batches, on which masks of dropout depend.
 _DRAW = "dropout_step"
+#: The label of rows that do not count, as PyTorch's.
+_IGNORED = -100
 
 
 class Graph:
@@ -35,6 +46,8 @@ class Graph:
     def __init__(self) -> None:
         self.native = _tessera.Graph()
         self._frozen: set[str] = set()
+        #: Outputs that sessions return as truth values.
+        self._truths: set[str] = set()
 
     # Values.
 
@@ -85,9 +98,17 @@ class Graph:
 
     def constant(self, values: ArrayLike, *, name: str = "", dtype: DTypeLike | str = "f32") -> Value:
         """Add an array that never changes."""
-        array = np.ascontiguousarray(values, np.float32)
-        shape = list(np.shape(values))
-        return Value(self, self.native.constant(name, shape, array.reshape(-1), value_type(dtype)))
+        given, kind = np.asarray(values), value_type(dtype)
+        if kind in INTEGERS:
+            require_integers(given, kind)
+            if (np.abs(given.astype(np.float64)) > MOST_EXACT).any():
+                high, low = (np.asarray(half) for half in np.divmod(given.astype(np.int64), 2**16))
+                whole = self.constant(high, dtype=kind) * 2**16 + self.constant(low, dtype=kind)
+                if name:
+                    whole.name = name
+                return whole
+        array = np.ascontiguousarray(given, np.float32)
+        return Value(self, self.native.constant(name, list(given.shape), array.reshape(-1), kind))
 
     def step(self) -> Value:
         """The number of the run, from 1, for dropout: an input that sessions count."""
@@ -101,6 +122,8 @@ class Graph:
         if any(name == given.name for given in self.inputs):
             raise ValueError(f"an output cannot be called {name!r}, as an input is")
         self.native.output(name, self._own(value).id)
+        if isinstance(value, Truth):
+            self._truths.add(name)
 
     def call(self, function: Graph, *inputs: Value, number: int | None = None) -> dict[str, Value]:
         """Apply a function: a graph without parameters, whose inputs are replaced by these values in their order.
@@ -192,10 +215,10 @@ class Graph:
             if not isinstance(share, Session):
                 raise TypeError(f"share must be a Session, not {share!r}")
             made = _tessera.Session(native, share._native)
-            return Session(native, made, share.machine, _kept_inputs(self), repr(self), share)
+            return Session(native, made, share.machine, _kept_inputs(self), self._truths, repr(self), share)
         chosen = machine_for(machine, threads)
         made = _tessera.Session(native, chosen, threads, seed, on_chips)
-        return Session(native, made, chosen, _kept_inputs(self), repr(self))
+        return Session(native, made, chosen, _kept_inputs(self), self._truths, repr(self))
 
     def estimate(self, machine: Machine | str = "gc200", *, on_chips: int = 0, **figures: float) -> Estimate:
         """Lower the graph for a machine, without running it: what would a run cost?
@@ -228,7 +251,7 @@ class Graph:
         """Copy the graph, and add a loss, gradients of all parameters, and their updates as PyTorch defines them.
 
         A loss by name compares the output, or the one that is named, with a new input: "cross_entropy" with "labels",
-        one per row, and "mse" with "target". `weight_decay` is 0.01 for "adamw" if none is given, else 0. Gradients
+        one per row, of which -100 does not count, and "mse" with "target". `weight_decay` is 0.01 for "adamw" if none is given, else 0. Gradients
         are scaled so that their common norm is at most `clip_norm`. With `micro_batches`, the graph is that of one,
         and a run takes the rows of all; likewise with `replicas`, equal parts of a machine's chips that train side by
         side on rows of their own and share the means of their gradients. Runs return the loss and those outputs that
@@ -248,6 +271,7 @@ class TrainingStep(Graph):
     def __init__(self, graph: Graph, lr: float) -> None:
         self.native = graph.native.copy()
         self._frozen = set(graph._frozen)
+        self._truths = set(graph._truths)
         self.lr = lr
         self._origin = graph
 
@@ -291,7 +315,7 @@ class TrainingStep(Graph):
     def _named_loss(self, loss: str, output: Value) -> Value:
         if loss == "cross_entropy":
             rows = int(np.prod(output.shape[:-1], dtype=np.int64))
-            return cross_entropy(output, self.input("labels", (rows,), "u32"))
+            return cross_entropy(output, self.input("labels", (rows,), "u32"), ignored=_IGNORED)
         if loss == "mse":
             return mean_squared_error(output, self.input("target", output.shape, output.dtype))
         raise ValueError(f"unknown loss {loss!r}: use 'cross_entropy', 'mse' or a value of the graph")

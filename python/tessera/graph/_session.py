@@ -32,6 +32,7 @@ class Session:
         native: _tessera.Session,
         machine: Machine,
         kept: tuple[str, ...],
+        truths: set[str],
         title: str,
         owner: Session | None = None,
     ) -> None:
@@ -52,18 +53,22 @@ class Session:
         self._lock: threading.RLock = owner._lock if owner is not None else threading.RLock()
         self._inputs = self._native.inputs
         self._outputs = self._native.outputs
+        self._truths = frozenset(truths)
         self._given = [name for name in self._inputs if name not in kept]
 
     def run(self, *arrays: ArrayLike, **named: ArrayLike) -> Any:
         """Run once with arrays for the inputs, in their order or by name.
 
         Arrays of NumPy and CPU tensors of PyTorch are used in place if they are contiguous and have the input's type;
-        others are converted. Returns the output as an array, a scalar as a number; several outputs in a dict.
+        others are converted. Returns the output as an array, a scalar as a number; several outputs in a dict. Truth
+        values of a module are returned as such.
         """
         given = self._bind(arrays, named)
         with self._lock:
             self.seconds, results = self._native.run(self._ordered(given))
             self.step += 1
+        named_results = zip(self._outputs, results, strict=True)
+        results = [result != 0 if name in self._truths else result for name, result in named_results]
         outputs = [result if result.ndim else result[()] for result in results]
         return outputs[0] if len(outputs) == 1 else dict(zip(self._outputs, outputs, strict=True))
 

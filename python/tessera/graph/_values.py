@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from tessera._products import type_name
 from tessera._tessera import Initial
@@ -21,6 +21,10 @@ Structure: TypeAlias = Literal["dense", "butterfly", "bpbp", "pixelfly", "fastfo
 Dims: TypeAlias = int | Sequence[int] | None
 Attribute: TypeAlias = int | float | str | list[int]
 
+#: Types of integers, with the least and the largest.
+INTEGERS = {"u32": (0, 2**32 - 1), "i32": (-(2**31), 2**31 - 1)}
+MOST_EXACT = 2**24  # up to which FP32 has all integers
+
 
 class Value:
     """A value of a graph: an input, a parameter, or what an operation computes.
@@ -28,7 +32,7 @@ class Value:
     Values combine by `+`, `-`, `*` and `/`, with each other and with numbers. As in PyTorch, the smaller of two is
     broadcast. Comparisons by `<`, `<=`, `>` and `>=`
     are 1 where they hold, else 0, in the type of the values; `==` says whether two are the same value of a graph:
-    the comparison is `equal`. Values of u32 can be added, subtracted, multiplied and compared, modulo 2^32.
+    the comparison is `equal`. Values of u32 and i32 can be added, subtracted, multiplied and compared, modulo 2^32.
     """
 
     __slots__ = ("graph", "id")
@@ -43,8 +47,12 @@ class Value:
 
     @property
     def dtype(self) -> str:
-        """The type: "f32", "f16", "bf16" or "u32"."""
+        """The type: "f32", "f16", "bf16", "u32" or "i32"."""
         return self.graph.native.dtype(self.id)
+
+    @property
+    def is_integer(self) -> bool:
+        return self.dtype in INTEGERS
 
     @property
     def name(self) -> str:
@@ -55,31 +63,33 @@ class Value:
         self.graph.native.rename(self.id, name)
 
     def __add__(self, other: Value | float) -> Value:
-        if isinstance(other, Value) or self.dtype == "u32":
+        if isinstance(other, Value) or self.is_integer:
             return apply("add", self, value_of(other, self))
         return apply("offset", self, factor=float(other))
 
     def __sub__(self, other: Value | float) -> Value:
-        if isinstance(other, Value) or self.dtype == "u32":
+        if isinstance(other, Value) or self.is_integer:
             return apply("sub", self, value_of(other, self))
         return self + -other
 
     def __mul__(self, other: Value | float) -> Value:
-        if isinstance(other, Value) or self.dtype == "u32":
+        if isinstance(other, Value) or self.is_integer:
             return apply("mul", self, value_of(other, self))
         return apply("scale", self, factor=float(other))
 
     def __truediv__(self, other: Value | float) -> Value:
-        return apply("div", self, other) if isinstance(other, Value) else self * (1 / other)
+        if isinstance(other, Value) or other == 0:
+            return apply("div", self, value_of(other, self))
+        return self * (1 / other)
 
     def __neg__(self) -> Value:
-        return apply("neg", self)
+        return 0 - self if self.is_integer else apply("neg", self)
 
     def __radd__(self, other: float) -> Value:
         return self + other
 
     def __rsub__(self, other: float) -> Value:
-        return value_of(other, self) - self if self.dtype == "u32" else -self + other
+        return value_of(other, self) - self if self.is_integer else -self + other
 
     def __rmul__(self, other: float) -> Value:
         return self * other
@@ -109,18 +119,32 @@ class Value:
         return f"<{self.name}: {self.graph.native.describe(self.id)}>"
 
 
+class Truth(Value):
+    """Truth values: 1 where something holds, else 0, in whatever type."""
+
+    __slots__ = ()
+
+
 def value_type(dtype: DTypeLike | str) -> str:
     """The library's name of a type of values."""
-    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name if dtype in (np.uint32,) else ""
-    return "u32" if name in ("u32", "uint32") else type_name(dtype)
+    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name if dtype in (np.uint32, np.int32) else ""
+    integers = {"u32": "u32", "uint32": "u32", "i32": "i32", "int32": "i32"}
+    return integers.get(name) or type_name(dtype)
+
+
+def require_integers(numbers: NDArray[Any], dtype: str) -> None:
+    """Raise ValueError unless numbers are those of a type of integers."""
+    least, most = INTEGERS[dtype]
+    wide = numbers.astype(np.float64)
+    wrong = wide[~((wide >= least) & (wide <= most) & (wide == np.floor(wide)))]
+    if wrong.size:
+        raise ValueError(f"{wrong.flat[0]:g} is no value of {dtype}: only whole numbers from {least} to {most} are")
 
 
 def value_of(number: Value | float, like: Value) -> Value:
     """A number as a scalar of the type of a value."""
     if isinstance(number, Value):
         return number
-    if like.dtype == "u32" and not (0 <= number <= 2**24 and float(number).is_integer()):
-        raise ValueError(f"{number} cannot be combined with {like!r}: only whole numbers from 0 to 2^24 can")
     return like.graph.constant(number, dtype=like.dtype)
 
 
@@ -211,7 +235,7 @@ def attention(
     """
     if (query_ids is None) != (key_ids is None):
         raise ValueError("attention: ids of queries need those of keys")
-    ids = [] if query_ids is None or key_ids is None else [query_ids, key_ids]
+    ids = [] if query_ids is None or key_ids is None else [_indices(query_ids), _indices(key_ids)]
     flags = {"ids": 1 if ids else None, "bias": None if bias is None else 1}
     chosen = {"kv_heads": kv_heads, "scale": scale, "left": left, "right": right, "offset": offset or None, **flags}
     attributes: dict[str, Attribute] = {name: value for name, value in chosen.items() if value is not None}
@@ -289,7 +313,7 @@ def minimum(a: Value, b: Value | float) -> Value:
 
 
 def clip(x: Value, low: float | None = None, high: float | None = None) -> Value:
-    """Within bounds, of which one may be missing; NaN stays."""
+    """Within bounds, of which one may be missing; NaN stays. Elements at a bound have no gradient."""
     bounds = {"low": low, "high": high}
     return apply("clip", x, **{name: float(bound) for name, bound in bounds.items() if bound is not None})
 
@@ -319,6 +343,12 @@ def _dims_of(operation: str, dim: Dims) -> list[int]:
         raise TypeError(f"{operation}: a dimension must be a whole number, not {dim!r}") from None
 
 
+def _dim_of(operation: str, dim: int) -> int:
+    if dim is None:
+        raise TypeError(f"{operation}: dim is None; say which dimension")
+    return _dims_of(operation, dim)[0]
+
+
 def _reduced(operation: str, x: Value, dim: Dims, keepdim: bool) -> Value:
     graph = graph_of(operation, x)
     return Value(graph, graph.native.reduce(operation, x.id, _dims_of(operation, dim), keepdim))
@@ -345,15 +375,15 @@ def amin(x: Value, dim: Dims = None, keepdim: bool = False) -> Value:
 
 
 def argmax(x: Value, dim: int, keepdim: bool = False) -> Value:
-    """The first position of the maximum, u32."""
+    """The first position of the maximum, or of NaN; u32."""
     graph = graph_of("argmax", x)
-    return Value(graph, graph.native.argmax(x.id, _dims_of("argmax", dim)[0], keepdim))
+    return Value(graph, graph.native.argmax(x.id, _dim_of("argmax", dim), keepdim))
 
 
 def cumsum(x: Value, dim: int) -> Value:
     """Sums of each element and all before it in a dimension."""
     graph = graph_of("cumsum", x)
-    return Value(graph, graph.native.cumsum(x.id, _dims_of("cumsum", dim)[0]))
+    return Value(graph, graph.native.cumsum(x.id, _dim_of("cumsum", dim)))
 
 
 def transpose(x: Value) -> Value:
@@ -503,9 +533,10 @@ def linear_layer(
 
 
 def cast(x: Value, dtype: DTypeLike | str) -> Value:
-    """The value in another type: "f32", "f16", "bf16" or "u32".
+    """The value in another type: "f32", "f16", "bf16", "u32" or "i32".
 
-    To u32, fractions are cut off; negative numbers and NaN become 0, and numbers that are too large 2^32 - 1.
+    To an integer, fractions are cut off, NaN becomes 0, and a number that the type does not hold its nearest. Integers
+    become others modulo 2^32.
     """
     graph_of("cast", x)
     name = value_type(dtype)
@@ -515,13 +546,13 @@ def cast(x: Value, dtype: DTypeLike | str) -> Value:
 def softmax(x: Value, dim: int = -1) -> Value:
     """Over a dimension."""
     graph = graph_of("softmax", x)
-    return Value(graph, graph.native.softmax(x.id, _dims_of("softmax", dim)[0]))
+    return Value(graph, graph.native.softmax(x.id, _dim_of("softmax", dim)))
 
 
 def log_softmax(x: Value, dim: int = -1) -> Value:
     """The logarithm of softmax."""
     graph = graph_of("log_softmax", x)
-    return Value(graph, graph.native.log_softmax(x.id, _dims_of("log_softmax", dim)[0]))
+    return Value(graph, graph.native.log_softmax(x.id, _dim_of("log_softmax", dim)))
 
 
 def layer_norm(x: Value, weight: Value | None = None, bias: Value | None = None, *, epsilon: float = 1e-5) -> Value:
@@ -532,11 +563,17 @@ def layer_norm(x: Value, weight: Value | None = None, bias: Value | None = None,
     return apply("layer_norm", *inputs, epsilon=float(epsilon))
 
 
-def embedding(ids: Value, weight: Value, *, padding: int | None = None) -> Value:
-    """weight[ids] of u32 ids [...] and a dense weight [rows, features], which may be the weight of `linear` as well.
+def _indices(ids: Value) -> Value:
+    return cast(ids, "u32") if ids.dtype == "i32" else ids
 
-    NaN for an id beyond the rows. The row `padding`, which may be counted from the end, has a gradient of 0.
+
+def embedding(ids: Value, weight: Value, *, padding: int | None = None) -> Value:
+    """weight[ids] of integer ids [...] and a dense weight [rows, features], which may be that of `linear` as well.
+
+    NaN, of integers 0, for an id beyond the rows. The row `padding`, which may be counted from the end, has a gradient of 0.
     """
+    graph_of("embedding", ids, weight)
+    ids = _indices(ids)
     if padding is None:
         return apply("embedding", ids, weight)
     rows = weight.shape[0]
@@ -546,7 +583,7 @@ def embedding(ids: Value, weight: Value, *, padding: int | None = None) -> Value
 
 
 def index_select(x: Value, dim: int, ids: Value) -> Value:
-    """Elements of a dimension, by a list of u32; NaN for one beyond its size."""
+    """Elements of a dimension, by a list of integers; NaN, of integers 0, for one beyond its size."""
     graph = graph_of("index_select", x, ids)
     return Value(graph, graph.native.index_select(x.id, dim, ids.id))
 
@@ -558,7 +595,10 @@ def scatter_add(values: Value, dim: int, ids: Value, size: int) -> Value:
 
 
 def gather(x: Value, dim: int, ids: Value) -> Value:
-    """y[…, i, …] = x[…, ids[…, i, …], …]: u32 indices along a dimension, which are as x in all others."""
+    """y[…, i, …] = x[…, ids[…, i, …], …]: indices along a dimension, which are as x in all others.
+
+    NaN, of integers 0, for one beyond its size.
+    """
     graph = graph_of("gather", x, ids)
     return Value(graph, graph.native.gather(x.id, dim, ids.id))
 
@@ -601,7 +641,7 @@ def cross_entropy(
     smoothing: float = 0.0,
     reduction: Literal["mean", "sum", "none"] = "mean",
 ) -> Value:
-    """-log softmax(logits)[label] of rows; labels are u32 of [rows], or the target has a probability of each class.
+    """-log softmax(logits)[label] of rows; labels are integers of [rows], or the target has a probability of each class.
 
     As in PyTorch, rows whose label is `ignored`, such as -100, do not count, `weight` has one for each class, and
     `smoothing` is the part of each target that all classes share.

@@ -1,0 +1,211 @@
+"""Integers and truth values of PyTorch modules, and numbers at the edges of their types."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from tessera import graph as tg  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+def compare(function, *inputs, rtol=1e-5, atol=1e-6):
+    """All outputs are PyTorch's, of the same kind of type."""
+    module = Function(function)
+    found = tg.from_torch(module, inputs).session().run(*inputs)
+    found = list(found.values()) if isinstance(found, dict) else [found]
+    expected = module(*inputs)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    for y, of_torch in zip(found, expected, strict=True):
+        kind = "f" if of_torch.is_floating_point() else np.dtype(str(of_torch.dtype).split(".")[1]).kind
+        assert np.asarray(y).dtype.kind == kind
+        np.testing.assert_allclose(y, of_torch.double(), rtol=rtol, atol=atol)
+
+
+INTEGERS = [
+    lambda a, b: a - b,
+    lambda a, b: -a * 3 + b * -7,
+    lambda a, b: (a - 5) * (b - 900),
+    lambda a, b: 3 - a.abs() + b.square(),
+    lambda a, b: (a - b).sum() + (a - b).sum(1).max() + (a - b).amin(0),
+    lambda a, b: (a - b).clamp(-3, 4) + (a - b).clamp(min=0),
+    lambda a, b: torch.where(a > b, a - b, -1) + a.masked_fill(b > 4, -100),
+    lambda a, b: torch.maximum(a - b, b - a) + torch.minimum(a, -b),
+    lambda a, b: (a - b).cumsum(1),
+    lambda a, b: (a - b).argmax(1) - (a - b).argmin(1) - 9,
+    lambda a, b: (a - b < 0) & (b - a >= -3),
+    lambda a, b: (a - b) / 4 + (a - b).float().exp(),
+    lambda a, b: torch.stack([a - b, b]).flatten() + (a - b).T.reshape(-1).repeat(2),
+    lambda a, b: torch.cat([a, -b], 1)[:, ::2].flip(1),
+    lambda a, b: F.pad(a - b, (1, 2), value=-4)[:, :5] + (a - b).gather(1, b.clamp(0, 4)),
+    lambda a, b: (a - b) * 0.5 + (a > 0.5).float(),
+    lambda a, b: a - torch.tensor([5, -6, 70000000, 1, -2000000000]),
+    lambda a, b: (a - b).sign() + ~a + (a.float() - 9.5).int() + a.pow(2),
+    lambda a, b: (a * 20000000 - 2**24).sum(1),
+    lambda a, b: (a - b).any(0).int() - (a - b).all(1).sum() + (a > b).sum(0),
+    lambda a, b: (a - b).max(1).indices + (a - b).min(1).values + (a - b).max(0).values.sum(),
+    lambda a, b: a.float()[b.clamp(0, 3) - 4],
+    lambda a, b: a // 3 + b % 4 + torch.div(a, -4, rounding_mode="trunc") + torch.fmod(b, 3) + a // (b.abs() + 1),
+    lambda a, b: (a * 200000003) // 7 + (b * 200000003) % 1000003 + F.one_hot(a.abs().long(), 10).sum((1, 2))[:, None],
+]
+
+
+@pytest.mark.parametrize("function", INTEGERS)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_integers_below_0(function, dtype):
+    torch.manual_seed(1)
+    a, b = torch.randint(-9, 10, (4, 5), dtype=dtype), torch.randint(-9, 10, (4, 5), dtype=dtype)
+    b[0] = a[0]
+    compare(function, a, b)
+
+
+TRUTHS = [
+    lambda p, q, x: p + q,
+    lambda p, q, x: p * q | (p + (x > 0)),
+    lambda p, q, x: (p + q).sum() + (p & ~q).sum(1).sum() + (p ^ q).float().mean(),
+    lambda p, q, x: p + 1 - q * 2,
+    lambda p, q, x: p * x + (p == q) * 0.5 + (p > 0.5) - (q != 1).float(),
+    lambda p, q, x: torch.where(p, q, x > 0) | torch.where(q, True, p) & p.masked_fill(q, False),
+    lambda p, q, x: x.masked_fill(p + q, 7).where(p, x),
+    lambda p, q, x: torch.cat([p, x > 0, (x * 3).int() > 1], 1),
+    lambda p, q, x: torch.stack([p, ((x * 3).int() > 1)]).any(0) & torch.maximum(p, q).all(1, keepdim=True),
+    lambda p, q, x: (p + q).amax(1),
+    lambda p, q, x: p.cumsum(0) + q.int().sum(1, keepdim=True) + (p + q).to(torch.int64),
+    lambda p, q, x: (p | q).T[:3].flip(1).reshape(-1),
+    lambda p, q, x: (p, x.bool(), p.logical_not(), x.logical_and(q), (x * 0).bool() + p),
+    lambda p, q, x: F.scaled_dot_product_attention(x[None, None], x[None, None], x[None, None], (x @ x.T) > -9),
+    lambda p, q, x: (x.isnan() | x.isinf(), p.eq(True), p & True, p | (q + q)),
+    lambda p, q, x: (p + q).float() @ x.T,
+]
+
+
+@pytest.mark.parametrize("function", TRUTHS)
+def test_truth_values(function):
+    torch.manual_seed(2)
+    p, q = torch.rand(4, 5) > 0.5, torch.rand(4, 5) > 0.4
+    compare(function, p, q, torch.randn(4, 5))
+
+
+INF, NAN = torch.inf, torch.nan
+EDGES = [
+    lambda x: x.argmax(1),
+    lambda x: x.argmin(0) + x.argmax(),
+    lambda x: (x.max(1).values, x.max(1).indices, x.min(1).values),
+    lambda x: x.masked_fill(x.isnan(), -INF).logsumexp(1),
+    lambda x: torch.cat([x[3:4].logsumexp(1), x[4:5].logsumexp(1), x[4:].logsumexp((0, 1), keepdim=True)[0]]),
+    lambda x: x / 0,
+    lambda x: 0 / x,
+    lambda x: x.clamp(torch.full_like(x, -1), x.abs()),
+    lambda x: (x * 3.7).floor() + (x * 3.7).ceil() + (x * 2.5).round() + (x * 3.7).trunc() + x.sign(),
+    lambda x: (x * 1e-4).log1p() + (x * 1e-4).expm1() + x.expm1(),
+]
+
+
+@pytest.mark.parametrize("function", EDGES)
+def test_numbers_that_are_none(function):
+    x = torch.tensor(
+        [[1.0, -2, 0.5, 3], [1, NAN, 5, NAN], [INF, 2, -INF, INF], [-INF] * 4, [INF] * 4, [0, -0.0, 1, -1]]
+    )
+    compare(function, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.mean(0),
+        lambda x: x.mean((0, 1)),
+        lambda x: x.mean((0, 2)),
+        lambda x: (x * 1e-2).sum((0, 2)),
+        lambda x: x.var(1),
+        lambda x: x.std((0, 1), correction=0),
+        lambda x: torch.var_mean(x, 0)[0],
+        lambda x: x.logsumexp(1),
+    ],
+)
+def test_16_bit_values_are_reduced_in_32(function, dtype):
+    torch.manual_seed(3)
+    x = (torch.randn(60, 40, 30) + 40).to(dtype)
+    module = Function(function)
+    found = tg.from_torch(module, x).session().run(x)
+    expected = module(x.double())
+    np.testing.assert_allclose(found, expected, rtol=1.01 * torch.finfo(dtype).eps / 2, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x.nonzero(), "nonzero.default in the module"),
+        (lambda x: x[x > 0].sum(), "depend on data"),
+        (lambda x: x.repeat(0, 2), "a result of"),
+        (lambda x: x[:, 1:1], "a result of|slice"),
+        (lambda x: (x, "a name"), "return tensors"),
+        (lambda x: x.int() & x.int(), "only on truth values"),
+        (lambda x: x.int() ** 5, "integers to the power of 5"),
+        (lambda x: x.int() + torch.tensor(2**40), "only whole numbers from -2147483648"),
+    ],
+)
+def test_what_is_refused(function, message):
+    with pytest.raises(ValueError, match=message):
+        tg.from_torch(Function(function), torch.rand(3, 4))
+
+
+def test_outputs_that_are_no_tensors():
+    graph = tg.from_torch(Function(lambda x: (x, None, 3, x > 0, True, 2.5)), torch.rand(3, 4))
+    assert set(graph.outputs) == {"output0", "output2", "output3", "output4", "output5"}
+    y = graph.session().run(torch.ones(3, 4))
+    assert y["output2"] == 3 and y["output3"].dtype == bool and y["output4"] is np.True_ and y["output5"] == 2.5
+
+
+def test_integers_beyond_32_bits_are_refused():
+    session = tg.from_torch(Function(lambda x: x + 1), torch.tensor([1, 2])).session()
+    assert list(session.run(torch.tensor([-5, 2**31 - 2]))) == [-4, 2**31 - 1]
+    with pytest.raises(ValueError, match="entries must be from -2147483648"):
+        session.run(torch.tensor([2**31, 0]))
+
+
+def test_ignored_labels_of_a_training_step():
+    torch.manual_seed(4)
+    module, x, labels = nn.Linear(6, 4), torch.randn(8, 6), torch.randint(4, (8,))
+    labels[::3] = -100
+    session = tg.from_torch(module, x).training_step("cross_entropy", lr=0.0).session()
+    assert session.run(x, labels) == pytest.approx(F.cross_entropy(module(x), labels).item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_weights_of_classes_train(reduction):
+    """PyTorch has no such gradient: by what the loss is."""
+    torch.manual_seed(5)
+    logits, weights = torch.randn(8, 4, requires_grad=True), torch.tensor([0.5, 1, 0, 1.5], requires_grad=True)
+    labels = torch.tensor([0, 1, 2, 3, -1, 3, -1, 0])
+    of_rows = torch.where(labels < 0, 0.0, weights[labels.clamp(min=0)])
+    rows = -of_rows * logits.log_softmax(1).gather(1, labels.clamp(min=0)[:, None])[:, 0]
+    expected = rows.sum() / of_rows.sum() if reduction == "mean" else rows.sum()
+    expected.backward()
+    graph = tg.Graph()
+    x, w = graph.parameter("x", initial=logits.detach()), graph.parameter("w", initial=weights.detach())
+    y = graph.input("labels", (8,), "i32")
+    loss = tg.cross_entropy(x, y, weight=w, ignored=-1, reduction=reduction)
+    session = graph.training_step(tg.sum(loss), lr=1.0).session()
+    assert session.run(labels) == pytest.approx(expected.item(), rel=1e-5)
+    for name, values in (("x", logits), ("w", weights)):
+        np.testing.assert_allclose(session.get(name), (values - values.grad).detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_labels_that_are_no_classes_give_no_number():
+    for loss in (F.cross_entropy, lambda x, y: F.nll_loss(x.log_softmax(1), y)):
+        session = tg.from_torch(Function(loss), (torch.randn(3, 4), torch.tensor([0, 1, 2]))).session()
+        assert np.isnan(session.run(torch.randn(3, 4), torch.tensor([0, 1, 7])))
