@@ -684,6 +684,9 @@ class Session {
   /// UsageError for one that is missing, given twice or neither. Returns the seconds that a tiled machine
   /// would take; on a host 0, see measure().
   double run(std::span<const Tensor> arrays);
+  /// The same with an array for each of arrays(), in that order, for callers whose calls are short: sizes are
+  /// theirs to know.
+  double run_in_order(std::span<void* const> arrays);
   /// Runs once and returns where the time went: on a host measured, otherwise as cost() says.
   RunCost measure(std::span<const Tensor> arrays);
   /// The same with copies in FP32; returns the outputs.

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -94,6 +95,13 @@ std::pair<double, AnyList> run(BoundSession& s, const AnyList& arrays) {
     if (s.is_host) seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
   return {seconds, std::move(bound).results()};
+}
+
+/// With arrays of the types and shapes of inputs and outputs, in their order, which the caller has checked.
+void run_at(BoundSession& s, const std::vector<uintptr_t>& addresses) {
+  const std::vector<void*> arrays = pointers<void>(addresses);
+  const nb::gil_scoped_release released;
+  s.session.run_in_order(arrays);
 }
 
 RunCost measure(BoundSession& s, const AnyList& arrays) {
@@ -265,6 +273,7 @@ void bind_session(nb::module_& m) {
            "machine"_a, "threads"_a, "seed"_a, "chips"_a, Released())
       .def(nb::init<const Graph&, const BoundSession&>(), "graph"_a, "owner"_a, Released())
       .def("run", &run, "arrays"_a)
+      .def("run_at", &run_at, "addresses"_a)
       .def("measure", &measure, "arrays"_a)
       .def_prop_ro("inputs", [](const BoundSession& s) { return names_of(s, true); })
       .def_prop_ro("outputs", [](const BoundSession& s) { return names_of(s, false); })

@@ -50,6 +50,15 @@ class BoundRun {
     for (const Session::Impl::External& external : externals_) bind(external, arrays);
     impl_.check_lists(arrays);
   }
+  BoundRun(Session::Impl& impl, std::span<void* const> arrays) : impl_(impl), externals_(impl.externals()) {
+    if (arrays.size() != externals_.size())
+      throw UsageError(
+          fmt::format("{} arrays; the graph has {} inputs and outputs", arrays.size(), externals_.size()));
+    impl.add_shared(bindings_);
+    std::ranges::copy(impl.metadata(), std::back_inserter(bindings_));
+    stored_.reserve(externals_.size());
+    for (size_t i = 0; i < arrays.size(); ++i) bind(externals_[i], arrays[i]);
+  }
 
   engine::Profile run(const engine::RunOptions& options) {
     const engine::Profile profile = impl_.session->run(bindings_, options);
@@ -64,8 +73,12 @@ class BoundRun {
         impl_.graph.type(external.id).pattern && impl_.weight(external.id)->pattern().blocks() == 0;
     if (found == arrays.end() || (found->data == nullptr && !is_empty))
       throw UsageError(fmt::format("'{}' is missing: pass an array", external.name));
+    bind(external, found->data);
+  }
+
+  void bind(const Session::Impl::External& external, void* data) {
     if (!impl_.graph.type(external.id).pattern) {
-      bindings_.push_back(impl_.bind(external.operand, external.id, found->data));
+      bindings_.push_back(impl_.bind(external.operand, external.id, data));
       return;
     }
     if (impl_.graph.replicas() > 1)
@@ -74,12 +87,12 @@ class BoundRun {
                       "or a state",
                       external.name));
     const Variable& v = impl_.executable().program->variable(external.operand.variable);
-    stored_.push_back({&external, found->data, std::vector<std::byte>(v.bytes())});
+    stored_.push_back({&external, data, std::vector<std::byte>(v.bytes())});
     bindings_.push_back({external.operand.variable, stored_.back().bytes.data(), v.cols, 1});
   }
 
   Session::Impl& impl_;
-  std::vector<Session::Impl::External> externals_;
+  const std::vector<Session::Impl::External>& externals_;
   std::vector<Session::Impl::StoredOutput> stored_;
   std::vector<engine::Binding> bindings_;
 };
@@ -126,12 +139,23 @@ void Session::Impl::check_arrays(std::span<const Tensor> arrays, std::span<const
   }
 }
 
+namespace {
+
+double run_bound(Session::Impl& impl, BoundRun run) {
+  engine::RunOptions options = impl.run_options();
+  options.profile = !impl.is_host();
+  return run.run(options).cycles.total() / impl.executable().machine.clock_hz;
+}
+
+}  // namespace
+
 double Session::run(std::span<const Tensor> arrays) {
   const Impl::Lock lock(*impl_);
-  engine::RunOptions options = impl_->run_options();
-  options.profile = !impl_->is_host();
-  const engine::Profile profile = BoundRun(*impl_, arrays).run(options);
-  return profile.cycles.total() / impl_->executable().machine.clock_hz;
+  return run_bound(*impl_, {*impl_, arrays});
+}
+double Session::run_in_order(std::span<void* const> arrays) {
+  const Impl::Lock lock(*impl_);
+  return run_bound(*impl_, {*impl_, arrays});
 }
 
 RunCost Session::measure(std::span<const Tensor> arrays) {

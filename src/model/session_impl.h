@@ -215,7 +215,7 @@ struct Session::Impl {
 
   std::vector<engine::Binding> metadata() const { return placed.metadata(); }
 
-  /// What the caller binds.
+  /// What the caller binds. The lock is held.
   struct External {
     std::string name;
     ValueId id = 0;
@@ -224,13 +224,13 @@ struct Session::Impl {
 
     bool operator==(std::string_view other) const { return name == other; }
   };
-  std::vector<External> externals() const {
-    std::vector<External> named;
+  const std::vector<External>& externals() const {
+    if (!externals_.empty()) return externals_;
     for (ValueId id = 0; id < graph.values().size(); ++id)
-      if (graph.info(id).kind == Kind::input) named.push_back({graph.info(id).name, id, bound(id), true});
+      if (graph.info(id).kind == Kind::input) externals_.push_back({graph.info(id).name, id, bound(id), true});
     for (const auto& [name, operand] : lowered.outputs)
-      named.push_back({name, graph.outputs().at(name), operand, false});
-    return named;
+      externals_.push_back({name, graph.outputs().at(name), operand, false});
+    return externals_;
   }
 
   /// Throws UsageError for lists among the arrays that do not fit.
@@ -295,6 +295,7 @@ struct Session::Impl {
 
  private:
   mutable std::recursive_mutex mutex_;
+  mutable std::vector<External> externals_;  ///< once they are asked for
 };
 
 }  // namespace tessera::model

@@ -446,5 +446,20 @@ TEST(Session, RejectsBadInput) {
   std::filesystem::remove(path);
 }
 
+TEST(Session, TakesArraysInTheirOrder) {
+  Graph g;
+  const Value x = g.input("x", {2, 3}), y = g.input("a", {3});
+  g.output("z", x * 2);
+  g.output("b", x + y);
+  Session session(g, Machine::host(1));
+  std::vector<float> xs = {1, 2, 3, 4, 5, 6}, ys = {10, 20, 30}, sums(6), doubles(6);
+  const std::vector<void*> arrays = {xs.data(), ys.data(), sums.data(), doubles.data()};
+  session.run_in_order(arrays);
+  EXPECT_EQ(sums, (std::vector<float>{11, 22, 33, 14, 25, 36}));
+  EXPECT_EQ(doubles, (std::vector<float>{2, 4, 6, 8, 10, 12}));
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { session.run_in_order({}); }),
+                         "0 arrays; the graph has 4 inputs and outputs"));
+}
+
 }  // namespace
 }  // namespace tessera::model

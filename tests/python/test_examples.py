@@ -65,3 +65,9 @@ def test_structured_layer():
 def test_spiking_mnist():
     out = output_of("spiking_mnist.py", "--hidden", "64", "--epochs", "2")
     assert float(out.splitlines()[-1].split("accuracy ")[1].split(",")[0]) > 0.7 and "more pass gradients" in out
+
+
+def test_compiled_encoder():
+    out = output_of("compiled_encoder.py", "--layers", "1", "--width", "64", "--batch", "2", "--length", "8")
+    differences = [float(line.split("difference ")[1]) for line in out.splitlines() if "difference" in line]
+    assert len(differences) == 2 and max(differences) < 1e-3

@@ -1,0 +1,152 @@
+"""Graphs of PyTorch in which sessions compute what they can."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import Parameter
+
+from tessera._backend._divided import Divided
+from tessera._backend._partitions import Stage, divide
+from tessera._backend._program import Program, Settings
+from tessera._backend._support import Support, dependencies, is_part, is_pure, prepared_nodes
+from tessera._backend._weights import Weight, WeightSets
+
+log = logging.getLogger(__name__)
+
+#: Sizes of which a graph is compiled; of others PyTorch computes all.
+_MOST_SIZES = 8
+
+aten = torch.ops.aten
+
+
+class CompiledGraph:
+    """A graph as PyTorch calls it, compiled at the first call with some sizes, when weights have values."""
+
+    def __init__(
+        self, module: GraphModule, static: set[int], patience: int, settings: Settings, name: str
+    ) -> None:
+        self._module = module
+        self._patience = patience
+        self._settings = settings
+        self._name = name
+        placeholders = module.graph.find_nodes(op="placeholder")
+        self._static = {i for i in static if i < len(placeholders)}
+        self._sizes = [i for i, node in enumerate(placeholders) if not isinstance(node.meta.get("val"), Tensor)]
+        self._compiled: dict[tuple[Any, ...], GraphModule] = {}
+        self._sets: dict[tuple[str, ...], WeightSets] = {}
+        self._lock = threading.RLock()
+
+    def __call__(self, args: list[Any]) -> Any:
+        """Arguments come in a list, which is cleared."""
+        given = list(args)
+        args.clear()
+        sizes = tuple(given[i] for i in self._sizes)
+        compiled = self._compiled.get(sizes)
+        if compiled is None:
+            compiled = self._compile(sizes, given)
+        return compiled(*given)
+
+    def _compile(self, sizes: tuple[Any, ...], args: list[Any]) -> GraphModule:
+        with self._lock:
+            if sizes in self._compiled:
+                return self._compiled[sizes]
+            if len(self._compiled) == _MOST_SIZES:
+                log.info("%s: more than %d sizes: PyTorch computes the others", self._name, _MOST_SIZES)
+            if len(self._compiled) >= _MOST_SIZES:
+                return self._module
+            start = time.perf_counter()
+            try:
+                with torch.inference_mode(False), torch.no_grad():
+                    compiled = self._converted(args)
+            except Exception:
+                log.warning("%s: PyTorch computes all of it", self._name, exc_info=True)
+                compiled = self._module
+            log.info("%s: compiled in %.2f s", self._name, time.perf_counter() - start)
+            self._compiled[sizes] = compiled
+            return compiled
+
+    def _converted(self, args: list[Any]) -> GraphModule:
+        module = _with_sizes(self._module, args) if self._sizes else self._module
+        graph = Graph(owning_module=module)
+        graph.output(graph.graph_copy(module.graph, {}))
+        for node in graph.find_nodes(op="call_function", target=aten.detach.default):
+            node.target = aten.alias.default  # gradients are computed by operators of their own
+        _draw_masks_apart(graph)
+        placeholders = graph.find_nodes(op="placeholder")
+        given = {placeholders[i]: args[i] for i in self._static if type(args[i]) in (Tensor, Parameter)}
+        prepared = prepared_nodes(graph, set(given))
+        support = Support(graph, given, prepared)
+        live = _live_nodes(graph, prepared)
+        stages = divide(live, {node for node in live if support.takes(node)})
+        self._report(live, stages, support)
+        if not any(stage.taken for stage in stages):
+            return self._module
+        return Divided(graph, stages, support, prepared, self._program).module
+
+    def _program(self, body: GraphModule, weights: list[Weight]) -> Program:
+        names = tuple(weight.name for weight in weights)
+        sets = self._sets.setdefault(names, WeightSets(self._patience))
+        return Program(body, weights, sets, self._settings)
+
+    def _report(self, nodes: list[Node], stages: list[Stage], support: Support) -> None:
+        """Log what stays with PyTorch, and why."""
+        if not log.isEnabledFor(logging.INFO):
+            return
+        taken = {node for stage in stages for node in stage.taken}
+        operators = [node for node in nodes if node.op == "call_function" and not is_part(node)]
+        operators = [node for node in operators if not support.is_constant(node)]
+        others = [node for node in operators if node not in taken]
+        counts = Counter(f"{node.target}: {support.obstacles.get(node, 'a session would not pay')}" for node in others)
+        parts = sum(bool(stage.taken) for stage in stages)
+        log.info(
+            "%s: %d of %d operators are taken, in %d parts; PyTorch computes%s",
+            *(self._name, len(operators) - len(others), len(operators), parts),
+            "".join(f"\n  {count} × {each}" for each, count in counts.most_common()) or " nothing",
+        )
+
+
+def _with_sizes(module: GraphModule, args: list[Any]) -> GraphModule:
+    """The graph with the sizes that arguments have."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = [mode.from_tensor(each, static_shapes=True) if isinstance(each, Tensor) else each for each in args]
+    with mode:
+        return make_fx(module)(*fakes)
+
+
+def _live_nodes(graph: Graph, prepared: set[Node]) -> list[Node]:
+    """The nodes on which results depend, without what only weights are computed from."""
+    live = {graph.output_node()}
+    for node in reversed(graph.nodes):
+        if node in live or node.op == "placeholder" or not is_pure(node):
+            live |= {node, *dependencies(node, prepared)}
+    return [node for node in graph.nodes if node in live]
+
+
+def _draw_masks_apart(graph: Graph) -> None:
+    """Let the masks of dropout depend on sizes alone, so that they divide no part."""
+    for node in graph.find_nodes(op="call_function", target=aten.native_dropout.default):
+        x, p, train = node.args
+        meaning = x.meta["val"]
+        if train is False or not 0 < p < 1:
+            continue
+        with graph.inserting_before(node):
+            place = graph.call_function(aten.empty.memory_format, (list(meaning.shape),), {"dtype": torch.bool})
+            mask = graph.call_function(aten.bernoulli.p, (place, 1 - p))
+            kept = graph.call_function(aten.mul.Tensor, (x, mask))
+            scaled = graph.call_function(aten.mul.Tensor, (kept, 1 / (1 - p)))
+        place.meta["val"] = mask.meta["val"] = node.meta["val"][1]
+        kept.meta["val"] = scaled.meta["val"] = node.meta["val"][0]
+        for user in list(node.users):
+            user.replace_all_uses_with((scaled, mask)[user.args[1]])
+            graph.erase_node(user)
+        graph.erase_node(node)

@@ -1,0 +1,201 @@
+"""A part of a graph as a session, and its calls."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+
+from tessera._backend._support import handle_of
+from tessera._backend._weights import Weight, WeightSet, WeightSets, state_of
+from tessera.graph import _aten
+from tessera.graph import _values as ops
+from tessera.graph._aten import value_of
+from tessera.graph._conversion import Conversion
+from tessera.graph._session import Session
+from tessera.graph._values import Value
+
+log = logging.getLogger(__name__)
+
+@dataclass(frozen=True)
+class Settings:
+    """What `torch.compile(options=…)` may say."""
+
+    #: At most so many threads; 0: the default.
+    threads: int = 0
+    #: Whether each part is timed when it is compiled, and left to PyTorch if that is faster.
+    measure: bool = False
+
+
+class _Array:
+    """A tensor as a session takes or gives it: its elements in the order in which they lie."""
+
+    def __init__(self, meaning: Tensor) -> None:
+        self.shape = tuple(meaning.shape)
+        self.dtype = meaning.dtype
+        self.stride = tuple(meaning.stride())
+        #: Dimensions from the largest stride to the least.
+        self.order = sorted(range(len(self.shape)), key=lambda d: (-self.stride[d], -self.shape[d]))
+        if not self._is_dense():
+            self.stride = tuple(torch.empty(self.shape, device="meta").stride())
+            self.order = list(range(len(self.shape)))
+        self.held = torch.float32 if self.dtype is torch.bool else self.dtype
+        self.given_stride = tuple(meaning.stride())
+
+    def _is_dense(self) -> bool:
+        size = 1
+        for dim in reversed(self.order):
+            if self.shape[dim] > 1 and self.stride[dim] != size:
+                return False
+            size *= self.shape[dim]
+        return True
+
+    def input(self, conversion: Conversion, name: str) -> Value:
+        x = conversion.graph.input(name, [self.shape[d] for d in self.order], _aten.type_of(self.dtype))
+        inverse = [self.order.index(d) for d in range(len(self.order))]
+        return x if self._is_in_order() else ops.permute(x, inverse)
+
+    def output(self, value: Value) -> Value:
+        return value if self._is_in_order() else ops.permute(value, self.order)
+
+    def _is_in_order(self) -> bool:
+        return self.order == sorted(self.order)
+
+    def taken(self, tensor: Tensor) -> Tensor:
+        """The tensor with these strides and this type."""
+        if self.dtype is not self.held:
+            tensor = tensor.to(self.held)
+        if tensor.stride() != self.stride:
+            tensor = self.empty().copy_(tensor)
+        return tensor
+
+    def empty(self) -> Tensor:
+        return torch.empty_strided(self.shape, self.stride, dtype=self.held)
+
+    def given(self, tensor: Tensor) -> Tensor:
+        """A result as PyTorch's."""
+        if self.dtype is not self.held:
+            tensor = tensor.to(self.dtype)
+        if self.stride != self.given_stride:
+            tensor = torch.empty_strided(self.shape, self.given_stride, dtype=self.dtype).copy_(tensor)
+        return tensor
+
+
+class Program:
+    """A part of a graph, called with its inputs and then with the tensors that its weights are computed from.
+
+    Calls may come from several threads. What a session cannot do after all, PyTorch does.
+    """
+
+    def __init__(self, body: GraphModule, weights: list[Weight], sets: WeightSets, settings: Settings) -> None:
+        self._body = body
+        self._weights = weights
+        self._sets = sets
+        self._threads = settings.threads
+        self._lock = threading.RLock()
+        placeholders = body.graph.find_nodes(op="placeholder")
+        self._arrays = [_Array(node.meta["val"]) for node in placeholders]
+        self._count = len(placeholders) - len(weights)
+        (results,) = body.graph.output_node().args
+        self._results = [_Array(node.meta["val"]) for node in results]  # type: ignore[union-attr]
+        #: A session whose weights are inputs.
+        self._plain: Session | None = None
+        self._is_measured = not settings.measure
+        #: Whether PyTorch computes it.
+        self._is_left = False
+
+    def __call__(self, *args: Tensor) -> list[Tensor]:
+        if self._is_left:
+            return self.by_pytorch(*args)
+        try:
+            if not self._is_measured:
+                self._measure(*args)
+            return self.by_session(*args)
+        except Exception:
+            log.warning("a session failed: PyTorch computes its part from now on", exc_info=True)
+            self._is_left = True
+            return self.by_pytorch(*args)
+
+    def _measure(self, *args: Tensor) -> None:
+        """Leave it to PyTorch if that is faster."""
+        least = dict.fromkeys((self.by_session, self.by_pytorch), float("inf"))
+        for _ in range(4):
+            for compute in least:
+                start = time.perf_counter()
+                compute(*args)
+                least[compute] = min(least[compute], time.perf_counter() - start)
+        ours, theirs = (1e6 * seconds for seconds in least.values())
+        self._is_left, self._is_measured = theirs < ours, True
+        log.info("a part takes %.0f µs, and %.0f µs by PyTorch%s", ours, theirs, ", which keeps it" * self._is_left)
+
+    def by_pytorch(self, *args: Tensor) -> list[Tensor]:
+        inputs, sources = args[: self._count], args[self._count :]
+        return list(self._body(*inputs, *(weight.of(sources) for weight in self._weights)))
+
+    def by_session(self, *args: Tensor) -> list[Tensor]:
+        inputs, sources = args[: self._count], args[self._count :]
+        session = self._prepared(sources) if self._weights else None
+        if session is None:
+            if any(weight.must_be_parameter for weight in self._weights):
+                return self.by_pytorch(*args)
+            session = self._plain = self._plain or self._made(None)
+            inputs += tuple(weight.of(sources) for weight in self._weights)
+        taken = [array.taken(tensor) for array, tensor in zip(self._arrays, inputs, strict=False)]
+        results = [array.empty() for array in self._results]
+        session._native.run_at([each.data_ptr() for each in (*taken, *results)])
+        return [array.given(result) for array, result in zip(self._results, results, strict=True)]
+
+    def _prepared(self, sources: Sequence[Tensor]) -> Session | None:
+        """A session that has these weights; none: they are to be read where they lie."""
+        state = state_of(sources)
+        if state is None:
+            return None
+        known = self._sets.find(sources)
+        if known is not None and known.state == state and self in known.sessions:
+            known.calls += 1
+            return known.sessions[self]
+        with self._lock:
+            known = known or self._sets.add(sources, state)
+            if known is None or not (known.state == state and known.sessions or known.rests(state)):
+                return None
+            if known.state != state:
+                self._refresh(known, sources)
+                known.state = state
+            if self not in known.sessions:
+                known.sessions[self] = self._made(sources, known)
+            return known.sessions[self]
+
+    def _refresh(self, known: WeightSet, sources: Sequence[Tensor]) -> None:
+        if any(weight.must_be_parameter for weight in self._weights):
+            return known.sessions.clear()
+        for session in list(known.sessions.values())[:1]:
+            for weight in self._weights:
+                values = weight.of(sources).float().contiguous().reshape(-1)
+                session._native.set(weight.name, values.numpy())
+
+    def _made(self, sources: Sequence[Tensor] | None, known: WeightSet | None = None) -> Session:
+        """A session with these weights as parameters, or with weights as inputs."""
+        conversion = Conversion()
+        for i, node in enumerate(self._body.graph.nodes):
+            if node.op == "placeholder":
+                weight = self._weights[i - self._count] if i >= self._count else None
+                if weight is None or sources is None:
+                    conversion.known[node] = self._arrays[i].input(conversion, f"input{i}")
+                else:
+                    conversion.known[node] = handle_of(conversion.graph, weight.name, weight.of(sources))
+            elif node.op == "output":
+                for j, (array, each) in enumerate(zip(self._results, node.args[0], strict=True)):
+                    value = array.output(value_of(conversion.known[each]))
+                    conversion.graph.output(f"output{j:06}", value)
+            else:
+                conversion.apply(node)
+        if conversion.missing:
+            raise ValueError("; ".join(map(str, conversion.missing.values())))
+        owner = next(iter(known.sessions.values()), None) if known is not None else None
+        return conversion.graph.session(threads=self._threads, share=owner)

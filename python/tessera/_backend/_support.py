@@ -1,0 +1,207 @@
+"""Which operators of a graph of PyTorch a session can compute."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import Graph, Node
+from torch.fx.node import map_arg
+
+from tessera.graph import _aten
+from tessera.graph import _aten_training as _aten_training  # more handlers
+from tessera.graph._aten import Constant, Parameter, Transposed
+from tessera.graph._conversion import Conversion
+from tessera.graph._values import Value
+
+#: The types of tensors that sessions take and give here. Integers stay with PyTorch: they may be negative.
+TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.bool)
+
+#: By operator, the argument that may be a weight which is prepared once.
+_WEIGHTS = {"aten.mm.default": 1, "aten.addmm.default": 2, "aten.convolution.default": 1}
+
+_TRANSPOSES = ("aten.t.default", "aten.transpose.int", "aten.permute.default")
+
+
+def tensors_of(meaning: Any) -> Iterator[Tensor]:
+    if isinstance(meaning, Tensor):
+        yield meaning
+    elif isinstance(meaning, (tuple, list)):
+        for part in meaning:
+            yield from tensors_of(part)
+
+
+def is_part(node: Node) -> bool:
+    """Whether a node takes one of several results."""
+    return node.target is operator.getitem
+
+
+def is_pure(node: Node) -> bool:
+    """Whether a node computes the same from the same, and changes nothing."""
+    if node.op != "call_function":
+        return node.op in ("placeholder", "get_attr")
+    target = node.target
+    if is_part(node):
+        return True
+    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+        return False
+    is_random = torch.Tag.nondeterministic_seeded in target.tags and _argument(node, "dropout_p") != 0
+    return not is_random and not str(target).startswith("aten.empty")
+
+
+def _argument(node: Node, name: str) -> Any:
+    """An argument by its name; None if the operator has none."""
+    for i, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+        if argument.name == name:
+            return node.args[i] if i < len(node.args) else node.kwargs.get(name, argument.default_value)
+    return None
+
+
+def is_view(node: Node) -> bool:
+    """Whether the result may share memory with an input."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    if str(node.target) == "aten._unsafe_view.default":
+        return True
+    return any(each.alias_info is not None and not each.alias_info.is_write for each in node.target._schema.returns)
+
+
+def is_own(node: Node) -> bool:
+    """Whether a node is an operator of `torch.ops.tessera`."""
+    return str(node.target).startswith("tessera.")
+
+
+def prepared_nodes(graph: Graph, static: set[Node]) -> set[Node]:
+    """The nodes that depend on static placeholders alone."""
+    prepared = set(static)
+    for node in graph.nodes:
+        inputs = node.all_input_nodes
+        if node.op == "call_function" and inputs and is_pure(node) and all(each in prepared for each in inputs):
+            prepared.add(node)
+    return prepared
+
+
+def weights_of(node: Node, prepared: set[Node]) -> dict[int, Node]:
+    """By argument, what a session takes as a parameter: the matrix of a product, before it is transposed."""
+    if is_own(node):
+        return {i: each for i, each in enumerate(node.args) if isinstance(each, Node) and each in prepared}
+    position = _WEIGHTS.get(str(node.target))
+    if position is None:
+        return {}
+    weight = node.args[position]
+    while isinstance(weight, Node) and str(weight.target) in _TRANSPOSES:
+        weight = weight.args[0]
+    return {position: weight} if isinstance(weight, Node) and weight in prepared else {}
+
+
+def dependencies(node: Node, prepared: set[Node]) -> list[Node]:
+    """What a node is computed from besides weights."""
+    weights = weights_of(node, prepared)
+    found: list[Node] = []
+    map_arg(([each for i, each in enumerate(node.args) if i not in weights], node.kwargs), found.append)
+    return found
+
+
+def unsuitable(tensor: Tensor) -> str | None:
+    """Why a session cannot take or give a tensor."""
+    if type(tensor) is not FakeTensor:
+        return f"a {type(tensor).__name__} is not possible"
+    if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+        return f"tensors on {tensor.device.type!r} of layout {tensor.layout} are not possible"
+    if not all(isinstance(size, int) for size in (*tensor.shape, *tensor.stride())):
+        return "sizes are not known"
+    if tensor.dtype not in TYPES:
+        return f"values of {tensor.dtype} are not possible"
+    return "there are no elements" if tensor.numel() == 0 else None
+
+
+def handle_of(graph: Any, name: str, tensor: Tensor) -> Parameter | Constant:
+    """What a conversion knows of a weight."""
+    return Parameter(graph, name, tensor) if tensor.dtype.is_floating_point else Constant(graph, tensor)
+
+
+class Support(Conversion):
+    """A graph that is converted only to learn which nodes can be."""
+
+    def __init__(self, graph: Graph, given: dict[Node, Tensor], prepared: set[Node]) -> None:
+        super().__init__()
+        #: Why nodes stay with PyTorch.
+        self.obstacles: dict[Node, str] = {}
+        for node in graph.nodes:
+            if node.op == "placeholder":
+                self.known[node] = self._placeholder(node, given if node in prepared else {})
+            elif node.op == "get_attr":
+                tensor = getattr(graph.owning_module, str(node.target), None)
+                self.known[node] = Constant(self.graph, tensor) if isinstance(tensor, Tensor) else None
+            elif node.op == "call_function":
+                self._try(node)
+
+    def takes(self, node: Node) -> bool:
+        return node.op == "call_function" and node not in self.obstacles and not self.is_constant(node)
+
+    def is_constant(self, node: Node) -> bool:
+        known = self.known.get(node)
+        return all(isinstance(each, Constant) for each in (known if isinstance(known, list) else [known]))
+
+    def _placeholder(self, node: Node, given: dict[Node, Tensor]) -> Any:
+        meaning = node.meta.get("val")
+        if not isinstance(meaning, Tensor):
+            return meaning
+        if node in given and all(is_own(user) for user in node.users):
+            return handle_of(self.graph, node.name, given[node])
+        return self._stand_in(meaning) if unsuitable(meaning) is None else None
+
+    def _try(self, node: Node) -> None:
+        try:
+            obstacle = self._obstacle(node)
+            if obstacle is None:
+                self.apply(node)
+                obstacle = self._difference(node)
+        except Exception as error:  # what a handler does not expect: PyTorch says whether it is one
+            obstacle = f"{type(error).__name__}: {error}"
+        if obstacle is not None:
+            self.obstacles[node] = obstacle
+            self.known[node] = self._stand_in(node.meta.get("val"))
+
+    def _obstacle(self, node: Node) -> str | None:
+        if not is_pure(node):
+            return "it draws random numbers, writes, or is unknown"
+        inputs = node.all_input_nodes
+        if is_part(node):
+            return "the result it is a part of stays with PyTorch" if inputs[0] in self.obstacles else None
+        if all(self.is_constant(each) for each in inputs):
+            return None
+        for each in (node, *inputs):
+            if isinstance(self.known.get(each), (Constant, Parameter)):
+                continue
+            for tensor in tensors_of(each.meta.get("val")):
+                if (why := unsuitable(tensor)) is not None:
+                    return why
+        return None
+
+    def _difference(self, node: Node) -> str | None:
+        """How the result is not what PyTorch computes."""
+        if node in self.missing:
+            return self.missing[node].reason
+        known, meaning = self.known[node], node.meta.get("val")
+        if known is None:
+            return "the result is not computed"
+        if isinstance(known, list):
+            return None  # the nodes that take its parts are compared
+        if isinstance(known, (Constant, Parameter)):
+            return None
+        shape, dtype = _shape_and_type(known)
+        if not isinstance(meaning, Tensor) or shape != tuple(meaning.shape):
+            return f"the result would have shape {shape}"
+        return None if dtype == _aten.type_of(meaning.dtype) else f"the result would have type {dtype}"
+
+
+def _shape_and_type(value: Value | Transposed) -> tuple[tuple[int, ...], str]:
+    if isinstance(value, Transposed):
+        shape = value.of.shape
+        return (*shape[:-2], shape[-1], shape[-2]), value.of.dtype
+    return value.shape, value.dtype

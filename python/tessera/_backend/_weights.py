@@ -1,0 +1,103 @@
+"""Weights that sessions have prepared, and when these change."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from torch import Tensor
+from torch.fx import GraphModule
+
+from tessera.graph._session import Session
+
+#: Sets of weights, such as those of equal layers, that have sessions of their own.
+_MOST_SETS = 256
+#: Weights that change more often than each so many calls are read where they lie until they rest as long.
+PATIENCE = 8
+
+
+#: Addresses and versions of tensors.
+State: TypeAlias = list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A parameter of sessions, by its name, and what it is computed from; by nothing: it is its only source."""
+
+    name: str
+    sources: tuple[int, ...]
+    compute: GraphModule | None
+    #: Whether it is no input of sessions that read weights where they lie; with other values they are made anew.
+    must_be_parameter: bool
+
+    def of(self, sources: Sequence[Tensor]) -> Tensor:
+        given = [sources[i].detach() for i in self.sources]
+        computed: Tensor = given[0] if self.compute is None else self.compute(*given)
+        return computed
+
+
+class WeightSet:
+    """Tensors that are weights, and sessions that have them as parameters."""
+
+    def __init__(self, sources: Sequence[Tensor], state: State, patience: int) -> None:
+        self._sources = [weakref.ref(each) for each in sources]
+        #: What the sessions have, if there are any, and what was found by the last call.
+        self.state = self._seen = state
+        #: By the program whose sessions they are; the first has the parameters, which the others share.
+        self.sessions: dict[Any, Session] = {}
+        #: Calls since the last change.
+        self.calls = 0
+        self._patience = self._calls_needed = patience
+
+    def is_of(self, sources: Sequence[Tensor]) -> bool:
+        return all(own() is each for own, each in zip(self._sources, sources, strict=True))
+
+    @property
+    def is_alive(self) -> bool:
+        return all(own() is not None for own in self._sources)
+
+    def rests(self, state: State) -> bool:
+        """Whether the present weights, which sessions do not have, are worth preparing."""
+        if state != self._seen:
+            self._calls_needed = PATIENCE if self.calls < PATIENCE else self._patience
+            self.calls = 0
+            self._seen = state
+        self.calls += 1
+        return self.calls > self._calls_needed
+
+
+def state_of(sources: Sequence[Tensor]) -> State | None:
+    """Addresses and versions; none: a tensor has no version, as it was made in inference mode."""
+    try:
+        return [(each.data_ptr(), each._version) for each in sources]
+    except RuntimeError:
+        return None
+
+
+class WeightSets:
+    """By the identity of tensors, sets of weights of which sessions are made.
+
+    They are prepared after `patience` calls that did not change them.
+    """
+
+    def __init__(self, patience: int) -> None:
+        self._patience = patience
+        self._sets: dict[tuple[int, ...], WeightSet] = {}
+        self._is_open = True
+
+    def find(self, sources: Sequence[Tensor]) -> WeightSet | None:
+        found = self._sets.get(tuple(map(id, sources)))
+        return found if found is not None and found.is_of(sources) else None
+
+    def add(self, sources: Sequence[Tensor], state: State) -> WeightSet | None:
+        """A new set, unless there are too many, or the same memory came as other tensors before."""
+        dead = [each for each in self._sets.values() if not each.is_alive]
+        if any(each.state == state for each in dead):
+            self._is_open = False
+        self._sets = {key: each for key, each in self._sets.items() if each not in dead}
+        if not self._is_open or len(self._sets) >= _MOST_SETS:
+            return None
+        added = self._sets[tuple(map(id, sources))] = WeightSet(sources, state, self._patience)
+        return added
