@@ -156,7 +156,7 @@ def test_modules(name, runs):
     make, inputs = MODULES[name]
     model, given = make(), inputs()
     reference = copy.deepcopy(model)
-    fast = compiled(model)
+    fast = compiled(model, options={"training": True})
     with torch.no_grad():
         for _ in range(2):
             equal(fast(*given), reference(*given))
@@ -195,7 +195,7 @@ def gpt2(dropout=0.0):
 def test_transformers_infer_and_train(make, runs):
     model = make()
     reference = copy.deepcopy(model)
-    fast = compiled(model)
+    fast = compiled(model, options={"training": True})
     ids = torch.randint(0, 99, (3, 10))
     given = {"attention_mask": (torch.arange(10) < torch.tensor([[10], [6], [8]])).long()} if make is bert else {}
     with torch.no_grad():
@@ -224,7 +224,8 @@ def test_dropout_draws_the_masks_of_pytorch(runs):
         torch._dynamo.reset()
         torch.manual_seed(3)
         model.zero_grad()
-        call = torch.compile(model, backend=backend)
+        options = {"training": True} if backend == "tessera" else None
+        call = torch.compile(model, backend=backend, options=options)
         results.append([call(x), call(x)])
         results[-1][0].sum().backward()
         results[-1].append(model[0].weight.grad.clone())
@@ -438,10 +439,23 @@ def test_sizes_change(runs):
             x = torch.randn(size, 16)
             equal(fast(x), model(x))
     assert 5 < len(runs) < 18
-    for size in (4, 6, 9):
-        fast(torch.randn(size, 16)).sum().backward()
-        got, model[0].weight.grad = model[0].weight.grad, None
-        assert got.abs().sum() > 0
+    fast = compiled(model, options={"training": True})
+    for size in (4, 6, 9, 6):
+        gradients = []
+        for call in (fast, model):
+            model.zero_grad()
+            call(torch.arange(16.0 * size).view(size, 16) / 99).square().sum().backward()
+            gradients.append(model[0].weight.grad.clone())
+        equal(*gradients)
+
+
+def test_training_is_pytorchs_by_default(runs):
+    model, x = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8)), torch.randn(5, 16)
+    fast = compiled(model)
+    for call in (model, fast):
+        call(x).sum().backward()
+    equal(model[0].weight.grad, 2 * torch.autograd.grad(model(x).sum(), model[0].weight)[0])
+    assert not runs
 
 
 def test_threads(runs):
@@ -487,7 +501,7 @@ def test_options(caplog):
     with torch.no_grad():
         equal(compiled(model, options={"threads": 1, "measure": True})(x), model(x))
     assert "by PyTorch" in caplog.text
-    with pytest.raises(Exception, match="there are threads and measure"):
+    with pytest.raises(Exception, match="there are threads, measure, training"):
         compiled(nn.Linear(16, 8), options={"speed": 11})(x)
 
 

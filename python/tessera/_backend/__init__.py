@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,8 +23,9 @@ def backend(
 ) -> Callable[..., Any]:
     """A backend of `torch.compile`, also by its name "tessera".
 
-    `options` are `threads`, at most so many (0: the default), and `measure`: whether each part of a graph is timed
-    when it is compiled, and left to PyTorch if that is faster.
+    `options` are `threads`, at most so many (0: the default); `measure`: whether each part of a graph is timed when it
+    is compiled, and left to PyTorch if that is faster; and `training`: whether sessions also compute what needs
+    gradients, and these. PyTorch does so by default, since its products of changing weights are faster.
     """
     settings = _settings_of(options or {})
     number = next(_numbers)
@@ -32,28 +34,38 @@ def backend(
         def compile(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
             static = _static_inputs() if kind != "backward" else set()
             graph = CompiledGraph(module, static, patience, settings, f"graph {number}, {kind}")
-
-            def run(args: list[Any]) -> Any:
-                return graph(args)
-
-            run._boxed_call = True  # type: ignore[attr-defined]
-            return run
+            return _boxed(graph)
 
         return compile
 
     compile = aot_autograd(
-        fw_compiler=compiler("forward", PATIENCE),
-        bw_compiler=compiler("backward", PATIENCE),
+        fw_compiler=compiler("forward", PATIENCE) if settings.training else _by_pytorch,
+        bw_compiler=compiler("backward", PATIENCE) if settings.training else _by_pytorch,
         inference_compiler=compiler("inference", 0),
     )
     compiled: Callable[..., Any] = compile(module, example_inputs)
     return compiled
 
 
+def _boxed(call: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    """As PyTorch calls graphs whose arguments come in a list, which they clear."""
+
+    def run(args: list[Any]) -> Any:
+        return call(args)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def _by_pytorch(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    return _boxed(lambda args: module(*args))
+
+
 def _settings_of(options: Mapping[str, Any]) -> Settings:
-    unknown = set(options) - {"threads", "measure"}
+    known = [field.name for field in dataclasses.fields(Settings)]
+    unknown = ", ".join(sorted(set(options) - set(known)))
     if unknown:
-        raise ValueError(f"unknown options {', '.join(sorted(unknown))}: there are threads and measure")
+        raise ValueError(f"unknown options {unknown}: there are {', '.join(known)}")
     return Settings(**options)
 
 

@@ -16,7 +16,7 @@ from tessera._backend._support import handle_of
 from tessera._backend._weights import Weight, WeightSet, WeightSets, state_of
 from tessera.graph import _aten
 from tessera.graph import _values as ops
-from tessera.graph._aten import value_of
+from tessera.graph._aten import Transposed, value_of
 from tessera.graph._conversion import Conversion
 from tessera.graph._session import Session
 from tessera.graph._values import Value
@@ -31,6 +31,8 @@ class Settings:
     threads: int = 0
     #: Whether each part is timed when it is compiled, and left to PyTorch if that is faster.
     measure: bool = False
+    #: Whether sessions compute what graphs with gradients consist of, forward and backward.
+    training: bool = False
 
 
 class _Array:
@@ -56,10 +58,12 @@ class _Array:
             size *= self.shape[dim]
         return True
 
-    def input(self, conversion: Conversion, name: str) -> Value:
+    def input(self, conversion: Conversion, name: str) -> Value | Transposed:
         x = conversion.graph.input(name, [self.shape[d] for d in self.order], _aten.type_of(self.dtype))
-        inverse = [self.order.index(d) for d in range(len(self.order))]
-        return x if self._is_in_order() else ops.permute(x, inverse)
+        count = len(self.order)
+        if count > 1 and self.order == [*range(count - 2), count - 1, count - 2]:
+            return Transposed(x)
+        return x if self._is_in_order() else ops.permute(x, [self.order.index(d) for d in range(count)])
 
     def output(self, value: Value) -> Value:
         return value if self._is_in_order() else ops.permute(value, self.order)

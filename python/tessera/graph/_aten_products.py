@@ -42,7 +42,8 @@ def _product(a: Any, b: Any, bias: Value | None = None) -> Value:
         y = _product(rows, cols)
         kept = y.shape[:-2] if len(a_shape) == 1 else y.shape[:-1]
         return ops.reshape(y, kept if len(b_shape) == 1 else (*kept, y.shape[-1]))
-    if isinstance(b, Transposed) and len(b_shape) == 2:
+    is_input = isinstance(b, Transposed) and b.of.graph.native.kind(b.of.id) == "input"
+    if isinstance(b, Transposed) and len(b_shape) == 2 and not is_input:
         return ops.linear(value_of(a), b.of, bias)
     if len(b_shape) == 2 and len(a_shape) > 2:
         left, of_a = value_of(a), False
