@@ -227,7 +227,8 @@ struct Session::Impl {
   const std::vector<External>& externals() const {
     if (!externals_.empty()) return externals_;
     for (ValueId id = 0; id < graph.values().size(); ++id)
-      if (graph.info(id).kind == Kind::input) externals_.push_back({graph.info(id).name, id, bound(id), true});
+      if (graph.info(id).kind == Kind::input)
+        externals_.push_back({graph.info(id).name, id, bound(id), true});
     for (const auto& [name, operand] : lowered.outputs)
       externals_.push_back({name, graph.outputs().at(name), operand, false});
     return externals_;
