@@ -254,7 +254,9 @@ def test_changed_weights_are_prepared_again(runs):
         yield
         model[2].weight = nn.Parameter(torch.randn(8, 32))
         yield
-        model[0].bias.data.add_(1)  # bound in place
+        model[0].bias.data.add_(1)  # read in place
+        yield
+        model[0].weight.data.add_(1)  # has no version
         yield
         for _ in range(20):  # at each call, and then no more
             model[0].weight.add_(0.1)
@@ -266,7 +268,7 @@ def test_changed_weights_are_prepared_again(runs):
         equal(fast(x), model(x))
         for _ in changes():
             equal(fast(x), model(x))
-    assert len(runs) == 47
+    assert len(runs) == 48
 
 
 def test_equal_layers_have_weights_of_their_own(runs):
@@ -329,6 +331,13 @@ def test_sparse_weights_change(runs):
     assert len(runs) >= 2
 
 
+def test_patches_are_products(runs):
+    model, x = nn.Conv2d(3, 8, 4, stride=4), torch.randn(2, 3, 12, 12)
+    with torch.no_grad():
+        equal(compiled(model)(x), model(x))
+    assert len(runs) == 1
+
+
 # What stays with PyTorch.
 
 
@@ -352,6 +361,10 @@ def test_sparse_weights_change(runs):
         lambda f, x: f(x) * f(x).sum().item(),
         lambda f, x: {"a": f(x), "b": (x, f(x).T, f(x).view(-1), x[1:], None, 3)},
         lambda f, x: f(x).T.contiguous().T,
+        lambda f, x: (lambda z: (f(z), z))(x.clone()),
+        lambda f, x: (lambda y: (y, y.clone(), y + 0))(f(x)),
+        lambda f, x: f(x).view(1, 2, 3, 1, 4, 4) * 2,
+        lambda f, x: (f(x) > 0).T & (x > 0).T,
         lambda f, x: f(x).split([4, 12], 1)[1].chunk(3, 1),
         lambda f, x: f(x.half().float()).half(),
         lambda f, x: f(x).expand(2, *x.shape),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from torch.fx import GraphModule
 from tessera._backend._graph import CompiledGraph
 from tessera._backend._program import Settings
 from tessera._backend._weights import PATIENCE
+
+log = logging.getLogger(__name__)
 
 _numbers = itertools.count()
 
@@ -43,7 +46,13 @@ def backend(
         bw_compiler=compiler("backward", PATIENCE) if settings.training else _by_pytorch,
         inference_compiler=compiler("inference", 0),
     )
-    compiled: Callable[..., Any] = compile(module, example_inputs)
+    try:
+        compiled: Callable[..., Any] = compile(module, example_inputs)
+    except torch._dynamo.exc.TorchDynamoException:  # by which the compiler begins again
+        raise
+    except Exception:
+        log.warning("graph %d: PyTorch computes it as it is", number, exc_info=True)
+        return module.forward
     return compiled
 
 

@@ -11,7 +11,7 @@ from torch.fx.node import map_arg
 
 from tessera._backend._partitions import Stage
 from tessera._backend._program import Program
-from tessera._backend._support import Support, dependencies, is_own, is_part, is_pure, is_view, weights_of
+from tessera._backend._support import Support, dependencies, is_part, is_pure, is_view, needs_parameters, weights_of
 from tessera._backend._weights import Weight
 
 
@@ -131,11 +131,9 @@ class _Body:
                 sources, compute = _computation(self._root, root)
                 self.sources += [each for each in sources if each not in self.sources]
                 positions = tuple(map(self.sources.index, sources))
-                weights.append(Weight(f"weight {root.name}", positions, compute, self._must_be_parameter(root)))
+                is_parameter = any(map(needs_parameters, root.users))
+                weights.append(Weight(f"weight {root.name}", positions, compute, is_parameter))
         return weights
-
-    def _must_be_parameter(self, root: Node) -> bool:
-        return any(is_own(user) or str(user.target) == "aten.convolution.default" for user in root.users)
 
     def _copied(self, node: Node) -> Node:
         weights = weights_of(node, self._prepared)

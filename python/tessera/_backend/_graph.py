@@ -83,7 +83,7 @@ class CompiledGraph:
             node.target = aten.alias.default  # gradients are computed by operators of their own
         _draw_masks_apart(graph)
         placeholders = graph.find_nodes(op="placeholder")
-        given = {placeholders[i]: args[i] for i in self._static if type(args[i]) in (Tensor, Parameter)}
+        given = {placeholders[i]: args[i] for i in self._static if _is_plain(args[i])}
         prepared = prepared_nodes(graph, set(given))
         support = Support(graph, given, prepared)
         live = _live_nodes(graph, prepared)
@@ -115,6 +115,11 @@ class CompiledGraph:
         )
 
 
+def _is_plain(tensor: Any) -> bool:
+    """Whether a tensor has memory that can be read here."""
+    return type(tensor) in (Tensor, Parameter) and tensor.device.type == "cpu" and tensor.layout is torch.strided
+
+
 def _with_sizes(module: GraphModule, args: list[Any]) -> GraphModule:
     """The graph with the sizes that arguments have."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -137,7 +142,7 @@ def _draw_masks_apart(graph: Graph) -> None:
     for node in graph.find_nodes(op="call_function", target=aten.native_dropout.default):
         x, p, train = node.args
         meaning = x.meta["val"]
-        if train is False or not 0 < p < 1:
+        if train is False or not 0 < p < 1 or meaning.device.type != "cpu":
             continue
         with graph.inserting_before(node):
             place = graph.call_function(aten.empty.memory_format, (list(meaning.shape),), {"dtype": torch.bool})

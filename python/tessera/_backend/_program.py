@@ -19,7 +19,7 @@ from tessera.graph import _values as ops
 from tessera.graph._aten import Transposed, value_of
 from tessera.graph._conversion import Conversion
 from tessera.graph._session import Session
-from tessera.graph._values import Value
+from tessera.graph._values import Truth, Value
 
 log = logging.getLogger(__name__)
 
@@ -61,11 +61,15 @@ class _Array:
     def input(self, conversion: Conversion, name: str) -> Value | Transposed:
         x = conversion.graph.input(name, [self.shape[d] for d in self.order], _aten.type_of(self.dtype))
         count = len(self.order)
-        if count > 1 and self.order == [*range(count - 2), count - 1, count - 2]:
+        is_truth = self.dtype is torch.bool
+        if count > 1 and self.order == [*range(count - 2), count - 1, count - 2] and not is_truth:
             return Transposed(x)
-        return x if self._is_in_order() else ops.permute(x, [self.order.index(d) for d in range(count)])
+        x = x if self._is_in_order() else ops.permute(x, [self.order.index(d) for d in range(count)])
+        return Truth(x.graph, x.id) if is_truth else x
 
     def output(self, value: Value) -> Value:
+        if self.dtype is torch.bool:
+            value = ops.cast(value, "f32")
         return value if self._is_in_order() else ops.permute(value, self.order)
 
     def _is_in_order(self) -> bool:

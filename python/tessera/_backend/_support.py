@@ -13,10 +13,9 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from tessera.graph import _aten
-from tessera.graph import _aten_training as _aten_training  # more handlers
 from tessera.graph._aten import Constant, Parameter, Transposed
 from tessera.graph._conversion import Conversion
-from tessera.graph._values import Value
+from tessera.graph._values import Truth, Value
 
 #: The types of tensors that sessions take and give here. Integers stay with PyTorch: they may be negative.
 TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.bool)
@@ -73,6 +72,11 @@ def is_view(node: Node) -> bool:
 def is_own(node: Node) -> bool:
     """Whether a node is an operator of `torch.ops.tessera`."""
     return str(node.target).startswith("tessera.")
+
+
+def needs_parameters(node: Node) -> bool:
+    """Whether a session computes an operator only if its weights are parameters."""
+    return is_own(node) or str(node.target) == "aten.convolution.default"
 
 
 def prepared_nodes(graph: Graph, static: set[Node]) -> set[Node]:
@@ -151,7 +155,7 @@ class Support(Conversion):
         meaning = node.meta.get("val")
         if not isinstance(meaning, Tensor):
             return meaning
-        if node in given and all(is_own(user) for user in node.users):
+        if node in given and all(needs_parameters(user) for user in node.users):
             return handle_of(self.graph, node.name, given[node])
         return self._stand_in(meaning) if unsuitable(meaning) is None else None
 
@@ -197,7 +201,8 @@ class Support(Conversion):
         shape, dtype = _shape_and_type(known)
         if not isinstance(meaning, Tensor) or shape != tuple(meaning.shape):
             return f"the result would have shape {shape}"
-        return None if dtype == _aten.type_of(meaning.dtype) else f"the result would have type {dtype}"
+        is_same = isinstance(known, Truth) or dtype == _aten.type_of(meaning.dtype)
+        return None if is_same else f"the result would have type {dtype}"
 
 
 def _shape_and_type(value: Value | Transposed) -> tuple[tuple[int, ...], str]:

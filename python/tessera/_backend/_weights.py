@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from torch import Tensor
 from torch.fx import GraphModule
 
+from tessera import _tessera
 from tessera.graph._session import Session
 
 #: Sets of weights, such as those of equal layers, that have sessions of their own.
@@ -17,9 +18,8 @@ _MOST_SETS = 256
 #: Weights that change more often than each so many calls are read where they lie until they rest as long.
 PATIENCE = 8
 
-
-#: Addresses and versions of tensors.
-State: TypeAlias = list[tuple[int, int]]
+#: Addresses and versions of tensors, and the fingerprint of their contents.
+State: TypeAlias = tuple[list[tuple[int, int]], int]
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,16 @@ class WeightSet:
 
 
 def state_of(sources: Sequence[Tensor]) -> State | None:
-    """Addresses and versions; none: a tensor has no version, as it was made in inference mode."""
+    """What says whether tensors have changed; none: one has no version, as it was made in inference mode.
+
+    Writes by way of `data` have no version: the fingerprint, of some words of each, is of most changes.
+    """
     try:
-        return [(each.data_ptr(), each._version) for each in sources]
+        versions = [(each.data_ptr(), each._version) for each in sources]
     except RuntimeError:
         return None
+    arrays = [(each.data_ptr(), each.nbytes) for each in sources if each.is_contiguous()]
+    return versions, _tessera.fingerprint(arrays)
 
 
 class WeightSets:

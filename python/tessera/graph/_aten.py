@@ -534,15 +534,6 @@ def _layer_norm(
     return shaped(call, ops.layer_norm(flat, weight, bias, epsilon=epsilon))
 
 
-@handles("native_layer_norm.default")
-def _native_layer_norm(
-    call: Call, x: Value, shape: Sequence[int], weight: Value | None, bias: Value | None, epsilon: float
-) -> list[Value]:
-    flat, weight, bias = over_last(x, shape, weight, bias)
-    assert flat is not None
-    return [ops.reshape(ops.layer_norm(flat, weight, bias, epsilon=epsilon), x.shape)]
-
-
 @handles("group_norm.default")
 def _group_norm(
     call: Call,

@@ -17,6 +17,7 @@ from tessera.graph import _aten_losses as _aten_losses  # more handlers
 from tessera.graph import _aten_products as _aten_products
 from tessera.graph import _aten_reductions as _aten_reductions
 from tessera.graph import _aten_shapes as _aten_shapes
+from tessera.graph import _aten_training as _aten_training
 from tessera.graph import _structured as _structured
 from tessera.graph._aten import Call, Constant, as_known, sizes_of
 from tessera.graph._graph import Graph
