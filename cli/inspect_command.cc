@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,7 +46,7 @@ int run(const Options& options) {
     if (!options.common.json)
       fmt::print("{}{}", models.size() > 1 ? "\n" : "", report::text_of(models.back()));
   }
-  if (options.common.json) fmt::print("{}\n", report::json(models).dump(2));
+  if (options.common.json) fmt::print("{}\n", report::json(models));
   if (!options.report.empty()) io::write_text(options.report, report::page_of(models));
   return 0;
 }

@@ -21,13 +21,6 @@ using model::TensorType;
 
 constexpr uint8_t kBits = 8;
 
-nb::dlpack::dtype dtype_of(Type type) {
-  using Code = nb::dlpack::dtype_code;
-  const Code of_integers = type == Type::i32 ? Code::Int : Code::UInt;
-  const Code code = is_integer(type) ? of_integers : type == Type::bf16 ? Code::Bfloat : Code::Float;
-  return {static_cast<uint8_t>(code), static_cast<uint8_t>(kBits * size_of(type)), 1};
-}
-
 bool has_shape(const nb::ndarray<nb::ro>& array, const model::Shape& shape) {
   if (array.ndim() != shape.size()) return false;
   for (size_t d = 0; d < shape.size(); ++d)
@@ -119,6 +112,13 @@ nb::object numpy(const void* data, const std::vector<size_t>& shape, nb::capsule
 }
 
 }  // namespace
+
+nb::dlpack::dtype dtype_of(Type type) {
+  using Code = nb::dlpack::dtype_code;
+  const Code of_integers = type == Type::i32 ? Code::Int : Code::UInt;
+  const Code code = is_integer(type) ? of_integers : type == Type::bf16 ? Code::Bfloat : Code::Float;
+  return {static_cast<uint8_t>(code), static_cast<uint8_t>(kBits * size_of(type)), 1};
+}
 
 Type type_named(const std::string& name) {
   for (const Type type : {Type::f32, Type::f16, Type::bf16, Type::u32, Type::i32})

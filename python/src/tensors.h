@@ -14,6 +14,9 @@ namespace tessera::python {
 /// The type of values with that name. Throws ValueError for others than f32, f16, bf16 and u32.
 Type type_named(const std::string& name);
 
+/// As arrays have it.
+nb::dlpack::dtype dtype_of(Type type);
+
 /// An array of the caller for an input of a network: its own memory where type and order allow, else a copy
 /// in the input's type. Throws TypeError for integers instead of other numbers or the reverse, ValueError
 /// for another shape and for integers that the type does not hold.

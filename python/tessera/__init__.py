@@ -25,7 +25,8 @@ from tessera._products import (
     Weight,
     permute_packed,
 )
-from tessera._tessera import Machine
+from tessera._tessera import InspectedModel, Machine, Zeros
+from tessera._zeros import inspect, zeros_of
 
 if TYPE_CHECKING:
     from tessera import nn, snn, sparse
@@ -37,6 +38,7 @@ __all__ = [
     "Fastfood",
     "ImageSet",
     "ImageSplit",
+    "InspectedModel",
     "Kronecker",
     "Machine",
     "Matrix",
@@ -46,9 +48,11 @@ __all__ = [
     "StructuredProduct",
     "Toeplitz",
     "Weight",
+    "Zeros",
     "generate",
     "get_num_threads",
     "graph",
+    "inspect",
     "load_images",
     "nn",
     "pack",
@@ -61,6 +65,7 @@ __all__ = [
     "sparse",
     "sparsify_",
     "synthetic_images",
+    "zeros_of",
 ]
 
 

@@ -169,7 +169,7 @@ std::string text_of(const InspectedModel& model) {
   return text + others_text(model) + totals_text(model);
 }
 
-ordered_json json(std::span<const InspectedModel> models) {
+std::string json(std::span<const InspectedModel> models) {
   ordered_json tensors = ordered_json::array(), results = tensors, totals = tensors;
   for (const InspectedModel& model : models) {
     for (const InspectedTensor& tensor : model.tensors) {
@@ -178,8 +178,10 @@ ordered_json json(std::span<const InspectedModel> models) {
     }
     totals.push_back(json_of_totals(model));
   }
-  return {{"schema", 2},        {"command", "inspect"}, {"rows", models.empty() ? 0 : models.front().n},
-          {"tensors", tensors}, {"results", results},   {"totals", totals}};
+  const ordered_json all = {
+      {"schema", 2},        {"command", "inspect"}, {"rows", models.empty() ? 0 : models.front().n},
+      {"tensors", tensors}, {"results", results},   {"totals", totals}};
+  return all.dump(2, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 std::string page_of(std::span<const InspectedModel> models) {

@@ -3,7 +3,6 @@
 
 #include <tessera/inspect.h>
 
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 
@@ -14,7 +13,7 @@ std::string text_of(const InspectedModel& model);
 
 /// {"schema": 2, "command": "inspect", "rows": …, "tensors": […], "results": […], "totals": […]}: the tensors
 /// of all models, the weight matrices among them, and the sums of each model. All have the same n.
-nlohmann::ordered_json json(std::span<const InspectedModel> models);
+std::string json(std::span<const InspectedModel> models);
 
 /// The same as a page.
 std::string page_of(std::span<const InspectedModel> models);

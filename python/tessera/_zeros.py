@@ -1,0 +1,45 @@
+"""Where the zeros of weights are, and whether they would save time."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from tessera import _tessera
+from tessera._matrices import Matrix
+from tessera._tessera import InspectedModel, Zeros
+
+_MOST_ROWS = 2**31 - 1
+
+
+def inspect(path: str | os.PathLike[str], *, tensor: str | None = None, rows: int = 128) -> InspectedModel:
+    """Find the zeros of the weights in files, and predict dense and sparse products with them on this computer.
+
+    `path` is the folder of a model as Hugging Face has them, or a `.safetensors`, `.npy`, `.mtx` or `.smtx` file;
+    weights may be dense, masked by `torch.nn.utils.prune`, CSR, BSR, of a SparseLinear, or of compressed-tensors with
+    bitmasks. `rows` is the number of rows of a layer's input, such as sentences times tokens. Raises RuntimeError,
+    naming the file, if one is missing or malformed, and for quantised weights.
+    """
+    return _tessera.inspect(os.fspath(path), tensor or "", _rows(rows))
+
+
+def zeros_of(weight: Any, *, rows: int = 128) -> Zeros:
+    """The same of a weight [outputs, inputs] in memory.
+
+    It is an array of float32, float16 or bfloat16 with contiguous rows, of NumPy or any library with DLPack; a Matrix,
+    or a sparse matrix of SciPy or PyTorch, whose elements count as non-zeros.
+    """
+    rows = _rows(rows)
+    if hasattr(weight, "detach"):
+        weight = weight.detach()
+    if isinstance(weight, _tessera.Matrix) or hasattr(weight, "tocsr") or _is_sparse(weight):
+        return _tessera.zeros_of_matrix(Matrix.of(weight), rows)
+    return _tessera.zeros_of_array(weight, rows)
+
+
+def _is_sparse(weight: Any) -> bool:
+    return hasattr(weight, "layout") and str(weight.layout) != "torch.strided"
+
+
+def _rows(rows: int) -> int:
+    return _tessera.whole_number("rows", rows, 1, _MOST_ROWS)
