@@ -197,7 +197,9 @@ def test_sessions_that_are_saved_are_read(rng, tmp_path):
 def test_compressed_tensors_are_read(rng, tmp_path):
     torch = pytest.importorskip("torch")
     safetensors = pytest.importorskip("safetensors.torch")
-    compressed = pytest.importorskip("compressed_tensors")
+    pytest.importorskip("compressed_tensors.compressors.sparse_compressors")  # newer versions write none
+    import compressed_tensors as compressed
+
     dense = {
         "a.weight": torch.from_numpy(weight_of(rng, 48, 100, 0.3)),
         "b.weight": torch.from_numpy(weight_of(rng, 64, 64, 0.1)).to(torch.bfloat16),
