@@ -10,6 +10,7 @@
 #include "kernels/common/element.h"
 #include "kernels/common/lines.h"
 #include "kernels/map/gather/elements.h"
+#include "kernels/map/gather/transpose.h"
 
 namespace tessera::kernels {
 namespace {
@@ -135,6 +136,10 @@ bool is_transposition(const FieldView& in, const FieldView& out) {
 void transpose(const FieldView& in, const FieldView& out) {
   constexpr uint32_t kSide = 16;
   const size_t element = size_of(out.type);
+  if (element == 2 || element == 4) {
+    if (in.row_stride == 1 && out.col_stride == 1) return transpose_elements(in, out);
+    if (in.col_stride == 1 && out.row_stride == 1) return transpose_elements(transposed(in), transposed(out));
+  }
   for (uint32_t r = 0; r < out.rows; r += kSide)
     for (uint32_t c = 0; c < out.cols; c += kSide)
       for (uint32_t i = r; i < std::min(r + kSide, out.rows); ++i)
@@ -159,17 +164,13 @@ void transpose_reference(const Vertex& v) {
       std::memcpy(address_of(out, r, c), address_of(in, c, r), size_of(out.type));
 }
 
-/// The same elements, read along the other side.
-FieldView transposed_view(const FieldView& field) {
-  return {field.data, field.type, field.cols, field.rows, field.col_stride, field.row_stride};
-}
-
 void transpose_simd(const Vertex& v) {
-  copy(transposed_view(v.fields[copy_field::in]), v.fields[copy_field::out]);
+  copy(transposed(v.fields[copy_field::in]), v.fields[copy_field::out]);
 }
 
-// Vector operations on a host per element that is not contiguous.
+// Vector operations on a host per element that is not contiguous, and per element that is transposed.
 constexpr double kStridedOperations = 16;
+constexpr double kTransposeOperations = 8;
 // Cycles per gathered row on a host: its index, and a jump that no prefetcher anticipates.
 constexpr double kHostRowCycles = 10;
 // Cycles per element that a host gathers from its L2 cache, with several in flight.
@@ -244,7 +245,7 @@ program::PhaseTimes transpose_cost(const Vertex& v, const machine::Machine& m) {
                                                                   m.load_bytes_per_cycle));
   const bool strided = in.row_stride != 1 || out.col_stride != 1;
   const HostWork work{bytes_of(out), bytes_of(out),
-                      strided ? kStridedOperations * static_cast<double>(out.elements()) : 0};
+                      strided ? kTransposeOperations * static_cast<double>(out.elements()) : 0};
   return in_phase(Phase::rearrange, host_cycles(m, work));
 }
 
