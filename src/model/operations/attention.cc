@@ -314,11 +314,31 @@ ops::AttentionProblem problem_of(Lowering& l, const Node& node) {
   return p;
 }
 
+/// Queries, keys, values and the result lie as rows or transposed, each by itself.
+std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
+  const LayoutChoice rows = row_layouts(l, node).front();
+  const auto of = [&](ValueId id, bool transposed) {
+    return transposed && l.graph().type(id).elements() != 1 ? kTransposed : kRows;
+  };
+  std::vector<LayoutChoice> choices;
+  for (uint32_t bits = 0; bits < 16; ++bits) {
+    LayoutChoice& choice = choices.emplace_back(rows);
+    for (uint32_t i = 0; i < 3; ++i) choice.inputs[i] = of(node.inputs[i], (bits >> i & 1) != 0);
+    choice.outputs[0] = of(node.outputs[0], (bits >> 3 & 1) != 0);
+  }
+  return choices;
+}
+
 void lower(Lowering& l, const Node& node) {
   std::vector<ops::Operand> operands;
   for (size_t i = 0; i < node.inputs.size(); ++i) operands.push_back(l.input(i));
   for (const size_t i : {1, 0}) operands.push_back(l.output(i));
-  l.add(problem_of(l, node), operands);
+  ops::AttentionProblem p = problem_of(l, node);
+  p.q_transposed = l.input_layout(0).transposed;
+  p.k_transposed = l.input_layout(1).transposed;
+  p.v_transposed = l.input_layout(2).transposed;
+  p.y_transposed = l.output_layout(0).transposed;
+  l.add(p, operands);
 }
 
 void lower_gradient(Lowering& l, const Node& node) {
@@ -404,7 +424,7 @@ constexpr Operation kAttention[] = {{.name = "attention",
                                      .most_inputs = 6,
                                      .infer = infer,
                                      .gradient = gradient,
-                                     .layouts = row_layouts,
+                                     .layouts = layouts,
                                      .lower = lower,
                                      .cases = cases,
                                      .decompose = decompose,

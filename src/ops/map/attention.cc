@@ -1,5 +1,7 @@
 #include "ops/map/attention.h"
 
+#include <utility>
+
 #include "kernels/common/element.h"
 #include "kernels/product/attention/codelet.h"
 #include "ops/types.h"
@@ -18,7 +20,8 @@ class AttentionOperands {
     operation.cols = p.kv_heads;
   }
 
-  void add_of_queries(const char* name, Type type, Role role, uint32_t cols_per_head) {
+  void add_of_queries(const char* name, Type type, Role role, uint32_t cols_per_head,
+                      bool transposed = false) {
     const uint32_t shared = p_.heads / p_.kv_heads;
     add({.name = name,
          .type = type,
@@ -26,10 +29,11 @@ class AttentionOperands {
          .rows = p_.sequences * p_.queries,
          .cols = p_.heads * cols_per_head,
          .rows_per_row = whole_sequences_ ? p_.queries : 1,
-         .cols_per_col = shared * cols_per_head});
+         .cols_per_col = shared * cols_per_head,
+         .transposed = transposed});
   }
   void add_of_sequences(const char* name, Type type, Role role, uint32_t rows, uint32_t cols, bool by_head,
-                        uint32_t cols_per_head = 1) {
+                        uint32_t cols_per_head = 1, bool transposed = false) {
     add({.name = name,
          .type = type,
          .role = role,
@@ -38,16 +42,19 @@ class AttentionOperands {
          .split_cols = by_head,
          .rows_per_row = rows,
          .row_group = whole_sequences_ ? 1 : p_.queries,
-         .cols_per_col = cols_per_head});
+         .cols_per_col = cols_per_head,
+         .transposed = transposed});
   }
   /// An empty one stands for an operand that there is not.
   void add_none(const char* name, Type type) {
     add({.name = name, .type = type, .role = Role::constant, .split_rows = false, .split_cols = false});
   }
   void add_inputs() {
-    add_of_queries("q", p_.type, Role::input, p_.size);
-    add_of_sequences("k", p_.type, Role::input, p_.keys, p_.kv_heads * p_.size, true, p_.size);
-    add_of_sequences("v", p_.type, Role::input, p_.keys, p_.kv_heads * p_.value_size, true, p_.value_size);
+    add_of_queries("q", p_.type, Role::input, p_.size, p_.q_transposed);
+    add_of_sequences("k", p_.type, Role::input, p_.keys, p_.kv_heads * p_.size, true, p_.size,
+                     p_.k_transposed);
+    add_of_sequences("v", p_.type, Role::input, p_.keys, p_.kv_heads * p_.value_size, true, p_.value_size,
+                     p_.v_transposed);
     if (p_.has_ids) {
       add_of_sequences("query_ids", Type::u32, Role::input, 1, p_.queries, false);
       add_of_sequences("key_ids", Type::u32, Role::input, 1, p_.keys, false);
@@ -67,12 +74,29 @@ class AttentionOperands {
   }
 
  private:
-  void add(MapOperand operand) { operation_.operands.push_back(std::move(operand)); }
+  /// Rows and columns are those of tokens and features.
+  void add(MapOperand operand) {
+    if (operand.transposed) std::swap(operand.rows, operand.cols);
+    operation_.operands.push_back(std::move(operand));
+  }
 
   const AttentionProblem& p_;
   MapOperation& operation_;
   bool whole_sequences_;
 };
+
+int64_t transposed_bits(const AttentionProblem& p) {
+  using namespace kernels::attention_field;
+  int64_t bits = 0;
+  const auto add = [&](bool transposed, size_t field) {
+    if (transposed) bits |= kernels::transposed_bit(field);
+  };
+  add(p.q_transposed, q);
+  add(p.k_transposed, k);
+  add(p.v_transposed, v);
+  add(p.y_transposed, y);
+  return bits;
+}
 
 MapOperation operation_for(const AttentionProblem& p, const program::Codelet& codelet) {
   require_float(p.type, "attention");
@@ -89,7 +113,8 @@ MapOperation operation_for(const AttentionProblem& p, const program::Codelet& co
                       kernels::param_of(p.scale),
                       of_query,
                       p.bias_of_heads ? of_queries : 0,
-                      p.bias_of_sequences ? of_queries * of_heads : 0};
+                      p.bias_of_sequences ? of_queries * of_heads : 0,
+                      transposed_bits(p)};
   return operation;
 }
 
@@ -100,7 +125,7 @@ MapOperation operation_of(const AttentionProblem& p) {
   AttentionOperands operands(p, operation, false);
   operands.add_inputs();
   operands.add_of_queries("lse", Type::f32, Role::output, 1);
-  operands.add_of_queries("y", p.type, Role::output, p.value_size);
+  operands.add_of_queries("y", p.type, Role::output, p.value_size, p.y_transposed);
   return operation;
 }
 

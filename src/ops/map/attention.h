@@ -27,6 +27,10 @@ struct AttentionProblem {
   bool bias_of_sequences = false;  ///< whether the bias differs between sequences, heads, queries
   bool bias_of_heads = false;
   bool bias_of_queries = false;
+  bool q_transposed = false;  ///< whether a matrix lies as its transpose
+  bool k_transposed = false;
+  bool v_transposed = false;
+  bool y_transposed = false;
 
   uint32_t bias_rows() const {
     return (bias_of_sequences ? sequences : 1) * (bias_of_heads ? heads : 1) *
@@ -42,7 +46,7 @@ struct AttentionGradientProblem {
   AttentionProblem of;
 };
 
-/// The same inputs, then "y", "lse", "dy", "dk", "dv", "dq".
+/// The same inputs, not transposed, then "y", "lse", "dy", "dk", "dv", "dq".
 MapOperation operation_of(const AttentionGradientProblem& problem);
 
 }  // namespace tessera::ops

@@ -23,6 +23,8 @@ using program::Phase;
 using program::PhaseTimes;
 using program::StepId;
 
+Box transpose(const Box& box) { return {box.col, box.cols, box.row, box.rows}; }
+
 /// ⌈a / b⌉ for a > 0.
 uint32_t ceil_divide(uint32_t a, uint32_t b) { return (a - 1) / b + 1; }
 
@@ -88,7 +90,7 @@ std::vector<Box> own_boxes(const MapPartition& partition, const VertexRun& run) 
 /// a table.
 BoxSeries operand_boxes(const MapOperand& operand, const Operand& at, bool is_whole,
                         const MapPartition& partition, const VertexRun& run) {
-  if (run.own.empty() && is_whole && operand.row_group == 1) {
+  if (run.own.empty() && is_whole && operand.row_group == 1 && !operand.transposed) {
     const Box first = operand_box(operand, {0, partition.rows_per_tile, 0, partition.cols_per_tile});
     return BoxSeries::grid(first,
                            {operand.split_rows ? partition.rows_per_tile * operand.rows_per_row : 0, 0},
@@ -158,8 +160,9 @@ PlanCandidate counted(const program::Program& program, const Machine& machine) {
 /// The partition in which the result lies, if that partitions the operation: a result that is not split along
 /// an axis must lie in boxes that are whole along it.
 MapPartition as_result_lies(const Builder& builder, const MapOperation& operation, const Operand& result) {
-  MapPartition partition = partition_as_it_lies(builder, result);
   const MapOperand& described = operation.operands.back();
+  if (described.transposed) return {};
+  MapPartition partition = partition_as_it_lies(builder, result);
   for (program::MappedBox& mapped : partition.boxes) {
     if (!described.split_rows && mapped.box.rows != result.rows()) return {};
     if (!described.split_cols && mapped.box.cols != result.cols()) return {};
@@ -292,6 +295,7 @@ std::string overflow_of(const PlanCandidate& candidate, const Machine& machine, 
 
 Box operand_box(const MapOperand& operand, const Box& own) {
   Box box{0, operand.rows, 0, operand.cols};
+  if (operand.transposed) box = transpose(box);
   if (operand.split_rows && own.rows > 0) {
     const uint32_t first = own.row / operand.row_group, last = (own.row_end() - 1) / operand.row_group;
     box.row = first * operand.rows_per_row;
@@ -299,7 +303,7 @@ Box operand_box(const MapOperand& operand, const Box& own) {
   }
   if (operand.split_cols)
     box.col = own.col * operand.cols_per_col, box.cols = own.cols * operand.cols_per_col;
-  return box;
+  return operand.transposed ? transpose(box) : box;
 }
 
 uint32_t MapPartition::tiles() const {

@@ -73,6 +73,7 @@ struct MapOperand {
   uint32_t rows_per_row = 1;  ///< if its rows are split: so many for each of the partitioned matrix
   uint32_t row_group = 1;     ///< or for each group of so many of these, of which a vertex has a part
   uint32_t cols_per_col = 1;  ///< if its columns are split: so many for each of the partitioned matrix
+  bool transposed = false;    ///< it lies as its transpose: all but `rows` and `cols` say how that is split
 
   bool operator==(const MapOperand&) const = default;
 

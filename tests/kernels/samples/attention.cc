@@ -1,4 +1,6 @@
 #include <cmath>
+#include <initializer_list>
+#include <utility>
 
 #include "kernels/common/element.h"
 #include "kernels/product/attention/codelet.h"
@@ -38,11 +40,27 @@ double id_at(uint64_t position, uint32_t length) {
   return at + 2 >= length ? 0 : 1 + at / 19.0 - std::fmod(at / 19.0, 1);
 }
 
-void add_inputs(Sample& s, Type type, const Sizes& z, const Mask& mask, uint32_t rows, uint64_t seed) {
+/// The bits of fields that lie as their transposes.
+constexpr int64_t bits(std::initializer_list<size_t> fields) {
+  int64_t bits = 0;
+  for (const size_t field : fields) bits |= transposed_bit(field);
+  return bits;
+}
+
+constexpr int64_t kTransposed =
+    bits({attention_field::q, attention_field::k, attention_field::v, attention_field::y});
+constexpr int64_t kMixed = bits({attention_field::k, attention_field::y});
+
+void add_inputs(Sample& s, Type type, const Sizes& z, const Mask& mask, uint32_t rows, uint64_t seed,
+                int64_t transposed = 0) {
   const uint32_t kv_heads = z.heads / z.shared;
-  s.random(type, rows, z.heads * z.size, seed)
-      .random(type, z.sequences * z.keys, kv_heads * z.size, seed + 1);
-  s.random(type, z.sequences * z.keys, kv_heads * z.value_size, seed + 2);
+  const auto add = [&](size_t field, uint32_t of_tokens, uint32_t of_features) {
+    if ((transposed & transposed_bit(field)) != 0) std::swap(of_tokens, of_features);
+    s.random(type, of_tokens, of_features, seed + field);
+  };
+  add(attention_field::q, rows, z.heads * z.size);
+  add(attention_field::k, z.sequences * z.keys, kv_heads * z.size);
+  add(attention_field::v, z.sequences * z.keys, kv_heads * z.value_size);
   const uint32_t with_ids = mask.ids ? z.sequences : 0;
   s.values(Type::u32, with_ids, z.queries, [&](uint64_t i) { return id_at(i, z.queries); });
   s.values(Type::u32, with_ids, z.keys, [&](uint64_t i) { return id_at(i, z.keys); });
@@ -50,11 +68,11 @@ void add_inputs(Sample& s, Type type, const Sizes& z, const Mask& mask, uint32_t
   s.random(type, mask.bias ? (kv_heads + 1) * z.shared * z.queries : 0, z.keys, seed + 3);
 }
 
-void add_params(Sample& s, const Sizes& z, const Mask& mask, uint32_t row) {
+void add_params(Sample& s, const Sizes& z, const Mask& mask, uint32_t row, int64_t transposed = 0) {
   s.param(z.size).param(z.value_size).param(z.queries).param(z.keys);
   s.param(mask.left).param(mask.right).param(mask.offset).param(param_of(1.5F / std::sqrt(float(z.size))));
   s.param(1).param(z.queries).param(0);
-  s.param(row).param(1);
+  s.param(transposed).param(row).param(1);
 }
 
 Tolerance tolerance_of(Type type, double terms) {
@@ -62,15 +80,19 @@ Tolerance tolerance_of(Type type, double terms) {
   return {rounding, terms * epsilon_of(Type::f32) + rounding * 0x1p-8};
 }
 
-template <Type type, Mask mask>
+template <Type type, Mask mask, int64_t transposed = 0>
 Sample forward(uint32_t scale, uint64_t seed) {
   Sizes z(scale);
   z.first = z.sequences == 0 ? 0 : z.queries / 3;
   const uint32_t rows = z.sequences * z.queries - z.first;
   Sample s(attention_codelet);
-  add_inputs(s, type, z, mask, rows, seed);
-  s.unset(Type::f32, rows, z.heads).unset(type, rows, z.heads * z.value_size);
-  add_params(s, z, mask, 2 * z.queries + z.first);
+  add_inputs(s, type, z, mask, rows, seed, transposed);
+  s.unset(Type::f32, rows, z.heads);
+  if ((transposed & transposed_bit(attention_field::y)) != 0)
+    s.unset(type, z.heads * z.value_size, rows);
+  else
+    s.unset(type, rows, z.heads * z.value_size);
+  add_params(s, z, mask, 2 * z.queries + z.first, transposed);
   return s.tolerance(tolerance_of(type, 30)).flops(2.0 * rows * z.keys * z.heads * (z.size + z.value_size));
 }
 
@@ -95,7 +117,10 @@ constexpr NamedSample attention_uses[] = {{"f32", forward<Type::f32, kAll>},
                                           {"f32-sliding", forward<Type::f32, kSliding>},
                                           {"f32-packed", forward<Type::f32, kPacked>},
                                           {"f32-biased", forward<Type::f32, kBiased>},
+                                          {"f32-transposed", forward<Type::f32, kAll, kTransposed>},
+                                          {"f32-mixed", forward<Type::f32, kBiased, kMixed>},
                                           {"f16", forward<Type::f16, kEverything>},
+                                          {"f16-transposed", forward<Type::f16, kEverything, kTransposed>},
                                           {"bf16", forward<Type::bf16, kCausal>}};
 constexpr NamedSample attention_gradient_uses[] = {{"f32", gradient<Type::f32, kAll>},
                                                    {"f32-causal", gradient<Type::f32, kCausal>},

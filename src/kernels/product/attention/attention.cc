@@ -2,7 +2,7 @@
 // partitioned in whole blocks.
 #include "base/simd.h"
 #include "kernels/common/dispatch.h"
-#include "kernels/product/attention/codelet.h"
+#include "kernels/product/attention/problem.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/product/attention/attention.cc"
@@ -30,7 +30,32 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tessera::kernels {
 
-TESSERA_ATTENTION_CODELETS(TESSERA_DISPATCH_RUN)
+TESSERA_ATTENTION_CODELETS(TESSERA_EXPORT_RUN)
+
+namespace {
+
+bool has_contiguous_lines(const program::FieldView& field) {
+  return field.empty() || field.col_stride == 1 || field.row_stride == 1;
+}
+
+}  // namespace
+
+void attention_simd(const program::Vertex& v) {
+  const AttentionRows rows(v);
+  const auto& fields = rows.vertex().fields;
+  const program::FieldView& bias = fields[attention_field::bias];
+  if (!(bias.empty() || has_contiguous_rows(bias)) ||
+      !std::ranges::all_of(fields.first(attention_field::query_ids), has_contiguous_lines) ||
+      !has_contiguous_lines(fields[attention_field::y]))
+    return attention_reference(v);
+  HWY_DYNAMIC_DISPATCH(run_attention)(rows.vertex());
+}
+
+void attention_gradient_simd(const program::Vertex& v) {
+  const AttentionRows rows(v);
+  if (!has_vector_rows(rows.vertex())) return attention_gradient_reference(v);
+  HWY_DYNAMIC_DISPATCH(run_attention_gradient)(rows.vertex());
+}
 
 }  // namespace tessera::kernels
 #endif

@@ -203,28 +203,45 @@ struct WideRows {
   const float* data;
   size_t step;
 
+  static bool are_in_place(const FieldView& field) {
+    return field.type == Type::f32 && field.col_stride == 1;
+  }
   static size_t floats(const FieldView& field, uint32_t rows, uint32_t cols) {
-    return field.type == Type::f32 ? 0 : size_t{rows} * round_up(cols, kPanelRows);
+    return are_in_place(field) ? 0 : size_t{rows} * round_up(cols, kPanelRows);
   }
   WideRows(const FieldView& field, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols, float* copy) {
-    if (field.type == Type::f32) {
+    if (are_in_place(field)) {
       data = row_of<const float>(field, row) + col;
       step = static_cast<size_t>(field.row_stride);
       return;
     }
     data = copy;
     step = round_up(cols, kPanelRows);
-    copy_rows(field, row, rows, col, cols, copy, step);
+    copy_terms(col_lines(field, row, rows, col, cols), copy, step);
   }
 };
+
+// Columns of a panel of rows, of which each column is contiguous.
+template <class T>
+void store_columns(const float* panel, uint32_t rows, uint32_t cols, T* to, int64_t col_step) {
+  for (uint32_t c = 0; c < cols; ++c, panel += kPanelRows, to += col_step)
+    each_vector(rows, [&](size_t i, size_t some)
+                          HWY_ATTR { store_some(hn::LoadU(PanelFloats(), panel + i), to + i, some); });
+}
 
 // Writes columns of rows that lie in panels: [panel][column][kPanelRows].
 inline void store_query_panels(const float* panels, const FieldView& to, uint32_t row, uint32_t rows,
                                uint32_t col, uint32_t cols) {
   with_float_type(to.type, [&]<class T>(T) HWY_ATTR {
-    for (uint32_t begin = 0; begin < rows; begin += kPanelRows, panels += size_t{cols} * kPanelRows)
+    for (uint32_t begin = 0; begin < rows; begin += kPanelRows, panels += size_t{cols} * kPanelRows) {
+      const uint32_t lines = std::min(kPanelRows, rows - begin);
+      if (to.col_stride != 1) {
+        store_columns(panels, lines, cols, reinterpret_cast<T*>(address_of(to, row + begin, col)),
+                      to.col_stride);
+        continue;
+      }
       for (uint32_t c = 0; c < cols; c += kPanelRows) {
-        const uint32_t count = std::min(kPanelRows, cols - c), lines = std::min(kPanelRows, rows - begin);
+        const uint32_t count = std::min(kPanelRows, cols - c);
         HWY_ALIGN float square[kPanelRows * kPanelRows];
         transpose(panels + size_t{c} * kPanelRows, kPanelRows, count, kPanelRows, square, kPanelRows);
         for (uint32_t r = 0; r < lines; ++r) {
@@ -234,6 +251,7 @@ inline void store_query_panels(const float* panels, const FieldView& to, uint32_
           });
         }
       }
+    }
   });
 }
 

@@ -21,7 +21,8 @@ constexpr double kCopyPerVector = 4;
 /// Products over the pairs of query and key: so many of the keys' size and of the values'.
 double cycles_of(const Vertex& v, const machine::HostFigures& f, double of_size, double of_values,
                  double operations) {
-  const AttentionProblem p(v);
+  const AttentionRows rows(v);
+  const AttentionProblem p(rows.vertex());
   const double pairs = p.pairs(), lanes = lanes_of(f), rate = f.flops_per_cycle / 2 / lanes;
   const auto product = [&](double terms) { return micro_tile_cycles({pairs / kPanelRows, 1, terms}, 0, f); };
   double copied = 0;

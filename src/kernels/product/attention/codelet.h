@@ -21,7 +21,7 @@ namespace tessera::kernels {
 /// bias has a row of "keys" columns for each query, head and sequence, or the same one for several: the steps
 /// say how many rows further those of the next query, head and sequence are; "col" is the vertex's first head
 /// of k. q, k, v, bias and y are f32, f16 or bf16; all is computed in FP32. "scale" is the bits of an FP32
-/// number.
+/// number. A field whose bit is set in "transposed" lies as its transpose.
 #define TESSERA_ATTENTION_INPUTS(X) \
   X(q) X(k) X(v) X(query_ids, .optional = true) X(key_ids, .optional = true) X(bias, .optional = true)
 #define TESSERA_ATTENTION_FIELDS(X) \
@@ -32,7 +32,14 @@ namespace tessera::kernels {
   X(value_size)                     \
   X(queries)                        \
   X(keys)                           \
-  X(left) X(right) X(offset) X(scale) X(bias_query_step) X(bias_head_step) X(bias_sequence_step) X(row) X(col)
+  X(left)                           \
+  X(right)                          \
+  X(offset)                         \
+  X(scale)                          \
+  X(bias_query_step)                \
+  X(bias_head_step)                 \
+  X(bias_sequence_step)             \
+  X(transposed) X(row) X(col)
 
 /// The gradients, of whole sequences, of which "row" is the first, with y and lse as above. Probabilities are
 /// computed again.
@@ -54,6 +61,10 @@ inline constexpr float kNoLogarithm = 1e30F;
 
 TESSERA_POSITIONS(attention_input, TESSERA_ATTENTION_INPUTS)
 TESSERA_POSITIONS(attention_param, TESSERA_ATTENTION_PARAMS)
+
+/// The bit of a field in "transposed".
+constexpr int64_t transposed_bit(size_t field) { return int64_t{1} << field; }
+
 TESSERA_DECLARE_FAMILY(attention, TESSERA_ATTENTION_CODELETS)
 TESSERA_ATTENTION_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 

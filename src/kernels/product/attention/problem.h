@@ -2,12 +2,40 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <utility>
 
 #include "kernels/common/element.h"
+#include "kernels/common/lines.h"
 #include "kernels/product/attention/codelet.h"
 
 namespace tessera::kernels {
+
+/// A vertex with rows of tokens in all fields. A side of one element counts as contiguous.
+class AttentionRows {
+ public:
+  explicit AttentionRows(const program::Vertex& v)
+      : vertex_{{fields_.data(), v.fields.size()}, {params_.data(), v.params.size()}, v.clock, v.helpers} {
+    std::ranges::copy(v.params, params_.begin());
+    const int64_t bits = std::exchange(params_[attention_param::transposed], 0);
+    for (size_t f = 0; f < v.fields.size(); ++f) {
+      program::FieldView& field = fields_[f];
+      field = (bits & transposed_bit(f)) != 0 ? transposed(v.fields[f]) : v.fields[f];
+      if (field.cols <= 1) field.col_stride = 1;
+      if (field.rows <= 1 && field.col_stride != 1) field.row_stride = 1;
+    }
+  }
+  AttentionRows(const AttentionRows&) = delete;
+  AttentionRows& operator=(const AttentionRows&) = delete;
+
+  const program::Vertex& vertex() const { return vertex_; }
+
+ private:
+  std::array<program::FieldView, program::kMaxFields> fields_;
+  std::array<int64_t, program::kMaxParams> params_;
+  program::Vertex vertex_;
+};
 
 /// Keys [begin, end).
 struct KeyRange {
@@ -16,7 +44,7 @@ struct KeyRange {
   bool empty() const { return begin >= end; }
 };
 
-/// Sizes, masks and boxes of a vertex. Sequences, heads and queries count from the vertex's first.
+/// Sizes, masks and boxes of a vertex of AttentionRows. Sequences, heads and queries count from its first.
 class AttentionProblem {
  public:
   /// Of a vertex of whole sequences "row" is the first one.

@@ -53,8 +53,10 @@ void clear(const FieldView& field) {
 
 }  // namespace
 
-void attention_reference(const program::Vertex& v) {
+void attention_reference(const program::Vertex& vertex) {
   using namespace attention_field;
+  const AttentionRows of_tokens(vertex);
+  const program::Vertex& v = of_tokens.vertex();
   const AttentionProblem p(v);
   if (p.keys == 0) clear(v.fields[y]);
   each_query(p, [&](const Query& query) {
@@ -75,8 +77,10 @@ void attention_reference(const program::Vertex& v) {
   });
 }
 
-void attention_gradient_reference(const program::Vertex& vertex) {
+void attention_gradient_reference(const program::Vertex& given) {
   using namespace attention_gradient_field;
+  const AttentionRows of_tokens(given);
+  const program::Vertex& vertex = of_tokens.vertex();
   const AttentionProblem p(vertex, true);
   const auto& f = vertex.fields;
   // Sums over queries and shared heads, rounded once.

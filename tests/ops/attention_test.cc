@@ -1,0 +1,83 @@
+// Attention of matrices in any layout, on any number of threads.
+#include "ops/map/attention.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "run_operation.h"
+
+namespace tessera::ops {
+namespace {
+
+/// The same elements, as an operand takes them.
+Array laid(const Array& matrix, Type type, bool transposed) {
+  Array array(type, transposed ? matrix.cols() : matrix.rows(), transposed ? matrix.rows() : matrix.cols(),
+              false);
+  for (uint32_t r = 0; r < matrix.rows(); ++r)
+    for (uint32_t c = 0; c < matrix.cols(); ++c)
+      transposed ? array.set(c, r, matrix.at(r, c)) : array.set(r, c, matrix.at(r, c));
+  return array;
+}
+
+/// Of the threads some may have parts of several sequences, which the plan does not foresee.
+void run(const AttentionProblem& problem, uint32_t threads, const std::vector<Array*>& arrays) {
+  const machine::Machine machine = machine::host(threads);
+  program::Program program;
+  const BuiltOperation built = build(program, problem, plan(problem, machine), machine);
+  program.set_main(built.step);
+  std::vector<engine::Binding> bindings;
+  for (size_t i = 0; i < arrays.size(); ++i) bindings.push_back(arrays[i]->bind(built.operands[i]));
+  engine::Engine(compiler::compile(program, machine)).run(bindings);
+}
+
+TEST(Attention, HasTheSameBitsInAnyLayoutOnAnyNumberOfThreads) {
+  const std::vector<AttentionProblem> problems = {
+      {.sequences = 3, .queries = 37, .keys = 37, .heads = 4, .kv_heads = 4, .size = 16, .value_size = 16},
+      {.sequences = 2,
+       .queries = 130,
+       .keys = 101,
+       .heads = 4,
+       .kv_heads = 2,
+       .size = 20,
+       .value_size = 9,
+       .right = 0},
+      {.type = Type::f16,
+       .sequences = 1,
+       .queries = 50,
+       .keys = 19,
+       .heads = 2,
+       .kv_heads = 1,
+       .size = 7,
+       .value_size = 33},
+      {.sequences = 5, .queries = 1, .keys = 64, .heads = 1, .kv_heads = 1, .size = 1, .value_size = 1}};
+  for (AttentionProblem p : problems) {
+    SCOPED_TRACE(fmt::format("{} queries, seed 1", p.queries));
+    const uint32_t queries = p.sequences * p.queries, keys = p.sequences * p.keys;
+    const Array q = Array::random(p.type, queries, p.heads * p.size, false, 1);
+    const Array k = Array::random(p.type, keys, p.kv_heads * p.size, false, 2);
+    const Array v = Array::random(p.type, keys, p.kv_heads * p.value_size, false, 3);
+    std::vector<double> expected;
+    for (const uint32_t threads : {1U, 2U, 3U})
+      for (uint32_t bits = 0; bits < 16; ++bits) {
+        p.q_transposed = (bits & 1) != 0;
+        p.k_transposed = (bits & 2) != 0;
+        p.v_transposed = (bits & 4) != 0;
+        p.y_transposed = (bits & 8) != 0;
+        Array q_laid = laid(q, p.type, p.q_transposed), k_laid = laid(k, p.type, p.k_transposed),
+              v_laid = laid(v, p.type, p.v_transposed), lse(Type::f32, queries, p.heads, false),
+              y = laid(Array(p.type, queries, p.heads * p.value_size, false), p.type, p.y_transposed);
+        run(p, threads, {&q_laid, &k_laid, &v_laid, &lse, &y});
+        std::vector<double> found;
+        for (uint32_t r = 0; r < queries; ++r)
+          for (uint32_t c = 0; c < p.heads * p.value_size; ++c)
+            found.push_back(p.y_transposed ? y.at(c, r) : y.at(r, c));
+        if (expected.empty()) expected = found;
+        ASSERT_EQ(found, expected) << threads << " threads, transposed " << bits;
+      }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::ops
