@@ -372,6 +372,38 @@ void Lowering::copy_to_output(size_t i, const Operand& operand) {
   builder().send(operand, output(i), steps_);
 }
 
+void Lowering::begin_output_with(size_t i, size_t input) {
+  const Operand begin = this->input(input);
+  may_overwrite(input) ? alias_output(i, begin) : copy_to_output(i, begin);
+}
+
+/// Whether an input is a temporary whose variable holds nothing else that is read from now on, by this node
+/// or a later one, or by another pass.
+bool Lowering::may_overwrite(size_t input) {
+  const Node& node = graph_.nodes()[node_];
+  const ValueId id = node.inputs[input];
+  const program::VariableId variable = this->input(input).variable;
+  const auto& producer = graph_.info(id).node;
+  if (!producer || graph_.nodes()[*producer].repeated != node.repeated ||
+      builder().program().variable(variable).role != Role::temporary || is_read_after(id))
+    return false;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (i != input && this->input(i).variable == variable) return false;
+  for (ValueId other = 0; other < lowered_.operands.size(); ++other)
+    if (is_computed(other) && operand_of(other).variable == variable && is_read_after(other)) return false;
+  return true;
+}
+
+bool Lowering::is_read_after(ValueId id) const {
+  const auto is = [&](const auto& output) { return output.second == id; };
+  const auto sets = [&](const Assignment& assignment) { return assignment.value == id; };
+  if (std::ranges::any_of(graph_.outputs(), is) || std::ranges::any_of(graph_.assignments(), sets))
+    return true;
+  for (size_t n = node_ + 1; n < graph_.nodes().size(); ++n)
+    if (std::ranges::count(graph_.nodes()[n].inputs, id) != 0) return true;
+  return false;
+}
+
 Operand Lowering::temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols) {
   return builder().temporary(name_beside_result(name), type, rows, cols);
 }

@@ -100,6 +100,8 @@ class Lowering {
   /// An output is stored where an operand lies; a value where another one does.
   void alias_output(size_t i, const ops::Operand& operand);
   void copy_to_output(size_t i, const ops::Operand& operand);
+  /// An output begins with the contents of an input: in its place, if nothing reads that later, or as a copy.
+  void begin_output_with(size_t i, size_t input);
   /// What an operation leaves for another one beside its outputs, found by the id of one of them.
   void add_side_result(ValueId output, std::any what) { side_results_[output] = std::move(what); }
   template <class T>
@@ -199,6 +201,8 @@ class Lowering {
   void place_outputs();
   void assign();
   std::vector<bool> differ_between_replicas() const;
+  bool may_overwrite(size_t input);
+  bool is_read_after(ValueId id) const;
   /// Whether a value does not lie as its caller wants it.
   bool is_converted_output(ValueId id) const {
     return layout_of(id).parts || (!is_function_ && layout_of(id).weight && !graph_.type(id).pattern);

@@ -127,7 +127,7 @@ struct Operation {
   void (*lower)(Lowering&, const Node&) = nullptr;
   std::vector<Case> (*cases)() = nullptr;
   Traits traits = {};
-  /// Takes over an operation whose input 0 is this one's only result and has no other use: the node that
+  /// Takes over an operation of which an input is this one's only result and has no other use: the node that
   /// computes both; none: it cannot. null: never.
   std::optional<Node> (*absorb)(const Graph& graph, const Node& own, const Node& next) = nullptr;
   /// Applies the operations that define it, and returns its results, each of another operation. null: there

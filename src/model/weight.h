@@ -27,6 +27,7 @@ struct LinearCall {
   std::optional<ops::Operand> bias = {};  ///< 1 × m on hosts, m × 1 on tiles
   Activation activation = Activation::none;
   std::optional<ops::Operand> mask = {};  ///< of the shape of X: dX is 0 where it is not positive
+  bool adds = false;                      ///< forward: to what is in Y
 };
 
 /// An update of a weight by its gradient, which is the operation's operand 0.
@@ -65,6 +66,8 @@ class LinearWeight {
   virtual std::optional<uint32_t> panel_rows() const { return {}; }
   /// Whether products take a mask.
   virtual bool takes_mask() const { return false; }
+  /// Whether products can add to what is in Y.
+  virtual bool can_add() const { return false; }
 
   virtual program::StepId add(const ops::Builder& builder, const LinearCall& call) = 0;
   /// The gradient and the update in one superstep, without storing the gradient; none if there is no such

@@ -167,6 +167,28 @@ TEST(Session, ConvertsAnActivationOnceForAllProducts) {
   EXPECT_EQ(std::ranges::count(names, "x"), 1);
 }
 
+/// What a product adds to may be read by others, later or by the same product, or be bound by the caller.
+TEST(Session, AddsProductsToWhatOthersRead) {
+  for (const bool is_input : {false, true})
+    for (const bool is_read_later : {false, true})
+      for (const bool is_factor : {false, true})
+        for (const bool is_reshaped : {false, true}) {
+          SCOPED_TRACE(testing::Message() << is_input << is_read_later << is_factor << is_reshaped);
+          Graph g;
+          const Value x = g.input("x", {2, 10, 32});
+          const Value before = is_input ? x : layer(g, "first", x, 32, Layers::sparse);
+          const Value h = is_reshaped ? reshape(before, {20, 32}) : before;
+          const Value in = is_factor ? h : exp(h);
+          g.output("y", exp(h + layer(g, "second", in, 32, Layers::sparse)));
+          if (is_read_later) g.output("z", relu(before));
+          const WideArrays inputs = {{"x", random_values(x.type(), -1, 1, 1, 5, 0)}};
+          WideArrays state = widened(initial_state(g));
+          const WideArrays expected = evaluate(g, inputs, state);
+          Session session(g, Machine::host(2));
+          for (int run = 0; run < 2; ++run) expect_near(session.run(narrowed(inputs)), expected, 1e-5);
+        }
+}
+
 TEST(Session, LetsAllFollowAConversionThatOneAloneWouldOnlyMove) {
   Graph g;
   const Value x = g.input("x", {64, 48}), w = g.parameter("w", {48, 48});

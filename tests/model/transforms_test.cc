@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compare.h"
+#include "networks.h"
 #include "random_graph.h"
 #include "support/error_of.h"
 
@@ -90,6 +90,22 @@ TEST(Fuse, TakesAnActivationThatAloneUsesAProduct) {
     EXPECT_EQ(fuse(g), is_shared ? "0 operations" : "1 operations");
     EXPECT_EQ(g.nodes().size(), is_shared ? 2U : 1U);
   }
+}
+
+TEST(Fuse, TakesWhatIsAddedToASparseProductIfItIsKnownBefore) {
+  Graph g;
+  const Value x = g.input("x", {3, 32}), row = g.input("row", {1, 32});
+  const Value first = layer(g, "first", x, 32, Layers::sparse);
+  const Value second = layer(g, "second", x, 32, Layers::sparse) + first;
+  const Value early = exp(second);
+  const Value third = early + layer(g, "third", second, 32, Layers::sparse);
+  const Value fourth = layer(g, "fourth", third, 32, Layers::dense) + third;
+  g.output("y", layer(g, "fifth", row, 32, Layers::sparse) + fourth);
+  fuse(g);
+  verify(g);
+  // Not to a dense one, nor to one that is broadcast.
+  EXPECT_EQ(operations_of(g), (std::vector<std::string_view>{"linear", "linear", "exp", "linear", "linear",
+                                                             "add", "linear", "add"}));
 }
 
 TEST(Fuse, TakesAMaskThatIsKnownBeforeTheProduct) {

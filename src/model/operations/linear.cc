@@ -43,16 +43,32 @@ void require(const Signature& s, bool holds, const TensorType& value, const Tens
         fmt::format("{}: {} does not match the weight {}", s.operation, to_string(value), to_string(weight)));
 }
 
+/// Inputs of the forward product: X, W, and as far as there are a bias, and what is added to the product.
+struct Forward {
+  std::optional<size_t> bias, residual;
+
+  Forward(const Node& node, size_t inputs) {
+    if (node.integer("residual", 0) != 0) residual = --inputs;
+    if (inputs > 2) bias = 2;
+  }
+};
+Forward forward_of(const Node& node) { return {node, node.inputs.size()}; }
+
 Types infer_forward(const Signature& s) {
   const TensorType &x = s.inputs[0], &w = s.inputs[1];
   require_weight(s, w);
   require(s, x.type == w.type && !x.pattern && !x.shape.empty() && x.cols() == w.shape[1], x, w);
-  if (s.inputs.size() > 2)
+  const Forward of(s.attributes, s.inputs.size());
+  if (s.inputs.size() != size_t{2} + of.bias.has_value() + of.residual.has_value())
+    throw UsageError(fmt::format("{}: {} inputs", s.operation, s.inputs.size()));
+  if (of.bias)
     require(s, s.inputs[2].type == x.type && !s.inputs[2].pattern && s.inputs[2].elements() == w.shape[0],
             s.inputs[2], w);
-  activation_of(s.attributes);
   TensorType y = x;
   y.shape.back() = w.shape[0];
+  if (of.residual) require(s, s.inputs[*of.residual] == y, s.inputs[*of.residual], w);
+  if (activation_of(s.attributes) != Activation::none && of.residual)
+    throw UsageError("linear: an activation and a residual: add it as an operation of its own");
   return {y};
 }
 
@@ -82,7 +98,9 @@ Gradients gradient(const Differentiation& d) {
   const Value dy = *d.dy[0], x = d.input(0), w = d.input(1);
   Gradients gradients = {d.graph.apply("linear_input_gradient", {dy, w})[0],
                          d.graph.apply("linear_weight_gradient", {x, dy, w})[0]};
-  if (d.node.inputs.size() > 2) gradients.push_back(sum_to(dy, d.input(2).type()));
+  const Forward of = forward_of(d.node);
+  if (of.bias) gradients.push_back(sum_to(dy, d.input(2).type()));
+  if (of.residual) gradients.push_back(dy);
   return gradients;
 }
 
@@ -112,8 +130,10 @@ std::vector<Array> forward_reference(const Evaluation& e) {
     for (uint32_t j = 0; j < n; ++j)
       y[uint64_t{j} * m + r] += (*e.inputs[1])[i] * (*e.inputs[0])[uint64_t{j} * k + c];
   });
+  const Forward of = forward_of(e.node);
   for (uint64_t i = 0; i < y.size(); ++i) {
-    if (e.inputs.size() > 2) y[i] += (*e.inputs[2])[i % m];
+    if (of.bias) y[i] += (*e.inputs[2])[i % m];
+    if (of.residual) y[i] += (*e.inputs[*of.residual])[i];
     y[i] = activate(activation_of(e.node), y[i]);
   }
   return {y};
@@ -163,7 +183,9 @@ Activations activations_of(Lowering& l, const Node& node) {
 std::vector<LayoutChoice> forward_layouts(Lowering& l, const Node& node) {
   const auto [x, y] = activations_of(l, node);
   LayoutChoice choice{{x, l.weight_layout(node.inputs[1])}, {y}};
-  if (node.inputs.size() > 2) choice.inputs.push_back(l.on_host() ? kRows : kTransposed);
+  const Forward of = forward_of(node);
+  if (of.bias) choice.inputs.push_back(l.on_host() ? kRows : kTransposed);
+  if (of.residual) choice.inputs.push_back(y);
   return {choice};
 }
 
@@ -193,8 +215,10 @@ void run(Lowering& l, LinearWeight& weight, LinearCall call) {
     if (operand != &result) *operand = l.as_type(*operand, type);
   if (call.product != ProductKind::sddmm) call.values = l.as_type(call.values, weight.type());
   if (call.bias) call.bias = l.as_type(*call.bias, Type::f32);
-  if (l.builder().type_of(given) != wanted)
+  if (l.builder().type_of(given) != wanted) {
     result = l.temporary("result", wanted, given.rows(), given.cols());
+    if (call.adds) l.convert_type(given, result);
+  }
   const std::optional<ops::Operand> mask = call.mask;
   if (!weight.takes_mask()) call.mask.reset();
   l.run(weight.add(l.builder(), call));
@@ -206,14 +230,22 @@ void run(Lowering& l, LinearWeight& weight, LinearCall call) {
 }
 
 void lower_forward(Lowering& l, const Node& node) {
+  LinearWeight& weight = l.weight(node.inputs[1]);
+  const Forward of = forward_of(node);
+  const bool adds = of.residual && weight.can_add();
+  if (adds) l.begin_output_with(0, *of.residual);
   LinearCall call{.product = ProductKind::forward,
                   .values = l.input(1),
                   .x = l.input(0),
                   .y = l.output(0),
                   .n = l.graph().type(node.inputs[0]).rows(),
-                  .activation = activation_of(node)};
-  if (node.inputs.size() > 2) call.bias = l.input(2);
-  run(l, l.weight(node.inputs[1]), call);
+                  .activation = activation_of(node),
+                  .adds = adds};
+  if (of.bias) call.bias = l.input(2);
+  run(l, weight, call);
+  if (of.residual && !adds)
+    l.add(ops::BinaryProblem{kernels::Binary::add, l.builder().type_of(call.y), call.y.rows(), call.y.cols()},
+          {call.y, l.input(*of.residual), call.y});
 }
 
 void lower_input_gradient(Lowering& l, const Node& node) {
@@ -254,9 +286,25 @@ void lower_weight_gradient(Lowering& l, const Node& node) {
   run(l, weight, call);
 }
 
-std::optional<Node> absorb_activation(const Graph&, const Node& own, const Node& next) {
+/// Of a sparse weight, whose products add to their results.
+std::optional<Node> absorb_sum(const Graph& graph, const Node& own, const Node& next) {
+  const ValueId other = next.inputs[next.inputs[0] == own.outputs[0] ? 1 : 0];
+  const TensorType& sum = graph.type(next.outputs[0]);
+  if (!graph.type(own.inputs[1]).pattern || !(graph.type(other) == sum) ||
+      !(graph.type(own.outputs[0]) == sum))
+    return {};
+  Node both = own;
+  both.attributes["residual"] = int64_t{1};
+  both.inputs.push_back(other);
+  both.outputs = next.outputs;
+  return both;
+}
+
+std::optional<Node> absorb_next(const Graph& graph, const Node& own, const Node& next) {
   const std::string_view name = next.operation->name;
-  if ((name != "relu" && name != "gelu") || own.attributes.contains("activation")) return {};
+  if (own.attributes.contains("activation") || own.attributes.contains("residual")) return {};
+  if (name == "add") return absorb_sum(graph, own, next);
+  if (name != "relu" && name != "gelu") return {};
   Node both = own;
   both.attributes["activation"] = std::string(name);
   both.outputs = next.outputs;
@@ -264,7 +312,8 @@ std::optional<Node> absorb_activation(const Graph&, const Node& own, const Node&
 }
 
 std::optional<Node> absorb_mask(const Graph& graph, const Node& own, const Node& next) {
-  if (next.operation->name != "relu_gradient" || own.inputs.size() > 2) return {};
+  if (next.operation->name != "relu_gradient" || next.inputs[0] != own.outputs[0] || own.inputs.size() > 2)
+    return {};
   const ValueId mask = next.inputs[1];
   if (!(graph.type(mask) == graph.type(next.outputs[0]))) return {};
   Node both = own;
@@ -305,6 +354,11 @@ std::vector<Case> forward_cases() {
     cases.push_back({.inputs = {rows(w, {16}, w.shape[1]), w, {w.type, {w.shape[0]}, {}, {}}},
                      .attributes = {{"activation", "relu"}},
                      .differentiable = false});
+    cases.push_back({.inputs = {rows(w, {3, 7}, w.shape[1]),
+                                w,
+                                {w.type, {w.shape[0]}, {}, {}},
+                                rows(w, {3, 7}, w.shape[0])},
+                     .attributes = {{"residual", int64_t{1}}}});
   }
   return cases;
 }
@@ -329,7 +383,7 @@ std::vector<Case> weight_gradient_cases() {
 constexpr Operation kLinear[] = {
     {"linear",
      2,
-     3,
+     4,
      infer_forward,
      gradient,
      forward_reference,
@@ -337,7 +391,7 @@ constexpr Operation kLinear[] = {
      lower_forward,
      forward_cases,
      {.weight = {{1, ProductKind::forward}}},
-     absorb_activation},
+     absorb_next},
     {"linear_input_gradient",
      2,
      3,

@@ -21,7 +21,8 @@ class Fusion {
   }
 
   std::vector<Node> run() {
-    for (const Node& node : nodes_) absorb(node);
+    for (const Node& node : nodes_)
+      for (size_t input = 0; input < node.inputs.size() && !absorb(node, input);) ++input;
     std::vector<Node> kept;
     for (size_t i = 0; i < nodes_.size(); ++i)
       if (!removed_[i]) kept.push_back(std::move(nodes_[i]));
@@ -29,19 +30,19 @@ class Fusion {
   }
 
  private:
-  /// Joins a node with the one before it that computes its first input, which nothing else uses.
-  void absorb(const Node& node) {
-    if (node.inputs.empty()) return;
-    const std::optional<uint32_t> before = producers_[node.inputs[0]];
-    if (!before || uses_[node.inputs[0]] != 1) return;
+  /// Joins a node with the one before it that computes an input, which nothing else uses.
+  bool absorb(const Node& node, size_t input) {
+    const std::optional<uint32_t> before = producers_[node.inputs[input]];
+    if (!before || uses_[node.inputs[input]] != 1) return false;
     Node& producer = nodes_[*before];
-    if (producer.operation->absorb == nullptr) return;
+    if (producer.operation->absorb == nullptr) return false;
     std::optional<Node> both = producer.operation->absorb(graph_, producer, node);
     if (!both || !std::ranges::all_of(both->inputs, [&](ValueId id) { return is_before(id, *before); }))
-      return;
+      return false;
     for (ValueId output : both->outputs) producers_[output] = before;
     producer = *std::move(both);
     removed_[static_cast<size_t>(&node - nodes_.data())] = true;
+    return true;
   }
 
   bool is_before(ValueId id, uint32_t node) const {

@@ -39,7 +39,8 @@ program::StepId HostSparseWeight::add(const ops::Builder& builder, const LinearC
                                     .type = weight_->type(),
                                     .product = call.product,
                                     .activation = call.activation,
-                                    .bias = call.bias.has_value()};
+                                    .bias = call.bias.has_value(),
+                                    .uses_beta = call.adds};
   const ops::HostPlan plan = plan_host_product(*weight_, problem, builder.machine(), {},
                                                {layout_of(builder, call.x), layout_of(builder, call.y)});
   return build_host_product(builder, index_, problem, plan,
