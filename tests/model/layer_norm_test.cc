@@ -55,6 +55,26 @@ bool has_operation(const Session& session, std::string_view name) {
   return std::ranges::any_of(cost.operations, [&](const auto& each) { return each.operation == name; });
 }
 
+/// Sparse products have their results transposed; the caller has what is normalised, and its gradient, as
+/// rows.
+TEST(LayerNorm, OfWhatLiesTransposedIsBoundAsRows) {
+  for (const Shape& shape : {Shape{2, 65, 96}, {3, 24}, {300, 40}}) {
+    SCOPED_TRACE(to_string(TensorType{Type::f32, shape, {}, {}}));
+    Graph graph;
+    const Value x = graph.input("x", shape);
+    const Value before = layer(graph, "before", x, shape.back(), Layers::sparse);
+    const Value weight = graph.parameter("weight", {shape.back()}, Initial::normal(1));
+    const Value y = layer_norm(before, weight, {}, kEpsilon);
+    graph.output("y", y);
+    graph.output("dx", *gradients(sum(square(y)), std::vector<Value>{before})[0]);
+    const WideArrays inputs = {{"x", random_values(x.type(), -1, 1, 1, 3, 0)}};
+    WideArrays state = widened(initial_state(graph));
+    const WideArrays expected = evaluate(graph, inputs, state);
+    for (const uint32_t threads : {1U, 2U})
+      expect_near(Session(graph, Machine::host(threads)).run(narrowed(inputs)), expected, 1e-4);
+  }
+}
+
 TEST(LayerNorm, OfLargeMatricesIsItsDecomposition) {
   struct Size {
     Shape shape;

@@ -6,7 +6,10 @@
 
 #include "base/simd.h"
 #include "kernels/common/element.h"
+#include "kernels/common/lines.h"
 #include "kernels/common/splits.h"
+#include "kernels/common/thread_buffer.h"
+#include "kernels/map/gather/transpose.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/map/layer_norm/layer_norm.cc"
@@ -218,55 +221,89 @@ HWY_INLINE void each_group(size_t samples, const Visit& visit) {
               [&](size_t i, size_t count) HWY_ATTR { visit.template operator()<size_t{1}>(s + i, count); });
 }
 
-template <size_t vectors>
-HWY_INLINE void store_samples(const Sums<vectors>& values, const FieldView& field, size_t first,
-                              size_t count) {
-  HWY_ALIGN float all[vectors * hn::MaxLanes(Floats())];
-  for (size_t v = 0; v < vectors; ++v) hn::Store(values.of[v], Floats(), all + v * hn::Lanes(Floats()));
-  for (size_t j = 0; j < count; ++j) set_number(field, 0, static_cast<int64_t>(first + j), all[j]);
+/// Means and sums of squared deviations of the features so far, by sample.
+struct Moments {
+  static constexpr size_t kSamples = 512;  // which stay in the L1 cache
+  HWY_ALIGN float mean[kSamples];
+  HWY_ALIGN float squares[kSamples];
+};
+
+template <size_t count>
+HWY_INLINE Vector sum_of(const Vector* x) {
+  if constexpr (count == 1) {
+    return x[0];
+  } else {
+    return hn::Add(sum_of<count / 2>(x), sum_of<count - count / 2>(x + count / 2));
+  }
 }
 
-template <size_t vectors, class T>
-void normalise_samples(const LayerNorm& f, const float* weight, const float* bias, float* copy, size_t first,
-                       size_t count) {
-  const size_t n = f.x.rows, lanes = hn::Lanes(Floats());
-  const Vector part = same(1 / static_cast<float>(n));
-  Sums<vectors> mean, squares, rstd;
+/// Joins the moments of some features with those of the `first` ones before (Chan et al. 1979), which takes
+/// one pass, row by row: rows may be far apart.
+template <size_t features, class T>
+HWY_INLINE void add_features(const LayerNorm& f, size_t first, size_t sample, size_t samples, Moments& m) {
+  const auto before = static_cast<float>(first), all = static_cast<float>(first + features);
+  const Vector weight = same(features / all), product = same(features * before / all);
+  const T* rows[features];
+  for (size_t i = 0; i < features; ++i) rows[i] = at<const T>(f.x, first + i, sample);
+  each_vector(samples, [&](size_t s, size_t count) HWY_ATTR {
+    Vector x[features];
+#pragma GCC unroll 16
+    for (size_t i = 0; i < features; ++i) x[i] = load_some(rows[i] + s, count);
+    const Vector mean = f.centred ? hn::Mul(sum_of<features>(x), same(1.0F / features)) : hn::Zero(Floats());
+#pragma GCC unroll 16
+    for (size_t i = 0; i < features; ++i) {
+      const Vector centred = hn::Sub(x[i], mean);
+      x[i] = hn::Mul(centred, centred);
+    }
+    const Vector so_far = hn::Load(Floats(), m.mean + s), distance = hn::Sub(mean, so_far);
+    const Vector squares = hn::Add(hn::Load(Floats(), m.squares + s), sum_of<features>(x));
+    hn::Store(hn::MulAdd(distance, weight, so_far), Floats(), m.mean + s);
+    hn::Store(hn::MulAdd(hn::Mul(distance, distance), product, squares), Floats(), m.squares + s);
+  });
+}
+
+inline void store_samples(const float* values, const FieldView& field, size_t first, size_t count) {
+  if (field.type == Type::f32 && field.col_stride == 1)
+    return static_cast<void>(std::copy_n(values, count, at<float>(field, 0, first)));
+  for (size_t j = 0; j < count; ++j) set_number(field, 0, static_cast<int64_t>(first + j), values[j]);
+}
+
+template <class T>
+void normalise_samples(const LayerNorm& f, const float* weight, const float* bias, size_t first,
+                       size_t samples) {
+  constexpr size_t kFeatures = hn::MaxLanes(Floats()) < 16 ? 8 : 16;  // as registers hold
+  const size_t n = f.x.rows;
+  Moments m;
+  std::fill_n(m.mean, Moments::kSamples, 0.0F);
+  std::fill_n(m.squares, Moments::kSamples, 0.0F);
+  size_t feature = 0;
+  for (; feature + kFeatures <= n; feature += kFeatures)
+    add_features<kFeatures, T>(f, feature, first, samples, m);
+  for (; feature < n; ++feature) add_features<1, T>(f, feature, first, samples, m);
+  float* const rstd = m.squares;
+  each_vector(samples, [&](size_t s, size_t) HWY_ATTR {
+    const Vector variance =
+        hn::MulAdd(hn::Load(Floats(), m.squares + s), same(1 / static_cast<float>(n)), same(f.epsilon));
+    hn::Store(hn::Div(same(1), hn::Sqrt(variance)), Floats(), rstd + s);
+  });
   for (size_t i = 0; i < n; ++i) {
     const T* x = at<const T>(f.x, i, first);
-    for (size_t v = 0; v < vectors; ++v) {
-      const Vector value = load_some(x + v * lanes, count - v * lanes);
-      hn::StoreU(value, Floats(), copy + (i * vectors + v) * lanes);
-      mean.of[v] = hn::Add(mean.of[v], value);
-    }
-  }
-  for (Vector& each : mean.of) each = f.centred ? hn::Mul(each, part) : hn::Zero(Floats());
-  for (size_t i = 0; i < n * vectors; i += vectors)
-    for (size_t v = 0; v < vectors; ++v) {
-      const Vector centred = hn::Sub(hn::LoadU(Floats(), copy + (i + v) * lanes), mean.of[v]);
-      squares.of[v] = hn::MulAdd(centred, centred, squares.of[v]);
-    }
-  for (size_t v = 0; v < vectors; ++v)
-    rstd.of[v] = hn::Div(same(1), hn::Sqrt(hn::MulAdd(squares.of[v], part, same(f.epsilon))));
-  for (size_t i = 0; i < n; ++i) {
     T* y = at<T>(f.y, i, first);
-    for (size_t v = 0; v < vectors; ++v) {
-      const Vector centred = hn::Sub(hn::LoadU(Floats(), copy + (i * vectors + v) * lanes), mean.of[v]);
-      store_some(hn::MulAdd(hn::Mul(centred, rstd.of[v]), same(weight[i]), same(bias[i])), y + v * lanes,
-                 count - v * lanes);
-    }
+    each_vector(samples, [&](size_t s, size_t count) HWY_ATTR {
+      const Vector centred = hn::Sub(load_some(x + s, count), hn::Load(Floats(), m.mean + s));
+      const Vector normalised = hn::Mul(centred, hn::Load(Floats(), rstd + s));
+      store_some(hn::MulAdd(normalised, same(weight[i]), same(bias[i])), y + s, count);
+    });
   }
-  store_samples(mean, f.mean, first, count);
-  store_samples(rstd, f.rstd, first, count);
+  store_samples(m.mean, f.mean, first, samples);
+  store_samples(rstd, f.rstd, first, samples);
 }
 
 template <class T>
 void normalise_columns(const LayerNorm& f) {
   const std::vector<float> weight = widened(f.weight), bias = widened(f.bias);
-  std::vector<float> copy(f.x.rows * kVectors * kMaxLanes);
-  each_group(f.x.cols, [&]<size_t vectors>(size_t first, size_t count) HWY_ATTR {
-    normalise_samples<vectors, T>(f, weight.data(), bias.data(), copy.data(), first, count);
-  });
+  for (size_t s = 0; s < f.x.cols; s += Moments::kSamples)
+    normalise_samples<T>(f, weight.data(), bias.data(), s, std::min(Moments::kSamples, f.x.cols - s));
 }
 
 template <size_t vectors, class T>
@@ -370,6 +407,10 @@ bool have_contiguous_rows(std::initializer_list<FieldView> fields) {
   return std::ranges::all_of(fields, [](const FieldView& f) { return has_contiguous_rows(f); });
 }
 
+bool has_contiguous_side(const FieldView& field) {
+  return have_contiguous_columns({field}) || have_contiguous_rows({field});
+}
+
 /// Calls run(whether features are contiguous), if either features or samples are.
 template <class Run>
 bool with_direction(std::initializer_list<FieldView> matrices, const Run& run) {
@@ -380,16 +421,67 @@ bool with_direction(std::initializer_list<FieldView> matrices, const Run& run) {
   return true;
 }
 
+/// Samples [first, first + count).
+FieldView part_of(FieldView field, uint32_t first, uint32_t count) {
+  field.data = address_of(field, 0, first);
+  field.cols = count;
+  return field;
+}
+
+/// The same where the result alone lies the other way: some samples at a time, whose results are transposed.
+/// run(first, count, result, whether features are contiguous) normalises samples of the inputs.
+template <class Run>
+bool with_result_transposed(std::initializer_list<FieldView> inputs, const FieldView& result,
+                            const Run& run) {
+  constexpr uint32_t kSamples = 128;
+  if (inputs.begin()->empty() || !has_contiguous_side(result)) return false;
+  const bool lines = have_contiguous_columns(inputs);
+  if (!lines && !have_contiguous_rows(inputs)) return false;
+  const uint32_t features = result.rows;
+  float* const buffer = thread_buffer(size_t{features} * kSamples);
+  for (uint32_t first = 0; first < result.cols; first += kSamples) {
+    const uint32_t count = std::min(kSamples, result.cols - first);
+    const FieldView part{
+        reinterpret_cast<std::byte*>(buffer), result.type, features, count, lines ? 1 : int64_t{kSamples},
+        lines ? int64_t{features} : 1};
+    run(first, count, part, lines);
+    const FieldView to = part_of(result, first, count);
+    lines ? transpose_elements(part, to) : transpose_elements(transposed(part), transposed(to));
+  }
+  return true;
+}
+
 }  // namespace
 
 bool apply_layer_norm(const LayerNorm& f) {
-  return with_direction({f.x, f.y}, [&](bool lines) { HWY_DYNAMIC_DISPATCH(layer_norm)(f, lines); });
+  const auto run = [](const LayerNorm& part, bool lines) { HWY_DYNAMIC_DISPATCH(layer_norm)(part, lines); };
+  return with_direction({f.x, f.y}, [&](bool lines) { run(f, lines); }) ||
+         with_result_transposed({f.x}, f.y,
+                                [&](uint32_t first, uint32_t count, const FieldView& y, bool lines) {
+                                  LayerNorm part = f;
+                                  part.x = part_of(f.x, first, count);
+                                  part.mean = part_of(f.mean, first, count);
+                                  part.rstd = part_of(f.rstd, first, count);
+                                  part.y = y;
+                                  run(part, lines);
+                                });
 }
 
 bool apply_layer_norm_input_gradient(const LayerNormInputGradient& f) {
-  return with_direction({f.dy, f.x, f.dx}, [&](bool lines) {
-    HWY_DYNAMIC_DISPATCH(layer_norm_input_gradient)(f, lines);
-  });
+  const auto run = [](const LayerNormInputGradient& part, bool lines) {
+    HWY_DYNAMIC_DISPATCH(layer_norm_input_gradient)(part, lines);
+  };
+  return with_direction({f.dy, f.x, f.dx}, [&](bool lines) { run(f, lines); }) ||
+         with_result_transposed({f.dy, f.x}, f.dx,
+                                [&](uint32_t first, uint32_t count, const FieldView& dx, bool lines) {
+                                  LayerNormInputGradient part = f;
+                                  part.dy = part_of(f.dy, first, count);
+                                  part.x = part_of(f.x, first, count);
+                                  part.mean = part_of(f.mean, first, count);
+                                  part.rstd = part_of(f.rstd, first, count);
+                                  part.dx = dx;
+                                  run(part, lines);
+                                });
 }
 
 bool apply_layer_norm_weight_gradient(const LayerNormWeightGradient& f) {
