@@ -36,7 +36,7 @@ struct UnaryOperation {
     if constexpr (op == Unary::reciprocal) return hn::Div(hn::Set(d, 1.0F), x);
     if constexpr (op == Unary::tanh) return hn::Tanh(d, x);
     if constexpr (op == Unary::sigmoid) return sigmoid(d, x);
-    if constexpr (op == Unary::erf) return erf_approximation(d, x, gaussian(d, x));
+    if constexpr (op == Unary::erf) return error_function(d, x);
     if constexpr (op == Unary::sin) return sine(d, x);
     if constexpr (op == Unary::cos) return cosine(d, x);
     if constexpr (op == Unary::square) return hn::Mul(x, x);
