@@ -1,15 +1,41 @@
 #include "io/json_document.h"
 
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
 #include "io/fail.h"
 
 namespace tessera::io {
+namespace {
+
+/// Python writes numbers that JSON lacks, and models have such configurations. Nothing here reads them: they
+/// become 0.
+void replace_special_numbers(std::vector<char>& text) {
+  constexpr std::string_view kNumbers[] = {"-Infinity", "Infinity", "NaN"};
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') in_string = !in_string;
+    if (in_string && text[i] == '\\') ++i;
+    if (in_string) continue;
+    const std::string_view rest(text.data() + i, text.size() - i);
+    for (const std::string_view number : kNumbers) {
+      if (!rest.starts_with(number)) continue;
+      text[i] = '0';
+      std::fill_n(text.begin() + static_cast<ptrdiff_t>(i) + 1, number.size() - 1, ' ');
+    }
+  }
+}
+
+}  // namespace
 
 nlohmann::json read_json_object(const Source& source) {
   constexpr uint64_t kLargest = uint64_t{64} << 20;
   constexpr int kDeepest = 32;
   if (source.size() > kLargest)
     fail(source.name(), "{} bytes of JSON; at most {} are read", source.size(), kLargest);
-  const std::vector<char> text = source.read_all();
+  std::vector<char> text = source.read_all();
+  replace_special_numbers(text);
   const auto check_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
     if (depth > kDeepest) fail(source.name(), "its JSON nests deeper than {} levels", kDeepest);
     return true;

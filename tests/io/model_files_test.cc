@@ -25,6 +25,7 @@ TEST(ModelFiles, TakesConfigurationsOfKnownFormats) {
   for (
       const char* json :
       {R"({})", R"({"model_type": "bert", "quantization_config": null})",
+       R"({"time_step_limit": [0.0, Infinity, -Infinity, NaN], "a\"Infinity\\": "NaN"})",
        R"({"quantization_config": {"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-bitmask"}}})",
        R"({"quantization_config": {"sparsity_config": {"format": "sparse-24-bitmask", "ignore": []}}})",
        R"({"compression_config": {"config_groups": {}, "format": "dense", "sparsity_config": {"format": "dense"}}})"})
