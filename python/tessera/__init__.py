@@ -30,6 +30,7 @@ from tessera._zeros import inspect, zeros_of
 
 if TYPE_CHECKING:
     from tessera import nn, snn, sparse
+    from tessera._backend import backend
     from tessera._sparsify import sparsify_
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "Toeplitz",
     "Weight",
     "Zeros",
+    "backend",
     "generate",
     "get_num_threads",
     "graph",
@@ -73,6 +75,8 @@ def __getattr__(name: str) -> Any:
     """Import what needs PyTorch when it is used."""
     if name in ("nn", "snn", "sparse"):
         return importlib.import_module(f"tessera.{name}")
+    if name == "backend":
+        return importlib.import_module("tessera._backend").backend
     if name == "sparsify_":
         return importlib.import_module("tessera._sparsify").sparsify_
     raise AttributeError(f"module 'tessera' has no attribute {name!r}")

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+import tessera  # noqa: E402
 import tessera._backend._program as programs  # noqa: E402
 from tessera.nn import SparseLinear  # noqa: E402
 
@@ -506,6 +507,7 @@ def test_fork():
 
 def test_backend_is_listed():
     assert "tessera" in torch._dynamo.list_backends(None)
+    assert torch._dynamo.backends.registry.lookup_backend("tessera") is tessera.backend
 
 
 def test_options(caplog):

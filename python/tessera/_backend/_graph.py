@@ -79,8 +79,7 @@ class CompiledGraph:
         module = _with_sizes(self._module, args) if self._sizes else self._module
         graph = Graph(owning_module=module)
         graph.output(graph.graph_copy(module.graph, {}))
-        for node in graph.find_nodes(op="call_function", target=aten.detach.default):
-            node.target = aten.alias.default  # gradients are computed by operators of their own
+        _simplify(graph)
         _draw_masks_apart(graph)
         placeholders = graph.find_nodes(op="placeholder")
         given = {placeholders[i]: args[i] for i in self._static if _is_plain(args[i])}
@@ -135,6 +134,17 @@ def _live_nodes(graph: Graph, prepared: set[Node]) -> list[Node]:
         if node in live or node.op == "placeholder" or not is_pure(node):
             live |= {node, *dependencies(node, prepared)}
     return [node for node in graph.nodes if node in live]
+
+
+def _simplify(graph: Graph) -> None:
+    """Replace operators by what they are here, where gradients have operators of their own."""
+    for node in graph.find_nodes(op="call_function", target=aten.detach.default):
+        node.target = aten.alias.default
+    for node in graph.find_nodes(op="call_function", target=aten.convolution.default):
+        x, weight, bias, stride, padding, dilation, is_transposed, _, groups = node.args
+        if not is_transposed and len(stride) == 2:
+            node.target = aten.conv2d.default
+            node.args = (x, weight, bias, stride, padding, dilation, groups)
 
 
 def _draw_masks_apart(graph: Graph) -> None:

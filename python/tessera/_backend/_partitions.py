@@ -17,7 +17,7 @@ _WORTHWHILE = frozenset(
         "addmm",
         "bmm",
         "baddbmm",
-        "convolution",
+        "conv2d",
         "native_layer_norm",
         "native_layer_norm_backward",
         "_fused_rms_norm",

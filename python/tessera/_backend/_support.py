@@ -21,7 +21,7 @@ from tessera.graph._values import Truth, Value
 TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.bool)
 
 #: By operator, the argument that may be a weight which is prepared once.
-_WEIGHTS = {"aten.mm.default": 1, "aten.addmm.default": 2, "aten.convolution.default": 1}
+_WEIGHTS = {"aten.mm.default": 1, "aten.addmm.default": 2, "aten.conv2d.default": 1}
 
 _TRANSPOSES = ("aten.t.default", "aten.transpose.int", "aten.permute.default")
 
@@ -76,7 +76,7 @@ def is_own(node: Node) -> bool:
 
 def needs_parameters(node: Node) -> bool:
     """Whether a session computes an operator only if its weights are parameters."""
-    return is_own(node) or str(node.target) == "aten.convolution.default"
+    return is_own(node) or str(node.target) == "aten.conv2d.default"
 
 
 def prepared_nodes(graph: Graph, static: set[Node]) -> set[Node]:

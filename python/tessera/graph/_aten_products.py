@@ -121,24 +121,6 @@ def _conv2d(
     return ops.reshape(ops.permute(y, (0, 2, 1)), (batch, outputs, down, across))
 
 
-@handles("convolution.default", lazy=True)
-def _convolution(
-    call: Call,
-    x: Any,
-    weight: Any,
-    bias: Any,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> Value:
-    if transposed or len(stride) != 2:
-        raise ValueError("only convolutions of images are possible, which are not transposed")
-    return _conv2d(call, x, weight, bias, stride, padding, dilation, groups)
-
-
 def _swapped(x: Value) -> Value:
     """[..., a, b, size] as [..., b, a, size]."""
     count = len(x.shape)
