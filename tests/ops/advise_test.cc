@@ -48,13 +48,18 @@ TEST(Advise, SaysWhySparseProductsDoNotPay) {
   EXPECT_EQ(obstacle(768, 768, 1, 128), Obstacle::too_dense);
   EXPECT_EQ(obstacle(768, 768, 0.9, 128), Obstacle::too_dense);
   EXPECT_EQ(obstacle(2, 16, 1, 1), Obstacle::too_small);
-  EXPECT_EQ(obstacle(4, 4, 1, 1 << 20), Obstacle::memory_bound);
+  machine::Machine slow = machine::host(2);
+  slow.figures.memory_gbps /= 20;
+  slow.figures.memory_core_gbps /= 20;
+  const Pattern pattern = random_pattern(16, 16, 1);
+  const Advice advice = Advisor(slow, 1 << 20).advise(pattern, sparse::inspect(pattern), Type::f32);
+  EXPECT_EQ(advice.obstacle, Obstacle::memory_bound);
 }
 
 /// Patterns with many non-zeros are sampled.
 TEST(Advise, PredictsWhatPlansDo) {
   for (const Type type : {Type::f32, Type::bf16})
-    for (const uint32_t n : {1U, 16U, 128U})
+    for (const uint32_t n : {1U, 128U})
       for (const double density : {0.03, 0.1, 0.4})
         for (const auto& [rows, cols] : {std::pair{2048U, 512U}, {512U, 2048U}})
           for (const PatternKind kind : {PatternKind::random, PatternKind::power_law}) {
