@@ -373,6 +373,9 @@ def test_patches_are_products(runs):
         lambda f, x: f(x.to_sparse().to_dense()),
         lambda f, x: (x.new_empty(0, 16), f(x[:0])),
         lambda f, x: f(torch.nn.functional.pad(x, (-1, 1))),
+        lambda f, x: torch.nn.functional.scaled_dot_product_attention(  # with a mask that PyTorch computes
+            f(x)[None], f(x)[None], f(x)[None], torch.signbit(x[:, :6] - 10 * torch.eye(6))
+        ),
     ],
 )
 def test_functions(function, runs):

@@ -22,6 +22,16 @@ OF_EQUAL = {
 }
 
 
+def _passes_at_bounds():
+    """Whether PyTorch is one that gives elements at the bounds of clamp a gradient, as older ones do."""
+    x = torch.ones((), requires_grad=True)
+    x.clamp(max=1).backward()
+    return bool(x.grad)
+
+
+OF_CLAMP = pytest.mark.skipif(_passes_at_bounds(), reason="this PyTorch has another gradient at the bounds of clamp")
+
+
 def slopes(function, *arrays):
     """Gradients in a graph: what a step of rate 1 subtracts."""
     graph = tg.Graph()
@@ -57,7 +67,7 @@ def test_functions_of_two_values(name):
     compare(getattr(tg, name), BINARY[name], *pairs)
 
 
-@pytest.mark.parametrize("name", OF_EQUAL)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=OF_CLAMP) if n == "clip" else n for n in OF_EQUAL])
 def test_equal_elements_and_bounds(name):
     options = OF_EQUAL[name]
     compare(lambda x: getattr(tg, name)(x, **options), lambda x: ALL[name](x, **options), EQUAL)
@@ -80,9 +90,9 @@ class Of(nn.Module):
         lambda x: x.min(0, keepdim=True)[0],
         lambda x: x.max() + x.min(),
         lambda x: x.amax((0, 1)) + x.amin(1),
-        lambda x: x.clamp(-2, 3) + x.clamp(min=0) + x.clamp(max=0),
-        lambda x: x.clamp(torch.zeros(5), torch.full((3, 5), 3.0)),
-        lambda x: torch.clamp(torch.zeros(3, 5), x, x + 1),
+        pytest.param(lambda x: x.clamp(-2, 3) + x.clamp(min=0) + x.clamp(max=0), marks=OF_CLAMP),
+        pytest.param(lambda x: x.clamp(torch.zeros(5), torch.full((3, 5), 3.0)), marks=OF_CLAMP),
+        pytest.param(lambda x: torch.clamp(torch.zeros(3, 5), x, x + 1), marks=OF_CLAMP),
         lambda x: torch.maximum(x, x.flip(1)) * torch.minimum(x, torch.zeros(())),
         lambda x: F.relu6(x * 2) + F.hardtanh(x, -2, 3) + F.hardtanh(x * 0.5),
         lambda x: F.hardsigmoid(x) + F.hardswish(x) + F.leaky_relu(x, 0.3) + F.leaky_relu(x, 2.0),

@@ -272,6 +272,23 @@ HANDLERS["aten.mish.default"] = lambda call, x: x * ops.tanh(ops.softplus(x))
 HANDLERS["aten.log_sigmoid.default"] = lambda call, x: -ops.softplus(-x)
 
 
+@handles("xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other")
+def _xlogy(call: Call, x: Any, y: Any) -> Value:
+    x, y = together(call, x, y)
+    if not isinstance(y, Value):
+        return x * math.log(y) if y > 0 else ops.where(ops.equal(x, 0), 0.0, x * (-math.inf if y == 0 else math.nan))
+    is_none = ops.equal(x, 0) if isinstance(x, Value) else ops.equal(y * 0, x)
+    logs = ops.log(ops.where(is_none, 1.0, y)) * x
+    return ops.where(ops.not_equal(y, y), y, logs)
+
+
+@handles("rrelu.default")
+def _rrelu(call: Call, x: Value, least: float = 1 / 8, most: float = 1 / 3, train: bool = False, *_: Any) -> Value:
+    if train:
+        raise ValueError("random slopes are not possible, only those of evaluation")
+    return ops.leaky_relu(x, (least + most) / 2)
+
+
 @handles("prelu.default", "_prelu_kernel.default")
 def _prelu(call: Call, x: Value, slopes: Value) -> Value:
     if call.operator == "aten.prelu.default" and len(x.shape) > 1:
@@ -457,7 +474,9 @@ def _masked_fill(call: Call, x: Value, mask: Value, value: Any) -> Value:
     "clamp.default",
     "clamp.Tensor",
     "clamp_max.default",
+    "clamp_max.Tensor",
     "clamp_min.default",
+    "clamp_min.Tensor",
     "clip.default",
     "hardtanh.default",
     "relu6.default",
@@ -468,7 +487,7 @@ def _clamp(call: Call, x: Value, least: Any = None, most: Any = None) -> Value:
         least, most = -1.0, 1.0
     if call.operator == "aten.relu6.default":
         least, most = 0.0, 6.0
-    if call.operator == "aten.clamp_max.default":
+    if call.operator.startswith("aten.clamp_max."):
         least, most = None, least
     if not x.is_integer and not isinstance(least, Value) and not isinstance(most, Value):
         return ops.clip(x, least, most)

@@ -13,13 +13,22 @@ from torch import Tensor
 from tessera._matrices import Matrix
 from tessera._prepared import prepared_for, stored
 from tessera.graph import _values as ops
-from tessera.graph._aten import Call, Constant, Parameter, Transposed, handles, value_of
+from tessera.graph._aten import Call, Constant, Parameter, Transposed, handles, shaped, value_of
 from tessera.graph._values import Truth, Value
 
 
 @handles("linear.default")
 def _linear(call: Call, x: Value, weight: Value, bias: Value | None = None) -> Value:
     return ops.linear(x, weight, bias)
+
+
+@handles("bilinear.default")
+def _bilinear(call: Call, x: Value, y: Value, weight: Value, bias: Value | None = None) -> Value:
+    outputs, left, right = weight.shape
+    matrix = ops.reshape(ops.permute(weight, (1, 0, 2)), (left, outputs * right))
+    products = ops.reshape(ops.matmul(ops.reshape(x, (-1, left)), matrix), (-1, outputs, right))
+    sums = shaped(call, ops.sum(products * ops.reshape(y, (-1, 1, right)), -1))
+    return sums if bias is None else sums + bias
 
 
 def _shape_of(known: Any) -> tuple[int, ...]:

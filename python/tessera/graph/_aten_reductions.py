@@ -163,6 +163,17 @@ def _var_mean(call: Call, x: Value, dims: Any = None, correction: Any = 1, keepd
     return [ops.cast(each, x.dtype) for each in _variance(call, x, dims, correction, keepdim)]
 
 
+@handles("std_mean.correction", "std_mean.dim", "std_mean.default")
+def _std_mean(call: Call, x: Value, dims: Any = None, correction: Any = 1, keepdim: bool = False) -> list[Value]:
+    variance, mean = _variance(call, x, dims, correction, keepdim)
+    return [ops.cast(_root(variance), x.dtype), ops.cast(mean, x.dtype)]
+
+
+@handles("count_nonzero.default", "count_nonzero.dim_IntList")
+def _count(call: Call, x: Value, dims: Any = None) -> Value:
+    return _sum(call, as_truth(x), dims)
+
+
 @handles("logsumexp.default")
 def _logsumexp(call: Call, x: Value, dims: Any, keepdim: bool = False) -> Value:
     wide = ops.cast(x, "f32")

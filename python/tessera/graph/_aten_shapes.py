@@ -159,6 +159,20 @@ def _roll(call: Call, x: Value, shifts: Sequence[int], dims: Sequence[int] = ())
     return x
 
 
+@handles("pixel_shuffle.default")
+def _pixel_shuffle(call: Call, x: Value, factor: int) -> Value:
+    height, width = x.shape[-2:]
+    blocks = ops.reshape(x, (-1, factor, factor, height, width))
+    return shaped(call, ops.permute(blocks, (0, 3, 1, 4, 2)))
+
+
+@handles("pixel_unshuffle.default")
+def _pixel_unshuffle(call: Call, x: Value, factor: int) -> Value:
+    height, width = x.shape[-2:]
+    blocks = ops.reshape(x, (-1, height // factor, factor, width // factor, factor))
+    return shaped(call, ops.permute(blocks, (0, 2, 4, 1, 3)))
+
+
 @handles("repeat.default", "tile.default")
 def _repeat(call: Call, x: Value, repeats: Sequence[int]) -> Value:
     count = builtins.max(len(repeats), len(x.shape))
@@ -189,7 +203,7 @@ def _unbind(call: Call, x: Value, dim: int = 0) -> list[Value]:
     return [ops.reshape(ops.slice(x, dim, i, i + 1), shape) for i in range(x.shape[dim])]
 
 
-@handles("zeros_like.default", "new_zeros.default", lazy=True)
+@handles("zeros_like.default", "new_zeros.default", "empty_like.default", "new_empty.default", lazy=True)
 def _zeros(call: Call, *_: Any, **__: Any) -> Constant:
     return Constant(call.graph, torch.zeros(call.shape, dtype=call.dtype))
 
@@ -241,9 +255,25 @@ def _cat(call: Call, parts: list[Any], dim: int = 0) -> Value:
 
 @handles("pad.default")
 def _pad(call: Call, x: Value, padding: Sequence[int], mode: str = "constant", value: float | None = None) -> Value:
-    if mode != "constant":
-        raise ValueError(f"padding by {mode!r} is not possible, only by a constant")
-    return _constant_pad(call, x, padding, value or 0)
+    if mode == "constant":
+        return _constant_pad(call, x, padding, value or 0)
+    for i in range(0, len(padding), 2):  # from the last dimension
+        dim = len(x.shape) - 1 - i // 2
+        if padding[i] or padding[i + 1]:
+            x = _taken(x, dim, _places_around(x.shape[dim], padding[i], padding[i + 1], mode))
+    return x
+
+
+def _places_around(size: int, before: int, after: int, mode: str) -> list[int]:
+    """The elements of a dimension, and those that pad it."""
+    places = range(-before, size + after)
+    if mode == "replicate":
+        return [builtins.min(builtins.max(at, 0), size - 1) for at in places]
+    if mode == "circular":
+        return [at % size for at in places]
+    if mode != "reflect":
+        raise ValueError(f"padding by {mode!r} is not possible")
+    return [size - 1 - builtins.abs(size - 1 - builtins.abs(at)) for at in places]
 
 
 @handles("constant_pad_nd.default")

@@ -41,19 +41,26 @@ class Missing:
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """What operators that a graph lacks consist of, as far as PyTorch says so."""
-    known = {**torch.export.default_decompositions(), **decomposition_table}
-    # Those of torch._refs end in PyTorch's own primitives, which are no simpler.
-    return {
+    # Further ones of torch._refs end in PyTorch's own primitives, which are no simpler.
+    further = {
         target: function
-        for target, function in known.items()
-        if str(target) not in _aten.HANDLERS and not getattr(function, "__module__", "").startswith("torch._refs")
+        for target, function in decomposition_table.items()
+        if not getattr(function, "__module__", "").startswith("torch._refs")
     }
+    known = {**further, **torch.export.default_decompositions()}
+    return {target: function for target, function in known.items() if str(target) not in _aten.HANDLERS}
 
 
 def lacking(graph: torch.fx.Graph) -> set[Any]:
-    """Operators that a graph lacks."""
-    targets = {node.target for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
-    return {target for target in targets if str(target) not in _aten.HANDLERS}
+    """Operators that a graph lacks, but for those of constants, which PyTorch computes."""
+    varies: set[torch.fx.Node] = set()
+    found = set()
+    for node in graph.nodes:
+        if node.op == "placeholder" or any(each in varies for each in node.all_input_nodes):
+            varies.add(node)
+            if isinstance(node.target, torch._ops.OpOverload) and str(node.target) not in _aten.HANDLERS:
+                found.add(node.target)
+    return found
 
 
 class Conversion:

@@ -67,8 +67,9 @@ class Session:
         with self._lock:
             self.seconds, results = self._native.run(self._ordered(given))
             self.step += 1
-        named_results = zip(self._outputs, results, strict=True)
-        results = [result != 0 if name in self._truths else result for name, result in named_results]
+        if self._truths:
+            by_name = zip(self._outputs, results, strict=True)
+            results = [result != 0 if name in self._truths else result for name, result in by_name]
         outputs = [result if result.ndim else result[()] for result in results]
         return outputs[0] if len(outputs) == 1 else dict(zip(self._outputs, outputs, strict=True))
 

@@ -1,0 +1,94 @@
+"""Modules and functions of PyTorch's nn, as graphs or as what PyTorch decomposes them into."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from tessera import graph as tg  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+FOUR = torch.linspace(0.1, 0.9, 4)
+X, Y, IMAGE = (4, 6), (4, 6), (2, 4, 5, 3)
+FUNCTIONS = {
+    "activations": (
+        lambda x: F.glu(x).sum() + F.softsign(x) + F.tanhshrink(x) + F.rrelu(x) + F.threshold(x, 0.1, 2),
+        X,
+    ),
+    "shrinkage": (
+        lambda x: F.hardshrink(x) + F.softshrink(x) + F.softmin(x, 1) + F.prelu(x, torch.linspace(0.1, 0.9, 6)),
+        X,
+    ),
+    "prelu": (lambda x: F.prelu(x, torch.tensor([0.1, 0.2, 0.3, 0.4])), IMAGE),
+    "group_norm": (lambda x: F.group_norm(x, 2, FOUR, FOUR), IMAGE),
+    "instance_norm": (lambda x: F.instance_norm(x), IMAGE),
+    "batch_norm": (
+        lambda x: F.batch_norm(x, FOUR, FOUR + 1, FOUR, FOUR),
+        IMAGE,
+    ),
+    "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), IMAGE),
+    "pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 2), (2, 3, 4, 6)),
+    "channel_shuffle": (lambda x: F.channel_shuffle(x, 2), IMAGE),
+    "upsample nearest": (lambda x: F.interpolate(x, scale_factor=2), IMAGE),
+    "upsample bilinear": (lambda x: F.interpolate(x, size=(7, 8), mode="bilinear"), IMAGE),
+    "reflect": (lambda x: F.pad(x, (2, 1, 0, 3), mode="reflect"), IMAGE),
+    "replicate": (lambda x: F.pad(x, (2, 4, 0, 3), mode="replicate"), IMAGE),
+    "circular": (lambda x: F.pad(x, (2, 1, 3, 0), mode="circular"), IMAGE),
+    "norms": (lambda x: sum(x.norm(p, dim=1) for p in (1, 2, 3, torch.inf)) + F.normalize(x)[:, 0], X),
+    "prod": (lambda x: x.prod(1) + x.prod() + x.count_nonzero(1) + torch.std_mean(x, 1)[0], X),
+    "distances": (lambda x, y: torch.cdist(x, y) + F.pairwise_distance(x, y) + F.cosine_similarity(x, y), X, Y),
+    "bilinear": (
+        lambda x, y: F.bilinear(x, y, torch.linspace(-1, 1, 108).reshape(3, 6, 6), torch.linspace(0.1, 0.9, 3)),
+        X,
+        Y,
+    ),
+    "arithmetic": (
+        lambda x, y: torch.addcmul(x, x, y, value=0.5) + torch.lerp(x, y, 0.3) + torch.logaddexp(x, y),
+        X,
+        Y,
+    ),
+    "kl_div": (lambda x, y: F.kl_div(x.log_softmax(1), y.softmax(1), reduction="batchmean"), X, Y),
+    "huber": (lambda x, y: F.huber_loss(x, y) + F.smooth_l1_loss(x, y) + F.soft_margin_loss(x, y.sign()), X, Y),
+    "poisson": (lambda x, y: F.poisson_nll_loss(x, y.abs()) + F.binary_cross_entropy(x.sigmoid(), y.sigmoid()), X, Y),
+    "margins": (lambda x, y: F.margin_ranking_loss(x, y, y.sign()) + F.hinge_embedding_loss(x, y.sign()), X, Y),
+    "triplets": (
+        lambda x, y: F.triplet_margin_loss(x, y, x + y) + F.multilabel_soft_margin_loss(x, (y > 0).float()),
+        X,
+        Y,
+    ),
+    "cosine_embedding": (lambda x, y: F.cosine_embedding_loss(x, y, torch.tensor([1, -1, 1, -1])), X, Y),
+}
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name):
+    function, *shapes = FUNCTIONS[name]
+    torch.manual_seed(6)
+    inputs = tuple(torch.randn(shape) for shape in shapes)
+    module = Function(function)
+    y = tg.from_torch(module, inputs).session().run(*inputs)
+    np.testing.assert_allclose(y, module(*inputs), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM(6, 5, batch_first=True), nn.GRU(6, 5), nn.RNN(6, 5)], ids=str)
+def test_recurrent_layers(layer):
+    torch.manual_seed(8)
+    x = torch.randn(3, 4, 6)
+    found = tg.from_torch(layer, x).session().run(x)
+    y, state = layer(x)
+    expected = [y, *(state if isinstance(state, tuple) else [state])]
+    for result, of_torch in zip(found.values(), expected, strict=True):
+        np.testing.assert_allclose(result, of_torch.detach(), rtol=1e-4, atol=1e-5)
