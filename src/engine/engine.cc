@@ -4,7 +4,6 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/profile.h"
 #include "engine/runner.h"
 
 namespace tessera::engine {
@@ -57,21 +56,13 @@ void Engine::require_fit() const { idle_->runner.require_fit(); }
 
 Profile dry_run(const std::shared_ptr<const compiler::Executable>& executable,
                 std::span<const Binding> bindings) {
-  if (executable->cycles_vary) return Engine(executable).run(bindings, {.dry = true});
-  check_bindings(*executable->program, bindings);
-  return profile_of_cycles(*executable);
+  if (!executable->cycles_vary) return counted(*executable, bindings);
+  return Engine(executable).run(bindings, {.dry = true});
 }
 
 Profile Engine::run(std::span<const Binding> bindings, const RunOptions& options) const {
   const Runner& runner = idle_->runner;
-  if (options.dry) {
-    if (!runner.walks(options)) {
-      check_bindings(*runner.executable().program, bindings);
-      return profile_of_cycles(runner.executable());
-    }
-    RunState state(runner.executable(), runner.dry_contents());
-    return runner.run(state, bindings, options);
-  }
+  if (options.dry) return runner.dry_run(bindings, options);
   runner.require_fit();
   std::unique_ptr<RunState> state = idle_->acquire();
   for (const RunMemory& memory : state->memories) memory.reset_state();

@@ -546,4 +546,20 @@ Profile Runner::run(RunState& state, std::span<const Binding> bindings, const Ru
   return profile;
 }
 
+Profile Runner::dry_run(std::span<const Binding> bindings, const RunOptions& options,
+                        const RunState* present) const {
+  if (!executable_->cycles_vary && options.trace == nullptr) return counted(*executable_, bindings);
+  RunState scratch(*executable_, executable_->cycles_vary ? Contents::integers : Contents::none);
+  if (present != nullptr)
+    for (size_t r = 0; r < scratch.memories.size(); ++r)
+      if (scratch.memories[r].is_allocated() && present->memories[r].is_allocated())
+        scratch.memories[r].copy_integer_state(present->memories[r]);
+  return run(scratch, bindings, options);
+}
+
+Profile counted(const compiler::Executable& executable, std::span<const Binding> bindings) {
+  check_bindings(*executable.program, bindings);
+  return profile_of_cycles(executable);
+}
+
 }  // namespace tessera::engine

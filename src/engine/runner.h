@@ -30,11 +30,6 @@ class Runner {
 
   const compiler::Executable& executable() const { return *executable_; }
 
-  /// Whether a dry run follows the program's steps: what does not vary is counted.
-  bool walks(const RunOptions& options) const { return executable_->cycles_vary || options.trace != nullptr; }
-  /// What a dry run reads: integers, if control flow or costs depend on them.
-  Contents dry_contents() const { return executable_->cycles_vary ? Contents::integers : Contents::none; }
-
   /// Throws Error, naming what fills the fullest tile, where the program does not fit its machine.
   void require_fit() const;
 
@@ -42,9 +37,17 @@ class Runner {
   /// the tiles before and outputs back afterwards.
   Profile run(RunState& state, std::span<const Binding> bindings, const RunOptions& options) const;
 
+  /// What a run takes, without its floating-point work: counted, or, where control flow or costs depend on
+  /// integers or there is a trace, walked, with the integers of `present` as state.
+  Profile dry_run(std::span<const Binding> bindings, const RunOptions& options,
+                  const RunState* present = nullptr) const;
+
  private:
   std::shared_ptr<const compiler::Executable> executable_;
   DispatchTable table_;
 };
+
+/// What a run takes whose cycles do not vary, with these bindings checked.
+Profile counted(const compiler::Executable& executable, std::span<const Binding> bindings);
 
 }  // namespace tessera::engine

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "engine/profile.h"
 #include "engine/runner.h"
 #include "engine/state_file.h"
 
@@ -34,19 +33,9 @@ const compiler::Executable& Session::executable() const { return runner_->execut
 
 Profile Session::run(std::span<const Binding> bindings, const RunOptions& options) {
   const std::lock_guard lock(mutex_);
-  if (!options.dry) {
-    runner_->require_fit();
-    return runner_->run(*state_, bindings, options);
-  }
-  if (!runner_->walks(options)) {
-    check_bindings(*executable().program, bindings);
-    return profile_of_cycles(executable());
-  }
-  RunState scratch(executable(), runner_->dry_contents());
-  for (size_t r = 0; r < scratch.memories.size(); ++r)
-    if (scratch.memories[r].is_allocated() && state_->memories[r].is_allocated())
-      scratch.memories[r].copy_integer_state(state_->memories[r]);
-  return runner_->run(scratch, bindings, options);
+  if (options.dry) return runner_->dry_run(bindings, options, state_.get());
+  runner_->require_fit();
+  return runner_->run(*state_, bindings, options);
 }
 
 const std::deque<RunMemory>& Session::memories() const {
