@@ -208,6 +208,8 @@ class Graph {
   void erase(const std::vector<bool>& nodes);
   /// Replaces the function of a call by one with the same inputs and further outputs; returns these.
   std::vector<Value> extend_call(uint32_t node, const std::shared_ptr<const Graph>& function);
+  /// Forgets arrays of initial values, when a session has them.
+  void drop_initial_values();
   /// Contents of a constant.
   const std::vector<float>& contents(ValueId id) const { return *values_.at(id).initial.values; }
 

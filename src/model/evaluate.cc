@@ -3,6 +3,7 @@
 #include <tessera/error.h>
 
 #include "base/random.h"
+#include "model/initial.h"
 #include "model/list_inputs.h"
 #include "model/substream.h"
 #include "model/transforms/transforms.h"
@@ -174,12 +175,18 @@ std::vector<Array> results_of(const Graph& function, const std::vector<const Arr
   return results;
 }
 
-Arrays initial_state(const Graph& graph, uint64_t seed) {
-  Arrays state;
+void each_initial(const Graph& graph, uint64_t seed,
+                  const std::function<void(const std::string&, std::vector<float>)>& take) {
   uint32_t stream = 0;
   for (const ValueInfo& info : graph.values())
     if (info.kind == Kind::parameter || info.kind == Kind::state)
-      state[info.name] = initial_contents(info, seed, stream++);
+      take(info.name, initial_contents(info, seed, stream++));
+}
+
+Arrays initial_state(const Graph& graph, uint64_t seed) {
+  Arrays state;
+  each_initial(graph, seed,
+               [&](const std::string& name, std::vector<float> values) { state[name] = std::move(values); });
   return state;
 }
 

@@ -362,6 +362,11 @@ void Graph::rename(Value value, std::string name) {
   info.name = std::move(name);
 }
 
+void Graph::drop_initial_values() {
+  for (ValueInfo& info : values_)
+    if (info.kind != Kind::constant && info.initial.kind == Initial::Kind::values) info.initial = {};
+}
+
 void Graph::set_nodes(std::vector<Node> nodes) {
   nodes_ = std::move(nodes);
   number_nodes();

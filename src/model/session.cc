@@ -3,6 +3,7 @@
 #include <set>
 #include <string_view>
 
+#include "model/initial.h"
 #include "model/operation.h"
 #include "model/session_impl.h"
 #include "model/state_file.h"
@@ -11,7 +12,11 @@ namespace tessera::model {
 
 Session::Session(const Graph& graph, const Machine& machine, const SessionOptions& options)
     : impl_(std::make_shared<Impl>(graph, machine.model(), options)) {
-  if (fits()) set_state(initial_state(graph, options.seed));
+  if (fits())
+    each_initial(graph, options.seed, [&](const std::string& name, const std::vector<float>& values) {
+      impl_->write(impl_->find_own_state(name), values);
+    });
+  impl_->graph.drop_initial_values();
 }
 std::shared_ptr<Session::Impl> Session::Impl::sharing(const Graph& graph,
                                                       const std::shared_ptr<Impl>& owner) {
@@ -25,8 +30,12 @@ std::shared_ptr<Session::Impl> Session::Impl::sharing(const Graph& graph,
 Session::Session(const Graph& graph, const Session& owner) : impl_(Impl::sharing(graph, owner.impl_)) {
   if (!fits()) return;
   const Impl::Lock lock(*impl_);
-  for (const auto& [name, values] : initial_state(graph, owner.impl_->options.seed))
-    if (const ValueId id = impl_->find_state(name); !impl_->shared.contains(id)) impl_->write(id, values);
+  each_initial(graph, owner.impl_->options.seed,
+               [&](const std::string& name, const std::vector<float>& values) {
+                 if (const ValueId id = impl_->find_state(name); !impl_->shared.contains(id))
+                   impl_->write(id, values);
+               });
+  impl_->graph.drop_initial_values();
 }
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
@@ -340,7 +349,7 @@ void Session::save(const std::string& path) const {
 void Session::load(const std::string& path) {
   const Impl::Lock lock(*impl_);
   impl_->follow_patterns();
-  const StateFile file(path);
+  const StateFile file(io::Source::open(path));
   std::map<ValueId, Pattern> patterns;  // of parameters that may change theirs
   std::vector<std::pair<ValueId, std::vector<float>>> values;
   for (ValueId id = 0; id < impl_->graph.values().size(); ++id) {

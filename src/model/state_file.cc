@@ -42,8 +42,7 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
 
 }  // namespace
 
-StateFile::StateFile(const std::string& path) : path_(path) {
-  const io::Source source = io::Source::open(path);
+StateFile::StateFile(const io::Source& source) : path_(source.name()) {
   for (const io::TensorInfo& info : io::list_safetensors(source, &metadata_)) {
     Tensor& tensor = tensors_[info.name];
     tensor = {info.dtype, info.shape, std::vector<std::byte>(info.end - info.begin)};

@@ -16,7 +16,7 @@ class StateFile {
  public:
   StateFile() = default;
   /// Reads a file. Throws Error if it is malformed.
-  explicit StateFile(const std::string& path);
+  explicit StateFile(const io::Source& source);
 
   /// Throw UsageError for a name that is there already.
   void add(const ValueInfo& info, const std::vector<float>& values);

@@ -213,7 +213,7 @@ void save_checkpoint(const std::string& path, const Identity& identity, const Po
 
 Position load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_environment,
                          Session& session) {
-  const StateFile file(path);
+  const StateFile file(io::Source::open(path));
   try {
     check_identity(file, path, identity, allow_different_environment);
     Position position = position_of(ordered_json::parse(text(file, path, "position")));

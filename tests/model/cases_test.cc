@@ -1,7 +1,11 @@
 // Every case of every operation, on a host and on a modelled machine, compared with its float64 reference.
 #include <gtest/gtest.h>
+#include <tessera/error.h>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
 
 #include "compare.h"
 
@@ -53,6 +57,55 @@ TEST_P(Cases, AgreeWithTheReference) {
     expect_near(c.graph, session.run(inputs), expected);
   }
 }
+
+/// An attribute in other forms, of which most make no sense.
+std::vector<Attribute> others_of(const Attribute& attribute) {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();
+  std::vector<Attribute> others = {int64_t{-1},      int64_t{0},
+                                   int64_t{3},       int64_t{1} << 32,
+                                   kLeast,           kMost,
+                                   double{-0.5},     double{NAN},
+                                   double{INFINITY}, std::string("nonsense"),
+                                   std::string(),    std::vector<int64_t>()};
+  if (const auto* list = std::get_if<std::vector<int64_t>>(&attribute)) {
+    for (int64_t changed : {int64_t{-1}, int64_t{0}, int64_t{1} << 32, kLeast, kMost})
+      for (size_t i = 0; i < list->size(); ++i) {
+        std::vector<int64_t> other = *list;
+        other[i] = changed;
+        others.emplace_back(std::move(other));
+      }
+    others.emplace_back(std::vector<int64_t>(list->size() + 1, 1));
+  }
+  return others;
+}
+
+class Attributed : public testing::TestWithParam<const Operation*> {};
+
+TEST_P(Attributed, TakesOtherAttributesOrRefusesThem) {
+  const Operation& operation = *GetParam();
+  for (const Case& c : operation.cases())
+    for (const auto& [name, attribute] : c.attributes) {
+      std::vector<std::optional<Attribute>> others = {std::nullopt};
+      std::ranges::copy(others_of(attribute), std::back_inserter(others));
+      for (const std::optional<Attribute>& other : others) {
+        Case changed = c;
+        if (other)
+          changed.attributes[name] = *other;
+        else
+          changed.attributes.erase(name);
+        try {
+          const CaseGraph graph(operation, changed, kSeed);
+          EXPECT_FALSE(to_string(graph.graph).empty());
+        } catch (const UsageError& error) {
+          EXPECT_FALSE(std::string_view(error.what()).empty());
+        }
+      }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Model, Attributed,
+                         testing::ValuesIn(std::vector(all_operations().begin(), all_operations().end())),
+                         [](const auto& of) { return std::string(of.param->name); });
 
 INSTANTIATE_TEST_SUITE_P(
     Model, Cases,

@@ -323,7 +323,7 @@ TEST(Trainer, ThePapersOutputLayerIsUniform) {
     TrainingSettings settings = settings_of({"", kind}, 1);
     settings.layers = {256, 100, 10};
     settings.recipe = Recipe::paper;
-    const Trainer trainer(settings, images(), Machine::host(1));
+    const Trainer trainer(settings, images(), Machine::host(1), 0, /*only_estimates=*/true);
     const auto [least, most] = range_of(trainer.graph(), "layer2.weight");
     EXPECT_GT(least, -0.1);
     EXPECT_LT(least, -0.095);
@@ -331,7 +331,7 @@ TEST(Trainer, ThePapersOutputLayerIsUniform) {
     EXPECT_LT(most, 0.1);
     EXPECT_NE(range_of(trainer.graph(), "layer2.bias").second, 0);
     settings.recipe = Recipe::best;
-    const Trainer normal(settings, images(), Machine::host(1));
+    const Trainer normal(settings, images(), Machine::host(1), 0, /*only_estimates=*/true);
     EXPECT_GT(range_of(normal.graph(), "layer2.weight").second, 0.2);
     EXPECT_EQ(range_of(normal.graph(), "layer2.bias").second, 0);
   }

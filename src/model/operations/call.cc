@@ -34,6 +34,7 @@ void check_function(const Graph& function) {
 }
 
 Types infer(const Signature& s) {
+  if (!s.attributes.body) throw UsageError("call: there is no function; use Graph::call");
   const Graph& function = *s.attributes.body;
   check_function(function);
   const std::vector<ValueId> inputs = function.inputs();

@@ -1,0 +1,28 @@
+// Graphs and their parameters in one file.
+#pragma once
+
+#include <tessera/model.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tessera::model {
+
+/// Graphs that have parameters in common, such as one network for inputs of several shapes.
+struct GraphFile {
+  std::vector<Graph> graphs;                 ///< parameters of the same name are the same one
+  std::map<std::string, std::string> texts;  ///< what a caller keeps beside them, by name
+};
+
+/// Writes graphs in a `.safetensors` file: each parameter once, with its name, as Session::save does.
+/// `values` are the present contents of parameters, by name; of those left out the initial ones are kept.
+/// Throws UsageError for a graph with an optimizer's state or updates, and for parameters of the same name
+/// that differ; Error if writing fails, which leaves no partial file.
+void save_graphs(const std::string& path, const GraphFile& file, const Arrays& values = {});
+
+/// Reads such a file; the graphs share the parameters' initial values. Throws Error, naming the file, if it
+/// is malformed, incomplete or of another version.
+GraphFile load_graphs(const std::string& path);
+
+}  // namespace tessera::model
