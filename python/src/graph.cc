@@ -198,6 +198,7 @@ void bind_values(nb::class_<Graph>& graph) {
           "output", [](Graph& g, const std::string& name, ValueId id) { g.output(name, g.value(id)); },
           "name"_a, "value"_a)
       .def("remove_output", &Graph::remove_output, "name"_a)
+      .def("drop_initial_values", &Graph::drop_initial_values)
       .def("replicate", &Graph::replicate, "count"_a)
       .def("set_stage", &Graph::set_stage, "stage"_a);
 }

@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 #include <tessera/error.h>
 #include <tessera/estimate.h>
+#include <tessera/graph_file.h>
 #include <tessera/model.h>
 
 #include <algorithm>
@@ -191,6 +192,22 @@ void set_state(BoundSession& s, const nb::typed<nb::dict, nb::str, nb::any>& sta
   s.session.set_state(arrays, changed);
 }
 
+/// Graphs with the parameters that their sessions have now.
+void save_graphs(const std::string& path, const std::vector<const Graph*>& graphs,
+                 const std::map<std::string, std::string>& texts,
+                 const std::vector<const BoundSession*>& sessions) {
+  model::GraphFile file{.graphs = {}, .texts = texts};
+  for (const Graph* graph : graphs) file.graphs.push_back(*graph);
+  model::Arrays values;
+  for (const BoundSession* s : sessions) values.merge(s->session.state());
+  model::save_graphs(path, file, values);
+}
+
+std::pair<std::vector<Graph>, std::map<std::string, std::string>> load_graphs(const std::string& path) {
+  model::GraphFile file = model::load_graphs(path);
+  return {std::move(file.graphs), std::move(file.texts)};
+}
+
 std::vector<std::string> memory_columns() {
   std::vector<std::string> names;
   for (size_t p = 0; p < program::kPurposes; ++p)
@@ -289,6 +306,8 @@ void bind_session(nb::module_& m) {
       "array"_a, "dtype"_a, "shape"_a, "Whether a session uses an array as it is.");
   m.def("fingerprint", &fingerprint, "arrays"_a,
         "A number that changes with most contents of arrays, given by addresses and bytes.");
+  m.def("save_graphs", &save_graphs, "path"_a, "graphs"_a, "texts"_a, "sessions"_a, Released());
+  m.def("load_graphs", &load_graphs, "path"_a, Released());
   nb::class_<BoundSession>(m, "Session", "A network lowered for a machine, with its parameters.")
       .def(nb::init<const Graph&, const ChosenMachine&, uint32_t, uint64_t, uint32_t>(), "graph"_a,
            "machine"_a, "threads"_a, "seed"_a, "chips"_a, Released())

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tessera import graph, pack
+from tessera._compiled import CompiledModel, load
 from tessera._config import get_num_threads, set_num_threads, show_config
 from tessera._images import ImageSet, ImageSplit, load_images, synthetic_images
 from tessera._machines import ProductResult, profile_product
@@ -31,11 +32,13 @@ from tessera._zeros import inspect, zeros_of
 if TYPE_CHECKING:
     from tessera import nn, snn, sparse
     from tessera._backend import backend
+    from tessera._compile import compile
     from tessera._sparsify import sparsify_
 
 __all__ = [
     "Butterfly",
     "Circulant",
+    "CompiledModel",
     "Fastfood",
     "ImageSet",
     "ImageSplit",
@@ -51,10 +54,12 @@ __all__ = [
     "Weight",
     "Zeros",
     "backend",
+    "compile",
     "generate",
     "get_num_threads",
     "graph",
     "inspect",
+    "load",
     "load_images",
     "nn",
     "pack",
@@ -75,8 +80,6 @@ def __getattr__(name: str) -> Any:
     """Import what needs PyTorch when it is used."""
     if name in ("nn", "snn", "sparse"):
         return importlib.import_module(f"tessera.{name}")
-    if name == "backend":
-        return importlib.import_module("tessera._backend").backend
-    if name == "sparsify_":
-        return importlib.import_module("tessera._sparsify").sparsify_
+    if name in ("backend", "compile", "sparsify_"):
+        return getattr(importlib.import_module(f"tessera._{name.rstrip('_')}"), name)
     raise AttributeError(f"module 'tessera' has no attribute {name!r}")

@@ -7,70 +7,17 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
 from tessera import _blocks, _tessera
+from tessera._layers import GAIN, LayerReport, SparsityReport
 from tessera._prepared import STORED_TYPES
 from tessera.nn import SparseLinear
 
 # Sizes of the blocks that a dense product may be computed by; the fastest counts.
 _DENSE_BLOCKS = (8, 16)
-
-# A layer gains if it takes at most this part of the dense one's time: times err by about a tenth.
-_GAIN = 0.9
-
-
-@dataclass(frozen=True)
-class LayerReport:
-    """What became of one layer. Times are those of a forward pass of so many rows, in seconds.
-
-    They are NaN for a layer that cannot be sparse, whose density is then the one asked for (NaN if none was).
-    """
-
-    name: str
-    shape: tuple[int, int]  # out_features, in_features
-    density: float
-    is_sparse: bool
-    reason: str  # why it stayed dense; else empty
-    dense_seconds: float  # measured if requested, else predicted
-    sparse_seconds: float
-
-    @property
-    def speedup(self) -> float:
-        return self.dense_seconds / self.sparse_seconds
-
-
-@dataclass(frozen=True)
-class SparsifyReport:
-    """The layers of a model that `sparsify_` considered; printing it gives a table."""
-
-    rows: int  # of each layer's input
-    is_measured: bool
-    layers: list[LayerReport] = field(default_factory=list)
-
-    @property
-    def speedup(self) -> float:
-        """Of all these layers together, as they are now."""
-        timed = [each for each in self.layers if not math.isnan(each.dense_seconds)]
-        now = sum(each.sparse_seconds if each.is_sparse else each.dense_seconds for each in timed)
-        return sum(each.dense_seconds for each in timed) / now if timed else 1.0
-
-    def __str__(self) -> str:
-        how = "measured" if self.is_measured else "predicted"
-        rows = [("layer", "outputs × inputs", "density", "dense ms", "sparse ms", "speed-up", "")]
-        for each in self.layers:
-            times = f"{each.dense_seconds * 1e3:.3f}", f"{each.sparse_seconds * 1e3:.3f}", f"{each.speedup:.2f}"
-            if math.isnan(each.dense_seconds):
-                times = "", "", ""
-            shape = f"{each.shape[0]} × {each.shape[1]}"
-            rows.append((each.name, shape, f"{each.density:.3g}", *times, each.reason or "sparse"))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        lines.append(f"{how} for {self.rows} rows: these layers together {self.speedup:.2f}")
-        return "\n".join(lines)
 
 
 def sparsify_(
@@ -83,7 +30,7 @@ def sparsify_(
     require_speedup: bool = True,
     measure: bool = False,
     dynamic: bool | int = False,
-) -> SparsifyReport:
+) -> SparsityReport:
     """Prune the linear layers of a model by magnitude and make them sparse, in place.
 
     Without a density, the zeros stay that are there: a weight's, or those of a mask of `torch.nn.utils.prune`.
@@ -97,7 +44,7 @@ def sparsify_(
         raise ValueError(f"rows is {rows}; it is the number of rows of a layer's input, at least 1")
     if density is not None:
         _blocks.count_for(density, 1)  # refuses what is none
-    report = SparsifyReport(rows, measure)
+    report = SparsityReport(measure)
     asked = math.nan if density is None else density
     owners = Counter(id(p) for module in model.modules() for p in module._parameters.values() if p is not None)
     replacements: dict[nn.Module, SparseLinear] = {}
@@ -109,15 +56,16 @@ def sparsify_(
         shape = (layer.out_features, layer.in_features)
         obstacle = _obstacle(layer, owners)
         if obstacle:
-            report.layers.append(LayerReport(name, shape, asked, False, obstacle, math.nan, math.nan))
+            report.layers.append(LayerReport(name, shape, asked, False, obstacle, math.nan, math.nan, block_size, rows))
             continue
         sparse = SparseLinear.from_dense(layer, density=density, block_size=block_size, dynamic=dynamic)
         times = _measured(layer, sparse, rows) if measure else _predicted(sparse, rows)
-        stays = require_speedup and times[1] > _GAIN * times[0]
+        stays = require_speedup and times[1] > GAIN * times[0]
         if not stays:
             replacements[layer] = sparse
         reason = "stays dense: sparse would not be clearly faster" if stays else ""
-        report.layers.append(LayerReport(name, shape, sparse.density, not stays, reason, *times))
+        each = LayerReport(name, shape, sparse.density, not stays, reason, *times, block_size, rows)
+        report.layers.append(each)
     _replace(model, replacements)
     return report
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -33,15 +33,54 @@ def type_of(dtype: torch.dtype | None, *, allow_integers: bool = False) -> str:
 # What is added to the graph only where it is used.
 
 
-class Parameter:
-    """A parameter of the module."""
+class Weights(Protocol):
+    """What decides in which form the weights of products are kept."""
 
-    def __init__(self, graph: Graph, name: str, tensor: Tensor) -> None:
+    def form_of(self, name: str, weight: Tensor, rows: int) -> Matrix | None:
+        """The sparse form of [out, in], whose product has so many rows; None: dense."""
+
+    def note(self, name: str, matrix: Matrix, rows: int) -> None:
+        """A weight that is sparse already."""
+
+
+class Parameter:
+    """A parameter of the module, or, for inference, a weight that is computed of parameters and constants alone."""
+
+    def __init__(self, graph: Graph, name: str, tensor: Tensor, weights: Weights | None = None) -> None:
         self.name = name
         self.tensor = tensor.detach()
         self._trains = tensor.requires_grad
         self._graph = graph
         self._value: Value | None = None
+        #: None: it stays as the module has it.
+        self.weights = weights
+        self._transposed: Value | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.tensor.shape) if self._value is None else self._value.shape
+
+    @property
+    def dtype(self) -> str:
+        return type_of(self.tensor.dtype)
+
+    def weight(self, rows: int, *, transposed: bool = False) -> Value:
+        """Its value as [out, in] of products of so many rows; `transposed`: it is [in, out]."""
+        value = self._transposed if transposed else self._value
+        if value is not None or self.weights is None:
+            return value or self.value()
+        tensor = self.tensor.t() if transposed else self.tensor
+        name = f"{self.name}.transposed" if transposed else self.name
+        matrix = self.weights.form_of(name, tensor, rows)
+        if matrix is not None:
+            value = self._graph.sparse_parameter(name, matrix, dtype=self.dtype)
+        else:
+            value = self._graph.parameter(name, initial=tensor.float().contiguous().numpy(), dtype=self.dtype)
+        if transposed:
+            self._transposed = value
+        else:
+            self._value = value
+        return value
 
     def value(self, shape: Sequence[int] | None = None) -> Value:
         """Its value, in the shape in which it is first used."""
@@ -69,10 +108,11 @@ class Parameter:
 
 
 class Constant:
-    """A buffer of the module, or a tensor in its code."""
+    """A buffer of the module, a tensor in its code, or what is computed of these, and for inference of parameters."""
 
-    def __init__(self, graph: Graph, tensor: Tensor) -> None:
+    def __init__(self, graph: Graph, tensor: Tensor, *, of_parameters: bool = False) -> None:
         self.tensor = tensor.detach()
+        self.of_parameters = of_parameters
         self._graph = graph
         self._value: Value | None = None
 
@@ -85,16 +125,21 @@ class Constant:
 
 
 class Transposed:
-    """A value whose last two dimensions are exchanged, which a product takes as it was."""
+    """What has its last two dimensions exchanged, which a product takes as it was."""
 
-    def __init__(self, of: Value) -> None:
+    def __init__(self, of: Value | Parameter) -> None:
         self.of = of
         self._value: Value | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        *leading, rows, cols = self.of.shape
+        return (*leading, cols, rows)
 
     def value(self) -> Value:
         if self._value is None:
             order = list(range(len(self.of.shape)))
-            permuted = ops.permute(self.of, [*order[:-2], order[-1], order[-2]])
+            permuted = ops.permute(value_of(self.of), [*order[:-2], order[-1], order[-2]])
             self._value = Truth(permuted.graph, permuted.id) if isinstance(self.of, Truth) else permuted
         return self._value
 
@@ -137,9 +182,15 @@ class Call:
     """An operator applied in an exported program."""
 
     def __init__(
-        self, graph: Graph, node: torch.fx.Node, known: dict[torch.fx.Node, Any], form: ops.Form = "fused"
+        self,
+        graph: Graph,
+        node: torch.fx.Node,
+        known: dict[torch.fx.Node, Any],
+        form: ops.Form = "fused",
+        weights: Weights | None = None,
     ) -> None:
         self.graph = graph
+        self.weights = weights
         #: What structured layers become.
         self.form = form
         self._known = known

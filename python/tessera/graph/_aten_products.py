@@ -17,9 +17,20 @@ from tessera.graph._aten import Call, Constant, Parameter, Transposed, handles, 
 from tessera.graph._values import Truth, Value
 
 
-@handles("linear.default")
-def _linear(call: Call, x: Value, weight: Value, bias: Value | None = None) -> Value:
-    return ops.linear(x, weight, bias)
+@handles("linear.default", lazy=True)
+def _linear(call: Call, x: Any, weight: Any, bias: Any = None) -> Value:
+    return _of_layer(value_of(x), weight, value_of(bias))
+
+
+def _of_layer(x: Value, weight: Any, bias: Value | None, *, transposed: bool = False) -> Value:
+    """x · Wᵀ + b; `transposed`: the weight is a parameter [in, out]."""
+    rows = math.prod(x.shape[:-1])
+    value = weight.weight(rows, transposed=transposed) if isinstance(weight, Parameter) else value_of(weight)
+    return ops.linear(x, value, bias)
+
+
+def _is_input(known: Value | Parameter) -> bool:
+    return isinstance(known, Value) and known.graph.native.kind(known.id) == "input"
 
 
 @handles("bilinear.default")
@@ -32,13 +43,12 @@ def _bilinear(call: Call, x: Value, y: Value, weight: Value, bias: Value | None 
 
 
 def _shape_of(known: Any) -> tuple[int, ...]:
-    shape = value_of(known.of).shape if isinstance(known, Transposed) else value_of(known).shape
-    return (*shape[:-2], shape[-1], shape[-2]) if isinstance(known, Transposed) else shape
+    return known.shape if isinstance(known, (Parameter, Transposed)) else value_of(known).shape
 
 
 def _factor(known: Any, leading: tuple[int, ...]) -> tuple[Value, bool]:
     """A factor with such leading dimensions, and whether it is transposed."""
-    value = known.of if isinstance(known, Transposed) else value_of(known)
+    value = value_of(known.of if isinstance(known, Transposed) else known)
     return ops.expand(value, (*leading, *value.shape[-2:])), isinstance(known, Transposed)
 
 
@@ -51,9 +61,10 @@ def _product(a: Any, b: Any, bias: Value | None = None) -> Value:
         y = _product(rows, cols)
         kept = y.shape[:-2] if len(a_shape) == 1 else y.shape[:-1]
         return ops.reshape(y, kept if len(b_shape) == 1 else (*kept, y.shape[-1]))
-    is_input = isinstance(b, Transposed) and b.of.graph.native.kind(b.of.id) == "input"
-    if isinstance(b, Transposed) and len(b_shape) == 2 and not is_input:
-        return ops.linear(value_of(a), b.of, bias)
+    if isinstance(b, Transposed) and len(b_shape) == 2 and not _is_input(b.of):
+        return _of_layer(value_of(a), b.of, bias)
+    if isinstance(b, Parameter) and b.weights is not None and len(b_shape) == 2:
+        return _of_layer(value_of(a), b, bias, transposed=True)
     if len(b_shape) == 2 and len(a_shape) > 2:
         left, of_a = value_of(a), False
         right, of_b = _factor(b, ())
@@ -96,6 +107,8 @@ def _sparse_linear(call: Call, x: Any, weight: Any, *arguments: Any) -> Value:
     values = prepared.weight(torch.float32).unpack(weight.tensor.float().contiguous())
     blocks = stored(crow.tensor, col.tensor)
     matrix = Matrix(shape, block_size, crow.tensor.numpy(), blocks.numpy(), np.asarray(values))
+    if call.weights is not None:
+        call.weights.note(weight.name, matrix, math.prod(call.shape[:-1]))
     y = ops.linear(value_of(x), weight.sparse(matrix, col.tensor.numel() if dynamic else None), value_of(bias))
     functions: dict[str, Callable[[Value], Value]] = {"none": lambda v: v, "relu": ops.relu, "gelu": ops.gelu}
     return functions[activation](y)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from tessera.graph import _values as ops
-from tessera.graph._aten import Call, Constant, Transposed, handles, shaped, together, value_of
+from tessera.graph._aten import Call, Constant, Parameter, Transposed, handles, shaped, together, value_of
 from tessera.graph._values import Truth, Value
 
 
@@ -43,8 +43,8 @@ def _broadcast_tensors(call: Call, values: list[Value]) -> list[Value]:
 
 @handles("t.default", "transpose.int", "permute.default", "numpy_T.default", lazy=True)
 def _transpose(call: Call, x: Any, *dims: Any) -> Any:
-    value = x.of if isinstance(x, Transposed) else value_of(x)
-    count = len(value.shape)
+    known = x.of if isinstance(x, Transposed) else x if isinstance(x, Parameter) else value_of(x)
+    count = len(known.shape)
     order = list(range(count))
     if len(dims) == 1:
         order = [dim % count for dim in dims[0]]
@@ -58,7 +58,7 @@ def _transpose(call: Call, x: Any, *dims: Any) -> Any:
         return x
     if order[:-2] != list(range(count - 2)):
         return ops.permute(value_of(x), order)
-    return value if isinstance(x, Transposed) else Transposed(value)
+    return known if isinstance(x, Transposed) else Transposed(known)
 
 
 @handles("slice.Tensor")

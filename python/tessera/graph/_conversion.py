@@ -19,7 +19,7 @@ from tessera.graph import _aten_reductions as _aten_reductions
 from tessera.graph import _aten_shapes as _aten_shapes
 from tessera.graph import _aten_training as _aten_training
 from tessera.graph import _structured as _structured
-from tessera.graph._aten import Call, Constant, as_known, sizes_of
+from tessera.graph._aten import Call, Constant, Parameter, Weights, as_known, sizes_of
 from tessera.graph._graph import Graph
 from tessera.graph._values import Form, Value
 
@@ -66,16 +66,22 @@ def lacking(graph: torch.fx.Graph) -> set[Any]:
 class Conversion:
     """A graph that is made of nodes of FX, one by one.
 
-    Whoever makes it says what placeholders are, in `known`: values of `graph`, parameters, constants, or numbers.
+    Whoever makes it says what placeholders are, in `known`: values of `graph`, parameters, constants, or numbers. With
+    `weights` the graph is for inference: what depends on parameters alone is computed here, and they decide how the
+    weights of products are kept.
     """
 
-    def __init__(self, form: Form = "fused") -> None:
+    def __init__(self, form: Form = "fused", weights: Weights | None = None) -> None:
         self.graph = Graph()
         #: What nodes are; None or a stand-in where the graph lacks an operation.
         self.known: dict[torch.fx.Node, Any] = {}
         #: The nodes whose operations the graph lacks.
         self.missing: dict[torch.fx.Node, Missing] = {}
         self._form: Form = form
+        self._weights = weights
+        #: Names of parameters of which something was computed here.
+        self.folded: set[str] = set()
+        self._computed: dict[str, torch.fx.Node] = {}
 
     def apply(self, node: torch.fx.Node) -> None:
         """Add the operation of a node, whose inputs are known."""
@@ -99,25 +105,48 @@ class Conversion:
             handler = _aten.HANDLERS.get(str(node.target))
             if handler is None:
                 raise ValueError("there is no such operation")
-            call = Call(self.graph, node, self.known, self._form)
+            call = Call(self.graph, node, self.known, self._form, self._weights)
             result = as_known(handler(call, *call.args, **call.kwargs), node.meta.get("val"))
             self._name(result, node)
             return result
         except (TypeError, ValueError) as error:
             return self.lacks(node, str(error))
 
+    def weights_of(self, node: torch.fx.Node) -> Weights | None:
+        """What decides the form of a parameter, if it is nothing but the weight of products."""
+        return self._weights if all(_is_weight(node, user) for user in node.users) else None
+
     def _folded(self, node: torch.fx.Node) -> Any:
-        """What PyTorch computes of constants alone, such as masks and positions."""
+        """What PyTorch computes of constants alone, such as masks and positions, and for inference of parameters."""
         given = [self.known.get(argument) for argument in node.all_input_nodes]
-        if not all(isinstance(each, Constant) for each in given) or not isinstance(node.target, torch._ops.OpOverload):
+        kinds = (Constant,) if self._weights is None else (Constant, Parameter)
+        if not all(isinstance(each, kinds) for each in given) or not isinstance(node.target, torch._ops.OpOverload):
             return None
-        if torch.Tag.nondeterministic_seeded in node.target.tags or node.target._schema.is_mutable:
+        schema = node.target._schema
+        if torch.Tag.nondeterministic_seeded in node.target.tags or schema.is_mutable:
             return None
+        is_view = any(each.alias_info is not None for each in schema.returns)
+        if is_view and any(isinstance(each, Parameter) for each in given):
+            return None  # operations of graphs take a tied weight where it is
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: self.known[each].tensor)
         result = node.target(*args, **kwargs)
+        of_parameters = any(isinstance(each, Parameter) or each.of_parameters for each in given)  # type: ignore[union-attr]
+        self.folded |= {each.name for each in given if isinstance(each, Parameter)}
         if isinstance(result, (tuple, list)):
-            return [Constant(self.graph, each) for each in result]
-        return Constant(self.graph, result) if isinstance(result, Tensor) else None
+            return [Constant(self.graph, each, of_parameters=of_parameters) for each in result]
+        if not isinstance(result, Tensor):
+            return None
+        weights = self.weights_of(node) if of_parameters else None
+        if weights is None:
+            return Constant(self.graph, result, of_parameters=of_parameters)
+        return Parameter(self.graph, self._name_of_weight(node), result, weights)
+
+    def _name_of_weight(self, node: torch.fx.Node) -> str:
+        """That of the layer's weight, if it has none, as under torch.nn.utils.prune."""
+        path = _module_of(node)[0]
+        name = f"{path}.weight".lstrip(".")
+        is_free = all(not isinstance(each, Parameter) or each.name != name for each in self.known.values())
+        return name if is_free and self._computed.setdefault(name, node) is node else f"{path}.{node.name}".lstrip(".")
 
     def _name(self, result: Any, node: torch.fx.Node) -> None:
         """Name what an operation computes after its module, for reports."""
@@ -138,6 +167,17 @@ class Conversion:
             return as_known(self.graph.input(name, sizes_of(meaning), dtype), meaning)
         except (AttributeError, TypeError, ValueError):
             return None
+
+
+def _is_weight(node: torch.fx.Node, user: torch.fx.Node) -> bool:
+    """Whether a product takes it as its second factor, and as nothing else."""
+    if str(user.target) in ("aten.t.default", "aten.transpose.int", "aten.permute.default"):
+        return all(_is_weight(user, each) for each in user.users)
+    place = {"aten.linear": 1, "aten.addmm": 2, "aten.mm": 1, "aten.matmul": 1}
+    position = place.get(str(user.target).rpartition(".")[0])
+    if position is None or user.args[position] is not node or sum(each is node for each in user.args) > 1:
+        return False
+    return len(node.meta["val"].shape) == 2
 
 
 def _module_of(node: torch.fx.Node) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.export.graph_signature import InputKind, OutputKind
 
 from tessera.graph import _aten
-from tessera.graph._aten import Constant, Parameter, as_known, value_of
+from tessera.graph._aten import Constant, Parameter, Weights, as_known, value_of
 from tessera.graph._conversion import Conversion, Missing, decompositions, lacking
 from tessera.graph._graph import Graph
 from tessera.graph._values import Form, Value
@@ -42,12 +43,44 @@ def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, for
     instead of one that merges their factors.
     """
     inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
+    program, missing = _exported(module, inputs, {})
+    return _ModuleConversion(module, program, form, missing).graph
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A graph for inference, and what it has of a module's inputs and outputs, in the order of PyTorch's pytrees."""
+
+    graph: Graph
+    #: Names of the graph's inputs; None for arguments that are no tensors, which it has as constants.
+    inputs: list[str | None]
+    #: Names of the graph's outputs and their types; for others what they are.
+    outputs: list[tuple[str, torch.dtype] | Any]
+    #: How the outputs were put together.
+    output_spec: Any
+    #: Names of parameters of which something was computed here, and tensors in the module's code.
+    folded: set[str]
+    constants: list[Tensor]
+
+
+def import_module(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], weights: Weights) -> Imported:
+    """Make the graph of a module for inference: `weights` decides how those of products are kept."""
+    program, _ = _exported(module, args, kwargs)
+    conversion = _ModuleConversion(module, program, "fused", [], weights)
+    constants = [each for each in program.constants.values() if isinstance(each, Tensor)]
+    spec = program.call_spec.out_spec
+    return Imported(conversion.graph, conversion.inputs, conversion.outputs, spec, conversion.folded, constants)
+
+
+def _exported(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[torch.export.ExportedProgram, list[Missing]]:
+    """The program, and what of it has no gradient as PyTorch's."""
     try:
-        exported = torch.export.export(module, inputs, strict=False)
-        program = _decomposed(exported)
+        exported = torch.export.export(module, args, kwargs, strict=False)
+        return _decomposed(exported), _without_gradients(exported)
     except Exception as error:
         raise ValueError(f"PyTorch cannot export the module: {error}") from error
-    return _ModuleConversion(module, program, form, _without_gradients(exported)).graph
 
 
 def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -98,9 +131,16 @@ class _ModuleConversion(Conversion):
     """One exported program, operation by operation."""
 
     def __init__(
-        self, module: nn.Module, program: torch.export.ExportedProgram, form: Form, missing: list[Missing]
+        self,
+        module: nn.Module,
+        program: torch.export.ExportedProgram,
+        form: Form,
+        missing: list[Missing],
+        weights: Weights | None = None,
     ) -> None:
-        super().__init__(form)
+        super().__init__(form, weights)
+        self.inputs: list[str | None] = []
+        self.outputs: list[Any] = []
         self._program = program
         self._names = _first_names(module)
         self._parameters: dict[str, Parameter] = {}
@@ -122,13 +162,14 @@ class _ModuleConversion(Conversion):
             name = self._names[spec.target]
             if name not in self._parameters:
                 tensor = self._program.state_dict[spec.target]
-                self._parameters[name] = Parameter(self.graph, name, tensor)
+                self._parameters[name] = Parameter(self.graph, name, tensor, self.weights_of(node))
             return self._parameters[name]
         if spec.kind is InputKind.BUFFER:
             held = self._program.state_dict if spec.persistent else self._program.constants
             return Constant(self.graph, held[spec.target])
         if spec.kind is InputKind.CONSTANT_TENSOR:
             return Constant(self.graph, self._program.constants[spec.target])
+        self.inputs.append(node.name if isinstance(meaning, Tensor) else None)
         if not isinstance(meaning, Tensor):
             return meaning
         dtype = _aten.type_of(meaning.dtype, allow_integers=True)
@@ -141,7 +182,9 @@ class _ModuleConversion(Conversion):
         changes: list[Missing] = []
         for spec, node in zip(self._program.graph_signature.output_specs, returned, strict=True):
             if spec.kind is OutputKind.USER_OUTPUT:
-                results.append(value_of(self.known.get(node)) if isinstance(node, torch.fx.Node) else node)
+                is_computed = isinstance(node, torch.fx.Node)
+                results.append(value_of(self.known.get(node)) if is_computed else node)
+                self.outputs.append(node.meta["val"].dtype if is_computed else node)
                 if results[-1] is not None and not isinstance(results[-1], (Value, bool, int, float)):
                     reason = f"it is {results[-1]!r}: return tensors, numbers or None"
                     changes.append(Missing("output", "the module", reason))
@@ -150,7 +193,9 @@ class _ModuleConversion(Conversion):
         return results, changes
 
     def _add_outputs(self, results: list[Any]) -> None:
-        for name, result in zip(self._output_names(len(results)), results, strict=True):
+        for i, (name, result) in enumerate(zip(self._output_names(len(results)), results, strict=True)):
+            if isinstance(result, Value):
+                self.outputs[i] = (name, self.outputs[i])
             if isinstance(result, (bool, int, float)):
                 result = Constant(self.graph, torch.tensor(result)).value()
             if result is not None:

@@ -49,6 +49,12 @@ class Graph:
         #: Outputs that sessions return as truth values.
         self._truths: set[str] = set()
 
+    @staticmethod
+    def _of(native: _tessera.Graph) -> Graph:
+        graph = Graph()
+        graph.native = native
+        return graph
+
     # Values.
 
     def input(self, name: str, shape: Sequence[int], dtype: DTypeLike | str = "f32") -> Value:

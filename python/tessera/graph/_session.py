@@ -36,6 +36,7 @@ class Session:
         title: str,
         owner: Session | None = None,
     ) -> None:
+        graph.drop_initial_values()  # the session has the parameters
         self._graph = graph
         self._native = native
         self._title = title.strip("<>")
@@ -63,15 +64,17 @@ class Session:
         others are converted. Returns the output as an array, a scalar as a number; several outputs in a dict. Truth
         values of a module are returned as such.
         """
-        given = self._bind(arrays, named)
+        results = self.outputs_of(self._bind(arrays, named))
+        outputs = {name: result if result.ndim else result[()] for name, result in results.items()}
+        return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+
+    def outputs_of(self, given: dict[str, Any]) -> dict[str, NDArray[Any]]:
+        """Run once with arrays for all inputs by name; returns all outputs as arrays."""
         with self._lock:
             self.seconds, results = self._native.run(self._ordered(given))
             self.step += 1
-        if self._truths:
-            by_name = zip(self._outputs, results, strict=True)
-            results = [result != 0 if name in self._truths else result for name, result in by_name]
-        outputs = [result if result.ndim else result[()] for result in results]
-        return outputs[0] if len(outputs) == 1 else dict(zip(self._outputs, outputs, strict=True))
+        named = zip(self._outputs, results, strict=True)
+        return {name: result != 0 if name in self._truths else result for name, result in named}
 
     def measure(self, *arrays: ArrayLike, **named: ArrayLike) -> Estimate:
         """Run once, and return where the time went; outputs are lost."""
@@ -238,6 +241,8 @@ def _as_array(array: Any) -> Any:
     """What the extension takes as it is: arrays of libraries with DLPack. Truth values become 0 and 1."""
     if str(getattr(array, "dtype", "")).rpartition(".")[2] == "bool":
         return np.asarray(array, np.float32)
+    if hasattr(array, "is_neg") and (array.is_neg() or array.is_conj()):
+        array = array.resolve_conj().resolve_neg()  # DLPack has only the memory
     return array if hasattr(array, "__dlpack__") else np.asarray(array)
 
 

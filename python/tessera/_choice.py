@@ -1,0 +1,110 @@
+"""Whether a layer is faster with a sparse weight."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tessera._layers import GAIN, LayerReport
+from tessera._matrices import Matrix
+from tessera._zeros import zeros_of
+from tessera.graph._graph import Graph
+from tessera.graph._values import linear
+
+
+class Choice:
+    """Decides for each weight of a module, once, in which form it is kept: `Weights` of imported graphs."""
+
+    def __init__(self, measure: bool) -> None:
+        self.measure = measure
+        self.layers: list[LayerReport] = []
+        self._forms: dict[str, Matrix | None] = {}
+
+    def form_of(self, name: str, weight: Tensor, rows: int) -> Matrix | None:
+        """The sparse form of a weight [out, in]; None: dense."""
+        if name not in self._forms:
+            weight = weight.detach().float().contiguous()
+            self._forms[name], report = choose(name, weight.numpy(), rows, self.measure)
+            self.layers.append(report)
+        return self._forms[name]
+
+    def note(self, name: str, matrix: Matrix, rows: int) -> None:
+        """A weight that is sparse already."""
+        if name in self._forms:
+            return
+        self._forms[name] = matrix
+        zeros = zeros_of(matrix, rows=rows)
+        dense, sparse = zeros.dense_seconds, zeros.sparse_seconds
+        if self.measure:
+            dense, sparse = _measured((None, matrix), matrix.shape, rows)
+        report = LayerReport(name, matrix.shape, _stored(matrix), True, "", dense, sparse, matrix.block_size, rows)
+        self.layers.append(report)
+
+    def forget(self) -> None:
+        """Choose again, as weights have changed."""
+        self.layers.clear()
+        self._forms.clear()
+
+    def values_of(self, name: str, weight: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """The present values as a session takes them; None if non-zeros are where a sparse form has none."""
+        matrix = self._forms.get(name)
+        if matrix is None:
+            return np.ascontiguousarray(weight).reshape(-1)
+        if weight.shape != matrix.shape:
+            return None  # the values of a layer that is sparse by itself
+        values = _values_in(matrix, weight)
+        return values if np.count_nonzero(values) == np.count_nonzero(weight) else None
+
+
+def choose(name: str, weight: NDArray[np.float32], rows: int, measure: bool) -> tuple[Matrix | None, LayerReport]:
+    """The sparse form of a weight [out, in] for products of so many rows, or None, and why."""
+    zeros = zeros_of(weight, rows=rows)
+    shape, b, reason = (weight.shape[0], weight.shape[1]), zeros.best_block_size, zeros.reason
+    if zeros.density == 1:
+        return None, LayerReport(name, shape, 1.0, False, "no zeros", zeros.dense_seconds, math.nan, 1, rows)
+    dense, sparse = zeros.dense_seconds, zeros.sparse_seconds
+    matrix = Matrix.of(weight, b)
+    if measure:
+        dense, sparse = _measured((None, matrix), shape, rows)
+        reason = "" if sparse <= GAIN * dense else reason or "measured to be no faster"
+    report = LayerReport(name, shape, _stored(matrix), not reason, reason, dense, sparse, b, rows)
+    return None if reason else matrix, report
+
+
+def _stored(matrix: Matrix) -> float:
+    """The fraction of a matrix that is stored."""
+    return len(matrix.col_indices) * matrix.block_size**2 / (matrix.shape[0] * matrix.shape[1])
+
+
+def _values_in(matrix: Matrix, array: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The values of an array in the blocks of a pattern."""
+    b = matrix.block_size
+    rows, cols = (-(-size // b) for size in array.shape)
+    padded = np.pad(array, ((0, rows * b - array.shape[0]), (0, cols * b - array.shape[1])))
+    blocks = padded.reshape(rows, b, cols, b).transpose(0, 2, 1, 3)
+    places = np.searchsorted(matrix.crow_indices, np.arange(len(matrix.col_indices)), side="right") - 1
+    return np.ascontiguousarray(blocks[places, np.asarray(matrix.col_indices)]).reshape(-1)
+
+
+def _measured(forms: Sequence[Matrix | None], shape: tuple[int, int], rows: int) -> tuple[float, ...]:
+    """The least seconds of a product with each form, in turn, so that what else the computer does disturbs all."""
+    sessions = []
+    for matrix in forms:
+        graph = Graph()
+        x = graph.input("x", (rows, shape[1]))
+        w = graph.parameter("w", shape) if matrix is None else graph.sparse_parameter("w", matrix)
+        graph.output("y", linear(x, w))
+        sessions.append(graph.session())
+    array = np.random.default_rng(0).standard_normal((rows, shape[1]), dtype=np.float32)
+    times = [math.inf] * len(sessions)
+    for _ in range(8):
+        for i, session in enumerate(sessions):
+            start = time.perf_counter()
+            session.run(array)
+            times[i] = min(times[i], time.perf_counter() - start)
+    return tuple(times)

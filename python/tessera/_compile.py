@@ -1,0 +1,447 @@
+"""Compiling a PyTorch module for this computer."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree
+
+from tessera._choice import Choice
+from tessera._compiled import Argument, CompiledModel, Interface, Size, leaves_of
+from tessera._config import checked_threads
+from tessera._held import Held
+from tessera._layers import SparsityReport
+from tessera._tessera import whole_number
+from tessera.graph._from_torch import Imported, import_module
+from tessera.graph._graph import Graph
+
+#: Names of the dimensions of inputs that may have several sizes: {"input_ids": {0: "batch", 1: "tokens"}}.
+DynamicShapes = Mapping[str, Mapping[int, Any]]
+
+_LARGEST = 2**31 - 1
+
+
+def compile(
+    module: nn.Module,
+    example_inputs: Tensor | Sequence[Any] | Mapping[str, Any],
+    *,
+    dynamic_shapes: DynamicShapes | None = None,
+    buckets: Mapping[str, Sequence[int]] | None = None,
+    measure: bool = False,
+    max_shapes: int = 8,
+    threads: int = 0,
+) -> CompiledModel:
+    """Make a module that is called with inputs of these shapes fast on this computer, for inference.
+
+    The zeros of its weights are kept, whether they are stored as numbers, by `torch.nn.utils.prune`, as CSR or BSR
+    tensors or in a `SparseLinear`. Each layer becomes sparse, in the blocks that suit its zeros, where that is
+    predicted to be faster by a tenth, or with `measure` has been measured to be; `print` the result to see which are,
+    and why others are not. A mapping has inputs by name.
+
+    `dynamic_shapes` names dimensions that may have other sizes than the example's: {"ids": {0: "batch"}}. Each size is
+    prepared when it first occurs, at most `max_shapes` at a time, and all have the same weights. With `buckets` sizes
+    are padded with zeros to the next of those listed, and results are cut back; that this changes no result is checked
+    here, by running the module for each bucket.
+
+    Weights that change in place (an optimizer's step, `load_state_dict`) or are replaced are read again before the
+    next call, except writes through `.data`, which PyTorch does not record: call `refresh()`. Raises ValueError for a
+    module in training mode, or with weights that are no finite floating-point numbers of up to 32 bits on the CPU;
+    `graph.UnsupportedModuleError` with a list of the operations that are missing.
+    """
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"the module is a {type(module).__name__}; it must be a torch.nn.Module")
+    _require_ready(module)
+    args, kwargs = _arguments(module, example_inputs)
+    max_shapes = whole_number("max_shapes", max_shapes, 1)
+    compiler = _Compiler(module, args, kwargs, _sizes(dynamic_shapes), Choice(measure), max_shapes)
+    return compiler.compile(_buckets(buckets), checked_threads(threads))
+
+
+def _arguments(
+    module: nn.Module, given: Tensor | Sequence[Any] | Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Copies, so that inputs that are one tensor are several; those by name in the order of forward()."""
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}
+    if isinstance(given, Mapping):
+        order = [name for name in inspect.signature(module.forward).parameters if name in given]
+        kwargs = {name: given[name] for name in [*order, *(name for name in given if name not in order)]}
+    elif isinstance(given, (Tensor, np.ndarray)):
+        args = (given,)
+    else:
+        args = tuple(given)
+
+    def copied(leaf: Any) -> Any:
+        if isinstance(leaf, np.ndarray):
+            return torch.from_numpy(leaf.copy())
+        if not isinstance(leaf, Tensor):
+            return leaf
+        if leaf.device.type != "cpu":
+            raise ValueError(f"an example input is on {leaf.device}: give one on the CPU")
+        return leaf.detach().clone().resolve_neg().resolve_conj()
+
+    copies = _pytree.tree_map(copied, (args, kwargs))
+    return copies[0], copies[1]
+
+
+def _sizes(dynamic_shapes: DynamicShapes | None) -> dict[str, dict[int, str]]:
+    """Names of dimensions by the path of an input; a torch.export.Dim has its name as __name__."""
+    if not isinstance(dynamic_shapes, (Mapping, type(None))):
+        raise TypeError("dynamic_shapes must be a mapping from inputs to {dimension: name}")
+    sizes: dict[str, dict[int, str]] = {}
+    for path, dims in (dynamic_shapes or {}).items():
+        if not isinstance(dims, Mapping):
+            raise TypeError(f"dynamic_shapes[{path!r}] must be a mapping from dimensions to names")
+        for dim, size in dims.items():
+            name = getattr(size, "__name__", size)
+            if name is None:
+                continue  # static
+            if not isinstance(name, str):
+                raise TypeError(f"dynamic_shapes[{path!r}][{dim}] is {size!r}: name the dimension by a string")
+            sizes.setdefault(path, {})[dim] = name
+    return sizes
+
+
+def _buckets(buckets: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]]:
+    checked = {}
+    for name, sizes in (buckets or {}).items():
+        if not sizes:
+            raise ValueError(f"there are no buckets of {name!r}: list sizes")
+        checked[name] = sorted({whole_number(f"a bucket of {name!r}", size, 1, _LARGEST) for size in sizes})
+    return checked
+
+
+def _require_ready(module: nn.Module) -> None:
+    for path, each in module.named_modules():
+        if each.training:
+            where = f"its part {path!r}" if path else "the module"
+            raise ValueError(
+                f"{where} is in training mode, in which dropout draws and norms change: call eval() on the module"
+            )
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if tensor.is_meta:
+            raise ValueError(f"{name} is on meta and holds nothing: load its values first")
+        if tensor.device.type != "cpu":
+            raise ValueError(f"{name} is on {tensor.device}: move the module to the CPU, by module.cpu()")
+        if tensor.is_quantized:
+            raise ValueError(f"{name} is quantised: compile the module in floating point")
+        if tensor.dtype in (torch.float64, torch.complex64, torch.complex128):
+            raise ValueError(f"{name} is {tensor.dtype}: convert the module, by module.float()")
+        if tensor.is_inference():
+            raise ValueError(f"{name} was made in inference mode, where changes are not recorded: make it outside")
+    _require_finite(module)
+
+
+class _Compiler:
+    def __init__(
+        self,
+        module: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        sizes: dict[str, dict[int, str]],
+        choice: Choice,
+        max_shapes: int,
+    ) -> None:
+        self.module = module
+        self.choice = choice
+        self.max_shapes = max_shapes
+        self.names = _names_of(module, args, kwargs)
+        self.leaves, self.spec = _pytree.tree_flatten((args, kwargs))
+        given = dict(zip(self.names, (*args, *kwargs.values()), strict=True))
+        self.paths = [path for name in self.names for path, _ in leaves_of(given[name], name)]
+        self.sizes = self._by_leaf(sizes)
+        self.interface: Interface | None = None
+        self.folded: set[str] = set()
+        self.constants: list[Tensor] = []
+        self.held = Held(module, ())
+
+    def _by_leaf(self, sizes: dict[str, dict[int, str]]) -> dict[tuple[int, int], str]:
+        by_leaf = {}
+        present: dict[str, int] = {}
+        for path, dims in sizes.items():
+            if path not in self.paths:
+                raise ValueError(f"dynamic_shapes names {path!r}; the inputs are {', '.join(self.paths)}")
+            i = self.paths.index(path)
+            for dim, name in dims.items():
+                if not isinstance(self.leaves[i], Tensor) or not 0 <= dim < self.leaves[i].dim():
+                    raise ValueError(f"dynamic_shapes names dimension {dim} of {path}, which it has not")
+                by_leaf[i, dim] = name
+                size = self.leaves[i].shape[dim]
+                if present.setdefault(name, size) != size:
+                    raise ValueError(f"{name!r} is {present[name]} in the example and, in {path}, {size}")
+        return by_leaf
+
+    def compile(self, buckets: dict[str, list[int]], threads: int) -> CompiledModel:
+        present = self._present()
+        for name in buckets:
+            if name not in present:
+                raise ValueError(f"buckets of {name!r}; dynamic_shapes names {', '.join(present) or 'nothing'}")
+        imported = self._import(present)
+        self.interface = interface = self._interface(imported)
+        interface.buckets = buckets
+        if buckets:
+            interface.output_sizes = self._output_sizes()
+        report = SparsityReport(self.choice.measure, self.choice.layers)
+        model = CompiledModel(
+            interface, report, threads=threads, most_shapes=self.max_shapes, make=self.graph_for, follow=self.follow
+        )
+        padded = interface.padded({name: min(size, *buckets.get(name, [size])[-1:]) for name, size in present.items()})
+        graph = imported.graph if padded == present else self.graph_for(padded)
+        model.add(tuple(sorted(padded.items())), graph)
+        if buckets:
+            self._verify_padding(model)
+        return model
+
+    def _present(self) -> dict[str, int]:
+        """The sizes of the example."""
+        return {name: self.leaves[i].shape[dim] for (i, dim), name in self.sizes.items()}
+
+    def graph_for(self, sizes: dict[str, int]) -> Graph:
+        imported = self._import(sizes)
+        if self.interface is not None and self._interface(imported) != self.interface:
+            at = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            raise ValueError(f"the module returns something else at {at} than at the example's sizes: compile it apart")
+        return imported.graph
+
+    def _import(self, sizes: dict[str, int]) -> Imported:
+        args, kwargs = self.inputs_of(sizes)
+        with _dense(self.module), _evaluating(self.module):
+            imported = import_module(self.module, args, kwargs, self.choice)
+        self.folded |= imported.folded
+        self.constants += imported.constants
+        self.held = Held(self.module, self.constants)
+        return imported
+
+    def inputs_of(self, sizes: dict[str, int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The example with these sizes: cut off, or repeated."""
+        leaves = list(self.leaves)
+        for (i, dim), name in self.sizes.items():
+            places = torch.arange(sizes[name]) % self.leaves[i].shape[dim]
+            leaves[i] = leaves[i].index_select(dim, places)
+        args, kwargs = _pytree.tree_unflatten(leaves, self.spec)
+        return args, kwargs
+
+    def _interface(self, imported: Imported) -> Interface:
+        numbers = [i for i, name in enumerate(imported.inputs) if name is not None]
+        arguments = [
+            Argument(path, numbers.index(i), None) if i in numbers else Argument(path, None, leaf)
+            for i, (path, leaf) in enumerate(zip(self.paths, self.leaves, strict=True))
+        ]
+        outputs = [each for each in imported.outputs if isinstance(each, tuple)]
+        interface = Interface(
+            self.names,
+            arguments,
+            [str(imported.inputs[i]) for i in numbers],
+            [str(self.leaves[i].dtype).removeprefix("torch.") for i in numbers],
+            [name for name, _ in outputs],
+            [str(dtype).removeprefix("torch.") for _, dtype in outputs],
+            _structure(imported),
+        )
+        interface.input_sizes = {(numbers.index(i), dim): Size(name) for (i, dim), name in self.sizes.items()}
+        if self.interface is not None:
+            interface.output_sizes, interface.buckets = self.interface.output_sizes, self.interface.buckets
+        return interface
+
+    def _output_sizes(self) -> dict[tuple[int, int], Size]:
+        """How sizes of results follow from sizes of inputs that have buckets, from runs at three sizes of each."""
+        assert self.interface is not None
+        largest = {**self._present(), **{name: sizes[-1] for name, sizes in self.interface.buckets.items()}}
+        shapes = self._result_shapes(largest)
+        found: dict[tuple[int, int], Size] = {}
+        for name, most in largest.items():
+            if name not in self.interface.buckets:
+                continue
+            fewer = [size for size in (most - 1, most - 2) if size > 0]
+            others = {size: self._result_shapes({**largest, name: size}) for size in fewer}
+            for i, shape in enumerate(shapes):
+                for dim, size in enumerate(shape):
+                    rule = self._rule(name, most, size, {at: each[i][dim] for at, each in others.items()})
+                    if rule is None:
+                        continue
+                    if (i, dim) in found:
+                        raise ValueError(
+                            f"dimension {dim} of result {i} depends on {found[i, dim].name!r} and {name!r}, which "
+                            "cannot be padded: give one of them no buckets"
+                        )
+                    found[i, dim] = rule
+        return found
+
+    @staticmethod
+    def _rule(name: str, most: int, size: int, others: dict[int, int]) -> Size | None:
+        if all(other == size for other in others.values()):
+            return None
+        factor = size - others[most - 1]
+        rule = Size(name, factor, size - factor * most)
+        if any(factor * at + rule.more != other for at, other in others.items()):
+            raise ValueError(f"sizes of results do not follow from {name!r} evenly: give it no buckets")
+        return rule
+
+    def _result_shapes(self, sizes: dict[str, int]) -> list[tuple[int, ...]]:
+        return [tuple(each.shape) for each in self._results(sizes)]
+
+    def _results(self, sizes: dict[str, int]) -> list[Tensor]:
+        args, kwargs = self.inputs_of(sizes)
+        with torch.no_grad(), _evaluating(self.module):
+            try:
+                leaves, _ = _pytree.tree_flatten(self.module(*args, **kwargs))
+            except Exception as error:
+                at = ", ".join(f"{name} {size}" for name, size in sizes.items())
+                raise ValueError(f"the module cannot run at {at}, which the buckets allow: {error}") from error
+        return [each for each in leaves if isinstance(each, Tensor)]
+
+    def _verify_padding(self, model: CompiledModel) -> None:
+        """Raise ValueError if zeros change a result: in each bucket the smallest size, and the largest that is padded."""
+        buckets = model.interface.buckets
+        for i in range(2 * max(map(len, buckets.values()))):
+            sizes = self._present()
+            for name, each in buckets.items():
+                number = min(i // 2, len(each) - 1)
+                least = each[number - 1] + 1 if number > 0 else 1
+                sizes[name] = least if i % 2 == 0 else max(least, each[number] - 1)
+            args, kwargs = self.inputs_of(sizes)
+            found = [torch.as_tensor(each) for _, each in leaves_of(model(*args, **kwargs)) if hasattr(each, "shape")]
+            for wanted, result in zip(self._results(sizes), found, strict=True):
+                self._compare(wanted, result, sizes, model.interface.padded(sizes))
+
+    @staticmethod
+    def _compare(wanted: Tensor, found: Tensor, sizes: dict[str, int], padded: dict[str, int]) -> None:
+        finite = wanted.float()[torch.isfinite(wanted.float())]
+        scale = float(finite.abs().max()) if finite.numel() else 1.0
+        same = wanted.shape == found.shape and torch.allclose(
+            found.float(), wanted.float(), rtol=2e-3, atol=1e-3 * scale, equal_nan=True
+        )
+        if not same:
+            what = " and ".join(
+                f"{name!r} from {size} to {padded[name]}" for name, size in sizes.items() if padded[name] != size
+            )
+            raise ValueError(
+                f"zeros that pad {what} change the results: give the module an input that masks them, such as an "
+                "attention mask with the same dimensions, or no buckets"
+            )
+
+    # Weights that change.
+
+    def follow(self, model: CompiledModel, changed: bool = False) -> None:
+        """Give the sessions the weights as they are now; `changed` says that some are others."""
+        if not changed and self.held.is_unchanged:
+            return
+        with model._lock:
+            _require_finite(self.module)
+            if changed or not self._set(model):
+                self.choice.forget()
+                model.restart()
+            self.held = Held(self.module, self.constants)
+
+    def _set(self, model: CompiledModel) -> bool:
+        """Whether no more has changed than parameters of sessions, in place, whose zeros are where they were."""
+        session = model._first
+        if session is None or not self.held.has_same_parts:
+            return False
+        names = {id(parameter): name for name, parameter in self.module.named_parameters()}
+        values = {}
+        for tensor in self.held.changed():
+            name = names.get(id(tensor))
+            if name is None or name in self.folded or tensor.layout is not torch.strided:
+                return False
+            array = tensor.detach().float().numpy()
+            natives = {name: array, f"{name}.transposed": array.T}
+            for native in natives.keys() & set(session._native.parameters):
+                fitting = self.choice.values_of(native, natives[native])
+                if fitting is None or fitting.size != session.get(native).size:
+                    return False
+                values[native] = fitting
+            if not natives.keys() & values.keys():
+                return False
+        for native, array in values.items():
+            session._native.set(native, array)
+        return True
+
+
+def _require_finite(module: nn.Module) -> None:
+    for name, parameter in module.named_parameters():
+        values = parameter.values() if parameter.layout is not torch.strided else parameter
+        if not bool(torch.isfinite(values).all()):
+            raise ValueError(f"{name} holds NaN or infinity: parameters must be finite")
+
+
+def _names_of(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    """Names of the arguments, in their order; those of *args are numbered."""
+    try:
+        bound = inspect.signature(module.forward).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"the example inputs do not fit the module: {error}") from None
+    names: list[str] = []
+    for name, parameter in bound.signature.parameters.items():
+        if len(names) == len(args):
+            break
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            names.extend(f"{name}[{i}]" for i in range(len(args) - len(names)))
+        else:
+            names.append(name)
+    return names + list(kwargs)
+
+
+@contextlib.contextmanager
+def _dense(module: nn.Module) -> Iterator[None]:
+    """While it lasts, parameters in sparse layouts are dense, which PyTorch can export."""
+    sparse = [
+        (owner, name, parameter)
+        for owner in module.modules()
+        for name, parameter in owner._parameters.items()
+        if parameter is not None and parameter.layout is not torch.strided
+    ]
+    try:
+        for owner, name, parameter in sparse:
+            owner._parameters[name] = nn.Parameter(parameter.detach().to_dense(), requires_grad=False)
+        yield
+    finally:
+        for owner, name, parameter in sparse:
+            owner._parameters[name] = parameter
+
+
+@contextlib.contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """While it lasts, all parts are in evaluation mode."""
+    training = [each for each in module.modules() if each.training]
+    try:
+        for each in training:
+            each.training = False
+        yield
+    finally:
+        for each in training:
+            each.training = True
+
+
+def _structure(imported: Imported) -> Any:
+    """The results' structure, as `assemble` takes it."""
+    leaves: list[Any] = []
+    count = Counter[str]()
+    for each in imported.outputs:
+        is_array = isinstance(each, tuple)
+        leaves.append(count["arrays"] if is_array else ["value", each])
+        count["arrays"] += is_array
+    built = _pytree.tree_unflatten(leaves, imported.output_spec) if imported.output_spec else leaves[0]
+    return _described(built)
+
+
+def _described(built: Any) -> Any:
+    if isinstance(built, int) or (isinstance(built, list) and built and built[0] == "value"):
+        return built
+    if isinstance(built, tuple) and not hasattr(built, "_fields"):
+        return ["tuple", [_described(each) for each in built]]
+    if isinstance(built, list):
+        return ["list", [_described(each) for each in built]]
+    if isinstance(built, Mapping) and all(isinstance(name, str) for name in built):
+        kind = "dict" if type(built) in (dict, OrderedDict) else "outputs"
+        return [kind, {name: _described(each) for name, each in built.items()}]
+    raise ValueError(
+        f"the module returns a {type(built).__name__}: let it return tensors in tuples, lists or dicts with names (of a "
+        "model of transformers with use_cache=False)"
+    )

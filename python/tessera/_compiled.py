@@ -1,0 +1,432 @@
+"""Whole models that run without PyTorch."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import os
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tessera import _tessera
+from tessera._config import checked_threads
+from tessera._layers import SparsityReport
+from tessera.graph._estimate import Estimate
+from tessera.graph._graph import Graph
+from tessera.graph._session import Session
+
+_TEXT = "tessera_model"  # of a file: what it has beside graphs
+_VERSION = 1
+
+#: What arrays may be.
+_DTYPES = {"float32", "float16", "bfloat16", "bool", "uint8", "int8", "int16", "int32", "int64"}
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class Outputs(dict[str, Any]):
+    """Results by name, which are attributes as well; a number is a position, as in `transformers`."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the model has no output {name!r}: it has {', '.join(self)}") from None
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.to_tuple()[key] if isinstance(key, (int, slice)) else super().__getitem__(key)
+
+    def to_tuple(self) -> tuple[Any, ...]:
+        return tuple(self.values())
+
+
+# Structures of arguments and results: what has parts is ["tuple", [part, …]], ["list", …], ["dict", {name: part}] or
+# ["outputs", {name: part}], an array its number, and anything else ["value", it].
+
+
+def leaves_of(given: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The parts of an argument and their paths, in the order of PyTorch's pytrees."""
+    if isinstance(given, (tuple, list)):
+        for i, each in enumerate(given):
+            yield from leaves_of(each, f"{path}[{i}]")
+    elif isinstance(given, dict):
+        for name, each in given.items():
+            yield from leaves_of(each, f"{path}[{name!r}]")
+    else:
+        yield path, given
+
+
+def _numbers_in(structure: Any) -> Iterator[int]:
+    if type(structure) is int:
+        yield structure
+        return
+    kind, parts = structure
+    if kind not in ("value", "tuple", "list", "dict", "outputs"):
+        raise ValueError(f"results cannot be a {kind!r}")
+    if kind != "value":
+        for each in parts.values() if kind in ("dict", "outputs") else parts:
+            yield from _numbers_in(each)
+
+
+def assemble(structure: Any, arrays: Sequence[Any]) -> Any:
+    if isinstance(structure, int):
+        return arrays[structure]
+    kind, parts = structure
+    if kind == "value":
+        return parts
+    if kind in ("tuple", "list"):
+        built = [assemble(each, arrays) for each in parts]
+        return tuple(built) if kind == "tuple" else built
+    named = {name: assemble(each, arrays) for name, each in parts.items()}
+    return Outputs(named) if kind == "outputs" else named
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A leaf of the arguments: an array, or a constant that the model was compiled for."""
+
+    path: str
+    input: int | None  # its number among the arrays
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class Size:
+    """A dimension that may have several sizes: in inputs as it is, in outputs `factor` times it and `more`."""
+
+    name: str
+    factor: int = 1
+    more: int = 0
+
+
+@dataclass
+class Interface:
+    """How a model is called, and what it returns."""
+
+    names: list[str]  # of the arguments, in their order
+    arguments: list[Argument]
+    inputs: list[str]  # of the arrays, as graphs call them
+    input_dtypes: list[str]  # of the arrays, as PyTorch calls them
+    outputs: list[str]  # of the results, as graphs call them
+    dtypes: list[str]  # of the results, as PyTorch calls them
+    structure: Any  # of the results
+    #: By array and dimension.
+    input_sizes: dict[tuple[int, int], Size] = field(default_factory=dict)
+    output_sizes: dict[tuple[int, int], Size] = field(default_factory=dict)
+    #: By name, the sizes to which arrays are padded with zeros; without any every size is its own.
+    buckets: dict[str, list[int]] = field(default_factory=dict)
+
+    def arrays_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        if len(args) > len(self.names):
+            raise TypeError(f"{len(args)} arguments; the model takes {', '.join(self.names)}")
+        given = dict(zip(self.names, args, strict=False))
+        for name, each in kwargs.items():
+            if name not in self.names or name in given:
+                problem = "is given twice" if name in given else f"is none of {', '.join(self.names)}"
+                raise TypeError(f"the argument {name!r} {problem}")
+            given[name] = each
+        leaves = [leaf for name in self.names if name in given for leaf in leaves_of(given[name], name)]
+        return self._checked(leaves)
+
+    def _checked(self, leaves: list[tuple[str, Any]]) -> list[Any]:
+        arrays: list[Any] = []
+        found = iter(leaves)
+        for expected in self.arguments:
+            path, value = next(found, ("", None))
+            if expected.input is None:
+                if path != expected.path or (type(value), repr(value)) != (type(expected.value), repr(expected.value)):
+                    raise TypeError(f"{expected.path} is {value!r}; the model was compiled for {expected.value!r}")
+                continue
+            if path != expected.path:
+                raise TypeError(f"the argument {expected.path} is missing")
+            arrays.append(self._checked_array(path, len(arrays), value))
+        if (left := next(found, None)) is not None:
+            raise TypeError(f"the argument {left[0]} is more than the model was compiled for")
+        return arrays
+
+    def _checked_array(self, path: str, i: int, array: Any) -> Any:
+        """Arrays of NumPy are converted; tensors of another type are refused, as PyTorch does."""
+        if not _is_tensor(array):
+            return np.asarray(array)
+        if array.device.type != "cpu":
+            raise ValueError(f"{path} is on {array.device}; the model computes on the CPU: give it there")
+        expected, dtype = self.input_dtypes[i], str(array.dtype).removeprefix("torch.")
+        if dtype != expected and ("float" in dtype or "float" in expected or "bool" in (dtype, expected)):
+            raise TypeError(f"{path} is {dtype}; the model was compiled for {expected}")
+        if array.requires_grad and sys.modules["torch"].is_grad_enabled():
+            raise TypeError(f"{path} requires gradients, which are not computed here: detach it, or use torch.no_grad()")
+        return array.detach()
+
+    def sizes_of(self, shapes: Shapes) -> dict[str, int]:
+        """Sizes by name; throws ValueError if one has two."""
+        sizes: dict[str, int] = {}
+        for (i, dim), size in self.input_sizes.items():
+            if dim >= len(shapes[i]):
+                raise ValueError(f"{self.inputs[i]} has shape {shapes[i]}; its dimension {dim} is {size.name!r}")
+            now = shapes[i][dim]
+            if sizes.setdefault(size.name, now) != now:
+                raise ValueError(f"{size.name!r} is {sizes[size.name]} and, in dimension {dim} of {self.inputs[i]}, {now}")
+        return sizes
+
+    def padded(self, sizes: dict[str, int]) -> dict[str, int]:
+        return {name: self._bucket(name, size) for name, size in sizes.items()}
+
+    def _bucket(self, name: str, size: int) -> int:
+        buckets = self.buckets.get(name)
+        if not buckets:
+            return size
+        fitting = [each for each in buckets if each >= size]
+        if not fitting:
+            raise ValueError(f"{name!r} is {size}; the largest bucket is {max(buckets)}")
+        return min(fitting)
+
+    def to_json(self) -> dict[str, Any]:
+        json = dataclasses.asdict(self)
+        for name in ("input_sizes", "output_sizes"):
+            json[name] = [[*place, dataclasses.astuple(size)] for place, size in getattr(self, name).items()]
+        return json
+
+    @staticmethod
+    def from_json(json: dict[str, Any]) -> Interface:
+        arguments = [Argument(**each) for each in json["arguments"]]
+        sizes = {
+            name: {(i, dim): Size(*size) for i, dim, size in json[name]} for name in ("input_sizes", "output_sizes")
+        }
+        interface = Interface(**{**json, "arguments": arguments, **sizes})
+        numbers = [each.input for each in arguments if each.input is not None]
+        places = [*interface.input_sizes, *interface.output_sizes]
+        checks = {
+            "arguments": sorted(numbers) == list(range(len(interface.inputs))) == list(range(len(numbers))),
+            "types": len(interface.input_dtypes) == len(interface.inputs)
+            and len(interface.dtypes) == len(interface.outputs)
+            and {*interface.dtypes, *interface.input_dtypes} <= _DTYPES,
+            "results": all(0 <= each < len(interface.outputs) for each in _numbers_in(interface.structure)),
+            "sizes": all(type(each) is int and each >= 0 for place in places for each in place),
+            "buckets": all(sizes and all(type(each) is int for each in sizes) for sizes in interface.buckets.values()),
+        }
+        for what, is_right in checks.items():
+            if not is_right:
+                raise ValueError(f"its {what} do not fit together")
+        return interface
+
+
+class CompiledModel:
+    """A model that was compiled for this computer: call it as the module that it was.
+
+    Arrays are those of NumPy or CPU tensors of PyTorch; if one is a tensor, results are tensors. Parameters are copies.
+    Calls may come from several threads, and take turns. `print(model)` shows what became of each layer, and where the
+    time is predicted to go.
+    """
+
+    def __init__(
+        self,
+        interface: Interface,
+        report: SparsityReport,
+        *,
+        threads: int = 0,
+        most_shapes: int = 8,
+        make: Callable[[dict[str, int]], Graph] | None = None,
+        follow: Callable[..., None] | None = None,
+    ) -> None:
+        self.interface = interface
+        #: By layer: whether it is sparse, and why not.
+        self.report = report
+        self._threads = threads
+        combined = math.prod(map(len, interface.buckets.values()))
+        self._most_shapes = max(most_shapes, combined)
+        self._make = make
+        self._follow = follow
+        self._lock = threading.RLock()
+        self._first: Session | None = None
+        self._last_sizes: dict[str, int] = {}
+        self._sessions: OrderedDict[tuple[tuple[str, int], ...], tuple[Session, Graph]] = OrderedDict()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        arrays = self.interface.arrays_of(args, kwargs)
+        outputs = self._run(arrays)
+        if not arrays or any(_is_tensor(each) for each in arrays):
+            outputs = [_tensor(array, dtype) for array, dtype in zip(outputs, self.interface.dtypes, strict=True)]
+        return assemble(self.interface.structure, outputs)
+
+    def refresh(self) -> None:
+        """Read all weights again, as after writes through `.data`."""
+        if self._follow is not None:
+            self._follow(self, changed=True)
+
+    def _run(self, arrays: list[Any]) -> list[Any]:
+        if self._follow is not None:
+            self._follow(self)
+        sizes = self.interface.sizes_of(tuple(tuple(each.shape) for each in arrays))
+        padded = self.interface.padded(sizes)
+        if padded != sizes:
+            arrays = [self._pad(i, array, padded) for i, array in enumerate(arrays)]
+        named = self.session(padded).outputs_of(dict(zip(self.interface.inputs, arrays, strict=True)))
+        outputs = [
+            array if dtype in ("bfloat16", str(array.dtype)) else array.astype(dtype)
+            for array, dtype in zip((named[name] for name in self.interface.outputs), self.interface.dtypes, strict=True)
+        ]
+        return outputs if padded == sizes else [self._crop(i, each, sizes) for i, each in enumerate(outputs)]
+
+    def _pad(self, i: int, array: Any, sizes: dict[str, int]) -> Any:
+        shape = list(array.shape)
+        for dim in range(len(shape)):
+            if (size := self.interface.input_sizes.get((i, dim))) is not None:
+                shape[dim] = sizes[size.name]
+        padded = array.new_zeros(shape) if _is_tensor(array) else np.zeros(shape, array.dtype)
+        padded[tuple(slice(size) for size in array.shape)] = array
+        return padded
+
+    def _crop(self, i: int, array: Any, sizes: dict[str, int]) -> Any:
+        kept = [slice(None)] * array.ndim
+        for dim in range(array.ndim):
+            if (size := self.interface.output_sizes.get((i, dim))) is not None:
+                kept[dim] = slice(sizes[size.name] * size.factor + size.more)
+        return array[tuple(kept)]
+
+    def session(self, sizes: dict[str, int]) -> Session:
+        """The session for these sizes, made if there is none yet. All have the same weights."""
+        key = tuple(sorted(sizes.items()))
+        with self._lock:
+            if key in self._sessions:
+                self._sessions.move_to_end(key)
+                return self._sessions[key][0]
+            if self._make is None:
+                known = "; ".join(", ".join(f"{name} {size}" for name, size in each) for each in self._sessions)
+                asked = ", ".join(f"{name} {size}" for name, size in key)
+                raise ValueError(f"the file has the model for {known}, not for {asked}: compile it for these and save it")
+            return self.add(key, self._make(sizes))
+
+    @property
+    def first(self) -> Session:
+        """The session that has the weights of all."""
+        if self._follow is not None:
+            self._follow(self)
+        if self._first is None:
+            self.session(self._last_sizes)
+        assert self._first is not None
+        return self._first
+
+    def restart(self) -> None:
+        """Forget all sessions: the next call prepares one."""
+        with self._lock:
+            self._last_sizes = dict(next(reversed(self._sessions), ()))
+            self._sessions.clear()
+            self._first = None
+
+    def add(self, key: tuple[tuple[str, int], ...], graph: Graph) -> Session:
+        if self._first is None:
+            session = self._first = graph.session("host", threads=self._threads)
+        else:
+            session = graph.session(share=self._first)
+        graph.native.drop_initial_values()
+        self._sessions[key] = session, graph
+        if len(self._sessions) > self._most_shapes:
+            oldest = next(each for each, (one, _) in self._sessions.items() if one is not self._first)
+            del self._sessions[oldest]
+        return session
+
+    def measure(self, *args: Any, **kwargs: Any) -> Estimate:
+        """Run once, and return where the time went; outputs are lost."""
+        arrays = self.interface.arrays_of(args, kwargs)
+        if self._follow is not None:
+            self._follow(self)
+        sizes = self.interface.padded(self.interface.sizes_of(tuple(tuple(each.shape) for each in arrays)))
+        padded = {name: self._pad(i, arrays[i], sizes) for i, name in enumerate(self.interface.inputs)}
+        return self.session(sizes).measure(**padded)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the model in one file, for all buckets and the sizes that it has been called with.
+
+        `tessera.load` reads it, without PyTorch.
+        """
+        first = self.first
+        buckets = self.interface.buckets
+        if buckets and buckets.keys() == {size.name for size in self.interface.input_sizes.values()}:
+            for sizes in itertools.product(*buckets.values()):
+                self.session(dict(zip(buckets, sizes, strict=True)))
+        with self._lock:
+            text = {
+                "version": _VERSION,
+                "interface": self.interface.to_json(),
+                "report": self.report.to_json(),
+                "sizes": [list(map(list, key)) for key in self._sessions],
+            }
+            try:
+                described = json.dumps(text)
+            except TypeError as error:
+                raise ValueError(f"an argument or a result that is no array cannot be kept in a file: {error}") from None
+            graphs = [graph.native for _, graph in self._sessions.values()]
+            sessions = [first._native, *(session._native for session, _ in self._sessions.values())]
+            _tessera.save_graphs(os.fspath(path), graphs, {_TEXT: described}, sessions)
+
+    def __str__(self) -> str:
+        session = self.first
+        estimate = Estimate(session._native.cost(), session._graph, session.machine, "")
+        return f"{self.report}\n{split_of(estimate)}"
+
+    def __repr__(self) -> str:
+        layers = self.report.layers
+        sparse = sum(each.is_sparse for each in layers)
+        return f"<CompiledModel({', '.join(self.interface.names)}): {sparse} of {len(layers)} layers sparse>"
+
+
+_KINDS = {
+    "linear": "products",
+    "matmul": "products",
+    "attention": "attention",
+    "convert": "conversions",
+}
+
+
+def split_of(estimate: Estimate) -> str:
+    """Milliseconds by kind of operation, as a line."""
+    times: dict[str, float] = {}
+    for operation in estimate.operations:
+        kind = _KINDS.get(operation.operation, "other operations")
+        times[kind] = times.get(kind, 0.0) + operation.seconds * 1e3
+    parts = ", ".join(f"{kind} {ms:.2f}" for kind, ms in sorted(times.items(), key=lambda of: -of[1]))
+    return f"milliseconds of a call: {estimate.seconds * 1e3:.2f}, of them {parts}"
+
+
+def load(path: str | os.PathLike[str], *, threads: int = 0) -> CompiledModel:
+    """Load what `CompiledModel.save` wrote, and prepare it for this computer."""
+    path = os.fspath(path)
+    graphs, texts = _tessera.load_graphs(path)
+    try:
+        text = json.loads(texts[_TEXT])
+        if text["version"] != _VERSION:
+            raise ValueError(f"its version is {text['version']}, not {_VERSION}: compile and save it again")
+        interface, report = Interface.from_json(text["interface"]), SparsityReport.from_json(text["report"])
+        keys = [tuple((str(name), int(size)) for name, size in key) for key in text["sizes"]]
+        if len(set(keys)) != len(graphs) or not graphs:
+            raise ValueError(f"{len(graphs)} graphs for {len(set(keys))} sizes")
+        for native in graphs:
+            kept = {native.name(id) for id in range(native.size) if native.kind(id) == "input"}
+            if kept != set(interface.inputs) or not set(interface.outputs) <= native.outputs().keys():
+                raise ValueError("its graphs have other inputs or outputs")
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise RuntimeError(f"{path}: it holds no compiled model: {error}") from error
+    model = CompiledModel(interface, report, threads=checked_threads(threads), most_shapes=len(graphs))
+    for key, native in zip(keys, graphs, strict=True):
+        model.add(key, Graph._of(native))
+    return model
+
+
+def _is_tensor(array: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def _tensor(array: Any, dtype: str) -> Any:
+    import torch
+
+    tensor = torch.from_numpy(np.asarray(array, order="C"))
+    return tensor.to(torch.bfloat16) if dtype == "bfloat16" else tensor

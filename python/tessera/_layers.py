@@ -1,0 +1,82 @@
+"""What becomes of a model's layers whose weights have zeros."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+#: A layer gains if it takes at most this fraction of the dense one's time: times err by about a tenth.
+GAIN = 0.9
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """What became of one layer. Times are those of one product, in seconds.
+
+    They are NaN for a layer that cannot be sparse, whose density is then the one asked for (NaN if none was).
+    """
+
+    name: str
+    shape: tuple[int, int]  # out_features, in_features
+    density: float  # of the blocks that are stored
+    is_sparse: bool
+    reason: str  # why it stayed dense; else empty
+    dense_seconds: float  # measured if requested, else predicted
+    sparse_seconds: float
+    block_size: int = 1
+    rows: int = 0  # of the layer's input
+
+    @property
+    def speedup(self) -> float:
+        return self.dense_seconds / self.sparse_seconds
+
+
+@dataclass(frozen=True)
+class SparsityReport:
+    """The layers of a model whose weights may be sparse; printing it gives a table."""
+
+    is_measured: bool
+    layers: list[LayerReport] = field(default_factory=list)
+
+    @property
+    def speedup(self) -> float:
+        """Of all these layers together, as they are now."""
+        timed = [each for each in self.layers if not math.isnan(each.dense_seconds)]
+        now = sum(each.sparse_seconds if each.is_sparse else each.dense_seconds for each in timed)
+        return sum(each.dense_seconds for each in timed) / now if timed else 1.0
+
+    def __str__(self) -> str:
+        how = "measured" if self.is_measured else "predicted"
+        heads = ("layer", "outputs × inputs", "rows", "density", "b", "dense ms", "sparse ms", "speed-up", "")
+        rows = [heads, *map(_row, self.layers)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines.append(f"{how}: these layers together {self.speedup:.2f}")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for `json.dumps`; times that are not known are None."""
+
+        def known(value: Any) -> Any:
+            return None if isinstance(value, float) and math.isnan(value) else value
+
+        layers = [{name: known(value) for name, value in asdict(each).items()} for each in self.layers]
+        return {"is_measured": self.is_measured, "layers": layers}
+
+    @staticmethod
+    def from_json(json: dict[str, Any]) -> SparsityReport:
+        def layer(fields: dict[str, Any]) -> LayerReport:
+            fields = {name: math.nan if value is None else value for name, value in fields.items()}
+            return LayerReport(**{**fields, "shape": tuple(fields["shape"])})
+
+        return SparsityReport(json["is_measured"], [layer(each) for each in json["layers"]])
+
+
+def _row(layer: LayerReport) -> tuple[str, ...]:
+    times: tuple[str, ...] = ("", "", "")
+    if not math.isnan(layer.dense_seconds):
+        times = (f"{layer.dense_seconds * 1e3:.3f}", f"{layer.sparse_seconds * 1e3:.3f}", f"{layer.speedup:.2f}")
+    shape = f"{layer.shape[0]} × {layer.shape[1]}"
+    b = str(layer.block_size) if layer.is_sparse else ""
+    return layer.name, shape, str(layer.rows), f"{layer.density:.3g}", b, *times, layer.reason or "sparse"

@@ -1,0 +1,680 @@
+"""Modules compiled for this computer."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tessera  # noqa: E402
+from tessera import nn as tnn  # noqa: E402
+from torch.nn.utils import prune  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+SIZE = 512
+
+
+def pruned(weight, block_size, density=0.1):
+    kept = torch.rand(weight.shape[0] // block_size, weight.shape[1] // block_size) < density
+    return weight * kept.repeat_interleave(block_size, 0).repeat_interleave(block_size, 1)
+
+
+def network(block_size=1):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(SIZE, SIZE), torch.nn.GELU(), torch.nn.Linear(SIZE, 8)).eval()
+    with torch.no_grad():
+        model[0].weight.copy_(pruned(model[0].weight, block_size))
+    return model
+
+
+def expect_like(model, compiled, *args, **kwargs):
+    with torch.no_grad():
+        wanted = model(*args, **kwargs)
+    found = compiled(*args, **kwargs)
+    if isinstance(wanted, torch.Tensor):
+        wanted, found = [wanted], [found]
+    elif isinstance(wanted, dict):
+        wanted, found = wanted.values(), found.values()
+    for expected, each in zip(wanted, found, strict=True):
+        assert each.dtype == expected.dtype
+        scale = max(1.0, float(expected.float().abs().max()))
+        torch.testing.assert_close(each.float(), expected.float(), rtol=0, atol=1e-4 * scale)
+
+
+# Zeros.
+
+
+@pytest.mark.parametrize("block_size", [1, 4, 16])
+def test_layers_become_sparse_in_the_blocks_of_their_zeros(block_size):
+    model, x = network(block_size), torch.randn(64, SIZE)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    first, second = compiled.report.layers
+    assert (first.is_sparse, first.block_size, first.rows) == (True, block_size, 64)
+    assert (second.is_sparse, second.reason) == (False, "no zeros")
+    assert "0.weight" in str(compiled) and "products" in str(compiled)
+
+
+def with_mask(layer):
+    prune.l1_unstructured(layer, "weight", 0.9)
+
+
+def as_csr(layer):
+    layer.weight = torch.nn.Parameter(pruned(layer.weight.data, 1).to_sparse_csr())
+
+
+def as_bsr(layer):
+    layer.weight = torch.nn.Parameter(pruned(layer.weight.data, 16).to_sparse_bsr(16))
+
+
+@pytest.mark.parametrize("hide", [with_mask, as_csr, as_bsr])
+def test_zeros_are_found_in_all_that_holds_them(hide):
+    model, x = network(), torch.randn(64, SIZE)
+    hide(model[0])
+    before = model[0]._parameters.copy()
+    compiled = tessera.compile(model, x)
+    assert compiled.report.layers[0].is_sparse
+    assert model[0]._parameters == before
+    expect_like(model, compiled, x)
+
+
+def test_sparse_layers_stay_sparse():
+    model, x = network(), torch.randn(64, SIZE)
+    model[0] = tnn.SparseLinear.from_dense(model[0], density=None, block_size=1)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    assert compiled.report.layers[0].is_sparse
+
+
+def test_times_are_measured_if_that_is_wanted():
+    compiled = tessera.compile(network(), torch.randn(64, SIZE), measure=True)
+    first, second = compiled.report.layers
+    assert compiled.report.is_measured and first.dense_seconds > 0 and first.sparse_seconds > 0
+    assert first.is_sparse == (first.speedup >= 1 / 0.9) and second.dense_seconds > 0
+
+
+def test_what_is_no_product_stays():
+    class Tied(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = torch.nn.Embedding(64, SIZE)
+            self.embedding.weight.data.mul_(torch.rand(64, 1) < 0.1)
+
+        def forward(self, ids):
+            return self.embedding(ids) @ self.embedding.weight.t()
+
+    model, ids = Tied().eval(), torch.randint(0, 64, (3, 5))
+    compiled = tessera.compile(model, ids)
+    expect_like(model, compiled, ids)
+    assert not any(each.is_sparse for each in compiled.report.layers)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weights_of_16_bits(dtype):
+    model, x = network().to(dtype), torch.randn(64, SIZE).to(dtype)
+    compiled = tessera.compile(model, x)
+    y = compiled(x)
+    assert y.dtype == dtype and compiled.report.layers[0].is_sparse
+    torch.testing.assert_close(y, model(x).detach(), rtol=0.05, atol=0.05)
+
+
+def test_products_with_transposed_weights_and_weights_that_are_computed():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(pruned(torch.randn(SIZE, SIZE), 1))
+            self.normed = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(SIZE, 16))
+
+        def forward(self, x):
+            return self.normed(x @ self.weight + x @ self.weight.t() * 0.5)
+
+    model, x = Model().eval(), torch.randn(32, SIZE)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+
+
+# Calls.
+
+
+class Many(torch.nn.Module):
+    """Arguments and results of all kinds."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(SIZE, SIZE)
+
+    def forward(self, x, pair, *, scale=1.0, mask=None):
+        y = self.layer(x) * scale + pair[0] - pair[1]
+        y = y if mask is None else y * mask
+        return {"y": y, "list": [y > 0, y.argmax(-1)], "none": None, "x": x}
+
+
+def test_arguments_and_results_of_all_kinds():
+    model, x = Many().eval(), torch.randn(4, SIZE)
+    pair = (torch.randn(4, SIZE), torch.randn(SIZE))
+    compiled = tessera.compile(model, {"x": x, "pair": pair, "mask": x > 0})
+    wanted, found = model(x, pair, mask=x > 0), compiled(x, pair, mask=x > 0)
+    assert list(found) == list(wanted) and found["none"] is None
+    torch.testing.assert_close(found["y"], wanted["y"].detach(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found["x"], x)
+    assert [each.dtype for each in found["list"]] == [torch.bool, torch.int64]
+    assert torch.equal(found["list"][0], wanted["list"][0])
+    arrays = compiled(x.numpy(), [each.numpy() for each in pair], mask=(x > 0).numpy())
+    assert isinstance(arrays["y"], np.ndarray)
+    np.testing.assert_array_equal(arrays["y"], found["y"])
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((), {}, "x is missing"),
+        ((1, 2, 3, 4, 5), {}, "5 arguments"),
+        ((torch.zeros(4, SIZE),), {"x": 1}, "'x' is given twice"),
+        ((torch.zeros(4, SIZE),), {"y": 1}, "'y' is none of"),
+        ((torch.zeros(3, SIZE), (torch.zeros(4, SIZE), torch.zeros(SIZE))), {}, r"x has shape \[3, 512\]"),
+        ((torch.zeros(4, SIZE), (torch.zeros(4, SIZE), torch.zeros(SIZE))), {"scale": 2.0}, "compiled for"),
+        ((torch.zeros(4, SIZE), (torch.zeros(4, SIZE),)), {}, r"pair\[1\] is missing"),
+    ],
+)
+def test_other_arguments_are_refused(args, kwargs, message):
+    x = torch.randn(4, SIZE)
+    compiled = tessera.compile(Many().eval(), {"x": x, "pair": (x, torch.randn(SIZE)), "scale": 1.0})
+    with pytest.raises((TypeError, ValueError), match=message):
+        compiled(*args, **{"scale": 1.0, **kwargs})
+
+
+def test_several_threads_and_processes_may_call():
+    model = network()
+    compiled = tessera.compile(model, torch.randn(8, SIZE))
+    inputs = [torch.randn(8, SIZE) for _ in range(4)]
+    wanted = [model(x).detach() for x in inputs]
+    found = [None] * 4
+
+    def call(i):
+        for _ in range(20):
+            found[i] = compiled(inputs[i])
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for expected, each in zip(wanted, found, strict=True):
+        torch.testing.assert_close(each, expected, rtol=1e-4, atol=1e-4)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if np.allclose(compiled(inputs[0]), wanted[0], atol=1e-4) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+class Function(torch.nn.Module):
+    """A function of a parameter and of inputs."""
+
+    def __init__(self, forward, *shape):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.randn(*shape)) if shape else None
+        self.function = forward
+
+    def forward(self, *inputs, **named):
+        return self.function(self.w, *inputs, **named) if self.w is not None else self.function(*inputs, **named)
+
+
+def test_inputs_are_told_apart():
+    class Difference(torch.nn.Module):
+        def forward(self, a, b, *, c):
+            return a - 2 * b + 3 * c
+
+    a, b, c = torch.randn(3, 4)
+    compiled = tessera.compile(Difference().eval(), {"c": c, "b": b, "a": a})
+    expect_like(Difference(), compiled, a, b, c=c)
+    expect_like(Difference(), compiled, b=b, c=c, a=a)
+    expect_like(Difference(), tessera.compile(Difference().eval(), {"a": a, "b": a, "c": a}), a, b, c=c)
+    several = Function(lambda x, *more: x - 2 * more[0] + 3 * more[1])
+    expect_like(several, tessera.compile(several.eval(), (a, b, c)), a, b, c)
+
+
+def test_results_keep_shape_and_type():
+    model = Function(lambda x: {"sum": x.sum(), "flag": True, "same": x, "again": x})
+    compiled = tessera.compile(model.eval(), torch.randn(3, 4))
+    x = torch.randn(3, 4)
+    found = compiled(x)
+    assert found["sum"].shape == () and found["flag"] is True
+    torch.testing.assert_close(found["again"], x)
+    with pytest.raises(ValueError, match="returns a dict"):
+        tessera.compile(Function(lambda x: {0: x}).eval(), x)
+
+
+def test_inputs_of_other_types_are_refused():
+    compiled = tessera.compile(Function(lambda x: x * 2).eval(), torch.randn(3, 4))
+    for dtype in (torch.float64, torch.float16, torch.int64, torch.bool):
+        with pytest.raises(TypeError, match=f"{str(dtype)[6:]}; the model was compiled for float32"):
+            compiled(torch.ones(3, 4).to(dtype))
+    assert compiled(np.ones((3, 4))).dtype == np.float32
+    negative = torch.randn(3, 4, dtype=torch.complex64).conj().imag
+    torch.testing.assert_close(compiled(negative), negative * 2)
+    wanted = torch.randn(4, 3).t().requires_grad_()
+    with pytest.raises(TypeError, match="requires gradients"):
+        compiled(wanted)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(wanted), wanted * 2)
+
+
+def test_constants_have_a_type():
+    class Scaled(torch.nn.Module):
+        def forward(self, x, factor=1):
+            return x * (100 if factor is True else factor)
+
+    x = torch.randn(3)
+    compiled = tessera.compile(Scaled().eval(), {"x": x, "factor": 1})
+    expect_like(Scaled(), compiled, x, 1)
+    for factor in (True, 1.0, 2):
+        with pytest.raises(TypeError, match="compiled for 1"):
+            compiled(x, factor)
+
+
+# Sizes.
+
+
+class Pooled(torch.nn.Module):
+    """A layer, and the mean of the tokens that a mask leaves."""
+
+    def __init__(self, masked):
+        super().__init__()
+        self.layer = torch.nn.Linear(SIZE, SIZE)
+        self.masked = masked
+
+    def forward(self, x, mask):
+        y = self.layer(x)
+        weight = mask[..., None] if self.masked else torch.ones_like(x[..., :1])
+        return y, (y * weight).sum(1) / weight.sum(1)
+
+
+NAMED = {"x": {0: "batch", 1: "tokens"}, "mask": {0: "batch", 1: "tokens"}}
+
+
+def test_other_sizes_are_prepared_when_they_occur():
+    model = Pooled(True).eval()
+    model.layer.weight.data = pruned(model.layer.weight.data, 4)
+    compiled = tessera.compile(model, (torch.randn(2, 8, SIZE), torch.ones(2, 8)), dynamic_shapes=NAMED, max_shapes=3)
+    for batch, tokens in [(2, 8), (1, 3), (5, 8), (4, 1), (1, 3), (2, 8)]:
+        expect_like(model, compiled, torch.randn(batch, tokens, SIZE), torch.ones(batch, tokens))
+    assert len(compiled._sessions) == 3
+    with pytest.raises(ValueError, match="'batch' is 2 and, in dimension 0 of mask, 3"):
+        compiled(torch.randn(2, 8, SIZE), torch.ones(3, 8))
+
+
+def test_buckets_pad_and_cut_back():
+    model = Pooled(True).eval()
+    buckets = {"tokens": [16, 4, 8], "batch": [1, 4]}
+    inputs = (torch.randn(2, 8, SIZE), torch.ones(2, 8))
+    compiled = tessera.compile(model, inputs, dynamic_shapes=NAMED, buckets=buckets)
+    for batch, tokens in [(2, 8), (1, 3), (4, 15), (3, 4)]:
+        expect_like(model, compiled, torch.randn(batch, tokens, SIZE), torch.ones(batch, tokens))
+    with pytest.raises(ValueError, match="'tokens' is 17; the largest bucket is 16"):
+        compiled(torch.randn(1, 17, SIZE), torch.ones(1, 17))
+
+
+def test_padding_that_changes_results_is_refused():
+    inputs = (torch.randn(2, 8, SIZE), torch.ones(2, 8))
+    with pytest.raises(ValueError, match="zeros that pad 'tokens' from 1 to 16 change the results"):
+        tessera.compile(Pooled(False).eval(), inputs, dynamic_shapes=NAMED, buckets={"tokens": [16]})
+
+
+@pytest.mark.parametrize(
+    ("function", "buckets"),
+    [
+        (lambda x: x / x.mean(0), [1, 8]),
+        (lambda x: x[-1:], [1, 8]),
+        (lambda x: x.flip(0), [4]),
+        (lambda x: torch.where(torch.arange(len(x)) == 0, -torch.inf, x.mean(0)[0]), [1, 8]),
+    ],
+)
+def test_padding_is_checked_for_all_buckets(function, buckets):
+    with pytest.raises(ValueError, match="change the results"):
+        tessera.compile(
+            Function(function).eval(), torch.rand(1, 6), dynamic_shapes={"inputs[0]": {0: "n"}}, buckets={"n": buckets}
+        )
+
+
+def test_results_whose_sizes_follow_otherwise_are_refused():
+    x, names = torch.rand(4, 6), {"inputs[0]": {0: "n"}}
+    squares = Function(lambda x: (x[:, None] * x[None]).flatten(0, 1))
+    with pytest.raises(ValueError, match="do not follow from 'n' evenly"):
+        tessera.compile(squares.eval(), x, dynamic_shapes=names, buckets={"n": [4, 8]})
+    compiled = tessera.compile(squares.eval(), x, dynamic_shapes=names)
+    expect_like(squares, compiled, torch.rand(3, 6))
+    counted = tessera.compile(Function(lambda x: (x, len(x))).eval(), x, dynamic_shapes=names)
+    with pytest.raises(ValueError, match="returns something else at n 5"):
+        counted(torch.rand(5, 6))
+    with pytest.raises(ValueError, match="its dimension 0 is 'n'"):
+        compiled(torch.tensor(1.0))
+
+
+def test_what_files_cannot_hold_is_refused(tmp_path):
+    x = torch.rand(2, 3)
+    compiled = tessera.compile(Function(lambda x, dtype: x.to(dtype) * 2).eval(), (x, torch.float32))
+    expect_like(Function(lambda x, dtype: x * 2), compiled, x, torch.float32)
+    with pytest.raises(ValueError, match="cannot be kept in a file"):
+        compiled.save(tmp_path / "m.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+def test_more_buckets_than_shapes_are_saved(tmp_path):
+    names, buckets = {"inputs[0]": {0: "n", 1: "m"}}, {"n": [1, 2, 3], "m": [4, 5, 6]}
+    model = Function(lambda x: x * 2)
+    compiled = tessera.compile(model.eval(), torch.rand(2, 5), dynamic_shapes=names, buckets=buckets, max_shapes=1)
+    compiled.save(tmp_path / "m.safetensors")
+    loaded = tessera.load(tmp_path / "m.safetensors")
+    for n in range(1, 4):
+        for m in range(1, 7):
+            expect_like(model, loaded, torch.rand(n, m))
+
+
+def test_sizes_may_choose_other_parameters(tmp_path):
+    class Either(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.a(x) if len(x) < 3 else self.b(x) + x @ self.a.weight
+
+    model, names = Either().eval(), {"x": {0: "n"}}
+    compiled = tessera.compile(model, torch.rand(2, 8), dynamic_shapes=names)
+    for n in (2, 5):
+        expect_like(model, compiled, torch.rand(n, 8))
+    with torch.no_grad():
+        model.b.weight.mul_(2)
+        model.a.weight.mul_(3)
+    for n in (2, 5):
+        expect_like(model, compiled, torch.rand(n, 8))
+    compiled.save(tmp_path / "m.safetensors")
+    loaded = tessera.load(tmp_path / "m.safetensors")
+    for n in (2, 5):
+        expect_like(model, loaded, torch.rand(n, 8))
+
+
+def test_other_sizes_are_compiled_in_evaluation_mode():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(0.5)).eval()
+    compiled = tessera.compile(model, torch.rand(2, 8), dynamic_shapes={"input": {0: "n"}})
+    model.train()
+    x = torch.rand(4, 8)
+    found = compiled(x)
+    assert model[1].training
+    torch.testing.assert_close(found, model.eval()(x).detach(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"buckets": {"n": []}}, "there are no buckets of 'n'"),
+        ({"buckets": {"n": [0]}}, "a bucket of 'n'"),
+        ({"dynamic_shapes": {"input": {0: torch.export.Dim.AUTO}}}, "name the dimension by a string"),
+        ({"dynamic_shapes": ({0: "n"},)}, "must be a mapping"),
+        ({"dynamic_shapes": {"input": {0: "n", 1: "n"}}}, "'n' is 4 in the example and, in input, 512"),
+        ({"max_shapes": 0}, "max_shapes"),
+        ({"dynamic_shapes": {"y": {0: "batch"}}}, "names 'y'; the inputs are input"),
+        ({"dynamic_shapes": {"input": {3: "batch"}}}, "dimension 3 of input"),
+        ({"buckets": {"batch": [1]}}, "buckets of 'batch'; dynamic_shapes names nothing"),
+    ],
+)
+def test_sizes_that_are_not_there_are_refused(options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        tessera.compile(network(), torch.randn(4, SIZE), **options)
+
+
+# Weights that change.
+
+
+def test_weights_that_change_are_read_again():
+    model, x = network(), torch.randn(16, SIZE)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    session = compiled.first
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    kept = model[0].weight.detach() != 0
+    model(x).square().sum().backward()
+    model[0].weight.grad.mul_(kept)
+    optimizer.step()
+    expect_like(model, compiled, x)
+    assert compiled.first is session  # the zeros are where they were
+    model.load_state_dict({**model.state_dict(), "0.weight": pruned(torch.randn(SIZE, SIZE), 4)})
+    expect_like(model, compiled, x)
+    assert compiled.report.layers[0].block_size == 4
+    with torch.no_grad():
+        model[0].weight.normal_()
+    expect_like(model, compiled, x)
+    assert not compiled.report.layers[0].is_sparse
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda w, x: x @ w.t() + x @ (2 * w).t(),
+        lambda w, x: x @ w.t() / w.norm(),
+        lambda w, x: x * (1 + w) + w,
+        lambda w, x: x @ w + x @ w.t(),
+        lambda w, x: x @ w,
+    ],
+)
+def test_all_that_depends_on_a_weight_follows_it(function):
+    model, x = Function(function, 8, 8).eval(), torch.randn(8, 8)
+    compiled = tessera.compile(model, x)
+    with torch.no_grad():
+        model.w.mul_(3)
+    expect_like(model, compiled, x)
+
+
+def new_parameter(model):
+    model[0].weight = torch.nn.Parameter(torch.randn(SIZE, SIZE))
+
+
+def new_part(model):
+    model[0] = torch.nn.Linear(SIZE, SIZE)
+
+
+def new_values(model):
+    state = {name: each.clone() * 2 for name, each in model.state_dict().items()}
+    model.load_state_dict(state, assign=True)
+
+
+def new_memory(model):
+    model[0].weight.data = model[0].weight.data * 2
+
+
+def new_mask(model):
+    prune.l1_unstructured(model[0], "weight", 0.5)
+
+
+def silent(model):
+    model[0].weight.data.mul_(2)
+
+
+@pytest.mark.parametrize("change", [new_parameter, new_part, new_values, new_memory, new_mask, silent])
+def test_what_is_replaced_is_seen(change):
+    model, x = network(), torch.randn(16, SIZE)
+    compiled = tessera.compile(model, x)
+    change(model)
+    if change is silent:
+        compiled.refresh()
+    expect_like(model, compiled, x)
+
+
+@pytest.mark.parametrize("hide", [with_mask, as_csr, as_bsr, "sparse layer", "columns"])
+def test_weights_in_all_forms_are_followed(hide, tmp_path):
+    model, x = network(), torch.randn(16, SIZE)
+    if hide == "sparse layer":
+        model[0] = tnn.SparseLinear.from_dense(model[0], density=None, block_size=1)
+    elif hide == "columns":
+        model[0].weight = torch.nn.Parameter(torch.randn(SIZE, SIZE).t())
+    else:
+        hide(model[0])
+    compiled = tessera.compile(model, x)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2)
+    compiled.save(tmp_path / "m.safetensors")
+    for _ in range(2):
+        expect_like(model, compiled, x)
+    expect_like(model, tessera.load(tmp_path / "m.safetensors"), x)
+
+
+def test_buffers_that_change_are_read_again():
+    class Shifted(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("shift", torch.ones(4))
+
+        def forward(self, x):
+            return x + self.shift
+
+    model, x = Shifted().eval(), torch.randn(2, 4)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    model.shift.mul_(3)
+    expect_like(model, compiled, x)
+
+
+# Files.
+
+
+def run_without_pytorch(code, *arguments):
+    """Run code that has a function `load` and prints JSON."""
+    start = "import json, sys, numpy as np\nsys.modules['torch'] = None\nimport tessera\n"
+    command = [sys.executable, "-c", start + textwrap.dedent(code), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_files_need_no_pytorch(tmp_path):
+    model = Pooled(True).eval()
+    model.layer.weight.data = pruned(model.layer.weight.data, 4)
+    inputs = (torch.randn(2, 8, SIZE), torch.ones(2, 8))
+    buckets = {"tokens": [8, 16], "batch": [4]}
+    compiled = tessera.compile(model, inputs, dynamic_shapes=NAMED, buckets=buckets)
+    compiled.save(tmp_path / "model.safetensors")
+    x, mask = torch.randn(3, 11, SIZE), torch.ones(3, 11)
+    np.savez(tmp_path / "inputs.npz", x=x.numpy(), mask=mask.numpy())
+    y, mean = compiled(x, mask)
+    found = run_without_pytorch(
+        """
+        model = tessera.load(sys.argv[1] + "/model.safetensors")
+        inputs = np.load(sys.argv[1] + "/inputs.npz")
+        y, mean = model(inputs["x"], mask=inputs["mask"])
+        same = model.report.layers[0].is_sparse
+        print(json.dumps([y.shape, y.astype(float).sum(), mean.tolist(), same, str(model)]))
+        """,
+        tmp_path,
+    )
+    assert found[0] == list(y.shape)
+    assert found[1] == pytest.approx(float(y.double().sum()), rel=1e-4, abs=1e-2)
+    np.testing.assert_array_equal(np.float32(found[2]), mean.numpy())  # the same bits
+    assert found[3] and "layer.weight" in found[4]
+
+
+def test_bad_files_are_refused(tmp_path):
+    compiled = tessera.compile(network(), torch.randn(4, SIZE))
+    path = tmp_path / "model.safetensors"
+    compiled.save(path)
+    content = path.read_bytes()
+    again = tessera.load(path)
+    again.save(path)
+    assert path.read_bytes() == content
+    with pytest.raises(TypeError, match="input is missing"):
+        again()
+    path.write_bytes(content[:-10])
+    with pytest.raises(RuntimeError, match="model.safetensors"):
+        tessera.load(path)
+    for before, after in [('"outputs\\"', '"outpuxs\\"'), ('"float32\\"', '"object3\\"'), ('["input\\"]', '["inpux\\"]')]:
+        before, after = before.replace('"', '\\"', 1), after.replace('"', '\\"', 1)
+        assert before.encode() in content
+        path.write_bytes(content.replace(before.encode(), after.encode()))
+        with pytest.raises(RuntimeError, match="model.safetensors"):
+            tessera.load(path)
+    path.write_bytes(content.replace(b'\\"version\\": 1', b'\\"version\\": 9'))
+    with pytest.raises(RuntimeError, match="its version is 9"):
+        tessera.load(path)
+    with pytest.raises(RuntimeError, match="nowhere"):
+        tessera.load(tmp_path / "nowhere")
+
+
+# Modules that cannot be compiled.
+
+
+def test_wrong_modules_are_refused():
+    x = torch.randn(4, SIZE)
+    with pytest.raises(ValueError, match=r"training mode.*call eval\(\)"):
+        tessera.compile(network().train(), x)
+    part = network()
+    part[1].train()
+    with pytest.raises(ValueError, match="its part '1' is in training mode"):
+        tessera.compile(part, x)
+    with torch.no_grad():
+        part.eval()[0].weight[0, 0] = torch.nan
+    with pytest.raises(ValueError, match="0.weight holds NaN or infinity"):
+        tessera.compile(part, x)
+    with pytest.raises(TypeError, match="must be a torch.nn.Module"):
+        tessera.compile(lambda x: x, x)
+    with torch.inference_mode():
+        frozen = network()
+    with pytest.raises(ValueError, match="made in inference mode"):
+        tessera.compile(frozen, x)
+    with pytest.raises(ValueError, match="0.weight is on meta"):
+        tessera.compile(network().to("meta"), x)
+    with pytest.raises(ValueError, match=r"0.weight is torch.float64: convert the module"):
+        tessera.compile(network().double(), x.double())
+    with pytest.raises(TypeError, match="do not fit the module"):
+        tessera.compile(network(), (x, x))
+
+    class Branch(torch.nn.Module):
+        def forward(self, x):
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(ValueError, match="cannot export"):
+        tessera.compile(Branch().eval(), x)
+
+
+def test_whole_transformers_of_transformers():
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    size = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
+    model = transformers.BertModel(transformers.BertConfig(**size, vocab_size=500)).eval()
+    for layer in model.encoder.modules():
+        if isinstance(layer, torch.nn.Linear):
+            layer.weight.data = pruned(layer.weight.data, 4)
+    ids, mask = torch.randint(0, 500, (2, 9)), torch.ones(2, 9, dtype=torch.long)
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    named = {name: {0: "batch", 1: "tokens"} for name in inputs}
+    compiled = tessera.compile(model, inputs, dynamic_shapes=named, buckets={"tokens": [16, 32], "batch": [2, 4]})
+    expect_like(model, compiled, **inputs)
+    ids, mask = torch.randint(0, 500, (3, 19)), torch.ones(3, 19, dtype=torch.long)
+    mask[0, 7:] = 0
+    found = compiled(input_ids=ids, attention_mask=mask)
+    wanted = model(input_ids=ids, attention_mask=mask)
+    assert found.pooler_output.shape == wanted.pooler_output.shape
+    kept = mask.bool()
+    torch.testing.assert_close(
+        found.last_hidden_state[kept], wanted.last_hidden_state[kept].detach(), rtol=1e-4, atol=1e-4
+    )
+    torch.testing.assert_close(found[0], found["last_hidden_state"])
+
+
+def test_gpt2_has_transposed_weights():
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(n_embd=128, n_layer=2, n_head=4, vocab_size=500, use_cache=False)
+    model = transformers.GPT2LMHeadModel(config).eval()
+    for name, parameter in model.named_parameters():
+        if "c_fc" in name or "c_proj" in name or "c_attn" in name:
+            parameter.data = parameter.data * (torch.rand_like(parameter) < 0.1) if parameter.dim() == 2 else parameter
+    ids = torch.randint(0, 500, (2, 9))
+    compiled = tessera.compile(model, {"input_ids": ids})
+    expect_like(model, compiled, input_ids=ids)
