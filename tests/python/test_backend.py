@@ -332,6 +332,26 @@ def test_sparse_weights_change(runs):
     assert len(runs) >= 2
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_zeros_of_weights_are_kept(runs, caplog, transposed):
+    layer, x = nn.Linear(512, 512), torch.randn(64, 512)
+    fast = compiled((lambda x: layer(x)) if not transposed else (lambda x: x @ layer.weight))
+    slow = layer if not transposed else lambda x: x @ layer.weight
+    kept = torch.rand(512, 512) < 0.1
+    with torch.no_grad(), caplog.at_level(logging.INFO, "tessera"):
+        layer.weight.mul_(kept)
+        equal(fast(x), slow(x))
+        assert "sparse, predicted speed-up" in caplog.text
+        layer.weight.mul_(2)
+        equal(fast(x), slow(x))
+        caplog.clear()
+        layer.weight.normal_(0, 0.01)
+        for _ in range(12):  # until the weight is prepared again
+            equal(fast(x), slow(x))
+        assert "no zeros" in caplog.text
+    assert len(runs) >= 3
+
+
 def test_patches_are_products(runs):
     model, x = nn.Conv2d(3, 8, 4, stride=4), torch.randn(2, 3, 12, 12)
     with torch.no_grad():

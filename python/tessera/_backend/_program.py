@@ -180,23 +180,44 @@ class Program:
             return known.sessions[self]
 
     def _refresh(self, known: WeightSet, sources: Sequence[Tensor]) -> None:
-        if any(weight.must_be_parameter for weight in self._weights):
-            return known.sessions.clear()
+        """Give the sessions these values, or forget them where zeros have moved."""
+        values = None if self._must_be_parameters else self._values(known, sources)
+        if values is None:
+            known.sessions.clear()
+            known.choice.forget()
+            return
         for session in list(known.sessions.values())[:1]:
-            for weight in self._weights:
-                values = weight.of(sources).float().contiguous().reshape(-1)
-                session._native.set(weight.name, values.numpy())
+            for name, array in values.items():
+                session._native.set(name, array)
+
+    @property
+    def _must_be_parameters(self) -> bool:
+        return any(weight.must_be_parameter for weight in self._weights)
+
+    def _values(self, known: WeightSet, sources: Sequence[Tensor]) -> dict[str, Any] | None:
+        """By the name of a session's parameter, its values; none if they do not fit its form."""
+        names = {name for session in list(known.sessions.values())[:1] for name in session._native.parameters}
+        values: dict[str, Any] = {}
+        for weight in self._weights:
+            array = weight.of(sources).float().numpy()
+            for name, each in ((weight.name, array), (f"{weight.name}.transposed", array.T)):
+                if name in names:
+                    values[name] = known.choice.values_of(name, each)
+        return None if any(each is None for each in values.values()) else values
 
     def _made(self, sources: Sequence[Tensor] | None, known: WeightSet | None = None) -> Session:
         """A session with these weights as parameters, or with weights as inputs."""
-        conversion = Conversion()
+        choice = None if known is None or self._must_be_parameters else known.choice
+        considered = 0 if choice is None else len(choice.layers)
+        conversion = Conversion(weights=choice)
         for i, node in enumerate(self._body.graph.nodes):
             if node.op == "placeholder":
                 weight = self._weights[i - self._count] if i >= self._count else None
                 if weight is None or sources is None:
                     conversion.known[node] = self._arrays[i].input(conversion, f"input{i}")
                 else:
-                    conversion.known[node] = handle_of(conversion.graph, weight.name, weight.of(sources))
+                    chosen = conversion.weights_of(node)
+                    conversion.known[node] = handle_of(conversion.graph, weight.name, weight.of(sources), chosen)
             elif node.op == "output":
                 for j, (array, each) in enumerate(zip(self._results, node.args[0], strict=True)):
                     value = array.output(value_of(conversion.known[each]))
@@ -205,5 +226,7 @@ class Program:
                 conversion.apply(node)
         if conversion.missing:
             raise ValueError("; ".join(map(str, conversion.missing.values())))
+        for layer in choice.layers[considered:] if choice is not None else ():
+            log.info("%s: %s", layer.name, layer.reason or f"sparse, predicted speed-up {layer.speedup:.1f}")
         owner = next(iter(known.sessions.values()), None) if known is not None else None
         return conversion.graph.session(threads=self._threads, share=owner)

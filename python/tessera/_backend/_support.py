@@ -13,7 +13,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from tessera.graph import _aten
-from tessera.graph._aten import Constant, Parameter, Transposed
+from tessera.graph._aten import Constant, Parameter, Transposed, Weights
 from tessera.graph._conversion import Conversion
 from tessera.graph._values import Truth, Value
 
@@ -123,9 +123,9 @@ def unsuitable(tensor: Tensor) -> str | None:
     return "there are no elements" if tensor.numel() == 0 else None
 
 
-def handle_of(graph: Any, name: str, tensor: Tensor) -> Parameter | Constant:
+def handle_of(graph: Any, name: str, tensor: Tensor, weights: Weights | None = None) -> Parameter | Constant:
     """What a conversion knows of a weight."""
-    return Parameter(graph, name, tensor) if tensor.dtype.is_floating_point else Constant(graph, tensor)
+    return Parameter(graph, name, tensor, weights) if tensor.dtype.is_floating_point else Constant(graph, tensor)
 
 
 class Support(Conversion):

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from tessera import _tessera
+from tessera._choice import Choice
 from tessera.graph._session import Session
 
 #: Sets of weights, such as those of equal layers, that have sessions of their own.
@@ -47,6 +48,8 @@ class WeightSet:
         self.state = self._seen = state
         #: By the program whose sessions they are; the first has the parameters, which the others share.
         self.sessions: dict[Any, Session] = {}
+        #: In which form sessions have them: sparse where they have zeros and that pays.
+        self.choice = Choice(measure=False)
         #: Calls since the last change.
         self.calls = 0
         self._patience = self._calls_needed = patience
