@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tessera._layers import GAIN, LayerReport
 from tessera._matrices import Matrix
+from tessera._tessera import Zeros
 from tessera._zeros import zeros_of
 from tessera.graph._graph import Graph
 from tessera.graph._values import linear
@@ -39,7 +40,7 @@ class Choice:
             return
         self._forms[name] = matrix
         zeros = zeros_of(matrix, rows=rows)
-        dense, sparse = zeros.dense_seconds, zeros.sparse_seconds
+        dense, sparse = _predicted(zeros)
         if self.measure:
             dense, sparse = _measured((None, matrix), matrix.shape, rows)
         report = LayerReport(name, matrix.shape, _stored(matrix), True, "", dense, sparse, matrix.block_size, rows)
@@ -64,16 +65,22 @@ class Choice:
 def choose(name: str, weight: NDArray[np.float32], rows: int, measure: bool) -> tuple[Matrix | None, LayerReport]:
     """The sparse form of a weight [out, in] for products of so many rows, or None, and why."""
     zeros = zeros_of(weight, rows=rows)
-    shape, b, reason = (weight.shape[0], weight.shape[1]), zeros.best_block_size, zeros.reason
+    shape, b, reason = (weight.shape[0], weight.shape[1]), zeros.best_block_size or 1, zeros.reason
+    dense, sparse = _predicted(zeros)
     if zeros.density == 1:
-        return None, LayerReport(name, shape, 1.0, False, "no zeros", zeros.dense_seconds, math.nan, 1, rows)
-    dense, sparse = zeros.dense_seconds, zeros.sparse_seconds
+        return None, LayerReport(name, shape, 1.0, False, "no zeros", dense, math.nan, 1, rows)
     matrix = Matrix.of(weight, b)
     if measure:
         dense, sparse = _measured((None, matrix), shape, rows)
         reason = "" if sparse <= GAIN * dense else reason or "measured to be no faster"
     report = LayerReport(name, shape, _stored(matrix), not reason, reason, dense, sparse, b, rows)
     return None if reason else matrix, report
+
+
+def _predicted(zeros: Zeros) -> tuple[float, float]:
+    """Seconds of the dense product, and of the fastest sparse one."""
+    dense, sparse = zeros.dense_seconds, zeros.sparse_seconds
+    return math.nan if dense is None else dense, math.nan if sparse is None else sparse
 
 
 def _stored(matrix: Matrix) -> float:

@@ -359,13 +359,9 @@ class CompiledModel:
                 "report": self.report.to_json(),
                 "sizes": [list(map(list, key)) for key in self._sessions],
             }
-            try:
-                described = json.dumps(text)
-            except TypeError as error:
-                raise ValueError(f"an argument or a result that is no array cannot be kept in a file: {error}") from None
             graphs = [graph.native for _, graph in self._sessions.values()]
             sessions = [first._native, *(session._native for session, _ in self._sessions.values())]
-            _tessera.save_graphs(os.fspath(path), graphs, {_TEXT: described}, sessions)
+            _tessera.save_graphs(os.fspath(path), graphs, {_TEXT: json.dumps(text)}, sessions)
 
     def __str__(self) -> str:
         session = self.first

@@ -357,15 +357,6 @@ def test_results_whose_sizes_follow_otherwise_are_refused():
         compiled(torch.tensor(1.0))
 
 
-def test_what_files_cannot_hold_is_refused(tmp_path):
-    x = torch.rand(2, 3)
-    compiled = tessera.compile(Function(lambda x, dtype: x.to(dtype) * 2).eval(), (x, torch.float32))
-    expect_like(Function(lambda x, dtype: x * 2), compiled, x, torch.float32)
-    with pytest.raises(ValueError, match="cannot be kept in a file"):
-        compiled.save(tmp_path / "m.safetensors")
-    assert not list(tmp_path.iterdir())
-
-
 def test_more_buckets_than_shapes_are_saved(tmp_path):
     names, buckets = {"inputs[0]": {0: "n", 1: "m"}}, {"n": [1, 2, 3], "m": [4, 5, 6]}
     model = Function(lambda x: x * 2)

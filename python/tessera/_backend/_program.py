@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from tessera.graph._session import Session
 from tessera.graph._values import Truth, Value
 
 log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Settings:
