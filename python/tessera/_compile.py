@@ -336,6 +336,8 @@ class _Compiler:
             _require_finite(self.module)
             if changed or not self._set(model):
                 self.choice.forget()
+                self.folded.clear()
+                self.constants.clear()
                 model.restart()
             self.held = Held(self.module, self.constants)
 

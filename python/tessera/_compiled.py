@@ -261,19 +261,25 @@ class CompiledModel:
         if self._follow is not None:
             self._follow(self, changed=True)
 
-    def _run(self, arrays: list[Any]) -> list[Any]:
+    def _prepared(self, arrays: list[Any]) -> tuple[Session, dict[str, Any], dict[str, int] | None]:
+        """A session with the present weights, what it is given by name, and the sizes to cut results back to."""
         if self._follow is not None:
             self._follow(self)
         sizes = self.interface.sizes_of(tuple(tuple(each.shape) for each in arrays))
         padded = self.interface.padded(sizes)
         if padded != sizes:
             arrays = [self._pad(i, array, padded) for i, array in enumerate(arrays)]
-        named = self.session(padded).outputs_of(dict(zip(self.interface.inputs, arrays, strict=True)))
+        given = dict(zip(self.interface.inputs, arrays, strict=True))
+        return self.session(padded), given, None if padded == sizes else sizes
+
+    def _run(self, arrays: list[Any]) -> list[Any]:
+        session, given, sizes = self._prepared(arrays)
+        named = session.outputs_of(given)
         outputs = [
             array if dtype in ("bfloat16", str(array.dtype)) else array.astype(dtype)
             for array, dtype in zip((named[name] for name in self.interface.outputs), self.interface.dtypes, strict=True)
         ]
-        return outputs if padded == sizes else [self._crop(i, each, sizes) for i, each in enumerate(outputs)]
+        return outputs if sizes is None else [self._crop(i, each, sizes) for i, each in enumerate(outputs)]
 
     def _pad(self, i: int, array: Any, sizes: dict[str, int]) -> Any:
         shape = list(array.shape)
@@ -335,12 +341,8 @@ class CompiledModel:
 
     def measure(self, *args: Any, **kwargs: Any) -> Estimate:
         """Run once, and return where the time went; outputs are lost."""
-        arrays = self.interface.arrays_of(args, kwargs)
-        if self._follow is not None:
-            self._follow(self)
-        sizes = self.interface.padded(self.interface.sizes_of(tuple(tuple(each.shape) for each in arrays)))
-        padded = {name: self._pad(i, arrays[i], sizes) for i, name in enumerate(self.interface.inputs)}
-        return self.session(sizes).measure(**padded)
+        session, given, _ = self._prepared(self.interface.arrays_of(args, kwargs))
+        return session.measure(**given)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the model in one file, for all buckets and the sizes that it has been called with.
@@ -378,7 +380,6 @@ _KINDS = {
     "linear": "products",
     "matmul": "products",
     "attention": "attention",
-    "convert": "conversions",
 }
 
 
