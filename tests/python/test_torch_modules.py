@@ -5,6 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from beside_torch import trains_like_pytorch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -38,6 +39,12 @@ FUNCTIONS = {
     "reflect": (lambda x: F.pad(x, (2, 1, 0, 3), mode="reflect"), IMAGE),
     "replicate": (lambda x: F.pad(x, (2, 4, 0, 3), mode="replicate"), IMAGE),
     "circular": (lambda x: F.pad(x, (2, 1, 3, 0), mode="circular"), IMAGE),
+    "unfold": (lambda x: F.unfold(x, (2, 3)), IMAGE),
+    "unfold widely": (lambda x: F.unfold(x, (2, 3), dilation=(2, 1), padding=(1, 2), stride=2), IMAGE),
+    "fold": (lambda x: F.fold(x, (4, 5), (2, 2)), (2, 12, 12)),
+    "fold widely": (lambda x: F.fold(x, (6, 8), (2, 3), padding=1, stride=(2, 3)), (2, 12, 12)),
+    "fold one": (lambda x: F.fold(F.unfold(x, 2, dilation=2), (5, 4), 2, dilation=2), (3, 5, 4)),
+    "crop": (lambda x: F.pad(x, (-1, 2, 1, -3), value=2), IMAGE),
     "norms": (lambda x: sum(x.norm(p, dim=1) for p in (1, 2, 3, torch.inf)) + F.normalize(x)[:, 0], X),
     "prod": (lambda x: x.prod(1) + x.prod() + x.count_nonzero(1) + torch.std_mean(x, 1)[0], X),
     "distances": (lambda x, y: torch.cdist(x, y) + F.pairwise_distance(x, y) + F.cosine_similarity(x, y), X, Y),
@@ -81,6 +88,41 @@ def test_functions(name):
     module = Function(function)
     y = tg.from_torch(module, inputs).session().run(*inputs)
     np.testing.assert_allclose(y, module(*inputs), rtol=1e-4, atol=1e-5)
+
+
+OFFSETS = torch.tensor([0, 3, 3, 9])
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding", [None, 2])
+@pytest.mark.parametrize("offsets", ["none", "constant", "given", "last"])
+def test_bags_of_embeddings(mode, padding, offsets):
+    torch.manual_seed(9)
+    bags = nn.EmbeddingBag(8, 5, mode=mode, padding_idx=padding, include_last_offset=offsets == "last")
+    ids = torch.randint(8, (3, 4) if offsets == "none" else (9,))
+    ids.view(-1)[:2] = 2
+    inputs = (ids, OFFSETS) if offsets in ("given", "last") else (ids,)
+    module = Function(lambda ids: bags(ids, OFFSETS)) if offsets == "constant" else bags
+    y = tg.from_torch(module, inputs).session().run(*inputs)
+    np.testing.assert_allclose(y, module(*inputs).detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_bags_and_windows_train_as_in_pytorch():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bags, self.most = nn.EmbeddingBag(8, 12), nn.EmbeddingBag(8, 12, mode="max")
+            self.sums = nn.EmbeddingBag(8, 12, mode="sum")
+            self.head = nn.Linear(12, 5)
+
+        def forward(self, ids, factors):
+            y = self.bags(ids) + self.most(ids) + self.sums(ids, per_sample_weights=factors)
+            windows = F.unfold(y.reshape(2, 2, 3, 12), 2, stride=(1, 2)) * torch.linspace(0, 1, 12)
+            return self.head(y + F.fold(windows, (3, 12), 2, stride=(1, 2)).reshape(12, 12))
+
+    torch.manual_seed(10)
+    inputs = torch.randint(8, (12, 3)), torch.rand(12, 3)
+    trains_like_pytorch(Model(), inputs, torch.randint(5, (12,)))
 
 
 @pytest.mark.parametrize("layer", [nn.LSTM(6, 5, batch_first=True), nn.GRU(6, 5), nn.RNN(6, 5)], ids=str)

@@ -632,20 +632,6 @@ def _rms_norm(
     return shaped(call, ops.rms_norm(flat, weight, epsilon=epsilon))
 
 
-@handles("embedding.default")
-def _embedding(
-    call: Call,
-    weight: Value,
-    ids: Value,
-    padding: int = -1,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Value:
-    if scale_grad_by_freq:
-        raise ValueError("gradients that are scaled by the frequency of ids are not possible")
-    return ops.embedding(ids, weight, padding=None if padding < 0 else padding)
-
-
 @handles("dropout.default")
 def _dropout(call: Call, x: Value, p: float, train: bool) -> Value:
     return ops.dropout(x, p) if train and p > 0 else x
@@ -654,14 +640,6 @@ def _dropout(call: Call, x: Value, p: float, train: bool) -> Value:
 @handles("native_dropout.default")
 def _native_dropout(call: Call, x: Value, p: float, train: bool | None) -> list[Value]:
     return [_dropout(call, x, p, train is not False)]
-
-
-@handles("one_hot.default")
-def _one_hot(call: Call, labels: Value, classes: int = -1) -> Value:
-    if classes < 0:
-        raise ValueError("the number of classes depends on data: give it")
-    numbers = call.graph.constant(list(range(classes)), dtype=labels.dtype)
-    return ops.equal(ops.reshape(labels, (*labels.shape, 1)), numbers)
 
 
 @handles("alias.default", "clone.default", "contiguous.default", "lift_fresh_copy.default", lazy=True)

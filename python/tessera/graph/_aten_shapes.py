@@ -140,6 +140,38 @@ def _index_add(call: Call, x: Value, dim: int, ids: Value, source: Value, *, alp
     return x + (added if alpha == 1 else added * alpha)
 
 
+def _windows(
+    size: Sequence[int], window: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
+) -> list[int]:
+    """Where the elements of sliding windows lie in a padded image, in the order [rows, columns, positions]."""
+    rows, cols = (each + 2 * around for each, around in zip(size, padding, strict=True))
+    steps = [
+        [range(at * far, length - far * (wide - 1) + at * far, step) for at in range(wide)]
+        for length, wide, far, step in zip((rows, cols), window, dilation, stride, strict=True)
+    ]
+    return [row * cols + col for down in steps[0] for across in steps[1] for row in down for col in across]
+
+
+@handles("im2col.default")
+def _unfold(call: Call, x: Value, window: Any, dilation: Any, padding: Any, stride: Any) -> Value:
+    places = _windows(x.shape[-2:], window, dilation, padding, stride)
+    for dim, around in zip((-2, -1), padding, strict=True):
+        x = ops.pad(x, len(x.shape) + dim, around, around) if around else x
+    flat = ops.reshape(x, (*x.shape[:-2], -1))
+    return shaped(call, ops.select_features(flat, places))
+
+
+@handles("col2im.default")
+def _fold(call: Call, x: Value, size: Any, window: Any, dilation: Any, padding: Any, stride: Any) -> Value:
+    places = call.graph.constant(_windows(size, window, dilation, padding, stride), dtype="u32")
+    rows, cols = (each + 2 * around for each, around in zip(size, padding, strict=True))
+    values = ops.reshape(x, (*call.shape[:-2], -1))
+    y = ops.reshape(ops.scatter_add(values, len(values.shape) - 1, places, rows * cols), (*call.shape[:-2], rows, cols))
+    for dim, (each, around) in enumerate(zip(size, padding, strict=True), len(y.shape) - 2):
+        y = ops.slice(y, dim, around, around + each) if around else y
+    return y
+
+
 @handles("flip.default")
 def _flip(call: Call, x: Value, dims: Sequence[int]) -> Value:
     for dim in dims:
@@ -278,10 +310,11 @@ def _places_around(size: int, before: int, after: int, mode: str) -> list[int]:
 
 @handles("constant_pad_nd.default")
 def _constant_pad(call: Call, x: Value, padding: Sequence[int], value: float = 0) -> Value:
-    if any(count < 0 for count in padding):
-        raise ValueError(f"padding of {list(padding)} is not possible: only counts of at least 0")
     for i in range(0, len(padding), 2):  # from the last dimension
-        x = ops.pad(x, len(x.shape) - 1 - i // 2, padding[i], padding[i + 1], value)
+        dim, before, after = len(x.shape) - 1 - i // 2, padding[i], padding[i + 1]
+        x = _slice(call, x, dim, builtins.max(0, -before), x.shape[dim] - builtins.max(0, -after))
+        if before > 0 or after > 0:
+            x = ops.pad(x, dim, builtins.max(0, before), builtins.max(0, after), value)
     return x
 
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 
 from tessera.graph import _aten
-from tessera.graph import _aten_losses as _aten_losses  # more handlers
+from tessera.graph import _aten_embeddings as _aten_embeddings  # more handlers
+from tessera.graph import _aten_losses as _aten_losses
 from tessera.graph import _aten_products as _aten_products
 from tessera.graph import _aten_reductions as _aten_reductions
 from tessera.graph import _aten_shapes as _aten_shapes

@@ -34,10 +34,11 @@ def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, for
     arguments, and the output is called "output", several "output0", "output1", … or as in the dict that is returned.
 
     Supported are linear layers, dense and those of `tessera.nn` (but complex ones), products of computed values,
-    scaled dot-product attention, activations, elementwise arithmetic, comparisons and choices, reductions, softmax, layer and RMS normalisation, dropout, losses, embeddings,
-    changes of shape, slices, concatenations and gathers, and what PyTorch decomposes into these. Integers have 32 bits,
-    and wrap around beyond; what depends on constants alone is computed by PyTorch. An output that is None is left out.
-    Anything else raises UnsupportedModuleError, which lists all of it.
+    scaled dot-product attention, activations, elementwise arithmetic, comparisons and choices, reductions, softmax,
+    normalisation, dropout, losses, embeddings and bags of them, changes of shape, slices, sliding windows,
+    concatenations and gathers, and what PyTorch decomposes into these. Integers have 32 bits, and wrap around beyond;
+    what depends on constants alone is computed by PyTorch. An output that is None is left out. Anything else raises
+    UnsupportedModuleError, which lists all of it.
 
     With form="unfused" butterfly and fastfood layers become the operations of plain PyTorch, one after another,
     instead of one that merges their factors.
