@@ -15,6 +15,7 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "io/atomic_file.h"
+#include "ops/sparse/host/advise.h"
 #include "report/inspect_report.h"
 #include "sparse/pattern.h"
 #include "tensors.h"
@@ -103,6 +104,7 @@ void bind_zeros(nb::module_& m) {
                                                   z.dense_seconds / z.sparse_seconds, z.best_block_size)
                                     : std::string(name_of(z.reason)));
       });
+  m.attr("GAIN") = ops::kMostOfDense;
   m.def("zeros_of_array", &zeros_of_array, "weight"_a, "rows"_a);
   m.def("zeros_of_matrix", &zeros_of_matrix, "weight"_a, "rows"_a, nb::call_guard<nb::gil_scoped_release>());
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +39,9 @@ class Choice:
         if name in self._forms:
             return
         self._forms[name] = matrix
-        zeros = zeros_of(matrix, rows=rows)
-        dense, sparse = _predicted(zeros)
+        dense, sparse, _ = predict(matrix, rows)
         if self.measure:
-            dense, sparse = _measured((None, matrix), matrix.shape, rows)
+            dense, sparse = _measured(matrix, rows)
         report = LayerReport(name, matrix.shape, _stored(matrix), True, "", dense, sparse, matrix.block_size, rows)
         self.layers.append(report)
 
@@ -65,22 +64,34 @@ class Choice:
 def choose(name: str, weight: NDArray[np.float32], rows: int, measure: bool) -> tuple[Matrix | None, LayerReport]:
     """The sparse form of a weight [out, in] for products of so many rows, or None, and why."""
     zeros = zeros_of(weight, rows=rows)
-    shape, b, reason = (weight.shape[0], weight.shape[1]), zeros.best_block_size or 1, zeros.reason
-    dense, sparse = _predicted(zeros)
+    shape, b = (weight.shape[0], weight.shape[1]), zeros.best_block_size or 1
+    dense, sparse, reason = _predicted(zeros, b)
     if zeros.density == 1:
-        return None, LayerReport(name, shape, 1.0, False, "no zeros", dense, math.nan, 1, rows)
+        return None, LayerReport(name, shape, 1.0, False, reason, dense, math.nan, 1, rows)
     matrix = Matrix.of(weight, b)
     if measure:
-        dense, sparse = _measured((None, matrix), shape, rows)
+        dense, sparse = _measured(matrix, rows)
         reason = "" if sparse <= GAIN * dense else reason or "measured to be no faster"
     report = LayerReport(name, shape, _stored(matrix), not reason, reason, dense, sparse, b, rows)
     return None if reason else matrix, report
 
 
-def _predicted(zeros: Zeros) -> tuple[float, float]:
-    """Seconds of the dense product, and of the fastest sparse one."""
-    dense, sparse = zeros.dense_seconds, zeros.sparse_seconds
-    return math.nan if dense is None else dense, math.nan if sparse is None else sparse
+def predict(matrix: Matrix, rows: int) -> tuple[float, float, str]:
+    """Seconds of products of so many rows, dense and in the blocks of a matrix, and why these do not pay.
+
+    Those of blocks are NaN where they cannot be fastest.
+    """
+    return _predicted(zeros_of(matrix, rows=rows), matrix.block_size)
+
+
+def _predicted(zeros: Zeros, block_size: int) -> tuple[float, float, str]:
+    dense = math.nan if zeros.dense_seconds is None else zeros.dense_seconds
+    found = next((each.seconds for each in zeros.blocks if each.block_size == block_size), None)
+    sparse = math.nan if found is None else found
+    if zeros.density == 1:
+        return dense, sparse, "no zeros"
+    pays = sparse <= GAIN * dense
+    return dense, sparse, "" if pays else zeros.reason or f"only blocks of {zeros.best_block_size} would pay"
 
 
 def _stored(matrix: Matrix) -> float:
@@ -98,20 +109,25 @@ def _values_in(matrix: Matrix, array: NDArray[np.float32]) -> NDArray[np.float32
     return np.ascontiguousarray(blocks[places, np.asarray(matrix.col_indices)]).reshape(-1)
 
 
-def _measured(forms: Sequence[Matrix | None], shape: tuple[int, int], rows: int) -> tuple[float, ...]:
-    """The least seconds of a product with each form, in turn, so that what else the computer does disturbs all."""
+def _measured(matrix: Matrix, rows: int) -> list[float]:
+    """Seconds of a product, dense and sparse."""
     sessions = []
-    for matrix in forms:
+    for form in (None, matrix):
         graph = Graph()
-        x = graph.input("x", (rows, shape[1]))
-        w = graph.parameter("w", shape) if matrix is None else graph.sparse_parameter("w", matrix)
+        x = graph.input("x", (rows, matrix.shape[1]))
+        w = graph.parameter("w", matrix.shape) if form is None else graph.sparse_parameter("w", form)
         graph.output("y", linear(x, w))
         sessions.append(graph.session())
-    array = np.random.default_rng(0).standard_normal((rows, shape[1]), dtype=np.float32)
-    times = [math.inf] * len(sessions)
+    array = np.random.default_rng(0).standard_normal((rows, matrix.shape[1]), dtype=np.float32)
+    return least_seconds([lambda each=each: each.run(array) for each in sessions])  # type: ignore[misc]
+
+
+def least_seconds(jobs: Sequence[Callable[[], object]]) -> list[float]:
+    """The least seconds of each job, in turn, so that what else the computer does disturbs all."""
+    times = [math.inf] * len(jobs)
     for _ in range(8):
-        for i, session in enumerate(sessions):
+        for i, job in enumerate(jobs):
             start = time.perf_counter()
-            session.run(array)
+            job()
             times[i] = min(times[i], time.perf_counter() - start)
-    return tuple(times)
+    return times

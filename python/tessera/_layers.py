@@ -6,15 +6,18 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tessera import _tessera
+
 #: A layer gains if it takes at most this fraction of the dense one's time: times err by about a tenth.
-GAIN = 0.9
+GAIN: float = _tessera.GAIN
 
 
 @dataclass(frozen=True)
 class LayerReport:
     """What became of one layer. Times are those of one product, in seconds.
 
-    They are NaN for a layer that cannot be sparse, whose density is then the one asked for (NaN if none was).
+    They are NaN where they are not known, as those of a layer that cannot be sparse, whose density is then the one asked
+    for (NaN if none was), and of blocks that cannot be faster than others.
     """
 
     name: str
@@ -43,6 +46,7 @@ class SparsityReport:
     def speedup(self) -> float:
         """Of all these layers together, as they are now."""
         timed = [each for each in self.layers if not math.isnan(each.dense_seconds)]
+        timed = [each for each in timed if not (each.is_sparse and math.isnan(each.sparse_seconds))]
         now = sum(each.sparse_seconds if each.is_sparse else each.dense_seconds for each in timed)
         return sum(each.dense_seconds for each in timed) / now if timed else 1.0
 
@@ -74,9 +78,8 @@ class SparsityReport:
 
 
 def _row(layer: LayerReport) -> tuple[str, ...]:
-    times: tuple[str, ...] = ("", "", "")
-    if not math.isnan(layer.dense_seconds):
-        times = (f"{layer.dense_seconds * 1e3:.3f}", f"{layer.sparse_seconds * 1e3:.3f}", f"{layer.speedup:.2f}")
+    times: tuple[str, ...] = (f"{layer.dense_seconds * 1e3:.3f}", f"{layer.sparse_seconds * 1e3:.3f}", f"{layer.speedup:.2f}")
+    times = tuple("" if time == "nan" else time for time in times)
     shape = f"{layer.shape[0]} × {layer.shape[1]}"
     b = str(layer.block_size) if layer.is_sparse else ""
     return layer.name, shape, str(layer.rows), f"{layer.density:.3g}", b, *times, layer.reason or "sparse"

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-import statistics
-import time
 from collections import Counter
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import nn
 
-from tessera import _blocks, _tessera
+from tessera import _blocks
+from tessera._choice import least_seconds, predict
 from tessera._layers import GAIN, LayerReport, SparsityReport
+from tessera._matrices import Matrix
 from tessera._prepared import STORED_TYPES
 from tessera.nn import SparseLinear
-
-# Sizes of the blocks that a dense product may be computed by; the fastest counts.
-_DENSE_BLOCKS = (8, 16)
 
 
 def sparsify_(
@@ -59,12 +57,14 @@ def sparsify_(
             report.layers.append(LayerReport(name, shape, asked, False, obstacle, math.nan, math.nan, block_size, rows))
             continue
         sparse = SparseLinear.from_dense(layer, density=density, block_size=block_size, dynamic=dynamic)
-        times = _measured(layer, sparse, rows) if measure else _predicted(sparse, rows)
-        stays = require_speedup and times[1] > GAIN * times[0]
-        if not stays:
+        before, after, reason = predict(_matrix(sparse), rows)
+        if measure:
+            before, after = _measured(layer, sparse, rows)
+            reason = "" if after <= GAIN * before else reason or "measured to be no faster"
+        reason = reason if require_speedup else ""
+        if not reason:
             replacements[layer] = sparse
-        reason = "stays dense: sparse would not be clearly faster" if stays else ""
-        each = LayerReport(name, shape, sparse.density, not stays, reason, *times, block_size, rows)
+        each = LayerReport(name, shape, sparse.density, not reason, reason, before, after, block_size, rows)
         report.layers.append(each)
     _replace(model, replacements)
     return report
@@ -97,29 +97,14 @@ def _leave_fast_path(module: nn.Module) -> None:
         module.use_nested_tensor = False
 
 
-def _predicted(layer: SparseLinear, rows: int) -> tuple[float, float]:
-    dense = min(_seconds(_full_weight(layer.out_features, layer.in_features, b), rows) for b in _DENSE_BLOCKS)
-    return dense, _seconds(layer._native(), rows)
+def _matrix(layer: SparseLinear) -> Matrix:
+    """Its pattern, without its values."""
+    crow, col = layer.crow_indices.numpy(), layer.col_indices[: layer.blocks].numpy()
+    values = np.zeros(layer.blocks * layer.block_size**2, np.float32)
+    return Matrix((layer.out_features, layer.in_features), layer.block_size, crow, col, values)
 
 
-def _seconds(weight: _tessera.Weight, rows: int) -> float:
-    return _tessera.Spmm(weight, rows).predicted_seconds(x_column_major=True, y_column_major=True)
-
-
-def _full_weight(out_features: int, in_features: int, block_size: int) -> _tessera.Weight:
-    """A weight in which every block is stored."""
-    block_rows, block_cols = grid = _blocks.grid_of(out_features, in_features, block_size)
-    crow, col = _blocks.csr_of(torch.arange(block_rows * block_cols), grid, block_rows * block_cols)
-    return _tessera.Weight.without_values((out_features, in_features), block_size, crow, col)
-
-
-def _measured(dense: nn.Linear, sparse: SparseLinear, rows: int) -> tuple[float, float]:
+def _measured(dense: nn.Linear, sparse: SparseLinear, rows: int) -> list[float]:
     x = torch.randn(rows, dense.in_features, dtype=dense.weight.dtype)
-    times: tuple[list[float], list[float]] = [], []
     with torch.inference_mode():
-        for _ in range(7):  # in turn, so that what else the computer does disturbs both
-            for layer, of_layer in zip((dense, sparse), times, strict=True):
-                start = time.perf_counter()
-                layer(x)
-                of_layer.append(time.perf_counter() - start)
-    return statistics.median(times[0][1:]), statistics.median(times[1][1:])
+        return least_seconds([lambda: dense(x), lambda: sparse(x)])

@@ -1,5 +1,7 @@
 """sparsify_: which layers of a model become sparse, and what the report says."""
 
+import types
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -7,6 +9,7 @@ torch = pytest.importorskip("torch")
 from torch.nn.utils import prune
 
 import tessera
+from tessera import _choice
 from tessera.nn import SparseLinear
 
 
@@ -41,10 +44,31 @@ def test_layers_that_would_lose_stay_dense_and_the_report_says_so():
     report = tessera.sparsify_(model, 1.0, rows=64)
     assert all(not layer.is_sparse for layer in report.layers)
     assert model[0].weight is before
-    assert "stays dense" in str(report)
+    assert {layer.reason for layer in report.layers} == {"no zeros"} and "no zeros" in str(report)
     assert report.speedup == 1
     report = tessera.sparsify_(model, 1.0, rows=64, require_speedup=False)
     assert isinstance(model[0], SparseLinear) and report.layers[0].is_sparse
+
+
+def test_layers_become_sparse_as_compile_chooses():
+    model = model_of()
+    with torch.no_grad():
+        for layer in model.modules():
+            if isinstance(layer, torch.nn.Linear):
+                layer.weight *= torch.rand_like(layer.weight) < 0.1
+    compiled = tessera.compile(model.eval(), torch.randn(64, 512)).report
+    report = tessera.sparsify_(model, rows=64)
+    for each, of in zip(report.layers, compiled.layers, strict=True):
+        assert (f"{each.name}.weight", each.dense_seconds, each.reason) == (of.name, of.dense_seconds, of.reason)
+        assert each.block_size != of.block_size or each.sparse_seconds == of.sparse_seconds
+    assert [each.is_sparse for each in report.layers] == [True, True, False]
+
+
+def test_blocks_that_do_not_pay_are_told_from_others_that_would():
+    blocks = [types.SimpleNamespace(block_size=b, seconds=seconds) for b, seconds in ((1, 0.95), (4, None), (16, 0.5))]
+    zeros = types.SimpleNamespace(dense_seconds=1.0, blocks=blocks, density=0.5, best_block_size=16, reason="")
+    reasons = [_choice._predicted(zeros, b)[2] for b in (1, 4, 16)]
+    assert reasons == ["only blocks of 16 would pay", "only blocks of 16 would pay", ""]
 
 
 def test_a_filter_chooses_layers():
