@@ -139,6 +139,14 @@ TensorInput::TensorInput(nb::handle array, const std::string& name, const Tensor
   convert(array_, name, type, copy_.data());
 }
 
+std::vector<std::byte> narrowed(const int64_t* integers, const std::string& name, const TensorType& type) {
+  const size_t count = type.elements();
+  std::vector<std::byte> copy(count * size_of(type.type));
+  const nb::ndarray<nb::ro> array(integers, 1, &count, {}, nullptr, nb::dtype<int64_t>());
+  count_to<int64_t>(name, type.type, array, copy.data());
+  return copy;
+}
+
 TensorOutput::TensorOutput(const TensorType& type)
     : type_(type), bytes_(type.elements() * size_of(type.type)) {}
 

@@ -4,6 +4,7 @@
 #include <tessera/model.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,11 @@ class TensorInput {
   nb::ndarray<nb::ro> array_;
   std::vector<std::byte> copy_;
 };
+
+/// So many contiguous integers of 64 bits as those of an input. Throws ValueError for one that its type does
+/// not hold.
+std::vector<std::byte> narrowed(const int64_t* integers, const std::string& name,
+                                const model::TensorType& type);
 
 /// Memory for an output, which becomes an array of NumPy; of bf16, which NumPy lacks, in float32.
 class TensorOutput {

@@ -9,10 +9,9 @@ import math
 import os
 import sys
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,11 +22,17 @@ from tessera.graph._estimate import Estimate
 from tessera.graph._graph import Graph
 from tessera.graph._session import Session
 
+if TYPE_CHECKING:
+    from tessera._tensor_calls import TensorCalls
+
 _TEXT = "tessera_model"  # of a file: what it has beside graphs
 _VERSION = 1
 
-#: What arrays may be.
-_DTYPES = {"float32", "float16", "bfloat16", "bool", "uint8", "int8", "int16", "int32", "int64"}
+#: What arrays may be, and what they are in NumPy.
+_DTYPES = {
+    "bfloat16": np.dtype("float32"),
+    **{name: np.dtype(name) for name in "float32 float16 bool uint8 int8 int16 int32 int64".split()},
+}
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -207,7 +212,7 @@ class Interface:
             "arguments": sorted(numbers) == list(range(len(interface.inputs))) == list(range(len(numbers))),
             "types": len(interface.input_dtypes) == len(interface.inputs)
             and len(interface.dtypes) == len(interface.outputs)
-            and {*interface.dtypes, *interface.input_dtypes} <= _DTYPES,
+            and {*interface.dtypes, *interface.input_dtypes} <= _DTYPES.keys(),
             "results": all(0 <= each < len(interface.outputs) for each in _numbers_in(interface.structure)),
             "sizes": all(type(each) is int and each >= 0 for place in places for each in place),
             "buckets": all(sizes and all(type(each) is int for each in sizes) for sizes in interface.buckets.values()),
@@ -216,6 +221,16 @@ class Interface:
             if not is_right:
                 raise ValueError(f"its {what} do not fit together")
         return interface
+
+
+@dataclass(eq=False)
+class Prepared:
+    """A session for some sizes."""
+
+    session: Session
+    graph: Graph
+    #: The number of its last call, of all calls.
+    call: int
 
 
 class CompiledModel:
@@ -247,36 +262,53 @@ class CompiledModel:
         self._lock = threading.RLock()
         self._first: Session | None = None
         self._last_sizes: dict[str, int] = {}
-        self._sessions: OrderedDict[tuple[tuple[str, int], ...], tuple[Session, Graph]] = OrderedDict()
+        self._sessions: dict[tuple[tuple[str, int], ...], Prepared] = {}
+        self._numbers = itertools.count(1)
+        #: Calls with tensors alone, from the first on.
+        self._tensor_calls: TensorCalls | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        arrays = self.interface.arrays_of(args, kwargs)
-        outputs = self._run(arrays)
-        if not arrays or any(_is_tensor(each) for each in arrays):
-            outputs = [_tensor(array, dtype) for array, dtype in zip(outputs, self.interface.dtypes, strict=True)]
-        return assemble(self.interface.structure, outputs)
+        if self._follow is not None:
+            self._follow(self)
+        calls = self._tensor_calls
+        results = None if calls is None else calls.run(args, kwargs)
+        if results is None:
+            results = self._results(self.interface.arrays_of(args, kwargs))
+        return assemble(self.interface.structure, results)
+
+    def _results(self, arrays: list[Any]) -> list[Any]:
+        if arrays and not any(_is_tensor(each) for each in arrays):
+            return self._run(arrays)
+        if self._tensor_calls is None:
+            from tessera._tensor_calls import TensorCalls
+
+            self._tensor_calls = TensorCalls(self.interface, self._numbers)
+        results = self._run(arrays)
+        return [_tensor(array, dtype) for array, dtype in zip(results, self.interface.dtypes, strict=True)]
 
     def refresh(self) -> None:
         """Read all weights again, as after writes through `.data`."""
         if self._follow is not None:
             self._follow(self, changed=True)
 
-    def _prepared(self, arrays: list[Any]) -> tuple[Session, dict[str, Any], dict[str, int] | None]:
-        """A session with the present weights, what it is given by name, and the sizes to cut results back to."""
-        if self._follow is not None:
-            self._follow(self)
+    def _prepared(self, arrays: list[Any]) -> tuple[Prepared, dict[str, Any], dict[str, int] | None]:
+        """A session, what it is given by name, and the sizes to cut results back to."""
         sizes = self.interface.sizes_of(tuple(tuple(each.shape) for each in arrays))
         padded = self.interface.padded(sizes)
         if padded != sizes:
             arrays = [self._pad(i, array, padded) for i, array in enumerate(arrays)]
         given = dict(zip(self.interface.inputs, arrays, strict=True))
-        return self.session(padded), given, None if padded == sizes else sizes
+        return self._for_sizes(padded), given, None if padded == sizes else sizes
 
     def _run(self, arrays: list[Any]) -> list[Any]:
-        session, given, sizes = self._prepared(arrays)
-        named = session.outputs_of(given)
+        prepared, given, sizes = self._prepared(arrays)
+        named = prepared.session.outputs_of(given)
+        if self._tensor_calls is not None and sizes is None:
+            with self._lock:
+                if prepared in self._sessions.values():
+                    self._tensor_calls.add(prepared, arrays)
         outputs = [
-            array if dtype in ("bfloat16", str(array.dtype)) else array.astype(dtype)
+            array if array.dtype == (held := _DTYPES[dtype]) else array.astype(held)
             for array, dtype in zip((named[name] for name in self.interface.outputs), self.interface.dtypes, strict=True)
         ]
         return outputs if sizes is None else [self._crop(i, each, sizes) for i, each in enumerate(outputs)]
@@ -297,13 +329,14 @@ class CompiledModel:
                 kept[dim] = slice(sizes[size.name] * size.factor + size.more)
         return array[tuple(kept)]
 
-    def session(self, sizes: dict[str, int]) -> Session:
+    def _for_sizes(self, sizes: dict[str, int]) -> Prepared:
         """The session for these sizes, made if there is none yet. All have the same weights."""
         key = tuple(sorted(sizes.items()))
         with self._lock:
-            if key in self._sessions:
-                self._sessions.move_to_end(key)
-                return self._sessions[key][0]
+            prepared = self._sessions.get(key)
+            if prepared is not None:
+                prepared.call = next(self._numbers)
+                return prepared
             if self._make is None:
                 known = "; ".join(", ".join(f"{name} {size}" for name, size in each) for each in self._sessions)
                 asked = ", ".join(f"{name} {size}" for name, size in key)
@@ -316,33 +349,42 @@ class CompiledModel:
         if self._follow is not None:
             self._follow(self)
         if self._first is None:
-            self.session(self._last_sizes)
+            self._for_sizes(self._last_sizes)
         assert self._first is not None
         return self._first
 
     def restart(self) -> None:
         """Forget all sessions: the next call prepares one."""
         with self._lock:
-            self._last_sizes = dict(next(reversed(self._sessions), ()))
+            last = max(self._sessions.items(), key=lambda item: item[1].call, default=None)
+            self._last_sizes = {} if last is None else dict(last[0])
             self._sessions.clear()
             self._first = None
+            self._forget_calls()
 
-    def add(self, key: tuple[tuple[str, int], ...], graph: Graph) -> Session:
+    def add(self, key: tuple[tuple[str, int], ...], graph: Graph) -> Prepared:
         if self._first is None:
             session = self._first = graph.session("host", threads=self._threads)
         else:
             session = graph.session(share=self._first)
         graph.native.drop_initial_values()
-        self._sessions[key] = session, graph
+        self._sessions[key] = prepared = Prepared(session, graph, next(self._numbers))
         if len(self._sessions) > self._most_shapes:
-            oldest = next(each for each, (one, _) in self._sessions.items() if one is not self._first)
-            del self._sessions[oldest]
-        return session
+            others = [each for each, of in self._sessions.items() if of.session is not self._first]
+            del self._sessions[min(others, key=lambda each: self._sessions[each].call)]
+            self._forget_calls()
+        return prepared
+
+    def _forget_calls(self) -> None:
+        if self._tensor_calls is not None:
+            self._tensor_calls.clear()
 
     def measure(self, *args: Any, **kwargs: Any) -> Estimate:
         """Run once, and return where the time went; outputs are lost."""
-        session, given, _ = self._prepared(self.interface.arrays_of(args, kwargs))
-        return session.measure(**given)
+        if self._follow is not None:
+            self._follow(self)
+        prepared, given, _ = self._prepared(self.interface.arrays_of(args, kwargs))
+        return prepared.session.measure(**given)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the model in one file, for all buckets and the sizes that it has been called with.
@@ -353,7 +395,7 @@ class CompiledModel:
         buckets = self.interface.buckets
         if buckets and buckets.keys() == {size.name for size in self.interface.input_sizes.values()}:
             for sizes in itertools.product(*buckets.values()):
-                self.session(dict(zip(buckets, sizes, strict=True)))
+                self._for_sizes(dict(zip(buckets, sizes, strict=True)))
         with self._lock:
             text = {
                 "version": _VERSION,
@@ -361,8 +403,8 @@ class CompiledModel:
                 "report": self.report.to_json(),
                 "sizes": [list(map(list, key)) for key in self._sessions],
             }
-            graphs = [graph.native for _, graph in self._sessions.values()]
-            sessions = [first._native, *(session._native for session, _ in self._sessions.values())]
+            graphs = [each.graph.native for each in self._sessions.values()]
+            sessions = [first._native, *(each.session._native for each in self._sessions.values())]
             _tessera.save_graphs(os.fspath(path), graphs, {_TEXT: json.dumps(text)}, sessions)
 
     def __str__(self) -> str:

@@ -239,6 +239,8 @@ class Session:
 
 def _as_array(array: Any) -> Any:
     """What the extension takes as it is: arrays of libraries with DLPack. Truth values become 0 and 1."""
+    if type(array) is np.ndarray:
+        return array.astype(np.float32) if array.dtype == np.bool_ else array
     if str(getattr(array, "dtype", "")).rpartition(".")[2] == "bool":
         return np.asarray(array, np.float32)
     if hasattr(array, "is_neg") and (array.is_neg() or array.is_conj()):
