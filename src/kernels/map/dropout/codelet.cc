@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "base/random.h"
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
 #include "kernels/map/dropout/dropout.h"
@@ -17,17 +16,12 @@ using program::Vertex;
 DropoutMask mask_of(const Vertex& v) {
   const auto param = [&](size_t i) { return static_cast<uint64_t>(v.params[i]); };
   using namespace dropout_param;
-  const FieldView& at = v.fields[dropout_field::step];
-  uint64_t of_substream = param(seed);
-  for (uint32_t i = 1; i < at.cols; ++i)
-    of_substream = base::seed_of_substream(of_substream, i - 1, static_cast<uint32_t>(number_at(at, 0, i)));
-  return {.seed = of_substream,
-          .step = static_cast<uint32_t>(number_at(at, 0, 0)),
-          .operation = static_cast<uint32_t>(param(operation)),
-          .keep = float_of(v.params[keep]),
-          .first = param(row) * param(row_step) + param(col) * param(col_step),
-          .row_step = param(row_step),
-          .col_step = param(col_step)};
+  return {
+      .draws = draws_at(v.fields[dropout_field::step], param(seed), static_cast<uint32_t>(param(operation))),
+      .keep = float_of(v.params[keep]),
+      .first = param(row) * param(row_step) + param(col) * param(col_step),
+      .row_step = param(row_step),
+      .col_step = param(col_step)};
 }
 
 void dropout_reference(const Vertex& v) {
@@ -35,7 +29,7 @@ void dropout_reference(const Vertex& v) {
   const FieldView& out = v.fields[dropout_field::out];
   if (in.empty()) return;
   const DropoutMask mask = mask_of(v);
-  const base::RandomStream stream(mask.seed, mask.step, mask.operation);
+  const base::RandomStream stream = mask.draws.stream();
   for (uint32_t r = 0; r < out.rows; ++r)
     for (uint32_t c = 0; c < out.cols; ++c) {
       const bool kept = stream.uniform(mask.first + r * mask.row_step + c * mask.col_step) < mask.keep;

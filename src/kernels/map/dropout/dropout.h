@@ -3,16 +3,14 @@
 
 #include <cstdint>
 
-#include "program/codelet.h"
+#include "kernels/common/draws.h"
 
 namespace tessera::kernels {
 
-/// Element (r, c) is kept if number first + r · row_step + c · col_step of a random stream (base/random.h),
-/// which is uniform in [0, 1), is below `keep`.
+/// Element (r, c) is kept if number first + r · row_step + c · col_step of a stream, which is
+/// uniform in [0, 1), is below `keep`.
 struct DropoutMask {
-  uint64_t seed = 0;
-  uint32_t step = 0;
-  uint32_t operation = 0;
+  Draws draws = {};
   float keep = 1;
   uint64_t first = 0;
   uint64_t row_step = 0;
