@@ -357,6 +357,11 @@ struct Attention {
   std::optional<Value> query_ids = {}, key_ids = {};
   /// Added to the scaled scores: [sequences, heads, queries, keys], of which all but the last may be 1.
   std::optional<Value> bias = {};
+  /// Probability with which probabilities are dropped, by the mask that dropout() has for [sequences, heads,
+  /// queries, keys]; it needs a step.
+  double dropout = 0;
+  std::optional<Value> step = {};
+  uint64_t seed = 0;
 };
 
 /// softmax(scale · q · kᵀ + bias) · v for each head (Vaswani et al. 2017), with queries [..., queries, heads

@@ -238,6 +238,7 @@ std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {
   node.backward = backward_;
   node.repeated = repeated_;
   const auto index = static_cast<uint32_t>(nodes_.size());
+  if (!node.body && has_substreams(node)) node.attributes.try_emplace("stream", int64_t{index});
   std::vector<Value> outputs;
   for (TensorType& type : operation.infer({operation.name, types, node, this})) {
     node.outputs.push_back(add({.kind = Kind::result, .type = std::move(type), .node = index}));

@@ -443,6 +443,15 @@ void Lowering::copy_substream(program::CopySet& set, const Operand& to, std::opt
                           : constant_words("calls", std::vector<uint32_t>(around)));
 }
 
+Operand Lowering::with_substream(const Operand& step) {
+  if (substream_words_ == 0) return step;
+  const Operand row = temporary("step", Type::u32, 1, 1 + substream_words_);
+  program::CopySet set{"step", {copy_of(step, {row.variable, {0, 1, 0, 1}})}};
+  copy_substream(set, {row.variable, {0, 1, 1, row.cols() - 1}});
+  run(builder().copy(std::move(set)));
+  return row;
+}
+
 Operand Lowering::substream_of_call(uint32_t call) {
   const Operand row = temporary("substream", Type::u32, 1, substream_words_);
   program::CopySet set{"substream", {}};

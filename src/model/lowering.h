@@ -126,9 +126,10 @@ class Lowering {
   const ops::Operand& operand_of(ValueId id) const { return lowered_.operands.at(id).value(); }
   bool is_computed(ValueId id) const { return lowered_.operands.at(id).has_value(); }
   ops::Operand temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols);
-  /// How many words set apart the random numbers of sub-streams, and a copy of these into a row: of the
-  /// present call, or of one that is made here.
+  /// How many words set apart the random numbers of sub-streams; the row of a step and these, as codelets
+  /// take it; and a copy of them into a row: of the present call, or of one that is made here.
   uint32_t substream_words() const { return substream_words_; }
+  ops::Operand with_substream(const ops::Operand& step);
   void copy_substream(program::CopySet& set, const ops::Operand& to, std::optional<uint32_t> call = {});
   ops::Operand substream_of_call(uint32_t call);
   /// A row of equally many words for each replica.

@@ -102,9 +102,11 @@ struct Traits {
   /// Whether elements of the results are 0 where those of the padded inputs are; others are scalars. Then it
   /// runs on weights in the form that products read, with its padding, and on sparse values. null: never.
   bool (*keeps_zeros)(const std::vector<bool>& padded) = nullptr;
-  bool aliases = false;          ///< its result may lie where its input does
-  bool draws = false;            ///< random numbers, which differ between replicas
-  bool has_substreams = false;   ///< and between micro-batches and calls of a function
+  bool aliases = false;  ///< its result may lie where its input does
+  bool draws = false;    ///< random numbers, which differ between replicas only
+  /// Whether a node draws some that differ between replicas, micro-batches and calls of a function; null:
+  /// none does.
+  bool (*has_substreams)(const Node&) = nullptr;
   bool zero_derivative = false;  ///< wherever there is a derivative
   ListOperands (*lists)(const Graph& graph, const Node& node) = nullptr;
   /// Of a collective: what all replicas get from the results of each.

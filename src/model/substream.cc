@@ -16,7 +16,8 @@ uint32_t depth_of(const Graph& graph) {
 }  // namespace
 
 bool has_substreams(const Node& node) {
-  return node.operation->traits.has_substreams || (node.body && has_substreams(*node.body));
+  const auto own = node.operation->traits.has_substreams;
+  return (own != nullptr && own(node)) || (node.body && has_substreams(*node.body));
 }
 
 bool has_substreams(const Graph& graph) {

@@ -1,7 +1,10 @@
 // Attention between products that have their activations transposed, and by its decomposition everywhere.
 #include <gtest/gtest.h>
+#include <tessera/error.h>
 
 #include <algorithm>
+#include <cmath>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -59,6 +62,46 @@ TEST(Attention, HasGradientsBetweenSparseProducts) {
   const WideArrays expected = evaluate(graph, attending.inputs, state);
   Session session(graph, Machine::host(2));
   expect_near(session.run(narrowed(attending.inputs)), expected, 1e-5);
+}
+
+/// Each call, micro-batch and replica drops other probabilities, and the same ones in the gradient.
+TEST(Attention, DropsProbabilitiesAsDropoutDoes) {
+  auto function = std::make_shared<Graph>();
+  const Value x = function->input("x", {2, 21, 16}), step = function->input("step", {}, Type::u32);
+  function->output("y", attention(x, x, x, {.heads = 2, .dropout = 0.4, .step = step, .seed = 7}));
+  for (const uint32_t replicas : {1U, 2U})
+    for (const uint32_t micro_batches : {1U, 3U}) {
+      SCOPED_TRACE(testing::Message() << replicas << " replicas, " << micro_batches << " micro-batches");
+      Graph g;
+      const Value w = g.parameter("w", {2, 21, 16}), number = g.input("step", {}, Type::u32);
+      const Value first = g.call(function, {w, number})[0], second = g.call(function, {w, number})[0];
+      const Value other = attention(w, w, w, {.heads = 2, .dropout = 0.4, .step = number, .seed = 7});
+      const Value loss = sum(square(first - second)) + sum(square(second - other));
+      g.output("loss", loss);
+      add_training(loss, {.optimizer = Sgd{}, .micro_batches = micro_batches, .replicas = replicas});
+      const WideArrays inputs = {{"step", Array(g.bound_type(number.id).elements(), 3)}, {"lr", {0.25}}};
+      for (const Machine& machine :
+           {Machine::host(2), Machine::find("m2000").with("chips", 2).with("tiles", 8)}) {
+        if (replicas == 2 && machine.name() == "host") continue;
+        Session session(g, machine);
+        session.set("w", narrowed({{"w", random_values(w.type(), -1, 1, 1, 5, 0)}}).at("w"));
+        WideArrays state = widened(session.state());
+        const WideArrays expected = evaluate(g, inputs, state);
+        const Arrays found = session.run(narrowed(inputs));
+        EXPECT_GT(found.at("loss")[0], 1);
+        expect_near(found, expected, 1e-4);
+        expect_near(session.state(), state, 1e-4);
+      }
+    }
+}
+
+TEST(Attention, RefusesDropoutWithoutAStep) {
+  Graph g;
+  const Value x = g.input("x", {3, 8}), step = g.input("step", {}, Type::u32);
+  EXPECT_THROW(attention(x, x, x, {.heads = 2, .dropout = 0.1}), UsageError);
+  for (const double p : {-0.1, 1.0, std::nan("")})
+    EXPECT_THROW(attention(x, x, x, {.heads = 2, .dropout = p, .step = step}), UsageError);
+  EXPECT_THROW(attention(x, x, x, {.heads = 2, .dropout = 0.1, .step = x}), UsageError);
 }
 
 }  // namespace

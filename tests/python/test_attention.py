@@ -112,6 +112,51 @@ def test_masks_become_limits(name, limit):
     assert "bias" not in line
 
 
+def dropped(count, p, seed=0):
+    """Attention whose probabilities are all 1 / count: results are fractions of values kept, over 1 - p."""
+    graph = tg.Graph()
+    q, v = graph.input("q", (2, count, 8)), graph.input("v", (2, count, 8))
+    graph.output("y", tg.attention(q, q, v, heads=2, dropout=p, seed=seed))
+    return graph.session()
+
+
+def test_dropout_keeps_its_fraction_and_differs_between_steps():
+    session, count = dropped(400, 0.25), 400
+    q, v = np.zeros((2, count, 8), np.float32), np.ones((2, count, 8), np.float32)
+    first, second = session.run(q, v), session.run(q, v)
+    assert np.abs(first - second).max() > 0.01
+    kept = first[..., ::4] * 0.75 * count  # of each query and head
+    np.testing.assert_allclose(kept, np.round(kept), atol=1e-2)
+    assert abs(kept.mean() / count - 0.75) < 0.005
+    session.step = 1
+    np.testing.assert_array_equal(session.run(q, v), first)
+    assert np.abs(dropped(count, 0.25, seed=1).run(q, v) - first).max() > 0.01
+
+
+class Dropping(nn.Module):
+    def __init__(self, need_weights):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(16, 2, dropout=0.5, batch_first=True)
+        self.options = {"need_weights": need_weights}
+
+    def forward(self, x):
+        return self.attention(x, x, x, **self.options)[0]
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_dropout_of_pytorch_in_training(need_weights):
+    torch.manual_seed(4)
+    module, x = Dropping(need_weights), torch.randn(3, 60, 16)
+    graph = tg.from_torch(module.train(), (x,))
+    assert ("p=0.5" in str(graph).replace(": ", "=")) and ("softmax" in str(graph)) == need_weights
+    session = graph.session()
+    results = np.stack([session.run(x) for _ in range(200)])
+    assert results.std(0).mean() > 0.01
+    with torch.no_grad():
+        expected = module.eval()(x).numpy()
+    np.testing.assert_allclose(results.mean(0), expected, atol=6 * results.std(0).max() / 200**0.5)
+
+
 def test_a_mask_that_is_an_input():
     torch.manual_seed(2)
     mask = torch.where(torch.arange(19).view(1, 1, 1, 19) < torch.tensor([12, 19]).view(2, 1, 1, 1), 0.0, -1e9)

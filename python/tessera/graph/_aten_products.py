@@ -219,8 +219,6 @@ def _attention(
     enable_gqa: bool = False,
 ) -> Value:
     q, k, v = value_of(q), value_of(k), value_of(v)
-    if dropout_p > 0:
-        raise ValueError("dropout of probabilities is not possible")
     if len(q.shape) < 3:
         raise ValueError(f"queries of {list(q.shape)} are not possible: heads are the third dimension from the end")
     heads, kv_heads = q.shape[-3], k.shape[-3]
@@ -228,6 +226,11 @@ def _attention(
         raise ValueError(f"{heads} heads of queries with {kv_heads} of keys need enable_gqa")
     chosen: dict[str, Any] = {"right": 0} if is_causal else {} if mask is None else mask_of(call, mask, q, k)
     y = ops.attention(
-        heads_last(q), heads_last(k), heads_last(v), heads=heads, kv_heads=kv_heads, scale=scale, **chosen
+        *(heads_last(x) for x in (q, k, v)),
+        heads=heads,
+        kv_heads=kv_heads,
+        scale=scale,
+        dropout=dropout_p,
+        **chosen,
     )
     return heads_first(y, heads)

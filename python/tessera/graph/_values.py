@@ -218,6 +218,9 @@ def attention(
     query_ids: Value | None = None,
     key_ids: Value | None = None,
     bias: Value | None = None,
+    dropout: float = 0.0,
+    step: Value | None = None,
+    seed: int = 0,
 ) -> Value:
     """softmax(scale · q · kᵀ + bias) · v for each head (Vaswani et al. 2017).
 
@@ -228,7 +231,7 @@ def attention(
     Query i attends to the keys from i + offset - left to i + offset + right, None without limit; so `right=0` is
     causal. Of packed sequences `query_ids` [..., queries] and `key_ids` [..., keys], u32, are equal where queries attend
     to keys; those with id 0 attend to nothing, and have the result 0. The bias is [sequences, heads, queries, keys], of
-    which all but the last may be 1.
+    which all but the last may be 1. Probabilities are dropped with the probability `dropout`, as `dropout()` does.
 
     On hosts keys are taken in one pass (Dao et al. 2022), so that no matrix of scores exists, and blocks of pairs of
     which none attend are left out.
@@ -237,9 +240,12 @@ def attention(
         raise ValueError("attention: ids of queries need those of keys")
     ids = [] if query_ids is None or key_ids is None else [_indices(query_ids), _indices(key_ids)]
     flags = {"ids": 1 if ids else None, "bias": None if bias is None else 1}
-    chosen = {"kv_heads": kv_heads, "scale": scale, "left": left, "right": right, "offset": offset or None, **flags}
+    draws = {"p": dropout, "seed": seed} if dropout else {}
+    counter = [graph_of("attention", q).step() if step is None else step] if dropout else []
+    chosen = {"kv_heads": kv_heads, "scale": scale, "left": left, "right": right, "offset": offset or None, **flags, **draws}
     attributes: dict[str, Attribute] = {name: value for name, value in chosen.items() if value is not None}
-    return apply("attention", q, k, v, *ids, *([] if bias is None else [bias]), heads=heads, **attributes)
+    biases = [] if bias is None else [bias]
+    return apply("attention", q, k, v, *ids, *biases, *counter, heads=heads, **attributes)
 
 
 class Elementwise(Protocol):

@@ -11,6 +11,7 @@
 #include "kernels/product/attention/codelet.h"
 #include "model/lowering.h"
 #include "model/operations/constants.h"
+#include "model/operations/dropout.h"
 #include "model/operations/list.h"
 #include "model/transforms/function_gradients.h"
 
@@ -19,16 +20,19 @@ namespace {
 
 bool lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
 
-/// q, k, v; then, if there are any, the ids of queries and of keys, and the bias.
+bool drops(const Node& node) { return node.attributes.contains("p"); }
+
+/// q, k, v; then, if there are any, the ids of queries and of keys, the bias, and the step of dropout.
 struct Inputs {
-  size_t count = 3;
-  bool has_ids = false, has_bias = false;
+  bool has_ids, has_bias, has_dropout;
 
   explicit Inputs(const Node& node)
-      : has_ids(node.integer("ids", 0) != 0), has_bias(node.integer("bias", 0) != 0) {
-    count = 3 + (has_ids ? 2 : 0) + (has_bias ? 1 : 0);
-  }
-  size_t bias() const { return count - 1; }
+      : has_ids(node.integer("ids", 0) != 0),
+        has_bias(node.integer("bias", 0) != 0),
+        has_dropout(drops(node)) {}
+  size_t bias() const { return has_ids ? 5 : 3; }
+  size_t step() const { return bias() + (has_bias ? 1 : 0); }
+  size_t count() const { return step() + (has_dropout ? 1 : 0); }
 };
 
 uint32_t tokens_of(const TensorType& type) { return type.shape[type.shape.size() - 2]; }
@@ -40,6 +44,10 @@ Attributes attributes_of(const Attention& of) {
   if (of.left) attributes["left"] = int64_t{*of.left};
   if (of.right) attributes["right"] = int64_t{*of.right};
   if (of.offset != 0) attributes["offset"] = of.offset;
+  if (of.dropout != 0) {
+    attributes["p"] = of.dropout;
+    attributes["seed"] = static_cast<int64_t>(of.seed);
+  }
   return attributes;
 }
 
@@ -109,8 +117,8 @@ void require_inputs(const Signature& s) {
   require_dense(s);
   require_float(s, q);
   const Inputs inputs(s.attributes);
-  if (s.inputs.size() < inputs.count)
-    refuse(s, fmt::format("{} inputs; it takes {}", s.inputs.size(), inputs.count));
+  if (s.inputs.size() < inputs.count())
+    refuse(s, fmt::format("{} inputs; it takes {}", s.inputs.size(), inputs.count()));
   const auto leading = [](const TensorType& type) { return Shape(type.shape.begin(), type.shape.end() - 2); };
   if (q.type != k.type || q.type != v.type || q.shape.size() < 2 || k.shape.size() != q.shape.size() ||
       v.shape.size() != q.shape.size() || leading(q) != leading(k) || leading(q) != leading(v) ||
@@ -129,6 +137,7 @@ void require_inputs(const Signature& s) {
     require_ids(s, 4, k);
   }
   if (inputs.has_bias) require_bias(s, s.inputs[inputs.bias()], p);
+  if (inputs.has_dropout) require_dropout(s, s.inputs[inputs.step()]);
 }
 
 TensorType lse_type(const TensorType& q, uint32_t heads) {
@@ -152,7 +161,7 @@ Types infer(const Signature& s) {
 /// The inputs, y, lse, dy: dq, dk, dv.
 Types infer_gradient(const Signature& s) {
   require_inputs(s);
-  const size_t count = Inputs(s.attributes).count;
+  const size_t count = Inputs(s.attributes).count();
   const ops::AttentionProblem p = problem_of(s.attributes, s.inputs[0], s.inputs[1], s.inputs[2]);
   const TensorType y = result_type(s.inputs[0], p);
   if (s.inputs.size() != count + 3 || !(s.inputs[count] == y) || !(s.inputs[count + 2] == y) ||
@@ -167,11 +176,11 @@ Gradients gradient(const Differentiation& d) {
   const bool needs_bias = inputs.has_bias && d.needed[inputs.bias()];
   if (!d.dy[0] || d.dy[1] || needs_bias) return differentiate_decomposition(d);
   std::vector<Value> all;
-  for (size_t i = 0; i < inputs.count; ++i) all.push_back(d.input(i));
+  for (size_t i = 0; i < inputs.count(); ++i) all.push_back(d.input(i));
   all.insert(all.end(), {d.output(0), d.output(1), *d.dy[0]});
   const std::vector<Value> of_inputs = d.graph.apply("attention_gradient", all, d.node.attributes);
   Gradients gradients(of_inputs.begin(), of_inputs.end());
-  gradients.resize(inputs.count);
+  gradients.resize(inputs.count());
   return gradients;
 }
 
@@ -230,6 +239,13 @@ class Parts {
         cast(equal(queries, keys), Type::f32) * cast(not_equal(keys, number(keys, 0)), Type::f32);
     return mask ? *mask * same : same;
   }
+  /// Of [sequences, heads, queries, keys].
+  Value dropped(Value pairs) const {
+    if (!inputs_.has_dropout) return pairs;
+    Attributes attributes;
+    for (const char* name : {"p", "seed", "stream"}) attributes[name] = d_.node.attributes.at(name);
+    return pairs.owner().apply("dropout", {pairs, d_.inputs[inputs_.step()]}, std::move(attributes))[0];
+  }
   Value masked(Value scores, const std::optional<Value>& mask) const {
     return mask ? where(*mask, scores, number(scores, kLittle)) : scores;
   }
@@ -271,8 +287,8 @@ std::vector<Value> decompose(const Decomposition& d) {
   Value lse = most + log(divisor);
   if (may_hide_all) lse = where(total, lse, number(lse, kNoLogarithm));
   const TensorType& q = d.inputs[0].type();
-  const Value y =
-      matmul(parts.by_kv_head(cast(probabilities, p.type)), parts.by_head(d.inputs[2], p.kv_heads));
+  const Value weights = parts.by_kv_head(cast(parts.dropped(probabilities), p.type));
+  const Value y = matmul(weights, parts.by_head(d.inputs[2], p.kv_heads));
   return {parts.by_token(y, p.heads, result_type(q, p).shape),
           parts.by_token(lse, p.heads, lse_type(q, p.heads).shape)};
 }
@@ -283,17 +299,18 @@ std::vector<Value> decompose_gradient(const Decomposition& d) {
   const ops::AttentionProblem& p = parts.problem();
   const std::optional<Value> mask = parts.mask();
   const Value q = parts.by_head(d.inputs[0], p.heads), k = parts.by_head(d.inputs[1], p.kv_heads),
-              v = parts.by_head(d.inputs[2], p.kv_heads), y = parts.by_head(d.inputs[inputs.count], p.heads),
-              lse = parts.rows(parts.by_head(d.inputs[inputs.count + 1], p.heads)),
-              dy = parts.by_head(d.inputs[inputs.count + 2], p.heads);
+              v = parts.by_head(d.inputs[2], p.kv_heads),
+              y = parts.by_head(d.inputs[inputs.count()], p.heads),
+              lse = parts.rows(parts.by_head(d.inputs[inputs.count() + 1], p.heads)),
+              dy = parts.by_head(d.inputs[inputs.count() + 2], p.heads);
   Value probabilities = exp(parts.masked(parts.scores(), mask) - lse);
   if (mask) probabilities = probabilities * *mask;
   const auto wide = [](Value x) { return cast(x, Type::f32); };
   const Value mean = parts.rows(sum(wide(dy) * wide(y), {-1}, true));
-  const Value of_probabilities = parts.pairs(wide(matmul(dy, v, false, true)));
+  const Value of_probabilities = parts.dropped(parts.pairs(wide(matmul(dy, v, false, true))));
   const Value of_scores =
       parts.by_kv_head(cast(probabilities * (of_probabilities - mean) * double{p.scale}, p.type));
-  const Value weights = parts.by_kv_head(cast(probabilities, p.type));
+  const Value weights = parts.by_kv_head(cast(parts.dropped(probabilities), p.type));
   return {parts.by_token(matmul(of_scores, k), p.heads, d.inputs[0].shape()),
           parts.by_token(matmul(of_scores, q, true), p.kv_heads, d.inputs[1].shape()),
           parts.by_token(matmul(weights, dy, true), p.kv_heads, d.inputs[2].shape())};
@@ -306,6 +323,13 @@ ops::AttentionProblem problem_of(Lowering& l, const Node& node) {
   ops::AttentionProblem p = problem_of(node, type(0), type(1), type(2));
   p.has_ids = inputs.has_ids;
   p.has_bias = inputs.has_bias;
+  p.has_dropout = inputs.has_dropout;
+  if (p.has_dropout) {
+    p.keep = keep_of(node);
+    p.seed = seed_of(node);
+    p.operation = stream_of(node);
+    p.substream_words = l.substream_words();
+  }
   if (!p.has_bias) return p;
   const Shape& bias = type(inputs.bias()).shape;
   p.bias_of_sequences = bias[0] > 1;
@@ -329,9 +353,16 @@ std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
   return choices;
 }
 
-void lower(Lowering& l, const Node& node) {
+std::vector<ops::Operand> input_operands(Lowering& l, const Node& node) {
+  const Inputs inputs(node);
   std::vector<ops::Operand> operands;
-  for (size_t i = 0; i < node.inputs.size(); ++i) operands.push_back(l.input(i));
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    operands.push_back(inputs.has_dropout && i == inputs.step() ? l.with_substream(l.input(i)) : l.input(i));
+  return operands;
+}
+
+void lower(Lowering& l, const Node& node) {
+  std::vector<ops::Operand> operands = input_operands(l, node);
   for (const size_t i : {1, 0}) operands.push_back(l.output(i));
   ops::AttentionProblem p = problem_of(l, node);
   p.q_transposed = l.input_layout(0).transposed;
@@ -342,8 +373,7 @@ void lower(Lowering& l, const Node& node) {
 }
 
 void lower_gradient(Lowering& l, const Node& node) {
-  std::vector<ops::Operand> operands;
-  for (size_t i = 0; i < node.inputs.size(); ++i) operands.push_back(l.input(i));
+  std::vector<ops::Operand> operands = input_operands(l, node);
   for (const size_t i : {1, 2, 0}) operands.push_back(l.output(i));
   l.add(ops::AttentionGradientProblem{problem_of(l, node)}, operands);
 }
@@ -364,6 +394,7 @@ struct CaseOf {
   Attributes attributes = {};
   Shape bias = {};
   bool ids = false;
+  double dropout = 0;
 
   Case make() const {
     Case c{.inputs = {dense(type, {sequences, queries, heads * size}),
@@ -382,6 +413,11 @@ struct CaseOf {
       c.attributes["bias"] = int64_t{1};
       c.inputs.push_back(dense(type, bias));
     }
+    if (dropout > 0) {
+      c.attributes.insert({{"p", dropout}, {"seed", int64_t{5}}, {"stream", int64_t{2}}});
+      c.given[c.inputs.size()] = {3};
+      c.inputs.push_back(dense(Type::u32, {}));
+    }
     return c;
   }
 };
@@ -397,6 +433,9 @@ std::vector<Case> cases() {
       CaseOf{.keys = 12, .ids = true}.make(),
       CaseOf{.heads = 4, .attributes = causal, .bias = {1, 4, 7, 7}, .ids = true}.make(),
       CaseOf{.bias = {2, 1, 1, 7}}.make(),
+      CaseOf{.queries = 33, .keys = 99, .heads = 4, .dropout = 0.3}.make(),
+      CaseOf{.type = Type::f16, .attributes = causal, .bias = {2, 1, 7, 7}, .ids = true, .dropout = 0.2}
+          .make(),
       CaseOf{.type = Type::f16, .queries = 20, .keys = 20, .size = 16, .value_size = 16, .attributes = causal}
           .make(),
       CaseOf{.type = Type::bf16, .size = 16, .value_size = 8}.make()};
@@ -421,21 +460,23 @@ std::vector<Case> gradient_cases() {
 
 constexpr Operation kAttention[] = {{.name = "attention",
                                      .least_inputs = 3,
-                                     .most_inputs = 6,
+                                     .most_inputs = 7,
                                      .infer = infer,
                                      .gradient = gradient,
                                      .layouts = layouts,
                                      .lower = lower,
                                      .cases = cases,
+                                     .traits = {.has_substreams = drops},
                                      .decompose = decompose,
                                      .lowers_on = lowers_on},
                                     {.name = "attention_gradient",
                                      .least_inputs = 6,
-                                     .most_inputs = 9,
+                                     .most_inputs = 10,
                                      .infer = infer_gradient,
                                      .layouts = row_layouts,
                                      .lower = lower_gradient,
                                      .cases = gradient_cases,
+                                     .traits = {.has_substreams = drops},
                                      .decompose = decompose_gradient,
                                      .lowers_on = lowers_on}};
 
@@ -455,6 +496,10 @@ Value attention(Value q, Value k, Value v, const Attention& of) {
   if (of.bias) {
     inputs.push_back(*of.bias);
     attributes["bias"] = int64_t{1};
+  }
+  if (of.dropout != 0) {
+    if (!of.step) throw UsageError("attention: dropout needs a step");
+    inputs.push_back(*of.step);
   }
   return q.owner().apply("attention", inputs, std::move(attributes))[0];
 }

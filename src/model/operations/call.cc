@@ -18,7 +18,7 @@ void check_function(const Graph& function) {
       throw UsageError(
           fmt::format("a function cannot have the parameter or state '{}': pass it as an input", info.name));
   for (const Node& node : function.nodes())
-    if (node.operation->traits.draws && !node.operation->traits.has_substreams)
+    if (node.operation->traits.draws)
       throw UsageError(
           fmt::format("a function cannot contain {}, which would draw the same random numbers in "
                       "every call",

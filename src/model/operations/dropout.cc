@@ -6,20 +6,14 @@
 
 #include "base/random.h"
 #include "model/lowering.h"
+#include "model/operations/dropout.h"
 #include "model/operations/list.h"
 
 namespace tessera::model {
 namespace {
 
-double p_of(const Node& node) { return node.number("p"); }
-uint64_t seed_of(const Node& node) { return static_cast<uint64_t>(node.integer("seed", 0)); }
-uint32_t stream_of(const Node& node) { return static_cast<uint32_t>(node.integer("stream", 0)); }
-
 Types infer(const Signature& s) {
-  const double p = p_of(s.attributes);
-  if (!(p >= 0 && p < 1)) throw UsageError(fmt::format("dropout: p = {} is not in [0, 1)", p));
-  if (s.inputs[1].type != Type::u32 || s.inputs[1].elements() != 1)
-    throw UsageError(fmt::format("dropout: the step is {}; it must be u32[]", to_string(s.inputs[1])));
+  require_dropout(s, s.inputs[1]);
   require_dense(s);
   require_float(s, s.inputs[0]);
   return {s.inputs[0]};
@@ -31,7 +25,7 @@ Gradients gradient(const Differentiation& d) {
 }
 
 std::vector<Array> reference(const Evaluation& e) {
-  const auto keep = static_cast<float>(1 - p_of(e.node));
+  const float keep = keep_of(e.node);
   const auto step = static_cast<uint32_t>((*e.inputs[1])[0]);
   uint64_t seed = seed_of(e.node);
   for (uint32_t i = 0; i < e.substream.size(); ++i) seed = base::seed_of_substream(seed, i, e.substream[i]);
@@ -42,28 +36,17 @@ std::vector<Array> reference(const Evaluation& e) {
   return {y};
 }
 
-/// With the words of the sub-stream.
-ops::Operand step_of(Lowering& l) {
-  const ops::Operand step = l.input(1);
-  if (l.substream_words() == 0) return step;
-  const ops::Operand row = l.temporary("step", Type::u32, 1, 1 + l.substream_words());
-  program::CopySet set{"step", {copy_of(step, {row.variable, {0, 1, 0, 1}})}};
-  l.copy_substream(set, {row.variable, {0, 1, 1, row.cols() - 1}});
-  l.run(l.builder().copy(std::move(set)));
-  return row;
-}
-
 void lower(Lowering& l, const Node& node) {
   const ops::Operand in = l.input(0), out = l.output(0);
   l.add(ops::DropoutProblem{.type = l.builder().type_of(in),
                             .rows = in.rows(),
                             .cols = in.cols(),
-                            .keep = static_cast<float>(1 - p_of(node)),
+                            .keep = keep_of(node),
                             .seed = seed_of(node),
                             .operation = stream_of(node),
                             .transposed = l.input_layout(0).transposed,
                             .substream_words = l.substream_words()},
-        {in, step_of(l), out});
+        {in, l.with_substream(l.input(1)), out});
 }
 
 std::vector<LayoutChoice> layouts(Lowering&, const Node&) {
@@ -89,17 +72,25 @@ constexpr Operation kDropout[] = {{.name = "dropout",
                                    .layouts = layouts,
                                    .lower = lower,
                                    .cases = cases,
-                                   .traits = {.draws = true, .has_substreams = true}}};
+                                   .traits = {.has_substreams = [](const Node&) { return true; }}}};
 
 }  // namespace
+
+float keep_of(const Node& node) { return static_cast<float>(1 - node.number("p")); }
+uint64_t seed_of(const Node& node) { return static_cast<uint64_t>(node.integer("seed", 0)); }
+uint32_t stream_of(const Node& node) { return static_cast<uint32_t>(node.integer("stream", 0)); }
+
+void require_dropout(const Signature& s, const TensorType& step) {
+  const double p = s.attributes.number("p");
+  if (!(p >= 0 && p < 1)) throw UsageError(fmt::format("{}: p = {} is not in [0, 1)", s.operation, p));
+  if (step.type != Type::u32 || step.elements() != 1)
+    throw UsageError(fmt::format("{}: the step is {}; it must be u32[]", s.operation, to_string(step)));
+}
 
 std::span<const Operation> dropout_operations() { return kDropout; }
 
 Value dropout(Value x, double p, Value step, uint64_t seed) {
-  return x.owner().apply("dropout", {x, step},
-                         {{"p", p},
-                          {"seed", static_cast<int64_t>(seed)},
-                          {"stream", static_cast<int64_t>(x.graph->nodes().size())}})[0];
+  return x.owner().apply("dropout", {x, step}, {{"p", p}, {"seed", static_cast<int64_t>(seed)}})[0];
 }
 
 }  // namespace tessera::model

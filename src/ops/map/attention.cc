@@ -45,9 +45,15 @@ class AttentionOperands {
          .cols_per_col = cols_per_head,
          .transposed = transposed});
   }
-  /// An empty one stands for an operand that there is not.
-  void add_none(const char* name, Type type) {
-    add({.name = name, .type = type, .role = Role::constant, .split_rows = false, .split_cols = false});
+  /// Every vertex has all of it; an empty one stands for an operand that there is not.
+  void add_whole(bool is_given, const char* name, Type type, uint32_t rows, uint32_t cols) {
+    add({.name = name,
+         .type = type,
+         .role = is_given ? Role::input : Role::constant,
+         .rows = is_given ? rows : 0,
+         .cols = is_given ? cols : 0,
+         .split_rows = false,
+         .split_cols = false});
   }
   void add_inputs() {
     add_of_queries("q", p_.type, Role::input, p_.size, p_.q_transposed);
@@ -59,18 +65,11 @@ class AttentionOperands {
       add_of_sequences("query_ids", Type::u32, Role::input, 1, p_.queries, false);
       add_of_sequences("key_ids", Type::u32, Role::input, 1, p_.keys, false);
     } else {
-      add_none("query_ids", Type::u32);
-      add_none("key_ids", Type::u32);
+      add_whole(false, "query_ids", Type::u32, 0, 0);
+      add_whole(false, "key_ids", Type::u32, 0, 0);
     }
-    if (p_.has_bias)
-      add({.name = "bias",
-           .type = p_.type,
-           .rows = p_.bias_rows(),
-           .cols = p_.keys,
-           .split_rows = false,
-           .split_cols = false});
-    else
-      add_none("bias", p_.type);
+    add_whole(p_.has_bias, "bias", p_.type, p_.bias_rows(), p_.keys);
+    add_whole(p_.has_dropout, "step", Type::u32, 1, 1 + p_.substream_words);
   }
 
  private:
@@ -101,19 +100,22 @@ int64_t transposed_bits(const AttentionProblem& p) {
 MapOperation operation_for(const AttentionProblem& p, const program::Codelet& codelet) {
   require_float(p.type, "attention");
   MapOperation operation{.codelet = &codelet, .takes_origin = true};
-  const uint32_t of_query = p.bias_of_queries ? 1 : 0, of_queries = p.bias_of_queries ? p.queries : 1,
-                 of_heads = p.bias_of_heads ? p.heads : 1;
+  using namespace kernels;
+  const int64_t bias_of = (p.bias_of_queries ? kBiasOfQueries : 0) | (p.bias_of_heads ? kBiasOfHeads : 0) |
+                          (p.bias_of_sequences ? kBiasOfSequences : 0);
   operation.params = {p.size,
                       p.value_size,
                       p.queries,
                       p.keys,
+                      p.heads,
                       p.left,
                       p.right,
                       p.offset,
-                      kernels::param_of(p.scale),
-                      of_query,
-                      p.bias_of_heads ? of_queries : 0,
-                      p.bias_of_sequences ? of_queries * of_heads : 0,
+                      param_of(p.scale),
+                      bias_of,
+                      static_cast<int64_t>(p.seed),
+                      p.operation,
+                      param_of(p.keep),
                       transposed_bits(p)};
   return operation;
 }

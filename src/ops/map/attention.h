@@ -27,6 +27,12 @@ struct AttentionProblem {
   bool bias_of_sequences = false;  ///< whether the bias differs between sequences, heads, queries
   bool bias_of_heads = false;
   bool bias_of_queries = false;
+  bool has_dropout = false;
+  float keep =
+      1;  ///< probability with which dropout keeps an element, and of what it draws: ops/map/dropout.h
+  uint64_t seed = 0;
+  uint32_t operation = 0;
+  uint32_t substream_words = 0;
   bool q_transposed = false;  ///< whether a matrix lies as its transpose
   bool k_transposed = false;
   bool v_transposed = false;
@@ -39,7 +45,8 @@ struct AttentionProblem {
 };
 
 /// Operands "q", "k", "v", and as far as there are "query_ids" (sequences × queries), "key_ids" (sequences ×
-/// keys), "bias" (bias_rows × keys), then "lse" (sequences · queries × heads), "y".
+/// keys), "bias" (bias_rows × keys), "step" (a row of 1 + substream_words), then "lse" (sequences · queries ×
+/// heads), "y".
 MapOperation operation_of(const AttentionProblem& problem);
 
 struct AttentionGradientProblem {

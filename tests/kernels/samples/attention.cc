@@ -14,11 +14,12 @@ struct Mask {
   int64_t left = -1, right = -1, offset = 0;
   bool ids = false;
   bool bias = false;
+  bool dropout = false;
 };
 
 constexpr Mask kAll{}, kCausal{.right = 0}, kSliding{.left = 9, .right = 4, .offset = -3},
-    kPacked{.ids = true}, kBiased{.bias = true},
-    kEverything{.left = 40, .right = 0, .offset = 2, .ids = true, .bias = true};
+    kPacked{.ids = true}, kBiased{.bias = true}, kDropped{.dropout = true},
+    kEverything{.left = 40, .right = 0, .offset = 2, .ids = true, .bias = true, .dropout = true};
 
 struct Sizes {
   uint32_t sequences, queries, keys, heads, shared, size, value_size, first;
@@ -66,12 +67,17 @@ void add_inputs(Sample& s, Type type, const Sizes& z, const Mask& mask, uint32_t
   s.values(Type::u32, with_ids, z.keys, [&](uint64_t i) { return id_at(i, z.keys); });
   // The same for all sequences; the vertex begins with the second head.
   s.random(type, mask.bias ? (kv_heads + 1) * z.shared * z.queries : 0, z.keys, seed + 3);
+  s.values(Type::u32, mask.dropout ? 1 : 0, 4, [&](uint64_t i) { return double(3 + i); });
 }
 
 void add_params(Sample& s, const Sizes& z, const Mask& mask, uint32_t row, int64_t transposed = 0) {
-  s.param(z.size).param(z.value_size).param(z.queries).param(z.keys);
+  s.param(z.size)
+      .param(z.value_size)
+      .param(z.queries)
+      .param(z.keys)
+      .param((z.heads / z.shared + 1) * z.shared);
   s.param(mask.left).param(mask.right).param(mask.offset).param(param_of(1.5F / std::sqrt(float(z.size))));
-  s.param(1).param(z.queries).param(0);
+  s.param(kBiasOfQueries | kBiasOfHeads).param(7).param(5).param(param_of(0.8F));
   s.param(transposed).param(row).param(1);
 }
 
@@ -117,6 +123,7 @@ constexpr NamedSample attention_uses[] = {{"f32", forward<Type::f32, kAll>},
                                           {"f32-sliding", forward<Type::f32, kSliding>},
                                           {"f32-packed", forward<Type::f32, kPacked>},
                                           {"f32-biased", forward<Type::f32, kBiased>},
+                                          {"f32-dropout", forward<Type::f32, kDropped>},
                                           {"f32-transposed", forward<Type::f32, kAll, kTransposed>},
                                           {"f32-mixed", forward<Type::f32, kBiased, kMixed>},
                                           {"f16", forward<Type::f16, kEverything>},
@@ -127,6 +134,7 @@ constexpr NamedSample attention_gradient_uses[] = {{"f32", gradient<Type::f32, k
                                                    {"f32-sliding", gradient<Type::f32, kSliding>},
                                                    {"f32-packed", gradient<Type::f32, kPacked>},
                                                    {"f32-biased", gradient<Type::f32, kBiased>},
+                                                   {"f32-dropout", gradient<Type::f32, kDropped>},
                                                    {"f16", gradient<Type::f16, kEverything>},
                                                    {"bf16", gradient<Type::bf16, kCausal>}};
 

@@ -1,4 +1,4 @@
-// Blocks of queries and keys, of which attention and its gradient compute the probabilities.
+// Blocks of queries and keys, whose scores attention and its gradient walk over.
 #if defined(TESSERA_ATTENTION_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_ATTENTION_BLOCKS_INL_H_
 #undef TESSERA_ATTENTION_BLOCKS_INL_H_
@@ -12,6 +12,7 @@
 #include <limits>
 #include <numbers>
 
+#include "kernels/common/draws-inl.h"
 #include "kernels/product/attention/problem.h"
 #include "kernels/product/lines-inl.h"
 
@@ -22,27 +23,28 @@ namespace hn = hwy::HWY_NAMESPACE;
 using PanelVector = hn::Vec<PanelFloats>;
 
 // Queries of a block lie along vectors; keys are factors.
-inline constexpr uint32_t kQueryBlock = kDenseSumStep;
 inline constexpr uint32_t kQueryPanels = kDensePanels;
+inline constexpr uint32_t kQueryBlock = kQueryPanels * kPanelRows;
 inline constexpr uint32_t kKeyBlock = 96;
 inline constexpr size_t kBlockPanel = size_t{kKeyBlock} * kPanelRows;  // scores of a panel: [key][kPanelRows]
+inline constexpr size_t kBlockScores = kQueryPanels * kBlockPanel;
 inline constexpr float kLog2E = static_cast<float>(std::numbers::log2e);
 inline constexpr float kLn2 = static_cast<float>(std::numbers::ln2);
 
-// 2^x for x ≤ 128; 0 below 2^−126. As Cephes' exp2f.
+// 2^x for x < 128; 0 below 2^−126. Its relative error is at most 1.7e-7, and 2^0 is 1.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V power_of_two(D d, V x) {
-  const hn::RebindToSigned<D> integers;
-  const V least = hn::Set(d, -127.0F);
-  x = hn::IfThenElse(hn::Lt(x, least), least, x);
-  const V whole = hn::Round(x);
-  const V rest = hn::Sub(x, whole);
-  V power = hn::Set(d, 1.535336188319500e-4F);
-  for (const float c : {1.339887440266574e-3F, 9.618437357674640e-3F, 5.550332471162809e-2F,
-                        2.402264791363012e-1F, 6.931472028550421e-1F, 1.0F})
+  const hn::RebindToUnsigned<D> bits;
+  // The last bits of the sum are the exponent of a power's whole part.
+  const V shift = hn::Set(d, 0x1.8p23F + 127);
+  const V shifted = hn::Add(x, shift);
+  const V rest = hn::Sub(x, hn::Sub(shifted, shift));
+  // The polynomial with the least relative error in [−½, ½].
+  V power = hn::Set(d, 0.0013264728F);
+  for (const float c : {0.009671513F, 0.055507336F, 0.24022242F, 0.693147F, 1.0F})
     power = hn::MulAdd(power, rest, hn::Set(d, c));
-  const auto exponent = hn::Add(hn::ConvertTo(integers, whole), hn::Set(integers, 127));
-  return hn::Mul(power, hn::BitCast(d, hn::ShiftLeft<23>(exponent)));
+  const V whole = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(bits, shifted)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0F)), hn::Mul(power, whole));
 }
 
 // Keys of a head, of one range, in blocks: [block][term][kKeyBlock].
@@ -50,24 +52,27 @@ struct KeyBlocks {
   KeyRange range;
 
   uint32_t count() const { return (range.end - range.begin + kKeyBlock - 1) / kKeyBlock; }
-  uint32_t first(uint32_t block) const { return range.begin + block * kKeyBlock; }
-  uint32_t keys(uint32_t block) const { return std::min(kKeyBlock, range.end - first(block)); }
-
+  KeyRange keys(uint32_t block) const {
+    const uint32_t first = range.begin + block * kKeyBlock;
+    return {first, std::min(first + kKeyBlock, range.end)};
+  }
   // Of the rows of a field from `row` on, `terms` columns from `col` on.
   void copy(const FieldView& from, uint32_t row, uint32_t col, uint32_t terms, float* to) const {
     for (uint32_t b = 0; b < count(); ++b, to += size_t{terms} * kKeyBlock)
-      copy_terms(row_lines(from, row + first(b), keys(b), col, terms), to, kKeyBlock);
+      copy_terms(row_lines(from, row + keys(b).begin, keys(b).size(), col, terms), to, kKeyBlock);
   }
-  size_t floats(uint32_t terms) const { return floats_before(count(), terms); }
-  static size_t floats_before(uint32_t block, uint32_t terms) { return size_t{block} * terms * kKeyBlock; }
+  size_t floats(uint32_t terms) const { return size_t{count()} * terms * kKeyBlock; }
+  size_t offset(uint32_t key, uint32_t terms) const {
+    const uint32_t at = key - range.begin;
+    return size_t{at / kKeyBlock} * terms * kKeyBlock + at % kKeyBlock;
+  }
 };
 
 // Columns of rows, times a factor, in panels of rows: [panel][column][kPanelRows], zeros beyond the rows.
 inline void copy_query_panels(const FieldView& from, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols,
                               float factor, float* to) {
   const PanelFloats d;
-  const size_t floats = size_t{cols} * kPanelRows * kQueryPanels;
-  if (rows <= kPanelRows) std::fill(to + floats / 2, to + floats, 0.0F);
+  const size_t floats = size_t{cols} * round_up(rows, kPanelRows);
   copy_panels(row_lines(from, row, rows, col, cols), to);
   const PanelVector scale = hn::Set(d, factor);
   for (size_t i = 0; i < floats; i += kPanelLanes) hn::Store(hn::Mul(hn::Load(d, to + i), scale), d, to + i);
@@ -79,99 +84,163 @@ struct QueryBlock {
   uint32_t row;       // in the field
   uint32_t position;  // in the sequence
   uint32_t rows;
-  int32_t ids[kQueryBlock];
+  int32_t ids[kQueryBlock] = {};
+  int32_t least_id = 0, most_id = 0;
 
   QueryBlock(const AttentionProblem& p, uint32_t of_sequence, uint32_t of_head, uint32_t first_row,
              uint32_t first_position, uint32_t count)
       : sequence(of_sequence), head(of_head), row(first_row), position(first_position), rows(count) {
-    for (uint32_t i = 0; i < kQueryBlock; ++i)
-      ids[i] = p.has_ids() && i < rows ? static_cast<int32_t>(p.query_id(sequence, position + i)) : 0;
+    if (!p.has_ids()) return;
+    for (uint32_t i = 0; i < rows; ++i) ids[i] = static_cast<int32_t>(p.query_id(sequence, position + i));
+    least_id = *std::min_element(ids, ids + rows);
+    most_id = *std::max_element(ids, ids + rows);
   }
+
+  uint32_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
 };
 
-// Scores of a block of queries and one of keys, in units of log 2: [panel][key][kPanelRows].
+// Scores of blocks of queries and keys, in units of log 2: [panel][key][kPanelRows].
 class ScoreBlocks {
  public:
-  ScoreBlocks(const program::Vertex& v, const AttentionProblem& problem) : v_(v), p_(problem) {}
-
-  // Whether any query may attend to any of the keys, as far as ids tell.
-  bool may_attend(const QueryBlock& queries, uint32_t key, uint32_t keys) const {
-    if (!p_.has_ids()) return true;
-    const auto [low, high] = std::minmax_element(queries.ids, queries.ids + queries.rows);
-    for (uint32_t j = key; j < key + keys; ++j)
-      if (const auto id = static_cast<int32_t>(p_.key_id(queries.sequence, j));
-          id >= *low && id <= *high && id != 0)
-        return true;
-    return false;
+  ScoreBlocks(const program::Vertex& v, const AttentionProblem& problem) : v_(v), p_(problem) {
+    if (p_.has_dropout()) draws_ = p_.draws();
   }
 
-  // `panels` are the queries' and `block` the keys' of KeyBlocks; `bias` has room for a block.
-  void compute(const QueryBlock& queries, const float* panels, const float* block, uint32_t key,
-               uint32_t keys, float* bias, float* scores) const {
-    run_micro_tiles<kAlongRow>(MicroTile<float>{panels, size_t{p_.size} * kPanelRows, block, kKeyBlock,
-                                                p_.size, scores, kBlockPanel, false, panels},
-                               panels_of(queries), keys, [](uint32_t, uint32_t) {});
-    if (p_.has_bias()) add_bias(queries, key, keys, bias, scores);
-    if (is_cut(queries, key, keys)) cut(queries, key, keys, scores);
-    if (p_.has_ids()) match(queries, key, keys, scores);
+  // What the scores of a block of queries are computed from and in.
+  struct Operands {
+    const float* queries;  // [panel][term][kPanelRows]
+    const float* keys;     // of KeyBlocks
+    float* scores;         // kBlockScores
+    float* more;           // as many
+  };
+
+  // Calls visit(keys, factors) with the scores of each range of keys, within a block, to which any of the
+  // queries attends; factors are what dropout multiplies probabilities by, none: nothing.
+  template <class Visit>
+  void each(const QueryBlock& queries, const KeyBlocks& blocks, const Operands& of,
+            const Visit& visit) const {
+    const KeyRange reach = p_.reach(queries.position, queries.position + queries.rows);
+    for (uint32_t b = 0; b < blocks.count(); ++b) {
+      const KeyRange keys = attended(queries, blocks.keys(b), reach);
+      if (keys.empty()) continue;
+      multiply(queries, of.queries, p_.size, of.keys + blocks.offset(keys.begin, p_.size), keys, of.scores);
+      if (p_.has_bias()) add_bias(queries, keys, of.more, of.scores);
+      if (is_cut(queries, keys)) cut(queries, keys, of.scores);
+      if (p_.has_ids()) match(queries, keys, of.scores);
+      if (p_.has_dropout()) draw(queries, keys, of.more);
+      visit(keys, p_.has_dropout() ? of.more : nullptr);
+    }
   }
 
-  static uint32_t panels_of(const QueryBlock& queries) {
-    return (queries.rows + kPanelRows - 1) / kPanelRows;
+  // products[panel][key][kPanelRows] of panels of queries and a block's keys.
+  static void multiply(const QueryBlock& queries, const float* panels, uint32_t terms, const float* block,
+                       KeyRange keys, float* products) {
+    run_micro_tiles<kAlongRow>(MicroTile<float>{panels, size_t{terms} * kPanelRows, block, kKeyBlock, terms,
+                                                products, kBlockPanel, false, panels},
+                               queries.panels(), keys.size(), [](uint32_t, uint32_t) {});
+  }
+
+  static void drop(const QueryBlock& queries, KeyRange keys, const float* factors, float* values) {
+    const PanelFloats d;
+    if (factors == nullptr) return;
+    for (uint32_t p = 0; p < queries.panels(); ++p)
+      for (size_t i = p * kBlockPanel; i < p * kBlockPanel + size_t{keys.size()} * kPanelRows;
+           i += kPanelLanes)
+        hn::Store(hn::Mul(hn::Load(d, values + i), hn::Load(d, factors + i)), d, values + i);
   }
 
  private:
-  void add_bias(const QueryBlock& queries, uint32_t key, uint32_t keys, float* bias, float* scores) const {
+  // Those of a block's keys from the first to the last to which any query attends, as far as limits and ids
+  // tell. The first one is even, so that sums of pairs of keys do not depend on what other queries attend to.
+  KeyRange attended(const QueryBlock& queries, KeyRange keys, KeyRange reach) const {
+    keys = {std::max(keys.begin, reach.begin), std::min(keys.end, reach.end)};
+    const auto is_attended = [&](uint32_t key) {
+      const auto id = static_cast<int32_t>(p_.key_id(queries.sequence, key));
+      return id != 0 && id >= queries.least_id && id <= queries.most_id;
+    };
+    if (p_.has_ids()) {
+      while (!keys.empty() && !is_attended(keys.begin)) ++keys.begin;
+      while (!keys.empty() && !is_attended(keys.end - 1)) --keys.end;
+    }
+    if (!keys.empty()) keys.begin -= keys.begin % 2;
+    return keys;
+  }
+
+  // lines[panel][key][kPanelRows] of values by query and key.
+  static void copy_scores(const QueryBlock& queries, const Lines& from, float* to) {
+    for (uint32_t p = 0; p < queries.panels(); ++p) {
+      const uint32_t begin = p * kPanelRows, count = std::min(kPanelRows, queries.rows - begin);
+      copy_terms(from.part(begin, count, 0, from.terms), to + p * kBlockPanel, kPanelRows);
+    }
+  }
+
+  void add_bias(const QueryBlock& queries, KeyRange keys, float* bias, float* scores) const {
     const PanelFloats d;
     const FieldView& field = v_.fields[attention_input::bias];
     Lines lines = row_lines(field, p_.bias_row(queries.sequence, queries.head, queries.position),
-                            queries.rows, key, keys);
+                            queries.rows, keys.begin, keys.size());
     lines.line_step *= p_.bias_query_step();
-    copy_terms(lines, bias, kQueryBlock);
+    copy_scores(queries, lines, bias);
     const PanelVector unit = hn::Set(d, kLog2E);
     const PanelVector least = hn::Set(d, std::numeric_limits<float>::lowest() / 4);
     const PanelVector none = hn::Set(d, -std::numeric_limits<float>::infinity());
-    for (uint32_t p = 0; p < panels_of(queries); ++p)
-      for (uint32_t j = 0; j < keys; ++j)
-        for (size_t lane = 0; lane < kPanelRows; lane += kPanelLanes) {
-          float* score = scores + p * kBlockPanel + j * kPanelRows + lane;
-          const PanelVector b = hn::LoadU(d, bias + j * kQueryBlock + p * kPanelRows + lane);
-          // The least finite numbers stay finite: keys are hidden only by minus infinity.
-          const PanelVector finite = hn::IfThenElse(hn::And(hn::Lt(b, least), hn::Gt(b, none)), least, b);
-          hn::StoreU(hn::MulAdd(finite, unit, hn::LoadU(d, score)), d, score);
-        }
+    for (uint32_t p = 0; p < queries.panels(); ++p)
+      for (size_t i = p * kBlockPanel; i < p * kBlockPanel + size_t{keys.size()} * kPanelRows;
+           i += kPanelLanes) {
+        const PanelVector b = hn::Load(d, bias + i);
+        // The least finite numbers stay finite: keys are hidden only by minus infinity.
+        const PanelVector finite = hn::IfThenElse(hn::And(hn::Lt(b, least), hn::Gt(b, none)), least, b);
+        hn::Store(hn::MulAdd(finite, unit, hn::Load(d, scores + i)), d, scores + i);
+      }
+  }
+
+  void draw(const QueryBlock& queries, KeyRange keys, float* factors) const {
+    const PanelFloats d;
+    const PanelVector keep = hn::Set(d, p_.keep()), factor = hn::Div(hn::Set(d, 1.0F), keep);
+    HWY_ALIGN float rows[kQueryBlock][kKeyBlock];
+    for (uint32_t i = 0; i < queries.rows; ++i)
+      each_draw(draws_, p_.pair(queries.sequence, queries.head, queries.position + i) + keys.begin,
+                keys.size(), [&](size_t first, const uint32_t* words, size_t count) HWY_ATTR {
+                  for (size_t j = 0; j < count; j += kPanelLanes)
+                    hn::StoreU(hn::IfThenElseZero(draws_below(d, words + j, keep), factor), d,
+                               rows[i] + first + j);
+                });
+    copy_scores(
+        queries,
+        {reinterpret_cast<const std::byte*>(rows), Type::f32, kKeyBlock, 1, queries.rows, keys.size()},
+        factors);
   }
 
   // Whether the window leaves out some pair of the block.
-  bool is_cut(const QueryBlock& queries, uint32_t key, uint32_t keys) const {
+  bool is_cut(const QueryBlock& queries, KeyRange keys) const {
     if (!p_.has_window()) return false;
     const KeyRange first = p_.reach(queries.position, queries.position + 1);
     const uint32_t last_query = queries.position + queries.rows;
     const KeyRange last = p_.reach(last_query - 1, last_query);
-    return std::max(first.begin, last.begin) > key || std::min(first.end, last.end) < key + keys;
+    return std::max(first.begin, last.begin) > keys.begin || std::min(first.end, last.end) < keys.end;
   }
 
   template <class Allowed>
-  static void keep(const QueryBlock& queries, uint32_t keys, float* scores, const Allowed& allowed) {
+  static void keep(const QueryBlock& queries, KeyRange keys, float* scores, const Allowed& allowed) {
     const PanelFloats d;
     const auto none = hn::Set(d, -std::numeric_limits<float>::infinity());
-    for (uint32_t p = 0; p < panels_of(queries); ++p)
+    for (uint32_t p = 0; p < queries.panels(); ++p)
       for (size_t lane = 0; lane < kPanelRows; lane += kPanelLanes) {
         const auto mask = allowed(p * kPanelRows + lane);
-        for (uint32_t j = 0; j < keys; ++j) {
+        for (uint32_t j = 0; j < keys.size(); ++j) {
           float* score = scores + p * kBlockPanel + j * kPanelRows + lane;
           hn::StoreU(hn::IfThenElse(hn::RebindMask(d, mask(j)), hn::LoadU(d, score), none), d, score);
         }
       }
   }
 
-  void cut(const QueryBlock& queries, uint32_t key, uint32_t keys, float* scores) const {
+  void cut(const QueryBlock& queries, KeyRange keys, float* scores) const {
     const hn::RebindToSigned<PanelFloats> d;
     int32_t begins[kQueryBlock], ends[kQueryBlock];
     for (uint32_t i = 0; i < kQueryBlock; ++i) {
       const KeyRange range = p_.reach(queries.position + i, queries.position + i + 1);
-      begins[i] = static_cast<int32_t>(range.begin) - static_cast<int32_t>(key);
-      ends[i] = static_cast<int32_t>(range.end) - static_cast<int32_t>(key);
+      begins[i] = static_cast<int32_t>(range.begin) - static_cast<int32_t>(keys.begin);
+      ends[i] = static_cast<int32_t>(range.end) - static_cast<int32_t>(keys.begin);
     }
     keep(queries, keys, scores, [&](size_t i) HWY_ATTR {
       const auto begin = hn::LoadU(d, begins + i), end = hn::LoadU(d, ends + i);
@@ -182,13 +251,13 @@ class ScoreBlocks {
     });
   }
 
-  void match(const QueryBlock& queries, uint32_t key, uint32_t keys, float* scores) const {
+  void match(const QueryBlock& queries, KeyRange keys, float* scores) const {
     const hn::RebindToSigned<PanelFloats> d;
     keep(queries, keys, scores, [&](size_t i) HWY_ATTR {
       const auto id = hn::LoadU(d, queries.ids + i);
       const auto is_some = hn::Ne(id, hn::Zero(d));
       return [=, this, &queries](uint32_t j) HWY_ATTR {
-        const auto other = static_cast<int32_t>(p_.key_id(queries.sequence, key + j));
+        const auto other = static_cast<int32_t>(p_.key_id(queries.sequence, keys.begin + j));
         return hn::And(is_some, hn::Eq(id, hn::Set(hn::RebindToSigned<PanelFloats>(), other)));
       };
     });
@@ -196,30 +265,15 @@ class ScoreBlocks {
 
   const program::Vertex& v_;
   const AttentionProblem& p_;
+  Draws draws_;
 };
 
-// Values of a field's rows in FP32, a row every `step` floats: as they lie, or copied.
-struct WideRows {
-  const float* data;
-  size_t step;
-
-  static bool are_in_place(const FieldView& field) {
-    return field.type == Type::f32 && field.col_stride == 1;
-  }
-  static size_t floats(const FieldView& field, uint32_t rows, uint32_t cols) {
-    return are_in_place(field) ? 0 : size_t{rows} * round_up(cols, kPanelRows);
-  }
-  WideRows(const FieldView& field, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols, float* copy) {
-    if (are_in_place(field)) {
-      data = row_of<const float>(field, row) + col;
-      step = static_cast<size_t>(field.row_stride);
-      return;
-    }
-    data = copy;
-    step = round_up(cols, kPanelRows);
-    copy_terms(col_lines(field, row, rows, col, cols), copy, step);
-  }
-};
+// Columns of rows as rows of `row_floats` floats, which lie close together for the sake of the L1 cache.
+inline size_t row_floats(uint32_t cols) { return round_up(cols, kPanelRows); }
+inline void copy_close(const FieldView& from, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols,
+                       float* to) {
+  copy_terms(col_lines(from, row, rows, col, cols), to, row_floats(cols));
+}
 
 // Columns of a panel of rows, of which each column is contiguous.
 template <class T>

@@ -15,6 +15,7 @@ constexpr double kVertexCycles = 200;
 // Vector operations for each probability, beside the products: mask, exponential, sums; and of the gradient.
 constexpr double kSoftmaxOperations = 18;
 constexpr double kGradientOperations = 20;
+constexpr double kDropoutOperations = 90;
 // Copying a vector of an operand into panels.
 constexpr double kCopyPerVector = 4;
 
@@ -27,6 +28,7 @@ double cycles_of(const Vertex& v, const machine::HostFigures& f, double of_size,
   const auto product = [&](double terms) { return micro_tile_cycles({pairs / kPanelRows, 1, terms}, 0, f); };
   double copied = 0;
   for (const program::FieldView& field : v.fields) copied += static_cast<double>(field.elements());
+  if (p.has_dropout()) operations += kDropoutOperations;
   return kVertexCycles + of_size * product(p.size) + of_values * product(p.value_size) +
          operations * pairs / lanes / rate + kCopyPerVector * copied / lanes;
 }

@@ -18,12 +18,19 @@ namespace tessera::kernels {
 /// Query i attends to key j if j is in [i + offset − left, i + offset + right], where a negative left or
 /// right is without limit; and, if there are ids (u32, a row for each sequence, a column for each query or
 /// key), if both ids are the same and not 0. A query that attends to none has the result 0, and kNoLogarithm.
-/// bias has a row of "keys" columns for each query, head and sequence, or the same one for several: the steps
-/// say how many rows further those of the next query, head and sequence are; "col" is the vertex's first head
-/// of k. q, k, v, bias and y are f32, f16 or bf16; all is computed in FP32. "scale" is the bits of an FP32
-/// number. A field whose bit is set in "transposed" lies as its transpose.
+/// bias has a row of "keys" columns for each query, head and sequence, or the same one for several: the bits
+/// of "bias_of" say by which it differs. q, k, v, bias and y are f32, f16 or bf16; all is computed in FP32.
+/// "scale" is the bits of an FP32 number. A field whose bit is set in "transposed" lies as its transpose.
+///
+/// If there is a "step", a row of u32 as that of dropout, probabilities are dropped as dropout of "keep" does
+/// with the matrices of "heads" heads · queries × keys of all sequences; "col" is the vertex's first head of
+/// k.
 #define TESSERA_ATTENTION_INPUTS(X) \
-  X(q) X(k) X(v) X(query_ids, .optional = true) X(key_ids, .optional = true) X(bias, .optional = true)
+  X(q)                              \
+  X(k)                              \
+  X(v)                              \
+  X(query_ids, .optional = true)    \
+  X(key_ids, .optional = true) X(bias, .optional = true) X(step, .optional = true)
 #define TESSERA_ATTENTION_FIELDS(X) \
   TESSERA_ATTENTION_INPUTS(X)       \
   X(lse, .access = program::Access::out) X(y, .access = program::Access::out)
@@ -32,13 +39,15 @@ namespace tessera::kernels {
   X(value_size)                     \
   X(queries)                        \
   X(keys)                           \
+  X(heads)                          \
   X(left)                           \
   X(right)                          \
   X(offset)                         \
   X(scale)                          \
-  X(bias_query_step)                \
-  X(bias_head_step)                 \
-  X(bias_sequence_step)             \
+  X(bias_of)                        \
+  X(seed)                           \
+  X(operation)                      \
+  X(keep)                           \
   X(transposed) X(row) X(col)
 
 /// The gradients, of whole sequences, of which "row" is the first, with y and lse as above. Probabilities are
@@ -55,6 +64,9 @@ namespace tessera::kernels {
   X(attention, TESSERA_ATTENTION_FIELDS, TESSERA_ATTENTION_PARAMS, attention_simd, 0) \
   X(attention_gradient, TESSERA_ATTENTION_GRADIENT_FIELDS, TESSERA_ATTENTION_PARAMS,  \
     attention_gradient_simd, 0)
+
+/// Bits of "bias_of".
+inline constexpr int64_t kBiasOfQueries = 1, kBiasOfHeads = 2, kBiasOfSequences = 4;
 
 /// lse of a query that attends to no key: powers less it are 0.
 inline constexpr float kNoLogarithm = 1e30F;

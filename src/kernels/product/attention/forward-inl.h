@@ -18,25 +18,51 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Rows of a head that are read or written soon: too far apart for hardware prefetchers, they are fetched
+// while others are computed with.
+class RowsAhead {
+ public:
+  RowsAhead(const FieldView& field, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols)
+      : field_(field), row_(row), end_(field.col_stride == 1 ? row + rows : row), col_(col), cols_(cols) {}
+
+  void fetch(uint32_t rows) {
+    constexpr size_t kLine = 64;
+    const size_t bytes = cols_ * size_of(field_.type);
+    for (; rows > 0 && row_ < end_; --rows, ++row_) {
+      const std::byte* from = address_of(field_, row_, col_);
+      for (size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(from + i, 0, 2);
+    }
+  }
+
+ private:
+  const FieldView& field_;
+  uint32_t row_, end_, col_, cols_;
+};
+
 class AttentionForward {
  public:
   explicit AttentionForward(const program::Vertex& v) : v_(v), p_(v), scores_(v, p_) {}
 
   void run() const {
     if (p_.keys == 0) return attention_reference(v_);
-    const uint32_t parts = (p_.queries + kPartQueries - 1) / kPartQueries;
-    program::share_work(v_.helpers, p_.sequences * p_.heads * parts, nullptr, [&](uint32_t i, std::byte*) {
+    const uint32_t heads = p_.sequences * p_.heads, size = part_queries(heads),
+                   parts = (p_.queries + size - 1) / size;
+    program::share_work(v_.helpers, heads * parts, nullptr, [&](uint32_t i, std::byte*) {
       const uint32_t sequence = i / parts / p_.heads, head = i / parts % p_.heads, part = i % parts;
       const AttentionProblem::Rows rows = p_.rows_of(sequence);
-      const uint32_t begin = std::max(rows.position, part * kPartQueries);
-      const uint32_t end = std::min(rows.position + rows.end - rows.begin, (part + 1) * kPartQueries);
+      const uint32_t begin = std::max(rows.position, part * size);
+      const uint32_t end = std::min(rows.position + rows.end - rows.begin, (part + 1) * size);
       if (begin < end) attend(sequence, head, rows.begin + begin - rows.position, begin, end);
     });
   }
 
  private:
-  // Queries that a thread takes at a time.
-  static constexpr uint32_t kPartQueries = 128;
+  // Queries that a thread takes at a time: few copies of keys, but enough parts for threads to share.
+  uint32_t part_queries(uint32_t heads) const {
+    constexpr uint32_t kParts = 32, kLeast = 128;
+    const uint32_t parts = (kParts + heads - 1) / std::max(heads, 1U);
+    return std::max(round_up((p_.queries + parts - 1) / parts, kQueryBlock), kLeast);
+  }
 
   // What is known of a block of queries after some keys.
   struct State {
@@ -47,18 +73,19 @@ class AttentionForward {
   };
 
   struct Buffers {
-    float *keys, *queries, *scores, *bias, *result, *values;
+    float *keys, *values, *queries, *scores, *more, *result;
 
-    Buffers(const AttentionProblem& p, const FieldView& v, const KeyBlocks& blocks) {
-      const size_t keys_size = blocks.floats(p.size), queries_size = size_t{p.size} * kQueryBlock,
-                   scores_size = kQueryPanels * kBlockPanel, result_size = size_t{p.value_size} * kQueryBlock;
-      keys = thread_buffer(keys_size + queries_size + 2 * scores_size + result_size +
-                           WideRows::floats(v, blocks.range.end - blocks.range.begin, p.value_size));
-      queries = keys + keys_size;
+    Buffers(const AttentionProblem& p, const KeyBlocks& blocks) {
+      const size_t keys_size = blocks.floats(p.size),
+                   values_size = blocks.range.size() * row_floats(p.value_size),
+                   queries_size = size_t{p.size} * kQueryBlock;
+      keys = thread_buffer(keys_size + values_size + queries_size + 2 * kBlockScores +
+                           size_t{p.value_size} * kQueryBlock);
+      values = keys + keys_size;
+      queries = values + values_size;
       scores = queries + queries_size;
-      bias = scores + scores_size;
-      result = bias + scores_size;
-      values = result + result_size;
+      more = scores + kBlockScores;
+      result = more + kBlockScores;
     }
   };
 
@@ -67,48 +94,53 @@ class AttentionForward {
     using namespace attention_field;
     KeyBlocks blocks{p_.reach(begin, end)};
     blocks.range.begin -= blocks.range.begin % kKeyBlock;  // the same blocks whatever the part
-    const uint32_t kv_head = head / p_.shared, first = sequence * p_.keys + blocks.range.begin;
-    const Buffers buffers(p_, v_.fields[attention_field::v], blocks);
-    blocks.copy(v_.fields[k], sequence * p_.keys, kv_head * p_.size, p_.size, buffers.keys);
-    const WideRows values(v_.fields[attention_field::v], first, blocks.range.end - blocks.range.begin,
-                          kv_head * p_.value_size, p_.value_size, buffers.values);
-    for (uint32_t query = begin; query < end; query += kQueryBlock, row += kQueryBlock) {
-      const QueryBlock queries(p_, sequence, head, row, query, std::min(kQueryBlock, end - query));
-      attend(queries, blocks, buffers, values);
-    }
+    const uint32_t kv_head = head / p_.shared, first = sequence * p_.keys;
+    const Buffers buffers(p_, blocks);
+    blocks.copy(v_.fields[k], first, kv_head * p_.size, p_.size, buffers.keys);
+    copy_close(v_.fields[attention_field::v], first + blocks.range.begin, blocks.range.size(),
+               kv_head * p_.value_size, p_.value_size, buffers.values);
+    for (uint32_t query = begin; query < end; query += kQueryBlock, row += kQueryBlock)
+      attend({p_, sequence, head, row, query, std::min(kQueryBlock, end - query)}, blocks, buffers);
   }
 
-  void attend(const QueryBlock& queries, const KeyBlocks& blocks, const Buffers& buffers,
-              const WideRows& values) const {
+  void attend(const QueryBlock& queries, const KeyBlocks& blocks, const Buffers& buffers) const {
     using namespace attention_field;
     copy_query_panels(v_.fields[q], queries.row, queries.rows, queries.head * p_.size, p_.size,
                       p_.scale * kLog2E, buffers.queries);
     State state{buffers.result, {}, {}};
     std::fill(state.most, state.most + kQueryBlock, -std::numeric_limits<float>::infinity());
     std::fill(state.sums, state.sums + kQueryBlock, 0.0F);
-    const KeyRange reach = p_.reach(queries.position, queries.position + queries.rows);
-    for (uint32_t b = 0; b < blocks.count(); ++b) {
-      const uint32_t key = blocks.first(b), keys = blocks.keys(b);
-      if (key >= reach.end || key + keys <= reach.begin || !scores_.may_attend(queries, key, keys)) continue;
-      scores_.compute(queries, buffers.queries, buffers.keys + blocks.floats_before(b, p_.size), key, keys,
-                      buffers.bias, buffers.scores);
-      add_block(queries, keys, values.data + size_t{key - blocks.range.begin} * values.step, values.step,
-                buffers.scores, state);
-    }
+    const uint32_t next = queries.row + queries.rows,
+                   next_rows = std::min(kQueryBlock, v_.fields[q].rows - next);
+    RowsAhead ahead[] = {
+        {v_.fields[y], queries.row, queries.rows, queries.head * p_.value_size, p_.value_size},
+        {v_.fields[q], next, next_rows, queries.head * p_.size, p_.size}};
+    scores_.each(queries, blocks, {buffers.queries, buffers.keys, buffers.scores, buffers.more},
+                 [&](KeyRange keys, const float* factors) HWY_ATTR {
+                   for (RowsAhead& rows : ahead) rows.fetch(kPanelRows / 2);
+                   raise(queries, keys, buffers.scores, state);
+                   ScoreBlocks::drop(queries, keys, factors, buffers.scores);
+                   add_values(queries, keys, blocks, buffers, state);
+                 });
     finish(queries, state);
   }
 
-  // Makes scores powers, and adds their products with the values.
-  void add_block(const QueryBlock& queries, uint32_t keys, const float* values, size_t step, float* scores,
-                 State& state) const {
-    const uint32_t panels = ScoreBlocks::panels_of(queries);
-    for (uint32_t p = 0; p < panels; ++p)
-      for (size_t lane = 0; lane < kPanelRows; lane += kPanelLanes)
-        raise(scores + p * kBlockPanel + lane, keys, p, lane, state);
-    run_micro_tiles<kAlongRow>(MicroTile<float>{scores, kBlockPanel, values, step, keys, state.result,
-                                                size_t{p_.value_size} * kPanelRows, !state.is_first, scores},
-                               panels, p_.value_size, [](uint32_t, uint32_t) {});
+  void add_values(const QueryBlock& queries, KeyRange keys, const KeyBlocks& blocks, const Buffers& buffers,
+                  State& state) const {
+    const size_t step = row_floats(p_.value_size);
+    run_micro_tiles<kAlongRow>(
+        MicroTile<float>{buffers.scores, kBlockPanel,
+                         buffers.values + (keys.begin - blocks.range.begin) * step, step, keys.size(),
+                         state.result, size_t{p_.value_size} * kPanelRows, !state.is_first, buffers.scores},
+        queries.panels(), p_.value_size, [](uint32_t, uint32_t) {});
     state.is_first = false;
+  }
+
+  // Makes scores powers.
+  void raise(const QueryBlock& queries, KeyRange keys, float* scores, State& state) const {
+    for (uint32_t p = 0; p < queries.panels(); ++p)
+      for (size_t lane = 0; lane < kPanelRows; lane += kPanelLanes)
+        raise(scores + p * kBlockPanel + lane, keys.size(), p, lane, state);
   }
 
   // Of a vector of queries.
@@ -151,7 +183,7 @@ class AttentionForward {
     using namespace attention_field;
     const PanelFloats d;
     if (state.is_first) std::fill(state.result, state.result + size_t{p_.value_size} * kQueryBlock, 0.0F);
-    for (uint32_t p = 0; p < ScoreBlocks::panels_of(queries); ++p)
+    for (uint32_t p = 0; p < queries.panels(); ++p)
       for (size_t lane = 0; lane < kPanelRows; lane += kPanelLanes) {
         float* sums = state.sums + p * kPanelRows + lane;
         float* most = state.most + p * kPanelRows + lane;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/common/draws.h"
 #include "kernels/common/element.h"
 #include "kernels/common/lines.h"
 #include "kernels/product/attention/codelet.h"
@@ -42,6 +43,7 @@ struct KeyRange {
   uint32_t begin = 0, end = 0;
 
   bool empty() const { return begin >= end; }
+  uint32_t size() const { return end - begin; }
 };
 
 /// Sizes, masks and boxes of a vertex of AttentionRows. Sequences, heads and queries count from its first.
@@ -102,11 +104,25 @@ class AttentionProblem {
 
   /// Row of the bias for a query, and how much further that of the next query is.
   uint32_t bias_row(uint32_t sequence, uint32_t head, uint32_t query) const {
-    return (first_sequence_ + sequence) * param(attention_param::bias_sequence_step) +
-           (param(attention_param::col) * shared + head) * param(attention_param::bias_head_step) +
-           query * bias_query_step();
+    uint32_t row = 0;
+    if (bias_differs(kBiasOfSequences)) row = first_sequence_ + sequence;
+    if (bias_differs(kBiasOfHeads)) row = row * param(attention_param::heads) + first_head() + head;
+    return bias_differs(kBiasOfQueries) ? row * queries + query : row;
   }
-  uint32_t bias_query_step() const { return param(attention_param::bias_query_step); }
+  uint32_t bias_query_step() const { return bias_differs(kBiasOfQueries) ? 1 : 0; }
+
+  bool has_dropout() const { return !v_.fields[attention_input::step].empty(); }
+  float keep() const { return float_of(v_.params[attention_param::keep]); }
+  Draws draws() const {
+    return draws_at(v_.fields[attention_input::step], static_cast<uint64_t>(v_.params[attention_param::seed]),
+                    param(attention_param::operation));
+  }
+  /// Number of the pair of a query and the first key.
+  uint64_t pair(uint32_t sequence, uint32_t head, uint32_t query) const {
+    const uint64_t heads_before =
+        uint64_t{first_sequence_ + sequence} * param(attention_param::heads) + first_head() + head;
+    return (heads_before * queries + query) * keys;
+  }
 
   /// Pairs of query and key that the positions allow, of all heads, as if queries were spread over the
   /// sequence: threads share what is unequal.
@@ -114,6 +130,8 @@ class AttentionProblem {
 
  private:
   uint32_t param(size_t i) const { return static_cast<uint32_t>(v_.params[i]); }
+  uint32_t first_head() const { return param(attention_param::col) * shared; }
+  bool bias_differs(int64_t by) const { return (v_.params[attention_param::bias_of] & by) != 0; }
   uint32_t id(size_t field, uint32_t sequence, uint32_t position) const {
     const program::FieldView& ids = v_.fields[field];
     return load<uint32_t>(address_of(ids, sequence, position));

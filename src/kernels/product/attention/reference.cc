@@ -46,6 +46,17 @@ std::vector<double> scores(const program::Vertex& v, const AttentionProblem& p, 
   return scores;
 }
 
+/// Of a query and each key: what dropout makes of 1.
+std::vector<double> kept(const AttentionProblem& p, const Query& query) {
+  std::vector<double> kept(p.keys, 1);
+  if (!p.has_dropout()) return kept;
+  const base::RandomStream stream = p.draws().stream();
+  const uint64_t first = p.pair(query.sequence, query.head, query.position);
+  for (uint32_t j = 0; j < p.keys; ++j)
+    kept[j] = stream.uniform(first + j) < p.keep() ? 1 / double{p.keep()} : 0;
+  return kept;
+}
+
 void clear(const FieldView& field) {
   for (uint32_t r = 0; r < field.rows; ++r)
     for (uint32_t c = 0; c < field.cols; ++c) set_number(field, r, c, 0);
@@ -66,12 +77,14 @@ void attention_reference(const program::Vertex& vertex) {
     for (double& score : probabilities)
       sum += score = std::isinf(score) && score < 0 ? 0 : std::exp(score - most);
     set_number(v.fields[lse], query.row, query.head, sum == 0 ? double{kNoLogarithm} : most + std::log(sum));
+    const std::vector<double> factors = kept(p, query);
     for (uint32_t i = 0; i < p.value_size; ++i) {
       double total = 0;
       for (uint32_t j = 0; j < p.keys; ++j)
         if (p.attends(query.sequence, query.position, j))
-          total += probabilities[j] * number_at(v.fields[attention_field::v], query.first_key + j,
-                                                query.head / p.shared * p.value_size + i);
+          total += probabilities[j] * factors[j] *
+                   number_at(v.fields[attention_field::v], query.first_key + j,
+                             query.head / p.shared * p.value_size + i);
       set_number(v.fields[y], query.row, query.head * p.value_size + i, sum == 0 ? 0 : total / sum);
     }
   });
@@ -87,7 +100,7 @@ void attention_gradient_reference(const program::Vertex& given) {
   std::vector<float> of_k(f[dk].elements()), of_v(f[dv].elements());
   clear(f[dq]);
   each_query(p, [&](const Query& query) {
-    const std::vector<double> score = scores(vertex, p, query);
+    const std::vector<double> score = scores(vertex, p, query), factors = kept(p, query);
     const uint32_t kv_head = query.head / p.shared, col = query.head * p.value_size;
     const double lse_of = number_at(f[lse], query.row, query.head);
     const double delta = product(f[dy], query.row, col, f[y], query.row, col, p.value_size);
@@ -97,7 +110,7 @@ void attention_gradient_reference(const program::Vertex& given) {
       const uint32_t key = query.first_key + j;
       const double probability = std::exp(score[j] - lse_of);
       const double dp = product(f[dy], query.row, col, f[v], key, kv_head * p.value_size, p.value_size);
-      const double ds = probability * (dp - delta) * double{p.scale};
+      const double ds = probability * (factors[j] * dp - delta) * double{p.scale};
       for (uint32_t i = 0; i < p.size; ++i) {
         query_gradient[i] += ds * number_at(f[k], key, kv_head * p.size + i);
         of_k[size_t{key} * f[dk].cols + kv_head * p.size + i] +=
@@ -105,7 +118,7 @@ void attention_gradient_reference(const program::Vertex& given) {
       }
       for (uint32_t i = 0; i < p.value_size; ++i)
         of_v[size_t{key} * f[dv].cols + kv_head * p.value_size + i] +=
-            static_cast<float>(probability * number_at(f[dy], query.row, col + i));
+            static_cast<float>(probability * factors[j] * number_at(f[dy], query.row, col + i));
     }
     for (uint32_t i = 0; i < p.size; ++i)
       set_number(f[dq], query.row, query.head * p.size + i, query_gradient[i]);
