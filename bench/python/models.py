@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 import tessera
 from tessera import graph as tg
+from tessera.graph._values import Attribute, apply_all
 
 warnings.filterwarnings("ignore")
 
@@ -142,28 +143,58 @@ def compare_models(batch: int, densities: list[float], blocks: list[int], rounds
 
 def compare_attention(rounds: int) -> None:
     batch, tokens, heads, size = 4, 512, 12, 64
-    q, k, v = (torch.randn(batch, tokens, heads * size) for _ in range(3))
+    q, k, v, dy = (torch.randn(batch, tokens, heads * size) for _ in range(4))
     ids = torch.arange(1, 5, dtype=torch.int32).repeat_interleave(128).repeat(batch, 1)
 
-    def session(**options: int) -> tg.Session:
+    def session(trains: bool = False, packed: bool = False, **options: Attribute) -> Job:
         graph = tg.Graph()
-        values = [graph.input(name, (batch, tokens, heads * size)) for name in "qkv"]
-        packed = options.pop("packed", 0)
-        of = graph.input("ids", (batch, tokens), "u32") if packed else None
-        graph.output("y", tg.attention(*values, heads=heads, query_ids=of, key_ids=of, **options))
-        return graph.session()
+        inputs = [graph.input(name, (batch, tokens, heads * size)) for name in "qkv"]
+        if packed:
+            inputs += [graph.input("ids", (batch, tokens), "u32")] * 2
+            options["ids"] = 1
+        if "p" in options:
+            inputs.append(graph.step())
+        attributes = {"heads": heads, **options}
+        y, logarithms = apply_all("attention", inputs, attributes)
+        graph.output("y", y)
+        if trains:
+            results = [y, logarithms, graph.input("dy", y.shape)]
+            gradients = apply_all("attention_gradient", [*inputs, *results], attributes)
+            for name, gradient in zip("qkv", gradients, strict=True):
+                graph.output("d" + name, gradient)
+        of = graph.session()
+        arrays = {"q": q, "k": k, "v": v, **({"ids": ids} if packed else {}), **({"dy": dy} if trains else {})}
+        return lambda: of.run(**arrays)
 
-    by_head = [x.view(batch, tokens, heads, size).transpose(1, 2).contiguous() for x in (q, k, v)]
-    everything, causal, packed = session(), session(right=0), session(packed=1)
-    attend = nn.functional.scaled_dot_product_attention
-    jobs: dict[str, Job] = {
-        "PyTorch": lambda: attend(*by_head),
-        "PyTorch, causal": lambda: attend(*by_head, is_causal=True),
-        "Tessera": lambda: everything.run(q, k, v),
-        "Tessera, causal": lambda: causal.run(q, k, v),
-        "Tessera, packs of 4 × 128": lambda: packed.run(q, k, v, ids),
+    by_head = [x.view(batch, tokens, heads, size).transpose(1, 2).contiguous() for x in (q, k, v, dy)]
+    leaves = [x.requires_grad_() for x in by_head[:3]]
+
+    def attend(trains: bool = False, **options: object) -> Job:
+        def forward() -> Tensor:
+            y: Tensor = nn.functional.scaled_dot_product_attention(*leaves, **options)  # type: ignore[arg-type]
+            return y
+
+        def step() -> object:
+            with torch.enable_grad():
+                return torch.autograd.grad(forward(), leaves, by_head[3])
+
+        return step if trains else forward
+
+    of = "attention, 4 × 512 tokens, 12 heads of 64"
+    for trains in (False, True):
+        jobs = {
+            "PyTorch": attend(trains),
+            "PyTorch, causal": attend(trains, is_causal=True),
+            "Tessera": session(trains),
+            "Tessera, causal": session(trains, right=0),
+            "Tessera, packs of 4 × 128": session(trains, packed=True),
+        }
+        report(f"{of}{', forward and backward' if trains else ''}", least(jobs, rounds), {"PyTorch"})
+    jobs = {
+        "PyTorch, dropout": attend(True, dropout_p=0.1),
+        "Tessera, dropout": session(True, p=0.1, seed=0),
     }
-    report("attention, 4 × 512 tokens, 12 heads of 64", least(jobs, rounds), {"PyTorch"})
+    report(f"{of}, forward and backward with dropout", least(jobs, min(rounds, 2)), {"PyTorch, dropout"})
 
 
 def main() -> None:
