@@ -565,6 +565,10 @@ struct SessionOptions {
   /// As many chips of a machine of several work as one, on a graph without stages and replicas; 0: what is
   /// predicted to be fastest.
   uint32_t chips = 0;
+  /// On a host, for a graph each of whose samples (the first dimension) depends on its own inputs only: it
+  /// runs for that many equal parts of them, one part on each thread, so that values stay in its caches; 1:
+  /// for all samples at once; 0: what is predicted to be fastest.
+  uint32_t parts = 0;
 };
 
 /// Cost of an operation in one run.
@@ -663,7 +667,8 @@ struct Tensor {
 /// whole layers are placed on as few chips as it fits.
 class Session {
  public:
-  /// Throws UsageError for operations that the machine does not support.
+  /// Throws UsageError for operations that the machine does not support, and for parts into which the samples
+  /// cannot be divided.
   Session(const Graph& graph, const Machine& machine, const SessionOptions& options = {});
   /// A session of another graph, such as an evaluation, on the machine of `owner`, whose parameters of the
   /// same names it reads: they need no setting, and follow every change. The graph must not assign to them.

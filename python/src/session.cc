@@ -44,8 +44,9 @@ using Released = nb::call_guard<nb::gil_scoped_release>;
 
 struct BoundSession {
   BoundSession(const Graph& graph, const ChosenMachine& machine, uint32_t threads, uint64_t seed,
-               uint32_t chips)
-      : session(graph, machine.machine, {.seed = seed, .threads = threads, .chips = chips}),
+               uint32_t chips, uint32_t parts)
+      : session(graph, machine.machine,
+                {.seed = seed, .threads = threads, .chips = chips, .parts = parts}),
         is_host(machine.machine.is_host()) {}
   BoundSession(const Graph& graph, const BoundSession& owner)
       : session(graph, owner.session), is_host(owner.is_host) {}
@@ -318,8 +319,8 @@ void bind_session(nb::module_& m) {
   m.def("save_graphs", &save_graphs, "path"_a, "graphs"_a, "texts"_a, "sessions"_a, Released());
   m.def("load_graphs", &load_graphs, "path"_a, Released());
   nb::class_<BoundSession>(m, "Session", "A network lowered for a machine, with its parameters.")
-      .def(nb::init<const Graph&, const ChosenMachine&, uint32_t, uint64_t, uint32_t>(), "graph"_a,
-           "machine"_a, "threads"_a, "seed"_a, "chips"_a, Released())
+      .def(nb::init<const Graph&, const ChosenMachine&, uint32_t, uint64_t, uint32_t, uint32_t>(), "graph"_a,
+           "machine"_a, "threads"_a, "seed"_a, "chips"_a, "parts"_a, Released())
       .def(nb::init<const Graph&, const BoundSession&>(), "graph"_a, "owner"_a, Released())
       .def("run", &run, "arrays"_a)
       .def("run_at", &run_at, "addresses"_a, "wide"_a = std::vector<size_t>())

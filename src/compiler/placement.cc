@@ -85,7 +85,11 @@ class Arena {
   void place(std::span<PieceId> ids) {
     const auto rank = [&](PieceId id) {
       const Piece& piece = c_.pieces[id];
-      return std::tuple(!piece.always_live, !piece.interleaved, kNever64 - bytes_of(c_, piece));
+      // Of a shared space runs side by side share the part with the state.
+      const bool is_shared_state =
+          piece.tile == program::kShared && c_.program.variable(piece.variable).role == program::Role::state;
+      return std::tuple(!piece.always_live, !is_shared_state, !piece.interleaved,
+                        kNever64 - bytes_of(c_, piece));
     };
     std::stable_sort(ids.begin(), ids.end(), [&](PieceId a, PieceId b) { return rank(a) < rank(b); });
     const auto dynamic =

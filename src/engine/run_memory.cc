@@ -74,6 +74,28 @@ RunMemory::RunMemory(const compiler::Executable& executable, Contents contents, 
   reset_state();
 }
 
+RunMemory::RunMemory(const compiler::Executable& executable, const RunMemory& with_state)
+    : executable_(executable),
+      contents_(Contents::all),
+      state_arena_(with_state.shared_arena_),
+      state_end_(state_end()),
+      bound_(executable.program->variables().size()) {
+  for (VariableId v = 0; v < bound_.size(); ++v) note(v);
+  allocate_arenas();
+}
+
+/// Where the state ends that lies at the beginning of the shared arena.
+uint64_t RunMemory::state_end() const {
+  uint64_t end = 0;
+  for (VariableId v = 0; v < executable_.program->variables().size(); ++v) {
+    const Variable& variable = executable_.program->variable(v);
+    if (variable.role != Role::state) continue;
+    for (const BoxAddress& place : executable_.mapped[v])
+      if (place.store == Store::arena) end = std::max(end, place.offset + variable.bytes());
+  }
+  return end;
+}
+
 void RunMemory::note(VariableId v) {
   const Variable& variable = executable_.program->variable(v);
   if (variable.role == Role::state) state_.push_back(v);
@@ -92,8 +114,11 @@ void RunMemory::allocate_arenas() {
   // Arenas begin at their own cache lines, and kernels may read a vector past the end.
   constexpr uint64_t kSpacing = 128;
   const auto spaced = [](uint64_t bytes) { return (bytes + kSpacing - 1) / kSpacing * kSpacing + kSpacing; };
+  // Offsets stay those in an arena with the state.
+  const uint64_t elsewhere = state_end_ / kSpacing * kSpacing;
   uint64_t total = 0;
   for (const auto& [space, bytes] : executable_.arena_bytes) total += spaced(bytes);
+  total -= std::min(total, elsewhere);
   if (total == 0) return;
   if (contents_ == Contents::integers) {
     reserved_.reserve(total);  // most of it is payload, and never touched
@@ -102,7 +127,7 @@ void RunMemory::allocate_arenas() {
     storage_ = base::allocate_buffer(total);
   }
   tile_arenas_.resize(executable_.machine.tiles);
-  std::byte* next = contents_ == Contents::integers ? reserved_.get() : storage_.get();
+  std::byte* next = (contents_ == Contents::integers ? reserved_.get() : storage_.get()) - elsewhere;
   for (const auto& [space, bytes] : executable_.arena_bytes) {
     (space == program::kShared ? shared_arena_ : tile_arenas_[space]) = next;
     next += spaced(bytes);
@@ -229,7 +254,7 @@ FieldView RunMemory::view(const BoxAddress& place, Type type, uint32_t rows, uin
   const uint64_t element = size_of(type);
   switch (place.store) {
     case Store::arena:
-      if (std::byte* base = arena(place.space))
+      if (std::byte* base = arena(place.space, place.offset))
         view.data = base + place.offset + row_shift * place.stride * element;
       break;
     case Store::argument:

@@ -28,6 +28,9 @@ class RunMemory {
  public:
   /// Arenas are initialised with the constants of private memories and the initial contents of state.
   RunMemory(const compiler::Executable& executable, Contents contents, uint32_t replica = 0);
+  /// For runs beside those in another memory of an executable for a host, with the state in that one: runs of
+  /// both must not write it. The other memory must outlive this one.
+  RunMemory(const compiler::Executable& executable, const RunMemory& with_state);
 
   bool is_allocated() const { return contents_ != Contents::none; }
 
@@ -73,10 +76,10 @@ class RunMemory {
   void place_constants() const;
   bool holds(const program::Variable& variable) const;
   program::FieldView mapped_view(program::VariableId variable, size_t box) const;
-  std::byte* arena(program::TileId tile) const {
-    return tile == program::kShared     ? shared_arena_
-           : tile < tile_arenas_.size() ? tile_arenas_[tile]
-                                        : nullptr;
+  uint64_t state_end() const;
+  std::byte* arena(program::TileId tile, uint64_t offset) const {
+    if (tile == program::kShared) return offset < state_end_ ? state_arena_ : shared_arena_;
+    return tile < tile_arenas_.size() ? tile_arenas_[tile] : nullptr;
   }
 
   const compiler::Executable& executable_;
@@ -90,6 +93,8 @@ class RunMemory {
   base::ReservedMemory reserved_;               ///< or all arenas of a dry run
   std::vector<std::byte*> tile_arenas_;         ///< by tile; null if it has none
   std::byte* shared_arena_ = nullptr;
+  std::byte* state_arena_ = nullptr;  ///< of the memory that has the state of the shared space
+  uint64_t state_end_ = 0;            ///< of the state in another memory's arena; 0: it is in this one's
   std::vector<Binding> bound_;      ///< by VariableId
   std::vector<std::byte*> passed_;  ///< by box of arguments on tiles
 };

@@ -546,6 +546,22 @@ Profile Runner::run(RunState& state, std::span<const Binding> bindings, const Ru
   return profile;
 }
 
+void Runner::run_side_by_side(std::span<RunState* const> states,
+                              std::span<const std::vector<Binding>> runs) const {
+  const RunOptions options{.profile = false};
+  std::atomic<size_t> next = 0;
+  const auto work = [&](uint32_t thread) {
+    RunMemory& memory = states[thread]->memories.front();
+    for (size_t i = next++; i < runs.size(); i = next++) {
+      memory.bind(runs[i]);
+      Run(*executable_, table_, *states[thread], runs[i], options, nullptr).run();
+    }
+  };
+  if (states.size() == 1) return work(0);
+  Pool::Team team(Pool::shared(), static_cast<uint32_t>(states.size()));
+  team.run(work);
+}
+
 Profile Runner::dry_run(std::span<const Binding> bindings, const RunOptions& options,
                         const RunState* present) const {
   if (!executable_->cycles_vary && options.trace == nullptr) return counted(*executable_, bindings);

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <span>
+#include <vector>
 
 #include "engine/dispatch_table.h"
 #include "engine/run.h"
@@ -16,6 +17,11 @@ struct RunState {
   RunState(const compiler::Executable& executable, Contents contents) {
     for (uint32_t replica = 0; replica < executable.program->replicas(); ++replica)
       memories.emplace_back(executable, contents, replica);
+  }
+
+  /// For runs beside those in another state, whose variables of role state it has.
+  RunState(const compiler::Executable& executable, const RunState& beside) {
+    memories.emplace_back(executable, beside.memories.front());
   }
 
   std::deque<RunMemory> memories;  ///< by replica
@@ -36,6 +42,10 @@ class Runner {
   /// Binds the caller's arrays, runs the program once, and on machines with private memories copies inputs to
   /// the tiles before and outputs back afterwards.
   Profile run(RunState& state, std::span<const Binding> bindings, const RunOptions& options) const;
+
+  /// Runs a program of one thread once with each of several sets of arrays, as many at a time as there are
+  /// states.
+  void run_side_by_side(std::span<RunState* const> states, std::span<const std::vector<Binding>> runs) const;
 
   /// What a run takes, without its floating-point work: counted, or, where control flow or costs depend on
   /// integers or there is a trace, walked, with the integers of `present` as state.

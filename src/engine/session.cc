@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cassert>
+
 #include "engine/runner.h"
 #include "engine/state_file.h"
 
@@ -36,6 +39,18 @@ Profile Session::run(std::span<const Binding> bindings, const RunOptions& option
   if (options.dry) return runner_->dry_run(bindings, options, state_.get());
   runner_->require_fit();
   return runner_->run(*state_, bindings, options);
+}
+
+void Session::run_side_by_side(std::span<const std::vector<Binding>> runs, uint32_t threads) {
+  const std::lock_guard lock(mutex_);
+  runner_->require_fit();
+  assert(executable().machine.kind == machine::Kind::host && executable().machine.tiles == 1);
+  while (beside_.size() + 1 < std::min<size_t>(threads, runs.size()))
+    beside_.emplace_back(executable(), *state_);
+  std::vector<RunState*> states = {state_.get()};
+  for (RunState& each : beside_) states.push_back(&each);
+  states.resize(std::min({states.size(), runs.size(), size_t{threads}}));
+  runner_->run_side_by_side(states, runs);
 }
 
 const std::deque<RunMemory>& Session::memories() const {

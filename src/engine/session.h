@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "compiler/executable.h"
 #include "engine/run.h"
@@ -31,6 +32,11 @@ class Session {
   /// Runs the program once, like Engine::run(), on the state left by the last run. After a run that throws,
   /// state may be partially updated. A dry run starts from the integers of the state and changes nothing.
   Profile run(std::span<const Binding> bindings, const RunOptions& options = {});
+
+  /// Runs the program once with each of several sets of arrays, on up to `threads` threads side by side. It
+  /// has to be one for a host with one thread that leaves its state as it is. Throws Error if memory is
+  /// lacking.
+  void run_side_by_side(std::span<const std::vector<Binding>> runs, uint32_t threads);
 
   /// Copies a state variable to or from the caller's array, which must have its type and shape. Throws
   /// UsageError if there is none of that name or the array has another type or shape.
@@ -61,6 +67,7 @@ class Session {
 
   std::unique_ptr<const Runner> runner_;
   std::unique_ptr<RunState> state_;
+  std::deque<RunState> beside_;  ///< of further threads that run side by side
   mutable std::mutex mutex_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <tessera/model.h>
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -93,6 +94,21 @@ struct ListOperands {
   uint32_t neurons = 0;
 };
 
+/// A node of whose operands some hold an equal part of their first dimension for each sample, and the others
+/// the same for all samples.
+struct Divided {
+  const Graph& graph;
+  const Node& node;
+  std::vector<bool> operands;  ///< whether they are divided
+
+  const Shape& shape(size_t operand) const { return graph.type(node.inputs[operand]).shape; }
+  bool are_all() const { return std::ranges::find(operands, false) == operands.end(); }
+  /// Only the first operand, in rows of the last dimension.
+  bool are_rows_of_first() const {
+    return operands[0] && std::ranges::count(operands, true) == 1 && shape(0).size() > 1;
+  }
+};
+
 /// What the rest of the library knows of an operation.
 struct Traits {
   std::optional<WeightOperand> weight = {};
@@ -102,6 +118,9 @@ struct Traits {
   /// Whether elements of the results are 0 where those of the padded inputs are; others are scalars. Then it
   /// runs on weights in the form that products read, with its padding, and on sparse values. null: never.
   bool (*keeps_zeros)(const std::vector<bool>& padded) = nullptr;
+  /// Whether each part of the first dimension of all results depends on the same part of the divided operands
+  /// and on all of the others; of none, whether all parts are alike. null: never.
+  bool (*keeps_samples)(const Divided& divided) = nullptr;
   bool aliases = false;  ///< its result may lie where its input does
   bool draws = false;    ///< random numbers, which differ between replicas only
   /// Whether a node draws some that differ between replicas, micro-batches and calls of a function; null:
@@ -150,6 +169,17 @@ std::vector<Array> results_of(const Evaluation& evaluation);
 /// Results of a function in float64, in the order of their names.
 std::vector<Array> results_of(const Graph& function, const std::vector<const Array*>& inputs,
                               const Substream& substream);
+
+/// Of operations on each element, on rows of the first operand's last dimension, and on a dimension.
+inline bool elements_keep_samples(const Divided& divided) { return divided.operands[0]; }
+inline bool rows_keep_samples(const Divided& divided) { return divided.are_rows_of_first(); }
+inline bool rows_of_all_keep_samples(const Divided& divided) {
+  return divided.shape(0).size() > 1 && divided.are_all();
+}
+template <const char* name>
+bool keeps_samples_unless_first(const Divided& divided) {
+  return divided.node.integer(name) > 0 && divided.are_all();
+}
 
 /// Each element of the results is 0 where that of any padded input is.
 inline bool always_keeps_zeros(const std::vector<bool>&) { return true; }

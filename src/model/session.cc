@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <set>
 #include <string_view>
@@ -41,7 +42,7 @@ Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
-const Graph& Session::graph() const { return impl_->graph; }
+const Graph& Session::graph() const { return impl_->parts ? impl_->parts->graph : impl_->graph; }
 bool Session::fits() const { return impl_->executable().memory.fits(); }
 uint64_t Session::compute_sets() const { return impl_->executable().program->compute_sets().size(); }
 std::string Session::program() const { return to_string(*impl_->executable().program); }
@@ -69,7 +70,15 @@ class BoundRun {
     for (size_t i = 0; i < arrays.size(); ++i) bind(externals_[i], arrays[i]);
   }
 
+  /// Of the first part, if the graph runs in parts.
+  engine::Profile run_one(const engine::RunOptions& options) {
+    return impl_.session->run(bindings_, options);
+  }
   engine::Profile run(const engine::RunOptions& options) {
+    if (impl_.parts) {
+      run_parts();
+      return {};
+    }
     const engine::Profile profile = impl_.session->run(bindings_, options);
     for (const Session::Impl::StoredOutput& output : stored_) impl_.unpack(output);
     return profile;
@@ -85,8 +94,20 @@ class BoundRun {
     bind(external, found->data);
   }
 
+  void run_parts() {
+    std::vector<std::vector<engine::Binding>> runs(impl_.parts->count, bindings_);
+    for (const auto& [binding, bytes] : divided_)
+      for (size_t part = 0; part < runs.size(); ++part) {
+        void*& data = runs[part][binding].data;
+        data = static_cast<std::byte*>(data) + part * bytes;
+      }
+    impl_.session->run_side_by_side(runs, impl_.threads());
+  }
+
   void bind(const Session::Impl::External& external, void* data) {
-    if (!impl_.graph.type(external.id).pattern) {
+    if (const TensorType& type = impl_.graph.type(external.id); !type.pattern) {
+      if (impl_.parts && impl_.parts->whole.contains(external.name))
+        divided_.emplace_back(bindings_.size(), type.elements() * size_of(type.type));
       bindings_.push_back(impl_.bind(external.operand, external.id, data));
       return;
     }
@@ -104,6 +125,7 @@ class BoundRun {
   const std::vector<Session::Impl::External>& externals_;
   std::vector<Session::Impl::StoredOutput> stored_;
   std::vector<engine::Binding> bindings_;
+  std::vector<std::pair<size_t, size_t>> divided_;  ///< bindings of divided arrays, and the bytes of a part
 };
 
 }  // namespace
@@ -122,6 +144,8 @@ void Session::Impl::check_lists(std::span<const Tensor> arrays) const {
 }
 
 TensorType Session::Impl::type_of(const External& external) const {
+  if (parts)
+    if (const auto whole = parts->whole.find(external.name); whole != parts->whole.end()) return whole->second;
   TensorType type = graph.bound_type(external.id);
   if (type.pattern && weight(external.id) != nullptr)
     type.pattern = std::make_shared<const Pattern>(weight(external.id)->pattern());
@@ -171,7 +195,14 @@ RunCost Session::measure(std::span<const Tensor> arrays) {
   const Impl::Lock lock(*impl_);
   engine::RunOptions options = impl_->run_options();
   options.profile = true;
-  return impl_->cost_of(BoundRun(*impl_, arrays).run(options), impl_->is_host());
+  BoundRun run(*impl_, arrays);
+  if (!impl_->parts) return impl_->cost_of(run.run(options), impl_->is_host());
+  const auto start = std::chrono::steady_clock::now();
+  run.run(options);
+  const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;
+  RunCost cost = impl_->cost_of(run.run_one(options), true);
+  scale(cost, whole.count() / cost.seconds);
+  return cost;
 }
 
 Arrays Session::run(const Arrays& inputs) {

@@ -106,6 +106,15 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   return cost;
 }
 
+void scale(RunCost& cost, double times) {
+  cost.seconds *= times;
+  for (auto& [phase, cycles] : cost.cycles) cycles *= times;
+  for (OperationCost& operation : cost.operations) {
+    operation.seconds *= times;
+    for (auto& [phase, cycles] : operation.cycles) cycles *= times;
+  }
+}
+
 RunCost Session::Impl::cost(std::span<const Tensor> inputs) const {
   std::vector<engine::Binding> bindings = metadata();
   const std::vector<External> named = externals();
@@ -118,8 +127,10 @@ RunCost Session::Impl::cost(std::span<const Tensor> inputs) const {
     if (!external.is_input) continue;
     bindings.push_back(bind(external.operand, external.id, given->data));
   }
-  return cost_of(
+  RunCost cost = cost_of(
       session ? session->run(bindings, {.dry = true}) : engine::dry_run(placed.executable, bindings), false);
+  if (parts) scale(cost, parts->rounds(threads()));
+  return cost;
 }
 
 RunCost Session::cost(std::span<const Tensor> inputs) const {
@@ -131,8 +142,14 @@ RunCost estimate(const Graph& graph, const Machine& machine, const EstimateOptio
   std::optional<Graph> owner;
   if (options.owner != nullptr)
     transform(owner.emplace(*options.owner), session_transforms(), machine.model());
-  const Session::Impl compiled(graph, machine.model(), {.chips = options.chips}, owner ? &*owner : nullptr,
-                               CompileFor::costs);
+  const machine::Machine& model = machine.model();
+  const SessionOptions chosen{.chips = options.chips};
+  const Graph* of_owner = owner ? &*owner : nullptr;
+  std::optional<Parts> parts = choose_parts(graph, model, chosen, of_owner);
+  Session::Impl compiled(parts ? parts->graph : graph, parts ? one_thread_of(model) : model, chosen, of_owner,
+                         CompileFor::costs);
+  compiled.whole_machine = model;
+  compiled.parts = std::move(parts);
   return compiled.cost(options.inputs);
 }
 

@@ -22,6 +22,7 @@
 #include "kernels/common/numbers.h"
 #include "model/list_inputs.h"
 #include "model/lowering.h"
+#include "model/parts.h"
 #include "model/placement.h"
 #include "model/transforms/transforms.h"
 
@@ -33,9 +34,20 @@ using program::Variable;
 struct Session::Impl {
   Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
        std::shared_ptr<const Impl> owner_of_parameters = nullptr)
-      : Impl(network, machine, chosen, owner_of_parameters ? &owner_of_parameters->graph : nullptr,
-             CompileFor::runs) {
+      : Impl(network, machine, chosen, owner_of_parameters,
+             choose_parts(network, machine, chosen,
+                          owner_of_parameters ? &owner_of_parameters->graph : nullptr)) {}
+  Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
+       std::shared_ptr<const Impl> owner_of_parameters, std::optional<Parts> divided)
+      : Impl(divided ? divided->graph : network, divided ? one_thread_of(machine) : machine, chosen,
+             owner_of_parameters ? &owner_of_parameters->graph : nullptr, CompileFor::runs) {
     owner = std::move(owner_of_parameters);
+    whole_machine = machine;
+    parts = std::move(divided);
+    if (parts) {
+      parts->graph = network;
+      parts->graph.drop_initial_values();
+    }
     session = std::make_unique<engine::Session>(placed.executable);
   }
   /// Without memory, if it is for costs. `owner_graph` is transformed for the machine.
@@ -267,6 +279,10 @@ struct Session::Impl {
   /// The account of a run with these arrays, of which integer inputs matter.
   RunCost cost(std::span<const Tensor> inputs) const;
 
+  /// Threads that run parts side by side.
+  uint32_t threads() const {
+    return options.threads == 0 ? whole_machine.tiles : std::min(options.threads, whole_machine.tiles);
+  }
   engine::RunOptions run_options() const { return {.threads = options.threads, .profile = false}; }
   bool is_host() const { return executable().machine.kind == machine::Kind::host; }
 
@@ -290,6 +306,7 @@ struct Session::Impl {
   std::vector<ListInputs> lists;
   std::vector<PassRecord> passes;
   machine::Machine whole_machine;  ///< of which the executable may use a part
+  std::optional<Parts> parts;      ///< of the graph as it was given, if `graph` is for some of its samples
   Placed placed;
   Lowered& lowered = placed.lowered;
   std::unique_ptr<engine::Session> session;
@@ -298,5 +315,8 @@ struct Session::Impl {
   mutable std::recursive_mutex mutex_;
   mutable std::vector<External> externals_;  ///< once they are asked for
 };
+
+/// What as many runs take, one after the other.
+void scale(RunCost& cost, double times);
 
 }  // namespace tessera::model

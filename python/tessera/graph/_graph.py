@@ -204,18 +204,21 @@ class Graph:
         threads: int = 0,
         seed: int = 0,
         on_chips: int = 0,
+        parts: int = 0,
         share: Session | None = None,
     ) -> Session:
         """Lower the graph for a machine, with initial parameters by a seed.
 
         `threads` are those of this computer that run it: at most so many; 0: the default. With `on_chips` so many chips
-        of a machine of several work as one; 0: what is predicted to be fastest (docs/chips.md). `share` is another
-        session, such as that of a training step, whose machine is taken, and whose parameters are read where they lie:
+        of a machine of several work as one; 0: what is predicted to be fastest (docs/chips.md). On a host a graph whose
+        samples do not depend on each other runs for `parts` equal parts of them, one on each thread; 1: for all at
+        once; 0: what is predicted to be fastest. `share` is another session, such as that of a training step, whose machine is taken, and whose parameters are read where they lie:
         those of an evaluation follow every change.
         """
         threads = checked_threads(threads)
         seed = _tessera.whole_number("seed", seed, 0, 2**64 - 1)
         on_chips = _tessera.whole_number("on_chips", on_chips)
+        parts = _tessera.whole_number("parts", parts)
         native = self.native.copy()
         if share is not None:
             if not isinstance(share, Session):
@@ -223,7 +226,7 @@ class Graph:
             made = _tessera.Session(native, share._native)
             return Session(native, made, share.machine, _kept_inputs(self), self._truths, repr(self), share)
         chosen = machine_for(machine, threads)
-        made = _tessera.Session(native, chosen, threads, seed, on_chips)
+        made = _tessera.Session(native, chosen, threads, seed, on_chips, parts)
         return Session(native, made, chosen, _kept_inputs(self), self._truths, repr(self))
 
     def estimate(self, machine: Machine | str = "gc200", *, on_chips: int = 0, **figures: float) -> Estimate:
@@ -288,9 +291,12 @@ class TrainingStep(Graph):
         threads: int = 0,
         seed: int = 0,
         on_chips: int = 0,
+        parts: int = 0,
         share: Session | None = None,
     ) -> Session:
-        session = super().session(machine, threads=threads, seed=seed, on_chips=on_chips, share=share)
+        session = super().session(
+            machine, threads=threads, seed=seed, on_chips=on_chips, parts=parts, share=share
+        )
         session.lr = self.lr
         return session
 

@@ -160,8 +160,12 @@ std::vector<Case> pow_cases() {
 template <Function function>
 constexpr Operation activation(std::string_view name, std::vector<Case> (*cases)(),
                                Gradients (*gradient)(const Differentiation&) = nullptr) {
-  return {
-      .name = name, .infer = infer, .gradient = gradient, .cases = cases, .decompose = decompose<function>};
+  return {.name = name,
+          .infer = infer,
+          .gradient = gradient,
+          .cases = cases,
+          .traits = {.keeps_samples = elements_keep_samples},
+          .decompose = decompose<function>};
 }
 
 constexpr Operation kActivations[] = {

@@ -458,6 +458,16 @@ std::vector<Case> gradient_cases() {
   return all;
 }
 
+/// Sequences attend to themselves; ids and a bias may be the same for all of them.
+bool keeps_samples(const Divided& divided) {
+  for (size_t i = 0; i < divided.operands.size(); ++i) {
+    const Shape& shape = divided.shape(i);
+    if (divided.operands[i] ? shape.size() < (i < 3 ? 3 : 2) : i < 3 || shape.size() != 4 || shape[0] != 1)
+      return false;
+  }
+  return true;
+}
+
 constexpr Operation kAttention[] = {{.name = "attention",
                                      .least_inputs = 3,
                                      .most_inputs = 7,
@@ -466,7 +476,7 @@ constexpr Operation kAttention[] = {{.name = "attention",
                                      .layouts = layouts,
                                      .lower = lower,
                                      .cases = cases,
-                                     .traits = {.has_substreams = drops},
+                                     .traits = {.keeps_samples = keeps_samples, .has_substreams = drops},
                                      .decompose = decompose,
                                      .lowers_on = lowers_on},
                                     {.name = "attention_gradient",

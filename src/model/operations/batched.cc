@@ -109,6 +109,12 @@ std::vector<Case> cases() {
           {{dense(Type::bf16, {3, 5, 12}), dense(Type::bf16, {3, 9, 12})}, flags(0, 1)}};
 }
 
+/// Both are divided, or the second is one matrix for all.
+bool keeps_samples(const Divided& divided) {
+  const size_t dims = divided.shape(1).size();
+  return divided.operands[0] && divided.shape(0).size() > 2 && (divided.operands[1] ? dims > 2 : dims == 2);
+}
+
 constexpr Operation kBatched[] = {{.name = "matmul",
                                    .least_inputs = 2,
                                    .most_inputs = 2,
@@ -117,7 +123,8 @@ constexpr Operation kBatched[] = {{.name = "matmul",
                                    .reference = reference,
                                    .layouts = row_layouts,
                                    .lower = lower,
-                                   .cases = cases}};
+                                   .cases = cases,
+                                   .traits = {.keeps_samples = keeps_samples}}};
 
 }  // namespace
 

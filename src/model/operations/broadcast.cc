@@ -101,6 +101,17 @@ bool can_broadcast(const TensorType& value, const TensorType& out) {
   return is_column || common_shape(value.shape, out.shape) == out.shape;
 }
 
+bool broadcasting_keeps_samples(const Divided& divided) {
+  const Shape& out = divided.graph.type(divided.node.outputs[0]).shape;
+  for (size_t i = 0; i < divided.operands.size(); ++i) {
+    const Shape& shape = divided.shape(i);
+    const bool has_first = shape.size() == out.size() && shape[0] == out[0];
+    const bool is_repeated = shape.size() < out.size() || shape[0] == 1;
+    if (divided.operands[i] ? !has_first : !is_repeated) return false;
+  }
+  return true;
+}
+
 std::vector<LayoutChoice> broadcasting_layouts(Lowering& l, const Node& node) {
   const TensorType& out = l.graph().type(node.outputs[0]);
   for (ValueId input : node.inputs)

@@ -38,6 +38,9 @@ Value sum_to(Value gradient, const TensorType& type);
 std::optional<Shape> common_shape(const Shape& a, const Shape& b);
 bool can_broadcast(const TensorType& value, const TensorType& out);
 
+/// The trait of an operation that broadcasts its operands.
+bool broadcasting_keeps_samples(const Divided& divided);
+
 /// Layouts of an operation on each element that broadcasts its inputs.
 std::vector<LayoutChoice> broadcasting_layouts(Lowering& lowering, const Node& node);
 /// An input of such an operation; expanded where codelets cannot broadcast it.

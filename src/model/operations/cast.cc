@@ -76,7 +76,8 @@ constexpr Operation kCast[] = {{"cast",
                                 elementwise_layouts,
                                 lower,
                                 cases,
-                                {.keeps_zeros = always_keeps_zeros}}};
+                                {.keeps_zeros = always_keeps_zeros,
+                                 .keeps_samples = elements_keep_samples}}};
 
 }  // namespace
 

@@ -158,7 +158,8 @@ constexpr Operation unary(std::string_view name) {
           elementwise_layouts,
           lower_unary<op>,
           unary_cases<op>,
-          {.keeps_zeros = keeps_zero(op) ? always_keeps_zeros : nullptr}};
+          {.keeps_zeros = keeps_zero(op) ? always_keeps_zeros : nullptr,
+           .keeps_samples = elements_keep_samples}};
 }
 
 // Two operands.
@@ -323,7 +324,9 @@ constexpr Operation binary(std::string_view name) {
           broadcasting_layouts,
           lower_binary<op>,
           binary_cases<op>,
-          {.keeps_zeros = binary_keeps_zeros<op>, .zero_derivative = kernels::is_comparison(op)}};
+          {.keeps_zeros = binary_keeps_zeros<op>,
+           .keeps_samples = broadcasting_keeps_samples,
+           .zero_derivative = kernels::is_comparison(op)}};
 }
 
 constexpr Operation kElementwise[] = {

@@ -172,6 +172,8 @@ std::vector<Case> gradient_cases() {
   return cases;
 }
 
+bool keeps_samples(const Divided& divided) { return divided.operands[0] && !divided.operands[1]; }
+
 constexpr Operation kEmbedding[] = {{.name = "embedding",
                                      .least_inputs = 2,
                                      .most_inputs = 2,
@@ -180,7 +182,8 @@ constexpr Operation kEmbedding[] = {{.name = "embedding",
                                      .reference = reference,
                                      .layouts = layouts,
                                      .lower = lower,
-                                     .cases = cases},
+                                     .cases = cases,
+                                     .traits = {.keeps_samples = keeps_samples}},
                                     {.name = "embedding_gradient",
                                      .least_inputs = 2,
                                      .most_inputs = 2,

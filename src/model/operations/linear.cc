@@ -347,6 +347,15 @@ TensorType rows(const TensorType& w, Shape leading, uint32_t features) {
   return {w.type, std::move(leading), {}, {}};
 }
 
+bool keeps_samples(const Divided& divided) {
+  Divided product = divided;
+  if (const auto residual = forward_of(divided.node).residual) {
+    if (!divided.operands[*residual]) return false;
+    product.operands.pop_back();
+  }
+  return rows_keep_samples(product);
+}
+
 std::vector<Case> forward_cases() {
   std::vector<Case> cases;
   for (const TensorType& w : weights()) {
@@ -390,7 +399,7 @@ constexpr Operation kLinear[] = {
      forward_layouts,
      lower_forward,
      forward_cases,
-     {.weight = {{1, ProductKind::forward}}},
+     {.weight = {{1, ProductKind::forward}}, .keeps_samples = keeps_samples},
      absorb_next},
     {"linear_input_gradient",
      2,

@@ -213,6 +213,11 @@ std::vector<Case> cases() {
           use(Type::f16, {8, 15}, {0, 2, 1, 3}, {2, 4, 5, 3}, {10, 12})};
 }
 
+bool keeps_samples(const Divided& divided) {
+  const auto& attributes = divided.node.attributes;
+  return divided.operands[0] && divided.node.list("dims")[0] == 0 && !attributes.contains("view") && !attributes.contains("shape");
+}
+
 constexpr Operation kPermute[] = {{.name = "permute",
                                    .infer = infer,
                                    .gradient = gradient,
@@ -220,6 +225,7 @@ constexpr Operation kPermute[] = {{.name = "permute",
                                    .layouts = row_layouts,
                                    .lower = lower,
                                    .cases = cases,
+                                   .traits = {.keeps_samples = keeps_samples},
                                    .absorb = absorb,
                                    .decompose = decompose,
                                    .lowers_on = lowers_on}};

@@ -76,12 +76,18 @@ std::vector<Case> argmax_cases() {
   return {use(Type::f32, {3, 4, 13}), use(Type::f16, {6, 5}), use(Type::bf16, {9}), use(Type::i32, {6, 5})};
 }
 
+constexpr char kDim[] = "dim";
+
 constexpr Operation kScan[] = {
-    {.name = "cumsum", .infer = infer_cumsum, .cases = cumsum_cases, .decompose = decompose_cumsum},
+    {.name = "cumsum",
+     .infer = infer_cumsum,
+     .cases = cumsum_cases,
+     .traits = {.keeps_samples = keeps_samples_unless_first<kDim>},
+     .decompose = decompose_cumsum},
     {.name = "argmax",
      .infer = infer_argmax,
      .cases = argmax_cases,
-     .traits = {.zero_derivative = true},
+     .traits = {.keeps_samples = rows_keep_samples, .zero_derivative = true},
      .decompose = decompose_argmax}};
 
 }  // namespace

@@ -270,6 +270,7 @@ std::vector<Case> concatenate_cases() {
 }
 
 constexpr size_t kMostConcatenated = 4096;
+constexpr char kDimension[] = "dimension";
 
 constexpr Operation kShape[] = {
     {"transpose",
@@ -293,11 +294,28 @@ constexpr Operation kShape[] = {
      reshape_layouts,
      lower_reshape,
      reshape_cases,
-     {.aliases = true},
+     {.keeps_samples = elements_keep_samples, .aliases = true},
      absorb_view},
-    {"slice", 1, 1, infer_slice, slice_gradient, slice_reference, same_layouts, lower_slice, slice_cases},
-    {"concatenate", 1, kMostConcatenated, infer_concatenate, concatenate_gradient, concatenate_reference,
-     same_layouts, lower_concatenate, concatenate_cases},
+    {"slice",
+     1,
+     1,
+     infer_slice,
+     slice_gradient,
+     slice_reference,
+     same_layouts,
+     lower_slice,
+     slice_cases,
+     {.keeps_samples = keeps_samples_unless_first<kDimension>}},
+    {"concatenate",
+     1,
+     kMostConcatenated,
+     infer_concatenate,
+     concatenate_gradient,
+     concatenate_reference,
+     same_layouts,
+     lower_concatenate,
+     concatenate_cases,
+     {.keeps_samples = keeps_samples_unless_first<kDimension>}},
 };
 
 }  // namespace

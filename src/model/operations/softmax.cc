@@ -47,7 +47,16 @@ std::vector<Case> cases() {
           {.inputs = {{Type::f16, {5, 33}, {}, {}}}, .low = -4, .high = 4}};
 }
 
-constexpr Operation kSoftmax[] = {{"softmax", 1, 1, infer, gradient, reference, same_layouts, lower, cases}};
+constexpr Operation kSoftmax[] = {{"softmax",
+                                   1,
+                                   1,
+                                   infer,
+                                   gradient,
+                                   reference,
+                                   same_layouts,
+                                   lower,
+                                   cases,
+                                   {.keeps_samples = rows_keep_samples}}};
 
 }  // namespace
 

@@ -88,7 +88,8 @@ constexpr Operation kWhere[] = {{.name = "where",
                                  .reference = reference,
                                  .layouts = broadcasting_layouts,
                                  .lower = lower,
-                                 .cases = cases}};
+                                 .cases = cases,
+                                 .traits = {.keeps_samples = broadcasting_keeps_samples}}};
 
 }  // namespace
 

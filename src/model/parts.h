@@ -1,0 +1,33 @@
+// Whether a graph runs for all of its samples at once on a host, or for some of them on each thread.
+#pragma once
+
+#include <tessera/model.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "machine/model/machine.h"
+
+namespace tessera::model {
+
+/// A graph for some of the samples, which runs on one thread for one part after the other.
+struct Parts {
+  Graph graph;
+  uint32_t count = 1;
+  std::map<std::string, TensorType> whole;  ///< divided inputs and outputs with those of all parts
+
+  /// Times that the busiest of so many threads runs.
+  uint32_t rounds(uint32_t threads) const { return (count + threads - 1) / threads; }
+};
+
+/// The parts of a graph that is predicted to run faster so: what each thread computes stays in its caches,
+/// and no thread waits for another, but each reads all weights. `owner`: of another session's parameters.
+std::optional<Parts> choose_parts(const Graph& graph, const machine::Machine& machine,
+                                  const SessionOptions& options, const Graph* owner);
+
+/// A host's machine with one of its threads.
+machine::Machine one_thread_of(machine::Machine host);
+
+}  // namespace tessera::model
