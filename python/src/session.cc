@@ -45,8 +45,7 @@ using Released = nb::call_guard<nb::gil_scoped_release>;
 struct BoundSession {
   BoundSession(const Graph& graph, const ChosenMachine& machine, uint32_t threads, uint64_t seed,
                uint32_t chips, uint32_t parts)
-      : session(graph, machine.machine,
-                {.seed = seed, .threads = threads, .chips = chips, .parts = parts}),
+      : session(graph, machine.machine, {.seed = seed, .threads = threads, .chips = chips, .parts = parts}),
         is_host(machine.machine.is_host()) {}
   BoundSession(const Graph& graph, const BoundSession& owner)
       : session(graph, owner.session), is_host(owner.is_host) {}

@@ -95,8 +95,8 @@ class RunMemory {
   std::byte* shared_arena_ = nullptr;
   std::byte* state_arena_ = nullptr;  ///< of the memory that has the state of the shared space
   uint64_t state_end_ = 0;            ///< of the state in another memory's arena; 0: it is in this one's
-  std::vector<Binding> bound_;      ///< by VariableId
-  std::vector<std::byte*> passed_;  ///< by box of arguments on tiles
+  std::vector<Binding> bound_;        ///< by VariableId
+  std::vector<std::byte*> passed_;    ///< by box of arguments on tiles
 };
 
 /// Copies elements between views of equal shape and type.

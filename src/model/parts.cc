@@ -58,10 +58,10 @@ std::optional<Parts> choose_parts(const Graph& graph, const machine::Machine& ma
     std::optional<Parts> parts;
     if (machine.kind == machine::Kind::host) parts = divide(graph, options.parts);
     if (!parts)
-      throw UsageError(
-          fmt::format("{} samples cannot be run in {} parts on {}: parts must be equal, on a host, and no sample "
-                      "may depend on another; use another number, or 0",
-                      samples_of(graph), options.parts, machine.name));
+      throw UsageError(fmt::format(
+          "{} samples cannot be run in {} parts on {}: parts must be equal, on a host, and no sample "
+          "may depend on another; use another number, or 0",
+          samples_of(graph), options.parts, machine.name));
     return parts;
   }
   if (machine.kind != machine::Kind::host) return {};

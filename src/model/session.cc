@@ -145,7 +145,8 @@ void Session::Impl::check_lists(std::span<const Tensor> arrays) const {
 
 TensorType Session::Impl::type_of(const External& external) const {
   if (parts)
-    if (const auto whole = parts->whole.find(external.name); whole != parts->whole.end()) return whole->second;
+    if (const auto whole = parts->whole.find(external.name); whole != parts->whole.end())
+      return whole->second;
   TensorType type = graph.bound_type(external.id);
   if (type.pattern && weight(external.id) != nullptr)
     type.pattern = std::make_shared<const Pattern>(weight(external.id)->pattern());

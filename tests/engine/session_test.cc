@@ -329,5 +329,54 @@ TEST_P(StateFile, ThatCannotBeWrittenLeavesTheOldOne) {
   EXPECT_EQ(folder_.count(), 2U);  // no temporary is left
 }
 
+/// y = x + state, by way of a temporary variable.
+std::shared_ptr<const compiler::Executable> adding_state() {
+  Program p;
+  const auto x = p.add(variable("x", Type::f32, 4, 3, Role::input, program::kShared));
+  program::Variable added = variable("added", Type::f32, 4, 3, Role::state, program::kShared);
+  added.contents = contents_of<float>({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  const auto state = p.add(added);
+  const auto sum = p.add(variable("sum", Type::f32, 4, 3, Role::temporary, program::kShared));
+  const auto y = p.add(variable("y", Type::f32, 4, 3, Role::output, program::kShared));
+  const auto whole = program::BoxSeries::same({0, 4, 0, 3});
+  const program::VertexGroup add{&testing::accumulate_codelet, 0, 1, 1, {{state, whole}, {sum, whole}}, {}};
+  p.set_main(p.sequence({p.copy({"in", {{x, sum, 1, whole, whole, {}, {}, {}}}}),
+                         p.execute(ComputeSet{"add", Phase::compute, {add}}),
+                         p.copy({"out", {{sum, y, 1, whole, whole, {}, {}, {}}}})}));
+  return compiler::compile(std::move(p), toy_host(1));
+}
+
+TEST(SessionsSideBySide, ShareTheState) {
+  constexpr size_t kRuns = 50;
+  const auto executable = adding_state();
+  Session session(executable);
+  const auto id = [&](std::string_view name) {
+    program::VariableId found = 0;
+    while (executable->program->variable(found).name != name) ++found;
+    return found;
+  };
+  std::vector<std::vector<float>> x, y(kRuns, std::vector<float>(12));
+  std::vector<std::vector<Binding>> runs;
+  for (size_t i = 0; i < kRuns; ++i) x.emplace_back(12, static_cast<float>(i));
+  for (size_t i = 0; i < kRuns; ++i)
+    runs.push_back({{id("x"), x[i].data(), 3, 1}, {id("y"), y[i].data(), 3, 1}});
+  for (uint32_t threads : {1U, 2U, 4U}) {
+    session.run_side_by_side(runs, threads);
+    for (size_t i = 0; i < kRuns; ++i) EXPECT_EQ(y[i], counted_from(static_cast<float>(i + 1)));
+  }
+  std::vector<float> other(12, 100);
+  session.write("added", view_of(other, Type::f32, 4, 3));
+  session.run_side_by_side({runs.data() + 1, 3}, 4);
+  for (size_t i = 1; i < 4; ++i) EXPECT_EQ(y[i], std::vector<float>(12, 100 + static_cast<float>(i)));
+  session.run(runs[7]);
+  EXPECT_EQ(y[7], std::vector<float>(12, 107));
+  runs[20].pop_back();
+  EXPECT_NE(error_of([&] { session.run_side_by_side(runs, 3); }).find("no array is bound to 'y'"),
+            std::string::npos);
+  runs[20] = runs[19];
+  session.run_side_by_side(runs, 3);
+  EXPECT_EQ(y[49], std::vector<float>(12, 149));
+}
+
 }  // namespace
 }  // namespace tessera::engine

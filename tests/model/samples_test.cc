@@ -91,15 +91,16 @@ Graph encoder() {
     return g.parameter(name, {rows, cols}, Initial::normal(0.3));
   };
   const Value table = weight("table", 40, kFeatures);
-  const Value first = expand(g.parameter("first", {1, 1, kFeatures}, Initial::normal(1)), {kBatch, 1, kFeatures});
+  const Value first =
+      expand(g.parameter("first", {1, 1, kFeatures}, Initial::normal(1)), {kBatch, 1, kFeatures});
   Value x = concatenate({first, embedding(ids, table)}, 1);
   std::vector<float> kinds(size_t{kBatch} * kTokens * kFeatures, 0.25F);
   x = x + weight("positions", kTokens, kFeatures) +
       g.constant("kinds", {kBatch, kTokens, kFeatures}, std::move(kinds));
   Attention of{.heads = 4, .bias = mask};
-  const Value attended = attention(linear(x, weight("q", kFeatures, kFeatures)),
-                                   linear(x, weight("k", kFeatures, kFeatures)),
-                                   linear(x, weight("v", kFeatures, kFeatures)), of);
+  const Value attended =
+      attention(linear(x, weight("q", kFeatures, kFeatures)), linear(x, weight("k", kFeatures, kFeatures)),
+                linear(x, weight("v", kFeatures, kFeatures)), of);
   x = layer_norm(x + attended, g.parameter("scale", {kFeatures}, Initial::constant(1.5)));
   const Value h = gelu(linear(reshape(x, {kBatch * kTokens, kFeatures}), weight("up", 32, kFeatures)));
   x = x + reshape(linear(h, weight("down", kFeatures, 32)), {kBatch, kTokens, kFeatures});

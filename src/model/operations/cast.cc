@@ -76,8 +76,7 @@ constexpr Operation kCast[] = {{"cast",
                                 elementwise_layouts,
                                 lower,
                                 cases,
-                                {.keeps_zeros = always_keeps_zeros,
-                                 .keeps_samples = elements_keep_samples}}};
+                                {.keeps_zeros = always_keeps_zeros, .keeps_samples = elements_keep_samples}}};
 
 }  // namespace
 

@@ -215,7 +215,8 @@ std::vector<Case> cases() {
 
 bool keeps_samples(const Divided& divided) {
   const auto& attributes = divided.node.attributes;
-  return divided.operands[0] && divided.node.list("dims")[0] == 0 && !attributes.contains("view") && !attributes.contains("shape");
+  return divided.operands[0] && divided.node.list("dims")[0] == 0 && !attributes.contains("view") &&
+         !attributes.contains("shape");
 }
 
 constexpr Operation kPermute[] = {{.name = "permute",

@@ -243,17 +243,23 @@ bool columns_keep_samples(const Divided& divided) {
 
 template <Reduction op>
 constexpr Operation reduction(std::string_view name) {
-  return {name,           1,       1,         infer<op>, gradient<op>,
-          reference<op>,  layouts, lower<op>, cases<op>, {.keeps_samples = columns_keep_samples}};
+  return {name,          1,       1,         infer<op>, gradient<op>,
+          reference<op>, layouts, lower<op>, cases<op>, {.keeps_samples = columns_keep_samples}};
 }
 
 constexpr Operation kReduce[] = {
     reduction<Reduction::sum>("sum"),
     reduction<Reduction::maximum>("max"),
     reduction<Reduction::sum_of_squares>("sum_of_squares"),
-    {"expand", 1, 1, infer_expand,
+    {"expand",
+     1,
+     1,
+     infer_expand,
      [](const Differentiation& d) { return Gradients{sum_to(*d.dy[0], d.input(0).type())}; },
-     expand_reference, expand_layouts, lower_expand, expand_cases,
+     expand_reference,
+     expand_layouts,
+     lower_expand,
+     expand_cases,
      {.keeps_samples = broadcasting_keeps_samples}},
 };
 

@@ -78,17 +78,16 @@ std::vector<Case> argmax_cases() {
 
 constexpr char kDim[] = "dim";
 
-constexpr Operation kScan[] = {
-    {.name = "cumsum",
-     .infer = infer_cumsum,
-     .cases = cumsum_cases,
-     .traits = {.keeps_samples = keeps_samples_unless_first<kDim>},
-     .decompose = decompose_cumsum},
-    {.name = "argmax",
-     .infer = infer_argmax,
-     .cases = argmax_cases,
-     .traits = {.keeps_samples = rows_keep_samples, .zero_derivative = true},
-     .decompose = decompose_argmax}};
+constexpr Operation kScan[] = {{.name = "cumsum",
+                                .infer = infer_cumsum,
+                                .cases = cumsum_cases,
+                                .traits = {.keeps_samples = keeps_samples_unless_first<kDim>},
+                                .decompose = decompose_cumsum},
+                               {.name = "argmax",
+                                .infer = infer_argmax,
+                                .cases = argmax_cases,
+                                .traits = {.keeps_samples = rows_keep_samples, .zero_derivative = true},
+                                .decompose = decompose_argmax}};
 
 }  // namespace
 

@@ -280,11 +280,26 @@ std::vector<Case> sum_cases() {
 
 constexpr size_t kMostSelectedFrom = 4096;
 
-constexpr Operation kTake[] = {
-    {"select_features", 1, kMostSelectedFrom, infer_select, select_gradient, select_reference, feature_rows,
-     lower_select, take_cases, {.keeps_samples = rows_of_all_keep_samples}},
-    {"sum_neighbours", 1, 1, infer_sum, sum_gradient, sum_reference, feature_rows, lower_sum, sum_cases,
-     {.keeps_samples = rows_of_all_keep_samples}}};
+constexpr Operation kTake[] = {{"select_features",
+                                1,
+                                kMostSelectedFrom,
+                                infer_select,
+                                select_gradient,
+                                select_reference,
+                                feature_rows,
+                                lower_select,
+                                take_cases,
+                                {.keeps_samples = rows_of_all_keep_samples}},
+                               {"sum_neighbours",
+                                1,
+                                1,
+                                infer_sum,
+                                sum_gradient,
+                                sum_reference,
+                                feature_rows,
+                                lower_sum,
+                                sum_cases,
+                                {.keeps_samples = rows_of_all_keep_samples}}};
 
 }  // namespace
 

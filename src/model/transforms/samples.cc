@@ -74,10 +74,13 @@ class Part {
 
   bool keeps(const Divided& divided, bool any) const {
     const auto keeps_samples = divided.node.operation->traits.keeps_samples;
-    return keeps_samples != nullptr && std::ranges::all_of(divided.node.outputs, [&](ValueId id) {
-      const TensorType& type = whole_.type(id);
-      return can_divide(type) && (any || type.shape[0] == samples_);
-    }) && keeps_samples(divided);
+    return keeps_samples != nullptr &&
+           std::ranges::all_of(divided.node.outputs,
+                               [&](ValueId id) {
+                                 const TensorType& type = whole_.type(id);
+                                 return can_divide(type) && (any || type.shape[0] == samples_);
+                               }) &&
+           keeps_samples(divided);
   }
 
   bool add(const Node& node) {
