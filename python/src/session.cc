@@ -20,6 +20,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -101,15 +102,19 @@ std::pair<double, AnyList> run(BoundSession& s, const AnyList& arrays) {
   return {seconds, std::move(bound).results()};
 }
 
-/// With arrays of the types and shapes of inputs and outputs, in their order, which the caller has checked;
-/// those of the inputs at `wide` have integers of 64 bits.
-void run_at(BoundSession& s, const std::vector<uintptr_t>& addresses, const std::vector<size_t>& wide) {
+/// The number of an input whose array has integers of 64 bits instead of 32, and the least and the largest
+/// that it may have.
+using WideInput = std::tuple<size_t, int32_t, int32_t>;
+
+/// With arrays of the types and shapes of inputs and outputs, in their order, which the caller has checked.
+void run_at(BoundSession& s, const std::vector<uintptr_t>& addresses, const std::vector<WideInput>& wide) {
   std::vector<void*> arrays = pointers<void>(addresses);
-  std::vector<std::vector<std::byte>> copies;
+  std::vector<std::vector<int32_t>> copies;
   if (!wide.empty()) {
     const std::vector<model::ArrayType> types = s.session.arrays();
-    for (const size_t i : wide) {
-      copies.push_back(narrowed(static_cast<const int64_t*>(arrays[i]), types[i].name, types[i].type));
+    for (const auto& [i, least, most] : wide) {
+      const auto* integers = static_cast<const int64_t*>(arrays[i]);
+      copies.push_back(narrowed({integers, types[i].type.elements()}, types[i].name, least, most));
       arrays[i] = copies.back().data();
     }
   }
@@ -322,7 +327,7 @@ void bind_session(nb::module_& m) {
            "machine"_a, "threads"_a, "seed"_a, "chips"_a, "parts"_a, Released())
       .def(nb::init<const Graph&, const BoundSession&>(), "graph"_a, "owner"_a, Released())
       .def("run", &run, "arrays"_a)
-      .def("run_at", &run_at, "addresses"_a, "wide"_a = std::vector<size_t>())
+      .def("run_at", &run_at, "addresses"_a, "wide"_a = std::vector<WideInput>())
       .def("measure", &measure, "arrays"_a)
       .def_prop_ro("inputs", [](const BoundSession& s) { return names_of(s, true); })
       .def_prop_ro("outputs", [](const BoundSession& s) { return names_of(s, false); })

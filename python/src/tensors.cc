@@ -139,12 +139,17 @@ TensorInput::TensorInput(nb::handle array, const std::string& name, const Tensor
   convert(array_, name, type, copy_.data());
 }
 
-std::vector<std::byte> narrowed(const int64_t* integers, const std::string& name, const TensorType& type) {
-  const size_t count = type.elements();
-  std::vector<std::byte> copy(count * size_of(type.type));
-  const nb::ndarray<nb::ro> array(integers, 1, &count, {}, nullptr, nb::dtype<int64_t>());
-  count_to<int64_t>(name, type.type, array, copy.data());
-  return copy;
+std::vector<int32_t> narrowed(std::span<const int64_t> integers, const std::string& name, int32_t least,
+                              int32_t most) {
+  std::vector<int32_t> narrow;
+  narrow.reserve(integers.size());
+  for (const int64_t each : integers) {
+    if (each < least || each > most)
+      throw UsageError(
+          fmt::format("{} has the entry {}; entries must be from {} to {}", name, each, least, most));
+    narrow.push_back(static_cast<int32_t>(each));
+  }
+  return narrow;
 }
 
 TensorOutput::TensorOutput(const TensorType& type)

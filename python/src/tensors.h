@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,10 +34,9 @@ class TensorInput {
   std::vector<std::byte> copy_;
 };
 
-/// So many contiguous integers of 64 bits as those of an input. Throws ValueError for one that its type does
-/// not hold.
-std::vector<std::byte> narrowed(const int64_t* integers, const std::string& name,
-                                const model::TensorType& type);
+/// Integers of 64 bits as an input has them. Throws ValueError, naming the input, for one beyond the limits.
+std::vector<int32_t> narrowed(std::span<const int64_t> integers, const std::string& name, int32_t least,
+                              int32_t most);
 
 /// Memory for an output, which becomes an array of NumPy; of bf16, which NumPy lacks, in float32.
 class TensorOutput {

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from tessera.graph._values import INTEGERS
+
 if TYPE_CHECKING:
     from tessera._compiled import Interface, Prepared
     from tessera.graph._session import Session
@@ -98,7 +100,7 @@ class _TensorCall:
         self._order = [interface.inputs.index(name) for name in self._native.inputs]
         #: Truth values are numbers here.
         self._truths = [i for i, dtype in enumerate(interface.input_dtypes) if dtype == "bool"]
-        self._wide = [i for i, at in enumerate(self._order) if interface.input_dtypes[at] == "int64"]
+        self._wide = [(i, *INTEGERS["i32"]) for i, at in enumerate(self._order) if interface.input_dtypes[at] == "int64"]
         ids = graph.outputs()
         names = list(self._native.outputs)
         places = [torch.empty(tuple(graph.shape(ids[name])), device="meta") for name in names]

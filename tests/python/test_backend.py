@@ -359,6 +359,58 @@ def test_patches_are_products(runs):
     assert len(runs) == 1
 
 
+# Integers.
+
+
+class Tokens(nn.Module):
+    """Embeddings of tokens and positions, and a mask."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(40, 16), nn.Embedding(8, 16)
+        self.layer, self.norm = nn.Linear(16, 16), nn.LayerNorm(16)
+        self.register_buffer("positions", torch.arange(8)[None])
+
+    def forward(self, ids, present):
+        h = self.words(ids) + self.places(self.positions[:, : ids.shape[1]])
+        bias = (1 - present[:, :, None].float()) * -9 + (ids == 3)[..., None]
+        return self.layer(self.norm(h + bias) * (ids.unsqueeze(-1) / 40)), ids[:, 1:]
+
+
+def test_embeddings_are_parts_of_sessions(runs, caplog):
+    model, ids = Tokens().eval(), torch.randint(40, (3, 6))
+    fast, present = compiled(model), torch.arange(6).expand(3, 6) % 4
+    caplog.set_level(logging.INFO, "tessera")
+    with torch.no_grad():
+        for given in (ids, ids.flip(1), ids.t().contiguous().t()):
+            equal(fast(given, present), model(given, present))
+        assert len(runs) == 3 and "19 of 20 operators are taken, in 1 parts" in caplog.text
+        for bad in (40, -1, 2**32):
+            ids[1, 2] = bad
+            for call in (model, fast):
+                with pytest.raises((IndexError, RuntimeError), match="out of range"):
+                    call(ids, present)
+        ids[1, 2] = 3
+        equal(fast(ids, present), model(ids, present))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda f, x, n: f(x) * (n > 2**31 - 5),
+        lambda f, x, n: f(x) + n + (n - 2) + n * 3,
+        lambda f, x, n: f(x) - n.half() + n.bfloat16(),
+        lambda f, x, n: (f(x) > n, n.view(4, 4).t(), n[2:] * 2),
+        lambda f, x, n: (f(x) * n.bool(), n == 2**40, n.expand(3, 16)),
+    ],
+)
+@pytest.mark.parametrize("large", [0, 2**31 - 3, 2**40])
+def test_integers(function, large, runs):
+    model, x, n = Function(function), torch.randn(6, 16), torch.arange(16) + large
+    with torch.no_grad():
+        equal(compiled(model)(x, n), model(x, n))
+
+
 # What stays with PyTorch.
 
 

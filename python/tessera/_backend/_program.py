@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-from tessera._backend._support import handle_of
+from tessera._backend._support import handle_of, limits_of
 from tessera._backend._weights import Weight, WeightSet, WeightSets, state_of
 from tessera.graph import _aten
 from tessera.graph import _values as ops
@@ -40,7 +40,7 @@ class Settings:
 class _Array:
     """A tensor as a session takes or gives it: its elements in the order in which they lie."""
 
-    def __init__(self, meaning: Tensor) -> None:
+    def __init__(self, meaning: Tensor, *, is_result: bool = False) -> None:
         self.shape = tuple(meaning.shape)
         self.dtype = meaning.dtype
         self.stride = tuple(meaning.stride())
@@ -50,6 +50,8 @@ class _Array:
             self.stride = tuple(torch.empty(self.shape, device="meta").stride())
             self.order = list(range(len(self.shape)))
         self.held = torch.float32 if self.dtype is torch.bool else self.dtype
+        if is_result and self.dtype is torch.int64:
+            self.held = torch.int32
         self.given_stride = tuple(meaning.stride())
 
     def _is_dense(self) -> bool:
@@ -61,7 +63,7 @@ class _Array:
         return True
 
     def input(self, conversion: Conversion, name: str) -> Value | Transposed:
-        x = conversion.graph.input(name, [self.shape[d] for d in self.order], _aten.type_of(self.dtype))
+        x = conversion.graph.input(name, [self.shape[d] for d in self.order], _aten.type_of(self.dtype, allow_integers=True))
         count = len(self.order)
         is_truth = self.dtype is torch.bool
         if count > 1 and self.order == [*range(count - 2), count - 1, count - 2] and not is_truth:
@@ -113,7 +115,11 @@ class Program:
         self._arrays = [_Array(node.meta["val"]) for node in placeholders]
         self._count = len(placeholders) - len(weights)
         (results,) = body.graph.output_node().args
-        self._results = [_Array(node.meta["val"]) for node in results]  # type: ignore[union-attr]
+        self._results = [_Array(node.meta["val"], is_result=True) for node in results]  # type: ignore[union-attr]
+        #: Inputs of integers, and the least and the largest that each may have.
+        self._integers = [
+            (i, *limits_of(node)) for i, node in enumerate(placeholders) if node.meta["val"].dtype is torch.int64
+        ]
         #: A session whose weights are inputs.
         self._plain: Session | None = None
         self._is_measured = not settings.measure
@@ -158,7 +164,13 @@ class Program:
             inputs += tuple(weight.of(sources) for weight in self._weights)
         taken = [array.taken(tensor) for array, tensor in zip(self._arrays, inputs, strict=False)]
         results = [array.empty() for array in self._results]
-        session._native.run_at([each.data_ptr() for each in (*taken, *results)])
+        addresses = [each.data_ptr() for each in (*taken, *results)]
+        try:
+            session._native.run_at(addresses, self._integers)
+        except ValueError:
+            if not self._integers:
+                raise
+            return self.by_pytorch(*args)  # which names an id that is no row
         return [array.given(result) for array, result in zip(self._results, results, strict=True)]
 
     def _prepared(self, sources: Sequence[Tensor]) -> Session | None:

@@ -15,10 +15,26 @@ from torch.fx.node import map_arg
 from tessera.graph import _aten
 from tessera.graph._aten import Constant, Parameter, Transposed, Weights
 from tessera.graph._conversion import Conversion
-from tessera.graph._values import Truth, Value
+from tessera.graph._values import INTEGERS, Truth, Value
 
-#: The types of tensors that sessions take and give here. Integers stay with PyTorch: they may be negative.
-TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.bool)
+#: The types of tensors that sessions take and give here.
+TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.int64)
+
+#: What takes integers and gives the same as PyTorch: whose results are those integers, or none. Sums and products stay
+#: with PyTorch, as integers of sessions have 32 bits.
+_MOVES = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("view.default", "_unsafe_view.default", "reshape.default", "expand.default", "unsqueeze.default"),
+        *("squeeze.default", "squeeze.dim", "squeeze.dims", "slice.Tensor", "select.int", "alias.default"),
+        *("clone.default", "permute.default", "transpose.int", "t.default"),
+    )
+)
+_OF_INTEGERS = frozenset(
+    {"aten.embedding.default", "aten._to_copy.default"}
+    | {f"aten.{name}.{kind}" for name in ("eq", "ne", "lt", "le", "gt", "ge") for kind in ("Tensor", "Scalar")}
+    | {f"aten.{name}.Tensor" for name in ("add", "sub", "mul", "div")}
+)
 
 #: By operator, the argument that may be a weight which is prepared once.
 _WEIGHTS = {"aten.mm.default": 1, "aten.addmm.default": 2, "aten.conv2d.default": 1}
@@ -123,6 +139,40 @@ def unsuitable(tensor: Tensor) -> str | None:
     return "there are no elements" if tensor.numel() == 0 else None
 
 
+def _obstacle_of_integers(node: Node) -> str | None:
+    """Why a node with integers stays with PyTorch."""
+    name, result = str(node.target), node.meta.get("val")
+    integers = [each for each in node.all_input_nodes if _is_of_integers(each)]
+    if not integers and not _is_of_integers(node):
+        return None
+    if name in _MOVES:
+        return None
+    least, most = INTEGERS["i32"]
+    numbers = [each for each in node.args if isinstance(each, int)]
+    is_float = isinstance(result, Tensor) and result.dtype in (torch.bool, torch.float32, torch.float16, torch.bfloat16)
+    if name in _OF_INTEGERS and is_float and all(least <= each <= most for each in numbers):
+        return None
+    return "integers of 32 bits may not hold what it computes"
+
+
+def _is_of_integers(node: Node) -> bool:
+    return any(each.dtype is torch.int64 for each in tensors_of(node.meta.get("val")))
+
+
+def limits_of(placeholder: Node) -> tuple[int, int]:
+    """The least and the largest integer that an input may have, so that no row of an embedding is beyond it."""
+    least, most = INTEGERS["i32"]
+    for user in placeholder.users:
+        if str(user.target) in _MOVES:
+            low, high = limits_of(user)
+        elif str(user.target) == "aten.embedding.default" and user.args[1] is placeholder:
+            low, high = 0, user.args[0].meta["val"].shape[0] - 1  # type: ignore[union-attr]
+        else:
+            continue
+        least, most = max(least, low), min(most, high)
+    return least, most
+
+
 def handle_of(graph: Any, name: str, tensor: Tensor, weights: Weights | None = None) -> Parameter | Constant:
     """What a conversion knows of a weight."""
     return Parameter(graph, name, tensor, weights) if tensor.dtype.is_floating_point else Constant(graph, tensor)
@@ -185,7 +235,7 @@ class Support(Conversion):
             for tensor in tensors_of(each.meta.get("val")):
                 if (why := unsuitable(tensor)) is not None:
                     return why
-        return None
+        return _obstacle_of_integers(node)
 
     def _difference(self, node: Node) -> str | None:
         """How the result is not what PyTorch computes."""
@@ -201,7 +251,7 @@ class Support(Conversion):
         shape, dtype = _shape_and_type(known)
         if not isinstance(meaning, Tensor) or shape != tuple(meaning.shape):
             return f"the result would have shape {shape}"
-        is_same = isinstance(known, Truth) or dtype == _aten.type_of(meaning.dtype)
+        is_same = isinstance(known, Truth) or dtype == _aten.type_of(meaning.dtype, allow_integers=True)
         return None if is_same else f"the result would have type {dtype}"
 
 
