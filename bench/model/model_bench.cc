@@ -147,7 +147,7 @@ Graph alone(const Operation& operation, const Case& c) {
     else
       inputs.push_back(g.parameter(name, type.shape, Initial::constant(0.5), type.type));
   }
-  g.output("y", (c.body ? g.call(c.body, inputs) : g.apply(operation.name, inputs, c.attributes))[0]);
+  g.output("y", g.apply({.operation = &operation, .attributes = c.attributes, .body = c.body}, inputs)[0]);
   return g;
 }
 

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -96,7 +97,6 @@ struct ValueInfo {
   Initial initial = {};                 ///< of parameters and state
   std::optional<uint32_t> node = {};    ///< that computes it
   std::optional<ValueId> belongs = {};  ///< of gradients and optimizers' state: the parameter
-  bool repeated = false;                ///< an input that holds the rows of all micro-batches
 };
 
 /// An operation applied to values.
@@ -107,8 +107,7 @@ struct Node {
   std::vector<ValueId> outputs = {};
   uint32_t stage = 0;                      ///< of a pipeline
   bool backward = false;                   ///< computes gradients
-  bool repeated = false;                   ///< runs once for each micro-batch
-  std::shared_ptr<const Graph> body = {};  ///< of a call
+  std::shared_ptr<const Graph> body = {};  ///< of a call or a loop
 
   /// Throw Error if there is no such attribute, or one of another type, without a default.
   int64_t integer(std::string_view name, std::optional<int64_t> otherwise = {}) const;
@@ -121,6 +120,23 @@ struct Node {
 struct Assignment {
   ValueId state = 0;
   ValueId value = 0;
+};
+
+/// How the passes of a loop take the inputs of its body, and what becomes of the outputs, by their names.
+struct Loop {
+  uint32_t count = 1;
+  /// Inputs of which each pass takes its own rows: of a value with the rows of all passes, one pass after the
+  /// other, of a scalar an element. All passes take the same of other inputs,
+  std::set<std::string> indexed = {};
+  /// unless they become what an output of the pass before was; what is given is for the first.
+  std::map<std::string, std::string> carried = {};
+  /// Outputs that are given with the rows of all passes, and those of which the sum over all passes is, times
+  /// `scale`. Of others it is what the last pass gave.
+  std::set<std::string> stacked = {};
+  std::set<std::string> summed = {};
+  double scale = 1;
+  /// From the last pass to the first.
+  bool reversed = false;
 };
 
 /// Operations in the order in which they run. Values have fixed shapes; each is computed once. Values of a
@@ -143,6 +159,8 @@ class Graph {
   /// attributes that it does not take.
   std::vector<Value> apply(std::string_view operation, const std::vector<Value>& inputs,
                            Attributes attributes = {});
+  /// Applies the operation of a node, with its attributes and function.
+  std::vector<Value> apply(const Node& like, const std::vector<Value>& inputs);
   /// Calls a function: a graph without parameters and state, whose inputs are replaced by these values in
   /// their order. Returns its outputs in the order of their names. All calls of one graph share its code;
   /// what is added to it later does not matter to them. A function takes weights as inputs, so a repeated
@@ -152,6 +170,11 @@ class Graph {
   /// otherwise.
   std::vector<Value> call(const std::shared_ptr<const Graph>& function, const std::vector<Value>& inputs,
                           std::optional<uint32_t> number = {});
+  /// Runs a function several times, as a call with such inputs. What it drops out differs between passes, and
+  /// between loops and calls. Throws UsageError as call() does, and for names that the function lacks; only
+  /// what is the same in all passes may be sparse.
+  std::vector<Value> loop(const std::shared_ptr<const Graph>& body, const std::vector<Value>& inputs,
+                          const Loop& how);
   /// The inputs in their order.
   std::vector<ValueId> inputs() const;
   /// Marks a value as a result of each run, under a name that no input has.
@@ -161,24 +184,22 @@ class Graph {
   void remove_output(const std::string& name) { outputs_.erase(name); }
   /// Sets a parameter or state at the end of each run. Throws UsageError if it is set already.
   void assign(Value state, Value value);
-  /// All operations so far run once for each of `count` micro-batches, before those that are added from now
-  /// on, which cannot use the same inputs: inputs that have been used, by whatever operation, hold all
-  /// micro-batches, their rows `count` times.
-  void repeat_for_micro_batches(uint32_t count);
-  uint32_t micro_batches() const { return micro_batches_; }
+  /// All operations so far become the body of a loop over `count` micro-batches. Inputs that they take hold
+  /// the rows of all from now on. Returns the sums of results over micro-batches, times `scale`; outputs
+  /// become such sums as well, and state is set to what the last micro-batch gives. Other results are no
+  /// values of this graph any longer.
+  std::vector<Value> repeat_for_micro_batches(uint32_t count, const std::vector<Value>& summed = {},
+                                              double scale = 1);
   /// Equal parts of a machine run the graph side by side, each on rows of its own: inputs so far that are no
   /// scalars hold the rows of all replicas, one replica after the other, and so do outputs that are no
   /// scalars. Scalar outputs are the first replica's.
   void replicate(uint32_t count);
   uint32_t replicas() const { return replicas_; }
-  /// Type of an input as it is bound: with all micro-batches if repeated operations use it, for all replicas;
-  /// of an output with the rows of all replicas.
+  /// Type of an input or output as it is bound: with the rows of all replicas.
   TensorType bound_type(ValueId id) const;
-  /// The same of one replica.
-  TensorType replica_type(ValueId id) const;
   /// Stage of the operations that are added from now on. A machine's chips are divided among the stages.
   void set_stage(uint32_t stage) { stage_ = stage; }
-  /// Sets the stage of each operation.
+  /// Sets the stage of each operation, and of those of loops where the loop stands, before it.
   void set_stages(const std::vector<uint32_t>& stages);
   /// Whether the operations that are added from now on compute gradients.
   void set_backward(bool backward) { backward_ = backward; }
@@ -198,16 +219,17 @@ class Graph {
   // Rewriting, for transforms. Positions of nodes change, values stay.
   /// Replaces the nodes, which must compute the same results in a valid order.
   void set_nodes(std::vector<Node> nodes);
-  /// Operations that `add` applies go before a node, on its stage, and run as often as it does. Returns how
-  /// many there are.
+  /// Operations that `add` applies go before a node, on its stage. Returns how many there are.
   uint32_t insert_before(uint32_t node, const std::function<void()>& add);
   /// A result becomes what another one of the same type is: its operation computes `result` instead, and what
   /// used the other one uses it. The operation that computed `result` has to be erased.
   void replace(Value result, Value by);
   /// Erases the nodes for which there is `true`; nothing may use their results.
   void erase(const std::vector<bool>& nodes);
-  /// Replaces the function of a call by one with the same inputs and further outputs; returns these.
-  std::vector<Value> extend_call(uint32_t node, const std::shared_ptr<const Graph>& function);
+  /// Replaces the function of a call or a loop, and its attributes, by one with the same inputs and further
+  /// outputs; returns these.
+  std::vector<Value> extend(uint32_t node, const std::shared_ptr<const Graph>& function,
+                            Attributes attributes);
   /// Forgets arrays of initial values, when a session has them.
   void drop_initial_values();
   /// Contents of a constant.
@@ -216,8 +238,11 @@ class Graph {
  private:
   ValueId add(ValueInfo info);
   void require_own(Value value, std::string_view what) const;
+  void require_computed(Value value) const;
   std::vector<Value> add(Node node, const std::vector<Value>& inputs);
+  void number_draws(Node& node);
   void number_nodes();
+  Graph as_function(std::set<ValueId> taken) const;
 
   std::deque<ValueInfo> values_;  ///< references stay valid while values are added
   std::vector<Node> nodes_;
@@ -227,12 +252,10 @@ class Graph {
   std::map<std::shared_ptr<const Graph>, std::shared_ptr<const Graph>>
       functions_;                  ///< copies of those called
   uint32_t next_call_ = 1U << 31;  ///< the number of the next call that is given none
-  uint32_t micro_batches_ = 1;
   uint32_t replicas_ = 1;
-  ValueId replicated_ = 0;  ///< inputs before this one hold the rows of all replicas
+  std::set<ValueId> replicated_;  ///< inputs that hold the rows of all replicas
   uint32_t stage_ = 0;
   bool backward_ = false;
-  bool repeated_ = false;  ///< whether operations that are added now run once for each micro-batch
 };
 
 /// The graph as text, a line per value and operation.
@@ -642,8 +665,8 @@ struct RunCost {
   std::vector<PassRecord> passes;         ///< how the program was made, in order
 };
 
-/// What a run takes or gives: the type has the rows of all micro-batches and replicas, and the present
-/// pattern of a sparse output.
+/// What a run takes or gives: the type has the rows of all replicas, and the present pattern of a sparse
+/// output.
 struct ArrayType {
   std::string name;
   TensorType type;

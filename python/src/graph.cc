@@ -3,6 +3,7 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/set.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
@@ -14,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -135,6 +137,17 @@ void bind_values(nb::class_<Graph>& graph) {
             return ids_of(g.call(function, values_of(g, inputs), number));
           },
           "function"_a, "inputs"_a, "number"_a.none())
+      .def(
+          "loop",
+          [](Graph& g, const std::shared_ptr<const Graph>& body, const Ids& inputs, uint32_t count,
+             std::set<std::string> indexed, std::map<std::string, std::string> carried,
+             std::set<std::string> stacked, std::set<std::string> summed, double scale, bool reversed) {
+            return ids_of(g.loop(body, values_of(g, inputs),
+                                 {count, std::move(indexed), std::move(carried), std::move(stacked),
+                                  std::move(summed), scale, reversed}));
+          },
+          "body"_a, "inputs"_a, "count"_a, "indexed"_a, "carried"_a, "stacked"_a, "summed"_a, "scale"_a,
+          "reversed"_a)
       .def("cross_entropy", &add_cross_entropy, "logits"_a, "target"_a, "weight"_a.none(), "ignored"_a.none(),
            "smoothing"_a, "reduction"_a)
       .def(

@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "model/initial.h"
 #include "model/list_inputs.h"
+#include "model/loop.h"
 #include "model/substream.h"
 #include "model/transforms/transforms.h"
 
@@ -66,7 +67,6 @@ void run(const Graph& graph, const Node& node, Replica& replica) {
   Evaluation evaluation{
       .graph = graph, .node = node, .replica = replica.number, .substream = replica.substream};
   for (ValueId input : node.inputs) evaluation.inputs.push_back(&values[input]);
-  if (!values[node.outputs[0]].empty()) evaluation.before = &values[node.outputs[0]];
   std::vector<Array> results = results_of(evaluation);
   for (size_t i = 0; i < results.size(); ++i) values[node.outputs[i]] = std::move(results[i]);
 }
@@ -80,45 +80,93 @@ void combine(const Node& node, std::vector<Replica>& replicas) {
   }
 }
 
-/// Runs a node in all replicas.
-void run(const Graph& graph, const Node& node, std::vector<Replica>& replicas) {
-  for (Replica& replica : replicas) run(graph, node, replica);
-  if (node.operation->traits.over_replicas != nullptr) combine(node, replicas);
-}
+void run_nodes(const Graph& graph, std::vector<Replica>& replicas);
 
-/// Inputs of which each micro-batch has some rows.
-std::map<ValueId, Array> inputs_of_micro_batches(const Graph& graph, const Replica& replica) {
-  std::map<ValueId, Array> whole;
-  for (ValueId id = 0; id < replica.values.size(); ++id)
-    if (replica.values[id].size() != graph.type(id).elements() && graph.info(id).kind == Kind::input)
-      whole[id] = replica.values[id];
-  return whole;
-}
+/// A loop in one replica, pass by pass.
+class LoopRun {
+ public:
+  LoopRun(const Node& node, Replica& outside, Replica& inside)
+      : form_(loop_form(node)), body_(*node.body), outside_(outside), inside_(inside), node_(node) {
+    inside_.number = outside.number;
+    inside_.substream = outside.substream;
+    inside_.values.resize(body_.values().size());
+    for (ValueId id = 0; id < inside_.values.size(); ++id)
+      if (body_.info(id).kind == Kind::constant)
+        inside_.values[id].assign(body_.contents(id).begin(), body_.contents(id).end());
+    for (size_t i = 0; i < form_.inputs.size(); ++i)
+      if (form_.inputs[i] != LoopInput::indexed) value_inside(i) = outside.values[node.inputs[i]];
+    for (size_t i = 0; i < form_.outputs.size(); ++i) {
+      const uint64_t elements = body_.type(form_.body_outputs[i]).elements();
+      const uint32_t times = form_.outputs[i] == LoopOutput::stacked ? form_.count : 1;
+      outside_.values[node.outputs[i]].assign(elements * times, 0);
+    }
+  }
 
-void begin_micro_batch(const Graph& graph, const std::map<ValueId, Array>& whole, uint32_t number,
-                       Replica& replica) {
-  if (graph.micro_batches() > 1 && !replica.substream.empty()) replica.substream[kMicroBatchWord] = number;
-  for (const auto& [id, all] : whole) {
-    const auto size = static_cast<int64_t>(graph.type(id).elements());
-    replica.values[id].assign(all.begin() + number * size, all.begin() + (number + 1) * size);
+  void begin(uint32_t pass) {
+    const uint32_t index = form_.index(pass);
+    if (const auto number = number_of_call(node_); number && !outside_.substream.empty())
+      inside_.substream = *number == 0 ? in_micro_batch(outside_.substream, index)
+                                       : called(called(outside_.substream, *number), index);
+    for (size_t i = 0; i < form_.inputs.size(); ++i) {
+      if (form_.inputs[i] != LoopInput::indexed) continue;
+      const auto size = static_cast<int64_t>(body_.type(form_.body_inputs[i]).elements());
+      const auto begin = outside_.values[node_.inputs[i]].begin() + index * size;
+      value_inside(i).assign(begin, begin + size);
+    }
+  }
+
+  void end(uint32_t pass) {
+    for (size_t i = 0; i < form_.outputs.size(); ++i) {
+      const Array& own = inside_.values[form_.body_outputs[i]];
+      Array& all = outside_.values[node_.outputs[i]];
+      if (form_.outputs[i] == LoopOutput::last) all = own;
+      if (form_.outputs[i] == LoopOutput::stacked)
+        std::ranges::copy(own, all.begin() + static_cast<int64_t>(form_.index(pass) * own.size()));
+      if (form_.outputs[i] == LoopOutput::summed)
+        for (size_t e = 0; e < all.size(); ++e) all[e] += form_.scale * own[e];
+    }
+    std::map<size_t, Array> carried;
+    for (const auto& [input, output] : form_.carried)
+      carried[input] = inside_.values[form_.body_outputs[output]];
+    for (auto& [input, array] : carried) value_inside(input) = std::move(array);
+  }
+
+ private:
+  Array& value_inside(size_t input) { return inside_.values[form_.body_inputs[input]]; }
+
+  LoopForm form_;
+  const Graph& body_;
+  Replica& outside_;
+  Replica& inside_;
+  const Node& node_;
+};
+
+void run_loop(const Node& node, std::vector<Replica>& replicas) {
+  std::vector<Replica> inside(replicas.size());
+  std::vector<LoopRun> runs;
+  for (size_t r = 0; r < replicas.size(); ++r) runs.emplace_back(node, replicas[r], inside[r]);
+  for (uint32_t pass = 0; pass < loop_form(node).count; ++pass) {
+    for (LoopRun& run : runs) run.begin(pass);
+    run_nodes(*node.body, inside);
+    for (LoopRun& run : runs) run.end(pass);
   }
 }
 
-/// Runs the repeated nodes with the inputs of each micro-batch.
-void run_repeated(const Graph& graph, std::vector<Replica>& replicas) {
-  std::vector<std::map<ValueId, Array>> whole;
-  for (const Replica& replica : replicas) whole.push_back(inputs_of_micro_batches(graph, replica));
-  for (uint32_t pass = 0; pass < graph.micro_batches(); ++pass) {
-    for (size_t r = 0; r < replicas.size(); ++r) begin_micro_batch(graph, whole[r], pass, replicas[r]);
-    for (const Node& node : graph.nodes())
-      if (node.repeated) run(graph, node, replicas);
+/// Runs each node in all replicas.
+void run_nodes(const Graph& graph, std::vector<Replica>& replicas) {
+  for (const Node& node : graph.nodes()) {
+    if (is_loop(node)) {
+      run_loop(node, replicas);
+      continue;
+    }
+    for (Replica& replica : replicas) run(graph, node, replica);
+    if (node.operation->traits.over_replicas != nullptr) combine(node, replicas);
   }
-  for (Replica& replica : replicas) begin_micro_batch(graph, {}, 0, replica);
 }
 
 /// A replica's rows of an input that holds those of all.
 void take_rows(const Graph& graph, ValueId id, uint32_t replica, Array& values) {
-  const uint64_t bound = graph.bound_type(id).elements(), own = graph.replica_type(id).elements();
+  const uint64_t bound = graph.bound_type(id).elements(), own = graph.type(id).elements();
   if (graph.info(id).kind != Kind::input || bound == own) return;
   const auto begin = values.begin() + static_cast<int64_t>(replica * own);
   values = Array(begin, begin + static_cast<int64_t>(own));
@@ -138,13 +186,11 @@ WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& st
       take_rows(graph, id, r, replicas[r].values.back());
     }
   }
-  run_repeated(graph, replicas);
-  for (const Node& node : graph.nodes())
-    if (!node.repeated) run(graph, node, replicas);
+  run_nodes(graph, replicas);
   WideArrays outputs;
   for (const auto& [name, id] : graph.outputs()) {
     outputs[name] = replicas[0].values[id];
-    if (graph.bound_type(id) == graph.replica_type(id)) continue;
+    if (graph.bound_type(id) == graph.type(id)) continue;
     for (size_t r = 1; r < replicas.size(); ++r)
       outputs[name].insert(outputs[name].end(), replicas[r].values[id].begin(), replicas[r].values[id].end());
   }
@@ -162,6 +208,16 @@ WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& st
 std::vector<Array> results_of(const Evaluation& e) {
   if (e.node.operation->reference != nullptr) return e.node.operation->reference(e);
   return results_of(*decomposition_of(e.graph, e.node), e.inputs, e.substream);
+}
+
+std::vector<Array> results_of_passes(const Evaluation& e) {
+  std::vector<Replica> replicas(1);
+  replicas[0] = {e.replica, e.substream, std::vector<Array>(e.graph.values().size())};
+  for (size_t i = 0; i < e.inputs.size(); ++i) replicas[0].values[e.node.inputs[i]] = *e.inputs[i];
+  run_loop(e.node, replicas);
+  std::vector<Array> results;
+  for (ValueId output : e.node.outputs) results.push_back(std::move(replicas[0].values[output]));
+  return results;
 }
 
 std::vector<Array> results_of(const Graph& function, const std::vector<const Array*>& inputs,

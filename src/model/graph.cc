@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "model/loop.h"
+#include "model/operation.h"
 #include "model/substream.h"
 #include "sparse/pattern.h"
 
@@ -42,16 +44,6 @@ void check_type(std::string_view name, const TensorType& type) {
   if (type.capacity && *type.capacity < p.blocks())
     throw UsageError(
         fmt::format("{}: the pattern has {} blocks; its capacity is {}", name, p.blocks(), *type.capacity));
-}
-
-/// With the rows of so many.
-TensorType repeated(TensorType type, uint32_t times, std::string_view name) {
-  if (type.elements() * times > std::numeric_limits<uint32_t>::max())
-    throw UsageError(
-        fmt::format("{}: {} times {} has more than 2^32 - 1 elements", name, times, to_string(type)));
-  if (type.shape.empty()) type.shape = {1};
-  type.shape.front() *= times;
-  return type;
 }
 
 template <class T>
@@ -208,12 +200,22 @@ std::vector<Value> Graph::call(const std::shared_ptr<const Graph>& function, con
       own->nodes_.size() != function->nodes_.size())
     own = std::make_shared<const Graph>(*function);
   Node node{.operation = &find_operation("call"), .body = own};
-  if (has_substreams(node)) {
-    const uint32_t own_number = number.value_or(next_call_);
-    next_call_ = std::max(next_call_, own_number + 1);
-    node.attributes["call"] = int64_t{own_number};
-  }
+  if (number) node.attributes["call"] = int64_t{*number};
   return add(std::move(node), inputs);
+}
+
+std::vector<Value> Graph::loop(const std::shared_ptr<const Graph>& body, const std::vector<Value>& inputs,
+                               const Loop& how) {
+  if (!body || body.get() == this)
+    throw UsageError(body ? "a graph cannot be a loop in itself" : "loop: there is no function");
+  return add({.operation = &find_operation("loop"),
+              .attributes = attributes_of(how, *body),
+              .body = std::make_shared<const Graph>(*body)},
+             inputs);
+}
+
+std::vector<Value> Graph::apply(const Node& like, const std::vector<Value>& inputs) {
+  return add({.operation = like.operation, .attributes = like.attributes, .body = like.body}, inputs);
 }
 
 std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {
@@ -221,10 +223,7 @@ std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {
   Types types;
   for (const Value& input : inputs) {
     require_own(input, operation.name);
-    if (info(input.id).repeated && !repeated_)
-      throw UsageError(
-          fmt::format("the input '{}' is used for each micro-batch and for all together: make it two",
-                      info(input.id).name));
+    require_computed(input);
     node.inputs.push_back(input.id);
     types.push_back(type(input.id));
   }
@@ -236,7 +235,7 @@ std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {
                         : fmt::format("{} to {}", operation.least_inputs, operation.most_inputs)));
   node.stage = stage_;
   node.backward = backward_;
-  node.repeated = repeated_;
+  if (node.body) number_draws(node);
   const auto index = static_cast<uint32_t>(nodes_.size());
   if (!node.body && has_substreams(node)) node.attributes.try_emplace("stream", int64_t{index});
   std::vector<Value> outputs;
@@ -248,6 +247,17 @@ std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {
   return outputs;
 }
 
+void Graph::number_draws(Node& node) {
+  if (!has_substreams(node)) {
+    node.attributes.erase("call");
+    return;
+  }
+  const auto number =
+      static_cast<uint32_t>(node.attributes.contains("call") ? node.integer("call") : next_call_);
+  next_call_ = std::max(next_call_, number + 1);
+  node.attributes["call"] = int64_t{number};
+}
+
 std::vector<ValueId> Graph::inputs() const {
   std::vector<ValueId> ids;
   for (ValueId id = 0; id < values_.size(); ++id)
@@ -255,25 +265,31 @@ std::vector<ValueId> Graph::inputs() const {
   return ids;
 }
 
-std::vector<Value> Graph::extend_call(uint32_t index, const std::shared_ptr<const Graph>& function) {
-  const std::shared_ptr<const Graph> before = nodes_.at(index).body;
+std::vector<Value> Graph::extend(uint32_t index, const std::shared_ptr<const Graph>& function,
+                                 Attributes attributes) {
+  Node node = nodes_.at(index);
   std::map<std::string, ValueId> results;
-  for (const auto& [name, id] : before->outputs()) results[name] = nodes_[index].outputs[results.size()];
+  for (const auto& [name, id] : node.body->outputs()) results[name] = node.outputs[results.size()];
+  node.body = function;
+  node.attributes = std::move(attributes);
+  Types inputs;
+  for (ValueId input : node.inputs) inputs.push_back(type(input));
+  const Types types = node.operation->infer({node.operation->name, inputs, node, this});
   std::vector<Value> added;
-  std::vector<ValueId> outputs;
+  node.outputs.clear();
   for (const auto& [name, id] : function->outputs()) {
     const auto known = results.find(name);
     if (known == results.end())
-      added.push_back(value(add({.kind = Kind::result, .type = function->type(id), .node = index})));
-    outputs.push_back(known == results.end() ? added.back().id : known->second);
+      added.push_back(value(add({.kind = Kind::result, .type = types[node.outputs.size()], .node = index})));
+    node.outputs.push_back(known == results.end() ? added.back().id : known->second);
   }
-  nodes_[index].body = function;
-  nodes_[index].outputs = std::move(outputs);
+  nodes_[index] = std::move(node);
   return added;
 }
 
 void Graph::output(std::string name, Value value) {
   require_own(value, name);
+  require_computed(value);
   const auto named = names_.find(name);
   if (named != names_.end() && info(named->second).kind == Kind::input)
     throw UsageError(fmt::format("the output '{}' has the name of an input: give it another one", name));
@@ -292,9 +308,19 @@ void Graph::require_own(Value value, std::string_view what) const {
   if (&value.owner() != this) throw UsageError(fmt::format("{}: a value is of another graph", what));
 }
 
+void Graph::require_computed(Value value) const {
+  const ValueInfo& info = values_[value.id];
+  if (info.kind == Kind::result && !info.node)
+    throw UsageError(
+        fmt::format("'{}' is no value of the graph any longer: make what needs it before the graph "
+                    "is trained with micro-batches",
+                    info.name));
+}
+
 void Graph::assign(Value state, Value value) {
   require_own(state, "assign");
   require_own(value, "assign");
+  require_computed(value);
   const ValueInfo& to = info(state.id);
   for (const Assignment& assignment : assignments_)
     if (assignment.state == state.id) throw UsageError(fmt::format("{}: it is set already", to.name));
@@ -306,43 +332,35 @@ void Graph::assign(Value state, Value value) {
   assignments_.push_back({state.id, value.id});
 }
 
-void Graph::repeat_for_micro_batches(uint32_t count) {
-  if (count == 0) throw UsageError("the number of micro-batches is 0; it must be at least 1");
-  if (micro_batches_ != 1) throw UsageError("the graph is repeated for micro-batches already");
-  micro_batches_ = count;
-  for (Node& node : nodes_) {
-    node.repeated = count > 1;
-    for (ValueId input : node.inputs)
-      values_[input].repeated = count > 1 && values_[input].kind == Kind::input;
-  }
-  for (ValueId id : inputs()) replica_type(id);  // throws if it is too large
-}
-
 void Graph::replicate(uint32_t count) {
   if (count == 0) throw UsageError("the number of replicas is 0; it must be at least 1");
   if (replicas_ != 1) throw UsageError("the graph is replicated already");
   replicas_ = count;
-  replicated_ = static_cast<ValueId>(values_.size());
+  for (ValueId id : inputs())
+    if (!type(id).shape.empty()) replicated_.insert(id);
 }
 
 void Graph::set_stages(const std::vector<uint32_t>& stages) {
-  if (stages.size() != nodes_.size())
-    throw UsageError(fmt::format("{} stages for {} operations", stages.size(), nodes_.size()));
-  for (size_t n = 0; n < nodes_.size(); ++n) nodes_[n].stage = stages.at(n);
+  size_t next = 0;
+  const auto set = [&](auto& self, std::vector<Node>& nodes) -> void {
+    for (Node& node : nodes) {
+      if (is_loop(node)) {
+        auto body = std::make_shared<Graph>(*node.body);
+        self(self, body->nodes_);
+        node.body = std::move(body);
+      }
+      node.stage = stages.at(next++);
+    }
+  };
+  if (const size_t count = opened(*this).nodes.size(); stages.size() != count)
+    throw UsageError(fmt::format("{} stages for {} operations", stages.size(), count));
+  set(set, nodes_);
 }
 
 TensorType Graph::bound_type(ValueId id) const {
-  TensorType type = replica_type(id);
-  const Kind kind = values_.at(id).kind;
-  const bool has_rows = !values_[id].type.shape.empty();
-  if (replicas_ > 1 && has_rows && (kind == Kind::result || (kind == Kind::input && id < replicated_)))
-    return repeated(std::move(type), replicas_, values_[id].name);
-  return type;
-}
-
-TensorType Graph::replica_type(ValueId id) const {
-  TensorType type = values_.at(id).type;
-  return values_[id].repeated ? repeated(type, micro_batches_, values_[id].name) : type;
+  const ValueInfo& info = values_.at(id);
+  const bool has_all = info.kind == Kind::result ? !info.type.shape.empty() : replicated_.contains(id);
+  return replicas_ > 1 && has_all ? of_all_passes(info.type, replicas_, info.name) : info.type;
 }
 
 Value Graph::find(std::string_view name) {
@@ -376,10 +394,10 @@ void Graph::set_nodes(std::vector<Node> nodes) {
 uint32_t Graph::insert_before(uint32_t node, const std::function<void()>& add) {
   const auto before = nodes_.size();
   const Node& place = nodes_.at(node);
-  const auto flags = std::tuple(stage_, backward_, repeated_);
-  std::tie(stage_, backward_, repeated_) = std::tuple(place.stage, place.backward, place.repeated);
+  const auto flags = std::pair(stage_, backward_);
+  std::tie(stage_, backward_) = std::pair(place.stage, place.backward);
   add();
-  std::tie(stage_, backward_, repeated_) = flags;
+  std::tie(stage_, backward_) = flags;
   std::rotate(nodes_.begin() + node, nodes_.begin() + static_cast<int64_t>(before), nodes_.end());
   number_nodes();
   return static_cast<uint32_t>(nodes_.size() - before);

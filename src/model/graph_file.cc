@@ -13,14 +13,13 @@
 
 #include "model/operation.h"
 #include "model/state_file.h"
-#include "model/substream.h"
 
 namespace tessera::model {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;                   // 1 has no loops
 constexpr const char* kGraphs = "tessera_graphs";  // the text that describes them
 constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16, Type::u8, Type::u16, Type::u32, Type::i32};
 constexpr const char* kKinds[] = {"input", "parameter", "state", "constant"};
@@ -119,7 +118,7 @@ class Writer {
   }
 
   static void require_plain(const Graph& graph) {
-    if (!graph.assignments().empty() || graph.micro_batches() > 1 || graph.replicas() > 1)
+    if (!graph.assignments().empty() || graph.replicas() > 1)
       throw UsageError("a graph with updates cannot be saved: save the one that it was made from");
   }
 
@@ -174,9 +173,7 @@ class Writer {
         {"operation", node.operation->name}, {"inputs", std::move(inputs)}, {"results", std::move(names)}};
     for (const auto& [name, attribute] : node.attributes) json["attributes"][name] = json_of(attribute);
     if (node.stage != 0) json["stage"] = node.stage;
-    if (!node.body) return json;
-    json["function"] = number_of(node.body);
-    if (const std::optional<uint32_t> number = number_of_call(node)) json["call"] = *number;
+    if (node.body) json["function"] = number_of(node.body);
     return json;
   }
 
@@ -209,8 +206,8 @@ class Reader {
     const auto found = state_.metadata().find(kGraphs);
     if (found == state_.metadata().end()) throw Error("it holds no graphs, only tensors");
     const Json json = Json::parse(found->second);
-    if (const auto version = whole<uint32_t>(json.at("version")); version != kVersion)
-      throw Error(fmt::format("its version is {}; this library reads {}: save the model again with it",
+    if (const auto version = whole<uint32_t>(json.at("version")); version < 1 || version > kVersion)
+      throw Error(fmt::format("its version is {}; this library reads 1 to {}: save the model again with it",
                               version, kVersion));
     for (const Json& function : json.at("functions"))
       functions_.push_back(std::make_shared<const Graph>(graph_from(function)));
@@ -280,19 +277,13 @@ class Reader {
   void add_node(Graph& graph, const Json& json, std::vector<ValueId>& ids) {
     std::vector<Value> inputs;
     for (const Json& number : json.at("inputs")) inputs.push_back(graph.value(ids.at(whole<size_t>(number))));
-    Attributes attributes;
+    Node like{.operation = &find_operation(json.at("operation").get<std::string>())};
     if (json.contains("attributes"))
       for (const auto& [name, attribute] : json.at("attributes").items())
-        attributes[name] = attribute_from(attribute);
+        like.attributes[name] = attribute_from(attribute);
     graph.set_stage(json.contains("stage") ? whole<uint32_t>(json.at("stage")) : 0);
-    std::vector<Value> results;
-    if (json.contains("function")) {
-      std::optional<uint32_t> number;
-      if (json.contains("call")) number = whole<uint32_t>(json.at("call"));
-      results = graph.call(functions_.at(whole<size_t>(json.at("function"))), inputs, number);
-    } else {
-      results = graph.apply(json.at("operation").get<std::string>(), inputs, std::move(attributes));
-    }
+    if (json.contains("function")) like.body = functions_.at(whole<size_t>(json.at("function")));
+    const std::vector<Value> results = graph.apply(like, inputs);
     const Json& names = json.at("results");
     if (names.size() != results.size())
       throw Error(fmt::format("an operation has {} results, not {}", results.size(), names.size()));

@@ -7,6 +7,7 @@
 
 #include "base/memo.h"
 #include "compiler/compile.h"
+#include "model/loop.h"
 #include "model/lowering.h"
 #include "model/operation.h"
 
@@ -89,6 +90,7 @@ class LayoutSearch {
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
       for (ValueId input : node(n).inputs) users_[input].push_back(n);
       if (is_update(node(n))) updated_.insert(updated_parameter(node(n)));
+      if (is_loop(node(n))) take_passes(n);
     }
   }
 
@@ -111,6 +113,15 @@ class LayoutSearch {
       for (ValueId id = 0; id < values_.size(); ++id) changed |= improve_leaf(id);
       for (ValueId id = 0; id < values_.size(); ++id) changed |= push(id);
       if (!changed) break;
+    }
+  }
+
+  /// Inputs lie as the loop that takes its passes from them wants.
+  void take_passes(uint32_t n) {
+    for (size_t i = 0; i < node(n).inputs.size(); ++i) {
+      const ValueId input = node(n).inputs[i];
+      if (choice(n).inputs[i].passes > 0 && graph_.info(input).kind != Kind::result && !l_.is_part(input))
+        values_[input] = choice(n).inputs[i];
     }
   }
 
@@ -192,7 +203,7 @@ class LayoutSearch {
   bool improve_leaf(ValueId id) {
     const ValueInfo& info = graph_.info(id);
     if (info.kind == Kind::result || info.belongs || l_.form_of(id) || updated_.contains(id)) return false;
-    if (!(graph_.replica_type(id) == info.type)) return false;  // rows of micro-batches
+    if (values_[id].passes > 0 || l_.is_part(id)) return false;
     const ValueLayout before = values_[id];
     const std::vector<uint32_t>& users = users_[id];
     std::vector<size_t> chosen;

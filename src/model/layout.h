@@ -26,6 +26,10 @@ struct ValueLayout {
   /// one object.
   std::shared_ptr<const ops::OperandLayout> parts = {};
 
+  /// Of a value of fewer than two dimensions with the elements of so many passes of a loop: a row for each;
+  /// 0: one row.
+  uint32_t passes = 0;
+
   bool operator==(const ValueLayout&) const = default;
 
   /// A matrix, row by row.
@@ -74,8 +78,11 @@ using WeightForms = std::vector<std::optional<ValueId>>;
 
 /// Leaves that products take as weights, or of which only the blocks exist, lie in the form of a weight, and
 /// with them their gradients, optimizers' state, and what is computed from them element by element so that
-/// padding stays 0. The inputs of a function lie as its callers' values do.
-WeightForms weight_forms(const Graph& graph, bool is_function = false);
+/// padding stays 0.
+WeightForms weight_forms(const Graph& graph);
+/// Of a function: its inputs lie as its callers' values do, and those of a loop that are the same in all
+/// passes.
+WeightForms forms_of_body(const Node& node);
 
 /// The weight whose form a product's weight has, or is brought to: that in whose form it lies, or itself.
 inline ValueId weight_of(const WeightForms& forms, ValueId id) { return forms.at(id).value_or(id); }

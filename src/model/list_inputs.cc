@@ -6,19 +6,27 @@
 #include <cmath>
 #include <limits>
 
+#include "model/loop.h"
 #include "model/operation.h"
 
 namespace tessera::model {
 
 std::vector<ListInputs> list_inputs(const Graph& graph) {
-  const auto is_input = [&](ValueId id) { return graph.info(id).kind == Kind::input; };
+  const OpenedGraph all = opened(graph);
+  const auto is_input = [&](size_t value) {
+    return all.values[value].graph == &graph && all.values[value].info().kind == Kind::input;
+  };
   std::vector<ListInputs> lists;
-  for (const Node& node : graph.nodes()) {
-    if (node.operation->traits.lists == nullptr) continue;
-    const ValueId ids = node.inputs[0], num = node.inputs[1];
-    const ListOperands takes = node.operation->traits.lists(graph, node);
-    if (is_input(ids) && is_input(num))
-      lists.push_back({ids, num, {takes.batch, graph.type(ids).cols() / takes.batch, takes.neurons}});
+  for (const OpenedNode& node : all.nodes) {
+    if (node.node->operation->traits.lists == nullptr || !is_input(node.inputs[0]) ||
+        !is_input(node.inputs[1]))
+      continue;
+    const ListOperands takes = node.node->operation->traits.lists(*node.graph, *node.node);
+    const uint32_t places = node.graph->type(node.node->inputs[0]).cols();
+    const auto ids = static_cast<ValueId>(node.inputs[0]), num = static_cast<ValueId>(node.inputs[1]);
+    // A loop may take other rows of one than of the other.
+    if (graph.type(ids).rows() == graph.type(num).rows())
+      lists.push_back({ids, num, {takes.batch, places / takes.batch, takes.neurons}});
   }
   return lists;
 }

@@ -30,44 +30,76 @@ std::shared_ptr<const std::byte> bytes_of(Type type, const std::vector<float>& v
   return {bytes, bytes.get()};
 }
 
+/// Whether replicas draw numbers of their own.
+bool draws(const Node& node) {
+  if (node.operation->traits.draws || has_substreams(node)) return true;
+  return node.body && std::ranges::any_of(node.body->nodes(), draws);
+}
+
+/// The elements row by row, in a matrix of other sizes, one of which is a multiple of the other's.
+Operand in_rows(const ops::Builder& builder, const Operand& operand, const OperandLayout& wants,
+                std::vector<program::StepId>& steps) {
+  const Operand result = builder.temporary(builder.program().variable(operand.variable).name + ".rows",
+                                           builder.type_of(operand), wants.rows, wants.cols, wants.mapping);
+  const uint32_t length = std::min(operand.cols(), wants.cols);
+  std::vector<program::Box> from, to;
+  for (uint32_t i = 0; i < wants.rows * wants.cols; i += length) {
+    from.push_back({i / operand.cols(), 1, i % operand.cols(), length});
+    to.push_back({i / wants.cols, 1, i % wants.cols, length});
+  }
+  steps.push_back(
+      builder.copy({"rows of passes", {copy_boxes(operand, std::move(from), result, std::move(to))}}));
+  return result;
+}
+
 std::vector<float> transposed(const std::vector<float>& values, uint64_t rows, uint64_t cols) {
   std::vector<float> result(values.size());
   for (uint64_t i = 0; i < values.size(); ++i) result[i % cols * rows + i / cols] = values[i];
   return result;
 }
 
-/// How products use a weight: the rows of their batch, and its type.
+/// How operations use values as weights, in functions and loops too.
 struct WeightUse {
-  uint32_t rows = 0;
-  Type type = Type::f32;
-};
+  uint32_t rows = 0;      ///< of the batch of the first product; 0: there is none
+  Type type = Type::f32;  ///< that of all products, or one that holds those of all
+  /// Whether all that reads it are products: functions, whose weights are planned by themselves, have to find
+  /// it as their callers do.
+  bool is_forward_only = true;
 
-/// The rows of the first product that uses a weight, and the type of all, or one that holds those of all;
-/// none: it is not used.
-std::optional<WeightUse> use_of(const Graph& graph, const WeightForms& forms, ValueId weight) {
-  std::optional<WeightUse> all;
-  const auto add = [&](const WeightUse& use) {
-    if (all && all->type != use.type) all->type = Type::f32;
-    if (!all) all = use;
-  };
-  for (const Node& node : graph.nodes()) {
-    if (const auto taken = weight_input(node)) {
-      if (weight_of(forms, *taken) == weight)
-        add({graph.type(node.inputs[0]).rows(), graph.type(*taken).type});
-    } else if (node.body) {
-      const WeightForms in_body = weight_forms(*node.body, true);
-      for (size_t i = 0; i < node.inputs.size(); ++i)
-        if (weight_of(forms, node.inputs[i]) == weight)
-          if (const auto use = use_of(*node.body, in_body, node.body->inputs()[i])) add(*use);
-    }
+  void add(const WeightUse& other) {
+    if (rows != 0 && other.rows != 0 && type != other.type) type = Type::f32;
+    if (rows == 0) rows = other.rows, type = other.type;
+    is_forward_only = is_forward_only && other.is_forward_only;
   }
-  return all;
+};
+using WeightUses = std::map<ValueId, WeightUse>;
+
+WeightUses uses_of_weights(const Graph& graph, const WeightForms& forms) {
+  WeightUses uses;
+  for (const Node& node : graph.nodes()) {
+    const auto& own = node.operation->traits.weight;
+    std::set<ValueId> same;
+    if (node.body) {
+      const WeightUses in_body = uses_of_weights(*node.body, forms_of_body(node));
+      for (const auto& [inside, outside] : same_inside(node)) {
+        if (is_loop(node)) same.insert(outside);
+        if (const auto use = in_body.find(inside); use != in_body.end())
+          uses[weight_of(forms, outside)].add(use->second);
+      }
+    }
+    if (const auto taken = weight_input(node))
+      uses[weight_of(forms, *taken)].add({graph.type(node.inputs[0]).rows(), graph.type(*taken).type});
+    if (own && own->product == ProductKind::forward) continue;
+    for (ValueId input : node.inputs)
+      if (!same.contains(input)) uses[weight_of(forms, input)].is_forward_only = false;
+  }
+  return uses;
 }
 
 /// The chips of a machine of several, divided equally among the stages of a graph.
 std::vector<ops::Builder> builders_of_stages(const Graph& graph, const ops::Builder& builder) {
   uint32_t stages = 1;
-  for (const Node& node : graph.nodes()) stages = std::max(stages, node.stage + 1);
+  for (const OpenedNode& node : opened(graph).nodes) stages = std::max(stages, node.stage + 1);
   const machine::Machine& machine = builder.machine();
   const uint32_t chips = machine.chip_count();
   if (stages == 1 || chips == 1) return {builder};
@@ -89,13 +121,15 @@ Lowering::Lowering(const Graph& graph, const ops::Builder& builder, std::set<Val
       builders_(builders_of_stages(graph, builder)),
       bound_(std::move(bound)),
       skipped_(graph.nodes().size()),
+      replicas_(graph.replicas()),
       substream_words_(model::substream_words(graph)) {
   lowered_.operands.resize(graph.values().size());
   lowered_.sets.resize(graph.nodes().size());
 }
 
-ops::Function Lowering::build_function(const std::string& name) {
+ops::Function Lowering::build_function(const std::string& name, const WeightForms& forms) {
   is_function_ = true;
+  choose(forms);
   if (has_substreams(graph_))
     own_substream_ = builders_.front().argument(
         "substream", Type::u32, matrix_layout({Type::u32, {1, substream_words_}, {}, {}}, false),
@@ -118,35 +152,35 @@ const LoweredFunction& Lowering::function(const Node& call) {
   add_as(node, [&] {
     Lowering lowering(*call.body, builder_of_stage(call.stage));
     lowering.substream_words_ = substream_words_;
-    const ops::Function function =
-        lowering.build_function(fmt::format("function{}", lowered_.functions.size() - 1));
+    const ops::Function function = lowering.build_function(
+        fmt::format("function{}", lowered_.functions.size() - 1), forms_of_body(call));
     added = {function, lowering.release()};
   });
   return added;
 }
 
-program::StepId Lowering::build_steps() {
-  lowered_.forms = weight_forms(graph_, is_function_);
+void Lowering::choose(WeightForms forms) {
+  lowered_.forms = std::move(forms);
   place_weights();
   lowered_.layouts = choose_layouts(*this);
+}
+
+program::StepId Lowering::build() {
+  choose(weight_forms(graph_));
+  return build_steps();
+}
+
+program::StepId Lowering::build_steps() {
   place_values();
-  if (graph_.micro_batches() > 1) {
-    place_micro_batches();
-    lower_all(true);
-    const program::StepId body = builders_.front().sequence(std::exchange(steps_, {}));
-    steps_ = std::move(before_);
-    run(builders_.front().repeat(graph_.micro_batches(), body, micro_batch_));
-  }
-  lower_all(false);
+  lower_all();
   place_outputs();
   assign();
-  if (graph_.micro_batches() == 1) steps_.insert(steps_.begin(), before_.begin(), before_.end());
   return builders_.front().sequence(std::move(steps_));
 }
 
-void Lowering::lower_all(bool repeated) {
+void Lowering::lower_all() {
   for (node_ = 0; node_ < graph_.nodes().size(); ++node_)
-    if (graph_.nodes()[node_].repeated == repeated && !skipped_[node_]) lower(node_);
+    if (!skipped_[node_]) lower(node_);
 }
 
 /// On tiles, whole columns on each, so that rows can be chosen at run time.
@@ -160,67 +194,26 @@ std::vector<program::MappedBox> Lowering::columns_on_tiles(const ops::Builder& b
   return mapping;
 }
 
-/// Each pass copies the rows of its micro-batch.
-void Lowering::place_micro_batches() {
-  program::CopySet set{"micro-batch", {}};
-  const auto count_micro_batches = [&] {
-    if (!micro_batch_) micro_batch_ = builders_.front().temporary("micro_batch", Type::u32, 1, 1).variable;
-  };
-  if (substream_words_ > 0) count_micro_batches();
-  for (ValueId id = 0; id < graph_.values().size(); ++id) {
-    const TensorType bound = graph_.replica_type(id), &type = graph_.type(id);
-    if (bound == type) continue;
-    const uint32_t rows = type.rows() * graph_.micro_batches();
-    const ops::Builder& builder = builder_of(id);
-    const Operand whole = builder.external(graph_.info(id).name, Role::input, type.type, rows, type.cols(),
-                                           columns_on_tiles(builder, rows, type.cols()), purpose_of(id));
-    const Operand part = operand_of(id);
-    count_micro_batches();
-    program::CopyGroup group = copy_of({whole.variable, part.box}, part);
-    group.source_offset = program::RuntimeRow{*micro_batch_, type.rows()};
-    set.groups.push_back(std::move(group));
-    lowered_.micro_batches[id] = whole;
-  }
-  if (!set.groups.empty()) run(builders_.front().copy(std::move(set)));
-}
-
-/// Whether all that reads a weight are products here: functions, whose weights are planned by themselves,
-/// have to find it as their callers do.
-bool Lowering::is_forward_only(ValueId weight) const {
-  return std::ranges::all_of(graph_.nodes(), [&](const Node& node) {
-    const auto& own = node.operation->traits.weight;
-    return (own && own->product == ProductKind::forward) ||
-           std::ranges::none_of(node.inputs,
-                                [&](ValueId input) { return weight_of(lowered_.forms, input) == weight; });
-  });
-}
-
 void Lowering::place_weights() {
+  const WeightUses uses = uses_of_weights(graph_, lowered_.forms);
+  const auto place = [&](ValueId id) {
+    if (lowered_.weights.contains(id) || given_weights_.contains(id)) return;
+    TensorType type = graph_.type(id);
+    const auto found = uses.find(id);
+    const WeightUse use = found != uses.end() ? found->second : WeightUse();
+    if (use.rows != 0) type.type = use.type;
+    lowered_.weights[id] = make_weight(builder_of(id), type, graph_.info(id).name, std::max(use.rows, 1U),
+                                       !is_function_ && use.is_forward_only);
+  };
   for (ValueId id = 0; id < graph_.values().size(); ++id)
-    if (lowered_.forms[id] == id) place_weight(id);
+    if (lowered_.forms[id] == id) place(id);
   for (const Node& node : graph_.nodes())
-    for (ValueId weight : weights_of(node))
-      if (!lowered_.weights.contains(weight_of(lowered_.forms, weight))) place_weight(weight);
-}
-
-void Lowering::place_weight(ValueId id) {
-  TensorType type = graph_.type(id);
-  const WeightUse use = use_of(graph_, lowered_.forms, id).value_or(WeightUse{1, type.type});
-  type.type = use.type;
-  lowered_.weights[id] =
-      make_weight(builder_of(id), type, graph_.info(id).name, use.rows, !is_function_ && is_forward_only(id));
+    for (ValueId weight : weights_of(node)) place(weight_of(lowered_.forms, weight));
 }
 
 void Lowering::place_values() {
   for (ValueId id = 0; id < graph_.values().size(); ++id)
-    if (graph_.info(id).kind != Kind::result) place(id);
-}
-
-const ops::Builder& Lowering::builder_of(ValueId id) const {
-  if (const auto& node = graph_.info(id).node) return builder_of_stage(graph_.nodes()[*node].stage);
-  for (const Node& node : graph_.nodes())
-    if (std::ranges::find(node.inputs, id) != node.inputs.end()) return builder_of_stage(node.stage);
-  return builders_.front();
+    if (graph_.info(id).kind != Kind::result && !is_computed(id)) place(id);
 }
 
 Purpose Lowering::purpose_of(ValueId id) const {
@@ -268,9 +261,9 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
   const ValueInfo& info = graph_.info(id);
   OperandLayout layout = operand_layout(info.type, layout_of(id));
   Role role = Role::temporary;
+  bool is_gap = false;
   switch (info.kind) {
-    // An input with micro-batches is bound as a whole.
-    case Kind::input: role = graph_.replica_type(id) == info.type ? Role::input : Role::temporary; break;
+    case Kind::input: role = Role::input; break;
     case Kind::parameter:
     case Kind::state: role = bound_.contains(id) ? Role::input : Role::state; break;
     case Kind::constant:
@@ -278,12 +271,11 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
                                                       contents_of(id), layout.mapping);
       return;
     case Kind::result:
-      for (const auto& [name, value] : graph_.outputs())
-        if (value == id && !is_converted_output(id)) role = Role::output, outputs_.insert(id);
+      if (is_output(id) && !is_converted_output(id)) role = Role::output, outputs_.insert(id);
       if (role != Role::output && is_weight_gradient(graph_.nodes()[node_]) &&
           weight(id).gradient_has_gaps()) {
         role = Role::state;  // which is 0 at first
-        lowered_.gaps.push_back(id);
+        is_gap = true;
       }
       break;
   }
@@ -291,14 +283,12 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
     lowered_.operands[id] = builder_of(id).argument(info.name, info.type.type, layout, purpose_of(id));
     return;
   }
-  if (info.kind == Kind::input && role == Role::temporary)  // which a pass copies where it is
-    mapping = columns_on_tiles(builder_of(id), layout.rows, layout.cols);
   if (role == Role::temporary && !mapping.empty()) layout.mapping = std::move(mapping);
   if (info.kind != Kind::result && !on_host() && layout_of(id).is_matrix())
     layout.mapping = wanted_mapping(id);
-  const bool is_part = info.kind == Kind::input && role == Role::temporary;
-  lowered_.operands[id] = builder_of(id).add(is_part ? info.name + ".micro" : info.name, role, info.type.type,
+  lowered_.operands[id] = builder_of(id).add(is_gap ? prefix_ + info.name : info.name, role, info.type.type,
                                              layout, purpose_of(id));
+  if (is_gap) lowered_.gaps.push_back({weight_of(lowered_.forms, id), operand_of(id).variable});
 }
 
 Operand Lowering::input(size_t i) {
@@ -363,9 +353,13 @@ Operand Lowering::output_beside(size_t i, const Operand& operand) {
 
 void Lowering::alias_output(size_t i, const Operand& operand) {
   const ValueId id = graph_.nodes()[node_].outputs.at(i);
-  for (const auto& [name, value] : graph_.outputs())
-    if (value == id) return builder().send(operand, output(i), steps_);
+  if (is_output(id)) return builder().send(operand, output(i), steps_);
   lowered_.operands[id] = operand;
+}
+
+bool Lowering::is_output(ValueId id) const {
+  return !is_body_ &&
+         std::ranges::any_of(graph_.outputs(), [&](const auto& output) { return output.second == id; });
 }
 
 void Lowering::copy_to_output(size_t i, const Operand& operand) {
@@ -384,8 +378,7 @@ bool Lowering::may_overwrite(size_t input) {
   const ValueId id = node.inputs[input];
   const program::VariableId variable = this->input(input).variable;
   const auto& producer = graph_.info(id).node;
-  if (!producer || graph_.nodes()[*producer].repeated != node.repeated ||
-      builder().program().variable(variable).role != Role::temporary || is_read_after(id))
+  if (!producer || builder().program().variable(variable).role != Role::temporary || is_read_after(id))
     return false;
   for (size_t i = 0; i < node.inputs.size(); ++i)
     if (i != input && this->input(i).variable == variable) return false;
@@ -412,10 +405,14 @@ std::string Lowering::name_beside_result(std::string_view name) const {
   return fmt::format("{}.{}", graph_.info(graph_.nodes()[node_].outputs[0]).name, name);
 }
 
-Operand Lowering::constant_words(const std::string& name, std::vector<uint32_t> words) {
+Operand Lowering::constant_words(const std::string& name, std::vector<uint32_t> words, uint32_t rows) {
   const auto shared = std::make_shared<const std::vector<uint32_t>>(std::move(words));
-  return builder().constant(name_beside_result(name), Type::u32, 1, static_cast<uint32_t>(shared->size()),
-                            {shared, reinterpret_cast<const std::byte*>(shared->data())});
+  const uint32_t cols = static_cast<uint32_t>(shared->size()) / rows;
+  // One of several rows is chosen at run time.
+  return builder().constant(
+      name_beside_result(name), Type::u32, rows, cols,
+      {shared, reinterpret_cast<const std::byte*>(shared->data())},
+      rows > 1 ? columns_on_tiles(builder(), rows, cols) : std::vector<program::MappedBox>());
 }
 
 void Lowering::copy_substream(program::CopySet& set, const Operand& to, std::optional<uint32_t> call) {
@@ -431,11 +428,10 @@ void Lowering::copy_substream(program::CopySet& set, const Operand& to, std::opt
   if (own_substream_) {
     append(columns(*own_substream_, 0, kCallWord));
   } else {
-    std::vector<uint32_t> replicas(graph_.replicas());
+    std::vector<uint32_t> replicas(replicas_);
     std::iota(replicas.begin(), replicas.end(), 0);
     append(by_replica("replica", std::move(replicas)));
-    append(graph_.nodes()[node_].repeated && micro_batch_ ? Operand{*micro_batch_, {0, 1, 0, 1}}
-                                                          : constant_words("micro_batch", {0}));
+    append(micro_batch_ ? *micro_batch_ : constant_words("micro_batch", {0}));
   }
   if (call) append(constant_words("call", {*call}));
   if (around > 0)
@@ -461,10 +457,10 @@ Operand Lowering::substream_of_call(uint32_t call) {
 }
 
 Operand Lowering::by_replica(const std::string& name, std::vector<uint32_t> words) {
-  if (graph_.replicas() == 1) return constant_words(name, std::move(words));
+  if (replicas_ == 1) return constant_words(name, std::move(words));
   const auto shared = std::make_shared<const std::vector<uint32_t>>(std::move(words));
   const std::string own = name_beside_result(name);
-  const auto cols = static_cast<uint32_t>(shared->size() / graph_.replicas());
+  const auto cols = static_cast<uint32_t>(shared->size() / replicas_);
   const Operand operand = builder().external(own, Role::input, Type::u32, 1, cols);
   lowered_.by_replica.push_back({operand, shared});
   return operand;
@@ -482,7 +478,7 @@ Operand Lowering::in_layout(ValueId id, const ValueLayout& layout, const ops::Bu
   const TensorType& type = graph_.type(id);
   try {
     const Operand converted = convert(builder, operand_of(id), type, layout_of(id), layout, steps_);
-    lowered_.conversions.push_back({id, type.elements() * size_of(type.type)});
+    lowered_.conversions.push_back({graph_.info(id).name, type.elements() * size_of(type.type)});
     known.emplace_back(layout, converted);
     return converted;
   } catch (const UsageError& error) {
@@ -503,12 +499,15 @@ Operand Lowering::convert(const ops::Builder& builder, const Operand& operand, c
   }
   if (from.weight) return weight(*from.weight).matrix_of(builder, operand, wants, steps);
   if (type.elements() == 1) return operand;
+  if (from.passes != to.passes) return in_rows(builder, operand, wants, steps);
   return builder.bring(operand, has, wants, steps);
 }
 
 OperandLayout Lowering::operand_layout(const TensorType& type, const ValueLayout& layout) const {
   if (layout.weight) return weight(*layout.weight).layout();
   if (layout.parts) return *layout.parts;
+  if (layout.passes > 0)
+    return {.rows = layout.passes, .cols = static_cast<uint32_t>(type.elements() / layout.passes)};
   return matrix_layout(type, layout.transposed);
 }
 
@@ -592,11 +591,12 @@ void Lowering::skip(const Node& node) { skipped_[static_cast<size_t>(&node - gra
 
 void Lowering::lower(uint32_t index) {
   const Node& node = graph_.nodes()[index];
+  if (is_loop(node))
+    return node.operation->lower(*this, node);  // whose body's operations count by themselves
   add_as(index, [&] { node.operation->lower(*this, node); });
 }
 
-template <class Add>
-void Lowering::add_as(uint32_t node, const Add& add) {
+void Lowering::add_as(uint32_t node, const std::function<void()>& add) {
   const program::Program& program = builders_.front().program();
   const auto size = [](const auto& list) { return static_cast<uint32_t>(list.size()); };
   Lowered::Sets sets;
@@ -613,19 +613,18 @@ void Lowering::add_as(uint32_t node, const Add& add) {
 /// By value: whether replicas compute values of their own.
 std::vector<bool> Lowering::differ_between_replicas() const {
   std::vector<bool> differ(graph_.values().size());
-  for (ValueId id : graph_.inputs()) differ[id] = !(graph_.bound_type(id) == graph_.replica_type(id));
+  for (ValueId id : graph_.inputs()) differ[id] = !(graph_.bound_type(id) == graph_.type(id));
   for (const Node& node : graph_.nodes()) {
     const bool any = std::ranges::any_of(node.inputs, [&](ValueId input) { return differ[input]; });
     for (ValueId output : node.outputs)
-      differ[output] = (any || node.operation->traits.draws || has_substreams(node)) &&
-                       node.operation->traits.over_replicas == nullptr;
+      differ[output] = (any || draws(node)) && node.operation->traits.over_replicas == nullptr;
   }
   return differ;
 }
 
 /// State that was not updated in place gets its new value, at once: one state may be set to another.
 void Lowering::assign() {
-  if (graph_.replicas() > 1) {
+  if (replicas_ > 1) {
     const std::vector<bool> differ = differ_between_replicas();
     for (const Assignment& assignment : graph_.assignments())
       if (differ[assignment.value])
@@ -638,6 +637,10 @@ void Lowering::assign() {
     const Operand to = operand_of(assignment.state);
     if (from != to) all.emplace_back(from, to);
   }
+  copy_at_once(std::move(all));
+}
+
+void Lowering::copy_at_once(std::vector<std::pair<Operand, Operand>> all) {
   program::CopySet set{"assign", {}};
   for (auto& [from, to] : all) {
     const program::VariableId read = from.variable;

@@ -4,6 +4,7 @@
 #include <tessera/model.h>
 
 #include <any>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,18 +14,13 @@
 #include <vector>
 
 #include "model/layout.h"
+#include "model/loop.h"
 #include "model/operation.h"
 #include "model/weight.h"
 #include "ops/builder.h"
 #include "ops/map/map.h"
 
 namespace tessera::model {
-
-/// A conversion of a value between layouts that the program contains.
-struct Conversion {
-  ValueId value = 0;
-  uint64_t bytes = 0;
-};
 
 /// Words of an operand, of which each replica has its own.
 struct ByReplica {
@@ -39,11 +35,15 @@ struct Lowered {
   ChosenLayouts layouts;
   std::vector<std::optional<ops::Operand>> operands;  ///< by value
   std::map<std::string, ops::Operand> outputs;        ///< of the graph, in the order of their values
-  std::map<ValueId, ops::Operand> micro_batches;      ///< inputs with all micro-batches, plain
   std::map<ValueId, std::unique_ptr<LinearWeight>> weights;
   WeightForms forms;
-  std::vector<ValueId> gaps;  ///< gradients to clear when their pattern changes
-  std::vector<Conversion> conversions;
+  /// A gradient to clear when the pattern of its weight changes.
+  struct Gap {
+    ValueId weight = 0;
+    program::VariableId variable = 0;
+  };
+  std::vector<Gap> gaps;
+  std::vector<ConversionCost> conversions;  ///< of values between layouts that the program contains
   std::vector<ByReplica> by_replica;
   /// Compute sets, copy sets and collectives [first, last) of the program.
   struct Sets {
@@ -52,6 +52,7 @@ struct Lowered {
   };
   std::vector<std::vector<Sets>> sets;  ///< by node: those that it added, or its function when it was lowered
   std::map<std::pair<std::shared_ptr<const Graph>, uint32_t>, LoweredFunction> functions;  ///< of a stage
+  std::map<uint32_t, std::unique_ptr<Lowered>> loops;  ///< their bodies, by node
 };
 
 struct LoweredFunction {
@@ -64,17 +65,20 @@ class Lowering {
  public:
   /// Values of `bound` are parameters that each run binds where another session has them.
   Lowering(const Graph& graph, const ops::Builder& builder, std::set<ValueId> bound = {});
+  /// The body of a loop, beside what it stands in.
+  Lowering(const Lowering& around, const Node& loop);
 
   /// Adds the whole graph and returns its step.
-  program::StepId build() { return build_steps(); }
+  program::StepId build();
   /// Adds the graph as a function of its inputs and outputs.
-  ops::Function build_function(const std::string& name);
+  ops::Function build_function(const std::string& name, const WeightForms& forms);
   Lowered release() { return std::move(lowered_); }
 
   const Graph& graph() const { return graph_; }
+  uint32_t replicas() const { return replicas_; }
   /// On the tiles of the stage of the node being lowered.
   const ops::Builder& builder() const {
-    return node_ < graph_.nodes().size() ? builder_of_stage(graph_.nodes()[node_].stage) : builders_.front();
+    return builder_of_stage(node_ < graph_.nodes().size() ? graph_.nodes()[node_].stage : 0);
   }
   bool on_host() const { return builders_.front().is_host(); }
 
@@ -88,6 +92,11 @@ class Lowering {
   /// Whether an output of a call lies as the function gives it; and otherwise its conversion.
   bool takes_result_as_it_is(size_t i, const LoweredFunction& function) const;
   void take_result(size_t i, const LoweredFunction& function, const ops::Operand& result);
+  /// Of a loop: how its body takes and gives values, and its steps.
+  LayoutChoice layout_of_loop(const Node& node);
+  void lower_loop(const Node& node);
+  /// Whether a value is an input of a loop's body that each pass copies.
+  bool is_part(ValueId id) const { return parts_of_passes_.contains(id); }
   /// On the tiles of an operand of the same shape, as elementwise results are.
   ops::Operand output_beside(size_t i, const ops::Operand& operand);
   const ValueLayout& input_layout(size_t i) const { return choice().inputs.at(i); }
@@ -139,8 +148,11 @@ class Lowering {
   /// The layout of a value as products read it as a weight.
   ValueLayout weight_layout(ValueId id) const { return {.weight = weight_of(lowered_.forms, id)}; }
   /// The weight that products read a value as.
-  LinearWeight& weight(ValueId id) { return *lowered_.weights.at(weight_of(lowered_.forms, id)); }
-  const LinearWeight& weight(ValueId id) const { return *lowered_.weights.at(weight_of(lowered_.forms, id)); }
+  LinearWeight& weight(ValueId id) const {
+    const ValueId of = weight_of(lowered_.forms, id);
+    const auto given = given_weights_.find(of);
+    return given != given_weights_.end() ? *given->second : *lowered_.weights.at(of);
+  }
   /// The function of a call, lowered when it is called first.
   const LoweredFunction& function(const Node& call);
   /// The layout of a value that lies as the parts of a product's X or Y; and all of these for values of a
@@ -163,11 +175,11 @@ class Lowering {
   /// Calls visit(node) for the node being lowered and all later ones, as if each were being lowered; those
   /// for which it returns true are lowered with that.
   template <class Visit>
-  void each_from(const Node& node, const Visit& visit) {
+  void each_from(const Visit& visit) {
     const uint32_t first = node_;
     for (; node_ < graph_.nodes().size(); ++node_) {
       const Node& other = graph_.nodes()[node_];
-      if (!skipped_[node_] && other.repeated == node.repeated && visit(other) && node_ != first) skip(other);
+      if (!skipped_[node_] && visit(other) && node_ != first) skip(other);
     }
     node_ = first;
   }
@@ -177,26 +189,36 @@ class Lowering {
     run(ops::add(builder(), problem, operands));
   }
   void run(program::StepId step) { steps_.push_back(step); }
-  /// Runs a step once, before the operations that are repeated for micro-batches.
-  void run_before_repetition(program::StepId step) { before_.push_back(step); }
 
  private:
+  void choose(WeightForms forms);
   program::StepId build_steps();
   ops::Operand in_layout(ValueId id, const ValueLayout& layout, const ops::Builder& builder);
   void place_weights();
-  void place_weight(ValueId id);
-  bool is_forward_only(ValueId weight) const;
   void place_values();
-  void place_micro_batches();
   std::string name_beside_result(std::string_view name) const;
-  ops::Operand constant_words(const std::string& name, std::vector<uint32_t> words);
+  ops::Operand constant_words(const std::string& name, std::vector<uint32_t> words, uint32_t rows = 1);
   static std::vector<program::MappedBox> columns_on_tiles(const ops::Builder& builder, uint32_t rows,
                                                           uint32_t cols);
-  void lower_all(bool repeated);
+  // Of loops.
+  ValueLayout layout_of_result(const LoopForm& form, size_t output) const;
+  void begin_passes(const Node& node, const LoopForm& form, Lowering& body);
+  void begin_draws(uint32_t number, Lowering& body);
+  void place_carried(ValueId inside, const ops::Operand& given, Lowering& body);
+  program::CopyGroup place_part(ValueId inside, const ops::Operand& given, Lowering& body);
+  void end_passes(const LoopForm& form, Lowering& body);
+  bool is_given(const LoopForm& form, const ops::Operand& operand) const;
+  ops::Operand kept_of_pass(const LoopForm& form, ValueId inside, const ops::Operand& own);
+  void add_to_sum(const ops::Operand& sum, const ops::Operand& own, double scale, const ops::Builder& builder,
+                  Lowering& body);
+  ops::Operand stacked_output(size_t i, const ops::Operand& own, uint32_t count, const ops::Builder& builder);
+  std::optional<ops::Operand> stack_pass(const ops::Operand& wanted, const ops::Operand& own,
+                                         const ops::Builder& builder, Lowering& body);
+  void copy_at_once(std::vector<std::pair<ops::Operand, ops::Operand>> all);
+  void lower_all();
   void lower(uint32_t node);
   /// Adds to a program, and notes what as the node's.
-  template <class Add>
-  void add_as(uint32_t node, const Add& add);
+  void add_as(uint32_t node, const std::function<void()>& add);
   void place(ValueId id, std::vector<program::MappedBox> mapping = {});
   std::shared_ptr<const std::byte> contents_of(ValueId id);
   void place_outputs();
@@ -204,6 +226,8 @@ class Lowering {
   std::vector<bool> differ_between_replicas() const;
   bool may_overwrite(size_t input);
   bool is_read_after(ValueId id) const;
+  /// Whether a caller binds where a value goes.
+  bool is_output(ValueId id) const;
   /// Whether a value does not lie as its caller wants it.
   bool is_converted_output(ValueId id) const {
     return layout_of(id).parts || (!is_function_ && layout_of(id).weight && !graph_.type(id).pattern);
@@ -213,10 +237,10 @@ class Lowering {
   std::vector<program::MappedBox> wanted_mapping(ValueId id) const;
 
   const ops::Builder& builder_of_stage(uint32_t stage) const {
-    return builders_.size() == 1 ? builders_.front() : builders_.at(stage);
+    return builders_.size() == 1 ? builders_.front() : builders_.at(first_stage_ + stage);
   }
   /// On the stage that computes a value, or that uses it first.
-  const ops::Builder& builder_of(ValueId id) const;
+  const ops::Builder& builder_of(ValueId id) const { return builder_of_stage(stage_of(graph_, id)); }
 
   const Graph& graph_;
   std::vector<ops::Builder> builders_;  ///< by stage, if a machine's chips are divided among them
@@ -226,13 +250,20 @@ class Lowering {
   std::vector<ValueLayout> parted_;
   std::map<ValueId, std::any> side_results_;
   std::vector<bool> skipped_;
-  std::vector<program::StepId> before_;
   std::vector<program::StepId> steps_;
-  std::optional<program::VariableId> micro_batch_;
+  uint32_t replicas_ = 1;
+  uint32_t first_stage_ = 0;                    ///< stages count from it
+  std::optional<ops::Operand> counter_, pass_;  ///< of a loop's body: passes so far, and whose rows it takes
+  std::optional<ops::Operand> micro_batch_;
   uint32_t substream_words_;
-  std::optional<ops::Operand> own_substream_;  ///< of a function: an argument
+  std::optional<ops::Operand> own_substream_;  ///< of a function, an argument; of a pass of a loop
   bool is_function_ = false;
-  std::set<ValueId> outputs_;  ///< computed where the caller wants them
+  bool is_body_ = false;                            ///< of a loop, which takes its outputs where they lie
+  std::string prefix_;                              ///< of the names of state
+  std::map<ValueId, LinearWeight*> given_weights_;  ///< of a loop's body: those outside
+  std::set<ValueId> parts_of_passes_;
+  std::map<uint32_t, std::unique_ptr<Lowering>> loops_;  ///< bodies, by node
+  std::set<ValueId> outputs_;                            ///< computed where the caller wants them
   uint32_t node_ = 0;
 };
 

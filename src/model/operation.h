@@ -44,8 +44,8 @@ struct Differentiation {
 using Gradients = std::vector<std::optional<Value>>;
 
 /// What sets apart the random numbers that one operation draws: the numbers of the replica, of the
-/// micro-batch, and of the calls around the operation, the innermost first; 0 stands for what is not there,
-/// and draws as if there were no such word. Empty: everything draws the same.
+/// micro-batch, and of the calls around the operation, the innermost first, each loop as the pass and itself;
+/// 0 stands for what is not there, and draws as if there were no such word. Empty: everything draws the same.
 using Substream = std::vector<uint32_t>;
 
 /// What an operation's reference sees.
@@ -53,7 +53,6 @@ struct Evaluation {
   const Graph& graph;
   const Node& node;
   std::vector<const Array*> inputs = {};
-  const Array* before = nullptr;  ///< the first output as the last micro-batch left it
   uint32_t replica = 0;
   Substream substream = {};
 
@@ -126,6 +125,7 @@ struct Traits {
   /// Whether a node draws some that differ between replicas, micro-batches and calls of a function; null:
   /// none does.
   bool (*has_substreams)(const Node&) = nullptr;
+  bool is_loop = false;          ///< runs the function of its node several times
   bool zero_derivative = false;  ///< wherever there is a derivative
   ListOperands (*lists)(const Graph& graph, const Node& node) = nullptr;
   /// Of a collective: what all replicas get from the results of each.
@@ -166,6 +166,8 @@ struct Operation {
 
 /// Results of an operation in float64: those of its reference, or of its decomposition.
 std::vector<Array> results_of(const Evaluation& evaluation);
+/// Results of a loop.
+std::vector<Array> results_of_passes(const Evaluation& evaluation);
 /// Results of a function in float64, in the order of their names.
 std::vector<Array> results_of(const Graph& function, const std::vector<const Array*>& inputs,
                               const Substream& substream);

@@ -11,6 +11,7 @@
 
 #include "compiler/compile.h"
 #include "engine/engine.h"
+#include "model/loop.h"
 #include "model/transforms/stages.h"
 
 namespace tessera::model {
@@ -45,7 +46,7 @@ Placed build(const Graph& graph, const Machine& machine, const std::set<ValueId>
 }
 
 bool has_stages(const Graph& graph) {
-  return std::ranges::any_of(graph.nodes(), [](const Node& node) { return node.stage != 0; });
+  return std::ranges::any_of(opened(graph).nodes, [](const OpenedNode& node) { return node.stage != 0; });
 }
 
 /// The first chips of a machine.
@@ -82,7 +83,7 @@ class PlacementSearch {
 
  private:
   bool wants_stages(uint32_t chips, bool fits_one) const {
-    return fits_one ? graph_.micro_batches() > 1 && chips <= kMostForSpeed : !fits_;
+    return fits_one ? std::ranges::any_of(graph_.nodes(), is_loop) && chips <= kMostForSpeed : !fits_;
   }
   bool wants_as_one(uint32_t chips, bool fits_one) const {
     return fits_one ? chips <= kMostForSpeed : !fits_;
@@ -125,10 +126,6 @@ class PlacementSearch {
   bool fits_ = false;
 };
 
-}  // namespace
-
-namespace {
-
 void add_metadata(const Lowered& lowered, std::vector<engine::Binding>& bindings) {
   for (const auto& [id, weight] : lowered.weights)
     for (const engine::Binding& binding : weight->bindings()) bindings.push_back(binding);
@@ -137,6 +134,7 @@ void add_metadata(const Lowered& lowered, std::vector<engine::Binding>& bindings
     bindings.push_back({own.operand.variable, const_cast<uint32_t*>(own.words->data()), cols, 1, cols});
   }
   for (const auto& [key, function] : lowered.functions) add_metadata(function.body, bindings);
+  for (const auto& [node, body] : lowered.loops) add_metadata(*body, bindings);
 }
 
 }  // namespace

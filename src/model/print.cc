@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "model/loop.h"
 #include "model/operation.h"
 
 namespace tessera::model {
@@ -24,6 +25,15 @@ std::string to_string(const Attribute& attribute) {
   return fmt::format("[{}]", fmt::join(std::get<std::vector<int64_t>>(attribute), ", "));
 }
 
+std::string indented(const std::string& text) {
+  std::string result;
+  for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {
+    end = text.find('\n', begin);
+    result += "  " + text.substr(begin, end + 1 - begin);
+  }
+  return result;
+}
+
 }  // namespace
 
 std::string to_string(const Graph& graph) {
@@ -41,6 +51,7 @@ std::string to_string(const Graph& graph) {
       results.push_back(fmt::format("{}: {}", named(output), to_string(graph.type(output))));
     text += fmt::format("{} = {}({})\n", fmt::join(results, ", "), node.operation->name,
                         fmt::join(arguments, ", "));
+    if (is_loop(node)) text += indented(to_string(*node.body));
   }
   for (const Assignment& assignment : graph.assignments())
     text += fmt::format("{} <- {}\n", named(assignment.state), named(assignment.value));

@@ -315,10 +315,11 @@ void Session::Impl::change_patterns(const std::map<ValueId, Pattern>& patterns) 
     const auto& [parameter, pattern] = *changed_with(id);
     write(id, moved(before.at(parameter), old, pattern));
   }
-  for (ValueId id : lowered.gaps) {
-    if (changed_with(id) == patterns.end()) continue;
-    std::vector<std::byte> zeros(variable(id).bytes());
-    session->write(variable(id).name, view(id, zeros));
+  for (const Lowered::Gap& gap : lowered.gaps) {
+    if (!patterns.contains(gap.weight)) continue;
+    const Variable& v = executable().program->variable(gap.variable);
+    std::vector<std::byte> zeros(v.bytes());
+    session->write(v.name, view(v, zeros));
   }
 }
 

@@ -47,23 +47,42 @@ void add_chips(const compiler::Executable& executable, const engine::Profile& pr
 
 /// By value: from its operation to the last one that takes it; outputs to the end.
 std::vector<Lifetime> lifetimes_of(const Graph& graph) {
-  std::map<ValueId, Lifetime> lifetimes;
-  for (size_t n = 0; n < graph.nodes().size(); ++n) {
-    for (ValueId input : graph.nodes()[n].inputs)
+  const OpenedGraph all = opened(graph);
+  std::map<size_t, Lifetime> lifetimes;
+  for (size_t n = 0; n < all.nodes.size(); ++n) {
+    for (size_t input : all.nodes[n].inputs)
       if (const auto found = lifetimes.find(input); found != lifetimes.end()) found->second.last = n;
-    for (ValueId output : graph.nodes()[n].outputs) {
-      const ValueInfo& info = graph.info(output);
+    for (size_t output : all.nodes[n].outputs) {
+      const ValueInfo& info = all.values[output].info();
       lifetimes[output] = {info.name, info.type.elements() * size_of(info.type.type), n, n};
     }
   }
   for (const auto& [name, id] : graph.outputs())
     if (const auto found = lifetimes.find(id); found != lifetimes.end())
-      found->second.last = graph.nodes().size() - 1;
+      found->second.last = all.nodes.size() - 1;
   // Updates are in place.
   for (const Assignment& assignment : graph.assignments()) lifetimes.erase(assignment.value);
   std::vector<Lifetime> sorted;
   for (auto& [id, lifetime] : lifetimes) sorted.push_back(std::move(lifetime));
   return sorted;
+}
+
+/// Of a graph's operations, those of a loop's body before the loop, which itself takes and gives values.
+void add_operations(const Graph& graph, const Lowered& lowered, const engine::Profile& profile, bool measured,
+                    double clock, RunCost& cost) {
+  for (uint32_t n = 0; n < graph.nodes().size(); ++n) {
+    const Node& node = graph.nodes()[n];
+    if (is_loop(node)) add_operations(*node.body, *lowered.loops.at(n), profile, measured, clock, cost);
+    program::PhaseTimes cycles, seconds;
+    const auto add = [&](const engine::StepProfile& step) { cycles += step.cycles, seconds += step.seconds; };
+    for (const Lowered::Sets& sets : lowered.sets[n]) {
+      for (uint32_t s = sets.first_set; s < sets.last_set; ++s) add(profile.sets[s]);
+      for (uint32_t c = sets.first_copy; c < sets.last_copy; ++c) add(profile.copies[c]);
+      for (uint32_t c = sets.first_collective; c < sets.last_collective; ++c) add(profile.collectives[c]);
+    }
+    cost.operations.push_back({std::string(node.operation->name), graph.info(node.outputs[0]).name,
+                               measured ? seconds.total() : cycles.total() / clock, by_phase(cycles)});
+  }
 }
 
 double balance_of(const compiler::Executable& executable, const engine::Profile& profile) {
@@ -84,20 +103,8 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   cost.seconds = measured ? profile.seconds : profile.cycles.total() / clock;
   cost.cycles = by_phase(profile.cycles);
   cost.balance = balance_of(executable(), profile);
-  for (size_t n = 0; n < graph.nodes().size(); ++n) {
-    program::PhaseTimes cycles, seconds;
-    const auto add = [&](const engine::StepProfile& step) { cycles += step.cycles, seconds += step.seconds; };
-    for (const Lowered::Sets& sets : lowered.sets[n]) {
-      for (uint32_t s = sets.first_set; s < sets.last_set; ++s) add(profile.sets[s]);
-      for (uint32_t c = sets.first_copy; c < sets.last_copy; ++c) add(profile.copies[c]);
-      for (uint32_t c = sets.first_collective; c < sets.last_collective; ++c) add(profile.collectives[c]);
-    }
-    cost.operations.push_back({std::string(graph.nodes()[n].operation->name),
-                               graph.info(graph.nodes()[n].outputs[0]).name,
-                               measured ? seconds.total() : cycles.total() / clock, by_phase(cycles)});
-  }
-  for (const Conversion& conversion : lowered.conversions)
-    cost.conversions.push_back({graph.info(conversion.value).name, conversion.bytes});
+  add_operations(graph, lowered, profile, measured, clock, cost);
+  cost.conversions = lowered.conversions;
   cost.lifetimes = lifetimes_of(graph);
   add_memory(executable().memory, cost);
   add_chips(executable(), profile, cost);

@@ -176,8 +176,7 @@ struct Session::Impl {
     return form ? lowered.weights.at(*form).get() : nullptr;
   }
 
-  FieldView view(ValueId id, std::vector<std::byte>& bytes) const {
-    const Variable& v = variable(id);
+  static FieldView view(const Variable& v, std::vector<std::byte>& bytes) {
     return {bytes.data(), v.type, v.rows, v.cols, v.cols, 1};
   }
 
@@ -196,13 +195,13 @@ struct Session::Impl {
     const std::vector<float> stored =
         weight(id) != nullptr ? weight(id)->store(values) : reordered(values, variable(id).cols, id);
     std::vector<std::byte> bytes = kernels::as_type(stored, variable(id).type);
-    session->write(variable(id).name, view(id, bytes));
+    session->write(variable(id).name, view(variable(id), bytes));
   }
 
   std::vector<float> read(ValueId id) const {
     if (const auto found = shared.find(id); found != shared.end()) return owner->read(found->second);
     std::vector<std::byte> bytes(variable(id).bytes());
-    session->read(variable(id).name, view(id, bytes));
+    session->read(variable(id).name, view(variable(id), bytes));
     const std::vector<float> stored = kernels::as_floats(bytes, variable(id).type);
     return weight(id) != nullptr ? weight(id)->load(stored) : reordered(stored, variable(id).rows, id);
   }
@@ -218,11 +217,10 @@ struct Session::Impl {
 
   /// An array of the caller, for an operand that holds a value.
   engine::Binding bind(const ops::Operand& operand, ValueId id, void* data) const {
-    const int64_t cols = graph.type(id).cols();
-    const uint64_t of_replica = graph.replica_type(id).elements();
+    const uint64_t of_replica = graph.type(id).elements();
     const int64_t next = graph.bound_type(id).elements() == of_replica ? 0 : static_cast<int64_t>(of_replica);
-    if (transposed(id)) return {operand.variable, data, 1, cols, next};
-    return {operand.variable, data, cols, 1, next};
+    if (transposed(id)) return {operand.variable, data, 1, operand.rows(), next};
+    return {operand.variable, data, operand.cols(), 1, next};
   }
 
   std::vector<engine::Binding> metadata() const { return placed.metadata(); }
@@ -240,7 +238,7 @@ struct Session::Impl {
     if (!externals_.empty()) return externals_;
     for (ValueId id = 0; id < graph.values().size(); ++id)
       if (graph.info(id).kind == Kind::input)
-        externals_.push_back({graph.info(id).name, id, bound(id), true});
+        externals_.push_back({graph.info(id).name, id, *lowered.operands[id], true});
     for (const auto& [name, operand] : lowered.outputs)
       externals_.push_back({name, graph.outputs().at(name), operand, false});
     return externals_;
@@ -253,11 +251,6 @@ struct Session::Impl {
   void check_arrays(std::span<const Tensor> arrays, std::span<const External> externals) const;
   /// What a run takes or gives now.
   TensorType type_of(const External& external) const;
-
-  ops::Operand bound(ValueId input) const {
-    const auto whole = lowered.micro_batches.find(input);
-    return whole != lowered.micro_batches.end() ? whole->second : *lowered.operands[input];
-  }
 
   /// Outputs in the form of sparse weights, which are converted after a run.
   struct StoredOutput {

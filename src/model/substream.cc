@@ -2,14 +2,21 @@
 
 #include <algorithm>
 
+#include "model/loop.h"
+
 namespace tessera::model {
 namespace {
 
-/// How many calls of functions that draw are nested.
+bool is_over_micro_batches(const Node& node) { return is_loop(node) && number_of_call(node) == 0U; }
+
+/// How many numbers of calls and passes are nested.
 uint32_t depth_of(const Graph& graph) {
   uint32_t depth = 0;
-  for (const Node& node : graph.nodes())
-    if (node.body && has_substreams(*node.body)) depth = std::max(depth, 1 + depth_of(*node.body));
+  for (const Node& node : graph.nodes()) {
+    if (!node.body || !has_substreams(*node.body)) continue;
+    const uint32_t own = is_over_micro_batches(node) ? 0 : is_loop(node) ? 2 : 1;
+    depth = std::max(depth, own + depth_of(*node.body));
+  }
   return depth;
 }
 
@@ -27,12 +34,19 @@ bool has_substreams(const Graph& graph) {
 uint32_t substream_words(const Graph& graph) {
   if (!has_substreams(graph)) return 0;
   const uint32_t calls = depth_of(graph);
-  return calls > 0 || graph.replicas() > 1 || graph.micro_batches() > 1 ? kCallWord + calls : 0;
+  return calls > 0 || graph.replicas() > 1 || std::ranges::any_of(graph.nodes(), is_over_micro_batches)
+             ? kCallWord + calls
+             : 0;
 }
 
 std::optional<uint32_t> number_of_call(const Node& node) {
   if (!has_substreams(node)) return {};
   return static_cast<uint32_t>(node.integer("call"));
+}
+
+Substream in_micro_batch(Substream substream, uint32_t number) {
+  substream.at(kMicroBatchWord) = number;
+  return substream;
 }
 
 Substream called(Substream substream, uint32_t call) {

@@ -1,7 +1,8 @@
-#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "model/layout.h"
+#include "model/loop.h"
 #include "model/operation.h"
 
 namespace tessera::model {
@@ -10,15 +11,20 @@ namespace {
 /// Finds which values lie in the form of a weight.
 class FormSearch {
  public:
-  FormSearch(const Graph& graph, bool is_function)
+  /// Of inputs, `same` lie as they do outside.
+  FormSearch(const Graph& graph, const std::map<ValueId, ValueId>& same)
       : graph_(graph),
-        is_function_(is_function),
+        is_leaf_(graph.values().size()),
         forms_(graph.values().size()),
-        leaves_(graph.values().size()) {}
+        leaves_(graph.values().size()) {
+    for (ValueId id = 0; id < is_leaf_.size(); ++id)
+      is_leaf_[id] = graph.info(id).kind != Kind::result && graph.info(id).kind != Kind::input;
+    for (const auto& [inside, outside] : same) is_leaf_[inside] = true;
+  }
 
   WeightForms find() {
     for (ValueId id = 0; id < forms_.size(); ++id)
-      if (graph_.type(id).pattern && is_leaf(id) && !graph_.info(id).belongs) forms_[id] = id;
+      if (graph_.type(id).pattern && is_leaf_[id] && !graph_.info(id).belongs) forms_[id] = id;
     for (const Node& node : graph_.nodes())
       for (ValueId weight : weights_of(node)) store_leaf(weight);
     for (ValueId id = 0; id < forms_.size(); ++id)
@@ -28,11 +34,6 @@ class FormSearch {
   }
 
  private:
-  bool is_leaf(ValueId id) const {
-    const Kind kind = graph_.info(id).kind;
-    return kind != Kind::result && (is_function_ || kind != Kind::input);
-  }
-
   /// The leaf that a weight is, or is computed from element by element. Many paths may lead to a value.
   std::optional<ValueId> leaf_of(ValueId id) {
     if (!leaves_[id]) leaves_[id] = find_leaf(id);
@@ -41,7 +42,7 @@ class FormSearch {
   std::optional<ValueId> find_leaf(ValueId id) {
     const ValueInfo& info = graph_.info(id);
     if (info.kind != Kind::result)
-      return is_leaf(id) ? std::optional(info.belongs.value_or(id)) : std::nullopt;
+      return is_leaf_[id] ? std::optional(info.belongs.value_or(id)) : std::nullopt;
     const Node& node = graph_.nodes()[*info.node];
     if (node.operation->traits.keeps_zeros == nullptr) return {};
     for (ValueId input : node.inputs)
@@ -84,38 +85,38 @@ class FormSearch {
 
   /// Results of a call that are stored as one of its inputs.
   void follow_call(const Node& node) {
-    const WeightForms in_body = weight_forms(*node.body, true);
-    const std::vector<ValueId> inputs = node.body->inputs();
+    const WeightForms in_body = forms_of_body(node);
+    const std::map<ValueId, ValueId> same = same_inside(node);
+    std::vector<LoopOutput> kinds(node.outputs.size());
+    if (is_loop(node)) kinds = loop_form(node).outputs;
     size_t position = 0;
     for (const auto& [name, id] : node.body->outputs()) {
-      const ValueId result = node.outputs[position++];
-      if (!in_body[id]) continue;
-      const auto input = std::ranges::find(inputs, *in_body[id]);
-      if (input == inputs.end()) continue;
-      forms_[result] = weight_of(forms_, node.inputs[static_cast<size_t>(input - inputs.begin())]);
+      const size_t output = position++;
+      if (!in_body[id] || kinds[output] == LoopOutput::stacked) continue;
+      if (const auto given = same.find(*in_body[id]); given != same.end())
+        forms_[node.outputs[output]] = weight_of(forms_, given->second);
     }
   }
 
   const Graph& graph_;
-  bool is_function_;
+  std::vector<bool> is_leaf_;
   WeightForms forms_;
   std::vector<std::optional<std::optional<ValueId>>> leaves_;  ///< as far as they are known
 };
 
 }  // namespace
 
-WeightForms weight_forms(const Graph& graph, bool is_function) {
-  return FormSearch(graph, is_function).find();
-}
+WeightForms weight_forms(const Graph& graph) { return FormSearch(graph, {}).find(); }
+
+WeightForms forms_of_body(const Node& node) { return FormSearch(*node.body, same_inside(node)).find(); }
 
 std::vector<ValueId> weights_of(const Node& node) {
   if (const auto weight = weight_input(node)) return {*weight};
   if (!node.body) return {};
-  const WeightForms in_body = weight_forms(*node.body, true);
-  const std::vector<ValueId> inputs = node.body->inputs();
+  const WeightForms in_body = forms_of_body(node);
   std::vector<ValueId> weights;
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (in_body[inputs[i]]) weights.push_back(node.inputs[i]);
+  for (const auto& [inside, outside] : same_inside(node))
+    if (in_body[inside]) weights.push_back(outside);
   return weights;
 }
 

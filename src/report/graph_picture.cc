@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "model/loop.h"
 #include "model/operation.h"
 #include "report/page.h"
 #include "report/style.h"
@@ -14,9 +15,8 @@
 namespace tessera::report {
 namespace {
 
-using model::Graph;
-using model::Node;
-using model::ValueId;
+using model::OpenedGraph;
+using model::OpenedNode;
 
 constexpr double kWidth = 150, kHeight = 34, kGapX = 16, kGapY = 26;
 
@@ -25,15 +25,15 @@ struct Placed {
 };
 
 /// Rows of operations: each below all that it depends on.
-std::vector<Placed> place(const Graph& graph, size_t count) {
-  std::vector<size_t> level(graph.values().size());
+std::vector<Placed> place(const OpenedGraph& graph, size_t count) {
+  std::vector<size_t> level(graph.values.size());
   std::map<size_t, size_t> used;
   std::vector<Placed> placed;
   for (size_t n = 0; n < count; ++n) {
-    const Node& node = graph.nodes()[n];
+    const OpenedNode& node = graph.nodes[n];
     size_t row = 0;
-    for (ValueId input : node.inputs) row = std::max(row, level[input]);
-    for (ValueId output : node.outputs) level[output] = row + 1;
+    for (size_t input : node.inputs) row = std::max(row, level[input]);
+    for (size_t output : node.outputs) level[output] = row + 1;
     placed.push_back(
         {static_cast<double>(used[row]++) * (kWidth + kGapX), static_cast<double>(row) * (kHeight + kGapY)});
   }
@@ -51,8 +51,8 @@ Html line(const Placed& from, const Placed& to) {
                           {"stroke-opacity", "0.4"}});
 }
 
-Html box(const Graph& graph, const Node& node, const Placed& at) {
-  const std::string colour = colour_of(node.backward ? 1 : 0);
+Html box(const OpenedGraph& graph, const OpenedNode& node, const Placed& at) {
+  const std::string colour = colour_of(node.node->backward ? 1 : 0);
   const std::string middle = number(at.x + kWidth / 2);
   const auto words = [&](double y, std::string_view size, std::string_view content) {
     return element("text",
@@ -71,7 +71,8 @@ Html box(const Graph& graph, const Node& node, const Placed& at) {
                           {"fill", colour},
                           {"fill-opacity", "0.25"},
                           {"stroke", colour}}) +
-         words(14, "11", node.operation->name) + words(27, "9", to_string(graph.type(node.outputs[0])));
+         words(14, "11", node.node->operation->name) +
+         words(27, "9", to_string(graph.values[node.outputs[0]].info().type));
 }
 
 constexpr double kLifetimeHeight = 9, kLifetimeWidth = 720;
@@ -101,15 +102,16 @@ Html lifetimes(const model::RunCost& cost) {
 
 }  // namespace
 
-Html picture(const Graph& graph) {
-  const size_t count = std::min(graph.nodes().size(), kMostDrawn);
+Html picture(const model::Graph& network) {
+  const OpenedGraph graph = opened(network);
+  const size_t count = std::min(graph.nodes.size(), kMostDrawn);
   const std::vector<Placed> placed = place(graph, count);
   Html lines, boxes;
   double width = kWidth, height = kHeight;
   for (size_t n = 0; n < count; ++n) {
-    const Node& node = graph.nodes()[n];
-    for (ValueId input : node.inputs)
-      if (const auto& producer = graph.info(input).node; producer && *producer < n)
+    const OpenedNode& node = graph.nodes[n];
+    for (size_t input : node.inputs)
+      if (const auto& producer = graph.values[input].node; producer && *producer < n)
         lines += line(placed[*producer], placed[n]);
     boxes += box(graph, node, placed[n]);
     width = std::max(width, placed[n].x + kWidth);
@@ -118,8 +120,8 @@ Html picture(const Graph& graph) {
   const std::string view = fmt::format("-2 -2 {:g} {:g}", width + 4, height + 4);
   const Html drawing =
       element("svg", {{"viewBox", view}, {"width", number(width)}, {"role", "img"}}, lines + boxes);
-  if (count == graph.nodes().size()) return drawing;
-  return drawing + paragraph(fmt::format("The first {} of {} operations.", count, graph.nodes().size()));
+  if (count == graph.nodes.size()) return drawing;
+  return drawing + paragraph(fmt::format("The first {} of {} operations.", count, graph.nodes.size()));
 }
 
 Html cost_tables(const model::RunCost& cost) {

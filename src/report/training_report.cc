@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/memory.h"
+#include "model/loop.h"
 #include "model/operation.h"
 #include "report/chart.h"
 #include "report/network_report.h"
@@ -120,10 +121,11 @@ double TrainingReport::predicted_seconds() const {
 
 std::vector<std::string> names_of_operations(const model::Graph& graph) {
   std::vector<std::string> names;
-  for (const model::Node& node : graph.nodes()) {
-    const model::ValueInfo& output = graph.info(node.outputs[0]);
-    const std::string of = output.belongs ? " of " + graph.info(*output.belongs).name : "";
-    names.push_back(fmt::format("{} {}{}", node.operation->name, to_string(output.type), of));
+  const model::OpenedGraph all = opened(graph);
+  for (const model::OpenedNode& node : all.nodes) {
+    const model::ValueInfo& output = all.values[node.outputs[0]].info();
+    const std::string of = output.belongs ? " of " + node.graph->info(*output.belongs).name : "";
+    names.push_back(fmt::format("{} {}{}", node.node->operation->name, to_string(output.type), of));
   }
   return names;
 }

@@ -206,12 +206,8 @@ Graph gradient_graph(const TrainingSettings& s) {
   for (size_t layer = 0; layer + 2 < s.layers.size(); ++layer)
     weights.push_back(graph.find(weight_name(layer)));
   const std::vector<std::optional<Value>> found = gradients(loss, weights);
-  for (size_t layer = 0; layer < found.size(); ++layer) {
-    const Value gradient = found[layer].value();
-    graph.output(gradient_name(layer), s.micro_batches == 1
-                                           ? gradient
-                                           : graph.apply("accumulate", {gradient}, {{"scale", 1.0}})[0]);
-  }
+  for (size_t layer = 0; layer < found.size(); ++layer)
+    graph.output(gradient_name(layer), found[layer].value());
   if (s.micro_batches > 1) graph.repeat_for_micro_batches(s.micro_batches);
   return graph;
 }

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/integer_types.h"
+#include "model/loop.h"
 #include "random_values.h"
 #include "sparse/generate.h"
 
@@ -64,10 +65,15 @@ class Builder {
     }
     std::vector<Value> inputs;
     for (const ItemOutput& place : item.inputs) inputs.push_back(at(place));
-    if (item.body || item.case_body)
-      built_.values.push_back(built_.graph.call(item.body ? function(item.body) : item.case_body, inputs));
+    if (item.loop)
+      built_.values.push_back(built_.graph.loop(function(item.body), inputs, *item.loop));
+    else if (item.body)
+      built_.values.push_back(built_.graph.call(function(item.body), inputs));
     else
-      built_.values.push_back(built_.graph.apply(item.operation, inputs, item.attributes));
+      built_.values.push_back(built_.graph.apply({.operation = &find_operation(item.operation),
+                                                  .attributes = item.attributes,
+                                                  .body = item.case_body},
+                                                 inputs));
   }
 
   Value at(const ItemOutput& place) const { return built_.values.at(place.item).at(place.output); }
@@ -181,7 +187,7 @@ class Generator {
   };
 
   bool add_operation() {
-    if (random_.below(12) == 0) return add_call();
+    if (random_.below(12) == 0) return add_function(random_.coin());
     const std::span<const Operation* const> all = all_operations();
     const Operation& operation = *all[random_.below(static_cast<uint32_t>(all.size()))];
     const std::vector<Case> cases = operation.cases();
@@ -277,18 +283,22 @@ class Generator {
     return leaf;
   }
 
-  /// A function of its own, called once or twice.
-  bool add_call() {
+  /// A function of its own, called once or twice, or repeated.
+  bool add_function(bool repeats) {
     if (options_.operations < 3) return false;
     auto body = std::make_shared<const Recipe>(function_of(
         Generator(seed_ * 31 + recipe_.items.size(), {.operations = 2, .hosts_only = options_.hosts_only})
             .run()));
     if (body->items.empty()) return false;
-    for (uint32_t call = 0; call < 1 + random_.below(2); ++call) {
+    for (uint32_t call = 0; call < (repeats ? 1 : 1 + random_.below(2)); ++call) {
       std::vector<Item> leaves;
-      Item item{.operation = "call", .body = body};
-      for (const Item& of : body->items) {
+      Item item{.operation = repeats ? "loop" : "call", .body = body};
+      if (repeats) item.loop = loop_of(*body);
+      for (size_t i = 0; i < body->items.size(); ++i) {
+        Item of = body->items[i];
         if (of.kind != Kind::input) continue;
+        if (repeats && item.loop->indexed.contains(name_of_item(i)))
+          of.type = of_all_passes(of.type, item.loop->count, name_of_item(i));
         Sizes none;
         const std::optional<ItemOutput> found = of.given.empty() ? find(of.type, none, false) : std::nullopt;
         item.inputs.push_back(found.value_or(ItemOutput{recipe_.items.size() + leaves.size(), 0}));
@@ -298,8 +308,6 @@ class Generator {
         if (is_float(of.type.type) && of.given.empty() && random_.coin())
           leaves.back().kind = Kind::parameter;
       }
-      Built function;
-      build(*body, function);
       for (Item& leaf : leaves) add(std::move(leaf));
       try {
         add(std::move(item));
@@ -308,6 +316,31 @@ class Generator {
       }
     }
     return true;
+  }
+
+  Loop loop_of(const Recipe& body) {
+    Built built;
+    build(body, built);
+    const Graph& graph = built.graph;
+    Loop loop{.count = 1 + random_.below(3), .reversed = random_.below(4) == 0};
+    if (random_.coin()) loop.scale = 0.5;
+    for (const auto& [name, id] : graph.outputs()) {
+      const uint32_t kind = random_.below(3);
+      if (kind == 1 && !graph.type(id).pattern) loop.stacked.insert(name);
+      if (kind == 2 && is_float(graph.type(id).type)) loop.summed.insert(name);
+    }
+    for (ValueId input : graph.inputs()) {
+      const TensorType& type = graph.type(input);
+      if (type.pattern) continue;
+      std::vector<std::string> same;
+      for (const auto& [name, id] : graph.outputs())
+        if (graph.type(id) == type) same.push_back(name);
+      if (!same.empty() && random_.below(3) != 0)
+        loop.carried[graph.info(input).name] = same[random_.below(static_cast<uint32_t>(same.size()))];
+      else if (random_.coin())
+        loop.indexed.insert(graph.info(input).name);
+    }
+    return loop;
   }
 
   /// Without state and patterns that change.
@@ -472,11 +505,30 @@ std::string indented(const std::string& text) {
   return result;
 }
 
+std::string code_of(const Loop& loop) {
+  std::vector<std::string> carried;
+  for (const auto& [input, output] : loop.carried)
+    carried.push_back(fmt::format("{{\"{}\", \"{}\"}}", input, output));
+  const auto names = [](const std::set<std::string>& of) {
+    return of.empty() ? std::string() : fmt::format("\"{}\"", fmt::join(of, "\", \""));
+  };
+  return fmt::format(
+      "{{.count = {}, .indexed = {{{}}}, .carried = {{{}}}, .stacked = {{{}}}, .summed = {{{}}}, .scale = "
+      "{}, "
+      ".reversed = {}}}",
+      loop.count, names(loop.indexed), fmt::join(carried, ", "), names(loop.stacked), names(loop.summed),
+      loop.scale, loop.reversed);
+}
+
 std::string operation_code(const Item& item, size_t index) {
+  if (item.loop)
+    return fmt::format("g.loop([] {{\n{}\n  return g; }}(), {{{}}}, {})", indented(code_of(*item.body)),
+                       code_of(item.inputs), code_of(*item.loop));
   if (item.body)
     return fmt::format("g.call([] {{\n{}\n  return g; }}(), {{{}}})", indented(code_of(*item.body)),
                        code_of(item.inputs));
-  if (item.case_body) return fmt::format("g.call(body{}, {{{}}})", index, code_of(item.inputs));
+  if (item.case_body)
+    return fmt::format("g.apply({{\"{}\", body{}}}, {{{}}})", item.operation, index, code_of(item.inputs));
   std::vector<std::string> attributes;
   for (const auto& [name, attribute] : item.attributes)
     attributes.push_back(fmt::format("{{\"{}\", {}}}", name, code_of(attribute)));

@@ -37,8 +37,9 @@ struct Item {
   std::string operation = {};
   std::vector<ItemOutput> inputs = {};
   Attributes attributes = {};
-  std::shared_ptr<const Recipe> body = {};      ///< of a call: its own
+  std::shared_ptr<const Recipe> body = {};      ///< of a call or a loop: its own
   std::shared_ptr<const Graph> case_body = {};  ///< or that of a case
+  std::optional<Loop> loop = {};                ///< how its own body is repeated
   uint32_t stage = 0;                           ///< of a pipeline
 
   bool is_state() const { return kind == Kind::parameter || kind == Kind::state; }

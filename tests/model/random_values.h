@@ -63,7 +63,7 @@ struct CaseGraph {
           given != c.given.end() ? given->second : random_values(type, c.low, c.high, c.below, seed, i);
     }
     const std::vector<Value> outputs =
-        c.body ? graph.call(c.body, inputs) : graph.apply(operation.name, inputs, c.attributes);
+        graph.apply(Node{.operation = &operation, .attributes = c.attributes, .body = c.body}, inputs);
     for (uint32_t i = 0; i < outputs.size(); ++i) graph.output("y" + std::to_string(i), outputs[i]);
   }
 };

@@ -65,7 +65,7 @@ TEST_P(Samples, OfEachOperationGiveThePartsOfItsResults) {
         if (!is_input && inputs.contains(name)) state[name] = inputs.extract(name).mapped();
       }
       const std::vector<Value> outputs =
-          c.body ? graph.call(c.body, values) : graph.apply(operation.name, values, c.attributes);
+          graph.apply(Node{.operation = &operation, .attributes = c.attributes, .body = c.body}, values);
       for (uint32_t i = 0; i < outputs.size(); ++i) graph.output("y" + std::to_string(i), outputs[i]);
       const uint32_t samples = samples_of(graph);
       for (uint32_t parts = 2; parts <= samples; ++parts)

@@ -442,6 +442,66 @@ def test_functions_are_called_with_other_parameters(rng):
         graph.call(block, value)
 
 
+def recurrent_step():
+    step = tg.Graph()
+    x, h = step.input("x", (4, 3)), step.input("h", (4, 5))
+    w, u = step.input("w", (5, 3)), step.input("u", (5, 5))
+    after = tg.tanh(tg.linear(x, w) + tg.linear(h, u))
+    step.output("next", after)
+    step.output("states", after)
+    step.output("energy", tg.mean(tg.square(after)))
+    return step
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_loops_repeat_a_function(rng, backwards):
+    graph = tg.Graph()
+    w, u = graph.parameter("w", (5, 3), tg.normal(0.5)), graph.parameter("u", (5, 5), tg.normal(0.5))
+    results = graph.loop(
+        recurrent_step(),
+        graph.input("x", (24, 3)),
+        graph.input("h", (4, 5)),
+        w,
+        u,
+        count=6,
+        indexed=["x"],
+        carried={"h": "next"},
+        stacked=["states"],
+        summed=["energy"],
+        scale=0.5,
+        reversed=backwards,
+    )
+    for name, value in results.items():
+        graph.output(name, value)
+    session = graph.session(seed=3)
+    x, h = rng.standard_normal((6, 4, 3)).astype(np.float32), np.zeros((4, 5), np.float32)
+    found = session.run(x.reshape(24, 3), h)
+    weights = session.parameters()
+    states, energy = np.zeros((6, 4, 5)), 0.0
+    for i in reversed(range(6)) if backwards else range(6):
+        h = states[i] = np.tanh(x[i] @ weights["w"].T + h @ weights["u"].T)
+        energy += 0.5 * np.mean(h**2)
+    np.testing.assert_allclose(found["states"], states.reshape(24, 5), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found["next"], h, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found["energy"], energy, rtol=1e-4)
+
+
+def test_loops_train_and_say_what_they_do_not_take():
+    graph = tg.Graph()
+    w, u = graph.parameter("w", (5, 3), tg.normal(0.5)), graph.parameter("u", (5, 5), tg.normal(0.5))
+    x, h = graph.input("x", (24, 3)), graph.input("h", (4, 5))
+    loop = {"count": 6, "indexed": ["x"], "carried": {"h": "next"}}
+    graph.output("y", graph.loop(recurrent_step(), x, h, w, u, **loop)["next"])
+    step = graph.training_step("mse", "adam", lr=0.02).session(seed=1)
+    arrays = np.ones((24, 3), np.float32), np.zeros((4, 5), np.float32), np.full((4, 5), 0.5, np.float32)
+    losses = [float(step.run(*arrays)) for _ in range(60)]
+    assert losses[-1] < 0.2 * losses[0]
+    with pytest.raises(ValueError, match="has no input 'z'"):
+        graph.loop(recurrent_step(), x, h, w, u, count=2, indexed=["z"])
+    with pytest.raises(ValueError, match="number of passes is 0"):
+        graph.loop(recurrent_step(), x, h, w, u, count=0)
+
+
 def test_functions_drop_out_by_the_step_of_their_caller():
     function = tg.Graph()
     function.output("y", tg.dropout(function.input("x", (64, 64)), 0.5))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -139,15 +139,53 @@ class Graph:
         drops out, it is passed this graph's `step()` if that is left out; calls with the same number drop the same,
         those without one differ.
         """
+        given = self._passed(function, inputs)
+        checked = None if number is None else _tessera.whole_number("number", number)
+        ids = self.native.call(function.native, given, checked)
+        return {name: Value(self, id) for name, id in zip(sorted(function.outputs), ids, strict=True)}
+
+    def loop(
+        self,
+        body: Graph,
+        *inputs: Value,
+        count: int,
+        indexed: Iterable[str] = (),
+        carried: Mapping[str, str] | None = None,
+        stacked: Iterable[str] = (),
+        summed: Iterable[str] = (),
+        scale: float = 1.0,
+        reversed: bool = False,
+    ) -> dict[str, Value]:
+        """Run a function `count` times; returns what becomes of its outputs.
+
+        The function is one as `call` takes it, and so are the values, with these differences. Of an input named in
+        `indexed`, each pass takes its own rows of a value that has the rows of all passes, one after the other; of a
+        scalar, an element. An input in `carried` becomes, in the next pass, the output to which it is mapped; its value is
+        for the first pass. Outputs in `stacked` are given with the rows of all passes, those in `summed` as their sum times
+        `scale`, others as the last pass gave them. With `reversed`, the last rows come first. Loops have gradients.
+        """
+        ids = self.native.loop(
+            body.native,
+            self._passed(body, inputs),
+            _tessera.whole_number("count", count),
+            set(indexed),
+            dict(carried or {}),
+            set(stacked),
+            set(summed),
+            scale,
+            reversed,
+        )
+        return {name: Value(self, id) for name, id in zip(sorted(body.outputs), ids, strict=True)}
+
+    def _passed(self, function: Graph, inputs: Sequence[Value]) -> list[int]:
+        """The numbers of the values that a function is given, with this graph's step where it drops out."""
         if not isinstance(function, Graph):
             raise TypeError(f"a function must be a Graph, not {function!r}")
         given = [self._own(value).id for value in inputs]
         names = [value.name for value in function.inputs]
         if _DRAW in names and len(given) == len(names) - 1:
             given.insert(names.index(_DRAW), self.step().id)
-        checked = None if number is None else _tessera.whole_number("number", number)
-        ids = self.native.call(function.native, given, checked)
-        return {name: Value(self, id) for name, id in zip(sorted(function.outputs), ids, strict=True)}
+        return given
 
     def stage(self, number: int) -> None:
         """Let the operations that are added from now on belong to a stage of a pipeline."""

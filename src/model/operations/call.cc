@@ -12,11 +12,7 @@
 namespace tessera::model {
 namespace {
 
-void check_function(const Graph& function) {
-  for (const ValueInfo& info : function.values())
-    if (info.kind == Kind::parameter || info.kind == Kind::state)
-      throw UsageError(
-          fmt::format("a function cannot have the parameter or state '{}': pass it as an input", info.name));
+void check_draws_and_patterns(const Graph& function) {
   for (const Node& node : function.nodes())
     if (node.operation->traits.draws)
       throw UsageError(
@@ -28,15 +24,13 @@ void check_function(const Graph& function) {
       throw UsageError(
           fmt::format("a function cannot take '{}', whose pattern may change: give it a fixed pattern",
                       function.info(id).name));
-  if (function.micro_batches() > 1 || function.replicas() > 1)
-    throw UsageError("a function cannot be repeated for micro-batches or replicas: repeat what calls it");
-  if (function.outputs().empty()) throw UsageError("a function needs outputs");
 }
 
 Types infer(const Signature& s) {
   if (!s.attributes.body) throw UsageError("call: there is no function; use Graph::call");
   const Graph& function = *s.attributes.body;
   check_function(function);
+  check_draws_and_patterns(function);
   const std::vector<ValueId> inputs = function.inputs();
   if (inputs.size() != s.inputs.size())
     throw UsageError(
@@ -57,7 +51,7 @@ Gradients gradient(const Differentiation& d) {
   for (const auto& dy : d.dy) given.push_back(dy.has_value());
   const FunctionGradient& function = d.functions.of(d.node.body, given);
   const uint32_t index = *d.graph.info(d.node.outputs[0]).node;
-  d.graph.extend_call(index, function.forward);
+  d.graph.extend(index, function.forward, d.node.attributes);
   const Node forward = d.graph.nodes()[index];
   std::vector<Value> inputs;
   for (const FunctionGradient::Taken& taken : function.taken)
@@ -133,5 +127,14 @@ constexpr Operation kCall[] = {
 }  // namespace
 
 std::span<const Operation> call_operations() { return kCall; }
+
+void check_function(const Graph& function) {
+  for (const ValueInfo& info : function.values())
+    if (info.kind == Kind::parameter || info.kind == Kind::state)
+      throw UsageError(
+          fmt::format("a function cannot have the parameter or state '{}': pass it as an input", info.name));
+  if (function.replicas() > 1) throw UsageError("a function cannot have replicas: replicate what calls it");
+  if (function.outputs().empty()) throw UsageError("a function needs outputs");
+}
 
 }  // namespace tessera::model

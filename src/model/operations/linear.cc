@@ -261,7 +261,7 @@ void lower_input_gradient(Lowering& l, const Node& node) {
 /// The update that alone uses a gradient, if it may run at once; null: there is none.
 const Node* sole_update(const Lowering& l, const Node& node) {
   const Node* update = l.sole_user(0);
-  if (update == nullptr || !is_update(*update) || update->inputs[0] != node.outputs[0] || node.repeated ||
+  if (update == nullptr || !is_update(*update) || update->inputs[0] != node.outputs[0] ||
       !(l.layout_of(node.outputs[0]) == l.layout_of(update->outputs[0])) || !may_update_in_place(l, *update))
     return nullptr;
   const bool has_inputs = std::ranges::all_of(

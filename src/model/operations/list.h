@@ -22,10 +22,10 @@
   X(cast)                          \
   X(dropout)                       \
   X(embedding)                     \
-  X(accumulate)                    \
   X(replicas)                      \
   X(update)                        \
   X(call)                          \
+  X(loop)                          \
   X(structured)                    \
   X(permute)                       \
   X(permute_features)              \
@@ -39,5 +39,8 @@ namespace tessera::model {
 #define TESSERA_DECLARE(file) std::span<const Operation> file##_operations();
 TESSERA_OPERATION_FILES(TESSERA_DECLARE)
 #undef TESSERA_DECLARE
+
+/// Throws UsageError for a graph that cannot be a function.
+void check_function(const Graph& function);
 
 }  // namespace tessera::model

@@ -31,18 +31,18 @@ program::VariableId scale(Lowering& l) {
   const ops::Operand in = l.input(0), out = l.output_beside(0, in);
   const Type type = l.builder().type_of(out);
   l.add(ops::UnaryProblem{kernels::Unary::scale, type, out.rows(), out.cols(),
-                          1 / static_cast<float>(l.graph().replicas())},
+                          1 / static_cast<float>(l.replicas())},
         {in, out});
   return out.variable;
 }
 
 /// All means that can be computed now are one collective: they share its rounds.
-void lower(Lowering& l, const Node& node) {
-  if (l.graph().replicas() == 1) return l.alias_output(0, l.input(0));
+void lower(Lowering& l, const Node&) {
+  if (l.replicas() == 1) return l.alias_output(0, l.input(0));
   std::vector<program::VariableId> sums;
   // A result counts as computed as soon as it is joined, but holds its mean only after the collective.
   std::set<ValueId> joined;
-  l.each_from(node, [&](const Node& other) {
+  l.each_from([&](const Node& other) {
     if (other.operation->name != kName || joined.contains(other.inputs[0]) || !l.is_computed(other.inputs[0]))
       return false;
     sums.push_back(scale(l));

@@ -187,7 +187,7 @@ Operand control_of(Lowering& l, const Node& node) {
     return Operand{control.variable, control.inside({0, 1, first, count})};
   };
   std::vector<uint32_t> words;
-  for (uint32_t replica = 0; replica < l.graph().replicas(); ++replica) {
+  for (uint32_t replica = 0; replica < l.replicas(); ++replica) {
     const uint64_t seed = base::seed_of_substream(static_cast<uint64_t>(node.integer("seed")), 0, replica);
     words.insert(words.end(), {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   }

@@ -214,7 +214,7 @@ bool may_update_in_place(const Lowering& l, const Node& update) {
     if (!is_assigned(l.graph(), updated[i], update.outputs[i]) ||
         !(l.layout_of(updated[i]) == l.layout_of(update.outputs[i])) || l.is_read_later(updated[i], update))
       return false;
-  return !update.repeated;
+  return true;
 }
 
 LinearUpdate update_of(Lowering& l, const Node& node) {

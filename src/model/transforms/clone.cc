@@ -1,4 +1,3 @@
-#include "model/substream.h"
 #include "model/transforms/transforms.h"
 
 namespace tessera::model {
@@ -14,8 +13,7 @@ void clone(const Graph& from, std::span<const Node> nodes, Graph& to, Clones& cl
   for (const Node& node : nodes) {
     std::vector<Value> inputs;
     for (ValueId input : node.inputs) inputs.push_back(clone_of(input));
-    const std::vector<Value> outputs = node.body ? to.call(node.body, inputs, number_of_call(node))
-                                                 : to.apply(node.operation->name, inputs, node.attributes);
+    const std::vector<Value> outputs = to.apply(node, inputs);
     for (size_t i = 0; i < outputs.size(); ++i) clones[node.outputs[i]] = outputs[i].id;
   }
 }

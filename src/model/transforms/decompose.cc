@@ -10,7 +10,7 @@ namespace tessera::model {
 namespace {
 
 template <class Which>
-std::string decompose_each(Graph& graph, const Which& which) {
+size_t decompose_each(Graph& graph, const Which& which) {
   std::vector<bool> decomposed(graph.nodes().size());
   // What is added may be decomposed in turn.
   for (auto n = static_cast<uint32_t>(decomposed.size()); n-- > 0;) {
@@ -23,7 +23,7 @@ std::string decompose_each(Graph& graph, const Which& which) {
     decomposed[n] = true;
   }
   graph.erase(decomposed);
-  return fmt::format("{} operations", std::ranges::count(decomposed, true));
+  return static_cast<size_t>(std::ranges::count(decomposed, true));
 }
 
 }  // namespace
@@ -43,10 +43,10 @@ std::shared_ptr<const Graph> decomposition_of(const Graph& graph, const Node& no
   return function;
 }
 
-std::string decompose(Graph& graph, const machine::Machine& machine) {
+size_t decompose(Graph& graph, const machine::Machine& machine) {
   return decompose_each(graph, [&](const Node& node) { return node.operation->is_decomposed_on(machine); });
 }
 
-std::string decompose(Graph& graph, bool (*which)(const Node&)) { return decompose_each(graph, which); }
+size_t decompose(Graph& graph, bool (*which)(const Node&)) { return decompose_each(graph, which); }
 
 }  // namespace tessera::model

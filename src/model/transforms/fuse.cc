@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "model/operation.h"
@@ -59,11 +57,11 @@ class Fusion {
 
 }  // namespace
 
-std::string fuse(Graph& graph) {
+size_t fuse(Graph& graph) {
   std::vector<Node> nodes = Fusion(graph).run();
   const size_t fused = graph.nodes().size() - nodes.size();
   graph.set_nodes(std::move(nodes));
-  return fmt::format("{} operations", fused);
+  return fused;
 }
 
 }  // namespace tessera::model

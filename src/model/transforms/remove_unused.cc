@@ -1,12 +1,10 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "model/transforms/transforms.h"
 
 namespace tessera::model {
 
-std::string remove_unused(Graph& graph) {
+size_t remove_unused(Graph& graph) {
   std::vector<bool> used(graph.values().size()), unused(graph.nodes().size());
   for (const auto& [name, id] : graph.outputs()) used[id] = true;
   for (const Assignment& assignment : graph.assignments()) used[assignment.value] = true;
@@ -16,7 +14,7 @@ std::string remove_unused(Graph& graph) {
     for (ValueId input : node.inputs) used[input] = used[input] || !unused[n];
   }
   graph.erase(unused);
-  return fmt::format("{} operations", std::ranges::count(unused, true));
+  return static_cast<size_t>(std::ranges::count(unused, true));
 }
 
 }  // namespace tessera::model

@@ -124,7 +124,7 @@ uint32_t samples_of(const Graph& graph) {
 }
 
 std::optional<Graph> for_samples(const Graph& graph, uint32_t parts) {
-  const bool is_changed = !graph.assignments().empty() || graph.micro_batches() > 1 || graph.replicas() > 1;
+  const bool is_changed = !graph.assignments().empty() || graph.replicas() > 1;
   const uint32_t samples = samples_of(graph);
   if (is_changed || parts < 2 || samples == 0 || samples % parts != 0 || graph.outputs().empty()) return {};
   return Part(graph, parts).build();

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "model/loop.h"
 #include "model/operation.h"
 #include "model/transforms/transforms.h"
 
@@ -46,40 +47,25 @@ void check(const TrainingOptions& options, const Graph& graph) {
           "a value that is frozen, or has a learning rate of its own, is of another graph than the loss");
 }
 
-/// Stage of the operation that computes a value; of a parameter, of the first that takes it.
-uint32_t stage_of(const Graph& graph, Value value) {
-  if (const auto& node = graph.info(value.id).node) return graph.nodes()[*node].stage;
-  for (const Node& node : graph.nodes())
-    if (std::ranges::find(node.inputs, value.id) != node.inputs.end()) return node.stage;
-  return 0;
-}
-
 /// Applies an operation to a value on its stage.
 Value apply_beside(Graph& graph, std::string_view operation, Value value, Attributes attributes = {}) {
-  graph.set_stage(stage_of(graph, value));
+  graph.set_stage(stage_of(graph, value.id));
   const Value result = graph.apply(operation, {value}, std::move(attributes))[0];
   graph.set_stage(0);
   return result;
 }
 
 /// Gradients and scalar outputs as means over micro-batches.
-void accumulate(Graph& graph, std::vector<Value>& gradients, uint32_t micro_batches) {
-  const auto mean = [&](Value value) {
-    return apply_beside(graph, "accumulate", value, {{"scale", 1.0 / micro_batches}});
-  };
-  for (Value& gradient : gradients) gradient = mean(gradient);
-  for (const auto& [name, id] : std::map(graph.outputs())) {
+void repeat(Graph& graph, std::vector<Value>& gradients, uint32_t micro_batches) {
+  for (const auto& [name, id] : graph.outputs())
     if (graph.type(id).elements() != 1)
       throw UsageError(fmt::format("the output '{}' is {}: with micro-batches outputs must be scalars", name,
                                    to_string(graph.type(id))));
-    graph.replace_output(name, mean(graph.value(id)));
-  }
-  graph.repeat_for_micro_batches(micro_batches);
+  gradients = graph.repeat_for_micro_batches(micro_batches, gradients, 1.0 / micro_batches);
 }
 
 /// Gradients and scalar outputs as means over replicas.
-void average(Graph& graph, std::vector<Value>& gradients, uint32_t replicas) {
-  graph.replicate(replicas);
+void average(Graph& graph, std::vector<Value>& gradients) {
   const auto mean = [&](Value value) { return apply_beside(graph, "mean_over_replicas", value); };
   for (Value& gradient : gradients) gradient = mean(gradient);
   for (const auto& [name, id] : std::map(graph.outputs()))
@@ -106,7 +92,7 @@ void clip(Graph& graph, std::vector<Value>& gradients, double norm) {
   }
   const Value factor = minimum(reciprocal(sqrt(*squares) + kNormEpsilon) * norm, graph.constant("", {}, {1}));
   for (Value& gradient : gradients) {
-    graph.set_stage(stage_of(graph, gradient));
+    graph.set_stage(stage_of(graph, gradient.id));
     gradient = gradient * cast(factor, gradient.type().type);
   }
   graph.set_stage(0);
@@ -188,13 +174,14 @@ void add_training(Value loss, const TrainingOptions& options) {
   }
   if (parameters.empty()) throw UsageError("the loss depends on no parameter that is trained");
   graph.set_backward(true);
-  if (options.micro_batches != 1) accumulate(graph, its_gradients, options.micro_batches);
-  if (options.replicas != 1) average(graph, its_gradients, options.replicas);
+  if (options.replicas != 1) graph.replicate(options.replicas);
+  if (options.micro_batches != 1) repeat(graph, its_gradients, options.micro_batches);
+  if (options.replicas != 1) average(graph, its_gradients);
   if (options.clip_norm) clip(graph, its_gradients, *options.clip_norm);
   if (!lrs) lrs.emplace(graph, options);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Value lr = lrs->of(parameters[i]);
-    graph.set_stage(stage_of(graph, parameters[i]));
+    graph.set_stage(stage_of(graph, parameters[i].id));
     std::visit([&](const auto& optimizer) { update(graph, optimizer, parameters[i], its_gradients[i], lr); },
                options.optimizer);
   }

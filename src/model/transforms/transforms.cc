@@ -1,7 +1,11 @@
 #include "model/transforms/transforms.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <memory>
+
+#include "model/loop.h"
 
 namespace tessera::model {
 namespace {
@@ -16,22 +20,23 @@ constexpr Transform kOfSessions[] = {
 /// Functions, and what became of them: those that are called several times stay one.
 using Functions = std::map<std::shared_ptr<const Graph>, std::shared_ptr<const Graph>>;
 
-/// Of the graph itself what the transform says.
-std::string run(const Transform& transform, Graph& graph, const Machine& machine, Functions& transformed) {
-  std::string did = transform.run(graph, machine);
+/// Returns how many operations it changed in the graph and its loops.
+size_t run(const Transform& transform, Graph& graph, const Machine& machine, Functions& transformed) {
+  size_t changed = transform.run(graph, machine);
   std::vector<Node> nodes = graph.nodes();
   for (Node& node : nodes) {
     if (!node.body) continue;
     std::shared_ptr<const Graph>& known = transformed[node.body];
     if (!known) {
       auto copy = std::make_shared<Graph>(*node.body);
-      run(transform, *copy, machine, transformed);
+      const size_t inside = run(transform, *copy, machine, transformed);
+      if (is_loop(node)) changed += inside;
       known = std::move(copy);
     }
     node.body = known;
   }
   graph.set_nodes(std::move(nodes));
-  return did;
+  return changed;
 }
 
 }  // namespace
@@ -44,10 +49,10 @@ std::vector<PassRecord> transform(Graph& graph, std::span<const Transform> trans
   for (const Transform& each : transforms) {
     const auto start = std::chrono::steady_clock::now();
     Functions transformed;
-    std::string did = run(each, graph, machine, transformed);
+    const size_t changed = run(each, graph, machine, transformed);
     verify_if_asserting(graph);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    records.push_back({std::string(each.name), std::move(did), took.count()});
+    records.push_back({std::string(each.name), fmt::format("{} operations", changed), took.count()});
   }
   return records;
 }

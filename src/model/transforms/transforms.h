@@ -14,10 +14,10 @@
 
 namespace tessera::model {
 
-/// A transform of a graph, which leaves its results as they are, and says what it did: "12 operations".
+/// A transform of a graph, which leaves its results as they are, and returns how many operations it changed.
 struct Transform {
   std::string_view name;
-  std::string (*run)(Graph&, const machine::Machine&);
+  size_t (*run)(Graph&, const machine::Machine&);
 };
 
 /// What a session does with its graph before it is lowered, in this order.
@@ -32,13 +32,13 @@ std::vector<PassRecord> transform(Graph& graph, std::span<const Transform> trans
 std::shared_ptr<const Graph> decomposition_of(const Graph& graph, const Node& node);
 /// Nodes whose operation is not lowered on a machine become the operations that define it; of a choice, those
 /// for which `which` is true.
-std::string decompose(Graph& graph, const machine::Machine& machine);
-std::string decompose(Graph& graph, bool (*which)(const Node&));
+size_t decompose(Graph& graph, const machine::Machine& machine);
+size_t decompose(Graph& graph, bool (*which)(const Node&));
 /// Removes operations whose results nothing uses, such as the gradient of a network's input.
-std::string remove_unused(Graph& graph);
+size_t remove_unused(Graph& graph);
 /// Operations take over those after them that alone use their results, as far as they can: a product its
 /// activation.
-std::string fuse(Graph& graph);
+size_t fuse(Graph& graph);
 
 /// Values of one graph, by those of another from which they were cloned.
 using Clones = std::map<ValueId, ValueId>;
