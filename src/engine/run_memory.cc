@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "base/integer_types.h"
@@ -115,6 +116,7 @@ void RunMemory::allocate_arenas() {
   constexpr uint64_t kSpacing = 128;
   const auto spaced = [](uint64_t bytes) { return (bytes + kSpacing - 1) / kSpacing * kSpacing + kSpacing; };
   // Offsets stay those in an arena with the state.
+  assert(state_end_ == 0 || executable_.arena_bytes.size() == 1);
   const uint64_t elsewhere = state_end_ / kSpacing * kSpacing;
   uint64_t total = 0;
   for (const auto& [space, bytes] : executable_.arena_bytes) total += spaced(bytes);

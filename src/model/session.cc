@@ -25,7 +25,9 @@ std::shared_ptr<Session::Impl> Session::Impl::sharing(const Graph& graph,
     throw UsageError(
         "a session cannot share the parameters of one that shares them: give the one that has them");
   const Lock lock(*owner);
-  return std::make_shared<Impl>(graph, owner->whole_machine, owner->options, owner);
+  SessionOptions options = owner->options;
+  options.parts = 0;  // of the owner's graph
+  return std::make_shared<Impl>(graph, owner->whole_machine, options, owner);
 }
 
 Session::Session(const Graph& graph, const Session& owner) : impl_(Impl::sharing(graph, owner.impl_)) {
@@ -70,9 +72,13 @@ class BoundRun {
     for (size_t i = 0; i < arrays.size(); ++i) bind(externals_[i], arrays[i]);
   }
 
-  /// Of the first part, if the graph runs in parts.
+  /// Of the first part, if the graph runs in parts; outputs stay as they are.
   engine::Profile run_one(const engine::RunOptions& options) {
-    return impl_.session->run(bindings_, options);
+    std::vector<engine::Binding> bindings = bindings_;
+    std::vector<std::vector<std::byte>> scratch;
+    for (const auto& [binding, bytes] : outputs_)
+      bindings[binding].data = scratch.emplace_back(bytes).data();
+    return impl_.session->run(bindings, options);
   }
   engine::Profile run(const engine::RunOptions& options) {
     if (impl_.parts) {
@@ -106,8 +112,10 @@ class BoundRun {
 
   void bind(const Session::Impl::External& external, void* data) {
     if (const TensorType& type = impl_.graph.type(external.id); !type.pattern) {
+      const size_t bytes = type.elements() * size_of(type.type);
       if (impl_.parts && impl_.parts->whole.contains(external.name))
-        divided_.emplace_back(bindings_.size(), type.elements() * size_of(type.type));
+        divided_.emplace_back(bindings_.size(), bytes);
+      if (impl_.parts && !external.is_input) outputs_.emplace_back(bindings_.size(), bytes);
       bindings_.push_back(impl_.bind(external.operand, external.id, data));
       return;
     }
@@ -126,6 +134,7 @@ class BoundRun {
   std::vector<Session::Impl::StoredOutput> stored_;
   std::vector<engine::Binding> bindings_;
   std::vector<std::pair<size_t, size_t>> divided_;  ///< bindings of divided arrays, and the bytes of a part
+  std::vector<std::pair<size_t, size_t>> outputs_;  ///< of parts, likewise
 };
 
 }  // namespace
@@ -202,7 +211,7 @@ RunCost Session::measure(std::span<const Tensor> arrays) {
   run.run(options);
   const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;
   RunCost cost = impl_->cost_of(run.run_one(options), true);
-  scale(cost, whole.count() / cost.seconds);
+  scale(cost, whole.count() / cost.seconds, impl_->parts->rounds(impl_->threads()));
   return cost;
 }
 

@@ -113,12 +113,12 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   return cost;
 }
 
-void scale(RunCost& cost, double times) {
-  cost.seconds *= times;
-  for (auto& [phase, cycles] : cost.cycles) cycles *= times;
+void scale(RunCost& cost, double seconds, double cycles) {
+  cost.seconds *= seconds;
+  for (auto& [phase, count] : cost.cycles) count *= cycles;
   for (OperationCost& operation : cost.operations) {
-    operation.seconds *= times;
-    for (auto& [phase, cycles] : operation.cycles) cycles *= times;
+    operation.seconds *= seconds;
+    for (auto& [phase, count] : operation.cycles) count *= cycles;
   }
 }
 
@@ -136,7 +136,7 @@ RunCost Session::Impl::cost(std::span<const Tensor> inputs) const {
   }
   RunCost cost = cost_of(
       session ? session->run(bindings, {.dry = true}) : engine::dry_run(placed.executable, bindings), false);
-  if (parts) scale(cost, parts->rounds(threads()));
+  if (parts) scale(cost, parts->rounds(threads()), parts->rounds(threads()));
   return cost;
 }
 

@@ -309,7 +309,7 @@ struct Session::Impl {
   mutable std::vector<External> externals_;  ///< once they are asked for
 };
 
-/// What as many runs take, one after the other.
-void scale(RunCost& cost, double times);
+/// Multiplies seconds and cycles of a run, and those of its operations.
+void scale(RunCost& cost, double seconds, double cycles);
 
 }  // namespace tessera::model

@@ -149,10 +149,53 @@ TEST(Samples, ReadParametersThatChange) {
   EXPECT_EQ(session.state().size(), graph.values().size() == 0 ? 0 : initial_state(graph).size());
 }
 
+TEST(Samples, OfGraphsWithWideConstantsAndDynamicGradientsStayTogether) {
+  Graph column;
+  const Value x = column.input("x", {64, 8, 16});
+  column.output("y", relu(x + expand(column.parameter("p", {512, 1}), {64, 8, 16})));
+  EXPECT_FALSE(for_samples(column, 4));
+  EXPECT_TRUE(Session(column, Machine::host(2)).fits());
+  Graph fast;
+  const Value w = fast.parameter("w", {8, 16}), a = fast.parameter("a", {6, 16}), d = fast.parameter("d", {6, 8});
+  const Value gradient = fast.apply("linear_weight_gradient", {a, d, w})[0];
+  fast.output("y", linear(fast.input("x", {4, 16}), w) + linear(fast.input("z", {4, 16}), gradient));
+  EXPECT_FALSE(for_samples(fast, 2));
+}
+
+TEST(Samples, KeepTheirNames) {
+  const Graph whole = encoder(), part = *for_samples(whole, 3);
+  for (const auto& [name, id] : whole.outputs())
+    EXPECT_EQ(part.info(part.outputs().at(name)).name, whole.info(id).name);
+  ASSERT_EQ(part.nodes().size(), whole.nodes().size());
+  for (size_t n = 0; n < part.nodes().size(); ++n)
+    EXPECT_EQ(part.info(part.nodes()[n].outputs[0]).name, whole.info(whole.nodes()[n].outputs[0]).name);
+}
+
+TEST(Samples, AreMeasuredInPlace) {
+  Graph g;
+  g.output("y", g.input("x", {8, 6}) * 2 + 1);
+  Session session(g, Machine::host(2), {.parts = 4});
+  std::vector<float> array(48, 3);
+  const RunCost cost = session.measure(std::vector<Tensor>{{"x", array.data()}, {"y", array.data()}});
+  EXPECT_EQ(array, std::vector<float>(48, 7));
+  EXPECT_EQ(cost.cycles, session.cost().cycles);
+}
+
+TEST(Samples, OfSharingSessionsAreTheirOwn) {
+  const auto network = [](uint32_t batch, bool mean_of_all) {
+    Graph g;
+    const Value y = linear(g.input("x", {batch, 6}), g.parameter("w", {4, 6}, Initial::normal(1)));
+    g.output("y", mean_of_all ? mean(y) : y);
+    return g;
+  };
+  const Session owner(network(8, false), Machine::host(2), {.parts = 4});
+  EXPECT_EQ(Session(network(6, false), owner).arrays()[0].type.shape, (Shape{6, 6}));
+  EXPECT_EQ(Session(network(8, true), owner).arrays()[0].type.shape, (Shape{8, 6}));
+}
+
 TEST(Samples, AreMeasured) {
   const Graph graph = encoder();
   Session session(graph, Machine::host(2), {.parts = 3});
-  Arrays arrays = narrowed(inputs_of(graph, 1));
   std::vector<Tensor> tensors;
   std::vector<std::vector<uint32_t>> storage;
   for (const ArrayType& type : session.arrays()) {

@@ -261,6 +261,8 @@ class Graph:
         if share is not None:
             if not isinstance(share, Session):
                 raise TypeError(f"share must be a Session, not {share!r}")
+            if parts:
+                raise ValueError(f"parts is {parts}, but a session that shares parameters chooses its parts: leave it out")
             made = _tessera.Session(native, share._native)
             return Session(native, made, share.machine, _kept_inputs(self), self._truths, repr(self), share)
         chosen = machine_for(machine, threads)

@@ -106,7 +106,7 @@ bool broadcasting_keeps_samples(const Divided& divided) {
   for (size_t i = 0; i < divided.operands.size(); ++i) {
     const Shape& shape = divided.shape(i);
     const bool has_first = shape.size() == out.size() && shape[0] == out[0];
-    const bool is_repeated = shape.size() < out.size() || shape[0] == 1;
+    const bool is_repeated = shape.size() < out.size() ? common_shape(shape, out) == out : shape[0] == 1;
     if (divided.operands[i] ? !has_first : !is_repeated) return false;
   }
   return true;

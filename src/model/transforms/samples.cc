@@ -1,5 +1,8 @@
 #include "model/transforms/samples.h"
 
+#include <fmt/format.h>
+#include <tessera/error.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -31,10 +34,22 @@ class Part {
       if (!is_divided(id)) return {};
       part_.output(name, part_.value(at(id)));
     }
+    name_results();
     return std::move(part_);
   }
 
  private:
+  /// As in the whole graph: first otherwise, because a name may be that of another value by now.
+  void name_results() {
+    const auto rename = [&](const auto& name_of) {
+      for (const auto& [id, own] : values_)
+        if (const Kind kind = whole_.info(id).kind; kind == Kind::result || kind == Kind::constant)
+          part_.rename(part_.value(own.first), name_of(id));
+    };
+    rename([](ValueId id) { return fmt::format("value {} of the whole", id); });
+    rename([&](ValueId id) { return whole_.info(id).name; });
+  }
+
   bool is_divided(ValueId id) const { return values_.at(id).second; }
   ValueId at(ValueId id) const { return values_.at(id).first; }
 
@@ -67,7 +82,11 @@ class Part {
                                              info.type.capacity),
                       false);
         return note(id, part_.parameter(info.name, info.type.shape, info.initial, info.type.type), false);
-      default: return note(id, part_.state(info.name, info.type, info.initial), false);
+      default: {
+        std::optional<Value> belongs;
+        if (info.belongs) belongs = part_.value(at(*info.belongs));
+        return note(id, part_.state(info.name, info.type, info.initial, belongs), false);
+      }
     }
   }
   void note(ValueId id, Value value, bool is_divided) { values_[id] = {value.id, is_divided}; }
@@ -92,8 +111,9 @@ class Part {
     }
     const bool any = std::ranges::find(operands.operands, true) != operands.operands.end();
     const bool keeps_samples = keeps(operands, any);
+    // A weight's gradient lies in the session's state, where all parts would write it.
     const bool draws = node.operation->traits.draws || has_substreams(node);
-    if (node.body || draws || (any && !keeps_samples)) return false;
+    if (node.body || draws || is_weight_gradient(node) || (any && !keeps_samples)) return false;
     Attributes attributes = node.attributes;
     if (const auto shape = attributes.find("shape"); keeps_samples && shape != attributes.end())
       std::get<std::vector<int64_t>>(shape->second).at(0) /= parts_;
@@ -101,8 +121,6 @@ class Part {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const TensorType& type = whole_.type(node.outputs[i]);
       if (!(outputs[i].type() == (keeps_samples ? divided(type) : type))) return false;
-      if (const std::string& name = whole_.info(node.outputs[i]).name; !name.starts_with('%'))
-        part_.rename(outputs[i], name);
       note(node.outputs[i], outputs[i], keeps_samples);
     }
     return true;
@@ -127,7 +145,11 @@ std::optional<Graph> for_samples(const Graph& graph, uint32_t parts) {
   const bool is_changed = !graph.assignments().empty() || graph.replicas() > 1;
   const uint32_t samples = samples_of(graph);
   if (is_changed || parts < 2 || samples == 0 || samples % parts != 0 || graph.outputs().empty()) return {};
-  return Part(graph, parts).build();
+  try {
+    return Part(graph, parts).build();
+  } catch (const UsageError&) {
+    return {};  // an operation does not take the part of an operand
+  }
 }
 
 }  // namespace tessera::model
