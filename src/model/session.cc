@@ -76,8 +76,7 @@ class BoundRun {
   engine::Profile run_one(const engine::RunOptions& options) {
     std::vector<engine::Binding> bindings = bindings_;
     std::vector<std::vector<std::byte>> scratch;
-    for (const auto& [binding, bytes] : outputs_)
-      bindings[binding].data = scratch.emplace_back(bytes).data();
+    for (const auto& [binding, bytes] : outputs_) bindings[binding].data = scratch.emplace_back(bytes).data();
     return impl_.session->run(bindings, options);
   }
   engine::Profile run(const engine::RunOptions& options) {
@@ -211,7 +210,7 @@ RunCost Session::measure(std::span<const Tensor> arrays) {
   run.run(options);
   const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;
   RunCost cost = impl_->cost_of(run.run_one(options), true);
-  scale(cost, whole.count() / cost.seconds, impl_->parts->rounds(impl_->threads()));
+  impl_->add_parts(cost, whole.count() / cost.seconds);
   return cost;
 }
 

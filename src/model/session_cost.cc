@@ -113,13 +113,27 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   return cost;
 }
 
-void scale(RunCost& cost, double seconds, double cycles) {
-  cost.seconds *= seconds;
-  for (auto& [phase, count] : cost.cycles) count *= cycles;
+void Session::Impl::add_parts(RunCost& cost, double times) const {
+  if (!parts) return;
+  const auto rounds = static_cast<double>(parts->rounds(threads()));
+  cost.seconds *= times;
+  for (auto& [phase, cycles] : cost.cycles) cycles *= rounds;
   for (OperationCost& operation : cost.operations) {
-    operation.seconds *= seconds;
-    for (auto& [phase, count] : operation.cycles) count *= cycles;
+    operation.seconds *= times;
+    for (auto& [phase, cycles] : operation.cycles) cycles *= rounds;
   }
+  // Each thread has the values of a part; callers' arrays are those of all parts.
+  const uint64_t side_by_side = std::min(threads(), parts->count);
+  uint64_t bound = 0;
+  for (const External& external : externals())
+    if (parts->whole.contains(external.name))
+      bound += graph.type(external.id).elements() * size_of(graph.type(external.id).type);
+  uint64_t& values = cost.bytes[std::string(name_of(program::Purpose::activation))];
+  const uint64_t further =
+      (side_by_side - 1) * (values - std::min(values, bound)) + (parts->count - 1) * bound;
+  values += further;
+  cost.total_bytes += further;
+  for (Lifetime& value : cost.lifetimes) value.bytes *= side_by_side;
 }
 
 RunCost Session::Impl::cost(std::span<const Tensor> inputs) const {
@@ -136,7 +150,7 @@ RunCost Session::Impl::cost(std::span<const Tensor> inputs) const {
   }
   RunCost cost = cost_of(
       session ? session->run(bindings, {.dry = true}) : engine::dry_run(placed.executable, bindings), false);
-  if (parts) scale(cost, parts->rounds(threads()), parts->rounds(threads()));
+  if (parts) add_parts(cost, parts->rounds(threads()));
   return cost;
 }
 

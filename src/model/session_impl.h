@@ -269,6 +269,8 @@ struct Session::Impl {
 
   /// The account of a run, or what was measured.
   RunCost cost_of(const engine::Profile& profile, bool measured) const;
+  /// What all parts take, if one takes `cost`: as many times its seconds.
+  void add_parts(RunCost& cost, double times) const;
   /// The account of a run with these arrays, of which integer inputs matter.
   RunCost cost(std::span<const Tensor> inputs) const;
 
@@ -308,8 +310,5 @@ struct Session::Impl {
   mutable std::recursive_mutex mutex_;
   mutable std::vector<External> externals_;  ///< once they are asked for
 };
-
-/// Multiplies seconds and cycles of a run, and those of its operations.
-void scale(RunCost& cost, double seconds, double cycles);
 
 }  // namespace tessera::model

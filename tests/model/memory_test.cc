@@ -29,7 +29,8 @@ struct Encoder {
     add_training(loss, {.optimizer = Adam{}});
   }
 
-  RunCost cost() const { return Session(graph, Machine::host(2)).cost(); }
+  /// For all samples at once: of parts, kernels' scratch is as large as values.
+  RunCost cost() const { return Session(graph, Machine::host(2), {.parts = 1}).cost(); }
 
  private:
   Value norm(Value x, const std::string& name) {

@@ -156,7 +156,8 @@ TEST(Samples, OfGraphsWithWideConstantsAndDynamicGradientsStayTogether) {
   EXPECT_FALSE(for_samples(column, 4));
   EXPECT_TRUE(Session(column, Machine::host(2)).fits());
   Graph fast;
-  const Value w = fast.parameter("w", {8, 16}), a = fast.parameter("a", {6, 16}), d = fast.parameter("d", {6, 8});
+  const Value w = fast.parameter("w", {8, 16}), a = fast.parameter("a", {6, 16}),
+              d = fast.parameter("d", {6, 8});
   const Value gradient = fast.apply("linear_weight_gradient", {a, d, w})[0];
   fast.output("y", linear(fast.input("x", {4, 16}), w) + linear(fast.input("z", {4, 16}), gradient));
   EXPECT_FALSE(for_samples(fast, 2));
