@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,27 +20,56 @@ from tessera.graph._graph import Graph
 from tessera.graph._values import linear
 
 
+@dataclass(frozen=True)
+class _Pattern:
+    """The sparse form of a weight, without its values, which graphs and sessions have."""
+
+    shape: tuple[int, int]
+    block_size: int
+    crow_indices: NDArray[Any]
+    col_indices: NDArray[Any]
+
+    @staticmethod
+    def of(matrix: Matrix) -> _Pattern:
+        return _Pattern(matrix.shape, matrix.block_size, matrix.crow_indices.copy(), matrix.col_indices.copy())
+
+    def matrix(self, weight: NDArray[np.float32]) -> Matrix:
+        return Matrix(self.shape, self.block_size, self.crow_indices, self.col_indices, self.values_of(weight))
+
+    def values_of(self, weight: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The values of a dense weight in the blocks of the pattern."""
+        b = self.block_size
+        rows, cols = (-(-size // b) for size in weight.shape)
+        padded = np.pad(weight, ((0, rows * b - weight.shape[0]), (0, cols * b - weight.shape[1])))
+        blocks = padded.reshape(rows, b, cols, b).transpose(0, 2, 1, 3)
+        places = np.searchsorted(self.crow_indices, np.arange(len(self.col_indices)), side="right") - 1
+        return np.ascontiguousarray(blocks[places, self.col_indices]).reshape(-1)
+
+
 class Choice:
     """Decides for each weight of a module, once, in which form it is kept: `Weights` of imported graphs."""
 
     def __init__(self, measure: bool) -> None:
         self.measure = measure
         self.layers: list[LayerReport] = []
-        self._forms: dict[str, Matrix | None] = {}
+        self._forms: dict[str, _Pattern | None] = {}
 
     def form_of(self, name: str, weight: Tensor, rows: int) -> Matrix | None:
         """The sparse form of a weight [out, in]; None: dense."""
+        array = weight.detach().float().contiguous().numpy()
         if name not in self._forms:
-            weight = weight.detach().float().contiguous()
-            self._forms[name], report = choose(name, weight.numpy(), rows, self.measure)
+            matrix, report = choose(name, array, rows, self.measure)
+            self._forms[name] = None if matrix is None else _Pattern.of(matrix)
             self.layers.append(report)
-        return self._forms[name]
+            return matrix
+        pattern = self._forms[name]
+        return None if pattern is None else pattern.matrix(array)
 
     def note(self, name: str, matrix: Matrix, rows: int) -> None:
         """A weight that is sparse already."""
         if name in self._forms:
             return
-        self._forms[name] = matrix
+        self._forms[name] = _Pattern.of(matrix)
         dense, sparse, _ = predict(matrix, rows)
         if self.measure:
             dense, sparse = _measured(matrix, rows)
@@ -52,12 +83,12 @@ class Choice:
 
     def values_of(self, name: str, weight: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """The present values as a session takes them; None if non-zeros are where a sparse form has none."""
-        matrix = self._forms.get(name)
-        if matrix is None:
+        pattern = self._forms.get(name)
+        if pattern is None:
             return np.ascontiguousarray(weight).reshape(-1)
-        if weight.shape != matrix.shape:
+        if weight.shape != pattern.shape:
             return None  # the values of a layer that is sparse by itself
-        values = _values_in(matrix, weight)
+        values = pattern.values_of(weight)
         return values if np.count_nonzero(values) == np.count_nonzero(weight) else None
 
 
@@ -97,16 +128,6 @@ def _predicted(zeros: Zeros, block_size: int) -> tuple[float, float, str]:
 def _stored(matrix: Matrix) -> float:
     """The fraction of a matrix that is stored."""
     return len(matrix.col_indices) * matrix.block_size**2 / (matrix.shape[0] * matrix.shape[1])
-
-
-def _values_in(matrix: Matrix, array: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The values of an array in the blocks of a pattern."""
-    b = matrix.block_size
-    rows, cols = (-(-size // b) for size in array.shape)
-    padded = np.pad(array, ((0, rows * b - array.shape[0]), (0, cols * b - array.shape[1])))
-    blocks = padded.reshape(rows, b, cols, b).transpose(0, 2, 1, 3)
-    places = np.searchsorted(matrix.crow_indices, np.arange(len(matrix.col_indices)), side="right") - 1
-    return np.ascontiguousarray(blocks[places, np.asarray(matrix.col_indices)]).reshape(-1)
 
 
 def _measured(matrix: Matrix, rows: int) -> list[float]:

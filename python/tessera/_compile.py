@@ -120,12 +120,17 @@ def _buckets(buckets: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]
 
 def _require_ready(module: nn.Module) -> None:
     for path, each in module.named_modules():
+        if "quantized" in type(each).__module__:
+            raise ValueError(f"{path or 'the module'} ({type(each).__name__}) is quantised: compile it in floating point")
         if each.training:
             where = f"its part {path!r}" if path else "the module"
             raise ValueError(
                 f"{where} is in training mode, in which dropout draws and norms change: call eval() on the module"
             )
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if type(tensor.data) is not Tensor:
+            kind = type(tensor.data).__name__
+            raise ValueError(f"{name} is a {kind}: compile the module with plain tensors, in floating point")
         if tensor.is_meta:
             raise ValueError(f"{name} is on meta and holds nothing: load its values first")
         if tensor.device.type != "cpu":

@@ -143,18 +143,18 @@ class Interface:
 
     def _checked(self, leaves: list[tuple[str, Any]]) -> list[Any]:
         arrays: list[Any] = []
-        found = iter(leaves)
+        found = dict(leaves)  # those of a dict may come in any order
         for expected in self.arguments:
-            path, value = next(found, ("", None))
             if expected.input is None:
-                if path != expected.path or (type(value), repr(value)) != (type(expected.value), repr(expected.value)):
+                value = found.pop(expected.path, None)
+                if (type(value), repr(value)) != (type(expected.value), repr(expected.value)):
                     raise TypeError(f"{expected.path} is {value!r}; the model was compiled for {expected.value!r}")
                 continue
-            if path != expected.path:
+            if expected.path not in found:
                 raise TypeError(f"the argument {expected.path} is missing")
-            arrays.append(self._checked_array(path, len(arrays), value))
-        if (left := next(found, None)) is not None:
-            raise TypeError(f"the argument {left[0]} is more than the model was compiled for")
+            arrays.append(self._checked_array(expected.path, len(arrays), found.pop(expected.path)))
+        for path in found:
+            raise TypeError(f"the argument {path} is more than the model was compiled for")
         return arrays
 
     def _checked_array(self, path: str, i: int, array: Any) -> Any:

@@ -280,6 +280,17 @@ def test_inputs_are_told_apart():
     expect_like(several, tessera.compile(several.eval(), (a, b, c)), a, b, c)
 
 
+def test_dicts_may_come_in_any_order():
+    model = Function(lambda x: x["a"] - 2 * x["b"] + 3 * x["c"]["d"])
+    a, b, d = torch.randn(3, 4)
+    compiled = tessera.compile(model.eval(), ({"a": a, "b": b, "c": {"d": d}},))
+    expect_like(model, compiled, {"c": {"d": d}, "b": b, "a": a})
+    with pytest.raises(TypeError, match=r"inputs\[0\]\['b'\] is missing"):
+        compiled({"c": {"d": d}, "a": a})
+    with pytest.raises(TypeError, match=r"inputs\[0\]\['e'\] is more"):
+        compiled({"e": a, "c": {"d": d}, "b": b, "a": a})
+
+
 def test_results_keep_shape_and_type():
     model = Function(lambda x: {"sum": x.sum(), "flag": True, "same": x, "again": x})
     compiled = tessera.compile(model.eval(), torch.randn(3, 4))
@@ -662,6 +673,9 @@ def test_wrong_modules_are_refused():
         tessera.compile(network().to("meta"), x)
     with pytest.raises(ValueError, match=r"0.weight is torch.float64: convert the module"):
         tessera.compile(network().double(), x.double())
+    quantised = torch.ao.quantization.quantize_dynamic(network(), {torch.nn.Linear}, dtype=torch.qint8)
+    with pytest.raises(ValueError, match=r"0 \(Linear\) is quantised: compile it in floating point"):
+        tessera.compile(quantised, x)
     with pytest.raises(TypeError, match="do not fit the module"):
         tessera.compile(network(), (x, x))
 
