@@ -93,6 +93,19 @@ def test_padding_is_not_attended_to(make, side):
     assert np.abs(y - expected)[kept].max() <= 1e-4 * np.abs(expected).max()
 
 
+def test_a_layer_of_bert_is_estimated_for_a_tiled_machine():
+    torch.manual_seed(4)
+    sizes = {**SIZES, "num_hidden_layers": 1}
+    model = First(transformers.BertModel(transformers.BertConfig(**sizes, **TOKENS), add_pooling_layer=False)).eval()
+    x = torch.randn(2, 19, 48)
+    layer = model.model.encoder.layer[0]
+    estimate = tg.from_torch(layer, x).estimate("bow")
+    times = {}
+    for each in estimate.operations:
+        times[each.operation] = times.get(each.operation, 0) + each.seconds
+    assert estimate.fits and times["linear"] > 0 and times["max"] > 0  # attention is what it consists of
+
+
 @pytest.mark.parametrize("block_size", [1, 4, 16])
 def test_pruned_encoders(block_size):
     torch.manual_seed(1)
