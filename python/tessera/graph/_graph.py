@@ -160,9 +160,10 @@ class Graph:
 
         The function is one as `call` takes it, and so are the values, with these differences. Of an input named in
         `indexed`, each pass takes its own rows of a value that has the rows of all passes, one after the other; of a
-        scalar, an element. An input in `carried` becomes, in the next pass, the output to which it is mapped; its value is
-        for the first pass. Outputs in `stacked` are given with the rows of all passes, those in `summed` as their sum times
-        `scale`, others as the last pass gave them. With `reversed`, the last rows come first. Loops have gradients.
+        scalar, an element. An input in `carried` becomes, in the next pass, the output to which it is mapped; its value
+        is for the first pass. Outputs in `stacked` are given with the rows of all passes, those in `summed` as their
+        sum times `scale`, others as the last pass gave them. With `reversed`, the last rows come first. Loops have
+        gradients.
         """
         ids = self.native.loop(
             body.native,
@@ -250,8 +251,8 @@ class Graph:
         `threads` are those of this computer that run it: at most so many; 0: the default. With `on_chips` so many chips
         of a machine of several work as one; 0: what is predicted to be fastest (docs/chips.md). On a host a graph whose
         samples do not depend on each other runs for `parts` equal parts of them, one on each thread; 1: for all at
-        once; 0: what is predicted to be fastest. `share` is another session, such as that of a training step, whose machine is taken, and whose parameters are read where they lie:
-        those of an evaluation follow every change.
+        once; 0: what is predicted to be fastest. `share` is another session, such as that of a training step, whose
+        machine is taken, and whose parameters are read where they lie: those of an evaluation follow every change.
         """
         threads = checked_threads(threads)
         seed = _tessera.whole_number("seed", seed, 0, 2**64 - 1)
@@ -262,7 +263,7 @@ class Graph:
             if not isinstance(share, Session):
                 raise TypeError(f"share must be a Session, not {share!r}")
             if parts:
-                raise ValueError(f"parts is {parts}, but a session that shares parameters chooses its parts: leave it out")
+                raise ValueError(f"parts is {parts}; a session that shares parameters chooses its own: leave it out")
             made = _tessera.Session(native, share._native)
             return Session(native, made, share.machine, _kept_inputs(self), self._truths, repr(self), share)
         chosen = machine_for(machine, threads)
@@ -300,11 +301,11 @@ class Graph:
         """Copy the graph, and add a loss, gradients of all parameters, and their updates as PyTorch defines them.
 
         A loss by name compares the output, or the one that is named, with a new input: "cross_entropy" with "labels",
-        one per row, of which -100 does not count, and "mse" with "target". `weight_decay` is 0.01 for "adamw" if none is given, else 0. Gradients
-        are scaled so that their common norm is at most `clip_norm`. With `micro_batches`, the graph is that of one,
-        and a run takes the rows of all; likewise with `replicas`, equal parts of a machine's chips that train side by
-        side on rows of their own and share the means of their gradients. Runs return the loss and those outputs that
-        `keep` names.
+        one per row, of which -100 does not count, and "mse" with "target". `weight_decay` is 0.01 for "adamw" if none
+        is given, else 0. Gradients are scaled so that their common norm is at most `clip_norm`. With `micro_batches`,
+        the graph is that of one, and a run takes the rows of all; likewise with `replicas`, equal parts of a machine's
+        chips that train side by side on rows of their own and share the means of their gradients. Runs return the loss
+        and those outputs that `keep` names.
         """
         step = TrainingStep(self, lr)
         step._add_loss(loss, output, tuple(keep))
