@@ -67,10 +67,14 @@ std::optional<Parts> choose_parts(const Graph& graph, const machine::Machine& ma
   if (machine.kind != machine::Kind::host) return {};
   std::optional<Parts> parts = smallest(graph);
   if (!parts) return {};
-  const uint32_t threads = options.threads == 0 ? machine.tiles : std::min(options.threads, machine.tiles);
   const double part = predicted(parts->graph, one_thread_of(machine), options, owner) + kSecondsOfPart;
   const double whole = predicted(graph, machine, options, owner);
-  return parts->rounds(threads) * part < (1 - kLeastGain) * whole ? std::move(parts) : std::nullopt;
+  return parts->rounds(threads_of(machine, options)) * part < (1 - kLeastGain) * whole ? std::move(parts)
+                                                                                       : std::nullopt;
+}
+
+uint32_t threads_of(const machine::Machine& machine, const SessionOptions& options) {
+  return options.threads == 0 ? machine.tiles : std::min(options.threads, machine.tiles);
 }
 
 machine::Machine one_thread_of(machine::Machine host) {

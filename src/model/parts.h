@@ -27,6 +27,9 @@ struct Parts {
 std::optional<Parts> choose_parts(const Graph& graph, const machine::Machine& machine,
                                   const SessionOptions& options, const Graph* owner);
 
+/// Threads of a host that run parts side by side.
+uint32_t threads_of(const machine::Machine& machine, const SessionOptions& options);
+
 /// A host's machine with one of its threads.
 machine::Machine one_thread_of(machine::Machine host);
 

@@ -274,10 +274,7 @@ struct Session::Impl {
   /// The account of a run with these arrays, of which integer inputs matter.
   RunCost cost(std::span<const Tensor> inputs) const;
 
-  /// Threads that run parts side by side.
-  uint32_t threads() const {
-    return options.threads == 0 ? whole_machine.tiles : std::min(options.threads, whole_machine.tiles);
-  }
+  uint32_t threads() const { return threads_of(whole_machine, options); }
   engine::RunOptions run_options() const { return {.threads = options.threads, .profile = false}; }
   bool is_host() const { return executable().machine.kind == machine::Kind::host; }
 
