@@ -65,7 +65,7 @@ TEST(Session, SavesOnlyWhatItCanLoad) {
 }
 
 TEST(Session, GivesTheSameBitsOnOneThread) {
-  for (Layers kind : {Layers::dense, Layers::sparse}) {
+  for (Layers kind : {Layers::dense, Layers::sparse, Layers::dynamic}) {
     Classifier network(kind);
     add_training(network.loss, {Sgd{.momentum = 0.9}, {}});
     Session two(network.graph, Machine::host(2)), one(network.graph, Machine::host(2), {.threads = 1});

@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "ops/map/fill.h"
-#include "ops/map_settings.h"
+#include "ops/run_operation.h"
 #include "support/error_of.h"
 #include "support/every_isa.h"
+#include "support/toy_machine.h"
 
 namespace tessera::ops {
 namespace {
@@ -34,26 +35,6 @@ std::vector<bool> mask_of(const Array& ones) {
     for (uint32_t c = 0; c < ones.cols(); ++c) mask.push_back(ones.at(r, c) != 0);
   return mask;
 }
-
-class DropoutTest : public MapTest {};
-
-TEST_P(DropoutTest, FollowsTheStream) {
-  for (Type type : {Type::f32, Type::f16, Type::bf16})
-    for (const bool transposed : {false, true}) {
-      SCOPED_TRACE(fmt::format("{}, transposed {}, seed 1", name_of(type), transposed));
-      Array x = random(type, 1);
-      Array y = unset(type);
-      Array step = step_of(kStep);
-      run_operation(DropoutProblem{type, rows(), cols(), kKeep, kSeed, kOperation, transposed}, machine(),
-                    {&x, &step, &y});
-      expect_numbers(y, type, [&](uint32_t r, uint32_t c) {
-        const uint64_t element = transposed ? uint64_t{c} * rows() + r : uint64_t{r} * cols() + c;
-        return kStream.uniform(element) < kKeep ? x.at(r, c) / static_cast<double>(kKeep) : 0;
-      });
-    }
-}
-
-INSTANTIATE_TEST_SUITE_P(Settings, DropoutTest, ::testing::ValuesIn(map_settings()), name_of_setting);
 
 /// Runs a partition of a program's own on a box of a matrix of ones.
 std::vector<bool> mask_of(const machine::Machine& machine, uint32_t row_parts, uint32_t col_parts,

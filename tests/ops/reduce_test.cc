@@ -1,4 +1,4 @@
-// Reductions over an axis, against float64.
+// Reductions over an axis: what may change their bits, and where NaN goes.
 #include "ops/map/reduce.h"
 
 #include <gtest/gtest.h>
@@ -8,60 +8,12 @@
 #include <vector>
 
 #include "kernels/map/reduce/codelet.h"
-#include "ops/map_settings.h"
+#include "ops/run_operation.h"
 
 namespace tessera::ops {
 namespace {
 
 using kernels::Reduction;
-
-constexpr float kScale = 0.5F;
-
-/// Of element `i` of the result.
-double exact(const AxisReduceProblem& p, const Array& x, uint32_t i) {
-  double result = p.op == Reduction::maximum ? -std::numeric_limits<double>::infinity() : 0;
-  for (uint32_t k = 0; k < (p.over_rows ? p.rows : p.cols); ++k) {
-    const double element = p.over_rows ? x.at(k, i) : x.at(i, k);
-    switch (p.op) {
-      case Reduction::sum: result += element; break;
-      case Reduction::maximum: result = std::max(result, element); break;
-      case Reduction::sum_of_squares: result += element * element; break;
-    }
-  }
-  return result * static_cast<double>(p.scale);
-}
-
-/// Additions in FP32 of elements below 4.
-double rounding_of(const AxisReduceProblem& p) {
-  if (p.op == Reduction::maximum) return 0;
-  const double terms = p.over_rows ? p.rows : p.cols;
-  return terms * epsilon_of(Type::f32) * 16 * terms;
-}
-
-void expect_reduced(const AxisReduceProblem& p, const Array& x, const Array& y) {
-  expect_numbers(
-      y, p.to, [&](uint32_t r, uint32_t c) { return exact(p, x, p.over_rows ? c : r); }, rounding_of(p));
-}
-
-class AxisReduceTest : public MapTest {};
-
-TEST_P(AxisReduceTest, AgreesWithFloat64) {
-  constexpr std::pair<Type, Type> kTypes[] = {
-      {Type::f32, Type::f32}, {Type::f16, Type::f16}, {Type::bf16, Type::f32}, {Type::f32, Type::bf16}};
-  for (Reduction op : {Reduction::sum, Reduction::maximum, Reduction::sum_of_squares})
-    for (const bool over_rows : {true, false})
-      for (const auto& [from, to] : kTypes) {
-        SCOPED_TRACE(fmt::format("{} over {}, {} to {}, seed 1", kernels::codelet_of(op).name,
-                                 over_rows ? "rows" : "columns", name_of(from), name_of(to)));
-        const AxisReduceProblem problem{op, rows(), cols(), over_rows, from, to, kScale};
-        Array x = random(from, 1);
-        Array y = unset(to, over_rows ? 1 : rows(), over_rows ? cols() : 1);
-        run_operation(problem, machine(), {&x, &y});
-        expect_reduced(problem, x, y);
-      }
-}
-
-INSTANTIATE_TEST_SUITE_P(Settings, AxisReduceTest, ::testing::ValuesIn(map_settings()), name_of_setting);
 
 /// Sums long enough to be split.
 TEST(AxisReduceTest, TheNumberOfThreadsDoesNotChangeBits) {
@@ -75,7 +27,6 @@ TEST(AxisReduceTest, TheNumberOfThreadsDoesNotChangeBits) {
         Array y(Type::f32, over_rows ? 1 : rows, over_rows ? cols : 1, false);
         const AxisReduceProblem problem{Reduction::sum, rows, cols, over_rows};
         run_operation(problem, machine::host(threads), {&x, &y});
-        expect_reduced(problem, x, y);
         results.emplace_back();
         for (uint32_t i = 0; i < 9; ++i) results.back().push_back(y.at(over_rows ? 0 : i, over_rows ? i : 0));
       }

@@ -39,17 +39,17 @@ class Array {
 
   void set(uint32_t row, uint32_t col, double value) { kernels::set_number(view(), row, col, value); }
   double at(uint32_t row, uint32_t col) const { return kernels::number_at(view(), row, col); }
+  Type type() const { return type_; }
   uint32_t rows() const { return rows_; }
   uint32_t cols() const { return cols_; }
   engine::Binding bind(program::VariableId variable) {
     return {variable, bytes_.data(), row_stride_, col_stride_};
   }
-
- private:
   program::FieldView view() const {
     return {const_cast<std::byte*>(bytes_.data()), type_, rows_, cols_, row_stride_, col_stride_};
   }
 
+ private:
   Type type_;
   uint32_t rows_;
   uint32_t cols_;
@@ -65,6 +65,8 @@ inline void expect_kept(const MapPlan& plan, const compiler::Executable& executa
   for (const compiler::Exchange& copy : executable.copies) cycles += copy.cost.cycles;
   expect_kept(plan.chosen, executable, cycles);
 }
+
+inline MapOperation operation_of(const MapOperation& operation) { return operation; }
 
 /// Plans, builds, compiles and runs; `arrays` are the operands in order.
 template <class Problem>
