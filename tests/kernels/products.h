@@ -12,12 +12,25 @@
 #include <vector>
 
 #include "kernels/common/epilogue.h"
-#include "kernels/vertex_arrays.h"
 #include "support/random_choices.h"
 
 namespace tessera::test {
 
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+/// Scratch, filled with NaN.
+class Scratch {
+ public:
+  explicit Scratch(size_t floats) : lines_((floats + 15) / 16) {}
+  float* data() { return reinterpret_cast<float*>(lines_.data()); }
+
+ private:
+  struct alignas(64) Line {
+    float values[16];
+    Line() { std::fill_n(values, 16, kNaN); }
+  };
+  std::vector<Line> lines_;
+};
 
 /// Where a matrix lies in an array: by columns or by rows, with a gap behind each, and the first element at
 /// an offset from a cache line.

@@ -21,6 +21,10 @@ Features square(uint32_t scale) { return {8 * scale, 8 * scale, 8 * scale, false
 Features rectangular(uint32_t scale) {
   return {6 * scale, 7 * scale, scale == 0 ? 0 : std::bit_ceil(8 * scale), false};
 }
+/// At 1 and 2 a power of two below the vectors.
+Features small(uint32_t scale) {
+  return {scale, 3 * scale, scale == 0 ? 0 : std::bit_ceil(3 * scale), false};
+}
 Features odd(uint32_t scale) { return {5 * scale, 3 * scale, 7 * scale, false}; }
 Features toeplitz(uint32_t scale) { return {3 * scale, 7 * scale, scale == 0 ? 0 : 10 * scale - 1, true}; }
 
@@ -66,6 +70,8 @@ Sample gradients_sample(uint32_t scale, uint64_t seed) {
 constexpr NamedSample circulant_forward_uses[] = {
     {"n1", forward_sample<1, square, false>},
     {"n16-transposed", forward_sample<16, square, true>},
+    {"n19", forward_sample<19, square, false>},
+    {"n19-small", forward_sample<19, small, false>},
     {"n32", forward_sample<32, square, false>},
     {"n32-transposed", forward_sample<32, square, true>},
     {"n37-rectangular", forward_sample<37, rectangular, false>},
@@ -77,6 +83,8 @@ constexpr NamedSample circulant_forward_uses[] = {
 
 constexpr NamedSample circulant_gradients_uses[] = {
     {"n1", gradients_sample<1, square, false>},
+    {"n19", gradients_sample<19, square, false>},
+    {"n19-small", gradients_sample<19, small, false>},
     {"n32", gradients_sample<32, square, false>},
     {"n32-transposed", gradients_sample<32, square, true>},
     {"n32-dx", gradients_sample<32, square, false, true, false>},

@@ -16,6 +16,11 @@ struct Features {
 
 uint32_t power(uint32_t scale) { return scale == 0 ? 0 : std::bit_ceil(8 * scale); }
 Features square(uint32_t scale) { return {power(scale), 1, power(scale), power(scale)}; }
+/// At 1 and 2 below the vectors.
+Features small(uint32_t scale) {
+  const uint32_t size = scale == 0 ? 0 : std::bit_ceil(scale);
+  return {size, 2, scale, 2 * size};
+}
 Features rectangular(uint32_t scale) { return {power(scale), 1, 5 * scale, 7 * scale}; }
 Features stacked(uint32_t scale) { return {power(scale), 3, 7 * scale, 2 * power(scale) + 3 * scale}; }
 
@@ -65,6 +70,7 @@ Sample gradients_sample(uint32_t scale, uint64_t seed) {
 constexpr NamedSample fastfood_forward_uses[] = {
     {"n1", forward_sample<1, square, false>},
     {"n16-transposed", forward_sample<16, square, true>},
+    {"n19-small", forward_sample<19, small, false>},
     {"n32", forward_sample<32, square, false>},
     {"n32-transposed", forward_sample<32, square, true>},
     {"n29-rectangular", forward_sample<29, rectangular, false>},
@@ -74,6 +80,7 @@ constexpr NamedSample fastfood_forward_uses[] = {
 
 constexpr NamedSample fastfood_gradients_uses[] = {
     {"n1", gradients_sample<1, square, false>},
+    {"n19-small", gradients_sample<19, small, false>},
     {"n32", gradients_sample<32, square, false>},
     {"n32-transposed", gradients_sample<32, square, true>},
     {"n32-dx", gradients_sample<32, square, false, dx>},
