@@ -16,6 +16,11 @@ namespace tessera::test {
 /// The weight's matrix, row-major.
 inline std::vector<float> dense_of(const Weight& weight) {
   SparseMatrix matrix{weight.pattern(), {}};
+  if (weight.is_dense()) {
+    matrix.values.resize(weight.non_zeros());
+    weight.get_values(matrix.values);
+    return matrix.values;
+  }
   matrix.values.resize(matrix.pattern.blocks() * weight.block_size() * weight.block_size());
   weight.get_values(matrix.values);
   return sparse::to_dense(matrix);

@@ -27,7 +27,8 @@ void expect_gradient(const Weight& weight, const CallersMatrix& dy, const Caller
                      const std::vector<float>& dw) {
   const Pattern pattern = weight.pattern();
   const uint32_t b = pattern.block_size;
-  std::vector<float> stored(pattern.blocks() * b * b), old(stored.size());
+  const bool is_dense = weight.is_dense();
+  std::vector<float> stored(is_dense ? weight.non_zeros() : pattern.blocks() * b * b), old(stored.size());
   weight.unpack(dw, stored);
   weight.unpack(before, old);
   for (uint32_t r = 0; r < pattern.block_rows(); ++r)
@@ -35,7 +36,7 @@ void expect_gradient(const Weight& weight, const CallersMatrix& dy, const Caller
       for (uint32_t e = 0; e < b * b; ++e) {
         const uint32_t row = r * b + e / b, col = pattern.col_indices[block] * b + e % b;
         if (row >= pattern.rows || col >= pattern.cols) continue;
-        const uint64_t i = block * b * b + e;
+        const uint64_t i = is_dense ? uint64_t{row} * pattern.cols + col : block * b * b + e;
         double sum = 0, magnitude = 0;
         for (uint32_t j = 0; j < n; ++j) {
           sum += dy.at(row, j) * x.at(col, j);
@@ -54,7 +55,8 @@ void expect_gradient(const Weight& weight, const CallersMatrix& dy, const Caller
 /// A packed array with a value at each stored element.
 std::vector<float> some_state(const Weight& weight) {
   const Pattern pattern = weight.pattern();
-  std::vector<float> values(pattern.blocks() * pattern.block_size * pattern.block_size);
+  std::vector<float> values(weight.is_dense() ? weight.non_zeros()
+                                              : pattern.blocks() * pattern.block_size * pattern.block_size);
   for (size_t i = 0; i < values.size(); ++i) values[i] = std::cos(static_cast<float>(i));
   std::vector<float> packed(weight.packed_size());
   weight.pack(values, packed);
@@ -63,7 +65,7 @@ std::vector<float> some_state(const Weight& weight) {
 
 void run_and_check(const Weight& weight, const Sddmm& gradient, uint32_t n, Layout layout, float alpha,
                    float beta) {
-  CallersMatrix dy(layout, kRows, n, 0, 3, 1), x(layout, kCols, n, 0, 3, 2);
+  CallersMatrix dy(layout, weight.rows(), n, 0, 3, 1), x(layout, weight.cols(), n, 0, 3, 2);
   const std::vector<float> before = some_state(weight);
   std::vector<float> dw = before;
   gradient({.dy = dy.data(),
@@ -170,48 +172,18 @@ TEST(Sddmm, OutlivesTheWeightAndMoves) {
   EXPECT_FALSE(moved.plan().empty());
 }
 
-/// a · b, a m × k and b k × n, both given by element.
-template <class A, class B>
-std::vector<double> product(uint32_t m, uint32_t k, uint32_t n, const A& a, const B& b) {
-  std::vector<double> c(size_t{m} * n);
-  for (uint32_t i = 0; i < m; ++i)
-    for (uint32_t j = 0; j < n; ++j)
-      for (uint32_t l = 0; l < k; ++l) c[size_t{i} * n + j] += double{a(i, l)} * b(l, j);
-  return c;
-}
-
-void expect_near(const std::vector<double>& want, const std::vector<float>& have, uint32_t terms) {
-  ASSERT_EQ(want.size(), have.size());
-  // Operands are below 1.
-  for (size_t i = 0; i < want.size(); ++i)
-    ASSERT_NEAR(want[i], have[i], terms * terms * epsilon_of(Type::f32)) << i;
-}
-
 // Rows of 128 columns are 4 KB long: their blocks are rotated, so that those of a column are not in the same
 // cache sets.
 TEST(DenseTriple, AgreesWithFloat64WhereBlocksTakeTurns) {
   constexpr uint32_t m = 40, k = 128, n = 50;
-  std::vector<float> w(size_t{m} * k), x(size_t{k} * n), dy(size_t{m} * n);
-  for (std::vector<float>* array : {&w, &x, &dy})
-    for (size_t i = 0; i < array->size(); ++i)
-      (*array)[i] = std::sin(0.1F * static_cast<float>(array->size() + i));
+  const std::vector<float> w = test::random_floats(size_t{m} * k, 1);
   const Weight weight = Weight::dense({w.data(), k}, m, k);
-  std::vector<float> y(size_t{m} * n), dx(size_t{k} * n), dw(weight.packed_size()), gradient(w.size());
-  Spmm(weight, n)(x.data(), y.data());
-  Spmm(weight, n, {.transpose = true})(dy.data(), dx.data());
-  Sddmm(weight, n)(dy.data(), x.data(), dw.data());
-  weight.unpack(dw, gradient);
-  const auto w_at = [&](uint32_t i, uint32_t j) { return w[size_t{i} * k + j]; };
-  const auto x_at = [&](uint32_t i, uint32_t j) { return x[size_t{i} * n + j]; };
-  const auto dy_at = [&](uint32_t i, uint32_t j) { return dy[size_t{i} * n + j]; };
-  expect_near(product(m, k, n, w_at, x_at), y, k);
-  expect_near(product(
-                  k, m, n, [&](uint32_t i, uint32_t j) { return w_at(j, i); }, dy_at),
-              dx, m);
-  expect_near(product(m, n, k, dy_at, [&](uint32_t i, uint32_t j) { return x_at(j, i); }), gradient, n);
-  std::vector<float> values(w.size());
-  weight.get_values(values);
-  EXPECT_EQ(values, w);
+  for (const bool transpose : {false, true}) {
+    const SpmmOptions options{.transpose = transpose};
+    test::expect_product(weight, Spmm(weight, n, options), n, options, 2);
+  }
+  run_and_check(weight, Sddmm(weight, n), n, Layout::row_major, 1, 0);
+  EXPECT_EQ(test::dense_of(weight), w);
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // The library through its public API.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/io.h>
@@ -12,13 +11,10 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "bound/expect_spmm.h"
 #include "support/error_of.h"
 
 namespace tessera {
 namespace {
-
-using test::expect_product;
 
 SparseMatrix random_matrix(uint32_t m, uint32_t k, uint32_t block_size) {
   return generate({PatternKind::random, m, k, 0.3, block_size, 11});
@@ -34,48 +30,6 @@ TEST(Threads, AreOneWhereMoreDoNotPay) {
   EXPECT_EQ(tiles_of(16), 1);
   EXPECT_EQ(tiles_of(32), 1);
   EXPECT_EQ(tiles_of(2048), 2);
-}
-
-struct Shape {
-  uint32_t block_size;
-  uint32_t n;
-  Layout layout;
-  Activation activation;
-};
-
-class SpmmTest : public ::testing::TestWithParam<Shape> {};
-
-TEST_P(SpmmTest, ComputesWhatItSays) {
-  const auto [block_size, n, layout, activation] = GetParam();
-  const SpmmOptions options{layout, layout, activation, true};
-  const Weight weight(random_matrix(77, 93, block_size));
-  expect_product(weight, Spmm(weight, n, options), n, options, 3, {.first = 1, .x_gap = 3, .y_gap = 5});
-}
-
-std::vector<Shape> shapes() {
-  std::vector<Shape> shapes;
-  for (uint32_t block_size : {1U, 4U, 8U, 16U, 32U})
-    for (uint32_t n : {1U, 4U, 9U, 50U})
-      for (Layout layout : {Layout::row_major, Layout::column_major})
-        for (Activation activation : {Activation::none, Activation::relu, Activation::gelu})
-          shapes.push_back({block_size, n, layout, activation});
-  return shapes;
-}
-
-INSTANTIATE_TEST_SUITE_P(Shapes, SpmmTest, ::testing::ValuesIn(shapes()));
-
-/// Each part of the rows takes its own rows of the bias.
-TEST(Spmm, AddsTheBiasOfEveryPartOfTheRows) {
-  for (const uint32_t block_size : {1U, 4U, 16U})
-    for (const uint32_t n : {1U, 9U, 50U})
-      for (const bool transpose : {false, true})
-        for (const bool bias : {false, true}) {
-          SCOPED_TRACE(fmt::format("b = {}, n = {}, transpose {}", block_size, n, transpose));
-          SpmmOptions options{.bias = bias, .threads = 3, .force = {{"row_parts", 3}}};
-          options.transpose = transpose;
-          const Weight weight(random_matrix(128, 96, block_size));
-          expect_product(weight, Spmm(weight, n, options), n, options, 4, {.alpha = 1, .beta = 0});
-        }
 }
 
 // Callers may place arrays anywhere in a buffer of bytes. Y is written with and without non-temporal stores.

@@ -42,6 +42,9 @@ struct Drawn {
     options.activation = static_cast<Activation>(random.below(3));
     options.bias = random.below(2) == 0;
     options.transpose = random.below(2) == 0;
+    if (random.below(4) == 0) options.threads = 3, options.force = {{"row_parts", 3}};
+    call = {.first = random.below(2), .x_gap = 3 * random.below(2), .y_gap = 5 * random.below(2)};
+    if (random.below(2) == 0) call.alpha = 1, call.beta = 0;
     all = uint64_t{matrix.pattern.block_rows()} * matrix.pattern.block_cols();
   }
 
@@ -72,6 +75,7 @@ struct Drawn {
   Type type;
   SparseMatrix matrix;
   SpmmOptions options;
+  test::ProductCall call;
   uint64_t all;  ///< blocks of a full pattern
 };
 
@@ -80,7 +84,7 @@ TEST(Weight, ProductsMatchFloat64StaticAndTransposed) {
     const Drawn d(seed);
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, d.describe()));
     const Weight weight(d.matrix, d.type);
-    expect_product(weight, Spmm(weight, d.n, d.options), d.n, d.options, seed);
+    expect_product(weight, Spmm(weight, d.n, d.options), d.n, d.options, seed, d.call);
     if (testing::Test::HasFailure()) return;
   }
 }
@@ -122,8 +126,8 @@ TEST(Weight, ProductsFollowAChangingPattern) {
     const Spmm product(weight, d.n, d.options);
     const Spmm other(weight, d.n, turned);
     for (int step = 0; step < 4; ++step) {
-      expect_product(weight, product, d.n, d.options, seed);
-      expect_product(weight, other, d.n, turned, seed);
+      expect_product(weight, product, d.n, d.options, seed, d.call);
+      expect_product(weight, other, d.n, turned, seed, d.call);
       if (testing::Test::HasFailure()) return;
       if (step == 1) {
         weight.set_matrix(d.matrix);
