@@ -1,11 +1,16 @@
 // Structured products and their gradients, compared with their definition in float64.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/structured.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <optional>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "support/error_of.h"
 #include "support/structured_reference.h"
@@ -20,57 +25,78 @@ constexpr double kTolerance = 4e-6;
 
 struct Setting {
   std::string name;
-  Structure structure;
+  std::vector<Structure> maps;
   uint32_t batch;
 };
 
 void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name << ", " << setting.batch; }
 
 std::vector<Setting> settings() {
-  const std::vector<std::pair<std::string, Structure>> structures = {
-      {"butterfly", Butterfly{64, 64}},
-      {"wide_butterfly", Butterfly{100, 300}},
-      {"narrow_butterfly", Butterfly{1000, 10}},
-      {"butterfly_of_three_blocks", Butterfly{.inputs = 32, .outputs = 32, .nblocks = 3, .decreasing = true}},
-      {"tied_butterfly", Butterfly{.inputs = 128, .outputs = 128, .tied = true}},
-      {"complex_butterfly", Butterfly{.inputs = 32, .outputs = 40, .complex = true}},
-      {"smallest_butterfly", Butterfly{1, 1}},
-      {"block_diagonal", Kronecker{.a = 6, .b = 20, .c = 33}},
-      {"monarch", Kronecker{.a = 1, .b = 32, .c = 32, .d = 32}},
-      {"cut_kronecker", Kronecker{3, 5, 7, 2, 40, 29}},
-      {"circulant", Circulant{64}},
-      {"circulant_of_any_size", Circulant{99, 80, 41}},
-      {"toeplitz", Toeplitz{30, 77}},
-      {"fastfood", test::shuffled_fastfood(64, 64)},
-      {"wide_fastfood", test::shuffled_fastfood(27, 90)},
+  const std::vector<std::pair<std::string, std::vector<Structure>>> maps = {
+      {"butterfly", {Butterfly{64, 64}}},
+      {"wide_butterfly", {Butterfly{100, 300}}},
+      {"narrow_butterfly", {Butterfly{1000, 10}}},
+      {"butterfly_of_three_blocks",
+       {Butterfly{.inputs = 32, .outputs = 32, .nblocks = 3, .decreasing = true}}},
+      {"tied_butterfly", {Butterfly{.inputs = 128, .outputs = 128, .tied = true}}},
+      {"complex_butterfly", {Butterfly{.inputs = 32, .outputs = 40, .complex = true}}},
+      {"smallest_butterfly", {Butterfly{1, 1}}},
+      {"block_diagonal", {Kronecker{.a = 6, .b = 20, .c = 33}}},
+      {"monarch_factor", {Kronecker{.a = 1, .b = 32, .c = 32, .d = 32}}},
+      {"cut_kronecker", {Kronecker{3, 5, 7, 2, 40, 29}}},
+      {"circulant", {Circulant{64}}},
+      {"circulant_of_any_size", {Circulant{99, 80, 41}}},
+      {"toeplitz", {Toeplitz{30, 77}}},
+      {"fastfood", {test::shuffled_fastfood(64, 64)}},
+      {"wide_fastfood", {test::shuffled_fastfood(27, 90)}},
+      {"low_rank", {Kronecker{1, 8, 100, 1}, Kronecker{1, 37, 8, 1}}},
+      {"monarch", {Kronecker{6, 7, 17, 1, 100, 42}, Kronecker{1, 9, 6, 7, 42, 60}}},
+      {"butterflies_and_a_circulant",
+       {Butterfly{30, 30}, Circulant{30}, Butterfly{.inputs = 30, .outputs = 70}}},
   };
   std::vector<Setting> all;
-  for (const auto& [name, structure] : structures)
-    for (const uint32_t batch : {1U, 5U, 16U, 50U, 131U}) all.push_back({name, structure, batch});
+  for (const auto& [name, of] : maps)
+    for (const uint32_t batch : {1U, 5U, 16U, 50U, 131U}) all.push_back({name, of, batch});
   return all;
 }
 
-class StructuredTest : public testing::TestWithParam<Setting> {
+/// Maps one after the other, with a bias or without, whose samples are rows or columns.
+class StructuredTest : public testing::TestWithParam<std::tuple<Setting, bool, bool>> {
  protected:
   StructuredTest() {
+    for (const Structure& map : maps)
+      std::ranges::move(test::random_parameters(map, kSeed + parameters.size()),
+                        std::back_inserter(parameters));
+    expected.emplace(maps, parameters, x, dy, batch);
+    if (has_bias) {
+      parameters.push_back(random_floats(outputs, 99));
+      std::vector<double>& sums = expected->gradients.emplace_back(outputs);
+      for (size_t i = 0; i < dy.size(); ++i) {
+        expected->y[i] += parameters.back()[i % outputs];
+        sums[i % outputs] += dy[i];
+      }
+    }
     for (const auto& parameter : parameters) pointers.push_back(parameter.data());
   }
   /// Of samples as rows.
   template <class T>
-  std::vector<T> in_order(const std::vector<T>& samples, bool transposed) const {
+  std::vector<T> in_order(const std::vector<T>& samples) const {
     return transposed ? test::transposed(samples, batch) : samples;
   }
   void expect_gradients(const test::Vectors& found) const {
     for (size_t i = 0; i < found.size(); ++i)
-      test::expect_close(found[i], expected.gradients[i], kTolerance, "gradient of a parameter");
+      test::expect_close(found[i], expected->gradients[i], kTolerance, "gradient of a parameter");
   }
 
-  const Structure& structure = GetParam().structure;
-  const uint32_t batch = GetParam().batch, inputs = inputs_of(structure), outputs = outputs_of(structure);
+  const std::vector<Structure>& maps = std::get<0>(GetParam()).maps;
+  const bool has_bias = std::get<1>(GetParam()), transposed = std::get<2>(GetParam());
+  const uint32_t batch = std::get<0>(GetParam()).batch, inputs = inputs_of(maps.front()),
+                 outputs = outputs_of(maps.back());
+  const StructuredProduct product{maps, batch, {.transposed = transposed, .threads = 2, .bias = has_bias}};
   const std::vector<float> x = random_floats(size_t{batch} * inputs, 0),
                            dy = random_floats(size_t{batch} * outputs, 1);
-  const test::Vectors parameters = test::random_parameters(structure, kSeed);
-  const test::StructuredReference expected{{&structure, 1}, parameters, x, dy, batch};
+  test::Vectors parameters;
+  std::optional<test::StructuredReference> expected;
   std::vector<const float*> pointers;
 };
 
@@ -88,62 +114,35 @@ struct Gradients {
 };
 
 TEST_P(StructuredTest, IsWhatItsDefinitionSays) {
-  for (const bool transposed : {false, true}) {
-    const StructuredProduct product(structure, batch, {.transposed = transposed, .threads = 2});
-    std::vector<float> found(dy.size(), NAN);
-    product(in_order(x, transposed).data(), pointers, found.data());
-    test::expect_close(found, in_order(expected.y, transposed), kTolerance, "y");
-  }
+  ASSERT_EQ(product.parameters().size(), parameters.size());
+  std::vector<float> found(dy.size(), NAN);
+  product(in_order(x).data(), pointers, found.data());
+  test::expect_close(found, in_order(expected->y), kTolerance, "y");
 }
 
 TEST_P(StructuredTest, HasTheGradientsOfItsDefinition) {
-  for (const bool transposed : {false, true}) {
-    const StructuredProduct product(structure, batch, {.transposed = transposed, .threads = 2});
-    const std::vector<float> xs = in_order(x, transposed), dys = in_order(dy, transposed);
-    Gradients all(parameters), without_dx(parameters);
-    std::vector<float> found(x.size(), NAN), alone(x.size(), NAN);
-    product.gradients(xs.data(), dys.data(), pointers, found.data(), all.to);
-    test::expect_close(found, in_order(expected.dx, transposed), kTolerance, "dx");
-    expect_gradients(all.values);
-    product.gradients(xs.data(), dys.data(), pointers, alone.data(), {});
-    EXPECT_EQ(alone, found);
-    product.gradients(xs.data(), dys.data(), pointers, nullptr, without_dx.to);
-    expect_gradients(without_dx.values);
-  }
+  if (has_bias) pointers.back() = nullptr;  // its value does not matter
+  const std::vector<float> xs = in_order(x), dys = in_order(dy);
+  Gradients all(parameters), without_dx(parameters);
+  std::vector<float> found(x.size(), NAN), alone(x.size(), NAN);
+  product.gradients(xs.data(), dys.data(), pointers, found.data(), all.to);
+  test::expect_close(found, in_order(expected->dx), kTolerance, "dx");
+  expect_gradients(all.values);
+  product.gradients(xs.data(), dys.data(), pointers, alone.data(), {});
+  EXPECT_EQ(alone, found);
+  product.gradients(xs.data(), dys.data(), pointers, nullptr, without_dx.to);
+  expect_gradients(without_dx.values);
 }
 
-TEST_P(StructuredTest, AddsABiasAndHasItsGradient) {
-  test::Vectors with_bias = parameters;
-  with_bias.push_back(random_floats(outputs, 99));
-  const std::vector<float>& bias = with_bias.back();
-  std::vector<const float*> all = pointers;
-  all.push_back(bias.data());
-  std::vector<double> sum = expected.y, sums(outputs);
-  for (size_t i = 0; i < sum.size(); ++i) {
-    sum[i] += bias[i % outputs];
-    sums[i % outputs] += dy[i];
-  }
-  for (const bool transposed : {false, true}) {
-    const StructuredProduct product(structure, batch, {.transposed = transposed, .threads = 2, .bias = true});
-    ASSERT_EQ(product.parameters().back().elements(), outputs);
-    const std::vector<float> xs = in_order(x, transposed), dys = in_order(dy, transposed);
-    std::vector<float> y(dy.size(), NAN), dx(x.size(), NAN);
-    product(xs.data(), all, y.data());
-    test::expect_close(y, in_order(sum, transposed), kTolerance, "y");
-
-    Gradients gradients(with_bias);
-    std::vector<const float*> without_value = pointers;
-    without_value.push_back(nullptr);  // it does not matter
-    product.gradients(xs.data(), dys.data(), without_value, dx.data(), gradients.to);
-    test::expect_close(dx, in_order(expected.dx, transposed), kTolerance, "dx");
-    test::expect_close(gradients.values.back(), sums, kTolerance, "gradient of the bias");
-    gradients.values.pop_back();
-    expect_gradients(gradients.values);
-  }
+std::string name_of_case(const testing::TestParamInfo<StructuredTest::ParamType>& of) {
+  const auto& [setting, has_bias, transposed] = of.param;
+  return fmt::format("{}_{}{}{}", setting.name, setting.batch, has_bias ? "_bias" : "",
+                     transposed ? "_transposed" : "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Structured, StructuredTest, testing::ValuesIn(settings()),
-                         [](const auto& of) { return of.param.name + "_" + std::to_string(of.param.batch); });
+INSTANTIATE_TEST_SUITE_P(Structured, StructuredTest,
+                         testing::Combine(testing::ValuesIn(settings()), testing::Bool(), testing::Bool()),
+                         name_of_case);
 
 TEST(Structured, HasTheShapesOfThePublicImplementations) {
   const auto shape_of = [](const Structure& structure, size_t i = 0) {
@@ -193,6 +192,20 @@ TEST(Structured, RefusesMissingArrays) {
   EXPECT_TRUE(test::says(message([&] { product(nullptr, parameters, x.data()); }), "x is null"));
   EXPECT_TRUE(test::says(message([&] { product(x.data(), missing, x.data()); }), "c is null"));
   EXPECT_TRUE(test::says(message([&] { product(x.data(), {}, x.data()); }), "1 parameters"));
+}
+
+TEST(Structured, RefusesMapsThatDoNotMeet) {
+  const auto message = [](const std::vector<Structure>& maps) {
+    return test::error_of<UsageError>([&] { StructuredProduct(maps, 2); });
+  };
+  EXPECT_TRUE(test::says(message({}), "no maps"));
+  EXPECT_TRUE(
+      test::says(message({Circulant{8}, Circulant{9}}), "has 9 inputs; the one before has 8 outputs"));
+  EXPECT_TRUE(test::says(message({Butterfly{.inputs = 8, .outputs = 8, .complex = true}, Circulant{8}}),
+                         "has 8 inputs; the one before has 16 outputs"));
+  const std::vector<Structure> maps = {Circulant{8}, Circulant{8}};
+  std::vector<float> x(8), y(8);
+  EXPECT_USAGE_ERROR("have 2 parameters; given are 0", StructuredProduct(maps, 1)(x.data(), {}, y.data()));
 }
 
 }  // namespace
