@@ -3,6 +3,7 @@
 
 #include <tessera/model.h>
 
+#include "model/transforms/transforms.h"
 #include "random_values.h"
 #include "support/numbers.h"
 
@@ -36,6 +37,32 @@ void expect_each_near(const Found& found, const WideArrays& expected, double rel
           << name << ", element " << i;
   }
 }
+
+/// Random inputs, integers below 5.
+inline WideArrays random_inputs(const Graph& graph) {
+  WideArrays arrays;
+  for (ValueId id : graph.inputs())
+    arrays[graph.info(id).name] = random_values(graph.bound_type(id), -1, 1, 5, 9, id);
+  return arrays;
+}
+
+/// Outputs and state of two steps from random parameters, on a host, on tiles and on chips.
+inline void expect_like_float64(const Graph& graph, const WideArrays& inputs) {
+  verify(graph);
+  for (const Machine& machine : {Machine::host(2), Machine::find("bow").with("tiles", 12),
+                                 Machine::find("m2000").with("chips", 2).with("tiles", 4)}) {
+    SCOPED_TRACE(machine.name());
+    Session session(graph, machine, {.seed = 3});
+    for (uint32_t step = 0; step < 2; ++step) {
+      WideArrays state = widened(session.state());
+      const Arrays found = session.run(narrowed(inputs));
+      expect_each_near(found, evaluate(graph, inputs, state), 1e-4);
+      for (const auto& [name, values] : session.state())
+        test::expect_near(values, state.at(name), 1e-4, name);
+    }
+  }
+}
+inline void expect_like_float64(const Graph& graph) { expect_like_float64(graph, random_inputs(graph)); }
 
 /// The losses of steps, numbered from 1, with inputs_of(step), and the state after them.
 template <class InputsOf>

@@ -21,30 +21,6 @@ namespace {
 using test::error_of;
 using test::says;
 
-WideArrays inputs_of(const Graph& graph) {
-  WideArrays arrays;
-  for (ValueId id : graph.inputs())
-    arrays[graph.info(id).name] = random_values(graph.bound_type(id), -1, 1, 5, 9, id);
-  return arrays;
-}
-
-void expect_like_float64(const Graph& graph) {
-  verify(graph);
-  const WideArrays inputs = inputs_of(graph);
-  for (const Machine& machine : {Machine::host(2), Machine::find("bow").with("tiles", 12),
-                                 Machine::find("m2000").with("chips", 2).with("tiles", 4)}) {
-    SCOPED_TRACE(machine.name());
-    Session session(graph, machine, {.seed = 3});
-    for (uint32_t step = 0; step < 2; ++step) {
-      WideArrays state = widened(session.state());
-      const Arrays found = session.run(narrowed(inputs));
-      expect_each_near(found, evaluate(graph, inputs, state), 1e-4);
-      for (const auto& [name, values] : session.state())
-        test::expect_near(values, state.at(name), 1e-4, name);
-    }
-  }
-}
-
 /// Layers of equal size, whose weights lie one below the other.
 std::shared_ptr<const Graph> layer(uint32_t rows, uint32_t width) {
   auto body = std::make_shared<Graph>();
@@ -71,34 +47,11 @@ TEST(Loops, RunLayersWhoseWeightsAreStacked) {
                                              slice(ub, 0, i * kWidth, (i + 1) * kWidth)})[0];
   unrolled.output("loss", mean(square(h)));
   for (Graph* g : {&looped, &unrolled}) add_training(g->value(g->outputs().at("loss")));
-  WideArrays inputs = inputs_of(looped), state = widened(initial_state(looped, 3)), same = state;
+  WideArrays inputs = random_inputs(looped), state = widened(initial_state(looped, 3)), same = state;
   const double expected = evaluate(unrolled, inputs, same).at("loss")[0];
   EXPECT_NEAR(evaluate(looped, inputs, state).at("loss")[0], expected, 1e-12);
   for (const auto& [name, values] : same) test::expect_near(state.at(name), values, 1e-12, name);
   expect_like_float64(looped);
-}
-
-TEST(Loops, CarrySeveralValuesAtOnce) {
-  auto body = std::make_shared<Graph>();
-  const Value a = body->input("a", {3, 4}), b = body->input("b", {3, 4});
-  body->output("sum", a + b);
-  body->output("was a", a);
-  body->output("was b", b);
-  Graph g;
-  const std::vector<Value> results = g.loop(body, {g.input("p", {3, 4}), g.input("q", {3, 4})},
-                                            {.count = 5, .carried = {{"a", "was b"}, {"b", "sum"}}});
-  for (size_t i = 0; i < results.size(); ++i) g.output(fmt::format("y{}", i), results[i]);
-  expect_like_float64(g);
-  auto swap = std::make_shared<Graph>();
-  const Value x = swap->input("x", {2, 5}), y = swap->input("y", {2, 5});
-  swap->output("first", y);
-  swap->output("second", x);
-  Graph h;
-  const std::vector<Value> swapped = h.loop(swap, {h.input("p", {2, 5}), h.input("q", {2, 5})},
-                                            {.count = 3, .carried = {{"x", "first"}, {"y", "second"}}});
-  h.output("a", swapped[0]);
-  h.output("b", swapped[1]);
-  expect_like_float64(h);
 }
 
 TEST(Loops, GiveRowsOfEachPassWhateverTheirDimensions) {
@@ -273,7 +226,7 @@ TEST(Loops, TakeWeightsWhosePatternChanges) {
         square(same.loop(again, {same.input("x", {5, 32}), v}, {.count = 2, .carried = {{"x", "y"}}})[0]));
     same.output("loss", expected);
     add_training(expected);
-    const WideArrays inputs = inputs_of(g);
+    const WideArrays inputs = random_inputs(g);
     for (uint32_t step = 0; step < 2; ++step) {
       WideArrays state = widened(session.state());
       const double wanted = evaluate(same, inputs, state).at("loss")[0];

@@ -27,22 +27,6 @@ inline Value layer(Graph& g, const std::string& name, Value x, uint32_t m, Layer
       bias);
 }
 
-/// Inputs of a step, with labels of so many classes.
-inline WideArrays inputs_of_step(const Graph& graph, uint32_t step, uint32_t classes) {
-  WideArrays arrays;
-  for (ValueId id = 0; id < graph.values().size(); ++id) {
-    const ValueInfo& info = graph.info(id);
-    if (info.kind != Kind::input) continue;
-    if (info.name == "lr")
-      arrays["lr"] = {0.0625};
-    else if (info.name == "step")
-      arrays["step"] = {double{1} * step};
-    else
-      arrays[info.name] = random_values(graph.bound_type(id), -1, 1, classes, 100 + step, 0);
-  }
-  return arrays;
-}
-
 /// A classifier of 3 layers with its loss.
 struct Classifier {
   static constexpr uint32_t kBatch = 20, kInputs = 48, kHidden = 64, kClasses = 10;
@@ -50,8 +34,8 @@ struct Classifier {
   Graph graph;
   Value loss;
 
-  explicit Classifier(Layers kind, bool with_dropout = false, Type type = Type::f32) {
-    const Value x = graph.input("x", {kBatch, kInputs}, type);
+  explicit Classifier(Layers kind, bool with_dropout = false) {
+    const Value x = graph.input("x", {kBatch, kInputs});
     Value h = relu(layer(graph, "first", x, kHidden, kind));
     if (with_dropout) h = dropout(h, 0.2, graph.input("step", {}, Type::u32), 5);
     h = gelu(layer(graph, "second", h, kHidden, kind));
@@ -60,7 +44,19 @@ struct Classifier {
     graph.output("loss", loss);
   }
 
-  WideArrays inputs(uint32_t step) const { return inputs_of_step(graph, step, kClasses); }
+  WideArrays inputs(uint32_t step) const {
+    WideArrays arrays;
+    for (ValueId id : graph.inputs()) {
+      const ValueInfo& info = graph.info(id);
+      if (info.name == "lr")
+        arrays["lr"] = {0.0625};
+      else if (info.name == "step")
+        arrays["step"] = {double{1} * step};
+      else
+        arrays[info.name] = random_values(graph.bound_type(id), -1, 1, kClasses, 100 + step, 0);
+    }
+    return arrays;
+  }
 };
 
 }  // namespace tessera::model

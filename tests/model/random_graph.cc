@@ -410,7 +410,9 @@ class Generator {
     lesson.has_gradient_outputs = random_.below(4) == 0;
     TrainingOptions& options = lesson.options;
     if (random_.coin())
-      options.optimizer = Sgd{.momentum = random_.one_of({0.0, 0.9}), .decay = random_.one_of({0.0, 0.01})};
+      options.optimizer = random_.below(4) == 0 ? Sgd{.momentum = 0.9, .nesterov = true}
+                                                : Sgd{.momentum = random_.one_of({0.0, 0.9}),
+                                                      .decay = random_.one_of({0.0, 0.01})};
     else
       options.optimizer =
           Adam{.epsilon = 1e-2, .decay = random_.one_of({0.0, 0.01}), .decoupled = random_.coin()};
@@ -540,7 +542,8 @@ std::string lesson_code(const Lesson& lesson) {
   const TrainingOptions& o = lesson.options;
   std::string optimizer;
   if (const auto* sgd = std::get_if<Sgd>(&o.optimizer))
-    optimizer = fmt::format("Sgd{{.momentum = {}, .decay = {}}}", sgd->momentum, sgd->decay);
+    optimizer = fmt::format("Sgd{{.momentum = {}, .decay = {}, .nesterov = {}}}", sgd->momentum, sgd->decay,
+                            sgd->nesterov);
   else
     optimizer = fmt::format("Adam{{.epsilon = 1e-2, .decay = {}, .decoupled = {}}}",
                             std::get<Adam>(o.optimizer).decay, std::get<Adam>(o.optimizer).decoupled);
