@@ -54,7 +54,6 @@ void encode(const Options& o, Graph& g) {
   const std::shared_ptr<const Graph> function = layer(o, type);
   Value x = g.input("x", {o.rows, o.hidden}, type);
   for (uint32_t l = 0; l < o.layers; ++l) {
-    g.set_stage(l * o.stages / o.layers);
     std::vector<Value> operands;
     for (ValueId id : function->inputs()) {
       const TensorType& given = function->type(id);
@@ -63,7 +62,7 @@ void encode(const Options& o, Graph& g) {
                                      : g.parameter(fmt::format("{}.{}", l, name), given.shape,
                                                    Initial::normal(0.02), given.type));
     }
-    x = g.call(function, operands)[0];
+    x = g.call(function, operands, {.stage = l * o.stages / o.layers})[0];
   }
   const Value loss = mean(square(cast(x, Type::f32)));
   g.output("loss", loss);

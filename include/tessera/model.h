@@ -105,8 +105,7 @@ struct Node {
   std::vector<ValueId> inputs = {};
   Attributes attributes = {};
   std::vector<ValueId> outputs = {};
-  uint32_t stage = 0;                      ///< of a pipeline
-  bool backward = false;                   ///< computes gradients
+  bool backward = false;                   ///< computes gradients or updates, for reports
   std::shared_ptr<const Graph> body = {};  ///< of a call or a loop
 
   /// Throw Error if there is no such attribute, or one of another type, without a default.
@@ -120,6 +119,16 @@ struct Node {
 struct Assignment {
   ValueId state = 0;
   ValueId value = 0;
+};
+
+/// What sets calls of a function apart.
+struct Call {
+  /// Calls with the same number, from 1, drop out the same; without one, each has its own, from 2^31.
+  std::optional<uint32_t> number = {};
+  /// The call runs on chips of its own, with the weights that it takes first: a machine's chips are divided
+  /// equally among the stages of a graph. Operations that are no calls or loops with a stage run where their
+  /// weights and inputs are, gradients and updates too. In a loop with a stage all do.
+  std::optional<uint32_t> stage = {};
 };
 
 /// How the passes of a loop take the inputs of its body, and what becomes of the outputs, by their names.
@@ -137,6 +146,7 @@ struct Loop {
   double scale = 1;
   /// From the last pass to the first.
   bool reversed = false;
+  std::optional<uint32_t> stage = {};  ///< as of a call
 };
 
 /// Operations in the order in which they run. Values have fixed shapes; each is computed once. Values of a
@@ -164,12 +174,10 @@ class Graph {
   /// Calls a function: a graph without parameters and state, whose inputs are replaced by these values in
   /// their order. Returns its outputs in the order of their names. All calls of one graph share its code;
   /// what is added to it later does not matter to them. A function takes weights as inputs, so a repeated
-  /// block is one function called with other parameters. What it drops out differs between calls: those with
-  /// the same number, from 1, drop the same; without one, each has its own, from 2^31. Throws UsageError for
-  /// values of other types than the inputs', and for a function of spiking layers, which draw random numbers
-  /// otherwise.
+  /// block is one function called with other parameters. Throws UsageError for values of other types than the
+  /// inputs', and for a function of spiking layers, which draw the same random numbers in every call.
   std::vector<Value> call(const std::shared_ptr<const Graph>& function, const std::vector<Value>& inputs,
-                          std::optional<uint32_t> number = {});
+                          const Call& how = {});
   /// Runs a function several times, as a call with such inputs. What it drops out differs between passes, and
   /// between loops and calls. Throws UsageError as call() does, and for names that the function lacks; only
   /// what is the same in all passes may be sparse.
@@ -197,12 +205,6 @@ class Graph {
   uint32_t replicas() const { return replicas_; }
   /// Type of an input or output as it is bound: with the rows of all replicas.
   TensorType bound_type(ValueId id) const;
-  /// Stage of the operations that are added from now on. A machine's chips are divided among the stages.
-  void set_stage(uint32_t stage) { stage_ = stage; }
-  /// Sets the stage of each operation, and of those of loops where the loop stands, before it.
-  void set_stages(const std::vector<uint32_t>& stages);
-  /// Whether the operations that are added from now on compute gradients.
-  void set_backward(bool backward) { backward_ = backward; }
 
   Value value(ValueId id) { return {this, id}; }
   /// The value with that name. Throws UsageError if there is none.
@@ -219,7 +221,9 @@ class Graph {
   // Rewriting, for transforms. Positions of nodes change, values stay.
   /// Replaces the nodes, which must compute the same results in a valid order.
   void set_nodes(std::vector<Node> nodes);
-  /// Operations that `add` applies go before a node, on its stage. Returns how many there are.
+  /// The operations from a position on compute gradients or updates.
+  void mark_backward(uint32_t first);
+  /// Operations that `add` applies go before a node. Returns how many there are.
   uint32_t insert_before(uint32_t node, const std::function<void()>& add);
   /// A result becomes what another one of the same type is: its operation computes `result` instead, and what
   /// used the other one uses it. The operation that computed `result` has to be erased.
@@ -254,8 +258,6 @@ class Graph {
   uint32_t next_call_ = 1U << 31;  ///< the number of the next call that is given none
   uint32_t replicas_ = 1;
   std::set<ValueId> replicated_;  ///< inputs that hold the rows of all replicas
-  uint32_t stage_ = 0;
-  bool backward_ = false;
 };
 
 /// The graph as text, a line per value and operation.

@@ -133,21 +133,22 @@ void bind_values(nb::class_<Graph>& graph) {
       .def(
           "call",
           [](Graph& g, const std::shared_ptr<const Graph>& function, const Ids& inputs,
-             std::optional<uint32_t> number) {
-            return ids_of(g.call(function, values_of(g, inputs), number));
+             std::optional<uint32_t> number, std::optional<uint32_t> stage) {
+            return ids_of(g.call(function, values_of(g, inputs), {number, stage}));
           },
-          "function"_a, "inputs"_a, "number"_a.none())
+          "function"_a, "inputs"_a, "number"_a.none(), "stage"_a.none())
       .def(
           "loop",
           [](Graph& g, const std::shared_ptr<const Graph>& body, const Ids& inputs, uint32_t count,
              std::set<std::string> indexed, std::map<std::string, std::string> carried,
-             std::set<std::string> stacked, std::set<std::string> summed, double scale, bool reversed) {
+             std::set<std::string> stacked, std::set<std::string> summed, double scale, bool reversed,
+             std::optional<uint32_t> stage) {
             return ids_of(g.loop(body, values_of(g, inputs),
                                  {count, std::move(indexed), std::move(carried), std::move(stacked),
-                                  std::move(summed), scale, reversed}));
+                                  std::move(summed), scale, reversed, stage}));
           },
           "body"_a, "inputs"_a, "count"_a, "indexed"_a, "carried"_a, "stacked"_a, "summed"_a, "scale"_a,
-          "reversed"_a)
+          "reversed"_a, "stage"_a.none())
       .def("cross_entropy", &add_cross_entropy, "logits"_a, "target"_a, "weight"_a.none(), "ignored"_a.none(),
            "smoothing"_a, "reduction"_a)
       .def(
@@ -212,8 +213,7 @@ void bind_values(nb::class_<Graph>& graph) {
           "name"_a, "value"_a)
       .def("remove_output", &Graph::remove_output, "name"_a)
       .def("drop_initial_values", &Graph::drop_initial_values)
-      .def("replicate", &Graph::replicate, "count"_a)
-      .def("set_stage", &Graph::set_stage, "stage"_a);
+      .def("replicate", &Graph::replicate, "count"_a);
 }
 
 void bind_structured(nb::class_<Graph>& graph) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <tuple>
 #include <utility>
 
 #include "model/loop.h"
@@ -188,19 +187,20 @@ std::vector<Value> Graph::apply(std::string_view operation, const std::vector<Va
 }
 
 std::vector<Value> Graph::call(const std::shared_ptr<const Graph>& function, const std::vector<Value>& inputs,
-                               std::optional<uint32_t> number) {
+                               const Call& how) {
   if (!function || function.get() == this)
     throw UsageError(function ? "a graph cannot call itself" : "call: there is no function");
-  if (number == 0U || number == std::numeric_limits<uint32_t>::max())
+  if (how.number == 0U || how.number == std::numeric_limits<uint32_t>::max())
     throw UsageError(
-        fmt::format("call: its number is {}; it must be at least 1 and below 2^32 - 1", *number));
+        fmt::format("call: its number is {}; it must be at least 1 and below 2^32 - 1", *how.number));
   // A copy: what is added to the function later has no places among the results of this call.
   std::shared_ptr<const Graph>& own = functions_[function];
   if (!own || own->values_.size() != function->values_.size() || own->outputs_ != function->outputs_ ||
       own->nodes_.size() != function->nodes_.size())
     own = std::make_shared<const Graph>(*function);
   Node node{.operation = &find_operation("call"), .body = own};
-  if (number) node.attributes["call"] = int64_t{*number};
+  if (how.number) node.attributes["call"] = int64_t{*how.number};
+  if (how.stage) node.attributes["stage"] = int64_t{*how.stage};
   return add(std::move(node), inputs);
 }
 
@@ -233,8 +233,6 @@ std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {
                     operation.least_inputs == operation.most_inputs
                         ? fmt::format("{}", operation.least_inputs)
                         : fmt::format("{} to {}", operation.least_inputs, operation.most_inputs)));
-  node.stage = stage_;
-  node.backward = backward_;
   if (node.body) number_draws(node);
   const auto index = static_cast<uint32_t>(nodes_.size());
   if (!node.body && has_substreams(node)) node.attributes.try_emplace("stream", int64_t{index});
@@ -340,23 +338,6 @@ void Graph::replicate(uint32_t count) {
     if (!type(id).shape.empty()) replicated_.insert(id);
 }
 
-void Graph::set_stages(const std::vector<uint32_t>& stages) {
-  size_t next = 0;
-  const auto set = [&](auto& self, std::vector<Node>& nodes) -> void {
-    for (Node& node : nodes) {
-      if (is_loop(node)) {
-        auto body = std::make_shared<Graph>(*node.body);
-        self(self, body->nodes_);
-        node.body = std::move(body);
-      }
-      node.stage = stages.at(next++);
-    }
-  };
-  if (const size_t count = opened(*this).nodes.size(); stages.size() != count)
-    throw UsageError(fmt::format("{} stages for {} operations", stages.size(), count));
-  set(set, nodes_);
-}
-
 TensorType Graph::bound_type(ValueId id) const {
   const ValueInfo& info = values_.at(id);
   const bool has_all = info.kind == Kind::result ? !info.type.shape.empty() : replicated_.contains(id);
@@ -391,13 +372,14 @@ void Graph::set_nodes(std::vector<Node> nodes) {
   number_nodes();
 }
 
+void Graph::mark_backward(uint32_t first) {
+  for (size_t n = first; n < nodes_.size(); ++n) nodes_[n].backward = true;
+}
+
 uint32_t Graph::insert_before(uint32_t node, const std::function<void()>& add) {
   const auto before = nodes_.size();
-  const Node& place = nodes_.at(node);
-  const auto flags = std::pair(stage_, backward_);
-  std::tie(stage_, backward_) = std::pair(place.stage, place.backward);
   add();
-  std::tie(stage_, backward_) = flags;
+  if (nodes_.at(node).backward) mark_backward(static_cast<uint32_t>(before));
   std::rotate(nodes_.begin() + node, nodes_.begin() + static_cast<int64_t>(before), nodes_.end());
   number_nodes();
   return static_cast<uint32_t>(nodes_.size() - before);

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint32_t kVersion = 2;                   // 1 has no loops
+constexpr uint32_t kVersion = 3;                   // 1 has no loops, 2 stages of all operations
 constexpr const char* kGraphs = "tessera_graphs";  // the text that describes them
 constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16, Type::u8, Type::u16, Type::u32, Type::i32};
 constexpr const char* kKinds[] = {"input", "parameter", "state", "constant"};
@@ -172,7 +172,6 @@ class Writer {
     Json json = {
         {"operation", node.operation->name}, {"inputs", std::move(inputs)}, {"results", std::move(names)}};
     for (const auto& [name, attribute] : node.attributes) json["attributes"][name] = json_of(attribute);
-    if (node.stage != 0) json["stage"] = node.stage;
     if (node.body) json["function"] = number_of(node.body);
     return json;
   }
@@ -224,7 +223,6 @@ class Reader {
     std::vector<ValueId> ids;
     for (const Json& value : json.at("values")) ids.push_back(add_value(graph, value));
     for (const Json& node : json.at("nodes")) add_node(graph, node, ids);
-    graph.set_stage(0);
     for (const auto& [name, number] : json.at("outputs").items())
       graph.output(name, graph.value(ids.at(whole<size_t>(number))));
     return graph;
@@ -281,8 +279,10 @@ class Reader {
     if (json.contains("attributes"))
       for (const auto& [name, attribute] : json.at("attributes").items())
         like.attributes[name] = attribute_from(attribute);
-    graph.set_stage(json.contains("stage") ? whole<uint32_t>(json.at("stage")) : 0);
-    if (json.contains("function")) like.body = functions_.at(whole<size_t>(json.at("function")));
+    if (json.contains("function")) {
+      like.body = functions_.at(whole<size_t>(json.at("function")));
+      if (json.contains("stage")) like.attributes["stage"] = int64_t{whole<uint32_t>(json.at("stage"))};
+    }
     const std::vector<Value> results = graph.apply(like, inputs);
     const Json& names = json.at("results");
     if (names.size() != results.size())

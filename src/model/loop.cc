@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "model/operation.h"
+#include "model/stages.h"
 
 namespace tessera::model {
 namespace {
@@ -72,7 +73,7 @@ class Opening {
   OpenedGraph run(const Graph& graph) {
     std::vector<size_t> numbers(graph.values().size());
     for (ValueId id = 0; id < numbers.size(); ++id) numbers[id] = add(graph, id);
-    open(graph, numbers, 0);
+    open(graph, numbers, {});
     return std::move(opened_);
   }
 
@@ -82,9 +83,10 @@ class Opening {
     return opened_.values.size() - 1;
   }
 
-  void open(const Graph& graph, const std::vector<size_t>& numbers, uint32_t stage) {
+  void open(const Graph& graph, const std::vector<size_t>& numbers, std::optional<uint32_t> around) {
     for (const Node& node : graph.nodes()) {
-      OpenedNode opened{.graph = &graph, .node = &node, .stage = stage + node.stage};
+      const std::optional<uint32_t> own = stage_of(node);
+      OpenedNode opened{.graph = &graph, .node = &node, .stage = own ? own : around};
       for (ValueId output : node.outputs) opened.outputs.push_back(numbers[output]);
       for (ValueId input : node.inputs) opened.inputs.push_back(numbers[input]);
       if (is_loop(node)) opened.inputs = open_body(node, opened.inputs, opened.stage);
@@ -94,7 +96,8 @@ class Opening {
   }
 
   /// Returns the numbers of the body's outputs.
-  std::vector<size_t> open_body(const Node& node, const std::vector<size_t>& given, uint32_t stage) {
+  std::vector<size_t> open_body(const Node& node, const std::vector<size_t>& given,
+                                std::optional<uint32_t> stage) {
     const Graph& body = *node.body;
     const std::vector<ValueId> inputs = body.inputs();
     std::vector<size_t> numbers(body.values().size()), outputs;
@@ -144,7 +147,7 @@ LoopForm loop_form(const Node& node) {
 Loop loop_of(const Node& node) {
   const LoopForm form = loop_form(node);
   const std::vector<std::string> inputs = input_names(*node.body), outputs = output_names(*node.body);
-  Loop loop{.count = form.count, .scale = form.scale, .reversed = form.reversed};
+  Loop loop{.count = form.count, .scale = form.scale, .reversed = form.reversed, .stage = stage_of(node)};
   for (size_t i = 0; i < inputs.size(); ++i)
     if (form.inputs[i] == LoopInput::indexed) loop.indexed.insert(inputs[i]);
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -169,6 +172,7 @@ Attributes attributes_of(const Loop& loop, const Graph& body) {
                            {"summed", positions_of(loop.summed, outputs, "output")}};
   if (loop.scale != 1) attributes["scale"] = loop.scale;
   if (loop.reversed) attributes["reversed"] = int64_t{1};
+  if (loop.stage) attributes["stage"] = int64_t{*loop.stage};
   return attributes;
 }
 
@@ -189,24 +193,6 @@ std::map<ValueId, ValueId> same_inside(const Node& node) {
   for (size_t i = 0; i < inputs.size(); ++i)
     if (kinds[i] == LoopInput::same) same[inputs[i]] = node.inputs[i];
   return same;
-}
-
-uint32_t stage_of(const Graph& graph, ValueId id) {
-  const auto position = [&](const std::vector<ValueId>& ids) {
-    return static_cast<size_t>(std::ranges::find(ids, id) - ids.begin());
-  };
-  if (const auto& index = graph.info(id).node) {
-    const Node& node = graph.nodes()[*index];
-    if (!is_loop(node)) return node.stage;
-    const auto output = std::next(node.body->outputs().begin(), static_cast<int64_t>(position(node.outputs)));
-    return node.stage + stage_of(*node.body, output->second);
-  }
-  for (const Node& node : graph.nodes()) {
-    if (std::ranges::find(node.inputs, id) == node.inputs.end()) continue;
-    if (!is_loop(node)) return node.stage;
-    return node.stage + stage_of(*node.body, node.body->inputs().at(position(node.inputs)));
-  }
-  return 0;
 }
 
 OpenedGraph opened(const Graph& graph) { return Opening().run(graph); }

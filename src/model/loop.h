@@ -44,15 +44,11 @@ TensorType of_all_passes(TensorType type, uint32_t passes, std::string_view name
 /// The inputs of a body, and what a node gives for them; of a loop those that are the same in all passes.
 std::map<ValueId, ValueId> same_inside(const Node& node);
 
-/// The stage of the operation that computes a value, or of the first that takes it, in loops too: stages in a
-/// loop count from its own.
-uint32_t stage_of(const Graph& graph, ValueId id);
-
 /// An operation of a graph or of a loop's body, with its values numbered over all of them.
 struct OpenedNode {
   const Graph* graph = nullptr;
   const Node* node = nullptr;
-  uint32_t stage = 0;
+  std::optional<uint32_t> stage = {};  ///< its own, or that of a loop around it
   std::vector<size_t> inputs = {};
   std::vector<size_t> outputs = {};
 };

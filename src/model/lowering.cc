@@ -96,10 +96,8 @@ WeightUses uses_of_weights(const Graph& graph, const WeightForms& forms) {
   return uses;
 }
 
-/// The chips of a machine of several, divided equally among the stages of a graph.
-std::vector<ops::Builder> builders_of_stages(const Graph& graph, const ops::Builder& builder) {
-  uint32_t stages = 1;
-  for (const OpenedNode& node : opened(graph).nodes) stages = std::max(stages, node.stage + 1);
+/// The chips of a machine of several, divided equally among stages.
+std::vector<ops::Builder> builders_of_stages(uint32_t stages, const ops::Builder& builder) {
   const machine::Machine& machine = builder.machine();
   const uint32_t chips = machine.chip_count();
   if (stages == 1 || chips == 1) return {builder};
@@ -116,9 +114,10 @@ std::vector<ops::Builder> builders_of_stages(const Graph& graph, const ops::Buil
 
 }  // namespace
 
-Lowering::Lowering(const Graph& graph, const ops::Builder& builder, std::set<ValueId> bound)
+Lowering::Lowering(const Graph& graph, const ops::Builder& builder, Stages stages, std::set<ValueId> bound)
     : graph_(graph),
-      builders_(builders_of_stages(graph, builder)),
+      stages_(std::move(stages)),
+      builders_(builders_of_stages(stages_.count(), builder)),
       bound_(std::move(bound)),
       skipped_(graph.nodes().size()),
       replicas_(graph.replicas()),
@@ -144,13 +143,13 @@ ops::Function Lowering::build_function(const std::string& name, const WeightForm
 }
 
 const LoweredFunction& Lowering::function(const Node& call) {
-  const std::pair key(call.body, builders_.size() == 1 ? 0 : call.stage);
+  const uint32_t node = index_of(call);
+  const std::pair key(call.body, builders_.size() == 1 ? 0 : stages_.nodes[node]);
   const auto known = lowered_.functions.find(key);
   if (known != lowered_.functions.end()) return known->second;
-  const auto node = static_cast<uint32_t>(&call - graph_.nodes().data());
   LoweredFunction& added = lowered_.functions[key];
   add_as(node, [&] {
-    Lowering lowering(*call.body, builder_of_stage(call.stage));
+    Lowering lowering(*call.body, builder_of_stage(stages_.nodes[node]), stages_of(*call.body));
     lowering.substream_words_ = substream_words_;
     const ops::Function function = lowering.build_function(
         fmt::format("function{}", lowered_.functions.size() - 1), forms_of_body(call));
@@ -587,7 +586,7 @@ bool Lowering::is_read_later(ValueId id, const Node& update) const {
   return false;
 }
 
-void Lowering::skip(const Node& node) { skipped_[static_cast<size_t>(&node - graph_.nodes().data())] = true; }
+void Lowering::skip(const Node& node) { skipped_[index_of(node)] = true; }
 
 void Lowering::lower(uint32_t index) {
   const Node& node = graph_.nodes()[index];

@@ -16,6 +16,7 @@
 #include "model/layout.h"
 #include "model/loop.h"
 #include "model/operation.h"
+#include "model/stages.h"
 #include "model/weight.h"
 #include "ops/builder.h"
 #include "ops/map/map.h"
@@ -64,7 +65,7 @@ struct LoweredFunction {
 class Lowering {
  public:
   /// Values of `bound` are parameters that each run binds where another session has them.
-  Lowering(const Graph& graph, const ops::Builder& builder, std::set<ValueId> bound = {});
+  Lowering(const Graph& graph, const ops::Builder& builder, Stages stages, std::set<ValueId> bound = {});
   /// The body of a loop, beside what it stands in.
   Lowering(const Lowering& around, const Node& loop);
 
@@ -78,7 +79,7 @@ class Lowering {
   uint32_t replicas() const { return replicas_; }
   /// On the tiles of the stage of the node being lowered.
   const ops::Builder& builder() const {
-    return builder_of_stage(node_ < graph_.nodes().size() ? graph_.nodes()[node_].stage : 0);
+    return builder_of_stage(node_ < graph_.nodes().size() ? stages_.nodes[node_] : 0);
   }
   bool on_host() const { return builders_.front().is_host(); }
 
@@ -232,17 +233,19 @@ class Lowering {
   bool is_converted_output(ValueId id) const {
     return layout_of(id).parts || (!is_function_ && layout_of(id).weight && !graph_.type(id).pattern);
   }
+  uint32_t index_of(const Node& node) const { return static_cast<uint32_t>(&node - graph_.nodes().data()); }
   const LayoutChoice& choice() const { return lowered_.layouts.nodes.at(node_); }
   program::Purpose purpose_of(ValueId id) const;
   std::vector<program::MappedBox> wanted_mapping(ValueId id) const;
 
   const ops::Builder& builder_of_stage(uint32_t stage) const {
-    return builders_.size() == 1 ? builders_.front() : builders_.at(first_stage_ + stage);
+    return builders_.size() == 1 ? builders_.front() : builders_.at(stage);
   }
   /// On the stage that computes a value, or that uses it first.
-  const ops::Builder& builder_of(ValueId id) const { return builder_of_stage(stage_of(graph_, id)); }
+  const ops::Builder& builder_of(ValueId id) const { return builder_of_stage(stage_of(graph_, stages_, id)); }
 
   const Graph& graph_;
+  Stages stages_;
   std::vector<ops::Builder> builders_;  ///< by stage, if a machine's chips are divided among them
   std::set<ValueId> bound_;
   Lowered lowered_;
@@ -252,7 +255,6 @@ class Lowering {
   std::vector<bool> skipped_;
   std::vector<program::StepId> steps_;
   uint32_t replicas_ = 1;
-  uint32_t first_stage_ = 0;                    ///< stages count from it
   std::optional<ops::Operand> counter_, pass_;  ///< of a loop's body: passes so far, and whose rows it takes
   std::optional<ops::Operand> micro_batch_;
   uint32_t substream_words_;

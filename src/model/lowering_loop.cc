@@ -41,10 +41,10 @@ Operand first_rows(const Operand& operand, uint32_t rows) {
 
 Lowering::Lowering(const Lowering& around, const Node& loop)
     : graph_(*loop.body),
+      stages_(around.stages_.loops.at(around.index_of(loop))),
       builders_(around.builders_),
       skipped_(graph_.nodes().size()),
       replicas_(around.replicas_),
-      first_stage_(around.first_stage_ + loop.stage),
       substream_words_(around.substream_words_),
       is_body_(true),
       prefix_(around.graph_.info(loop.outputs[0]).name + ".") {
@@ -54,8 +54,7 @@ Lowering::Lowering(const Lowering& around, const Node& loop)
 
 LayoutChoice Lowering::layout_of_loop(const Node& node) {
   const LoopForm form = loop_form(node);
-  Lowering& body = *(loops_[static_cast<uint32_t>(&node - graph_.nodes().data())] =
-                         std::make_unique<Lowering>(*this, node));
+  Lowering& body = *(loops_[index_of(node)] = std::make_unique<Lowering>(*this, node));
   WeightForms forms = forms_of_body(node);
   for (size_t i = 0; i < form.inputs.size(); ++i) {
     const ValueId inside = form.body_inputs[i];

@@ -37,6 +37,7 @@ struct Differentiation {
   std::vector<std::optional<Value>> dy;
   FunctionGradients& functions;
   std::vector<bool> needed;  ///< by input, whether its gradient is
+  uint32_t& forward_nodes;   ///< before those that gradients add; a decomposition takes a node's place
 
   Value input(size_t i) const { return graph.value(node.inputs.at(i)); }
   Value output(size_t i) const { return graph.value(node.outputs.at(i)); }

@@ -12,7 +12,7 @@
 #include "compiler/compile.h"
 #include "engine/engine.h"
 #include "model/loop.h"
-#include "model/transforms/stages.h"
+#include "model/stages.h"
 
 namespace tessera::model {
 namespace {
@@ -25,14 +25,15 @@ void note_passes(Placed& placed) {
   std::ranges::copy(placed.executable->passes, std::back_inserter(placed.passes));
 }
 
-Placed build(const Graph& graph, const Machine& machine, const std::set<ValueId>& bound, CompileFor what) {
+Placed build(const Graph& graph, Stages stages, const Machine& machine, const std::set<ValueId>& bound,
+             CompileFor what) {
   program::Program program;
   program.set_replicas(graph.replicas());
   const Machine part = compiler::machine_of_replica(program, machine);
   const ops::Builder builder(program, part);
   Placed placed;
   const auto start = std::chrono::steady_clock::now();
-  Lowering lowering(graph, builder, bound);
+  Lowering lowering(graph, builder, std::move(stages), bound);
   program.set_main(lowering.build());
   placed.lowered = lowering.release();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
@@ -43,10 +44,6 @@ Placed build(const Graph& graph, const Machine& machine, const std::set<ValueId>
                                                : compiler::compile_for_costs(std::move(shared), machine);
   note_passes(placed);
   return placed;
-}
-
-bool has_stages(const Graph& graph) {
-  return std::ranges::any_of(opened(graph).nodes, [](const OpenedNode& node) { return node.stage != 0; });
 }
 
 /// The first chips of a machine.
@@ -65,12 +62,12 @@ class PlacementSearch {
 
   Placed find(CompileFor what) {
     const uint32_t most = machine_.chip_count();
-    consider(fmt::format("1 of {} chips", most), graph_, 1);
+    consider(fmt::format("1 of {} chips", most), stages_of(graph_), 1);
     const bool fits_one = fits_;
     for (uint32_t chips = 2; chips <= most && wants_stages(chips, fits_one); chips *= 2)
       consider_stages(chips);
     for (uint32_t chips = 2; chips <= most && wants_as_one(chips, fits_one); chips *= 2)
-      consider(fmt::format("{} chips as one", chips), graph_, chips);
+      consider(fmt::format("{} chips as one", chips), stages_of(graph_), chips);
     considered_[chosen_].chosen = true;
     best_->considered = std::move(considered_);
     if (what == CompileFor::runs) {
@@ -90,18 +87,16 @@ class PlacementSearch {
   }
 
   void consider_stages(uint32_t chips) {
-    Graph graph = graph_;
-    const std::vector<uint32_t> stages = stages_of_layers(graph, chips);
-    if (*std::ranges::max_element(stages) + 1 < chips) return;  // fewer layers than chips
-    graph.set_stages(stages);
-    consider(fmt::format("{} stages of whole layers on as many chips", chips), graph, chips);
+    Stages stages = stages_of_layers(graph_, chips);
+    if (stages.count() < chips) return;  // fewer layers than chips
+    consider(fmt::format("{} stages of whole layers on as many chips", chips), std::move(stages), chips);
   }
 
   Machine part(uint32_t chips) const { return machine_.part(0, chips * machine_.chip_tiles); }
 
-  void consider(std::string name, const Graph& graph, uint32_t chips) {
+  void consider(std::string name, Stages stages, uint32_t chips) {
     const Machine machine = part(chips);
-    Placed placed = build(graph, machine, {}, CompileFor::costs);
+    Placed placed = build(graph_, std::move(stages), machine, {}, CompileFor::costs);
     const compiler::MemoryReport& memory = placed.executable->memory;
     PlacementCost cost{std::move(name), 0, memory.fits() ? "" : overflow_text(memory), false};
     cost.seconds = machine.seconds(engine::dry_run(placed.executable, placed.metadata()).cycles.total());
@@ -147,11 +142,12 @@ std::vector<engine::Binding> Placed::metadata() const {
 
 Placed place_graph(const Graph& graph, const Machine& machine, const std::set<ValueId>& bound, uint32_t chips,
                    CompileFor what) {
-  if (chips > 0) return build(graph, chips_of(graph, machine, chips), bound, what);
+  if (chips > 0) return build(graph, stages_of(graph), chips_of(graph, machine, chips), bound, what);
   const bool is_free = machine.kind == machine::Kind::tiled && machine.chip_count() > 1 &&
                        graph.replicas() == 1 && !has_stages(graph) &&
                        machine.tiles == machine.chip_count() * machine.chip_tiles;
-  return is_free ? PlacementSearch(graph, machine).find(what) : build(graph, machine, bound, what);
+  return is_free ? PlacementSearch(graph, machine).find(what)
+                 : build(graph, stages_of(graph), machine, bound, what);
 }
 
 }  // namespace tessera::model

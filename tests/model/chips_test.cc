@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "model/transforms/stages.h"
+#include "model/stages.h"
 #include "networks.h"
 #include "support/error_of.h"
 
@@ -109,7 +109,15 @@ TEST(DataParallel, NeedsChips) {
   EXPECT_THROW(Session(network.graph, Machine::host(2)), UsageError);
 }
 
-/// Two layers, each on a stage.
+/// A layer as a function of x, its weight and its bias.
+std::shared_ptr<const Graph> layer_of(uint32_t rows, uint32_t inputs, uint32_t outputs) {
+  auto function = std::make_shared<Graph>();
+  const Value x = function->input("x", {rows, inputs}), weight = function->input("weight", {outputs, inputs});
+  function->output("y", linear(x, weight, function->input("bias", {outputs})));
+  return function;
+}
+
+/// Two layers, each on a stage: the first one follows its input.
 struct TwoStages {
   Graph graph;
   Value loss;
@@ -117,10 +125,11 @@ struct TwoStages {
   TwoStages() {
     const Value x = graph.input("x", {12, 48});
     const Value h = gelu(layer(graph, "first", x, 64, Layers::dense));
-    graph.set_stage(1);
-    loss = mean_squared_error(layer(graph, "second", h, 32, Layers::dense), graph.input("target", {12, 32}));
+    const Value weight = graph.parameter("second.weight", {32, 64}, Initial::normal(0.2)),
+                bias = graph.parameter("second.bias", {32});
+    const Value y = graph.call(layer_of(12, 64, 32), {h, weight, bias}, {.stage = 1})[0];
+    loss = mean_squared_error(y, graph.input("target", {12, 32}));
     graph.output("loss", loss);
-    graph.set_stage(0);
   }
   Arrays inputs(uint32_t step) const {
     Arrays arrays;
@@ -155,8 +164,9 @@ TEST(Stages, ShareTheChipsOfAMachineEqually) {
   EXPECT_TRUE(Session(network.graph, chips(1)).cost().chips.empty());
   EXPECT_NO_THROW(Session(network.graph, Machine::host(2)));
   Graph three = network.graph;
-  three.set_stage(2);
-  three.output("more", three.value(network.loss.id) * 2);
+  auto twice = std::make_shared<Graph>();
+  twice->output("y", twice->input("x", Shape{}) * 2);
+  three.output("more", three.call(twice, {three.value(network.loss.id)}, {.stage = 2})[0]);
   EXPECT_THAT(test::error_of<UsageError>([&] { Session(three, chips(4)); }),
               HasSubstr("3 stages cannot share the 4 chips of m2000 equally"));
 }
@@ -171,30 +181,58 @@ Graph layers_of(uint32_t count, uint32_t width) {
   return g;
 }
 
+/// The stages of the operations that take a weight: forward, gradients and update.
+std::set<uint32_t> stages_of_weight(const std::string& name, const Graph& g, const Stages& stages) {
+  std::set<uint32_t> found;
+  for (size_t n = 0; n < g.nodes().size(); ++n)
+    for (const ValueId input : g.nodes()[n].inputs)
+      if (g.info(input).name == name) found.insert(stages.nodes[n]);
+  return found;
+}
+
 TEST(Placement, OfWholeLayersFollowsTheirParameters) {
   Classifier network(Layers::dense);
   add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9}});
   const Graph& g = network.graph;
-  const std::vector<uint32_t> stages = stages_of_layers(g, 2);
-  const auto stage_of_weight = [&](const std::string& name) {
-    std::set<uint32_t> found;
-    for (size_t n = 0; n < g.nodes().size(); ++n)
-      for (const ValueId input : g.nodes()[n].inputs)
-        if (g.info(input).name == name) found.insert(stages[n]);
-    EXPECT_EQ(found.size(), 1u) << name;  // forward, gradients and update lie together
-    return *found.begin();
-  };
-  EXPECT_EQ(stage_of_weight("first.weight"), 0u);
-  EXPECT_EQ(stage_of_weight("second.weight"), 1u);
-  EXPECT_EQ(stage_of_weight("third.weight"), 1u);
+  const Stages stages = stages_of_layers(g, 2);
+  EXPECT_EQ(stages_of_weight("first.weight", g, stages), std::set{0U});
+  EXPECT_EQ(stages_of_weight("second.weight", g, stages), std::set{1U});
+  EXPECT_EQ(stages_of_weight("third.weight", g, stages), std::set{1U});
+}
+
+TEST(Stages, HaveTheGradientsAndUpdatesOfWhatTheyTake) {
+  TwoStages network;
+  add_training(network.loss, {.optimizer = Adam{}, .clip_norm = 1});
+  const Graph& g = network.graph;
+  const Stages stages = stages_of(g);
+  EXPECT_EQ(stages.count(), 2u);
+  EXPECT_EQ(stages_of_weight("first.weight", g, stages), std::set{0U});
+  EXPECT_EQ(stages_of_weight("second.weight", g, stages), std::set{1U});
+  for (const auto& [state, value] : g.assignments())
+    EXPECT_EQ(stage_of(g, stages, value), g.info(state).name.starts_with("first") ? 0U : 1U);
+}
+
+TEST(Stages, AreNumbersOfCallsAndLoops) {
+  TwoStages network;
+  Node call = network.graph.nodes().back();
+  for (const Node& node : network.graph.nodes())
+    if (node.body) call = node;
+  for (const int64_t stage : {int64_t{-1}, int64_t{1} << 32}) {
+    call.attributes["stage"] = stage;
+    EXPECT_THAT(test::error_of<UsageError>([&] {
+                  std::vector<Value> inputs;
+                  for (const ValueId id : call.inputs) inputs.push_back(network.graph.value(id));
+                  network.graph.apply(call, inputs);
+                }),
+                HasSubstr("a stage is "));
+  }
 }
 
 TEST(Stages, GiveTheWeightsOfAnyOfThem) {
   Graph g;
   const Value x = g.input("x", {4, 33});
-  g.set_stage(1);
-  const Value w = g.parameter("w", {40, 33}, Initial::normal(1));
-  g.output("y", linear(x, w));
+  const Value w = g.parameter("w", {40, 33}, Initial::normal(1)), b = g.parameter("b", {40});
+  g.output("y", g.call(layer_of(4, 33, 40), {x, w, b}, {.stage = 1})[0]);
   g.output("weight", w);
   Session session(g, Machine::find("m2000").with("tiles", 4).with("chips", 2));
   EXPECT_EQ(session.run(Arrays{{"x", std::vector<float>(4 * 33, 1)}}).at("weight"), session.get("w"));
@@ -207,7 +245,7 @@ TEST(Placement, OfWholeLayersDividesBytes) {
   const Value first = linear(half, g.parameter("first", {32, 32}));
   g.output("y", linear(first, g.parameter("second", {32, 32})));
   // Of 2, 4 and 4 KiB.
-  EXPECT_EQ(stages_of_layers(g, 2), (std::vector<uint32_t>{0, 0, 0, 1}));
+  EXPECT_EQ(stages_of_layers(g, 2).nodes, (std::vector<uint32_t>{0, 0, 0, 1}));
 }
 
 TEST(Placement, TakesOneChipWhereMoreWouldBeSlower) {

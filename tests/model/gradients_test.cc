@@ -126,5 +126,16 @@ TEST(Gradients, OfAFunctionAreThoseOfItsBody) {
     for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected.at(name)[i], 1e-12) << name;
 }
 
+TEST(Gradients, EndAtFunctionsThatHaveNone) {
+  Graph g;
+  const Value w = g.parameter("w", {4});
+  const auto function = std::make_shared<Graph>();
+  const Value x = function->input("x", {4});
+  function->output("y", equal(x, x));
+  g.output("dw", *gradients(sum(g.call(function, {w})[0] + w), {w})[0]);
+  WideArrays state = {{"w", Array(4, 0.5)}};
+  EXPECT_EQ(evaluate(g, {}, state).at("dw"), Array(4, 1));
+}
+
 }  // namespace
 }  // namespace tessera::model

@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "io/safetensors.h"
+#include "model/stages.h"
 #include "networks.h"
 #include "random_graph.h"
 #include "support/error_of.h"
@@ -141,7 +142,7 @@ TEST(GraphFile, RefusesOtherFiles) {
   io::write_safetensors(path, {}, {});
   EXPECT_ERROR("other.safetensors: it holds no graphs", load_graphs(path));
   io::write_safetensors(path, {}, {{"tessera_graphs", R"({"version": 7})"}});
-  EXPECT_ERROR("its version is 7; this library reads 1 to 2", load_graphs(path));
+  EXPECT_ERROR("its version is 7; this library reads 1 to 3", load_graphs(path));
   EXPECT_ERROR("missing.safetensors", load_graphs(path_of("missing")));
   for (const char* shape : {"[1099511627776]", "[-1]", "[2.5]", R"(["2"])"}) {
     const std::string input =
@@ -151,6 +152,19 @@ TEST(GraphFile, RefusesOtherFiles) {
                                                   input + R"(}], "nodes": [], "outputs": {}}]})"}});
     EXPECT_ERROR("is no whole number up to 4294967295", load_graphs(path)) << shape;
   }
+}
+
+TEST(GraphFile, OfVersion2HasStagesBesideAttributes) {
+  const std::string path = path_of("version2");
+  io::write_safetensors(path, {}, {{"tessera_graphs", R"({"version": 2, "functions": [{
+      "values": [{"name": "x", "kind": "input", "type": "f32", "shape": [2]}],
+      "nodes": [{"operation": "relu", "inputs": [0], "results": ["y"]}], "outputs": {"y": 1}}],
+    "graphs": [{"values": [{"name": "x", "kind": "input", "type": "f32", "shape": [2]}],
+      "nodes": [{"operation": "relu", "inputs": [0], "results": ["g"]},
+                {"operation": "call", "inputs": [1], "results": ["h"], "stage": 1, "function": 0},
+                {"operation": "relu", "inputs": [2], "results": ["y"], "stage": 1}],
+      "outputs": {"y": 3}}]})"}});
+  EXPECT_EQ(stages_of(load_graphs(path).graphs.at(0)).nodes, (std::vector<uint32_t>{0, 1, 1}));
 }
 
 TEST(GraphFile, RefusesDamage) {

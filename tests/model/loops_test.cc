@@ -191,9 +191,9 @@ TEST(Loops, RunOnTheStageWhereTheyStandForMicroBatches) {
   Graph g;
   const Value x = g.input("x", {6, 24});
   const Value w = g.parameter("w", {24, 24}, Initial::normal(0.2)), b = g.parameter("b", {24});
-  const Loop how{.count = 2, .carried = {{"x", "y"}}};
+  Loop how{.count = 2, .carried = {{"x", "y"}}};
   Value h = g.loop(layer(6, 24), {x, w, b}, how)[0];
-  g.set_stage(1);
+  how.stage = 1;
   h = g.loop(layer(6, 24), {h, g.parameter("v", {24, 24}, Initial::normal(0.2)), b}, how)[0];
   const Value loss = mean(square(h));
   g.output("loss", loss);

@@ -56,7 +56,6 @@ class Builder {
 
   void add(const Item& item) {
     const size_t index = built_.values.size();
-    built_.graph.set_stage(item.stage);
     if (item.kind != Kind::result) {
       const auto pattern = patterns_.find(index);
       built_.values.push_back({add_leaf(built_.graph, item, name_of_item(index),
@@ -65,15 +64,16 @@ class Builder {
     }
     std::vector<Value> inputs;
     for (const ItemOutput& place : item.inputs) inputs.push_back(at(place));
-    if (item.loop)
-      built_.values.push_back(built_.graph.loop(function(item.body), inputs, *item.loop));
-    else if (item.body)
-      built_.values.push_back(built_.graph.call(function(item.body), inputs));
-    else
-      built_.values.push_back(built_.graph.apply({.operation = &find_operation(item.operation),
-                                                  .attributes = item.attributes,
-                                                  .body = item.case_body},
-                                                 inputs));
+    if (item.loop) {
+      Loop how = *item.loop;
+      how.stage = item.stage;
+      built_.values.push_back(built_.graph.loop(function(item.body), inputs, how));
+    } else if (item.body || item.stage) {
+      built_.values.push_back(built_.graph.call(item.body ? function(item.body) : function(item, inputs),
+                                                inputs, {.stage = item.stage}));
+    } else {
+      built_.values.push_back(built_.graph.apply(node_of(item), inputs));
+    }
   }
 
   Value at(const ItemOutput& place) const { return built_.values.at(place.item).at(place.output); }
@@ -87,6 +87,22 @@ class Builder {
       known = std::make_shared<const Graph>(std::move(inside.graph));
     }
     return known;
+  }
+
+  static Node node_of(const Item& item) {
+    return {
+        .operation = &find_operation(item.operation), .attributes = item.attributes, .body = item.case_body};
+  }
+
+  /// A single operation.
+  static std::shared_ptr<const Graph> function(const Item& item, const std::vector<Value>& inputs) {
+    auto graph = std::make_shared<Graph>();
+    std::vector<Value> taken;
+    for (const Value& input : inputs)
+      taken.push_back(graph->input(fmt::format("x{}", taken.size()), input.type()));
+    for (const Value& result : graph->apply(node_of(item), taken))
+      graph->output(fmt::format("y{}", graph->outputs().size()), result);
+    return graph;
   }
 
   Built& built_;
@@ -382,10 +398,19 @@ class Generator {
     if (stages == 1 || recipe_.items.empty() || (recipe_.lesson && recipe_.lesson->options.replicas > 1) ||
         random_.coin())
       return;
+    std::vector<Item*> pieces;
     for (Item& item : recipe_.items)
-      if (item.kind == Kind::result) item.stage = random_.below(stages);
+      if (item.kind == Kind::result && random_.coin() && can_be_called(item)) pieces.push_back(&item);
+    for (Item* item : pieces) item->stage = random_.below(stages);
     // A graph has as many stages as its last one says.
-    if (recipe_.items.back().kind == Kind::result) recipe_.items.back().stage = stages - 1;
+    if (!pieces.empty()) pieces.back()->stage = stages - 1;
+  }
+
+  bool can_be_called(const Item& item) const {
+    return item.body || (!find_operation(item.operation).traits.draws && !item.case_body &&
+                         std::ranges::none_of(item.inputs, [&](const ItemOutput& place) {
+                           return type_at(place).capacity.has_value();
+                         }));
   }
 
   /// Not if the loss depends on no parameter, or on one through what has no gradient.
@@ -603,9 +628,9 @@ Array contents_of(const Item& item, uint64_t elements, uint64_t seed, uint32_t s
 std::vector<Recipe> smaller(const Recipe& recipe) {
   std::vector<Recipe> all;
   const auto change = [&](const auto& how) { how(all.emplace_back(recipe)); };
-  if (std::ranges::any_of(recipe.items, [](const Item& item) { return item.stage != 0; }))
+  if (std::ranges::any_of(recipe.items, [](const Item& item) { return item.stage.has_value(); }))
     change([](Recipe& r) {
-      for (Item& item : r.items) item.stage = 0;
+      for (Item& item : r.items) item.stage.reset();
     });
   if (recipe.lesson) {
     change([](Recipe& r) { r.lesson.reset(); });
@@ -643,14 +668,12 @@ std::vector<Recipe> smaller(const Recipe& recipe) {
 
 std::string code_of(const Recipe& recipe) {
   std::string text = "Graph g;\n";
-  uint32_t stage = 0;
   for (size_t i = 0; i < recipe.items.size(); ++i) {
     const Item& item = recipe.items[i];
     const bool is_leaf = item.kind != Kind::result;
-    if (item.stage != stage) text += fmt::format("g.set_stage({});\n", stage = item.stage);
-    text +=
-        fmt::format("const std::vector<Value> v{} = {}{}{};\n", i, is_leaf ? "{" : "",
-                    is_leaf ? leaf_code(item, name_of_item(i)) : operation_code(item, i), is_leaf ? "}" : "");
+    text += fmt::format("const std::vector<Value> v{} = {}{}{};{}\n", i, is_leaf ? "{" : "",
+                        is_leaf ? leaf_code(item, name_of_item(i)) : operation_code(item, i),
+                        is_leaf ? "}" : "", item.stage ? fmt::format("  // on stage {}", *item.stage) : "");
   }
   for (const ItemOutput& place : recipe.outputs)
     text += fmt::format("g.output(\"y{}.{}\", {});\n", place.item, place.output, code_of(place));

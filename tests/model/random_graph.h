@@ -40,7 +40,7 @@ struct Item {
   std::shared_ptr<const Recipe> body = {};      ///< of a call or a loop: its own
   std::shared_ptr<const Graph> case_body = {};  ///< or that of a case
   std::optional<Loop> loop = {};                ///< how its own body is repeated
-  uint32_t stage = 0;                           ///< of a pipeline
+  std::optional<uint32_t> stage = {};           ///< on which it runs, in a function of its own if it has none
 
   bool is_state() const { return kind == Kind::parameter || kind == Kind::state; }
 };

@@ -72,7 +72,7 @@ TEST(Substreams, AreThoseOfTheNumberOfACall) {
   const auto function = dropping();
   Graph g;
   const Value x = g.input("x", {kRows, kCols}), step = g.input("step", {}, Type::u32);
-  for (const uint32_t number : {5U, 5U, 6U}) add_outputs(g, g.call(function, {x, step}, number));
+  for (const uint32_t number : {5U, 5U, 6U}) add_outputs(g, g.call(function, {x, step}, {.number = number}));
   const Arrays found = run_everywhere(g, {{"x", Array(kRows * kCols, 1)}, {"step", {3}}});
   EXPECT_EQ(found.at("y0"), found.at("y1"));
   EXPECT_NE(found.at("y0"), found.at("y2"));
@@ -98,7 +98,8 @@ TEST(Substreams, OfACallWithoutANumberAreThoseOfNoNumber) {
   Graph g;
   const Value x = g.input("x", {kRows, kCols}), step = g.input("step", {}, Type::u32);
   add_outputs(g, g.call(function, {x, step}));
-  for (uint32_t number = 1; number < 6; ++number) add_outputs(g, g.call(function, {x, step}, number));
+  for (uint32_t number = 1; number < 6; ++number)
+    add_outputs(g, g.call(function, {x, step}, {.number = number}));
   const Arrays found = run_everywhere(g, {{"x", Array(kRows * kCols, 1)}, {"step", {3}}});
   for (uint32_t number = 1; number < 6; ++number)
     EXPECT_NE(found.at("y0"), found.at(fmt::format("y{}", number)));
@@ -109,7 +110,7 @@ TEST(Substreams, RefuseWhatHasNone) {
   const Value x = g.input("x", {kRows, kCols}), step = g.input("step", {}, Type::u32);
   for (const uint32_t number : {0U, ~0U})
     EXPECT_TRUE(says(error_of<UsageError>([&] {
-                       g.call(dropping(), {x, step}, number);
+                       g.call(dropping(), {x, step}, {.number = number});
                      }),
                      fmt::format("its number is {}; it must be at least 1", number)));
 }

@@ -383,7 +383,6 @@ TEST(Graphs, RefuseWhatTheyDoNotHave) {
   Graph g;
   const Value x = g.input("x", {2});
   EXPECT_TRUE(says(error_of<UsageError>([&] { g.replace_output("y", x); }), "no output 'y'"));
-  EXPECT_TRUE(says(error_of<UsageError>([&] { g.set_stages({1, 2}); }), "2 stages for 0 operations"));
   g.output("y", x);
   EXPECT_TRUE(says(error_of<UsageError>([&] { g.rename(x, "y"); }), "the name of an output"));
   EXPECT_TRUE(says(error_of<UsageError>([&] { g.call(nullptr, {}); }), "there is no function"));

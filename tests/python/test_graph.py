@@ -579,6 +579,25 @@ def test_graphs_are_placed_on_chips():
     assert 0 < estimate.balance <= 1
 
 
+def test_calls_are_stages_on_chips_of_their_own():
+    layer = tg.Graph()
+    layer.output("y", tg.relu(tg.linear(layer.input("x", (8, 16)), layer.input("w", (16, 16)))))
+    graph = tg.Graph()
+    h = graph.input("x", (8, 16))
+    for stage in range(2):
+        h = graph.call(layer, h, graph.parameter(f"w{stage}", (16, 16)), stage=stage)["y"]
+    looped = graph.loop(layer, h, graph.parameter("w", (16, 16)), count=2, carried={"x": "y"}, stage=1)["y"]
+    graph.output("y", looped)
+    machine = tessera.Machine("m2000", tiles=8, chips=2)
+    estimate = graph.estimate(machine)
+    assert [chip for chip, _, _ in estimate.chips] == [0, 1] and not estimate.placements
+    x = np.linspace(-1, 1, 128, dtype=np.float32).reshape(8, 16)
+    on_chips, on_host = (graph.session(each, seed=1).run(x=x) for each in (machine, "host"))
+    np.testing.assert_allclose(on_chips, on_host, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match="stage is -1"):
+        graph.call(layer, h, h, stage=-1)
+
+
 def test_chips_work_as_one_on_request():
     graph, machine = mlp(), tessera.Machine("m2000", tiles=8)
     estimate = graph.estimate(machine, on_chips=2)

@@ -131,17 +131,17 @@ class Graph:
         if isinstance(value, Truth):
             self._truths.add(name)
 
-    def call(self, function: Graph, *inputs: Value, number: int | None = None) -> dict[str, Value]:
+    def call(self, function: Graph, *inputs: Value, number: int | None = None, stage: int | None = None) -> dict[str, Value]:
         """Apply a function: a graph without parameters, whose inputs are replaced by these values in their order.
 
         Returns its outputs. All calls of one graph share its code, so a repeated block is one function that is called
         with other parameters. What is added to the function afterwards does not matter to them. Where the function
         drops out, it is passed this graph's `step()` if that is left out; calls with the same number drop the same,
-        those without one differ.
+        those without one differ. A call with a stage runs on chips of its own, among which those of a machine are
+        divided equally; other operations run where their weights and inputs are.
         """
         given = self._passed(function, inputs)
-        checked = None if number is None else _tessera.whole_number("number", number)
-        ids = self.native.call(function.native, given, checked)
+        ids = self.native.call(function.native, given, _optional("number", number), _optional("stage", stage))
         return {name: Value(self, id) for name, id in zip(sorted(function.outputs), ids, strict=True)}
 
     def loop(
@@ -155,6 +155,7 @@ class Graph:
         summed: Iterable[str] = (),
         scale: float = 1.0,
         reversed: bool = False,
+        stage: int | None = None,
     ) -> dict[str, Value]:
         """Run a function `count` times; returns what becomes of its outputs.
 
@@ -162,8 +163,8 @@ class Graph:
         `indexed`, each pass takes its own rows of a value that has the rows of all passes, one after the other; of a
         scalar, an element. An input in `carried` becomes, in the next pass, the output to which it is mapped; its value
         is for the first pass. Outputs in `stacked` are given with the rows of all passes, those in `summed` as their
-        sum times `scale`, others as the last pass gave them. With `reversed`, the last rows come first. Loops have
-        gradients.
+        sum times `scale`, others as the last pass gave them. With `reversed`, the last rows come first. A stage is
+        one as of a call. Loops have gradients.
         """
         ids = self.native.loop(
             body.native,
@@ -175,6 +176,7 @@ class Graph:
             set(summed),
             scale,
             reversed,
+            _optional("stage", stage),
         )
         return {name: Value(self, id) for name, id in zip(sorted(body.outputs), ids, strict=True)}
 
@@ -187,10 +189,6 @@ class Graph:
         if _DRAW in names and len(given) == len(names) - 1:
             given.insert(names.index(_DRAW), self.step().id)
         return given
-
-    def stage(self, number: int) -> None:
-        """Let the operations that are added from now on belong to a stage of a pipeline."""
-        self.native.set_stage(number)
 
     def freeze(self, *names: str) -> None:
         """Exclude parameters from training."""
@@ -401,6 +399,10 @@ class TrainingStep(Graph):
 
 def _kept_inputs(graph: Graph) -> tuple[str, ...]:
     return tuple(value.name for value in graph.inputs if value.name in graph._kept)
+
+
+def _optional(name: str, number: int | None) -> int | None:
+    return None if number is None else _tessera.whole_number(name, number)
 
 
 def _sizes(shape: Sequence[int]) -> list[int]:

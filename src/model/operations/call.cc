@@ -6,6 +6,7 @@
 
 #include "model/lowering.h"
 #include "model/operations/list.h"
+#include "model/stages.h"
 #include "model/substream.h"
 #include "model/transforms/function_gradients.h"
 
@@ -30,6 +31,7 @@ Types infer(const Signature& s) {
   if (!s.attributes.body) throw UsageError("call: there is no function; use Graph::call");
   const Graph& function = *s.attributes.body;
   check_function(function);
+  stage_of(s.attributes);
   check_draws_and_patterns(function);
   const std::vector<ValueId> inputs = function.inputs();
   if (inputs.size() != s.inputs.size())
@@ -50,6 +52,7 @@ Gradients gradient(const Differentiation& d) {
   std::vector<bool> given;
   for (const auto& dy : d.dy) given.push_back(dy.has_value());
   const FunctionGradient& function = d.functions.of(d.node.body, given);
+  if (function.backward->outputs().empty()) return Gradients(d.node.inputs.size());
   const uint32_t index = *d.graph.info(d.node.outputs[0]).node;
   d.graph.extend(index, function.forward, d.node.attributes);
   const Node forward = d.graph.nodes()[index];
@@ -58,7 +61,8 @@ Gradients gradient(const Differentiation& d) {
     inputs.push_back(d.graph.value((taken.is_output ? forward.outputs : forward.inputs)[taken.position]));
   for (const auto& dy : d.dy)
     if (dy) inputs.push_back(*dy);
-  const std::vector<Value> outputs = d.graph.call(function.backward, inputs, number_of_call(forward));
+  const std::vector<Value> outputs = d.graph.call(
+      function.backward, inputs, {.number = number_of_call(forward), .stage = stage_of(forward)});
   Gradients gradients;
   for (const auto& position : function.gradients)
     gradients.push_back(position ? std::optional(outputs[*position]) : std::nullopt);

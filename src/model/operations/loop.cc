@@ -9,6 +9,7 @@
 #include "base/integer_types.h"
 #include "model/lowering.h"
 #include "model/operations/list.h"
+#include "model/stages.h"
 #include "model/substream.h"
 #include "model/transforms/function_gradients.h"
 #include "model/transforms/transforms.h"
@@ -59,6 +60,7 @@ Types infer(const Signature& s) {
   const Graph& body = *s.attributes.body;
   check_function(body);
   const LoopForm form = loop_form(s.attributes);
+  stage_of(s.attributes);
   if (form.inputs.size() != s.inputs.size())
     throw UsageError(
         fmt::format("loop: its function takes {} inputs; given are {}", form.inputs.size(), s.inputs.size()));
@@ -77,7 +79,6 @@ class LoopGradient {
 
   Gradients add() {
     extend_forward();
-    backward_.set_backward(true);
     for (size_t t = 0; t < function_.taken.size(); ++t) take(t);
     for (size_t o = 0; o < form_.outputs.size(); ++o)
       if (given()[o]) passed_.push_back(gradient_of(o).id);
@@ -196,8 +197,10 @@ class LoopGradient {
   Gradients results() {
     Gradients gradients(form_.inputs.size());
     if (backward_.outputs().empty()) return gradients;
+    backward_.mark_backward(0);
     loop_.count = form_.count;
     loop_.reversed = !form_.reversed;
+    loop_.stage = stage_of(d_.node);
     const auto body = std::make_shared<const Graph>(std::move(backward_));
     Node node{.operation = d_.node.operation, .attributes = attributes_of(loop_, *body), .body = body};
     if (const auto number = number_of_call(d_.node)) node.attributes["call"] = int64_t{*number};

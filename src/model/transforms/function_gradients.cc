@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+#include <span>
 
 #include "model/operation.h"
 #include "model/transforms/gradients.h"
@@ -17,19 +17,17 @@ class Differentiated {
  public:
   Differentiated(const Graph& function, const std::vector<bool>& given, FunctionGradients& functions)
       : graph_(function), inputs_(function.inputs()) {
-    std::map<ValueId, Value> gradients;
-    graph_.set_backward(true);
+    std::vector<std::pair<ValueId, Value>> gradients;
     size_t position = 0;
     for (const auto& [name, id] : function.outputs())
       if (given[position++]) {
         const Value dy = graph_.input(fmt::format("gradient of {}", name), function.type(id));
         given_.push_back(dy.id);
-        const auto [found, is_first] = gradients.try_emplace(id, dy);
-        if (!is_first) found->second = found->second + dy;
+        gradients.emplace_back(id, dy);
       }
     std::vector<Value> of;
     for (ValueId id : inputs_) of.push_back(graph_.value(id));
-    found_ = backpropagate(graph_, gradients, of, functions);
+    added_ = backpropagate(graph_, gradients, of, functions);
   }
 
   FunctionGradient split() {
@@ -42,27 +40,17 @@ class Differentiated {
   }
 
  private:
-  std::vector<Node> nodes(bool backward) const {
-    std::vector<Node> found;
-    std::ranges::copy_if(graph_.nodes(), std::back_inserter(found),
-                         [&](const Node& node) { return node.backward == backward; });
-    return found;
-  }
-
-  bool is_backward(ValueId id) const {
-    const std::optional<uint32_t>& node = graph_.info(id).node;
-    return node && graph_.nodes()[*node].backward;
-  }
+  std::span<const Node> nodes() const { return graph_.nodes(); }
+  bool is_added(ValueId id) const { return graph_.info(id).node >= added_.first; }
 
   /// What the gradient takes from the function.
   void find_needed() {
     const auto need = [&](ValueId id) {
       const bool is_given = std::ranges::find(given_, id) != given_.end();
-      const bool is_own = is_backward(id) || graph_.info(id).kind == Kind::constant;
+      const bool is_own = is_added(id) || graph_.info(id).kind == Kind::constant;
       if (!is_given && !is_own && std::ranges::find(needed_, id) == needed_.end()) needed_.push_back(id);
     };
-    for (const Node& node : graph_.nodes())
-      if (node.backward) std::ranges::for_each(node.inputs, need);
+    for (const Node& node : nodes().subspan(added_.first)) std::ranges::for_each(node.inputs, need);
   }
 
   /// The function without what was added, in a graph of its own.
@@ -70,7 +58,7 @@ class Differentiated {
     auto forward = std::make_shared<Graph>();
     Clones to;
     for (ValueId id : inputs_) to[id] = forward->input(graph_.info(id).name, graph_.type(id)).id;
-    clone(graph_, nodes(false), *forward, to);
+    clone(graph_, nodes().first(added_.first), *forward, to);
     for (const auto& [name, id] : graph_.outputs()) forward->output(name, forward->value(to.at(id)));
     for (ValueId id : needed_) {
       if (graph_.info(id).kind == Kind::input || is_output(id)) continue;
@@ -100,13 +88,13 @@ class Differentiated {
     Clones to;
     for (ValueId id : needed_) to[id] = backward->input(fmt::format("taken {}", id), graph_.type(id)).id;
     for (ValueId id : given_) to[id] = backward->input(graph_.info(id).name, graph_.type(id)).id;
-    backward->set_backward(true);
-    clone(graph_, nodes(true), *backward, to);
+    clone(graph_, nodes().subspan(added_.first), *backward, to);
+    backward->mark_backward(0);
     size_t outputs = 0;
-    for (size_t i = 0; i < found_.size(); ++i) {
-      result.gradients.push_back(found_[i] ? std::optional(outputs++) : std::nullopt);
-      if (found_[i])
-        backward->output(fmt::format("gradient {:06}", i), backward->value(to.at(found_[i]->id)));
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const std::optional<Value>& found = added_.gradients[i];
+      result.gradients.push_back(found ? std::optional(outputs++) : std::nullopt);
+      if (found) backward->output(fmt::format("gradient {:06}", i), backward->value(to.at(found->id)));
     }
     result.backward = std::move(backward);
   }
@@ -115,7 +103,7 @@ class Differentiated {
   std::vector<ValueId> inputs_;
   std::vector<ValueId> given_;   ///< gradients of outputs
   std::vector<ValueId> needed_;  ///< of the function by its gradient
-  std::vector<std::optional<Value>> found_;
+  Backpropagation added_;
   Clones copied_;
 };
 
@@ -143,6 +131,7 @@ std::vector<std::optional<Value>> differentiate_decomposition(const Differentiat
     std::vector<bool> erased(d.graph.nodes().size());
     erased[index + added] = true;
     d.graph.erase(erased);
+    d.forward_nodes += added - 1;
   }
   const std::vector<ValueId> inputs = function.forward->inputs();
   std::vector<ValueId> results, taken;

@@ -40,7 +40,7 @@ class Backward {
     }
   }
 
-  void through(uint32_t index) {
+  void through(uint32_t index, uint32_t& forward_nodes) {
     const Node node = graph_.nodes()[index];
     std::vector<std::optional<Value>> dy;
     bool any = false;
@@ -52,10 +52,9 @@ class Backward {
     if (!node.operation->is_differentiable())
       throw UsageError(fmt::format("{} = {}(…) has no gradient, and the loss depends on it",
                                    graph_.info(node.outputs[0]).name, node.operation->name));
-    graph_.set_stage(node.stage);
     std::vector<bool> needed;
     for (ValueId input : node.inputs) needed.push_back(depends_[input]);
-    const Differentiation d{graph_, node, dy, functions_, needed};
+    const Differentiation d{graph_, node, dy, functions_, needed, forward_nodes};
     const Gradients found =
         node.operation->gradient != nullptr ? node.operation->gradient(d) : differentiate_decomposition(d);
     for (size_t i = 0; i < found.size(); ++i)
@@ -87,25 +86,22 @@ bool is_one(const Value& value) {
   return info.kind == Kind::constant && info.type.elements() == 1 && info.initial.values->front() == 1;
 }
 
-std::vector<std::optional<Value>> backpropagate(Graph& graph, const std::map<ValueId, Value>& given,
-                                                const std::vector<Value>& of, FunctionGradients& functions) {
+Backpropagation backpropagate(Graph& graph, const std::vector<std::pair<ValueId, Value>>& given,
+                              const std::vector<Value>& of, FunctionGradients& functions) {
   const std::vector<bool> depends = dependents(graph, of);
-  const auto forward_nodes = static_cast<uint32_t>(graph.nodes().size());
-  graph.set_backward(true);
+  Backpropagation result{.first = static_cast<uint32_t>(graph.nodes().size())};
   Backward backward(graph, functions, depends);
   for (const auto& [id, gradient] : given) backward.add(id, gradient);
-  for (uint32_t i = forward_nodes; i-- > 0;) {
+  for (uint32_t i = result.first; i-- > 0;) {
     const std::vector<ValueId>& outputs = graph.nodes()[i].outputs;
     if (std::ranges::any_of(outputs, [&](ValueId id) { return id < depends.size() && depends[id]; }))
-      backward.through(i);
+      backward.through(i, result.first);
   }
   backward.name();
-  graph.set_backward(false);
-  graph.set_stage(0);
+  graph.mark_backward(result.first);
   verify_if_asserting(graph);
-  std::vector<std::optional<Value>> found;
-  for (const Value& value : of) found.push_back(backward.of(value.id));
-  return found;
+  for (const Value& value : of) result.gradients.push_back(backward.of(value.id));
+  return result;
 }
 
 std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of) {
@@ -116,7 +112,7 @@ std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>
     throw UsageError(fmt::format("gradients: the loss is {}; it must be a scalar", to_string(loss.type())));
   FunctionGradients functions;
   const Value one = loss.graph->constant("", loss.shape(), {1}, loss.type().type);
-  return backpropagate(*loss.graph, {{loss.id, one}}, of, functions);
+  return backpropagate(*loss.graph, {{loss.id, one}}, of, functions).gradients;
 }
 
 }  // namespace tessera::model

@@ -3,8 +3,8 @@
 
 #include <tessera/model.h>
 
-#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace tessera::model {
@@ -14,8 +14,13 @@ class FunctionGradients;
 /// Whether a value is the constant 1: the gradient of a loss with respect to itself.
 bool is_one(const Value& value);
 
+/// What gradients add to a graph.
+struct Backpropagation {
+  uint32_t first = 0;  ///< of the nodes, up to the last
+  std::vector<std::optional<Value>> gradients = {};
+};
 /// Adds the gradients of values, given those of others.
-std::vector<std::optional<Value>> backpropagate(Graph& graph, const std::map<ValueId, Value>& given,
-                                                const std::vector<Value>& of, FunctionGradients& functions);
+Backpropagation backpropagate(Graph& graph, const std::vector<std::pair<ValueId, Value>>& given,
+                              const std::vector<Value>& of, FunctionGradients& functions);
 
 }  // namespace tessera::model

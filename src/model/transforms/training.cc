@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 
-#include "model/loop.h"
 #include "model/operation.h"
 #include "model/transforms/transforms.h"
 
@@ -47,14 +46,6 @@ void check(const TrainingOptions& options, const Graph& graph) {
           "a value that is frozen, or has a learning rate of its own, is of another graph than the loss");
 }
 
-/// Applies an operation to a value on its stage.
-Value apply_beside(Graph& graph, std::string_view operation, Value value, Attributes attributes = {}) {
-  graph.set_stage(stage_of(graph, value.id));
-  const Value result = graph.apply(operation, {value}, std::move(attributes))[0];
-  graph.set_stage(0);
-  return result;
-}
-
 /// Gradients and scalar outputs as means over micro-batches.
 void repeat(Graph& graph, std::vector<Value>& gradients, uint32_t micro_batches) {
   for (const auto& [name, id] : graph.outputs())
@@ -66,7 +57,7 @@ void repeat(Graph& graph, std::vector<Value>& gradients, uint32_t micro_batches)
 
 /// Gradients and scalar outputs as means over replicas.
 void average(Graph& graph, std::vector<Value>& gradients) {
-  const auto mean = [&](Value value) { return apply_beside(graph, "mean_over_replicas", value); };
+  const auto mean = [&](Value value) { return graph.apply("mean_over_replicas", {value})[0]; };
   for (Value& gradient : gradients) gradient = mean(gradient);
   for (const auto& [name, id] : std::map(graph.outputs()))
     if (graph.type(id).shape.empty()) graph.replace_output(name, mean(graph.value(id)));
@@ -87,15 +78,11 @@ Value input_named(Graph& graph, const std::string& name, Type type) {
 void clip(Graph& graph, std::vector<Value>& gradients, double norm) {
   std::optional<Value> squares;
   for (const Value& gradient : gradients) {
-    const Value own = apply_beside(graph, "sum_of_squares", gradient, {{"over", "all"}});
+    const Value own = graph.apply("sum_of_squares", {gradient}, {{"over", "all"}})[0];
     squares = squares ? *squares + own : own;
   }
   const Value factor = minimum(reciprocal(sqrt(*squares) + kNormEpsilon) * norm, graph.constant("", {}, {1}));
-  for (Value& gradient : gradients) {
-    graph.set_stage(stage_of(graph, gradient.id));
-    gradient = gradient * cast(factor, gradient.type().type);
-  }
-  graph.set_stage(0);
+  for (Value& gradient : gradients) gradient = gradient * cast(factor, gradient.type().type);
 }
 
 /// State of an optimizer for each element of a parameter.
@@ -173,7 +160,7 @@ void add_training(Value loss, const TrainingOptions& options) {
     its_gradients.push_back(*found[i]);
   }
   if (parameters.empty()) throw UsageError("the loss depends on no parameter that is trained");
-  graph.set_backward(true);
+  const auto added = static_cast<uint32_t>(graph.nodes().size());
   if (options.replicas != 1) graph.replicate(options.replicas);
   if (options.micro_batches != 1) repeat(graph, its_gradients, options.micro_batches);
   if (options.replicas != 1) average(graph, its_gradients);
@@ -181,12 +168,10 @@ void add_training(Value loss, const TrainingOptions& options) {
   if (!lrs) lrs.emplace(graph, options);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Value lr = lrs->of(parameters[i]);
-    graph.set_stage(stage_of(graph, parameters[i].id));
     std::visit([&](const auto& optimizer) { update(graph, optimizer, parameters[i], its_gradients[i], lr); },
                options.optimizer);
   }
-  graph.set_stage(0);
-  graph.set_backward(false);
+  graph.mark_backward(options.micro_batches == 1 ? added : 0);
   verify_if_asserting(graph);
 }
 
