@@ -12,6 +12,11 @@ struct AddressRange {
   uint64_t end = 0;
 };
 
+/// The lowest multiple of `alignment` from `at` on.
+constexpr uint64_t aligned(uint64_t at, uint64_t alignment) {
+  return (at + alignment - 1) / alignment * alignment;
+}
+
 /// A union of address ranges, kept in chunks with the widest gap of each, so that neither adding a range nor
 /// finding a gap visits all of them.
 class AddressRanges {

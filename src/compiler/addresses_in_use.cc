@@ -4,12 +4,6 @@
 #include <set>
 
 namespace tessera::compiler {
-namespace {
-
-uint64_t aligned(uint64_t at, uint64_t alignment) { return (at + alignment - 1) / alignment * alignment; }
-
-}  // namespace
-
 AddressesInUse::AddressesInUse(const std::vector<Lifetime>& lifetimes, uint32_t moments)
     : lifetimes_(lifetimes), beginning_(moments), going_on_(moments), of_(lifetimes.size()) {
   std::vector<std::vector<uint32_t>> ending(moments);

@@ -15,8 +15,6 @@ namespace {
 
 using program::TileId;
 
-uint64_t aligned(uint64_t at, uint64_t alignment) { return (at + alignment - 1) / alignment * alignment; }
-
 MemoryUse use_of(const Compilation& c, const Piece& piece) {
   const program::Variable& variable = c.program.variable(piece.variable);
   switch (variable.role) {

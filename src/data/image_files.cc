@@ -9,7 +9,7 @@
 namespace tessera::train {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+constexpr uint64_t kMostImageBytes = uint64_t{1} << 30;
 constexpr uint32_t kMostSide = 4096;
 constexpr uint8_t kIdxBytes = 8;  // IDX's code for unsigned bytes
 constexpr uint32_t kClasses = 10;
@@ -31,7 +31,7 @@ uint32_t big_endian(const std::byte* bytes) {
 }
 
 Idx read_idx(const io::Source& source, uint8_t dimensions) {
-  Idx idx{{}, io::read_decompressed(source, kMostBytes), size_t{4} + size_t{4} * dimensions};
+  Idx idx{{}, io::read_decompressed(source, kMostImageBytes), size_t{4} + size_t{4} * dimensions};
   const std::vector<std::byte>& bytes = idx.content;
   if (bytes.size() < 4 || bytes[0] != std::byte{0} || bytes[1] != std::byte{0})
     io::fail(source.name(), "not an IDX file: these begin with two zero bytes");
@@ -85,7 +85,7 @@ ImageSet read_idx_images(const io::Source& images, const io::Source& labels) {
 
 ImageSet read_cifar10(const io::Source& batch) {
   ImageSet set{kCifarChannels, kCifarSide, kCifarSide, kClasses, {}, {}};
-  const std::vector<std::byte> content = io::read_decompressed(batch, kMostBytes);
+  const std::vector<std::byte> content = io::read_decompressed(batch, kMostImageBytes);
   const size_t record = 1 + set.image_size();
   if (content.empty() || content.size() % record != 0)
     io::fail(batch.name(), "{} bytes; CIFAR-10's binary version has records of {}", content.size(), record);

@@ -19,7 +19,7 @@ using nlohmann::json;
 constexpr const char* kConfig = "config.json";
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
-constexpr std::string_view kFormats[] = {"dense", "sparse-bitmask", "sparse-24-bitmask"};
+constexpr std::string_view kSparsityFormats[] = {"dense", "sparse-bitmask", "sparse-24-bitmask"};
 
 // Without the exceptions of their namesakes: what cannot be read is reported when it is opened.
 bool is_there(const fs::path& path) {
@@ -53,7 +53,7 @@ const json* object_in(const Source& source, const json& object, const char* key)
 }
 
 bool is_known_format(const std::string& format) {
-  return format.empty() || std::ranges::find(kFormats, format) != std::end(kFormats);
+  return format.empty() || std::ranges::find(kSparsityFormats, format) != std::end(kSparsityFormats);
 }
 
 void check_sparsity(const Source& config, const json& sparsity) {

@@ -11,13 +11,13 @@
 namespace tessera::io {
 namespace {
 
-struct Header {
+struct SmtxHeader {
   uint32_t rows;
   uint32_t cols;
   uint64_t non_zeros;
 };
 
-Header read_header(TextScanner& scanner, const std::string& name) {
+SmtxHeader read_smtx_header(TextScanner& scanner, const std::string& name) {
   constexpr uint64_t kAny = std::numeric_limits<uint64_t>::max();
   const uint64_t rows = scanner.integer("number of rows", kAny);
   const uint64_t cols = scanner.integer("number of columns", kAny);
@@ -35,7 +35,7 @@ Header read_header(TextScanner& scanner, const std::string& name) {
   return {static_cast<uint32_t>(rows), static_cast<uint32_t>(cols), non_zeros};
 }
 
-void read_row_offsets(TextScanner& scanner, const std::string& name, const Header& header, Pattern& p) {
+void read_row_offsets(TextScanner& scanner, const std::string& name, const SmtxHeader& header, Pattern& p) {
   p.crow_indices.resize(size_t{header.rows} + 1);
   for (size_t r = 0; r < p.crow_indices.size(); ++r) {
     p.crow_indices[r] = scanner.integer("row offset", header.non_zeros);
@@ -50,7 +50,7 @@ void read_row_offsets(TextScanner& scanner, const std::string& name, const Heade
   }
 }
 
-void read_columns(TextScanner& scanner, const std::string& name, const Header& header, Pattern& p) {
+void read_columns(TextScanner& scanner, const std::string& name, const SmtxHeader& header, Pattern& p) {
   p.col_indices.resize(header.non_zeros);
   if (header.non_zeros == 0) return;
   for (uint32_t& column : p.col_indices) column = scanner.integer("column index", header.cols - 1);
@@ -68,7 +68,7 @@ void read_columns(TextScanner& scanner, const std::string& name, const Header& h
 Pattern read_smtx(const Source& source) {
   const std::vector<char> text = source.read_all();
   TextScanner scanner(source.name(), {text.data(), text.size()});
-  const Header header = read_header(scanner, source.name());
+  const SmtxHeader header = read_smtx_header(scanner, source.name());
   base::require_memory(8 * (uint64_t{header.rows} + 1) + 4 * header.non_zeros,
                        source.name() + ": the pattern");
   Pattern p;

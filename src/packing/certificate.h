@@ -9,6 +9,8 @@
 
 namespace tessera::pack {
 
+inline constexpr uint64_t kLongestMaximum = uint64_t{1} << 28;  ///< tokens of a pack
+
 /// The lengths that occur, ascending.
 std::vector<uint32_t> lengths_of(const Histogram& histogram);
 

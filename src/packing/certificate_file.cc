@@ -8,6 +8,7 @@
 #include "io/atomic_file.h"
 #include "io/fail.h"
 #include "io/source.h"
+#include "packing/certificate.h"
 
 namespace tessera::pack {
 namespace {
@@ -15,7 +16,6 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kSchema = 1;
-constexpr uint64_t kLongestMaximum = uint64_t{1} << 28;
 
 /// Reads values of a certificate file; errors name the file.
 class Reader {

@@ -11,7 +11,6 @@ namespace tessera::pack {
 namespace {
 
 constexpr double kAttractive = 1e-9;     // minimum reduced cost of a useful pack
-constexpr double kRounding = 1e-6;       // packs; tolerance for rounding errors
 constexpr double kFractionOfBest = 0.5;  // weight of the best known duals when generating strategies
 constexpr double kDisturbance = 1e-3;    // sequences; breaks ties between rows, which would cause cycling
 constexpr double kMostSteps = 2e8;       // per dynamic program

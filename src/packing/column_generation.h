@@ -14,6 +14,8 @@
 
 namespace tessera::pack {
 
+inline constexpr double kRounding = 1e-6;  ///< packs; tolerance for rounding errors
+
 /// The contents of packs, and their fractional count in the relaxation.
 struct FractionalStrategy {
   std::vector<Part> parts;  ///< by descending length

@@ -12,7 +12,6 @@ namespace {
 
 constexpr double kMostAtOnce = 0.25;   // fraction of the remaining packs that one step may round up
 constexpr double kReducedCost = 0.02;  // limit for strategies from which the next relaxation starts
-constexpr double kRounding = 1e-6;     // packs; tolerance for rounding errors
 
 /// Takes the slots of one pack out of the histogram, if it has a sequence for each.
 bool take_one(const std::vector<Part>& parts, Histogram& left) {

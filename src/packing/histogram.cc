@@ -4,12 +4,12 @@
 
 #include <numeric>
 
+#include "packing/certificate.h"
 #include "packing/wide.h"
 
 namespace tessera::pack {
 namespace {
 
-constexpr size_t kLongestMaximum = size_t{1} << 28;
 constexpr WideCount kMostTokens = WideCount{1} << 63;
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kMostWasteful = 400;  // packs
 constexpr uint32_t kFewestOthers = 24;   // packs chosen at random
 constexpr uint32_t kDoublings = 4;       // of that number, cyclically
-constexpr double kRoundings[] = {0.6, 0.7, 0.5, 0.8};
+constexpr double kImproveRoundings[] = {0.6, 0.7, 0.5, 0.8};
 
 /// How much less than 1 a pack weighs by the duals. The sum over all packs is the number of excess packs.
 double waste(const Strategy& strategy, std::span<const double> duals) {
@@ -96,7 +96,7 @@ void improve(std::vector<Strategy>& packs, uint32_t max_length, const ImproveOpt
     const std::vector<Strategy> chosen = choose(packs, options.duals, others, random);
     std::erase_if(packs, [](const Strategy& strategy) { return strategy.count == 0; });
     const DiveOptions how{.target = packs_of(chosen) - 1,
-                          .round_up = kRoundings[round / kDoublings % std::size(kRoundings)],
+                          .round_up = kImproveRoundings[round / kDoublings % std::size(kImproveRoundings)],
                           .most_work = options.most_work - work,
                           .give_up = packs_of(chosen) + 1};
     const Dived result = repacked(chosen, max_length, options.max_per_pack, how, stop);

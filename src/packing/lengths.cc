@@ -3,15 +3,14 @@
 #include <tessera/packing.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "io/stored_value.h"
 #include "packing/counter.h"
+#include "packing/text_lengths.h"
 
 namespace tessera::pack {
 namespace {
 
-constexpr uint64_t kLongest = std::numeric_limits<int64_t>::max();
 constexpr size_t kBlock = 2048;  // lengths processed together, in the L1 cache
 
 }  // namespace

@@ -13,7 +13,6 @@ namespace tessera::pack {
 namespace {
 
 constexpr size_t kChunk = size_t{1} << 18;
-constexpr uint64_t kLongest = INT64_MAX;
 
 }  // namespace
 

@@ -10,6 +10,8 @@
 
 namespace tessera::pack {
 
+inline constexpr uint64_t kLongest = INT64_MAX;  ///< tokens that a sequence can have
+
 /// Reads the text piece by piece, as it arrives.
 class TextLengths {
  public:

@@ -9,7 +9,7 @@
 namespace tessera::train {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 32;
+constexpr uint64_t kMostAedatBytes = uint64_t{1} << 32;
 constexpr uint64_t kMostListBytes = uint64_t{1} << 20;
 constexpr std::string_view kVersion = "#!AER-DAT3.1";
 constexpr std::string_view kEndOfHeader = "#!END-HEADER";
@@ -34,8 +34,8 @@ struct Packet {
 class AedatReader {
  public:
   explicit AedatReader(const io::Source& source) : name_(source.name()) {
-    if (source.size() > kMostBytes)
-      io::fail(name_, "{} bytes are more than a recording may have ({})", source.size(), kMostBytes);
+    if (source.size() > kMostAedatBytes)
+      io::fail(name_, "{} bytes are more than a recording may have ({})", source.size(), kMostAedatBytes);
     content_ = source.read_all();
   }
 

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "data/events/event_array.h"
 #include "io/fail.h"
 #include "io/npy_integers.h"
 
 namespace tessera::train {
 namespace {
 
-constexpr uint64_t kMostValues = uint64_t{1} << 28;
 constexpr int64_t kUntouched = 255;
 
 io::NpyIntegers one_each(const io::Source& source, uint64_t recordings, int64_t most) {

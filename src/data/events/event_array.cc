@@ -10,7 +10,6 @@
 namespace tessera::train {
 namespace {
 
-constexpr uint64_t kMostValues = uint64_t{1} << 28;
 constexpr int64_t kLatest = int64_t{1} << 52;
 
 /// Where the values of an event are.

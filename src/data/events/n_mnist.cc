@@ -7,7 +7,7 @@
 namespace tessera::train {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 28;
+constexpr uint64_t kMostNMnistBytes = uint64_t{1} << 28;
 constexpr size_t kEventBytes = 5;
 constexpr uint8_t kOverflowY = 240;
 constexpr int64_t kOverflow = int64_t{1} << 13;
@@ -18,8 +18,9 @@ std::vector<PixelEvent> read_n_mnist(const io::Source& source) {
   if (source.size() % kEventBytes != 0)
     io::fail(source.name(), "{} bytes; a recording of N-MNIST has {} for each event", source.size(),
              kEventBytes);
-  if (source.size() > kMostBytes)
-    io::fail(source.name(), "{} bytes are more than a recording may have ({})", source.size(), kMostBytes);
+  if (source.size() > kMostNMnistBytes)
+    io::fail(source.name(), "{} bytes are more than a recording may have ({})", source.size(),
+             kMostNMnistBytes);
   const std::vector<char> content = source.read_all();
   std::vector<PixelEvent> events;
   events.reserve(content.size() / kEventBytes);

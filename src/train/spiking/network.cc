@@ -20,7 +20,7 @@ using model::Graph;
 using model::SpikingResults;
 using model::Value;
 
-constexpr uint32_t kWeightStream = 0x73706B00;
+constexpr uint32_t kSpikingWeightStream = 0x73706B00;
 /// Of weights among neurons of a layer, times √neurons.
 constexpr double kRecurrentScale = 0.2;
 /// Decays and thresholds learn more slowly.
@@ -105,7 +105,7 @@ class Network {
     const std::string name = value_name(layer, p.name);
     std::vector<float> values(size_t{rows} * p.cols);
     if (is_weight(p)) {
-      base::RandomStream(settings_.seed, static_cast<uint32_t>(parameters_.size()), kWeightStream)
+      base::RandomStream(settings_.seed, static_cast<uint32_t>(parameters_.size()), kSpikingWeightStream)
           .fill_normal(values);
       const double scale = (p.name == "recurrent" ? kRecurrentScale : 1) / std::sqrt(rows);
       for (float& w : values) w = static_cast<float>(w * scale);
