@@ -1,4 +1,6 @@
-"""Training of a module's graph beside the module."""
+"""Functions as modules, and training of a module's graph beside the module."""
+
+import copy
 
 import numpy as np
 import pytest
@@ -11,6 +13,26 @@ from tessera import graph as tg
 LOSSES = {"cross_entropy": F.cross_entropy, "mse": F.mse_loss}
 
 
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+def compare(module, *inputs, rtol=1e-4, atol=1e-5):
+    """A session of the module's graph, which gives what the module does."""
+    session = tg.from_torch(module, inputs).session()
+    with torch.no_grad():
+        expected = module(*inputs)
+    np.testing.assert_allclose(session.run(*inputs), expected.numpy(), rtol=rtol, atol=atol)
+    return session
+
+
 class _WithLoss(nn.Module):
     def __init__(self, network, loss_of):
         super().__init__()
@@ -20,29 +42,51 @@ class _WithLoss(nn.Module):
         return self.loss_of(self.network(*inputs[:-1]), inputs[-1])
 
 
-def trains_like_pytorch(module, inputs, target, loss="cross_entropy", *, lr=0.1, steps=3, machine="host", atol=1e-4):
+def trains_like_pytorch(
+    module,
+    inputs,
+    target,
+    loss="cross_entropy",
+    *,
+    lr=0.1,
+    steps=3,
+    machine="host",
+    rtol=1e-3,
+    atol=1e-4,
+    make_optimizer=torch.optim.SGD,
+    **options,
+):
     """Some steps have the same losses, which are returned, and the same parameters at the end.
 
-    The loss is one of a training step by its name, or a function that becomes part of the module.
+    The loss is one of a training step by its name, or a function that becomes part of the module. `options` are those
+    of the training step, and `make_optimizer` makes PyTorch's optimizer for them from parameters and a rate.
     """
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     if isinstance(loss, str):
-        prefix, loss_of = "", LOSSES[loss]
-        step = tg.from_torch(module, inputs).training_step(loss, lr=lr)
+        whole, loss_of = module, LOSSES[loss]
+        step = tg.from_torch(module, inputs).training_step(loss, lr=lr, **options)
     else:
-        prefix, loss_of = "network.", loss
-        graph = tg.from_torch(_WithLoss(module, loss), (*inputs, target))
-        step = graph.training_step(graph.outputs["output"], lr=lr)
+        whole, loss_of = _WithLoss(module, loss), loss
+        graph = tg.from_torch(whole, (*inputs, target))
+        step = graph.training_step(graph.outputs["output"], lr=lr, **options)
     session = step.session(machine)
-    optimizer = torch.optim.SGD(module.parameters(), lr=lr)
+    optimizer = make_optimizer(module.parameters(), lr)
     losses = []
     for _ in range(steps):
         optimizer.zero_grad()
         value = loss_of(module(*inputs), target)
         value.backward()
+        if "clip_norm" in options:
+            nn.utils.clip_grad_norm_(module.parameters(), options["clip_norm"])
         optimizer.step()
         losses.append(value.item())
         assert session.run(*inputs, target) == pytest.approx(losses[-1], rel=1e-4)
-    for name, values in module.named_parameters():
-        np.testing.assert_allclose(session.get(prefix + name), values.detach(), rtol=1e-3, atol=atol)
+    assert_same_parameters(session, whole, rtol, atol)
     return losses
+
+
+def assert_same_parameters(session, module, rtol=2e-4, atol=2e-5):
+    trained = copy.deepcopy(module)
+    session.copy_to(trained)
+    for (name, ours), theirs in zip(trained.named_parameters(), module.parameters(), strict=True):
+        np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=rtol, atol=atol, err_msg=name)

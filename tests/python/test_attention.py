@@ -5,32 +5,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from beside_torch import trains_like_pytorch  # noqa: E402
+from beside_torch import Function, compare, trains_like_pytorch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from tessera import graph as tg  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-class Of(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
-
-
-def compare(module, *inputs, rtol=1e-4, atol=1e-5):
-    graph = tg.from_torch(module, inputs)
-    with torch.no_grad():
-        expected = module(*inputs)
-    np.testing.assert_allclose(graph.session().run(*inputs), expected.numpy(), rtol=rtol, atol=atol)
-    return graph
 
 
 @pytest.mark.parametrize(
@@ -55,7 +36,7 @@ def compare(module, *inputs, rtol=1e-4, atol=1e-5):
 )
 def test_products(function, a, b):
     torch.manual_seed(0)
-    compare(Of(function), torch.randn(a), torch.randn(b))
+    compare(Function(function), torch.randn(a), torch.randn(b))
 
 
 def heads(x, count):
@@ -171,7 +152,7 @@ def test_truth_that_is_computed_hides_keys(machine):
     q, k, v = (torch.randn(2, 3, 6, 8) for _ in range(3))
     mask = torch.rand(2, 1, 6, 6) - 0.4
     mask[1, 0, 2] = -1
-    session = tg.from_torch(Of(attend), (q, k, v, mask)).session(machine)
+    session = tg.from_torch(Function(attend), (q, k, v, mask)).session(machine)
     np.testing.assert_allclose(session.run(q, k, v, mask), attend(q, k, v, mask), rtol=1e-4, atol=1e-5)
 
 
@@ -184,7 +165,7 @@ def test_a_finite_number_that_hides_all_keys_hides_none(machine, is_constant):
     mask[..., 2, :] = mask[..., :4, 4:] = torch.finfo(torch.float32).min
     attend = lambda q, k, v, m=mask: F.scaled_dot_product_attention(q, k, v, attn_mask=m)  # noqa: E731
     inputs = (q, k, v) if is_constant else (q, k, v, mask)
-    session = tg.from_torch(Of(attend), inputs).session(machine)
+    session = tg.from_torch(Function(attend), inputs).session(machine)
     np.testing.assert_allclose(session.run(*inputs), attend(*inputs), rtol=1e-4, atol=1e-5)
 
 

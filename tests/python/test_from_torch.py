@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from beside_torch import trains_like_pytorch  # noqa: E402
+from beside_torch import compare, trains_like_pytorch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -55,28 +55,6 @@ class Function(nn.Module):
 
     def forward(self, a, b):
         return self.function(a, b)
-
-
-class Power(nn.Module):
-    def __init__(self, exponent):
-        super().__init__()
-        self.exponent = exponent
-
-    def forward(self, x):
-        return x**self.exponent
-
-
-class Chosen(nn.Module):
-    def forward(self, x):
-        return torch.where(x > 0.1, x.sin(), x.erf() * 2) + x.cos().masked_fill(x < 0, 0.5)
-
-
-def compare(module, *inputs, rtol=1e-4, atol=1e-5):
-    session = tg.from_torch(module, inputs).session()
-    with torch.no_grad():
-        expected = module(*inputs)
-    np.testing.assert_allclose(session.run(*inputs), expected.numpy(), rtol=rtol, atol=atol)
-    return session
 
 
 @pytest.mark.parametrize(
@@ -185,25 +163,6 @@ def test_masks_and_positions_of_integers():
     compare(Positions(), ids, ids > 4)
 
 
-@pytest.mark.parametrize(
-    "activation",
-    [
-        nn.GELU("tanh"), nn.SiLU(), nn.Hardswish(), nn.Hardsigmoid(), nn.LeakyReLU(0.2), nn.ELU(0.7), nn.Softplus(),
-        nn.Mish(), nn.SELU(), nn.ReLU6(), Power(3), Power(1.5), Power(-2.0), Chosen(),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_activations_train_as_in_pytorch(activation):
-    torch.manual_seed(5)
-    module = nn.Sequential(nn.Linear(24, 40), activation, nn.Linear(40, 10))
-    x, labels = torch.randn(20, 24), torch.randint(10, (20,))
-    x[0] = 0
-    with torch.no_grad():
-        module[0].bias.abs_().add_(0.5 if isinstance(activation, Power) else 0)
-        module[0].weight.mul_(0.1 if isinstance(activation, Power) else 1)
-    trains_like_pytorch(module, x, labels)
-
-
 def test_heads_and_masks_train_as_in_pytorch():
     """What attention does around its products: heads are split off, masked, normalised over another dimension."""
 
@@ -306,22 +265,6 @@ def test_a_loss_in_the_module():
     graph = tg.from_torch(module, (x, labels))
     session = graph.training_step(graph.outputs["output"], lr=0.1).session()
     assert session.run(x, labels) == pytest.approx(module(x, labels).item(), rel=1e-5)
-
-
-def test_layer_normalisation_trains_as_in_pytorch():
-    torch.manual_seed(5)
-    module = nn.Sequential(nn.Linear(24, 40), nn.LayerNorm(40), nn.ReLU(), nn.Linear(40, 10))
-    x, labels = torch.randn(20, 24), torch.randint(10, (20,))
-    losses = trains_like_pytorch(module, x, labels, steps=15)
-    assert losses[-1] < 0.8 * losses[0]
-
-
-@pytest.mark.parametrize("norm", [nn.RMSNorm(40), nn.RMSNorm([4, 10], eps=0.01, elementwise_affine=False)], ids=str)
-def test_normalisation_by_the_root_mean_square_trains_as_in_pytorch(norm):
-    torch.manual_seed(5)
-    last = norm.normalized_shape
-    module = nn.Sequential(nn.Linear(24, 40), nn.Unflatten(1, last), norm, nn.Flatten(), nn.ReLU(), nn.Linear(40, 10))
-    trains_like_pytorch(module, torch.randn(20, 24), torch.randint(10, (20,)))
 
 
 WEIGHTS = torch.linspace(0.2, 2, 10)

@@ -1,6 +1,7 @@
 """Training steps beside PyTorch's: the same losses and parameters."""
 
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 import tessera  # noqa: E402
+from beside_torch import assert_same_parameters, trains_like_pytorch  # noqa: E402
 from tessera import graph as tg  # noqa: E402
 from tessera.nn import SparseLinear  # noqa: E402
 
@@ -20,20 +22,21 @@ STEPS = 6
 BATCH = 20
 RATE = 0.05
 
+SGD, Adam = torch.optim.SGD, torch.optim.Adam
 OPTIMIZERS = {
-    "sgd": ({}, lambda p: torch.optim.SGD(p, RATE)),
-    "momentum": ({"momentum": 0.9}, lambda p: torch.optim.SGD(p, RATE, momentum=0.9)),
+    "sgd": ({}, SGD),
+    "momentum": ({"momentum": 0.9}, partial(SGD, momentum=0.9)),
     "nesterov": (
         {"momentum": 0.8, "nesterov": True, "weight_decay": 0.1},
-        lambda p: torch.optim.SGD(p, RATE, momentum=0.8, nesterov=True, weight_decay=0.1),
+        partial(SGD, momentum=0.8, nesterov=True, weight_decay=0.1),
     ),
-    "adam": ({"optimizer": "adam"}, lambda p: torch.optim.Adam(p, RATE)),
+    "adam": ({"optimizer": "adam"}, Adam),
     "adam with decay": (
         {"optimizer": "adam", "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1},
-        lambda p: torch.optim.Adam(p, RATE, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1),
+        partial(Adam, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1),
     ),
-    "adamw": ({"optimizer": "adamw"}, lambda p: torch.optim.AdamW(p, RATE)),
-    "clipped": ({"momentum": 0.9, "clip_norm": 0.1}, lambda p: torch.optim.SGD(p, RATE, momentum=0.9)),
+    "adamw": ({"optimizer": "adamw"}, torch.optim.AdamW),
+    "clipped": ({"momentum": 0.9, "clip_norm": 0.1}, partial(SGD, momentum=0.9)),
 }
 
 
@@ -47,42 +50,16 @@ def batches(shape=(BATCH, 24), classes=10):
         yield torch.randn(shape, generator=generator), torch.randint(classes, (shape[0],), generator=generator)
 
 
-def train_in_pytorch(module, make_optimizer, loss, data, clip_norm=None):
-    optimizer = make_optimizer(module.parameters())
-    losses = []
-    for x, target in data:
-        optimizer.zero_grad()
-        value = loss(module(x), target)
-        value.backward()
-        if clip_norm is not None:
-            nn.utils.clip_grad_norm_(module.parameters(), clip_norm)
-        optimizer.step()
-        losses.append(value.item())
-    return losses
-
-
-def assert_same_parameters(session, module, rtol=2e-4, atol=2e-5):
-    trained = copy.deepcopy(module)
-    session.copy_to(trained)
-    for (name, ours), theirs in zip(trained.named_parameters(), module.parameters(), strict=True):
-        np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=rtol, atol=atol, err_msg=name)
-
-
-def check(module, options, make_optimizer, machine="host", steps=STEPS, **tolerances):
-    data = list(batches())[:steps]
-    session = (
-        tg.from_torch(module, data[0][0]).training_step("cross_entropy", lr=RATE, **options).session(machine)
-    )
-    ours = [session.run(x, labels) for x, labels in data]
-    theirs = train_in_pytorch(module, make_optimizer, F.cross_entropy, data, options.get("clip_norm"))
-    np.testing.assert_allclose(ours, theirs, rtol=1e-4)
-    assert_same_parameters(session, module, **tolerances)
+def check(module, name, rtol=2e-4, atol=2e-5, steps=STEPS, **more):
+    options, make_optimizer = OPTIMIZERS[name]
+    options = {**options, **more, "make_optimizer": make_optimizer}
+    trains_like_pytorch(module, *next(batches()), lr=RATE, steps=steps, rtol=rtol, atol=atol, **options)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_dense(name):
     torch.manual_seed(1)
-    check(mlp(), *OPTIMIZERS[name])
+    check(mlp(), name)
 
 
 @pytest.mark.parametrize("name", ["momentum", "adamw", "clipped"])
@@ -94,7 +71,7 @@ def test_sparse(name, block_size, dynamic):
         SparseLinear(32, 48, density=0.5, block_size=block_size, dynamic=dynamic, activation="gelu"),
         nn.Linear(48, 10),
     )
-    check(module, *OPTIMIZERS[name])
+    check(module, name)
 
 
 def test_sparse_beside_masked_dense():
@@ -109,11 +86,15 @@ def test_sparse_beside_masked_dense():
     for i, mask in masks.items():
         dense[i].weight.data *= mask
         dense[i].weight.register_hook(lambda gradient, mask=mask: gradient * mask)
-    data = list(batches())
-    session = tg.from_torch(sparse, data[0][0]).training_step(optimizer="sgd", lr=RATE, momentum=0.9).session()
-    ours = [session.run(x, labels) for x, labels in data]
-    theirs = train_in_pytorch(dense, OPTIMIZERS["momentum"][1], F.cross_entropy, data)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+    x, labels = next(batches())
+    session = tg.from_torch(sparse, x).training_step(optimizer="sgd", lr=RATE, momentum=0.9).session()
+    optimizer = SGD(dense.parameters(), RATE, momentum=0.9)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(dense(x), labels)
+        loss.backward()
+        optimizer.step()
+        assert session.run(x, labels) == pytest.approx(loss.item(), rel=1e-4)
     for i in masks:
         trained = session.matrix(f"{i}.weight").to_dense()
         np.testing.assert_allclose(trained, dense[i].weight.detach(), rtol=2e-4, atol=2e-5)
@@ -123,7 +104,7 @@ def test_sparse_beside_masked_dense():
 def test_on_a_tiled_machine(name):
     torch.manual_seed(4)
     bow = tessera.Machine("bow", tiles=24)
-    check(mlp(16), *OPTIMIZERS[name], machine=bow, steps=3, rtol=2e-3, atol=2e-4)
+    check(mlp(16), name, machine=bow, steps=3, rtol=2e-3, atol=2e-4)
 
 
 def test_encoder_block_by_mean_squared_error():
@@ -136,15 +117,10 @@ def test_encoder_block_by_mean_squared_error():
             return x + self.down(F.gelu(self.up(x)))
 
     torch.manual_seed(5)
-    module = Block()
-    data = [(x, torch.randn(x.shape)) for x, _ in batches((4, 6, 16))]
-    step = tg.from_torch(module, data[0][0]).training_step("mse", "adamw", lr=RATE)
+    module, x, target = Block(), torch.randn(4, 6, 16), torch.randn(4, 6, 16)
+    step = tg.from_torch(module, x).training_step("mse", "adamw", lr=RATE)
     assert [value.name for value in step.inputs if value.name != "lr"] == ["x", "target", "step"]
-    session = step.session()
-    ours = [session.run(x, target) for x, target in data]
-    theirs = train_in_pytorch(module, OPTIMIZERS["adamw"][1], F.mse_loss, data)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-4)
-    assert_same_parameters(session, module)
+    trains_like_pytorch(module, x, target, "mse", lr=RATE, make_optimizer=torch.optim.AdamW, optimizer="adamw")
 
 
 def test_the_rate_changes():

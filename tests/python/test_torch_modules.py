@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from beside_torch import trains_like_pytorch  # noqa: E402
+from beside_torch import Function, compare, trains_like_pytorch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
@@ -71,23 +71,12 @@ FUNCTIONS = {
 }
 
 
-class Function(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
-
-
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name):
     function, *shapes = FUNCTIONS[name]
     torch.manual_seed(6)
     inputs = tuple(torch.randn(shape) for shape in shapes)
-    module = Function(function)
-    y = tg.from_torch(module, inputs).session().run(*inputs)
-    np.testing.assert_allclose(y, module(*inputs), rtol=1e-4, atol=1e-5)
+    compare(Function(function), *inputs)
 
 
 OFFSETS = torch.tensor([0, 3, 3, 9])
@@ -103,8 +92,7 @@ def test_bags_of_embeddings(mode, padding, offsets):
     ids.view(-1)[:2] = 2
     inputs = (ids, OFFSETS) if offsets in ("given", "last") else (ids,)
     module = Function(lambda ids: bags(ids, OFFSETS)) if offsets == "constant" else bags
-    y = tg.from_torch(module, inputs).session().run(*inputs)
-    np.testing.assert_allclose(y, module(*inputs).detach(), rtol=1e-4, atol=1e-5)
+    compare(module, *inputs)
 
 
 def test_bags_and_windows_train_as_in_pytorch():

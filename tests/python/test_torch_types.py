@@ -5,21 +5,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from beside_torch import Function  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from tessera import graph as tg  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-class Function(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 def compare(function, *inputs, rtol=1e-5, atol=1e-6):
