@@ -31,12 +31,12 @@ inline void finish_read_columns(const Epilogue& e, const MatrixView<float>& y, u
   HWY_ALIGN float columns[kCols * kRows];
   for (uint32_t r = 0; r < rows; r += kRows) {
     const uint32_t count = std::min(kRows, rows - r);
-    const float* bias = e.bias == nullptr ? nullptr : e.bias + row + r;
+    const float* bias = bias_of(e, row + r);
     for (uint32_t c = 0; c < cols; c += kCols) {
       const uint32_t width = std::min(kCols, cols - c);
       transpose(sums + r * step + c, step, count, width, columns, kRows);
-      for (uint32_t i = 0; i < width; ++i)
-        finish_line(e, columns + i * kRows, count, bias, 1, y.pointer_to(row + r, col + c + i));
+      finish_lines(e, {columns, kRows, y.pointer_to(row + r, col + c), y.col_stride, width, count, bias,
+                       /*are_rows=*/false});
     }
   }
 }
@@ -47,9 +47,8 @@ inline void finish_columns(const Epilogue& e, const MatrixView<float>& y, uint32
                            int64_t col, uint32_t cols, float* sums, size_t step, bool stream) {
   if (e.beta != 0.0F) return finish_read_columns(e, y, row, rows, col, cols, sums, step);
   if (!is_plain(e))
-    for (uint32_t r = 0; r < rows; ++r)
-      finish_line(e, sums + r * step, cols, e.bias == nullptr ? nullptr : e.bias + row + r, 0,
-                  sums + r * step);
+    finish_lines(e, {sums, step, sums, static_cast<int64_t>(step), rows, cols, bias_of(e, row),
+                     /*are_rows=*/true});
   transpose_into_columns(sums, step, rows, cols, row, y.pointer_to(row, col), y.col_stride, stream);
 }
 

@@ -20,34 +20,72 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Computes y[0, count) from the sums of W·X, along a row of Y (bias_step 0) or a column (bias_step 1); `bias`
-// may be null. With `stream`, whole aligned vectors use non-temporal stores; y is not read then.
-inline HWY_NOINLINE void finish_line(const Epilogue& e, const float* sums, size_t count, const float* bias,
-                                     size_t bias_step, float* y, bool stream = false) {
+// Rows or columns of Y, and the sums of W·X for them.
+struct Lines {
+  const float* sums;
+  size_t sums_step;  // between lines
+  float* y;
+  int64_t y_step;
+  size_t lines;
+  size_t count;         // elements of a line
+  const float* bias;    // of the first element, or null
+  bool are_rows;        // a bias for each line, not for each element of one
+  bool stream = false;  // whole aligned vectors use non-temporal stores; Y is not read then
+};
+
+// Several vectors side by side, because an activation is a long chain of operations.
+template <Activation kActivation>
+HWY_NOINLINE void finish_lines_with(const Epilogue& e, const Lines& of) {
+  constexpr size_t kUnrolled = 4;
   const hn::ScalableTag<float> d;
-  const size_t lanes = hn::Lanes(d);
-  const auto alpha = hn::Set(d, e.alpha);
-  const auto beta = hn::Set(d, e.beta);
-  const auto address = reinterpret_cast<uintptr_t>(y);
-  stream = stream && address % sizeof(float) == 0;
-  const size_t past_vector = stream ? address / sizeof(float) % lanes : 0;
-  for (size_t i = 0, step = lanes - past_vector; i < count; i += step, step = lanes) {
-    const bool whole = step == lanes && i + lanes <= count;
-    const auto some = hn::FirstN(d, std::min(step, count - i));
-    const auto load = [&](const float* from)
-                          HWY_ATTR { return whole ? hn::LoadU(d, from) : hn::MaskedLoad(some, d, from); };
-    auto value = load(sums + i);
-    if (e.alpha != 1.0F) value = hn::Mul(alpha, value);
-    if (e.beta != 0.0F) value = hn::MulAdd(beta, load(y + i), value);
-    if (bias != nullptr) value = hn::Add(value, bias_step == 0 ? hn::Set(d, *bias) : load(bias + i));
-    value = activate(d, e.activation, value);
-    if (whole && stream) {
-      hn::Stream(value, d, y + i);
-    } else if (whole) {
-      hn::StoreU(value, d, y + i);
-    } else {
-      hn::BlendedStore(value, some, d, y + i);
+  using V = hn::Vec<decltype(d)>;
+  constexpr size_t kStep = hn::MaxLanes(d);
+  const V alpha = hn::Set(d, e.alpha);
+  const V beta = hn::Set(d, e.beta);
+  for (size_t line = 0; line < of.lines; ++line) {
+    const float* sums = of.sums + line * of.sums_step;
+    const float* bias = of.bias == nullptr || !of.are_rows ? of.bias : of.bias + line;
+    float* y = of.y + static_cast<int64_t>(line) * of.y_step;
+    const auto value_at = [&](size_t i, const auto& load) HWY_ATTR {
+      V value = hn::Mul(alpha, load(sums + i));
+      if (e.beta != 0.0F) value = hn::MulAdd(beta, load(y + i), value);
+      if (bias != nullptr) value = hn::Add(value, of.are_rows ? hn::Set(d, *bias) : load(bias + i));
+      return activate(d, kActivation, value);
+    };
+    const auto load = [&](const float* from) HWY_ATTR { return hn::LoadU(d, from); };
+    const auto finish_part = [&](size_t i, size_t count) HWY_ATTR {
+      const auto part = hn::FirstN(d, count);
+      const auto load_part = [&](const float* from) HWY_ATTR { return hn::MaskedLoad(part, d, from); };
+      hn::BlendedStore(value_at(i, load_part), part, d, y + i);
+    };
+
+    const auto address = reinterpret_cast<uintptr_t>(y);
+    const bool stream = of.stream && address % sizeof(float) == 0;
+    const auto store = [&](V value, size_t i) HWY_ATTR {
+      if (stream)
+        hn::Stream(value, d, y + i);
+      else
+        hn::StoreU(value, d, y + i);
+    };
+    const size_t past_vector = stream ? address / sizeof(float) % kStep : 0;
+    size_t i = past_vector == 0 ? 0 : std::min(kStep - past_vector, of.count);
+    if (i != 0) finish_part(0, i);
+    for (; i + kUnrolled * kStep <= of.count; i += kUnrolled * kStep) {
+      V values[kUnrolled];
+      for (size_t u = 0; u < kUnrolled; ++u) values[u] = value_at(i + u * kStep, load);
+      for (size_t u = 0; u < kUnrolled; ++u) store(values[u], i + u * kStep);
     }
+    for (; i + kStep <= of.count; i += kStep) store(value_at(i, load), i);
+    if (i < of.count) finish_part(i, of.count - i);
+  }
+}
+
+// Computes lines of Y from the sums of W·X.
+inline void finish_lines(const Epilogue& e, const Lines& lines) {
+  switch (e.activation) {
+    case Activation::none: return finish_lines_with<Activation::none>(e, lines);
+    case Activation::relu: return finish_lines_with<Activation::relu>(e, lines);
+    case Activation::gelu: return finish_lines_with<Activation::gelu>(e, lines);
   }
 }
 

@@ -23,6 +23,11 @@ inline bool is_plain(const Epilogue& e) {
   return e.alpha == 1.0F && e.beta == 0.0F && e.bias == nullptr && e.activation == Activation::none;
 }
 
+/// The biases from a row on, or null.
+inline const float* bias_of(const Epilogue& e, uint32_t row) {
+  return e.bias == nullptr ? nullptr : e.bias + row;
+}
+
 /// One element of Y from its sum, as the references compute it.
 inline float finish(const Epilogue& e, uint32_t row, float sum, const float& y) {
   float value = e.alpha * sum;

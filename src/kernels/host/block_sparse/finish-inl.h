@@ -24,24 +24,16 @@ struct Piece {
   uint32_t cols;
 };
 
-inline const float* bias_of(const Epilogue& e, uint32_t row) {
-  return e.bias == nullptr ? nullptr : e.bias + row;
-}
-
 // Writes a part of Y from its sums by rows, row r at sums + r * step.
 inline void finish_by_rows(const BlockSlice& slice, const Piece& p, const float* sums, size_t step) {
-  for (uint32_t r = 0; r < p.rows; ++r) {
-    float* y = slice.y.pointer_to(p.row + r, p.col);
-    finish_line(slice.epilogue, sums + r * step, p.cols, bias_of(slice.epilogue, p.row + r), 0, y);
-  }
+  finish_lines(slice.epilogue, {sums, step, slice.y.pointer_to(p.row, p.col), slice.y.row_stride, p.rows,
+                                p.cols, bias_of(slice.epilogue, p.row), /*are_rows=*/true});
 }
 
 // Writes a part of Y from its sums by columns, column c at sums + c * step.
 inline void finish_by_columns(const BlockSlice& slice, const Piece& p, const float* sums, size_t step) {
-  for (uint32_t c = 0; c < p.cols; ++c) {
-    float* y = slice.y.pointer_to(p.row, p.col + c);
-    finish_line(slice.epilogue, sums + c * step, p.rows, bias_of(slice.epilogue, p.row), 1, y);
-  }
+  finish_lines(slice.epilogue, {sums, step, slice.y.pointer_to(p.row, p.col), slice.y.col_stride, p.cols,
+                                p.rows, bias_of(slice.epilogue, p.row), /*are_rows=*/false});
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

@@ -311,16 +311,16 @@ class PanelSlice {
 
   void write_row(uint32_t row, const float* sums) const {
     const Epilogue& e = slice_.epilogue;
-    const float* bias = e.bias == nullptr ? nullptr : e.bias + row;
     float* y = slice_.y.pointer_to(row, col_);
     size_t first = 0;
     if (rotation_.columns != 0) {
       HWY_ALIGN float parts[kLanes];
-      finish_line(e, sums, kLanes, bias, 0, parts);
+      finish_lines(e, {sums, 0, parts, 0, 1, kLanes, bias_of(e, row), /*are_rows=*/true});
       rotation_.store(hn::Load(Floats(), parts), y);
       first = kLanes;
     }
-    finish_line(e, sums + first, cols_ - first, bias, 0, y + first, streams(slice_));
+    finish_lines(e, {sums + first, 0, y + first, 0, 1, cols_ - first, bias_of(e, row), /*are_rows=*/true,
+                     streams(slice_)});
   }
 
   const ElementSlice& slice_;
