@@ -601,13 +601,15 @@ struct OperationCost {
   std::string operation;
   std::string value;  ///< its first output
   double seconds = 0;
+  double conversion_seconds = 0;         ///< of these, for operands and results in other layouts
   std::map<std::string, double> cycles;  ///< by phase
 };
 
-/// A value that the program converts from one order to another.
+/// A value that the program converts from one layout to another.
 struct ConversionCost {
   std::string value;
   uint64_t bytes = 0;
+  double seconds = 0;
 };
 
 /// Time and memory of a chip of several.

@@ -246,6 +246,7 @@ void bind_cost(nb::module_& m) {
       .def_ro("operation", &model::OperationCost::operation)
       .def_ro("value", &model::OperationCost::value)
       .def_ro("seconds", &model::OperationCost::seconds)
+      .def_ro("conversion_seconds", &model::OperationCost::conversion_seconds)
       .def_ro("cycles", &model::OperationCost::cycles);
   nb::class_<RunCost>(m, "RunCost", "What a run takes.")
       .def_ro("seconds", &RunCost::seconds)
@@ -254,9 +255,9 @@ void bind_cost(nb::module_& m) {
       .def_ro("operations", &RunCost::operations)
       .def_prop_ro("conversions",
                    [](const RunCost& c) {
-                     std::vector<std::pair<std::string, uint64_t>> conversions;
+                     std::vector<std::tuple<std::string, uint64_t, double>> conversions;
                      for (const model::ConversionCost& each : c.conversions)
-                       conversions.emplace_back(each.value, each.bytes);
+                       conversions.emplace_back(each.value, each.bytes, each.seconds);
                      return conversions;
                    })
       .def_ro("bytes", &RunCost::bytes)

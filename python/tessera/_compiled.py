@@ -427,10 +427,10 @@ _KINDS = {
 
 def split_of(estimate: Estimate) -> str:
     """Milliseconds by kind of operation, as a line."""
-    times: dict[str, float] = {}
+    times: dict[str, float] = {"conversions of layouts": sum(each.conversion_seconds for each in estimate.operations) * 1e3}
     for operation in estimate.operations:
         kind = _KINDS.get(operation.operation, "other operations")
-        times[kind] = times.get(kind, 0.0) + operation.seconds * 1e3
+        times[kind] = times.get(kind, 0.0) + (operation.seconds - operation.conversion_seconds) * 1e3
     parts = ", ".join(f"{kind} {ms:.2f}" for kind, ms in sorted(times.items(), key=lambda of: -of[1]))
     return f"milliseconds of a call: {estimate.seconds * 1e3:.2f}, of them {parts}"
 

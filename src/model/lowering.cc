@@ -52,6 +52,20 @@ Operand in_rows(const ops::Builder& builder, const Operand& operand, const Opera
   return result;
 }
 
+/// What `add` adds to a program.
+Lowered::Sets sets_of(const program::Program& program, const std::function<void()>& add) {
+  const auto size = [](const auto& list) { return static_cast<uint32_t>(list.size()); };
+  Lowered::Sets sets;
+  sets.first_set = size(program.compute_sets());
+  sets.first_copy = size(program.copy_sets());
+  sets.first_collective = size(program.collectives());
+  add();
+  sets.last_set = size(program.compute_sets());
+  sets.last_copy = size(program.copy_sets());
+  sets.last_collective = size(program.collectives());
+  return sets;
+}
+
 std::vector<float> transposed(const std::vector<float>& values, uint64_t rows, uint64_t cols) {
   std::vector<float> result(values.size());
   for (uint64_t i = 0; i < values.size(); ++i) result[i % cols * rows + i / cols] = values[i];
@@ -476,8 +490,11 @@ Operand Lowering::in_layout(ValueId id, const ValueLayout& layout, const ops::Bu
     if (has == layout) return operand;
   const TensorType& type = graph_.type(id);
   try {
-    const Operand converted = convert(builder, operand_of(id), type, layout_of(id), layout, steps_);
-    lowered_.conversions.push_back({graph_.info(id).name, type.elements() * size_of(type.type)});
+    Operand converted;
+    const Lowered::Sets sets = sets_of(builder.program(), [&] {
+      converted = convert(builder, operand_of(id), type, layout_of(id), layout, steps_);
+    });
+    lowered_.conversions.push_back({graph_.info(id).name, type.elements() * size_of(type.type), sets});
     known.emplace_back(layout, converted);
     return converted;
   } catch (const UsageError& error) {
@@ -596,17 +613,7 @@ void Lowering::lower(uint32_t index) {
 }
 
 void Lowering::add_as(uint32_t node, const std::function<void()>& add) {
-  const program::Program& program = builders_.front().program();
-  const auto size = [](const auto& list) { return static_cast<uint32_t>(list.size()); };
-  Lowered::Sets sets;
-  sets.first_set = size(program.compute_sets());
-  sets.first_copy = size(program.copy_sets());
-  sets.first_collective = size(program.collectives());
-  add();
-  sets.last_set = size(program.compute_sets());
-  sets.last_copy = size(program.copy_sets());
-  sets.last_collective = size(program.collectives());
-  lowered_.sets[node].push_back(sets);
+  lowered_.sets[node].push_back(sets_of(builders_.front().program(), add));
 }
 
 /// By value: whether replicas compute values of their own.

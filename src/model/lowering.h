@@ -44,13 +44,24 @@ struct Lowered {
     program::VariableId variable = 0;
   };
   std::vector<Gap> gaps;
-  std::vector<ConversionCost> conversions;  ///< of values between layouts that the program contains
   std::vector<ByReplica> by_replica;
   /// Compute sets, copy sets and collectives [first, last) of the program.
   struct Sets {
     uint32_t first_set = 0, last_set = 0, first_copy = 0, last_copy = 0;
     uint32_t first_collective = 0, last_collective = 0;
+
+    bool hold(const Sets& some) const {
+      return first_set <= some.first_set && some.last_set <= last_set && first_copy <= some.first_copy &&
+             some.last_copy <= last_copy;
+    }
   };
+  /// Of a value between layouts, among the sets of the operation that wants it.
+  struct Conversion {
+    std::string value;
+    uint64_t bytes = 0;
+    Sets sets;
+  };
+  std::vector<Conversion> conversions;
   std::vector<std::vector<Sets>> sets;  ///< by node: those that it added, or its function when it was lowered
   std::map<std::pair<std::shared_ptr<const Graph>, uint32_t>, LoweredFunction> functions;  ///< of a stage
   std::map<uint32_t, std::unique_ptr<Lowered>> loops;  ///< their bodies, by node

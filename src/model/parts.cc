@@ -25,7 +25,7 @@ uint32_t most_rows(const Graph& graph) {
 std::optional<Parts> divide(const Graph& graph, uint32_t count) {
   std::optional<Graph> divided = for_samples(graph, count);
   if (!divided) return {};
-  Parts parts{std::move(*divided), count, {}};
+  Parts parts{std::move(*divided), count, {}, 0};
   const auto note = [&](const std::string& name, ValueId own, ValueId whole) {
     if (!(parts.graph.type(own) == graph.type(whole))) parts.whole.emplace(name, graph.type(whole));
   };
@@ -44,33 +44,61 @@ std::optional<Parts> smallest(const Graph& graph) {
   return {};
 }
 
-double predicted(const Graph& graph, const machine::Machine& machine, const SessionOptions& options,
-                 const Graph* owner) {
-  return Session::Impl(graph, machine, options, owner, CompileFor::costs).cost({}).seconds;
-}
+class Predictions {
+ public:
+  Predictions(const machine::Machine& machine, const SessionOptions& options, const Graph* owner)
+      : machine_(machine),
+        options_(undivided(options)),
+        owner_(owner),
+        threads_(threads_of(machine, options)) {}
+
+  double of_whole(const Graph& graph) const { return of(graph, machine_); }
+
+  /// Of parts, the last of which run alone where that is faster.
+  double of_parts(Parts& parts) const {
+    const double part = of(parts.graph, one_thread_of(machine_)) + kSecondsOfPart;
+    const double together = parts.rounds(threads_) * part;
+    const uint32_t last = parts.count % threads_;
+    if (last == 0 || last == parts.count) return together;
+    const double apart = parts.count / threads_ * part + last * (of(parts.graph, machine_) + kSecondsOfPart);
+    if (apart < together) parts.last = last;
+    return std::min(apart, together);
+  }
+
+ private:
+  double of(const Graph& graph, const machine::Machine& machine) const {
+    return Session::Impl(graph, machine, options_, {nullptr, owner_}, CompileFor::costs).cost({}).seconds;
+  }
+
+  const machine::Machine& machine_;
+  SessionOptions options_;
+  const Graph* owner_;
+  uint32_t threads_;
+};
 
 }  // namespace
 
 std::optional<Parts> choose_parts(const Graph& graph, const machine::Machine& machine,
                                   const SessionOptions& options, const Graph* owner) {
   if (options.parts == 1) return {};
-  if (options.parts > 1) {
-    std::optional<Parts> parts;
-    if (machine.kind == machine::Kind::host) parts = divide(graph, options.parts);
-    if (!parts)
-      throw UsageError(fmt::format(
-          "{} samples cannot be run in {} parts on {}: parts must be equal, on a host, and no sample "
-          "may depend on another; use another number, or 0",
-          samples_of(graph), options.parts, machine.name));
-    return parts;
-  }
-  if (machine.kind != machine::Kind::host) return {};
-  std::optional<Parts> parts = smallest(graph);
+  const bool is_host = machine.kind == machine::Kind::host;
+  std::optional<Parts> parts;
+  if (is_host) parts = options.parts == 0 ? smallest(graph) : divide(graph, options.parts);
+  if (options.parts > 1 && !parts)
+    throw UsageError(fmt::format(
+        "{} samples cannot be run in {} parts on {}: parts must be equal, on a host, and no sample "
+        "may depend on another; use another number, or 0",
+        samples_of(graph), options.parts, machine.name));
   if (!parts) return {};
-  const double part = predicted(parts->graph, one_thread_of(machine), options, owner) + kSecondsOfPart;
-  const double whole = predicted(graph, machine, options, owner);
-  return parts->rounds(threads_of(machine, options)) * part < (1 - kLeastGain) * whole ? std::move(parts)
-                                                                                       : std::nullopt;
+  const Predictions predicted(machine, options, owner);
+  const double seconds = predicted.of_parts(*parts);
+  if (options.parts > 1 || seconds < (1 - kLeastGain) * predicted.of_whole(graph)) return parts;
+  return {};
+}
+
+SessionOptions undivided(SessionOptions options) {
+  options.parts = 1;
+  return options;
 }
 
 uint32_t threads_of(const machine::Machine& machine, const SessionOptions& options) {

@@ -27,7 +27,7 @@ std::shared_ptr<Session::Impl> Session::Impl::sharing(const Graph& graph,
   const Lock lock(*owner);
   SessionOptions options = owner->options;
   options.parts = 0;  // of the owner's graph
-  return std::make_shared<Impl>(graph, owner->whole_machine, options, owner);
+  return std::make_shared<Impl>(graph, owner->whole_machine, options, owner_of(owner));
 }
 
 Session::Session(const Graph& graph, const Session& owner) : impl_(Impl::sharing(graph, owner.impl_)) {
@@ -76,7 +76,8 @@ class BoundRun {
   engine::Profile run_one(const engine::RunOptions& options) {
     std::vector<engine::Binding> bindings = bindings_;
     std::vector<std::vector<std::byte>> scratch;
-    for (const auto& [binding, bytes] : outputs_) bindings[binding].data = scratch.emplace_back(bytes).data();
+    for (const BoundArray& array : arrays_)
+      if (!array.is_input) bindings[array.binding].data = scratch.emplace_back(array.bytes).data();
     return impl_.session->run(bindings, options);
   }
   engine::Profile run(const engine::RunOptions& options) {
@@ -90,6 +91,19 @@ class BoundRun {
   }
 
  private:
+  /// An input or output of all parts, as the caller has it.
+  struct BoundArray {
+    size_t binding;
+    void* data;
+    size_t bytes;  ///< of a part
+    bool is_divided;
+    bool is_input;
+
+    void* of_part(size_t part) const {
+      return is_divided ? static_cast<std::byte*>(data) + part * bytes : data;
+    }
+  };
+
   void bind(const Session::Impl::External& external, std::span<const Tensor> arrays) {
     const auto found = std::ranges::find(arrays, external.name, &Tensor::name);
     const bool is_empty =
@@ -100,21 +114,24 @@ class BoundRun {
   }
 
   void run_parts() {
-    std::vector<std::vector<engine::Binding>> runs(impl_.parts->count, bindings_);
-    for (const auto& [binding, bytes] : divided_)
-      for (size_t part = 0; part < runs.size(); ++part) {
-        void*& data = runs[part][binding].data;
-        data = static_cast<std::byte*>(data) + part * bytes;
-      }
+    const Parts& parts = *impl_.parts;
+    std::vector<std::vector<engine::Binding>> runs(parts.count - parts.last, bindings_);
+    for (size_t part = 0; part < runs.size(); ++part)
+      for (const BoundArray& array : arrays_) runs[part][array.binding].data = array.of_part(part);
     impl_.session->run_side_by_side(runs, impl_.threads());
+    for (size_t part = runs.size(); part < parts.count; ++part) {
+      std::vector<void*> arrays;
+      for (const BoundArray& array : arrays_) arrays.push_back(array.of_part(part));
+      BoundRun(*impl_.last_parts, arrays).run(impl_.last_parts->run_options());
+    }
   }
 
   void bind(const Session::Impl::External& external, void* data) {
     if (const TensorType& type = impl_.graph.type(external.id); !type.pattern) {
       const size_t bytes = type.elements() * size_of(type.type);
-      if (impl_.parts && impl_.parts->whole.contains(external.name))
-        divided_.emplace_back(bindings_.size(), bytes);
-      if (impl_.parts && !external.is_input) outputs_.emplace_back(bindings_.size(), bytes);
+      if (impl_.parts)
+        arrays_.push_back(
+            {bindings_.size(), data, bytes, impl_.parts->whole.contains(external.name), external.is_input});
       bindings_.push_back(impl_.bind(external.operand, external.id, data));
       return;
     }
@@ -132,8 +149,7 @@ class BoundRun {
   const std::vector<Session::Impl::External>& externals_;
   std::vector<Session::Impl::StoredOutput> stored_;
   std::vector<engine::Binding> bindings_;
-  std::vector<std::pair<size_t, size_t>> divided_;  ///< bindings of divided arrays, and the bytes of a part
-  std::vector<std::pair<size_t, size_t>> outputs_;  ///< of parts, likewise
+  std::vector<BoundArray> arrays_;  ///< if the graph runs in parts
 };
 
 }  // namespace
@@ -210,7 +226,7 @@ RunCost Session::measure(std::span<const Tensor> arrays) {
   run.run(options);
   const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;
   RunCost cost = impl_->cost_of(run.run_one(options), true);
-  impl_->add_parts(cost, whole.count() / cost.seconds);
+  impl_->add_parts(cost, whole.count());
   return cost;
 }
 

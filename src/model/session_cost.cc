@@ -67,23 +67,56 @@ std::vector<Lifetime> lifetimes_of(const Graph& graph) {
   return sorted;
 }
 
-/// Of a graph's operations, those of a loop's body before the loop, which itself takes and gives values.
-void add_operations(const Graph& graph, const Lowered& lowered, const engine::Profile& profile, bool measured,
-                    double clock, RunCost& cost) {
-  for (uint32_t n = 0; n < graph.nodes().size(); ++n) {
-    const Node& node = graph.nodes()[n];
-    if (is_loop(node)) add_operations(*node.body, *lowered.loops.at(n), profile, measured, clock, cost);
-    program::PhaseTimes cycles, seconds;
-    const auto add = [&](const engine::StepProfile& step) { cycles += step.cycles, seconds += step.seconds; };
-    for (const Lowered::Sets& sets : lowered.sets[n]) {
-      for (uint32_t s = sets.first_set; s < sets.last_set; ++s) add(profile.sets[s]);
-      for (uint32_t c = sets.first_copy; c < sets.last_copy; ++c) add(profile.copies[c]);
-      for (uint32_t c = sets.first_collective; c < sets.last_collective; ++c) add(profile.collectives[c]);
-    }
-    cost.operations.push_back({std::string(node.operation->name), graph.info(node.outputs[0]).name,
-                               measured ? seconds.total() : cycles.total() / clock, by_phase(cycles)});
+/// What a run took, or would take, by operation.
+class OperationCosts {
+ public:
+  OperationCosts(const Lowered& lowered, const engine::Profile& profile, bool measured, double clock,
+                 RunCost& cost)
+      : profile_(profile), measured_(measured), clock_(clock), cost_(cost) {
+    for (const Lowered::Conversion& conversion : lowered.conversions)
+      cost.conversions.push_back({conversion.value, conversion.bytes, seconds(times_of(conversion.sets))});
   }
-}
+
+  /// Of a graph's operations, those of a loop's body before the loop, which itself takes and gives values.
+  void add(const Graph& graph, const Lowered& lowered) {
+    for (uint32_t n = 0; n < graph.nodes().size(); ++n) {
+      const Node& node = graph.nodes()[n];
+      if (is_loop(node)) add(*node.body, *lowered.loops.at(n));
+      Times all, conversions;
+      for (const Lowered::Sets& sets : lowered.sets[n]) all += times_of(sets);
+      for (const Lowered::Conversion& conversion : lowered.conversions)
+        if (std::ranges::any_of(lowered.sets[n],
+                                [&](const auto& sets) { return sets.hold(conversion.sets); }))
+          conversions += times_of(conversion.sets);
+      cost_.operations.push_back({std::string(node.operation->name), graph.info(node.outputs[0]).name,
+                                  seconds(all), seconds(conversions), by_phase(all.cycles)});
+    }
+  }
+
+ private:
+  struct Times {
+    program::PhaseTimes cycles, seconds;
+
+    void operator+=(const engine::StepProfile& step) { cycles += step.cycles, seconds += step.seconds; }
+    void operator+=(const Times& other) { cycles += other.cycles, seconds += other.seconds; }
+  };
+
+  Times times_of(const Lowered::Sets& sets) const {
+    Times times;
+    for (uint32_t s = sets.first_set; s < sets.last_set; ++s) times += profile_.sets[s];
+    for (uint32_t c = sets.first_copy; c < sets.last_copy; ++c) times += profile_.copies[c];
+    for (uint32_t c = sets.first_collective; c < sets.last_collective; ++c) times += profile_.collectives[c];
+    return times;
+  }
+  double seconds(const Times& times) const {
+    return measured_ ? times.seconds.total() : times.cycles.total() / clock_;
+  }
+
+  const engine::Profile& profile_;
+  bool measured_;
+  double clock_;
+  RunCost& cost_;
+};
 
 double balance_of(const compiler::Executable& executable, const engine::Profile& profile) {
   double mean = 0, most = 0;
@@ -103,8 +136,7 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   cost.seconds = measured ? profile.seconds : profile.cycles.total() / clock;
   cost.cycles = by_phase(profile.cycles);
   cost.balance = balance_of(executable(), profile);
-  add_operations(graph, lowered, profile, measured, clock, cost);
-  cost.conversions = lowered.conversions;
+  OperationCosts(lowered, profile, measured, clock, cost).add(graph, lowered);
   cost.lifetimes = lifetimes_of(graph);
   add_memory(executable().memory, cost);
   add_chips(executable(), profile, cost);
@@ -113,15 +145,22 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   return cost;
 }
 
-void Session::Impl::add_parts(RunCost& cost, double times) const {
-  if (!parts) return;
-  const auto rounds = static_cast<double>(parts->rounds(threads()));
+void Session::Impl::add_parts(RunCost& cost, std::optional<double> measured) const {
+  double rounds = parts->rounds(threads());
+  if (last_parts) {
+    double cycles = 0;
+    for (const auto& [phase, of_phase] : cost.cycles) cycles += of_phase;
+    rounds += parts->last * last_parts->cost({}).seconds * executable().machine.clock_hz / cycles;
+  }
+  const double times = measured ? *measured / cost.seconds : rounds;
   cost.seconds *= times;
   for (auto& [phase, cycles] : cost.cycles) cycles *= rounds;
   for (OperationCost& operation : cost.operations) {
     operation.seconds *= times;
+    operation.conversion_seconds *= times;
     for (auto& [phase, cycles] : operation.cycles) cycles *= rounds;
   }
+  for (ConversionCost& conversion : cost.conversions) conversion.seconds *= times;
   // Each thread has the values of a part; callers' arrays are those of all parts.
   const uint64_t side_by_side = std::min(threads(), parts->count);
   uint64_t bound = 0;
@@ -150,7 +189,7 @@ RunCost Session::Impl::cost(std::span<const Tensor> inputs) const {
   }
   RunCost cost = cost_of(
       session ? session->run(bindings, {.dry = true}) : engine::dry_run(placed.executable, bindings), false);
-  if (parts) add_parts(cost, parts->rounds(threads()));
+  if (parts) add_parts(cost);
   return cost;
 }
 
@@ -163,14 +202,8 @@ RunCost estimate(const Graph& graph, const Machine& machine, const EstimateOptio
   std::optional<Graph> owner;
   if (options.owner != nullptr)
     transform(owner.emplace(*options.owner), session_transforms(), machine.model());
-  const machine::Machine& model = machine.model();
-  const SessionOptions chosen{.chips = options.chips};
-  const Graph* of_owner = owner ? &*owner : nullptr;
-  std::optional<Parts> parts = choose_parts(graph, model, chosen, of_owner);
-  Session::Impl compiled(parts ? parts->graph : graph, parts ? one_thread_of(model) : model, chosen, of_owner,
-                         CompileFor::costs);
-  compiled.whole_machine = model;
-  compiled.parts = std::move(parts);
+  const Session::Impl compiled(graph, machine.model(), {.chips = options.chips},
+                               {nullptr, owner ? &*owner : nullptr}, CompileFor::costs);
   return compiled.cost(options.inputs);
 }
 

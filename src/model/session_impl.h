@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -32,37 +33,43 @@ using program::FieldView;
 using program::Variable;
 
 struct Session::Impl {
-  Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
-       std::shared_ptr<const Impl> owner_of_parameters = nullptr)
-      : Impl(network, machine, chosen, owner_of_parameters,
-             choose_parts(network, machine, chosen,
-                          owner_of_parameters ? &owner_of_parameters->graph : nullptr)) {}
-  Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
-       std::shared_ptr<const Impl> owner_of_parameters, std::optional<Parts> divided)
-      : Impl(divided ? divided->graph : network, divided ? one_thread_of(machine) : machine, chosen,
-             owner_of_parameters ? &owner_of_parameters->graph : nullptr, CompileFor::runs) {
-    owner = std::move(owner_of_parameters);
-    whole_machine = machine;
-    parts = std::move(divided);
-    if (parts) {
-      parts->graph = network;
-      parts->graph.drop_initial_values();
-    }
-    session = std::make_unique<engine::Session>(placed.executable);
+  /// The session whose parameters another one shares, and its graph; for costs the graph alone, transformed
+  /// for the machine.
+  struct Owner {
+    std::shared_ptr<const Impl> session;
+    const Graph* graph;
+  };
+  static Owner owner_of(std::shared_ptr<const Impl> session) {
+    const Graph& graph = session->graph;
+    return {std::move(session), &graph};
   }
-  /// Without memory, if it is for costs. `owner_graph` is transformed for the machine.
+
+  /// Without memory, if it is for costs.
   Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
-       const Graph* owner_graph, CompileFor what)
-      : graph(network), options(chosen), whole_machine(machine) {
+       const Owner& of = {}, CompileFor what = CompileFor::runs)
+      : Impl(network, machine, chosen, of, what, choose_parts(network, machine, chosen, of.graph)) {}
+  Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen, const Owner& of,
+       CompileFor what, std::optional<Parts> divided)
+      : graph(divided ? divided->graph : network),
+        options(chosen),
+        owner(of.session),
+        whole_machine(machine),
+        parts(std::move(divided)) {
     check_inputs();
-    passes = transform(graph, session_transforms(), machine);
-    if (owner_graph != nullptr) {
-      find_shared(*owner_graph);
-      if (machine.kind == machine::Kind::host) find_bound(*owner_graph);
+    const machine::Machine own = parts ? one_thread_of(machine) : machine;
+    passes = transform(graph, session_transforms(), own);
+    if (of.graph != nullptr) {
+      find_shared(*of.graph);
+      if (machine.kind == machine::Kind::host) find_bound(*of.graph);
     }
-    placed = place_graph(graph, machine, in_place, options.chips, what);
+    placed = place_graph(graph, own, in_place, options.chips, what);
     std::ranges::move(placed.passes, std::back_inserter(passes));
     lists = list_inputs(graph);
+    if (what == CompileFor::runs) session = std::make_unique<engine::Session>(placed.executable);
+    if (!parts) return;
+    prepare_last_parts(of, what);
+    parts->graph = network;
+    parts->graph.drop_initial_values();
   }
 
   static std::shared_ptr<Impl> sharing(const Graph& graph, const std::shared_ptr<Impl>& owner);
@@ -84,6 +91,19 @@ struct Session::Impl {
         throw UsageError(
             fmt::format("the input '{}' is sparse: make it a parameter, or call the graph as a function",
                         graph.info(id).name));
+  }
+
+  /// All their parameters are this session's, or its owner's.
+  void prepare_last_parts(const Owner& of, CompileFor what) {
+    const auto states =
+        std::ranges::count_if(graph.values(), [](const auto& info) { return is_state(info); });
+    const bool has_own = states != std::ssize(shared);
+    if (of.graph != nullptr && has_own) parts->last = 0;
+    if (parts->last == 0) return;
+    const Owner own{std::shared_ptr<const Impl>(std::shared_ptr<const Impl>(), this), &graph};
+    last_parts = std::make_unique<Impl>(parts->graph, whole_machine, undivided(options),
+                                        of.graph == nullptr ? own : of, what);
+    last_parts->graph.drop_initial_values();
   }
 
   /// The parameters that the owner has.
@@ -269,8 +289,8 @@ struct Session::Impl {
 
   /// The account of a run, or what was measured.
   RunCost cost_of(const engine::Profile& profile, bool measured) const;
-  /// What all parts take, if one takes `cost`: as many times its seconds.
-  void add_parts(RunCost& cost, double times) const;
+  /// What all parts take, if one takes `cost`; `measured`: the seconds of all.
+  void add_parts(RunCost& cost, std::optional<double> measured = {}) const;
   /// The account of a run with these arrays, of which integer inputs matter.
   RunCost cost(std::span<const Tensor> inputs) const;
 
@@ -297,8 +317,9 @@ struct Session::Impl {
   std::set<ValueId> in_place;         ///< of these, those that lie where the owner has them
   std::vector<ListInputs> lists;
   std::vector<PassRecord> passes;
-  machine::Machine whole_machine;  ///< of which the executable may use a part
-  std::optional<Parts> parts;      ///< of the graph as it was given, if `graph` is for some of its samples
+  machine::Machine whole_machine;    ///< of which the executable may use a part
+  std::optional<Parts> parts;        ///< of the graph as it was given, if `graph` is for some of its samples
+  std::unique_ptr<Impl> last_parts;  ///< that run one at a time on all threads
   Placed placed;
   Lowered& lowered = placed.lowered;
   std::unique_ptr<engine::Session> session;

@@ -132,9 +132,10 @@ Html cost_tables(const model::RunCost& cost) {
                     share_bar(operation.seconds / cost.seconds, 0)});
   RichTable bytes({{"purpose", Align::left}, {"bytes"}});
   for (const auto& [purpose, count] : cost.bytes) bytes.add({purpose, fmt::format("{}", count)});
-  RichTable conversions({{"converted between orders", Align::left}, {"bytes"}});
+  RichTable conversions({{"converted between layouts", Align::left}, {"bytes"}, {"µs"}});
   for (const model::ConversionCost& conversion : cost.conversions)
-    conversions.add({conversion.value, fmt::format("{}", conversion.bytes)});
+    conversions.add({conversion.value, fmt::format("{}", conversion.bytes),
+                     fmt::format("{:.1f}", 1e6 * conversion.seconds)});
   Html tables =
       subheading("Time by operation") + operations.html() + subheading("Data by purpose") + bytes.html();
   tables += subheading("Values alive, by operation") + lifetimes(cost);

@@ -6,6 +6,7 @@
 #include <tessera/estimate.h>
 
 #include "compare.h"
+#include "sparse/generate.h"
 #include "support/error_of.h"
 
 namespace tessera::model {
@@ -208,6 +209,38 @@ TEST(Samples, AreMeasured) {
   for (const OperationCost& operation : cost.operations) seconds += operation.seconds;
   EXPECT_GT(cost.seconds, 0);
   EXPECT_LE(seconds, 1.0001 * cost.seconds);
+}
+
+constexpr uint32_t kSize = 256;
+
+Pattern half_full(uint64_t seed) {
+  return sparse::generate_pattern({PatternKind::random, kSize, kSize, 0.5, 16, seed});
+}
+
+/// Dense, dynamic and sparse products of so many samples.
+Graph products(uint32_t samples, const Pattern& dynamic) {
+  Graph g;
+  const Initial initial = Initial::normal(0.1);
+  Value x = g.input("x", {samples, 128, kSize});
+  x = relu(linear(x, g.parameter("dense", {kSize, kSize}, initial)));
+  x = relu(linear(x, g.sparse_parameter("dynamic", dynamic, initial, Type::f32, dynamic.blocks())));
+  g.output("y", linear(x, g.sparse_parameter("sparse", half_full(2), initial)));
+  return g;
+}
+
+TEST(Samples, ThatWouldLeaveThreadsIdleTakeAllOfThem) {
+  const Graph graph = products(3, half_full(1)), changed = products(3, half_full(5));
+  Session session(graph, Machine::host(2), {.seed = 1, .parts = 3});
+  Session sharing(graph, session);
+  const double part = Session(products(1, half_full(1)), Machine::host(1)).cost().seconds;
+  EXPECT_LT(session.cost().seconds, 1.9 * part);
+  WideArrays state = widened(initial_state(graph, 1));
+  const WideArrays inputs = inputs_of(graph, 2);
+  expect_near(session.run(narrowed(inputs)), evaluate(graph, inputs, state), 1e-5);
+  expect_near(sharing.run(narrowed(inputs)), evaluate(graph, inputs, state), 1e-5);
+  session.set_state({{"dynamic", narrowed(state.at("dynamic"))}}, {{"dynamic", half_full(5)}});
+  expect_near(session.run(narrowed(inputs)), evaluate(changed, inputs, state), 1e-5);
+  expect_near(sharing.run(narrowed(inputs)), evaluate(changed, inputs, state), 1e-5);
 }
 
 TEST(Samples, ThatDependOnEachOtherStayTogether) {

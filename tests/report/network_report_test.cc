@@ -14,10 +14,10 @@ model::RunCost cost_of(uint32_t tiles) {
   model::RunCost cost;
   cost.seconds = 3e-3;
   cost.cycles = {{"compute", 2000}, {"exchange", 1000}};
-  cost.operations = {{"linear", "hidden <layer>", 2e-3, {{"compute", 2000}}},
-                     {"relu", "h", 1e-3, {{"exchange", 1000}}},
-                     {"reshape", "r", 0, {}}};
-  cost.conversions = {{"x", 4096}};
+  cost.operations = {{"linear", "hidden <layer>", 2e-3, 0, {{"compute", 2000}}},
+                     {"relu", "h", 1e-3, 0, {{"exchange", 1000}}},
+                     {"reshape", "r", 0, 0, {}}};
+  cost.conversions = {{"x", 4096, 2e-6}};
   cost.bytes = {{"parameter", 1000 * tiles}, {"stash", 500 * tiles}};
   cost.total_bytes = 1700 * tiles;
   cost.fullest_tile_bytes = 1700;
@@ -37,7 +37,7 @@ std::string text_of(const model::RunCost& cost) {
 TEST(NetworkReport, ShowsTimesAndMemory) {
   const std::string text = text_of(cost_of(8));
   for (const char* words : {"an MLP & more", "gc200", "3 ms", "hidden <layer>", "Memory, tile by tile",
-                            "capacity", "85", "stash", "converted between orders", "4096", "f32[4, 8]"})
+                            "capacity", "85", "stash", "converted between layouts", "4096", "f32[4, 8]"})
     EXPECT_NE(text.find(words), std::string::npos) << words;
 }
 

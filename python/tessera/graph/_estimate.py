@@ -31,10 +31,11 @@ class Estimate:
         self.cycles: dict[str, float] = cost.cycles
         #: Of the cycles of the slowest tile in each compute set, the mean over all tiles: 1 if all are equally busy.
         self.balance: float = cost.balance
-        #: Operations in the order in which they run: operation, value, seconds, cycles by phase.
+        #: Operations in the order in which they run: operation, value, seconds, of these conversion_seconds for operands
+        #: and results in other layouts, cycles by phase.
         self.operations: list[OperationCost] = cost.operations
-        #: Values that the program brings into another order, and their bytes.
-        self.conversions: list[tuple[str, int]] = cost.conversions
+        #: Values that the program brings into another layout, their bytes, and seconds.
+        self.conversions: list[tuple[str, int, float]] = cost.conversions
         #: Bytes of data on all tiles, by purpose: "parameter", "gradient", "optimizer", "activation", "stash", …
         self.bytes: dict[str, int] = cost.bytes
         self.total_bytes: int = cost.total_bytes
@@ -74,7 +75,9 @@ class Estimate:
                     {"operation": o.operation, "value": o.value, "seconds": o.seconds, "cycles": o.cycles}
                     for o in self.operations
                 ],
-                "conversions": [{"value": value, "bytes": size} for value, size in self.conversions],
+                "conversions": [
+                    {"value": value, "bytes": size, "seconds": seconds} for value, size, seconds in self.conversions
+                ],
                 "bytes": self.bytes,
                 "total_bytes": self.total_bytes,
                 "fullest_tile_bytes": self.fullest_tile_bytes,
