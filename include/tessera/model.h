@@ -720,12 +720,13 @@ class Session {
   /// The arrays of a run: inputs in their order, then outputs by name.
   std::vector<ArrayType> arrays() const;
   /// Runs once with the caller's arrays, in place: one for each of the graph's inputs and outputs; throws
-  /// UsageError for one that is missing, given twice or neither. Returns the seconds that a tiled machine
-  /// would take; on a host 0, see measure().
-  double run(std::span<const Tensor> arrays);
+  /// UsageError for one that is missing, given twice or neither.
+  void run(std::span<const Tensor> arrays);
   /// The same with an array for each of arrays(), in that order, for callers whose calls are short: sizes are
   /// theirs to know.
-  double run_in_order(std::span<void* const> arrays);
+  void run_in_order(std::span<void* const> arrays);
+  /// The seconds that a tiled machine would have taken for the last run; on a host 0, see measure().
+  double last_seconds() const;
   /// Runs once and returns where the time went: on a host measured, otherwise as cost() says.
   RunCost measure(std::span<const Tensor> arrays);
   /// The same with copies in FP32; returns the outputs.

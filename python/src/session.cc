@@ -96,8 +96,9 @@ std::pair<double, AnyList> run(BoundSession& s, const AnyList& arrays) {
   {
     const nb::gil_scoped_release released;
     const auto start = std::chrono::steady_clock::now();
-    seconds = s.session.run(bound.tensors());
-    if (s.is_host) seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    s.session.run(bound.tensors());
+    seconds = s.is_host ? std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()
+                        : s.session.last_seconds();
   }
   return {seconds, std::move(bound).results()};
 }

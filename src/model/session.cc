@@ -199,21 +199,25 @@ void Session::Impl::check_arrays(std::span<const Tensor> arrays, std::span<const
 
 namespace {
 
-double run_bound(Session::Impl& impl, BoundRun run) {
+void run_bound(Session::Impl& impl, BoundRun run) {
   engine::RunOptions options = impl.run_options();
   options.profile = !impl.is_host();
-  return run.run(options).cycles.total() / impl.executable().machine.clock_hz;
+  impl.last_seconds = impl.executable().machine.seconds(run.run(options).cycles.total());
 }
 
 }  // namespace
 
-double Session::run(std::span<const Tensor> arrays) {
+void Session::run(std::span<const Tensor> arrays) {
   const Impl::Lock lock(*impl_);
-  return run_bound(*impl_, {*impl_, arrays});
+  run_bound(*impl_, {*impl_, arrays});
 }
-double Session::run_in_order(std::span<void* const> arrays) {
+void Session::run_in_order(std::span<void* const> arrays) {
   const Impl::Lock lock(*impl_);
-  return run_bound(*impl_, {*impl_, arrays});
+  run_bound(*impl_, {*impl_, arrays});
+}
+double Session::last_seconds() const {
+  const Impl::Lock lock(*impl_);
+  return impl_->last_seconds;
 }
 
 RunCost Session::measure(std::span<const Tensor> arrays) {

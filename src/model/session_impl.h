@@ -323,6 +323,7 @@ struct Session::Impl {
   Placed placed;
   Lowered& lowered = placed.lowered;
   std::unique_ptr<engine::Session> session;
+  double last_seconds = 0;  ///< of the machine, if it is no host
 
  private:
   mutable std::recursive_mutex mutex_;

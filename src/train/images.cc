@@ -91,8 +91,9 @@ class ImageTrainer final : public TrainerImpl {
   StepResult step(uint64_t number) override;
   std::span<const uint32_t> evaluate_batch(bool of_test, std::span<const uint32_t> which) override {
     evaluated_.load(of_test ? testing_ : training_, standardisation_, which);
-    evaluation_seconds = evaluation().run(
+    evaluation().run(
         std::vector<model::Tensor>{{kImages, evaluated_.images.data()}, {kLogits, logits.data()}});
+    evaluation_seconds = evaluation().last_seconds();
     return evaluated_.labels;
   }
 

@@ -141,7 +141,8 @@ TEST(LayerNorm, CostsAreKnownBeforeItRuns) {
       bytes.emplace_back(array.type.elements() * size_of(array.type.type));
       tensors.push_back({array.name, bytes.back().data()});
     }
-    EXPECT_DOUBLE_EQ(session.run(tensors), cost.seconds);
+    session.run(tensors);
+    EXPECT_DOUBLE_EQ(session.last_seconds(), cost.seconds);
   }
 }
 
