@@ -173,6 +173,7 @@ class Writer {
         {"operation", node.operation->name}, {"inputs", std::move(inputs)}, {"results", std::move(names)}};
     for (const auto& [name, attribute] : node.attributes) json["attributes"][name] = json_of(attribute);
     if (node.body) json["function"] = number_of(node.body);
+    if (node.backward) json["backward"] = true;
     return json;
   }
 
@@ -205,27 +206,46 @@ class Reader {
     const auto found = state_.metadata().find(kGraphs);
     if (found == state_.metadata().end()) throw Error("it holds no graphs, only tensors");
     const Json json = Json::parse(found->second);
-    if (const auto version = whole<uint32_t>(json.at("version")); version < 1 || version > kVersion)
+    const auto version = whole<uint32_t>(json.at("version"));
+    if (version < 1 || version > kVersion)
       throw Error(fmt::format("its version is {}; this library reads 1 to {}: save the model again with it",
                               version, kVersion));
     for (const Json& function : json.at("functions"))
       functions_.push_back(std::make_shared<const Graph>(graph_from(function)));
     GraphFile file;
-    for (const Json& graph : json.at("graphs")) file.graphs.push_back(graph_from(graph));
+    for (Json graph : json.at("graphs")) {
+      if (version < 3) name_stages(graph.at("nodes"));
+      file.graphs.push_back(graph_from(graph));
+    }
     for (const auto& [name, text] : state_.metadata())
       if (name != kGraphs) file.texts[name] = text;
     return file;
   }
 
  private:
+  /// Files before version 3 have a stage of each operation, unless it is 0. Those of functions are lost.
+  static void name_stages(Json& nodes) {
+    if (std::ranges::none_of(nodes, [](const Json& node) { return node.contains("stage"); })) return;
+    for (Json& node : nodes)
+      if (node.contains("function"))
+        node["attributes"]["stage"] = whole<uint32_t>(node.value("stage", Json(0U)));
+  }
+
   Graph graph_from(const Json& json) {
     Graph graph;
     std::vector<ValueId> ids;
     for (const Json& value : json.at("values")) ids.push_back(add_value(graph, value));
     for (const Json& node : json.at("nodes")) add_node(graph, node, ids);
+    mark_backward(graph, json.at("nodes"));
     for (const auto& [name, number] : json.at("outputs").items())
       graph.output(name, graph.value(ids.at(whole<size_t>(number))));
     return graph;
+  }
+
+  static void mark_backward(Graph& graph, const Json& nodes) {
+    std::vector<Node> marked = graph.nodes();
+    for (size_t n = 0; n < marked.size(); ++n) marked[n].backward = nodes.at(n).value("backward", false);
+    graph.set_nodes(std::move(marked));
   }
 
   ValueId add_value(Graph& graph, const Json& json) {
@@ -279,10 +299,7 @@ class Reader {
     if (json.contains("attributes"))
       for (const auto& [name, attribute] : json.at("attributes").items())
         like.attributes[name] = attribute_from(attribute);
-    if (json.contains("function")) {
-      like.body = functions_.at(whole<size_t>(json.at("function")));
-      if (json.contains("stage")) like.attributes["stage"] = int64_t{whole<uint32_t>(json.at("stage"))};
-    }
+    if (json.contains("function")) like.body = functions_.at(whole<size_t>(json.at("function")));
     const std::vector<Value> results = graph.apply(like, inputs);
     const Json& names = json.at("results");
     if (names.size() != results.size())

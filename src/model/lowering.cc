@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -168,6 +169,7 @@ const LoweredFunction& Lowering::function(const Node& call) {
     const ops::Function function = lowering.build_function(
         fmt::format("function{}", lowered_.functions.size() - 1), forms_of_body(call));
     added = {function, lowering.release()};
+    std::ranges::copy(added.body.conversions, std::back_inserter(lowered_.conversions));
   });
   return added;
 }

@@ -112,7 +112,7 @@ void Lowering::lower_loop(const Node& node) {
   for (const Lowered::Gap& gap : body.lowered_.gaps)
     if (const auto given = same.find(gap.weight); given != same.end())
       lowered_.gaps.push_back({weight_of(lowered_.forms, given->second), gap.variable});
-  std::ranges::move(body.lowered_.conversions, std::back_inserter(lowered_.conversions));
+  std::ranges::copy(body.lowered_.conversions, std::back_inserter(lowered_.conversions));
   lowered_.loops[index] = std::make_unique<Lowered>(body.release());
 }
 

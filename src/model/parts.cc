@@ -52,22 +52,24 @@ class Predictions {
         owner_(owner),
         threads_(threads_of(machine, options)) {}
 
-  double of_whole(const Graph& graph) const { return of(graph, machine_); }
+  double of_whole(const Graph& graph) const { return of(graph, threads_); }
 
   /// Of parts, the last of which run alone where that is faster.
   double of_parts(Parts& parts) const {
-    const double part = of(parts.graph, one_thread_of(machine_)) + kSecondsOfPart;
+    const double part = of(parts.graph, 1) + kSecondsOfPart;
     const double together = parts.rounds(threads_) * part;
     const uint32_t last = parts.count % threads_;
     if (last == 0 || last == parts.count) return together;
-    const double apart = parts.count / threads_ * part + last * (of(parts.graph, machine_) + kSecondsOfPart);
+    const double apart = parts.count / threads_ * part + last * (of(parts.graph, threads_) + kSecondsOfPart);
     if (apart < together) parts.last = last;
     return std::min(apart, together);
   }
 
  private:
-  double of(const Graph& graph, const machine::Machine& machine) const {
-    return Session::Impl(graph, machine, options_, {nullptr, owner_}, CompileFor::costs).cost({}).seconds;
+  double of(const Graph& graph, uint32_t threads) const {
+    return Session::Impl(graph, host_of(machine_, threads), options_, {nullptr, owner_}, CompileFor::costs)
+        .cost({})
+        .seconds;
   }
 
   const machine::Machine& machine_;
@@ -89,7 +91,7 @@ std::optional<Parts> choose_parts(const Graph& graph, const machine::Machine& ma
         "{} samples cannot be run in {} parts on {}: parts must be equal, on a host, and no sample "
         "may depend on another; use another number, or 0",
         samples_of(graph), options.parts, machine.name));
-  if (!parts) return {};
+  if (!parts || (options.parts > 1 && parts->count % threads_of(machine, options) == 0)) return parts;
   const Predictions predicted(machine, options, owner);
   const double seconds = predicted.of_parts(*parts);
   if (options.parts > 1 || seconds < (1 - kLeastGain) * predicted.of_whole(graph)) return parts;
@@ -105,8 +107,8 @@ uint32_t threads_of(const machine::Machine& machine, const SessionOptions& optio
   return options.threads == 0 ? machine.tiles : std::min(options.threads, machine.tiles);
 }
 
-machine::Machine one_thread_of(machine::Machine host) {
-  host.tiles = 1;
+machine::Machine host_of(machine::Machine host, uint32_t threads) {
+  host.tiles = threads;
   return host;
 }
 

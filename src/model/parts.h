@@ -34,7 +34,7 @@ SessionOptions undivided(SessionOptions options);
 /// Threads of a host that run parts side by side.
 uint32_t threads_of(const machine::Machine& machine, const SessionOptions& options);
 
-/// A host's machine with one of its threads.
-machine::Machine one_thread_of(machine::Machine host);
+/// A host's machine with some of its threads.
+machine::Machine host_of(machine::Machine host, uint32_t threads);
 
 }  // namespace tessera::model

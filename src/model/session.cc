@@ -202,7 +202,7 @@ namespace {
 void run_bound(Session::Impl& impl, BoundRun run) {
   engine::RunOptions options = impl.run_options();
   options.profile = !impl.is_host();
-  impl.last_seconds = impl.executable().machine.seconds(run.run(options).cycles.total());
+  impl.last_seconds = impl.seconds_of(run.run(options));
 }
 
 }  // namespace
@@ -225,7 +225,11 @@ RunCost Session::measure(std::span<const Tensor> arrays) {
   engine::RunOptions options = impl_->run_options();
   options.profile = true;
   BoundRun run(*impl_, arrays);
-  if (!impl_->parts) return impl_->cost_of(run.run(options), impl_->is_host());
+  if (!impl_->parts) {
+    const engine::Profile profile = run.run(options);
+    impl_->last_seconds = impl_->seconds_of(profile);
+    return impl_->cost_of(profile, impl_->is_host());
+  }
   const auto start = std::chrono::steady_clock::now();
   run.run(options);
   const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;

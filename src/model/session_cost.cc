@@ -168,8 +168,14 @@ void Session::Impl::add_parts(RunCost& cost, std::optional<double> measured) con
     if (parts->whole.contains(external.name))
       bound += graph.type(external.id).elements() * size_of(graph.type(external.id).type);
   uint64_t& values = cost.bytes[std::string(name_of(program::Purpose::activation))];
-  const uint64_t further =
-      (side_by_side - 1) * (values - std::min(values, bound)) + (parts->count - 1) * bound;
+  const auto unbound = [&](uint64_t bytes) { return bytes - std::min(bytes, bound); };
+  uint64_t further = (side_by_side - 1) * unbound(values) + (parts->count - 1) * bound;
+  if (last_parts) {
+    const auto& purposes = last_parts->executable().memory.total_purposes;
+    if (const auto own = purposes.find(std::string(name_of(program::Purpose::activation)));
+        own != purposes.end())
+      further += unbound(own->second);
+  }
   values += further;
   cost.total_bytes += further;
   for (Lifetime& value : cost.lifetimes) value.bytes *= side_by_side;

@@ -56,7 +56,7 @@ struct Session::Impl {
         whole_machine(machine),
         parts(std::move(divided)) {
     check_inputs();
-    const machine::Machine own = parts ? one_thread_of(machine) : machine;
+    const machine::Machine own = parts ? host_of(machine, 1) : machine;
     passes = transform(graph, session_transforms(), own);
     if (of.graph != nullptr) {
       find_shared(*of.graph);
@@ -101,7 +101,7 @@ struct Session::Impl {
     if (of.graph != nullptr && has_own) parts->last = 0;
     if (parts->last == 0) return;
     const Owner own{std::shared_ptr<const Impl>(std::shared_ptr<const Impl>(), this), &graph};
-    last_parts = std::make_unique<Impl>(parts->graph, whole_machine, undivided(options),
+    last_parts = std::make_unique<Impl>(parts->graph, host_of(whole_machine, threads()), undivided(options),
                                         of.graph == nullptr ? own : of, what);
     last_parts->graph.drop_initial_values();
   }
@@ -287,6 +287,10 @@ struct Session::Impl {
     if (!bytes.empty()) std::memcpy(output.to, bytes.data(), bytes.size());
   }
 
+  /// What a run took a machine that is no host.
+  double seconds_of(const engine::Profile& profile) const {
+    return is_host() ? 0 : executable().machine.seconds(profile.cycles.total());
+  }
   /// The account of a run, or what was measured.
   RunCost cost_of(const engine::Profile& profile, bool measured) const;
   /// What all parts take, if one takes `cost`; `measured`: the seconds of all.

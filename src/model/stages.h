@@ -12,7 +12,7 @@ namespace tessera::model {
 
 /// The stage that a call or a loop names.
 std::optional<uint32_t> stage_of(const Node& node);
-/// Whether there are several, in loops too.
+/// Whether any does, in loops too.
 bool has_stages(const Graph& graph);
 
 /// Stages of operations, by their positions in a graph, and of those of its loops.

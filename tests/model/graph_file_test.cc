@@ -154,6 +154,17 @@ TEST(GraphFile, RefusesOtherFiles) {
   }
 }
 
+TEST(GraphFile, KeepsWhatComputesGradients) {
+  Graph g;
+  const Value w = g.parameter("w", {4, 4}, Initial::normal(0.5));
+  const Value loss = mean(square(linear(g.input("x", {3, 4}), w)));
+  g.output("gradient", *gradients(loss, {w})[0]);
+  const Graph same = reread(g, "gradients");
+  ASSERT_EQ(same.nodes().size(), g.nodes().size());
+  for (size_t n = 0; n < g.nodes().size(); ++n) EXPECT_EQ(same.nodes()[n].backward, g.nodes()[n].backward);
+  EXPECT_TRUE(same.nodes().back().backward);
+}
+
 TEST(GraphFile, OfVersion2HasStagesBesideAttributes) {
   const std::string path = path_of("version2");
   io::write_safetensors(path, {}, {{"tessera_graphs", R"({"version": 2, "functions": [{
@@ -162,9 +173,10 @@ TEST(GraphFile, OfVersion2HasStagesBesideAttributes) {
     "graphs": [{"values": [{"name": "x", "kind": "input", "type": "f32", "shape": [2]}],
       "nodes": [{"operation": "relu", "inputs": [0], "results": ["g"]},
                 {"operation": "call", "inputs": [1], "results": ["h"], "stage": 1, "function": 0},
-                {"operation": "relu", "inputs": [2], "results": ["y"], "stage": 1}],
-      "outputs": {"y": 3}}]})"}});
-  EXPECT_EQ(stages_of(load_graphs(path).graphs.at(0)).nodes, (std::vector<uint32_t>{0, 1, 1}));
+                {"operation": "relu", "inputs": [2], "results": ["i"], "stage": 1},
+                {"operation": "call", "inputs": [3], "results": ["y"], "function": 0}],
+      "outputs": {"y": 4}}]})"}});
+  EXPECT_EQ(stages_of(load_graphs(path).graphs.at(0)).nodes, (std::vector<uint32_t>{0, 1, 1, 0}));
 }
 
 TEST(GraphFile, RefusesDamage) {

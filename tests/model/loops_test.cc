@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
+#include <tessera/estimate.h>
 #include <tessera/graph_file.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "compare.h"
+#include "model/stages.h"
 #include "model/transforms/transforms.h"
 #include "sparse/generate.h"
 #include "support/error_of.h"
@@ -197,8 +199,33 @@ TEST(Loops, RunOnTheStageWhereTheyStandForMicroBatches) {
   h = g.loop(layer(6, 24), {h, g.parameter("v", {24, 24}, Initial::normal(0.2)), b}, how)[0];
   const Value loss = mean(square(h));
   g.output("loss", loss);
+  EXPECT_EQ(stages_of(g).loops.at(0).count(), 1U);
+  EXPECT_EQ(stages_of(g).loops.at(1).count(), 2U);
   add_training(loss, {.micro_batches = 2});
   expect_like_float64(g);
+}
+
+/// Conversions are among what operations take, once.
+TEST(Loops, AndFunctionsReportTheirConversions) {
+  auto body = std::make_shared<Graph>();
+  const Value in = body->input("x", {64, 64}), weight = body->input("w", {64, 64});
+  body->output("y", softmax(linear(linear(in, weight), weight)));
+  for (const bool loop : {false, true}) {
+    Graph g;
+    const std::vector<Value> given = {g.input("x", {64, 64}),
+                                      g.parameter("w", {64, 64}, Initial::normal(0.1))};
+    g.output("y",
+             loop ? g.loop(body, given, {.count = 3, .carried = {{"x", "y"}}})[0] : g.call(body, given)[0]);
+    const RunCost cost = estimate(g, Machine::find("bow").with("tiles", 12));
+    double listed = 0, of_operations = 0;
+    for (const ConversionCost& conversion : cost.conversions) listed += conversion.seconds;
+    for (const OperationCost& operation : cost.operations) {
+      EXPECT_LE(operation.conversion_seconds, operation.seconds) << operation.value;
+      of_operations += operation.conversion_seconds;
+    }
+    EXPECT_GT(listed, 0.05 * cost.seconds);
+    EXPECT_NEAR(listed, of_operations, 1e-9 * listed);
+  }
 }
 
 TEST(Loops, TakeWeightsWhosePatternChanges) {

@@ -462,6 +462,16 @@ TEST(Functions, HaveNoReplicas) {
                    "a function cannot have replicas"));
 }
 
+TEST(Functions, NameNoStages) {
+  const auto inner = std::make_shared<Graph>(), outer = std::make_shared<Graph>();
+  inner->output("y", relu(inner->input("x", {3, 4})));
+  outer->output("y", outer->call(inner, {outer->input("x", {3, 4})}, {.stage = 1})[0]);
+  Graph g;
+  const Value x = g.input("x", {3, 4});
+  EXPECT_TRUE(says(error_of<UsageError>([&] { g.call(outer, {x}); }), "a function cannot name stages"));
+  EXPECT_EQ(g.loop(outer, {x}, {.count = 2}).size(), 1);
+}
+
 TEST(Updates, TakeARateThatIsAWeight) {
   Graph g;
   const Value rate = g.parameter("rate", {1, 1}, Initial::constant(0.5)), w = g.parameter("w", {3, 4});

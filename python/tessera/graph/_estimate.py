@@ -72,7 +72,13 @@ class Estimate:
                 "cycles": self.cycles,
                 "balance": self.balance,
                 "operations": [
-                    {"operation": o.operation, "value": o.value, "seconds": o.seconds, "cycles": o.cycles}
+                    {
+                        "operation": o.operation,
+                        "value": o.value,
+                        "seconds": o.seconds,
+                        "conversion_seconds": o.conversion_seconds,
+                        "cycles": o.cycles,
+                    }
                     for o in self.operations
                 ],
                 "conversions": [

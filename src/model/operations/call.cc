@@ -32,6 +32,8 @@ Types infer(const Signature& s) {
   const Graph& function = *s.attributes.body;
   check_function(function);
   stage_of(s.attributes);
+  if (has_stages(function))
+    throw UsageError("a function cannot name stages, which calls of it do, or else use a loop");
   check_draws_and_patterns(function);
   const std::vector<ValueId> inputs = function.inputs();
   if (inputs.size() != s.inputs.size())
