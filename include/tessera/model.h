@@ -105,7 +105,7 @@ struct Node {
   std::vector<ValueId> inputs = {};
   Attributes attributes = {};
   std::vector<ValueId> outputs = {};
-  bool backward = false;                   ///< computes gradients or updates, for reports
+  bool backward = false;                   ///< computes gradients or updates
   std::shared_ptr<const Graph> body = {};  ///< of a call or a loop
 
   /// Throw Error if there is no such attribute, or one of another type, without a default.
@@ -127,7 +127,8 @@ struct Call {
   std::optional<uint32_t> number = {};
   /// The call runs on chips of its own, with the weights that it takes first: a machine's chips are divided
   /// equally among the stages of a graph. Operations that are no calls or loops with a stage run where their
-  /// weights and inputs are, gradients and updates too. In a loop with a stage all do.
+  /// weights and inputs are, gradients and updates too. In a loop with a stage, all that name
+  /// no other do.
   std::optional<uint32_t> stage = {};
 };
 
@@ -725,7 +726,7 @@ class Session {
   /// The same with an array for each of arrays(), in that order, for callers whose calls are short: sizes are
   /// theirs to know.
   void run_in_order(std::span<void* const> arrays);
-  /// The seconds that a tiled machine would have taken for the last run; on a host 0, see measure().
+  /// The seconds that a tiled machine would have taken for the last run() or measure(); on a host 0.
   double last_seconds() const;
   /// Runs once and returns where the time went: on a host measured, otherwise as cost() says.
   RunCost measure(std::span<const Tensor> arrays);
