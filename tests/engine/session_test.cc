@@ -370,10 +370,11 @@ TEST(SessionsSideBySide, ShareTheState) {
   for (size_t i = 1; i < 4; ++i) EXPECT_EQ(y[i], std::vector<float>(12, 100 + static_cast<float>(i)));
   session.run(runs[7]);
   EXPECT_EQ(y[7], std::vector<float>(12, 107));
+  const Binding output = runs[20].back();
   runs[20].pop_back();
   EXPECT_NE(error_of([&] { session.run_side_by_side(runs, 3); }).find("no array is bound to 'y'"),
             std::string::npos);
-  runs[20] = runs[19];
+  runs[20].push_back(output);
   session.run_side_by_side(runs, 3);
   EXPECT_EQ(y[49], std::vector<float>(12, 149));
 }
