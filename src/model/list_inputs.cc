@@ -3,32 +3,63 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "model/loop.h"
 #include "model/operation.h"
 
 namespace tessera::model {
 
-std::vector<ListInputs> list_inputs(const Graph& graph) {
-  const OpenedGraph all = opened(graph);
-  const auto is_input = [&](size_t value) {
-    return all.values[value].graph == &graph && all.values[value].info().kind == Kind::input;
-  };
-  std::vector<ListInputs> lists;
-  for (const OpenedNode& node : all.nodes) {
-    if (node.node->operation->traits.lists == nullptr || !is_input(node.inputs[0]) ||
-        !is_input(node.inputs[1]))
-      continue;
-    const ListOperands takes = node.node->operation->traits.lists(*node.graph, *node.node);
-    const uint32_t places = node.graph->type(node.node->inputs[0]).cols();
-    const auto ids = static_cast<ValueId>(node.inputs[0]), num = static_cast<ValueId>(node.inputs[1]);
-    // A loop may take other rows of one than of the other.
-    if (graph.type(ids).rows() == graph.type(num).rows())
-      lists.push_back({ids, num, {takes.batch, places / takes.batch, takes.neurons}});
+namespace {
+
+/// The lists that a node takes, itself or by way of its body.
+std::vector<ListInputs> taken_by(const Graph& graph, const Node& node) {
+  if (node.operation->traits.lists != nullptr) {
+    const ListOperands takes = node.operation->traits.lists(graph, node);
+    const uint32_t places = graph.type(node.inputs[0]).cols();
+    return {{node.inputs[0], node.inputs[1], {takes.batch, places / takes.batch, takes.neurons}}};
   }
-  return lists;
+  if (!node.body) return {};
+  std::vector<ListInputs> taken = list_inputs(*node.body);
+  const std::vector<ValueId> inside = node.body->inputs();
+  const auto given = [&](ValueId id) {
+    return node.inputs.at(static_cast<size_t>(std::ranges::find(inside, id) - inside.begin()));
+  };
+  for (ListInputs& lists : taken) {
+    lists.ids = given(lists.ids);
+    lists.num = given(lists.num);
+  }
+  return taken;
+}
+
+bool is_input(const Graph& graph, ValueId id) { return graph.info(id).kind == Kind::input; }
+
+const Operation* source_of(const Graph& graph, ValueId id) {
+  const auto& node = graph.info(id).node;
+  return node ? graph.nodes()[*node].operation : nullptr;
+}
+
+}  // namespace
+
+std::vector<ListInputs> list_inputs(const Graph& graph) {
+  std::vector<ListInputs> all;
+  for (const Node& node : graph.nodes())
+    for (const ListInputs& lists : taken_by(graph, node))
+      if (is_input(graph, lists.ids) && is_input(graph, lists.num)) all.push_back(lists);
+  return all;
+}
+
+void check_sources_of_lists(const Signature& s) {
+  if (s.graph == nullptr) return;
+  for (const ListInputs& lists : taken_by(*s.graph, s.attributes)) {
+    const Operation* source = source_of(*s.graph, lists.ids);
+    const bool are_inputs = is_input(*s.graph, lists.ids) && is_input(*s.graph, lists.num);
+    if (!are_inputs && (source == nullptr || source != source_of(*s.graph, lists.num)))
+      throw UsageError(fmt::format(
+          "{}: ids and num of a list of spikes must both be inputs, or both results of the same operation",
+          s.operation));
+  }
 }
 
 namespace {

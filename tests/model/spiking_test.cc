@@ -498,6 +498,47 @@ TEST(SpikingGraphs, RejectListsThatKernelsCannotRead) {
   }
 }
 
+TEST(SpikingGraphs, RejectListsOfFunctionsThatKernelsCannotRead) {
+  const auto body = std::make_shared<Graph>();
+  const Spikes inside = spike_input(*body, "in", kSteps, kBatch, kCapacity);
+  body->output("counts", spike_counts(inside, kInputs));
+  for (const bool repeats : {false, true}) {
+    Graph g;
+    const uint32_t passes = repeats ? 2 : 1;
+    const Spikes in = spike_input(g, "in", passes * kSteps, kBatch, kCapacity);
+    const Loop loop{.count = 2, .indexed = {"in.ids", "in.num"}, .summed = {"counts"}};
+    g.output("y", (repeats ? g.loop(body, {in.ids, in.num}, loop) : g.call(body, {in.ids, in.num})).at(0));
+    Arrays lists = random_lists(7);
+    for (auto& [name, values] : lists)
+      if (repeats) values.insert(values.end(), values.begin(), values.end());
+    lists["in.num"].back() = kCapacity + 1;
+    Session session(g, Machine::find("host"));
+    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { session.run(lists); }), "with room for 9"))
+        << repeats;
+  }
+}
+
+TEST(SpikingGraphs, RejectListsOfWhichOnlyOneHalfWouldBeChecked) {
+  Graph g;
+  const Spikes in = spike_input(g, "in", kSteps, kBatch, kCapacity);
+  const Value num = in.num + in.num;
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] {
+                           spike_counts({in.ids, num, kBatch}, kInputs);
+                         }),
+                         "must both be inputs, or both results"));
+  const auto body = std::make_shared<Graph>();
+  body->output("counts", spike_counts(spike_input(*body, "in", kSteps, kBatch, kCapacity), kInputs));
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] {
+                           g.call(body, {in.ids, num});
+                         }),
+                         "must both be inputs, or both results"));
+  const Value two = g.input("two", {2 * kSteps, kBatch * 2}, Type::u32);
+  EXPECT_TRUE(test::says(test::error_of<UsageError>([&] {
+                           g.loop(body, {in.ids, two}, Loop{.count = 2, .indexed = {"in.num"}});
+                         }),
+                         "must be the same in all passes"));
+}
+
 TEST(SpikingGraphs, RejectListsInFloat64ThatKernelsCouldNotTrust) {
   Graph g;
   const std::vector<SpikingLayer> layers = {leaky(kInputs - 5, 2)};

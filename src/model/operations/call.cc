@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "model/list_inputs.h"
 #include "model/lowering.h"
 #include "model/operations/list.h"
 #include "model/stages.h"
@@ -33,7 +34,7 @@ Types infer(const Signature& s) {
   check_function(function);
   stage_of(s.attributes);
   if (has_stages(function))
-    throw UsageError("a function cannot name stages, which calls of it do, or else use a loop");
+    throw UsageError("a function cannot name stages: name the stage of each call of it, or use a loop");
   check_draws_and_patterns(function);
   const std::vector<ValueId> inputs = function.inputs();
   if (inputs.size() != s.inputs.size())
@@ -44,6 +45,7 @@ Types infer(const Signature& s) {
       throw UsageError(fmt::format("the function's input '{}' is {}; the call passes {}",
                                    function.info(inputs[i]).name, to_string(function.type(inputs[i])),
                                    to_string(s.inputs[i])));
+  check_sources_of_lists(s);
   Types types;
   for (const auto& [name, id] : function.outputs()) types.push_back(function.type(id));
   return types;

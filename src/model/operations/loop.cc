@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/integer_types.h"
+#include "model/list_inputs.h"
 #include "model/lowering.h"
 #include "model/operations/list.h"
 #include "model/stages.h"
@@ -44,6 +45,21 @@ void check_carried(const LoopForm& form, const Graph& body) {
   }
 }
 
+/// What one pass trusts is what all take: lists that are checked, or made, as wholes.
+void check_lists(const Signature& s, const LoopForm& form, const Graph& body) {
+  const auto kind_of = [&](ValueId id) {
+    return form
+        .inputs[static_cast<size_t>(std::ranges::find(form.body_inputs, id) - form.body_inputs.begin())];
+  };
+  for (const ListInputs& lists : list_inputs(body))
+    if (kind_of(lists.ids) != kind_of(lists.num) || kind_of(lists.ids) == LoopInput::carried)
+      throw UsageError(
+          fmt::format("loop: '{}' and '{}', a list of spikes, must be the same in all passes, or "
+                      "both indexed by the pass",
+                      body.info(lists.ids).name, body.info(lists.num).name));
+  check_sources_of_lists(s);
+}
+
 TensorType type_of(const Signature& s, const LoopForm& form, size_t output, const std::string& name) {
   const TensorType& type = s.attributes.body->type(form.body_outputs[output]);
   if (form.outputs[output] == LoopOutput::last) return type;
@@ -66,6 +82,7 @@ Types infer(const Signature& s) {
         fmt::format("loop: its function takes {} inputs; given are {}", form.inputs.size(), s.inputs.size()));
   for (size_t i = 0; i < form.inputs.size(); ++i) check_input(form, i, body, s.inputs[i]);
   check_carried(form, body);
+  check_lists(s, form, body);
   Types types;
   for (const auto& [name, id] : body.outputs()) types.push_back(type_of(s, form, types.size(), name));
   return types;

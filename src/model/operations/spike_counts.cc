@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include "model/list_inputs.h"
 #include "model/lowering.h"
 #include "model/operations/list.h"
 #include "model/operations/spike_lists.h"
@@ -138,6 +139,7 @@ void require_lists(const Signature& s, uint32_t batch) {
     throw UsageError(fmt::format("{}: ids are {}; they must be u16[steps, {} · capacity]", s.operation,
                                  to_string(ids), batch));
   require_type(s, num, "num", {Type::u32, {ids.rows(), batch * 2}, {}, {}});
+  check_sources_of_lists(s);
 }
 
 void add_lists(Case& c, uint32_t steps, uint32_t batch, uint32_t capacity, uint32_t inputs) {
