@@ -56,7 +56,11 @@ class Transform {
 
   void run(uint32_t size) const {
     const auto bits = static_cast<uint32_t>(std::countr_zero(size));
-    if (bits <= kMostBits) return pass(bits, 0, size, size, source_, sink_);
+    // Of few points a pass that only moves them would be fused, at the price of as much code again.
+    if (bits <= kMostBits) {
+      pass(bits, 0, size, size, source_, columns_);
+      return pass_of<1>(0, size, size, columns_, sink_);
+    }
     const uint32_t here = bits_of_pass(bits);
     pass(here, 0, size, size, source_, columns_);
     rest(0, size, size >> here);
