@@ -57,7 +57,8 @@ TEST_P(Samples, OfEachOperationGiveThePartsOfItsResults) {
       for (uint32_t i = 0; i < c.inputs.size(); ++i) {
         const std::string name = "x" + std::to_string(i);
         const TensorType& type = c.inputs[i];
-        const bool is_input = inputs.contains(name) && (shared >> i & 1) == 0;
+        const bool is_list = operation.traits.lists != nullptr && i < 2;
+        const bool is_input = inputs.contains(name) && (is_list || (shared >> i & 1) == 0);
         if (type.pattern)
           values.push_back(graph.sparse_parameter(name, *type.pattern, {}, type.type, type.capacity));
         else
@@ -229,13 +230,14 @@ Graph products(uint32_t samples, const Pattern& dynamic) {
 }
 
 TEST(Samples, ThatWouldLeaveThreadsIdleTakeAllOfThem) {
-  constexpr uint32_t kSamples = 25;
+  constexpr uint32_t kSamples = 5;
   const Graph graph = products(kSamples, half_full(1)), changed = products(kSamples, half_full(5));
   Session session(graph, Machine::host(2), {.seed = 1, .parts = kSamples});
   Session sharing(graph, session);
   const double part = Session(products(1, half_full(1)), Machine::host(1)).cost().seconds;
-  EXPECT_LT(session.cost().seconds, 12.9 * part);
-  EXPECT_EQ(sharing.cost().seconds, session.cost().seconds);
+  EXPECT_LT(session.cost().seconds, 2.9 * part);
+  // It runs all samples at once if that takes about as long.
+  EXPECT_LE(0.97 * sharing.cost().seconds, session.cost().seconds);
   WideArrays state = widened(initial_state(graph, 1));
   const WideArrays inputs = inputs_of(graph, 2);
   expect_near(session.run(narrowed(inputs)), evaluate(graph, inputs, state), 1e-5);
