@@ -8,6 +8,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
+#include <tessera/convolution.h>
 #include <tessera/error.h>
 #include <tessera/layers.h>
 #include <tessera/model.h>
@@ -50,6 +51,10 @@ Ids ids_of(const std::vector<Value>& values) {
   Ids ids;
   for (const Value& value : values) ids.push_back(value.id);
   return ids;
+}
+
+std::optional<Value> value_or_none(Graph& graph, std::optional<ValueId> id) {
+  return id ? std::optional(graph.value(*id)) : std::nullopt;
 }
 
 Ids apply(Graph& graph, const std::string& operation, const Ids& inputs,
@@ -196,6 +201,49 @@ void bind_values(nb::class_<Graph>& graph) {
           "permute",
           [](Graph& g, ValueId x, const std::vector<int>& dims) { return permute(g.value(x), dims).id; },
           "x"_a, "dims"_a)
+      .def(
+          "convolution",
+          [](Graph& g, ValueId x, ValueId weight, std::optional<ValueId> bias, std::vector<uint32_t> kernel,
+             std::vector<uint32_t> stride, std::vector<uint32_t> padding, std::vector<uint32_t> dilation,
+             uint32_t groups) {
+            return convolution(g.value(x), g.value(weight), value_or_none(g, bias),
+                               {std::move(kernel), std::move(stride), std::move(padding), std::move(dilation),
+                                groups})
+                .id;
+          },
+          "x"_a, "weight"_a, "bias"_a.none(), "kernel"_a, "stride"_a, "padding"_a, "dilation"_a, "groups"_a)
+      .def(
+          "transposed_convolution",
+          [](Graph& g, ValueId x, ValueId weight, std::optional<ValueId> bias, std::vector<uint32_t> kernel,
+             std::vector<uint32_t> stride, std::vector<uint32_t> padding, std::vector<uint32_t> dilation,
+             uint32_t groups, const std::vector<uint32_t>& output_padding) {
+            return transposed_convolution(g.value(x), g.value(weight), value_or_none(g, bias),
+                                          {std::move(kernel), std::move(stride), std::move(padding),
+                                           std::move(dilation), groups},
+                                          output_padding)
+                .id;
+          },
+          "x"_a, "weight"_a, "bias"_a.none(), "kernel"_a, "stride"_a, "padding"_a, "dilation"_a, "groups"_a,
+          "output_padding"_a)
+      .def(
+          "patches",
+          [](Graph& g, ValueId x, std::vector<uint32_t> kernel, std::vector<uint32_t> stride,
+             std::vector<uint32_t> padding, std::vector<uint32_t> dilation) {
+            return patches(g.value(x),
+                           {std::move(kernel), std::move(stride), std::move(padding), std::move(dilation)})
+                .id;
+          },
+          "x"_a, "kernel"_a, "stride"_a, "padding"_a, "dilation"_a)
+      .def(
+          "fold",
+          [](Graph& g, ValueId x, std::vector<uint32_t> kernel, std::vector<uint32_t> stride,
+             std::vector<uint32_t> padding, std::vector<uint32_t> dilation, const Shape& sizes) {
+            return fold(g.value(x),
+                        {std::move(kernel), std::move(stride), std::move(padding), std::move(dilation)},
+                        sizes)
+                .id;
+          },
+          "x"_a, "kernel"_a, "stride"_a, "padding"_a, "dilation"_a, "sizes"_a)
       .def(
           "pad",
           [](Graph& g, ValueId x, uint32_t dim, uint32_t before, uint32_t after, double value) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/run.h"
+#include "kernels/common/window.h"
 #include "model/layout.h"
 #include "ops/builder.h"
 #include "ops/map/map.h"
@@ -28,6 +29,8 @@ struct LinearCall {
   Activation activation = Activation::none;
   std::optional<ops::Operand> mask = {};  ///< of the shape of X: dX is 0 where it is not positive
   bool adds = false;                      ///< forward: to what is in Y
+  /// Forward: x is images, and X what the window sees of them.
+  std::optional<kernels::Window> window = {};
 };
 
 /// An update of a weight by its gradient, which is the operation's operand 0.
@@ -66,6 +69,8 @@ class LinearWeight {
   virtual std::optional<uint32_t> panel_rows() const { return {}; }
   /// Whether products take a mask.
   virtual bool takes_mask() const { return false; }
+  /// Whether forward products take images and a window.
+  virtual bool takes_windows() const { return false; }
   /// Whether products can add to what is in Y.
   virtual bool can_add() const { return false; }
 

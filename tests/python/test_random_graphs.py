@@ -54,6 +54,42 @@ def rotated(x, interleaved):
     return torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)
 
 
+def padded_image(x, padding):
+    """Channels first, with zeros around."""
+    return functional.pad(x.movedim(-1, 1), [p for p in reversed(padding) for _ in range(2)])
+
+
+def convolved(x, w, *bias, kernel, stride, padding, dilation, groups):
+    weight = w.reshape(w.shape[0], *kernel, -1).movedim(-1, 1)
+    call = functional.conv1d if len(kernel) == 1 else functional.conv2d
+    return call(padded_image(x, padding), weight, *bias, stride=stride, dilation=dilation, groups=groups).movedim(1, -1)
+
+
+def convolved_back(x, w, *bias, kernel, stride, padding, dilation, groups, output_padding):
+    channels = x.shape[-1] // groups
+    outputs = w.shape[0] // groups // int(np.prod(kernel))
+    weight = w.reshape(groups, *kernel, outputs, channels).movedim(-1, 1).movedim(-1, 2).flatten(0, 1)
+    call = functional.conv_transpose1d if len(kernel) == 1 else functional.conv_transpose2d
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return call(x.movedim(-1, 1), weight, *bias, output_padding=output_padding, **options).movedim(1, -1)
+
+
+def seen(x, kernel, stride, padding, dilation):
+    """What a window sees, by unfolding dimension by dimension."""
+    image = padded_image(x, padding).movedim(1, -1)
+    for d, size in enumerate(kernel):
+        count = (image.shape[1 + d] - (size - 1) * dilation[d] - 1) // stride[d] + 1
+        places = torch.arange(count)[:, None] * stride[d] + torch.arange(size) * dilation[d]
+        image = image.index_select(1 + d, places.flatten()).unflatten(1 + d, (count, size)).movedim(2 + d, -2)
+    return image.flatten(1 + len(kernel))
+
+
+def folded(x, sizes, **window):
+    taps = int(np.prod(window["kernel"]))
+    image = x.new_zeros(x.shape[0], *sizes, x.shape[-1] // taps, requires_grad=True)
+    return torch.autograd.grad(seen(image, **window), image, x, create_graph=True)[0]
+
+
 @dataclass
 class Node:
     """A leaf with its contents, or an operation on earlier nodes."""
@@ -159,6 +195,10 @@ OTHERS = {
     "layer_norm": lambda x, *of, epsilon: functional.layer_norm(x, x.shape[-1:], *of, eps=epsilon),
     "embedding": lambda ids, w, padding=None: functional.embedding(ids.long(), w, padding),
     "linear": lambda x, w, *bias: x @ w.t() + (bias[0] if bias else 0),
+    "convolution": convolved,
+    "transposed_convolution": convolved_back,
+    "patches": seen,
+    "fold": folded,
     "circulant": lambda x, c: formulas.circulant(x, c, c.numel()),
     "toeplitz": formulas.toeplitz,
     "kronecker": lambda x, w, factor: block_diagonal(x, w.reshape(factor[:3])),
@@ -170,7 +210,8 @@ ALL = {**UNARY, **BINARY, **OTHERS}
 
 def test_every_operation_takes_part():
     public = [getattr(tg, name) for name in tg.__all__]
-    operations = {f.__name__ for f in public if inspect.isfunction(f) and f.__module__ == "tessera.graph._values"}
+    modules = ("tessera.graph._values", "tessera.graph._convolution")
+    operations = {f.__name__ for f in public if inspect.isfunction(f) and f.__module__ in modules}
     initial = {"constant", "normal", "uniform"}
     missing = operations - initial - ELSEWHERE - set(ALL)
     assert not missing, f"say what {sorted(missing)} are in PyTorch"
@@ -237,8 +278,7 @@ class Generator:
         operations = [i for i, n in enumerate(self.recipe.nodes) if not n.is_leaf]
         chosen = {operations[-1], int(self.rng.choice(operations)), self.some()}
         self.recipe.outputs = sorted(i for i in chosen if self.recipe.nodes[i].operation != "input")
-        parameters = any(n.operation in ("parameter", "sparse") for n in self.recipe.nodes)
-        if parameters and self.values[operations[-1]].is_floating_point() and self.rng.random() < 0.6:
+        if self.depends_on_parameter(operations[-1]) and self.values[operations[-1]].is_floating_point() and self.rng.random() < 0.6:
             self.recipe.lesson = Lesson(
                 operations[-1],
                 str(self.rng.choice(["sgd", "adamw"])),
@@ -246,6 +286,10 @@ class Generator:
                 float(self.rng.choice([0.5])) if self.rng.random() < 0.3 else None,
             )
         return self.recipe
+
+    def depends_on_parameter(self, place):
+        node = self.recipe.nodes[place]
+        return node.operation in ("parameter", "sparse") or any(map(self.depends_on_parameter, node.inputs))
 
     def try_operation(self, name):
         rng = self.rng
@@ -379,6 +423,46 @@ class Generator:
             w = self.some(lambda v: v.dim() == 2 and v.shape[-1] == k, (int(rng.integers(1, 20)), k))
         bias = (self.leaf((self.values[w].shape[0],)),) if rng.random() < 0.4 else ()
         return self.add(Node(name, (x, w, *bias)))
+
+    def window(self, dimensions, more):
+        sizes = {"kernel": (1, 4), "stride": (1, 3), "padding": (0, 3), "dilation": (1, 3)}
+        drawn = {name: [int(size) for size in self.rng.integers(*of, dimensions)] for name, of in sizes.items()}
+        return {**drawn, **more}
+
+    def try_convolution(self, name):
+        rng = self.rng
+        channels, outputs, dimensions = int(rng.choice([4, 6, 8])), int(rng.choice([4, 8])), int(rng.integers(1, 3))
+        image = (2, *(int(size) for size in rng.integers(5, 8, dimensions)), channels)
+        x = self.some(lambda v: v.dim() == dimensions + 2 and min(v.shape[1:-1]) > 4 and v.shape[-1] % 2 == 0, image)
+        channels = int(self.values[x].shape[-1])
+        groups = int(rng.choice([1, 1, 2, channels]))
+        if groups == channels:
+            outputs = channels * int(rng.integers(1, 3))
+        options = self.window(dimensions, {"groups": groups})
+        taps = int(np.prod(options["kernel"]))
+        if name == "transposed_convolution":
+            options["output_padding"] = [0] * dimensions
+            w = self.leaf((taps * outputs, channels // groups), -0.2, 0.2)
+        elif groups == 1 and rng.random() < 0.5:
+            w = self.sparse(outputs, taps * channels)
+        else:
+            w = self.leaf((outputs, taps * channels // groups), -0.2, 0.2)
+        bias = (self.leaf((outputs,)),) if rng.random() < 0.4 else ()
+        return self.add(Node(name, (x, w, *bias), options))
+
+    try_transposed_convolution = try_convolution
+
+    def try_patches(self, name):
+        dimensions = int(self.rng.integers(1, 3))
+        x = self.leaf((2, *(int(size) for size in self.rng.integers(5, 8, dimensions)), 3), -0.5, 0.5)
+        options = self.window(dimensions, {})
+        if name == "patches":
+            return self.add(Node(name, (x,), options))
+        image = self.values[x]
+        of = self.leaf(tuple(seen(image, **options).shape), -0.5, 0.5)
+        return self.add(Node(name, (of,), {"sizes": list(image.shape[1:-1]), **options}))
+
+    try_fold = try_patches
 
     def sparse(self, m, k):
         known = [i for i, n in enumerate(self.recipe.nodes) if n.matrix is not None and tuple(n.matrix.shape) == (m, k)]

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tessera._tessera import OperationCost
+from tessera.graph._convolution import convolution, fold, patches, transposed_convolution
 from tessera.graph._estimate import Estimate
 from tessera.graph._graph import Graph, TrainingStep
 from tessera.graph._session import Session
@@ -116,6 +117,7 @@ __all__ = [
     "clip",
     "concatenate",
     "constant",
+    "convolution",
     "cos",
     "cross_entropy",
     "cumsum",
@@ -127,6 +129,7 @@ __all__ = [
     "exp",
     "expand",
     "fastfood",
+    "fold",
     "from_torch",
     "gather",
     "gelu",
@@ -149,6 +152,7 @@ __all__ = [
     "normal",
     "not_equal",
     "pad",
+    "patches",
     "permute",
     "permute_features",
     "pow",
@@ -174,6 +178,7 @@ __all__ = [
     "tanh",
     "toeplitz",
     "transpose",
+    "transposed_convolution",
     "uniform",
     "where",
 ]

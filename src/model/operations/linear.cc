@@ -1,4 +1,6 @@
 // Products with a weight, dense or sparse: y = x · Wᵀ + b, and its gradients.
+#include "model/operations/linear.h"
+
 #include <fmt/format.h>
 #include <tessera/error.h>
 
@@ -10,6 +12,7 @@
 #include "model/operations/list.h"
 #include "model/operations/update.h"
 #include "ops/map/elementwise.h"
+#include "ops/map/gather.h"
 
 namespace tessera::model {
 namespace {
@@ -229,24 +232,7 @@ void run(Lowering& l, LinearWeight& weight, LinearCall call) {
           {given, *mask, given});
 }
 
-void lower_forward(Lowering& l, const Node& node) {
-  LinearWeight& weight = l.weight(node.inputs[1]);
-  const Forward of = forward_of(node);
-  const bool adds = of.residual && weight.can_add();
-  if (adds) l.begin_output_with(0, *of.residual);
-  LinearCall call{.product = ProductKind::forward,
-                  .values = l.input(1),
-                  .x = l.input(0),
-                  .y = l.output(0),
-                  .n = l.graph().type(node.inputs[0]).rows(),
-                  .activation = activation_of(node),
-                  .adds = adds};
-  if (of.bias) call.bias = l.input(2);
-  run(l, weight, call);
-  if (of.residual && !adds)
-    l.add(ops::BinaryProblem{kernels::Binary::add, l.builder().type_of(call.y), call.y.rows(), call.y.cols()},
-          {call.y, l.input(*of.residual), call.y});
-}
+void lower_forward(Lowering& l, const Node& node) { lower_product(l, node, {}); }
 
 void lower_input_gradient(Lowering& l, const Node& node) {
   LinearCall call{.product = ProductKind::input_gradient,
@@ -426,7 +412,41 @@ constexpr Operation kLinear[] = {
 
 }  // namespace
 
+namespace {
+
+/// What a caller binds may lie the other way: taps would read it element by element.
+ops::Operand with_contiguous_rows(Lowering& l, const ops::Operand& x) {
+  const program::Variable& variable = l.builder().program().variable(x.variable);
+  if (!variable.is_external() && !variable.is_argument()) return x;
+  const ops::Operand copy = l.temporary("images", l.builder().type_of(x), x.rows(), x.cols());
+  l.add(ops::CopyProblem{l.builder().type_of(x), x.rows(), x.cols()}, {x, copy});
+  return copy;
+}
+
+}  // namespace
+
 std::span<const Operation> linear_operations() { return kLinear; }
+
+void lower_product(Lowering& l, const Node& node, const std::optional<kernels::Window>& window) {
+  LinearWeight& weight = l.weight(node.inputs[1]);
+  const Forward of = forward_of(node);
+  const bool adds = of.residual && weight.can_add();
+  if (adds) l.begin_output_with(0, *of.residual);
+  LinearCall call{.product = ProductKind::forward,
+                  .values = l.input(1),
+                  .x = l.input(0),
+                  .y = l.output(0),
+                  .n = l.graph().type(node.outputs[0]).rows(),
+                  .activation = activation_of(node),
+                  .adds = adds,
+                  .window = window};
+  if (of.bias) call.bias = l.input(2);
+  if (window && l.input_layout(0).transposed) call.x = with_contiguous_rows(l, call.x);
+  run(l, weight, call);
+  if (of.residual && !adds)
+    l.add(ops::BinaryProblem{kernels::Binary::add, l.builder().type_of(call.y), call.y.rows(), call.y.cols()},
+          {call.y, l.input(*of.residual), call.y});
+}
 
 Value linear(Value x, Value weight, std::optional<Value> bias) {
   std::vector<Value> inputs = {x, weight};

@@ -11,6 +11,9 @@
   X(where)                         \
   X(activations)                   \
   X(linear)                        \
+  X(patches)                       \
+  X(convolution)                   \
+  X(depthwise)                     \
   X(batched)                       \
   X(attention)                     \
   X(reduce)                        \

@@ -17,7 +17,8 @@ ops::HostDenseProblem problem_of(const ops::PanelLayout& panels, Type type, cons
           .values = type,
           .activation = call.activation,
           .bias = call.bias.has_value(),
-          .relu = call.mask.has_value()};
+          .relu = call.mask.has_value(),
+          .window = call.window};
 }
 
 ops::HostDenseOperands operands_of(const LinearCall& call) {

@@ -41,8 +41,9 @@ program::StepId HostSparseWeight::add(const ops::Builder& builder, const LinearC
                                     .activation = call.activation,
                                     .bias = call.bias.has_value(),
                                     .uses_beta = call.adds};
-  const ops::HostPlan plan = plan_host_product(*weight_, problem, builder.machine(), {},
-                                               {layout_of(builder, call.x), layout_of(builder, call.y)});
+  const ops::HostPlan plan =
+      plan_host_product(*weight_, problem, builder.machine(), {},
+                        {layout_of(builder, call.x), layout_of(builder, call.y), call.window});
   return build_host_product(builder, index_, problem, plan,
                             {.values = call.values, .x = call.x, .y = call.y, .bias = call.bias});
 }

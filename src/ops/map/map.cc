@@ -135,7 +135,9 @@ PhaseTimes superstep_cycles(const MapOperation& operation, const MapPartition& p
     std::vector<program::FieldView> fields;
     for (const MapOperand& operand : operation.operands) {
       const Box box = operand_box(operand, partition.box(0));
-      fields.push_back({nullptr, operand.type, box.rows, box.cols, operand.cols, 1});
+      // Costs may read constants.
+      auto* const contents = const_cast<std::byte*>(operand.contents.get());
+      fields.push_back({contents, operand.type, box.rows, box.cols, operand.cols, 1});
     }
     std::vector<int64_t> params = operation.params;
     if (operation.takes_origin) params.insert(params.end(), {0, 0});

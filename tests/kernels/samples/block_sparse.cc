@@ -1,6 +1,7 @@
 #include "kernels/host/block_sparse/codelet.h"
 #include "kernels/host/block_sparse/cost.h"
 #include "kernels/samples/list.h"
+#include "kernels/samples/windows.h"
 #include "sparse/generate.h"
 
 namespace tessera::kernels {
@@ -11,10 +12,12 @@ constexpr uint32_t kFewColumns = 3;
 
 /// A random pattern of density 1/4 whose blocks overhang the matrix.
 template <uint32_t block_size, Type type, BlockSchedule::Kernel kernel, bool transposed = false,
-          bool reads_y = true>
+          bool reads_y = true, bool sees = false, bool strided = false>
 Sample sample(uint32_t scale, uint64_t seed) {
+  const Window window = sample_window(strided);
+  const uint32_t channels = 5 * scale;
   uint32_t rows = scale == 0 ? 0 : 8 + 29 * scale;
-  uint32_t cols = scale == 0 ? 0 : 5 + 31 * scale;
+  uint32_t cols = sees ? channels * window.taps() : scale == 0 ? 0 : 5 + 31 * scale;
   const uint32_t n = kernel == BlockSchedule::Kernel::wide ? kWideCols : kFewColumns;
   const sparse::PackedBlocks packed(
       sparse::generate_pattern({PatternKind::random, rows, cols, 0.25, block_size, seed}), type);
@@ -29,12 +32,14 @@ Sample sample(uint32_t scale, uint64_t seed) {
   s.values(Type::u16, 1, blocks, [&](uint64_t i) { return index.column(i); }).packed();
   s.values(Type::u32, 1, transposed ? blocks : 0, [&](uint64_t i) { return index.slots[i]; }).packed();
   if (transposed) std::swap(rows, cols);
-  s.random(Type::f32, cols, n, seed + 1);
+  s.random(Type::f32, sees ? channels : cols, sees ? kSampleImages * window.positions() : n, seed + 1);
   reads_y ? s.random(Type::f32, rows, n, seed + 2) : s.unset(Type::f32, rows, n);
   s.values(Type::f32, 1, 2, [](uint64_t i) { return i == 0 ? 0.75 : -0.5; }).packed();
   s.random(Type::f32, 1, rows, seed + 3).packed();
+  add_window(s, sees, strided);
   s.scratch(block_scratch_floats(schedule, cols, block_size, n, transposed));
   s.param(block_size).param(transposed).param(static_cast<int64_t>(Activation::relu));
+  s.param(sees ? kFirstPosition : 0);
   visit_block_knobs(schedule, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
   // Sums of up to `cols` products below 1, in another order.
   s.tolerance({.absolute = (cols + 4) * epsilon_of(Type::f32)});
@@ -65,6 +70,9 @@ constexpr NamedSample block_spmm_assign_uses[] = {
     {"b8-f16-narrow", sample<8, Type::f16, kFewColumn, false, false>},
     {"b4-f32-wide-transposed", sample<4, Type::f32, kWide, true, false>},
     {"b16-bf16-narrow-transposed", sample<16, Type::bf16, kFewColumn, true, false>},
+    {"b4-f32-wide-seen", sample<4, Type::f32, kWide, false, false, true>},
+    {"b8-f32-wide-seen-strided", sample<8, Type::f32, kWide, false, false, true, true>},
+    {"b16-bf16-wide-seen", sample<16, Type::bf16, kWide, false, false, true>},
 };
 
 }  // namespace

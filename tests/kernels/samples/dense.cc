@@ -1,5 +1,6 @@
 #include "kernels/host/dense/codelet.h"
 #include "kernels/samples/list.h"
+#include "kernels/samples/windows.h"
 
 namespace tessera::kernels {
 namespace {
@@ -29,9 +30,26 @@ Sample forward_sample(uint32_t scale, uint64_t seed) {
   Sample s(panel_forward_codelet);
   s.random(values, n, k, seed);
   add_panels(s, weights, m, k, seed + 1);
-  s.random(f32, 1, has_bias ? m : 0, seed + 2).unset(values, n, m);
-  s.scratch(panel_forward_scratch(n, k));
-  return s.param(static_cast<int64_t>(activation)).tolerance(sum_tolerance(values, k)).flops(2.0 * m * k * n);
+  s.random(f32, 1, has_bias ? m : 0, seed + 2);
+  add_window(s, false, false);
+  s.unset(values, n, m).scratch(panel_forward_scratch(n, k));
+  s.param(static_cast<int64_t>(activation)).param(0);
+  return s.tolerance(sum_tolerance(values, k)).flops(2.0 * m * k * n);
+}
+
+/// Of what a window sees.
+template <uint32_t n, bool strided, Type values = f32>
+Sample seen_sample(uint32_t scale, uint64_t seed) {
+  const Window window = sample_window(strided);
+  const uint32_t m = features(scale), channels = 5 * scale, k = channels * window.taps();
+  Sample s(panel_forward_codelet);
+  s.random(values, kSampleImages * window.positions(), channels, seed);
+  add_panels(s, values, m, k, seed + 1);
+  s.random(f32, 1, m, seed + 2);
+  add_window(s, true, strided);
+  s.unset(values, n, m).scratch(panel_forward_scratch(n, k));
+  s.param(static_cast<int64_t>(Activation::relu)).param(kFirstPosition);
+  return s.tolerance(sum_tolerance(values, k)).flops(2.0 * m * k * n);
 }
 
 template <uint32_t n, bool has_relu, Type weights = f32, Type values = f32, uint32_t fixed_m = 0>
@@ -69,6 +87,9 @@ constexpr NamedSample panel_forward_uses[] = {
     {"n397-gelu", forward_sample<397, gelu, true>},
     {"n37-f16", forward_sample<37, relu, true, f16, f16>},
     {"n37-bf16-f32", forward_sample<37, none, false, bf16, f32>},
+    {"n101-seen", seen_sample<101, false>},
+    {"n40-seen-strided", seen_sample<40, true>},
+    {"n37-seen-f16", seen_sample<37, false, f16>},
 };
 
 constexpr NamedSample panel_input_gradient_uses[] = {

@@ -1,16 +1,22 @@
 #include "kernels/host/element_sparse/codelet.h"
 #include "kernels/host/element_sparse/cost.h"
 #include "kernels/samples/list.h"
+#include "kernels/samples/windows.h"
 #include "sparse/generate.h"
 
 namespace tessera::kernels {
 namespace {
 
 /// A power-law pattern of density 1/5, so that row lengths differ.
-template <Type type, uint32_t n, bool reads_y = true>
+enum class Columns : uint8_t { matrix, seen, seen_strided };
+
+template <Type type, uint32_t n, bool reads_y = true, Columns columns = Columns::matrix>
 Sample sample(uint32_t scale, uint64_t seed) {
+  constexpr bool kSees = columns != Columns::matrix, kStrided = columns == Columns::seen_strided;
+  const Window window = sample_window(kStrided);
+  const uint32_t channels = 5 * scale;
   const uint32_t rows = scale == 0 ? 0 : 8 + 29 * scale;
-  const uint32_t cols = scale == 0 ? 0 : 5 + 31 * scale;
+  const uint32_t cols = kSees ? channels * window.taps() : scale == 0 ? 0 : 5 + 31 * scale;
   const sparse::PackedElements packed(generate({PatternKind::power_law, rows, cols, 0.2, 1, seed}), type,
                                       {.k_block = 64, .chunk_rows = 128});
   ElementSchedule schedule;
@@ -24,12 +30,14 @@ Sample sample(uint32_t scale, uint64_t seed) {
   s.values(Type::u32, static_cast<uint32_t>(index.words.size() / sparse::kRowGroupLanes),
            sparse::kRowGroupLanes, [&](uint64_t i) { return index.words[i]; })
       .packed();
-  s.random(Type::f32, cols, n, seed + 1);
+  s.random(Type::f32, kSees ? channels : cols, kSees ? kSampleImages * window.positions() : n, seed + 1);
   reads_y ? s.random(Type::f32, rows, n, seed + 2) : s.unset(Type::f32, rows, n);
   s.values(Type::f32, 1, 2, [](uint64_t i) { return i == 0 ? 0.75 : -0.5; }).packed();
   s.random(Type::f32, 1, rows, seed + 3).packed();
+  add_window(s, kSees, kStrided);
   s.scratch(element_scratch_floats(schedule, view_of(packed), n));
   s.param(packed.k_block()).param(0).param(0).param(static_cast<int64_t>(Activation::gelu));
+  s.param(kSees ? kFirstPosition : 0);
   visit_element_knobs(schedule, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
   // Sums of up to `cols` products below 1, in another order.
   s.tolerance({.absolute = (cols + 4) * epsilon_of(Type::f32)});
@@ -44,6 +52,9 @@ constexpr NamedSample element_spmm_uses[] = {
 constexpr NamedSample element_spmm_assign_uses[] = {
     {"f32-n37", sample<Type::f32, 37, false>},
     {"f16-n1", sample<Type::f16, 1, false>},
+    {"f32-n101-seen", sample<Type::f32, 101, false, Columns::seen>},
+    {"f32-n40-seen-strided", sample<Type::f32, 40, false, Columns::seen_strided>},
+    {"bf16-n6-seen", sample<Type::bf16, 6, false, Columns::seen>},
 };
 
 }  // namespace

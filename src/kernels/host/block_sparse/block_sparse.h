@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/common/epilogue.h"
+#include "kernels/common/window.h"
 #include "program/codelet.h"
 #include "sparse/blocks/packed_blocks.h"
 
@@ -51,7 +52,8 @@ struct BlockWeight {
 BlockWeight view_of(const sparse::PackedBlocks& weight, bool transposed = false);
 
 /// One core's slice of Y = activation(alpha · W·X + beta · Y + bias): block rows of W times columns of X. x
-/// and y are the whole matrices.
+/// and y are the whole matrices; x may be images instead, of which X is what a window sees, for the wide
+/// kernel.
 struct BlockSlice {
   BlockWeight weight;
   uint32_t block_row_begin = 0;
@@ -59,6 +61,7 @@ struct BlockSlice {
   uint32_t col_begin = 0;
   uint32_t col_end = 0;
   MatrixView<const float> x;
+  Seen seen = {};
   MatrixView<float> y;
   Epilogue epilogue;
   BlockSchedule schedule;

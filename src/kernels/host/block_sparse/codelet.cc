@@ -12,7 +12,8 @@ BlockSlice slice_of(const Vertex& v) {
   using namespace block_spmm_field;
   BlockSlice slice;
   slice.weight.rows = v.fields[y].rows;
-  slice.weight.cols = v.fields[x].rows;
+  slice.seen = seen_of(v.fields[x], v.fields[window], v.params[block_spmm_param::first_col]);
+  slice.weight.cols = slice.seen ? slice.seen.rows() : v.fields[x].rows;
   slice.weight.block_size = static_cast<uint32_t>(v.params[block_spmm_param::block_size]);
   slice.weight.type = v.fields[values].type;
   slice.weight.column_type = v.fields[columns].type;

@@ -20,7 +20,8 @@ void visit_block_knobs(Schedule& schedule, const Visit& visit) {
 
 /// Y = activation(alpha · W·X + beta · Y + bias) on one core's slice. row_begin holds the slice's block rows
 /// and the end; values, columns and slots are whole; empty slots mean each block's number; scalars are alpha
-/// and beta; an empty bias means none. With `transposed`, W is the transpose of the stored `values`.
+/// and beta; an empty bias means none. With `transposed`, W is the transpose of the stored `values`. With a
+/// window (kernels/common/window.h), x has whole images, and Y's columns are its positions from first_col on.
 #define TESSERA_BLOCK_SPMM_FIELDS_OF(X, result) \
   X(values)                                     \
   X(row_begin)                                  \
@@ -30,11 +31,13 @@ void visit_block_knobs(Schedule& schedule, const Visit& visit) {
   X(y, .access = program::Access::result)       \
   X(scalars)                                    \
   X(bias, .optional = true)                     \
+  X(window, .optional = true)                   \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 #define TESSERA_BLOCK_SPMM_FIELDS(X) TESSERA_BLOCK_SPMM_FIELDS_OF(X, inout)
 /// The same with beta = 0, independent of the scalars: Y is written without being read.
 #define TESSERA_BLOCK_SPMM_ASSIGN_FIELDS(X) TESSERA_BLOCK_SPMM_FIELDS_OF(X, out)
-#define TESSERA_BLOCK_SPMM_PARAMS(X) X(block_size) X(transposed) X(activation) TESSERA_BLOCK_KNOBS(X)
+#define TESSERA_BLOCK_SPMM_PARAMS(X) \
+  X(block_size) X(transposed) X(activation) X(first_col) TESSERA_BLOCK_KNOBS(X)
 
 #define TESSERA_BLOCK_SPARSE_CODELETS(X)                                                                    \
   X(block_spmm, TESSERA_BLOCK_SPMM_FIELDS, TESSERA_BLOCK_SPMM_PARAMS, block_spmm_simd, 4096)                \

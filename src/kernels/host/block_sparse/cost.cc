@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/common/cost.h"
+#include "kernels/common/seen_cost.h"
 #include "kernels/host/block_sparse/layout.h"
 
 namespace tessera::kernels {
@@ -91,6 +92,7 @@ double tile_cycles(const BlockSlice& slice, const Sizes& s, double vectors, doub
 }
 
 double copy_cycles(const BlockSlice& slice, const Sizes& s, const machine::HostFigures& f) {
+  if (slice.seen) return gather_cycles(slice.seen, slice.x, s.cols, f);
   const double bytes = 4.0 * slice.weight.cols * s.cols;
   double cycles = bytes / streaming_rate(bytes, f) + bytes / kLineBytes * kCopyLineCycles;
   if (slice.x.col_stride != 1) cycles += bytes / 4 / s.lanes * kTransposeCyclesPerVector;
@@ -220,7 +222,7 @@ std::vector<TileShape> tile_shapes(uint32_t block_size, uint32_t lanes, uint32_t
 // Whether X may be read in place: whole vectors and blocks, and no row stride that evicts other rows from the
 // L2 cache.
 bool can_stay(const BlockProblem& p, uint32_t lanes, const machine::HostFigures& f) {
-  const bool whole = !p.x_column_major && p.n % lanes == 0 && p.k % p.block_size == 0;
+  const bool whole = !p.sees_images && !p.x_column_major && p.n % lanes == 0 && p.k % p.block_size == 0;
   return whole && 4.0 * p.k * p.n <= kInPlaceFractionOfL2 * static_cast<double>(f.l2_bytes);
 }
 
@@ -253,7 +255,7 @@ std::vector<BlockSchedule> block_candidates(const BlockProblem& p, const machine
     }
   }
   constexpr uint32_t kMostFewColumns = 32;
-  if (p.n <= kMostFewColumns) {
+  if (p.n <= kMostFewColumns && !p.sees_images) {
     BlockSchedule schedule;
     schedule.kernel = BlockSchedule::Kernel::few_columns;
     schedule.row_parts = static_cast<uint16_t>(p.threads);

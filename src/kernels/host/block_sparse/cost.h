@@ -24,6 +24,7 @@ struct BlockProblem {
   uint32_t threads = 1;
   bool x_column_major = false;
   bool y_column_major = false;
+  bool sees_images = false;  ///< X is what a window sees
 };
 
 /// Schedules that may be the best for such a product.

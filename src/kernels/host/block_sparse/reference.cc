@@ -31,6 +31,13 @@ float dot(const BlockSlice& slice, uint32_t row, uint32_t col) {
 }  // namespace
 
 void block_spmm_reference(const BlockSlice& slice) {
+  if (slice.seen) {
+    const std::vector<float> x = matrix_of(slice.x, slice.seen, slice.col_end);
+    BlockSlice of_matrix = slice;
+    of_matrix.x = row_major(x.data(), slice.col_end);
+    of_matrix.seen = {};
+    return block_spmm_reference(of_matrix);
+  }
   const uint32_t b = slice.weight.block_size;
   const uint32_t begin = slice.block_row_begin * b;
   const uint32_t end = std::min(slice.block_row_end * b, slice.weight.rows);

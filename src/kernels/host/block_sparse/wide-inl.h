@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "kernels/common/columns-inl.h"
+#include "kernels/common/seen-inl.h"
 #include "kernels/host/block_sparse/finish-inl.h"
 #include "kernels/host/block_sparse/wide_table-inl.h"
 #include "kernels/host/block_sparse/widen-inl.h"
@@ -135,10 +136,8 @@ class WideSlice {
   // Rows of X in micro-tile t of the panel; past the last one zeros for the overhang of its block.
   void pack_rows_of(uint32_t t, uint32_t begin, uint32_t end) const {
     const uint32_t first = first_col(t), last = first_col(t + 1);
-    MatrixView<const float> x = slice_.x;
-    x.data += begin * x.row_stride;
     const uint32_t depth = end == w_.cols ? padded_k(w_) : end;
-    copy_micro_tile(x, end - begin, depth - begin,
+    copy_panel_rows(slice_.x, slice_.seen, begin, end - begin, depth - begin,
                     {panel_.col + first, std::min(last, panel_.cols) - first, last - first,
                      panel_x(first) + size_t{begin} * (last - first), rotation_of(t)});
   }
@@ -169,7 +168,7 @@ class WideSlice {
   // Rotation of rows of Y for non-temporal stores: only if X is packed, so that it can be rotated on the way,
   // and all of Y is written directly.
   Rotation rotation_of_y() const {
-    const bool packs = slice_.schedule.copy_x && slice_.x.col_stride == 1;
+    const bool packs = slice_.schedule.copy_x && !slice_.seen && slice_.x.col_stride == 1;
     const bool is_direct = is_plain(slice_.epilogue) && w_.rows % micro_rows_ == 0;
     if (!slice_.schedule.stream_y || !packs || !is_direct) return {};
     return rotation_to_align(slice_.y, slice_.col_begin, slice_.col_end - slice_.col_begin);
@@ -184,7 +183,7 @@ class WideSlice {
   // Whether X may be read in place: whole vectors, no overhang below. Vectors that cross cache lines or are
   // in two parts cost more than a copy, unless they are read few times.
   bool can_stay(const Panel& p, const Rotation& in_place) const {
-    return slice_.x.col_stride == 1 && p.cols == p.width && w_.cols % w_.block_size == 0 &&
+    return !slice_.seen && slice_.x.col_stride == 1 && p.cols == p.width && w_.cols % w_.block_size == 0 &&
            (is_aligned(slice_.x, p.col) ||
             reads_of_x(slice_, micro_rows_) < reads_worth_a_copy(in_place.columns != 0, w_.block_size));
   }

@@ -15,14 +15,17 @@
 namespace tessera::kernels {
 
 /// Y = activation(X·Wᵀ + bias): X n × k, W panels of m rows, bias 1 × m or empty, Y n × m. All matrices are
-/// f32, f16 or bf16; sums are FP32, rounded once.
+/// f32, f16 or bf16; sums are FP32, rounded once. With a window (kernels/common/window.h), x has whole
+/// images, positions × channels, and X is what it sees from the position first_row on, tap by tap all
+/// channels.
 #define TESSERA_PANEL_FORWARD_FIELDS(X) \
   X(x)                                  \
   X(w)                                  \
   X(bias, .optional = true)             \
+  X(window, .optional = true)           \
   X(y, .access = program::Access::out)  \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
-#define TESSERA_PANEL_FORWARD_PARAMS(X) X(activation)
+#define TESSERA_PANEL_FORWARD_PARAMS(X) X(activation) X(first_row)
 
 /// dX = dY·W: dY n × m, W panels of m rows and k columns, dX n × k. Where `relu`, which has dX's shape or is
 /// empty, is not positive, dX is 0: the gradient of the ReLU whose result it is.

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "kernels/common/panels-inl.h"
+#include "kernels/common/window.h"
 #include "kernels/host/dense/micro_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -64,6 +65,49 @@ inline void copy_passes(const FieldView& from, uint32_t row, uint32_t rows, floa
     for (uint32_t r = 0; r < rows; ++r)
       std::fill(to + r * kDenseRowStep + cols, to + r * kDenseRowStep + round_up(cols, kPanelRows), 0.0F);
   }
+}
+
+// Elements [col, col + cols) of what taps see at a position, as FP32.
+template <class T>
+HWY_INLINE void copy_seen(const FieldView& images, const Window& w, uint32_t position, uint32_t col,
+                          uint32_t cols, float* to) {
+  const uint32_t channels = images.cols, end = col + cols;
+  const uint32_t out_row = position / w.out_width % w.out_height, out_col = position % w.out_width;
+  const int64_t image = position / w.out_positions();
+  const Span inside = w.tap_cols(out_col);
+  for (uint32_t next; col < end; to += next - col, col = next) {
+    const uint32_t tap = col / channels, tap_col = tap % w.kernel_width;
+    const int64_t row = w.row(out_row, tap / w.kernel_width);
+    // Neighbouring taps within the image, or beyond it.
+    const bool is_inside = w.has_row(row) && tap_col >= inside.begin && tap_col < inside.end;
+    const uint32_t joined = is_inside && (w.dilation_across > 1 || images.row_stride != channels)
+                                ? tap_col + 1
+                            : is_inside                                ? inside.end
+                            : w.has_row(row) && tap_col < inside.begin ? inside.begin
+                                                                       : w.kernel_width;
+    next = std::min(end, (tap - tap_col + joined) * channels);
+    if (!is_inside) {
+      std::fill_n(to, next - col, 0.0F);
+      continue;
+    }
+    const int64_t place = (image * w.height + row) * w.width + w.col(out_col, tap_col);
+    const T* from = images.as<const T>() + place * images.row_stride + (col - tap * channels);
+    each_vector(next - col, [&](size_t i, size_t count)
+                                HWY_ATTR { store_some(load_some(from + i, count), to + i, count); });
+  }
+}
+
+// The same as copy_passes() of what a window sees.
+inline void copy_seen_passes(const FieldView& images, const Window& window, uint32_t row, uint32_t rows,
+                             float* to) {
+  const uint32_t terms = images.cols * window.taps();
+  with_float_type(images.type, [&]<class T>(T) HWY_ATTR {
+    for (uint32_t pass = 0; pass < dense_passes(terms); ++pass, to += size_t{rows} * kDenseRowStep) {
+      const uint32_t col = pass * kDenseDepth, cols = std::min(kDenseDepth, terms - col);
+      for (uint32_t r = 0; r < rows; ++r)
+        copy_seen<T>(images, window, row + r, col, cols, to + r * kDenseRowStep);
+    }
+  });
 }
 
 // Calls work(begin, end) for the batch in parts that scratch has room for.

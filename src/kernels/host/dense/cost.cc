@@ -28,6 +28,15 @@ double copy_cycles(const FieldView& field, const HostFigures& f) {
   return 2 * vectors + stream_cycles(field, f);
 }
 
+/// Of so many positions of a window, from images.
+double seen_cycles(const FieldView& images, const Window& w, double rows, const HostFigures& f) {
+  // Finding a piece: neighbouring taps of a row.
+  constexpr double kPieceCycles = 20;
+  const double pieces = w.kernel_height * (w.dilation_across > 1 ? w.kernel_width : 1.0);
+  const double vectors = std::ceil(w.taps() * images.cols / lanes_of(f));
+  return rows * (2 * vectors + kPieceCycles * pieces) + stream_cycles(images, f);
+}
+
 program::PhaseTimes phases(double rearrange, double compute) {
   program::PhaseTimes times;
   times[Phase::rearrange] = rearrange;
@@ -41,11 +50,13 @@ program::PhaseTimes panel_forward_cost(const program::Vertex& v, const machine::
   using namespace panel_forward_field;
   const HostFigures& f = m.figures;
   const FieldView &in = v.fields[x], &weight = v.fields[w], &out = v.fields[y];
-  const MicroTileWork work{double{1} * weight.rows, double{1} * out.rows, double{1} * in.cols};
+  const double terms = panel_forward_terms(v);
+  const MicroTileWork work{double{1} * weight.rows, double{1} * out.rows, terms};
   const double stream = stream_cycles(weight, f);
   const double arithmetic = micro_tile_cycles(work, widen_operations(weight.type), f);
-  return phases(copy_cycles(in, f),
-                std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream));
+  const double copies = v.fields[window].empty() ? copy_cycles(in, f)
+                                                 : seen_cycles(in, window_of(v.fields[window]), out.rows, f);
+  return phases(copies, std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream));
 }
 
 program::PhaseTimes panel_input_gradient_cost(const program::Vertex& v, const machine::Machine& m) {

@@ -26,7 +26,8 @@ class PanelForward {
         w_(v.fields[panel_forward_field::w]),
         bias_(v.fields[panel_forward_field::bias]),
         y_(v.fields[panel_forward_field::y]),
-        scratch_(x_.rows, x_.cols, false),
+        terms_(panel_forward_terms(v)),
+        scratch_(y_.rows, terms_, false),
         activation_(static_cast<Activation>(v.params[panel_forward_param::activation])) {}
 
   void run() const {
@@ -34,7 +35,7 @@ class PanelForward {
     const uint32_t groups = (w_.rows + kDensePanels - 1) / kDensePanels;
     each_batch(y_.rows, [&](uint32_t begin, uint32_t end) {
       v_.enter(Phase::rearrange);
-      copy_passes(x_, begin, end - begin, scratch + scratch_.rows);
+      copy_rows_of_x(begin, end - begin, scratch + scratch_.rows);
       v_.enter(Phase::compute);
       program::share_work(v_.helpers, groups, scratch, [&](uint32_t i, std::byte* of_thread) {
         group(i * kDensePanels, begin, end, scratch + scratch_.rows,
@@ -44,11 +45,18 @@ class PanelForward {
   }
 
  private:
+  void copy_rows_of_x(uint32_t row, uint32_t rows, float* to) const {
+    const FieldView& window = v_.fields[panel_forward_field::window];
+    if (window.empty()) return copy_passes(x_, row, rows, to);
+    const auto first = static_cast<uint32_t>(v_.params[panel_forward_param::first_row]);
+    copy_seen_passes(x_, window_of(window), first + row, rows, to);
+  }
+
   // All rows of the batch times some panels.
   void group(uint32_t panel, uint32_t begin, uint32_t end, const float* rows, float* sums) const {
     const uint32_t panels = std::min(kDensePanels, w_.rows - panel);
     const uint32_t next = panel + kDensePanels < w_.rows ? panel + kDensePanels : panel;
-    const uint32_t passes = dense_passes(x_.cols);
+    const uint32_t passes = dense_passes(terms_);
     with_float_type(w_.type, [&]<class T>(T) HWY_ATTR {
       for (uint32_t pass = 0; pass < passes; ++pass) {
         const uint32_t col = pass * kDenseDepth;
@@ -57,7 +65,7 @@ class PanelForward {
                                    .panel_step = static_cast<size_t>(w_.row_stride),
                                    .factors = rows + size_t{pass} * (end - begin) * kDenseRowStep,
                                    .factor_step = 1,
-                                   .depth = std::min(kDenseDepth, x_.cols - col),
+                                   .depth = std::min(kDenseDepth, terms_ - col),
                                    .sums = sums,
                                    .sums_step = kPanelRows,
                                    .adds = pass > 0,
@@ -90,6 +98,7 @@ class PanelForward {
   const FieldView& w_;
   const FieldView& bias_;
   const FieldView& y_;
+  const uint32_t terms_;
   const DenseRowScratch scratch_;
   const Activation activation_;
 };

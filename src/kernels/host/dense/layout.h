@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/common/splits.h"
+#include "kernels/common/window.h"
 #include "kernels/host/dense/codelet.h"
 
 namespace tessera::kernels {
@@ -33,6 +34,13 @@ inline constexpr uint32_t kDenseColumns = 512;
 
 /// Passes over a sum of `terms` terms.
 inline uint32_t dense_passes(uint32_t terms) { return std::max(1U, (terms + kDenseDepth - 1) / kDenseDepth); }
+
+/// Terms of the sums of a forward product.
+inline uint32_t panel_forward_terms(const program::Vertex& v) {
+  const program::FieldView& window = v.fields[panel_forward_field::window];
+  const uint32_t cols = v.fields[panel_forward_field::x].cols;
+  return window.empty() ? cols : cols * window_of(window).taps();
+}
 
 /// Rows of a batch that are computed as dot products at most.
 inline constexpr uint32_t kMostDotRows = 4;

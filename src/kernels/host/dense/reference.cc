@@ -2,6 +2,7 @@
 #include "kernels/common/activation.h"
 #include "kernels/common/element.h"
 #include "kernels/host/dense/codelet.h"
+#include "kernels/host/dense/layout.h"
 
 namespace tessera::kernels {
 namespace {
@@ -15,6 +16,20 @@ float value_at(const FieldView& field, uint32_t row, uint32_t col) {
 /// Element (row, col) of a matrix in panels.
 float panel_value(const FieldView& panels, uint32_t row, uint32_t col) {
   return value_at(panels, row / kPanelRows, col * kPanelRows + row % kPanelRows);
+}
+
+/// Element (row, col) of the forward product's X.
+float x_at(const program::Vertex& v, uint32_t row, uint32_t col) {
+  const FieldView& in = v.fields[panel_forward_field::x];
+  if (v.fields[panel_forward_field::window].empty()) return value_at(in, row, col);
+  const Window w = window_of(v.fields[panel_forward_field::window]);
+  const uint32_t position = row + static_cast<uint32_t>(v.params[panel_forward_param::first_row]);
+  const uint32_t tap = col / in.cols;
+  const int64_t y = w.row(position / w.out_width % w.out_height, tap / w.kernel_width);
+  const int64_t x = w.col(position % w.out_width, tap % w.kernel_width);
+  if (!w.has_row(y) || !w.has_col(x)) return 0;
+  const auto place = (int64_t{position / w.out_positions()} * w.height + y) * w.width + x;
+  return value_at(in, static_cast<uint32_t>(place), col % in.cols);
 }
 
 void weight_gradient(const program::Vertex& v, bool adds) {
@@ -36,12 +51,13 @@ void weight_gradient(const program::Vertex& v, bool adds) {
 
 void panel_forward_reference(const program::Vertex& v) {
   using namespace panel_forward_field;
-  const FieldView &in = v.fields[x], &weight = v.fields[w], &out = v.fields[y];
+  const FieldView &weight = v.fields[w], &out = v.fields[y];
   const auto activation = static_cast<Activation>(v.params[panel_forward_param::activation]);
+  const uint32_t terms = panel_forward_terms(v);
   for (uint32_t j = 0; j < out.rows; ++j)
     for (uint32_t i = 0; i < out.cols; ++i) {
       float sum = 0;
-      for (uint32_t c = 0; c < in.cols; ++c) sum += value_at(in, j, c) * panel_value(weight, i, c);
+      for (uint32_t c = 0; c < terms; ++c) sum += x_at(v, j, c) * panel_value(weight, i, c);
       if (!v.fields[bias].empty()) sum += value_at(v.fields[bias], 0, i);
       set_number(out, j, i, activate(activation, sum));
     }

@@ -13,7 +13,8 @@ ElementSlice slice_of(const Vertex& v) {
   using namespace element_spmm_field;
   ElementSlice slice;
   ElementWeight& w = slice.weight;
-  w.cols = v.fields[x].rows;
+  slice.seen = seen_of(v.fields[x], v.fields[window], v.params[element_spmm_param::first_col]);
+  w.cols = slice.seen ? slice.seen.rows() : v.fields[x].rows;
   w.k_block = static_cast<uint32_t>(v.params[element_spmm_param::k_block]);
   w.chunks = v.fields[chunk_begin].cols - 1;
   w.type = v.fields[values].type;

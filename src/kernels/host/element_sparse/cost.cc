@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/common/cost.h"
+#include "kernels/common/seen_cost.h"
 #include "kernels/host/element_sparse/layout.h"
 
 namespace tessera::kernels {
@@ -143,7 +144,8 @@ double waiting_rate(const ElementSlice& slice, double rows, double panel_cols, c
 
 /// Whether whole rows read panels of `cols` columns of X where they are.
 bool is_in_place(const ElementSlice& slice, double cols) {
-  return finishes_rows(slice.weight, slice.y) && reads_in_place(slice.x, static_cast<uint32_t>(cols));
+  return !slice.seen && finishes_rows(slice.weight, slice.y) &&
+         reads_in_place(slice.x, static_cast<uint32_t>(cols));
 }
 
 double exposed_rows(const ElementSlice& slice, double panel_cols) {
@@ -206,6 +208,7 @@ double pack_cycles(const ElementSlice& slice, const Panels& panels, const HostFi
   const ElementWeight& w = slice.weight;
   if (is_in_place(slice, panels.vectors * panels.lanes)) return 0;
   const double cols = slice.col_end - slice.col_begin;
+  if (slice.seen) return gather_cycles(slice.seen, slice.x, cols, f);
   const double bytes = cols * w.cols * sizeof(float);
   const double lines = bytes / kLineBytes;
   const double transpose = slice.x.col_stride == 1 ? 0 : kTransposePerElement * cols * w.cols;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/common/epilogue.h"
+#include "kernels/common/window.h"
 #include "program/codelet.h"
 #include "sparse/elements/packed_elements.h"
 
@@ -48,7 +49,7 @@ ElementWeight view_of(const sparse::PackedElements& weight);
 ElementWeight view_of(const sparse::ElementIndex& index, Type type, const void* values);
 
 /// One core's slice of Y = activation(alpha · W·X + beta · Y + bias): chunks of W times columns of X. x and y
-/// are the whole matrices.
+/// are the whole matrices; x may be images instead, of which X is what a window sees.
 struct ElementSlice {
   ElementWeight weight;
   uint32_t chunk_begin = 0;
@@ -56,6 +57,7 @@ struct ElementSlice {
   uint32_t col_begin = 0;
   uint32_t col_end = 0;
   MatrixView<const float> x;
+  Seen seen = {};
   MatrixView<float> y;
   Epilogue epilogue;
   ElementSchedule schedule;

@@ -50,6 +50,13 @@ struct RowGroupWalk {
 }  // namespace
 
 void element_spmm_reference(const ElementSlice& slice) {
+  if (slice.seen) {
+    const std::vector<float> x = matrix_of(slice.x, slice.seen, slice.col_end);
+    ElementSlice of_matrix = slice;
+    of_matrix.x = row_major(x.data(), slice.col_end);
+    of_matrix.seen = {};
+    return element_spmm_reference(of_matrix);
+  }
   const ElementWeight& w = slice.weight;
   for (uint32_t chunk = slice.chunk_begin; chunk < slice.chunk_end; ++chunk) {
     const uint32_t first_row = w.chunk_begin[chunk];

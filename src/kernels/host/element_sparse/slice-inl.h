@@ -15,6 +15,7 @@
 #include "kernels/common/convert-inl.h"
 #include "kernels/common/epilogue-inl.h"
 #include "kernels/common/panels-inl.h"
+#include "kernels/common/seen-inl.h"
 #include "kernels/host/element_sparse/column-inl.h"
 #include "kernels/host/element_sparse/layout.h"
 #include "kernels/host/element_sparse/tasks-inl.h"
@@ -118,7 +119,7 @@ class PanelSlice {
 
   // Rotation of rows of Y, and of X with them, for non-temporal stores of Y.
   static Rotation rotation_of_y(const ElementSlice& slice) {
-    if (!streams(slice) || slice.x.col_stride != 1 || Loop::width() < kLanes) return {};
+    if (!streams(slice) || slice.seen || slice.x.col_stride != 1 || Loop::width() < kLanes) return {};
     return rotation_to_align(slice.y, slice.col_begin, slice.col_end - slice.col_begin);
   }
 
@@ -167,9 +168,7 @@ class PanelSlice {
     enter(program::Phase::rearrange);
     const uint32_t begin = block * w_.k_block;
     const uint32_t rows = std::min(w_.k_block, w_.cols - begin);
-    MatrixView<const float> x = slice_.x;
-    x.data += begin * x.row_stride;
-    copy_micro_tile(x, rows, w_.k_block + 1,
+    copy_panel_rows(slice_.x, slice_.seen, begin, rows, w_.k_block + 1,
                     {col_, cols_, static_cast<uint32_t>(width()), x_of(block), rotation_});
     enter(program::Phase::compute);
   }
@@ -187,7 +186,7 @@ class PanelSlice {
   // 0.
   ComingRows rows_after(uint32_t block, uint64_t row_groups) const {
     const uint32_t begin = std::min((block + 1) * w_.k_block, w_.cols);
-    const uint32_t end = row_groups == 0 ? begin : std::min((block + 2) * w_.k_block, w_.cols);
+    const uint32_t end = row_groups == 0 || slice_.seen ? begin : std::min((block + 2) * w_.k_block, w_.cols);
     const auto step = static_cast<uint32_t>((end - begin + row_groups) / (row_groups + 1));
     return {slice_.x, begin, end, col_, cols_, step};
   }
@@ -217,7 +216,7 @@ class PanelSlice {
   // All rows of Y of some chunks, each from its only k-block.
   void finish_chunks(uint32_t first, uint32_t end) const {
     const MatrixView<const float>& x = slice_.x;
-    if (reads_in_place(x, cols_) && cols_ == width() && rotation_.columns == 0 &&
+    if (!slice_.seen && reads_in_place(x, cols_) && cols_ == width() && rotation_.columns == 0 &&
         is_aligned(x.pointer_to(0, col_))) {
       const RowsInPlace rows(x.pointer_to(0, col_), static_cast<size_t>(x.row_stride) * sizeof(float),
                              w_.k_block, kZeros);

@@ -20,6 +20,7 @@ const Operand* operand_of(const HostDenseOperands& o, DenseRole role) {
     case DenseRole::y: return &o.y;
     case DenseRole::bias: return o.bias ? &*o.bias : nullptr;
     case DenseRole::relu: return o.relu ? &*o.relu : nullptr;
+    case DenseRole::window:
     case DenseRole::scratch: break;
   }
   return nullptr;
@@ -32,7 +33,10 @@ void check_operands(const Builder& builder, const HostDenseProblem& p, const Hos
   const bool is_sddmm = p.product == ProductKind::sddmm, is_input = p.product == ProductKind::input_gradient;
   if (has_weight)
     builder.require(o.w, is_sddmm ? "dW" : "W", p.weights, p.layout().rows(), p.layout().cols());
-  builder.require(o.x, is_input ? "dX" : "X", p.values, p.n, p.k);
+  if (p.window)
+    builder.require(o.x, "images", p.values, images_of(p).rows, images_of(p).cols);
+  else
+    builder.require(o.x, is_input ? "dX" : "X", p.values, p.n, p.k);
   builder.require(o.y, p.product == ProductKind::forward ? "Y" : "dY", p.values, p.n, p.m);
   const auto check_optional = [&](bool wanted, const std::optional<Operand>& given, std::string_view name,
                                   Type type, uint32_t rows, uint32_t cols) {
@@ -83,8 +87,10 @@ VertexGroup group_of(const HostDenseProblem& problem, const HostDenseOperands& o
       group.fields.push_back({operand->variable, BoxSeries::table(std::move(boxes))});
     }
   }
-  if (problem.product == ProductKind::forward)
-    group.params.emplace_back(static_cast<int64_t>(problem.activation));
+  if (problem.product != ProductKind::forward) return group;
+  std::vector<int64_t> first_row;
+  for (const DensePart& part : parts) first_row.push_back(part.row);
+  group.params = {static_cast<int64_t>(problem.activation), std::move(first_row)};
   return group;
 }
 

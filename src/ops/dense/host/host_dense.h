@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/common/window.h"
 #include "machine/model/machine.h"
 #include "ops/builder.h"
 #include "ops/dense/host/panels.h"
@@ -31,6 +32,8 @@ struct HostDenseProblem {
   bool bias = false;                         ///< forward: one f32 number per output feature
   bool relu = false;  ///< input gradient: multiplied by the gradient of the ReLU that made X
   bool adds = false;  ///< weight gradient: added to the previous dW, which is otherwise not read
+  /// Forward: x is images, positions × channels, and X what the window sees of them.
+  std::optional<kernels::Window> window = {};
 
   PanelLayout layout() const { return {m, k}; }
 };
@@ -60,7 +63,7 @@ std::string to_string(const HostDensePlan& plan);
 /// Operands in a program. Each product reads two of W, X and Y and writes the third.
 struct HostDenseOperands {
   Operand w;                         ///< W or dW in panels
-  Operand x;                         ///< X or dX: n × k
+  Operand x;                         ///< X or dX: n × k; or images
   Operand y;                         ///< Y or dY: n × m
   std::optional<Operand> bias = {};  ///< 1 × m, f32
   std::optional<Operand> relu = {};  ///< n × k: the result of the ReLU, which is X of the forward product

@@ -33,6 +33,8 @@ void check(const HostDenseProblem& p, const Machine& machine) {
     throw UsageError("only an input gradient takes a ReLU");
   if (p.product != ProductKind::sddmm && p.adds)
     throw UsageError("only a weight gradient is added to a previous one");
+  if (p.product != ProductKind::forward && p.window)
+    throw UsageError("only a forward product takes what a window sees");
 }
 
 /// Panels; for the input gradient as many columns.
@@ -53,9 +55,13 @@ PhaseTimes cycles_of(const HostDenseProblem& problem, const DensePart& part, con
     const program::Box box = box_of(problem, part, role);
     fields[count++] = {nullptr, type_of(problem, role), box.rows, box.cols, box.cols, 1};
   }
-  const int64_t activation = static_cast<int64_t>(problem.activation);
+  kernels::Window window = problem.window.value_or(kernels::Window());
+  if (problem.window)
+    fields[kernels::panel_forward_field::window].data = reinterpret_cast<std::byte*>(&window);
+  const std::array<int64_t, kernels::panel_forward_param::count> params = {
+      static_cast<int64_t>(problem.activation), part.row};
   const program::Codelet& codelet = dense_codelet(problem);
-  return codelet.cost({std::span(fields).first(count), std::span(&activation, codelet.params.size())}, m);
+  return codelet.cost({std::span(fields).first(count), std::span(params).first(codelet.params.size())}, m);
 }
 
 /// Each phase as on the slowest thread.

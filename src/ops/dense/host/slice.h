@@ -14,7 +14,7 @@
 namespace tessera::ops {
 
 /// Which of the operands a field of the product's codelet is.
-enum class DenseRole : uint8_t { x, w, bias, relu, y, scratch };
+enum class DenseRole : uint8_t { x, w, bias, relu, window, y, scratch };
 
 inline const program::Codelet& dense_codelet(const HostDenseProblem& p) {
   if (p.product == ProductKind::forward) return kernels::panel_forward_codelet;
@@ -30,7 +30,7 @@ inline std::string_view dense_name(ProductKind product) {
 /// The operand of each field, in the order of the codelet.
 inline std::span<const DenseRole> dense_roles(ProductKind product) {
   using enum DenseRole;
-  static constexpr DenseRole kForward[] = {x, w, bias, y, scratch};
+  static constexpr DenseRole kForward[] = {x, w, bias, window, y, scratch};
   static constexpr DenseRole kInputGradient[] = {y, w, relu, x, scratch};
   static constexpr DenseRole kWeightGradient[] = {y, x, w, scratch};
   if (product == ProductKind::forward) return kForward;
@@ -51,6 +51,14 @@ struct DensePart {
   uint32_t col, cols;
   uint32_t row, rows;
 };
+
+/// X as it lies, if a window sees it.
+struct DenseImages {
+  uint32_t rows, cols;
+};
+inline DenseImages images_of(const HostDenseProblem& p) {
+  return {p.n / p.window->out_positions() * p.window->positions(), p.k / p.window->taps()};
+}
 
 /// Part (i, j) of a partition.
 inline DensePart part_of(const HostDenseProblem& p, const HostDensePartition& partition, uint32_t i,
@@ -75,18 +83,22 @@ inline program::Box box_of(const HostDenseProblem& p, const DensePart& part, Den
   const uint32_t feature = part.panel * kRows;
   const uint32_t features = std::min(p.m - std::min(p.m, feature), part.panels * kRows);
   switch (role) {
-    case DenseRole::x: return {part.row, part.rows, part.col, part.cols};
+    case DenseRole::x:
+      if (p.window) return {0, images_of(p).rows, 0, images_of(p).cols};
+      return {part.row, part.rows, part.col, part.cols};
     case DenseRole::y: return {part.row, part.rows, feature, features};
     case DenseRole::w: return {part.panel, part.panels, part.col * kRows, part.cols * kRows};
     case DenseRole::bias: return p.bias ? program::Box{0, 1, feature, features} : program::Box{};
     case DenseRole::relu:
       return p.relu ? program::Box{part.row, part.rows, part.col, part.cols} : program::Box{};
+    case DenseRole::window: return p.window ? program::Box{0, 1, 0, kernels::kWindowWords} : program::Box{};
     case DenseRole::scratch: break;
   }
   return {0, 1, 0, static_cast<uint32_t>((scratch_floats(p, part.rows, part.cols) + 15) / 16 * 16)};
 }
 
 inline Type type_of(const HostDenseProblem& p, DenseRole role) {
+  if (role == DenseRole::window) return Type::u32;
   if (role == DenseRole::bias || role == DenseRole::scratch) return Type::f32;
   return role == DenseRole::w ? p.weights : p.values;
 }

@@ -27,6 +27,13 @@ Operand default_scalars(const Builder& builder, const ProductProblem& problem) {
                           {scalars, reinterpret_cast<const std::byte*>(scalars->data())});
 }
 
+/// The words of a window.
+Operand window_constant(const Builder& builder, const kernels::Window& window) {
+  const auto words = std::make_shared<const kernels::Window>(window);
+  return builder.constant("window", Type::u32, 1, kernels::kWindowWords,
+                          {words, reinterpret_cast<const std::byte*>(words.get())});
+}
+
 /// Common parts of the products' builders: fields of the weight's index and of the operands, by parts.
 template <class Family>
 class ProductBuilder {
@@ -42,7 +49,7 @@ class ProductBuilder {
         scalars_(operands.scalars ? *operands.scalars : default_scalars(builder, problem)) {}
 
   const HostPartition& partition() const { return partition_; }
-  const ProductProblem& problem() const { return problem_; }
+  const HostProblem& problem() const { return problem_; }
   const ProductOperands& operands() const { return operands_; }
   const Builder& builder() const { return builder_; }
 
@@ -117,15 +124,19 @@ class ProductBuilder {
   Operand scalars_;
 };
 
-/// Fields x, y, scalars, bias, scratch: the last ones of the products with W and its transpose.
+/// Fields x, y, scalars, bias, window, scratch: the last ones of the products with W and its transpose.
 template <class Family>
 void add_activations(const ProductBuilder<Family>& b, std::vector<Field>& fields) {
   const bool transpose = b.problem().product == ProductKind::input_gradient;
   const Operand& read = transpose ? b.operands().y : b.operands().x;
   const Operand& written = transpose ? b.operands().x : b.operands().y;
-  fields.push_back(b.parts(read, [&](size_t, size_t c) {
-    return Box{0, read.rows(), b.first_col(c), b.cols_of(c)};
-  }));
+  const std::optional<kernels::Window>& window = b.problem().layouts.window;
+  if (window)
+    fields.push_back(b.whole(read));
+  else
+    fields.push_back(b.parts(read, [&](size_t, size_t c) {
+      return Box{0, read.rows(), b.first_col(c), b.cols_of(c)};
+    }));
   fields.push_back(b.parts(written, [&](size_t r, size_t c) {
     return Box{b.first_row(r), b.rows_of(r), b.first_col(c), b.cols_of(c)};
   }));
@@ -136,7 +147,18 @@ void add_activations(const ProductBuilder<Family>& b, std::vector<Field>& fields
     }));
   else
     fields.push_back({fields.back().variable, BoxSeries::same(Box{})});
+  fields.push_back(window ? b.whole(window_constant(b.builder(), *window))
+                          : Field{fields.back().variable, BoxSeries::same(Box{})});
   fields.push_back(b.scratch());
+}
+
+/// The first column of each part.
+template <class Family>
+Param first_columns(const ProductBuilder<Family>& b) {
+  std::vector<int64_t> first;
+  for (size_t r = 0; r < b.partition().row_parts(); ++r)
+    for (size_t c = 0; c < b.partition().col_parts(); ++c) first.push_back(b.first_col(c));
+  return {std::move(first)};
 }
 
 StepId build(const ProductBuilder<Blocks>& b, const Blocks& family) {
@@ -149,9 +171,9 @@ StepId build(const ProductBuilder<Blocks>& b, const Blocks& family) {
       b.index("columns", index.column_type, index.columns.data(), 1, blocks, changes),
       b.index("slots", Type::u32, index.slots.data(), 1, static_cast<uint32_t>(index.slots.size()), changes)};
   add_activations(b, fields);
-  return b.multiply(
-      "multiply", std::move(fields),
-      {Param(w.block_size()), Param(family.transpose), Param(static_cast<int64_t>(b.problem().activation))});
+  return b.multiply("multiply", std::move(fields),
+                    {Param(w.block_size()), Param(family.transpose),
+                     Param(static_cast<int64_t>(b.problem().activation)), first_columns(b)});
 }
 
 StepId build(const ProductBuilder<BlockSddmm>& b, const BlockSddmm& family) {
@@ -239,7 +261,7 @@ StepId build(const ProductBuilder<Elements>& b, const Elements& family) {
   steps.push_back(
       b.multiply("multiply", std::move(fields),
                  {Param(family.index().k_block), Param(std::move(first_chunk)), Param(std::move(capacity)),
-                  Param(static_cast<int64_t>(b.problem().activation))}));
+                  Param(static_cast<int64_t>(b.problem().activation)), first_columns(b)}));
   return steps.size() == 1 ? steps[0] : b.builder().sequence(std::move(steps));
 }
 
@@ -280,14 +302,17 @@ StepId build(const ProductBuilder<ElementSddmm>& b, const ElementSddmm& family) 
 
 /// Throws UsageError for operands that do not match the problem.
 void check_operands(const Builder& builder, const PackedWeight& weight, const ProductProblem& problem,
-                    const ProductOperands& operands) {
+                    const HostLayouts& layouts, const ProductOperands& operands) {
   const bool is_sddmm = problem.product == ProductKind::sddmm;
   const bool is_forward = problem.product == ProductKind::forward;
   const PackedShape packed = packed_shape(weight);
   builder.require(operands.values, is_sddmm ? "dW" : "W", is_sddmm ? Type::f32 : weight.type(), packed.rows,
                   packed.cols);
-  builder.require(operands.x, problem.product == ProductKind::input_gradient ? "dX" : "X", Type::f32,
-                  weight.cols(), problem.n);
+  if (const kernels::Seen seen = seen_of(HostProblem(problem, layouts), weight.cols()))
+    builder.require(operands.x, "images", Type::f32, seen.channels, seen.positions);
+  else
+    builder.require(operands.x, problem.product == ProductKind::input_gradient ? "dX" : "X", Type::f32,
+                    weight.cols(), problem.n);
   builder.require(operands.y, is_forward ? "Y" : "dY", Type::f32, weight.rows(), problem.n);
   if (operands.scalars) builder.require(*operands.scalars, "alpha and beta", Type::f32, 1, 2);
   if (problem.bias != operands.bias.has_value())
@@ -301,7 +326,7 @@ void check_operands(const Builder& builder, const PackedWeight& weight, const Pr
 
 StepId build_host_product(const Builder& builder, WeightIndex& weight, const ProductProblem& problem,
                           const HostPlan& plan, const ProductOperands& operands) {
-  check_operands(builder, weight.weight(), problem, operands);
+  check_operands(builder, weight.weight(), problem, plan.layouts, operands);
   return with_family(weight.weight(), problem.product, [&](const auto& family) {
     return build(ProductBuilder(builder, family, weight, problem, plan, operands), family);
   });

@@ -105,6 +105,8 @@ HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& ask
                            const ForcedKnobs& force, const HostLayouts& layouts) {
   check_kind(asked.product);
   check_epilogue(asked);
+  if (layouts.window && asked.product != ProductKind::forward)
+    throw UsageError("only a forward product takes what a window sees");
   const HostProblem problem(asked, layouts);
   HostPlan plan = with_family(weight, problem.product, [&](const auto& family) {
     using Family = std::decay_t<decltype(family)>;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -41,6 +42,8 @@ struct HostPartition {
 struct HostLayouts {
   Layout x = Layout::row_major;
   Layout y = Layout::row_major;
+  /// Of a forward product: x is channels × positions of images, and X what the window sees of them.
+  std::optional<kernels::Window> window = {};
 };
 
 struct HostPlan : Plan<HostPartition> {

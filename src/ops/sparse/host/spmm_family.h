@@ -37,6 +37,13 @@ struct HostProblem : ProductProblem {
   Layout written() const { return product == ProductKind::input_gradient ? layouts.x : layouts.y; }
 };
 
+/// Images whose window's positions are the columns of X; none, if X is a matrix.
+inline kernels::Seen seen_of(const HostProblem& problem, uint32_t k) {
+  if (!problem.layouts.window) return {};
+  const kernels::Window& w = *problem.layouts.window;
+  return {w, k / w.taps(), problem.n / w.out_positions() * w.positions(), 0};
+}
+
 /// Columns in parts of nearly equal width that begin at cache lines of Y, which no two tiles share then.
 std::vector<uint32_t> split_columns(uint32_t n, uint32_t parts);
 
@@ -48,7 +55,9 @@ void describe_slice(Slice& slice, const Family& family, const typename Family::S
   slice.col_begin = units.col;
   slice.col_end = static_cast<uint32_t>(units.col_end());
   slice.schedule = schedule;
-  slice.x = placed<const float>(problem.read(), family.cols(), problem.n);
+  slice.seen = seen_of(problem, family.cols());
+  slice.x = slice.seen ? placed<const float>(problem.read(), slice.seen.channels, slice.seen.positions)
+                       : placed<const float>(problem.read(), family.cols(), problem.n);
   slice.y = placed<float>(problem.written(), family.rows(), problem.n);
 }
 
@@ -81,7 +90,8 @@ struct Blocks {
                                       .type = weight.type(),
                                       .threads = m.tiles,
                                       .x_column_major = problem.read() == Layout::column_major,
-                                      .y_column_major = problem.written() == Layout::column_major},
+                                      .y_column_major = problem.written() == Layout::column_major,
+                                      .sees_images = problem.layouts.window.has_value()},
                                      m.figures);
   }
 

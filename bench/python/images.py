@@ -1,0 +1,242 @@
+"""Convolutional networks of torchvision, dense and pruned, beside PyTorch, ONNX Runtime and OpenVINO, in one run.
+
+    python bench/python/images.py                           # ResNet-50 of random weights at 224 × 224, batches 1 and 8
+    python bench/python/images.py --model mobilenet_v2 --density 0.1 0.2 --block 1 4
+    python bench/python/images.py --layers                  # each of its convolutions alone
+    python bench/python/images.py --breakdown               # and what each operation took
+
+Batch norms are folded into convolutions for all. Pruned are, by magnitude, all dense convolutions but the first; blocks
+are of output × input channels. All is FP32 and computes the same. Candidates take turns; the least time of each in
+milliseconds, with the speed-up over the fastest of OpenVINO and ONNX Runtime.
+"""
+
+from __future__ import annotations
+
+import argparse
+import operator
+
+import numpy as np
+import torch
+import torchvision
+from models import Job, alternatives, least, report
+from torch import Tensor, fx, nn
+
+import tessera
+from tessera import graph as tg
+
+
+def folded(name: str) -> fx.GraphModule:
+    """A network with its batch norms in the convolutions before them, as a list of modules and functions."""
+    model = torchvision.models.get_model(name, weights=None).eval()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.running_mean.normal_(0, 0.1)
+            module.running_var.uniform_(0.5, 1.5)
+    return fx.experimental.optimization.fuse(model)
+
+
+def kept(weight: Tensor, density: float, block: int) -> Tensor:
+    """Of a matrix [outputs, inputs], its largest blocks."""
+    rows, cols = weight.shape
+    if density >= 1 or rows % block or cols % block:
+        return weight
+    sizes = weight.view(rows // block, block, cols // block, block).abs().sum((1, 3))
+    least_kept = sizes.flatten().kthvalue(max(1, int(sizes.numel() * (1 - density)))).values
+    return weight * (sizes > least_kept).repeat_interleave(block, 0).repeat_interleave(block, 1)
+
+
+def channels_last(layer: nn.Conv2d) -> Tensor:
+    """[outputs, taps · channels]"""
+    return layer.weight.detach().movedim(1, -1).flatten(1).contiguous()
+
+
+def is_pruned(layer: nn.Conv2d) -> bool:
+    return layer.groups == 1 and layer.in_channels > 3
+
+
+def prune(model: nn.Module, density: float, block: int) -> None:
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d) and is_pruned(layer):
+            weight = kept(channels_last(layer), density, block)
+            shape = (layer.out_channels, *layer.kernel_size, layer.in_channels)
+            layer.weight.data = weight.view(shape).movedim(-1, 1).contiguous()
+
+
+class Builder:
+    """A network as a graph."""
+
+    def __init__(self, model: fx.GraphModule, x: Tensor, density: float, block: int) -> None:
+        self.model, self.density, self.block = model, density, block
+        self.graph = tg.Graph()
+        self.values: dict[str, tg.Value] = {}
+        self.parameters: dict[str, np.ndarray] = {}
+        images = self.graph.input("x", (x.shape[0], x.shape[2], x.shape[3], x.shape[1]))
+        for node in model.graph.nodes:
+            if node.op == "placeholder":
+                self.values[node.name] = images
+            elif node.op == "output":
+                self.graph.output("y", self.of(node.args[0]))
+            else:
+                self.values[node.name] = self.result(node)
+
+    def of(self, node: fx.Node) -> tg.Value:
+        return self.values[node.name]
+
+    def result(self, node: fx.Node) -> tg.Value:
+        x = self.of(node.args[0])
+        if node.op == "call_module":
+            return self.module(node.name, self.model.get_submodule(node.target), x)
+        if node.target in (operator.add, torch.add):
+            return x + self.of(node.args[1])
+        if node.target in (torch.flatten, nn.functional.adaptive_avg_pool2d):
+            return x if len(x.shape) == 2 else tg.mean(x, (1, 2))
+        raise NotImplementedError(str(node.target))
+
+    def module(self, name: str, module: nn.Module, x: tg.Value) -> tg.Value:
+        match module:
+            case nn.Conv2d():
+                return self.convolution(name, module, x)
+            case nn.Linear():
+                weight = self.graph.parameter(name + ".w", module.weight.shape, module.weight.detach().numpy())
+                return tg.linear(x, weight, self.graph.parameter(name + ".b", module.bias.shape, module.bias.detach().numpy()))
+            case nn.ReLU():
+                return tg.relu(x)
+            case nn.ReLU6():
+                return tg.clip(x, 0.0, 6.0)
+            case nn.MaxPool2d():
+                return largest(x, module)
+            case nn.AdaptiveAvgPool2d():
+                return tg.mean(x, (1, 2))
+        if isinstance(module, (nn.Dropout, nn.Identity)):
+            return x
+        raise NotImplementedError(type(module).__name__)
+
+    def convolution(self, name: str, layer: nn.Conv2d, x: tg.Value) -> tg.Value:
+        weight = channels_last(layer).numpy()
+        if is_pruned(layer) and self.density < 1:
+            w = self.graph.sparse_parameter(name + ".w", weight, self.block)
+        else:
+            w = self.graph.parameter(name + ".w", weight.shape, weight)
+        bias = self.graph.parameter(name + ".b", layer.bias.shape, layer.bias.detach().numpy())
+        return tg.convolution(
+            x,
+            w,
+            bias,
+            kernel=layer.kernel_size,
+            stride=layer.stride,
+            padding=layer.padding,
+            dilation=layer.dilation,
+            groups=layer.groups,
+        )
+
+
+def largest(x: tg.Value, pool: nn.MaxPool2d) -> tg.Value:
+    """Max pooling of what is not negative."""
+    seen = tg.patches(x, kernel=pool.kernel_size, stride=pool.stride, padding=pool.padding)
+    taps = seen.shape[-1] // x.shape[-1]
+    return tg.amax(tg.reshape(seen, (*seen.shape[:-1], taps, x.shape[-1])), 3)
+
+
+def jobs_of(model: fx.GraphModule, x: Tensor, densities: list[float], blocks: list[int]) -> dict[str, tg.Session]:
+    """Sessions of the network, dense and pruned, each checked against PyTorch."""
+    sessions = {}
+    for density, block in [(1.0, 1), *((density, block) for density in densities for block in blocks)]:
+        own = fx.GraphModule(dict(model.named_modules(remove_duplicate=False)), model.graph)
+        own = torch.fx.graph_module.copy.deepcopy(own)
+        prune(own, density, block)
+        session = Builder(own, x, density, block).graph.session()
+        found = session.run(x.movedim(1, -1).contiguous().numpy())
+        wanted = own(x).numpy()
+        error = float(np.abs(found.reshape(wanted.shape) - wanted).max() / np.abs(wanted).max())
+        name = "dense" if density == 1 else f"density {density:g}, b = {block}"
+        assert error < 1e-3, f"{name} differs from PyTorch by {error}"
+        sessions[f"Tessera, {name}"] = session
+    return sessions
+
+
+def compare(name: str, batch: int, options: argparse.Namespace) -> None:
+    torch.manual_seed(0)
+    model, x = folded(name), torch.randn(batch, 3, 224, 224)
+    rivals = {} if options.alone else alternatives(model, x)
+    rivals.pop("PyTorch, compiled", None)
+    sessions = jobs_of(model, x, options.density, options.block)
+    last = x.movedim(1, -1).contiguous().numpy()
+    own: dict[str, Job] = {key: lambda s=session: s.run(last) for key, session in sessions.items()}  # type: ignore[misc]
+    report(f"{name}, {batch} × 224 × 224", least({**rivals, **own}, options.rounds), set(rivals) - {"PyTorch"})
+    if not options.breakdown:
+        return
+    for key, session in sessions.items():
+        print(f"  {key}:")
+        for operation in session.measure(last).operations:
+            predicted = {each.value: each for each in session.cost().operations}.get(operation.value) if hasattr(session, "cost") else None
+            more = "" if predicted is None else f", predicted {1e3 * predicted.seconds:.3f}"
+            print(f"    {operation.operation:<16}{operation.value:<24}{1e3 * operation.seconds:9.3f} ms{more}")
+
+
+class Alone(nn.Module):
+    """A convolution and its activation."""
+
+    def __init__(self, layer: nn.Conv2d) -> None:
+        super().__init__()
+        self.layer, self.relu = layer, nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.relu(self.layer(x))
+        return y
+
+
+def layers_of(model: fx.GraphModule, x: Tensor) -> dict[str, tuple[nn.Conv2d, torch.Size]]:
+    """The convolutions that differ, with the images that they take."""
+    found: dict[str, tuple[nn.Conv2d, torch.Size]] = {}
+
+    def note(layer: nn.Conv2d, inputs: tuple[Tensor], _: Tensor) -> None:
+        size = inputs[0].shape
+        kernel = f"{layer.kernel_size[0]}×{layer.kernel_size[1]}/{layer.stride[0]}"
+        group = f" in {layer.groups}" if layer.groups > 1 else ""
+        found.setdefault(f"{kernel} {layer.in_channels}→{layer.out_channels}{group} at {size[2]}", (layer, size))
+
+    hooks = [m.register_forward_hook(note) for m in model.modules() if isinstance(m, nn.Conv2d)]
+    model(x)
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+def compare_layers(name: str, batch: int, options: argparse.Namespace) -> None:
+    torch.manual_seed(0)
+    for title, (layer, size) in layers_of(folded(name), torch.randn(batch, 3, 224, 224)).items():
+        if options.only and options.only not in title:
+            continue
+        x = torch.randn(size)
+        model = fx.symbolic_trace(Alone(layer))
+        rivals = {} if options.alone else alternatives(model, x)
+        rivals = {key: job for key, job in rivals.items() if not key.startswith("PyTorch")}
+        pruned = is_pruned(layer)
+        sessions = jobs_of(model, x, options.density if pruned else [], options.block)
+        last = x.movedim(1, -1).contiguous().numpy()
+        own: dict[str, Job] = {key: lambda s=session: s.run(last) for key, session in sessions.items()}  # type: ignore[misc]
+        report(f"{title}, batch {batch}", least({**rivals, **own}, options.rounds), set(rivals))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="resnet50")
+    parser.add_argument("--batch", type=int, nargs="*", default=[1, 8])
+    parser.add_argument("--density", type=float, nargs="*", default=[0.1])
+    parser.add_argument("--block", type=int, nargs="*", default=[1, 4, 16])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--layers", action="store_true", help="each convolution alone")
+    parser.add_argument("--only", help="those whose name has this")
+    parser.add_argument("--alone", action="store_true", help="without the other libraries")
+    parser.add_argument("--breakdown", action="store_true", help="print what each operation took")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    tessera.set_num_threads(options.threads)
+    with torch.no_grad():
+        for batch in options.batch:
+            (compare_layers if options.layers else compare)(options.model, batch, options)
+
+
+if __name__ == "__main__":
+    main()

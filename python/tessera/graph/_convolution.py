@@ -1,0 +1,92 @@
+"""Convolutions of images [samples, height, width, channels], and of sequences [samples, length, channels]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from tessera.graph._values import Value, graph_of
+
+Sizes: TypeAlias = int | Sequence[int]
+
+
+def _sizes(sizes: Sizes, count: int) -> list[int]:
+    return [int(sizes)] * count if isinstance(sizes, int) else [int(size) for size in sizes]
+
+
+def _window(x: Value, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes) -> dict[str, list[int]]:
+    dimensions = len(x.shape) - 2
+    sizes = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
+    return {name: _sizes(given, dimensions) for name, given in sizes.items()}
+
+
+def convolution(
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    *,
+    kernel: Sizes,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+) -> Value:
+    """Convolve images or sequences, channels last, with a weight of [outputs, taps · channels / groups].
+
+    The weight has for each output the channels of the first tap, then those of the next: PyTorch's
+    `weight.movedim(1, -1).flatten(1)`. It is dense, or sparse with one group; blocks that divide the channels lie
+    within a tap. Padding is of both sides of each dimension, or first before each and then after each. With as many
+    groups as channels a convolution is depthwise.
+    """
+    graph = graph_of("convolution", x, weight, *([] if bias is None else [bias]))
+    window = _window(x, kernel, stride, padding, dilation)
+    own = None if bias is None else bias.id
+    return Value(graph, graph.native.convolution(x.id, weight.id, own, **window, groups=groups))
+
+
+def transposed_convolution(
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    *,
+    kernel: Sizes,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    output_padding: Sizes = 0,
+) -> Value:
+    """Add weight · x of each position to what its window sees, as PyTorch's transposed convolutions.
+
+    The weight is [taps · outputs, channels], which is PyTorch's `weight.flatten(2).permute(2, 1, 0).flatten(0, 1)`; of
+    several groups, one such matrix for each, one below the other.
+    """
+    graph = graph_of("transposed_convolution", x, weight, *([] if bias is None else [bias]))
+    window = _window(x, kernel, stride, padding, dilation)
+    own = None if bias is None else bias.id
+    more = _sizes(output_padding, len(x.shape) - 2)
+    return Value(
+        graph,
+        graph.native.transposed_convolution(x.id, weight.id, own, **window, groups=groups, output_padding=more),
+    )
+
+
+def patches(x: Value, *, kernel: Sizes, stride: Sizes = 1, padding: Sizes = 0, dilation: Sizes = 1) -> Value:
+    """What a window sees: [samples, positions…, taps · channels], tap by tap all channels, zeros beyond the image."""
+    graph = graph_of("patches", x)
+    return Value(graph, graph.native.patches(x.id, **_window(x, kernel, stride, padding, dilation)))
+
+
+def fold(
+    x: Value,
+    sizes: Sequence[int],
+    *,
+    kernel: Sizes,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+) -> Value:
+    """Sum, in an image of these sizes, all that `patches` would see at the same place."""
+    graph = graph_of("fold", x)
+    window = _window(x, kernel, stride, padding, dilation)
+    return Value(graph, graph.native.fold(x.id, **window, sizes=[int(size) for size in sizes]))

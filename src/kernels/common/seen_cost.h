@@ -1,0 +1,31 @@
+// What copying a panel of what a window sees costs on a host.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <algorithm>
+
+#include "kernels/common/cost.h"
+#include "kernels/common/window.h"
+
+namespace tessera::kernels {
+
+/// Cycles for all rows of X in so many columns. Images are read from where they stream, and then from the L1
+/// and L2 caches, once for each tap.
+inline double gather_cycles(const Seen& seen, const MatrixView<const float>& images, double cols,
+                            const machine::HostFigures& f) {
+  // A load, a mask and a store for each vector; the pieces of rows of the image, each a call and an
+  // overlapping vector; elements that are not neighbours.
+  constexpr double kVectorCycles = 1.2, kPieceCycles = 6, kElementCycles = 1.2;
+  const Window& w = seen.window;
+  const double rows = seen.rows();
+  const double image_bytes = cols / w.out_positions() * w.positions() * seen.channels * sizeof(float);
+  const double streamed = image_bytes / streaming_rate(image_bytes, f);
+  const bool keeps_size = w.stride_across == 1 && w.stride_down == 1 && w.out_width == w.width;
+  if (images.col_stride * w.stride_across > 2) return streamed + kElementCycles * rows * cols;
+  const double pieces = keeps_size ? 0 : cols / w.out_width;
+  const double vectors = cols / lanes_of(f) * (w.stride_across > 1 ? 3 : 1);
+  return streamed + rows * (kVectorCycles * vectors + kPieceCycles * pieces);
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,116 @@
+// Windows that slide over images, as those of convolutions.
+#pragma once
+
+#include <tessera/types.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "program/codelet.h"
+
+namespace tessera::kernels {
+
+/// Positions [begin, end) along one dimension.
+struct Span {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+
+  uint32_t size() const { return end - begin; }
+};
+
+/// A window over images of height × width positions, with zeros around them. Its taps are numbered row by
+/// row, and so are positions, image by image.
+struct Window {
+  uint32_t height = 1;
+  uint32_t width = 1;
+  uint32_t out_height = 1;  ///< of where it goes
+  uint32_t out_width = 1;
+  uint32_t kernel_height = 1;
+  uint32_t kernel_width = 1;
+  uint32_t stride_down = 1;
+  uint32_t stride_across = 1;
+  uint32_t top = 0;  ///< rows of zeros before the first one
+  uint32_t left = 0;
+  uint32_t dilation_down = 1;
+  uint32_t dilation_across = 1;
+
+  bool operator==(const Window&) const = default;
+
+  uint32_t taps() const { return kernel_height * kernel_width; }
+  uint32_t positions() const { return height * width; }
+  uint32_t out_positions() const { return out_height * out_width; }
+
+  /// The row of the image at a row of taps; negative, or beyond the last one, where there are zeros.
+  int64_t row(uint32_t out_row, uint32_t tap_row) const {
+    return int64_t{out_row} * stride_down + int64_t{tap_row} * dilation_down - top;
+  }
+  int64_t col(uint32_t out_col, uint32_t tap_col) const {
+    return int64_t{out_col} * stride_across + int64_t{tap_col} * dilation_across - left;
+  }
+  bool has_row(int64_t row) const { return row >= 0 && row < height; }
+  bool has_col(int64_t col) const { return col >= 0 && col < width; }
+
+  /// Columns of the result whose tap is within the image.
+  Span out_cols(uint32_t tap_col) const {
+    return inside(int64_t{left} - int64_t{tap_col} * dilation_across, stride_across, width, out_width);
+  }
+  /// Columns of taps that are within the image.
+  Span tap_cols(uint32_t out_col) const {
+    return inside(int64_t{left} - int64_t{out_col} * stride_across, dilation_across, width, kernel_width);
+  }
+  /// The row of the result for which a row of the image is at a row of taps; negative: none.
+  int64_t out_row(uint32_t row, uint32_t tap_row) const {
+    return quotient(int64_t{row} + top - int64_t{tap_row} * dilation_down, stride_down, out_height);
+  }
+  int64_t out_col(uint32_t col, uint32_t tap_col) const {
+    return quotient(int64_t{col} + left - int64_t{tap_col} * dilation_across, stride_across, out_width);
+  }
+
+ private:
+  /// Numbers i < count with 0 ≤ i · step − before < size.
+  static Span inside(int64_t before, int64_t step, int64_t size, int64_t count) {
+    const auto first_from = [&](int64_t place) {
+      return static_cast<uint32_t>(std::clamp<int64_t>(place <= 0 ? 0 : (place + step - 1) / step, 0, count));
+    };
+    const uint32_t begin = first_from(before);
+    return {begin, std::max(begin, first_from(before + size))};
+  }
+  static int64_t quotient(int64_t place, int64_t step, int64_t count) {
+    return place < 0 || place % step != 0 || place / step >= count ? -1 : place / step;
+  }
+};
+
+/// A window is a field of so many words.
+inline constexpr uint32_t kWindowWords = sizeof(Window) / sizeof(uint32_t);
+static_assert(kWindowWords == 12);
+
+inline Window window_of(const program::FieldView& field) {
+  Window window;
+  std::memcpy(&window, field.data, sizeof window);
+  return window;
+}
+
+/// X of a product as what a window sees of images: row t · channels + c is channel c at tap t, and columns
+/// are positions of the window, from `first` on. The images are channels × positions.
+struct Seen {
+  Window window = {};
+  uint32_t channels = 0;   ///< 0: X is a matrix
+  uint32_t positions = 0;  ///< of all images
+  uint32_t first = 0;
+
+  explicit operator bool() const { return channels > 0; }
+  uint32_t rows() const { return channels * window.taps(); }
+};
+
+/// That of a vertex whose X has images, unless its window is empty.
+inline Seen seen_of(const program::FieldView& images, const program::FieldView& window, int64_t first) {
+  if (window.empty()) return {};
+  return {window_of(window), images.rows, images.cols, static_cast<uint32_t>(first)};
+}
+
+/// Columns [0, cols) of X, row by row.
+std::vector<float> matrix_of(const MatrixView<const float>& images, const Seen& seen, uint32_t cols);
+
+}  // namespace tessera::kernels

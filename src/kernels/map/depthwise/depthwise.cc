@@ -1,0 +1,247 @@
+#include <algorithm>
+
+#include "base/simd.h"
+#include "kernels/common/element.h"
+#include "kernels/common/splits.h"
+#include "kernels/common/thread_buffer.h"
+#include "kernels/map/depthwise/codelet.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/map/depthwise/depthwise.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/common/convert-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace {
+
+using Floats = hn::ScalableTag<float>;
+using Vector = hn::Vec<Floats>;
+
+constexpr uint32_t kMostTaps = 64;
+
+/// Sums within their bounds; NaN stays.
+struct Bounds {
+  Vector low, high;
+
+  HWY_INLINE explicit Bounds(const DepthwiseVertex& d)
+      : low(hn::Set(Floats(), d.low)), high(hn::Set(Floats(), d.high)) {}
+  HWY_INLINE Vector clip(Vector sum) const {
+    const Vector above = hn::IfThenElse(hn::Lt(sum, low), low, sum);
+    return hn::IfThenElse(hn::Gt(above, high), high, above);
+  }
+};
+
+/// `count` elements, at most a vector, with zeros after them.
+template <class T>
+HWY_INLINE Vector load_some(const T* from, size_t count) {
+  return count >= hn::Lanes(Floats()) ? load_f32(Floats(), from) : load_first(Floats(), from, count);
+}
+template <class T>
+HWY_INLINE void store_some(Vector value, T* to, size_t count) {
+  if (count >= hn::Lanes(Floats())) return store_rounded(Floats(), value, to);
+  store_first(Floats(), value, to, count);
+}
+
+/// Channels of a position are contiguous.
+template <class T>
+class AlongChannels {
+ public:
+  explicit AlongChannels(const DepthwiseVertex& d)
+      : d_(d),
+        w_(d.window),
+        step_(round_up(d.out.cols, kMaxLanes)),
+        weights_(thread_buffer(step_ * (w_.taps() + 1))) {
+    for (uint32_t c = 0; c < d.out.cols; ++c) {
+      for (uint32_t tap = 0; tap < w_.taps(); ++tap)
+        weights_[tap * step_ + c] = d.weight_at(d.channel + c, tap);
+      weights_[w_.taps() * step_ + c] = d.bias_at(d.channel + c);
+    }
+    for (uint32_t line = 0; line <= w_.taps(); ++line)
+      std::fill(weights_ + line * step_ + d.out.cols, weights_ + (line + 1) * step_, 0.0F);
+  }
+
+  void run() {
+    for (uint32_t i = 0; i < d_.out.rows; ++i) {
+      find_taps(d_.position + i);
+      T* to = reinterpret_cast<T*>(address_of(d_.out, i, 0));
+      const size_t lanes = hn::Lanes(Floats()), cols = d_.out.cols;
+      size_t c = 0;
+      for (; c + 4 * lanes <= cols; c += 4 * lanes) vectors<4>(c, 4 * lanes, to);
+      for (; c < cols; c += lanes) vectors<1>(c, std::min(lanes, cols - c), to);
+    }
+  }
+
+ private:
+  void find_taps(uint32_t position) {
+    seen_ = 0;
+    const uint32_t out_row = position / w_.out_width % w_.out_height, out_col = position % w_.out_width;
+    const Span cols = w_.tap_cols(out_col);
+    for (uint32_t tap_row = 0; tap_row < w_.kernel_height; ++tap_row) {
+      const int64_t row = w_.row(out_row, tap_row);
+      if (!w_.has_row(row)) continue;
+      const int64_t first = (int64_t{position / w_.out_positions()} * w_.height + row) * w_.width;
+      for (uint32_t tap_col = cols.begin; tap_col < cols.end; ++tap_col, ++seen_) {
+        x_[seen_] =
+            reinterpret_cast<const T*>(address_of(d_.x, first + w_.col(out_col, tap_col), d_.channel));
+        weight_[seen_] = weights_ + (tap_row * w_.kernel_width + tap_col) * step_;
+      }
+    }
+  }
+
+  template <size_t kVectors>
+  HWY_INLINE void vectors(size_t c, size_t count, T* to) const {
+    const Floats d;
+    const size_t lanes = hn::Lanes(d), of_each = kVectors == 1 ? count : lanes;
+    const Bounds bounds(d_);
+    Vector sum[kVectors];
+    for (size_t v = 0; v < kVectors; ++v) sum[v] = hn::LoadU(d, weights_ + w_.taps() * step_ + c + v * lanes);
+    for (uint32_t tap = 0; tap < seen_; ++tap)
+      for (size_t v = 0; v < kVectors; ++v)
+        sum[v] = hn::MulAdd(hn::LoadU(d, weight_[tap] + c + v * lanes),
+                            load_some(x_[tap] + c + v * lanes, of_each), sum[v]);
+    for (size_t v = 0; v < kVectors; ++v) store_some(bounds.clip(sum[v]), to + c + v * lanes, of_each);
+  }
+
+  const DepthwiseVertex& d_;
+  const Window& w_;
+  size_t step_;
+  float* weights_;  // of each tap by channel, and the bias
+  uint32_t seen_ = 0;
+  const T* x_[kMostTaps];
+  const float* weight_[kMostTaps];
+};
+
+/// Positions of a row of an image are contiguous. A channel of an image is copied with the zeros around it,
+/// in so many phases of its columns as the window moves by: then the columns that a tap sees are neighbours.
+template <class T>
+class AlongRows {
+ public:
+  explicit AlongRows(const DepthwiseVertex& d) : d_(d), w_(d.window), stride_(w_.stride_across) {
+    rows_ = (w_.out_height - 1) * w_.stride_down + (w_.kernel_height - 1) * w_.dilation_down + 1;
+    const uint32_t cols = (w_.out_width - 1) * stride_ + (w_.kernel_width - 1) * w_.dilation_across + 1;
+    pitch_ = (cols + stride_ - 1) / stride_ + kMaxLanes;
+    plane_ = thread_buffer(size_t{rows_} * stride_ * pitch_);
+    for (uint32_t tap = 0; tap < w_.taps(); ++tap) {
+      const uint32_t col = tap % w_.kernel_width * w_.dilation_across;
+      place_[tap] = (size_t{tap} / w_.kernel_width * w_.dilation_down * stride_ + col % stride_) * pitch_ +
+                    col / stride_;
+    }
+  }
+
+  void run() {
+    const uint32_t images = d_.out.rows / w_.out_positions();
+    for (uint32_t c = 0; c < d_.out.cols; ++c) {
+      for (uint32_t tap = 0; tap < w_.taps(); ++tap) weight_[tap] = d_.weight_at(d_.channel + c, tap);
+      for (uint32_t image = 0; image < images; ++image) {
+        for (uint32_t row = 0; row < rows_; ++row) copy_row(image, row, c);
+        image_of(image, c);
+      }
+    }
+  }
+
+ private:
+  static constexpr uint32_t kRows = 4;
+
+  void copy_row(uint32_t image, uint32_t row, uint32_t c) {
+    float* to = plane_ + size_t{row} * stride_ * pitch_;
+    const int64_t of_image = int64_t{row} - w_.top;
+    std::fill_n(to, size_t{stride_} * pitch_, 0.0F);
+    if (!w_.has_row(of_image)) return;
+    const T* from = reinterpret_cast<const T*>(
+        address_of(d_.x, (int64_t{image} * w_.height + of_image) * w_.width, d_.channel + c));
+    // Columns that no tap sees have no place.
+    const uint32_t places = (pitch_ - kMaxLanes) * stride_;
+    const uint32_t cols = places > w_.left ? std::min(w_.width, places - w_.left) : 0;
+    if (stride_ == 1)
+      map_elements([](auto, auto x) HWY_ATTR { return x; }, cols, to + w_.left, from);
+    else
+      for (uint32_t i = 0; i < cols; ++i) {
+        const uint32_t col = i + w_.left;
+        to[col % stride_ * pitch_ + col / stride_] = number(from[i]);
+      }
+  }
+
+  static float number(float x) { return x; }
+  template <class Narrow>
+  static float number(Narrow x) {
+    return base::to_float(x);
+  }
+
+  void image_of(uint32_t image, uint32_t c) const {
+    const auto lanes = static_cast<uint32_t>(hn::Lanes(Floats()));
+    const Vector bias = hn::Set(Floats(), d_.bias_at(d_.channel + c));
+    T* to = reinterpret_cast<T*>(address_of(d_.out, int64_t{image} * w_.out_positions(), c));
+    for (uint32_t row = 0; row < w_.out_height; row += kRows)
+      for (uint32_t col = 0; col < w_.out_width; col += lanes) {
+        // The last vector overlaps the one before it, if there is one.
+        const bool is_whole = w_.out_width >= lanes;
+        const uint32_t at = is_whole ? std::min(col, w_.out_width - lanes) : col;
+        const uint32_t count = is_whole ? lanes : w_.out_width - col;
+        const uint32_t rows = std::min(kRows, w_.out_height - row);
+        if (rows == kRows)
+          block<kRows>(row, at, count, bias, to);
+        else
+          for (uint32_t r = 0; r < rows; ++r) block<1>(row + r, at, count, bias, to);
+      }
+  }
+
+  template <uint32_t kCount>
+  HWY_INLINE void block(uint32_t row, uint32_t col, uint32_t count, Vector bias, T* to) const {
+    const Floats d;
+    const Bounds bounds(d_);
+    const size_t step = size_t{w_.stride_down} * stride_ * pitch_;
+    const float* from = plane_ + row * step + col;
+    Vector sum[kCount];
+    for (uint32_t r = 0; r < kCount; ++r) sum[r] = bias;
+    for (uint32_t tap = 0; tap < w_.taps(); ++tap) {
+      const Vector weight = hn::Set(d, weight_[tap]);
+      for (uint32_t r = 0; r < kCount; ++r)
+        sum[r] = hn::MulAdd(weight, hn::LoadU(d, from + place_[tap] + r * step), sum[r]);
+    }
+    for (uint32_t r = 0; r < kCount; ++r)
+      store_some(bounds.clip(sum[r]), to + size_t{row + r} * w_.out_width + col, count);
+  }
+
+  const DepthwiseVertex& d_;
+  const Window& w_;
+  uint32_t stride_, rows_, pitch_;
+  float* plane_;
+  size_t place_[kMostTaps];
+  float weight_[kMostTaps];
+};
+
+void run_depthwise(const program::Vertex& v) {
+  const DepthwiseVertex d(v);
+  const bool whole_images = d.position == 0 && d.out.rows % d.window.out_positions() == 0;
+  if (d.window.taps() > kMostTaps) return depthwise_reference(v);
+  with_float_type(d.out.type, [&]<class T>(T) HWY_ATTR {
+    if (d.x.col_stride == 1 && d.out.col_stride == 1)
+      AlongChannels<T>(d).run();
+    else if (d.x.row_stride == 1 && d.out.row_stride == 1 && whole_images)
+      AlongRows<T>(d).run();
+    else
+      depthwise_reference(v);
+  });
+}
+
+}  // namespace
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::kernels {
+namespace {
+
+HWY_EXPORT(run_depthwise);
+
+}  // namespace
+
+void depthwise_simd(const program::Vertex& v) {
+  if (!v.fields[depthwise_field::out].empty()) HWY_DYNAMIC_DISPATCH(run_depthwise)(v);
+}
+
+}  // namespace tessera::kernels
+#endif

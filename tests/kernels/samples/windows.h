@@ -1,0 +1,29 @@
+// Windows for samples of products whose X is what a window sees.
+#pragma once
+
+#include <array>
+#include <bit>
+
+#include "kernels/common/window.h"
+#include "kernels/samples/sample.h"
+
+namespace tessera::kernels {
+
+/// 3 × 2 taps over images of 6 × 11, which keep their size, or strided.
+inline Window sample_window(bool strided) {
+  Window w{.height = 6, .width = 11, .kernel_height = 3, .kernel_width = 2, .top = 1, .left = 0};
+  if (strided) w.stride_down = 2, w.stride_across = 2, w.left = 1;
+  w.out_height = strided ? 3 : 6;
+  w.out_width = strided ? 6 : 11;
+  return w;
+}
+
+/// Images of a sample, of which X has columns from the 7th position on; and no window for a matrix.
+inline constexpr uint32_t kSampleImages = 3, kFirstPosition = 7;
+
+inline void add_window(Sample& s, bool sees, bool strided) {
+  const auto words = std::bit_cast<std::array<uint32_t, kWindowWords>>(sample_window(strided));
+  s.values(Type::u32, 1, sees ? kWindowWords : 0, [&](uint64_t i) { return words[i]; }).packed();
+}
+
+}  // namespace tessera::kernels

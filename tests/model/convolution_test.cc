@@ -1,0 +1,256 @@
+// Convolutions, compared with their definition.
+#include <gtest/gtest.h>
+#include <tessera/convolution.h>
+#include <tessera/error.h>
+
+#include <numeric>
+
+#include "networks.h"
+#include "support/error_of.h"
+
+namespace tessera::model {
+namespace {
+
+using test::error_of;
+using test::says;
+
+/// A convolution of two dimensions, with its weight in PyTorch's order.
+struct Layer {
+  Shape image;  ///< [samples, height, width, channels]
+  uint32_t outputs = 1;
+  Convolution of;
+  std::vector<uint32_t> output_padding = {};
+
+  uint32_t own_channels() const { return image[3] / of.groups; }
+  Shape weight_shape() const { return {outputs, own_channels(), of.kernel[0], of.kernel[1]}; }
+  Shape transposed_weight_shape() const {
+    return {image[3], outputs / of.groups, of.kernel[0], of.kernel[1]};
+  }
+  int64_t at(const std::vector<uint32_t>& sizes, size_t d, int64_t otherwise) const {
+    return sizes.empty() ? otherwise : sizes[d];
+  }
+  int64_t stride(size_t d) const { return at(of.stride, d, 1); }
+  int64_t dilation(size_t d) const { return at(of.dilation, d, 1); }
+  int64_t before(size_t d) const { return at(of.padding, d, 0); }
+  int64_t after(size_t d) const { return of.padding.size() > 2 ? of.padding[2 + d] : before(d); }
+  int64_t place(size_t d, int64_t out, int64_t tap) const {
+    return out * stride(d) + tap * dilation(d) - before(d);
+  }
+};
+
+std::vector<float> numbers(const Shape& shape, uint32_t stream) {
+  return narrowed(random_values({Type::f32, shape, {}, {}}, -1, 1, 1, 7, stream));
+}
+
+/// Calls visit(sample, out row, out column, tap row, tap column, row, column) for all that is in the image.
+template <class Visit>
+void each_tap(const Layer& l, const Shape& image, const Shape& out, const Visit& visit) {
+  for (int64_t n = 0; n < image[0]; ++n)
+    for (int64_t y = 0; y < out[1]; ++y)
+      for (int64_t x = 0; x < out[2]; ++x)
+        for (int64_t i = 0; i < l.of.kernel[0]; ++i)
+          for (int64_t j = 0; j < l.of.kernel[1]; ++j) {
+            const int64_t row = l.place(0, y, i), col = l.place(1, x, j);
+            if (row >= 0 && row < image[1] && col >= 0 && col < image[2]) visit(n, y, x, i, j, row, col);
+          }
+}
+
+size_t place_in(const Shape& shape, int64_t a, int64_t b, int64_t c, int64_t d) {
+  return static_cast<size_t>(((a * shape[1] + b) * shape[2] + c) * shape[3] + d);
+}
+
+std::vector<double> defined(const Layer& l, const std::vector<float>& x, const std::vector<float>& w,
+                            const std::vector<float>& bias, const Shape& out) {
+  std::vector<double> y(TensorType{Type::f32, out, {}, {}}.elements());
+  for (size_t i = 0; i < y.size(); ++i) y[i] = bias[i % l.outputs];
+  const uint32_t own = l.own_channels(), own_outputs = l.outputs / l.of.groups;
+  each_tap(l, l.image, out, [&](auto n, auto oy, auto ox, auto i, auto j, auto row, auto col) {
+    for (uint32_t k = 0; k < l.outputs; ++k)
+      for (uint32_t c = 0; c < own; ++c)
+        y[place_in(out, n, oy, ox, k)] += double{w[place_in(l.weight_shape(), k, c, i, j)]} *
+                                          x[place_in(l.image, n, row, col, k / own_outputs * own + c)];
+  });
+  return y;
+}
+
+std::vector<double> defined_transpose(const Layer& l, const std::vector<float>& x,
+                                      const std::vector<float>& w, const std::vector<float>& bias,
+                                      const Shape& out) {
+  std::vector<double> y(TensorType{Type::f32, out, {}, {}}.elements());
+  for (size_t i = 0; i < y.size(); ++i) y[i] = bias[i % l.outputs];
+  const uint32_t own = l.own_channels(), own_outputs = l.outputs / l.of.groups;
+  // The window slides over the result.
+  each_tap(l, out, l.image, [&](auto n, auto iy, auto ix, auto i, auto j, auto row, auto col) {
+    for (uint32_t c = 0; c < l.image[3]; ++c)
+      for (uint32_t k = 0; k < own_outputs; ++k)
+        y[place_in(out, n, row, col, c / own * own_outputs + k)] +=
+            double{w[place_in(l.transposed_weight_shape(), c, k, i, j)]} * x[place_in(l.image, n, iy, ix, c)];
+  });
+  return y;
+}
+
+std::vector<Layer> layers() {
+  return {{{2, 6, 7, 4}, 5, {.kernel = {3, 3}, .padding = {1, 1}}},
+          {{1, 8, 9, 6}, 4, {.kernel = {3, 2}, .stride = {2, 3}, .padding = {1, 0, 2, 1}}},
+          {{2, 9, 8, 4},
+           6,
+           {.kernel = {2, 3}, .stride = {1, 2}, .padding = {2, 1}, .dilation = {3, 2}, .groups = 2}},
+          {{2, 5, 5, 6}, 6, {.kernel = {3, 3}, .padding = {1, 1}, .groups = 6}},
+          {{1, 5, 7, 3}, 12, {.kernel = {2, 2}, .stride = {2, 1}, .groups = 3}},
+          {{2, 4, 3, 8}, 7, {.kernel = {1, 1}}},
+          {{2, 7, 5, 8}, 7, {.kernel = {1, 1}, .stride = {2, 2}}}};
+}
+
+/// A graph of one layer, and what is defined.
+struct Built {
+  Graph graph;
+  WideArrays inputs, expected;
+};
+
+Built built(const Layer& l, bool transposed) {
+  Built b;
+  const Shape given = transposed ? l.transposed_weight_shape() : l.weight_shape();
+  const std::vector<float> x = numbers(l.image, 0), w = numbers(given, 1), bias = numbers({l.outputs}, 2);
+  const uint32_t taps = l.of.kernel[0] * l.of.kernel[1];
+  const Value image = b.graph.input("x", l.image);
+  const Value weight =
+      transposed ? b.graph.parameter("w", {taps * l.outputs, l.own_channels()},
+                                     Initial::from(transposed_convolution_weight(w, given, l.of.groups)))
+                 : b.graph.parameter("w", {l.outputs, taps * l.own_channels()},
+                                     Initial::from(convolution_weight(w, given)));
+  const Value own = b.graph.parameter("bias", {l.outputs}, Initial::from(bias));
+  const Value y = transposed ? transposed_convolution(image, weight, own, l.of, l.output_padding)
+                             : convolution(image, weight, own, l.of);
+  b.graph.output("y", y);
+  b.inputs["x"] = {x.begin(), x.end()};
+  b.expected["y"] = (transposed ? defined_transpose : defined)(l, x, w, bias, y.shape());
+  return b;
+}
+
+void expect_as_defined(const Built& b) {
+  WideArrays state = widened(initial_state(b.graph));
+  expect_near(evaluate(b.graph, b.inputs, state), b.expected, 1e-12);
+  for (const uint32_t threads : {1U, 2U})
+    expect_near(Session(b.graph, Machine::host(threads)).run(narrowed(b.inputs)), b.expected, 1e-5);
+}
+
+TEST(Convolution, IsAsDefined) {
+  for (const Layer& l : layers()) {
+    SCOPED_TRACE(to_string(TensorType{Type::f32, l.weight_shape(), {}, {}}));
+    expect_as_defined(built(l, false));
+  }
+}
+
+TEST(Convolution, TransposedIsAsDefined) {
+  std::vector<Layer> all = layers();
+  for (size_t i = 0; i < all.size(); ++i) {
+    Layer& l = all[i];
+    SCOPED_TRACE(to_string(TensorType{Type::f32, l.transposed_weight_shape(), {}, {}}));
+    if (i % 2 == 1)
+      l.output_padding = {static_cast<uint32_t>(l.stride(0)) - 1, static_cast<uint32_t>(l.stride(1)) - 1};
+    expect_as_defined(built(l, true));
+  }
+}
+
+TEST(Convolution, OfOneDimension) {
+  Graph g;
+  const Value x = g.input("x", {2, 9, 3}), w = g.parameter("w", {5, 9}, Initial::normal(1));
+  const Convolution of{.kernel = {3}, .stride = {2}, .padding = {1}};
+  const Value wide =
+      convolution(reshape(x, {2, 1, 9, 3}), w, {}, {.kernel = {1, 3}, .stride = {1, 2}, .padding = {0, 1}});
+  g.output("line", convolution(x, w, {}, of));
+  g.output("image", wide);
+  WideArrays state = widened(initial_state(g));
+  const WideArrays results = evaluate(g, {{"x", random_values(x.type(), -1, 1, 1, 3, 0)}}, state);
+  EXPECT_EQ(wide.shape(), (Shape{2, 1, 5, 5}));
+  EXPECT_EQ(results.at("line"), results.at("image"));
+}
+
+TEST(Convolution, InGroupsIsOneOfASingleGroupAmongZeros) {
+  const Layer l{{2, 5, 6, 16}, 24, {.kernel = {3, 3}, .padding = {1, 1}, .groups = 4}};
+  for (const uint32_t block_size : {1U, 4U, 8U}) {
+    SCOPED_TRACE(block_size);
+    Graph g;
+    const std::vector<float> w = convolution_weight(numbers(l.weight_shape(), 1), l.weight_shape());
+    const Value x = g.input("x", l.image);
+    const SparseMatrix whole = ungrouped_convolution_weight(w, 24, 16, 9, 4, block_size);
+    Convolution single = l.of;
+    single.groups = 1;
+    g.output("grouped", convolution(x, g.parameter("w", {24, 36}, Initial::from(w)), {}, l.of));
+    g.output("whole",
+             convolution(x, g.sparse_parameter("v", whole.pattern, Initial::from(whole.values)), {}, single));
+    WideArrays state = widened(initial_state(g));
+    const WideArrays results = evaluate(g, {{"x", random_values(x.type(), -1, 1, 1, 3, 0)}}, state);
+    expect_near(WideArrays{{"y", results.at("whole")}}, {{"y", results.at("grouped")}}, 1e-12);
+  }
+}
+
+/// Two layers and a loss, trained for a step.
+TEST(Convolution, IsTrained) {
+  for (const Layers kind : {Layers::dense, Layers::sparse, Layers::dynamic}) {
+    Graph g;
+    const Value x = g.input("x", {3, 6, 6, 8}), labels = g.input("labels", {3}, Type::u32);
+    const Convolution of{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
+    const Pattern pattern = sparse::generate_pattern({PatternKind::random, 16, 72, 0.4, 8, 3});
+    const auto capacity = kind == Layers::dynamic ? std::optional(pattern.blocks() + 2) : std::nullopt;
+    const Value w = kind == Layers::dense
+                        ? g.parameter("w", {16, 72}, Initial::normal(0.2))
+                        : g.sparse_parameter("w", pattern, Initial::normal(0.3), Type::f32, capacity);
+    const Value h = relu(convolution(x, w, g.parameter("b", {16}), of));
+    const Value d = convolution(h, g.parameter("d", {16, 9}, Initial::normal(0.3)), {},
+                                {.kernel = {3, 3}, .padding = {1, 1}, .groups = 16});
+    const Value loss = cross_entropy(layer(g, "last", mean(d, {1, 2}), 10, Layers::dense), labels);
+    g.output("loss", loss);
+    add_training(loss, {.optimizer = Sgd{.momentum = 0.9}});
+    const WideArrays inputs = {
+        {"x", random_values(x.type(), -1, 1, 1, 3, 0)}, {"labels", {1, 7, 4}}, {"lr", {0.25}}};
+    WideArrays state = widened(initial_state(g));
+    for (const Machine& machine : {Machine::host(2), Machine::find("bow")}) {
+      Session session(g, machine);
+      WideArrays own = state;
+      for (int step = 0; step < 2; ++step) {
+        const WideArrays expected = evaluate(g, inputs, own);
+        expect_near(session.run(narrowed(inputs)), expected, 1e-4);
+      }
+      expect_near(Arrays{{"w", session.get("w")}}, {{"w", own.at("w")}}, 1e-4);
+    }
+  }
+}
+
+TEST(Convolution, RefusesWhatDoesNotMatch) {
+  Graph g;
+  const Value x = g.input("x", {2, 5, 6, 4}), w = g.parameter("w", {8, 36});
+  const Value sparse_w =
+      g.sparse_parameter("s", sparse::generate_pattern({PatternKind::random, 8, 18, 0.5, 1, 3}));
+  const auto refuses = [](const char* text, const auto& call) {
+    EXPECT_TRUE(says(error_of<UsageError>(call), text)) << text;
+  };
+  const Convolution three{.kernel = {3, 3}};
+  refuses("convolution: the stride [2] needs a size for each of 2 dimensions", [&] {
+    convolution(x, w, {}, {.kernel = {3, 3}, .stride = {2}});
+  });
+  refuses("the stride is [0, 1]; it must be 2 sizes from 1", [&] {
+    convolution(x, w, {}, {.kernel = {3, 3}, .stride = {0, 1}});
+  });
+  refuses("a window over 7 positions does not fit the 5 with padding", [&] {
+    convolution(x, w, {}, {.kernel = {7, 3}});
+  });
+  refuses("a window of 1 dimensions over [2, 5, 6, 4]", [&] { convolution(x, w, {}, {.kernel = {3}}); });
+  refuses("does not match the weight f32[8, 36]", [&] { convolution(x, w, {}, {.kernel = {3, 2}}); });
+  refuses("3 groups of f32[2, 5, 6, 4]", [&] { convolution(x, w, {}, {.kernel = {3, 3}, .groups = 3}); });
+  refuses("and the weight dense", [&] { convolution(x, sparse_w, {}, {.kernel = {3, 3}, .groups = 2}); });
+  refuses("2 groups of f32[2, 5, 6, 4]", [&] { convolution(x, w, {}, {.kernel = {3, 3}, .groups = 2}); });
+  refuses("patches: 2 groups", [&] { patches(x, {.kernel = {3, 3}, .groups = 2}); });
+  refuses("a window over f32[2, 9, 9, 1] has other positions", [&] { fold(x, {.kernel = {2, 2}}, {9, 9}); });
+  refuses("is not the positions and taps", [&] { fold(x, three, {9, 9}); });
+  refuses("would be -", [&] {
+    transposed_convolution(x, g.parameter("t", {9 * 2, 4}), {}, {.kernel = {3, 3}, .padding = {9, 9}});
+  });
+  refuses("an output padding of 2 with a stride of 1", [&] {
+    transposed_convolution(x, g.parameter("u", {9 * 2, 4}), {}, three, {0, 2});
+  });
+  refuses("35 values are no [2, 2, 3, 3]", [&] { convolution_weight(std::vector<float>(35), {2, 2, 3, 3}); });
+}
+
+}  // namespace
+}  // namespace tessera::model
