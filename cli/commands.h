@@ -27,6 +27,8 @@ Command add_inspect_command(CLI::App& app);
 Command add_machines_command(CLI::App& app);
 Command add_pack_command(CLI::App& app);
 Command add_reproduce_command(CLI::App& app);
+Command add_benchmark_command(CLI::App& app);
+Command add_run_command(CLI::App& app);
 Command add_train_command(CLI::App& app);
 
 }  // namespace tessera::cli

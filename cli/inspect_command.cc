@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <tessera/inspect.h>
+#include <tessera/onnx.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -28,11 +29,12 @@ struct Options {
 /// With a progress bar over the tensors.
 InspectedModel inspect_path(const std::string& path, const Options& options) {
   std::optional<Progress> bar;
-  return inspect(path, options.tensor, {.n = options.rows, .threads = options.common.threads},
-                 [&](size_t done, size_t total, const std::string& next) {
-                   if (!bar) bar.emplace(total);
-                   bar->show(done, next);
-                 });
+  const auto inspect_file = path.ends_with(".onnx") ? onnx::inspect : tessera::inspect;
+  return inspect_file(path, options.tensor, {.n = options.rows, .threads = options.common.threads},
+                      [&](size_t done, size_t total, const std::string& next) {
+                        if (!bar) bar.emplace(total);
+                        bar->show(done, next);
+                      });
 }
 
 int run(const Options& options) {
@@ -59,7 +61,7 @@ Command add_inspect_command(CLI::App& app) {
   auto options = std::make_shared<Options>();
   command
       .add_option("paths", options->paths,
-                  "Folders of Hugging Face models; .safetensors, .npy, .mtx or .smtx files")
+                  "Folders of Hugging Face models; .onnx, .safetensors, .npy, .mtx or .smtx files")
       ->required();
   command.add_option("--tensor", options->tensor, "One tensor of a model (default: all)");
   add_count(command, "--rows", options->rows, "Rows of a layer's input, such as tokens: columns of X");

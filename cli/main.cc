@@ -89,8 +89,9 @@ int run(int argc, char** argv) {
       "\nResults go to stdout, progress and messages to stderr. Exit status: 0 done, 1 failed, 2 usage.");
 
   std::vector<std::pair<CLI::App*, Command>> commands;
-  for (const auto& add : {add_spmm_command, add_train_command, add_pack_command, add_inspect_command,
-                          add_machines_command, add_reproduce_command}) {
+  for (const auto& add :
+       {add_spmm_command, add_run_command, add_benchmark_command, add_train_command, add_pack_command,
+        add_inspect_command, add_machines_command, add_reproduce_command}) {
     Command command = add(app);
     commands.emplace_back(app.get_subcommands({}).back(), std::move(command));
   }

@@ -11,6 +11,7 @@ void bind_images(nanobind::module_& m);
 void bind_inspect(nanobind::module_& m);
 void bind_machine(nanobind::module_& m);
 void bind_matrix(nanobind::module_& m);
+void bind_onnx(nanobind::module_& m);
 void bind_weight(nanobind::module_& m);
 void bind_packing(nanobind::module_& m);
 void bind_products(nanobind::module_& m);

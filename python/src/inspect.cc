@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 #include <tessera/error.h>
 #include <tessera/inspect.h>
+#include <tessera/onnx.h>
 #include <tessera/sparse.h>
 
 #include <algorithm>
@@ -55,7 +56,8 @@ Zeros zeros_of_matrix(const SparseMatrix& weight, uint32_t rows) {
 
 /// Can be interrupted between tensors.
 InspectedModel inspect_path(const std::string& path, const std::string& tensor, uint32_t rows) {
-  return inspect(path, tensor, {.n = rows}, [](size_t, size_t, const std::string&) {
+  const auto inspect_file = path.ends_with(".onnx") ? onnx::inspect : tessera::inspect;
+  return inspect_file(path, tensor, {.n = rows}, [](size_t, size_t, const std::string&) {
     const nb::gil_scoped_acquire acquired;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   });

@@ -73,6 +73,7 @@ NB_MODULE(_tessera, m) {
   tessera::python::bind_graph(m);
   tessera::python::bind_images(m);
   tessera::python::bind_inspect(m);
+  tessera::python::bind_onnx(m);
   tessera::python::bind_recordings(m);
   tessera::python::bind_session(m);
   tessera::python::bind_structured(m);

@@ -15,9 +15,9 @@ _MOST_ROWS = 2**31 - 1
 def inspect(path: str | os.PathLike[str], *, tensor: str | None = None, rows: int = 128) -> InspectedModel:
     """Find the zeros of the weights in files, and predict dense and sparse products with them on this computer.
 
-    `path` is the folder of a model as Hugging Face has them, or a `.safetensors`, `.npy`, `.mtx` or `.smtx` file;
-    weights may be dense, masked by `torch.nn.utils.prune`, CSR, BSR, of a SparseLinear, or of compressed-tensors with
-    bitmasks. `rows` is the number of rows of a layer's input, such as sentences times tokens. Raises RuntimeError,
+    `path` is the folder of a model as Hugging Face has them, or a `.onnx`, `.safetensors`, `.npy`, `.mtx` or `.smtx`
+    file; weights may be dense, masked by `torch.nn.utils.prune`, CSR, BSR, of a SparseLinear, or of compressed-tensors
+    with bitmasks. `rows` is the number of rows of a layer's input, such as sentences times tokens. Raises RuntimeError,
     naming the file, if one is missing or malformed, and for quantised weights.
     """
     return _tessera.inspect(os.fspath(path), tensor or "", _rows(rows))

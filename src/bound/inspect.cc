@@ -115,7 +115,9 @@ InspectedTensor inspect_matrix(const std::string& path, const std::string& tenso
   return inspected;
 }
 
-InspectedTotals totals_of(const std::vector<InspectedTensor>& tensors) {
+}  // namespace
+
+InspectedTotals bound::totals_of(const std::vector<InspectedTensor>& tensors) {
   InspectedTotals totals;
   for (const InspectedTensor& tensor : tensors) {
     const bool pays = tensor.zeros && tensor.zeros->pays();
@@ -131,8 +133,6 @@ InspectedTotals totals_of(const std::vector<InspectedTensor>& tensors) {
   return totals;
 }
 
-}  // namespace
-
 InspectedModel inspect(const std::string& path, const std::string& tensor, const ZerosOptions& options,
                        const InspectProgress& progress) {
   bound::ZerosAnalysis analysis(options);
@@ -147,7 +147,7 @@ InspectedModel inspect(const std::string& path, const std::string& tensor, const
       model.tensors.push_back(inspect_weight(weights[i], analysis));
     }
   }
-  model.totals = totals_of(model.tensors);
+  model.totals = bound::totals_of(model.tensors);
   return model;
 }
 

@@ -4,6 +4,7 @@
 #include <tessera/inspect.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "ops/sparse/host/advise.h"
 #include "sparse/inspect.h"
@@ -22,5 +23,8 @@ class ZerosAnalysis {
  private:
   ops::Advisor advisor_;
 };
+
+/// The sums over the tensors of a model.
+InspectedTotals totals_of(const std::vector<InspectedTensor>& tensors);
 
 }  // namespace tessera::bound

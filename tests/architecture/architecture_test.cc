@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 /// A module may include itself and the modules before it.
 const std::vector<std::string> kModules = {"base",     "sparse", "io",     "machine", "program", "kernels",
                                            "compiler", "ops",    "engine", "bound",   "model",   "packing",
-                                           "data",     "train",  "check",  "report",  "studies"};
+                                           "data",     "train",  "onnx",   "check",   "report",  "studies"};
 constexpr size_t kMostLines = 800;
 
 const fs::path kRoot = TESSERA_SOURCE_DIR;

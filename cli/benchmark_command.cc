@@ -1,0 +1,180 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
+#include <tessera/machine.h>
+#include <tessera/onnx.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/isa.h"
+#include "cli/commands.h"
+#include "cli/model_run.h"
+#include "cli/option_parsing.h"
+#include "report/table.h"
+
+namespace tessera::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::ordered_json;
+using report::seconds_text;
+
+struct Options {
+  ModelRequest model;
+  uint32_t batch = 0;
+  uint32_t streams = 1;
+  double seconds = 10;
+  double warm_up = 1;
+  CommonOptions common;
+};
+
+/// Runs after each other in a stream of its own.
+struct Stream {
+  Stream(const onnx::ImportedModel& imported, const Options& options, uint32_t threads)
+      : session(imported.graph, Machine::host(threads), {.threads = threads}),
+        arrays(session, imported, options.model) {}
+
+  /// Until a point in time; the seconds of each run.
+  std::vector<double> run_until(Clock::time_point end) {
+    std::vector<double> seconds;
+    do {
+      const Clock::time_point start = Clock::now();
+      arrays.run(session);
+      seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    } while (Clock::now() < end);
+    return seconds;
+  }
+
+  model::Session session;
+  ModelArrays arrays;
+};
+
+struct Result {
+  std::vector<double> latencies;  ///< of all runs, ascending
+  double seconds = 0;
+  double predicted = 0;
+  uint32_t threads = 0;  ///< of each stream
+  uint64_t samples = 1;  ///< of each run
+
+  double at(double fraction) const {
+    return latencies[static_cast<size_t>(fraction * static_cast<double>(latencies.size() - 1))];
+  }
+  double throughput() const { return static_cast<double>(latencies.size() * samples) / seconds; }
+};
+
+std::vector<double> run_all(std::vector<std::unique_ptr<Stream>>& streams, double seconds) {
+  const Clock::time_point end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  std::vector<std::vector<double>> each(streams.size());
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < streams.size(); ++i)
+    others.emplace_back([&, i] { each[i] = streams[i]->run_until(end); });
+  each[0] = streams[0]->run_until(end);
+  for (std::thread& other : others) other.join();
+  std::vector<double> all;
+  for (const std::vector<double>& some : each) all.insert(all.end(), some.begin(), some.end());
+  return all;
+}
+
+/// The first dimension of inputs, where the model leaves it open.
+void set_batch(ModelRequest& request, uint32_t batch) {
+  const onnx::Model model = onnx::Model::read(request.path);
+  for (const onnx::ValueType& input : model.inputs()) {
+    if (input.shape.empty() || input.shape[0].size) continue;
+    if (input.shape[0].name.empty())
+      throw UsageError(
+          fmt::format("--batch: the first dimension of '{}' has no name: give its --shape", input.name));
+    const std::string size = fmt::format("{}={}", input.shape[0].name, batch);
+    if (std::ranges::find(request.shapes, size) == request.shapes.end()) request.shapes.push_back(size);
+  }
+}
+
+Result benchmark(const Options& options, const onnx::ImportedModel& imported) {
+  const uint32_t all = options.common.threads != 0 ? options.common.threads : default_threads();
+  if (options.streams > all)
+    throw UsageError(fmt::format("--streams is {}; there are {} threads for them", options.streams, all));
+  Result result;
+  result.threads = all / options.streams;
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (uint32_t i = 0; i < options.streams; ++i)
+    streams.push_back(std::make_unique<Stream>(imported, options, result.threads));
+  result.predicted = streams[0]->session.cost().seconds;
+  if (!imported.inputs.empty() && !imported.inputs[0].shape.empty())
+    result.samples = *imported.inputs[0].shape[0].size;
+  run_all(streams, options.warm_up);
+  const Clock::time_point start = Clock::now();
+  result.latencies = run_all(streams, options.seconds);
+  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  std::ranges::sort(result.latencies);
+  return result;
+}
+
+ordered_json json_of(const Result& r, const Options& options) {
+  return {{"schema", 1},
+          {"command", "benchmark"},
+          {"model", options.model.path},
+          {"isa", name_of(active_isa())},
+          {"streams", options.streams},
+          {"threads_per_stream", r.threads},
+          {"samples_per_run", r.samples},
+          {"results",
+           {{{"engine", "tessera"},
+             {"runs", r.latencies.size()},
+             {"seconds", r.seconds},
+             {"samples_per_second", r.throughput()},
+             {"least_seconds", r.at(0)},
+             {"median_seconds", r.at(0.5)},
+             {"p90_seconds", r.at(0.9)},
+             {"p99_seconds", r.at(0.99)},
+             {"predicted_seconds", r.predicted}}}}};
+}
+
+void print(const Result& r, const Options& options) {
+  fmt::print("{} stream{} of {} thread{}, {} sample{} in a run\n", options.streams,
+             options.streams == 1 ? "" : "s", r.threads, r.threads == 1 ? "" : "s", r.samples,
+             r.samples == 1 ? "" : "s");
+  report::Table table({"runs", "samples per second", "least", "median", "90 %", "99 %", "predicted"});
+  table.add({std::to_string(r.latencies.size()), fmt::format("{:.1f}", r.throughput()), seconds_text(r.at(0)),
+             seconds_text(r.at(0.5)), seconds_text(r.at(0.9)), seconds_text(r.at(0.99)),
+             seconds_text(r.predicted)});
+  fmt::print("{}", table.text());
+}
+
+int run(const Options& given) {
+  Options options = given;
+  if (options.batch != 0) set_batch(options.model, options.batch);
+  const onnx::ImportedModel imported = import(options.model, options.common.threads);
+  const Result result = benchmark(options, imported);
+  if (options.common.json)
+    fmt::print("{}\n", json_of(result, options).dump(2, ' ', false, ordered_json::error_handler_t::replace));
+  else
+    print(result, options);
+  return 0;
+}
+
+}  // namespace
+
+Command add_benchmark_command(CLI::App& app) {
+  CLI::App& command =
+      *app.add_subcommand("benchmark", "Measure latency and throughput of a model of an ONNX file");
+  auto options = std::make_shared<Options>();
+  add_model_options(command, options->model);
+  add_count(command, "--batch", options->batch, "Samples of a run, where the model leaves their number open");
+  add_count(command, "--streams", options->streams, "Runs at the same time, which share the threads", 4096);
+  add_seconds(command, "--seconds", options->seconds, "How long to run");
+  add_seconds(command, "--warm-up", options->warm_up, "How long to run before that");
+  add_common_options(command, options->common);
+  command.footer(
+      "\nBeside ONNX Runtime and OpenVINO, in Python: python -m tessera.onnx benchmark model.onnx\n"
+      "\nExample:\n  tessera benchmark model.onnx --batch 8 --shape tokens=128 --seconds 10 --streams 2 "
+      "--json");
+  return [options] { return run(*options); };
+}
+
+}  // namespace tessera::cli

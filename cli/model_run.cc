@@ -1,0 +1,181 @@
+#include "cli/model_run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/half.h"
+#include "base/random.h"
+#include "cli/option_parsing.h"
+#include "io/npy_array.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr uint64_t kMostValues = uint64_t{1} << 32;
+
+/// "name=text", where names may hold "=" and texts do not.
+std::pair<std::string, std::string> named(const std::string& option, const std::string& text) {
+  const size_t at = text.rfind('=');
+  if (at == std::string::npos || at == 0)
+    throw UsageError(fmt::format("{} takes NAME=VALUE; '{}' is not that", option, text));
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+std::map<std::string, std::string> files_of(const ModelRequest& request) {
+  std::map<std::string, std::string> files;
+  for (const std::string& text : request.inputs) {
+    const auto [name, file] = named("--input", text);
+    if (!files.emplace(name, file).second) throw UsageError(fmt::format("--input names '{}' twice", name));
+    if (file != "random") check_extension("--input", file, {".npy"});
+  }
+  return files;
+}
+
+io::NpyArray read_file(const std::string& path) {
+  return io::read_npy_array(io::Source::open(path), kMostValues);
+}
+
+template <class T>
+void store(std::vector<std::byte>& bytes, size_t i, T value) {
+  std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
+}
+
+void store(std::vector<std::byte>& bytes, Type type, size_t i, double value) {
+  switch (type) {
+    case Type::f16: return store(bytes, i, static_cast<uint16_t>(base::to_half(static_cast<float>(value))));
+    case Type::bf16:
+      return store(bytes, i, static_cast<uint16_t>(base::to_bfloat16(static_cast<float>(value))));
+    case Type::i32: return store(bytes, i, static_cast<int32_t>(value));
+    case Type::u32: return store(bytes, i, static_cast<uint32_t>(value));
+    default: return store(bytes, i, static_cast<float>(value));
+  }
+}
+
+template <class T>
+T stored(const std::vector<std::byte>& bytes, size_t i) {
+  T value;
+  std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+double value_at(const std::vector<std::byte>& bytes, Type type, size_t i) {
+  switch (type) {
+    case Type::f16: return base::to_float(base::Half(stored<uint16_t>(bytes, i)));
+    case Type::bf16: return base::to_float(base::Bfloat16(stored<uint16_t>(bytes, i)));
+    case Type::i32: return stored<int32_t>(bytes, i);
+    case Type::u32: return stored<uint32_t>(bytes, i);
+    default: return stored<float>(bytes, i);
+  }
+}
+
+bool is_float(const std::string& type) { return type.find("float") != std::string::npos; }
+
+std::vector<double> random_values(const onnx::ValueType& type, uint64_t count, uint64_t seed,
+                                  uint32_t number) {
+  const base::RandomStream random(seed, 0, number);
+  std::vector<float> values(count);
+  random.fill_normal(values);
+  if (!is_float(type.type))
+    for (float& value : values) value = value > 0 ? 1 : 0;
+  return {values.begin(), values.end()};
+}
+
+std::vector<double> values_of(const std::string& file, const onnx::ValueType& type, const model::Shape& shape,
+                              bool integers) {
+  const io::NpyArray array = read_file(file);
+  if (!std::ranges::equal(array.shape, shape))
+    throw Error(fmt::format("{}: its shape is [{}]; the input '{}' has [{}]", file,
+                            fmt::join(array.shape, ", "), type.name, fmt::join(shape, ", ")));
+  if (integers && array.element > io::Element::u64)
+    throw Error(fmt::format("{}: its numbers have a floating point; the input '{}' is {}", file, type.name,
+                            type.type));
+  for (const double value : array.values)
+    if (integers && (value < INT32_MIN || value > UINT32_MAX))
+      throw Error(fmt::format("{}: the number {} is beyond 32 bits", file, value));
+  return array.values;
+}
+
+}  // namespace
+
+void add_model_options(CLI::App& command, ModelRequest& request) {
+  command.add_option("model", request.path, "An .onnx file")->required();
+  command.add_option("--input", request.inputs,
+                     "An array for an input: NAME=FILE.npy, or NAME=random (default)");
+  command.add_option(
+      "--shape", request.shapes,
+      "The shape of an input, or the size of a named dimension, where the model leaves it open: "
+      "NAME=1,128");
+  command.add_flag("--dense", request.dense, "Keep all weights dense");
+  add_seed(command, "--seed", request.seed, "Seed of random inputs");
+}
+
+onnx::ImportedModel import(const ModelRequest& request, uint32_t threads) {
+  check_extension("the model", request.path, {".onnx"});
+  const std::map<std::string, std::string> files = files_of(request);
+  onnx::ImportOptions options{.shapes = {}, .sparse = !request.dense, .threads = threads};
+  for (const std::string& text : request.shapes) {
+    const auto [name, sizes] = named("--shape", text);
+    model::Shape& shape = options.shapes[name];
+    for (const std::string& size : parse_names(sizes)) shape.push_back(parse_count("--shape", size, 1));
+  }
+  for (const auto& [name, file] : files) {
+    if (file == "random" || options.shapes.contains(name)) continue;
+    model::Shape& shape = options.shapes[name];
+    for (const uint64_t size : read_file(file).shape)
+      shape.push_back(static_cast<uint32_t>(std::min<uint64_t>(size, UINT32_MAX)));
+  }
+  return onnx::read_onnx(request.path, options);
+}
+
+ModelArrays::ModelArrays(const model::Session& session, const onnx::ImportedModel& model,
+                         const ModelRequest& request) {
+  std::map<std::string, std::string> files = files_of(request);
+  uint32_t number = 0;
+  for (model::ArrayType& type : session.arrays()) {
+    Array& array = arrays_.emplace_back(Array{std::move(type), {}});
+    const model::TensorType& tensor = array.type.type;
+    array.bytes.resize(tensor.elements() * size_of(tensor.type));
+    if (!array.type.is_input) continue;
+    const onnx::ValueType& input = *std::ranges::find(model.inputs, array.type.name, &onnx::ValueType::name);
+    const auto file = files.extract(array.type.name);
+    const bool integers = tensor.type == Type::i32 || tensor.type == Type::u32;
+    const std::vector<double> values = file.empty() || file.mapped() == "random"
+                                           ? random_values(input, tensor.elements(), request.seed, number++)
+                                           : values_of(file.mapped(), input, tensor.shape, integers);
+    for (size_t i = 0; i < values.size(); ++i) store(array.bytes, tensor.type, i, values[i]);
+  }
+  if (!files.empty()) {
+    std::vector<std::string> names;
+    for (const onnx::ValueType& each : model.inputs) names.push_back(each.name);
+    throw UsageError(fmt::format("--input: the model has no input '{}'; its inputs are {}",
+                                 files.begin()->first, fmt::join(names, ", ")));
+  }
+  for (Array& array : arrays_) addresses_.push_back(array.bytes.data());
+}
+
+void ModelArrays::run(model::Session& session) { session.run_in_order(addresses_); }
+
+model::RunCost ModelArrays::measure(model::Session& session) { return session.measure(tensors()); }
+
+std::vector<model::Tensor> ModelArrays::tensors() {
+  std::vector<model::Tensor> tensors;
+  for (Array& array : arrays_) tensors.push_back({array.type.name, array.bytes.data(), {}});
+  return tensors;
+}
+
+std::vector<double> ModelArrays::output(const std::string& name) const {
+  const auto found = std::ranges::find_if(
+      arrays_, [&](const Array& array) { return !array.type.is_input && array.type.name == name; });
+  std::vector<double> values(found->type.type.elements());
+  for (size_t i = 0; i < values.size(); ++i) values[i] = value_at(found->bytes, found->type.type.type, i);
+  return values;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,57 @@
+// What the commands that run models of ONNX files share: shapes and arrays of inputs.
+#pragma once
+
+#include <tessera/model.h>
+#include <tessera/onnx.h>
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tessera::cli {
+
+/// How a model is read and given inputs.
+struct ModelRequest {
+  std::string path;
+  std::vector<std::string> shapes;  ///< "ids=1,128"
+  std::vector<std::string> inputs;  ///< "ids=ids.npy", "ids=random"
+  bool dense = false;
+  uint64_t seed = 0;
+};
+
+void add_model_options(CLI::App& command, ModelRequest& request);
+
+/// Reads the model for the shapes given; where they are not, those of the arrays in files.
+onnx::ImportedModel import(const ModelRequest& request, uint32_t threads);
+
+/// Arrays for a session, in its types.
+class ModelArrays {
+ public:
+  /// Of files, and random ones: numbers normally distributed, integers and truth values 0 and 1. Throws
+  /// UsageError for an input that does not exist, Error for a file of another shape.
+  ModelArrays(const model::Session& session, const onnx::ImportedModel& model, const ModelRequest& request);
+
+  void run(model::Session& session);
+  model::RunCost measure(model::Session& session);
+  /// An output, as it is in the file.
+  std::vector<double> output(const std::string& name) const;
+
+ private:
+  struct Array {
+    model::ArrayType type;
+    std::vector<std::byte> bytes;
+  };
+  std::vector<model::Tensor> tensors();
+
+  std::vector<Array> arrays_;
+  std::vector<void*> addresses_;
+};
+
+}  // namespace tessera::cli

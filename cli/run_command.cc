@@ -1,0 +1,248 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+#include <tessera/machine.h>
+#include <tessera/onnx.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/memory.h"
+#include "cli/commands.h"
+#include "cli/model_run.h"
+#include "cli/option_parsing.h"
+#include "cli/output.h"
+#include "io/atomic_file.h"
+#include "io/npy_array.h"
+#include "report/network_report.h"
+#include "report/table.h"
+
+namespace tessera::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using report::seconds_text;
+
+struct Options {
+  ModelRequest model;
+  std::vector<std::string> saved;  ///< "logits=logits.npy"
+  std::string machine = "host";
+  std::string report;
+  bool measure = false;
+  CommonOptions common;
+};
+
+/// One run of a model.
+struct Run {
+  onnx::ImportedModel model;
+  model::RunCost cost;
+  double seconds = 0;  ///< measured on the host, the model's elsewhere
+  std::map<std::string, std::vector<double>> outputs;
+};
+
+std::map<std::string, std::string> saved_files(const Options& options) {
+  std::map<std::string, std::string> files;
+  for (const std::string& text : options.saved) {
+    const size_t at = text.rfind('=');
+    if (at == std::string::npos || at == 0)
+      throw UsageError(fmt::format("--save takes NAME=FILE.npy; '{}' is not that", text));
+    const std::string file = text.substr(at + 1);
+    check_extension("--save", file, {".npy"});
+    io::require_writable(file);
+    files[text.substr(0, at)] = file;
+  }
+  return files;
+}
+
+void require_outputs(const onnx::ImportedModel& model, const std::map<std::string, std::string>& files) {
+  for (const auto& [name, file] : files) {
+    if (std::ranges::find(model.outputs, name, &onnx::ValueType::name) != model.outputs.end()) continue;
+    std::vector<std::string> names;
+    for (const onnx::ValueType& each : model.outputs) names.push_back(each.name);
+    throw UsageError(fmt::format("--save: the model has no output '{}'; its outputs are {}", name,
+                                 fmt::join(names, ", ")));
+  }
+}
+
+double seconds_of(ModelArrays& arrays, model::Session& session) {
+  const auto start = std::chrono::steady_clock::now();
+  arrays.run(session);
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+  return session.last_seconds() > 0 ? session.last_seconds() : passed.count();
+}
+
+Run run_model(const Options& options, const Machine& machine) {
+  Run run{import(options.model, options.common.threads), {}, 0, {}};
+  require_outputs(run.model, saved_files(options));
+  model::Session session(run.model.graph, machine, {.threads = options.common.threads});
+  run.cost = session.cost();
+  if (!session.fits()) throw Error(fmt::format("{}: {}", machine.name(), run.cost.overflow));
+  ModelArrays arrays(session, run.model, options.model);
+  run.seconds = seconds_of(arrays, session);
+  if (machine.is_host()) run.seconds = std::min(run.seconds, seconds_of(arrays, session));
+  for (const onnx::ValueType& output : run.model.outputs)
+    run.outputs[output.name] = arrays.output(output.name);
+  if (options.measure) run.cost = arrays.measure(session);
+  return run;
+}
+
+struct Summary {
+  double least = std::numeric_limits<double>::infinity(), most = -least, mean = 0;
+};
+
+Summary summary_of(const std::vector<double>& values) {
+  Summary summary;
+  for (const double value : values) {
+    summary.least = std::min(summary.least, value);
+    summary.most = std::max(summary.most, value);
+    summary.mean += value / static_cast<double>(values.size());
+  }
+  return summary;
+}
+
+std::string layers_text(const onnx::ImportedModel& model) {
+  report::Table table({"layer", "outputs × inputs", "rows", "density", "dense", "sparse", "block", ""},
+                      {0, 1, 7});
+  for (const onnx::LayerChoice& layer : model.layers) {
+    const Zeros& z = layer.zeros;
+    const bool has_times = z.reason != NoGain::not_a_product;
+    table.add({layer.name, fmt::format("{} × {}", z.rows, z.cols), std::to_string(layer.rows),
+               fmt::format("{:.3g}", z.density), has_times ? seconds_text(z.dense_seconds) : "",
+               has_times ? seconds_text(z.sparse_seconds) : "",
+               has_times ? std::to_string(z.best_block_size) : "",
+               layer.is_sparse  ? "sparse"
+               : z.density == 1 ? "no zeros"
+                                : std::string(name_of(z.reason))});
+  }
+  return model.layers.empty() ? "" : table.text() + "\n";
+}
+
+std::string operations_text(const model::RunCost& cost) {
+  report::Table table({"operation", "result", "time"}, {0, 1});
+  std::vector<const model::OperationCost*> sorted;
+  for (const model::OperationCost& each : cost.operations) sorted.push_back(&each);
+  std::ranges::stable_sort(sorted, std::greater<>(), [](const auto* each) { return each->seconds; });
+  constexpr size_t kShown = 20;
+  for (size_t i = 0; i < std::min(kShown, sorted.size()); ++i)
+    table.add({sorted[i]->operation, sorted[i]->value, seconds_text(sorted[i]->seconds)});
+  std::string text = table.text();
+  if (sorted.size() > kShown) text += fmt::format("and {} faster ones\n", sorted.size() - kShown);
+  return text + "\n";
+}
+
+void print(const Run& run, const Options& options, const Machine& machine) {
+  fmt::print("{}", layers_text(run.model));
+  if (options.measure) fmt::print("{}", operations_text(run.cost));
+  report::Table table({"output", "type", "least", "mean", "most"}, {0, 1});
+  for (const onnx::ValueType& output : run.model.outputs) {
+    const Summary summary = summary_of(run.outputs.at(output.name));
+    table.add({output.name, to_string(output), fmt::format("{:.5g}", summary.least),
+               fmt::format("{:.5g}", summary.mean), fmt::format("{:.5g}", summary.most)});
+  }
+  fmt::print("{}", table.text());
+  for (const std::string& note : run.model.notes) fmt::print("note: {}\n", note);
+  fmt::print("{}: {}, predicted {}; {} of memory\n", machine.name(), seconds_text(run.seconds),
+             seconds_text(run.cost.seconds), base::bytes_text(run.cost.total_bytes));
+}
+
+ordered_json json_of(const Run& run, const Options& options, const Machine& machine) {
+  ordered_json layers = ordered_json::array(), outputs = layers, operations = layers;
+  for (const onnx::LayerChoice& layer : run.model.layers)
+    layers.push_back({{"name", layer.name},
+                      {"m", layer.zeros.rows},
+                      {"k", layer.zeros.cols},
+                      {"n", layer.rows},
+                      {"density", layer.zeros.density},
+                      {"sparse", layer.is_sparse},
+                      {"block", layer.zeros.best_block_size},
+                      {"dense_seconds", layer.zeros.dense_seconds},
+                      {"sparse_seconds", layer.zeros.sparse_seconds},
+                      {"reason", name_of(layer.zeros.reason)}});
+  for (const onnx::ValueType& output : run.model.outputs) {
+    const Summary summary = summary_of(run.outputs.at(output.name));
+    const auto number = [](double x) { return std::isfinite(x) ? ordered_json(x) : ordered_json(nullptr); };
+    std::vector<uint32_t> shape;
+    for (const onnx::Dimension& dimension : output.shape) shape.push_back(*dimension.size);
+    outputs.push_back({{"name", output.name},
+                       {"type", output.type},
+                       {"shape", shape},
+                       {"least", number(summary.least)},
+                       {"mean", number(summary.mean)},
+                       {"most", number(summary.most)}});
+  }
+  if (options.measure)
+    for (const model::OperationCost& each : run.cost.operations)
+      operations.push_back(
+          {{"operation", each.operation}, {"result", each.value}, {"seconds", each.seconds}});
+  return {{"schema", 1},
+          {"command", "run"},
+          {"model", options.model.path},
+          {"machine", machine.name()},
+          {"seconds", run.seconds},
+          {"predicted_seconds", run.cost.seconds},
+          {"bytes", run.cost.total_bytes},
+          {"notes", run.model.notes},
+          {"layers", layers},
+          {"operations", operations},
+          {"results", outputs}};
+}
+
+void write_files(const Run& run, const Options& options, const Machine& machine) {
+  for (const auto& [name, file] : saved_files(options)) {
+    const auto output = std::ranges::find(run.model.outputs, name, &onnx::ValueType::name);
+    std::vector<uint64_t> shape;
+    for (const onnx::Dimension& dimension : output->shape) shape.push_back(*dimension.size);
+    io::write_npy_array(file, shape, run.outputs.at(name), output->type.find("float") == std::string::npos);
+  }
+  if (!options.report.empty())
+    io::write_text(options.report,
+                   report::network_page(run.model.graph, run.cost, options.model.path, machine.name()));
+}
+
+int run(const Options& options) {
+  if (!options.report.empty()) {
+    check_extension("--report", options.report, {".html", ".htm"});
+    io::require_writable(options.report);
+  }
+  saved_files(options);
+  const Machine machine = Machine::find(options.machine, options.common.threads);
+  const Run result = run_model(options, machine);
+  if (options.common.json)
+    fmt::print("{}\n",
+               json_of(result, options, machine).dump(2, ' ', false, ordered_json::error_handler_t::replace));
+  else
+    print(result, options, machine);
+  write_files(result, options, machine);
+  return 0;
+}
+
+}  // namespace
+
+Command add_run_command(CLI::App& app) {
+  CLI::App& command =
+      *app.add_subcommand("run", "Run a model of an ONNX file, with its zeros kept sparse where that pays");
+  auto options = std::make_shared<Options>();
+  add_model_options(command, options->model);
+  command.add_option("--save", options->saved, "Write an output: NAME=FILE.npy");
+  command.add_option("--machine", options->machine,
+                     "host, gc2, gc200, bow, m2000, pod16, pod64, or a machine's .toml file");
+  command.add_flag("--measure", options->measure,
+                   "Show where the time of a run goes, operation by operation");
+  command.add_option("--report", options->report, "Write a page: graph, time and memory (.html)");
+  add_common_options(command, options->common);
+  command.footer(
+      "\nExamples:\n"
+      "  tessera run model.onnx --input ids=ids.npy --shape mask=1,128\n"
+      "  tessera run model.onnx --shape batch=8 --measure --report run.html");
+  return [options] { return run(*options); };
+}
+
+}  // namespace tessera::cli

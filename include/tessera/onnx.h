@@ -1,0 +1,117 @@
+// Models in ONNX files, as graphs.
+#pragma once
+
+#include <tessera/error.h>
+#include <tessera/inspect.h>
+#include <tessera/model.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tessera::onnx {
+
+/// A dimension of an input or output: a size, a name that stands for one, or neither.
+struct Dimension {
+  std::string name = {};
+  std::optional<uint32_t> size = {};
+};
+
+/// An input or output as the file has it.
+struct ValueType {
+  std::string name;
+  std::string type;  ///< "float32", "int64", "bool", …
+  std::vector<Dimension> shape;
+};
+
+/// "float32[batch, 3, 224, 224]"
+std::string to_string(const ValueType& type);
+
+struct ImportOptions {
+  /// Shapes of inputs, by name, where the file leaves sizes open; or the sizes of named dimensions:
+  /// {"batch", {8}}.
+  std::map<std::string, model::Shape> shapes = {};
+  /// Whether weights of products become sparse where zeros_of() predicts that it pays.
+  bool sparse = true;
+  uint32_t threads = 0;  ///< of the host, for these predictions; 0: one per physical core
+  /// Elements of all constants together that are computed while the model is read.
+  uint64_t most_computed = uint64_t{1} << 27;
+};
+
+/// A product with a weight, and what became of the weight.
+struct LayerChoice {
+  std::string name;   ///< of the weight
+  uint32_t rows = 0;  ///< of the layer's input
+  Zeros zeros;        ///< of [outputs, inputs]
+  bool is_sparse = false;
+};
+
+/// What of a file a graph lacks.
+struct Missing {
+  std::string op_type;
+  std::string node;    ///< its name, or its first output
+  std::string reason;  ///< empty: there is no such operator
+};
+
+/// A model has operators that a graph lacks; the message lists all of them.
+class UnsupportedModelError : public Error {
+ public:
+  UnsupportedModelError(const std::string& name, std::vector<Missing> missing);
+  const std::vector<Missing>& missing() const { return missing_; }
+
+ private:
+  std::vector<Missing> missing_;
+};
+
+/// A graph of a model for inputs of certain shapes. Integers have 32 bits in a graph, truth values are f32 0
+/// and 1, and float64 becomes f32; `inputs` and `outputs` say what they are in the file.
+struct ImportedModel {
+  model::Graph graph;
+  std::vector<ValueType> inputs;
+  std::vector<ValueType> outputs;
+  std::vector<LayerChoice> layers;
+  std::vector<std::string> notes;  ///< what was read as something else, such as quantised weights
+};
+
+/// A model that has been read, from which graphs for several shapes can be made: parameters of the same name
+/// have the same values and form in all of them.
+class Model {
+ public:
+  /// Reads a file of operator sets 13 and later, and the files beside it that its tensors name. Throws Error,
+  /// naming the file and the tensor or node, if one is missing, malformed or larger than what it announces.
+  static Model read(const std::string& path);
+  /// The same of a file's content. External data is looked for in a folder; without one it is refused.
+  static Model parse(std::span<const std::byte> content, const std::string& name = "model",
+                     const std::string& folder = "");
+
+  const std::vector<ValueType>& inputs() const;
+  const std::vector<ValueType>& outputs() const;
+  /// How often each operator occurs.
+  std::map<std::string, uint64_t> operators() const;
+  /// The graph for inputs of these shapes, with the initial values of its parameters. Throws UsageError for a
+  /// shape that is missing or does not fit, UnsupportedModelError for operators that a graph lacks, Error for
+  /// a model that contradicts itself.
+  ImportedModel import(const ImportOptions& options = {}) const;
+
+  struct Impl;
+  /// The library's internal form.
+  const std::shared_ptr<Impl>& impl() const { return impl_; }
+
+ private:
+  explicit Model(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+/// Reads a model and makes its graph.
+ImportedModel read_onnx(const std::string& path, const ImportOptions& options = {});
+
+/// As tessera::inspect(), of the initializers of a model.
+InspectedModel inspect(const std::string& path, const std::string& tensor = "",
+                       const ZerosOptions& options = {}, const InspectProgress& progress = {});
+
+}  // namespace tessera::onnx

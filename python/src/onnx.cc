@@ -1,0 +1,98 @@
+// Models in ONNX files.
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+#include <tessera/onnx.h>
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "bindings.h"
+
+namespace nb = nanobind;
+
+namespace tessera::python {
+namespace {
+
+using namespace nb::literals;
+using Released = nb::call_guard<nb::gil_scoped_release>;
+
+/// A size, a name, or neither.
+using Size = std::variant<uint32_t, std::string, std::monostate>;
+
+std::vector<Size> shape_of(const onnx::ValueType& type) {
+  std::vector<Size> shape;
+  for (const onnx::Dimension& dimension : type.shape) {
+    if (dimension.size)
+      shape.emplace_back(*dimension.size);
+    else if (!dimension.name.empty())
+      shape.emplace_back(dimension.name);
+    else
+      shape.emplace_back(std::monostate());
+  }
+  return shape;
+}
+
+/// A model, of which graphs for several shapes share weights.
+class OnnxModel {
+ public:
+  explicit OnnxModel(onnx::Model model) : model_(std::move(model)) {}
+
+  const onnx::Model& model() const { return model_; }
+  onnx::ImportedModel import(std::map<std::string, model::Shape> shapes, bool sparse,
+                             uint32_t threads) const {
+    return model_.import({.shapes = std::move(shapes), .sparse = sparse, .threads = threads});
+  }
+
+ private:
+  onnx::Model model_;
+};
+
+OnnxModel parse(nb::bytes content, const std::string& name, const std::string& folder) {
+  const std::span<const std::byte> bytes(static_cast<const std::byte*>(content.data()), content.size());
+  const nb::gil_scoped_release released;
+  return OnnxModel(onnx::Model::parse(bytes, name, folder));
+}
+
+}  // namespace
+
+void bind_onnx(nb::module_& m) {
+  nb::exception<onnx::UnsupportedModelError>(m, "UnsupportedModelError", PyExc_RuntimeError);
+  nb::class_<onnx::ValueType>(m, "OnnxValue", "An input or output of a model in an ONNX file.")
+      .def_ro("name", &onnx::ValueType::name)
+      .def_ro("dtype", &onnx::ValueType::type, "As NumPy has it.")
+      .def_prop_ro("shape", &shape_of, "Sizes, names of sizes, or None.")
+      .def("__repr__", [](const onnx::ValueType& type) { return type.name + ": " + to_string(type); });
+  nb::class_<onnx::LayerChoice>(m, "OnnxLayer", "A product with a weight, and what became of the weight.")
+      .def_ro("name", &onnx::LayerChoice::name)
+      .def_ro("rows", &onnx::LayerChoice::rows)
+      .def_ro("zeros", &onnx::LayerChoice::zeros)
+      .def_ro("is_sparse", &onnx::LayerChoice::is_sparse);
+  nb::class_<onnx::ImportedModel>(m, "ImportedModel", "A graph for inputs of certain shapes.")
+      .def(
+          "take_graph", [](onnx::ImportedModel& imported) { return std::move(imported.graph); },
+          "The graph, once.")
+      .def_ro("inputs", &onnx::ImportedModel::inputs)
+      .def_ro("outputs", &onnx::ImportedModel::outputs)
+      .def_ro("layers", &onnx::ImportedModel::layers)
+      .def_ro("notes", &onnx::ImportedModel::notes);
+  nb::class_<OnnxModel>(m, "OnnxModel", "A model in an ONNX file.")
+      .def_static(
+          "read", [](const std::string& path) { return OnnxModel(onnx::Model::read(path)); }, "path"_a,
+          Released())
+      .def_static("parse", &parse, "content"_a, "name"_a, "folder"_a)
+      .def_prop_ro("inputs", [](const OnnxModel& model) { return model.model().inputs(); })
+      .def_prop_ro("outputs", [](const OnnxModel& model) { return model.model().outputs(); })
+      .def_prop_ro("operators", [](const OnnxModel& model) { return model.model().operators(); })
+      .def("import_", &OnnxModel::import, "shapes"_a, "sparse"_a, "threads"_a, Released());
+}
+
+}  // namespace tessera::python

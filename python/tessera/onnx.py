@@ -1,0 +1,238 @@
+"""Models in ONNX files, with the calls that users of ONNX Runtime know.
+
+    session = tessera.onnx.load("model.onnx")
+    (logits,) = session.run(None, {"input_ids": ids, "attention_mask": mask})
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tessera._config import checked_threads
+from tessera._layers import LayerReport, SparsityReport
+from tessera._tessera import OnnxModel, OnnxValue, UnsupportedModelError, whole_number
+from tessera.graph._estimate import Estimate
+from tessera.graph._graph import Graph
+from tessera.graph._session import Session
+
+__all__ = ["InferenceSession", "UnsupportedModelError", "ValueInfo", "load"]
+
+_TYPES = {"float32": "float", "float64": "double"}
+
+
+@dataclass(frozen=True)
+class ValueInfo:
+    """An input or output: a name, a shape of sizes, names of sizes or None, and a type as "tensor(float)"."""
+
+    name: str
+    shape: list[int | str | None]
+    type: str
+
+    @staticmethod
+    def _of(value: OnnxValue) -> ValueInfo:
+        return ValueInfo(value.name, list(value.shape), f"tensor({_TYPES.get(value.dtype, value.dtype)})")
+
+
+def load(
+    model: str | os.PathLike[str] | bytes,
+    shapes: Mapping[str, Sequence[int] | int] | None = None,
+    threads: int = 0,
+    *,
+    sparse: bool = True,
+    max_shapes: int = 8,
+) -> InferenceSession:
+    """Read a model from a file, or from its bytes, for inference on this computer.
+
+    Graphs have fixed shapes: where the model leaves sizes open, a session is prepared for each set of shapes that `run`
+    is given, at most `max_shapes` at a time, and all have the same weights. `shapes` prepares one now: shapes of inputs
+    by name, or sizes of named dimensions, {"ids": (1, 128)} or {"batch": 1, "tokens": 128}.
+
+    Weights of products become sparse where their zeros are predicted to save time, unless `sparse` is false; `report`
+    says which do, and `print` shows it. Raises RuntimeError, naming the file, for one that is malformed, and
+    UnsupportedModelError, which lists all operators that are missing and where they are.
+    """
+    return InferenceSession(model, shapes, threads, sparse=sparse, max_shapes=max_shapes)
+
+
+@dataclass(eq=False)
+class _Prepared:
+    session: Session
+    graph: Graph
+    outputs: list[OnnxValue]
+
+
+class InferenceSession:
+    """A model ready to run: see `load`. Calls may come from several threads, and take turns."""
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | bytes,
+        shapes: Mapping[str, Sequence[int] | int] | None = None,
+        threads: int = 0,
+        *,
+        sparse: bool = True,
+        max_shapes: int = 8,
+    ) -> None:
+        self._threads = checked_threads(threads)
+        self._sparse = sparse
+        self._most = whole_number("max_shapes", max_shapes, 1)
+        if isinstance(model, (bytes, bytearray, memoryview)):
+            self._model = OnnxModel.parse(bytes(model), "model", "")
+        else:
+            self._model = OnnxModel.read(os.fspath(model))
+        self._inputs = self._model.inputs
+        self._lock = threading.RLock()
+        self._sessions: OrderedDict[tuple[tuple[int, ...], ...], _Prepared] = OrderedDict()
+        self._first: Session | None = None
+        #: What was read as something else, such as quantised weights.
+        self.notes: list[str] = []
+        #: By layer: whether it is sparse, and why not. Empty until a session is prepared.
+        self.report = SparsityReport(False, [])
+        given = {name: [size] if isinstance(size, int) else list(size) for name, size in (shapes or {}).items()}
+        if given or all(isinstance(size, int) for each in self._inputs for size in each.shape):
+            self._prepare(given)
+
+    def get_inputs(self) -> list[ValueInfo]:
+        """The inputs, in their order."""
+        return [ValueInfo._of(each) for each in self._inputs]
+
+    def get_outputs(self) -> list[ValueInfo]:
+        """The outputs, in their order."""
+        return [ValueInfo._of(each) for each in self._model.outputs]
+
+    @property
+    def operators(self) -> dict[str, int]:
+        """How often each operator occurs in the model."""
+        return self._model.operators
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, ArrayLike], run_options: object = None
+    ) -> list[NDArray[Any]]:
+        """Run once with arrays by the names of the inputs; return the outputs named, None: all, in their order.
+
+        Arrays of the input's type are used in place. Integers of 64 bits have to fit 32. bfloat16, which NumPy lacks, is
+        given and returned as float32.
+        """
+        arrays = self._arrays(input_feed)
+        prepared = self._for(arrays)
+        results = prepared.session.outputs_of(dict(arrays))
+        types = {each.name: each.dtype for each in prepared.outputs}
+        for name in output_names or []:
+            if name not in types:
+                raise ValueError(f"there is no output {name!r}; the outputs are {', '.join(types)}")
+        return [_as_type(results[name], types[name]) for name in output_names or types]
+
+    def measure(self, input_feed: Mapping[str, ArrayLike]) -> Estimate:
+        """Run once, and return where the time went; outputs are lost."""
+        arrays = self._arrays(input_feed)
+        return self._for(arrays).session.measure(**arrays)
+
+    def estimate(self, shapes: Mapping[str, Sequence[int] | int] | None = None, machine: Any = "host") -> Estimate:
+        """What a run with inputs of these shapes costs on a machine, without running it."""
+        given = {name: [size] if isinstance(size, int) else list(size) for name, size in (shapes or {}).items()}
+        return Graph._of(self._model.import_(given, self._sparse, self._threads).take_graph()).estimate(machine)
+
+    def _arrays(self, feed: Mapping[str, ArrayLike]) -> dict[str, Any]:
+        names = [each.name for each in self._inputs]
+        unknown, missing = [each for each in feed if each not in names], [each for each in names if each not in feed]
+        if unknown or missing:
+            what = f"there is no input {unknown[0]!r}" if unknown else f"the input {missing[0]!r} is missing"
+            raise ValueError(f"{what}; the inputs are {', '.join(names) or 'none'}")
+        return {each.name: _as_input(feed[each.name], each) for each in self._inputs}
+
+    def _for(self, arrays: dict[str, Any]) -> _Prepared:
+        key = tuple(tuple(map(int, np.shape(arrays[each.name]))) for each in self._inputs)
+        with self._lock:
+            prepared = self._sessions.get(key)
+            if prepared is not None:
+                self._sessions.move_to_end(key)
+                return prepared
+            return self._prepare({each.name: list(shape) for each, shape in zip(self._inputs, key, strict=True)})
+
+    def _prepare(self, shapes: dict[str, list[int]]) -> _Prepared:
+        for name, shape in shapes.items():
+            for size in shape:
+                whole_number(f"a size of {name!r}", size, 1, 2**32 - 1)
+        imported = self._model.import_(shapes, self._sparse, self._threads)
+        key = tuple(tuple(int(size) for size in each.shape) for each in imported.inputs)  # type: ignore[arg-type]
+        self.notes = imported.notes
+        self.report = SparsityReport(False, [_report_of(each) for each in imported.layers])
+        outputs = imported.outputs
+        graph = Graph._of(imported.take_graph())
+        session = self._session(graph)
+        graph.native.drop_initial_values()
+        with self._lock:
+            self._sessions[key] = prepared = _Prepared(session, graph, outputs)
+            if len(self._sessions) > self._most:
+                self._sessions.popitem(last=False)
+        return prepared
+
+    def _session(self, graph: Graph) -> Session:
+        """With the weights of the first one, if it has them all."""
+        with self._lock:
+            if self._first is not None:
+                names = {graph.native.name(id) for id in range(graph.native.size) if graph.native.kind(id) == "parameter"}
+                if names <= set(self._first._native.parameters):
+                    return graph.session(share=self._first)
+            session = graph.session("host", threads=self._threads)
+            if self._first is None:
+                self._first = session
+            return session
+
+    def __str__(self) -> str:
+        notes = [f"note: {each}" for each in self.notes]
+        return "\n".join([str(self.report), *notes])
+
+    def __repr__(self) -> str:
+        return f"<InferenceSession({', '.join(map(repr, self._inputs))}) -> ({', '.join(map(repr, self._model.outputs))})>"
+
+
+def _report_of(layer: Any) -> LayerReport:
+    zeros = layer.zeros
+    b = zeros.best_block_size or 1
+    density = next((each.density for each in zeros.blocks if each.block_size == b), 1.0)
+    dense = math.nan if zeros.dense_seconds is None else zeros.dense_seconds
+    sparse = math.nan if zeros.sparse_seconds is None else zeros.sparse_seconds
+    reason = "" if layer.is_sparse else "no zeros" if zeros.density == 1 else zeros.reason
+    stored = density if layer.is_sparse else 1.0
+    return LayerReport(layer.name, tuple(zeros.shape), stored, layer.is_sparse, reason, dense, sparse, b, layer.rows)
+
+
+def _as_input(array: Any, value: OnnxValue) -> Any:
+    """As a session takes it; checks of shape are its."""
+    if hasattr(array, "detach"):
+        array = array.detach()
+        if value.dtype == "bfloat16":
+            return array
+        array = array.numpy()
+    given = np.asarray(array)
+    if given.dtype.name == "bfloat16":
+        given = given.astype(np.float32)
+    is_float = value.dtype.startswith(("float", "bfloat"))
+    if value.dtype == "bool":
+        return (given != 0).astype(np.float32)
+    if is_float != (given.dtype.kind == "f") or given.dtype.kind not in "fiub":
+        raise ValueError(f"the input {value.name!r} is of {value.dtype}; given are numbers of {given.dtype}")
+    if is_float:
+        return given.astype(np.float32) if given.dtype == np.float64 else given
+    if given.dtype in (np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint32)):
+        return given
+    least, most = (0, 2**32 - 1) if value.dtype.startswith("uint") and value.dtype[4:] in ("32", "64") else (-(2**31), 2**31 - 1)
+    if given.size and not (least <= int(given.min()) and int(given.max()) <= most):
+        raise ValueError(f"the input {value.name!r} has integers beyond 32 bits, which is not possible")
+    return given.astype(np.int64)
+
+
+def _as_type(result: NDArray[Any], dtype: str) -> NDArray[Any]:
+    if dtype == "bool":
+        return result != 0
+    return result if dtype == "bfloat16" else result.astype(dtype, copy=False)

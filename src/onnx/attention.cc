@@ -1,0 +1,228 @@
+#include "onnx/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "onnx/values.h"
+
+namespace tessera::onnx {
+namespace {
+
+using model::Attention;
+using model::Shape;
+using model::Value;
+
+/// [batch, heads, tokens, size] as [batch, tokens, heads · size]; without heads as it is.
+Value heads_last(Value x) {
+  if (x.shape().size() != 4) return x;
+  const Value y = permute(x, {0, 2, 1, 3});
+  const Shape& s = y.shape();
+  return reshape(y, {s[0], s[1], s[2] * s[3]});
+}
+
+Value heads_first(Value x, uint32_t heads) {
+  const Shape& s = x.shape();
+  return permute(reshape(x, {s[0], s[1], heads, s[2] / heads}), {0, 2, 1, 3});
+}
+
+/// Which pairs a constant mask lets attend: those within limits around the diagonal.
+struct Band {
+  std::optional<uint32_t> left, right;
+};
+
+/// The limits that a constant bias says; none: it says something else.
+std::optional<Band> band_of(const Constant& bias, int64_t queries, int64_t keys) {
+  const size_t rank = bias.dims.size();
+  if (rank < 2 || bias.dims[rank - 2] != queries || bias.dims[rank - 1] != keys || !bias.has_floats())
+    return {};
+  constexpr float kHides = -1e30F;
+  int64_t low = keys, high = -queries;
+  const std::vector<float>& values = bias.floats();
+  const auto distance_of = [&](uint64_t i) {
+    const auto pair = static_cast<int64_t>(i % static_cast<uint64_t>(queries * keys));
+    return pair % keys - pair / keys;
+  };
+  for (uint64_t i = 0; i < values.size(); ++i) {
+    if (values[i] != 0 && !(values[i] < kHides)) return {};
+    if (values[i] != 0) continue;
+    low = std::min(low, distance_of(i));
+    high = std::max(high, distance_of(i));
+  }
+  if (low > 0 || high < 0) return {};
+  for (uint64_t i = 0; i < values.size(); ++i)
+    if ((values[i] == 0) != (distance_of(i) >= low && distance_of(i) <= high)) return {};
+  Band band;
+  if (low > 1 - queries) band.left = static_cast<uint32_t>(-low);
+  if (high < keys - 1) band.right = static_cast<uint32_t>(high);
+  return band;
+}
+
+/// What is added to scores [batch, heads, queries, keys], in a shape that an attention takes.
+Value bias_of(Context& context, const Known& bias, const Shape& scores, Type type) {
+  Value value = bias.constant ? context.value_of(bias.constant) : *bias.value;
+  Shape shape = as_shape(bias.dims);
+  if (scores.size() == 3) {  // each sequence has one head
+    shape.insert(shape.begin(), 3 - std::min<size_t>(3, shape.size()), 1);
+    shape.insert(shape.begin() + 1, 1);
+  }
+  shape.insert(shape.begin(), 4 - std::min<size_t>(4, shape.size()), 1);
+  value = reshape(value, shape);
+  if (shape.back() != scores.back()) {
+    shape.back() = scores.back();
+    value = expand(value, shape);
+  }
+  return cast(value, type);
+}
+
+void add_bias(Context& context, const Known& bias, const Shape& scores, Type type, Attention& of) {
+  if (bias.constant) {
+    const auto band = band_of(*bias.constant, scores[scores.size() - 2], scores.back());
+    if (band) {
+      of.left = band->left;
+      of.right = band->right;
+      return;
+    }
+  }
+  of.bias = bias_of(context, bias, scores, type);
+}
+
+std::pair<Value, double> unscaled(const Context& context, Value x) {
+  const auto found = context.scaled.find(x.id);
+  return found == context.scaled.end() ? std::pair(x, 1.0) : found->second;
+}
+
+// The operator of its own.
+
+/// [batch, tokens, heads · size] of an input with three dimensions or four.
+Value tokens_of(Call& call, size_t input) { return heads_last(call.value(input)); }
+
+uint32_t heads_of(Call& call, size_t input, const char* attribute) {
+  if (call[input].dims.size() == 4) return static_cast<uint32_t>(call[input].dims[1]);
+  const int64_t heads = call.integer(attribute);
+  if (heads < 1 || heads > 1 << 20) refuse("{} heads are not possible", heads);
+  return static_cast<uint32_t>(heads);
+}
+
+/// A truth value hides where it does not hold.
+Known as_bias(Call& call, const Known& mask, DataType type) {
+  constexpr double kHidden = -std::numeric_limits<double>::infinity();
+  if (mask.constant && mask.type == DataType::boolean) {
+    std::vector<double> bias(mask.constant->size());
+    call.context.spend(bias.size());
+    for (size_t i = 0; i < bias.size(); ++i) bias[i] = mask.constant->integers()[i] != 0 ? 0 : kHidden;
+    return known(of_numbers(bias, mask.dims, type));
+  }
+  if (mask.type != DataType::boolean) return mask;
+  const Value holds = cast(call.value_of(mask), graph_type_of(type));
+  return known(where(holds, number_like(holds, 0), number_like(holds, kHidden)), type);
+}
+
+/// Keys or values with those before them, [batch, heads, tokens, size].
+Value with_past(Call& call, size_t input, size_t past, uint32_t heads) {
+  Value x = call.value(input);
+  if (x.shape().size() == 3) x = heads_first(x, heads);
+  return call.has(past) ? model::concatenate({call.value(past), x}, 2) : x;
+}
+
+/// Causal or within a window, counted from the first query, before which the keys of the past are.
+void set_limits(Call& call, Attention& of) {
+  const auto limit = [&](const char* name) {
+    const int64_t size = call.integer(name, -1);
+    return size < 0 ? std::nullopt : std::optional(static_cast<uint32_t>(std::min<int64_t>(size, INT32_MAX)));
+  };
+  of.left = limit("left_window_size");
+  of.right = limit("right_window_size");
+  if (call.integer("is_causal", 0) != 0) of.right = 0;
+  if (call.has(4)) of.offset = call[4].dims.at(2);
+}
+
+Results attention(Call& call) {
+  const double softcap = call.number("softcap", 0);
+  if (softcap != 0) refuse("a cap of scores is not possible");
+  if (call.node.output_size() > 3 && !call.node.output(3).empty())
+    refuse("its scores are no result of a graph");
+  if (call.has(6)) refuse("lengths of keys without padding are not possible");
+  const uint32_t heads = heads_of(call, 0, "q_num_heads"), kv_heads = heads_of(call, 1, "kv_num_heads");
+  const Value q = tokens_of(call, 0), keys = with_past(call, 1, 4, kv_heads),
+              values = with_past(call, 2, 5, kv_heads);
+  Attention of{.heads = heads, .kv_heads = kv_heads};
+  if (call.attribute("scale") != nullptr) of.scale = call.number("scale");
+  const Shape scores = {q.shape()[0], heads, q.shape()[1], keys.shape()[2]};
+  set_limits(call, of);
+  if (call.has(3)) {
+    const Known mask = as_bias(call, call[3], call[0].type);
+    const bool has_limits = of.left || of.right || of.offset != 0;
+    if (has_limits)
+      of.bias = bias_of(call.context, mask, scores, q.type().type);
+    else
+      add_bias(call.context, mask, scores, q.type().type, of);
+  }
+  const Value y = attention(q, heads_last(keys), heads_last(values), of);
+  const DataType type = call[0].type;
+  const bool has_heads = call[0].dims.size() == 4;
+  return {known(has_heads ? heads_first(y, heads) : y, type), known(keys, type), known(values, type)};
+}
+
+Results rotary_embedding(Call& call) {
+  const Known& input = call[0];
+  Value x = call.value(0), cosines = call.value(1), sines = call.value(2);
+  const bool has_heads = input.dims.size() == 4;
+  if (!has_heads) {
+    const int64_t heads = call.integer("num_heads");
+    if (input.dims.size() != 3 || heads < 1 || input.dims[2] % heads != 0)
+      refuse("{} heads of {} are not possible", heads, to_string(input.dims));
+    x = heads_first(x, static_cast<uint32_t>(heads));
+  }
+  if (call.has(3)) {
+    cosines = embedding(cast(call.value(3), Type::u32), cosines);
+    sines = embedding(cast(call.value(3), Type::u32), sines);
+  }
+  const uint32_t features = x.shape()[3];
+  const auto rotated =
+      static_cast<uint32_t>(std::clamp<int64_t>(call.integer("rotary_embedding_dim", 0), 0, features));
+  const uint32_t size = rotated == 0 ? features : rotated;
+  const auto per_head = [](Value table) {
+    const Shape& s = table.shape();
+    if (s.size() != 3) refuse("its tables are no [batch, positions, features]");
+    return reshape(table, {s[0], 1, s[1], s[2]});
+  };
+  const Value first = size == features ? x : slice(x, 3, 0, size);
+  Value y = rotary(first, {per_head(cosines), per_head(sines)}, call.integer("interleaved", 0) != 0);
+  if (size != features) y = model::concatenate({y, slice(x, 3, size, features)}, 3);
+  return {known(has_heads ? y : heads_last(y), input.type)};
+}
+
+constexpr Operator kOperators[] = {{"Attention", attention}, {"RotaryEmbedding", rotary_embedding}};
+
+}  // namespace
+
+void note_scores(Context& context, Value a, Value b, Value y) {
+  const size_t rank = y.shape().size();
+  if (rank != 3 && rank != 4) return;
+  const auto [q, of_q] = unscaled(context, a);
+  const auto [transposed, of_k] = unscaled(context, b);
+  const auto found = context.transposes.find(transposed.id);
+  if (found == context.transposes.end() || found->second.shape().size() != rank) return;
+  context.scores.insert({y.id, Scores{q, found->second, of_q * of_k, {}}});
+}
+
+std::optional<Value> attention_of(Context& context, Value probabilities, const Known& values) {
+  const auto found = context.probabilities.find(probabilities.id);
+  if (found == context.probabilities.end() || !values.value) return {};
+  const Scores& scores = found->second;
+  const Shape &q = scores.q.shape(), &k = scores.k.shape(), &v = values.value->shape();
+  const size_t rank = q.size();
+  const auto leading = [&](const Shape& shape) { return Shape(shape.begin(), shape.end() - 2); };
+  if (v.size() != rank || leading(q) != leading(k) || leading(q) != leading(v) || v[rank - 2] != k[rank - 2])
+    return {};
+  const uint32_t heads = rank == 4 ? q[1] : 1;
+  Attention of{.heads = heads, .scale = scores.scale};
+  if (scores.bias) add_bias(context, *scores.bias, probabilities.shape(), scores.q.type().type, of);
+  const Value y = attention(heads_last(scores.q), heads_last(scores.k), heads_last(*values.value), of);
+  return rank == 4 ? heads_first(y, heads) : y;
+}
+
+std::span<const Operator> attention_operators() { return kOperators; }
+
+}  // namespace tessera::onnx

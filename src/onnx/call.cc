@@ -1,0 +1,203 @@
+#include "onnx/call.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::onnx {
+
+using model::Value;
+
+namespace {
+
+/// 2^24: FP32 has all integers up to it.
+constexpr int64_t kMostExact = int64_t{1} << 24;
+
+model::Shape shape_of(const Dims& dims) {
+  for (const int64_t size : dims)
+    if (size < 1 || size > UINT32_MAX)
+      refuse("a value of shape {} is not possible in a graph: sizes are at least 1", to_string(dims));
+  return {dims.begin(), dims.end()};
+}
+
+/// Integers that FP32 has, and others in two halves.
+Value integer_constant(model::Graph& graph, const Constant& constant, Type type) {
+  const std::vector<int64_t>& numbers = constant.integers();
+  const int64_t least = type == Type::u32 ? 0 : INT32_MIN, most = type == Type::u32 ? UINT32_MAX : INT32_MAX;
+  std::vector<float> low(numbers.size()), high(numbers.size());
+  bool is_exact = true;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    // What says "as many as there are" is beyond 32 bits.
+    const int64_t x = std::clamp(numbers[i], least, most);
+    is_exact = is_exact && std::abs(x) <= kMostExact;
+    high[i] = static_cast<float>(x >> 16);
+    low[i] = static_cast<float>(x & 0xFFFF);
+  }
+  const model::Shape shape = shape_of(constant.dims);
+  if (!is_exact) {
+    const Value factor = graph.constant("", {}, {65536}, type);
+    return graph.constant("", shape, std::move(high), type) * factor +
+           graph.constant("", shape, std::move(low), type);
+  }
+  for (size_t i = 0; i < numbers.size(); ++i) low[i] = static_cast<float>(numbers[i]);
+  return graph.constant("", shape, std::move(low), type);
+}
+
+std::string free_name(const model::Graph& graph, std::string name) {
+  while (graph.contains(name) || name.starts_with('%')) name.insert(0, "_");
+  return name;
+}
+
+}  // namespace
+
+Known known(ConstantPointer constant) {
+  Known known{constant->type, constant->dims, {}, {}};
+  known.constant = std::move(constant);
+  return known;
+}
+
+Known known(Value value, DataType type) {
+  return {type, Dims(value.shape().begin(), value.shape().end()), {}, value};
+}
+
+void Context::spend(uint64_t elements) {
+  if (elements > left)
+    refuse("what is computed of constants has too many elements: see ImportOptions::most_computed");
+  left -= elements;
+}
+
+Value Context::value_of(const ConstantPointer& constant) {
+  const Type type = graph_type_of(constant->type);
+  const auto key = std::pair(constant.get(), type);
+  if (const auto found = constants.find(key); found != constants.end()) return found->second;
+  held.push_back(constant);
+  const auto add = [&] {
+    if (constant->has_floats() && weights != nullptr && !constant->name.empty() && constant->size() > 1) {
+      return graph.parameter(free_name(graph, constant->name), shape_of(constant->dims),
+                             {model::Initial::Kind::values, 0, std::get<Floats>(constant->values)}, type);
+    }
+    if (constant->has_floats()) return graph.constant("", shape_of(constant->dims), constant->floats(), type);
+    return integer_constant(graph, *constant, type);
+  };
+  return constants.emplace(key, add()).first->second;
+}
+
+Value Context::weight_of(const ConstantPointer& matrix, bool transposed, uint32_t rows,
+                         const std::string& name) {
+  if (matrix->transposed) return weight_of(matrix->transposed, !transposed, rows, name);
+  if (weights == nullptr) {
+    const Value value = value_of(matrix);
+    return transposed ? transpose(value) : value;
+  }
+  const auto key = std::pair(matrix.get(), transposed);
+  if (const auto found = weight_values.find(key); found != weight_values.end()) return found->second;
+  held.push_back(matrix);
+  const std::string own = (matrix->name.empty() ? name : matrix->name) + (transposed ? ".transposed" : "");
+  const WeightForms::Form& form = weights->form_of(own, *matrix, transposed, rows, *options);
+  const Type type = graph_type_of(matrix->type);
+  layers.push_back(form.choice);
+  const auto add = [&] {
+    if (form.pattern) return graph.sparse_parameter(free_name(graph, own), *form.pattern, form.initial, type);
+    const auto as_value = constants.find({matrix.get(), type});
+    if (!transposed && as_value != constants.end()) return as_value->second;
+    const Value value = graph.parameter(free_name(graph, own),
+                                        {form.choice.zeros.rows, form.choice.zeros.cols}, form.initial, type);
+    if (!transposed) constants.emplace(std::pair(matrix.get(), type), value);
+    return value;
+  };
+  return weight_values.emplace(key, add()).first->second;
+}
+
+Call::Call(Context& in, const wire::NodeProto& of, std::vector<std::optional<Known>> inputs, int64_t set,
+           const DataFolder& folder)
+    : context(in), graph(in.graph), node(of), opset(set), inputs_(std::move(inputs)), folder_(folder) {}
+
+const Known& Call::operator[](size_t i) const {
+  if (!has(i)) refuse("its input {} is missing", i);
+  return *inputs_[i];
+}
+
+Value Call::value_of(const Known& of) const {
+  if (of.constant) return context.value_of(of.constant);
+  const model::Shape shape = shape_of(of.dims);
+  if (of.value->shape() == shape) return *of.value;
+  return reshape(*of.value, shape);
+}
+
+std::optional<Value> Call::value_if(size_t i) const {
+  return has(i) ? std::optional(value(i)) : std::nullopt;
+}
+
+const Constant& Call::constant(size_t i) const {
+  const Known& input = (*this)[i];
+  if (!input.constant)
+    refuse("its input {} depends on the model's inputs; it has to be constant for inputs of given shapes", i);
+  return *input.constant;
+}
+
+const std::vector<int64_t>& Call::integers(size_t i) const {
+  const Constant& input = constant(i);
+  if (input.has_floats()) refuse("its input {} is {}; it has to be integers", i, name_of(input.type));
+  return input.integers();
+}
+
+int64_t Call::integer_of(size_t i) const {
+  const std::vector<int64_t>& numbers = integers(i);
+  if (numbers.size() != 1) refuse("its input {} has {} elements; it has to be a scalar", i, numbers.size());
+  return numbers[0];
+}
+
+double Call::number_of(size_t i) const {
+  const Constant& input = constant(i);
+  if (input.size() != 1) refuse("its input {} has {} elements; it has to be a scalar", i, input.size());
+  return input.number(0);
+}
+
+const wire::AttributeProto* Call::attribute(std::string_view name) const {
+  for (const wire::AttributeProto& each : node.attribute())
+    if (each.name() == name) return &each;
+  return nullptr;
+}
+
+int64_t Call::integer(std::string_view name, std::optional<int64_t> otherwise) const {
+  const wire::AttributeProto* found = attribute(name);
+  if (found == nullptr && !otherwise) refuse("its attribute '{}' is missing", name);
+  if (found != nullptr && !found->has_i()) refuse("its attribute '{}' is no integer", name);
+  return found != nullptr ? found->i() : *otherwise;
+}
+
+double Call::number(std::string_view name, std::optional<double> otherwise) const {
+  const wire::AttributeProto* found = attribute(name);
+  if (found == nullptr && !otherwise) refuse("its attribute '{}' is missing", name);
+  if (found != nullptr && !found->has_f()) refuse("its attribute '{}' is no number", name);
+  return found != nullptr ? found->f() : *otherwise;
+}
+
+std::string Call::text(std::string_view name, const std::string& otherwise) const {
+  const wire::AttributeProto* found = attribute(name);
+  return found != nullptr ? found->s() : otherwise;
+}
+
+std::optional<std::vector<int64_t>> Call::integers_if(std::string_view name) const {
+  const wire::AttributeProto* found = attribute(name);
+  if (found == nullptr) return {};
+  return std::vector<int64_t>(found->ints().begin(), found->ints().end());
+}
+
+std::optional<std::vector<int64_t>> Call::integers_of(size_t input, std::string_view name) const {
+  if (has(input)) return integers(input);
+  return integers_if(name);
+}
+
+size_t Call::dimension(int64_t axis, size_t rank) {
+  const auto count = static_cast<int64_t>(rank);
+  if (axis < -count || axis >= count) refuse("there is no dimension {} of {}", axis, rank);
+  return static_cast<size_t>(axis < 0 ? axis + count : axis);
+}
+
+size_t Call::axis(size_t rank, std::optional<int64_t> otherwise) const {
+  return dimension(integer("axis", otherwise), rank);
+}
+
+}  // namespace tessera::onnx

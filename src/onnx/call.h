@@ -1,0 +1,97 @@
+// An operator of a file, applied to what is known of its inputs.
+#pragma once
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "onnx/known.h"
+#include "onnx/tensor_file.h"
+#include "onnx/wire.pb.h"
+
+namespace tessera::onnx {
+
+/// Throws UsageError: why an operator cannot be part of a graph as it is used.
+template <class... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+  throw UsageError(fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// Inputs and attributes of a node. What is wrong with them throws UsageError, without the node's name.
+class Call {
+ public:
+  Call(Context& context, const wire::NodeProto& node, std::vector<std::optional<Known>> inputs, int64_t opset,
+       const DataFolder& folder);
+
+  Context& context;
+  model::Graph& graph;
+  const wire::NodeProto& node;
+  const int64_t opset;
+
+  // Inputs.
+  size_t size() const { return inputs_.size(); }
+  bool has(size_t i) const { return i < inputs_.size() && inputs_[i]; }
+  const Known& operator[](size_t i) const;
+  /// In the graph, in the shape that the file says.
+  model::Value value(size_t i) const { return value_of((*this)[i]); }
+  model::Value value_of(const Known& known) const;
+  std::optional<model::Value> value_if(size_t i) const;
+  /// The contents of an input that has to be constant.
+  const Constant& constant(size_t i) const;
+  /// Integers of a constant input.
+  const std::vector<int64_t>& integers(size_t i) const;
+  int64_t integer_of(size_t i) const;
+  double number_of(size_t i) const;
+
+  // Attributes.
+  const wire::AttributeProto* attribute(std::string_view name) const;
+  int64_t integer(std::string_view name, std::optional<int64_t> otherwise = {}) const;
+  double number(std::string_view name, std::optional<double> otherwise = {}) const;
+  std::string text(std::string_view name, const std::string& otherwise) const;
+  std::optional<std::vector<int64_t>> integers_if(std::string_view name) const;
+  ConstantPointer tensor(const wire::TensorProto& tensor) const { return read_tensor(tensor, folder_); }
+  ConstantPointer tensor(const wire::SparseTensorProto& tensor) const {
+    return read_sparse_tensor(tensor, folder_);
+  }
+
+  /// Integers that operators have as an input since some operator set, and as an attribute before.
+  std::optional<std::vector<int64_t>> integers_of(size_t input, std::string_view name) const;
+  /// A dimension of an input of so many, which may be counted from the end.
+  static size_t dimension(int64_t axis, size_t rank);
+  size_t axis(size_t rank, std::optional<int64_t> otherwise = {}) const;
+  void note(std::string text) const { context.notes.insert(std::move(text)); }
+
+ private:
+  std::vector<std::optional<Known>> inputs_;
+  const DataFolder& folder_;
+};
+
+using Results = std::vector<Known>;
+/// What an operator becomes.
+using Handler = Results (*)(Call&);
+
+struct Operator {
+  std::string_view name;
+  Handler handler;
+};
+
+// The operators, by subject.
+std::span<const Operator> elementwise_operators();
+std::span<const Operator> comparison_operators();
+std::span<const Operator> shape_operators();
+std::span<const Operator> selection_operators();
+std::span<const Operator> reduction_operators();
+std::span<const Operator> product_operators();
+std::span<const Operator> norm_operators();
+std::span<const Operator> attention_operators();
+std::span<const Operator> quantised_operators();
+/// Those that are computed of constants in 64 bits, or only of constants.
+std::span<const Operator> constant_operators();
+
+}  // namespace tessera::onnx

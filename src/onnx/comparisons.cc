@@ -1,0 +1,100 @@
+// Comparisons, and what is chosen by them. Truth values are f32 0 and 1.
+#include <limits>
+
+#include "onnx/call.h"
+#include "onnx/values.h"
+
+namespace tessera::onnx {
+namespace {
+
+using model::Value;
+
+Results truths(Value holds) { return {known(truth(holds), DataType::boolean)}; }
+
+template <Value (*function)(Value, Value), bool swapped = false>
+Results compare(Call& call) {
+  const Value a = call.value(swapped ? 1 : 0), b = call.value(swapped ? 0 : 1);
+  return truths(function(a, b));
+}
+
+Value both(Value a, Value b) { return a * b; }
+
+Results negate(Call& call) {
+  const Value x = call.value(0);
+  return truths(-x + 1.0);
+}
+
+Results is_nan(Call& call) {
+  const Value x = call.value(0), holds = truth(not_equal(x, x));
+  if (call.context.probabilities.contains(x.id)) call.context.guards[holds.id] = x.id;
+  return {known(holds, DataType::boolean)};
+}
+
+Results is_infinite(Call& call) {
+  const Value x = call.value(0);
+  const bool below = call.integer("detect_negative", 1) != 0, above = call.integer("detect_positive", 1) != 0;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (below && above) return truths(equal(abs(x), number_like(x, kInfinity)));
+  if (below || above) return truths(equal(x, number_like(x, above ? kInfinity : -kInfinity)));
+  return truths(x * 0.0);
+}
+
+/// Scores that a condition hides are scores to which that is added.
+void note_hidden(Call& call, Value condition, Value y) {
+  for (const size_t kept : {1, 2}) {
+    const Known &scores = call[kept], &hidden = call[3 - kept];
+    if (!scores.value || !hidden.constant || hidden.constant->size() != 1) continue;
+    const auto found = call.context.scores.find(scores.value->id);
+    constexpr double kHides = -1e4;
+    if (found == call.context.scores.end() || found->second.bias || hidden.constant->number(0) > kHides ||
+        y.shape() != scores.value->shape())
+      continue;
+    Scores with = found->second;
+    const Value none = number_like(y, 0), low = number_like(y, hidden.constant->number(0));
+    with.bias = known(kept == 1 ? where(condition, none, low) : where(condition, low, none), scores.type);
+    call.context.scores.insert({y.id, with});
+  }
+}
+
+/// softmax(x) where that is a number, else 0, is what an attention takes for hidden rows.
+void note_guarded(Call& call, Value y) {
+  const Known &condition = call[0], &zero = call[1], &softmax = call[2];
+  if (!condition.value || !softmax.value || !zero.constant || zero.constant->size() != 1) return;
+  const auto guard = call.context.guards.find(condition.value->id);
+  if (guard == call.context.guards.end() || guard->second != softmax.value->id ||
+      zero.constant->number(0) != 0)
+    return;
+  const Scores scores = call.context.probabilities.at(softmax.value->id);
+  call.context.probabilities.insert({y.id, scores});
+}
+
+Results choose(Call& call) {
+  const DataType type = call[1].type;
+  const Value condition = call.value(0), a = call.value(1), b = call.value(2);
+  // A condition of more dimensions than both.
+  const Dims dims = common_dims(call[0].dims, common_dims(call[1].dims, call[2].dims));
+  Value y = where(condition, a, b);
+  if (y.shape() != as_shape(dims)) y = where(condition, expand(a, as_shape(dims)), b);
+  note_hidden(call, condition, y);
+  note_guarded(call, y);
+  return {known(y, type)};
+}
+
+constexpr Operator kOperators[] = {{"And", compare<both>},
+                                   {"Equal", compare<model::equal>},
+                                   {"Greater", compare<model::less, true>},
+                                   {"GreaterOrEqual", compare<model::less_equal, true>},
+                                   {"IsInf", is_infinite},
+                                   {"IsNaN", is_nan},
+                                   {"Less", compare<model::less>},
+                                   {"LessOrEqual", compare<model::less_equal>},
+                                   {"Not", negate},
+                                   {"Or", compare<model::maximum>},
+                                   {"Where", choose},
+                                   {"Xor", compare<model::not_equal>}};
+
+}  // namespace
+
+std::span<const Operator> comparison_operators() { return kOperators; }
+
+}  // namespace tessera::onnx

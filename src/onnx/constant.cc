@@ -1,0 +1,144 @@
+#include "onnx/constant.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/half.h"
+
+namespace tessera::onnx {
+namespace {
+
+struct TypeNames {
+  DataType type;
+  const char* name;
+  const char* in_files;
+  Type graph;
+};
+
+constexpr TypeNames kTypes[] = {
+    {DataType::f32, "float32", "F32", Type::f32},     {DataType::f16, "float16", "F16", Type::f16},
+    {DataType::bf16, "bfloat16", "BF16", Type::bf16}, {DataType::f64, "float64", "F64", Type::f32},
+    {DataType::i8, "int8", "I8", Type::i32},          {DataType::u8, "uint8", "U8", Type::i32},
+    {DataType::i16, "int16", "I16", Type::i32},       {DataType::u16, "uint16", "U16", Type::i32},
+    {DataType::i32, "int32", "I32", Type::i32},       {DataType::u32, "uint32", "U32", Type::u32},
+    {DataType::i64, "int64", "I64", Type::i32},       {DataType::u64, "uint64", "U64", Type::u32},
+    {DataType::boolean, "bool", "BOOL", Type::f32}};
+
+const TypeNames& names_of(DataType type) {
+  for (const TypeNames& each : kTypes)
+    if (each.type == type) return each;
+  throw Error(
+      fmt::format("elements of type {} are not possible: use floating-point numbers of 16, 32 or 64 "
+                  "bits, integers or truth values",
+                  static_cast<int32_t>(type)));
+}
+
+float rounded(double x, DataType type) {
+  const auto single = static_cast<float>(x);
+  if (type == DataType::f16) return base::to_float(base::to_half(single));
+  if (type == DataType::bf16) return base::to_float(base::to_bfloat16(single));
+  return single;
+}
+
+int64_t whole(double x, DataType type) {
+  if (type == DataType::boolean) return x != 0 ? 1 : 0;
+  if (std::isnan(x)) return 0;
+  constexpr double kMost = 9.2e18;
+  return static_cast<int64_t>(std::clamp(x, -kMost, kMost));
+}
+
+/// Integers wrap around, as in C.
+int64_t wrapped(int64_t x, DataType type) {
+  switch (type) {
+    case DataType::boolean: return x != 0 ? 1 : 0;
+    case DataType::i8: return static_cast<int8_t>(x);
+    case DataType::u8: return static_cast<uint8_t>(x);
+    case DataType::i16: return static_cast<int16_t>(x);
+    case DataType::u16: return static_cast<uint16_t>(x);
+    case DataType::i32: return static_cast<int32_t>(x);
+    case DataType::u32: return static_cast<uint32_t>(x);
+    default: return x;
+  }
+}
+
+}  // namespace
+
+std::string name_of(DataType type) { return names_of(type).name; }
+std::string short_name_of(DataType type) { return names_of(type).in_files; }
+Type graph_type_of(DataType type) { return names_of(type).graph; }
+
+bool is_known(DataType type) {
+  return std::ranges::any_of(kTypes, [&](const TypeNames& each) { return each.type == type; });
+}
+
+bool is_float(DataType type) {
+  return type == DataType::f32 || type == DataType::f16 || type == DataType::bf16 || type == DataType::f64;
+}
+
+bool is_integer(DataType type) { return !is_float(type) && type != DataType::boolean; }
+
+uint64_t elements_of(const Dims& dims) {
+  constexpr uint64_t kMost = uint64_t{1} << 40;
+  uint64_t elements = 1;
+  for (const int64_t size : dims) {
+    if (size < 0) throw Error(fmt::format("a dimension is {} in {}", size, to_string(dims)));
+    if (size != 0 && elements > kMost / static_cast<uint64_t>(size))
+      throw Error(fmt::format("{} has more than 2^40 elements", to_string(dims)));
+    elements *= static_cast<uint64_t>(size);
+  }
+  return elements;
+}
+
+std::string to_string(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }
+
+ConstantPointer integers(std::vector<int64_t> values, Dims dims, DataType type) {
+  return std::make_shared<const Constant>(
+      Constant{type, std::move(dims), std::make_shared<const std::vector<int64_t>>(std::move(values))});
+}
+
+ConstantPointer floats(std::vector<float> values, Dims dims, DataType type) {
+  return std::make_shared<const Constant>(
+      Constant{type, std::move(dims), std::make_shared<const std::vector<float>>(std::move(values))});
+}
+
+ConstantPointer of_numbers(const std::vector<double>& numbers, Dims dims, DataType type) {
+  if (is_float(type)) {
+    std::vector<float> values(numbers.size());
+    std::ranges::transform(numbers, values.begin(), [&](double x) { return rounded(x, type); });
+    return floats(std::move(values), std::move(dims), type);
+  }
+  std::vector<int64_t> values(numbers.size());
+  std::ranges::transform(numbers, values.begin(), [&](double x) { return wrapped(whole(x, type), type); });
+  return integers(std::move(values), std::move(dims), type);
+}
+
+ConstantPointer converted(const Constant& from, DataType type) {
+  names_of(type);
+  if (from.type == type) return std::make_shared<const Constant>(from);
+  const uint64_t size = from.size();
+  if (is_float(type)) {
+    std::vector<float> values(size);
+    for (uint64_t i = 0; i < size; ++i) values[i] = rounded(from.number(i), type);
+    return floats(std::move(values), from.dims, type);
+  }
+  std::vector<int64_t> values(size);
+  for (uint64_t i = 0; i < size; ++i)
+    values[i] = wrapped(from.has_floats() ? whole(from.floats()[i], type) : from.integers()[i], type);
+  return integers(std::move(values), from.dims, type);
+}
+
+ConstantPointer reshaped(const Constant& from, Dims dims) {
+  if (elements_of(dims) != from.size())
+    throw Error(fmt::format("{} has not as many elements as {}", to_string(dims), to_string(from.dims)));
+  Constant to = from;
+  to.dims = std::move(dims);
+  return std::make_shared<const Constant>(std::move(to));
+}
+
+}  // namespace tessera::onnx

@@ -1,0 +1,450 @@
+// Operators on constants, above all the arithmetic of shapes, whose integers have 64 bits.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+#include <optional>
+
+#include "onnx/call.h"
+#include "onnx/values.h"
+
+namespace tessera::onnx {
+namespace {
+
+/// An array in the making, of the type of another constant.
+class Array {
+ public:
+  Array(Call& call, DataType type, Dims dims)
+      : type_(type), dims_(std::move(dims)), size_(elements_of(dims_)) {
+    call.context.spend(size_);
+    if (is_float(type_))
+      floats_.resize(size_);
+    else
+      integers_.resize(size_);
+  }
+
+  uint64_t size() const { return size_; }
+  void set(uint64_t i, const Constant& from, uint64_t j) {
+    if (is_float(type_))
+      floats_[i] = from.floats()[j];
+    else
+      integers_[i] = from.integers()[j];
+  }
+  void set(uint64_t i, int64_t number) { integers_[i] = number; }
+  void set(uint64_t i, double number) { floats_[i] = static_cast<float>(number); }
+
+  Known finish() {
+    return known(is_float(type_) ? floats(std::move(floats_), std::move(dims_), type_)
+                                 : integers(std::move(integers_), std::move(dims_), type_));
+  }
+
+ private:
+  DataType type_;
+  Dims dims_;
+  uint64_t size_;
+  std::vector<float> floats_;
+  std::vector<int64_t> integers_;
+};
+
+/// Visits positions of `dims` in order, with the position in an array of such steps.
+class Walk {
+ public:
+  Walk(const Dims& dims, std::vector<int64_t> steps, int64_t begin = 0)
+      : dims_(dims), steps_(std::move(steps)), at_(dims.size()), place_(begin) {}
+
+  uint64_t place() const { return static_cast<uint64_t>(place_); }
+  void next() {
+    for (size_t d = dims_.size(); d-- > 0;) {
+      place_ += steps_[d];
+      if (++at_[d] < dims_[d]) return;
+      place_ -= steps_[d] * dims_[d];
+      at_[d] = 0;
+    }
+  }
+
+ private:
+  const Dims& dims_;
+  std::vector<int64_t> steps_;
+  std::vector<int64_t> at_;
+  int64_t place_;
+};
+
+std::vector<int64_t> steps_of(const Dims& dims) {
+  std::vector<int64_t> steps(dims.size());
+  int64_t step = 1;
+  for (size_t d = dims.size(); d-- > 0; step *= dims[d]) steps[d] = step;
+  return steps;
+}
+
+/// Of a constant that is broadcast.
+std::vector<int64_t> broadcast_steps(const Dims& from, const Dims& to) {
+  const std::vector<int64_t> own = steps_of(from);
+  std::vector<int64_t> steps(to.size());
+  for (size_t d = 0; d < from.size(); ++d)
+    if (from[d] != 1) steps[to.size() - from.size() + d] = own[d];
+  return steps;
+}
+
+/// The elements of one constant, along these steps.
+Known moved(Call& call, const Constant& from, Dims dims, std::vector<int64_t> steps, int64_t begin = 0) {
+  Array to(call, from.type, dims);
+  Walk walk(dims, std::move(steps), begin);
+  for (uint64_t i = 0; i < to.size(); ++i, walk.next()) to.set(i, from, walk.place());
+  return to.finish();
+}
+
+// Elementwise, of integers; others are left to the graph.
+
+template <int64_t (*function)(int64_t, int64_t)>
+Results of_integers(Call& call) {
+  Known so_far = call[0];
+  if (call[0].constant->has_floats()) return {};
+  for (size_t i = 1; i < call.size(); ++i) {
+    const Constant &a = *so_far.constant, &b = call.constant(i);
+    if (b.has_floats()) refuse("its inputs have several types");
+    const Dims dims = common_dims(a.dims, b.dims);
+    Array y(call, a.type, dims);
+    Walk at(dims, broadcast_steps(a.dims, dims)), bt(dims, broadcast_steps(b.dims, dims));
+    for (uint64_t e = 0; e < y.size(); ++e, at.next(), bt.next())
+      y.set(e, function(a.integers()[at.place()], b.integers()[bt.place()]));
+    so_far = y.finish();
+  }
+  return {so_far};
+}
+
+/// Wraps around, which signed numbers in C++ must not.
+template <class Function>
+int64_t wrapping(Function function, int64_t a, int64_t b) {
+  return static_cast<int64_t>(function(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
+}
+int64_t add(int64_t a, int64_t b) { return wrapping(std::plus<>(), a, b); }
+int64_t subtract(int64_t a, int64_t b) { return wrapping(std::minus<>(), a, b); }
+int64_t multiply(int64_t a, int64_t b) { return wrapping(std::multiplies<>(), a, b); }
+int64_t divide(int64_t a, int64_t b) {
+  if (b == 0) refuse("integers cannot be divided by 0");
+  return b == -1 ? subtract(0, a) : a / b;
+}
+int64_t remainder(int64_t a, int64_t b) {
+  if (b == 0) refuse("integers cannot be divided by 0");
+  const int64_t rest = b == -1 ? 0 : a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+int64_t least(int64_t a, int64_t b) { return std::min(a, b); }
+int64_t most(int64_t a, int64_t b) { return std::max(a, b); }
+int64_t both(int64_t a, int64_t b) { return a != 0 && b != 0 ? 1 : 0; }
+int64_t either(int64_t a, int64_t b) { return a != 0 || b != 0 ? 1 : 0; }
+int64_t one(int64_t a, int64_t b) { return (a != 0) != (b != 0) ? 1 : 0; }
+int64_t power(int64_t a, int64_t b) {
+  if (b < 0) refuse("integers to a negative power are not possible");
+  int64_t y = 1;
+  for (; b > 0; b >>= 1, a = multiply(a, a))
+    if ((b & 1) != 0) y = multiply(y, a);
+  return y;
+}
+
+Results modulo(Call& call) { return call.integer("fmod", 0) != 0 ? Results{} : of_integers<remainder>(call); }
+
+template <class Compare>
+Results compare(Call& call) {
+  const Constant &a = call.constant(0), &b = call.constant(1);
+  const Dims dims = common_dims(a.dims, b.dims);
+  Array y(call, DataType::boolean, dims);
+  Walk at(dims, broadcast_steps(a.dims, dims)), bt(dims, broadcast_steps(b.dims, dims));
+  for (uint64_t e = 0; e < y.size(); ++e, at.next(), bt.next()) {
+    const bool holds = a.has_floats() || b.has_floats()
+                           ? Compare()(a.number(at.place()), b.number(bt.place()))
+                           : Compare()(a.integers()[at.place()], b.integers()[bt.place()]);
+    y.set(e, int64_t{holds});
+  }
+  return {y.finish()};
+}
+
+template <int64_t (*function)(int64_t)>
+Results of_integer(Call& call) {
+  const Constant& x = call.constant(0);
+  if (x.has_floats()) return {};
+  Array y(call, x.type, x.dims);
+  for (uint64_t i = 0; i < y.size(); ++i) y.set(i, function(x.integers()[i]));
+  return {y.finish()};
+}
+
+int64_t negate(int64_t x) { return subtract(0, x); }
+int64_t size(int64_t x) { return x < 0 ? negate(x) : x; }
+int64_t is_not(int64_t x) { return x == 0 ? 1 : 0; }
+int64_t sign(int64_t x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
+
+Results choose(Call& call) {
+  const Constant &c = call.constant(0), &a = call.constant(1), &b = call.constant(2);
+  if (c.has_floats() || a.type != b.type) refuse("its inputs have other types than it takes");
+  const Dims dims = common_dims(c.dims, common_dims(a.dims, b.dims));
+  Array y(call, a.type, dims);
+  Walk ct(dims, broadcast_steps(c.dims, dims)), at(dims, broadcast_steps(a.dims, dims)),
+      bt(dims, broadcast_steps(b.dims, dims));
+  for (uint64_t e = 0; e < y.size(); ++e, ct.next(), at.next(), bt.next())
+    c.integers()[ct.place()] != 0 ? y.set(e, a, at.place()) : y.set(e, b, bt.place());
+  return {y.finish()};
+}
+
+// Elements by their positions.
+
+Results transpose(Call& call) {
+  const Constant& x = call.constant(0);
+  const size_t rank = x.dims.size();
+  std::vector<int64_t> order(rank);
+  std::iota(order.rbegin(), order.rend(), 0);
+  if (const auto given = call.integers_if("perm"); given && given->size() == rank) order = *given;
+  const std::vector<int64_t> own = steps_of(x.dims);
+  std::vector<int64_t> sorted = order, steps;
+  std::ranges::sort(sorted);
+  Dims dims;
+  for (size_t i = 0; i < rank; ++i) {
+    if (sorted[i] != static_cast<int64_t>(i)) refuse("its order does not name each dimension once");
+    dims.push_back(x.dims[static_cast<size_t>(order[i])]);
+    steps.push_back(own[static_cast<size_t>(order[i])]);
+  }
+  if (std::ranges::is_sorted(order)) return {call[0]};
+  Known y = moved(call, x, dims, steps);
+  if (rank == 2) {
+    Constant with = *y.constant;
+    with.transposed = call[0].constant;
+    y.constant = std::make_shared<const Constant>(std::move(with));
+  }
+  return {y};
+}
+
+Results expand(Call& call) {
+  const Constant& x = call.constant(0);
+  const Dims dims = common_dims(x.dims, call.integers(1));
+  return {moved(call, x, dims, broadcast_steps(x.dims, dims))};
+}
+
+Results gather(Call& call) {
+  const Constant &x = call.constant(0), &ids = call.constant(1);
+  const size_t axis = call.axis(x.dims.size(), 0);
+  uint64_t outer = 1, inner = 1;
+  Dims dims;
+  for (size_t d = 0; d < x.dims.size(); ++d) {
+    if (d == axis) {
+      dims.insert(dims.end(), ids.dims.begin(), ids.dims.end());
+      continue;
+    }
+    dims.push_back(x.dims[d]);
+    (d < axis ? outer : inner) *= static_cast<uint64_t>(x.dims[d]);
+  }
+  const int64_t size = x.dims[axis];
+  Array y(call, x.type, dims);
+  uint64_t at = 0;
+  for (uint64_t o = 0; o < outer; ++o)
+    for (const int64_t id : call.integers(1)) {
+      const int64_t place = id < 0 ? id + size : id;
+      if (place < 0 || place >= size) refuse("the index {} is beyond the size {}", id, size);
+      const uint64_t begin = (o * static_cast<uint64_t>(size) + static_cast<uint64_t>(place)) * inner;
+      for (uint64_t i = 0; i < inner; ++i) y.set(at++, x, begin + i);
+    }
+  return {y.finish()};
+}
+
+Results slice(Call& call) {
+  const Constant& x = call.constant(0);
+  const std::vector<int64_t>&begins = call.integers(1), &ends = call.integers(2);
+  Dims dims = x.dims;
+  std::vector<int64_t> steps = steps_of(dims);
+  const std::vector<int64_t> own = steps;
+  int64_t first = 0;
+  for (size_t i = 0; i < begins.size(); ++i) {
+    const size_t d =
+        Call::dimension(call.has(3) ? call.integers(3).at(i) : static_cast<int64_t>(i), dims.size());
+    const int64_t step = call.has(4) ? call.integers(4).at(i) : 1, count = x.dims[d];
+    if (step == 0 || step == INT64_MIN) refuse("a step is {}", step);
+    const auto place = [&](int64_t at) {
+      at = at < 0 ? std::max(at, -count - 1) + count : at;
+      return step > 0 ? std::clamp<int64_t>(at, 0, count)
+                      : std::clamp<int64_t>(at, -1, std::max<int64_t>(count - 1, -1));
+    };
+    const int64_t begin = place(begins[i]), end = place(ends.at(i));
+    const int64_t distance = step > 0 ? end - begin : begin - end;
+    dims[d] = distance <= 0 ? 0 : (distance - 1) / std::abs(step) + 1;
+    first += begin * own[d];
+    steps[d] = own[d] * step;
+  }
+  return {moved(call, x, dims, steps, elements_of(dims) == 0 ? 0 : first)};
+}
+
+Results concatenate(Call& call) {
+  const size_t rank = call[0].dims.size(), axis = call.axis(rank);
+  Dims dims = call[0].dims;
+  dims[axis] = 0;
+  uint64_t outer = 1;
+  for (size_t d = 0; d < axis; ++d) outer *= static_cast<uint64_t>(dims[d]);
+  for (size_t i = 0; i < call.size(); ++i) {
+    const Constant& part = call.constant(i);
+    bool fits = part.dims.size() == rank && part.type == call[0].type;
+    for (size_t d = 0; fits && d < rank; ++d) fits = d == axis || part.dims[d] == dims[d];
+    if (!fits) refuse("{} cannot follow {}", to_string(part.dims), to_string(call[0].dims));
+    dims[axis] += part.dims[axis];
+  }
+  Array y(call, call[0].type, dims);
+  uint64_t at = 0;
+  for (uint64_t o = 0; o < outer; ++o)
+    for (size_t i = 0; i < call.size(); ++i) {
+      const Constant& part = call.constant(i);
+      const uint64_t each = part.size() / outer;
+      for (uint64_t e = 0; e < each; ++e) y.set(at++, part, o * each + e);
+    }
+  return {y.finish()};
+}
+
+/// x with values at indices of its first dimensions.
+Results scatter_nd(Call& call) {
+  const Constant &x = call.constant(0), &ids = call.constant(1), &updates = call.constant(2);
+  if (call.text("reduction", "none") != "none") refuse("reductions are not possible");
+  if (ids.dims.empty() || updates.type != x.type) refuse("its inputs have other types than it takes");
+  const auto depth = static_cast<uint64_t>(ids.dims.back());
+  if (depth < 1 || depth > x.dims.size()) refuse("indices of {} do not fit", to_string(ids.dims));
+  const std::vector<int64_t> steps = steps_of(x.dims);
+  uint64_t each = 1;
+  for (size_t d = depth; d < x.dims.size(); ++d) each *= static_cast<uint64_t>(x.dims[d]);
+  const uint64_t count = ids.size() / depth;
+  if (updates.size() != count * each) refuse("{} updates for {} places", updates.size(), count * each);
+  Array y(call, x.type, x.dims);
+  for (uint64_t i = 0; i < y.size(); ++i) y.set(i, x, i);
+  for (uint64_t i = 0; i < count; ++i) {
+    uint64_t place = 0;
+    for (uint64_t d = 0; d < depth; ++d) {
+      int64_t id = call.integers(1)[i * depth + d];
+      id += id < 0 ? x.dims[d] : 0;
+      if (id < 0 || id >= x.dims[d]) refuse("the index {} is beyond {}", id, to_string(x.dims));
+      place += static_cast<uint64_t>(id * steps[d]);
+    }
+    for (uint64_t e = 0; e < each; ++e) y.set(place + e, updates, i * each + e);
+  }
+  return {y.finish()};
+}
+
+// Reductions of integers.
+
+template <int64_t (*function)(int64_t, int64_t)>
+Results reduce(Call& call) {
+  const Constant& x = call.constant(0);
+  if (x.has_floats()) return {};
+  std::vector<bool> reduced(x.dims.size());
+  const auto axes = call.integers_of(1, "axes");
+  if (axes && !axes->empty())
+    for (const int64_t axis : *axes) reduced[Call::dimension(axis, x.dims.size())] = true;
+  else if (call.integer("noop_with_empty_axes", 0) == 0)
+    reduced.assign(x.dims.size(), true);
+  Dims kept = x.dims, dims;
+  for (size_t d = 0; d < kept.size(); ++d) {
+    if (reduced[d]) kept[d] = 1;
+    if (!reduced[d] || call.integer("keepdims", 1) != 0) dims.push_back(kept[d]);
+  }
+  std::vector<std::optional<int64_t>> sums(elements_of(kept));
+  call.context.spend(sums.size());
+  Walk to(x.dims, broadcast_steps(kept, x.dims));
+  for (uint64_t i = 0; i < x.size(); ++i, to.next()) {
+    std::optional<int64_t>& sum = sums[to.place()];
+    sum = sum ? function(*sum, x.integers()[i]) : x.integers()[i];
+  }
+  Array y(call, x.type, dims);
+  const int64_t of_none = function == &multiply ? 1 : 0;
+  for (uint64_t i = 0; i < y.size(); ++i) y.set(i, sums[i].value_or(of_none));
+  return {y.finish()};
+}
+
+// Sources.
+
+Results constant(Call& call) {
+  if (const auto* value = call.attribute("value")) return {known(call.tensor(value->t()))};
+  if (const auto* value = call.attribute("sparse_value")) return {known(call.tensor(value->sparse_tensor()))};
+  if (const auto* value = call.attribute("value_int")) return {known(integers({value->i()}, {}))};
+  if (const auto* value = call.attribute("value_float")) return {known(floats({value->f()}, {}))};
+  if (const auto* value = call.attribute("value_ints"))
+    return {known(integers({value->ints().begin(), value->ints().end()}, {value->ints_size()}))};
+  if (const auto* value = call.attribute("value_floats"))
+    return {known(floats({value->floats().begin(), value->floats().end()}, {value->floats_size()}))};
+  refuse("it has no value of numbers");
+}
+
+Results constant_of_shape(Call& call) {
+  ConstantPointer value = floats({0}, {});
+  if (const auto* given = call.attribute("value")) value = call.tensor(given->t());
+  if (value->size() != 1) refuse("its value has {} elements", value->size());
+  Array y(call, value->type, call.integers(0));
+  for (uint64_t i = 0; i < y.size(); ++i) y.set(i, *value, 0);
+  return {y.finish()};
+}
+
+Results range(Call& call) {
+  const Constant& start = call.constant(0);
+  if (start.size() != 1) refuse("its start is no scalar");
+  const double begin = call.number_of(0), end = call.number_of(1), step = call.number_of(2);
+  const double count = std::max(0.0, std::ceil((end - begin) / step));
+  if (!std::isfinite(count) || count > 1e12)
+    refuse("a range from {} to {} by {} is not possible", begin, end, step);
+  Array y(call, start.type, {static_cast<int64_t>(count)});
+  for (uint64_t i = 0; i < y.size(); ++i) {
+    const auto at = static_cast<double>(i);
+    if (start.has_floats())
+      y.set(i, begin + at * step);
+    else
+      y.set(i, call.integer_of(0) + static_cast<int64_t>(i) * call.integer_of(2));
+  }
+  return {y.finish()};
+}
+
+Results non_zero(Call& call) {
+  const Constant& x = call.constant(0);
+  std::vector<uint64_t> found;
+  for (uint64_t i = 0; i < x.size(); ++i)
+    if (x.number(i) != 0) found.push_back(i);
+  const std::vector<int64_t> steps = steps_of(x.dims);
+  const auto rank = static_cast<int64_t>(x.dims.size());
+  Array y(call, DataType::i64, {rank, static_cast<int64_t>(found.size())});
+  for (size_t d = 0; d < x.dims.size(); ++d)
+    for (size_t i = 0; i < found.size(); ++i)
+      y.set(d * found.size() + i, static_cast<int64_t>(found[i]) / steps[d] % x.dims[d]);
+  return {y.finish()};
+}
+
+constexpr Operator kOperators[] = {{"Abs", of_integer<size>},
+                                   {"Add", of_integers<add>},
+                                   {"And", of_integers<both>},
+                                   {"Concat", concatenate},
+                                   {"Constant", constant},
+                                   {"ConstantOfShape", constant_of_shape},
+                                   {"Div", of_integers<divide>},
+                                   {"Equal", compare<std::equal_to<>>},
+                                   {"Expand", expand},
+                                   {"Gather", gather},
+                                   {"Greater", compare<std::greater<>>},
+                                   {"GreaterOrEqual", compare<std::greater_equal<>>},
+                                   {"Less", compare<std::less<>>},
+                                   {"LessOrEqual", compare<std::less_equal<>>},
+                                   {"Max", of_integers<most>},
+                                   {"Min", of_integers<least>},
+                                   {"Mod", modulo},
+                                   {"Mul", of_integers<multiply>},
+                                   {"Neg", of_integer<negate>},
+                                   {"NonZero", non_zero},
+                                   {"Not", of_integer<is_not>},
+                                   {"Or", of_integers<either>},
+                                   {"Pow", of_integers<power>},
+                                   {"Range", range},
+                                   {"ReduceMax", reduce<most>},
+                                   {"ReduceMin", reduce<least>},
+                                   {"ReduceProd", reduce<multiply>},
+                                   {"ReduceSum", reduce<add>},
+                                   {"ScatterND", scatter_nd},
+                                   {"Sign", of_integer<sign>},
+                                   {"Slice", slice},
+                                   {"Sub", of_integers<subtract>},
+                                   {"Transpose", transpose},
+                                   {"Where", choose},
+                                   {"Xor", of_integers<one>}};
+
+}  // namespace
+
+std::span<const Operator> constant_operators() { return kOperators; }
+
+}  // namespace tessera::onnx

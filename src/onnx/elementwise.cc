@@ -1,0 +1,342 @@
+// Arithmetic and activations.
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "onnx/call.h"
+#include "onnx/values.h"
+
+namespace tessera::onnx {
+namespace {
+
+using model::Value;
+
+Results of(const Call& call, Value result) { return {known(result, call[0].type)}; }
+
+/// A function of each element.
+template <Value (*function)(Value)>
+Results unary(Call& call) {
+  return of(call, function(call.value(0)));
+}
+
+/// Of integers the other function.
+template <Value (*function)(Value), Value (*of_integers)(Value)>
+Results unary(Call& call) {
+  const Value x = call.value(0);
+  return of(call, is_integer(x) ? of_integers(x) : function(x));
+}
+
+Value same(Value x) { return x; }
+Value larger_than_none(Value x) { return maximum(x, number_like(x, 0)); }
+Value size_of_integer(Value x) { return maximum(x, negative(x)); }
+Value sign(Value x) { return greater_than(x, 0) - less_than(x, 0); }
+Value ceil(Value x) { return -floor(-x); }
+Value tangent(Value x) { return sin(x) / cos(x); }
+Value sinh(Value x) { return (exp(x) - exp(-x)) * 0.5; }
+Value cosh(Value x) { return (exp(x) + exp(-x)) * 0.5; }
+Value asinh(Value x) {
+  const Value size = abs(x);
+  return log(size + sqrt(square(x) + 1.0)) * sign(x);
+}
+Value acosh(Value x) { return log(x + sqrt(square(x) + -1.0)); }
+Value atanh(Value x) { return log((x + 1.0) / (-x + 1.0)) * 0.5; }
+Value softsign(Value x) { return x / (abs(x) + 1.0); }
+Value mish(Value x) { return x * tanh(softplus(x)); }
+
+/// The result in the shape of both; a scalar constant becomes a number of the operation.
+std::optional<double> number_of(const Known& known, const Known& other) {
+  if (!known.constant || known.constant->size() != 1 || !known.constant->has_floats()) return {};
+  if (known.dims.size() > other.dims.size()) return {};
+  return known.constant->number(0);
+}
+
+/// Notes that a value is another one times a number.
+Value scaled(Call& call, Value x, double factor) {
+  const Value y = x * factor;
+  const auto before = call.context.scaled.find(x.id);
+  const bool is_scaled = before != call.context.scaled.end();
+  call.context.scaled.insert({y.id, is_scaled
+                                        ? std::pair(before->second.first, before->second.second * factor)
+                                        : std::pair(x, factor)});
+  if (const auto found = call.context.scores.find(x.id);
+      found != call.context.scores.end() && !found->second.bias) {
+    Scores scores = found->second;
+    scores.scale *= factor;
+    call.context.scores.insert({y.id, scores});
+  }
+  return y;
+}
+
+/// A product that gets its bias: x of [..., features] and a constant of as many.
+std::optional<Value> with_bias(Call& call, const Known& x, const Known& bias) {
+  if (!x.value || !bias.constant) return {};
+  const auto found = call.context.products.find(x.value->id);
+  if (found == call.context.products.end() || bias.dims.empty() || bias.dims.size() > x.dims.size())
+    return {};
+  const auto features = static_cast<uint64_t>(x.dims.back());
+  if (bias.constant->size() != features || bias.dims.back() != x.dims.back() || bias.type != x.type)
+    return {};
+  const auto [input, weight] = found->second;
+  const Value y = linear(input, weight, reshape(call.value_of(bias), {static_cast<uint32_t>(features)}));
+  return y.shape() == x.value->shape() ? y : reshape(y, x.value->shape());
+}
+
+/// Scores with what is added to them.
+void note_bias(Call& call, const Known& x, const Known& bias, Value y) {
+  if (!x.value) return;
+  const auto found = call.context.scores.find(x.value->id);
+  if (found == call.context.scores.end() || found->second.bias || y.shape() != x.value->shape()) return;
+  Scores scores = found->second;
+  scores.bias = bias;
+  call.context.scores.insert({y.id, scores});
+}
+
+Results add(Call& call) {
+  const Known &a = call[0], &b = call[1];
+  if (const auto y = with_bias(call, a, b)) return of(call, *y);
+  if (const auto y = with_bias(call, b, a)) return of(call, *y);
+  if (const auto number = number_of(b, a)) return of(call, call.value(0) + *number);
+  if (const auto number = number_of(a, b)) return of(call, call.value(1) + *number);
+  const Value y = call.value(0) + call.value(1);
+  note_bias(call, a, b, y);
+  note_bias(call, b, a, y);
+  return of(call, y);
+}
+
+Results subtract(Call& call) {
+  if (const auto number = number_of(call[1], call[0])) return of(call, call.value(0) + -*number);
+  if (const auto number = number_of(call[0], call[1])) return of(call, -call.value(1) + *number);
+  return of(call, call.value(0) - call.value(1));
+}
+
+Results multiply(Call& call) {
+  if (const auto number = number_of(call[1], call[0])) return of(call, scaled(call, call.value(0), *number));
+  if (const auto number = number_of(call[0], call[1])) return of(call, scaled(call, call.value(1), *number));
+  return of(call, call.value(0) * call.value(1));
+}
+
+Results divide(Call& call) {
+  const Value a = call.value(0);
+  if (is_integer(a)) return of(call, whole_quotient(a, call.value(1)));
+  if (const auto number = number_of(call[1], call[0]); number && *number != 0)
+    return of(call, scaled(call, a, 1 / *number));
+  return of(call, a / call.value(1));
+}
+
+Results modulo(Call& call) {
+  const Value a = call.value(0), b = call.value(1);
+  const bool of_dividend = call.integer("fmod", 0) != 0;
+  if (!is_integer(a)) return of(call, a - (of_dividend ? trunc(a / b) : floor(a / b)) * b);
+  const Value rest = a - whole_quotient(a, b) * b;
+  if (of_dividend) return of(call, rest);
+  // Of the sign of the divisor.
+  const Value none = number_like(a, 0);
+  return of(call, rest + b * (not_equal(rest, none) * not_equal(less(rest, none), less(b, none))));
+}
+
+/// x to a power that differs between elements.
+Value power(Value x, Value y) {
+  const Value size = exp(log(abs(x)) * y);
+  const Value whole = floor(y), is_odd = whole - floor(whole * 0.5) * 2.0;
+  const Value negative_base = where(equal(whole, y), size * (is_odd * -2.0 + 1.0),
+                                    number_like(x, std::numeric_limits<double>::quiet_NaN()));
+  return where(equal(y, number_like(y, 0)), number_like(x, 1), where(less_than(x, 0), negative_base, size));
+}
+
+Results power(Call& call) {
+  const Value x = call.value(0);
+  const std::optional<double> exponent =
+      call[1].constant && call[1].constant->size() == 1 && call[1].dims.size() <= call[0].dims.size()
+          ? std::optional(call[1].constant->number(0))
+          : std::nullopt;
+  if (is_integer(x)) {
+    if (!exponent || *exponent < 1 || *exponent > 8 || *exponent != std::floor(*exponent))
+      refuse("powers of integers are only possible with constant exponents from 1 to 8");
+    Value y = x;
+    for (int i = 1; i < static_cast<int>(*exponent); ++i) y = y * x;
+    return of(call, y);
+  }
+  if (!exponent) return of(call, power(x, cast(call.value(1), x.type().type)));
+  if (*exponent == 2) return of(call, square(x));
+  if (*exponent == 1) return of(call, x);
+  if (*exponent == 0.5) return of(call, sqrt(x));
+  if (*exponent == -1) return of(call, reciprocal(x));
+  if (*exponent == -0.5) return of(call, rsqrt(x));
+  return of(call, pow(x, *exponent));
+}
+
+/// Of one value or more.
+template <Value (*function)(Value, Value)>
+Results fold_values(Call& call) {
+  Value y = call.value(0);
+  for (size_t i = 1; i < call.size(); ++i) y = function(y, call.value(i));
+  return of(call, y);
+}
+
+Value sum_of(Value a, Value b) { return a + b; }
+
+Results mean(Call& call) {
+  Results sums = fold_values<sum_of>(call);
+  sums[0].value = *sums[0].value * (1.0 / static_cast<double>(call.size()));
+  return sums;
+}
+
+Results clip(Call& call) {
+  const Value x = call.value(0);
+  const auto bound = [&](size_t i) {
+    return call.has(i) && call[i].constant ? std::optional(call.number_of(i)) : std::nullopt;
+  };
+  const bool has_values = (call.has(1) && !call[1].constant) || (call.has(2) && !call[2].constant);
+  if (is_integer(x) || has_values || (bound(1) && bound(2) && *bound(1) > *bound(2))) {
+    Value y = call.has(1) ? maximum(x, call.value(1)) : x;
+    if (call.has(2)) y = minimum(y, call.value(2));
+    return of(call, y);
+  }
+  if (!bound(1) && !bound(2)) return of(call, x);
+  return of(call, clip(x, bound(1), bound(2)));
+}
+
+Results gelu(Call& call) {
+  const Value x = call.value(0);
+  return of(call, call.text("approximate", "none") == "tanh" ? gelu_tanh(x) : gelu(x));
+}
+
+Results leaky_relu(Call& call) { return of(call, leaky_relu(call.value(0), call.number("alpha", 0.01))); }
+Results softplus(Call& call) { return of(call, softplus(call.value(0))); }
+Results elu(Call& call) { return of(call, elu(call.value(0), call.number("alpha", 1))); }
+
+Results selu(Call& call) {
+  const double alpha = call.number("alpha", 1.67326319217681884765625),
+               gamma = call.number("gamma", 1.05070102214813232421875);
+  return of(call, elu(call.value(0), alpha) * gamma);
+}
+
+Results celu(Call& call) {
+  const double alpha = call.number("alpha", 1);
+  return of(call, elu(call.value(0) * (1 / alpha), 1) * alpha);
+}
+
+Results prelu(Call& call) {
+  const Value x = call.value(0);
+  return of(call, where(less_than(x, 0), x * call.value(1), x));
+}
+
+Results hard_sigmoid(Call& call) {
+  return of(call, clip(call.value(0) * call.number("alpha", 0.2) + call.number("beta", 0.5), 0, 1));
+}
+
+Results thresholded_relu(Call& call) {
+  const Value x = call.value(0);
+  return of(call, where(greater_than(x, call.number("alpha", 1)), x, number_like(x, 0)));
+}
+
+Results shrink(Call& call) {
+  const Value x = call.value(0), none = number_like(x, 0);
+  const double lambda = call.number("lambd", 0.5), bias = call.number("bias", 0);
+  const Value low = where(less_than(x, -lambda), x + bias, none);
+  return of(call, where(greater_than(x, lambda), x + -bias, low));
+}
+
+Results swish(Call& call) {
+  const Value x = call.value(0);
+  const double alpha = call.number("alpha", 1);
+  return of(call, alpha == 1 ? silu(x) : x * sigmoid(x * alpha));
+}
+
+/// swish(a) · b.
+Results gated_swish(Call& call) {
+  const Value x = call.value(0);
+  const double alpha = call.number("alpha", 1);
+  return of(call, (alpha == 1 ? silu(x) : x * sigmoid(x * alpha)) * call.value(1));
+}
+
+Results identity(Call& call) { return {call[0]}; }
+
+/// For inference.
+Results dropout(Call& call) {
+  if (call.has(2) && call.number_of(2) != 0) refuse("it is in training mode: export the model for inference");
+  Results results = {call[0]};
+  std::vector<double> ones(elements_of(call[0].dims), 1);
+  if (call.node.output_size() > 1) {
+    call.context.spend(ones.size());
+    results.push_back(known(of_numbers(ones, call[0].dims, DataType::boolean)));
+  }
+  return results;
+}
+
+Results convert(Call& call, DataType to) {
+  if (!is_known(to)) refuse("elements of type {} are not possible", static_cast<int>(to));
+  const Known& from = call[0];
+  if (from.constant) return {known(converted(*from.constant, to))};
+  if (graph_type_of(from.type) == graph_type_of(to) && to != DataType::boolean &&
+      (from.type != DataType::boolean || is_float(to))) {
+    Known same = from;
+    same.type = to;
+    return {same};
+  }
+  const Value x = call.value(0);
+  if (to != DataType::boolean) return {known(cast(x, graph_type_of(to)), to)};
+  return {known(truth(not_equal(x, number_like(x, 0))), to)};
+}
+
+Results cast_to(Call& call) { return convert(call, static_cast<DataType>(call.integer("to"))); }
+Results cast_like(Call& call) { return convert(call, call[1].type); }
+
+constexpr Operator kOperators[] = {{"Abs", unary<model::abs, size_of_integer>},
+                                   {"Acosh", unary<acosh>},
+                                   {"Add", add},
+                                   {"Asinh", unary<asinh>},
+                                   {"Atanh", unary<atanh>},
+                                   {"Cast", cast_to},
+                                   {"CastLike", cast_like},
+                                   {"Ceil", unary<ceil, same>},
+                                   {"Celu", celu},
+                                   {"Clip", clip},
+                                   {"Cos", unary<model::cos>},
+                                   {"Cosh", unary<cosh>},
+                                   {"Div", divide},
+                                   {"Dropout", dropout},
+                                   {"Elu", elu},
+                                   {"Erf", unary<model::erf>},
+                                   {"Exp", unary<model::exp>},
+                                   {"Floor", unary<floor, same>},
+                                   {"Gelu", gelu},
+                                   {"HardSigmoid", hard_sigmoid},
+                                   {"HardSwish", unary<model::hard_swish>},
+                                   {"Identity", identity},
+                                   {"LeakyRelu", leaky_relu},
+                                   {"Log", unary<model::log>},
+                                   {"Max", fold_values<model::maximum>},
+                                   {"Mean", mean},
+                                   {"Min", fold_values<model::minimum>},
+                                   {"Mish", unary<mish>},
+                                   {"Mod", modulo},
+                                   {"Mul", multiply},
+                                   {"Neg", unary<negative>},
+                                   {"PRelu", prelu},
+                                   {"Pow", power},
+                                   {"Reciprocal", unary<model::reciprocal>},
+                                   {"Relu", unary<model::relu, larger_than_none>},
+                                   {"Round", unary<round_to_even, same>},
+                                   {"Selu", selu},
+                                   {"Shrink", shrink},
+                                   {"Sigmoid", unary<model::sigmoid>},
+                                   {"Sign", unary<sign>},
+                                   {"Sin", unary<model::sin>},
+                                   {"Sinh", unary<sinh>},
+                                   {"Softplus", softplus},
+                                   {"Softsign", unary<softsign>},
+                                   {"Sqrt", unary<model::sqrt>},
+                                   {"Sub", subtract},
+                                   {"Sum", fold_values<sum_of>},
+                                   {"SwiGLU", gated_swish},
+                                   {"Swish", swish},
+                                   {"Tan", unary<tangent>},
+                                   {"Tanh", unary<model::tanh>},
+                                   {"ThresholdedRelu", thresholded_relu}};
+
+}  // namespace
+
+std::span<const Operator> elementwise_operators() { return kOperators; }
+
+}  // namespace tessera::onnx

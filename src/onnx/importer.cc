@@ -1,0 +1,374 @@
+#include "onnx/importer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "io/fail.h"
+#include "model/transforms/transforms.h"
+#include "onnx/values.h"
+
+namespace tessera::onnx {
+namespace {
+
+using io::excerpt;
+using model::Value;
+
+constexpr int kMostDepth = 32;              // functions that call functions
+constexpr uint64_t kMostNodes = 1'000'000;  // with those of functions
+
+std::string name_of(const wire::NodeProto& node) {
+  if (!node.name().empty()) return node.name();
+  return node.output_size() > 0 ? node.output(0) : "";
+}
+
+std::string type_of(const wire::NodeProto& node) {
+  return is_standard(node.domain()) ? node.op_type() : node.domain() + "." + node.op_type();
+}
+
+/// The node with attributes of the function's caller in the place of those that refer to them.
+wire::NodeProto with_attributes(wire::NodeProto node, const wire::FunctionProto& function,
+                                const wire::NodeProto& caller) {
+  wire::NodeProto filled = node;
+  filled.clear_attribute();
+  for (const wire::AttributeProto& attribute : node.attribute()) {
+    if (attribute.ref_attr_name().empty()) {
+      *filled.add_attribute() = attribute;
+      continue;
+    }
+    const auto add = [&](const auto& from) {
+      for (const wire::AttributeProto& each : from)
+        if (each.name() == attribute.ref_attr_name()) {
+          wire::AttributeProto& to = *filled.add_attribute();
+          to = each;
+          to.set_name(attribute.name());
+          return true;
+        }
+      return false;
+    };
+    if (!add(caller.attribute())) add(function.attribute_proto());
+  }
+  return filled;
+}
+
+}  // namespace
+
+const std::map<std::string, Handlers, std::less<>>& operator_table() {
+  static const auto table = [] {
+    std::map<std::string, Handlers, std::less<>> all;
+    for (const auto& list : {elementwise_operators(), comparison_operators(), shape_operators(),
+                             selection_operators(), reduction_operators(), product_operators(),
+                             norm_operators(), attention_operators(), quantised_operators()})
+      for (const Operator& each : list) all[std::string(each.name)].of_values = each.handler;
+    for (const Operator& each : constant_operators()) all[std::string(each.name)].of_constants = each.handler;
+    return all;
+  }();
+  return table;
+}
+
+const std::optional<Known>* Importer::Scope::find(const std::string& name) const {
+  const auto found = values.find(name);
+  if (found != values.end()) return &found->second;
+  return around != nullptr ? around->find(name) : nullptr;
+}
+
+Importer::Importer(Model::Impl& model, const ImportOptions& options)
+    : file_(model), options_(options), context_(imported_.graph) {
+  context_.weights = &file_.forms;
+  context_.options = &options_;
+  context_.left = options_.most_computed;
+}
+
+ImportedModel Importer::run() {
+  Scope scope{.opset = file_.opset};
+  for (const auto& [name, constant] : file_.initializers) scope.values.emplace(name, known(constant));
+  add_inputs(scope);
+  run(file_.proto.graph().node(), scope);
+  if (missing_.empty()) add_outputs(scope);
+  if (!missing_.empty()) throw UnsupportedModelError(file_.name, std::move(missing_));
+  model::remove_unused(imported_.graph);
+  imported_.layers = std::move(context_.layers);
+  imported_.notes.assign(context_.notes.begin(), context_.notes.end());
+  return std::move(imported_);
+}
+
+// Inputs and outputs.
+
+std::map<std::string, uint32_t> Importer::sizes_given() const {
+  std::map<std::string, uint32_t> sizes;
+  const auto set = [&](const std::string& name, uint32_t size) {
+    if (name.empty()) return;
+    if (const auto [known, is_new] = sizes.emplace(name, size); known->second != size)
+      throw UsageError(
+          fmt::format("'{}' has the sizes {} and {} in the shapes given", name, known->second, size));
+  };
+  for (const auto& [name, shape] : options_.shapes) {
+    const auto input = std::ranges::find(file_.inputs, name, &ValueType::name);
+    bool is_dimension = false;
+    for (const ValueType& each : file_.inputs)
+      is_dimension =
+          is_dimension || std::ranges::find(each.shape, name, &Dimension::name) != each.shape.end();
+    if (input == file_.inputs.end() && !(is_dimension && shape.size() == 1)) {
+      std::vector<std::string> names;
+      for (const ValueType& each : file_.inputs) names.push_back(each.name + " " + to_string(each));
+      throw UsageError(fmt::format("{}: a shape is given for '{}'; its inputs are {}", file_.name, name,
+                                   fmt::join(names, ", ")));
+    }
+    if (input == file_.inputs.end()) set(name, shape[0]);
+    if (input != file_.inputs.end() && shape.size() == input->shape.size())
+      for (size_t d = 0; d < shape.size(); ++d) set(input->shape[d].name, shape[d]);
+  }
+  return sizes;
+}
+
+model::Shape Importer::shape_of(const ValueType& input, const std::map<std::string, uint32_t>& sizes) const {
+  const auto given = options_.shapes.find(input.name);
+  const auto refuse_shape = [&](const std::string& why) {
+    throw UsageError(
+        fmt::format("{}: the input '{}' is {}: {}", file_.name, input.name, to_string(input), why));
+  };
+  if (given != options_.shapes.end() && given->second.size() != input.shape.size() && !input.shape.empty())
+    refuse_shape(fmt::format("the shape [{}] has other dimensions", fmt::join(given->second, ", ")));
+  if (given != options_.shapes.end() && input.shape.empty()) return given->second;  // the file may have none
+  model::Shape shape;
+  for (size_t d = 0; d < input.shape.size(); ++d) {
+    const Dimension& dimension = input.shape[d];
+    const auto named = sizes.find(dimension.name);
+    std::optional<uint32_t> size = dimension.size;
+    if (given != options_.shapes.end()) {
+      if (size && *size != given->second[d])
+        refuse_shape(fmt::format("the shape [{}] does not fit", fmt::join(given->second, ", ")));
+      size = given->second[d];
+    } else if (!size && named != sizes.end()) {
+      size = named->second;
+    }
+    if (!size) refuse_shape("give its shape, or the sizes of its named dimensions");
+    shape.push_back(*size);
+  }
+  return shape;
+}
+
+void Importer::add_inputs(Scope& scope) {
+  const std::map<std::string, uint32_t> sizes = sizes_given();
+  for (size_t i = 0; i < file_.inputs.size(); ++i) {
+    const ValueType& input = file_.inputs[i];
+    const model::Shape shape = shape_of(input, sizes);
+    const DataType type = file_.input_types[i];
+    const Value value = imported_.graph.input(input.name, shape, graph_type_of(type));
+    if (type == DataType::f64) context_.notes.insert("numbers of 64 bits are computed with in 32 bits");
+    set(scope, input.name, known(value, type));
+    ValueType& fixed = imported_.inputs.emplace_back(input);
+    fixed.shape.clear();
+    for (const uint32_t size : shape) fixed.shape.push_back({{}, size});
+  }
+}
+
+void Importer::add_outputs(const Scope& scope) {
+  for (const ValueType& output : file_.outputs) {
+    const std::optional<Known>* found = scope.find(output.name);
+    if (found == nullptr) io::fail(file_.name, "nothing computes its output {}", excerpt(output.name));
+    Known result = **found;
+    wire::NodeProto place;
+    place.set_op_type("output");
+    place.set_name(output.name);
+    const auto fail = [&](const std::string& why) { missing_.push_back({"output", output.name, why}); };
+    try {
+      if (!result.constant && is_integer(result.type) != is_integer(*result.value)) {
+        fail("it is quantised, which a graph is not");
+        continue;
+      }
+      const Call call(context_, place, {result}, file_.opset, file_.folder);
+      Value value = call.value(0);
+      // What no operation computes becomes the result of one.
+      if (!imported_.graph.info(value.id).node) value = reshape(value, value.shape());
+      imported_.graph.output(output.name, value);
+    } catch (const UsageError& error) {
+      fail(error.what());
+      continue;
+    }
+    ValueType& fixed = imported_.outputs.emplace_back(ValueType{output.name, onnx::name_of(result.type), {}});
+    for (const int64_t size : result.dims) fixed.shape.push_back({{}, static_cast<uint32_t>(size)});
+  }
+}
+
+// Nodes.
+
+void Importer::set(Scope& scope, const std::string& name, std::optional<Known> value) {
+  if (name.empty()) return;
+  if (!scope.values.emplace(name, std::move(value)).second)
+    io::fail(file_.name, "{} is computed, or given, twice", excerpt(name));
+}
+
+void Importer::note_missing(const wire::NodeProto& node, const std::string& reason, Scope& scope) {
+  missing_.push_back({type_of(node), name_of(node), reason});
+  for (const std::string& output : node.output()) set(scope, output, {});
+}
+
+void Importer::run(const Nodes& nodes, Scope& scope) {
+  for (const wire::NodeProto& node : nodes) {
+    if (++nodes_ > kMostNodes) io::fail(file_.name, "it has more than {} nodes", kMostNodes);
+    try {
+      apply(node, scope);
+    } catch (const UsageError& error) {
+      note_missing(node, error.what(), scope);
+    }
+  }
+}
+
+std::optional<std::vector<std::optional<Known>>> Importer::inputs_of(const wire::NodeProto& node,
+                                                                     const Scope& scope) const {
+  std::vector<std::optional<Known>> inputs;
+  bool is_complete = true;
+  for (const std::string& name : node.input()) {
+    std::optional<Known>& input = inputs.emplace_back();
+    if (name.empty()) continue;
+    const std::optional<Known>* found = scope.find(name);
+    if (found == nullptr)
+      io::fail(file_.name,
+               "the node {} ({}) takes {}, which no node before it computes: its nodes are out of order, or "
+               "form a "
+               "cycle",
+               excerpt(name_of(node)), excerpt(type_of(node)), excerpt(name));
+    is_complete = is_complete && *found;
+    input = *found;
+  }
+  if (!is_complete) return {};
+  return inputs;
+}
+
+void Importer::apply(const wire::NodeProto& node, Scope& scope) {
+  const auto inputs = inputs_of(node, scope);
+  if (!inputs) {  // it depends on what is missing
+    const bool is_missing = is_standard(node.domain()) && !operator_table().contains(node.op_type());
+    if (is_missing) return note_missing(node, "", scope);
+    for (const std::string& output : node.output()) set(scope, output, {});
+    return;
+  }
+  Results results;
+  try {
+    results = results_of(node, *inputs, scope);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {
+    const std::string_view what = error.what();
+    if (what.starts_with(file_.name)) throw;
+    io::fail(file_.name, "the node {} ({}): {}", excerpt(name_of(node)), excerpt(type_of(node)), what);
+  }
+  if (results.empty()) return note_missing(node, "", scope);
+  for (int i = static_cast<int>(results.size()); i < node.output_size(); ++i)
+    if (!node.output(i).empty())
+      return note_missing(node, fmt::format("its result {} is not possible", i), scope);
+  for (int i = 0; i < node.output_size() && i < static_cast<int>(results.size()); ++i)
+    set(scope, node.output(i), std::move(results[static_cast<size_t>(i)]));
+}
+
+Results Importer::results_of(const wire::NodeProto& node, const std::vector<std::optional<Known>>& inputs,
+                             Scope& scope) {
+  const auto own = file_.functions.find({node.domain(), node.op_type()});
+  if (own != file_.functions.end()) return function(*own->second, node, inputs, scope);
+  if (!is_standard(node.domain())) return {};
+  if (node.op_type() == "If") return branch(node, inputs, scope);
+  const auto found = operator_table().find(node.op_type());
+  if (found == operator_table().end()) return {};
+  const Handlers& handlers = found->second;
+  const bool are_constant =
+      std::ranges::all_of(inputs, [](const auto& input) { return !input || input->constant; });
+  if (are_constant) return of_constants(node, inputs, handlers, scope.opset);
+  if (handlers.of_values == nullptr)
+    refuse(
+        "its inputs depend on the model's; it is only possible if they are constant for inputs of given "
+        "shapes");
+  Call call(context_, node, inputs, scope.opset, file_.folder);
+  return handlers.of_values(call);
+}
+
+/// By a graph of its own in float64, unless there is a handler for constants.
+Results Importer::of_constants(const wire::NodeProto& node, const std::vector<std::optional<Known>>& inputs,
+                               const Handlers& handlers, int64_t opset) {
+  if (handlers.of_constants != nullptr) {
+    Call call(context_, node, inputs, opset, file_.folder);
+    Results results = handlers.of_constants(call);
+    if (!results.empty()) return results;
+  }
+  if (handlers.of_values == nullptr) return {};
+  model::Graph graph;
+  Context context(graph);
+  context.left = context_.left;
+  Call call(context, node, inputs, opset, file_.folder);
+  Results results = handlers.of_values(call);
+  context_.notes.merge(context.notes);
+  context_.left = context.left;
+  bool is_computed = false;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].constant) continue;
+    graph.output(fmt::format("{}", i), *results[i].value);
+    is_computed = true;
+  }
+  if (!is_computed) return results;
+  model::remove_unused(graph);
+  for (const model::Node& each : graph.nodes())
+    for (const model::ValueId id : each.outputs) context_.spend(graph.type(id).elements());
+  model::WideArrays state;
+  for (auto& [name, numbers] : evaluate(graph, {}, state)) {
+    Known& result = results[std::stoul(name)];
+    result = known(of_numbers(numbers, result.dims, result.type));
+  }
+  return results;
+}
+
+/// One of two graphs, by a constant.
+Results Importer::branch(const wire::NodeProto& node, const std::vector<std::optional<Known>>& inputs,
+                         const Scope& scope) {
+  Call call(context_, node, inputs, scope.opset, file_.folder);
+  const char* name = call.integer_of(0) != 0 ? "then_branch" : "else_branch";
+  const wire::AttributeProto* attribute = call.attribute(name);
+  if (attribute == nullptr || !attribute->has_g()) refuse("its attribute '{}' is missing", name);
+  Scope inside{.around = &scope, .opset = scope.opset, .depth = scope.depth + 1};
+  const wire::GraphProto& graph = attribute->g();
+  for (const wire::TensorProto& tensor : graph.initializer())
+    set(inside, tensor.name(), known(read_tensor(tensor, file_.folder)));
+  run(graph.node(), inside);
+  Results results;
+  for (const wire::ValueInfoProto& output : graph.output()) {
+    const std::optional<Known>* found = inside.find(output.name());
+    if (found == nullptr) io::fail(file_.name, "nothing computes {} of a branch", excerpt(output.name()));
+    if (!*found) refuse("its branch needs what a graph lacks");
+    results.push_back(**found);
+  }
+  return results;
+}
+
+Results Importer::function(const wire::FunctionProto& function, const wire::NodeProto& node,
+                           const std::vector<std::optional<Known>>& inputs, const Scope& scope) {
+  if (scope.depth >= kMostDepth)
+    io::fail(file_.name, "functions call each other more than {} deep, or themselves", kMostDepth);
+  Scope inside{.opset = scope.opset, .depth = scope.depth + 1};
+  for (const wire::OperatorSetIdProto& each : function.opset_import())
+    if (is_standard(each.domain())) inside.opset = each.version();
+  for (int i = 0; i < function.input_size(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    if (at < inputs.size() && inputs[at]) set(inside, function.input(i), inputs[at]);
+  }
+  Nodes nodes;
+  for (const wire::NodeProto& each : function.node()) {
+    wire::NodeProto& filled = *nodes.Add();
+    filled = with_attributes(each, function, node);
+    // An input that the caller leaves out.
+    for (std::string& name : *filled.mutable_input())
+      if (inside.find(name) == nullptr && std::ranges::find(function.input(), name) != function.input().end())
+        name.clear();
+  }
+  run(nodes, inside);
+  Results results;
+  for (const std::string& output : function.output()) {
+    const std::optional<Known>* found = inside.find(output);
+    if (found == nullptr) io::fail(file_.name, "nothing computes {} of a function", excerpt(output));
+    if (!*found) refuse("its function needs what a graph lacks");
+    results.push_back(**found);
+  }
+  return results;
+}
+
+}  // namespace tessera::onnx

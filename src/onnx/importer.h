@@ -1,0 +1,69 @@
+// From a model file to a graph.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "onnx/call.h"
+#include "onnx/model_file.h"
+
+namespace tessera::onnx {
+
+/// The handlers of an operator: of values, and of constants alone; null: there is none.
+struct Handlers {
+  Handler of_values = nullptr;
+  Handler of_constants = nullptr;
+};
+
+/// By the names of the standard's operators.
+const std::map<std::string, Handlers, std::less<>>& operator_table();
+
+/// Makes one graph.
+class Importer {
+ public:
+  Importer(Model::Impl& model, const ImportOptions& options);
+  ImportedModel run();
+
+ private:
+  /// What is known of values by name; none: it depends on what is missing. A graph within a node sees what is
+  /// around it.
+  struct Scope {
+    std::map<std::string, std::optional<Known>> values = {};
+    const Scope* around = nullptr;
+    int64_t opset = 0;
+    int depth = 0;
+
+    const std::optional<Known>* find(const std::string& name) const;
+  };
+  using Nodes = google::protobuf::RepeatedPtrField<wire::NodeProto>;
+
+  std::map<std::string, uint32_t> sizes_given() const;
+  model::Shape shape_of(const ValueType& input, const std::map<std::string, uint32_t>& sizes) const;
+  void add_inputs(Scope& scope);
+  void add_outputs(const Scope& scope);
+  void run(const Nodes& nodes, Scope& scope);
+  void apply(const wire::NodeProto& node, Scope& scope);
+  std::optional<std::vector<std::optional<Known>>> inputs_of(const wire::NodeProto& node,
+                                                             const Scope& scope) const;
+  Results results_of(const wire::NodeProto& node, const std::vector<std::optional<Known>>& inputs,
+                     Scope& scope);
+  Results of_constants(const wire::NodeProto& node, const std::vector<std::optional<Known>>& inputs,
+                       const Handlers& handlers, int64_t opset);
+  Results branch(const wire::NodeProto& node, const std::vector<std::optional<Known>>& inputs,
+                 const Scope& scope);
+  Results function(const wire::FunctionProto& function, const wire::NodeProto& node,
+                   const std::vector<std::optional<Known>>& inputs, const Scope& scope);
+  void set(Scope& scope, const std::string& name, std::optional<Known> value);
+  void note_missing(const wire::NodeProto& node, const std::string& reason, Scope& scope);
+
+  Model::Impl& file_;
+  const ImportOptions& options_;
+  ImportedModel imported_;
+  Context context_;
+  std::vector<Missing> missing_;
+  uint64_t nodes_ = 0;
+};
+
+}  // namespace tessera::onnx

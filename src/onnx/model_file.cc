@@ -1,0 +1,180 @@
+#include "onnx/model_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <filesystem>
+#include <limits>
+#include <set>
+
+#include "io/fail.h"
+#include "io/source.h"
+#include "onnx/importer.h"
+
+namespace tessera::onnx {
+namespace {
+
+using io::excerpt;
+
+constexpr int64_t kLeastOpset = 13;
+constexpr int kMostNested = 64;  // messages within messages, such as graphs in nodes
+
+wire::ModelProto parsed(const std::string& name, std::span<const std::byte> content) {
+  constexpr uint64_t kMost = std::numeric_limits<int>::max();
+  if (content.size() > kMost)
+    io::fail(name, "it has {} bytes; such files have at most 2 GiB: save large tensors as external data",
+             content.size());
+  google::protobuf::io::ArrayInputStream bytes(content.data(), static_cast<int>(content.size()));
+  google::protobuf::io::CodedInputStream stream(&bytes);
+  stream.SetRecursionLimit(kMostNested);
+  wire::ModelProto proto;
+  if (!proto.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage())
+    io::fail(name, "it is no ONNX file, or damaged: its messages cannot be read");
+  if (!proto.has_graph()) io::fail(name, "it is no ONNX file, or damaged: it has no graph");
+  return proto;
+}
+
+int64_t opset_of(const std::string& name, const wire::ModelProto& proto) {
+  int64_t opset = 0;
+  for (const wire::OperatorSetIdProto& each : proto.opset_import())
+    if (is_standard(each.domain())) opset = each.version();
+  if (opset < kLeastOpset)
+    io::fail(name, "its operator set is {}; {} and later can be read: export or convert it again", opset,
+             kLeastOpset);
+  return opset;
+}
+
+ValueType value_type_of(const std::string& name, const wire::ValueInfoProto& info, DataType& type) {
+  if (!info.has_type() || !info.type().has_tensor_type())
+    io::fail(name, "{} is no tensor, or its type is missing", excerpt(info.name()));
+  const auto& tensor = info.type().tensor_type();
+  type = static_cast<DataType>(tensor.elem_type());
+  if (!is_known(type))
+    io::fail(name, "{} has elements of type {}, which is not possible", excerpt(info.name()),
+             tensor.elem_type());
+  ValueType value{info.name(), name_of(type), {}};
+  for (const auto& dim : tensor.shape().dim()) {
+    Dimension& to = value.shape.emplace_back();
+    if (dim.value_case() == wire::TensorShapeProto::Dimension::kDimParam) to.name = dim.dim_param();
+    if (dim.value_case() != wire::TensorShapeProto::Dimension::kDimValue) continue;
+    if (dim.dim_value() < 0 || dim.dim_value() > std::numeric_limits<uint32_t>::max())
+      io::fail(name, "{} has a dimension of {}", excerpt(info.name()), dim.dim_value());
+    to.size = static_cast<uint32_t>(dim.dim_value());
+  }
+  return value;
+}
+
+void add_initializer(Model::Impl& model, const std::string& name, ConstantPointer constant) {
+  if (name.empty()) io::fail(model.name, "an initializer has no name");
+  if (!model.initializers.emplace(name, std::move(constant)).second)
+    io::fail(model.name, "it has two initializers {}", excerpt(name));
+}
+
+/// The file's own copies are released one by one.
+void read_initializers(Model::Impl& model) {
+  wire::GraphProto& graph = *model.proto.mutable_graph();
+  for (wire::TensorProto& tensor : *graph.mutable_initializer()) {
+    add_initializer(model, tensor.name(), read_tensor(tensor, model.folder));
+    tensor = wire::TensorProto();
+  }
+  for (wire::SparseTensorProto& tensor : *graph.mutable_sparse_initializer()) {
+    add_initializer(model, tensor.values().name(), read_sparse_tensor(tensor, model.folder));
+    tensor = wire::SparseTensorProto();
+  }
+}
+
+void read_interface(Model::Impl& model) {
+  std::set<std::string> names;
+  for (const wire::ValueInfoProto& info : model.proto.graph().input()) {
+    if (model.initializers.contains(info.name())) continue;  // which may be replaced; here they are not
+    DataType type = DataType::f32;
+    model.inputs.push_back(value_type_of(model.name, info, type));
+    model.input_types.push_back(type);
+    if (info.name().empty() || !names.insert(info.name()).second)
+      io::fail(model.name, "it has two inputs {}, or one without a name", excerpt(info.name()));
+  }
+  names.clear();
+  for (const wire::ValueInfoProto& info : model.proto.graph().output()) {
+    DataType type = DataType::f32;
+    model.outputs.push_back(value_type_of(model.name, info, type));
+    if (!names.insert(info.name()).second)
+      io::fail(model.name, "it has two outputs {}", excerpt(info.name()));
+  }
+  if (model.outputs.empty()) io::fail(model.name, "it has no outputs");
+}
+
+std::shared_ptr<Model::Impl> read_model(std::span<const std::byte> content, const std::string& name,
+                                        DataFolder folder) {
+  auto model = std::make_shared<Model::Impl>();
+  model->name = name;
+  model->folder = std::move(folder);
+  model->proto = parsed(name, content);
+  model->opset = opset_of(name, model->proto);
+  for (const wire::FunctionProto& function : model->proto.functions())
+    model->functions.emplace(std::pair(function.domain(), function.name()), &function);
+  try {
+    read_initializers(*model);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", name, error.what()));
+  }
+  read_interface(*model);
+  return model;
+}
+
+std::string text_of(const Dimension& dimension) {
+  return dimension.size ? fmt::format("{}", *dimension.size) : dimension.name.empty() ? "?" : dimension.name;
+}
+
+std::string text_of(const std::vector<Missing>& missing) {
+  std::string text;
+  for (const Missing& each : missing)
+    text += fmt::format("\n  {} ({}){}", each.op_type, excerpt(each.node),
+                        each.reason.empty() ? "" : ": " + each.reason);
+  return text;
+}
+
+}  // namespace
+
+std::string to_string(const ValueType& type) {
+  std::vector<std::string> sizes;
+  for (const Dimension& dimension : type.shape) sizes.push_back(text_of(dimension));
+  return fmt::format("{}[{}]", type.type, fmt::join(sizes, ", "));
+}
+
+UnsupportedModelError::UnsupportedModelError(const std::string& name, std::vector<Missing> missing)
+    : Error(fmt::format("{}: {} operator{} cannot be part of a graph:{}", name, missing.size(),
+                        missing.size() == 1 ? "" : "s", text_of(missing))),
+      missing_(std::move(missing)) {}
+
+Model::Model(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Model Model::read(const std::string& path) {
+  const io::Source source = io::Source::open(path);
+  const std::vector<char> content = source.read_all();
+  return Model(read_model(std::as_bytes(std::span(content)), path,
+                          {std::filesystem::path(path).parent_path().string(), true}));
+}
+
+Model Model::parse(std::span<const std::byte> content, const std::string& name, const std::string& folder) {
+  return Model(read_model(content, name, {folder, !folder.empty()}));
+}
+
+const std::vector<ValueType>& Model::inputs() const { return impl_->inputs; }
+const std::vector<ValueType>& Model::outputs() const { return impl_->outputs; }
+
+std::map<std::string, uint64_t> Model::operators() const {
+  std::map<std::string, uint64_t> counts;
+  for (const wire::NodeProto& node : impl_->proto.graph().node())
+    ++counts[is_standard(node.domain()) ? node.op_type() : node.domain() + "." + node.op_type()];
+  return counts;
+}
+
+ImportedModel Model::import(const ImportOptions& options) const { return Importer(*impl_, options).run(); }
+
+ImportedModel read_onnx(const std::string& path, const ImportOptions& options) {
+  return Model::read(path).import(options);
+}
+
+}  // namespace tessera::onnx

@@ -1,0 +1,35 @@
+// A model file in memory.
+#pragma once
+
+#include <tessera/onnx.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "onnx/constant.h"
+#include "onnx/tensor_file.h"
+#include "onnx/weights.h"
+#include "onnx/wire.pb.h"
+
+namespace tessera::onnx {
+
+struct Model::Impl {
+  std::string name;
+  DataFolder folder;
+  wire::ModelProto proto;
+  int64_t opset = 0;
+  std::map<std::string, ConstantPointer> initializers;
+  std::vector<ValueType> inputs;
+  std::vector<DataType> input_types;
+  std::vector<ValueType> outputs;
+  /// By domain and name.
+  std::map<std::pair<std::string, std::string>, const wire::FunctionProto*> functions;
+  WeightForms forms;
+};
+
+/// Whether operators of a domain are the standard's.
+inline bool is_standard(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
+
+}  // namespace tessera::onnx

@@ -1,0 +1,113 @@
+// Quantisation, as what it means in floating point: numbers that are stored in few bits have their values,
+// and what would be rounded to few bits while the model runs is not.
+#include <algorithm>
+#include <cmath>
+
+#include "onnx/call.h"
+#include "onnx/values.h"
+
+namespace tessera::onnx {
+namespace {
+
+using model::Value;
+
+constexpr const char* kWeightsNote = "quantised weights are computed with in floating point";
+constexpr const char* kValuesNote = "values between layers are not rounded to 8 bits as the model would";
+
+/// Where the scale of an element is: one for all, one for each position of an axis, or for each block of it.
+class Scales {
+ public:
+  Scales(const Call& call, const Known& x) : count_(elements_of(call[1].dims)) {
+    if (count_ <= 1) return;
+    const size_t axis = call.axis(x.dims.size(), 1);
+    for (size_t d = axis + 1; d < x.dims.size(); ++d) inner_ *= static_cast<uint64_t>(x.dims[d]);
+    size_ = static_cast<uint64_t>(x.dims[axis]);
+    const int64_t block = call.integer("block_size", 0);
+    if (block < 0) refuse("blocks of {} are not possible", block);
+    block_ = static_cast<uint64_t>(block);
+    blocks_ = block_ > 0 ? (size_ + block_ - 1) / block_ : 0;
+    const uint64_t outer = inner_ * size_ == 0 ? 0 : elements_of(x.dims) / (inner_ * size_);
+    if (count_ != (block_ > 0 ? outer * blocks_ * inner_ : size_))
+      refuse("{} scales do not fit axis {} of {}", count_, axis, to_string(x.dims));
+  }
+
+  uint64_t operator()(uint64_t i) const {
+    if (count_ <= 1) return 0;
+    const uint64_t at = i / inner_ % size_;
+    if (block_ == 0) return at;
+    return (i / (inner_ * size_) * blocks_ + at / block_) * inner_ + i % inner_;
+  }
+
+ private:
+  uint64_t count_, inner_ = 1, size_ = 1, block_ = 0, blocks_ = 0;
+};
+
+/// The scale or zero point beside the elements of a value.
+Value beside(Call& call, size_t input, size_t rank) {
+  const Value parameter = call.value(input);
+  if (parameter.type().elements() == 1) return reshape(parameter, {});
+  if (parameter.shape().size() != 1) refuse("scales of blocks are only possible of constants");
+  model::Shape shape(rank, 1);
+  shape[call.axis(rank, 1)] = parameter.shape()[0];
+  return reshape(parameter, shape);
+}
+
+Results dequantize(Call& call) {
+  const Known& x = call[0];
+  const DataType type = call[1].type;
+  if (x.constant && call[1].constant && (!call.has(2) || call[2].constant)) {
+    const Constant &numbers = *x.constant, &scales = call.constant(1);
+    if (call.has(2) && call[2].dims != call[1].dims) refuse("its zero points are not as its scales");
+    const Scales scale_of(call, x);
+    call.context.spend(numbers.size());
+    std::vector<double> values(numbers.size());
+    for (uint64_t i = 0; i < values.size(); ++i) {
+      const uint64_t at = scale_of(i);
+      values[i] = (numbers.number(i) - (call.has(2) ? call.constant(2).number(at) : 0)) * scales.number(at);
+    }
+    if (values.size() > 1) call.note(kWeightsNote);
+    Constant named = *of_numbers(values, x.dims, type);
+    named.name = numbers.name;
+    return {known(std::make_shared<const Constant>(std::move(named)))};
+  }
+  const Value value = call.value(0);
+  if (!is_integer(value)) return {known(value, type)};  // which was not quantised here
+  const size_t rank = x.dims.size();
+  Value y = cast(value, graph_type_of(type));
+  if (call.has(2)) y = y - cast(beside(call, 2, rank), y.type().type);
+  return {known(y * beside(call, 1, rank), type)};
+}
+
+Results quantize(Call& call) {
+  const Known& x = call[0];
+  DataType type = call.has(2) ? call[2].type : static_cast<DataType>(call.integer("output_dtype", 0));
+  if (type == DataType::undefined) type = DataType::u8;
+  if (!is_known(type) || is_float(type)) refuse("results of this type are not possible");
+  if (!x.constant) {
+    call.note(kValuesNote);
+    Known same = x;
+    same.type = type;
+    return {same};
+  }
+  const Constant &numbers = *x.constant, &scales = call.constant(1);
+  const Scales scale_of(call, x);
+  const bool is_signed = type == DataType::i8 || type == DataType::i16;
+  const int bits = type == DataType::i8 || type == DataType::u8 ? 8 : 16;
+  const double low = is_signed ? -std::ldexp(1, bits - 1) : 0, high = low + std::ldexp(1, bits) - 1;
+  call.context.spend(numbers.size());
+  std::vector<double> values(numbers.size());
+  for (uint64_t i = 0; i < values.size(); ++i) {
+    const uint64_t at = scale_of(i);
+    const double zero = call.has(2) ? call.constant(2).number(at) : 0;
+    values[i] = std::clamp(std::nearbyint(numbers.number(i) / scales.number(at)) + zero, low, high);
+  }
+  return {known(of_numbers(values, x.dims, type))};
+}
+
+constexpr Operator kOperators[] = {{"DequantizeLinear", dequantize}, {"QuantizeLinear", quantize}};
+
+}  // namespace
+
+std::span<const Operator> quantised_operators() { return kOperators; }
+
+}  // namespace tessera::onnx

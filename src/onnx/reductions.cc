@@ -1,0 +1,185 @@
+// Reductions over dimensions.
+#include <algorithm>
+#include <limits>
+
+#include "onnx/call.h"
+#include "onnx/values.h"
+
+namespace tessera::onnx {
+namespace {
+
+using model::Shape;
+using model::Value;
+
+/// What is reduced, and how.
+struct Reduction {
+  explicit Reduction(Call& call)
+      : x(call.value(0)), keeps(call.integer("keepdims", 1) != 0), type(call[0].type) {
+    const auto axes = call.integers_of(1, "axes");
+    for (const int64_t axis : axes.value_or(std::vector<int64_t>{}))
+      dims.push_back(static_cast<int>(Call::dimension(axis, x.shape().size())));
+    is_none = dims.empty() && call.integer("noop_with_empty_axes", 0) != 0;
+    if (dims.empty() && !is_none)
+      for (size_t d = 0; d < x.shape().size(); ++d) dims.push_back(static_cast<int>(d));
+    std::ranges::sort(dims);
+    is_none = is_none || dims.empty();
+  }
+
+  Results of(Value y) const { return {known(y, type)}; }
+
+  Value x;
+  std::vector<int> dims;
+  bool keeps;
+  DataType type;
+  bool is_none = false;  ///< nothing is reduced
+};
+
+Value total(const Reduction& r, Value x) { return r.is_none ? x : sum(x, r.dims, r.keeps); }
+
+Results reduce_sum(Call& call) {
+  const Reduction r(call);
+  return r.of(total(r, r.x));
+}
+
+Results reduce_mean(Call& call) {
+  const Reduction r(call);
+  return r.of(r.is_none ? r.x : mean(r.x, r.dims, r.keeps));
+}
+
+Results reduce_max(Call& call) {
+  const Reduction r(call);
+  return r.of(r.is_none ? r.x : max(r.x, r.dims, r.keeps));
+}
+
+Results reduce_min(Call& call) {
+  const Reduction r(call);
+  return r.of(r.is_none ? r.x : min(r.x, r.dims, r.keeps));
+}
+
+Results reduce_l1(Call& call) {
+  const Reduction r(call);
+  return r.of(total(r, is_integer(r.x) ? maximum(r.x, negative(r.x)) : abs(r.x)));
+}
+
+Results reduce_l2(Call& call) {
+  const Reduction r(call);
+  return r.of(sqrt(total(r, square(r.x))));
+}
+
+Results reduce_sum_of_squares(Call& call) {
+  const Reduction r(call);
+  return r.of(total(r, is_integer(r.x) ? r.x * r.x : square(r.x)));
+}
+
+Results reduce_log_sum(Call& call) {
+  const Reduction r(call);
+  return r.of(log(total(r, r.x)));
+}
+
+Results reduce_log_sum_of_exponentials(Call& call) {
+  const Reduction r(call);
+  if (r.is_none) return r.of(r.x);
+  Value most = max(r.x, r.dims, true);
+  const Value infinite = equal(abs(most), number_like(most, std::numeric_limits<double>::infinity()));
+  most = where(infinite, number_like(most, 0), most);
+  const Value logs = log(sum(exp(r.x - most), r.dims, true)) + most;
+  return r.of(r.keeps ? logs : sum(logs, r.dims, false));
+}
+
+/// By halves.
+Results reduce_product(Call& call) {
+  const Reduction r(call);
+  Value y = r.x;
+  for (const int d : r.dims) {
+    const auto dim = static_cast<uint32_t>(d);
+    while (y.shape()[dim] > 1) {
+      const uint32_t size = y.shape()[dim], half = size / 2;
+      const Value product = slice(y, dim, 0, half) * slice(y, dim, half, 2 * half);
+      y = size == 2 * half ? product : model::concatenate({product, slice(y, dim, size - 1, size)}, dim);
+    }
+  }
+  if (r.is_none || r.keeps) return r.of(y);
+  Shape shape;
+  for (size_t d = 0; d < y.shape().size(); ++d)
+    if (std::ranges::find(r.dims, static_cast<int>(d)) == r.dims.end()) shape.push_back(y.shape()[d]);
+  return r.of(reshape(y, shape));
+}
+
+/// Of the maximum (sign 1) or the minimum.
+Value place(Value x, int dim, bool keeps, bool largest, bool last) {
+  // Of integers in the reverse order, without overflow.
+  if (!largest) x = is_integer(x) ? number_like(x, -1) - x : -x;
+  if (!last) return cast(argmax(x, dim, keeps), Type::i32);
+  const uint32_t size = x.shape()[static_cast<size_t>(dim)];
+  std::vector<int64_t> backwards(size);
+  for (uint32_t i = 0; i < size; ++i) backwards[i] = size - 1 - i;
+  const Value from_end = cast(argmax(taken(x, static_cast<size_t>(dim), backwards), dim, keeps), Type::i32);
+  return number_like(from_end, size - 1) - from_end;
+}
+
+template <bool largest>
+Results place(Call& call) {
+  const Value x = call.value(0);
+  const auto dim = static_cast<int>(call.axis(x.shape().size(), 0));
+  const bool keeps = call.integer("keepdims", 1) != 0, last = call.integer("select_last_index", 0) != 0;
+  return {known(place(x, dim, keeps, largest, last), DataType::i64)};
+}
+
+Results softmax_of(Call& call) {
+  const Value x = call.value(0);
+  const size_t axis = call.axis(x.shape().size(), -1);
+  const Value y = softmax(x, static_cast<int>(axis));
+  const auto found = call.context.scores.find(x.id);
+  if (axis + 1 == x.shape().size() && found != call.context.scores.end())
+    call.context.probabilities.insert({y.id, found->second});
+  return {known(y, call[0].type)};
+}
+
+Results log_softmax_of(Call& call) {
+  const Value x = call.value(0);
+  return {known(log_softmax(x, static_cast<int>(call.axis(x.shape().size(), -1))), call[0].type)};
+}
+
+Results lp_normalization(Call& call) {
+  const Value x = call.value(0);
+  const auto dim = static_cast<int>(call.axis(x.shape().size(), -1));
+  const int64_t p = call.integer("p", 2);
+  if (p != 1 && p != 2) refuse("a norm of order {} is not possible", p);
+  const Value norm = p == 1 ? sum(abs(x), {dim}, true) : sqrt(sum(square(x), {dim}, true));
+  const Value none = equal(norm, number_like(norm, 0));
+  return {known(x / where(none, number_like(norm, 1), norm), call[0].type)};
+}
+
+/// Over all that follows the channels.
+template <bool of_means>
+Results pool_all(Call& call) {
+  const Value x = call.value(0);
+  if (x.shape().size() < 3) refuse("{} has no dimensions after the channels", to_string(call[0].dims));
+  std::vector<int> dims;
+  for (size_t d = 2; d < x.shape().size(); ++d) dims.push_back(static_cast<int>(d));
+  return {known(of_means ? mean(x, dims, true) : max(x, dims, true), call[0].type)};
+}
+
+constexpr Operator kOperators[] = {{"ArgMax", place<true>},
+                                   {"ArgMin", place<false>},
+                                   {"GlobalAveragePool", pool_all<true>},
+                                   {"GlobalMaxPool", pool_all<false>},
+                                   {"LogSoftmax", log_softmax_of},
+                                   {"LpNormalization", lp_normalization},
+                                   {"ReduceL1", reduce_l1},
+                                   {"ReduceL2", reduce_l2},
+                                   {"ReduceLogSum", reduce_log_sum},
+                                   {"ReduceLogSumExp", reduce_log_sum_of_exponentials},
+                                   {"ReduceMax", reduce_max},
+                                   {"ReduceMean", reduce_mean},
+                                   {"ReduceMin", reduce_min},
+                                   {"ReduceProd", reduce_product},
+                                   {"ReduceSum", reduce_sum},
+                                   {"ReduceSumSquare", reduce_sum_of_squares},
+                                   {"Softmax", softmax_of}};
+
+}  // namespace
+
+std::span<const Operator> reduction_operators() { return kOperators; }
+
+}  // namespace tessera::onnx

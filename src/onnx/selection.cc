@@ -1,0 +1,253 @@
+// Elements by their positions.
+#include <algorithm>
+#include <cstdlib>
+
+#include "onnx/call.h"
+#include "onnx/values.h"
+
+namespace tessera::onnx {
+namespace {
+
+using model::Shape;
+using model::Value;
+
+/// Positions of a slice with this step, as NumPy counts them.
+std::vector<int64_t> slice_places(Call& call, int64_t size, int64_t begin, int64_t end, int64_t step) {
+  if (step == 0) refuse("a step is 0");
+  const auto from_start = [&](int64_t at) { return at < 0 ? std::max<int64_t>(at, -size) + size : at; };
+  const int64_t least = step > 0 ? 0 : -1, most = step > 0 ? size : size - 1;
+  begin = std::clamp(from_start(begin), step > 0 ? int64_t{0} : int64_t{-1}, most);
+  end = end < -size ? least : std::clamp(from_start(end), least, most);
+  std::vector<int64_t> places;
+  if (step > 0 ? begin >= end : begin <= end) return places;
+  const int64_t distance = std::abs(end - begin), width = step > 0            ? step
+                                                          : step == INT64_MIN ? INT64_MAX
+                                                                              : -step;
+  const int64_t count = (distance - 1) / width + 1;
+  call.context.spend(static_cast<uint64_t>(count));
+  places.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) places.push_back(begin + i * step);
+  return places;
+}
+
+Results slice_value(Call& call) {
+  const std::vector<int64_t>&begins = call.integers(1), &ends = call.integers(2);
+  const size_t rank = call[0].dims.size(), count = begins.size();
+  if (ends.size() != count || (call.has(3) && call.integers(3).size() != count) ||
+      (call.has(4) && call.integers(4).size() != count))
+    refuse("its starts, ends, axes and steps are not equally many");
+  Value x = call.value(0);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t dim = Call::dimension(call.has(3) ? call.integers(3)[i] : static_cast<int64_t>(i), rank);
+    const auto size = static_cast<int64_t>(x.shape()[dim]);
+    const int64_t step = call.has(4) ? call.integers(4)[i] : 1;
+    if (step == 1 && begins[i] == 0 && ends[i] >= size) continue;
+    const std::vector<int64_t> places = slice_places(call, size, begins[i], ends[i], step);
+    if (places.empty()) {
+      if (count > i + 1) refuse("a slice without elements of several dimensions is not possible");
+      Dims dims(x.shape().begin(), x.shape().end());
+      dims[dim] = 0;
+      return {known(of_numbers({}, std::move(dims), call[0].type))};
+    }
+    x = taken(x, dim, places);
+  }
+  return {known(x, call[0].type)};
+}
+
+/// Indices that may be counted from the end, as those from the start.
+Value from_start(Value ids, uint32_t size) {
+  if (ids.type().type == Type::u32) return ids;
+  const Value beyond = number_like(ids, size), none = number_like(ids, 0);
+  return where(less(ids, none), ids + beyond, ids);
+}
+
+Dims gathered_dims(const Dims& from, size_t axis, const Dims& ids) {
+  Dims dims(from.begin(), from.begin() + static_cast<int64_t>(axis));
+  dims.insert(dims.end(), ids.begin(), ids.end());
+  dims.insert(dims.end(), from.begin() + static_cast<int64_t>(axis) + 1, from.end());
+  return dims;
+}
+
+Results gather_rows(Call& call) {
+  const Known &x = call[0], &ids = call[1];
+  const size_t axis = call.axis(x.dims.size(), 0);
+  const auto size = static_cast<uint32_t>(x.dims[axis]);
+  const Dims dims = gathered_dims(x.dims, axis, ids.dims);
+  if (dims.size() > model::kMaxDimensions) refuse("a result of {} is not possible", to_string(dims));
+  Value y = call.value(0);
+  if (ids.constant) {
+    std::vector<int64_t> places = call.integers(1);
+    if (places.empty()) return {known(of_numbers({}, dims, x.type))};
+    call.context.spend(places.size());
+    for (int64_t& place : places) place += place < 0 ? size : 0;
+    y = taken(y, axis, places);
+  } else {
+    const Value places = from_start(call.value(1), size);
+    if (axis == 0 && x.dims.size() == 2) {
+      y = embedding(places, y);
+    } else {
+      const auto count = static_cast<uint32_t>(places.type().elements());
+      y = index_select(y, static_cast<int>(axis), reshape(places, {count}));
+    }
+  }
+  return {known(reshape(y, as_shape(dims)), x.type)};
+}
+
+Results gather_elements(Call& call) {
+  Value x = call.value(0);
+  const size_t axis = call.axis(x.shape().size(), 0);
+  const Value ids = from_start(call.value(1), x.shape()[axis]);
+  if (ids.shape().size() != x.shape().size()) refuse("its indices have other dimensions than its data");
+  for (size_t d = 0; d < x.shape().size(); ++d)
+    if (d != axis && x.shape()[d] != ids.shape()[d]) {
+      if (ids.shape()[d] > x.shape()[d]) refuse("its indices are beyond its data");
+      x = slice(x, static_cast<uint32_t>(d), 0, ids.shape()[d]);
+    }
+  return {known(gather(x, static_cast<int>(axis), ids), call[0].type)};
+}
+
+/// Rows of the first dimensions: indices of several become one of all their elements.
+Results gather_nd(Call& call) {
+  const Known &x = call[0], &ids = call[1];
+  if (call.integer("batch_dims", 0) != 0) refuse("dimensions of batches are not possible");
+  if (ids.dims.empty() || ids.dims.back() < 1 || ids.dims.back() > static_cast<int64_t>(x.dims.size()))
+    refuse("indices of {} are not possible for {}", to_string(ids.dims), to_string(x.dims));
+  const auto depth = static_cast<size_t>(ids.dims.back());
+  const auto last = static_cast<uint32_t>(ids.dims.size() - 1);
+  const Value all = call.value(1);
+  const Shape flat = {static_cast<uint32_t>(all.type().elements() / depth)};
+  std::optional<Value> place;
+  uint32_t rows = 1;
+  for (size_t d = 0; d < depth; ++d) {
+    const auto size = static_cast<uint32_t>(x.dims[d]);
+    const auto at = static_cast<uint32_t>(d);
+    const Value own = from_start(reshape(slice(all, last, at, at + 1), flat), size);
+    place = place ? *place * number_like(own, size) + own : own;
+    rows *= size;
+  }
+  const Value data = call.value(0);
+  const auto width = static_cast<uint32_t>(data.type().elements() / rows);
+  const Value y = embedding(*place, reshape(data, {rows, width}));
+  Dims dims(ids.dims.begin(), ids.dims.end() - 1);
+  dims.insert(dims.end(), x.dims.begin() + static_cast<int64_t>(depth), x.dims.end());
+  return {known(reshape(y, as_shape(dims)), x.type)};
+}
+
+/// The elements of a dimension, and those that pad it.
+std::vector<int64_t> places_around(int64_t size, int64_t before, int64_t after, const std::string& mode) {
+  std::vector<int64_t> places;
+  for (int64_t at = -before; at < size + after; ++at) {
+    if (mode == "edge")
+      places.push_back(std::clamp<int64_t>(at, 0, size - 1));
+    else if (mode == "wrap")
+      places.push_back((at % size + size) % size);
+    else if (mode == "reflect" && before < size && after < size)
+      places.push_back(size - 1 - std::abs(size - 1 - std::abs(at)));
+    else
+      refuse("padding by '{}' is not possible", mode);
+  }
+  return places;
+}
+
+Results pad_value(Call& call) {
+  Value x = call.value(0);
+  const size_t rank = x.shape().size();
+  const std::vector<int64_t>& pads = call.integers(1);
+  std::vector<int64_t> axes;
+  if (call.has(3))
+    axes = call.integers(3);
+  else
+    for (size_t i = 0; i < rank; ++i) axes.push_back(static_cast<int64_t>(i));
+  if (pads.size() != 2 * axes.size()) refuse("{} paddings for {} dimensions", pads.size(), axes.size());
+  const std::string mode = call.text("mode", "constant");
+  const double value = call.has(2) ? call.number_of(2) : 0;
+  constexpr int64_t kMost = int64_t{1} << 31;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const size_t dim = Call::dimension(axes[i], rank);
+    const int64_t before = pads[i], after = pads[i + axes.size()];
+    if (std::abs(before) > kMost || std::abs(after) > kMost) refuse("a padding of {} is too large", before);
+    if (mode != "constant" && (before > 0 || after > 0)) {
+      call.context.spend(static_cast<uint64_t>(std::max<int64_t>(0, before + after)) + x.shape()[dim]);
+      x = taken(x, dim, places_around(x.shape()[dim], before, after, mode));
+      continue;
+    }
+    const int64_t size = x.shape()[dim], first = std::max<int64_t>(0, -before),
+                  end = size - std::max<int64_t>(0, -after);
+    if (first >= end) refuse("a padding of {} and {} leaves nothing of {}", before, after, size);
+    const auto at = static_cast<uint32_t>(dim);
+    if (first > 0 || end < size) x = slice(x, at, static_cast<uint32_t>(first), static_cast<uint32_t>(end));
+    if (before > 0 || after > 0)
+      x = pad(x, at, static_cast<uint32_t>(std::max<int64_t>(0, before)),
+              static_cast<uint32_t>(std::max<int64_t>(0, after)), value);
+  }
+  return {known(x, call[0].type)};
+}
+
+Results triangle(Call& call) {
+  const Value x = call.value(0);
+  const size_t rank = x.shape().size();
+  if (rank < 2) refuse("a triangle of {} is not possible", to_string(call[0].dims));
+  const uint32_t rows = x.shape()[rank - 2], cols = x.shape()[rank - 1];
+  const int64_t diagonal = call.has(1) ? std::clamp<int64_t>(call.integer_of(1), INT32_MIN, INT32_MAX) : 0;
+  const bool upper = call.integer("upper", 1) != 0;
+  call.context.spend(uint64_t{rows} * cols);
+  std::vector<float> mask(uint64_t{rows} * cols);
+  for (uint32_t r = 0; r < rows; ++r)
+    for (uint32_t c = 0; c < cols; ++c) {
+      const int64_t distance = int64_t{c} - r;
+      mask[uint64_t{r} * cols + c] = upper ? distance >= diagonal : distance <= diagonal;
+    }
+  const Value kept = call.graph.constant("", {rows, cols}, std::move(mask), x.type().type);
+  return {known(where(kept, x, number_like(x, 0)), call[0].type)};
+}
+
+Results cumulative_sum(Call& call) {
+  Value x = call.value(0);
+  const size_t dim = Call::dimension(call.integer_of(1), x.shape().size());
+  const auto at = static_cast<uint32_t>(dim);
+  const uint32_t size = x.shape()[dim];
+  const bool reversed = call.integer("reverse", 0) != 0, exclusive = call.integer("exclusive", 0) != 0;
+  std::vector<int64_t> backwards(size);
+  for (uint32_t i = 0; i < size; ++i) backwards[i] = size - 1 - i;
+  if (reversed) x = taken(x, dim, backwards);
+  Value y = cumsum(x, static_cast<int>(dim));
+  if (exclusive) y = size == 1 ? y * number_like(y, 0) : pad(slice(y, at, 0, size - 1), at, 1, 0);
+  if (reversed) y = taken(y, dim, backwards);
+  return {known(y, call[0].type)};
+}
+
+Results one_hot(Call& call) {
+  const Value ids = call.value(0);
+  const int64_t depth = call.integer_of(1);
+  const auto rank = static_cast<int64_t>(ids.shape().size());
+  constexpr int64_t kMost = 1 << 24;
+  if (depth < 1 || depth > kMost) refuse("{} classes are not possible", depth);
+  int64_t axis = call.integer("axis", -1);
+  axis = static_cast<int64_t>(Call::dimension(axis, static_cast<size_t>(rank) + 1));
+  call.context.spend(static_cast<uint64_t>(depth));
+  std::vector<float> classes(static_cast<size_t>(depth));
+  for (size_t i = 0; i < classes.size(); ++i) classes[i] = static_cast<float>(i);
+  Shape of_classes(static_cast<size_t>(rank) + 1, 1), of_ids = ids.shape();
+  of_classes[static_cast<size_t>(axis)] = static_cast<uint32_t>(depth);
+  of_ids.insert(of_ids.begin() + axis, 1);
+  const Value places = is_integer(ids) ? from_start(ids, static_cast<uint32_t>(depth)) : ids;
+  const Value holds = equal(reshape(places, of_ids),
+                            call.graph.constant("", of_classes, std::move(classes), ids.type().type));
+  const Known& values = call[2];
+  const Value pair = call.value(2);
+  const Value off = reshape(slice(pair, 0, 0, 1), {}), on = reshape(slice(pair, 0, 1, 2), {});
+  const Value y = where(cast(holds, pair.type().type),
+                        expand(reshape(on, Shape(holds.shape().size(), 1)), holds.shape()), off);
+  return {known(y, values.type)};
+}
+
+constexpr Operator kOperators[] = {
+    {"CumSum", cumulative_sum}, {"Gather", gather_rows}, {"GatherElements", gather_elements},
+    {"GatherND", gather_nd},    {"OneHot", one_hot},     {"Pad", pad_value},
+    {"Slice", slice_value},     {"Trilu", triangle}};
+
+}  // namespace
+
+std::span<const Operator> selection_operators() { return kOperators; }
+
+}  // namespace tessera::onnx

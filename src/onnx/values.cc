@@ -1,0 +1,93 @@
+#include "onnx/values.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/integer_types.h"
+#include "onnx/call.h"
+
+namespace tessera::onnx {
+
+using model::Shape;
+using model::Value;
+
+Value number_like(Value x, double number) {
+  return x.owner().constant("", {}, {static_cast<float>(number)}, x.type().type);
+}
+
+bool is_integer(Value x) { return tessera::is_integer(x.type().type); }
+
+Value truth(Value holds) { return cast(holds, Type::f32); }
+Value less_than(Value a, double b) { return less(a, number_like(a, b)); }
+Value greater_than(Value a, double b) { return less(number_like(a, b), a); }
+Value negative(Value x) { return is_integer(x) ? number_like(x, 0) - x : -x; }
+
+Value trunc(Value x) {
+  // Numbers of 2^23 and above are whole already.
+  return where(less_than(abs(x), 0x1p23), cast(cast(x, Type::i32), x.type().type), x);
+}
+
+Value floor(Value x) {
+  const Value y = trunc(x);
+  return y - less(x, y);
+}
+
+Value round_to_even(Value x) {
+  const Value low = floor(x), rest = x - low, is_odd = low - floor(low * 0.5) * 2.0;
+  const Value up = maximum(greater_than(rest, 0.5), equal(rest, number_like(rest, 0.5)) * is_odd);
+  return where(less_than(abs(x), 0x1p23), low + up, x);
+}
+
+Value whole_quotient(Value a, Value b) {
+  const auto about = [&](Value of) { return cast(cast(of, Type::f32) / cast(b, Type::f32), a.type().type); };
+  Value quotient = about(a);
+  quotient = quotient + about(a - quotient * b);  // which FP32 rounds, where it is large
+  // FP32 may round up to the next whole number: then the rest has the other sign than a.
+  const Value rest = a - quotient * b, none = number_like(a, 0);
+  const Value over = not_equal(rest, none) * not_equal(less(rest, none), less(a, none));
+  const Value sign = number_like(a, 1) - number_like(a, 2) * not_equal(less(a, none), less(b, none));
+  return quotient - over * sign;
+}
+
+Value taken(Value x, size_t dim, const std::vector<int64_t>& places) {
+  const size_t rank = x.shape().size();
+  const auto size = static_cast<int64_t>(x.shape()[dim]);
+  bool is_slice = true;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i] < 0 || places[i] >= size) refuse("the index {} is beyond the size {}", places[i], size);
+    is_slice = is_slice && places[i] == places[0] + static_cast<int64_t>(i);
+  }
+  if (is_slice) {
+    const auto begin = static_cast<uint32_t>(places[0]), end = begin + static_cast<uint32_t>(places.size());
+    if (begin == 0 && end == x.shape()[dim]) return x;
+    return slice(x, static_cast<uint32_t>(dim), begin, end);
+  }
+  std::vector<float> ids(places.begin(), places.end());
+  if (dim + 1 != rank || is_integer(x) || size >= 1 << 24) {
+    const auto count = static_cast<uint32_t>(ids.size());
+    return index_select(x, static_cast<int>(dim), x.owner().constant("", {count}, std::move(ids), Type::u32));
+  }
+  const std::vector<uint32_t> of_features(places.begin(), places.end());
+  std::vector<int64_t> sorted = places;
+  std::ranges::sort(sorted);
+  const bool is_permutation =
+      static_cast<int64_t>(places.size()) == size && std::ranges::adjacent_find(sorted) == sorted.end();
+  return is_permutation ? permute_features(x, of_features) : select_features(x, of_features);
+}
+
+Dims common_dims(const Dims& a, const Dims& b) {
+  Dims common(std::max(a.size(), b.size()), 1);
+  for (const Dims* each : {&a, &b})
+    for (size_t i = 0; i < each->size(); ++i) {
+      int64_t& size = common[common.size() - each->size() + i];
+      const int64_t own = (*each)[i];
+      if (own != 1 && size != 1 && own != size)
+        refuse("{} and {} do not broadcast", to_string(a), to_string(b));
+      if (own != 1) size = own;
+    }
+  return common;
+}
+
+Shape as_shape(const Dims& dims) { return {dims.begin(), dims.end()}; }
+
+}  // namespace tessera::onnx

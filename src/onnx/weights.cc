@@ -1,0 +1,61 @@
+#include "onnx/weights.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sparse/pattern.h"
+
+namespace tessera::onnx {
+namespace {
+
+std::vector<float> transposed_values(const std::vector<float>& values, uint32_t rows, uint32_t cols) {
+  constexpr uint32_t kBlock = 32;  // so that both sides stay in the cache
+  std::vector<float> transposed(values.size());
+  for (uint32_t r0 = 0; r0 < rows; r0 += kBlock)
+    for (uint32_t c0 = 0; c0 < cols; c0 += kBlock)
+      for (uint32_t r = r0; r < std::min(r0 + kBlock, rows); ++r)
+        for (uint32_t c = c0; c < std::min(c0 + kBlock, cols); ++c)
+          transposed[uint64_t{c} * rows + r] = values[uint64_t{r} * cols + c];
+  return transposed;
+}
+
+/// Of a weight that is stored in this type.
+Zeros zeros_in(const std::vector<float>& values, Type type, uint32_t outputs, uint32_t inputs,
+               const ZerosOptions& options) {
+  if (type == Type::f32) return zeros_of(values.data(), type, outputs, inputs, inputs, options);
+  return zeros_of(sparse::from_dense(row_major(values.data(), inputs), outputs, inputs).pattern, type,
+                  options);
+}
+
+}  // namespace
+
+const WeightForms::Form& WeightForms::form_of(const std::string& name, const Constant& weight,
+                                              bool transposed, uint32_t rows, const ImportOptions& options) {
+  const std::lock_guard lock(mutex_);
+  const auto key = std::pair(name, options.sparse);
+  const auto known = forms_.find(key);
+  if (known != forms_.end()) return known->second;
+  auto outputs = static_cast<uint32_t>(weight.dims[0]), inputs = static_cast<uint32_t>(weight.dims[1]);
+  Floats values = std::get<Floats>(weight.values);
+  if (transposed) {
+    values = std::make_shared<const std::vector<float>>(transposed_values(*values, outputs, inputs));
+    std::swap(outputs, inputs);
+  }
+  Form form;
+  form.choice = {
+      name, rows,
+      zeros_in(*values, graph_type_of(weight.type), outputs, inputs, {.n = rows, .threads = options.threads}),
+      false};
+  form.initial = {model::Initial::Kind::values, 0, values};
+  if (options.sparse && form.choice.zeros.density < 1 && form.choice.zeros.pays()) {
+    SparseMatrix matrix =
+        sparse::cover(sparse::from_dense(row_major(values->data(), inputs), outputs, inputs),
+                      form.choice.zeros.best_block_size);
+    form.choice.is_sparse = true;
+    form.pattern = std::make_shared<const Pattern>(std::move(matrix.pattern));
+    form.initial = model::Initial::from(std::move(matrix.values));
+  }
+  return forms_.emplace(key, std::move(form)).first->second;
+}
+
+}  // namespace tessera::onnx

@@ -1,0 +1,164 @@
+// What is said of files that are wrong, and of models that cannot be graphs.
+#include <gtest/gtest.h>
+#include <tessera/onnx.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "support/error_of.h"
+#include "support/onnx_file.h"
+
+namespace tessera::onnx {
+namespace {
+
+using test::OnnxFile;
+
+ImportedModel import(const std::string& content, const ImportOptions& options = {}) {
+  return Model::parse(std::as_bytes(std::span(content)), "m.onnx").import(options);
+}
+
+std::string error_of(const OnnxFile& file, const ImportOptions& options = {}) {
+  return test::error_of([&] { import(file.content(), options); });
+}
+
+void expect_says(const std::string& error, const std::string& part) {
+  EXPECT_NE(error.find(part), std::string::npos) << error;
+  EXPECT_NE(error.find("m.onnx"), std::string::npos) << error;
+}
+
+/// y = relu(x).
+OnnxFile small() {
+  OnnxFile file;
+  file.input("x", {2}).output("y").node("Relu", {"x"}, {"y"});
+  return file;
+}
+
+TEST(OnnxLimits, OtherFilesAreNone) {
+  for (const std::string content : {"", "hello", "\x08\x07"})
+    expect_says(test::error_of([&] { import(content); }), "it is no ONNX file");
+  expect_says(error_of([] {
+                OnnxFile file(12);
+                file.output("y");
+                return file;
+              }()),
+              "its operator set is 12");
+}
+
+TEST(OnnxLimits, AllThatIsMissingIsListed) {
+  OnnxFile file = small();
+  file.node("Unheard", {"y"}, {"u"}).node("Relu", {"u"}, {"v"}).node("Strange", {"v"}, {"w"}).output("w");
+  file.node("Einsum", {"x"}, {"z"}, {{"equation", "ij->ji"}});
+  const std::string error = error_of(file);
+  expect_says(error, "3 operators");
+  for (const char* part : {"Unheard (\"u\")", "Strange (\"w\")", "Einsum (\"z\"): its equation"})
+    expect_says(error, part);
+  EXPECT_THROW(import(file.content()), UnsupportedModelError);
+}
+
+TEST(OnnxLimits, CyclesAndDuplicatesAreNamed) {
+  OnnxFile cycle;
+  cycle.input("x", {2})
+      .output("y")
+      .node("Add", {"x", "b"}, {"a"})
+      .node("Add", {"x", "a"}, {"b"})
+      .node("Relu", {"b"}, {"y"});
+  expect_says(error_of(cycle), "takes \"b\", which no node before it computes");
+  OnnxFile twice = small();
+  twice.node("Tanh", {"x"}, {"y"});
+  expect_says(error_of(twice), "\"y\" is computed, or given, twice");
+  OnnxFile two = small();
+  two.floats("w", {1}, {1}).floats("w", {1}, {1});
+  expect_says(error_of(two), "two initializers \"w\"");
+  OnnxFile none = small();
+  none.output("z");
+  expect_says(error_of(none), "nothing computes its output \"z\"");
+}
+
+TEST(OnnxLimits, AnnouncedSizesTakeNoMemory) {
+  OnnxFile gigabytes = small();
+  gigabytes.initializer("w", {1 << 20, 1 << 14}, test::kFloat).set_raw_data("abcd");
+  expect_says(error_of(gigabytes), "4 are stored");
+  OnnxFile absurd = small();
+  absurd.initializer("w", {int64_t{1} << 40, int64_t{1} << 40}, test::kFloat);
+  expect_says(error_of(absurd), "more than 2^40 elements");
+  OnnxFile negative = small();
+  negative.initializer("w", {-3}, test::kFloat);
+  expect_says(error_of(negative), "a dimension is -3");
+  OnnxFile computed;
+  computed.output("y").integers("shape", {2}, {1 << 20, 1 << 19}).node("ConstantOfShape", {"shape"}, {"y"});
+  expect_says(error_of(computed), "too many elements");
+  OnnxFile sparse = small();
+  auto& tensor = *sparse.model().mutable_graph()->add_sparse_initializer();
+  tensor.mutable_values()->set_name("s");
+  tensor.mutable_values()->set_data_type(test::kFloat);
+  tensor.mutable_indices()->set_data_type(test::kInt64);
+  for (int i = 0; i < 2; ++i) tensor.add_dims(1 << 15);
+  expect_says(error_of(sparse), "the sparse tensor \"s\"");
+}
+
+TEST(OnnxLimits, ShapesHaveToFit) {
+  OnnxFile file;
+  file.input("x", {-1, 3}).output("y").node("Relu", {"x"}, {"y"});
+  expect_says(error_of(file), "the input 'x' is float32[a, 3]: give its shape");
+  expect_says(error_of(file, {.shapes = {{"x", {2, 4}}}}), "does not fit");
+  expect_says(error_of(file, {.shapes = {{"z", {2, 4}}}}), "a shape is given for 'z'");
+  OnnxFile wrong;
+  wrong.input("x", {2, 3})
+      .output("y")
+      .floats("w", {4, 5}, std::vector<float>(20))
+      .node("MatMul", {"x", "w"}, {"y"});
+  expect_says(error_of(wrong), "[2, 3] and [4, 5] do not fit");
+}
+
+TEST(OnnxLimits, FunctionsDoNotCallThemselves) {
+  OnnxFile file;
+  file.input("x", {2}).output("y").node("F", {"x"}, {"y"});
+  file.model().mutable_graph()->mutable_node(0)->set_domain("own");
+  wire::FunctionProto& function = *file.model().add_functions();
+  function.set_name("F");
+  function.set_domain("own");
+  function.add_input("a");
+  function.add_output("b");
+  *function.add_node() = file.model().graph().node(0);
+  function.mutable_node(0)->set_input(0, "a");
+  function.mutable_node(0)->set_output(0, "b");
+  expect_says(error_of(file), "functions call each other");
+}
+
+class ExternalData : public testing::Test {
+ protected:
+  ExternalData() { std::filesystem::create_directories(folder_); }
+  ~ExternalData() override { std::filesystem::remove_all(folder_); }
+
+  std::string error_at(const std::string& location, const std::string& offset = "0") const {
+    OnnxFile file = small();
+    wire::TensorProto& tensor = file.initializer("w", {2}, test::kFloat);
+    tensor.set_data_location(1);
+    for (const auto& [key, value] :
+         {std::pair<std::string, std::string>{"location", location}, {"offset", offset}}) {
+      auto& entry = *tensor.add_external_data();
+      entry.set_key(key);
+      entry.set_value(value);
+    }
+    std::ofstream(folder_ / "m.onnx", std::ios::binary) << file.content();
+    return test::error_of([&] { read_onnx((folder_ / "m.onnx").string()); });
+  }
+
+  std::filesystem::path folder_ = std::filesystem::temp_directory_path() / "tessera_external_data";
+};
+
+TEST_F(ExternalData, IsReadFromTheFolderOnly) {
+  std::ofstream(folder_ / "data", std::ios::binary) << std::string(12, '\0');
+  EXPECT_EQ(error_at("data"), "(no error)");
+  EXPECT_EQ(error_at("data", "4"), "(no error)");
+  expect_says(error_at("data", "5"), "is it complete?");
+  expect_says(error_at("data", "x"), "which is no number");
+  expect_says(error_at("nowhere"), "nowhere");
+  for (const char* outside : {"../data", "/etc/hostname", "a/../../data"})
+    expect_says(error_at(outside), "it must be in the folder of the model");
+  std::filesystem::create_symlink("/etc/hostname", folder_ / "link");
+  expect_says(error_at("link"), "it must be in the folder of the model");
+}
+
+}  // namespace
+}  // namespace tessera::onnx

@@ -1,0 +1,181 @@
+// Models of ONNX files against the same in float64, operator by operator.
+#include <gtest/gtest.h>
+#include <tessera/onnx.h>
+
+#include <cmath>
+
+#include "support/error_of.h"
+#include "support/onnx_file.h"
+
+namespace tessera::onnx {
+namespace {
+
+using model::WideArrays;
+using test::OnnxFile;
+
+ImportedModel import(const OnnxFile& file, const ImportOptions& options = {}) {
+  const std::string content = file.content();
+  return Model::parse(std::as_bytes(std::span(content))).import(options);
+}
+
+/// The outputs in float64.
+WideArrays run(const OnnxFile& file, const WideArrays& inputs, const ImportOptions& options = {}) {
+  const ImportedModel imported = import(file, options);
+  WideArrays state;
+  for (const auto& [name, values] : initial_state(imported.graph))
+    state[name].assign(values.begin(), values.end());
+  return evaluate(imported.graph, inputs, state);
+}
+
+using Numbers = std::vector<double>;
+
+TEST(OnnxOperators, ProductsHaveTheirWeightsAndBiases) {
+  OnnxFile file;
+  file.input("x", {2, 3}).output("y");
+  file.floats("w", {3, 2}, {1, 2, 3, 4, 5, 6}).floats("b", {2}, {10, 20});
+  file.node("MatMul", {"x", "w"}, {"p"}).node("Add", {"p", "b"}, {"y"});
+  EXPECT_EQ(run(file, {{"x", {1, 0, 0, 0, 1, 1}}}).at("y"), (Numbers{11, 22, 18, 30}));
+  // The sum is part of the product.
+  EXPECT_EQ(import(file).graph.nodes().size(), 1u);
+}
+
+TEST(OnnxOperators, GeneralProductsScaleAndTranspose) {
+  OnnxFile file;
+  file.input("x", {2, 1}).input("c", {1}).output("y");
+  file.floats("w", {3, 2}, {1, 2, 3, 4, 5, 6});
+  file.node("Gemm", {"x", "w", "c"}, {"y"},
+            {{"transA", int64_t{1}}, {"transB", int64_t{1}}, {"alpha", 2.0F}, {"beta", 3.0F}});
+  EXPECT_EQ(run(file, {{"x", {1, 10}}, {"c", {1}}}).at("y"), (Numbers{45, 89, 133}));
+}
+
+TEST(OnnxOperators, ShapesAreComputedWhileTheModelIsRead) {
+  OnnxFile file;
+  file.input("x", {-1, -2, 4}).output("y");
+  file.integers("zero", {}, {0})
+      .integers("one", {}, {1})
+      .integers("rest", {1}, {-1})
+      .integers("axes", {1}, {0});
+  file.node("Shape", {"x"}, {"s"})
+      .node("Gather", {"s", "zero"}, {"n"})
+      .node("Gather", {"s", "one"}, {"t"})
+      .node("Mul", {"n", "t"}, {"rows"})
+      .node("Unsqueeze", {"rows", "axes"}, {"first"})
+      .node("Concat", {"first", "rest"}, {"shape"}, {{"axis", int64_t{0}}})
+      .node("Reshape", {"x", "shape"}, {"y"});
+  const ImportedModel imported = import(file, {.shapes = {{"x", {2, 3, 4}}}});
+  EXPECT_EQ(to_string(imported.outputs[0]), "float32[6, 4]");
+  EXPECT_EQ(imported.graph.nodes().size(), 1u);
+  EXPECT_EQ(to_string(import(file, {.shapes = {{"a", {5}}, {"b", {1}}}}).outputs[0]), "float32[5, 4]");
+}
+
+/// softmax(q · kᵀ / 2 + mask) · v of two heads, as exporters write it.
+/// `in_steps`: by a logarithm, which no attention has.
+OnnxFile attention(const std::vector<float>& mask, bool in_steps = false) {
+  OnnxFile file;
+  file.input("q", {1, 3, 8}).input("k", {1, 3, 8}).input("v", {1, 3, 8}).output("y");
+  file.integers("heads", {4}, {0, 0, 2, 4}).integers("whole", {3}, {0, 0, -1});
+  file.floats("half", {}, {0.5F}).floats("mask", {1, 1, 3, 3}, mask);
+  const std::vector<int64_t> heads_first = {0, 2, 1, 3}, keys = {0, 2, 3, 1};
+  for (const char* each : {"q", "k", "v"}) file.node("Reshape", {each, "heads"}, {std::string(each) + "h"});
+  file.node("Transpose", {"qh"}, {"qt"}, {{"perm", heads_first}})
+      .node("Transpose", {"kh"}, {"kt"}, {{"perm", keys}})
+      .node("Transpose", {"vh"}, {"vt"}, {{"perm", heads_first}})
+      .node("MatMul", {"qt", "kt"}, {"s"})
+      .node("Mul", {"s", "half"}, {"scaled"})
+      .node("Add", {"scaled", "mask"}, {"masked"})
+      .node(in_steps ? "LogSoftmax" : "Softmax", {"masked"}, {in_steps ? "l" : "p"}, {{"axis", int64_t{-1}}});
+  if (in_steps) file.node("Exp", {"l"}, {"p"});
+  file.node("MatMul", {"p", "vt"}, {"o"})
+      .node("Transpose", {"o"}, {"ot"}, {{"perm", heads_first}})
+      .node("Reshape", {"ot", "whole"}, {"y"});
+  return file;
+}
+
+size_t count(const model::Graph& graph, const std::string& operation) {
+  size_t found = 0;
+  const std::string text = to_string(graph);
+  for (size_t at = text.find(operation); at != std::string::npos; at = text.find(operation, at + 1)) ++found;
+  return found;
+}
+
+TEST(OnnxOperators, AttentionIsOneOperation) {
+  constexpr float kHidden = -std::numeric_limits<float>::infinity();
+  const auto causal = import(attention({0, kHidden, kHidden, 0, 0, kHidden, 0, 0, 0}));
+  EXPECT_EQ(count(causal.graph, "attention"), 1u) << to_string(causal.graph);
+  EXPECT_EQ(count(causal.graph, "softmax"), 0u) << to_string(causal.graph);
+  EXPECT_EQ(count(causal.graph, "right"), 1u) << to_string(causal.graph);
+  const auto other = import(attention({0, -1, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(count(other.graph, "softmax"), 0u);
+  EXPECT_EQ(count(other.graph, "right"), 0u);
+}
+
+TEST(OnnxOperators, AttentionIsWhatItsPartsAre) {
+  const std::vector<float> mask = {0, -1, 2, 0, 0, 0, 0.5F, 0, 0};
+  WideArrays inputs;
+  for (const std::string name : {"q", "k", "v"})
+    for (int i = 0; i < 24; ++i) inputs[name].push_back(std::sin(1.7 * i + static_cast<double>(name[0])));
+  const Numbers fused = run(attention(mask), inputs).at("y"),
+                plain = run(attention(mask, true), inputs).at("y");
+  ASSERT_EQ(fused.size(), plain.size());
+  for (size_t i = 0; i < fused.size(); ++i) EXPECT_NEAR(fused[i], plain[i], 1e-6);
+}
+
+TEST(OnnxOperators, QuantisedWeightsAreWhatTheyMean) {
+  OnnxFile file;
+  file.input("x", {1, 2}).output("y");
+  file.initializer("q", {2, 2}, 3).set_raw_data(std::string("\x01\x02\xFF\x00", 4));
+  file.floats("scale", {}, {0.5F});
+  file.initializer("zero", {}, 3).set_raw_data(std::string("\x01", 1));
+  file.node("DequantizeLinear", {"q", "scale", "zero"}, {"w"}).node("MatMul", {"x", "w"}, {"y"});
+  EXPECT_EQ(run(file, {{"x", {1, 1}}}).at("y"), (Numbers{-1, 0}));
+  EXPECT_EQ(import(file).notes.size(), 1u);
+}
+
+TEST(OnnxOperators, ZerosAreKeptWhereThatPays) {
+  OnnxFile file;
+  const int64_t n = 512;
+  std::vector<float> weight(n * n);
+  for (size_t i = 0; i < weight.size(); i += 50) weight[i] = 1;
+  file.input("x", {64, n}).output("y").floats("w", {n, n}, weight).node("MatMul", {"x", "w"}, {"y"});
+  const ImportedModel sparse = import(file, {.threads = 1}),
+                      dense = import(file, {.sparse = false, .threads = 1});
+  ASSERT_EQ(sparse.layers.size(), 1u);
+  EXPECT_TRUE(sparse.layers[0].is_sparse);
+  EXPECT_FALSE(dense.layers[0].is_sparse);
+  EXPECT_NEAR(sparse.layers[0].zeros.density, 0.02, 1e-3);
+  WideArrays inputs;
+  for (int i = 0; i < 64 * n; ++i) inputs["x"].push_back(i % 7 - 3);
+  EXPECT_EQ(run(file, inputs).at("y"), run(file, inputs, {.sparse = false}).at("y"));
+}
+
+TEST(OnnxOperators, BranchesAndFunctionsAreThoseThatRun) {
+  OnnxFile file;
+  file.input("x", {2}).output("y").integers("yes", {}, {1});
+  file.node("Cast", {"yes"}, {"c"}, {{"to", int64_t{9}}}).node("If", {"c"}, {"y"});
+  wire::NodeProto& branch = *file.model().mutable_graph()->mutable_node(1);
+  for (const char* name : {"then_branch", "else_branch"}) {
+    wire::AttributeProto& attribute = *branch.add_attribute();
+    attribute.set_name(name);
+    wire::NodeProto& node = *attribute.mutable_g()->add_node();
+    const bool is_then = std::string(name) == "then_branch";
+    node.set_op_type(is_then ? "Twice" : "Unknown");
+    if (is_then) node.set_domain("own");
+    node.add_input("x");
+    node.add_output("r");
+    attribute.mutable_g()->add_output()->set_name("r");
+  }
+  wire::FunctionProto& function = *file.model().add_functions();
+  function.set_name("Twice");
+  function.set_domain("own");
+  function.add_input("a");
+  function.add_output("b");
+  wire::NodeProto& sum = *function.add_node();
+  sum.set_op_type("Add");
+  sum.add_input("a");
+  sum.add_input("a");
+  sum.add_output("b");
+  EXPECT_EQ(run(file, {{"x", {1, -2}}}).at("y"), (Numbers{2, -4}));
+}
+
+}  // namespace
+}  // namespace tessera::onnx

@@ -1,0 +1,180 @@
+"""Models in ONNX files."""
+
+from __future__ import annotations
+
+import io
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+torch = pytest.importorskip("torch")
+
+import onnx_cases  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+
+import tessera.onnx  # noqa: E402
+
+_TABLE = pathlib.Path(__file__).parents[2] / "docs" / "onnx-operators.md"
+_HEADING = """# Operators of ONNX
+
+What became of the cases of ONNX {version}'s own tests of operators (`onnx.backend.test`), each model read and run. Inputs
+that have to be constant for inputs of given shapes, such as axes, are initializers. A test of the Python package writes this
+table (`TESSERA_UPDATE_GOLDEN=1 scripts/test-python -m full -k operators_of_onnx`) and keeps it true.
+
+"""
+
+
+def model_of(
+    nodes: list[Any],
+    inputs: dict[str, tuple[Any, ...]],
+    outputs: list[str],
+    weights: dict[str, np.ndarray[Any, Any]],
+    kind: int = TensorProto.FLOAT,
+) -> bytes:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info(name, kind, shape) for name, shape in inputs.items()],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]).SerializeToString()
+
+
+def test_runs_as_users_of_onnx_runtime_know() -> None:
+    weight = np.arange(6, dtype=np.float32).reshape(3, 2)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Relu", ["y"], ["z"])]
+    session = tessera.onnx.load(model_of(nodes, {"x": ("batch", 3)}, ["y", "z"], {"w": weight}))
+    assert [(each.name, each.shape, each.type) for each in session.get_inputs()] == [
+        ("x", ["batch", 3], "tensor(float)")
+    ]
+    assert [each.name for each in session.get_outputs()] == ["y", "z"]
+    for batch in (1, 4, 2):
+        x = np.random.default_rng(batch).standard_normal((batch, 3), dtype=np.float32)
+        y, z = session.run(None, {"x": x})
+        np.testing.assert_allclose(y, x @ weight, rtol=1e-5)
+        (only,) = session.run(["z"], {"x": x})
+        np.testing.assert_array_equal(only, z)
+    with pytest.raises(ValueError, match="there is no output 'a'; the outputs are y, z"):
+        session.run(["a"], {"x": x})
+    with pytest.raises(ValueError, match="the input 'x' is missing"):
+        session.run(None, {})
+    with pytest.raises(ValueError, match="x"):
+        session.run(None, {"x": x[:, :2]})
+    with pytest.raises(ValueError, match="given are numbers of int64"):
+        session.run(None, {"x": np.zeros((1, 3), np.int64)})
+
+
+def test_keeps_zeros_where_that_pays() -> None:
+    generator = np.random.default_rng(0)
+    weight = generator.standard_normal((512, 512), dtype=np.float32)
+    weight[generator.random(weight.shape) < 0.95] = 0
+    data = model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ("n", 512)}, ["y"], {"w": weight})
+    session = tessera.onnx.load(data, {"n": 64}, threads=1)
+    assert session.report.layers[0].is_sparse
+    assert "sparse" in str(session)
+    assert not tessera.onnx.load(data, {"n": 64}, threads=1, sparse=False).report.layers[0].is_sparse
+    for rows in (64, 3):  # with the same weight
+        x = generator.standard_normal((rows, 512), dtype=np.float32)
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], x @ weight, rtol=1e-3, atol=1e-4)
+
+
+def test_lists_all_that_is_missing() -> None:
+    nodes = [helper.make_node("NonMaxSuppression", ["x"], ["a"]), helper.make_node("Unheard", ["x"], ["b"])]
+    with pytest.raises(tessera.onnx.UnsupportedModelError, match=r"(?s)2 operators.*NonMaxSuppression.*Unheard"):
+        tessera.onnx.load(model_of(nodes, {"x": (2,)}, ["a", "b"], {}))
+    with pytest.raises(RuntimeError, match="no ONNX file"):
+        tessera.onnx.load(b"\x00\x01")
+
+
+@pytest.mark.full
+def test_operators_of_onnx() -> None:
+    outcomes = [(onnx_cases.operator_of(case), case.name, onnx_cases.run_case(case)) for case in onnx_cases.node_cases()]
+    differing = [(name, outcome.detail) for _, name, outcome in outcomes if outcome.what == "differs"]
+    assert not differing
+    table = _HEADING.format(version=onnx.__version__) + onnx_cases.table_of((each[0], each[2]) for each in outcomes)
+    if os.environ.get("TESSERA_UPDATE_GOLDEN"):
+        _TABLE.write_text(table)
+    assert _TABLE.read_text() == table
+
+
+def test_each_operator_of_onnx_once() -> None:
+    first = {onnx_cases.operator_of(case): case for case in reversed(onnx_cases.node_cases())}
+    outcomes = {operator: onnx_cases.run_case(case) for operator, case in first.items()}
+    assert not [(operator, each.detail) for operator, each in outcomes.items() if each.what == "differs"]
+    assert sum(each.what == "passes" for each in outcomes.values()) > 80
+
+
+# Networks, by both exporters.
+
+
+class _Wrapped(nn.Module):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        result: Tensor = self.model(input_ids=ids, attention_mask=mask)[0]
+        return result
+
+
+def _networks(attention: str) -> dict[str, nn.Module]:
+    transformers = pytest.importorskip("transformers")
+    bert = transformers.BertConfig(
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        vocab_size=100,
+        attn_implementation=attention,
+    )
+    gpt2 = transformers.GPT2Config(
+        n_embd=64, n_layer=2, n_head=4, vocab_size=100, n_positions=64, use_cache=False, attn_implementation=attention
+    )
+    distilbert = transformers.DistilBertConfig(
+        dim=64, n_layers=2, n_heads=4, hidden_dim=128, vocab_size=100, attn_implementation=attention
+    )
+    return {
+        "bert": transformers.BertModel(bert),
+        "gpt2": transformers.GPT2LMHeadModel(gpt2),
+        "distilbert": transformers.DistilBertModel(distilbert),
+    }
+
+
+def exported(module: nn.Module, inputs: tuple[Tensor, ...], names: list[str], dynamo: bool) -> bytes:
+    content = io.BytesIO()
+    if dynamo:
+        pytest.importorskip("onnxscript")
+        program: Any = torch.onnx.export(module, inputs, input_names=names, dynamo=True, verbose=False)
+        program.save(content)
+    else:
+        dynamic = {name: {0: "batch", 1: "tokens"} for name in names}
+        torch.onnx.export(
+            module, inputs, content, input_names=names, dynamo=False, opset_version=17, dynamic_axes=dynamic
+        )
+    return content.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dynamo", [False, True])
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "distilbert"])
+def test_transformers_equal_pytorch(name: str, attention: str, dynamo: bool) -> None:
+    torch.manual_seed(0)
+    module = _Wrapped(_networks(attention)[name]).eval()
+    ids, mask = torch.randint(0, 100, (2, 16)), torch.ones(2, 16, dtype=torch.int64)
+    mask[1, 10:] = 0
+    session = tessera.onnx.load(exported(module, (ids, mask), ["ids", "mask"], dynamo))
+    sizes = [(2, 16)] if dynamo else [(2, 16), (1, 7)]
+    for rows, tokens in sizes:
+        some = {"ids": ids[:rows, :tokens], "mask": mask[:rows, :tokens]}
+        with torch.no_grad():
+            expected = module(some["ids"], some["mask"]).numpy()
+        (result,) = session.run(None, {key: value.numpy() for key, value in some.items()})
+        kept = some["mask"].numpy().astype(bool)
+        np.testing.assert_allclose(result[kept], expected[kept], atol=1e-4 * np.abs(expected).max())
