@@ -93,8 +93,9 @@ Value Context::weight_of(const ConstantPointer& matrix, bool transposed, uint32_
   const auto key = std::pair(matrix.get(), transposed);
   if (const auto found = weight_values.find(key); found != weight_values.end()) return found->second;
   held.push_back(matrix);
-  const std::string own = (matrix->name.empty() ? name : matrix->name) + (transposed ? ".transposed" : "");
-  const WeightForms::Form& form = weights->form_of(own, *matrix, transposed, rows, *options);
+  const std::string layer = matrix->name.empty() ? name : matrix->name;
+  const std::string own = layer + (transposed ? ".transposed" : "");
+  const WeightForms::Form& form = weights->form_of(layer, *matrix, transposed, rows, *options);
   const Type type = graph_type_of(matrix->type);
   layers.push_back(form.choice);
   const auto add = [&] {

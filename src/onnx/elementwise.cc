@@ -123,10 +123,18 @@ Results divide(Call& call) {
   return of(call, a / call.value(1));
 }
 
+/// a − ⌊a / b⌋ · b, which is a or b where b is infinite.
+Value floored_rest(Value a, Value b) {
+  const Value none = number_like(a, 0), differ = not_equal(less(a, none), less(b, none));
+  const Value of_infinite = where(differ * not_equal(a, none), b, a) + a * 0.0;
+  const Value is_infinite = equal(abs(b), number_like(b, std::numeric_limits<double>::infinity()));
+  return where(is_infinite, of_infinite, a - floor(a / b) * b);
+}
+
 Results modulo(Call& call) {
   const Value a = call.value(0), b = call.value(1);
   const bool of_dividend = call.integer("fmod", 0) != 0;
-  if (!is_integer(a)) return of(call, a - (of_dividend ? trunc(a / b) : floor(a / b)) * b);
+  if (!is_integer(a)) return of(call, of_dividend ? a - trunc(a / b) * b : floored_rest(a, b));
   const Value rest = a - whole_quotient(a, b) * b;
   if (of_dividend) return of(call, rest);
   // Of the sign of the divisor.

@@ -29,10 +29,10 @@ Zeros zeros_in(const std::vector<float>& values, Type type, uint32_t outputs, ui
 
 }  // namespace
 
-const WeightForms::Form& WeightForms::form_of(const std::string& name, const Constant& weight,
+const WeightForms::Form& WeightForms::form_of(const std::string& layer, const Constant& weight,
                                               bool transposed, uint32_t rows, const ImportOptions& options) {
   const std::lock_guard lock(mutex_);
-  const auto key = std::pair(name, options.sparse);
+  const auto key = std::tuple(layer, transposed, options.sparse);
   const auto known = forms_.find(key);
   if (known != forms_.end()) return known->second;
   auto outputs = static_cast<uint32_t>(weight.dims[0]), inputs = static_cast<uint32_t>(weight.dims[1]);
@@ -43,7 +43,7 @@ const WeightForms::Form& WeightForms::form_of(const std::string& name, const Con
   }
   Form form;
   form.choice = {
-      name, rows,
+      layer, rows,
       zeros_in(*values, graph_type_of(weight.type), outputs, inputs, {.n = rows, .threads = options.threads}),
       false};
   form.initial = {model::Initial::Kind::values, 0, values};

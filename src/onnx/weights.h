@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,13 +27,15 @@ class WeightForms {
     model::Initial initial = {};
   };
 
-  /// The form of a weight of products of so many rows; `transposed`: the constant is [inputs, outputs].
-  const Form& form_of(const std::string& name, const Constant& weight, bool transposed, uint32_t rows,
+  /// The form of a layer's weight for products of so many rows; `transposed`: the constant is [inputs,
+  /// outputs].
+  const Form& form_of(const std::string& layer, const Constant& weight, bool transposed, uint32_t rows,
                       const ImportOptions& options);
 
  private:
   std::mutex mutex_;
-  std::map<std::pair<std::string, bool>, Form> forms_;  ///< by name, and whether it may be sparse
+  /// By layer, whether the constant is transposed, and whether the form may be sparse.
+  std::map<std::tuple<std::string, bool, bool>, Form> forms_;
 };
 
 }  // namespace tessera::onnx

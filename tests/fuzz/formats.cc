@@ -1,6 +1,7 @@
 #include "fuzz/formats.h"
 
 #include <tessera/error.h>
+#include <tessera/onnx.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -26,6 +27,7 @@
 #include "sparse/pattern.h"
 #include "support/event_files.h"
 #include "support/gzipped.h"
+#include "support/onnx_file.h"
 #include "support/safetensors_file.h"
 
 namespace tessera::fuzz {
@@ -158,6 +160,21 @@ void require_sound(const std::vector<train::PixelEvent>& events, uint32_t side) 
 void read_gestures(const io::Source& source) {
   for (const train::Gesture& gesture : train::read_gestures(source))
     require(gesture.label < train::kGestures && gesture.begin < gesture.end, "an impossible gesture");
+}
+
+/// The graph of a model has what it says.
+void read_onnx_file(const io::Source& source) {
+  const std::vector<char> content = source.read_all();
+  const onnx::Model model = onnx::Model::parse(std::as_bytes(std::span(content)));
+  onnx::ImportOptions options{.sparse = false, .threads = 1, .most_computed = 1 << 16};
+  for (const onnx::ValueType& input : model.inputs())
+    for (const onnx::Dimension& dimension : input.shape)
+      if (!dimension.size && !dimension.name.empty()) options.shapes[dimension.name] = {2};
+  for (const onnx::ValueType& input : model.inputs()) options.shapes.erase(input.name);
+  const onnx::ImportedModel imported = model.import(options);
+  require(imported.graph.outputs().size() == model.outputs().size(), "a model without all its outputs");
+  for (const onnx::ValueType& output : imported.outputs)
+    require(imported.graph.outputs().contains(output.name), "an output that does not exist");
 }
 
 std::vector<std::string> smtx_examples() {
@@ -310,6 +327,38 @@ std::vector<std::string> event_array_examples() {
           npy_file("[('x', '|u1'), ('t', '<i8')]", "(0,)", "")};
 }
 
+std::vector<std::string> onnx_examples() {
+  using test::OnnxFile;
+  OnnxFile product;
+  product.input("x", {-1, 3}).output("y").floats("w", {3, 2}, {1, 0, 3, 0, 5, 6}).floats("b", {2}, {7, 8});
+  product.node("MatMul", {"x", "w"}, {"p"}).node("Add", {"p", "b"}, {"s"}).node("Relu", {"s"}, {"y"});
+  OnnxFile shapes;
+  shapes.input("x", {2, 3, 4}).output("y").output("n").integers("i", {1}, {1}).integers("r", {1}, {-1});
+  shapes.integers("axes", {1}, {0}).integers("ends", {1}, {9});
+  shapes.node("Shape", {"x"}, {"s"})
+      .node("Gather", {"s", "i"}, {"g"})
+      .node("Concat", {"g", "r"}, {"c"}, {{"axis", int64_t{0}}})
+      .node("Reshape", {"x", "c"}, {"f"})
+      .node("Slice", {"f", "i", "ends", "axes"}, {"l"})
+      .node("Transpose", {"l"}, {"t"}, {{"perm", std::vector<int64_t>{1, 0}}})
+      .node("Softmax", {"t"}, {"y"})
+      .node("ReduceSum", {"y", "axes"}, {"n"}, {{"keepdims", int64_t{0}}});
+  OnnxFile computed;
+  computed.input("x", {4})
+      .output("y")
+      .integers("size", {1}, {4})
+      .integers("a", {}, {0})
+      .integers("d", {}, {2});
+  computed.node("ConstantOfShape", {"size"}, {"z"})
+      .node("Cos", {"z"}, {"o"})
+      .node("Range", {"a", "d", "i"}, {"r"})
+      .node("Cast", {"r"}, {"f"}, {{"to", int64_t{1}}})
+      .node("Mul", {"x", "o"}, {"m"})
+      .node("ArgMax", {"m"}, {"y"}, {{"axis", int64_t{0}}});
+  computed.integers("i", {}, {1});
+  return {product.content(), shapes.content(), computed.content()};
+}
+
 constexpr Format kFormats[] = {
     {"smtx", [](const io::Source& s) { require_sound(io::read_smtx(s)); }, smtx_examples},
     {"matrix_market", read_matrix_market, matrix_market_examples},
@@ -318,6 +367,7 @@ constexpr Format kFormats[] = {
     {"weights", read_stored_weights, stored_weights_examples},
     {"config", [](const io::Source& s) { io::check_model_config(s); }, model_config_examples},
     {"model_index", [](const io::Source& s) { io::read_model_index(s); }, model_index_examples},
+    {"onnx", read_onnx_file, onnx_examples},
     {"lengths", read_length_array<false>, lengths_examples},
     {"lengths_text", read_lengths_text, lengths_text_examples},
     {"offsets", read_length_array<true>, offsets_examples},

@@ -11,7 +11,7 @@ import pytest
 # tests, and TESSERA_DATA says where data lie.
 OWN = tempfile.TemporaryDirectory(prefix="tessera-test-")
 for _name in list(os.environ):
-    is_for_tests = _name.startswith("TESSERA_TEST_") or _name == "TESSERA_DATA"
+    is_for_tests = _name.startswith("TESSERA_TEST_") or _name in ("TESSERA_DATA", "TESSERA_UPDATE_GOLDEN")
     if _name.startswith(("TESSERA_", "OMP_", "GOMP_", "XDG_")) and not is_for_tests:
         del os.environ[_name]
 os.environ["HOME"] = OWN.name

@@ -1,0 +1,48 @@
+// Runs a model of an ONNX file on random inputs, and says what became of its layers.
+//
+//   example_onnx_model MODEL.onnx [SIZE]
+//
+// SIZE is that of all dimensions which the file leaves open, 1 by default.
+#include <tessera/error.h>
+#include <tessera/machine.h>
+#include <tessera/onnx.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace {
+
+using namespace tessera;
+
+void run(const std::string& path, uint32_t size) {
+  const onnx::Model model = onnx::Model::read(path);
+  onnx::ImportOptions options;
+  for (const onnx::ValueType& input : model.inputs())
+    for (const onnx::Dimension& dimension : input.shape)
+      if (!dimension.size) options.shapes[dimension.name] = {size};
+  const onnx::ImportedModel imported = model.import(options);
+  for (const onnx::LayerChoice& layer : imported.layers)
+    std::printf("%s: density %.3f, %s\n", layer.name.c_str(), layer.zeros.density,
+                layer.is_sparse ? "sparse" : "dense");
+
+  model::Session session(imported.graph, Machine::host());
+  model::Arrays inputs;
+  for (const model::ArrayType& array : session.arrays())
+    if (array.is_input) inputs[array.name].assign(array.type.elements(), 1);
+  for (const auto& [name, values] : session.run(inputs))
+    std::printf("%s: %zu numbers, the first %g\n", name.c_str(), values.size(), values.front());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc < 2 || argc > 3) {
+    std::fputs("usage: example_onnx_model MODEL.onnx [SIZE]\n", stderr);
+    return 2;
+  }
+  run(argv[1], argc > 2 ? static_cast<uint32_t>(std::atoi(argv[2])) : 1);
+} catch (const Error& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}
