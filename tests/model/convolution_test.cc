@@ -3,6 +3,7 @@
 #include <tessera/convolution.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "networks.h"
@@ -182,6 +183,21 @@ TEST(Convolution, InGroupsIsOneOfASingleGroupAmongZeros) {
     WideArrays state = widened(initial_state(g));
     const WideArrays results = evaluate(g, {{"x", random_values(x.type(), -1, 1, 1, 3, 0)}}, state);
     expect_near(WideArrays{{"y", results.at("whole")}}, {{"y", results.at("grouped")}}, 1e-12);
+  }
+}
+
+TEST(Convolution, TakesItsPanelsFromImagesOnHosts) {
+  for (const Layers kind : {Layers::dense, Layers::sparse}) {
+    Graph g;
+    const Value x = g.input("x", {2, 9, 9, 8});
+    const Pattern pattern = sparse::generate_pattern({PatternKind::random, 16, 72, 0.4, 8, 3});
+    const Value w = kind == Layers::dense ? g.parameter("w", {16, 72}) : g.sparse_parameter("w", pattern);
+    g.output("y", relu(convolution(x, w, {}, {.kernel = {3, 3}, .stride = {2, 2}})));
+    const Session session(g, Machine::host(2));
+    const auto operations = session.cost().operations;
+    const auto is_product = [](const OperationCost& cost) { return cost.operation == "convolution"; };
+    EXPECT_EQ(std::ranges::count_if(operations, is_product), 1);
+    EXPECT_EQ(operations.size(), 1);
   }
 }
 

@@ -139,10 +139,13 @@ constexpr Operation kConvolution[] = {
      .most_inputs = 4,
      .infer = infer,
      .gradient = gradient,
+     .layouts = layouts,
+     .lower = lower,
      .cases = cases,
      .traits = {.weight = {{1, ProductKind::forward}}, .keeps_samples = keeps_samples},
      .absorb = absorb,
-     .decompose = decompose}};
+     .decompose = decompose,
+     .lowers_on = lowers_on}};
 
 /// Features of each group, or rows of the weight.
 std::vector<Value> in_groups(Value x, uint32_t groups, uint32_t dimension) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/dense/host/group.h"
+#include "ops/window.h"
 
 namespace tessera::ops {
 namespace {
@@ -20,7 +21,7 @@ const Operand* operand_of(const HostDenseOperands& o, DenseRole role) {
     case DenseRole::y: return &o.y;
     case DenseRole::bias: return o.bias ? &*o.bias : nullptr;
     case DenseRole::relu: return o.relu ? &*o.relu : nullptr;
-    case DenseRole::window:
+    case DenseRole::window: return o.window ? &*o.window : nullptr;
     case DenseRole::scratch: break;
   }
   return nullptr;
@@ -95,8 +96,10 @@ VertexGroup group_of(const HostDenseProblem& problem, const HostDenseOperands& o
 }
 
 program::StepId build_host_dense(const Builder& builder, const HostDenseProblem& problem,
-                                 const HostDensePlan& plan, const HostDenseOperands& operands) {
-  check_operands(builder, problem, operands, true);
+                                 const HostDensePlan& plan, const HostDenseOperands& given) {
+  check_operands(builder, problem, given, true);
+  HostDenseOperands operands = given;
+  if (problem.window) operands.window = window_constant(builder, *problem.window);
   const std::vector<DensePart> parts = parts_of(problem, plan.partition);
   const Operand scratch = scratch_of(builder, problem, plan.partition.tiles_used(), parts);
   program::ComputeSet set{std::string(dense_name(problem.product)), program::Phase::compute, {}};

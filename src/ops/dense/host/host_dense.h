@@ -62,11 +62,12 @@ std::string to_string(const HostDensePlan& plan);
 
 /// Operands in a program. Each product reads two of W, X and Y and writes the third.
 struct HostDenseOperands {
-  Operand w;                         ///< W or dW in panels
-  Operand x;                         ///< X or dX: n × k; or images
-  Operand y;                         ///< Y or dY: n × m
-  std::optional<Operand> bias = {};  ///< 1 × m, f32
-  std::optional<Operand> relu = {};  ///< n × k: the result of the ReLU, which is X of the forward product
+  Operand w;                           ///< W or dW in panels
+  Operand x;                           ///< X or dX: n × k; or images
+  Operand y;                           ///< Y or dY: n × m
+  std::optional<Operand> bias = {};    ///< 1 × m, f32
+  std::optional<Operand> relu = {};    ///< n × k: the result of the ReLU, which is X of the forward product
+  std::optional<Operand> window = {};  ///< as a constant, which building adds
 };
 
 /// Adds the product; matrices may have any row stride. Plans of plan_host_dense() give the same bits.

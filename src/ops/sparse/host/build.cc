@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ops/sparse/host/families.h"
+#include "ops/window.h"
 
 namespace tessera::ops {
 namespace {
@@ -25,13 +26,6 @@ Operand default_scalars(const Builder& builder, const ProductProblem& problem) {
       std::array<float, 2>{1.0F, problem.uses_beta ? 1.0F : 0.0F});
   return builder.constant("scalars", Type::f32, 1, 2,
                           {scalars, reinterpret_cast<const std::byte*>(scalars->data())});
-}
-
-/// The words of a window.
-Operand window_constant(const Builder& builder, const kernels::Window& window) {
-  const auto words = std::make_shared<const kernels::Window>(window);
-  return builder.constant("window", Type::u32, 1, kernels::kWindowWords,
-                          {words, reinterpret_cast<const std::byte*>(words.get())});
 }
 
 /// Common parts of the products' builders: fields of the weight's index and of the operands, by parts.
