@@ -2,6 +2,8 @@
 
     session = tessera.onnx.load("model.onnx")
     (logits,) = session.run(None, {"input_ids": ids, "attention_mask": mask})
+
+`python -m tessera.onnx benchmark model.onnx` times a model here, in ONNX Runtime and in OpenVINO.
 """
 
 from __future__ import annotations
@@ -131,6 +133,12 @@ class InferenceSession:
                 raise ValueError(f"there is no output {name!r}; the outputs are {', '.join(types)}")
         return [_as_type(results[name], types[name]) for name in output_names or types]
 
+    def prepared_shapes(self) -> dict[str, tuple[int, ...]] | None:
+        """The shapes of inputs that a session was last prepared or run for; None before the first."""
+        with self._lock:
+            last = next(reversed(self._sessions), None)
+        return None if last is None else {each.name: shape for each, shape in zip(self._inputs, last, strict=True)}
+
     def measure(self, input_feed: Mapping[str, ArrayLike]) -> Estimate:
         """Run once, and return where the time went; outputs are lost."""
         arrays = self._arrays(input_feed)
@@ -236,3 +244,9 @@ def _as_type(result: NDArray[Any], dtype: str) -> NDArray[Any]:
     if dtype == "bool":
         return result != 0
     return result if dtype == "bfloat16" else result.astype(dtype, copy=False)
+
+
+if __name__ == "__main__":
+    from tessera._onnx_benchmark import main
+
+    main()

@@ -88,6 +88,7 @@ std::span<const Operator> shape_operators();
 std::span<const Operator> selection_operators();
 std::span<const Operator> reduction_operators();
 std::span<const Operator> product_operators();
+std::span<const Operator> convolution_operators();
 std::span<const Operator> norm_operators();
 std::span<const Operator> attention_operators();
 std::span<const Operator> quantised_operators();

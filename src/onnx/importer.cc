@@ -58,9 +58,10 @@ wire::NodeProto with_attributes(wire::NodeProto node, const wire::FunctionProto&
 const std::map<std::string, Handlers, std::less<>>& operator_table() {
   static const auto table = [] {
     std::map<std::string, Handlers, std::less<>> all;
-    for (const auto& list : {elementwise_operators(), comparison_operators(), shape_operators(),
-                             selection_operators(), reduction_operators(), product_operators(),
-                             norm_operators(), attention_operators(), quantised_operators()})
+    for (const auto& list :
+         {elementwise_operators(), comparison_operators(), shape_operators(), selection_operators(),
+          reduction_operators(), product_operators(), convolution_operators(), norm_operators(),
+          attention_operators(), quantised_operators()})
       for (const Operator& each : list) all[std::string(each.name)].of_values = each.handler;
     for (const Operator& each : constant_operators()) all[std::string(each.name)].of_constants = each.handler;
     return all;

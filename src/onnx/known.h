@@ -48,7 +48,8 @@ struct Context {
   std::vector<LayerChoice> layers = {};
   std::map<std::pair<const Constant*, bool>, model::Value> weight_values = {};
   std::map<std::pair<const Constant*, Type>, model::Value> constants = {};
-  std::vector<ConstantPointer> held = {};  ///< so that no other constant gets the address
+  std::map<const Constant*, ConstantPointer> reordered = {};  ///< weights of convolutions
+  std::vector<ConstantPointer> held = {};                     ///< so that no other constant gets the address
   /// Products without a bias, which may get one.
   struct Product {
     model::Value x;

@@ -1,0 +1,140 @@
+// Convolutions.
+#include <tessera/convolution.h>
+
+#include <algorithm>
+
+#include "onnx/windows.h"
+
+namespace tessera::onnx {
+namespace {
+
+using model::Convolution;
+using model::Shape;
+using model::Value;
+
+/// A weight of the file in another order, once.
+ConstantPointer reordered(Call& call, const ConstantPointer& weight, int64_t rows,
+                          std::vector<float> (*order)(const Constant&, uint32_t), uint32_t groups) {
+  ConstantPointer& known = call.context.reordered[weight.get()];
+  if (known) return known;
+  call.context.held.push_back(weight);
+  Constant matrix = *weight;
+  matrix.transposed = {};
+  matrix.dims = {rows, static_cast<int64_t>(weight->size()) / rows};
+  matrix.values = std::make_shared<const std::vector<float>>(order(*weight, groups));
+  return known = std::make_shared<const Constant>(std::move(matrix));
+}
+
+Shape shape_of(const Constant& weight) { return {weight.dims.begin(), weight.dims.end()}; }
+
+std::vector<float> in_taps(const Constant& weight, uint32_t) {
+  return model::convolution_weight(weight.floats(), shape_of(weight));
+}
+
+std::vector<float> in_transposed_taps(const Constant& weight, uint32_t groups) {
+  return model::transposed_convolution_weight(weight.floats(), shape_of(weight), groups);
+}
+
+/// Sparse where that pays, if it may be.
+Value weight_value(Call& call, const ConstantPointer& matrix, bool may_be_sparse, uint64_t rows) {
+  if (!may_be_sparse) return call.value_of(known(matrix));
+  const auto count = static_cast<uint32_t>(std::min<uint64_t>(rows, INT32_MAX));
+  return call.context.weight_of(matrix, false, count, call.node.output(0) + ".weight");
+}
+
+void require_weight(const Call& call) {
+  if (call[1].dims.size() != call[0].dims.size() || call[1].dims[0] < 1)
+    refuse("a weight of {} does not fit {}", to_string(call[1].dims), to_string(call[0].dims));
+}
+
+uint64_t positions_of(const Window& window, const Dims& image) {
+  auto positions = static_cast<uint64_t>(image[0]);
+  for (size_t d = 0; d < window.kernel.size(); ++d) {
+    const int64_t seen = int64_t{window.dilation[d]} * (window.kernel[d] - 1) + 1;
+    const int64_t room = image[d + 2] + window.before[d] + window.after[d] - seen;
+    positions *= static_cast<uint64_t>(std::max<int64_t>(0, room) / window.stride[d] + 1);
+  }
+  return positions;
+}
+
+Results convolve(Call& call) {
+  require_weight(call);
+  const Known& weight = call[1];
+  const Window window(call, call[0].dims, weight.dims);
+  const Convolution of{window.kernel, window.stride, window.padding(), window.dilation,
+                       size_of("groups", call.integer("group", 1))};
+  const Value x = channels_last(call, 0);
+  std::optional<Value> matrix;
+  if (weight.constant) {
+    const ConstantPointer taps = reordered(call, weight.constant, weight.dims[0], in_taps, of.groups);
+    matrix = weight_value(call, taps, of.groups == 1, positions_of(window, call[0].dims));
+  } else {
+    const Value last = channels_last(call, 1);
+    matrix =
+        reshape(last, {last.shape()[0], static_cast<uint32_t>(last.type().elements() / last.shape()[0])});
+  }
+  return {channels_first(convolution(x, *matrix, call.value_if(2), of), call[0].type)};
+}
+
+/// The padding that gives a transposed convolution the sizes of its attribute `output_shape`.
+void set_padding(const Call& call, Window& window, std::vector<uint32_t>& more) {
+  const auto wanted = call.integers_if("output_shape");
+  const std::string mode = call.text("auto_pad", "NOTSET");
+  const size_t count = window.kernel.size();
+  if (!wanted && mode == "NOTSET") return;
+  for (size_t d = 0; d < count; ++d) {
+    const int64_t size = call[0].dims[d + 2], step = window.stride[d];
+    const int64_t seen = int64_t{window.dilation[d]} * (window.kernel[d] - 1) + 1;
+    const int64_t whole = (size - 1) * step + seen + more[d];
+    const int64_t target = wanted            ? wanted->at(wanted->size() - count + d)
+                           : mode == "VALID" ? whole
+                                             : size * step;
+    const int64_t total = std::max<int64_t>(0, whole - target);
+    if (whole < target) more[d] = size_of("output padding", more[d] + target - whole, 0);
+    const int64_t less = total / 2, rest = total - less;
+    window.before[d] = static_cast<uint32_t>(mode == "SAME_UPPER" ? less : rest);
+    window.after[d] = static_cast<uint32_t>(total) - window.before[d];
+  }
+}
+
+Results convolve_transposed(Call& call) {
+  require_weight(call);
+  const Known& weight = call[1];
+  Window window(call, call[0].dims, weight.dims);
+  const size_t count = window.kernel.size();
+  std::vector<uint32_t> more(count, 0);
+  if (const auto given = call.integers_if("output_padding"); given && given->size() == count)
+    for (size_t d = 0; d < count; ++d) more[d] = size_of("output padding", (*given)[d], 0);
+  set_padding(call, window, more);
+  const uint32_t groups = size_of("groups", call.integer("group", 1));
+  const Convolution of{window.kernel, window.stride, window.padding(), window.dilation, groups};
+  if (weight.dims[0] % groups != 0)
+    refuse("{} groups of {} channels are not possible", groups, weight.dims[0]);
+  std::optional<Value> matrix;
+  if (weight.constant) {
+    const int64_t channels = weight.dims[0] / groups;
+    const auto rows = static_cast<int64_t>(weight.constant->size()) / channels;
+    const ConstantPointer taps = reordered(call, weight.constant, rows, in_transposed_taps, groups);
+    uint64_t positions = static_cast<uint64_t>(call[0].dims[0]);
+    for (size_t d = 0; d < count; ++d) positions *= static_cast<uint64_t>(call[0].dims[d + 2]);
+    matrix = weight_value(call, taps, groups == 1, positions);
+  } else {
+    if (groups != 1) refuse("a computed weight of {} groups is not possible", groups);
+    std::vector<int> order;
+    for (size_t d = 0; d < count; ++d) order.push_back(static_cast<int>(d) + 2);
+    order.insert(order.end(), {1, 0});
+    const Value taps = permute(call.value(1), order);
+    matrix = reshape(
+        taps, {static_cast<uint32_t>(taps.type().elements() / taps.type().cols()), taps.type().cols()});
+  }
+  const Value y = transposed_convolution(channels_last(call, 0), *matrix, call.value_if(2), of, more);
+  return {channels_first(y, call[0].type)};
+}
+
+constexpr Operator kOperators[] = {{"Conv", convolve}, {"ConvTranspose", convolve_transposed}};
+
+}  // namespace
+
+std::span<const Operator> convolution_operators() { return kOperators; }
+
+}  // namespace tessera::onnx

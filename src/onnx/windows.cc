@@ -1,0 +1,80 @@
+#include "onnx/windows.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+namespace tessera::onnx {
+
+using model::Value;
+
+namespace {
+
+std::vector<uint32_t> sizes_or(const Call& call, const char* name, size_t count, int64_t least) {
+  const auto given = call.integers_if(name);
+  if (!given || given->empty()) return std::vector<uint32_t>(count, static_cast<uint32_t>(least));
+  if (given->size() != count)
+    refuse("its attribute '{}' has {} sizes for {} dimensions", name, given->size(), count);
+  std::vector<uint32_t> sizes;
+  for (const int64_t each : *given) sizes.push_back(size_of(name, each, least));
+  return sizes;
+}
+
+}  // namespace
+
+uint32_t size_of(const char* what, int64_t size, int64_t least) {
+  constexpr int64_t kMost = 1 << 24;
+  if (size < least || size > kMost) refuse("{} of {} are not possible", what, size);
+  return static_cast<uint32_t>(size);
+}
+
+void require_image(const Dims& dims) {
+  if (dims.size() != 3 && dims.size() != 4)
+    refuse("{} is not possible: only one or two dimensions after the channels", to_string(dims));
+}
+
+Window::Window(const Call& call, const Dims& image, const Dims& weight) {
+  require_image(image);
+  const size_t count = image.size() - 2;
+  kernel = sizes_or(call, "kernel_shape", count, 1);
+  if (!weight.empty())
+    for (size_t d = 0; d < count; ++d) kernel[d] = size_of("a kernel", weight.at(d + 2));
+  stride = sizes_or(call, "strides", count, 1);
+  dilation = sizes_or(call, "dilations", count, 1);
+  const std::vector<uint32_t> pads = sizes_or(call, "pads", 2 * count, 0);
+  before.assign(pads.begin(), pads.begin() + static_cast<int64_t>(count));
+  after.assign(pads.begin() + static_cast<int64_t>(count), pads.end());
+  const std::string mode = call.text("auto_pad", "NOTSET");
+  if (mode == "NOTSET" || mode.empty()) return;
+  for (size_t d = 0; d < count; ++d) {
+    const int64_t size = image[d + 2], step = stride[d], outputs = (size + step - 1) / step;
+    const int64_t seen = (outputs - 1) * step + int64_t{dilation[d]} * (kernel[d] - 1) + 1;
+    const int64_t total = mode == "VALID" ? 0 : std::max<int64_t>(0, seen - size);
+    const int64_t less = total / 2, more = total - less;
+    before[d] = static_cast<uint32_t>(mode == "SAME_LOWER" ? more : less);
+    after[d] = static_cast<uint32_t>(mode == "SAME_LOWER" ? less : more);
+  }
+}
+
+std::vector<uint32_t> Window::padding() const {
+  std::vector<uint32_t> both = before;
+  both.insert(both.end(), after.begin(), after.end());
+  return both;
+}
+
+Value channels_last(const Call& call, size_t input) {
+  const Value x = call.value(input);
+  std::vector<int> order(x.shape().size());
+  std::iota(order.begin(), order.end(), 0);
+  std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+  return permute(x, order);
+}
+
+Known channels_first(Value x, DataType type) {
+  std::vector<int> order(x.shape().size());
+  std::iota(order.begin(), order.end(), 0);
+  std::rotate(order.begin() + 1, order.end() - 1, order.end());
+  return known(permute(x, order), type);
+}
+
+}  // namespace tessera::onnx

@@ -1,0 +1,34 @@
+// Windows that slide over images, as ONNX describes them. Images are [samples, channels, sizes…] in files,
+// and channels last in graphs.
+#pragma once
+
+#include <tessera/model.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "onnx/call.h"
+
+namespace tessera::onnx {
+
+/// Sizes of a window and how it moves, a number for each dimension of space.
+struct Window {
+  /// Of attributes; the kernel is that of a weight where the attribute is missing.
+  Window(const Call& call, const Dims& image, const Dims& weight = {});
+
+  std::vector<uint32_t> kernel, stride, dilation;
+  std::vector<uint32_t> before, after;  ///< padding
+
+  /// That before all dimensions, then that after them.
+  std::vector<uint32_t> padding() const;
+};
+
+/// A size within limits. Throws UsageError, naming what it is.
+uint32_t size_of(const char* what, int64_t size, int64_t least = 1);
+/// Of a dimension of space: 1 or 2 are possible.
+void require_image(const Dims& dims);
+/// An input with channels last, and the result with channels first again.
+model::Value channels_last(const Call& call, size_t input);
+Known channels_first(model::Value x, DataType type);
+
+}  // namespace tessera::onnx
