@@ -18,7 +18,7 @@
 namespace tessera::cli {
 namespace {
 
-struct Options {
+struct InspectFlags {
   std::vector<std::string> paths;
   std::string tensor;
   std::string report;
@@ -27,7 +27,7 @@ struct Options {
 };
 
 /// With a progress bar over the tensors.
-InspectedModel inspect_path(const std::string& path, const Options& options) {
+InspectedModel inspect_path(const std::string& path, const InspectFlags& options) {
   std::optional<Progress> bar;
   const auto inspect_file = path.ends_with(".onnx") ? onnx::inspect : tessera::inspect;
   return inspect_file(path, options.tensor, {.n = options.rows, .threads = options.common.threads},
@@ -37,7 +37,7 @@ InspectedModel inspect_path(const std::string& path, const Options& options) {
                       });
 }
 
-int run(const Options& options) {
+int run(const InspectFlags& options) {
   if (!options.report.empty()) {
     check_extension("--report", options.report, {".html", ".htm"});
     io::require_writable(options.report);
@@ -58,7 +58,7 @@ int run(const Options& options) {
 Command add_inspect_command(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "inspect", "Show where the zeros of weights are, and whether they would save time on this computer");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectFlags>();
   command
       .add_option("paths", options->paths,
                   "Folders of Hugging Face models; .onnx, .safetensors, .npy, .mtx or .smtx files")

@@ -10,8 +10,8 @@ namespace {
 using Handler = void (*)(int);
 
 volatile std::sig_atomic_t noted = 0;
-Handler on_interrupt = SIG_DFL;
-Handler on_termination = SIG_DFL;
+Handler interrupt_before = SIG_DFL;
+Handler termination_before = SIG_DFL;
 
 void note(int signal) {
   if (noted == 0) {
@@ -22,7 +22,7 @@ void note(int signal) {
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message + skip, sizeof(message) - 1 - skip);
     return;
   }
-  const Handler before = signal == SIGINT ? on_interrupt : on_termination;
+  const Handler before = signal == SIGINT ? interrupt_before : termination_before;
   if (before == SIG_IGN) return;
   if (before != SIG_DFL) return before(signal);
   _exit(128 + signal);
@@ -32,13 +32,13 @@ void note(int signal) {
 
 Interruption::Interruption() {
   noted = 0;
-  on_interrupt = std::signal(SIGINT, note);
-  on_termination = std::signal(SIGTERM, note);
+  interrupt_before = std::signal(SIGINT, note);
+  termination_before = std::signal(SIGTERM, note);
 }
 
 Interruption::~Interruption() {
-  std::signal(SIGINT, on_interrupt);
-  std::signal(SIGTERM, on_termination);
+  std::signal(SIGINT, interrupt_before);
+  std::signal(SIGTERM, termination_before);
 }
 
 int Interruption::pending() { return noted; }

@@ -20,7 +20,7 @@ namespace {
 
 using namespace studies::spmm;
 
-struct Options {
+struct SpmmFlags {
   SpmmRequest request;
   CommonOptions common;
 };
@@ -142,7 +142,7 @@ bool write_or_complain(const SpmmRequest& request, const std::vector<SpmmResult>
   }
 }
 
-int run(const Options& options) {
+int run(const SpmmFlags& options) {
   SpmmRequest request = options.request;
   request.json = options.common.json;
   request.threads = options.common.threads;
@@ -164,7 +164,7 @@ int run(const Options& options) {
 Command add_spmm_command(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "spmm", "Plan, run, verify and measure products Y = W·X of sparse or dense weights");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SpmmFlags>();
   add_weight_options(command, options->request);
   add_run_options(command, options->request);
   add_output_options(command, options->request);

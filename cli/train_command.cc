@@ -21,7 +21,7 @@
 namespace tessera::cli {
 namespace {
 
-struct Options {
+struct TrainFlags {
   TrainRequest request;
   CommonOptions common;
 };
@@ -77,7 +77,7 @@ int train_one(const TrainRequest& request, const TrainingData& data) {
   return request.estimate ? show_estimate(request, trainer, report) : train(request, trainer, report);
 }
 
-int run(const Options& options, const CLI::App& command) {
+int run(const TrainFlags& options, const CLI::App& command) {
   TrainRequest request = options.request;
   request.json = options.common.json;
   request.threads = options.common.threads;
@@ -97,7 +97,7 @@ int run(const Options& options, const CLI::App& command) {
 Command add_train_command(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "train", "Train dense or sparse classifiers of images, or spiking ones of recordings");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TrainFlags>();
   add_train_options(command, options->request);
   add_common_options(command, options->common);
   command.footer(

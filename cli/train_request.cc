@@ -21,7 +21,7 @@ constexpr uint32_t kMostImages = 10'000'000;
 constexpr uint32_t kMostSeeds = 1000;
 constexpr std::string_view kImageSets[] = {"cifar-10-grey", "cifar-10", "mnist"};
 
-double parse_density(const std::string& text) {
+double density_of_layers(const std::string& text) {
   const std::vector<double> densities = parse_densities(text);
   if (densities.size() != 1)
     throw UsageError(fmt::format("--density takes one fraction, such as 1/16; '{}' are several", text));
@@ -46,7 +46,7 @@ void add_network_options(CLI::App& command, TrainRequest& r) {
       "Hidden layers: dense, static (block-sparse, fixed pattern), dynamic (blocks are dropped and grown), "
       "butterfly, bpbp, block-butterfly, pixelfly, fastfood, circulant, low-rank or monarch; or spiking: "
       "a network of spiking neurons, of recordings");
-  add(command, "--density", s.density, parse_density, "Density of sparse layers (default: 0.1)");
+  add(command, "--density", s.density, density_of_layers, "Density of sparse layers (default: 0.1)");
   add_count(command, "--block", s.block_size,
             "Their block size, and that of block-butterfly and pixelfly: 1, 4, 8, 16 or 32 (default: 16)");
   add_count(command, "--butterfly", s.butterfly_size,

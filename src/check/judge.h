@@ -5,6 +5,9 @@
 
 namespace tessera::check {
 
+/// Larger products are checked in samples, unless all is asked for.
+inline constexpr double kFullUpToFlops = 2e9;
+
 /// Adds an element to a verdict. If the reference is infinite or NaN, the element must be equal; otherwise
 /// its error, minus underflow, must be within the verdict's tolerance of `magnitude`, the sum of absolute
 /// terms.

@@ -16,7 +16,6 @@
 namespace tessera::check {
 namespace {
 
-constexpr double kFullUpToFlops = 2e9;
 constexpr uint32_t kSampledColumns = 32;
 constexpr uint32_t kPanel = 32;     // columns of X held in float64 at a time
 constexpr uint32_t kRowGrain = 16;  // block rows that a thread takes at a time

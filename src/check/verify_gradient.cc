@@ -11,7 +11,6 @@
 namespace tessera::check {
 namespace {
 
-constexpr double kFullUpToFlops = 2e9;
 constexpr double kSampleFlops = 1e8;
 constexpr uint64_t kBlockGrain = 64;  // blocks that a thread takes at a time
 

@@ -45,7 +45,7 @@ Value integer_constant(model::Graph& graph, const Constant& constant, Type type)
 }
 
 std::string free_name(const model::Graph& graph, std::string name) {
-  while (graph.contains(name) || name.starts_with('%')) name.insert(0, "_");
+  while (graph.contains(name) || name.starts_with('%')) name = fmt::format("_{}", name);
   return name;
 }
 

@@ -7,7 +7,7 @@ namespace tessera::report {
 namespace {
 
 constexpr double kRow = 30;
-constexpr double kThickness = 20;
+constexpr double kBarThickness = 20;
 constexpr double kGap = 12;
 
 class BarPlot {
@@ -53,8 +53,8 @@ class BarPlot {
   }
 
   void draw_bar(const BarChart::Bar& bar, double top) {
-    const double y = top + (kRow - kThickness) / 2;
-    const double text_y = y + kThickness / 2 + 4;
+    const double y = top + (kRow - kBarThickness) / 2;
+    const double text_y = y + kBarThickness / 2 + 4;
     const double sum = sum_of(bar.parts);
     canvas_.text(area_.left - 8, text_y, shortened(bar.name, area_.left - kGap), Anchor::end);
     double before = 0;
@@ -62,7 +62,7 @@ class BarPlot {
       const double part = part_of(bar.parts, c);
       if (part == 0) continue;
       const double left = scale_.at(before);
-      canvas_.rectangle(left, y, scale_.at(before + part) - left, kThickness,
+      canvas_.rectangle(left, y, scale_.at(before + part) - left, kBarThickness,
                         colour_of_category(bars_.categories, c),
                         fmt::format("{}: {} ({:.1f} %)", bars_.categories[c].name,
                                     value_text(part, axis_.unit), 100 * part / sum));

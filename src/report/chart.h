@@ -95,6 +95,8 @@ struct ColumnChart {
   std::optional<Limit> limit{};
 };
 Html chart(const ColumnChart& columns);
+/// Tiles that share a column, so that there are not too many.
+size_t tiles_per_column(size_t tiles);
 
 struct Histogram {
   struct Bin {

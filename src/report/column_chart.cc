@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/ceil_divide.h"
 #include "report/bars.h"
 #include "report/plot.h"
 
@@ -77,6 +78,11 @@ class ColumnPlot {
 
 Html chart(const ColumnChart& columns) {
   return columns.columns.empty() ? nothing_to_show(columns.frame) : ColumnPlot(columns).draw();
+}
+
+size_t tiles_per_column(size_t tiles) {
+  constexpr size_t kMostColumns = 400;
+  return base::ceil_divide(tiles, kMostColumns);
 }
 
 }  // namespace tessera::report

@@ -16,8 +16,6 @@ using compiler::kMemoryUses;
 using compiler::MemoryUse;
 using compiler::TileMemory;
 
-constexpr size_t kMostColumns = 400;
-
 /// Data in strong colours, code and its kind in others, padding in grey.
 size_t colour_of_use(MemoryUse use) {
   switch (use) {
@@ -69,7 +67,7 @@ std::optional<Limit> capacity_of(const compiler::MemoryReport& memory) {
 
 Html columns_of(const compiler::MemoryReport& memory) {
   const std::vector<MemoryUse> uses = uses_of(memory);
-  const size_t together = (memory.tiles.size() + kMostColumns - 1) / kMostColumns;
+  const size_t together = tiles_per_column(memory.tiles.size());
   ColumnChart columns;
   columns.frame.title = "Memory, tile by tile";
   columns.x_label = "tile";

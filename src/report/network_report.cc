@@ -20,7 +20,6 @@ using model::OperationCost;
 using model::RunCost;
 
 constexpr size_t kMostOperations = 20;  ///< in the chart
-constexpr size_t kMostColumns = 400;
 
 std::vector<KeyFigure> key_figures_of(const RunCost& cost) {
   const double cycles = std::accumulate(cost.cycles.begin(), cost.cycles.end(), 0.0,
@@ -97,7 +96,7 @@ Html tiles_chart(const RunCost& cost) {
   for (const auto& tile : cost.tiles)
     for (const auto& [purpose, bytes] : tile)
       if (std::ranges::find(names, purpose) == names.end()) names.push_back(purpose);
-  const size_t together = (cost.tiles.size() + kMostColumns - 1) / kMostColumns;
+  const size_t together = tiles_per_column(cost.tiles.size());
   ColumnChart columns;
   columns.frame.title = "Memory, tile by tile";
   if (together > 1)

@@ -40,8 +40,6 @@ std::string depth_lines(const std::vector<uint64_t>& depths) {
   return table.text();
 }
 
-std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
-
 }  // namespace
 
 std::string depth_text(uint32_t max_per_pack) {
@@ -102,8 +100,8 @@ std::string details(const PackResult& r) {
     out += fmt::format("\nattention cost (sum of length²) over {} ranks that take packs round-robin:\n",
                        ranks.ranks);
     Table table({"order", "spread of sums", "idle time"});
-    table.add({"random", percent(ranks.shuffled.spread), percent(ranks.shuffled.idle)});
-    table.add({"balanced", percent(ranks.balanced.spread), percent(ranks.balanced.idle)});
+    table.add({"random", percent_text(ranks.shuffled.spread), percent_text(ranks.shuffled.idle)});
+    table.add({"balanced", percent_text(ranks.balanced.spread), percent_text(ranks.balanced.idle)});
     out += table.text();
   }
   if (!r.out.empty())

@@ -16,7 +16,6 @@ using Align = RichTable::Align;
 using program::Phase;
 
 constexpr size_t kMostSpans = 3000;  // more would make a page slow
-constexpr size_t kMostColumns = 400;
 
 std::string seconds_of(double seconds) { return value_text(seconds, Unit::seconds); }
 
@@ -143,7 +142,7 @@ Html phase_bars(const RunSummary& run) {
 /// Columns for tiles in order; each shows the largest of several neighbours if there are too many.
 Html busy_columns(const RunSummary& run) {
   if (run.busy.empty() || run.samples.empty()) return {};
-  const size_t together = (run.busy.size() + kMostColumns - 1) / kMostColumns;
+  const size_t together = tiles_per_column(run.busy.size());
   ColumnChart chart_of;
   chart_of.frame = {"Compute time, tile by tile", "", kHalf, 250};
   chart_of.x_label = "tile";

@@ -38,4 +38,6 @@ std::string seconds_text(double seconds) {
   return fmt::format("{:.3g} s", seconds);
 }
 
+std::string percent_text(double fraction) { return fmt::format("{:.2f} %", 100 * fraction); }
+
 }  // namespace tessera::report

@@ -32,5 +32,7 @@ size_t characters_of(std::string_view text);
 
 /// "1.23 ms"
 std::string seconds_text(double seconds);
+/// "12.34 %" of a fraction.
+std::string percent_text(double fraction);
 
 }  // namespace tessera::report

@@ -6,8 +6,8 @@ namespace tessera::report {
 namespace {
 
 constexpr double kLane = 40;
-constexpr double kThickness = 30;
-constexpr double kTop = 6;
+constexpr double kLaneThickness = 30;
+constexpr double kTopMargin = 6;
 constexpr double kWideSpan = 4;  // minimum span width in pixels for gaps between spans
 constexpr size_t kReadable = 8;  // minimum number of characters of a shortened name
 
@@ -25,7 +25,8 @@ class TimelinePlot {
     for (const Tick& tick : scale_.ticks())
       canvas_.line("grid", scale_.at(tick.value), 0, scale_.at(tick.value), area_.bottom);
     for (size_t l = 0; l < timeline_.lanes.size(); ++l)
-      draw_lane(timeline_.lanes[l], kTop + kLane * static_cast<double>(l) + (kLane - kThickness) / 2);
+      draw_lane(timeline_.lanes[l],
+                kTopMargin + kLane * static_cast<double>(l) + (kLane - kLaneThickness) / 2);
     draw_x_axis(canvas_, area_, axis_, scale_);
     return figure(timeline_.frame, legend(timeline_.categories, used_), canvas_.html(timeline_.frame.title));
   }
@@ -50,12 +51,12 @@ class TimelinePlot {
     double names = 0;
     for (const Timeline::Lane& lane : timeline_.lanes) names = std::max(names, text_width(lane.name));
     names = std::min(names, timeline_.frame.width / 4);
-    return {names == 0 ? 2 : names + 12, kTop, timeline_.frame.width - 12,
-            kTop + kLane * static_cast<double>(timeline_.lanes.size())};
+    return {names == 0 ? 2 : names + 12, kTopMargin, timeline_.frame.width - 12,
+            kTopMargin + kLane * static_cast<double>(timeline_.lanes.size())};
   }
 
   void draw_lane(const Timeline::Lane& lane, double top) {
-    const double text_y = top + kThickness / 2 + 4;
+    const double text_y = top + kLaneThickness / 2 + 4;
     canvas_.text(area_.left - 10, text_y, shortened(lane.name, area_.left - 12), Anchor::end);
     for (const Timeline::Span& span : lane.spans) draw_span(span, top, text_y);
   }
@@ -65,7 +66,7 @@ class TimelinePlot {
     const double width = scale_.at(span.begin + span.length) - left;
     const size_t colour = colour_of_category(timeline_.categories, span.category);
     if (span.category < used_.size()) used_[span.category] = true;
-    canvas_.rectangle(left, top, std::max(width - (width > kWideSpan ? 1 : 0), 0.4), kThickness, colour,
+    canvas_.rectangle(left, top, std::max(width - (width > kWideSpan ? 1 : 0), 0.4), kLaneThickness, colour,
                       span.title);
     const std::string name = shortened(span.name, width - 10);
     if (name.size() > kReadable || name == span.name)

@@ -16,8 +16,6 @@
 namespace tessera::report {
 namespace {
 
-std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
-
 std::string time_text(const TrainingReport& report, double seconds) {
   return report.modelled ? value_text(seconds * report.clock_hz, Unit::cycles)
                          : value_text(seconds, Unit::seconds);
@@ -50,11 +48,11 @@ Html epochs_of(const TrainingResult& result) {
   RichTable table(
       {{"epoch"}, {"loss"}, {"accuracy"}, {"validation loss"}, {"validation accuracy"}, {"time"}});
   for (const EpochResult& e : result.epochs)
-    table.add(
-        {fmt::format("{}", e.epoch), fmt::format("{:.4f}", e.loss), e.accuracy ? percent(*e.accuracy) : "–",
-         fmt::format("{:.4f}", e.validation_loss), percent(e.validation_accuracy),
-         e.seconds > 0 ? value_text(e.seconds, Unit::seconds) : "earlier"},
-        e.epoch == result.best_epoch);
+    table.add({fmt::format("{}", e.epoch), fmt::format("{:.4f}", e.loss),
+               e.accuracy ? percent_text(*e.accuracy) : "–", fmt::format("{:.4f}", e.validation_loss),
+               percent_text(e.validation_accuracy),
+               e.seconds > 0 ? value_text(e.seconds, Unit::seconds) : "earlier"},
+              e.epoch == result.best_epoch);
   return table.html();
 }
 
@@ -64,11 +62,11 @@ Html figures_of(const TrainingReport& r) {
     const TrainingResult& result = *r.result;
     if (result.test_accuracy)
       figures.push_back(
-          {"test accuracy", percent(*result.test_accuracy),
+          {"test accuracy", percent_text(*result.test_accuracy),
            fmt::format("loss {:.4f}, network of epoch {}", *result.test_loss, result.best_epoch)});
     if (result.best_epoch != 0)
       figures.push_back({"validation accuracy",
-                         percent(result.epochs[result.best_epoch - 1].validation_accuracy),
+                         percent_text(result.epochs[result.best_epoch - 1].validation_accuracy),
                          fmt::format("best, epoch {}", result.best_epoch)});
   }
   const bool ran = r.result && r.result->steps_run > 0;
@@ -166,8 +164,9 @@ Table operations_table(const TrainingReport& report) {
 
 std::string text_of(const EpochResult& e) {
   return fmt::format("{:5}  {:8.4f}  {:>8}  {:15.4f}  {:>19}  {:>8}\n", e.epoch, e.loss,
-                     e.accuracy ? percent(*e.accuracy) : "–", e.validation_loss,
-                     percent(e.validation_accuracy), e.seconds > 0 ? seconds_text(e.seconds) : "earlier");
+                     e.accuracy ? percent_text(*e.accuracy) : "–", e.validation_loss,
+                     percent_text(e.validation_accuracy),
+                     e.seconds > 0 ? seconds_text(e.seconds) : "earlier");
 }
 
 std::string page_of(const TrainingReport& r) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/ceil_divide.h"
 #include "kernels/tile/tile_product/codelet.h"
 #include "kernels/tile/tile_product/cost.h"
 #include "ops/dense/dense.h"
@@ -14,6 +15,7 @@
 namespace tessera::ops {
 namespace {
 
+using base::ceil_divide;
 using machine::Machine;
 using program::Phase;
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/ceil_divide.h"
 #include "base/memo.h"
 #include "compiler/compile.h"
 #include "program/cycles.h"
@@ -15,6 +16,7 @@
 namespace tessera::ops {
 namespace {
 
+using base::ceil_divide;
 using machine::Kind;
 using machine::Machine;
 using program::Box;
@@ -24,9 +26,6 @@ using program::PhaseTimes;
 using program::StepId;
 
 Box transpose(const Box& box) { return {box.col, box.cols, box.row, box.rows}; }
-
-/// ⌈a / b⌉ for a > 0.
-uint32_t ceil_divide(uint32_t a, uint32_t b) { return (a - 1) / b + 1; }
 
 std::vector<MapPartition> candidate_partitions(uint32_t rows, uint32_t cols, uint32_t tiles) {
   std::vector<MapPartition> partitions;

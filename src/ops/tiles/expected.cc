@@ -3,10 +3,13 @@
 #include <array>
 #include <cmath>
 
+#include "base/ceil_divide.h"
 #include "kernels/common/element.h"
 #include "kernels/map/reduce/codelet.h"
 
 namespace tessera::ops {
+
+using base::ceil_divide;
 
 std::vector<uint32_t> part_counts(uint32_t units, uint32_t most) {
   std::vector<uint32_t> counts;

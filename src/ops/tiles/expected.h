@@ -16,6 +16,10 @@ namespace tessera::ops {
 /// The vendor's planners' fraction of a tile's memory for temporaries.
 inline constexpr double kPublishedMemoryFraction = 0.6;
 
+/// Number of candidates that get an exact cost; more until one fits.
+inline constexpr size_t kRecounted = 4;
+inline constexpr size_t kMostRecounted = 16;
+
 /// A partition, and its expected cost.
 template <class Partition>
 struct Expected {
@@ -23,8 +27,6 @@ struct Expected {
   program::PhaseTimes cycles;
   double bytes = 0;  ///< of the fullest tile
 };
-
-inline uint32_t ceil_divide(uint32_t a, uint32_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 /// Numbers of parts, up to `most`, that differ in the size of their largest part.
 std::vector<uint32_t> part_counts(uint32_t units, uint32_t most);

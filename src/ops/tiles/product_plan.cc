@@ -20,10 +20,7 @@ namespace {
 
 using machine::Machine;
 
-// Number of candidates that get an exact cost; more until one fits. Exact costs need the program, so there
-// are fewer for large ones.
-constexpr size_t kRecounted = 4;
-constexpr size_t kMostRecounted = 16;
+// Exact costs need the program, so there are fewer for large ones.
 constexpr uint64_t kLargeBlocks = 1 << 19;
 constexpr size_t kRecountedLarge = 2;
 constexpr size_t kShown = 24;

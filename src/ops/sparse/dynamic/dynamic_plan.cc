@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/ceil_divide.h"
 #include "kernels/tile/bucket/cost.h"
 #include "kernels/tile/bucket/metadata.h"
 #include "ops/sparse/dynamic/dynamic.h"
@@ -12,6 +13,7 @@
 namespace tessera::ops {
 namespace {
 
+using base::ceil_divide;
 using machine::Machine;
 using program::Phase;
 
@@ -22,8 +24,6 @@ constexpr double kHeadRoom = 0.3;
 // memory for temporaries, and at b = 1 the bytes of a tile's parts of X and of Y.
 constexpr double kPublishedFraction = 0.2;
 constexpr double kPublishedPart = 8192;
-
-uint64_t ceil_divide(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 uint32_t blocks_across(uint32_t elements, uint32_t block_size) {
   return static_cast<uint32_t>(ceil_divide(elements, block_size));
@@ -77,9 +77,9 @@ double expected_steps(double partitions, double mean, double room) {
 }
 
 /// Expected cost of one partition for a random pattern with the maximum number of blocks.
-class Estimate {
+class DynamicEstimate {
  public:
-  Estimate(const DynamicShape& s, const DynamicTiling& tiling, const Machine& m)
+  DynamicEstimate(const DynamicShape& s, const DynamicTiling& tiling, const Machine& m)
       : s_(s), tiling_(tiling), m_(m), grid_(s, tiling, m) {
     size_ = static_cast<double>(size_of(s.numbers.operands));
     partial_size_ = static_cast<double>(size_of(s.numbers.partials));
@@ -245,7 +245,7 @@ class Search {
     if (uint64_t{tiling.partitions()} * tiling.bucket_blocks * tiling.n_parts > ~0U ||
         uint64_t{tiling.m_parts} * s_.k > ~0U || uint64_t{tiling.k_parts} * s_.m > ~0U)
       return;  // more rows than a variable may have
-    const Estimate estimate(s_, tiling, m_);
+    const DynamicEstimate estimate(s_, tiling, m_);
     if (planner_ == Planner::best || estimate.is_within_vendor_limits()) found_.push_back(estimate.all());
   }
 

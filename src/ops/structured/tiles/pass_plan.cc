@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/ceil_divide.h"
 #include "compiler/compile.h"
 #include "kernels/tile/kronecker/cost.h"
 #include "ops/structured/tiles/pass_grid.h"
@@ -13,12 +14,10 @@
 namespace tessera::ops {
 namespace {
 
+using base::ceil_divide;
 using machine::Machine;
 using program::Role;
 
-// Partitions of which the program is counted, more until one fits.
-constexpr size_t kRecounted = 4;
-constexpr size_t kMostRecounted = 16;
 // Parts of the outputs of a group have at least so many, if the group has more.
 constexpr uint32_t kLeastOutputs = 4;
 
@@ -44,9 +43,9 @@ void check(const TilePassProblem& p, const Machine& m) {
 }
 
 /// Expected cycles of a partition, from the largest part.
-class Estimate {
+class PassEstimate {
  public:
-  Estimate(const TilePassProblem& p, const TilePassPartition& partition, const Machine& m)
+  PassEstimate(const TilePassProblem& p, const TilePassPartition& partition, const Machine& m)
       : p_(p),
         pass_(p.pass),
         partition_(partition),
@@ -129,7 +128,7 @@ std::vector<Expected<TilePassPartition>> partitions(const TilePassProblem& p, co
       const uint32_t most = divides ? std::max(1U, TilePassGrid::divided(p) / kLeastOutputs) : 1;
       for (const uint32_t output_parts : part_counts(most, m.tiles / group_parts / n_parts)) {
         const TilePassPartition partition{group_parts, n_parts, output_parts};
-        all.push_back(Estimate(p, partition, m).all());
+        all.push_back(PassEstimate(p, partition, m).all());
       }
     }
   const auto capacity = static_cast<double>(m.tile_bytes);
