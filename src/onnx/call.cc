@@ -74,7 +74,8 @@ Value Context::value_of(const ConstantPointer& constant) {
   held.push_back(constant);
   const auto add = [&] {
     if (constant->has_floats() && weights != nullptr && !constant->name.empty() && constant->size() > 1) {
-      return graph.parameter(free_name(graph, constant->name), shape_of(constant->dims),
+      const std::string name = weights->name_of(constant->name, *constant);
+      return graph.parameter(free_name(graph, name), shape_of(constant->dims),
                              {model::Initial::Kind::values, 0, std::get<Floats>(constant->values)}, type);
     }
     if (constant->has_floats()) return graph.constant("", shape_of(constant->dims), constant->floats(), type);
@@ -93,7 +94,7 @@ Value Context::weight_of(const ConstantPointer& matrix, bool transposed, uint32_
   const auto key = std::pair(matrix.get(), transposed);
   if (const auto found = weight_values.find(key); found != weight_values.end()) return found->second;
   held.push_back(matrix);
-  const std::string layer = matrix->name.empty() ? name : matrix->name;
+  const std::string layer = weights->name_of(matrix->name.empty() ? name : matrix->name, *matrix);
   const std::string own = layer + (transposed ? ".transposed" : "");
   const WeightForms::Form& form = weights->form_of(layer, *matrix, transposed, rows, *options);
   const Type type = graph_type_of(matrix->type);

@@ -1,6 +1,9 @@
 #include "onnx/weights.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "sparse/pattern.h"
@@ -27,7 +30,25 @@ Zeros zeros_in(const std::vector<float>& values, Type type, uint32_t outputs, ui
                   options);
 }
 
+/// Bit by bit, so that NaN is itself.
+bool are_same(const Constant& a, const Constant& b) {
+  const std::vector<float>&x = a.floats(), &y = b.floats();
+  return a.type == b.type && a.dims == b.dims && x.size() == y.size() &&
+         (x.data() == y.data() || std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0);
+}
+
 }  // namespace
+
+std::string WeightForms::name_of(const std::string& name, const Constant& constant) {
+  const std::lock_guard lock(mutex_);
+  std::string own = name;
+  for (int number = 2;; ++number) {
+    const auto [known, is_new] =
+        named_.try_emplace(own, Constant{constant.type, constant.dims, constant.values});
+    if (is_new || are_same(known->second, constant)) return own;
+    own = fmt::format("{}#{}", name, number);
+  }
+}
 
 const WeightForms::Form& WeightForms::form_of(const std::string& layer, const Constant& weight,
                                               bool transposed, uint32_t rows, const ImportOptions& options) {

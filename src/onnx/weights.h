@@ -27,13 +27,18 @@ class WeightForms {
     model::Initial initial = {};
   };
 
-  /// The form of a layer's weight for products of so many rows; `transposed`: the constant is [inputs,
-  /// outputs].
+  /// A name for a constant in all graphs: the one given, unless another constant has it. Functions, branches
+  /// and what is computed of shapes have other constants under the same name.
+  std::string name_of(const std::string& name, const Constant& constant);
+
+  /// The form of a layer's weight, which has the name that name_of() gives it, for products of so many rows;
+  /// `transposed`: the constant is [inputs, outputs].
   const Form& form_of(const std::string& layer, const Constant& weight, bool transposed, uint32_t rows,
                       const ImportOptions& options);
 
  private:
   std::mutex mutex_;
+  std::map<std::string, Constant> named_;
   /// By layer, whether the constant is transposed, and whether the form may be sparse.
   std::map<std::tuple<std::string, bool, bool>, Form> forms_;
 };
