@@ -273,6 +273,7 @@ Results Importer::results_of(const wire::NodeProto& node, const std::vector<std:
   if (node.op_type() == "If") return branch(node, inputs, scope);
   const auto found = operator_table().find(node.op_type());
   if (found == operator_table().end()) return {};
+  require_no_quantised(node, inputs);
   const Handlers& handlers = found->second;
   const bool are_constant =
       std::ranges::all_of(inputs, [](const auto& input) { return !input || input->constant; });
@@ -283,6 +284,16 @@ Results Importer::results_of(const wire::NodeProto& node, const std::vector<std:
         "shapes");
   Call call(context_, node, inputs, scope.opset, file_.folder);
   return handlers.of_values(call);
+}
+
+/// Values that stand for quantised ones have other numbers than those.
+void Importer::require_no_quantised(const wire::NodeProto& node,
+                                    const std::vector<std::optional<Known>>& inputs) const {
+  constexpr std::string_view kTakers[] = {"DequantizeLinear", "Identity", "Shape", "Size"};
+  for (const auto& input : inputs)
+    if (input && input->value && context_.quantised.contains(input->value->id) &&
+        std::ranges::find(kTakers, node.op_type()) == std::end(kTakers))
+      refuse("it takes a quantised value: only DequantizeLinear may");
 }
 
 /// By a graph of its own in float64, unless there is a handler for constants.

@@ -49,6 +49,8 @@ class Importer {
                                                              const Scope& scope) const;
   Results results_of(const wire::NodeProto& node, const std::vector<std::optional<Known>>& inputs,
                      Scope& scope);
+  void require_no_quantised(const wire::NodeProto& node,
+                            const std::vector<std::optional<Known>>& inputs) const;
   Results of_constants(const wire::NodeProto& node, const std::vector<std::optional<Known>>& inputs,
                        const Handlers& handlers, int64_t opset);
   Results branch(const wire::NodeProto& node, const std::vector<std::optional<Known>>& inputs,

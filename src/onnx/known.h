@@ -38,6 +38,12 @@ struct Scores {
   std::optional<Known> bias = {};
 };
 
+/// By what a quantised value would have been divided, and to what it would be shifted; none: 0.
+struct Quantised {
+  Known scale;
+  std::optional<Known> zero = {};
+};
+
 /// A graph in the making, and from what some of its values were computed.
 struct Context {
   explicit Context(model::Graph& g) : graph(g) {}
@@ -63,6 +69,8 @@ struct Context {
   std::map<model::ValueId, model::ValueId> guards = {};  ///< whether a softmax is NaN
   /// Values whose last two dimensions are those of another one, exchanged.
   std::map<model::ValueId, model::Value> transposes = {};
+  /// Values that stand for quantised ones: they are what those are dequantised to.
+  std::map<model::ValueId, Quantised> quantised = {};
   std::set<std::string> notes = {};
   uint64_t left = 0;  ///< elements of constants that may still be computed
 

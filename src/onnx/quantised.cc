@@ -1,7 +1,9 @@
 // Quantisation, as what it means in floating point: numbers that are stored in few bits have their values,
-// and what would be rounded to few bits while the model runs is not.
+// and what would be rounded to few bits while the model runs is not, but bounded: models leave out a Relu
+// where the bounds do its work.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "onnx/call.h"
 #include "onnx/values.h"
@@ -18,7 +20,9 @@ constexpr const char* kValuesNote = "values between layers are not rounded to 8 
 class Scales {
  public:
   Scales(const Call& call, const Known& x) : count_(elements_of(call[1].dims)) {
-    if (count_ <= 1) return;
+    if (count_ == 0) refuse("it has no scale");
+    if (call.has(2) && elements_of(call[2].dims) != count_) refuse("its zero points are not as its scales");
+    if (count_ == 1) return;
     const size_t axis = call.axis(x.dims.size(), 1);
     for (size_t d = axis + 1; d < x.dims.size(); ++d) inner_ *= static_cast<uint64_t>(x.dims[d]);
     size_ = static_cast<uint64_t>(x.dims[axis]);
@@ -32,7 +36,7 @@ class Scales {
   }
 
   uint64_t operator()(uint64_t i) const {
-    if (count_ <= 1) return 0;
+    if (count_ == 1) return 0;
     const uint64_t at = i / inner_ % size_;
     if (block_ == 0) return at;
     return (i / (inner_ * size_) * blocks_ + at / block_) * inner_ + i % inner_;
@@ -52,12 +56,58 @@ Value beside(Call& call, size_t input, size_t rank) {
   return reshape(parameter, shape);
 }
 
+bool are_same(const Known& a, const Known& b) {
+  if (!a.constant || !b.constant) return a.value && b.value && a.value->id == b.value->id;
+  bool are_same = a.constant->size() == b.constant->size();
+  for (uint64_t i = 0; are_same && i < a.constant->size(); ++i)
+    are_same = a.constant->number(i) == b.constant->number(i);
+  return are_same;
+}
+
+bool is_zero(const Known& known) {
+  if (!known.constant) return false;
+  for (uint64_t i = 0; i < known.constant->size(); ++i)
+    if (known.constant->number(i) != 0) return false;
+  return true;
+}
+
+/// The scale and zero point of a value that was quantised with these.
+void require_same(const Call& call, const Quantised& from) {
+  const bool has_zero = call.has(2) && !is_zero(call[2]), had_zero = from.zero && !is_zero(*from.zero);
+  if (!are_same(call[1], from.scale) || has_zero != had_zero || (has_zero && !are_same(call[2], *from.zero)))
+    refuse("its scale or zero point is not that with which its input was quantised");
+}
+
+/// The least and the largest number.
+std::pair<double, double> range_of(DataType type) {
+  const bool is_signed = type == DataType::i8 || type == DataType::i16;
+  const int bits = type == DataType::i8 || type == DataType::u8 ? 8 : 16;
+  const double low = is_signed ? -std::ldexp(1, bits - 1) : 0;
+  return {low, low + std::ldexp(1, bits) - 1};
+}
+
+/// x within what the type can stand for.
+Value bounded(Call& call, DataType type) {
+  const Value x = call.value(0);
+  const auto [low, high] = range_of(type);
+  const bool is_one = call[1].constant && call[1].constant->size() == 1 &&
+                      (!call.has(2) || (call[2].constant && call[2].constant->size() == 1));
+  if (is_one) {
+    const double scale = call.number_of(1), zero = call.has(2) ? call.number_of(2) : 0;
+    return clip(x, (low - zero) * scale, (high - zero) * scale);
+  }
+  const size_t rank = x.shape().size();
+  const Value scale = cast(beside(call, 1, rank), x.type().type);
+  const Value zero = call.has(2) ? cast(beside(call, 2, rank), x.type().type) : number_like(x, 0);
+  const auto bound = [&](double number) { return (number_like(x, number) - zero) * scale; };
+  return minimum(maximum(x, bound(low)), bound(high));
+}
+
 Results dequantize(Call& call) {
   const Known& x = call[0];
   const DataType type = call[1].type;
   if (x.constant && call[1].constant && (!call.has(2) || call[2].constant)) {
     const Constant &numbers = *x.constant, &scales = call.constant(1);
-    if (call.has(2) && call[2].dims != call[1].dims) refuse("its zero points are not as its scales");
     const Scales scale_of(call, x);
     call.context.spend(numbers.size());
     std::vector<double> values(numbers.size());
@@ -71,7 +121,10 @@ Results dequantize(Call& call) {
     return {known(std::make_shared<const Constant>(std::move(named)))};
   }
   const Value value = call.value(0);
-  if (!is_integer(value)) return {known(value, type)};  // which was not quantised here
+  if (const auto found = call.context.quantised.find(value.id); found != call.context.quantised.end()) {
+    require_same(call, found->second);
+    return {known(value, type)};
+  }
   const size_t rank = x.dims.size();
   Value y = cast(value, graph_type_of(type));
   if (call.has(2)) y = y - cast(beside(call, 2, rank), y.type().type);
@@ -85,15 +138,13 @@ Results quantize(Call& call) {
   if (!is_known(type) || is_float(type)) refuse("results of this type are not possible");
   if (!x.constant) {
     call.note(kValuesNote);
-    Known same = x;
-    same.type = type;
-    return {same};
+    const Value y = bounded(call, type);
+    call.context.quantised.insert({y.id, {call[1], call.has(2) ? std::optional(call[2]) : std::nullopt}});
+    return {known(y, type)};
   }
   const Constant &numbers = *x.constant, &scales = call.constant(1);
   const Scales scale_of(call, x);
-  const bool is_signed = type == DataType::i8 || type == DataType::i16;
-  const int bits = type == DataType::i8 || type == DataType::u8 ? 8 : 16;
-  const double low = is_signed ? -std::ldexp(1, bits - 1) : 0, high = low + std::ldexp(1, bits) - 1;
+  const auto [low, high] = range_of(type);
   call.context.spend(numbers.size());
   std::vector<double> values(numbers.size());
   for (uint64_t i = 0; i < values.size(); ++i) {
