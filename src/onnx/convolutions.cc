@@ -12,19 +12,6 @@ using model::Convolution;
 using model::Shape;
 using model::Value;
 
-/// A weight of the file in another order, once.
-ConstantPointer reordered(Call& call, const ConstantPointer& weight, int64_t rows,
-                          std::vector<float> (*order)(const Constant&, uint32_t), uint32_t groups) {
-  ConstantPointer& known = call.context.reordered[weight.get()];
-  if (known) return known;
-  call.context.held.push_back(weight);
-  Constant matrix = *weight;
-  matrix.transposed = {};
-  matrix.dims = {rows, static_cast<int64_t>(weight->size()) / rows};
-  matrix.values = std::make_shared<const std::vector<float>>(order(*weight, groups));
-  return known = std::make_shared<const Constant>(std::move(matrix));
-}
-
 Shape shape_of(const Constant& weight) { return {weight.dims.begin(), weight.dims.end()}; }
 
 std::vector<float> in_taps(const Constant& weight, uint32_t) {
@@ -33,6 +20,19 @@ std::vector<float> in_taps(const Constant& weight, uint32_t) {
 
 std::vector<float> in_transposed_taps(const Constant& weight, uint32_t groups) {
   return model::transposed_convolution_weight(weight.floats(), shape_of(weight), groups);
+}
+
+/// A weight of the file in another order, once.
+ConstantPointer reordered(Call& call, const ConstantPointer& weight, int64_t rows,
+                          std::vector<float> (*order)(const Constant&, uint32_t), uint32_t groups) {
+  ConstantPointer& known = call.context.reordered[{weight.get(), order == in_transposed_taps, groups}];
+  if (known) return known;
+  call.context.held.push_back(weight);
+  Constant matrix = *weight;
+  matrix.transposed = {};
+  matrix.dims = {rows, static_cast<int64_t>(weight->size()) / rows};
+  matrix.values = std::make_shared<const std::vector<float>>(order(*weight, groups));
+  return known = std::make_shared<const Constant>(std::move(matrix));
 }
 
 /// Sparse where that pays, if it may be.
@@ -82,11 +82,13 @@ void set_padding(const Call& call, Window& window, std::vector<uint32_t>& more) 
   const std::string mode = call.text("auto_pad", "NOTSET");
   const size_t count = window.kernel.size();
   if (!wanted && mode == "NOTSET") return;
+  if (wanted && wanted->size() < count)
+    refuse("its output shape has {} sizes for {} dimensions", wanted->size(), count);
   for (size_t d = 0; d < count; ++d) {
     const int64_t size = call[0].dims[d + 2], step = window.stride[d];
     const int64_t seen = int64_t{window.dilation[d]} * (window.kernel[d] - 1) + 1;
     const int64_t whole = (size - 1) * step + seen + more[d];
-    const int64_t target = wanted            ? wanted->at(wanted->size() - count + d)
+    const int64_t target = wanted            ? (*wanted)[wanted->size() - count + d]
                            : mode == "VALID" ? whole
                                              : size * step;
     const int64_t total = std::max<int64_t>(0, whole - target);

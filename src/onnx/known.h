@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "onnx/constant.h"
@@ -54,8 +55,9 @@ struct Context {
   std::vector<LayerChoice> layers = {};
   std::map<std::pair<const Constant*, bool>, model::Value> weight_values = {};
   std::map<std::pair<const Constant*, Type>, model::Value> constants = {};
-  std::map<const Constant*, ConstantPointer> reordered = {};  ///< weights of convolutions
-  std::vector<ConstantPointer> held = {};                     ///< so that no other constant gets the address
+  /// Weights of convolutions, by whether these are transposed, and groups.
+  std::map<std::tuple<const Constant*, bool, uint32_t>, ConstantPointer> reordered = {};
+  std::vector<ConstantPointer> held = {};  ///< so that no other constant gets the address
   /// Products without a bias, which may get one.
   struct Product {
     model::Value x;
