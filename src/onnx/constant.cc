@@ -53,7 +53,8 @@ int64_t whole(double x, DataType type) {
   return static_cast<int64_t>(std::clamp(x, -kMost, kMost));
 }
 
-/// Integers wrap around, as in C.
+}  // namespace
+
 int64_t wrapped(int64_t x, DataType type) {
   switch (type) {
     case DataType::boolean: return x != 0 ? 1 : 0;
@@ -66,8 +67,6 @@ int64_t wrapped(int64_t x, DataType type) {
     default: return x;
   }
 }
-
-}  // namespace
 
 std::string name_of(DataType type) { return names_of(type).name; }
 std::string short_name_of(DataType type) { return names_of(type).in_files; }

@@ -67,6 +67,8 @@ struct Constant {
 
 using ConstantPointer = std::shared_ptr<const Constant>;
 
+/// An integer as the type has it: it wraps around, as in C.
+int64_t wrapped(int64_t x, DataType type);
 ConstantPointer integers(std::vector<int64_t> values, Dims dims, DataType type = DataType::i64);
 ConstantPointer floats(std::vector<float> values, Dims dims, DataType type = DataType::f32);
 /// Numbers as the type has them: rounded to 16 bits, cut off to integers.

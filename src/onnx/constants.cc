@@ -31,7 +31,7 @@ class Array {
     else
       integers_[i] = from.integers()[j];
   }
-  void set(uint64_t i, int64_t number) { integers_[i] = number; }
+  void set(uint64_t i, int64_t number) { integers_[i] = wrapped(number, type_); }
   void set(uint64_t i, double number) { floats_[i] = static_cast<float>(number); }
 
   Known finish() {
@@ -248,21 +248,24 @@ Results gather(Call& call) {
 Results slice(Call& call) {
   const Constant& x = call.constant(0);
   const std::vector<int64_t>&begins = call.integers(1), &ends = call.integers(2);
+  for (const size_t input : {2, 3, 4})
+    if (call.has(input) && call.integers(input).size() != begins.size())
+      refuse("its starts, ends, axes and steps are not equally many");
   Dims dims = x.dims;
   std::vector<int64_t> steps = steps_of(dims);
   const std::vector<int64_t> own = steps;
   int64_t first = 0;
   for (size_t i = 0; i < begins.size(); ++i) {
     const size_t d =
-        Call::dimension(call.has(3) ? call.integers(3).at(i) : static_cast<int64_t>(i), dims.size());
-    const int64_t step = call.has(4) ? call.integers(4).at(i) : 1, count = x.dims[d];
+        Call::dimension(call.has(3) ? call.integers(3)[i] : static_cast<int64_t>(i), dims.size());
+    const int64_t step = call.has(4) ? call.integers(4)[i] : 1, count = x.dims[d];
     if (step == 0 || step == INT64_MIN) refuse("a step is {}", step);
     const auto place = [&](int64_t at) {
       at = at < 0 ? std::max(at, -count - 1) + count : at;
       return step > 0 ? std::clamp<int64_t>(at, 0, count)
                       : std::clamp<int64_t>(at, -1, std::max<int64_t>(count - 1, -1));
     };
-    const int64_t begin = place(begins[i]), end = place(ends.at(i));
+    const int64_t begin = place(begins[i]), end = place(ends[i]);
     const int64_t distance = step > 0 ? end - begin : begin - end;
     dims[d] = distance <= 0 ? 0 : (distance - 1) / std::abs(step) + 1;
     first += begin * own[d];
