@@ -3,6 +3,7 @@
 #include <tessera/onnx.h>
 
 #include <cmath>
+#include <map>
 
 #include "support/error_of.h"
 #include "support/onnx_file.h"
@@ -129,6 +130,76 @@ TEST(OnnxOperators, QuantisedWeightsAreWhatTheyMean) {
   file.node("DequantizeLinear", {"q", "scale", "zero"}, {"w"}).node("MatMul", {"x", "w"}, {"y"});
   EXPECT_EQ(run(file, {{"x", {1, 1}}}).at("y"), (Numbers{-1, 0}));
   EXPECT_EQ(import(file).notes.size(), 1u);
+}
+
+/// x quantised with one scale, and dequantised with another one.
+OnnxFile quantised(float scale, float other) {
+  OnnxFile file;
+  file.input("x", {1, 3}).output("y").floats("s", {}, {scale}).floats("t", {}, {other});
+  file.initializer("zero", {}, 2).set_raw_data(std::string(1, '\0'));
+  file.node("QuantizeLinear", {"x", "s", "zero"}, {"q"}).node("DequantizeLinear", {"q", "t", "zero"}, {"y"});
+  return file;
+}
+
+TEST(OnnxOperators, QuantisedValuesAreBounded) {
+  // The bounds are what is left of a Relu.
+  EXPECT_EQ(run(quantised(0.5F, 0.5F), {{"x", {-3, 2.25, 200}}}).at("y"), (Numbers{0, 2.25, 127.5}));
+  const auto error = [](const OnnxFile& file) { return test::error_of([&] { import(file); }); };
+  EXPECT_NE(error(quantised(0.5F, 1)).find("its scale or zero point is not that"), std::string::npos);
+  OnnxFile taken = quantised(0.5F, 0.5F);
+  taken.node("Cast", {"q"}, {"z"}, {{"to", int64_t{1}}}).output("z");
+  EXPECT_NE(error(taken).find("only DequantizeLinear may"), std::string::npos);
+  OnnxFile none = quantised(0.5F, 0.5F);
+  none.floats("none", {0}, {}).initializer("w", {2}, 3).set_raw_data("ab");
+  none.node("DequantizeLinear", {"w", "none"}, {"z"}).output("z");
+  EXPECT_NE(error(none).find("it has no scale"), std::string::npos);
+}
+
+TEST(OnnxOperators, ConvolutionsOfBothKindsShareAWeight) {
+  OnnxFile file;
+  file.input("x", {1, 2, 1}).output("y").floats("w", {2, 2, 1}, {1, 2, 3, 4});
+  file.node("Conv", {"x", "w"}, {"h"}).node("ConvTranspose", {"h", "w"}, {"y"});
+  EXPECT_EQ(run(file, {{"x", {1, 10}}}).at("y"), (Numbers{150, 214}));  // h = w · x = (21, 43), y = wᵀ · h
+}
+
+TEST(OnnxOperators, WeightsOfOneNameAreTheirOwn) {
+  OnnxFile file;
+  file.input("x", {1, 2}).output("y");
+  for (const float factor : {2.0F, 3.0F}) {
+    const std::string name = factor == 2 ? "a" : "b";
+    file.node("Constant", {}, {name});
+    wire::AttributeProto& value = *file.model().mutable_graph()->mutable_node()->rbegin()->add_attribute();
+    value.set_name("value");
+    wire::TensorProto& tensor = *value.mutable_t();
+    tensor.set_name("value");
+    tensor.set_data_type(test::kFloat);
+    for (const int64_t size : {2, 2}) tensor.add_dims(size);
+    for (const float each : {factor, 0.0F, 0.0F, 1.0F}) tensor.add_float_data(each);
+  }
+  file.node("MatMul", {"x", "a"}, {"h"}).node("MatMul", {"h", "b"}, {"y"});
+  EXPECT_EQ(run(file, {{"x", {1, 1}}}).at("y"), (Numbers{6, 1}));
+}
+
+TEST(OnnxOperators, WeightsThatDependOnShapesAreNotThoseOfOthers) {
+  OnnxFile file;
+  file.input("x", {-1, 1}).output("y").floats("w", {1, 1}, {5});
+  file.node("Shape", {"x"}, {"s"}, {{"end", int64_t{1}}})
+      .node("Cast", {"s"}, {"n"}, {{"to", int64_t{1}}})
+      .node("Mul", {"w", "n"}, {"v"})
+      .node("MatMul", {"x", "v"}, {"y"});
+  const std::string content = file.content();
+  const Model model = Model::parse(std::as_bytes(std::span(content)));
+  std::map<std::string, std::vector<float>> first, second;
+  for (const uint32_t rows : {2U, 3U}) {
+    const ImportedModel imported = model.import({.shapes = {{"x", {rows, 1}}}});
+    for (const auto& [name, values] : initial_state(imported.graph))
+      (rows == 2 ? first : second)[name].assign(values.begin(), values.end());
+  }
+  ASSERT_EQ(first.size(), 1u);
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(first.begin()->second, (std::vector<float>{10}));
+  EXPECT_EQ(second.begin()->second, (std::vector<float>{15}));
+  EXPECT_NE(first.begin()->first, second.begin()->first);
 }
 
 TEST(OnnxOperators, ZerosAreKeptWhereThatPays) {
