@@ -88,17 +88,19 @@ std::vector<double> random_values(const onnx::ValueType& type, uint64_t count, u
 }
 
 std::vector<double> values_of(const std::string& file, const onnx::ValueType& type, const model::Shape& shape,
-                              bool integers) {
+                              Type to) {
   const io::NpyArray array = read_file(file);
   if (!std::ranges::equal(array.shape, shape))
     throw Error(fmt::format("{}: its shape is [{}]; the input '{}' has [{}]", file,
                             fmt::join(array.shape, ", "), type.name, fmt::join(shape, ", ")));
+  const bool integers = to == Type::i32 || to == Type::u32;
   if (integers && array.element > io::Element::u64)
     throw Error(fmt::format("{}: its numbers have a floating point; the input '{}' is {}", file, type.name,
                             type.type));
+  const double least = to == Type::u32 ? 0 : INT32_MIN, most = to == Type::u32 ? UINT32_MAX : INT32_MAX;
   for (const double value : array.values)
-    if (integers && (value < INT32_MIN || value > UINT32_MAX))
-      throw Error(fmt::format("{}: the number {} is beyond 32 bits", file, value));
+    if (integers && (value < least || value > most))
+      throw Error(fmt::format("{}: the number {} is beyond the 32 bits of {}", file, value, type.type));
   return array.values;
 }
 
@@ -122,6 +124,7 @@ onnx::ImportedModel import(const ModelRequest& request, uint32_t threads) {
   onnx::ImportOptions options{.shapes = {}, .sparse = !request.dense, .threads = threads};
   for (const std::string& text : request.shapes) {
     const auto [name, sizes] = named("--shape", text);
+    if (options.shapes.contains(name)) throw UsageError(fmt::format("--shape names '{}' twice", name));
     model::Shape& shape = options.shapes[name];
     for (const std::string& size : parse_names(sizes)) shape.push_back(parse_count("--shape", size, 1));
   }
@@ -145,10 +148,9 @@ ModelArrays::ModelArrays(const model::Session& session, const onnx::ImportedMode
     if (!array.type.is_input) continue;
     const onnx::ValueType& input = *std::ranges::find(model.inputs, array.type.name, &onnx::ValueType::name);
     const auto file = files.extract(array.type.name);
-    const bool integers = tensor.type == Type::i32 || tensor.type == Type::u32;
     const std::vector<double> values = file.empty() || file.mapped() == "random"
                                            ? random_values(input, tensor.elements(), request.seed, number++)
-                                           : values_of(file.mapped(), input, tensor.shape, integers);
+                                           : values_of(file.mapped(), input, tensor.shape, tensor.type);
     for (size_t i = 0; i < values.size(); ++i) store(array.bytes, tensor.type, i, values[i]);
   }
   if (!files.empty()) {
