@@ -13,6 +13,7 @@ milliseconds, with the speed-up over the fastest of OpenVINO and ONNX Runtime.
 from __future__ import annotations
 
 import argparse
+import copy
 import operator
 
 import numpy as np
@@ -20,6 +21,7 @@ import torch
 import torchvision
 from models import Job, alternatives, least, report
 from torch import Tensor, fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 import tessera
 from tessera import graph as tg
@@ -32,7 +34,17 @@ def folded(name: str) -> fx.GraphModule:
         if isinstance(module, nn.BatchNorm2d):
             module.running_mean.normal_(0, 0.1)
             module.running_var.uniform_(0.5, 1.5)
-    return fx.experimental.optimization.fuse(model)
+    traced = fx.symbolic_trace(model)
+    for node in list(traced.graph.nodes):
+        if node.op != "call_module" or not isinstance(norm := traced.get_submodule(node.target), nn.BatchNorm2d):
+            continue
+        before = node.args[0]
+        layer = fuse_conv_bn_eval(traced.get_submodule(before.target), norm)
+        traced.set_submodule(before.target, layer)
+        node.replace_all_uses_with(before)
+        traced.graph.erase_node(node)
+    traced.recompile()
+    return traced
 
 
 def kept(weight: Tensor, density: float, block: int) -> Tensor:
@@ -69,7 +81,6 @@ class Builder:
         self.model, self.density, self.block = model, density, block
         self.graph = tg.Graph()
         self.values: dict[str, tg.Value] = {}
-        self.parameters: dict[str, np.ndarray] = {}
         images = self.graph.input("x", (x.shape[0], x.shape[2], x.shape[3], x.shape[1]))
         for node in model.graph.nodes:
             if node.op == "placeholder":
@@ -97,8 +108,8 @@ class Builder:
             case nn.Conv2d():
                 return self.convolution(name, module, x)
             case nn.Linear():
-                weight = self.graph.parameter(name + ".w", module.weight.shape, module.weight.detach().numpy())
-                return tg.linear(x, weight, self.graph.parameter(name + ".b", module.bias.shape, module.bias.detach().numpy()))
+                weight = self.parameter(name + ".w", module.weight)
+                return tg.linear(x, weight, self.parameter(name + ".b", module.bias))
             case nn.ReLU():
                 return tg.relu(x)
             case nn.ReLU6():
@@ -111,17 +122,19 @@ class Builder:
             return x
         raise NotImplementedError(type(module).__name__)
 
+    def parameter(self, name: str, values: Tensor) -> tg.Value:
+        return self.graph.parameter(name, initial=values.detach().numpy())
+
     def convolution(self, name: str, layer: nn.Conv2d, x: tg.Value) -> tg.Value:
         weight = channels_last(layer).numpy()
         if is_pruned(layer) and self.density < 1:
             w = self.graph.sparse_parameter(name + ".w", weight, self.block)
         else:
-            w = self.graph.parameter(name + ".w", weight.shape, weight)
-        bias = self.graph.parameter(name + ".b", layer.bias.shape, layer.bias.detach().numpy())
+            w = self.graph.parameter(name + ".w", initial=weight)
         return tg.convolution(
             x,
             w,
-            bias,
+            self.parameter(name + ".b", layer.bias),
             kernel=layer.kernel_size,
             stride=layer.stride,
             padding=layer.padding,
@@ -141,8 +154,7 @@ def jobs_of(model: fx.GraphModule, x: Tensor, densities: list[float], blocks: li
     """Sessions of the network, dense and pruned, each checked against PyTorch."""
     sessions = {}
     for density, block in [(1.0, 1), *((density, block) for density in densities for block in blocks)]:
-        own = fx.GraphModule(dict(model.named_modules(remove_duplicate=False)), model.graph)
-        own = torch.fx.graph_module.copy.deepcopy(own)
+        own = copy.deepcopy(model)
         prune(own, density, block)
         session = Builder(own, x, density, block).graph.session()
         found = session.run(x.movedim(1, -1).contiguous().numpy())
@@ -154,6 +166,10 @@ def jobs_of(model: fx.GraphModule, x: Tensor, densities: list[float], blocks: li
     return sessions
 
 
+def runs_of(sessions: dict[str, tg.Session], x: np.ndarray) -> dict[str, Job]:
+    return {key: lambda s=session: s.run(x) for key, session in sessions.items()}  # type: ignore[misc]
+
+
 def compare(name: str, batch: int, options: argparse.Namespace) -> None:
     torch.manual_seed(0)
     model, x = folded(name), torch.randn(batch, 3, 224, 224)
@@ -161,16 +177,14 @@ def compare(name: str, batch: int, options: argparse.Namespace) -> None:
     rivals.pop("PyTorch, compiled", None)
     sessions = jobs_of(model, x, options.density, options.block)
     last = x.movedim(1, -1).contiguous().numpy()
-    own: dict[str, Job] = {key: lambda s=session: s.run(last) for key, session in sessions.items()}  # type: ignore[misc]
+    own = runs_of(sessions, last)
     report(f"{name}, {batch} × 224 × 224", least({**rivals, **own}, options.rounds), set(rivals) - {"PyTorch"})
     if not options.breakdown:
         return
     for key, session in sessions.items():
         print(f"  {key}:")
         for operation in session.measure(last).operations:
-            predicted = {each.value: each for each in session.cost().operations}.get(operation.value) if hasattr(session, "cost") else None
-            more = "" if predicted is None else f", predicted {1e3 * predicted.seconds:.3f}"
-            print(f"    {operation.operation:<16}{operation.value:<24}{1e3 * operation.seconds:9.3f} ms{more}")
+            print(f"    {operation.operation:<16}{operation.value:<24}{1e3 * operation.seconds:9.3f} ms")
 
 
 class Alone(nn.Module):
@@ -214,7 +228,7 @@ def compare_layers(name: str, batch: int, options: argparse.Namespace) -> None:
         pruned = is_pruned(layer)
         sessions = jobs_of(model, x, options.density if pruned else [], options.block)
         last = x.movedim(1, -1).contiguous().numpy()
-        own: dict[str, Job] = {key: lambda s=session: s.run(last) for key, session in sessions.items()}  # type: ignore[misc]
+        own = runs_of(sessions, last)
         report(f"{title}, batch {batch}", least({**rivals, **own}, options.rounds), set(rivals))
 
 

@@ -70,8 +70,7 @@ Types infer_forward(const Signature& s) {
   TensorType y = x;
   y.shape.back() = w.shape[0];
   if (of.residual) require(s, s.inputs[*of.residual] == y, s.inputs[*of.residual], w);
-  if (activation_of(s.attributes) != Activation::none && of.residual)
-    throw UsageError("linear: an activation and a residual: add it as an operation of its own");
+  activation_of(s.attributes);
   return {y};
 }
 
@@ -272,13 +271,15 @@ void lower_weight_gradient(Lowering& l, const Node& node) {
   run(l, weight, call);
 }
 
-/// Of a sparse weight, whose products add to their results.
+ValueId other_input(const Node& own, const Node& next) {
+  return next.inputs[next.inputs[0] == own.outputs[0] ? 1 : 0];
+}
+
+/// Another value of the result's type.
 std::optional<Node> absorb_sum(const Graph& graph, const Node& own, const Node& next) {
-  const ValueId other = next.inputs[next.inputs[0] == own.outputs[0] ? 1 : 0];
+  const ValueId other = other_input(own, next);
   const TensorType& sum = graph.type(next.outputs[0]);
-  if (!graph.type(own.inputs[1]).pattern || !(graph.type(other) == sum) ||
-      !(graph.type(own.outputs[0]) == sum))
-    return {};
+  if (!(graph.type(other) == sum) || !(graph.type(own.outputs[0]) == sum)) return {};
   Node both = own;
   both.attributes["residual"] = int64_t{1};
   both.inputs.push_back(other);
@@ -286,13 +287,22 @@ std::optional<Node> absorb_sum(const Graph& graph, const Node& own, const Node& 
   return both;
 }
 
+/// The constant number that is the other input of an operation on the result.
+std::optional<double> number_beside(const Graph& graph, const Node& own, const Node& next) {
+  const ValueInfo& other = graph.info(other_input(own, next));
+  const bool keeps_shape = graph.type(next.outputs[0]) == graph.type(own.outputs[0]);
+  if (other.kind != Kind::constant || other.type.elements() != 1 || !keeps_shape) return {};
+  return other.initial.values->front();
+}
+
 std::optional<Node> absorb_next(const Graph& graph, const Node& own, const Node& next) {
   const std::string_view name = next.operation->name;
-  if (own.attributes.contains("activation") || own.attributes.contains("residual")) return {};
-  if (name == "add") return absorb_sum(graph, own, next);
-  if (name != "relu" && name != "gelu") return {};
+  if (own.attributes.contains("activation")) return {};
+  if (name == "add" && !own.attributes.contains("residual")) return absorb_sum(graph, own, next);
+  const bool is_relu = name == "relu" || (name == "maximum" && number_beside(graph, own, next) == 0);
+  if (!is_relu && name != "gelu") return {};
   Node both = own;
-  both.attributes["activation"] = std::string(name);
+  both.attributes["activation"] = is_relu ? "relu" : std::string(name);
   both.outputs = next.outputs;
   return both;
 }
@@ -354,6 +364,9 @@ std::vector<Case> forward_cases() {
                                 {w.type, {w.shape[0]}, {}, {}},
                                 rows(w, {3, 7}, w.shape[0])},
                      .attributes = {{"residual", int64_t{1}}}});
+    cases.push_back({.inputs = {rows(w, {2, 9}, w.shape[1]), w, rows(w, {2, 9}, w.shape[0])},
+                     .attributes = {{"residual", int64_t{1}}, {"activation", "relu"}},
+                     .differentiable = false});
   }
   return cases;
 }
@@ -430,14 +443,14 @@ std::span<const Operation> linear_operations() { return kLinear; }
 void lower_product(Lowering& l, const Node& node, const std::optional<kernels::Window>& window) {
   LinearWeight& weight = l.weight(node.inputs[1]);
   const Forward of = forward_of(node);
-  const bool adds = of.residual && weight.can_add();
+  const bool adds = of.residual && weight.can_add(), fuses = adds || !of.residual;
   if (adds) l.begin_output_with(0, *of.residual);
   LinearCall call{.product = ProductKind::forward,
                   .values = l.input(1),
                   .x = l.input(0),
                   .y = l.output(0),
                   .n = l.graph().type(node.outputs[0]).rows(),
-                  .activation = activation_of(node),
+                  .activation = fuses ? activation_of(node) : Activation::none,
                   .adds = adds,
                   .window = window};
   if (of.bias) call.bias = l.input(2);
@@ -446,6 +459,11 @@ void lower_product(Lowering& l, const Node& node, const std::optional<kernels::W
   if (of.residual && !adds)
     l.add(ops::BinaryProblem{kernels::Binary::add, l.builder().type_of(call.y), call.y.rows(), call.y.cols()},
           {call.y, l.input(*of.residual), call.y});
+  if (!fuses && activation_of(node) != Activation::none)
+    l.add(ops::UnaryProblem{activation_of(node) == Activation::relu ? kernels::Unary::relu
+                                                                    : kernels::Unary::gelu,
+                            l.builder().type_of(call.y), call.y.rows(), call.y.cols()},
+          {call.y, call.y});
 }
 
 Value linear(Value x, Value weight, std::optional<Value> bias) {

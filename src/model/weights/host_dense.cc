@@ -18,6 +18,7 @@ ops::HostDenseProblem problem_of(const ops::PanelLayout& panels, Type type, cons
           .activation = call.activation,
           .bias = call.bias.has_value(),
           .relu = call.mask.has_value(),
+          .adds = call.adds,
           .window = call.window};
 }
 

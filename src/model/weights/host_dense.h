@@ -21,6 +21,7 @@ class HostDenseWeight : public LinearWeight {
   std::optional<uint32_t> panel_rows() const override { return ops::PanelLayout::kRows; }
   bool takes_mask() const override { return true; }
   bool takes_windows() const override { return true; }
+  bool can_add() const override { return true; }
   program::StepId add(const ops::Builder& builder, const LinearCall& call) override;
   std::optional<program::StepId> add_updating(const ops::Builder& builder, const LinearCall& call,
                                               const LinearUpdate& update) override;

@@ -24,15 +24,16 @@ uint32_t features(uint32_t scale) { return scale == 0 ? 0 : 3 + 8 * scale; }
 uint32_t inputs(uint32_t scale) { return scale == 0 ? 0 : 7 + 8 * scale; }
 
 template <uint32_t n, Activation activation, bool has_bias, Type weights = f32, Type values = f32,
-          uint32_t fixed_m = 0>
+          uint32_t fixed_m = 0, bool adds = false>
 Sample forward_sample(uint32_t scale, uint64_t seed) {
   const uint32_t m = fixed_m != 0 ? fixed_m : features(scale), k = inputs(scale);
-  Sample s(panel_forward_codelet);
+  Sample s(adds ? panel_forward_add_codelet : panel_forward_codelet);
   s.random(values, n, k, seed);
   add_panels(s, weights, m, k, seed + 1);
   s.random(f32, 1, has_bias ? m : 0, seed + 2);
   add_window(s, false, false);
-  s.unset(values, n, m).scratch(panel_forward_scratch(n, k));
+  adds ? s.random(values, n, m, seed + 3) : s.unset(values, n, m);
+  s.scratch(panel_forward_scratch(n, k));
   s.param(static_cast<int64_t>(activation)).param(0);
   return s.tolerance(sum_tolerance(values, k)).flops(2.0 * m * k * n);
 }
@@ -90,6 +91,11 @@ constexpr NamedSample panel_forward_uses[] = {
     {"n101-seen", seen_sample<101, false>},
     {"n40-seen-strided", seen_sample<40, true>},
     {"n37-seen-f16", seen_sample<37, false, f16>},
+};
+
+constexpr NamedSample panel_forward_add_uses[] = {
+    {"n50-relu", forward_sample<50, relu, true, f32, f32, 0, true>},
+    {"n37-f16", forward_sample<37, none, true, f16, f16, 0, true>},
 };
 
 constexpr NamedSample panel_input_gradient_uses[] = {

@@ -14,17 +14,19 @@
 
 namespace tessera::kernels {
 
-/// Y = activation(X·Wᵀ + bias): X n × k, W panels of m rows, bias 1 × m or empty, Y n × m. All matrices are
-/// f32, f16 or bf16; sums are FP32, rounded once. With a window (kernels/common/window.h), x has whole
-/// images, positions × channels, and X is what it sees from the position first_row on, tap by tap all
-/// channels.
-#define TESSERA_PANEL_FORWARD_FIELDS(X) \
-  X(x)                                  \
-  X(w)                                  \
-  X(bias, .optional = true)             \
-  X(window, .optional = true)           \
-  X(y, .access = program::Access::out)  \
+/// Y = activation(X·Wᵀ + bias), or panel_forward_add that of Y as well: X n × k, W panels
+/// of m rows, bias 1 × m or empty, Y n × m. All matrices are f32, f16 or bf16; sums are FP32, rounded once.
+/// With a window (kernels/common/window.h), x has whole images, positions × channels, and X is what it sees
+/// from the position first_row on, tap by tap all channels.
+#define TESSERA_PANEL_FORWARD_FIELDS_OF(X, result) \
+  X(x)                                             \
+  X(w)                                             \
+  X(bias, .optional = true)                        \
+  X(window, .optional = true)                      \
+  X(y, .access = program::Access::result)          \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
+#define TESSERA_PANEL_FORWARD_FIELDS(X) TESSERA_PANEL_FORWARD_FIELDS_OF(X, out)
+#define TESSERA_PANEL_FORWARD_ADD_FIELDS(X) TESSERA_PANEL_FORWARD_FIELDS_OF(X, inout)
 #define TESSERA_PANEL_FORWARD_PARAMS(X) X(activation) X(first_row)
 
 /// dX = dY·W: dY n × m, W panels of m rows and k columns, dX n × k. Where `relu`, which has dX's shape or is
@@ -48,6 +50,8 @@ namespace tessera::kernels {
 
 #define TESSERA_DENSE_CODELETS(X)                                                                          \
   X(panel_forward, TESSERA_PANEL_FORWARD_FIELDS, TESSERA_PANEL_FORWARD_PARAMS, panel_forward_simd, 4096)   \
+  X(panel_forward_add, TESSERA_PANEL_FORWARD_ADD_FIELDS, TESSERA_PANEL_FORWARD_PARAMS,                     \
+    panel_forward_add_simd, 4096)                                                                          \
   X(panel_input_gradient, TESSERA_PANEL_INPUT_GRADIENT_FIELDS, TESSERA_NONE, panel_input_gradient_simd,    \
     4096)                                                                                                  \
   X(panel_weight_gradient, TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS, TESSERA_NONE, panel_weight_gradient_simd, \

@@ -59,6 +59,12 @@ program::PhaseTimes panel_forward_cost(const program::Vertex& v, const machine::
   return phases(copies, std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream));
 }
 
+program::PhaseTimes panel_forward_add_cost(const program::Vertex& v, const machine::Machine& m) {
+  program::PhaseTimes times = panel_forward_cost(v, m);
+  times[Phase::compute] += stream_cycles(v.fields[panel_forward_field::y], m.figures);
+  return times;
+}
+
 program::PhaseTimes panel_input_gradient_cost(const program::Vertex& v, const machine::Machine& m) {
   using namespace panel_input_gradient_field;
   const HostFigures& f = m.figures;

@@ -19,7 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
 #if TESSERA_HAS_VECTORS
-void run_panel_forward(const program::Vertex& v) { PanelForward(v).run(); }
+void run_panel_forward(const program::Vertex& v) { PanelForward(v, false).run(); }
+void run_panel_forward_add(const program::Vertex& v) { PanelForward(v, true).run(); }
 void run_panel_input_gradient(const program::Vertex& v) { PanelInputGradient(v).run(); }
 void run_panel_weight_gradient(const program::Vertex& v) { PanelWeightGradient(v, false).run(); }
 void run_panel_weight_gradient_add(const program::Vertex& v) { PanelWeightGradient(v, true).run(); }

@@ -17,10 +17,10 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Y = activation(X·Wᵀ + bias).
+// Y = activation(X·Wᵀ + bias), or that of Y as well.
 class PanelForward {
  public:
-  explicit PanelForward(const program::Vertex& v)
+  PanelForward(const program::Vertex& v, bool adds)
       : v_(v),
         x_(v.fields[panel_forward_field::x]),
         w_(v.fields[panel_forward_field::w]),
@@ -28,7 +28,8 @@ class PanelForward {
         y_(v.fields[panel_forward_field::y]),
         terms_(panel_forward_terms(v)),
         scratch_(y_.rows, terms_, false),
-        activation_(static_cast<Activation>(v.params[panel_forward_param::activation])) {}
+        activation_(static_cast<Activation>(v.params[panel_forward_param::activation])),
+        adds_(adds) {}
 
   void run() const {
     float* scratch = v_.fields[panel_forward_field::scratch].as<float>();
@@ -87,6 +88,7 @@ class PanelForward {
         each_vector(cols, [&](size_t i, size_t count) HWY_ATTR {
           auto value = hn::LoadU(d, sums + i);
           if (bias != nullptr) value = hn::Add(value, load_some(bias + i, count));
+          if (adds_) value = hn::Add(value, load_some(y + i, count));
           store_some(activate(d, activation_, value), y + i, count);
         });
       }
@@ -101,6 +103,7 @@ class PanelForward {
   const uint32_t terms_;
   const DenseRowScratch scratch_;
   const Activation activation_;
+  const bool adds_;
 };
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

@@ -47,9 +47,7 @@ void weight_gradient(const program::Vertex& v, bool adds) {
     }
 }
 
-}  // namespace
-
-void panel_forward_reference(const program::Vertex& v) {
+void forward(const program::Vertex& v, bool adds) {
   using namespace panel_forward_field;
   const FieldView &weight = v.fields[w], &out = v.fields[y];
   const auto activation = static_cast<Activation>(v.params[panel_forward_param::activation]);
@@ -59,9 +57,15 @@ void panel_forward_reference(const program::Vertex& v) {
       float sum = 0;
       for (uint32_t c = 0; c < terms; ++c) sum += x_at(v, j, c) * panel_value(weight, i, c);
       if (!v.fields[bias].empty()) sum += value_at(v.fields[bias], 0, i);
+      if (adds) sum += value_at(out, j, i);
       set_number(out, j, i, activate(activation, sum));
     }
 }
+
+}  // namespace
+
+void panel_forward_reference(const program::Vertex& v) { forward(v, false); }
+void panel_forward_add_reference(const program::Vertex& v) { forward(v, true); }
 
 void panel_input_gradient_reference(const program::Vertex& v) {
   using namespace panel_input_gradient_field;

@@ -230,10 +230,10 @@ class PanelSlice {
   static bool is_aligned(const float* x) { return reinterpret_cast<uintptr_t>(x) % 64 == 0; }
 
   // Whether a row of sums is a row of Y.
-  bool is_plain() const {
+  bool is_direct() const {
     const Epilogue& e = slice_.epilogue;
-    return e.alpha == 1 && e.beta == 0 && e.bias == nullptr && e.activation == Activation::none &&
-           cols_ == width() && rotation_.columns == 0 && !streams(slice_);
+    const bool is_sum = e.alpha == 1 && (e.beta == 0 || e.beta == 1) && e.activation != Activation::gelu;
+    return is_sum && cols_ == width() && rotation_.columns == 0 && !streams(slice_);
   }
 
   template <class RowsOfX>
@@ -242,8 +242,11 @@ class PanelSlice {
     const uint32_t rows = w_.chunk_begin[chunk + 1] - begin;
     std::array<bool, sparse::kMaxChunkRows + 1> done;
     std::fill_n(done.begin(), rows, false);
-    if (is_plain()) {
-      const typename Loop::OfY of_y{slice_.y.pointer_to(begin, col_), slice_.y.row_stride, rows, y_};
+    if (is_direct()) {
+      const Epilogue& e = slice_.epilogue;
+      const typename Loop::OfY of_y{
+          slice_.y.pointer_to(begin, col_), slice_.y.row_stride, rows, y_, bias_of(e, begin), e.beta != 0,
+          e.activation == Activation::relu};
       for_each_row_group(chunk, 0,
                          [&](const RowGroup& row_group, const float* values, const uint32_t* words) HWY_ATTR {
                            Loop::run(row_group, values, words, x, of_y);

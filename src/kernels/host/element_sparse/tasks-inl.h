@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "kernels/common/accumulate-inl.h"
+#include "kernels/common/activation-inl.h"
 #include "kernels/host/element_sparse/layout.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -157,21 +158,33 @@ struct NewRows {
   }
 };
 
-// Sums that are rows of Y.
+// Sums that are rows of Y: added to a bias, or to Y.
 template <class D, size_t kVectors>
 struct RowsOfY {
   float* HWY_RESTRICT y;
   int64_t row_stride;
   size_t rows;
   float* HWY_RESTRICT spare;  // instead of a row that does not exist
+  const float* bias;          // of the first row, or null
+  bool adds;
+  bool relu;  // negative sums become 0; NaN stays
 
   HWY_INLINE float* at(size_t row) const {
     return row < rows ? y + static_cast<int64_t>(row) * row_stride : spare;
   }
-  HWY_INLINE void begin(D d, size_t row, RowSum<D, kVectors>& sum) const { sum.clear(d); }
+  HWY_INLINE void begin(D d, size_t row, RowSum<D, kVectors>& sum) const {
+    const auto first = hn::Set(d, bias != nullptr && row < rows ? bias[row] : 0.0F);
+    for (size_t v = 0; v < kVectors; ++v) sum.sum[v] = first;
+    if (!adds) return;
+    const float* line = at(row);
+    for (size_t v = 0; v < kVectors; ++v) sum.sum[v] = hn::Add(first, hn::LoadU(d, line + v * hn::Lanes(d)));
+  }
   HWY_INLINE void end(D d, size_t row, const RowSum<D, kVectors>& sum) const {
     float* line = at(row);
-    for (size_t v = 0; v < kVectors; ++v) hn::StoreU(sum.sum[v], d, line + v * hn::Lanes(d));
+    for (size_t v = 0; v < kVectors; ++v) {
+      const auto value = relu ? activate(d, Activation::relu, sum.sum[v]) : sum.sum[v];
+      hn::StoreU(value, d, line + v * hn::Lanes(d));
+    }
   }
 };
 

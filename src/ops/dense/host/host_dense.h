@@ -31,7 +31,9 @@ struct HostDenseProblem {
   Activation activation = Activation::none;  ///< forward: of Y, after the bias
   bool bias = false;                         ///< forward: one f32 number per output feature
   bool relu = false;  ///< input gradient: multiplied by the gradient of the ReLU that made X
-  bool adds = false;  ///< weight gradient: added to the previous dW, which is otherwise not read
+  /// Weight gradient: added to the previous dW; forward: to the previous Y, before the activation. Otherwise
+  /// that is not read.
+  bool adds = false;
   /// Forward: x is images, positions × channels, and X what the window sees of them.
   std::optional<kernels::Window> window = {};
 

@@ -31,8 +31,8 @@ void check(const HostDenseProblem& p, const Machine& machine) {
     throw UsageError("only a forward product takes a bias or an activation");
   if (p.product != ProductKind::input_gradient && p.relu)
     throw UsageError("only an input gradient takes a ReLU");
-  if (p.product != ProductKind::sddmm && p.adds)
-    throw UsageError("only a weight gradient is added to a previous one");
+  if (p.product == ProductKind::input_gradient && p.adds)
+    throw UsageError("an input gradient is not added to a previous one");
   if (p.product != ProductKind::forward && p.window)
     throw UsageError("only a forward product takes what a window sees");
 }

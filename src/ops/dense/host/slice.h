@@ -17,7 +17,8 @@ namespace tessera::ops {
 enum class DenseRole : uint8_t { x, w, bias, relu, window, y, scratch };
 
 inline const program::Codelet& dense_codelet(const HostDenseProblem& p) {
-  if (p.product == ProductKind::forward) return kernels::panel_forward_codelet;
+  if (p.product == ProductKind::forward)
+    return p.adds ? kernels::panel_forward_add_codelet : kernels::panel_forward_codelet;
   if (p.product == ProductKind::input_gradient) return kernels::panel_input_gradient_codelet;
   return p.adds ? kernels::panel_weight_gradient_add_codelet : kernels::panel_weight_gradient_codelet;
 }
