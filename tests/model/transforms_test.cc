@@ -104,8 +104,8 @@ TEST(Fuse, TakesWhatIsAddedToAProductIfItIsKnownBefore) {
   fuse(g);
   verify(g);
   // Not to one that is broadcast.
-  EXPECT_EQ(operations_of(g), (std::vector<std::string_view>{"linear", "linear", "exp", "linear", "linear",
-                                                             "linear", "add"}));
+  EXPECT_EQ(operations_of(g),
+            (std::vector<std::string_view>{"linear", "linear", "exp", "linear", "linear", "linear", "add"}));
 }
 
 TEST(Fuse, TakesAMaskThatIsKnownBeforeTheProduct) {
