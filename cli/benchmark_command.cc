@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::ordered_json;
 using report::seconds_text;
 
-struct Options {
+struct BenchmarkFlags {
   ModelRequest model;
   uint32_t batch = 0;
   uint32_t streams = 1;
@@ -36,7 +36,7 @@ struct Options {
 
 /// Runs after each other in a stream of its own.
 struct Stream {
-  Stream(const onnx::ImportedModel& imported, const Options& options, uint32_t threads)
+  Stream(const onnx::ImportedModel& imported, const BenchmarkFlags& options, uint32_t threads)
       : session(imported.graph, Machine::host(threads), {.threads = threads}),
         arrays(session, imported, options.model) {}
 
@@ -55,7 +55,7 @@ struct Stream {
   ModelArrays arrays;
 };
 
-struct Result {
+struct BenchmarkResult {
   std::vector<double> latencies;  ///< of all runs, ascending
   double seconds = 0;
   double predicted = 0;
@@ -95,11 +95,11 @@ void set_batch(ModelRequest& request, uint32_t batch) {
   }
 }
 
-Result benchmark(const Options& options, const onnx::ImportedModel& imported) {
+BenchmarkResult benchmark(const BenchmarkFlags& options, const onnx::ImportedModel& imported) {
   const uint32_t all = options.common.threads != 0 ? options.common.threads : default_threads();
   if (options.streams > all)
     throw UsageError(fmt::format("--streams is {}; there are {} threads for them", options.streams, all));
-  Result result;
+  BenchmarkResult result;
   result.threads = all / options.streams;
   std::vector<std::unique_ptr<Stream>> streams;
   for (uint32_t i = 0; i < options.streams; ++i)
@@ -117,7 +117,7 @@ Result benchmark(const Options& options, const onnx::ImportedModel& imported) {
   return result;
 }
 
-ordered_json json_of(const Result& r, const Options& options) {
+ordered_json json_of(const BenchmarkResult& r, const BenchmarkFlags& options) {
   return {{"schema", 1},
           {"command", "benchmark"},
           {"model", options.model.path},
@@ -137,7 +137,7 @@ ordered_json json_of(const Result& r, const Options& options) {
              {"predicted_seconds", r.predicted}}}}};
 }
 
-void print(const Result& r, const Options& options) {
+void print(const BenchmarkResult& r, const BenchmarkFlags& options) {
   fmt::print("{} stream{} of {} thread{}, {} sample{} in a run\n", options.streams,
              options.streams == 1 ? "" : "s", r.threads, r.threads == 1 ? "" : "s", r.samples,
              r.samples == 1 ? "" : "s");
@@ -148,11 +148,11 @@ void print(const Result& r, const Options& options) {
   fmt::print("{}", table.text());
 }
 
-int run(const Options& given) {
-  Options options = given;
+int run(const BenchmarkFlags& given) {
+  BenchmarkFlags options = given;
   if (options.batch != 0) set_batch(options.model, options.batch);
   const onnx::ImportedModel imported = import(options.model, options.common.threads);
-  const Result result = benchmark(options, imported);
+  const BenchmarkResult result = benchmark(options, imported);
   if (options.common.json)
     fmt::print("{}\n", json_of(result, options).dump(2, ' ', false, ordered_json::error_handler_t::replace));
   else
@@ -165,7 +165,7 @@ int run(const Options& given) {
 Command add_benchmark_command(CLI::App& app) {
   CLI::App& command =
       *app.add_subcommand("benchmark", "Measure latency and throughput of a model of an ONNX file");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchmarkFlags>();
   add_model_options(command, options->model);
   add_count(command, "--batch", options->batch, "Samples of a run, where the model leaves their number open");
   add_count(command, "--streams", options->streams, "Runs at the same time, which share the threads", 4096);

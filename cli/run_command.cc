@@ -31,7 +31,7 @@ namespace {
 using nlohmann::ordered_json;
 using report::seconds_text;
 
-struct Options {
+struct RunFlags {
   ModelRequest model;
   std::vector<std::string> saved;  ///< "logits=logits.npy"
   std::string machine = "host";
@@ -49,7 +49,7 @@ struct Run {
   std::map<std::string, std::vector<double>> outputs;
 };
 
-std::map<std::string, std::string> saved_files(const Options& options) {
+std::map<std::string, std::string> saved_files(const RunFlags& options) {
   std::map<std::string, std::string> files;
   for (const std::string& text : options.saved) {
     const size_t at = text.rfind('=');
@@ -80,7 +80,7 @@ double seconds_of(ModelArrays& arrays, model::Session& session) {
   return session.last_seconds() > 0 ? session.last_seconds() : passed.count();
 }
 
-Run run_model(const Options& options, const Machine& machine) {
+Run run_model(const RunFlags& options, const Machine& machine) {
   Run run{import(options.model, options.common.threads), {}, 0, 0, {}};
   require_outputs(run.model, saved_files(options));
   model::Session session(run.model.graph, machine, {.threads = options.common.threads});
@@ -96,18 +96,18 @@ Run run_model(const Options& options, const Machine& machine) {
   return run;
 }
 
-struct Summary {
+struct Statistics {
   double least = std::numeric_limits<double>::infinity(), most = -least, mean = 0;
 };
 
-Summary summary_of(const std::vector<double>& values) {
-  Summary summary;
+Statistics statistics_of(const std::vector<double>& values) {
+  Statistics statistics;
   for (const double value : values) {
-    summary.least = std::min(summary.least, value);
-    summary.most = std::max(summary.most, value);
-    summary.mean += value / static_cast<double>(values.size());
+    statistics.least = std::min(statistics.least, value);
+    statistics.most = std::max(statistics.most, value);
+    statistics.mean += value / static_cast<double>(values.size());
   }
-  return summary;
+  return statistics;
 }
 
 std::string layers_text(const onnx::ImportedModel& model) {
@@ -140,14 +140,14 @@ std::string operations_text(const model::RunCost& cost) {
   return text + "\n";
 }
 
-void print(const Run& run, const Options& options, const Machine& machine) {
+void print(const Run& run, const RunFlags& options, const Machine& machine) {
   fmt::print("{}", layers_text(run.model));
   if (options.measure) fmt::print("{}", operations_text(run.cost));
   report::Table table({"output", "type", "least", "mean", "most"}, {0, 1});
   for (const onnx::ValueType& output : run.model.outputs) {
-    const Summary summary = summary_of(run.outputs.at(output.name));
-    table.add({output.name, to_string(output), fmt::format("{:.5g}", summary.least),
-               fmt::format("{:.5g}", summary.mean), fmt::format("{:.5g}", summary.most)});
+    const Statistics statistics = statistics_of(run.outputs.at(output.name));
+    table.add({output.name, to_string(output), fmt::format("{:.5g}", statistics.least),
+               fmt::format("{:.5g}", statistics.mean), fmt::format("{:.5g}", statistics.most)});
   }
   fmt::print("{}", table.text());
   for (const std::string& note : run.model.notes) fmt::print("note: {}\n", note);
@@ -155,7 +155,7 @@ void print(const Run& run, const Options& options, const Machine& machine) {
              seconds_text(run.predicted), base::bytes_text(run.cost.total_bytes));
 }
 
-ordered_json json_of(const Run& run, const Options& options, const Machine& machine) {
+ordered_json json_of(const Run& run, const RunFlags& options, const Machine& machine) {
   ordered_json layers = ordered_json::array(), outputs = layers, operations = layers;
   for (const onnx::LayerChoice& layer : run.model.layers)
     layers.push_back({{"name", layer.name},
@@ -169,16 +169,16 @@ ordered_json json_of(const Run& run, const Options& options, const Machine& mach
                       {"sparse_seconds", layer.zeros.sparse_seconds},
                       {"reason", name_of(layer.zeros.reason)}});
   for (const onnx::ValueType& output : run.model.outputs) {
-    const Summary summary = summary_of(run.outputs.at(output.name));
+    const Statistics statistics = statistics_of(run.outputs.at(output.name));
     const auto number = [](double x) { return std::isfinite(x) ? ordered_json(x) : ordered_json(nullptr); };
     std::vector<uint32_t> shape;
     for (const onnx::Dimension& dimension : output.shape) shape.push_back(*dimension.size);
     outputs.push_back({{"name", output.name},
                        {"type", output.type},
                        {"shape", shape},
-                       {"least", number(summary.least)},
-                       {"mean", number(summary.mean)},
-                       {"most", number(summary.most)}});
+                       {"least", number(statistics.least)},
+                       {"mean", number(statistics.mean)},
+                       {"most", number(statistics.most)}});
   }
   if (options.measure)
     for (const model::OperationCost& each : run.cost.operations)
@@ -197,7 +197,7 @@ ordered_json json_of(const Run& run, const Options& options, const Machine& mach
           {"results", outputs}};
 }
 
-void write_files(const Run& run, const Options& options, const Machine& machine) {
+void write_files(const Run& run, const RunFlags& options, const Machine& machine) {
   for (const auto& [name, file] : saved_files(options)) {
     const auto output = std::ranges::find(run.model.outputs, name, &onnx::ValueType::name);
     std::vector<uint64_t> shape;
@@ -209,7 +209,7 @@ void write_files(const Run& run, const Options& options, const Machine& machine)
                    report::network_page(run.model.graph, run.cost, options.model.path, machine.name()));
 }
 
-int run(const Options& options) {
+int run(const RunFlags& options) {
   if (!options.report.empty()) {
     check_extension("--report", options.report, {".html", ".htm"});
     io::require_writable(options.report);
@@ -231,7 +231,7 @@ int run(const Options& options) {
 Command add_run_command(CLI::App& app) {
   CLI::App& command =
       *app.add_subcommand("run", "Run a model of an ONNX file, with its zeros kept sparse where that pays");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunFlags>();
   add_model_options(command, options->model);
   command.add_option("--save", options->saved, "Write an output: NAME=FILE.npy");
   command.add_option("--machine", options->machine,
