@@ -307,8 +307,8 @@ TEST(HostDense, RejectsWhatAProductLacks) {
   EXPECT_EQ(error({.m = 4, .k = 4, .n = 4, .product = ProductKind::sddmm, .bias = true}),
             "only a forward product takes a bias or an activation");
   EXPECT_EQ(error({.m = 4, .k = 4, .n = 4, .relu = true}), "only an input gradient takes a ReLU");
-  EXPECT_EQ(error({.m = 4, .k = 4, .n = 4, .adds = true}),
-            "only a weight gradient is added to a previous one");
+  EXPECT_EQ(error({.m = 4, .k = 4, .n = 4, .product = ProductKind::input_gradient, .adds = true}),
+            "an input gradient is not added to a previous one");
 }
 
 }  // namespace
