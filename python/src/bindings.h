@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <tessera/model.h>
 
 namespace tessera::python {
 
@@ -20,5 +21,7 @@ void bind_session(nanobind::module_& m);
 void bind_spiking(nanobind::module_& m);
 void bind_structured(nanobind::module_& m);
 void bind_structured_calls(nanobind::module_& m);
+/// Methods of graphs.
+void bind_vision(nanobind::class_<model::Graph>& graph);
 
 }  // namespace tessera::python

@@ -28,6 +28,7 @@ namespace tessera::kernels {
   X(layer_norm)                     \
   X(neurons)                        \
   X(optimizer)                      \
+  X(pool)                           \
   X(rearrange)                      \
   X(reduce)                         \
   X(row_epilogue)                   \

@@ -109,9 +109,22 @@ struct Divided {
   }
 };
 
+/// Dimensions in another order: dimension i is dimension order[i] of another value.
+using DimensionOrder = std::vector<int64_t>;
+
+/// An operation on inputs whose dimensions are in the order in which they lie.
+struct Reordered {
+  DimensionOrder before = {};  ///< in which the inputs are needed; none: as they lie
+  Attributes attributes;
+  DimensionOrder order;  ///< of the result as the node has it, in that of the operation
+};
+
 /// What the rest of the library knows of an operation.
 struct Traits {
   std::optional<WeightOperand> weight = {};
+  /// The operand, if it is not that of a product, of whose row i feature i of the result is a multiple; a
+  /// bias may follow it.
+  std::optional<size_t> row_weight = {};
   /// By output of an optimizer's update: the operand whose new contents it is. The first is the parameter;
   /// operand 0 is its gradient.
   std::span<const size_t> updates = {};
@@ -121,6 +134,14 @@ struct Traits {
   /// Whether each part of the first dimension of all results depends on the same part of the divided operands
   /// and on all of the others; of none, whether all parts are alike. null: never.
   bool (*keeps_samples)(const Divided& divided) = nullptr;
+  /// Each element of the result depends on the same one of each input, which are broadcast, and on nothing
+  /// else.
+  bool elementwise = false;
+  /// The same operation on what its inputs have in another order; none: it takes them as they are. null:
+  /// never.
+  std::optional<Reordered> (*reorder)(const Graph&, const Node&, const DimensionOrder&) = nullptr;
+  /// The order of a node that is nothing but a permutation; none: it is more. null: never.
+  std::optional<DimensionOrder> (*permutes)(const Node&) = nullptr;
   bool aliases = false;  ///< its result may lie where its input does
   bool draws = false;    ///< random numbers, which differ between replicas only
   /// Whether a node draws some that differ between replicas, micro-batches and calls of a function; null:

@@ -549,7 +549,12 @@ def test_replicas_give_the_gradient_of_all(rng):
     estimate = step.estimate(tessera.Machine("m2000", tiles=8))
     assert [chip for chip, _, _ in estimate.chips] == [0, 1, 2, 3]
     assert estimate.links and not estimate.placements
-    assert [name for name, _, _ in estimate.passes][:3] == ["decompose", "remove unused", "fuse"]
+    assert [name for name, _, _ in estimate.passes][:4] == [
+        "move permutations",
+        "decompose",
+        "remove unused",
+        "fuse",
+    ]
     assert json.loads(estimate.to_json())["links"][0]["bytes"] > 0
 
 

@@ -90,6 +90,30 @@ def folded(x, sizes, **window):
     return torch.autograd.grad(seen(image, **window), image, x, create_graph=True)[0]
 
 
+def on_images(function):
+    """A function of channels first, of channels last."""
+    return lambda x, *inputs, **options: function(x.movedim(-1, 1), *inputs, **options).movedim(1, -1)
+
+
+def max_pooled(x, window, stride, padding, dilation, ceil):
+    return getattr(functional, f"max_pool{x.dim() - 2}d")(x, window, stride, padding, dilation, ceil)
+
+
+def averaged(x, window, stride, padding, ceil, counts_padding):
+    return getattr(functional, f"avg_pool{x.dim() - 2}d")(x, window, stride, padding, ceil, counts_padding)
+
+
+def interpolated(x, sizes, mode, coordinates):
+    if mode == "nearest":
+        return functional.interpolate(x, sizes)
+    mode = "bicubic" if mode == "cubic" else "bilinear" if x.dim() == 4 else "linear"
+    return functional.interpolate(x, sizes, mode=mode, align_corners=coordinates == "align_corners")
+
+
+def batch_normed(x, *weights, epsilon):
+    return functional.batch_norm(x, None, None, *weights, training=True, eps=epsilon)
+
+
 @dataclass
 class Node:
     """A leaf with its contents, or an operation on earlier nodes."""
@@ -193,6 +217,14 @@ OTHERS = {
     ),
     "mean_squared_error": functional.mse_loss,
     "layer_norm": lambda x, *of, epsilon: functional.layer_norm(x, x.shape[-1:], *of, eps=epsilon),
+    "max_pool": on_images(max_pooled),
+    "average_pool": on_images(averaged),
+    "adaptive_max_pool": on_images(lambda x, sizes: functional.adaptive_max_pool2d(x, sizes)),
+    "adaptive_average_pool": on_images(lambda x, sizes: functional.adaptive_avg_pool2d(x, sizes)),
+    "interpolate": on_images(interpolated),
+    "batch_norm": on_images(lambda x, m, v, *w, epsilon: functional.batch_norm(x, m, v.square(), *w, eps=epsilon)),
+    "batch_norm_of_batch": on_images(batch_normed),
+    "group_norm": on_images(lambda x, *w, groups, epsilon: functional.group_norm(x, groups, *w, eps=epsilon)),
     "embedding": lambda ids, w, padding=None: functional.embedding(ids.long(), w, padding),
     "linear": lambda x, w, *bias: x @ w.t() + (bias[0] if bias else 0),
     "convolution": convolved,
@@ -210,7 +242,7 @@ ALL = {**UNARY, **BINARY, **OTHERS}
 
 def test_every_operation_takes_part():
     public = [getattr(tg, name) for name in tg.__all__]
-    modules = ("tessera.graph._values", "tessera.graph._convolution")
+    modules = ("tessera.graph._values", "tessera.graph._convolution", "tessera.graph._vision")
     operations = {f.__name__ for f in public if inspect.isfunction(f) and f.__module__ in modules}
     initial = {"constant", "normal", "uniform"}
     missing = operations - initial - ELSEWHERE - set(ALL)
@@ -227,6 +259,12 @@ def apply(graph_values, node):
         return getattr(tg, node.operation)(inputs[0], ids=inputs[1], **node.options)
     if node.operation == "concatenate":
         return tg.concatenate(inputs, **node.options)
+    if node.operation == "batch_norm":
+        inputs[2] = tg.square(inputs[2])
+    if node.operation == "group_norm":
+        return tg.group_norm(inputs[0], node.options["groups"], *inputs[1:], epsilon=node.options["epsilon"])
+    if node.operation == "batch_norm_of_batch":
+        return tg.batch_norm_of_batch(*inputs, **node.options)[0]
     return getattr(tg, node.operation)(*inputs, **node.options)
 
 
@@ -393,6 +431,52 @@ class Generator:
         features = tuple(self.values[x].shape[-1:])
         weights = [self.some(lambda v: tuple(v.shape) == features, features) for _ in range(self.rng.integers(3))]
         return self.add(Node(name, (x, *weights), {"epsilon": 0.1}))
+
+    def image(self, fits=lambda v: True):
+        return self.some(lambda v: v.dim() in (3, 4) and fits(v), [(2, 4, 5, 6), (3, 8, 4)][self.rng.integers(2)])
+
+    def try_max_pool(self, name):
+        rng = self.rng
+        x = self.image(lambda v: min(v.shape[1:-1]) > 2)
+        sizes = [int(rng.integers(1, 4)) for _ in self.values[x].shape[1:-1]]
+        options = {"window": sizes, "stride": int(rng.integers(1, 4)), "ceil": bool(rng.integers(2))}
+        options["padding"] = [int(rng.integers(size // 2 + 1)) for size in sizes]
+        if name == "max_pool":
+            options["dilation"] = 2 if max(sizes) < 3 and min(self.values[x].shape[1:-1]) > 3 else 1
+        else:
+            options["counts_padding"] = bool(rng.integers(2))
+        return self.add(Node(name, (x,), options))
+
+    try_average_pool = try_max_pool
+
+    def try_adaptive_max_pool(self, name):
+        x = self.some(lambda v: v.dim() == 4, (2, 4, 5, 6))
+        return self.add(Node(name, (x,), {"sizes": [int(size) for size in self.rng.integers(1, 6, 2)]}))
+
+    try_adaptive_average_pool = try_adaptive_max_pool
+
+    def try_interpolate(self, name):
+        rng = self.rng
+        mode = str(rng.choice(["nearest", "linear", "cubic"]))
+        x = self.image(lambda v: mode != "cubic" or v.dim() == 4)
+        if mode == "cubic" and self.values[x].dim() != 4:
+            mode = "linear"
+        options = {"sizes": [int(rng.integers(1, 9)) for _ in self.values[x].shape[1:-1]], "mode": mode}
+        options["coordinates"] = "asymmetric" if mode == "nearest" else str(rng.choice(["half_pixel", "align_corners"]))
+        return self.add(Node(name, (x,), options))
+
+    def try_batch_norm(self, name):
+        x = self.some(lambda v: v.dim() > 1)
+        channels = tuple(self.values[x].shape[-1:])
+        count = int(self.rng.integers(3)) + (2 if name == "batch_norm" else 0)
+        others = [self.leaf(channels, 0.5, 2.0) for _ in range(count)]
+        options = {"epsilon": 0.1}
+        if name == "group_norm":
+            options["groups"] = int(self.rng.choice([d for d in range(1, channels[0] + 1) if channels[0] % d == 0]))
+        return self.add(Node(name, (x, *others), options))
+
+    try_batch_norm_of_batch = try_batch_norm
+    try_group_norm = try_batch_norm
 
     def try_embedding(self, name):
         w = self.some(lambda v: v.dim() == 2, (7, 5))

@@ -18,6 +18,7 @@ _WORTHWHILE = frozenset(
         "bmm",
         "baddbmm",
         "conv2d",
+        "convolution",
         "native_layer_norm",
         "native_layer_norm_backward",
         "_fused_rms_norm",

@@ -36,8 +36,10 @@ _OF_INTEGERS = frozenset(
     | {f"aten.{name}.Tensor" for name in ("add", "sub", "mul", "div")}
 )
 
+_CONVOLUTIONS = ("aten.conv2d.default", "aten.convolution.default")
+
 #: By operator, the argument that may be a weight which is prepared once.
-_WEIGHTS = {"aten.mm.default": 1, "aten.addmm.default": 2, "aten.conv2d.default": 1}
+_WEIGHTS = {"aten.mm.default": 1, "aten.addmm.default": 2, **dict.fromkeys(_CONVOLUTIONS, 1)}
 
 _TRANSPOSES = ("aten.t.default", "aten.transpose.int", "aten.permute.default")
 
@@ -92,7 +94,7 @@ def is_own(node: Node) -> bool:
 
 def needs_parameters(node: Node) -> bool:
     """Whether a session computes an operator only if its weights are parameters."""
-    return is_own(node) or str(node.target) == "aten.conv2d.default"
+    return is_own(node) or str(node.target) in _CONVOLUTIONS
 
 
 def prepared_nodes(graph: Graph, static: set[Node]) -> set[Node]:

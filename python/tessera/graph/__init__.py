@@ -93,6 +93,16 @@ from tessera.graph._values import (
     uniform,
     where,
 )
+from tessera.graph._vision import (
+    adaptive_average_pool,
+    adaptive_max_pool,
+    average_pool,
+    batch_norm,
+    batch_norm_of_batch,
+    group_norm,
+    interpolate,
+    max_pool,
+)
 
 if TYPE_CHECKING:
     from tessera.graph._conversion import Missing
@@ -108,9 +118,14 @@ __all__ = [
     "UnsupportedModuleError",
     "Value",
     "abs",
+    "adaptive_average_pool",
+    "adaptive_max_pool",
     "amax",
     "amin",
     "argmax",
+    "average_pool",
+    "batch_norm",
+    "batch_norm_of_batch",
     "butterfly",
     "cast",
     "circulant",
@@ -133,9 +148,11 @@ __all__ = [
     "from_torch",
     "gather",
     "gelu",
+    "group_norm",
     "hard_sigmoid",
     "hard_swish",
     "index_select",
+    "interpolate",
     "kronecker",
     "layer_norm",
     "leaky_relu",
@@ -145,6 +162,7 @@ __all__ = [
     "linear_layer",
     "log",
     "log_softmax",
+    "max_pool",
     "maximum",
     "mean",
     "mean_squared_error",

@@ -55,6 +55,9 @@ class Parameter:
         #: None: it stays as the module has it.
         self.weights = weights
         self._transposed: Value | None = None
+        self._matrix: Value | None = None
+        #: Whether nothing but products and convolutions take it, which may have it in another order.
+        self.is_weight = True
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -81,6 +84,20 @@ class Parameter:
         else:
             self._value = value
         return value
+
+    def as_matrix(self, matrix: Tensor, rows: int, *, may_be_sparse: bool) -> Value:
+        """Its value as the matrix [out, in] of a convolution, in the order of whose channels and taps it is kept."""
+        if self._matrix is not None:
+            return self._matrix
+        is_chosen = may_be_sparse and self.weights is not None
+        chosen = self.weights.form_of(self.name, matrix, rows) if is_chosen and self.weights is not None else None
+        if chosen is not None:
+            self._matrix = self._graph.sparse_parameter(self.name, chosen, dtype=self.dtype)
+        else:
+            values = matrix.float().contiguous().numpy()
+            self._matrix = self._graph.parameter(self.name, initial=values, dtype=self.dtype)
+            self._note()
+        return self._matrix
 
     def value(self, shape: Sequence[int] | None = None) -> Value:
         """Its value, in the shape in which it is first used."""
@@ -121,6 +138,19 @@ class Constant:
             dtype = type_of(self.tensor.dtype, allow_integers=True)
             array = self.tensor.numpy() if dtype in ops.INTEGERS else self.tensor.float().numpy()
             self._value = as_known(self._graph.constant(array, dtype=dtype), self.tensor)
+        return self._value
+
+
+class State(Constant):
+    """A buffer that a module changes, such as running statistics."""
+
+    def __init__(self, graph: Graph, name: str, tensor: Tensor) -> None:
+        super().__init__(graph, tensor)
+        self.name = name
+
+    def value(self) -> Value:
+        if self._value is None:
+            self._value = self._graph.add_state(self.name, self.tensor.float().numpy(), type_of(self.tensor.dtype))
         return self._value
 
 
@@ -188,11 +218,16 @@ class Call:
         known: dict[torch.fx.Node, Any],
         form: ops.Form = "fused",
         weights: Weights | None = None,
+        folded: set[str] | None = None,
+        module: str = "",
     ) -> None:
         self.graph = graph
         self.weights = weights
+        #: Names of parameters of which something is computed here.
+        self.folded: set[str] = set() if folded is None else folded
         #: What structured layers become.
         self.form = form
+        self._module = module
         self._known = known
         self._node = node
         meaning = node.meta.get("val")
@@ -200,6 +235,12 @@ class Call:
         self.shape = sizes_of(meaning) if isinstance(meaning, Tensor) else ()
         self.dtype = meaning.dtype if isinstance(meaning, Tensor) else None
         self.operator = str(node.target)
+
+    def named(self, x: Value) -> Value:
+        """What an operation computes that is not its result, under the name of its module."""
+        if self._module and x.name.startswith("%") and not self.graph.native.contains(self._module):
+            x.name = self._module
+        return x
 
     @property
     def args(self) -> list[Any]:
@@ -602,23 +643,6 @@ def _layer_norm(
     flat, weight, bias = over_last(x, shape, weight, bias)
     assert flat is not None
     return shaped(call, ops.layer_norm(flat, weight, bias, epsilon=epsilon))
-
-
-@handles("group_norm.default")
-def _group_norm(
-    call: Call,
-    x: Value,
-    groups: int,
-    weight: Value | None = None,
-    bias: Value | None = None,
-    epsilon: float = 1e-5,
-    *_: Any,
-) -> Value:
-    rows, channels = x.shape[:2]
-    y = ops.reshape(ops.layer_norm(ops.reshape(x, (rows, groups, -1)), epsilon=epsilon), x.shape)
-    of_channels = (channels, *[1] * (len(x.shape) - 2))
-    y = y if weight is None else y * ops.reshape(weight, of_channels)
-    return y if bias is None else y + ops.reshape(bias, of_channels)
 
 
 @handles("rms_norm.default")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -112,35 +112,6 @@ def _sparse_linear(call: Call, x: Any, weight: Any, *arguments: Any) -> Value:
     y = ops.linear(value_of(x), weight.sparse(matrix, col.tensor.numel() if dynamic else None), value_of(bias))
     functions: dict[str, Callable[[Value], Value]] = {"none": lambda v: v, "relu": ops.relu, "gelu": ops.gelu}
     return functions[activation](y)
-
-
-@handles("conv2d.default", lazy=True)
-def _conv2d(
-    call: Call,
-    x: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Sequence[int] = (1, 1),
-    padding: Sequence[int] = (0, 0),
-    dilation: Sequence[int] = (1, 1),
-    groups: int = 1,
-) -> Value:
-    """Of patches that do not overlap, as those of vision transformers: a product with each patch."""
-    if not isinstance(weight, Parameter):
-        raise ValueError("the weight is computed; it must be a parameter")
-    outputs, channels, rows, cols = weight.tensor.shape
-    image = value_of(x)
-    batch, _, height, width = image.shape
-    is_patches = list(stride) == [rows, cols] and height % rows == 0 and width % cols == 0
-    if not is_patches or any(padding) or list(dilation) != [1, 1] or groups != 1:
-        raise ValueError("only convolutions of patches are possible, whose stride is the size of the weight")
-    down, across = height // rows, width // cols
-    bands = ops.permute(ops.reshape(image, (batch, channels, down, rows * width)), (0, 2, 1, 3))
-    patches = ops.permute(ops.reshape(bands, (batch * down, channels * rows, across, cols)), (0, 2, 1, 3))
-    features = ops.reshape(patches, (batch, down * across, channels * rows * cols))
-    matrix = ops.reshape(weight.value(), (outputs, channels * rows * cols))
-    y = ops.linear(features, matrix, value_of(bias))
-    return ops.reshape(ops.permute(y, (0, 2, 1)), (batch, outputs, down, across))
 
 
 def _swapped(x: Value) -> Value:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tessera.graph import _values as ops
 from tessera.graph._aten import Call, as_truth, handles, in_result_type, shaped, type_of
+from tessera.graph._aten_vision import is_mean_of_images, mean_of_images
 from tessera.graph._values import Truth, Value
 
 
@@ -19,7 +20,8 @@ def _sum(call: Call, x: Value, dims: Any = None, keepdim: bool = False, **_: Any
 
 @handles("mean.default", "mean.dim")
 def _mean(call: Call, x: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> Value:
-    return ops.mean(in_result_type(call, x), dims, keepdim)
+    x = in_result_type(call, x)
+    return shaped(call, mean_of_images(x)) if is_mean_of_images(x, dims) else ops.mean(x, dims, keepdim)
 
 
 @handles("any.default", "any.dim", "any.dims")

@@ -13,14 +13,16 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 
 from tessera.graph import _aten
-from tessera.graph import _aten_embeddings as _aten_embeddings  # more handlers
+from tessera.graph import _aten_convolutions as _aten_convolutions  # more handlers
+from tessera.graph import _aten_embeddings as _aten_embeddings
 from tessera.graph import _aten_losses as _aten_losses
 from tessera.graph import _aten_products as _aten_products
 from tessera.graph import _aten_reductions as _aten_reductions
 from tessera.graph import _aten_shapes as _aten_shapes
 from tessera.graph import _aten_training as _aten_training
+from tessera.graph import _aten_vision as _aten_vision
 from tessera.graph import _structured as _structured
-from tessera.graph._aten import Call, Constant, Parameter, Weights, as_known, sizes_of
+from tessera.graph._aten import Call, Constant, Parameter, State, Weights, as_known, sizes_of
 from tessera.graph._graph import Graph
 from tessera.graph._values import Form, Value
 
@@ -106,7 +108,8 @@ class Conversion:
             handler = _aten.HANDLERS.get(str(node.target))
             if handler is None:
                 raise ValueError("there is no such operation")
-            call = Call(self.graph, node, self.known, self._form, self._weights)
+            place = _module_of(node)[0]
+            call = Call(self.graph, node, self.known, self._form, self._weights, self.folded, place)
             result = as_known(handler(call, *call.args, **call.kwargs), node.meta.get("val"))
             self._name(result, node)
             return result
@@ -115,12 +118,18 @@ class Conversion:
 
     def weights_of(self, node: torch.fx.Node) -> Weights | None:
         """What decides the form of a parameter, if it is nothing but the weight of products."""
-        return self._weights if all(_is_weight(node, user) for user in node.users) else None
+        return self._weights if self.is_weight(node) else None
+
+    def is_weight(self, node: torch.fx.Node) -> bool:
+        """Whether nothing but products take a parameter."""
+        return all(_is_weight(node, user) for user in node.users)
 
     def _folded(self, node: torch.fx.Node) -> Any:
         """What PyTorch computes of constants alone, such as masks and positions, and for inference of parameters."""
         given = [self.known.get(argument) for argument in node.all_input_nodes]
         kinds = (Constant,) if self._weights is None else (Constant, Parameter)
+        if any(isinstance(each, State) for each in given):
+            return None
         if not all(isinstance(each, kinds) for each in given) or not isinstance(node.target, torch._ops.OpOverload):
             return None
         schema = node.target._schema
@@ -170,15 +179,22 @@ class Conversion:
             return None
 
 
+#: By operator, the argument that is the weight of a product.
+_PRODUCTS = {"aten.linear": 1, "aten.addmm": 2, "aten.mm": 1, "aten.matmul": 1}
+_CONVOLUTIONS = {
+    f"aten.{name}" for name in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "convolution")
+}
+
+
 def _is_weight(node: torch.fx.Node, user: torch.fx.Node) -> bool:
     """Whether a product takes it as its second factor, and as nothing else."""
     if str(user.target) in ("aten.t.default", "aten.transpose.int", "aten.permute.default"):
         return all(_is_weight(user, each) for each in user.users)
-    place = {"aten.linear": 1, "aten.addmm": 2, "aten.mm": 1, "aten.matmul": 1}
-    position = place.get(str(user.target).rpartition(".")[0])
+    operator_name = str(user.target).rpartition(".")[0]
+    position = 1 if operator_name in _CONVOLUTIONS else _PRODUCTS.get(operator_name)
     if position is None or user.args[position] is not node or sum(each is node for each in user.args) > 1:
         return False
-    return len(node.meta["val"].shape) == 2
+    return operator_name in _CONVOLUTIONS or len(node.meta["val"].shape) == 2
 
 
 def _module_of(node: torch.fx.Node) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.export.graph_signature import InputKind, OutputKind
 
 from tessera.graph import _aten
-from tessera.graph._aten import Constant, Parameter, Weights, as_known, value_of
+from tessera.graph._aten import Constant, Parameter, State, Weights, as_known, value_of
 from tessera.graph._conversion import Conversion, Missing, decompositions, lacking
 from tessera.graph._graph import Graph
 from tessera.graph._values import Form, Value
@@ -36,7 +36,7 @@ def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, for
     Supported are linear layers, dense and those of `tessera.nn` (but complex ones), products of computed values,
     scaled dot-product attention, activations, elementwise arithmetic, comparisons and choices, reductions, softmax,
     normalisation, dropout, losses, embeddings and bags of them, changes of shape, slices, sliding windows,
-    concatenations and gathers, and what PyTorch decomposes into these. Integers have 32 bits, and wrap around beyond;
+    concatenations and gathers, convolutions, pooling, interpolation, and what PyTorch decomposes into these. Integers have 32 bits, and wrap around beyond;
     what depends on constants alone is computed by PyTorch. An output that is None is left out. Anything else raises
     UnsupportedModuleError, which lists all of it.
 
@@ -68,6 +68,7 @@ def import_module(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
     """Make the graph of a module for inference: `weights` decides how those of products are kept."""
     program, _ = _exported(module, args, kwargs)
     conversion = _ModuleConversion(module, program, "fused", [], weights)
+    conversion.folded |= conversion.graph.native.fold_constants()
     constants = [each for each in program.constants.values() if isinstance(each, Tensor)]
     spec = program.call_spec.out_spec
     return Imported(conversion.graph, conversion.inputs, conversion.outputs, spec, conversion.folded, constants)
@@ -145,6 +146,8 @@ class _ModuleConversion(Conversion):
         self._program = program
         self._names = _first_names(module)
         self._parameters: dict[str, Parameter] = {}
+        #: Buffers that the module changes.
+        self._states: dict[str, State] = {}
         specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs if hasattr(spec.arg, "name")}
         for node in program.graph.nodes:
             if node.op == "placeholder":
@@ -164,10 +167,15 @@ class _ModuleConversion(Conversion):
             if name not in self._parameters:
                 tensor = self._program.state_dict[spec.target]
                 self._parameters[name] = Parameter(self.graph, name, tensor, self.weights_of(node))
+            self._parameters[name].is_weight &= self.is_weight(node)
             return self._parameters[name]
         if spec.kind is InputKind.BUFFER:
             held = self._program.state_dict if spec.persistent else self._program.constants
-            return Constant(self.graph, held[spec.target])
+            tensor = held[spec.target]
+            if self._is_changed(spec.target) and tensor.is_floating_point():
+                self._states[spec.target] = State(self.graph, spec.target, tensor)
+                return self._states[spec.target]
+            return Constant(self.graph, tensor)
         if spec.kind is InputKind.CONSTANT_TENSOR:
             return Constant(self.graph, self._program.constants[spec.target])
         self.inputs.append(node.name if isinstance(meaning, Tensor) else None)
@@ -175,6 +183,9 @@ class _ModuleConversion(Conversion):
             return meaning
         dtype = _aten.type_of(meaning.dtype, allow_integers=True)
         return as_known(self.graph.input(node.name, meaning.shape, dtype), meaning)
+
+    def _is_changed(self, buffer: str) -> bool:
+        return buffer in self._program.graph_signature.buffers_to_mutate.values()
 
     def _results(self) -> tuple[list[Any], list[Missing]]:
         """What the module returns; and what it changes, or returns that is no output."""
@@ -189,9 +200,22 @@ class _ModuleConversion(Conversion):
                 if results[-1] is not None and not isinstance(results[-1], (Value, bool, int, float)):
                     reason = f"it is {results[-1]!r}: return tensors, numbers or None"
                     changes.append(Missing("output", "the module", reason))
+            elif spec.kind is OutputKind.BUFFER_MUTATION and self._follows(spec.target, node):
+                continue
             else:
                 changes.append(Missing(str(spec.kind.name).lower(), "the module", f"it changes {spec.target!r}"))
         return results, changes
+
+    def _follows(self, buffer: str, node: torch.fx.Node) -> bool:
+        """Whether each run leaves what the module leaves in a buffer; counts of batches are left to PyTorch."""
+        state = self._states.get(buffer)
+        if state is None:
+            return buffer.rpartition(".")[2] == "num_batches_tracked"
+        changed = value_of(self.known.get(node))
+        if not isinstance(changed, Value):
+            return False
+        self.graph.assign(state.value(), changed)
+        return True
 
     def _add_outputs(self, results: list[Any]) -> None:
         for i, (name, result) in enumerate(zip(self._output_names(len(results)), results, strict=True)):

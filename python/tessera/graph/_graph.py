@@ -116,6 +116,15 @@ class Graph:
         array = np.ascontiguousarray(given, np.float32)
         return Value(self, self.native.constant(name, list(given.shape), array.reshape(-1), kind))
 
+    def add_state(self, name: str, initial: ArrayLike, dtype: DTypeLike | str = "f32") -> Value:
+        """Add an array that stays between runs, as parameters do, but that only `assign` changes."""
+        contents, shape = _initial(name, np.asarray(initial))
+        return Value(self, self.native.state(name, _sizes(shape or ()), contents, value_type(dtype)))
+
+    def assign(self, state: Value, value: Value) -> None:
+        """Have each run leave a value in an array of state."""
+        self.native.assign(self._own(state).id, self._own(value).id)
+
     def step(self) -> Value:
         """The number of the run, from 1, for dropout: an input that sessions count."""
         for value in self.inputs:

@@ -10,6 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from tessera.graph._kernels import is_kernel, matrix_of_parameter, parameter_of_matrix
+
 if TYPE_CHECKING:
     from tessera.graph._session import Session
     from tessera.nn import SparseLinear
@@ -21,7 +23,9 @@ def read(session: Session, module: nn.Module) -> tuple[dict[str, Any], dict[str,
     for name, parameter in _matched(session, module).items():
         layer = _sparse_layer(module, name)
         if layer is None:
-            values[name] = _array(parameter).reshape(-1)
+            tensor = parameter.detach()
+            tensor = matrix_of_parameter(module, name, tensor) if _is_matrix(session, module, name, tensor) else tensor
+            values[name] = _array(tensor).reshape(-1)
             continue
         patterns[name] = (layer.crow_indices.numpy(), layer.col_indices[: layer.blocks].numpy())
         values[name] = _array(layer.unpack(layer.weight)).reshape(-1)
@@ -30,11 +34,17 @@ def read(session: Session, module: nn.Module) -> tuple[dict[str, Any], dict[str,
 
 @torch.no_grad()
 def write(session: Session, module: nn.Module) -> None:
-    """Set a module's parameters to those of a session."""
+    """Set a module's parameters, and the buffers that it changes, to those of a session."""
+    buffers = dict(module.named_buffers())
+    for name in session._native.state:
+        if name in buffers:
+            buffers[name].copy_(torch.from_numpy(session.get(name)).reshape(buffers[name].shape))
     for name, parameter in _matched(session, module).items():
         layer = _sparse_layer(module, name)
         if layer is None:
-            parameter.copy_(torch.from_numpy(session.get(name)).reshape(parameter.shape))
+            own = torch.from_numpy(session.get(name))
+            is_matrix = _is_matrix(session, module, name, parameter)
+            parameter.copy_(parameter_of_matrix(module, name, own) if is_matrix else own.reshape(parameter.shape))
             continue
         crow_indices, col_indices = (torch.from_numpy(array.astype(np.int32)) for array in session.pattern(name))
         own = layer.crow_indices, layer.col_indices[: layer.blocks]
@@ -52,10 +62,18 @@ def _matched(session: Session, module: nn.Module) -> dict[str, nn.Parameter]:
         expected = tuple(session._graph.shape(session._graph.find(name)))
         layer = _sparse_layer(module, name)
         shape = tuple(found[name].shape) if layer is None else (layer.out_features, layer.in_features)
+        if _is_matrix(session, module, name, found[name]):
+            shape = tuple(matrix_of_parameter(module, name, found[name]).shape)
         if shape != expected and not (_is_structured(module, name) and math.prod(shape) == math.prod(expected)):
             raise ValueError(f"the module's parameter {name!r} has shape {shape}; the session's {expected}")
         parameters[name] = found[name]
     return parameters
+
+
+def _is_matrix(session: Session, module: nn.Module, name: str, parameter: torch.Tensor) -> bool:
+    """Whether a session has the weight of a convolution as a matrix."""
+    own = tuple(session._graph.shape(session._graph.find(name)))
+    return is_kernel(module, name) and own != tuple(parameter.shape)
 
 
 def _is_structured(module: nn.Module, name: str) -> bool:

@@ -164,7 +164,7 @@ constexpr Operation activation(std::string_view name, std::vector<Case> (*cases)
           .infer = infer,
           .gradient = gradient,
           .cases = cases,
-          .traits = {.keeps_samples = elements_keep_samples},
+          .traits = {.keeps_samples = elements_keep_samples, .elementwise = true},
           .decompose = decompose<function>};
 }
 

@@ -67,16 +67,17 @@ std::vector<Case> cases() {
            .differentiable = false}};
 }
 
-constexpr Operation kCast[] = {{"cast",
-                                1,
-                                1,
-                                infer,
-                                gradient,
-                                reference,
-                                elementwise_layouts,
-                                lower,
-                                cases,
-                                {.keeps_zeros = always_keeps_zeros, .keeps_samples = elements_keep_samples}}};
+constexpr Operation kCast[] = {
+    {"cast",
+     1,
+     1,
+     infer,
+     gradient,
+     reference,
+     elementwise_layouts,
+     lower,
+     cases,
+     {.keeps_zeros = always_keeps_zeros, .keeps_samples = elements_keep_samples, .elementwise = true}}};
 
 }  // namespace
 

@@ -150,7 +150,7 @@ constexpr Operation kDepthwise[] = {{.name = "depthwise",
                                      .layouts = layouts,
                                      .lower = lower,
                                      .cases = cases,
-                                     .traits = {.keeps_samples = keeps_samples},
+                                     .traits = {.row_weight = 1, .keeps_samples = keeps_samples},
                                      .absorb = absorb,
                                      .decompose = decompose,
                                      .lowers_on = lowers_on}};

@@ -149,17 +149,18 @@ std::vector<Case> unary_cases() {
 
 template <Unary op>
 constexpr Operation unary(std::string_view name) {
-  return {
-      name,
-      1,
-      1,
-      infer_unary<op>,
-      unary_gradient<op>,
-      unary_reference<op>,
-      elementwise_layouts,
-      lower_unary<op>,
-      unary_cases<op>,
-      {.keeps_zeros = keeps_zero(op) ? always_keeps_zeros : nullptr, .keeps_samples = elements_keep_samples}};
+  return {name,
+          1,
+          1,
+          infer_unary<op>,
+          unary_gradient<op>,
+          unary_reference<op>,
+          elementwise_layouts,
+          lower_unary<op>,
+          unary_cases<op>,
+          {.keeps_zeros = keeps_zero(op) ? always_keeps_zeros : nullptr,
+           .keeps_samples = elements_keep_samples,
+           .elementwise = true}};
 }
 
 // Two operands.
@@ -326,6 +327,7 @@ constexpr Operation binary(std::string_view name) {
           binary_cases<op>,
           {.keeps_zeros = binary_keeps_zeros<op>,
            .keeps_samples = broadcasting_keeps_samples,
+           .elementwise = true,
            .zero_derivative = kernels::is_comparison(op)}};
 }
 

@@ -35,7 +35,9 @@
   X(take)                          \
   X(spiking)                       \
   X(spike_counts)                  \
-  X(neurons)
+  X(neurons)                       \
+  X(pooling)                       \
+  X(interpolate)
 
 namespace tessera::model {
 

@@ -219,6 +219,11 @@ bool keeps_samples(const Divided& divided) {
          !attributes.contains("shape");
 }
 
+std::optional<DimensionOrder> permutes(const Node& node) {
+  if (node.attributes.contains("view") || node.attributes.contains("shape")) return {};
+  return dims_of(node);
+}
+
 constexpr Operation kPermute[] = {{.name = "permute",
                                    .infer = infer,
                                    .gradient = gradient,
@@ -226,7 +231,7 @@ constexpr Operation kPermute[] = {{.name = "permute",
                                    .layouts = row_layouts,
                                    .lower = lower,
                                    .cases = cases,
-                                   .traits = {.keeps_samples = keeps_samples},
+                                   .traits = {.keeps_samples = keeps_samples, .permutes = permutes},
                                    .absorb = absorb,
                                    .decompose = decompose,
                                    .lowers_on = lowers_on}};

@@ -241,10 +241,28 @@ bool columns_keep_samples(const Divided& divided) {
   return over_of(divided.node) == Over::columns && rows_keep_samples(divided);
 }
 
+/// Over everything, or where the last dimension stays the last one.
+std::optional<Reordered> reorder(const Graph& graph, const Node& node, const DimensionOrder& order) {
+  const Over over = over_of(node);
+  if (over == Over::all) return Reordered{.attributes = node.attributes, .order = {}};
+  if (graph.type(node.inputs[0]).shape.empty() || order.back() + 1 != static_cast<int64_t>(order.size()))
+    return {};
+  if (over == Over::rows) return Reordered{.attributes = node.attributes, .order = {0}};
+  return Reordered{.attributes = node.attributes, .order = order};
+}
+
 template <Reduction op>
 constexpr Operation reduction(std::string_view name) {
-  return {name,          1,       1,         infer<op>, gradient<op>,
-          reference<op>, layouts, lower<op>, cases<op>, {.keeps_samples = columns_keep_samples}};
+  return {name,
+          1,
+          1,
+          infer<op>,
+          gradient<op>,
+          reference<op>,
+          layouts,
+          lower<op>,
+          cases<op>,
+          {.keeps_samples = columns_keep_samples, .reorder = reorder}};
 }
 
 constexpr Operation kReduce[] = {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
 
@@ -69,6 +70,78 @@ void lower_reshape(Lowering& l, const Node& node) {
   const ops::Operand out = l.output(0);
   l.run(l.builder().copy(ops::conversion(in, ops::matrix_layout(in.rows(), in.cols(), {}), out,
                                          ops::matrix_layout(out.rows(), out.cols(), {}))));
+}
+
+/// Dimensions of more than one element that a reshape divides or joins, as parts of one product.
+struct Regrouped {
+  std::vector<size_t> from;
+  std::vector<size_t> to;
+};
+
+/// The least groups.
+std::vector<Regrouped> regrouped(const Shape& from, const Shape& to) {
+  std::vector<Regrouped> groups;
+  for (size_t i = 0, j = 0;;) {
+    Regrouped group;
+    uint64_t have = 1, want = 1;
+    const auto take = [](const Shape& shape, size_t& at, uint64_t& product, std::vector<size_t>& dims) {
+      while (at < shape.size() && shape[at] == 1) ++at;
+      if (at == shape.size()) return false;
+      product *= shape[at];
+      dims.push_back(at++);
+      return true;
+    };
+    if (!take(from, i, have, group.from)) return groups;
+    take(to, j, want, group.to);
+    while (have != want) have < want ? take(from, i, have, group.from) : take(to, j, want, group.to);
+    groups.push_back(std::move(group));
+  }
+}
+
+/// Dimensions that are joined have to be neighbours where they lie; their order there may be another one.
+std::optional<Reordered> reorder_reshape(const Graph& graph, const Node& node, const DimensionOrder& order) {
+  const Shape &from = graph.type(node.inputs[0]).shape, &to = graph.type(node.outputs[0]).shape;
+  if (std::ranges::find(from, 0U) != from.end()) return {};
+  std::vector<Regrouped> groups = regrouped(from, to);
+  const auto place = [&](size_t dim) { return order[dim]; };
+  std::ranges::sort(groups, {},
+                    [&](const Regrouped& group) { return place(std::ranges::min(group.from, {}, place)); });
+  Reordered result{.before = {}, .attributes = {}, .order = DimensionOrder(to.size())};
+  std::vector<int64_t> shape;
+  DimensionOrder needed;
+  std::vector<size_t> ones;
+  for (size_t dim = 0; dim < to.size(); ++dim)
+    if (to[dim] == 1) ones.push_back(dim);
+  const auto add_ones = [&] {
+    for (size_t dim : ones) result.order[dim] = static_cast<int64_t>(shape.size()), shape.push_back(1);
+  };
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (size_t dim : groups[g].from) needed.push_back(place(dim));
+    for (size_t dim : groups[g].to) {
+      // Dimensions of one element stand before the last.
+      if (g + 1 == groups.size() && dim == groups[g].to.back()) add_ones();
+      result.order[dim] = static_cast<int64_t>(shape.size());
+      shape.push_back(to[dim]);
+    }
+  }
+  if (groups.empty()) add_ones();
+  // The groups have to lie one after another.
+  DimensionOrder lying;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    std::vector<size_t> dims = groups[g].from;
+    std::ranges::sort(dims, {}, place);
+    for (size_t dim : dims) lying.push_back(place(dim));
+  }
+  if (!std::ranges::is_sorted(lying)) return {};
+  if (!std::ranges::is_sorted(needed)) {
+    if (std::ranges::is_sorted(result.order)) return {};  // nothing would be left for what follows
+    // Others, of one element, keep their places.
+    result.before.resize(from.size());
+    std::iota(result.before.begin(), result.before.end(), 0);
+    for (size_t i = 0; i < needed.size(); ++i) result.before[static_cast<size_t>(lying[i])] = needed[i];
+  }
+  result.attributes["shape"] = std::move(shape);
+  return result;
 }
 
 /// Another shape, or a permutation.
@@ -269,6 +342,12 @@ std::vector<Case> concatenate_cases() {
           {{type({6, 5}), type({6, 8})}, {{"dimension", int64_t{1}}}}};
 }
 
+std::optional<Reordered> reorder_along(const Graph&, const Node& node, const DimensionOrder& order) {
+  Attributes attributes = node.attributes;
+  attributes["dimension"] = order.at(static_cast<size_t>(node.integer("dimension")));
+  return Reordered{.attributes = std::move(attributes), .order = order};
+}
+
 constexpr size_t kMostConcatenated = 4096;
 constexpr char kDimension[] = "dimension";
 
@@ -294,7 +373,7 @@ constexpr Operation kShape[] = {
      reshape_layouts,
      lower_reshape,
      reshape_cases,
-     {.keeps_samples = elements_keep_samples, .aliases = true},
+     {.keeps_samples = elements_keep_samples, .reorder = reorder_reshape, .aliases = true},
      absorb_view},
     {"slice",
      1,
@@ -305,7 +384,7 @@ constexpr Operation kShape[] = {
      same_layouts,
      lower_slice,
      slice_cases,
-     {.keeps_samples = keeps_samples_unless_first<kDimension>}},
+     {.keeps_samples = keeps_samples_unless_first<kDimension>, .reorder = reorder_along}},
     {"concatenate",
      1,
      kMostConcatenated,
@@ -315,7 +394,7 @@ constexpr Operation kShape[] = {
      same_layouts,
      lower_concatenate,
      concatenate_cases,
-     {.keeps_samples = keeps_samples_unless_first<kDimension>}},
+     {.keeps_samples = keeps_samples_unless_first<kDimension>, .reorder = reorder_along}},
 };
 
 }  // namespace

@@ -80,16 +80,17 @@ std::vector<Case> cases() {
   return cases;
 }
 
-constexpr Operation kWhere[] = {{.name = "where",
-                                 .least_inputs = 3,
-                                 .most_inputs = 3,
-                                 .infer = infer,
-                                 .gradient = gradient,
-                                 .reference = reference,
-                                 .layouts = broadcasting_layouts,
-                                 .lower = lower,
-                                 .cases = cases,
-                                 .traits = {.keeps_samples = broadcasting_keeps_samples}}};
+constexpr Operation kWhere[] = {
+    {.name = "where",
+     .least_inputs = 3,
+     .most_inputs = 3,
+     .infer = infer,
+     .gradient = gradient,
+     .reference = reference,
+     .layouts = broadcasting_layouts,
+     .lower = lower,
+     .cases = cases,
+     .traits = {.keeps_samples = broadcasting_keeps_samples, .elementwise = true}}};
 
 }  // namespace
 

@@ -13,6 +13,7 @@ namespace {
 using machine::Machine;
 
 constexpr Transform kOfSessions[] = {
+    {"move permutations", [](Graph& graph, const Machine&) { return move_permutations(graph); }},
     {"decompose", decompose},
     {"remove unused", [](Graph& graph, const Machine&) { return remove_unused(graph); }},
     {"fuse", [](Graph& graph, const Machine&) { return fuse(graph); }}};

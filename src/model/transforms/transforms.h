@@ -34,6 +34,10 @@ std::shared_ptr<const Graph> decomposition_of(const Graph& graph, const Node& no
 /// for which `which` is true.
 size_t decompose(Graph& graph, const machine::Machine& machine);
 size_t decompose(Graph& graph, bool (*which)(const Node&));
+/// Permutations of dimensions move behind the operations that can do without them, where they meet others:
+/// of two that undo each other nothing stays. Does nothing unless fewer elements are moved then. Returns the
+/// number of operations that take their inputs as they lie.
+size_t move_permutations(Graph& graph);
 /// Removes operations whose results nothing uses, such as the gradient of a network's input.
 size_t remove_unused(Graph& graph);
 /// Operations take over those after them that alone use their results, as far as they can: a product its

@@ -1,0 +1,82 @@
+// Pooling, normalisation and constants of networks of images.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/set.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+#include <tessera/inference.h>
+#include <tessera/vision.h>
+
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "bindings.h"
+#include "tensors.h"
+
+namespace nb = nanobind;
+
+namespace tessera::python {
+namespace {
+
+using namespace nb::literals;
+using model::Graph;
+using model::Value;
+using model::ValueId;
+using OptionalId = std::optional<ValueId>;
+
+std::optional<Value> value_or_none(Graph& graph, OptionalId id) {
+  return id ? std::optional(graph.value(*id)) : std::nullopt;
+}
+
+/// Replaces the graph; returns the parameters that were changed.
+std::set<std::string> fold_constants(Graph& graph) {
+  model::FoldedGraph folded = model::folded(graph);
+  graph = std::move(folded.graph);
+  return std::move(folded.changed);
+}
+
+}  // namespace
+
+void bind_vision(nb::class_<Graph>& graph) {
+  graph
+      .def(
+          "batch_norm",
+          [](Graph& g, ValueId x, ValueId mean, ValueId variance, OptionalId weight, OptionalId bias,
+             double epsilon) {
+            return batch_norm(g.value(x), g.value(mean), g.value(variance), value_or_none(g, weight),
+                              value_or_none(g, bias), epsilon)
+                .id;
+          },
+          "x"_a, "mean"_a, "variance"_a, "weight"_a.none(), "bias"_a.none(), "epsilon"_a)
+      .def(
+          "batch_norm_of_batch",
+          [](Graph& g, ValueId x, OptionalId weight, OptionalId bias, double epsilon) {
+            const model::BatchNorm norm =
+                batch_norm_of_batch(g.value(x), value_or_none(g, weight), value_or_none(g, bias), epsilon);
+            return std::tuple(norm.y.id, norm.mean.id, norm.variance.id);
+          },
+          "x"_a, "weight"_a.none(), "bias"_a.none(), "epsilon"_a)
+      .def(
+          "group_norm",
+          [](Graph& g, ValueId x, uint32_t groups, OptionalId weight, OptionalId bias, double epsilon) {
+            return group_norm(g.value(x), groups, value_or_none(g, weight), value_or_none(g, bias), epsilon)
+                .id;
+          },
+          "x"_a, "groups"_a, "weight"_a.none(), "bias"_a.none(), "epsilon"_a)
+      .def(
+          "state",
+          [](Graph& g, const std::string& name, const model::Shape& shape, const model::Initial& initial,
+             const std::string& dtype) {
+            return g.state(name, {type_named(dtype), shape, {}, {}}, initial).id;
+          },
+          "name"_a, "shape"_a, "initial"_a, "dtype"_a)
+      .def(
+          "assign", [](Graph& g, ValueId state, ValueId value) { g.assign(g.value(state), g.value(value)); },
+          "state"_a, "value"_a)
+      .def("fold_constants", &fold_constants);
+}
+
+}  // namespace tessera::python

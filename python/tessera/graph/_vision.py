@@ -1,0 +1,140 @@
+"""What networks of images need besides convolution: pooling, normalisation, interpolation.
+
+Values are channels last: [samples, height, width, channels], or [samples, length, channels].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from tessera.graph._values import Attribute, Value, apply, graph_of
+
+Sizes: TypeAlias = int | Sequence[int]
+Mode: TypeAlias = Literal["nearest", "linear", "cubic"]
+Coordinates: TypeAlias = Literal["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"]
+Rounding: TypeAlias = Literal["floor", "ceil", "half_down", "half_up"]
+
+
+def _sizes(x: Value, sizes: Sizes) -> list[int]:
+    return [int(sizes)] * max(1, len(x.shape) - 2) if isinstance(sizes, int) else [int(size) for size in sizes]
+
+
+def _window(
+    x: Value, window: Sizes, stride: Sizes | None, padding: Sizes, dilation: Sizes, ceil: bool
+) -> dict[str, Attribute]:
+    around = _sizes(x, padding)
+    sizes = _sizes(x, window)
+    return {
+        "window": sizes,
+        "stride": sizes if stride is None else _sizes(x, stride),
+        "padding": around if len(around) == 2 * len(sizes) else around * 2,
+        "dilation": _sizes(x, dilation),
+        "ceil": int(ceil),
+    }
+
+
+def max_pool(
+    x: Value,
+    window: Sizes,
+    *,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil: bool = False,
+) -> Value:
+    """Compute the largest element of each window; equal ones have PyTorch's gradient, that of the first.
+
+    The stride is the window's sizes by default. Padding is of both sides of each dimension, or first before each and
+    then after each; it never is the largest. With `ceil` the number of windows is rounded up.
+    """
+    return apply("max_pool", x, **_window(x, window, stride, padding, dilation, ceil))
+
+
+def average_pool(
+    x: Value,
+    window: Sizes,
+    *,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil: bool = False,
+    counts_padding: bool = True,
+    divisor: int | None = None,
+) -> Value:
+    """Compute the mean of each window; zeros that pad it count unless told otherwise, or the divisor is given."""
+    attributes = _window(x, window, stride, padding, dilation, ceil)
+    return apply("average_pool", x, **attributes, counts_padding=int(counts_padding), divisor=divisor or 0)
+
+
+def adaptive_max_pool(x: Value, sizes: Sizes) -> Value:
+    """Compute the largest element of as many windows of each dimension, as PyTorch chooses them."""
+    return apply("max_pool", x, sizes=_sizes(x, sizes))
+
+
+def adaptive_average_pool(x: Value, sizes: Sizes) -> Value:
+    """Compute the mean of as many windows of each dimension, as PyTorch chooses them; 1: of all elements."""
+    return apply("average_pool", x, sizes=_sizes(x, sizes))
+
+
+def batch_norm(
+    x: Value,
+    mean: Value,
+    variance: Value,
+    weight: Value | None = None,
+    bias: Value | None = None,
+    *,
+    epsilon: float = 1e-5,
+) -> Value:
+    """Compute (x − mean) / √(variance + ε) · weight + bias by channel, with given statistics, as in evaluation."""
+    graph = graph_of("batch_norm", *(each for each in (x, mean, variance, weight, bias) if each is not None))
+    of = (None if each is None else each.id for each in (weight, bias))
+    return Value(graph, graph.native.batch_norm(x.id, mean.id, variance.id, *of, epsilon))
+
+
+def batch_norm_of_batch(
+    x: Value, weight: Value | None = None, bias: Value | None = None, *, epsilon: float = 1e-5
+) -> tuple[Value, Value, Value]:
+    """Compute the same with the statistics of the batch, as in training; returns mean and variance as well.
+
+    The variance that is returned is divided by the number of elements less one, as PyTorch's running one is.
+    """
+    graph = graph_of("batch_norm_of_batch", *(each for each in (x, weight, bias) if each is not None))
+    of = (None if each is None else each.id for each in (weight, bias))
+    y, mean, variance = graph.native.batch_norm_of_batch(x.id, *of, epsilon)
+    return Value(graph, y), Value(graph, mean), Value(graph, variance)
+
+
+def group_norm(
+    x: Value, groups: int, weight: Value | None = None, bias: Value | None = None, *, epsilon: float = 1e-5
+) -> Value:
+    """Normalise equal groups of the channels of each sample; as many as channels are instance normalisation."""
+    graph = graph_of("group_norm", *(each for each in (x, weight, bias) if each is not None))
+    of = (None if each is None else each.id for each in (weight, bias))
+    return Value(graph, graph.native.group_norm(x.id, groups, *of, epsilon))
+
+
+def interpolate(
+    x: Value,
+    sizes: Sizes,
+    *,
+    mode: Mode = "linear",
+    coordinates: Coordinates = "half_pixel",
+    rounding: Rounding = "floor",
+    factors: Sequence[float] | None = None,
+    cubic: float = -0.75,
+) -> Value:
+    """Compute values between the elements of images, as many as `sizes` says for each dimension.
+
+    Elements and results are areas (`half_pixel`), or points whose corners lie on each other (`align_corners`), or whose
+    first ones do (`asymmetric`). `rounding` says which element is nearest; `factors` says how much larger the result
+    is, if that is not what the sizes say.
+    """
+    attributes: dict[str, Attribute] = {"sizes": _sizes(x, sizes), "mode": mode, "coordinates": coordinates}
+    if mode == "nearest":
+        attributes["rounding"] = rounding
+    if mode == "cubic":
+        attributes["cubic"] = cubic
+    for dim, factor in enumerate(factors or ()):
+        attributes[f"factor_{dim}"] = float(factor)
+    return apply("interpolate", x, **attributes)

@@ -1,0 +1,77 @@
+// Normalisation over batches and groups of channels, of other operations.
+#include <fmt/format.h>
+#include <tessera/error.h>
+#include <tessera/vision.h>
+
+#include <numeric>
+
+namespace tessera::model {
+namespace {
+
+void require_channels(const char* operation, Value x, std::optional<Value> of, const char* name) {
+  if (of && of->shape() != Shape{x.type().cols()})
+    throw UsageError(fmt::format("{}: {} is {}; it must have the {} channels of {}", operation, name,
+                                 to_string(of->type()), x.type().cols(), to_string(x.type())));
+}
+
+void check(const char* operation, Value x, std::optional<Value> weight, std::optional<Value> bias) {
+  if (x.shape().size() < 2)
+    throw UsageError(
+        fmt::format("{}: x is {}; it must be [N, ..., channels]", operation, to_string(x.type())));
+  require_channels(operation, x, weight, "the weight");
+  require_channels(operation, x, bias, "the bias");
+}
+
+Value wide(Value x) { return cast(x, Type::f32); }
+
+Value scaled(Value x, std::optional<Value> weight, std::optional<Value> bias) {
+  if (weight) x = x * cast(*weight, x.type().type);
+  return bias ? x + cast(*bias, x.type().type) : x;
+}
+
+}  // namespace
+
+Value batch_norm(Value x, Value mean, Value variance, std::optional<Value> weight, std::optional<Value> bias,
+                 double epsilon) {
+  check("batch_norm", x, weight, bias);
+  require_channels("batch_norm", x, mean, "the mean");
+  require_channels("batch_norm", x, variance, "the variance");
+  // A factor and a number to add, of each channel.
+  Value factor = rsqrt(wide(variance) + epsilon);
+  if (weight) factor = factor * wide(*weight);
+  Value added = -(wide(mean) * factor);
+  if (bias) added = added + wide(*bias);
+  return scaled(x, factor, added);
+}
+
+BatchNorm batch_norm_of_batch(Value x, std::optional<Value> weight, std::optional<Value> bias,
+                              double epsilon) {
+  check("batch_norm", x, weight, bias);
+  const uint32_t rows = x.type().rows();
+  if (rows < 2)
+    throw UsageError(fmt::format("batch_norm: {} has one element of each channel; a variance takes more",
+                                 to_string(x.type())));
+  std::vector<int> dims(x.shape().size() - 1);
+  std::iota(dims.begin(), dims.end(), 0);
+  const Value all = wide(x), average = mean(all, dims), centred = all - average;
+  const Value variance = mean(square(centred), dims);
+  const Value y = scaled(centred * rsqrt(variance + epsilon), weight, bias);
+  return {cast(y, x.type().type), average, variance * (rows / (rows - 1.0))};
+}
+
+Value group_norm(Value x, uint32_t groups, std::optional<Value> weight, std::optional<Value> bias,
+                 double epsilon) {
+  check("group_norm", x, weight, bias);
+  const uint32_t samples = x.shape().front(), channels = x.type().cols(), pixels = x.type().rows() / samples;
+  if (groups == 0 || channels % groups != 0)
+    throw UsageError(fmt::format("group_norm: {} channels are not {} equal groups", channels, groups));
+  const uint32_t of_group = channels / groups;
+  const Shape divided = {samples, pixels, groups, of_group};
+  const Value by_group = permute(reshape(x, divided), {0, 2, 1, 3});
+  const Value normalised =
+      layer_norm(reshape(by_group, {samples * groups, pixels * of_group}), {}, {}, epsilon);
+  const Value y = permute(reshape(normalised, {samples, groups, pixels, of_group}), {0, 2, 1, 3});
+  return scaled(reshape(y, x.shape()), weight, bias);
+}
+
+}  // namespace tessera::model
