@@ -110,6 +110,10 @@ def interpolated(x, sizes, mode, coordinates):
     return functional.interpolate(x, sizes, mode=mode, align_corners=coordinates == "align_corners")
 
 
+def normed_by(x, mean, deviation, scale=1, shift=0, *, epsilon):
+    return (x - mean) / (deviation.square() + epsilon).sqrt() * scale + shift
+
+
 def batch_normed(x, *weights, epsilon):
     return functional.batch_norm(x, None, None, *weights, training=True, eps=epsilon)
 
@@ -222,7 +226,7 @@ OTHERS = {
     "adaptive_max_pool": on_images(lambda x, sizes: functional.adaptive_max_pool2d(x, sizes)),
     "adaptive_average_pool": on_images(lambda x, sizes: functional.adaptive_avg_pool2d(x, sizes)),
     "interpolate": on_images(interpolated),
-    "batch_norm": on_images(lambda x, m, v, *w, epsilon: functional.batch_norm(x, m, v.square(), *w, eps=epsilon)),
+    "batch_norm": normed_by,
     "batch_norm_of_batch": on_images(batch_normed),
     "group_norm": on_images(lambda x, *w, groups, epsilon: functional.group_norm(x, groups, *w, eps=epsilon)),
     "embedding": lambda ids, w, padding=None: functional.embedding(ids.long(), w, padding),
@@ -466,7 +470,7 @@ class Generator:
         return self.add(Node(name, (x,), options))
 
     def try_batch_norm(self, name):
-        x = self.some(lambda v: v.dim() > 1)
+        x = self.some(lambda v: v.dim() > 1, (4, 6))
         channels = tuple(self.values[x].shape[-1:])
         count = int(self.rng.integers(3)) + (2 if name == "batch_norm" else 0)
         others = [self.leaf(channels, 0.5, 2.0) for _ in range(count)]
