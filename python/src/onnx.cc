@@ -92,7 +92,7 @@ void bind_onnx(nb::module_& m) {
       .def_prop_ro("inputs", [](const OnnxModel& model) { return model.model().inputs(); })
       .def_prop_ro("outputs", [](const OnnxModel& model) { return model.model().outputs(); })
       .def_prop_ro("operators", [](const OnnxModel& model) { return model.model().operators(); })
-      .def("import_", &OnnxModel::import, "shapes"_a, "sparse"_a, "threads"_a, Released());
+      .def("imported", &OnnxModel::import, "shapes"_a, "sparse"_a, "threads"_a, Released());
 }
 
 }  // namespace tessera::python

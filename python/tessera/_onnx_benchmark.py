@@ -39,7 +39,7 @@ def benchmark(
     threads = threads or get_num_threads()
     session = InferenceSession(model, shapes, threads)
     feed = _random_feed(session, np.random.default_rng(seed))
-    makers = {
+    makers: dict[str, Callable[[], Run]] = {
         "tessera": lambda: (lambda given: session.run(None, given)),
         "onnxruntime": lambda: _onnxruntime(model, threads),
         "openvino": lambda: _openvino(model, threads, feed),

@@ -147,7 +147,7 @@ class InferenceSession:
     def estimate(self, shapes: Mapping[str, Sequence[int] | int] | None = None, machine: Any = "host") -> Estimate:
         """What a run with inputs of these shapes costs on a machine, without running it."""
         given = {name: [size] if isinstance(size, int) else list(size) for name, size in (shapes or {}).items()}
-        return Graph._of(self._model.import_(given, self._sparse, self._threads).take_graph()).estimate(machine)
+        return Graph._of(self._model.imported(given, self._sparse, self._threads).take_graph()).estimate(machine)
 
     def _arrays(self, feed: Mapping[str, ArrayLike]) -> dict[str, Any]:
         names = [each.name for each in self._inputs]
@@ -170,7 +170,7 @@ class InferenceSession:
         for name, shape in shapes.items():
             for size in shape:
                 whole_number(f"a size of {name!r}", size, 1, 2**32 - 1)
-        imported = self._model.import_(shapes, self._sparse, self._threads)
+        imported = self._model.imported(shapes, self._sparse, self._threads)
         key = tuple(tuple(int(size) for size in each.shape) for each in imported.inputs)  # type: ignore[arg-type]
         self.notes = imported.notes
         self.report = SparsityReport(False, [_report_of(each) for each in imported.layers])
@@ -242,7 +242,7 @@ def _as_input(array: Any, value: OnnxValue) -> Any:
 
 def _as_type(result: NDArray[Any], dtype: str) -> NDArray[Any]:
     if dtype == "bool":
-        return result != 0
+        return np.asarray(result != 0)
     return result if dtype == "bfloat16" else result.astype(dtype, copy=False)
 
 

@@ -47,8 +47,8 @@ def write(session: Session, module: nn.Module) -> None:
             parameter.copy_(parameter_of_matrix(module, name, own) if is_matrix else own.reshape(parameter.shape))
             continue
         crow_indices, col_indices = (torch.from_numpy(array.astype(np.int32)) for array in session.pattern(name))
-        own = layer.crow_indices, layer.col_indices[: layer.blocks]
-        if not (torch.equal(crow_indices, own[0]) and torch.equal(col_indices, own[1])):
+        rows, cols = layer.crow_indices, layer.col_indices[: layer.blocks]
+        if not (torch.equal(crow_indices, rows) and torch.equal(col_indices, cols)):
             layer.set_pattern(crow_indices, col_indices)
         parameter.copy_(layer.pack(torch.from_numpy(session.get(name))))
 

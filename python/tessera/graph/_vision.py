@@ -77,6 +77,10 @@ def adaptive_average_pool(x: Value, sizes: Sizes) -> Value:
     return apply("average_pool", x, sizes=_sizes(x, sizes))
 
 
+def _id_of(value: Value | None) -> int | None:
+    return None if value is None else value.id
+
+
 def batch_norm(
     x: Value,
     mean: Value,
@@ -88,8 +92,7 @@ def batch_norm(
 ) -> Value:
     """Compute (x − mean) / √(variance + ε) · weight + bias by channel, with given statistics, as in evaluation."""
     graph = graph_of("batch_norm", *(each for each in (x, mean, variance, weight, bias) if each is not None))
-    of = (None if each is None else each.id for each in (weight, bias))
-    return Value(graph, graph.native.batch_norm(x.id, mean.id, variance.id, *of, epsilon))
+    return Value(graph, graph.native.batch_norm(x.id, mean.id, variance.id, _id_of(weight), _id_of(bias), epsilon))
 
 
 def batch_norm_of_batch(
@@ -100,8 +103,7 @@ def batch_norm_of_batch(
     The variance that is returned is divided by the number of elements less one, as PyTorch's running one is.
     """
     graph = graph_of("batch_norm_of_batch", *(each for each in (x, weight, bias) if each is not None))
-    of = (None if each is None else each.id for each in (weight, bias))
-    y, mean, variance = graph.native.batch_norm_of_batch(x.id, *of, epsilon)
+    y, mean, variance = graph.native.batch_norm_of_batch(x.id, _id_of(weight), _id_of(bias), epsilon)
     return Value(graph, y), Value(graph, mean), Value(graph, variance)
 
 
@@ -110,8 +112,7 @@ def group_norm(
 ) -> Value:
     """Normalise equal groups of the channels of each sample; as many as channels are instance normalisation."""
     graph = graph_of("group_norm", *(each for each in (x, weight, bias) if each is not None))
-    of = (None if each is None else each.id for each in (weight, bias))
-    return Value(graph, graph.native.group_norm(x.id, groups, *of, epsilon))
+    return Value(graph, graph.native.group_norm(x.id, groups, _id_of(weight), _id_of(bias), epsilon))
 
 
 def interpolate(
