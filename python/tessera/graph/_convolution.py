@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from tessera.graph._values import Value, graph_of
+from tessera.graph._values import Value, given, graph_of, id_of, sizes_along
 
 Sizes: TypeAlias = int | Sequence[int]
 
 
-def _sizes(sizes: Sizes, count: int) -> list[int]:
-    return [int(sizes)] * count if isinstance(sizes, int) else [int(size) for size in sizes]
-
-
 def _window(x: Value, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes) -> dict[str, list[int]]:
-    dimensions = len(x.shape) - 2
     sizes = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
-    return {name: _sizes(given, dimensions) for name, given in sizes.items()}
+    return {name: sizes_along(x, of_all) for name, of_all in sizes.items()}
 
 
 def convolution(
@@ -38,10 +33,9 @@ def convolution(
     within a tap. Padding is of both sides of each dimension, or first before each and then after each. With as many
     groups as channels a convolution is depthwise.
     """
-    graph = graph_of("convolution", x, weight, *([] if bias is None else [bias]))
+    graph = graph_of("convolution", x, weight, *given(bias))
     window = _window(x, kernel, stride, padding, dilation)
-    own = None if bias is None else bias.id
-    return Value(graph, graph.native.convolution(x.id, weight.id, own, **window, groups=groups))
+    return Value(graph, graph.native.convolution(x.id, weight.id, id_of(bias), **window, groups=groups))
 
 
 def transposed_convolution(
@@ -61,13 +55,12 @@ def transposed_convolution(
     The weight is [taps · outputs, channels], which is PyTorch's `weight.flatten(2).permute(2, 1, 0).flatten(0, 1)`; of
     several groups, one such matrix for each, one below the other.
     """
-    graph = graph_of("transposed_convolution", x, weight, *([] if bias is None else [bias]))
+    graph = graph_of("transposed_convolution", x, weight, *given(bias))
     window = _window(x, kernel, stride, padding, dilation)
-    own = None if bias is None else bias.id
-    more = _sizes(output_padding, len(x.shape) - 2)
+    more = sizes_along(x, output_padding)
     return Value(
         graph,
-        graph.native.transposed_convolution(x.id, weight.id, own, **window, groups=groups, output_padding=more),
+        graph.native.transposed_convolution(x.id, weight.id, id_of(bias), **window, groups=groups, output_padding=more),
     )
 
 

@@ -158,6 +158,20 @@ def graph_of(operation: str, *values: Value) -> Graph:
     return values[0].graph
 
 
+def given(*values: Value | None) -> list[Value]:
+    """Return the operands that an operation was given, of those that it can do without."""
+    return [value for value in values if value is not None]
+
+
+def id_of(value: Value | None) -> int | None:
+    return None if value is None else value.id
+
+
+def sizes_along(x: Value, sizes: int | Sequence[int]) -> list[int]:
+    """Return a size for each dimension of images or sequences; an int is that of all."""
+    return [int(sizes)] * max(1, len(x.shape) - 2) if isinstance(sizes, int) else [int(size) for size in sizes]
+
+
 def apply_all(operation: str, inputs: Sequence[Value], attributes: dict[str, Attribute]) -> list[Value]:
     """Apply an operation by its name; all of its results."""
     graph = graph_of(operation, *inputs)
@@ -628,7 +642,7 @@ def rotary(
     Turned by the angle of their position are features i and i + features / 2, or neighbours if `interleaved`. Cosines
     and sines are of [positions, features / 2]; without them, those of positions from 0.
     """
-    graph = graph_of("rotary", x, *(each for each in (cosines, sines) if each is not None))
+    graph = graph_of("rotary", x, *given(cosines, sines))
     if cosines is None or sines is None:
         if cosines is not sines or len(x.shape) < 2:
             raise ValueError("rotary: give cosines and sines, or neither for x of [..., positions, features]")
@@ -652,9 +666,9 @@ def cross_entropy(
     As in PyTorch, rows whose label is `ignored`, such as -100, do not count, `weight` has one for each class, and
     `smoothing` is the part of each target that all classes share.
     """
-    graph = graph_of("cross_entropy", logits, target, *([] if weight is None else [weight]))
+    graph = graph_of("cross_entropy", logits, target, *given(weight))
     label = None if ignored is None else operator.index(ignored) % 2**32
-    of_classes = None if weight is None else weight.id
+    of_classes = id_of(weight)
     return Value(graph, graph.native.cross_entropy(logits.id, target.id, of_classes, label, smoothing, reduction))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from tessera.graph._values import Attribute, Value, apply, graph_of
+from tessera.graph._values import Attribute, Value, apply, given, graph_of, id_of, sizes_along
 
 Sizes: TypeAlias = int | Sequence[int]
 Mode: TypeAlias = Literal["nearest", "linear", "cubic"]
@@ -16,20 +16,16 @@ Coordinates: TypeAlias = Literal["half_pixel", "pytorch_half_pixel", "align_corn
 Rounding: TypeAlias = Literal["floor", "ceil", "half_down", "half_up"]
 
 
-def _sizes(x: Value, sizes: Sizes) -> list[int]:
-    return [int(sizes)] * max(1, len(x.shape) - 2) if isinstance(sizes, int) else [int(size) for size in sizes]
-
-
 def _window(
     x: Value, window: Sizes, stride: Sizes | None, padding: Sizes, dilation: Sizes, ceil: bool
 ) -> dict[str, Attribute]:
-    around = _sizes(x, padding)
-    sizes = _sizes(x, window)
+    around = sizes_along(x, padding)
+    sizes = sizes_along(x, window)
     return {
         "window": sizes,
-        "stride": sizes if stride is None else _sizes(x, stride),
+        "stride": sizes if stride is None else sizes_along(x, stride),
         "padding": around if len(around) == 2 * len(sizes) else around * 2,
-        "dilation": _sizes(x, dilation),
+        "dilation": sizes_along(x, dilation),
         "ceil": int(ceil),
     }
 
@@ -69,16 +65,12 @@ def average_pool(
 
 def adaptive_max_pool(x: Value, sizes: Sizes) -> Value:
     """Compute the largest element of as many windows of each dimension, as PyTorch chooses them."""
-    return apply("max_pool", x, sizes=_sizes(x, sizes))
+    return apply("max_pool", x, sizes=sizes_along(x, sizes))
 
 
 def adaptive_average_pool(x: Value, sizes: Sizes) -> Value:
     """Compute the mean of as many windows of each dimension, as PyTorch chooses them; 1: of all elements."""
-    return apply("average_pool", x, sizes=_sizes(x, sizes))
-
-
-def _id_of(value: Value | None) -> int | None:
-    return None if value is None else value.id
+    return apply("average_pool", x, sizes=sizes_along(x, sizes))
 
 
 def batch_norm(
@@ -91,8 +83,8 @@ def batch_norm(
     epsilon: float = 1e-5,
 ) -> Value:
     """Compute (x − mean) / √(variance + ε) · weight + bias by channel, with given statistics, as in evaluation."""
-    graph = graph_of("batch_norm", *(each for each in (x, mean, variance, weight, bias) if each is not None))
-    return Value(graph, graph.native.batch_norm(x.id, mean.id, variance.id, _id_of(weight), _id_of(bias), epsilon))
+    graph = graph_of("batch_norm", x, mean, variance, *given(weight, bias))
+    return Value(graph, graph.native.batch_norm(x.id, mean.id, variance.id, id_of(weight), id_of(bias), epsilon))
 
 
 def batch_norm_of_batch(
@@ -102,8 +94,8 @@ def batch_norm_of_batch(
 
     The variance that is returned is divided by the number of elements less one, as PyTorch's running one is.
     """
-    graph = graph_of("batch_norm_of_batch", *(each for each in (x, weight, bias) if each is not None))
-    y, mean, variance = graph.native.batch_norm_of_batch(x.id, _id_of(weight), _id_of(bias), epsilon)
+    graph = graph_of("batch_norm_of_batch", x, *given(weight, bias))
+    y, mean, variance = graph.native.batch_norm_of_batch(x.id, id_of(weight), id_of(bias), epsilon)
     return Value(graph, y), Value(graph, mean), Value(graph, variance)
 
 
@@ -111,8 +103,8 @@ def group_norm(
     x: Value, groups: int, weight: Value | None = None, bias: Value | None = None, *, epsilon: float = 1e-5
 ) -> Value:
     """Normalise equal groups of the channels of each sample; as many as channels are instance normalisation."""
-    graph = graph_of("group_norm", *(each for each in (x, weight, bias) if each is not None))
-    return Value(graph, graph.native.group_norm(x.id, groups, _id_of(weight), _id_of(bias), epsilon))
+    graph = graph_of("group_norm", x, *given(weight, bias))
+    return Value(graph, graph.native.group_norm(x.id, groups, id_of(weight), id_of(bias), epsilon))
 
 
 def interpolate(
@@ -131,7 +123,7 @@ def interpolate(
     first ones do (`asymmetric`). `rounding` says which element is nearest; `factors` says how much larger the result
     is, if that is not what the sizes say.
     """
-    attributes: dict[str, Attribute] = {"sizes": _sizes(x, sizes), "mode": mode, "coordinates": coordinates}
+    attributes: dict[str, Attribute] = {"sizes": sizes_along(x, sizes), "mode": mode, "coordinates": coordinates}
     if mode == "nearest":
         attributes["rounding"] = rounding
     if mode == "cubic":
