@@ -117,6 +117,13 @@ std::vector<float> weights_of(const ImageWindows& w) {
 
 ImageWindows ImageWindows::transposed() const { return {transposed_of(down), transposed_of(across)}; }
 
+void require_windows(std::string_view operation, uint64_t outputs, uint64_t weights) {
+  constexpr uint64_t kMost = uint64_t{1} << 26, kOfWindow = 4;  // numbers, half a gigabyte of them
+  if (outputs > kMost / (weights + kOfWindow))
+    throw UsageError(fmt::format("{}: {} windows with {} weights along a dimension are too many", operation,
+                                 outputs, weights));
+}
+
 Shape spatial_sizes(const Signature& s, const TensorType& x) {
   if (x.pattern || x.shape.size() < 3 || x.shape.size() > 4)
     throw UsageError(

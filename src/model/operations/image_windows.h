@@ -3,6 +3,7 @@
 
 #include <tessera/model.h>
 
+#include <string_view>
 #include <vector>
 
 #include "model/lowering.h"
@@ -37,6 +38,10 @@ Value decomposed_sums(Value x, const ImageWindows& windows);
 
 /// On a host. The last input is the image.
 void lower_windows(Lowering& l, const Node& node, ops::Pooling kind, const ImageWindows& windows);
+
+/// Throws UsageError if the windows along a dimension, with so many elements that have a weight each, are too
+/// many to be listed.
+void require_windows(std::string_view operation, uint64_t outputs, uint64_t weights);
 
 /// A list of a node's attribute, or of so many equal numbers.
 std::vector<int64_t> list_or(const Node& node, const char* name, size_t count, int64_t otherwise);

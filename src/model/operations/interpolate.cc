@@ -149,6 +149,8 @@ Types infer(const Signature& s) {
     throw UsageError(fmt::format("{}: sizes of [{}] for {} dimensions; they must be at least 1", s.operation,
                                  fmt::join(sizes, ", "), from.size()));
   for (size_t d = 0; d < from.size(); ++d) {
+    require_windows(s.operation, static_cast<uint64_t>(sizes[d]), 4);
+    require_windows(s.operation, from[d], 4);
     const Places places(s.attributes, from[d], static_cast<uint32_t>(sizes[d]), d);
     constexpr double kMostScale = 1 << 30;
     if (!(places.scale >= 0 && places.scale <= kMostScale) || !(std::abs(places.cubic) <= kMostScale))

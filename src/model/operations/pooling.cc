@@ -25,10 +25,10 @@ struct Sliding {
   int64_t extent() const { return (window - 1) * dilation + 1; }
   int64_t padded() const { return size + before + after; }
   int64_t outputs() const {
-    const int64_t rest = padded() - extent();
-    if (!ceil) return rest / stride + 1;
-    const int64_t count = (rest + stride - 1) / stride + 1;
-    return (count - 1) * stride >= size + before ? count - 1 : count;
+    const int64_t rest = padded() - extent() + (ceil ? stride - 1 : 0);
+    if (rest < 0) return 0;
+    const int64_t count = rest / stride + 1;
+    return ceil && (count - 1) * stride >= size + before ? count - 1 : count;
   }
 };
 
@@ -64,7 +64,7 @@ void check(const Sliding& s) {
         fmt::format("pooling: a padding of {} and {} must be at least 0, and less than the {} "
                     "elements that a window extends over",
                     s.before, s.after, s.extent()));
-  if (s.extent() > s.padded())
+  if (s.outputs() < 1)
     throw UsageError(
         fmt::format("pooling: windows that extend over {} elements do not fit {} with a padding of {} and {}",
                     s.extent(), s.size, s.before, s.after));
@@ -128,6 +128,7 @@ ImageWindows windows_of(const Node& node, const Shape& sizes, bool is_mean) {
 
 Shape output_sizes(const Signature& s, const Shape& sizes) {
   Shape outputs;
+  const bool is_mean = s.operation.starts_with("average_pool");
   if (is_adaptive(s.attributes)) {
     const std::vector<int64_t>& wanted = s.attributes.list("sizes");
     if (wanted.size() != sizes.size() ||
@@ -135,13 +136,14 @@ Shape output_sizes(const Signature& s, const Shape& sizes) {
       throw UsageError(fmt::format("{}: sizes of [{}] for {} dimensions; they must be at least 1",
                                    s.operation, fmt::join(wanted, ", "), sizes.size()));
     outputs.assign(wanted.begin(), wanted.end());
+    for (size_t d = 0; d < sizes.size(); ++d)
+      require_windows(s.operation, outputs[d], is_mean ? sizes[d] / outputs[d] + 2 : 0);
     return outputs;
   }
   for (const Sliding& each : sliding_of(s.attributes, sizes)) {
     check(each);
-    if (each.outputs() < 1 || each.outputs() > kMost)
-      throw UsageError(
-          fmt::format("{}: {} outputs along a dimension are not possible", s.operation, each.outputs()));
+    const auto weights = static_cast<uint64_t>(is_mean ? std::min(each.extent(), each.size) : 0);
+    require_windows(s.operation, static_cast<uint64_t>(each.outputs()), weights);
     outputs.push_back(static_cast<uint32_t>(each.outputs()));
   }
   return outputs;
@@ -234,6 +236,7 @@ std::vector<Case> cases() {
                          {"ceil", int64_t{1}}}),
       use({2, 9, 7, 3}, {{"window", List{2, 3}}, {"dilation", List{3, 2}}, {"padding", List{1, 2, 0, 2}}}),
       use({3, 11, 6}, {{"window", List{4}}, {"stride", List{3}}}),
+      use({2, 2, 6, 3}, {{"window", List{3, 3}}, {"stride", List{2, 2}}, {"ceil", int64_t{1}}}),
       use({2, 5, 7, 3}, {{"sizes", List{3, 4}}}),
       use({2, 4, 3}, {{"sizes", List{6}}})};
   for (Type type : {Type::f16, Type::bf16})
