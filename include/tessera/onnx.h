@@ -68,8 +68,10 @@ class UnsupportedModelError : public Error {
   std::vector<Missing> missing_;
 };
 
-/// A graph of a model for inputs of certain shapes. Integers have 32 bits in a graph, truth values are f32 0
-/// and 1, and float64 becomes f32; `inputs` and `outputs` say what they are in the file.
+/// A graph of a model for inputs of certain shapes, made ready for inference by model::folded(): a parameter
+/// that took over what follows its product has "folded" at the end of its name. Integers have 32 bits in a
+/// graph, truth values are f32 0 and 1, and float64 becomes f32; `inputs` and `outputs` say what they are in
+/// the file.
 struct ImportedModel {
   model::Graph graph;
   std::vector<ValueType> inputs;
@@ -95,7 +97,7 @@ class Model {
   std::map<std::string, uint64_t> operators() const;
   /// The graph for inputs of these shapes, with the initial values of its parameters. Throws UsageError for a
   /// shape that is missing or does not fit, UnsupportedModelError for operators that a graph lacks, Error for
-  /// a model that contradicts itself.
+  /// a model that contradicts itself, and for values that this computer has no memory for.
   ImportedModel import(const ImportOptions& options = {}) const;
 
   struct Impl;

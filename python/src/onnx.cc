@@ -47,9 +47,10 @@ class OnnxModel {
   explicit OnnxModel(onnx::Model model) : model_(std::move(model)) {}
 
   const onnx::Model& model() const { return model_; }
-  onnx::ImportedModel import(std::map<std::string, model::Shape> shapes, bool sparse,
-                             uint32_t threads) const {
-    return model_.import({.shapes = std::move(shapes), .sparse = sparse, .threads = threads});
+  onnx::ImportedModel import(std::map<std::string, model::Shape> shapes, bool sparse, uint32_t threads,
+                             uint64_t most_computed) const {
+    return model_.import(
+        {.shapes = std::move(shapes), .sparse = sparse, .threads = threads, .most_computed = most_computed});
   }
 
  private:
@@ -92,7 +93,8 @@ void bind_onnx(nb::module_& m) {
       .def_prop_ro("inputs", [](const OnnxModel& model) { return model.model().inputs(); })
       .def_prop_ro("outputs", [](const OnnxModel& model) { return model.model().outputs(); })
       .def_prop_ro("operators", [](const OnnxModel& model) { return model.model().operators(); })
-      .def("imported", &OnnxModel::import, "shapes"_a, "sparse"_a, "threads"_a, Released());
+      .def("imported", &OnnxModel::import, "shapes"_a, "sparse"_a, "threads"_a, "most_computed"_a,
+           Released());
 }
 
 }  // namespace tessera::python

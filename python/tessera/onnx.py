@@ -51,6 +51,7 @@ def load(
     *,
     sparse: bool = True,
     max_shapes: int = 8,
+    most_computed: int = 2**27,
 ) -> InferenceSession:
     """Read a model from a file, or from its bytes, for inference on this computer.
 
@@ -59,10 +60,11 @@ def load(
     by name, or sizes of named dimensions, {"ids": (1, 128)} or {"batch": 1, "tokens": 128}.
 
     Weights of products become sparse where their zeros are predicted to save time, unless `sparse` is false; `report`
-    says which do, and `print` shows it. Raises RuntimeError, naming the file, for one that is malformed, and
-    UnsupportedModelError, which lists all operators that are missing and where they are.
+    says which do, and `print` shows it. What the model computes of constants is computed while it is read, at most
+    `most_computed` elements. Raises RuntimeError, naming the file, for one that is malformed, and UnsupportedModelError,
+    which lists all operators that are missing and where they are.
     """
-    return InferenceSession(model, shapes, threads, sparse=sparse, max_shapes=max_shapes)
+    return InferenceSession(model, shapes, threads, sparse=sparse, max_shapes=max_shapes, most_computed=most_computed)
 
 
 @dataclass(eq=False)
@@ -83,9 +85,11 @@ class InferenceSession:
         *,
         sparse: bool = True,
         max_shapes: int = 8,
+        most_computed: int = 2**27,
     ) -> None:
         self._threads = checked_threads(threads)
         self._sparse = sparse
+        self._most_computed = whole_number("most_computed", most_computed, 0, 2**40)
         self._most = whole_number("max_shapes", max_shapes, 1)
         if isinstance(model, (bytes, bytearray, memoryview)):
             self._model = OnnxModel.parse(bytes(model), "model", "")
@@ -147,7 +151,10 @@ class InferenceSession:
     def estimate(self, shapes: Mapping[str, Sequence[int] | int] | None = None, machine: Any = "host") -> Estimate:
         """What a run with inputs of these shapes costs on a machine, without running it."""
         given = {name: [size] if isinstance(size, int) else list(size) for name, size in (shapes or {}).items()}
-        return Graph._of(self._model.imported(given, self._sparse, self._threads).take_graph()).estimate(machine)
+        return Graph._of(self._imported(given).take_graph()).estimate(machine)
+
+    def _imported(self, shapes: dict[str, list[int]]) -> Any:
+        return self._model.imported(shapes, self._sparse, self._threads, self._most_computed)
 
     def _arrays(self, feed: Mapping[str, ArrayLike]) -> dict[str, Any]:
         names = [each.name for each in self._inputs]
@@ -170,7 +177,7 @@ class InferenceSession:
         for name, shape in shapes.items():
             for size in shape:
                 whole_number(f"a size of {name!r}", size, 1, 2**32 - 1)
-        imported = self._model.imported(shapes, self._sparse, self._threads)
+        imported = self._imported(shapes)
         key = tuple(tuple(int(size) for size in each.shape) for each in imported.inputs)  # type: ignore[arg-type]
         self.notes = imported.notes
         self.report = SparsityReport(False, [_report_of(each) for each in imported.layers])

@@ -49,7 +49,8 @@ std::optional<Band> band_of(const Constant& bias, int64_t queries, int64_t keys)
     low = std::min(low, distance_of(i));
     high = std::max(high, distance_of(i));
   }
-  if (low > 0 || high < 0) return {};
+  // Rows that are hidden wholly are not what an attention makes of them.
+  if (low > 0 || high < 0 || queries + low > keys) return {};
   for (uint64_t i = 0; i < values.size(); ++i)
     if ((values[i] == 0) != (distance_of(i) >= low && distance_of(i) <= high)) return {};
   Band band;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/utf8.h"
+
 namespace tessera::onnx {
 
 using model::Value;
@@ -178,7 +180,9 @@ double Call::number(std::string_view name, std::optional<double> otherwise) cons
 
 std::string Call::text(std::string_view name, const std::string& otherwise) const {
   const wire::AttributeProto* found = attribute(name);
-  return found != nullptr ? found->s() : otherwise;
+  if (found == nullptr) return otherwise;
+  if (!base::is_utf8(found->s())) refuse("its attribute '{}' is not UTF-8", name);
+  return found->s();
 }
 
 std::optional<std::vector<int64_t>> Call::integers_if(std::string_view name) const {

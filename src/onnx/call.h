@@ -90,6 +90,7 @@ std::span<const Operator> reduction_operators();
 std::span<const Operator> product_operators();
 std::span<const Operator> convolution_operators();
 std::span<const Operator> norm_operators();
+std::span<const Operator> image_operators();
 std::span<const Operator> attention_operators();
 std::span<const Operator> quantised_operators();
 /// Those that are computed of constants in 64 bits, or only of constants.

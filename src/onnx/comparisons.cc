@@ -39,18 +39,33 @@ Results is_infinite(Call& call) {
   return truths(x * 0.0);
 }
 
-/// Scores that a condition hides are scores to which that is added.
+/// Whether a constant condition holds, or does not hold, somewhere in each row.
+bool is_in_each_row(const Known& condition, uint32_t keys, bool holds) {
+  if (!condition.constant || condition.dims.empty() || condition.dims.back() != keys) return false;
+  const Constant& values = *condition.constant;
+  for (uint64_t row = 0; row < values.size(); row += keys) {
+    bool is_there = false;
+    for (uint64_t i = row; i < row + keys && !is_there; ++i) is_there = (values.number(i) != 0) == holds;
+    if (!is_there) return false;
+  }
+  return true;
+}
+
+/// Scores that a condition hides are scores to which that is added: unless all of a row may be hidden, by a
+/// number so close to them that they would still differ.
 void note_hidden(Call& call, Value condition, Value y) {
   for (const size_t kept : {1, 2}) {
     const Known &scores = call[kept], &hidden = call[3 - kept];
     if (!scores.value || !hidden.constant || hidden.constant->size() != 1) continue;
     const auto found = call.context.scores.find(scores.value->id);
-    constexpr double kHides = -1e4;
-    if (found == call.context.scores.end() || found->second.bias || hidden.constant->number(0) > kHides ||
+    constexpr double kHides = -1e4, kAbsorbs = -1e30;
+    const double number = hidden.constant->number(0);
+    if (found == call.context.scores.end() || found->second.bias || number > kHides ||
         y.shape() != scores.value->shape())
       continue;
+    if (number > kAbsorbs && !is_in_each_row(call[0], y.shape().back(), kept == 1)) continue;
     Scores with = found->second;
-    const Value none = number_like(y, 0), low = number_like(y, hidden.constant->number(0));
+    const Value none = number_like(y, 0), low = number_like(y, number);
     with.bias = known(kept == 1 ? where(condition, none, low) : where(condition, low, none), scores.type);
     call.context.scores.insert({y.id, with});
   }

@@ -14,24 +14,25 @@
 namespace tessera::onnx {
 namespace {
 
-struct TypeNames {
+struct KnownType {
   DataType type;
   const char* name;
   const char* in_files;
   Type graph;
+  int bits;
 };
 
-constexpr TypeNames kTypes[] = {
-    {DataType::f32, "float32", "F32", Type::f32},     {DataType::f16, "float16", "F16", Type::f16},
-    {DataType::bf16, "bfloat16", "BF16", Type::bf16}, {DataType::f64, "float64", "F64", Type::f32},
-    {DataType::i8, "int8", "I8", Type::i32},          {DataType::u8, "uint8", "U8", Type::i32},
-    {DataType::i16, "int16", "I16", Type::i32},       {DataType::u16, "uint16", "U16", Type::i32},
-    {DataType::i32, "int32", "I32", Type::i32},       {DataType::u32, "uint32", "U32", Type::u32},
-    {DataType::i64, "int64", "I64", Type::i32},       {DataType::u64, "uint64", "U64", Type::u32},
-    {DataType::boolean, "bool", "BOOL", Type::f32}};
+constexpr KnownType kTypes[] = {
+    {DataType::f32, "float32", "F32", Type::f32, 32},     {DataType::f16, "float16", "F16", Type::f16, 16},
+    {DataType::bf16, "bfloat16", "BF16", Type::bf16, 16}, {DataType::f64, "float64", "F64", Type::f32, 64},
+    {DataType::i8, "int8", "I8", Type::i32, 8},           {DataType::u8, "uint8", "U8", Type::i32, 8},
+    {DataType::i16, "int16", "I16", Type::i32, 16},       {DataType::u16, "uint16", "U16", Type::i32, 16},
+    {DataType::i32, "int32", "I32", Type::i32, 32},       {DataType::u32, "uint32", "U32", Type::u32, 32},
+    {DataType::i64, "int64", "I64", Type::i32, 64},       {DataType::u64, "uint64", "U64", Type::u32, 64},
+    {DataType::boolean, "bool", "BOOL", Type::f32, 8}};
 
-const TypeNames& names_of(DataType type) {
-  for (const TypeNames& each : kTypes)
+const KnownType& known_type(DataType type) {
+  for (const KnownType& each : kTypes)
     if (each.type == type) return each;
   throw Error(
       fmt::format("elements of type {} are not possible: use floating-point numbers of 16, 32 or 64 "
@@ -68,12 +69,13 @@ int64_t wrapped(int64_t x, DataType type) {
   }
 }
 
-std::string name_of(DataType type) { return names_of(type).name; }
-std::string short_name_of(DataType type) { return names_of(type).in_files; }
-Type graph_type_of(DataType type) { return names_of(type).graph; }
+std::string name_of(DataType type) { return known_type(type).name; }
+std::string short_name_of(DataType type) { return known_type(type).in_files; }
+Type graph_type_of(DataType type) { return known_type(type).graph; }
+int bits_of(DataType type) { return known_type(type).bits; }
 
 bool is_known(DataType type) {
-  return std::ranges::any_of(kTypes, [&](const TypeNames& each) { return each.type == type; });
+  return std::ranges::any_of(kTypes, [&](const KnownType& each) { return each.type == type; });
 }
 
 bool is_float(DataType type) {
@@ -118,7 +120,7 @@ ConstantPointer of_numbers(const std::vector<double>& numbers, Dims dims, DataTy
 }
 
 ConstantPointer converted(const Constant& from, DataType type) {
-  names_of(type);
+  known_type(type);
   if (from.type == type) return std::make_shared<const Constant>(from);
   const uint64_t size = from.size();
   if (is_float(type)) {

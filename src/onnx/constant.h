@@ -38,6 +38,8 @@ bool is_known(DataType type);
 bool is_float(DataType type);
 /// Integers, but no truth values.
 bool is_integer(DataType type);
+/// The bits of an element; of a truth value, 8.
+int bits_of(DataType type);
 /// The type that a graph has for it.
 Type graph_type_of(DataType type);
 

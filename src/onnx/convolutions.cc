@@ -43,6 +43,7 @@ Value weight_value(Call& call, const ConstantPointer& matrix, bool may_be_sparse
 }
 
 void require_weight(const Call& call) {
+  if (!is_float(call[1].type)) refuse("its weight is {}", name_of(call[1].type));
   if (call[1].dims.size() != call[0].dims.size() || call[1].dims[0] < 1)
     refuse("a weight of {} does not fit {}", to_string(call[1].dims), to_string(call[0].dims));
 }
@@ -63,13 +64,13 @@ Results convolve(Call& call) {
   const Window window(call, call[0].dims, weight.dims);
   const Convolution of{window.kernel, window.stride, window.padding(), window.dilation,
                        size_of("groups", call.integer("group", 1))};
-  const Value x = channels_last(call, 0);
+  const Value x = channels_last(call.value(0));
   std::optional<Value> matrix;
   if (weight.constant) {
     const ConstantPointer taps = reordered(call, weight.constant, weight.dims[0], in_taps, of.groups);
     matrix = weight_value(call, taps, of.groups == 1, positions_of(window, call[0].dims));
   } else {
-    const Value last = channels_last(call, 1);
+    const Value last = channels_last(call.value(1));
     matrix =
         reshape(last, {last.shape()[0], static_cast<uint32_t>(last.type().elements() / last.shape()[0])});
   }
@@ -129,7 +130,7 @@ Results convolve_transposed(Call& call) {
     matrix = reshape(
         taps, {static_cast<uint32_t>(taps.type().elements() / taps.type().cols()), taps.type().cols()});
   }
-  const Value y = transposed_convolution(channels_last(call, 0), *matrix, call.value_if(2), of, more);
+  const Value y = transposed_convolution(channels_last(call.value(0)), *matrix, call.value_if(2), of, more);
   return {channels_first(y, call[0].type)};
 }
 

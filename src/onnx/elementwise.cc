@@ -11,7 +11,7 @@ namespace {
 
 using model::Value;
 
-Results of(const Call& call, Value result) { return {known(result, call[0].type)}; }
+Results of(const Call& call, Value result) { return {known(wrapped(result, call[0].type), call[0].type)}; }
 
 /// A function of each element.
 template <Value (*function)(Value)>
@@ -264,9 +264,9 @@ Results identity(Call& call) { return {call[0]}; }
 Results dropout(Call& call) {
   if (call.has(2) && call.number_of(2) != 0) refuse("it is in training mode: export the model for inference");
   Results results = {call[0]};
-  std::vector<double> ones(elements_of(call[0].dims), 1);
   if (call.node.output_size() > 1) {
-    call.context.spend(ones.size());
+    call.context.spend(elements_of(call[0].dims));
+    const std::vector<double> ones(elements_of(call[0].dims), 1);
     results.push_back(known(of_numbers(ones, call[0].dims, DataType::boolean)));
   }
   return results;
@@ -276,14 +276,15 @@ Results convert(Call& call, DataType to) {
   if (!is_known(to)) refuse("elements of type {} are not possible", static_cast<int>(to));
   const Known& from = call[0];
   if (from.constant) return {known(converted(*from.constant, to))};
-  if (graph_type_of(from.type) == graph_type_of(to) && to != DataType::boolean &&
+  const bool may_wrap = is_integer(to) && bits_of(to) < 32 && to != from.type;
+  if (graph_type_of(from.type) == graph_type_of(to) && to != DataType::boolean && !may_wrap &&
       (from.type != DataType::boolean || is_float(to))) {
     Known same = from;
     same.type = to;
     return {same};
   }
   const Value x = call.value(0);
-  if (to != DataType::boolean) return {known(cast(x, graph_type_of(to)), to)};
+  if (to != DataType::boolean) return {known(wrapped(cast(x, graph_type_of(to)), to), to)};
   return {known(truth(not_equal(x, number_like(x, 0))), to)};
 }
 

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <tessera/inference.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "base/memory.h"
 #include "io/fail.h"
+#include "model/operation.h"
 #include "model/transforms/transforms.h"
 #include "onnx/values.h"
 
@@ -69,7 +72,7 @@ const std::map<std::string, Handlers, std::less<>>& operator_table() {
     for (const auto& list :
          {elementwise_operators(), comparison_operators(), shape_operators(), selection_operators(),
           reduction_operators(), product_operators(), convolution_operators(), norm_operators(),
-          attention_operators(), quantised_operators()})
+          image_operators(), attention_operators(), quantised_operators()})
       for (const Operator& each : list) all[std::string(each.name)].of_values = each.handler;
     for (const Operator& each : constant_operators()) all[std::string(each.name)].of_constants = each.handler;
     return all;
@@ -84,7 +87,10 @@ const std::optional<Known>* Importer::Scope::find(const std::string& name) const
 }
 
 Importer::Importer(Model::Impl& model, const ImportOptions& options)
-    : file_(model), options_(options), context_(imported_.graph) {
+    : file_(model),
+      options_(options),
+      context_(imported_.graph),
+      available_memory_(base::available_memory()) {
   context_.weights = &file_.forms;
   context_.options = &options_;
   context_.left = options_.most_computed;
@@ -97,7 +103,8 @@ ImportedModel Importer::run() {
   run(file_.proto.graph().node(), scope);
   if (missing_.empty()) add_outputs(scope);
   if (!missing_.empty()) throw UnsupportedModelError(file_.name, std::move(missing_));
-  model::remove_unused(imported_.graph);
+  fold();
+  require_memory();
   imported_.layers = std::move(context_.layers);
   imported_.notes.assign(context_.notes.begin(), context_.notes.end());
   return std::move(imported_);
@@ -206,10 +213,48 @@ void Importer::add_outputs(const Scope& scope) {
   }
 }
 
+/// Makes what follows products part of their weights. Other graphs of the model may have these unchanged.
+void Importer::fold() {
+  model::FoldedGraph folded = model::folded(imported_.graph);
+  model::Graph& graph = folded.graph;
+  for (const std::string& name : folded.changed) {
+    if (!graph.contains(name)) continue;
+    const Value value = graph.find(name);
+    graph.rename(value, file_.forms.name_of_folded(name, *graph.info(value.id).initial.values));
+  }
+  imported_.graph = std::move(graph);
+}
+
+/// That of each operation's values at least.
+void Importer::require_memory() const {
+  const model::Graph& graph = imported_.graph;
+  const auto bytes_of = [&](const auto& ids) {
+    uint64_t bytes = 0;
+    for (const model::ValueId id : ids)
+      if (!graph.type(id).pattern) bytes += graph.type(id).elements() * size_of(graph.type(id).type);
+    return bytes;
+  };
+  for (const model::Node& node : graph.nodes())
+    require_memory(bytes_of(node.inputs) + bytes_of(node.outputs), node.operation->name);
+}
+
+void Importer::require_memory(uint64_t bytes, std::string_view what) const {
+  if (bytes > available_memory_)
+    io::fail(
+        file_.name,
+        "with inputs of these shapes {} takes {} of memory, and {} are available: use smaller shapes, or a "
+        "computer with more memory",
+        excerpt(what), base::bytes_text(bytes), base::bytes_text(available_memory_));
+}
+
 // Nodes.
 
 void Importer::set(Scope& scope, const std::string& name, std::optional<Known> value) {
   if (name.empty()) return;
+  if (value && value->value) {
+    const model::TensorType& type = value->value->type();
+    require_memory(type.elements() * size_of(type.type), name);
+  }
   if (!scope.values.emplace(name, std::move(value)).second)
     io::fail(file_.name, "{} is computed, or given, twice", excerpt(name));
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "onnx/call.h"
@@ -43,6 +44,9 @@ class Importer {
   model::Shape shape_of(const ValueType& input, const std::map<std::string, uint32_t>& sizes) const;
   void add_inputs(Scope& scope);
   void add_outputs(const Scope& scope);
+  void fold();
+  void require_memory() const;
+  void require_memory(uint64_t bytes, std::string_view what) const;
   void run(const Nodes& nodes, Scope& scope);
   void apply(const wire::NodeProto& node, Scope& scope);
   std::optional<std::vector<std::optional<Known>>> inputs_of(const wire::NodeProto& node,
@@ -66,6 +70,7 @@ class Importer {
   Context context_;
   std::vector<Missing> missing_;
   uint64_t nodes_ = 0;
+  uint64_t available_memory_;
 };
 
 }  // namespace tessera::onnx

@@ -9,6 +9,7 @@
 #include <limits>
 #include <set>
 
+#include "base/utf8.h"
 #include "io/fail.h"
 #include "io/source.h"
 #include "onnx/importer.h"
@@ -35,6 +36,46 @@ wire::ModelProto parsed(const std::string& name, std::span<const std::byte> cont
   if (!proto.has_graph()) io::fail(name, "it is no ONNX file, or damaged: it has no graph");
   return proto;
 }
+
+/// Checks that names are text: they become part of messages and of other languages' strings.
+class NameCheck {
+ public:
+  explicit NameCheck(const std::string& file) : file_(file) {}
+
+  void operator()(std::string_view name) const {
+    if (!base::is_utf8(name)) io::fail(file_, "the name {} is not UTF-8", excerpt(name));
+  }
+  void operator()(const wire::GraphProto& graph) const {
+    for (const wire::TensorProto& tensor : graph.initializer()) (*this)(tensor.name());
+    for (const wire::SparseTensorProto& tensor : graph.sparse_initializer()) (*this)(tensor.values().name());
+    for (const auto* values : {&graph.input(), &graph.output()})
+      for (const wire::ValueInfoProto& value : *values) {
+        (*this)(value.name());
+        for (const auto& dim : value.type().tensor_type().shape().dim()) (*this)(dim.dim_param());
+      }
+    for (const wire::NodeProto& node : graph.node()) (*this)(node);
+  }
+  void operator()(const wire::FunctionProto& function) const {
+    (*this)(function.name());
+    (*this)(function.domain());
+    for (const auto* names : {&function.input(), &function.output()})
+      for (const std::string& name : *names) (*this)(name);
+    for (const wire::NodeProto& node : function.node()) (*this)(node);
+  }
+
+ private:
+  void operator()(const wire::NodeProto& node) const {
+    for (const std::string* name : {&node.name(), &node.op_type(), &node.domain()}) (*this)(*name);
+    for (const auto* names : {&node.input(), &node.output()})
+      for (const std::string& name : *names) (*this)(name);
+    for (const wire::AttributeProto& attribute : node.attribute()) {
+      (*this)(attribute.name());
+      if (attribute.has_g()) (*this)(attribute.g());
+    }
+  }
+
+  const std::string& file_;
+};
 
 int64_t opset_of(const std::string& name, const wire::ModelProto& proto) {
   int64_t opset = 0;
@@ -111,6 +152,9 @@ std::shared_ptr<Model::Impl> read_model(std::span<const std::byte> content, cons
   model->name = name;
   model->folder = std::move(folder);
   model->proto = parsed(name, content);
+  const NameCheck check(name);
+  check(model->proto.graph());
+  for (const wire::FunctionProto& function : model->proto.functions()) check(function);
   model->opset = opset_of(name, model->proto);
   for (const wire::FunctionProto& function : model->proto.functions())
     model->functions.emplace(std::pair(function.domain(), function.name()), &function);

@@ -1,5 +1,4 @@
-// Normalisation, as it is for inference.
-#include <cmath>
+// Normalisation over the last dimensions.
 #include <numeric>
 
 #include "onnx/call.h"
@@ -72,83 +71,6 @@ Results rms_normalization(Call& call) {
   return {known(y, call[0].type)};
 }
 
-/// A parameter of each channel, beside [batch, channels, …].
-Value of_channels(Value parameter, size_t rank) {
-  Shape shape(rank - 1, 1);
-  shape[0] = static_cast<uint32_t>(parameter.type().elements());
-  return reshape(parameter, shape);
-}
-
-/// Each group of channels of a sample has mean 0 and deviation 1.
-Value normalised_groups(Value x, uint32_t groups, double epsilon) {
-  const Shape shape = x.shape();
-  const auto size = static_cast<uint32_t>(x.type().elements() / (uint64_t{shape[0]} * groups));
-  return reshape(layer_norm(reshape(x, {shape[0], groups, size}), {}, {}, epsilon), shape);
-}
-
-void require_channels(const Call& call) {
-  if (call[0].dims.size() < 2) refuse("{} is no [batch, channels, …]", to_string(call[0].dims));
-}
-
-Results instance_normalization(Call& call) {
-  require_channels(call);
-  const Value x = call.value(0);
-  const size_t rank = x.shape().size();
-  const Value y = normalised_groups(x, x.shape()[1], call.number("epsilon", 1e-5));
-  return {known(y * of_channels(call.value(1), rank) + of_channels(call.value(2), rank), call[0].type)};
-}
-
-Results group_normalization(Call& call) {
-  require_channels(call);
-  const Value x = call.value(0);
-  const uint32_t channels = x.shape()[1];
-  const int64_t groups = call.integer("num_groups");
-  if (groups < 1 || groups > channels || channels % groups != 0)
-    refuse("{} groups of {} channels are not possible", groups, channels);
-  const auto parameter = [&](size_t input) {
-    const Value given = call.value(input);
-    if (given.type().elements() == channels) return of_channels(given, x.shape().size());
-    // Before operator set 21, one for each group.
-    const auto each = static_cast<uint32_t>(channels / groups), count = static_cast<uint32_t>(groups);
-    const Value repeated = expand(reshape(given, {count, 1}), {count, each});
-    return of_channels(reshape(repeated, {channels}), x.shape().size());
-  };
-  const Value y = normalised_groups(x, static_cast<uint32_t>(groups), call.number("epsilon", 1e-5));
-  return {known(y * parameter(1) + parameter(2), call[0].type)};
-}
-
-/// Constants scale and shift each channel.
-Results batch_normalization(Call& call) {
-  if (call.integer("training_mode", 0) != 0) refuse("it is in training mode: export the model for inference");
-  require_channels(call);
-  const double epsilon = call.number("epsilon", 1e-5);
-  const Value x = call.value(0);
-  const size_t rank = x.shape().size();
-  bool is_constant = true;
-  for (size_t i = 1; i < 5; ++i) is_constant = is_constant && call[i].constant;
-  if (!is_constant) {
-    const auto each = [&](size_t input) { return of_channels(call.value(input), rank); };
-    return {known((x - each(3)) * rsqrt(each(4) + epsilon) * each(1) + each(2), call[0].type)};
-  }
-  const Constant &scale = call.constant(1), &bias = call.constant(2), &average = call.constant(3),
-                 &variance = call.constant(4);
-  const uint32_t channels = x.shape()[1];
-  for (const Constant* each : {&scale, &bias, &average, &variance})
-    if (each->size() != channels) refuse("its parameters are not of {} channels", channels);
-  std::vector<float> factors(channels), shifts(channels);
-  for (uint32_t c = 0; c < channels; ++c) {
-    const double factor = scale.number(c) / std::sqrt(variance.number(c) + epsilon);
-    factors[c] = static_cast<float>(factor);
-    shifts[c] = static_cast<float>(bias.number(c) - average.number(c) * factor);
-  }
-  Shape shape(rank - 1, 1);
-  shape[0] = channels;
-  const Type type = x.type().type;
-  const Value factor = call.graph.constant("", shape, std::move(factors), type),
-              shift = call.graph.constant("", shape, std::move(shifts), type);
-  return {known(x * factor + shift, call[0].type)};
-}
-
 Results mean_variance_normalization(Call& call) {
   const Value x = call.value(0);
   std::vector<int> dims;
@@ -158,10 +80,7 @@ Results mean_variance_normalization(Call& call) {
   return {known(centred / (sqrt(mean(square(centred), dims, true)) + 1e-9), call[0].type)};
 }
 
-constexpr Operator kOperators[] = {{"BatchNormalization", batch_normalization},
-                                   {"GroupNormalization", group_normalization},
-                                   {"InstanceNormalization", instance_normalization},
-                                   {"LayerNormalization", layer_normalization},
+constexpr Operator kOperators[] = {{"LayerNormalization", layer_normalization},
                                    {"MeanVarianceNormalization", mean_variance_normalization},
                                    {"RMSNormalization", rms_normalization}};
 

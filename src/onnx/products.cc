@@ -74,7 +74,7 @@ Results product(Call& call) {
     y = matrix_product(call, x, w);
   }
   Shape shape = y.shape();
-  if (is_column && !is_weight(b)) shape.pop_back();
+  if (is_column) shape.pop_back();
   if (is_row) shape.erase(shape.end() - (is_column ? 1 : 2));
   return {known(shape == y.shape() ? y : reshape(y, shape), a.type)};
 }

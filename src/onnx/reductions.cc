@@ -1,9 +1,11 @@
 // Reductions over dimensions.
+#include <tessera/vision.h>
+
 #include <algorithm>
 #include <limits>
 
-#include "onnx/call.h"
 #include "onnx/values.h"
+#include "onnx/windows.h"
 
 namespace tessera::onnx {
 namespace {
@@ -43,7 +45,12 @@ Results reduce_sum(Call& call) {
 
 Results reduce_mean(Call& call) {
   const Reduction r(call);
-  return r.of(r.is_none ? r.x : mean(r.x, r.dims, r.keeps));
+  if (r.is_none) return r.of(r.x);
+  const bool is_of_image = r.x.shape().size() == 4 && r.dims == std::vector<int>{2, 3};
+  if (!is_of_image) return r.of(mean(r.x, r.dims, r.keeps));
+  // Where channels lie last, as convolutions have them.
+  const Value y = *channels_first(adaptive_average_pool(channels_last(r.x), {1}), r.type).value;
+  return r.of(r.keeps ? y : reshape(y, {y.shape()[0], y.shape()[1]}));
 }
 
 Results reduce_max(Call& call) {
@@ -106,11 +113,12 @@ Results reduce_product(Call& call) {
 }
 
 /// Of the maximum (sign 1) or the minimum.
-Value place(Value x, int dim, bool keeps, bool largest, bool last) {
+Value place(Context& context, Value x, int dim, bool keeps, bool largest, bool last) {
   // Of integers in the reverse order, without overflow.
   if (!largest) x = is_integer(x) ? number_like(x, -1) - x : -x;
   if (!last) return cast(argmax(x, dim, keeps), Type::i32);
   const uint32_t size = x.shape()[static_cast<size_t>(dim)];
+  context.spend(size);
   std::vector<int64_t> backwards(size);
   for (uint32_t i = 0; i < size; ++i) backwards[i] = size - 1 - i;
   const Value from_end = cast(argmax(taken(x, static_cast<size_t>(dim), backwards), dim, keeps), Type::i32);
@@ -122,7 +130,7 @@ Results place(Call& call) {
   const Value x = call.value(0);
   const auto dim = static_cast<int>(call.axis(x.shape().size(), 0));
   const bool keeps = call.integer("keepdims", 1) != 0, last = call.integer("select_last_index", 0) != 0;
-  return {known(place(x, dim, keeps, largest, last), DataType::i64)};
+  return {known(place(call.context, x, dim, keeps, largest, last), DataType::i64)};
 }
 
 Results softmax_of(Call& call) {
@@ -150,33 +158,15 @@ Results lp_normalization(Call& call) {
   return {known(x / where(none, number_like(norm, 1), norm), call[0].type)};
 }
 
-/// Over all that follows the channels.
-template <bool of_means>
-Results pool_all(Call& call) {
-  const Value x = call.value(0);
-  if (x.shape().size() < 3) refuse("{} has no dimensions after the channels", to_string(call[0].dims));
-  std::vector<int> dims;
-  for (size_t d = 2; d < x.shape().size(); ++d) dims.push_back(static_cast<int>(d));
-  return {known(of_means ? mean(x, dims, true) : max(x, dims, true), call[0].type)};
-}
-
-constexpr Operator kOperators[] = {{"ArgMax", place<true>},
-                                   {"ArgMin", place<false>},
-                                   {"GlobalAveragePool", pool_all<true>},
-                                   {"GlobalMaxPool", pool_all<false>},
-                                   {"LogSoftmax", log_softmax_of},
-                                   {"LpNormalization", lp_normalization},
-                                   {"ReduceL1", reduce_l1},
-                                   {"ReduceL2", reduce_l2},
-                                   {"ReduceLogSum", reduce_log_sum},
-                                   {"ReduceLogSumExp", reduce_log_sum_of_exponentials},
-                                   {"ReduceMax", reduce_max},
-                                   {"ReduceMean", reduce_mean},
-                                   {"ReduceMin", reduce_min},
-                                   {"ReduceProd", reduce_product},
-                                   {"ReduceSum", reduce_sum},
-                                   {"ReduceSumSquare", reduce_sum_of_squares},
-                                   {"Softmax", softmax_of}};
+constexpr Operator kOperators[] = {
+    {"ArgMax", place<true>},          {"ArgMin", place<false>},
+    {"LogSoftmax", log_softmax_of},   {"LpNormalization", lp_normalization},
+    {"ReduceL1", reduce_l1},          {"ReduceL2", reduce_l2},
+    {"ReduceLogSum", reduce_log_sum}, {"ReduceLogSumExp", reduce_log_sum_of_exponentials},
+    {"ReduceMax", reduce_max},        {"ReduceMean", reduce_mean},
+    {"ReduceMin", reduce_min},        {"ReduceProd", reduce_product},
+    {"ReduceSum", reduce_sum},        {"ReduceSumSquare", reduce_sum_of_squares},
+    {"Softmax", softmax_of}};
 
 }  // namespace
 

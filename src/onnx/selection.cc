@@ -207,8 +207,9 @@ Results cumulative_sum(Call& call) {
   const auto at = static_cast<uint32_t>(dim);
   const uint32_t size = x.shape()[dim];
   const bool reversed = call.integer("reverse", 0) != 0, exclusive = call.integer("exclusive", 0) != 0;
-  std::vector<int64_t> backwards(size);
-  for (uint32_t i = 0; i < size; ++i) backwards[i] = size - 1 - i;
+  if (reversed) call.context.spend(size);
+  std::vector<int64_t> backwards(reversed ? size : 0);
+  for (uint32_t i = 0; i < backwards.size(); ++i) backwards[i] = size - 1 - i;
   if (reversed) x = taken(x, dim, backwards);
   Value y = cumsum(x, static_cast<int>(dim));
   if (exclusive) y = size == 1 ? y * number_like(y, 0) : pad(slice(y, at, 0, size - 1), at, 1, 0);

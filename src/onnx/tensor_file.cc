@@ -28,21 +28,7 @@ static_assert(std::endian::native == std::endian::little, "tensors are little-en
 
 constexpr int kExternal = 1;
 
-size_t bytes_of(DataType type) {
-  switch (type) {
-    case DataType::u8:
-    case DataType::i8:
-    case DataType::boolean: return 1;
-    case DataType::u16:
-    case DataType::i16:
-    case DataType::f16:
-    case DataType::bf16: return 2;
-    case DataType::f64:
-    case DataType::i64:
-    case DataType::u64: return 8;
-    default: return 4;
-  }
-}
+size_t bytes_of(DataType type) { return static_cast<size_t>(bits_of(type)) / 8; }
 
 template <class T>
 T number_at(const char* bytes, uint64_t i) {

@@ -1,6 +1,7 @@
 #include "onnx/values.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/integer_types.h"
@@ -47,6 +48,17 @@ Value whole_quotient(Value a, Value b) {
   const Value over = not_equal(rest, none) * not_equal(less(rest, none), less(a, none));
   const Value sign = number_like(a, 1) - number_like(a, 2) * not_equal(less(a, none), less(b, none));
   return quotient - over * sign;
+}
+
+Value wrapped(Value x, DataType type) {
+  if (!is_integer(type) || bits_of(type) > 16 || !is_integer(x)) return x;
+  // To the upper end and back: a graph's integers wrap around at 32 bits, and FP32 has 16 bits exactly.
+  const double factor = std::ldexp(1, 32 - bits_of(type));
+  x = cast(x, Type::i32);
+  const Value upper = cast(x * number_like(x, factor), Type::f32), y = cast(upper * (1 / factor), Type::i32);
+  const bool is_signed = type == DataType::i8 || type == DataType::i16;
+  if (is_signed) return y;
+  return y + less(y, number_like(y, 0)) * number_like(y, std::ldexp(1, bits_of(type)));
 }
 
 Value taken(Value x, size_t dim, const std::vector<int64_t>& places) {

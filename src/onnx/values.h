@@ -24,6 +24,8 @@ model::Value floor(model::Value x);
 model::Value round_to_even(model::Value x);
 /// Quotients of integers, rounded towards zero.
 model::Value whole_quotient(model::Value a, model::Value b);
+/// Integers of 8 or 16 bits, as results of 32 bits wrap around to; others as they are.
+model::Value wrapped(model::Value x, DataType type);
 
 /// Elements of a dimension, by their positions.
 model::Value taken(model::Value x, size_t dim, const std::vector<int64_t>& places);

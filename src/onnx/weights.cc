@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 
+#include "base/checksum.h"
 #include "sparse/pattern.h"
 
 namespace tessera::onnx {
@@ -47,6 +49,17 @@ std::string WeightForms::name_of(const std::string& name, const Constant& consta
         named_.try_emplace(own, Constant{constant.type, constant.dims, constant.values});
     if (is_new || are_same(known->second, constant)) return own;
     own = fmt::format("{}#{}", name, number);
+  }
+}
+
+std::string WeightForms::name_of_folded(const std::string& name, const std::vector<float>& values) {
+  const uint64_t sum = base::checksum(std::as_bytes(std::span(values)));
+  const std::lock_guard lock(mutex_);
+  std::string own = name + " folded";
+  for (int number = 2;; ++number) {
+    const auto [known, is_new] = folded_.try_emplace(own, sum);
+    if (is_new || known->second == sum) return own;
+    own = fmt::format("{} folded#{}", name, number);
   }
 }
 

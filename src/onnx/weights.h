@@ -31,6 +31,9 @@ class WeightForms {
   /// and what is computed of shapes have other constants under the same name.
   std::string name_of(const std::string& name, const Constant& constant);
 
+  /// A name for a parameter that has taken over what follows it, which may differ between graphs.
+  std::string name_of_folded(const std::string& name, const std::vector<float>& values);
+
   /// The form of a layer's weight, which has the name that name_of() gives it, for products of so many rows;
   /// `transposed`: the constant is [inputs, outputs].
   const Form& form_of(const std::string& layer, const Constant& weight, bool transposed, uint32_t rows,
@@ -39,6 +42,7 @@ class WeightForms {
  private:
   std::mutex mutex_;
   std::map<std::string, Constant> named_;
+  std::map<std::string, uint64_t> folded_;  ///< checksums
   /// By layer, whether the constant is transposed, and whether the form may be sparse.
   std::map<std::tuple<std::string, bool, bool>, Form> forms_;
 };

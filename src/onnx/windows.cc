@@ -45,7 +45,10 @@ Window::Window(const Call& call, const Dims& image, const Dims& weight) {
   before.assign(pads.begin(), pads.begin() + static_cast<int64_t>(count));
   after.assign(pads.begin() + static_cast<int64_t>(count), pads.end());
   const std::string mode = call.text("auto_pad", "NOTSET");
-  if (mode == "NOTSET" || mode.empty()) return;
+  is_automatic = mode != "NOTSET" && !mode.empty();
+  if (!is_automatic) return;
+  if (mode != "VALID" && mode != "SAME_UPPER" && mode != "SAME_LOWER")
+    refuse("its auto_pad '{}' is not possible", mode);
   for (size_t d = 0; d < count; ++d) {
     const int64_t size = image[d + 2], step = stride[d], outputs = (size + step - 1) / step;
     const int64_t seen = (outputs - 1) * step + int64_t{dilation[d]} * (kernel[d] - 1) + 1;
@@ -62,8 +65,7 @@ std::vector<uint32_t> Window::padding() const {
   return both;
 }
 
-Value channels_last(const Call& call, size_t input) {
-  const Value x = call.value(input);
+Value channels_last(Value x) {
   std::vector<int> order(x.shape().size());
   std::iota(order.begin(), order.end(), 0);
   std::rotate(order.begin() + 1, order.begin() + 2, order.end());

@@ -18,6 +18,7 @@ struct Window {
 
   std::vector<uint32_t> kernel, stride, dilation;
   std::vector<uint32_t> before, after;  ///< padding
+  bool is_automatic = false;            ///< the padding: it follows from the image's sizes
 
   /// That before all dimensions, then that after them.
   std::vector<uint32_t> padding() const;
@@ -27,8 +28,8 @@ struct Window {
 uint32_t size_of(const char* what, int64_t size, int64_t least = 1);
 /// Of a dimension of space: 1 or 2 are possible.
 void require_image(const Dims& dims);
-/// An input with channels last, and the result with channels first again.
-model::Value channels_last(const Call& call, size_t input);
+/// [samples, channels, …] with channels last, and the result with channels first again.
+model::Value channels_last(model::Value x);
 Known channels_first(model::Value x, DataType type);
 
 }  // namespace tessera::onnx

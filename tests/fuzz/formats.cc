@@ -356,7 +356,17 @@ std::vector<std::string> onnx_examples() {
       .node("Mul", {"x", "o"}, {"m"})
       .node("ArgMax", {"m"}, {"y"}, {{"axis", int64_t{0}}});
   computed.integers("i", {}, {1});
-  return {product.content(), shapes.content(), computed.content()};
+  OnnxFile image;
+  using List = std::vector<int64_t>;
+  image.input("x", {-1, 1, 5, 5}).output("y").floats("w", {2, 1, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  image.floats("a", {2}, {1, 2}).floats("b", {2}, {3, 4}).floats("by", {4}, {1, 1, 2, 1.5F});
+  image.node("Conv", {"x", "w"}, {"c"}, {{"pads", List{0, 1, 1, 0}}})
+      .node("BatchNormalization", {"c", "a", "b", "b", "a"}, {"n"})
+      .node("MaxPool", {"n"}, {"m"}, {{"kernel_shape", List{3, 2}}, {"ceil_mode", int64_t{1}}})
+      .node("Resize", {"m", "", "by"}, {"r"}, {{"mode", "linear"}})
+      .node("AveragePool", {"r"}, {"p"}, {{"kernel_shape", List{2, 2}}, {"auto_pad", "SAME_UPPER"}})
+      .node("GlobalAveragePool", {"p"}, {"y"});
+  return {product.content(), shapes.content(), computed.content(), image.content()};
 }
 
 constexpr Format kFormats[] = {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/memory.h"
 #include "support/error_of.h"
 #include "support/onnx_file.h"
 
@@ -110,6 +111,31 @@ TEST(OnnxLimits, ShapesHaveToFit) {
       .floats("w", {4, 5}, std::vector<float>(20))
       .node("MatMul", {"x", "w"}, {"y"});
   expect_says(error_of(wrong), "[2, 3] and [4, 5] do not fit");
+}
+
+TEST(OnnxLimits, NamesAreText) {
+  for (const char* name : {"\xFF", "a\xC3", "\xED\xA0\x80"}) {
+    OnnxFile value;
+    value.input(name, {2}).output("y").node("Relu", {name}, {"y"});
+    expect_says(error_of(value), "is not UTF-8");
+    OnnxFile operation = small();
+    operation.node(name, {"x"}, {"z"});
+    expect_says(error_of(operation), "is not UTF-8");
+    OnnxFile attribute = small();
+    attribute.node("Gelu", {"x"}, {"z"}, {{"approximate", name}}).output("z");
+    expect_says(error_of(attribute), "its attribute 'approximate' is not UTF-8");
+  }
+  OnnxFile text;
+  text.input("größe", {2}).output("y").node("Relu", {"größe"}, {"y"});
+  EXPECT_EQ(error_of(text), "(no error)");
+}
+
+TEST(OnnxLimits, ValuesFitTheMemory) {
+  constexpr int64_t kSize = 65535, kBytes = 3 * kSize * kSize * 4;
+  if (base::available_memory() > kBytes) GTEST_SKIP() << "there is more memory than a graph's sums can take";
+  OnnxFile file;
+  file.input("x", {kSize, kSize}).input("z", {kSize, kSize}).output("y").node("Add", {"x", "z"}, {"y"});
+  expect_says(error_of(file), " GB of memory, and ");
 }
 
 TEST(OnnxLimits, FunctionsDoNotCallThemselves) {

@@ -1,34 +1,21 @@
 // Models of ONNX files against the same in float64, operator by operator.
 #include <gtest/gtest.h>
-#include <tessera/onnx.h>
 
 #include <cmath>
 #include <map>
 
+#include "onnx/run.h"
 #include "support/error_of.h"
-#include "support/onnx_file.h"
 
 namespace tessera::onnx {
 namespace {
 
 using model::WideArrays;
+using test::count;
+using test::import;
+using test::Numbers;
 using test::OnnxFile;
-
-ImportedModel import(const OnnxFile& file, const ImportOptions& options = {}) {
-  const std::string content = file.content();
-  return Model::parse(std::as_bytes(std::span(content))).import(options);
-}
-
-/// The outputs in float64.
-WideArrays run(const OnnxFile& file, const WideArrays& inputs, const ImportOptions& options = {}) {
-  const ImportedModel imported = import(file, options);
-  WideArrays state;
-  for (const auto& [name, values] : initial_state(imported.graph))
-    state[name].assign(values.begin(), values.end());
-  return evaluate(imported.graph, inputs, state);
-}
-
-using Numbers = std::vector<double>;
+using test::run;
 
 TEST(OnnxOperators, ProductsHaveTheirWeightsAndBiases) {
   OnnxFile file;
@@ -92,13 +79,6 @@ OnnxFile attention(const std::vector<float>& mask, bool in_steps = false) {
   return file;
 }
 
-size_t count(const model::Graph& graph, const std::string& operation) {
-  size_t found = 0;
-  const std::string text = to_string(graph);
-  for (size_t at = text.find(operation); at != std::string::npos; at = text.find(operation, at + 1)) ++found;
-  return found;
-}
-
 TEST(OnnxOperators, AttentionIsOneOperation) {
   constexpr float kHidden = -std::numeric_limits<float>::infinity();
   const auto causal = import(attention({0, kHidden, kHidden, 0, 0, kHidden, 0, 0, 0}));
@@ -119,6 +99,77 @@ TEST(OnnxOperators, AttentionIsWhatItsPartsAre) {
                 plain = run(attention(mask, true), inputs).at("y");
   ASSERT_EQ(fused.size(), plain.size());
   for (size_t i = 0; i < fused.size(); ++i) EXPECT_NEAR(fused[i], plain[i], 1e-6);
+}
+
+/// softmax of q · kᵀ where a condition holds, else of a number, times v.
+OnnxFile hidden(float number, bool is_constant, bool in_steps) {
+  OnnxFile file;
+  for (const char* each : {"q", "k", "v"}) file.input(each, {1, 2, 2});
+  file.output("y").floats("low", {}, {number});
+  if (is_constant)
+    file.initializer("holds", {2, 2}, test::kBool).set_raw_data(std::string("\x01\x00\x00\x00", 4));
+  else
+    file.input("holds", {2, 2}, test::kBool);
+  file.node("Transpose", {"k"}, {"kt"}, {{"perm", std::vector<int64_t>{0, 2, 1}}})
+      .node("MatMul", {"q", "kt"}, {"s"})
+      .node("Where", {"holds", "s", "low"}, {"masked"})
+      .node(in_steps ? "LogSoftmax" : "Softmax", {"masked"}, {in_steps ? "l" : "p"}, {{"axis", int64_t{-1}}});
+  if (in_steps) file.node("Exp", {"l"}, {"p"});
+  file.node("MatMul", {"p", "v"}, {"y"});
+  return file;
+}
+
+TEST(OnnxOperators, RowsThatAreHiddenWhollyAreMeans) {
+  for (const float number : {-1e4F, -3e38F})
+    for (const bool is_constant : {false, true}) {
+      WideArrays inputs = {{"q", {1, 2, 3, -4}}, {"k", {0.5, 1, -1, 2}}, {"v", {1, 2, 3, 4}}};
+      if (!is_constant) inputs["holds"] = {1, 0, 0, 0};
+      const Numbers y = run(hidden(number, is_constant, false), inputs).at("y"),
+                    expected = run(hidden(number, is_constant, true), inputs).at("y");
+      const Numbers means = {1, 2, 2, 3};
+      for (size_t i = 0; i < means.size(); ++i) {
+        EXPECT_NEAR(expected[i], means[i], 1e-6) << number;
+        EXPECT_NEAR(y[i], means[i], 1e-6) << number;
+      }
+    }
+}
+
+TEST(OnnxOperators, MasksThatHideWholeRowsAreNoLimits) {
+  // Two queries more than keys, of which the last sees none.
+  OnnxFile file;
+  file.input("q", {1, 3, 1}).input("k", {1, 1, 1}).input("v", {1, 1, 1}).output("y");
+  file.floats("mask", {3, 1}, {0, -3e38F, -3e38F});
+  file.node("Transpose", {"k"}, {"kt"}, {{"perm", std::vector<int64_t>{0, 2, 1}}})
+      .node("MatMul", {"q", "kt"}, {"s"})
+      .node("Add", {"s", "mask"}, {"masked"})
+      .node("Softmax", {"masked"}, {"p"}, {{"axis", int64_t{-1}}})
+      .node("MatMul", {"p", "v"}, {"y"});
+  EXPECT_EQ(run(file, {{"q", {1, 2, 3}}, {"k", {2}}, {"v", {5}}}).at("y"), (Numbers{5, 5, 5}));
+}
+
+TEST(OnnxOperators, NarrowIntegersWrapAround) {
+  constexpr int32_t kUnsigned = 2, kSigned = 3, kInt16 = 5, kInt32 = 6;
+  const auto results = [](const char* operation, int32_t type, const Numbers& a, const Numbers& b) {
+    OnnxFile file;
+    const auto size = static_cast<int64_t>(a.size());
+    file.input("a", {size}, type).input("b", {size}, type).output("y");
+    file.node(operation, {"a", "b"}, {"r"}).node("Cast", {"r"}, {"y"}, {{"to", int64_t{1}}});
+    return run(file, {{"a", a}, {"b", b}}).at("y");
+  };
+  EXPECT_EQ(results("Add", kUnsigned, {200, 1}, {100, 2}), (Numbers{44, 3}));
+  EXPECT_EQ(results("Sub", kUnsigned, {3, 5}, {5, 3}), (Numbers{254, 2}));
+  EXPECT_EQ(results("Mul", kSigned, {100, -7}, {3, 3}), (Numbers{44, -21}));
+  EXPECT_EQ(results("Add", kInt16, {32767, -32768}, {1, -1}), (Numbers{-32768, 32767}));
+  EXPECT_EQ(results("Div", kSigned, {-128, 7}, {-1, 2}), (Numbers{-128, 3}));
+  OnnxFile cast;
+  cast.input("x", {4}, kInt32).output("y").output("z");
+  cast.node("Cast", {"x"}, {"u"}, {{"to", int64_t{kUnsigned}}})
+      .node("Cast", {"u"}, {"s"}, {{"to", int64_t{kSigned}}})
+      .node("Cast", {"u"}, {"y"}, {{"to", int64_t{1}}})
+      .node("Cast", {"s"}, {"z"}, {{"to", int64_t{1}}});
+  const WideArrays casts = run(cast, {{"x", {300, -1, 127, 65536 + 200}}});
+  EXPECT_EQ(casts.at("y"), (Numbers{44, 255, 127, 200}));
+  EXPECT_EQ(casts.at("z"), (Numbers{44, -1, 127, -56}));
 }
 
 TEST(OnnxOperators, QuantisedWeightsAreWhatTheyMean) {
