@@ -220,7 +220,9 @@ void Importer::fold() {
   for (const std::string& name : folded.changed) {
     if (!graph.contains(name)) continue;
     const Value value = graph.find(name);
-    graph.rename(value, file_.forms.name_of_folded(name, *graph.info(value.id).initial.values));
+    const model::ValueInfo& info = graph.info(value.id);
+    if (info.kind != model::Kind::parameter) continue;
+    graph.rename(value, file_.forms.name_of_folded(name, *info.initial.values));
   }
   imported_.graph = std::move(graph);
 }

@@ -304,6 +304,20 @@ TEST(Folding, KeepsConstantsThatOthersNeed) {
   expect_near(evaluate(found.graph, inputs, state), evaluate(g, inputs, state), 1e-12);
 }
 
+TEST(Folding, NamesBiasesThatHaveNone) {
+  Graph g;
+  const Value x = g.input("x", {3, 4}),
+              w = g.parameter("w", {4, 4}, Initial::from(std::vector<float>(16, 2)));
+  const Value bias = g.constant("", {4}, {1, 2, 3, 4}), factor = g.constant("", {4}, {4, 3, 2, 1});
+  g.output("y", relu(linear(relu(x), w, bias) * factor));
+  const FoldedGraph found = folded(g);
+  EXPECT_EQ(found.changed, (std::set<std::string>{"w", "w bias"}));
+  EXPECT_EQ(found.graph.nodes().size(), 3U);
+  const WideArrays inputs = random_inputs(g);
+  WideArrays state = widened(initial_state(g)), folded_state = widened(initial_state(found.graph));
+  expect_near(evaluate(found.graph, inputs, folded_state), evaluate(g, inputs, state), 1e-5);
+}
+
 TEST(Folding, LeavesGraphsThatChange) {
   Graph g;
   const Value x = g.input("x", {3, 4}),

@@ -203,7 +203,9 @@ class Folding {
     std::string name = weight.name.ends_with("weight")
                            ? weight.name.substr(0, weight.name.size() - 6) + "bias"
                            : weight.name + " bias";
-    if (node.inputs.size() > operand + 1) name = graph_.info(node.inputs.back()).name;
+    // A constant without a name has a number, which another value of the new graph may have.
+    if (node.inputs.size() > operand + 1 && graph_.info(node.inputs.back()).kind == Kind::parameter)
+      name = graph_.info(node.inputs.back()).name;
     if (result_.graph.contains(name)) name = fmt::format("{} with what follows", name);
     result_.changed.insert(name);
     const Initial addends = Initial::from({scaled.addends.begin(), scaled.addends.end()});
