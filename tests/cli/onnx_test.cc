@@ -1,0 +1,110 @@
+// `tessera run`, `benchmark` and `inspect` of a convolutional network in an ONNX file, and of wrong files.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/tool.h"
+#include "io/npy_array.h"
+#include "io/source.h"
+#include "support/onnx_file.h"
+
+namespace tessera {
+namespace {
+
+using nlohmann::json;
+using test::expect_failure;
+using test::expect_refused;
+using test::json_of;
+using test::OnnxFile;
+using test::Outcome;
+using test::says;
+using List = std::vector<int64_t>;
+
+/// The largest sums of four pixels, and of the negative ones: a convolution with a batch norm that halves, a
+/// Relu and pooling.
+OnnxFile network() {
+  OnnxFile file;
+  file.input("x", {-1, 1, 5, 5}).output("y");
+  file.floats("conv.weight", {2, 1, 2, 2}, {2, 2, 2, 2, -2, -2, -2, -2})
+      .floats("one", {2}, {1, 1})
+      .floats("none", {2}, {0, 0});
+  file.floats("variance", {2}, {4, 4});
+  file.node("Conv", {"x", "conv.weight"}, {"c"})
+      .node("BatchNormalization", {"c", "one", "none", "none", "variance"}, {"n"}, {{"epsilon", 0.0F}})
+      .node("Relu", {"n"}, {"r"})
+      .node("MaxPool", {"r"}, {"y"}, {{"kernel_shape", List{2, 2}}, {"strides", List{2, 2}}});
+  return file;
+}
+
+class OnnxTest : public test::ToolTest {
+ protected:
+  std::string model(const OnnxFile& content) const { return file("model.onnx", content.content()); }
+};
+
+TEST_F(OnnxTest, RunsAConvolutionalNetwork) {
+  std::vector<double> pixels(25);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<double>(i % 7) - 3;
+  const uint64_t shape[] = {1, 1, 5, 5};
+  io::write_npy_array(path("x.npy"), shape, pixels, false);
+  const std::string network_file = model(network());
+  const json j = json_of(run(fmt::format("run '{}' --input x='{}' --save y='{}' --measure --json",
+                                         network_file, path("x.npy"), path("y.npy"))));
+  EXPECT_EQ(j["results"][0]["name"], "y");
+  std::vector<std::string> operations;
+  for (const json& each : j["operations"]) operations.push_back(each["operation"]);
+  EXPECT_EQ(std::ranges::count(operations, "mul"), 0) << "the batch norm is part of the convolution";
+  EXPECT_EQ(std::ranges::count(operations, "max_pool"), 1);
+  const io::NpyArray y = io::read_npy_array(io::Source::open(path("y.npy")), 100);
+  ASSERT_EQ(y.shape, (std::vector<uint64_t>{1, 2, 2, 2}));
+  for (size_t row = 0; row < 2; ++row)
+    for (size_t col = 0; col < 2; ++col) {
+      double most = 0, least = 0;
+      const size_t at = 10 * row + 2 * col;
+      for (const size_t first : {at, at + 1, at + 5, at + 6}) {
+        const double sum = pixels[first] + pixels[first + 1] + pixels[first + 5] + pixels[first + 6];
+        most = std::max(most, sum);
+        least = std::min(least, sum);
+      }
+      EXPECT_NEAR(y.values[2 * row + col], most, 1e-5);
+      EXPECT_NEAR(y.values[4 + 2 * row + col], -least, 1e-5);
+    }
+}
+
+TEST_F(OnnxTest, RunsOnModelledMachines) {
+  const Outcome o = run(fmt::format("run '{}' --shape a=2 --machine gc200", model(network())));
+  EXPECT_EQ(o.status, 0) << o.err;
+  for (const char* part : {"conv.weight", "float32[2, 2, 2, 2]", "gc200"}) EXPECT_TRUE(says(o.out, part));
+}
+
+TEST_F(OnnxTest, InspectsAndMeasures) {
+  const std::string network_file = model(network());
+  EXPECT_TRUE(says(run(fmt::format("inspect '{}'", network_file)).out, "conv.weight"));
+  const json j = json_of(
+      run(fmt::format("benchmark '{}' --batch 2 --seconds 0.01 --warm-up 0.01 --json", network_file)));
+  EXPECT_EQ(j["samples_per_run"], 2);
+}
+
+TEST_F(OnnxTest, SaysWhatIsWrong) {
+  const std::string network_file = model(network());
+  expect_refused(run(fmt::format("run '{}'", network_file)), "give its shape");
+  expect_refused(run(fmt::format("run '{}' --shape a=1 --save z=z.npy", network_file)), "no output 'z'");
+  expect_failure(1, run(fmt::format("run '{}'", file("none.onnx", "text"))), "it is no ONNX file");
+  OnnxFile other = network();
+  other.node("NonMaxSuppression", {"r"}, {"z"}).output("z");
+  expect_failure(1, run(fmt::format("run '{}' --shape a=1", model(other))), "NonMaxSuppression");
+  OnnxFile lacks = network();
+  onnx::wire::TensorProto& weight = *lacks.model().mutable_graph()->mutable_initializer(0);
+  weight.clear_raw_data();
+  weight.set_data_location(1);
+  auto& entry = *weight.add_external_data();
+  entry.set_key("location");
+  entry.set_value("weights.bin");
+  expect_failure(1, run(fmt::format("run '{}' --shape a=1", model(lacks))), "weights.bin");
+}
+
+}  // namespace
+}  // namespace tessera
