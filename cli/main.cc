@@ -115,7 +115,7 @@ void add_common_options(CLI::App& command, CommonOptions& options) {
             "Number of threads, the host's tiles (default: one per physical core)", 4096);
   command.add_option_function<std::string>(
       "--isa", [](const std::string& name) { restrict_isa(isa_of(name)); },
-      "Limit the instruction set: generic, neon, avx2, avx512 (also TESSERA_ISA)");
+      "Limit the instruction set: generic, neon, avx2, avx512, avx512_bf16, amx (also TESSERA_ISA)");
 }
 
 }  // namespace tessera::cli

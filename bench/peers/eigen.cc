@@ -41,7 +41,7 @@ class EigenCsr : public PreparedProduct {
 
 EigenProduct* product_for(Isa isa) {
 #ifdef __x86_64__
-  if (isa == Isa::avx512) return eigen_product_avx512;
+  if (isa >= Isa::avx512) return eigen_product_avx512;
   if (isa == Isa::avx2) return eigen_product_avx2;
 #endif
   (void)isa;

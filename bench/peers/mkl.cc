@@ -45,7 +45,9 @@ std::vector<std::string> candidates() {
 
 const char* instructions(Isa isa) {
   switch (isa) {
-    case Isa::avx512: return "AVX512";
+    case Isa::avx512:
+    case Isa::avx512_bf16:
+    case Isa::amx: return "AVX512";
     case Isa::avx2: return "AVX2";
     default: return "SSE4_2";
   }

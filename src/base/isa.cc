@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "base/bf16_units.h"
 #include "base/simd.h"
 #include "hwy/highway.h"
 #include "hwy/targets.h"
@@ -17,7 +18,8 @@ namespace {
 struct Entry {
   Isa isa;
   std::string_view name;
-  int64_t target;
+  int64_t target;                            // of Highway
+  bool (*has_more)() = [] { return true; };  // than the target, if needed
 };
 
 constexpr Entry kEntries[] = {
@@ -25,10 +27,12 @@ constexpr Entry kEntries[] = {
     {Isa::neon, "neon", HWY_NEON},
     {Isa::avx2, "avx2", HWY_AVX2},
     {Isa::avx512, "avx512", HWY_AVX3},
+    {Isa::avx512_bf16, "avx512_bf16", HWY_AVX3, has_bf16_dots},
+    {Isa::amx, "amx", HWY_AVX3, [] { return has_bf16_dots() && has_bf16_tiles(); }},
 };
 
 bool is_available(const Entry& entry, int64_t targets) {
-  return entry.isa == Isa::generic || (entry.target & targets) != 0;
+  return entry.isa == Isa::generic || ((entry.target & targets) != 0 && entry.has_more());
 }
 
 Isa best_of(int64_t targets) {
@@ -43,20 +47,20 @@ int64_t all_targets() {
   return targets;
 }
 
-/// The targets permitted by restrict_isa. Highway is not asked for them, because its SupportedTargets() also
-/// resets the dispatch to everything the processor has.
-std::atomic<int64_t>& allowed_targets() {
-  static std::atomic<int64_t> targets = all_targets();
-  return targets;
+/// What restrict_isa permits. Highway is not asked for it, because its SupportedTargets() also resets the
+/// dispatch to everything the processor has.
+std::atomic<Isa>& allowed_isa() {
+  static std::atomic<Isa> isa = best_of(all_targets());
+  return isa;
 }
 
 void allow_up_to(Isa highest) {
-  int64_t disabled = 0;
-  for (const Entry& entry : kEntries)
-    if (entry.isa > highest) disabled |= entry.target;
-  allowed_targets() = all_targets() & ~disabled;
+  int64_t allowed = 0, others = 0;
+  for (const Entry& entry : kEntries) (entry.isa <= highest ? allowed : others) |= entry.target;
+  const int64_t disabled = others & ~allowed;
+  allowed_isa() = highest;
   hwy::DisableTargets(disabled);
-  hwy::GetChosenTarget().Update(allowed_targets());
+  hwy::GetChosenTarget().Update(all_targets() & ~disabled);
 }
 
 void require_available(Isa isa) {
@@ -87,7 +91,8 @@ std::string_view name_of(Isa isa) { return kEntries[static_cast<int>(isa)].name;
 Isa isa_of(std::string_view name) {
   for (const Entry& entry : kEntries)
     if (entry.name == name) return entry.isa;
-  throw UsageError(fmt::format("unknown instruction set '{}': use generic, neon, avx2 or avx512", name));
+  throw UsageError(
+      fmt::format("unknown instruction set '{}': use generic, neon, avx2, avx512, avx512_bf16 or amx", name));
 }
 
 std::vector<Isa> available_isas() {
@@ -100,7 +105,7 @@ std::vector<Isa> available_isas() {
 
 Isa active_isa() {
   apply_environment();
-  return best_of(allowed_targets());
+  return allowed_isa();
 }
 
 void restrict_isa(Isa highest) {

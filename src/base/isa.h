@@ -6,10 +6,12 @@
 
 namespace tessera {
 
-/// Instruction sets, the portable fallback first. If a processor has several, the last is preferred.
-enum class Isa { generic, neon, avx2, avx512 };
+/// Instruction sets, the portable fallback first. If a processor has several, the last is preferred. Each of
+/// the x86 ones includes those before it: avx512_bf16 has dot products of BF16 pairs, amx also products of
+/// tiles of BF16.
+enum class Isa { generic, neon, avx2, avx512, avx512_bf16, amx };
 
-/// "generic", "neon", "avx2", "avx512".
+/// "generic", "neon", "avx2", "avx512", "avx512_bf16", "amx".
 std::string_view name_of(Isa isa);
 
 /// The instruction set of that name. Throws UsageError for any other.

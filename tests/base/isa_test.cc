@@ -7,7 +7,8 @@ namespace tessera {
 namespace {
 
 TEST(Isa, NamesRoundTrip) {
-  for (Isa isa : {Isa::generic, Isa::neon, Isa::avx2, Isa::avx512}) EXPECT_EQ(isa_of(name_of(isa)), isa);
+  for (Isa isa : {Isa::generic, Isa::neon, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx})
+    EXPECT_EQ(isa_of(name_of(isa)), isa);
   EXPECT_THROW(isa_of("avx9"), UsageError);
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 TEST(Figures, EveryInstructionSetHasPositiveRatesThatFallAwayFromTheCore) {
   const HostFacts facts = detect_host();
-  for (Isa isa : {Isa::generic, Isa::neon, Isa::avx2, Isa::avx512}) {
+  for (Isa isa : {Isa::generic, Isa::neon, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx}) {
     const HostFigures figures = builtin_figures(facts, isa, 2);
     EXPECT_EQ(figures.isa, isa);
     EXPECT_GT(figures.ghz, 0);

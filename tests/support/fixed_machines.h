@@ -61,4 +61,12 @@ inline machine::Machine avx512_host() {
                      .l3_bytes = 24 << 20});
 }
 
+/// The same with products of BF16 by tiles.
+inline machine::Machine amx_host() {
+  machine::HostFigures figures = avx512_host().figures;
+  figures.isa = Isa::amx;
+  figures.bf16_flops_per_cycle = 1024;
+  return fixed_host("amx", 4, figures);
+}
+
 }  // namespace tessera::testing

@@ -10,18 +10,22 @@ namespace {
 /// Per-cycle rates of a present-day core with an instruction set.
 struct CoreRates {
   Isa isa;
-  double flops, l1, l2, l3, exposed_loads;
+  double flops, l1, l2, l3, exposed_loads, bf16;
 };
 
 // flops: FP32 multiply-adds on two vector units (generic: multiplies and adds of SSE2). l1: two vector loads
 // per cycle. l2, l3: sustained by streaming reads, about two thirds of the peak in the vendors' optimization
 // manuals (64 B per cycle from L2 on x86; L3 shared by all). exposed_loads: 512-bit loads and multiply-adds,
-// each two per cycle alone, alternate; from the product kernels on a Sapphire-Rapids-like core.
+// each two per cycle alone, alternate; from the product kernels on a Sapphire-Rapids-like core. bf16: dot
+// products of pairs at the rate of multiply-adds (Zen 4 and 5); one product of tiles, 16 × 16 × 32, in 16
+// cycles.
 constexpr CoreRates kCoreRates[] = {
-    {Isa::generic, 8, 32, 16, 8, 0},
-    {Isa::neon, 16, 32, 24, 10, 0},
-    {Isa::avx2, 32, 64, 32, 10, 0},
-    {Isa::avx512, 64, 128, 44, 10, 0.35},
+    {Isa::generic, 8, 32, 16, 8, 0, 0},
+    {Isa::neon, 16, 32, 24, 10, 0, 0},
+    {Isa::avx2, 32, 64, 32, 10, 0, 0},
+    {Isa::avx512, 64, 128, 44, 10, 0.35, 0},
+    {Isa::avx512_bf16, 64, 128, 44, 10, 0.35, 128},
+    {Isa::amx, 64, 128, 44, 10, 0.35, 1024},
 };
 
 constexpr double kDefaultGhz = 2.0;
@@ -45,6 +49,7 @@ HostFigures builtin_figures(const HostFacts& facts, Isa isa, unsigned threads) {
   figures.isa = isa;
   figures.ghz = facts.nominal_ghz > 0 ? facts.nominal_ghz : kDefaultGhz;
   figures.flops_per_cycle = rates.flops;
+  figures.bf16_flops_per_cycle = rates.bf16;
   figures.l1_bytes_per_cycle = rates.l1;
   figures.exposed_loads = rates.exposed_loads;
   figures.l2_bytes_per_cycle = rates.l2;
@@ -60,18 +65,23 @@ HostFigures builtin_figures(const HostFacts& facts, Isa isa, unsigned threads) {
 }
 
 std::string describe(const HostFigures& figures) {
+  const std::string bf16 =
+      figures.bf16_flops_per_cycle > 0
+          ? fmt::format("{:.0f} operations per cycle and core", figures.bf16_flops_per_cycle)
+          : "computed as FP32";
   return fmt::format(
       "instruction set: {}\n"
       "clock: {:.2f} GHz\n"
       "threads: {}\n"
       "peak: {:.0f} FP32 operations per cycle and core, {:.1f} GFLOP/s in total\n"
+      "BF16 products: {}\n"
       "L1 reads: {:.0f} bytes per cycle and core\n"
       "L2 reads: {:.0f} bytes per cycle and core\n"
       "L3 reads: {:.1f} bytes per cycle and core\n"
       "memory reads: {:.1f} GB/s per core, {:.1f} GB/s in total\n"
       "superstep of all threads: {:.2f} us\n",
       name_of(figures.isa), figures.ghz, figures.threads, figures.flops_per_cycle,
-      figures.core_gflops() * figures.threads, figures.l1_bytes_per_cycle, figures.l2_bytes_per_cycle,
+      figures.core_gflops() * figures.threads, bf16, figures.l1_bytes_per_cycle, figures.l2_bytes_per_cycle,
       figures.l3_bytes_per_cycle, figures.memory_core_gbps, figures.memory_gbps,
       figures.superstep_seconds * 1e6);
 }

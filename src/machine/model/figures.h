@@ -13,8 +13,10 @@ namespace tessera::machine {
 /// counts as two operations. Bytes per cycle are those of streaming reads.
 struct HostFigures {
   Isa isa = Isa::generic;
-  double ghz = 0;                 ///< clock under a sustained vector load
-  double flops_per_cycle = 0;     ///< per core
+  double ghz = 0;              ///< clock under a sustained vector load
+  double flops_per_cycle = 0;  ///< per core
+  double bf16_flops_per_cycle =
+      0;  ///< per core, products of BF16 with FP32 sums; 0 without instructions for them
   double l1_bytes_per_cycle = 0;  ///< per core
   double exposed_loads = 0;       ///< fraction of L1 reads that concurrent multiply-adds do not hide
   double l2_bytes_per_cycle = 0;  ///< per core

@@ -120,7 +120,7 @@ struct Counts {
 double column_cycles(const ElementWeight& w, const Counts& counts, const HostFigures& f) {
   const double vectors = kRowGroupLanes / std::min<double>(kRowGroupLanes, lanes_of(f));
   double find = kGatherPerElement * kRowGroupLanes / vectors;
-  if (f.isa == Isa::avx512 && w.k_block < 256) {
+  if (f.isa >= Isa::avx512 && w.k_block < 256) {
     const double tables = std::max(4.0, std::exp2(std::ceil(std::log2((w.k_block + 1) / 16.0))));
     find = (tables - 1 + std::log2(tables)) / kMultiplyAddsPerCycle;  // permutes, blends, tests
     if (tables == 16) find /= 2;                                      // every other one is gathered meanwhile
@@ -160,7 +160,7 @@ double panel_cycles(const ElementSlice& slice, const Counts& counts, double vect
   // Narrower vectors may use a third port.
   const double ports = lanes < lanes_of(f) ? 1.5 : 1;
   const double loads_per_cycle = ports * f.l1_bytes_per_cycle / (lanes_of(f) * sizeof(float)) / kLoadSlack;
-  const double most_tasks = (f.isa == Isa::avx512 ? 16 : 12) / (2 * vectors);
+  const double most_tasks = (f.isa >= Isa::avx512 ? 16 : 12) / (2 * vectors);
   const double tasks_at_a_time = most_tasks >= 4 ? 4 : most_tasks >= 2 ? 2 : 1;
   const double multiply_adds = kMultiplyAddSlack * 2 * vectors / kMultiplyAddsPerCycle;
   const double latency = kMultiplyAddLatency / tasks_at_a_time;
@@ -197,7 +197,7 @@ Panels panels_of(const ElementSlice& slice, const HostFigures& f) {
   const double panel = std::min<double>(slice.schedule.panel_cols, cols);
   if (panel < most_lanes) return {std::ceil(cols / panel), 1, panel <= 4 ? std::min(4.0, most_lanes) : 8.0};
   const double most =
-      std::min(f.isa == Isa::avx512 ? 8.0 : 6.0, std::floor(slice.schedule.panel_cols / most_lanes));
+      std::min(f.isa >= Isa::avx512 ? 8.0 : 6.0, std::floor(slice.schedule.panel_cols / most_lanes));
   const double vectors = std::ceil(cols / most_lanes);
   const double count = std::ceil(vectors / most);
   return {count, vectors / count, most_lanes};
