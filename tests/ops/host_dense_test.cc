@@ -19,6 +19,7 @@
 #include "ops/run_operation.h"
 #include "ops/split.h"
 #include "support/error_of.h"
+#include "support/every_isa.h"
 #include "support/fixed_machines.h"
 
 namespace tessera::ops {
@@ -166,7 +167,7 @@ void expect_same(const Arrays& a, const Arrays& b) {
 HostDenseProblem random_problem(std::mt19937_64& dice) {
   const auto below = [&](uint32_t end) { return static_cast<uint32_t>(dice() % end); };
   constexpr uint32_t kBatches[] = {1, 2, 16, 37, 50, 64, 390};
-  constexpr Type kTypes[] = {Type::f32, Type::f32, Type::f16, Type::bf16};
+  constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16, Type::bf16};
   HostDenseProblem p{.m = 1 + below(140), .k = 1 + below(140), .n = kBatches[below(7)]};
   if (below(4) == 0) p.m = 10;
   if (below(8) == 0) p.k = 1030 + below(100);
@@ -204,6 +205,32 @@ TEST(HostDense, AgreesWithFloat64AndHasTheSameBitsOnTwoThreads) {
     expect_same(alone, by_columns);
     if (HasFailure()) return;
   }
+}
+
+/// Several passes, groups of panels and parts of a batch.
+TEST(HostDense, Bf16AgreesWithFloat64OnEveryInstructionSet) {
+  const HostDenseProblem problems[] = {
+      {.m = 300, .k = 1111, .n = 45, .activation = Activation::gelu, .bias = true},
+      {.m = 700, .k = 64, .n = 530},
+      {.m = 16, .k = 513, .n = 1},
+      {.m = 1111, .k = 300, .n = 45, .product = ProductKind::input_gradient, .relu = true},
+      {.m = 96, .k = 700, .n = 530, .product = ProductKind::input_gradient},
+      {.m = 300, .k = 45, .n = 1111, .product = ProductKind::sddmm, .adds = true},
+      {.m = 45, .k = 530, .n = 33, .product = ProductKind::sddmm}};
+  test::on_every_isa([&] {
+    for (HostDenseProblem problem : problems) {
+      problem.weights = problem.values = Type::bf16;
+      SCOPED_TRACE(describe(problem, 1));
+      const Arrays before(problem, 1);
+      Arrays alone(problem, 1), by_panels(problem, 1), by_columns(problem, 1);
+      multiply(alone, 1, 1);
+      expect_product(before, alone);
+      multiply(by_panels, 3, 1);
+      expect_same(alone, by_panels);
+      multiply(by_columns, 1, 3);
+      expect_same(alone, by_columns);
+    }
+  });
 }
 
 /// What is beyond the weight's rows does not contribute, whatever the activations hold.

@@ -33,7 +33,7 @@ Sample forward_sample(uint32_t scale, uint64_t seed) {
   s.random(f32, 1, has_bias ? m : 0, seed + 2);
   add_window(s, false, false);
   adds ? s.random(values, n, m, seed + 3) : s.unset(values, n, m);
-  s.scratch(panel_forward_scratch(n, k));
+  s.scratch(panel_forward_scratch(m, k, n, weights, values));
   s.param(static_cast<int64_t>(activation)).param(0);
   return s.tolerance(sum_tolerance(values, k)).flops(2.0 * m * k * n);
 }
@@ -48,7 +48,7 @@ Sample seen_sample(uint32_t scale, uint64_t seed) {
   add_panels(s, values, m, k, seed + 1);
   s.random(f32, 1, m, seed + 2);
   add_window(s, true, strided);
-  s.unset(values, n, m).scratch(panel_forward_scratch(n, k));
+  s.unset(values, n, m).scratch(panel_forward_scratch(m, k, n, values, values));
   s.param(static_cast<int64_t>(Activation::relu)).param(kFirstPosition);
   return s.tolerance(sum_tolerance(values, k)).flops(2.0 * m * k * n);
 }
@@ -60,7 +60,7 @@ Sample input_sample(uint32_t scale, uint64_t seed) {
   s.random(values, n, m, seed);
   add_panels(s, weights, m, k, seed + 1);
   s.random(values, has_relu ? n : 0, k, seed + 2).unset(values, n, k);
-  s.scratch(panel_input_gradient_scratch(n, m));
+  s.scratch(panel_input_gradient_scratch(m, k, n, weights, values));
   return s.tolerance(sum_tolerance(values, m)).flops(2.0 * m * k * n);
 }
 
@@ -74,7 +74,7 @@ Sample weight_sample(uint32_t scale, uint64_t seed) {
     s.random(gradients, panels, k * kPanelRows, seed + 2);
   else
     s.unset(gradients, panels, k * kPanelRows);
-  s.scratch(panel_weight_gradient_scratch(n, k, values != f32));
+  s.scratch(panel_weight_gradient_scratch(m, k, n, values));
   return s.tolerance(sum_tolerance(gradients, n)).flops(2.0 * m * k * n);
 }
 
@@ -88,14 +88,21 @@ constexpr NamedSample panel_forward_uses[] = {
     {"n397-gelu", forward_sample<397, gelu, true>},
     {"n37-f16", forward_sample<37, relu, true, f16, f16>},
     {"n37-bf16-f32", forward_sample<37, none, false, bf16, f32>},
+    {"n1-bf16", forward_sample<1, none, false, bf16, bf16>},
+    {"n37-bf16", forward_sample<37, relu, true, bf16, bf16>},
+    {"n77-bf16-m10", forward_sample<77, none, true, bf16, bf16, 10>},
+    {"n530-bf16-m600", forward_sample<530, gelu, true, bf16, bf16, 600>},
     {"n101-seen", seen_sample<101, false>},
     {"n40-seen-strided", seen_sample<40, true>},
     {"n37-seen-f16", seen_sample<37, false, f16>},
+    {"n101-seen-bf16", seen_sample<101, false, bf16>},
+    {"n40-seen-strided-bf16", seen_sample<40, true, bf16>},
 };
 
 constexpr NamedSample panel_forward_add_uses[] = {
     {"n50-relu", forward_sample<50, relu, true, f32, f32, 0, true>},
     {"n37-f16", forward_sample<37, none, true, f16, f16, 0, true>},
+    {"n37-bf16", forward_sample<37, gelu, true, bf16, bf16, 0, true>},
 };
 
 constexpr NamedSample panel_input_gradient_uses[] = {
@@ -109,6 +116,9 @@ constexpr NamedSample panel_input_gradient_uses[] = {
     {"n397", input_sample<397, false>},
     {"n37-f16", input_sample<37, true, f16, f16>},
     {"n37-bf16", input_sample<37, false, bf16, bf16>},
+    {"n1-bf16-relu", input_sample<1, true, bf16, bf16>},
+    {"n77-bf16-m10", input_sample<77, false, bf16, bf16, 10>},
+    {"n51-bf16-m600", input_sample<51, true, bf16, bf16, 600>},
 };
 
 constexpr NamedSample panel_weight_gradient_uses[] = {
@@ -119,12 +129,16 @@ constexpr NamedSample panel_weight_gradient_uses[] = {
     {"n397", weight_sample<397, false>},
     {"n37-f16", weight_sample<37, false, f16, f16>},
     {"n37-f32-bf16", weight_sample<37, false, f32, bf16>},
+    {"n1-bf16", weight_sample<1, false, bf16, bf16>},
+    {"n77-bf16-m10", weight_sample<77, false, bf16, bf16, 10>},
+    {"n600-bf16", weight_sample<600, false, bf16, bf16>},
 };
 
 constexpr NamedSample panel_weight_gradient_add_uses[] = {
     {"n50", weight_sample<50, true>},
     {"n50-m10", weight_sample<50, true, f32, f32, 10>},
     {"n37-bf16", weight_sample<37, true, bf16, bf16>},
+    {"n50-f32-bf16", weight_sample<50, true, f32, bf16>},
 };
 
 }  // namespace

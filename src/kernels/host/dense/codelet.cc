@@ -1,15 +1,34 @@
 #include "kernels/host/dense/codelet.h"
 
+#include <algorithm>
+
 #include "kernels/host/dense/layout.h"
 
 namespace tessera::kernels {
 
 TESSERA_DEFINE_FAMILY(dense, TESSERA_DENSE_CODELETS, TESSERA_HOST_CODELET)
 
-size_t panel_forward_scratch(uint32_t n, uint32_t k) { return DenseRowScratch(n, k, false).total; }
-size_t panel_input_gradient_scratch(uint32_t n, uint32_t m) { return DenseRowScratch(n, m, true).total; }
-size_t panel_weight_gradient_scratch(uint32_t n, uint32_t k, bool copies_x) {
-  return DenseGradientScratch(n, k, copies_x).total;
+namespace {
+
+/// Of `n` rows of sums of `terms` products for each of `cols` columns.
+size_t row_scratch(uint32_t n, uint32_t terms, uint32_t cols, bool transposes, bool is_bf16) {
+  const size_t floats = DenseRowScratch(n, terms, transposes).total;
+  return is_bf16 ? std::max(floats, Bf16RowScratch(n, terms, cols).total) : floats;
+}
+
+bool are_bf16(Type a, Type b) { return a == Type::bf16 && b == Type::bf16; }
+
+}  // namespace
+
+size_t panel_forward_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values) {
+  return row_scratch(n, k, m, false, are_bf16(weights, values));
+}
+size_t panel_input_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values) {
+  return row_scratch(n, m, k, true, are_bf16(weights, values));
+}
+size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type values) {
+  const size_t floats = DenseGradientScratch(n, k, values != Type::f32).total;
+  return values == Type::bf16 ? std::max(floats, Bf16RowScratch(k, n, m).total) : floats;
 }
 
 }  // namespace tessera::kernels

@@ -6,6 +6,8 @@
 // of the batch costs no padding.
 #pragma once
 
+#include <tessera/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -66,9 +68,9 @@ TESSERA_DENSE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 /// Output features of a panel.
 inline constexpr uint32_t kPanelRows = 16;
 
-/// Floats of scratch for slices of these sizes.
-size_t panel_forward_scratch(uint32_t n, uint32_t k);
-size_t panel_input_gradient_scratch(uint32_t n, uint32_t m);
-size_t panel_weight_gradient_scratch(uint32_t n, uint32_t k, bool copies_x);
+/// Floats of scratch for slices of these sizes and types, whatever the instruction set.
+size_t panel_forward_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
+size_t panel_input_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
+size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type values);
 
 }  // namespace tessera::kernels

@@ -67,10 +67,20 @@ inline void copy_passes(const FieldView& from, uint32_t row, uint32_t rows, floa
   }
 }
 
-// Elements [col, col + cols) of what taps see at a position, as FP32.
+// Copies elements of a row, as FP32 or as they are.
 template <class T>
+HWY_INLINE void copy_elements(const T* from, uint32_t count, float* to) {
+  each_vector(count,
+              [&](size_t i, size_t some) HWY_ATTR { store_some(load_some(from + i, some), to + i, some); });
+}
+inline void copy_elements(const base::Bfloat16* from, uint32_t count, base::Bfloat16* to) {
+  std::copy_n(from, count, to);
+}
+
+// Elements [col, col + cols) of what taps see at a position.
+template <class T, class To>
 HWY_INLINE void copy_seen(const FieldView& images, const Window& w, uint32_t position, uint32_t col,
-                          uint32_t cols, float* to) {
+                          uint32_t cols, To* to) {
   const uint32_t channels = images.cols, end = col + cols;
   const uint32_t out_row = position / w.out_width % w.out_height, out_col = position % w.out_width;
   const int64_t image = position / w.out_positions();
@@ -87,13 +97,12 @@ HWY_INLINE void copy_seen(const FieldView& images, const Window& w, uint32_t pos
                                                                        : w.kernel_width;
     next = std::min(end, (tap - tap_col + joined) * channels);
     if (!is_inside) {
-      std::fill_n(to, next - col, 0.0F);
+      std::fill_n(to, next - col, To{});
       continue;
     }
     const int64_t place = (image * w.height + row) * w.width + w.col(out_col, tap_col);
     const T* from = images.as<const T>() + place * images.row_stride + (col - tap * channels);
-    each_vector(next - col, [&](size_t i, size_t count)
-                                HWY_ATTR { store_some(load_some(from + i, count), to + i, count); });
+    copy_elements(from, next - col, to);
   }
 }
 

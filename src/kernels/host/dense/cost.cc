@@ -37,6 +37,34 @@ double seen_cycles(const FieldView& images, const Window& w, double rows, const 
   return rows * (2 * vectors + kPieceCycles * pieces) + stream_cycles(images, f);
 }
 
+/// Sums of `terms` products of BF16 for each row and column.
+struct Bf16Work {
+  double rows = 0;
+  double cols = 0;
+  double terms = 0;
+};
+
+bool multiplies_bf16(const FieldView& a, const FieldView& b, const HostFigures& f) {
+  return a.type == Type::bf16 && b.type == Type::bf16 && f.bf16_flops_per_cycle > 0;
+}
+
+/// Cycles of Bf16RowProduct; making a vector of pairs takes `pack`.
+double bf16_cycles(const Bf16Work& work, double pack, const HostFigures& f) {
+  // Distance from the rate of tiles; loading a tile of B; and the sums of a pass over two panels and some
+  // rows: cleared, stored and finished.
+  constexpr double kSlack = 1.45, kLoadTile = 24, kSumsCycles = 100;
+  constexpr double kTileRows = 16;
+  const double panels = std::ceil(work.cols / kBf16Columns);
+  const double steps = std::max(1.0, std::ceil(work.terms / kBf16Step));
+  const double tiles = std::ceil(work.rows / kTileRows), pairs_of_tiles = std::ceil(work.rows / kBf16Rows);
+  const double flops = 2 * kTileRows * tiles * panels * steps * kBf16StepValues;
+  const double arithmetic =
+      std::max(kSlack * flops / f.bf16_flops_per_cycle, kLoadTile * pairs_of_tiles * panels * steps);
+  const double packing = std::ceil(work.rows / kBf16Batch) * panels * steps * (kBf16Step / 2) * pack;
+  const double passes = std::ceil(steps * kBf16Step / kBf16Depth);
+  return arithmetic + packing + kSumsCycles * passes * pairs_of_tiles * std::ceil(panels / kDensePanels);
+}
+
 program::PhaseTimes phases(double rearrange, double compute) {
   program::PhaseTimes times;
   times[Phase::rearrange] = rearrange;
@@ -51,11 +79,20 @@ program::PhaseTimes panel_forward_cost(const program::Vertex& v, const machine::
   const HostFigures& f = m.figures;
   const FieldView &in = v.fields[x], &weight = v.fields[w], &out = v.fields[y];
   const double terms = panel_forward_terms(v);
-  const MicroTileWork work{double{1} * weight.rows, double{1} * out.rows, terms};
   const double stream = stream_cycles(weight, f);
+  const bool sees = !v.fields[window].empty();
+  if (multiplies_bf16(in, weight, f)) {
+    constexpr double kPack = 3;
+    const double copies = sees ? seen_cycles(in, window_of(v.fields[window]), out.rows, f)
+                          : can_multiply_in_place(in) ? 0
+                                                      : copy_cycles(in, f);
+    const double cycles =
+        bf16_cycles({double{1} * out.rows, double{1} * weight.rows * kPanelRows, terms}, kPack, f);
+    return phases(copies, std::max(cycles, stream) + kExposedStream * std::min(cycles, stream));
+  }
+  const MicroTileWork work{double{1} * weight.rows, double{1} * out.rows, terms};
   const double arithmetic = micro_tile_cycles(work, widen_operations(weight.type), f);
-  const double copies = v.fields[window].empty() ? copy_cycles(in, f)
-                                                 : seen_cycles(in, window_of(v.fields[window]), out.rows, f);
+  const double copies = sees ? seen_cycles(in, window_of(v.fields[window]), out.rows, f) : copy_cycles(in, f);
   return phases(copies, std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream));
 }
 
@@ -69,6 +106,12 @@ program::PhaseTimes panel_input_gradient_cost(const program::Vertex& v, const ma
   using namespace panel_input_gradient_field;
   const HostFigures& f = m.figures;
   const FieldView &in = v.fields[dy], &weight = v.fields[w], &out = v.fields[dx];
+  if (multiplies_bf16(in, weight, f)) {
+    constexpr double kPack = 8;  // and transposed
+    return phases(can_multiply_in_place(in) ? 0 : copy_cycles(in, f),
+                  bf16_cycles({double{1} * in.rows, double{1} * out.cols, double{1} * in.cols}, kPack, f) +
+                      stream_cycles(weight, f));
+  }
   const DenseInputMethod method(weight.type, in.rows, in.cols);
   const double rows = in.rows - method.dot_rows, terms = in.cols, cols = out.cols;
   const double batches = std::ceil(rows / kDenseBatch);
@@ -92,6 +135,14 @@ program::PhaseTimes panel_weight_gradient_add_cost(const program::Vertex& v, con
   using namespace panel_weight_gradient_field;
   const HostFigures& f = m.figures;
   const FieldView &gradient = v.fields[dy], &in = v.fields[x], &out = v.fields[dw];
+  if (multiplies_bf16(gradient, in, f)) {
+    constexpr double kPack = 4;
+    const double transposes = kTransposePerVector / lanes_of(f) * static_cast<double>(in.elements());
+    return phases(
+        transposes + stream_cycles(in, f),
+        bf16_cycles({double{1} * in.cols, double{1} * out.rows * kPanelRows, double{1} * in.rows}, kPack, f) +
+            stream_cycles(out, f));
+  }
   const MicroTileWork work{double{1} * out.rows, double{1} * in.cols, double{1} * gradient.rows};
   const double copied = in.type == Type::f32 ? 0 : copy_cycles(in, f);
   const double stream = stream_cycles(out, f);

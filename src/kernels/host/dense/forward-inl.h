@@ -11,11 +11,65 @@
 #include <cstdint>
 
 #include "kernels/common/activation-inl.h"
+#include "kernels/common/bf16_product.h"
 #include "kernels/host/dense/copy-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+// From sums to Y: bias, previous Y, activation, rounding.
+class PanelFinish {
+ public:
+  PanelFinish(const program::Vertex& v, bool adds)
+      : bias_(v.fields[panel_forward_field::bias]),
+        y_(v.fields[panel_forward_field::y]),
+        activation_(static_cast<Activation>(v.params[panel_forward_param::activation])),
+        adds_(adds) {}
+
+  // Rows of sums kDenseSumStep apart, of kDensePanels panels.
+  void operator()(uint32_t panel, uint32_t row, uint32_t rows, const float* sums) const {
+    const PanelFloats d;
+    const uint32_t col = panel * kPanelRows, cols = std::min(kDenseSumStep, y_.cols - col);
+    const float* bias = bias_.empty() ? nullptr : bias_.as<const float>() + col;
+    with_float_type(y_.type, [&]<class T>(T) HWY_ATTR {
+      for (uint32_t r = row; r < row + rows; ++r, sums += kDenseSumStep) {
+        T* y = row_of<T>(y_, r) + col;
+        each_vector(cols, [&](size_t i, size_t count) HWY_ATTR {
+          auto value = hn::LoadU(d, sums + i);
+          if (bias != nullptr) value = hn::Add(value, load_some(bias + i, count));
+          if (adds_) value = hn::Add(value, load_some(y + i, count));
+          store_some(activate(d, activation_, value), y + i, count);
+        });
+      }
+    });
+  }
+
+  // The same in place of the sums, and by the processor's instructions for BF16, which Y is.
+  void by_instructions(uint32_t panel, uint32_t row, uint32_t rows, float* sums) const {
+    const PanelFloats d;
+    const uint32_t col = panel * kPanelRows, cols = std::min(kDenseSumStep, y_.cols - col);
+    const float* bias = bias_.empty() ? nullptr : bias_.as<const float>() + col;
+    if (bias != nullptr || adds_ || activation_ != Activation::none)
+      for (uint32_t r = 0; r < rows; ++r) {
+        float* of_row = sums + r * kDenseSumStep;
+        const auto* y = row_of<const base::Bfloat16>(y_, row + r) + col;
+        each_vector(cols, [&](size_t i, size_t count) HWY_ATTR {
+          auto value = hn::LoadU(d, of_row + i);
+          if (bias != nullptr) value = hn::Add(value, load_some(bias + i, count));
+          if (adds_) value = hn::Add(value, load_some(y + i, count));
+          hn::StoreU(activate(d, activation_, value), d, of_row + i);
+        });
+      }
+    round_to_bf16(sums, kDenseSumStep, rows, cols, row_of<base::Bfloat16>(y_, row) + col, y_.row_stride);
+  }
+
+ private:
+  const FieldView& bias_;
+  const FieldView& y_;
+  const Activation activation_;
+  const bool adds_;
+};
 
 // Y = activation(X·Wᵀ + bias), or that of Y as well.
 class PanelForward {
@@ -24,12 +78,10 @@ class PanelForward {
       : v_(v),
         x_(v.fields[panel_forward_field::x]),
         w_(v.fields[panel_forward_field::w]),
-        bias_(v.fields[panel_forward_field::bias]),
         y_(v.fields[panel_forward_field::y]),
         terms_(panel_forward_terms(v)),
         scratch_(y_.rows, terms_, false),
-        activation_(static_cast<Activation>(v.params[panel_forward_param::activation])),
-        adds_(adds) {}
+        finish_(v, adds) {}
 
   void run() const {
     float* scratch = v_.fields[panel_forward_field::scratch].as<float>();
@@ -72,24 +124,7 @@ class PanelForward {
                                    .adds = pass > 0,
                                    .next = row_of<const T>(w_, next) + value};
         run_micro_tiles<kAcrossRows>(tile, panels, end - begin, [&](uint32_t row, uint32_t count) HWY_ATTR {
-          if (pass + 1 == passes) finish(panel, begin + row, count, sums + row * kDenseSumStep);
-        });
-      }
-    });
-  }
-
-  void finish(uint32_t panel, uint32_t row, uint32_t rows, const float* sums) const {
-    const PanelFloats d;
-    const uint32_t col = panel * kPanelRows, cols = std::min(kDenseSumStep, y_.cols - col);
-    const float* bias = bias_.empty() ? nullptr : bias_.as<const float>() + col;
-    with_float_type(y_.type, [&]<class T>(T) HWY_ATTR {
-      for (uint32_t r = row; r < row + rows; ++r, sums += kDenseSumStep) {
-        T* y = row_of<T>(y_, r) + col;
-        each_vector(cols, [&](size_t i, size_t count) HWY_ATTR {
-          auto value = hn::LoadU(d, sums + i);
-          if (bias != nullptr) value = hn::Add(value, load_some(bias + i, count));
-          if (adds_) value = hn::Add(value, load_some(y + i, count));
-          store_some(activate(d, activation_, value), y + i, count);
+          if (pass + 1 == passes) finish_(panel, begin + row, count, sums + row * kDenseSumStep);
         });
       }
     });
@@ -98,12 +133,10 @@ class PanelForward {
   const program::Vertex& v_;
   const FieldView& x_;
   const FieldView& w_;
-  const FieldView& bias_;
   const FieldView& y_;
   const uint32_t terms_;
   const DenseRowScratch scratch_;
-  const Activation activation_;
-  const bool adds_;
+  const PanelFinish finish_;
 };
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

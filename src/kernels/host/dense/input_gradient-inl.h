@@ -16,6 +16,42 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// From sums to dX: the ReLU's gradient, rounding.
+class InputGradientFinish {
+ public:
+  explicit InputGradientFinish(const program::Vertex& v)
+      : relu_(v.fields[panel_input_gradient_field::relu]), dx_(v.fields[panel_input_gradient_field::dx]) {}
+
+  // Rows of sums kDenseSumStep apart.
+  void operator()(uint32_t col, uint32_t cols, uint32_t row, uint32_t rows, const float* sums) const {
+    with_float_type(dx_.type, [&]<class T>(T) HWY_ATTR {
+      if (relu_.empty()) return finish_as<T, float, false>(col, cols, row, rows, sums);
+      with_float_type(relu_.type, [&]<class Relu>(Relu)
+                                      HWY_ATTR { finish_as<T, Relu, true>(col, cols, row, rows, sums); });
+    });
+  }
+
+ private:
+  template <class T, class Relu, bool kHasRelu>
+  HWY_INLINE void finish_as(uint32_t col, uint32_t cols, uint32_t row, uint32_t rows,
+                            const float* sums) const {
+    const PanelFloats d;
+    for (uint32_t r = row; r < row + rows; ++r, sums += kDenseSumStep) {
+      T* dx = row_of<T>(dx_, r) + col;
+      const Relu* relu = kHasRelu ? row_of<const Relu>(relu_, r) + col : nullptr;
+      each_vector(cols, [&](size_t i, size_t count) HWY_ATTR {
+        auto value = hn::LoadU(d, sums + i);
+        if constexpr (kHasRelu)
+          value = hn::IfThenZeroElse(hn::Le(load_some(relu + i, count), hn::Zero(d)), value);
+        store_some(value, dx + i, count);
+      });
+    }
+  }
+
+  const FieldView& relu_;
+  const FieldView& dx_;
+};
+
 // dX = dY·W.
 class PanelInputGradient {
  public:
@@ -23,10 +59,10 @@ class PanelInputGradient {
       : v_(v),
         dy_(v.fields[panel_input_gradient_field::dy]),
         w_(v.fields[panel_input_gradient_field::w]),
-        relu_(v.fields[panel_input_gradient_field::relu]),
         dx_(v.fields[panel_input_gradient_field::dx]),
         scratch_(dy_.rows, dy_.cols, true),
-        method_(w_.type, dy_.rows, dy_.cols) {}
+        method_(w_.type, dy_.rows, dy_.cols),
+        finish_(v) {}
 
   void run() const {
     float* scratch = v_.fields[panel_input_gradient_field::scratch].as<float>();
@@ -92,7 +128,7 @@ class PanelInputGradient {
         transpose(weights + p * kSquareStep, kPanelRows, cols,
                   std::min(kPanelRows, batch.rows - p * kPanelRows),
                   sums + size_t{p} * kPanelRows * kDenseSumStep, kDenseSumStep);
-    finish(col, cols, batch.first, batch.rows + batch.dot_rows, sums);
+    finish_(col, cols, batch.first, batch.rows + batch.dot_rows, sums);
   }
 
   static uint32_t panels_of(uint32_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
@@ -184,37 +220,13 @@ class PanelInputGradient {
     }
   }
 
-  void finish(uint32_t col, uint32_t cols, uint32_t row, uint32_t rows, const float* sums) const {
-    with_float_type(dx_.type, [&]<class T>(T) HWY_ATTR {
-      if (relu_.empty()) return finish_as<T, float, false>(col, cols, row, rows, sums);
-      with_float_type(relu_.type, [&]<class Relu>(Relu)
-                                      HWY_ATTR { finish_as<T, Relu, true>(col, cols, row, rows, sums); });
-    });
-  }
-
-  template <class T, class Relu, bool kHasRelu>
-  HWY_INLINE void finish_as(uint32_t col, uint32_t cols, uint32_t row, uint32_t rows,
-                            const float* sums) const {
-    const PanelFloats d;
-    for (uint32_t r = row; r < row + rows; ++r, sums += kDenseSumStep) {
-      T* dx = row_of<T>(dx_, r) + col;
-      const Relu* relu = kHasRelu ? row_of<const Relu>(relu_, r) + col : nullptr;
-      each_vector(cols, [&](size_t i, size_t count) HWY_ATTR {
-        auto value = hn::LoadU(d, sums + i);
-        if constexpr (kHasRelu)
-          value = hn::IfThenZeroElse(hn::Le(load_some(relu + i, count), hn::Zero(d)), value);
-        store_some(value, dx + i, count);
-      });
-    }
-  }
-
   const program::Vertex& v_;
   const FieldView& dy_;
   const FieldView& w_;
-  const FieldView& relu_;
   const FieldView& dx_;
   const DenseRowScratch scratch_;
   const DenseInputMethod method_;
+  const InputGradientFinish finish_;
 };
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

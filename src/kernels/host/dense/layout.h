@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/common/bf16_product.h"
 #include "kernels/common/splits.h"
 #include "kernels/common/window.h"
 #include "kernels/host/dense/codelet.h"
@@ -41,6 +42,47 @@ inline uint32_t panel_forward_terms(const program::Vertex& v) {
   const uint32_t cols = v.fields[panel_forward_field::x].cols;
   return window.empty() ? cols : cols * window_of(window).taps();
 }
+
+/// Blocking of products of BF16 with instructions for them: terms of a pass, whose part of some rows of A
+/// stays in the L1 cache, panels of B whose part of a pass stays in the L2 cache, and rows of a batch.
+inline constexpr uint32_t kBf16Depth = 512, kBf16Panels = 16, kBf16Batch = 512;
+inline constexpr uint32_t kBf16Groups = kBf16Panels / kDensePanels;
+
+inline bool multiplies_bf16(const program::FieldView& a, const program::FieldView& b) {
+  return a.type == Type::bf16 && b.type == Type::bf16 && has_bf16_products();
+}
+
+/// Whether rows are a factor of such products as they lie: they are whole steps, and those of a tile lie in
+/// different sets of the L1 cache.
+inline bool can_multiply_in_place(const program::FieldView& field) {
+  constexpr int64_t kSameSets = 1024 / sizeof(base::Bfloat16);
+  return field.cols > 0 && field.cols % kBf16Step == 0 && field.row_stride % kSameSets != 0;
+}
+
+/// Passes over a sum of BF16 products: as equal as whole steps allow.
+inline TileSplit bf16_passes(uint32_t terms) {
+  const uint32_t steps = std::max(1U, (terms + kBf16Step - 1) / kBf16Step);
+  return {steps, kBf16Depth / kBf16Step};
+}
+
+/// Scratch of such products whose results are rows of a batch; offsets in floats.
+struct Bf16RowScratch {
+  size_t rows = 0;  ///< copied rows: [row][row_step]
+  size_t row_step;  ///< values; a cache line more than the terms, as kDenseRowStep
+  size_t panels;    ///< of a thread: a pass over panels of B
+  size_t sums;      ///< of a thread: [group of panels][row][kDenseSumStep]
+  size_t total;
+
+  Bf16RowScratch(uint32_t n, uint32_t terms, uint32_t cols) {
+    const size_t batch = std::min(n, kBf16Batch);
+    const size_t some = std::min(kBf16Panels, round_up(cols, kDenseSumStep) / kBf16Columns);
+    const size_t depth = std::min(kBf16Depth, round_up(std::max(terms, 1U), kBf16Step));
+    row_step = round_up(std::max(terms, 1U), kBf16Step) + kBf16Step;
+    panels = round_up(static_cast<uint32_t>(batch * row_step / 2), 16);
+    sums = panels + some * depth * kBf16Columns / 2;
+    total = sums + some * batch * kBf16Columns;
+  }
+};
 
 /// Rows of a batch that are computed as dot products at most.
 inline constexpr uint32_t kMostDotRows = 4;

@@ -39,19 +39,22 @@ inline std::span<const DenseRole> dense_roles(ProductKind product) {
   return kWeightGradient;
 }
 
-/// Floats of scratch for some rows of the batch and columns of W.
-inline size_t scratch_floats(const HostDenseProblem& p, uint32_t rows, uint32_t cols) {
-  if (p.product == ProductKind::forward) return kernels::panel_forward_scratch(rows, cols);
-  if (p.product == ProductKind::input_gradient) return kernels::panel_input_gradient_scratch(rows, p.m);
-  return kernels::panel_weight_gradient_scratch(rows, cols, p.values != Type::f32);
-}
-
 /// Panels [panel, panel + panels) and columns of W, rows of the batch.
 struct DensePart {
   uint32_t panel, panels;
   uint32_t col, cols;
   uint32_t row, rows;
 };
+
+/// Floats of scratch of a part.
+inline size_t scratch_floats(const HostDenseProblem& p, const DensePart& part) {
+  const uint32_t features = part.panels * PanelLayout::kRows;
+  if (p.product == ProductKind::forward)
+    return kernels::panel_forward_scratch(features, part.cols, part.rows, p.weights, p.values);
+  if (p.product == ProductKind::input_gradient)
+    return kernels::panel_input_gradient_scratch(p.m, part.cols, part.rows, p.weights, p.values);
+  return kernels::panel_weight_gradient_scratch(features, part.cols, part.rows, p.values);
+}
 
 /// X as it lies, if a window sees it.
 struct DenseImages {
@@ -95,7 +98,7 @@ inline program::Box box_of(const HostDenseProblem& p, const DensePart& part, Den
     case DenseRole::window: return p.window ? program::Box{0, 1, 0, kernels::kWindowWords} : program::Box{};
     case DenseRole::scratch: break;
   }
-  return {0, 1, 0, static_cast<uint32_t>((scratch_floats(p, part.rows, part.cols) + 15) / 16 * 16)};
+  return {0, 1, 0, static_cast<uint32_t>((scratch_floats(p, part) + 15) / 16 * 16)};
 }
 
 inline Type type_of(const HostDenseProblem& p, DenseRole role) {

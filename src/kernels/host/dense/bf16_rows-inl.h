@@ -1,0 +1,125 @@
+// Products of BF16 whose results are rows of a batch, by the processor's instructions for them.
+#if defined(TESSERA_DENSE_BF16_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_DENSE_BF16_ROWS_INL_H_
+#undef TESSERA_DENSE_BF16_ROWS_INL_H_
+#else
+#define TESSERA_DENSE_BF16_ROWS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/bf16_product.h"
+#include "kernels/host/dense/copy-inl.h"
+
+#if HWY_TARGET == HWY_AVX3
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Rows of a matrix as a factor of such products: whole steps of terms.
+struct Bf16Rows {
+  const base::Bfloat16* at;
+  size_t step;
+};
+
+// Copies rows with copy(row, to), and zeros up to whole steps.
+template <class Copy>
+HWY_INLINE Bf16Rows copy_bf16_rows(uint32_t rows, uint32_t terms, base::Bfloat16* to, size_t step,
+                                   const Copy& copy) {
+  const Bf16Rows copied{to, step};
+  for (uint32_t r = 0; r < rows; ++r, to += step) {
+    copy(r, to);
+    std::fill(to + terms, to + round_up(std::max(terms, 1U), kBf16Step), base::Bfloat16{});
+  }
+  return copied;
+}
+
+inline Bf16Rows bf16_rows(const FieldView& field, uint32_t row, uint32_t rows, base::Bfloat16* scratch,
+                          size_t step) {
+  if (can_multiply_in_place(field))
+    return {row_of<const base::Bfloat16>(field, row), static_cast<size_t>(field.row_stride)};
+  return copy_bf16_rows(rows, field.cols, scratch, step, [&](uint32_t r, base::Bfloat16* to) {
+    std::copy_n(row_of<const base::Bfloat16>(field, row + r), field.cols, to);
+  });
+}
+
+// Up to kBf16Step rows [row, end) of some columns as lines of the columns, `to_step` apart, with zeros for
+// the rows that are missing. Pairs of rows are elements of 32 bits.
+inline void transpose_bf16_step(const FieldView& from, uint32_t row, uint32_t end, uint32_t col,
+                                uint32_t cols, base::Bfloat16* to, size_t to_step) {
+  static_assert(kLanes == kBf16Columns);
+  const Floats d;
+  const hn::RebindToUnsigned<Floats> bits;
+  const hn::Rebind<uint16_t, Floats> bits16;
+  const auto row_at = [&](uint32_t r) HWY_ATTR {
+    if (r >= end) return hn::Zero(bits);
+    const auto* at = reinterpret_cast<const uint16_t*>(row_of<const base::Bfloat16>(from, r) + col);
+    if (cols == kBf16Columns) return hn::PromoteTo(bits, hn::LoadU(bits16, at));
+    uint16_t part[kBf16Columns] = {};
+    std::copy_n(at, cols, part);
+    return hn::PromoteTo(bits, hn::LoadU(bits16, part));
+  };
+  transpose_square(
+      [&](size_t i) HWY_ATTR {
+        const auto r = row + 2 * static_cast<uint32_t>(i);
+        return hn::BitCast(d, hn::Or(row_at(r), hn::ShiftLeft<16>(row_at(r + 1))));
+      },
+      [&](size_t i, hn::Vec<Floats> v) HWY_ATTR {
+        if (i < cols) hn::StoreU(v, d, reinterpret_cast<float*>(to + i * to_step));
+      });
+}
+
+// Rows times some groups of panels of B, of which a weight has panels_of(group) in each. weight.pack(group,
+// first term, terms, to) makes those of a pass, or weight.pack_beside() tells how, if that can be done while
+// multiplying; `finish(group, row, rows, sums)` takes the sums.
+struct Bf16RowProduct {
+  Bf16Rows rows;
+  uint32_t count;  // of rows
+  uint32_t terms;
+  uint32_t groups;
+  base::Bfloat16* panels;
+  float* sums;
+
+  template <class Weight, class Finish>
+  void run(const Weight& weight, const Finish& finish) const {
+    const TileSplit passes = bf16_passes(terms);
+    Bf16Product product;
+    for (uint32_t pass = 0; pass < passes.tiles(); ++pass) {
+      const uint32_t begin = passes.begin(pass), steps = passes.begin(pass + 1) - begin;
+      const uint32_t term = begin * kBf16Step, depth = std::min(terms - term, steps * kBf16Step);
+      const size_t group_step = size_t{steps} * kBf16StepValues * kDensePanels;
+      bool is_packed = false;  // the next group
+      for (uint32_t row = 0; row < count; row += kBf16Rows) {
+        const uint32_t some = std::min(kBf16Rows, count - row);
+        for (uint32_t g = 0; g < groups; ++g) {
+          base::Bfloat16* const b = panels + g * group_step;
+          if (row == 0 && !is_packed) weight.pack(g, term, depth, b);
+          Bf16Packing next;
+          is_packed = row == 0 && g + 1 < groups && depth == steps * kBf16Step &&
+                      weight.panels_of(g) == weight.panels_of(g + 1) && weight.pack_beside(g + 1, term, next);
+          next.to = b + group_step;
+          float* const to = sums + (size_t{g} * count + row) * kDenseSumStep;
+          product.run({.a = rows.at + row * rows.step + term,
+                       .a_step = rows.step,
+                       .rows = some,
+                       .b = b,
+                       .panels = weight.panels_of(g),
+                       .steps = steps,
+                       .sums = to,
+                       .sums_step = kDenseSumStep,
+                       .sums_panel = kPanelRows,
+                       .adds = pass > 0},
+                      is_packed ? &next : nullptr);
+          if (pass + 1 == passes.tiles()) finish(g, row, some, to);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // HWY_TARGET
+#endif

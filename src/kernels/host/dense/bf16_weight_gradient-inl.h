@@ -1,0 +1,111 @@
+// The weight gradient of one slice in BF16.
+#if defined(TESSERA_DENSE_BF16_WEIGHT_GRADIENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_DENSE_BF16_WEIGHT_GRADIENT_INL_H_
+#undef TESSERA_DENSE_BF16_WEIGHT_GRADIENT_INL_H_
+#else
+#define TESSERA_DENSE_BF16_WEIGHT_GRADIENT_INL_H_
+#endif
+
+#include "kernels/host/dense/bf16_rows-inl.h"
+
+#if HWY_TARGET == HWY_AVX3
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// As PanelWeightGradient: dWᵀ = Xᵀ·dY, rows of which are as panels have them.
+class PanelWeightGradientBf16 {
+ public:
+  PanelWeightGradientBf16(const program::Vertex& v, bool adds)
+      : v_(v),
+        dy_(v.fields[panel_weight_gradient_field::dy]),
+        x_(v.fields[panel_weight_gradient_field::x]),
+        dw_(v.fields[panel_weight_gradient_field::dw]),
+        scratch_(x_.cols, dy_.rows, dw_.rows * kPanelRows),
+        adds_(adds) {}
+
+  void run() const {
+    auto* scratch = v_.fields[panel_weight_gradient_field::scratch].as<float>();
+    const TileSplit parts{(dw_.rows + kDensePanels - 1) / kDensePanels, kBf16Groups};
+    for (uint32_t begin = 0; begin < x_.cols; begin += kBf16Batch) {
+      const uint32_t count = std::min(kBf16Batch, x_.cols - begin);
+      v_.enter(Phase::rearrange);
+      const Bf16Rows rows = transpose_columns(begin, count, reinterpret_cast<base::Bfloat16*>(scratch));
+      v_.enter(Phase::compute);
+      program::share_work(v_.helpers, parts.tiles(), scratch, [&](uint32_t i, std::byte* at) {
+        auto* of_thread = reinterpret_cast<float*>(at);
+        const uint32_t first = parts.begin(i);
+        const Bf16RowProduct product = {
+            .rows = rows,
+            .count = count,
+            .terms = dy_.rows,
+            .groups = parts.begin(i + 1) - first,
+            .panels = reinterpret_cast<base::Bfloat16*>(of_thread + scratch_.panels),
+            .sums = of_thread + scratch_.sums};
+        product.run(Features{dy_, first, dw_.rows},
+                    [&](uint32_t group, uint32_t row, uint32_t some, const float* sums)
+                        HWY_ATTR { finish((first + group) * kDensePanels, begin + row, some, sums); });
+      });
+    }
+  }
+
+ private:
+  // Groups of panels of dY from one on.
+  struct Features {
+    const FieldView& dy;
+    uint32_t first;
+    uint32_t end;  // panels
+
+    uint32_t panel(uint32_t group) const { return (first + group) * kDensePanels; }
+    uint32_t panels_of(uint32_t group) const { return std::min(kDensePanels, end - panel(group)); }
+    bool pack_beside(uint32_t, uint32_t, Bf16Packing&) const { return false; }
+    void pack(uint32_t group, uint32_t term, uint32_t terms, base::Bfloat16* to) const {
+      const uint32_t panels = panels_of(group);
+      for (uint32_t p = 0; p < panels; ++p) {
+        const uint32_t col = (panel(group) + p) * kPanelRows;
+        pack_bf16_pairs(row_of<const base::Bfloat16>(dy, term) + col, static_cast<size_t>(dy.row_stride),
+                        terms, std::min(kPanelRows, dy.cols - col), to + p * kBf16StepValues,
+                        panels * kBf16StepValues);
+      }
+    }
+  };
+
+  // Columns of X as rows, with zeros up to whole steps.
+  Bf16Rows transpose_columns(uint32_t first, uint32_t count, base::Bfloat16* to) const {
+    for (uint32_t c = 0; c < count; c += kBf16Columns)
+      for (uint32_t r = 0; r < std::max(x_.rows, 1U); r += kBf16Step)
+        transpose_bf16_step(x_, r, x_.rows, first + c, std::min(kBf16Columns, count - c),
+                            to + c * scratch_.row_step + r, scratch_.row_step);
+    return {to, scratch_.row_step};
+  }
+
+  // Sums of panels for some columns of dW.
+  void finish(uint32_t panel, uint32_t col, uint32_t cols, const float* sums) const {
+    const Floats d;
+    const uint32_t panels = std::min(kDensePanels, dw_.rows - panel);
+    with_float_type(dw_.type, [&]<class T>(T) HWY_ATTR {
+      for (uint32_t p = 0; p < panels; ++p) {
+        const uint32_t rows = std::min(kPanelRows, dy_.cols - (panel + p) * kPanelRows);
+        const auto is_row = hn::FirstN(d, rows);
+        T* dw = row_of<T>(dw_, panel + p) + size_t{col} * kPanelRows;
+        for (uint32_t c = 0; c < cols; ++c, dw += kPanelRows) {
+          auto value = hn::LoadU(d, sums + c * kDenseSumStep + p * kPanelRows);
+          if (adds_) value = hn::Add(value, load_f32(d, dw));
+          store_rounded(d, hn::IfThenElseZero(is_row, value), dw);
+        }
+      }
+    });
+  }
+
+  const program::Vertex& v_;
+  const FieldView& dy_;
+  const FieldView& x_;
+  const FieldView& dw_;
+  const Bf16RowScratch scratch_;
+  const bool adds_;
+};
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // HWY_TARGET
+#endif
