@@ -86,6 +86,14 @@ Tolerance tolerance_of(Type type, double terms) {
   return {rounding, terms * epsilon_of(Type::f32) + rounding * 0x1p-8};
 }
 
+/// Probabilities, which add up to 1 or a little more with dropout, are rounded to BF16 before they weigh
+/// values below 1.
+Tolerance forward_tolerance(Type type) {
+  Tolerance tolerance = tolerance_of(type, 30);
+  if (type == Type::bf16) tolerance.absolute += epsilon_of(type);
+  return tolerance;
+}
+
 template <Type type, Mask mask, int64_t transposed = 0>
 Sample forward(uint32_t scale, uint64_t seed) {
   Sizes z(scale);
@@ -99,7 +107,7 @@ Sample forward(uint32_t scale, uint64_t seed) {
   else
     s.unset(type, rows, z.heads * z.value_size);
   add_params(s, z, mask, 2 * z.queries + z.first, transposed);
-  return s.tolerance(tolerance_of(type, 30)).flops(2.0 * rows * z.keys * z.heads * (z.size + z.value_size));
+  return s.tolerance(forward_tolerance(type)).flops(2.0 * rows * z.keys * z.heads * (z.size + z.value_size));
 }
 
 template <Type type, Mask mask>
@@ -128,7 +136,11 @@ constexpr NamedSample attention_uses[] = {{"f32", forward<Type::f32, kAll>},
                                           {"f32-mixed", forward<Type::f32, kBiased, kMixed>},
                                           {"f16", forward<Type::f16, kEverything>},
                                           {"f16-transposed", forward<Type::f16, kEverything, kTransposed>},
-                                          {"bf16", forward<Type::bf16, kCausal>}};
+                                          {"bf16", forward<Type::bf16, kCausal>},
+                                          {"bf16-sliding", forward<Type::bf16, kSliding>},
+                                          {"bf16-everything", forward<Type::bf16, kEverything>},
+                                          {"bf16-mixed", forward<Type::bf16, kAll, kMixed>},
+                                          {"bf16-transposed", forward<Type::bf16, kAll, kTransposed>}};
 constexpr NamedSample attention_gradient_uses[] = {{"f32", gradient<Type::f32, kAll>},
                                                    {"f32-causal", gradient<Type::f32, kCausal>},
                                                    {"f32-sliding", gradient<Type::f32, kSliding>},

@@ -114,22 +114,36 @@ class ScoreBlocks {
     float* more;           // as many
   };
 
-  // Calls visit(keys, factors) with the scores of each range of keys, within a block, to which any of the
-  // queries attends; factors are what dropout multiplies probabilities by, none: nothing.
-  template <class Visit>
-  void each(const QueryBlock& queries, const KeyBlocks& blocks, const Operands& of,
+  // Calls multiply(keys), which computes the scores of a range of keys within a block, and visit(keys,
+  // factors) with the scores of each range of keys, within a block, to which any of the queries attends;
+  // factors are what dropout multiplies probabilities by, none: nothing.
+  template <class Multiply, class Visit>
+  void each(const QueryBlock& queries, const KeyBlocks& blocks, const Operands& of, const Multiply& scores_of,
             const Visit& visit) const {
     const KeyRange reach = p_.reach(queries.position, queries.position + queries.rows);
     for (uint32_t b = 0; b < blocks.count(); ++b) {
       const KeyRange keys = attended(queries, blocks.keys(b), reach);
       if (keys.empty()) continue;
-      multiply(queries, of.queries, p_.size, of.keys + blocks.offset(keys.begin, p_.size), keys, of.scores);
+      scores_of(keys);
       if (p_.has_bias()) add_bias(queries, keys, of.more, of.scores);
       if (is_cut(queries, keys)) cut(queries, keys, of.scores);
       if (p_.has_ids()) match(queries, keys, of.scores);
       if (p_.has_dropout()) draw(queries, keys, of.more);
       visit(keys, p_.has_dropout() ? of.more : nullptr);
     }
+  }
+
+  // The same with scores computed in FP32.
+  template <class Visit>
+  void each(const QueryBlock& queries, const KeyBlocks& blocks, const Operands& of,
+            const Visit& visit) const {
+    each(
+        queries, blocks, of,
+        [&](KeyRange keys) {
+          multiply(queries, of.queries, p_.size, of.keys + blocks.offset(keys.begin, p_.size), keys,
+                   of.scores);
+        },
+        visit);
   }
 
   // products[panel][key][kPanelRows] of panels of queries and a block's keys.

@@ -19,13 +19,28 @@ constexpr double kDropoutOperations = 90;
 // Copying a vector of an operand into panels.
 constexpr double kCopyPerVector = 4;
 
+// Distance of products of tiles from the processor's rate, and vector operations for each probability: scores
+// are multiplied by the scale, and probabilities rounded.
+constexpr double kBf16Slack = 1.45;
+constexpr double kBf16Operations = 3;
+
+/// Whether products are of BF16 values.
+bool multiplies_bf16(const Vertex& v, const machine::HostFigures& f) {
+  using namespace attention_input;
+  return f.bf16_flops_per_cycle > 0 && v.fields[q].type == Type::bf16 && v.fields[k].type == Type::bf16 &&
+         v.fields[attention_input::v].type == Type::bf16;
+}
+
 /// Products over the pairs of query and key: so many of the keys' size and of the values'.
 double cycles_of(const Vertex& v, const machine::HostFigures& f, double of_size, double of_values,
-                 double operations) {
+                 double operations, bool is_bf16 = false) {
   const AttentionRows rows(v);
   const AttentionProblem p(rows.vertex());
   const double pairs = p.pairs(), lanes = lanes_of(f), rate = f.flops_per_cycle / 2 / lanes;
-  const auto product = [&](double terms) { return micro_tile_cycles({pairs / kPanelRows, 1, terms}, 0, f); };
+  const auto product = [&](double terms) {
+    if (is_bf16) return kBf16Slack * 2 * pairs * terms / f.bf16_flops_per_cycle;
+    return micro_tile_cycles({pairs / kPanelRows, 1, terms}, 0, f);
+  };
   double copied = 0;
   for (const program::FieldView& field : v.fields) copied += static_cast<double>(field.elements());
   if (p.has_dropout()) operations += kDropoutOperations;
@@ -45,7 +60,9 @@ double AttentionProblem::pairs() const {
 }
 
 program::PhaseTimes attention_cost(const Vertex& v, const machine::Machine& m) {
-  return in_phase(Phase::compute, cycles_of(v, m.figures, 1, 1, kSoftmaxOperations));
+  const bool is_bf16 = multiplies_bf16(v, m.figures);
+  const double operations = kSoftmaxOperations + (is_bf16 ? kBf16Operations : 0);
+  return in_phase(Phase::compute, cycles_of(v, m.figures, 1, 1, operations, is_bf16));
 }
 
 program::PhaseTimes attention_gradient_cost(const Vertex& v, const machine::Machine& m) {

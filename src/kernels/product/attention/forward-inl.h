@@ -6,12 +6,15 @@
 #define TESSERA_ATTENTION_FORWARD_INL_H_
 #endif
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
 #include "kernels/common/math-inl.h"
 #include "kernels/common/thread_buffer.h"
+#include "kernels/product/attention/bf16-inl.h"
 #include "kernels/product/attention/blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -41,7 +44,8 @@ class RowsAhead {
 
 class AttentionForward {
  public:
-  explicit AttentionForward(const program::Vertex& v) : v_(v), p_(v), scores_(v, p_) {}
+  explicit AttentionForward(const program::Vertex& v)
+      : v_(v), p_(v), scores_(v, p_), is_bf16_(Bf16Attention::can_multiply(v)) {}
 
   void run() const {
     if (p_.keys == 0) return attention_reference(v_);
@@ -73,19 +77,21 @@ class AttentionForward {
   };
 
   struct Buffers {
-    float *keys, *values, *queries, *scores, *more, *result;
+    float *keys, *values, *queries, *scores, *more, *result, *bf16;
 
-    Buffers(const AttentionProblem& p, const KeyBlocks& blocks) {
-      const size_t keys_size = blocks.floats(p.size),
-                   values_size = blocks.range.size() * row_floats(p.value_size),
-                   queries_size = size_t{p.size} * kQueryBlock;
+    Buffers(const AttentionProblem& p, const KeyBlocks& blocks, bool is_bf16) {
+      const size_t keys_size = is_bf16 ? 0 : blocks.floats(p.size),
+                   values_size = is_bf16 ? 0 : blocks.range.size() * row_floats(p.value_size),
+                   queries_size = is_bf16 ? 0 : size_t{p.size} * kQueryBlock,
+                   bf16_size = is_bf16 ? Bf16Attention::floats(p, blocks.range.size()) : 0;
       keys = thread_buffer(keys_size + values_size + queries_size + 2 * kBlockScores +
-                           size_t{p.value_size} * kQueryBlock);
+                           size_t{p.value_size} * kQueryBlock + bf16_size);
       values = keys + keys_size;
       queries = values + values_size;
       scores = queries + queries_size;
       more = scores + kBlockScores;
       result = more + kBlockScores;
+      bf16 = result + size_t{p.value_size} * kQueryBlock;
     }
   };
 
@@ -95,34 +101,76 @@ class AttentionForward {
     KeyBlocks blocks{p_.reach(begin, end)};
     blocks.range.begin -= blocks.range.begin % kKeyBlock;  // the same blocks whatever the part
     const uint32_t kv_head = head / p_.shared, first = sequence * p_.keys;
-    const Buffers buffers(p_, blocks);
-    blocks.copy(v_.fields[k], first, kv_head * p_.size, p_.size, buffers.keys);
-    copy_close(v_.fields[attention_field::v], first + blocks.range.begin, blocks.range.size(),
-               kv_head * p_.value_size, p_.value_size, buffers.values);
-    for (uint32_t query = begin; query < end; query += kQueryBlock, row += kQueryBlock)
-      attend({p_, sequence, head, row, query, std::min(kQueryBlock, end - query)}, blocks, buffers);
+    const Buffers buffers(p_, blocks, is_bf16_);
+    const auto each_block = [&](const auto& attend_block) {
+      for (uint32_t query = begin; query < end; query += kQueryBlock, row += kQueryBlock)
+        attend_block(QueryBlock{p_, sequence, head, row, query, std::min(kQueryBlock, end - query)});
+    };
+    const FieldView &of_keys = v_.fields[k], &of_values = v_.fields[attention_field::v];
+    if (is_bf16_) {
+      Bf16Attention products(p_, blocks.range, buffers.bf16);
+      products.copy_keys(of_keys, first + blocks.range.begin, kv_head * p_.size);
+      products.copy_values(of_values, first + blocks.range.begin, kv_head * p_.value_size);
+      return each_block([&](const QueryBlock& queries) { attend(queries, blocks, buffers, products); });
+    }
+    blocks.copy(of_keys, first, kv_head * p_.size, p_.size, buffers.keys);
+    copy_close(of_values, first + blocks.range.begin, blocks.range.size(), kv_head * p_.value_size,
+               p_.value_size, buffers.values);
+    each_block([&](const QueryBlock& queries) { attend(queries, blocks, buffers); });
   }
 
   void attend(const QueryBlock& queries, const KeyBlocks& blocks, const Buffers& buffers) const {
-    using namespace attention_field;
-    copy_query_panels(v_.fields[q], queries.row, queries.rows, queries.head * p_.size, p_.size,
-                      p_.scale * kLog2E, buffers.queries);
+    copy_query_panels(v_.fields[attention_field::q], queries.row, queries.rows, queries.head * p_.size,
+                      p_.size, p_.scale * kLog2E, buffers.queries);
+    const ScoreBlocks::Operands operands{buffers.queries, buffers.keys, buffers.scores, buffers.more};
+    State state = state_of(buffers);
+    Ahead ahead = ahead_of(queries);
+    scores_.each(queries, blocks, operands, [&](KeyRange keys, const float* factors) HWY_ATTR {
+      weigh(queries, keys, factors, buffers, state, ahead);
+      add_values(queries, keys, blocks, buffers, state);
+    });
+    finish(queries, state);
+  }
+
+  void attend(const QueryBlock& queries, const KeyBlocks& blocks, const Buffers& buffers,
+              Bf16Attention& products) const {
+    products.copy_queries(v_.fields[attention_field::q], queries.row, queries.rows, queries.head * p_.size);
+    const ScoreBlocks::Operands operands{nullptr, nullptr, buffers.scores, buffers.more};
+    State state = state_of(buffers);
+    Ahead ahead = ahead_of(queries);
+    scores_.each(
+        queries, blocks, operands,
+        [&](KeyRange keys) { products.multiply_keys(queries.rows, keys, buffers.scores); },
+        [&](KeyRange keys, const float* factors) HWY_ATTR {
+          weigh(queries, keys, factors, buffers, state, ahead);
+          products.multiply_values(queries.rows, keys, buffers.scores, !state.is_first, state.result);
+          state.is_first = false;
+        });
+    finish(queries, state);
+  }
+
+  static State state_of(const Buffers& buffers) {
     State state{buffers.result, {}, {}};
     std::fill(state.most, state.most + kQueryBlock, -std::numeric_limits<float>::infinity());
     std::fill(state.sums, state.sums + kQueryBlock, 0.0F);
+    return state;
+  }
+
+  using Ahead = std::array<RowsAhead, 2>;
+  Ahead ahead_of(const QueryBlock& queries) const {
+    using namespace attention_field;
     const uint32_t next = queries.row + queries.rows,
                    next_rows = std::min(kQueryBlock, v_.fields[q].rows - next);
-    RowsAhead ahead[] = {
-        {v_.fields[y], queries.row, queries.rows, queries.head * p_.value_size, p_.value_size},
-        {v_.fields[q], next, next_rows, queries.head * p_.size, p_.size}};
-    scores_.each(queries, blocks, {buffers.queries, buffers.keys, buffers.scores, buffers.more},
-                 [&](KeyRange keys, const float* factors) HWY_ATTR {
-                   for (RowsAhead& rows : ahead) rows.fetch(kPanelRows / 2);
-                   raise(queries, keys, buffers.scores, state);
-                   ScoreBlocks::drop(queries, keys, factors, buffers.scores);
-                   add_values(queries, keys, blocks, buffers, state);
-                 });
-    finish(queries, state);
+    return {RowsAhead{v_.fields[y], queries.row, queries.rows, queries.head * p_.value_size, p_.value_size},
+            RowsAhead{v_.fields[q], next, next_rows, queries.head * p_.size, p_.size}};
+  }
+
+  // Makes scores powers, some of which are dropped.
+  void weigh(const QueryBlock& queries, KeyRange keys, const float* factors, const Buffers& buffers,
+             State& state, Ahead& ahead) const {
+    for (RowsAhead& rows : ahead) rows.fetch(kPanelRows / 2);
+    raise(queries, keys, buffers.scores, state);
+    ScoreBlocks::drop(queries, keys, factors, buffers.scores);
   }
 
   void add_values(const QueryBlock& queries, KeyRange keys, const KeyBlocks& blocks, const Buffers& buffers,
@@ -207,6 +255,7 @@ class AttentionForward {
   const program::Vertex& v_;
   AttentionProblem p_;
   ScoreBlocks scores_;
+  bool is_bf16_;
 };
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
