@@ -57,6 +57,8 @@ class LinearWeight {
   virtual Type gradient_type() const = 0;
   /// Types of X and Y.
   virtual Type activation_type() const = 0;
+  /// Those of a product, which may differ.
+  virtual Type activation_type_of(const ops::Builder&, const LinearCall&) const { return activation_type(); }
   /// Layouts of X and Y: rows or transposed, if they have no parts.
   virtual ValueLayout activations() const { return kTransposed; }
   /// Those of a product with `n` rows that has them in parts.

@@ -28,6 +28,8 @@ struct ProductProblem {
   uint32_t n = 0;
   Type type = Type::f32;      ///< of W; on tiles also of X and Y, and there f32 or f16
   Type partials = Type::f32;  ///< on tiles, of sums sent between tiles: `type`, or f32
+  /// On hosts, of X and Y: f32, or bf16 where the weight takes_bf16().
+  Type activations = Type::f32;
   Planner planner = Planner::best;
   bool dense = false;  ///< whether W is treated as full, whatever its pattern
   ProductKind product = ProductKind::forward;

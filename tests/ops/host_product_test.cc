@@ -9,12 +9,15 @@
 #include <tuple>
 #include <vector>
 
+#include "base/half.h"
 #include "bound/product.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
+#include "ops/run_operation.h"
 #include "ops/sparse/host/spmm.h"
 #include "sparse/pattern.h"
 #include "support/error_of.h"
+#include "support/every_isa.h"
 
 namespace tessera::ops {
 namespace {
@@ -125,6 +128,98 @@ TEST(HostPlan, TakesForcedKnobsOfAnSddmm) {
   });
   EXPECT_TRUE(test::says(message, "no knob 'colour'"));
   EXPECT_TRUE(test::says(message, "group_rows"));
+}
+
+/// Values rounded to BF16, m × k.
+std::vector<double> dense_values(const SparseMatrix& matrix) {
+  const Pattern& p = matrix.pattern;
+  std::vector<double> values(size_t{p.rows} * p.cols);
+  const uint32_t b = p.block_size;
+  for (uint32_t row = 0; row < p.rows; ++row)
+    for (uint64_t i = p.crow_indices[row / b]; i < p.crow_indices[row / b + 1]; ++i)
+      for (uint32_t c = 0; c < b; ++c)
+        if (const uint64_t col = p.col_indices[i] * b + c; col < p.cols)
+          values[row * p.cols + col] =
+              base::to_float(base::to_bfloat16(matrix.values[(i * b + row % b) * b + c]));
+  return values;
+}
+
+/// Runs a plan in so many parts on arrays; alpha is 1.
+void run_in_parts(const std::shared_ptr<const PackedWeight>& weight, const ProductProblem& problem,
+                  int row_parts, int col_parts, const HostLayouts& layouts, float beta, Array& x, Array& y) {
+  machine::Machine host = machine::host(2);
+  host.figures.bf16_flops_per_cycle = 1024;  // if this one has no such instructions, kernels do without
+  const HostPlan plan = plan_host_product(*weight, problem, host,
+                                          {{"row_parts", row_parts}, {"col_parts", col_parts}}, layouts);
+  HostProgram built = build_host_program(weight, problem, plan, host);
+  const float scalars[] = {1, beta};
+  const PackedShape shape = packed_shape(*weight);
+  const auto& values = std::get<sparse::PackedBlocks>(weight->form).values();
+  const auto binding = [](program::VariableId variable, const void* data, int64_t row_stride) {
+    return engine::Binding{variable, const_cast<void*>(data), row_stride, 1};
+  };
+  std::vector<engine::Binding> bindings = {
+      binding(built.operands.values.variable, values.data(), shape.cols), x.bind(built.operands.x.variable),
+      y.bind(built.operands.y.variable), binding(built.operands.scalars->variable, scalars, 2)};
+  for (const WeightIndex::Binding& b : built.index)
+    bindings.push_back(binding(b.variable, b.data, static_cast<int64_t>(b.row_stride)));
+  engine::Engine(compiler::compile(std::move(built.program), host)).run(bindings);
+}
+
+TEST(HostProduct, Bf16AgreesWithFloat64AndHasTheSameBitsInParts) {
+  struct Case {
+    uint32_t block_size, m, k, n;
+    float beta;
+  };
+  for (const Case& c : {Case{16, 200, 333, 150, 0}, {32, 300, 129, 67, 0.5F}, {16, 48, 2100, 300, 0}}) {
+    const SparseMatrix matrix = random_matrix(c.m, c.k, c.block_size, 0.3);
+    const std::vector<double> w = dense_values(matrix);
+    const auto weight = pack(matrix, Type::bf16);
+    const ProductProblem problem{
+        .n = c.n, .type = Type::bf16, .activations = Type::bf16, .uses_beta = c.beta != 0};
+    for (const Layout layout : {Layout::row_major, Layout::column_major})
+      test::on_every_isa([&] {
+        SCOPED_TRACE(fmt::format("b = {}, {} × {}, n = {}, column-major {}", c.block_size, c.m, c.k, c.n,
+                                 layout == Layout::column_major));
+        const bool column_major = layout == Layout::column_major;
+        Array x = Array::random(Type::bf16, c.k, c.n, column_major, 1);
+        const Array before = Array::random(Type::bf16, c.m, c.n, column_major, 2);
+        Array whole = before;
+        run_in_parts(weight, problem, 1, 1, {layout, layout}, c.beta, x, whole);
+        expect_numbers(
+            whole, Type::bf16,
+            [&](uint32_t i, uint32_t j) {
+              double sum = c.beta != 0 ? c.beta * before.at(i, j) : 0;
+              for (uint32_t l = 0; l < c.k; ++l) sum += w[size_t{i} * c.k + l] * x.at(l, j);
+              return sum;
+            },
+            16.0 * c.k * epsilon_of(Type::f32));
+        for (const auto& [rows, cols] : {std::pair(2, 1), std::pair(1, 2)}) {
+          Array parts = before;
+          run_in_parts(weight, problem, rows, cols, {layout, layout}, c.beta, x, parts);
+          for (uint32_t i = 0; i < c.m; ++i)
+            for (uint32_t j = 0; j < c.n; ++j) ASSERT_EQ(parts.at(i, j), whole.at(i, j)) << i << ", " << j;
+        }
+      });
+  }
+}
+
+TEST(HostPlan, RefusesActivationsInBf16WhereThereIsNoForm) {
+  machine::Machine host = machine::host(2);
+  host.figures.bf16_flops_per_cycle = 1024;
+  const auto error = [&](uint32_t block_size, Type type, ProductKind product) {
+    const ProductProblem problem{.n = 8, .type = type, .activations = Type::bf16, .product = product};
+    return test::error_of<UsageError>(
+        [&] { plan_host_product(*pack(random_matrix(64, 64, block_size), type), problem, host); });
+  };
+  const std::string forward = "no sparse forward product has activations of bf16 here: use f32";
+  EXPECT_EQ(error(8, Type::bf16, ProductKind::forward), forward);
+  EXPECT_EQ(error(1, Type::bf16, ProductKind::forward), forward);
+  EXPECT_EQ(error(16, Type::f32, ProductKind::forward), forward);
+  EXPECT_EQ(error(16, Type::bf16, ProductKind::sddmm),
+            "no sparse SDDMM product has activations of bf16 here: use f32");
+  host.figures.bf16_flops_per_cycle = 0;
+  EXPECT_EQ(error(16, Type::bf16, ProductKind::forward), forward);
 }
 
 TEST(HostPlan, PredictsTheAccountOfTheExecutable) {

@@ -207,7 +207,7 @@ std::vector<LayoutChoice> weight_gradient_layouts(Lowering& l, const Node& node)
 /// Runs the product with all operands in the types of the weight's products: 16-bit values of a host are
 /// converted around it, and a weight that has products of several types.
 void run(Lowering& l, LinearWeight& weight, LinearCall call) {
-  const Type type = weight.activation_type();
+  const Type type = weight.activation_type_of(l.builder(), call);
   ops::Operand& result = call.product == ProductKind::forward          ? call.y
                          : call.product == ProductKind::input_gradient ? call.x
                                                                        : call.values;

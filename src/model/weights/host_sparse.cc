@@ -33,10 +33,19 @@ ops::OperandLayout HostSparseWeight::layout() const {
   return {.rows = shape.rows, .cols = shape.cols};
 }
 
+Type HostSparseWeight::activation_type_of(const ops::Builder& builder, const LinearCall& call) const {
+  const bool are_bf16 = builder.type_of(call.x) == Type::bf16 && builder.type_of(call.y) == Type::bf16;
+  const ops::HostLayouts layouts{.window = call.window};
+  return are_bf16 && call.product == ProductKind::forward && takes_bf16(*weight_, layouts, builder.machine())
+             ? Type::bf16
+             : Type::f32;
+}
+
 program::StepId HostSparseWeight::add(const ops::Builder& builder, const LinearCall& call) {
   if (std::ranges::find(products_, call.product) == products_.end()) products_.push_back(call.product);
   const ops::ProductProblem problem{.n = call.n,
                                     .type = weight_->type(),
+                                    .activations = builder.type_of(call.x),
                                     .product = call.product,
                                     .activation = call.activation,
                                     .bias = call.bias.has_value(),

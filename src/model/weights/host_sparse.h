@@ -18,6 +18,7 @@ class HostSparseWeight : public LinearWeight {
   Type type() const override { return weight_->type(); }
   Type gradient_type() const override { return Type::f32; }
   Type activation_type() const override { return Type::f32; }
+  Type activation_type_of(const ops::Builder& builder, const LinearCall& call) const override;
   bool takes_windows() const override { return true; }
   bool can_add() const override { return true; }
   bool gradient_has_gaps() const override { return weight_->is_dynamic() && weight_->has_blocks(); }

@@ -9,6 +9,7 @@ namespace {
 
 constexpr uint32_t kWideCols = 37;
 constexpr uint32_t kFewColumns = 3;
+constexpr uint32_t kBf16Cols = 85;
 
 /// A random pattern of density 1/4 whose blocks overhang the matrix.
 template <uint32_t block_size, Type type, BlockSchedule::Kernel kernel, bool transposed = false,
@@ -18,7 +19,9 @@ Sample sample(uint32_t scale, uint64_t seed) {
   const uint32_t channels = 5 * scale;
   uint32_t rows = scale == 0 ? 0 : 8 + 29 * scale;
   uint32_t cols = sees ? channels * window.taps() : scale == 0 ? 0 : 5 + 31 * scale;
-  const uint32_t n = kernel == BlockSchedule::Kernel::wide ? kWideCols : kFewColumns;
+  const bool is_bf16 = kernel == BlockSchedule::Kernel::bf16;
+  const Type activations = is_bf16 ? Type::bf16 : Type::f32;
+  const uint32_t n = is_bf16 ? kBf16Cols : kernel == BlockSchedule::Kernel::wide ? kWideCols : kFewColumns;
   const sparse::PackedBlocks packed(
       sparse::generate_pattern({PatternKind::random, rows, cols, 0.25, block_size, seed}), type);
   BlockSchedule schedule;
@@ -32,8 +35,8 @@ Sample sample(uint32_t scale, uint64_t seed) {
   s.values(Type::u16, 1, blocks, [&](uint64_t i) { return index.column(i); }).packed();
   s.values(Type::u32, 1, transposed ? blocks : 0, [&](uint64_t i) { return index.slots[i]; }).packed();
   if (transposed) std::swap(rows, cols);
-  s.random(Type::f32, sees ? channels : cols, sees ? kSampleImages * window.positions() : n, seed + 1);
-  reads_y ? s.random(Type::f32, rows, n, seed + 2) : s.unset(Type::f32, rows, n);
+  s.random(activations, sees ? channels : cols, sees ? kSampleImages * window.positions() : n, seed + 1);
+  reads_y ? s.random(activations, rows, n, seed + 2) : s.unset(activations, rows, n);
   s.values(Type::f32, 1, 2, [](uint64_t i) { return i == 0 ? 0.75 : -0.5; }).packed();
   s.random(Type::f32, 1, rows, seed + 3).packed();
   add_window(s, sees, strided);
@@ -42,13 +45,17 @@ Sample sample(uint32_t scale, uint64_t seed) {
   s.param(sees ? kFirstPosition : 0);
   visit_block_knobs(schedule, [&](std::string_view, auto& knob) { s.param(static_cast<int64_t>(knob)); });
   // Sums of up to `cols` products below 1, in another order.
-  s.tolerance({.absolute = (cols + 4) * epsilon_of(Type::f32)});
+  const double rounding = is_bf16 ? epsilon_of(Type::bf16) : 0;
+  s.tolerance({.relative = rounding, .absolute = (cols + 4) * epsilon_of(Type::f32) + rounding * 0x1p-10});
   return s.flops(2.0 * static_cast<double>(packed.non_zeros()) * n);
 }
 
 constexpr BlockSchedule::Kernel kWide = BlockSchedule::Kernel::wide;
 constexpr BlockSchedule::Kernel kFewColumn = BlockSchedule::Kernel::few_columns;
+constexpr BlockSchedule::Kernel kBf16 = BlockSchedule::Kernel::bf16;
 constexpr NamedSample block_spmm_uses[] = {
+    {"b16-bf16", sample<16, Type::bf16, kBf16>},
+    {"b32-bf16", sample<32, Type::bf16, kBf16>},
     {"b4-f32-wide", sample<4, Type::f32, kWide>},
     {"b8-f32-wide", sample<8, Type::f32, kWide>},
     {"b16-f16-wide", sample<16, Type::f16, kWide>},
@@ -66,6 +73,7 @@ constexpr NamedSample block_spmm_uses[] = {
     {"b16-f16-narrow-transposed", sample<16, Type::f16, kFewColumn, true>},
 };
 constexpr NamedSample block_spmm_assign_uses[] = {
+    {"b16-bf16", sample<16, Type::bf16, kBf16, false, false>},
     {"b16-f32-wide", sample<16, Type::f32, kWide, false, false>},
     {"b8-f16-narrow", sample<8, Type::f16, kFewColumn, false, false>},
     {"b4-f32-wide-transposed", sample<4, Type::f32, kWide, true, false>},

@@ -9,6 +9,7 @@
 #include <hwy/highway.h>
 
 #if TESSERA_HAS_VECTORS
+#include "kernels/host/block_sparse/bf16-inl.h"
 #include "kernels/host/block_sparse/few_columns-inl.h"
 #include "kernels/host/block_sparse/wide-inl.h"
 #endif
@@ -36,6 +37,12 @@ void run_typed(const BlockSlice& slice) {
 }
 
 void run_slice(const BlockSlice& slice) {
+  if (slice.schedule.kernel == BlockSchedule::Kernel::bf16) {
+#if HWY_TARGET == HWY_AVX3
+    if (has_bf16_products()) return Bf16Slice(slice).run();
+#endif
+    return block_spmm_reference(slice);
+  }
   switch (slice.weight.type) {
     case Type::f16: return run_typed<hwy::float16_t>(slice);
     case Type::bf16: return run_typed<hwy::bfloat16_t>(slice);
@@ -77,6 +84,7 @@ BlockWeight view_of(const sparse::PackedBlocks& weight, bool transposed) {
 
 size_t block_scratch_floats(const BlockSchedule& schedule, uint32_t k, uint32_t block_size, uint32_t cols,
                             bool transposed) {
+  if (schedule.kernel == BlockSchedule::Kernel::bf16) return Bf16BlockScratch(k, block_size, cols).total;
   if (schedule.kernel == BlockSchedule::Kernel::wide) return WideScratch(schedule, k, block_size, cols).total;
   return FewColumnScratch(k, block_size, cols, transposed).total;
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/half.h"
 #include "kernels/common/epilogue.h"
 #include "kernels/common/window.h"
 #include "program/codelet.h"
@@ -18,6 +19,7 @@ struct BlockSchedule {
   enum class Kernel : uint8_t {
     wide,         ///< vectors along the columns of Y; values of W are broadcast
     few_columns,  ///< vectors along the rows of Y; for few columns
+    bf16,  ///< X and Y in BF16, by the processor's instructions for them (kernels/common/bf16_product.h)
   };
 
   Kernel kernel = Kernel::wide;
@@ -63,12 +65,19 @@ struct BlockSlice {
   MatrixView<const float> x;
   Seen seen = {};
   MatrixView<float> y;
+  MatrixView<const base::Bfloat16> x_bf16;  ///< instead of x and y for Kernel::bf16, which takes no images
+  MatrixView<base::Bfloat16> y_bf16;
   Epilogue epilogue;
   BlockSchedule schedule;
   float* scratch = nullptr;              ///< block_scratch_floats() of them, cache-line aligned
   program::PhaseClock* clock = nullptr;  ///< may be null
   program::Helpers* helpers = nullptr;   ///< may be null
 };
+
+/// Whether blocks of W and activations of these types are for Kernel::bf16, forward and without a window.
+constexpr bool suits_bf16(Type weights, uint32_t block_size) {
+  return weights == Type::bf16 && (block_size == 16 || block_size == 32);
+}
 
 /// Computes a slice. Its bits depend only on the slice, the schedule and the instruction set.
 void block_spmm(const BlockSlice& slice);

@@ -27,6 +27,8 @@ BlockSlice slice_of(const Vertex& v) {
   slice.col_end = v.fields[y].cols;
   slice.x = v.fields[x].matrix<const float>();
   slice.y = v.fields[y].matrix<float>();
+  slice.x_bf16 = v.fields[x].matrix<const base::Bfloat16>();
+  slice.y_bf16 = v.fields[y].matrix<base::Bfloat16>();
   slice.epilogue = epilogue_of(v.fields[scalars], v.fields[bias], v.params[block_spmm_param::activation]);
   slice.scratch = v.fields[scratch].as<float>();
   slice.clock = v.clock;

@@ -18,10 +18,11 @@ void visit_block_knobs(Schedule& schedule, const Visit& visit) {
 #undef TESSERA_VISIT
 }
 
-/// Y = activation(alpha · W·X + beta · Y + bias) on one core's slice. row_begin holds the slice's block rows
-/// and the end; values, columns and slots are whole; empty slots mean each block's number; scalars are alpha
-/// and beta; an empty bias means none. With `transposed`, W is the transpose of the stored `values`. With a
-/// window (kernels/common/window.h), x has whole images, and Y's columns are its positions from first_col on.
+/// Y = activation(alpha · W·X + beta · Y + bias) on one core's slice. X and Y are f32, or bf16 for the kernel
+/// for that. row_begin holds the slice's block rows and the end; values, columns and slots are whole; empty
+/// slots mean each block's number; scalars are alpha and beta; an empty bias means none. With `transposed`, W
+/// is the transpose of the stored `values`. With a window (kernels/common/window.h), which the kernel for
+/// BF16 lacks, x has whole images, and Y's columns are its positions from first_col on.
 #define TESSERA_BLOCK_SPMM_FIELDS_OF(X, result) \
   X(values)                                     \
   X(row_begin)                                  \

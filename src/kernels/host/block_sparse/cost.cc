@@ -197,6 +197,28 @@ program::PhaseTimes few_column_cycles(const BlockSlice& slice, const machine::Ho
   return cycles;
 }
 
+program::PhaseTimes bf16_cycles(const BlockSlice& slice, const machine::HostFigures& f) {
+  // Distance from the rate of tiles, making a step of rows of blocks, and finishing a vector of Y.
+  constexpr double kSlack = 1.45, kTransposeStep = 90, kFinishVector = 8, kPackVector = 4;
+  const Sizes s = sizes_of(slice, f);
+  const BlockWeight& w = slice.weight;
+  const double panels =
+      std::ceil(s.cols / Bf16BlockScratch(w.cols, w.block_size, slice.col_end - slice.col_begin).panel_cols);
+  const double tiles = std::ceil(s.cols / kBf16Columns), halves = w.block_size / double{kBf16BlockRows};
+  // A product of tiles takes as long with half of the terms.
+  const double terms = f.isa == Isa::amx ? kBf16Step : w.block_size;
+  const double flops = 2 * s.blocks * halves * kBf16BlockRows * terms * tiles * kBf16Columns;
+  const double steps = s.blocks * halves * w.block_size / kBf16Step;
+  program::PhaseTimes cycles;
+  cycles[program::Phase::rearrange] = w.cols * tiles / 2 * kPackVector;
+  cycles[program::Phase::compute] =
+      std::max(kSlack * flops / f.bf16_flops_per_cycle,
+               panels * s.value_bytes / streaming_rate(s.value_bytes, f)) +
+      panels * steps * kTransposeStep + s.rows * tiles * kFinishVector +
+      s.rows / kBf16BlockRows * std::ceil(tiles / kBf16BlockTiles) * kTileCycles;
+  return cycles;
+}
+
 // Factorisations of `threads` into rows × columns.
 std::vector<std::pair<uint16_t, uint16_t>> splits(uint32_t threads, uint32_t most_cols) {
   std::vector<std::pair<uint16_t, uint16_t>> out;
@@ -230,16 +252,25 @@ bool can_stay(const BlockProblem& p, uint32_t lanes, const machine::HostFigures&
 
 program::PhaseTimes block_cost(const BlockSlice& slice, const machine::HostFigures& figures) {
   if (slice.block_row_begin == slice.block_row_end || slice.col_begin == slice.col_end) return {};
-  const program::PhaseTimes cycles = slice.schedule.kernel == BlockSchedule::Kernel::wide
-                                         ? wide_cycles(slice, figures)
-                                         : few_column_cycles(slice, figures);
-  return cycles.scaled(1 / (figures.ghz * 1e9));
+  const auto cycles_of = [&] {
+    switch (slice.schedule.kernel) {
+      case BlockSchedule::Kernel::bf16: return bf16_cycles(slice, figures);
+      case BlockSchedule::Kernel::few_columns: return few_column_cycles(slice, figures);
+      default: return wide_cycles(slice, figures);
+    }
+  };
+  return cycles_of().scaled(1 / (figures.ghz * 1e9));
 }
 
 std::vector<BlockSchedule> block_candidates(const BlockProblem& p, const machine::HostFigures& figures) {
   const auto lanes = static_cast<uint32_t>(lanes_of(figures));
   std::vector<BlockSchedule> schedules;
   for (const auto& [row_parts, col_parts] : splits(p.threads, std::max(1U, p.n / lanes))) {
+    if (p.is_bf16) {
+      schedules.push_back(
+          {.kernel = BlockSchedule::Kernel::bf16, .row_parts = row_parts, .col_parts = col_parts});
+      continue;
+    }
     for (const TileShape& shape : tile_shapes(p.block_size, lanes, p.n)) {
       const uint32_t tile_cols = shape.vectors * lanes;
       for (uint32_t tiles = 1; tiles <= 4; ++tiles) {
@@ -255,7 +286,7 @@ std::vector<BlockSchedule> block_candidates(const BlockProblem& p, const machine
     }
   }
   constexpr uint32_t kMostFewColumns = 32;
-  if (p.n <= kMostFewColumns && !p.sees_images) {
+  if (p.n <= kMostFewColumns && !p.sees_images && !p.is_bf16) {
     BlockSchedule schedule;
     schedule.kernel = BlockSchedule::Kernel::few_columns;
     schedule.row_parts = static_cast<uint16_t>(p.threads);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/common/bf16_product.h"
 #include "kernels/common/splits.h"
 #include "kernels/host/block_sparse/block_sparse.h"
 
@@ -99,6 +100,29 @@ struct FewColumnScratch {
     results = panel + round_up(round_up(k, block_size) * cols * repeats + kPackSpill, kMaxLanes);
     by_rows = results + kChunkRows * kFewColumns;
     total = by_rows + kChunkRows * kFewColumns;
+  }
+};
+
+/// Scratch of the BF16 kernel; offsets in floats.
+struct Bf16BlockScratch {
+  uint32_t panel_cols;  ///< columns of X that stay in the L2 cache, whole tiles
+  size_t tile_values;   ///< of X: [pair of rows][column][2]
+  size_t blocks;        ///< of a thread: a block row, [step][kBf16BlockRows][kBf16Step]
+  size_t columns;       ///< of a thread: its block columns (uint32_t)
+  size_t sums;          ///< of a thread: [kBf16BlockRows][kBf16BlockTiles][column]
+  size_t total;
+
+  Bf16BlockScratch(uint32_t k, uint32_t block_size, uint32_t cols) {
+    constexpr size_t kPanelValues = size_t{1} << 19;
+    constexpr uint32_t kColumns = kBf16BlockTiles * kBf16Columns;
+    const uint32_t terms = std::max(round_up(k, kBf16Step), kBf16Step), row_blocks = terms / block_size;
+    panel_cols = std::min(round_up(std::max(cols, 1U), kBf16Columns),
+                          std::max(static_cast<uint32_t>(kPanelValues / terms) / kColumns, 1U) * kColumns);
+    tile_values = size_t{terms} * kBf16Columns;
+    blocks = tile_values * (panel_cols / kBf16Columns) / 2;
+    columns = blocks + size_t{terms / kBf16Step} * kBf16StepValues / 2;
+    sums = columns + round_up(row_blocks, kMaxLanes);
+    total = sums + kBf16BlockRows * kColumns;
   }
 };
 

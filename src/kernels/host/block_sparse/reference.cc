@@ -12,6 +12,12 @@ uint32_t column_at(const BlockWeight& w, size_t block) {
   return static_cast<const uint32_t*>(w.columns)[block];
 }
 
+bool is_bf16(const BlockSlice& slice) { return slice.schedule.kernel == BlockSchedule::Kernel::bf16; }
+
+float x_at(const BlockSlice& slice, uint32_t row, uint32_t col) {
+  return is_bf16(slice) ? base::to_float(slice.x_bf16(row, col)) : slice.x(row, col);
+}
+
 float dot(const BlockSlice& slice, uint32_t row, uint32_t col) {
   const BlockWeight& w = slice.weight;
   const uint32_t b = w.block_size;
@@ -22,7 +28,7 @@ float dot(const BlockSlice& slice, uint32_t row, uint32_t col) {
     const size_t block = size_t{w.slots == nullptr ? i : w.slots[i]} * order.block_values();
     for (uint32_t c = 0; c < std::min(b, w.cols - first); ++c) {
       const size_t at = block + (w.transposed ? order.offset(c, row % b) : order.offset(row % b, c));
-      sum += value_at(w.type, w.values, at) * slice.x(first + c, col);
+      sum += value_at(w.type, w.values, at) * x_at(slice, first + c, col);
     }
   }
   return sum;
@@ -43,8 +49,15 @@ void block_spmm_reference(const BlockSlice& slice) {
   const uint32_t end = std::min(slice.block_row_end * b, slice.weight.rows);
   for (uint32_t row = begin; row < end; ++row) {
     for (uint32_t col = slice.col_begin; col < slice.col_end; ++col) {
-      float& y = slice.y(row, col);
-      y = finish(slice.epilogue, row, dot(slice, row, col), y);
+      const float sum = dot(slice, row, col);
+      if (is_bf16(slice)) {
+        base::Bfloat16& y = slice.y_bf16(row, col);
+        const float before = slice.epilogue.beta != 0 ? base::to_float(y) : 0;
+        y = base::to_bfloat16(finish(slice.epilogue, row, sum, before));
+      } else {
+        float& y = slice.y(row, col);
+        y = finish(slice.epilogue, row, sum, y);
+      }
     }
   }
 }

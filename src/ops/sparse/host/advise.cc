@@ -32,7 +32,9 @@ constexpr uint64_t kSampled = 32 << 10;
 constexpr HostLayouts kLayouts = {Layout::column_major, Layout::column_major};
 
 double seconds_of(const PackedWeight& weight, uint32_t n, const machine::Machine& host) {
-  return plan_host_product(weight, {.n = n, .type = weight.type()}, host, {}, kLayouts).chosen.total();
+  const Type activations = takes_bf16(weight, kLayouts, host) ? Type::bf16 : Type::f32;
+  const ProductProblem problem{.n = n, .type = weight.type(), .activations = activations};
+  return plan_host_product(weight, problem, host, {}, kLayouts).chosen.total();
 }
 
 /// Of every `kIdealOneIn` blocks one.
@@ -65,7 +67,9 @@ double Advisor::dense_seconds(const Shape& shape) {
   const auto [known, is_new] = dense_.emplace(shape, 0);
   if (is_new)
     known->second =
-        plan_host_dense({.m = shape.rows, .k = shape.cols, .n = shape.n, .weights = shape.type}, host_)
+        plan_host_dense(
+            {.m = shape.rows, .k = shape.cols, .n = shape.n, .weights = shape.type, .values = shape.type},
+            host_)
             .chosen.total();
   return known->second;
 }

@@ -40,8 +40,8 @@ struct Advice {
 /// a tenth.
 inline constexpr double kMostOfDense = 0.9;
 
-/// Predicts Y = W·X with n columns, for activations [n, features] of FP32. Remembers what follows from the
-/// shape of a weight alone: the layers of a model have few.
+/// Predicts Y = W·X with n columns, for activations [n, features] of the weight's type. Remembers what
+/// follows from the shape of a weight alone: the layers of a model have few.
 class Advisor {
  public:
   /// `host` is one, and n at least 1.

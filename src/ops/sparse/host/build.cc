@@ -302,12 +302,13 @@ void check_operands(const Builder& builder, const PackedWeight& weight, const Pr
   const PackedShape packed = packed_shape(weight);
   builder.require(operands.values, is_sddmm ? "dW" : "W", is_sddmm ? Type::f32 : weight.type(), packed.rows,
                   packed.cols);
+  const Type type = problem.activations;
   if (const kernels::Seen seen = seen_of(HostProblem(problem, layouts), weight.cols()))
-    builder.require(operands.x, "images", Type::f32, seen.channels, seen.positions);
+    builder.require(operands.x, "images", type, seen.channels, seen.positions);
   else
-    builder.require(operands.x, problem.product == ProductKind::input_gradient ? "dX" : "X", Type::f32,
+    builder.require(operands.x, problem.product == ProductKind::input_gradient ? "dX" : "X", type,
                     weight.cols(), problem.n);
-  builder.require(operands.y, is_forward ? "Y" : "dY", Type::f32, weight.rows(), problem.n);
+  builder.require(operands.y, is_forward ? "Y" : "dY", type, weight.rows(), problem.n);
   if (operands.scalars) builder.require(*operands.scalars, "alpha and beta", Type::f32, 1, 2);
   if (problem.bias != operands.bias.has_value())
     throw UsageError(problem.bias ? "the product has a bias; pass its operand"
@@ -343,9 +344,9 @@ HostProgram build_host_program(const std::shared_ptr<const PackedWeight>& weight
                                                                              : result,
                               is_sddmm ? Type::f32 : weight->type(), packed.rows, packed.cols, {},
                               is_sddmm ? Purpose::gradient : Purpose::parameter);
-  o.x = builder.external(is_input_gradient ? "dX" : "X", is_input_gradient ? result : Role::input, Type::f32,
-                         weight->cols(), problem.n);
-  o.y = builder.external(is_forward ? "Y" : "dY", is_forward ? result : Role::input, Type::f32,
+  o.x = builder.external(is_input_gradient ? "dX" : "X", is_input_gradient ? result : Role::input,
+                         problem.activations, weight->cols(), problem.n);
+  o.y = builder.external(is_forward ? "Y" : "dY", is_forward ? result : Role::input, problem.activations,
                          weight->rows(), problem.n);
   o.scalars = builder.external("scalars", Role::input, Type::f32, 1, 2);
   if (problem.bias)

@@ -91,6 +91,12 @@ std::vector<uint32_t> split_columns(uint32_t n, uint32_t parts) {
   return begin;
 }
 
+bool takes_bf16(const PackedWeight& weight, const HostLayouts& layouts, const Machine& machine) {
+  const auto* blocks = std::get_if<sparse::PackedBlocks>(&weight.form);
+  return blocks != nullptr && kernels::suits_bf16(blocks->type(), blocks->block_size()) && !layouts.window &&
+         machine.figures.bf16_flops_per_cycle > 0;
+}
+
 void check_host_product(ProductKind product, uint32_t block_size, const ForcedKnobs& force) {
   check_kind(product);
   const bool is_sddmm = product == ProductKind::sddmm;
@@ -107,6 +113,11 @@ HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& ask
   check_epilogue(asked);
   if (layouts.window && asked.product != ProductKind::forward)
     throw UsageError("only a forward product takes what a window sees");
+  if (asked.activations != Type::f32 &&
+      (asked.activations != Type::bf16 || asked.product != ProductKind::forward ||
+       !takes_bf16(weight, layouts, machine)))
+    throw UsageError(fmt::format("no sparse {} product has activations of {} here: use f32",
+                                 name_of(asked.product), name_of(asked.activations)));
   const HostProblem problem(asked, layouts);
   HostPlan plan = with_family(weight, problem.product, [&](const auto& family) {
     using Family = std::decay_t<decltype(family)>;

@@ -91,7 +91,8 @@ struct Blocks {
                                       .threads = m.tiles,
                                       .x_column_major = problem.read() == Layout::column_major,
                                       .y_column_major = problem.written() == Layout::column_major,
-                                      .sees_images = problem.layouts.window.has_value()},
+                                      .sees_images = problem.layouts.window.has_value(),
+                                      .is_bf16 = problem.activations == Type::bf16},
                                      m.figures);
   }
 
