@@ -43,13 +43,22 @@ class Bf16Slice {
                           [&](uint32_t i, std::byte* of_thread) {
                             const ThreadScratch at(scratch_, of_thread);
                             Bf16Product product;
+                            Sums sums{at.sums};
                             for (uint32_t r = rows.begin_of(i); r < rows.end_of(i); ++r)
-                              block_row(r, col, cols, at, product);
+                              block_row(r, col, cols, at, product, sums);
+                            finish(sums);
                           });
     }
   }
 
  private:
+  // Of a part of Y, which are finished while those of the next one are computed.
+  struct Sums {
+    float* next;
+    float* at = nullptr;
+    uint32_t row = 0, rows = 0, col = 0, cols = 0;
+  };
+
   struct ThreadScratch {
     base::Bfloat16* blocks;
     uint32_t* columns;
@@ -104,7 +113,7 @@ class Bf16Slice {
   }
 
   void block_row(uint32_t block_row, uint32_t col, uint32_t cols, const ThreadScratch& at,
-                 Bf16Product& product) const {
+                 Bf16Product& product, Sums& sums) const {
     const uint32_t begin = w_.row_begin[block_row], count = w_.row_begin[block_row + 1] - begin;
     if (w_.column_type == Type::u16)
       std::copy_n(static_cast<const uint16_t*>(w_.columns) + begin, count, at.columns);
@@ -115,7 +124,7 @@ class Bf16Slice {
       for (uint32_t i = 0; i < count; i += blocks_of_step())
         transpose_blocks(begin + i, std::min(blocks_of_step(), count - i), row % w_.block_size,
                          at.blocks + i / blocks_of_step() * kBf16StepValues);
-      multiply(row, std::min(kBf16BlockRows, end - row), count, col, cols, at, product);
+      multiply(row, std::min(kBf16BlockRows, end - row), count, col, cols, at, product, sums);
     }
   }
 
@@ -148,7 +157,7 @@ class Bf16Slice {
   }
 
   void multiply(uint32_t row, uint32_t rows, uint32_t count, uint32_t col, uint32_t cols,
-                const ThreadScratch& at, Bf16Product& product) const {
+                const ThreadScratch& at, Bf16Product& product, Sums& sums) const {
     for (uint32_t tile = 0; tile < tiles_of(cols); tile += kBf16BlockTiles) {
       const uint32_t tiles = std::min(kBf16BlockTiles, tiles_of(cols) - tile);
       const uint32_t first = tile * kBf16Columns;
@@ -159,9 +168,15 @@ class Bf16Slice {
                              .x = x_ + tile * scratch_.tile_values,
                              .x_step = scratch_.tile_values,
                              .tiles = tiles,
-                             .sums = at.sums});
-      finish(row, rows, col + first, std::min(tiles * kBf16Columns, cols - first), at.sums);
+                             .sums = sums.next});
+      finish(sums);
+      float* const other = sums.at != nullptr ? sums.at : sums.next + kBf16BlockRows * kSumsStep;
+      sums = {other, sums.next, row, rows, col + first, std::min(tiles * kBf16Columns, cols - first)};
     }
+  }
+
+  void finish(const Sums& sums) const {
+    if (sums.at != nullptr) finish(sums.row, sums.rows, sums.col, sums.cols, sums.at);
   }
 
   void finish(uint32_t row, uint32_t rows, uint32_t col, uint32_t cols, float* sums) const {

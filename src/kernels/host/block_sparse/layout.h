@@ -109,7 +109,7 @@ struct Bf16BlockScratch {
   size_t tile_values;   ///< of X: [pair of rows][column][2]
   size_t blocks;        ///< of a thread: a block row, [step][kBf16BlockRows][kBf16Step]
   size_t columns;       ///< of a thread: its block columns (uint32_t)
-  size_t sums;          ///< of a thread: [kBf16BlockRows][kBf16BlockTiles][column]
+  size_t sums;          ///< of a thread: of two parts of Y, [kBf16BlockRows][kBf16BlockTiles][column]
   size_t total;
 
   Bf16BlockScratch(uint32_t k, uint32_t block_size, uint32_t cols) {
@@ -122,7 +122,7 @@ struct Bf16BlockScratch {
     blocks = tile_values * (panel_cols / kBf16Columns) / 2;
     columns = blocks + size_t{terms / kBf16Step} * kBf16StepValues / 2;
     sums = columns + round_up(row_blocks, kMaxLanes);
-    total = sums + kBf16BlockRows * kColumns;
+    total = sums + size_t{2} * kBf16BlockRows * kColumns;
   }
 };
 

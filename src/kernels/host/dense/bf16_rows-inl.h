@@ -91,6 +91,14 @@ struct Bf16RowProduct {
       const uint32_t term = begin * kBf16Step, depth = std::min(terms - term, steps * kBf16Step);
       const size_t group_step = size_t{steps} * kBf16StepValues * kDensePanels;
       bool is_packed = false;  // the next group
+      // Sums are finished while the next ones are computed.
+      struct {
+        uint32_t group, row, rows;
+        float* sums = nullptr;
+      } last;
+      const auto finish_last = [&] {
+        if (last.sums != nullptr) finish(last.group, last.row, last.rows, last.sums);
+      };
       for (uint32_t row = 0; row < count; row += kBf16Rows) {
         const uint32_t some = std::min(kBf16Rows, count - row);
         for (uint32_t g = 0; g < groups; ++g) {
@@ -112,9 +120,12 @@ struct Bf16RowProduct {
                        .sums_panel = kPanelRows,
                        .adds = pass > 0},
                       is_packed ? &next : nullptr);
-          if (pass + 1 == passes.tiles()) finish(g, row, some, to);
+          if (pass + 1 < passes.tiles()) continue;
+          finish_last();
+          last = {g, row, some, to};
         }
       }
+      finish_last();
     }
   }
 };
