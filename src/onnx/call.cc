@@ -181,6 +181,9 @@ double Call::number(std::string_view name, std::optional<double> otherwise) cons
 std::string Call::text(std::string_view name, const std::string& otherwise) const {
   const wire::AttributeProto* found = attribute(name);
   if (found == nullptr) return otherwise;
+  const bool is_other =
+      found->has_i() || found->has_f() || found->ints_size() > 0 || found->floats_size() > 0;
+  if (is_other) refuse("its attribute '{}' is no text", name);
   if (!base::is_utf8(found->s())) refuse("its attribute '{}' is not UTF-8", name);
   return found->s();
 }
@@ -188,6 +191,8 @@ std::string Call::text(std::string_view name, const std::string& otherwise) cons
 std::optional<std::vector<int64_t>> Call::integers_if(std::string_view name) const {
   const wire::AttributeProto* found = attribute(name);
   if (found == nullptr) return {};
+  const bool is_other = found->has_i() || found->has_f() || found->has_s() || found->floats_size() > 0;
+  if (is_other) refuse("its attribute '{}' is no list of integers", name);
   return std::vector<int64_t>(found->ints().begin(), found->ints().end());
 }
 

@@ -20,7 +20,8 @@ using model::Value;
 // Pooling.
 
 model::Pooling pooling_of(const Call& call) {
-  if (call.attribute("kernel_shape") == nullptr) refuse("its attribute 'kernel_shape' is missing");
+  const auto kernel = call.integers_if("kernel_shape");
+  if (!kernel || kernel->empty()) refuse("its attribute 'kernel_shape' is missing");
   const Window window(call, call[0].dims);
   return {.window = window.kernel,
           .stride = window.stride,
