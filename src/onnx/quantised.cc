@@ -150,7 +150,9 @@ Results quantize(Call& call) {
   for (uint64_t i = 0; i < values.size(); ++i) {
     const uint64_t at = scale_of(i);
     const double zero = call.has(2) ? call.constant(2).number(at) : 0;
-    values[i] = std::clamp(std::nearbyint(numbers.number(i) / scales.number(at)) + zero, low, high);
+    // In FP32, as elsewhere: it decides where a quotient lies halfway.
+    const float quotient = static_cast<float>(numbers.number(i)) / static_cast<float>(scales.number(at));
+    values[i] = std::clamp(std::nearbyint(quotient) + zero, low, high);
   }
   return {known(of_numbers(values, x.dims, type))};
 }
