@@ -23,9 +23,16 @@ import tessera.onnx  # noqa: E402
 _TABLE = pathlib.Path(__file__).parents[2] / "docs" / "onnx-operators.md"
 _HEADING = """# Operators of ONNX
 
-What became of the cases of ONNX {version}'s own tests of operators (`onnx.backend.test`), each model read and run. Inputs
-that have to be constant for inputs of given shapes, such as axes, are initializers. A test of the Python package writes this
-table (`TESSERA_UPDATE_GOLDEN=1 scripts/test-python -m full -k operators_of_onnx`) and keeps it true.
+What became of the cases of ONNX {version}'s own tests (`onnx.backend.test`), each model read and run, of an operator set before
+13 after its conversion by ONNX. Inputs that have to be constant for inputs of given shapes, such as axes, are initializers. A
+test of the Python package writes these tables (`TESSERA_UPDATE_GOLDEN=1 scripts/test-python -m full -k operators_of_onnx`) and
+keeps them true.
+
+"""
+_MODELS = """
+## Models
+
+Networks whose weights are constants (`light_…`), layers as PyTorch exported them (`pytorch-…`), and expressions.
 
 """
 
@@ -126,10 +133,12 @@ def test_convolutions_equal_pytorch() -> None:
 
 @pytest.mark.full
 def test_operators_of_onnx() -> None:
-    outcomes = [(onnx_cases.operator_of(case), case.name, onnx_cases.run_case(case)) for case in onnx_cases.node_cases()]
-    differing = [(name, outcome.detail) for _, name, outcome in outcomes if outcome.what == "differs"]
-    assert not differing
-    table = _HEADING.format(version=onnx.__version__) + onnx_cases.table_of((each[0], each[2]) for each in outcomes)
+    operators = [(onnx_cases.operator_of(case), case.name, onnx_cases.run_case(case)) for case in onnx_cases.node_cases()]
+    models = [(name, name, onnx_cases.run_light_model(name)) for name in onnx_cases.light_models()]
+    models += [(kind, folder.name, onnx_cases.run_exported(folder)) for kind, folder in onnx_cases.exported_cases()]
+    assert not [(name, outcome.detail) for _, name, outcome in operators + models if outcome.what == "differs"]
+    table = _HEADING.format(version=onnx.__version__) + onnx_cases.table_of((each[0], each[2]) for each in operators)
+    table += _MODELS + onnx_cases.table_of(((each[0], each[2]) for each in models), "model")
     if os.environ.get("TESSERA_UPDATE_GOLDEN"):
         _TABLE.write_text(table)
     assert _TABLE.read_text() == table
@@ -139,6 +148,14 @@ def test_each_operator_of_onnx_once() -> None:
     first = {onnx_cases.operator_of(case): case for case in reversed(onnx_cases.node_cases())}
     outcomes = {operator: onnx_cases.run_case(case) for operator, case in first.items()}
     assert not [(operator, each.detail) for operator, each in outcomes.items() if each.what == "differs"]
+    assert sum(each.what == "passes" for each in outcomes.values()) > 80
+
+
+def test_layers_and_networks_of_onnx() -> None:
+    outcomes = {folder.name: onnx_cases.run_exported(folder) for _, folder in onnx_cases.exported_cases()}
+    outcomes["squeezenet"] = onnx_cases.run_light_model("light_squeezenet")
+    assert not [(name, each.detail) for name, each in outcomes.items() if each.what == "differs"]
+    assert outcomes["squeezenet"].what == "passes", outcomes["squeezenet"].detail
     assert sum(each.what == "passes" for each in outcomes.values()) > 80
 
 
@@ -210,3 +227,106 @@ def test_transformers_equal_pytorch(name: str, attention: str, dynamo: bool) -> 
         (result,) = session.run(None, {key: value.numpy() for key, value in some.items()})
         kept = some["mask"].numpy().astype(bool)
         np.testing.assert_allclose(result[kept], expected[kept], atol=1e-4 * np.abs(expected).max())
+
+
+def expect_equals_pytorch(module: nn.Module, x: Tensor, dynamo: bool) -> tessera.onnx.InferenceSession:
+    session = tessera.onnx.load(exported(module, (x,), ["x"], dynamo))
+    (found,) = session.run(None, {"x": x.numpy()})
+    with torch.no_grad():
+        expected = module(x).numpy()
+    error = np.abs(found - expected).max() / np.abs(expected).max()
+    assert error < 1e-4, f"relative error {error:.2e}"
+    return session
+
+
+_IMAGE_NETWORKS = ["resnet50", "mobilenet_v2", "mobilenet_v3", "efficientnet_b0", "vgg16", "unet"]
+
+#: Pruned, with random weights, it makes rounding errors large, PyTorch's own against float64 as well.
+_UNSTABLE = ["efficientnet_b0"]
+
+
+def _cases_of_images() -> list[Any]:
+    """One of each exporter, and all that are marked full."""
+    quick = [("mobilenet_v3", False), ("unet", True)]
+    return [
+        (name, dynamo) if (name, dynamo) in quick else pytest.param(name, dynamo, marks=pytest.mark.full)
+        for name in _IMAGE_NETWORKS
+        for dynamo in (False, True)
+    ]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "dynamo"), _cases_of_images())
+def test_networks_of_images_equal_pytorch(name: str, dynamo: bool) -> None:
+    pytest.importorskip("torchvision")
+    import vision_networks
+
+    size = 224 if name == "vgg16" else 64  # whose pooling is not exported otherwise
+    module, x = vision_networks.network(name, 64), torch.randn(2, 3, size, size)
+    if name in _UNSTABLE:
+        expect_equals_pytorch(module, x, dynamo)
+        return
+    module = vision_networks.calibrated(vision_networks.prune(module, 0.1, 4), 64)
+    session = expect_equals_pytorch(module, x, dynamo)
+    assert any(each.is_sparse for each in session.report.layers)
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dynamo", [False, True])
+@pytest.mark.parametrize("name", _IMAGE_NETWORKS)
+def test_pruned_networks_of_usual_size_equal_pytorch(name: str, dynamo: bool) -> None:
+    pytest.importorskip("torchvision")
+    import vision_networks
+
+    x = torch.randn(1, 3, 224, 224)
+    pruned = [(0.5, 1), (0.2, 4), (0.1, 1), (0.1, 16), (0.05, 4)]
+    for density, block_size in [(1.0, 1), *(pruned if name not in _UNSTABLE else [])]:
+        module = vision_networks.network(name, 64)
+        if density < 1:
+            module = vision_networks.calibrated(vision_networks.prune(module, density, block_size), 64)
+        expect_equals_pytorch(module, x, dynamo)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_batch_norms_are_part_of_convolutions() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Conv2d(3, 8, 3, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU6(),
+        nn.Conv2d(8, 8, 3, groups=8),
+        nn.BatchNorm2d(8),
+        nn.MaxPool2d(3, 2, 1, ceil_mode=True),
+        nn.Upsample(scale_factor=2, mode="bilinear"),
+        nn.AdaptiveAvgPool2d(1),
+    )
+    for each in module:
+        if isinstance(each, nn.BatchNorm2d):
+            nn.init.normal_(each.running_mean)
+            nn.init.uniform_(each.running_var, 0.5, 2)
+    module, x, content = module.eval(), torch.randn(2, 3, 13, 12), io.BytesIO()
+    torch.onnx.export(
+        module,
+        (x,),
+        content,
+        input_names=["x"],
+        dynamo=False,
+        do_constant_folding=False,
+        training=torch.onnx.TrainingMode.PRESERVE,
+        dynamic_axes={"x": {0: "samples"}},
+    )
+    session = tessera.onnx.load(content.getvalue())
+    assert session.operators["BatchNormalization"] == 2
+    for samples in (2, 1):
+        (y,) = session.run(None, {"x": x[:samples].numpy()})
+        with torch.no_grad():
+            np.testing.assert_allclose(y, module(x[:samples]).numpy(), rtol=1e-4, atol=1e-5)
+        operations = [each.operation for each in session.measure({"x": x[:samples].numpy()}).operations]
+        assert "mul" not in operations and operations.count("max_pool") == 1
+
+
+def test_names_that_are_no_text_are_refused() -> None:
+    data = model_of([helper.make_node("Relu", ["x"], ["name"])], {"x": (2,)}, ["name"], {})
+    with pytest.raises(RuntimeError, match="is not UTF-8"):
+        tessera.onnx.load(data.replace(b"name", b"n\xffme"))
