@@ -2,6 +2,7 @@
 
     python bench/python/images.py                           # ResNet-50 of random weights at 224 × 224, batches 1 and 8
     python bench/python/images.py --model mobilenet_v2 --density 0.1 0.2 --block 1 4
+    python bench/python/images.py --onnx                    # and by way of ONNX files
     python bench/python/images.py --layers                  # each of its convolutions alone
     python bench/python/images.py --breakdown               # and what each operation took
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import io
 import operator
 
 import numpy as np
@@ -24,6 +26,7 @@ from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 import tessera
+import tessera.onnx
 from tessera import graph as tg
 
 
@@ -100,7 +103,9 @@ class Builder:
         if node.target in (operator.add, torch.add):
             return x + self.of(node.args[1])
         if node.target in (torch.flatten, nn.functional.adaptive_avg_pool2d):
-            return x if len(x.shape) == 2 else tg.mean(x, (1, 2))
+            if len(x.shape) == 2:
+                return x
+            return tg.reshape(tg.adaptive_average_pool(x, 1), (x.shape[0], x.shape[-1]))
         raise NotImplementedError(str(node.target))
 
     def module(self, name: str, module: nn.Module, x: tg.Value) -> tg.Value:
@@ -115,9 +120,9 @@ class Builder:
             case nn.ReLU6():
                 return tg.clip(x, 0.0, 6.0)
             case nn.MaxPool2d():
-                return largest(x, module)
+                return tg.max_pool(x, module.kernel_size, stride=module.stride, padding=module.padding)
             case nn.AdaptiveAvgPool2d():
-                return tg.mean(x, (1, 2))
+                return tg.adaptive_average_pool(x, 1)
         if isinstance(module, (nn.Dropout, nn.Identity)):
             return x
         raise NotImplementedError(type(module).__name__)
@@ -143,13 +148,6 @@ class Builder:
         )
 
 
-def largest(x: tg.Value, pool: nn.MaxPool2d) -> tg.Value:
-    """Max pooling of what is not negative."""
-    seen = tg.patches(x, kernel=pool.kernel_size, stride=pool.stride, padding=pool.padding)
-    taps = seen.shape[-1] // x.shape[-1]
-    return tg.amax(tg.reshape(seen, (*seen.shape[:-1], taps, x.shape[-1])), 3)
-
-
 def jobs_of(model: fx.GraphModule, x: Tensor, densities: list[float], blocks: list[int]) -> dict[str, tg.Session]:
     """Sessions of the network, dense and pruned, each checked against PyTorch."""
     sessions = {}
@@ -157,17 +155,33 @@ def jobs_of(model: fx.GraphModule, x: Tensor, densities: list[float], blocks: li
         own = copy.deepcopy(model)
         prune(own, density, block)
         session = Builder(own, x, density, block).graph.session()
-        found = session.run(x.movedim(1, -1).contiguous().numpy())
-        wanted = own(x).numpy()
-        error = float(np.abs(found.reshape(wanted.shape) - wanted).max() / np.abs(wanted).max())
         name = "dense" if density == 1 else f"density {density:g}, b = {block}"
-        assert error < 1e-3, f"{name} differs from PyTorch by {error}"
+        check(name, session.run(x.movedim(1, -1).contiguous().numpy()), own(x).numpy())
         sessions[f"Tessera, {name}"] = session
     return sessions
 
 
+def check(name: str, found: np.ndarray, wanted: np.ndarray) -> None:
+    error = float(np.abs(found.reshape(wanted.shape) - wanted).max() / np.abs(wanted).max())
+    assert error < 1e-3, f"{name} differs from PyTorch by {error}"
+
+
 def runs_of(sessions: dict[str, tg.Session], x: np.ndarray) -> dict[str, Job]:
     return {key: lambda s=session: s.run(x) for key, session in sessions.items()}  # type: ignore[misc]
+
+
+def onnx_jobs_of(model: nn.Module, x: Tensor, densities: list[float], blocks: list[int]) -> dict[str, Job]:
+    """The same networks by way of ONNX, whose sessions choose which layers are sparse."""
+    jobs: dict[str, Job] = {}
+    for density, block in [(1.0, 1), *((density, block) for density in densities for block in blocks)]:
+        own, file = copy.deepcopy(model), io.BytesIO()
+        prune(own, density, block)
+        torch.onnx.export(own, (x,), file, input_names=["x"], dynamo=False)
+        session = tessera.onnx.load(file.getvalue())
+        name = "dense" if density == 1 else f"density {density:g}, b = {block}"
+        check(name, session.run(None, {"x": x.numpy()})[0], own(x).numpy())
+        jobs[f"Tessera by ONNX, {name}"] = lambda s=session: s.run(None, {"x": x.numpy()})  # type: ignore[misc]
+    return jobs
 
 
 def compare(name: str, batch: int, options: argparse.Namespace) -> None:
@@ -178,6 +192,8 @@ def compare(name: str, batch: int, options: argparse.Namespace) -> None:
     sessions = jobs_of(model, x, options.density, options.block)
     last = x.movedim(1, -1).contiguous().numpy()
     own = runs_of(sessions, last)
+    if options.onnx:
+        own |= onnx_jobs_of(model, x, options.density, options.block)
     report(f"{name}, {batch} × 224 × 224", least({**rivals, **own}, options.rounds), set(rivals) - {"PyTorch"})
     if not options.breakdown:
         return
@@ -243,6 +259,7 @@ def main() -> None:
     parser.add_argument("--layers", action="store_true", help="each convolution alone")
     parser.add_argument("--only", help="those whose name has this")
     parser.add_argument("--alone", action="store_true", help="without the other libraries")
+    parser.add_argument("--onnx", action="store_true", help="also the networks in ONNX files")
     parser.add_argument("--breakdown", action="store_true", help="print what each operation took")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

@@ -71,3 +71,12 @@ def test_compiled_encoder():
     out = output_of("compiled_encoder.py", "--layers", "1", "--width", "64", "--batch", "2", "--length", "8")
     differences = [float(line.split("difference ")[1]) for line in out.splitlines() if "difference" in line]
     assert len(differences) == 2 and max(differences) < 1e-3
+
+
+def test_onnx_network(tmp_path):
+    pytest.importorskip("onnx")
+    file = tmp_path / "network.onnx"
+    out = output_of("onnx_network.py", "--width", "16", "--size", "16", "--file", str(file))
+    differences = [float(line.split("PyTorch ")[1]) for line in out.splitlines() if "PyTorch" in line]
+    assert len(differences) == 2 and max(differences) < 1e-4
+    assert file.exists()
