@@ -119,6 +119,10 @@ struct Reordered {
   DimensionOrder order;  ///< of the result as the node has it, in that of the operation
 };
 
+/// How an operation combines each element with one of its other operand or, if it has a single one, with its
+/// attribute "factor".
+enum class Combines : uint8_t { otherwise, multiplies, adds };
+
 /// What the rest of the library knows of an operation.
 struct Traits {
   std::optional<WeightOperand> weight = {};
@@ -137,6 +141,7 @@ struct Traits {
   /// Each element of the result depends on the same one of each input, which are broadcast, and on nothing
   /// else.
   bool elementwise = false;
+  Combines combines = Combines::otherwise;
   /// The same operation on what its inputs have in another order; none: it takes them as they are. null:
   /// never.
   std::optional<Reordered> (*reorder)(const Graph&, const Node&, const DimensionOrder&) = nullptr;

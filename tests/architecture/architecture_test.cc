@@ -115,7 +115,7 @@ TEST(Architecture, HeadersAreIncludedOnce) {
 /// What an operation is, its traits say; its name is for people.
 TEST(Architecture, OnlyOperationsCompareNamesOfOperations) {
   static const std::regex kComparison(
-      R"((operation(->|\.)name\s*[=!]=)|([=!]=\s*\w*(->|\.)?operation(->|\.)name))");
+      R"((operation(->|\.)name\s*[=!]=)|(=\s*[\w.>\-]*\boperation(->|\.)name))");
   for (const std::string folder : {"src", "cli", "python"})
     for (const fs::path& file : sources_under(folder)) {
       if (file.parent_path().filename() == "operations") continue;

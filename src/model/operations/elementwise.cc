@@ -160,7 +160,10 @@ constexpr Operation unary(std::string_view name) {
           unary_cases<op>,
           {.keeps_zeros = keeps_zero(op) ? always_keeps_zeros : nullptr,
            .keeps_samples = elements_keep_samples,
-           .elementwise = true}};
+           .elementwise = true,
+           .combines = op == Unary::scale    ? Combines::multiplies
+                       : op == Unary::offset ? Combines::adds
+                                             : Combines::otherwise}};
 }
 
 // Two operands.
@@ -328,6 +331,9 @@ constexpr Operation binary(std::string_view name) {
           {.keeps_zeros = binary_keeps_zeros<op>,
            .keeps_samples = broadcasting_keeps_samples,
            .elementwise = true,
+           .combines = op == Binary::mul   ? Combines::multiplies
+                       : op == Binary::add ? Combines::adds
+                                           : Combines::otherwise,
            .zero_derivative = kernels::is_comparison(op)}};
 }
 

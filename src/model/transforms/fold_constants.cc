@@ -96,13 +96,13 @@ class Folding {
 
   bool take(const Node& next, Scaled& scaled) {
     const size_t features = scaled.factors.size();
-    const std::string_view name = next.operation->name;
-    const bool multiplies = name == "mul" || name == "scale";
-    if (!multiplies && name != "add" && name != "offset") return false;
-    const std::optional<Array> by = name == "scale" || name == "offset"
+    const Combines how = next.operation->traits.combines;
+    if (how == Combines::otherwise) return false;
+    const std::optional<Array> by = next.inputs.size() == 1
                                         ? std::optional(Array(features, next.number("factor")))
                                         : of_features(next, scaled.result, features);
     if (!by) return false;
+    const bool multiplies = how == Combines::multiplies;
     for (size_t i = 0; i < features; ++i) {
       if (multiplies) scaled.factors[i] *= (*by)[i];
       scaled.addends[i] = multiplies ? scaled.addends[i] * (*by)[i] : scaled.addends[i] + (*by)[i];
