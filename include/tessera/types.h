@@ -70,8 +70,17 @@ enum class ProductKind : uint8_t { forward, input_gradient, sddmm };
 /// Applied to each element of a product while it is still in registers.
 enum class Activation : uint8_t {
   none,
-  relu,  ///< max(0, y); NaN stays NaN
-  gelu,  ///< y/2 · (1 + erf(y / √2)) (Hendrycks & Gimpel 2016, the exact form)
+  relu,       ///< max(0, y); NaN stays NaN
+  gelu,       ///< y/2 · (1 + erf(y / √2)) (Hendrycks & Gimpel 2016, the exact form)
+  gelu_tanh,  ///< y/2 · (1 + tanh(√(2/π) (y + 0.044715 y³))) (the same, approximated)
+  silu,       ///< y / (1 + e⁻ʸ)
+  relu6,      ///< min(max(0, y), 6); NaN stays NaN
 };
+
+/// "none", "relu", …
+std::string_view name_of(Activation activation);
+
+/// Throws UsageError for another name.
+Activation activation_named(std::string_view name);
 
 }  // namespace tessera

@@ -23,13 +23,6 @@ uint64_t by_layout(Layout first, Layout second) {
 
 Layout layout_of(bool is_column_major) { return is_column_major ? Layout::column_major : Layout::row_major; }
 
-Activation activation_named(const std::string& name) {
-  if (name == "none") return Activation::none;
-  if (name == "relu") return Activation::relu;
-  if (name == "gelu") return Activation::gelu;
-  throw UsageError(fmt::format("unknown activation '{}': use relu, gelu or none", name));
-}
-
 const Weight& weight_of(nb::handle weight) {
   if (!nb::isinstance<Weight>(weight))
     type_error(fmt::format("weight must be a tessera.Weight, not {}; prepack it first",

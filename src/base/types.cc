@@ -1,5 +1,9 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
 #include <tessera/types.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace tessera {
@@ -17,6 +21,23 @@ std::string_view name_of(Type type) {
     case Type::f64: return "f64";
   }
   return "?";
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 6> kActivations = {"none",      "relu", "gelu",
+                                                          "gelu_tanh", "silu", "relu6"};
+
+}  // namespace
+
+std::string_view name_of(Activation activation) { return kActivations.at(static_cast<size_t>(activation)); }
+
+Activation activation_named(std::string_view name) {
+  const auto* const found = std::ranges::find(kActivations, name);
+  if (found == kActivations.end())
+    throw UsageError(
+        fmt::format("unknown activation '{}' (choose from {})", name, fmt::join(kActivations, ", ")));
+  return static_cast<Activation>(found - kActivations.begin());
 }
 
 double epsilon_of(Type type) {

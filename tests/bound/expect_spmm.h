@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sparse/pattern.h"
+#include "support/activations.h"
 #include "support/numbers.h"
 
 namespace tessera::test {
@@ -87,8 +88,7 @@ inline void expect_product(const Weight& weight, const Spmm& product, uint32_t n
       }
       double want = call.alpha * sum + (call.beta == 0 ? 0 : call.beta * before.at(i, j)) +
                     (options.bias ? bias[i] : 0);
-      if (options.activation == Activation::relu) want = std::max(0.0, want);
-      if (options.activation == Activation::gelu) want = want / 2 * (1 + std::erf(want / std::sqrt(2.0)));
+      want = activated(options.activation, want);
       ASSERT_NEAR(y.at(i, j), want, (length + 4) * 0x1p-24 * (1.5 * magnitude + 2))
           << "(" << i << ", " << j << ")";
     }

@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "bound/expect_spmm.h"
 #include "sparse/pattern.h"
+#include "support/activations.h"
 #include "support/error_of.h"
 
 namespace tessera {
@@ -39,7 +40,8 @@ struct Drawn {
     n = random.below(3) == 0 ? random.below(8) + 1 : random.below(90) + 1;
     options.x_layout = static_cast<Layout>(random.below(2));
     options.y_layout = static_cast<Layout>(random.below(2));
-    options.activation = static_cast<Activation>(random.below(3));
+    options.activation =
+        test::kActivations.begin()[random.below(static_cast<uint32_t>(test::kActivations.size()))];
     options.bias = random.below(2) == 0;
     options.transpose = random.below(2) == 0;
     if (random.below(4) == 0) options.threads = 3, options.force = {{"row_parts", 3}};

@@ -17,6 +17,7 @@
 #include "kernels/products.h"
 #include "sparse/blocks/packed_blocks.h"
 #include "sparse/pattern.h"
+#include "support/activations.h"
 #include "support/every_isa.h"
 
 namespace tessera::kernels {
@@ -46,7 +47,7 @@ struct RandomProduct {
     if (random.below(3) == 0) y.gap = 15 - ((y.by_columns ? m : n) + 15) % 16;
     epilogue.alpha = random.one_of({1.0F, -1.5F});
     epilogue.beta = random.one_of({0.0F, 0.5F});
-    epilogue.activation = static_cast<Activation>(random.below(3));
+    epilogue.activation = random.one_of(kActivations);
     has_bias = random.coin();
     transposed = random.coin();
     scattered = random.coin();

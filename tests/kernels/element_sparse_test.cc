@@ -13,6 +13,7 @@
 
 #include "base/half.h"
 #include "kernels/products.h"
+#include "support/activations.h"
 #include "support/every_isa.h"
 
 namespace tessera::kernels {
@@ -63,7 +64,7 @@ Case random_case(uint64_t seed) {
   c.schedule.stream_y = random.below(2) == 0;
   c.epilogue.alpha = random.one_of({1.0F, -0.5F});
   c.epilogue.beta = random.one_of({0.0F, 1.0F, 0.25F});
-  c.epilogue.activation = random.one_of({Activation::none, Activation::relu, Activation::gelu});
+  c.epilogue.activation = random.one_of(kActivations);
   c.has_bias = random.coin();
   c.x.by_columns = random.coin();
   c.y.by_columns = random.coin();

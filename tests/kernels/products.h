@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/common/epilogue.h"
+#include "support/activations.h"
 #include "support/random_choices.h"
 
 namespace tessera::test {
@@ -120,12 +121,7 @@ inline double finished(const kernels::Epilogue& e, double sum, double y, uint32_
   double value = e.alpha * sum;
   if (e.beta != 0) value += e.beta * y;
   if (e.bias != nullptr) value += e.bias[row];
-  switch (e.activation) {
-    case Activation::none: return value;
-    case Activation::relu: return value < 0 ? 0 : value;
-    case Activation::gelu: return value / 2 * (1 + std::erf(value / std::sqrt(2.0)));
-  }
-  return value;
+  return activated(e.activation, value);
 }
 
 }  // namespace tessera::test

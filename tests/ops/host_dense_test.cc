@@ -18,6 +18,7 @@
 #include "ops/map/optimizer.h"
 #include "ops/run_operation.h"
 #include "ops/split.h"
+#include "support/activations.h"
 #include "support/error_of.h"
 #include "support/every_isa.h"
 #include "support/fixed_machines.h"
@@ -115,11 +116,6 @@ void multiply(Arrays& arrays, uint32_t panel_parts, uint32_t col_parts) {
   });
 }
 
-double activated(Activation activation, double y) {
-  if (activation == Activation::gelu) return y * 0.5 * (1 + std::erf(y * std::sqrt(0.5)));
-  return activation == Activation::relu ? std::max(y, 0.0) : y;
-}
-
 /// Operands are below 4: rounding of a sum of so many products in FP32, and of gelu's approximation.
 double tolerance(uint32_t terms) { return 16.0 * (terms + 2) * epsilon_of(Type::f32) + 1e-5; }
 
@@ -131,7 +127,7 @@ void expect_product(const Arrays& before, const Arrays& after) {
         [&](uint32_t j, uint32_t i) {
           double sum = p.bias ? before.bias.at(0, i) : 0;
           for (uint32_t c = 0; c < p.k; ++c) sum += before.x.at(j, c) * before.w_at(i, c);
-          return activated(p.activation, sum);
+          return test::activated(p.activation, sum);
         },
         tolerance(p.k));
   if (p.product == ProductKind::input_gradient)
@@ -177,7 +173,7 @@ HostDenseProblem random_problem(std::mt19937_64& dice) {
   p.product = static_cast<ProductKind>(below(3));
   if (p.product == ProductKind::forward) {
     p.bias = below(2) != 0;
-    p.activation = static_cast<Activation>(below(3));
+    p.activation = test::kActivations.begin()[below(test::kActivations.size())];
   }
   p.relu = p.product == ProductKind::input_gradient && below(2) != 0;
   p.adds = p.product == ProductKind::sddmm && below(2) != 0;

@@ -7,6 +7,7 @@
 
 #include "kernels/common/activation.h"
 #include "ops/run_on_tiles.h"
+#include "support/activations.h"
 #include "support/error_of.h"
 #include "support/toy_machine.h"
 
@@ -43,10 +44,7 @@ void expect_finished(const SparseMatrix& matrix, const ProductProblem& problem, 
         sum += term;
         magnitude += std::abs(term);
       }
-      const double expected = problem.activation == Activation::relu ? std::max(sum, 0.0)
-                              : problem.activation == Activation::gelu
-                                  ? sum * 0.5 * std::erfc(-sum / std::sqrt(2.0))
-                                  : sum;
+      const double expected = test::activated(problem.activation, sum);
       ASSERT_NEAR(found[uint64_t{r} * problem.n + j], expected, 4 * rounding * magnitude + 1e-6)
           << "(" << r << ", " << j << ")";
     }
@@ -58,7 +56,7 @@ TEST(ProductOnTiles, AddsABiasAndActivates) {
   for (uint32_t tiles : {1U, 5U, 24U})
     for (Kind kind : kKinds)
       for (const TiledNumbers& numbers : kNumbers)
-        for (Activation activation : {Activation::none, Activation::relu, Activation::gelu})
+        for (Activation activation : test::kActivations)
           for (bool bias : {false, true})
             for (ProductKind product : {ProductKind::forward, ProductKind::input_gradient}) {
               SCOPED_TRACE(fmt::format("{} tiles, kind {}, {} {}, activation {}, bias {}, {}", tiles,

@@ -88,12 +88,17 @@ HWY_INLINE V gelu_tanh_gradient(D d, V x) {
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V activate(D d, Activation activation, V y) {
+  const auto at_least_zero = hn::IfThenElse(hn::Lt(y, hn::Zero(d)), hn::Zero(d), y);
+  const auto six = hn::Set(d, 6.0F);
   switch (activation) {
     case Activation::none: return y;
-    case Activation::relu: return hn::IfThenElse(hn::Lt(y, hn::Zero(d)), hn::Zero(d), y);
-    case Activation::gelu: break;
+    case Activation::relu: return at_least_zero;
+    case Activation::gelu: return gelu(d, y);
+    case Activation::gelu_tanh: return gelu_tanh(d, y);
+    case Activation::silu: return silu(d, y);
+    case Activation::relu6: break;
   }
-  return gelu(d, y);
+  return hn::IfThenElse(hn::Gt(y, six), six, at_least_zero);
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

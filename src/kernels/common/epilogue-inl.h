@@ -86,6 +86,9 @@ inline void finish_lines(const Epilogue& e, const Lines& lines) {
     case Activation::none: return finish_lines_with<Activation::none>(e, lines);
     case Activation::relu: return finish_lines_with<Activation::relu>(e, lines);
     case Activation::gelu: return finish_lines_with<Activation::gelu>(e, lines);
+    case Activation::gelu_tanh: return finish_lines_with<Activation::gelu_tanh>(e, lines);
+    case Activation::silu: return finish_lines_with<Activation::silu>(e, lines);
+    case Activation::relu6: return finish_lines_with<Activation::relu6>(e, lines);
   }
 }
 

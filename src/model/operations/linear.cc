@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "model/lowering.h"
 #include "model/operations/broadcast.h"
@@ -17,18 +18,16 @@
 namespace tessera::model {
 namespace {
 
-Activation activation_of(const Node& node) {
-  const std::string name = node.text("activation", "none");
-  if (name == "none") return Activation::none;
-  if (name == "relu") return Activation::relu;
-  if (name == "gelu") return Activation::gelu;
-  throw UsageError(fmt::format("linear: there is no activation '{}': use none, relu or gelu", name));
-}
+Activation activation_of(const Node& node) { return activation_named(node.text("activation", "none")); }
 
 double activate(Activation activation, double x) {
   switch (activation) {
     case Activation::relu: return x < 0 ? 0 : x;
     case Activation::gelu: return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::gelu_tanh:
+      return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case Activation::silu: return x / (1 + std::exp(-x));
+    case Activation::relu6: return x < 0 ? 0 : std::min(x, 6.0);
     case Activation::none: break;
   }
   return x;
@@ -70,7 +69,9 @@ Types infer_forward(const Signature& s) {
   TensorType y = x;
   y.shape.back() = w.shape[0];
   if (of.residual) require(s, s.inputs[*of.residual] == y, s.inputs[*of.residual], w);
-  activation_of(s.attributes);
+  if (activation_of(s.attributes) == Activation::relu6 && s.attributes.integer("residual", 0) != 0)
+    throw UsageError(fmt::format(
+        "{}: relu6 of a product to which a residual is added is an operation of its own", s.operation));
   return {y};
 }
 
@@ -295,14 +296,28 @@ std::optional<double> number_beside(const Graph& graph, const Node& own, const N
   return other.initial.values->front();
 }
 
-std::optional<Node> absorb_next(const Graph& graph, const Node& own, const Node& next) {
+/// What an operation after an activation makes of it.
+std::optional<Activation> absorbed_activation(const Graph& graph, const Node& own, const Node& next) {
+  using enum Activation;
   const std::string_view name = next.operation->name;
-  if (own.attributes.contains("activation")) return {};
-  if (name == "add" && !own.attributes.contains("residual")) return absorb_sum(graph, own, next);
-  const bool is_relu = name == "relu" || (name == "maximum" && number_beside(graph, own, next) == 0);
-  if (!is_relu && name != "gelu") return {};
+  const Activation before = activation_of(own);
+  const bool has_residual = own.attributes.contains("residual");
+  if (before == relu && !has_residual && name == "minimum" && number_beside(graph, own, next) == 6)
+    return relu6;
+  if (before != none) return {};
+  if (name == "relu" || (name == "maximum" && number_beside(graph, own, next) == 0)) return relu;
+  for (const Activation activation : {gelu, gelu_tanh, silu})
+    if (name == name_of(activation)) return activation;
+  return {};
+}
+
+std::optional<Node> absorb_next(const Graph& graph, const Node& own, const Node& next) {
+  const bool is_sum = activation_of(own) == Activation::none && !own.attributes.contains("residual");
+  if (is_sum && next.operation->name == "add") return absorb_sum(graph, own, next);
+  const std::optional<Activation> activation = absorbed_activation(graph, own, next);
+  if (!activation) return {};
   Node both = own;
-  both.attributes["activation"] = is_relu ? "relu" : std::string(name);
+  both.attributes["activation"] = std::string(name_of(*activation));
   both.outputs = next.outputs;
   return both;
 }
@@ -359,6 +374,13 @@ std::vector<Case> forward_cases() {
     cases.push_back({.inputs = {rows(w, {16}, w.shape[1]), w, {w.type, {w.shape[0]}, {}, {}}},
                      .attributes = {{"activation", "relu"}},
                      .differentiable = false});
+    for (const Activation activation :
+         {Activation::gelu, Activation::gelu_tanh, Activation::silu, Activation::relu6})
+      cases.push_back({.inputs = {rows(w, {5}, w.shape[1]), w, {w.type, {w.shape[0]}, {}, {}}},
+                       .attributes = {{"activation", std::string(name_of(activation))}},
+                       .low = -4,
+                       .high = 4,
+                       .differentiable = false});
     cases.push_back({.inputs = {rows(w, {3, 7}, w.shape[1]),
                                 w,
                                 {w.type, {w.shape[0]}, {}, {}},
@@ -427,6 +449,16 @@ constexpr Operation kLinear[] = {
 
 namespace {
 
+/// The activation by itself; of relu6 there is none.
+kernels::Unary unary_of(Activation activation) {
+  switch (activation) {
+    case Activation::gelu: return kernels::Unary::gelu;
+    case Activation::gelu_tanh: return kernels::Unary::gelu_tanh;
+    case Activation::silu: return kernels::Unary::silu;
+    default: return kernels::Unary::relu;
+  }
+}
+
 /// What a caller binds may lie the other way: taps would read it element by element.
 ops::Operand with_contiguous_rows(Lowering& l, const ops::Operand& x) {
   const program::Variable& variable = l.builder().program().variable(x.variable);
@@ -460,9 +492,8 @@ void lower_product(Lowering& l, const Node& node, const std::optional<kernels::W
     l.add(ops::BinaryProblem{kernels::Binary::add, l.builder().type_of(call.y), call.y.rows(), call.y.cols()},
           {call.y, l.input(*of.residual), call.y});
   if (!fuses && activation_of(node) != Activation::none)
-    l.add(ops::UnaryProblem{activation_of(node) == Activation::relu ? kernels::Unary::relu
-                                                                    : kernels::Unary::gelu,
-                            l.builder().type_of(call.y), call.y.rows(), call.y.cols()},
+    l.add(ops::UnaryProblem{unary_of(activation_of(node)), l.builder().type_of(call.y), call.y.rows(),
+                            call.y.cols()},
           {call.y, call.y});
 }
 

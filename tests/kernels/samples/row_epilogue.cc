@@ -18,7 +18,8 @@ Sample sample(uint32_t scale, uint64_t seed) {
 
 constexpr NamedSample row_epilogue_uses[] = {{"bias-f32", sample<Type::f32, Activation::none, true>},
                                              {"bias-relu-f16", sample<Type::f16, Activation::relu, true>},
-                                             {"gelu-f32", sample<Type::f32, Activation::gelu, false>}};
+                                             {"gelu-f32", sample<Type::f32, Activation::gelu, false>},
+                                             {"silu-f16", sample<Type::f16, Activation::silu, true>}};
 
 }  // namespace
 

@@ -232,7 +232,7 @@ class PanelSlice {
   // Whether a row of sums is a row of Y.
   bool is_direct() const {
     const Epilogue& e = slice_.epilogue;
-    const bool is_sum = e.alpha == 1 && (e.beta == 0 || e.beta == 1) && e.activation != Activation::gelu;
+    const bool is_sum = e.alpha == 1 && (e.beta == 0 || e.beta == 1) && e.activation <= Activation::relu;
     return is_sum && cols_ == width() && rotation_.columns == 0 && !streams(slice_);
   }
 

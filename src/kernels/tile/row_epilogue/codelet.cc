@@ -39,11 +39,13 @@ constexpr double kRowCycles = 4;
 program::PhaseTimes row_epilogue_cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& bias = v.fields[row_epilogue_field::bias];
   const FieldView& y = v.fields[row_epilogue_field::y];
-  const bool gelu = static_cast<Activation>(v.params[row_epilogue_param::activation]) == Activation::gelu;
+  using enum Activation;
+  const auto activation = static_cast<Activation>(v.params[row_epilogue_param::activation]);
+  const bool has_exponential = activation == gelu || activation == gelu_tanh || activation == silu;
   const double vectors =
       std::ceil(worker_slice(m, static_cast<double>(y.elements())) / tile_vector_width(y.type));
   const double worker = (y.type == Type::f32 ? kWorkerCyclesFloat : kWorkerCyclesHalf) +
-                        vectors * (gelu ? kGeluVectorCycles : kVectorCycles) +
+                        vectors * (has_exponential ? kGeluVectorCycles : kVectorCycles) +
                         kRowCycles * worker_slice(m, bias.rows);
   return in_phase(Phase::compute, kSupervisorCycles + m.workers_per_tile * worker);
 }

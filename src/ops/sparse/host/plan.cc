@@ -74,8 +74,8 @@ void check_kind(ProductKind product) {
 }
 
 void check_epilogue(const ProductProblem& problem) {
-  if (problem.activation > Activation::gelu)
-    throw UsageError(fmt::format("activation {} is unknown: use none, relu or gelu",
+  if (problem.activation > Activation::relu6)
+    throw UsageError(fmt::format("activation {} is unknown: use one of tessera/types.h",
                                  static_cast<int>(problem.activation)));
   if (problem.product == ProductKind::sddmm && (problem.bias || problem.activation != Activation::none))
     throw UsageError("an SDDMM takes neither a bias nor an activation");
