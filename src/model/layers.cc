@@ -36,7 +36,7 @@ constexpr uint32_t kPlaces = 0x6C617901;
 constexpr uint32_t kLengths = 0x6C617902;
 constexpr uint32_t kSigns = 0x6C617903;
 
-size_t position_of(std::span<const std::string_view> names, std::string_view name, std::string_view what) {
+size_t layers_position_of(std::span<const std::string_view> names, std::string_view name, std::string_view what) {
   const auto found = std::ranges::find(names, name);
   if (found == names.end())
     throw UsageError(fmt::format("the {} '{}' is unknown; there are {}", what, name, fmt::join(names, ", ")));
@@ -262,10 +262,10 @@ std::string_view name_of(LayerStructure structure) { return kNames.at(static_cas
 
 std::string_view name_of(Form form) { return kForms.at(static_cast<size_t>(form)); }
 
-Form form_named(std::string_view name) { return static_cast<Form>(position_of(kForms, name, "form")); }
+Form form_named(std::string_view name) { return static_cast<Form>(layers_position_of(kForms, name, "form")); }
 
 LayerStructure layer_structure_named(std::string_view name) {
-  return static_cast<LayerStructure>(position_of(kNames, name, "structure"));
+  return static_cast<LayerStructure>(layers_position_of(kNames, name, "structure"));
 }
 
 Layer linear_layer(Graph& graph, const std::string& name, Value x, uint32_t outputs,

@@ -28,7 +28,7 @@ std::vector<std::string> output_names(const Graph& body) {
   return names;
 }
 
-int64_t position_of(const std::string& name, const std::vector<std::string>& names, std::string_view what) {
+int64_t loop_position_of(const std::string& name, const std::vector<std::string>& names, std::string_view what) {
   const auto found = std::ranges::find(names, name);
   if (found == names.end())
     throw UsageError(
@@ -36,10 +36,10 @@ int64_t position_of(const std::string& name, const std::vector<std::string>& nam
   return found - names.begin();
 }
 
-std::vector<int64_t> positions_of(const std::set<std::string>& of, const std::vector<std::string>& names,
+std::vector<int64_t> loop_positions_of(const std::set<std::string>& of, const std::vector<std::string>& names,
                                   std::string_view what) {
   std::vector<int64_t> positions;
-  for (const std::string& name : of) positions.push_back(position_of(name, names, what));
+  for (const std::string& name : of) positions.push_back(loop_position_of(name, names, what));
   return positions;
 }
 
@@ -162,14 +162,14 @@ Attributes attributes_of(const Loop& loop, const Graph& body) {
   const std::vector<std::string> inputs = input_names(body), outputs = output_names(body);
   std::vector<int64_t> carried;
   for (const auto& [input, output] : loop.carried) {
-    carried.push_back(position_of(input, inputs, "input"));
-    carried.push_back(position_of(output, outputs, "output"));
+    carried.push_back(loop_position_of(input, inputs, "input"));
+    carried.push_back(loop_position_of(output, outputs, "output"));
   }
   Attributes attributes = {{"count", int64_t{loop.count}},
-                           {"indexed", positions_of(loop.indexed, inputs, "input")},
+                           {"indexed", loop_positions_of(loop.indexed, inputs, "input")},
                            {"carried", std::move(carried)},
-                           {"stacked", positions_of(loop.stacked, outputs, "output")},
-                           {"summed", positions_of(loop.summed, outputs, "output")}};
+                           {"stacked", loop_positions_of(loop.stacked, outputs, "output")},
+                           {"summed", loop_positions_of(loop.summed, outputs, "output")}};
   if (loop.scale != 1) attributes["scale"] = loop.scale;
   if (loop.reversed) attributes["reversed"] = int64_t{1};
   if (loop.stage) attributes["stage"] = int64_t{*loop.stage};

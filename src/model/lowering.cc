@@ -67,7 +67,7 @@ Lowered::Sets sets_of(const program::Program& program, const std::function<void(
   return sets;
 }
 
-std::vector<float> transposed(const std::vector<float>& values, uint64_t rows, uint64_t cols) {
+std::vector<float> rows_transposed(const std::vector<float>& values, uint64_t rows, uint64_t cols) {
   std::vector<float> result(values.size());
   for (uint64_t i = 0; i < values.size(); ++i) result[i % cols * rows + i / cols] = values[i];
   return result;
@@ -268,7 +268,7 @@ std::shared_ptr<const std::byte> Lowering::contents_of(ValueId id) {
   const std::vector<float>& values = graph_.contents(id);
   const TensorType& type = graph_.type(id);
   if (layout_of(id).weight) return bytes_of(type.type, weight(id).store(values));
-  if (layout_of(id).transposed) return bytes_of(type.type, transposed(values, type.rows(), type.cols()));
+  if (layout_of(id).transposed) return bytes_of(type.type, rows_transposed(values, type.rows(), type.cols()));
   return bytes_of(type.type, values);
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "model/layout.h"
@@ -43,6 +44,9 @@ struct Differentiation {
   Value output(size_t i) const { return graph.value(node.outputs.at(i)); }
 };
 using Gradients = std::vector<std::optional<Value>>;
+
+/// The type of a dense value.
+inline TensorType dense_type(Type type, Shape shape) { return {type, std::move(shape), {}, {}}; }
 
 /// What sets apart the random numbers that one operation draws: the numbers of the replica, of the
 /// micro-batch, and of the calls around the operation, the innermost first, each loop as the pass and itself;

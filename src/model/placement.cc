@@ -17,7 +17,6 @@
 namespace tessera::model {
 namespace {
 
-using machine::Machine;
 
 constexpr uint32_t kMostForSpeed = 4;
 
@@ -25,11 +24,11 @@ void note_passes(Placed& placed) {
   std::ranges::copy(placed.executable->passes, std::back_inserter(placed.passes));
 }
 
-Placed build(const Graph& graph, Stages stages, const Machine& machine, const std::set<ValueId>& bound,
+Placed build(const Graph& graph, Stages stages, const machine::Machine& machine, const std::set<ValueId>& bound,
              CompileFor what) {
   program::Program program;
   program.set_replicas(graph.replicas());
-  const Machine part = compiler::machine_of_replica(program, machine);
+  const machine::Machine part = compiler::machine_of_replica(program, machine);
   const ops::Builder builder(program, part);
   Placed placed;
   const auto start = std::chrono::steady_clock::now();
@@ -47,7 +46,7 @@ Placed build(const Graph& graph, Stages stages, const Machine& machine, const st
 }
 
 /// The first chips of a machine.
-Machine chips_of(const Graph& graph, const Machine& machine, uint32_t chips) {
+machine::Machine chips_of(const Graph& graph, const machine::Machine& machine, uint32_t chips) {
   const uint32_t all = machine.chip_count();
   if (chips > all)
     throw UsageError(fmt::format("{} chips are to work as one; {} has {}", chips, machine.name, all));
@@ -58,7 +57,7 @@ Machine chips_of(const Graph& graph, const Machine& machine, uint32_t chips) {
 
 class PlacementSearch {
  public:
-  PlacementSearch(const Graph& graph, const Machine& machine) : graph_(graph), machine_(machine) {}
+  PlacementSearch(const Graph& graph, const machine::Machine& machine) : graph_(graph), machine_(machine) {}
 
   Placed find(CompileFor what) {
     const uint32_t most = machine_.chip_count();
@@ -92,10 +91,10 @@ class PlacementSearch {
     consider(fmt::format("{} stages of whole layers on as many chips", chips), std::move(stages), chips);
   }
 
-  Machine part(uint32_t chips) const { return machine_.part(0, chips * machine_.chip_tiles); }
+  machine::Machine part(uint32_t chips) const { return machine_.part(0, chips * machine_.chip_tiles); }
 
   void consider(std::string name, Stages stages, uint32_t chips) {
-    const Machine machine = part(chips);
+    const machine::Machine machine = part(chips);
     Placed placed = build(graph_, std::move(stages), machine, {}, CompileFor::costs);
     const compiler::MemoryReport& memory = placed.executable->memory;
     PlacementCost cost{std::move(name), 0, memory.fits() ? "" : overflow_text(memory), false};
@@ -113,7 +112,7 @@ class PlacementSearch {
   }
 
   const Graph& graph_;
-  const Machine& machine_;
+  const machine::Machine& machine_;
   std::vector<PlacementCost> considered_;
   std::optional<Placed> best_;
   size_t chosen_ = 0;
@@ -140,7 +139,7 @@ std::vector<engine::Binding> Placed::metadata() const {
   return bindings;
 }
 
-Placed place_graph(const Graph& graph, const Machine& machine, const std::set<ValueId>& bound, uint32_t chips,
+Placed place_graph(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& bound, uint32_t chips,
                    CompileFor what) {
   if (chips > 0) return build(graph, stages_of(graph), chips_of(graph, machine, chips), bound, what);
   const bool is_free = machine.kind == machine::Kind::tiled && machine.chip_count() > 1 &&

@@ -15,7 +15,7 @@ namespace {
 // What follows a parameter's name in those of its pattern's arrays.
 constexpr const char* kCrowIndices = ".crow_indices";
 constexpr const char* kColIndices = ".col_indices";
-constexpr const char* kShape = ".shape";  // for others that read the file: the graph has it
+constexpr const char* kShapeName = ".shape";  // for others that read the file: the graph has it
 // In files written before these were the names.
 constexpr const char* kOldCrowIndices = ".row_begin";
 constexpr const char* kOldColIndices = ".columns";
@@ -70,7 +70,7 @@ void StateFile::insert(const std::string& name, Tensor tensor) {
 void StateFile::add_pattern(const std::string& name, const Pattern& pattern) {
   insert(name + kCrowIndices, {"U64", {pattern.crow_indices.size()}, bytes_of(pattern.crow_indices)});
   insert(name + kColIndices, {"U32", {pattern.col_indices.size()}, bytes_of(pattern.col_indices)});
-  insert(name + kShape, {"U64", {2}, bytes_of(std::vector<uint64_t>{pattern.rows, pattern.cols})});
+  insert(name + kShapeName, {"U64", {2}, bytes_of(std::vector<uint64_t>{pattern.rows, pattern.cols})});
 }
 
 bool StateFile::has_pattern(const std::string& name) const {

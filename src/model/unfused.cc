@@ -11,10 +11,10 @@
 namespace tessera::model {
 namespace {
 
-using Places = std::vector<int64_t>;
+using Indices = std::vector<int64_t>;
 
 /// Results of neighbouring places are used together.
-Value take_from(const std::vector<Value>& parts, Places places, int64_t neighbours = 1) {
+Value take_from_parts(const std::vector<Value>& parts, Indices places, int64_t neighbours = 1) {
   Attributes attributes = {{"places", std::move(places)}};
   if (neighbours > 1) attributes["neighbours"] = neighbours;
   return parts[0].owner().apply("select_features", parts, std::move(attributes))[0];
@@ -42,7 +42,7 @@ Value stacked(const std::vector<Value>& stacks, uint32_t outputs) {
 /// pairs of features, or tied.
 Value butterfly_factor(Value x, Value matrices, uint32_t first, uint32_t stride, bool tied) {
   constexpr int64_t kElements = 4;
-  Places of_x, of_matrices;
+  Indices of_x, of_matrices;
   const int64_t size = x.type().cols(), s = stride;
   for (int64_t i = 0; i < size; ++i) {
     const int64_t low = i % s, row = i / s % 2, group = i / (2 * s);
@@ -52,7 +52,7 @@ Value butterfly_factor(Value x, Value matrices, uint32_t first, uint32_t stride,
       of_matrices.push_back(pair * kElements + 2 * row + col);
     }
   }
-  return sum_neighbours(take_from({x}, std::move(of_x), 2) * take_from({matrices}, std::move(of_matrices), 2),
+  return sum_neighbours(take_from_parts({x}, std::move(of_x), 2) * take_from({matrices}, std::move(of_matrices), 2),
                         2);
 }
 
@@ -60,11 +60,11 @@ Value butterfly_factor(Value x, Value matrices, uint32_t first, uint32_t stride,
 /// feature is.
 struct Mixed {
   std::vector<Value> halves;
-  Places place;
+  Indices place;
 };
 
 Mixed unmixed(Value x) {
-  Places place(x.type().cols());
+  Indices place(x.type().cols());
   std::iota(place.begin(), place.end(), 0);
   return {{x}, std::move(place)};
 }
@@ -74,7 +74,7 @@ Mixed hadamard(Value x) {
   Mixed mixed = unmixed(x);
   const auto size = static_cast<int64_t>(mixed.place.size());
   for (int64_t stride = 1; stride < size; stride *= 2) {
-    Places first, second, place(mixed.place.size());
+    Indices first, second, place(mixed.place.size());
     for (int64_t i = 0; i < size; ++i) {
       if (i / stride % 2 == 1) continue;
       place[i] = static_cast<int64_t>(first.size());
@@ -82,7 +82,7 @@ Mixed hadamard(Value x) {
       first.push_back(mixed.place[i]);
       second.push_back(mixed.place[i + stride]);
     }
-    const Value a = take_from(mixed.halves, std::move(first)), b = take_from(mixed.halves, std::move(second));
+    const Value a = take_from_parts(mixed.halves, std::move(first)), b = take_from(mixed.halves, std::move(second));
     mixed = {{a + b, a - b}, std::move(place)};
   }
   return mixed;
@@ -90,9 +90,9 @@ Mixed hadamard(Value x) {
 
 /// In the order of a permutation; none: their own.
 Value in_order(const Mixed& mixed, std::span<const uint32_t> permutation = {}) {
-  Places places = mixed.place;
+  Indices places = mixed.place;
   for (size_t i = 0; i < permutation.size(); ++i) places[i] = mixed.place[permutation[i]];
-  return take_from(mixed.halves, std::move(places));
+  return take_from_parts(mixed.halves, std::move(places));
 }
 
 /// Blocks in each row, or column, of a pattern; the same in all.
@@ -218,12 +218,12 @@ Value unfused_block_product(Value x, Value weight, const Pattern& pattern) {
   const uint32_t b = pattern.block_size;
   const Value products = kronecker(x, weight, {pattern.block_cols(), counts.of_column * b, b, 1});
   const std::vector<uint32_t> numbers = numbers_in_columns(pattern);
-  Places places;
+  Indices places;
   for (uint32_t row = 0; row < pattern.block_rows(); ++row)
     for (uint32_t i = 0; i < b; ++i)
       for (uint64_t block = pattern.crow_indices[row]; block < pattern.crow_indices[row + 1]; ++block)
         places.push_back((int64_t{pattern.col_indices[block]} * counts.of_column + numbers[block]) * b + i);
-  return sum_neighbours(take_from({products}, std::move(places), counts.of_row), counts.of_row);
+  return sum_neighbours(take_from_parts({products}, std::move(places), counts.of_row), counts.of_row);
 }
 
 Value unfused_kronecker(Value x, Value weight, const Kronecker& of) {

@@ -100,7 +100,7 @@ Gradients pow_gradient(const Differentiation& d) {
 
 using Function = Value (*)(const Node&, Value);
 
-Types infer(const Signature& s) {
+Types infer_activations(const Signature& s) {
   require_dense(s);
   require_float(s, s.inputs[0]);
   for (const auto& [name, attribute] : s.attributes.attributes)
@@ -118,7 +118,7 @@ Types infer(const Signature& s) {
 }
 
 template <Function function>
-std::vector<Value> decompose(const Decomposition& d) {
+std::vector<Value> decompose_activations(const Decomposition& d) {
   const Value x = cast(d.inputs[0], Type::f32);
   return {cast(function(d.node, x), d.inputs[0].type().type)};
 }
@@ -161,11 +161,11 @@ template <Function function>
 constexpr Operation activation(std::string_view name, std::vector<Case> (*cases)(),
                                Gradients (*gradient)(const Differentiation&) = nullptr) {
   return {.name = name,
-          .infer = infer,
+          .infer = infer_activations,
           .gradient = gradient,
           .cases = cases,
           .traits = {.keeps_samples = elements_keep_samples, .elementwise = true},
-          .decompose = decompose<function>};
+          .decompose = decompose_activations<function>};
 }
 
 constexpr Operation kActivations[] = {
@@ -178,7 +178,7 @@ constexpr Operation kActivations[] = {
     activation<pow_of>("pow", pow_cases, pow_gradient),
 };
 
-Value one(const char* operation, Value x, Attributes attributes = {}) {
+Value with_attributes(const char* operation, Value x, Attributes attributes = {}) {
   return x.owner().apply(operation, {x}, std::move(attributes))[0];
 }
 
@@ -191,15 +191,15 @@ Value clip(Value x, std::optional<double> low, std::optional<double> high) {
   Attributes attributes;
   if (low) attributes["low"] = *low;
   if (high) attributes["high"] = *high;
-  return one("clip", x, std::move(attributes));
+  return with_attributes("clip", x, std::move(attributes));
 }
-Value leaky_relu(Value x, double slope) { return one("leaky_relu", x, {{"slope", slope}}); }
-Value elu(Value x, double alpha) { return one("elu", x, {{"alpha", alpha}}); }
+Value leaky_relu(Value x, double slope) { return with_attributes("leaky_relu", x, {{"slope", slope}}); }
+Value elu(Value x, double alpha) { return with_attributes("elu", x, {{"alpha", alpha}}); }
 Value softplus(Value x, double beta, double threshold) {
-  return one("softplus", x, {{"beta", beta}, {"threshold", threshold}});
+  return with_attributes("softplus", x, {{"beta", beta}, {"threshold", threshold}});
 }
-Value hard_sigmoid(Value x) { return one("hard_sigmoid", x); }
-Value hard_swish(Value x) { return one("hard_swish", x); }
-Value pow(Value x, double exponent) { return one("pow", x, {{"exponent", exponent}}); }
+Value hard_sigmoid(Value x) { return with_attributes("hard_sigmoid", x); }
+Value hard_swish(Value x) { return with_attributes("hard_swish", x); }
+Value pow(Value x, double exponent) { return with_attributes("pow", x, {{"exponent", exponent}}); }
 
 }  // namespace tessera::model

@@ -18,7 +18,7 @@
 namespace tessera::model {
 namespace {
 
-bool lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
+bool attention_lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
 
 bool drops(const Node& node) { return node.attributes.contains("p"); }
 
@@ -37,7 +37,7 @@ struct Inputs {
 
 uint32_t tokens_of(const TensorType& type) { return type.shape[type.shape.size() - 2]; }
 
-Attributes attributes_of(const Attention& of) {
+Attributes attention_attributes_of(const Attention& of) {
   Attributes attributes = {{"heads", int64_t{of.heads}}};
   if (of.kv_heads != 0) attributes["kv_heads"] = int64_t{of.kv_heads};
   if (of.scale) attributes["scale"] = *of.scale;
@@ -51,7 +51,7 @@ Attributes attributes_of(const Attention& of) {
   return attributes;
 }
 
-ops::AttentionProblem problem_of(const Node& node, const TensorType& q, const TensorType& k,
+ops::AttentionProblem attention_problem_of(const Node& node, const TensorType& q, const TensorType& k,
                                  const TensorType& v) {
   ops::AttentionProblem p;
   p.type = q.type;
@@ -84,7 +84,7 @@ void require_heads(const Signature& s, int64_t heads, int64_t kv_heads) {
     refuse(s, fmt::format("the values {} do not have {} heads", to_string(v), kv_heads));
 }
 
-void require_ids(const Signature& s, size_t input, const TensorType& of) {
+void require_attention_ids(const Signature& s, size_t input, const TensorType& of) {
   Shape shape = of.shape;
   shape.pop_back();
   if (const TensorType &ids = s.inputs[input], wanted = {Type::u32, shape, {}, {}}; !(ids == wanted))
@@ -112,7 +112,7 @@ void require_window(const Signature& s) {
 }
 
 /// Throws UsageError for inputs that are not those of an attention.
-void require_inputs(const Signature& s) {
+void require_attention_inputs(const Signature& s) {
   const TensorType &q = s.inputs[0], &k = s.inputs[1], &v = s.inputs[2];
   require_dense(s);
   require_float(s, q);
@@ -129,12 +129,12 @@ void require_inputs(const Signature& s) {
                   to_string(q), to_string(k), to_string(v)));
   const int64_t heads = s.attributes.integer("heads");
   require_heads(s, heads, s.attributes.integer("kv_heads", heads));
-  const ops::AttentionProblem p = problem_of(s.attributes, q, k, v);
+  const ops::AttentionProblem p = attention_problem_of(s.attributes, q, k, v);
   require_window(s);
   if (!std::isfinite(p.scale)) refuse(s, fmt::format("the scale is {}", p.scale));
   if (inputs.has_ids) {
-    require_ids(s, 3, q);
-    require_ids(s, 4, k);
+    require_attention_ids(s, 3, q);
+    require_attention_ids(s, 4, k);
   }
   if (inputs.has_bias) require_bias(s, s.inputs[inputs.bias()], p);
   if (inputs.has_dropout) require_dropout(s, s.inputs[inputs.step()]);
@@ -152,17 +152,17 @@ TensorType result_type(const TensorType& q, const ops::AttentionProblem& p) {
   return type;
 }
 
-Types infer(const Signature& s) {
-  require_inputs(s);
-  const ops::AttentionProblem p = problem_of(s.attributes, s.inputs[0], s.inputs[1], s.inputs[2]);
+Types infer_attention(const Signature& s) {
+  require_attention_inputs(s);
+  const ops::AttentionProblem p = attention_problem_of(s.attributes, s.inputs[0], s.inputs[1], s.inputs[2]);
   return {result_type(s.inputs[0], p), lse_type(s.inputs[0], p.heads)};
 }
 
 /// The inputs, y, lse, dy: dq, dk, dv.
-Types infer_gradient(const Signature& s) {
-  require_inputs(s);
+Types infer_attention_gradient(const Signature& s) {
+  require_attention_inputs(s);
   const size_t count = Inputs(s.attributes).count();
-  const ops::AttentionProblem p = problem_of(s.attributes, s.inputs[0], s.inputs[1], s.inputs[2]);
+  const ops::AttentionProblem p = attention_problem_of(s.attributes, s.inputs[0], s.inputs[1], s.inputs[2]);
   const TensorType y = result_type(s.inputs[0], p);
   if (s.inputs.size() != count + 3 || !(s.inputs[count] == y) || !(s.inputs[count + 2] == y) ||
       !(s.inputs[count + 1] == lse_type(s.inputs[0], p.heads)))
@@ -171,7 +171,7 @@ Types infer_gradient(const Signature& s) {
 }
 
 /// By an operation of its own, unless the bias or the logarithm has a gradient.
-Gradients gradient(const Differentiation& d) {
+Gradients attention_gradient(const Differentiation& d) {
   const Inputs inputs(d.node);
   const bool needs_bias = inputs.has_bias && d.needed[inputs.bias()];
   if (!d.dy[0] || d.dy[1] || needs_bias) return differentiate_decomposition(d);
@@ -190,12 +190,12 @@ constexpr double kLittle = -1e30;
 constexpr double kNoLogarithm = kernels::kNoLogarithm;
 
 /// Scores and probabilities as matrices [sequences, kv heads, queries of all heads that share keys, keys].
-class Parts {
+class AttentionParts {
  public:
-  Parts(const Decomposition& d, const Inputs& inputs)
+  AttentionParts(const Decomposition& d, const Inputs& inputs)
       : d_(d),
         inputs_(inputs),
-        p_(problem_of(d.node, d.inputs[0].type(), d.inputs[1].type(), d.inputs[2].type())) {}
+        p_(attention_problem_of(d.node, d.inputs[0].type(), d.inputs[1].type(), d.inputs[2].type())) {}
 
   const ops::AttentionProblem& problem() const { return p_; }
 
@@ -267,9 +267,9 @@ class Parts {
   ops::AttentionProblem p_;
 };
 
-std::vector<Value> decompose(const Decomposition& d) {
+std::vector<Value> decompose_attention(const Decomposition& d) {
   const Inputs inputs(d.node);
-  const Parts parts(d, inputs);
+  const AttentionParts parts(d, inputs);
   const ops::AttentionProblem& p = parts.problem();
   const std::optional<Value> mask = parts.mask();
   const Value scores = parts.masked(parts.scores(), mask);
@@ -293,9 +293,9 @@ std::vector<Value> decompose(const Decomposition& d) {
           parts.by_token(lse, p.heads, lse_type(q, p.heads).shape)};
 }
 
-std::vector<Value> decompose_gradient(const Decomposition& d) {
+std::vector<Value> decompose_attention_gradient(const Decomposition& d) {
   const Inputs inputs(d.node);
-  const Parts parts(d, inputs);
+  const AttentionParts parts(d, inputs);
   const ops::AttentionProblem& p = parts.problem();
   const std::optional<Value> mask = parts.mask();
   const Value q = parts.by_head(d.inputs[0], p.heads), k = parts.by_head(d.inputs[1], p.kv_heads),
@@ -317,10 +317,10 @@ std::vector<Value> decompose_gradient(const Decomposition& d) {
 }
 
 /// The bias as a matrix of bias_rows × keys has the same elements.
-ops::AttentionProblem problem_of(Lowering& l, const Node& node) {
+ops::AttentionProblem attention_problem_of(Lowering& l, const Node& node) {
   const auto type = [&](size_t input) -> const TensorType& { return l.graph().type(node.inputs[input]); };
   const Inputs inputs(node);
-  ops::AttentionProblem p = problem_of(node, type(0), type(1), type(2));
+  ops::AttentionProblem p = attention_problem_of(node, type(0), type(1), type(2));
   p.has_ids = inputs.has_ids;
   p.has_bias = inputs.has_bias;
   p.has_dropout = inputs.has_dropout;
@@ -339,7 +339,7 @@ ops::AttentionProblem problem_of(Lowering& l, const Node& node) {
 }
 
 /// Queries, keys, values and the result lie as rows or transposed, each by itself.
-std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
+std::vector<LayoutChoice> attention_layouts(Lowering& l, const Node& node) {
   const LayoutChoice rows = row_layouts(l, node).front();
   const auto of = [&](ValueId id, bool transposed) {
     return transposed && l.graph().type(id).elements() != 1 ? kTransposed : kRows;
@@ -361,10 +361,10 @@ std::vector<ops::Operand> input_operands(Lowering& l, const Node& node) {
   return operands;
 }
 
-void lower(Lowering& l, const Node& node) {
+void lower_attention(Lowering& l, const Node& node) {
   std::vector<ops::Operand> operands = input_operands(l, node);
   for (const size_t i : {1, 0}) operands.push_back(l.output(i));
-  ops::AttentionProblem p = problem_of(l, node);
+  ops::AttentionProblem p = attention_problem_of(l, node);
   p.q_transposed = l.input_layout(0).transposed;
   p.k_transposed = l.input_layout(1).transposed;
   p.v_transposed = l.input_layout(2).transposed;
@@ -372,13 +372,12 @@ void lower(Lowering& l, const Node& node) {
   l.add(p, operands);
 }
 
-void lower_gradient(Lowering& l, const Node& node) {
+void lower_attention_gradient(Lowering& l, const Node& node) {
   std::vector<ops::Operand> operands = input_operands(l, node);
   for (const size_t i : {1, 2, 0}) operands.push_back(l.output(i));
-  l.add(ops::AttentionGradientProblem{problem_of(l, node)}, operands);
+  l.add(ops::AttentionGradientProblem{attention_problem_of(l, node)}, operands);
 }
 
-TensorType dense(Type type, Shape shape) { return {type, std::move(shape), {}, {}}; }
 
 /// Queries and keys of two packs of sequences; the second pack has padding.
 Array ids_of(uint32_t sequences, uint32_t tokens) {
@@ -397,32 +396,32 @@ struct CaseOf {
   double dropout = 0;
 
   Case make() const {
-    Case c{.inputs = {dense(type, {sequences, queries, heads * size}),
-                      dense(type, {sequences, keys, kv_heads * size}),
-                      dense(type, {sequences, keys, kv_heads * value_size})},
+    Case c{.inputs = {dense_type(type, {sequences, queries, heads * size}),
+                      dense_type(type, {sequences, keys, kv_heads * size}),
+                      dense_type(type, {sequences, keys, kv_heads * value_size})},
            .attributes = attributes};
     c.attributes["heads"] = int64_t{heads};
     if (kv_heads != heads) c.attributes["kv_heads"] = int64_t{kv_heads};
     if (ids) {
       c.attributes["ids"] = int64_t{1};
-      c.inputs.push_back(dense(Type::u32, {sequences, queries}));
-      c.inputs.push_back(dense(Type::u32, {sequences, keys}));
+      c.inputs.push_back(dense_type(Type::u32, {sequences, queries}));
+      c.inputs.push_back(dense_type(Type::u32, {sequences, keys}));
       c.given = {{3, ids_of(sequences, queries)}, {4, ids_of(sequences, keys)}};
     }
     if (!bias.empty()) {
       c.attributes["bias"] = int64_t{1};
-      c.inputs.push_back(dense(type, bias));
+      c.inputs.push_back(dense_type(type, bias));
     }
     if (dropout > 0) {
       c.attributes.insert({{"p", dropout}, {"seed", int64_t{5}}, {"stream", int64_t{2}}});
       c.given[c.inputs.size()] = {3};
-      c.inputs.push_back(dense(Type::u32, {}));
+      c.inputs.push_back(dense_type(Type::u32, {}));
     }
     return c;
   }
 };
 
-std::vector<Case> cases() {
+std::vector<Case> attention_cases() {
   const Attributes causal = {{"right", int64_t{0}}};
   const Attributes sliding = {
       {"left", int64_t{2}}, {"right", int64_t{1}}, {"offset", int64_t{-1}}, {"scale", 0.3}};
@@ -442,13 +441,13 @@ std::vector<Case> cases() {
 }
 
 /// Of y and the logarithm the results of any inputs would do, as the gradient takes them as they are.
-std::vector<Case> gradient_cases() {
-  std::vector<Case> all = cases();
+std::vector<Case> attention_gradient_cases() {
+  std::vector<Case> all = attention_cases();
   for (Case& c : all) {
     const TensorType q = c.inputs[0];
     Node node;
     node.attributes = c.attributes;
-    const ops::AttentionProblem p = problem_of(node, q, c.inputs[1], c.inputs[2]);
+    const ops::AttentionProblem p = attention_problem_of(node, q, c.inputs[1], c.inputs[2]);
     c.inputs.push_back(result_type(q, p));
     c.given[c.inputs.size()] = Array(lse_type(q, p.heads).elements(), 2.5);
     c.inputs.push_back(lse_type(q, p.heads));
@@ -459,7 +458,7 @@ std::vector<Case> gradient_cases() {
 }
 
 /// Sequences attend to themselves; ids and a bias may be the same for all of them.
-bool keeps_samples(const Divided& divided) {
+bool attention_keeps_samples(const Divided& divided) {
   for (size_t i = 0; i < divided.operands.size(); ++i) {
     const Shape& shape = divided.shape(i);
     if (divided.operands[i] ? shape.size() < (i < 3 ? 3 : 2) : i < 3 || shape.size() != 4 || shape[0] != 1)
@@ -471,31 +470,31 @@ bool keeps_samples(const Divided& divided) {
 constexpr Operation kAttention[] = {{.name = "attention",
                                      .least_inputs = 3,
                                      .most_inputs = 7,
-                                     .infer = infer,
-                                     .gradient = gradient,
-                                     .layouts = layouts,
-                                     .lower = lower,
-                                     .cases = cases,
-                                     .traits = {.keeps_samples = keeps_samples, .has_substreams = drops},
-                                     .decompose = decompose,
-                                     .lowers_on = lowers_on},
+                                     .infer = infer_attention,
+                                     .gradient = attention_gradient,
+                                     .layouts = attention_layouts,
+                                     .lower = lower_attention,
+                                     .cases = attention_cases,
+                                     .traits = {.keeps_samples = attention_keeps_samples, .has_substreams = drops},
+                                     .decompose = decompose_attention,
+                                     .lowers_on = attention_lowers_on},
                                     {.name = "attention_gradient",
                                      .least_inputs = 6,
                                      .most_inputs = 10,
-                                     .infer = infer_gradient,
+                                     .infer = infer_attention_gradient,
                                      .layouts = row_layouts,
-                                     .lower = lower_gradient,
-                                     .cases = gradient_cases,
+                                     .lower = lower_attention_gradient,
+                                     .cases = attention_gradient_cases,
                                      .traits = {.has_substreams = drops},
-                                     .decompose = decompose_gradient,
-                                     .lowers_on = lowers_on}};
+                                     .decompose = decompose_attention_gradient,
+                                     .lowers_on = attention_lowers_on}};
 
 }  // namespace
 
 std::span<const Operation> attention_operations() { return kAttention; }
 
 Value attention(Value q, Value k, Value v, const Attention& of) {
-  Attributes attributes = attributes_of(of);
+  Attributes attributes = attention_attributes_of(of);
   std::vector<Value> inputs = {q, k, v};
   if (of.query_ids.has_value() != of.key_ids.has_value())
     throw UsageError("attention: ids of queries need those of keys");

@@ -29,7 +29,7 @@ struct Sizes {
   }
 };
 
-Types infer(const Signature& s) {
+Types infer_batched(const Signature& s) {
   const TensorType &a = s.inputs[0], &b = s.inputs[1];
   require_dense(s);
   require_float(s, a);
@@ -55,7 +55,7 @@ Types infer(const Signature& s) {
 }
 
 /// With y = a · b, da = dy · bᵀ and db = aᵀ · dy.
-Gradients gradient(const Differentiation& d) {
+Gradients batched_gradient(const Differentiation& d) {
   Value a = d.input(0), dy = *d.dy[0];
   const Value b = d.input(1);
   if (b.shape().size() == 2 && a.shape().size() > 2) {
@@ -70,7 +70,7 @@ Gradients gradient(const Differentiation& d) {
           tb ? matmul(dy, a, true, ta) : matmul(a, dy, !ta, false)};
 }
 
-std::vector<Array> reference(const Evaluation& e) {
+std::vector<Array> batched_reference(const Evaluation& e) {
   const Sizes z(e.node, e.input_type(0), e.input_type(1));
   const Array &a = *e.inputs[0], &b = *e.inputs[1];
   Array y(e.output_type(0).elements());
@@ -83,7 +83,7 @@ std::vector<Array> reference(const Evaluation& e) {
   return {y};
 }
 
-void lower(Lowering& l, const Node& node) {
+void lower_batched(Lowering& l, const Node& node) {
   const Sizes z(node, l.graph().type(node.inputs[0]), l.graph().type(node.inputs[1]));
   const ops::Operand a = l.input(0), b = l.input(1), y = l.output(0);
   l.add(ops::BatchedProblem{.matrices = z.matrices,
@@ -96,7 +96,7 @@ void lower(Lowering& l, const Node& node) {
         {a, b, y});
 }
 
-std::vector<Case> cases() {
+std::vector<Case> batched_cases() {
   const auto dense = [](Type type, Shape shape) { return TensorType{type, std::move(shape), {}, {}}; };
   const auto flags = [](int64_t a, int64_t b) { return Attributes{{"transpose_a", a}, {"transpose_b", b}}; };
   return {{{dense(Type::f32, {7, 9}), dense(Type::f32, {9, 5})}},
@@ -110,7 +110,7 @@ std::vector<Case> cases() {
 }
 
 /// Both are divided, or the second is one matrix for all.
-bool keeps_samples(const Divided& divided) {
+bool batched_keeps_samples(const Divided& divided) {
   const size_t dims = divided.shape(1).size();
   return divided.operands[0] && divided.shape(0).size() > 2 && (divided.operands[1] ? dims > 2 : dims == 2);
 }
@@ -118,13 +118,13 @@ bool keeps_samples(const Divided& divided) {
 constexpr Operation kBatched[] = {{.name = "matmul",
                                    .least_inputs = 2,
                                    .most_inputs = 2,
-                                   .infer = infer,
-                                   .gradient = gradient,
-                                   .reference = reference,
+                                   .infer = infer_batched,
+                                   .gradient = batched_gradient,
+                                   .reference = batched_reference,
                                    .layouts = row_layouts,
-                                   .lower = lower,
-                                   .cases = cases,
-                                   .traits = {.keeps_samples = keeps_samples}}};
+                                   .lower = lower_batched,
+                                   .cases = batched_cases,
+                                   .traits = {.keeps_samples = batched_keeps_samples}}};
 
 }  // namespace
 

@@ -28,7 +28,7 @@ void check_draws_and_patterns(const Graph& function) {
                       function.info(id).name));
 }
 
-Types infer(const Signature& s) {
+Types infer_call(const Signature& s) {
   if (!s.attributes.body) throw UsageError("call: there is no function; use Graph::call");
   const Graph& function = *s.attributes.body;
   check_function(function);
@@ -52,7 +52,7 @@ Types infer(const Signature& s) {
 }
 
 /// The call computes what its gradient needs as well, which is a call too, and draws the same random numbers.
-Gradients gradient(const Differentiation& d) {
+Gradients call_gradient(const Differentiation& d) {
   std::vector<bool> given;
   for (const auto& dy : d.dy) given.push_back(dy.has_value());
   const FunctionGradient& function = d.functions.of(d.node.body, given);
@@ -73,13 +73,13 @@ Gradients gradient(const Differentiation& d) {
   return gradients;
 }
 
-std::vector<Array> reference(const Evaluation& e) {
+std::vector<Array> call_reference(const Evaluation& e) {
   const std::optional<uint32_t> call = number_of_call(e.node);
   return results_of(*e.node.body, e.inputs, call ? called(e.substream, *call) : e.substream);
 }
 
 /// Those that were chosen for the function.
-std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
+std::vector<LayoutChoice> call_layouts(Lowering& l, const Node& node) {
   const Graph& function = *node.body;
   const std::vector<ValueLayout>& inside = l.function(node).body.layouts.values;
   LayoutChoice choice;
@@ -94,7 +94,7 @@ std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
   return {choice};
 }
 
-void lower(Lowering& l, const Node& node) {
+void lower_call(Lowering& l, const Node& node) {
   const LoweredFunction& function = l.function(node);
   std::vector<ops::Operand> operands;
   for (size_t i = 0; i < node.inputs.size(); ++i) operands.push_back(l.argument(i, function));
@@ -124,13 +124,13 @@ std::shared_ptr<const Graph> block() {
   return function;
 }
 
-std::vector<Case> cases() {
+std::vector<Case> call_cases() {
   const auto type = [](Shape shape) { return TensorType{Type::f32, std::move(shape), {}, {}}; };
   return {{.inputs = {type({6, 24}), type({24, 24}), type({24})}, .body = block()}};
 }
 
 constexpr Operation kCall[] = {
-    {"call", 0, std::numeric_limits<size_t>::max(), infer, gradient, reference, layouts, lower, cases}};
+    {"call", 0, std::numeric_limits<size_t>::max(), infer_call, call_gradient, call_reference, call_layouts, lower_call, call_cases}};
 
 }  // namespace
 

@@ -13,39 +13,39 @@
 namespace tessera::model {
 namespace {
 
-Type type_of(const Node& node) {
+Type cast_type_of(const Node& node) {
   const std::string name = node.text("type");
   for (Type type : {Type::f32, Type::f16, Type::bf16, Type::u32, Type::i32})
     if (name == name_of(type)) return type;
   throw UsageError(fmt::format("cast: there is no type '{}': use f32, f16, bf16, u32 or i32", name));
 }
 
-Types infer(const Signature& s) {
+Types infer_cast(const Signature& s) {
   require_number(s, s.inputs[0]);
   TensorType out = s.inputs[0];
-  out.type = type_of(s.attributes);
+  out.type = cast_type_of(s.attributes);
   return {out};
 }
 
 /// None of integers.
-Gradients gradient(const Differentiation& d) {
+Gradients cast_gradient(const Differentiation& d) {
   const Type from = d.input(0).type().type;
   if (is_integer(from) || is_integer(d.dy[0]->type().type)) return {{}};
   return {cast(*d.dy[0], from)};
 }
 
-std::vector<Array> reference(const Evaluation& e) {
+std::vector<Array> cast_reference(const Evaluation& e) {
   Array y = *e.inputs[0];
   for (double& x : y) x = kernels::converted(e.input_type(0).type, e.output_type(0).type, x);
   return {y};
 }
 
-void lower(Lowering& l, const Node&) {
+void lower_cast(Lowering& l, const Node&) {
   const ops::Operand in = l.input(0), out = l.output(0);
   l.add(ops::CastProblem{l.builder().type_of(in), l.builder().type_of(out), in.rows(), in.cols()}, {in, out});
 }
 
-std::vector<Case> cases() {
+std::vector<Case> cast_cases() {
   return {{{{Type::f32, {5, 33}, {}, {}}}, {{"type", "f16"}}},
           {{{Type::f16, {5, 33}, {}, {}}}, {{"type", "f32"}}},
           {{{Type::f32, {5, 33}, {}, {}}}, {{"type", "bf16"}}},
@@ -71,12 +71,12 @@ constexpr Operation kCast[] = {
     {"cast",
      1,
      1,
-     infer,
-     gradient,
-     reference,
+     infer_cast,
+     cast_gradient,
+     cast_reference,
      elementwise_layouts,
-     lower,
-     cases,
+     lower_cast,
+     cast_cases,
      {.keeps_zeros = always_keeps_zeros, .keeps_samples = elements_keep_samples, .elementwise = true}}};
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace tessera::model {
 namespace {
 
-constexpr double kMost = 1 << 24;  // constants are FP32 numbers
+constexpr double kExactIntegers = 1 << 24;  // constants are FP32 numbers
 
 }  // namespace
 
@@ -21,8 +21,8 @@ void require_number(const Signature& s, const TensorType& value) {
 }
 
 Value number(Graph& graph, double number, Type type) {
-  const double least = type == Type::u32 ? 0 : -kMost;
-  if (is_integer(type) && !(number >= least && number <= kMost && number == std::floor(number)))
+  const double least = type == Type::u32 ? 0 : -kExactIntegers;
+  if (is_integer(type) && !(number >= least && number <= kExactIntegers && number == std::floor(number)))
     throw UsageError(
         fmt::format("{} cannot be combined with values of {}: use a whole number from {} to 2^24", number,
                     name_of(type), type == Type::u32 ? "0" : "-2^24"));

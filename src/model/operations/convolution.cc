@@ -24,7 +24,7 @@ const Operation& product() {
 }
 
 /// The product's signature: what the window sees, and the other inputs.
-Types infer(const Signature& s) {
+Types infer_convolution(const Signature& s) {
   require_float(s, s.inputs[0]);
   if (s.inputs[0].pattern) throw UsageError(fmt::format("{}: the image is sparse", s.operation));
   Types inputs = s.inputs;
@@ -45,13 +45,13 @@ Value seen_by(const Node& node, Value x) {
   return x.graph->apply("patches", {x}, window_attributes(node))[0];
 }
 
-std::vector<Value> decompose(const Decomposition& d) {
+std::vector<Value> decompose_convolution(const Decomposition& d) {
   std::vector<Value> inputs = d.inputs;
   inputs[0] = seen_by(d.node, inputs[0]);
   return inputs[0].graph->apply("linear", inputs, product_attributes(d.node));
 }
 
-Gradients gradient(const Differentiation& d) {
+Gradients convolution_gradient(const Differentiation& d) {
   const Value dy = *d.dy[0], x = d.input(0), w = d.input(1);
   if (d.node.text("activation", "none") != "none")
     throw UsageError(
@@ -72,7 +72,7 @@ Gradients gradient(const Differentiation& d) {
 }
 
 /// As those of the product; images lie as what is seen of them.
-std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
+std::vector<LayoutChoice> convolution_layouts(Lowering& l, const Node& node) {
   const ValueLayout x = l.weight(node.inputs[1]).activations();
   LayoutChoice choice{{x, l.weight_layout(node.inputs[1])}, {x}};
   const bool has_residual = node.integer("residual", 0) != 0;
@@ -81,24 +81,23 @@ std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
   return {choice};
 }
 
-void lower(Lowering& l, const Node& node) {
+void lower_convolution(Lowering& l, const Node& node) {
   const Shape& image = l.graph().type(node.inputs[0]).shape;
   lower_product(l, node, window_over(node.operation->name, node, image));
 }
 
 /// Products of a host take their panels from images.
-bool lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
+bool convolution_lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
 
-bool keeps_samples(const Divided& divided) { return product().traits.keeps_samples(divided); }
+bool convolution_keeps_samples(const Divided& divided) { return product().traits.keeps_samples(divided); }
 
-std::optional<Node> absorb(const Graph& graph, const Node& own, const Node& next) {
+std::optional<Node> absorb_convolution(const Graph& graph, const Node& own, const Node& next) {
   return product().absorb(graph, own, next);
 }
 
-TensorType dense(Type type, Shape shape) { return {type, std::move(shape), {}, {}}; }
 
 /// Every third block.
-TensorType sparse(uint32_t outputs, uint32_t seen, uint32_t block_size, bool is_dynamic) {
+TensorType convolution_sparse(uint32_t outputs, uint32_t seen, uint32_t block_size, bool is_dynamic) {
   Pattern pattern{outputs, seen, block_size, {0}, {}};
   for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
     for (uint32_t col = row % 3; col < pattern.block_cols(); col += 3) pattern.col_indices.push_back(col);
@@ -110,7 +109,7 @@ TensorType sparse(uint32_t outputs, uint32_t seen, uint32_t block_size, bool is_
   return type;
 }
 
-std::vector<Case> cases() {
+std::vector<Case> convolution_cases() {
   const Convolution same{.kernel = {3, 3}, .padding = {1, 1}}, strided{.kernel = {2, 3}, .stride = {2, 1}};
   const Convolution line{.kernel = {3}, .padding = {2, 0}, .dilation = {2}};
   const auto use = [](const Convolution& window, Types inputs, Attributes more = {}) {
@@ -119,33 +118,33 @@ std::vector<Case> cases() {
     c.attributes.insert(more.begin(), more.end());
     return c;
   };
-  const TensorType bias = dense(Type::f32, {16});
+  const TensorType bias = dense_type(Type::f32, {16});
   return {
-      use(same, {dense(Type::f32, {2, 5, 6, 3}), dense(Type::f32, {10, 27}), dense(Type::f32, {10})}),
-      use(strided, {dense(Type::f32, {2, 6, 5, 8}), dense(Type::f32, {16, 48}), bias},
+      use(same, {dense_type(Type::f32, {2, 5, 6, 3}), dense_type(Type::f32, {10, 27}), dense_type(Type::f32, {10})}),
+      use(strided, {dense_type(Type::f32, {2, 6, 5, 8}), dense_type(Type::f32, {16, 48}), bias},
           {{"activation", "relu"}}),
-      use(line, {dense(Type::f32, {3, 9, 4}), dense(Type::f32, {6, 12})}),
-      use(same, {dense(Type::f16, {2, 4, 5, 4}), dense(Type::f16, {8, 36})}),
-      use(same, {dense(Type::f32, {2, 5, 5, 8}), sparse(16, 72, 8, false), bias}),
-      use(strided, {dense(Type::f32, {1, 8, 7, 16}), sparse(32, 96, 16, true)}),
-      use(line, {dense(Type::f32, {2, 9, 8}), sparse(16, 24, 1, false), bias, dense(Type::f32, {2, 7, 16})},
+      use(line, {dense_type(Type::f32, {3, 9, 4}), dense_type(Type::f32, {6, 12})}),
+      use(same, {dense_type(Type::f16, {2, 4, 5, 4}), dense_type(Type::f16, {8, 36})}),
+      use(same, {dense_type(Type::f32, {2, 5, 5, 8}), convolution_sparse(16, 72, 8, false), bias}),
+      use(strided, {dense_type(Type::f32, {1, 8, 7, 16}), convolution_sparse(32, 96, 16, true)}),
+      use(line, {dense_type(Type::f32, {2, 9, 8}), convolution_sparse(16, 24, 1, false), bias, dense_type(Type::f32, {2, 7, 16})},
           {{"residual", int64_t{1}}}),
-      use(same, {dense(Type::f32, {2, 7, 6, 4}), sparse(16, 36, 4, false), bias}, {{"activation", "gelu"}})};
+      use(same, {dense_type(Type::f32, {2, 7, 6, 4}), convolution_sparse(16, 36, 4, false), bias}, {{"activation", "gelu"}})};
 }
 
 constexpr Operation kConvolution[] = {
     {.name = "convolution",
      .least_inputs = 2,
      .most_inputs = 4,
-     .infer = infer,
-     .gradient = gradient,
-     .layouts = layouts,
-     .lower = lower,
-     .cases = cases,
-     .traits = {.weight = {{1, ProductKind::forward}}, .keeps_samples = keeps_samples},
-     .absorb = absorb,
-     .decompose = decompose,
-     .lowers_on = lowers_on}};
+     .infer = infer_convolution,
+     .gradient = convolution_gradient,
+     .layouts = convolution_layouts,
+     .lower = lower_convolution,
+     .cases = convolution_cases,
+     .traits = {.weight = {{1, ProductKind::forward}}, .keeps_samples = convolution_keeps_samples},
+     .absorb = absorb_convolution,
+     .decompose = decompose_convolution,
+     .lowers_on = convolution_lowers_on}};
 
 /// Features of each group, or rows of the weight.
 std::vector<Value> in_groups(Value x, uint32_t groups, uint32_t dimension) {

@@ -22,7 +22,7 @@ double low_of(const Node& node) { return node.number("low", -std::numeric_limits
 double high_of(const Node& node) { return node.number("high", std::numeric_limits<double>::infinity()); }
 
 /// x [samples, sizes…, channels], a weight [channels, taps], and if there is one, a bias [channels].
-Types infer(const Signature& s) {
+Types infer_depthwise(const Signature& s) {
   const TensorType &x = s.inputs[0], &w = s.inputs[1];
   require_float(s, x);
   require_dense(s);
@@ -45,7 +45,7 @@ Value by_tap(Value seen, uint32_t taps) {
   return reshape(seen, {type.rows(), taps, type.cols() / taps});
 }
 
-std::vector<Value> decompose(const Decomposition& d) {
+std::vector<Value> decompose_depthwise(const Decomposition& d) {
   const Type type = d.inputs[0].type().type;
   const Value x = cast(d.inputs[0], Type::f32), w = cast(d.inputs[1], Type::f32);
   const Value seen = x.graph->apply("patches", {x}, window_attributes(d.node))[0];
@@ -59,7 +59,7 @@ std::vector<Value> decompose(const Decomposition& d) {
   return {reshape(cast(clip(y, bound("low"), bound("high")), type), shape)};
 }
 
-void lower(Lowering& l, const Node& node) {
+void lower_depthwise(Lowering& l, const Node& node) {
   const Shape& image = l.graph().type(node.inputs[0]).shape;
   const ops::PatchesProblem of{l.builder().type_of(l.input(0)), image[0], image.back(),
                                window_over(node.operation->name, node, image), l.input_layout(0).transposed};
@@ -72,7 +72,7 @@ void lower(Lowering& l, const Node& node) {
         operands);
 }
 
-std::vector<LayoutChoice> layouts(Lowering&, const Node& node) {
+std::vector<LayoutChoice> depthwise_layouts(Lowering&, const Node& node) {
   std::vector<LayoutChoice> choices;
   for (const ValueLayout& layout : {kRows, kTransposed}) {
     choices.push_back({{layout, kRows}, {layout}});
@@ -81,7 +81,7 @@ std::vector<LayoutChoice> layouts(Lowering&, const Node& node) {
   return choices;
 }
 
-bool lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
+bool depthwise_lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
 
 /// A bias of each channel.
 std::optional<Node> absorb_bias(const Graph& graph, const Node& own, const Node& next) {
@@ -112,7 +112,7 @@ std::optional<Node> absorb_bound(const Graph& graph, const Node& own, const Node
   return both;
 }
 
-std::optional<Node> absorb(const Graph& graph, const Node& own, const Node& next) {
+std::optional<Node> absorb_depthwise(const Graph& graph, const Node& own, const Node& next) {
   if (!(graph.type(next.outputs[0]) == graph.type(own.outputs[0]))) return {};
   const std::string_view name = next.operation->name;
   std::optional<Node> both;
@@ -123,7 +123,7 @@ std::optional<Node> absorb(const Graph& graph, const Node& own, const Node& next
   return both;
 }
 
-std::vector<Case> cases() {
+std::vector<Case> depthwise_cases() {
   const auto use = [](Type type, Shape image, const Convolution& window) {
     uint32_t taps = 1;
     for (uint32_t size : window.kernel) taps *= size;
@@ -141,19 +141,19 @@ std::vector<Case> cases() {
           use(Type::f16, {2, 4, 9, 3}, {.kernel = {2, 3}, .stride = {1, 2}, .padding = {1, 1}})};
 }
 
-bool keeps_samples(const Divided& divided) { return divided.are_rows_of_first(); }
+bool depthwise_keeps_samples(const Divided& divided) { return divided.are_rows_of_first(); }
 
 constexpr Operation kDepthwise[] = {{.name = "depthwise",
                                      .least_inputs = 2,
                                      .most_inputs = 3,
-                                     .infer = infer,
-                                     .layouts = layouts,
-                                     .lower = lower,
-                                     .cases = cases,
-                                     .traits = {.row_weight = 1, .keeps_samples = keeps_samples},
-                                     .absorb = absorb,
-                                     .decompose = decompose,
-                                     .lowers_on = lowers_on}};
+                                     .infer = infer_depthwise,
+                                     .layouts = depthwise_layouts,
+                                     .lower = lower_depthwise,
+                                     .cases = depthwise_cases,
+                                     .traits = {.row_weight = 1, .keeps_samples = depthwise_keeps_samples},
+                                     .absorb = absorb_depthwise,
+                                     .decompose = decompose_depthwise,
+                                     .lowers_on = depthwise_lowers_on}};
 
 /// Each channel so many times.
 Value repeated(Value x, uint32_t times) {

@@ -12,7 +12,7 @@
 namespace tessera::model {
 namespace {
 
-Types infer(const Signature& s) {
+Types infer_dropout(const Signature& s) {
   require_dropout(s, s.inputs[1]);
   require_dense(s);
   require_float(s, s.inputs[0]);
@@ -20,11 +20,11 @@ Types infer(const Signature& s) {
 }
 
 /// The same mask.
-Gradients gradient(const Differentiation& d) {
+Gradients dropout_gradient(const Differentiation& d) {
   return {d.graph.apply("dropout", {*d.dy[0], d.input(1)}, d.node.attributes)[0], {}};
 }
 
-std::vector<Array> reference(const Evaluation& e) {
+std::vector<Array> dropout_reference(const Evaluation& e) {
   const float keep = keep_of(e.node);
   const auto step = static_cast<uint32_t>((*e.inputs[1])[0]);
   uint64_t seed = seed_of(e.node);
@@ -36,7 +36,7 @@ std::vector<Array> reference(const Evaluation& e) {
   return {y};
 }
 
-void lower(Lowering& l, const Node& node) {
+void lower_dropout(Lowering& l, const Node& node) {
   const ops::Operand in = l.input(0), out = l.output(0);
   l.add(ops::DropoutProblem{.type = l.builder().type_of(in),
                             .rows = in.rows(),
@@ -49,11 +49,11 @@ void lower(Lowering& l, const Node& node) {
         {in, l.with_substream(l.input(1)), out});
 }
 
-std::vector<LayoutChoice> layouts(Lowering&, const Node&) {
+std::vector<LayoutChoice> dropout_layouts(Lowering&, const Node&) {
   return {{{kRows, kRows}, {kRows}}, {{kTransposed, kRows}, {kTransposed}}};
 }
 
-std::vector<Case> cases() {
+std::vector<Case> dropout_cases() {
   const Attributes attributes = {{"p", 0.3}, {"seed", int64_t{5}}, {"stream", int64_t{2}}};
   return {{.inputs = {{Type::f32, {3, 4, 33}, {}, {}}, {Type::u32, {}, {}, {}}},
            .attributes = attributes,
@@ -66,12 +66,12 @@ std::vector<Case> cases() {
 constexpr Operation kDropout[] = {{.name = "dropout",
                                    .least_inputs = 2,
                                    .most_inputs = 2,
-                                   .infer = infer,
-                                   .gradient = gradient,
-                                   .reference = reference,
-                                   .layouts = layouts,
-                                   .lower = lower,
-                                   .cases = cases,
+                                   .infer = infer_dropout,
+                                   .gradient = dropout_gradient,
+                                   .reference = dropout_reference,
+                                   .layouts = dropout_layouts,
+                                   .lower = lower_dropout,
+                                   .cases = dropout_cases,
                                    .traits = {.has_substreams = [](const Node&) { return true; }}}};
 
 }  // namespace

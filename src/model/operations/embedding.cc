@@ -17,7 +17,7 @@ namespace {
 
 using ops::Operand;
 
-void require_ids(const Signature& s, const TensorType& ids) {
+void require_embedding_ids(const Signature& s, const TensorType& ids) {
   if (ids.type != Type::u32)
     throw UsageError(fmt::format("{}: the ids are {}; they must be u32", s.operation, to_string(ids)));
 }
@@ -34,9 +34,9 @@ void require_padding(const Signature& s, int64_t rows) {
 }
 
 /// Ids and the weight.
-Types infer(const Signature& s) {
+Types infer_embedding(const Signature& s) {
   const TensorType &ids = s.inputs[0], &weight = s.inputs[1];
-  require_ids(s, ids);
+  require_embedding_ids(s, ids);
   require_number(s, weight);
   require_dense(s);
   if (weight.shape.size() != 2)
@@ -50,13 +50,13 @@ Types infer(const Signature& s) {
   return {y};
 }
 
-Gradients gradient(const Differentiation& d) {
+Gradients embedding_gradient(const Differentiation& d) {
   Attributes attributes = d.node.attributes;
   attributes["rows"] = int64_t{d.input(1).type().rows()};
   return {{}, d.graph.apply("embedding_gradient", {*d.dy[0], d.input(0)}, std::move(attributes))[0]};
 }
 
-std::vector<Array> reference(const Evaluation& e) {
+std::vector<Array> embedding_reference(const Evaluation& e) {
   const uint32_t rows = e.input_type(1).rows(), cols = e.input_type(1).cols();
   const double missing = is_integer(e.input_type(1).type) ? 0 : std::numeric_limits<double>::quiet_NaN();
   Array y;
@@ -77,7 +77,7 @@ Operand list_of(Lowering& l, size_t input) {
 }
 
 /// The weight row by row, or as its products have it, where rows can be taken from that.
-std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
+std::vector<LayoutChoice> embedding_layouts(Lowering& l, const Node& node) {
   std::vector<LayoutChoice> choices = row_layouts(l, node);
   if (l.form_of(node.inputs[1]) && l.weight(node.inputs[1]).panel_rows()) {
     choices.push_back(choices.front());
@@ -86,7 +86,7 @@ std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
   return choices;
 }
 
-void lower(Lowering& l, const Node& node) {
+void lower_embedding(Lowering& l, const Node& node) {
   const Operand ids = list_of(l, 0), weight = l.input(1), y = l.output(0);
   const TensorType& type = l.graph().type(node.inputs[1]);
   l.add(
@@ -99,10 +99,10 @@ void lower(Lowering& l, const Node& node) {
 }
 
 /// The gradient of y, and ids.
-Types infer_gradient(const Signature& s) {
+Types infer_embedding_gradient(const Signature& s) {
   const TensorType &dy = s.inputs[0], &ids = s.inputs[1];
   require_float(s, dy);
-  require_ids(s, ids);
+  require_embedding_ids(s, ids);
   require_dense(s);
   const int64_t rows = s.attributes.integer("rows");
   if (dy.shape.empty() || dy.rows() != ids.elements() || rows < 1 ||
@@ -138,7 +138,7 @@ std::vector<Array> gradient_reference(const Evaluation& e) {
 }
 
 /// Sums in FP32.
-void lower_gradient(Lowering& l, const Node& node) {
+void lower_embedding_gradient(Lowering& l, const Node& node) {
   const Operand ids = list_of(l, 1), dy = l.as_type(l.input(0), Type::f32), dw = l.output(0);
   const Operand sums =
       l.builder().type_of(dw) == Type::f32 ? dw : l.temporary("sums", Type::f32, dw.rows(), dw.cols());
@@ -148,7 +148,7 @@ void lower_gradient(Lowering& l, const Node& node) {
 
 TensorType ids_type(Shape shape) { return {Type::u32, std::move(shape), {}, {}}; }
 
-std::vector<Case> cases() {
+std::vector<Case> embedding_cases() {
   std::vector<Case> cases;
   for (const Type type : {Type::f32, Type::f16, Type::bf16})
     cases.push_back({.inputs = {ids_type({3, 7}), {type, {24, 20}, {}, {}}}, .below = 24});
@@ -163,7 +163,7 @@ std::vector<Case> cases() {
 }
 
 /// Some ids are beyond the rows.
-std::vector<Case> gradient_cases() {
+std::vector<Case> embedding_gradient_cases() {
   std::vector<Case> cases;
   for (const Type type : {Type::f32, Type::f16, Type::bf16})
     cases.push_back({.inputs = {{type, {3, 7, 20}, {}, {}}, ids_type({3, 7})},
@@ -172,27 +172,27 @@ std::vector<Case> gradient_cases() {
   return cases;
 }
 
-bool keeps_samples(const Divided& divided) { return divided.operands[0] && !divided.operands[1]; }
+bool embedding_keeps_samples(const Divided& divided) { return divided.operands[0] && !divided.operands[1]; }
 
 constexpr Operation kEmbedding[] = {{.name = "embedding",
                                      .least_inputs = 2,
                                      .most_inputs = 2,
-                                     .infer = infer,
-                                     .gradient = gradient,
-                                     .reference = reference,
-                                     .layouts = layouts,
-                                     .lower = lower,
-                                     .cases = cases,
-                                     .traits = {.keeps_samples = keeps_samples}},
+                                     .infer = infer_embedding,
+                                     .gradient = embedding_gradient,
+                                     .reference = embedding_reference,
+                                     .layouts = embedding_layouts,
+                                     .lower = lower_embedding,
+                                     .cases = embedding_cases,
+                                     .traits = {.keeps_samples = embedding_keeps_samples}},
                                     {.name = "embedding_gradient",
                                      .least_inputs = 2,
                                      .most_inputs = 2,
-                                     .infer = infer_gradient,
+                                     .infer = infer_embedding_gradient,
                                      .gradient = second_gradient,
                                      .reference = gradient_reference,
                                      .layouts = row_layouts,
-                                     .lower = lower_gradient,
-                                     .cases = gradient_cases}};
+                                     .lower = lower_embedding_gradient,
+                                     .cases = embedding_gradient_cases}};
 
 }  // namespace
 

@@ -10,17 +10,17 @@
 namespace tessera::model {
 namespace {
 
-using ops::Window;
+using ops::Taps;
 using ops::Windows;
 
 /// Elements of a dimension of size 1, which images of one row have.
 Windows of_one() { return {1, 1, {{0, 1, {1.0}}}}; }
 
 Windows transposed_of(const Windows& w) {
-  Windows result{w.outputs(), 1, std::vector<Window>(w.size)};
+  Windows result{w.outputs(), 1, std::vector<Taps>(w.size)};
   for (uint32_t i = 0; i < w.outputs(); ++i)
     for (uint32_t t = 0; t < w.of[i].count; ++t) {
-      Window& of = result.of[w.of[i].first + t];
+      Taps& of = result.of[w.of[i].first + t];
       if (of.count == 0) of.first = i;
       of.weights.resize(i - of.first);  // windows between have no such element
       of.weights.push_back(w.of[i].weights[t]);
@@ -30,11 +30,11 @@ Windows transposed_of(const Windows& w) {
 }
 
 /// Sizes of the elements' index in an array.
-struct Layout {
+struct ImageLayout {
   uint64_t samples, channels;
   const ImageWindows& windows;
 
-  Layout(const TensorType& x, const ImageWindows& of)
+  ImageLayout(const TensorType& x, const ImageWindows& of)
       : samples(x.shape.front()), channels(x.shape.back()), windows(of) {}
   uint64_t pixels() const { return uint64_t{windows.down.size} * windows.across.size; }
   uint64_t outputs() const { return uint64_t{windows.down.outputs()} * windows.across.outputs(); }
@@ -42,32 +42,32 @@ struct Layout {
   template <class Visit>
   void each(const Visit& visit) const {
     for (uint64_t n = 0, out = 0; n < samples; ++n)
-      for (const Window& i : windows.down.of)
-        for (const Window& j : windows.across.of) {
+      for (const Taps& i : windows.down.of)
+        for (const Taps& j : windows.across.of) {
           for (uint64_t c = 0; c < channels; ++c)
             visit(i, j, n * pixels() * channels + c, out * channels + c);
           ++out;
         }
   }
   /// The position of a window's element in a channel of a sample.
-  uint64_t at(const Window& i, uint32_t a, const Window& j, uint32_t b) const {
+  uint64_t at(const Taps& i, uint32_t a, const Taps& j, uint32_t b) const {
     const uint64_t row = i.first + uint64_t{a} * windows.down.step;
     return (row * windows.across.size + j.first + uint64_t{b} * windows.across.step) * channels;
   }
   template <class Visit>
-  void each_element(const Window& i, const Window& j, const Visit& visit) const {
+  void each_element(const Taps& i, const Taps& j, const Visit& visit) const {
     for (uint32_t a = 0; a < i.count; ++a)
       for (uint32_t b = 0; b < j.count; ++b) visit(a, b, at(i, a, j, b));
   }
 };
 
 /// Whether a window has an element that counts.
-bool has(const Window& window, uint32_t tap) {
+bool has(const Taps& window, uint32_t tap) {
   return tap < window.count && (window.weights.empty() || window.weights[tap] != 0);
 }
 
 /// As constants hold it.
-float weight_of(const Window& i, uint32_t a, const Window& j, uint32_t b) {
+float tap_weight(const Taps& i, uint32_t a, const Taps& j, uint32_t b) {
   return static_cast<float>(i.weights[a] * j.weights[b]);
 }
 
@@ -84,8 +84,8 @@ Value elements_of(Value x, const ImageWindows& w, double outside) {
   const uint32_t down = w.down.taps(), across = w.across.taps();
   std::vector<int64_t> places;
   for (uint32_t n = 0; n < x.shape().front(); ++n)
-    for (const Window& i : w.down.of)
-      for (const Window& j : w.across.of)
+    for (const Taps& i : w.down.of)
+      for (const Taps& j : w.across.of)
         for (uint32_t a = 0; a < down; ++a)
           for (uint32_t b = 0; b < across; ++b) {
             const bool is_there = has(i, a) && has(j, b);
@@ -103,12 +103,12 @@ Value elements_of(Value x, const ImageWindows& w, double outside) {
 /// Of each element that elements_of() gives for one sample.
 std::vector<float> weights_of(const ImageWindows& w) {
   std::vector<float> weights;
-  for (const Window& i : w.down.of)
-    for (const Window& j : w.across.of)
+  for (const Taps& i : w.down.of)
+    for (const Taps& j : w.across.of)
       for (uint32_t a = 0; a < w.down.taps(); ++a)
         for (uint32_t b = 0; b < w.across.taps(); ++b) {
           const bool is_there = has(i, a) && has(j, b);
-          weights.push_back(is_there ? weight_of(i, a, j, b) : 0.0F);
+          weights.push_back(is_there ? tap_weight(i, a, j, b) : 0.0F);
         }
   return weights;
 }
@@ -144,9 +144,9 @@ ImageWindows image_windows(std::vector<Windows> of_dimensions) {
 }
 
 Array largest_of(const Array& x, const TensorType& type, const ImageWindows& windows) {
-  const Layout layout(type, windows);
+  const ImageLayout layout(type, windows);
   Array y(layout.samples * layout.outputs() * layout.channels, -std::numeric_limits<double>::infinity());
-  layout.each([&](const Window& i, const Window& j, uint64_t from, uint64_t to) {
+  layout.each([&](const Taps& i, const Taps& j, uint64_t from, uint64_t to) {
     layout.each_element(i, j, [&](uint32_t, uint32_t, uint64_t at) {
       if (x[from + at] > y[to] || std::isnan(x[from + at])) y[to] = x[from + at];
     });
@@ -155,9 +155,9 @@ Array largest_of(const Array& x, const TensorType& type, const ImageWindows& win
 }
 
 Array largest_gradient(const Array& dy, const Array& x, const TensorType& type, const ImageWindows& windows) {
-  const Layout layout(type, windows);
+  const ImageLayout layout(type, windows);
   Array dx(x.size());
-  layout.each([&](const Window& i, const Window& j, uint64_t from, uint64_t to) {
+  layout.each([&](const Taps& i, const Taps& j, uint64_t from, uint64_t to) {
     std::optional<uint64_t> first;
     layout.each_element(i, j, [&](uint32_t, uint32_t, uint64_t at) {
       if (!first || x[from + at] > x[*first] || std::isnan(x[from + at])) first = from + at;
@@ -168,11 +168,11 @@ Array largest_gradient(const Array& dy, const Array& x, const TensorType& type, 
 }
 
 Array weighted_sums(const Array& x, const TensorType& type, const ImageWindows& windows) {
-  const Layout layout(type, windows);
+  const ImageLayout layout(type, windows);
   Array y(layout.samples * layout.outputs() * layout.channels);
-  layout.each([&](const Window& i, const Window& j, uint64_t from, uint64_t to) {
+  layout.each([&](const Taps& i, const Taps& j, uint64_t from, uint64_t to) {
     layout.each_element(
-        i, j, [&](uint32_t a, uint32_t b, uint64_t at) { y[to] += weight_of(i, a, j, b) * x[from + at]; });
+        i, j, [&](uint32_t a, uint32_t b, uint64_t at) { y[to] += tap_weight(i, a, j, b) * x[from + at]; });
   });
   return y;
 }

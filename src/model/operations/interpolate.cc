@@ -14,7 +14,7 @@
 namespace tessera::model {
 namespace {
 
-using ops::Window;
+using ops::Taps;
 using ops::Windows;
 using Mode = Interpolation::Mode;
 using Rounding = Interpolation::Rounding;
@@ -96,50 +96,50 @@ double cubic_weight(double distance, double a) {
 }
 
 /// Elements from `first` on, with weights; those beyond the ends count as the first and the last.
-Window window_of(const Places& p, int64_t first, const std::vector<double>& weights) {
+Taps interpolate_window_of(const Places& p, int64_t first, const std::vector<double>& weights) {
   const auto clamped = [&](int64_t at) { return std::clamp(at, int64_t{0}, int64_t{p.size} - 1); };
   const int64_t begin = clamped(first), end = clamped(first + static_cast<int64_t>(weights.size()) - 1) + 1;
-  Window window{static_cast<uint32_t>(begin), static_cast<uint32_t>(end - begin),
+  Taps window{static_cast<uint32_t>(begin), static_cast<uint32_t>(end - begin),
                 std::vector<double>(static_cast<size_t>(end - begin))};
   for (size_t t = 0; t < weights.size(); ++t)
     window.weights[static_cast<size_t>(clamped(first + static_cast<int64_t>(t)) - begin)] += weights[t];
   return window;
 }
 
-Windows windows_of(const Places& p) {
+Windows interpolate_windows_of(const Places& p) {
   Windows windows{p.size};
   for (uint32_t i = 0; i < p.outputs; ++i) {
     if (p.mode == Mode::nearest) {
-      windows.of.push_back(window_of(p, static_cast<int64_t>(p.nearest(i)), {1}));
+      windows.of.push_back(interpolate_window_of(p, static_cast<int64_t>(p.nearest(i)), {1}));
       continue;
     }
     const double at = p.mode == Mode::linear ? std::clamp(p.place(i), 0.0, p.size - 1.0) : p.place(i);
     const double low = std::floor(at), rest = at - low;
     const auto first = static_cast<int64_t>(low);
     if (p.mode == Mode::linear)
-      windows.of.push_back(window_of(p, first, {1 - rest, rest}));
+      windows.of.push_back(interpolate_window_of(p, first, {1 - rest, rest}));
     else
-      windows.of.push_back(window_of(p, first - 1,
+      windows.of.push_back(interpolate_window_of(p, first - 1,
                                      {cubic_weight(rest + 1, p.cubic), cubic_weight(rest, p.cubic),
                                       cubic_weight(1 - rest, p.cubic), cubic_weight(2 - rest, p.cubic)}));
   }
   return windows;
 }
 
-ImageWindows windows_of(const Node& node, const Shape& from, const Shape& to) {
+ImageWindows interpolate_windows_of(const Node& node, const Shape& from, const Shape& to) {
   std::vector<Windows> all;
-  for (size_t d = 0; d < from.size(); ++d) all.push_back(windows_of(Places(node, from[d], to[d], d)));
+  for (size_t d = 0; d < from.size(); ++d) all.push_back(interpolate_windows_of(Places(node, from[d], to[d], d)));
   return image_windows(std::move(all));
 }
 
-Shape sizes_of(const TensorType& x) { return {x.shape.begin() + 1, x.shape.end() - 1}; }
+Shape interpolate_sizes_of(const TensorType& x) { return {x.shape.begin() + 1, x.shape.end() - 1}; }
 Shape wanted_sizes(const Node& node) {
   const std::vector<int64_t>& sizes = node.list("sizes");
   return {sizes.begin(), sizes.end()};
 }
 
 /// Of the result, or of the image whose gradient is the result.
-Types infer(const Signature& s) {
+Types infer_interpolate(const Signature& s) {
   const TensorType& x = s.inputs[0];
   const Shape from = spatial_sizes(s, x);
   require_float(s, x);
@@ -160,25 +160,25 @@ Types infer(const Signature& s) {
   return {with_spatial_sizes(x, wanted_sizes(s.attributes))};
 }
 
-ImageWindows forward_of(const Node& node, const TensorType& x) {
-  return windows_of(node, sizes_of(x), wanted_sizes(node));
+ImageWindows interpolate_forward_of(const Node& node, const TensorType& x) {
+  return interpolate_windows_of(node, interpolate_sizes_of(x), wanted_sizes(node));
 }
 ImageWindows gradient_of(const Node& node, const TensorType& dy) {
-  return windows_of(node, wanted_sizes(node), sizes_of(dy)).transposed();
+  return interpolate_windows_of(node, wanted_sizes(node), interpolate_sizes_of(dy)).transposed();
 }
 
 template <ImageWindows (*windows)(const Node&, const TensorType&)>
-std::vector<Array> reference(const Evaluation& e) {
+std::vector<Array> interpolate_reference(const Evaluation& e) {
   return {weighted_sums(*e.inputs[0], e.input_type(0), windows(e.node, e.input_type(0)))};
 }
 
 template <ImageWindows (*windows)(const Node&, const TensorType&)>
-void lower(Lowering& l, const Node& node) {
+void lower_interpolate(Lowering& l, const Node& node) {
   lower_windows(l, node, ops::Pooling::weighted_sum, windows(node, l.graph().type(node.inputs[0])));
 }
 
 template <ImageWindows (*windows)(const Node&, const TensorType&)>
-std::vector<Value> decompose(const Decomposition& d) {
+std::vector<Value> decompose_interpolate(const Decomposition& d) {
   const Value x = d.inputs[0];
   return {reshape(decomposed_sums(x, windows(d.node, x.type())),
                   with_spatial_sizes(x.type(), wanted_sizes(d.node)).shape)};
@@ -187,12 +187,12 @@ std::vector<Value> decompose(const Decomposition& d) {
 /// The other way, between the same sizes.
 Gradients apply_other(const Differentiation& d, const char* operation) {
   Attributes attributes = d.node.attributes;
-  const Shape sizes = sizes_of(d.input(0).type());
+  const Shape sizes = interpolate_sizes_of(d.input(0).type());
   attributes["sizes"] = std::vector<int64_t>(sizes.begin(), sizes.end());
   return {d.graph.apply(operation, {*d.dy[0]}, std::move(attributes))[0]};
 }
 
-std::vector<Case> cases() {
+std::vector<Case> interpolate_cases() {
   const auto use = [](Shape shape, std::vector<int64_t> sizes, Attributes attributes, Type type = Type::f32) {
     attributes["sizes"] = std::move(sizes);
     return Case{.inputs = {{type, std::move(shape), {}, {}}}, .attributes = std::move(attributes)};
@@ -209,10 +209,10 @@ std::vector<Case> cases() {
           use({2, 3, 4, 9}, {5, 6}, {{"mode", text("linear")}}, Type::bf16)};
 }
 
-std::vector<Case> gradient_cases() {
-  std::vector<Case> all = cases();
+std::vector<Case> interpolate_gradient_cases() {
+  std::vector<Case> all = interpolate_cases();
   for (Case& c : all) {
-    const Shape sizes = sizes_of(c.inputs[0]);
+    const Shape sizes = interpolate_sizes_of(c.inputs[0]);
     const Node node{.attributes = c.attributes};
     c.inputs[0] = with_spatial_sizes(c.inputs[0], wanted_sizes(node));
     c.attributes["sizes"] = std::vector<int64_t>(sizes.begin(), sizes.end());
@@ -222,24 +222,24 @@ std::vector<Case> gradient_cases() {
 
 constexpr Operation kInterpolate[] = {
     {.name = "interpolate",
-     .infer = infer,
+     .infer = infer_interpolate,
      .gradient = [](const Differentiation& d) { return apply_other(d, "interpolate_gradient"); },
-     .reference = reference<forward_of>,
+     .reference = interpolate_reference<interpolate_forward_of>,
      .layouts = same_layouts,
-     .lower = lower<forward_of>,
-     .cases = cases,
+     .lower = lower_interpolate<interpolate_forward_of>,
+     .cases = interpolate_cases,
      .traits = {.keeps_samples = elements_keep_samples},
-     .decompose = decompose<forward_of>,
+     .decompose = decompose_interpolate<interpolate_forward_of>,
      .lowers_on = lowers_windows_on},
     {.name = "interpolate_gradient",
-     .infer = infer,
+     .infer = infer_interpolate,
      .gradient = [](const Differentiation& d) { return apply_other(d, "interpolate"); },
-     .reference = reference<gradient_of>,
+     .reference = interpolate_reference<gradient_of>,
      .layouts = same_layouts,
-     .lower = lower<gradient_of>,
-     .cases = gradient_cases,
+     .lower = lower_interpolate<gradient_of>,
+     .cases = interpolate_gradient_cases,
      .traits = {.keeps_samples = elements_keep_samples},
-     .decompose = decompose<gradient_of>,
+     .decompose = decompose_interpolate<gradient_of>,
      .lowers_on = lowers_windows_on}};
 
 }  // namespace

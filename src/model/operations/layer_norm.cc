@@ -22,7 +22,7 @@ using program::Role;
 
 constexpr double kEpsilon = 1e-5;  // PyTorch's
 
-bool lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
+bool layer_norm_lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
 
 double epsilon_of(const Node& node) { return node.number("epsilon", kEpsilon); }
 
@@ -35,7 +35,7 @@ TensorType statistics_type(const TensorType& x) {
   return {Type::f32, std::move(shape), {}, {}};
 }
 
-void require(const Signature& s, size_t input, std::string_view name, const TensorType& wanted) {
+void require_layer_norm(const Signature& s, size_t input, std::string_view name, const TensorType& wanted) {
   if (input < s.inputs.size() && !(s.inputs[input] == wanted))
     throw UsageError(fmt::format("{}: {} is {}; it must be {}", s.operation, name, to_string(s.inputs[input]),
                                  to_string(wanted)));
@@ -44,13 +44,13 @@ void require(const Signature& s, size_t input, std::string_view name, const Tens
 TensorType weight_type(const TensorType& x) { return {x.type, {x.cols()}, {}, {}}; }
 
 /// x, and as far as there are, weight and bias: y, mean, 1 / deviation.
-Types infer(const Signature& s) {
+Types infer_layer_norm(const Signature& s) {
   const TensorType& x = s.inputs[0];
   require_float(s, x);
   if (x.pattern || x.shape.empty())
     throw UsageError(fmt::format("{}: x is {}; it must be [..., features]", s.operation, to_string(x)));
-  require(s, 1, "the weight", weight_type(x));
-  require(s, 2, "the bias", weight_type(x));
+  require_layer_norm(s, 1, "the weight", weight_type(x));
+  require_layer_norm(s, 2, "the bias", weight_type(x));
   if (const double epsilon = epsilon_of(s.attributes);
       !(epsilon >= 0 && epsilon <= std::numeric_limits<float>::max()))
     throw UsageError(fmt::format("{}: epsilon is {}; it must be a finite FP32 number of at least 0",
@@ -62,7 +62,7 @@ Value sum_of_squares(Value x, double scale) {
   return x.owner().apply("sum_of_squares", {x}, {{"over", "columns"}, {"scale", scale}})[0];
 }
 
-std::vector<Value> decompose(const Decomposition& d) {
+std::vector<Value> decompose_layer_norm(const Decomposition& d) {
   const Type type = d.inputs[0].type().type;
   const auto wide = [&](size_t input) { return cast(d.inputs[input], Type::f32); };
   const Value x = wide(0);
@@ -76,7 +76,7 @@ std::vector<Value> decompose(const Decomposition& d) {
 }
 
 /// By an operation of its own, unless mean and deviation are used as well.
-Gradients gradient(const Differentiation& d) {
+Gradients layer_norm_gradient(const Differentiation& d) {
   if (!d.dy[0] || d.dy[1] || d.dy[2]) return differentiate_decomposition(d);
   std::vector<Value> inputs = {*d.dy[0], d.input(0), d.output(1), d.output(2)};
   const size_t count = d.node.inputs.size();
@@ -88,14 +88,14 @@ Gradients gradient(const Differentiation& d) {
 }
 
 /// dy, x, mean, 1 / deviation, and if there is one, the weight: dx, and the gradients of weight and bias.
-Types infer_gradients(const Signature& s) {
+Types infer_layer_norm_gradients(const Signature& s) {
   const TensorType& x = s.inputs[1];
   require_float(s, x);
   require_dense(s);
   if (x.shape.empty()) throw UsageError(fmt::format("{}: x is a scalar", s.operation));
-  require(s, 0, "dy", x);
-  for (const size_t i : {size_t{2}, size_t{3}}) require(s, i, "a statistic", statistics_type(x));
-  require(s, 4, "the weight", weight_type(x));
+  require_layer_norm(s, 0, "dy", x);
+  for (const size_t i : {size_t{2}, size_t{3}}) require_layer_norm(s, i, "a statistic", statistics_type(x));
+  require_layer_norm(s, 4, "the weight", weight_type(x));
   Types types = {x};
   if (s.inputs.size() > 4) types.push_back(weight_type(x));
   if (s.attributes.integer("bias", 0) != 0) types.push_back(weight_type(x));
@@ -164,7 +164,7 @@ class HostOperation {
   std::vector<ops::Operand> operands_;
 };
 
-void lower(Lowering& l, const Node& node) {
+void lower_layer_norm(Lowering& l, const Node& node) {
   const TensorType& type = l.graph().type(node.inputs[0]);
   HostOperation operation(l, kernels::layer_norm_codelet, l.input(0), true);
   operation.add("x", Role::input, l.input(0), true);
@@ -190,7 +190,7 @@ void add_inputs(HostOperation& operation, Lowering& l, bool splits_samples) {
     operation.add(kNames[i], Role::input, l.input(i), i < 2 || splits_samples);
 }
 
-void lower_gradients(Lowering& l, const Node& node) {
+void lower_layer_norm_gradients(Lowering& l, const Node& node) {
   const TensorType& type = l.graph().type(node.inputs[1]);
   const bool has_weight = node.inputs.size() > 4;
   if (l.is_used(node.outputs[0])) {
@@ -216,26 +216,25 @@ void lower_gradients(Lowering& l, const Node& node) {
   operation.run();
 }
 
-TensorType dense(Type type, Shape shape) { return {type, std::move(shape), {}, {}}; }
 
-std::vector<Case> cases() {
+std::vector<Case> layer_norm_cases() {
   std::vector<Case> cases = {
-      {.inputs = {dense(Type::f32, {3, 4, 10}), dense(Type::f32, {10}), dense(Type::f32, {10})}},
-      {.inputs = {dense(Type::f32, {5, 33}), dense(Type::f32, {33})}, .attributes = {{"epsilon", 0.01}}},
-      {.inputs = {dense(Type::f32, {19, 7})}},
-      {.inputs = {dense(Type::f32, {12})}},
-      {.inputs = {dense(Type::f32, {3, 5, 17}), dense(Type::f32, {17})},
+      {.inputs = {dense_type(Type::f32, {3, 4, 10}), dense_type(Type::f32, {10}), dense_type(Type::f32, {10})}},
+      {.inputs = {dense_type(Type::f32, {5, 33}), dense_type(Type::f32, {33})}, .attributes = {{"epsilon", 0.01}}},
+      {.inputs = {dense_type(Type::f32, {19, 7})}},
+      {.inputs = {dense_type(Type::f32, {12})}},
+      {.inputs = {dense_type(Type::f32, {3, 5, 17}), dense_type(Type::f32, {17})},
        .attributes = {{"centred", int64_t{0}}}},
-      {.inputs = {dense(Type::f32, {8, 6})}, .attributes = {{"centred", int64_t{0}}}},
+      {.inputs = {dense_type(Type::f32, {8, 6})}, .attributes = {{"centred", int64_t{0}}}},
   };
   for (Type type : {Type::f16, Type::bf16})
-    cases.push_back({.inputs = {dense(type, {9, 21}), dense(type, {21}), dense(type, {21})}});
+    cases.push_back({.inputs = {dense_type(type, {9, 21}), dense_type(type, {21}), dense_type(type, {21})}});
   for (Case& c : cases) c.low = -2, c.high = 3;
   return cases;
 }
 
-std::vector<Case> gradients_cases() {
-  std::vector<Case> all = cases();
+std::vector<Case> layer_norm_gradients_cases() {
+  std::vector<Case> all = layer_norm_cases();
   for (Case& c : all) {
     const TensorType x = c.inputs[0];
     Types inputs = {x, x, statistics_type(x), statistics_type(x)};
@@ -250,23 +249,23 @@ std::vector<Case> gradients_cases() {
 constexpr Operation kLayerNorm[] = {{.name = "layer_norm",
                                      .least_inputs = 1,
                                      .most_inputs = 3,
-                                     .infer = infer,
-                                     .gradient = gradient,
+                                     .infer = infer_layer_norm,
+                                     .gradient = layer_norm_gradient,
                                      .layouts = same_layouts,
-                                     .lower = lower,
-                                     .cases = cases,
+                                     .lower = lower_layer_norm,
+                                     .cases = layer_norm_cases,
                                      .traits = {.keeps_samples = rows_keep_samples},
-                                     .decompose = decompose,
-                                     .lowers_on = lowers_on},
+                                     .decompose = decompose_layer_norm,
+                                     .lowers_on = layer_norm_lowers_on},
                                     {.name = "layer_norm_gradients",
                                      .least_inputs = 4,
                                      .most_inputs = 5,
-                                     .infer = infer_gradients,
+                                     .infer = infer_layer_norm_gradients,
                                      .layouts = same_layouts,
-                                     .lower = lower_gradients,
-                                     .cases = gradients_cases,
+                                     .lower = lower_layer_norm_gradients,
+                                     .cases = layer_norm_gradients_cases,
                                      .decompose = decompose_gradients,
-                                     .lowers_on = lowers_on}};
+                                     .lowers_on = layer_norm_lowers_on}};
 
 }  // namespace
 

@@ -39,7 +39,7 @@ void require_weight(const Signature& s, const TensorType& weight) {
     throw UsageError(fmt::format("{}: the weight is {}, not a matrix", s.operation, to_string(weight)));
 }
 
-void require(const Signature& s, bool holds, const TensorType& value, const TensorType& weight) {
+void require_linear(const Signature& s, bool holds, const TensorType& value, const TensorType& weight) {
   if (!holds)
     throw UsageError(
         fmt::format("{}: {} does not match the weight {}", s.operation, to_string(value), to_string(weight)));
@@ -54,21 +54,21 @@ struct Forward {
     if (inputs > 2) bias = 2;
   }
 };
-Forward forward_of(const Node& node) { return {node, node.inputs.size()}; }
+Forward linear_forward_of(const Node& node) { return {node, node.inputs.size()}; }
 
 Types infer_forward(const Signature& s) {
   const TensorType &x = s.inputs[0], &w = s.inputs[1];
   require_weight(s, w);
-  require(s, x.type == w.type && !x.pattern && !x.shape.empty() && x.cols() == w.shape[1], x, w);
+  require_linear(s, x.type == w.type && !x.pattern && !x.shape.empty() && x.cols() == w.shape[1], x, w);
   const Forward of(s.attributes, s.inputs.size());
   if (s.inputs.size() != size_t{2} + of.bias.has_value() + of.residual.has_value())
     throw UsageError(fmt::format("{}: {} inputs", s.operation, s.inputs.size()));
   if (of.bias)
-    require(s, s.inputs[2].type == x.type && !s.inputs[2].pattern && s.inputs[2].elements() == w.shape[0],
+    require_linear(s, s.inputs[2].type == x.type && !s.inputs[2].pattern && s.inputs[2].elements() == w.shape[0],
             s.inputs[2], w);
   TensorType y = x;
   y.shape.back() = w.shape[0];
-  if (of.residual) require(s, s.inputs[*of.residual] == y, s.inputs[*of.residual], w);
+  if (of.residual) require_linear(s, s.inputs[*of.residual] == y, s.inputs[*of.residual], w);
   if (activation_of(s.attributes) == Activation::relu6 && s.attributes.integer("residual", 0) != 0)
     throw UsageError(fmt::format(
         "{}: relu6 of a product to which a residual is added is an operation of its own", s.operation));
@@ -79,10 +79,10 @@ Types infer_forward(const Signature& s) {
 Types infer_input_gradient(const Signature& s) {
   const TensorType &dy = s.inputs[0], &w = s.inputs[1];
   require_weight(s, w);
-  require(s, dy.type == w.type && !dy.pattern && !dy.shape.empty() && dy.cols() == w.shape[0], dy, w);
+  require_linear(s, dy.type == w.type && !dy.pattern && !dy.shape.empty() && dy.cols() == w.shape[0], dy, w);
   TensorType dx = dy;
   dx.shape.back() = w.shape[1];
-  if (s.inputs.size() > 2) require(s, s.inputs[2] == dx, s.inputs[2], w);
+  if (s.inputs.size() > 2) require_linear(s, s.inputs[2] == dx, s.inputs[2], w);
   return {dx};
 }
 
@@ -90,18 +90,18 @@ Types infer_input_gradient(const Signature& s) {
 Types infer_weight_gradient(const Signature& s) {
   const TensorType &x = s.inputs[0], &dy = s.inputs[1], &w = s.inputs[2];
   require_weight(s, w);
-  require(s, x.type == w.type && !x.pattern && x.cols() == w.shape[1], x, w);
-  require(s, dy.type == w.type && !dy.pattern && dy.cols() == w.shape[0] && dy.rows() == x.rows(), dy, w);
+  require_linear(s, x.type == w.type && !x.pattern && x.cols() == w.shape[1], x, w);
+  require_linear(s, dy.type == w.type && !dy.pattern && dy.cols() == w.shape[0] && dy.rows() == x.rows(), dy, w);
   return {w};
 }
 
-Gradients gradient(const Differentiation& d) {
+Gradients linear_gradient(const Differentiation& d) {
   if (activation_of(d.node) != Activation::none)
     throw UsageError("linear: apply the activation as an operation of its own where gradients are needed");
   const Value dy = *d.dy[0], x = d.input(0), w = d.input(1);
   Gradients gradients = {d.graph.apply("linear_input_gradient", {dy, w})[0],
                          d.graph.apply("linear_weight_gradient", {x, dy, w})[0]};
-  const Forward of = forward_of(d.node);
+  const Forward of = linear_forward_of(d.node);
   if (of.bias) gradients.push_back(sum_to(dy, d.input(2).type()));
   if (of.residual) gradients.push_back(dy);
   return gradients;
@@ -133,7 +133,7 @@ std::vector<Array> forward_reference(const Evaluation& e) {
     for (uint32_t j = 0; j < n; ++j)
       y[uint64_t{j} * m + r] += (*e.inputs[1])[i] * (*e.inputs[0])[uint64_t{j} * k + c];
   });
-  const Forward of = forward_of(e.node);
+  const Forward of = linear_forward_of(e.node);
   for (uint64_t i = 0; i < y.size(); ++i) {
     if (of.bias) y[i] += (*e.inputs[2])[i % m];
     if (of.residual) y[i] += (*e.inputs[*of.residual])[i];
@@ -186,7 +186,7 @@ Activations activations_of(Lowering& l, const Node& node) {
 std::vector<LayoutChoice> forward_layouts(Lowering& l, const Node& node) {
   const auto [x, y] = activations_of(l, node);
   LayoutChoice choice{{x, l.weight_layout(node.inputs[1])}, {y}};
-  const Forward of = forward_of(node);
+  const Forward of = linear_forward_of(node);
   if (of.bias) choice.inputs.push_back(l.on_host() ? kRows : kTransposed);
   if (of.residual) choice.inputs.push_back(y);
   return {choice};
@@ -333,9 +333,8 @@ std::optional<Node> absorb_mask(const Graph& graph, const Node& own, const Node&
   return both;
 }
 
-TensorType dense(Type type, uint32_t m, uint32_t k) { return {type, {m, k}, {}, {}}; }
 
-TensorType sparse(uint32_t m, uint32_t k, uint32_t block_size, bool dynamic) {
+TensorType linear_sparse(uint32_t m, uint32_t k, uint32_t block_size, bool dynamic) {
   Pattern pattern{m, k, block_size, {0}, {}};
   for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
     for (uint32_t col = 0; col < pattern.block_cols(); ++col)
@@ -349,8 +348,8 @@ TensorType sparse(uint32_t m, uint32_t k, uint32_t block_size, bool dynamic) {
 }
 
 std::vector<TensorType> weights() {
-  return {dense(Type::f32, 24, 40), dense(Type::f32, 10, 33), dense(Type::f16, 24, 40),
-          sparse(32, 48, 8, false), sparse(40, 64, 16, true), sparse(24, 40, 1, false)};
+  return {dense_type(Type::f32, {24, 40}), dense_type(Type::f32, {10, 33}), dense_type(Type::f16, {24, 40}),
+          linear_sparse(32, 48, 8, false), linear_sparse(40, 64, 16, true), linear_sparse(24, 40, 1, false)};
 }
 
 TensorType rows(const TensorType& w, Shape leading, uint32_t features) {
@@ -358,9 +357,9 @@ TensorType rows(const TensorType& w, Shape leading, uint32_t features) {
   return {w.type, std::move(leading), {}, {}};
 }
 
-bool keeps_samples(const Divided& divided) {
+bool linear_keeps_samples(const Divided& divided) {
   Divided product = divided;
-  if (const auto residual = forward_of(divided.node).residual) {
+  if (const auto residual = linear_forward_of(divided.node).residual) {
     if (!divided.operands[*residual]) return false;
     product.operands.pop_back();
   }
@@ -397,7 +396,7 @@ std::vector<Case> input_gradient_cases() {
   std::vector<Case> cases;
   for (const TensorType& w : weights())
     cases.push_back({.inputs = {rows(w, {3, 7}, w.shape[0]), w}, .differentiable = false});
-  const TensorType w = dense(Type::f32, 24, 40);
+  const TensorType w = dense_type(Type::f32, {24, 40});
   cases.push_back({.inputs = {rows(w, {21}, 24), w, rows(w, {21}, 40)}, .differentiable = false});
   return cases;
 }
@@ -415,12 +414,12 @@ constexpr Operation kLinear[] = {
      2,
      4,
      infer_forward,
-     gradient,
+     linear_gradient,
      forward_reference,
      forward_layouts,
      lower_forward,
      forward_cases,
-     {.weight = {{1, ProductKind::forward}}, .keeps_samples = keeps_samples},
+     {.weight = {{1, ProductKind::forward}}, .keeps_samples = linear_keeps_samples},
      absorb_next},
     {"linear_input_gradient",
      2,
@@ -474,7 +473,7 @@ std::span<const Operation> linear_operations() { return kLinear; }
 
 void lower_product(Lowering& l, const Node& node, const std::optional<kernels::Window>& window) {
   LinearWeight& weight = l.weight(node.inputs[1]);
-  const Forward of = forward_of(node);
+  const Forward of = linear_forward_of(node);
   const bool adds = of.residual && weight.can_add(), fuses = adds || !of.residual;
   if (adds) l.begin_output_with(0, *of.residual);
   LinearCall call{.product = ProductKind::forward,

@@ -60,7 +60,7 @@ void check_lists(const Signature& s, const LoopForm& form, const Graph& body) {
   check_sources_of_lists(s);
 }
 
-TensorType type_of(const Signature& s, const LoopForm& form, size_t output, const std::string& name) {
+TensorType loop_type_of(const Signature& s, const LoopForm& form, size_t output, const std::string& name) {
   const TensorType& type = s.attributes.body->type(form.body_outputs[output]);
   if (form.outputs[output] == LoopOutput::last) return type;
   if (form.outputs[output] == LoopOutput::summed) {
@@ -71,7 +71,7 @@ TensorType type_of(const Signature& s, const LoopForm& form, size_t output, cons
   return of_all_passes(type, form.count, name);
 }
 
-Types infer(const Signature& s) {
+Types infer_loop(const Signature& s) {
   if (!s.attributes.body) throw UsageError("loop: there is no function; use Graph::loop");
   const Graph& body = *s.attributes.body;
   check_function(body);
@@ -84,7 +84,7 @@ Types infer(const Signature& s) {
   check_carried(form, body);
   check_lists(s, form, body);
   Types types;
-  for (const auto& [name, id] : body.outputs()) types.push_back(type_of(s, form, types.size(), name));
+  for (const auto& [name, id] : body.outputs()) types.push_back(loop_type_of(s, form, types.size(), name));
   return types;
 }
 
@@ -241,11 +241,11 @@ class LoopGradient {
   std::map<std::string, ValueId> results_;  ///< of the forward loop
 };
 
-Gradients gradient(const Differentiation& d) { return LoopGradient(d).add(); }
+Gradients loop_gradient(const Differentiation& d) { return LoopGradient(d).add(); }
 
-std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) { return {l.layout_of_loop(node)}; }
+std::vector<LayoutChoice> loop_layouts(Lowering& l, const Node& node) { return {l.layout_of_loop(node)}; }
 
-void lower(Lowering& l, const Node& node) { l.lower_loop(node); }
+void lower_loop(Lowering& l, const Node& node) { l.lower_loop(node); }
 
 /// A recurrent layer. Of its outputs, one comes first.
 Case recurrent(const std::string& first, bool reversed) {
@@ -271,7 +271,7 @@ Case recurrent(const std::string& first, bool reversed) {
           .body = body};
 }
 
-std::vector<Case> cases() {
+std::vector<Case> loop_cases() {
   return {recurrent("next", false), recurrent("states", true), recurrent("sum", false),
           recurrent("last", true)};
 }
@@ -279,12 +279,12 @@ std::vector<Case> cases() {
 constexpr Operation kLoop[] = {{.name = "loop",
                                 .least_inputs = 0,
                                 .most_inputs = std::numeric_limits<size_t>::max(),
-                                .infer = infer,
-                                .gradient = gradient,
+                                .infer = infer_loop,
+                                .gradient = loop_gradient,
                                 .reference = results_of_passes,
-                                .layouts = layouts,
-                                .lower = lower,
-                                .cases = cases,
+                                .layouts = loop_layouts,
+                                .lower = lower_loop,
+                                .cases = loop_cases,
                                 .traits = {.is_loop = true}}};
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace {
 
 /// Logits, labels, and if there are, weights of rows. Outputs: the mean of −log softmax(logits)[label] over
 /// rows, or the sum times weights; its gradient; and the terms of that sum.
-Types infer(const Signature& s) {
+Types infer_loss(const Signature& s) {
   require_dense(s);
   require_float(s, s.inputs[0]);
   const TensorType &logits = s.inputs[0], &labels = s.inputs[1];
@@ -44,7 +44,7 @@ std::optional<Value> weights_gradient(const Differentiation& d) {
 }
 
 /// That of logits was computed with the loss.
-Gradients gradient(const Differentiation& d) {
+Gradients loss_gradient(const Differentiation& d) {
   if (d.dy[1]) throw UsageError("cross_entropy: its second output, a gradient, has no gradient itself");
   const TensorType& logits = d.input(0).type();
   std::optional<Value> dx;
@@ -63,7 +63,7 @@ Gradients gradient(const Differentiation& d) {
   return gradients;
 }
 
-std::vector<Array> reference(const Evaluation& e) {
+std::vector<Array> loss_reference(const Evaluation& e) {
   const TensorType& logits = e.input_type(0);
   const uint32_t cols = logits.cols(), rows = logits.rows();
   const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -87,7 +87,7 @@ std::vector<Array> reference(const Evaluation& e) {
   return {{loss}, p, terms};
 }
 
-void lower(Lowering& l, const Node& node) {
+void lower_loss(Lowering& l, const Node& node) {
   const ops::Operand logits = l.input(0), labels = l.input(1), loss = l.output(0);
   const bool classes_in_rows = l.input_layout(0).transposed, weighted = node.inputs.size() > 2;
   const uint32_t columns = classes_in_rows ? logits.cols() : logits.rows();
@@ -121,7 +121,7 @@ void lower(Lowering& l, const Node& node) {
 }
 
 /// Labels and weights lie along the dimension that holds the rows of the logits.
-std::vector<LayoutChoice> layouts(Lowering&, const Node& node) {
+std::vector<LayoutChoice> loss_layouts(Lowering&, const Node& node) {
   std::vector<LayoutChoice> choices = {{{kRows, kTransposed}, {kRows, kRows, kTransposed}},
                                        {{kTransposed, kRows}, {kRows, kTransposed, kRows}}};
   if (node.inputs.size() > 2)
@@ -129,7 +129,7 @@ std::vector<LayoutChoice> layouts(Lowering&, const Node& node) {
   return choices;
 }
 
-std::vector<Case> cases() {
+std::vector<Case> loss_cases() {
   return {
       {.inputs = {{Type::f32, {7, 10}, {}, {}}, {Type::u32, {7}, {}, {}}}, .low = -3, .high = 3, .below = 10},
       {.inputs = {{Type::f32, {50, 3}, {}, {}}, {Type::u32, {50}, {}, {}}}, .low = -3, .high = 3, .below = 3},
@@ -151,11 +151,11 @@ std::vector<Case> cases() {
        .given = {{1, {8, 0, 99, 4}}, {2, {1, 0.25, 0, 3}}}}};
 }
 
-constexpr Operation kLoss[] = {{"cross_entropy", 2, 3, infer, gradient, reference, layouts, lower, cases}};
+constexpr Operation kLoss[] = {{"cross_entropy", 2, 3, infer_loss, loss_gradient, loss_reference, loss_layouts, lower_loss, loss_cases}};
 
 // With options, by this operation and others.
 
-void check(const CrossEntropyOptions& options, const TensorType& logits) {
+void check_loss(const CrossEntropyOptions& options, const TensorType& logits) {
   if (!(options.smoothing >= 0 && options.smoothing <= 1))
     throw UsageError(
         fmt::format("cross_entropy: the smoothing is {}; it must be from 0 to 1", options.smoothing));
@@ -172,7 +172,7 @@ Value reduced(Value terms, LossReduction reduction, std::optional<Value> count =
 }
 
 Value of_probabilities(Value logits, Value target, const CrossEntropyOptions& options) {
-  check(options, logits.type());
+  check_loss(options, logits.type());
   if (options.ignored) throw UsageError("cross_entropy: a label is ignored, but targets are probabilities");
   if (target.shape() != logits.shape())
     throw UsageError(
@@ -189,7 +189,7 @@ class LabelledRows {
  public:
   LabelledRows(Value logits, Value labels, const CrossEntropyOptions& options)
       : options_(options), shape_(labels.shape()) {
-    check(options, logits.type());
+    check_loss(options, logits.type());
     const uint32_t rows = logits.type().rows(), classes = logits.type().cols();
     if (labels.type().elements() != rows)
       throw UsageError(fmt::format("cross_entropy: labels are {}; logits {} need u32[{}]",

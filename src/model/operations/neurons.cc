@@ -21,10 +21,10 @@ using ops::Operand;
 
 // Inputs: currents, dynamics [3, neurons], and weights [neurons, neurons] if they are recurrent. Outputs: u,
 // spikes if they have any, i if they are synaptic.
-constexpr size_t kCurrents = 0, kDynamics = 1, kRecurrent = 2;
+constexpr size_t kNeuronCurrents = 0, kNeuronDynamics = 1, kNeuronRecurrent = 2;
 
 /// Of sequences of this type.
-NeuronsProblem problem_of(const Node& node, const TensorType& currents, bool gradients) {
+NeuronsProblem neurons_problem_of(const Node& node, const TensorType& currents, bool gradients) {
   const std::vector<int64_t>& words = node.list("neuron");
   if (words.size() != kernels::spiking_neuron_params)
     throw UsageError(fmt::format("{}: {} numbers describe a neuron; it takes {}", node.operation->name,
@@ -43,23 +43,23 @@ size_t outputs_of(const NeuronsProblem& p) {
   return 1U + (p.neuron.spikes ? 1 : 0) + (p.neuron.synaptic ? 1 : 0);
 }
 
-Types check_inputs(const Signature& s) {
-  const TensorType& currents = s.inputs[kCurrents];
+Types check_neurons_inputs(const Signature& s) {
+  const TensorType& currents = s.inputs[kNeuronCurrents];
   const uint32_t batch = spiking_size(s.attributes, "batch");
   if (currents.type != Type::f32 || currents.shape.size() != 2 || currents.cols() % batch != 0)
     throw UsageError(fmt::format("{}: currents are {}; they must be f32[steps, {} · neurons]", s.operation,
                                  to_string(currents), batch));
-  const NeuronsProblem p = problem_of(s.attributes, currents, false);
-  require_type(s, s.inputs[kDynamics], "dynamics", {Type::f32, {3, p.neurons}, {}, {}});
+  const NeuronsProblem p = neurons_problem_of(s.attributes, currents, false);
+  require_type(s, s.inputs[kNeuronDynamics], "dynamics", {Type::f32, {3, p.neurons}, {}, {}});
   const bool recurs = p.recurrence != Recurrence::none;
-  if (recurs && s.inputs.size() > kRecurrent)
-    require_type(s, s.inputs[kRecurrent], "recurrent", {Type::f32, {p.neurons, p.neurons}, {}, {}});
+  if (recurs && s.inputs.size() > kNeuronRecurrent)
+    require_type(s, s.inputs[kNeuronRecurrent], "recurrent", {Type::f32, {p.neurons, p.neurons}, {}, {}});
   return Types(outputs_of(p), currents);
 }
 
-Types infer(const Signature& s) {
-  const Types outputs = check_inputs(s);
-  const bool recurs = problem_of(s.attributes, s.inputs[kCurrents], false).recurrence != Recurrence::none;
+Types infer_neurons(const Signature& s) {
+  const Types outputs = check_neurons_inputs(s);
+  const bool recurs = neurons_problem_of(s.attributes, s.inputs[kNeuronCurrents], false).recurrence != Recurrence::none;
   if (s.inputs.size() != (recurs ? 3U : 2U))
     throw UsageError(fmt::format("{}: {} inputs; these neurons take currents, dynamics{}", s.operation,
                                  s.inputs.size(), recurs ? " and recurrent weights" : ""));
@@ -67,9 +67,9 @@ Types infer(const Signature& s) {
 }
 
 /// Inputs: those of the forward pass, its outputs, and gradients of its outputs as far as "upstream" has a 1.
-Types infer_gradients(const Signature& s) {
-  const Types outputs = check_inputs(s);
-  const bool recurs = problem_of(s.attributes, s.inputs[kCurrents], false).recurrence != Recurrence::none;
+Types infer_neurons_gradients(const Signature& s) {
+  const Types outputs = check_neurons_inputs(s);
+  const bool recurs = neurons_problem_of(s.attributes, s.inputs[kNeuronCurrents], false).recurrence != Recurrence::none;
   const std::vector<int64_t>& upstream = s.attributes.list("upstream");
   if (upstream.size() != outputs.size())
     throw UsageError(
@@ -81,7 +81,7 @@ Types infer_gradients(const Signature& s) {
   return {s.inputs.begin(), s.inputs.begin() + (recurs ? 3 : 2)};
 }
 
-Gradients gradient(const Differentiation& d) {
+Gradients neurons_gradient(const Differentiation& d) {
   std::vector<Value> inputs;
   for (size_t i = 0; i < d.node.inputs.size(); ++i) inputs.push_back(d.input(i));
   for (size_t i = 0; i < d.node.outputs.size(); ++i) inputs.push_back(d.output(i));
@@ -109,7 +109,7 @@ ops::SpikingValues values_of(const NeuronsProblem& p, const Evaluation& e) {
   ops::SpikingValues values;
   values.weight.assign(uint64_t{p.neurons} * p.neurons, 0);
   for (uint64_t n = 0; n < p.neurons; ++n) values.weight[n * p.neurons + n] = 1;
-  const Array& dynamics = *e.inputs[kDynamics];
+  const Array& dynamics = *e.inputs[kNeuronDynamics];
   const auto row = [&](uint32_t r) {
     return std::vector<double>(dynamics.begin() + int64_t{r} * p.neurons,
                                dynamics.begin() + int64_t{r + 1} * p.neurons);
@@ -117,7 +117,7 @@ ops::SpikingValues values_of(const NeuronsProblem& p, const Evaluation& e) {
   values.decay = row(0);
   values.current_decay = row(1);
   values.threshold = row(2);
-  if (p.recurrence != Recurrence::none) values.recurrent = *e.inputs[kRecurrent];
+  if (p.recurrence != Recurrence::none) values.recurrent = *e.inputs[kNeuronRecurrent];
   return values;
 }
 
@@ -127,10 +127,10 @@ ops::Sequence sequence_of(const NeuronsProblem& p, const Array& values) {
   return sequence;
 }
 
-std::vector<Array> reference(const Evaluation& e) {
-  const NeuronsProblem p = problem_of(e.node, e.input_type(kCurrents), false);
+std::vector<Array> neurons_reference(const Evaluation& e) {
+  const NeuronsProblem p = neurons_problem_of(e.node, e.input_type(kNeuronCurrents), false);
   const ops::SpikingTrace trace =
-      ops::run_layer(layer_of(p), values_of(p, e), {}, sequence_of(p, *e.inputs[kCurrents]));
+      ops::run_layer(layer_of(p), values_of(p, e), {}, sequence_of(p, *e.inputs[kNeuronCurrents]));
   std::vector<Array> outputs = {trace.u.values};
   if (p.neuron.spikes) outputs.push_back(trace.spikes.values);
   if (p.neuron.synaptic) outputs.push_back(trace.current.values);
@@ -138,10 +138,10 @@ std::vector<Array> reference(const Evaluation& e) {
 }
 
 std::vector<Array> gradients_reference(const Evaluation& e) {
-  const NeuronsProblem p = problem_of(e.node, e.input_type(kCurrents), false);
+  const NeuronsProblem p = neurons_problem_of(e.node, e.input_type(kNeuronCurrents), false);
   const SpikingLayer layer = layer_of(p);
   const ops::SpikingValues values = values_of(p, e);
-  const ops::Sequence in = sequence_of(p, *e.inputs[kCurrents]);
+  const ops::Sequence in = sequence_of(p, *e.inputs[kNeuronCurrents]);
   const std::vector<int64_t>& upstream = e.node.list("upstream");
   size_t next = (layer.recurrent ? 3 : 2) + outputs_of(p);
   ops::SpikingUpstream dense;
@@ -167,23 +167,23 @@ void add_results(const NeuronsProblem& p, const std::function<Operand()>& next, 
   if (p.neuron.synaptic) o.currents = next();
 }
 
-void lower(Lowering& l, const Node& node) {
-  const NeuronsProblem p = problem_of(node, l.graph().type(node.inputs[kCurrents]), false);
-  ops::NeuronsOperands o{.in = l.input(kCurrents), .dynamics = l.input(kDynamics)};
-  if (p.recurrence != Recurrence::none) o.recurrent = l.input(kRecurrent);
+void lower_neurons(Lowering& l, const Node& node) {
+  const NeuronsProblem p = neurons_problem_of(node, l.graph().type(node.inputs[kNeuronCurrents]), false);
+  ops::NeuronsOperands o{.in = l.input(kNeuronCurrents), .dynamics = l.input(kNeuronDynamics)};
+  if (p.recurrence != Recurrence::none) o.recurrent = l.input(kNeuronRecurrent);
   size_t output = 0;
   add_results(
       p, [&] { return l.output(output++); }, o);
   l.run(ops::build_neurons(l.builder(), p, ops::plan_neurons(p, o, l.builder().machine()), o));
 }
 
-void lower_gradients(Lowering& l, const Node& node) {
-  const NeuronsProblem p = problem_of(node, l.graph().type(node.inputs[kCurrents]), true);
-  ops::NeuronsOperands o{.dynamics = l.input(kDynamics)};
-  size_t input = kRecurrent, output = kDynamics;
+void lower_neurons_gradients(Lowering& l, const Node& node) {
+  const NeuronsProblem p = neurons_problem_of(node, l.graph().type(node.inputs[kNeuronCurrents]), true);
+  ops::NeuronsOperands o{.dynamics = l.input(kNeuronDynamics)};
+  size_t input = kNeuronRecurrent, output = kNeuronDynamics;
   o.din = l.output(0);
   const Operand ddynamics = l.output(output++);
-  if (l.is_used(node.outputs[kDynamics])) o.ddynamics = ddynamics;
+  if (l.is_used(node.outputs[kNeuronDynamics])) o.ddynamics = ddynamics;
   if (p.recurrence != Recurrence::none) {
     o.recurrent = l.input(input++);
     o.drecurrent = l.output(output);
@@ -206,15 +206,15 @@ void lower_gradients(Lowering& l, const Node& node) {
 
 // Cases.
 
-std::vector<int64_t> words_of(const Neuron& neuron, bool recurrent) {
+std::vector<int64_t> neurons_words_of(const Neuron& neuron, bool recurrent) {
   const kernels::SpikingNeuronParams params = kernels::spiking_params(neuron, recurrent);
   return {std::begin(params.values), std::end(params.values)};
 }
 
-Case case_of(const Neuron& neuron, bool recurrent) {
+Case neurons_case_of(const Neuron& neuron, bool recurrent) {
   constexpr uint32_t kSteps = 9, kBatch = 5, kNeurons = 13;
   Case c{.inputs = {{Type::f32, {kSteps, kBatch * kNeurons}, {}, {}}, {Type::f32, {3, kNeurons}, {}, {}}},
-         .attributes = {{"neuron", words_of(neuron, recurrent)}, {"batch", int64_t{kBatch}}},
+         .attributes = {{"neuron", neurons_words_of(neuron, recurrent)}, {"batch", int64_t{kBatch}}},
          .low = -0.5,
          .high = 1,
          .differentiable = !neuron.spikes && !neuron.synaptic,
@@ -228,19 +228,19 @@ constexpr Neuron kSynaptic = {.synaptic = true,
                               .reset_gradient = ResetGradient::attached,
                               .surrogate = {SurrogateFamily::arctan, 1}};
 
-std::vector<Case> cases() {
-  return {case_of({.spikes = false}, false), case_of({}, false), case_of(kSynaptic, true)};
+std::vector<Case> neurons_cases() {
+  return {neurons_case_of({.spikes = false}, false), neurons_case_of({}, false), neurons_case_of(kSynaptic, true)};
 }
 
-std::vector<Case> gradients_cases() {
-  Case c = case_of({.spikes = false}, false);
+std::vector<Case> neurons_gradients_cases() {
+  Case c = neurons_case_of({.spikes = false}, false);
   c.attributes["upstream"] = std::vector<int64_t>{1};
   c.inputs.insert(c.inputs.end(), {c.inputs[0], c.inputs[0]});
   c.differentiable = false;
   // Potentials of currents of 1, with a decay of 1/2.
   const TensorType& type = c.inputs[0];
-  c.given[kCurrents] = Array(type.elements(), 1);
-  c.given[kDynamics] = Array(c.inputs[kDynamics].elements(), 0.5);
+  c.given[kNeuronCurrents] = Array(type.elements(), 1);
+  c.given[kNeuronDynamics] = Array(c.inputs[kNeuronDynamics].elements(), 0.5);
   for (uint32_t t = 0; t < type.rows(); ++t)
     c.given[2].insert(c.given[2].end(), type.cols(), 2 - std::exp2(-int(t)));
   return {c};
@@ -249,9 +249,9 @@ std::vector<Case> gradients_cases() {
 constexpr size_t kAnyNumber = ~size_t{0};
 
 constexpr Operation kNeurons[] = {
-    {"spiking_neurons", 2, 3, infer, gradient, reference, row_layouts, lower, cases},
-    {"spiking_neurons_gradients", 3, kAnyNumber, infer_gradients, nullptr, gradients_reference, row_layouts,
-     lower_gradients, gradients_cases},
+    {"spiking_neurons", 2, 3, infer_neurons, neurons_gradient, neurons_reference, row_layouts, lower_neurons, neurons_cases},
+    {"spiking_neurons_gradients", 3, kAnyNumber, infer_neurons_gradients, nullptr, gradients_reference, row_layouts,
+     lower_neurons_gradients, neurons_gradients_cases},
 };
 
 }  // namespace
@@ -283,7 +283,7 @@ NeuronValues spiking_neurons(Value currents, const Neuron& neuron, const std::ve
   if (recurrent) inputs.push_back(*recurrent);
   const std::vector<Value> outputs =
       g.apply("spiking_neurons", inputs,
-              {{"neuron", words_of(neuron, recurrent.has_value())}, {"batch", int64_t{shape[1]}}});
+              {{"neuron", neurons_words_of(neuron, recurrent.has_value())}, {"batch", int64_t{shape[1]}}});
   NeuronValues values{.potentials = reshape(outputs[0], shape)};
   if (neuron.spikes) values.spikes = reshape(outputs[1], shape);
   return values;

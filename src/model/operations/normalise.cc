@@ -14,7 +14,7 @@ void require_channels(const char* operation, Value x, std::optional<Value> of, c
                                  to_string(of->type()), x.type().cols(), to_string(x.type())));
 }
 
-void check(const char* operation, Value x, std::optional<Value> weight, std::optional<Value> bias) {
+void check_normalise(const char* operation, Value x, std::optional<Value> weight, std::optional<Value> bias) {
   if (x.shape().size() < 2)
     throw UsageError(
         fmt::format("{}: x is {}; it must be [N, ..., channels]", operation, to_string(x.type())));
@@ -33,7 +33,7 @@ Value scaled(Value x, std::optional<Value> weight, std::optional<Value> bias) {
 
 Value batch_norm(Value x, Value mean, Value variance, std::optional<Value> weight, std::optional<Value> bias,
                  double epsilon) {
-  check("batch_norm", x, weight, bias);
+  check_normalise("batch_norm", x, weight, bias);
   require_channels("batch_norm", x, mean, "the mean");
   require_channels("batch_norm", x, variance, "the variance");
   // A factor and a number to add, of each channel.
@@ -46,7 +46,7 @@ Value batch_norm(Value x, Value mean, Value variance, std::optional<Value> weigh
 
 BatchNorm batch_norm_of_batch(Value x, std::optional<Value> weight, std::optional<Value> bias,
                               double epsilon) {
-  check("batch_norm", x, weight, bias);
+  check_normalise("batch_norm", x, weight, bias);
   const uint32_t rows = x.type().rows();
   if (rows < 2)
     throw UsageError(fmt::format("batch_norm: {} has one element of each channel; a variance takes more",
@@ -61,7 +61,7 @@ BatchNorm batch_norm_of_batch(Value x, std::optional<Value> weight, std::optiona
 
 Value group_norm(Value x, uint32_t groups, std::optional<Value> weight, std::optional<Value> bias,
                  double epsilon) {
-  check("group_norm", x, weight, bias);
+  check_normalise("group_norm", x, weight, bias);
   const uint32_t samples = x.shape().front(), channels = x.type().cols(), pixels = x.type().rows() / samples;
   if (groups == 0 || channels % groups != 0)
     throw UsageError(fmt::format("group_norm: {} channels are not {} equal groups", channels, groups));

@@ -21,7 +21,7 @@ void require_images(const Signature& s) {
 }
 
 /// The window of a node over an image.
-Window window_of(const Node& node, const Shape& image) {
+Window patches_window_of(const Node& node, const Shape& image) {
   return window_over(node.operation->name, node, image);
 }
 
@@ -94,7 +94,7 @@ void each_tap(const Window& w, uint32_t samples, const Visit& visit) {
 
 std::vector<Array> patches_reference(const Evaluation& e) {
   const TensorType& image = e.input_type(0);
-  const Window w = window_of(e.node, image.shape);
+  const Window w = patches_window_of(e.node, image.shape);
   const uint32_t channels = image.cols();
   Array y(e.output_type(0).elements());
   each_tap(w, image.shape[0], [&](uint64_t at, uint32_t tap, uint64_t place) {
@@ -106,7 +106,7 @@ std::vector<Array> patches_reference(const Evaluation& e) {
 
 std::vector<Array> fold_reference(const Evaluation& e) {
   const TensorType& image = e.output_type(0);
-  const Window w = window_of(e.node, image.shape);
+  const Window w = patches_window_of(e.node, image.shape);
   const uint32_t channels = image.cols();
   Array y(image.elements());
   each_tap(w, image.shape[0], [&](uint64_t at, uint32_t tap, uint64_t place) {
@@ -129,7 +129,7 @@ Value take_rows(Value x, std::vector<int64_t> rows, int64_t neighbours) {
 
 std::vector<Value> decompose_patches(const Decomposition& d) {
   const TensorType& image = d.inputs[0].type();
-  const Window w = window_of(d.node, image.shape);
+  const Window w = patches_window_of(d.node, image.shape);
   const uint32_t samples = image.shape[0], channels = image.cols();
   std::vector<int64_t> rows(uint64_t{samples} * w.out_positions() * w.taps(), image.rows());
   each_tap(w, samples, [&](uint64_t at, uint32_t tap, uint64_t place) {
@@ -142,7 +142,7 @@ std::vector<Value> decompose_patches(const Decomposition& d) {
 std::vector<Value> decompose_fold(const Decomposition& d) {
   const TensorType& x = d.inputs[0].type();
   const Shape image = image_of(d.node, x);
-  const Window w = window_of(d.node, image);
+  const Window w = patches_window_of(d.node, image);
   const uint32_t samples = image[0], channels = image.back();
   std::vector<std::vector<int64_t>> uses(uint64_t{samples} * w.positions());
   each_tap(w, samples, [&](uint64_t at, uint32_t tap, uint64_t place) {
@@ -162,23 +162,23 @@ std::vector<Value> decompose_fold(const Decomposition& d) {
   return {reshape(transpose(sums), image)};
 }
 
-ops::PatchesProblem problem_of(Lowering& l, const Node& node, const Shape& image) {
-  return {l.builder().type_of(l.input(0)), image[0], image.back(), window_of(node, image),
+ops::PatchesProblem patches_problem_of(Lowering& l, const Node& node, const Shape& image) {
+  return {l.builder().type_of(l.input(0)), image[0], image.back(), patches_window_of(node, image),
           l.input_layout(0).transposed};
 }
 
 void lower_patches(Lowering& l, const Node& node) {
-  l.add(problem_of(l, node, l.graph().type(node.inputs[0]).shape), {l.input(0), l.output(0)});
+  l.add(patches_problem_of(l, node, l.graph().type(node.inputs[0]).shape), {l.input(0), l.output(0)});
 }
 
 void lower_fold(Lowering& l, const Node& node) {
-  l.add(ops::FoldProblem{problem_of(l, node, l.graph().type(node.outputs[0]).shape)},
+  l.add(ops::FoldProblem{patches_problem_of(l, node, l.graph().type(node.outputs[0]).shape)},
         {l.input(0), l.output(0)});
 }
 
-bool lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
+bool patches_lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
 
-bool keeps_samples(const Divided& divided) { return divided.are_all(); }
+bool patches_keeps_samples(const Divided& divided) { return divided.are_all(); }
 
 struct Use {
   Type type;
@@ -224,9 +224,9 @@ constexpr Operation kPatches[] = {{.name = "patches",
                                    .layouts = same_layouts,
                                    .lower = lower_patches,
                                    .cases = patches_cases,
-                                   .traits = {.keeps_samples = keeps_samples},
+                                   .traits = {.keeps_samples = patches_keeps_samples},
                                    .decompose = decompose_patches,
-                                   .lowers_on = lowers_on},
+                                   .lowers_on = patches_lowers_on},
                                   {.name = "fold",
                                    .infer = infer_fold,
                                    .gradient = fold_gradient,
@@ -234,9 +234,9 @@ constexpr Operation kPatches[] = {{.name = "patches",
                                    .layouts = same_layouts,
                                    .lower = lower_fold,
                                    .cases = fold_cases,
-                                   .traits = {.keeps_samples = keeps_samples},
+                                   .traits = {.keeps_samples = patches_keeps_samples},
                                    .decompose = decompose_fold,
-                                   .lowers_on = lowers_on}};
+                                   .lowers_on = patches_lowers_on}};
 
 }  // namespace
 

@@ -52,7 +52,7 @@ void require_columns(const Shape& shape, const TensorType& matrix) {
                                  to_string(matrix), fmt::join(shape, ", ")));
 }
 
-Types infer(const Signature& s) {
+Types infer_permute(const Signature& s) {
   require_dense(s);
   TensorType out = s.inputs[0];
   const std::vector<int64_t>& dims = dims_of(s.attributes);
@@ -72,7 +72,7 @@ Types infer(const Signature& s) {
   return {out};
 }
 
-Gradients gradient(const Differentiation& d) {
+Gradients permute_gradient(const Differentiation& d) {
   const std::vector<int64_t>& dims = dims_of(d.node);
   std::vector<int> inverse(dims.size());
   for (size_t i = 0; i < dims.size(); ++i) inverse[dims[i]] = static_cast<int>(i);
@@ -89,14 +89,14 @@ ArrayIndex index_of(const Shape& shape, const std::vector<int64_t>& dims) {
   return index;
 }
 
-std::vector<Array> reference(const Evaluation& e) {
+std::vector<Array> permute_reference(const Evaluation& e) {
   const ArrayIndex index = index_of(view_of(e.node, e.input_type(0)), dims_of(e.node));
   Array y(e.inputs[0]->size());
   for (uint64_t i = 0; i < y.size(); ++i) y[i] = (*e.inputs[0])[index(i)];
   return {y};
 }
 
-void lower(Lowering& l, const Node& node) {
+void lower_permute(Lowering& l, const Node& node) {
   const ops::Operand in = l.input(0), out = l.output(0);
   const ArrayIndex index = index_of(view_of(node, l.graph().type(node.inputs[0])), dims_of(node));
   l.add(ops::RearrangeProblem{l.builder().type_of(in), in.rows(), in.cols(), index.sizes, index.steps,
@@ -125,7 +125,7 @@ std::optional<Node> compose(const Graph& graph, const Node& own, const Node& nex
 }
 
 /// The result in another order, or in another shape.
-std::optional<Node> absorb(const Graph& graph, const Node& own, const Node& next) {
+std::optional<Node> absorb_permute(const Graph& graph, const Node& own, const Node& next) {
   if (next.operation->name == "permute") return compose(graph, own, next);
   if (next.operation->name != "reshape" || own.attributes.contains("shape")) return {};
   const Shape permuted = permuted_shape(view_of(own, graph.type(own.inputs[0])), dims_of(own));
@@ -137,7 +137,7 @@ std::optional<Node> absorb(const Graph& graph, const Node& own, const Node& next
   return both;
 }
 
-bool lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
+bool permute_lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
 
 uint32_t product(const Shape& shape, size_t begin, size_t end) {
   return std::accumulate(shape.begin() + static_cast<int64_t>(begin),
@@ -150,7 +150,7 @@ Value permute_rows(Value x, const std::vector<uint32_t>& from) {
 }
 
 /// The order in which the elements of an array come when its dimensions are permuted.
-std::vector<uint32_t> places_of(const Shape& shape, const std::vector<int64_t>& dims) {
+std::vector<uint32_t> permute_places_of(const Shape& shape, const std::vector<int64_t>& dims) {
   const ArrayIndex index = index_of(shape, dims);
   std::vector<uint32_t> places(product(shape, 0, shape.size()));
   for (uint32_t i = 0; i < places.size(); ++i) places[i] = static_cast<uint32_t>(index(i));
@@ -159,7 +159,7 @@ std::vector<uint32_t> places_of(const Shape& shape, const std::vector<int64_t>& 
 
 /// Dimensions after the last moved one belong to it: rows of them move. Before the last one of the result is
 /// brought to the end by a transpose, where nothing stands before it.
-std::vector<Value> decompose(const Decomposition& d) {
+std::vector<Value> decompose_permute(const Decomposition& d) {
   const Value x = reshape(d.inputs[0], view_of(d.node, d.inputs[0].type()));
   const Shape shape = view_of(d.node, d.inputs[0].type());
   const std::vector<int64_t>& dims = dims_of(d.node);
@@ -172,7 +172,7 @@ std::vector<Value> decompose(const Decomposition& d) {
   if (inner > 1 || moved < count) {
     const Shape outer(shape.begin(), shape.begin() + static_cast<int64_t>(moved));
     const std::vector<uint32_t> rows =
-        places_of(outer, {dims.begin(), dims.begin() + static_cast<int64_t>(moved)});
+        permute_places_of(outer, {dims.begin(), dims.begin() + static_cast<int64_t>(moved)});
     return {reshape(permute_rows(reshape(x, {static_cast<uint32_t>(rows.size()), inner}), rows), result)};
   }
   // A rotation of all dimensions transposes one matrix.
@@ -186,12 +186,12 @@ std::vector<Value> decompose(const Decomposition& d) {
   std::vector<int64_t> rest;
   for (size_t i = kept; i < count; ++i) rest.push_back(dims[i] - static_cast<int64_t>(kept));
   const Shape features(shape.begin() + static_cast<int64_t>(kept), shape.end());
-  const std::vector<uint32_t> places = places_of(features, rest);
+  const std::vector<uint32_t> places = permute_places_of(features, rest);
   const Value matrix = reshape(x, {product(shape, 0, kept), static_cast<uint32_t>(places.size())});
   return {reshape(permute_features(matrix, places), result)};
 }
 
-std::vector<Case> cases() {
+std::vector<Case> permute_cases() {
   const auto use = [](Type type, Shape shape, std::vector<int64_t> dims, std::vector<int64_t> view = {},
                       std::vector<int64_t> result = {}) {
     Case c{.inputs = {{type, std::move(shape), {}, {}}},
@@ -213,7 +213,7 @@ std::vector<Case> cases() {
           use(Type::f16, {8, 15}, {0, 2, 1, 3}, {2, 4, 5, 3}, {10, 12})};
 }
 
-bool keeps_samples(const Divided& divided) {
+bool permute_keeps_samples(const Divided& divided) {
   const auto& attributes = divided.node.attributes;
   return divided.operands[0] && divided.node.list("dims")[0] == 0 && !attributes.contains("view") &&
          !attributes.contains("shape");
@@ -225,16 +225,16 @@ std::optional<DimensionOrder> permutes(const Node& node) {
 }
 
 constexpr Operation kPermute[] = {{.name = "permute",
-                                   .infer = infer,
-                                   .gradient = gradient,
-                                   .reference = reference,
+                                   .infer = infer_permute,
+                                   .gradient = permute_gradient,
+                                   .reference = permute_reference,
                                    .layouts = row_layouts,
-                                   .lower = lower,
-                                   .cases = cases,
-                                   .traits = {.keeps_samples = keeps_samples, .permutes = permutes},
-                                   .absorb = absorb,
-                                   .decompose = decompose,
-                                   .lowers_on = lowers_on}};
+                                   .lower = lower_permute,
+                                   .cases = permute_cases,
+                                   .traits = {.keeps_samples = permute_keeps_samples, .permutes = permutes},
+                                   .absorb = absorb_permute,
+                                   .decompose = decompose_permute,
+                                   .lowers_on = permute_lowers_on}};
 
 }  // namespace
 

@@ -12,10 +12,10 @@
 namespace tessera::model {
 namespace {
 
-using ops::Window;
+using ops::Taps;
 using ops::Windows;
 
-constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMostSize = std::numeric_limits<int32_t>::max();
 
 /// Windows along one dimension, as attributes have them.
 struct Sliding {
@@ -52,8 +52,8 @@ std::vector<Sliding> sliding_of(const Node& node, const Shape& sizes) {
   return all;
 }
 
-void check(const Sliding& s) {
-  const auto is_size = [](int64_t number, int64_t least) { return number >= least && number <= kMost; };
+void check_pooling(const Sliding& s) {
+  const auto is_size = [](int64_t number, int64_t least) { return number >= least && number <= kMostSize; };
   if (!is_size(s.window, 1) || !is_size(s.stride, 1) || !is_size(s.dilation, 1))
     throw UsageError(
         fmt::format("pooling: a window of {}, a stride of {} and a dilation of {} must be at least 1 "
@@ -72,7 +72,7 @@ void check(const Sliding& s) {
 
 /// Elements within the dimension. Weights of a mean: elements are neighbours, between which there may be some
 /// that do not count.
-Windows windows_of(const Sliding& s, bool is_mean, bool counts_padding) {
+Windows pooling_windows_of(const Sliding& s, bool is_mean, bool counts_padding) {
   Windows windows{static_cast<uint32_t>(s.size), is_mean ? 1 : static_cast<uint32_t>(s.dilation)};
   for (int64_t i = 0; i < s.outputs(); ++i) {
     const int64_t begin = i * s.stride - s.before;
@@ -80,7 +80,7 @@ Windows windows_of(const Sliding& s, bool is_mean, bool counts_padding) {
       return std::clamp((end - begin + s.dilation - 1) / s.dilation, int64_t{0}, s.window);
     };
     const int64_t first = begin < 0 ? (-begin + s.dilation - 1) / s.dilation : 0, end = taps_below(s.size);
-    Window window{static_cast<uint32_t>(std::max(int64_t{0}, begin + first * s.dilation))};
+    Taps window{static_cast<uint32_t>(std::max(int64_t{0}, begin + first * s.dilation))};
     if (first < end) {
       window.count = static_cast<uint32_t>(is_mean ? (end - first - 1) * s.dilation + 1 : end - first);
       window.weights.resize(is_mean ? window.count : 0);
@@ -105,24 +105,24 @@ Windows adaptive(uint32_t size, uint32_t outputs) {
 
 bool is_adaptive(const Node& node) { return node.attributes.contains("sizes"); }
 
-ImageWindows windows_of(const Node& node, const Shape& sizes, bool is_mean) {
+ImageWindows pooling_windows_of(const Node& node, const Shape& sizes, bool is_mean) {
   std::vector<Windows> all;
   if (is_adaptive(node)) {
     for (size_t d = 0; d < sizes.size(); ++d)
       all.push_back(adaptive(sizes[d], static_cast<uint32_t>(node.list("sizes")[d])));
   } else {
     for (const Sliding& s : sliding_of(node, sizes))
-      all.push_back(windows_of(s, is_mean, node.integer("counts_padding", 1) != 0));
+      all.push_back(pooling_windows_of(s, is_mean, node.integer("counts_padding", 1) != 0));
     // The divisor of all dimensions together is that of the first.
     if (const int64_t divisor = node.integer("divisor", 0); divisor != 0)
       for (size_t d = 0; d < all.size(); ++d)
-        for (Window& window : all[d].of)
+        for (Taps& window : all[d].of)
           for (double& weight : window.weights)
             if (weight != 0) weight = d == 0 ? 1 / static_cast<double>(divisor) : 1;
   }
   if (!is_mean)
     for (Windows& windows : all)
-      for (Window& window : windows.of) window.weights.clear();
+      for (Taps& window : windows.of) window.weights.clear();
   return image_windows(std::move(all));
 }
 
@@ -132,7 +132,7 @@ Shape output_sizes(const Signature& s, const Shape& sizes) {
   if (is_adaptive(s.attributes)) {
     const std::vector<int64_t>& wanted = s.attributes.list("sizes");
     if (wanted.size() != sizes.size() ||
-        !std::ranges::all_of(wanted, [](int64_t size) { return size >= 1 && size <= kMost; }))
+        !std::ranges::all_of(wanted, [](int64_t size) { return size >= 1 && size <= kMostSize; }))
       throw UsageError(fmt::format("{}: sizes of [{}] for {} dimensions; they must be at least 1",
                                    s.operation, fmt::join(wanted, ", "), sizes.size()));
     outputs.assign(wanted.begin(), wanted.end());
@@ -141,7 +141,7 @@ Shape output_sizes(const Signature& s, const Shape& sizes) {
     return outputs;
   }
   for (const Sliding& each : sliding_of(s.attributes, sizes)) {
-    check(each);
+    check_pooling(each);
     const auto weights = static_cast<uint64_t>(is_mean ? std::min(each.extent(), each.size) : 0);
     require_windows(s.operation, static_cast<uint64_t>(each.outputs()), weights);
     outputs.push_back(static_cast<uint32_t>(each.outputs()));
@@ -155,25 +155,25 @@ Shape sizes_of_gradient(const Node& node) {
   return {sizes.begin(), sizes.end()};
 }
 
-Shape sizes_of(const TensorType& x) { return {x.shape.begin() + 1, x.shape.end() - 1}; }
+Shape pooling_sizes_of(const TensorType& x) { return {x.shape.begin() + 1, x.shape.end() - 1}; }
 
-Types infer(const Signature& s) {
+Types infer_pooling(const Signature& s) {
   const TensorType& x = s.inputs[0];
   const Shape sizes = spatial_sizes(s, x);
   require_float(s, x);
   s.attributes.integer("counts_padding", 1);
-  if (const int64_t divisor = s.attributes.integer("divisor", 0); divisor < 0 || divisor > kMost)
+  if (const int64_t divisor = s.attributes.integer("divisor", 0); divisor < 0 || divisor > kMostSize)
     throw UsageError(fmt::format("{}: a divisor of {} must be at least 1", s.operation, divisor));
   return {with_spatial_sizes(x, output_sizes(s, sizes))};
 }
 
 // Maxima.
 
-ImageWindows maxima_of(const Node& node, const TensorType& x) { return windows_of(node, sizes_of(x), false); }
+ImageWindows maxima_of(const Node& node, const TensorType& x) { return pooling_windows_of(node, pooling_sizes_of(x), false); }
 
-Types infer_gradient(const Signature& s) {
+Types infer_pooling_gradient(const Signature& s) {
   const TensorType& x = s.inputs[1];
-  const TensorType dy = infer({s.operation, {x}, s.attributes})[0];
+  const TensorType dy = infer_pooling({s.operation, {x}, s.attributes})[0];
   if (!(s.inputs[0] == dy))
     throw UsageError(
         fmt::format("{}: dy is {}; it must be {}", s.operation, to_string(s.inputs[0]), to_string(dy)));
@@ -190,7 +190,7 @@ std::vector<Value> decompose_maxima(const Decomposition& d) {
 }
 
 /// That of the decomposition.
-std::vector<Value> decompose_gradient(const Decomposition& d) {
+std::vector<Value> decompose_pooling_gradient(const Decomposition& d) {
   const Value x = d.inputs[1];
   const Value y = reshape(decomposed_largest(x, maxima_of(d.node, x.type())), d.inputs[0].shape());
   return {*gradients(sum(y * d.inputs[0]), {x})[0]};
@@ -198,7 +198,7 @@ std::vector<Value> decompose_gradient(const Decomposition& d) {
 
 // Means.
 
-ImageWindows means_of(const Node& node, const TensorType& x) { return windows_of(node, sizes_of(x), true); }
+ImageWindows means_of(const Node& node, const TensorType& x) { return pooling_windows_of(node, pooling_sizes_of(x), true); }
 
 TensorType image_of_gradient(const Node& node, const TensorType& dy) {
   return with_spatial_sizes(dy, sizes_of_gradient(node));
@@ -209,10 +209,10 @@ Types infer_mean_gradient(const Signature& s) {
   const Shape outputs = spatial_sizes(s, dy);
   const std::vector<int64_t>& size = s.attributes.list("size");
   if (size.size() != outputs.size() ||
-      !std::ranges::all_of(size, [](int64_t of) { return of >= 1 && of <= kMost; }))
+      !std::ranges::all_of(size, [](int64_t of) { return of >= 1 && of <= kMostSize; }))
     throw UsageError(fmt::format("{}: [{}] are no sizes of an image of {} dimensions", s.operation,
                                  fmt::join(size, ", "), outputs.size()));
-  const TensorType x = image_of_gradient(s.attributes, dy), y = infer({s.operation, {x}, s.attributes})[0];
+  const TensorType x = image_of_gradient(s.attributes, dy), y = infer_pooling({s.operation, {x}, s.attributes})[0];
   if (!(dy == y))
     throw UsageError(fmt::format("{}: dy is {}; it must be {}", s.operation, to_string(dy), to_string(y)));
   return {x};
@@ -222,7 +222,7 @@ ImageWindows windows_of_gradient(const Node& node, const TensorType& dy) {
   return means_of(node, image_of_gradient(node, dy)).transposed();
 }
 
-std::vector<Case> cases() {
+std::vector<Case> pooling_cases() {
   using List = std::vector<int64_t>;
   const auto use = [](Shape shape, Attributes attributes, Type type = Type::f32) {
     return Case{.inputs = {{type, std::move(shape), {}, {}}}, .attributes = std::move(attributes)};
@@ -245,7 +245,7 @@ std::vector<Case> cases() {
 }
 
 std::vector<Case> mean_cases() {
-  std::vector<Case> all = cases();
+  std::vector<Case> all = pooling_cases();
   Case without = all[1], divided = all[2];
   without.attributes["counts_padding"] = int64_t{0};
   divided.attributes["divisor"] = int64_t{5};
@@ -255,11 +255,11 @@ std::vector<Case> mean_cases() {
 
 TensorType result_of(const Case& c) {
   const Node node{.attributes = c.attributes};
-  return infer({"pooling", c.inputs, node})[0];
+  return infer_pooling({"pooling", c.inputs, node})[0];
 }
 
-std::vector<Case> gradient_cases() {
-  std::vector<Case> all = cases();
+std::vector<Case> pooling_gradient_cases() {
+  std::vector<Case> all = pooling_cases();
   for (Case& c : all) {
     c.inputs = {result_of(c), c.inputs[0]};
     c.differentiable = false;  // the derivative by x is 0 wherever there is one
@@ -270,7 +270,7 @@ std::vector<Case> gradient_cases() {
 std::vector<Case> mean_gradient_cases() {
   std::vector<Case> all = mean_cases();
   for (Case& c : all) {
-    const Shape sizes = sizes_of(c.inputs[0]);
+    const Shape sizes = pooling_sizes_of(c.inputs[0]);
     c.inputs = {result_of(c)};
     c.attributes["size"] = std::vector<int64_t>(sizes.begin(), sizes.end());
   }
@@ -279,14 +279,14 @@ std::vector<Case> mean_gradient_cases() {
 
 Attributes with_size(const Node& node, const TensorType& x) {
   Attributes attributes = node.attributes;
-  const Shape sizes = sizes_of(x);
+  const Shape sizes = pooling_sizes_of(x);
   attributes["size"] = std::vector<int64_t>(sizes.begin(), sizes.end());
   return attributes;
 }
 
 constexpr Operation kPooling[] = {
     {.name = "max_pool",
-     .infer = infer,
+     .infer = infer_pooling,
      .gradient =
          [](const Differentiation& d) {
            return Gradients{d.graph.apply("max_pool_gradient", {*d.dy[0], d.input(0)}, d.node.attributes)[0]};
@@ -301,14 +301,14 @@ constexpr Operation kPooling[] = {
          [](Lowering& l, const Node& node) {
            lower_windows(l, node, ops::Pooling::maximum, maxima_of(node, l.graph().type(node.inputs[0])));
          },
-     .cases = cases,
+     .cases = pooling_cases,
      .traits = {.keeps_samples = elements_keep_samples},
      .decompose = decompose_maxima,
      .lowers_on = lowers_windows_on},
     {.name = "max_pool_gradient",
      .least_inputs = 2,
      .most_inputs = 2,
-     .infer = infer_gradient,
+     .infer = infer_pooling_gradient,
      .reference =
          [](const Evaluation& e) {
            return std::vector<Array>{largest_gradient(*e.inputs[0], *e.inputs[1], e.input_type(1),
@@ -320,12 +320,12 @@ constexpr Operation kPooling[] = {
            lower_windows(l, node, ops::Pooling::maximum_gradient,
                          maxima_of(node, l.graph().type(node.inputs[1])));
          },
-     .cases = gradient_cases,
+     .cases = pooling_gradient_cases,
      .traits = {.keeps_samples = [](const Divided& divided) { return divided.are_all(); }},
-     .decompose = decompose_gradient,
+     .decompose = decompose_pooling_gradient,
      .lowers_on = lowers_windows_on},
     {.name = "average_pool",
-     .infer = infer,
+     .infer = infer_pooling,
      .gradient =
          [](const Differentiation& d) {
            return Gradients{
@@ -347,7 +347,7 @@ constexpr Operation kPooling[] = {
          [](const Decomposition& d) {
            const Value x = d.inputs[0];
            return std::vector<Value>{reshape(decomposed_sums(x, means_of(d.node, x.type())),
-                                             infer({"average_pool", {x.type()}, d.node})[0].shape)};
+                                             infer_pooling({"average_pool", {x.type()}, d.node})[0].shape)};
          },
      .lowers_on = lowers_windows_on},
     {.name = "average_pool_gradient",
@@ -385,7 +385,7 @@ std::vector<int64_t> for_each(const std::vector<uint32_t>& numbers, size_t dimen
   return {numbers.begin(), numbers.end()};
 }
 
-Attributes attributes_of(Value x, const Pooling& of) {
+Attributes pooling_attributes_of(Value x, const Pooling& of) {
   const size_t dimensions = x.shape().size() < 3 ? 1 : x.shape().size() - 2;
   const auto or_zeros = [&](const std::vector<uint32_t>& numbers) {
     return for_each(numbers.empty() ? std::vector<uint32_t>{0} : numbers, dimensions);
@@ -412,11 +412,11 @@ Value adaptive_pool(const char* operation, Value x, const std::vector<uint32_t>&
 std::span<const Operation> pooling_operations() { return kPooling; }
 
 Value max_pool(Value x, const Pooling& of) {
-  return x.owner().apply("max_pool", {x}, attributes_of(x, of))[0];
+  return x.owner().apply("max_pool", {x}, pooling_attributes_of(x, of))[0];
 }
 
 Value average_pool(Value x, const Pooling& of, bool counts_padding, std::optional<uint32_t> divisor) {
-  Attributes attributes = attributes_of(x, of);
+  Attributes attributes = pooling_attributes_of(x, of);
   if (!counts_padding) attributes["counts_padding"] = int64_t{0};
   if (divisor) attributes["divisor"] = int64_t{*divisor};
   return x.owner().apply("average_pool", {x}, std::move(attributes))[0];

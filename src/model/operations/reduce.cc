@@ -55,7 +55,7 @@ Shape reduced_shape(const Shape& shape, Over over) {
 }
 
 template <Reduction op>
-Types infer(const Signature& s) {
+Types infer_reduce(const Signature& s) {
   const TensorType& type = s.inputs[0];
   require_number(s, type);
   const Over over = over_of(s.attributes);
@@ -71,7 +71,7 @@ Types infer(const Signature& s) {
 }
 
 template <Reduction op>
-std::vector<Array> reference(const Evaluation& e) {
+std::vector<Array> reduce_reference(const Evaluation& e) {
   const Over over = over_of(e.node);
   const uint32_t cols = e.input_type(0).cols();
   Array y(e.output_type(0).elements(),
@@ -89,7 +89,7 @@ std::vector<Array> reference(const Evaluation& e) {
 }
 
 template <Reduction op>
-Gradients gradient(const Differentiation& d) {
+Gradients reduce_gradient(const Differentiation& d) {
   const Value x = d.input(0);
   Value dy = *d.dy[0];
   const double scale = scale_of<op>(d.node);
@@ -111,7 +111,7 @@ Gradients gradient(const Differentiation& d) {
 }
 
 /// Over the rows or the columns of a value in a layout.
-ops::AxisReduceProblem problem_of(const Node& node, Reduction op, const TensorType& in, const TensorType& out,
+ops::AxisReduceProblem reduce_problem_of(const Node& node, Reduction op, const TensorType& in, const TensorType& out,
                                   const ValueLayout& layout, float scale) {
   const ops::OperandLayout matrix = matrix_layout(in, layout.transposed);
   return {op,      matrix.rows, matrix.cols, (over_of(node) == Over::rows) == !layout.transposed,
@@ -119,13 +119,13 @@ ops::AxisReduceProblem problem_of(const Node& node, Reduction op, const TensorTy
 }
 
 template <Reduction op>
-void lower(Lowering& l, const Node& node) {
+void lower_reduce(Lowering& l, const Node& node) {
   const Over over = over_of(node);
   const ops::Operand in = l.input(0), out = l.output(0);
   const Type type = l.builder().type_of(in), to = l.builder().type_of(out);
   const auto scale = static_cast<float>(scale_of<op>(node));
   if (over != Over::all)
-    return l.add(problem_of(node, op, l.graph().type(node.inputs[0]), l.graph().type(node.outputs[0]),
+    return l.add(reduce_problem_of(node, op, l.graph().type(node.inputs[0]), l.graph().type(node.outputs[0]),
                             l.input_layout(0), scale),
                  {in, out});
   if (in.rows() == 1 || in.cols() == 1)
@@ -150,13 +150,13 @@ double seconds_of(Lowering& l, const Node& node, const LayoutChoice& choice) {
     const auto operand = [&](const char* name, Role role, const TensorType& type, const ValueLayout& layout) {
       return builder.add(name, role, type.type, l.operand_layout(type, layout));
     };
-    return ops::add(builder, problem_of(node, Reduction::sum, in, out, choice.inputs[0], 1),
+    return ops::add(builder, reduce_problem_of(node, Reduction::sum, in, out, choice.inputs[0], 1),
                     {operand("in", Role::input, in, choice.inputs[0]),
                      operand("out", Role::output, out, choice.outputs[0])});
   });
 }
 
-std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
+std::vector<LayoutChoice> reduce_layouts(Lowering& l, const Node& node) {
   // Padding adds nothing.
   const bool is_sum = node.operation->name != "max";
   if (const auto& form = l.form_of(node.inputs[0]); form && is_sum && over_of(node) == Over::all)
@@ -169,7 +169,7 @@ std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
 }
 
 template <Reduction op>
-std::vector<Case> cases() {
+std::vector<Case> reduce_cases() {
   std::vector<Case> cases;
   for (const char* over : {"rows", "columns", "all"}) {
     cases.push_back({{{Type::f32, {3, 7, 19}, {}, {}}}, {{"over", over}}});
@@ -256,12 +256,12 @@ constexpr Operation reduction(std::string_view name) {
   return {name,
           1,
           1,
-          infer<op>,
-          gradient<op>,
-          reference<op>,
-          layouts,
-          lower<op>,
-          cases<op>,
+          infer_reduce<op>,
+          reduce_gradient<op>,
+          reduce_reference<op>,
+          reduce_layouts,
+          lower_reduce<op>,
+          reduce_cases<op>,
           {.keeps_samples = columns_keep_samples, .reorder = reorder}};
 }
 

@@ -12,12 +12,12 @@ namespace {
 
 constexpr std::string_view kName = "mean_over_replicas";
 
-Types infer(const Signature& s) {
+Types infer_replicas(const Signature& s) {
   require_float(s, s.inputs[0]);
   return {s.inputs[0]};
 }
 
-std::vector<Array> reference(const Evaluation& e) { return {*e.inputs[0]}; }
+std::vector<Array> replicas_reference(const Evaluation& e) { return {*e.inputs[0]}; }
 
 Array mean(std::span<const Array* const> results) {
   Array mean(results.front()->size());
@@ -37,7 +37,7 @@ program::VariableId scale(Lowering& l) {
 }
 
 /// All means that can be computed now are one collective: they share its rounds.
-void lower(Lowering& l, const Node&) {
+void lower_replicas(Lowering& l, const Node&) {
   if (l.replicas() == 1) return l.alias_output(0, l.input(0));
   std::vector<program::VariableId> sums;
   // A result counts as computed as soon as it is joined, but holds its mean only after the collective.
@@ -52,18 +52,18 @@ void lower(Lowering& l, const Node&) {
   l.run(ops::all_reduce(l.builder().program(), l.builder().whole_machine(), "mean over replicas", sums));
 }
 
-std::vector<Case> cases() { return {{.inputs = {{Type::f32, {5, 33}, {}, {}}}, .differentiable = false}}; }
+std::vector<Case> replicas_cases() { return {{.inputs = {{Type::f32, {5, 33}, {}, {}}}, .differentiable = false}}; }
 
 constexpr Operation kReplicas[] = {
     {kName,
      1,
      1,
-     infer,
+     infer_replicas,
      nullptr,
-     reference,
+     replicas_reference,
      same_layouts,
-     lower,
-     cases,
+     lower_replicas,
+     replicas_cases,
      {.keeps_zeros = always_keeps_zeros, .aliases = true, .over_replicas = mean}}};
 
 }  // namespace

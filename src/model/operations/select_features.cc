@@ -19,7 +19,7 @@ using program::MappedBox;
 
 // Take.
 
-const std::vector<int64_t>& places_of(const Node& node) { return node.list("places"); }
+const std::vector<int64_t>& select_features_places_of(const Node& node) { return node.list("places"); }
 
 /// Elements that are used together, in a sum: they lie on one tile.
 uint32_t neighbours_of(const Node& node) { return static_cast<uint32_t>(node.integer("neighbours", 1)); }
@@ -37,7 +37,7 @@ Types infer_select(const Signature& s) {
                                    to_string(s.inputs[0]), to_string(x)));
     features += x.cols();
   }
-  const std::vector<int64_t>& places = places_of(s.attributes);
+  const std::vector<int64_t>& places = select_features_places_of(s.attributes);
   const auto outside = std::ranges::find_if(places, [&](int64_t at) { return at < 0 || at >= features; });
   if (outside != places.end())
     throw UsageError(
@@ -53,7 +53,7 @@ Types infer_select(const Signature& s) {
 /// Of each element of an input, the positions in y that it was taken to.
 std::vector<std::vector<int64_t>> uses_of(const Node& node, int64_t first, uint32_t count) {
   std::vector<std::vector<int64_t>> uses(count);
-  const std::vector<int64_t>& places = places_of(node);
+  const std::vector<int64_t>& places = select_features_places_of(node);
   for (size_t i = 0; i < places.size(); ++i)
     if (places[i] >= first && places[i] < first + count)
       uses[places[i] - first].push_back(static_cast<int64_t>(i));
@@ -110,7 +110,7 @@ Gradients select_gradient(const Differentiation& d) {
 }
 
 std::vector<Array> select_reference(const Evaluation& e) {
-  const std::vector<int64_t>& places = places_of(e.node);
+  const std::vector<int64_t>& places = select_features_places_of(e.node);
   const uint32_t rows = e.output_type(0).rows();
   Array y;
   for (uint32_t r = 0; r < rows; ++r) {
@@ -173,7 +173,7 @@ Operand concatenated(Lowering& l, const Node& node) {
 
 /// On tiles an exchange of runs of rows.
 void exchange(Lowering& l, const Node& node, const Operand& out) {
-  const std::vector<int64_t>& places = places_of(node);
+  const std::vector<int64_t>& places = select_features_places_of(node);
   program::CopySet set{"select", {}};
   uint32_t first = 0;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -200,12 +200,12 @@ void exchange(Lowering& l, const Node& node, const Operand& out) {
 void lower_select(Lowering& l, const Node& node) {
   if (l.on_host()) {
     const Operand in = concatenated(l, node), out = l.output(0);
-    const std::vector<int64_t>& places = places_of(node);
+    const std::vector<int64_t>& places = select_features_places_of(node);
     return l.add(
         ops::GatherProblem{l.builder().type_of(in), in.rows(), in.cols(), {places.begin(), places.end()}},
         {in, out});
   }
-  const auto rows = static_cast<uint32_t>(places_of(node).size());
+  const auto rows = static_cast<uint32_t>(select_features_places_of(node).size());
   exchange(
       l, node,
       l.output(0, map_neighbours(rows, l.input(0).cols(), neighbours_of(node), l.builder().machine().tiles)));

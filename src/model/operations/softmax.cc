@@ -11,18 +11,18 @@
 namespace tessera::model {
 namespace {
 
-Types infer(const Signature& s) {
+Types infer_softmax(const Signature& s) {
   require_dense(s);
   require_float(s, s.inputs[0]);
   return {s.inputs[0]};
 }
 
-Gradients gradient(const Differentiation& d) {
+Gradients softmax_gradient(const Differentiation& d) {
   const Value y = d.output(0), weighted = *d.dy[0] * y;
   return {weighted - y * sum(weighted, {-1}, true)};
 }
 
-std::vector<Array> reference(const Evaluation& e) {
+std::vector<Array> softmax_reference(const Evaluation& e) {
   const uint32_t cols = e.input_type(0).cols();
   Array y = *e.inputs[0];
   for (uint64_t begin = 0; begin < y.size(); begin += cols) {
@@ -35,13 +35,13 @@ std::vector<Array> reference(const Evaluation& e) {
   return {y};
 }
 
-void lower(Lowering& l, const Node&) {
+void lower_softmax(Lowering& l, const Node&) {
   const ops::Operand in = l.input(0), out = l.output(0);
   l.add(ops::SoftmaxProblem{in.rows(), in.cols(), l.input_layout(0).transposed, l.builder().type_of(in)},
         {in, out});
 }
 
-std::vector<Case> cases() {
+std::vector<Case> softmax_cases() {
   return {{.inputs = {{Type::f32, {3, 4, 10}, {}, {}}}, .low = -4, .high = 4},
           {.inputs = {{Type::f32, {5, 100}, {}, {}}}, .low = -4, .high = 4},
           {.inputs = {{Type::f16, {5, 33}, {}, {}}}, .low = -4, .high = 4}};
@@ -50,12 +50,12 @@ std::vector<Case> cases() {
 constexpr Operation kSoftmax[] = {{"softmax",
                                    1,
                                    1,
-                                   infer,
-                                   gradient,
-                                   reference,
+                                   infer_softmax,
+                                   softmax_gradient,
+                                   softmax_reference,
                                    same_layouts,
-                                   lower,
-                                   cases,
+                                   lower_softmax,
+                                   softmax_cases,
                                    {.keeps_samples = rows_keep_samples}}};
 
 }  // namespace

@@ -95,7 +95,7 @@ std::vector<Case> counts_gradient_cases() {
   return {c};
 }
 
-ListOperands list_operands(const Graph&, const Node& node) {
+ListOperands spike_counts_lists(const Graph&, const Node& node) {
   return {spiking_size(node, "batch"), spiking_size(node, "neurons")};
 }
 
@@ -109,7 +109,7 @@ constexpr Operation kCounts[] = {
      row_layouts,
      lower_counts,
      counts_cases,
-     {.lists = list_operands}},
+     {.lists = spike_counts_lists}},
     {"spike_counts_gradient",
      3,
      3,
@@ -119,7 +119,7 @@ constexpr Operation kCounts[] = {
      row_layouts,
      lower_counts_gradient,
      counts_gradient_cases,
-     {.lists = list_operands}},
+     {.lists = spike_counts_lists}},
 };
 
 }  // namespace

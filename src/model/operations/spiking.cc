@@ -23,12 +23,12 @@ namespace {
 using ops::Operand;
 using ops::SpikingProblem;
 
-bool is_gradients(std::string_view operation) { return operation == "spiking_gradients"; }
+bool is_spiking_gradients(std::string_view operation) { return operation == "spiking_gradients"; }
 size_t first_parameter(std::string_view operation) {
-  return is_gradients(operation) ? kGradientsParameters : kForwardParameters;
+  return is_spiking_gradients(operation) ? kGradientsParameters : kForwardParameters;
 }
 
-TensorType type_of(const ops::SpikingMatrix& matrix) {
+TensorType spiking_type_of(const ops::SpikingMatrix& matrix) {
   return {matrix.type, {matrix.rows, matrix.cols}, {}, {}};
 }
 
@@ -63,7 +63,7 @@ uint32_t listed_neurons(const Graph& graph, ValueId ids) {
 }
 
 /// Kernels trust lists that layers made.
-void require_inputs(const Signature& s, const SpikingLayer& first) {
+void require_spiking_inputs(const Signature& s, const SpikingLayer& first) {
   if (s.graph == nullptr) return;
   if (const uint32_t neurons = listed_neurons(*s.graph, s.attributes.inputs[0]); neurons > first.inputs)
     throw UsageError(fmt::format("{}: the lists name {} neurons; the first layer has {} inputs", s.operation,
@@ -71,11 +71,11 @@ void require_inputs(const Signature& s, const SpikingLayer& first) {
 }
 
 /// Throws UsageError unless lists and parameters fit the layers.
-std::vector<SpikingProblem> check_inputs(const Signature& s) {
+std::vector<SpikingProblem> check_spiking_inputs(const Signature& s) {
   require_lists(s, spiking_size(s.attributes, "batch"));
   require_scalar(s, kThreshold, "the gradient threshold", false);
   std::vector<SpikingProblem> problems = spiking_problems_of(s.attributes, s.inputs[0]);
-  require_inputs(s, problems.front().layer);
+  require_spiking_inputs(s, problems.front().layer);
   const std::vector<SpikingParameter> parameters = all_parameters(problems);
   const size_t first = first_parameter(s.operation);
   if (s.inputs.size() < first + parameters.size())
@@ -91,24 +91,24 @@ std::vector<SpikingProblem> check_inputs(const Signature& s) {
   return problems;
 }
 
-Types infer(const Signature& s) {
-  const std::vector<SpikingProblem> problems = check_inputs(s);
+Types infer_spiking(const Signature& s) {
+  const std::vector<SpikingProblem> problems = check_spiking_inputs(s);
   require_scalar(s, kMostListed, "most_listed", true);
   require_scalar(s, kStep, "the step", true);
   Types types;
   each_result(problems,
-              [&](size_t, size_t, const ops::SpikingMatrix& matrix) { types.push_back(type_of(matrix)); });
+              [&](size_t, size_t, const ops::SpikingMatrix& matrix) { types.push_back(spiking_type_of(matrix)); });
   return types;
 }
 
 /// Inputs: lists, ϑ_grad, parameters, all results, and the gradients of those that "upstream" lists: 1 for
 /// each layer that has one. Outputs: gradients of what learns, and of the lists.
-Types infer_gradients(const Signature& s) {
-  const std::vector<SpikingProblem> problems = check_inputs(s);
+Types infer_spiking_gradients(const Signature& s) {
+  const std::vector<SpikingProblem> problems = check_spiking_inputs(s);
   size_t next = kGradientsParameters + all_parameters(problems).size();
   const auto require_next = [&](std::string_view name, const ops::SpikingMatrix& matrix) {
     if (next == s.inputs.size()) throw UsageError(fmt::format("{}: {} is missing", s.operation, name));
-    require_type(s, s.inputs[next++], name, type_of(matrix));
+    require_type(s, s.inputs[next++], name, spiking_type_of(matrix));
   };
   each_result(problems,
               [&](size_t, size_t, const ops::SpikingMatrix& matrix) { require_next("a result", matrix); });
@@ -125,7 +125,7 @@ Types infer_gradients(const Signature& s) {
   return types;
 }
 
-Gradients gradient(const Differentiation& d) {
+Gradients spiking_gradient(const Differentiation& d) {
   const std::vector<SpikingProblem> problems = spiking_problems_of(d.node, d.input(0).type());
   const size_t parameters = all_parameters(problems).size();
   std::vector<Value> inputs = {d.input(0), d.input(1), d.input(kThreshold)};
@@ -161,7 +161,7 @@ ops::SpikingTilePartition partition_of(const Node& node, const Graph& graph,
                                 {per_tile.begin(), per_tile.end()});
 }
 
-std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
+std::vector<LayoutChoice> spiking_layouts(Lowering& l, const Node& node) {
   std::vector<LayoutChoice> choices = row_layouts(l, node);
   if (l.on_host()) return choices;
   const std::vector<SpikingProblem> problems = spiking_problems_of(node, l.graph().type(node.inputs[0]));
@@ -270,7 +270,7 @@ bool trains(const Lowering& l, const Node& node, const std::vector<SpikingProble
   return is_read;
 }
 
-void lower(Lowering& l, const Node& node) {
+void lower_spiking(Lowering& l, const Node& node) {
   const std::vector<SpikingProblem> problems = problems_of(l, node);
   std::vector<SpikingProblem> built = problems;
   for (SpikingProblem& problem : built) problem.trains = trains(l, node, problems);
@@ -321,7 +321,7 @@ class ParameterGradients {
   std::vector<std::pair<Operand, Operand>> rounded_;
 };
 
-void lower_gradients(Lowering& l, const Node& node) {
+void lower_spiking_gradients(Lowering& l, const Node& node) {
   const std::vector<SpikingProblem> problems = problems_of(l, node);
   const std::vector<SpikingParameter> parameters = all_parameters(problems);
   ops::SpikingStackOperands o = inputs_of(l, node, parameters);
@@ -351,7 +351,7 @@ void lower_gradients(Lowering& l, const Node& node) {
   gradients.round();
 }
 
-Attributes attributes_of(const std::vector<SpikingLayer>& layers, uint32_t batch, bool learns,
+Attributes spiking_attributes_of(const std::vector<SpikingLayer>& layers, uint32_t batch, bool learns,
                          std::vector<int64_t> capacities = {}) {
   return {{"layers", words_of(layers)},
           {"batch", int64_t{batch}},
@@ -372,11 +372,11 @@ Array spread(uint64_t count, double low, double high) {
 }
 
 /// A forward pass of lists of 12 of 40 inputs.
-Case case_of(const std::vector<SpikingLayer>& layers, bool learns, bool hosts_only,
+Case spiking_case_of(const std::vector<SpikingLayer>& layers, bool learns, bool hosts_only,
              std::vector<int64_t> capacities = {}) {
   constexpr uint32_t kSteps = 12, kBatch = 5, kCapacity = 12;
   Case c{.inputs = {},
-         .attributes = attributes_of(layers, kBatch, learns, std::move(capacities)),
+         .attributes = spiking_attributes_of(layers, kBatch, learns, std::move(capacities)),
          .differentiable = false,
          .hosts_only = hosts_only};
   add_lists(c, kSteps, kBatch, kCapacity, layers[0].inputs);
@@ -400,7 +400,7 @@ SpikingLayer leaky(uint32_t inputs, uint32_t neurons) {
   return {.inputs = inputs, .neurons = neurons, .neuron = {.spikes = false}};
 }
 
-std::vector<Case> cases() {
+std::vector<Case> spiking_cases() {
   const SpikingLayer hidden{.inputs = 40, .neurons = 30};
   SpikingLayer everything = hidden;
   everything.neuron = {.synaptic = true,
@@ -412,14 +412,14 @@ std::vector<Case> cases() {
                        .adaptation_decay = 0.9F,
                        .adaptation_strength = 0.2F};
   everything.recurrent = everything.decay_per_neuron = everything.threshold_per_neuron = true;
-  return {case_of({leaky(40, 7)}, false, false), case_of({hidden, leaky(30, 7)}, false, true),
-          case_of({hidden, {.inputs = 30, .neurons = 9, .delay = 1}}, true, true, {8, 0}),
-          case_of({everything, leaky(30, 7)}, true, true)};
+  return {spiking_case_of({leaky(40, 7)}, false, false), spiking_case_of({hidden, leaky(30, 7)}, false, true),
+          spiking_case_of({hidden, {.inputs = 30, .neurons = 9, .delay = 1}}, true, true, {8, 0}),
+          spiking_case_of({everything, leaky(30, 7)}, true, true)};
 }
 
-std::vector<Case> gradients_cases() {
-  Case c{.inputs = {}, .attributes = attributes_of({leaky(40, 7)}, 5, false), .hosts_only = true};
-  const Case forward = case_of({leaky(40, 7)}, false, true);
+std::vector<Case> spiking_gradients_cases() {
+  Case c{.inputs = {}, .attributes = spiking_attributes_of({leaky(40, 7)}, 5, false), .hosts_only = true};
+  const Case forward = spiking_case_of({leaky(40, 7)}, false, true);
   for (size_t i = 0; i < forward.inputs.size(); ++i) {
     if (i == kMostListed || i == kStep) continue;
     if (const auto given = forward.given.find(i); given != forward.given.end())
@@ -432,9 +432,9 @@ std::vector<Case> gradients_cases() {
   return {c};
 }
 
-constexpr size_t kAnyNumber = ~size_t{0};
+constexpr size_t kAnyParameters = ~size_t{0};
 
-ListOperands list_operands(const Graph& graph, const Node& node) {
+ListOperands spiking_lists(const Graph& graph, const Node& node) {
   return {spiking_size(node, "batch"),
           spiking_problems_of(node, graph.type(node.inputs[0])).front().layer.inputs};
 }
@@ -442,24 +442,24 @@ ListOperands list_operands(const Graph& graph, const Node& node) {
 constexpr Operation kSpiking[] = {
     {.name = "spiking",
      .least_inputs = kForwardParameters,
-     .most_inputs = kAnyNumber,
-     .infer = infer,
-     .gradient = gradient,
+     .most_inputs = kAnyParameters,
+     .infer = infer_spiking,
+     .gradient = spiking_gradient,
      .reference = spiking_reference,
-     .layouts = layouts,
-     .lower = lower,
-     .cases = cases,
-     .traits = {.draws = true, .lists = list_operands}},
+     .layouts = spiking_layouts,
+     .lower = lower_spiking,
+     .cases = spiking_cases,
+     .traits = {.draws = true, .lists = spiking_lists}},
     {"spiking_gradients",
      kGradientsParameters,
-     kAnyNumber,
-     infer_gradients,
+     kAnyParameters,
+     infer_spiking_gradients,
      nullptr,
      spiking_gradients_reference,
-     layouts,
-     lower_gradients,
-     gradients_cases,
-     {.lists = list_operands}},
+     spiking_layouts,
+     lower_spiking_gradients,
+     spiking_gradients_cases,
+     {.lists = spiking_lists}},
 };
 
 }  // namespace

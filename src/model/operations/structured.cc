@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kGradients = "_gradients";
 
-bool is_gradients(std::string_view operation) { return operation.ends_with(kGradients); }
+bool is_structured_gradients(std::string_view operation) { return operation.ends_with(kGradients); }
 
 uint32_t size_of(const Node& node, std::string_view name, std::optional<int64_t> otherwise = {}) {
   const int64_t size = node.integer(name, otherwise);
@@ -55,7 +55,7 @@ Structure structure_of(const Graph& graph, const Node& node) {
   return structure_of(node.operation->name, node, graph.type(node.inputs[0]).cols());
 }
 
-void require(const Signature& s, const TensorType& given, std::string_view name, const TensorType& wanted) {
+void require_structured(const Signature& s, const TensorType& given, std::string_view name, const TensorType& wanted) {
   if (!(given == wanted))
     throw UsageError(
         fmt::format("{}: {} is {}; it must be {}", s.operation, name, to_string(given), to_string(wanted)));
@@ -72,7 +72,7 @@ void require_parameter(const Signature& s, const TensorType& given, std::string_
 }
 
 /// Inputs x, for gradients dy, and the parameters.
-Types infer(const Signature& s) {
+Types infer_structured(const Signature& s) {
   const TensorType& x = s.inputs[0];
   if (x.shape.empty() || x.pattern)
     throw UsageError(fmt::format("{}: x is {}; it must be [..., features]", s.operation, to_string(x)));
@@ -83,21 +83,21 @@ Types infer(const Signature& s) {
         fmt::format("{}: x has {} features; complex numbers have two each", s.operation, x.cols()));
   TensorType y = x;
   y.shape.back() = outputs_of(structure);
-  const size_t first = is_gradients(s.operation) ? 2 : 1;
+  const size_t first = is_structured_gradients(s.operation) ? 2 : 1;
   const std::vector<StructuredParameter> parameters = parameters_of(structure);
   const std::vector<ops::ParameterMatrix> matrices = ops::parameter_matrices(structure);
   if (s.inputs.size() != first + parameters.size())
     throw UsageError(fmt::format("{}: {} parameters are missing", s.operation, parameters.size()));
   for (size_t i = 0; i < parameters.size(); ++i)
     require_parameter(s, s.inputs[first + i], parameters[i].name, matrices[i]);
-  if (!is_gradients(s.operation)) return {y};
-  require(s, s.inputs[1], "dy", y);
+  if (!is_structured_gradients(s.operation)) return {y};
+  require_structured(s, s.inputs[1], "dy", y);
   Types gradients(s.inputs);
   gradients.erase(gradients.begin() + 1);
   return gradients;
 }
 
-Gradients gradient(const Differentiation& d) {
+Gradients structured_gradient(const Differentiation& d) {
   std::vector<Value> inputs = {d.input(0), *d.dy[0]};
   for (size_t i = 1; i < d.node.inputs.size(); ++i) inputs.push_back(d.input(i));
   const std::vector<Value> all =
@@ -105,10 +105,10 @@ Gradients gradient(const Differentiation& d) {
   return {all.begin(), all.end()};
 }
 
-std::vector<Array> reference(const Evaluation& e) {
+std::vector<Array> structured_reference(const Evaluation& e) {
   const Structure structure = structure_of(e.graph, e.node);
   const std::vector<ops::StructuredStage> stages = ops::stages_of(structure);
-  const bool differentiates = is_gradients(e.node.operation->name);
+  const bool differentiates = is_structured_gradients(e.node.operation->name);
   const size_t first = differentiates ? 2 : 1;
   Array parameters;
   for (size_t i = first; i < e.inputs.size(); ++i)
@@ -136,17 +136,17 @@ std::vector<Array> reference(const Evaluation& e) {
   return gradients;
 }
 
-ops::StructuredProblem problem_of(const Graph& graph, const Node& node, bool transposed) {
+ops::StructuredProblem structured_problem_of(const Graph& graph, const Node& node, bool transposed) {
   return {.structure = structure_of(graph, node),
           .batch = graph.type(node.inputs[0]).rows(),
           .type = graph.type(node.inputs[0]).type,
           .transposed = transposed,
-          .gradients = is_gradients(node.operation->name)};
+          .gradients = is_structured_gradients(node.operation->name)};
 }
 
 /// Samples either way, parameters as rows. On tiles features are rows: samples in rows would be converted.
-std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
-  const size_t samples = is_gradients(node.operation->name) ? 2 : 1;
+std::vector<LayoutChoice> structured_layouts(Lowering& l, const Node& node) {
+  const size_t samples = is_structured_gradients(node.operation->name) ? 2 : 1;
   std::vector<LayoutChoice> choices;
   for (const bool transposed : {false, true}) {
     if (!transposed && !l.on_host()) continue;
@@ -155,7 +155,7 @@ std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
     std::fill_n(choice.inputs.begin(), samples, ValueLayout{.transposed = transposed});
     choice.outputs[0].transposed = transposed;
     const ops::StructuredPlan plan =
-        ops::plan_structured(problem_of(l.graph(), node, transposed), l.builder().machine());
+        ops::plan_structured(structured_problem_of(l.graph(), node, transposed), l.builder().machine());
     choice.seconds = plan.chosen.total();
     choice.plan = plan;
     choices.push_back(std::move(choice));
@@ -163,8 +163,8 @@ std::vector<LayoutChoice> layouts(Lowering& l, const Node& node) {
   return choices;
 }
 
-void lower(Lowering& l, const Node& node) {
-  ops::StructuredProblem problem = problem_of(l.graph(), node, l.input_layout(0).transposed);
+void lower_structured(Lowering& l, const Node& node) {
+  ops::StructuredProblem problem = structured_problem_of(l.graph(), node, l.input_layout(0).transposed);
   const auto is_used = [&](size_t output) { return l.is_used(node.outputs[output]); };
   ops::StructuredOperands operands{.x = l.input(0), .y = problem.gradients ? l.input(1) : l.output(0)};
   for (size_t i = problem.gradients ? 2 : 1; i < node.inputs.size(); ++i)
@@ -186,14 +186,14 @@ void lower(Lowering& l, const Node& node) {
 TensorType values(Shape shape) { return {Type::f32, std::move(shape), {}, {}}; }
 
 /// Inputs of an operation for rows of x.
-Case case_of(std::string_view operation, Shape x, Attributes attributes) {
+Case structured_case_of(std::string_view operation, Shape x, Attributes attributes) {
   Node node;
   node.attributes = attributes;
   const Structure structure = structure_of(operation, node, x.back());
   Case c{
-      .inputs = {values(x)}, .attributes = std::move(attributes), .differentiable = !is_gradients(operation)};
+      .inputs = {values(x)}, .attributes = std::move(attributes), .differentiable = !is_structured_gradients(operation)};
   x.back() = outputs_of(structure);
-  if (is_gradients(operation)) c.inputs.push_back(values(x));
+  if (is_structured_gradients(operation)) c.inputs.push_back(values(x));
   for (const ops::ParameterMatrix& matrix : ops::parameter_matrices(structure))
     c.inputs.push_back(values(matrix.rows == 1 ? Shape{matrix.cols} : Shape{matrix.rows, matrix.cols}));
   return c;
@@ -214,11 +214,11 @@ constexpr std::string_view kFastfood[] = {"fastfood", "fastfood_gradients"};
 template <bool gradients>
 std::vector<Case> butterfly_cases() {
   const std::string_view name = kButterfly[gradients];
-  return {case_of(name, {3, 7, 16}, {{"outputs", int64_t{16}}}),
-          case_of(name, {18, 13}, {{"outputs", int64_t{37}}, {"decreasing", int64_t{1}}}),
-          case_of(name, {5, 16}, {{"outputs", int64_t{9}}, {"nblocks", int64_t{3}}}),
-          case_of(name, {33, 32}, {{"outputs", int64_t{32}}, {"tied", int64_t{1}}}),
-          case_of(name, {6, 16}, {{"outputs", int64_t{8}}, {"complex", int64_t{1}}})};
+  return {structured_case_of(name, {3, 7, 16}, {{"outputs", int64_t{16}}}),
+          structured_case_of(name, {18, 13}, {{"outputs", int64_t{37}}, {"decreasing", int64_t{1}}}),
+          structured_case_of(name, {5, 16}, {{"outputs", int64_t{9}}, {"nblocks", int64_t{3}}}),
+          structured_case_of(name, {33, 32}, {{"outputs", int64_t{32}}, {"tied", int64_t{1}}}),
+          structured_case_of(name, {6, 16}, {{"outputs", int64_t{8}}, {"complex", int64_t{1}}})};
 }
 
 template <bool gradients>
@@ -227,42 +227,42 @@ std::vector<Case> kronecker_cases() {
     return Attributes{{"a", a}, {"b", b}, {"c", c}, {"d", d}};
   };
   const std::string_view name = kKronecker[gradients];
-  return {case_of(name, {3, 7, 24}, factor(3, 5, 8, 1)), case_of(name, {18, 24}, factor(1, 4, 6, 4)),
-          case_of(name, {5, 36}, factor(2, 4, 6, 3)), case_of(name, {33, 22}, factor(3, 4, 8, 1))};
+  return {structured_case_of(name, {3, 7, 24}, factor(3, 5, 8, 1)), structured_case_of(name, {18, 24}, factor(1, 4, 6, 4)),
+          structured_case_of(name, {5, 36}, factor(2, 4, 6, 3)), structured_case_of(name, {33, 22}, factor(3, 4, 8, 1))};
 }
 
 template <bool gradients>
 std::vector<Case> circulant_cases() {
   const std::string_view name = kCirculant[gradients];
-  return {case_of(name, {3, 7, 16}, {{"size", int64_t{16}}}),
-          case_of(name, {18, 20}, {{"size", int64_t{21}}, {"outputs", int64_t{11}}})};
+  return {structured_case_of(name, {3, 7, 16}, {{"size", int64_t{16}}}),
+          structured_case_of(name, {18, 20}, {{"size", int64_t{21}}, {"outputs", int64_t{11}}})};
 }
 
 template <bool gradients>
 std::vector<Case> toeplitz_cases() {
   const std::string_view name = kToeplitz[gradients];
-  return {case_of(name, {3, 7, 16}, {{"outputs", int64_t{16}}}),
-          case_of(name, {18, 9}, {{"outputs", int64_t{21}}})};
+  return {structured_case_of(name, {3, 7, 16}, {{"outputs", int64_t{16}}}),
+          structured_case_of(name, {18, 9}, {{"outputs", int64_t{21}}})};
 }
 
 template <bool gradients>
 std::vector<Case> fastfood_cases() {
   const std::string_view name = kFastfood[gradients];
-  return {case_of(name, {3, 7, 16}, {{"outputs", int64_t{16}}, {"permutation", shuffled(16, 1)}}),
-          case_of(name, {18, 27}, {{"outputs", int64_t{50}}, {"permutation", shuffled(32, 2)}})};
+  return {structured_case_of(name, {3, 7, 16}, {{"outputs", int64_t{16}}, {"permutation", shuffled(16, 1)}}),
+          structured_case_of(name, {18, 27}, {{"outputs", int64_t{50}}, {"permutation", shuffled(32, 2)}})};
 }
 
 constexpr Operation kStructured[] = {
-    {kButterfly[0], 2, 2, infer, gradient, reference, layouts, lower, butterfly_cases<false>},
-    {kButterfly[1], 3, 3, infer, nullptr, reference, layouts, lower, butterfly_cases<true>},
-    {kKronecker[0], 2, 2, infer, gradient, reference, layouts, lower, kronecker_cases<false>},
-    {kKronecker[1], 3, 3, infer, nullptr, reference, layouts, lower, kronecker_cases<true>},
-    {kCirculant[0], 2, 2, infer, gradient, reference, layouts, lower, circulant_cases<false>},
-    {kCirculant[1], 3, 3, infer, nullptr, reference, layouts, lower, circulant_cases<true>},
-    {kToeplitz[0], 2, 2, infer, gradient, reference, layouts, lower, toeplitz_cases<false>},
-    {kToeplitz[1], 3, 3, infer, nullptr, reference, layouts, lower, toeplitz_cases<true>},
-    {kFastfood[0], 4, 4, infer, gradient, reference, layouts, lower, fastfood_cases<false>},
-    {kFastfood[1], 5, 5, infer, nullptr, reference, layouts, lower, fastfood_cases<true>},
+    {kButterfly[0], 2, 2, infer_structured, structured_gradient, structured_reference, structured_layouts, lower_structured, butterfly_cases<false>},
+    {kButterfly[1], 3, 3, infer_structured, nullptr, structured_reference, structured_layouts, lower_structured, butterfly_cases<true>},
+    {kKronecker[0], 2, 2, infer_structured, structured_gradient, structured_reference, structured_layouts, lower_structured, kronecker_cases<false>},
+    {kKronecker[1], 3, 3, infer_structured, nullptr, structured_reference, structured_layouts, lower_structured, kronecker_cases<true>},
+    {kCirculant[0], 2, 2, infer_structured, structured_gradient, structured_reference, structured_layouts, lower_structured, circulant_cases<false>},
+    {kCirculant[1], 3, 3, infer_structured, nullptr, structured_reference, structured_layouts, lower_structured, circulant_cases<true>},
+    {kToeplitz[0], 2, 2, infer_structured, structured_gradient, structured_reference, structured_layouts, lower_structured, toeplitz_cases<false>},
+    {kToeplitz[1], 3, 3, infer_structured, nullptr, structured_reference, structured_layouts, lower_structured, toeplitz_cases<true>},
+    {kFastfood[0], 4, 4, infer_structured, structured_gradient, structured_reference, structured_layouts, lower_structured, fastfood_cases<false>},
+    {kFastfood[1], 5, 5, infer_structured, nullptr, structured_reference, structured_layouts, lower_structured, fastfood_cases<true>},
 };
 
 int64_t number(bool value) { return value ? 1 : 0; }

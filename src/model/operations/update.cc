@@ -169,7 +169,7 @@ void place_outputs(Lowering& l, const Node& node, bool in_place) {
   }
 }
 
-void lower(Lowering& l, const Node& node) {
+void lower_update(Lowering& l, const Node& node) {
   place_outputs(l, node, may_update_in_place(l, node));
   const ops::Operand gradient = l.brought(node.inputs[kGradient], node.outputs[0]);
   LinearUpdate update = on_outputs(l, node, l.builder().type_of(gradient));
@@ -189,7 +189,7 @@ constexpr Operation kUpdate[] = {
      nullptr,
      sgd_reference,
      same_layouts,
-     lower,
+     lower_update,
      sgd_cases,
      {.updates = kUpdatedBySgd}},
     {"adam",
@@ -199,7 +199,7 @@ constexpr Operation kUpdate[] = {
      nullptr,
      adam_reference,
      same_layouts,
-     lower,
+     lower_update,
      adam_cases,
      {.updates = kUpdatedByAdam}},
 };

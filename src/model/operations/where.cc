@@ -12,7 +12,7 @@
 namespace tessera::model {
 namespace {
 
-Types infer(const Signature& s) {
+Types infer_where(const Signature& s) {
   require_dense(s);
   const TensorType &condition = s.inputs[0], &a = s.inputs[1], &b = s.inputs[2];
   const auto fail = [&](std::string_view why) {
@@ -28,14 +28,14 @@ Types infer(const Signature& s) {
   return {out};
 }
 
-Gradients gradient(const Differentiation& d) {
+Gradients where_gradient(const Differentiation& d) {
   const Value condition = d.input(0), dy = *d.dy[0], zero = number(dy, 0);
   return {{},
           sum_to(where(condition, dy, zero), d.input(1).type()),
           sum_to(where(condition, zero, dy), d.input(2).type())};
 }
 
-std::vector<Array> reference(const Evaluation& e) {
+std::vector<Array> where_reference(const Evaluation& e) {
   const TensorType& type = e.output_type(0);
   std::vector<ArrayIndex> index;
   for (size_t input = 0; input < 3; ++input) index.push_back(broadcast_index(e.input_type(input), type));
@@ -45,7 +45,7 @@ std::vector<Array> reference(const Evaluation& e) {
   return {y};
 }
 
-void lower(Lowering& l, const Node& node) {
+void lower_where(Lowering& l, const Node& node) {
   const ops::Operand inputs[] = {broadcast_input(l, node, 0), broadcast_input(l, node, 1),
                                  broadcast_input(l, node, 2)};
   const ops::Operand* largest = &inputs[0];
@@ -58,7 +58,7 @@ void lower(Lowering& l, const Node& node) {
 }
 
 /// Conditions of 0 and 1.
-std::vector<Case> cases() {
+std::vector<Case> where_cases() {
   std::vector<Case> cases;
   const auto add = [&](Type type, Shape condition, Shape a, Shape b) {
     Array given(TensorType{type, condition, {}, {}}.elements());
@@ -84,12 +84,12 @@ constexpr Operation kWhere[] = {
     {.name = "where",
      .least_inputs = 3,
      .most_inputs = 3,
-     .infer = infer,
-     .gradient = gradient,
-     .reference = reference,
+     .infer = infer_where,
+     .gradient = where_gradient,
+     .reference = where_reference,
      .layouts = broadcasting_layouts,
-     .lower = lower,
-     .cases = cases,
+     .lower = lower_where,
+     .cases = where_cases,
      .traits = {.keeps_samples = broadcasting_keeps_samples, .elementwise = true}}};
 
 }  // namespace

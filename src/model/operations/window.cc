@@ -10,7 +10,7 @@ namespace tessera::model {
 namespace {
 
 constexpr size_t kMostDimensions = 2;
-constexpr int64_t kMostSize = 1 << 20;
+constexpr int64_t kMostWindow = 1 << 20;
 constexpr const char* kAttributes[] = {"kernel", "stride", "padding", "dilation"};
 
 std::vector<int64_t> sizes_or(std::string_view operation, const char* name,
@@ -26,21 +26,21 @@ void require_sizes(std::string_view operation, const Node& node, const char* nam
                    int64_t least) {
   const std::vector<int64_t>& sizes = node.list(name);
   const bool are_in_range =
-      std::ranges::all_of(sizes, [&](int64_t size) { return size >= least && size <= kMostSize; });
+      std::ranges::all_of(sizes, [&](int64_t size) { return size >= least && size <= kMostWindow; });
   if (sizes.size() != count || !are_in_range)
     throw UsageError(fmt::format("{}: the {} is [{}]; it must be {} sizes from {} to {}", operation, name,
-                                 fmt::join(sizes, ", "), count, least, kMostSize));
+                                 fmt::join(sizes, ", "), count, least, kMostWindow));
 }
 
 /// One dimension of a window.
-struct Axis {
+struct WindowAxis {
   uint32_t size, out, kernel, stride, before, dilation;
 };
 
 /// A dimension that there is not.
-constexpr Axis kNone = {1, 1, 1, 1, 0, 1};
+constexpr WindowAxis kNoAxis = {1, 1, 1, 1, 0, 1};
 
-Axis axis_of(std::string_view operation, const Node& node, size_t d, uint32_t size) {
+WindowAxis window_axis_of(std::string_view operation, const Node& node, size_t d, uint32_t size) {
   const auto at = [&](const char* name, size_t i) { return node.list(name)[i]; };
   const size_t dimensions = node.list("kernel").size();
   const int64_t kernel = at("kernel", d), stride = at("stride", d), dilation = at("dilation", d);
@@ -86,8 +86,8 @@ kernels::Window window_over(std::string_view operation, const Node& node, const 
   require_sizes(operation, node, "stride", count, 1);
   require_sizes(operation, node, "dilation", count, 1);
   require_sizes(operation, node, "padding", 2 * count, 0);
-  const Axis down = count > 1 ? axis_of(operation, node, 0, image[1]) : kNone;
-  const Axis across = axis_of(operation, node, count - 1, image[count]);
+  const WindowAxis down = count > 1 ? window_axis_of(operation, node, 0, image[1]) : kNoAxis;
+  const WindowAxis across = window_axis_of(operation, node, count - 1, image[count]);
   if (uint64_t{down.kernel} * across.kernel * image.back() > UINT32_MAX)
     throw UsageError(fmt::format("{}: {} × {} taps of {} channels are too many", operation, down.kernel,
                                  across.kernel, image.back()));

@@ -15,7 +15,7 @@ namespace {
 /// PyTorch's, against a division by zero.
 constexpr double kNormEpsilon = 1e-6;
 
-void check(const TrainingOptions& options) {
+void check_training(const TrainingOptions& options) {
   const auto require = [](bool holds, std::string_view what, double value, std::string_view range) {
     if (!holds) throw UsageError(fmt::format("{} is {}; it must be {}", what, value, range));
   };
@@ -37,7 +37,7 @@ void check(const TrainingOptions& options) {
 }
 
 /// Throws UsageError for options that name values of another graph.
-void check(const TrainingOptions& options, const Graph& graph) {
+void check_training(const TrainingOptions& options, const Graph& graph) {
   std::vector<Value> named = options.frozen;
   for (const auto& [value, factor] : options.lr_scales) named.push_back(value);
   for (const Value& value : named)
@@ -141,9 +141,9 @@ class LearningRates {
 }  // namespace
 
 void add_training(Value loss, const TrainingOptions& options) {
-  check(options);
+  check_training(options);
   Graph& graph = loss.owner();
-  check(options, graph);
+  check_training(options, graph);
   std::vector<Value> all;
   for (ValueId id = 0; id < graph.values().size(); ++id)
     if (graph.info(id).kind == Kind::parameter &&

@@ -10,19 +10,18 @@
 namespace tessera::model {
 namespace {
 
-using machine::Machine;
 
 constexpr Transform kOfSessions[] = {
-    {"move permutations", [](Graph& graph, const Machine&) { return move_permutations(graph); }},
+    {"move permutations", [](Graph& graph, const machine::Machine&) { return move_permutations(graph); }},
     {"decompose", decompose},
-    {"remove unused", [](Graph& graph, const Machine&) { return remove_unused(graph); }},
-    {"fuse", [](Graph& graph, const Machine&) { return fuse(graph); }}};
+    {"remove unused", [](Graph& graph, const machine::Machine&) { return remove_unused(graph); }},
+    {"fuse", [](Graph& graph, const machine::Machine&) { return fuse(graph); }}};
 
 /// Functions, and what became of them: those that are called several times stay one.
 using Functions = std::map<std::shared_ptr<const Graph>, std::shared_ptr<const Graph>>;
 
 /// Returns how many operations it changed in the graph and its loops.
-size_t run(const Transform& transform, Graph& graph, const Machine& machine, Functions& transformed) {
+size_t run(const Transform& transform, Graph& graph, const machine::Machine& machine, Functions& transformed) {
   size_t changed = transform.run(graph, machine);
   std::vector<Node> nodes = graph.nodes();
   for (Node& node : nodes) {
@@ -45,7 +44,7 @@ size_t run(const Transform& transform, Graph& graph, const Machine& machine, Fun
 std::span<const Transform> session_transforms() { return kOfSessions; }
 
 std::vector<PassRecord> transform(Graph& graph, std::span<const Transform> transforms,
-                                  const Machine& machine) {
+                                  const machine::Machine& machine) {
   std::vector<PassRecord> records;
   for (const Transform& each : transforms) {
     const auto start = std::chrono::steady_clock::now();

@@ -8,7 +8,7 @@
 namespace tessera::model {
 namespace {
 
-ops::HostDenseProblem problem_of(const ops::PanelLayout& panels, Type type, const LinearCall& call) {
+ops::HostDenseProblem host_dense_problem_of(const ops::PanelLayout& panels, Type type, const LinearCall& call) {
   return {.m = panels.m,
           .k = panels.k,
           .n = call.n,
@@ -29,14 +29,14 @@ ops::HostDenseOperands operands_of(const LinearCall& call) {
 }  // namespace
 
 program::StepId HostDenseWeight::add(const ops::Builder& builder, const LinearCall& call) {
-  const ops::HostDenseProblem problem = problem_of(panels_, type_, call);
+  const ops::HostDenseProblem problem = host_dense_problem_of(panels_, type_, call);
   return build_host_dense(builder, problem, plan_host_dense(problem, builder.machine()), operands_of(call));
 }
 
 std::optional<program::StepId> HostDenseWeight::add_updating(const ops::Builder& builder,
                                                              const LinearCall& call,
                                                              const LinearUpdate& update) {
-  const ops::HostDenseProblem problem = problem_of(panels_, type_, call);
+  const ops::HostDenseProblem problem = host_dense_problem_of(panels_, type_, call);
   return build_host_dense_strips(builder, problem, plan_host_dense(problem, builder.machine()),
                                  operands_of(call), {update.operation, 0, update.operands});
 }

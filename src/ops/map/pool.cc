@@ -26,7 +26,7 @@ MapOperand constant(const char* name, Type type, uint32_t rows, uint32_t cols,
 
 MapOperand table_of(const char* name, const Windows& windows) {
   std::vector<uint32_t> table;
-  for (const Window& window : windows.of) table.insert(table.end(), {window.first, window.count});
+  for (const Taps& window : windows.of) table.insert(table.end(), {window.first, window.count});
   return constant(name, Type::u32, windows.outputs(), 2, bytes_of(table));
 }
 
@@ -95,7 +95,7 @@ MapOperation gradient(const PoolProblem& p) {
 
 uint32_t Windows::taps() const {
   uint32_t most = 0;
-  for (const Window& window : of) most = std::max(most, window.count);
+  for (const Taps& window : of) most = std::max(most, window.count);
   return most;
 }
 

@@ -9,19 +9,19 @@
 namespace tessera::ops {
 
 /// Elements of a dimension: so many from the first one, a step apart.
-struct Window {
+struct Taps {
   uint32_t first = 0;
   uint32_t count = 0;
   std::vector<double> weights = {};  ///< of a weighted sum
 
-  bool operator==(const Window&) const = default;
+  bool operator==(const Taps&) const = default;
 };
 
 /// What the outputs along a dimension see of it.
 struct Windows {
   uint32_t size = 0;  ///< of the dimension
   uint32_t step = 1;
-  std::vector<Window> of = {};
+  std::vector<Taps> of = {};
 
   uint32_t outputs() const { return static_cast<uint32_t>(of.size()); }
   /// The most elements of one.
