@@ -36,7 +36,8 @@ constexpr uint32_t kPlaces = 0x6C617901;
 constexpr uint32_t kLengths = 0x6C617902;
 constexpr uint32_t kSigns = 0x6C617903;
 
-size_t layers_position_of(std::span<const std::string_view> names, std::string_view name, std::string_view what) {
+size_t layers_position_of(std::span<const std::string_view> names, std::string_view name,
+                          std::string_view what) {
   const auto found = std::ranges::find(names, name);
   if (found == names.end())
     throw UsageError(fmt::format("the {} '{}' is unknown; there are {}", what, name, fmt::join(names, ", ")));

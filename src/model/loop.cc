@@ -28,7 +28,8 @@ std::vector<std::string> output_names(const Graph& body) {
   return names;
 }
 
-int64_t loop_position_of(const std::string& name, const std::vector<std::string>& names, std::string_view what) {
+int64_t loop_position_of(const std::string& name, const std::vector<std::string>& names,
+                         std::string_view what) {
   const auto found = std::ranges::find(names, name);
   if (found == names.end())
     throw UsageError(
@@ -37,7 +38,7 @@ int64_t loop_position_of(const std::string& name, const std::vector<std::string>
 }
 
 std::vector<int64_t> loop_positions_of(const std::set<std::string>& of, const std::vector<std::string>& names,
-                                  std::string_view what) {
+                                       std::string_view what) {
   std::vector<int64_t> positions;
   for (const std::string& name : of) positions.push_back(loop_position_of(name, names, what));
   return positions;

@@ -17,15 +17,14 @@
 namespace tessera::model {
 namespace {
 
-
 constexpr uint32_t kMostForSpeed = 4;
 
 void note_passes(Placed& placed) {
   std::ranges::copy(placed.executable->passes, std::back_inserter(placed.passes));
 }
 
-Placed build(const Graph& graph, Stages stages, const machine::Machine& machine, const std::set<ValueId>& bound,
-             CompileFor what) {
+Placed build(const Graph& graph, Stages stages, const machine::Machine& machine,
+             const std::set<ValueId>& bound, CompileFor what) {
   program::Program program;
   program.set_replicas(graph.replicas());
   const machine::Machine part = compiler::machine_of_replica(program, machine);
@@ -139,8 +138,8 @@ std::vector<engine::Binding> Placed::metadata() const {
   return bindings;
 }
 
-Placed place_graph(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& bound, uint32_t chips,
-                   CompileFor what) {
+Placed place_graph(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& bound,
+                   uint32_t chips, CompileFor what) {
   if (chips > 0) return build(graph, stages_of(graph), chips_of(graph, machine, chips), bound, what);
   const bool is_free = machine.kind == machine::Kind::tiled && machine.chip_count() > 1 &&
                        graph.replicas() == 1 && !has_stages(graph) &&

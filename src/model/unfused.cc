@@ -52,8 +52,8 @@ Value butterfly_factor(Value x, Value matrices, uint32_t first, uint32_t stride,
       of_matrices.push_back(pair * kElements + 2 * row + col);
     }
   }
-  return sum_neighbours(take_from_parts({x}, std::move(of_x), 2) * take_from({matrices}, std::move(of_matrices), 2),
-                        2);
+  return sum_neighbours(
+      take_from_parts({x}, std::move(of_x), 2) * take_from({matrices}, std::move(of_matrices), 2), 2);
 }
 
 /// Features while a Hadamard transform mixes them: the halves that the last step made, and where in them each
@@ -82,7 +82,8 @@ Mixed hadamard(Value x) {
       first.push_back(mixed.place[i]);
       second.push_back(mixed.place[i + stride]);
     }
-    const Value a = take_from_parts(mixed.halves, std::move(first)), b = take_from(mixed.halves, std::move(second));
+    const Value a = take_from_parts(mixed.halves, std::move(first)),
+                b = take_from(mixed.halves, std::move(second));
     mixed = {{a + b, a - b}, std::move(place)};
   }
   return mixed;

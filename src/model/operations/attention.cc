@@ -52,7 +52,7 @@ Attributes attention_attributes_of(const Attention& of) {
 }
 
 ops::AttentionProblem attention_problem_of(const Node& node, const TensorType& q, const TensorType& k,
-                                 const TensorType& v) {
+                                           const TensorType& v) {
   ops::AttentionProblem p;
   p.type = q.type;
   p.queries = tokens_of(q);
@@ -378,7 +378,6 @@ void lower_attention_gradient(Lowering& l, const Node& node) {
   l.add(ops::AttentionGradientProblem{attention_problem_of(l, node)}, operands);
 }
 
-
 /// Queries and keys of two packs of sequences; the second pack has padding.
 Array ids_of(uint32_t sequences, uint32_t tokens) {
   Array ids;
@@ -467,27 +466,28 @@ bool attention_keeps_samples(const Divided& divided) {
   return true;
 }
 
-constexpr Operation kAttention[] = {{.name = "attention",
-                                     .least_inputs = 3,
-                                     .most_inputs = 7,
-                                     .infer = infer_attention,
-                                     .gradient = attention_gradient,
-                                     .layouts = attention_layouts,
-                                     .lower = lower_attention,
-                                     .cases = attention_cases,
-                                     .traits = {.keeps_samples = attention_keeps_samples, .has_substreams = drops},
-                                     .decompose = decompose_attention,
-                                     .lowers_on = attention_lowers_on},
-                                    {.name = "attention_gradient",
-                                     .least_inputs = 6,
-                                     .most_inputs = 10,
-                                     .infer = infer_attention_gradient,
-                                     .layouts = row_layouts,
-                                     .lower = lower_attention_gradient,
-                                     .cases = attention_gradient_cases,
-                                     .traits = {.has_substreams = drops},
-                                     .decompose = decompose_attention_gradient,
-                                     .lowers_on = attention_lowers_on}};
+constexpr Operation kAttention[] = {
+    {.name = "attention",
+     .least_inputs = 3,
+     .most_inputs = 7,
+     .infer = infer_attention,
+     .gradient = attention_gradient,
+     .layouts = attention_layouts,
+     .lower = lower_attention,
+     .cases = attention_cases,
+     .traits = {.keeps_samples = attention_keeps_samples, .has_substreams = drops},
+     .decompose = decompose_attention,
+     .lowers_on = attention_lowers_on},
+    {.name = "attention_gradient",
+     .least_inputs = 6,
+     .most_inputs = 10,
+     .infer = infer_attention_gradient,
+     .layouts = row_layouts,
+     .lower = lower_attention_gradient,
+     .cases = attention_gradient_cases,
+     .traits = {.has_substreams = drops},
+     .decompose = decompose_attention_gradient,
+     .lowers_on = attention_lowers_on}};
 
 }  // namespace
 

@@ -129,8 +129,8 @@ std::vector<Case> call_cases() {
   return {{.inputs = {type({6, 24}), type({24, 24}), type({24})}, .body = block()}};
 }
 
-constexpr Operation kCall[] = {
-    {"call", 0, std::numeric_limits<size_t>::max(), infer_call, call_gradient, call_reference, call_layouts, lower_call, call_cases}};
+constexpr Operation kCall[] = {{"call", 0, std::numeric_limits<size_t>::max(), infer_call, call_gradient,
+                                call_reference, call_layouts, lower_call, call_cases}};
 
 }  // namespace
 

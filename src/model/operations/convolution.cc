@@ -95,7 +95,6 @@ std::optional<Node> absorb_convolution(const Graph& graph, const Node& own, cons
   return product().absorb(graph, own, next);
 }
 
-
 /// Every third block.
 TensorType convolution_sparse(uint32_t outputs, uint32_t seen, uint32_t block_size, bool is_dynamic) {
   Pattern pattern{outputs, seen, block_size, {0}, {}};
@@ -119,17 +118,20 @@ std::vector<Case> convolution_cases() {
     return c;
   };
   const TensorType bias = dense_type(Type::f32, {16});
-  return {
-      use(same, {dense_type(Type::f32, {2, 5, 6, 3}), dense_type(Type::f32, {10, 27}), dense_type(Type::f32, {10})}),
-      use(strided, {dense_type(Type::f32, {2, 6, 5, 8}), dense_type(Type::f32, {16, 48}), bias},
-          {{"activation", "relu"}}),
-      use(line, {dense_type(Type::f32, {3, 9, 4}), dense_type(Type::f32, {6, 12})}),
-      use(same, {dense_type(Type::f16, {2, 4, 5, 4}), dense_type(Type::f16, {8, 36})}),
-      use(same, {dense_type(Type::f32, {2, 5, 5, 8}), convolution_sparse(16, 72, 8, false), bias}),
-      use(strided, {dense_type(Type::f32, {1, 8, 7, 16}), convolution_sparse(32, 96, 16, true)}),
-      use(line, {dense_type(Type::f32, {2, 9, 8}), convolution_sparse(16, 24, 1, false), bias, dense_type(Type::f32, {2, 7, 16})},
-          {{"residual", int64_t{1}}}),
-      use(same, {dense_type(Type::f32, {2, 7, 6, 4}), convolution_sparse(16, 36, 4, false), bias}, {{"activation", "gelu"}})};
+  return {use(same, {dense_type(Type::f32, {2, 5, 6, 3}), dense_type(Type::f32, {10, 27}),
+                     dense_type(Type::f32, {10})}),
+          use(strided, {dense_type(Type::f32, {2, 6, 5, 8}), dense_type(Type::f32, {16, 48}), bias},
+              {{"activation", "relu"}}),
+          use(line, {dense_type(Type::f32, {3, 9, 4}), dense_type(Type::f32, {6, 12})}),
+          use(same, {dense_type(Type::f16, {2, 4, 5, 4}), dense_type(Type::f16, {8, 36})}),
+          use(same, {dense_type(Type::f32, {2, 5, 5, 8}), convolution_sparse(16, 72, 8, false), bias}),
+          use(strided, {dense_type(Type::f32, {1, 8, 7, 16}), convolution_sparse(32, 96, 16, true)}),
+          use(line,
+              {dense_type(Type::f32, {2, 9, 8}), convolution_sparse(16, 24, 1, false), bias,
+               dense_type(Type::f32, {2, 7, 16})},
+              {{"residual", int64_t{1}}}),
+          use(same, {dense_type(Type::f32, {2, 7, 6, 4}), convolution_sparse(16, 36, 4, false), bias},
+              {{"activation", "gelu"}})};
 }
 
 constexpr Operation kConvolution[] = {

@@ -100,7 +100,7 @@ Taps interpolate_window_of(const Places& p, int64_t first, const std::vector<dou
   const auto clamped = [&](int64_t at) { return std::clamp(at, int64_t{0}, int64_t{p.size} - 1); };
   const int64_t begin = clamped(first), end = clamped(first + static_cast<int64_t>(weights.size()) - 1) + 1;
   Taps window{static_cast<uint32_t>(begin), static_cast<uint32_t>(end - begin),
-                std::vector<double>(static_cast<size_t>(end - begin))};
+              std::vector<double>(static_cast<size_t>(end - begin))};
   for (size_t t = 0; t < weights.size(); ++t)
     window.weights[static_cast<size_t>(clamped(first + static_cast<int64_t>(t)) - begin)] += weights[t];
   return window;
@@ -119,16 +119,18 @@ Windows interpolate_windows_of(const Places& p) {
     if (p.mode == Mode::linear)
       windows.of.push_back(interpolate_window_of(p, first, {1 - rest, rest}));
     else
-      windows.of.push_back(interpolate_window_of(p, first - 1,
-                                     {cubic_weight(rest + 1, p.cubic), cubic_weight(rest, p.cubic),
-                                      cubic_weight(1 - rest, p.cubic), cubic_weight(2 - rest, p.cubic)}));
+      windows.of.push_back(
+          interpolate_window_of(p, first - 1,
+                                {cubic_weight(rest + 1, p.cubic), cubic_weight(rest, p.cubic),
+                                 cubic_weight(1 - rest, p.cubic), cubic_weight(2 - rest, p.cubic)}));
   }
   return windows;
 }
 
 ImageWindows interpolate_windows_of(const Node& node, const Shape& from, const Shape& to) {
   std::vector<Windows> all;
-  for (size_t d = 0; d < from.size(); ++d) all.push_back(interpolate_windows_of(Places(node, from[d], to[d], d)));
+  for (size_t d = 0; d < from.size(); ++d)
+    all.push_back(interpolate_windows_of(Places(node, from[d], to[d], d)));
   return image_windows(std::move(all));
 }
 

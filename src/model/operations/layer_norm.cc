@@ -216,11 +216,12 @@ void lower_layer_norm_gradients(Lowering& l, const Node& node) {
   operation.run();
 }
 
-
 std::vector<Case> layer_norm_cases() {
   std::vector<Case> cases = {
-      {.inputs = {dense_type(Type::f32, {3, 4, 10}), dense_type(Type::f32, {10}), dense_type(Type::f32, {10})}},
-      {.inputs = {dense_type(Type::f32, {5, 33}), dense_type(Type::f32, {33})}, .attributes = {{"epsilon", 0.01}}},
+      {.inputs = {dense_type(Type::f32, {3, 4, 10}), dense_type(Type::f32, {10}),
+                  dense_type(Type::f32, {10})}},
+      {.inputs = {dense_type(Type::f32, {5, 33}), dense_type(Type::f32, {33})},
+       .attributes = {{"epsilon", 0.01}}},
       {.inputs = {dense_type(Type::f32, {19, 7})}},
       {.inputs = {dense_type(Type::f32, {12})}},
       {.inputs = {dense_type(Type::f32, {3, 5, 17}), dense_type(Type::f32, {17})},

@@ -64,8 +64,9 @@ Types infer_forward(const Signature& s) {
   if (s.inputs.size() != size_t{2} + of.bias.has_value() + of.residual.has_value())
     throw UsageError(fmt::format("{}: {} inputs", s.operation, s.inputs.size()));
   if (of.bias)
-    require_linear(s, s.inputs[2].type == x.type && !s.inputs[2].pattern && s.inputs[2].elements() == w.shape[0],
-            s.inputs[2], w);
+    require_linear(s,
+                   s.inputs[2].type == x.type && !s.inputs[2].pattern && s.inputs[2].elements() == w.shape[0],
+                   s.inputs[2], w);
   TensorType y = x;
   y.shape.back() = w.shape[0];
   if (of.residual) require_linear(s, s.inputs[*of.residual] == y, s.inputs[*of.residual], w);
@@ -91,7 +92,8 @@ Types infer_weight_gradient(const Signature& s) {
   const TensorType &x = s.inputs[0], &dy = s.inputs[1], &w = s.inputs[2];
   require_weight(s, w);
   require_linear(s, x.type == w.type && !x.pattern && x.cols() == w.shape[1], x, w);
-  require_linear(s, dy.type == w.type && !dy.pattern && dy.cols() == w.shape[0] && dy.rows() == x.rows(), dy, w);
+  require_linear(s, dy.type == w.type && !dy.pattern && dy.cols() == w.shape[0] && dy.rows() == x.rows(), dy,
+                 w);
   return {w};
 }
 
@@ -332,7 +334,6 @@ std::optional<Node> absorb_mask(const Graph& graph, const Node& own, const Node&
   both.outputs = next.outputs;
   return both;
 }
-
 
 TensorType linear_sparse(uint32_t m, uint32_t k, uint32_t block_size, bool dynamic) {
   Pattern pattern{m, k, block_size, {0}, {}};

@@ -151,7 +151,8 @@ std::vector<Case> loss_cases() {
        .given = {{1, {8, 0, 99, 4}}, {2, {1, 0.25, 0, 3}}}}};
 }
 
-constexpr Operation kLoss[] = {{"cross_entropy", 2, 3, infer_loss, loss_gradient, loss_reference, loss_layouts, lower_loss, loss_cases}};
+constexpr Operation kLoss[] = {
+    {"cross_entropy", 2, 3, infer_loss, loss_gradient, loss_reference, loss_layouts, lower_loss, loss_cases}};
 
 // With options, by this operation and others.
 

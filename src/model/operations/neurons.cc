@@ -59,7 +59,8 @@ Types check_neurons_inputs(const Signature& s) {
 
 Types infer_neurons(const Signature& s) {
   const Types outputs = check_neurons_inputs(s);
-  const bool recurs = neurons_problem_of(s.attributes, s.inputs[kNeuronCurrents], false).recurrence != Recurrence::none;
+  const bool recurs =
+      neurons_problem_of(s.attributes, s.inputs[kNeuronCurrents], false).recurrence != Recurrence::none;
   if (s.inputs.size() != (recurs ? 3U : 2U))
     throw UsageError(fmt::format("{}: {} inputs; these neurons take currents, dynamics{}", s.operation,
                                  s.inputs.size(), recurs ? " and recurrent weights" : ""));
@@ -69,7 +70,8 @@ Types infer_neurons(const Signature& s) {
 /// Inputs: those of the forward pass, its outputs, and gradients of its outputs as far as "upstream" has a 1.
 Types infer_neurons_gradients(const Signature& s) {
   const Types outputs = check_neurons_inputs(s);
-  const bool recurs = neurons_problem_of(s.attributes, s.inputs[kNeuronCurrents], false).recurrence != Recurrence::none;
+  const bool recurs =
+      neurons_problem_of(s.attributes, s.inputs[kNeuronCurrents], false).recurrence != Recurrence::none;
   const std::vector<int64_t>& upstream = s.attributes.list("upstream");
   if (upstream.size() != outputs.size())
     throw UsageError(
@@ -229,7 +231,8 @@ constexpr Neuron kSynaptic = {.synaptic = true,
                               .surrogate = {SurrogateFamily::arctan, 1}};
 
 std::vector<Case> neurons_cases() {
-  return {neurons_case_of({.spikes = false}, false), neurons_case_of({}, false), neurons_case_of(kSynaptic, true)};
+  return {neurons_case_of({.spikes = false}, false), neurons_case_of({}, false),
+          neurons_case_of(kSynaptic, true)};
 }
 
 std::vector<Case> neurons_gradients_cases() {
@@ -249,9 +252,10 @@ std::vector<Case> neurons_gradients_cases() {
 constexpr size_t kAnyNumber = ~size_t{0};
 
 constexpr Operation kNeurons[] = {
-    {"spiking_neurons", 2, 3, infer_neurons, neurons_gradient, neurons_reference, row_layouts, lower_neurons, neurons_cases},
-    {"spiking_neurons_gradients", 3, kAnyNumber, infer_neurons_gradients, nullptr, gradients_reference, row_layouts,
-     lower_neurons_gradients, neurons_gradients_cases},
+    {"spiking_neurons", 2, 3, infer_neurons, neurons_gradient, neurons_reference, row_layouts, lower_neurons,
+     neurons_cases},
+    {"spiking_neurons_gradients", 3, kAnyNumber, infer_neurons_gradients, nullptr, gradients_reference,
+     row_layouts, lower_neurons_gradients, neurons_gradients_cases},
 };
 
 }  // namespace

@@ -43,7 +43,9 @@ std::vector<Array> permute_features_reference(const Evaluation& e) {
 }
 
 /// Rows are gathered.
-std::vector<LayoutChoice> permute_features_layouts(Lowering&, const Node&) { return {{{kTransposed}, {kTransposed}}}; }
+std::vector<LayoutChoice> permute_features_layouts(Lowering&, const Node&) {
+  return {{{kTransposed}, {kTransposed}}};
+}
 
 void lower_permute_features(Lowering& l, const Node& node) {
   const ops::Operand in = l.input(0), out = l.output(0);
@@ -58,7 +60,8 @@ std::vector<Case> permute_features_cases() {
 }
 
 constexpr Operation kPermuteFeatures[] = {
-    {"permute_features", 1, 1, infer_permute_features, permute_features_gradient, permute_features_reference, permute_features_layouts, lower_permute_features, permute_features_cases}};
+    {"permute_features", 1, 1, infer_permute_features, permute_features_gradient, permute_features_reference,
+     permute_features_layouts, lower_permute_features, permute_features_cases}};
 
 }  // namespace
 

@@ -169,7 +169,9 @@ Types infer_pooling(const Signature& s) {
 
 // Maxima.
 
-ImageWindows maxima_of(const Node& node, const TensorType& x) { return pooling_windows_of(node, pooling_sizes_of(x), false); }
+ImageWindows maxima_of(const Node& node, const TensorType& x) {
+  return pooling_windows_of(node, pooling_sizes_of(x), false);
+}
 
 Types infer_pooling_gradient(const Signature& s) {
   const TensorType& x = s.inputs[1];
@@ -198,7 +200,9 @@ std::vector<Value> decompose_pooling_gradient(const Decomposition& d) {
 
 // Means.
 
-ImageWindows means_of(const Node& node, const TensorType& x) { return pooling_windows_of(node, pooling_sizes_of(x), true); }
+ImageWindows means_of(const Node& node, const TensorType& x) {
+  return pooling_windows_of(node, pooling_sizes_of(x), true);
+}
 
 TensorType image_of_gradient(const Node& node, const TensorType& dy) {
   return with_spatial_sizes(dy, sizes_of_gradient(node));
@@ -212,7 +216,8 @@ Types infer_mean_gradient(const Signature& s) {
       !std::ranges::all_of(size, [](int64_t of) { return of >= 1 && of <= kMostSize; }))
     throw UsageError(fmt::format("{}: [{}] are no sizes of an image of {} dimensions", s.operation,
                                  fmt::join(size, ", "), outputs.size()));
-  const TensorType x = image_of_gradient(s.attributes, dy), y = infer_pooling({s.operation, {x}, s.attributes})[0];
+  const TensorType x = image_of_gradient(s.attributes, dy),
+                   y = infer_pooling({s.operation, {x}, s.attributes})[0];
   if (!(dy == y))
     throw UsageError(fmt::format("{}: dy is {}; it must be {}", s.operation, to_string(dy), to_string(y)));
   return {x};

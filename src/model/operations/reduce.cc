@@ -111,8 +111,8 @@ Gradients reduce_gradient(const Differentiation& d) {
 }
 
 /// Over the rows or the columns of a value in a layout.
-ops::AxisReduceProblem reduce_problem_of(const Node& node, Reduction op, const TensorType& in, const TensorType& out,
-                                  const ValueLayout& layout, float scale) {
+ops::AxisReduceProblem reduce_problem_of(const Node& node, Reduction op, const TensorType& in,
+                                         const TensorType& out, const ValueLayout& layout, float scale) {
   const ops::OperandLayout matrix = matrix_layout(in, layout.transposed);
   return {op,      matrix.rows, matrix.cols, (over_of(node) == Over::rows) == !layout.transposed,
           in.type, out.type,    scale};
@@ -126,7 +126,7 @@ void lower_reduce(Lowering& l, const Node& node) {
   const auto scale = static_cast<float>(scale_of<op>(node));
   if (over != Over::all)
     return l.add(reduce_problem_of(node, op, l.graph().type(node.inputs[0]), l.graph().type(node.outputs[0]),
-                            l.input_layout(0), scale),
+                                   l.input_layout(0), scale),
                  {in, out});
   if (in.rows() == 1 || in.cols() == 1)
     return l.add(ops::AxisReduceProblem{op, in.rows(), in.cols(), in.cols() == 1, type, to, scale},

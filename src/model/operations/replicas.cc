@@ -52,7 +52,9 @@ void lower_replicas(Lowering& l, const Node&) {
   l.run(ops::all_reduce(l.builder().program(), l.builder().whole_machine(), "mean over replicas", sums));
 }
 
-std::vector<Case> replicas_cases() { return {{.inputs = {{Type::f32, {5, 33}, {}, {}}}, .differentiable = false}}; }
+std::vector<Case> replicas_cases() {
+  return {{.inputs = {{Type::f32, {5, 33}, {}, {}}}, .differentiable = false}};
+}
 
 constexpr Operation kReplicas[] = {
     {kName,

@@ -96,8 +96,9 @@ Types infer_spiking(const Signature& s) {
   require_scalar(s, kMostListed, "most_listed", true);
   require_scalar(s, kStep, "the step", true);
   Types types;
-  each_result(problems,
-              [&](size_t, size_t, const ops::SpikingMatrix& matrix) { types.push_back(spiking_type_of(matrix)); });
+  each_result(problems, [&](size_t, size_t, const ops::SpikingMatrix& matrix) {
+    types.push_back(spiking_type_of(matrix));
+  });
   return types;
 }
 
@@ -352,7 +353,7 @@ void lower_spiking_gradients(Lowering& l, const Node& node) {
 }
 
 Attributes spiking_attributes_of(const std::vector<SpikingLayer>& layers, uint32_t batch, bool learns,
-                         std::vector<int64_t> capacities = {}) {
+                                 std::vector<int64_t> capacities = {}) {
   return {{"layers", words_of(layers)},
           {"batch", int64_t{batch}},
           {"capacities", std::move(capacities)},
@@ -373,7 +374,7 @@ Array spread(uint64_t count, double low, double high) {
 
 /// A forward pass of lists of 12 of 40 inputs.
 Case spiking_case_of(const std::vector<SpikingLayer>& layers, bool learns, bool hosts_only,
-             std::vector<int64_t> capacities = {}) {
+                     std::vector<int64_t> capacities = {}) {
   constexpr uint32_t kSteps = 12, kBatch = 5, kCapacity = 12;
   Case c{.inputs = {},
          .attributes = spiking_attributes_of(layers, kBatch, learns, std::move(capacities)),

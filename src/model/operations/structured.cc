@@ -55,7 +55,8 @@ Structure structure_of(const Graph& graph, const Node& node) {
   return structure_of(node.operation->name, node, graph.type(node.inputs[0]).cols());
 }
 
-void require_structured(const Signature& s, const TensorType& given, std::string_view name, const TensorType& wanted) {
+void require_structured(const Signature& s, const TensorType& given, std::string_view name,
+                        const TensorType& wanted) {
   if (!(given == wanted))
     throw UsageError(
         fmt::format("{}: {} is {}; it must be {}", s.operation, name, to_string(given), to_string(wanted)));
@@ -190,8 +191,9 @@ Case structured_case_of(std::string_view operation, Shape x, Attributes attribut
   Node node;
   node.attributes = attributes;
   const Structure structure = structure_of(operation, node, x.back());
-  Case c{
-      .inputs = {values(x)}, .attributes = std::move(attributes), .differentiable = !is_structured_gradients(operation)};
+  Case c{.inputs = {values(x)},
+         .attributes = std::move(attributes),
+         .differentiable = !is_structured_gradients(operation)};
   x.back() = outputs_of(structure);
   if (is_structured_gradients(operation)) c.inputs.push_back(values(x));
   for (const ops::ParameterMatrix& matrix : ops::parameter_matrices(structure))
@@ -227,8 +229,10 @@ std::vector<Case> kronecker_cases() {
     return Attributes{{"a", a}, {"b", b}, {"c", c}, {"d", d}};
   };
   const std::string_view name = kKronecker[gradients];
-  return {structured_case_of(name, {3, 7, 24}, factor(3, 5, 8, 1)), structured_case_of(name, {18, 24}, factor(1, 4, 6, 4)),
-          structured_case_of(name, {5, 36}, factor(2, 4, 6, 3)), structured_case_of(name, {33, 22}, factor(3, 4, 8, 1))};
+  return {structured_case_of(name, {3, 7, 24}, factor(3, 5, 8, 1)),
+          structured_case_of(name, {18, 24}, factor(1, 4, 6, 4)),
+          structured_case_of(name, {5, 36}, factor(2, 4, 6, 3)),
+          structured_case_of(name, {33, 22}, factor(3, 4, 8, 1))};
 }
 
 template <bool gradients>
@@ -253,16 +257,26 @@ std::vector<Case> fastfood_cases() {
 }
 
 constexpr Operation kStructured[] = {
-    {kButterfly[0], 2, 2, infer_structured, structured_gradient, structured_reference, structured_layouts, lower_structured, butterfly_cases<false>},
-    {kButterfly[1], 3, 3, infer_structured, nullptr, structured_reference, structured_layouts, lower_structured, butterfly_cases<true>},
-    {kKronecker[0], 2, 2, infer_structured, structured_gradient, structured_reference, structured_layouts, lower_structured, kronecker_cases<false>},
-    {kKronecker[1], 3, 3, infer_structured, nullptr, structured_reference, structured_layouts, lower_structured, kronecker_cases<true>},
-    {kCirculant[0], 2, 2, infer_structured, structured_gradient, structured_reference, structured_layouts, lower_structured, circulant_cases<false>},
-    {kCirculant[1], 3, 3, infer_structured, nullptr, structured_reference, structured_layouts, lower_structured, circulant_cases<true>},
-    {kToeplitz[0], 2, 2, infer_structured, structured_gradient, structured_reference, structured_layouts, lower_structured, toeplitz_cases<false>},
-    {kToeplitz[1], 3, 3, infer_structured, nullptr, structured_reference, structured_layouts, lower_structured, toeplitz_cases<true>},
-    {kFastfood[0], 4, 4, infer_structured, structured_gradient, structured_reference, structured_layouts, lower_structured, fastfood_cases<false>},
-    {kFastfood[1], 5, 5, infer_structured, nullptr, structured_reference, structured_layouts, lower_structured, fastfood_cases<true>},
+    {kButterfly[0], 2, 2, infer_structured, structured_gradient, structured_reference, structured_layouts,
+     lower_structured, butterfly_cases<false>},
+    {kButterfly[1], 3, 3, infer_structured, nullptr, structured_reference, structured_layouts,
+     lower_structured, butterfly_cases<true>},
+    {kKronecker[0], 2, 2, infer_structured, structured_gradient, structured_reference, structured_layouts,
+     lower_structured, kronecker_cases<false>},
+    {kKronecker[1], 3, 3, infer_structured, nullptr, structured_reference, structured_layouts,
+     lower_structured, kronecker_cases<true>},
+    {kCirculant[0], 2, 2, infer_structured, structured_gradient, structured_reference, structured_layouts,
+     lower_structured, circulant_cases<false>},
+    {kCirculant[1], 3, 3, infer_structured, nullptr, structured_reference, structured_layouts,
+     lower_structured, circulant_cases<true>},
+    {kToeplitz[0], 2, 2, infer_structured, structured_gradient, structured_reference, structured_layouts,
+     lower_structured, toeplitz_cases<false>},
+    {kToeplitz[1], 3, 3, infer_structured, nullptr, structured_reference, structured_layouts,
+     lower_structured, toeplitz_cases<true>},
+    {kFastfood[0], 4, 4, infer_structured, structured_gradient, structured_reference, structured_layouts,
+     lower_structured, fastfood_cases<false>},
+    {kFastfood[1], 5, 5, infer_structured, nullptr, structured_reference, structured_layouts,
+     lower_structured, fastfood_cases<true>},
 };
 
 int64_t number(bool value) { return value ? 1 : 0; }

@@ -10,7 +10,6 @@
 namespace tessera::model {
 namespace {
 
-
 constexpr Transform kOfSessions[] = {
     {"move permutations", [](Graph& graph, const machine::Machine&) { return move_permutations(graph); }},
     {"decompose", decompose},
@@ -21,7 +20,8 @@ constexpr Transform kOfSessions[] = {
 using Functions = std::map<std::shared_ptr<const Graph>, std::shared_ptr<const Graph>>;
 
 /// Returns how many operations it changed in the graph and its loops.
-size_t run(const Transform& transform, Graph& graph, const machine::Machine& machine, Functions& transformed) {
+size_t run(const Transform& transform, Graph& graph, const machine::Machine& machine,
+           Functions& transformed) {
   size_t changed = transform.run(graph, machine);
   std::vector<Node> nodes = graph.nodes();
   for (Node& node : nodes) {

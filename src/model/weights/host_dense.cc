@@ -8,7 +8,8 @@
 namespace tessera::model {
 namespace {
 
-ops::HostDenseProblem host_dense_problem_of(const ops::PanelLayout& panels, Type type, const LinearCall& call) {
+ops::HostDenseProblem host_dense_problem_of(const ops::PanelLayout& panels, Type type,
+                                            const LinearCall& call) {
   return {.m = panels.m,
           .k = panels.k,
           .n = call.n,

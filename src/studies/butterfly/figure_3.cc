@@ -14,7 +14,7 @@
 namespace tessera::studies::butterfly {
 namespace {
 
-constexpr std::string_view kName = "figure-3";
+constexpr std::string_view kFigure3Name = "figure-3";
 constexpr uint32_t kPublishedDistance = 644;
 
 /// Who sends to whom.
@@ -33,14 +33,16 @@ constexpr std::array kRoutes = {
     Route{"one tile to its neighbour", false, false}, Route{"one tile to a distant one", true, false},
     Route{"every tile to its neighbour", false, true}, Route{"every tile to a distant one", true, true}};
 
-std::vector<uint32_t> sizes_of(const machine::Machine& machine, const Request& request) {
+std::vector<uint32_t> figure_3_sizes_of(const machine::Machine& machine, const Request& request) {
   std::vector<uint32_t> sizes;
   const uint64_t most = std::min<uint64_t>(request.full ? 256 << 10 : 128 << 10, machine.tile_bytes / 3);
   for (uint32_t bytes = 4; bytes <= most; bytes *= request.full ? 2 : 4) sizes.push_back(bytes);
   return sizes;
 }
 
-std::string name_of(const Route& route, uint32_t bytes) { return fmt::format("{} {} B", route.name, bytes); }
+std::string figure_3_name_of(const Route& route, uint32_t bytes) {
+  return fmt::format("{} {} B", route.name, bytes);
+}
 
 Result run_route(const Route& route, uint32_t bytes, const Setting& setting) {
   const uint32_t tiles = setting.machine.tiles;
@@ -60,17 +62,17 @@ Result run_route(const Route& route, uint32_t bytes, const Setting& setting) {
   return result;
 }
 
-std::vector<Cell> cells(const machine::Machine& machine, const Request& request) {
+std::vector<Cell> figure_3_cells(const machine::Machine& machine, const Request& request) {
   std::vector<Cell> all;
   if (machine.kind == machine::Kind::host || machine.tiles < 2) return all;
   for (const Route& route : kRoutes)
-    for (uint32_t bytes : sizes_of(machine, request))
-      all.push_back({name_of(route, bytes), route.is_all ? 0.05 + 2e-7 * bytes : 0.01,
+    for (uint32_t bytes : figure_3_sizes_of(machine, request))
+      all.push_back({figure_3_name_of(route, bytes), route.is_all ? 0.05 + 2e-7 * bytes : 0.01,
                      [&route, bytes](const Setting& setting) { return run_route(route, bytes, setting); }});
   return all;
 }
 
-std::vector<Figure> figures(const Study& study) {
+std::vector<Figure> figure_3_figures(const Study& study) {
   const Part* part = study.modelled();
   if (part == nullptr) return {};
   Figure figure{
@@ -80,12 +82,12 @@ std::vector<Figure> figures(const Study& study) {
       "has no numbers. With every tile sending at once, bytes of all tiles count.",
       {"bytes from each tile"}};
   for (const Route& route : kRoutes) figure.head.emplace_back(route.name);
-  for (uint32_t bytes : sizes_of(part->machine, study.request)) {
+  for (uint32_t bytes : figure_3_sizes_of(part->machine, study.request)) {
     std::vector<Figure::Entry> row = {{report::value_text(bytes, report::Unit::bytes)}};
     bool any = false;
     for (const Route& route : kRoutes) {
-      const auto seconds = part->value(kName, name_of(route, bytes), "seconds");
-      const auto rate = part->value(kName, name_of(route, bytes), "bytes_per_second");
+      const auto seconds = part->value(kFigure3Name, figure_3_name_of(route, bytes), "seconds");
+      const auto rate = part->value(kFigure3Name, figure_3_name_of(route, bytes), "bytes_per_second");
       any |= seconds.has_value();
       row.push_back({seconds ? fmt::format("{}, {}/s", report::value_text(*seconds, report::Unit::seconds),
                                            report::value_text(*rate, report::Unit::bytes))
@@ -96,8 +98,8 @@ std::vector<Figure> figures(const Study& study) {
   return {figure};
 }
 
-report::Html chart_of(const Study& study, const Part& part, const char* value, const char* label,
-                      report::Unit unit) {
+report::Html figure_3_chart_of(const Study& study, const Part& part, const char* value, const char* label,
+                               report::Unit unit) {
   report::LineChart chart;
   chart.frame = {fmt::format("{} of an exchange on {}", label, part.machine.name), "", report::kHalf};
   chart.x = {.label = "bytes from each tile", .unit = report::Unit::bytes, .growth = report::Growth::log2};
@@ -107,34 +109,34 @@ report::Html chart_of(const Study& study, const Part& part, const char* value, c
     Pair pair(std::string(route.name), colour++);
     // A distant pair lies on its neighbours' line: marks without a line show both.
     pair.ours.line = !route.is_far;
-    for (uint32_t bytes : sizes_of(part.machine, study.request))
-      pair.add(bytes, part.value(kName, name_of(route, bytes), value), std::nullopt,
+    for (uint32_t bytes : figure_3_sizes_of(part.machine, study.request))
+      pair.add(bytes, part.value(kFigure3Name, figure_3_name_of(route, bytes), value), std::nullopt,
                fmt::format("{} B", bytes));
     std::move(pair).put_into(chart);
   }
   return report::chart(chart);
 }
 
-report::Html charts(const Study& study) {
+report::Html figure_3_charts(const Study& study) {
   const Part* part = study.modelled();
   if (part == nullptr) return {};
   return report::side_by_side(
-      {chart_of(study, *part, "seconds", "Latency", report::Unit::seconds),
-       chart_of(study, *part, "bytes_per_second", "Bytes per second", report::Unit::bytes)});
+      {figure_3_chart_of(study, *part, "seconds", "Latency", report::Unit::seconds),
+       figure_3_chart_of(study, *part, "bytes_per_second", "Bytes per second", report::Unit::bytes)});
 }
 
-std::vector<Comparison> comparisons(const Study& study) {
+std::vector<Comparison> figure_3_comparisons(const Study& study) {
   const Part* part = study.modelled();
   if (part == nullptr) return {};
   std::vector<Comparison> all;
-  const auto sizes = sizes_of(part->machine, study.request);
+  const auto sizes = figure_3_sizes_of(part->machine, study.request);
   if (const auto published =
           study.published.number("section-3.csv", "distant over neighbouring latency", "value")) {
     double most = 0;  // the largest deviation from the published ratio
     std::optional<double> ours;
     for (uint32_t bytes : sizes) {
-      const auto near = part->value(kName, name_of(kRoutes[0], bytes), "seconds");
-      const auto far = part->value(kName, name_of(kRoutes[1], bytes), "seconds");
+      const auto near = part->value(kFigure3Name, figure_3_name_of(kRoutes[0], bytes), "seconds");
+      const auto far = part->value(kFigure3Name, figure_3_name_of(kRoutes[1], bytes), "seconds");
       if (near && far && (!ours || std::abs(*far / *near - *published) > most)) {
         ours = *far / *near;
         most = std::abs(*ours - *published);
@@ -145,7 +147,8 @@ std::vector<Comparison> comparisons(const Study& study) {
     all.push_back(std::move(c).within(0.05));
   }
   if (const auto published = study.published.number("section-3.csv", "exchange bandwidth TB/s", "value")) {
-    const auto rate = part->value(kName, name_of(kRoutes[3], sizes.back()), "bytes_per_second");
+    const auto rate =
+        part->value(kFigure3Name, figure_3_name_of(kRoutes[3], sizes.back()), "bytes_per_second");
     Comparison c{"exchange bandwidth of all tiles", "TB/s", *published,
                  rate ? std::optional(1e-12 * *rate) : std::nullopt};
     c.remark = "the vendor's figure, not the paper's";
@@ -157,12 +160,12 @@ std::vector<Comparison> comparisons(const Study& study) {
 }  // namespace
 
 Section figure_3() {
-  return {.name = kName,
+  return {.name = kFigure3Name,
           .title = "Exchange between tiles (figure 3)",
-          .cells = cells,
-          .figures = figures,
-          .charts = charts,
-          .comparisons = comparisons};
+          .cells = figure_3_cells,
+          .figures = figure_3_figures,
+          .charts = figure_3_charts,
+          .comparisons = figure_3_comparisons};
 }
 
 }  // namespace tessera::studies::butterfly

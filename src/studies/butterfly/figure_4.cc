@@ -12,7 +12,7 @@
 namespace tessera::studies::butterfly {
 namespace {
 
-constexpr std::string_view kName = "figure-4";
+constexpr std::string_view kFigure4Name = "figure-4";
 
 /// A product whose A is 2^shift times as high as a square one, and as much narrower.
 struct Skew {
@@ -36,7 +36,7 @@ std::vector<Skew> skews_of(const machine::Machine& machine, const Request& reque
   return skews;
 }
 
-std::vector<Cell> cells(const machine::Machine& machine, const Request& request) {
+std::vector<Cell> figure_4_cells(const machine::Machine& machine, const Request& request) {
   std::vector<Cell> all;
   for (const Skew& skew : skews_of(machine, request))
     all.push_back({skew.name(), 0.5, [skew](const Setting& setting) {
@@ -45,15 +45,15 @@ std::vector<Cell> cells(const machine::Machine& machine, const Request& request)
   return all;
 }
 
-std::optional<double> rate_of(const Part& part, const Skew& skew) {
-  return part.value(kName, skew.name(), "gflops");
+std::optional<double> figure_4_rate_of(const Part& part, const Skew& skew) {
+  return part.value(kFigure4Name, skew.name(), "gflops");
 }
 
 std::string ratio_text(const Skew& skew) {
   return skew.shift == 0 ? "1" : fmt::format("2^{}", 2 * skew.shift);
 }
 
-std::vector<Figure> figures(const Study& study) {
+std::vector<Figure> figure_4_figures(const Study& study) {
   std::vector<Figure> all;
   for (const Part& part : study.parts) {
     Figure figure{fmt::format("Skewed FP32 products on {} (figure 4)", part.machine.name),
@@ -62,11 +62,11 @@ std::vector<Figure> figures(const Study& study) {
                   "IPU is said to be much more stable than the GPU.",
                   {"s = m/n", "m", "n", "GFLOP/s", "relative to s = 1"}};
     const auto skews = skews_of(part.machine, study.request);
-    const auto square = rate_of(part, skews[skews.size() / 2]);
+    const auto square = figure_4_rate_of(part, skews[skews.size() / 2]);
     for (const Skew& skew : skews) {
-      const Result* result = part.find(kName, skew.name());
+      const Result* result = part.find(kFigure4Name, skew.name());
       if (result == nullptr) continue;
-      const auto rate = rate_of(part, skew);
+      const auto rate = figure_4_rate_of(part, skew);
       figure.rows.push_back({{ratio_text(skew)},
                              {std::to_string(skew.m())},
                              {std::to_string(skew.n())},
@@ -78,7 +78,7 @@ std::vector<Figure> figures(const Study& study) {
   return all;
 }
 
-report::Html charts(const Study& study) {
+report::Html figure_4_charts(const Study& study) {
   report::LineChart chart;
   chart.frame = {"Skewed FP32 products, relative to the square one",
                  "A is m × n, of the same size throughout."};
@@ -88,9 +88,9 @@ report::Html charts(const Study& study) {
   for (const Part& part : study.parts) {
     Pair pair(part.machine.name, colour++);
     const auto skews = skews_of(part.machine, study.request);
-    const auto square = rate_of(part, skews[skews.size() / 2]);
+    const auto square = figure_4_rate_of(part, skews[skews.size() / 2]);
     for (const Skew& skew : skews)
-      if (const auto rate = rate_of(part, skew); rate && square)
+      if (const auto rate = figure_4_rate_of(part, skew); rate && square)
         pair.add(skew.ratio(), *rate / *square, std::nullopt, "s = " + ratio_text(skew));
     std::move(pair).put_into(chart);
   }
@@ -100,11 +100,11 @@ report::Html charts(const Study& study) {
 }  // namespace
 
 Section figure_4() {
-  return {.name = kName,
+  return {.name = kFigure4Name,
           .title = "Skewed products (figure 4)",
-          .cells = cells,
-          .figures = figures,
-          .charts = charts};
+          .cells = figure_4_cells,
+          .figures = figure_4_figures,
+          .charts = figure_4_charts};
 }
 
 }  // namespace tessera::studies::butterfly

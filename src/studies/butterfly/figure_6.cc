@@ -13,12 +13,11 @@
 namespace tessera::studies::butterfly {
 namespace {
 
-using machine::Machine;
 using model::Form;
 using model::LayerStructure;
 
-constexpr std::string_view kName = "figure-6";
-constexpr const char* kWithTransfers = "seconds_with_transfers";
+constexpr std::string_view kFigure6Name = "figure-6";
+constexpr const char* kFigure6WithTransfers = "seconds_with_transfers";
 // Pixelfly's parameters in table 4; the paper names none for its figure.
 constexpr uint32_t kRank = 32;
 constexpr uint32_t kBlock = 32;
@@ -37,7 +36,7 @@ LayerCase layer_of(LayerStructure structure, Form form, uint32_t size) {
 }
 
 /// The layers of a machine, first the dense one.
-std::vector<std::pair<LayerStructure, Form>> layers_of(const Machine& machine) {
+std::vector<std::pair<LayerStructure, Form>> figure_6_layers_of(const machine::Machine& machine) {
   std::vector<std::pair<LayerStructure, Form>> layers = {{LayerStructure::dense, Form::fused}};
   for (const LayerStructure structure : {LayerStructure::butterfly, LayerStructure::pixelfly}) {
     if (machine.kind == machine::Kind::tiled) layers.emplace_back(structure, Form::unfused);
@@ -46,15 +45,15 @@ std::vector<std::pair<LayerStructure, Form>> layers_of(const Machine& machine) {
   return layers;
 }
 
-std::string name_of(const Machine& machine, LayerStructure structure, Form form) {
+std::string figure_6_name_of(const machine::Machine& machine, LayerStructure structure, Form form) {
   return butterfly::name_of(layer_of(structure, form, 1), machine);
 }
-std::string cell_name(const std::string& layer, uint32_t size) {
+std::string figure_6_cell_name(const std::string& layer, uint32_t size) {
   return fmt::format("{}, N = {}", layer, size);
 }
 
 /// N = 8192 fits in no form, and takes half a minute to plan.
-std::vector<uint32_t> sizes_of(const Machine& machine, const Request& request) {
+std::vector<uint32_t> figure_6_sizes_of(const machine::Machine& machine, const Request& request) {
   const bool on_host = machine.kind == machine::Kind::host;
   const uint32_t last = on_host ? (request.full ? 4096 : 2048) : (request.full ? 8192 : 4096);
   std::vector<uint32_t> sizes;
@@ -62,12 +61,13 @@ std::vector<uint32_t> sizes_of(const Machine& machine, const Request& request) {
   return sizes;
 }
 
-std::vector<Cell> cells(const Machine& machine, const Request& request) {
+std::vector<Cell> figure_6_cells(const machine::Machine& machine, const Request& request) {
   std::vector<Cell> all;
-  for (const uint32_t size : sizes_of(machine, request))
-    for (const auto& [structure, form] : layers_of(machine)) {
+  for (const uint32_t size : figure_6_sizes_of(machine, request))
+    for (const auto& [structure, form] : figure_6_layers_of(machine)) {
       const double large = size / 4096.0;
-      all.push_back({cell_name(name_of(machine, structure, form), size), 0.5 + 6 * large * large,
+      all.push_back({figure_6_cell_name(figure_6_name_of(machine, structure, form), size),
+                     0.5 + 6 * large * large,
                      [structure = structure, form = form, size](const Setting& setting) {
                        return run_layer(layer_of(structure, form, size), setting);
                      }});
@@ -76,7 +76,7 @@ std::vector<Cell> cells(const Machine& machine, const Request& request) {
 }
 
 /// One layer on one machine, over N.
-struct Curve {
+struct Figure6Curve {
   std::string layer;
   std::vector<std::pair<uint32_t, double>> points;
 
@@ -87,25 +87,25 @@ struct Curve {
   }
 };
 
-Curve curve_of(const Study& study, const Part& part, const std::string& layer, const char* value) {
-  Curve curve{layer, {}};
-  for (const uint32_t size : sizes_of(part.machine, study.request))
-    if (const auto found = part.value(kName, cell_name(layer, size), value))
+Figure6Curve curve_of(const Study& study, const Part& part, const std::string& layer, const char* value) {
+  Figure6Curve curve{layer, {}};
+  for (const uint32_t size : figure_6_sizes_of(part.machine, study.request))
+    if (const auto found = part.value(kFigure6Name, figure_6_cell_name(layer, size), value))
       curve.points.emplace_back(size, *found);
   return curve;
 }
 
 /// How many times faster than the dense layer.
-Curve speed_up(const Study& study, const Part& part, const std::string& layer, const char* value) {
-  const Curve dense = curve_of(study, part, "dense", value);
-  Curve curve = curve_of(study, part, layer, value);
+Figure6Curve speed_up(const Study& study, const Part& part, const std::string& layer, const char* value) {
+  const Figure6Curve dense = curve_of(study, part, "dense", value);
+  Figure6Curve curve = curve_of(study, part, layer, value);
   std::erase_if(curve.points, [&](const auto& point) { return !dense.at(point.first); });
   for (auto& [size, seconds] : curve.points) seconds = *dense.at(size) / seconds;
   return curve;
 }
 
 /// Where a curve of speed-ups crosses 1 for the last time, on logarithmic axes; none if it does not.
-std::optional<double> break_even(const Curve& curve) {
+std::optional<double> break_even(const Figure6Curve& curve) {
   std::optional<double> found;
   for (size_t i = 1; i < curve.points.size(); ++i) {
     const auto& [n, below] = curve.points[i - 1];
@@ -116,7 +116,7 @@ std::optional<double> break_even(const Curve& curve) {
   return found;
 }
 
-std::optional<std::pair<uint32_t, double>> extreme(const Curve& curve, bool largest) {
+std::optional<std::pair<uint32_t, double>> extreme(const Figure6Curve& curve, bool largest) {
   if (curve.points.empty()) return {};
   const auto by_value = [](const auto& a, const auto& b) { return a.second < b.second; };
   return largest ? *std::ranges::max_element(curve.points, by_value)
@@ -125,8 +125,8 @@ std::optional<std::pair<uint32_t, double>> extreme(const Curve& curve, bool larg
 
 std::vector<std::string> layer_names(const Part& part) {
   std::vector<std::string> names;
-  for (const auto& [structure, form] : layers_of(part.machine))
-    names.push_back(name_of(part.machine, structure, form));
+  for (const auto& [structure, form] : figure_6_layers_of(part.machine))
+    names.push_back(figure_6_name_of(part.machine, structure, form));
   return names;
 }
 
@@ -140,17 +140,18 @@ struct Quantity {
   bool is_on_hosts = false;
 };
 
-Curves over_sizes(const Study& study, const Part& part, const Quantity& quantity) {
+Curves figure_6_over_sizes(const Study& study, const Part& part, const Quantity& quantity) {
   Curves curves{.title = fmt::format("{} on {}", quantity.title, part.machine.name),
                 .quantity = "N",
                 .symbol = "N",
                 .unit = quantity.unit,
                 .words = quantity.words};
-  for (const uint32_t size : sizes_of(part.machine, study.request)) curves.xs.push_back(size);
+  for (const uint32_t size : figure_6_sizes_of(part.machine, study.request)) curves.xs.push_back(size);
   for (const std::string& layer : layer_names(part))
     curves.curves.push_back(
         {layer, [=, &part](double size) -> Curves::Value {
-           const Result* result = part.find(kName, cell_name(layer, static_cast<uint32_t>(size)));
+           const Result* result =
+               part.find(kFigure6Name, figure_6_cell_name(layer, static_cast<uint32_t>(size)));
            if (result == nullptr) return {.missing = ""};
            const auto found = result->fits ? result->value(quantity.value) : std::nullopt;
            return {.ours = found ? std::optional(quantity.scale * *found) : found, .title = result->reason};
@@ -162,7 +163,7 @@ std::string tenths(double value) { return fmt::format("{:.1f}", value); }
 
 const Quantity kQuantities[] = {
     {"seconds", "N × N layers on N samples, FP32: µs", "µs", 1e6, tenths, true},
-    {kWithTransfers, "The same with transfers, µs", "µs", 1e6, tenths},
+    {kFigure6WithTransfers, "The same with transfers, µs", "µs", 1e6, tenths},
     {"compute_sets", "Compute sets (figure 7)", "compute sets"},
     {"total_bytes", "Memory that is alive at the peak, on all tiles, MB (figure 7)", "MB", 1e-6, tenths},
     {"vertices", "Vertices", "vertices"},
@@ -175,7 +176,8 @@ std::vector<Made> for_each_quantity(const Study& study, Made (*make)(const Curve
   std::vector<Made> all;
   for (const Part& part : study.parts)
     for (const Quantity& quantity : kQuantities)
-      if (quantity.is_on_hosts || !part.is_host()) all.push_back(make(over_sizes(study, part, quantity)));
+      if (quantity.is_on_hosts || !part.is_host())
+        all.push_back(make(figure_6_over_sizes(study, part, quantity)));
   return all;
 }
 
@@ -192,8 +194,8 @@ Figure summary(const Study& study) {
     for (const std::string& layer : layer_names(part)) {
       std::vector<Figure::Entry> row = {{part.machine.name}, {layer}};
       bool any = false;
-      for (const char* value : {"seconds", kWithTransfers}) {
-        const Curve curve = speed_up(study, part, layer, value);
+      for (const char* value : {"seconds", kFigure6WithTransfers}) {
+        const Figure6Curve curve = speed_up(study, part, layer, value);
         const auto even = break_even(curve);
         const auto best = extreme(curve, true), worst = extreme(curve, false);
         row.push_back({even ? fmt::format("{:.0f}", *even) : "-"});
@@ -207,7 +209,7 @@ Figure summary(const Study& study) {
   return figure;
 }
 
-std::vector<Figure> figures(const Study& study) {
+std::vector<Figure> figure_6_figures(const Study& study) {
   std::vector<Figure> all = for_each_quantity(study, figure_of);
   all.insert(all.begin(), summary(study));
   all.front().note +=
@@ -216,9 +218,11 @@ std::vector<Figure> figures(const Study& study) {
   return all;
 }
 
-report::Html charts(const Study& study) { return report::side_by_side(for_each_quantity(study, chart_of)); }
+report::Html figure_6_charts(const Study& study) {
+  return report::side_by_side(for_each_quantity(study, chart_of));
+}
 
-std::vector<Comparison> comparisons(const Study& study) {
+std::vector<Comparison> figure_6_comparisons(const Study& study) {
   std::vector<Comparison> all;
   const Part* part = study.modelled();
   if (part == nullptr) return all;
@@ -236,8 +240,8 @@ std::vector<Comparison> comparisons(const Study& study) {
   const auto inverse = [&](const std::optional<std::pair<uint32_t, double>>& point) {
     return point ? std::optional(1 / point->second) : std::nullopt;
   };
-  const Curve butterfly = speed_up(study, *part, "butterfly, unfused", kWithTransfers);
-  const Curve pixelfly = speed_up(study, *part, "pixelfly, unfused", kWithTransfers);
+  const Figure6Curve butterfly = speed_up(study, *part, "butterfly, unfused", kFigure6WithTransfers);
+  const Figure6Curve pixelfly = speed_up(study, *part, "pixelfly, unfused", kFigure6WithTransfers);
   if (Comparison* c =
           add("butterfly, unfused: break-even", "IPU break-even N", "N", break_even(butterfly), ""))
     *c = std::move(*c).within_factor(2);
@@ -259,12 +263,12 @@ std::vector<Comparison> comparisons(const Study& study) {
 }  // namespace
 
 Section figure_6() {
-  return {.name = kName,
+  return {.name = kFigure6Name,
           .title = "Dense, butterfly and pixelfly layers over N (figures 6 and 7)",
-          .cells = cells,
-          .figures = figures,
-          .charts = charts,
-          .comparisons = comparisons};
+          .cells = figure_6_cells,
+          .figures = figure_6_figures,
+          .charts = figure_6_charts,
+          .comparisons = figure_6_comparisons};
 }
 
 }  // namespace tessera::studies::butterfly

@@ -85,8 +85,8 @@ program::VariableId add_blocks(program::Program& p, const std::string& name, uin
 }
 
 /// C as W · X in float64: W = A, X = B.
-void verify(const FirstProgram& first, const bound::BoundProgram& program, uint32_t size,
-            const Setting& setting, Result& result) {
+void verify_first_programs(const FirstProgram& first, const bound::BoundProgram& program, uint32_t size,
+                           const Setting& setting, Result& result) {
   const uint64_t count = uint64_t{size} * size;
   SparseMatrix a;
   a.pattern.rows = a.pattern.cols = size;
@@ -109,7 +109,7 @@ void verify(const FirstProgram& first, const bound::BoundProgram& program, uint3
   result.tolerance = v.tolerance;
 }
 
-Result run(const FirstProgram& first, uint32_t size, const Setting& setting) {
+Result run_first_programs(const FirstProgram& first, uint32_t size, const Setting& setting) {
   const bound::BoundProgram program(first.program, setting.machine);
   Result result;
   enter_size(program.executable(), result);
@@ -124,7 +124,8 @@ Result run(const FirstProgram& first, uint32_t size, const Setting& setting) {
   const uint64_t bytes = first.program.variable(2).bytes();
   enter_transfers(setting.machine, 2 * bytes, bytes, result);
   enter_rate(2.0 * size * size * size, result);
-  if (setting.verify && size <= kLargestExecuted) verify(first, program, size, setting, result);
+  if (setting.verify && size <= kLargestExecuted)
+    verify_first_programs(first, program, size, setting, result);
   return result;
 }
 
@@ -187,13 +188,13 @@ FirstProgram blocked_product(uint32_t size, uint32_t grid) {
 }
 
 Result run_naive(uint32_t size, const Setting& setting) {
-  return run(naive_product(size, setting.machine.tiles), size, setting);
+  return run_first_programs(naive_product(size, setting.machine.tiles), size, setting);
 }
 
 Result run_blocked(uint32_t size, const Setting& setting) {
   uint32_t grid = 1;  // the largest power of two for which there are tiles: 32 on 1,472
   while (2 * grid <= size && 4 * grid * grid <= setting.machine.tiles) grid *= 2;
-  return run(blocked_product(size, grid), size, setting);
+  return run_first_programs(blocked_product(size, grid), size, setting);
 }
 
 }  // namespace tessera::studies::butterfly

@@ -22,7 +22,7 @@ using model::Graph;
 using model::LayerStructure;
 using model::Value;
 
-constexpr uint64_t kSeed = 1;
+constexpr uint64_t kLayerCellSeed = 1;
 // Executing this many elements of activations on tiles takes about a second, in float64 too.
 constexpr uint64_t kMostExecuted = 256 * 256;
 
@@ -69,7 +69,7 @@ uint64_t output_bytes(const Graph& graph) {
   return bytes;
 }
 
-model::Arrays inputs_of(const Graph& graph, uint32_t classes) {
+model::Arrays layer_cell_inputs_of(const Graph& graph, uint32_t classes) {
   model::Arrays arrays;
   for (const model::ValueInfo& info : graph.values()) {
     if (info.kind != model::Kind::input) continue;
@@ -80,19 +80,19 @@ model::Arrays inputs_of(const Graph& graph, uint32_t classes) {
     } else if (info.type.type == Type::u32) {
       for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % classes);
     } else {
-      base::RandomStream(kSeed).fill_normal(values);
+      base::RandomStream(kLayerCellSeed).fill_normal(values);
     }
   }
   return arrays;
 }
 
 /// Compares the layer's output, or the loss, with the merged form in float64.
-void verify(const LayerCase& what, const model::Arrays& found, Result& result) {
+void verify_layer_cell(const LayerCase& what, const model::Arrays& found, Result& result) {
   LayerCase merged = what;
   merged.options.form = model::Form::fused;
   const Graph graph = graph_of(merged);
   model::WideArrays inputs, state;
-  for (const auto& [name, values] : inputs_of(graph, what.classes))
+  for (const auto& [name, values] : layer_cell_inputs_of(graph, what.classes))
     inputs[name] = {values.begin(), values.end()};
   for (const auto& [name, values] : initial_state(graph)) state[name] = {values.begin(), values.end()};
   double most = 0, error = 0;
@@ -121,7 +121,7 @@ void account(const LayerCase& what, const Graph& graph, const Setting& setting, 
   enter_transfers(setting.machine, input_bytes(graph), output_bytes(graph), result);
   if (!setting.verify || uint64_t{what.batch} * what.outputs > kMostExecuted) return;
   model::Session session(graph, Machine(setting.machine));
-  verify(what, session.run(inputs_of(graph, what.classes)), result);
+  verify_layer_cell(what, session.run(layer_cell_inputs_of(graph, what.classes)), result);
 }
 
 }  // namespace
@@ -149,8 +149,8 @@ Result run_layer(const LayerCase& what, const Setting& setting) {
   if (setting.on_host()) {
     model::Session session(graph, Machine(setting.machine));
     if (setting.verify && uint64_t{what.batch} * what.outputs <= kMostExecuted)
-      verify(what, session.run(inputs_of(graph, what.classes)), result);
-    result.values["seconds"] = median_seconds(session, inputs_of(graph, what.classes));
+      verify_layer_cell(what, session.run(layer_cell_inputs_of(graph, what.classes)), result);
+    result.values["seconds"] = median_seconds(session, layer_cell_inputs_of(graph, what.classes));
     return result;
   }
   try {

@@ -30,9 +30,11 @@ std::optional<double> fact_of(const machine::Machine& m, const std::string& name
   return std::nullopt;
 }
 
-Figure::Entry number(std::optional<double> value) { return {value ? fmt::format("{:.4g}", *value) : "-"}; }
+Figure::Entry table_1_number(std::optional<double> value) {
+  return {value ? fmt::format("{:.4g}", *value) : "-"};
+}
 
-std::vector<Figure> figures(const Study& study) {
+std::vector<Figure> table_1_figures(const Study& study) {
   Figure figure{"The machine (table 1)",
                 "The model has no off-chip memory and no power. On-chip memory is in MiB: the paper's 900 MB "
                 "are 897 MiB. Its "
@@ -41,17 +43,18 @@ std::vector<Figure> figures(const Study& study) {
   for (const Part& part : study.parts) figure.head.push_back(part.machine.name);
   for (const PublishedRow& row : study.published.rows("table-1.csv")) {
     const std::string& name = row.text("name");
-    std::vector<Figure::Entry> entries = {{name},
-                                          {row.text("unit")},
-                                          number(study.published.number("table-1.csv", name, "a30")),
-                                          number(study.published.number("table-1.csv", name, "gc200"))};
-    for (const Part& part : study.parts) entries.push_back(number(fact_of(part.machine, name)));
+    std::vector<Figure::Entry> entries = {
+        {name},
+        {row.text("unit")},
+        table_1_number(study.published.number("table-1.csv", name, "a30")),
+        table_1_number(study.published.number("table-1.csv", name, "gc200"))};
+    for (const Part& part : study.parts) entries.push_back(table_1_number(fact_of(part.machine, name)));
     figure.rows.push_back(std::move(entries));
   }
   return {figure};
 }
 
-std::vector<Comparison> comparisons(const Study& study) {
+std::vector<Comparison> table_1_comparisons(const Study& study) {
   const Part* part = study.modelled();
   std::vector<Comparison> all;
   if (part == nullptr) return all;
@@ -67,8 +70,10 @@ std::vector<Comparison> comparisons(const Study& study) {
 }  // namespace
 
 Section table_1() {
-  return {
-      .name = "table-1", .title = "The machine (table 1)", .figures = figures, .comparisons = comparisons};
+  return {.name = "table-1",
+          .title = "The machine (table 1)",
+          .figures = table_1_figures,
+          .comparisons = table_1_comparisons};
 }
 
 }  // namespace tessera::studies::butterfly

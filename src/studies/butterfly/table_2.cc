@@ -14,8 +14,8 @@
 namespace tessera::studies::butterfly {
 namespace {
 
-constexpr std::string_view kName = "table-2";
-constexpr const char* kWithTransfers = "gflops_with_transfers";
+constexpr std::string_view kTable2Name = "table-2";
+constexpr const char* kTable2WithTransfers = "gflops_with_transfers";
 
 /// A column of the table.
 struct Variant {
@@ -33,15 +33,15 @@ struct Variant {
   bool has_cells() const { return cells == name; }
 };
 
-std::vector<uint32_t> powers(uint32_t first, uint32_t last) {
+std::vector<uint32_t> table_2_powers(uint32_t first, uint32_t last) {
   std::vector<uint32_t> sizes;
   for (uint32_t size = first; size <= last; size *= 2) sizes.push_back(size);
   return sizes;
 }
 
 std::vector<uint32_t> product_sizes(const machine::Machine& machine, const Request& request) {
-  if (machine.kind == machine::Kind::host) return powers(256, request.full ? 4096 : 1024);
-  return powers(256, request.full ? 8192 : 4096);
+  if (machine.kind == machine::Kind::host) return table_2_powers(256, request.full ? 4096 : 1024);
+  return table_2_powers(256, request.full ? 8192 : 4096);
 }
 
 double product_seconds(uint32_t size) { return 0.3 + 2e-10 * size * size * size; }
@@ -55,11 +55,13 @@ Result run_sparse(uint32_t size, const Setting& setting) {
   return run_product({.m = size, .k = size, .n = size, .density = (100 - percent) / 100.0}, setting);
 }
 
-std::vector<uint32_t> naive_sizes(const machine::Machine&, const Request&) { return powers(128, 1024); }
+std::vector<uint32_t> naive_sizes(const machine::Machine&, const Request&) {
+  return table_2_powers(128, 1024);
+}
 double naive_seconds(uint32_t size) { return 0.1 + 4e-6 * size * size; }
 
 std::vector<uint32_t> blocked_sizes(const machine::Machine&, const Request& request) {
-  return powers(256, request.full ? 4096 : 2048);
+  return table_2_powers(256, request.full ? 4096 : 2048);
 }
 double blocked_seconds(uint32_t) { return 1; }
 
@@ -98,7 +100,7 @@ std::span<const Variant> variants() {
        .cell_seconds = product_seconds,
        .run = run_dense,
        .cells = kPlanned,
-       .rate = kWithTransfers,
+       .rate = kTable2WithTransfers,
        .remark =
            "N is not given; larger ones hide the transfers, and the framework's own time is not modelled"},
       {.name = k90,
@@ -123,16 +125,16 @@ std::span<const Variant> variants() {
   return all;
 }
 
-std::string name_of(const Variant& variant, uint32_t size) {
+std::string table_2_name_of(const Variant& variant, uint32_t size) {
   return fmt::format("{} N = {}", variant.cells, size);
 }
 
-std::vector<Cell> cells(const machine::Machine& machine, const Request& request) {
+std::vector<Cell> table_2_cells(const machine::Machine& machine, const Request& request) {
   std::vector<Cell> all;
   for (const Variant& variant : variants())
     if (variant.has_cells() && (machine.kind == machine::Kind::tiled || variant.on_host))
       for (uint32_t size : variant.sizes(machine, request))
-        all.push_back({name_of(variant, size), variant.cell_seconds(size),
+        all.push_back({table_2_name_of(variant, size), variant.cell_seconds(size),
                        [&variant, size](const Setting& setting) { return variant.run(size, setting); }});
   return all;
 }
@@ -146,10 +148,10 @@ struct Best {
 bool shows(const Part& part, const Variant& variant) { return !part.is_host() || variant.on_host; }
 
 /// `rate`: the number to read instead of the variant's own.
-std::optional<double> rate_of(const Part& part, const Variant& variant, uint32_t size,
-                              const char* rate = nullptr) {
+std::optional<double> table_2_rate_of(const Part& part, const Variant& variant, uint32_t size,
+                                      const char* rate = nullptr) {
   return shows(part, variant)
-             ? part.value(kName, name_of(variant, size), rate != nullptr ? rate : variant.rate)
+             ? part.value(kTable2Name, table_2_name_of(variant, size), rate != nullptr ? rate : variant.rate)
              : std::nullopt;
 }
 
@@ -161,17 +163,17 @@ std::optional<Best> best_of(const Part& part, const Study& study, const Variant&
                             const char* which = nullptr) {
   std::optional<Best> best;
   for (uint32_t size : variant.sizes(part.machine, study.request))
-    if (const auto rate = rate_of(part, variant, size, which))
+    if (const auto rate = table_2_rate_of(part, variant, size, which))
       if (!best || *rate > best->gflops) best = Best{size, *rate};
   return best;
 }
 
-std::string rate_text(double gflops) {
+std::string table_2_rate_text(double gflops) {
   return gflops < 100 ? fmt::format("{:.1f}", gflops) : fmt::format("{:.0f}", gflops);
 }
 
 Figure::Entry best_entry(const std::optional<Best>& best) {
-  return best ? Figure::Entry{rate_text(best->gflops), fmt::format("N = {}", best->size)}
+  return best ? Figure::Entry{table_2_rate_text(best->gflops), fmt::format("N = {}", best->size)}
               : Figure::Entry{"-"};
 }
 
@@ -187,10 +189,11 @@ Figure best_figure(const Study& study) {
   }
   for (const Variant& variant : variants()) {
     const auto published = published_rate(study, variant);
-    std::vector<Figure::Entry> row = {{std::string(variant.name)}, {published ? rate_text(*published) : "-"}};
+    std::vector<Figure::Entry> row = {{std::string(variant.name)},
+                                      {published ? table_2_rate_text(*published) : "-"}};
     for (const Part& part : study.parts) {
       row.push_back(best_entry(best_of(part, study, variant)));
-      if (!part.is_host()) row.push_back(best_entry(best_of(part, study, variant, kWithTransfers)));
+      if (!part.is_host()) row.push_back(best_entry(best_of(part, study, variant, kTable2WithTransfers)));
     }
     figure.rows.push_back(std::move(row));
   }
@@ -203,7 +206,7 @@ Figure size_figure(const Study& study, const Part& part) {
   std::vector<uint32_t> sizes;
   for (const Variant& variant : variants())
     for (uint32_t size : variant.sizes(part.machine, study.request))
-      if (part.find(kName, name_of(variant, size)) != nullptr) sizes.push_back(size);
+      if (part.find(kTable2Name, table_2_name_of(variant, size)) != nullptr) sizes.push_back(size);
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   for (uint32_t size : sizes) figure.head.push_back(fmt::format("N = {}", size));
@@ -211,9 +214,10 @@ Figure size_figure(const Study& study, const Part& part) {
     std::vector<Figure::Entry> row = {{std::string(variant.name)}};
     bool any = false;
     for (uint32_t size : sizes) {
-      const Result* result = shows(part, variant) ? part.find(kName, name_of(variant, size)) : nullptr;
-      const auto rate = rate_of(part, variant, size);
-      row.push_back({rate                ? rate_text(*rate)
+      const Result* result =
+          shows(part, variant) ? part.find(kTable2Name, table_2_name_of(variant, size)) : nullptr;
+      const auto rate = table_2_rate_of(part, variant, size);
+      row.push_back({rate                ? table_2_rate_text(*rate)
                      : result != nullptr ? "-"
                                          : "",
                      result != nullptr ? result->reason : ""});
@@ -224,13 +228,13 @@ Figure size_figure(const Study& study, const Part& part) {
   return figure;
 }
 
-std::vector<Figure> figures(const Study& study) {
+std::vector<Figure> table_2_figures(const Study& study) {
   std::vector<Figure> all = {best_figure(study)};
   for (const Part& part : study.parts) all.push_back(size_figure(study, part));
   return all;
 }
 
-report::Html charts(const Study& study) {
+report::Html table_2_charts(const Study& study) {
   std::vector<report::Html> all;
   for (const Part& part : study.parts) {
     report::LineChart chart;
@@ -243,7 +247,7 @@ report::Html charts(const Study& study) {
       Pair pair(std::string(variant.name), colour++);
       const auto sizes = variant.sizes(part.machine, study.request);
       for (uint32_t size : sizes)
-        pair.add(size, rate_of(part, variant, size), std::nullopt, fmt::format("N = {}", size));
+        pair.add(size, table_2_rate_of(part, variant, size), std::nullopt, fmt::format("N = {}", size));
       const auto published = published_rate(study, variant);
       if (!part.is_host() && !pair.ours.points.empty())
         for (uint32_t size : {sizes.front(), sizes.back()}) pair.add(size, std::nullopt, published, "best");
@@ -254,7 +258,7 @@ report::Html charts(const Study& study) {
   return report::side_by_side(all);
 }
 
-std::vector<Comparison> comparisons(const Study& study) {
+std::vector<Comparison> table_2_comparisons(const Study& study) {
   std::vector<Comparison> all;
   const Part* part = study.modelled();
   if (part == nullptr) return all;
@@ -273,12 +277,12 @@ std::vector<Comparison> comparisons(const Study& study) {
 }  // namespace
 
 Section table_2() {
-  return {.name = kName,
+  return {.name = kTable2Name,
           .title = "Dense and sparse products (table 2)",
-          .cells = cells,
-          .figures = figures,
-          .charts = charts,
-          .comparisons = comparisons};
+          .cells = table_2_cells,
+          .figures = table_2_figures,
+          .charts = table_2_charts,
+          .comparisons = table_2_comparisons};
 }
 
 }  // namespace tessera::studies::butterfly

@@ -14,12 +14,11 @@
 namespace tessera::studies::butterfly {
 namespace {
 
-using machine::Machine;
 using model::Form;
 using model::LayerStructure;
 using report::Moments;
 
-constexpr std::string_view kName = "table-5";
+constexpr std::string_view kTable5Name = "table-5";
 // Of sparse products; a larger one is a square of these.
 constexpr uint32_t kLargestBlock = 32;
 
@@ -30,7 +29,7 @@ struct Pixelfly {
 };
 
 /// A row of the table: which parameter takes the powers of two from `first` to `last`.
-struct Sweep {
+struct Table5Sweep {
   const char* name;  ///< its row in table-5.csv
   Pixelfly fixed;
   uint32_t Pixelfly::*varied;
@@ -38,13 +37,13 @@ struct Sweep {
   uint32_t last;
 };
 
-constexpr Sweep kSweeps[] = {
+constexpr Table5Sweep kSweeps[] = {
     {"butterfly size", {0, 32, 2}, &Pixelfly::butterfly, 2, 256},
     {"block size", {128, 0, 2}, &Pixelfly::block, 8, 128},
     {"low-rank size", {16, 16, 0}, &Pixelfly::rank, 2, 256},
 };
 
-std::vector<Pixelfly> points_of(const Sweep& sweep) {
+std::vector<Pixelfly> points_of(const Table5Sweep& sweep) {
   std::vector<Pixelfly> points;
   for (uint32_t size = sweep.first; size <= sweep.last; size *= 2) {
     points.push_back(sweep.fixed);
@@ -55,7 +54,7 @@ std::vector<Pixelfly> points_of(const Sweep& sweep) {
 
 /// The merged form of large blocks has the same elements in smaller ones: there the pattern's cells are as
 /// large as its blocks.
-LayerCase step_of(Pixelfly p, Form form) {
+LayerCase table_5_step_of(Pixelfly p, Form form) {
   if (form == Form::fused && p.block > kLargestBlock) {
     p.butterfly = std::min(p.butterfly, kPublishedFeatures / p.block);
     p.block = kLargestBlock;
@@ -72,26 +71,26 @@ std::string text(const Pixelfly& p) {
   return fmt::format("butterfly size {}, block size {}, rank {}", p.butterfly, p.block, p.rank);
 }
 
-std::string cell_name(const Pixelfly& p, Form form, const Machine& machine) {
-  return fmt::format("{}, {}", name_of(step_of(p, form), machine), text(p));
+std::string table_5_cell_name(const Pixelfly& p, Form form, const machine::Machine& machine) {
+  return fmt::format("{}, {}", name_of(table_5_step_of(p, form), machine), text(p));
 }
 
-std::vector<Form> forms_of(const Machine& machine) {
+std::vector<Form> forms_of(const machine::Machine& machine) {
   if (machine.kind == machine::Kind::host) return {Form::fused};
   return {Form::unfused, Form::fused};
 }
 
 /// With one seed: the deviation is that over a sweep.
 TrainingCase training_of(const Pixelfly& point, const Request& request) {
-  return trainings_of(step_of(point, Form::fused).options, Recipe::paper, request).front();
+  return trainings_of(table_5_step_of(point, Form::fused).options, Recipe::paper, request).front();
 }
 
 std::string layer_name(const Pixelfly& point) { return fmt::format("pixelfly, {}", text(point)); }
 
 /// Table 4 executes and verifies such a step on a modelled machine.
-Cell step_cell(const Pixelfly& point, Form form, const Machine& machine) {
-  return {cell_name(point, form, machine), 3, [point, form](const Setting& setting) {
-            return run_layer(step_of(point, form),
+Cell step_cell(const Pixelfly& point, Form form, const machine::Machine& machine) {
+  return {table_5_cell_name(point, form, machine), 3, [point, form](const Setting& setting) {
+            return run_layer(table_5_step_of(point, form),
                              {setting.machine, setting.verify && setting.on_host(), setting.threads});
           }};
 }
@@ -101,24 +100,24 @@ void add_unless_there(Cell cell, std::vector<Cell>& cells) {
   if (std::ranges::find(cells, cell.name, &Cell::name) == cells.end()) cells.push_back(std::move(cell));
 }
 
-void add_trainings(const Request& request, std::vector<Cell>& cells) {
-  for (const Sweep& sweep : kSweeps)
+void table_5_add_trainings(const Request& request, std::vector<Cell>& cells) {
+  for (const Table5Sweep& sweep : kSweeps)
     for (const Pixelfly& point : points_of(sweep))
       add_unless_there(training_cell(layer_name(point), training_of(point, request), request), cells);
 }
 
-std::vector<Cell> cells(const Machine& machine, const Request& request) {
+std::vector<Cell> table_5_cells(const machine::Machine& machine, const Request& request) {
   std::vector<Cell> all;
-  for (const Sweep& sweep : kSweeps)
+  for (const Table5Sweep& sweep : kSweeps)
     for (const Pixelfly& point : points_of(sweep))
       for (const Form form : forms_of(machine)) add_unless_there(step_cell(point, form, machine), all);
-  if (trains(machine, request)) add_trainings(request, all);
+  if (trains(machine, request)) table_5_add_trainings(request, all);
   return all;
 }
 
 /// Over a sweep; none if a point lacks a value.
 template <class ValueOf>
-std::optional<Moments> moments_over(const Sweep& sweep, ValueOf value_of) {
+std::optional<Moments> moments_over(const Table5Sweep& sweep, ValueOf value_of) {
   std::vector<double> values;
   for (const Pixelfly& point : points_of(sweep)) {
     const std::optional<double> found = value_of(point);
@@ -128,17 +127,17 @@ std::optional<Moments> moments_over(const Sweep& sweep, ValueOf value_of) {
   return report::moments_of(values);
 }
 
-std::optional<Moments> moments(const Part& part, const Sweep& sweep, Form form, const char* value) {
+std::optional<Moments> moments(const Part& part, const Table5Sweep& sweep, Form form, const char* value) {
   return moments_over(sweep, [&](const Pixelfly& point) {
-    return part.value(kName, cell_name(point, form, part.machine), value);
+    return part.value(kTable5Name, table_5_cell_name(point, form, part.machine), value);
   });
 }
 
 std::optional<double> accuracy(const Study& study, const Part& part, const Pixelfly& point) {
-  return part.value(kName, name_of(layer_name(point), training_of(point, study.request)), "accuracy");
+  return part.value(kTable5Name, name_of(layer_name(point), training_of(point, study.request)), "accuracy");
 }
 
-std::optional<Moments> published(const Study& study, const Sweep& sweep, const char* value) {
+std::optional<Moments> table_5_published(const Study& study, const Table5Sweep& sweep, const char* value) {
   const auto mean = study.published.number("table-5.csv", sweep.name, fmt::format("{}_mean", value));
   const auto deviation = study.published.number("table-5.csv", sweep.name, fmt::format("{}_std", value));
   return mean && deviation ? std::optional(Moments{*mean, *deviation}) : std::nullopt;
@@ -158,12 +157,12 @@ Figure sweeps_figure(const Study& study, const Part& part) {
       "Of the network 1024-1024-10 and a training step of 50 images. Spread: deviation / mean. The "
       "printed means of parameters are each sweep's first point, with a second bias of 1024.",
       {"varied", "form", "parameters", "published", "step, µs", "spread", "published, s", "spread"}};
-  for (const Sweep& sweep : kSweeps)
+  for (const Table5Sweep& sweep : kSweeps)
     for (const Form form : forms_of(part.machine)) {
       const auto parameters = moments(part, sweep, form, "parameters");
       const auto seconds = moments(part, sweep, form, "seconds");
       if (!parameters) continue;
-      const auto of_paper = [&](const char* value) { return published(study, sweep, value); };
+      const auto of_paper = [&](const char* value) { return table_5_published(study, sweep, value); };
       figure.rows.push_back({{sweep.name},
                              {std::string(model::name_of(form))},
                              {text(parameters, 1, 0)},
@@ -176,7 +175,7 @@ Figure sweeps_figure(const Study& study, const Part& part) {
   return figure;
 }
 
-Figure accuracy_figure(const Study& study, const Part& part) {
+Figure table_5_accuracy_figure(const Study& study, const Part& part) {
   Figure figure{
       fmt::format("Pixelfly's accuracy on grey CIFAR-10, %, trained on {}: mean ± deviation (table 5)",
                   part.machine.name),
@@ -184,12 +183,12 @@ Figure accuracy_figure(const Study& study, const Part& part) {
                   "paper does not say how many epochs it trained.",
                   training_of(points_of(kSweeps[0])[0], study.request).epochs),
       {"varied", "published", "ours"}};
-  for (const Sweep& sweep : kSweeps) {
+  for (const Table5Sweep& sweep : kSweeps) {
     const auto ours =
         moments_over(sweep, [&](const Pixelfly& point) { return accuracy(study, part, point); });
     if (ours)
       figure.rows.push_back(
-          {{sweep.name}, {text(published(study, sweep, "accuracy"), 1, 1)}, {text(ours, 1, 1)}});
+          {{sweep.name}, {text(table_5_published(study, sweep, "accuracy"), 1, 1)}, {text(ours, 1, 1)}});
   }
   return figure;
 }
@@ -202,14 +201,15 @@ Figure points_figure(const Study& study, const Part& part) {
         fmt::format("step, µs{}", part.is_host() ? "" : fmt::format(", {}", model::name_of(form))));
   const bool trained = trains(part.machine, study.request);
   if (trained) figure.head.push_back("accuracy, %");
-  for (const Sweep& sweep : kSweeps)
+  for (const Table5Sweep& sweep : kSweeps)
     for (const Pixelfly& point : points_of(sweep)) {
       std::vector<Figure::Entry> row = {{sweep.name}, {fmt::format("{}", point.*sweep.varied)}};
-      const auto parameters = part.value(kName, cell_name(point, Form::fused, part.machine), "parameters");
+      const auto parameters =
+          part.value(kTable5Name, table_5_cell_name(point, Form::fused, part.machine), "parameters");
       if (!parameters) continue;
       row.push_back({fmt::format("{:.0f}", *parameters)});
       for (const Form form : forms_of(part.machine)) {
-        const auto seconds = part.value(kName, cell_name(point, form, part.machine), "seconds");
+        const auto seconds = part.value(kTable5Name, table_5_cell_name(point, form, part.machine), "seconds");
         row.push_back({seconds ? fmt::format("{:.1f}", 1e6 * *seconds) : "-"});
       }
       if (const auto percent = accuracy(study, part, point); trained)
@@ -219,21 +219,21 @@ Figure points_figure(const Study& study, const Part& part) {
   return figure;
 }
 
-std::vector<Figure> figures(const Study& study) {
+std::vector<Figure> table_5_figures(const Study& study) {
   std::vector<Figure> all;
   for (const Part& part : study.parts) {
     all.push_back(sweeps_figure(study, part));
-    all.push_back(accuracy_figure(study, part));
+    all.push_back(table_5_accuracy_figure(study, part));
     all.push_back(points_figure(study, part));
   }
   return all;
 }
 
-std::vector<Comparison> comparisons(const Study& study) {
+std::vector<Comparison> table_5_comparisons(const Study& study) {
   std::vector<Comparison> all;
   const Part* part = study.modelled();
   if (part == nullptr) return all;
-  for (const Sweep& sweep : kSweeps) {
+  for (const Table5Sweep& sweep : kSweeps) {
     const auto published = study.published.number("table-5.csv", sweep.name, "parameters_std");
     const auto ours = moments(*part, sweep, Form::unfused, "parameters");
     if (published)
@@ -241,7 +241,7 @@ std::vector<Comparison> comparisons(const Study& study) {
                                ours ? std::optional(std::round(ours->deviation)) : std::nullopt}
                         .within(0));
   }
-  for (const Sweep& sweep : kSweeps) {
+  for (const Table5Sweep& sweep : kSweeps) {
     const auto mean = study.published.number("table-5.csv", sweep.name, "seconds_mean");
     const auto deviation = study.published.number("table-5.csv", sweep.name, "seconds_std");
     const auto ours = moments(*part, sweep, Form::unfused, "seconds");
@@ -256,11 +256,11 @@ std::vector<Comparison> comparisons(const Study& study) {
 }  // namespace
 
 Section table_5() {
-  return {.name = kName,
+  return {.name = kTable5Name,
           .title = "Pixelfly's parameters (table 5)",
-          .cells = cells,
-          .figures = figures,
-          .comparisons = comparisons};
+          .cells = table_5_cells,
+          .figures = table_5_figures,
+          .comparisons = table_5_comparisons};
 }
 
 }  // namespace tessera::studies::butterfly

@@ -29,7 +29,7 @@ std::optional<double> number_of(const std::string& field) {
 }
 
 /// The text of a table; none if the folder lacks it.
-std::string text_of(const PublishedFile& committed, const std::filesystem::path& folder) {
+std::string published_text_of(const PublishedFile& committed, const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder))
     throw UsageError(fmt::format("{} is not a folder with published tables", folder.string()));
   const std::filesystem::path file = folder / committed.name;
@@ -111,7 +111,7 @@ Published::Published(std::span<const PublishedFile> committed, const std::filesy
     const Table known = read(std::string(file.content), std::string(file.name));
     std::vector<PublishedRow>& rows = tables_[std::string(file.name)] = known.rows;
     if (!folder.empty()) {
-      Table table = read(text_of(file, folder), (folder / file.name).string());
+      Table table = read(published_text_of(file, folder), (folder / file.name).string());
       require_columns(table, known);
       rows = std::move(table.rows);
     }

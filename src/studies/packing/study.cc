@@ -58,7 +58,7 @@ std::vector<Row> rows_of(const DataSet& set) {
   return rows;
 }
 
-Result run(const pack::Histogram& lengths, const Row& row, double time_limit) {
+Result run_study(const pack::Histogram& lengths, const Row& row, double time_limit) {
   const pack::Packing packing = pack::plan(lengths, {.algorithm = row.algorithm,
                                                      .max_per_pack = row.depth,
                                                      .certify = row.algorithm == Algorithm::best,
@@ -122,11 +122,11 @@ class Packings {
   pack::Histogram lengths_;
 };
 
-Figure::Entry number(std::optional<double> value, const char* format) {
+Figure::Entry study_number(std::optional<double> value, const char* format) {
   return {value ? fmt::format(fmt::runtime(format), *value) : ""};
 }
 
-Figure figure_of(const Study& study, const DataSet& set) {
+Figure study_figure_of(const Study& study, const DataSet& set) {
   const Packings packings(study, set);
   Figure figure{fmt::format("{}: {} sequences with {} tokens in packs of {}", set.name,
                             report::count_text(packings.lengths().sequences()),
@@ -140,20 +140,20 @@ Figure figure_of(const Study& study, const DataSet& set) {
     if (result == nullptr) continue;
     const double bound = packings.lower_bound(row.depth), gap = *result->value("packs") - bound;
     const auto percent = [&](std::optional<double> efficiency, const char* format) {
-      return number(efficiency ? std::optional(100 * *efficiency) : std::nullopt, format);
+      return study_number(efficiency ? std::optional(100 * *efficiency) : std::nullopt, format);
     };
     figure.rows.push_back({{row.depth == 1 ? "none" : std::string(name_of(row.algorithm))},
                            {report::depth_text(row.depth)},
-                           number(result->value("packs"), "{:.0f}"),
-                           number(packings.published(row, "packs"), "{:.0f}"),
+                           study_number(result->value("packs"), "{:.0f}"),
+                           study_number(packings.published(row, "packs"), "{:.0f}"),
                            percent(result->value("efficiency"), "{:.3f} %"),
                            percent(packings.published(row, "efficiency"), "{:.2f} %"),
-                           number(result->value("packing_factor"), "{:.3f}"),
-                           number(packings.published(row, "packing_factor"), "{:.3f}"),
-                           number(bound, "{:.0f}"),
+                           study_number(result->value("packing_factor"), "{:.3f}"),
+                           study_number(packings.published(row, "packing_factor"), "{:.3f}"),
+                           study_number(bound, "{:.0f}"),
                            {gap == 0 ? "optimal" : fmt::format("{:.0f}", gap)},
                            {report::value_text(*result->value("seconds"), report::Unit::seconds)},
-                           number(packings.published(row, "speedup"), "{:.3f}")});
+                           study_number(packings.published(row, "speedup"), "{:.3f}")});
   }
   return figure;
 }
@@ -223,24 +223,25 @@ Html efficiency_chart(const Packings& packings, const DataSet& set) {
 }
 
 template <size_t at>
-std::vector<Cell> cells(const machine::Machine& machine, const Request& request) {
+std::vector<Cell> study_cells(const machine::Machine& machine, const Request& request) {
   const DataSet& set = data_sets()[at];
   const pack::Histogram lengths = Packings::lengths_of(request, set);
   std::vector<Cell> all;
   if (machine.kind != machine::Kind::host) return all;
   for (const Row& row : rows_of(set))
-    all.push_back({Packings::key_of(request, lengths, row), row.algorithm == Algorithm::best ? 3 : 0.3,
-                   [=, limit = request.time_limit](const Setting&) { return run(lengths, row, limit); }});
+    all.push_back(
+        {Packings::key_of(request, lengths, row), row.algorithm == Algorithm::best ? 3 : 0.3,
+         [=, limit = request.time_limit](const Setting&) { return run_study(lengths, row, limit); }});
   return all;
 }
 
 template <size_t at>
-std::vector<Figure> figures(const Study& study) {
-  return {figure_of(study, data_sets()[at])};
+std::vector<Figure> study_figures(const Study& study) {
+  return {study_figure_of(study, data_sets()[at])};
 }
 
 template <size_t at>
-Html charts(const Study& study) {
+Html study_charts(const Study& study) {
   const Packings packings(study, data_sets()[at]);
   const auto& counts = packings.lengths().counts;
   return counts_chart("Lengths", "Sequences of each length before packing.", "tokens", "sequences",
@@ -249,7 +250,7 @@ Html charts(const Study& study) {
 }
 
 template <size_t at>
-std::vector<Comparison> comparisons(const Study& study) {
+std::vector<Comparison> study_comparisons(const Study& study) {
   const DataSet& set = data_sets()[at];
   const Packings packings(study, set);
   std::vector<Comparison> all;
@@ -265,9 +266,9 @@ std::vector<Comparison> comparisons(const Study& study) {
 }
 
 template <size_t at>
-Section section() {
+Section study_section() {
   const DataSet& set = data_sets()[at];
-  return {set.section, set.name, cells<at>, figures<at>, charts<at>, comparisons<at>};
+  return {set.section, set.name, study_cells<at>, study_figures<at>, study_charts<at>, study_comparisons<at>};
 }
 
 bool has_row(std::string_view /*table*/, const std::string& name) {
@@ -286,7 +287,7 @@ void load(const std::string& folder, Request& request) {
 }  // namespace
 
 const Paper& paper() {
-  static const std::vector<Section> sections = {section<0>(), section<1>()};
+  static const std::vector<Section> sections = {study_section<0>(), study_section<1>()};
   static const Paper paper{
       .name = "packing",
       .title = "Sequence packing",

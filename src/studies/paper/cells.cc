@@ -19,7 +19,7 @@
 namespace tessera::studies {
 namespace {
 
-std::string name_of(const Task& task) {
+std::string cells_name_of(const Task& task) {
   return task.section.empty() ? task.cell.name : fmt::format("{}: {}", task.section, task.cell.name);
 }
 
@@ -111,7 +111,7 @@ class Run {
 
   /// Null if it fails, which is reported.
   const Result* run(const Task& task, const Setting& setting, const std::string& too_large) {
-    begin(name_of(task));
+    begin(cells_name_of(task));
     std::optional<Result> result;
     if (too_large.empty())
       result = try_to_run(task, setting);
@@ -120,7 +120,7 @@ class Run {
     if (result) store_.add(task.section, task.cell.name, *result);
     const bool wrong = result && result->verified == false;
     if (wrong)
-      tell(fmt::format("{}: differs from float64 by {:.3g}, more than {:.3g}", name_of(task),
+      tell(fmt::format("{}: differs from float64 by {:.3g}, more than {:.3g}", cells_name_of(task),
                        result->max_rel_error.value_or(0), result->tolerance.value_or(0)));
     finish(task.cell.seconds, !result || wrong);
     return store_.find(task.section, task.cell.name);
@@ -130,9 +130,9 @@ class Run {
     try {
       return task.cell.run(setting);
     } catch (const Error& e) {
-      tell(fmt::format("{}: {}", name_of(task), e.what()));
+      tell(fmt::format("{}: {}", cells_name_of(task), e.what()));
     } catch (const std::bad_alloc&) {
-      tell(fmt::format("{}: out of memory; try --threads 1", name_of(task)));
+      tell(fmt::format("{}: out of memory; try --threads 1", cells_name_of(task)));
     }
     return std::nullopt;
   }

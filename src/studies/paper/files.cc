@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json json_of(const Comparison& c) {
+ordered_json files_json_of(const Comparison& c) {
   return {{"what", c.what},
           {"unit", c.unit},
           {"published", or_null(c.published)},
@@ -25,7 +25,7 @@ ordered_json json_of(const Comparison& c) {
           {"remark", c.remark}};
 }
 
-ordered_json json_of(const Section& section, const Study& study) {
+ordered_json files_json_of(const Section& section, const Study& study) {
   ordered_json results = ordered_json::array();
   for (const Part& part : study.parts)
     for (const auto& [key, result] : part.results) {
@@ -37,7 +37,7 @@ ordered_json json_of(const Section& section, const Study& study) {
     }
   ordered_json comparisons = ordered_json::array();
   if (section.comparisons != nullptr)
-    for (const Comparison& c : section.comparisons(study)) comparisons.push_back(json_of(c));
+    for (const Comparison& c : section.comparisons(study)) comparisons.push_back(files_json_of(c));
   return {{"section", section.name},
           {"title", section.title},
           {"results", std::move(results)},
@@ -82,7 +82,7 @@ std::string json(const Study& study) {
   for (const Part& part : study.parts) machines.push_back(part.machine.name);
   ordered_json sections = ordered_json::array();
   for (const Section& section : sections_of(study.paper, study.request))
-    sections.push_back(json_of(section, study));
+    sections.push_back(files_json_of(section, study));
   return ordered_json{{"schema", 2},
                       {"command", fmt::format("reproduce {}", study.paper.name)},
                       {"machines", std::move(machines)},

@@ -54,7 +54,7 @@ std::string present_name(std::string cell) {
   return cell;
 }
 
-Result result_of(const ordered_json& json) {
+Result store_result_of(const ordered_json& json) {
   Result r;
   r.fits = json.at("fits");
   r.reason = json.at("reason");
@@ -119,7 +119,7 @@ void Store::read_line(std::string_view line, size_t number, const ordered_json& 
     return;
   }
   try {
-    results_[{json.at("section"), present_name(json.at("cell"))}] = result_of(json);
+    results_[{json.at("section"), present_name(json.at("cell"))}] = store_result_of(json);
   } catch (const std::exception&) {
     io::fail(file_, "line {} is damaged; remove it to run its cell again", number);
   }

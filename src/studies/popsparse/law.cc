@@ -12,7 +12,7 @@
 namespace tessera::studies::popsparse {
 namespace {
 
-constexpr Mode kSparse[] = {Mode::static_sparse, Mode::dynamic_sparse};
+constexpr Mode kLawSparse[] = {Mode::static_sparse, Mode::dynamic_sparse};
 
 /// Of static products: section 5.3.
 const PowerLaw& published_law() {
@@ -30,7 +30,7 @@ Figure law_figure(const Products& products) {
                             ops::name_of(products.precision()), products.part().machine.name),
                 "",
                 {"of", "law", "products", "R²", "typical error"}};
-  for (Mode mode : kSparse)
+  for (Mode mode : kLawSparse)
     if (const auto fit = products.law(mode))
       figure.rows.push_back({{std::string(ops::name_of(mode))},
                              {law_text(fit->law)},
@@ -43,7 +43,7 @@ Figure law_figure(const Products& products) {
 }
 
 /// Measured speed-ups over those predicted by the law, with the line where both are equal.
-report::Html chart_of(const Products& products) {
+report::Html law_chart_of(const Products& products) {
   const auto fit = products.law(Mode::static_sparse);
   if (!fit) return {};
   report::LineChart chart;
@@ -79,23 +79,23 @@ report::Html chart_of(const Products& products) {
   return report::chart(chart);
 }
 
-std::vector<Figure> figures(const Study& study) {
+std::vector<Figure> law_figures(const Study& study) {
   std::vector<Figure> all;
   for (const Part& part : study.parts) all.push_back(law_figure(Products(study, part)));
   return all;
 }
 
-report::Html charts(const Study& study) {
+report::Html law_charts(const Study& study) {
   report::Html all;
-  for (const Part& part : study.parts) all += chart_of(Products(study, part));
+  for (const Part& part : study.parts) all += law_chart_of(Products(study, part));
   return all;
 }
 
 /// Speed-up = scale · m^… · (1/d)^… · b^…
-std::vector<Comparison> comparisons(const Study& study) {
+std::vector<Comparison> law_comparisons(const Study& study) {
   std::vector<Comparison> all;
   for (const Part& part : study.parts)
-    for (Mode mode : kSparse) {
+    for (Mode mode : kLawSparse) {
       const auto fit = Products(study, part).law(mode);
       if (!fit) continue;
       const auto add = [&](const char* what, double ours, std::optional<double> published) {
@@ -122,9 +122,9 @@ std::vector<Comparison> comparisons(const Study& study) {
 Section law() {
   return {.name = "law",
           .title = "The law of speed-ups (figure 4c)",
-          .figures = figures,
-          .charts = charts,
-          .comparisons = comparisons,
+          .figures = law_figures,
+          .charts = law_charts,
+          .comparisons = law_comparisons,
           .reads = kProducts};
 }
 

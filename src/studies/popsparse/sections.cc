@@ -13,17 +13,17 @@
 namespace tessera::studies::popsparse {
 namespace {
 
-using Curve = Curves::Curve;
+using SectionsCurve = Curves::Curve;
 using Value = Curves::Value;
 
-constexpr Mode kSparse[] = {Mode::static_sparse, Mode::dynamic_sparse};
+constexpr Mode kSectionsSparse[] = {Mode::static_sparse, Mode::dynamic_sparse};
 
-Value value_of(const Comparison& c, double fraction = 1) {
+Value sections_value_of(const Comparison& c, double fraction = 1) {
   const auto scaled = [&](std::optional<double> x) { return x ? std::optional(*x * fraction) : x; };
   return {scaled(c.ours), scaled(c.published)};
 }
 
-std::string rate_text(double tflops) {
+std::string sections_rate_text(double tflops) {
   return tflops < 1 ? fmt::format("{:.3f}", tflops) : fmt::format("{:.1f}", tflops);
 }
 
@@ -47,12 +47,12 @@ Curves rates(std::string title, std::string note, std::string quantity, std::str
           .unit = "TFLOP/s",
           .xs = std::move(xs),
           .text_of_x = x_text,
-          .words = rate_text};
+          .words = sections_rate_text};
 }
 
 /// At the best n; a `fraction` of the operations counts.
-Value rate_of(const Products& p, const Operand& operand, double fraction = 1) {
-  Value value = value_of(p.best_tflops(operand), fraction);
+Value sections_rate_of(const Products& p, const Operand& operand, double fraction = 1) {
+  Value value = sections_value_of(p.best_tflops(operand), fraction);
   if (const auto n = p.best_n(operand)) value.title = fmt::format("n = {}", *n);
   return value;
 }
@@ -66,7 +66,7 @@ std::vector<Curves> dense_curves(const Products& p) {
     for (uint32_t size : p.sizes())
       all.back().curves.push_back({fmt::format("m = {}", size), [&p, precision, size](double n) {
                                      const Operand dense{Mode::dense, precision, size, 1, 1};
-                                     return value_of(p.tflops({dense, static_cast<uint32_t>(n)}));
+                                     return sections_value_of(p.tflops({dense, static_cast<uint32_t>(n)}));
                                    }});
   }
   return all;
@@ -76,7 +76,7 @@ std::vector<Curves> dense_curves(const Products& p) {
 std::vector<Curves> grids(const Products& p) {
   std::vector<Curves> all;
   for (uint32_t size : p.sizes())
-    for (Mode mode : kSparse) {
+    for (Mode mode : kSectionsSparse) {
       all.push_back(
           {.title = fmt::format("{} over dense at the same n: {}, m = k = {}, {} (figure 7)",
                                 ops::name_of(mode), ops::name_of(p.precision()), size, p.part().machine.name),
@@ -90,7 +90,7 @@ std::vector<Curves> grids(const Products& p) {
               {fmt::format("b = {}, d = {}", block, density_text(density)), [=, &p](double n) {
                  const Case what{p.operand(mode, size, block, density), static_cast<uint32_t>(n)};
                  const Comparison speedup = p.speedup(what);
-                 Value value = value_of(speedup);
+                 Value value = sections_value_of(speedup);
                  if (speedup.published_as_impossible) value.remark = " (-)";
                  const Result* result = p.find(what);
                  if (result == nullptr) return Value{.missing = ""};
@@ -101,11 +101,12 @@ std::vector<Curves> grids(const Products& p) {
   return all;
 }
 
-std::vector<Curve> mode_curves(const Products& p, const std::function<Operand(Mode, double)>& operand) {
-  std::vector<Curve> curves;
-  for (Mode mode : kSparse)
-    curves.push_back(
-        {std::string(ops::name_of(mode)), [=, &p](double x) { return rate_of(p, operand(mode, x)); }});
+std::vector<SectionsCurve> mode_curves(const Products& p,
+                                       const std::function<Operand(Mode, double)>& operand) {
+  std::vector<SectionsCurve> curves;
+  for (Mode mode : kSectionsSparse)
+    curves.push_back({std::string(ops::name_of(mode)),
+                      [=, &p](double x) { return sections_rate_of(p, operand(mode, x)); }});
   return curves;
 }
 
@@ -113,16 +114,16 @@ Curves over_density(const Products& p) {
   Curves curves = rates(fmt::format("TFLOP/s at the best n over density: {} (figure 3a)", fixed_text(p)),
                         "Only operations on stored elements count, so dense falls with the density.",
                         "density", "d", p.densities());
-  for (Mode mode : kSparse)
+  for (Mode mode : kSectionsSparse)
     for (uint32_t block : p.blocks()) {
       const bool is_drawn = block == p.blocks().front() || block == p.blocks().back();  // as in the paper
-      curves.curves.push_back({name_of(mode, block),
-                               [=, &p](double d) { return rate_of(p, p.operand(mode, p.size(), block, d)); },
-                               is_drawn});
+      curves.curves.push_back(
+          {name_of(mode, block),
+           [=, &p](double d) { return sections_rate_of(p, p.operand(mode, p.size(), block, d)); }, is_drawn});
     }
-  curves.curves.push_back({"dense",
-                           [&p](double d) { return rate_of(p, p.operand(Mode::dense, p.size(), 1, d), d); },
-                           true, report::kGrey});
+  curves.curves.push_back(
+      {"dense", [&p](double d) { return sections_rate_of(p, p.operand(Mode::dense, p.size(), 1, d), d); },
+       true, report::kGrey});
   return curves;
 }
 
@@ -134,7 +135,7 @@ Curves over_blocks(const Products& p) {
     return p.operand(mode, p.size(), static_cast<uint32_t>(b), p.density());
   };
   curves.curves = mode_curves(p, operand);
-  for (Mode mode : kSparse)
+  for (Mode mode : kSectionsSparse)
     curves.curves.push_back(
         {fmt::format("{}, relative to b = 1", ops::name_of(mode)),
          [=, &p](double b) {
@@ -147,7 +148,7 @@ Curves over_blocks(const Products& p) {
   return curves;
 }
 
-Curves over_sizes(const Products& p) {
+Curves sections_over_sizes(const Products& p) {
   Curves curves = rates(
       fmt::format("TFLOP/s at the best n over feature size: {}, b = {}, d = {}, {} (figure 4b)",
                   ops::name_of(p.precision()), p.block(), density_text(p.density()), p.part().machine.name),
@@ -156,12 +157,15 @@ Curves over_sizes(const Products& p) {
     return p.operand(mode, static_cast<uint32_t>(m), p.block(), p.density());
   };
   curves.curves = mode_curves(p, operand);
-  curves.curves.push_back(
-      {"dense", [=, &p](double m) { return rate_of(p, operand(Mode::dense, m)); }, true, report::kGrey});
+  curves.curves.push_back({"dense",
+                           [=, &p](double m) { return sections_rate_of(p, operand(Mode::dense, m)); }, true,
+                           report::kGrey});
   return curves;
 }
 
-std::vector<Curves> scalings(const Products& p) { return {over_density(p), over_blocks(p), over_sizes(p)}; }
+std::vector<Curves> scalings(const Products& p) {
+  return {over_density(p), over_blocks(p), sections_over_sizes(p)};
+}
 
 template <std::vector<Curves> (*... curves_of)(const Products&)>
 std::vector<Figure> tables(const Study& study) {
@@ -175,7 +179,7 @@ std::vector<Figure> tables(const Study& study) {
 }
 
 template <std::vector<Curves> (*curves_of)(const Products&)>
-report::Html charts(const Study& study) {
+report::Html sections_charts(const Study& study) {
   report::Html all;
   for (const Part& part : study.parts) {
     const Products products(study, part);
@@ -203,8 +207,8 @@ Figure table_of(const Products& p) {
       if (!speedups[0].ours && !speedups[1].ours) continue;
       const Curves style{.is_shaded = true};
       figure.rows.push_back({{fmt::format("{} b = {}", ops::name_of(precision), block)},
-                             entry_of(style, value_of(speedups[0])),
-                             entry_of(style, value_of(speedups[1])),
+                             entry_of(style, sections_value_of(speedups[0])),
+                             entry_of(style, sections_value_of(speedups[1])),
                              n_of(with[0]),
                              n_of(with[1]),
                              n_of(dense_of(with[0]))});
@@ -220,7 +224,7 @@ Figure break_even_table(const Products& p) {
       {"mode", "ours", "published (4,096, FP16)"}};
   if (p.densities().empty()) return figure;
   const double densest = p.densities().front(), sparsest = p.densities().back();
-  for (Mode mode : kSparse)
+  for (Mode mode : kSectionsSparse)
     for (uint32_t block : p.blocks()) {
       const auto speedup = [&](double d) { return p.best_speedup(p.operand(mode, p.size(), block, d)).ours; };
       const auto first = speedup(densest), density = p.break_even(mode, block);
@@ -270,7 +274,7 @@ std::vector<Figure> table(const Study& study) {
 
 /// Of all operands that have one.
 template <Comparison (Products::*compare)(const Operand&) const>
-std::vector<Comparison> comparisons(const Study& study) {
+std::vector<Comparison> sections_comparisons(const Study& study) {
   std::vector<Comparison> all;
   for (const Part& part : study.parts) {
     const Products products(study, part);
@@ -303,7 +307,7 @@ std::vector<Cell> free_cells(const machine::Machine& machine, const Request& req
   return cells_of(machine, request, ops::Planner::best);
 }
 
-std::vector<Cell> cells(const machine::Machine& machine, const Request& request) {
+std::vector<Cell> sections_cells(const machine::Machine& machine, const Request& request) {
   if (request.gain && !is_gain_shown(request))
     throw UsageError("--gain is shown in section gain, which --only leaves out: add it to --only");
   return cells_of(machine, request, request.planner);
@@ -315,7 +319,7 @@ Section table_3() {
   return {.name = "table-3",
           .title = "Sparse over dense, each at its best n (table 3)",
           .figures = table<table_of>,
-          .comparisons = comparisons<&Products::best_speedup>,
+          .comparisons = sections_comparisons<&Products::best_speedup>,
           .reads = kProducts};
 }
 
@@ -330,17 +334,17 @@ Section scaling() {
   return {.name = "scaling",
           .title = "Density, block size and feature size (figures 3a, 4a and 4b)",
           .figures = tables<scalings>,
-          .charts = charts<scalings>,
-          .comparisons = comparisons<&Products::best_tflops>,
+          .charts = sections_charts<scalings>,
+          .comparisons = sections_comparisons<&Products::best_tflops>,
           .reads = kProducts};
 }
 
 Section products() {
   return {.name = kProducts,
           .title = "All products (figures 2 and 7)",
-          .cells = cells,
+          .cells = sections_cells,
           .figures = tables<dense_curves, grids>,
-          .charts = charts<dense_curves>,
+          .charts = sections_charts<dense_curves>,
           .comparisons = comparisons_of_products};
 }
 

@@ -40,7 +40,7 @@ struct Ranges {
 };
 
 /// first, first · step, … up to last.
-std::vector<uint32_t> powers(uint32_t first, uint32_t step, uint32_t last) {
+std::vector<uint32_t> sweep_powers(uint32_t first, uint32_t step, uint32_t last) {
   std::vector<uint32_t> values;
   for (uint64_t value = first; value <= last; value *= step) values.push_back(static_cast<uint32_t>(value));
   return values;
@@ -74,20 +74,25 @@ void add(const Ranges& ranges, Sweep& sweep) {
 
 /// Table 2. A host runs fewer columns: 2^16 would take hours.
 Ranges all_of_table_2(bool host) {
-  if (host) return {.sizes = powers(256, 2, 8192), .n = powers(4, 4, 4096), .types = {kF32, kF16}};
-  return {.sizes = powers(256, 2, 8192), .n = powers(4, 4, 65536), .types = {kF16, kF16F32, kF32}};
+  if (host)
+    return {.sizes = sweep_powers(256, 2, 8192), .n = sweep_powers(4, 4, 4096), .types = {kF32, kF16}};
+  return {
+      .sizes = sweep_powers(256, 2, 8192), .n = sweep_powers(4, 4, 65536), .types = {kF16, kF16F32, kF32}};
 }
 
 /// What the tables and figures need, and no more. Sparse products with larger X do not fit a Bow, with few
 /// exceptions, and finding that out takes longest.
 std::vector<Ranges> parts_for_tiles() {
-  const std::vector<uint32_t> n = powers(4, 4, 65536);
+  const std::vector<uint32_t> n = sweep_powers(4, 4, 65536);
   const std::vector<Mode> sparse = {Mode::static_sparse, Mode::dynamic_sparse};
   std::vector<Ranges> parts = {
       // The grid of speed-ups and its law.
-      {.sizes = powers(256, 2, 8192), .n = n, .types = {kF16}, .modes = {Mode::dense, Mode::static_sparse}},
+      {.sizes = sweep_powers(256, 2, 8192),
+       .n = n,
+       .types = {kF16},
+       .modes = {Mode::dense, Mode::static_sparse}},
       // Dense curves, with their own steps.
-      {.sizes = {1024, 4096}, .n = powers(4, 2, 65536), .types = {kF16, kF32}, .modes = {Mode::dense}},
+      {.sizes = {1024, 4096}, .n = sweep_powers(4, 2, 65536), .types = {kF16, kF32}, .modes = {Mode::dense}},
       // Table 3.
       {.sizes = {4096},
        .n = n,
@@ -97,14 +102,14 @@ std::vector<Ranges> parts_for_tiles() {
       // Scaling with density, block size and feature size.
       {.sizes = {4096}, .n = n, .blocks = {1, 16}, .types = {kF16}, .modes = sparse},
       {.sizes = {4096}, .n = n, .densities = {1.0 / 16}, .types = {kF16}, .modes = sparse},
-      {.sizes = powers(256, 2, 8192), .n = n, .blocks = {16}, .densities = {1.0 / 16}, .types = {kF16}},
+      {.sizes = sweep_powers(256, 2, 8192), .n = n, .blocks = {16}, .densities = {1.0 / 16}, .types = {kF16}},
   };
   for (Ranges& part : parts) part.most_elements = 1 << 24;
   return parts;
 }
 
 std::vector<Ranges> parts_for_host() {
-  const std::vector<uint32_t> n = powers(4, 4, 1024), sizes = powers(256, 2, 8192);
+  const std::vector<uint32_t> n = sweep_powers(4, 4, 1024), sizes = sweep_powers(256, 2, 8192);
   const std::vector<Mode> dynamic = {Mode::dynamic_sparse};
   return {
       {.sizes = sizes, .n = n, .types = {kF32}, .modes = {Mode::dense, Mode::static_sparse}},
@@ -116,7 +121,7 @@ std::vector<Ranges> parts_for_host() {
 
 /// The lists of a request; parameters that it omits are those of the figures.
 Ranges ranges_of(const ProductLists& lists, bool host) {
-  Ranges ranges{.sizes = {1024, 4096}, .n = powers(4, 4, 1024), .types = {host ? kF32 : kF16}};
+  Ranges ranges{.sizes = {1024, 4096}, .n = sweep_powers(4, 4, 1024), .types = {host ? kF32 : kF16}};
   const auto replace = [](auto& values, const auto& given) {
     if (!given.empty()) values = given;
   };
@@ -192,7 +197,7 @@ struct Runner {
   spmm::SpmmRunner runner;
 };
 
-Result result_of(const Case& what, const spmm::SpmmResult& found) {
+Result sweep_result_of(const Case& what, const spmm::SpmmResult& found) {
   Result result = studies::result_of(found);
   const auto enter = [&](const char* name, const auto& value) {
     if (value) result.values[name] = static_cast<double>(*value);
@@ -211,12 +216,12 @@ Result result_of(const Case& what, const spmm::SpmmResult& found) {
   return result;
 }
 
-Result run(const spmm::SpmmRequest& request, const Case& what, const Setting& setting) {
+Result run_sweep(const spmm::SpmmRequest& request, const Case& what, const Setting& setting) {
   if (*setting.shared == nullptr) *setting.shared = std::make_shared<Runner>(request, setting.machine);
   Runner& runner = *static_cast<Runner*>(setting.shared->get());
   runner.request = request;
   try {
-    return result_of(what, runner.runner.run(runner.case_of(what)));
+    return sweep_result_of(what, runner.runner.run(runner.case_of(what)));
   } catch (const std::bad_alloc&) {
     throw Error("out of memory; try --threads 1, or smaller sizes");
   }
@@ -224,7 +229,7 @@ Result run(const spmm::SpmmRequest& request, const Case& what, const Setting& se
 
 /// Relative cost of cells, for the remaining time; fitted by eye. Planning walks the blocks; measuring
 /// repeats the product.
-double seconds_of(const Case& what, bool host) {
+double sweep_seconds_of(const Case& what, bool host) {
   const Operand& o = what.operand;
   if (host) return 0.4 + 1e-10 * what.flops();
   if (o.mode == Mode::dense) return 0.1;
@@ -319,8 +324,8 @@ std::vector<Cell> cells_of(const machine::Machine& machine, const Request& reque
       one.verify = verify ? spmm::Verify::sample : spmm::Verify::none;
       one.estimate = !host && !verify;
       cells.push_back({.name = key_of(what, planner),
-                       .seconds = seconds_of(what, host),
-                       .run = [=](const Setting& setting) { return run(one, what, setting); },
+                       .seconds = sweep_seconds_of(what, host),
+                       .run = [=](const Setting& setting) { return run_sweep(one, what, setting); },
                        .series = name_of(operand),
                        .extent = fmt::format("n = {}", n)});
     }

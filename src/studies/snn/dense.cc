@@ -10,9 +10,7 @@
 namespace tessera::studies::snn {
 namespace {
 
-using machine::Machine;
-
-constexpr std::string_view kName = "dense";
+constexpr std::string_view kDenseName = "dense";
 
 NetworkCase network(double room) { return {.hidden = hidden_layers(2, 3), .room = room}; }
 constexpr double kRooms[] = {0.2, 0.1, 0.05, 0.025, 0.0125};
@@ -23,7 +21,9 @@ struct DenseProduct {
   uint32_t times;
 };
 
-std::string name_of(const ProductCase& p) { return fmt::format("dense product {} × {} × {}", p.m, p.k, p.n); }
+std::string dense_name_of(const ProductCase& p) {
+  return fmt::format("dense product {} × {} × {}", p.m, p.k, p.n);
+}
 
 /// Of each layer the forward product of every step, whose inputs the step before it decides, and over all
 /// steps at once the gradients of weights and of inputs.
@@ -42,13 +42,13 @@ std::vector<DenseProduct> dense_products(const NetworkCase& what) {
   return all;
 }
 
-std::vector<Cell> cells(const Machine&, const Request&) {
+std::vector<Cell> dense_cells(const machine::Machine&, const Request&) {
   std::vector<Cell> all;
   for (const double room : kRooms)
     all.push_back({snn::name_of(network(room)), 3,
                    [what = network(room)](const Setting& setting) { return run_network(what, setting); }});
   for (const DenseProduct& dense : dense_products(network(kRooms[0]))) {
-    const std::string name = name_of(dense.product);
+    const std::string name = dense_name_of(dense.product);
     if (std::ranges::find(all, name, &Cell::name) != all.end()) continue;
     all.push_back({name, 2, [product = dense.product](const Setting& setting) {
                      return run_product(product, {setting.machine, false, setting.threads});
@@ -61,14 +61,14 @@ std::vector<Cell> cells(const Machine&, const Request&) {
 std::optional<double> dense_seconds(const Part& part) {
   double sum = 0;
   for (const DenseProduct& dense : dense_products(network(kRooms[0]))) {
-    const auto seconds = part.value(kName, name_of(dense.product), "seconds");
+    const auto seconds = part.value(kDenseName, dense_name_of(dense.product), "seconds");
     if (!seconds) return std::nullopt;
     sum += dense.times * *seconds;
   }
   return sum;
 }
 
-std::vector<Figure> figures(const Study& study) {
+std::vector<Figure> dense_figures(const Study& study) {
   std::vector<Figure> all;
   for (const Part& part : study.parts) {
     const auto dense = dense_seconds(part);
@@ -81,7 +81,7 @@ std::vector<Figure> figures(const Study& study) {
             dense ? fmt::format("{:.3g} ms", 1e3 * *dense) : "an unknown time"),
         {"room", "fired", "listed", "ms per batch", "speed-up"}};
     for (const double room : kRooms) {
-      const Result* result = part.find(kName, snn::name_of(network(room)));
+      const Result* result = part.find(kDenseName, snn::name_of(network(room)));
       if (result == nullptr || !result->fits) continue;
       const double seconds = *result->value("seconds");
       figure.rows.push_back({{fmt::format("{:.3g} %", 100 * room)},
@@ -97,11 +97,11 @@ std::vector<Figure> figures(const Study& study) {
 
 /// The paper compares an IPU with a GPU; a speed-up over dense products of the same machine is something
 /// else, and only stands beside it.
-std::vector<Comparison> comparisons(const Study& study) {
+std::vector<Comparison> dense_comparisons(const Study& study) {
   std::vector<Comparison> all;
   for (const Part& part : study.parts) {
     const auto dense = dense_seconds(part);
-    const auto sparse = part.value(kName, snn::name_of(network(0.05)), "seconds");
+    const auto sparse = part.value(kDenseName, snn::name_of(network(0.05)), "seconds");
     const auto published = study.published.number("gains.csv", "usual sparsity", "least");
     if (!published) continue;
     all.push_back({fmt::format("speed-up over dense products at room for 5 %, {}", part.machine.name), "",
@@ -114,11 +114,11 @@ std::vector<Comparison> comparisons(const Study& study) {
 }  // namespace
 
 Section dense() {
-  return {.name = kName,
+  return {.name = kDenseName,
           .title = "Lists of spikes against dense products",
-          .cells = cells,
-          .figures = figures,
-          .comparisons = comparisons};
+          .cells = dense_cells,
+          .figures = dense_figures,
+          .comparisons = dense_comparisons};
 }
 
 }  // namespace tessera::studies::snn

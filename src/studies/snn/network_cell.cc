@@ -16,7 +16,7 @@ namespace {
 using model::Graph;
 using model::SpikingResults;
 
-constexpr uint64_t kSeed = 1;
+constexpr uint64_t kNetworkCellSeed = 1;
 constexpr float kDecay = 0.95F;
 constexpr float kGradientThreshold = 0.9F;
 // Standard deviation of the sum of as many weights as lists have room for: with it about that many neurons
@@ -25,7 +25,7 @@ constexpr double kCurrent = 1;
 // A chip's tiles without that of the readout.
 constexpr uint32_t kHiddenTiles = 1471;
 
-std::vector<SpikingLayer> layers_of(const NetworkCase& what) {
+std::vector<SpikingLayer> network_cell_layers_of(const NetworkCase& what) {
   const Neuron neuron{.reset = Reset::zero,
                       .reset_gradient = ResetGradient::detached,
                       .surrogate = {SurrogateFamily::superspike, 10},
@@ -43,9 +43,9 @@ std::vector<SpikingLayer> layers_of(const NetworkCase& what) {
 }
 
 SpikingResults add_layers(Graph& graph, const NetworkCase& what) {
-  const std::vector<SpikingLayer> layers = layers_of(what);
+  const std::vector<SpikingLayer> layers = network_cell_layers_of(what);
   model::SpikingOptions options{.gradient_threshold = graph.input("gradient_threshold", model::Shape{}),
-                                .seed = kSeed,
+                                .seed = kNetworkCellSeed,
                                 .expected_input_activity = what.room,
                                 .expected_activity = what.room};
   for (const SpikingLayer& layer : layers)
@@ -76,9 +76,9 @@ Graph training_step(const NetworkCase& what) {
 }
 
 /// Lists of as many inputs as there is room for, chosen at random; with labels, if the graph takes them.
-model::Arrays inputs_of(const Graph& graph, const NetworkCase& what) {
+model::Arrays network_cell_inputs_of(const Graph& graph, const NetworkCase& what) {
   const uint32_t room = list_room(kInputs, what.room);
-  const base::RandomStream random(kSeed);
+  const base::RandomStream random(kNetworkCellSeed);
   model::Arrays arrays;
   std::vector<float>&ids = arrays["in.ids"], &num = arrays["in.num"];
   for (uint64_t row = 0; row < uint64_t{what.steps} * what.batch; ++row) {
@@ -107,7 +107,7 @@ void enter_activity(const NetworkCase& what, const Setting& setting, Result& res
     graph.output(fmt::format("num{}", l), results.spikes[l].num);
   model::Session session(graph, Machine(machine::host(setting.threads)));
   double fired = 0, listed = 0;
-  for (const auto& [name, num] : session.run(inputs_of(graph, what)))
+  for (const auto& [name, num] : session.run(network_cell_inputs_of(graph, what)))
     for (size_t i = 0; i < num.size(); i += 2) {
       fired += num[i];
       listed += num[i + 1];
@@ -180,7 +180,7 @@ Result run_network(const NetworkCase& what, const Setting& setting) {
     result.reason.resize(std::min(result.reason.find('\n'), result.reason.size()));
     return result;
   }
-  const model::Arrays inputs = inputs_of(graph, what);
+  const model::Arrays inputs = network_cell_inputs_of(graph, what);
   if (setting.on_host()) {
     result.values["seconds"] = median_seconds(session, inputs);
   } else {

@@ -12,20 +12,18 @@
 namespace tessera::studies::snn {
 namespace {
 
-using machine::Machine;
-
 constexpr double kAll = -std::numeric_limits<double>::infinity();
 
 struct Extent {
   uint32_t epochs;
   uint32_t seeds;
 };
-Extent extent_of(const Request& request) {
+Extent questions_extent_of(const Request& request) {
   if (request.full) return {20, 3};
   return {8, 1};
 }
 
-std::string name_of(const TrainingCase& what, uint32_t epochs, uint64_t seed) {
+std::string questions_name_of(const TrainingCase& what, uint32_t epochs, uint64_t seed) {
   return fmt::format("{}, {} epochs, seed {}", what.name, epochs, seed);
 }
 
@@ -82,13 +80,13 @@ constexpr Question kDepth{"depth", "Hidden layers of 128", "Each layer takes spi
                           depth_cases};
 
 template <const Question& question>
-std::vector<Cell> cells(const Machine& machine, const Request& request) {
+std::vector<Cell> questions_cells(const machine::Machine& machine, const Request& request) {
   std::vector<Cell> all;
   if (machine.kind != machine::Kind::host) return all;
-  const auto [epochs, seeds] = extent_of(request);
+  const auto [epochs, seeds] = questions_extent_of(request);
   for (const TrainingCase& what : question.cases())
     for (uint64_t seed = 0; seed < seeds; ++seed)
-      all.push_back({name_of(what, epochs, seed), 1.5 * epochs * what.layers,
+      all.push_back({questions_name_of(what, epochs, seed), 1.5 * epochs * what.layers,
                      [what, epochs, seed](const Setting& setting) {
                        return train(what, epochs, seed, setting.threads);
                      }});
@@ -96,12 +94,13 @@ std::vector<Cell> cells(const Machine& machine, const Request& request) {
 }
 
 /// Over the seeds; none if one is missing.
-std::optional<report::Interval> value_of(const Part& part, const Question& question, const TrainingCase& what,
-                                         const Request& request, const std::string& value) {
-  const auto [epochs, seeds] = extent_of(request);
+std::optional<report::Interval> questions_value_of(const Part& part, const Question& question,
+                                                   const TrainingCase& what, const Request& request,
+                                                   const std::string& value) {
+  const auto [epochs, seeds] = questions_extent_of(request);
   std::vector<double> found;
   for (uint64_t seed = 0; seed < seeds; ++seed) {
-    const auto one = part.value(question.section, name_of(what, epochs, seed), value);
+    const auto one = part.value(question.section, questions_name_of(what, epochs, seed), value);
     if (!one) return std::nullopt;
     found.push_back(*one);
   }
@@ -109,15 +108,17 @@ std::optional<report::Interval> value_of(const Part& part, const Question& quest
 }
 
 template <const Question& question>
-std::vector<Figure> figures(const Study& study) {
+std::vector<Figure> questions_figures(const Study& study) {
   const Part* host = study.host();
   if (host == nullptr) return {};
   Figure figure{fmt::format("{}: Randman of two dimensions, {} epochs", question.title,
-                            extent_of(study.request).epochs),
+                            questions_extent_of(study.request).epochs),
                 question.note,
                 {"network", "accuracy, %", "fired", "listed", "dropped", "ms per batch"}};
   for (const TrainingCase& what : question.cases()) {
-    const auto value = [&](const char* name) { return value_of(*host, question, what, study.request, name); };
+    const auto value = [&](const char* name) {
+      return questions_value_of(*host, question, what, study.request, name);
+    };
     const auto accuracy = value("accuracy");
     if (!accuracy) continue;
     std::vector<Figure::Entry> row = {{what.name}, {report::to_string(*accuracy)}};
@@ -130,17 +131,17 @@ std::vector<Figure> figures(const Study& study) {
 }
 
 template <const Question& question>
-Section section() {
+Section questions_section() {
   return {.name = question.section,
           .title = question.title,
-          .cells = cells<question>,
-          .figures = figures<question>};
+          .cells = questions_cells<question>,
+          .figures = questions_figures<question>};
 }
 
 }  // namespace
 
-Section overflow() { return section<kOverflow>(); }
-Section surrogates() { return section<kSurrogates>(); }
-Section depth() { return section<kDepth>(); }
+Section overflow() { return questions_section<kOverflow>(); }
+Section surrogates() { return questions_section<kSurrogates>(); }
+Section depth() { return questions_section<kDepth>(); }
 
 }  // namespace tessera::studies::snn

@@ -9,14 +9,12 @@
 namespace tessera::studies::snn {
 namespace {
 
-using machine::Machine;
-
 // Of a step, per neuron, step and sample: a network of 3,000 neurons, 10 steps and 48 samples takes a second
 // to execute on modelled tiles.
 constexpr double kSecondsPerUpdate = 1e-6;
 
 /// A figure of networks that differ in one quantity.
-struct Sweep {
+struct ThroughputSweep {
   std::string_view section;
   const char* title;
   const char* quantity;  ///< on the axis
@@ -30,10 +28,10 @@ NetworkCase with_room(NetworkCase what, double room) {
   return what;
 }
 
-Sweep size_sweep(const Machine& machine, const Request& request) {
-  Sweep sweep{"size",        "Networks of 1471·n neurons in 3n/2 layers, T = 10, batch 48, SGD",
-              "neurons",     report::Growth::log2,
-              {0.05, 0.025}, {}};
+ThroughputSweep size_sweep(const machine::Machine& machine, const Request& request) {
+  ThroughputSweep sweep{"size",        "Networks of 1471·n neurons in 3n/2 layers, T = 10, batch 48, SGD",
+                        "neurons",     report::Growth::log2,
+                        {0.05, 0.025}, {}};
   const bool host = machine.kind == machine::Kind::host;
   const uint32_t most = request.full ? 32 : host ? 4 : 8;
   for (uint32_t n = 2; n <= most; n *= 2) {
@@ -43,15 +41,16 @@ Sweep size_sweep(const Machine& machine, const Request& request) {
   return sweep;
 }
 
-Sweep batch_sweep(const Machine&, const Request& request) {
-  Sweep sweep{"batch", "2942 neurons in 3 layers, T = 10, SGD", "batch", report::Growth::log2, {0.05}, {}};
+ThroughputSweep batch_sweep(const machine::Machine&, const Request& request) {
+  ThroughputSweep sweep{
+      "batch", "2942 neurons in 3 layers, T = 10, SGD", "batch", report::Growth::log2, {0.05}, {}};
   for (uint32_t batch = 24; batch <= (request.full ? 384U : 96U); batch *= 2)
     sweep.points.push_back({static_cast<double>(batch), {.hidden = hidden_layers(2, 3), .batch = batch}});
   return sweep;
 }
 
-Sweep steps_sweep(const Machine&, const Request& request) {
-  Sweep sweep{
+ThroughputSweep steps_sweep(const machine::Machine&, const Request& request) {
+  ThroughputSweep sweep{
       "steps", "2942 neurons, T = 100, batch 48, Adam", "hidden layers", report::Growth::linear, {0.05}, {}};
   for (uint32_t layers = 2; layers <= (request.full ? 5U : 3U); ++layers)
     sweep.points.push_back(
@@ -60,13 +59,13 @@ Sweep steps_sweep(const Machine&, const Request& request) {
 }
 
 /// The network of n = 2 on more tiles, and on fewer.
-Sweep tiles_sweep(const Machine& machine, const Request& request) {
-  Sweep sweep{"tiles",
-              "2942 neurons in 3 layers, T = 10, batch 48, SGD",
-              "neurons per tile",
-              report::Growth::log2,
-              {0.05},
-              {}};
+ThroughputSweep tiles_sweep(const machine::Machine& machine, const Request& request) {
+  ThroughputSweep sweep{"tiles",
+                        "2942 neurons in 3 layers, T = 10, batch 48, SGD",
+                        "neurons per tile",
+                        report::Growth::log2,
+                        {0.05},
+                        {}};
   if (machine.kind == machine::Kind::host) return sweep;
   for (uint32_t n = 2; n <= (request.full ? 128U : 32U); n *= 2)
     sweep.points.push_back({static_cast<double>(n), {.hidden = hidden_layers(2, 3), .neurons_per_tile = n}});
@@ -74,10 +73,10 @@ Sweep tiles_sweep(const Machine& machine, const Request& request) {
 }
 
 /// As many neurons for each chip, in as many layers, each on one chip.
-Sweep chips_sweep(const Machine& machine, const Request& request) {
-  Sweep sweep{"chips", "2942 neurons in 3 layers for each chip, T = 10, batch 48, SGD",
-              "chips", report::Growth::log2,
-              {0.05},  {}};
+ThroughputSweep chips_sweep(const machine::Machine& machine, const Request& request) {
+  ThroughputSweep sweep{"chips", "2942 neurons in 3 layers for each chip, T = 10, batch 48, SGD",
+                        "chips", report::Growth::log2,
+                        {0.05},  {}};
   if (machine.kind == machine::Kind::host || machine.chips > 1) return sweep;
   for (uint32_t chips = 1; chips <= (request.full ? 16U : 4U); chips *= 2) {
     std::vector<uint32_t> hidden;
@@ -98,7 +97,7 @@ std::string percent(std::optional<double> fraction) {
   return fraction ? fmt::format("{:.1f} %", 100 * *fraction) : "-";
 }
 
-Figure figure_of(const Sweep& sweep, const Part& part) {
+Figure throughput_figure_of(const ThroughputSweep& sweep, const Part& part) {
   Figure figure{fmt::format("{}, on {}", sweep.title, part.machine.name),
                 "Room: neurons for which lists have room. Fired and listed: neurons per step. Balance: what "
                 "tiles compute "
@@ -129,28 +128,29 @@ Figure figure_of(const Sweep& sweep, const Part& part) {
   return figure;
 }
 
-template <Sweep (*sweep_of)(const Machine&, const Request&)>
-std::vector<Cell> cells(const Machine& machine, const Request& request) {
+template <ThroughputSweep (*sweep_of)(const machine::Machine&, const Request&)>
+std::vector<Cell> throughput_cells(const machine::Machine& machine, const Request& request) {
   std::vector<Cell> all;
-  const Sweep sweep = sweep_of(machine, request);
+  const ThroughputSweep sweep = sweep_of(machine, request);
   for (const double room : sweep.rooms)
     for (const auto& [x, what] : sweep.points) all.push_back(cell_of(with_room(what, room)));
   return all;
 }
 
-template <Sweep (*sweep_of)(const Machine&, const Request&)>
-std::vector<Figure> figures(const Study& study) {
+template <ThroughputSweep (*sweep_of)(const machine::Machine&, const Request&)>
+std::vector<Figure> throughput_figures(const Study& study) {
   std::vector<Figure> all;
-  for (const Part& part : study.parts) all.push_back(figure_of(sweep_of(part.machine, study.request), part));
+  for (const Part& part : study.parts)
+    all.push_back(throughput_figure_of(sweep_of(part.machine, study.request), part));
   return all;
 }
 
-template <Sweep (*sweep_of)(const Machine&, const Request&)>
-report::Html charts(const Study& study) {
+template <ThroughputSweep (*sweep_of)(const machine::Machine&, const Request&)>
+report::Html throughput_charts(const Study& study) {
   report::LineChart chart;
   size_t colour = 0;
   for (const Part& part : study.parts) {
-    const Sweep sweep = sweep_of(part.machine, study.request);
+    const ThroughputSweep sweep = sweep_of(part.machine, study.request);
     chart.frame = {sweep.title, "Throughput of training steps."};
     chart.x = logarithmic(sweep.quantity, sweep.growth);
     chart.y = {.label = "samples per second", .growth = report::Growth::log10};
@@ -165,21 +165,27 @@ report::Html charts(const Study& study) {
   return chart.series.empty() ? report::Html{} : report::chart(chart);
 }
 
-template <Sweep (*sweep_of)(const Machine&, const Request&)>
-Section section(std::string_view name, std::string_view title) {
+template <ThroughputSweep (*sweep_of)(const machine::Machine&, const Request&)>
+Section throughput_section(std::string_view name, std::string_view title) {
   return {.name = name,
           .title = title,
-          .cells = cells<sweep_of>,
-          .figures = figures<sweep_of>,
-          .charts = charts<sweep_of>};
+          .cells = throughput_cells<sweep_of>,
+          .figures = throughput_figures<sweep_of>,
+          .charts = throughput_charts<sweep_of>};
 }
 
 }  // namespace
 
-Section size() { return section<size_sweep>("size", "Throughput over the size of the network"); }
-Section batch() { return section<batch_sweep>("batch", "Throughput over the batch"); }
-Section tiles() { return section<tiles_sweep>("tiles", "Few neurons on many tiles, and many on few"); }
-Section chips() { return section<chips_sweep>("chips", "Networks that grow with the number of chips"); }
-Section steps() { return section<steps_sweep>("steps", "Long sequences, by the number of layers"); }
+Section size() { return throughput_section<size_sweep>("size", "Throughput over the size of the network"); }
+Section batch() { return throughput_section<batch_sweep>("batch", "Throughput over the batch"); }
+Section tiles() {
+  return throughput_section<tiles_sweep>("tiles", "Few neurons on many tiles, and many on few");
+}
+Section chips() {
+  return throughput_section<chips_sweep>("chips", "Networks that grow with the number of chips");
+}
+Section steps() {
+  return throughput_section<steps_sweep>("steps", "Long sequences, by the number of layers");
+}
 
 }  // namespace tessera::studies::snn

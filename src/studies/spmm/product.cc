@@ -21,7 +21,7 @@ namespace {
 constexpr int kUpdates = 11;
 
 template <class Update>
-double seconds_of(const Update& update) {
+double product_seconds_of(const Update& update) {
   const auto begin = std::chrono::steady_clock::now();
   update();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -36,7 +36,7 @@ double measure_update(Weight& weight, uint64_t seed) {
                                                    first.block_size, seed + 1});
   std::vector<double> seconds;
   for (int i = 0; i < kUpdates; ++i)
-    seconds.push_back(seconds_of([&] { weight.set_pattern(i % 2 == 0 ? second : first); }));
+    seconds.push_back(product_seconds_of([&] { weight.set_pattern(i % 2 == 0 ? second : first); }));
   std::nth_element(seconds.begin(), seconds.begin() + kUpdates / 2, seconds.end());
   return seconds[kUpdates / 2];
 }
@@ -67,8 +67,9 @@ void measure(bound::BoundProduct& product, Activations& x, Activations& y, SpmmR
 }
 
 /// Compares the result with float64.
-void verify(const SpmmRequest& request, const bound::BoundProduct& product, const SparseMatrix& matrix,
-            const Activations& x, const Activations& y, SpmmResult& result) {
+void verify_product(const SpmmRequest& request, const bound::BoundProduct& product,
+                    const SparseMatrix& matrix, const Activations& x, const Activations& y,
+                    SpmmResult& result) {
   const ops::ProductProblem& problem = product.problem();
   const bool is_sddmm = problem.product == ProductKind::sddmm;
   const Type result_type = product.is_on_host() ? Type::f32 : problem.type;
@@ -141,7 +142,7 @@ SpmmResult ProductRuns::plan_and_run(const SpmmRequest& request, const SpmmCase&
   if (planned_) planned_(product);
   SpmmResult result = start(product, request);
   if (on_tiles && problem.capacity) {
-    result.update_seconds = seconds_of([&] { product.set_pattern(matrix.pattern); });
+    result.update_seconds = product_seconds_of([&] { product.set_pattern(matrix.pattern); });
     result.steps = product.steps();
   }
   if (!result.fits) return result;
@@ -154,7 +155,7 @@ SpmmResult ProductRuns::plan_and_run(const SpmmRequest& request, const SpmmCase&
     product.run(view_of(x), view_of(y));
   else
     measure(product, x, y, result);
-  verify(request, product, matrix, x, y, result);
+  verify_product(request, product, matrix, x, y, result);
   if (on_tiles || !dynamic_) return result;
   result.update_seconds = measure_update(*dynamic_, request.seed);
   packed_is_of_ = std::nullopt;  // values are lost with their blocks

@@ -10,7 +10,7 @@
 namespace tessera::studies::spmm {
 namespace {
 
-check::Extent extent_of(Verify verify) {
+check::Extent run_extent_of(Verify verify) {
   switch (verify) {
     case Verify::full: return check::Extent::full;
     case Verify::sample: return check::Extent::sample;
@@ -78,7 +78,7 @@ void verify(const SpmmRequest& request, const SparseMatrix& matrix, const Roundi
   const SparseMatrix w = check::rounded(matrix, types.weights);
   enter(check::verify_product(
             {w, x.view(), y.view(), x.cols, types.result, Type::f32, types.partials, types.roundings},
-            extent_of(request.verify), request.seed, threads_of(request)),
+            run_extent_of(request.verify), request.seed, threads_of(request)),
         result);
 }
 
@@ -86,7 +86,7 @@ void verify_sddmm(const SpmmRequest& request, const SparseMatrix& dw, const Roun
                   const Activations& x, const Activations& dy, SpmmResult& result) {
   if (request.verify == Verify::none) return;
   enter(check::verify_sddmm({dw, x.view(), dy.view(), x.cols, types.result, Type::f32, types.partials},
-                            extent_of(request.verify), request.seed, threads_of(request)),
+                            run_extent_of(request.verify), request.seed, threads_of(request)),
         result);
 }
 

@@ -34,7 +34,7 @@ ordered_json categories(const compiler::Categories& bytes) {
   return out;
 }
 
-ordered_json json_of(const program::PhaseTimes& seconds) {
+ordered_json show_json_of(const program::PhaseTimes& seconds) {
   ordered_json out = ordered_json::object();
   for (size_t p = 0; p < program::kPhases; ++p)
     if (seconds.at[p] != 0) out[std::string(name_of(static_cast<program::Phase>(p)))] = seconds.at[p];
@@ -72,7 +72,7 @@ ordered_json chips(const SpmmResult& r) {
   for (const report::ChipSummary& chip : r.chips)
     list.push_back({{"chip", chip.chip},
                     {"seconds", chip.seconds.total()},
-                    {"phases", json_of(chip.seconds)},
+                    {"phases", show_json_of(chip.seconds)},
                     {"bytes", chip.bytes},
                     {"max_tile_bytes", chip.fullest_tile_bytes}});
   return list;
@@ -93,7 +93,7 @@ ordered_json with_chips(ordered_json result, const SpmmResult& r) {
   return result;
 }
 
-ordered_json json_of(const SpmmResult& r) {
+ordered_json show_json_of(const SpmmResult& r) {
   const bool dense = r.what.mode == Mode::dense;
   const auto if_ran = [&](auto value) {
     return r.failure.empty() ? ordered_json(value) : ordered_json(nullptr);
@@ -125,7 +125,7 @@ ordered_json json_of(const SpmmResult& r) {
           {"max_abs_error", or_null(r.max_abs_error)},
           {"max_rel_error", or_null(r.max_rel_error)},
           {"tolerance", or_null(r.tolerance)},
-          {"phases", r.seconds ? json_of(r.phases) : ordered_json(nullptr)},
+          {"phases", r.seconds ? show_json_of(r.phases) : ordered_json(nullptr)},
           {"memory", memory(r)},
           {"plan", plan(r)}};
 }
@@ -136,7 +136,7 @@ std::string density_text(const SpmmResult& r) {
   return r.failure.empty() ? fmt::format("{:.4g}", r.density) : or_dash(r.what.density, "{:.4g}");
 }
 
-std::string rate_text(const SpmmResult& r) {
+std::string show_rate_text(const SpmmResult& r) {
   const std::optional<double> rate = r.useful_gflops();
   return rate && *rate >= 1000 ? fmt::format("{:.0f}", *rate) : or_dash(rate, "{:.4g}");
 }
@@ -168,8 +168,8 @@ report::Table table(std::span<const SpmmResult> results) {
     if (products) row.emplace_back(flag_of(r.what.product));
     row.insert(row.end(),
                {name_of(r.what.precision), dense ? "-" : std::to_string(r.what.block), density_text(r),
-                std::to_string(r.what.n), r.seconds ? report::seconds_text(*r.seconds) : "-", rate_text(r),
-                or_dash(r.speedup(), "{:.2f}")});
+                std::to_string(r.what.n), r.seconds ? report::seconds_text(*r.seconds) : "-",
+                show_rate_text(r), or_dash(r.speedup(), "{:.2f}")});
     if (updates) row.push_back(r.update_seconds ? report::seconds_text(*r.update_seconds) : "-");
     if (steps) row.push_back(or_dash(r.steps, "{}"));
     row.insert(row.end(), {r.peak_fraction ? fmt::format("{:.0f} %", 100 * *r.peak_fraction) : "-",
@@ -214,7 +214,7 @@ std::string overflow(const SpmmResult& r) {
 
 std::string json(std::span<const SpmmResult> results) {
   ordered_json list = ordered_json::array();
-  for (const SpmmResult& r : results) list.push_back(with_chips(json_of(r), r));
+  for (const SpmmResult& r : results) list.push_back(with_chips(show_json_of(r), r));
   return ordered_json{{"schema", kSchema}, {"command", "spmm"}, {"results", list}}.dump(2) + "\n";
 }
 
