@@ -53,7 +53,7 @@ Value butterfly_factor(Value x, Value matrices, uint32_t first, uint32_t stride,
     }
   }
   return sum_neighbours(
-      take_from_parts({x}, std::move(of_x), 2) * take_from({matrices}, std::move(of_matrices), 2), 2);
+      take_from_parts({x}, std::move(of_x), 2) * take_from_parts({matrices}, std::move(of_matrices), 2), 2);
 }
 
 /// Features while a Hadamard transform mixes them: the halves that the last step made, and where in them each
@@ -83,7 +83,7 @@ Mixed hadamard(Value x) {
       second.push_back(mixed.place[i + stride]);
     }
     const Value a = take_from_parts(mixed.halves, std::move(first)),
-                b = take_from(mixed.halves, std::move(second));
+                b = take_from_parts(mixed.halves, std::move(second));
     mixed = {{a + b, a - b}, std::move(place)};
   }
   return mixed;

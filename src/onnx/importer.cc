@@ -442,4 +442,10 @@ Results Importer::function(const wire::FunctionProto& function, const wire::Node
   return results;
 }
 
+ImportedModel Model::import(const ImportOptions& options) const { return Importer(*impl_, options).run(); }
+
+ImportedModel read_onnx(const std::string& path, const ImportOptions& options) {
+  return Model::read(path).import(options);
+}
+
 }  // namespace tessera::onnx

@@ -12,7 +12,6 @@
 #include "base/utf8.h"
 #include "io/fail.h"
 #include "io/source.h"
-#include "onnx/importer.h"
 
 namespace tessera::onnx {
 namespace {
@@ -213,12 +212,6 @@ std::map<std::string, uint64_t> Model::operators() const {
   for (const wire::NodeProto& node : impl_->proto.graph().node())
     ++counts[is_standard(node.domain()) ? node.op_type() : node.domain() + "." + node.op_type()];
   return counts;
-}
-
-ImportedModel Model::import(const ImportOptions& options) const { return Importer(*impl_, options).run(); }
-
-ImportedModel read_onnx(const std::string& path, const ImportOptions& options) {
-  return Model::read(path).import(options);
 }
 
 }  // namespace tessera::onnx

@@ -162,19 +162,12 @@ void read_gestures(const io::Source& source) {
     require(gesture.label < train::kGestures && gesture.begin < gesture.end, "an impossible gesture");
 }
 
-/// The graph of a model has what it says.
 void read_onnx_file(const io::Source& source) {
   const std::vector<char> content = source.read_all();
   const onnx::Model model = onnx::Model::parse(std::as_bytes(std::span(content)));
-  onnx::ImportOptions options{.sparse = false, .threads = 1, .most_computed = 1 << 16};
-  for (const onnx::ValueType& input : model.inputs())
-    for (const onnx::Dimension& dimension : input.shape)
-      if (!dimension.size && !dimension.name.empty()) options.shapes[dimension.name] = {2};
-  for (const onnx::ValueType& input : model.inputs()) options.shapes.erase(input.name);
-  const onnx::ImportedModel imported = model.import(options);
-  require(imported.graph.outputs().size() == model.outputs().size(), "a model without all its outputs");
-  for (const onnx::ValueType& output : imported.outputs)
-    require(imported.graph.outputs().contains(output.name), "an output that does not exist");
+  uint64_t nodes = 0;
+  for (const auto& [name, count] : model.operators()) nodes += count;
+  require(nodes > 0 || model.operators().empty(), "an operator that no node has");
 }
 
 std::vector<std::string> smtx_examples() {
@@ -327,6 +320,33 @@ std::vector<std::string> event_array_examples() {
           npy_file("[('x', '|u1'), ('t', '<i8')]", "(0,)", "")};
 }
 
+constexpr Format kFormats[] = {
+    {"smtx", [](const io::Source& s) { require_sound(io::read_smtx(s)); }, smtx_examples},
+    {"matrix_market", read_matrix_market, matrix_market_examples},
+    {"npy", [](const io::Source& s) { require_sound(io::read_npy(s)); }, npy_examples},
+    {"safetensors", read_safetensors, safetensors_examples},
+    {"weights", read_stored_weights, stored_weights_examples},
+    {"config", [](const io::Source& s) { io::check_model_config(s); }, model_config_examples},
+    {"model_index", [](const io::Source& s) { io::read_model_index(s); }, model_index_examples},
+    {"onnx", read_onnx_file, onnx_examples},
+    {"lengths", read_length_array<false>, lengths_examples},
+    {"lengths_text", read_lengths_text, lengths_text_examples},
+    {"offsets", read_length_array<true>, offsets_examples},
+    {"length_histogram", read_length_histogram, length_histogram_examples},
+    {"idx_images", read_idx_images, idx_examples},
+    {"cifar10", [](const io::Source& s) { require_sound(train::read_cifar10(s)); }, cifar10_examples},
+    {"n_mnist", [](const io::Source& s) { require_sound(train::read_n_mnist(s), train::kNMnistSide); },
+     n_mnist_examples},
+    {"aedat", [](const io::Source& s) { require_sound(train::read_aedat(s), train::kDvsSide); },
+     aedat_examples},
+    {"gestures", read_gestures, gestures_examples},
+    {"event_array", [](const io::Source& s) { require_sound(train::read_event_array(s), train::kMostUnits); },
+     event_array_examples}};
+
+}  // namespace
+
+std::span<const Format> formats() { return kFormats; }
+
 std::vector<std::string> onnx_examples() {
   using test::OnnxFile;
   OnnxFile product;
@@ -368,33 +388,6 @@ std::vector<std::string> onnx_examples() {
       .node("GlobalAveragePool", {"p"}, {"y"});
   return {product.content(), shapes.content(), computed.content(), image.content()};
 }
-
-constexpr Format kFormats[] = {
-    {"smtx", [](const io::Source& s) { require_sound(io::read_smtx(s)); }, smtx_examples},
-    {"matrix_market", read_matrix_market, matrix_market_examples},
-    {"npy", [](const io::Source& s) { require_sound(io::read_npy(s)); }, npy_examples},
-    {"safetensors", read_safetensors, safetensors_examples},
-    {"weights", read_stored_weights, stored_weights_examples},
-    {"config", [](const io::Source& s) { io::check_model_config(s); }, model_config_examples},
-    {"model_index", [](const io::Source& s) { io::read_model_index(s); }, model_index_examples},
-    {"onnx", read_onnx_file, onnx_examples},
-    {"lengths", read_length_array<false>, lengths_examples},
-    {"lengths_text", read_lengths_text, lengths_text_examples},
-    {"offsets", read_length_array<true>, offsets_examples},
-    {"length_histogram", read_length_histogram, length_histogram_examples},
-    {"idx_images", read_idx_images, idx_examples},
-    {"cifar10", [](const io::Source& s) { require_sound(train::read_cifar10(s)); }, cifar10_examples},
-    {"n_mnist", [](const io::Source& s) { require_sound(train::read_n_mnist(s), train::kNMnistSide); },
-     n_mnist_examples},
-    {"aedat", [](const io::Source& s) { require_sound(train::read_aedat(s), train::kDvsSide); },
-     aedat_examples},
-    {"gestures", read_gestures, gestures_examples},
-    {"event_array", [](const io::Source& s) { require_sound(train::read_event_array(s), train::kMostUnits); },
-     event_array_examples}};
-
-}  // namespace
-
-std::span<const Format> formats() { return kFormats; }
 
 bool accepts(const Format& format, std::span<const std::byte> content) {
   try {

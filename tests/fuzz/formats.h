@@ -19,6 +19,12 @@ struct Format {
 };
 
 std::span<const Format> formats();
+/// Those that become graphs, which takes most of the library.
+std::span<const Format> graph_formats();
+/// Those that the test program with this function tries.
+std::span<const Format> fuzzed_here();
+
+std::vector<std::string> onnx_examples();
 
 /// Whether these bytes are a valid file. Throws any exception of a reader that is not a tessera::Error.
 bool accepts(const Format& format, std::span<const std::byte> content);

@@ -10,9 +10,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tessera::fuzz;
   static const char* const name = std::getenv("TESSERA_TEST_FORMAT");
   static const Format* const format = [] {
-    for (const Format& f : formats())
-      if (name != nullptr && std::string_view(name) == f.name) return &f;
-    for (const Format& f : formats()) std::puts(f.name);
+    for (const auto& all : {formats(), graph_formats()})
+      for (const Format& f : all) {
+        if (name == nullptr) std::puts(f.name);
+        if (name != nullptr && std::string_view(name) == f.name) return &f;
+      }
     // libFuzzer takes exit() for a crash.
     std::fflush(stdout);
     std::_Exit(name == nullptr ? 0 : 1);

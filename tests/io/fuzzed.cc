@@ -1,0 +1,3 @@
+#include "fuzz/formats.h"
+
+std::span<const tessera::fuzz::Format> tessera::fuzz::fuzzed_here() { return formats(); }
