@@ -47,7 +47,7 @@ struct RandomProduct {
     if (random.below(3) == 0) y.gap = 15 - ((y.by_columns ? m : n) + 15) % 16;
     epilogue.alpha = random.one_of({1.0F, -1.5F});
     epilogue.beta = random.one_of({0.0F, 0.5F});
-    epilogue.activation = random.one_of(kActivations);
+    epilogue.activation = random.one_of(test::kActivations);
     has_bias = random.coin();
     transposed = random.coin();
     scattered = random.coin();

@@ -64,7 +64,7 @@ Case random_case(uint64_t seed) {
   c.schedule.stream_y = random.below(2) == 0;
   c.epilogue.alpha = random.one_of({1.0F, -0.5F});
   c.epilogue.beta = random.one_of({0.0F, 1.0F, 0.25F});
-  c.epilogue.activation = random.one_of(kActivations);
+  c.epilogue.activation = random.one_of(test::kActivations);
   c.has_bias = random.coin();
   c.x.by_columns = random.coin();
   c.y.by_columns = random.coin();
