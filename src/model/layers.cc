@@ -19,9 +19,9 @@
 namespace tessera::model {
 namespace {
 
-constexpr std::array<std::string_view, 9> kNames = {"dense",    "butterfly", "bpbp",
-                                                    "pixelfly", "fastfood",  "circulant",
-                                                    "low-rank", "monarch",   "block-butterfly"};
+constexpr std::array<std::string_view, 9> kStructures = {"dense",    "butterfly", "bpbp",
+                                                         "pixelfly", "fastfood",  "circulant",
+                                                         "low-rank", "monarch",   "block-butterfly"};
 constexpr std::array<std::string_view, 2> kForms = {"fused", "unfused"};
 // Found on images in grey with Adam and rates of 0.0003, 0.001 and 0.003.
 constexpr double kBpbpRate = 3;
@@ -259,14 +259,14 @@ class LayerBuilder {
 
 }  // namespace
 
-std::string_view name_of(LayerStructure structure) { return kNames.at(static_cast<size_t>(structure)); }
+std::string_view name_of(LayerStructure structure) { return kStructures.at(static_cast<size_t>(structure)); }
 
 std::string_view name_of(Form form) { return kForms.at(static_cast<size_t>(form)); }
 
 Form form_named(std::string_view name) { return static_cast<Form>(layers_position_of(kForms, name, "form")); }
 
 LayerStructure layer_structure_named(std::string_view name) {
-  return static_cast<LayerStructure>(layers_position_of(kNames, name, "structure"));
+  return static_cast<LayerStructure>(layers_position_of(kStructures, name, "structure"));
 }
 
 Layer linear_layer(Graph& graph, const std::string& name, Value x, uint32_t outputs,

@@ -194,7 +194,7 @@ Results rotary_embedding(Call& call) {
   return {known(has_heads ? y : heads_last(y), input.type)};
 }
 
-constexpr Operator kOperators[] = {{"Attention", attention}, {"RotaryEmbedding", rotary_embedding}};
+constexpr Operator kAttentionOperators[] = {{"Attention", attention}, {"RotaryEmbedding", rotary_embedding}};
 
 }  // namespace
 
@@ -224,6 +224,6 @@ std::optional<Value> attention_of(Context& context, Value probabilities, const K
   return rank == 4 ? heads_first(y, heads) : y;
 }
 
-std::span<const Operator> attention_operators() { return kOperators; }
+std::span<const Operator> attention_operators() { return kAttentionOperators; }
 
 }  // namespace tessera::onnx

@@ -16,7 +16,7 @@ namespace {
 /// 2^24: FP32 has all integers up to it.
 constexpr int64_t kMostExact = int64_t{1} << 24;
 
-model::Shape shape_of(const Dims& dims) {
+model::Shape call_shape_of(const Dims& dims) {
   for (const int64_t size : dims)
     if (size < 1 || size > UINT32_MAX)
       refuse("a value of shape {} is not possible in a graph: sizes are at least 1", to_string(dims));
@@ -36,7 +36,7 @@ Value integer_constant(model::Graph& graph, const Constant& constant, Type type)
     high[i] = static_cast<float>(x >> 16);
     low[i] = static_cast<float>(x & 0xFFFF);
   }
-  const model::Shape shape = shape_of(constant.dims);
+  const model::Shape shape = call_shape_of(constant.dims);
   if (!is_exact) {
     const Value factor = graph.constant("", {}, {65536}, type);
     return graph.constant("", shape, std::move(high), type) * factor +
@@ -77,10 +77,11 @@ Value Context::value_of(const ConstantPointer& constant) {
   const auto add = [&] {
     if (constant->has_floats() && weights != nullptr && !constant->name.empty() && constant->size() > 1) {
       const std::string name = weights->name_of(constant->name, *constant);
-      return graph.parameter(free_name(graph, name), shape_of(constant->dims),
+      return graph.parameter(free_name(graph, name), call_shape_of(constant->dims),
                              {model::Initial::Kind::values, 0, std::get<Floats>(constant->values)}, type);
     }
-    if (constant->has_floats()) return graph.constant("", shape_of(constant->dims), constant->floats(), type);
+    if (constant->has_floats())
+      return graph.constant("", call_shape_of(constant->dims), constant->floats(), type);
     return integer_constant(graph, *constant, type);
   };
   return constants.emplace(key, add()).first->second;
@@ -124,7 +125,7 @@ const Known& Call::operator[](size_t i) const {
 
 Value Call::value_of(const Known& of) const {
   if (of.constant) return context.value_of(of.constant);
-  const model::Shape shape = shape_of(of.dims);
+  const model::Shape shape = call_shape_of(of.dims);
   if (of.value->shape() == shape) return *of.value;
   return reshape(*of.value, shape);
 }

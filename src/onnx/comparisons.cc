@@ -12,14 +12,14 @@ using model::Value;
 Results truths(Value holds) { return {known(truth(holds), DataType::boolean)}; }
 
 template <Value (*function)(Value, Value), bool swapped = false>
-Results compare(Call& call) {
+Results compare_values(Call& call) {
   const Value a = call.value(swapped ? 1 : 0), b = call.value(swapped ? 0 : 1);
   return truths(function(a, b));
 }
 
-Value both(Value a, Value b) { return a * b; }
+Value both_values(Value a, Value b) { return a * b; }
 
-Results negate(Call& call) {
+Results negate_values(Call& call) {
   const Value x = call.value(0);
   return truths(-x + 1.0);
 }
@@ -83,7 +83,7 @@ void note_guarded(Call& call, Value y) {
   call.context.probabilities.insert({y.id, scores});
 }
 
-Results choose(Call& call) {
+Results choose_values(Call& call) {
   const DataType type = call[1].type;
   const Value condition = call.value(0), a = call.value(1), b = call.value(2);
   // A condition of more dimensions than both.
@@ -95,21 +95,21 @@ Results choose(Call& call) {
   return {known(y, type)};
 }
 
-constexpr Operator kOperators[] = {{"And", compare<both>},
-                                   {"Equal", compare<model::equal>},
-                                   {"Greater", compare<model::less, true>},
-                                   {"GreaterOrEqual", compare<model::less_equal, true>},
-                                   {"IsInf", is_infinite},
-                                   {"IsNaN", is_nan},
-                                   {"Less", compare<model::less>},
-                                   {"LessOrEqual", compare<model::less_equal>},
-                                   {"Not", negate},
-                                   {"Or", compare<model::maximum>},
-                                   {"Where", choose},
-                                   {"Xor", compare<model::not_equal>}};
+constexpr Operator kComparisonsOperators[] = {{"And", compare_values<both_values>},
+                                              {"Equal", compare_values<model::equal>},
+                                              {"Greater", compare_values<model::less, true>},
+                                              {"GreaterOrEqual", compare_values<model::less_equal, true>},
+                                              {"IsInf", is_infinite},
+                                              {"IsNaN", is_nan},
+                                              {"Less", compare_values<model::less>},
+                                              {"LessOrEqual", compare_values<model::less_equal>},
+                                              {"Not", negate_values},
+                                              {"Or", compare_values<model::maximum>},
+                                              {"Where", choose_values},
+                                              {"Xor", compare_values<model::not_equal>}};
 
 }  // namespace
 
-std::span<const Operator> comparison_operators() { return kOperators; }
+std::span<const Operator> comparison_operators() { return kComparisonsOperators; }
 
 }  // namespace tessera::onnx

@@ -118,12 +118,12 @@ template <class Function>
 int64_t wrapping(Function function, int64_t a, int64_t b) {
   return static_cast<int64_t>(function(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
 }
-int64_t add(int64_t a, int64_t b) { return wrapping(std::plus<>(), a, b); }
-int64_t subtract(int64_t a, int64_t b) { return wrapping(std::minus<>(), a, b); }
-int64_t multiply(int64_t a, int64_t b) { return wrapping(std::multiplies<>(), a, b); }
-int64_t divide(int64_t a, int64_t b) {
+int64_t add_constants(int64_t a, int64_t b) { return wrapping(std::plus<>(), a, b); }
+int64_t subtract_constants(int64_t a, int64_t b) { return wrapping(std::minus<>(), a, b); }
+int64_t multiply_constants(int64_t a, int64_t b) { return wrapping(std::multiplies<>(), a, b); }
+int64_t divide_constants(int64_t a, int64_t b) {
   if (b == 0) refuse("integers cannot be divided by 0");
-  return b == -1 ? subtract(0, a) : a / b;
+  return b == -1 ? subtract_constants(0, a) : a / b;
 }
 int64_t remainder(int64_t a, int64_t b) {
   if (b == 0) refuse("integers cannot be divided by 0");
@@ -132,21 +132,23 @@ int64_t remainder(int64_t a, int64_t b) {
 }
 int64_t least(int64_t a, int64_t b) { return std::min(a, b); }
 int64_t most(int64_t a, int64_t b) { return std::max(a, b); }
-int64_t both(int64_t a, int64_t b) { return a != 0 && b != 0 ? 1 : 0; }
+int64_t both_constants(int64_t a, int64_t b) { return a != 0 && b != 0 ? 1 : 0; }
 int64_t either(int64_t a, int64_t b) { return a != 0 || b != 0 ? 1 : 0; }
 int64_t one(int64_t a, int64_t b) { return (a != 0) != (b != 0) ? 1 : 0; }
-int64_t power(int64_t a, int64_t b) {
+int64_t power_constants(int64_t a, int64_t b) {
   if (b < 0) refuse("integers to a negative power are not possible");
   int64_t y = 1;
-  for (; b > 0; b >>= 1, a = multiply(a, a))
-    if ((b & 1) != 0) y = multiply(y, a);
+  for (; b > 0; b >>= 1, a = multiply_constants(a, a))
+    if ((b & 1) != 0) y = multiply_constants(y, a);
   return y;
 }
 
-Results modulo(Call& call) { return call.integer("fmod", 0) != 0 ? Results{} : of_integers<remainder>(call); }
+Results modulo_constants(Call& call) {
+  return call.integer("fmod", 0) != 0 ? Results{} : of_integers<remainder>(call);
+}
 
 template <class Compare>
-Results compare(Call& call) {
+Results compare_constants(Call& call) {
   const Constant &a = call.constant(0), &b = call.constant(1);
   const Dims dims = common_dims(a.dims, b.dims);
   Array y(call, DataType::boolean, dims);
@@ -169,12 +171,12 @@ Results of_integer(Call& call) {
   return {y.finish()};
 }
 
-int64_t negate(int64_t x) { return subtract(0, x); }
-int64_t size(int64_t x) { return x < 0 ? negate(x) : x; }
+int64_t negate_constants(int64_t x) { return subtract_constants(0, x); }
+int64_t size(int64_t x) { return x < 0 ? negate_constants(x) : x; }
 int64_t is_not(int64_t x) { return x == 0 ? 1 : 0; }
-int64_t sign(int64_t x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
+int64_t sign_constants(int64_t x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
 
-Results choose(Call& call) {
+Results choose_constants(Call& call) {
   const Constant &c = call.constant(0), &a = call.constant(1), &b = call.constant(2);
   if (c.has_floats() || a.type != b.type) refuse("its inputs have other types than it takes");
   const Dims dims = common_dims(c.dims, common_dims(a.dims, b.dims));
@@ -188,7 +190,7 @@ Results choose(Call& call) {
 
 // Elements by their positions.
 
-Results transpose(Call& call) {
+Results transpose_constants(Call& call) {
   const Constant& x = call.constant(0);
   const size_t rank = x.dims.size();
   std::vector<int64_t> order(rank);
@@ -350,7 +352,7 @@ Results reduce(Call& call) {
     sum = sum ? function(*sum, x.integers()[i]) : x.integers()[i];
   }
   Array y(call, x.type, dims);
-  const int64_t of_none = function == &multiply ? 1 : 0;
+  const int64_t of_none = function == &multiply_constants ? 1 : 0;
   for (uint64_t i = 0; i < y.size(); ++i) y.set(i, sums[i].value_or(of_none));
   return {y.finish()};
 }
@@ -410,44 +412,44 @@ Results non_zero(Call& call) {
   return {y.finish()};
 }
 
-constexpr Operator kOperators[] = {{"Abs", of_integer<size>},
-                                   {"Add", of_integers<add>},
-                                   {"And", of_integers<both>},
-                                   {"Concat", concatenate},
-                                   {"Constant", constant},
-                                   {"ConstantOfShape", constant_of_shape},
-                                   {"Div", of_integers<divide>},
-                                   {"Equal", compare<std::equal_to<>>},
-                                   {"Expand", expand},
-                                   {"Gather", gather},
-                                   {"Greater", compare<std::greater<>>},
-                                   {"GreaterOrEqual", compare<std::greater_equal<>>},
-                                   {"Less", compare<std::less<>>},
-                                   {"LessOrEqual", compare<std::less_equal<>>},
-                                   {"Max", of_integers<most>},
-                                   {"Min", of_integers<least>},
-                                   {"Mod", modulo},
-                                   {"Mul", of_integers<multiply>},
-                                   {"Neg", of_integer<negate>},
-                                   {"NonZero", non_zero},
-                                   {"Not", of_integer<is_not>},
-                                   {"Or", of_integers<either>},
-                                   {"Pow", of_integers<power>},
-                                   {"Range", range},
-                                   {"ReduceMax", reduce<most>},
-                                   {"ReduceMin", reduce<least>},
-                                   {"ReduceProd", reduce<multiply>},
-                                   {"ReduceSum", reduce<add>},
-                                   {"ScatterND", scatter_nd},
-                                   {"Sign", of_integer<sign>},
-                                   {"Slice", slice},
-                                   {"Sub", of_integers<subtract>},
-                                   {"Transpose", transpose},
-                                   {"Where", choose},
-                                   {"Xor", of_integers<one>}};
+constexpr Operator kConstantsOperators[] = {{"Abs", of_integer<size>},
+                                            {"Add", of_integers<add_constants>},
+                                            {"And", of_integers<both_constants>},
+                                            {"Concat", concatenate},
+                                            {"Constant", constant},
+                                            {"ConstantOfShape", constant_of_shape},
+                                            {"Div", of_integers<divide_constants>},
+                                            {"Equal", compare_constants<std::equal_to<>>},
+                                            {"Expand", expand},
+                                            {"Gather", gather},
+                                            {"Greater", compare_constants<std::greater<>>},
+                                            {"GreaterOrEqual", compare_constants<std::greater_equal<>>},
+                                            {"Less", compare_constants<std::less<>>},
+                                            {"LessOrEqual", compare_constants<std::less_equal<>>},
+                                            {"Max", of_integers<most>},
+                                            {"Min", of_integers<least>},
+                                            {"Mod", modulo_constants},
+                                            {"Mul", of_integers<multiply_constants>},
+                                            {"Neg", of_integer<negate_constants>},
+                                            {"NonZero", non_zero},
+                                            {"Not", of_integer<is_not>},
+                                            {"Or", of_integers<either>},
+                                            {"Pow", of_integers<power_constants>},
+                                            {"Range", range},
+                                            {"ReduceMax", reduce<most>},
+                                            {"ReduceMin", reduce<least>},
+                                            {"ReduceProd", reduce<multiply_constants>},
+                                            {"ReduceSum", reduce<add_constants>},
+                                            {"ScatterND", scatter_nd},
+                                            {"Sign", of_integer<sign_constants>},
+                                            {"Slice", slice},
+                                            {"Sub", of_integers<subtract_constants>},
+                                            {"Transpose", transpose_constants},
+                                            {"Where", choose_constants},
+                                            {"Xor", of_integers<one>}};
 
 }  // namespace
 
-std::span<const Operator> constant_operators() { return kOperators; }
+std::span<const Operator> constant_operators() { return kConstantsOperators; }
 
 }  // namespace tessera::onnx

@@ -12,14 +12,14 @@ using model::Convolution;
 using model::Shape;
 using model::Value;
 
-Shape shape_of(const Constant& weight) { return {weight.dims.begin(), weight.dims.end()}; }
+Shape convolutions_shape_of(const Constant& weight) { return {weight.dims.begin(), weight.dims.end()}; }
 
 std::vector<float> in_taps(const Constant& weight, uint32_t) {
-  return model::convolution_weight(weight.floats(), shape_of(weight));
+  return model::convolution_weight(weight.floats(), convolutions_shape_of(weight));
 }
 
 std::vector<float> in_transposed_taps(const Constant& weight, uint32_t groups) {
-  return model::transposed_convolution_weight(weight.floats(), shape_of(weight), groups);
+  return model::transposed_convolution_weight(weight.floats(), convolutions_shape_of(weight), groups);
 }
 
 /// A weight of the file in another order, once.
@@ -134,10 +134,10 @@ Results convolve_transposed(Call& call) {
   return {channels_first(y, call[0].type)};
 }
 
-constexpr Operator kOperators[] = {{"Conv", convolve}, {"ConvTranspose", convolve_transposed}};
+constexpr Operator kConvolutionsOperators[] = {{"Conv", convolve}, {"ConvTranspose", convolve_transposed}};
 
 }  // namespace
 
-std::span<const Operator> convolution_operators() { return kOperators; }
+std::span<const Operator> convolution_operators() { return kConvolutionsOperators; }
 
 }  // namespace tessera::onnx

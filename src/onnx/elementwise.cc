@@ -29,14 +29,14 @@ Results unary(Call& call) {
 Value same(Value x) { return x; }
 Value larger_than_none(Value x) { return maximum(x, number_like(x, 0)); }
 Value size_of_integer(Value x) { return maximum(x, negative(x)); }
-Value sign(Value x) { return greater_than(x, 0) - less_than(x, 0); }
+Value sign_values(Value x) { return greater_than(x, 0) - less_than(x, 0); }
 Value ceil(Value x) { return -floor(-x); }
 Value tangent(Value x) { return sin(x) / cos(x); }
 Value sinh(Value x) { return (exp(x) - exp(-x)) * 0.5; }
 Value cosh(Value x) { return (exp(x) + exp(-x)) * 0.5; }
 Value asinh(Value x) {
   const Value size = abs(x);
-  return log(size + sqrt(square(x) + 1.0)) * sign(x);
+  return log(size + sqrt(square(x) + 1.0)) * sign_values(x);
 }
 Value acosh(Value x) { return log(x + sqrt(square(x) + -1.0)); }
 Value atanh(Value x) { return log((x + 1.0) / (-x + 1.0)) * 0.5; }
@@ -91,7 +91,7 @@ void note_bias(Call& call, const Known& x, const Known& bias, Value y) {
   call.context.scores.insert({y.id, scores});
 }
 
-Results add(Call& call) {
+Results add_values(Call& call) {
   const Known &a = call[0], &b = call[1];
   if (const auto y = with_bias(call, a, b)) return of(call, *y);
   if (const auto y = with_bias(call, b, a)) return of(call, *y);
@@ -103,19 +103,19 @@ Results add(Call& call) {
   return of(call, y);
 }
 
-Results subtract(Call& call) {
+Results subtract_values(Call& call) {
   if (const auto number = number_of(call[1], call[0])) return of(call, call.value(0) + -*number);
   if (const auto number = number_of(call[0], call[1])) return of(call, -call.value(1) + *number);
   return of(call, call.value(0) - call.value(1));
 }
 
-Results multiply(Call& call) {
+Results multiply_values(Call& call) {
   if (const auto number = number_of(call[1], call[0])) return of(call, scaled(call, call.value(0), *number));
   if (const auto number = number_of(call[0], call[1])) return of(call, scaled(call, call.value(1), *number));
   return of(call, call.value(0) * call.value(1));
 }
 
-Results divide(Call& call) {
+Results divide_values(Call& call) {
   const Value a = call.value(0);
   if (is_integer(a)) return of(call, whole_quotient(a, call.value(1)));
   if (const auto number = number_of(call[1], call[0]); number && *number != 0)
@@ -131,7 +131,7 @@ Value floored_rest(Value a, Value b) {
   return where(is_infinite, of_infinite, a - floor(a / b) * b);
 }
 
-Results modulo(Call& call) {
+Results modulo_values(Call& call) {
   const Value a = call.value(0), b = call.value(1);
   const bool of_dividend = call.integer("fmod", 0) != 0;
   if (!is_integer(a)) return of(call, of_dividend ? a - trunc(a / b) * b : floored_rest(a, b));
@@ -143,7 +143,7 @@ Results modulo(Call& call) {
 }
 
 /// x to a power that differs between elements.
-Value power(Value x, Value y) {
+Value power_values(Value x, Value y) {
   const Value size = exp(log(abs(x)) * y);
   const Value whole = floor(y), is_odd = whole - floor(whole * 0.5) * 2.0;
   const Value negative_base = where(equal(whole, y), size * (is_odd * -2.0 + 1.0),
@@ -151,7 +151,7 @@ Value power(Value x, Value y) {
   return where(equal(y, number_like(y, 0)), number_like(x, 1), where(less_than(x, 0), negative_base, size));
 }
 
-Results power(Call& call) {
+Results power_values(Call& call) {
   const Value x = call.value(0);
   const std::optional<double> exponent =
       call[1].constant && call[1].constant->size() == 1 && call[1].dims.size() <= call[0].dims.size()
@@ -164,7 +164,7 @@ Results power(Call& call) {
     for (int i = 1; i < static_cast<int>(*exponent); ++i) y = y * x;
     return of(call, y);
   }
-  if (!exponent) return of(call, power(x, cast(call.value(1), x.type().type)));
+  if (!exponent) return of(call, power_values(x, cast(call.value(1), x.type().type)));
   if (*exponent == 2) return of(call, square(x));
   if (*exponent == 1) return of(call, x);
   if (*exponent == 0.5) return of(call, sqrt(x));
@@ -291,61 +291,61 @@ Results convert(Call& call, DataType to) {
 Results cast_to(Call& call) { return convert(call, static_cast<DataType>(call.integer("to"))); }
 Results cast_like(Call& call) { return convert(call, call[1].type); }
 
-constexpr Operator kOperators[] = {{"Abs", unary<model::abs, size_of_integer>},
-                                   {"Acosh", unary<acosh>},
-                                   {"Add", add},
-                                   {"Asinh", unary<asinh>},
-                                   {"Atanh", unary<atanh>},
-                                   {"Cast", cast_to},
-                                   {"CastLike", cast_like},
-                                   {"Ceil", unary<ceil, same>},
-                                   {"Celu", celu},
-                                   {"Clip", clip},
-                                   {"Cos", unary<model::cos>},
-                                   {"Cosh", unary<cosh>},
-                                   {"Div", divide},
-                                   {"Dropout", dropout},
-                                   {"Elu", elu},
-                                   {"Erf", unary<model::erf>},
-                                   {"Exp", unary<model::exp>},
-                                   {"Floor", unary<floor, same>},
-                                   {"Gelu", gelu},
-                                   {"HardSigmoid", hard_sigmoid},
-                                   {"HardSwish", unary<model::hard_swish>},
-                                   {"Identity", identity},
-                                   {"LeakyRelu", leaky_relu},
-                                   {"Log", unary<model::log>},
-                                   {"Max", fold_values<model::maximum>},
-                                   {"Mean", mean},
-                                   {"Min", fold_values<model::minimum>},
-                                   {"Mish", unary<mish>},
-                                   {"Mod", modulo},
-                                   {"Mul", multiply},
-                                   {"Neg", unary<negative>},
-                                   {"PRelu", prelu},
-                                   {"Pow", power},
-                                   {"Reciprocal", unary<model::reciprocal>},
-                                   {"Relu", unary<model::relu, larger_than_none>},
-                                   {"Round", unary<round_to_even, same>},
-                                   {"Selu", selu},
-                                   {"Shrink", shrink},
-                                   {"Sigmoid", unary<model::sigmoid>},
-                                   {"Sign", unary<sign>},
-                                   {"Sin", unary<model::sin>},
-                                   {"Sinh", unary<sinh>},
-                                   {"Softplus", softplus},
-                                   {"Softsign", unary<softsign>},
-                                   {"Sqrt", unary<model::sqrt>},
-                                   {"Sub", subtract},
-                                   {"Sum", fold_values<sum_of>},
-                                   {"SwiGLU", gated_swish},
-                                   {"Swish", swish},
-                                   {"Tan", unary<tangent>},
-                                   {"Tanh", unary<model::tanh>},
-                                   {"ThresholdedRelu", thresholded_relu}};
+constexpr Operator kElementwiseOperators[] = {{"Abs", unary<model::abs, size_of_integer>},
+                                              {"Acosh", unary<acosh>},
+                                              {"Add", add_values},
+                                              {"Asinh", unary<asinh>},
+                                              {"Atanh", unary<atanh>},
+                                              {"Cast", cast_to},
+                                              {"CastLike", cast_like},
+                                              {"Ceil", unary<ceil, same>},
+                                              {"Celu", celu},
+                                              {"Clip", clip},
+                                              {"Cos", unary<model::cos>},
+                                              {"Cosh", unary<cosh>},
+                                              {"Div", divide_values},
+                                              {"Dropout", dropout},
+                                              {"Elu", elu},
+                                              {"Erf", unary<model::erf>},
+                                              {"Exp", unary<model::exp>},
+                                              {"Floor", unary<floor, same>},
+                                              {"Gelu", gelu},
+                                              {"HardSigmoid", hard_sigmoid},
+                                              {"HardSwish", unary<model::hard_swish>},
+                                              {"Identity", identity},
+                                              {"LeakyRelu", leaky_relu},
+                                              {"Log", unary<model::log>},
+                                              {"Max", fold_values<model::maximum>},
+                                              {"Mean", mean},
+                                              {"Min", fold_values<model::minimum>},
+                                              {"Mish", unary<mish>},
+                                              {"Mod", modulo_values},
+                                              {"Mul", multiply_values},
+                                              {"Neg", unary<negative>},
+                                              {"PRelu", prelu},
+                                              {"Pow", power_values},
+                                              {"Reciprocal", unary<model::reciprocal>},
+                                              {"Relu", unary<model::relu, larger_than_none>},
+                                              {"Round", unary<round_to_even, same>},
+                                              {"Selu", selu},
+                                              {"Shrink", shrink},
+                                              {"Sigmoid", unary<model::sigmoid>},
+                                              {"Sign", unary<sign_values>},
+                                              {"Sin", unary<model::sin>},
+                                              {"Sinh", unary<sinh>},
+                                              {"Softplus", softplus},
+                                              {"Softsign", unary<softsign>},
+                                              {"Sqrt", unary<model::sqrt>},
+                                              {"Sub", subtract_values},
+                                              {"Sum", fold_values<sum_of>},
+                                              {"SwiGLU", gated_swish},
+                                              {"Swish", swish},
+                                              {"Tan", unary<tangent>},
+                                              {"Tanh", unary<model::tanh>},
+                                              {"ThresholdedRelu", thresholded_relu}};
 
 }  // namespace
 
-std::span<const Operator> elementwise_operators() { return kOperators; }
+std::span<const Operator> elementwise_operators() { return kElementwiseOperators; }
 
 }  // namespace tessera::onnx

@@ -293,19 +293,19 @@ Results resize(Call& call) {
   return {known(in_type(interpolated_in_turn(x, dims, how)), type)};
 }
 
-constexpr Operator kOperators[] = {{"AveragePool", average_pool_of},
-                                   {"BatchNormalization", batch_normalization},
-                                   {"GlobalAveragePool", pool_all<model::adaptive_average_pool>},
-                                   {"GlobalMaxPool", pool_all<model::adaptive_max_pool>},
-                                   {"GroupNormalization", group_normalization},
-                                   {"InstanceNormalization", instance_normalization},
-                                   {"LRN", local_response_normalization},
-                                   {"LpPool", lp_pool},
-                                   {"MaxPool", max_pool_of},
-                                   {"Resize", resize}};
+constexpr Operator kImagesOperators[] = {{"AveragePool", average_pool_of},
+                                         {"BatchNormalization", batch_normalization},
+                                         {"GlobalAveragePool", pool_all<model::adaptive_average_pool>},
+                                         {"GlobalMaxPool", pool_all<model::adaptive_max_pool>},
+                                         {"GroupNormalization", group_normalization},
+                                         {"InstanceNormalization", instance_normalization},
+                                         {"LRN", local_response_normalization},
+                                         {"LpPool", lp_pool},
+                                         {"MaxPool", max_pool_of},
+                                         {"Resize", resize}};
 
 }  // namespace
 
-std::span<const Operator> image_operators() { return kOperators; }
+std::span<const Operator> image_operators() { return kImagesOperators; }
 
 }  // namespace tessera::onnx

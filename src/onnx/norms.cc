@@ -80,12 +80,12 @@ Results mean_variance_normalization(Call& call) {
   return {known(centred / (sqrt(mean(square(centred), dims, true)) + 1e-9), call[0].type)};
 }
 
-constexpr Operator kOperators[] = {{"LayerNormalization", layer_normalization},
-                                   {"MeanVarianceNormalization", mean_variance_normalization},
-                                   {"RMSNormalization", rms_normalization}};
+constexpr Operator kNormsOperators[] = {{"LayerNormalization", layer_normalization},
+                                        {"MeanVarianceNormalization", mean_variance_normalization},
+                                        {"RMSNormalization", rms_normalization}};
 
 }  // namespace
 
-std::span<const Operator> norm_operators() { return kOperators; }
+std::span<const Operator> norm_operators() { return kNormsOperators; }
 
 }  // namespace tessera::onnx

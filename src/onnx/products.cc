@@ -175,10 +175,10 @@ Results einsum(Call& call) {
   return {known(ordered(reshape(matmul(a, b, false, true), shape), result, letters.y), call[0].type)};
 }
 
-constexpr Operator kOperators[] = {{"Einsum", einsum}, {"Gemm", gemm}, {"MatMul", product}};
+constexpr Operator kProductsOperators[] = {{"Einsum", einsum}, {"Gemm", gemm}, {"MatMul", product}};
 
 }  // namespace
 
-std::span<const Operator> product_operators() { return kOperators; }
+std::span<const Operator> product_operators() { return kProductsOperators; }
 
 }  // namespace tessera::onnx

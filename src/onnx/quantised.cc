@@ -56,7 +56,7 @@ Value beside(Call& call, size_t input, size_t rank) {
   return reshape(parameter, shape);
 }
 
-bool are_same(const Known& a, const Known& b) {
+bool quantised_are_same(const Known& a, const Known& b) {
   if (!a.constant || !b.constant) return a.value && b.value && a.value->id == b.value->id;
   bool are_same = a.constant->size() == b.constant->size();
   for (uint64_t i = 0; are_same && i < a.constant->size(); ++i)
@@ -74,7 +74,8 @@ bool is_zero(const Known& known) {
 /// The scale and zero point of a value that was quantised with these.
 void require_same(const Call& call, const Quantised& from) {
   const bool has_zero = call.has(2) && !is_zero(call[2]), had_zero = from.zero && !is_zero(*from.zero);
-  if (!are_same(call[1], from.scale) || has_zero != had_zero || (has_zero && !are_same(call[2], *from.zero)))
+  if (!quantised_are_same(call[1], from.scale) || has_zero != had_zero ||
+      (has_zero && !quantised_are_same(call[2], *from.zero)))
     refuse("its scale or zero point is not that with which its input was quantised");
 }
 
@@ -157,10 +158,10 @@ Results quantize(Call& call) {
   return {known(of_numbers(values, x.dims, type))};
 }
 
-constexpr Operator kOperators[] = {{"DequantizeLinear", dequantize}, {"QuantizeLinear", quantize}};
+constexpr Operator kQuantisedOperators[] = {{"DequantizeLinear", dequantize}, {"QuantizeLinear", quantize}};
 
 }  // namespace
 
-std::span<const Operator> quantised_operators() { return kOperators; }
+std::span<const Operator> quantised_operators() { return kQuantisedOperators; }
 
 }  // namespace tessera::onnx

@@ -158,7 +158,7 @@ Results lp_normalization(Call& call) {
   return {known(x / where(none, number_like(norm, 1), norm), call[0].type)};
 }
 
-constexpr Operator kOperators[] = {
+constexpr Operator kReductionsOperators[] = {
     {"ArgMax", place<true>},          {"ArgMin", place<false>},
     {"LogSoftmax", log_softmax_of},   {"LpNormalization", lp_normalization},
     {"ReduceL1", reduce_l1},          {"ReduceL2", reduce_l2},
@@ -170,6 +170,6 @@ constexpr Operator kOperators[] = {
 
 }  // namespace
 
-std::span<const Operator> reduction_operators() { return kOperators; }
+std::span<const Operator> reduction_operators() { return kReductionsOperators; }
 
 }  // namespace tessera::onnx

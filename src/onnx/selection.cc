@@ -242,13 +242,13 @@ Results one_hot(Call& call) {
   return {known(y, values.type)};
 }
 
-constexpr Operator kOperators[] = {
+constexpr Operator kSelectionOperators[] = {
     {"CumSum", cumulative_sum}, {"Gather", gather_rows}, {"GatherElements", gather_elements},
     {"GatherND", gather_nd},    {"OneHot", one_hot},     {"Pad", pad_value},
     {"Slice", slice_value},     {"Trilu", triangle}};
 
 }  // namespace
 
-std::span<const Operator> selection_operators() { return kOperators; }
+std::span<const Operator> selection_operators() { return kSelectionOperators; }
 
 }  // namespace tessera::onnx

@@ -136,7 +136,7 @@ Value permuted(const Known& x, const std::vector<int64_t>& order) {
   return permute(from, dims);
 }
 
-Results transpose(Call& call) {
+Results transpose_values(Call& call) {
   const Known& x = call[0];
   const size_t rank = x.dims.size();
   const std::vector<int64_t> order = checked_order(call, rank);
@@ -279,22 +279,22 @@ Results size_of_value(Call& call) {
   return {known(integers({static_cast<int64_t>(elements_of(call[0].dims))}, {}))};
 }
 
-constexpr Operator kOperators[] = {{"Concat", concatenate_values},
-                                   {"DepthToSpace", depth_to_space},
-                                   {"Expand", expand_to},
-                                   {"Flatten", flatten},
-                                   {"Reshape", reshape_to},
-                                   {"Shape", shape_of_value},
-                                   {"Size", size_of_value},
-                                   {"SpaceToDepth", space_to_depth},
-                                   {"Split", split_value},
-                                   {"Squeeze", squeeze},
-                                   {"Tile", tile},
-                                   {"Transpose", transpose},
-                                   {"Unsqueeze", unsqueeze}};
+constexpr Operator kShapesOperators[] = {{"Concat", concatenate_values},
+                                         {"DepthToSpace", depth_to_space},
+                                         {"Expand", expand_to},
+                                         {"Flatten", flatten},
+                                         {"Reshape", reshape_to},
+                                         {"Shape", shape_of_value},
+                                         {"Size", size_of_value},
+                                         {"SpaceToDepth", space_to_depth},
+                                         {"Split", split_value},
+                                         {"Squeeze", squeeze},
+                                         {"Tile", tile},
+                                         {"Transpose", transpose_values},
+                                         {"Unsqueeze", unsqueeze}};
 
 }  // namespace
 
-std::span<const Operator> shape_operators() { return kOperators; }
+std::span<const Operator> shape_operators() { return kShapesOperators; }
 
 }  // namespace tessera::onnx

@@ -33,7 +33,7 @@ Zeros zeros_in(const std::vector<float>& values, Type type, uint32_t outputs, ui
 }
 
 /// Bit by bit, so that NaN is itself.
-bool are_same(const Constant& a, const Constant& b) {
+bool weights_are_same(const Constant& a, const Constant& b) {
   const std::vector<float>&x = a.floats(), &y = b.floats();
   return a.type == b.type && a.dims == b.dims && x.size() == y.size() &&
          (x.data() == y.data() || std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0);
@@ -47,7 +47,7 @@ std::string WeightForms::name_of(const std::string& name, const Constant& consta
   for (int number = 2;; ++number) {
     const auto [known, is_new] =
         named_.try_emplace(own, Constant{constant.type, constant.dims, constant.values});
-    if (is_new || are_same(known->second, constant)) return own;
+    if (is_new || weights_are_same(known->second, constant)) return own;
     own = fmt::format("{}#{}", name, number);
   }
 }
