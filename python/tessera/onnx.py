@@ -178,7 +178,7 @@ class InferenceSession:
             for size in shape:
                 whole_number(f"a size of {name!r}", size, 1, 2**32 - 1)
         imported = self._imported(shapes)
-        key = tuple(tuple(int(size) for size in each.shape) for each in imported.inputs)  # type: ignore[arg-type]
+        key = tuple(tuple(int(size) for size in each.shape) for each in imported.inputs)
         self.notes = imported.notes
         self.report = SparsityReport(False, [_report_of(each) for each in imported.layers])
         outputs = imported.outputs
