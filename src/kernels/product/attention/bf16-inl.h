@@ -39,9 +39,13 @@ class Bf16Attention {
                at_.key_step);
   }
 
-  // Values lie as their transpose, with zeros up to whole steps.
+  // Values lie as their transpose, with zeros behind the last key: steps may begin anywhere.
   void copy_values(const FieldView& from, uint32_t row, uint32_t col) {
     const uint32_t keys = range_.size();
+    for (uint32_t c = 0; c < p_.value_size; ++c) {
+      base::Bfloat16* const line = values_ + at_.values + c * at_.value_step;
+      std::fill(line + round_up(keys, kBf16Step), line + at_.value_step, base::Bfloat16{});
+    }
     if (from.col_stride == 1) {
       for (uint32_t c = 0; c < p_.value_size; c += kBf16Columns)
         for (uint32_t r = 0; r < keys; r += kBf16Step)
