@@ -48,7 +48,7 @@ Sample seen_sample(uint32_t scale, uint64_t seed) {
   add_panels(s, values, m, k, seed + 1);
   s.random(f32, 1, m, seed + 2);
   add_window(s, true, strided);
-  s.unset(values, n, m).scratch(panel_forward_scratch(m, k, n, values, values));
+  s.unset(values, n, m).scratch(panel_forward_scratch(m, window, channels, n, values, values));
   s.param(static_cast<int64_t>(Activation::relu)).param(kFirstPosition);
   return s.tolerance(sum_tolerance(values, k)).flops(2.0 * m * k * n);
 }

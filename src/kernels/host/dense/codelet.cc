@@ -23,6 +23,12 @@ bool are_bf16(Type a, Type b) { return a == Type::bf16 && b == Type::bf16; }
 size_t panel_forward_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values) {
   return row_scratch(n, k, m, false, are_bf16(weights, values));
 }
+size_t panel_forward_scratch(uint32_t m, const Window& window, uint32_t channels, uint32_t n, Type weights,
+                             Type values) {
+  const size_t floats = DenseRowScratch(n, SeenRows(window, channels)).total;
+  if (!are_bf16(weights, values)) return floats;
+  return std::max(floats, Bf16RowScratch(n, channels * window.taps(), m).total);
+}
 size_t panel_input_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values) {
   return row_scratch(n, m, k, true, are_bf16(weights, values));
 }

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "kernels/common/codelet_list.h"
+#include "kernels/common/window.h"
 
 namespace tessera::kernels {
 
@@ -68,8 +69,11 @@ TESSERA_DENSE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 /// Output features of a panel.
 inline constexpr uint32_t kPanelRows = 16;
 
-/// Floats of scratch for slices of these sizes and types, whatever the instruction set.
+/// Floats of scratch for slices of these sizes and types, whatever the instruction set; the second
+/// of what a window sees.
 size_t panel_forward_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
+size_t panel_forward_scratch(uint32_t m, const Window& window, uint32_t channels, uint32_t n, Type weights,
+                             Type values);
 size_t panel_input_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
 size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type values);
 

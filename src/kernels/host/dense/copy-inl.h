@@ -11,7 +11,6 @@
 #include <cstdint>
 
 #include "kernels/common/panels-inl.h"
-#include "kernels/common/window.h"
 #include "kernels/host/dense/micro_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -104,19 +103,6 @@ HWY_INLINE void copy_seen(const FieldView& images, const Window& w, uint32_t pos
     const T* from = images.as<const T>() + place * images.row_stride + (col - tap * channels);
     copy_elements(from, next - col, to);
   }
-}
-
-// The same as copy_passes() of what a window sees.
-inline void copy_seen_passes(const FieldView& images, const Window& window, uint32_t row, uint32_t rows,
-                             float* to) {
-  const uint32_t terms = images.cols * window.taps();
-  with_float_type(images.type, [&]<class T>(T) HWY_ATTR {
-    for (uint32_t pass = 0; pass < dense_passes(terms); ++pass, to += size_t{rows} * kDenseRowStep) {
-      const uint32_t col = pass * kDenseDepth, cols = std::min(kDenseDepth, terms - col);
-      for (uint32_t r = 0; r < rows; ++r)
-        copy_seen<T>(images, window, row + r, col, cols, to + r * kDenseRowStep);
-    }
-  });
 }
 
 // Calls work(begin, end) for the batch in parts that scratch has room for.

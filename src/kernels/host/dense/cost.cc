@@ -28,13 +28,13 @@ double copy_cycles(const FieldView& field, const HostFigures& f) {
   return 2 * vectors + stream_cycles(field, f);
 }
 
-/// Of so many positions of a window, from images.
-double seen_cycles(const FieldView& images, const Window& w, double rows, const HostFigures& f) {
-  // Finding a piece: neighbouring taps of a row.
-  constexpr double kPieceCycles = 20;
-  const double pieces = w.kernel_height * (w.dilation_across > 1 ? w.kernel_width : 1.0);
-  const double vectors = std::ceil(w.taps() * images.cols / lanes_of(f));
-  return rows * (2 * vectors + kPieceCycles * pieces) + stream_cycles(images, f);
+/// Of the rows that a window sees, for so many of its positions.
+double seen_cycles(const FieldView& images, const Window& window, uint32_t positions, const HostFigures& f) {
+  if (positions == 0) return 0;
+  const SeenRows seen(window, images.cols);
+  const SeenBatch batch = seen.batch(0, positions);
+  const double vectors = seen.rows_of(batch) * (seen.row_step() / lanes_of(f));
+  return 2 * vectors * positions / batch.end + stream_cycles(images, f);
 }
 
 /// Sums of `terms` products of BF16 for each row and column.
@@ -83,9 +83,9 @@ program::PhaseTimes panel_forward_cost(const program::Vertex& v, const machine::
   const bool sees = !v.fields[window].empty();
   if (multiplies_bf16(in, weight, f)) {
     constexpr double kPack = 3;
-    const double copies = sees ? seen_cycles(in, window_of(v.fields[window]), out.rows, f)
-                          : can_multiply_in_place(in) ? 0
-                                                      : copy_cycles(in, f);
+    // What each position sees is copied.
+    const double seen = 2 * std::ceil(terms / lanes_of(f)) * out.rows + stream_cycles(in, f);
+    const double copies = sees ? seen : can_multiply_in_place(in) ? 0 : copy_cycles(in, f);
     const double cycles =
         bf16_cycles({double{1} * out.rows, double{1} * weight.rows * kPanelRows, terms}, kPack, f);
     return phases(copies, std::max(cycles, stream) + kExposedStream * std::min(cycles, stream));

@@ -12,7 +12,7 @@
 
 #include "kernels/common/activation-inl.h"
 #include "kernels/common/bf16_product.h"
-#include "kernels/host/dense/copy-inl.h"
+#include "kernels/host/dense/seen_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
@@ -80,51 +80,95 @@ class PanelForward {
         w_(v.fields[panel_forward_field::w]),
         y_(v.fields[panel_forward_field::y]),
         terms_(panel_forward_terms(v)),
-        scratch_(y_.rows, terms_, false),
+        scratch_(panel_forward_scratch(v)),
         finish_(v, adds) {}
 
   void run() const {
-    float* scratch = v_.fields[panel_forward_field::scratch].as<float>();
-    const uint32_t groups = (w_.rows + kDensePanels - 1) / kDensePanels;
+    const FieldView& window = v_.fields[panel_forward_field::window];
+    if (!window.empty()) return run_seen(SeenRows(window_of(window), x_.cols));
     each_batch(y_.rows, [&](uint32_t begin, uint32_t end) {
       v_.enter(Phase::rearrange);
-      copy_rows_of_x(begin, end - begin, scratch + scratch_.rows);
-      v_.enter(Phase::compute);
-      program::share_work(v_.helpers, groups, scratch, [&](uint32_t i, std::byte* of_thread) {
-        group(i * kDensePanels, begin, end, scratch + scratch_.rows,
-              reinterpret_cast<float*>(of_thread) + scratch_.sums);
-      });
+      copy_passes(x_, begin, end - begin, copies());
+      compute([&](uint32_t panel, float* sums) { group(panel, begin, end, sums); });
     });
   }
 
  private:
-  void copy_rows_of_x(uint32_t row, uint32_t rows, float* to) const {
-    const FieldView& window = v_.fields[panel_forward_field::window];
-    if (window.empty()) return copy_passes(x_, row, rows, to);
+  float* copies() const { return v_.fields[panel_forward_field::scratch].as<float>() + scratch_.rows; }
+
+  void run_seen(const SeenRows& seen) const {
     const auto first = static_cast<uint32_t>(v_.params[panel_forward_param::first_row]);
-    copy_seen_passes(x_, window_of(window), first + row, rows, to);
+    const uint32_t end = first + y_.rows;
+    for (SeenBatch batch{first, first}; batch.begin < end; batch.begin = batch.end) {
+      batch = seen.batch(batch.begin, end);
+      v_.enter(Phase::rearrange);
+      copy_seen_rows(x_, seen, batch, copies());
+      compute([&](uint32_t panel, float* sums) { group_of_seen(seen, batch, first, panel, sums); });
+    }
   }
 
-  // All rows of the batch times some panels.
-  void group(uint32_t panel, uint32_t begin, uint32_t end, const float* rows, float* sums) const {
+  // Calls work(panel, sums) for groups of panels.
+  template <class Work>
+  void compute(const Work& work) const {
+    v_.enter(Phase::compute);
+    float* scratch = v_.fields[panel_forward_field::scratch].as<float>();
+    const uint32_t groups = (w_.rows + kDensePanels - 1) / kDensePanels;
+    program::share_work(v_.helpers, groups, scratch, [&](uint32_t i, std::byte* of_thread) {
+      work(i * kDensePanels, reinterpret_cast<float*>(of_thread) + scratch_.sums);
+    });
+  }
+
+  // Calls work(tile, panels, is_last) for the passes over some panels.
+  template <class Work>
+  void each_pass(uint32_t panel, float* sums, const Work& work) const {
     const uint32_t panels = std::min(kDensePanels, w_.rows - panel);
     const uint32_t next = panel + kDensePanels < w_.rows ? panel + kDensePanels : panel;
     const uint32_t passes = dense_passes(terms_);
     with_float_type(w_.type, [&]<class T>(T) HWY_ATTR {
       for (uint32_t pass = 0; pass < passes; ++pass) {
-        const uint32_t col = pass * kDenseDepth;
-        const size_t value = size_t{col} * kPanelRows;
+        const uint32_t term = pass * kDenseDepth;
+        const size_t value = size_t{term} * kPanelRows;
         const MicroTile<T> tile = {.panels = row_of<const T>(w_, panel) + value,
                                    .panel_step = static_cast<size_t>(w_.row_stride),
-                                   .factors = rows + size_t{pass} * (end - begin) * kDenseRowStep,
+                                   .factors = nullptr,
                                    .factor_step = 1,
-                                   .depth = std::min(kDenseDepth, terms_ - col),
+                                   .depth = std::min(kDenseDepth, terms_ - term),
                                    .sums = sums,
                                    .sums_step = kPanelRows,
                                    .adds = pass > 0,
-                                   .next = row_of<const T>(w_, next) + value};
-        run_micro_tiles<kAcrossRows>(tile, panels, end - begin, [&](uint32_t row, uint32_t count) HWY_ATTR {
-          if (pass + 1 == passes) finish_(panel, begin + row, count, sums + row * kDenseSumStep);
+                                   .next = row_of<const T>(w_, next) + value,
+                                   .first_term = term};
+        work(tile, panels, pass + 1 == passes);
+      }
+    });
+  }
+
+  // All rows of the batch times some panels.
+  void group(uint32_t panel, uint32_t begin, uint32_t end, float* sums) const {
+    each_pass(panel, sums, [&](auto tile, uint32_t panels, bool is_last) HWY_ATTR {
+      tile.factors = copies() + size_t{tile.first_term / kDenseDepth} * (end - begin) * kDenseRowStep;
+      run_micro_tiles<kAcrossRows>(tile, panels, end - begin, [&](uint32_t row, uint32_t count) HWY_ATTR {
+        if (is_last) finish_(panel, begin + row, count, sums + row * kDenseSumStep);
+      });
+    });
+  }
+
+  // All positions of the batch, row by row, times some panels. Y begins at position `first`.
+  void group_of_seen(const SeenRows& seen, const SeenBatch& batch, uint32_t first, uint32_t panel,
+                     float* sums) const {
+    const uint32_t width = seen.window().out_width;
+    each_pass(panel, sums, [&](auto tile, uint32_t panels, bool is_last) HWY_ATTR {
+      tile.seen = &seen;
+      tile.factor_step = seen.position_step();
+      for (uint32_t position = batch.begin, next; position < batch.end; position = next) {
+        const uint32_t row = position / width;
+        next = std::min(batch.end, (row + 1) * width);
+        float* const of_row = sums + (position - batch.begin) * kDenseSumStep;
+        tile.sums = of_row;
+        tile.factors = copies() + size_t{seen.row_of(batch, row)} * seen.row_step() +
+                       (position % width - seen.first_col(batch)) * seen.position_step();
+        run_micro_tiles<kSeen>(tile, panels, next - position, [&](uint32_t i, uint32_t count) HWY_ATTR {
+          if (is_last) finish_(panel, position - first + i, count, of_row + i * kDenseSumStep);
         });
       }
     });

@@ -1,4 +1,4 @@
-// Blocking of the dense products, and the layout of their scratch.
+// The layout of the scratch of the dense products.
 #pragma once
 
 #include <tessera/types.h>
@@ -8,30 +8,10 @@
 #include <cstdint>
 
 #include "kernels/common/bf16_product.h"
-#include "kernels/common/splits.h"
-#include "kernels/common/window.h"
-#include "kernels/host/dense/codelet.h"
+#include "kernels/host/dense/blocking.h"
+#include "kernels/host/dense/seen_rows.h"
 
 namespace tessera::kernels {
-
-/// Terms of a sum that are added in one pass: their part of two panels stays in the L2 cache.
-inline constexpr uint32_t kDenseDepth = 1024;
-
-/// Floats between copied rows: a cache line more than the terms, so that the rows of a micro-tile lie in
-/// different sets of the L1 cache.
-inline constexpr uint32_t kDenseRowStep = kDenseDepth + 16;
-
-/// Rows of a batch that are processed together.
-inline constexpr uint32_t kDenseBatch = 384;
-
-/// Panels whose results a thread computes at a time.
-inline constexpr uint32_t kDensePanels = 2;
-inline constexpr uint32_t kDenseSumStep = kDensePanels * kPanelRows;
-
-/// Columns of a micro-tile of dW at most.
-inline constexpr uint32_t kMostDenseColumns = 12;
-/// Columns of dW that a thread processes at a time.
-inline constexpr uint32_t kDenseColumns = 512;
 
 /// Passes over a sum of `terms` terms.
 inline uint32_t dense_passes(uint32_t terms) { return std::max(1U, (terms + kDenseDepth - 1) / kDenseDepth); }
@@ -109,18 +89,33 @@ struct DenseInputMethod {
 
 /// Scratch of products whose results are rows of a batch; offsets in floats.
 struct DenseRowScratch {
-  size_t rows = 0;  ///< copied rows in FP32: [pass][row][kDenseRowStep]
+  size_t rows = 0;  ///< copied rows in FP32: [pass][row][kDenseRowStep], or those that a window sees
   size_t weights;   ///< of a thread: transposed panels, [panel][kDenseDepth][kPanelRows]
   size_t sums;      ///< of a thread: [row][kDenseSumStep]
   size_t total;
 
   DenseRowScratch(uint32_t n, uint32_t terms, bool transposes) {
-    const size_t batch = round_up(std::min(n, kDenseBatch), kPanelRows);
-    weights = dense_passes(terms) * batch * kDenseRowStep;
-    sums = weights + (transposes ? size_t{kDensePanels} * kDenseDepth * kPanelRows : 0);
-    total = sums + batch * kDenseSumStep;
+    const size_t rows_size = dense_passes(terms) * batch(n) * kDenseRowStep;
+    place(rows_size, transposes ? size_t{kDensePanels} * kDenseDepth * kPanelRows : 0, n);
+  }
+  DenseRowScratch(uint32_t n, const SeenRows& seen) { place(seen.size(n), 0, n); }
+
+ private:
+  static size_t batch(uint32_t n) { return round_up(std::min(n, kDenseBatch), kPanelRows); }
+
+  void place(size_t rows_size, size_t weights_size, uint32_t n) {
+    weights = rows_size;
+    sums = weights + weights_size;
+    total = sums + batch(n) * kDenseSumStep;
   }
 };
+
+inline DenseRowScratch panel_forward_scratch(const program::Vertex& v) {
+  const program::FieldView& window = v.fields[panel_forward_field::window];
+  const uint32_t rows = v.fields[panel_forward_field::y].rows;
+  if (window.empty()) return {rows, panel_forward_terms(v), false};
+  return {rows, SeenRows(window_of(window), v.fields[panel_forward_field::x].cols)};
+}
 
 /// Scratch of the weight gradient; offsets in floats.
 struct DenseGradientScratch {

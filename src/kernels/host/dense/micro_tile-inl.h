@@ -40,22 +40,27 @@ struct MicroTile {
   const T* panels;  // kPanelRows values for each t
   size_t panel_step;
   const float* factors;
-  size_t factor_step;  // from t to the next; of factors in panels, from one of their panels to the next
+  // From t to the next; of factors in panels, from one of their panels to the next; of positions that a
+  // window sees, from one to the next.
+  size_t factor_step;
   size_t depth;
   float* sums;
   size_t sums_step;  // from panel to panel
   bool adds;
   const T* next;  // panels to prefetch
+  // Of what a window sees: the first of the terms.
+  const SeenRows* seen = nullptr;
+  uint32_t first_term = 0;
 };
 
 // Factors i and i + 1 are so many floats apart: neighbours in a row of a batch, in copied rows, or in panels,
-// where kPanelRows terms follow one another.
-inline constexpr size_t kAlongRow = 1, kAcrossRows = kDenseRowStep, kInPanels = kPanelRows;
+// where kPanelRows terms follow one another; kSeen: as many as tile.factor_step.
+inline constexpr size_t kAlongRow = 1, kAcrossRows = kDenseRowStep, kInPanels = kPanelRows, kSeen = 0;
 
 // Floats from the sums of a factor to those of the next.
 template <size_t kStride>
 constexpr size_t sum_step() {
-  return kStride == kAcrossRows ? kDenseSumStep : kPanelRows;
+  return kStride == kAcrossRows || kStride == kSeen ? kDenseSumStep : kPanelRows;
 }
 
 template <int kPanels, int kFactors, size_t kStride, class T>
@@ -83,37 +88,56 @@ HWY_NOINLINE void micro_tile(const MicroTile<T>& tile) {
   const T* panels = tile.panels;
   const float* factors = tile.factors;
   const size_t panel_step = tile.panel_step, factor_step = kStride == kAlongRow ? tile.factor_step : 1;
+  const size_t position_step = tile.factor_step;
   const T* next = tile.next;
   // Panels of factors are too far apart for hardware prefetchers.
   const size_t jump = tile.factor_step - kPanelRows;
   const float* next_factors = factors + 2 * tile.factor_step;
   uint32_t rest = kPanelRows;  // terms in the panel of factors
-  for (size_t t = tile.depth; t > 0; --t) {
-    hn::Vec<PanelFloats> w[kVectors];
+  uint32_t term = tile.first_term;
+  for (size_t left = tile.depth, run; left > 0; left -= run, term += run) {
+    run = left;
+    // Every third factor: the others are one and two steps from there.
+    const float* thirds[(kFactors + 2) / 3];
+    if constexpr (kStride == kSeen) {
+      run = std::min<size_t>(left, tile.seen->neighbours(term));
+      const float* first = tile.factors + tile.seen->offset(term);
+#pragma GCC unroll 4
+      for (int i = 0; i < (kFactors + 2) / 3; ++i) thirds[i] = first + 3 * i * position_step;
+    }
+    for (size_t t = run; t > 0; --t) {
+      hn::Vec<PanelFloats> w[kVectors];
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v)
-      w[v] = load_f32(d, panels + v / kPanelVectors * panel_step + offset(v));
-    if constexpr (kStride == kAcrossRows) {
+      for (int v = 0; v < kVectors; ++v)
+        w[v] = load_f32(d, panels + v / kPanelVectors * panel_step + offset(v));
+      if constexpr (kStride == kAcrossRows || kStride == kSeen) {
 #pragma GCC unroll 2
-      for (int p = 0; p < kPanels; ++p) hwy::Prefetch(next + p * panel_step);
-      next += kPanelRows;
-    }
-    if constexpr (kStride == kInPanels) {
-      hwy::Prefetch(next_factors);
-      next_factors += kPanelRows;
-    }
+        for (int p = 0; p < kPanels; ++p) hwy::Prefetch(next + p * panel_step);
+        next += kPanelRows;
+      }
+      if constexpr (kStride == kInPanels) {
+        hwy::Prefetch(next_factors);
+        next_factors += kPanelRows;
+      }
 #pragma GCC unroll 16
-    for (int i = 0; i < kFactors; ++i) {
-      const auto factor = hn::Set(d, factors[i * kStride]);
+      for (int i = 0; i < kFactors; ++i) {
+        const float number = kStride == kSeen ? thirds[i / 3][i % 3 * position_step] : factors[i * kStride];
+        const auto factor = hn::Set(d, number);
 #pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) sum[v][i] = hn::MulAdd(w[v], factor, sum[v][i]);
-    }
-    panels += kPanelRows;
-    factors += factor_step;
-    if (kStride == kInPanels && --rest == 0) {
-      rest = kPanelRows;
-      factors += jump;
-      next_factors = factors + 2 * tile.factor_step;
+        for (int v = 0; v < kVectors; ++v) sum[v][i] = hn::MulAdd(w[v], factor, sum[v][i]);
+      }
+      panels += kPanelRows;
+      if constexpr (kStride == kSeen) {
+#pragma GCC unroll 4
+        for (int i = 0; i < (kFactors + 2) / 3; ++i) ++thirds[i];
+      } else {
+        factors += factor_step;
+      }
+      if (kStride == kInPanels && --rest == 0) {
+        rest = kPanelRows;
+        factors += jump;
+        next_factors = factors + 2 * tile.factor_step;
+      }
     }
   }
 #pragma GCC unroll 16
@@ -148,7 +172,7 @@ void run_micro_tiles(MicroTile<T> tile, uint32_t panels, uint32_t factors, const
   const TileSplit split{factors, kTileFactors};
   for (uint32_t i = 0; i < split.tiles(); ++i) {
     const uint32_t begin = split.begin(i), count = split.begin(i + 1) - begin;
-    tile.factors = whole.factors + begin * kStride;
+    tile.factors = whole.factors + begin * (kStride == kSeen ? tile.factor_step : kStride);
     for (uint32_t p = 0; p < panels; p += kTilePanels) {
       tile.panels = whole.panels + p * tile.panel_step;
       tile.next = whole.next + p * tile.panel_step;

@@ -39,6 +39,14 @@ inline std::span<const DenseRole> dense_roles(ProductKind product) {
   return kWeightGradient;
 }
 
+/// X as it lies, if a window sees it.
+struct DenseImages {
+  uint32_t rows, cols;
+};
+inline DenseImages images_of(const HostDenseProblem& p) {
+  return {p.n / p.window->out_positions() * p.window->positions(), p.k / p.window->taps()};
+}
+
 /// Panels [panel, panel + panels) and columns of W, rows of the batch.
 struct DensePart {
   uint32_t panel, panels;
@@ -49,19 +57,14 @@ struct DensePart {
 /// Floats of scratch of a part.
 inline size_t scratch_floats(const HostDenseProblem& p, const DensePart& part) {
   const uint32_t features = part.panels * PanelLayout::kRows;
+  if (p.window)
+    return kernels::panel_forward_scratch(features, *p.window, images_of(p).cols, part.rows, p.weights,
+                                          p.values);
   if (p.product == ProductKind::forward)
     return kernels::panel_forward_scratch(features, part.cols, part.rows, p.weights, p.values);
   if (p.product == ProductKind::input_gradient)
     return kernels::panel_input_gradient_scratch(p.m, part.cols, part.rows, p.weights, p.values);
   return kernels::panel_weight_gradient_scratch(features, part.cols, part.rows, p.values);
-}
-
-/// X as it lies, if a window sees it.
-struct DenseImages {
-  uint32_t rows, cols;
-};
-inline DenseImages images_of(const HostDenseProblem& p) {
-  return {p.n / p.window->out_positions() * p.window->positions(), p.k / p.window->taps()};
 }
 
 /// Part (i, j) of a partition.
