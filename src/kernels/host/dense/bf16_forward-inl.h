@@ -26,18 +26,19 @@ class PanelForwardBf16 {
         finish_(v, adds) {}
 
   void run() const {
-    auto* scratch = v_.fields[panel_forward_field::scratch].as<float>();
-    const TileSplit parts{(w_.rows + kDensePanels - 1) / kDensePanels, kBf16Groups};
-    for (uint32_t begin = 0; begin < y_.rows; begin += kBf16Batch) {
-      const uint32_t count = std::min(kBf16Batch, y_.rows - begin);
-      v_.enter(Phase::rearrange);
-      const Bf16Rows rows = rows_of_x(begin, count, reinterpret_cast<base::Bfloat16*>(scratch));
-      v_.enter(Phase::compute);
-      program::share_work(v_.helpers, parts.tiles(), scratch, [&](uint32_t i, std::byte* of_thread) {
-        some_groups(parts.begin(i), parts.begin(i + 1), rows, begin, count,
-                    reinterpret_cast<float*>(of_thread));
-      });
-    }
+    const Bf16Batches batches{y_.rows, terms_, (w_.rows + kDensePanels - 1) / kDensePanels};
+    batches.run(
+        v_, v_.fields[panel_forward_field::scratch].as<float>(), scratch_,
+        [&](uint32_t row, uint32_t rows, base::Bfloat16* to) { return rows_of_x(row, rows, to); },
+        [&](uint32_t first) {
+          return Weight{w_, first};
+        },
+        [&](uint32_t group, uint32_t row, uint32_t rows, float* sums) HWY_ATTR {
+          if (y_.type == Type::bf16)
+            finish_.by_instructions(group * kDensePanels, row, rows, sums);
+          else
+            finish_(group * kDensePanels, row, rows, sums);
+        });
   }
 
  private:
@@ -70,23 +71,6 @@ class PanelForwardBf16 {
     const Window window = window_of(seen);
     return copy_bf16_rows(rows, terms_, to, scratch_.row_step, [&](uint32_t r, base::Bfloat16* at) {
       copy_seen<base::Bfloat16>(x_, window, first + r, 0, terms_, at);
-    });
-  }
-
-  void some_groups(uint32_t first, uint32_t end, const Bf16Rows& rows, uint32_t row, uint32_t count,
-                   float* of_thread) const {
-    const Bf16RowProduct product = {.rows = rows,
-                                    .count = count,
-                                    .terms = terms_,
-                                    .groups = end - first,
-                                    .panels = reinterpret_cast<base::Bfloat16*>(of_thread + scratch_.panels),
-                                    .sums = of_thread + scratch_.sums};
-    product.run(Weight{w_, first}, [&](uint32_t group, uint32_t begin, uint32_t some, float* sums) HWY_ATTR {
-      const uint32_t panel = (first + group) * kDensePanels;
-      if (y_.type == Type::bf16)
-        finish_.by_instructions(panel, row + begin, some, sums);
-      else
-        finish_(panel, row + begin, some, sums);
     });
   }
 

@@ -26,31 +26,19 @@ class PanelInputGradientBf16 {
         finish_(v) {}
 
   void run() const {
-    auto* scratch = v_.fields[panel_input_gradient_field::scratch].as<float>();
-    const TileSplit parts{(dx_.cols + kDenseSumStep - 1) / kDenseSumStep, kBf16Groups};
-    for (uint32_t begin = 0; begin < dx_.rows; begin += kBf16Batch) {
-      const uint32_t count = std::min(kBf16Batch, dx_.rows - begin);
-      v_.enter(Phase::rearrange);
-      const Bf16Rows rows =
-          bf16_rows(dy_, begin, count, reinterpret_cast<base::Bfloat16*>(scratch), scratch_.row_step);
-      v_.enter(Phase::compute);
-      program::share_work(v_.helpers, parts.tiles(), scratch, [&](uint32_t i, std::byte* at) {
-        auto* of_thread = reinterpret_cast<float*>(at);
-        const uint32_t first = parts.begin(i);
-        const Bf16RowProduct product = {
-            .rows = rows,
-            .count = count,
-            .terms = dy_.cols,
-            .groups = parts.begin(i + 1) - first,
-            .panels = reinterpret_cast<base::Bfloat16*>(of_thread + scratch_.panels),
-            .sums = of_thread + scratch_.sums};
-        product.run(Columns{w_, first, dx_.cols},
-                    [&](uint32_t group, uint32_t row, uint32_t some, const float* sums) HWY_ATTR {
-                      const uint32_t col = (first + group) * kDenseSumStep;
-                      finish_(col, std::min(kDenseSumStep, dx_.cols - col), begin + row, some, sums);
-                    });
-      });
-    }
+    const Bf16Batches batches{dx_.rows, dy_.cols, (dx_.cols + kDenseSumStep - 1) / kDenseSumStep};
+    batches.run(
+        v_, v_.fields[panel_input_gradient_field::scratch].as<float>(), scratch_,
+        [&](uint32_t row, uint32_t rows, base::Bfloat16* to) {
+          return bf16_rows(dy_, row, rows, to, scratch_.row_step);
+        },
+        [&](uint32_t first) {
+          return Columns{w_, first, dx_.cols};
+        },
+        [&](uint32_t group, uint32_t row, uint32_t rows, const float* sums) HWY_ATTR {
+          const uint32_t col = group * kDenseSumStep;
+          finish_(col, std::min(kDenseSumStep, dx_.cols - col), row, rows, sums);
+        });
   }
 
  private:

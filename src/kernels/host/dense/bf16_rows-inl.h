@@ -130,6 +130,39 @@ struct Bf16RowProduct {
   }
 };
 
+// The same in batches of `count` rows, rows_of(first, rows, to), whose `groups` threads share;
+// weight_of(group) has those from one on.
+struct Bf16Batches {
+  uint32_t count;
+  uint32_t terms;
+  uint32_t groups;
+
+  template <class RowsOf, class WeightOf, class Finish>
+  void run(const program::Vertex& v, float* scratch, const Bf16RowScratch& at, const RowsOf& rows_of,
+           const WeightOf& weight_of, const Finish& finish) const {
+    const TileSplit parts{groups, kBf16Groups};
+    for (uint32_t begin = 0; begin < count; begin += kBf16Batch) {
+      const uint32_t some = std::min(kBf16Batch, count - begin);
+      v.enter(Phase::rearrange);
+      const Bf16Rows rows = rows_of(begin, some, reinterpret_cast<base::Bfloat16*>(scratch));
+      v.enter(Phase::compute);
+      program::share_work(v.helpers, parts.tiles(), scratch, [&](uint32_t i, std::byte* bytes) {
+        auto* of_thread = reinterpret_cast<float*>(bytes);
+        const uint32_t first = parts.begin(i);
+        const Bf16RowProduct product = {.rows = rows,
+                                        .count = some,
+                                        .terms = terms,
+                                        .groups = parts.begin(i + 1) - first,
+                                        .panels = reinterpret_cast<base::Bfloat16*>(of_thread + at.panels),
+                                        .sums = of_thread + at.sums};
+        product.run(weight_of(first), [&](uint32_t group, uint32_t row, uint32_t of_group, float* sums) {
+          finish(first + group, begin + row, of_group, sums);
+        });
+      });
+    }
+  }
+};
+
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // HWY_TARGET

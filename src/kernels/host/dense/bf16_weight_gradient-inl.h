@@ -25,28 +25,15 @@ class PanelWeightGradientBf16 {
         adds_(adds) {}
 
   void run() const {
-    auto* scratch = v_.fields[panel_weight_gradient_field::scratch].as<float>();
-    const TileSplit parts{(dw_.rows + kDensePanels - 1) / kDensePanels, kBf16Groups};
-    for (uint32_t begin = 0; begin < x_.cols; begin += kBf16Batch) {
-      const uint32_t count = std::min(kBf16Batch, x_.cols - begin);
-      v_.enter(Phase::rearrange);
-      const Bf16Rows rows = transpose_columns(begin, count, reinterpret_cast<base::Bfloat16*>(scratch));
-      v_.enter(Phase::compute);
-      program::share_work(v_.helpers, parts.tiles(), scratch, [&](uint32_t i, std::byte* at) {
-        auto* of_thread = reinterpret_cast<float*>(at);
-        const uint32_t first = parts.begin(i);
-        const Bf16RowProduct product = {
-            .rows = rows,
-            .count = count,
-            .terms = dy_.rows,
-            .groups = parts.begin(i + 1) - first,
-            .panels = reinterpret_cast<base::Bfloat16*>(of_thread + scratch_.panels),
-            .sums = of_thread + scratch_.sums};
-        product.run(Features{dy_, first, dw_.rows},
-                    [&](uint32_t group, uint32_t row, uint32_t some, const float* sums)
-                        HWY_ATTR { finish((first + group) * kDensePanels, begin + row, some, sums); });
-      });
-    }
+    const Bf16Batches batches{x_.cols, dy_.rows, (dw_.rows + kDensePanels - 1) / kDensePanels};
+    batches.run(
+        v_, v_.fields[panel_weight_gradient_field::scratch].as<float>(), scratch_,
+        [&](uint32_t col, uint32_t cols, base::Bfloat16* to) { return transpose_columns(col, cols, to); },
+        [&](uint32_t first) {
+          return Features{dy_, first, dw_.rows};
+        },
+        [&](uint32_t group, uint32_t col, uint32_t cols, const float* sums)
+            HWY_ATTR { finish(group * kDensePanels, col, cols, sums); });
   }
 
  private:
