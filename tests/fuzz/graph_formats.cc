@@ -24,7 +24,7 @@ void read_onnx_graph(const io::Source& source) {
       throw std::logic_error("an output that does not exist");
 }
 
-constexpr Format kGraphFormats[] = {{"onnx-graph", read_onnx_graph, onnx_examples}};
+constexpr Format kGraphFormats[] = {{"onnx_graph", read_onnx_graph, onnx_examples}};
 
 }  // namespace
 
