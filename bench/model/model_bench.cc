@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/integer_types.h"
-#include "model/operation.h"
+#include "graph/operation.h"
 #include "sparse/generate.h"
 
 namespace {

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/memory.h"
+#include "graph/operation.h"
+#include "graph/transforms/transforms.h"
 #include "io/fail.h"
-#include "model/operation.h"
-#include "model/transforms/transforms.h"
 #include "onnx/values.h"
 
 namespace tessera::onnx {

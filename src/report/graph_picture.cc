@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "model/loop.h"
-#include "model/operation.h"
+#include "graph/loop.h"
+#include "graph/operation.h"
 #include "report/page.h"
 #include "report/style.h"
 

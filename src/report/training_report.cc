@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "base/memory.h"
-#include "model/loop.h"
-#include "model/operation.h"
+#include "graph/loop.h"
+#include "graph/operation.h"
 #include "report/chart.h"
 #include "report/network_report.h"
 #include "report/page.h"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "model/state_file.h"
+#include "graph/state_file.h"
 
 namespace tessera::train {
 namespace {

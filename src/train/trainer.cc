@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/isa.h"
-#include "model/transforms/transforms.h"
+#include "graph/transforms/transforms.h"
 #include "train/trainer_impl.h"
 
 namespace tessera {

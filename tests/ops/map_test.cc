@@ -1,6 +1,6 @@
 // Operations that partition a matrix, on hosts and on tiles with their own memories: what their codelets'
 // references give for whole matrices, at the cost of the plan. That codelets compute what they should is
-// tested where networks use them (tests/model/cases_test.cc).
+// tested where networks use them (tests/graph/cases_test.cc).
 #include "ops/map/map.h"
 
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 #include "check/verification.h"
-#include "model/session_impl.h"
+#include "lower/session_impl.h"
 #include "sparse/pattern.h"
 #include "studies/paper/measure_session.h"
 #include "studies/paper/product_cell.h"

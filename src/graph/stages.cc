@@ -1,0 +1,156 @@
+#include "graph/stages.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "graph/loop.h"
+
+namespace tessera::model {
+namespace {
+
+uint64_t bytes_of(const TensorType& type) {
+  const uint64_t elements = type.pattern
+                                ? type.pattern->blocks() * type.pattern->block_size * type.pattern->block_size
+                                : type.elements();
+  return elements * size_of(type.type);
+}
+
+class StageSearch {
+ public:
+  explicit StageSearch(const Graph& graph)
+      : whole_(graph), graph_(opened(graph)), of_value_(graph_.values.size()) {}
+
+  /// Places parameters, in the order in which forward operations take them. A stage ends where it has its
+  /// part of all bytes, or closest to that.
+  void divide_parameters(uint32_t stages) {
+    for (OpenedNode& node : graph_.nodes) node.stage.reset();
+    uint64_t total = 0;
+    each_parameter([&](size_t, uint64_t bytes) { total += bytes; });
+    uint64_t before = 0;
+    uint32_t stage = 0;
+    each_parameter([&](size_t value, uint64_t bytes) {
+      const uint64_t end = total * (stage + 1) / stages;
+      if (stage + 1 < stages && before > 0 && before + bytes / 2 >= end) ++stage;
+      before += bytes;
+      of_value_[value] = stage;
+    });
+  }
+
+  Stages find() {
+    std::vector<uint32_t> of_nodes;
+    for (const OpenedNode& node : graph_.nodes) of_nodes.push_back(place(node));
+    size_t next = 0;
+    return by_loop(whole_, of_nodes, next);
+  }
+
+ private:
+  static Stages by_loop(const Graph& graph, const std::vector<uint32_t>& stages, size_t& next) {
+    Stages found;
+    for (uint32_t n = 0; n < graph.nodes().size(); ++n) {
+      if (const Node& node = graph.nodes()[n]; is_loop(node))
+        found.loops[n] = by_loop(*node.body, stages, next);
+      found.nodes.push_back(stages.at(next++));
+    }
+    return found;
+  }
+
+  bool is_parameter(size_t value) const { return graph_.values[value].info().kind == Kind::parameter; }
+
+  uint32_t place(const OpenedNode& node) {
+    if (is_loop(*node.node)) {
+      for (size_t i = 0; i < node.outputs.size(); ++i) of_value_[node.outputs[i]] = of_value_[node.inputs[i]];
+      return node.stage.value_or(0);
+    }
+    const uint32_t stage = node.stage ? *node.stage : stage_beside(node);
+    for (const size_t output : node.outputs) of_value_[output] = stage;
+    for (const size_t input : node.inputs)
+      if (is_parameter(input) && !of_value_[input]) of_value_[input] = stage;
+    if (node.stage) named_ = stage;
+    return stage;
+  }
+
+  template <class Visit>
+  void each_parameter(const Visit& visit) const {
+    std::vector<bool> seen(graph_.values.size());
+    for (const OpenedNode& node : graph_.nodes)
+      for (const size_t input : node.inputs)
+        if (!node.node->backward && is_parameter(input) && !seen[input]) {
+          seen[input] = true;
+          visit(input, bytes_of(graph_.values[input].info().type));
+        }
+  }
+
+  uint32_t stage_beside(const OpenedNode& node) const {
+    std::optional<uint32_t> last, of_forward, of_scalars;
+    for (const size_t input : node.inputs) {
+      const OpenedValue& value = graph_.values[input];
+      const size_t belongs = value.info().belongs.value_or(input);
+      if (is_parameter(belongs) && of_value_[belongs]) return *of_value_[belongs];
+      if (!of_value_[input]) continue;
+      if (value.node && !graph_.nodes[*value.node].node->backward)
+        of_forward = std::max(of_forward.value_or(0), *of_value_[input]);
+      auto& of_inputs = value.info().type.elements() == 1 ? of_scalars : last;
+      of_inputs = std::max(of_inputs.value_or(0), *of_value_[input]);
+    }
+    if (node.node->backward && of_forward) return *of_forward;
+    return last ? *last : of_scalars.value_or(node.node->backward ? named_ : 0);
+  }
+
+  const Graph& whole_;
+  OpenedGraph graph_;
+  std::vector<std::optional<uint32_t>> of_value_;
+  uint32_t named_ = 0;  ///< the last one that is named: gradients begin where the loss is
+};
+
+}  // namespace
+
+std::optional<uint32_t> stage_of(const Node& node) {
+  if (!node.body || !node.attributes.contains("stage")) return {};
+  const int64_t stage = node.integer("stage");
+  if (stage < 0 || stage >= std::numeric_limits<uint32_t>::max())
+    throw UsageError(fmt::format("a stage is {}; it must be at least 0 and below 2^32 - 1", stage));
+  return static_cast<uint32_t>(stage);
+}
+
+bool has_stages(const Graph& graph) {
+  return std::ranges::any_of(opened(graph).nodes,
+                             [](const OpenedNode& node) { return node.stage.value_or(0) != 0; });
+}
+
+uint32_t Stages::count() const {
+  uint32_t last = nodes.empty() ? 0 : *std::ranges::max_element(nodes);
+  for (const auto& [node, body] : loops) last = std::max(last, body.count() - 1);
+  return last + 1;
+}
+
+Stages stages_of(const Graph& graph) { return StageSearch(graph).find(); }
+
+Stages stages_of_layers(const Graph& graph, uint32_t stages) {
+  StageSearch search(graph);
+  search.divide_parameters(stages);
+  return search.find();
+}
+
+uint32_t stage_of(const Graph& graph, const Stages& stages, ValueId id) {
+  // A loop has what its body computes and takes.
+  const auto of_node = [&](uint32_t n, const std::vector<ValueId>& ids, bool is_output) {
+    const Node& node = graph.nodes()[n];
+    if (!is_loop(node)) return stages.nodes[n];
+    const auto position = std::ranges::find(ids, id) - ids.begin();
+    const Graph& body = *node.body;
+    const ValueId inside = is_output ? std::next(body.outputs().begin(), position)->second
+                                     : body.inputs()[static_cast<size_t>(position)];
+    return stage_of(body, stages.loops.at(n), inside);
+  };
+  if (const auto& n = graph.info(id).node) return of_node(*n, graph.nodes()[*n].outputs, true);
+  for (uint32_t n = 0; n < graph.nodes().size(); ++n)
+    if (const auto& inputs = graph.nodes()[n].inputs; std::ranges::find(inputs, id) != inputs.end())
+      return of_node(n, inputs, false);
+  return 0;
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,133 @@
+#include "graph/state_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+
+#include <cstring>
+
+#include "kernels/common/numbers.h"
+#include "sparse/pattern.h"
+
+namespace tessera::model {
+namespace {
+
+// What follows a parameter's name in those of its pattern's arrays.
+constexpr const char* kCrowIndices = ".crow_indices";
+constexpr const char* kColIndices = ".col_indices";
+constexpr const char* kShapeName = ".shape";  // for others that read the file: the graph has it
+// In files written before these were the names.
+constexpr const char* kOldCrowIndices = ".row_begin";
+constexpr const char* kOldColIndices = ".columns";
+
+std::string dtype_of(Type type) {
+  switch (type) {
+    case Type::f16: return "F16";
+    case Type::bf16: return "BF16";
+    default: return "F32";
+  }
+}
+
+std::vector<uint64_t> shape_of(const ValueInfo& info, const Pattern* pattern) {
+  if (pattern != nullptr) return {pattern->blocks(), pattern->block_size, pattern->block_size};
+  return {info.type.shape.begin(), info.type.shape.end()};
+}
+
+template <class T>
+std::vector<std::byte> bytes_of(const std::vector<T>& values) {
+  std::vector<std::byte> bytes(values.size() * sizeof(T));
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+}  // namespace
+
+StateFile::StateFile(const io::Source& source) : path_(source.name()) {
+  for (const io::TensorInfo& info : io::list_safetensors(source, &metadata_)) {
+    Tensor& tensor = tensors_[info.name];
+    tensor = {info.dtype, info.shape, std::vector<std::byte>(info.end - info.begin)};
+    source.read(info.begin, tensor.bytes);
+  }
+}
+
+void StateFile::add(const ValueInfo& info, const std::vector<float>& values) {
+  std::vector<uint64_t> shape(info.type.shape.begin(), info.type.shape.end());
+  if (info.type.pattern) {
+    const uint64_t b = info.type.pattern->block_size;
+    shape = {values.size() / (b * b), b, b};
+  }
+  insert(info.name, {dtype_of(info.type.type), std::move(shape), kernels::as_type(values, info.type.type)});
+}
+
+void StateFile::insert(const std::string& name, Tensor tensor) {
+  if (!tensors_.emplace(name, std::move(tensor)).second)
+    throw UsageError(
+        fmt::format("'{}' is the name of two arrays, as a sparse parameter's pattern has its name with "
+                    ".crow_indices, .col_indices and .shape: rename one",
+                    name));
+}
+
+void StateFile::add_pattern(const std::string& name, const Pattern& pattern) {
+  insert(name + kCrowIndices, {"U64", {pattern.crow_indices.size()}, bytes_of(pattern.crow_indices)});
+  insert(name + kColIndices, {"U32", {pattern.col_indices.size()}, bytes_of(pattern.col_indices)});
+  insert(name + kShapeName, {"U64", {2}, bytes_of(std::vector<uint64_t>{pattern.rows, pattern.cols})});
+}
+
+bool StateFile::has_pattern(const std::string& name) const {
+  return has(name + kCrowIndices) || has(name + kOldCrowIndices);
+}
+
+void StateFile::write(const std::string& path) const {
+  std::vector<io::TensorData> data;
+  for (const auto& [name, tensor] : tensors_)
+    data.push_back({name, tensor.dtype, tensor.shape, tensor.bytes});
+  io::write_safetensors(path, data, metadata_);
+}
+
+const StateFile::Tensor& StateFile::find(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) throw Error(fmt::format("{}: it lacks '{}'", path_, name));
+  return found->second;
+}
+
+std::vector<float> StateFile::values(const ValueInfo& info, const Pattern* pattern) const {
+  const Tensor& tensor = find(info.name);
+  const std::vector<uint64_t> shape = shape_of(info, pattern);
+  if (tensor.dtype != dtype_of(info.type.type) || tensor.shape != shape)
+    throw Error(fmt::format("{}: '{}' is {} [{}]; the graph's is {} [{}]", path_, info.name, tensor.dtype,
+                            fmt::join(tensor.shape, ", "), dtype_of(info.type.type), fmt::join(shape, ", ")));
+  return kernels::as_floats(tensor.bytes, info.type.type);
+}
+
+template <class T>
+std::vector<T> StateFile::integers(const std::string& name) const {
+  const Tensor& tensor = find(name);
+  const char* dtype = sizeof(T) == 8 ? "U64" : "U32";
+  if (tensor.dtype != dtype || tensor.shape.size() != 1)
+    throw Error(fmt::format("{}: '{}' is {} with {} dimensions; it must be {} with one", path_, name,
+                            tensor.dtype, tensor.shape.size(), dtype));
+  std::vector<T> values(tensor.shape[0]);
+  if (!values.empty()) std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  return values;
+}
+
+Pattern StateFile::pattern(const std::string& name, const Pattern& of_graph,
+                           const std::optional<uint64_t>& capacity) const {
+  const bool is_old = !has(name + kCrowIndices) && has(name + kOldCrowIndices);
+  Pattern pattern{of_graph.rows, of_graph.cols, of_graph.block_size,
+                  integers<uint64_t>(name + (is_old ? kOldCrowIndices : kCrowIndices)),
+                  integers<uint32_t>(name + (is_old ? kOldColIndices : kColIndices))};
+  try {
+    sparse::validate(pattern);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: the pattern of '{}': {}", path_, name, error.what()));
+  }
+  if (!capacity && pattern != of_graph)
+    throw Error(fmt::format("{}: '{}' has another pattern than the graph, where it is fixed", path_, name));
+  if (capacity && pattern.blocks() > *capacity)
+    throw Error(
+        fmt::format("{}: '{}' has {} blocks; its capacity is {}", path_, name, pattern.blocks(), *capacity));
+  return pattern;
+}
+
+}  // namespace tessera::model

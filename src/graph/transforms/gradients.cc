@@ -1,0 +1,118 @@
+#include "graph/transforms/gradients.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <map>
+
+#include "graph/operation.h"
+#include "graph/transforms/function_gradients.h"
+#include "graph/transforms/transforms.h"
+
+namespace tessera::model {
+namespace {
+
+/// Gradients of values, as far as they are known.
+class Backward {
+ public:
+  /// `depends` says of each value whether it depends on those whose gradients are wanted.
+  Backward(Graph& graph, FunctionGradients& functions, const std::vector<bool>& depends)
+      : graph_(graph), functions_(functions), depends_(depends) {}
+
+  void add(ValueId id, Value gradient) {
+    const auto [found, is_first] = gradients_.try_emplace(id, gradient);
+    if (!is_first) found->second = found->second + gradient;
+  }
+
+  std::optional<Value> of(ValueId id) const {
+    const auto found = gradients_.find(id);
+    if (found == gradients_.end()) return {};
+    return found->second;
+  }
+
+  /// After their values, for reports.
+  void name() {
+    for (const auto& [id, gradient] : gradients_) {
+      const std::string name = graph_.info(id).name + ".gradient";
+      if (graph_.info(gradient.id).name.starts_with('%') && !graph_.contains(name))
+        graph_.rename(gradient, name);
+    }
+  }
+
+  void through(uint32_t index, uint32_t& forward_nodes) {
+    const Node node = graph_.nodes()[index];
+    std::vector<std::optional<Value>> dy;
+    bool any = false;
+    for (ValueId output : node.outputs) {
+      dy.push_back(of(output));
+      any |= dy.back().has_value();
+    }
+    if (!any || node.operation->traits.zero_derivative) return;
+    if (!node.operation->is_differentiable())
+      throw UsageError(fmt::format("{} = {}(…) has no gradient, and the loss depends on it",
+                                   graph_.info(node.outputs[0]).name, node.operation->name));
+    std::vector<bool> needed;
+    for (ValueId input : node.inputs) needed.push_back(depends_[input]);
+    const Differentiation d{graph_, node, dy, functions_, needed, forward_nodes};
+    const Gradients found =
+        node.operation->gradient != nullptr ? node.operation->gradient(d) : differentiate_decomposition(d);
+    for (size_t i = 0; i < found.size(); ++i)
+      if (found[i]) add(node.inputs[i], *found[i]);
+  }
+
+ private:
+  Graph& graph_;
+  FunctionGradients& functions_;
+  const std::vector<bool>& depends_;
+  std::map<ValueId, Value> gradients_;
+};
+
+/// By value: whether it depends on one of others.
+std::vector<bool> dependents(const Graph& graph, const std::vector<Value>& of) {
+  std::vector<bool> depends(graph.values().size());
+  for (const Value& value : of) depends[value.id] = true;
+  for (const Node& node : graph.nodes())
+    for (ValueId input : node.inputs)
+      if (depends[input])
+        for (ValueId output : node.outputs) depends[output] = true;
+  return depends;
+}
+
+}  // namespace
+
+bool is_one(const Value& value) {
+  const ValueInfo& info = value.graph->info(value.id);
+  return info.kind == Kind::constant && info.type.elements() == 1 && info.initial.values->front() == 1;
+}
+
+Backpropagation backpropagate(Graph& graph, const std::vector<std::pair<ValueId, Value>>& given,
+                              const std::vector<Value>& of, FunctionGradients& functions) {
+  const std::vector<bool> depends = dependents(graph, of);
+  Backpropagation result{.first = static_cast<uint32_t>(graph.nodes().size())};
+  Backward backward(graph, functions, depends);
+  for (const auto& [id, gradient] : given) backward.add(id, gradient);
+  for (uint32_t i = result.first; i-- > 0;) {
+    const std::vector<ValueId>& outputs = graph.nodes()[i].outputs;
+    if (std::ranges::any_of(outputs, [&](ValueId id) { return id < depends.size() && depends[id]; }))
+      backward.through(i, result.first);
+  }
+  backward.name();
+  graph.mark_backward(result.first);
+  verify_if_asserting(graph);
+  for (const Value& value : of) result.gradients.push_back(backward.of(value.id));
+  return result;
+}
+
+std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of) {
+  for (const Value& value : of)
+    if (&value.owner() != &loss.owner())
+      throw UsageError("gradients: a value is of another graph than the loss");
+  if (loss.type().elements() != 1)
+    throw UsageError(fmt::format("gradients: the loss is {}; it must be a scalar", to_string(loss.type())));
+  FunctionGradients functions;
+  const Value one = loss.graph->constant("", loss.shape(), {1}, loss.type().type);
+  return backpropagate(*loss.graph, {{loss.id, one}}, of, functions).gradients;
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,60 @@
+#include "graph/transforms/transforms.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+
+#include "graph/loop.h"
+
+namespace tessera::model {
+namespace {
+
+constexpr Transform kOfSessions[] = {
+    {"move permutations", [](Graph& graph, const machine::Machine&) { return move_permutations(graph); }},
+    {"decompose", decompose},
+    {"remove unused", [](Graph& graph, const machine::Machine&) { return remove_unused(graph); }},
+    {"fuse", [](Graph& graph, const machine::Machine&) { return fuse(graph); }}};
+
+/// Functions, and what became of them: those that are called several times stay one.
+using Functions = std::map<std::shared_ptr<const Graph>, std::shared_ptr<const Graph>>;
+
+/// Returns how many operations it changed in the graph and its loops.
+size_t run(const Transform& transform, Graph& graph, const machine::Machine& machine,
+           Functions& transformed) {
+  size_t changed = transform.run(graph, machine);
+  std::vector<Node> nodes = graph.nodes();
+  for (Node& node : nodes) {
+    if (!node.body) continue;
+    std::shared_ptr<const Graph>& known = transformed[node.body];
+    if (!known) {
+      auto copy = std::make_shared<Graph>(*node.body);
+      const size_t inside = run(transform, *copy, machine, transformed);
+      if (is_loop(node)) changed += inside;
+      known = std::move(copy);
+    }
+    node.body = known;
+  }
+  graph.set_nodes(std::move(nodes));
+  return changed;
+}
+
+}  // namespace
+
+std::span<const Transform> session_transforms() { return kOfSessions; }
+
+std::vector<PassRecord> transform(Graph& graph, std::span<const Transform> transforms,
+                                  const machine::Machine& machine) {
+  std::vector<PassRecord> records;
+  for (const Transform& each : transforms) {
+    const auto start = std::chrono::steady_clock::now();
+    Functions transformed;
+    const size_t changed = run(each, graph, machine, transformed);
+    verify_if_asserting(graph);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    records.push_back({std::string(each.name), fmt::format("{} operations", changed), took.count()});
+  }
+  return records;
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,685 @@
+#include "lower/lowering.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "base/integer_types.h"
+#include "graph/substream.h"
+#include "kernels/common/element.h"
+#include "ops/map/cast.h"
+#include "ops/map/elementwise.h"
+#include "ops/split.h"
+
+namespace tessera::model {
+namespace {
+
+using ops::Operand;
+using ops::OperandLayout;
+using program::Purpose;
+using program::Role;
+
+std::shared_ptr<const std::byte> bytes_of(Type type, const std::vector<float>& values) {
+  std::shared_ptr<std::byte[]> bytes(new std::byte[values.size() * size_of(type)]);
+  for (uint64_t i = 0; i < values.size(); ++i)
+    kernels::store_number(type, bytes.get() + i * size_of(type), double{values[i]});
+  return {bytes, bytes.get()};
+}
+
+/// Whether replicas draw numbers of their own.
+bool draws(const Node& node) {
+  if (node.operation->traits.draws || has_substreams(node)) return true;
+  return node.body && std::ranges::any_of(node.body->nodes(), draws);
+}
+
+/// The elements row by row, in a matrix of other sizes, one of which is a multiple of the other's.
+Operand in_rows(const ops::Builder& builder, const Operand& operand, const OperandLayout& wants,
+                std::vector<program::StepId>& steps) {
+  const Operand result = builder.temporary(builder.program().variable(operand.variable).name + ".rows",
+                                           builder.type_of(operand), wants.rows, wants.cols, wants.mapping);
+  const uint32_t length = std::min(operand.cols(), wants.cols);
+  std::vector<program::Box> from, to;
+  for (uint32_t i = 0; i < wants.rows * wants.cols; i += length) {
+    from.push_back({i / operand.cols(), 1, i % operand.cols(), length});
+    to.push_back({i / wants.cols, 1, i % wants.cols, length});
+  }
+  steps.push_back(
+      builder.copy({"rows of passes", {copy_boxes(operand, std::move(from), result, std::move(to))}}));
+  return result;
+}
+
+/// What `add` adds to a program.
+Lowered::Sets sets_of(const program::Program& program, const std::function<void()>& add) {
+  const auto size = [](const auto& list) { return static_cast<uint32_t>(list.size()); };
+  Lowered::Sets sets;
+  sets.first_set = size(program.compute_sets());
+  sets.first_copy = size(program.copy_sets());
+  sets.first_collective = size(program.collectives());
+  add();
+  sets.last_set = size(program.compute_sets());
+  sets.last_copy = size(program.copy_sets());
+  sets.last_collective = size(program.collectives());
+  return sets;
+}
+
+std::vector<float> rows_transposed(const std::vector<float>& values, uint64_t rows, uint64_t cols) {
+  std::vector<float> result(values.size());
+  for (uint64_t i = 0; i < values.size(); ++i) result[i % cols * rows + i / cols] = values[i];
+  return result;
+}
+
+/// How operations use values as weights, in functions and loops too.
+struct WeightUse {
+  uint32_t rows = 0;      ///< of the batch of the first product; 0: there is none
+  Type type = Type::f32;  ///< that of all products, or one that holds those of all
+  /// Whether all that reads it are products: functions, whose weights are planned by themselves, have to find
+  /// it as their callers do.
+  bool is_forward_only = true;
+
+  void add(const WeightUse& other) {
+    if (rows != 0 && other.rows != 0 && type != other.type) type = Type::f32;
+    if (rows == 0) rows = other.rows, type = other.type;
+    is_forward_only = is_forward_only && other.is_forward_only;
+  }
+};
+using WeightUses = std::map<ValueId, WeightUse>;
+
+WeightUses uses_of_weights(const Graph& graph, const WeightForms& forms) {
+  WeightUses uses;
+  for (const Node& node : graph.nodes()) {
+    const auto& own = node.operation->traits.weight;
+    std::set<ValueId> same;
+    if (node.body) {
+      const WeightUses in_body = uses_of_weights(*node.body, forms_of_body(node));
+      for (const auto& [inside, outside] : same_inside(node)) {
+        if (is_loop(node)) same.insert(outside);
+        if (const auto use = in_body.find(inside); use != in_body.end())
+          uses[weight_of(forms, outside)].add(use->second);
+      }
+    }
+    if (const auto taken = weight_input(node))
+      uses[weight_of(forms, *taken)].add({graph.type(node.inputs[0]).rows(), graph.type(*taken).type});
+    if (own && own->product == ProductKind::forward) continue;
+    for (ValueId input : node.inputs)
+      if (!same.contains(input)) uses[weight_of(forms, input)].is_forward_only = false;
+  }
+  return uses;
+}
+
+/// The chips of a machine of several, divided equally among stages.
+std::vector<ops::Builder> builders_of_stages(uint32_t stages, const ops::Builder& builder) {
+  const machine::Machine& machine = builder.machine();
+  const uint32_t chips = machine.chip_count();
+  if (stages == 1 || chips == 1) return {builder};
+  if (chips % stages != 0 || machine.tiles != chips * machine.chip_tiles)
+    throw UsageError(
+        fmt::format("{} stages cannot share the {} chips of {} equally", stages, chips, machine.name));
+  std::vector<ops::Builder> builders;
+  const uint32_t tiles = machine.tiles / stages;
+  for (uint32_t stage = 0; stage < stages; ++stage)
+    builders.emplace_back(builder.program(), builder.whole_machine(), builder.first_tile() + stage * tiles,
+                          tiles);
+  return builders;
+}
+
+}  // namespace
+
+Lowering::Lowering(const Graph& graph, const ops::Builder& builder, Stages stages, std::set<ValueId> bound)
+    : graph_(graph),
+      stages_(std::move(stages)),
+      builders_(builders_of_stages(stages_.count(), builder)),
+      bound_(std::move(bound)),
+      skipped_(graph.nodes().size()),
+      replicas_(graph.replicas()),
+      substream_words_(model::substream_words(graph)) {
+  lowered_.operands.resize(graph.values().size());
+  lowered_.sets.resize(graph.nodes().size());
+}
+
+ops::Function Lowering::build_function(const std::string& name, const WeightForms& forms) {
+  is_function_ = true;
+  choose(forms);
+  if (has_substreams(graph_))
+    own_substream_ = builders_.front().argument(
+        "substream", Type::u32, matrix_layout({Type::u32, {1, substream_words_}, {}, {}}, false),
+        Purpose::metadata);
+  const program::StepId body = build_steps();
+  std::vector<ops::FunctionOperand> operands;
+  for (ValueId id : graph_.inputs()) operands.push_back({operand_of(id), program::Access::in});
+  for (const auto& [output, id] : graph_.outputs())
+    operands.push_back({lowered_.outputs.at(output), program::Access::out});
+  if (own_substream_) operands.push_back({*own_substream_, program::Access::in});
+  return builders_.front().function(name, std::move(operands), body);
+}
+
+const LoweredFunction& Lowering::function(const Node& call) {
+  const uint32_t node = index_of(call);
+  const std::pair key(call.body, builders_.size() == 1 ? 0 : stages_.nodes[node]);
+  const auto known = lowered_.functions.find(key);
+  if (known != lowered_.functions.end()) return known->second;
+  LoweredFunction& added = lowered_.functions[key];
+  add_as(node, [&] {
+    Lowering lowering(*call.body, builder_of_stage(stages_.nodes[node]), stages_of(*call.body));
+    lowering.substream_words_ = substream_words_;
+    const ops::Function function = lowering.build_function(
+        fmt::format("function{}", lowered_.functions.size() - 1), forms_of_body(call));
+    added = {function, lowering.release()};
+    std::ranges::copy(added.body.conversions, std::back_inserter(lowered_.conversions));
+  });
+  return added;
+}
+
+void Lowering::choose(WeightForms forms) {
+  lowered_.forms = std::move(forms);
+  place_weights();
+  lowered_.layouts = choose_layouts(*this);
+}
+
+program::StepId Lowering::build() {
+  choose(weight_forms(graph_));
+  return build_steps();
+}
+
+program::StepId Lowering::build_steps() {
+  place_values();
+  lower_all();
+  place_outputs();
+  assign();
+  return builders_.front().sequence(std::move(steps_));
+}
+
+void Lowering::lower_all() {
+  for (node_ = 0; node_ < graph_.nodes().size(); ++node_)
+    if (!skipped_[node_]) lower(node_);
+}
+
+/// On tiles, whole columns on each, so that rows can be chosen at run time.
+std::vector<program::MappedBox> Lowering::columns_on_tiles(const ops::Builder& builder, uint32_t rows,
+                                                           uint32_t cols) {
+  std::vector<program::MappedBox> mapping;
+  if (builder.is_host()) return mapping;
+  const std::vector<uint32_t> first = ops::split_evenly(cols, std::min(cols, builder.machine().tiles));
+  for (uint32_t tile = 0; tile + 1 < first.size(); ++tile)
+    mapping.push_back({{0, rows, first[tile], first[tile + 1] - first[tile]}, tile});
+  return mapping;
+}
+
+void Lowering::place_weights() {
+  const WeightUses uses = uses_of_weights(graph_, lowered_.forms);
+  const auto place = [&](ValueId id) {
+    if (lowered_.weights.contains(id) || given_weights_.contains(id)) return;
+    TensorType type = graph_.type(id);
+    const auto found = uses.find(id);
+    const WeightUse use = found != uses.end() ? found->second : WeightUse();
+    if (use.rows != 0) type.type = use.type;
+    lowered_.weights[id] = make_weight(builder_of(id), type, graph_.info(id).name, std::max(use.rows, 1U),
+                                       !is_function_ && use.is_forward_only);
+  };
+  for (ValueId id = 0; id < graph_.values().size(); ++id)
+    if (lowered_.forms[id] == id) place(id);
+  for (const Node& node : graph_.nodes())
+    for (ValueId weight : weights_of(node)) place(weight_of(lowered_.forms, weight));
+}
+
+void Lowering::place_values() {
+  for (ValueId id = 0; id < graph_.values().size(); ++id)
+    if (graph_.info(id).kind != Kind::result && !is_computed(id)) place(id);
+}
+
+Purpose Lowering::purpose_of(ValueId id) const {
+  const ValueInfo& info = graph_.info(id);
+  if (is_integer(info.type.type)) return Purpose::metadata;
+  switch (info.kind) {
+    case Kind::parameter:
+    case Kind::constant: return Purpose::parameter;
+    case Kind::state: return Purpose::optimizer;
+    case Kind::input: return Purpose::activation;
+    case Kind::result: break;
+  }
+  if (lowered_.forms[id]) return Purpose::gradient;
+  if (graph_.nodes()[*info.node].backward) return Purpose::activation;
+  for (const Node& node : graph_.nodes())
+    if (node.backward && std::ranges::find(node.inputs, id) != node.inputs.end()) return Purpose::stash;
+  return Purpose::activation;
+}
+
+/// Where the first operation that needs a value in a certain place wants one that is no result, and an
+/// optimizer's state its parameter.
+std::vector<program::MappedBox> Lowering::wanted_mapping(ValueId id) const {
+  const ValueId wanted = graph_.info(id).belongs.value_or(id);
+  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+    const std::vector<ValueId>& inputs = graph_.nodes()[n].inputs;
+    const auto& mappings = lowered_.layouts.nodes[n].mappings;
+    for (size_t i = 0; i < mappings.size(); ++i)
+      if (inputs[i] == wanted && !mappings[i].empty() &&
+          lowered_.layouts.nodes[n].inputs[i] == lowered_.layouts.values[id])
+        return mappings[i];
+  }
+  return {};
+}
+
+/// Contents of a constant as they are stored.
+std::shared_ptr<const std::byte> Lowering::contents_of(ValueId id) {
+  const std::vector<float>& values = graph_.contents(id);
+  const TensorType& type = graph_.type(id);
+  if (layout_of(id).weight) return bytes_of(type.type, weight(id).store(values));
+  if (layout_of(id).transposed) return bytes_of(type.type, rows_transposed(values, type.rows(), type.cols()));
+  return bytes_of(type.type, values);
+}
+
+void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
+  const ValueInfo& info = graph_.info(id);
+  OperandLayout layout = operand_layout(info.type, layout_of(id));
+  Role role = Role::temporary;
+  bool is_gap = false;
+  switch (info.kind) {
+    case Kind::input: role = Role::input; break;
+    case Kind::parameter:
+    case Kind::state: role = bound_.contains(id) ? Role::input : Role::state; break;
+    case Kind::constant:
+      lowered_.operands[id] = builder_of(id).constant(info.name, info.type.type, layout.rows, layout.cols,
+                                                      contents_of(id), layout.mapping);
+      return;
+    case Kind::result:
+      if (is_output(id) && !is_converted_output(id)) role = Role::output, outputs_.insert(id);
+      if (role != Role::output && is_weight_gradient(graph_.nodes()[node_]) &&
+          weight(id).gradient_has_gaps()) {
+        role = Role::state;  // which is 0 at first
+        is_gap = true;
+      }
+      break;
+  }
+  if (is_function_ && (role == Role::input || role == Role::output)) {
+    lowered_.operands[id] = builder_of(id).argument(info.name, info.type.type, layout, purpose_of(id));
+    return;
+  }
+  if (role == Role::temporary && !mapping.empty()) layout.mapping = std::move(mapping);
+  if (info.kind != Kind::result && !on_host() && layout_of(id).is_matrix())
+    layout.mapping = wanted_mapping(id);
+  lowered_.operands[id] = builder_of(id).add(is_gap ? prefix_ + info.name : info.name, role, info.type.type,
+                                             layout, purpose_of(id));
+  if (is_gap) lowered_.gaps.push_back({weight_of(lowered_.forms, id), operand_of(id).variable});
+}
+
+Operand Lowering::input(size_t i) {
+  return in_layout(graph_.nodes()[node_].inputs.at(i), choice().inputs.at(i));
+}
+
+Operand Lowering::argument(size_t i, const LoweredFunction& function) {
+  const Node& node = graph_.nodes()[node_];
+  const Operand operand = input(i);
+  const ValueId inside = node.body->inputs().at(i);
+  const Lowered& body = function.body;
+  if (!body.forms[inside]) return operand;
+  const LinearWeight& has = weight(node.inputs[i]);
+  const LinearWeight& wants = *body.weights.at(*body.forms[inside]);
+  if (has.layout().has_order_of(wants.layout())) return operand;
+  const OperandLayout matrix = matrix_layout(graph_.type(node.inputs[i]), false);
+  return wants.stored_of(builder(), has.matrix_of(builder(), operand, matrix, steps_), matrix, steps_);
+}
+
+void Lowering::take_result(size_t i, const LoweredFunction& function, const Operand& result) {
+  const Node& node = graph_.nodes()[node_];
+  const ValueId id = node.outputs.at(i);
+  const Lowered& body = function.body;
+  const ValueId inside = std::next(node.body->outputs().begin(), static_cast<int64_t>(i))->second;
+  Operand matrix = result;
+  const OperandLayout layout =
+      form_of(id) ? matrix_layout(graph_.type(id), false) : operand_layout(graph_.type(id), layout_of(id));
+  if (body.forms[inside])
+    matrix = body.weights.at(*body.forms[inside])->matrix_of(builder(), result, layout, steps_);
+  copy_to_output(i, form_of(id) ? weight(id).stored_of(builder(), matrix, layout, steps_) : matrix);
+}
+
+bool Lowering::takes_result_as_it_is(size_t i, const LoweredFunction& function) const {
+  const Node& node = graph_.nodes()[node_];
+  const ValueId id = node.outputs.at(i);
+  const auto& inside =
+      function.body.forms[std::next(node.body->outputs().begin(), static_cast<int64_t>(i))->second];
+  if (!inside || !form_of(id)) return inside == form_of(id);
+  return weight(id).layout().has_order_of(function.body.weights.at(*inside)->layout());
+}
+
+Operand Lowering::output(size_t i) {
+  const ValueId id = graph_.nodes()[node_].outputs.at(i);
+  if (!lowered_.operands[id]) place(id);
+  return operand_of(id);
+}
+
+Operand Lowering::output(size_t i, std::vector<program::MappedBox> mapping) {
+  const ValueId id = graph_.nodes()[node_].outputs.at(i);
+  if (!lowered_.operands[id]) place(id, on_host() ? std::vector<program::MappedBox>() : std::move(mapping));
+  return operand_of(id);
+}
+
+Operand Lowering::output_beside(size_t i, const Operand& operand) {
+  const OperandLayout wanted =
+      operand_layout(graph_.type(graph_.nodes()[node_].outputs.at(i)), output_layout(i));
+  if (on_host() || output_layout(i).weight || wanted.rows != operand.rows() ||
+      wanted.cols != operand.cols() || !builder().holds(operand))
+    return output(i);
+  return output(i, builder().mapping_of(operand));
+}
+
+void Lowering::alias_output(size_t i, const Operand& operand) {
+  const ValueId id = graph_.nodes()[node_].outputs.at(i);
+  if (is_output(id)) return builder().send(operand, output(i), steps_);
+  lowered_.operands[id] = operand;
+}
+
+bool Lowering::is_output(ValueId id) const {
+  return !is_body_ &&
+         std::ranges::any_of(graph_.outputs(), [&](const auto& output) { return output.second == id; });
+}
+
+void Lowering::copy_to_output(size_t i, const Operand& operand) {
+  builder().send(operand, output(i), steps_);
+}
+
+void Lowering::begin_output_with(size_t i, size_t input) {
+  const Operand begin = this->input(input);
+  may_overwrite(input) ? alias_output(i, begin) : copy_to_output(i, begin);
+}
+
+/// Whether an input is a temporary whose variable holds nothing else that is read from now on, by this node
+/// or a later one, or by another pass.
+bool Lowering::may_overwrite(size_t input) {
+  const Node& node = graph_.nodes()[node_];
+  const ValueId id = node.inputs[input];
+  const program::VariableId variable = this->input(input).variable;
+  const auto& producer = graph_.info(id).node;
+  if (!producer || builder().program().variable(variable).role != Role::temporary || is_read_after(id))
+    return false;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (i != input && this->input(i).variable == variable) return false;
+  for (ValueId other = 0; other < lowered_.operands.size(); ++other)
+    if (is_computed(other) && operand_of(other).variable == variable && is_read_after(other)) return false;
+  return true;
+}
+
+bool Lowering::is_read_after(ValueId id) const {
+  const auto is = [&](const auto& output) { return output.second == id; };
+  const auto sets = [&](const Assignment& assignment) { return assignment.value == id; };
+  if (std::ranges::any_of(graph_.outputs(), is) || std::ranges::any_of(graph_.assignments(), sets))
+    return true;
+  for (size_t n = node_ + 1; n < graph_.nodes().size(); ++n)
+    if (std::ranges::count(graph_.nodes()[n].inputs, id) != 0) return true;
+  return false;
+}
+
+Operand Lowering::temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols) {
+  return builder().temporary(name_beside_result(name), type, rows, cols);
+}
+
+std::string Lowering::name_beside_result(std::string_view name) const {
+  return fmt::format("{}.{}", graph_.info(graph_.nodes()[node_].outputs[0]).name, name);
+}
+
+Operand Lowering::constant_words(const std::string& name, std::vector<uint32_t> words, uint32_t rows) {
+  const auto shared = std::make_shared<const std::vector<uint32_t>>(std::move(words));
+  const uint32_t cols = static_cast<uint32_t>(shared->size()) / rows;
+  // One of several rows is chosen at run time.
+  return builder().constant(
+      name_beside_result(name), Type::u32, rows, cols,
+      {shared, reinterpret_cast<const std::byte*>(shared->data())},
+      rows > 1 ? columns_on_tiles(builder(), rows, cols) : std::vector<program::MappedBox>());
+}
+
+void Lowering::copy_substream(program::CopySet& set, const Operand& to, std::optional<uint32_t> call) {
+  uint32_t next = 0;
+  const auto columns = [](const Operand& of, uint32_t first, uint32_t count) {
+    return Operand{of.variable, of.inside({0, 1, first, count})};
+  };
+  const auto append = [&](const Operand& words) {
+    set.groups.push_back(copy_of(words, columns(to, next, words.cols())));
+    next += words.cols();
+  };
+  const uint32_t around = substream_words_ - kCallWord - (call ? 1 : 0);
+  if (own_substream_) {
+    append(columns(*own_substream_, 0, kCallWord));
+  } else {
+    std::vector<uint32_t> replicas(replicas_);
+    std::iota(replicas.begin(), replicas.end(), 0);
+    append(by_replica("replica", std::move(replicas)));
+    append(micro_batch_ ? *micro_batch_ : constant_words("micro_batch", {0}));
+  }
+  if (call) append(constant_words("call", {*call}));
+  if (around > 0)
+    append(own_substream_ ? columns(*own_substream_, kCallWord, around)
+                          : constant_words("calls", std::vector<uint32_t>(around)));
+}
+
+Operand Lowering::with_substream(const Operand& step) {
+  if (substream_words_ == 0) return step;
+  const Operand row = temporary("step", Type::u32, 1, 1 + substream_words_);
+  program::CopySet set{"step", {copy_of(step, {row.variable, {0, 1, 0, 1}})}};
+  copy_substream(set, {row.variable, {0, 1, 1, row.cols() - 1}});
+  run(builder().copy(std::move(set)));
+  return row;
+}
+
+Operand Lowering::substream_of_call(uint32_t call) {
+  const Operand row = temporary("substream", Type::u32, 1, substream_words_);
+  program::CopySet set{"substream", {}};
+  copy_substream(set, row, call);
+  run(builder().copy(std::move(set)));
+  return row;
+}
+
+Operand Lowering::by_replica(const std::string& name, std::vector<uint32_t> words) {
+  if (replicas_ == 1) return constant_words(name, std::move(words));
+  const auto shared = std::make_shared<const std::vector<uint32_t>>(std::move(words));
+  const std::string own = name_beside_result(name);
+  const auto cols = static_cast<uint32_t>(shared->size() / replicas_);
+  const Operand operand = builder().external(own, Role::input, Type::u32, 1, cols);
+  lowered_.by_replica.push_back({operand, shared});
+  return operand;
+}
+
+Operand Lowering::in_layout(ValueId id, const ValueLayout& layout) {
+  return in_layout(id, layout, builder());
+}
+
+Operand Lowering::in_layout(ValueId id, const ValueLayout& layout, const ops::Builder& builder) {
+  if (layout_of(id) == layout) return operand_of(id);
+  auto& known = converted_[id];
+  for (const auto& [has, operand] : known)
+    if (has == layout) return operand;
+  const TensorType& type = graph_.type(id);
+  try {
+    Operand converted;
+    const Lowered::Sets sets = sets_of(builder.program(), [&] {
+      converted = convert(builder, operand_of(id), type, layout_of(id), layout, steps_);
+    });
+    lowered_.conversions.push_back({graph_.info(id).name, type.elements() * size_of(type.type), sets});
+    known.emplace_back(layout, converted);
+    return converted;
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("{}: {}", graph_.info(id).name, error.what()));
+  }
+}
+
+Operand Lowering::convert(const ops::Builder& builder, const Operand& operand, const TensorType& type,
+                          const ValueLayout& from, const ValueLayout& to,
+                          std::vector<program::StepId>& steps) const {
+  const OperandLayout has = operand_layout(type, from), wants = operand_layout(type, to);
+  if (to.weight) {
+    // Patterns that are the same now may differ in a later run.
+    if (from.weight && !type.capacity && has.has_order_of(wants)) return operand;
+    if (from.weight)
+      return convert(builder, convert(builder, operand, type, from, kRows, steps), type, kRows, to, steps);
+    return weight(*to.weight).stored_of(builder, operand, has, steps);
+  }
+  if (from.weight) return weight(*from.weight).matrix_of(builder, operand, wants, steps);
+  if (type.elements() == 1) return operand;
+  if (from.passes != to.passes) return in_rows(builder, operand, wants, steps);
+  return builder.bring(operand, has, wants, steps);
+}
+
+OperandLayout Lowering::operand_layout(const TensorType& type, const ValueLayout& layout) const {
+  if (layout.weight) return weight(*layout.weight).layout();
+  if (layout.parts) return *layout.parts;
+  if (layout.passes > 0)
+    return {.rows = layout.passes, .cols = static_cast<uint32_t>(type.elements() / layout.passes)};
+  return matrix_layout(type, layout.transposed);
+}
+
+ValueLayout Lowering::parted(const OperandLayout& layout) {
+  for (const ValueLayout& known : parted_)
+    if (known.parts->has_order_of(layout)) return known;
+  return parted_.emplace_back(ValueLayout{.parts = std::make_shared<const OperandLayout>(layout)});
+}
+
+std::vector<ValueLayout> Lowering::parted(const TensorType& type) const {
+  std::vector<ValueLayout> all;
+  for (const ValueLayout& known : parted_) {
+    const ops::PartedMatrix& matrix = *known.parts->parts;
+    const bool transposed = known.parts->transposed;
+    if (matrix.rows() == (transposed ? type.cols() : type.rows()) &&
+        matrix.cols() == (transposed ? type.rows() : type.cols()))
+      all.push_back(known);
+  }
+  return all;
+}
+
+Operand Lowering::as_type(const Operand& operand, Type type) {
+  const Type has = builder().type_of(operand);
+  if (has == type) return operand;
+  const Operand converted =
+      temporary(fmt::format("as {}", name_of(type)), type, operand.rows(), operand.cols());
+  convert_type(operand, converted);
+  return converted;
+}
+
+void Lowering::convert_type(const Operand& from, const Operand& to) {
+  if (from == to) return;
+  add(ops::CastProblem{builder().type_of(from), builder().type_of(to), to.rows(), to.cols()}, {from, to});
+}
+
+bool Lowering::is_used(ValueId id) const {
+  const auto takes = [&](const Node& node) {
+    return std::ranges::find(node.inputs, id) != node.inputs.end();
+  };
+  const auto is = [&](const auto& output) { return output.second == id; };
+  const auto sets = [&](const Assignment& assignment) { return assignment.value == id; };
+  return std::ranges::any_of(graph_.nodes(), takes) || std::ranges::any_of(graph_.outputs(), is) ||
+         std::ranges::any_of(graph_.assignments(), sets);
+}
+
+const Node* Lowering::sole_user(size_t output) const {
+  const ValueId id = graph_.nodes()[node_].outputs.at(output);
+  for (const auto& [name, value] : graph_.outputs())
+    if (value == id) return nullptr;
+  for (const Assignment& assignment : graph_.assignments())
+    if (assignment.value == id) return nullptr;
+  const Node* user = nullptr;
+  for (const Node& node : graph_.nodes()) {
+    const auto uses = std::ranges::count(node.inputs, id);
+    if (uses == 0) continue;
+    if (uses > 1 || user != nullptr) return nullptr;
+    user = &node;
+  }
+  return user;
+}
+
+bool Lowering::is_read_later(ValueId id, const Node& update) const {
+  const auto is_result = [&](const auto& output) { return output.second == id; };
+  const auto is_assigned = [&](const Assignment& assignment) { return assignment.value == id; };
+  if (std::ranges::any_of(graph_.outputs(), is_result) ||
+      std::ranges::any_of(graph_.assignments(), is_assigned))
+    return true;
+  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+    const Node& node = graph_.nodes()[n];
+    // A weight's gradient takes only its pattern.
+    const size_t read =
+        is_weight_gradient(node) ? node.operation->traits.weight->operand : node.inputs.size();
+    if (&node == &update || std::ranges::count(node.inputs.begin(), node.inputs.begin() + read, id) == 0)
+      continue;
+    if (n > node_ || (node.operation->traits.aliases && is_read_later(node.outputs[0], update))) return true;
+  }
+  return false;
+}
+
+void Lowering::skip(const Node& node) { skipped_[index_of(node)] = true; }
+
+void Lowering::lower(uint32_t index) {
+  const Node& node = graph_.nodes()[index];
+  if (is_loop(node))
+    return node.operation->lower(*this, node);  // whose body's operations count by themselves
+  add_as(index, [&] { node.operation->lower(*this, node); });
+}
+
+void Lowering::add_as(uint32_t node, const std::function<void()>& add) {
+  lowered_.sets[node].push_back(sets_of(builders_.front().program(), add));
+}
+
+/// By value: whether replicas compute values of their own.
+std::vector<bool> Lowering::differ_between_replicas() const {
+  std::vector<bool> differ(graph_.values().size());
+  for (ValueId id : graph_.inputs()) differ[id] = !(graph_.bound_type(id) == graph_.type(id));
+  for (const Node& node : graph_.nodes()) {
+    const bool any = std::ranges::any_of(node.inputs, [&](ValueId input) { return differ[input]; });
+    for (ValueId output : node.outputs)
+      differ[output] = (any || draws(node)) && node.operation->traits.over_replicas == nullptr;
+  }
+  return differ;
+}
+
+/// State that was not updated in place gets its new value, at once: one state may be set to another.
+void Lowering::assign() {
+  if (replicas_ > 1) {
+    const std::vector<bool> differ = differ_between_replicas();
+    for (const Assignment& assignment : graph_.assignments())
+      if (differ[assignment.value])
+        throw UsageError(fmt::format("{}: replicas would set it to values of their own: set it to their mean",
+                                     graph_.info(assignment.state).name));
+  }
+  std::vector<std::pair<Operand, Operand>> all;
+  for (const Assignment& assignment : graph_.assignments()) {
+    const Operand from = brought(assignment.value, assignment.state);
+    const Operand to = operand_of(assignment.state);
+    if (from != to) all.emplace_back(from, to);
+  }
+  copy_at_once(std::move(all));
+}
+
+void Lowering::copy_at_once(std::vector<std::pair<Operand, Operand>> all) {
+  program::CopySet set{"assign", {}};
+  for (auto& [from, to] : all) {
+    const program::VariableId read = from.variable;
+    if (std::ranges::any_of(all, [&](const auto& other) { return other.second.variable == read; })) {
+      const Operand before = builders_.front().temporary(
+          builders_.front().program().variable(read).name + ".before", builders_.front().type_of(from),
+          from.rows(), from.cols(), builders_.front().mapping_of(from));
+      builders_.front().send(from, before, steps_);
+      from = before;
+    }
+    set.groups.push_back(copy_of(from, to));
+  }
+  if (!set.groups.empty()) steps_.push_back(builders_.front().copy(std::move(set)));
+}
+
+/// A result is computed where its first name is bound; other outputs are copies.
+void Lowering::place_outputs() {
+  std::set<ValueId> bound;
+  for (const auto& [name, id] : graph_.outputs()) {
+    const Operand operand =
+        is_converted_output(id) ? in_layout(id, bound_layout(layout_of(id)), builder_of(id)) : operand_of(id);
+    Operand& output = lowered_.outputs[name] = operand;
+    if (outputs_.contains(id) && bound.insert(id).second) continue;
+    // It may have been converted for another stage, on whose tiles it lies; all count from the first's.
+    const ops::Builder& builder = builders_.front();
+    const OperandLayout layout{operand.rows(), operand.cols(), builder.mapping_of(operand)};
+    output = is_function_
+                 ? builder.argument(name, builder.type_of(operand), layout, purpose_of(id))
+                 : builder.add(name + ".out", Role::output, builder.type_of(operand), layout, purpose_of(id));
+    builder.send(operand, output, steps_);
+  }
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,284 @@
+// Loops in a program: a repetition of their bodies' steps.
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "graph/substream.h"
+#include "lower/lowering.h"
+#include "ops/map/elementwise.h"
+#include "ops/map/fill.h"
+
+namespace tessera::model {
+namespace {
+
+using ops::Operand;
+using program::Role;
+
+/// Values of fewer dimensions have a row for each pass.
+ValueLayout layout_of_passes(const TensorType& of_pass, uint32_t passes) {
+  return of_pass.shape.size() < 2 ? ValueLayout{.passes = passes} : kRows;
+}
+
+/// The input that an output becomes in the next pass.
+std::optional<size_t> next_input(const LoopForm& form, size_t output) {
+  for (const auto& [input, becomes] : form.carried)
+    if (becomes == output) return input;
+  return {};
+}
+
+bool lies_on(const ops::Builder& builder, const Operand& operand,
+             const std::vector<program::MappedBox>& mapping) {
+  return builder.is_host() || (builder.holds(operand) && builder.mapping_of(operand) == mapping);
+}
+
+/// The first rows of an operand of several passes; a row known at run time is added.
+Operand first_rows(const Operand& operand, uint32_t rows) {
+  return {operand.variable, operand.inside({0, rows, 0, operand.cols()})};
+}
+
+}  // namespace
+
+Lowering::Lowering(const Lowering& around, const Node& loop)
+    : graph_(*loop.body),
+      stages_(around.stages_.loops.at(around.index_of(loop))),
+      builders_(around.builders_),
+      skipped_(graph_.nodes().size()),
+      replicas_(around.replicas_),
+      substream_words_(around.substream_words_),
+      is_body_(true),
+      prefix_(around.graph_.info(loop.outputs[0]).name + ".") {
+  lowered_.operands.resize(graph_.values().size());
+  lowered_.sets.resize(graph_.nodes().size());
+}
+
+LayoutChoice Lowering::layout_of_loop(const Node& node) {
+  const LoopForm form = loop_form(node);
+  Lowering& body = *(loops_[index_of(node)] = std::make_unique<Lowering>(*this, node));
+  WeightForms forms = forms_of_body(node);
+  for (size_t i = 0; i < form.inputs.size(); ++i) {
+    const ValueId inside = form.body_inputs[i];
+    if (form.inputs[i] == LoopInput::indexed) body.parts_of_passes_.insert(inside);
+    if (forms[inside] == inside) body.given_weights_[inside] = &weight(node.inputs[i]);
+  }
+  body.choose(std::move(forms));
+  LayoutChoice choice;
+  for (size_t i = 0; i < form.inputs.size(); ++i) {
+    const ValueId inside = form.body_inputs[i];
+    const TensorType& type = body.graph_.type(inside);
+    if (form.inputs[i] == LoopInput::indexed) {
+      choice.inputs.push_back(layout_of_passes(type, form.count));
+      choice.mappings.push_back(
+          columns_on_tiles(body.builder_of(inside), type.rows() * form.count, type.cols()));
+    } else {
+      const ValueLayout& layout = body.layout_of(inside);
+      choice.inputs.push_back(layout.weight ? weight_layout(node.inputs[i]) : layout);
+      choice.mappings.push_back(body.wanted_mapping(inside));
+    }
+  }
+  for (size_t i = 0; i < form.outputs.size(); ++i) {
+    const ValueLayout layout = body.layout_of_result(form, i);
+    if (form.outputs[i] == LoopOutput::stacked)
+      choice.outputs.push_back(layout_of_passes(body.graph_.type(form.body_outputs[i]), form.count));
+    else
+      choice.outputs.push_back(layout.weight ? ValueLayout{.weight = form_of(node.outputs[i])} : layout);
+  }
+  return choice;
+}
+
+/// The layout in which a result of the body is taken from it.
+ValueLayout Lowering::layout_of_result(const LoopForm& form, size_t output) const {
+  const ValueLayout& layout = layout_of(form.body_outputs[output]);
+  switch (form.outputs[output]) {
+    case LoopOutput::stacked: return kRows;
+    case LoopOutput::last:
+      if (const auto input = next_input(form, output)) return layout_of(form.body_inputs[*input]);
+      if (!layout.weight) return layout;
+      break;
+    case LoopOutput::summed: break;
+  }
+  const bool is_form_outside = layout.weight && given_weights_.contains(*layout.weight);
+  return is_form_outside ? layout : bound_layout(layout);
+}
+
+void Lowering::lower_loop(const Node& node) {
+  const LoopForm form = loop_form(node);
+  const uint32_t index = node_;
+  Lowering& body = *loops_.at(index);
+  add_as(index, [&] { begin_passes(node, form, body); });
+  body.lower_all();
+  add_as(index, [&] { end_passes(form, body); });
+  const std::map<ValueId, ValueId> same = same_inside(node);
+  for (const Lowered::Gap& gap : body.lowered_.gaps)
+    if (const auto given = same.find(gap.weight); given != same.end())
+      lowered_.gaps.push_back({weight_of(lowered_.forms, given->second), gap.variable});
+  std::ranges::copy(body.lowered_.conversions, std::back_inserter(lowered_.conversions));
+  lowered_.loops[index] = std::make_unique<Lowered>(body.release());
+}
+
+/// Before the passes, and at the beginning of each: what they take.
+void Lowering::begin_passes(const Node& node, const LoopForm& form, Lowering& body) {
+  const ops::Builder& builder = builders_.front();
+  const auto number = substream_words_ > 0 ? number_of_call(node) : std::nullopt;
+  const auto is_indexed = [](LoopInput kind) { return kind == LoopInput::indexed; };
+  const auto is_stacked = [](LoopOutput kind) { return kind == LoopOutput::stacked; };
+  if (number || std::ranges::any_of(form.inputs, is_indexed) || std::ranges::any_of(form.outputs, is_stacked))
+    body.counter_ = body.pass_ = builder.temporary("pass", Type::u32, 1, 1);
+  if (body.counter_ && form.reversed) {
+    std::vector<uint32_t> indices(form.count);
+    for (uint32_t pass = 0; pass < form.count; ++pass) indices[pass] = form.index(pass);
+    const Operand all = constant_words("passes", std::move(indices), form.count);
+    body.pass_ = builder.temporary("index", Type::u32, 1, 1);
+    program::CopyGroup group = copy_of({all.variable, {0, 1, 0, 1}}, *body.pass_);
+    group.source_offset = program::RuntimeRow{body.counter_->variable, 1};
+    body.run(builder.copy({"index", {std::move(group)}}));
+  }
+  if (number) begin_draws(*number, body);
+  program::CopySet parts{"pass", {}};
+  for (size_t i = 0; i < form.inputs.size(); ++i) {
+    const ValueId inside = form.body_inputs[i];
+    const Operand given = in_layout(node.inputs[i], choice().inputs[i], body.builder_of(inside));
+    body.lowered_.operands[inside] = given;
+    if (form.inputs[i] == LoopInput::carried) place_carried(inside, given, body);
+    if (form.inputs[i] == LoopInput::indexed) parts.groups.push_back(place_part(inside, given, body));
+  }
+  if (!parts.groups.empty()) body.run(builder.copy(std::move(parts)));
+  body.place_values();  // constants
+}
+
+void Lowering::begin_draws(uint32_t number, Lowering& body) {
+  body.own_substream_ = own_substream_;
+  body.micro_batch_ = number == 0 ? body.pass_ : micro_batch_;
+  if (number == 0) return;
+  const Operand of_loop = substream_of_call(number);
+  const Operand row = temporary("passes", Type::u32, 1, substream_words_);
+  const auto columns = [](const Operand& of, uint32_t first, uint32_t count) {
+    return Operand{of.variable, of.inside({0, 1, first, count})};
+  };
+  program::CopySet set{"substream", {copy_of(columns(of_loop, 0, kCallWord), columns(row, 0, kCallWord))}};
+  const uint32_t around = substream_words_ - kCallWord - 1;
+  set.groups.push_back(copy_of(columns(of_loop, kCallWord, around), columns(row, kCallWord + 1, around)));
+  run(builders_.front().copy(std::move(set)));
+  body.run(builders_.front().copy({"substream", {copy_of(*body.pass_, columns(row, kCallWord, 1))}}));
+  body.own_substream_ = row;
+}
+
+void Lowering::place_carried(ValueId inside, const Operand& given, Lowering& body) {
+  const ValueInfo& info = body.graph_.info(inside);
+  const ops::Builder& builder = body.builder_of(inside);
+  const Operand carried =
+      builder.add(info.name + ".carried", Role::temporary, info.type.type,
+                  body.operand_layout(info.type, body.layout_of(inside)), body.purpose_of(inside));
+  builder.send(given, carried, steps_);
+  body.lowered_.operands[inside] = carried;
+}
+
+/// The copy of a pass' rows. On tiles they lie as all of them do.
+program::CopyGroup Lowering::place_part(ValueId inside, const Operand& given, Lowering& body) {
+  const ValueInfo& info = body.graph_.info(inside);
+  const TensorType& type = info.type;
+  const ops::Builder& builder = body.builder_of(inside);
+  ops::OperandLayout layout = matrix_layout(type, false);
+  layout.mapping = columns_on_tiles(builder, type.rows(), type.cols());
+  const Operand part =
+      builder.add(info.name + ".micro", Role::temporary, type.type, layout, body.purpose_of(inside));
+  body.lowered_.operands[inside] = part;
+  Operand whole = given;
+  const std::vector<program::MappedBox> mapping = columns_on_tiles(builder, given.rows(), given.cols());
+  if (!lies_on(builder, given, mapping)) {
+    whole = builder.temporary(info.name + ".passes", type.type, given.rows(), given.cols(), mapping);
+    builder.send(given, whole, steps_);
+  }
+  program::CopyGroup group = copy_of(first_rows(whole, type.rows()), part);
+  group.source_offset = program::RuntimeRow{body.pass_->variable, type.rows()};
+  return group;
+}
+
+/// At the end of each pass, and after them: what they give.
+void Lowering::end_passes(const LoopForm& form, Lowering& body) {
+  std::vector<std::pair<size_t, Operand>> aliased;
+  std::vector<std::pair<Operand, Operand>> sent;
+  for (size_t i = 0; i < form.outputs.size(); ++i) {
+    const ValueId inside = form.body_outputs[i];
+    const ops::Builder& builder = body.builder_of(inside);
+    if (const auto input = next_input(form, i); input && form.outputs[i] == LoopOutput::last) {
+      aliased.emplace_back(i, body.operand_of(form.body_inputs[*input]));
+      continue;
+    }
+    const Operand own = body.in_layout(inside, body.layout_of_result(form, i), builder);
+    switch (form.outputs[i]) {
+      case LoopOutput::last: aliased.emplace_back(i, body.kept_of_pass(form, inside, own)); break;
+      case LoopOutput::summed: add_to_sum(output(i), own, form.scale, builder, body); break;
+      case LoopOutput::stacked:
+        if (const auto stack = stack_pass(stacked_output(i, own, form.count, builder), own, builder, body))
+          sent.emplace_back(*stack, output(i));
+        break;
+    }
+  }
+  std::vector<std::pair<Operand, Operand>> carried;
+  for (const auto& [input, becomes] : form.carried) {
+    const ValueId id = form.body_inputs[input];
+    carried.emplace_back(body.in_layout(form.body_outputs[becomes], body.layout_of(id), body.builder_of(id)),
+                         body.operand_of(id));
+  }
+  body.copy_at_once(std::move(carried));
+  const ops::Builder& builder = builders_.front();
+  const program::StepId pass = builder.sequence(std::move(body.steps_));
+  run(builder.repeat(form.count, pass,
+                     body.counter_ ? std::optional(body.counter_->variable) : std::nullopt));
+  for (const auto& [i, operand] : aliased)
+    body.is_given(form, operand) ? copy_to_output(i, operand) : alias_output(i, operand);
+  for (const auto& [from, to] : sent) builder.send(from, to, steps_);
+}
+
+/// Whether an operand is what all passes take, which may change after the loop.
+bool Lowering::is_given(const LoopForm& form, const Operand& operand) const {
+  for (size_t i = 0; i < form.inputs.size(); ++i)
+    if (form.inputs[i] == LoopInput::same && operand_of(form.body_inputs[i]).variable == operand.variable)
+      return true;
+  return false;
+}
+
+/// A value of the last pass, which nothing overwrites at its end.
+Operand Lowering::kept_of_pass(const LoopForm& form, ValueId inside, const Operand& own) {
+  const bool is_overwritten = std::ranges::any_of(form.carried, [&](const auto& carried) {
+    return operand_of(form.body_inputs[carried.first]).variable == own.variable;
+  });
+  if (!is_overwritten) return own;
+  const ops::Builder& builder = builder_of(inside);
+  const Operand kept = builder.temporary(graph_.info(inside).name + ".last", builder.type_of(own), own.rows(),
+                                         own.cols(), builder.mapping_of(own));
+  builder.send(own, kept, steps_);
+  return kept;
+}
+
+void Lowering::add_to_sum(const Operand& sum, const Operand& own, double scale, const ops::Builder& builder,
+                          Lowering& body) {
+  const Type type = builder.type_of(sum);
+  run(ops::add(builder, ops::FillProblem{type, sum.rows(), sum.cols(), 0}, {sum}));
+  body.run(ops::add(builder,
+                    ops::BinaryProblem{kernels::Binary::add_scaled, type, sum.rows(), sum.cols(),
+                                       static_cast<float>(scale)},
+                    {sum, own, sum}));
+}
+
+Operand Lowering::stacked_output(size_t i, const Operand& own, uint32_t count, const ops::Builder& builder) {
+  return output(i, columns_on_tiles(builder, own.rows() * count, own.cols()));
+}
+
+/// Copies a result of a pass to its rows; returns the stack if that is another than where it is wanted.
+std::optional<Operand> Lowering::stack_pass(const Operand& wanted, const Operand& own,
+                                            const ops::Builder& builder, Lowering& body) {
+  const std::vector<program::MappedBox> mapping = columns_on_tiles(builder, wanted.rows(), wanted.cols());
+  const bool is_there = lies_on(builder, wanted, mapping);
+  const Operand stack = is_there
+                            ? wanted
+                            : builder.temporary(builder.program().variable(wanted.variable).name + ".passes",
+                                                builder.type_of(own), wanted.rows(), wanted.cols(), mapping);
+  program::CopyGroup group = copy_of(own, first_rows(stack, own.rows()));
+  group.target_offset = program::RuntimeRow{body.pass_->variable, own.rows()};
+  body.run(builder.copy({"pass", {std::move(group)}}));
+  return is_there ? std::nullopt : std::optional(stack);
+}
+
+}  // namespace tessera::model

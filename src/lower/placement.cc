@@ -1,0 +1,151 @@
+#include "lower/placement.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "compiler/compile.h"
+#include "engine/engine.h"
+#include "graph/loop.h"
+#include "graph/stages.h"
+
+namespace tessera::model {
+namespace {
+
+constexpr uint32_t kMostForSpeed = 4;
+
+void note_passes(Placed& placed) {
+  std::ranges::copy(placed.executable->passes, std::back_inserter(placed.passes));
+}
+
+Placed build(const Graph& graph, Stages stages, const machine::Machine& machine,
+             const std::set<ValueId>& bound, CompileFor what) {
+  program::Program program;
+  program.set_replicas(graph.replicas());
+  const machine::Machine part = compiler::machine_of_replica(program, machine);
+  const ops::Builder builder(program, part);
+  Placed placed;
+  const auto start = std::chrono::steady_clock::now();
+  Lowering lowering(graph, builder, std::move(stages), bound);
+  program.set_main(lowering.build());
+  placed.lowered = lowering.release();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  placed.passes.push_back(
+      {"lower", fmt::format("{} compute sets", program.compute_sets().size()), took.count()});
+  auto shared = std::make_shared<const program::Program>(std::move(program));
+  placed.executable = what == CompileFor::runs ? compiler::compile(std::move(shared), machine)
+                                               : compiler::compile_for_costs(std::move(shared), machine);
+  note_passes(placed);
+  return placed;
+}
+
+/// The first chips of a machine.
+machine::Machine chips_of(const Graph& graph, const machine::Machine& machine, uint32_t chips) {
+  const uint32_t all = machine.chip_count();
+  if (chips > all)
+    throw UsageError(fmt::format("{} chips are to work as one; {} has {}", chips, machine.name, all));
+  if (graph.replicas() > 1 || has_stages(graph))
+    throw UsageError("chips cannot work as one on a graph with replicas or stages, which divide them");
+  return all == 1 ? machine : machine.part(0, chips * machine.chip_tiles);
+}
+
+class PlacementSearch {
+ public:
+  PlacementSearch(const Graph& graph, const machine::Machine& machine) : graph_(graph), machine_(machine) {}
+
+  Placed find(CompileFor what) {
+    const uint32_t most = machine_.chip_count();
+    consider(fmt::format("1 of {} chips", most), stages_of(graph_), 1);
+    const bool fits_one = fits_;
+    for (uint32_t chips = 2; chips <= most && wants_stages(chips, fits_one); chips *= 2)
+      consider_stages(chips);
+    for (uint32_t chips = 2; chips <= most && wants_as_one(chips, fits_one); chips *= 2)
+      consider(fmt::format("{} chips as one", chips), stages_of(graph_), chips);
+    considered_[chosen_].chosen = true;
+    best_->considered = std::move(considered_);
+    if (what == CompileFor::runs) {
+      best_->passes.resize(best_->passes.size() - best_->executable->passes.size());
+      best_->executable = compiler::compile(best_->executable->program, part(chips_));
+      note_passes(*best_);
+    }
+    return std::move(*best_);
+  }
+
+ private:
+  bool wants_stages(uint32_t chips, bool fits_one) const {
+    return fits_one ? std::ranges::any_of(graph_.nodes(), is_loop) && chips <= kMostForSpeed : !fits_;
+  }
+  bool wants_as_one(uint32_t chips, bool fits_one) const {
+    return fits_one ? chips <= kMostForSpeed : !fits_;
+  }
+
+  void consider_stages(uint32_t chips) {
+    Stages stages = stages_of_layers(graph_, chips);
+    if (stages.count() < chips) return;  // fewer layers than chips
+    consider(fmt::format("{} stages of whole layers on as many chips", chips), std::move(stages), chips);
+  }
+
+  machine::Machine part(uint32_t chips) const { return machine_.part(0, chips * machine_.chip_tiles); }
+
+  void consider(std::string name, Stages stages, uint32_t chips) {
+    const machine::Machine machine = part(chips);
+    Placed placed = build(graph_, std::move(stages), machine, {}, CompileFor::costs);
+    const compiler::MemoryReport& memory = placed.executable->memory;
+    PlacementCost cost{std::move(name), 0, memory.fits() ? "" : overflow_text(memory), false};
+    cost.seconds = machine.seconds(engine::dry_run(placed.executable, placed.metadata()).cycles.total());
+    const bool is_better = !best_ || (memory.fits() && !fits_) ||
+                           (memory.fits() == fits_ &&
+                            (fits_ ? cost.seconds < considered_[chosen_].seconds
+                                   : memory.overflow_bytes < best_->executable->memory.overflow_bytes));
+    considered_.push_back(std::move(cost));
+    if (!is_better) return;
+    fits_ = memory.fits();
+    chosen_ = considered_.size() - 1;
+    chips_ = chips;
+    best_ = std::move(placed);
+  }
+
+  const Graph& graph_;
+  const machine::Machine& machine_;
+  std::vector<PlacementCost> considered_;
+  std::optional<Placed> best_;
+  size_t chosen_ = 0;
+  uint32_t chips_ = 1;  ///< of the chosen one
+  bool fits_ = false;
+};
+
+void add_metadata(const Lowered& lowered, std::vector<engine::Binding>& bindings) {
+  for (const auto& [id, weight] : lowered.weights)
+    for (const engine::Binding& binding : weight->bindings()) bindings.push_back(binding);
+  for (const ByReplica& own : lowered.by_replica) {
+    const int64_t cols = own.operand.cols();
+    bindings.push_back({own.operand.variable, const_cast<uint32_t*>(own.words->data()), cols, 1, cols});
+  }
+  for (const auto& [key, function] : lowered.functions) add_metadata(function.body, bindings);
+  for (const auto& [node, body] : lowered.loops) add_metadata(*body, bindings);
+}
+
+}  // namespace
+
+std::vector<engine::Binding> Placed::metadata() const {
+  std::vector<engine::Binding> bindings;
+  add_metadata(lowered, bindings);
+  return bindings;
+}
+
+Placed place_graph(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& bound,
+                   uint32_t chips, CompileFor what) {
+  if (chips > 0) return build(graph, stages_of(graph), chips_of(graph, machine, chips), bound, what);
+  const bool is_free = machine.kind == machine::Kind::tiled && machine.chip_count() > 1 &&
+                       graph.replicas() == 1 && !has_stages(graph) &&
+                       machine.tiles == machine.chip_count() * machine.chip_tiles;
+  return is_free ? PlacementSearch(graph, machine).find(what)
+                 : build(graph, stages_of(graph), machine, bound, what);
+}
+
+}  // namespace tessera::model

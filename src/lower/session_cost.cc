@@ -1,0 +1,216 @@
+#include <tessera/estimate.h>
+
+#include <algorithm>
+
+#include "base/integer_types.h"
+#include "engine/engine.h"
+#include "lower/session_impl.h"
+
+namespace tessera::model {
+namespace {
+
+std::map<std::string, double> by_phase(const program::PhaseTimes& times) {
+  std::map<std::string, double> phases;
+  for (size_t p = 0; p < program::kPhases; ++p)
+    if (times.at[p] != 0) phases.emplace(name_of(static_cast<program::Phase>(p)), times.at[p]);
+  return phases;
+}
+
+void add_memory(const compiler::MemoryReport& memory, RunCost& cost) {
+  cost.bytes = {memory.total_purposes.begin(), memory.total_purposes.end()};
+  cost.total_bytes = memory.total_bytes;
+  cost.fullest_tile_bytes = memory.max_tile_bytes;
+  cost.tile_bytes = memory.tile_capacity_bytes;
+  for (const compiler::TileMemory& tile : memory.tiles) {
+    const compiler::Categories purposes = tile.by_purpose();
+    auto& bytes = cost.tiles.emplace_back(purposes.begin(), purposes.end());
+    uint64_t data = 0;
+    for (const auto& [purpose, count] : purposes) data += count;
+    if (tile.total() > data) bytes["other"] = tile.total() - data;
+  }
+  if (!memory.fits())
+    cost.overflow =
+        overflow_text(memory) +
+        "; a smaller batch, sparser or smaller layers, or a machine with more tiles would need less";
+}
+
+void add_chips(const compiler::Executable& executable, const engine::Profile& profile, RunCost& cost) {
+  if (profile.chips.empty()) return;
+  const machine::Machine& m = executable.machine;
+  const std::vector<compiler::TileMemory> memory = memory_by_chip(executable.memory, m);
+  for (uint32_t c = 0; c < profile.chips.size(); ++c)
+    cost.chips.push_back({m.first_chip() + c, by_phase(profile.chips[c]), memory[c % memory.size()].total()});
+  for (const program::LinkLoad& load : profile.links)
+    cost.links.push_back(
+        {load.from, load.to, static_cast<uint64_t>(load.bytes), m.seconds(m.link_cycles(load.bytes))});
+}
+
+/// By value: from its operation to the last one that takes it; outputs to the end.
+std::vector<Lifetime> lifetimes_of(const Graph& graph) {
+  const OpenedGraph all = opened(graph);
+  std::map<size_t, Lifetime> lifetimes;
+  for (size_t n = 0; n < all.nodes.size(); ++n) {
+    for (size_t input : all.nodes[n].inputs)
+      if (const auto found = lifetimes.find(input); found != lifetimes.end()) found->second.last = n;
+    for (size_t output : all.nodes[n].outputs) {
+      const ValueInfo& info = all.values[output].info();
+      lifetimes[output] = {info.name, info.type.elements() * size_of(info.type.type), n, n};
+    }
+  }
+  for (const auto& [name, id] : graph.outputs())
+    if (const auto found = lifetimes.find(id); found != lifetimes.end())
+      found->second.last = all.nodes.size() - 1;
+  // Updates are in place.
+  for (const Assignment& assignment : graph.assignments()) lifetimes.erase(assignment.value);
+  std::vector<Lifetime> sorted;
+  for (auto& [id, lifetime] : lifetimes) sorted.push_back(std::move(lifetime));
+  return sorted;
+}
+
+/// What a run took, or would take, by operation.
+class OperationCosts {
+ public:
+  OperationCosts(const Lowered& lowered, const engine::Profile& profile, bool measured, double clock,
+                 RunCost& cost)
+      : profile_(profile), measured_(measured), clock_(clock), cost_(cost) {
+    for (const Lowered::Conversion& conversion : lowered.conversions)
+      cost.conversions.push_back({conversion.value, conversion.bytes, seconds(times_of(conversion.sets))});
+  }
+
+  /// Of a graph's operations, those of a loop's body before the loop, which itself takes and gives values.
+  void add(const Graph& graph, const Lowered& lowered) {
+    for (uint32_t n = 0; n < graph.nodes().size(); ++n) {
+      const Node& node = graph.nodes()[n];
+      if (is_loop(node)) add(*node.body, *lowered.loops.at(n));
+      Times all, conversions;
+      for (const Lowered::Sets& sets : lowered.sets[n]) all += times_of(sets);
+      for (const Lowered::Conversion& conversion : lowered.conversions)
+        if (std::ranges::any_of(lowered.sets[n],
+                                [&](const auto& sets) { return sets.hold(conversion.sets); }))
+          conversions += times_of(conversion.sets);
+      cost_.operations.push_back({std::string(node.operation->name), graph.info(node.outputs[0]).name,
+                                  seconds(all), seconds(conversions), by_phase(all.cycles)});
+    }
+  }
+
+ private:
+  struct Times {
+    program::PhaseTimes cycles, seconds;
+
+    void operator+=(const engine::StepProfile& step) { cycles += step.cycles, seconds += step.seconds; }
+    void operator+=(const Times& other) { cycles += other.cycles, seconds += other.seconds; }
+  };
+
+  Times times_of(const Lowered::Sets& sets) const {
+    Times times;
+    for (uint32_t s = sets.first_set; s < sets.last_set; ++s) times += profile_.sets[s];
+    for (uint32_t c = sets.first_copy; c < sets.last_copy; ++c) times += profile_.copies[c];
+    for (uint32_t c = sets.first_collective; c < sets.last_collective; ++c) times += profile_.collectives[c];
+    return times;
+  }
+  double seconds(const Times& times) const {
+    return measured_ ? times.seconds.total() : times.cycles.total() / clock_;
+  }
+
+  const engine::Profile& profile_;
+  bool measured_;
+  double clock_;
+  RunCost& cost_;
+};
+
+double balance_of(const compiler::Executable& executable, const engine::Profile& profile) {
+  double mean = 0, most = 0;
+  for (size_t s = 0; s < executable.sets.size(); ++s) {
+    const auto times = static_cast<double>(profile.sets[s].times);
+    mean += times * executable.sets[s].balance.mean;
+    most += times * executable.sets[s].balance.most;
+  }
+  return most == 0 ? 1 : mean / most;
+}
+
+}  // namespace
+
+RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) const {
+  const double clock = executable().machine.clock_hz;
+  RunCost cost;
+  cost.seconds = measured ? profile.seconds : profile.cycles.total() / clock;
+  cost.cycles = by_phase(profile.cycles);
+  cost.balance = balance_of(executable(), profile);
+  OperationCosts(lowered, profile, measured, clock, cost).add(graph, lowered);
+  cost.lifetimes = lifetimes_of(graph);
+  add_memory(executable().memory, cost);
+  add_chips(executable(), profile, cost);
+  cost.placements = placed.considered;
+  cost.passes = passes;
+  return cost;
+}
+
+void Session::Impl::add_parts(RunCost& cost, std::optional<double> measured) const {
+  double rounds = parts->rounds(threads());
+  if (last_parts) {
+    double cycles = 0;
+    for (const auto& [phase, of_phase] : cost.cycles) cycles += of_phase;
+    rounds += parts->last * last_parts->cost({}).seconds * executable().machine.clock_hz / cycles;
+  }
+  const double times = measured ? *measured / cost.seconds : rounds;
+  cost.seconds *= times;
+  for (auto& [phase, cycles] : cost.cycles) cycles *= rounds;
+  for (OperationCost& operation : cost.operations) {
+    operation.seconds *= times;
+    operation.conversion_seconds *= times;
+    for (auto& [phase, cycles] : operation.cycles) cycles *= rounds;
+  }
+  for (ConversionCost& conversion : cost.conversions) conversion.seconds *= times;
+  // Each thread has the values of a part; callers' arrays are those of all parts.
+  const uint64_t side_by_side = std::min(threads(), parts->count);
+  uint64_t bound = 0;
+  for (const External& external : externals())
+    if (parts->whole.contains(external.name))
+      bound += graph.type(external.id).elements() * size_of(graph.type(external.id).type);
+  uint64_t& values = cost.bytes[std::string(name_of(program::Purpose::activation))];
+  const auto unbound = [&](uint64_t bytes) { return bytes - std::min(bytes, bound); };
+  uint64_t further = (side_by_side - 1) * unbound(values) + (parts->count - 1) * bound;
+  if (last_parts) {
+    const auto& purposes = last_parts->executable().memory.total_purposes;
+    if (const auto own = purposes.find(std::string(name_of(program::Purpose::activation)));
+        own != purposes.end())
+      further += unbound(own->second);
+  }
+  values += further;
+  cost.total_bytes += further;
+  for (Lifetime& value : cost.lifetimes) value.bytes *= side_by_side;
+}
+
+RunCost Session::Impl::cost(std::span<const Tensor> inputs) const {
+  std::vector<engine::Binding> bindings = metadata();
+  const std::vector<External> named = externals();
+  check_arrays(inputs, named);
+  check_lists(inputs);
+  for (const External& external : named) {
+    const auto given = std::ranges::find(inputs, external.name, &Tensor::name);
+    if (given == inputs.end() || given->data == nullptr || !is_integer(graph.type(external.id).type))
+      continue;
+    if (!external.is_input) continue;
+    bindings.push_back(bind(external.operand, external.id, given->data));
+  }
+  RunCost cost = cost_of(
+      session ? session->run(bindings, {.dry = true}) : engine::dry_run(placed.executable, bindings), false);
+  if (parts) add_parts(cost);
+  return cost;
+}
+
+RunCost Session::cost(std::span<const Tensor> inputs) const {
+  const Impl::Lock lock(*impl_);
+  return impl_->cost(inputs);
+}
+
+RunCost estimate(const Graph& graph, const Machine& machine, const EstimateOptions& options) {
+  std::optional<Graph> owner;
+  if (options.owner != nullptr)
+    transform(owner.emplace(*options.owner), session_transforms(), machine.model());
+  const Session::Impl compiled(graph, machine.model(), {.chips = options.chips},
+                               {nullptr, owner ? &*owner : nullptr}, CompileFor::costs);
+  return compiled.cost(options.inputs);
+}
+
+}  // namespace tessera::model

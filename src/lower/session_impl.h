@@ -1,0 +1,337 @@
+// What a session holds.
+#pragma once
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+#include <tessera/model.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/compile.h"
+#include "engine/session.h"
+#include "graph/list_inputs.h"
+#include "graph/transforms/transforms.h"
+#include "kernels/common/numbers.h"
+#include "lower/lowering.h"
+#include "lower/parts.h"
+#include "lower/placement.h"
+
+namespace tessera::model {
+
+using program::FieldView;
+using program::Variable;
+
+struct Session::Impl {
+  /// The session whose parameters another one shares, and its graph; for costs the graph alone, transformed
+  /// for the machine.
+  struct Owner {
+    std::shared_ptr<const Impl> session;
+    const Graph* graph;
+  };
+  static Owner owner_of(std::shared_ptr<const Impl> session) {
+    const Graph& graph = session->graph;
+    return {std::move(session), &graph};
+  }
+
+  /// Without memory, if it is for costs.
+  Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
+       const Owner& of = {}, CompileFor what = CompileFor::runs)
+      : Impl(network, machine, chosen, of, what, choose_parts(network, machine, chosen, of.graph)) {}
+  Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen, const Owner& of,
+       CompileFor what, std::optional<Parts> divided)
+      : graph(divided ? divided->graph : network),
+        options(chosen),
+        owner(of.session),
+        whole_machine(machine),
+        parts(std::move(divided)) {
+    check_inputs();
+    const machine::Machine own = parts ? host_of(machine, 1) : machine;
+    passes = transform(graph, session_transforms(), own);
+    if (of.graph != nullptr) {
+      find_shared(*of.graph);
+      if (machine.kind == machine::Kind::host) find_bound(*of.graph);
+    }
+    placed = place_graph(graph, own, in_place, options.chips, what);
+    std::ranges::move(placed.passes, std::back_inserter(passes));
+    lists = list_inputs(graph);
+    if (what == CompileFor::runs) session = std::make_unique<engine::Session>(placed.executable);
+    if (!parts) return;
+    prepare_last_parts(of, what);
+    parts->graph = network;
+    parts->graph.drop_initial_values();
+  }
+
+  static std::shared_ptr<Impl> sharing(const Graph& graph, const std::shared_ptr<Impl>& owner);
+
+  const compiler::Executable& executable() const { return *placed.executable; }
+  const Variable& variable(ValueId id) const {
+    return executable().program->variable(lowered.operands[id]->variable);
+  }
+  bool transposed(ValueId id) const { return bound_layout(lowered.layouts.values[id]).transposed; }
+  static bool is_state(const ValueInfo& info) {
+    return info.kind == Kind::parameter || info.kind == Kind::state;
+  }
+  bool is_state(ValueId id) const { return is_state(graph.info(id)); }
+
+  /// Callers bind matrices; functions take sparse values.
+  void check_inputs() const {
+    for (ValueId id : graph.inputs())
+      if (graph.type(id).pattern)
+        throw UsageError(
+            fmt::format("the input '{}' is sparse: make it a parameter, or call the graph as a function",
+                        graph.info(id).name));
+  }
+
+  /// All their parameters are this session's, or its owner's.
+  void prepare_last_parts(const Owner& of, CompileFor what) {
+    const auto states =
+        std::ranges::count_if(graph.values(), [](const auto& info) { return is_state(info); });
+    const bool has_own = states != std::ssize(shared);
+    if (of.graph != nullptr && has_own) parts->last = 0;
+    if (parts->last == 0) return;
+    const Owner own{std::shared_ptr<const Impl>(std::shared_ptr<const Impl>(), this), &graph};
+    last_parts = std::make_unique<Impl>(parts->graph, host_of(whole_machine, threads()), undivided(options),
+                                        of.graph == nullptr ? own : of, what);
+    last_parts->graph.drop_initial_values();
+  }
+
+  /// The parameters that the owner has.
+  void find_shared(const Graph& of_owner) {
+    for (ValueId id = 0; id < graph.values().size(); ++id) {
+      if (!is_state(id)) continue;
+      for (ValueId other = 0; other < of_owner.values().size(); ++other)
+        if (is_state(of_owner.info(other)) && of_owner.info(other).name == graph.info(id).name)
+          shared[id] = other;
+      if (!shared.contains(id)) continue;
+      const TensorType &own = graph.type(id), &its = of_owner.type(shared[id]);
+      if (!(own == its))
+        throw UsageError(
+            fmt::format("{} is {}; the owner's is {}", graph.info(id).name, to_string(own), to_string(its)));
+      for (const Assignment& assignment : graph.assignments())
+        if (assignment.state == id)
+          throw UsageError(
+              fmt::format("{} is another session's: it cannot be assigned to", graph.info(id).name));
+    }
+  }
+
+  /// On a host parameters are bound where the owner has them, if both have them in the form of weights, or
+  /// neither does.
+  void find_bound(const Graph& of_owner) {
+    const WeightForms forms = weight_forms(graph), its = weight_forms(of_owner);
+    for (const auto& [own, id] : shared)
+      if (forms[own].has_value() == its[id].has_value()) in_place.insert(own);
+  }
+
+  /// Gives shared parameters the patterns that the owner has.
+  void follow_patterns() {
+    std::map<ValueId, Pattern> changed;
+    for (const auto& [own, id] : shared) {
+      if (!graph.type(own).capacity) continue;
+      Pattern pattern = owner->weight(id)->pattern();
+      if (weight(own)->pattern() != pattern) changed[own] = std::move(pattern);
+    }
+    change_patterns(changed);
+  }
+
+  /// Takes the owner's parameters: where they lie, or as copies.
+  void add_shared(std::vector<engine::Binding>& bindings) {
+    follow_patterns();
+    for (const auto& [own, id] : shared) {
+      if (in_place.contains(own))
+        bindings.push_back(binding_of_shared(own, id));
+      else
+        write(own, owner->read(id));
+    }
+  }
+
+  engine::Binding binding_of_shared(ValueId own, ValueId id) const {
+    const FieldView memory = owner->session->memory_of(owner->variable(id).name);
+    const Variable& v = variable(own);
+    if (transposed(own) == owner->transposed(id)) {
+      if (v.rows == memory.rows && v.cols == memory.cols)
+        return {variable_of(own), memory.data, memory.row_stride, 1};
+      throw UsageError(fmt::format("'{}' has another form than in the session that it is shared with",
+                                   graph.info(own).name));
+    }
+    return {variable_of(own), memory.data, 1, memory.row_stride};
+  }
+  program::VariableId variable_of(ValueId id) const { return lowered.operands[id]->variable; }
+
+  /// Sets the patterns of weights, or none if one does not fit. Blocks of this session's values in them keep
+  /// their contents, and gradients are 0 where products leave them unwritten.
+  void change_patterns(const std::map<ValueId, Pattern>& patterns);
+  /// Sets patterns, then contents of what this session has, or nothing if one does not fit.
+  void replace(const std::map<ValueId, Pattern>& patterns,
+               const std::vector<std::pair<ValueId, std::vector<float>>>& values);
+  /// The present pattern of a sparse parameter or state.
+  Pattern pattern_of(ValueId id) const {
+    return weight(id) != nullptr ? weight(id)->pattern() : *graph.type(id).pattern;
+  }
+  bool is_own_state(ValueId id) const { return is_state(id) && !shared.contains(id); }
+  ValueId find_state(const std::string& name) const {
+    for (ValueId id = 0; id < graph.values().size(); ++id)
+      if (graph.info(id).name == name && is_state(id)) return id;
+    throw UsageError(fmt::format("the graph has no parameter or state '{}'", name));
+  }
+
+  ValueId find_own_state(const std::string& name) const {
+    const ValueId id = find_state(name);
+    if (shared.contains(id)) throw UsageError(fmt::format("'{}' is another session's: set it there", name));
+    return id;
+  }
+
+  LinearWeight* weight(ValueId id) const {
+    const auto& form = lowered.forms[id];
+    return form ? lowered.weights.at(*form).get() : nullptr;
+  }
+
+  static FieldView view(const Variable& v, std::vector<std::byte>& bytes) {
+    return {bytes.data(), v.type, v.rows, v.cols, v.cols, 1};
+  }
+
+  /// Values of a parameter or state, of which a weight has a pattern.
+  uint64_t elements_of(ValueId id, const Pattern& pattern) const {
+    if (!graph.type(id).pattern) return graph.type(id).elements();
+    return pattern.blocks() * pattern.block_size * pattern.block_size;
+  }
+  void check_size(ValueId id, size_t given, const Pattern& pattern) const {
+    if (const uint64_t expected = elements_of(id, pattern); given != expected)
+      throw UsageError(fmt::format("{}: {} values; it has {}", graph.info(id).name, given, expected));
+  }
+
+  void write(ValueId id, std::span<const float> values) {
+    check_size(id, values.size(), graph.type(id).pattern ? pattern_of(id) : Pattern());
+    const std::vector<float> stored =
+        weight(id) != nullptr ? weight(id)->store(values) : reordered(values, variable(id).cols, id);
+    std::vector<std::byte> bytes = kernels::as_type(stored, variable(id).type);
+    session->write(variable(id).name, view(variable(id), bytes));
+  }
+
+  std::vector<float> read(ValueId id) const {
+    if (const auto found = shared.find(id); found != shared.end()) return owner->read(found->second);
+    std::vector<std::byte> bytes(variable(id).bytes());
+    session->read(variable(id).name, view(variable(id), bytes));
+    const std::vector<float> stored = kernels::as_floats(bytes, variable(id).type);
+    return weight(id) != nullptr ? weight(id)->load(stored) : reordered(stored, variable(id).rows, id);
+  }
+
+  /// A matrix of `rows` rows, transposed if the value is stored so.
+  std::vector<float> reordered(std::span<const float> values, uint32_t rows, ValueId id) const {
+    std::vector<float> result(values.begin(), values.end());
+    if (!transposed(id)) return result;
+    const size_t cols = values.size() / rows;
+    for (size_t i = 0; i < values.size(); ++i) result[i % cols * rows + i / cols] = values[i];
+    return result;
+  }
+
+  /// An array of the caller, for an operand that holds a value.
+  engine::Binding bind(const ops::Operand& operand, ValueId id, void* data) const {
+    const uint64_t of_replica = graph.type(id).elements();
+    const int64_t next = graph.bound_type(id).elements() == of_replica ? 0 : static_cast<int64_t>(of_replica);
+    if (transposed(id)) return {operand.variable, data, 1, operand.rows(), next};
+    return {operand.variable, data, operand.cols(), 1, next};
+  }
+
+  std::vector<engine::Binding> metadata() const { return placed.metadata(); }
+
+  /// What the caller binds. The lock is held.
+  struct External {
+    std::string name;
+    ValueId id = 0;
+    ops::Operand operand;
+    bool is_input = false;
+
+    bool operator==(std::string_view other) const { return name == other; }
+  };
+  const std::vector<External>& externals() const {
+    if (!externals_.empty()) return externals_;
+    for (ValueId id = 0; id < graph.values().size(); ++id)
+      if (graph.info(id).kind == Kind::input)
+        externals_.push_back({graph.info(id).name, id, *lowered.operands[id], true});
+    for (const auto& [name, operand] : lowered.outputs)
+      externals_.push_back({name, graph.outputs().at(name), operand, false});
+    return externals_;
+  }
+
+  /// Throws UsageError for lists among the arrays that do not fit.
+  void check_lists(std::span<const Tensor> arrays) const;
+
+  /// Throws UsageError for an array that is neither an input nor an output, given twice, or of another size.
+  void check_arrays(std::span<const Tensor> arrays, std::span<const External> externals) const;
+  /// What a run takes or gives now.
+  TensorType type_of(const External& external) const;
+
+  /// Outputs in the form of sparse weights, which are converted after a run.
+  struct StoredOutput {
+    const External* external;
+    void* to;
+    std::vector<std::byte> bytes;
+  };
+  void unpack(const StoredOutput& output) const {
+    const Type type = graph.type(output.external->id).type;
+    const Variable& v = executable().program->variable(output.external->operand.variable);
+    const std::vector<float> values =
+        weight(output.external->id)->load(kernels::as_floats(output.bytes, v.type));
+    const std::vector<std::byte> bytes = kernels::as_type(values, type);
+    if (!bytes.empty()) std::memcpy(output.to, bytes.data(), bytes.size());
+  }
+
+  /// What a run took a machine that is no host.
+  double seconds_of(const engine::Profile& profile) const {
+    return is_host() ? 0 : executable().machine.seconds(profile.cycles.total());
+  }
+  /// The account of a run, or what was measured.
+  RunCost cost_of(const engine::Profile& profile, bool measured) const;
+  /// What all parts take, if one takes `cost`; `measured`: the seconds of all.
+  void add_parts(RunCost& cost, std::optional<double> measured = {}) const;
+  /// The account of a run with these arrays, of which integer inputs matter.
+  RunCost cost(std::span<const Tensor> inputs) const;
+
+  uint32_t threads() const { return threads_of(whole_machine, options); }
+  engine::RunOptions run_options() const { return {.threads = options.threads, .profile = false}; }
+  bool is_host() const { return executable().machine.kind == machine::Kind::host; }
+
+  /// While it lives, no other thread uses the session, or changes the parameters that it shares.
+  class Lock {
+   public:
+    explicit Lock(const Impl& impl) : own_(impl.mutex_, std::defer_lock) {
+      if (impl.owner) of_owner_ = std::unique_lock(impl.owner->mutex_);
+      own_.lock();
+    }
+
+   private:
+    std::unique_lock<std::recursive_mutex> of_owner_, own_;
+  };
+
+  Graph graph;
+  SessionOptions options;
+  std::shared_ptr<const Impl> owner;
+  std::map<ValueId, ValueId> shared;  ///< parameters, and the owner's
+  std::set<ValueId> in_place;         ///< of these, those that lie where the owner has them
+  std::vector<ListInputs> lists;
+  std::vector<PassRecord> passes;
+  machine::Machine whole_machine;    ///< of which the executable may use a part
+  std::optional<Parts> parts;        ///< of the graph as it was given, if `graph` is for some of its samples
+  std::unique_ptr<Impl> last_parts;  ///< that run one at a time on all threads
+  Placed placed;
+  Lowered& lowered = placed.lowered;
+  std::unique_ptr<engine::Session> session;
+  double last_seconds = 0;  ///< of the machine, if it is no host
+
+ private:
+  mutable std::recursive_mutex mutex_;
+  mutable std::vector<External> externals_;  ///< once they are asked for
+};
+
+}  // namespace tessera::model

@@ -1,0 +1,123 @@
+#include <map>
+#include <utility>
+
+#include "graph/loop.h"
+#include "graph/operation.h"
+#include "lower/layout.h"
+
+namespace tessera::model {
+namespace {
+
+/// Finds which values lie in the form of a weight.
+class FormSearch {
+ public:
+  /// Of inputs, `same` lie as they do outside.
+  FormSearch(const Graph& graph, const std::map<ValueId, ValueId>& same)
+      : graph_(graph),
+        is_leaf_(graph.values().size()),
+        forms_(graph.values().size()),
+        leaves_(graph.values().size()) {
+    for (ValueId id = 0; id < is_leaf_.size(); ++id)
+      is_leaf_[id] = graph.info(id).kind != Kind::result && graph.info(id).kind != Kind::input;
+    for (const auto& [inside, outside] : same) is_leaf_[inside] = true;
+  }
+
+  WeightForms find() {
+    for (ValueId id = 0; id < forms_.size(); ++id)
+      if (graph_.type(id).pattern && is_leaf_[id] && !graph_.info(id).belongs) forms_[id] = id;
+    for (const Node& node : graph_.nodes())
+      for (ValueId weight : weights_of(node)) store_leaf(weight);
+    for (ValueId id = 0; id < forms_.size(); ++id)
+      if (const auto& parameter = graph_.info(id).belongs) forms_[id] = forms_[*parameter];
+    for (const Node& node : graph_.nodes()) follow(node);
+    return std::move(forms_);
+  }
+
+ private:
+  /// The leaf that a weight is, or is computed from element by element. Many paths may lead to a value.
+  std::optional<ValueId> leaf_of(ValueId id) {
+    if (!leaves_[id]) leaves_[id] = find_leaf(id);
+    return *leaves_[id];
+  }
+  std::optional<ValueId> find_leaf(ValueId id) {
+    const ValueInfo& info = graph_.info(id);
+    if (info.kind != Kind::result)
+      return is_leaf_[id] ? std::optional(info.belongs.value_or(id)) : std::nullopt;
+    const Node& node = graph_.nodes()[*info.node];
+    if (node.operation->traits.keeps_zeros == nullptr) return {};
+    for (ValueId input : node.inputs)
+      if (graph_.type(input).shape == info.type.shape)
+        if (const auto leaf = leaf_of(input)) return leaf;
+    return {};
+  }
+
+  void store_leaf(ValueId weight) {
+    if (const auto leaf = leaf_of(weight)) forms_[*leaf] = leaf;
+  }
+
+  void follow(const Node& node) {
+    if (node.body) return follow_call(node);
+    if (is_weight_gradient(node)) forms_[node.outputs[0]] = weight_of(forms_, *weight_input(node));
+    if (is_update(node)) return follow_update(node);
+    const std::optional<ValueId> form = form_of(node);
+    if (!form) return;
+    for (ValueId output : node.outputs)
+      if (graph_.type(output).shape == graph_.type(*form).shape) forms_[output] = form;
+  }
+
+  /// The form that an operation element by element keeps: that of all its inputs but scalars.
+  std::optional<ValueId> form_of(const Node& node) const {
+    if (node.operation->traits.keeps_zeros == nullptr) return {};
+    std::optional<ValueId> form;
+    std::vector<bool> padded;
+    for (ValueId input : node.inputs) {
+      padded.push_back(forms_[input].has_value());
+      if (!forms_[input] && graph_.type(input).elements() != 1) return {};
+      if (forms_[input] && form && *form != *forms_[input]) return {};
+      if (forms_[input]) form = forms_[input];
+    }
+    return form && node.operation->traits.keeps_zeros(padded) ? form : std::nullopt;
+  }
+
+  void follow_update(const Node& node) {
+    for (ValueId output : node.outputs) forms_[output] = forms_[updated_parameter(node)];
+  }
+
+  /// Results of a call that are stored as one of its inputs.
+  void follow_call(const Node& node) {
+    const WeightForms in_body = forms_of_body(node);
+    const std::map<ValueId, ValueId> same = same_inside(node);
+    std::vector<LoopOutput> kinds(node.outputs.size());
+    if (is_loop(node)) kinds = loop_form(node).outputs;
+    size_t position = 0;
+    for (const auto& [name, id] : node.body->outputs()) {
+      const size_t output = position++;
+      if (!in_body[id] || kinds[output] == LoopOutput::stacked) continue;
+      if (const auto given = same.find(*in_body[id]); given != same.end())
+        forms_[node.outputs[output]] = weight_of(forms_, given->second);
+    }
+  }
+
+  const Graph& graph_;
+  std::vector<bool> is_leaf_;
+  WeightForms forms_;
+  std::vector<std::optional<std::optional<ValueId>>> leaves_;  ///< as far as they are known
+};
+
+}  // namespace
+
+WeightForms weight_forms(const Graph& graph) { return FormSearch(graph, {}).find(); }
+
+WeightForms forms_of_body(const Node& node) { return FormSearch(*node.body, same_inside(node)).find(); }
+
+std::vector<ValueId> weights_of(const Node& node) {
+  if (const auto weight = weight_input(node)) return {*weight};
+  if (!node.body) return {};
+  const WeightForms in_body = forms_of_body(node);
+  std::vector<ValueId> weights;
+  for (const auto& [inside, outside] : same_inside(node))
+    if (in_body[inside]) weights.push_back(outside);
+  return weights;
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,93 @@
+#include "lower/weights/host_sparse.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ops/sparse/host/spmm.h"
+
+namespace tessera::model {
+namespace {
+
+ops::PackedWeight packed(const TensorType& type) {
+  using sparse::PackedBlocks;
+  using sparse::PackedElements;
+  if (type.pattern->block_size > 1)
+    return {PackedBlocks::without_values(*type.pattern, type.type, type.capacity), false};
+  return {PackedElements::without_values(*type.pattern, type.type, type.capacity), false};
+}
+
+/// The layout of an operand: an array that the caller binds may have any strides, and is bound as its own
+/// transpose; a call may pass it on.
+Layout layout_of(const ops::Builder& builder, const ops::Operand& operand) {
+  const program::Variable& variable = builder.program().variable(operand.variable);
+  return variable.is_external() || variable.is_argument() ? Layout::column_major : Layout::row_major;
+}
+
+}  // namespace
+
+HostSparseWeight::HostSparseWeight(const TensorType& type, const std::string& name)
+    : weight_(std::make_shared<ops::PackedWeight>(packed(type))), index_(weight_, name) {}
+
+ops::OperandLayout HostSparseWeight::layout() const {
+  const ops::PackedShape shape = packed_shape(*weight_);
+  return {.rows = shape.rows, .cols = shape.cols};
+}
+
+Type HostSparseWeight::activation_type_of(const ops::Builder& builder, const LinearCall& call) const {
+  const bool are_bf16 = builder.type_of(call.x) == Type::bf16 && builder.type_of(call.y) == Type::bf16;
+  const ops::HostLayouts layouts{.window = call.window};
+  return are_bf16 && call.product == ProductKind::forward && takes_bf16(*weight_, layouts, builder.machine())
+             ? Type::bf16
+             : Type::f32;
+}
+
+program::StepId HostSparseWeight::add(const ops::Builder& builder, const LinearCall& call) {
+  if (std::ranges::find(products_, call.product) == products_.end()) products_.push_back(call.product);
+  const ops::ProductProblem problem{.n = call.n,
+                                    .type = weight_->type(),
+                                    .activations = builder.type_of(call.x),
+                                    .product = call.product,
+                                    .activation = call.activation,
+                                    .bias = call.bias.has_value(),
+                                    .uses_beta = call.adds};
+  const ops::HostPlan plan =
+      plan_host_product(*weight_, problem, builder.machine(), {},
+                        {layout_of(builder, call.x), layout_of(builder, call.y), call.window});
+  return build_host_product(builder, index_, problem, plan,
+                            {.values = call.values, .x = call.x, .y = call.y, .bias = call.bias});
+}
+
+std::vector<float> HostSparseWeight::store(std::span<const float> values) const {
+  std::vector<float> stored(packed_shape(*weight_).elements());
+  std::visit([&](const auto& form) { form.pack(values, stored); }, weight_->form);
+  return stored;
+}
+
+std::vector<float> HostSparseWeight::load(std::span<const float> stored) const {
+  const Pattern pattern = this->pattern();
+  std::vector<float> values(pattern.blocks() * pattern.block_size * pattern.block_size);
+  std::visit([&](const auto& form) { form.unpack(stored, values); }, weight_->form);
+  return values;
+}
+
+std::vector<engine::Binding> HostSparseWeight::bindings() {
+  for (ProductKind product : products_) update_index(*weight_, product);
+  std::vector<engine::Binding> bindings;
+  for (const ops::WeightIndex::Binding& b : index_.bindings())
+    bindings.push_back({b.variable, const_cast<void*>(b.data), b.row_stride, 1});
+  return bindings;
+}
+
+Pattern HostSparseWeight::pattern() const {
+  return std::visit([](const auto& form) { return form.pattern(); }, weight_->form);
+}
+
+void HostSparseWeight::set_pattern(const Pattern& pattern) {
+  if (!weight_->is_dynamic()) return LinearWeight::set_pattern(pattern);
+  if (auto* blocks = std::get_if<sparse::PackedBlocks>(&weight_->form))
+    blocks->arrange(pattern);
+  else
+    std::get<sparse::PackedElements>(weight_->form).set_pattern(pattern);
+}
+
+}  // namespace tessera::model

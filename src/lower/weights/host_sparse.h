@@ -1,0 +1,38 @@
+// A sparse weight on a host: packed values, with the index on top.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lower/weight.h"
+#include "ops/sparse/host/weight.h"
+
+namespace tessera::model {
+
+class HostSparseWeight : public LinearWeight {
+ public:
+  HostSparseWeight(const TensorType& type, const std::string& name);
+
+  ops::OperandLayout layout() const override;
+  Type type() const override { return weight_->type(); }
+  Type gradient_type() const override { return Type::f32; }
+  Type activation_type() const override { return Type::f32; }
+  Type activation_type_of(const ops::Builder& builder, const LinearCall& call) const override;
+  bool takes_windows() const override { return true; }
+  bool can_add() const override { return true; }
+  bool gradient_has_gaps() const override { return weight_->is_dynamic() && weight_->has_blocks(); }
+  program::StepId add(const ops::Builder& builder, const LinearCall& call) override;
+  std::vector<float> store(std::span<const float> values) const override;
+  std::vector<float> load(std::span<const float> stored) const override;
+  std::vector<engine::Binding> bindings() override;
+  Pattern pattern() const override;
+  void set_pattern(const Pattern& pattern) override;
+
+ private:
+  std::shared_ptr<ops::PackedWeight> weight_;
+  ops::WeightIndex index_;
+  std::vector<ProductKind> products_;
+};
+
+}  // namespace tessera::model

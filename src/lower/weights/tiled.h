@@ -1,0 +1,59 @@
+// A weight on a tiled machine, dense or sparse, where the plan of its forward product has it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lower/weight.h"
+#include "ops/tiles/product.h"
+
+namespace tessera::model {
+
+class TiledWeight : public LinearWeight {
+ public:
+  TiledWeight(const ops::Builder& builder, const TensorType& type, std::string name, uint32_t n,
+              bool forward_only);
+
+  ops::OperandLayout layout() const override { return forward().layouts.values; }
+  Type type() const override { return type_; }
+  Type gradient_type() const override { return type_; }
+  Type activation_type() const override { return type_; }
+  std::optional<PartedActivations> parted_activations(ProductKind product, uint32_t n) override;
+  program::StepId add(const ops::Builder& builder, const LinearCall& call) override;
+  ops::Operand matrix_of(const ops::Builder& builder, const ops::Operand& stored,
+                         const ops::OperandLayout& wants, std::vector<program::StepId>& steps) const override;
+  ops::Operand stored_of(const ops::Builder& builder, const ops::Operand& matrix,
+                         const ops::OperandLayout& has, std::vector<program::StepId>& steps) const override;
+  std::vector<float> store(std::span<const float> values) const override;
+  std::vector<float> load(std::span<const float> stored) const override;
+  std::vector<engine::Binding> bindings() override;
+  Pattern pattern() const override { return pattern_; }
+  void set_pattern(const Pattern& pattern) override;
+
+ private:
+  /// Plans differ by the product and the rows of the batch.
+  using Key = std::pair<ProductKind, uint32_t>;
+
+  const ops::TileProductPlan& forward() const { return plans_.at({ProductKind::forward, n_}); }
+  const ops::TileProductPlan& plan(ProductKind product, uint32_t n);
+  ops::ProductProblem problem_of(ProductKind product, uint32_t n) const;
+  ops::DynamicShape dynamic_shape() const;
+  ops::ForcedKnobs knobs() const;
+
+  machine::Machine machine_;
+  Type type_;
+  std::string name_;
+  bool dense_;
+  bool forward_only_;
+  std::optional<uint64_t> capacity_;
+  uint32_t n_;
+  Pattern pattern_;
+  std::map<Key, ops::TileProductPlan> plans_;
+  ops::TileProductProgram order_;  ///< of stored values
+  std::optional<ops::Operand> metadata_;
+  std::optional<ops::DynamicEncoding> encoding_;
+};
+
+}  // namespace tessera::model

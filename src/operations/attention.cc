@@ -1,0 +1,516 @@
+// Scaled dot-product attention (Vaswani et al. 2017): one pass over the keys on hosts, products and a softmax
+// elsewhere.
+#include "ops/map/attention.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <cmath>
+#include <limits>
+
+#include "graph/transforms/function_gradients.h"
+#include "kernels/product/attention/codelet.h"
+#include "lower/lowering.h"
+#include "operations/constants.h"
+#include "operations/dropout.h"
+#include "operations/list.h"
+
+namespace tessera::model {
+namespace {
+
+bool attention_lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
+
+bool drops(const Node& node) { return node.attributes.contains("p"); }
+
+/// q, k, v; then, if there are any, the ids of queries and of keys, the bias, and the step of dropout.
+struct Inputs {
+  bool has_ids, has_bias, has_dropout;
+
+  explicit Inputs(const Node& node)
+      : has_ids(node.integer("ids", 0) != 0),
+        has_bias(node.integer("bias", 0) != 0),
+        has_dropout(drops(node)) {}
+  size_t bias() const { return has_ids ? 5 : 3; }
+  size_t step() const { return bias() + (has_bias ? 1 : 0); }
+  size_t count() const { return step() + (has_dropout ? 1 : 0); }
+};
+
+uint32_t tokens_of(const TensorType& type) { return type.shape[type.shape.size() - 2]; }
+
+Attributes attention_attributes_of(const Attention& of) {
+  Attributes attributes = {{"heads", int64_t{of.heads}}};
+  if (of.kv_heads != 0) attributes["kv_heads"] = int64_t{of.kv_heads};
+  if (of.scale) attributes["scale"] = *of.scale;
+  if (of.left) attributes["left"] = int64_t{*of.left};
+  if (of.right) attributes["right"] = int64_t{*of.right};
+  if (of.offset != 0) attributes["offset"] = of.offset;
+  if (of.dropout != 0) {
+    attributes["p"] = of.dropout;
+    attributes["seed"] = static_cast<int64_t>(of.seed);
+  }
+  return attributes;
+}
+
+ops::AttentionProblem attention_problem_of(const Node& node, const TensorType& q, const TensorType& k,
+                                           const TensorType& v) {
+  ops::AttentionProblem p;
+  p.type = q.type;
+  p.queries = tokens_of(q);
+  p.keys = tokens_of(k);
+  p.sequences = q.rows() / p.queries;
+  p.heads = static_cast<uint32_t>(node.integer("heads"));
+  p.kv_heads = static_cast<uint32_t>(node.integer("kv_heads", p.heads));
+  p.size = q.cols() / p.heads;
+  p.value_size = v.cols() / p.kv_heads;
+  p.scale = static_cast<float>(node.number("scale", 1 / std::sqrt(double{1} * p.size)));
+  p.left = node.integer("left", -1);
+  p.right = node.integer("right", -1);
+  p.offset = node.integer("offset", 0);
+  return p;
+}
+
+[[noreturn]] void refuse(const Signature& s, std::string_view what) {
+  throw UsageError(fmt::format("{}: {}", s.operation, what));
+}
+
+void require_heads(const Signature& s, int64_t heads, int64_t kv_heads) {
+  const TensorType &q = s.inputs[0], &k = s.inputs[1], &v = s.inputs[2];
+  if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0 || heads > q.cols() || kv_heads > k.cols())
+    refuse(s, fmt::format("{} heads cannot share {} of keys and values", heads, kv_heads));
+  if (q.cols() % heads != 0 || k.cols() % kv_heads != 0 || q.cols() / heads != k.cols() / kv_heads)
+    refuse(s, fmt::format("queries {} and keys {} are not {} and {} heads of one size", to_string(q),
+                          to_string(k), heads, kv_heads));
+  if (v.cols() % kv_heads != 0)
+    refuse(s, fmt::format("the values {} do not have {} heads", to_string(v), kv_heads));
+}
+
+void require_attention_ids(const Signature& s, size_t input, const TensorType& of) {
+  Shape shape = of.shape;
+  shape.pop_back();
+  if (const TensorType &ids = s.inputs[input], wanted = {Type::u32, shape, {}, {}}; !(ids == wanted))
+    refuse(s, fmt::format("the ids are {}; they must be {}", to_string(ids), to_string(wanted)));
+}
+
+void require_bias(const Signature& s, const TensorType& bias, const ops::AttentionProblem& p) {
+  const Shape whole = {p.sequences, p.heads, p.queries, p.keys};
+  bool fits = bias.type == s.inputs[0].type && bias.shape.size() == 4 && bias.shape[3] == p.keys;
+  for (size_t i = 0; fits && i < 3; ++i) fits = bias.shape[i] == 1 || bias.shape[i] == whole[i];
+  if (!fits)
+    refuse(s, fmt::format("the bias is {}; it must be {}, of which all but the last may be 1",
+                          to_string(bias), to_string(TensorType{s.inputs[0].type, whole, {}, {}})));
+}
+
+void require_window(const Signature& s) {
+  for (const char* limit : {"left", "right"})
+    if (s.attributes.attributes.contains(limit) && s.attributes.integer(limit) < 0)
+      refuse(s, fmt::format("the limit {} is {}; it must be at least 0, or left out for none", limit,
+                            s.attributes.integer(limit)));
+  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+  for (const char* distance : {"left", "right", "offset"})
+    if (const int64_t value = s.attributes.integer(distance, 0); value < -kMost || value > kMost)
+      refuse(s, fmt::format("{} is {}; it must be from -2^32 + 1 to 2^32 - 1", distance, value));
+}
+
+/// Throws UsageError for inputs that are not those of an attention.
+void require_attention_inputs(const Signature& s) {
+  const TensorType &q = s.inputs[0], &k = s.inputs[1], &v = s.inputs[2];
+  require_dense(s);
+  require_float(s, q);
+  const Inputs inputs(s.attributes);
+  if (s.inputs.size() < inputs.count())
+    refuse(s, fmt::format("{} inputs; it takes {}", s.inputs.size(), inputs.count()));
+  const auto leading = [](const TensorType& type) { return Shape(type.shape.begin(), type.shape.end() - 2); };
+  if (q.type != k.type || q.type != v.type || q.shape.size() < 2 || k.shape.size() != q.shape.size() ||
+      v.shape.size() != q.shape.size() || leading(q) != leading(k) || leading(q) != leading(v) ||
+      tokens_of(k) != tokens_of(v))
+    refuse(s, fmt::format(
+                  "queries {}, keys {} and values {} are not [..., tokens, features] of one type and the "
+                  "same leading dimensions",
+                  to_string(q), to_string(k), to_string(v)));
+  const int64_t heads = s.attributes.integer("heads");
+  require_heads(s, heads, s.attributes.integer("kv_heads", heads));
+  const ops::AttentionProblem p = attention_problem_of(s.attributes, q, k, v);
+  require_window(s);
+  if (!std::isfinite(p.scale)) refuse(s, fmt::format("the scale is {}", p.scale));
+  if (inputs.has_ids) {
+    require_attention_ids(s, 3, q);
+    require_attention_ids(s, 4, k);
+  }
+  if (inputs.has_bias) require_bias(s, s.inputs[inputs.bias()], p);
+  if (inputs.has_dropout) require_dropout(s, s.inputs[inputs.step()]);
+}
+
+TensorType lse_type(const TensorType& q, uint32_t heads) {
+  TensorType type{Type::f32, q.shape, {}, {}};
+  type.shape.back() = heads;
+  return type;
+}
+
+TensorType result_type(const TensorType& q, const ops::AttentionProblem& p) {
+  TensorType type = q;
+  type.shape.back() = p.heads * p.value_size;
+  return type;
+}
+
+Types infer_attention(const Signature& s) {
+  require_attention_inputs(s);
+  const ops::AttentionProblem p = attention_problem_of(s.attributes, s.inputs[0], s.inputs[1], s.inputs[2]);
+  return {result_type(s.inputs[0], p), lse_type(s.inputs[0], p.heads)};
+}
+
+/// The inputs, y, lse, dy: dq, dk, dv.
+Types infer_attention_gradient(const Signature& s) {
+  require_attention_inputs(s);
+  const size_t count = Inputs(s.attributes).count();
+  const ops::AttentionProblem p = attention_problem_of(s.attributes, s.inputs[0], s.inputs[1], s.inputs[2]);
+  const TensorType y = result_type(s.inputs[0], p);
+  if (s.inputs.size() != count + 3 || !(s.inputs[count] == y) || !(s.inputs[count + 2] == y) ||
+      !(s.inputs[count + 1] == lse_type(s.inputs[0], p.heads)))
+    refuse(s, "results and their gradient do not match the inputs");
+  return {s.inputs[0], s.inputs[1], s.inputs[2]};
+}
+
+/// By an operation of its own, unless the bias or the logarithm has a gradient.
+Gradients attention_gradient(const Differentiation& d) {
+  const Inputs inputs(d.node);
+  const bool needs_bias = inputs.has_bias && d.needed[inputs.bias()];
+  if (!d.dy[0] || d.dy[1] || needs_bias) return differentiate_decomposition(d);
+  std::vector<Value> all;
+  for (size_t i = 0; i < inputs.count(); ++i) all.push_back(d.input(i));
+  all.insert(all.end(), {d.output(0), d.output(1), *d.dy[0]});
+  const std::vector<Value> of_inputs = d.graph.apply("attention_gradient", all, d.node.attributes);
+  Gradients gradients(of_inputs.begin(), of_inputs.end());
+  gradients.resize(inputs.count());
+  return gradients;
+}
+
+/// The score of pairs that do not attend: so little that their powers are 0.
+constexpr double kLittle = -1e30;
+/// The logarithm of a sum of none, so that powers less it are 0.
+constexpr double kNoLogarithm = kernels::kNoLogarithm;
+
+/// Scores and probabilities as matrices [sequences, kv heads, queries of all heads that share keys, keys].
+class AttentionParts {
+ public:
+  AttentionParts(const Decomposition& d, const Inputs& inputs)
+      : d_(d),
+        inputs_(inputs),
+        p_(attention_problem_of(d.node, d.inputs[0].type(), d.inputs[1].type(), d.inputs[2].type())) {}
+
+  const ops::AttentionProblem& problem() const { return p_; }
+
+  /// [..., tokens, heads · size] as [sequences, kv heads, rows, size].
+  Value by_head(Value x, uint32_t heads) const {
+    const uint32_t tokens = tokens_of(x.type()), size = x.type().cols() / heads;
+    const Value heads_first = permute(reshape(x, {p_.sequences, tokens, heads, size}), {0, 2, 1, 3});
+    return reshape(heads_first, {p_.sequences, p_.kv_heads, heads / p_.kv_heads * tokens, size});
+  }
+  /// The reverse, in a shape.
+  Value by_token(Value x, uint32_t heads, const Shape& shape) const {
+    const uint32_t size = x.type().cols(), tokens = shape[shape.size() - 2];
+    const Value heads_first = reshape(x, {p_.sequences, heads, tokens, size});
+    return reshape(permute(heads_first, {0, 2, 1, 3}), shape);
+  }
+  /// A number for each query.
+  Value rows(Value x) const { return reshape(x, {p_.sequences, p_.heads, p_.queries, 1}); }
+  Value pairs(Value x) const { return reshape(x, {p_.sequences, p_.heads, p_.queries, p_.keys}); }
+  Value by_kv_head(Value x) const {
+    return reshape(x, {p_.sequences, p_.kv_heads, p_.heads / p_.kv_heads * p_.queries, p_.keys});
+  }
+
+  /// [sequences, heads, queries, keys] in FP32.
+  Value scores() const {
+    // Scaled before, so that products of FP16 do not overflow.
+    const Value q = d_.inputs[0] * double{p_.scale};
+    const Value products = matmul(by_head(q, p_.heads), by_head(d_.inputs[1], p_.kv_heads), false, true);
+    Value scores = pairs(cast(products, Type::f32));
+    if (inputs_.has_bias) scores = scores + cast(d_.inputs[inputs_.bias()], Type::f32);
+    return scores;
+  }
+
+  /// 1 for the pairs that attend, else 0; none: all do.
+  std::optional<Value> mask() const {
+    std::optional<Value> mask;
+    if (p_.left >= 0 || p_.right >= 0) mask = window();
+    if (!inputs_.has_ids) return mask;
+    const Value queries = reshape(d_.inputs[3], {p_.sequences, 1, p_.queries, 1}),
+                keys = reshape(d_.inputs[4], {p_.sequences, 1, 1, p_.keys});
+    const Value same =
+        cast(equal(queries, keys), Type::f32) * cast(not_equal(keys, number(keys, 0)), Type::f32);
+    return mask ? *mask * same : same;
+  }
+  /// Of [sequences, heads, queries, keys].
+  Value dropped(Value pairs) const {
+    if (!inputs_.has_dropout) return pairs;
+    Attributes attributes;
+    for (const char* name : {"p", "seed", "stream"}) attributes[name] = d_.node.attributes.at(name);
+    return pairs.owner().apply("dropout", {pairs, d_.inputs[inputs_.step()]}, std::move(attributes))[0];
+  }
+  Value masked(Value scores, const std::optional<Value>& mask) const {
+    return mask ? where(*mask, scores, number(scores, kLittle)) : scores;
+  }
+
+ private:
+  Value window() const {
+    std::vector<float> allowed;
+    for (int64_t i = 0; i < p_.queries; ++i)
+      for (int64_t j = 0; j < p_.keys; ++j) {
+        const int64_t distance = j - i - p_.offset;
+        allowed.push_back(
+            (p_.left < 0 || distance >= -p_.left) && (p_.right < 0 || distance <= p_.right) ? 1 : 0);
+      }
+    return d_.inputs[0].owner().constant("", {1, 1, p_.queries, p_.keys}, std::move(allowed));
+  }
+
+  const Decomposition& d_;
+  const Inputs& inputs_;
+  ops::AttentionProblem p_;
+};
+
+std::vector<Value> decompose_attention(const Decomposition& d) {
+  const Inputs inputs(d.node);
+  const AttentionParts parts(d, inputs);
+  const ops::AttentionProblem& p = parts.problem();
+  const std::optional<Value> mask = parts.mask();
+  const Value scores = parts.masked(parts.scores(), mask);
+  const bool may_hide_all = mask || inputs.has_bias;
+  const Value largest = max(scores, {-1}, true);
+  // Not minus infinity, less which scores would be NaN.
+  const Value most =
+      may_hide_all ? maximum(largest, number(largest, std::numeric_limits<float>::lowest())) : largest;
+  Value powers = exp(scores - most);
+  if (mask) powers = powers * *mask;
+  const Value total = sum(powers, {-1}, true);
+  // The largest power is 1, unless no pair attends.
+  const Value divisor = may_hide_all ? maximum(total, number(total, 0.5)) : total;
+  const Value probabilities = powers / divisor;
+  Value lse = most + log(divisor);
+  if (may_hide_all) lse = where(total, lse, number(lse, kNoLogarithm));
+  const TensorType& q = d.inputs[0].type();
+  const Value weights = parts.by_kv_head(cast(parts.dropped(probabilities), p.type));
+  const Value y = matmul(weights, parts.by_head(d.inputs[2], p.kv_heads));
+  return {parts.by_token(y, p.heads, result_type(q, p).shape),
+          parts.by_token(lse, p.heads, lse_type(q, p.heads).shape)};
+}
+
+std::vector<Value> decompose_attention_gradient(const Decomposition& d) {
+  const Inputs inputs(d.node);
+  const AttentionParts parts(d, inputs);
+  const ops::AttentionProblem& p = parts.problem();
+  const std::optional<Value> mask = parts.mask();
+  const Value q = parts.by_head(d.inputs[0], p.heads), k = parts.by_head(d.inputs[1], p.kv_heads),
+              v = parts.by_head(d.inputs[2], p.kv_heads),
+              y = parts.by_head(d.inputs[inputs.count()], p.heads),
+              lse = parts.rows(parts.by_head(d.inputs[inputs.count() + 1], p.heads)),
+              dy = parts.by_head(d.inputs[inputs.count() + 2], p.heads);
+  Value probabilities = exp(parts.masked(parts.scores(), mask) - lse);
+  if (mask) probabilities = probabilities * *mask;
+  const auto wide = [](Value x) { return cast(x, Type::f32); };
+  const Value mean = parts.rows(sum(wide(dy) * wide(y), {-1}, true));
+  const Value of_probabilities = parts.dropped(parts.pairs(wide(matmul(dy, v, false, true))));
+  const Value of_scores =
+      parts.by_kv_head(cast(probabilities * (of_probabilities - mean) * double{p.scale}, p.type));
+  const Value weights = parts.by_kv_head(cast(parts.dropped(probabilities), p.type));
+  return {parts.by_token(matmul(of_scores, k), p.heads, d.inputs[0].shape()),
+          parts.by_token(matmul(of_scores, q, true), p.kv_heads, d.inputs[1].shape()),
+          parts.by_token(matmul(weights, dy, true), p.kv_heads, d.inputs[2].shape())};
+}
+
+/// The bias as a matrix of bias_rows × keys has the same elements.
+ops::AttentionProblem attention_problem_of(Lowering& l, const Node& node) {
+  const auto type = [&](size_t input) -> const TensorType& { return l.graph().type(node.inputs[input]); };
+  const Inputs inputs(node);
+  ops::AttentionProblem p = attention_problem_of(node, type(0), type(1), type(2));
+  p.has_ids = inputs.has_ids;
+  p.has_bias = inputs.has_bias;
+  p.has_dropout = inputs.has_dropout;
+  if (p.has_dropout) {
+    p.keep = keep_of(node);
+    p.seed = seed_of(node);
+    p.operation = stream_of(node);
+    p.substream_words = l.substream_words();
+  }
+  if (!p.has_bias) return p;
+  const Shape& bias = type(inputs.bias()).shape;
+  p.bias_of_sequences = bias[0] > 1;
+  p.bias_of_heads = bias[1] > 1;
+  p.bias_of_queries = bias[2] > 1;
+  return p;
+}
+
+/// Queries, keys, values and the result lie as rows or transposed, each by itself.
+std::vector<LayoutChoice> attention_layouts(Lowering& l, const Node& node) {
+  const LayoutChoice rows = row_layouts(l, node).front();
+  const auto of = [&](ValueId id, bool transposed) {
+    return transposed && l.graph().type(id).elements() != 1 ? kTransposed : kRows;
+  };
+  std::vector<LayoutChoice> choices;
+  for (uint32_t bits = 0; bits < 16; ++bits) {
+    LayoutChoice& choice = choices.emplace_back(rows);
+    for (uint32_t i = 0; i < 3; ++i) choice.inputs[i] = of(node.inputs[i], (bits >> i & 1) != 0);
+    choice.outputs[0] = of(node.outputs[0], (bits >> 3 & 1) != 0);
+  }
+  return choices;
+}
+
+std::vector<ops::Operand> input_operands(Lowering& l, const Node& node) {
+  const Inputs inputs(node);
+  std::vector<ops::Operand> operands;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    operands.push_back(inputs.has_dropout && i == inputs.step() ? l.with_substream(l.input(i)) : l.input(i));
+  return operands;
+}
+
+void lower_attention(Lowering& l, const Node& node) {
+  std::vector<ops::Operand> operands = input_operands(l, node);
+  for (const size_t i : {1, 0}) operands.push_back(l.output(i));
+  ops::AttentionProblem p = attention_problem_of(l, node);
+  p.q_transposed = l.input_layout(0).transposed;
+  p.k_transposed = l.input_layout(1).transposed;
+  p.v_transposed = l.input_layout(2).transposed;
+  p.y_transposed = l.output_layout(0).transposed;
+  l.add(p, operands);
+}
+
+void lower_attention_gradient(Lowering& l, const Node& node) {
+  std::vector<ops::Operand> operands = input_operands(l, node);
+  for (const size_t i : {1, 2, 0}) operands.push_back(l.output(i));
+  l.add(ops::AttentionGradientProblem{attention_problem_of(l, node)}, operands);
+}
+
+/// Queries and keys of two packs of sequences; the second pack has padding.
+Array ids_of(uint32_t sequences, uint32_t tokens) {
+  Array ids;
+  for (uint32_t s = 0; s < sequences; ++s)
+    for (uint32_t i = 0; i < tokens; ++i) ids.push_back(s > 0 && i + 3 > tokens ? 0 : 1 + i / 5);
+  return ids;
+}
+
+struct CaseOf {
+  Type type = Type::f32;
+  uint32_t sequences = 2, queries = 7, keys = 7, heads = 2, kv_heads = 2, size = 6, value_size = 5;
+  Attributes attributes = {};
+  Shape bias = {};
+  bool ids = false;
+  double dropout = 0;
+
+  Case make() const {
+    Case c{.inputs = {dense_type(type, {sequences, queries, heads * size}),
+                      dense_type(type, {sequences, keys, kv_heads * size}),
+                      dense_type(type, {sequences, keys, kv_heads * value_size})},
+           .attributes = attributes};
+    c.attributes["heads"] = int64_t{heads};
+    if (kv_heads != heads) c.attributes["kv_heads"] = int64_t{kv_heads};
+    if (ids) {
+      c.attributes["ids"] = int64_t{1};
+      c.inputs.push_back(dense_type(Type::u32, {sequences, queries}));
+      c.inputs.push_back(dense_type(Type::u32, {sequences, keys}));
+      c.given = {{3, ids_of(sequences, queries)}, {4, ids_of(sequences, keys)}};
+    }
+    if (!bias.empty()) {
+      c.attributes["bias"] = int64_t{1};
+      c.inputs.push_back(dense_type(type, bias));
+    }
+    if (dropout > 0) {
+      c.attributes.insert({{"p", dropout}, {"seed", int64_t{5}}, {"stream", int64_t{2}}});
+      c.given[c.inputs.size()] = {3};
+      c.inputs.push_back(dense_type(Type::u32, {}));
+    }
+    return c;
+  }
+};
+
+std::vector<Case> attention_cases() {
+  const Attributes causal = {{"right", int64_t{0}}};
+  const Attributes sliding = {
+      {"left", int64_t{2}}, {"right", int64_t{1}}, {"offset", int64_t{-1}}, {"scale", 0.3}};
+  return {
+      CaseOf{}.make(),
+      CaseOf{.queries = 9, .attributes = causal}.make(),
+      CaseOf{.queries = 5, .keys = 8, .heads = 4, .attributes = sliding}.make(),
+      CaseOf{.keys = 12, .ids = true}.make(),
+      CaseOf{.heads = 4, .attributes = causal, .bias = {1, 4, 7, 7}, .ids = true}.make(),
+      CaseOf{.bias = {2, 1, 1, 7}}.make(),
+      CaseOf{.queries = 33, .keys = 99, .heads = 4, .dropout = 0.3}.make(),
+      CaseOf{.type = Type::f16, .attributes = causal, .bias = {2, 1, 7, 7}, .ids = true, .dropout = 0.2}
+          .make(),
+      CaseOf{.type = Type::f16, .queries = 20, .keys = 20, .size = 16, .value_size = 16, .attributes = causal}
+          .make(),
+      CaseOf{.type = Type::bf16, .size = 16, .value_size = 8}.make()};
+}
+
+/// Of y and the logarithm the results of any inputs would do, as the gradient takes them as they are.
+std::vector<Case> attention_gradient_cases() {
+  std::vector<Case> all = attention_cases();
+  for (Case& c : all) {
+    const TensorType q = c.inputs[0];
+    Node node;
+    node.attributes = c.attributes;
+    const ops::AttentionProblem p = attention_problem_of(node, q, c.inputs[1], c.inputs[2]);
+    c.inputs.push_back(result_type(q, p));
+    c.given[c.inputs.size()] = Array(lse_type(q, p.heads).elements(), 2.5);
+    c.inputs.push_back(lse_type(q, p.heads));
+    c.inputs.push_back(result_type(q, p));
+    c.differentiable = false;
+  }
+  return all;
+}
+
+/// Sequences attend to themselves; ids and a bias may be the same for all of them.
+bool attention_keeps_samples(const Divided& divided) {
+  for (size_t i = 0; i < divided.operands.size(); ++i) {
+    const Shape& shape = divided.shape(i);
+    if (divided.operands[i] ? shape.size() < (i < 3 ? 3 : 2) : i < 3 || shape.size() != 4 || shape[0] != 1)
+      return false;
+  }
+  return true;
+}
+
+constexpr Operation kAttention[] = {
+    {.name = "attention",
+     .least_inputs = 3,
+     .most_inputs = 7,
+     .infer = infer_attention,
+     .gradient = attention_gradient,
+     .layouts = attention_layouts,
+     .lower = lower_attention,
+     .cases = attention_cases,
+     .traits = {.keeps_samples = attention_keeps_samples, .has_substreams = drops},
+     .decompose = decompose_attention,
+     .lowers_on = attention_lowers_on},
+    {.name = "attention_gradient",
+     .least_inputs = 6,
+     .most_inputs = 10,
+     .infer = infer_attention_gradient,
+     .layouts = row_layouts,
+     .lower = lower_attention_gradient,
+     .cases = attention_gradient_cases,
+     .traits = {.has_substreams = drops},
+     .decompose = decompose_attention_gradient,
+     .lowers_on = attention_lowers_on}};
+
+}  // namespace
+
+std::span<const Operation> attention_operations() { return kAttention; }
+
+Value attention(Value q, Value k, Value v, const Attention& of) {
+  Attributes attributes = attention_attributes_of(of);
+  std::vector<Value> inputs = {q, k, v};
+  if (of.query_ids.has_value() != of.key_ids.has_value())
+    throw UsageError("attention: ids of queries need those of keys");
+  if (of.query_ids) {
+    inputs.insert(inputs.end(), {as_indices(*of.query_ids), as_indices(*of.key_ids)});
+    attributes["ids"] = int64_t{1};
+  }
+  if (of.bias) {
+    inputs.push_back(*of.bias);
+    attributes["bias"] = int64_t{1};
+  }
+  if (of.dropout != 0) {
+    if (!of.step) throw UsageError("attention: dropout needs a step");
+    inputs.push_back(*of.step);
+  }
+  return q.owner().apply("attention", inputs, std::move(attributes))[0];
+}
+
+}  // namespace tessera::model

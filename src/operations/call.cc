@@ -1,0 +1,148 @@
+// Calls of functions, whose code all calls share.
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <limits>
+
+#include "graph/list_inputs.h"
+#include "graph/stages.h"
+#include "graph/substream.h"
+#include "graph/transforms/function_gradients.h"
+#include "lower/lowering.h"
+#include "operations/list.h"
+
+namespace tessera::model {
+namespace {
+
+void check_draws_and_patterns(const Graph& function) {
+  for (const Node& node : function.nodes())
+    if (node.operation->traits.draws)
+      throw UsageError(
+          fmt::format("a function cannot contain {}, which would draw the same random numbers in "
+                      "every call",
+                      node.operation->name));
+  for (ValueId id : function.inputs())
+    if (function.type(id).capacity)
+      throw UsageError(
+          fmt::format("a function cannot take '{}', whose pattern may change: give it a fixed pattern",
+                      function.info(id).name));
+}
+
+Types infer_call(const Signature& s) {
+  if (!s.attributes.body) throw UsageError("call: there is no function; use Graph::call");
+  const Graph& function = *s.attributes.body;
+  check_function(function);
+  stage_of(s.attributes);
+  if (has_stages(function))
+    throw UsageError("a function cannot name stages: name the stage of each call of it, or use a loop");
+  check_draws_and_patterns(function);
+  const std::vector<ValueId> inputs = function.inputs();
+  if (inputs.size() != s.inputs.size())
+    throw UsageError(
+        fmt::format("a function with {} inputs is called with {}", inputs.size(), s.inputs.size()));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!(function.type(inputs[i]) == s.inputs[i]))
+      throw UsageError(fmt::format("the function's input '{}' is {}; the call passes {}",
+                                   function.info(inputs[i]).name, to_string(function.type(inputs[i])),
+                                   to_string(s.inputs[i])));
+  check_sources_of_lists(s);
+  Types types;
+  for (const auto& [name, id] : function.outputs()) types.push_back(function.type(id));
+  return types;
+}
+
+/// The call computes what its gradient needs as well, which is a call too, and draws the same random numbers.
+Gradients call_gradient(const Differentiation& d) {
+  std::vector<bool> given;
+  for (const auto& dy : d.dy) given.push_back(dy.has_value());
+  const FunctionGradient& function = d.functions.of(d.node.body, given);
+  if (function.backward->outputs().empty()) return Gradients(d.node.inputs.size());
+  const uint32_t index = *d.graph.info(d.node.outputs[0]).node;
+  d.graph.extend(index, function.forward, d.node.attributes);
+  const Node forward = d.graph.nodes()[index];
+  std::vector<Value> inputs;
+  for (const FunctionGradient::Taken& taken : function.taken)
+    inputs.push_back(d.graph.value((taken.is_output ? forward.outputs : forward.inputs)[taken.position]));
+  for (const auto& dy : d.dy)
+    if (dy) inputs.push_back(*dy);
+  const std::vector<Value> outputs = d.graph.call(
+      function.backward, inputs, {.number = number_of_call(forward), .stage = stage_of(forward)});
+  Gradients gradients;
+  for (const auto& position : function.gradients)
+    gradients.push_back(position ? std::optional(outputs[*position]) : std::nullopt);
+  return gradients;
+}
+
+std::vector<Array> call_reference(const Evaluation& e) {
+  const std::optional<uint32_t> call = number_of_call(e.node);
+  return results_of(*e.node.body, e.inputs, call ? called(e.substream, *call) : e.substream);
+}
+
+/// Those that were chosen for the function.
+std::vector<LayoutChoice> call_layouts(Lowering& l, const Node& node) {
+  const Graph& function = *node.body;
+  const std::vector<ValueLayout>& inside = l.function(node).body.layouts.values;
+  LayoutChoice choice;
+  for (ValueId id : function.inputs()) {
+    const ValueId given = node.inputs[choice.inputs.size()];
+    choice.inputs.push_back(inside[id].weight ? l.weight_layout(given) : inside[id]);
+  }
+  for (const auto& [name, id] : function.outputs()) {
+    const auto& form = l.form_of(node.outputs[choice.outputs.size()]);
+    choice.outputs.push_back(form ? ValueLayout{.weight = form} : bound_layout(inside[id]));
+  }
+  return {choice};
+}
+
+void lower_call(Lowering& l, const Node& node) {
+  const LoweredFunction& function = l.function(node);
+  std::vector<ops::Operand> operands;
+  for (size_t i = 0; i < node.inputs.size(); ++i) operands.push_back(l.argument(i, function));
+  std::vector<size_t> converted;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (l.takes_result_as_it_is(i, function)) {
+      operands.push_back(l.output(i));
+      continue;
+    }
+    const ops::Operand& inside = function.function.operands[operands.size()].operand;
+    operands.push_back(l.temporary("result", l.builder().type_of(inside), inside.rows(), inside.cols()));
+    converted.push_back(i);
+  }
+  if (const auto call = number_of_call(node)) operands.push_back(l.substream_of_call(*call));
+  l.run(l.builder().call(function.function, operands));
+  for (size_t i : converted) l.take_result(i, function, operands[node.inputs.size() + i]);
+}
+
+/// A block of two layers.
+std::shared_ptr<const Graph> block() {
+  auto function = std::make_shared<Graph>();
+  const Value x = function->input("x", {6, 24});
+  const Value w = function->input("w", {24, 24}), b = function->input("b", {24});
+  const Value h = relu(linear(x, w, b));
+  function->output("h", h);
+  function->output("y", x + tanh(linear(h, w)));
+  return function;
+}
+
+std::vector<Case> call_cases() {
+  const auto type = [](Shape shape) { return TensorType{Type::f32, std::move(shape), {}, {}}; };
+  return {{.inputs = {type({6, 24}), type({24, 24}), type({24})}, .body = block()}};
+}
+
+constexpr Operation kCall[] = {{"call", 0, std::numeric_limits<size_t>::max(), infer_call, call_gradient,
+                                call_reference, call_layouts, lower_call, call_cases}};
+
+}  // namespace
+
+std::span<const Operation> call_operations() { return kCall; }
+
+void check_function(const Graph& function) {
+  for (const ValueInfo& info : function.values())
+    if (info.kind == Kind::parameter || info.kind == Kind::state)
+      throw UsageError(
+          fmt::format("a function cannot have the parameter or state '{}': pass it as an input", info.name));
+  if (function.replicas() > 1) throw UsageError("a function cannot have replicas: replicate what calls it");
+  if (function.outputs().empty()) throw UsageError("a function needs outputs");
+}
+
+}  // namespace tessera::model

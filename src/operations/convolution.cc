@@ -1,0 +1,344 @@
+// Convolutions: products of a weight with what a window sees.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/convolution.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "graph/broadcast.h"
+#include "lower/lowering.h"
+#include "operations/linear.h"
+#include "operations/list.h"
+#include "operations/window.h"
+
+namespace tessera::model {
+namespace {
+
+using kernels::Window;
+
+const Operation& product() {
+  static const Operation& linear = find_operation("linear");
+  return linear;
+}
+
+/// The product's signature: what the window sees, and the other inputs.
+Types infer_convolution(const Signature& s) {
+  require_float(s, s.inputs[0]);
+  if (s.inputs[0].pattern) throw UsageError(fmt::format("{}: the image is sparse", s.operation));
+  Types inputs = s.inputs;
+  const Window window = window_over(s.operation, s.attributes, s.inputs[0].shape);
+  inputs[0].shape = positions_of(s.inputs[0].shape, window, window.taps() * s.inputs[0].cols());
+  return product().infer({s.operation, inputs, s.attributes, s.graph});
+}
+
+Attributes product_attributes(const Node& node) {
+  Attributes attributes;
+  for (const char* name : {"activation", "residual"})
+    if (const auto found = node.attributes.find(name); found != node.attributes.end())
+      attributes.insert(*found);
+  return attributes;
+}
+
+Value seen_by(const Node& node, Value x) {
+  return x.graph->apply("patches", {x}, window_attributes(node))[0];
+}
+
+std::vector<Value> decompose_convolution(const Decomposition& d) {
+  std::vector<Value> inputs = d.inputs;
+  inputs[0] = seen_by(d.node, inputs[0]);
+  return inputs[0].graph->apply("linear", inputs, product_attributes(d.node));
+}
+
+Gradients convolution_gradient(const Differentiation& d) {
+  const Value dy = *d.dy[0], x = d.input(0), w = d.input(1);
+  if (d.node.text("activation", "none") != "none")
+    throw UsageError(
+        "convolution: apply the activation as an operation of its own where gradients are needed");
+  Gradients gradients(d.node.inputs.size());
+  if (d.needed[0]) {
+    Attributes attributes = window_attributes(d.node);
+    attributes["size"] = std::vector<int64_t>(x.shape().begin() + 1, x.shape().end() - 1);
+    const Value seen = d.graph.apply("linear_input_gradient", {dy, w})[0];
+    gradients[0] = d.graph.apply("fold", {seen}, std::move(attributes))[0];
+  }
+  if (d.needed[1]) gradients[1] = d.graph.apply("linear_weight_gradient", {seen_by(d.node, x), dy, w})[0];
+  const bool has_residual = d.node.integer("residual", 0) != 0;
+  const size_t bias_end = d.node.inputs.size() - (has_residual ? 1 : 0);
+  if (bias_end > 2) gradients[2] = sum_to(dy, d.input(2).type());
+  if (has_residual) gradients.back() = dy;
+  return gradients;
+}
+
+/// As those of the product; images lie as what is seen of them.
+std::vector<LayoutChoice> convolution_layouts(Lowering& l, const Node& node) {
+  const ValueLayout x = l.weight(node.inputs[1]).activations();
+  LayoutChoice choice{{x, l.weight_layout(node.inputs[1])}, {x}};
+  const bool has_residual = node.integer("residual", 0) != 0;
+  if (node.inputs.size() > (has_residual ? 3U : 2U)) choice.inputs.push_back(kRows);
+  if (has_residual) choice.inputs.push_back(x);
+  return {choice};
+}
+
+void lower_convolution(Lowering& l, const Node& node) {
+  const Shape& image = l.graph().type(node.inputs[0]).shape;
+  lower_product(l, node, window_over(node.operation->name, node, image));
+}
+
+/// Products of a host take their panels from images.
+bool convolution_lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
+
+bool convolution_keeps_samples(const Divided& divided) { return product().traits.keeps_samples(divided); }
+
+std::optional<Node> absorb_convolution(const Graph& graph, const Node& own, const Node& next) {
+  return product().absorb(graph, own, next);
+}
+
+/// Every third block.
+TensorType convolution_sparse(uint32_t outputs, uint32_t seen, uint32_t block_size, bool is_dynamic) {
+  Pattern pattern{outputs, seen, block_size, {0}, {}};
+  for (uint32_t row = 0; row < pattern.block_rows(); ++row) {
+    for (uint32_t col = row % 3; col < pattern.block_cols(); col += 3) pattern.col_indices.push_back(col);
+    pattern.crow_indices.push_back(pattern.col_indices.size());
+  }
+  const uint64_t blocks = pattern.blocks();
+  TensorType type{Type::f32, {outputs, seen}, std::make_shared<const Pattern>(std::move(pattern)), {}};
+  if (is_dynamic) type.capacity = blocks + 3;
+  return type;
+}
+
+std::vector<Case> convolution_cases() {
+  const Convolution same{.kernel = {3, 3}, .padding = {1, 1}}, strided{.kernel = {2, 3}, .stride = {2, 1}};
+  const Convolution line{.kernel = {3}, .padding = {2, 0}, .dilation = {2}};
+  const auto use = [](const Convolution& window, Types inputs, Attributes more = {}) {
+    Case c{.inputs = std::move(inputs), .attributes = attributes_of("convolution", window)};
+    c.differentiable = !more.contains("activation");
+    c.attributes.insert(more.begin(), more.end());
+    return c;
+  };
+  const TensorType bias = dense_type(Type::f32, {16});
+  return {use(same, {dense_type(Type::f32, {2, 5, 6, 3}), dense_type(Type::f32, {10, 27}),
+                     dense_type(Type::f32, {10})}),
+          use(strided, {dense_type(Type::f32, {2, 6, 5, 8}), dense_type(Type::f32, {16, 48}), bias},
+              {{"activation", "relu"}}),
+          use(line, {dense_type(Type::f32, {3, 9, 4}), dense_type(Type::f32, {6, 12})}),
+          use(same, {dense_type(Type::f16, {2, 4, 5, 4}), dense_type(Type::f16, {8, 36})}),
+          use(same, {dense_type(Type::f32, {2, 5, 5, 8}), convolution_sparse(16, 72, 8, false), bias}),
+          use(strided, {dense_type(Type::f32, {1, 8, 7, 16}), convolution_sparse(32, 96, 16, true)}),
+          use(line,
+              {dense_type(Type::f32, {2, 9, 8}), convolution_sparse(16, 24, 1, false), bias,
+               dense_type(Type::f32, {2, 7, 16})},
+              {{"residual", int64_t{1}}}),
+          use(same, {dense_type(Type::f32, {2, 7, 6, 4}), convolution_sparse(16, 36, 4, false), bias},
+              {{"activation", "gelu"}})};
+}
+
+constexpr Operation kConvolution[] = {
+    {.name = "convolution",
+     .least_inputs = 2,
+     .most_inputs = 4,
+     .infer = infer_convolution,
+     .gradient = convolution_gradient,
+     .layouts = convolution_layouts,
+     .lower = lower_convolution,
+     .cases = convolution_cases,
+     .traits = {.weight = {{1, ProductKind::forward}}, .keeps_samples = convolution_keeps_samples},
+     .absorb = absorb_convolution,
+     .decompose = decompose_convolution,
+     .lowers_on = convolution_lowers_on}};
+
+/// Features of each group, or rows of the weight.
+std::vector<Value> in_groups(Value x, uint32_t groups, uint32_t dimension) {
+  return split(x, std::vector<uint32_t>(groups, x.shape()[dimension] / groups), dimension);
+}
+
+[[noreturn]] void refuse_groups(std::string_view operation, uint32_t groups, Value x, Value weight) {
+  throw UsageError(
+      fmt::format("{}: {} groups of {} with the weight {}: outputs and channels must be multiples, "
+                  "and the weight dense",
+                  operation, groups, to_string(x.type()), to_string(weight.type())));
+}
+
+void require_groups(std::string_view operation, uint32_t groups, Value x, Value weight) {
+  const TensorType &image = x.type(), &w = weight.type();
+  const bool divides =
+      groups > 0 && w.shape.size() == 2 && image.cols() % groups == 0 && w.shape[0] % groups == 0;
+  if (!divides || (groups > 1 && w.pattern)) refuse_groups(operation, groups, x, weight);
+}
+
+uint32_t last_dimension(Value x) { return static_cast<uint32_t>(x.shape().size()) - 1; }
+
+/// One after the other.
+Value grouped(Value x, Value weight, const Convolution& of) {
+  Convolution own = of;
+  own.groups = 1;
+  const std::vector<Value> parts = in_groups(x, of.groups, last_dimension(x));
+  const std::vector<Value> weights = in_groups(weight, of.groups, 0);
+  std::vector<Value> results;
+  for (uint32_t g = 0; g < of.groups; ++g) results.push_back(convolution(parts[g], weights[g], {}, own));
+  return concatenate(results, last_dimension(results[0]));
+}
+
+bool is_one_by_one(const Attributes& window) {
+  const auto all = [&](const char* name, int64_t value) {
+    const auto& sizes = std::get<std::vector<int64_t>>(window.at(name));
+    return !sizes.empty() && std::ranges::count(sizes, value) == static_cast<int64_t>(sizes.size());
+  };
+  return all("kernel", 1) && all("stride", 1) && all("padding", 0);
+}
+
+void require_values(const char* what, std::span<const float> values, const Shape& shape) {
+  uint64_t count = 1;
+  for (uint32_t size : shape) count *= size;
+  if (shape.size() < 3 || shape.size() > 4 || values.size() != count)
+    throw UsageError(
+        fmt::format("{}: {} values are no [{}] of outputs, channels and one or two sizes of a kernel", what,
+                    values.size(), fmt::join(shape, ", ")));
+}
+
+uint32_t taps_of(const Node& window) {
+  const std::vector<int64_t>& kernel = window.list("kernel");
+  return static_cast<uint32_t>(
+      std::accumulate(kernel.begin(), kernel.end(), int64_t{1}, std::multiplies<>()));
+}
+
+/// What each position adds to all taps of the outputs of its own channels.
+Value spread_by_channel(Value x, Value weight, uint32_t taps) {
+  const TensorType& type = x.type();
+  const uint32_t rows = type.rows(), channels = type.cols();
+  const uint32_t outputs = weight.shape()[0] / channels / taps;
+  if (outputs == 0 || weight.shape() != Shape{channels * taps * outputs, 1})
+    refuse_groups("transposed_convolution", channels, x, weight);
+  const Value by_tap = permute(reshape(weight, {channels, taps, outputs}), {1, 0, 2});
+  Shape shape = x.shape();
+  shape.back() = taps * channels * outputs;
+  return reshape(reshape(x, {rows, 1, channels, 1}) * by_tap, shape);
+}
+
+/// [a, b, c] as [a, c, b].
+std::vector<float> with_last_two_swapped(std::span<const float> values, uint64_t b, uint64_t c) {
+  std::vector<float> swapped(values.size());
+  for (uint64_t i = 0; i < values.size(); ++i)
+    swapped[i / (b * c) * b * c + i % c * b + i / c % b] = values[i];
+  return swapped;
+}
+
+uint32_t taps_of(const Shape& shape) {
+  return std::accumulate(shape.begin() + 2, shape.end(), 1U, std::multiplies<>());
+}
+
+}  // namespace
+
+std::span<const Operation> convolution_operations() { return kConvolution; }
+
+Value convolution(Value x, Value weight, std::optional<Value> bias, const Convolution& of) {
+  require_groups("convolution", of.groups, x, weight);
+  Attributes attributes = attributes_of("convolution", of);
+  if (of.groups > 1) {
+    // Inputs are checked before they are divided.
+    const kernels::Window window = window_over("convolution", {.attributes = attributes}, x.shape());
+    if (weight.shape()[1] * uint64_t{of.groups} != uint64_t{window.taps()} * x.type().cols())
+      refuse_groups("convolution", of.groups, x, weight);
+    const Value y = of.groups == x.type().cols() ? depthwise(x, weight, attributes) : grouped(x, weight, of);
+    return bias ? y + *bias : y;
+  }
+  const size_t dimensions = of.kernel.size();
+  if (dimensions > 0 && x.shape().size() == dimensions + 2 && is_one_by_one(attributes))
+    return linear(x, weight, bias);
+  std::vector<Value> inputs = {x, weight};
+  if (bias) inputs.push_back(*bias);
+  return x.owner().apply("convolution", inputs, std::move(attributes))[0];
+}
+
+Value transposed_convolution(Value x, Value weight, std::optional<Value> bias, const Convolution& of,
+                             const std::vector<uint32_t>& output_padding) {
+  constexpr const char* kName = "transposed_convolution";
+  require_groups(kName, of.groups, x, weight);
+  const size_t dimensions = of.kernel.size();
+  const Node window{.attributes = attributes_of(kName, of)};
+  if (x.shape().size() != dimensions + 2 || (!output_padding.empty() && output_padding.size() != dimensions))
+    throw UsageError(fmt::format("{}: {}, a kernel [{}] and an output padding [{}] have other dimensions",
+                                 kName, to_string(x.type()), fmt::join(of.kernel, ", "),
+                                 fmt::join(output_padding, ", ")));
+  Shape sizes;
+  for (size_t d = 0; d < dimensions; ++d) {
+    const auto at = [&](const char* name, size_t i) { return window.list(name)[i]; };
+    const int64_t size = (int64_t{x.shape()[d + 1]} - 1) * at("stride", d) - at("padding", d) -
+                         at("padding", dimensions + d) + at("dilation", d) * (at("kernel", d) - 1) + 1 +
+                         (output_padding.empty() ? 0 : output_padding[d]);
+    if (!output_padding.empty() && output_padding[d] >= at("stride", d))
+      throw UsageError(fmt::format("{}: an output padding of {} with a stride of {}: it must be less", kName,
+                                   output_padding[d], at("stride", d)));
+    if (size < 1 || size > UINT32_MAX)
+      throw UsageError(fmt::format("{}: a dimension of the result would be {}", kName, size));
+    sizes.push_back(static_cast<uint32_t>(size));
+  }
+  Convolution own = of;
+  own.groups = 1;
+  std::vector<Value> results;
+  if (of.groups == 1) {
+    results = {fold(linear(x, weight), own, sizes)};
+  } else if (of.groups == x.type().cols()) {
+    results = {fold(spread_by_channel(x, weight, taps_of(window)), own, sizes)};
+  } else {
+    const std::vector<Value> parts = in_groups(x, of.groups, last_dimension(x));
+    const std::vector<Value> weights = in_groups(weight, of.groups, 0);
+    for (uint32_t g = 0; g < of.groups; ++g)
+      results.push_back(fold(linear(parts[g], weights[g]), own, sizes));
+  }
+  const Value y = results.size() == 1 ? results[0] : concatenate(results, last_dimension(results[0]));
+  return bias ? y + *bias : y;
+}
+
+std::vector<float> convolution_weight(std::span<const float> values, const Shape& shape) {
+  require_values("convolution_weight", values, shape);
+  return with_last_two_swapped(values, shape[1], taps_of(shape));
+}
+
+std::vector<float> transposed_convolution_weight(std::span<const float> values, const Shape& shape,
+                                                 uint32_t groups) {
+  require_values("transposed_convolution_weight", values, shape);
+  if (groups == 0 || shape[0] % groups != 0)
+    throw UsageError(
+        fmt::format("transposed_convolution_weight: {} groups of {} channels", groups, shape[0]));
+  // [groups, channels, outputs, taps] as [groups, taps, outputs, channels].
+  const uint64_t channels = shape[0] / groups, outputs = shape[1], taps = taps_of(shape);
+  std::vector<float> ordered(values.size());
+  for (uint64_t i = 0; i < values.size(); ++i) {
+    const uint64_t tap = i % taps, output = i / taps % outputs, channel = i / taps / outputs % channels;
+    const uint64_t group = i / (taps * outputs * channels);
+    ordered[((group * taps + tap) * outputs + output) * channels + channel] = values[i];
+  }
+  return ordered;
+}
+
+SparseMatrix ungrouped_convolution_weight(std::span<const float> values, uint32_t outputs, uint32_t channels,
+                                          uint32_t taps, uint32_t groups, uint32_t block_size) {
+  const bool divides = groups > 0 && outputs % groups == 0 && channels % groups == 0;
+  if (!divides || values.size() != uint64_t{outputs} * taps * (channels / groups) || block_size == 0)
+    throw UsageError(
+        fmt::format("ungrouped_convolution_weight: {} values are no weight of {} outputs and {} "
+                    "channels in {} groups with {} taps",
+                    values.size(), outputs, channels, groups, taps));
+  const uint32_t own = channels / groups, b = block_size, cols = taps * channels;
+  const auto at = [&](uint32_t row, uint32_t col) {
+    const uint32_t tap = col / channels, channel = col % channels, first = row / (outputs / groups) * own;
+    if (row >= outputs || col >= cols || channel < first || channel >= first + own) return 0.0F;
+    return values[(uint64_t{row} * taps + tap) * own + channel - first];
+  };
+  SparseMatrix matrix{{outputs, cols, b, {0}, {}}, {}};
+  for (uint32_t row = 0; row < outputs; row += b) {
+    for (uint32_t col = 0; col < cols; col += b) {
+      std::vector<float> block;
+      for (uint32_t i = 0; i < b * b; ++i) block.push_back(at(row + i / b, col + i % b));
+      if (std::ranges::all_of(block, [](float value) { return value == 0; })) continue;
+      matrix.pattern.col_indices.push_back(col / b);
+      matrix.values.insert(matrix.values.end(), block.begin(), block.end());
+    }
+    matrix.pattern.crow_indices.push_back(matrix.pattern.col_indices.size());
+  }
+  return matrix;
+}
+
+}  // namespace tessera::model

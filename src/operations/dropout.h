@@ -1,0 +1,19 @@
+// What operations that drop elements have in common: attributes "p", "seed" and "stream", and a step as
+// input.
+#pragma once
+
+#include <cstdint>
+
+#include "graph/operation.h"
+
+namespace tessera::model {
+
+/// The probability that an element is kept, and of what random stream its number is.
+float keep_of(const Node& node);
+uint64_t seed_of(const Node& node);
+uint32_t stream_of(const Node& node);
+
+/// Throws UsageError for a probability or a step that is none.
+void require_dropout(const Signature& signature, const TensorType& step);
+
+}  // namespace tessera::model

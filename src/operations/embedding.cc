@@ -1,0 +1,270 @@
+// Rows of a matrix that a list known at run time names, and the sum of their gradients; elements along any
+// dimension.
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <limits>
+
+#include "base/integer_types.h"
+#include "graph/dims.h"
+#include "lower/lowering.h"
+#include "operations/constants.h"
+#include "operations/list.h"
+#include "ops/map/gather.h"
+
+namespace tessera::model {
+namespace {
+
+using ops::Operand;
+
+void require_embedding_ids(const Signature& s, const TensorType& ids) {
+  if (ids.type != Type::u32)
+    throw UsageError(fmt::format("{}: the ids are {}; they must be u32", s.operation, to_string(ids)));
+}
+
+/// −1: there is none.
+std::optional<uint32_t> padding_of(const Node& node) {
+  const int64_t padding = node.integer("padding", -1);
+  return padding < 0 ? std::nullopt : std::optional(static_cast<uint32_t>(padding));
+}
+
+void require_padding(const Signature& s, int64_t rows) {
+  if (const int64_t padding = s.attributes.integer("padding", -1); padding < -1 || padding >= rows)
+    throw UsageError(fmt::format("{}: the padding is row {} of {}", s.operation, padding, rows));
+}
+
+/// Ids and the weight.
+Types infer_embedding(const Signature& s) {
+  const TensorType &ids = s.inputs[0], &weight = s.inputs[1];
+  require_embedding_ids(s, ids);
+  require_number(s, weight);
+  require_dense(s);
+  if (weight.shape.size() != 2)
+    throw UsageError(fmt::format("{}: the weight is {}, not a matrix", s.operation, to_string(weight)));
+  if (ids.shape.size() == kMaxDimensions)
+    throw UsageError(fmt::format("{}: rows of {} would have more than {} dimensions", s.operation,
+                                 to_string(ids), kMaxDimensions));
+  require_padding(s, weight.rows());
+  TensorType y{weight.type, ids.shape, {}, {}};
+  y.shape.push_back(weight.cols());
+  return {y};
+}
+
+Gradients embedding_gradient(const Differentiation& d) {
+  Attributes attributes = d.node.attributes;
+  attributes["rows"] = int64_t{d.input(1).type().rows()};
+  return {{}, d.graph.apply("embedding_gradient", {*d.dy[0], d.input(0)}, std::move(attributes))[0]};
+}
+
+std::vector<Array> embedding_reference(const Evaluation& e) {
+  const uint32_t rows = e.input_type(1).rows(), cols = e.input_type(1).cols();
+  const double missing = is_integer(e.input_type(1).type) ? 0 : std::numeric_limits<double>::quiet_NaN();
+  Array y;
+  for (const double id : *e.inputs[0])
+    for (uint32_t c = 0; c < cols; ++c)
+      y.push_back(id < rows ? (*e.inputs[1])[static_cast<uint64_t>(id) * cols + c] : missing);
+  return {y};
+}
+
+/// The list is a column, row by row.
+Operand list_of(Lowering& l, size_t input) {
+  const Operand ids = l.input(input);
+  if (ids.cols() == 1) return ids;
+  const Operand list = l.temporary("ids", Type::u32, ids.rows() * ids.cols(), 1);
+  l.run(l.builder().copy(ops::conversion(ids, ops::matrix_layout(ids.rows(), ids.cols(), {}), list,
+                                         ops::matrix_layout(list.rows(), list.cols(), {}))));
+  return list;
+}
+
+/// The weight row by row, or as its products have it, where rows can be taken from that.
+std::vector<LayoutChoice> embedding_layouts(Lowering& l, const Node& node) {
+  std::vector<LayoutChoice> choices = row_layouts(l, node);
+  if (l.form_of(node.inputs[1]) && l.weight(node.inputs[1]).panel_rows()) {
+    choices.push_back(choices.front());
+    choices.back().inputs[1] = l.weight_layout(node.inputs[1]);
+  }
+  return choices;
+}
+
+void lower_embedding(Lowering& l, const Node& node) {
+  const Operand ids = list_of(l, 0), weight = l.input(1), y = l.output(0);
+  const TensorType& type = l.graph().type(node.inputs[1]);
+  l.add(
+      ops::LookupProblem{.type = l.builder().type_of(weight),
+                         .source_rows = type.rows(),
+                         .cols = type.cols(),
+                         .rows = ids.rows(),
+                         .panel_rows = l.input_layout(1).weight ? *l.weight(node.inputs[1]).panel_rows() : 1},
+      {ids, weight, y});
+}
+
+/// The gradient of y, and ids.
+Types infer_embedding_gradient(const Signature& s) {
+  const TensorType &dy = s.inputs[0], &ids = s.inputs[1];
+  require_float(s, dy);
+  require_embedding_ids(s, ids);
+  require_dense(s);
+  const int64_t rows = s.attributes.integer("rows");
+  if (dy.shape.empty() || dy.rows() != ids.elements() || rows < 1 ||
+      rows > std::numeric_limits<uint32_t>::max())
+    throw UsageError(
+        fmt::format("{}: {} rows of {} for the ids {}", s.operation, rows, to_string(dy), to_string(ids)));
+  require_padding(s, rows);
+  return {{dy.type, {static_cast<uint32_t>(rows), dy.cols()}, {}, {}}};
+}
+
+/// The rows that were added; others have none.
+Gradients second_gradient(const Differentiation& d) {
+  const Value ids = d.input(1), dy = *d.dy[0];
+  Value counts = less(ids, whole_number(d.graph, dy.type().rows()));
+  if (const auto padding = padding_of(d.node))
+    counts = counts * not_equal(ids, whole_number(d.graph, *padding));
+  Shape column = d.input(0).shape();
+  column.back() = 1;
+  const Value rows = reshape(embedding(ids * counts, dy), d.input(0).shape());
+  return {where(reshape(counts, column), rows, number(dy, 0)), {}};
+}
+
+std::vector<Array> gradient_reference(const Evaluation& e) {
+  const uint32_t rows = e.output_type(0).rows(), cols = e.output_type(0).cols();
+  Array dw(e.output_type(0).elements());
+  for (uint64_t i = 0; i < e.inputs[1]->size(); ++i) {
+    const double id = (*e.inputs[1])[i];
+    if (id >= rows || padding_of(e.node) == id) continue;
+    for (uint32_t c = 0; c < cols; ++c)
+      dw[static_cast<uint64_t>(id) * cols + c] += (*e.inputs[0])[i * cols + c];
+  }
+  return {dw};
+}
+
+/// Sums in FP32.
+void lower_embedding_gradient(Lowering& l, const Node& node) {
+  const Operand ids = list_of(l, 1), dy = l.as_type(l.input(0), Type::f32), dw = l.output(0);
+  const Operand sums =
+      l.builder().type_of(dw) == Type::f32 ? dw : l.temporary("sums", Type::f32, dw.rows(), dw.cols());
+  l.add(ops::ScatterAddProblem{dw.rows(), dw.cols(), ids.rows(), padding_of(node)}, {ids, dy, sums});
+  l.convert_type(sums, dw);
+}
+
+TensorType ids_type(Shape shape) { return {Type::u32, std::move(shape), {}, {}}; }
+
+std::vector<Case> embedding_cases() {
+  std::vector<Case> cases;
+  for (const Type type : {Type::f32, Type::f16, Type::bf16})
+    cases.push_back({.inputs = {ids_type({3, 7}), {type, {24, 20}, {}, {}}}, .below = 24});
+  cases.push_back({.inputs = {ids_type({40}), {Type::f32, {5, 33}, {}, {}}},
+                   .attributes = {{"padding", int64_t{2}}},
+                   .below = 5,
+                   .differentiable = false});
+  cases.push_back({.inputs = {ids_type({}), {Type::f32, {7, 3}, {}, {}}}, .below = 7});
+  cases.push_back(
+      {.inputs = {ids_type({9}), {Type::i32, {7, 3}, {}, {}}}, .below = 9, .differentiable = false});
+  return cases;
+}
+
+/// Some ids are beyond the rows.
+std::vector<Case> embedding_gradient_cases() {
+  std::vector<Case> cases;
+  for (const Type type : {Type::f32, Type::f16, Type::bf16})
+    cases.push_back({.inputs = {{type, {3, 7, 20}, {}, {}}, ids_type({3, 7})},
+                     .attributes = {{"rows", int64_t{9}}, {"padding", int64_t{4}}},
+                     .below = 11});
+  return cases;
+}
+
+bool embedding_keeps_samples(const Divided& divided) { return divided.operands[0] && !divided.operands[1]; }
+
+constexpr Operation kEmbedding[] = {{.name = "embedding",
+                                     .least_inputs = 2,
+                                     .most_inputs = 2,
+                                     .infer = infer_embedding,
+                                     .gradient = embedding_gradient,
+                                     .reference = embedding_reference,
+                                     .layouts = embedding_layouts,
+                                     .lower = lower_embedding,
+                                     .cases = embedding_cases,
+                                     .traits = {.keeps_samples = embedding_keeps_samples}},
+                                    {.name = "embedding_gradient",
+                                     .least_inputs = 2,
+                                     .most_inputs = 2,
+                                     .infer = infer_embedding_gradient,
+                                     .gradient = second_gradient,
+                                     .reference = gradient_reference,
+                                     .layouts = row_layouts,
+                                     .lower = lower_embedding_gradient,
+                                     .cases = embedding_gradient_cases}};
+
+}  // namespace
+
+std::span<const Operation> embedding_operations() { return kEmbedding; }
+
+namespace {
+
+/// Of an array whose first dimension has become another one, as a matrix.
+Value as_rows(Value x) {
+  return reshape(x, {x.shape()[0], static_cast<uint32_t>(x.type().elements() / x.shape()[0])});
+}
+
+void require_list(std::string_view operation, Value ids) {
+  if (ids.type().type != Type::u32 || ids.shape().size() != 1)
+    throw UsageError(
+        fmt::format("{}: the indices are {}; they must be a list of u32", operation, to_string(ids.type())));
+}
+
+}  // namespace
+
+Value index_select(Value x, int dim, Value ids) {
+  const size_t at = dimension_of("index_select", x.type(), dim);
+  ids = as_indices(ids);
+  require_list("index_select", ids);
+  const Value front = moved(x, at, 0);
+  Shape shape = front.shape();
+  shape[0] = ids.shape()[0];
+  return moved(reshape(embedding(ids, as_rows(front)), shape), 0, at);
+}
+
+Value scatter_add(Value values, int dim, Value ids, uint32_t size) {
+  const size_t at = dimension_of("scatter_add", values.type(), dim);
+  ids = as_indices(ids);
+  require_list("scatter_add", ids);
+  const Value front = moved(values, at, 0);
+  Shape shape = front.shape();
+  if (shape[0] != ids.shape()[0])
+    throw UsageError(fmt::format("scatter_add: {} indices for dimension {} of {}", ids.shape()[0], dim,
+                                 to_string(values.type())));
+  shape[0] = size;
+  const Value sums =
+      values.owner().apply("embedding_gradient", {as_rows(front), ids}, {{"rows", int64_t{size}}})[0];
+  return moved(reshape(sums, shape), 0, at);
+}
+
+Value gather(Value x, int dim, Value ids) {
+  const size_t at = dimension_of("gather", x.type(), dim), last = x.shape().size() - 1;
+  const Value from = moved(x, at, last);
+  ids = as_indices(ids);
+  Shape rest = ids.shape();
+  if (rest.size() == last + 1) rest[at] = x.shape()[at];
+  if (ids.type().type != Type::u32 || rest != x.shape())
+    throw UsageError(
+        fmt::format("gather: the indices are {}; they must be u32, and as {} but for dimension {}",
+                    to_string(ids.type()), to_string(x.type()), dim));
+  const uint32_t rows = from.type().rows(), cols = from.type().cols();
+  constexpr uint64_t kMost = 1 << 24;  // which constants hold
+  if (from.type().elements() > kMost)
+    throw UsageError(fmt::format("gather: {} has more than 2^24 elements", to_string(x.type())));
+  std::vector<float> begins(rows);
+  for (uint32_t row = 0; row < rows; ++row) begins[row] = static_cast<float>(row * cols);
+  const Value own = moved(ids, at, last), in_row = reshape(own, {rows, own.type().cols()});
+  const Value places = in_row + x.owner().constant("", {rows, 1}, std::move(begins), Type::u32);
+  const Value or_beyond = where(less(in_row, number(in_row, cols)), places, number(places, rows * cols));
+  const Value found = embedding(or_beyond, reshape(from, {rows * cols, 1}));
+  return moved(reshape(found, own.shape()), last, at);
+}
+
+Value embedding(Value ids, Value weight, std::optional<uint32_t> padding) {
+  Attributes attributes;
+  if (padding) attributes["padding"] = int64_t{*padding};
+  return weight.owner().apply("embedding", {as_indices(ids), weight}, std::move(attributes))[0];
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,86 @@
+#include "operations/list.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/integer_types.h"
+
+namespace tessera::model {
+namespace {
+
+std::vector<const Operation*> gather() {
+  std::vector<const Operation*> all;
+#define TESSERA_GATHER(file) \
+  for (const Operation& operation : file##_operations()) all.push_back(&operation);
+  TESSERA_OPERATION_FILES(TESSERA_GATHER)
+#undef TESSERA_GATHER
+  return all;
+}
+
+}  // namespace
+
+std::span<const Operation* const> all_operations() {
+  static const std::vector<const Operation*> all = gather();
+  return all;
+}
+
+const Operation& find_operation(std::string_view name) {
+  const auto found = std::ranges::find(all_operations(), name, &Operation::name);
+  if (found == all_operations().end()) throw UsageError(fmt::format("there is no operation '{}'", name));
+  return **found;
+}
+
+void require_dense(const Signature& s) {
+  for (const TensorType& type : s.inputs)
+    if (type.pattern)
+      throw UsageError(
+          fmt::format("{} of {}, which is sparse, is not possible", s.operation, to_string(type)));
+}
+
+void require_float(const Signature& s, const TensorType& value) {
+  if (is_integer(value.type))
+    throw UsageError(
+        fmt::format("{}: {} is not possible: use f32, f16 or bf16", s.operation, to_string(value)));
+}
+
+Shape shape_of(const Signature& s) {
+  Shape shape;
+  for (int64_t size : s.attributes.list("shape")) {
+    if (size < 1 || size > std::numeric_limits<uint32_t>::max())
+      throw UsageError(fmt::format("{}: a size of {} is not from 1 to 2^32 - 1", s.operation, size));
+    shape.push_back(static_cast<uint32_t>(size));
+  }
+  return shape;
+}
+
+bool is_update(const Node& node) { return !node.operation->traits.updates.empty(); }
+
+ValueId updated_parameter(const Node& node) { return node.inputs[node.operation->traits.updates.front()]; }
+
+std::vector<ValueId> updated_values(const Node& node) {
+  std::vector<ValueId> updated;
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    updated.push_back(node.inputs[node.operation->traits.updates[i]]);
+  return updated;
+}
+
+std::optional<ValueId> weight_input(const Node& node) {
+  const auto& weight = node.operation->traits.weight;
+  return weight ? std::optional(node.inputs[weight->operand]) : std::nullopt;
+}
+
+bool is_weight_gradient(const Node& node) {
+  const auto& weight = node.operation->traits.weight;
+  return weight && weight->product == ProductKind::sddmm;
+}
+
+std::vector<std::string_view> operation_names() {
+  std::vector<std::string_view> names;
+  for (const Operation* operation : all_operations()) names.push_back(operation->name);
+  return names;
+}
+
+}  // namespace tessera::model

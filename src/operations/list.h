@@ -1,0 +1,55 @@
+// All operations, by file.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "graph/operation.h"
+
+// A file of operations/ for each name, which defines `name_operations()`.
+#define TESSERA_OPERATION_FILES(X) \
+  X(elementwise)                   \
+  X(where)                         \
+  X(activations)                   \
+  X(linear)                        \
+  X(patches)                       \
+  X(convolution)                   \
+  X(depthwise)                     \
+  X(batched)                       \
+  X(attention)                     \
+  X(reduce)                        \
+  X(softmax)                       \
+  X(scan)                          \
+  X(layer_norm)                    \
+  X(loss)                          \
+  X(shape)                         \
+  X(cast)                          \
+  X(dropout)                       \
+  X(embedding)                     \
+  X(replicas)                      \
+  X(update)                        \
+  X(call)                          \
+  X(loop)                          \
+  X(structured)                    \
+  X(permute)                       \
+  X(permute_features)              \
+  X(take)                          \
+  X(spiking)                       \
+  X(spike_counts)                  \
+  X(neurons)                       \
+  X(pooling)                       \
+  X(interpolate)
+
+namespace tessera::model {
+
+#define TESSERA_DECLARE(file) std::span<const Operation> file##_operations();
+TESSERA_OPERATION_FILES(TESSERA_DECLARE)
+#undef TESSERA_DECLARE
+
+/// A reshape takes over a permutation that follows it, where that can read the input as it lies.
+std::optional<Node> absorb_permutation(const Graph& graph, const Node& own, const Node& next);
+
+/// Throws UsageError for a graph that cannot be a function.
+void check_function(const Graph& function);
+
+}  // namespace tessera::model

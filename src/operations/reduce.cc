@@ -1,0 +1,293 @@
+// Sums and maxima over dimensions, and their inverse: a value expanded to a larger shape.
+#include "ops/map/reduce.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/integer_types.h"
+#include "lower/lowering.h"
+#include "operations/broadcast_operands.h"
+#include "operations/constants.h"
+#include "operations/list.h"
+
+namespace tessera::model {
+namespace {
+
+using kernels::Reduction;
+
+enum class Over : uint8_t { rows, columns, all };
+
+Over over_of(const Node& node) {
+  const std::string over = node.text("over", "all");
+  if (over == "rows") return Over::rows;
+  if (over == "columns") return Over::columns;
+  if (over == "all") return Over::all;
+  throw UsageError(fmt::format("a reduction over '{}' is not possible: use rows, columns or all", over));
+}
+
+/// Sums may be scaled, so that a mean is one operation.
+template <Reduction op>
+double scale_of(const Node& node) {
+  return op == Reduction::maximum ? 1 : node.number("scale", 1.0);
+}
+
+/// Whether the gradient of a maximum goes to the first of equal elements, else to all in equal parts.
+bool goes_to_first(const Node& node) {
+  const std::string ties = node.text("ties", "all");
+  if (ties != "all" && ties != "first")
+    throw UsageError(fmt::format("max: ties of '{}' are not possible: use all or first", ties));
+  if (ties == "first" && over_of(node) != Over::columns)
+    throw UsageError("max: the first of equal elements is only that of the last dimension, over columns");
+  return ties == "first";
+}
+
+Shape reduced_shape(const Shape& shape, Over over) {
+  if (over == Over::all) return {};
+  if (over == Over::rows) return {shape.empty() ? 1 : shape.back()};
+  Shape reduced = shape;
+  if (reduced.empty()) return {};
+  reduced.back() = 1;
+  return reduced;
+}
+
+template <Reduction op>
+Types infer_reduce(const Signature& s) {
+  const TensorType& type = s.inputs[0];
+  require_number(s, type);
+  const Over over = over_of(s.attributes);
+  if (op == Reduction::maximum) goes_to_first(s.attributes);
+  if (is_integer(type.type) && scale_of<op>(s.attributes) != 1)
+    throw UsageError(fmt::format("{}: {} cannot be scaled: cast it", s.operation, to_string(type)));
+  if (type.pattern && (over != Over::all || op == Reduction::maximum))
+    throw UsageError(fmt::format("{}: of a sparse value only sums over all are possible", s.operation));
+  // Sums of squares of 16-bit values would overflow their type.
+  const bool widens = op == Reduction::sum_of_squares && !is_integer(type.type);
+  const Type result = widens ? Type::f32 : type.type;
+  return {{result, reduced_shape(type.shape, over), {}, {}}};
+}
+
+template <Reduction op>
+std::vector<Array> reduce_reference(const Evaluation& e) {
+  const Over over = over_of(e.node);
+  const uint32_t cols = e.input_type(0).cols();
+  Array y(e.output_type(0).elements(),
+          op == Reduction::maximum ? -std::numeric_limits<double>::infinity() : 0.0);
+  for (uint64_t i = 0; i < e.inputs[0]->size(); ++i) {
+    const double x = (*e.inputs[0])[i];
+    double& result = y[over == Over::all ? 0 : over == Over::rows ? i % cols : i / cols];
+    if (op == Reduction::maximum)
+      result = std::isnan(result) || result > x ? result : x;
+    else
+      result += op == Reduction::sum ? x : x * x;
+  }
+  for (double& result : y) result *= scale_of<op>(e.node);
+  return {y};
+}
+
+template <Reduction op>
+Gradients reduce_gradient(const Differentiation& d) {
+  const Value x = d.input(0);
+  Value dy = *d.dy[0];
+  const double scale = scale_of<op>(d.node);
+  if (scale != 1) dy = dy * scale;
+  const auto expanded = [&](Value value) {
+    if (x.type().pattern) throw UsageError("a reduction of a sparse value has no gradient");
+    std::vector<int64_t> shape(x.shape().begin(), x.shape().end());
+    return d.graph.apply("expand", {value}, {{"shape", shape}})[0];
+  };
+  if (op == Reduction::sum) return {expanded(dy)};
+  if (op == Reduction::sum_of_squares) return {x * expanded(cast(dy, x.type().type)) * 2};
+  if (goes_to_first(d.node)) {
+    const Value places = count_to(d.graph, x.type().cols(), Type::u32);
+    return {cast(equal(places, argmax(x, -1, true)), x.type().type) * expanded(dy)};
+  }
+  const Value most = d.graph.apply("equal", {x, expanded(d.output(0))})[0];
+  const Value count = d.graph.apply("sum", {most}, {{"over", d.node.text("over", "all")}})[0];
+  return {most * expanded(dy / count)};
+}
+
+/// Over the rows or the columns of a value in a layout.
+ops::AxisReduceProblem reduce_problem_of(const Node& node, Reduction op, const TensorType& in,
+                                         const TensorType& out, const ValueLayout& layout, float scale) {
+  const ops::OperandLayout matrix = matrix_layout(in, layout.transposed);
+  return {op,      matrix.rows, matrix.cols, (over_of(node) == Over::rows) == !layout.transposed,
+          in.type, out.type,    scale};
+}
+
+template <Reduction op>
+void lower_reduce(Lowering& l, const Node& node) {
+  const Over over = over_of(node);
+  const ops::Operand in = l.input(0), out = l.output(0);
+  const Type type = l.builder().type_of(in), to = l.builder().type_of(out);
+  const auto scale = static_cast<float>(scale_of<op>(node));
+  if (over != Over::all)
+    return l.add(reduce_problem_of(node, op, l.graph().type(node.inputs[0]), l.graph().type(node.outputs[0]),
+                                   l.input_layout(0), scale),
+                 {in, out});
+  if (in.rows() == 1 || in.cols() == 1)
+    return l.add(ops::AxisReduceProblem{op, in.rows(), in.cols(), in.cols() == 1, type, to, scale},
+                 {in, out});
+  // First the dimension that leaves more results, which are computed side by side.
+  const bool rows_first = in.cols() > in.rows();
+  const Type sums = is_integer(type) ? type : Type::f32;
+  const ops::Operand partial =
+      l.temporary("partial", sums, rows_first ? 1 : in.rows(), rows_first ? in.cols() : 1);
+  constexpr Reduction second = op == Reduction::sum_of_squares ? Reduction::sum : op;
+  l.add(ops::AxisReduceProblem{op, in.rows(), in.cols(), rows_first, type, sums, 1}, {in, partial});
+  l.add(ops::AxisReduceProblem{second, partial.rows(), partial.cols(), !rows_first, sums, to, scale},
+        {partial, out});
+}
+
+/// What a reduction takes on tiles where operands are spread over all of them.
+double seconds_of(Lowering& l, const Node& node, const LayoutChoice& choice) {
+  const TensorType &in = l.graph().type(node.inputs[0]), &out = l.graph().type(node.outputs[0]);
+  return seconds_alone(l.builder().machine(), [&](const ops::Builder& builder) {
+    using program::Role;
+    const auto operand = [&](const char* name, Role role, const TensorType& type, const ValueLayout& layout) {
+      return builder.add(name, role, type.type, l.operand_layout(type, layout));
+    };
+    return ops::add(builder, reduce_problem_of(node, Reduction::sum, in, out, choice.inputs[0], 1),
+                    {operand("in", Role::input, in, choice.inputs[0]),
+                     operand("out", Role::output, out, choice.outputs[0])});
+  });
+}
+
+std::vector<LayoutChoice> reduce_layouts(Lowering& l, const Node& node) {
+  // Padding adds nothing.
+  const bool is_sum = node.operation->name != "max";
+  if (const auto& form = l.form_of(node.inputs[0]); form && is_sum && over_of(node) == Over::all)
+    return {{{ValueLayout{.weight = form}}, {kRows}}};
+  const ValueLayout& out = over_of(node) == Over::all ? kRows : kTransposed;
+  std::vector<LayoutChoice> choices = {{{kRows}, {kRows}}, {{kTransposed}, {out}}};
+  if (!l.on_host() && over_of(node) != Over::all)
+    for (LayoutChoice& choice : choices) choice.seconds = seconds_of(l, node, choice);
+  return choices;
+}
+
+template <Reduction op>
+std::vector<Case> reduce_cases() {
+  std::vector<Case> cases;
+  for (const char* over : {"rows", "columns", "all"}) {
+    cases.push_back({{{Type::f32, {3, 7, 19}, {}, {}}}, {{"over", over}}});
+    if (op != Reduction::maximum) cases.back().attributes["scale"] = 0.5;
+    cases.push_back({{{Type::f16, {9, 33}, {}, {}}}, {{"over", over}}});
+    cases.push_back({.inputs = {{Type::i32, {9, 33}, {}, {}}},
+                     .attributes = {{"over", over}},
+                     .below = 100,
+                     .differentiable = false});
+  }
+  cases.push_back({{{Type::f32, {}, {}, {}}}, {{"over", "all"}}});
+  if (op == Reduction::maximum)
+    cases.push_back({{{Type::f32, {4, 9}, {}, {}}}, {{"over", "columns"}, {"ties", "first"}}});
+  return cases;
+}
+
+// Expansion.
+
+Types infer_expand(const Signature& s) {
+  require_number(s, s.inputs[0]);
+  TensorType out = s.inputs[0];
+  out.shape = shape_of(s);
+  if (out.pattern || !can_broadcast(s.inputs[0], out))
+    throw UsageError(fmt::format("{} cannot be expanded to {}", to_string(s.inputs[0]), to_string(out)));
+  return {out};
+}
+
+std::vector<Array> expand_reference(const Evaluation& e) {
+  const TensorType& type = e.output_type(0);
+  const ArrayIndex index = broadcast_index(e.input_type(0), type);
+  Array y(type.elements());
+  for (uint64_t i = 0; i < y.size(); ++i) y[i] = (*e.inputs[0])[index(i)];
+  return {y};
+}
+
+std::vector<LayoutChoice> expand_layouts(Lowering& l, const Node& node) {
+  const bool as_codelets_do =
+      broadcast_of(l.graph().type(node.inputs[0]), l.graph().type(node.outputs[0])).has_value();
+  return as_codelets_do ? same_layouts(l, node) : row_layouts(l, node);
+}
+
+/// The maximum of a value and itself, broadcast.
+void lower_expand(Lowering& l, const Node& node) {
+  const ops::Operand in = l.input(0), out = l.output(0);
+  const TensorType &from = l.graph().type(node.inputs[0]), &to = l.graph().type(node.outputs[0]);
+  std::optional<ops::Broadcast> broadcast = broadcast_of(from, to);
+  if (!broadcast) return expand_into(l, in, from, out, to);
+  if (l.output_layout(0).transposed) broadcast = transposed(*broadcast);
+  l.add(ops::BinaryProblem{kernels::Binary::maximum, l.builder().type_of(out), out.rows(), out.cols(), 1,
+                           *broadcast, *broadcast},
+        {in, in, out});
+}
+
+std::vector<Case> expand_cases() {
+  const std::vector<int64_t> shape = {4, 9, 21};
+  return {{{{Type::f32, {}, {}, {}}}, {{"shape", shape}}},
+          {{{Type::f32, {21}, {}, {}}}, {{"shape", shape}}},
+          {{{Type::f32, {4, 9, 1}, {}, {}}}, {{"shape", shape}}},
+          {{{Type::bf16, {36, 1}, {}, {}}}, {{"shape", std::vector<int64_t>{36, 21}}}},
+          {{{Type::f32, {4, 1, 21}, {}, {}}}, {{"shape", shape}}},
+          {{{Type::f16, {9, 1}, {}, {}}}, {{"shape", shape}}},
+          {.inputs = {{Type::u32, {3, 1, 2, 1, 1}, {}, {}}},
+           .attributes = {{"shape", std::vector<int64_t>{3, 5, 2, 2, 3}}},
+           .below = 9,
+           .differentiable = false}};
+}
+
+bool columns_keep_samples(const Divided& divided) {
+  return over_of(divided.node) == Over::columns && rows_keep_samples(divided);
+}
+
+/// Over everything, or where the last dimension stays the last one.
+std::optional<Reordered> reorder(const Graph& graph, const Node& node, const DimensionOrder& order) {
+  const Over over = over_of(node);
+  if (over == Over::all) return Reordered{.attributes = node.attributes, .order = {}};
+  if (graph.type(node.inputs[0]).shape.empty() || order.back() + 1 != static_cast<int64_t>(order.size()))
+    return {};
+  if (over == Over::rows) return Reordered{.attributes = node.attributes, .order = {0}};
+  return Reordered{.attributes = node.attributes, .order = order};
+}
+
+template <Reduction op>
+constexpr Operation reduction(std::string_view name) {
+  return {name,
+          1,
+          1,
+          infer_reduce<op>,
+          reduce_gradient<op>,
+          reduce_reference<op>,
+          reduce_layouts,
+          lower_reduce<op>,
+          reduce_cases<op>,
+          {.keeps_samples = columns_keep_samples, .reorder = reorder}};
+}
+
+constexpr Operation kReduce[] = {
+    reduction<Reduction::sum>("sum"),
+    reduction<Reduction::maximum>("max"),
+    reduction<Reduction::sum_of_squares>("sum_of_squares"),
+    {"expand",
+     1,
+     1,
+     infer_expand,
+     [](const Differentiation& d) { return Gradients{sum_to(*d.dy[0], d.input(0).type())}; },
+     expand_reference,
+     expand_layouts,
+     lower_expand,
+     expand_cases,
+     {.keeps_samples = broadcasting_keeps_samples}},
+};
+
+}  // namespace
+
+std::span<const Operation> reduce_operations() { return kReduce; }
+
+Value expand(Value x, Shape shape) {
+  if (x.shape() == shape) return x;
+  return x.owner().apply("expand", {x}, {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}})[0];
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,18 @@
+// Values that are lists of spikes: their check, and lists for cases.
+#pragma once
+
+#include "graph/operation.h"
+
+namespace tessera::model {
+
+/// Throws UsageError unless a value has this type.
+void require_type(const Signature& s, const TensorType& given, std::string_view name,
+                  const TensorType& wanted);
+
+/// Throws UsageError unless the first two inputs are lists of `batch` samples.
+void require_lists(const Signature& s, uint32_t batch);
+
+/// Adds inputs: some of the neurons in each step and sample, those that fired first.
+void add_lists(Case& c, uint32_t steps, uint32_t batch, uint32_t capacity, uint32_t inputs);
+
+}  // namespace tessera::model

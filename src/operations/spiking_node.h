@@ -1,0 +1,103 @@
+// The nodes of spiking layers: their problems, results and references.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "graph/operation.h"
+#include "ops/spiking/definition.h"
+#include "ops/spiking/stack.h"
+
+namespace tessera::model {
+
+// Inputs of both operations: lists, ϑ_grad; of the forward pass then how many are listed, and the step of the
+// random numbers. Parameters follow.
+inline constexpr size_t kThreshold = 2, kMostListed = 3, kStep = 4, kForwardParameters = 5,
+                        kGradientsParameters = 3;
+
+/// Layers as an attribute.
+std::vector<int64_t> words_of(const std::vector<SpikingLayer>& layers);
+
+/// A size among the attributes of a node.
+uint32_t spiking_size(const Node& node, std::string_view name);
+
+/// The problems of a node's layers, with lists of this type.
+std::vector<ops::SpikingProblem> spiking_problems_of(const Node& node, const TensorType& ids);
+
+/// The parameters of all layers, and the positions among them of those that learn.
+std::vector<SpikingParameter> all_parameters(const std::vector<ops::SpikingProblem>& problems);
+std::vector<size_t> learned_positions(const std::vector<ops::SpikingProblem>& problems);
+
+/// Results, of which each layer has some.
+struct SpikingMember {
+  ops::SpikingMatrix ops::SpikingResults::*matrix;
+  std::optional<ops::Operand> ops::SpikingLayerOperands::*operand;
+};
+inline constexpr SpikingMember kSpikingMembers[] = {
+    {&ops::SpikingResults::ids, &ops::SpikingLayerOperands::ids},
+    {&ops::SpikingResults::num, &ops::SpikingLayerOperands::num},
+    {&ops::SpikingResults::potentials, &ops::SpikingLayerOperands::potentials},
+    {&ops::SpikingResults::surrogate, &ops::SpikingLayerOperands::surrogate},
+    {&ops::SpikingResults::resets, &ops::SpikingLayerOperands::resets},
+    {&ops::SpikingResults::currents, &ops::SpikingLayerOperands::currents},
+    {&ops::SpikingResults::dropped, &ops::SpikingLayerOperands::dropped}};
+enum : size_t { kIds, kNum, kPotentials, kSurrogate, kResets, kCurrents, kDropped };
+
+/// Calls visit(layer, member, matrix) for each result, in the order of the outputs.
+template <class Visit>
+void each_result(const std::vector<ops::SpikingProblem>& problems, const Visit& visit) {
+  for (size_t layer = 0; layer < problems.size(); ++layer) {
+    const ops::SpikingResults results = ops::results_of(problems[layer]);
+    for (size_t member = 0; member < std::size(kSpikingMembers); ++member)
+      if (const ops::SpikingMatrix& matrix = results.*kSpikingMembers[member].matrix; !matrix.empty())
+        visit(layer, member, matrix);
+  }
+}
+
+/// The position of a layer's result among the outputs.
+std::optional<size_t> position_of(const std::vector<ops::SpikingProblem>& problems, size_t layer,
+                                  size_t member);
+
+/// What a loss depends on: lists, or potentials of a layer without spikes.
+inline size_t read_member(const ops::SpikingProblem& problem) {
+  return problem.layer.neuron.spikes ? kIds : kPotentials;
+}
+
+// References.
+
+/// An element of a reference that an operation leaves unspecified.
+inline constexpr double kUnspecified = std::numeric_limits<double>::quiet_NaN();
+
+/// Lists as arrays.
+struct ListArrays {
+  const Array& ids;
+  const Array& num;
+  uint32_t steps, batch, capacity;
+
+  size_t row(uint32_t t, uint32_t b) const { return uint64_t{t} * batch + b; }
+  uint32_t fired(uint32_t t, uint32_t b) const { return static_cast<uint32_t>(num[2 * row(t, b)]); }
+  uint32_t listed(uint32_t t, uint32_t b) const { return static_cast<uint32_t>(num[2 * row(t, b) + 1]); }
+  uint32_t id(uint32_t t, uint32_t b, uint32_t i) const {
+    return static_cast<uint32_t>(ids[row(t, b) * capacity + i]);
+  }
+  /// Calls visit(t, b, i) for every place.
+  template <class Visit>
+  void each(const Visit& visit) const {
+    for (uint32_t t = 0; t < steps; ++t)
+      for (uint32_t b = 0; b < batch; ++b)
+        for (uint32_t i = 0; i < listed(t, b); ++i) visit(t, b, i);
+  }
+  ops::Sequence dense(uint32_t neurons, bool with_candidates) const {
+    ops::Sequence dense(steps, batch, neurons);
+    each([&](uint32_t t, uint32_t b, uint32_t i) {
+      if (with_candidates || i < fired(t, b)) dense(t, b, id(t, b, i)) = 1;
+    });
+    return dense;
+  }
+};
+
+std::vector<Array> spiking_reference(const Evaluation& e);
+std::vector<Array> spiking_gradients_reference(const Evaluation& e);
+
+}  // namespace tessera::model

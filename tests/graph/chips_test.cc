@@ -1,0 +1,286 @@
+// Networks on machines of several chips: replicas, stages, and where networks are placed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+
+#include <set>
+
+#include "graph/stages.h"
+#include "networks.h"
+#include "support/error_of.h"
+
+namespace tessera::model {
+namespace {
+
+using testing::HasSubstr;
+
+/// Chips of a few tiles.
+Machine chips(uint32_t count, uint32_t tiles_each = 8) {
+  return Machine::find("m2000").with("chips", count).with("tiles", tiles_each);
+}
+
+void expect_steps_like_float64(const Classifier& network, Session& session, uint32_t steps) {
+  model::expect_steps_like_float64(network.graph, session, steps,
+                                   [&](uint32_t step) { return network.inputs(step); });
+}
+
+/// With random x.
+void expect_run_like_float64(const Graph& graph, Session& session) {
+  const WideArrays inputs = {{"x", random_values(graph.bound_type(graph.inputs()[0]), -1, 1, 1, 1, 0)}};
+  WideArrays state = widened(session.state());
+  expect_each_near(session.run(narrowed(inputs)), evaluate(graph, inputs, state), 1e-5);
+}
+
+double total(const std::map<std::string, double>& cycles) {
+  double sum = 0;
+  for (const auto& [phase, count] : cycles) sum += count;
+  return sum;
+}
+
+TEST(DataParallel, StepsAreThoseOfFloat64) {
+  const TrainingOptions four = {.optimizer = Sgd{.momentum = 0.9}, .replicas = 4};
+  const TrainingOptions two = {
+      .optimizer = Adam{.epsilon = 1e-3}, .clip_norm = 0.5, .micro_batches = 2, .replicas = 2};
+  for (const auto& [layers, options] :
+       {std::pair(Layers::dense, two), {Layers::sparse, four}, {Layers::dynamic, four}}) {
+    SCOPED_TRACE(static_cast<int>(layers));
+    Classifier network(layers);
+    add_training(network.loss, options);
+    Session session(network.graph, chips(4));
+    ASSERT_TRUE(session.fits());
+    expect_steps_like_float64(network, session, 2);
+  }
+}
+
+TEST(DataParallel, IsTheMeanOverAllRows) {
+  // Replicas see the rows that micro-batches see, one after the other.
+  Classifier replicated(Layers::dense), repeated(Layers::dense);
+  add_training(replicated.loss, {.optimizer = Sgd{.momentum = 0.9}, .replicas = 4});
+  add_training(repeated.loss, {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = 4});
+  EXPECT_EQ(replicated.graph.bound_type(replicated.graph.find("x").id).shape, (Shape{80, 48}));
+  EXPECT_EQ(replicated.graph.bound_type(replicated.graph.find("lr").id).shape, Shape{});
+  WideArrays of_replicas = widened(initial_state(replicated.graph)), of_batches = of_replicas;
+  for (uint32_t step = 1; step <= 3; ++step) {
+    const WideArrays inputs = replicated.inputs(step);
+    EXPECT_NEAR(evaluate(replicated.graph, inputs, of_replicas).at("loss")[0],
+                evaluate(repeated.graph, inputs, of_batches).at("loss")[0], 1e-12);
+  }
+  for (const auto& [name, values] : of_batches)
+    for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], of_replicas.at(name)[i], 1e-12);
+}
+
+TEST(DataParallel, TakesTheTimeOfAReplicaAndItsSums) {
+  Classifier one(Layers::dense), four(Layers::dense);
+  add_training(one.loss, {});
+  add_training(four.loss, {.replicas = 4});
+  const RunCost alone = Session(one.graph, chips(1)).cost();
+  Session session(four.graph, chips(4));
+  const RunCost cost = session.cost();
+  EXPECT_GT(cost.seconds, alone.seconds);
+  EXPECT_LT(cost.seconds, 3 * alone.seconds);
+  ASSERT_EQ(cost.chips.size(), 4u);
+  for (const ChipCost& chip : cost.chips) {
+    EXPECT_EQ(total(chip.cycles), total(cost.cycles));
+    EXPECT_EQ(chip.bytes, cost.chips[0].bytes);
+  }
+  EXPECT_FALSE(cost.links.empty());
+  const Arrays inputs = narrowed(four.inputs(1));
+  EXPECT_THAT(session.program(), HasSubstr("main of 4 replicas"));
+  EXPECT_THAT(session.program(), HasSubstr("all-reduce mean over replicas by "));
+  session.run(inputs);
+  EXPECT_EQ(session.cost().seconds, cost.seconds);
+}
+
+TEST(DataParallel, OutputsHaveTheRowsOfAllReplicas) {
+  Graph g;
+  const Value x = g.input("x", {5, 16});
+  const Value h = relu(linear(x, g.parameter("w", {12, 16}, Initial::normal(0.3))));
+  g.output("h", h);
+  g.replicate(3);
+  Session session(g, chips(3 * 2, 4).with("chips", 6));
+  EXPECT_EQ(session.graph().bound_type(h.id).elements(), 3u * 5 * 12);
+  expect_run_like_float64(g, session);
+}
+
+TEST(DataParallel, NeedsChips) {
+  Classifier network(Layers::dense);
+  add_training(network.loss, {.replicas = 3});
+  EXPECT_THROW(Session(network.graph, chips(4)), UsageError);
+  EXPECT_THROW(Session(network.graph, Machine::host(2)), UsageError);
+}
+
+/// A layer as a function of x, its weight and its bias.
+std::shared_ptr<const Graph> layer_of(uint32_t rows, uint32_t inputs, uint32_t outputs) {
+  auto function = std::make_shared<Graph>();
+  const Value x = function->input("x", {rows, inputs}), weight = function->input("weight", {outputs, inputs});
+  function->output("y", linear(x, weight, function->input("bias", {outputs})));
+  return function;
+}
+
+/// Two layers, each on a stage: the first one follows its input.
+struct TwoStages {
+  Graph graph;
+  Value loss;
+
+  TwoStages() {
+    const Value x = graph.input("x", {12, 48});
+    const Value h = gelu(layer(graph, "first", x, 64, Layers::dense));
+    const Value weight = graph.parameter("second.weight", {32, 64}, Initial::normal(0.2)),
+                bias = graph.parameter("second.bias", {32});
+    const Value y = graph.call(layer_of(12, 64, 32), {h, weight, bias}, {.stage = 1})[0];
+    loss = mean_squared_error(y, graph.input("target", {12, 32}));
+    graph.output("loss", loss);
+  }
+  Arrays inputs(uint32_t step) const {
+    Arrays arrays;
+    for (ValueId id : graph.inputs())
+      arrays[graph.info(id).name] = graph.info(id).name == "lr"
+                                        ? std::vector<float>{0.0625}
+                                        : narrowed(random_values(graph.bound_type(id), -1, 1, 1, step, id));
+    return arrays;
+  }
+};
+
+TEST(Stages, LieOnTheirOwnChips) {
+  for (const uint32_t micro_batches : {1U, 3U}) {
+    TwoStages network;
+    add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = micro_batches});
+    Session session(network.graph, chips(2));
+    model::expect_steps_like_float64(network.graph, session, 3,
+                                     [&](uint32_t step) { return widened(network.inputs(step)); });
+    const RunCost cost = session.cost();
+    ASSERT_EQ(cost.chips.size(), 2u);
+    EXPECT_EQ(cost.links.size(), 2u);  // activations one way, gradients the other
+    double operations = 0;
+    for (const OperationCost& operation : cost.operations) operations += operation.seconds;
+    EXPECT_GT(operations, 0.5 * cost.seconds);
+    EXPECT_TRUE(cost.placements.empty());
+  }
+}
+
+TEST(Stages, ShareTheChipsOfAMachineEqually) {
+  TwoStages network;
+  EXPECT_EQ(Session(network.graph, chips(4)).cost().chips.size(), 4u);
+  EXPECT_TRUE(Session(network.graph, chips(1)).cost().chips.empty());
+  EXPECT_NO_THROW(Session(network.graph, Machine::host(2)));
+  Graph three = network.graph;
+  auto twice = std::make_shared<Graph>();
+  twice->output("y", twice->input("x", Shape{}) * 2);
+  three.output("more", three.call(twice, {three.value(network.loss.id)}, {.stage = 2})[0]);
+  EXPECT_THAT(test::error_of<UsageError>([&] { Session(three, chips(4)); }),
+              HasSubstr("3 stages cannot share the 4 chips of m2000 equally"));
+}
+
+/// Layers of one width.
+Graph layers_of(uint32_t count, uint32_t width) {
+  Graph g;
+  Value h = g.input("x", {8, width});
+  for (uint32_t i = 0; i < count; ++i)
+    h = relu(linear(h, g.parameter("w" + std::to_string(i), {width, width}, Initial::normal(0.05))));
+  g.output("y", h);
+  return g;
+}
+
+/// The stages of the operations that take a weight: forward, gradients and update.
+std::set<uint32_t> stages_of_weight(const std::string& name, const Graph& g, const Stages& stages) {
+  std::set<uint32_t> found;
+  for (size_t n = 0; n < g.nodes().size(); ++n)
+    for (const ValueId input : g.nodes()[n].inputs)
+      if (g.info(input).name == name) found.insert(stages.nodes[n]);
+  return found;
+}
+
+TEST(Placement, OfWholeLayersFollowsTheirParameters) {
+  Classifier network(Layers::dense);
+  add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9}});
+  const Graph& g = network.graph;
+  const Stages stages = stages_of_layers(g, 2);
+  EXPECT_EQ(stages_of_weight("first.weight", g, stages), std::set{0U});
+  EXPECT_EQ(stages_of_weight("second.weight", g, stages), std::set{1U});
+  EXPECT_EQ(stages_of_weight("third.weight", g, stages), std::set{1U});
+}
+
+TEST(Stages, HaveTheGradientsAndUpdatesOfWhatTheyTake) {
+  TwoStages network;
+  add_training(network.loss, {.optimizer = Adam{}, .clip_norm = 1});
+  const Graph& g = network.graph;
+  const Stages stages = stages_of(g);
+  EXPECT_EQ(stages.count(), 2u);
+  EXPECT_EQ(stages_of_weight("first.weight", g, stages), std::set{0U});
+  EXPECT_EQ(stages_of_weight("second.weight", g, stages), std::set{1U});
+  for (const auto& [state, value] : g.assignments())
+    EXPECT_EQ(stage_of(g, stages, value), g.info(state).name.starts_with("first") ? 0U : 1U);
+}
+
+TEST(Stages, AreNumbersOfCallsAndLoops) {
+  TwoStages network;
+  Node call = network.graph.nodes().back();
+  for (const Node& node : network.graph.nodes())
+    if (node.body) call = node;
+  for (const int64_t stage : {int64_t{-1}, int64_t{1} << 32}) {
+    call.attributes["stage"] = stage;
+    EXPECT_THAT(test::error_of<UsageError>([&] {
+                  std::vector<Value> inputs;
+                  for (const ValueId id : call.inputs) inputs.push_back(network.graph.value(id));
+                  network.graph.apply(call, inputs);
+                }),
+                HasSubstr("a stage is "));
+  }
+}
+
+TEST(Stages, GiveTheWeightsOfAnyOfThem) {
+  Graph g;
+  const Value x = g.input("x", {4, 33});
+  const Value w = g.parameter("w", {40, 33}, Initial::normal(1)), b = g.parameter("b", {40});
+  g.output("y", g.call(layer_of(4, 33, 40), {x, w, b}, {.stage = 1})[0]);
+  g.output("weight", w);
+  Session session(g, Machine::find("m2000").with("tiles", 4).with("chips", 2));
+  EXPECT_EQ(session.run(Arrays{{"x", std::vector<float>(4 * 33, 1)}}).at("weight"), session.get("w"));
+}
+
+TEST(Placement, OfWholeLayersDividesBytes) {
+  Graph g;
+  const Value x = g.input("x", {4, 32}, Type::f16);
+  const Value half = cast(linear(x, g.parameter("half", {32, 32}, {}, Type::f16)), Type::f32);
+  const Value first = linear(half, g.parameter("first", {32, 32}));
+  g.output("y", linear(first, g.parameter("second", {32, 32})));
+  // Of 2, 4 and 4 KiB.
+  EXPECT_EQ(stages_of_layers(g, 2).nodes, (std::vector<uint32_t>{0, 0, 0, 1}));
+}
+
+TEST(Placement, TakesOneChipWhereMoreWouldBeSlower) {
+  const RunCost cost = Session(layers_of(2, 32), chips(4)).cost();
+  ASSERT_EQ(cost.placements.size(), 3u);
+  EXPECT_EQ(cost.placements[0].placement, "1 of 4 chips");
+  EXPECT_TRUE(cost.placements[0].chosen);
+  for (const PlacementCost& other : cost.placements) EXPECT_GE(other.seconds, cost.seconds);
+  std::set<std::string> passes;
+  for (const PassRecord& pass : cost.passes) EXPECT_TRUE(passes.insert(pass.name).second) << pass.name;
+}
+
+TEST(Placement, OfWhatOverflowsAChipIsWholeLayersFirst) {
+  // Four weights of 0.8 MB on chips of 4 × 639 kB.
+  const Graph g = layers_of(4, 448);
+  Session session(g, chips(4, 4));
+  ASSERT_TRUE(session.fits());
+  const RunCost cost = session.cost();
+  ASSERT_EQ(cost.placements.size(), 2u);
+  EXPECT_THAT(cost.placements[0].overflow, HasSubstr("bytes and has 638976; it holds"));
+  EXPECT_EQ(cost.placements[1].placement, "2 stages of whole layers on as many chips");
+  EXPECT_TRUE(cost.placements[1].chosen);
+  expect_run_like_float64(session.graph(), session);
+}
+
+TEST(Placement, OfALayerThatOverflowsAChipIsSeveralAsOne) {
+  const Graph g = layers_of(1, 1024);  // 4 MB
+  Session session(g, chips(4, 4));
+  ASSERT_TRUE(session.fits());
+  const RunCost cost = session.cost();
+  EXPECT_THAT(cost.placements.back().placement, HasSubstr("chips as one"));
+  EXPECT_TRUE(cost.placements.back().chosen);
+  EXPECT_FALSE(cost.links.empty());
+  expect_run_like_float64(session.graph(), session);
+}
+
+}  // namespace
+}  // namespace tessera::model

@@ -1,0 +1,81 @@
+// Results of sessions compared with those in float64.
+#pragma once
+
+#include <tessera/model.h>
+
+#include "graph/transforms/transforms.h"
+#include "random_values.h"
+#include "support/numbers.h"
+
+namespace tessera::model {
+
+inline Arrays narrowed(const WideArrays& wide) {
+  Arrays arrays;
+  for (const auto& [name, values] : wide) arrays[name] = narrowed(values);
+  return arrays;
+}
+inline WideArrays widened(const Arrays& narrow) {
+  WideArrays arrays;
+  for (const auto& [name, values] : narrow) arrays[name] = {values.begin(), values.end()};
+  return arrays;
+}
+
+/// Each array relative to its largest element, or to `least` if that is larger.
+template <class Found>
+void expect_near(const Found& found, const WideArrays& expected, double relative, double least = 0) {
+  for (const auto& [name, values] : expected)
+    test::expect_near(found.at(name), values, relative * test::largest(values, least), name);
+}
+
+/// Each element relative to itself, or to 1 if that is larger.
+template <class Found>
+void expect_each_near(const Found& found, const WideArrays& expected, double relative) {
+  for (const auto& [name, values] : expected) {
+    ASSERT_EQ(found.at(name).size(), values.size()) << name;
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(found.at(name)[i], values[i], relative * std::max(1.0, std::abs(values[i])))
+          << name << ", element " << i;
+  }
+}
+
+/// Random inputs, integers below 5.
+inline WideArrays random_inputs(const Graph& graph) {
+  WideArrays arrays;
+  for (ValueId id : graph.inputs())
+    arrays[graph.info(id).name] = random_values(graph.bound_type(id), -1, 1, 5, 9, id);
+  return arrays;
+}
+
+/// Outputs and state of two steps from random parameters, on a host, on tiles and on chips.
+inline void expect_like_float64(const Graph& graph, const WideArrays& inputs) {
+  verify(graph);
+  for (const Machine& machine : {Machine::host(2), Machine::find("bow").with("tiles", 12),
+                                 Machine::find("m2000").with("chips", 2).with("tiles", 4)}) {
+    SCOPED_TRACE(machine.name());
+    Session session(graph, machine, {.seed = 3});
+    for (uint32_t step = 0; step < 2; ++step) {
+      WideArrays state = widened(session.state());
+      const Arrays found = session.run(narrowed(inputs));
+      expect_each_near(found, evaluate(graph, inputs, state), 1e-4);
+      for (const auto& [name, values] : session.state())
+        test::expect_near(values, state.at(name), 1e-4, name);
+    }
+  }
+}
+inline void expect_like_float64(const Graph& graph) { expect_like_float64(graph, random_inputs(graph)); }
+
+/// The losses of steps, numbered from 1, with inputs_of(step), and the state after them.
+template <class InputsOf>
+void expect_steps_like_float64(const Graph& graph, Session& session, uint32_t steps,
+                               const InputsOf& inputs_of) {
+  WideArrays state = widened(session.state());
+  for (uint32_t step = 1; step <= steps; ++step) {
+    const WideArrays inputs = inputs_of(step);
+    const double expected = evaluate(graph, inputs, state).at("loss")[0];
+    ASSERT_NEAR(session.run(narrowed(inputs)).at("loss")[0], expected, 1e-5 * std::max(1.0, expected))
+        << "step " << step;
+  }
+  expect_each_near(session.state(), state, 1e-4);
+}
+
+}  // namespace tessera::model

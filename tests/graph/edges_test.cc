@@ -1,0 +1,98 @@
+// Results of operations at the edges of what they take, on a host and on tiles, and what is refused there.
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+
+#include <cmath>
+#include <limits>
+
+#include "compare.h"
+#include "operations/constants.h"
+#include "support/error_of.h"
+
+namespace tessera::model {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+template <class Build>
+void expect(const Arrays& inputs, const std::vector<float>& expected, const Build& build) {
+  for (const Machine& machine : {Machine::host(2), Machine::find("gc200").with("tiles", 6)}) {
+    Graph g;
+    g.output("result", build(g));
+    const std::vector<float> y = Session(g, machine).run(inputs).at("result");
+    ASSERT_EQ(y.size(), expected.size());
+    for (size_t i = 0; i < y.size(); ++i)
+      EXPECT_TRUE(y[i] == expected[i] || (std::isnan(y[i]) && std::isnan(expected[i])))
+          << machine.name() << ": element " << i << " is " << y[i] << " instead of " << expected[i];
+  }
+}
+
+TEST(Edges, AGatherBeyondTheDimensionIsNoOtherRow) {
+  const Arrays inputs = {{"x", {1, 2, 3, 4, 5, 6}}, {"ids", {2, 3, 0, 3, -1, 1}}};
+  for (const Type type : {Type::f32, Type::i32}) {
+    const float missing = type == Type::f32 ? kNan : 0;
+    expect(inputs, {3, missing, 1, missing, missing, 5}, [&](Graph& g) {
+      return gather(g.input("x", {2, 3}, type), 1, g.input("ids", {2, 3}, Type::i32));
+    });
+  }
+}
+
+TEST(Edges, TheMaximumOfWhatHoldsNanIsThere) {
+  const Arrays inputs = {{"x", {1, kNan, kInfinity, kNan, -kInfinity, -kInfinity, -kInfinity, -kInfinity}}};
+  expect(inputs, {1, 0}, [](Graph& g) { return argmax(g.input("x", {2, 4}), 1); });
+}
+
+TEST(Edges, IntegersWrapAround) {
+  constexpr float kLarge = 1 << 30;
+  const Arrays inputs = {{"x", {3, -kLarge, kLarge}}, {"y", {5, kLarge, -kLarge}}};
+  const auto of = [](const auto& function) {
+    return [&function](Graph& g) {
+      return function(g.input("x", {3}, Type::i32), g.input("y", {3}, Type::i32));
+    };
+  };
+  expect(inputs, {-2, -2 * kLarge, -2 * kLarge}, of([](Value x, Value y) { return x - y; }));
+  expect(inputs, {-3, kLarge, -kLarge}, of([](Value x, Value) { return -x; }));
+  expect(inputs, {3, -kLarge, -kLarge}, of([](Value x, Value y) {
+           return min(concatenate({reshape(x, {1, 3}), reshape(y, {1, 3})}, 0), {0});
+         }));
+  expect(inputs, {3}, of([](Value x, Value) { return sum(x); }));
+}
+
+TEST(Edges, RefusesShapesThatOnlyHaveAsManyElements) {
+  Graph g;
+  const Value x = g.input("x", {6}), columns = g.input("columns", {36, 1}), m = g.input("m", {8, 15});
+  const auto refuses = [](const std::string& why, const auto& make) {
+    EXPECT_TRUE(test::says(test::error_of<UsageError>(make), why));
+  };
+  refuses("f32[6] cannot be expanded to f32[2, 3]", [&] { expand(x, {2, 3}); });
+  refuses("cannot be expanded", [&] { expand(g.input("rows", {2, 3}), {6}); });
+  EXPECT_NO_THROW(expand(columns, {4, 9, 21}));
+  const auto permute_as = [&](std::vector<int64_t> view, std::vector<int64_t> shape) {
+    return [&g, m, view, shape] {
+      g.apply("permute", {m}, {{"dims", std::vector<int64_t>{1, 0, 2}}, {"view", view}, {"shape", shape}});
+    };
+  };
+  EXPECT_NO_THROW(permute_as({4, 2, 15}, {8, 15})());
+  refuses("does not consist of last ones", permute_as({4, 2, 15}, {4, 30}));
+  refuses("does not consist of last ones", permute_as({4, 6, 5}, {8, 15}));
+  refuses("has not as many elements", permute_as({4, 2, 14}, {8, 14}));
+}
+
+TEST(Edges, RefusesLimitsOfAttentionThatAreNone) {
+  Graph g;
+  const Value x = g.input("x", {2, 5, 8});
+  const auto refuses = [&](const char* name, int64_t value, const std::string& why) {
+    EXPECT_TRUE(test::says(test::error_of<UsageError>([&] {
+                             g.apply("attention", {x, x, x}, {{"heads", int64_t{2}}, {name, value}});
+                           }),
+                           why));
+  };
+  refuses("left", -1, "the limit left is -1; it must be at least 0, or left out for none");
+  refuses("right", -5, "the limit right is -5");
+  refuses("offset", int64_t{1} << 62, "offset is 4611686018427387904; it must be from");
+  refuses("left", std::numeric_limits<int64_t>::max(), "it must be from");
+}
+
+}  // namespace
+}  // namespace tessera::model

@@ -1,0 +1,686 @@
+#include "random_graph.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/integer_types.h"
+#include "graph/loop.h"
+#include "random_values.h"
+#include "sparse/generate.h"
+
+namespace tessera::model {
+namespace {
+
+using test::Random;
+
+/// Values beyond make errors of rounding large.
+constexpr double kMost = 50;
+
+bool is_float(Type type) { return !is_integer(type); }
+
+/// What edge blocks have beyond the matrix is ignored.
+void clear_overhang(const Pattern& p, Array& values) {
+  const uint32_t b = p.block_size;
+  for (uint32_t row = 0; row < p.block_rows(); ++row)
+    for (uint64_t block = p.crow_indices[row]; block < p.crow_indices[row + 1]; ++block)
+      for (uint32_t i = 0; i < b * b; ++i)
+        if (row * b + i / b >= p.rows || p.col_indices[block] * b + i % b >= p.cols)
+          values[block * b * b + i] = 0;
+}
+
+std::string name_of_item(size_t item) { return fmt::format("v{}", item); }
+
+Value add_leaf(Graph& graph, const Item& item, const std::string& name, const Pattern* pattern,
+               uint64_t index) {
+  const TensorType& type = item.type;
+  if (item.kind == Kind::constant) {
+    const Array values = contents_of(item, type.elements(), 0, static_cast<uint32_t>(index));
+    return graph.constant(name, type.shape, narrowed(values), type.type);
+  }
+  if (item.kind == Kind::input) return graph.input(name, type);
+  if (type.pattern)
+    return graph.sparse_parameter(name, pattern != nullptr ? *pattern : *type.pattern, {}, type.type,
+                                  type.capacity);
+  if (item.kind == Kind::state) return graph.state(name, type);
+  return graph.parameter(name, type.shape, {}, type.type);
+}
+
+class Builder {
+ public:
+  Builder(Built& built, const Patterns& patterns) : built_(built), patterns_(patterns) {}
+
+  void add(const Item& item) {
+    const size_t index = built_.values.size();
+    if (item.kind != Kind::result) {
+      const auto pattern = patterns_.find(index);
+      built_.values.push_back({add_leaf(built_.graph, item, name_of_item(index),
+                                        pattern == patterns_.end() ? nullptr : &pattern->second, index)});
+      return;
+    }
+    std::vector<Value> inputs;
+    for (const ItemOutput& place : item.inputs) inputs.push_back(at(place));
+    if (item.loop) {
+      Loop how = *item.loop;
+      how.stage = item.stage;
+      built_.values.push_back(built_.graph.loop(function(item.body), inputs, how));
+    } else if (item.body || item.stage) {
+      built_.values.push_back(built_.graph.call(item.body ? function(item.body) : function(item, inputs),
+                                                inputs, {.stage = item.stage}));
+    } else {
+      built_.values.push_back(built_.graph.apply(node_of(item), inputs));
+    }
+  }
+
+  Value at(const ItemOutput& place) const { return built_.values.at(place.item).at(place.output); }
+
+ private:
+  std::shared_ptr<const Graph> function(const std::shared_ptr<const Recipe>& body) {
+    std::shared_ptr<const Graph>& known = functions_[body];
+    if (!known) {
+      Built inside;
+      build(*body, inside);
+      known = std::make_shared<const Graph>(std::move(inside.graph));
+    }
+    return known;
+  }
+
+  static Node node_of(const Item& item) {
+    return {
+        .operation = &find_operation(item.operation), .attributes = item.attributes, .body = item.case_body};
+  }
+
+  /// A single operation.
+  static std::shared_ptr<const Graph> function(const Item& item, const std::vector<Value>& inputs) {
+    auto graph = std::make_shared<Graph>();
+    std::vector<Value> taken;
+    for (const Value& input : inputs)
+      taken.push_back(graph->input(fmt::format("x{}", taken.size()), input.type()));
+    for (const Value& result : graph->apply(node_of(item), taken))
+      graph->output(fmt::format("y{}", graph->outputs().size()), result);
+    return graph;
+  }
+
+  Built& built_;
+  const Patterns& patterns_;
+  std::map<std::shared_ptr<const Recipe>, std::shared_ptr<const Graph>> functions_;
+};
+
+Value loss_of(const Lesson& lesson, const Builder& builder) {
+  std::optional<Value> loss;
+  for (const ItemOutput& place : lesson.losses) {
+    const Value value = cast(builder.at(place), Type::f32);
+    const Value own = mean(lesson.squared ? square(value) : value);
+    loss = loss ? *loss + own : own;
+  }
+  return *loss;
+}
+
+void add_gradients(const Recipe& recipe, Value loss, Built& built) {
+  std::vector<Value> parameters;
+  for (size_t item = 0; item < recipe.items.size(); ++item)
+    if (recipe.items[item].kind == Kind::parameter) parameters.push_back(built.values[item][0]);
+  const std::vector<std::optional<Value>> found = gradients(loss, parameters);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (!found[i]) continue;
+    const std::string name = built.graph.info(parameters[i].id).name;
+    built.graph.output(name + ".slope", *found[i]);
+    built.graph.output(name + ".norm", sum(square(cast(*found[i], Type::f32))));
+  }
+}
+
+/// Adds operations one by one, and evaluates each.
+class Generator {
+ public:
+  Generator(uint64_t seed, const GraphOptions& options)
+      : random_(seed), seed_(seed), options_(options), builder_(built_, patterns_) {}
+
+  Recipe run() {
+    for (uint32_t i = 0; i < options_.operations; ++i)
+      for (uint32_t attempt = 0; attempt < 30 && !add_operation(); ++attempt) {
+      }
+    choose_outputs();
+    choose_assignment();
+    if (random_.below(5) < 3) choose_lesson();
+    if (recipe_.lesson && !can_learn()) recipe_.lesson.reset();
+    choose_stages();
+    return std::move(recipe_);
+  }
+
+ private:
+  const TensorType& type_at(const ItemOutput& place) const { return builder_.at(place).type(); }
+
+  void add(Item item) {
+    builder_.add(item);
+    evaluate(item);
+    recipe_.items.push_back(std::move(item));
+  }
+
+  void evaluate(const Item& item) {
+    const std::vector<Value>& values = built_.values.back();
+    const size_t index = built_.values.size() - 1;
+    std::vector<Array> results;
+    if (item.kind != Kind::result) {
+      results.push_back(contents_of(item, item.type.elements(), seed_, static_cast<uint32_t>(index)));
+    } else {
+      const Node& node = built_.graph.nodes().back();
+      Evaluation evaluation{built_.graph, node, {}, {}};
+      for (const ItemOutput& place : item.inputs) evaluation.inputs.push_back(&arrays_.at(place));
+      results = results_of(evaluation);
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      const ItemOutput place{index, i};
+      const auto is_moderate = [](double x) { return std::isfinite(x) && std::abs(x) <= kMost; };
+      if (!is_float(values[i].type().type) || std::ranges::all_of(results[i], is_moderate))
+        usable_.push_back(place);
+      arrays_[place] = std::move(results[i]);
+    }
+  }
+
+  /// Sizes of a case's dimensions replaced by those of existing values.
+  struct Sizes {
+    std::map<uint32_t, uint32_t> to;
+
+    TensorType of(TensorType type) const {
+      if (type.pattern) return type;
+      for (uint32_t& size : type.shape)
+        if (const auto found = to.find(size); found != to.end()) size = found->second;
+      return type;
+    }
+    bool unify(const TensorType& wanted, const TensorType& has) {
+      if (wanted.type != has.type || wanted.shape.empty() || has.shape.empty()) return false;
+      if (wanted.shape.size() != has.shape.size())
+        return set(wanted.rows(), has.rows()) && set(wanted.cols(), has.cols());
+      for (size_t i = 0; i < wanted.shape.size(); ++i)
+        if (!set(wanted.shape[i], has.shape[i])) return false;
+      return true;
+    }
+    bool set(uint32_t from, uint32_t size) { return to.emplace(from, size).first->second == size; }
+  };
+
+  bool add_operation() {
+    if (random_.below(12) == 0) return add_function(random_.coin());
+    const std::span<const Operation* const> all = all_operations();
+    const Operation& operation = *all[random_.below(static_cast<uint32_t>(all.size()))];
+    const std::vector<Case> cases = operation.cases();
+    // What may take over the next operation often has one that alone uses it.
+    if (ends_with_absorbing() && cases[0].inputs.size() == 1 && !cases[0].hosts_only && random_.below(4) != 0)
+      return add(operation, cases[0], {}, {ItemOutput{recipe_.items.size() - 1, 0}});
+    const Case& c = cases[random_.below(static_cast<uint32_t>(cases.size()))];
+    const auto is_bf16 = [](const TensorType& type) { return type.type == Type::bf16; };
+    if (!options_.hosts_only && (c.hosts_only || std::ranges::any_of(c.inputs, is_bf16))) return false;
+    Sizes sizes;
+    for (const TensorType& type : c.inputs)
+      if (type.pattern) sizes.set(type.shape[0], type.shape[0]), sizes.set(type.shape[1], type.shape[1]);
+    std::vector<std::optional<ItemOutput>> places;
+    const bool fits = c.given.empty() && random_.below(8) != 0;
+    for (size_t i = 0; i < c.inputs.size(); ++i) {
+      // Given contents match one another, as lists and the neurons that they name do.
+      const bool is_given = c.given.contains(i) || (!c.given.empty() && !is_float(c.inputs[i].type));
+      places.push_back(fits                          ? find(c.inputs[i], sizes)
+                       : !is_given && random_.coin() ? find(c.inputs[i], sizes, false)
+                                                     : std::nullopt);
+    }
+    return add(operation, c, sizes, places);
+  }
+
+  bool ends_with_absorbing() const {
+    if (recipe_.items.empty() || recipe_.items.back().operation.empty()) return false;
+    return find_operation(recipe_.items.back().operation).absorb != nullptr;
+  }
+
+  /// An existing value that has the type, or could have it with other sizes.
+  std::optional<ItemOutput> find(const TensorType& type, Sizes& sizes, bool may_resize = true) {
+    const TensorType wanted = sizes.of(type);
+    std::vector<ItemOutput> same, others;
+    for (const ItemOutput& place : usable_) {
+      if (type_at(place) == wanted || (type.pattern && type_at(place).shape == wanted.shape))
+        same.push_back(place);
+      else if (type_at(place).type == type.type)
+        others.push_back(place);
+    }
+    if (!same.empty() && random_.below(4) != 0) return one_of(same);
+    if (type.pattern || !may_resize || others.empty() || random_.below(3) == 0) return {};
+    const ItemOutput place = one_of(others);
+    Sizes resized = sizes;
+    // Scalars, vectors and columns are broadcast to anything.
+    if (random_.below(6) != 0 && !resized.unify(type, type_at(place))) return {};
+    sizes = resized;
+    return place;
+  }
+
+  ItemOutput one_of(const std::vector<ItemOutput>& places) {
+    // Recent ones, so that graphs are deep.
+    const auto count = static_cast<uint32_t>(places.size());
+    return places[count - 1 - std::min(random_.below(count), random_.below(count))];
+  }
+
+  bool add(const Operation& operation, const Case& c, const Sizes& sizes,
+           const std::vector<std::optional<ItemOutput>>& places) {
+    std::vector<Item> leaves;
+    Types types;
+    Item item{.operation = std::string(operation.name), .attributes = c.attributes, .case_body = c.body};
+    for (size_t i = 0; i < c.inputs.size(); ++i) {
+      if (places[i]) {
+        item.inputs.push_back(*places[i]);
+        types.push_back(type_at(*places[i]));
+        continue;
+      }
+      item.inputs.push_back({recipe_.items.size() + leaves.size(), 0});
+      leaves.push_back(leaf(c, i, sizes.of(c.inputs[i])));
+      types.push_back(leaves.back().type);
+    }
+    Node node{.operation = &operation, .attributes = c.attributes, .body = c.body};
+    try {
+      operation.infer({operation.name, types, node});
+    } catch (const UsageError&) {
+      return false;
+    }
+    for (Item& leaf : leaves) add(std::move(leaf));
+    add(std::move(item));
+    return true;
+  }
+
+  Item leaf(const Case& c, size_t input, const TensorType& type) {
+    Item leaf{.type = type, .low = c.low, .high = c.high, .below = c.below};
+    if (const auto given = c.given.find(input); given != c.given.end()) leaf.given = given->second;
+    if (type.pattern)
+      leaf.kind = Kind::parameter;
+    else if (!is_float(type.type) || !leaf.given.empty())
+      leaf.kind = Kind::input;
+    else
+      leaf.kind =
+          random_.one_of({Kind::input, Kind::input, Kind::input, Kind::input, Kind::parameter,
+                          Kind::parameter, Kind::parameter, Kind::parameter, Kind::constant, Kind::state});
+    return leaf;
+  }
+
+  /// A function of its own, called once or twice, or repeated.
+  bool add_function(bool repeats) {
+    if (options_.operations < 3) return false;
+    auto body = std::make_shared<const Recipe>(function_of(
+        Generator(seed_ * 31 + recipe_.items.size(), {.operations = 2, .hosts_only = options_.hosts_only})
+            .run()));
+    if (body->items.empty()) return false;
+    for (uint32_t call = 0; call < (repeats ? 1 : 1 + random_.below(2)); ++call) {
+      std::vector<Item> leaves;
+      Item item{.operation = repeats ? "loop" : "call", .body = body};
+      if (repeats) item.loop = loop_of(*body);
+      for (size_t i = 0; i < body->items.size(); ++i) {
+        Item of = body->items[i];
+        if (of.kind != Kind::input) continue;
+        if (repeats && item.loop->indexed.contains(name_of_item(i)))
+          of.type = of_all_passes(of.type, item.loop->count, name_of_item(i));
+        Sizes none;
+        const std::optional<ItemOutput> found = of.given.empty() ? find(of.type, none, false) : std::nullopt;
+        item.inputs.push_back(found.value_or(ItemOutput{recipe_.items.size() + leaves.size(), 0}));
+        if (found) continue;
+        leaves.push_back(of);
+        if (of.type.pattern) leaves.back().kind = Kind::parameter;
+        if (is_float(of.type.type) && of.given.empty() && random_.coin())
+          leaves.back().kind = Kind::parameter;
+      }
+      for (Item& leaf : leaves) add(std::move(leaf));
+      try {
+        add(std::move(item));
+      } catch (const UsageError&) {
+        return true;
+      }
+    }
+    return true;
+  }
+
+  Loop loop_of(const Recipe& body) {
+    Built built;
+    build(body, built);
+    const Graph& graph = built.graph;
+    Loop loop{.count = 1 + random_.below(3), .reversed = random_.below(4) == 0};
+    if (random_.coin()) loop.scale = 0.5;
+    for (const auto& [name, id] : graph.outputs()) {
+      const uint32_t kind = random_.below(3);
+      if (kind == 1 && !graph.type(id).pattern) loop.stacked.insert(name);
+      if (kind == 2 && is_float(graph.type(id).type)) loop.summed.insert(name);
+    }
+    for (ValueId input : graph.inputs()) {
+      const TensorType& type = graph.type(input);
+      if (type.pattern) continue;
+      std::vector<std::string> same;
+      for (const auto& [name, id] : graph.outputs())
+        if (graph.type(id) == type) same.push_back(name);
+      if (!same.empty() && random_.below(3) != 0)
+        loop.carried[graph.info(input).name] = same[random_.below(static_cast<uint32_t>(same.size()))];
+      else if (random_.coin())
+        loop.indexed.insert(graph.info(input).name);
+    }
+    return loop;
+  }
+
+  /// Without state and patterns that change.
+  static Recipe function_of(Recipe recipe) {
+    recipe.lesson.reset();
+    recipe.assignments.clear();
+    for (Item& item : recipe.items) {
+      if (item.is_state()) item.kind = Kind::input;
+      if (item.type.capacity || item.case_body) return {};
+    }
+    return recipe;
+  }
+
+  void choose_outputs() {
+    std::set<ItemOutput> chosen;
+    for (uint32_t i = 0; i < 1 + random_.below(3) && !usable_.empty(); ++i) chosen.insert(one_of(usable_));
+    recipe_.outputs.assign(chosen.begin(), chosen.end());
+  }
+
+  void choose_assignment() {
+    const size_t items = recipe_.items.size();
+    for (size_t item = 0; item < items; ++item) {
+      if (!recipe_.items[item].is_state() || random_.below(6) != 0) continue;
+      std::vector<ItemOutput> same;
+      // Few results have the type of a weight whose pattern may change.
+      if (recipe_.items[item].type.capacity) {
+        add(Item{.operation = "scale", .inputs = {{item, 0}}, .attributes = {{"factor", 0.75}}});
+        same.push_back({recipe_.items.size() - 1, 0});
+      }
+      for (const ItemOutput& place : usable_)
+        if (place.item != item && type_at(place) == type_at({item, 0})) same.push_back(place);
+      if (!same.empty()) recipe_.assignments.emplace_back(item, one_of(same));
+    }
+  }
+
+  /// All chips of a machine, if they are not replicas.
+  void choose_stages() {
+    const uint32_t stages = options_.most_replicas;
+    if (stages == 1 || recipe_.items.empty() || (recipe_.lesson && recipe_.lesson->options.replicas > 1) ||
+        random_.coin())
+      return;
+    std::vector<Item*> pieces;
+    for (Item& item : recipe_.items)
+      if (item.kind == Kind::result && random_.coin() && can_be_called(item)) pieces.push_back(&item);
+    for (Item* item : pieces) item->stage = random_.below(stages);
+    // A graph has as many stages as its last one says.
+    if (!pieces.empty()) pieces.back()->stage = stages - 1;
+  }
+
+  bool can_be_called(const Item& item) const {
+    return item.body || (!find_operation(item.operation).traits.draws && !item.case_body &&
+                         std::ranges::none_of(item.inputs, [&](const ItemOutput& place) {
+                           return type_at(place).capacity.has_value();
+                         }));
+  }
+
+  /// Not if the loss depends on no parameter, or on one through what has no gradient.
+  bool can_learn() const {
+    Built built;
+    try {
+      build(recipe_, built);
+    } catch (const UsageError&) {
+      return false;
+    }
+    return true;
+  }
+
+  void choose_lesson() {
+    Lesson lesson;
+    std::vector<ItemOutput> floats;
+    for (const ItemOutput& place : usable_)
+      if (is_float(type_at(place).type) && !type_at(place).pattern) floats.push_back(place);
+    if (floats.empty()) return;
+    for (uint32_t i = 0; i < 1 + random_.below(2); ++i) lesson.losses.push_back(one_of(floats));
+    lesson.squared = random_.coin();
+    lesson.has_gradient_outputs = random_.below(4) == 0;
+    TrainingOptions& options = lesson.options;
+    if (random_.coin())
+      options.optimizer = random_.below(4) == 0 ? Sgd{.momentum = 0.9, .nesterov = true}
+                                                : Sgd{.momentum = random_.one_of({0.0, 0.9}),
+                                                      .decay = random_.one_of({0.0, 0.01})};
+    else
+      options.optimizer =
+          Adam{.epsilon = 1e-2, .decay = random_.one_of({0.0, 0.01}), .decoupled = random_.coin()};
+    if (random_.below(3) == 0) options.clip_norm = 0.5;
+    if (random_.below(3) == 0) options.micro_batches = 2 + random_.below(2);
+    if (random_.coin()) options.replicas = options_.most_replicas;
+    recipe_.lesson = lesson;
+    // Trained state is set by its update alone.
+    std::erase_if(recipe_.assignments, [&](const auto& assignment) {
+      return recipe_.items[assignment.first].kind == Kind::parameter;
+    });
+  }
+
+  Random random_;
+  uint64_t seed_;
+  GraphOptions options_;
+  Patterns patterns_;
+  Built built_;
+  Builder builder_;
+  Recipe recipe_;
+  std::map<ItemOutput, Array> arrays_;
+  std::vector<ItemOutput> usable_;
+};
+
+/// Without an item, which nothing may use.
+Recipe without(const Recipe& recipe, size_t removed) {
+  Recipe result = recipe;
+  const auto move = [&](ItemOutput& place) { place.item -= place.item > removed ? 1 : 0; };
+  result.items.erase(result.items.begin() + static_cast<int64_t>(removed));
+  for (Item& item : result.items) std::ranges::for_each(item.inputs, move);
+  std::ranges::for_each(result.outputs, move);
+  for (auto& [state, place] : result.assignments) state -= state > removed ? 1 : 0, move(place);
+  if (result.lesson) std::ranges::for_each(result.lesson->losses, move);
+  return result;
+}
+
+bool is_used(const Recipe& recipe, size_t item) {
+  const auto uses = [&](const ItemOutput& place) { return place.item == item; };
+  const auto any = [&](const std::vector<ItemOutput>& places) { return std::ranges::any_of(places, uses); };
+  return std::ranges::any_of(recipe.items, [&](const Item& other) { return any(other.inputs); }) ||
+         any(recipe.outputs) || (recipe.lesson && any(recipe.lesson->losses)) ||
+         std::ranges::any_of(recipe.assignments, [&](const auto& assignment) {
+           return assignment.first == item || assignment.second.item == item;
+         });
+}
+
+std::string code_of(const TensorType& type) {
+  if (!type.pattern)
+    return fmt::format("{{{}}}{}", fmt::join(type.shape, ", "),
+                       type.type == Type::f32 ? "" : fmt::format(", Type::{}", name_of(type.type)));
+  const Pattern& p = *type.pattern;
+  return fmt::format("Pattern{{{}, {}, {}, {{{}}}, {{{}}}}}, {{}}, Type::{}{}", p.rows, p.cols, p.block_size,
+                     fmt::join(p.crow_indices, ", "), fmt::join(p.col_indices, ", "), name_of(type.type),
+                     type.capacity ? fmt::format(", {}", *type.capacity) : "");
+}
+
+std::string code_of(const Attribute& attribute) {
+  if (const auto* whole = std::get_if<int64_t>(&attribute)) return fmt::format("int64_t{{{}}}", *whole);
+  if (const auto* real = std::get_if<double>(&attribute)) return fmt::format("{:#}", *real);
+  if (const auto* text = std::get_if<std::string>(&attribute)) return fmt::format("\"{}\"", *text);
+  return fmt::format("std::vector<int64_t>{{{}}}",
+                     fmt::join(std::get<std::vector<int64_t>>(attribute), ", "));
+}
+
+std::string code_of(const ItemOutput& place) { return fmt::format("v{}[{}]", place.item, place.output); }
+
+std::string code_of(const std::vector<ItemOutput>& places) {
+  std::vector<std::string> texts;
+  for (const ItemOutput& place : places) texts.push_back(code_of(place));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string leaf_code(const Item& item, const std::string& name) {
+  switch (item.kind) {
+    case Kind::constant:
+      return fmt::format("g.constant(\"{}\", {{{}}}, random_values(…), Type::{})", name,
+                         fmt::join(item.type.shape, ", "), name_of(item.type.type));
+    case Kind::state:
+      return fmt::format("g.state(\"{}\", TensorType{{Type::{}, {{{}}}}})", name, name_of(item.type.type),
+                         fmt::join(item.type.shape, ", "));
+    case Kind::input: return fmt::format("g.input(\"{}\", {})", name, code_of(item.type));
+    default: break;
+  }
+  if (item.type.pattern) return fmt::format("g.sparse_parameter(\"{}\", {})", name, code_of(item.type));
+  return fmt::format("g.parameter(\"{}\", {{{}}}, {{}}, Type::{})", name, fmt::join(item.type.shape, ", "),
+                     name_of(item.type.type));
+}
+
+std::string indented(const std::string& text) {
+  std::string result = "  ";
+  for (char c : text) result += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  return result;
+}
+
+std::string code_of(const Loop& loop) {
+  std::vector<std::string> carried;
+  for (const auto& [input, output] : loop.carried)
+    carried.push_back(fmt::format("{{\"{}\", \"{}\"}}", input, output));
+  const auto names = [](const std::set<std::string>& of) {
+    return of.empty() ? std::string() : fmt::format("\"{}\"", fmt::join(of, "\", \""));
+  };
+  return fmt::format(
+      "{{.count = {}, .indexed = {{{}}}, .carried = {{{}}}, .stacked = {{{}}}, .summed = {{{}}}, .scale = "
+      "{}, "
+      ".reversed = {}}}",
+      loop.count, names(loop.indexed), fmt::join(carried, ", "), names(loop.stacked), names(loop.summed),
+      loop.scale, loop.reversed);
+}
+
+std::string operation_code(const Item& item, size_t index) {
+  if (item.loop)
+    return fmt::format("g.loop([] {{\n{}\n  return g; }}(), {{{}}}, {})", indented(code_of(*item.body)),
+                       code_of(item.inputs), code_of(*item.loop));
+  if (item.body)
+    return fmt::format("g.call([] {{\n{}\n  return g; }}(), {{{}}})", indented(code_of(*item.body)),
+                       code_of(item.inputs));
+  if (item.case_body)
+    return fmt::format("g.apply({{\"{}\", body{}}}, {{{}}})", item.operation, index, code_of(item.inputs));
+  std::vector<std::string> attributes;
+  for (const auto& [name, attribute] : item.attributes)
+    attributes.push_back(fmt::format("{{\"{}\", {}}}", name, code_of(attribute)));
+  return fmt::format("g.apply(\"{}\", {{{}}}, {{{}}})", item.operation, code_of(item.inputs),
+                     fmt::join(attributes, ", "));
+}
+
+std::string lesson_code(const Lesson& lesson) {
+  const TrainingOptions& o = lesson.options;
+  std::string optimizer;
+  if (const auto* sgd = std::get_if<Sgd>(&o.optimizer))
+    optimizer = fmt::format("Sgd{{.momentum = {}, .decay = {}, .nesterov = {}}}", sgd->momentum, sgd->decay,
+                            sgd->nesterov);
+  else
+    optimizer = fmt::format("Adam{{.epsilon = 1e-2, .decay = {}, .decoupled = {}}}",
+                            std::get<Adam>(o.optimizer).decay, std::get<Adam>(o.optimizer).decoupled);
+  return fmt::format(
+      "add_training(mean({}({})), {{.optimizer = {}{}, .micro_batches = {}, .replicas = {}}});{}\n",
+      lesson.squared ? "square of " : "", code_of(lesson.losses), optimizer,
+      o.clip_norm ? fmt::format(", .clip_norm = {}", *o.clip_norm) : "", o.micro_batches, o.replicas,
+      lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
+}
+
+}  // namespace
+
+bool Recipe::has_type(Type type) const {
+  return std::ranges::any_of(items, [&](const Item& item) {
+    return (item.kind != Kind::result && item.type.type == type) ||
+           (item.body && item.body->has_type(type)) ||
+           (item.operation == "cast" && std::get<std::string>(item.attributes.at("type")) == name_of(type));
+  });
+}
+
+void build(const Recipe& recipe, Built& built, const Patterns& patterns) {
+  Builder builder(built, patterns);
+  for (const Item& item : recipe.items) builder.add(item);
+  const bool scalars = recipe.lesson && recipe.lesson->options.micro_batches > 1;
+  for (const ItemOutput& place : recipe.outputs)
+    if (!scalars || builder.at(place).type().elements() == 1)
+      built.graph.output(fmt::format("y{}.{}", place.item, place.output), builder.at(place));
+  for (const auto& [item, place] : recipe.assignments)
+    built.graph.assign(builder.at({item, 0}), builder.at(place));
+  if (!recipe.lesson) return;
+  const Value loss = loss_of(*recipe.lesson, builder);
+  built.graph.output("loss", loss);
+  if (!recipe.lesson->has_updates) return add_gradients(recipe, loss, built);
+  add_training(loss, recipe.lesson->options);
+  if (!recipe.lesson->has_gradient_outputs || scalars) return;
+  for (size_t item = 0; item < recipe.items.size(); ++item) {
+    const std::string name = name_of_item(item) + ".gradient";
+    if (built.graph.contains(name)) built.graph.output(name + ".out", built.graph.find(name));
+  }
+}
+
+Recipe random_recipe(uint64_t seed, const GraphOptions& options) { return Generator(seed, options).run(); }
+
+Array contents_of(const Item& item, uint64_t elements, uint64_t seed, uint32_t stream) {
+  if (item.given.empty()) {
+    const TensorType all{item.type.type, {static_cast<uint32_t>(elements)}, {}, {}};
+    Array contents = random_values(all, item.low, item.high, item.below, seed, stream);
+    // Of other patterns the contents are moved ones.
+    if (item.type.pattern && elements == item.type.elements()) clear_overhang(*item.type.pattern, contents);
+    return contents;
+  }
+  Array contents;
+  while (contents.size() < elements) contents.insert(contents.end(), item.given.begin(), item.given.end());
+  return contents;
+}
+
+std::vector<Recipe> smaller(const Recipe& recipe) {
+  std::vector<Recipe> all;
+  const auto change = [&](const auto& how) { how(all.emplace_back(recipe)); };
+  if (std::ranges::any_of(recipe.items, [](const Item& item) { return item.stage.has_value(); }))
+    change([](Recipe& r) {
+      for (Item& item : r.items) item.stage.reset();
+    });
+  if (recipe.lesson) {
+    change([](Recipe& r) { r.lesson.reset(); });
+    if (recipe.lesson->options.micro_batches > 1)
+      change([](Recipe& r) { r.lesson->options.micro_batches = 1; });
+    if (recipe.lesson->options.replicas > 1) change([](Recipe& r) { r.lesson->options.replicas = 1; });
+    if (recipe.lesson->options.clip_norm) change([](Recipe& r) { r.lesson->options.clip_norm.reset(); });
+    if (recipe.lesson->has_gradient_outputs)
+      change([](Recipe& r) { r.lesson->has_gradient_outputs = false; });
+    if (recipe.lesson->squared) change([](Recipe& r) { r.lesson->squared = false; });
+    for (size_t i = 0; i < recipe.lesson->losses.size() && recipe.lesson->losses.size() > 1; ++i)
+      change([&](Recipe& r) { r.lesson->losses.erase(r.lesson->losses.begin() + static_cast<int64_t>(i)); });
+  }
+  for (size_t i = 0; i < recipe.outputs.size(); ++i)
+    change([&](Recipe& r) { r.outputs.erase(r.outputs.begin() + static_cast<int64_t>(i)); });
+  for (size_t i = 0; i < recipe.assignments.size(); ++i)
+    change([&](Recipe& r) { r.assignments.erase(r.assignments.begin() + static_cast<int64_t>(i)); });
+  Built built;
+  build(recipe, built);
+  for (size_t i = recipe.items.size(); i-- > 0;) {
+    if (!is_used(recipe, i)) {
+      all.push_back(without(recipe, i));
+      continue;
+    }
+    const Item& item = recipe.items[i];
+    if (item.kind == Kind::result && built.values[i].size() == 1 && !built.values[i][0].type().pattern)
+      change([&](Recipe& r) {
+        r.items[i] = {.kind = Kind::input, .type = built.values[i][0].type(), .low = 0.5};
+      });
+    if (item.kind == Kind::state || item.kind == Kind::constant)
+      change([&](Recipe& r) { r.items[i].kind = Kind::input; });
+  }
+  return all;
+}
+
+std::string code_of(const Recipe& recipe) {
+  std::string text = "Graph g;\n";
+  for (size_t i = 0; i < recipe.items.size(); ++i) {
+    const Item& item = recipe.items[i];
+    const bool is_leaf = item.kind != Kind::result;
+    text += fmt::format("const std::vector<Value> v{} = {}{}{};{}\n", i, is_leaf ? "{" : "",
+                        is_leaf ? leaf_code(item, name_of_item(i)) : operation_code(item, i),
+                        is_leaf ? "}" : "", item.stage ? fmt::format("  // on stage {}", *item.stage) : "");
+  }
+  for (const ItemOutput& place : recipe.outputs)
+    text += fmt::format("g.output(\"y{}.{}\", {});\n", place.item, place.output, code_of(place));
+  for (const auto& [item, place] : recipe.assignments)
+    text += fmt::format("g.assign(v{}[0], {});\n", item, code_of(place));
+  if (recipe.lesson) text += lesson_code(*recipe.lesson);
+  return text;
+}
+
+}  // namespace tessera::model
