@@ -19,7 +19,7 @@ struct Convolution {
   /// Zeros on both sides of each dimension; or before each dimension, and then after each. 0.
   std::vector<uint32_t> padding = {};
   std::vector<uint32_t> dilation = {};  ///< 1
-  /// Channels and outputs in so many groups, each of which sees its own. As many as channels: depthwise.
+  /// Number of groups into which channels and outputs are divided; as many as channels: depthwise.
   uint32_t groups = 1;
 };
 

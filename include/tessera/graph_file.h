@@ -16,9 +16,9 @@ struct GraphFile {
 };
 
 /// Writes graphs in a `.safetensors` file: each parameter once, with its name, as Session::save does.
-/// `values` are the present contents of parameters, by name; of those left out the initial ones are kept.
-/// Throws UsageError for a graph with an optimizer's state or updates, and for parameters of the same name
-/// that differ; Error if writing fails, which leaves no partial file.
+/// `values` are the present contents of parameters, by name; of parameters left out the initial contents are
+/// kept. Throws UsageError for a graph with an optimizer's state or updates, and for parameters of the same
+/// name that differ; Error if writing fails, which leaves no partial file.
 void save_graphs(const std::string& path, const GraphFile& file, const Arrays& values = {});
 
 /// Reads such a file; the graphs share the parameters' initial values. Throws Error, naming the file, if it

@@ -135,13 +135,13 @@ struct Call {
 /// How the passes of a loop take the inputs of its body, and what becomes of the outputs, by their names.
 struct Loop {
   uint32_t count = 1;
-  /// Inputs of which each pass takes its own rows: of a value with the rows of all passes, one pass after the
-  /// other, of a scalar an element. All passes take the same of other inputs,
+  /// Inputs of which each pass takes its own rows; the value has the rows of all passes, one pass after the
+  /// other, or an element for each if the input is a scalar. All passes take other inputs whole.
   std::set<std::string> indexed = {};
-  /// unless they become what an output of the pass before was; what is given is for the first.
+  /// By input: the output of the pass before that it becomes. The first pass takes what is given.
   std::map<std::string, std::string> carried = {};
-  /// Outputs that are given with the rows of all passes, and those of which the sum over all passes is, times
-  /// `scale`. Of others it is what the last pass gave.
+  /// Outputs that have the rows of all passes; and outputs that are summed over the passes, times `scale`.
+  /// Any other is that of the last pass.
   std::set<std::string> stacked = {};
   std::set<std::string> summed = {};
   double scale = 1;
@@ -255,7 +255,7 @@ class Graph {
   std::map<std::string, ValueId, std::less<>> names_;
   std::vector<Assignment> assignments_;
   std::map<std::shared_ptr<const Graph>, std::shared_ptr<const Graph>>
-      functions_;                  ///< copies of those called
+      functions_;                  ///< copies of the functions that calls name
   uint32_t next_call_ = 1U << 31;  ///< the number of the next call that is given none
   uint32_t replicas_ = 1;
   std::set<ValueId> replicated_;  ///< inputs that hold the rows of all replicas
@@ -341,9 +341,9 @@ Value reshape(Value x, Shape shape);
 /// Elements [begin, end) of a dimension.
 Value slice(Value x, uint32_t dimension, uint32_t begin, uint32_t end);
 Value concatenate(const std::vector<Value>& values, uint32_t dimension);
-/// Parts of so many elements of a dimension, one after the other.
+/// Consecutive parts of a dimension, with `sizes` elements each.
 std::vector<Value> split(Value x, const std::vector<uint32_t>& sizes, uint32_t dimension);
-/// So many elements of a value before and after those of a dimension.
+/// Adds `before` and `after` elements of a value at the ends of a dimension.
 Value pad(Value x, uint32_t dimension, uint32_t before, uint32_t after, double value = 0);
 /// A larger shape, in which dimensions of size 1 are repeated.
 Value expand(Value x, Shape shape);
@@ -688,7 +688,7 @@ struct Tensor {
 };
 
 /// A graph lowered into one program for a machine, with its parameters and state. Thread-safe: calls of one
-/// session, and of those that share its parameters, take turns.
+/// session, and of sessions that share its parameters, take turns.
 ///
 /// On a machine of several chips, a graph's stages get equal numbers of them, and so do its replicas. A graph
 /// without either takes one chip, or several that work as one where that is faster; if it does not fit one,

@@ -53,8 +53,8 @@ using PredictPartition = std::function<PlanCandidate(const MapPartition&)>;
 using LeastSeconds = std::function<double(const MapPartition&)>;
 
 /// Considers partitions into 1, 2, 4, … and all tiles, by rows before columns and vice versa, and
-/// `as_it_lies` if it has boxes; does not predict those of which `least` says that they are slower. If none
-/// fits the machine, the smallest is chosen.
+/// `as_it_lies` if it has boxes; skips a partition whose `least` is above the fastest so far. If none fits
+/// the machine, the smallest is chosen.
 MapPlan choose_partition(uint32_t rows, uint32_t cols, const machine::Machine& machine,
                          const PredictPartition& predict, const MapPartition& as_it_lies = {},
                          const LeastSeconds& least = {});
