@@ -38,8 +38,8 @@ enum class PackedFormat : uint32_t {
   dynamic = 4,            ///< that of a dynamic weight, which depends on all patterns that it has had
   sorted_row_groups = 5,  ///< single elements with room for more: rows grouped by their number of elements; a
                           ///< function of the pattern and the capacity
-  whole_row_groups =
-      6,  ///< row_groups with all columns in one k-block: of few columns, below a density of 3/40
+  whole_row_groups = 6,   ///< row_groups with all columns in one k-block: up to 1,023 columns below a density
+                          ///< of 3/40, up to 4,095 below 1/32
   sorted_whole_row_groups = 7,  ///< the same with room for more
 };
 std::string_view name_of(PackedFormat format);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/host/element_sparse/layout.h"
 #include "kernels/list.h"
 #include "kernels/map/cast/codelet.h"
 #include "kernels/map/gather/codelet.h"
@@ -68,15 +69,19 @@ TEST(HostCosts, ThreadsThatSplitColumnsShareTheLinesOfRows) {
     EXPECT_NEAR((seconds(2, cols) - seconds(1, cols)) * figures.ghz * 1e9, 100 * cycles, 1e-3) << cols;
 }
 
-TEST(HostCosts, OnlySumsThatWaitAreStreamed) {
+TEST(HostCosts, WidePanelsHaveWholeRowsThatAreNotStreamed) {
   const machine::HostFigures figures = tessera::testing::avx512_host().figures;
   const uint32_t chunk_begin[] = {0, 100};
   ElementWeight w{
       .rows = 100, .cols = 64, .k_block = 64, .chunks = 1, .chunk_begin = chunk_begin, .capacity = 640};
-  const auto streams = [](const ElementSchedule& schedule) { return schedule.stream_y; };
-  EXPECT_TRUE(std::ranges::none_of(element_candidates(w, 256, 4, figures), streams));
+  const auto is_wide = [](const ElementSchedule& s) { return s.panel_cols > kMaxTaskCols; };
+  const auto streams = [](const ElementSchedule& s) { return s.stream_y; };
+  const std::vector<ElementSchedule> of_whole_rows = element_candidates(w, 256, 4, figures);
+  EXPECT_TRUE(std::ranges::any_of(of_whole_rows, is_wide));
+  EXPECT_TRUE(std::ranges::any_of(of_whole_rows, streams));
+  EXPECT_TRUE(std::ranges::none_of(of_whole_rows, [&](const auto& s) { return is_wide(s) && streams(s); }));
   w.k_block = 32;
-  EXPECT_TRUE(std::ranges::any_of(element_candidates(w, 256, 4, figures), streams));
+  EXPECT_TRUE(std::ranges::none_of(element_candidates(w, 256, 4, figures), is_wide));
 }
 
 TEST(CodeletCosts, AreThoseOfTheFile) {

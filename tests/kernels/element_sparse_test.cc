@@ -53,11 +53,12 @@ Case random_case(uint64_t seed) {
   Random random(seed);
   Case c;
   c.m = random.one_of({0U, 1U, 2U, 31U, 33U, 100U, 100U + random.below(200)});
-  c.k = random.one_of({0U, 1U, 7U, 64U, 65U, 130U, 100U + random.below(300)});
-  c.n = random.one_of({0U, 1U, 2U, 3U, 4U, 8U, 9U, 1 + random.below(70), 1 + random.below(300)});
+  c.k = random.one_of({0U, 1U, 7U, 64U, 65U, 130U, 100U + random.below(300), 1000U + random.below(3200)});
+  c.n = random.one_of(
+      {0U, 1U, 2U, 3U, 4U, 8U, 9U, 1 + random.below(70), 1 + random.below(300), 16 * (1 + random.below(24))});
   c.w = random_matrix(c.m, c.k, random.one_of({0.0, 0.02, 0.1, 0.5, 1.0}), random.coin(), random);
   c.type = random.one_of({Type::f32, Type::f16, Type::bf16});
-  c.packing.k_block = random.one_of({0U, 1U, 16U, 63U, 64U, 100U, 127U, 255U, 1024U});
+  c.packing.k_block = random.one_of({0U, 1U, 16U, 63U, 64U, 100U, 127U, 255U, 1024U, 5000U});
   c.packing.chunk_rows = random.one_of({0U, 1U, 16U, 64U, 1000U});
   c.schedule.panel_cols = random.one_of<uint16_t>({1, 2, 4, 8, 16, 48, 64, 128, 1000});
   c.schedule.group_chunks = random.one_of<uint16_t>({1, 2, 100});

@@ -17,9 +17,10 @@ struct ElementEdit {
   uint32_t key = 0;
 
   ElementEdit() = default;
-  ElementEdit(uint32_t row, uint32_t column, bool grows) : key((row << 10 | column) << 1 | (grows ? 1 : 0)) {}
+  ElementEdit(uint32_t row, uint32_t column, bool grows)
+      : key((row << kColumnBits | column) << 1 | (grows ? 1 : 0)) {}
 
-  uint32_t row() const { return key >> 11; }                 ///< in the chunk
+  uint32_t row() const { return key >> (kColumnBits + 1); }  ///< in the chunk
   uint32_t column() const { return key >> 1 & kMaxKBlock; }  ///< in the k-block
   bool grows() const { return (key & 1) != 0; }
 };

@@ -23,10 +23,10 @@
 
 namespace tessera::sparse {
 
-/// Index words hold columns times this: the bytes of eight elements of X, so that kernels find the
-/// rows of panels of up to sixty-four columns by an address scaled by 1, 2, 4 or 8. Columns of a
-/// k-block fit 15 bits with it.
-inline constexpr uint32_t kColumnScale = 32;
+/// Index words hold columns times this: the bytes of four elements of X, so that kernels find the rows of
+/// panels of up to thirty-two columns by an address scaled by 1, 2, 4 or 8. Columns of a k-block fit 16 bits
+/// with it.
+inline constexpr uint32_t kColumnScale = 16;
 
 /// Tasks in a row group.
 inline constexpr uint32_t kRowGroupLanes = 16;
@@ -36,7 +36,8 @@ inline constexpr uint32_t kQuarterLanes = 4;
 inline constexpr uint32_t kQuarters = kRowGroupLanes / kQuarterLanes;
 
 /// Columns of a k-block and rows of a chunk at most.
-inline constexpr uint32_t kMaxKBlock = 1023;
+inline constexpr uint32_t kColumnBits = 12;
+inline constexpr uint32_t kMaxKBlock = (1 << kColumnBits) - 1;
 inline constexpr uint32_t kMaxChunkRows = 4096;
 
 /// A word with two column indices of a k-block.

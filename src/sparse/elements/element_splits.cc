@@ -31,6 +31,9 @@ uint32_t choose_chunks(uint32_t rows, uint64_t non_zeros, uint32_t few_rows, boo
   return static_cast<uint32_t>(std::max<uint64_t>({1, least, std::min(non_zeros / fewest, most)}));
 }
 
+/// Columns of W whose rows of X may be in the L2 cache all at once, as panels.
+constexpr uint32_t kWidestPanel = 1023;
+
 uint32_t choose_k_block(uint32_t rows, uint32_t cols, uint64_t non_zeros) {
   const double cells = static_cast<double>(rows) * cols;
   const double density = cells > 0 ? static_cast<double>(non_zeros) / cells : 0;
@@ -38,7 +41,7 @@ uint32_t choose_k_block(uint32_t rows, uint32_t cols, uint64_t non_zeros) {
   if (density >= 3.0 / 8) return 63;
   if (density >= 3.0 / 64) return 127;
   if (density >= 3.0 / 256) return 255;
-  return 1023;
+  return kWidestPanel;
 }
 
 /// Splits the rows into this many chunks with similar amounts of work, which ascends with the row; more if
@@ -90,7 +93,8 @@ ElementIndex split(uint32_t rows, uint32_t cols, uint64_t non_zeros, uint32_t fe
 }  // namespace
 
 bool has_whole_rows(uint32_t rows, uint32_t cols, uint64_t non_zeros) {
-  return cols <= kMaxKBlock && 40 * non_zeros < uint64_t{3} * rows * cols;
+  const uint64_t cells = uint64_t{rows} * cols;
+  return cols <= kWidestPanel ? 40 * non_zeros < 3 * cells : cols <= kMaxKBlock && 32 * non_zeros < cells;
 }
 
 ElementIndex split_for(const Pattern& pattern, const ElementPacking& packing) {

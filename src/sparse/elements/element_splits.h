@@ -18,8 +18,9 @@ struct ElementPacking {
   bool whole_rows = true;   ///< take has_whole_rows() into account
 };
 
-/// Whether one k-block has all columns of such a matrix: below a density of 3/40 if it can. Sums that are
-/// complete need no detour through scratch, which saves more than finding the rows of X in the L1 cache.
+/// Whether one k-block has all columns of such a matrix: below a density of 3/40 if it can, of 1/32 if they
+/// are many. Sums that are complete need no detour through scratch, which saves more than finding the rows of
+/// X in the L1 cache, or copying them once so that they stay in the L2 cache.
 bool has_whole_rows(uint32_t rows, uint32_t cols, uint64_t non_zeros);
 
 /// An empty index split for the pattern: chunks have similar numbers of non-zeros.

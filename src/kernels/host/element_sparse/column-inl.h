@@ -25,7 +25,7 @@ using Lanes = hn::CappedTag<float, kRowGroupLanes>;
 using Words = hn::RebindToSigned<Lanes>;
 
 // Converts a scaled column to the column.
-inline constexpr int kScaleBits = 5;
+inline constexpr int kScaleBits = 4;
 static_assert(sparse::kColumnScale == 1 << kScaleBits);
 
 // Gathers elements of x by columns, given in the lower halves of words.
@@ -37,7 +37,9 @@ class Gathered {
     return hn::GatherIndex(Lanes(), x_, hn::ShiftRight<kScaleBits>(hn::And(word, hn::Set(Words(), 0xFFFF))));
   }
   HWY_INLINE hn::Vec<Lanes> upper(hn::Vec<Words> word) const {
-    return hn::GatherIndex(Lanes(), x_, hn::ShiftRight<16 + kScaleBits>(word));
+    const hn::RebindToUnsigned<Words> bits;
+    const auto column = hn::ShiftRight<16 + kScaleBits>(hn::BitCast(bits, word));
+    return hn::GatherIndex(Lanes(), x_, hn::BitCast(Words(), column));
   }
 
  private:

@@ -32,6 +32,10 @@ constexpr double kExposedRows = 0.35;
 // The same for whole rows, which share few reads: packed, and in place, where they use few sets of the cache.
 constexpr double kExposedWholeRows = 0.7;
 constexpr double kExposedRowsInPlace = 0.78;
+// The same row by row, of X that takes all of the L2 cache.
+constexpr double kExposedLongRows = 0.8;
+constexpr double kXFractionOfL2 = 0.25;
+constexpr double kXFractionLost = 2;
 // Fraction of the stream of W that prefetching does not hide behind arithmetic.
 constexpr double kExposedStream = 0.4;
 // Fraction of the L2 cache that sums and a kept panel of X may take before the stream of W evicts some of
@@ -47,6 +51,8 @@ constexpr double kNearCopyLineCycles = 2;
 // Writing Y: the line is read, and written back; with non-temporal stores it is only written.
 constexpr double kWriteTraffic = 3;
 constexpr double kStreamTraffic = 1.5;
+// Whole rows of Y of a page's quarter or more: prefetched by the hardware.
+constexpr double kLongRowTraffic = 2;
 // A cache line of Y written by two cores: one per row if columns are split, since callers' arrays seldom
 // begin at one. The longer the part of a row before it, the further prefetchers run into the other's lines.
 constexpr double kSharedLineCycles = 60;
@@ -133,9 +139,8 @@ double column_cycles(const ElementWeight& w, const Counts& counts, const HostFig
 /// Bytes per cycle of a group's sums, and of rows of X that are kept.
 double waiting_rate(const ElementSlice& slice, double rows, double panel_cols, const HostFigures& f) {
   const double chunks = slice.chunk_end - slice.chunk_begin;
-  const double group_rows = finishes_rows(slice.weight, slice.y)
-                                ? 0
-                                : rows / chunks * std::min<double>(slice.schedule.group_chunks, chunks);
+  const double group_rows =
+      finishes_rows(slice) ? 0 : rows / chunks * std::min<double>(slice.schedule.group_chunks, chunks);
   const double kept =
       keeps_panel(slice.schedule, slice.chunk_end - slice.chunk_begin) ? slice.weight.cols : 0;
   return resident_rate((group_rows + kept) * panel_cols * sizeof(float), kSumsFractionOfL2, kSumsFractionLost,
@@ -144,12 +149,11 @@ double waiting_rate(const ElementSlice& slice, double rows, double panel_cols, c
 
 /// Whether whole rows read panels of `cols` columns of X where they are.
 bool is_in_place(const ElementSlice& slice, double cols) {
-  return !slice.seen && finishes_rows(slice.weight, slice.y) &&
-         reads_in_place(slice.x, static_cast<uint32_t>(cols));
+  return !slice.seen && finishes_rows(slice) && reads_in_place(slice.x, static_cast<uint32_t>(cols));
 }
 
 double exposed_rows(const ElementSlice& slice, double panel_cols) {
-  if (!finishes_rows(slice.weight, slice.y)) return kExposedRows;
+  if (!finishes_rows(slice)) return kExposedRows;
   return is_in_place(slice, panel_cols) ? kExposedRowsInPlace : kExposedWholeRows;
 }
 
@@ -173,14 +177,27 @@ double panel_cycles(const ElementSlice& slice, const Counts& counts, double vect
   const double shared = step(vectors + 2.5) + row;
   const double unpaired = step(2 * vectors + 3) + 2 * row;
   // Written back while others are read.
-  const double sums = finishes_rows(w, slice.y) ? 0 : 2 * row_bytes / waiting_rate;
+  const double sums = finishes_rows(slice) ? 0 : 2 * row_bytes / waiting_rate;
   return counts.shared_steps * shared + counts.unpaired_steps * unpaired +
          counts.tasks * (kTaskEntry + sums) + counts.row_groups * kLoopsPerRowGroup * kMispredict;
 }
 
+/// Cycles of the inner loops row by row.
+double row_cycles(const ElementSlice& slice, const Counts& counts, double vectors, const HostFigures& f) {
+  const double row_bytes = vectors * lanes_of(f) * sizeof(float);
+  // Parts of rows that are a power of two apart use as few sets of the cache as if they were whole.
+  const double x_bytes = static_cast<double>(slice.weight.cols) * slice.x.row_stride * sizeof(float);
+  const double far = std::max(0.0, 1 - kL1Share * static_cast<double>(f.l1_bytes) / x_bytes);
+  const double multiply_adds = kMultiplyAddSlack * vectors / kMultiplyAddsPerCycle;
+  const double step = multiply_adds + kExposedLongRows * far * row_bytes /
+                                          resident_rate(x_bytes, kXFractionOfL2, kXFractionLost, f);
+  return 2 * (counts.shared_steps + counts.unpaired_steps) * step + 2 * counts.tasks * kMispredict +
+         counts.row_groups * kMispredict;
+}
+
 /// Bytes per cycle of what writing Y moves. Where no sums pass through the L2 cache, Y stays there.
 double write_rate(const ElementSlice& slice, double y_bytes, const HostFigures& f) {
-  if (!finishes_rows(slice.weight, slice.y)) return streaming_rate(y_bytes, f);
+  if (!finishes_rows(slice)) return streaming_rate(y_bytes, f);
   return resident_rate(y_bytes, kYFractionOfL2, kSumsFractionLost, f);
 }
 
@@ -196,8 +213,10 @@ Panels panels_of(const ElementSlice& slice, const HostFigures& f) {
   const double most_lanes = lanes_of(f);
   const double panel = std::min<double>(slice.schedule.panel_cols, cols);
   if (panel < most_lanes) return {std::ceil(cols / panel), 1, panel <= 4 ? std::min(4.0, most_lanes) : 8.0};
-  const double most =
-      std::min(f.isa >= Isa::avx512 ? 8.0 : 6.0, std::floor(slice.schedule.panel_cols / most_lanes));
+  const double widest = runs_by_rows(slice, lanes_of(f)) ? kMaxPanelCols / most_lanes
+                        : f.isa >= Isa::avx512           ? 8
+                                                         : 6;
+  const double most = std::min(widest, std::floor(slice.schedule.panel_cols / most_lanes));
   const double vectors = std::ceil(cols / most_lanes);
   const double count = std::ceil(vectors / most);
   return {count, vectors / count, most_lanes};
@@ -206,13 +225,13 @@ Panels panels_of(const ElementSlice& slice, const HostFigures& f) {
 /// Cycles to pack X.
 double pack_cycles(const ElementSlice& slice, const Panels& panels, const HostFigures& f) {
   const ElementWeight& w = slice.weight;
-  if (is_in_place(slice, panels.vectors * panels.lanes)) return 0;
+  if (is_in_place(slice, panels.vectors * panels.lanes) || runs_by_rows(slice, lanes_of(f))) return 0;
   const double cols = slice.col_end - slice.col_begin;
   if (slice.seen) return gather_cycles(slice.seen, slice.x, cols, f);
   const double bytes = cols * w.cols * sizeof(float);
   const double lines = bytes / kLineBytes;
   const double transpose = slice.x.col_stride == 1 ? 0 : kTransposePerElement * cols * w.cols;
-  if (finishes_rows(w, slice.y) && bytes <= static_cast<double>(f.l2_bytes) / 2)
+  if (finishes_rows(slice) && bytes <= static_cast<double>(f.l2_bytes) / 2)
     return bytes / f.l2_bytes_per_cycle + lines * kNearCopyLineCycles + transpose;
   const bool whole_rows = panels.count == 1 && slice.x.row_stride == static_cast<int64_t>(cols);
   return (whole_rows ? 1 : kShortRuns) * bytes / streaming_rate(bytes, f) + lines * kCopyLineCycles +
@@ -228,8 +247,9 @@ double write_cycles(const ElementSlice& slice, double rows, const HostFigures& f
   const double shared_rows = slice.schedule.col_parts > 1 && by_rows ? rows : 0;
   const double share_row =
       kSharedLineCycles + kOverrunCyclesPerLine * std::max(0.0, cols * sizeof(float) / kLineBytes - 1);
-  const double traffic = !streams  ? kWriteTraffic
-                         : by_rows ? kStreamTraffic
+  const double traffic = runs_by_rows(slice, lanes_of(f)) ? kLongRowTraffic
+                         : !streams                       ? kWriteTraffic
+                         : by_rows                        ? kStreamTraffic
                                    : (kStreamTraffic + kWriteTraffic) / 2;  // if aligned
   double per_byte = traffic / write_rate(slice, bytes, f);
   if (streams) per_byte = std::max(per_byte, kStreamTraffic / f.l3_bytes_per_cycle);
@@ -250,8 +270,10 @@ program::PhaseTimes element_cost(const ElementSlice& slice, const HostFigures& f
   const bool single = std::min<double>(slice.schedule.panel_cols, cols) == 1;
   const double stream = counts.bytes / streaming_rate(counts.bytes, f);
   const double inner = single ? column_cycles(w, counts, f)
-                              : panel_cycles(slice, counts, panels.vectors, panels.lanes,
-                                             waiting_rate(slice, rows, panels.vectors * panels.lanes, f), f);
+                       : runs_by_rows(slice, lanes_of(f))
+                           ? row_cycles(slice, counts, panels.vectors, f)
+                           : panel_cycles(slice, counts, panels.vectors, panels.lanes,
+                                          waiting_rate(slice, rows, panels.vectors * panels.lanes, f), f);
   const double exposed = panels.vectors > 1 ? kExposedStream : 0;  // the single-column loop is all streaming
   const double pass = std::max(stream, inner + exposed * stream);
 
@@ -267,7 +289,8 @@ std::vector<ElementSchedule> element_candidates(const ElementWeight& w, uint32_t
   std::vector<uint32_t> widths;
   for (uint32_t few : {1U, 4U, 8U})
     if (few < lanes && n <= 2 * few) widths.push_back(few);
-  for (uint32_t vectors = 1; vectors <= 8; ++vectors) widths.push_back(vectors * lanes);
+  const bool by_rows = f.isa >= Isa::avx512 && w.k_blocks() == 1;
+  for (uint32_t vectors = 1; vectors <= (by_rows ? 16 : 8); ++vectors) widths.push_back(vectors * lanes);
   // The first that holds all columns is the last useful one.
   std::vector<uint32_t> panels;
   for (uint32_t width : widths) {
@@ -291,8 +314,7 @@ std::vector<ElementSchedule> element_candidates(const ElementWeight& w, uint32_t
       const auto fit = static_cast<uint32_t>(std::max<uint64_t>(f.l2_bytes * 9 / 32 / sums, 1));
       for (const uint32_t group : {std::min(fit, w.chunks), w.chunks})
         for (const bool stream_y : {false, true}) {
-          // Rows that are finished one by one reach memory in no order.
-          if (stream_y && w.k_blocks() == 1) continue;
+          if (stream_y && panel > kMaxTaskCols) continue;
           schedule.group_chunks = static_cast<uint16_t>(std::clamp(group, 1U, kMostGroupChunks));
           schedule.stream_y = stream_y;
           schedules.push_back(schedule);

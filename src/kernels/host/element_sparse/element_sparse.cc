@@ -34,6 +34,14 @@ void run_vectors(const ElementSlice& slice, uint32_t col, uint32_t cols, float* 
   }
 }
 
+template <size_t kVectors>
+void run_by_rows(const ElementSlice& slice, uint32_t col, uint32_t cols, float* scratch) {
+  if constexpr (kVectors * kLanes <= kMaxPanelCols) {
+    if (cols > kVectors * kLanes) return run_by_rows<kVectors + 1>(slice, col, cols, scratch);
+    PanelSlice<RowLoop<Floats, kVectors>>(slice, col, cols, scratch).run();
+  }
+}
+
 void run_single(const ElementSlice& slice, uint32_t col, float* scratch) {
 #if HWY_TARGET == HWY_AVX3
   const uint32_t depth = slice.weight.k_block + 1;
@@ -49,6 +57,9 @@ void run_panel(const ElementSlice& slice, uint32_t col, uint32_t cols, float* sc
   if (cols <= 4) return PanelSlice<TaskLoop<hn::CappedTag<float, 4>, 1>>(slice, col, cols, scratch).run();
   if (cols <= 8 && kLanes > 8)
     return PanelSlice<TaskLoop<hn::CappedTag<float, 8>, 1>>(slice, col, cols, scratch).run();
+  if constexpr (kLanes == 16) {
+    if (runs_by_rows(slice, kLanes)) return run_by_rows<1>(slice, col, cols, scratch);
+  }
   run_vectors<1>(slice, col, cols, scratch);
 }
 
@@ -68,7 +79,9 @@ void run_panels(const ElementSlice& slice, uint32_t panels, const PanelColumns& 
 
 void run_slice(const ElementSlice& slice) {
   const uint32_t cols = slice.col_end - slice.col_begin;
-  const uint32_t most = std::min<uint32_t>(slice.schedule.panel_cols, kMostVectors * kLanes);
+  const uint32_t widest =
+      runs_by_rows(slice, kLanes) ? kMaxPanelCols : static_cast<uint32_t>(kMostVectors * kLanes);
+  const uint32_t most = std::min<uint32_t>(slice.schedule.panel_cols, widest);
   if (most < kLanes)
     return run_panels(slice, (cols + most - 1) / most, [&](uint32_t i) { return std::min(cols, i * most); });
   // Panels whose widths differ by at most one vector.

@@ -9,8 +9,10 @@
 
 namespace tessera::kernels {
 
-/// Maximum columns of a panel: eight AVX-512 vectors.
-inline constexpr uint32_t kMaxPanelCols = 128;
+/// Maximum columns of a panel that tasks are run on: eight AVX-512 vectors; and one that is run row by row:
+/// sixteen.
+inline constexpr uint32_t kMaxTaskCols = 128;
+inline constexpr uint32_t kMaxPanelCols = 256;
 
 /// The packed rows of X for a k-block, followed by a row of zeros, and the sums of a chunk's rows of Y, with
 /// one extra row that nobody reads.
@@ -25,10 +27,18 @@ inline bool keeps_panel(const ElementSchedule& schedule, uint32_t slice_chunks) 
   return slice_chunks > schedule.group_chunks;
 }
 
-/// Whether rows are finished by their only k-block, so that sums need not wait in scratch. Panels of one
-/// column do not make use of it.
-inline bool finishes_rows(const ElementWeight& w, const MatrixView<float>& y) {
-  return w.k_blocks() == 1 && y.col_stride == 1;
+/// Whether rows are finished by their only k-block, so that sums need not wait in scratch. They reach Y in no
+/// order, which does not suit non-temporal stores. Panels of one column do not make use of it.
+inline bool finishes_rows(const ElementSlice& slice) {
+  return slice.weight.k_blocks() == 1 && slice.y.col_stride == 1 && !slice.schedule.stream_y;
+}
+
+/// Whether panels wider than kMaxTaskCols are run row by row, reading X where it is: where the vectors have
+/// sixteen elements, and all of them are whole.
+inline bool runs_by_rows(const ElementSlice& slice, size_t lanes) {
+  return slice.schedule.panel_cols > kMaxTaskCols && lanes == 16 &&
+         (slice.col_end - slice.col_begin) % lanes == 0 && !slice.seen && slice.x.col_stride == 1 &&
+         finishes_rows(slice);
 }
 
 /// Whether whole rows read panels of `cols` columns of X where they are, if they begin at cache lines: they
@@ -46,14 +56,16 @@ struct ElementScratch {
 
   ElementScratch(const ElementSchedule& schedule, const ElementWeight& w, uint32_t cols) {
     constexpr size_t kLine = 16;
-    const size_t width =
-        (std::min<size_t>({schedule.panel_cols, kMaxPanelCols, std::max(cols, 1U)}) + kLine - 1) / kLine *
-        kLine;
+    const auto whole_lines = [&](uint32_t most) {
+      const uint32_t width = std::min({uint32_t{schedule.panel_cols}, most, std::max(cols, 1U)});
+      return (width + kLine - 1) / kLine * kLine;
+    };
+    const size_t width = whole_lines(kMaxPanelCols);
     const size_t kept = keeps_panel(schedule, w.chunks) ? w.k_blocks() : 1;
     uint32_t chunk_rows = 0;
     for (uint32_t c = 0; c < w.chunks; ++c)
       chunk_rows = std::max(chunk_rows, w.chunk_begin[c + 1] - w.chunk_begin[c]);
-    y = kept * (w.k_block + size_t{1}) * width;
+    y = kept * (w.k_block + size_t{1}) * whole_lines(kMaxTaskCols);
     widened = y + std::min<size_t>(schedule.group_chunks, w.chunks) * (chunk_rows + size_t{1}) * width;
     // A row of a row group has at most one element per column.
     const size_t row_group = w.type == Type::f32 ? 0 : size_t{2} * sparse::kRowGroupLanes * w.k_block;

@@ -18,6 +18,7 @@
 #include "kernels/common/seen-inl.h"
 #include "kernels/host/element_sparse/column-inl.h"
 #include "kernels/host/element_sparse/layout.h"
+#include "kernels/host/element_sparse/rows-inl.h"
 #include "kernels/host/element_sparse/tasks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,6 +28,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // The inner loop on kVectors vectors of columns.
 template <class D, size_t kVectors>
 struct TaskLoop {
+  static constexpr bool kByRows = false;
   using Packed = PackedRows<kVectors * hn::MaxLanes(D())>;
   using Kept = KeptRows<D, kVectors>;
   using New = NewRows<D, kVectors>;
@@ -47,9 +49,24 @@ struct TaskLoop {
   }
 };
 
+// The same row by row.
+template <class D, size_t kVectors>
+struct RowLoop {
+  static constexpr bool kByRows = true;
+  using New = NewRows<D, kVectors>;
+  using OfY = RowsOfY<D, kVectors>;
+  static size_t width() { return kVectors * hn::Lanes(D()); }
+  template <class Rows>
+  static HWY_INLINE void run(const RowGroup& row_group, const float* values, const uint32_t* words,
+                             const ScatteredRows& x, const Rows& rows) {
+    run_rows<kVectors>(D(), row_group, values, words, x, rows);
+  }
+};
+
 // The inner loop on a single column; X says how elements of x are found.
 template <class X>
 struct ColumnLoop {
+  static constexpr bool kByRows = false;
   static size_t width() { return 1; }
   static HWY_INLINE void run(const RowGroup& row_group, const float* values, const uint32_t* words,
                              const ElementOperands& operands) {
@@ -144,9 +161,18 @@ class PanelSlice {
   void run_group(uint32_t group) const {
     const uint32_t first = slice_.chunk_begin + group * slice_.schedule.group_chunks;
     const uint32_t end = std::min(first + slice_.schedule.group_chunks, slice_.chunk_end);
-    if constexpr (requires { typename Loop::OfY; }) {
-      if (finishes_rows(w_, slice_.y)) return finish_chunks(first, end);
+    if constexpr (Loop::kByRows) {
+      const ScatteredRows x(slice_.x.pointer_to(0, col_), slice_.x.row_stride, w_.k_block);
+      for (uint32_t chunk = first; chunk < end; ++chunk) finish_chunk(chunk, x);
+    } else {
+      if constexpr (requires { typename Loop::OfY; }) {
+        if (finishes_rows(slice_)) return finish_chunks(first, end);
+      }
+      add_blocks(first, end);
     }
+  }
+
+  void add_blocks(uint32_t first, uint32_t end) const {
     std::fill(sums(first, first), sums(first, end), 0.0F);
     const bool packs = !keeps_x_ || first == slice_.chunk_begin;
     for (uint32_t block = 0; block < w_.k_blocks(); ++block) {

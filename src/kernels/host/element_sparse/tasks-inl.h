@@ -107,7 +107,7 @@ struct RowSum {
     const auto w = hn::Set(d, value);
     keep_in_register(x);
     for (size_t v = 0; v < kVectors; ++v) {
-      sum[v] = hn::MulAdd(w, hn::Load(d, x + v * hn::Lanes(d)), sum[v]);
+      sum[v] = hn::MulAdd(w, hn::LoadU(d, x + v * hn::Lanes(d)), sum[v]);
     }
   }
 };
