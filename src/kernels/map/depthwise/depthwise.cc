@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "base/simd.h"
 #include "kernels/common/element.h"
@@ -120,10 +121,12 @@ template <class T>
 class AlongRows {
  public:
   explicit AlongRows(const DepthwiseVertex& d) : d_(d), w_(d.window), stride_(w_.stride_across) {
+    rows_overlap_ = w_.stride_down == 1 && w_.dilation_down == 1;
     rows_ = (w_.out_height - 1) * w_.stride_down + (w_.kernel_height - 1) * w_.dilation_down + 1;
     const uint32_t cols = (w_.out_width - 1) * stride_ + (w_.kernel_width - 1) * w_.dilation_across + 1;
     pitch_ = (cols + stride_ - 1) / stride_ + kMaxLanes;
     plane_ = thread_buffer(size_t{rows_} * stride_ * pitch_);
+    std::fill_n(plane_, size_t{rows_} * stride_ * pitch_, 0.0F);  // the same around all channels
     for (uint32_t tap = 0; tap < w_.taps(); ++tap) {
       const uint32_t col = tap % w_.kernel_width * w_.dilation_across;
       place_[tap] = (size_t{tap} / w_.kernel_width * w_.dilation_down * stride_ + col % stride_) * pitch_ +
@@ -148,7 +151,6 @@ class AlongRows {
   void copy_row(uint32_t image, uint32_t row, uint32_t c) {
     float* to = plane_ + size_t{row} * stride_ * pitch_;
     const int64_t of_image = int64_t{row} - w_.top;
-    std::fill_n(to, size_t{stride_} * pitch_, 0.0F);
     if (!w_.has_row(of_image)) return;
     const T* from = reinterpret_cast<const T*>(
         address_of(d_.x, (int64_t{image} * w_.height + of_image) * w_.width, d_.channel + c));
@@ -158,10 +160,36 @@ class AlongRows {
     if (stride_ == 1)
       map_elements([](auto, auto x) HWY_ATTR { return x; }, cols, to + w_.left, from);
     else
-      for (uint32_t i = 0; i < cols; ++i) {
-        const uint32_t col = i + w_.left;
-        to[col % stride_ * pitch_ + col / stride_] = number(from[i]);
+      copy_in_phases(from, cols, to);
+  }
+
+  HWY_INLINE void copy_in_phases(const T* from, uint32_t cols, float* to) const {
+    const auto copy = [&](uint32_t i) HWY_ATTR {
+      const uint32_t col = i + w_.left;
+      to[col % stride_ * pitch_ + col / stride_] = number(from[i]);
+    };
+    uint32_t i = 0;
+    if constexpr (std::is_same_v<T, float>) {
+      if (stride_ == 2 && w_.left % 2 == 1 && cols > 0) copy(i++);
+      if (stride_ == 2) {
+        copy_pairs(Floats(), from, cols, to, i);
+        copy_pairs(hn::CappedTag<float, 4>(), from, cols, to, i);
       }
+    }
+    for (; i < cols; ++i) copy(i);
+  }
+
+  // Column i begins a pair.
+  template <class D>
+  HWY_INLINE void copy_pairs(D d, const float* from, uint32_t cols, float* to, uint32_t& i) const {
+    const auto pairs = static_cast<uint32_t>(2 * hn::Lanes(d));
+    for (; i + pairs <= cols; i += pairs) {
+      hn::Vec<D> even, odd;
+      hn::LoadInterleaved2(d, from + i, even, odd);
+      float* place = to + (i + w_.left) / 2;
+      hn::StoreU(even, d, place);
+      hn::StoreU(odd, d, place + pitch_);
+    }
   }
 
   static float number(float x) { return x; }
@@ -196,18 +224,42 @@ class AlongRows {
     const float* from = plane_ + row * step + col;
     Vector sum[kCount];
     for (uint32_t r = 0; r < kCount; ++r) sum[r] = bias;
-    for (uint32_t tap = 0; tap < w_.taps(); ++tap) {
-      const Vector weight = hn::Set(d, weight_[tap]);
-      for (uint32_t r = 0; r < kCount; ++r)
-        sum[r] = hn::MulAdd(weight, hn::LoadU(d, from + place_[tap] + r * step), sum[r]);
-    }
+    if (kCount > 1 && rows_overlap_ && w_.kernel_height == 3)
+      add_sliding<kCount, 3>(from, sum);
+    else if (kCount > 1 && rows_overlap_ && w_.kernel_height == 5)
+      add_sliding<kCount, 5>(from, sum);
+    else
+      for (uint32_t tap = 0; tap < w_.taps(); ++tap) {
+        const Vector weight = hn::Set(d, weight_[tap]);
+        for (uint32_t r = 0; r < kCount; ++r)
+          sum[r] = hn::MulAdd(weight, hn::LoadU(d, from + place_[tap] + r * step), sum[r]);
+      }
     for (uint32_t r = 0; r < kCount; ++r)
       store_some(bounds.clip(sum[r]), to + size_t{row + r} * w_.out_width + col, count);
+  }
+
+  // Rows that several results see are loaded once.
+  template <uint32_t kCount, uint32_t kHeight>
+  HWY_INLINE void add_sliding(const float* from, Vector* sum) const {
+    const Floats d;
+    for (uint32_t tap_col = 0; tap_col < w_.kernel_width; ++tap_col) {
+      Vector weight[kHeight];
+      for (uint32_t t = 0; t < kHeight; ++t) weight[t] = hn::Set(d, weight_[t * w_.kernel_width + tap_col]);
+      const float* x = from + place_[tap_col];
+#pragma GCC unroll 8
+      for (uint32_t row = 0; row < kCount + kHeight - 1; ++row, x += size_t{stride_} * pitch_) {
+        const Vector line = hn::LoadU(d, x);
+#pragma GCC unroll 4
+        for (uint32_t r = 0; r < kCount; ++r)
+          if (r <= row && row < r + kHeight) sum[r] = hn::MulAdd(weight[row - r], line, sum[r]);
+      }
+    }
   }
 
   const DepthwiseVertex& d_;
   const Window& w_;
   uint32_t stride_, rows_, pitch_;
+  bool rows_overlap_;
   float* plane_;
   size_t place_[kMostTaps];
   float weight_[kMostTaps];
