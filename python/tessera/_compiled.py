@@ -407,10 +407,16 @@ class CompiledModel:
             sessions = [first._native, *(each.session._native for each in self._sessions.values())]
             _tessera.save_graphs(os.fspath(path), graphs, {_TEXT: json.dumps(text)}, sessions)
 
-    def __str__(self) -> str:
+    def predicted_seconds(self) -> dict[str, float]:
+        """Of a call, by kind: products, convolutions, attention, conversions of layouts, other operations."""
         session = self.first
-        estimate = Estimate(session._native.cost(), session._graph, session.machine, "")
-        return f"{self.report}\n{split_of(estimate)}"
+        return seconds_by_kind(Estimate(session._native.cost(), session._graph, session.machine, ""))
+
+    def __str__(self) -> str:
+        seconds = self.predicted_seconds()
+        parts = ", ".join(f"{kind} {each * 1e3:.2f}" for kind, each in seconds.items())
+        whole = sum(seconds.values()) * 1e3
+        return f"{self.report}\nmilliseconds of a call: {whole:.2f}, of them {parts}"
 
     def __repr__(self) -> str:
         layers = self.report.layers
@@ -421,18 +427,19 @@ class CompiledModel:
 _KINDS = {
     "linear": "products",
     "matmul": "products",
+    "convolution": "convolutions",
+    "depthwise": "convolutions",
     "attention": "attention",
 }
 
 
-def split_of(estimate: Estimate) -> str:
-    """Milliseconds by kind of operation, as a line."""
-    times: dict[str, float] = {"conversions of layouts": sum(each.conversion_seconds for each in estimate.operations) * 1e3}
+def seconds_by_kind(estimate: Estimate) -> dict[str, float]:
+    """Seconds by kind of operation, the longest first."""
+    times = {"conversions of layouts": sum(each.conversion_seconds for each in estimate.operations)}
     for operation in estimate.operations:
         kind = _KINDS.get(operation.operation, "other operations")
-        times[kind] = times.get(kind, 0.0) + (operation.seconds - operation.conversion_seconds) * 1e3
-    parts = ", ".join(f"{kind} {ms:.2f}" for kind, ms in sorted(times.items(), key=lambda of: -of[1]))
-    return f"milliseconds of a call: {estimate.seconds * 1e3:.2f}, of them {parts}"
+        times[kind] = times.get(kind, 0.0) + operation.seconds - operation.conversion_seconds
+    return dict(sorted(times.items(), key=lambda of: -of[1]))
 
 
 def load(path: str | os.PathLike[str], *, threads: int = 0) -> CompiledModel:

@@ -1,4 +1,4 @@
-// Parallel loops for rooms below the engine, which cannot include its thread pool.
+// Parallel loops for modules below the engine, which cannot include its thread pool.
 #pragma once
 
 #include <cstdint>

@@ -59,6 +59,8 @@ def test_layers_become_sparse_in_the_blocks_of_their_zeros(block_size):
     assert (first.is_sparse, first.block_size, first.rows) == (True, block_size, 64)
     assert (second.is_sparse, second.reason) == (False, "no zeros")
     assert "0.weight" in str(compiled) and "products" in str(compiled)
+    seconds = compiled.predicted_seconds()
+    assert seconds["products"] > 0 and list(seconds.values()) == sorted(seconds.values(), reverse=True)
 
 
 def with_mask(layer):
@@ -548,11 +550,15 @@ def new_mask(model):
     prune.l1_unstructured(model[0], "weight", 0.5)
 
 
+def appended(model):
+    model.append(torch.nn.Tanh())
+
+
 def silent(model):
     model[0].weight.data.mul_(2)
 
 
-@pytest.mark.parametrize("change", [new_parameter, new_part, new_values, new_memory, new_mask, silent])
+@pytest.mark.parametrize("change", [new_parameter, new_part, new_values, new_memory, new_mask, appended, silent])
 def test_what_is_replaced_is_seen(change):
     model, x = network(), torch.randn(16, SIZE)
     compiled = tessera.compile(model, x)
