@@ -23,6 +23,7 @@ Value heads_last(Value x) {
 
 Value heads_first(Value x, uint32_t heads) {
   const Shape& s = x.shape();
+  if (s[2] % heads != 0) refuse("{} heads of {} features are not possible", heads, s[2]);
   return permute(reshape(x, {s[0], s[1], heads, s[2] / heads}), {0, 2, 1, 3});
 }
 
@@ -95,6 +96,18 @@ std::pair<Value, double> unscaled(const Context& context, Value x) {
 
 // The operator of its own.
 
+/// Queries, keys and values have three dimensions or four, and those of the past four.
+void require_tokens(const Call& call) {
+  for (const size_t input : {0, 1, 2, 4, 5}) {
+    const bool is_past = input > 2;
+    if (is_past && !call.has(input)) continue;
+    const Dims& dims = call[input].dims;
+    if (dims.size() != 4 && (is_past || dims.size() != 3))
+      refuse("its input {} is {}, which is no [batch, heads, tokens, features]{}", input, to_string(dims),
+             is_past ? "" : " or [batch, tokens, features]");
+  }
+}
+
 /// [batch, tokens, heads · size] of an input with three dimensions or four.
 Value tokens_of(Call& call, size_t input) { return heads_last(call.value(input)); }
 
@@ -144,6 +157,7 @@ Results attention(Call& call) {
   if (call.node.output_size() > 3 && !call.node.output(3).empty())
     refuse("its scores are no result of a graph");
   if (call.has(6)) refuse("lengths of keys without padding are not possible");
+  require_tokens(call);
   const uint32_t heads = heads_of(call, 0, "q_num_heads"), kv_heads = heads_of(call, 1, "kv_num_heads");
   const Value q = tokens_of(call, 0), keys = with_past(call, 1, 4, kv_heads),
               values = with_past(call, 2, 5, kv_heads);

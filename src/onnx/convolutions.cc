@@ -43,6 +43,7 @@ Value weight_value(Call& call, const ConstantPointer& matrix, bool may_be_sparse
 }
 
 void require_weight(const Call& call) {
+  require_image(call[0].dims);
   if (!is_float(call[1].type)) refuse("its weight is {}", name_of(call[1].type));
   if (call[1].dims.size() != call[0].dims.size() || call[1].dims[0] < 1)
     refuse("a weight of {} does not fit {}", to_string(call[1].dims), to_string(call[0].dims));

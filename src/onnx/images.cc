@@ -76,27 +76,20 @@ Results pool_all(Call& call) {
 
 // Normalisation, as it is for inference.
 
-void require_channels(const Call& call) {
-  if (call[0].dims.size() < 2) refuse("{} is no [batch, channels, …]", to_string(call[0].dims));
-}
-
 Results batch_normalization(Call& call) {
   if (call.integer("training_mode", 0) != 0) refuse("it is in training mode: export the model for inference");
-  require_channels(call);
   const Value y = batch_norm(channels_last(call.value(0)), call.value(3), call.value(4), call.value(1),
                              call.value(2), call.number("epsilon", 1e-5));
   return {channels_first(y, call[0].type)};
 }
 
 Results instance_normalization(Call& call) {
-  require_channels(call);
   const Value x = channels_last(call.value(0));
   const Value y = group_norm(x, x.type().cols(), call.value(1), call.value(2), call.number("epsilon", 1e-5));
   return {channels_first(y, call[0].type)};
 }
 
 Results group_normalization(Call& call) {
-  require_channels(call);
   const Value x = channels_last(call.value(0));
   const uint32_t channels = x.type().cols(), groups = size_of("groups", call.integer("num_groups"));
   const auto of_channels = [&](size_t input) {
@@ -112,7 +105,7 @@ Results group_normalization(Call& call) {
 
 /// By what neighbouring channels have (Krizhevsky et al. 2012): these are the windows of a dimension.
 Results local_response_normalization(Call& call) {
-  require_channels(call);
+  require_channels(call[0].dims);
   const Value x = call.value(0);
   const uint32_t size = size_of("channels", call.integer("size"));
   const uint32_t samples = x.shape()[0], channels = x.shape()[1];

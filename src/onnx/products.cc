@@ -98,7 +98,7 @@ Results gemm(Call& call) {
         call.context.weight_of(call[1].constant, !transposes_b, a.type().rows(), weight_name(call));
     const bool is_bias = added && alpha == 1 && call[2].constant &&
                          added->type().elements() == static_cast<uint64_t>(outputs) &&
-                         call[2].dims.back() == outputs;
+                         (call[2].dims.empty() || call[2].dims.back() == outputs);
     if (is_bias)
       return {known(linear(a, weight, reshape(*added, {static_cast<uint32_t>(outputs)})), call[0].type)};
     y = linear(a, weight);

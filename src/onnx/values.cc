@@ -64,6 +64,7 @@ Value wrapped(Value x, DataType type) {
 Value taken(Value x, size_t dim, const std::vector<int64_t>& places) {
   const size_t rank = x.shape().size();
   const auto size = static_cast<int64_t>(x.shape()[dim]);
+  if (places.empty()) refuse("nothing is left of dimension {} of {}", dim, size);
   bool is_slice = true;
   for (size_t i = 0; i < places.size(); ++i) {
     if (places[i] < 0 || places[i] >= size) refuse("the index {} is beyond the size {}", places[i], size);

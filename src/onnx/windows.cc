@@ -33,6 +33,10 @@ void require_image(const Dims& dims) {
     refuse("{} is not possible: only one or two dimensions after the channels", to_string(dims));
 }
 
+void require_channels(const Dims& dims) {
+  if (dims.size() < 2) refuse("{} is no [samples, channels, …]", to_string(dims));
+}
+
 Window::Window(const Call& call, const Dims& image, const Dims& weight) {
   require_image(image);
   const size_t count = image.size() - 2;
@@ -66,6 +70,7 @@ std::vector<uint32_t> Window::padding() const {
 }
 
 Value channels_last(Value x) {
+  require_channels({x.shape().begin(), x.shape().end()});
   std::vector<int> order(x.shape().size());
   std::iota(order.begin(), order.end(), 0);
   std::rotate(order.begin() + 1, order.begin() + 2, order.end());

@@ -28,7 +28,10 @@ struct Window {
 uint32_t size_of(const char* what, int64_t size, int64_t least = 1);
 /// Of a dimension of space: 1 or 2 are possible.
 void require_image(const Dims& dims);
-/// [samples, channels, …] with channels last, and the result with channels first again.
+/// [samples, channels, …]: at least two dimensions.
+void require_channels(const Dims& dims);
+/// [samples, channels, …] with channels last, and the result with channels first again. Throws UsageError for
+/// fewer dimensions.
 model::Value channels_last(model::Value x);
 Known channels_first(model::Value x, DataType type);
 

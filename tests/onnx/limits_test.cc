@@ -113,6 +113,49 @@ TEST(OnnxLimits, ShapesHaveToFit) {
   expect_says(error_of(wrong), "[2, 3] and [4, 5] do not fit");
 }
 
+TEST(OnnxLimits, OperatorsOfImagesHaveEnoughDimensions) {
+  const OnnxFile::Attribute kernel("kernel_shape", std::vector<int64_t>{2});
+  for (const char* operation :
+       {"LpPool", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LRN", "BatchNormalization",
+        "InstanceNormalization", "GroupNormalization", "Conv", "ConvTranspose"})
+    for (const size_t rank : {0, 1}) {
+      OnnxFile file;
+      file.input("x", std::vector<int64_t>(rank, 3)).output("y");
+      const std::vector<float> threes(rank == 0 ? 1 : 3, 1);
+      for (const char* each : {"a", "b", "c", "d"}) file.floats(each, std::vector<int64_t>(rank, 3), threes);
+      file.node(operation, {"x", "a", "b", "c", "d"}, {"y"},
+                {kernel, {"size", int64_t{1}}, {"num_groups", int64_t{1}}});
+      expect_says(error_of(file), std::string(operation) + " (\"y\"): ");
+    }
+}
+
+TEST(OnnxLimits, AttentionHasThreeDimensionsOrFour) {
+  for (const size_t rank : {0, 1, 2, 5}) {
+    OnnxFile file(23);
+    file.input("x", std::vector<int64_t>(rank, 2)).output("y");
+    file.node("Attention", {"x", "x", "x"}, {"y"},
+              {{"q_num_heads", int64_t{1}}, {"kv_num_heads", int64_t{1}}});
+    expect_says(error_of(file), "Attention (\"y\"): its input 0 is [");
+  }
+  OnnxFile past(23);
+  past.input("x", {1, 2, 4}).input("p", {3}).output("y");
+  past.node("Attention", {"x", "x", "x", "", "p", "p"}, {"y"},
+            {{"q_num_heads", int64_t{1}}, {"kv_num_heads", int64_t{1}}});
+  expect_says(error_of(past),
+              "Attention (\"y\"): its input 4 is [3], which is no [batch, heads, tokens, features]");
+  OnnxFile odd(23);
+  odd.input("x", {1, 2, 4}).output("y");
+  odd.node("Attention", {"x", "x", "x"}, {"y"}, {{"q_num_heads", int64_t{3}}, {"kv_num_heads", int64_t{3}}});
+  expect_says(error_of(odd), "3 heads of 4 features are not possible");
+}
+
+TEST(OnnxLimits, IndicesOfRowsDoNotWrapAround) {
+  OnnxFile file;
+  file.input("x", {65535, 65537}).output("y").input("i", {1, 2}, test::kInt64);
+  file.node("GatherND", {"x", "i"}, {"y"});
+  expect_says(error_of(file), "indices of more than 2^31 rows are not possible");
+}
+
 TEST(OnnxLimits, NamesAreText) {
   for (const char* name : {"\xFF", "a\xC3", "\xED\xA0\x80"}) {
     OnnxFile value;
