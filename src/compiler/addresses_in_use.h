@@ -40,13 +40,12 @@ class AddressesInUse {
     std::vector<AddressRange> own;  ///< in the order in which they were taken
     AddressRanges taken;            ///< by itself and those it meets
     std::vector<Met> meets;         ///< itself included; found when it is asked for the first time
-    std::vector<bool> is_met;       ///< the same, by lifetime
     bool is_used = false;
   };
 
   OfLifetime& use(uint32_t lifetime);
   void find_met(OfLifetime& of, uint32_t lifetime);
-  uint64_t look_through(const OfLifetime& of, uint64_t at, uint64_t room, uint64_t alignment) const;
+  uint64_t look_through(const OfLifetime& of, uint64_t at, uint64_t room, uint64_t alignment);
   uint64_t look_through_joined(OfLifetime& of, uint64_t at, uint64_t room, uint64_t alignment);
 
   const std::vector<Lifetime>& lifetimes_;
@@ -56,6 +55,7 @@ class AddressesInUse {
   std::vector<Taken> taken_;  ///< by first address, as long as they are few
   size_t ranges_ = 0;         ///< taken by all
   std::vector<uint32_t> used_;
+  std::vector<uint8_t> is_met_;  ///< by lifetime, by the one that is looked at; 0 between calls
 };
 
 }  // namespace tessera::compiler

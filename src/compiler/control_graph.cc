@@ -9,6 +9,7 @@ using program::StepId;
 ControlGraph::ControlGraph(const program::Program& program) : program_(program), touchers_(program) {
   positions_of_.resize(touchers_.count(program));
   walk(program.main(), {add({})});
+  for (auto* flags : {&overwrites_, &read_later_, &alive_}) flags->resize(positions());
 }
 
 uint32_t ControlGraph::add(const Positions& from) {
@@ -84,21 +85,35 @@ ControlGraph::Positions ControlGraph::walk_call(StepId id, const program::Call& 
   return {touching(touchers_.of_end(id), walk(body, {touching(touchers_.of_control(id), from)}))};
 }
 
-/// Follows edges from reached positions, but not beyond those that stop it.
-void ControlGraph::spread(const std::vector<Positions>& edges, std::vector<uint8_t>& reached,
-                          const std::vector<uint8_t>& stops) {
-  while (!work_.empty()) {
-    const uint32_t position = work_.back();
-    work_.pop_back();
-    for (const uint32_t next : edges[position])
-      if (!std::exchange(reached[next], uint8_t{1}) && !stops[next]) work_.push_back(next);
+/// Positions from which control may come to a read without an overwrite after them; notes them as such.
+ControlGraph::Positions ControlGraph::read_after(const Positions& reads) {
+  Positions found, work = reads;
+  while (!work.empty()) {
+    const uint32_t position = work.back();
+    work.pop_back();
+    for (const uint32_t before : previous_[position]) {
+      if (std::exchange(read_later_[before], uint8_t{1})) continue;
+      found.push_back(before);
+      if (!overwrites_[before]) work.push_back(before);
+    }
   }
+  return found;
+}
+
+/// Of the positions that are read later, those at a write or after one. On a path from a write to such a
+/// position, all positions from the last overwrite on are read later too, so no others have to be followed.
+ControlGraph::Positions ControlGraph::alive_within(const Positions& writes) {
+  Positions found;
+  const auto add = [&](uint32_t position) {
+    if (read_later_[position] && !std::exchange(alive_[position], uint8_t{1})) found.push_back(position);
+  };
+  for (const uint32_t position : writes) add(position);
+  for (size_t i = 0; i < found.size(); ++i)
+    for (const uint32_t next : next_[found[i]]) add(next);
+  return found;
 }
 
 Lifetime ControlGraph::lifetime_of(const TouchChains& chains, TouchChain chain) {
-  std::vector<uint8_t> written(positions(), 0);     // at the position, or before it
-  std::vector<uint8_t> read_later(positions(), 0);  // after it, without being overwritten before
-  std::vector<uint8_t> overwrites(positions(), 0);
   Positions touched, reads, writes;
   for (; chain != kUntouched; chain = chains[chain].before) {
     const auto [before, toucher, touch] = chains[chain];
@@ -106,20 +121,17 @@ Lifetime ControlGraph::lifetime_of(const TouchChains& chains, TouchChain chain) 
       touched.push_back(position);
       if (touch.reads) reads.push_back(position);
       if (touch.writes) writes.push_back(position);
-      overwrites[position] = touch.whole && !touch.reads;
+      overwrites_[position] = touch.whole && !touch.reads;
     }
   }
   std::vector<Interval> intervals;
   for (const uint32_t position : touched) intervals.push_back({position, position});
   if (!reads.empty() && !writes.empty()) {
-    for (const uint32_t position : writes) written[position] = 1;
-    work_ = writes;
-    spread(next_, written, std::vector<uint8_t>(positions(), 0));
-    work_ = reads;
-    spread(previous_, read_later, overwrites);
-    for (uint32_t position = 0; position < positions(); ++position)
-      if (written[position] && read_later[position]) intervals.push_back({position, position});
+    const Positions read_later = read_after(reads), alive = alive_within(writes);
+    for (const uint32_t position : alive) intervals.push_back({position, position});
+    for (const uint32_t position : read_later) read_later_[position] = alive_[position] = 0;
   }
+  for (const uint32_t position : touched) overwrites_[position] = 0;
   return joined(std::move(intervals));
 }
 

@@ -35,8 +35,8 @@ class ControlGraph {
   uint32_t add(const Positions& from);
   uint32_t touching(ToucherId toucher, const Positions& from);
   void link(const Positions& from, uint32_t to);
-  void spread(const std::vector<Positions>& edges, std::vector<uint8_t>& reached,
-              const std::vector<uint8_t>& stops);
+  Positions read_after(const Positions& reads);
+  Positions alive_within(const Positions& writes);
 
   const program::Program& program_;
   Touchers touchers_;
@@ -44,7 +44,10 @@ class ControlGraph {
   std::vector<Positions> next_;
   std::vector<Positions> previous_;
   std::vector<Positions> positions_of_;  ///< by toucher
-  Positions work_;
+  // By position, each 0 between calls.
+  std::vector<uint8_t> overwrites_;
+  std::vector<uint8_t> read_later_;  ///< after it, without being overwritten before
+  std::vector<uint8_t> alive_;       ///< read later, and written at the position or before it
 };
 
 }  // namespace tessera::compiler

@@ -135,10 +135,13 @@ Lowering::Lowering(const Graph& graph, const ops::Builder& builder, Stages stage
       builders_(builders_of_stages(stages_.count(), builder)),
       bound_(std::move(bound)),
       skipped_(graph.nodes().size()),
+      stashed_(graph.values().size()),
       replicas_(graph.replicas()),
       substream_words_(model::substream_words(graph)) {
   lowered_.operands.resize(graph.values().size());
   lowered_.sets.resize(graph.nodes().size());
+  for (const Node& node : graph.nodes())
+    for (ValueId input : node.inputs) stashed_[input] = stashed_[input] || node.backward;
 }
 
 ops::Function Lowering::build_function(const std::string& name, const WeightForms& forms) {
@@ -243,9 +246,7 @@ Purpose Lowering::purpose_of(ValueId id) const {
   }
   if (lowered_.forms[id]) return Purpose::gradient;
   if (graph_.nodes()[*info.node].backward) return Purpose::activation;
-  for (const Node& node : graph_.nodes())
-    if (node.backward && std::ranges::find(node.inputs, id) != node.inputs.end()) return Purpose::stash;
-  return Purpose::activation;
+  return stashed_[id] ? Purpose::stash : Purpose::activation;
 }
 
 /// Where the first operation that needs a value in a certain place wants one that is no result, and an

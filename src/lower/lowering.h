@@ -253,7 +253,9 @@ class Lowering {
     return builders_.size() == 1 ? builders_.front() : builders_.at(stage);
   }
   /// On the stage that computes a value, or that uses it first.
-  const ops::Builder& builder_of(ValueId id) const { return builder_of_stage(stage_of(graph_, stages_, id)); }
+  const ops::Builder& builder_of(ValueId id) const {
+    return builders_.size() == 1 ? builders_.front() : builder_of_stage(stage_of(graph_, stages_, id));
+  }
 
   const Graph& graph_;
   Stages stages_;
@@ -264,6 +266,7 @@ class Lowering {
   std::vector<ValueLayout> parted_;
   std::map<ValueId, std::any> side_results_;
   std::vector<bool> skipped_;
+  std::vector<bool> stashed_;  ///< by value: whether the backward pass takes it
   std::vector<program::StepId> steps_;
   uint32_t replicas_ = 1;
   std::optional<ops::Operand> counter_, pass_;  ///< of a loop's body: passes so far, and whose rows it takes
