@@ -19,8 +19,8 @@ namespace {
 using io::excerpt;
 using model::Value;
 
-constexpr int kMostDepth = 32;              // functions that call functions
-constexpr uint64_t kMostNodes = 1'000'000;  // with those of functions
+constexpr int kMostDepth = 32;             // functions that call functions
+constexpr uint64_t kMostNodes = 1U << 17;  // with those of functions, as often as they are called
 
 std::string name_of(const wire::NodeProto& node) {
   if (!node.name().empty()) return node.name();
@@ -268,7 +268,9 @@ void Importer::note_missing(const wire::NodeProto& node, const std::string& reas
 
 void Importer::run(const Nodes& nodes, Scope& scope) {
   for (const wire::NodeProto& node : nodes) {
-    if (++nodes_ > kMostNodes) io::fail(file_.name, "it has more than {} nodes", kMostNodes);
+    if (++nodes_ > kMostNodes)
+      io::fail(file_.name, "it has more than {} nodes, with those of the functions that it calls, at {} ({})",
+               kMostNodes, excerpt(name_of(node)), excerpt(type_of(node)));
     try {
       apply(node, scope);
     } catch (const UsageError& error) {

@@ -196,6 +196,35 @@ TEST(OnnxLimits, FunctionsDoNotCallThemselves) {
   expect_says(error_of(file), "functions call each other");
 }
 
+/// A function that calls the one before twice, and so on, down to one that has an operator.
+OnnxFile doubled(int times) {
+  OnnxFile file;
+  file.input("x", {2}).output("y").node("f" + std::to_string(times), {"x"}, {"y"});
+  file.model().mutable_graph()->mutable_node(0)->set_domain("own");
+  for (int i = 0; i <= times; ++i) {
+    wire::FunctionProto& function = *file.model().add_functions();
+    function.set_name("f" + std::to_string(i));
+    function.set_domain("own");
+    function.add_input("a");
+    function.add_output("c");
+    const auto add = [&](const char* from, const char* to) {
+      wire::NodeProto& node = *function.add_node();
+      node.set_op_type(i == 0 ? "Relu" : "f" + std::to_string(i - 1));
+      if (i > 0) node.set_domain("own");
+      node.add_input(from);
+      node.add_output(to);
+    };
+    add("a", "b");
+    add("b", "c");
+  }
+  return file;
+}
+
+TEST(OnnxLimits, FunctionsDoNotBecomeTooManyNodes) {
+  EXPECT_EQ(error_of(doubled(8)), "(no error)");
+  expect_says(error_of(doubled(25)), "has more than 131072 nodes, with those of the functions that it calls");
+}
+
 class ExternalData : public testing::Test {
  protected:
   ExternalData() { std::filesystem::create_directories(folder_); }
