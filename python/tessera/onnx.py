@@ -239,12 +239,16 @@ def _as_input(array: Any, value: OnnxValue) -> Any:
         raise ValueError(f"the input {value.name!r} is of {value.dtype}; given are numbers of {given.dtype}")
     if is_float:
         return given.astype(np.float32) if given.dtype == np.float64 else given
-    if given.dtype in (np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint32)):
-        return given
-    least, most = (0, 2**32 - 1) if value.dtype.startswith("uint") and value.dtype[4:] in ("32", "64") else (-(2**31), 2**31 - 1)
+    declared = np.iinfo(value.dtype)
+    kept = np.iinfo("uint32" if declared.min == 0 else "int32")  # sessions have integers of 32 bits
+    least, most = max(declared.min, kept.min), min(declared.max, kept.max)
     if given.size and not (least <= int(given.min()) and int(given.max()) <= most):
-        raise ValueError(f"the input {value.name!r} has integers beyond 32 bits, which is not possible")
-    return given.astype(np.int64)
+        raise ValueError(
+            f"the input {value.name!r} is of {value.dtype}; given are integers from {given.min()} to {given.max()}"
+            + (", and those beyond 32 bits are not possible" if declared.bits == 64 else "")
+        )
+    is_taken = given.dtype in (np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint32))
+    return given if is_taken else given.astype(np.int64)
 
 
 def _as_type(result: NDArray[Any], dtype: str) -> NDArray[Any]:

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "base/utf8.h"
+#include "io/fail.h"
+#include "onnx/values.h"
 
 namespace tessera::onnx {
 
@@ -16,22 +18,21 @@ namespace {
 /// 2^24: FP32 has all integers up to it.
 constexpr int64_t kMostExact = int64_t{1} << 24;
 
-model::Shape call_shape_of(const Dims& dims) {
-  for (const int64_t size : dims)
-    if (size < 1 || size > UINT32_MAX)
-      refuse("a value of shape {} is not possible in a graph: sizes are at least 1", to_string(dims));
-  return {dims.begin(), dims.end()};
+std::string text_of(int64_t x, DataType type) {
+  return type == DataType::u64 ? fmt::format("{}", static_cast<uint64_t>(x)) : fmt::format("{}", x);
 }
 
 /// Integers that FP32 has, and others in two halves.
 Value integer_constant(model::Graph& graph, const Constant& constant, Type type) {
   const std::vector<int64_t>& numbers = constant.integers();
-  const int64_t least = type == Type::u32 ? 0 : INT32_MIN, most = type == Type::u32 ? UINT32_MAX : INT32_MAX;
+  const auto [least, most] = range_in_graph(constant.type);
   std::vector<float> low(numbers.size()), high(numbers.size());
   bool is_exact = true;
   for (size_t i = 0; i < numbers.size(); ++i) {
-    // What says "as many as there are" is beyond 32 bits.
-    const int64_t x = std::clamp(numbers[i], least, most);
+    const int64_t x = numbers[i];
+    if (x < least || x > most)
+      refuse("{} has the integer {}, which is beyond 32 bits, as integers of a graph have",
+             constant.name.empty() ? "a constant" : io::excerpt(constant.name), text_of(x, constant.type));
     is_exact = is_exact && std::abs(x) <= kMostExact;
     high[i] = static_cast<float>(x >> 16);
     low[i] = static_cast<float>(x & 0xFFFF);
@@ -128,6 +129,12 @@ Value Call::value_of(const Known& of) const {
   const model::Shape shape = call_shape_of(of.dims);
   if (of.value->shape() == shape) return *of.value;
   return reshape(*of.value, shape);
+}
+
+Value Call::bound(size_t i) const {
+  const Known& given = (*this)[i];
+  return given.constant && !given.constant->has_floats() ? value_of(known(in_range(*given.constant)))
+                                                         : value_of(given);
 }
 
 std::optional<Value> Call::value_if(size_t i) const {

@@ -42,6 +42,9 @@ class Call {
   model::Value value(size_t i) const { return value_of((*this)[i]); }
   model::Value value_of(const Known& known) const;
   std::optional<model::Value> value_if(size_t i) const;
+  /// What another value of its type is compared with to bound it: of constants beyond 32 bits, the next
+  /// integer that a graph has, which bounds the same.
+  model::Value bound(size_t i) const;
   /// The contents of an input that has to be constant.
   const Constant& constant(size_t i) const;
   /// Integers of a constant input.

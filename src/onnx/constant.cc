@@ -74,6 +74,11 @@ std::string short_name_of(DataType type) { return known_type(type).in_files; }
 Type graph_type_of(DataType type) { return known_type(type).graph; }
 int bits_of(DataType type) { return known_type(type).bits; }
 
+std::pair<int64_t, int64_t> range_in_graph(DataType type) {
+  if (graph_type_of(type) == Type::u32) return {0, UINT32_MAX};
+  return {INT32_MIN, INT32_MAX};
+}
+
 bool is_known(DataType type) {
   return std::ranges::any_of(kTypes, [&](const KnownType& each) { return each.type == type; });
 }
@@ -132,6 +137,14 @@ ConstantPointer converted(const Constant& from, DataType type) {
   for (uint64_t i = 0; i < size; ++i)
     values[i] = wrapped(from.has_floats() ? whole(from.floats()[i], type) : from.integers()[i], type);
   return integers(std::move(values), from.dims, type);
+}
+
+ConstantPointer in_range(const Constant& from) {
+  const auto [least, most] = range_in_graph(from.type);
+  std::vector<int64_t> values = from.integers();
+  for (int64_t& x : values)
+    x = from.type == DataType::u64 && x < 0 ? most : std::clamp(x, least, most);  // 2^63 and above
+  return integers(std::move(values), from.dims, from.type);
 }
 
 ConstantPointer reshaped(const Constant& from, Dims dims) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -43,6 +44,9 @@ int bits_of(DataType type);
 /// The type that a graph has for it.
 Type graph_type_of(DataType type);
 
+/// The least and the largest integer that a graph has for the type.
+std::pair<int64_t, int64_t> range_in_graph(DataType type);
+
 using Dims = std::vector<int64_t>;
 
 /// Throws Error for a negative size, and for more than 2^40 elements.
@@ -77,6 +81,8 @@ ConstantPointer floats(std::vector<float> values, Dims dims, DataType type = Dat
 ConstantPointer of_numbers(const std::vector<double>& numbers, Dims dims, DataType type);
 /// The same numbers in another type.
 ConstantPointer converted(const Constant& from, DataType type);
+/// Integers, each as near as it comes in the range of a graph.
+ConstantPointer in_range(const Constant& from);
 ConstantPointer reshaped(const Constant& from, Dims dims);
 
 }  // namespace tessera::onnx

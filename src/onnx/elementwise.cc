@@ -173,19 +173,20 @@ Results power_values(Call& call) {
   return of(call, pow(x, *exponent));
 }
 
-/// Of one value or more.
-template <Value (*function)(Value, Value)>
+/// Of one value or more, which may bound each other.
+template <Value (*function)(Value, Value), bool bounds = true>
 Results fold_values(Call& call) {
-  Value y = call.value(0);
-  for (size_t i = 1; i < call.size(); ++i) y = function(y, call.value(i));
+  const auto value = [&](size_t i) { return bounds ? call.bound(i) : call.value(i); };
+  Value y = value(0);
+  for (size_t i = 1; i < call.size(); ++i) y = function(y, value(i));
   return of(call, y);
 }
 
 Value sum_of(Value a, Value b) { return a + b; }
 
 Results mean(Call& call) {
-  Results sums = fold_values<sum_of>(call);
-  sums[0].value = *sums[0].value * (1.0 / static_cast<double>(call.size()));
+  Results sums = fold_values<sum_of, false>(call);
+  sums[0].value = divided(*sums[0].value, static_cast<double>(call.size()));
   return sums;
 }
 
@@ -196,8 +197,8 @@ Results clip(Call& call) {
   };
   const bool has_values = (call.has(1) && !call[1].constant) || (call.has(2) && !call[2].constant);
   if (is_integer(x) || has_values || (bound(1) && bound(2) && *bound(1) > *bound(2))) {
-    Value y = call.has(1) ? maximum(x, call.value(1)) : x;
-    if (call.has(2)) y = minimum(y, call.value(2));
+    Value y = call.has(1) ? maximum(x, call.bound(1)) : x;
+    if (call.has(2)) y = minimum(y, call.bound(2));
     return of(call, y);
   }
   if (!bound(1) && !bound(2)) return of(call, x);
@@ -337,7 +338,7 @@ constexpr Operator kElementwiseOperators[] = {{"Abs", unary<model::abs, size_of_
                                               {"Softsign", unary<softsign>},
                                               {"Sqrt", unary<model::sqrt>},
                                               {"Sub", subtract_values},
-                                              {"Sum", fold_values<sum_of>},
+                                              {"Sum", fold_values<sum_of, false>},
                                               {"SwiGLU", gated_swish},
                                               {"Swish", swish},
                                               {"Tan", unary<tangent>},

@@ -31,14 +31,6 @@ std::string type_of(const wire::NodeProto& node) {
   return is_standard(node.domain()) ? node.op_type() : node.domain() + "." + node.op_type();
 }
 
-/// Whether a constant has integers beyond those of its type in a graph.
-bool has_large(const Known& known) {
-  if (!known.constant || known.constant->has_floats()) return false;
-  const bool is_unsigned = graph_type_of(known.type) == Type::u32;
-  const int64_t least = is_unsigned ? 0 : INT32_MIN, most = is_unsigned ? UINT32_MAX : INT32_MAX;
-  return std::ranges::any_of(known.constant->integers(), [&](int64_t x) { return x < least || x > most; });
-}
-
 /// The node with attributes of the function's caller in the place of those that refer to them.
 wire::NodeProto with_attributes(wire::NodeProto node, const wire::FunctionProto& function,
                                 const wire::NodeProto& caller) {
@@ -193,10 +185,6 @@ void Importer::add_outputs(const Scope& scope) {
     try {
       if (!result.constant && is_integer(result.type) != is_integer(*result.value)) {
         fail("it is quantised, which a graph is not");
-        continue;
-      }
-      if (has_large(result)) {
-        fail("it has integers beyond 32 bits, which a graph has not");
         continue;
       }
       const Call call(context_, place, {result}, file_.opset, file_.folder);

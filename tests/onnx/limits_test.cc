@@ -1,4 +1,5 @@
 // What is said of files that are wrong, and of models that cannot be graphs.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/onnx.h>
 
@@ -154,6 +155,19 @@ TEST(OnnxLimits, IndicesOfRowsDoNotWrapAround) {
   file.input("x", {65535, 65537}).output("y").input("i", {1, 2}, test::kInt64);
   file.node("GatherND", {"x", "i"}, {"y"});
   expect_says(error_of(file), "indices of more than 2^31 rows are not possible");
+}
+
+TEST(OnnxLimits, IntegersBeyond32BitsAreRefused) {
+  for (const int64_t number : {int64_t{1} << 40, -(int64_t{1} << 31) - 1, INT64_MAX}) {
+    OnnxFile file;
+    file.input("x", {2}, test::kInt64).output("y").integers("c", {2}, {1, number});
+    file.node("Add", {"x", "c"}, {"y"});
+    expect_says(error_of(file),
+                fmt::format("Add (\"y\"): \"c\" has the integer {}, which is beyond 32 bits", number));
+  }
+  OnnxFile output;
+  output.output("y").integers("c", {1}, {int64_t{1} << 31}).node("Identity", {"c"}, {"y"});
+  expect_says(error_of(output), "has the integer 2147483648, which is beyond 32 bits");
 }
 
 TEST(OnnxLimits, NamesAreText) {

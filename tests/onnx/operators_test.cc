@@ -172,6 +172,21 @@ TEST(OnnxOperators, NarrowIntegersWrapAround) {
   EXPECT_EQ(casts.at("z"), (Numbers{44, -1, 127, -56}));
 }
 
+TEST(OnnxOperators, BoundsBeyond32BitsBoundNothing) {
+  OnnxFile file;
+  file.input("x", {2}, test::kInt64)
+      .output("y")
+      .integers("least", {}, {INT64_MIN})
+      .integers("most", {}, {INT64_MAX});
+  file.integers("start", {1}, {0}).integers("end", {1}, {INT64_MAX});
+  file.node("Clip", {"x", "least", "most"}, {"c"})
+      .node("Min", {"c", "most"}, {"m"})
+      .node("Max", {"least", "m"}, {"s"})
+      .node("Slice", {"s", "start", "end"}, {"y"});
+  const Numbers numbers = {-2147483648.0, 2147483647};
+  EXPECT_EQ(run(file, {{"x", numbers}}).at("y"), numbers);
+}
+
 TEST(OnnxOperators, QuantisedWeightsAreWhatTheyMean) {
   OnnxFile file;
   file.input("x", {1, 2}).output("y");

@@ -330,3 +330,29 @@ def test_names_that_are_no_text_are_refused() -> None:
     data = model_of([helper.make_node("Relu", ["x"], ["name"])], {"x": (2,)}, ["name"], {})
     with pytest.raises(RuntimeError, match="is not UTF-8"):
         tessera.onnx.load(data.replace(b"name", b"n\xffme"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "least", "most"),
+    [
+        ("int8", -128, 127),
+        ("uint8", 0, 255),
+        ("int16", -(2**15), 2**15 - 1),
+        ("uint16", 0, 2**16 - 1),
+        ("int32", -(2**31), 2**31 - 1),
+        ("uint32", 0, 2**32 - 1),
+        ("int64", -(2**31), 2**31 - 1),
+        ("uint64", 0, 2**32 - 1),
+    ],
+)
+def test_integers_are_those_of_the_type(dtype: str, least: int, most: int) -> None:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    session = tessera.onnx.load(model_of([helper.make_node("Identity", ["x"], ["y"])], {"x": (2,)}, ["y"], {}, kind))
+    for given in (np.array([least, most]), np.array([least, most]).astype(dtype)):
+        (y,) = session.run(None, {"x": given})
+        assert y.dtype == dtype and y.tolist() == [least, most]
+    for wrong in (np.array([0, most + 1]), np.array([least - 1, 0])):
+        with pytest.raises(ValueError, match=f"'x' is of {dtype}; given are integers from {wrong.min()} to {wrong.max()}"):
+            session.run(None, {"x": wrong})
+
+
