@@ -50,9 +50,8 @@ std::optional<double> number_of(const Known& known, const Known& other) {
   return known.constant->number(0);
 }
 
-/// Notes that a value is another one times a number.
-Value scaled(Call& call, Value x, double factor) {
-  const Value y = x * factor;
+/// Notes that y is x times a number.
+Value scaled(Call& call, Value x, Value y, double factor) {
   const auto before = call.context.scaled.find(x.id);
   const bool is_scaled = before != call.context.scaled.end();
   call.context.scaled.insert({y.id, is_scaled
@@ -109,9 +108,11 @@ Results subtract_values(Call& call) {
   return of(call, call.value(0) - call.value(1));
 }
 
+Value product(Call& call, Value x, double factor) { return scaled(call, x, x * factor, factor); }
+
 Results multiply_values(Call& call) {
-  if (const auto number = number_of(call[1], call[0])) return of(call, scaled(call, call.value(0), *number));
-  if (const auto number = number_of(call[0], call[1])) return of(call, scaled(call, call.value(1), *number));
+  if (const auto number = number_of(call[1], call[0])) return of(call, product(call, call.value(0), *number));
+  if (const auto number = number_of(call[0], call[1])) return of(call, product(call, call.value(1), *number));
   return of(call, call.value(0) * call.value(1));
 }
 
@@ -119,7 +120,7 @@ Results divide_values(Call& call) {
   const Value a = call.value(0);
   if (is_integer(a)) return of(call, whole_quotient(a, call.value(1)));
   if (const auto number = number_of(call[1], call[0]); number && *number != 0)
-    return of(call, scaled(call, a, 1 / *number));
+    return of(call, scaled(call, a, divided(a, *number), 1 / *number));
   return of(call, a / call.value(1));
 }
 
@@ -222,7 +223,7 @@ Results selu(Call& call) {
 
 Results celu(Call& call) {
   const double alpha = call.number("alpha", 1);
-  return of(call, elu(call.value(0) * (1 / alpha), 1) * alpha);
+  return of(call, elu(divided(call.value(0), alpha), 1) * alpha);
 }
 
 Results prelu(Call& call) {

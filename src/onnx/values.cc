@@ -23,6 +23,12 @@ Value less_than(Value a, double b) { return less(a, number_like(a, b)); }
 Value greater_than(Value a, double b) { return less(number_like(a, b), a); }
 Value negative(Value x) { return is_integer(x) ? number_like(x, 0) - x : -x; }
 
+Value divided(Value x, double number) {
+  int exponent = 0;
+  const bool is_power = std::abs(std::frexp(number, &exponent)) == 0.5 && std::abs(exponent) < 100;
+  return is_power ? x * (1 / number) : x / number_like(x, number);
+}
+
 Value trunc(Value x) {
   // Numbers of 2^23 and above are whole already.
   return where(less_than(abs(x), 0x1p23), cast(cast(x, Type::i32), x.type().type), x);

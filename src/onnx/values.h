@@ -18,6 +18,8 @@ model::Value truth(model::Value holds);
 model::Value less_than(model::Value a, double b);
 model::Value greater_than(model::Value a, double b);
 model::Value negative(model::Value x);
+/// x / number: products with reciprocals are not that, unless these are powers of two.
+model::Value divided(model::Value x, double number);
 /// The whole number towards zero, and the largest that is not above.
 model::Value trunc(model::Value x);
 model::Value floor(model::Value x);

@@ -172,6 +172,34 @@ TEST(OnnxOperators, NarrowIntegersWrapAround) {
   EXPECT_EQ(casts.at("z"), (Numbers{44, -1, 127, -56}));
 }
 
+TEST(OnnxOperators, QuotientsAreNoProducts) {
+  for (const float divisor : {49.0F, 41.0F, 7.0F, 0.1F}) {
+    OnnxFile file;
+    file.input("x", {3}).output("y").floats("d", {}, {divisor});
+    file.node("Div", {"x", "d"}, {"q"}).node("Floor", {"q"}, {"y"});
+    const double d = divisor;
+    EXPECT_EQ(run(file, {{"x", {d, 5 * d, -3 * d}}}).at("y"), (Numbers{1, 5, -3}));
+    EXPECT_EQ(count(import(file).graph, "div"), 1u);
+  }
+  OnnxFile power;
+  power.input("x", {1}).output("y").floats("d", {}, {-8}).node("Div", {"x", "d"}, {"y"});
+  EXPECT_EQ(run(power, {{"x", {4}}}).at("y"), (Numbers{-0.5}));
+  EXPECT_EQ(count(import(power).graph, "div"), 0u);
+}
+
+TEST(OnnxOperators, QuotientsBecomePartOfProducts) {
+  OnnxFile file;
+  file.input("x", {1, 2}).output("y").floats("w", {2, 2}, {1, 2, 3, 4}).floats("d", {2}, {3, 5});
+  file.node("MatMul", {"x", "w"}, {"p"}).node("Div", {"p", "d"}, {"y"});
+  const Numbers y = run(file, {{"x", {1, 10}}}).at("y");
+  EXPECT_NEAR(y[0], 31.0 / 3, 1e-5);
+  EXPECT_NEAR(y[1], 42.0 / 5, 1e-5);
+  EXPECT_EQ(import(file).graph.nodes().size(), 1u);
+  OnnxFile none = file;
+  none.node("Div", {"d", "p"}, {"z"}).output("z");  // the product is the divisor
+  EXPECT_NEAR(run(none, {{"x", {1, 10}}}).at("z")[1], 5.0 / 42, 1e-6);
+}
+
 TEST(OnnxOperators, BoundsBeyond32BitsBoundNothing) {
   OnnxFile file;
   file.input("x", {2}, test::kInt64)

@@ -78,9 +78,10 @@ class Value:
         return apply("scale", self, factor=float(other))
 
     def __truediv__(self, other: Value | float) -> Value:
-        if isinstance(other, Value) or other == 0:
-            return apply("div", self, value_of(other, self))
-        return self * (1 / other)
+        # Only the reciprocals of powers of two are exact.
+        if not isinstance(other, Value) and abs(math.frexp(other)[0]) == 0.5 and abs(math.frexp(other)[1]) < 100:
+            return self * (1 / other)
+        return apply("div", self, value_of(other, self))
 
     def __neg__(self) -> Value:
         return 0 - self if self.is_integer else apply("neg", self)
@@ -95,7 +96,7 @@ class Value:
         return self * other
 
     def __rtruediv__(self, other: float) -> Value:
-        return reciprocal(self) * other
+        return reciprocal(self) if other == 1 else apply("div", value_of(other, self), self)
 
     def __lt__(self, other: Value | float) -> Value:
         return apply("less", self, value_of(other, self))

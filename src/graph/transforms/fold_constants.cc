@@ -83,9 +83,10 @@ class Folding {
     ValueId result = 0;
   };
 
-  /// The numbers of all features that an operation combines a value with.
+  /// The numbers of all features that an operation combines a value with, or divides it by.
   std::optional<Array> of_features(const Node& node, ValueId value, size_t features) {
     if (node.inputs.size() != 2 || node.inputs[0] == node.inputs[1]) return {};
+    if (divides(node) && node.inputs[0] != value) return {};
     const ValueId other = node.inputs[node.inputs[0] == value ? 1 : 0];
     const Array* values = known(other);
     const TensorType& type = graph_.type(other);
@@ -94,15 +95,18 @@ class Folding {
     return values->size() == features && type.cols() == features ? std::optional(*values) : std::nullopt;
   }
 
+  static bool divides(const Node& node) { return node.operation->name == "div"; }
+
   bool take(const Node& next, Scaled& scaled) {
     const size_t features = scaled.factors.size();
     const Combines how = next.operation->traits.combines;
-    if (how == Combines::otherwise) return false;
-    const std::optional<Array> by = next.inputs.size() == 1
-                                        ? std::optional(Array(features, next.number("factor")))
-                                        : of_features(next, scaled.result, features);
-    if (!by) return false;
-    const bool multiplies = how == Combines::multiplies;
+    if (how == Combines::otherwise && !divides(next)) return false;
+    std::optional<Array> by = next.inputs.size() == 1 ? std::optional(Array(features, next.number("factor")))
+                                                      : of_features(next, scaled.result, features);
+    if (!by || (divides(next) && std::ranges::count(*by, 0) > 0)) return false;
+    if (divides(next))
+      for (double& factor : *by) factor = 1 / factor;
+    const bool multiplies = how != Combines::adds;
     for (size_t i = 0; i < features; ++i) {
       if (multiplies) scaled.factors[i] *= (*by)[i];
       scaled.addends[i] = multiplies ? scaled.addends[i] * (*by)[i] : scaled.addends[i] + (*by)[i];
