@@ -37,7 +37,7 @@ Value integer_constant(model::Graph& graph, const Constant& constant, Type type)
     high[i] = static_cast<float>(x >> 16);
     low[i] = static_cast<float>(x & 0xFFFF);
   }
-  const model::Shape shape = call_shape_of(constant.dims);
+  const model::Shape shape = as_shape(constant.dims);
   if (!is_exact) {
     const Value factor = graph.constant("", {}, {65536}, type);
     return graph.constant("", shape, std::move(high), type) * factor +
@@ -78,11 +78,10 @@ Value Context::value_of(const ConstantPointer& constant) {
   const auto add = [&] {
     if (constant->has_floats() && weights != nullptr && !constant->name.empty() && constant->size() > 1) {
       const std::string name = weights->name_of(constant->name, *constant);
-      return graph.parameter(free_name(graph, name), call_shape_of(constant->dims),
+      return graph.parameter(free_name(graph, name), as_shape(constant->dims),
                              {model::Initial::Kind::values, 0, std::get<Floats>(constant->values)}, type);
     }
-    if (constant->has_floats())
-      return graph.constant("", call_shape_of(constant->dims), constant->floats(), type);
+    if (constant->has_floats()) return graph.constant("", as_shape(constant->dims), constant->floats(), type);
     return integer_constant(graph, *constant, type);
   };
   return constants.emplace(key, add()).first->second;
@@ -126,7 +125,7 @@ const Known& Call::operator[](size_t i) const {
 
 Value Call::value_of(const Known& of) const {
   if (of.constant) return context.value_of(of.constant);
-  const model::Shape shape = call_shape_of(of.dims);
+  const model::Shape shape = as_shape(of.dims);
   if (of.value->shape() == shape) return *of.value;
   return reshape(*of.value, shape);
 }

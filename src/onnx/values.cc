@@ -107,6 +107,11 @@ Dims common_dims(const Dims& a, const Dims& b) {
   return common;
 }
 
-Shape as_shape(const Dims& dims) { return {dims.begin(), dims.end()}; }
+Shape as_shape(const Dims& dims) {
+  for (const int64_t size : dims)
+    if (size < 1 || size > UINT32_MAX)
+      refuse("a value of shape {} is not possible in a graph: sizes are from 1 to 2^32 - 1", to_string(dims));
+  return {dims.begin(), dims.end()};
+}
 
 }  // namespace tessera::onnx

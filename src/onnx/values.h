@@ -33,6 +33,7 @@ model::Value wrapped(model::Value x, DataType type);
 model::Value taken(model::Value x, size_t dim, const std::vector<int64_t>& places);
 /// The shape that two broadcast to. Throws UsageError if there is none.
 Dims common_dims(const Dims& a, const Dims& b);
+/// Throws UsageError for sizes that a graph has not.
 model::Shape as_shape(const Dims& dims);
 
 }  // namespace tessera::onnx

@@ -170,6 +170,14 @@ TEST(OnnxLimits, IntegersBeyond32BitsAreRefused) {
   expect_says(error_of(output), "has the integer 2147483648, which is beyond 32 bits");
 }
 
+TEST(OnnxLimits, ShapesDoNotWrapAround) {
+  for (const int64_t size : {int64_t{1} << 32, (int64_t{1} << 32) + 1, int64_t{1} << 39}) {
+    OnnxFile file;
+    file.input("x", {1}).output("y").integers("shape", {1}, {size}).node("Expand", {"x", "shape"}, {"y"});
+    expect_says(error_of(file), "Expand (\"y\"): a value of shape [");
+  }
+}
+
 TEST(OnnxLimits, NamesAreText) {
   for (const char* name : {"\xFF", "a\xC3", "\xED\xA0\x80"}) {
     OnnxFile value;
