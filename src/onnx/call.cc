@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "io/fail.h"
 #include "onnx/values.h"
@@ -64,10 +65,29 @@ Known known(Value value, DataType type) {
   return {type, Dims(value.shape().begin(), value.shape().end()), {}, value};
 }
 
-void Context::spend(uint64_t elements) {
+void Context::require_left(uint64_t elements) const {
   if (elements > left)
     refuse("what is computed of constants has too many elements: see ImportOptions::most_computed");
+}
+
+void Context::spend(uint64_t elements) {
+  require_left(elements);
   left -= elements;
+}
+
+void Context::require_memory(uint64_t bytes, std::string_view what) const {
+  if (bytes > memory)
+    throw Error(fmt::format(
+        "with inputs of these shapes {} takes {} of memory, and {} are available: use smaller shapes, or a "
+        "computer with more memory",
+        what, base::bytes_text(bytes), base::bytes_text(memory)));
+}
+
+void Context::require_room(const Dims& padded, DataType type) const {
+  const uint64_t elements = elements_of(padded);
+  if (elements > UINT32_MAX) refuse("{} has more than 2^32 - 1 elements", to_string(padded));
+  if (weights == nullptr) require_left(elements);
+  require_memory(2 * elements * size_of(graph_type_of(type)), "its result with its padding");
 }
 
 Value Context::value_of(const ConstantPointer& constant) {

@@ -79,13 +79,11 @@ const std::optional<Known>* Importer::Scope::find(const std::string& name) const
 }
 
 Importer::Importer(Model::Impl& model, const ImportOptions& options)
-    : file_(model),
-      options_(options),
-      context_(imported_.graph),
-      available_memory_(base::available_memory()) {
+    : file_(model), options_(options), context_(imported_.graph) {
   context_.weights = &file_.forms;
   context_.options = &options_;
   context_.left = options_.most_computed;
+  context_.memory = base::available_memory();
 }
 
 ImportedModel Importer::run() {
@@ -229,12 +227,11 @@ void Importer::require_memory() const {
 }
 
 void Importer::require_memory(uint64_t bytes, std::string_view what) const {
-  if (bytes > available_memory_)
-    io::fail(
-        file_.name,
-        "with inputs of these shapes {} takes {} of memory, and {} are available: use smaller shapes, or a "
-        "computer with more memory",
-        excerpt(what), base::bytes_text(bytes), base::bytes_text(available_memory_));
+  try {
+    context_.require_memory(bytes, excerpt(what));
+  } catch (const Error& error) {
+    io::fail(file_.name, "{}", error.what());
+  }
 }
 
 // Nodes.
@@ -357,6 +354,7 @@ Results Importer::of_constants(const wire::NodeProto& node, const std::vector<st
   model::Graph graph;
   Context context(graph);
   context.left = context_.left;
+  context.memory = context_.memory;
   Call call(context, node, inputs, opset, file_.folder);
   Results results = handlers.of_values(call);
   context_.notes.merge(context.notes);

@@ -70,7 +70,6 @@ class Importer {
   Context context_;
   std::vector<Missing> missing_;
   uint64_t nodes_ = 0;
-  uint64_t available_memory_;
 };
 
 }  // namespace tessera::onnx

@@ -3,11 +3,13 @@
 
 #include <tessera/model.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -74,10 +76,17 @@ struct Context {
   /// Values that stand for quantised ones: they are what those are dequantised to.
   std::map<model::ValueId, Quantised> quantised = {};
   std::set<std::string> notes = {};
-  uint64_t left = 0;  ///< elements of constants that may still be computed
+  uint64_t left = 0;             ///< elements of constants that may still be computed
+  uint64_t memory = UINT64_MAX;  ///< bytes that this computer has
 
   /// Counts elements that are computed. Throws Error if they are too many.
   void spend(uint64_t elements);
+  /// The same without counting them.
+  void require_left(uint64_t elements) const;
+  /// Throws Error, naming what takes so many bytes, if there are fewer.
+  void require_memory(uint64_t bytes, std::string_view what) const;
+  /// Before a value is padded by constants: throws Error, or UsageError, if it would be too large with these.
+  void require_room(const Dims& padded, DataType type) const;
   /// A matrix as the weight [outputs, inputs] of a product with so many rows, sparse where that pays;
   /// `transposed`: it is [inputs, outputs]. A matrix that was computed gets the name given.
   model::Value weight_of(const ConstantPointer& matrix, bool transposed, uint32_t rows,

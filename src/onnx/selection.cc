@@ -166,7 +166,8 @@ Results pad_value(Call& call) {
   for (size_t i = 0; i < axes.size(); ++i) {
     const size_t dim = Call::dimension(axes[i], rank);
     const int64_t before = pads[i], after = pads[i + axes.size()];
-    if (std::abs(before) > kMost || std::abs(after) > kMost) refuse("a padding of {} is too large", before);
+    for (const int64_t each : {before, after})
+      if (each < -kMost || each > kMost) refuse("a padding of {} is too large", each);
     if (mode != "constant" && (before > 0 || after > 0)) {
       call.context.spend(static_cast<uint64_t>(std::max<int64_t>(0, before + after)) + x.shape()[dim]);
       x = taken(x, dim, places_around(x.shape()[dim], before, after, mode));
@@ -177,9 +178,13 @@ Results pad_value(Call& call) {
     if (first >= end) refuse("a padding of {} and {} leaves nothing of {}", before, after, size);
     const auto at = static_cast<uint32_t>(dim);
     if (first > 0 || end < size) x = slice(x, at, static_cast<uint32_t>(first), static_cast<uint32_t>(end));
-    if (before > 0 || after > 0)
-      x = pad(x, at, static_cast<uint32_t>(std::max<int64_t>(0, before)),
-              static_cast<uint32_t>(std::max<int64_t>(0, after)), value);
+    if (before <= 0 && after <= 0) continue;
+    // Its constants are as large as what it adds.
+    Dims padded(x.shape().begin(), x.shape().end());
+    padded[dim] += std::max<int64_t>(0, before) + std::max<int64_t>(0, after);
+    call.context.require_room(padded, call[0].type);
+    x = pad(x, at, static_cast<uint32_t>(std::max<int64_t>(0, before)),
+            static_cast<uint32_t>(std::max<int64_t>(0, after)), value);
   }
   return {known(x, call[0].type)};
 }

@@ -178,6 +178,26 @@ TEST(OnnxLimits, ShapesDoNotWrapAround) {
   }
 }
 
+TEST(OnnxLimits, PaddingIsNotMadeBeforeItFits) {
+  const auto padded = [](int64_t before, int64_t after, bool is_constant) {
+    OnnxFile file;
+    file.output("y").integers("pads", {4}, {0, before, 0, after});
+    if (is_constant)
+      file.floats("x", {1, 3}, {1, 2, 3});
+    else
+      file.input("x", {1, 3});
+    return error_of(file.node("Pad", {"x", "pads"}, {"y"}));
+  };
+  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+  expect_says(padded(kMost, kMost - 1, false),
+              "Pad (\"y\"): [1, 4294967296] has more than 2^32 - 1 elements");
+  expect_says(padded(kMost, 0, true), "too many elements");
+  if (base::available_memory() > 2 * 4 * 2 * kMost)
+    GTEST_SKIP() << "there is memory for all that a graph can pad";
+  expect_says(padded(kMost, kMost - 3, false),
+              "the node \"y\" (\"Pad\"): with inputs of these shapes its result with its padding takes 34");
+}
+
 TEST(OnnxLimits, NamesAreText) {
   for (const char* name : {"\xFF", "a\xC3", "\xED\xA0\x80"}) {
     OnnxFile value;
