@@ -1,7 +1,10 @@
 // Where the zeros of a model's weights are.
 #include <fmt/format.h>
+#include <tessera/convolution.h>
 
 #include <map>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "bound/zeros.h"
@@ -11,42 +14,57 @@
 namespace tessera::onnx {
 namespace {
 
-/// How products take weights: by the names of initializers, whether as [inputs, outputs].
-std::map<std::string, bool> products_of(const wire::GraphProto& graph) {
+/// How an operator takes a weight.
+enum class Use { as_outputs, as_inputs, as_taps };  // [outputs, inputs], [inputs, outputs], a convolution's
+
+int64_t integer_of(const wire::NodeProto& node, std::string_view attribute, int64_t otherwise) {
+  for (const wire::AttributeProto& each : node.attribute())
+    if (each.name() == attribute) return each.i();
+  return otherwise;
+}
+
+/// By the names of initializers, how products take them. Convolutions of several groups have no sparse
+/// weights.
+std::map<std::string, Use> products_of(const wire::GraphProto& graph) {
   // What a node makes of an initializer without changing where its zeros are, and whether it transposes it.
   std::map<std::string, std::pair<std::string, bool>> made;
-  std::map<std::string, bool> products;
+  std::map<std::string, Use> products;
   for (const wire::NodeProto& node : graph.node()) {
     if (node.input_size() == 0 || node.output_size() == 0) continue;
     const std::string& type = node.op_type();
     if (type == "Transpose" || type == "Cast" || type == "DequantizeLinear" || type == "Identity")
       made[node.output(0)] = {node.input(0), type == "Transpose"};
-    const bool is_product = type == "MatMul" || type == "Gemm" || type == "Conv";
+    const bool is_convolution = type == "Conv" && integer_of(node, "group", 1) == 1;
+    const bool is_product = type == "MatMul" || type == "Gemm" || is_convolution;
     if (!is_product || node.input_size() < 2) continue;
     std::string name = node.input(1);
-    bool transposed = type == "MatMul" || type == "Gemm";
-    for (const wire::AttributeProto& attribute : node.attribute())
-      if (type == "Gemm" && attribute.name() == "transB" && attribute.i() != 0) transposed = false;
+    bool transposed = type == "MatMul" || (type == "Gemm" && integer_of(node, "transB", 0) == 0);
     for (auto found = made.find(name); found != made.end(); found = made.find(name)) {
       transposed = transposed != found->second.second;
       name = found->second.first;
       made.erase(found);  // so that names in a circle end
     }
-    products.emplace(name, transposed);
+    if (is_convolution && transposed) continue;  // in another order of dimensions
+    products.emplace(name, is_convolution ? Use::as_taps : transposed ? Use::as_inputs : Use::as_outputs);
   }
   return products;
 }
 
-/// As a matrix [outputs, others].
-Zeros zeros_of(const Constant& constant, bool transposed, bool is_product, bound::ZerosAnalysis& analysis) {
-  auto rows = static_cast<uint32_t>(constant.dims[0]), cols = static_cast<uint32_t>(constant.size() / rows);
-  SparseMatrix matrix = sparse::from_dense(row_major(constant.floats().data(), cols), rows, cols);
-  if (transposed) matrix.pattern = sparse::transpose(matrix.pattern).pattern;
-  return analysis.analyse(std::move(matrix.pattern), graph_type_of(constant.type), is_product);
+/// As a matrix [outputs, others], of convolutions [outputs, taps · channels].
+Zeros zeros_of(const Constant& constant, std::optional<Use> use, bound::ZerosAnalysis& analysis) {
+  const auto rows = static_cast<uint32_t>(constant.dims[0]),
+             cols = static_cast<uint32_t>(constant.size() / rows);
+  std::vector<float> taps;
+  if (use == Use::as_taps)
+    taps = model::convolution_weight(constant.floats(), {constant.dims.begin(), constant.dims.end()});
+  const float* const values = taps.empty() ? constant.floats().data() : taps.data();
+  SparseMatrix matrix = sparse::from_dense(row_major(values, cols), rows, cols);
+  if (use == Use::as_inputs) matrix.pattern = sparse::transpose(matrix.pattern).pattern;
+  return analysis.analyse(std::move(matrix.pattern), graph_type_of(constant.type), use.has_value());
 }
 
 InspectedTensor inspected(const std::string& name, const Constant& constant,
-                          const std::map<std::string, bool>& products, bound::ZerosAnalysis& analysis) {
+                          const std::map<std::string, Use>& products, bound::ZerosAnalysis& analysis) {
   InspectedTensor tensor{.name = name,
                          .form = "dense",
                          .dtype = short_name_of(constant.type),
@@ -60,9 +78,11 @@ InspectedTensor inspected(const std::string& name, const Constant& constant,
       constant.size() / static_cast<uint64_t>(constant.dims[0]) > sparse::kMaxDimension)
     return tensor;
   const auto product = products.find(name);
-  const bool is_product = product != products.end() && constant.dims.size() > 1;
-  tensor.zeros =
-      zeros_of(constant, is_product && product->second && constant.dims.size() == 2, is_product, analysis);
+  std::optional<Use> use;
+  if (product != products.end() && constant.dims.size() > 1) use = product->second;
+  const bool fits = use == Use::as_taps ? constant.dims.size() == 3 || constant.dims.size() == 4
+                                        : use != Use::as_inputs || constant.dims.size() == 2;
+  tensor.zeros = zeros_of(constant, fits ? use : std::nullopt, analysis);
   return tensor;
 }
 
@@ -72,7 +92,7 @@ InspectedModel inspect(const std::string& path, const std::string& tensor, const
                        const InspectProgress& progress) {
   bound::ZerosAnalysis analysis(options);
   const std::shared_ptr<Model::Impl> model = Model::read(path).impl();
-  const std::map<std::string, bool> products = products_of(model->proto.graph());
+  const std::map<std::string, Use> products = products_of(model->proto.graph());
   if (!tensor.empty() && !model->initializers.contains(tensor))
     throw UsageError(
         fmt::format("{}: it has no initializer '{}'; without a name, all are listed", path, tensor));

@@ -88,6 +88,24 @@ TEST_F(OnnxTest, InspectsAndMeasures) {
   EXPECT_EQ(j["samples_per_run"], 2);
 }
 
+TEST_F(OnnxTest, InspectsConvolutionsInTheOrderOfTheirProducts) {
+  // Only one of four taps has weights: [outputs, taps · channels] has full blocks, [outputs, channels · taps]
+  // none.
+  constexpr int64_t kChannels = 32, kTaps = 4;
+  std::vector<float> weight(kChannels * kChannels * kTaps);
+  for (size_t i = 1; i < weight.size(); i += kTaps) weight[i] = 1;
+  const auto inspected = [&](int64_t groups) {
+    OnnxFile network;
+    network.input("x", {1, kChannels * groups, 8, 8}).output("y");
+    network.floats("w", {kChannels, kChannels, 2, 2}, weight)
+        .node("Conv", {"x", "w"}, {"y"}, {{"group", groups}});
+    return json_of(run(fmt::format("inspect '{}' --json", model(network))))["results"][0];
+  };
+  for (const json& blocks : inspected(1)["blocks"]) EXPECT_EQ(blocks["density"], 0.25) << blocks;
+  EXPECT_NE(inspected(1)["reason"], "not a product");
+  EXPECT_EQ(inspected(2)["reason"], "not a product") << "of several groups";
+}
+
 TEST_F(OnnxTest, SaysWhatIsWrong) {
   const std::string network_file = model(network());
   expect_refused(run(fmt::format("run '{}'", network_file)), "give its shape");
