@@ -262,13 +262,12 @@ Results slice(Call& call) {
         Call::dimension(call.has(3) ? call.integers(3)[i] : static_cast<int64_t>(i), dims.size());
     const int64_t step = call.has(4) ? call.integers(4)[i] : 1, count = x.dims[d];
     if (step == 0 || step == INT64_MIN) refuse("a step is {}", step);
-    const auto place = [&](int64_t at) {
-      at = at < 0 ? std::max(at, -count - 1) + count : at;
-      return step > 0 ? std::clamp<int64_t>(at, 0, count)
-                      : std::clamp<int64_t>(at, -1, std::max<int64_t>(count - 1, -1));
+    const int64_t most = step > 0 ? count : count - 1;
+    const auto place = [&](int64_t at, int64_t least) {
+      return std::clamp(at < 0 ? at + count : at, least, std::max(least, most));
     };
-    const int64_t begin = place(begins[i]), end = place(ends[i]);
-    const int64_t distance = step > 0 ? end - begin : begin - end;
+    const int64_t begin = place(begins[i], 0), end = place(ends[i], step > 0 ? 0 : -1);
+    const int64_t distance = count == 0 ? 0 : step > 0 ? end - begin : begin - end;
     dims[d] = distance <= 0 ? 0 : (distance - 1) / std::abs(step) + 1;
     first += begin * own[d];
     steps[d] = own[d] * step;

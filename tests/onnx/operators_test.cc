@@ -215,6 +215,25 @@ TEST(OnnxOperators, BoundsBeyond32BitsBoundNothing) {
   EXPECT_EQ(run(file, {{"x", numbers}}).at("y"), numbers);
 }
 
+TEST(OnnxOperators, SlicesBackwardsFromBeforeTheStartTakeTheFirst) {
+  for (const bool is_constant : {false, true}) {
+    OnnxFile file;
+    file.input("z", {1}).output("y");
+    if (is_constant)
+      file.floats("x", {4}, {1, 2, 3, 4});
+    else
+      file.input("x", {4});
+    file.integers("start", {1}, {-10})
+        .integers("end", {1}, {-20})
+        .integers("axis", {1}, {0})
+        .integers("step", {1}, {-1});
+    file.node("Slice", {"x", "start", "end", "axis", "step"}, {"s"}).node("Add", {"s", "z"}, {"y"});
+    WideArrays inputs = {{"z", {0}}};
+    if (!is_constant) inputs["x"] = {1, 2, 3, 4};
+    EXPECT_EQ(run(file, inputs).at("y"), (Numbers{1}));
+  }
+}
+
 TEST(OnnxOperators, QuantisedWeightsAreWhatTheyMean) {
   OnnxFile file;
   file.input("x", {1, 2}).output("y");
