@@ -32,14 +32,43 @@ Value size_of_integer(Value x) { return maximum(x, negative(x)); }
 Value sign_values(Value x) { return greater_than(x, 0) - less_than(x, 0); }
 Value ceil(Value x) { return -floor(-x); }
 Value tangent(Value x) { return sin(x) / cos(x); }
-Value sinh(Value x) { return (exp(x) - exp(-x)) * 0.5; }
-Value cosh(Value x) { return (exp(x) + exp(-x)) * 0.5; }
-Value asinh(Value x) {
-  const Value size = abs(x);
-  return log(size + sqrt(square(x) + 1.0)) * sign_values(x);
+/// Near 0, where the exponentials cancel, by its series: up to x^7 / 7! it is exact to FP32 below 1/2.
+Value sinh(Value x) {
+  const Value s = square(x),
+              series = (((s * (1.0 / 42) + 1.0) * s * (1.0 / 20) + 1.0) * s * (1.0 / 6) + 1.0) * x;
+  // Halved before the product, which overflows later than the exponential.
+  const Value half = exp(abs(x) * 0.5), large = half * 0.5 * half - reciprocal(half * half) * 0.5;
+  return where(less_than(abs(x), 0.5), series, large * sign_values(x));
 }
-Value acosh(Value x) { return log(x + sqrt(square(x) + -1.0)); }
-Value atanh(Value x) { return log((x + 1.0) / (-x + 1.0)) * 0.5; }
+Value cosh(Value x) {
+  const Value half = exp(abs(x) * 0.5);
+  return half * 0.5 * half + reciprocal(half * half) * 0.5;
+}
+
+/// log(1 + x), also where 1 + x is rounded (Kahan's way).
+Value log_after_one(Value x) {
+  const Value sum = x + 1.0, rest = sum + -1.0, logs = log(sum), none = equal(rest, number_like(rest, 0));
+  const Value near = where(none, x, logs * (x / where(none, sum, rest)));
+  return where(less_than(abs(x), 1), near, logs);
+}
+
+constexpr double kLarge = 4096;  // from here on x² ± 1 is x² in FP32, and may overflow
+
+Value asinh(Value x) {
+  const Value wide = cast(x, Type::f32), size = abs(wide), squares = square(wide);
+  const Value near = log_after_one(size + squares / (sqrt(squares + 1.0) + 1.0));
+  const Value y = where(less_than(size, kLarge), near, log(size) + std::numbers::ln2);
+  return cast(y * sign_values(wide), x.type().type);
+}
+
+Value acosh(Value x) {
+  const Value wide = cast(x, Type::f32), rest = wide + -1.0;
+  const Value near = log_after_one(rest + sqrt(rest * (wide + 1.0)));
+  const Value y = where(less_than(wide, kLarge), near, log(wide) + std::numbers::ln2);
+  return cast(y, x.type().type);
+}
+
+Value atanh(Value x) { return log_after_one(x * 2.0 / (-x + 1.0)) * 0.5; }
 Value softsign(Value x) { return x / (abs(x) + 1.0); }
 Value mish(Value x) { return x * tanh(softplus(x)); }
 

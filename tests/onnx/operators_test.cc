@@ -215,6 +215,25 @@ TEST(OnnxOperators, BoundsBeyond32BitsBoundNothing) {
   EXPECT_EQ(run(file, {{"x", numbers}}).at("y"), numbers);
 }
 
+TEST(OnnxOperators, HyperbolicFunctionsAreExactAtBothEnds) {
+  const auto expect_near = [](const char* operation, const Numbers& x, double (*function)(double)) {
+    OnnxFile file;
+    file.input("x", {static_cast<int64_t>(x.size())}).output("y").node(operation, {"x"}, {"y"});
+    const ImportedModel imported = import(file);
+    model::Session session(imported.graph, Machine::host());
+    const auto y = session.run({{"x", std::vector<float>(x.begin(), x.end())}}).at("y");
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double expected = function(static_cast<double>(static_cast<float>(x[i])));
+      EXPECT_NEAR(y[i], expected, 4e-6 * std::abs(expected)) << operation << " of " << x[i];
+    }
+  };
+  expect_near("Asinh", {1e-20, -1e-6, 1e-3, -0.3, 0.9, 2, -4095, 4097, 1e20, -3e38}, std::asinh);
+  expect_near("Acosh", {1, 1.00001, 1.5, 4095, 4097, 1e20, 3e38}, std::acosh);
+  expect_near("Atanh", {1e-20, -1e-6, 1e-3, 0.4, -0.6, 0.999}, std::atanh);
+  expect_near("Sinh", {1e-20, -1e-6, 1e-3, -0.49, 0.51, 3, -20, 89}, std::sinh);
+  expect_near("Cosh", {0, 1e-3, -2, 20, 89}, std::cosh);
+}
+
 TEST(OnnxOperators, SlicesBackwardsFromBeforeTheStartTakeTheFirst) {
   for (const bool is_constant : {false, true}) {
     OnnxFile file;
