@@ -27,6 +27,7 @@ struct ValueType {
   std::string name;
   std::string type;  ///< "float32", "int64", "bool", …
   std::vector<Dimension> shape;
+  bool has_shape = true;  ///< false: the file does not even say how many dimensions it has
 };
 
 /// "float32[batch, 3, 224, 224]"

@@ -71,6 +71,7 @@ void bind_onnx(nb::module_& m) {
       .def_ro("name", &onnx::ValueType::name)
       .def_ro("dtype", &onnx::ValueType::type, "As NumPy has it.")
       .def_prop_ro("shape", &shape_of, "Sizes, names of sizes, or None.")
+      .def_ro("has_shape", &onnx::ValueType::has_shape, "Whether the file says how many dimensions it has.")
       .def("__repr__", [](const onnx::ValueType& type) { return type.name + ": " + to_string(type); });
   nb::class_<onnx::LayerChoice>(m, "OnnxLayer", "A product with a weight, and what became of the weight.")
       .def_ro("name", &onnx::LayerChoice::name)

@@ -104,7 +104,8 @@ class InferenceSession:
         #: By layer: whether it is sparse, and why not. Empty until a session is prepared.
         self.report = SparsityReport(False, [])
         given = {name: [size] if isinstance(size, int) else list(size) for name, size in (shapes or {}).items()}
-        if given or all(isinstance(size, int) for each in self._inputs for size in each.shape):
+        has_shapes = all(each.has_shape and all(isinstance(size, int) for size in each.shape) for each in self._inputs)
+        if given or has_shapes:
             self._prepare(given)
 
     def get_inputs(self) -> list[ValueInfo]:

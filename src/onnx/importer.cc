@@ -138,6 +138,7 @@ model::Shape Importer::shape_of(const ValueType& input, const std::map<std::stri
   if (given != options_.shapes.end() && given->second.size() != input.shape.size() && !input.shape.empty())
     refuse_shape(fmt::format("the shape [{}] has other dimensions", fmt::join(given->second, ", ")));
   if (given != options_.shapes.end() && input.shape.empty()) return given->second;  // the file may have none
+  if (!input.has_shape) refuse_shape("the file lacks its shape: give it");
   model::Shape shape;
   for (size_t d = 0; d < input.shape.size(); ++d) {
     const Dimension& dimension = input.shape[d];
@@ -167,6 +168,7 @@ void Importer::add_inputs(Scope& scope) {
     set(scope, input.name, known(value, type));
     ValueType& fixed = imported_.inputs.emplace_back(input);
     fixed.shape.clear();
+    fixed.has_shape = true;
     for (const uint32_t size : shape) fixed.shape.push_back({{}, size});
   }
 }

@@ -94,7 +94,7 @@ ValueType value_type_of(const std::string& name, const wire::ValueInfoProto& inf
   if (!is_known(type))
     io::fail(name, "{} has elements of type {}, which is not possible", excerpt(info.name()),
              tensor.elem_type());
-  ValueType value{info.name(), name_of(type), {}};
+  ValueType value{info.name(), name_of(type), {}, tensor.has_shape()};
   for (const auto& dim : tensor.shape().dim()) {
     Dimension& to = value.shape.emplace_back();
     if (dim.value_case() == wire::TensorShapeProto::Dimension::kDimParam) to.name = dim.dim_param();
@@ -181,6 +181,7 @@ std::string text_of(const std::vector<Missing>& missing) {
 }  // namespace
 
 std::string to_string(const ValueType& type) {
+  if (!type.has_shape) return type.type;
   std::vector<std::string> sizes;
   for (const Dimension& dimension : type.shape) sizes.push_back(text_of(dimension));
   return fmt::format("{}[{}]", type.type, fmt::join(sizes, ", "));

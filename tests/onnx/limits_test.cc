@@ -198,6 +198,13 @@ TEST(OnnxLimits, PaddingIsNotMadeBeforeItFits) {
               "the node \"y\" (\"Pad\"): with inputs of these shapes its result with its padding takes 34");
 }
 
+TEST(OnnxLimits, InputsWithoutShapesAreGivenThem) {
+  OnnxFile file = small();
+  file.model().mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->clear_shape();
+  expect_says(error_of(file), "the input 'x' is float32: the file lacks its shape: give it");
+  EXPECT_EQ(error_of(file, {.shapes = {{"x", {3}}}}), "(no error)");
+}
+
 TEST(OnnxLimits, NamesAreText) {
   for (const char* name : {"\xFF", "a\xC3", "\xED\xA0\x80"}) {
     OnnxFile value;

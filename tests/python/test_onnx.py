@@ -356,3 +356,16 @@ def test_integers_are_those_of_the_type(dtype: str, least: int, most: int) -> No
             session.run(None, {"x": wrong})
 
 
+def test_inputs_may_lack_shapes() -> None:
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, None)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.ones((3, 2), np.float32), "w")],
+    )
+    data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]).SerializeToString()
+    session = tessera.onnx.load(data)
+    assert session.run(None, {"x": np.ones((4, 3), np.float32)})[0].tolist() == [[3, 3]] * 4
+    with pytest.raises(ValueError, match="the file lacks its shape"):
+        session.estimate()

@@ -91,6 +91,7 @@ class OnnxFile {
     info.set_name(name);
     auto& tensor = *info.mutable_type()->mutable_tensor_type();
     tensor.set_elem_type(type);
+    tensor.mutable_shape();
     for (const int64_t each : shape) {
       auto& dim = *tensor.mutable_shape()->add_dim();
       if (each >= 0)
