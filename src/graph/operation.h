@@ -134,8 +134,8 @@ struct Traits {
   /// The operand, if it is not that of a product, of whose row i feature i of the result is a multiple; a
   /// bias may follow it.
   std::optional<size_t> row_weight = {};
-  /// By output of an optimizer's update: the operand whose new contents it is. The first is the parameter;
-  /// operand 0 is its gradient.
+  /// By output of an optimizer's update, the first ones: the operand whose new contents it is. The first is
+  /// the parameter, or state of it; operand 0 is the gradient, and other outputs lie as these do.
   std::span<const size_t> updates = {};
   /// Whether elements of the results are 0 where those of the padded inputs are; others are scalars. Then it
   /// runs on weights in the form that products read, with its padding, and on sparse values. null: never.
@@ -218,9 +218,10 @@ bool keeps_samples_unless_first(const Divided& divided) {
 /// Each element of the results is 0 where that of any padded input is.
 inline bool always_keeps_zeros(const std::vector<bool>&) { return true; }
 
-/// Whether a node is an optimizer's update; the parameter that it changes; all that it changes, by output.
+/// Whether a node is an optimizer's update; the parameter that it, or whose state it changes; all that it
+/// changes, by output.
 bool is_update(const Node& node);
-ValueId updated_parameter(const Node& node);
+ValueId updated_parameter(const Graph& graph, const Node& node);
 std::vector<ValueId> updated_values(const Node& node);
 
 /// The weight of a product; none: the operation is another one, or a call.

@@ -89,7 +89,7 @@ class LayoutSearch {
           options_[n] = node(n).operation->layouts(l_, node(n));
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
       for (ValueId input : node(n).inputs) users_[input].push_back(n);
-      if (is_update(node(n))) updated_.insert(updated_parameter(node(n)));
+      if (is_update(node(n))) updated_.insert(updated_parameter(graph_, node(n)));
       if (is_loop(node(n))) take_passes(n);
     }
   }
@@ -164,7 +164,7 @@ class LayoutSearch {
     for (size_t i = 0; i < node(n).outputs.size(); ++i) values_[node(n).outputs[i]] = choice(n).outputs[i];
     // An update is in place, if it can be.
     if (!is_update(node(n))) return;
-    const ValueId updated = updated_parameter(node(n));
+    const ValueId updated = updated_parameter(graph_, node(n));
     if (graph_.info(updated).kind != Kind::result && !l_.form_of(updated))
       set_leaf(updated, choice(n).outputs[0]);
   }

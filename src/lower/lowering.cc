@@ -288,7 +288,7 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
       return;
     case Kind::result:
       if (is_output(id) && !is_converted_output(id)) role = Role::output, outputs_.insert(id);
-      if (role != Role::output && is_weight_gradient(graph_.nodes()[node_]) &&
+      if (role != Role::output && is_weight_gradient(graph_.nodes()[*info.node]) &&
           weight(id).gradient_has_gaps()) {
         role = Role::state;  // which is 0 at first
         is_gap = true;
@@ -359,12 +359,16 @@ Operand Lowering::output(size_t i, std::vector<program::MappedBox> mapping) {
 }
 
 Operand Lowering::output_beside(size_t i, const Operand& operand) {
-  const OperandLayout wanted =
-      operand_layout(graph_.type(graph_.nodes()[node_].outputs.at(i)), output_layout(i));
-  if (on_host() || output_layout(i).weight || wanted.rows != operand.rows() ||
-      wanted.cols != operand.cols() || !builder().holds(operand))
-    return output(i);
-  return output(i, builder().mapping_of(operand));
+  return result_beside(graph_.nodes()[node_].outputs.at(i), operand);
+}
+
+Operand Lowering::result_beside(ValueId id, const Operand& operand) {
+  if (lowered_.operands[id]) return operand_of(id);
+  const OperandLayout wanted = operand_layout(graph_.type(id), layout_of(id));
+  const bool is_beside = !on_host() && !layout_of(id).weight && wanted.rows == operand.rows() &&
+                         wanted.cols == operand.cols() && builder().holds(operand);
+  place(id, is_beside ? builder().mapping_of(operand) : std::vector<program::MappedBox>());
+  return operand_of(id);
 }
 
 void Lowering::alias_output(size_t i, const Operand& operand) {

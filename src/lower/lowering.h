@@ -111,6 +111,8 @@ class Lowering {
   bool is_part(ValueId id) const { return parts_of_passes_.contains(id); }
   /// On the tiles of an operand of the same shape, as elementwise results are.
   ops::Operand output_beside(size_t i, const ops::Operand& operand);
+  /// The same of a node that is lowered together with the present one.
+  ops::Operand result_beside(ValueId id, const ops::Operand& operand);
   const ValueLayout& input_layout(size_t i) const { return choice().inputs.at(i); }
   const ValueLayout& output_layout(size_t i) const { return choice().outputs.at(i); }
   /// The plan that its cost was taken from; null: there is none.

@@ -80,7 +80,7 @@ class FormSearch {
   }
 
   void follow_update(const Node& node) {
-    for (ValueId output : node.outputs) forms_[output] = forms_[updated_parameter(node)];
+    for (ValueId output : node.outputs) forms_[output] = forms_[updated_parameter(graph_, node)];
   }
 
   /// Results of a call that are stored as one of its inputs.

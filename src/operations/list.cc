@@ -58,12 +58,15 @@ Shape shape_of(const Signature& s) {
 
 bool is_update(const Node& node) { return !node.operation->traits.updates.empty(); }
 
-ValueId updated_parameter(const Node& node) { return node.inputs[node.operation->traits.updates.front()]; }
+ValueId updated_parameter(const Graph& graph, const Node& node) {
+  const ValueId updated = node.inputs[node.operation->traits.updates.front()];
+  return graph.info(updated).belongs.value_or(updated);
+}
 
 std::vector<ValueId> updated_values(const Node& node) {
   std::vector<ValueId> updated;
-  for (size_t i = 0; i < node.outputs.size(); ++i)
-    updated.push_back(node.inputs[node.operation->traits.updates[i]]);
+  for (size_t operand : node.operation->traits.updates)
+    if (updated.size() < node.outputs.size()) updated.push_back(node.inputs[operand]);
   return updated;
 }
 

@@ -1,4 +1,4 @@
-// Updates of parameters: stochastic gradient descent, Adam. In place.
+// Updates of parameters: stochastic gradient descent, Adam, and the direction that LAMB scales. In place.
 #include "operations/update.h"
 
 #include <fmt/format.h>
@@ -33,13 +33,19 @@ enum : size_t { kGradient, kLr, kWeight, kVelocity };
 ops::SgdProblem sgd_problem(const Node& node) {
   return {.momentum = static_cast<float>(node.number("momentum", 0.0)),
           .decay = static_cast<float>(node.number("decay", 0.0)),
-          .nesterov = node.integer("nesterov", 0) != 0};
+          .nesterov = node.integer("nesterov", 0) != 0,
+          .lr_in_velocity = node.integer("lr_in_velocity", 0) != 0};
+}
+
+/// Of the weight's type, or f32.
+void require_gradient(const Signature& s, const TensorType& weight) {
+  require_like(s, kGradient, weight, s.inputs[kGradient].type == Type::f32 ? Type::f32 : weight.type);
 }
 
 Types infer_sgd(const Signature& s) {
   const TensorType& weight = s.inputs[kWeight];
   require_float(s, weight);
-  require_like(s, kGradient, weight, weight.type);
+  require_gradient(s, weight);
   require_scalar(s, kLr, Type::f32);
   const ops::SgdProblem problem = sgd_problem(s.attributes);
   if ((problem.momentum != 0) != (s.inputs.size() > kVelocity))
@@ -52,25 +58,32 @@ Types infer_sgd(const Signature& s) {
 std::vector<Array> sgd_reference(const Evaluation& e) {
   const double momentum = e.node.number("momentum", 0.0), decay = e.node.number("decay", 0.0);
   const bool nesterov = e.node.integer("nesterov", 0) != 0;
+  const bool in_velocity = momentum != 0 && e.node.integer("lr_in_velocity", 0) != 0;
+  const double lr = (*e.inputs[kLr])[0];
   Array weight = *e.inputs[kWeight];
   Array velocity = momentum != 0 ? *e.inputs[kVelocity] : Array(weight.size());
   for (size_t i = 0; i < weight.size(); ++i) {
-    const double gradient = (*e.inputs[kGradient])[i] + decay * weight[i];
+    const double gradient = (in_velocity ? lr : 1) * ((*e.inputs[kGradient])[i] + decay * weight[i]);
     velocity[i] = momentum * velocity[i] + gradient;
     const double step = nesterov ? gradient + momentum * velocity[i] : velocity[i];
-    weight[i] -= (*e.inputs[kLr])[0] * step;
+    weight[i] -= (in_velocity ? 1 : lr) * step;
   }
   if (momentum == 0) return {weight};
   return {weight, velocity};
 }
 
 std::vector<Case> sgd_cases() {
-  const TensorType w{Type::f32, {7, 19}, {}, {}}, scalar{Type::f32, {}, {}, {}};
+  const TensorType w{Type::f32, {7, 19}, {}, {}}, half{Type::f16, {7, 19}, {}, {}},
+      scalar{Type::f32, {}, {}, {}};
   return {{.inputs = {w, scalar, w}, .attributes = {{"decay", 0.1}}, .differentiable = false},
           {.inputs = {w, scalar, w, w}, .attributes = {{"momentum", 0.9}}, .differentiable = false},
           {.inputs = {w, scalar, w, w},
            .attributes = {{"momentum", 0.9}, {"decay", 0.01}, {"nesterov", int64_t{1}}},
-           .differentiable = false}};
+           .differentiable = false},
+          {.inputs = {w, scalar, w, w},
+           .attributes = {{"momentum", 0.9}, {"decay", 0.01}, {"lr_in_velocity", int64_t{1}}},
+           .differentiable = false},
+          {.inputs = {w, scalar, half}, .attributes = {{"decay", 0.1}}, .differentiable = false}};
 }
 
 // Inputs: gradient, lr, weight, step, first and second moment. Outputs: weight and the moments.
@@ -81,7 +94,8 @@ ops::AdamProblem adam_problem(const Node& node) {
           .beta2 = static_cast<float>(node.number("beta2")),
           .epsilon = static_cast<float>(node.number("epsilon")),
           .decay = static_cast<float>(node.number("decay", 0.0)),
-          .decoupled = node.integer("decoupled", 0) != 0};
+          .decoupled = node.integer("decoupled", 0) != 0,
+          .bias_correction = node.integer("bias_correction", 1) != 0};
 }
 
 Types infer_adam(const Signature& s) {
@@ -96,9 +110,28 @@ Types infer_adam(const Signature& s) {
   return {weight, s.inputs[kFirst], s.inputs[kSecond]};
 }
 
+/// One element's moments by its gradient; the first over the root of the second.
+struct AdamReference {
+  explicit AdamReference(const Node& node, double step)
+      : beta1(node.number("beta1")), beta2(node.number("beta2")), epsilon(node.number("epsilon")) {
+    if (node.integer("bias_correction", 1) == 0) return;
+    first_correction = 1 - std::pow(beta1, step);
+    second_correction = 1 - std::pow(beta2, step);
+  }
+
+  double direction(double gradient, double& first, double& second) const {
+    first = beta1 * first + (1 - beta1) * gradient;
+    second = beta2 * second + (1 - beta2) * gradient * gradient;
+    return first / first_correction / (std::sqrt(second / second_correction) + epsilon);
+  }
+
+  double beta1, beta2, epsilon;
+  double first_correction = 1, second_correction = 1;
+};
+
 std::vector<Array> adam_reference(const Evaluation& e) {
-  const double beta1 = e.node.number("beta1"), beta2 = e.node.number("beta2"),
-               decay = e.node.number("decay", 0.0), lr = (*e.inputs[kLr])[0], step = (*e.inputs[kStep])[0];
+  const AdamReference adam(e.node, (*e.inputs[kStep])[0]);
+  const double decay = e.node.number("decay", 0.0), lr = (*e.inputs[kLr])[0];
   const bool decoupled = e.node.integer("decoupled", 0) != 0;
   Array weight = *e.inputs[kWeight], first = *e.inputs[kFirst], second = *e.inputs[kSecond];
   for (size_t i = 0; i < weight.size(); ++i) {
@@ -107,10 +140,7 @@ std::vector<Array> adam_reference(const Evaluation& e) {
       weight[i] *= 1 - lr * decay;
     else
       gradient += decay * weight[i];
-    first[i] = beta1 * first[i] + (1 - beta1) * gradient;
-    second[i] = beta2 * second[i] + (1 - beta2) * gradient * gradient;
-    const double corrected = std::sqrt(second[i] / (1 - std::pow(beta2, step))) + e.node.number("epsilon");
-    weight[i] -= lr / (1 - std::pow(beta1, step)) * first[i] / corrected;
+    weight[i] -= lr * adam.direction(gradient, first[i], second[i]);
   }
   return {weight, first, second};
 }
@@ -119,37 +149,100 @@ std::vector<Case> adam_cases() {
   const TensorType w{Type::f32, {7, 19}, {}, {}}, scalar{Type::f32, {}, {}, {}}, step{Type::u32, {}, {}, {}};
   Attributes attributes = {{"beta1", 0.9}, {"beta2", 0.99}, {"epsilon", 1e-3}, {"decay", 0.1}};
   std::vector<Case> cases;
-  for (int64_t decoupled : {0, 1}) {
-    attributes["decoupled"] = decoupled;
-    // Second moments are not negative.
-    cases.push_back({.inputs = {w, scalar, w, step, w, w},
-                     .attributes = attributes,
-                     .low = 0.1,
-                     .below = 1000,
-                     .differentiable = false});
-  }
+  for (int64_t decoupled : {0, 1})
+    for (int64_t bias_correction : {1, 0}) {
+      attributes["decoupled"] = decoupled;
+      attributes["bias_correction"] = bias_correction;
+      // Second moments are not negative.
+      cases.push_back({.inputs = {w, scalar, w, step, w, w},
+                       .attributes = attributes,
+                       .low = 0.1,
+                       .below = 1000,
+                       .differentiable = false});
+    }
   return cases;
 }
 
+// What AdamW subtracts from a weight for each unit of the learning rate. Inputs: gradient, step, weight,
+// first and second moment. Outputs: the moments, and the direction, in f32.
+enum : size_t { kDirectionStep = 1, kDirectionFirst = 3, kDirectionSecond, kDirectionInputs };
+constexpr size_t kDirection = 2;
+
+Types infer_direction(const Signature& s) {
+  const TensorType& weight = s.inputs[kWeight];
+  require_float(s, weight);
+  adam_problem(s.attributes);
+  require_gradient(s, weight);
+  require_scalar(s, kDirectionStep, Type::u32);
+  require_like(s, kDirectionFirst, weight, Type::f32);
+  require_like(s, kDirectionSecond, weight, Type::f32);
+  const TensorType& moments = s.inputs[kDirectionFirst];
+  return {moments, moments, moments};
+}
+
+std::vector<Array> direction_reference(const Evaluation& e) {
+  const AdamReference adam(e.node, (*e.inputs[kDirectionStep])[0]);
+  const double decay = e.node.number("decay", 0.0);
+  const Array& weight = *e.inputs[kWeight];
+  Array first = *e.inputs[kDirectionFirst], second = *e.inputs[kDirectionSecond], direction(weight.size());
+  for (size_t i = 0; i < weight.size(); ++i)
+    direction[i] = adam.direction((*e.inputs[kGradient])[i], first[i], second[i]) + decay * weight[i];
+  return {first, second, direction};
+}
+
+std::vector<Case> direction_cases() {
+  const TensorType w{Type::f32, {7, 19}, {}, {}}, half{Type::f16, {7, 19}, {}, {}},
+      step{Type::u32, {}, {}, {}};
+  Attributes attributes = {{"beta1", 0.9}, {"beta2", 0.99}, {"epsilon", 1e-3}, {"decay", 0.1}};
+  std::vector<Case> cases;
+  for (const TensorType& weight : {w, half})
+    for (int64_t bias_correction : {1, 0}) {
+      attributes["bias_correction"] = bias_correction;
+      cases.push_back({.inputs = {weight, step, weight, w, w},
+                       .attributes = attributes,
+                       .low = 0.1,
+                       .below = 1000,
+                       .differentiable = false});
+    }
+  return cases;
+}
+
+/// The problem of a weight's size, for a gradient of that type.
 template <class Problem>
-LinearUpdate update(Problem problem, const Lowering& l, std::vector<ops::Operand> operands, Type gradient) {
-  const ops::Operand& weight = operands.back();
+Problem sized(Problem problem, const Lowering& l, const ops::Operand& weight, Type gradient) {
   problem.weight = l.builder().type_of(weight);
   problem.gradient = gradient;
   problem.rows = weight.rows();
   problem.cols = weight.cols();
-  return {operation_of(problem), std::move(operands)};
+  return problem;
 }
 
 /// Operands without the gradient, in the order of the operation's; what is updated lies in the outputs.
-LinearUpdate on_outputs(Lowering& l, const Node& node, Type gradient) {
-  const auto out = [&](size_t i) { return l.operand_of(node.outputs[i]); };
+LinearUpdate sgd_on_outputs(Lowering& l, const Node& node, Type gradient) {
   std::vector<ops::Operand> operands = {l.in_layout(node.inputs[kLr], kRows)};
-  if (node.operation->name == "adam") operands.push_back(l.in_layout(node.inputs[kStep], kRows));
-  for (size_t i = 1; i < node.outputs.size(); ++i) operands.push_back(out(i));
-  operands.push_back(out(0));
-  if (node.operation->name == "adam") return update(adam_problem(node), l, std::move(operands), gradient);
-  return update(sgd_problem(node), l, std::move(operands), gradient);
+  for (size_t i = node.outputs.size(); i-- > 0;) operands.push_back(l.operand_of(node.outputs[i]));
+  return {operation_of(sized(sgd_problem(node), l, operands.back(), gradient)), std::move(operands)};
+}
+
+LinearUpdate adam_on_outputs(Lowering& l, const Node& node, Type gradient) {
+  const auto out = [&](size_t i) { return l.operand_of(node.outputs[i]); };
+  return {
+      operation_of(sized(adam_problem(node), l, out(0), gradient)),
+      {l.in_layout(node.inputs[kLr], kRows), l.in_layout(node.inputs[kStep], kRows), out(1), out(2), out(0)}};
+}
+
+LinearUpdate direction_on_outputs(Lowering& l, const Node& node, Type gradient) {
+  const auto out = [&](size_t i) { return l.operand_of(node.outputs[i]); };
+  const ops::Operand weight = l.brought(node.inputs[kWeight], node.outputs[0]);
+  return {direction_of(sized(adam_problem(node), l, weight, gradient)),
+          {l.in_layout(node.inputs[kDirectionStep], kRows), weight, out(0), out(1),
+           l.result_beside(node.outputs[kDirection], out(0))}};
+}
+
+LinearUpdate on_outputs(Lowering& l, const Node& node, Type gradient) {
+  if (node.operation->name == "sgd") return sgd_on_outputs(l, node, gradient);
+  if (node.operation->name == "adam") return adam_on_outputs(l, node, gradient);
+  return direction_on_outputs(l, node, gradient);
 }
 
 bool is_assigned(const Graph& graph, ValueId state, ValueId value) {
@@ -180,6 +273,7 @@ void lower_update(Lowering& l, const Node& node) {
 
 constexpr size_t kUpdatedBySgd[] = {kWeight, kVelocity};
 constexpr size_t kUpdatedByAdam[] = {kWeight, kFirst, kSecond};
+constexpr size_t kUpdatedByDirection[] = {kDirectionFirst, kDirectionSecond};
 
 constexpr Operation kUpdate[] = {
     {"sgd",
@@ -202,6 +296,16 @@ constexpr Operation kUpdate[] = {
      lower_update,
      adam_cases,
      {.updates = kUpdatedByAdam}},
+    {"adam_direction",
+     kDirectionInputs,
+     kDirectionInputs,
+     infer_direction,
+     nullptr,
+     direction_reference,
+     same_layouts,
+     lower_update,
+     direction_cases,
+     {.updates = kUpdatedByDirection}},
 };
 
 }  // namespace

@@ -114,9 +114,13 @@ TEST_P(MapOperationTest, Optimizers) {
             expect_like_reference(
                 operation_of(SgdProblem{weight, gradient, rows(), cols(), momentum, decay, kind}),
                 kFunctionError);
+        expect_like_reference(
+            operation_of(SgdProblem{weight, gradient, rows(), cols(), 0.875F, decay, false, kind}),
+            kFunctionError);
         AdamProblem adam{weight, gradient, rows(), cols()};
-        adam.decay = decay, adam.decoupled = kind;
+        adam.decay = decay, adam.decoupled = kind, adam.bias_correction = decay == 0 || kind;
         expect_like_reference(operation_of(adam), kFunctionError, 0);  // second moments are not negative
+        expect_like_reference(direction_of(adam), kFunctionError, 0);
       }
 }
 

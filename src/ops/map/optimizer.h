@@ -17,6 +17,8 @@ struct SgdProblem {
   float momentum = 0;
   float decay = 0;  ///< weight_decay (L2)
   bool nesterov = false;
+  /// velocity = momentum · velocity + lr · g, and weight = weight − velocity; not without momentum.
+  bool lr_in_velocity = false;
 };
 
 /// Operands "gradient", "lr" (1 × 1, f32), "velocity" (f32; only with momentum), "weight". Throws
@@ -34,11 +36,16 @@ struct AdamProblem {
   float epsilon = 1e-8F;
   float decay = 0;  ///< weight_decay
   bool decoupled = false;
+  bool bias_correction = true;
 };
 
 /// Operands "gradient", "lr" (1 × 1, f32), "step" (1 × 1, u32: 1 for the first), "first_moment" and
 /// "second_moment" (f32, zeros before the first step), "weight". Throws UsageError unless epsilon is positive
 /// and each beta is at least 0 and below 1.
 MapOperation operation_of(const AdamProblem& problem);
+
+/// What the decoupled form subtracts from the weight, for each unit of the learning rate. Operands
+/// "gradient", "step", "weight", "first_moment", "second_moment" and "direction" (f32), as above.
+MapOperation direction_of(const AdamProblem& problem);
 
 }  // namespace tessera::ops

@@ -28,7 +28,7 @@ Sample sgd_sample(uint32_t scale, uint64_t seed) {
   return sample.tolerance(tolerance_of(weight)).flops(4.0 * rows * cols);
 }
 
-template <Type weight, Type gradient, bool nesterov = false>
+template <Type weight, Type gradient, bool nesterov = false, bool lr_in_velocity = false>
 Sample momentum_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = rows_of(scale), cols = cols_of(scale);
   Sample sample(momentum_codelet);
@@ -36,11 +36,12 @@ Sample momentum_sample(uint32_t scale, uint64_t seed) {
   add_scalar(sample, Type::f32, kLr);
   sample.random(Type::f32, rows, cols, seed + 1).random(weight, rows, cols, seed + 2);
   sample.param(param_of(kDecay)).param(param_of(kMomentum)).param(nesterov ? 1 : 0);
+  sample.param(lr_in_velocity ? 1 : 0);
   return sample.tolerance(tolerance_of(weight)).flops((nesterov ? 8.0 : 6.0) * rows * cols);
 }
 
 // Second moments well above 0, where a step's direction does not magnify rounding.
-template <Type weight, Type gradient, bool decoupled = false>
+template <Type weight, Type gradient, bool decoupled = false, bool bias_correction = true>
 Sample adam_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = rows_of(scale), cols = cols_of(scale);
   Sample sample(adam_codelet);
@@ -49,7 +50,21 @@ Sample adam_sample(uint32_t scale, uint64_t seed) {
   sample.values(Type::f32, rows, cols, [](uint64_t i) { return 0.25 + static_cast<double>(i % 17) / 16; });
   sample.random(weight, rows, cols, seed + 2).param(param_of(kDecay));
   sample.param(param_of(0.9F)).param(param_of(0.999F)).param(param_of(1e-8F)).param(decoupled ? 1 : 0);
+  sample.param(bias_correction ? 1 : 0);
   return sample.tolerance(tolerance_of(weight)).flops(14.0 * rows * cols);
+}
+
+template <Type weight, Type gradient, bool bias_correction = true>
+Sample adam_direction_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t rows = rows_of(scale), cols = cols_of(scale);
+  Sample sample(adam_direction_codelet);
+  sample.random(gradient, rows, cols, seed);
+  add_scalar(sample, Type::u32, 3).random(weight, rows, cols, seed + 2);
+  sample.random(Type::f32, rows, cols, seed + 1);
+  sample.values(Type::f32, rows, cols, [](uint64_t i) { return 0.25 + static_cast<double>(i % 17) / 16; });
+  sample.unset(Type::f32, rows, cols).param(param_of(kDecay));
+  sample.param(param_of(0.9F)).param(param_of(0.999F)).param(param_of(1e-8F)).param(bias_correction ? 1 : 0);
+  return sample.tolerance(tolerance_of(Type::f32)).flops(14.0 * rows * cols);
 }
 
 constexpr NamedSample sgd_uses[] = {{"f32-f32", sgd_sample<Type::f32, Type::f32>},
@@ -58,11 +73,18 @@ constexpr NamedSample sgd_uses[] = {{"f32-f32", sgd_sample<Type::f32, Type::f32>
 constexpr NamedSample momentum_uses[] = {{"f32-f32", momentum_sample<Type::f32, Type::f32>},
                                          {"f32-bf16", momentum_sample<Type::f32, Type::bf16>},
                                          {"f16-f16", momentum_sample<Type::f16, Type::f16>},
-                                         {"f32-nesterov", momentum_sample<Type::f32, Type::f32, true>}};
+                                         {"f32-nesterov", momentum_sample<Type::f32, Type::f32, true>},
+                                         {"f32-lars", momentum_sample<Type::f32, Type::f32, false, true>}};
 constexpr NamedSample adam_uses[] = {{"f32-f32", adam_sample<Type::f32, Type::f32>},
                                      {"f32-f16", adam_sample<Type::f32, Type::f16>},
                                      {"bf16-bf16", adam_sample<Type::bf16, Type::bf16>},
-                                     {"f32-decoupled", adam_sample<Type::f32, Type::f32, true>}};
+                                     {"f32-decoupled", adam_sample<Type::f32, Type::f32, true>},
+                                     {"f32-uncorrected", adam_sample<Type::f32, Type::f32, true, false>}};
+constexpr NamedSample adam_direction_uses[] = {
+    {"f32-f32", adam_direction_sample<Type::f32, Type::f32>},
+    {"f16-f32", adam_direction_sample<Type::f16, Type::f32>},
+    {"bf16-bf16", adam_direction_sample<Type::bf16, Type::bf16>},
+    {"f32-uncorrected", adam_direction_sample<Type::f32, Type::f32, false>}};
 
 }  // namespace
 

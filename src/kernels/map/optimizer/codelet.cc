@@ -44,7 +44,10 @@ void sgd_reference(const Vertex& v) {
 }
 
 SgdStep momentum_of(const Vertex& v) {
-  return {.lr = scalar_of<float>(v.fields[momentum_field::lr]),
+  const auto lr = scalar_of<float>(v.fields[momentum_field::lr]);
+  const bool in_velocity = v.params[momentum_param::lr_in_velocity] != 0;
+  return {.lr = in_velocity ? 1 : lr,
+          .gradient_scale = in_velocity ? lr : 1,
           .decay = float_of(v.params[momentum_param::decay]),
           .momentum = float_of(v.params[momentum_param::momentum]),
           .nesterov = v.params[momentum_param::nesterov] != 0};
@@ -55,7 +58,8 @@ void momentum_reference(const Vertex& v) {
   const FieldView& velocity = v.fields[momentum_field::velocity];
   const FieldView& weight = v.fields[momentum_field::weight];
   for_each_element(weight, [&](uint32_t r, uint32_t c, const auto& at) {
-    const float g = std::fma(step.decay, at(weight), at(v.fields[momentum_field::gradient]));
+    const float g =
+        step.gradient_scale * std::fma(step.decay, at(weight), at(v.fields[momentum_field::gradient]));
     const float moved = std::fma(step.momentum, at(velocity), g);
     set_number(velocity, r, c, moved);
     const float direction = step.nesterov ? std::fma(step.momentum, moved, g) : moved;
@@ -66,25 +70,57 @@ void momentum_reference(const Vertex& v) {
 AdamStep adam_of(const Vertex& v) {
   using namespace adam_param;
   return adam_step(scalar_of<float>(v.fields[adam_field::lr]),
-                   scalar_of<uint32_t>(v.fields[adam_field::step]), float_of(v.params[beta1]),
-                   float_of(v.params[beta2]), float_of(v.params[epsilon]), float_of(v.params[decay]),
-                   v.params[decoupled] != 0);
+                   scalar_of<uint32_t>(v.fields[adam_field::step]),
+                   {.beta1 = float_of(v.params[beta1]),
+                    .beta2 = float_of(v.params[beta2]),
+                    .epsilon = float_of(v.params[epsilon]),
+                    .decay = float_of(v.params[decay]),
+                    .decoupled = v.params[decoupled] != 0,
+                    .bias_correction = v.params[bias_correction] != 0});
 }
 
-void adam_reference(const Vertex& v) {
-  const AdamStep step = adam_of(v);
-  const FieldView& first = v.fields[adam_field::first_moment];
-  const FieldView& second = v.fields[adam_field::second_moment];
-  const FieldView& weight = v.fields[adam_field::weight];
+AdamStep adam_direction_of(const Vertex& v) {
+  using namespace adam_direction_param;
+  return adam_direction_step(scalar_of<uint32_t>(v.fields[adam_direction_field::step]),
+                             {.beta1 = float_of(v.params[beta1]),
+                              .beta2 = float_of(v.params[beta2]),
+                              .epsilon = float_of(v.params[epsilon]),
+                              .decay = float_of(v.params[decay]),
+                              .bias_correction = v.params[bias_correction] != 0});
+}
+
+/// Gradient, moments, weight, and what is computed.
+using AdamFields = std::array<FieldView, 5>;
+
+AdamFields adam_fields_of(const Vertex& v) {
+  using namespace adam_field;
+  return {v.fields[gradient], v.fields[first_moment], v.fields[second_moment], v.fields[weight],
+          v.fields[weight]};
+}
+
+AdamFields adam_direction_fields_of(const Vertex& v) {
+  using namespace adam_direction_field;
+  return {v.fields[gradient], v.fields[first_moment], v.fields[second_moment], v.fields[weight],
+          v.fields[direction]};
+}
+
+void apply_adam_reference(const AdamStep& step, const AdamFields& fields) {
+  const FieldView &gradient = fields[0], &first = fields[1], &second = fields[2], &weight = fields[3],
+                  &target = fields[4];
   for_each_element(weight, [&](uint32_t r, uint32_t c, const auto& at) {
-    const float g = std::fma(step.gradient_decay, at(weight), at(v.fields[adam_field::gradient]));
+    const float g = std::fma(step.gradient_decay, at(weight), at(gradient));
     const float mean = std::fma(step.from_gradient, g - at(first), at(first));
     const float square = std::fma(step.beta2, at(second), step.from_square * (g * g));
     set_number(first, r, c, mean);
     set_number(second, r, c, square);
     const float direction = mean / std::fma(step.second_scale, std::sqrt(square), step.epsilon);
-    set_number(weight, r, c, std::fma(-step.lr, direction, step.keep * at(weight)));
+    set_number(target, r, c, std::fma(-step.lr, direction, step.keep * at(weight)));
   });
+}
+
+void adam_reference(const Vertex& v) { apply_adam_reference(adam_of(v), adam_fields_of(v)); }
+void adam_direction_reference(const Vertex& v) {
+  apply_adam_reference(adam_direction_of(v), adam_direction_fields_of(v));
 }
 
 /// Makes the rows of all matrices contiguous, if need be as columns of their transposes. False if that is not
@@ -111,13 +147,14 @@ void momentum_simd(const Vertex& v) {
   apply_sgd(momentum_of(v), fields[0], fields[1], fields[2]);
 }
 
-void adam_simd(const Vertex& v) {
-  using namespace adam_field;
-  std::array fields = {v.fields[gradient], v.fields[first_moment], v.fields[second_moment], v.fields[weight]};
+void apply_adam(const AdamStep& step, AdamFields fields) {
   if (fields[0].empty()) return;
-  if (!make_rows_contiguous(fields)) return adam_reference(v);
-  apply_adam(adam_of(v), fields[0], fields[1], fields[2], fields[3]);
+  if (!make_rows_contiguous(fields)) return apply_adam_reference(step, fields);
+  apply_adam(step, fields[0], fields[1], fields[2], fields[3], fields[4]);
 }
+
+void adam_simd(const Vertex& v) { apply_adam(adam_of(v), adam_fields_of(v)); }
+void adam_direction_simd(const Vertex& v) { apply_adam(adam_direction_of(v), adam_direction_fields_of(v)); }
 
 // Vector operations per element on a host; most of Adam's are its division and square root.
 constexpr double kHostSgdOperations = 2;
@@ -134,39 +171,59 @@ constexpr double kTileAdamCycles = 42;
 // Of Adam's bias corrections in software, an estimate: two powers and a root.
 constexpr double kTileCorrectionCycles = 1500;
 
+// Bytes that an update reads and writes.
+struct Traffic {
+  double read = 0, written = 0;
+};
+
 // All but the first field and the scalars are read and written.
-program::PhaseTimes cost(const Vertex& v, const machine::Machine& m, double host_operations,
-                         double vector_cycles) {
-  const FieldView& gradient = v.fields.front();
-  const FieldView& weight = v.fields.back();
-  const auto elements = static_cast<double>(weight.elements());
+Traffic in_place(const Vertex& v) {
+  const uint64_t elements = v.fields.back().elements();
   double state = 0;
-  Type widest = weight.type;
-  for (const FieldView& field : v.fields.subspan(1)) {
-    if (field.elements() == weight.elements()) state += bytes_of(field);
-    if (field.type == Type::f32) widest = Type::f32;
-  }
+  for (const FieldView& field : v.fields.subspan(1))
+    if (field.elements() == elements) state += bytes_of(field);
+  return {bytes_of(v.fields.front()) + state, state};
+}
+
+program::PhaseTimes cost(const Vertex& v, const machine::Machine& m, const FieldView& weight, Traffic traffic,
+                         double host_operations, double vector_cycles) {
+  const auto elements = static_cast<double>(weight.elements());
   if (m.kind == machine::Kind::host) {
-    const double conversions =
-        widen_operations(gradient.type) + widen_operations(weight.type) + round_operations(weight.type);
-    return in_phase(Phase::compute, host_cycles(m, {bytes_of(gradient) + state, state,
+    const double conversions = widen_operations(v.fields.front().type) + widen_operations(weight.type) +
+                               round_operations(weight.type);
+    return in_phase(Phase::compute, host_cycles(m, {traffic.read, traffic.written,
                                                     (host_operations + conversions) * elements}));
   }
+  Type widest = weight.type;
+  for (const FieldView& field : v.fields.subspan(1))
+    if (field.type == Type::f32) widest = Type::f32;
   const double vectors = std::ceil(worker_slice(m, elements) / tile_vector_width(widest));
   return in_phase(Phase::compute,
                   kTileSupervisorCycles + m.workers_per_tile * (kTileWorkerCycles + vector_cycles * vectors));
 }
 
-program::PhaseTimes sgd_cost(const Vertex& v, const machine::Machine& m) {
-  return cost(v, m, kHostSgdOperations, kTileSgdCycles);
-}
-program::PhaseTimes momentum_cost(const Vertex& v, const machine::Machine& m) {
-  return cost(v, m, kHostMomentumOperations, kTileMomentumCycles);
-}
-program::PhaseTimes adam_cost(const Vertex& v, const machine::Machine& m) {
-  program::PhaseTimes times = cost(v, m, kHostAdamOperations, kTileAdamCycles);
+program::PhaseTimes cost_of_adam(const Vertex& v, const machine::Machine& m, const FieldView& weight,
+                                 Traffic traffic) {
+  program::PhaseTimes times = cost(v, m, weight, traffic, kHostAdamOperations, kTileAdamCycles);
   if (m.kind != machine::Kind::host) times[Phase::compute] += kTileCorrectionCycles;
   return times;
+}
+
+program::PhaseTimes sgd_cost(const Vertex& v, const machine::Machine& m) {
+  return cost(v, m, v.fields.back(), in_place(v), kHostSgdOperations, kTileSgdCycles);
+}
+program::PhaseTimes momentum_cost(const Vertex& v, const machine::Machine& m) {
+  return cost(v, m, v.fields.back(), in_place(v), kHostMomentumOperations, kTileMomentumCycles);
+}
+program::PhaseTimes adam_cost(const Vertex& v, const machine::Machine& m) {
+  return cost_of_adam(v, m, v.fields.back(), in_place(v));
+}
+program::PhaseTimes adam_direction_cost(const Vertex& v, const machine::Machine& m) {
+  using namespace adam_direction_field;
+  const double moments = bytes_of(v.fields[first_moment]) + bytes_of(v.fields[second_moment]);
+  return cost_of_adam(v, m, v.fields[weight],
+                      {bytes_of(v.fields[gradient]) + bytes_of(v.fields[weight]) + moments,
+                       moments + bytes_of(v.fields[direction])});
 }
 
 }  // namespace

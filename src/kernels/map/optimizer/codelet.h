@@ -13,11 +13,11 @@ namespace tessera::kernels {
 #define TESSERA_SGD_PARAMS(X) X(decay)
 
 /// The same with velocity = momentum · velocity + g: weight −= lr · velocity, or with Nesterov's momentum
-/// lr · (g + momentum · velocity).
+/// lr · (g + momentum · velocity). With lr_in_velocity, lr · g replaces g, and there is no other lr.
 #define TESSERA_MOMENTUM_FIELDS(X) \
   X(gradient)                      \
   X(lr) X(velocity, .access = program::Access::inout) X(weight, .access = program::Access::inout)
-#define TESSERA_MOMENTUM_PARAMS(X) X(decay) X(momentum) X(nesterov)
+#define TESSERA_MOMENTUM_PARAMS(X) X(decay) X(momentum) X(nesterov) X(lr_in_velocity)
 
 /// Adam, and if decoupled AdamW, as PyTorch defines them. "step" (1 × 1, u32) is 1 for the first.
 #define TESSERA_ADAM_FIELDS(X)                      \
@@ -26,15 +26,27 @@ namespace tessera::kernels {
   X(step)                                           \
   X(first_moment, .access = program::Access::inout) \
   X(second_moment, .access = program::Access::inout) X(weight, .access = program::Access::inout)
-#define TESSERA_ADAM_PARAMS(X) X(decay) X(beta1) X(beta2) X(epsilon) X(decoupled)
+#define TESSERA_ADAM_PARAMS(X) X(decay) X(beta1) X(beta2) X(epsilon) X(decoupled) X(bias_correction)
+
+/// What AdamW subtracts from a weight for each unit of the learning rate, in f32: the moments' quotient, plus
+/// decay · weight.
+#define TESSERA_ADAM_DIRECTION_FIELDS(X)            \
+  X(gradient)                                       \
+  X(step)                                           \
+  X(weight)                                         \
+  X(first_moment, .access = program::Access::inout) \
+  X(second_moment, .access = program::Access::inout) X(direction, .access = program::Access::out)
+#define TESSERA_ADAM_DIRECTION_PARAMS(X) X(decay) X(beta1) X(beta2) X(epsilon) X(bias_correction)
 
 #define TESSERA_OPTIMIZER_CODELETS(X)                                               \
   X(sgd, TESSERA_SGD_FIELDS, TESSERA_SGD_PARAMS, sgd_simd, 256)                     \
   X(momentum, TESSERA_MOMENTUM_FIELDS, TESSERA_MOMENTUM_PARAMS, momentum_simd, 320) \
-  X(adam, TESSERA_ADAM_FIELDS, TESSERA_ADAM_PARAMS, adam_simd, 1024)
+  X(adam, TESSERA_ADAM_FIELDS, TESSERA_ADAM_PARAMS, adam_simd, 1024)                \
+  X(adam_direction, TESSERA_ADAM_DIRECTION_FIELDS, TESSERA_ADAM_DIRECTION_PARAMS, adam_direction_simd, 1024)
 TESSERA_DECLARE_FAMILY(optimizer, TESSERA_OPTIMIZER_CODELETS)
 TESSERA_POSITIONS(sgd_param, TESSERA_SGD_PARAMS)
 TESSERA_POSITIONS(momentum_param, TESSERA_MOMENTUM_PARAMS)
 TESSERA_POSITIONS(adam_param, TESSERA_ADAM_PARAMS)
+TESSERA_POSITIONS(adam_direction_param, TESSERA_ADAM_DIRECTION_PARAMS)
 
 }  // namespace tessera::kernels

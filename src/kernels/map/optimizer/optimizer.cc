@@ -51,10 +51,12 @@ template <class W, class G>
 void sgd_line(const SgdStep& s, size_t count, const G* gradient, float* velocity, W* weight) {
   const Floats d;
   const auto lr = hn::Set(d, s.lr), decay = hn::Set(d, s.decay), momentum = hn::Set(d, s.momentum);
+  const auto scale = hn::Set(d, s.gradient_scale);
   for_each_vector(count, [&](auto at) HWY_ATTR {
     const auto w = at.load(weight);
     auto g = hn::MulAdd(decay, w, at.load(gradient));
     if (velocity != nullptr) {
+      g = hn::Mul(scale, g);
       const auto v = hn::MulAdd(momentum, at.load(velocity), g);
       at.store(v, velocity);
       g = s.nesterov ? hn::MulAdd(momentum, v, g) : v;
@@ -63,8 +65,9 @@ void sgd_line(const SgdStep& s, size_t count, const G* gradient, float* velocity
   });
 }
 
-template <class W, class G>
-void adam_line(const AdamStep& s, size_t count, const G* gradient, float* first, float* second, W* weight) {
+template <class W, class G, class T>
+void adam_line(const AdamStep& s, size_t count, const G* gradient, float* first, float* second,
+               const W* weight, T* target) {
   const Floats d;
   const auto decay = hn::Set(d, s.gradient_decay), keep = hn::Set(d, s.keep);
   const auto from_gradient = hn::Set(d, s.from_gradient), from_square = hn::Set(d, s.from_square);
@@ -79,7 +82,7 @@ void adam_line(const AdamStep& s, size_t count, const G* gradient, float* first,
     const auto scale = hn::MulAdd(second_scale, hn::Sqrt(v), epsilon);
     at.store(m, first);
     at.store(v, second);
-    at.store(hn::NegMulAdd(lr, hn::Div(m, scale), hn::Mul(keep, w)), weight);
+    at.store(hn::NegMulAdd(lr, hn::Div(m, scale), hn::Mul(keep, w)), target);
   });
 }
 
@@ -100,11 +103,15 @@ void sgd(const SgdStep& step, const program::FieldView& gradient, const program:
 }
 
 void adam(const AdamStep& step, const program::FieldView& gradient, const program::FieldView& first,
-          const program::FieldView& second, const program::FieldView& weight) {
+          const program::FieldView& second, const program::FieldView& weight,
+          const program::FieldView& target) {
   with_float_types(weight.type, gradient.type, [&]<class W, class G>(W, G) HWY_ATTR {
-    for (uint32_t r = 0; r < weight.rows; ++r)
-      adam_line(step, weight.cols, line_of<const G>(gradient, r), line_of<float>(first, r),
-                line_of<float>(second, r), line_of<W>(weight, r));
+    const auto lines = [&]<class T>(T) HWY_ATTR {
+      for (uint32_t r = 0; r < weight.rows; ++r)
+        adam_line(step, weight.cols, line_of<const G>(gradient, r), line_of<float>(first, r),
+                  line_of<float>(second, r), line_of<const W>(weight, r), line_of<T>(target, r));
+    };
+    target.type == weight.type ? lines(W()) : lines(float());
   });
 }
 
@@ -128,19 +135,25 @@ void join_lines(std::span<program::FieldView> fields) {
 
 }  // namespace
 
-AdamStep adam_step(float lr, uint32_t step, float beta1, float beta2, float epsilon, float decay,
-                   bool decoupled) {
-  const double first_correction = 1 - std::pow(double{beta1}, step);
-  const double second_correction = 1 - std::pow(double{beta2}, step);
+AdamStep adam_step(float lr, uint32_t step, const AdamSettings& s) {
+  const double first_correction = s.bias_correction ? 1 - std::pow(double{s.beta1}, step) : 1;
+  const double second_correction = s.bias_correction ? 1 - std::pow(double{s.beta2}, step) : 1;
   AdamStep made;
-  made.gradient_decay = decoupled ? 0 : decay;
-  made.keep = decoupled ? static_cast<float>(1 - double{lr} * double{decay}) : 1;
-  made.from_gradient = static_cast<float>(1 - double{beta1});
-  made.beta2 = beta2;
-  made.from_square = static_cast<float>(1 - double{beta2});
+  made.gradient_decay = s.decoupled ? 0 : s.decay;
+  made.keep = s.decoupled ? static_cast<float>(1 - double{lr} * double{s.decay}) : 1;
+  made.from_gradient = static_cast<float>(1 - double{s.beta1});
+  made.beta2 = s.beta2;
+  made.from_square = static_cast<float>(1 - double{s.beta2});
   made.lr = static_cast<float>(double{lr} / first_correction);
   made.second_scale = static_cast<float>(1 / std::sqrt(second_correction));
-  made.epsilon = epsilon;
+  made.epsilon = s.epsilon;
+  return made;
+}
+
+AdamStep adam_direction_step(uint32_t step, const AdamSettings& settings) {
+  AdamStep made = adam_step(-1, step, settings);
+  made.gradient_decay = 0;
+  made.keep = settings.decay;
   return made;
 }
 
@@ -157,10 +170,11 @@ void apply_sgd(const SgdStep& step, const program::FieldView& gradient, const pr
 }
 
 void apply_adam(const AdamStep& step, const program::FieldView& gradient, const program::FieldView& first,
-                const program::FieldView& second, const program::FieldView& weight) {
-  program::FieldView fields[] = {gradient, first, second, weight};
+                const program::FieldView& second, const program::FieldView& weight,
+                const program::FieldView& target) {
+  program::FieldView fields[] = {gradient, first, second, weight, target};
   join_lines(fields);
-  HWY_DYNAMIC_DISPATCH(adam)(step, fields[0], fields[1], fields[2], fields[3]);
+  HWY_DYNAMIC_DISPATCH(adam)(step, fields[0], fields[1], fields[2], fields[3], fields[4]);
 }
 
 }  // namespace tessera::kernels

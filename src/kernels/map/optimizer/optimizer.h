@@ -7,17 +7,28 @@
 
 namespace tessera::kernels {
 
-/// SGD: velocity = momentum · velocity + gradient + decay · weight; weight −= lr · velocity.
+/// SGD: velocity = momentum · velocity + gradient_scale (gradient + decay · weight); weight −= lr · velocity.
 struct SgdStep {
   float lr = 0;
+  float gradient_scale = 1;  ///< of momentum
   float decay = 0;
   float momentum = 0;
   bool nesterov = false;
 };
 
+struct AdamSettings {
+  float beta1 = 0;
+  float beta2 = 0;
+  float epsilon = 0;
+  float decay = 0;
+  bool decoupled = false;
+  bool bias_correction = true;
+};
+
 /// Adam, with g = gradient + gradient_decay · weight:
 /// first += (1 − β1)(g − first); second = β2 · second + (1 − β2) g²;
-/// weight = keep · weight − lr · first / (second_scale · √second + epsilon).
+/// target = keep · weight − lr · first / (second_scale · √second + epsilon).
+/// The target is the weight, or of a direction another matrix.
 struct AdamStep {
   float gradient_decay = 0;  ///< 0 if the decay is decoupled
   float keep = 1;            ///< 1 − lr · decay if decoupled
@@ -30,13 +41,15 @@ struct AdamStep {
 };
 
 /// PyTorch's bias corrections, in FP64: `step` is 1 for the first.
-AdamStep adam_step(float lr, uint32_t step, float beta1, float beta2, float epsilon, float decay,
-                   bool decoupled);
+AdamStep adam_step(float lr, uint32_t step, const AdamSettings& settings);
+/// What AdamW subtracts from a weight for each unit of the learning rate.
+AdamStep adam_direction_step(uint32_t step, const AdamSettings& settings);
 
 /// All fields with contiguous rows; a velocity without data stands for none.
 void apply_sgd(const SgdStep& step, const program::FieldView& gradient, const program::FieldView& velocity,
                const program::FieldView& weight);
 void apply_adam(const AdamStep& step, const program::FieldView& gradient, const program::FieldView& first,
-                const program::FieldView& second, const program::FieldView& weight);
+                const program::FieldView& second, const program::FieldView& weight,
+                const program::FieldView& target);
 
 }  // namespace tessera::kernels
