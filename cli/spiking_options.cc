@@ -58,7 +58,6 @@ void add_learning_options(CLI::App& command, SpikingTrainingSettings& s) {
   add_count(command, "--most-listed", s.most_listed,
             "Neurons of a layer that are listed at most in a step; begins with all, and each epoch halves "
             "the distance (default: all)");
-  command.add_flag("--cosine,!--constant-rate", s.cosine, "Let the learning rate fall to 0 as a cosine");
 }
 
 void add_data_options(CLI::App& command, RecordingSettings& s) {
@@ -98,6 +97,7 @@ void set_spiking_defaults(TrainRequest& r, const CLI::App& command) {
   };
   unless("--optimizer", r.settings.optimizer, s.optimizer);
   unless("--lr", r.settings.lr, s.lr);
+  unless("--lr-schedule", r.settings.lr_schedule.kind, s.lr_schedule.kind);
   unless("--clip-norm", r.settings.clip_norm, s.clip_norm);
   unless("--epochs", r.settings.epochs, s.epochs);
   unless("--batch", r.batches, std::vector{s.batch});

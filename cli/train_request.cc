@@ -82,13 +82,33 @@ std::vector<uint32_t> parse_batches(const std::string& text) {
   return batches;
 }
 
+model::Betas parse_betas(const std::string& text) {
+  const std::vector<std::string> betas = parse_names(text);
+  if (betas.size() != 2)
+    throw UsageError(
+        fmt::format("--betas takes two numbers, such as 0.9,0.999; '{}' are {}", text, betas.size()));
+  return {parse_real("--betas", betas[0]), parse_real("--betas", betas[1])};
+}
+
 void add_optimizer_options(CLI::App& command, TrainRequest& r) {
   TrainingSettings& s = r.settings;
   add(command, "--optimizer", s.optimizer, optimizer_named,
-      "sgd, momentum (default), nesterov, adam (default of structured layers) or adamw");
-  add_real(command, "--momentum", s.momentum, "Of momentum and nesterov (default: 0.9)");
-  add_real(command, "--decay", s.weight_decay, "Weight decay; with adamw decoupled");
+      "sgd, momentum (default), nesterov, adam (default of structured layers), adamw, lamb or lars");
+  add_real(command, "--momentum", s.momentum, "Of momentum, nesterov and lars (default: 0.9)");
+  add(command, "--betas", s.betas, parse_betas, "Of adam, adamw and lamb (default: 0.9,0.999)");
+  command.add_flag("--bias-correction,!--no-bias-correction", s.bias_correction,
+                   "Of these, the correction of the moments' bias (default)");
+  add_real(command, "--trust-coefficient", s.trust_coefficient, "Of lars (default: 0.001)");
+  add_real(command, "--decay", s.weight_decay, "Weight decay; with adamw and lamb decoupled");
+  add(
+      command, "--exclude", s.excluded, [](const std::string& text) { return parse_names(text); },
+      "Parameters without weight decay and trust ratio: names, in which * stands for any characters");
   add_real(command, "--lr", s.lr, "Learning rate (default: 0.001)");
+  add(command, "--lr-schedule", s.lr_schedule.kind, model::schedule_named,
+      "How it falls until the last step: constant (default), linear, polynomial or cosine");
+  add_count(command, "--warmup", s.lr_schedule.warmup, "First steps, in which it rises linearly from 0");
+  add_real(command, "--lr-power", s.lr_schedule.power, "Exponent of polynomial (default: 1)");
+  add_real(command, "--lr-end", s.lr_schedule.end, "Fraction of it at the end (default: 0)");
   add_real(command, "--clip-norm", s.clip_norm, "Scale gradients to at most this norm");
   add(command, "--batch", r.batches, parse_batches,
       "Images of a step (default: 50); several, separated by commas, are trained with one after the other");
@@ -193,8 +213,14 @@ void check(const TrainRequest& r, const CLI::App& command) {
                 "--kind dynamic");
   refuse_unless(s.drop_grow.kind != DropGrowKind::none, {"--change", "--every", "--until"},
                 "--schedule set or rigl");
-  refuse_unless(s.optimizer == OptimizerKind::momentum || s.optimizer == OptimizerKind::nesterov,
-                {"--momentum"}, "--optimizer momentum or nesterov");
+  refuse_unless(train::has_momentum(s.optimizer), {"--momentum"}, "--optimizer momentum, nesterov or lars");
+  refuse_unless(train::has_moments(s.optimizer), {"--betas", "--bias-correction"},
+                "--optimizer adam, adamw or lamb");
+  refuse_unless(s.optimizer == OptimizerKind::lars, {"--trust-coefficient"}, "--optimizer lars");
+  refuse_unless(s.lr_schedule.kind != model::ScheduleKind::constant, {"--lr-end"},
+                "--lr-schedule linear, polynomial or cosine");
+  refuse_unless(s.lr_schedule.kind == model::ScheduleKind::polynomial, {"--lr-power"},
+                "--lr-schedule polynomial");
   refuse_unless(r.machine == "host", {"--tiles"}, "--machine host");
   for (const CLI::Option* option : command.get_options())
     if (option->get_group() == kSpikingGroup)

@@ -46,7 +46,7 @@ struct Layer {
   Value y;
   std::vector<Value> parameters = {};
   std::vector<double> lr_scales =
-      {};  ///< of each, relative to that of a dense layer: for TrainingOptions::lr_scales
+      {};  ///< of each, relative to that of a dense layer: for ParameterGroup::lr_scale
 };
 
 /// Adds x · Wᵀ with `outputs` features, and parameters whose names begin with `name`. Throws UsageError for

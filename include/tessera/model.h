@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tessera/machine.h>
+#include <tessera/optimizers.h>
 #include <tessera/pass_record.h>
 #include <tessera/sparse.h>
 #include <tessera/spiking.h>
@@ -535,21 +536,15 @@ Value readout(Value potentials, uint32_t batch, Readout of);
 /// Adds the gradients of a scalar with respect to values; one that it does not depend on has none.
 std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of);
 
-/// Stochastic gradient descent, as PyTorch's SGD.
-struct Sgd {
-  double momentum = 0;
-  double decay = 0;  ///< L2 penalty, added to the gradient
-  bool nesterov = false;
+/// Parameters with settings of their own.
+struct ParameterGroup {
+  std::vector<Value> parameters = {};
+  /// Further ones by their names, in which `*` stands for any characters: "*.bias".
+  std::vector<std::string> names = {};
+  std::optional<double> lr_scale = {};   ///< factor of the learning rate, otherwise 1
+  std::optional<double> decay = {};      ///< instead of the optimizer's
+  std::optional<bool> trust_ratio = {};  ///< of LAMB and LARS: whether the parameter has one, otherwise true
 };
-/// Adam (Kingma & Ba 2015), or AdamW (Loshchilov & Hutter 2019) with `decoupled` decay, as PyTorch's.
-struct Adam {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  double decay = 0;
-  bool decoupled = false;
-};
-using Optimizer = std::variant<Sgd, Adam>;
 
 struct TrainingOptions {
   Optimizer optimizer = Sgd{};
@@ -559,15 +554,15 @@ struct TrainingOptions {
   uint32_t micro_batches = 1;
   /// Parameters that keep their values.
   std::vector<Value> frozen = {};
-  /// Factors of the learning rate for some parameters; others have 1.
-  std::vector<std::pair<Value, double>> lr_scales = {};
+  /// Of several with a parameter, the last that gives a setting counts.
+  std::vector<ParameterGroup> groups = {};
   /// The graph is that of one replica of as many equal parts of a machine's chips; gradients and scalar
   /// outputs are means over replicas.
   uint32_t replicas = 1;
 };
 
 /// Adds gradients of all parameters that the loss depends on, and their updates. The learning rate becomes an
-/// input "lr", a scalar, and for Adam the number of the step an input "step", from 1.
+/// input "lr", a scalar, and for bias corrections the number of the step an input "step", from 1.
 void add_training(Value loss, const TrainingOptions& options = {});
 
 /// Values by name, row-major; of a sparse matrix its blocks.

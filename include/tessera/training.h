@@ -220,7 +220,7 @@ enum class Recipe : uint8_t {
   /// Initial values and learning rates for each factor, for Adam.
   best,
 };
-enum class OptimizerKind : uint8_t { sgd, momentum, nesterov, adam, adamw };
+enum class OptimizerKind : uint8_t { sgd, momentum, nesterov, adam, adamw, lamb, lars };
 enum class DropGrowKind : uint8_t { none, set, rigl };
 
 // "dense", "static", "dynamic", "butterfly", …; "paper", "best"; "sgd", …; "none", "set", "rigl". The
@@ -248,14 +248,24 @@ struct DropGrowSchedule {
 /// How networks learn, whatever they are.
 struct LearningSettings {
   OptimizerKind optimizer = OptimizerKind::momentum;
-  double momentum = 0.9;
+  double momentum = 0.9;             ///< of momentum, nesterov and lars
+  model::Betas betas = {};           ///< of adam, adamw and lamb
+  bool bias_correction = true;       ///< of these
+  double trust_coefficient = 0.001;  ///< of lars
   double weight_decay = 0;
+  /// Parameters without weight decay and trust ratio, by names in which `*` stands for any characters.
+  std::vector<std::string> excluded = {};
   double lr = 0.001;
+  /// How it changes; `steps` of 0 are all steps of the training.
+  model::Schedule lr_schedule = {};
   std::optional<double> clip_norm = {};  ///< norm of the gradient
   uint32_t batch = 50;
   uint32_t epochs = 15;
   uint64_t seed = 0;
   double validation = 0.15;  ///< fraction of the samples for training
+
+  /// Of a step, counted from 0, of a training with so many.
+  double lr_of(uint64_t step, uint64_t steps) const;
 };
 
 /// A multilayer perceptron and how to train it.
@@ -359,11 +369,9 @@ struct SpikingTrainingSettings : LearningSettings {
   /// Neurons listed at most per step, sample and layer, of the last epochs; 0: all. It begins with all, and
   /// each epoch halves the distance.
   uint32_t most_listed = 0;
-  bool cosine = false;  ///< it falls to 0 as a cosine; otherwise it stays
 
   double gradient_threshold_of(uint32_t epoch) const;  ///< from 0
   uint32_t most_listed_of(uint32_t epoch) const;
-  double lr_of(uint64_t step, uint64_t steps) const;
 };
 
 /// Settings that suit a data set of load_recordings(): Randman, MNIST and Braille reach the accuracies of

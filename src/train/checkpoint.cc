@@ -97,6 +97,10 @@ std::string with_present_names(const std::string& settings) {
   const ordered_json given = ordered_json::parse(settings);
   ordered_json renamed;
   for (const auto& [name, value] : given.items()) {
+    if (name == "schedule" && (value == "constant" || value == "cosine")) {
+      if (value == "cosine") renamed["lr_schedule"] = value;
+      continue;
+    }
     const auto found = names.find(name);
     renamed[found == names.end() ? name : found->second] =
         name == "factors" && value == "published" ? ordered_json("unfused") : value;

@@ -113,7 +113,7 @@ StepResult ImageTrainer::step(uint64_t number) {
   for (uint32_t i = 0; i < settings_.micro_batches; ++i)
     dropout_steps_[i] = static_cast<uint32_t>(number * settings_.micro_batches + i);
   auto from_one = static_cast<uint32_t>(number + 1);
-  auto lr = static_cast<float>(settings_.lr);
+  auto lr = static_cast<float>(settings_.lr_of(number, steps()));
   float loss = 0;
   const std::vector<model::Tensor> arrays =
       taken_by(trained().graph(), {{kImages, batch_.images.data()},

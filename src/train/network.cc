@@ -107,21 +107,20 @@ model::LayerOptions options_of(const TrainingSettings& s, size_t layer) {
           .form = s.form};
 }
 
-/// Learning rates of parameters, relative to the network's.
-using LrScales = std::vector<std::pair<Value, double>>;
+using Groups = std::vector<model::ParameterGroup>;
 
 /// A hidden layer's product, without bias.
-Value structured(Graph& graph, const TrainingSettings& s, size_t layer, Value x, LrScales& lr_scales) {
+Value structured(Graph& graph, const TrainingSettings& s, size_t layer, Value x, Groups& groups) {
   const model::Layer built = model::linear_layer(graph, fmt::format("layer{}", layer + 1), x,
                                                  s.layers[layer + 1], options_of(s, layer));
   for (size_t i = 0; i < built.parameters.size(); ++i)
-    lr_scales.emplace_back(built.parameters[i], built.lr_scales[i]);
+    groups.push_back({.parameters = {built.parameters[i]}, .lr_scale = built.lr_scales[i]});
   return built.y;
 }
 
 /// The logits of `rows` images.
 Value forward(Graph& graph, const TrainingSettings& s, const std::vector<Pattern>& patterns, uint32_t rows,
-              bool training, LrScales& lr_scales) {
+              bool training, Groups& groups) {
   Value x = graph.input(kImages, {rows, s.layers[0]});
   std::optional<Value> step;
   if (training && s.dropout > 0) step = graph.input(kDropoutStep, {}, Type::u32);
@@ -132,7 +131,7 @@ Value forward(Graph& graph, const TrainingSettings& s, const std::vector<Pattern
     if (layer == last && s.recipe == Recipe::paper) {
       x = published_output(graph, s, x);
     } else if (layer != last && is_structured(s)) {
-      x = structured(graph, s, layer, x, lr_scales);
+      x = structured(graph, s, layer, x, groups);
       x = x + bias();
     } else {
       const Value w = weight(graph, s, layer, pattern);
@@ -145,17 +144,35 @@ Value forward(Graph& graph, const TrainingSettings& s, const std::vector<Pattern
   return x;
 }
 
+model::Optimizer optimizer_of(const LearningSettings& s) {
+  if (s.optimizer == OptimizerKind::adam || s.optimizer == OptimizerKind::adamw)
+    return model::Adam{.beta1 = s.betas.beta1,
+                       .beta2 = s.betas.beta2,
+                       .decay = s.weight_decay,
+                       .decoupled = s.optimizer == OptimizerKind::adamw,
+                       .bias_correction = s.bias_correction};
+  if (s.optimizer == OptimizerKind::lamb)
+    return model::Lamb{.beta1 = s.betas.beta1,
+                       .beta2 = s.betas.beta2,
+                       .decay = s.weight_decay,
+                       .bias_correction = s.bias_correction};
+  if (s.optimizer == OptimizerKind::lars)
+    return model::Lars{
+        .momentum = s.momentum, .decay = s.weight_decay, .trust_coefficient = s.trust_coefficient};
+  return model::Sgd{.momentum = s.optimizer == OptimizerKind::sgd ? 0 : s.momentum,
+                    .decay = s.weight_decay,
+                    .nesterov = s.optimizer == OptimizerKind::nesterov};
+}
+
 }  // namespace
 
 std::string weight_name(size_t layer) { return fmt::format("layer{}.weight", layer + 1); }
 std::string gradient_name(size_t layer) { return fmt::format("layer{}.gradient", layer + 1); }
 
-model::Optimizer optimizer_of(const LearningSettings& s) {
-  if (s.optimizer == OptimizerKind::adam || s.optimizer == OptimizerKind::adamw)
-    return model::Adam{.decay = s.weight_decay, .decoupled = s.optimizer == OptimizerKind::adamw};
-  return model::Sgd{.momentum = s.optimizer == OptimizerKind::sgd ? 0 : s.momentum,
-                    .decay = s.weight_decay,
-                    .nesterov = s.optimizer == OptimizerKind::nesterov};
+model::TrainingOptions training_options(const LearningSettings& s,
+                                        std::vector<model::ParameterGroup> groups) {
+  if (!s.excluded.empty()) groups.push_back({.names = s.excluded, .decay = 0, .trust_ratio = false});
+  return {.optimizer = optimizer_of(s), .clip_norm = s.clip_norm, .groups = std::move(groups)};
 }
 
 std::vector<Pattern> initial_patterns(const TrainingSettings& s) {
@@ -180,27 +197,29 @@ std::vector<Pattern> initial_patterns(const TrainingSettings& s) {
 Graph training_graph(const TrainingSettings& s, const std::vector<Pattern>& patterns) {
   Graph graph;
   const uint32_t rows = s.batch / s.micro_batches;
-  LrScales lr_scales;
-  const Value logits = forward(graph, s, patterns, rows, true, lr_scales);
+  Groups groups;
+  const Value logits = forward(graph, s, patterns, rows, true, groups);
   const Value loss = cross_entropy(logits, graph.input(kLabels, {rows}, Type::u32));
   graph.output(kLoss, loss);
   if (s.micro_batches == 1) graph.output(kLogits, logits);
-  add_training(loss, {optimizer_of(s), s.clip_norm, s.micro_batches, {}, std::move(lr_scales)});
+  model::TrainingOptions options = training_options(s, std::move(groups));
+  options.micro_batches = s.micro_batches;
+  add_training(loss, options);
   return graph;
 }
 
 Graph evaluation_graph(const TrainingSettings& s, const std::vector<Pattern>& patterns, uint32_t rows) {
   Graph graph;
-  LrScales lr_scales;
-  graph.output(kLogits, forward(graph, s, patterns, rows, false, lr_scales));
+  Groups groups;
+  graph.output(kLogits, forward(graph, s, patterns, rows, false, groups));
   return graph;
 }
 
 Graph gradient_graph(const TrainingSettings& s) {
   Graph graph;
   const uint32_t rows = s.batch / s.micro_batches;
-  LrScales lr_scales;
-  const Value logits = forward(graph, s, {}, rows, true, lr_scales);
+  Groups groups;
+  const Value logits = forward(graph, s, {}, rows, true, groups);
   const Value loss = cross_entropy(logits, graph.input(kLabels, {rows}, Type::u32));
   std::vector<Value> weights;
   for (size_t layer = 0; layer + 2 < s.layers.size(); ++layer)

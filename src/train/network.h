@@ -18,7 +18,9 @@ inline constexpr const char* kLoss = "loss";
 std::string weight_name(size_t layer);
 std::string gradient_name(size_t layer);
 
-model::Optimizer optimizer_of(const LearningSettings& settings);
+/// Optimizer, clipping and groups.
+model::TrainingOptions training_options(const LearningSettings& settings,
+                                        std::vector<model::ParameterGroup> groups);
 
 /// Of the hidden layers, at random; empty if they are dense.
 std::vector<Pattern> initial_patterns(const TrainingSettings& settings);

@@ -20,7 +20,8 @@ constexpr std::array<std::string_view, 11> kLayerKinds = {
     "dense",    "static",    "dynamic",  "butterfly", "bpbp",           "pixelfly",
     "fastfood", "circulant", "low-rank", "monarch",   "block-butterfly"};
 constexpr std::array<std::string_view, 2> kRecipes = {"paper", "best"};
-constexpr std::array<std::string_view, 5> kOptimizers = {"sgd", "momentum", "nesterov", "adam", "adamw"};
+constexpr std::array<std::string_view, 7> kOptimizers = {"sgd",   "momentum", "nesterov", "adam",
+                                                         "adamw", "lamb",     "lars"};
 constexpr std::array<std::string_view, 3> kDropGrowKinds = {"none", "set", "rigl"};
 constexpr std::array<std::string_view, 5> kActivations = {"relu", "gelu", "tanh", "sigmoid", "none"};
 
@@ -101,6 +102,12 @@ double DropGrowSchedule::fraction(uint64_t step, uint64_t steps) const {
   return change / 2 * (1 + std::cos(3.14159265358979323846 * now / end));
 }
 
+double LearningSettings::lr_of(uint64_t step, uint64_t steps) const {
+  model::Schedule schedule = lr_schedule;
+  if (schedule.steps == 0) schedule.steps = steps;
+  return lr * schedule.factor(step);
+}
+
 namespace train {
 
 void require(bool holds, std::string_view what, double value, std::string_view range) {
@@ -121,6 +128,10 @@ void check_learning(const LearningSettings& s, std::string_view samples) {
   require(s.momentum >= 0 && s.momentum < 1, "the momentum", s.momentum, "at least 0 and less than 1");
   require(s.optimizer != OptimizerKind::nesterov || s.momentum > 0, "the momentum of Nesterov's method",
           s.momentum, "positive");
+  for (double beta : {s.betas.beta1, s.betas.beta2})
+    require(beta >= 0 && beta < 1, "a beta", beta, "at least 0 and less than 1");
+  require(std::isfinite(s.trust_coefficient) && s.trust_coefficient > 0, "the trust coefficient",
+          s.trust_coefficient, "positive");
   require(std::isfinite(s.weight_decay) && s.weight_decay >= 0, "the weight decay", s.weight_decay,
           "at least 0");
   if (s.clip_norm)
@@ -139,6 +150,9 @@ void check_samples(const LearningSettings& s, uint64_t training, uint64_t testin
   if (validation == 0 || testing == 0)
     throw UsageError(fmt::format("{} {} for validation and {} for testing; at least one of each is needed",
                                  validation, samples, testing));
+  model::Schedule schedule = s.lr_schedule;
+  if (schedule.steps == 0) schedule.steps = (training - validation) / s.batch * s.epochs;
+  model::check(schedule);
 }
 
 bool is_sparse(const TrainingSettings& settings) {
@@ -157,12 +171,41 @@ bool drops_and_grows(const TrainingSettings& settings) {
   return settings.kind == LayerKind::dynamic_sparse && settings.drop_grow.kind != DropGrowKind::none;
 }
 
+bool has_momentum(OptimizerKind kind) {
+  return kind == OptimizerKind::momentum || kind == OptimizerKind::nesterov || kind == OptimizerKind::lars;
+}
+
+bool has_moments(OptimizerKind kind) {
+  return kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lamb;
+}
+
+namespace {
+
+/// What differs from a constant rate.
+void add_schedule(nlohmann::ordered_json& json, const model::Schedule& s) {
+  if (s.kind != model::ScheduleKind::constant) json["lr_schedule"] = name_of(s.kind);
+  if (s.steps != 0) json["lr_steps"] = s.steps;
+  if (s.warmup != 0) json["warmup"] = s.warmup;
+  if (s.power != 1) json["lr_power"] = s.power;
+  if (s.end != 0) json["lr_end"] = s.end;
+}
+
+}  // namespace
+
 void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& s, const char* weight_decay) {
   json["optimizer"] = name_of(s.optimizer);
-  if (s.optimizer == OptimizerKind::momentum || s.optimizer == OptimizerKind::nesterov)
-    json["momentum"] = s.momentum;
+  if (has_momentum(s.optimizer)) json["momentum"] = s.momentum;
+  if (has_moments(s.optimizer)) {
+    constexpr model::Betas kUsual;
+    if (s.betas.beta1 != kUsual.beta1 || s.betas.beta2 != kUsual.beta2)
+      json["betas"] = {s.betas.beta1, s.betas.beta2};
+    if (!s.bias_correction) json["bias_correction"] = false;
+  }
+  if (s.optimizer == OptimizerKind::lars) json["trust_coefficient"] = s.trust_coefficient;
   json[weight_decay] = s.weight_decay;
+  if (!s.excluded.empty()) json["excluded"] = s.excluded;
   json["lr"] = s.lr;
+  add_schedule(json, s.lr_schedule);
 }
 
 nlohmann::ordered_json json_of(const TrainingSettings& s) {

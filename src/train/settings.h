@@ -23,6 +23,10 @@ void check_learning(const LearningSettings& settings, std::string_view samples);
 void check_samples(const LearningSettings& settings, uint64_t training, uint64_t testing,
                    std::string_view samples);
 
+/// Whether an optimizer has a momentum, or the moments of Adam.
+bool has_momentum(OptimizerKind kind);
+bool has_moments(OptimizerKind kind);
+
 /// Adds the settings of optimizer and loop but the batch and what follows.
 void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& settings, const char* weight_decay);
 

@@ -99,14 +99,27 @@ TEST_F(TrainCliTest, PrintsARowPerEpoch) {
 
 TEST_F(TrainCliTest, EveryKindAndOptimizerRuns) {
   for (const char* options :
-       {"--kind static --density 1/4 --block 8", "--kind dynamic --block 4 --every 2 --schedule set",
-        "--kind dynamic --block 4 --every 2 --change 0.5 --until 1", "--kind dynamic --schedule none",
+       {"--kind static --density 1/4 --block 8",
+        "--kind dynamic --block 4 --every 2 --schedule set",
+        "--kind dynamic --block 4 --every 2 --change 0.5 --until 1",
+        "--kind dynamic --schedule none",
         "--optimizer sgd --decay 0.001 --clip-norm 1",
-        "--optimizer nesterov --momentum 0.5 --activation gelu", "--optimizer adam --dropout 0.1",
-        "--optimizer adamw --decay 0.1 --micro-batches 5", "--kind butterfly --recipe paper", "--kind bpbp",
-        "--kind pixelfly --block 4 --butterfly 4 --rank 2", "--kind block-butterfly --block 4",
-        "--kind fastfood", "--kind butterfly --form unfused", "--kind circulant", "--kind low-rank --rank 3",
-        "--kind monarch --recipe best", "--recipe paper"})
+        "--optimizer nesterov --momentum 0.5 --activation gelu",
+        "--optimizer adam --dropout 0.1",
+        "--optimizer adamw --decay 0.1 --micro-batches 5 --betas 0.8,0.99",
+        "--optimizer lamb --lr 0.01 --decay 0.01 --exclude '*.bias' --lr-schedule linear --warmup 3",
+        "--optimizer lamb --no-bias-correction --lr-schedule cosine --lr-end 0.1",
+        "--optimizer lars --momentum 0.5 --trust-coefficient 0.01 --lr-schedule polynomial --lr-power 2",
+        "--kind butterfly --recipe paper",
+        "--kind bpbp",
+        "--kind pixelfly --block 4 --butterfly 4 --rank 2",
+        "--kind block-butterfly --block 4",
+        "--kind fastfood",
+        "--kind butterfly --form unfused",
+        "--kind circulant",
+        "--kind low-rank --rank 3",
+        "--kind monarch --recipe best",
+        "--recipe paper"})
     EXPECT_TRUE(train(options)["finished"]) << options;
 }
 
@@ -304,7 +317,15 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
       {"--kind static --block 7", "the block size is 7; it must be 1, 4, 8, 16 or 32"},
       {"--kind static --density 0", "the density is 0"},
       {"--kind static --density 0.01", "a density of 0.01 leaves hidden layer 1, 32 × 64, without a block"},
-      {"--optimizer adam --momentum 0.5", "--momentum is for --optimizer momentum or nesterov"},
+      {"--optimizer adam --momentum 0.5", "--momentum is for --optimizer momentum, nesterov or lars"},
+      {"--optimizer sgd --betas 0.8,0.9", "--betas is for --optimizer adam, adamw or lamb"},
+      {"--optimizer lamb --betas 0.8", "--betas takes two numbers, such as 0.9,0.999; '0.8' are 1"},
+      {"--optimizer lamb --trust-coefficient 0.1", "--trust-coefficient is for --optimizer lars"},
+      {"--exclude '*.wieght'", "no parameter has the name '*.wieght' of a group; there are layer1.weight"},
+      {"--lr-schedule step", "'step' is unknown; there are constant, linear, polynomial, cosine"},
+      {"--lr-end 0.1", "--lr-end is for --lr-schedule linear, polynomial or cosine"},
+      {"--lr-schedule linear --lr-power 2", "--lr-power is for --lr-schedule polynomial"},
+      {"--lr-schedule linear --warmup 1000", "of them warm-up, leaves none to decay in"},
       {"--lr fast", "--lr takes a number; 'fast' is not one"},
       {"--lr nan", "--lr takes a number; 'nan' is not one"},
       {"--batch 0", "--batch takes a whole number from 1"},

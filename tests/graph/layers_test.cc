@@ -113,7 +113,7 @@ TEST_P(LayerTest, LearnsADenseMap) {
   graph.output("loss", loss);
   TrainingOptions training{.optimizer = Adam{}};
   for (size_t i = 0; i < layer.parameters.size(); ++i)
-    training.lr_scales.emplace_back(layer.parameters[i], layer.lr_scales[i]);
+    training.groups.push_back({.parameters = {layer.parameters[i]}, .lr_scale = layer.lr_scales[i]});
   add_training(loss, training);
   std::vector<float> x(kRows * kSize), target(x.size());
   base::RandomStream(1).fill_normal(x);

@@ -424,6 +424,21 @@ class Generator {
     return true;
   }
 
+  Optimizer random_optimizer() {
+    const double decay = random_.one_of({0.0, 0.01});
+    switch (random_.below(8)) {
+      case 0: return Sgd{.momentum = 0.9, .nesterov = true};
+      case 1:
+      case 2: return Sgd{.momentum = random_.one_of({0.0, 0.9}), .decay = decay};
+      case 3: return Lars{.momentum = random_.one_of({0.0, 0.9}), .decay = decay, .trust_coefficient = 0.5};
+      case 4:
+      case 5: return Lamb{.epsilon = 1e-2, .decay = decay, .bias_correction = random_.coin()};
+      default:
+        return Adam{
+            .epsilon = 1e-2, .decay = decay, .decoupled = random_.coin(), .bias_correction = random_.coin()};
+    }
+  }
+
   void choose_lesson() {
     Lesson lesson;
     std::vector<ItemOutput> floats;
@@ -434,13 +449,12 @@ class Generator {
     lesson.squared = random_.coin();
     lesson.has_gradient_outputs = random_.below(4) == 0;
     TrainingOptions& options = lesson.options;
-    if (random_.coin())
-      options.optimizer = random_.below(4) == 0 ? Sgd{.momentum = 0.9, .nesterov = true}
-                                                : Sgd{.momentum = random_.one_of({0.0, 0.9}),
-                                                      .decay = random_.one_of({0.0, 0.01})};
-    else
-      options.optimizer =
-          Adam{.epsilon = 1e-2, .decay = random_.one_of({0.0, 0.01}), .decoupled = random_.coin()};
+    options.optimizer = random_optimizer();
+    if (random_.below(4) == 0)
+      options.groups.push_back({.names = {"v*"},
+                                .lr_scale = random_.one_of({0.5, 1.0}),
+                                .decay = 0.02,
+                                .trust_ratio = random_.coin()});
     if (random_.below(3) == 0) options.clip_norm = 0.5;
     if (random_.below(3) == 0) options.micro_batches = 2 + random_.below(2);
     if (random_.coin()) options.replicas = options_.most_replicas;
@@ -563,20 +577,37 @@ std::string operation_code(const Item& item, size_t index) {
                      fmt::join(attributes, ", "));
 }
 
+std::string code_of(const Sgd& o) {
+  return fmt::format("Sgd{{{}, {}, {}}}", o.momentum, o.decay, o.nesterov);
+}
+std::string code_of(const Adam& o) {
+  return fmt::format("Adam{{{}, {}, {}, {}, {}, {}}}", o.beta1, o.beta2, o.epsilon, o.decay, o.decoupled,
+                     o.bias_correction);
+}
+std::string code_of(const Lamb& o) {
+  return fmt::format("Lamb{{{}, {}, {}, {}, {}}}", o.beta1, o.beta2, o.epsilon, o.decay, o.bias_correction);
+}
+std::string code_of(const Lars& o) {
+  return fmt::format("Lars{{{}, {}, {}}}", o.momentum, o.decay, o.trust_coefficient);
+}
+
+std::string code_of(const std::vector<ParameterGroup>& groups) {
+  std::string code;
+  for (const ParameterGroup& group : groups)
+    code += fmt::format("{{.names = {{\"{}\"}}, .lr_scale = {}, .decay = {}, .trust_ratio = {}}}",
+                        fmt::join(group.names, "\", \""), *group.lr_scale, *group.decay, *group.trust_ratio);
+  return code;
+}
+
 std::string lesson_code(const Lesson& lesson) {
   const TrainingOptions& o = lesson.options;
-  std::string optimizer;
-  if (const auto* sgd = std::get_if<Sgd>(&o.optimizer))
-    optimizer = fmt::format("Sgd{{.momentum = {}, .decay = {}, .nesterov = {}}}", sgd->momentum, sgd->decay,
-                            sgd->nesterov);
-  else
-    optimizer = fmt::format("Adam{{.epsilon = 1e-2, .decay = {}, .decoupled = {}}}",
-                            std::get<Adam>(o.optimizer).decay, std::get<Adam>(o.optimizer).decoupled);
   return fmt::format(
-      "add_training(mean({}({})), {{.optimizer = {}{}, .micro_batches = {}, .replicas = {}}});{}\n",
-      lesson.squared ? "square of " : "", code_of(lesson.losses), optimizer,
-      o.clip_norm ? fmt::format(", .clip_norm = {}", *o.clip_norm) : "", o.micro_batches, o.replicas,
-      lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
+      "add_training(mean({}({})), {{.optimizer = {}{}, .micro_batches = {}, .groups = {{{}}}, "
+      ".replicas = {}}});{}\n",
+      lesson.squared ? "square of " : "", code_of(lesson.losses),
+      std::visit([](const auto& one) { return code_of(one); }, o.optimizer),
+      o.clip_norm ? fmt::format(", .clip_norm = {}", *o.clip_norm) : "", o.micro_batches, code_of(o.groups),
+      o.replicas, lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
 }
 
 }  // namespace
@@ -638,6 +669,7 @@ std::vector<Recipe> smaller(const Recipe& recipe) {
       change([](Recipe& r) { r.lesson->options.micro_batches = 1; });
     if (recipe.lesson->options.replicas > 1) change([](Recipe& r) { r.lesson->options.replicas = 1; });
     if (recipe.lesson->options.clip_norm) change([](Recipe& r) { r.lesson->options.clip_norm.reset(); });
+    if (!recipe.lesson->options.groups.empty()) change([](Recipe& r) { r.lesson->options.groups.clear(); });
     if (recipe.lesson->has_gradient_outputs)
       change([](Recipe& r) { r.lesson->has_gradient_outputs = false; });
     if (recipe.lesson->squared) change([](Recipe& r) { r.lesson->squared = false; });

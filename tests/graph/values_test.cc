@@ -373,7 +373,7 @@ TEST(Graphs, RefuseValuesOfOthers) {
   };
   refuses([&] { gradients(sum(w), {far}); });
   refuses([&] { add_training(sum(w), {.frozen = {far}}); });
-  refuses([&] { add_training(sum(w), {.lr_scales = {{far, 2}}}); });
+  refuses([&] { add_training(sum(w), {.groups = {{.parameters = {far}, .lr_scale = 2}}}); });
   refuses([&] { g.state("s", w.type(), {}, far); });
   refuses([&] { g.rename(far, "y"); });
   EXPECT_TRUE(says(error_of<UsageError>([] { add_training(Value{}); }), "a value of no graph"));

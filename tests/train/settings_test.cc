@@ -15,11 +15,12 @@ using test::says;
 
 TEST(Settings, NamesLeadBack) {
   for (const char* name : {"dense", "static", "dynamic"}) EXPECT_EQ(name_of(layer_kind_named(name)), name);
-  for (const char* name : {"sgd", "momentum", "nesterov", "adam", "adamw"})
+  for (const char* name : {"sgd", "momentum", "nesterov", "adam", "adamw", "lamb", "lars"})
     EXPECT_EQ(name_of(optimizer_named(name)), name);
   for (const char* name : {"none", "set", "rigl"}) EXPECT_EQ(name_of(drop_grow_named(name)), name);
-  EXPECT_TRUE(says(error_of<UsageError>([] { optimizer_named("lion"); }),
-                   "the optimizer 'lion' is unknown; there are sgd, momentum, nesterov, adam, adamw"));
+  EXPECT_TRUE(
+      says(error_of<UsageError>([] { optimizer_named("lion"); }),
+           "the optimizer 'lion' is unknown; there are sgd, momentum, nesterov, adam, adamw, lamb, lars"));
 }
 
 TEST(Settings, OutOfRangeNamesTheValue) {
@@ -36,6 +37,8 @@ TEST(Settings, OutOfRangeNamesTheValue) {
   EXPECT_TRUE(says(error([](auto& s) { s.dropout = 1; }), "the dropout rate is 1"));
   EXPECT_TRUE(says(error([](auto& s) { s.lr = 0; }), "the learning rate is 0; it must be positive"));
   EXPECT_TRUE(says(error([](auto& s) { s.momentum = 1; }), "the momentum is 1"));
+  EXPECT_TRUE(says(error([](auto& s) { s.betas.beta2 = 1; }), "a beta is 1"));
+  EXPECT_TRUE(says(error([](auto& s) { s.trust_coefficient = 0; }), "the trust coefficient is 0"));
   EXPECT_TRUE(says(error([](auto& s) { s.micro_batches = 7; }), "a batch of 50 cannot be divided into 7"));
   EXPECT_TRUE(says(error([](auto& s) { s.clip_norm = -1; }), "the clipping norm is -1"));
   const auto sparse_error = [&](auto change) {

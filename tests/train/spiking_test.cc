@@ -122,7 +122,7 @@ TEST(SpikingTrainer, ABreakChangesNothing) {
   settings.learns_dynamics = true;
   settings.most_listed = 10;
   settings.gradient_threshold = 0.5;
-  settings.cosine = true;
+  settings.lr_schedule.kind = model::ScheduleKind::cosine;
   settings.clip_norm = 1;
   settings.optimizer = OptimizerKind::adamw;
   settings.weight_decay = 0.01;
@@ -246,7 +246,7 @@ TEST(SpikingSchedules, HalveTheirDistance) {
   EXPECT_EQ(s.most_listed_of(20), 20u);
   s.lr = 0.5;
   EXPECT_DOUBLE_EQ(s.lr_of(70, 100), 0.5);
-  s.cosine = true;
+  s.lr_schedule.kind = model::ScheduleKind::cosine;
   EXPECT_DOUBLE_EQ(s.lr_of(0, 100), 0.5);
   EXPECT_DOUBLE_EQ(s.lr_of(50, 100), 0.25);
 }

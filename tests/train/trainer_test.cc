@@ -32,6 +32,7 @@ struct Setting {
   double dropout = 0;
   uint32_t micro_batches = 1;
   uint32_t block_size = 8;
+  model::Schedule lr_schedule = {};
 };
 
 std::ostream& operator<<(std::ostream& out, const Setting& setting) { return out << setting.name; }
@@ -52,8 +53,29 @@ const Setting kSettings[] = {
     {"fastfood", LayerKind::fastfood},
     {"circulant", LayerKind::circulant},
     {"low_rank", LayerKind::low_rank},
+    {.name = "dense_lamb_linear",
+     .optimizer = OptimizerKind::lamb,
+     .lr_schedule = {.kind = model::ScheduleKind::linear, .warmup = 5, .end = 0.1}},
+    {.name = "static_blocks_lamb_cosine",
+     .kind = LayerKind::static_sparse,
+     .optimizer = OptimizerKind::lamb,
+     .micro_batches = 2,
+     .lr_schedule = {.kind = model::ScheduleKind::cosine}},
+    {.name = "dense_lars_polynomial",
+     .optimizer = OptimizerKind::lars,
+     .lr_schedule = {.kind = model::ScheduleKind::polynomial, .warmup = 10, .power = 2}},
     {"monarch_micro_batches", LayerKind::monarch, DropGrowKind::none, OptimizerKind::adam, 0, 5},
 };
+
+double lr_of(OptimizerKind optimizer) {
+  switch (optimizer) {
+    case OptimizerKind::adam:
+    case OptimizerKind::adamw: return 0.003;
+    case OptimizerKind::lamb: return 0.02;
+    case OptimizerKind::lars: return 0.5;
+    default: return 0.03;
+  }
+}
 
 TrainingSettings settings_of(const Setting& setting, uint32_t epochs) {
   TrainingSettings s;
@@ -64,8 +86,11 @@ TrainingSettings settings_of(const Setting& setting, uint32_t epochs) {
   s.rank = 4;
   s.drop_grow = {setting.drop_grow, 0.3, 7, 0.75};
   s.optimizer = setting.optimizer;
-  s.lr = setting.optimizer >= OptimizerKind::adam ? 0.003 : 0.03;
-  s.weight_decay = setting.optimizer == OptimizerKind::adamw ? 0.01 : 0;
+  s.lr = lr_of(setting.optimizer);
+  s.weight_decay = setting.optimizer >= OptimizerKind::adamw ? 0.01 : 0;
+  if (setting.optimizer == OptimizerKind::lamb) s.excluded = {"*.bias"};
+  s.trust_coefficient = 0.05;
+  s.lr_schedule = setting.lr_schedule;
   s.dropout = setting.dropout;
   s.micro_batches = setting.micro_batches;
   s.epochs = epochs;

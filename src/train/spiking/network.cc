@@ -68,7 +68,7 @@ class Network {
   }
 
   const SpikingResults& results() const { return results_; }
-  const std::vector<std::pair<Value, double>>& lr_scales() const { return lr_scales_; }
+  const std::vector<model::ParameterGroup>& groups() const { return groups_; }
 
   /// Numbers of spikes or potentials [batch, classes].
   Value logits() const {
@@ -115,7 +115,7 @@ class Network {
     std::ranges::fill(values, static_cast<float>(initial_dynamic(settings_, layers_[layer], p.name)));
     if (!settings_.learns_dynamics) return graph_.constant(name, {rows, p.cols}, std::move(values));
     const Value value = graph_.parameter(name, {rows, p.cols}, model::Initial::from(std::move(values)));
-    lr_scales_.emplace_back(value, kDynamicsRate);
+    groups_.push_back({.parameters = {value}, .lr_scale = kDynamicsRate});
     return value;
   }
 
@@ -124,7 +124,7 @@ class Network {
   const SpikingData& data_;
   std::vector<SpikingLayer> layers_;
   std::vector<Value> parameters_;
-  std::vector<std::pair<Value, double>> lr_scales_;
+  std::vector<model::ParameterGroup> groups_;
   SpikingResults results_;
 };
 
@@ -148,9 +148,7 @@ Graph spiking_training_graph(const SpikingTrainingSettings& settings, const Spik
   const Value logits = network.logits(), loss = network.loss(logits);
   graph.output(kLogits, logits);
   graph.output(kLoss, loss);
-  add_training(loss, {.optimizer = optimizer_of(settings),
-                      .clip_norm = settings.clip_norm,
-                      .lr_scales = network.lr_scales()});
+  add_training(loss, training_options(settings, network.groups()));
   return graph;
 }
 

@@ -8,7 +8,6 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numbers>
 
 #include "data/samples.h"
 #include "train/settings.h"
@@ -57,7 +56,7 @@ SpikingTrainingSettings usual_settings(std::string_view dataset) {
     s.initial_firing = 0.05;
     s.loss = SpikingLoss::last;
     s.lr = 0.003;
-    s.cosine = true;
+    s.lr_schedule.kind = model::ScheduleKind::cosine;
     s.clip_norm = 1;
     s.batch = 32;
     s.epochs = 40;
@@ -86,11 +85,6 @@ uint32_t SpikingTrainingSettings::most_listed_of(uint32_t epoch) const {
   if (most_listed == 0) return ~uint32_t{0};
   const double all = *std::ranges::max_element(hidden);
   return static_cast<uint32_t>(std::lround(halving(std::max<double>(all, most_listed), most_listed, epoch)));
-}
-
-double SpikingTrainingSettings::lr_of(uint64_t step, uint64_t steps) const {
-  if (!cosine) return lr;
-  return lr / 2 * (1 + std::cos(std::numbers::pi * static_cast<double>(step) / static_cast<double>(steps)));
 }
 
 namespace train {
@@ -181,8 +175,7 @@ nlohmann::ordered_json json_of(const SpikingTrainingSettings& s) {
       s.most_listed == 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.most_listed);
   add_optimizer(json, s, "weight_decay");
   json.update(
-      {{"schedule", s.cosine ? "cosine" : "constant"},
-       {"clip_norm", s.clip_norm ? nlohmann::ordered_json(*s.clip_norm) : nlohmann::ordered_json(nullptr)},
+      {{"clip_norm", s.clip_norm ? nlohmann::ordered_json(*s.clip_norm) : nlohmann::ordered_json(nullptr)},
        {"batch", s.batch},
        {"epochs", s.epochs},
        {"seed", s.seed},

@@ -1,0 +1,81 @@
+// Optimizers, and how the learning rate changes from step to step.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <variant>
+
+namespace tessera::model {
+
+/// Stochastic gradient descent, as PyTorch's SGD.
+struct Sgd {
+  double momentum = 0;
+  double decay = 0;  ///< L2 penalty, added to the gradient
+  bool nesterov = false;
+};
+
+/// Adam (Kingma & Ba 2015), or AdamW (Loshchilov & Hutter 2019) with `decoupled` decay, as PyTorch's.
+struct Adam {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double decay = 0;
+  bool decoupled = false;
+  bool bias_correction = true;
+};
+
+/// LAMB (You et al. 2020): weight −= lr · r · u. The direction u is Adam's plus decay · weight, and the trust
+/// ratio r of each parameter is ‖weight‖ / ‖u‖, or 1 if either norm is 0. Without a trust ratio a parameter
+/// is trained by AdamW.
+struct Lamb {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-6;
+  double decay = 0;
+  bool bias_correction = true;
+};
+
+/// LARS (You et al. 2017): velocity = momentum · velocity + lr · r · (gradient + decay · weight), and
+/// weight −= velocity. The trust ratio r of each parameter is
+/// trust_coefficient · ‖weight‖ / (‖gradient‖ + decay · ‖weight‖), or 1 if either norm is 0. Without a trust
+/// ratio r is 1.
+struct Lars {
+  double momentum = 0.9;
+  double decay = 0;
+  double trust_coefficient = 0.001;
+};
+
+using Optimizer = std::variant<Sgd, Adam, Lamb, Lars>;
+
+struct Betas {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+};
+/// A batch of as many packs as there were sequences holds p times as many sequences, p being the packing
+/// factor: moments that forget as fast as without packing, by the number of sequences, have β₁ᵖ and β₂ᵖ
+/// (Krell et al. 2021). Throws UsageError for a factor below 1, and for betas outside [0, 1).
+Betas betas_of_packs(Betas unpacked, double packing_factor);
+/// Instead, the number of packs that hold as many sequences as a batch without packing; at least 1.
+uint32_t packs_per_batch(uint32_t sequences, double packing_factor);
+
+enum class ScheduleKind : uint8_t { constant, linear, polynomial, cosine };
+std::string_view name_of(ScheduleKind kind);
+/// Throws UsageError that lists the kinds for another name.
+ScheduleKind schedule_named(std::string_view name);
+
+/// The learning rate of each step as a fraction of the one that is given. It depends on nothing but the
+/// number of the step, so that a resumed training has the rates of one without a break.
+struct Schedule {
+  ScheduleKind kind = ScheduleKind::constant;
+  uint64_t steps = 0;   ///< in all, warm-up included; the rate stays at its end afterwards. Not for constant
+  uint64_t warmup = 0;  ///< first steps, in which the rate rises linearly from 0
+  double power = 1;     ///< of polynomial
+  double end = 0;       ///< what it falls to
+
+  /// After so many finished steps, as PyTorch's schedulers count them: 0 before the first.
+  double factor(uint64_t finished) const;
+};
+/// Throws UsageError for settings out of range or that do not go together.
+void check(const Schedule& schedule);
+
+}  // namespace tessera::model

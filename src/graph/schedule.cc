@@ -1,0 +1,73 @@
+// Learning rates by step, and what packing changes of an optimizer.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+#include <tessera/optimizers.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+namespace tessera::model {
+namespace {
+
+constexpr std::array<std::string_view, 4> kScheduleKinds = {"constant", "linear", "polynomial", "cosine"};
+
+void check_factor(double packing_factor) {
+  if (!std::isfinite(packing_factor) || packing_factor < 1)
+    throw UsageError(fmt::format("a packing factor of {}: a pack holds at least 1 sequence", packing_factor));
+}
+
+}  // namespace
+
+std::string_view name_of(ScheduleKind kind) { return kScheduleKinds.at(static_cast<size_t>(kind)); }
+
+ScheduleKind schedule_named(std::string_view name) {
+  const auto found = std::ranges::find(kScheduleKinds, name);
+  if (found == kScheduleKinds.end())
+    throw UsageError(fmt::format("the schedule of the learning rate '{}' is unknown; there are {}", name,
+                                 fmt::join(kScheduleKinds, ", ")));
+  return static_cast<ScheduleKind>(found - kScheduleKinds.begin());
+}
+
+void check(const Schedule& s) {
+  if (!std::isfinite(s.power) || s.power <= 0)
+    throw UsageError(fmt::format("the power of a schedule is {}; it must be positive", s.power));
+  if (s.power != 1 && s.kind != ScheduleKind::polynomial)
+    throw UsageError(fmt::format("a {} schedule has no power; it is for polynomial", name_of(s.kind)));
+  if (!std::isfinite(s.end) || s.end < 0 || s.end > 1)
+    throw UsageError(fmt::format("a schedule ends with {} of the learning rate; it must be 0 to 1", s.end));
+  if (s.kind == ScheduleKind::constant) {
+    if (s.end != 0) throw UsageError("a constant schedule has no end: leave it out, or choose another kind");
+  } else if (s.steps <= s.warmup) {
+    throw UsageError(fmt::format("a {} schedule of {} steps, {} of them warm-up, leaves none to decay in",
+                                 name_of(s.kind), s.steps, s.warmup));
+  }
+}
+
+double Schedule::factor(uint64_t finished) const {
+  if (finished < warmup) return static_cast<double>(finished) / static_cast<double>(warmup);
+  if (kind == ScheduleKind::constant) return 1;
+  if (finished >= steps) return end;
+  const double left = static_cast<double>(steps - finished) / static_cast<double>(steps - warmup);
+  switch (kind) {
+    case ScheduleKind::polynomial: return end + (1 - end) * std::pow(left, power);
+    case ScheduleKind::cosine: return end + (1 - end) * (1 - std::cos(std::numbers::pi * left)) / 2;
+    default: return end + (1 - end) * left;
+  }
+}
+
+Betas betas_of_packs(Betas unpacked, double packing_factor) {
+  check_factor(packing_factor);
+  for (double beta : {unpacked.beta1, unpacked.beta2})
+    if (!(beta >= 0 && beta < 1)) throw UsageError(fmt::format("a beta is {}; it must be in [0, 1)", beta));
+  return {std::pow(unpacked.beta1, packing_factor), std::pow(unpacked.beta2, packing_factor)};
+}
+
+uint32_t packs_per_batch(uint32_t sequences, double packing_factor) {
+  check_factor(packing_factor);
+  return static_cast<uint32_t>(std::max(1L, std::lround(sequences / packing_factor)));
+}
+
+}  // namespace tessera::model

@@ -1,0 +1,226 @@
+#include "graph/transforms/updates.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string_view>
+
+#include "graph/operation.h"
+
+namespace tessera::model {
+namespace {
+
+void check_decay(double decay) {
+  require_setting(std::isfinite(decay) && decay >= 0, "the weight decay", decay, "at least 0");
+}
+
+void check_momentum(double momentum) {
+  require_setting(momentum >= 0 && momentum < 1, "the momentum", momentum, "in [0, 1)");
+}
+
+template <class Moments>
+void check_moments(const Moments& of) {
+  for (double beta : {of.beta1, of.beta2})
+    require_setting(beta >= 0 && beta < 1, "a beta", beta, "in [0, 1)");
+  require_setting(of.epsilon > 0, "epsilon", of.epsilon, "positive");
+  check_decay(of.decay);
+}
+
+void check_one(const Sgd& sgd) {
+  check_momentum(sgd.momentum);
+  check_decay(sgd.decay);
+  if (sgd.nesterov && sgd.momentum == 0) throw UsageError("Nesterov's method needs momentum");
+}
+void check_one(const Adam& adam) { check_moments(adam); }
+void check_one(const Lamb& lamb) { check_moments(lamb); }
+void check_one(const Lars& lars) {
+  check_momentum(lars.momentum);
+  check_decay(lars.decay);
+  require_setting(std::isfinite(lars.trust_coefficient) && lars.trust_coefficient > 0,
+                  "the trust coefficient", lars.trust_coefficient, "positive");
+}
+
+/// Whether a name is that of a pattern, in which `*` stands for any characters.
+bool matches(std::string_view name, std::string_view pattern) {
+  if (pattern.empty()) return name.empty();
+  if (pattern.front() != '*')
+    return !name.empty() && name.front() == pattern.front() && matches(name.substr(1), pattern.substr(1));
+  const std::string_view rest = pattern.substr(1);
+  for (size_t skipped = 0; skipped <= name.size(); ++skipped)
+    if (matches(name.substr(skipped), rest)) return true;
+  return false;
+}
+
+std::vector<ValueId> members_of(const ParameterGroup& group, const Graph& graph,
+                                std::span<const ValueId> parameters) {
+  std::vector<ValueId> members;
+  for (const Value& value : group.parameters) {
+    if (graph.info(value.id).kind != Kind::parameter)
+      throw UsageError(
+          fmt::format("'{}' is in a group of parameters, but is none", graph.info(value.id).name));
+    members.push_back(value.id);
+  }
+  for (const std::string& pattern : group.names) {
+    const size_t before = members.size();
+    for (ValueId id : parameters)
+      if (matches(graph.info(id).name, pattern)) members.push_back(id);
+    if (members.size() != before) continue;
+    constexpr size_t kMost = 12;
+    std::vector<std::string_view> names;
+    for (ValueId id : parameters.first(std::min(parameters.size(), kMost)))
+      names.push_back(graph.info(id).name);
+    throw UsageError(fmt::format("no parameter has the name '{}' of a group; there are {}{}", pattern,
+                                 fmt::join(names, ", "), parameters.size() > kMost ? ", …" : ""));
+  }
+  return members;
+}
+
+/// State of an optimizer for each element of a parameter.
+Value state_of(Value parameter, const char* what) {
+  TensorType type = parameter.type();
+  type.type = Type::f32;
+  return parameter.graph->state(parameter.graph->info(parameter.id).name + "." + what, type, {}, parameter);
+}
+
+void assign_parameter(const Updated& of, Value updated) {
+  Graph& graph = *of.parameter.graph;
+  graph.rename(updated, graph.info(of.parameter.id).name + ".updated");
+  graph.assign(of.parameter, updated);
+}
+
+/// weight −= lr · gradient, with decay and momentum.
+void descend(const Updated& of, const Sgd& sgd, bool lr_in_velocity = false) {
+  Graph& graph = *of.parameter.graph;
+  std::vector<Value> inputs = {of.gradient, of.lr, of.parameter};
+  if (sgd.momentum != 0) inputs.push_back(state_of(of.parameter, "velocity"));
+  const std::vector<Value> updated = graph.apply("sgd", inputs,
+                                                 {{"momentum", sgd.momentum},
+                                                  {"decay", sgd.decay},
+                                                  {"nesterov", int64_t{sgd.nesterov}},
+                                                  {"lr_in_velocity", int64_t{lr_in_velocity}}});
+  assign_parameter(of, updated[0]);
+  if (sgd.momentum != 0) graph.assign(inputs.back(), updated[1]);
+}
+
+Value sum_of_squares(Value x) { return x.graph->apply("sum_of_squares", {x}, {{"over", "all"}})[0]; }
+Value scalar(Graph& graph, float number) { return graph.constant("", {}, {number}); }
+
+/// The ratio, or 1 if one of two sums of squares is 0.
+Value unless_zero(Value squares, Value others, Value ratio) {
+  return where(minimum(squares, others), ratio, scalar(*ratio.graph, 1));
+}
+
+/// The moments, and the number of the step, which only bias corrections need.
+struct Moments {
+  Value first, second, step;
+};
+
+Moments moments_of(Value parameter, bool bias_correction) {
+  Graph& graph = *parameter.graph;
+  return {state_of(parameter, "first_moment"), state_of(parameter, "second_moment"),
+          bias_correction ? input_named(graph, "step", Type::u32) : graph.constant("", {}, {1}, Type::u32)};
+}
+
+Attributes attributes_of(const Adam& adam) {
+  return {{"beta1", adam.beta1},
+          {"beta2", adam.beta2},
+          {"epsilon", adam.epsilon},
+          {"decay", adam.decay},
+          {"bias_correction", int64_t{adam.bias_correction}}};
+}
+
+void update(const Sgd& sgd, const ParameterSettings& own, const Updated& of) {
+  descend(of, {sgd.momentum, own.decay, sgd.nesterov});
+}
+
+void update(Adam adam, const ParameterSettings& own, const Updated& of) {
+  Graph& graph = *of.parameter.graph;
+  adam.decay = own.decay;
+  const Moments moments = moments_of(of.parameter, adam.bias_correction);
+  Attributes attributes = attributes_of(adam);
+  attributes["decoupled"] = int64_t{adam.decoupled};
+  const std::vector<Value> updated = graph.apply(
+      "adam", {of.gradient, of.lr, of.parameter, moments.step, moments.first, moments.second}, attributes);
+  assign_parameter(of, updated[0]);
+  graph.assign(moments.first, updated[1]);
+  graph.assign(moments.second, updated[2]);
+}
+
+void update(const Lamb& lamb, const ParameterSettings& own, const Updated& of) {
+  Graph& graph = *of.parameter.graph;
+  const Adam adam{lamb.beta1, lamb.beta2, lamb.epsilon, own.decay, true, lamb.bias_correction};
+  if (!own.trust_ratio) return update(adam, own, of);
+  const Moments moments = moments_of(of.parameter, adam.bias_correction);
+  const std::vector<Value> results =
+      graph.apply("adam_direction", {of.gradient, moments.step, of.parameter, moments.first, moments.second},
+                  attributes_of(adam));
+  graph.assign(moments.first, results[0]);
+  graph.assign(moments.second, results[1]);
+  const Value direction = results[2];
+  const Value weight = sum_of_squares(of.parameter), step = sum_of_squares(direction);
+  const Value ratio = unless_zero(weight, step, sqrt(weight) * rsqrt(step));
+  descend({of.parameter, direction, of.lr * ratio}, {});
+}
+
+void update(const Lars& lars, const ParameterSettings& own, const Updated& of) {
+  Value lr = of.lr;
+  if (own.trust_ratio) {
+    const Value weight = sum_of_squares(of.parameter), gradient = sum_of_squares(of.gradient);
+    const Value norm = sqrt(weight);
+    Value whole = sqrt(gradient);
+    if (own.decay != 0) whole = whole + norm * own.decay;
+    lr = lr * unless_zero(weight, gradient, norm * lars.trust_coefficient / whole);
+  }
+  descend({of.parameter, of.gradient, lr}, {lars.momentum, own.decay, false}, true);
+}
+
+}  // namespace
+
+void require_setting(bool holds, std::string_view what, double value, std::string_view range) {
+  if (!holds) throw UsageError(fmt::format("{} is {}; it must be {}", what, value, range));
+}
+
+void check(const Optimizer& optimizer) {
+  std::visit([](const auto& one) { check_one(one); }, optimizer);
+}
+
+std::map<ValueId, ParameterSettings> settings_of_parameters(const Graph& graph,
+                                                            const TrainingOptions& options) {
+  const double decay = std::visit([](const auto& optimizer) { return optimizer.decay; }, options.optimizer);
+  std::map<ValueId, ParameterSettings> settings;
+  std::vector<ValueId> parameters;
+  for (ValueId id = 0; id < graph.values().size(); ++id)
+    if (graph.info(id).kind == Kind::parameter) {
+      settings[id] = {.decay = decay};
+      parameters.push_back(id);
+    }
+  for (const ParameterGroup& group : options.groups)
+    for (ValueId id : members_of(group, graph, parameters)) {
+      ParameterSettings& own = settings.at(id);
+      own.lr_scale = group.lr_scale.value_or(own.lr_scale);
+      own.decay = group.decay.value_or(own.decay);
+      own.trust_ratio = group.trust_ratio.value_or(own.trust_ratio);
+    }
+  return settings;
+}
+
+void add_update(const Optimizer& optimizer, const ParameterSettings& settings, const Updated& updated) {
+  std::visit([&](const auto& one) { update(one, settings, updated); }, optimizer);
+}
+
+Value input_named(Graph& graph, const std::string& name, Type type) {
+  for (ValueId id = 0; id < graph.values().size(); ++id) {
+    const ValueInfo& info = graph.info(id);
+    if (info.name != name) continue;
+    if (info.kind == Kind::input && info.type.type == type && info.type.elements() == 1)
+      return graph.value(id);
+    throw UsageError(fmt::format("the value '{}' must be an input, {}[]", name, name_of(type)));
+  }
+  return graph.input(name, {}, type);
+}
+
+}  // namespace tessera::model

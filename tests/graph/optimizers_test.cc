@@ -1,0 +1,214 @@
+// Optimizers: LAMB and LARS beside float64, groups of parameters, schedules of the learning rate.
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "networks.h"
+#include "support/error_of.h"
+
+namespace tessera::model {
+namespace {
+
+using test::error_of;
+using test::says;
+
+struct Use {
+  const char* name;
+  TrainingOptions options;
+};
+
+std::vector<Use> uses() {
+  const Lamb lamb{.epsilon = 1e-3, .decay = 0.01};
+  Lamb uncorrected = lamb;
+  uncorrected.bias_correction = false;
+  const Lars lars{.momentum = 0.9, .decay = 0.01, .trust_coefficient = 0.1};
+  const std::vector<ParameterGroup> groups = {
+      {.names = {"*.bias"}, .decay = 0, .trust_ratio = false},
+      {.names = {"first.*"}, .lr_scale = 0.5},
+  };
+  return {{"lamb", {.optimizer = lamb}},
+          {"lamb_uncorrected", {.optimizer = uncorrected}},
+          {"lamb_clipped", {.optimizer = lamb, .clip_norm = 0.5, .groups = groups}},
+          {"lamb_micro_batches", {.optimizer = lamb, .micro_batches = 2, .groups = groups}},
+          {"lars", {.optimizer = lars}},
+          {"lars_without_momentum", {.optimizer = Lars{.momentum = 0, .trust_coefficient = 0.1}}},
+          {"lars_groups", {.optimizer = lars, .groups = groups}},
+          {"sgd_groups", {.optimizer = Sgd{.momentum = 0.9, .decay = 0.01}, .groups = groups}},
+          {"adam_groups", {.optimizer = Adam{.epsilon = 1e-3, .decay = 0.01}, .groups = groups}}};
+}
+
+class OptimizerTest : public testing::TestWithParam<std::tuple<const char*, Layers>> {};
+
+TEST_P(OptimizerTest, TrainsLikeFloat64) {
+  const auto& [machine, layers] = GetParam();
+  for (const Use& use : uses()) {
+    SCOPED_TRACE(use.name);
+    Classifier network(layers);
+    add_training(network.loss, use.options);
+    Session session(network.graph, Machine::find(machine, 2), {.seed = 4});
+    expect_steps_like_float64(network.graph, session, 6, [&](uint32_t step) { return network.inputs(step); });
+  }
+}
+
+std::string name_of_layers(Layers layers) {
+  return layers == Layers::dense ? "dense" : layers == Layers::sparse ? "sparse" : "dynamic";
+}
+
+INSTANTIATE_TEST_SUITE_P(Graph, OptimizerTest,
+                         testing::Combine(testing::Values("host", "bow"),
+                                          testing::Values(Layers::dense, Layers::sparse, Layers::dynamic)),
+                         [](const auto& of) {
+                           return std::string(std::get<0>(of.param)) + "_" +
+                                  name_of_layers(std::get<1>(of.param));
+                         });
+
+TEST(Optimizers, TrainReplicasLikeFloat64) {
+  Classifier network(Layers::dense);
+  add_training(network.loss, {.optimizer = Lamb{.epsilon = 1e-3, .decay = 0.01}, .replicas = 2});
+  Session session(network.graph, Machine::find("m2000").with("chips", 2).with("tiles", 8));
+  expect_steps_like_float64(network.graph, session, 3, [&](uint32_t step) { return network.inputs(step); });
+}
+
+/// The weight after a step with a constant gradient, in float64.
+double after_step(const Optimizer& optimizer, double weight, double gradient, double lr) {
+  Graph g;
+  const Value w = g.parameter("w", {1});
+  add_training(sum(w * gradient), {.optimizer = optimizer});
+  WideArrays inputs = {{"lr", {lr}}}, state;
+  for (const ValueInfo& info : g.values()) {
+    if (info.kind == Kind::parameter || info.kind == Kind::state) state[info.name] = {0};
+    if (info.name == "step") inputs["step"] = {1};
+  }
+  state.at("w") = {weight};
+  evaluate(g, inputs, state);
+  return state.at("w")[0];
+}
+
+TEST(Optimizers, TrustRatiosAreOneWhereANormIsZero) {
+  const Lamb lamb{.epsilon = 1e-6};
+  EXPECT_NEAR(after_step(lamb, 0, 2, 0.25), -0.25, 1e-6);  // u is 1
+  EXPECT_NEAR(after_step(lamb, 4, 2, 0.25), 4 - 0.25 * 4, 1e-6);
+  EXPECT_EQ(after_step(lamb, 4, 0, 0.25), 4);
+  const Lars lars{.momentum = 0.9, .decay = 0.5, .trust_coefficient = 0.1};
+  EXPECT_NEAR(after_step(lars, 0, 2, 0.25), -0.25 * 2, 1e-12);
+  // r = 0.1 · 4 / (2 + 0.5 · 4), of a gradient with decay of 2 + 0.5 · 4.
+  EXPECT_NEAR(after_step(lars, 4, 2, 0.25), 4 - 0.25 * 0.1 * 4, 1e-12);
+  EXPECT_NEAR(after_step(lars, 4, 0, 0.25), 4 - 0.25 * 0.5 * 4, 1e-12);
+}
+
+Arrays trained(const TrainingOptions& options) {
+  Classifier network(Layers::dense);
+  add_training(network.loss, options);
+  Session session(network.graph, Machine::host(2), {.seed = 2});
+  for (uint32_t step = 1; step <= 3; ++step) session.run(narrowed(network.inputs(step)));
+  return session.state();
+}
+
+TEST(Optimizers, LambWithoutTrustRatiosIsAdamW) {
+  const Lamb lamb{.epsilon = 1e-8, .decay = 0.1};
+  const Adam adam{.epsilon = 1e-8, .decay = 0.1, .decoupled = true};
+  EXPECT_EQ(trained({.optimizer = lamb, .groups = {{.names = {"*"}, .trust_ratio = false}}}),
+            trained({.optimizer = adam}));
+}
+
+TEST(Optimizers, TheLastGroupThatGivesASettingCounts) {
+  const Sgd sgd{.momentum = 0.5, .decay = 0.1};
+  const auto of = [&](std::vector<ParameterGroup> groups) {
+    return trained({.optimizer = sgd, .groups = std::move(groups)});
+  };
+  EXPECT_EQ(
+      of({{.names = {"*"}, .lr_scale = 0.5}, {.names = {"*"}, .decay = 0.2}, {.names = {"*"}, .decay = 0}}),
+      of({{.names = {"first.*", "second.*", "third.*"}, .lr_scale = 0.5, .decay = 0}}));
+  EXPECT_EQ(of({{.names = {"*"}, .lr_scale = 1, .decay = 0.1}}), of({}));
+  EXPECT_NE(of({{.names = {"fi*t.wei*"}, .decay = 0}}).at("first.weight"), of({}).at("first.weight"));
+  EXPECT_EQ(of({{.names = {"fi*t.wei*"}, .decay = 0}, {.names = {"first.weight"}, .decay = 0.1}}), of({}));
+}
+
+TEST(Optimizers, OnlyBiasCorrectionsNeedTheStep) {
+  for (const bool corrected : {false, true}) {
+    Classifier of_lamb(Layers::dense), of_adam(Layers::dense);
+    add_training(of_lamb.loss, {.optimizer = Lamb{.bias_correction = corrected}});
+    add_training(of_adam.loss, {.optimizer = Adam{.bias_correction = corrected}});
+    EXPECT_EQ(of_lamb.graph.contains("step"), corrected);
+    EXPECT_EQ(of_adam.graph.contains("step"), corrected);
+  }
+}
+
+TEST(Optimizers, WrongSettingsAreRefused) {
+  const auto error = [](const TrainingOptions& options) {
+    Classifier network(Layers::dense);
+    return error_of<UsageError>([&] { add_training(network.loss, options); });
+  };
+  EXPECT_TRUE(says(error({.optimizer = Lamb{.beta1 = 1}}), "a beta is 1; it must be in [0, 1)"));
+  EXPECT_TRUE(says(error({.optimizer = Lamb{.epsilon = 0}}), "epsilon is 0; it must be positive"));
+  EXPECT_TRUE(says(error({.optimizer = Lars{.momentum = 1}}), "the momentum is 1"));
+  EXPECT_TRUE(says(error({.optimizer = Lars{.trust_coefficient = 0}}), "the trust coefficient is 0"));
+  EXPECT_TRUE(says(error({.optimizer = Sgd{.decay = NAN}}), "the weight decay is nan"));
+  EXPECT_TRUE(says(error({.groups = {{.names = {"*"}, .decay = -1}}}), "the weight decay of a group is -1"));
+  EXPECT_TRUE(says(error({.groups = {{.names = {"*"}, .lr_scale = -1}}}), "a factor of the learning rate"));
+  EXPECT_TRUE(says(error({.groups = {{.names = {"*.wieght"}}}}),
+                   "no parameter has the name '*.wieght' of a group; there are first.bias, first.weight"));
+  Classifier network(Layers::dense);
+  EXPECT_TRUE(says(error_of<UsageError>([&] {
+                     add_training(network.loss, {.groups = {{.parameters = {network.graph.find("x")}}}});
+                   }),
+                   "'x' is in a group of parameters, but is none"));
+}
+
+TEST(Schedules, HaveTheirRates) {
+  const Schedule linear{.kind = ScheduleKind::linear, .steps = 110, .warmup = 10};
+  EXPECT_EQ(linear.factor(0), 0);
+  EXPECT_DOUBLE_EQ(linear.factor(5), 0.5);
+  EXPECT_EQ(linear.factor(10), 1);
+  EXPECT_DOUBLE_EQ(linear.factor(60), 0.5);
+  EXPECT_EQ(linear.factor(110), 0);
+  EXPECT_EQ(linear.factor(std::numeric_limits<uint64_t>::max()), 0);
+  const Schedule polynomial{ScheduleKind::polynomial, 110, 10, 2, 0.1};
+  EXPECT_DOUBLE_EQ(polynomial.factor(60), 0.1 + 0.9 / 4);
+  EXPECT_DOUBLE_EQ(polynomial.factor(110), 0.1);
+  const Schedule cosine{.kind = ScheduleKind::cosine, .steps = 100, .end = 0.5};
+  EXPECT_DOUBLE_EQ(cosine.factor(0), 1);
+  EXPECT_DOUBLE_EQ(cosine.factor(25), 0.5 + 0.25 * (1 + std::numbers::sqrt2 / 2));
+  EXPECT_DOUBLE_EQ(cosine.factor(50), 0.75);
+  const Schedule constant{.warmup = 4};
+  EXPECT_DOUBLE_EQ(constant.factor(1), 0.25);
+  EXPECT_EQ(constant.factor(1000), 1);
+  for (const Schedule& schedule : {linear, polynomial, cosine, constant}) check(schedule);
+}
+
+TEST(Schedules, AreNamed) {
+  for (const char* name : {"constant", "linear", "polynomial", "cosine"})
+    EXPECT_EQ(name_of(schedule_named(name)), name);
+  EXPECT_TRUE(says(error_of<UsageError>([] { schedule_named("step"); }),
+                   "'step' is unknown; there are constant, linear, polynomial, cosine"));
+}
+
+TEST(Schedules, RefuseWhatDoesNotGoTogether) {
+  const auto error = [](const Schedule& schedule) { return error_of<UsageError>([&] { check(schedule); }); };
+  EXPECT_TRUE(says(error({.kind = ScheduleKind::cosine, .steps = 10, .warmup = 10}),
+                   "a cosine schedule of 10 steps, 10 of them warm-up, leaves none to decay in"));
+  EXPECT_TRUE(
+      says(error({.kind = ScheduleKind::linear, .steps = 10, .power = 2}), "a linear schedule has no power"));
+  EXPECT_TRUE(says(error({.kind = ScheduleKind::polynomial, .steps = 10, .power = 0}),
+                   "the power of a schedule is 0"));
+  EXPECT_TRUE(
+      says(error({.kind = ScheduleKind::linear, .steps = 10, .end = 2}), "ends with 2 of the learning rate"));
+  EXPECT_TRUE(says(error({.end = 0.5}), "a constant schedule has no end"));
+}
+
+TEST(Packs, ChangeWhatMomentsForget) {
+  const Betas betas = betas_of_packs({0.9, 0.999}, 2);
+  EXPECT_DOUBLE_EQ(betas.beta1, 0.81);
+  EXPECT_DOUBLE_EQ(betas.beta2, 0.998001);
+  EXPECT_EQ(packs_per_batch(1000, 2), 500U);
+  EXPECT_EQ(packs_per_batch(1, 4), 1U);
+  EXPECT_TRUE(says(error_of<UsageError>([] { betas_of_packs({}, 0.5); }), "a packing factor of 0.5"));
+  EXPECT_TRUE(says(error_of<UsageError>([] { betas_of_packs({1, 0.9}, 2); }), "a beta is 1"));
+  EXPECT_TRUE(says(error_of<UsageError>([] { packs_per_batch(8, NAN); }), "a packing factor of nan"));
+}
+
+}  // namespace
+}  // namespace tessera::model
