@@ -108,11 +108,6 @@ std::string kind_of(const Graph& graph, ValueId id) {
   return "result";
 }
 
-model::TrainingOptions options_of(Graph& graph, model::Optimizer optimizer, std::optional<double> clip_norm,
-                                  uint32_t micro_batches, uint32_t replicas, const Ids& frozen) {
-  return {optimizer, clip_norm, micro_batches, values_of(graph, frozen), {}, replicas};
-}
-
 void bind_values(nb::class_<Graph>& graph) {
   graph
       .def(
@@ -380,29 +375,6 @@ void bind_questions(nb::class_<Graph>& graph) {
       .def("__str__", [](const Graph& g) { return to_string(g); });
 }
 
-void bind_training(nb::class_<Graph>& graph) {
-  graph
-      .def(
-          "add_sgd",
-          [](Graph& g, ValueId loss, double momentum, double decay, bool nesterov,
-             std::optional<double> clip_norm, uint32_t micro_batches, uint32_t replicas, const Ids& frozen) {
-            add_training(g.value(loss), options_of(g, model::Sgd{momentum, decay, nesterov}, clip_norm,
-                                                   micro_batches, replicas, frozen));
-          },
-          "loss"_a, "momentum"_a, "decay"_a, "nesterov"_a, "clip_norm"_a.none(), "micro_batches"_a,
-          "replicas"_a, "frozen"_a)
-      .def(
-          "add_adam",
-          [](Graph& g, ValueId loss, std::pair<double, double> betas, double epsilon, double decay,
-             bool decoupled, std::optional<double> clip_norm, uint32_t micro_batches, uint32_t replicas,
-             const Ids& frozen) {
-            const model::Adam adam{betas.first, betas.second, epsilon, decay, decoupled};
-            add_training(g.value(loss), options_of(g, adam, clip_norm, micro_batches, replicas, frozen));
-          },
-          "loss"_a, "betas"_a, "epsilon"_a, "decay"_a, "decoupled"_a, "clip_norm"_a.none(), "micro_batches"_a,
-          "replicas"_a, "frozen"_a);
-}
-
 }  // namespace
 
 void bind_graph(nb::module_& m) {
@@ -418,7 +390,7 @@ void bind_graph(nb::module_& m) {
   bind_structured(graph);
   bind_spiking_layers(graph);
   bind_questions(graph);
-  bind_training(graph);
+  bind_training(m, graph);
 }
 
 }  // namespace tessera::python

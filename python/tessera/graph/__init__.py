@@ -21,6 +21,7 @@ from tessera.graph._convolution import convolution, fold, patches, transposed_co
 from tessera.graph._estimate import Estimate
 from tessera.graph._graph import Graph, TrainingStep
 from tessera.graph._session import Session
+from tessera.graph._training import ParameterGroup, Schedule, betas_of_packs, packs_per_batch
 from tessera.graph._values import (
     Value,
     abs,
@@ -113,6 +114,8 @@ __all__ = [
     "Graph",
     "Missing",
     "OperationCost",
+    "ParameterGroup",
+    "Schedule",
     "Session",
     "TrainingStep",
     "UnsupportedModuleError",
@@ -126,6 +129,7 @@ __all__ = [
     "average_pool",
     "batch_norm",
     "batch_norm_of_batch",
+    "betas_of_packs",
     "butterfly",
     "cast",
     "circulant",
@@ -169,6 +173,7 @@ __all__ = [
     "minimum",
     "normal",
     "not_equal",
+    "packs_per_batch",
     "pad",
     "patches",
     "permute",

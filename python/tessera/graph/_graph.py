@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -14,6 +14,7 @@ from tessera._matrices import Matrix
 from tessera._tessera import Initial, Machine
 from tessera.graph._estimate import Estimate, machine_for
 from tessera.graph._session import Session
+from tessera.graph._training import Optimizer, ParameterGroup, Schedule, Settings, native_groups, native_optimizer
 from tessera.graph._values import (
     INTEGERS,
     MOST_EXACT,
@@ -24,8 +25,6 @@ from tessera.graph._values import (
     require_integers,
     value_type,
 )
-
-Optimizer: TypeAlias = Literal["sgd", "adam", "adamw"]
 
 #: The number of a run, or of each of its micro-batches, on which masks of dropout depend.
 _DRAW = "dropout_step"
@@ -295,28 +294,45 @@ class Graph:
         *,
         output: str | None = None,
         lr: float = 0.001,
-        momentum: float = 0.0,
+        schedule: Schedule | None = None,
+        momentum: float | None = None,
         nesterov: bool = False,
         betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
+        eps: float | None = None,
+        bias_correction: bool = True,
+        trust_coefficient: float = 0.001,
         weight_decay: float | None = None,
+        groups: Iterable[ParameterGroup] = (),
         clip_norm: float | None = None,
         micro_batches: int = 1,
         replicas: int = 1,
         keep: Iterable[str] = (),
     ) -> TrainingStep:
-        """Copy the graph, and add a loss, gradients of all parameters, and their updates as PyTorch defines them.
+        """Copy the graph, and add a loss, gradients of all parameters, and their updates.
 
         A loss by name compares the output, or the one that is named, with a new input: "cross_entropy" with "labels",
-        one per row, of which -100 does not count, and "mse" with "target". `weight_decay` is 0.01 for "adamw" if none
-        is given, else 0. Gradients are scaled so that their common norm is at most `clip_norm`. With `micro_batches`,
+        one per row, of which -100 does not count, and "mse" with "target".
+
+        "sgd", "adam" and "adamw" are PyTorch's, "lamb" and "lars" those of You et al. (2020 and 2017). `weight_decay`
+        is 0.01 for "adamw" and "lamb" if none is given, else 0; `eps` 1e-6 for "lamb", else 1e-8; `momentum` 0.9 for
+        "lars", else 0. `groups` have settings of their own, and `schedule` changes the learning rate. Gradients are scaled so that their common norm is at most `clip_norm`. With `micro_batches`,
         the graph is that of one, and a run takes the rows of all; likewise with `replicas`, equal parts of a machine's
         chips that train side by side on rows of their own and share the means of their gradients. Runs return the loss
         and those outputs that `keep` names.
         """
-        step = TrainingStep(self, lr)
+        step = TrainingStep(self, lr, schedule)
         step._add_loss(loss, output, tuple(keep))
-        step._add_updates(optimizer, momentum, nesterov, betas, eps, weight_decay, clip_norm, micro_batches, replicas)
+        settings = Settings(momentum, nesterov, betas, eps, weight_decay, bias_correction, trust_coefficient)
+        frozen = [value.id for value in step.parameters if value.name in step._frozen]
+        step.native.add_training(
+            step.loss.id,
+            native_optimizer(optimizer, settings),
+            clip_norm,
+            micro_batches,
+            replicas,
+            frozen,
+            native_groups(groups),
+        )
         return step
 
 
@@ -325,11 +341,12 @@ class TrainingStep(Graph):
 
     _kept = (_DRAW, "lr", "step")
 
-    def __init__(self, graph: Graph, lr: float) -> None:
+    def __init__(self, graph: Graph, lr: float, schedule: Schedule | None = None) -> None:
         self.native = graph.native.copy()
         self._frozen = set(graph._frozen)
         self._truths = set(graph._truths)
         self.lr = lr
+        self.schedule = schedule
         self._origin = graph
 
     def session(
@@ -345,7 +362,7 @@ class TrainingStep(Graph):
         session = super().session(
             machine, threads=threads, seed=seed, on_chips=on_chips, parts=parts, share=share
         )
-        session.lr = self.lr
+        session.lr, session.schedule = self.lr, self.schedule
         return session
 
     def _add_loss(self, loss: str | Value, output: str | None, keep: tuple[str, ...]) -> None:
@@ -379,31 +396,6 @@ class TrainingStep(Graph):
         if loss == "mse":
             return mean_squared_error(output, self.input("target", output.shape, output.dtype))
         raise ValueError(f"unknown loss {loss!r}: use 'cross_entropy', 'mse' or a value of the graph")
-
-    def _add_updates(
-        self,
-        optimizer: str,
-        momentum: float,
-        nesterov: bool,
-        betas: tuple[float, float],
-        eps: float,
-        weight_decay: float | None,
-        clip_norm: float | None,
-        micro_batches: int,
-        replicas: int,
-    ) -> None:
-        frozen = [value.id for value in self.parameters if value.name in self._frozen]
-        common = (clip_norm, micro_batches, replicas, frozen)
-        if optimizer == "sgd":
-            self.native.add_sgd(self.loss.id, momentum, weight_decay or 0.0, nesterov, *common)
-        elif optimizer in ("adam", "adamw"):
-            if momentum or nesterov:
-                raise ValueError(f"momentum and nesterov are for 'sgd', not for {optimizer!r}: use betas")
-            decoupled = optimizer == "adamw"
-            decay = (0.01 if decoupled else 0.0) if weight_decay is None else weight_decay
-            self.native.add_adam(self.loss.id, betas, eps, decay, decoupled, *common)
-        else:
-            raise ValueError(f"unknown optimizer {optimizer!r}: use 'sgd', 'adam' or 'adamw'")
 
 
 def _kept_inputs(graph: Graph) -> tuple[str, ...]:

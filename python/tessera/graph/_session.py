@@ -14,6 +14,7 @@ from tessera import _tessera
 from tessera._matrices import Matrix
 from tessera._tessera import Machine
 from tessera.graph._estimate import Estimate
+from tessera.graph._training import Schedule
 
 if TYPE_CHECKING:
     from torch import nn
@@ -43,9 +44,10 @@ class Session:
         if not self._native.fits:
             raise ValueError(f"{machine!r}: {self._native.cost().overflow}")
         self.machine = machine
-        #: Learning rate of the following runs.
+        #: Learning rate of the following runs, and how it changes with the number of the run.
         self.lr = 0.0
-        #: Number of the next run, from 1; Adam and dropout depend on it.
+        self.schedule: Schedule | None = None
+        #: Number of the next run, from 1; schedules, bias corrections and dropout depend on it.
         self.step = 1
         #: Seconds of the last run; on a tiled machine the model's.
         self.seconds: float | None = None
@@ -91,7 +93,8 @@ class Session:
 
     def _provide(self, name: str) -> NDArray[Any]:
         if name == "lr":
-            return np.array(self.lr, np.float32)
+            factor = 1.0 if self.schedule is None else self.schedule.factor(self.step - 1)
+            return np.array(self.lr * factor, np.float32)
         shape = self._graph.bound_shape(self._graph.find(name))
         step = _tessera.whole_number("step", self.step)
         if not shape:

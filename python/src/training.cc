@@ -1,0 +1,113 @@
+// Training steps of graphs: optimizers, groups of parameters, learning rates.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+#include <tessera/model.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+
+namespace tessera::python {
+namespace {
+
+using namespace nb::literals;
+using model::Graph;
+using model::ParameterGroup;
+using model::ValueId;
+using Betas = std::pair<double, double>;
+
+void bind_optimizers(nb::module_& m) {
+  nb::class_<model::Sgd>(m, "Sgd", "Stochastic gradient descent.")
+      .def(
+          "__init__",
+          [](model::Sgd* made, double momentum, double decay, bool nesterov) {
+            new (made) model::Sgd{momentum, decay, nesterov};
+          },
+          "momentum"_a, "decay"_a, "nesterov"_a);
+  nb::class_<model::Adam>(m, "Adam", "Adam, or AdamW.")
+      .def(
+          "__init__",
+          [](model::Adam* made, Betas betas, double epsilon, double decay, bool decoupled,
+             bool bias_correction) {
+            new (made) model::Adam{betas.first, betas.second, epsilon, decay, decoupled, bias_correction};
+          },
+          "betas"_a, "epsilon"_a, "decay"_a, "decoupled"_a, "bias_correction"_a);
+  nb::class_<model::Lamb>(m, "Lamb", "LAMB.")
+      .def(
+          "__init__",
+          [](model::Lamb* made, Betas betas, double epsilon, double decay, bool bias_correction) {
+            new (made) model::Lamb{betas.first, betas.second, epsilon, decay, bias_correction};
+          },
+          "betas"_a, "epsilon"_a, "decay"_a, "bias_correction"_a);
+  nb::class_<model::Lars>(m, "Lars", "LARS.")
+      .def(
+          "__init__",
+          [](model::Lars* made, double momentum, double decay, double trust_coefficient) {
+            new (made) model::Lars{momentum, decay, trust_coefficient};
+          },
+          "momentum"_a, "decay"_a, "trust_coefficient"_a);
+  nb::class_<ParameterGroup>(m, "ParameterGroup", "Parameters with settings of their own.")
+      .def(
+          "__init__",
+          [](ParameterGroup* made, std::vector<std::string> names, std::optional<double> lr_scale,
+             std::optional<double> decay, std::optional<bool> trust_ratio) {
+            new (made) ParameterGroup{{}, std::move(names), lr_scale, decay, trust_ratio};
+          },
+          "names"_a, "lr_scale"_a.none(), "decay"_a.none(), "trust_ratio"_a.none());
+}
+
+model::Schedule schedule_of(const std::string& kind, uint64_t steps, uint64_t warmup, double power,
+                            double end) {
+  return {model::schedule_named(kind), steps, warmup, power, end};
+}
+
+void bind_schedules(nb::module_& m) {
+  m.def(
+      "check_schedule",
+      [](const std::string& kind, uint64_t steps, uint64_t warmup, double power, double end) {
+        check(schedule_of(kind, steps, warmup, power, end));
+      },
+      "kind"_a, "steps"_a, "warmup"_a, "power"_a, "end"_a);
+  m.def(
+      "schedule_factor",
+      [](const std::string& kind, uint64_t steps, uint64_t warmup, double power, double end,
+         uint64_t finished) { return schedule_of(kind, steps, warmup, power, end).factor(finished); },
+      "kind"_a, "steps"_a, "warmup"_a, "power"_a, "end"_a, "finished"_a);
+  m.def(
+      "betas_of_packs",
+      [](Betas unpacked, double packing_factor) {
+        const model::Betas betas = model::betas_of_packs({unpacked.first, unpacked.second}, packing_factor);
+        return Betas{betas.beta1, betas.beta2};
+      },
+      "betas"_a, "packing_factor"_a);
+  m.def("packs_per_batch", &model::packs_per_batch, "sequences"_a, "packing_factor"_a);
+}
+
+}  // namespace
+
+void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
+  bind_optimizers(m);
+  bind_schedules(m);
+  graph.def(
+      "add_training",
+      [](Graph& g, ValueId loss, const model::Optimizer& optimizer, std::optional<double> clip_norm,
+         uint32_t micro_batches, uint32_t replicas, const std::vector<ValueId>& frozen,
+         std::vector<ParameterGroup> groups) {
+        model::TrainingOptions options{.optimizer = optimizer,
+                                       .clip_norm = clip_norm,
+                                       .micro_batches = micro_batches,
+                                       .groups = std::move(groups),
+                                       .replicas = replicas};
+        for (ValueId id : frozen) options.frozen.push_back(g.value(id));
+        add_training(g.value(loss), options);
+      },
+      "loss"_a, "optimizer"_a, "clip_norm"_a.none(), "micro_batches"_a, "replicas"_a, "frozen"_a, "groups"_a);
+}
+
+}  // namespace tessera::python

@@ -1,0 +1,108 @@
+"""Optimizers by their names, groups of parameters, and schedules of the learning rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+from typing import Literal, TypeAlias
+
+from tessera import _tessera
+from tessera.graph._values import Value
+
+Optimizer: TypeAlias = Literal["sgd", "adam", "adamw", "lamb", "lars"]
+ScheduleKind: TypeAlias = Literal["constant", "linear", "polynomial", "cosine"]
+
+_OPTIMIZERS = ("sgd", "adam", "adamw", "lamb", "lars")
+
+
+@dataclass(frozen=True)
+class ParameterGroup:
+    """Parameters of a training step with settings of their own; those that are None are the optimizer's.
+
+    `parameters` are names, in which `*` stands for any characters, or parameters of the graph. Of several groups with
+    a parameter, the last that gives a setting counts. `lr_scale` is a factor of the learning rate. Without a
+    `trust_ratio`, LAMB and LARS train a parameter as AdamW and SGD do.
+    """
+
+    parameters: str | Value | Iterable[str | Value]
+    lr_scale: float | None = None
+    weight_decay: float | None = None
+    trust_ratio: bool | None = None
+
+    def _native(self) -> _tessera.ParameterGroup:
+        several = [self.parameters] if isinstance(self.parameters, (str, Value)) else list(self.parameters)
+        names = [each.name if isinstance(each, Value) else each for each in several]
+        return _tessera.ParameterGroup(names, self.lr_scale, self.weight_decay, self.trust_ratio)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The learning rate of each step as a factor of the one that is given, a function of the step's number alone.
+
+    In the first `warmup` steps it rises linearly from 0. Until step `steps`, warm-up included, it falls to `end`:
+    "linear", "polynomial" (with an exponent, `power`) or "cosine"; or it is "constant".
+    """
+
+    kind: ScheduleKind = "constant"
+    steps: int = 0
+    warmup: int = 0
+    power: float = 1.0
+    end: float = 0.0
+
+    def __post_init__(self) -> None:
+        _tessera.whole_number("steps", self.steps)
+        _tessera.whole_number("warmup", self.warmup)
+        _tessera.check_schedule(*astuple(self))
+
+    def factor(self, finished: int) -> float:
+        """After so many finished steps, as PyTorch's schedulers count them: 0 before the first."""
+        return _tessera.schedule_factor(*astuple(self), _tessera.whole_number("finished", finished))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Those of all optimizers, as a training step takes them."""
+
+    momentum: float | None
+    nesterov: bool
+    betas: tuple[float, float]
+    eps: float | None
+    weight_decay: float | None
+    bias_correction: bool
+    trust_coefficient: float
+
+
+def native_optimizer(
+    name: str, s: Settings
+) -> _tessera.Sgd | _tessera.Adam | _tessera.Lamb | _tessera.Lars:
+    if name not in _OPTIMIZERS:
+        raise ValueError(f"unknown optimizer {name!r}: use {', '.join(map(repr, _OPTIMIZERS))}")
+    if s.nesterov and name != "sgd":
+        raise ValueError(f"nesterov is for 'sgd', not for {name!r}")
+    if name == "sgd":
+        return _tessera.Sgd(s.momentum or 0.0, s.weight_decay or 0.0, s.nesterov)
+    if name == "lars":
+        momentum = 0.9 if s.momentum is None else s.momentum
+        return _tessera.Lars(momentum, s.weight_decay or 0.0, s.trust_coefficient)
+    if s.momentum:
+        raise ValueError(f"momentum is for 'sgd' and 'lars', not for {name!r}: use betas")
+    decay = (0.0 if name == "adam" else 0.01) if s.weight_decay is None else s.weight_decay
+    if name == "lamb":
+        return _tessera.Lamb(s.betas, 1e-6 if s.eps is None else s.eps, decay, s.bias_correction)
+    return _tessera.Adam(s.betas, 1e-8 if s.eps is None else s.eps, decay, name == "adamw", s.bias_correction)
+
+
+def native_groups(groups: Iterable[ParameterGroup]) -> list[_tessera.ParameterGroup]:
+    return [group._native() for group in groups]
+
+
+def betas_of_packs(betas: tuple[float, float], packing_factor: float) -> tuple[float, float]:
+    """β₁ᵖ and β₂ᵖ: moments of batches of packs with p sequences each that forget as fast, by the number of sequences,
+    as those of batches of as many sequences do (Krell et al. 2021).
+    """
+    return _tessera.betas_of_packs(betas, packing_factor)
+
+
+def packs_per_batch(sequences: int, packing_factor: float) -> int:
+    """Return the number of packs that hold as many sequences as a batch without packing; at least 1."""
+    return _tessera.packs_per_batch(_tessera.whole_number("sequences", sequences, 1), packing_factor)
