@@ -135,12 +135,16 @@ Lowering::Lowering(const Graph& graph, const ops::Builder& builder, Stages stage
       builders_(builders_of_stages(stages_.count(), builder)),
       bound_(std::move(bound)),
       skipped_(graph.nodes().size()),
-      stashed_(graph.values().size()),
       replicas_(graph.replicas()),
       substream_words_(model::substream_words(graph)) {
-  lowered_.operands.resize(graph.values().size());
-  lowered_.sets.resize(graph.nodes().size());
-  for (const Node& node : graph.nodes())
+  prepare();
+}
+
+void Lowering::prepare() {
+  lowered_.operands.resize(graph_.values().size());
+  lowered_.sets.resize(graph_.nodes().size());
+  stashed_.resize(graph_.values().size());
+  for (const Node& node : graph_.nodes())
     for (ValueId input : node.inputs) stashed_[input] = stashed_[input] || node.backward;
 }
 

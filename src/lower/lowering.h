@@ -248,6 +248,8 @@ class Lowering {
   }
   uint32_t index_of(const Node& node) const { return static_cast<uint32_t>(&node - graph_.nodes().data()); }
   const LayoutChoice& choice() const { return lowered_.layouts.nodes.at(node_); }
+  /// Makes room for each value and node, and finds the values that the backward pass takes.
+  void prepare();
   program::Purpose purpose_of(ValueId id) const;
   std::vector<program::MappedBox> wanted_mapping(ValueId id) const;
 

@@ -48,8 +48,7 @@ Lowering::Lowering(const Lowering& around, const Node& loop)
       substream_words_(around.substream_words_),
       is_body_(true),
       prefix_(around.graph_.info(loop.outputs[0]).name + ".") {
-  lowered_.operands.resize(graph_.values().size());
-  lowered_.sets.resize(graph_.nodes().size());
+  prepare();
 }
 
 LayoutChoice Lowering::layout_of_loop(const Node& node) {

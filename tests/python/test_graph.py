@@ -84,7 +84,7 @@ def test_operations(rng, function, expected):
     np.testing.assert_allclose(evaluate(function, a, b), expected(a, b), rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("divisor", [3, 7, 8, 0.25, 41, -41, 49, 0.1, 1e-38, 1e38])
+@pytest.mark.parametrize("divisor", [3, 7, 8, 0.25, 41, -41, 49, 0.1, 1e-36, 1e36])
 def test_quotients_are_those_of_numpy(divisor):
     x = np.float32(divisor) * np.arange(-50, 50, dtype=np.float32)
     np.testing.assert_array_equal(evaluate(lambda x: x / divisor, x), x / np.float32(divisor))

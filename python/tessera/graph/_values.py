@@ -78,8 +78,7 @@ class Value:
         return apply("scale", self, factor=float(other))
 
     def __truediv__(self, other: Value | float) -> Value:
-        # Only the reciprocals of powers of two are exact.
-        if not isinstance(other, Value) and abs(math.frexp(other)[0]) == 0.5 and abs(math.frexp(other)[1]) < 100:
+        if not isinstance(other, Value) and _has_exact_reciprocal(other):
             return self * (1 / other)
         return apply("div", self, value_of(other, self))
 
@@ -140,6 +139,12 @@ def require_integers(numbers: NDArray[Any], dtype: str) -> None:
     wrong = wide[~((wide >= least) & (wide <= most) & (wide == np.floor(wide)))]
     if wrong.size:
         raise ValueError(f"{wrong.flat[0]:g} is no value of {dtype}: only whole numbers from {least} to {most} are")
+
+
+def _has_exact_reciprocal(number: float) -> bool:
+    """Return whether a number is a power of two."""
+    part, exponent = math.frexp(number)
+    return part in (-0.5, 0.5) and -100 < exponent < 100
 
 
 def value_of(number: Value | float, like: Value) -> Value:
