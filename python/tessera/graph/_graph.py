@@ -14,7 +14,14 @@ from tessera._matrices import Matrix
 from tessera._tessera import Initial, Machine
 from tessera.graph._estimate import Estimate, machine_for
 from tessera.graph._session import Session
-from tessera.graph._training import Optimizer, ParameterGroup, Schedule, Settings, native_groups, native_optimizer
+from tessera.graph._training import (
+    Optimizer,
+    ParameterGroup,
+    Schedule,
+    Settings,
+    native_groups,
+    native_optimizer,
+)
 from tessera.graph._values import (
     INTEGERS,
     MOST_EXACT,
@@ -315,10 +322,11 @@ class Graph:
 
         "sgd", "adam" and "adamw" are PyTorch's, "lamb" and "lars" those of You et al. (2020 and 2017). `weight_decay`
         is 0.01 for "adamw" and "lamb" if none is given, else 0; `eps` 1e-6 for "lamb", else 1e-8; `momentum` 0.9 for
-        "lars", else 0. `groups` have settings of their own, and `schedule` changes the learning rate. Gradients are scaled so that their common norm is at most `clip_norm`. With `micro_batches`,
-        the graph is that of one, and a run takes the rows of all; likewise with `replicas`, equal parts of a machine's
-        chips that train side by side on rows of their own and share the means of their gradients. Runs return the loss
-        and those outputs that `keep` names.
+        "lars", else 0. `groups` have settings of their own, and `schedule` changes the learning rate. Gradients are
+        scaled so that their common norm is at most `clip_norm`. With `micro_batches`, the graph is that of one, and a
+        run takes the rows of all; likewise with `replicas`, equal parts of a machine's chips that train side by side
+        on rows of their own and share the means of their gradients. Runs return the loss and those outputs that `keep`
+        names.
         """
         step = TrainingStep(self, lr, schedule)
         step._add_loss(loss, output, tuple(keep))
