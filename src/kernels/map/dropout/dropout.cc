@@ -5,6 +5,7 @@
 
 #include "base/simd.h"
 #include "kernels/common/lines.h"
+#include "kernels/common/row_parts.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/map/dropout/dropout.cc"
@@ -55,11 +56,6 @@ namespace {
 HWY_EXPORT(dropout_run);
 
 using program::FieldView;
-
-/// Without a stride from row to row, so that it is not taken for a column.
-FieldView part_of_row(const FieldView& field, uint32_t row, uint32_t col, uint32_t cols) {
-  return {address_of(field, row, col), field.type, 1, std::min(cols, field.cols - col), 0, field.col_stride};
-}
 
 void drop_row(const DropoutMask& mask, uint64_t index, const FieldView& in, const FieldView& out) {
   for_each_run<2>({in, out}, [&](const std::array<std::byte*, 2>& at, size_t count) {
