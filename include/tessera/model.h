@@ -368,6 +368,10 @@ Value gather(Value x, int dim, Value ids);
 /// f32, f16, bf16 or u32. To u32, fractions are cut off; negative numbers and NaN become 0, and numbers that
 /// are too large 2^32 − 1.
 Value cast(Value x, Type type);
+/// To f16 or bf16, to one of the two neighbouring numbers, so that the expected result is x; `step` is a u32
+/// scalar, and the choice a function of (seed, step, operation, element). Numbers of the type stay. What lies
+/// between the largest number and the power of two after it may become infinity.
+Value stochastic_cast(Value x, Type type, Value step, uint64_t seed = 0);
 Value softmax(Value x, int dim = -1);
 Value log_softmax(Value x, int dim = -1);
 /// What scaled dot-product attention takes beside queries, keys and values.

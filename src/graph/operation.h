@@ -154,6 +154,9 @@ struct Traits {
   std::optional<DimensionOrder> (*permutes)(const Node&) = nullptr;
   bool aliases = false;  ///< its result may lie where its input does
   bool draws = false;    ///< random numbers, which differ between replicas only
+  /// Whether a node draws numbers for its elements by where they are in a value. null: none does, but those
+  /// that draw or have sub-streams.
+  bool (*draws_by_place)(const Node&) = nullptr;
   /// Whether a node draws some that differ between replicas, micro-batches and calls of a function; null:
   /// none does.
   bool (*has_substreams)(const Node&) = nullptr;

@@ -31,6 +31,12 @@ bool has_substreams(const Graph& graph) {
   return std::ranges::any_of(graph.nodes(), [](const Node& node) { return has_substreams(node); });
 }
 
+bool draws_numbers(const Node& node) {
+  const Traits& traits = node.operation->traits;
+  return traits.draws || has_substreams(node) ||
+         (traits.draws_by_place != nullptr && traits.draws_by_place(node));
+}
+
 uint32_t substream_words(const Graph& graph) {
   if (!has_substreams(graph)) return 0;
   const uint32_t calls = depth_of(graph);

@@ -15,6 +15,9 @@ inline constexpr uint32_t kReplicaWord = 0, kMicroBatchWord = 1, kCallWord = 2;
 bool has_substreams(const Node& node);
 bool has_substreams(const Graph& graph);
 
+/// Whether it draws random numbers, of sub-streams or the same in all.
+bool draws_numbers(const Node& node);
+
 /// How many words the sub-streams of a whole graph have, in its functions too; 0: it has one.
 uint32_t substream_words(const Graph& graph);
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/run.h"
+#include "kernels/common/element_order.h"
 #include "kernels/common/window.h"
 #include "lower/layout.h"
 #include "ops/builder.h"
@@ -65,6 +66,8 @@ class LinearWeight {
   virtual std::optional<PartedActivations> parted_activations(ProductKind /*product*/, uint32_t /*n*/) {
     return {};
   }
+  /// Which elements of the matrix the stored ones are, where there is a formula for it.
+  virtual std::optional<kernels::ElementOrder> order() const { return {}; }
   /// Whether gradients leave places unwritten, where the variable has to be 0.
   virtual bool gradient_has_gaps() const { return false; }
   /// Rows of each panel, if the values lie in panels from which a lookup takes rows.

@@ -80,11 +80,15 @@ float keep_of(const Node& node) { return static_cast<float>(1 - node.number("p")
 uint64_t seed_of(const Node& node) { return static_cast<uint64_t>(node.integer("seed", 0)); }
 uint32_t stream_of(const Node& node) { return static_cast<uint32_t>(node.integer("stream", 0)); }
 
+void require_step(const Signature& s, const TensorType& step) {
+  if (step.type != Type::u32 || step.elements() != 1)
+    throw UsageError(fmt::format("{}: the step is {}; it must be u32[]", s.operation, to_string(step)));
+}
+
 void require_dropout(const Signature& s, const TensorType& step) {
   const double p = s.attributes.number("p");
   if (!(p >= 0 && p < 1)) throw UsageError(fmt::format("{}: p = {} is not in [0, 1)", s.operation, p));
-  if (step.type != Type::u32 || step.elements() != 1)
-    throw UsageError(fmt::format("{}: the step is {}; it must be u32[]", s.operation, to_string(step)));
+  require_step(s, step);
 }
 
 std::span<const Operation> dropout_operations() { return kDropout; }

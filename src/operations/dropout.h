@@ -1,5 +1,5 @@
-// What operations that drop elements have in common: attributes "p", "seed" and "stream", and a step as
-// input.
+// What operations that draw random numbers have in common: attributes "seed" and "stream", and a step as
+// input; and of those that drop elements, "p".
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,8 @@ float keep_of(const Node& node);
 uint64_t seed_of(const Node& node);
 uint32_t stream_of(const Node& node);
 
+/// Throws UsageError for a step that is none.
+void require_step(const Signature& signature, const TensorType& step);
 /// Throws UsageError for a probability or a step that is none.
 void require_dropout(const Signature& signature, const TensorType& step);
 

@@ -27,6 +27,15 @@ void require_scalar(const Signature& s, size_t input, Type type) {
                                  to_string(s.inputs[input]), name_of(type)));
 }
 
+/// The gradient has the weight's shape, and any type: updates are computed in FP32.
+void require_gradient(const Signature& s, size_t gradient, const TensorType& weight) {
+  require_float(s, s.inputs[gradient]);
+  require_like(s, gradient, weight, s.inputs[gradient].type);
+}
+
+/// A step with a learning rate of NaN is left out.
+bool is_left_out(const Evaluation& e, size_t lr) { return std::isnan((*e.inputs[lr])[0]); }
+
 // Inputs: gradient, lr, weight, and with momentum the velocity. Outputs: weight, velocity.
 enum : size_t { kGradient, kLr, kWeight, kVelocity };
 
@@ -37,15 +46,10 @@ ops::SgdProblem sgd_problem(const Node& node) {
           .lr_in_velocity = node.integer("lr_in_velocity", 0) != 0};
 }
 
-/// Of the weight's type, or f32.
-void require_gradient(const Signature& s, const TensorType& weight) {
-  require_like(s, kGradient, weight, s.inputs[kGradient].type == Type::f32 ? Type::f32 : weight.type);
-}
-
 Types infer_sgd(const Signature& s) {
   const TensorType& weight = s.inputs[kWeight];
   require_float(s, weight);
-  require_gradient(s, weight);
+  require_gradient(s, kGradient, weight);
   require_scalar(s, kLr, Type::f32);
   const ops::SgdProblem problem = sgd_problem(s.attributes);
   if ((problem.momentum != 0) != (s.inputs.size() > kVelocity))
@@ -62,7 +66,7 @@ std::vector<Array> sgd_reference(const Evaluation& e) {
   const double lr = (*e.inputs[kLr])[0];
   Array weight = *e.inputs[kWeight];
   Array velocity = momentum != 0 ? *e.inputs[kVelocity] : Array(weight.size());
-  for (size_t i = 0; i < weight.size(); ++i) {
+  for (size_t i = 0; i < weight.size() && !is_left_out(e, kLr); ++i) {
     const double gradient = (in_velocity ? lr : 1) * ((*e.inputs[kGradient])[i] + decay * weight[i]);
     velocity[i] = momentum * velocity[i] + gradient;
     const double step = nesterov ? gradient + momentum * velocity[i] : velocity[i];
@@ -75,7 +79,8 @@ std::vector<Array> sgd_reference(const Evaluation& e) {
 std::vector<Case> sgd_cases() {
   const TensorType w{Type::f32, {7, 19}, {}, {}}, half{Type::f16, {7, 19}, {}, {}},
       scalar{Type::f32, {}, {}, {}};
-  return {{.inputs = {w, scalar, w}, .attributes = {{"decay", 0.1}}, .differentiable = false},
+  return {{.inputs = {w, scalar, half}, .differentiable = false},
+          {.inputs = {w, scalar, w}, .attributes = {{"decay", 0.1}}, .differentiable = false},
           {.inputs = {w, scalar, w, w}, .attributes = {{"momentum", 0.9}}, .differentiable = false},
           {.inputs = {w, scalar, w, w},
            .attributes = {{"momentum", 0.9}, {"decay", 0.01}, {"nesterov", int64_t{1}}},
@@ -102,7 +107,7 @@ Types infer_adam(const Signature& s) {
   const TensorType& weight = s.inputs[kWeight];
   require_float(s, weight);
   adam_problem(s.attributes);
-  require_like(s, kGradient, weight, weight.type);
+  require_gradient(s, kGradient, weight);
   require_scalar(s, kLr, Type::f32);
   require_scalar(s, kStep, Type::u32);
   require_like(s, kFirst, weight, Type::f32);
@@ -134,7 +139,7 @@ std::vector<Array> adam_reference(const Evaluation& e) {
   const double decay = e.node.number("decay", 0.0), lr = (*e.inputs[kLr])[0];
   const bool decoupled = e.node.integer("decoupled", 0) != 0;
   Array weight = *e.inputs[kWeight], first = *e.inputs[kFirst], second = *e.inputs[kSecond];
-  for (size_t i = 0; i < weight.size(); ++i) {
+  for (size_t i = 0; i < weight.size() && !is_left_out(e, kLr); ++i) {
     double gradient = (*e.inputs[kGradient])[i];
     if (decoupled)
       weight[i] *= 1 - lr * decay;
@@ -172,7 +177,7 @@ Types infer_direction(const Signature& s) {
   const TensorType& weight = s.inputs[kWeight];
   require_float(s, weight);
   adam_problem(s.attributes);
-  require_gradient(s, weight);
+  require_gradient(s, kGradient, weight);
   require_scalar(s, kDirectionStep, Type::u32);
   require_like(s, kDirectionFirst, weight, Type::f32);
   require_like(s, kDirectionSecond, weight, Type::f32);
@@ -245,25 +250,24 @@ LinearUpdate on_outputs(Lowering& l, const Node& node, Type gradient) {
   return direction_on_outputs(l, node, gradient);
 }
 
-bool is_assigned(const Graph& graph, ValueId state, ValueId value) {
-  return std::ranges::any_of(graph.assignments(), [&](const Assignment& assignment) {
-    return assignment.state == state && assignment.value == value;
-  });
+/// Whether one of the values that an update changes may change where it lies.
+bool may_change_in_place(const Lowering& l, const Node& update, size_t i) {
+  return replaced_state(l, update, i) == updated_values(update)[i];
 }
 
 /// What is updated becomes the outputs: itself, or copies if it may not change now.
-void place_outputs(Lowering& l, const Node& node, bool in_place) {
-  const std::vector<ValueId> updated = updated_values(node);
-  for (size_t i = 0; i < updated.size(); ++i) {
-    if (in_place)
-      l.alias(node.outputs[i], updated[i]);
+void place_outputs(Lowering& l, const Node& node) {
+  for (size_t i = 0; i < updated_values(node).size(); ++i) {
+    const size_t updated = node.operation->traits.updates[i];
+    if (may_change_in_place(l, node, i))
+      l.alias(node.outputs[i], node.inputs[updated]);
     else
-      l.copy_to_output(i, l.brought(updated[i], node.outputs[i]));
+      l.begin_output_with(i, updated);
   }
 }
 
 void lower_update(Lowering& l, const Node& node) {
-  place_outputs(l, node, may_update_in_place(l, node));
+  place_outputs(l, node);
   const ops::Operand gradient = l.brought(node.inputs[kGradient], node.outputs[0]);
   LinearUpdate update = on_outputs(l, node, l.builder().type_of(gradient));
   update.operands.insert(update.operands.begin(), gradient);
@@ -312,17 +316,23 @@ constexpr Operation kUpdate[] = {
 
 std::span<const Operation> update_operations() { return kUpdate; }
 
+std::optional<ValueId> replaced_state(const Lowering& l, const Node& node, size_t output) {
+  const ValueId value = node.outputs.at(output);
+  for (const Assignment& assignment : l.graph().assignments())
+    if (assignment.value == value && l.layout_of(assignment.state) == l.layout_of(value) &&
+        !l.is_read_later(assignment.state, node))
+      return assignment.state;
+  return {};
+}
+
 bool may_update_in_place(const Lowering& l, const Node& update) {
-  const std::vector<ValueId> updated = updated_values(update);
-  for (size_t i = 0; i < updated.size(); ++i)
-    if (!is_assigned(l.graph(), updated[i], update.outputs[i]) ||
-        !(l.layout_of(updated[i]) == l.layout_of(update.outputs[i])) || l.is_read_later(updated[i], update))
-      return false;
+  for (size_t i = 0; i < updated_values(update).size(); ++i)
+    if (!may_change_in_place(l, update, i)) return false;
   return true;
 }
 
 LinearUpdate update_of(Lowering& l, const Node& node) {
-  place_outputs(l, node, true);
+  place_outputs(l, node);
   return on_outputs(l, node, l.weight(node.inputs[kWeight]).gradient_type());
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/integer_types.h"
 #include "graph/operation.h"
+#include "graph/substream.h"
 #include "graph/transforms/transforms.h"
 
 namespace tessera::model {
@@ -55,7 +56,7 @@ class Folding {
 
   /// What constants alone give, unless it is larger than they are.
   void evaluate(const Node& node) {
-    if (node.body || node.operation->traits.draws || node.operation->traits.has_substreams != nullptr) return;
+    if (node.body || draws_numbers(node)) return;
     Evaluation evaluation{.graph = graph_, .node = node};
     uint64_t size = 1;
     for (ValueId input : node.inputs) {

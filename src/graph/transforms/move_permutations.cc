@@ -8,6 +8,7 @@
 #include "graph/broadcast.h"
 #include "graph/dims.h"
 #include "graph/operation.h"
+#include "graph/substream.h"
 #include "graph/transforms/transforms.h"
 
 namespace tessera::model {
@@ -129,7 +130,7 @@ class Mover {
 
   std::optional<Reordered> reordered(const Node& node, ValueId input, const DimensionOrder& order) const {
     const Traits& traits = node.operation->traits;
-    if (traits.elementwise) {
+    if (traits.elementwise && !draws_numbers(node)) {
       const Shape& shape = graph_.type(node.outputs[0]).shape;
       const auto is_broadcast = [&](ValueId id) {
         return common_shape(graph_.type(id).shape, shape) == shape;

@@ -112,7 +112,7 @@ class Part {
     const bool any = std::ranges::find(operands.operands, true) != operands.operands.end();
     const bool keeps_samples = keeps(operands, any);
     // A weight's gradient lies in the session's state, where all parts would write it.
-    const bool draws = node.operation->traits.draws || has_substreams(node);
+    const bool draws = draws_numbers(node);
     if (node.body || draws || is_weight_gradient(node) || (any && !keeps_samples)) return false;
     Attributes attributes = node.attributes;
     if (const auto shape = attributes.find("shape"); keeps_samples && shape != attributes.end())

@@ -19,6 +19,10 @@ class HostDenseWeight : public LinearWeight {
   Type activation_type() const override { return type_; }
   ValueLayout activations() const override { return kRows; }
   std::optional<uint32_t> panel_rows() const override { return ops::PanelLayout::kRows; }
+  std::optional<kernels::ElementOrder> order() const override {
+    constexpr uint32_t kPanel = ops::PanelLayout::kRows;
+    return kernels::ElementOrder{kPanel * panels_.k, kPanel, 1, panels_.k};
+  }
   bool takes_mask() const override { return true; }
   bool takes_windows() const override { return true; }
   bool can_add() const override { return true; }

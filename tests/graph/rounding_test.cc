@@ -1,0 +1,163 @@
+// Stochastic rounding in graphs: the same bits on every machine, and where numbers are drawn apart.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "base/stochastic_rounding.h"
+#include "compare.h"
+#include "graph/operation.h"
+#include "networks.h"
+#include "support/error_of.h"
+
+namespace tessera::model {
+namespace {
+
+using test::error_of;
+using test::says;
+
+std::vector<Machine> machines() {
+  return {Machine::host(1), Machine::host(3), Machine::find("gc200").with("tiles", 6)};
+}
+
+float rounded(Type type, float x, uint32_t word) {
+  return type == Type::f16 ? base::to_float(base::to_half(x, word))
+                           : base::to_float(base::to_bfloat16(x, word));
+}
+
+/// A value, rounded by the words of the stream of a step and an operation.
+std::vector<float> rounded(Type type, const std::vector<float>& x, uint64_t seed, uint32_t step,
+                           uint32_t stream) {
+  const base::RandomStream random(seed, step, stream);
+  std::vector<float> y;
+  for (size_t i = 0; i < x.size(); ++i) y.push_back(rounded(type, x[i], random.word(i)));
+  return y;
+}
+
+/// The cast as an operation, with its attributes.
+Value stochastic(Value x, Type type, Value step, int64_t seed, int64_t stream, bool is_shared = false) {
+  return x.owner().apply("cast", {x, step},
+                         {{"type", std::string(name_of(type))},
+                          {"rounding", "stochastic"},
+                          {"seed", seed},
+                          {"stream", stream},
+                          {"shared", int64_t{is_shared}}})[0];
+}
+
+bool takes(const Machine& machine, Type type) { return machine.name() == "host" || type != Type::bf16; }
+
+TEST(Rounding, IsThatOfTheElementOnEveryMachine) {
+  const Shape shape = {5, 7, 33};
+  for (Type type : {Type::f16, Type::bf16}) {
+    Graph g;
+    const Value x = g.input("x", shape), step = g.input("step", {}, Type::u32);
+    g.output("y", stochastic(x, type, step, 21, 4));
+    g.output("flat", stochastic(reshape(x, {35, 33}), type, step, 21, 4));
+    const Arrays inputs = {{"x", narrowed(random_values(x.type(), -2, 2, 1, 3, 0))}, {"step", {9}}};
+    const std::vector<float> expected = rounded(type, inputs.at("x"), 21, 9, 4);
+    for (const Machine& machine : machines()) {
+      if (!takes(machine, type)) continue;
+      SCOPED_TRACE(machine.name());
+      const Arrays found = Session(g, machine).run(inputs);
+      EXPECT_EQ(found.at("y"), expected);
+      EXPECT_EQ(found.at("flat"), expected);
+    }
+  }
+}
+
+/// Parameters of products lie in a form of their own.
+TEST(Rounding, OfWeightsIsThatOfTheElement) {
+  Graph g;
+  const Value x = g.input("x", {12, 40}), step = g.input("step", {}, Type::u32);
+  const Value w = g.parameter("w", {37, 40}, Initial::normal(1)), v = g.parameter("v", {24, 37});
+  const Value own = linear(relu(linear(x, w)), v);
+  g.output("y", own);
+  const Value narrow = stochastic(w, Type::f16, step, 21, 4);
+  g.output("rounded", narrow);
+  g.output("product", linear(x, cast(narrow, Type::f32)));
+  const Arrays inputs = {{"x", narrowed(random_values(x.type(), -2, 2, 1, 3, 0))}, {"step", {9}}};
+  for (const Machine& machine : machines()) {
+    SCOPED_TRACE(machine.name());
+    Session session(g, machine);
+    const std::vector<float> expected = rounded(Type::f16, session.get("w"), 21, 9, 4);
+    EXPECT_EQ(session.run(inputs).at("rounded"), expected);
+  }
+}
+
+/// A permutation is not moved past it.
+TEST(Rounding, OfAPermutedValueIsThatOfTheElement) {
+  Graph g;
+  const Value x = g.input("x", {6, 5, 8}), step = g.input("step", {}, Type::u32);
+  g.output("y", permute(stochastic(permute(x, {1, 0, 2}), Type::f16, step, 2, 1, true), {1, 0, 2}));
+  const Arrays inputs = {{"x", narrowed(random_values(x.type(), -2, 2, 1, 3, 0))}, {"step", {9}}};
+  const auto permuted = [](const std::vector<float>& x, size_t rows, size_t cols) {
+    std::vector<float> y(x.size());
+    for (size_t r = 0; r < rows; ++r)
+      for (size_t c = 0; c < cols; ++c) std::copy_n(&x[(r * cols + c) * 8], 8, &y[(c * rows + r) * 8]);
+    return y;
+  };
+  const std::vector<float> expected =
+      permuted(rounded(Type::f16, permuted(inputs.at("x"), 6, 5), 2, 9, 1), 5, 6);
+  for (const Machine& machine : machines()) EXPECT_EQ(Session(g, machine).run(inputs).at("y"), expected);
+}
+
+TEST(Rounding, DiffersBetweenCallsUnlessItIsShared) {
+  for (bool is_shared : {false, true}) {
+    auto function = std::make_shared<Graph>();
+    const Value inside = function->input("x", {4, 50}), count = function->input("step", {}, Type::u32);
+    function->output("y", stochastic(inside, Type::f16, count, 3, 1, is_shared));
+    Graph g;
+    const Value x = g.input("x", {4, 50}), step = g.input("step", {}, Type::u32);
+    g.output("first", g.call(function, {x, step})[0]);
+    g.output("second", g.call(function, {x, step})[0]);
+    const Arrays inputs = {{"x", narrowed(random_values(x.type(), -2, 2, 1, 3, 0))}, {"step", {9}}};
+    Arrays before;
+    for (const Machine& machine : machines()) {
+      const Arrays found = Session(g, machine).run(inputs);
+      EXPECT_EQ(found.at("first") == found.at("second"), is_shared);
+      if (!before.empty()) {
+        EXPECT_EQ(found, before) << machine.name();
+      }
+      before = found;
+    }
+  }
+}
+
+TEST(Rounding, OfACastDependsOnStepAndSeed) {
+  Graph g;
+  const Value x = g.input("x", {100}), step = g.input("step", {}, Type::u32);
+  g.output("a", stochastic_cast(x, Type::bf16, step, 1));
+  g.output("b", stochastic_cast(x, Type::bf16, step, 2));
+  Session session(g, Machine::host(1));
+  const std::vector<float> values = narrowed(random_values(x.type(), -2, 2, 1, 3, 0));
+  const Arrays first = session.run({{"x", values}, {"step", {1}}}),
+               again = session.run({{"x", values}, {"step", {1}}}),
+               second = session.run({{"x", values}, {"step", {2}}});
+  EXPECT_EQ(first, again);
+  EXPECT_NE(first.at("a"), first.at("b"));
+  EXPECT_NE(first.at("a"), second.at("a"));
+}
+
+TEST(Rounding, SaysWhatItDoesNotTake) {
+  Graph g;
+  const Value x = g.input("x", {3}), n = g.input("n", {3}, Type::u32), step = g.input("step", {}, Type::u32);
+  const auto message = [&](const std::vector<Value>& inputs, const Attributes& attributes) {
+    return error_of<UsageError>([&] { g.apply("cast", inputs, attributes); });
+  };
+  const Attribute stochastic = "stochastic";
+  EXPECT_TRUE(says(message({x}, {{"type", "f16"}, {"rounding", "up"}}), "there is no rounding 'up'"));
+  EXPECT_TRUE(says(message({x}, {{"type", "f16"}, {"rounding", stochastic}}), "takes the step"));
+  EXPECT_TRUE(says(message({x, x}, {{"type", "f16"}, {"rounding", stochastic}}), "it must be u32[]"));
+  EXPECT_TRUE(says(message({x, step}, {{"type", "i32"}, {"rounding", stochastic}}), "only f16 and bf16"));
+  EXPECT_TRUE(says(message({n, step}, {{"type", "f16"}, {"rounding", stochastic}}), "u32"));
+  EXPECT_TRUE(says(message({x, step}, {{"type", "f16"}}), "only stochastic rounding takes a step"));
+}
+
+}  // namespace
+}  // namespace tessera::model
