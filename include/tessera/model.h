@@ -550,6 +550,19 @@ struct ParameterGroup {
   std::optional<bool> trust_ratio = {};  ///< of LAMB and LARS: whether the parameter has one, otherwise true
 };
 
+/// How a number that a 16-bit type lacks is rounded: to the nearest one, or to one of its two neighbours so
+/// that the expected result is the number.
+enum class Rounding : uint8_t { nearest, stochastic };
+
+/// Gradients are those of the loss times a scale, so that 16-bit ones do not vanish, and are divided by it in
+/// FP32. If it grows, a step with a gradient that is not finite changes no parameter and no optimizer's
+/// state, and halves the scale; after so many good steps it doubles, up to 2^24. A step counts as one with an
+/// infinite gradient also if the sum of all gradients' squares is.
+struct LossScale {
+  double initial = 65536;
+  uint32_t grow_after = 2000;  ///< 0: the scale is fixed
+};
+
 struct TrainingOptions {
   Optimizer optimizer = Sgd{};
   /// Gradients are scaled so that their norm, over all parameters, is at most this.
@@ -563,10 +576,20 @@ struct TrainingOptions {
   /// The graph is that of one replica of as many equal parts of a machine's chips; gradients and scalar
   /// outputs are means over replicas.
   uint32_t replicas = 1;
+  /// Type of what an optimizer keeps for each element of a parameter: f32, f16 or bf16. Updates are computed
+  /// in FP32.
+  Type state = Type::f32;
+  /// Of updated parameters and state of 16-bit types, by random numbers of a seed, which replicas share.
+  Rounding rounding = Rounding::nearest;
+  uint64_t seed = 0;
+  std::optional<LossScale> loss_scale = {};
 };
 
 /// Adds gradients of all parameters that the loss depends on, and their updates. The learning rate becomes an
-/// input "lr", a scalar, and for bias corrections the number of the step an input "step", from 1.
+/// input "lr", a scalar, and for bias corrections and stochastic rounding the number of the step an input
+/// "step", from 1. A loss scale that may change is state: "loss_scale", beside the number of good steps since
+/// it changed, "loss_scale.good_steps", and of those that were left out, "loss_scale.skipped_steps", which
+/// bias corrections do not count.
 void add_training(Value loss, const TrainingOptions& options = {});
 
 /// Values by name, row-major; of a sparse matrix its blocks.

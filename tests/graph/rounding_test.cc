@@ -159,5 +159,123 @@ TEST(Rounding, SaysWhatItDoesNotTake) {
   EXPECT_TRUE(says(message({x, step}, {{"type", "f16"}}), "only stochastic rounding takes a step"));
 }
 
+// Updates.
+
+/// What an update changes is as it was after a step with a learning rate of NaN.
+class LeftOut : public testing::TestWithParam<const Operation*> {};
+
+TEST_P(LeftOut, WithALearningRateOfNaN) {
+  constexpr size_t kLr = 1;
+  for (const Case& c : GetParam()->cases())
+    for (const char* machine : {"host", "bow"}) {
+      CaseGraph made(*GetParam(), c, 5);
+      const Node& node = made.graph.nodes().back();
+      Arrays inputs;
+      for (const auto& [name, values] : made.arrays) inputs[name] = narrowed(values);
+      inputs.at(made.graph.info(node.inputs[kLr]).name) = {NAN};
+      Session session(made.graph, Machine::find(machine, 2));
+      for (const auto& [name, values] : made.state) session.set(name, narrowed(values));
+      const Arrays found = session.run(inputs);
+      const std::vector<ValueId> updated = updated_values(node);
+      for (const auto& [name, id] : made.graph.outputs())
+        for (size_t i = 0; i < updated.size(); ++i)
+          if (node.outputs[i] == id) {
+            EXPECT_EQ(found.at(name), session.get(made.graph.info(updated[i]).name)) << name;
+          }
+    }
+}
+
+std::vector<const Operation*> updates() {
+  std::vector<const Operation*> found;
+  for (const Operation* operation : all_operations())
+    if (!operation->traits.updates.empty()) found.push_back(operation);
+  return found;
+}
+INSTANTIATE_TEST_SUITE_P(Updates, LeftOut, testing::ValuesIn(updates()),
+                         [](const auto& of) { return std::string(of.param->name); });
+
+/// One that moves parameters of 1 by 2^-13 in each step, of which the types have numbers 2^-8 and 2^-11
+/// apart.
+class SmallSteps : public testing::TestWithParam<std::tuple<Type, Type>> {
+ public:
+  static constexpr uint32_t kRows = 40, kCols = 100, kSteps = 16;
+  static constexpr float kLr = 0x1p-13F;
+
+  static std::vector<float> train(const Optimizer& optimizer, Rounding rounding, Type state,
+                                  const Machine& machine, uint32_t replicas = 1) {
+    Graph g;
+    const Value w = g.parameter("w", {kRows, kCols}, Initial::constant(1), std::get<0>(GetParam()));
+    const Value x = g.input("x", {2, kCols}, w.type().type);
+    const Value loss = sum(cast(linear(x, w), Type::f32)) * 0.5;
+    g.output("loss", loss);
+    add_training(loss, {.optimizer = optimizer, .replicas = replicas, .state = state, .rounding = rounding});
+    Session session(g, machine);
+    Arrays inputs = {{"x", std::vector<float>(replicas * 2 * kCols, 1)}, {"lr", {kLr}}};
+    for (uint32_t step = 1; step <= kSteps; ++step) {
+      if (g.contains("step")) inputs["step"] = {static_cast<float>(step)};
+      session.run(inputs);
+    }
+    return session.get("w");
+  }
+
+  static double mean(const std::vector<float>& values) {
+    double total = 0;
+    for (float value : values) total += value;
+    return total / static_cast<double>(values.size());
+  }
+};
+
+TEST_P(SmallSteps, AreLostIfRoundedToNearest) {
+  for (float w : train(Sgd{}, Rounding::nearest, std::get<1>(GetParam()), Machine::host(1))) ASSERT_EQ(w, 1);
+}
+
+/// Each step moves a parameter by the distance of its neighbours, or not at all.
+TEST_P(SmallSteps, AreTakenOnAverageIfRoundedStochastically) {
+  const auto& [type, state] = GetParam();
+  const double distance = type == Type::f16 ? 0x1p-11 : 0x1p-8;
+  const double deviation = std::sqrt(kSteps * kLr * distance / (kRows * kCols));
+  const Adam adam{.epsilon = 1e-12};
+  for (const Optimizer& optimizer : {Optimizer(Sgd{}), Optimizer(adam)}) {
+    const bool is_exact = std::holds_alternative<Sgd>(optimizer) || state == Type::f32;
+    const std::vector<float> w = train(optimizer, Rounding::stochastic, state, Machine::host(1));
+    // Moments of few bits deviate as well.
+    const double allowed = 4 * deviation + (is_exact ? 0 : 0.05 * kSteps * kLr);
+    EXPECT_NEAR(mean(w), 1 - kSteps * kLr, allowed);
+    EXPECT_EQ(train(optimizer, Rounding::stochastic, state, Machine::host(3)), w);
+    if (type == Type::bf16 || state == Type::bf16) continue;
+    EXPECT_EQ(
+        train(Sgd{.momentum = 0.5}, Rounding::stochastic, state, Machine::host(2)),
+        train(Sgd{.momentum = 0.5}, Rounding::stochastic, state, Machine::find("gc200").with("tiles", 6)));
+    EXPECT_EQ(train(Sgd{.momentum = 0.5}, Rounding::stochastic, state, Machine::host(2)),
+              train(Sgd{.momentum = 0.5}, Rounding::stochastic, state,
+                    Machine::find("m2000").with("chips", 2).with("tiles", 6), 2));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Updates, SmallSteps,
+                         testing::Values(std::tuple(Type::f16, Type::f32), std::tuple(Type::f16, Type::f16),
+                                         std::tuple(Type::bf16, Type::f32),
+                                         std::tuple(Type::bf16, Type::bf16)),
+                         [](const auto& of) {
+                           return fmt::format("{}_{}", name_of(std::get<0>(of.param)),
+                                              name_of(std::get<1>(of.param)));
+                         });
+
+TEST(Rounding, OfStateHalvesItsBytes) {
+  std::map<Type, uint64_t> bytes;
+  for (Type state : {Type::f32, Type::bf16}) {
+    Classifier network(Layers::dense);
+    add_training(network.loss, {.optimizer = Adam{}, .state = state, .rounding = Rounding::stochastic});
+    bytes[state] = Session(network.graph, Machine::host(1)).cost().bytes.at("optimizer");
+  }
+  EXPECT_EQ(2 * bytes[Type::bf16], bytes[Type::f32]);
+}
+
+TEST(Rounding, OfStateIsOfTypesOfFloatingPoint) {
+  Classifier network(Layers::dense);
+  EXPECT_TRUE(says(error_of<UsageError>([&] { add_training(network.loss, {.state = Type::u32}); }),
+                   "an optimizer's state cannot be u32"));
+}
+
 }  // namespace
 }  // namespace tessera::model

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "graph/operation.h"
+#include "graph/transforms/loss_scale.h"
 #include "graph/transforms/transforms.h"
 #include "graph/transforms/updates.h"
 
@@ -31,6 +32,13 @@ void check_training(const TrainingOptions& options) {
     require_setting(*options.clip_norm > 0, "the clipping norm", *options.clip_norm, "positive");
   require_setting(options.micro_batches > 0, "the number of micro-batches", options.micro_batches,
                   "at least 1");
+  if (options.state != Type::f32 && options.state != Type::f16 && options.state != Type::bf16)
+    throw UsageError(
+        fmt::format("an optimizer's state cannot be {}: use f32, f16 or bf16", name_of(options.state)));
+  if (options.loss_scale) check_loss_scale(*options.loss_scale);
+  if (options.loss_scale && options.loss_scale->grow_after != 0 &&
+      std::holds_alternative<Lamb>(options.optimizer))
+    throw UsageError("a loss scale that grows cannot be used with LAMB: use a fixed one (grow_after = 0)");
 }
 
 /// Throws UsageError for options that name values of another graph.
@@ -60,25 +68,28 @@ void average(Graph& graph, std::vector<Value>& gradients) {
     if (graph.type(id).shape.empty()) graph.replace_output(name, mean(graph.value(id)));
 }
 
-/// Scales all gradients alike.
-void clip(Graph& graph, std::vector<Value>& gradients, double norm) {
+/// The sum of the squares of all gradients.
+Value squares_of(const std::vector<Value>& gradients) {
   std::optional<Value> squares;
   for (const Value& gradient : gradients) {
-    const Value own = graph.apply("sum_of_squares", {gradient}, {{"over", "all"}})[0];
+    const Value own = gradient.owner().apply("sum_of_squares", {gradient}, {{"over", "all"}})[0];
     squares = squares ? *squares + own : own;
   }
-  const Value factor = minimum(reciprocal(sqrt(*squares) + kNormEpsilon) * norm, graph.constant("", {}, {1}));
+  return *squares;
+}
+
+/// Scales all gradients alike.
+void clip(Graph& graph, std::vector<Value>& gradients, double norm, Value squares) {
+  const Value factor = minimum(reciprocal(sqrt(squares) + kNormEpsilon) * norm, graph.constant("", {}, {1}));
   for (Value& gradient : gradients) gradient = gradient * cast(factor, gradient.type().type);
 }
 
-/// Learning rates of parameters: the input, times their factors.
+/// Learning rates of parameters: the rate of all, times their factors.
 class LearningRates {
  public:
-  LearningRates(Graph& graph, const std::map<ValueId, ParameterSettings>& settings)
-      : by_factor_{{1, input_named(graph, "lr", Type::f32)}} {
+  LearningRates(const std::map<ValueId, ParameterSettings>& settings, Value lr) : by_factor_{{1, lr}} {
     for (const auto& [parameter, own] : settings)
-      if (!by_factor_.contains(own.lr_scale))
-        by_factor_.emplace(own.lr_scale, by_factor_.at(1) * own.lr_scale);
+      if (!by_factor_.contains(own.lr_scale)) by_factor_.emplace(own.lr_scale, lr * own.lr_scale);
   }
 
   Value of(const ParameterSettings& settings) const { return by_factor_.at(settings.lr_scale); }
@@ -87,6 +98,27 @@ class LearningRates {
   std::map<double, Value> by_factor_;
 };
 
+/// Parameters that are trained, and their gradients.
+struct Trained {
+  std::vector<Value> parameters, gradients;
+};
+
+Trained trained_by(Value loss, Graph& graph, const std::vector<Value>& frozen) {
+  std::vector<Value> all;
+  for (ValueId id = 0; id < graph.values().size(); ++id)
+    if (graph.info(id).kind == Kind::parameter && std::ranges::find(frozen, id, &Value::id) == frozen.end())
+      all.push_back(graph.value(id));
+  const std::vector<std::optional<Value>> found = gradients(loss, all);
+  Trained trained;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!found[i]) continue;
+    trained.parameters.push_back(all[i]);
+    trained.gradients.push_back(*found[i]);
+  }
+  if (trained.parameters.empty()) throw UsageError("the loss depends on no parameter that is trained");
+  return trained;
+}
+
 }  // namespace
 
 void add_training(Value loss, const TrainingOptions& options) {
@@ -94,31 +126,31 @@ void add_training(Value loss, const TrainingOptions& options) {
   Graph& graph = loss.owner();
   check_training(options, graph);
   const std::map<ValueId, ParameterSettings> settings = settings_of_parameters(graph, options);
-  std::vector<Value> all;
-  for (const auto& [id, own] : settings)
-    if (std::ranges::find(options.frozen, id, &Value::id) == options.frozen.end())
-      all.push_back(graph.value(id));
+  const auto lr = [&] { return input_named(graph, "lr", Type::f32); };
   // Before the gradients, as an update may run together with its gradient.
   std::optional<LearningRates> lrs;
-  if (options.micro_batches == 1 && options.replicas == 1) lrs.emplace(graph, settings);
-  const std::vector<std::optional<Value>> found = gradients(loss, all);
-  std::vector<Value> parameters, its_gradients;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (!found[i]) continue;
-    parameters.push_back(all[i]);
-    its_gradients.push_back(*found[i]);
-  }
-  if (parameters.empty()) throw UsageError("the loss depends on no parameter that is trained");
+  if (options.micro_batches == 1 && options.replicas == 1 && !options.loss_scale) lrs.emplace(settings, lr());
+  std::optional<ScaledLoss> scaled;
+  if (options.loss_scale) scaled.emplace(loss, *options.loss_scale);
+  auto [parameters, its_gradients] = trained_by(scaled ? scaled->loss() : loss, graph, options.frozen);
   const auto added = static_cast<uint32_t>(graph.nodes().size());
   if (options.replicas != 1) graph.replicate(options.replicas);
   if (options.micro_batches != 1) repeat(graph, its_gradients, options.micro_batches);
   if (options.replicas != 1) average(graph, its_gradients);
-  if (options.clip_norm) clip(graph, its_gradients, *options.clip_norm);
-  if (!lrs) lrs.emplace(graph, settings);
+  if (scaled)
+    for (Value& gradient : its_gradients) gradient = scaled->unscaled(gradient);
+  const bool may_skip = scaled && scaled->may_change();
+  std::optional<Value> squares, skipped;
+  if (options.clip_norm || may_skip) squares = squares_of(its_gradients);
+  if (options.clip_norm) clip(graph, its_gradients, *options.clip_norm, *squares);
+  if (may_skip) skipped = scaled->skipped_steps();
+  if (!lrs) lrs.emplace(settings, may_skip ? scaled->lr_unless_skipped(lr(), *squares) : lr());
+  Updates updates(graph, options, skipped);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const ParameterSettings& own = settings.at(parameters[i].id);
-    add_update(options.optimizer, own, {parameters[i], its_gradients[i], lrs->of(own)});
+    updates.add(own, {parameters[i], its_gradients[i], lrs->of(own)});
   }
+  if (may_skip) scaled->adapt(*squares);
   graph.mark_backward(options.micro_batches == 1 ? added : 0);
   verify_if_asserting(graph);
 }

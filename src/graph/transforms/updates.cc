@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/random.h"
 #include "graph/operation.h"
 
 namespace tessera::model {
@@ -79,33 +80,6 @@ std::vector<ValueId> members_of(const ParameterGroup& group, const Graph& graph,
   return members;
 }
 
-/// State of an optimizer for each element of a parameter.
-Value state_of(Value parameter, const char* what) {
-  TensorType type = parameter.type();
-  type.type = Type::f32;
-  return parameter.graph->state(parameter.graph->info(parameter.id).name + "." + what, type, {}, parameter);
-}
-
-void assign_parameter(const Updated& of, Value updated) {
-  Graph& graph = *of.parameter.graph;
-  graph.rename(updated, graph.info(of.parameter.id).name + ".updated");
-  graph.assign(of.parameter, updated);
-}
-
-/// weight −= lr · gradient, with decay and momentum.
-void descend(const Updated& of, const Sgd& sgd, bool lr_in_velocity = false) {
-  Graph& graph = *of.parameter.graph;
-  std::vector<Value> inputs = {of.gradient, of.lr, of.parameter};
-  if (sgd.momentum != 0) inputs.push_back(state_of(of.parameter, "velocity"));
-  const std::vector<Value> updated = graph.apply("sgd", inputs,
-                                                 {{"momentum", sgd.momentum},
-                                                  {"decay", sgd.decay},
-                                                  {"nesterov", int64_t{sgd.nesterov}},
-                                                  {"lr_in_velocity", int64_t{lr_in_velocity}}});
-  assign_parameter(of, updated[0]);
-  if (sgd.momentum != 0) graph.assign(inputs.back(), updated[1]);
-}
-
 Value sum_of_squares(Value x) { return x.graph->apply("sum_of_squares", {x}, {{"over", "all"}})[0]; }
 Value scalar(Graph& graph, float number) { return graph.constant("", {}, {number}); }
 
@@ -114,68 +88,12 @@ Value unless_zero(Value squares, Value others, Value ratio) {
   return where(minimum(squares, others), ratio, scalar(*ratio.graph, 1));
 }
 
-/// The moments, and the number of the step, which only bias corrections need.
-struct Moments {
-  Value first, second, step;
-};
-
-Moments moments_of(Value parameter, bool bias_correction) {
-  Graph& graph = *parameter.graph;
-  return {state_of(parameter, "first_moment"), state_of(parameter, "second_moment"),
-          bias_correction ? input_named(graph, "step", Type::u32) : graph.constant("", {}, {1}, Type::u32)};
-}
-
 Attributes attributes_of(const Adam& adam) {
   return {{"beta1", adam.beta1},
           {"beta2", adam.beta2},
           {"epsilon", adam.epsilon},
           {"decay", adam.decay},
           {"bias_correction", int64_t{adam.bias_correction}}};
-}
-
-void update(const Sgd& sgd, const ParameterSettings& own, const Updated& of) {
-  descend(of, {sgd.momentum, own.decay, sgd.nesterov});
-}
-
-void update(Adam adam, const ParameterSettings& own, const Updated& of) {
-  Graph& graph = *of.parameter.graph;
-  adam.decay = own.decay;
-  const Moments moments = moments_of(of.parameter, adam.bias_correction);
-  Attributes attributes = attributes_of(adam);
-  attributes["decoupled"] = int64_t{adam.decoupled};
-  const std::vector<Value> updated = graph.apply(
-      "adam", {of.gradient, of.lr, of.parameter, moments.step, moments.first, moments.second}, attributes);
-  assign_parameter(of, updated[0]);
-  graph.assign(moments.first, updated[1]);
-  graph.assign(moments.second, updated[2]);
-}
-
-void update(const Lamb& lamb, const ParameterSettings& own, const Updated& of) {
-  Graph& graph = *of.parameter.graph;
-  const Adam adam{lamb.beta1, lamb.beta2, lamb.epsilon, own.decay, true, lamb.bias_correction};
-  if (!own.trust_ratio) return update(adam, own, of);
-  const Moments moments = moments_of(of.parameter, adam.bias_correction);
-  const std::vector<Value> results =
-      graph.apply("adam_direction", {of.gradient, moments.step, of.parameter, moments.first, moments.second},
-                  attributes_of(adam));
-  graph.assign(moments.first, results[0]);
-  graph.assign(moments.second, results[1]);
-  const Value direction = results[2];
-  const Value weight = sum_of_squares(of.parameter), step = sum_of_squares(direction);
-  const Value ratio = unless_zero(weight, step, sqrt(weight) * rsqrt(step));
-  descend({of.parameter, direction, of.lr * ratio}, {});
-}
-
-void update(const Lars& lars, const ParameterSettings& own, const Updated& of) {
-  Value lr = of.lr;
-  if (own.trust_ratio) {
-    const Value weight = sum_of_squares(of.parameter), gradient = sum_of_squares(of.gradient);
-    const Value norm = sqrt(weight);
-    Value whole = sqrt(gradient);
-    if (own.decay != 0) whole = whole + norm * own.decay;
-    lr = lr * unless_zero(weight, gradient, norm * lars.trust_coefficient / whole);
-  }
-  descend({of.parameter, of.gradient, lr}, {lars.momentum, own.decay, false}, true);
 }
 
 }  // namespace
@@ -208,8 +126,121 @@ std::map<ValueId, ParameterSettings> settings_of_parameters(const Graph& graph,
   return settings;
 }
 
-void add_update(const Optimizer& optimizer, const ParameterSettings& settings, const Updated& updated) {
-  std::visit([&](const auto& one) { update(one, settings, updated); }, optimizer);
+void Updates::add(const ParameterSettings& settings, const Updated& updated) {
+  std::visit([&](const auto& one) { add(one, settings, updated); }, options_.optimizer);
+}
+
+void Updates::add(const Sgd& sgd, const ParameterSettings& own, const Updated& of) {
+  descend(of, {sgd.momentum, own.decay, sgd.nesterov});
+}
+
+void Updates::add(Adam adam, const ParameterSettings& own, const Updated& of) {
+  adam.decay = own.decay;
+  const Moments moments = moments_of(of.parameter, adam.bias_correction);
+  Attributes attributes = attributes_of(adam);
+  attributes["decoupled"] = int64_t{adam.decoupled};
+  const std::vector<Value> updated = graph_.apply(
+      "adam",
+      {of.gradient, of.lr, wide(of.parameter), moments.step, wide(moments.first), wide(moments.second)},
+      attributes);
+  assign_parameter(of.parameter, updated[0]);
+  assign(moments.first, updated[1]);
+  assign(moments.second, updated[2]);
+}
+
+void Updates::add(const Lamb& lamb, const ParameterSettings& own, const Updated& of) {
+  const Adam adam{lamb.beta1, lamb.beta2, lamb.epsilon, own.decay, true, lamb.bias_correction};
+  if (!own.trust_ratio) return add(adam, own, of);
+  const Moments moments = moments_of(of.parameter, adam.bias_correction);
+  const std::vector<Value> results =
+      graph_.apply("adam_direction",
+                   {of.gradient, moments.step, wide(of.parameter), wide(moments.first), wide(moments.second)},
+                   attributes_of(adam));
+  assign(moments.first, results[0]);
+  assign(moments.second, results[1]);
+  const Value direction = results[2];
+  const Value weight = sum_of_squares(of.parameter), step = sum_of_squares(direction);
+  const Value ratio = unless_zero(weight, step, sqrt(weight) * rsqrt(step));
+  descend({of.parameter, direction, of.lr * ratio}, {});
+}
+
+void Updates::add(const Lars& lars, const ParameterSettings& own, const Updated& of) {
+  Value lr = of.lr;
+  if (own.trust_ratio) {
+    const Value weight = sum_of_squares(of.parameter), gradient = sum_of_squares(of.gradient);
+    const Value norm = sqrt(weight);
+    Value whole = sqrt(gradient);
+    if (own.decay != 0) whole = whole + norm * own.decay;
+    lr = lr * unless_zero(weight, gradient, norm * lars.trust_coefficient / whole);
+  }
+  descend({of.parameter, of.gradient, lr}, {lars.momentum, own.decay, false}, true);
+}
+
+/// weight −= lr · gradient, with decay and momentum.
+void Updates::descend(const Updated& of, const Sgd& sgd, bool lr_in_velocity) {
+  std::vector<Value> inputs = {of.gradient, of.lr, wide(of.parameter)};
+  std::optional<Value> velocity;
+  if (sgd.momentum != 0) {
+    velocity = state_of(of.parameter, "velocity");
+    inputs.push_back(wide(*velocity));
+  }
+  const std::vector<Value> updated = graph_.apply("sgd", inputs,
+                                                  {{"momentum", sgd.momentum},
+                                                   {"decay", sgd.decay},
+                                                   {"nesterov", int64_t{sgd.nesterov}},
+                                                   {"lr_in_velocity", int64_t{lr_in_velocity}}});
+  assign_parameter(of.parameter, updated[0]);
+  if (velocity) assign(*velocity, updated[1]);
+}
+
+/// State of an optimizer for each element of a parameter.
+Value Updates::state_of(Value parameter, const char* what) {
+  TensorType type = parameter.type();
+  type.type = options_.state;
+  return graph_.state(graph_.info(parameter.id).name + "." + what, type, {}, parameter);
+}
+
+/// The moments, and the number of the step, which only bias corrections need.
+Updates::Moments Updates::moments_of(Value parameter, bool bias_correction) {
+  return {state_of(parameter, "first_moment"), state_of(parameter, "second_moment"),
+          bias_correction ? good_step() : graph_.constant("", {}, {1}, Type::u32)};
+}
+
+/// The number of the step among those that were not left out.
+Value Updates::good_step() {
+  const Value step = input_named(graph_, "step", Type::u32);
+  if (!skipped_) return step;
+  if (!good_step_) good_step_ = step - cast(*skipped_, Type::u32);
+  return *good_step_;
+}
+
+/// What updates take in FP32: optimizers' state, and parameters that are rounded by themselves afterwards.
+Value Updates::wide(Value value) const {
+  const bool is_state = graph_.info(value.id).kind == Kind::state;
+  return is_state || options_.rounding != Rounding::nearest ? cast(value, Type::f32) : value;
+}
+
+Value Updates::narrow(Value value, Type type) {
+  if (options_.rounding == Rounding::nearest || value.type().type == type) return cast(value, type);
+  // Apart from what the graph draws with the same seed.
+  const uint64_t seed = base::seed_of_substream(options_.seed, UINT32_MAX, 1);
+  return graph_.apply("cast", {value, input_named(graph_, "step", Type::u32)},
+                      {{"type", std::string(name_of(type))},
+                       {"rounding", "stochastic"},
+                       {"seed", static_cast<int64_t>(seed)},
+                       {"stream", int64_t{rounded_++}},
+                       {"shared", int64_t{1}}})[0];
+}
+
+/// Sets state to what an update gives, rounded.
+void Updates::assign(Value changed, Value updated) {
+  graph_.assign(changed, narrow(updated, changed.type().type));
+}
+
+void Updates::assign_parameter(Value parameter, Value updated) {
+  const Value rounded = narrow(updated, parameter.type().type);
+  graph_.rename(rounded, graph_.info(parameter.id).name + ".updated");
+  graph_.assign(parameter, rounded);
 }
 
 Value input_named(Graph& graph, const std::string& name, Type type) {

@@ -3,7 +3,9 @@
 
 #include <tessera/model.h>
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,8 +32,38 @@ struct Updated {
   Value parameter, gradient, lr;
 };
 
-/// Adds the update, and what the optimizer keeps for the parameter.
-void add_update(const Optimizer& optimizer, const ParameterSettings& settings, const Updated& updated);
+/// Adds updates of parameters, and what the optimizer keeps for them.
+class Updates {
+ public:
+  /// `skipped`: the number of steps that were left out before.
+  Updates(Graph& graph, const TrainingOptions& options, std::optional<Value> skipped)
+      : graph_(graph), options_(options), skipped_(skipped) {}
+
+  void add(const ParameterSettings& settings, const Updated& updated);
+
+ private:
+  struct Moments {
+    Value first, second, step;
+  };
+
+  void add(const Sgd& sgd, const ParameterSettings& own, const Updated& of);
+  void add(Adam adam, const ParameterSettings& own, const Updated& of);
+  void add(const Lamb& lamb, const ParameterSettings& own, const Updated& of);
+  void add(const Lars& lars, const ParameterSettings& own, const Updated& of);
+  void descend(const Updated& of, const Sgd& sgd, bool lr_in_velocity = false);
+  Value state_of(Value parameter, const char* what);
+  Moments moments_of(Value parameter, bool bias_correction);
+  Value good_step();
+  Value wide(Value value) const;
+  Value narrow(Value value, Type type);
+  void assign(Value changed, Value updated);
+  void assign_parameter(Value parameter, Value updated);
+
+  Graph& graph_;
+  const TrainingOptions& options_;
+  std::optional<Value> skipped_, good_step_;
+  uint32_t rounded_ = 0;  ///< values so far, which number their random streams
+};
 
 /// The scalar input of that name, which is added if there is none. Throws UsageError if the name is taken by
 /// another value.

@@ -1,4 +1,5 @@
-// Steps of optimizers, in place, as PyTorch defines them.
+// Steps of optimizers, in place, as PyTorch defines them. A step with a learning rate of NaN is left out:
+// nothing changes.
 #pragma once
 
 #include "ops/map/map.h"

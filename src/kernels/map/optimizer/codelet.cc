@@ -22,6 +22,9 @@ T scalar_of(const FieldView& field) {
   return static_cast<T>(number_at(field, 0, 0));
 }
 
+/// A step with a learning rate of NaN is left out: nothing changes.
+bool is_left_out(const FieldView& lr) { return std::isnan(scalar_of<float>(lr)); }
+
 /// Calls visit(at) for each element, where at(field) is its number there.
 template <class Visit>
 void for_each_element(const FieldView& like, const Visit& visit) {
@@ -35,6 +38,7 @@ SgdStep sgd_of(const Vertex& v) {
 }
 
 void sgd_reference(const Vertex& v) {
+  if (is_left_out(v.fields[sgd_field::lr])) return;
   const SgdStep step = sgd_of(v);
   const FieldView& weight = v.fields[sgd_field::weight];
   for_each_element(weight, [&](uint32_t r, uint32_t c, const auto& at) {
@@ -54,6 +58,7 @@ SgdStep momentum_of(const Vertex& v) {
 }
 
 void momentum_reference(const Vertex& v) {
+  if (is_left_out(v.fields[momentum_field::lr])) return;
   const SgdStep step = momentum_of(v);
   const FieldView& velocity = v.fields[momentum_field::velocity];
   const FieldView& weight = v.fields[momentum_field::weight];
@@ -134,7 +139,7 @@ bool make_rows_contiguous(std::array<FieldView, N>& fields) {
 
 void sgd_simd(const Vertex& v) {
   std::array fields = {v.fields[sgd_field::gradient], v.fields[sgd_field::weight]};
-  if (fields[0].empty()) return;
+  if (fields[0].empty() || is_left_out(v.fields[sgd_field::lr])) return;
   if (!make_rows_contiguous(fields)) return sgd_reference(v);
   apply_sgd(sgd_of(v), fields[0], {}, fields[1]);
 }
@@ -142,7 +147,7 @@ void sgd_simd(const Vertex& v) {
 void momentum_simd(const Vertex& v) {
   using namespace momentum_field;
   std::array fields = {v.fields[gradient], v.fields[velocity], v.fields[weight]};
-  if (fields[0].empty()) return;
+  if (fields[0].empty() || is_left_out(v.fields[lr])) return;
   if (!make_rows_contiguous(fields)) return momentum_reference(v);
   apply_sgd(momentum_of(v), fields[0], fields[1], fields[2]);
 }
@@ -153,7 +158,9 @@ void apply_adam(const AdamStep& step, AdamFields fields) {
   apply_adam(step, fields[0], fields[1], fields[2], fields[3], fields[4]);
 }
 
-void adam_simd(const Vertex& v) { apply_adam(adam_of(v), adam_fields_of(v)); }
+void adam_simd(const Vertex& v) {
+  if (!is_left_out(v.fields[adam_field::lr])) apply_adam(adam_of(v), adam_fields_of(v));
+}
 void adam_direction_simd(const Vertex& v) { apply_adam(adam_direction_of(v), adam_direction_fields_of(v)); }
 
 // Vector operations per element on a host; most of Adam's are its division and square root.

@@ -1,7 +1,8 @@
 // Steps of optimizers, in place.
 //
 // "gradient" and "weight" are f32, f16 or bf16 of one shape; what an optimizer keeps for each element is f32;
-// the lr is 1 × 1 of f32. Parameters are the bits of FP32 numbers (param_of), or 0 and 1.
+// the lr is 1 × 1 of f32, and a step with an lr of NaN changes nothing. Parameters are the bits of FP32
+// numbers (param_of), or 0 and 1.
 #pragma once
 
 #include "kernels/common/codelet_list.h"
