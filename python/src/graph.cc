@@ -252,6 +252,12 @@ void bind_values(nb::class_<Graph>& graph) {
           },
           "x"_a, "p"_a, "step"_a, "seed"_a)
       .def(
+          "stochastic_cast",
+          [](Graph& g, ValueId x, const std::string& dtype, ValueId step, uint64_t seed) {
+            return model::stochastic_cast(g.value(x), type_named(dtype), g.value(step), seed).id;
+          },
+          "x"_a, "dtype"_a, "step"_a, "seed"_a)
+      .def(
           "output", [](Graph& g, const std::string& name, ValueId id) { g.output(name, g.value(id)); },
           "name"_a, "value"_a)
       .def("remove_output", &Graph::remove_output, "name"_a)

@@ -2,16 +2,19 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 #include <tessera/model.h>
 
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "bindings.h"
+#include "tensors.h"
 
 namespace tessera::python {
 namespace {
@@ -21,6 +24,9 @@ using model::Graph;
 using model::ParameterGroup;
 using model::ValueId;
 using Betas = std::pair<double, double>;
+/// Type of the optimizer's state, whether stores round stochastically, the seed, and the scale of the loss
+/// with the number of steps after which it grows.
+using TrainingNumbers = std::tuple<std::string, bool, uint64_t, std::optional<std::pair<double, uint32_t>>>;
 
 void bind_optimizers(nb::module_& m) {
   nb::class_<model::Sgd>(m, "Sgd", "Stochastic gradient descent.")
@@ -98,16 +104,23 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
       "add_training",
       [](Graph& g, ValueId loss, const model::Optimizer& optimizer, std::optional<double> clip_norm,
          uint32_t micro_batches, uint32_t replicas, const std::vector<ValueId>& frozen,
-         std::vector<ParameterGroup> groups) {
-        model::TrainingOptions options{.optimizer = optimizer,
-                                       .clip_norm = clip_norm,
-                                       .micro_batches = micro_batches,
-                                       .groups = std::move(groups),
-                                       .replicas = replicas};
+         std::vector<ParameterGroup> groups, const TrainingNumbers& numbers) {
+        const auto& [state, is_stochastic, seed, scale] = numbers;
+        model::TrainingOptions options{
+            .optimizer = optimizer,
+            .clip_norm = clip_norm,
+            .micro_batches = micro_batches,
+            .groups = std::move(groups),
+            .replicas = replicas,
+            .state = type_named(state),
+            .rounding = is_stochastic ? model::Rounding::stochastic : model::Rounding::nearest,
+            .seed = seed};
+        if (scale) options.loss_scale = model::LossScale{scale->first, scale->second};
         for (ValueId id : frozen) options.frozen.push_back(g.value(id));
         add_training(g.value(loss), options);
       },
-      "loss"_a, "optimizer"_a, "clip_norm"_a.none(), "micro_batches"_a, "replicas"_a, "frozen"_a, "groups"_a);
+      "loss"_a, "optimizer"_a, "clip_norm"_a.none(), "micro_batches"_a, "replicas"_a, "frozen"_a, "groups"_a,
+      "numbers"_a);
 }
 
 }  // namespace tessera::python

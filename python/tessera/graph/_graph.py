@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -25,9 +25,11 @@ from tessera.graph._training import (
 from tessera.graph._values import (
     INTEGERS,
     MOST_EXACT,
+    Rounding,
     Truth,
     Value,
     cross_entropy,
+    is_stochastic,
     mean_squared_error,
     require_integers,
     value_type,
@@ -35,6 +37,10 @@ from tessera.graph._values import (
 
 #: The number of a run, or of each of its micro-batches, on which masks of dropout depend.
 _DRAW = "dropout_step"
+#: Numbers of a step, as the library takes them: type of the state, whether it rounds stochastically, seed, scale.
+_TrainingNumbers: TypeAlias = tuple[str, bool, int, tuple[float, int] | None]
+#: Of a loss, where it may change.
+_FIRST_SCALE = 65536.0
 #: The label of rows that do not count, as PyTorch's.
 _IGNORED = -100
 
@@ -314,6 +320,11 @@ class Graph:
         micro_batches: int = 1,
         replicas: int = 1,
         keep: Iterable[str] = (),
+        state_dtype: DTypeLike | str = "f32",
+        rounding: Rounding = "nearest",
+        seed: int = 0,
+        loss_scale: float | Literal["dynamic"] | None = None,
+        scale_growth: int = 2000,
     ) -> TrainingStep:
         """Copy the graph, and add a loss, gradients of all parameters, and their updates.
 
@@ -327,6 +338,12 @@ class Graph:
         run takes the rows of all; likewise with `replicas`, equal parts of a machine's chips that train side by side
         on rows of their own and share the means of their gradients. Runs return the loss and those outputs that `keep`
         names.
+
+        Updates are computed in FP32. The optimizer's state is stored as `state_dtype`; it and parameters of 16 bits are
+        rounded to the nearest number or, with "stochastic", so that the expected result is what was computed, with
+        random numbers of `seed`. Gradients are those of the loss times `loss_scale`, and divided by it in FP32. If that
+        is "dynamic" it begins with 65,536; a step with a gradient that is not finite changes no parameter and no
+        optimizer's state and halves it, and after `scale_growth` good steps it doubles (`session.get("loss_scale")`).
         """
         step = TrainingStep(self, lr, schedule)
         step._add_loss(loss, output, tuple(keep))
@@ -340,6 +357,7 @@ class Graph:
             replicas,
             frozen,
             native_groups(groups),
+            _training_numbers(state_dtype, rounding, seed, loss_scale, scale_growth),
         )
         return step
 
@@ -404,6 +422,25 @@ class TrainingStep(Graph):
         if loss == "mse":
             return mean_squared_error(output, self.input("target", output.shape, output.dtype))
         raise ValueError(f"unknown loss {loss!r}: use 'cross_entropy', 'mse' or a value of the graph")
+
+
+def _training_numbers(
+    state_dtype: DTypeLike | str,
+    rounding: Rounding,
+    seed: int,
+    loss_scale: float | Literal["dynamic"] | None,
+    scale_growth: int,
+) -> _TrainingNumbers:
+    growth = _tessera.whole_number("scale_growth", scale_growth, 1)
+    scale = None
+    if isinstance(loss_scale, str):
+        if loss_scale != "dynamic":
+            raise ValueError(f"unknown loss_scale {loss_scale!r}: use a number or 'dynamic'")
+        scale = (_FIRST_SCALE, growth)
+    elif loss_scale is not None:
+        scale = (float(loss_scale), 0)
+    stochastic = is_stochastic("training_step", rounding)
+    return value_type(state_dtype), stochastic, _tessera.whole_number("seed", seed), scale
 
 
 def _kept_inputs(graph: Graph) -> tuple[str, ...]:

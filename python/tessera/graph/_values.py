@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tessera._products import type_name
-from tessera._tessera import Initial
+from tessera._tessera import Initial, whole_number
 
 if TYPE_CHECKING:
     from tessera.graph._graph import Graph
 
 Form: TypeAlias = Literal["fused", "unfused"]
 Structure: TypeAlias = Literal["dense", "butterfly", "bpbp", "pixelfly", "fastfood", "circulant", "low-rank", "monarch"]
+Rounding: TypeAlias = Literal["nearest", "stochastic"]
 Dims: TypeAlias = int | Sequence[int] | None
 Attribute: TypeAlias = int | float | str | list[int]
 
@@ -130,6 +131,12 @@ def value_type(dtype: DTypeLike | str) -> str:
     name = dtype if isinstance(dtype, str) else np.dtype(dtype).name if dtype in (np.uint32, np.int32) else ""
     integers = {"u32": "u32", "uint32": "u32", "i32": "i32", "int32": "i32"}
     return integers.get(name) or type_name(dtype)
+
+
+def is_stochastic(what: str, rounding: str) -> bool:
+    if rounding not in ("nearest", "stochastic"):
+        raise ValueError(f"{what}: unknown rounding {rounding!r}: use 'nearest' or 'stochastic'")
+    return rounding == "stochastic"
 
 
 def require_integers(numbers: NDArray[Any], dtype: str) -> None:
@@ -558,15 +565,27 @@ def linear_layer(
     return Value(graph, graph.native.linear_layer(name, x.id, outputs, *options))
 
 
-def cast(x: Value, dtype: DTypeLike | str) -> Value:
+def cast(
+    x: Value, dtype: DTypeLike | str, *, rounding: Rounding = "nearest", step: Value | None = None, seed: int = 0
+) -> Value:
     """The value in another type: "f32", "f16", "bf16", "u32" or "i32".
 
     To an integer, fractions are cut off, NaN becomes 0, and a number that the type does not hold its nearest. Integers
-    become others modulo 2^32.
+    become others modulo 2^32. With `rounding="stochastic"`, to "f16" or "bf16", a number becomes one of its two neighbours
+    so that the expected result is the number. The choice follows from the seed, the number of the step, the operation
+    and the element, on every machine; without `step` it is the input that sessions count, as for `dropout`.
     """
-    graph_of("cast", x)
+    graph = graph_of("cast", x)
     name = value_type(dtype)
-    return x if x.dtype == name else apply("cast", x, type=name)
+    if not is_stochastic("cast", rounding):
+        return x if x.dtype == name else apply("cast", x, type=name)
+    if name not in ("f16", "bf16"):
+        raise ValueError(f"cast: stochastic rounding is for 'f16' and 'bf16', not for {name!r}")
+    if x.dtype == name:
+        return x
+    counter = graph.step() if step is None else step
+    graph_of("cast", x, counter)
+    return Value(graph, graph.native.stochastic_cast(x.id, name, counter.id, whole_number("seed", seed)))
 
 
 def softmax(x: Value, dim: int = -1) -> Value:

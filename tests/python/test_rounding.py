@@ -1,0 +1,118 @@
+"""Stochastic rounding and loss scales of graphs."""
+
+import numpy as np
+import pytest
+
+from tessera import graph as tg
+
+
+def rounding_graph(dtype, size=4000, seed=0):
+    graph = tg.Graph()
+    x = graph.input("x", (size,))
+    graph.output("y", tg.cast(x, dtype, rounding="stochastic", seed=seed))
+    return graph
+
+
+@pytest.mark.parametrize(("dtype", "distance"), [("f16", 2**-10), ("bf16", 2**-7)])
+def test_a_cast_rounds_to_both_neighbours(dtype, distance):
+    session = rounding_graph(dtype).session()
+    x = np.full(4000, 1 + distance / 4, np.float32)
+    first, second = (np.asarray(session.run(x), np.float32) for _ in range(2))
+    assert set(first) == {1, 1 + distance}
+    assert abs(np.mean(first == 1) - 0.75) < 4 * (0.75 * 0.25 / 4000) ** 0.5
+    assert (first != second).any()
+    session.step = 1
+    np.testing.assert_array_equal(session.run(x), first)
+    exact = np.full(4000, 1 + distance, np.float32)
+    np.testing.assert_array_equal(np.asarray(session.run(exact), np.float32), exact)
+
+
+def test_machines_threads_and_seeds(rng):
+    x = rng.standard_normal(4000).astype(np.float32)
+    one, three = (rounding_graph("f16").session(threads=threads).run(x) for threads in (1, 3))
+    np.testing.assert_array_equal(one, three)
+    np.testing.assert_array_equal(one, rounding_graph("f16").session("gc200").run(x))
+    assert (one != rounding_graph("f16", seed=3).session().run(x)).any()
+
+
+def step_of_layer(**options):
+    graph = tg.Graph()
+    x = graph.input("x", (4, 20), "bf16")
+    w = graph.parameter("w", (30, 20), 1.0, dtype="bf16")
+    graph.output("loss", tg.sum(tg.cast(tg.linear(x, w), "f32")) * 0.25)
+    return graph.training_step(graph.outputs["loss"], lr=2**-11, **options)
+
+
+def test_small_updates_are_taken_on_average():
+    x = np.ones((4, 20), np.float32)
+    moved = {}
+    for rounding in ("nearest", "stochastic"):
+        session = step_of_layer(rounding=rounding).session(threads=2)
+        for _ in range(32):
+            session.run(x)
+        moved[rounding] = 1 - np.asarray(session.get("w"), np.float32).mean()
+    assert moved["nearest"] == 0
+    assert abs(moved["stochastic"] - 32 * 2**-11) < 4 * (32 * 2**-11 * 2**-8 / 600) ** 0.5
+
+
+def test_state_of_16_bits():
+    step = step_of_layer(optimizer="adam", state_dtype="bf16", rounding="stochastic", seed=4)
+    session, again = step.session(), step.session()
+    for each in (session, again):
+        for _ in range(3):
+            each.run(np.ones((4, 20), np.float32))
+    for name, values in session.state().items():
+        np.testing.assert_array_equal(values, again.state()[name])
+    wide = step_of_layer(optimizer="adam").estimate("host").bytes["optimizer"]
+    assert 2 * step.estimate("host").bytes["optimizer"] == wide
+
+
+def test_a_dynamic_loss_scale_leaves_steps_out():
+    session = step_of_layer(optimizer="adamw", rounding="stochastic", loss_scale="dynamic", scale_growth=2).session()
+    good, bad = np.ones((4, 20), np.float32), np.full((4, 20), np.inf, np.float32)
+    session.run(good)
+    before = {**session.parameters(), **session.state()}
+    session.run(bad)
+    for name, values in {**session.parameters(), **session.state()}.items():
+        if not name.startswith("loss_scale"):
+            np.testing.assert_array_equal(values, before[name], name)
+    assert session.get("loss_scale") == 32768
+    session.run(good)
+    session.run(good)
+    assert session.get("loss_scale") == 65536
+    assert session.get("loss_scale.skipped_steps") == 1
+
+
+def test_a_fixed_loss_scale():
+    plain, scaled = (step_of_layer(loss_scale=scale).session() for scale in (None, 64))
+    for session in (plain, scaled):
+        session.lr = 0.5
+        session.run(np.ones((4, 20), np.float32))
+    np.testing.assert_array_equal(plain.get("w"), scaled.get("w"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rounding": "up"}, "unknown rounding 'up'"),
+        ({"loss_scale": "static"}, "unknown loss_scale 'static'"),
+        ({"loss_scale": -1.0}, "loss scale is -1; it must be positive"),
+        ({"scale_growth": 0}, "scale_growth is 0"),
+        ({"state_dtype": "u32"}, "an optimizer's state cannot be u32"),
+        ({"seed": -1}, "seed is -1"),
+    ],
+)
+def test_mistakes_in_training(options, message):
+    with pytest.raises(ValueError, match=message):
+        step_of_layer(**options)
+
+
+def test_mistakes_in_casts():
+    graph = tg.Graph()
+    x = graph.input("x", (3,))
+    with pytest.raises(ValueError, match="unknown rounding 'down'"):
+        tg.cast(x, "f16", rounding="down")
+    with pytest.raises(ValueError, match="for 'f16' and 'bf16', not for 'u32'"):
+        tg.cast(x, "u32", rounding="stochastic")
+    with pytest.raises(ValueError, match="two graphs"):
+        tg.cast(x, "f16", rounding="stochastic", step=tg.Graph().step())
