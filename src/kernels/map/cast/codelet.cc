@@ -62,7 +62,7 @@ constexpr double kTileSupervisorCycles = 12;
 constexpr double kTileWorkerCycles = 37;
 constexpr double kTileElementsPerCycle = 2;
 
-// Vector operations for each element on a host, measured with bench_kernels: a quarter of a block of Philox,
+// Vector operations for each element on a host, from measured times: a quarter of a block of Philox,
 // rounding to FP16 and to BF16, and what elements cost that are not numbered along their rows.
 constexpr double kHostDrawOperations = 40;
 constexpr double kHostHalfOperations = 20;

@@ -123,7 +123,9 @@ void apply_adam_reference(const AdamStep& step, const AdamFields& fields) {
   });
 }
 
-void adam_reference(const Vertex& v) { apply_adam_reference(adam_of(v), adam_fields_of(v)); }
+void adam_reference(const Vertex& v) {
+  if (!is_left_out(v.fields[adam_field::lr])) apply_adam_reference(adam_of(v), adam_fields_of(v));
+}
 void adam_direction_reference(const Vertex& v) {
   apply_adam_reference(adam_direction_of(v), adam_direction_fields_of(v));
 }
