@@ -96,10 +96,10 @@ TEST(Rounding, OfAPermutedValueIsThatOfTheElement) {
   const Value x = g.input("x", {6, 5, 8}), step = g.input("step", {}, Type::u32);
   g.output("y", permute(stochastic(permute(x, {1, 0, 2}), Type::f16, step, 2, 1, true), {1, 0, 2}));
   const Arrays inputs = {{"x", narrowed(random_values(x.type(), -2, 2, 1, 3, 0))}, {"step", {9}}};
-  const auto permuted = [](const std::vector<float>& x, size_t rows, size_t cols) {
-    std::vector<float> y(x.size());
+  const auto permuted = [](const std::vector<float>& from, size_t rows, size_t cols) {
+    std::vector<float> y(from.size());
     for (size_t r = 0; r < rows; ++r)
-      for (size_t c = 0; c < cols; ++c) std::copy_n(&x[(r * cols + c) * 8], 8, &y[(c * rows + r) * 8]);
+      for (size_t c = 0; c < cols; ++c) std::copy_n(&from[(r * cols + c) * 8], 8, &y[(c * rows + r) * 8]);
     return y;
   };
   const std::vector<float> expected =
