@@ -126,7 +126,7 @@ struct Reordered {
 
 /// How an operation combines each element with one of its other operand or, if it has a single one, with its
 /// attribute "factor".
-enum class Combines : uint8_t { otherwise, multiplies, adds };
+enum class Combines : uint8_t { otherwise, multiplies, divides, adds };
 
 /// What the rest of the library knows of an operation.
 struct Traits {

@@ -332,6 +332,7 @@ constexpr Operation binary(std::string_view name) {
            .keeps_samples = broadcasting_keeps_samples,
            .elementwise = true,
            .combines = op == Binary::mul   ? Combines::multiplies
+                       : op == Binary::div ? Combines::divides
                        : op == Binary::add ? Combines::adds
                                            : Combines::otherwise,
            .zero_derivative = kernels::is_comparison(op)}};

@@ -107,7 +107,7 @@ TEST_F(TrainCliTest, EveryKindAndOptimizerRuns) {
         "--optimizer nesterov --momentum 0.5 --activation gelu",
         "--optimizer adam --dropout 0.1",
         "--optimizer adamw --decay 0.1 --micro-batches 5 --betas 0.8,0.99",
-        "--optimizer lamb --lr 0.01 --decay 0.01 --exclude '*.bias' --lr-schedule linear --warmup 3",
+        "--optimizer lamb --decay 0.01 --exclude '*.bias' --lr-schedule linear --warmup 3",
         "--optimizer lamb --no-bias-correction --lr-schedule cosine --lr-end 0.1",
         "--optimizer lars --momentum 0.5 --trust-coefficient 0.01 --lr-schedule polynomial --lr-power 2",
         "--kind butterfly --recipe paper",
@@ -351,7 +351,7 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
   for (const auto& [options, message] : cases) {
     std::string command = kSmall;
     if (options.starts_with("--layers")) command = "train --images 400";
-    if (options.starts_with("--lr") || options.starts_with("--seed ")) command = "train";
+    if (options.starts_with("--lr ") || options.starts_with("--seed ")) command = "train";
     SCOPED_TRACE(options);
     expect_refused(run(fmt::format("{} {}", command, options)), message);
   }

@@ -424,15 +424,20 @@ class Generator {
     return true;
   }
 
+  /// A gradient that is 0 but for rounding has a trust ratio of its own unless there is decay, and for LARS
+  /// unless the trust coefficient equals it.
+  static constexpr double kDecay = 0.01;
+
   Optimizer random_optimizer() {
-    const double decay = random_.one_of({0.0, 0.01});
+    const double decay = random_.one_of({0.0, kDecay});
     switch (random_.below(8)) {
       case 0: return Sgd{.momentum = 0.9, .nesterov = true};
       case 1:
       case 2: return Sgd{.momentum = random_.one_of({0.0, 0.9}), .decay = decay};
-      case 3: return Lars{.momentum = random_.one_of({0.0, 0.9}), .decay = decay, .trust_coefficient = 0.5};
+      case 3:
+        return Lars{.momentum = random_.one_of({0.0, 0.9}), .decay = kDecay, .trust_coefficient = kDecay};
       case 4:
-      case 5: return Lamb{.epsilon = 1e-2, .decay = decay, .bias_correction = random_.coin()};
+      case 5: return Lamb{.epsilon = 1e-2, .decay = kDecay, .bias_correction = random_.coin()};
       default:
         return Adam{
             .epsilon = 1e-2, .decay = decay, .decoupled = random_.coin(), .bias_correction = random_.coin()};
@@ -453,7 +458,7 @@ class Generator {
     if (random_.below(4) == 0)
       options.groups.push_back({.names = {"v*"},
                                 .lr_scale = random_.one_of({0.5, 1.0}),
-                                .decay = 0.02,
+                                .decay = std::holds_alternative<Lars>(options.optimizer) ? kDecay : 0.02,
                                 .trust_ratio = random_.coin()});
     if (random_.below(3) == 0) options.clip_norm = 0.5;
     if (random_.below(3) == 0) options.micro_batches = 2 + random_.below(2);

@@ -87,7 +87,7 @@ class Folding {
   /// The numbers of all features that an operation combines a value with, or divides it by.
   std::optional<Array> of_features(const Node& node, ValueId value, size_t features) {
     if (node.inputs.size() != 2 || node.inputs[0] == node.inputs[1]) return {};
-    if (divides(node) && node.inputs[0] != value) return {};
+    if (node.operation->traits.combines == Combines::divides && node.inputs[0] != value) return {};
     const ValueId other = node.inputs[node.inputs[0] == value ? 1 : 0];
     const Array* values = known(other);
     const TensorType& type = graph_.type(other);
@@ -96,17 +96,17 @@ class Folding {
     return values->size() == features && type.cols() == features ? std::optional(*values) : std::nullopt;
   }
 
-  static bool divides(const Node& node) { return node.operation->name == "div"; }
-
   bool take(const Node& next, Scaled& scaled) {
     const size_t features = scaled.factors.size();
     const Combines how = next.operation->traits.combines;
-    if (how == Combines::otherwise && !divides(next)) return false;
+    if (how == Combines::otherwise) return false;
     std::optional<Array> by = next.inputs.size() == 1 ? std::optional(Array(features, next.number("factor")))
                                                       : of_features(next, scaled.result, features);
-    if (!by || (divides(next) && std::ranges::count(*by, 0) > 0)) return false;
-    if (divides(next))
+    if (!by) return false;
+    if (how == Combines::divides) {
+      if (std::ranges::count(*by, 0) > 0) return false;
       for (double& factor : *by) factor = 1 / factor;
+    }
     const bool multiplies = how != Combines::adds;
     for (size_t i = 0; i < features; ++i) {
       if (multiplies) scaled.factors[i] *= (*by)[i];
