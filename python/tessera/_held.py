@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import is_
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,18 +16,15 @@ class Held:
     """
 
     def __init__(self, module: nn.Module, constants: Sequence[Tensor]) -> None:
-        places = [
+        self._held: list[tuple[dict[str, Any], str, Any]] = [
             (place, name, value)
             for each in module.modules()
             for place in (each._parameters, each._buffers, each._modules)
             for name, value in place.items()
         ]
-        self._places = [place for place, _, _ in places]
-        self._names = [name for _, name, _ in places]
-        self._values = [value for _, _, value in places]
         self._lists = [each._modules for each in module.modules() if isinstance(each, (nn.Sequential, nn.ModuleList))]
         self._lengths = [len(each) for each in self._lists]
-        tensors = [value for value in self._values if isinstance(value, Tensor)]
+        tensors = [value for _, _, value in self._held if isinstance(value, Tensor)]
         self._tensors = [each for each in (*tensors, *constants) if not each.is_inference()]
         self._versions = [each._version for each in self._tensors]
         self._addresses = [each.data_ptr for each in self._tensors if each.layout is torch.strided]
@@ -45,11 +42,12 @@ class Held:
     @property
     def has_same_parts(self) -> bool:
         """Whether nothing was replaced, removed, added to a list of modules, or given another type."""
-        return (
-            all(map(is_, map(dict.get, self._places, self._names), self._values))
-            and [len(each) for each in self._lists] == self._lengths
-            and [each.dtype for each in self._tensors] == self._types
-        )
+        for place, name, value in self._held:
+            if place.get(name) is not value:
+                return False
+        return [len(each) for each in self._lists] == self._lengths and [
+            each.dtype for each in self._tensors
+        ] == self._types
 
     def changed(self) -> Iterator[Tensor]:
         """The tensors with other contents."""

@@ -56,7 +56,8 @@ class Schedule:
 
     def factor(self, finished: int) -> float:
         """After so many finished steps, as PyTorch's schedulers count them: 0 before the first."""
-        return _tessera.schedule_factor(*astuple(self), _tessera.whole_number("finished", finished))
+        count = _tessera.whole_number("finished", finished)
+        return _tessera.schedule_factor(self.kind, self.steps, self.warmup, self.power, self.end, count)
 
 
 @dataclass(frozen=True)
