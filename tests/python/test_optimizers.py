@@ -224,7 +224,7 @@ def test_parameters_of_a_graph_as_a_group():
 
 
 def test_wrong_settings_are_refused():
-    with pytest.raises(ValueError, match="no parameter has the name '9.bias' of a group; there are 0.weight"):
+    with pytest.raises(ValueError, match="no parameter has the name '9.bias' of a group; there are 0.bias"):
         training_step(groups=[tg.ParameterGroup("9.bias")])
     with pytest.raises(ValueError, match="unknown optimizer 'lion': use 'sgd', 'adam', 'adamw', 'lamb', 'lars'"):
         training_step(optimizer="lion")
@@ -274,8 +274,8 @@ def test_schedules_are_those_of_transformers():
         ),
     }
     for schedule, scheduler_of in theirs.items():
-        ours = [0.5 * schedule.factor(step) for step in range(60)]
-        np.testing.assert_allclose(ours, rates(scheduler_of, 60), rtol=1e-12, atol=1e-12)
+        ours = [0.5 * schedule.factor(step) for step in range(51)]
+        np.testing.assert_allclose(ours, rates(scheduler_of, 51), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("optimizer", ["lamb", "adamw", "lars"])
