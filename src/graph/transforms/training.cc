@@ -72,7 +72,7 @@ void average(Graph& graph, std::vector<Value>& gradients) {
 Value squares_of(const std::vector<Value>& gradients) {
   std::optional<Value> squares;
   for (const Value& gradient : gradients) {
-    const Value own = gradient.owner().apply("sum_of_squares", {gradient}, {{"over", "all"}})[0];
+    const Value own = sum_of_squares(gradient);
     squares = squares ? *squares + own : own;
   }
   return *squares;

@@ -80,7 +80,6 @@ std::vector<ValueId> members_of(const ParameterGroup& group, const Graph& graph,
   return members;
 }
 
-Value sum_of_squares(Value x) { return x.graph->apply("sum_of_squares", {x}, {{"over", "all"}})[0]; }
 Value scalar(Graph& graph, float number) { return graph.constant("", {}, {number}); }
 
 /// The ratio, or 1 if one of two sums of squares is 0.
@@ -97,6 +96,8 @@ Attributes attributes_of(const Adam& adam) {
 }
 
 }  // namespace
+
+Value sum_of_squares(Value x) { return x.owner().apply("sum_of_squares", {x}, {{"over", "all"}})[0]; }
 
 void require_setting(bool holds, std::string_view what, double value, std::string_view range) {
   if (!holds) throw UsageError(fmt::format("{} is {}; it must be {}", what, value, range));

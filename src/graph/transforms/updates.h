@@ -65,6 +65,9 @@ class Updates {
   uint32_t rounded_ = 0;  ///< values so far, which number their random streams
 };
 
+/// Of all elements.
+Value sum_of_squares(Value x);
+
 /// The scalar input of that name, which is added if there is none. Throws UsageError if the name is taken by
 /// another value.
 Value input_named(Graph& graph, const std::string& name, Type type);
