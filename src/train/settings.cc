@@ -10,11 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include "data/samples.h"
+#include "graph/transforms/updates.h"
 
 namespace tessera {
 namespace {
-
-using train::require;
 
 constexpr std::array<std::string_view, 11> kLayerKinds = {
     "dense",    "static",    "dynamic",  "butterfly", "bpbp",           "pixelfly",
@@ -40,11 +39,14 @@ void check_network(const TrainingSettings& s) {
     throw UsageError(
         fmt::format("{} layer sizes; at least two are needed, inputs and classes", s.layers.size()));
   for (uint32_t size : s.layers)
-    require(size >= 1 && size <= kWidest, "the size of a layer", size, fmt::format("from 1 to {}", kWidest));
-  require(s.layers.back() >= 2 && s.layers.back() <= kMostClasses, "the size of the last layer, the classes,",
-          s.layers.back(), fmt::format("from 2 to {}", kMostClasses));
+    model::require_setting(size >= 1 && size <= kWidest, "the size of a layer", size,
+                           fmt::format("from 1 to {}", kWidest));
+  model::require_setting(s.layers.back() >= 2 && s.layers.back() <= kMostClasses,
+                         "the size of the last layer, the classes,", s.layers.back(),
+                         fmt::format("from 2 to {}", kMostClasses));
   index_of(kActivations, s.activation, "the activation");
-  require(s.dropout >= 0 && s.dropout < 1, "the dropout rate", s.dropout, "at least 0 and less than 1");
+  model::require_setting(s.dropout >= 0 && s.dropout < 1, "the dropout rate", s.dropout,
+                         "at least 0 and less than 1");
   if (s.kind == LayerKind::dense) return;
   if (s.layers.size() == 2)
     throw UsageError(
@@ -52,15 +54,16 @@ void check_network(const TrainingSettings& s) {
                     "output layer is always dense",
                     name_of(s.kind), s.layers[0], s.layers[1]));
   if (train::is_sparse(s))
-    require(s.density > 0 && s.density <= 1, "the density", s.density, "above 0 and at most 1");
-  require(s.rank >= 1, "the rank", s.rank, "at least 1");
+    model::require_setting(s.density > 0 && s.density <= 1, "the density", s.density,
+                           "above 0 and at most 1");
+  model::require_setting(s.rank >= 1, "the rank", s.rank, "at least 1");
   const bool possible =
       s.block_size == 1 || s.block_size == 4 || s.block_size == 8 || s.block_size == 16 || s.block_size == 32;
-  require(possible, "the block size", s.block_size, "1, 4, 8, 16 or 32");
+  model::require_setting(possible, "the block size", s.block_size, "1, 4, 8, 16 or 32");
 }
 
 void check_micro_batches(const TrainingSettings& s) {
-  require(s.micro_batches >= 1, "the number of micro-batches", s.micro_batches, "at least 1");
+  model::require_setting(s.micro_batches >= 1, "the number of micro-batches", s.micro_batches, "at least 1");
   if (s.batch % s.micro_batches != 0)
     throw UsageError(fmt::format("a batch of {} cannot be divided into {} micro-batches of equal size",
                                  s.batch, s.micro_batches));
@@ -68,11 +71,11 @@ void check_micro_batches(const TrainingSettings& s) {
 
 void check_drop_grow(const DropGrowSchedule& s) {
   if (s.kind == DropGrowKind::none) return;
-  require(s.change > 0 && s.change <= 1, "the fraction of blocks to change", s.change,
-          "above 0 and at most 1");
-  require(s.every >= 1, "the number of steps between changes", s.every, "at least 1");
-  require(s.until > 0 && s.until <= 1, "the fraction of steps with changes", s.until,
-          "above 0 and at most 1");
+  model::require_setting(s.change > 0 && s.change <= 1, "the fraction of blocks to change", s.change,
+                         "above 0 and at most 1");
+  model::require_setting(s.every >= 1, "the number of steps between changes", s.every, "at least 1");
+  model::require_setting(s.until > 0 && s.until <= 1, "the fraction of steps with changes", s.until,
+                         "above 0 and at most 1");
 }
 
 }  // namespace
@@ -110,10 +113,6 @@ double LearningSettings::lr_of(uint64_t step, uint64_t steps) const {
 
 namespace train {
 
-void require(bool holds, std::string_view what, double value, std::string_view range) {
-  if (!holds) throw UsageError(fmt::format("{} is {}; it must be {}", what, value, range));
-}
-
 void check(const TrainingSettings& settings) {
   check_network(settings);
   if (is_sparse(settings) && settings.recipe == Recipe::paper)
@@ -124,22 +123,25 @@ void check(const TrainingSettings& settings) {
 }
 
 void check_learning(const LearningSettings& s, std::string_view samples) {
-  require(std::isfinite(s.lr) && s.lr > 0, "the learning rate", s.lr, "positive");
-  require(s.momentum >= 0 && s.momentum < 1, "the momentum", s.momentum, "at least 0 and less than 1");
-  require(s.optimizer != OptimizerKind::nesterov || s.momentum > 0, "the momentum of Nesterov's method",
-          s.momentum, "positive");
+  model::require_setting(std::isfinite(s.lr) && s.lr > 0, "the learning rate", s.lr, "positive");
+  model::require_setting(s.momentum >= 0 && s.momentum < 1, "the momentum", s.momentum,
+                         "at least 0 and less than 1");
+  model::require_setting(s.optimizer != OptimizerKind::nesterov || s.momentum > 0,
+                         "the momentum of Nesterov's method", s.momentum, "positive");
   for (double beta : {s.betas.beta1, s.betas.beta2})
-    require(beta >= 0 && beta < 1, "a beta", beta, "at least 0 and less than 1");
-  require(std::isfinite(s.trust_coefficient) && s.trust_coefficient > 0, "the trust coefficient",
-          s.trust_coefficient, "positive");
-  require(std::isfinite(s.weight_decay) && s.weight_decay >= 0, "the weight decay", s.weight_decay,
-          "at least 0");
+    model::require_setting(beta >= 0 && beta < 1, "a beta", beta, "at least 0 and less than 1");
+  model::require_setting(std::isfinite(s.trust_coefficient) && s.trust_coefficient > 0,
+                         "the trust coefficient", s.trust_coefficient, "positive");
+  model::require_setting(std::isfinite(s.weight_decay) && s.weight_decay >= 0, "the weight decay",
+                         s.weight_decay, "at least 0");
   if (s.clip_norm)
-    require(std::isfinite(*s.clip_norm) && *s.clip_norm > 0, "the clipping norm", *s.clip_norm, "positive");
-  require(s.batch >= 1, "the batch", s.batch, "at least 1");
-  require(s.epochs >= 1, "the number of epochs", s.epochs, "at least 1");
-  require(s.validation > 0 && s.validation < 1, fmt::format("the fraction of validation {}", samples),
-          s.validation, "between 0 and 1");
+    model::require_setting(std::isfinite(*s.clip_norm) && *s.clip_norm > 0, "the clipping norm", *s.clip_norm,
+                           "positive");
+  model::require_setting(s.batch >= 1, "the batch", s.batch, "at least 1");
+  model::require_setting(s.epochs >= 1, "the number of epochs", s.epochs, "at least 1");
+  model::require_setting(s.validation > 0 && s.validation < 1,
+                         fmt::format("the fraction of validation {}", samples), s.validation,
+                         "between 0 and 1");
 }
 
 void check_samples(const LearningSettings& s, uint64_t training, uint64_t testing, std::string_view samples) {

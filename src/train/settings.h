@@ -13,9 +13,6 @@ namespace tessera::train {
 /// Throws UsageError that names the wrong setting, its value and its limits.
 void check(const TrainingSettings& settings);
 
-/// Throws UsageError that says what is wrong, unless the condition holds.
-void require(bool holds, std::string_view what, double value, std::string_view range);
-
 /// The settings of optimizer and loop. `samples` are what it learns from: "images".
 void check_learning(const LearningSettings& settings, std::string_view samples);
 
