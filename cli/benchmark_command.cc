@@ -51,7 +51,7 @@ struct Stream {
     return seconds;
   }
 
-  model::Session session;
+  graph::Session session;
   ModelArrays arrays;
 };
 

@@ -87,7 +87,7 @@ std::vector<double> random_values(const onnx::ValueType& type, uint64_t count, u
   return {values.begin(), values.end()};
 }
 
-std::vector<double> values_of(const std::string& file, const onnx::ValueType& type, const model::Shape& shape,
+std::vector<double> values_of(const std::string& file, const onnx::ValueType& type, const graph::Shape& shape,
                               Type to) {
   const io::NpyArray array = read_file(file);
   if (!std::ranges::equal(array.shape, shape))
@@ -125,25 +125,25 @@ onnx::ImportedModel import(const ModelRequest& request, uint32_t threads) {
   for (const std::string& text : request.shapes) {
     const auto [name, sizes] = named("--shape", text);
     if (options.shapes.contains(name)) throw UsageError(fmt::format("--shape names '{}' twice", name));
-    model::Shape& shape = options.shapes[name];
+    graph::Shape& shape = options.shapes[name];
     for (const std::string& size : parse_names(sizes)) shape.push_back(parse_count("--shape", size, 1));
   }
   for (const auto& [name, file] : files) {
     if (file == "random" || options.shapes.contains(name)) continue;
-    model::Shape& shape = options.shapes[name];
+    graph::Shape& shape = options.shapes[name];
     for (const uint64_t size : read_file(file).shape)
       shape.push_back(static_cast<uint32_t>(std::min<uint64_t>(size, UINT32_MAX)));
   }
   return onnx::read_onnx(request.path, options);
 }
 
-ModelArrays::ModelArrays(const model::Session& session, const onnx::ImportedModel& model,
+ModelArrays::ModelArrays(const graph::Session& session, const onnx::ImportedModel& model,
                          const ModelRequest& request) {
   std::map<std::string, std::string> files = files_of(request);
   uint32_t number = 0;
-  for (model::ArrayType& type : session.arrays()) {
+  for (graph::ArrayType& type : session.arrays()) {
     Array& array = arrays_.emplace_back(Array{std::move(type), {}});
-    const model::TensorType& tensor = array.type.type;
+    const graph::TensorType& tensor = array.type.type;
     array.bytes.resize(tensor.elements() * size_of(tensor.type));
     if (!array.type.is_input) continue;
     const onnx::ValueType& input = *std::ranges::find(model.inputs, array.type.name, &onnx::ValueType::name);
@@ -162,12 +162,12 @@ ModelArrays::ModelArrays(const model::Session& session, const onnx::ImportedMode
   for (Array& array : arrays_) addresses_.push_back(array.bytes.data());
 }
 
-void ModelArrays::run(model::Session& session) { session.run_in_order(addresses_); }
+void ModelArrays::run(graph::Session& session) { session.run_in_order(addresses_); }
 
-model::RunCost ModelArrays::measure(model::Session& session) { return session.measure(tensors()); }
+graph::RunCost ModelArrays::measure(graph::Session& session) { return session.measure(tensors()); }
 
-std::vector<model::Tensor> ModelArrays::tensors() {
-  std::vector<model::Tensor> tensors;
+std::vector<graph::Tensor> ModelArrays::tensors() {
+  std::vector<graph::Tensor> tensors;
   for (Array& array : arrays_) tensors.push_back({array.type.name, array.bytes.data(), {}});
   return tensors;
 }

@@ -1,7 +1,7 @@
 // What the commands that run models of ONNX files share: shapes and arrays of inputs.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 #include <tessera/onnx.h>
 
 #include <cstddef>
@@ -36,19 +36,19 @@ class ModelArrays {
  public:
   /// Of files, and random ones: numbers normally distributed, integers and truth values 0 and 1. Throws
   /// UsageError for an input that does not exist, Error for a file of another shape.
-  ModelArrays(const model::Session& session, const onnx::ImportedModel& model, const ModelRequest& request);
+  ModelArrays(const graph::Session& session, const onnx::ImportedModel& model, const ModelRequest& request);
 
-  void run(model::Session& session);
-  model::RunCost measure(model::Session& session);
+  void run(graph::Session& session);
+  graph::RunCost measure(graph::Session& session);
   /// An output, as it is in the file.
   std::vector<double> output(const std::string& name) const;
 
  private:
   struct Array {
-    model::ArrayType type;
+    graph::ArrayType type;
     std::vector<std::byte> bytes;
   };
-  std::vector<model::Tensor> tensors();
+  std::vector<graph::Tensor> tensors();
 
   std::vector<Array> arrays_;
   std::vector<void*> addresses_;

@@ -43,7 +43,7 @@ struct RunFlags {
 /// One run of a model.
 struct Run {
   onnx::ImportedModel model;
-  model::RunCost cost;
+  graph::RunCost cost;
   double predicted = 0;  ///< seconds
   double seconds = 0;    ///< measured on the host, the model's elsewhere
   std::map<std::string, std::vector<double>> outputs;
@@ -73,7 +73,7 @@ void require_outputs(const onnx::ImportedModel& model, const std::map<std::strin
   }
 }
 
-double seconds_of(ModelArrays& arrays, model::Session& session) {
+double seconds_of(ModelArrays& arrays, graph::Session& session) {
   const auto start = std::chrono::steady_clock::now();
   arrays.run(session);
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
@@ -83,7 +83,7 @@ double seconds_of(ModelArrays& arrays, model::Session& session) {
 Run run_model(const RunFlags& options, const Machine& machine) {
   Run run{import(options.model, options.common.threads), {}, 0, 0, {}};
   require_outputs(run.model, saved_files(options));
-  model::Session session(run.model.graph, machine, {.threads = options.common.threads});
+  graph::Session session(run.model.graph, machine, {.threads = options.common.threads});
   run.cost = session.cost();
   run.predicted = run.cost.seconds;
   if (!session.fits()) throw Error(fmt::format("{}: {}", machine.name(), run.cost.overflow));
@@ -127,10 +127,10 @@ std::string layers_text(const onnx::ImportedModel& model) {
   return model.layers.empty() ? "" : table.text() + "\n";
 }
 
-std::string operations_text(const model::RunCost& cost) {
+std::string operations_text(const graph::RunCost& cost) {
   report::Table table({"operation", "result", "time"}, {0, 1});
-  std::vector<const model::OperationCost*> sorted;
-  for (const model::OperationCost& each : cost.operations) sorted.push_back(&each);
+  std::vector<const graph::OperationCost*> sorted;
+  for (const graph::OperationCost& each : cost.operations) sorted.push_back(&each);
   std::ranges::stable_sort(sorted, std::greater<>(), [](const auto* each) { return each->seconds; });
   constexpr size_t kShown = 20;
   for (size_t i = 0; i < std::min(kShown, sorted.size()); ++i)
@@ -181,7 +181,7 @@ ordered_json json_of(const Run& run, const RunFlags& options, const Machine& mac
                        {"most", number(statistics.most)}});
   }
   if (options.measure)
-    for (const model::OperationCost& each : run.cost.operations)
+    for (const graph::OperationCost& each : run.cost.operations)
       operations.push_back(
           {{"operation", each.operation}, {"result", each.value}, {"seconds", each.seconds}});
   return {{"schema", 1},

@@ -63,7 +63,7 @@ int show_estimate(const TrainRequest& r, const Trainer& trainer, const report::T
   fmt::print("{}", r.json ? json({json_of(r, trainer, report, 0)}, {})
                           : heading(report, r.settings.batch) + estimate(report) + printed(r, report));
   if (!r.report.empty()) io::write_text(r.report, page_of(report));
-  for (const model::RunCost* cost : {&report.step, &report.evaluation}) {
+  for (const graph::RunCost* cost : {&report.step, &report.evaluation}) {
     if (cost->overflow.empty()) continue;
     complain(cost->overflow);
     return 1;

@@ -26,7 +26,7 @@ uint64_t cycles_of(const TrainingReport& r, double seconds) {
   return static_cast<uint64_t>(std::llround(seconds * r.clock_hz));
 }
 
-ordered_json json_of(const TrainingReport& r, const model::RunCost& cost) {
+ordered_json json_of(const TrainingReport& r, const graph::RunCost& cost) {
   ordered_json json = {{"seconds", cost.seconds}};
   if (r.modelled) {
     json["cycles"] = cycles_of(r, cost.seconds);
@@ -43,7 +43,7 @@ ordered_json json_of(const TrainingReport& r, const model::RunCost& cost) {
 ordered_json operations_of(const TrainingReport& r) {
   ordered_json list = ordered_json::array();
   for (size_t i = 0; i < r.step.operations.size(); ++i) {
-    const model::OperationCost& o = r.step.operations[i];
+    const graph::OperationCost& o = r.step.operations[i];
     list.push_back({{"operation", r.operations.at(i)}, {"seconds", o.seconds}});
     if (r.modelled) list.back()["cycles"] = cycles_of(r, o.seconds);
     if (r.result && !r.result->measured.empty()) list.back()["measured_seconds"] = r.result->measured.at(i);

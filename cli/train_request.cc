@@ -56,7 +56,7 @@ void add_network_options(CLI::App& command, TrainRequest& r) {
   add(command, "--recipe", s.recipe, recipe_named,
       "Of dense and structured layers: paper (initial values, standardisation and optimizer as published), "
       "or best (initial values and learning rates for each factor, Adam; default of structured ones)");
-  add(command, "--form", s.form, model::form_named,
+  add(command, "--form", s.form, graph::form_named,
       "Of structured layers: fused (default), or unfused (one after another, as the operations of "
       "plain PyTorch)");
   command.add_option("--activation", s.activation, "relu, gelu, tanh, sigmoid or none");
@@ -82,7 +82,7 @@ std::vector<uint32_t> parse_batches(const std::string& text) {
   return batches;
 }
 
-model::Betas parse_betas(const std::string& text) {
+graph::Betas parse_betas(const std::string& text) {
   const std::vector<std::string> betas = parse_names(text);
   if (betas.size() != 2)
     throw UsageError(
@@ -104,7 +104,7 @@ void add_optimizer_options(CLI::App& command, TrainRequest& r) {
       command, "--exclude", s.excluded, [](const std::string& text) { return parse_names(text); },
       "Parameters without weight decay and trust ratio: names, in which * stands for any characters");
   add_real(command, "--lr", s.lr, "Learning rate (default: 0.001)");
-  add(command, "--lr-schedule", s.lr_schedule.kind, model::schedule_named,
+  add(command, "--lr-schedule", s.lr_schedule.kind, graph::schedule_named,
       "How it falls until the last step: constant (default), linear, polynomial or cosine");
   add_count(command, "--warmup", s.lr_schedule.warmup, "First steps, in which it rises linearly from 0");
   add_real(command, "--lr-power", s.lr_schedule.power, "Exponent of polynomial (default: 1)");
@@ -217,9 +217,9 @@ void check(const TrainRequest& r, const CLI::App& command) {
   refuse_unless(train::has_moments(s.optimizer), {"--betas", "--bias-correction"},
                 "--optimizer adam, adamw or lamb");
   refuse_unless(s.optimizer == OptimizerKind::lars, {"--trust-coefficient"}, "--optimizer lars");
-  refuse_unless(s.lr_schedule.kind != model::ScheduleKind::constant, {"--lr-end"},
+  refuse_unless(s.lr_schedule.kind != graph::ScheduleKind::constant, {"--lr-end"},
                 "--lr-schedule linear, polynomial or cosine");
-  refuse_unless(s.lr_schedule.kind == model::ScheduleKind::polynomial, {"--lr-power"},
+  refuse_unless(s.lr_schedule.kind == graph::ScheduleKind::polynomial, {"--lr-power"},
                 "--lr-schedule polynomial");
   refuse_unless(r.machine == "host", {"--tiles"}, "--machine host");
   for (const CLI::Option* option : command.get_options())

@@ -26,7 +26,7 @@ std::string network_of(const TrainingSettings& s) {
   if (s.kind == LayerKind::pixelfly || s.kind == LayerKind::low_rank)
     text += fmt::format(", rank {}", s.rank);
   if (train::has_recipe(s)) text += fmt::format(", recipe {}", name_of(s.recipe));
-  if (s.form != model::Form::fused) text += fmt::format(", {}", name_of(s.form));
+  if (s.form != graph::Form::fused) text += fmt::format(", {}", name_of(s.form));
   return text;
 }
 

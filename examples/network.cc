@@ -1,7 +1,7 @@
 // A network of three layers, trained on this computer, and the same step on a modelled machine before it
 // runs.
 #include <tessera/estimate.h>
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cmath>
 #include <cstdio>
@@ -11,7 +11,7 @@
 namespace {
 
 using namespace tessera;
-using namespace tessera::model;
+using namespace tessera::graph;
 
 constexpr uint32_t kBatch = 64;
 

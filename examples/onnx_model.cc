@@ -26,9 +26,9 @@ void run(const std::string& path, uint32_t size) {
     std::printf("%s: density %.3f, %s\n", layer.name.c_str(), layer.zeros.density,
                 layer.is_sparse ? "sparse" : "dense");
 
-  model::Session session(imported.graph, Machine::host());
-  model::Arrays inputs;
-  for (const model::ArrayType& array : session.arrays())
+  graph::Session session(imported.graph, Machine::host());
+  graph::Arrays inputs;
+  for (const graph::ArrayType& array : session.arrays())
     if (array.is_input) inputs[array.name].assign(array.type.elements(), 1);
   for (const auto& [name, values] : session.run(inputs))
     std::printf("%s: %zu numbers, the first %g\n", name.c_str(), values.size(), values.front());

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <tessera/error.h>
 #include <tessera/estimate.h>
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <chrono>
 #include <cmath>
@@ -23,7 +23,7 @@
 namespace {
 
 using namespace tessera;
-using namespace tessera::model;
+using namespace tessera::graph;
 
 struct Options {
   uint32_t layers = 24, hidden = 1024, inner = 4096, rows = 1024, micro_batches = 2, stages = 4;

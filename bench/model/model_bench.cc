@@ -8,7 +8,7 @@
 // parameters.
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <algorithm>
 #include <chrono>
@@ -24,7 +24,7 @@
 namespace {
 
 using namespace tessera;
-using namespace tessera::model;
+using namespace tessera::graph;
 
 struct Options {
   std::vector<uint32_t> layers = {1024, 1024, 10};

@@ -7,7 +7,7 @@
 // the inputs' lists alone and expects the others to be as full as that. Forward pass, gradients and updates
 // by SGD.
 #include <fmt/format.h>
-#include <tessera/model.h>
+#include <tessera/graph.h>
 #include <tessera/spiking.h>
 
 #include <algorithm>
@@ -21,9 +21,9 @@
 namespace tessera::bench {
 namespace {
 
-using model::Graph;
-using model::Tensor;
-using model::Value;
+using graph::Graph;
+using graph::Tensor;
+using graph::Value;
 
 struct Setup {
   std::string name;
@@ -150,20 +150,20 @@ class Data {
 /// The step as a graph: cross-entropy on the readout's mean or on counts of the first ten neurons.
 struct Step {
   explicit Step(const Setup& of) {
-    const model::Spikes in = model::spike_input(graph, "in", of.steps, of.batch, of.input_capacity);
-    parameters = model::spiking_parameters(graph, "snn", of.layers, {}, of.weights);
-    model::SpikingOptions options{.capacities = of.capacities,
-                                  .gradient_threshold = graph.input("gradient_threshold", model::Shape{})};
+    const graph::Spikes in = graph::spike_input(graph, "in", of.steps, of.batch, of.input_capacity);
+    parameters = graph::spiking_parameters(graph, "snn", of.layers, {}, of.weights);
+    graph::SpikingOptions options{.capacities = of.capacities,
+                                  .gradient_threshold = graph.input("gradient_threshold", graph::Shape{})};
     options.expected_input_activity = of.input_activity;
     options.expected_activity = kListed;
-    const model::SpikingResults results = model::spiking(in, of.layers, parameters, options);
+    const graph::SpikingResults results = graph::spiking(in, of.layers, parameters, options);
     const Value logits =
         results.potentials
-            ? model::readout(*results.potentials, of.batch, model::Readout::mean)
-            : model::slice(model::spike_counts(results.spikes.back(), of.layers.back().neurons), 1, 0, 10);
-    const Value loss = model::cross_entropy(logits, graph.input("labels", {of.batch}, Type::u32));
+            ? graph::readout(*results.potentials, of.batch, graph::Readout::mean)
+            : graph::slice(graph::spike_counts(results.spikes.back(), of.layers.back().neurons), 1, 0, 10);
+    const Value loss = graph::cross_entropy(logits, graph.input("labels", {of.batch}, Type::u32));
     graph.output("loss", loss);
-    model::add_training(loss);
+    graph::add_training(loss);
   }
   Graph graph;
   std::vector<Value> parameters;
@@ -180,7 +180,7 @@ void print_cycles(const char* what, const std::map<std::string, double>& cycles)
 void run(const Setup& setup, const Machine& machine) {
   Data data(setup);
   Step step(setup);
-  model::Session session(step.graph, machine);
+  graph::Session session(step.graph, machine);
   fmt::print("{}, T {}, B {}; fires/listed %:", setup.name, setup.steps, setup.batch);
   for (size_t l = 0; l < data.firing.size(); ++l)
     fmt::print(" {:.1f}/{:.1f}", 100 * data.firing[l], 100 * data.listed[l]);
@@ -200,8 +200,8 @@ void run(const Setup& setup, const Machine& machine) {
                                       {"labels", labels.data()},
                                       {"lr", &lr},
                                       {"loss", &loss}};
-  const model::RunCost executed = session.measure(arrays), estimate = session.cost(arrays);
-  for (const model::OperationCost& operation : executed.operations)
+  const graph::RunCost executed = session.measure(arrays), estimate = session.cost(arrays);
+  for (const graph::OperationCost& operation : executed.operations)
     if (operation.operation.starts_with("spiking"))
       print_cycles(operation.operation.c_str(), operation.cycles);
   print_cycles("step", executed.cycles);

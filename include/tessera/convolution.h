@@ -2,14 +2,14 @@
 // sequences are [samples, length, channels].
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// A window over one or two dimensions, and what a convolution does with it.
 struct Convolution {
@@ -55,4 +55,4 @@ std::vector<float> transposed_convolution_weight(std::span<const float> values, 
 SparseMatrix ungrouped_convolution_weight(std::span<const float> values, uint32_t outputs, uint32_t channels,
                                           uint32_t taps, uint32_t groups, uint32_t block_size);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

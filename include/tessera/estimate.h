@@ -1,13 +1,13 @@
 // What a network costs on a machine, without a session of it.
 #pragma once
 
+#include <tessera/graph.h>
 #include <tessera/machine.h>
-#include <tessera/model.h>
 
 #include <cstdint>
 #include <span>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 struct EstimateOptions {
   uint32_t chips = 0;  ///< as SessionOptions has them
@@ -22,4 +22,4 @@ struct EstimateOptions {
 /// replicas, however large they are. Throws UsageError as Session does.
 RunCost estimate(const Graph& graph, const Machine& machine, const EstimateOptions& options = {});
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -1,13 +1,13 @@
 // Graphs and their parameters in one file.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <map>
 #include <string>
 #include <vector>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Graphs that have parameters in common, such as one network for inputs of several shapes.
 struct GraphFile {
@@ -25,4 +25,4 @@ void save_graphs(const std::string& path, const GraphFile& file, const Arrays& v
 /// is malformed, incomplete or of another version.
 GraphFile load_graphs(const std::string& path);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

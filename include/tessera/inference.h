@@ -1,12 +1,12 @@
 // Graphs that are made ready for inference, by whatever follows from the values of their parameters.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <set>
 #include <string>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// A graph, and the parameters whose values were changed or became part of others'.
 struct FoldedGraph {
@@ -21,4 +21,4 @@ struct FoldedGraph {
 /// as it is.
 FoldedGraph folded(const Graph& graph);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

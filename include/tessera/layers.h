@@ -1,14 +1,14 @@
 // Linear layers of networks by structure: their parameters with initial values and learning rates.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// What the weight of a layer is a product of.
 enum class LayerStructure : uint8_t {
@@ -54,4 +54,4 @@ struct Layer {
 Layer linear_layer(Graph& graph, const std::string& name, Value x, uint32_t outputs,
                    const LayerOptions& options);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

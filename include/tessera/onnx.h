@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tessera/error.h>
+#include <tessera/graph.h>
 #include <tessera/inspect.h>
-#include <tessera/model.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +36,7 @@ std::string to_string(const ValueType& type);
 struct ImportOptions {
   /// Shapes of inputs, by name, where the file leaves sizes open; or the sizes of named dimensions:
   /// {"batch", {8}}.
-  std::map<std::string, model::Shape> shapes = {};
+  std::map<std::string, graph::Shape> shapes = {};
   /// Whether weights of products become sparse where zeros_of() predicts that it pays.
   bool sparse = true;
   uint32_t threads = 0;  ///< of the host, for these predictions; 0: one per physical core
@@ -69,12 +69,12 @@ class UnsupportedModelError : public Error {
   std::vector<Missing> missing_;
 };
 
-/// A graph of a model for inputs of certain shapes, made ready for inference by model::folded(): a parameter
+/// A graph of a model for inputs of certain shapes, made ready for inference by graph::folded(): a parameter
 /// that took over what follows its product has "folded" at the end of its name. Integers have 32 bits in a
 /// graph, truth values are f32 0 and 1, and float64 becomes f32; `inputs` and `outputs` say what they are in
 /// the file.
 struct ImportedModel {
-  model::Graph graph;
+  graph::Graph graph;
   std::vector<ValueType> inputs;
   std::vector<ValueType> outputs;
   std::vector<LayerChoice> layers;

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <variant>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Stochastic gradient descent, as PyTorch's SGD.
 struct Sgd {
@@ -78,4 +78,4 @@ struct Schedule {
 /// Throws UsageError for settings out of range or that do not go together.
 void check(const Schedule& schedule);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

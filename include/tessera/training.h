@@ -2,9 +2,9 @@
 // to drop and grow, and the training loop with its checkpoints.
 #pragma once
 
+#include <tessera/graph.h>
 #include <tessera/layers.h>
 #include <tessera/machine.h>
-#include <tessera/model.h>
 #include <tessera/spiking.h>
 #include <tessera/types.h>
 #include <tessera/weight.h>
@@ -249,7 +249,7 @@ struct DropGrowSchedule {
 struct LearningSettings {
   OptimizerKind optimizer = OptimizerKind::momentum;
   double momentum = 0.9;             ///< of momentum, nesterov and lars
-  model::Betas betas = {};           ///< of adam, adamw and lamb
+  graph::Betas betas = {};           ///< of adam, adamw and lamb
   bool bias_correction = true;       ///< of these
   double trust_coefficient = 0.001;  ///< of lars
   double weight_decay = 0;
@@ -257,7 +257,7 @@ struct LearningSettings {
   std::vector<std::string> excluded = {};
   double lr = 0.001;
   /// How it changes; `steps` of 0 are all steps of the training.
-  model::Schedule lr_schedule = {};
+  graph::Schedule lr_schedule = {};
   std::optional<double> clip_norm = {};  ///< norm of the gradient
   uint32_t batch = 50;
   uint32_t epochs = 15;
@@ -277,7 +277,7 @@ struct TrainingSettings : LearningSettings {
   uint32_t butterfly_size = 16;                     ///< cells of pixelfly's pattern in a row
   uint32_t rank = 1;                                ///< of low rank and pixelfly
   Recipe recipe = Recipe::best;                     ///< not of sparse ones
-  model::Form form = model::Form::fused;            ///< of structured ones
+  graph::Form form = graph::Form::fused;            ///< of structured ones
   std::string activation = "relu";                  ///< or gelu, tanh, sigmoid, none
   double dropout = 0;                               ///< after each hidden layer
   uint32_t micro_batches = 1;                       ///< that a batch is divided into
@@ -394,7 +394,7 @@ struct SpikingTraces {
 class Trainer {
  public:
   // Throw UsageError for settings out of range or that do not go together, or do not fit the data. `threads`:
-  // see model::SessionOptions. One that only estimates has costs, without sessions and their memory, and
+  // see graph::SessionOptions. One that only estimates has costs, without sessions and their memory, and
   // cannot train.
 
   /// Images are standardised per feature with the statistics of those trained with. Weights begin normally
@@ -421,11 +421,11 @@ class Trainer {
   uint64_t parameters() const;  ///< values that are stored, learned or not
 
   /// Of a training step, and of evaluating one batch of `evaluation_batch()` samples.
-  model::RunCost step_cost() const;
-  model::RunCost evaluation_cost() const;
+  graph::RunCost step_cost() const;
+  graph::RunCost evaluation_cost() const;
   uint32_t evaluation_batch() const;
   /// Of a training step; the operations of its cost are the graph's, in order.
-  const model::Graph& graph() const;
+  const graph::Graph& graph() const;
 
   /// Continues from a checkpoint, and gives the same bits as training without a break. Throws Error, and
   /// changes nothing, for a damaged file and one of other settings or data; of another machine, number of

@@ -2,13 +2,13 @@
 // interpolation. Values are channels last: [N, length, channels] or [N, height, width, channels].
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Windows that slide over the dimensions between the first and the last; a number for each of these, or one
 /// for all of them.
@@ -75,4 +75,4 @@ struct Interpolation {
 /// Values between elements. Those before the first and after the last one are as these.
 Value interpolate(Value x, const Interpolation& how);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

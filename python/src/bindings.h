@@ -2,7 +2,7 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 namespace tessera::python {
 
@@ -22,8 +22,8 @@ void bind_spiking(nanobind::module_& m);
 void bind_structured(nanobind::module_& m);
 void bind_structured_calls(nanobind::module_& m);
 /// Optimizers, schedules of learning rates, and the training of graphs.
-void bind_training(nanobind::module_& m, nanobind::class_<model::Graph>& graph);
+void bind_training(nanobind::module_& m, nanobind::class_<graph::Graph>& graph);
 /// Methods of graphs.
-void bind_vision(nanobind::class_<model::Graph>& graph);
+void bind_vision(nanobind::class_<graph::Graph>& graph);
 
 }  // namespace tessera::python

@@ -10,8 +10,8 @@
 #include <nanobind/stl/vector.h>
 #include <tessera/convolution.h>
 #include <tessera/error.h>
+#include <tessera/graph.h>
 #include <tessera/layers.h>
-#include <tessera/model.h>
 
 #include <map>
 #include <memory>
@@ -29,11 +29,11 @@ namespace tessera::python {
 namespace {
 
 using namespace nb::literals;
-using model::Graph;
-using model::Initial;
-using model::Shape;
-using model::Value;
-using model::ValueId;
+using graph::Graph;
+using graph::Initial;
+using graph::Shape;
+using graph::Value;
+using graph::ValueId;
 using Ids = std::vector<ValueId>;
 
 Initial initial_from(nb::handle values) {
@@ -58,7 +58,7 @@ std::optional<Value> value_or_none(Graph& graph, std::optional<ValueId> id) {
 }
 
 Ids apply(Graph& graph, const std::string& operation, const Ids& inputs,
-          const model::Attributes& attributes) {
+          const graph::Attributes& attributes) {
   return ids_of(graph.apply(operation, values_of(graph, inputs), attributes));
 }
 
@@ -72,9 +72,9 @@ ValueId reduce(Graph& graph, const std::string& operation, ValueId id, const std
 
 ValueId add_cross_entropy(Graph& graph, ValueId logits, ValueId target, std::optional<ValueId> weight,
                           std::optional<uint32_t> ignored, double smoothing, const std::string& reduction) {
-  const std::map<std::string, model::LossReduction> reductions = {{"mean", model::LossReduction::mean},
-                                                                  {"sum", model::LossReduction::sum},
-                                                                  {"none", model::LossReduction::none}};
+  const std::map<std::string, graph::LossReduction> reductions = {{"mean", graph::LossReduction::mean},
+                                                                  {"sum", graph::LossReduction::sum},
+                                                                  {"none", graph::LossReduction::none}};
   const auto found = reductions.find(reduction);
   if (found == reductions.end())
     throw UsageError(
@@ -99,11 +99,11 @@ std::optional<std::pair<Numbers<uint64_t>, Numbers<uint32_t>>> pattern_of(const 
 
 std::string kind_of(const Graph& graph, ValueId id) {
   switch (graph.info(id).kind) {
-    case model::Kind::input: return "input";
-    case model::Kind::parameter: return "parameter";
-    case model::Kind::state: return "state";
-    case model::Kind::constant: return "constant";
-    case model::Kind::result: break;
+    case graph::Kind::input: return "input";
+    case graph::Kind::parameter: return "parameter";
+    case graph::Kind::state: return "state";
+    case graph::Kind::constant: return "constant";
+    case graph::Kind::result: break;
   }
   return "result";
 }
@@ -154,7 +154,7 @@ void bind_values(nb::class_<Graph>& graph) {
       .def(
           "rotary_tables",
           [](Graph& g, uint32_t positions, uint32_t features, double base) {
-            const model::RotaryTables tables = model::rotary_tables(g, positions, features, base);
+            const graph::RotaryTables tables = graph::rotary_tables(g, positions, features, base);
             return std::pair(tables.cosines.id, tables.sines.id);
           },
           "positions"_a, "features"_a, "base"_a)
@@ -248,13 +248,13 @@ void bind_values(nb::class_<Graph>& graph) {
       .def(
           "dropout",
           [](Graph& g, ValueId x, double p, ValueId step, uint64_t seed) {
-            return model::dropout(g.value(x), p, g.value(step), seed).id;
+            return graph::dropout(g.value(x), p, g.value(step), seed).id;
           },
           "x"_a, "p"_a, "step"_a, "seed"_a)
       .def(
           "stochastic_cast",
           [](Graph& g, ValueId x, const std::string& dtype, ValueId step, uint64_t seed) {
-            return model::stochastic_cast(g.value(x), type_named(dtype), g.value(step), seed).id;
+            return graph::stochastic_cast(g.value(x), type_named(dtype), g.value(step), seed).id;
           },
           "x"_a, "dtype"_a, "step"_a, "seed"_a)
       .def(
@@ -277,7 +277,7 @@ void bind_structured(nb::class_<Graph>& graph) {
                                .tied = tied,
                                .complex = complex,
                                .decreasing = decreasing};
-            return butterfly(g.value(x), g.value(twiddle), of, model::form_named(form)).id;
+            return butterfly(g.value(x), g.value(twiddle), of, graph::form_named(form)).id;
           },
           "x"_a, "twiddle"_a, "outputs"_a, "nblocks"_a, "tied"_a, "complex"_a, "decreasing"_a, "form"_a)
       .def(
@@ -286,7 +286,7 @@ void bind_structured(nb::class_<Graph>& graph) {
              const std::string& form) {
             return fastfood(g.value(x), g.value(diagonals.at(0)), g.value(diagonals.at(1)),
                             g.value(diagonals.at(2)), {g.type(x).cols(), outputs, std::move(permutation)},
-                            model::form_named(form))
+                            graph::form_named(form))
                 .id;
           },
           "x"_a, "diagonals"_a, "permutation"_a, "outputs"_a, "form"_a)
@@ -295,13 +295,13 @@ void bind_structured(nb::class_<Graph>& graph) {
           [](Graph& g, const std::string& name, ValueId x, uint32_t outputs, const std::string& structure,
              uint32_t rank, uint32_t block_size, uint32_t butterfly_size, bool scaled, uint64_t seed,
              const std::string& form) {
-            const model::LayerOptions options{model::layer_structure_named(structure),
+            const graph::LayerOptions options{graph::layer_structure_named(structure),
                                               rank,
                                               block_size,
                                               butterfly_size,
                                               scaled,
                                               seed,
-                                              model::form_named(form)};
+                                              graph::form_named(form)};
             return linear_layer(g, name, g.value(x), outputs, options).y.id;
           },
           "name"_a, "x"_a, "outputs"_a, "structure"_a, "rank"_a, "block_size"_a, "butterfly_size"_a,
@@ -314,7 +314,7 @@ std::pair<std::vector<Ids>, std::optional<ValueId>> add_spiking(
     Graph& g, uint32_t steps, uint32_t batch, uint32_t capacity, const std::vector<SpikingLayer>& layers,
     const Ids& parameters, std::vector<uint32_t> capacities, bool learns_dynamics, ValueId gradient_threshold,
     ValueId step, uint64_t seed, std::pair<double, double> activity, std::vector<uint32_t> neurons_per_tile) {
-  const model::SpikingResults results =
+  const graph::SpikingResults results =
       spiking(spike_input(g, "in", steps, batch, capacity), layers, values_of(g, parameters),
               {.capacities = std::move(capacities),
                .learns_dynamics = learns_dynamics,
@@ -338,13 +338,13 @@ void bind_spiking_layers(nb::class_<Graph>& graph) {
       .def(
           "spike_counts",
           [](Graph& g, ValueId ids, ValueId num, uint32_t batch, uint32_t neurons) {
-            return model::spike_counts({g.value(ids), g.value(num), batch}, neurons).id;
+            return graph::spike_counts({g.value(ids), g.value(num), batch}, neurons).id;
           },
           "ids"_a, "num"_a, "batch"_a, "neurons"_a)
       .def(
           "readout",
           [](Graph& g, ValueId potentials, uint32_t batch, uint32_t of) {
-            return readout(g.value(potentials), batch, static_cast<model::Readout>(of)).id;
+            return readout(g.value(potentials), batch, static_cast<graph::Readout>(of)).id;
           },
           "potentials"_a, "batch"_a, "of"_a);
 }

@@ -47,7 +47,7 @@ class OnnxModel {
   explicit OnnxModel(onnx::Model model) : model_(std::move(model)) {}
 
   const onnx::Model& model() const { return model_; }
-  onnx::ImportedModel import(std::map<std::string, model::Shape> shapes, bool sparse, uint32_t threads,
+  onnx::ImportedModel import(std::map<std::string, graph::Shape> shapes, bool sparse, uint32_t threads,
                              uint64_t most_computed) const {
     return model_.import(
         {.shapes = std::move(shapes), .sparse = sparse, .threads = threads, .most_computed = most_computed});

@@ -8,8 +8,8 @@
 #include <nanobind/stl/vector.h>
 #include <tessera/error.h>
 #include <tessera/estimate.h>
+#include <tessera/graph.h>
 #include <tessera/graph_file.h>
-#include <tessera/model.h>
 
 #include <algorithm>
 #include <bit>
@@ -36,11 +36,11 @@ namespace tessera::python {
 namespace {
 
 using namespace nb::literals;
-using model::Graph;
-using model::RunCost;
-using model::Session;
-using model::TensorType;
-using model::ValueId;
+using graph::Graph;
+using graph::RunCost;
+using graph::Session;
+using graph::TensorType;
+using graph::ValueId;
 using Released = nb::call_guard<nb::gil_scoped_release>;
 
 struct BoundSession {
@@ -61,8 +61,8 @@ using AnyList = nb::typed<nb::list, nb::any>;
 class BoundArrays {
  public:
   BoundArrays(const BoundSession& s, const AnyList& arrays) {
-    const std::vector<model::ArrayType> all = s.session.arrays();
-    const auto inputs = static_cast<size_t>(std::ranges::count(all, true, &model::ArrayType::is_input));
+    const std::vector<graph::ArrayType> all = s.session.arrays();
+    const auto inputs = static_cast<size_t>(std::ranges::count(all, true, &graph::ArrayType::is_input));
     if (arrays.size() != inputs)
       throw UsageError(fmt::format("{} arrays for {} inputs", arrays.size(), inputs));
     inputs_.reserve(inputs);
@@ -76,7 +76,7 @@ class BoundArrays {
     }
   }
 
-  std::span<const model::Tensor> tensors() const { return tensors_; }
+  std::span<const graph::Tensor> tensors() const { return tensors_; }
   AnyList results() && {
     AnyList results;
     for (TensorOutput& output : outputs_) results.append(std::move(output).array());
@@ -86,7 +86,7 @@ class BoundArrays {
  private:
   std::vector<TensorInput> inputs_;
   std::vector<TensorOutput> outputs_;
-  std::vector<model::Tensor> tensors_;
+  std::vector<graph::Tensor> tensors_;
 };
 
 /// Seconds, of a tiled machine the model's, and the outputs in their order.
@@ -112,7 +112,7 @@ void run_at(BoundSession& s, const std::vector<uintptr_t>& addresses, const std:
   std::vector<void*> arrays = pointers<void>(addresses);
   std::vector<std::vector<int32_t>> copies;
   if (!wide.empty()) {
-    const std::vector<model::ArrayType> types = s.session.arrays();
+    const std::vector<graph::ArrayType> types = s.session.arrays();
     for (const auto& [i, least, most] : wide) {
       const auto* integers = static_cast<const int64_t*>(arrays[i]);
       copies.push_back(narrowed({integers, types[i].type.elements()}, types[i].name, least, most));
@@ -147,14 +147,14 @@ RunCost measure(BoundSession& s, const AnyList& arrays) {
 
 std::vector<std::string> names_of(const BoundSession& s, bool inputs) {
   std::vector<std::string> names;
-  for (const model::ArrayType& each : s.session.arrays())
+  for (const graph::ArrayType& each : s.session.arrays())
     if (each.is_input == inputs) names.push_back(each.name);
   return names;
 }
 
-std::vector<std::string> names_of(const BoundSession& s, model::Kind kind) {
+std::vector<std::string> names_of(const BoundSession& s, graph::Kind kind) {
   std::vector<std::string> names;
-  for (const model::ValueInfo& info : s.session.graph().values())
+  for (const graph::ValueInfo& info : s.session.graph().values())
     if (info.kind == kind) names.push_back(info.name);
   return names;
 }
@@ -190,7 +190,7 @@ void set_pattern(BoundSession& s, const std::string& name, nb::handle crow_indic
 /// Values by name, after patterns by name as pairs of crow_indices and col_indices.
 void set_state(BoundSession& s, const nb::typed<nb::dict, nb::str, nb::any>& state,
                const nb::typed<nb::dict, nb::str, nb::any>& patterns) {
-  model::Arrays arrays;
+  graph::Arrays arrays;
   for (const auto& [key, values] : state) {
     const auto name = nb::cast<std::string>(key);
     const std::span<const float> array = floats_of(values, name.c_str());
@@ -211,15 +211,15 @@ void set_state(BoundSession& s, const nb::typed<nb::dict, nb::str, nb::any>& sta
 void save_graphs(const std::string& path, const std::vector<const Graph*>& graphs,
                  const std::map<std::string, std::string>& texts,
                  const std::vector<const BoundSession*>& sessions) {
-  model::GraphFile file{.graphs = {}, .texts = texts};
+  graph::GraphFile file{.graphs = {}, .texts = texts};
   for (const Graph* graph : graphs) file.graphs.push_back(*graph);
-  model::Arrays values;
+  graph::Arrays values;
   for (const BoundSession* s : sessions) values.merge(s->session.state());
-  model::save_graphs(path, file, values);
+  graph::save_graphs(path, file, values);
 }
 
 std::pair<std::vector<Graph>, std::map<std::string, std::string>> load_graphs(const std::string& path) {
-  model::GraphFile file = model::load_graphs(path);
+  graph::GraphFile file = graph::load_graphs(path);
   return {std::move(file.graphs), std::move(file.texts)};
 }
 
@@ -243,12 +243,12 @@ Rows<uint64_t> memory_of(const RunCost& cost) {
 }
 
 void bind_cost(nb::module_& m) {
-  nb::class_<model::OperationCost>(m, "OperationCost", "What an operation takes in one run.")
-      .def_ro("operation", &model::OperationCost::operation)
-      .def_ro("value", &model::OperationCost::value)
-      .def_ro("seconds", &model::OperationCost::seconds)
-      .def_ro("conversion_seconds", &model::OperationCost::conversion_seconds)
-      .def_ro("cycles", &model::OperationCost::cycles);
+  nb::class_<graph::OperationCost>(m, "OperationCost", "What an operation takes in one run.")
+      .def_ro("operation", &graph::OperationCost::operation)
+      .def_ro("value", &graph::OperationCost::value)
+      .def_ro("seconds", &graph::OperationCost::seconds)
+      .def_ro("conversion_seconds", &graph::OperationCost::conversion_seconds)
+      .def_ro("cycles", &graph::OperationCost::cycles);
   nb::class_<RunCost>(m, "RunCost", "What a run takes.")
       .def_ro("seconds", &RunCost::seconds)
       .def_ro("cycles", &RunCost::cycles)
@@ -257,7 +257,7 @@ void bind_cost(nb::module_& m) {
       .def_prop_ro("conversions",
                    [](const RunCost& c) {
                      std::vector<std::tuple<std::string, uint64_t, double>> conversions;
-                     for (const model::ConversionCost& each : c.conversions)
+                     for (const graph::ConversionCost& each : c.conversions)
                        conversions.emplace_back(each.value, each.bytes, each.seconds);
                      return conversions;
                    })
@@ -269,21 +269,21 @@ void bind_cost(nb::module_& m) {
       .def_prop_ro("chips",
                    [](const RunCost& c) {
                      std::vector<std::tuple<uint32_t, std::map<std::string, double>, uint64_t>> chips;
-                     for (const model::ChipCost& each : c.chips)
+                     for (const graph::ChipCost& each : c.chips)
                        chips.emplace_back(each.chip, each.cycles, each.bytes);
                      return chips;
                    })
       .def_prop_ro("links",
                    [](const RunCost& c) {
                      std::vector<std::tuple<uint32_t, uint32_t, uint64_t, double>> links;
-                     for (const model::LinkCost& each : c.links)
+                     for (const graph::LinkCost& each : c.links)
                        links.emplace_back(each.from, each.to, each.bytes, each.seconds);
                      return links;
                    })
       .def_prop_ro("placements",
                    [](const RunCost& c) {
                      std::vector<std::tuple<std::string, double, std::string, bool>> placements;
-                     for (const model::PlacementCost& each : c.placements)
+                     for (const graph::PlacementCost& each : c.placements)
                        placements.emplace_back(each.placement, each.seconds, each.overflow, each.chosen);
                      return placements;
                    })
@@ -311,12 +311,12 @@ void bind_session(nb::module_& m) {
   m.def(
       "estimate",
       [](const Graph& graph, const ChosenMachine& machine, uint32_t chips) {
-        return model::estimate(graph, machine.machine, {.chips = chips});
+        return graph::estimate(graph, machine.machine, {.chips = chips});
       },
       "graph"_a, "machine"_a, "chips"_a, Released(), "The cost of a graph, without a session.");
   m.def(
       "is_bound_in_place",
-      [](nb::object array, const std::string& dtype, const model::Shape& shape) {
+      [](nb::object array, const std::string& dtype, const graph::Shape& shape) {
         return !TensorInput(array, "the array", {type_named(dtype), shape, {}, {}}).is_copy();
       },
       "array"_a, "dtype"_a, "shape"_a, "Whether a session uses an array as it is.");
@@ -333,8 +333,8 @@ void bind_session(nb::module_& m) {
       .def("measure", &measure, "arrays"_a)
       .def_prop_ro("inputs", [](const BoundSession& s) { return names_of(s, true); })
       .def_prop_ro("outputs", [](const BoundSession& s) { return names_of(s, false); })
-      .def_prop_ro("parameters", [](const BoundSession& s) { return names_of(s, model::Kind::parameter); })
-      .def_prop_ro("state", [](const BoundSession& s) { return names_of(s, model::Kind::state); })
+      .def_prop_ro("parameters", [](const BoundSession& s) { return names_of(s, graph::Kind::parameter); })
+      .def_prop_ro("state", [](const BoundSession& s) { return names_of(s, graph::Kind::state); })
       .def_prop_ro("fits", [](const BoundSession& s) { return s.session.fits(); })
       .def(
           "cost", [](const BoundSession& s) { return s.session.cost(); }, Released())

@@ -17,11 +17,11 @@
 namespace tessera::python {
 namespace {
 
-using model::TensorType;
+using graph::TensorType;
 
 constexpr uint8_t kBits = 8;
 
-bool has_shape(const nb::ndarray<nb::ro>& array, const model::Shape& shape) {
+bool has_shape(const nb::ndarray<nb::ro>& array, const graph::Shape& shape) {
   if (array.ndim() != shape.size()) return false;
   for (size_t d = 0; d < shape.size(); ++d)
     if (array.shape(d) != shape[d]) return false;

@@ -1,7 +1,7 @@
 // Arrays that sessions of networks read and return.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ nb::dlpack::dtype dtype_of(Type type);
 /// for another shape and for integers that the type does not hold.
 class TensorInput {
  public:
-  TensorInput(nb::handle array, const std::string& name, const model::TensorType& type);
+  TensorInput(nb::handle array, const std::string& name, const graph::TensorType& type);
 
   void* data() { return copy_.empty() ? const_cast<void*>(array_.data()) : copy_.data(); }
   bool is_copy() const { return !copy_.empty(); }
@@ -41,13 +41,13 @@ std::vector<int32_t> narrowed(std::span<const int64_t> integers, const std::stri
 /// Memory for an output, which becomes an array of NumPy; of bf16, which NumPy lacks, in float32.
 class TensorOutput {
  public:
-  explicit TensorOutput(const model::TensorType& type);
+  explicit TensorOutput(const graph::TensorType& type);
 
   void* data() { return bytes_.data(); }
   nb::object array() &&;
 
  private:
-  model::TensorType type_;
+  graph::TensorType type_;
   std::vector<std::byte> bytes_;
 };
 

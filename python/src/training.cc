@@ -5,7 +5,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <optional>
 #include <string>
@@ -20,42 +20,42 @@ namespace tessera::python {
 namespace {
 
 using namespace nb::literals;
-using model::Graph;
-using model::ParameterGroup;
-using model::ValueId;
+using graph::Graph;
+using graph::ParameterGroup;
+using graph::ValueId;
 using Betas = std::pair<double, double>;
 /// Type of the optimizer's state, whether stores round stochastically, the seed, and the scale of the loss
 /// with the number of steps after which it grows.
 using TrainingNumbers = std::tuple<std::string, bool, uint64_t, std::optional<std::pair<double, uint32_t>>>;
 
 void bind_optimizers(nb::module_& m) {
-  nb::class_<model::Sgd>(m, "Sgd", "Stochastic gradient descent.")
+  nb::class_<graph::Sgd>(m, "Sgd", "Stochastic gradient descent.")
       .def(
           "__init__",
-          [](model::Sgd* made, double momentum, double decay, bool nesterov) {
-            new (made) model::Sgd{momentum, decay, nesterov};
+          [](graph::Sgd* made, double momentum, double decay, bool nesterov) {
+            new (made) graph::Sgd{momentum, decay, nesterov};
           },
           "momentum"_a, "decay"_a, "nesterov"_a);
-  nb::class_<model::Adam>(m, "Adam", "Adam, or AdamW.")
+  nb::class_<graph::Adam>(m, "Adam", "Adam, or AdamW.")
       .def(
           "__init__",
-          [](model::Adam* made, Betas betas, double epsilon, double decay, bool decoupled,
+          [](graph::Adam* made, Betas betas, double epsilon, double decay, bool decoupled,
              bool bias_correction) {
-            new (made) model::Adam{betas.first, betas.second, epsilon, decay, decoupled, bias_correction};
+            new (made) graph::Adam{betas.first, betas.second, epsilon, decay, decoupled, bias_correction};
           },
           "betas"_a, "epsilon"_a, "decay"_a, "decoupled"_a, "bias_correction"_a);
-  nb::class_<model::Lamb>(m, "Lamb", "LAMB.")
+  nb::class_<graph::Lamb>(m, "Lamb", "LAMB.")
       .def(
           "__init__",
-          [](model::Lamb* made, Betas betas, double epsilon, double decay, bool bias_correction) {
-            new (made) model::Lamb{betas.first, betas.second, epsilon, decay, bias_correction};
+          [](graph::Lamb* made, Betas betas, double epsilon, double decay, bool bias_correction) {
+            new (made) graph::Lamb{betas.first, betas.second, epsilon, decay, bias_correction};
           },
           "betas"_a, "epsilon"_a, "decay"_a, "bias_correction"_a);
-  nb::class_<model::Lars>(m, "Lars", "LARS.")
+  nb::class_<graph::Lars>(m, "Lars", "LARS.")
       .def(
           "__init__",
-          [](model::Lars* made, double momentum, double decay, double trust_coefficient) {
-            new (made) model::Lars{momentum, decay, trust_coefficient};
+          [](graph::Lars* made, double momentum, double decay, double trust_coefficient) {
+            new (made) graph::Lars{momentum, decay, trust_coefficient};
           },
           "momentum"_a, "decay"_a, "trust_coefficient"_a);
   nb::class_<ParameterGroup>(m, "ParameterGroup", "Parameters with settings of their own.")
@@ -68,9 +68,9 @@ void bind_optimizers(nb::module_& m) {
           "names"_a, "lr_scale"_a.none(), "decay"_a.none(), "trust_ratio"_a.none());
 }
 
-model::Schedule schedule_of(const std::string& kind, uint64_t steps, uint64_t warmup, double power,
+graph::Schedule schedule_of(const std::string& kind, uint64_t steps, uint64_t warmup, double power,
                             double end) {
-  return {model::schedule_named(kind), steps, warmup, power, end};
+  return {graph::schedule_named(kind), steps, warmup, power, end};
 }
 
 void bind_schedules(nb::module_& m) {
@@ -88,11 +88,11 @@ void bind_schedules(nb::module_& m) {
   m.def(
       "betas_of_packs",
       [](Betas unpacked, double packing_factor) {
-        const model::Betas betas = model::betas_of_packs({unpacked.first, unpacked.second}, packing_factor);
+        const graph::Betas betas = graph::betas_of_packs({unpacked.first, unpacked.second}, packing_factor);
         return Betas{betas.beta1, betas.beta2};
       },
       "betas"_a, "packing_factor"_a);
-  m.def("packs_per_batch", &model::packs_per_batch, "sequences"_a, "packing_factor"_a);
+  m.def("packs_per_batch", &graph::packs_per_batch, "sequences"_a, "packing_factor"_a);
 }
 
 }  // namespace
@@ -102,20 +102,20 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
   bind_schedules(m);
   graph.def(
       "add_training",
-      [](Graph& g, ValueId loss, const model::Optimizer& optimizer, std::optional<double> clip_norm,
+      [](Graph& g, ValueId loss, const graph::Optimizer& optimizer, std::optional<double> clip_norm,
          uint32_t micro_batches, uint32_t replicas, const std::vector<ValueId>& frozen,
          std::vector<ParameterGroup> groups, const TrainingNumbers& numbers) {
         const auto& [state, is_stochastic, seed, scale] = numbers;
-        model::TrainingOptions options{
+        graph::TrainingOptions options{
             .optimizer = optimizer,
             .clip_norm = clip_norm,
             .micro_batches = micro_batches,
             .groups = std::move(groups),
             .replicas = replicas,
             .state = type_named(state),
-            .rounding = is_stochastic ? model::Rounding::stochastic : model::Rounding::nearest,
+            .rounding = is_stochastic ? graph::Rounding::stochastic : graph::Rounding::nearest,
             .seed = seed};
-        if (scale) options.loss_scale = model::LossScale{scale->first, scale->second};
+        if (scale) options.loss_scale = graph::LossScale{scale->first, scale->second};
         for (ValueId id : frozen) options.frozen.push_back(g.value(id));
         add_training(g.value(loss), options);
       },

@@ -22,9 +22,9 @@ namespace tessera::python {
 namespace {
 
 using namespace nb::literals;
-using model::Graph;
-using model::Value;
-using model::ValueId;
+using graph::Graph;
+using graph::Value;
+using graph::ValueId;
 using OptionalId = std::optional<ValueId>;
 
 std::optional<Value> value_or_none(Graph& graph, OptionalId id) {
@@ -33,7 +33,7 @@ std::optional<Value> value_or_none(Graph& graph, OptionalId id) {
 
 /// Replaces the graph; returns the parameters that were changed.
 std::set<std::string> fold_constants(Graph& graph) {
-  model::FoldedGraph folded = model::folded(graph);
+  graph::FoldedGraph folded = graph::folded(graph);
   graph = std::move(folded.graph);
   return std::move(folded.changed);
 }
@@ -54,7 +54,7 @@ void bind_vision(nb::class_<Graph>& graph) {
       .def(
           "batch_norm_of_batch",
           [](Graph& g, ValueId x, OptionalId weight, OptionalId bias, double epsilon) {
-            const model::BatchNorm norm =
+            const graph::BatchNorm norm =
                 batch_norm_of_batch(g.value(x), value_or_none(g, weight), value_or_none(g, bias), epsilon);
             return std::tuple(norm.y.id, norm.mean.id, norm.variance.id);
           },
@@ -68,7 +68,7 @@ void bind_vision(nb::class_<Graph>& graph) {
           "x"_a, "groups"_a, "weight"_a.none(), "bias"_a.none(), "epsilon"_a)
       .def(
           "state",
-          [](Graph& g, const std::string& name, const model::Shape& shape, const model::Initial& initial,
+          [](Graph& g, const std::string& name, const graph::Shape& shape, const graph::Initial& initial,
              const std::string& dtype) {
             return g.state(name, {type_named(dtype), shape, {}, {}}, initial).id;
           },

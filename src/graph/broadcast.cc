@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 using ops::Broadcast;
 
@@ -90,4 +90,4 @@ bool broadcasting_keeps_samples(const Divided& divided) {
   return true;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -1,7 +1,7 @@
 // How a value of a smaller shape is broadcast, as NumPy's are.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstdint>
 #include <optional>
@@ -11,7 +11,7 @@
 #include "graph/operation.h"
 #include "ops/map/elementwise.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// How a value takes part in a codelet whose result has type `out`; none: it has to be expanded.
 std::optional<ops::Broadcast> broadcast_of(const TensorType& value, const TensorType& out);
@@ -32,4 +32,4 @@ bool can_broadcast(const TensorType& value, const TensorType& out);
 /// The trait of an operation that broadcasts its operands.
 bool broadcasting_keeps_samples(const Divided& divided);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 std::vector<uint64_t> steps_of(const Shape& shape) {
   std::vector<uint64_t> steps(shape.size(), 1);
@@ -42,4 +42,4 @@ Value moved(Value x, size_t from, size_t to) {
   return permute(x, order);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -1,14 +1,14 @@
 // Dimensions of values, and arrays that are read along them.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Positions of the elements of an array, counted row by row, in another one.
 struct ArrayIndex {
@@ -37,4 +37,4 @@ std::vector<size_t> dimensions_of(std::string_view operation, const TensorType& 
 /// A dimension moved to another place.
 Value moved(Value x, size_t from, size_t to);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 #include "graph/substream.h"
 #include "graph/transforms/transforms.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 const Array& array_of(const WideArrays& arrays, const std::string& name, const TensorType& type,
@@ -246,4 +246,4 @@ Arrays initial_state(const Graph& graph, uint64_t seed) {
   return state;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

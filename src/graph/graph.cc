@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <tessera/error.h>
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@
 #include "graph/substream.h"
 #include "sparse/pattern.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 void check_shape(std::string_view name, const Shape& shape) {
@@ -414,4 +414,4 @@ void Graph::number_nodes() {
     for (ValueId output : nodes_[i].outputs) values_[output].node = i;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -14,7 +14,7 @@
 #include "graph/operation.h"
 #include "graph/state_file.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using Json = nlohmann::json;
@@ -332,4 +332,4 @@ GraphFile load_graphs(const io::Source& source) try {
 
 GraphFile load_graphs(const std::string& path) { return load_graphs(io::Source::open(path)); }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -5,8 +5,8 @@
 
 #include "io/source.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 GraphFile load_graphs(const io::Source& source);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -1,17 +1,17 @@
 // Initial contents of parameters and state.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Calls take(name, contents) for each, as initial_state() has them.
 void each_initial(const Graph& graph, uint64_t seed,
                   const std::function<void(const std::string&, std::vector<float>)>& take);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

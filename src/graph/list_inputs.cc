@@ -9,7 +9,7 @@
 
 #include "graph/operation.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 namespace {
 
@@ -86,4 +86,4 @@ void check_lists(const Graph& graph, const ListInputs& lists, const std::vector<
   ops::check_lists(neurons.data(), counts.data(), graph.bound_type(lists.ids).rows(), lists.room);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

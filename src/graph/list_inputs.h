@@ -1,13 +1,13 @@
 // Lists of spikes among the inputs of a graph, which kernels trust.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <vector>
 
 #include "ops/spiking/spiking.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 struct ListInputs {
   ValueId ids = 0;
@@ -27,4 +27,4 @@ void check_sources_of_lists(const Signature& signature);
 void check_lists(const Graph& graph, const ListInputs& lists, const std::vector<double>& ids,
                  const std::vector<double>& num);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -13,7 +13,7 @@
 #include "graph/operation.h"
 #include "graph/stages.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 std::vector<std::string> input_names(const Graph& body) {
@@ -198,4 +198,4 @@ std::map<ValueId, ValueId> same_inside(const Node& node) {
 
 OpenedGraph opened(const Graph& graph) { return Opening().run(graph); }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -1,14 +1,14 @@
 // Loops of a graph: what their nodes say, and their operations beside those of the graph.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <vector>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 bool is_loop(const Node& node);
 
@@ -68,4 +68,4 @@ struct OpenedGraph {
 };
 OpenedGraph opened(const Graph& graph);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

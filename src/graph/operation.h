@@ -1,7 +1,7 @@
 // What an operation of a graph is: one file of operations/ defines each.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <algorithm>
 #include <optional>
@@ -13,7 +13,7 @@
 #include "machine/model/machine.h"
 #include "ops/product_problem.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 class Lowering;
 struct LayoutChoice;
@@ -242,4 +242,4 @@ Shape shape_of(const Signature& signature);
 const Operation& find_operation(std::string_view name);
 std::span<const Operation* const> all_operations();
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -4,7 +4,7 @@
 #include "graph/loop.h"
 #include "graph/operation.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 std::string_view name_of(Kind kind) {
@@ -59,4 +59,4 @@ std::string to_string(const Graph& graph) {
   return text;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 constexpr std::array<std::string_view, 4> kScheduleKinds = {"constant", "linear", "polynomial", "cosine"};
@@ -70,4 +70,4 @@ uint32_t packs_per_batch(uint32_t sequences, double packing_factor) {
   return static_cast<uint32_t>(std::max(1L, std::lround(sequences / packing_factor)));
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

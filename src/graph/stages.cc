@@ -9,7 +9,7 @@
 
 #include "graph/loop.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 uint64_t bytes_of(const TensorType& type) {
@@ -153,4 +153,4 @@ uint32_t stage_of(const Graph& graph, const Stages& stages, ValueId id) {
   return 0;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -1,14 +1,14 @@
 // Stages of a graph: on which chips its operations run.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <vector>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// The stage that a call or a loop names.
 std::optional<uint32_t> stage_of(const Node& node);
@@ -35,4 +35,4 @@ Stages stages_of_layers(const Graph& graph, uint32_t stages);
 /// The stage of the operation that computes a value, or of the first that takes it, in loops too.
 uint32_t stage_of(const Graph& graph, const Stages& stages, ValueId id);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 #include "kernels/common/numbers.h"
 #include "sparse/pattern.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 // What follows a parameter's name in those of its pattern's arrays.
@@ -130,4 +130,4 @@ Pattern StateFile::pattern(const std::string& name, const Pattern& of_graph,
   return pattern;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -1,7 +1,7 @@
 // Parameters and state of a session in a .safetensors file.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <map>
 #include <optional>
@@ -10,7 +10,7 @@
 
 #include "io/safetensors.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 class StateFile {
  public:
@@ -52,4 +52,4 @@ class StateFile {
   io::TensorMetadata metadata_;
 };
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

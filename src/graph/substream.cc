@@ -4,7 +4,7 @@
 
 #include "graph/loop.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 bool is_over_micro_batches(const Node& node) { return is_loop(node) && number_of_call(node) == 0U; }
@@ -62,4 +62,4 @@ Substream called(Substream substream, uint32_t call) {
   return substream;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -6,7 +6,7 @@
 
 #include "graph/operation.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Words of a sub-stream. Those of calls follow.
 inline constexpr uint32_t kReplicaWord = 0, kMicroBatchWord = 1, kCallWord = 2;
@@ -31,4 +31,4 @@ Substream in_micro_batch(Substream substream, uint32_t number);
 /// The sub-stream inside a call; a pass of a loop is a call inside the loop's.
 Substream called(Substream substream, uint32_t call);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -11,7 +11,7 @@
 #include "graph/operation.h"
 #include "lower/lowering.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 /// A conversion of a matrix: functions and stages of a graph have equal ones, on equal parts of a machine.
@@ -344,4 +344,4 @@ ChosenLayouts choose_layouts(Lowering& lowering) {
   return LayoutSearch(lowering, costs).run();
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -1,7 +1,7 @@
 // Where the values of a graph lie in a program, chosen for all of them together.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <any>
 #include <functional>
@@ -14,7 +14,7 @@
 #include "ops/layout.h"
 #include "program/program.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 class Lowering;
 
@@ -92,4 +92,4 @@ std::vector<ValueId> weights_of(const Node& node);
 /// Chooses layouts so that operations and conversions between them take the least time.
 ChosenLayouts choose_layouts(Lowering& lowering);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

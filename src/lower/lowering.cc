@@ -16,7 +16,7 @@
 #include "ops/map/elementwise.h"
 #include "ops/split.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using ops::Operand;
@@ -136,7 +136,7 @@ Lowering::Lowering(const Graph& graph, const ops::Builder& builder, Stages stage
       bound_(std::move(bound)),
       skipped_(graph.nodes().size()),
       replicas_(graph.replicas()),
-      substream_words_(model::substream_words(graph)) {
+      substream_words_(graph::substream_words(graph)) {
   prepare();
 }
 
@@ -691,4 +691,4 @@ void Lowering::place_outputs() {
   }
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -1,7 +1,7 @@
 // Builds a graph into a tile program: each operation is planned and built between the values' variables.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <any>
 #include <functional>
@@ -21,7 +21,7 @@
 #include "ops/builder.h"
 #include "ops/map/map.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Words of an operand, of which each replica has its own.
 struct ByReplica {
@@ -287,4 +287,4 @@ class Lowering {
   uint32_t node_ = 0;
 };
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 #include "ops/map/elementwise.h"
 #include "ops/map/fill.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using ops::Operand;
@@ -280,4 +280,4 @@ std::optional<Operand> Lowering::stack_pass(const Operand& wanted, const Operand
   return is_there ? std::nullopt : std::optional(stack);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -5,7 +5,7 @@
 #include "graph/transforms/samples.h"
 #include "lower/session_impl.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 // Kernels reach their rate with about as many columns.
@@ -112,4 +112,4 @@ machine::Machine host_of(machine::Machine host, uint32_t threads) {
   return host;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

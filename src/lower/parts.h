@@ -1,7 +1,7 @@
 // Whether a graph runs for all of its samples at once on a host, or for some of them on each thread.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstdint>
 #include <map>
@@ -10,7 +10,7 @@
 
 #include "machine/model/machine.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// A graph for some of the samples, which runs on one thread for one part after the other.
 struct Parts {
@@ -37,4 +37,4 @@ uint32_t threads_of(const machine::Machine& machine, const SessionOptions& optio
 /// A host's machine with some of its threads.
 machine::Machine host_of(machine::Machine host, uint32_t threads);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -14,7 +14,7 @@
 #include "graph/loop.h"
 #include "graph/stages.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 constexpr uint32_t kMostForSpeed = 4;
@@ -148,4 +148,4 @@ Placed place_graph(const Graph& graph, const machine::Machine& machine, const st
                  : build(graph, stages_of(graph), machine, bound, what);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

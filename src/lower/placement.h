@@ -8,7 +8,7 @@
 #include "compiler/executable.h"
 #include "lower/lowering.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// What a graph is compiled for.
 enum class CompileFor : uint8_t { runs, costs };
@@ -32,4 +32,4 @@ struct Placed {
 Placed place_graph(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& bound,
                    uint32_t chips, CompileFor what);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

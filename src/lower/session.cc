@@ -9,7 +9,7 @@
 #include "graph/state_file.h"
 #include "lower/session_impl.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 Session::Session(const Graph& graph, const Machine& machine, const SessionOptions& options)
     : impl_(std::make_shared<Impl>(graph, machine.model(), options)) {
@@ -436,4 +436,4 @@ void Session::load(const std::string& path) {
   impl_->replace(patterns, values);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -6,7 +6,7 @@
 #include "engine/engine.h"
 #include "lower/session_impl.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 std::map<std::string, double> by_phase(const program::PhaseTimes& times) {
@@ -213,4 +213,4 @@ RunCost estimate(const Graph& graph, const Machine& machine, const EstimateOptio
   return compiled.cost(options.inputs);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <algorithm>
 #include <cstring>
@@ -27,7 +27,7 @@
 #include "lower/parts.h"
 #include "lower/placement.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 using program::FieldView;
 using program::Variable;
@@ -334,4 +334,4 @@ struct Session::Impl {
   mutable std::vector<External> externals_;  ///< once they are asked for
 };
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

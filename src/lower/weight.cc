@@ -6,7 +6,7 @@
 #include "lower/weights/host_sparse.h"
 #include "lower/weights/tiled.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 void LinearWeight::set_pattern(const Pattern&) {
   throw UsageError("the pattern of this weight is fixed: make it a parameter with a capacity");
@@ -37,4 +37,4 @@ std::unique_ptr<LinearWeight> make_weight(const ops::Builder& builder, const Ten
   return std::make_unique<HostSparseWeight>(type, name);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -1,7 +1,7 @@
 // Weights of linear operations: where their values lie in a program, and their three products.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <functional>
 #include <memory>
@@ -17,7 +17,7 @@
 #include "ops/map/map.h"
 #include "ops/product_problem.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// A product between operands that lie in a program.
 struct LinearCall {
@@ -111,4 +111,4 @@ class LinearWeight {
 std::unique_ptr<LinearWeight> make_weight(const ops::Builder& builder, const TensorType& type,
                                           const std::string& name, uint32_t n, bool forward_only);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

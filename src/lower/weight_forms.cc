@@ -5,7 +5,7 @@
 #include "graph/operation.h"
 #include "lower/layout.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 /// Finds which values lie in the form of a weight.
@@ -120,4 +120,4 @@ std::vector<ValueId> weights_of(const Node& node) {
   return weights;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -16,7 +16,7 @@
 #include "base/random.h"
 #include "operations/unfused.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 constexpr std::array<std::string_view, 9> kStructures = {"dense",    "butterfly", "bpbp",
@@ -276,4 +276,4 @@ Layer linear_layer(Graph& graph, const std::string& name, Value x, uint32_t outp
   return LayerBuilder(graph, name, x, outputs, options).build();
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

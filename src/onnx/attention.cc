@@ -9,9 +9,9 @@
 namespace tessera::onnx {
 namespace {
 
-using model::Attention;
-using model::Shape;
-using model::Value;
+using graph::Attention;
+using graph::Shape;
+using graph::Value;
 
 /// [batch, heads, tokens, size] as [batch, tokens, heads · size]; without heads as it is.
 Value heads_last(Value x) {
@@ -136,7 +136,7 @@ Known as_bias(Call& call, const Known& mask, DataType type) {
 Value with_past(Call& call, size_t input, size_t past, uint32_t heads) {
   Value x = call.value(input);
   if (x.shape().size() == 3) x = heads_first(x, heads);
-  return call.has(past) ? model::concatenate({call.value(past), x}, 2) : x;
+  return call.has(past) ? graph::concatenate({call.value(past), x}, 2) : x;
 }
 
 /// Causal or within a window, counted from the first query, before which the keys of the past are.
@@ -204,7 +204,7 @@ Results rotary_embedding(Call& call) {
   };
   const Value first = size == features ? x : slice(x, 3, 0, size);
   Value y = rotary(first, {per_head(cosines), per_head(sines)}, call.integer("interleaved", 0) != 0);
-  if (size != features) y = model::concatenate({y, slice(x, 3, size, features)}, 3);
+  if (size != features) y = graph::concatenate({y, slice(x, 3, size, features)}, 3);
   return {known(has_heads ? y : heads_last(y), input.type)};
 }
 

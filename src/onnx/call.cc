@@ -12,7 +12,7 @@
 
 namespace tessera::onnx {
 
-using model::Value;
+using graph::Value;
 
 namespace {
 
@@ -24,7 +24,7 @@ std::string text_of(int64_t x, DataType type) {
 }
 
 /// Integers that FP32 has, and others in two halves.
-Value integer_constant(model::Graph& graph, const Constant& constant, Type type) {
+Value integer_constant(graph::Graph& graph, const Constant& constant, Type type) {
   const std::vector<int64_t>& numbers = constant.integers();
   const auto [least, most] = range_in_graph(constant.type);
   std::vector<float> low(numbers.size()), high(numbers.size());
@@ -38,7 +38,7 @@ Value integer_constant(model::Graph& graph, const Constant& constant, Type type)
     high[i] = static_cast<float>(x >> 16);
     low[i] = static_cast<float>(x & 0xFFFF);
   }
-  const model::Shape shape = as_shape(constant.dims);
+  const graph::Shape shape = as_shape(constant.dims);
   if (!is_exact) {
     const Value factor = graph.constant("", {}, {65536}, type);
     return graph.constant("", shape, std::move(high), type) * factor +
@@ -48,7 +48,7 @@ Value integer_constant(model::Graph& graph, const Constant& constant, Type type)
   return graph.constant("", shape, std::move(low), type);
 }
 
-std::string free_name(const model::Graph& graph, std::string name) {
+std::string free_name(const graph::Graph& graph, std::string name) {
   while (graph.contains(name) || name.starts_with('%')) name = fmt::format("_{}", name);
   return name;
 }
@@ -99,7 +99,7 @@ Value Context::value_of(const ConstantPointer& constant) {
     if (constant->has_floats() && weights != nullptr && !constant->name.empty() && constant->size() > 1) {
       const std::string name = weights->name_of(constant->name, *constant);
       return graph.parameter(free_name(graph, name), as_shape(constant->dims),
-                             {model::Initial::Kind::values, 0, std::get<Floats>(constant->values)}, type);
+                             {graph::Initial::Kind::values, 0, std::get<Floats>(constant->values)}, type);
     }
     if (constant->has_floats()) return graph.constant("", as_shape(constant->dims), constant->floats(), type);
     return integer_constant(graph, *constant, type);
@@ -145,7 +145,7 @@ const Known& Call::operator[](size_t i) const {
 
 Value Call::value_of(const Known& of) const {
   if (of.constant) return context.value_of(of.constant);
-  const model::Shape shape = as_shape(of.dims);
+  const graph::Shape shape = as_shape(of.dims);
   if (of.value->shape() == shape) return *of.value;
   return reshape(*of.value, shape);
 }

@@ -30,7 +30,7 @@ class Call {
        const DataFolder& folder);
 
   Context& context;
-  model::Graph& graph;
+  graph::Graph& graph;
   const wire::NodeProto& node;
   const int64_t opset;
 
@@ -39,12 +39,12 @@ class Call {
   bool has(size_t i) const { return i < inputs_.size() && inputs_[i]; }
   const Known& operator[](size_t i) const;
   /// In the graph, in the shape that the file says.
-  model::Value value(size_t i) const { return value_of((*this)[i]); }
-  model::Value value_of(const Known& known) const;
-  std::optional<model::Value> value_if(size_t i) const;
+  graph::Value value(size_t i) const { return value_of((*this)[i]); }
+  graph::Value value_of(const Known& known) const;
+  std::optional<graph::Value> value_if(size_t i) const;
   /// What another value of its type is compared with to bound it: of constants beyond 32 bits, the next
   /// integer that a graph has, which bounds the same.
-  model::Value bound(size_t i) const;
+  graph::Value bound(size_t i) const;
   /// The contents of an input that has to be constant.
   const Constant& constant(size_t i) const;
   /// Integers of a constant input.

@@ -7,7 +7,7 @@
 namespace tessera::onnx {
 namespace {
 
-using model::Value;
+using graph::Value;
 
 Results truths(Value holds) { return {known(truth(holds), DataType::boolean)}; }
 
@@ -96,17 +96,17 @@ Results choose_values(Call& call) {
 }
 
 constexpr Operator kComparisonsOperators[] = {{"And", compare_values<both_values>},
-                                              {"Equal", compare_values<model::equal>},
-                                              {"Greater", compare_values<model::less, true>},
-                                              {"GreaterOrEqual", compare_values<model::less_equal, true>},
+                                              {"Equal", compare_values<graph::equal>},
+                                              {"Greater", compare_values<graph::less, true>},
+                                              {"GreaterOrEqual", compare_values<graph::less_equal, true>},
                                               {"IsInf", is_infinite},
                                               {"IsNaN", is_nan},
-                                              {"Less", compare_values<model::less>},
-                                              {"LessOrEqual", compare_values<model::less_equal>},
+                                              {"Less", compare_values<graph::less>},
+                                              {"LessOrEqual", compare_values<graph::less_equal>},
                                               {"Not", negate_values},
-                                              {"Or", compare_values<model::maximum>},
+                                              {"Or", compare_values<graph::maximum>},
                                               {"Where", choose_values},
-                                              {"Xor", compare_values<model::not_equal>}};
+                                              {"Xor", compare_values<graph::not_equal>}};
 
 }  // namespace
 

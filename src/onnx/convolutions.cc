@@ -8,18 +8,18 @@
 namespace tessera::onnx {
 namespace {
 
-using model::Convolution;
-using model::Shape;
-using model::Value;
+using graph::Convolution;
+using graph::Shape;
+using graph::Value;
 
 Shape convolutions_shape_of(const Constant& weight) { return {weight.dims.begin(), weight.dims.end()}; }
 
 std::vector<float> in_taps(const Constant& weight, uint32_t) {
-  return model::convolution_weight(weight.floats(), convolutions_shape_of(weight));
+  return graph::convolution_weight(weight.floats(), convolutions_shape_of(weight));
 }
 
 std::vector<float> in_transposed_taps(const Constant& weight, uint32_t groups) {
-  return model::transposed_convolution_weight(weight.floats(), convolutions_shape_of(weight), groups);
+  return graph::transposed_convolution_weight(weight.floats(), convolutions_shape_of(weight), groups);
 }
 
 /// A weight of the file in another order, once.

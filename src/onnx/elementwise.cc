@@ -9,7 +9,7 @@
 namespace tessera::onnx {
 namespace {
 
-using model::Value;
+using graph::Value;
 
 Results of(const Call& call, Value result) { return {known(wrapped(result, call[0].type), call[0].type)}; }
 
@@ -322,7 +322,7 @@ Results convert(Call& call, DataType to) {
 Results cast_to(Call& call) { return convert(call, static_cast<DataType>(call.integer("to"))); }
 Results cast_like(Call& call) { return convert(call, call[1].type); }
 
-constexpr Operator kElementwiseOperators[] = {{"Abs", unary<model::abs, size_of_integer>},
+constexpr Operator kElementwiseOperators[] = {{"Abs", unary<graph::abs, size_of_integer>},
                                               {"Acosh", unary<acosh>},
                                               {"Add", add_values},
                                               {"Asinh", unary<asinh>},
@@ -332,47 +332,47 @@ constexpr Operator kElementwiseOperators[] = {{"Abs", unary<model::abs, size_of_
                                               {"Ceil", unary<ceil, same>},
                                               {"Celu", celu},
                                               {"Clip", clip},
-                                              {"Cos", unary<model::cos>},
+                                              {"Cos", unary<graph::cos>},
                                               {"Cosh", unary<cosh>},
                                               {"Div", divide_values},
                                               {"Dropout", dropout},
                                               {"Elu", elu},
-                                              {"Erf", unary<model::erf>},
-                                              {"Exp", unary<model::exp>},
+                                              {"Erf", unary<graph::erf>},
+                                              {"Exp", unary<graph::exp>},
                                               {"Floor", unary<floor, same>},
                                               {"Gelu", gelu},
                                               {"HardSigmoid", hard_sigmoid},
-                                              {"HardSwish", unary<model::hard_swish>},
+                                              {"HardSwish", unary<graph::hard_swish>},
                                               {"Identity", identity},
                                               {"LeakyRelu", leaky_relu},
-                                              {"Log", unary<model::log>},
-                                              {"Max", fold_values<model::maximum>},
+                                              {"Log", unary<graph::log>},
+                                              {"Max", fold_values<graph::maximum>},
                                               {"Mean", mean},
-                                              {"Min", fold_values<model::minimum>},
+                                              {"Min", fold_values<graph::minimum>},
                                               {"Mish", unary<mish>},
                                               {"Mod", modulo_values},
                                               {"Mul", multiply_values},
                                               {"Neg", unary<negative>},
                                               {"PRelu", prelu},
                                               {"Pow", power_values},
-                                              {"Reciprocal", unary<model::reciprocal>},
-                                              {"Relu", unary<model::relu, larger_than_none>},
+                                              {"Reciprocal", unary<graph::reciprocal>},
+                                              {"Relu", unary<graph::relu, larger_than_none>},
                                               {"Round", unary<round_to_even, same>},
                                               {"Selu", selu},
                                               {"Shrink", shrink},
-                                              {"Sigmoid", unary<model::sigmoid>},
+                                              {"Sigmoid", unary<graph::sigmoid>},
                                               {"Sign", unary<sign_values>},
-                                              {"Sin", unary<model::sin>},
+                                              {"Sin", unary<graph::sin>},
                                               {"Sinh", unary<sinh>},
                                               {"Softplus", softplus},
                                               {"Softsign", unary<softsign>},
-                                              {"Sqrt", unary<model::sqrt>},
+                                              {"Sqrt", unary<graph::sqrt>},
                                               {"Sub", subtract_values},
                                               {"Sum", fold_values<sum_of, false>},
                                               {"SwiGLU", gated_swish},
                                               {"Swish", swish},
                                               {"Tan", unary<tangent>},
-                                              {"Tanh", unary<model::tanh>},
+                                              {"Tanh", unary<graph::tanh>},
                                               {"ThresholdedRelu", thresholded_relu}};
 
 }  // namespace

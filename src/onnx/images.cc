@@ -12,14 +12,14 @@
 namespace tessera::onnx {
 namespace {
 
-using model::Coordinates;
-using model::Interpolation;
-using model::Shape;
-using model::Value;
+using graph::Coordinates;
+using graph::Interpolation;
+using graph::Shape;
+using graph::Value;
 
 // Pooling.
 
-model::Pooling pooling_of(const Call& call) {
+graph::Pooling pooling_of(const Call& call) {
   const auto kernel = call.integers_if("kernel_shape");
   if (!kernel || kernel->empty()) refuse("its attribute 'kernel_shape' is missing");
   const Window window(call, call[0].dims);
@@ -288,8 +288,8 @@ Results resize(Call& call) {
 
 constexpr Operator kImagesOperators[] = {{"AveragePool", average_pool_of},
                                          {"BatchNormalization", batch_normalization},
-                                         {"GlobalAveragePool", pool_all<model::adaptive_average_pool>},
-                                         {"GlobalMaxPool", pool_all<model::adaptive_max_pool>},
+                                         {"GlobalAveragePool", pool_all<graph::adaptive_average_pool>},
+                                         {"GlobalMaxPool", pool_all<graph::adaptive_max_pool>},
                                          {"GroupNormalization", group_normalization},
                                          {"InstanceNormalization", instance_normalization},
                                          {"LRN", local_response_normalization},

@@ -16,8 +16,8 @@
 namespace tessera::onnx {
 namespace {
 
+using graph::Value;
 using io::excerpt;
-using model::Value;
 
 constexpr int kMostDepth = 32;             // functions that call functions
 constexpr uint64_t kMostNodes = 1U << 17;  // with those of functions, as often as they are called
@@ -129,7 +129,7 @@ std::map<std::string, uint32_t> Importer::sizes_given() const {
   return sizes;
 }
 
-model::Shape Importer::shape_of(const ValueType& input, const std::map<std::string, uint32_t>& sizes) const {
+graph::Shape Importer::shape_of(const ValueType& input, const std::map<std::string, uint32_t>& sizes) const {
   const auto given = options_.shapes.find(input.name);
   const auto refuse_shape = [&](const std::string& why) {
     throw UsageError(
@@ -139,7 +139,7 @@ model::Shape Importer::shape_of(const ValueType& input, const std::map<std::stri
     refuse_shape(fmt::format("the shape [{}] has other dimensions", fmt::join(given->second, ", ")));
   if (given != options_.shapes.end() && input.shape.empty()) return given->second;  // the file may have none
   if (!input.has_shape) refuse_shape("the file lacks its shape: give it");
-  model::Shape shape;
+  graph::Shape shape;
   for (size_t d = 0; d < input.shape.size(); ++d) {
     const Dimension& dimension = input.shape[d];
     const auto named = sizes.find(dimension.name);
@@ -161,7 +161,7 @@ void Importer::add_inputs(Scope& scope) {
   const std::map<std::string, uint32_t> sizes = sizes_given();
   for (size_t i = 0; i < file_.inputs.size(); ++i) {
     const ValueType& input = file_.inputs[i];
-    const model::Shape shape = shape_of(input, sizes);
+    const graph::Shape shape = shape_of(input, sizes);
     const DataType type = file_.input_types[i];
     const Value value = imported_.graph.input(input.name, shape, graph_type_of(type));
     if (type == DataType::f64) context_.notes.insert("numbers of 64 bits are computed with in 32 bits");
@@ -203,13 +203,13 @@ void Importer::add_outputs(const Scope& scope) {
 
 /// Makes what follows products part of their weights. Other graphs of the model may have these unchanged.
 void Importer::fold() {
-  model::FoldedGraph folded = model::folded(imported_.graph);
-  model::Graph& graph = folded.graph;
+  graph::FoldedGraph folded = graph::folded(imported_.graph);
+  graph::Graph& graph = folded.graph;
   for (const std::string& name : folded.changed) {
     if (!graph.contains(name)) continue;
     const Value value = graph.find(name);
-    const model::ValueInfo& info = graph.info(value.id);
-    if (info.kind != model::Kind::parameter) continue;
+    const graph::ValueInfo& info = graph.info(value.id);
+    if (info.kind != graph::Kind::parameter) continue;
     graph.rename(value, file_.forms.name_of_folded(name, *info.initial.values));
   }
   imported_.graph = std::move(graph);
@@ -217,14 +217,14 @@ void Importer::fold() {
 
 /// That of each operation's values at least.
 void Importer::require_memory() const {
-  const model::Graph& graph = imported_.graph;
+  const graph::Graph& graph = imported_.graph;
   const auto bytes_of = [&](const auto& ids) {
     uint64_t bytes = 0;
-    for (const model::ValueId id : ids)
+    for (const graph::ValueId id : ids)
       if (!graph.type(id).pattern) bytes += graph.type(id).elements() * size_of(graph.type(id).type);
     return bytes;
   };
-  for (const model::Node& node : graph.nodes())
+  for (const graph::Node& node : graph.nodes())
     require_memory(bytes_of(node.inputs) + bytes_of(node.outputs), node.operation->name);
 }
 
@@ -241,7 +241,7 @@ void Importer::require_memory(uint64_t bytes, std::string_view what) const {
 void Importer::set(Scope& scope, const std::string& name, std::optional<Known> value) {
   if (name.empty()) return;
   if (value && value->value) {
-    const model::TensorType& type = value->value->type();
+    const graph::TensorType& type = value->value->type();
     require_memory(type.elements() * size_of(type.type), name);
   }
   if (!scope.values.emplace(name, std::move(value)).second)
@@ -353,7 +353,7 @@ Results Importer::of_constants(const wire::NodeProto& node, const std::vector<st
     if (!results.empty()) return results;
   }
   if (handlers.of_values == nullptr) return {};
-  model::Graph graph;
+  graph::Graph graph;
   Context context(graph);
   context.left = context_.left;
   context.memory = context_.memory;
@@ -368,10 +368,10 @@ Results Importer::of_constants(const wire::NodeProto& node, const std::vector<st
     is_computed = true;
   }
   if (!is_computed) return results;
-  model::remove_unused(graph);
-  for (const model::Node& each : graph.nodes())
-    for (const model::ValueId id : each.outputs) context_.spend(graph.type(id).elements());
-  model::WideArrays state;
+  graph::remove_unused(graph);
+  for (const graph::Node& each : graph.nodes())
+    for (const graph::ValueId id : each.outputs) context_.spend(graph.type(id).elements());
+  graph::WideArrays state;
   for (auto& [name, numbers] : evaluate(graph, {}, state)) {
     Known& result = results[std::stoul(name)];
     result = known(of_numbers(numbers, result.dims, result.type));

@@ -41,7 +41,7 @@ class Importer {
   using Nodes = google::protobuf::RepeatedPtrField<wire::NodeProto>;
 
   std::map<std::string, uint32_t> sizes_given() const;
-  model::Shape shape_of(const ValueType& input, const std::map<std::string, uint32_t>& sizes) const;
+  graph::Shape shape_of(const ValueType& input, const std::map<std::string, uint32_t>& sizes) const;
   void add_inputs(Scope& scope);
   void add_outputs(const Scope& scope);
   void fold();

@@ -56,7 +56,7 @@ Zeros zeros_of(const Constant& constant, std::optional<Use> use, bound::ZerosAna
              cols = static_cast<uint32_t>(constant.size() / rows);
   std::vector<float> taps;
   if (use == Use::as_taps)
-    taps = model::convolution_weight(constant.floats(), {constant.dims.begin(), constant.dims.end()});
+    taps = graph::convolution_weight(constant.floats(), {constant.dims.begin(), constant.dims.end()});
   const float* const values = taps.empty() ? constant.floats().data() : taps.data();
   SparseMatrix matrix = sparse::from_dense(row_major(values, cols), rows, cols);
   if (use == Use::as_inputs) matrix.pattern = sparse::transpose(matrix.pattern).pattern;

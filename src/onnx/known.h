@@ -1,7 +1,7 @@
 // What is known of the values of a file while its graph is made.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstdint>
 #include <map>
@@ -24,19 +24,19 @@ struct Known {
   Dims dims = {};
   ConstantPointer constant = {};
   /// Has the elements of `dims`; of more than five dimensions, in a shape of fewer.
-  std::optional<model::Value> value = {};
+  std::optional<graph::Value> value = {};
 
   bool is_constant() const { return constant != nullptr; }
 };
 
 Known known(ConstantPointer constant);
-Known known(model::Value value, DataType type);
+Known known(graph::Value value, DataType type);
 
 /// softmax(scale · q · kᵀ + bias), before it is known whether a product with values follows, which makes it
 /// an attention.
 struct Scores {
-  model::Value q;
-  model::Value k;  ///< [..., size, keys]
+  graph::Value q;
+  graph::Value k;  ///< [..., size, keys]
   double scale = 1;
   std::optional<Known> bias = {};
 };
@@ -49,32 +49,32 @@ struct Quantised {
 
 /// A graph in the making, and from what some of its values were computed.
 struct Context {
-  explicit Context(model::Graph& g) : graph(g) {}
+  explicit Context(graph::Graph& g) : graph(g) {}
 
-  model::Graph& graph;
+  graph::Graph& graph;
   WeightForms* weights = nullptr;  ///< null: constants are no parameters, as while constants are computed
   const ImportOptions* options = nullptr;
   std::vector<LayerChoice> layers = {};
-  std::map<std::pair<const Constant*, bool>, model::Value> weight_values = {};
-  std::map<std::pair<const Constant*, Type>, model::Value> constants = {};
+  std::map<std::pair<const Constant*, bool>, graph::Value> weight_values = {};
+  std::map<std::pair<const Constant*, Type>, graph::Value> constants = {};
   /// Weights of convolutions, by whether these are transposed, and groups.
   std::map<std::tuple<const Constant*, bool, uint32_t>, ConstantPointer> reordered = {};
   std::vector<ConstantPointer> held = {};  ///< so that no other constant gets the address
   /// Products without a bias, which may get one.
   struct Product {
-    model::Value x;
-    model::Value weight;
+    graph::Value x;
+    graph::Value weight;
   };
-  std::map<model::ValueId, Product> products = {};
+  std::map<graph::ValueId, Product> products = {};
   /// Values that are others times a number.
-  std::map<model::ValueId, std::pair<model::Value, double>> scaled = {};
-  std::map<model::ValueId, Scores> scores = {};
-  std::map<model::ValueId, Scores> probabilities = {};   ///< softmax of scores
-  std::map<model::ValueId, model::ValueId> guards = {};  ///< whether a softmax is NaN
+  std::map<graph::ValueId, std::pair<graph::Value, double>> scaled = {};
+  std::map<graph::ValueId, Scores> scores = {};
+  std::map<graph::ValueId, Scores> probabilities = {};   ///< softmax of scores
+  std::map<graph::ValueId, graph::ValueId> guards = {};  ///< whether a softmax is NaN
   /// Values whose last two dimensions are those of another one, exchanged.
-  std::map<model::ValueId, model::Value> transposes = {};
+  std::map<graph::ValueId, graph::Value> transposes = {};
   /// Values that stand for quantised ones: they are what those are dequantised to.
-  std::map<model::ValueId, Quantised> quantised = {};
+  std::map<graph::ValueId, Quantised> quantised = {};
   std::set<std::string> notes = {};
   uint64_t left = 0;             ///< elements of constants that may still be computed
   uint64_t memory = UINT64_MAX;  ///< bytes that this computer has
@@ -89,10 +89,10 @@ struct Context {
   void require_room(const Dims& padded, DataType type) const;
   /// A matrix as the weight [outputs, inputs] of a product with so many rows, sparse where that pays;
   /// `transposed`: it is [inputs, outputs]. A matrix that was computed gets the name given.
-  model::Value weight_of(const ConstantPointer& matrix, bool transposed, uint32_t rows,
+  graph::Value weight_of(const ConstantPointer& matrix, bool transposed, uint32_t rows,
                          const std::string& name);
   /// A constant in the graph; a named one that is no scalar becomes a parameter.
-  model::Value value_of(const ConstantPointer& constant);
+  graph::Value value_of(const ConstantPointer& constant);
 };
 
 }  // namespace tessera::onnx

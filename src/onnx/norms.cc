@@ -7,8 +7,8 @@
 namespace tessera::onnx {
 namespace {
 
-using model::Shape;
-using model::Value;
+using graph::Shape;
+using graph::Value;
 
 /// The last dimensions from an axis on as one.
 struct Flattened {

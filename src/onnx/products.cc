@@ -9,8 +9,8 @@
 namespace tessera::onnx {
 namespace {
 
-using model::Shape;
-using model::Value;
+using graph::Shape;
+using graph::Value;
 
 bool is_weight(const Known& known) {
   return known.constant && known.constant->has_floats() && known.dims.size() == 2 && known.dims[0] > 0 &&

@@ -11,7 +11,7 @@
 namespace tessera::onnx {
 namespace {
 
-using model::Value;
+using graph::Value;
 
 constexpr const char* kWeightsNote = "quantised weights are computed with in floating point";
 constexpr const char* kValuesNote = "values between layers are not rounded to 8 bits as the model would";
@@ -51,7 +51,7 @@ Value beside(Call& call, size_t input, size_t rank) {
   const Value parameter = call.value(input);
   if (parameter.type().elements() == 1) return reshape(parameter, {});
   if (parameter.shape().size() != 1) refuse("scales of blocks are only possible of constants");
-  model::Shape shape(rank, 1);
+  graph::Shape shape(rank, 1);
   shape[call.axis(rank, 1)] = parameter.shape()[0];
   return reshape(parameter, shape);
 }

@@ -10,8 +10,8 @@
 namespace tessera::onnx {
 namespace {
 
-using model::Shape;
-using model::Value;
+using graph::Shape;
+using graph::Value;
 
 /// What is reduced, and how.
 struct Reduction {
@@ -102,7 +102,7 @@ Results reduce_product(Call& call) {
     while (y.shape()[dim] > 1) {
       const uint32_t size = y.shape()[dim], half = size / 2;
       const Value product = slice(y, dim, 0, half) * slice(y, dim, half, 2 * half);
-      y = size == 2 * half ? product : model::concatenate({product, slice(y, dim, size - 1, size)}, dim);
+      y = size == 2 * half ? product : graph::concatenate({product, slice(y, dim, size - 1, size)}, dim);
     }
   }
   if (r.is_none || r.keeps) return r.of(y);

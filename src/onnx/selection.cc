@@ -8,8 +8,8 @@
 namespace tessera::onnx {
 namespace {
 
-using model::Shape;
-using model::Value;
+using graph::Shape;
+using graph::Value;
 
 /// Positions of a slice with this step, as NumPy counts them.
 std::vector<int64_t> slice_places(Call& call, int64_t size, int64_t begin, int64_t end, int64_t step) {
@@ -73,7 +73,7 @@ Results gather_rows(Call& call) {
   const size_t axis = call.axis(x.dims.size(), 0);
   const auto size = static_cast<uint32_t>(x.dims[axis]);
   const Dims dims = gathered_dims(x.dims, axis, ids.dims);
-  if (dims.size() > model::kMaxDimensions) refuse("a result of {} is not possible", to_string(dims));
+  if (dims.size() > graph::kMaxDimensions) refuse("a result of {} is not possible", to_string(dims));
   Value y = call.value(0);
   if (ids.constant) {
     std::vector<int64_t> places = call.integers(1);

@@ -8,8 +8,8 @@
 namespace tessera::onnx {
 namespace {
 
-using model::Shape;
-using model::Value;
+using graph::Shape;
+using graph::Value;
 
 /// The same elements in another shape.
 Known reshaped(Call& call, const Known& x, Dims dims) {
@@ -17,7 +17,7 @@ Known reshaped(Call& call, const Known& x, Dims dims) {
     refuse("{} has not as many elements as {}", to_string(dims), to_string(x.dims));
   if (x.constant) return known(reshaped(*x.constant, std::move(dims)));
   Known y{x.type, std::move(dims), {}, x.value};
-  if (y.dims.size() > model::kMaxDimensions) return y;
+  if (y.dims.size() > graph::kMaxDimensions) return y;
   const Shape shape = as_shape(y.dims);
   if (x.value->shape() != shape) y.value = reshape(*x.value, shape);
   // What has its last two dimensions exchanged still has.
@@ -130,8 +130,8 @@ Value permuted(const Known& x, const std::vector<int64_t>& order) {
   std::vector<int> dims;
   for (const int64_t d : order)
     if (!follows[static_cast<size_t>(d)]) dims.push_back(group[static_cast<size_t>(d)]);
-  if (merged.size() > model::kMaxDimensions)
-    refuse("an order of more than {} dimensions is not possible", model::kMaxDimensions);
+  if (merged.size() > graph::kMaxDimensions)
+    refuse("an order of more than {} dimensions is not possible", graph::kMaxDimensions);
   const Value from = x.value->shape() == merged ? *x.value : reshape(*x.value, merged);
   return permute(from, dims);
 }
@@ -143,7 +143,7 @@ Results transpose_values(Call& call) {
   Known y{x.type, {}, {}, {}};
   for (const int64_t d : order) y.dims.push_back(x.dims[static_cast<size_t>(d)]);
   if (std::ranges::is_sorted(order)) return {x};
-  if (!x.constant && rank > model::kMaxDimensions) {
+  if (!x.constant && rank > graph::kMaxDimensions) {
     y.value = permuted(x, order);
     return {y};
   }

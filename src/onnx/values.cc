@@ -9,8 +9,8 @@
 
 namespace tessera::onnx {
 
-using model::Shape;
-using model::Value;
+using graph::Shape;
+using graph::Value;
 
 Value number_like(Value x, double number) {
   return x.owner().constant("", {}, {static_cast<float>(number)}, x.type().type);

@@ -80,14 +80,14 @@ const WeightForms::Form& WeightForms::form_of(const std::string& layer, const Co
       layer, rows,
       zeros_in(*values, graph_type_of(weight.type), outputs, inputs, {.n = rows, .threads = options.threads}),
       false};
-  form.initial = {model::Initial::Kind::values, 0, values};
+  form.initial = {graph::Initial::Kind::values, 0, values};
   if (options.sparse && form.choice.zeros.density < 1 && form.choice.zeros.pays()) {
     SparseMatrix matrix =
         sparse::cover(sparse::from_dense(row_major(values->data(), inputs), outputs, inputs),
                       form.choice.zeros.best_block_size);
     form.choice.is_sparse = true;
     form.pattern = std::make_shared<const Pattern>(std::move(matrix.pattern));
-    form.initial = model::Initial::from(std::move(matrix.values));
+    form.initial = graph::Initial::from(std::move(matrix.values));
   }
   return forms_.emplace(key, std::move(form)).first->second;
 }

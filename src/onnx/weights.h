@@ -1,7 +1,7 @@
 // The forms of weights in the graphs of a model.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 #include <tessera/onnx.h>
 
 #include <map>
@@ -24,7 +24,7 @@ class WeightForms {
   struct Form {
     LayerChoice choice = {};
     std::shared_ptr<const Pattern> pattern = {};  ///< none: dense
-    model::Initial initial = {};
+    graph::Initial initial = {};
   };
 
   /// A name for a constant in all graphs: the one given, unless another constant has it. Functions, branches

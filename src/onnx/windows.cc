@@ -6,7 +6,7 @@
 
 namespace tessera::onnx {
 
-using model::Value;
+using graph::Value;
 
 namespace {
 

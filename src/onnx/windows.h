@@ -2,7 +2,7 @@
 // and channels last in graphs.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstdint>
 #include <vector>
@@ -32,7 +32,7 @@ void require_image(const Dims& dims);
 void require_channels(const Dims& dims);
 /// [samples, channels, …] with channels last, and the result with channels first again. Throws UsageError for
 /// fewer dimensions.
-model::Value channels_last(model::Value x);
-Known channels_first(model::Value x, DataType type);
+graph::Value channels_last(graph::Value x);
+Known channels_first(graph::Value x, DataType type);
 
 }  // namespace tessera::onnx

@@ -8,7 +8,7 @@
 #include "operations/constants.h"
 #include "operations/list.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 /// With the gradient of an element at the bound.
@@ -202,4 +202,4 @@ Value hard_sigmoid(Value x) { return with_attributes("hard_sigmoid", x); }
 Value hard_swish(Value x) { return with_attributes("hard_swish", x); }
 Value pow(Value x, double exponent) { return with_attributes("pow", x, {{"exponent", exponent}}); }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -15,7 +15,7 @@
 #include "operations/dropout.h"
 #include "operations/list.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 bool attention_lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
@@ -513,4 +513,4 @@ Value attention(Value q, Value k, Value v, const Attention& of) {
   return q.owner().apply("attention", inputs, std::move(attributes))[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -7,7 +7,7 @@
 #include "lower/lowering.h"
 #include "operations/list.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 bool transposes(const Node& node, const char* attribute) { return node.integer(attribute, 0) != 0; }
@@ -137,4 +137,4 @@ Value matmul(Value a, Value b, bool transpose_a, bool transpose_b) {
   return a.owner().apply("matmul", {a, b}, std::move(attributes))[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

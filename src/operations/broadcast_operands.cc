@@ -4,7 +4,7 @@
 #include "ops/map/gather.h"
 #include "ops/map/rearrange.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using ops::Broadcast;
@@ -58,4 +58,4 @@ ops::Operand broadcast_input(Lowering& l, const Node& node, size_t input) {
   return expanded;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -7,7 +7,7 @@
 #include "lower/layout.h"
 #include "ops/operand.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// How operands that lie alike are broadcast.
 ops::Broadcast broadcast_of(const ops::Operand& operand, const ops::Operand& out);
@@ -26,4 +26,4 @@ ops::Operand broadcast_input(Lowering& lowering, const Node& node, size_t input)
 void expand_into(Lowering& lowering, const ops::Operand& value, const TensorType& type,
                  const ops::Operand& out, const TensorType& out_type);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -11,7 +11,7 @@
 #include "lower/lowering.h"
 #include "operations/list.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 void check_draws_and_patterns(const Graph& function) {
@@ -145,4 +145,4 @@ void check_function(const Graph& function) {
   if (function.outputs().empty()) throw UsageError("a function needs outputs");
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -15,7 +15,7 @@
 #include "operations/list.h"
 #include "operations/update.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 Type cast_type_of(const Node& node) {
@@ -190,4 +190,4 @@ Value stochastic_cast(Value x, Type type, Value step, uint64_t seed) {
                           {"seed", static_cast<int64_t>(seed)}})[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 
 #include "base/integer_types.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 constexpr double kExactIntegers = 1 << 24;  // constants are FP32 numbers
@@ -45,4 +45,4 @@ Value count_to(Graph& graph, uint32_t count, Type type) {
   return graph.constant("", {count}, std::move(numbers), type);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

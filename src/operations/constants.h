@@ -1,13 +1,13 @@
 // Numbers and integers that operations take, and constants that they combine values with.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstdint>
 
 #include "graph/operation.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Throws UsageError for a value of other integers than u32 and i32.
 void require_number(const Signature& signature, const TensorType& value);
@@ -26,4 +26,4 @@ Value as_indices(Value ids);
 /// 0, 1, 2, … as [count].
 Value count_to(Graph& graph, uint32_t count, Type type);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -13,7 +13,7 @@
 #include "operations/list.h"
 #include "operations/window.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using kernels::Window;
@@ -341,4 +341,4 @@ SparseMatrix ungrouped_convolution_weight(std::span<const float> values, uint32_
   return matrix;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

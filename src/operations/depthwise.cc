@@ -12,7 +12,7 @@
 #include "operations/list.h"
 #include "operations/window.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using kernels::Window;
@@ -174,4 +174,4 @@ Value depthwise(Value x, Value weight, Attributes window) {
   return x.owner().apply("depthwise", {x, weight}, std::move(window))[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 #include "operations/dropout.h"
 #include "operations/list.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 Types infer_dropout(const Signature& s) {
@@ -97,4 +97,4 @@ Value dropout(Value x, double p, Value step, uint64_t seed) {
   return x.owner().apply("dropout", {x, step}, {{"p", p}, {"seed", static_cast<int64_t>(seed)}})[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -6,7 +6,7 @@
 
 #include "graph/operation.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// The probability that an element is kept, and of what random stream its number is.
 float keep_of(const Node& node);
@@ -18,4 +18,4 @@ void require_step(const Signature& signature, const TensorType& step);
 /// Throws UsageError for a probability or a step that is none.
 void require_dropout(const Signature& signature, const TensorType& step);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -14,7 +14,7 @@
 #include "operations/constants.h"
 #include "operations/list.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using kernels::Binary;
@@ -387,4 +387,4 @@ Value less_equal(Value a, Value b) { return apply("less_equal", a, b); }
 Value maximum(Value a, Value b) { return apply("maximum", a, b); }
 Value minimum(Value a, Value b) { return apply("minimum", a, b); }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

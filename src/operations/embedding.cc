@@ -12,7 +12,7 @@
 #include "operations/list.h"
 #include "ops/map/gather.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using ops::Operand;
@@ -267,4 +267,4 @@ Value embedding(Value ids, Value weight, std::optional<uint32_t> padding) {
   return weight.owner().apply("embedding", {as_indices(ids), weight}, std::move(attributes))[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using ops::Taps;
@@ -219,4 +219,4 @@ std::vector<int64_t> list_or(const Node& node, const char* name, size_t count, i
 
 bool lowers_windows_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

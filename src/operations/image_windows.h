@@ -1,7 +1,7 @@
 // Windows of images: what outputs see along each dimension, and what can be computed of that.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <string_view>
 #include <vector>
@@ -10,7 +10,7 @@
 #include "lower/lowering.h"
 #include "ops/map/pool.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Of [N, height, width, channels]; images [N, length, channels] have one row.
 struct ImageWindows {
@@ -48,4 +48,4 @@ std::vector<int64_t> list_or(const Node& node, const char* name, size_t count, i
 
 bool lowers_windows_on(const machine::Machine& machine);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

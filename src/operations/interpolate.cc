@@ -11,7 +11,7 @@
 #include "operations/image_windows.h"
 #include "operations/list.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using ops::Taps;
@@ -266,4 +266,4 @@ Value interpolate(Value x, const Interpolation& how) {
   return x.owner().apply("interpolate", {x}, std::move(attributes))[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

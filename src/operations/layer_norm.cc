@@ -15,7 +15,7 @@
 #include "operations/list.h"
 #include "ops/map/map.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using program::Role;
@@ -66,7 +66,7 @@ std::vector<Value> decompose_layer_norm(const Decomposition& d) {
   const Type type = d.inputs[0].type().type;
   const auto wide = [&](size_t input) { return cast(d.inputs[input], Type::f32); };
   const Value x = wide(0);
-  const bool is_centred = model::is_centred(d.node);
+  const bool is_centred = graph::is_centred(d.node);
   const Value average = is_centred ? mean(x, {-1}, true) : Value(), centred = is_centred ? x - average : x;
   const Value rstd = reciprocal(sqrt(sum_of_squares(centred, 1.0 / x.type().cols()) + epsilon_of(d.node)));
   Value y = centred * rstd;
@@ -107,7 +107,7 @@ Types infer_layer_norm_gradients(const Signature& s) {
 std::vector<Value> decompose_gradients(const Decomposition& d) {
   const Type type = d.inputs[0].type().type;
   const auto wide = [&](size_t input) { return cast(d.inputs[input], Type::f32); };
-  const bool is_centred = model::is_centred(d.node);
+  const bool is_centred = graph::is_centred(d.node);
   const Value dy = wide(0), rstd = wide(3), normalised = (wide(1) - wide(2)) * rstd;
   const bool has_weight = d.inputs.size() > 4;
   const Value g = has_weight ? dy * wide(4) : dy;
@@ -286,4 +286,4 @@ Value rms_norm(Value x, std::optional<Value> weight, double epsilon) {
   return x.owner().apply("layer_norm", inputs, {{"epsilon", epsilon}, {"centred", int64_t{0}}})[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -15,7 +15,7 @@
 #include "ops/map/elementwise.h"
 #include "ops/map/gather.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 Activation activation_of(const Node& node) { return activation_named(node.text("activation", "none")); }
@@ -503,4 +503,4 @@ Value linear(Value x, Value weight, std::optional<Value> bias) {
   return x.owner().apply("linear", inputs)[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

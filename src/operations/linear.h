@@ -6,10 +6,10 @@
 #include "graph/operation.h"
 #include "kernels/common/window.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Lowers a product with the weight that is the node's second input: of its first, or, on hosts, of what a
 /// window sees of that.
 void lower_product(Lowering& lowering, const Node& node, const std::optional<kernels::Window>& window);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

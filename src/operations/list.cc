@@ -8,7 +8,7 @@
 
 #include "base/integer_types.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 std::vector<const Operation*> gather() {
@@ -86,4 +86,4 @@ std::vector<std::string_view> operation_names() {
   return names;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -40,7 +40,7 @@
   X(pooling)                       \
   X(interpolate)
 
-namespace tessera::model {
+namespace tessera::graph {
 
 #define TESSERA_DECLARE(file) std::span<const Operation> file##_operations();
 TESSERA_OPERATION_FILES(TESSERA_DECLARE)
@@ -52,4 +52,4 @@ std::optional<Node> absorb_permutation(const Graph& graph, const Node& own, cons
 /// Throws UsageError for a graph that cannot be a function.
 void check_function(const Graph& function);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

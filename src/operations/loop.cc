@@ -15,7 +15,7 @@
 #include "lower/lowering.h"
 #include "operations/list.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 void require_dense(const TensorType& type, std::string_view name) {
@@ -291,4 +291,4 @@ constexpr Operation kLoop[] = {{.name = "loop",
 
 std::span<const Operation> loop_operations() { return kLoop; }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -14,7 +14,7 @@
 #include "ops/map/reduce.h"
 #include "ops/map/softmax.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 /// Logits, labels, and if there are, weights of rows. Outputs: the mean of −log softmax(logits)[label] over
@@ -255,4 +255,4 @@ Value cross_entropy(Value logits, Value target, const CrossEntropyOptions& optio
 
 Value mean_squared_error(Value x, Value target) { return mean(square(x - target)); }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

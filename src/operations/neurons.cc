@@ -13,7 +13,7 @@
 #include "operations/spike_lists.h"
 #include "operations/spiking_node.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using ops::NeuronsProblem;
@@ -293,4 +293,4 @@ NeuronValues spiking_neurons(Value currents, const Neuron& neuron, const std::ve
   return values;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

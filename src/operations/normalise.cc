@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 void require_channels(const char* operation, Value x, std::optional<Value> of, const char* name) {
@@ -74,4 +74,4 @@ Value group_norm(Value x, uint32_t groups, std::optional<Value> weight, std::opt
   return scaled(reshape(y, x.shape()), weight, bias);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -10,7 +10,7 @@
 #include "operations/list.h"
 #include "operations/window.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using kernels::Window;
@@ -255,4 +255,4 @@ Value fold(Value x, const Convolution& window, const Shape& sizes) {
   return x.owner().apply("fold", {x}, std::move(attributes))[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -11,7 +11,7 @@
 #include "operations/list.h"
 #include "ops/map/rearrange.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 const std::vector<int64_t>& dims_of(const Node& node) { return node.list("dims"); }
@@ -267,4 +267,4 @@ Value permute(Value x, const std::vector<int>& dims) {
   return x.owner().apply("permute", {x}, {{"dims", std::move(order)}})[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

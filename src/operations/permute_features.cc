@@ -6,7 +6,7 @@
 #include "operations/list.h"
 #include "ops/map/gather.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 const std::vector<int64_t>& permute_features_places_of(const Node& node) { return node.list("permutation"); }
@@ -72,4 +72,4 @@ Value permute_features(Value x, const std::vector<uint32_t>& permutation) {
                          {{"permutation", std::vector<int64_t>(permutation.begin(), permutation.end())}})[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 #include "operations/image_windows.h"
 #include "operations/list.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using ops::Taps;
@@ -435,4 +435,4 @@ Value adaptive_average_pool(Value x, const std::vector<uint32_t>& sizes) {
   return adaptive_pool("average_pool", x, sizes);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -14,7 +14,7 @@
 #include "operations/constants.h"
 #include "operations/list.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using kernels::Reduction;
@@ -290,4 +290,4 @@ Value expand(Value x, Shape shape) {
   return x.owner().apply("expand", {x}, {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}})[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

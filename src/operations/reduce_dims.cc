@@ -7,7 +7,7 @@
 #include "graph/dims.h"
 #include "operations/constants.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using Dims = std::vector<size_t>;
@@ -104,4 +104,4 @@ Value min(Value x, const std::vector<int>& dims, bool keepdim) {
   return reversed(max(reversed(x), dims, keepdim));
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

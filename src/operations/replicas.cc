@@ -7,7 +7,7 @@
 #include "ops/collective/collective.h"
 #include "ops/map/elementwise.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 constexpr std::string_view kName = "mean_over_replicas";
@@ -72,4 +72,4 @@ constexpr Operation kReplicas[] = {
 
 std::span<const Operation> replicas_operations() { return kReplicas; }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

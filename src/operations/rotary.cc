@@ -1,11 +1,11 @@
 // Rotary positions (Su et al. 2021), of slices and products.
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cmath>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 RotaryTables rotary_tables(Graph& graph, uint32_t positions, uint32_t features, double base) {
   if (features == 0 || features % 2 != 0)
@@ -46,4 +46,4 @@ Value rotary(Value x, const RotaryTables& tables, bool interleaved) {
   return permute_features(y, places);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

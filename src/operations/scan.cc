@@ -7,7 +7,7 @@
 #include "operations/constants.h"
 #include "operations/list.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 size_t dimension_of(const Signature& s) {
@@ -106,4 +106,4 @@ Value argmax(Value x, int dim, bool keepdim) {
   return reshape(x.owner().apply("argmax", {moved(x, at, x.shape().size() - 1)})[0], shape);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -10,7 +10,7 @@
 #include "ops/map/reduce.h"
 #include "ops/split.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using ops::Operand;
@@ -315,4 +315,4 @@ Value sum_neighbours(Value x, uint32_t neighbours) {
   return x.owner().apply("sum_neighbours", {x}, {{"neighbours", int64_t{neighbours}}})[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -10,7 +10,7 @@
 #include "lower/lowering.h"
 #include "operations/list.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 // Transpose: the same memory, read the other way.
@@ -446,4 +446,4 @@ Value concatenate(const std::vector<Value>& values, uint32_t dimension) {
   return values[0].owner().apply("concatenate", values, {{"dimension", int64_t{dimension}}})[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -8,7 +8,7 @@
 #include "lower/lowering.h"
 #include "operations/list.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 Types infer_softmax(const Signature& s) {
@@ -73,4 +73,4 @@ Value log_softmax(Value x, int dim) {
   return shifted - log(sum(exp(shifted), {dim}, true));
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 #include "operations/spiking_node.h"
 #include "ops/spiking/counts.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using ops::Operand;
@@ -165,4 +165,4 @@ Value spike_counts(const Spikes& spikes, uint32_t neurons) {
                                   {{"batch", int64_t{spikes.batch}}, {"neurons", int64_t{neurons}}})[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

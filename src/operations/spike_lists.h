@@ -3,7 +3,7 @@
 
 #include "graph/operation.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Throws UsageError unless a value has this type.
 void require_type(const Signature& s, const TensorType& given, std::string_view name,
@@ -15,4 +15,4 @@ void require_lists(const Signature& s, uint32_t batch);
 /// Adds inputs: some of the neurons in each step and sample, those that fired first.
 void add_lists(Case& c, uint32_t steps, uint32_t batch, uint32_t capacity, uint32_t inputs);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -17,7 +17,7 @@
 #include "ops/map/cast.h"
 #include "ops/spiking/tiles/tiles.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using ops::Operand;
@@ -537,4 +537,4 @@ Value readout(Value potentials, uint32_t batch, Readout of) {
   return reshape(row, {batch, neurons});
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -10,7 +10,7 @@
 #include "kernels/common/spiking_neuron.h"
 #include "kernels/common/spiking_overflow.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using ops::SpikingProblem;
@@ -99,4 +99,4 @@ std::vector<size_t> learned_positions(const std::vector<SpikingProblem>& problem
   return positions;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 #include "ops/spiking/definition.h"
 #include "ops/spiking/stack.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 // Inputs of both operations: lists, ϑ_grad; of the forward pass then how many are listed, and the step of the
 // random numbers. Parameters follow.
@@ -100,4 +100,4 @@ struct ListArrays {
 std::vector<Array> spiking_reference(const Evaluation& e);
 std::vector<Array> spiking_gradients_reference(const Evaluation& e);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

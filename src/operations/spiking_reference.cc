@@ -6,7 +6,7 @@
 #include "kernels/common/spiking_overflow.h"
 #include "operations/spiking_node.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using ops::SpikingProblem;
@@ -261,4 +261,4 @@ std::vector<Array> spiking_gradients_reference(const Evaluation& e) {
   return found;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -14,7 +14,7 @@
 #include "operations/unfused.h"
 #include "ops/structured/definition.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 constexpr std::string_view kGradients = "_gradients";
@@ -322,4 +322,4 @@ Value fastfood(Value x, Value s, Value g, Value b, const Fastfood& of, Form form
        {"permutation", std::vector<int64_t>(of.permutation.begin(), of.permutation.end())}})[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using Indices = std::vector<int64_t>;
@@ -235,4 +235,4 @@ Value unfused_kronecker(Value x, Value weight, const Kronecker& of) {
   return first_features(permute_features(products, transposition(of.a, of.d, of.b)), outputs);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

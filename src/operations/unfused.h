@@ -5,9 +5,9 @@
 // (butterflies, Hadamard transforms) and of pixelfly. Gradients are those of the operations.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Each factor as a broadcast product of the features and the 2 × 2 matrices, and a sum. Throws UsageError
 /// for complex numbers.
@@ -30,4 +30,4 @@ Value unfused_kronecker(Value x, Value weight, const Kronecker& of);
 /// With zeros for the features that x lacks.
 Value with_features(Value x, uint32_t features);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -10,7 +10,7 @@
 #include "operations/list.h"
 #include "ops/map/optimizer.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 void require_like(const Signature& s, size_t input, const TensorType& weight, Type type) {
@@ -336,4 +336,4 @@ LinearUpdate update_of(Lowering& l, const Node& node) {
   return on_outputs(l, node, l.weight(node.inputs[kWeight]).gradient_type());
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

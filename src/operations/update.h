@@ -6,7 +6,7 @@
 #include "graph/operation.h"
 #include "lower/weight.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 class Lowering;
 
@@ -21,4 +21,4 @@ bool may_update_in_place(const Lowering& lowering, const Node& update);
 /// The update of a stored weight as an operation, and its operands, in place.
 LinearUpdate update_of(Lowering& lowering, const Node& node);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 #include "operations/list.h"
 #include "ops/map/elementwise.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 Types infer_where(const Signature& s) {
@@ -100,4 +100,4 @@ Value where(Value condition, Value a, Value b) {
   return a.owner().apply("where", {cast(condition, a.type().type), a, b})[0];
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 constexpr size_t kMostDimensions = 2;
@@ -111,4 +111,4 @@ Shape positions_of(const Shape& image, const kernels::Window& window, uint32_t f
   return shape;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 #include "graph/operation.h"
 #include "kernels/common/window.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// The attributes "kernel", "stride", "padding" (before each dimension, then after each) and "dilation".
 /// Throws UsageError, naming the operation, for another number of sizes than the kernel has.
@@ -26,4 +26,4 @@ Shape positions_of(const Shape& image, const kernels::Window& window, uint32_t f
 /// A convolution of each channel by itself: a weight of [channels · multiplier, taps].
 Value depthwise(Value x, Value weight, Attributes window);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

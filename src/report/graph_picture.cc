@@ -15,8 +15,8 @@
 namespace tessera::report {
 namespace {
 
-using model::OpenedGraph;
-using model::OpenedNode;
+using graph::OpenedGraph;
+using graph::OpenedNode;
 
 constexpr double kWidth = 150, kHeight = 34, kGapX = 16, kGapY = 26;
 
@@ -78,11 +78,11 @@ Html box(const OpenedGraph& graph, const OpenedNode& node, const Placed& at) {
 constexpr double kLifetimeHeight = 9, kLifetimeWidth = 720;
 
 /// A bar for each value that lives beyond its own operation, as high as all others.
-Html lifetimes(const model::RunCost& cost) {
+Html lifetimes(const graph::RunCost& cost) {
   Html bars;
   double y = 0;
   const double step = kLifetimeWidth / static_cast<double>(std::max<size_t>(1, cost.operations.size()));
-  for (const model::Lifetime& lifetime : cost.lifetimes) {
+  for (const graph::Lifetime& lifetime : cost.lifetimes) {
     if (lifetime.last == lifetime.first) continue;
     const Html title = element("title", {},
                                fmt::format("{}: {} bytes, from operation {} to {}", lifetime.value,
@@ -102,7 +102,7 @@ Html lifetimes(const model::RunCost& cost) {
 
 }  // namespace
 
-Html picture(const model::Graph& network) {
+Html picture(const graph::Graph& network) {
   const OpenedGraph graph = opened(network);
   const size_t count = std::min(graph.nodes.size(), kMostDrawn);
   const std::vector<Placed> placed = place(graph, count);
@@ -124,16 +124,16 @@ Html picture(const model::Graph& network) {
   return drawing + paragraph(fmt::format("The first {} of {} operations.", count, graph.nodes.size()));
 }
 
-Html cost_tables(const model::RunCost& cost) {
+Html cost_tables(const graph::RunCost& cost) {
   using Align = RichTable::Align;
   RichTable operations({{"operation", Align::left}, {"result", Align::left}, {"µs"}, {"of the step"}});
-  for (const model::OperationCost& operation : cost.operations)
+  for (const graph::OperationCost& operation : cost.operations)
     operations.add({operation.operation, operation.value, fmt::format("{:.3g}", 1e6 * operation.seconds),
                     share_bar(operation.seconds / cost.seconds, 0)});
   RichTable bytes({{"purpose", Align::left}, {"bytes"}});
   for (const auto& [purpose, count] : cost.bytes) bytes.add({purpose, fmt::format("{}", count)});
   RichTable conversions({{"converted between layouts", Align::left}, {"bytes"}, {"µs"}});
-  for (const model::ConversionCost& conversion : cost.conversions)
+  for (const graph::ConversionCost& conversion : cost.conversions)
     conversions.add({conversion.value, fmt::format("{}", conversion.bytes),
                      fmt::format("{:.1f}", 1e6 * conversion.seconds)});
   Html tables =

@@ -16,8 +16,8 @@ namespace tessera::report {
 namespace {
 
 using Align = RichTable::Align;
-using model::OperationCost;
-using model::RunCost;
+using graph::OperationCost;
+using graph::RunCost;
 
 constexpr size_t kMostOperations = 20;  ///< in the chart
 
@@ -126,7 +126,7 @@ Html tiles_chart(const RunCost& cost) {
   return chart(columns);
 }
 
-std::string network_page(const model::Graph& graph, const RunCost& cost, const std::string& title,
+std::string network_page(const graph::Graph& graph, const RunCost& cost, const std::string& title,
                          const std::string& machine) {
   Page page(title, machine);
   Html summary = key_figures(key_figures_of(cost));

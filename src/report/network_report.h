@@ -2,7 +2,7 @@
 // graph.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <string>
 
@@ -11,12 +11,12 @@
 namespace tessera::report {
 
 /// `title` is what was lowered, `machine` for what.
-std::string network_page(const model::Graph& graph, const model::RunCost& cost, const std::string& title,
+std::string network_page(const graph::Graph& graph, const graph::RunCost& cost, const std::string& title,
                          const std::string& machine);
 
 /// Charts for other pages: the operations that take longest, by phase, and the memory of each tile by
 /// purpose.
-Html time_chart(const model::RunCost& cost);
-Html tiles_chart(const model::RunCost& cost);
+Html time_chart(const graph::RunCost& cost);
+Html tiles_chart(const graph::RunCost& cost);
 
 }  // namespace tessera::report

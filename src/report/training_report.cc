@@ -117,11 +117,11 @@ double TrainingReport::predicted_seconds() const {
          double(test_batches) * evaluation.seconds;
 }
 
-std::vector<std::string> names_of_operations(const model::Graph& graph) {
+std::vector<std::string> names_of_operations(const graph::Graph& graph) {
   std::vector<std::string> names;
-  const model::OpenedGraph all = opened(graph);
-  for (const model::OpenedNode& node : all.nodes) {
-    const model::ValueInfo& output = all.values[node.outputs[0]].info();
+  const graph::OpenedGraph all = opened(graph);
+  for (const graph::OpenedNode& node : all.nodes) {
+    const graph::ValueInfo& output = all.values[node.outputs[0]].info();
     const std::string of = output.belongs ? " of " + node.graph->info(*output.belongs).name : "";
     names.push_back(fmt::format("{} {}{}", node.node->operation->name, to_string(output.type), of));
   }

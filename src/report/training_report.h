@@ -26,8 +26,8 @@ struct TrainingReport {
   uint32_t epochs = 0;
   /// Batches to evaluate after each epoch, and at the end.
   uint64_t validation_batches = 0, test_batches = 0;
-  model::RunCost step = {};
-  model::RunCost evaluation = {};
+  graph::RunCost step = {};
+  graph::RunCost evaluation = {};
   std::vector<std::string> operations = {};  ///< names of those of `step`
   std::optional<TrainingResult> result = {};
   std::optional<SpikingTraces> traces = {};  ///< of a recording, by a spiking network
@@ -37,7 +37,7 @@ struct TrainingReport {
 };
 
 /// "linear f32[50, 1024]" for each operation of a graph.
-std::vector<std::string> names_of_operations(const model::Graph& graph);
+std::vector<std::string> names_of_operations(const graph::Graph& graph);
 
 /// All settings but these.
 Html settings_table(const TrainingReport& report, const std::vector<std::string>& but = {});

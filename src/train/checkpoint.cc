@@ -12,10 +12,10 @@
 namespace tessera::train {
 namespace {
 
-using model::Kind;
-using model::Session;
-using model::StateFile;
-using model::ValueInfo;
+using graph::Kind;
+using graph::Session;
+using graph::StateFile;
+using graph::ValueInfo;
 using nlohmann::ordered_json;
 
 constexpr const char* kFormat = "tessera training 1";
@@ -158,7 +158,7 @@ struct Values {
   std::map<std::string, Pattern> patterns;
 };
 
-Values read(const StateFile& file, const model::Graph& graph, const std::string& prefix) {
+Values read(const StateFile& file, const graph::Graph& graph, const std::string& prefix) {
   Values values;
   for (const ValueInfo& info : graph.values()) {
     if (!is_state(info) || (!prefix.empty() && info.kind != Kind::parameter)) continue;

@@ -13,14 +13,14 @@ namespace tessera::train {
 
 /// Parameters and patterns of a network.
 struct Snapshot {
-  model::Arrays parameters;
+  graph::Arrays parameters;
   std::map<std::string, Pattern> patterns;  ///< of sparse ones
 };
 
 /// Of a session's parameters.
-Snapshot snapshot_of(const model::Session& session);
+Snapshot snapshot_of(const graph::Session& session);
 /// Into a session with the same parameters.
-void restore(const Snapshot& snapshot, model::Session& session);
+void restore(const Snapshot& snapshot, graph::Session& session);
 
 /// What the bits of a run depend on besides settings and images.
 struct Environment {
@@ -58,11 +58,11 @@ struct Identity {
 
 /// An existing file is only replaced by a complete one.
 void save_checkpoint(const std::string& path, const Identity& identity, const Position& position,
-                     const model::Session& session);
+                     const graph::Session& session);
 
 /// Sets the session's state and returns the position. Throws Error, and changes nothing, for a damaged file
 /// and one of another identity; another place may be allowed.
 Position load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_environment,
-                         model::Session& session);
+                         graph::Session& session);
 
 }  // namespace tessera::train

@@ -92,7 +92,7 @@ class ImageTrainer final : public TrainerImpl {
   std::span<const uint32_t> evaluate_batch(bool of_test, std::span<const uint32_t> which) override {
     evaluated_.load(of_test ? testing_ : training_, standardisation_, which);
     evaluation().run(
-        std::vector<model::Tensor>{{kImages, evaluated_.images.data()}, {kLogits, logits.data()}});
+        std::vector<graph::Tensor>{{kImages, evaluated_.images.data()}, {kLogits, logits.data()}});
     evaluation_seconds = evaluation().last_seconds();
     return evaluated_.labels;
   }
@@ -115,7 +115,7 @@ StepResult ImageTrainer::step(uint64_t number) {
   auto from_one = static_cast<uint32_t>(number + 1);
   auto lr = static_cast<float>(settings_.lr_of(number, steps()));
   float loss = 0;
-  const std::vector<model::Tensor> arrays =
+  const std::vector<graph::Tensor> arrays =
       taken_by(trained().graph(), {{kImages, batch_.images.data()},
                                    {kLabels, batch_.labels.data()},
                                    {kDropoutStep, dropout_steps_.data()},

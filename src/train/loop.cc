@@ -32,7 +32,7 @@ std::vector<SpikingActivity> mean_of(std::vector<SpikingActivity> sums, uint64_t
 constexpr uint64_t kStepsPerMeasurement = 32;
 constexpr uint64_t kFirstMeasurement = 4;
 
-void add_seconds(const model::RunCost& cost, std::vector<double>& seconds) {
+void add_seconds(const graph::RunCost& cost, std::vector<double>& seconds) {
   seconds.resize(cost.operations.size());
   for (size_t i = 0; i < seconds.size(); ++i) seconds[i] += cost.operations[i].seconds;
 }
@@ -52,7 +52,7 @@ uint64_t TrainerImpl::cycles_of(double seconds) const {
   return machine.is_host() ? 0 : static_cast<uint64_t>(std::llround(seconds * machine.clock_hz()));
 }
 
-double TrainerImpl::run_step(std::span<const model::Tensor> arrays) {
+double TrainerImpl::run_step(std::span<const graph::Tensor> arrays) {
   const Clock::time_point start = Clock::now();
   double seconds = 0;
   if (machine.is_host() && taken_.steps % kStepsPerMeasurement == kFirstMeasurement) {

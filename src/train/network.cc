@@ -16,9 +16,9 @@ namespace tessera::train {
 namespace {
 
 using base::RandomStream;
-using model::Graph;
-using model::Initial;
-using model::Value;
+using graph::Graph;
+using graph::Initial;
+using graph::Value;
 
 // Streams of random numbers, apart from those of a graph's operations.
 constexpr uint32_t kPatternStream = 0x6E657400;
@@ -97,8 +97,8 @@ Value activated(const std::string& name, Value x) {
   return x;
 }
 
-model::LayerOptions options_of(const TrainingSettings& s, size_t layer) {
-  return {.structure = model::layer_structure_named(name_of(s.kind)),
+graph::LayerOptions options_of(const TrainingSettings& s, size_t layer) {
+  return {.structure = graph::layer_structure_named(name_of(s.kind)),
           .rank = s.rank,
           .block_size = s.block_size,
           .butterfly_size = s.butterfly_size,
@@ -107,11 +107,11 @@ model::LayerOptions options_of(const TrainingSettings& s, size_t layer) {
           .form = s.form};
 }
 
-using Groups = std::vector<model::ParameterGroup>;
+using Groups = std::vector<graph::ParameterGroup>;
 
 /// A hidden layer's product, without bias.
 Value structured(Graph& graph, const TrainingSettings& s, size_t layer, Value x, Groups& groups) {
-  const model::Layer built = model::linear_layer(graph, fmt::format("layer{}", layer + 1), x,
+  const graph::Layer built = graph::linear_layer(graph, fmt::format("layer{}", layer + 1), x,
                                                  s.layers[layer + 1], options_of(s, layer));
   for (size_t i = 0; i < built.parameters.size(); ++i)
     groups.push_back({.parameters = {built.parameters[i]}, .lr_scale = built.lr_scales[i]});
@@ -144,22 +144,22 @@ Value forward(Graph& graph, const TrainingSettings& s, const std::vector<Pattern
   return x;
 }
 
-model::Optimizer optimizer_of(const LearningSettings& s) {
+graph::Optimizer optimizer_of(const LearningSettings& s) {
   if (s.optimizer == OptimizerKind::adam || s.optimizer == OptimizerKind::adamw)
-    return model::Adam{.beta1 = s.betas.beta1,
+    return graph::Adam{.beta1 = s.betas.beta1,
                        .beta2 = s.betas.beta2,
                        .decay = s.weight_decay,
                        .decoupled = s.optimizer == OptimizerKind::adamw,
                        .bias_correction = s.bias_correction};
   if (s.optimizer == OptimizerKind::lamb)
-    return model::Lamb{.beta1 = s.betas.beta1,
+    return graph::Lamb{.beta1 = s.betas.beta1,
                        .beta2 = s.betas.beta2,
                        .decay = s.weight_decay,
                        .bias_correction = s.bias_correction};
   if (s.optimizer == OptimizerKind::lars)
-    return model::Lars{
+    return graph::Lars{
         .momentum = s.momentum, .decay = s.weight_decay, .trust_coefficient = s.trust_coefficient};
-  return model::Sgd{.momentum = s.optimizer == OptimizerKind::sgd ? 0 : s.momentum,
+  return graph::Sgd{.momentum = s.optimizer == OptimizerKind::sgd ? 0 : s.momentum,
                     .decay = s.weight_decay,
                     .nesterov = s.optimizer == OptimizerKind::nesterov};
 }
@@ -169,8 +169,8 @@ model::Optimizer optimizer_of(const LearningSettings& s) {
 std::string weight_name(size_t layer) { return fmt::format("layer{}.weight", layer + 1); }
 std::string gradient_name(size_t layer) { return fmt::format("layer{}.gradient", layer + 1); }
 
-model::TrainingOptions training_options(const LearningSettings& s,
-                                        std::vector<model::ParameterGroup> groups) {
+graph::TrainingOptions training_options(const LearningSettings& s,
+                                        std::vector<graph::ParameterGroup> groups) {
   if (!s.excluded.empty()) groups.push_back({.names = s.excluded, .decay = 0, .trust_ratio = false});
   return {.optimizer = optimizer_of(s), .clip_norm = s.clip_norm, .groups = std::move(groups)};
 }
@@ -202,7 +202,7 @@ Graph training_graph(const TrainingSettings& s, const std::vector<Pattern>& patt
   const Value loss = cross_entropy(logits, graph.input(kLabels, {rows}, Type::u32));
   graph.output(kLoss, loss);
   if (s.micro_batches == 1) graph.output(kLogits, logits);
-  model::TrainingOptions options = training_options(s, std::move(groups));
+  graph::TrainingOptions options = training_options(s, std::move(groups));
   options.micro_batches = s.micro_batches;
   add_training(loss, options);
   return graph;
@@ -231,8 +231,8 @@ Graph gradient_graph(const TrainingSettings& s) {
   return graph;
 }
 
-std::vector<model::Tensor> taken_by(const model::Graph& graph, std::vector<model::Tensor> arrays) {
-  std::erase_if(arrays, [&](const model::Tensor& array) {
+std::vector<graph::Tensor> taken_by(const graph::Graph& graph, std::vector<graph::Tensor> arrays) {
+  std::erase_if(arrays, [&](const graph::Tensor& array) {
     return !graph.contains(array.name) && !graph.outputs().contains(array.name);
   });
   return arrays;

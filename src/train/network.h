@@ -19,24 +19,24 @@ std::string weight_name(size_t layer);
 std::string gradient_name(size_t layer);
 
 /// Optimizer, clipping and groups.
-model::TrainingOptions training_options(const LearningSettings& settings,
-                                        std::vector<model::ParameterGroup> groups);
+graph::TrainingOptions training_options(const LearningSettings& settings,
+                                        std::vector<graph::ParameterGroup> groups);
 
 /// Of the hidden layers, at random; empty if they are dense.
 std::vector<Pattern> initial_patterns(const TrainingSettings& settings);
 
 /// A training step. Outputs are the loss and, without micro-batches, the logits.
-model::Graph training_graph(const TrainingSettings& settings, const std::vector<Pattern>& patterns);
+graph::Graph training_graph(const TrainingSettings& settings, const std::vector<Pattern>& patterns);
 
 /// Logits of `rows` images, without dropout. Parameters have the names and shapes of the training graph.
-model::Graph evaluation_graph(const TrainingSettings& settings, const std::vector<Pattern>& patterns,
+graph::Graph evaluation_graph(const TrainingSettings& settings, const std::vector<Pattern>& patterns,
                               uint32_t rows);
 
 /// Gradients of the hidden layers' weights as dense matrices, summed over micro-batches. All weights are
 /// dense; with zeros outside the patterns the network is the same.
-model::Graph gradient_graph(const TrainingSettings& settings);
+graph::Graph gradient_graph(const TrainingSettings& settings);
 
 /// Those arrays that a graph takes: which ones depends on optimizer, dropout and micro-batches.
-std::vector<model::Tensor> taken_by(const model::Graph& graph, std::vector<model::Tensor> arrays);
+std::vector<graph::Tensor> taken_by(const graph::Graph& graph, std::vector<graph::Tensor> arrays);
 
 }  // namespace tessera::train

@@ -9,11 +9,11 @@ namespace tessera::train {
 namespace {
 
 /// The weights as dense matrices, and all other parameters.
-void copy_as_dense(const model::Session& from, model::Session& to) {
-  for (const model::ValueInfo& info : to.graph().values()) {
-    if (info.kind != model::Kind::parameter) continue;
+void copy_as_dense(const graph::Session& from, graph::Session& to) {
+  for (const graph::ValueInfo& info : to.graph().values()) {
+    if (info.kind != graph::Kind::parameter) continue;
     std::vector<float> values = from.get(info.name);
-    for (const model::ValueInfo& trained : from.graph().values())
+    for (const graph::ValueInfo& trained : from.graph().values())
       if (trained.name == info.name && trained.type.pattern)
         values = sparse::to_dense({from.pattern(info.name), std::move(values)});
     to.set(info.name, values);
@@ -25,17 +25,17 @@ void copy_as_dense(const model::Session& from, model::Session& to) {
 Regrowth::Regrowth(const TrainingSettings& settings, Machine host, uint32_t threads)
     : settings_(settings), host_(std::move(host)), threads_(threads) {}
 
-std::vector<std::vector<float>> Regrowth::dense_gradients(const model::Session& session, const Batch& batch,
+std::vector<std::vector<float>> Regrowth::dense_gradients(const graph::Session& session, const Batch& batch,
                                                           uint64_t step) {
   if (gradients_ == nullptr)
-    gradients_ = std::make_unique<model::Session>(
-        gradient_graph(settings_), host_, model::SessionOptions{.seed = settings_.seed, .threads = threads_});
+    gradients_ = std::make_unique<graph::Session>(
+        gradient_graph(settings_), host_, graph::SessionOptions{.seed = settings_.seed, .threads = threads_});
   copy_as_dense(session, *gradients_);
   std::vector<float> images(batch.images.begin(), batch.images.end());
   std::vector<uint32_t> labels = batch.labels, dropout_steps;
   for (uint32_t part = 0; part < settings_.micro_batches; ++part)
     dropout_steps.push_back(static_cast<uint32_t>(step * settings_.micro_batches + part));
-  std::vector<model::Tensor> arrays = {
+  std::vector<graph::Tensor> arrays = {
       {kImages, images.data()}, {kLabels, labels.data()}, {kDropoutStep, dropout_steps.data()}};
   std::vector<std::vector<float>> sums(settings_.layers.size() - 2);
   for (size_t layer = 0; layer < sums.size(); ++layer) {
@@ -46,7 +46,7 @@ std::vector<std::vector<float>> Regrowth::dense_gradients(const model::Session& 
   return sums;
 }
 
-void Regrowth::apply(model::Session& session, const Batch& batch, uint64_t step, double fraction) {
+void Regrowth::apply(graph::Session& session, const Batch& batch, uint64_t step, double fraction) {
   const bool by_gradient = settings_.drop_grow.kind == DropGrowKind::rigl;
   std::vector<std::vector<float>> gradients;
   if (by_gradient) gradients = dense_gradients(session, batch, step);

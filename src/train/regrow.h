@@ -17,18 +17,18 @@ class Regrowth {
   Regrowth(const TrainingSettings& settings, Machine host, uint32_t threads);
 
   /// Replaces this fraction of the blocks of each hidden layer. `batch` is that of the coming step.
-  void apply(model::Session& session, const Batch& batch, uint64_t step, double fraction);
+  void apply(graph::Session& session, const Batch& batch, uint64_t step, double fraction);
 
   /// Of the hidden layers' weights, row-major: mean gradients over the batch of a step, multiplied by the
   /// number of micro-batches.
-  std::vector<std::vector<float>> dense_gradients(const model::Session& session, const Batch& batch,
+  std::vector<std::vector<float>> dense_gradients(const graph::Session& session, const Batch& batch,
                                                   uint64_t step);
 
  private:
   const TrainingSettings& settings_;
   Machine host_;
   uint32_t threads_;
-  std::unique_ptr<model::Session> gradients_;  ///< made when first needed
+  std::unique_ptr<graph::Session> gradients_;  ///< made when first needed
 };
 
 }  // namespace tessera::train

@@ -39,13 +39,13 @@ void check_network(const TrainingSettings& s) {
     throw UsageError(
         fmt::format("{} layer sizes; at least two are needed, inputs and classes", s.layers.size()));
   for (uint32_t size : s.layers)
-    model::require_setting(size >= 1 && size <= kWidest, "the size of a layer", size,
+    graph::require_setting(size >= 1 && size <= kWidest, "the size of a layer", size,
                            fmt::format("from 1 to {}", kWidest));
-  model::require_setting(s.layers.back() >= 2 && s.layers.back() <= kMostClasses,
+  graph::require_setting(s.layers.back() >= 2 && s.layers.back() <= kMostClasses,
                          "the size of the last layer, the classes,", s.layers.back(),
                          fmt::format("from 2 to {}", kMostClasses));
   index_of(kActivations, s.activation, "the activation");
-  model::require_setting(s.dropout >= 0 && s.dropout < 1, "the dropout rate", s.dropout,
+  graph::require_setting(s.dropout >= 0 && s.dropout < 1, "the dropout rate", s.dropout,
                          "at least 0 and less than 1");
   if (s.kind == LayerKind::dense) return;
   if (s.layers.size() == 2)
@@ -54,16 +54,16 @@ void check_network(const TrainingSettings& s) {
                     "output layer is always dense",
                     name_of(s.kind), s.layers[0], s.layers[1]));
   if (train::is_sparse(s))
-    model::require_setting(s.density > 0 && s.density <= 1, "the density", s.density,
+    graph::require_setting(s.density > 0 && s.density <= 1, "the density", s.density,
                            "above 0 and at most 1");
-  model::require_setting(s.rank >= 1, "the rank", s.rank, "at least 1");
+  graph::require_setting(s.rank >= 1, "the rank", s.rank, "at least 1");
   const bool possible =
       s.block_size == 1 || s.block_size == 4 || s.block_size == 8 || s.block_size == 16 || s.block_size == 32;
-  model::require_setting(possible, "the block size", s.block_size, "1, 4, 8, 16 or 32");
+  graph::require_setting(possible, "the block size", s.block_size, "1, 4, 8, 16 or 32");
 }
 
 void check_micro_batches(const TrainingSettings& s) {
-  model::require_setting(s.micro_batches >= 1, "the number of micro-batches", s.micro_batches, "at least 1");
+  graph::require_setting(s.micro_batches >= 1, "the number of micro-batches", s.micro_batches, "at least 1");
   if (s.batch % s.micro_batches != 0)
     throw UsageError(fmt::format("a batch of {} cannot be divided into {} micro-batches of equal size",
                                  s.batch, s.micro_batches));
@@ -71,10 +71,10 @@ void check_micro_batches(const TrainingSettings& s) {
 
 void check_drop_grow(const DropGrowSchedule& s) {
   if (s.kind == DropGrowKind::none) return;
-  model::require_setting(s.change > 0 && s.change <= 1, "the fraction of blocks to change", s.change,
+  graph::require_setting(s.change > 0 && s.change <= 1, "the fraction of blocks to change", s.change,
                          "above 0 and at most 1");
-  model::require_setting(s.every >= 1, "the number of steps between changes", s.every, "at least 1");
-  model::require_setting(s.until > 0 && s.until <= 1, "the fraction of steps with changes", s.until,
+  graph::require_setting(s.every >= 1, "the number of steps between changes", s.every, "at least 1");
+  graph::require_setting(s.until > 0 && s.until <= 1, "the fraction of steps with changes", s.until,
                          "above 0 and at most 1");
 }
 
@@ -106,7 +106,7 @@ double DropGrowSchedule::fraction(uint64_t step, uint64_t steps) const {
 }
 
 double LearningSettings::lr_of(uint64_t step, uint64_t steps) const {
-  model::Schedule schedule = lr_schedule;
+  graph::Schedule schedule = lr_schedule;
   if (schedule.steps == 0) schedule.steps = steps;
   return lr * schedule.factor(step);
 }
@@ -123,23 +123,23 @@ void check(const TrainingSettings& settings) {
 }
 
 void check_learning(const LearningSettings& s, std::string_view samples) {
-  model::require_setting(std::isfinite(s.lr) && s.lr > 0, "the learning rate", s.lr, "positive");
-  model::require_setting(s.momentum >= 0 && s.momentum < 1, "the momentum", s.momentum,
+  graph::require_setting(std::isfinite(s.lr) && s.lr > 0, "the learning rate", s.lr, "positive");
+  graph::require_setting(s.momentum >= 0 && s.momentum < 1, "the momentum", s.momentum,
                          "at least 0 and less than 1");
-  model::require_setting(s.optimizer != OptimizerKind::nesterov || s.momentum > 0,
+  graph::require_setting(s.optimizer != OptimizerKind::nesterov || s.momentum > 0,
                          "the momentum of Nesterov's method", s.momentum, "positive");
   for (double beta : {s.betas.beta1, s.betas.beta2})
-    model::require_setting(beta >= 0 && beta < 1, "a beta", beta, "at least 0 and less than 1");
-  model::require_setting(std::isfinite(s.trust_coefficient) && s.trust_coefficient > 0,
+    graph::require_setting(beta >= 0 && beta < 1, "a beta", beta, "at least 0 and less than 1");
+  graph::require_setting(std::isfinite(s.trust_coefficient) && s.trust_coefficient > 0,
                          "the trust coefficient", s.trust_coefficient, "positive");
-  model::require_setting(std::isfinite(s.weight_decay) && s.weight_decay >= 0, "the weight decay",
+  graph::require_setting(std::isfinite(s.weight_decay) && s.weight_decay >= 0, "the weight decay",
                          s.weight_decay, "at least 0");
   if (s.clip_norm)
-    model::require_setting(std::isfinite(*s.clip_norm) && *s.clip_norm > 0, "the clipping norm", *s.clip_norm,
+    graph::require_setting(std::isfinite(*s.clip_norm) && *s.clip_norm > 0, "the clipping norm", *s.clip_norm,
                            "positive");
-  model::require_setting(s.batch >= 1, "the batch", s.batch, "at least 1");
-  model::require_setting(s.epochs >= 1, "the number of epochs", s.epochs, "at least 1");
-  model::require_setting(s.validation > 0 && s.validation < 1,
+  graph::require_setting(s.batch >= 1, "the batch", s.batch, "at least 1");
+  graph::require_setting(s.epochs >= 1, "the number of epochs", s.epochs, "at least 1");
+  graph::require_setting(s.validation > 0 && s.validation < 1,
                          fmt::format("the fraction of validation {}", samples), s.validation,
                          "between 0 and 1");
 }
@@ -152,9 +152,9 @@ void check_samples(const LearningSettings& s, uint64_t training, uint64_t testin
   if (validation == 0 || testing == 0)
     throw UsageError(fmt::format("{} {} for validation and {} for testing; at least one of each is needed",
                                  validation, samples, testing));
-  model::Schedule schedule = s.lr_schedule;
+  graph::Schedule schedule = s.lr_schedule;
   if (schedule.steps == 0) schedule.steps = (training - validation) / s.batch * s.epochs;
-  model::check(schedule);
+  graph::check(schedule);
 }
 
 bool is_sparse(const TrainingSettings& settings) {
@@ -184,8 +184,8 @@ bool has_moments(OptimizerKind kind) {
 namespace {
 
 /// What differs from a constant rate.
-void add_schedule(nlohmann::ordered_json& json, const model::Schedule& s) {
-  if (s.kind != model::ScheduleKind::constant) json["lr_schedule"] = name_of(s.kind);
+void add_schedule(nlohmann::ordered_json& json, const graph::Schedule& s) {
+  if (s.kind != graph::ScheduleKind::constant) json["lr_schedule"] = name_of(s.kind);
   if (s.steps != 0) json["lr_steps"] = s.steps;
   if (s.warmup != 0) json["warmup"] = s.warmup;
   if (s.power != 1) json["lr_power"] = s.power;
@@ -198,7 +198,7 @@ void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& s, cons
   json["optimizer"] = name_of(s.optimizer);
   if (has_momentum(s.optimizer)) json["momentum"] = s.momentum;
   if (has_moments(s.optimizer)) {
-    constexpr model::Betas kUsual;
+    constexpr graph::Betas kUsual;
     if (s.betas.beta1 != kUsual.beta1 || s.betas.beta2 != kUsual.beta2)
       json["betas"] = {s.betas.beta1, s.betas.beta2};
     if (!s.bias_correction) json["bias_correction"] = false;
@@ -217,7 +217,7 @@ nlohmann::ordered_json json_of(const TrainingSettings& s) {
   if (s.kind == LayerKind::pixelfly) json["butterfly"] = s.butterfly_size;
   if (s.kind == LayerKind::pixelfly || s.kind == LayerKind::low_rank) json["rank"] = s.rank;
   if (has_recipe(s)) json["recipe"] = name_of(s.recipe);
-  if (is_structured(s) && s.form != model::Form::fused) json["form"] = name_of(s.form);
+  if (is_structured(s) && s.form != graph::Form::fused) json["form"] = name_of(s.form);
   json.update({{"activation", s.activation}, {"dropout", s.dropout}});
   add_optimizer(json, s, "decay");
   json["clip_norm"] = s.clip_norm ? nlohmann::ordered_json(*s.clip_norm) : nlohmann::ordered_json(nullptr);

@@ -58,8 +58,8 @@ std::unique_ptr<TrainerImpl> make_for(const Machine& machine,
 namespace {
 
 /// Throws Error for a session that exceeds the memory of its machine.
-void require_fit(std::initializer_list<model::RunCost> costs) {
-  for (const model::RunCost& cost : costs)
+void require_fit(std::initializer_list<graph::RunCost> costs) {
+  for (const graph::RunCost& cost : costs)
     if (!cost.overflow.empty()) throw Error(cost.overflow);
 }
 
@@ -77,13 +77,13 @@ TrainerImpl::TrainerImpl(Trainable of, Machine place, uint32_t most_threads, boo
                what.settings.epochs * (division.training.size() / what.settings.batch)},
       logits(size_t{std::max(what.settings.batch, what.evaluation_rows)} * what.classes) {
   if (only_estimates) {
-    estimated_ = Estimated{what.training, model::estimate(what.training, machine),
-                           model::estimate(what.evaluation, machine, {.owner = &what.training})};
-    transform(estimated_->graph, model::session_transforms(), machine.model());
+    estimated_ = Estimated{what.training, graph::estimate(what.training, machine),
+                           graph::estimate(what.evaluation, machine, {.owner = &what.training})};
+    transform(estimated_->graph, graph::session_transforms(), machine.model());
     return;
   }
-  model::Session trained(what.training, machine, {.seed = what.settings.seed, .threads = threads});
-  model::Session evaluation(what.evaluation, trained);
+  graph::Session trained(what.training, machine, {.seed = what.settings.seed, .threads = threads});
+  graph::Session evaluation(what.evaluation, trained);
   sessions_.emplace(std::move(trained), std::move(evaluation));
 }
 
@@ -109,8 +109,8 @@ Score TrainerImpl::evaluate(bool of_test, std::span<const uint32_t> which) {
 
 uint64_t TrainerImpl::parameters() const {
   uint64_t count = 0;
-  for (const model::ValueInfo& info : graph().values())
-    if (info.kind == model::Kind::parameter) count += info.type.elements();
+  for (const graph::ValueInfo& info : graph().values())
+    if (info.kind == graph::Kind::parameter) count += info.type.elements();
   return count;
 }
 
@@ -129,15 +129,15 @@ uint64_t Trainer::validation_samples() const { return impl_->division.validation
 uint64_t Trainer::test_samples() const { return impl_->what.test_samples; }
 uint64_t Trainer::steps_per_epoch() const { return impl_->identity.steps_per_epoch; }
 uint64_t Trainer::parameters() const { return impl_->parameters(); }
-model::RunCost Trainer::step_cost() const { return impl_->step_cost(); }
-model::RunCost Trainer::evaluation_cost() const { return impl_->evaluation_cost(); }
+graph::RunCost Trainer::step_cost() const { return impl_->step_cost(); }
+graph::RunCost Trainer::evaluation_cost() const { return impl_->evaluation_cost(); }
 uint32_t Trainer::evaluation_batch() const { return impl_->what.evaluation_rows; }
-const model::Graph& Trainer::graph() const { return impl_->graph(); }
+const graph::Graph& Trainer::graph() const { return impl_->graph(); }
 uint64_t Trainer::step() const { return impl_->position.step; }
 SpikingTraces Trainer::traces(size_t recording) { return impl_->traces(recording); }
 
 void Trainer::resume(const std::string& checkpoint, bool allow_different_bits) {
-  model::Session& trained = impl_->trained();
+  graph::Session& trained = impl_->trained();
   require_fit({step_cost()});
   impl_->position = load_checkpoint(checkpoint, impl_->identity, allow_different_bits, trained);
   impl_->is_prepared = true;

@@ -34,8 +34,8 @@ struct Trainable {
   uint64_t training_samples;
   uint64_t test_samples;
   uint32_t classes;
-  model::Graph training;
-  model::Graph evaluation;  ///< with the parameters of the other
+  graph::Graph training;
+  graph::Graph evaluation;  ///< with the parameters of the other
   uint32_t evaluation_rows;
   std::string machine;  ///< as checkpoints name it
 };
@@ -65,12 +65,12 @@ struct TrainerImpl {
   virtual SpikingTraces traces(size_t recording);
 
   /// Throw UsageError if there are none, because it only estimates.
-  model::Session& trained() { return sessions().trained; }
-  model::Session& evaluation() { return sessions().evaluation; }
+  graph::Session& trained() { return sessions().trained; }
+  graph::Session& evaluation() { return sessions().evaluation; }
   /// As sessions have it.
-  const model::Graph& graph() const { return sessions_ ? sessions_->trained.graph() : estimated_->graph; }
-  model::RunCost step_cost() const { return sessions_ ? sessions_->trained.cost() : estimated_->step; }
-  model::RunCost evaluation_cost() const {
+  const graph::Graph& graph() const { return sessions_ ? sessions_->trained.graph() : estimated_->graph; }
+  graph::RunCost step_cost() const { return sessions_ ? sessions_->trained.cost() : estimated_->step; }
+  graph::RunCost evaluation_cost() const {
     return sessions_ ? sessions_->evaluation.cost() : estimated_->evaluation;
   }
 
@@ -99,19 +99,19 @@ struct TrainerImpl {
   std::span<const uint32_t> samples_of(uint64_t step);
   /// Runs a step; returns its seconds, on a tiled machine the model's. On a host one in some is measured
   /// operation by operation, which takes a little longer.
-  double run_step(std::span<const model::Tensor> arrays);
+  double run_step(std::span<const graph::Tensor> arrays);
 
   base::BufferVector<float> logits;  ///< of a training step, or an evaluation
   double evaluation_seconds = 0;     ///< of one batch, on a tiled machine the model's
 
  private:
   struct Sessions {
-    model::Session trained;
-    model::Session evaluation;
+    graph::Session trained;
+    graph::Session evaluation;
   };
   struct Estimated {
-    model::Graph graph;
-    model::RunCost step, evaluation;
+    graph::Graph graph;
+    graph::RunCost step, evaluation;
   };
   Sessions& sessions();
 

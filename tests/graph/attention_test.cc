@@ -10,7 +10,7 @@
 
 #include "networks.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 /// Self-attention between layers, whose weights are sparse as bits say: those of q, k, v and of the result.
@@ -105,4 +105,4 @@ TEST(Attention, RefusesDropoutWithoutAStep) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 
 #include "compare.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 constexpr uint64_t kSeed = 11;
@@ -116,4 +116,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

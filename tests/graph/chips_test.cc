@@ -9,7 +9,7 @@
 #include "networks.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using testing::HasSubstr;
@@ -20,7 +20,7 @@ Machine chips(uint32_t count, uint32_t tiles_each = 8) {
 }
 
 void expect_steps_like_float64(const Classifier& network, Session& session, uint32_t steps) {
-  model::expect_steps_like_float64(network.graph, session, steps,
+  graph::expect_steps_like_float64(network.graph, session, steps,
                                    [&](uint32_t step) { return network.inputs(step); });
 }
 
@@ -146,7 +146,7 @@ TEST(Stages, LieOnTheirOwnChips) {
     TwoStages network;
     add_training(network.loss, {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = micro_batches});
     Session session(network.graph, chips(2));
-    model::expect_steps_like_float64(network.graph, session, 3,
+    graph::expect_steps_like_float64(network.graph, session, 3,
                                      [&](uint32_t step) { return widened(network.inputs(step)); });
     const RunCost cost = session.cost();
     ASSERT_EQ(cost.chips.size(), 2u);
@@ -283,4 +283,4 @@ TEST(Placement, OfALayerThatOverflowsAChipIsSeveralAsOne) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

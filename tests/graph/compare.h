@@ -1,13 +1,13 @@
 // Results of sessions compared with those in float64.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include "graph/transforms/transforms.h"
 #include "random_values.h"
 #include "support/numbers.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 inline Arrays narrowed(const WideArrays& wide) {
   Arrays arrays;
@@ -78,4 +78,4 @@ void expect_steps_like_float64(const Graph& graph, Session& session, uint32_t st
   expect_each_near(session.state(), state, 1e-4);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 #include "networks.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using test::error_of;
@@ -269,4 +269,4 @@ TEST(Convolution, RefusesWhatDoesNotMatch) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

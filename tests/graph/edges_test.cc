@@ -9,7 +9,7 @@
 #include "operations/constants.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -95,4 +95,4 @@ TEST(Edges, RefusesLimitsOfAttentionThatAreNone) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

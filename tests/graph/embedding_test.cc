@@ -8,7 +8,7 @@
 #include "networks.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using test::error_of;
@@ -114,4 +114,4 @@ TEST(Embedding, RefusesWhatItCannotTake) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

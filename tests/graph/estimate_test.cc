@@ -7,7 +7,7 @@
 #include "networks.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using ::testing::HasSubstr;
@@ -155,4 +155,4 @@ TEST(Estimates, RefuseWhatSessionsRefuse) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -6,7 +6,7 @@
 #include "base/integer_types.h"
 #include "random_values.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 constexpr uint64_t kSeed = 23;
@@ -138,4 +138,4 @@ TEST(Gradients, EndAtFunctionsThatHaveNone) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -15,7 +15,7 @@
 #include "random_graph.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 std::string path_of(const std::string& name) { return testing::TempDir() + "/" + name + ".safetensors"; }
@@ -204,4 +204,4 @@ TEST(GraphFile, RefusesDamage) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

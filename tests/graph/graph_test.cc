@@ -1,13 +1,13 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cmath>
 #include <string>
 
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 TEST(Graphs, NeedTheInitialValuesThatTheyName) {
@@ -121,4 +121,4 @@ TEST(Graph, RefusesWhatOperationsDoNotTake) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 #include "networks.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using test::error_of;
@@ -191,4 +191,4 @@ TEST(LayerNorm, RefusesWhatItCannotBe) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 constexpr LayerStructure kAll[] = {
@@ -169,4 +169,4 @@ TEST(Layers, RefusesWhatAStructureCannotBe) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -17,7 +17,7 @@
 #include "sparse/generate.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using test::error_of;
@@ -288,4 +288,4 @@ TEST(Loops, SayWhatTheyDoNotTake) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -10,7 +10,7 @@
 #include "networks.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using test::error_of;
@@ -168,4 +168,4 @@ TEST(LossScale, SaysWhatIsNone) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

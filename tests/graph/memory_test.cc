@@ -7,7 +7,7 @@
 
 #include "networks.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 /// A batch beside which the scratch of kernels, which does not grow with it, is small.
@@ -121,4 +121,4 @@ INSTANTIATE_TEST_SUITE_P(OfAnEncoder, Memory,
                          });
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

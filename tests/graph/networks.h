@@ -1,7 +1,7 @@
 // Networks for tests.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cmath>
 #include <string>
@@ -10,7 +10,7 @@
 #include "compare.h"
 #include "sparse/generate.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 enum class Layers : uint8_t { dense, sparse, dynamic };
 
@@ -59,4 +59,4 @@ struct Classifier {
   }
 };
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 #include "networks.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using test::error_of;
@@ -211,4 +211,4 @@ TEST(Packs, ChangeWhatMomentsForget) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -13,7 +13,7 @@
 #include "random_values.h"
 #include "sparse/generate.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using test::Random;
@@ -720,4 +720,4 @@ std::string code_of(const Recipe& recipe) {
   return text;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

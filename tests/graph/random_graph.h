@@ -1,7 +1,7 @@
 // Random graphs of all operations: recipes from which a graph can be built again, made smaller, and printed.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <map>
 #include <memory>
@@ -13,7 +13,7 @@
 #include "graph/operation.h"
 #include "support/random_choices.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// An output of an item of a recipe.
 struct ItemOutput {
@@ -93,4 +93,4 @@ std::vector<Recipe> smaller(const Recipe& recipe);
 /// The graph as C++ that builds it.
 std::string code_of(const Recipe& recipe);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -15,7 +15,7 @@
 #include "networks.h"
 #include "random_graph.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using test::Random;
@@ -495,4 +495,4 @@ TEST_P(RandomGraphs, AgreeWithFloat64) {
 INSTANTIATE_TEST_SUITE_P(Model, RandomGraphs, testing::Range(uint64_t{0}, kParts));
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

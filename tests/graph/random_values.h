@@ -1,7 +1,7 @@
 // Random contents of the values of a graph.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cmath>
 #include <vector>
@@ -11,7 +11,7 @@
 #include "graph/operation.h"
 #include "kernels/common/element.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Rounded to the value's type; integers below `below`.
 inline std::vector<double> random_values(const TensorType& type, double low, double high, uint32_t below,
@@ -68,4 +68,4 @@ struct CaseGraph {
   }
 };
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -16,7 +16,7 @@
 #include "networks.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using test::error_of;
@@ -281,4 +281,4 @@ TEST(Rounding, OfStateIsOfTypesOfFloatingPoint) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 #include "sparse/generate.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 /// The part of an array, if it is divided.
@@ -296,4 +296,4 @@ TEST(Samples, OfALargeNetworkAreDividedWherePredictedToBeFaster) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

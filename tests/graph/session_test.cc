@@ -13,7 +13,7 @@
 #include "support/error_of.h"
 #include "support/rewritten_file.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 std::string path_of(const std::string& name) { return testing::TempDir() + "/" + name + ".safetensors"; }
@@ -485,4 +485,4 @@ TEST(Session, TakesArraysInTheirOrder) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

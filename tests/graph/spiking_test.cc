@@ -1,7 +1,7 @@
 // Spiking layers in graphs: gradients and losses against the float64 reference, chains, training.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cmath>
 #include <cstring>
@@ -12,7 +12,7 @@
 #include "machine/model/machine.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 constexpr uint32_t kSteps = 14, kBatch = 6, kInputs = 30, kCapacity = 9;
@@ -118,7 +118,7 @@ struct Network {
 void expect_near(const Arrays& found, const WideArrays& expected) {
   ASSERT_FALSE(expected.empty());
   for (const auto& [name, values] : expected) EXPECT_GT(test::largest(values), 0) << name;
-  model::expect_near(found, expected, 1e-4);
+  graph::expect_near(found, expected, 1e-4);
 }
 
 class SpikingGraph : public testing::TestWithParam<Setting> {};
@@ -332,7 +332,7 @@ TEST(SpikingGraphs, TakeWeightsOfSixteenBits) {
     SCOPED_TRACE(machine);
     Session session(g, Machine::find(machine, 2));
     session.set_state(state);
-    model::expect_near(session.run(inputs), expected, 4e-3);
+    graph::expect_near(session.run(inputs), expected, 4e-3);
   }
 }
 
@@ -619,4 +619,4 @@ TEST(SpikingGraphs, RejectWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

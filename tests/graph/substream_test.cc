@@ -16,7 +16,7 @@
 #include "compare.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using test::error_of;
@@ -160,4 +160,4 @@ TEST(Substreams, GradientsDropWhatTheFunctionDropped) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -9,7 +9,7 @@
 #include "random_values.h"
 #include "support/golden.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 /// The case with its floating-point values in another type; of an update, gradient and weight.
@@ -51,4 +51,4 @@ TEST(Support, IsAsDocumented) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

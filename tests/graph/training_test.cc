@@ -3,7 +3,7 @@
 
 #include "networks.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 TEST(Training, LeavesFrozenParametersAlone) {
@@ -75,4 +75,4 @@ TEST(Training, ClipsTinyGradientsAsPyTorchDoes) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -12,7 +12,7 @@
 #include "random_graph.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using test::error_of;
@@ -279,4 +279,4 @@ TEST(Sessions, RecordTheirPasses) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

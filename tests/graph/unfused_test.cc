@@ -12,7 +12,7 @@
 #include "compare.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 constexpr uint32_t kRows = 12;
@@ -163,4 +163,4 @@ TEST(Unfused, RefusesWhatItCannotBe) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -15,7 +15,7 @@
 #include "operations/list.h"
 #include "support/error_of.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using test::error_of;
@@ -592,4 +592,4 @@ TEST(Names, OfInputsAndOutputsDiffer) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -15,7 +15,7 @@
 #include "support/error_of.h"
 #include "support/random_choices.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 using test::error_of;
@@ -332,4 +332,4 @@ TEST(Folding, LeavesGraphsThatChange) {
 }
 
 }  // namespace
-}  // namespace tessera::model
+}  // namespace tessera::graph

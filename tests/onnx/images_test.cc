@@ -11,7 +11,7 @@
 namespace tessera::onnx {
 namespace {
 
-using model::WideArrays;
+using graph::WideArrays;
 using test::count;
 using test::import;
 using test::Numbers;

@@ -10,7 +10,7 @@
 namespace tessera::onnx {
 namespace {
 
-using model::WideArrays;
+using graph::WideArrays;
 using test::count;
 using test::import;
 using test::Numbers;
@@ -220,7 +220,7 @@ TEST(OnnxOperators, HyperbolicFunctionsAreExactAtBothEnds) {
     OnnxFile file;
     file.input("x", {static_cast<int64_t>(x.size())}).output("y").node(operation, {"x"}, {"y"});
     const ImportedModel imported = import(file);
-    model::Session session(imported.graph, Machine::host());
+    graph::Session session(imported.graph, Machine::host());
     const auto y = session.run({{"x", std::vector<float>(x.begin(), x.end())}}).at("y");
     for (size_t i = 0; i < x.size(); ++i) {
       const double expected = function(static_cast<double>(static_cast<float>(x[i])));

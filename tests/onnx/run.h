@@ -18,20 +18,20 @@ inline onnx::ImportedModel import(const OnnxFile& file, const onnx::ImportOption
   return onnx::Model::parse(std::as_bytes(std::span(content))).import(options);
 }
 
-inline model::WideArrays run(const onnx::ImportedModel& imported, const model::WideArrays& inputs) {
-  model::WideArrays state;
+inline graph::WideArrays run(const onnx::ImportedModel& imported, const graph::WideArrays& inputs) {
+  graph::WideArrays state;
   for (const auto& [name, values] : initial_state(imported.graph))
     state[name].assign(values.begin(), values.end());
   return evaluate(imported.graph, inputs, state);
 }
 
-inline model::WideArrays run(const OnnxFile& file, const model::WideArrays& inputs,
+inline graph::WideArrays run(const OnnxFile& file, const graph::WideArrays& inputs,
                              const onnx::ImportOptions& options = {}) {
   return run(import(file, options), inputs);
 }
 
 /// Operations of a graph, by their names.
-inline size_t count(const model::Graph& graph, const std::string& operation) {
+inline size_t count(const graph::Graph& graph, const std::string& operation) {
   size_t found = 0;
   const std::string text = to_string(graph);
   for (size_t at = text.find(operation); at != std::string::npos; at = text.find(operation, at + 1)) ++found;

@@ -10,8 +10,8 @@ namespace {
 
 using testing::MarkupReader;
 
-model::RunCost cost_of(uint32_t tiles) {
-  model::RunCost cost;
+graph::RunCost cost_of(uint32_t tiles) {
+  graph::RunCost cost;
   cost.seconds = 3e-3;
   cost.cycles = {{"compute", 2000}, {"exchange", 1000}};
   cost.operations = {{"linear", "hidden <layer>", 2e-3, 0, {{"compute", 2000}}},
@@ -26,8 +26,8 @@ model::RunCost cost_of(uint32_t tiles) {
   return cost;
 }
 
-std::string text_of(const model::RunCost& cost) {
-  model::Graph graph;
+std::string text_of(const graph::RunCost& cost) {
+  graph::Graph graph;
   graph.output("y", relu(graph.input("x", {4, 8})));
   const std::string page = network_page(graph, cost, "an MLP & more", "gc200");
   const size_t root = page.find("<html");
@@ -46,7 +46,7 @@ TEST(NetworkReport, DrawsNoTilesOfAHost) {
 }
 
 TEST(NetworkReport, SaysWhatDoesNotFit) {
-  model::RunCost cost = cost_of(3000);
+  graph::RunCost cost = cost_of(3000);
   cost.overflow = "tile 5 overflows";
   const std::string text = text_of(cost);
   EXPECT_NE(text.find("tile 5 overflows"), std::string::npos);

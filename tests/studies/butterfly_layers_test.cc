@@ -13,8 +13,8 @@
 namespace tessera::studies::butterfly {
 namespace {
 
-using model::Form;
-using model::LayerStructure;
+using graph::Form;
+using graph::LayerStructure;
 
 LayerCase small(LayerStructure structure, Form form, uint32_t classes) {
   return {.options = {.structure = structure,

@@ -34,7 +34,7 @@ Batch random_batch(const TrainingSettings& s) {
 }
 
 /// The step whose rate is 1 without momentum, after which weights have changed by the gradient.
-void run_step(const TrainingSettings& s, model::Session& session, Batch batch, uint64_t step) {
+void run_step(const TrainingSettings& s, graph::Session& session, Batch batch, uint64_t step) {
   std::vector<uint32_t> dropout_steps;
   for (uint32_t i = 0; i < s.micro_batches; ++i)
     dropout_steps.push_back(static_cast<uint32_t>(step * s.micro_batches + i));
@@ -54,10 +54,10 @@ TEST(Regrowth, DenseGradientsAreThoseOfTheStep) {
       TrainingSettings s = small_settings(DropGrowKind::rigl);
       s.micro_batches = micro_batches;
       s.dropout = dropout;
-      model::Session session(training_graph(s, initial_patterns(s)), Machine::host(2));
+      graph::Session session(training_graph(s, initial_patterns(s)), Machine::host(2));
       const Batch batch = random_batch(s);
       const auto dense = Regrowth(s, Machine::host(2), 0).dense_gradients(session, batch, 7);
-      const model::Arrays before = session.state();
+      const graph::Arrays before = session.state();
       run_step(s, session, batch, 7);
       for (size_t layer = 0; layer < 2; ++layer) {
         const Pattern pattern = session.pattern(weight_name(layer));
@@ -78,7 +78,7 @@ TEST(Regrowth, DenseGradientsAreThoseOfTheStep) {
 TEST(Regrowth, KeepsTheNumberOfBlocksAndTheValuesOfThoseThatStay) {
   for (DropGrowKind kind : {DropGrowKind::set, DropGrowKind::rigl}) {
     const TrainingSettings s = small_settings(kind);
-    model::Session session(training_graph(s, initial_patterns(s)), Machine::host(2));
+    graph::Session session(training_graph(s, initial_patterns(s)), Machine::host(2));
     const std::string name = weight_name(0);
     const SparseMatrix before{session.pattern(name), session.get(name)};
     Regrowth(s, Machine::host(2), 0).apply(session, random_batch(s), 100, 0.25);

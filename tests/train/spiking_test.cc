@@ -122,7 +122,7 @@ TEST(SpikingTrainer, ABreakChangesNothing) {
   settings.learns_dynamics = true;
   settings.most_listed = 10;
   settings.gradient_threshold = 0.5;
-  settings.lr_schedule.kind = model::ScheduleKind::cosine;
+  settings.lr_schedule.kind = graph::ScheduleKind::cosine;
   settings.clip_norm = 1;
   settings.optimizer = OptimizerKind::adamw;
   settings.weight_decay = 0.01;
@@ -246,7 +246,7 @@ TEST(SpikingSchedules, HalveTheirDistance) {
   EXPECT_EQ(s.most_listed_of(20), 20u);
   s.lr = 0.5;
   EXPECT_DOUBLE_EQ(s.lr_of(70, 100), 0.5);
-  s.lr_schedule.kind = model::ScheduleKind::cosine;
+  s.lr_schedule.kind = graph::ScheduleKind::cosine;
   EXPECT_DOUBLE_EQ(s.lr_of(0, 100), 0.5);
   EXPECT_DOUBLE_EQ(s.lr_of(50, 100), 0.25);
 }
@@ -300,17 +300,17 @@ class LossTest : public testing::TestWithParam<SpikingLoss> {
   }
 
   /// Runs a graph, which changes the state if it trains.
-  model::WideArrays run(const model::Graph& graph) {
+  graph::WideArrays run(const graph::Graph& graph) {
     if (state_.empty())
       for (const auto& [name, values] : initial_state(graph)) {
         state_[name] = {values.begin(), values.end()};
         for (double& value : state_[name]) value *= 2;  // so that neurons fire
       }
-    model::WideArrays taken = inputs_;
+    graph::WideArrays taken = inputs_;
     std::erase_if(taken, [&](const auto& array) { return !graph.contains(array.first); });
     return evaluate(graph, taken, state_);
   }
-  model::WideArrays run() { return run(spiking_evaluation_graph(settings_, kData, true)); }
+  graph::WideArrays run() { return run(spiking_evaluation_graph(settings_, kData, true)); }
 
   /// Of what is read from the last layer.
   double definition(const std::vector<double>& logits) const {
@@ -328,7 +328,7 @@ class LossTest : public testing::TestWithParam<SpikingLoss> {
   }
 
   /// In how many steps the neurons of a layer fired [batch, neurons].
-  std::vector<double> counts_of(const model::WideArrays& found, size_t layer, uint32_t neurons) const {
+  std::vector<double> counts_of(const graph::WideArrays& found, size_t layer, uint32_t neurons) const {
     const auto &ids = found.at(value_name(layer, "ids")), &num = found.at(value_name(layer, "num"));
     std::vector<double> counts(size_t{kBatch} * neurons);
     for (size_t list = 0; list < num.size() / 2; ++list)
@@ -338,12 +338,12 @@ class LossTest : public testing::TestWithParam<SpikingLoss> {
   }
 
   SpikingTrainingSettings settings_;
-  model::WideArrays inputs_, state_;
+  graph::WideArrays inputs_, state_;
   const std::vector<uint32_t> labels_ = {1, 3, 0};
 };
 
 TEST_P(LossTest, IsThatOfItsDefinition) {
-  const model::WideArrays found = run();
+  const graph::WideArrays found = run();
   const std::vector<double>& logits = found.at(kLogits);
   std::vector<double> expected;
   if (output_spikes(settings_)) {
@@ -369,7 +369,7 @@ TEST_P(LossTest, IsThatOfItsDefinition) {
 
 TEST_P(LossTest, PenaltiesAreThoseOfRates) {
   double penalty = 0;
-  const model::WideArrays found = run();
+  const graph::WideArrays found = run();
   for (const double count : counts_of(found, 0, kHidden))
     penalty += 3 * std::pow(std::max(0.0, count / kData.steps - 0.1), 2) / (kBatch * kHidden);
   settings_.activity_penalty = 3;
@@ -384,10 +384,10 @@ class SmoothLossTest : public LossTest {};
 
 TEST_P(SmoothLossTest, GradientsAreThoseOfTheLoss) {
   (void)run();
-  const model::WideArrays before = state_;
+  const graph::WideArrays before = state_;
   (void)run(spiking_training_graph(settings_, kData));
   const std::string name = value_name(1, "weight");
-  const model::WideArrays after = std::exchange(state_, before);
+  const graph::WideArrays after = std::exchange(state_, before);
   for (size_t i = 0; i < before.at(name).size(); i += 7) {
     const auto loss_at = [&](double change) {
       state_[name][i] = before.at(name)[i] + change;
@@ -416,8 +416,8 @@ TEST(Digits, ShareTheWeightsOfTheirCurrent) {
   const auto potentials = [&](uint32_t units, bool has_digits) {
     const SpikingData data{
         .steps = 1, .units = units, .classes = 3, .capacity = units, .has_digits = has_digits};
-    const model::Graph graph = spiking_evaluation_graph(settings, data);
-    model::WideArrays state, inputs = {{kSpikeNum, {double(units), double(units)}},
+    const graph::Graph graph = spiking_evaluation_graph(settings, data);
+    graph::WideArrays state, inputs = {{kSpikeNum, {double(units), double(units)}},
                                        {kGradientThreshold, {0}},
                                        {kMostListed, {1000}},
                                        {kListStep, {0}}};

@@ -32,7 +32,7 @@ struct Setting {
   double dropout = 0;
   uint32_t micro_batches = 1;
   uint32_t block_size = 8;
-  model::Schedule lr_schedule = {};
+  graph::Schedule lr_schedule = {};
 };
 
 std::ostream& operator<<(std::ostream& out, const Setting& setting) { return out << setting.name; }
@@ -55,15 +55,15 @@ const Setting kSettings[] = {
     {"low_rank", LayerKind::low_rank},
     {.name = "dense_lamb_linear",
      .optimizer = OptimizerKind::lamb,
-     .lr_schedule = {.kind = model::ScheduleKind::linear, .warmup = 5, .end = 0.1}},
+     .lr_schedule = {.kind = graph::ScheduleKind::linear, .warmup = 5, .end = 0.1}},
     {.name = "static_blocks_lamb_cosine",
      .kind = LayerKind::static_sparse,
      .optimizer = OptimizerKind::lamb,
      .micro_batches = 2,
-     .lr_schedule = {.kind = model::ScheduleKind::cosine}},
+     .lr_schedule = {.kind = graph::ScheduleKind::cosine}},
     {.name = "dense_lars_polynomial",
      .optimizer = OptimizerKind::lars,
-     .lr_schedule = {.kind = model::ScheduleKind::polynomial, .warmup = 10, .power = 2}},
+     .lr_schedule = {.kind = graph::ScheduleKind::polynomial, .warmup = 10, .power = 2}},
     {"monarch_micro_batches", LayerKind::monarch, DropGrowKind::none, OptimizerKind::adam, 0, 5},
 };
 
@@ -243,7 +243,7 @@ TEST(Trainer, ContinuesOnlyTheSameTraining) {
 
 TEST(Trainer, ContinuesFromEarlierCheckpoints) {
   TrainingSettings settings = settings_of({"", LayerKind::butterfly}, 2);
-  settings.form = model::Form::unfused;
+  settings.form = graph::Form::unfused;
   settings.clip_norm = 2;
   const std::string path = path_of("earlier");
   Trainer(settings, images(), Machine::host(2)).train({.checkpoint = path});
@@ -293,7 +293,7 @@ TEST(Trainer, ATiledMachineTakesWhatItsAccountSays) {
     settings.layers = {64, 32, 10};
     const Machine bow = Machine::find("bow");
     Trainer trainer(settings, few, bow);
-    const auto cycles = [&](const model::RunCost& cost) {
+    const auto cycles = [&](const graph::RunCost& cost) {
       return static_cast<uint64_t>(std::llround(cost.seconds * bow.clock_hz()));
     };
     const uint64_t step = cycles(trainer.step_cost()), evaluation = cycles(trainer.evaluation_cost());
@@ -334,8 +334,8 @@ TEST(Trainer, AHostAndATiledMachineAgree) {
   }
 }
 
-std::pair<double, double> range_of(const model::Graph& graph, const std::string& name) {
-  for (const model::ValueInfo& info : graph.values())
+std::pair<double, double> range_of(const graph::Graph& graph, const std::string& name) {
+  for (const graph::ValueInfo& info : graph.values())
     if (info.name == name && info.initial.values != nullptr) {
       const auto [least, most] = std::ranges::minmax_element(*info.initial.values);
       return {*least, *most};

@@ -1,6 +1,6 @@
 #include "graph/transforms/transforms.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 void clone(const Graph& from, std::span<const Node> nodes, Graph& to, Clones& clones) {
   const auto clone_of = [&](ValueId id) {
@@ -39,4 +39,4 @@ Clones clone_instead(const Graph& function, Graph& graph, uint32_t node, uint32_
   return clones;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -6,7 +6,7 @@
 #include "graph/operation.h"
 #include "graph/transforms/transforms.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 template <class Which>
@@ -49,4 +49,4 @@ size_t decompose(Graph& graph, const machine::Machine& machine) {
 
 size_t decompose(Graph& graph, bool (*which)(const Node&)) { return decompose_each(graph, which); }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -11,7 +11,7 @@
 #include "graph/substream.h"
 #include "graph/transforms/transforms.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 /// Elements of constants from which something is computed here.
@@ -269,4 +269,4 @@ FoldedGraph folded(const Graph& graph) {
   return Folding(moved).run();
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

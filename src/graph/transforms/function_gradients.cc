@@ -9,7 +9,7 @@
 #include "graph/transforms/gradients.h"
 #include "graph/transforms/transforms.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 /// A function with its gradient in one graph, to be split in two.
@@ -149,4 +149,4 @@ std::vector<std::optional<Value>> differentiate_decomposition(const Differentiat
   return gradients;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

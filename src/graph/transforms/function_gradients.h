@@ -1,7 +1,7 @@
 // Gradients of functions: each differentiated once, however often it is called.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <map>
 #include <memory>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// A function and its gradient.
 struct FunctionGradient {
@@ -41,4 +41,4 @@ struct Differentiation;
 /// Otherwise what the gradient needs is computed again.
 std::vector<std::optional<Value>> differentiate_decomposition(const Differentiation& d);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

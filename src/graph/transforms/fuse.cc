@@ -3,7 +3,7 @@
 #include "graph/operation.h"
 #include "graph/transforms/transforms.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 /// The nodes of a graph while they are being joined.
@@ -64,4 +64,4 @@ size_t fuse(Graph& graph) {
   return fused;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -10,7 +10,7 @@
 #include "graph/transforms/function_gradients.h"
 #include "graph/transforms/transforms.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 /// Gradients of values, as far as they are known.
@@ -115,4 +115,4 @@ std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>
   return backpropagate(*loss.graph, {{loss.id, one}}, of, functions).gradients;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -1,13 +1,13 @@
 // Reverse-mode differentiation of graphs.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <optional>
 #include <utility>
 #include <vector>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 class FunctionGradients;
 
@@ -23,4 +23,4 @@ struct Backpropagation {
 Backpropagation backpropagate(Graph& graph, const std::vector<std::pair<ValueId, Value>>& given,
                               const std::vector<Value>& of, FunctionGradients& functions);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -7,7 +7,7 @@
 
 #include "graph/operation.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 /// Of a scale that may change.
@@ -56,4 +56,4 @@ void ScaledLoss::adapt(Value squares) const {
   graph.assign(*skipped_, *skipped_ + (number(1) - is_good));
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -1,11 +1,11 @@
 // The scale of a loss in training with 16-bit gradients (Micikevicius et al. 2018).
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <optional>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Throws UsageError for a scale that is none.
 void check_loss_scale(const LossScale& scale);
@@ -36,4 +36,4 @@ class ScaledLoss {
   std::optional<Value> scale_, inverse_, good_, skipped_;
 };
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -8,7 +8,7 @@
 #include "graph/operation.h"
 #include "graph/substream.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// The operations with values of the same numbers. What they take, or is wanted, and they do not compute is
 /// given as inputs, but for constants; nothing else is left.
@@ -76,4 +76,4 @@ std::vector<Value> Graph::repeat_for_micro_batches(uint32_t count, const std::ve
   return sums;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

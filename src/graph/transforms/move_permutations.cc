@@ -11,7 +11,7 @@
 #include "graph/substream.h"
 #include "graph/transforms/transforms.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 Shape in_order(const Shape& shape, const DimensionOrder& order) {
@@ -245,4 +245,4 @@ size_t move_permutations(Graph& graph) {
   return changed;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

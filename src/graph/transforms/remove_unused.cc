@@ -2,7 +2,7 @@
 
 #include "graph/transforms/transforms.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 size_t remove_unused(Graph& graph) {
   std::vector<bool> used(graph.values().size()), unused(graph.nodes().size());
@@ -17,4 +17,4 @@ size_t remove_unused(Graph& graph) {
   return static_cast<size_t>(std::ranges::count(unused, true));
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -11,7 +11,7 @@
 #include "graph/operation.h"
 #include "graph/substream.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 /// Whether the values of an array repeat.
@@ -152,4 +152,4 @@ std::optional<Graph> for_samples(const Graph& graph, uint32_t parts) {
   }
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -1,12 +1,12 @@
 // A graph for some of its samples, where each depends on its own inputs only.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstdint>
 #include <optional>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Samples that a graph computes: the first dimension of its first input; 0: it has none.
 uint32_t samples_of(const Graph& graph);
@@ -17,4 +17,4 @@ uint32_t samples_of(const Graph& graph);
 /// a run.
 std::optional<Graph> for_samples(const Graph& graph, uint32_t parts);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

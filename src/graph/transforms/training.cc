@@ -11,7 +11,7 @@
 #include "graph/transforms/transforms.h"
 #include "graph/transforms/updates.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 /// PyTorch's, against a division by zero.
@@ -155,4 +155,4 @@ void add_training(Value loss, const TrainingOptions& options) {
   verify_if_asserting(graph);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

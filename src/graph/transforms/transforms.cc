@@ -7,7 +7,7 @@
 
 #include "graph/loop.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 constexpr Transform kOfSessions[] = {
@@ -57,4 +57,4 @@ std::vector<PassRecord> transform(Graph& graph, std::span<const Transform> trans
   return records;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

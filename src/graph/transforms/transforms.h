@@ -1,7 +1,7 @@
 // Transforms: graph to graph, each in a file of its own, and the list that every session runs.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <map>
 #include <memory>
@@ -12,7 +12,7 @@
 
 #include "machine/model/machine.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// A transform of a graph, which leaves its results as they are, and returns how many operations it changed.
 struct Transform {
@@ -65,4 +65,4 @@ inline void verify_if_asserting(const Graph&) {}
 inline void verify_if_asserting(const Graph& graph) { verify(graph); }
 #endif
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "graph/operation.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 void check_decay(double decay) {
@@ -255,4 +255,4 @@ Value input_named(Graph& graph, const std::string& name, Type type) {
   return graph.input(name, {}, type);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

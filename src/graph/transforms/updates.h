@@ -1,7 +1,7 @@
 // Updates of parameters by an optimizer, and the settings of each parameter.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstdint>
 #include <map>
@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Throws UsageError, naming value and range, unless the condition holds.
 void require_setting(bool holds, std::string_view what, double value, std::string_view range);
@@ -72,4 +72,4 @@ Value sum_of_squares(Value x);
 /// another value.
 Value input_named(Graph& graph, const std::string& name, Type type);
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -4,7 +4,7 @@
 #include "graph/operation.h"
 #include "graph/transforms/transforms.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 class Verification {
@@ -58,4 +58,4 @@ class Verification {
 
 void verify(const Graph& graph) { Verification(graph).run(); }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -5,7 +5,7 @@
 #include "ops/dense/host/host_dense.h"
 #include "ops/map/fill.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 ops::HostDenseProblem host_dense_problem_of(const ops::PanelLayout& panels, Type type,
@@ -109,4 +109,4 @@ std::vector<float> HostDenseWeight::load(std::span<const float> stored) const {
   return values;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

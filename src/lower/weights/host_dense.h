@@ -6,7 +6,7 @@
 #include "lower/weight.h"
 #include "ops/dense/host/panels.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 class HostDenseWeight : public LinearWeight {
  public:
@@ -45,4 +45,4 @@ class HostDenseWeight : public LinearWeight {
   ops::PanelLayout panels_;
 };
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -5,7 +5,7 @@
 
 #include "ops/sparse/host/spmm.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 namespace {
 
 ops::PackedWeight packed(const TensorType& type) {
@@ -90,4 +90,4 @@ void HostSparseWeight::set_pattern(const Pattern& pattern) {
     std::get<sparse::PackedElements>(weight_->form).set_pattern(pattern);
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

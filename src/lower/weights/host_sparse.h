@@ -8,7 +8,7 @@
 #include "lower/weight.h"
 #include "ops/sparse/host/weight.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 class HostSparseWeight : public LinearWeight {
  public:
@@ -35,4 +35,4 @@ class HostSparseWeight : public LinearWeight {
   std::vector<ProductKind> products_;
 };
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

@@ -4,7 +4,7 @@
 
 #include "sparse/blocks/packed_blocks.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 using ops::LayoutChoices;
 using ops::ProductProblem;
@@ -115,4 +115,4 @@ void TiledWeight::set_pattern(const Pattern& pattern) {
   pattern_ = pattern;
 }
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

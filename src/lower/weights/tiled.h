@@ -9,7 +9,7 @@
 #include "lower/weight.h"
 #include "ops/tiles/product.h"
 
-namespace tessera::model {
+namespace tessera::graph {
 
 class TiledWeight : public LinearWeight {
  public:
@@ -56,4 +56,4 @@ class TiledWeight : public LinearWeight {
   std::optional<ops::DynamicEncoding> encoding_;
 };
 
-}  // namespace tessera::model
+}  // namespace tessera::graph

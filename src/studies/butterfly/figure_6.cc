@@ -13,8 +13,8 @@
 namespace tessera::studies::butterfly {
 namespace {
 
-using model::Form;
-using model::LayerStructure;
+using graph::Form;
+using graph::LayerStructure;
 
 constexpr std::string_view kFigure6Name = "figure-6";
 constexpr const char* kFigure6WithTransfers = "seconds_with_transfers";

@@ -18,9 +18,9 @@
 namespace tessera::studies::butterfly {
 namespace {
 
-using model::Graph;
-using model::LayerStructure;
-using model::Value;
+using graph::Graph;
+using graph::LayerStructure;
+using graph::Value;
 
 constexpr uint64_t kLayerCellSeed = 1;
 // Executing this many elements of activations on tiles takes about a second, in float64 too.
@@ -29,36 +29,36 @@ constexpr uint64_t kMostExecuted = 256 * 256;
 Graph graph_of(const LayerCase& what) {
   Graph graph;
   const Value x = graph.input("x", {what.batch, what.inputs});
-  const model::Layer layer = linear_layer(graph, "hidden", x, what.outputs, what.options);
+  const graph::Layer layer = linear_layer(graph, "hidden", x, what.outputs, what.options);
   if (what.classes == 0) {
     graph.output("y", layer.y);
     return graph;
   }
   const Value hidden = relu(layer.y + graph.parameter("hidden.bias", {what.outputs}));
   const Value weight = graph.parameter("output.weight", {what.classes, what.outputs},
-                                       model::Initial::normal(1 / std::sqrt(what.outputs)));
+                                       graph::Initial::normal(1 / std::sqrt(what.outputs)));
   const Value logits = linear(hidden, weight, graph.parameter("output.bias", {what.classes}));
   const Value loss = cross_entropy(logits, graph.input("labels", {what.batch}, Type::u32));
   graph.output("loss", loss);
-  add_training(loss, {.optimizer = model::Sgd{.momentum = 0.9}});
+  add_training(loss, {.optimizer = graph::Sgd{.momentum = 0.9}});
   return graph;
 }
 
-uint64_t stored_elements(const model::TensorType& type) {
+uint64_t stored_elements(const graph::TensorType& type) {
   return type.pattern ? sparse::stored_elements(*type.pattern) : type.elements();
 }
 
 uint64_t parameters_of(const Graph& graph) {
   uint64_t count = 0;
-  for (const model::ValueInfo& info : graph.values())
-    if (info.kind == model::Kind::parameter) count += stored_elements(info.type);
+  for (const graph::ValueInfo& info : graph.values())
+    if (info.kind == graph::Kind::parameter) count += stored_elements(info.type);
   return count;
 }
 
 uint64_t input_bytes(const Graph& graph) {
   uint64_t bytes = 0;
-  for (const model::ValueInfo& info : graph.values())
-    if (info.kind == model::Kind::input) bytes += info.type.elements() * size_of(info.type.type);
+  for (const graph::ValueInfo& info : graph.values())
+    if (info.kind == graph::Kind::input) bytes += info.type.elements() * size_of(info.type.type);
   return bytes;
 }
 
@@ -69,10 +69,10 @@ uint64_t output_bytes(const Graph& graph) {
   return bytes;
 }
 
-model::Arrays layer_cell_inputs_of(const Graph& graph, uint32_t classes) {
-  model::Arrays arrays;
-  for (const model::ValueInfo& info : graph.values()) {
-    if (info.kind != model::Kind::input) continue;
+graph::Arrays layer_cell_inputs_of(const Graph& graph, uint32_t classes) {
+  graph::Arrays arrays;
+  for (const graph::ValueInfo& info : graph.values()) {
+    if (info.kind != graph::Kind::input) continue;
     std::vector<float>& values = arrays[info.name];
     values.resize(info.type.elements());
     if (info.name == "lr") {
@@ -87,11 +87,11 @@ model::Arrays layer_cell_inputs_of(const Graph& graph, uint32_t classes) {
 }
 
 /// Compares the layer's output, or the loss, with the merged form in float64.
-void verify_layer_cell(const LayerCase& what, const model::Arrays& found, Result& result) {
+void verify_layer_cell(const LayerCase& what, const graph::Arrays& found, Result& result) {
   LayerCase merged = what;
-  merged.options.form = model::Form::fused;
+  merged.options.form = graph::Form::fused;
   const Graph graph = graph_of(merged);
-  model::WideArrays inputs, state;
+  graph::WideArrays inputs, state;
   for (const auto& [name, values] : layer_cell_inputs_of(graph, what.classes))
     inputs[name] = {values.begin(), values.end()};
   for (const auto& [name, values] : initial_state(graph)) state[name] = {values.begin(), values.end()};
@@ -108,7 +108,7 @@ void verify_layer_cell(const LayerCase& what, const model::Arrays& found, Result
 }
 
 void account(const LayerCase& what, const Graph& graph, const Setting& setting, Result& result) {
-  const model::Session::Impl impl(graph, setting.machine, {});
+  const graph::Session::Impl impl(graph, setting.machine, {});
   enter_size(impl.executable(), result);
   result.fits = impl.executable().memory.fits();
   if (!result.fits) {
@@ -120,13 +120,13 @@ void account(const LayerCase& what, const Graph& graph, const Setting& setting, 
   result.values["cycles"] = seconds * setting.machine.clock_hz;
   enter_transfers(setting.machine, input_bytes(graph), output_bytes(graph), result);
   if (!setting.verify || uint64_t{what.batch} * what.outputs > kMostExecuted) return;
-  model::Session session(graph, Machine(setting.machine));
+  graph::Session session(graph, Machine(setting.machine));
   verify_layer_cell(what, session.run(layer_cell_inputs_of(graph, what.classes)), result);
 }
 
 }  // namespace
 
-LayerCase published_step(const model::LayerOptions& options) {
+LayerCase published_step(const graph::LayerOptions& options) {
   return {.options = options,
           .inputs = kPublishedFeatures,
           .outputs = kPublishedFeatures,
@@ -147,7 +147,7 @@ Result run_layer(const LayerCase& what, const Setting& setting) {
   Result result;
   result.values["parameters"] = static_cast<double>(parameters_of(graph));
   if (setting.on_host()) {
-    model::Session session(graph, Machine(setting.machine));
+    graph::Session session(graph, Machine(setting.machine));
     if (setting.verify && uint64_t{what.batch} * what.outputs <= kMostExecuted)
       verify_layer_cell(what, session.run(layer_cell_inputs_of(graph, what.classes)), result);
     result.values["seconds"] = median_seconds(session, layer_cell_inputs_of(graph, what.classes));

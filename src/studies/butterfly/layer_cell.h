@@ -12,7 +12,7 @@ namespace tessera::studies::butterfly {
 
 /// A layer of FP32 activations.
 struct LayerCase {
-  model::LayerOptions options;
+  graph::LayerOptions options;
   uint32_t inputs = 0;
   uint32_t outputs = 0;
   uint32_t batch = 0;
@@ -25,7 +25,7 @@ struct LayerCase {
 inline constexpr uint32_t kPublishedFeatures = 1024;
 
 /// A training step of that network: 50 images, 10 classes.
-LayerCase published_step(const model::LayerOptions& options);
+LayerCase published_step(const graph::LayerOptions& options);
 
 /// "butterfly", on modelled machines with the form of its factors: "butterfly, published".
 std::string name_of(const LayerCase& what, const machine::Machine& machine);

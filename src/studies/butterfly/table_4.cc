@@ -12,8 +12,8 @@
 namespace tessera::studies::butterfly {
 namespace {
 
-using model::Form;
-using model::LayerStructure;
+using graph::Form;
+using graph::LayerStructure;
 
 constexpr std::string_view kTable4Name = "table-4";
 
@@ -55,7 +55,7 @@ void table_4_add_trainings(const Request& request, std::vector<Cell>& cells) {
   for (const Method& method : kMethods)
     for (const Recipe recipe : {Recipe::paper, Recipe::best})
       for (const TrainingCase& training : method_trainings(method, recipe, request))
-        cells.push_back(training_cell(std::string(model::name_of(method.structure)), training, request));
+        cells.push_back(training_cell(std::string(graph::name_of(method.structure)), training, request));
 }
 
 std::vector<Cell> step_cells(const machine::Machine& machine) {
@@ -79,7 +79,7 @@ std::vector<Cell> table_4_cells(const machine::Machine& machine, const Request& 
 }
 
 std::optional<double> table_4_published(const Study& study, LayerStructure structure, const char* column) {
-  return study.published.number("table-4.csv", std::string(model::name_of(structure)), column);
+  return study.published.number("table-4.csv", std::string(graph::name_of(structure)), column);
 }
 
 /// Of a value of a cell to that of the dense network.
@@ -109,7 +109,7 @@ Figure parameters_figure(const Study& study) {
     const auto count =
         part->value(kTable4Name, table_4_name_of(method.structure, Form::fused, part->machine), "parameters");
     if (!count || !dense) continue;
-    figure.rows.push_back({{std::string(model::name_of(method.structure))},
+    figure.rows.push_back({{std::string(graph::name_of(method.structure))},
                            {table_4_number(table_4_published(study, method.structure, "parameters"), 0)},
                            {table_4_number(count, 0)},
                            {fmt::format("{:.2f} %", 100 * (1 - *count / *dense))}});
@@ -130,7 +130,7 @@ Figure step_figure(const Study& study, const Part& part) {
     if (result == nullptr || !result->fits) continue;
     const Method* method = nullptr;
     for (const Method& m : kMethods)
-      if (cell.name.starts_with(model::name_of(m.structure))) method = &m;
+      if (cell.name.starts_with(graph::name_of(m.structure))) method = &m;
     const auto micro = [&](const char* value) {
       const auto seconds = result->value(value);
       return table_4_number(seconds ? std::optional(1e6 * *seconds) : std::nullopt, 1);
@@ -159,7 +159,7 @@ Figure table_4_accuracy_figure(const Study& study, const Part& part) {
                             first.epochs),
                 {"hidden layer", "published, IPU", "published, GPU", "paper recipe", "best recipe"}};
   for (const Method& method : kMethods) {
-    const std::string layer(model::name_of(method.structure));
+    const std::string layer(graph::name_of(method.structure));
     const auto trained = [&](Recipe recipe) {
       return accuracy_of(part, kTable4Name, layer, method_trainings(method, recipe, study.request));
     };
@@ -189,7 +189,7 @@ void compare_with_model(const Study& study, const Part& part, std::vector<Compar
   };
   for (const Method& method : kMethods)
     if (const auto count = table_4_published(study, method.structure, "parameters"))
-      all.push_back(Comparison{fmt::format("{}: parameters", model::name_of(method.structure)), "", *count,
+      all.push_back(Comparison{fmt::format("{}: parameters", graph::name_of(method.structure)), "", *count,
                                value(method.structure, "parameters")}
                         .within(0));
   const auto dense = value(LayerStructure::dense, "parameters");
@@ -204,7 +204,7 @@ void compare_with_model(const Study& study, const Part& part, std::vector<Compar
   for (const Method& method : kMethods) {
     const auto theirs = published_ratio(study, method.structure);
     if (!theirs || method.structure == LayerStructure::dense) continue;
-    all.push_back({fmt::format("{}: step, relative to dense", model::name_of(method.structure)), "", *theirs,
+    all.push_back({fmt::format("{}: step, relative to dense", graph::name_of(method.structure)), "", *theirs,
                    ratio(part, table_4_name_of(method.structure, Form::unfused, part.machine),
                          "seconds_with_transfers")});
     all.back().remark = method.remark;
@@ -214,11 +214,11 @@ void compare_with_model(const Study& study, const Part& part, std::vector<Compar
 void compare_accuracies(const Study& study, const Part& part, std::vector<Comparison>& all) {
   for (const Method& method : kMethods) {
     const auto theirs = table_4_published(study, method.structure, "ipu_accuracy");
-    const auto ours = accuracy_of(part, kTable4Name, std::string(model::name_of(method.structure)),
+    const auto ours = accuracy_of(part, kTable4Name, std::string(graph::name_of(method.structure)),
                                   method_trainings(method, Recipe::paper, study.request));
     if (theirs && ours)
       all.push_back(
-          {fmt::format("{}: accuracy", model::name_of(method.structure)), "%", *theirs, ours->mean});
+          {fmt::format("{}: accuracy", graph::name_of(method.structure)), "%", *theirs, ours->mean});
   }
 }
 

@@ -14,8 +14,8 @@
 namespace tessera::studies::butterfly {
 namespace {
 
-using model::Form;
-using model::LayerStructure;
+using graph::Form;
+using graph::LayerStructure;
 using report::Moments;
 
 constexpr std::string_view kTable5Name = "table-5";
@@ -164,7 +164,7 @@ Figure sweeps_figure(const Study& study, const Part& part) {
       if (!parameters) continue;
       const auto of_paper = [&](const char* value) { return table_5_published(study, sweep, value); };
       figure.rows.push_back({{sweep.name},
-                             {std::string(model::name_of(form))},
+                             {std::string(graph::name_of(form))},
                              {text(parameters, 1, 0)},
                              {text(of_paper("parameters"), 1, 0)},
                              {text(seconds, 1e6, 1)},
@@ -198,7 +198,7 @@ Figure points_figure(const Study& study, const Part& part) {
   figure.head.push_back("parameters");
   for (const Form form : forms_of(part.machine))
     figure.head.push_back(
-        fmt::format("step, µs{}", part.is_host() ? "" : fmt::format(", {}", model::name_of(form))));
+        fmt::format("step, µs{}", part.is_host() ? "" : fmt::format(", {}", graph::name_of(form))));
   const bool trained = trains(part.machine, study.request);
   if (trained) figure.head.push_back("accuracy, %");
   for (const Table5Sweep& sweep : kSweeps)

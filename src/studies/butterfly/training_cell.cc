@@ -14,7 +14,7 @@ constexpr double kSecondsPerEpoch = 3;
 TrainingSettings settings_of(const TrainingCase& what) {
   TrainingSettings settings;
   settings.layers = {kPublishedFeatures, kPublishedFeatures, 10};
-  settings.kind = layer_kind_named(model::name_of(what.hidden.structure));
+  settings.kind = layer_kind_named(graph::name_of(what.hidden.structure));
   settings.rank = what.hidden.rank;
   settings.block_size = what.hidden.block_size;
   settings.butterfly_size = what.hidden.butterfly_size;
@@ -28,7 +28,7 @@ TrainingSettings settings_of(const TrainingCase& what) {
 
 }  // namespace
 
-std::vector<TrainingCase> trainings_of(const model::LayerOptions& hidden, Recipe recipe,
+std::vector<TrainingCase> trainings_of(const graph::LayerOptions& hidden, Recipe recipe,
                                        const Request& request) {
   std::vector<TrainingCase> all;
   for (uint64_t seed = 0; seed < (request.full ? 3 : 1); ++seed)

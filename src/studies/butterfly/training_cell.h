@@ -15,7 +15,7 @@
 namespace tessera::studies::butterfly {
 
 struct TrainingCase {
-  model::LayerOptions hidden;
+  graph::LayerOptions hidden;
   Recipe recipe = Recipe::paper;
   uint32_t epochs = 0;
   uint64_t seed = 0;
@@ -23,7 +23,7 @@ struct TrainingCase {
 
 /// The same hidden layer, once with each seed. The paper does not say how many epochs it trained: 15 with
 /// three seeds if the request is full, else two with one seed.
-std::vector<TrainingCase> trainings_of(const model::LayerOptions& hidden, Recipe recipe,
+std::vector<TrainingCase> trainings_of(const graph::LayerOptions& hidden, Recipe recipe,
                                        const Request& request);
 
 /// Whether a request trains on a machine.

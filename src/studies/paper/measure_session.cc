@@ -14,7 +14,7 @@ double now() {
 
 }  // namespace
 
-GraphArrays::GraphArrays(const model::Session& session, const model::Arrays& inputs) {
+GraphArrays::GraphArrays(const graph::Session& session, const graph::Arrays& inputs) {
   for (const auto& [name, type, is_input] : session.arrays()) {
     if (is_input)
       bytes_[name] = kernels::as_type(inputs.at(name), type.type);
@@ -24,7 +24,7 @@ GraphArrays::GraphArrays(const model::Session& session, const model::Arrays& inp
   for (auto& [name, bytes] : bytes_) tensors_.push_back({name, bytes.data()});
 }
 
-double median_seconds(model::Session& session, const model::Arrays& inputs) {
+double median_seconds(graph::Session& session, const graph::Arrays& inputs) {
   constexpr double kEnough = 0.3;
   constexpr size_t kLeast = 5;
   const GraphArrays arrays(session, inputs);

@@ -1,7 +1,7 @@
 // Runs of networks with arrays in place.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstddef>
 #include <map>
@@ -14,16 +14,16 @@ namespace tessera::studies {
 /// Arrays for a graph's inputs, in their types, and for its outputs.
 class GraphArrays {
  public:
-  GraphArrays(const model::Session& session, const model::Arrays& inputs);
+  GraphArrays(const graph::Session& session, const graph::Arrays& inputs);
 
-  std::span<const model::Tensor> tensors() const { return tensors_; }
+  std::span<const graph::Tensor> tensors() const { return tensors_; }
 
  private:
   std::map<std::string, std::vector<std::byte>> bytes_;
-  std::vector<model::Tensor> tensors_;
+  std::vector<graph::Tensor> tensors_;
 };
 
 /// The median of runs on a host with these inputs.
-double median_seconds(model::Session& session, const model::Arrays& inputs);
+double median_seconds(graph::Session& session, const graph::Arrays& inputs);
 
 }  // namespace tessera::studies

@@ -13,8 +13,8 @@
 namespace tessera::studies::snn {
 namespace {
 
-using model::Graph;
-using model::SpikingResults;
+using graph::Graph;
+using graph::SpikingResults;
 
 constexpr uint64_t kNetworkCellSeed = 1;
 constexpr float kDecay = 0.95F;
@@ -44,7 +44,7 @@ std::vector<SpikingLayer> network_cell_layers_of(const NetworkCase& what) {
 
 SpikingResults add_layers(Graph& graph, const NetworkCase& what) {
   const std::vector<SpikingLayer> layers = network_cell_layers_of(what);
-  model::SpikingOptions options{.gradient_threshold = graph.input("gradient_threshold", model::Shape{}),
+  graph::SpikingOptions options{.gradient_threshold = graph.input("gradient_threshold", graph::Shape{}),
                                 .seed = kNetworkCellSeed,
                                 .expected_input_activity = what.room,
                                 .expected_activity = what.room};
@@ -54,7 +54,7 @@ SpikingResults add_layers(Graph& graph, const NetworkCase& what) {
     options.neurons_per_tile.assign(what.hidden.size(), what.neurons_per_tile);
     options.neurons_per_tile.push_back(0);
   }
-  const model::Spikes in = spike_input(graph, "in", what.steps, what.batch, list_room(kInputs, what.room));
+  const graph::Spikes in = spike_input(graph, "in", what.steps, what.batch, list_room(kInputs, what.room));
   return spiking(
       in, layers,
       spiking_parameters(graph, "snn", layers, {.weight = kCurrent / std::sqrt(what.room), .decay = kDecay}),
@@ -65,21 +65,21 @@ SpikingResults add_layers(Graph& graph, const NetworkCase& what) {
 Graph training_step(const NetworkCase& what) {
   Graph graph;
   const SpikingResults results = add_layers(graph, what);
-  const model::Value loss = cross_entropy(spike_counts(results.spikes.back(), kClasses),
+  const graph::Value loss = cross_entropy(spike_counts(results.spikes.back(), kClasses),
                                           graph.input("labels", {what.batch}, Type::u32));
   graph.output("loss", loss);
   if (what.adam)
-    add_training(loss, {.optimizer = model::Adam{}});
+    add_training(loss, {.optimizer = graph::Adam{}});
   else
-    add_training(loss, {.optimizer = model::Sgd{}});
+    add_training(loss, {.optimizer = graph::Sgd{}});
   return graph;
 }
 
 /// Lists of as many inputs as there is room for, chosen at random; with labels, if the graph takes them.
-model::Arrays network_cell_inputs_of(const Graph& graph, const NetworkCase& what) {
+graph::Arrays network_cell_inputs_of(const Graph& graph, const NetworkCase& what) {
   const uint32_t room = list_room(kInputs, what.room);
   const base::RandomStream random(kNetworkCellSeed);
-  model::Arrays arrays;
+  graph::Arrays arrays;
   std::vector<float>&ids = arrays["in.ids"], &num = arrays["in.num"];
   for (uint64_t row = 0; row < uint64_t{what.steps} * what.batch; ++row) {
     // One of each stretch of inputs, so that none is there twice.
@@ -92,8 +92,8 @@ model::Arrays network_cell_inputs_of(const Graph& graph, const NetworkCase& what
   }
   for (uint32_t b = 0; b < what.batch; ++b) arrays["labels"].push_back(static_cast<float>(b % kClasses));
   arrays["gradient_threshold"] = {kGradientThreshold};
-  for (const model::ValueInfo& info : graph.values())
-    if (info.kind == model::Kind::input && !arrays.contains(info.name))
+  for (const graph::ValueInfo& info : graph.values())
+    if (info.kind == graph::Kind::input && !arrays.contains(info.name))
       arrays[info.name].assign(info.type.elements(), info.name == "step" ? 1.0F : 1e-3F);
   std::erase_if(arrays, [&](const auto& array) { return !graph.contains(array.first); });
   return arrays;
@@ -105,7 +105,7 @@ void enter_activity(const NetworkCase& what, const Setting& setting, Result& res
   const SpikingResults results = add_layers(graph, what);
   for (size_t l = 0; l < what.hidden.size(); ++l)
     graph.output(fmt::format("num{}", l), results.spikes[l].num);
-  model::Session session(graph, Machine(machine::host(setting.threads)));
+  graph::Session session(graph, Machine(machine::host(setting.threads)));
   double fired = 0, listed = 0;
   for (const auto& [name, num] : session.run(network_cell_inputs_of(graph, what)))
     for (size_t i = 0; i < num.size(); i += 2) {
@@ -132,12 +132,12 @@ machine::Machine machine_of(const NetworkCase& what, const machine::Machine& chi
   return all;
 }
 
-void enter_account(const model::RunCost& cost, Result& result) {
+void enter_account(const graph::RunCost& cost, Result& result) {
   double all = 0;
   for (const auto& [phase, cycles] : cost.cycles) all += cycles;
   for (const auto& [phase, cycles] : cost.cycles) result.values[phase + "_share"] = cycles / all;
   result.values["balance"] = cost.balance;
-  for (const model::LinkCost& link : cost.links)
+  for (const graph::LinkCost& link : cost.links)
     result.values["link_bytes"] += static_cast<double>(link.bytes);
   result.values["tile_bytes"] = static_cast<double>(cost.fullest_tile_bytes);
   result.values["total_bytes"] = static_cast<double>(cost.total_bytes);
@@ -172,7 +172,7 @@ std::string name_of(const NetworkCase& what) {
 Result run_network(const NetworkCase& what, const Setting& setting) {
   const Graph graph = training_step(what);
   Result result;
-  model::Session session(graph, Machine(machine_of(what, setting.machine)),
+  graph::Session session(graph, Machine(machine_of(what, setting.machine)),
                          {.threads = setting.threads, .chips = what.chips});
   result.fits = session.fits();
   if (!result.fits) {
@@ -180,11 +180,11 @@ Result run_network(const NetworkCase& what, const Setting& setting) {
     result.reason.resize(std::min(result.reason.find('\n'), result.reason.size()));
     return result;
   }
-  const model::Arrays inputs = network_cell_inputs_of(graph, what);
+  const graph::Arrays inputs = network_cell_inputs_of(graph, what);
   if (setting.on_host()) {
     result.values["seconds"] = median_seconds(session, inputs);
   } else {
-    const model::RunCost cost = session.measure(GraphArrays(session, inputs).tensors());
+    const graph::RunCost cost = session.measure(GraphArrays(session, inputs).tensors());
     result.values["seconds"] = cost.seconds;
     enter_account(cost, result);
   }

@@ -1,7 +1,7 @@
 // Training steps of spiking networks as cells.
 #pragma once
 
-#include <tessera/model.h>
+#include <tessera/graph.h>
 
 #include <cstdint>
 #include <string>

@@ -16,9 +16,9 @@
 namespace tessera::train {
 namespace {
 
-using model::Graph;
-using model::SpikingResults;
-using model::Value;
+using graph::Graph;
+using graph::SpikingResults;
+using graph::Value;
 
 constexpr uint32_t kSpikingWeightStream = 0x73706B00;
 /// Of weights among neurons of a layer, times √neurons.
@@ -68,15 +68,15 @@ class Network {
   }
 
   const SpikingResults& results() const { return results_; }
-  const std::vector<model::ParameterGroup>& groups() const { return groups_; }
+  const std::vector<graph::ParameterGroup>& groups() const { return groups_; }
 
   /// Numbers of spikes or potentials [batch, classes].
   Value logits() const {
     switch (settings_.loss) {
-      case SpikingLoss::last: return readout(*results_.potentials, settings_.batch, model::Readout::last);
+      case SpikingLoss::last: return readout(*results_.potentials, settings_.batch, graph::Readout::last);
       case SpikingLoss::maximum:
-        return readout(*results_.potentials, settings_.batch, model::Readout::maximum);
-      case SpikingLoss::mean: return readout(*results_.potentials, settings_.batch, model::Readout::mean);
+        return readout(*results_.potentials, settings_.batch, graph::Readout::maximum);
+      case SpikingLoss::mean: return readout(*results_.potentials, settings_.batch, graph::Readout::mean);
       case SpikingLoss::spikes:
       case SpikingLoss::rate: break;
     }
@@ -109,12 +109,12 @@ class Network {
           .fill_normal(values);
       const double scale = (p.name == "recurrent" ? kRecurrentScale : 1) / std::sqrt(rows);
       for (float& w : values) w = static_cast<float>(w * scale);
-      const Value weights = graph_.parameter(name, {rows, p.cols}, model::Initial::from(std::move(values)));
+      const Value weights = graph_.parameter(name, {rows, p.cols}, graph::Initial::from(std::move(values)));
       return has_digits ? weights_of_digits(weights) : weights;
     }
     std::ranges::fill(values, static_cast<float>(initial_dynamic(settings_, layers_[layer], p.name)));
     if (!settings_.learns_dynamics) return graph_.constant(name, {rows, p.cols}, std::move(values));
-    const Value value = graph_.parameter(name, {rows, p.cols}, model::Initial::from(std::move(values)));
+    const Value value = graph_.parameter(name, {rows, p.cols}, graph::Initial::from(std::move(values)));
     groups_.push_back({.parameters = {value}, .lr_scale = kDynamicsRate});
     return value;
   }
@@ -124,7 +124,7 @@ class Network {
   const SpikingData& data_;
   std::vector<SpikingLayer> layers_;
   std::vector<Value> parameters_;
-  std::vector<model::ParameterGroup> groups_;
+  std::vector<graph::ParameterGroup> groups_;
   SpikingResults results_;
 };
 

@@ -43,11 +43,11 @@ uint64_t count_parameters(const std::vector<SpikingLayer>& layers, const Spiking
 
 /// A training step of a batch. Outputs are the loss, the logits, and of each hidden layer the lengths of
 /// lists and what they dropped.
-model::Graph spiking_training_graph(const SpikingTrainingSettings& settings, const SpikingData& data);
+graph::Graph spiking_training_graph(const SpikingTrainingSettings& settings, const SpikingData& data);
 
 /// The same without a loss. With `traces` also the lists of all layers that spike, and the potentials of a
 /// last one that does not.
-model::Graph spiking_evaluation_graph(const SpikingTrainingSettings& settings, const SpikingData& data,
+graph::Graph spiking_evaluation_graph(const SpikingTrainingSettings& settings, const SpikingData& data,
                                       bool traces = false);
 
 }  // namespace tessera::train

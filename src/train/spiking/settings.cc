@@ -57,7 +57,7 @@ SpikingTrainingSettings usual_settings(std::string_view dataset) {
     s.initial_firing = 0.05;
     s.loss = SpikingLoss::last;
     s.lr = 0.003;
-    s.lr_schedule.kind = model::ScheduleKind::cosine;
+    s.lr_schedule.kind = graph::ScheduleKind::cosine;
     s.clip_norm = 1;
     s.batch = 32;
     s.epochs = 40;
@@ -95,23 +95,23 @@ void check(const SpikingTrainingSettings& s) {
   if (s.hidden.empty())
     throw UsageError("a spiking network has no hidden layers; give the size of at least one");
   for (const uint32_t size : s.hidden)
-    model::require_setting(size >= 1 && size <= kMostNeurons, "the size of a layer", size,
+    graph::require_setting(size >= 1 && size <= kMostNeurons, "the size of a layer", size,
                            fmt::format("from 1 to {}", kMostNeurons));
-  model::require_setting(is_decay(s.decay), "the decay of potentials", s.decay, "from 0 to 1");
-  model::require_setting(is_decay(s.current_decay), "the decay of currents", s.current_decay, "from 0 to 1");
-  model::require_setting(is_decay(s.readout_decay), "the decay of the readout", s.readout_decay,
+  graph::require_setting(is_decay(s.decay), "the decay of potentials", s.decay, "from 0 to 1");
+  graph::require_setting(is_decay(s.current_decay), "the decay of currents", s.current_decay, "from 0 to 1");
+  graph::require_setting(is_decay(s.readout_decay), "the decay of the readout", s.readout_decay,
                          "from 0 to 1");
-  model::require_setting(std::isfinite(s.threshold) && s.threshold > 0, "the threshold", s.threshold,
+  graph::require_setting(std::isfinite(s.threshold) && s.threshold > 0, "the threshold", s.threshold,
                          "above 0");
-  model::require_setting(s.initial_firing > 0 && s.initial_firing < 1,
+  graph::require_setting(s.initial_firing > 0 && s.initial_firing < 1,
                          "the fraction of neurons that fire initially", s.initial_firing, "between 0 and 1");
-  model::require_setting(std::isfinite(s.activity_penalty) && s.activity_penalty >= 0,
+  graph::require_setting(std::isfinite(s.activity_penalty) && s.activity_penalty >= 0,
                          "the penalty for activity", s.activity_penalty, "at least 0");
-  model::require_setting(s.activity_cap >= 0 && s.activity_cap <= 1, "the cap of activity", s.activity_cap,
+  graph::require_setting(s.activity_cap >= 0 && s.activity_cap <= 1, "the cap of activity", s.activity_cap,
                          "from 0 to 1");
-  model::require_setting(s.gradient_threshold < s.threshold, "the gradient threshold", s.gradient_threshold,
+  graph::require_setting(s.gradient_threshold < s.threshold, "the gradient threshold", s.gradient_threshold,
                          fmt::format("below the threshold, {}", s.threshold));
-  model::require_setting(
+  graph::require_setting(
       std::isfinite(s.first_gradient_threshold) && s.first_gradient_threshold < s.threshold,
       "the first gradient threshold", s.first_gradient_threshold,
       fmt::format("below the threshold, {}", s.threshold));

@@ -110,9 +110,9 @@ class SpikingTrainer final : public TrainerImpl {
   double loss_of(std::span<const float> row, uint32_t label) const override;
 
   /// The arrays of a session, which only reads those of the batch that is loaded.
-  std::vector<model::Tensor> arrays_of(const model::Session& of, std::vector<model::Tensor> further);
+  std::vector<graph::Tensor> arrays_of(const graph::Session& of, std::vector<graph::Tensor> further);
   /// Runs a forward pass of the batch that lists spikes alone.
-  void forward(model::Session& with, std::vector<model::Tensor> further = {});
+  void forward(graph::Session& with, std::vector<graph::Tensor> further = {});
   std::vector<SpikingActivity> activity() const;
 
   /// The lengths of a layer's lists, and what they dropped.
@@ -136,8 +136,8 @@ double SpikingTrainer::loss_of(std::span<const float> row, uint32_t label) const
   return sum / static_cast<double>(row.size());
 }
 
-std::vector<model::Tensor> SpikingTrainer::arrays_of(const model::Session& of,
-                                                     std::vector<model::Tensor> further) {
+std::vector<graph::Tensor> SpikingTrainer::arrays_of(const graph::Session& of,
+                                                     std::vector<graph::Tensor> further) {
   const SpikeLists spikes = batch_.spikes();
   further.push_back({kSpikeIds, const_cast<uint16_t*>(spikes.ids)});
   further.push_back({kSpikeNum, const_cast<uint32_t*>(spikes.num)});
@@ -189,7 +189,7 @@ std::vector<SpikingActivity> SpikingTrainer::activity() const {
   return all;
 }
 
-void SpikingTrainer::forward(model::Session& with, std::vector<model::Tensor> further) {
+void SpikingTrainer::forward(graph::Session& with, std::vector<graph::Tensor> further) {
   float threshold = std::numeric_limits<float>::infinity();
   uint32_t most = ~uint32_t{0}, step = 0;
   further.insert(further.end(), {{kGradientThreshold, &threshold}, {kMostListed, &most}, {kListStep, &step}});
@@ -200,7 +200,7 @@ void SpikingTrainer::forward(model::Session& with, std::vector<model::Tensor> fu
 // Layer after layer, so that hidden ones fire as asked: scales its weights up or down until it does, then
 // bisects. On this computer, for whatever machine.
 void SpikingTrainer::prepare() {
-  model::Session session(spiking_evaluation_graph(settings_, data_),
+  graph::Session session(spiking_evaluation_graph(settings_, data_),
                          machine.is_host() ? machine : Machine::host(1), {.threads = threads});
   batch_.load(training_, samples_of(0));
   const auto fires = [&](size_t layer) {
@@ -239,12 +239,12 @@ SpikingTraces SpikingTrainer::traces(size_t recording) {
   const auto which = static_cast<uint32_t>(recording);
   const uint32_t batch = what.settings.batch, classes = data_.classes;
   batch_.load(testing_, {&which, 1});
-  model::Session session(spiking_evaluation_graph(settings_, data_, true), trained());
+  graph::Session session(spiking_evaluation_graph(settings_, data_, true), trained());
   std::vector<std::vector<uint16_t>> ids;
   std::vector<uint32_t> last_num(size_t{2} * data_.steps * batch);
   std::vector<float> potentials(size_t{data_.steps} * batch * classes);
   const size_t spiking = layers_.size() - (output_spikes(settings_) ? 0 : 1);
-  std::vector<model::Tensor> arrays = {{value_name(lists_.size(), "num"), last_num.data()},
+  std::vector<graph::Tensor> arrays = {{value_name(lists_.size(), "num"), last_num.data()},
                                        {kPotentials, potentials.data()}};
   for (size_t layer = 0; layer < spiking; ++layer) {
     ids.emplace_back(size_t{data_.steps} * batch * layers_[layer].neurons);

@@ -24,7 +24,7 @@
 #include <variant>
 #include <vector>
 
-namespace tessera::model {
+namespace tessera::graph {
 
 /// Sizes of a value's dimensions, at most five; a scalar has none. The last one are features, the others
 /// count rows.
@@ -782,4 +782,4 @@ class Session {
   std::shared_ptr<Impl> impl_;
 };
 
-}  // namespace tessera::model
+}  // namespace tessera::graph
