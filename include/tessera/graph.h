@@ -248,7 +248,10 @@ class Graph {
   std::vector<Value> add(Node node, const std::vector<Value>& inputs);
   void number_draws(Node& node);
   void number_nodes();
+  struct MicroBatch;
   Graph as_function(std::set<ValueId> taken) const;
+  std::vector<Node> separate_means(uint32_t count, std::vector<MicroBatch>& before);
+  std::vector<Value> add(MicroBatch&& each);
 
   std::deque<ValueInfo> values_;  ///< references stay valid while values are added
   std::vector<Node> nodes_;
@@ -336,6 +339,10 @@ Value min(Value x, const std::vector<int>& dims, bool keepdim = false);
 Value argmax(Value x, int dim, bool keepdim = false);
 /// Of each element and all before it in a dimension.
 Value cumsum(Value x, int dim);
+/// The mean of x over the micro-batches and replicas of a training step: x itself in a graph without any. A
+/// sum of losses divided by that of their number is, as a mean over the step, the sum of all of them divided
+/// by the number of all. It has no gradient, so x must not depend on parameters that are trained.
+Value mean_over_step(Value x);
 /// Of a matrix.
 Value transpose(Value x);
 Value reshape(Value x, Shape shape);
@@ -775,6 +782,14 @@ class Session {
   /// Throws Error, and changes nothing, for a file that lacks one or has another shape, type or fixed
   /// pattern.
   void load(const std::string& path);
+
+  /// Parameters alone, as other libraries have them: sets them to those in the files of a model, which are a
+  /// .safetensors file or a folder as Hugging Face's. Arrays are dense, of F32, F16 or BF16; others in the
+  /// files are left alone. Throws Error, and changes nothing, if a parameter is missing, has another shape,
+  /// or has non-zeros outside the session's pattern.
+  void load_parameters(const std::string& path);
+  /// Saves them so in one file, sparse ones with their zeros.
+  void save_parameters(const std::string& path) const;
 
   struct Impl;
 

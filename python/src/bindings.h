@@ -6,6 +6,8 @@
 
 namespace tessera::python {
 
+/// BERT, as a method of graphs.
+void bind_bert(nanobind::module_& m, nanobind::class_<graph::Graph>& graph);
 void bind_exchange(nanobind::module_& m);
 void bind_graph(nanobind::module_& m);
 void bind_images(nanobind::module_& m);

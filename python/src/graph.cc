@@ -392,6 +392,7 @@ void bind_graph(nb::module_& m) {
   nb::class_<Graph> graph(m, "Graph", "A network: operations on values, which are numbered.");
   graph.def(nb::init<>()).def("copy", [](const Graph& g) { return Graph(g); });
   bind_values(graph);
+  bind_bert(m, graph);
   bind_vision(graph);
   bind_structured(graph);
   bind_spiking_layers(graph);

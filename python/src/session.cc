@@ -345,6 +345,14 @@ void bind_session(nb::module_& m) {
       .def("set_pattern", &set_pattern, "name"_a, "crow_indices"_a, "col_indices"_a)
       .def("set_state", &set_state, "state"_a, "patterns"_a)
       .def(
+          "load_parameters",
+          [](BoundSession& s, const std::string& path) { s.session.load_parameters(path); }, "path"_a,
+          Released())
+      .def(
+          "save_parameters",
+          [](const BoundSession& s, const std::string& path) { s.session.save_parameters(path); }, "path"_a,
+          Released())
+      .def(
           "save", [](const BoundSession& s, const std::string& path) { s.session.save(path); }, "path"_a,
           Released())
       .def(

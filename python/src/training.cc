@@ -6,6 +6,7 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 #include <tessera/graph.h>
+#include <tessera/numbers.h>
 
 #include <optional>
 #include <string>
@@ -27,6 +28,13 @@ using Betas = std::pair<double, double>;
 /// Type of the optimizer's state, whether stores round stochastically, the seed, and the scale of the loss
 /// with the number of steps after which it grows.
 using TrainingNumbers = std::tuple<std::string, bool, uint64_t, std::optional<std::pair<double, uint32_t>>>;
+
+TrainingNumbers numbers_of(const std::string& name, uint64_t seed) {
+  const graph::Numbers numbers = graph::numbers_named(name);
+  TrainingNumbers found{name_of(numbers.state), numbers.rounding == graph::Rounding::stochastic, seed, {}};
+  if (const auto& scale = numbers.loss_scale) std::get<3>(found) = {scale->initial, scale->grow_after};
+  return found;
+}
 
 void bind_optimizers(nb::module_& m) {
   nb::class_<graph::Sgd>(m, "Sgd", "Stochastic gradient descent.")
@@ -100,6 +108,7 @@ void bind_schedules(nb::module_& m) {
 void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
   bind_optimizers(m);
   bind_schedules(m);
+  m.def("training_numbers", &numbers_of, "name"_a, "seed"_a);
   graph.def(
       "add_training",
       [](Graph& g, ValueId loss, const graph::Optimizer& optimizer, std::optional<double> clip_norm,

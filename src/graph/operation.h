@@ -165,6 +165,8 @@ struct Traits {
   ListOperands (*lists)(const Graph& graph, const Node& node) = nullptr;
   /// Of a collective: what all replicas get from the results of each.
   Array (*over_replicas)(std::span<const Array* const> results) = nullptr;
+  /// Of a collective: whether it is over all micro-batches too, before any of them.
+  bool over_step = false;
 };
 
 /// An operation is lowered by itself, or defined by others, which then give its reference and its gradient as

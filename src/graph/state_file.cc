@@ -99,6 +99,16 @@ std::vector<float> StateFile::values(const ValueInfo& info, const Pattern* patte
   return kernels::as_floats(tensor.bytes, info.type.type);
 }
 
+std::vector<float> StateFile::dense_values(const ValueInfo& info) const {
+  const Tensor& tensor = find(info.name);
+  const std::vector<uint64_t> shape = shape_of(info, nullptr);
+  for (const Type type : {Type::f32, Type::f16, Type::bf16})
+    if (tensor.dtype == dtype_of(type) && tensor.shape == shape)
+      return kernels::as_floats(tensor.bytes, type);
+  throw Error(fmt::format("{}: '{}' is {} [{}]; it must be F32, F16 or BF16 of [{}]", path_, info.name,
+                          tensor.dtype, fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
+}
+
 template <class T>
 std::vector<T> StateFile::integers(const std::string& name) const {
   const Tensor& tensor = find(name);

@@ -23,6 +23,7 @@ class StateFile {
   void add_pattern(const std::string& name, const Pattern& pattern);
   void write(const std::string& path) const;
 
+  const std::string& path() const { return path_; }
   /// Texts by name.
   io::TensorMetadata& metadata() { return metadata_; }
   const io::TensorMetadata& metadata() const { return metadata_; }
@@ -32,6 +33,8 @@ class StateFile {
   /// The values of a parameter or state; of a sparse one, of the blocks of a pattern. Throws Error if the
   /// file has none, or others than the graph.
   std::vector<float> values(const ValueInfo& info, const Pattern* pattern) const;
+  /// The values of a dense array of F32, F16 or BF16 with the shape of a value, whatever its type.
+  std::vector<float> dense_values(const ValueInfo& info) const;
   /// The pattern of a parameter, which must have the graph's shape, and fixed ones its blocks.
   Pattern pattern(const std::string& name, const Pattern& of_graph,
                   const std::optional<uint64_t>& capacity) const;

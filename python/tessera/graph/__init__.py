@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tessera._tessera import OperationCost
+from tessera._tessera import BertConfig, OperationCost
+from tessera.graph._bert import Bert, bert_for_pretraining
 from tessera.graph._convolution import convolution, fold, patches, transposed_convolution
 from tessera.graph._estimate import Estimate
 from tessera.graph._graph import Graph, TrainingStep
@@ -61,6 +62,7 @@ from tessera.graph._values import (
     log_softmax,
     maximum,
     mean,
+    mean_over_step,
     mean_squared_error,
     minimum,
     normal,
@@ -110,6 +112,8 @@ if TYPE_CHECKING:
     from tessera.graph._from_torch import UnsupportedModuleError, from_torch
 
 __all__ = [
+    "Bert",
+    "BertConfig",
     "Estimate",
     "Graph",
     "Missing",
@@ -129,6 +133,7 @@ __all__ = [
     "average_pool",
     "batch_norm",
     "batch_norm_of_batch",
+    "bert_for_pretraining",
     "betas_of_packs",
     "butterfly",
     "cast",
@@ -169,6 +174,7 @@ __all__ = [
     "max_pool",
     "maximum",
     "mean",
+    "mean_over_step",
     "mean_squared_error",
     "minimum",
     "normal",

@@ -15,6 +15,7 @@ from tessera._tessera import Initial, Machine
 from tessera.graph._estimate import Estimate, machine_for
 from tessera.graph._session import Session
 from tessera.graph._training import (
+    Numbers,
     Optimizer,
     ParameterGroup,
     Schedule,
@@ -325,6 +326,7 @@ class Graph:
         seed: int = 0,
         loss_scale: float | Literal["dynamic"] | None = None,
         scale_growth: int = 2000,
+        numbers: Numbers | None = None,
     ) -> TrainingStep:
         """Copy the graph, and add a loss, gradients of all parameters, and their updates.
 
@@ -344,6 +346,11 @@ class Graph:
         random numbers of `seed`. Gradients are those of the loss times `loss_scale`, and divided by it in FP32. If that
         is "dynamic" it begins with 65,536; a step with a gradient that is not finite changes no parameter and no
         optimizer's state and halves it, and after `scale_growth` good steps it doubles (`session.get("loss_scale")`).
+
+        `numbers` names a combination of `state_dtype`, `rounding` and `loss_scale`, which is then not given: "fp32";
+        "bf16", also FP32 here; "mlperf-v1" and "mlperf-v2", as Graphcore's submissions of BERT to MLPerf 1.0 and 2.0:
+        stochastic rounding, FP32 or FP16 moments, a loss scale of 64 or 10. Types of parameters and products are the
+        graph's.
         """
         step = TrainingStep(self, lr, schedule)
         step._add_loss(loss, output, tuple(keep))
@@ -357,7 +364,7 @@ class Graph:
             replicas,
             frozen,
             native_groups(groups),
-            _training_numbers(state_dtype, rounding, seed, loss_scale, scale_growth),
+            _training_numbers(state_dtype, rounding, seed, loss_scale, scale_growth, numbers),
         )
         return step
 
@@ -430,7 +437,12 @@ def _training_numbers(
     seed: int,
     loss_scale: float | Literal["dynamic"] | None,
     scale_growth: int,
+    numbers: Numbers | None,
 ) -> _TrainingNumbers:
+    if numbers is not None:
+        if (value_type(state_dtype), rounding, loss_scale) != ("f32", "nearest", None):
+            raise ValueError("give numbers by name, or state_dtype, rounding and loss_scale, but not both")
+        return _tessera.training_numbers(numbers, _tessera.whole_number("seed", seed))
     growth = _tessera.whole_number("scale_growth", scale_growth, 1)
     scale = None
     if isinstance(loss_scale, str):

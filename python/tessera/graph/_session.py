@@ -136,8 +136,17 @@ class Session:
             values = self._native.get(name)
         return values.reshape(self._shape(name, values.size))
 
-    def load_parameters(self, parameters: Mapping[str, ArrayLike]) -> None:
-        """Set all parameters; nothing changes if one is missing, unknown or of another shape."""
+    def load_parameters(self, parameters: Mapping[str, ArrayLike] | str | os.PathLike[str]) -> None:
+        """Set all parameters, from arrays by name or from the files of a model.
+
+        These are a .safetensors file, or a folder as Hugging Face's, with dense arrays of 32 or 16 bits; others in them
+        are left alone. Nothing changes if a parameter is missing or of another shape, an array is unknown, or one for a
+        sparse parameter has non-zeros outside its pattern.
+        """
+        if not isinstance(parameters, Mapping):
+            with self._lock:
+                self._native.load_parameters(os.fspath(parameters))
+            return
         names = self._native.parameters
         missing = [name for name in names if name not in parameters]
         unknown = [name for name in parameters if name not in names]
@@ -221,6 +230,11 @@ class Session:
         return (count,) if b == 1 else (count // (b * b), b, b)
 
     # Files.
+
+    def save_parameters(self, path: str | os.PathLike[str]) -> None:
+        """Save parameters alone, dense, in a .safetensors file as other libraries read it."""
+        with self._lock:
+            self._native.save_parameters(os.fspath(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save parameters and state in a .safetensors file, under their names and with their shapes."""

@@ -10,6 +10,8 @@ from tessera import _tessera
 from tessera.graph._values import Value
 
 Optimizer: TypeAlias = Literal["sgd", "adam", "adamw", "lamb", "lars"]
+#: Types, rounding and loss scale of a training, by name.
+Numbers: TypeAlias = Literal["fp32", "bf16", "mlperf-v1", "mlperf-v2"]
 ScheduleKind: TypeAlias = Literal["constant", "linear", "polynomial", "cosine"]
 
 _OPTIMIZERS = ("sgd", "adam", "adamw", "lamb", "lars")

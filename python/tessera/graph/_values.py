@@ -419,6 +419,15 @@ def cumsum(x: Value, dim: int) -> Value:
     return Value(graph, graph.native.cumsum(x.id, _dim_of("cumsum", dim)))
 
 
+def mean_over_step(x: Value) -> Value:
+    """The mean of x over the micro-batches and replicas of a training step; x itself in a graph without any.
+
+    A sum of losses divided by that of their number is, as a mean over the step, the sum of all of them divided by the
+    number of all. It has no gradient: x must not depend on parameters that are trained.
+    """
+    return apply("mean_over_step", x)
+
+
 def transpose(x: Value) -> Value:
     """Of a matrix."""
     return apply("transpose", x)

@@ -2,13 +2,44 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <set>
+#include <string>
 
 #include "graph/loop.h"
 #include "graph/operation.h"
 #include "graph/substream.h"
 
 namespace tessera::graph {
+namespace {
+
+/// The operations on which a value depends.
+std::vector<Node> nodes_of(const Graph& graph, ValueId value) {
+  std::vector<bool> needed(graph.values().size());
+  needed[value] = true;
+  std::vector<Node> nodes;
+  for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
+    if (std::ranges::none_of(node->outputs, [&](ValueId output) { return needed[output]; })) continue;
+    for (ValueId input : node->inputs) needed[input] = true;
+    nodes.push_back(*node);
+  }
+  std::ranges::reverse(nodes);
+  return nodes;
+}
+
+}  // namespace
+
+struct Graph::MicroBatch {
+  Graph body;
+  Loop loop;
+
+  std::string add_output(std::string_view what, ValueId id) {
+    std::string name = fmt::format("{} {:06}", what, body.outputs().size());
+    body.output(name, body.value(id));
+    return name;
+  }
+  void sum(std::string_view what, ValueId id) { loop.summed.insert(add_output(what, id)); }
+};
 
 /// The operations with values of the same numbers. What they take, or is wanted, and they do not compute is
 /// given as inputs, but for constants; nothing else is left.
@@ -36,44 +67,69 @@ std::vector<Value> Graph::repeat_for_micro_batches(uint32_t count, const std::ve
     require_own(value, "micro-batches");
     wanted.insert(value.id);
   }
-  Graph body = as_function(std::move(wanted));
-  Loop loop{.count = count, .scale = scale};
-  const auto add_output = [&](std::string_view what, ValueId id) {
-    const std::string name = fmt::format("{} {:06}", what, body.outputs_.size());
-    body.output(name, body.value(id));
-    return name;
-  };
-  for (const Value& value : summed) loop.summed.insert(add_output("summed", value.id));
-  for (const auto& [name, id] : outputs_) loop.summed.insert(add_output("summed output", id));
+  std::vector<MicroBatch> before;
+  std::vector<Node> means = separate_means(count, before);
+  MicroBatch all{as_function(std::move(wanted)), {.count = count, .scale = scale}};
+  for (const Value& value : summed) all.sum("summed", value.id);
+  for (const auto& [name, id] : outputs_) all.sum("summed output", id);
   std::vector<Assignment*> set;
   for (Assignment& assignment : assignments_)
-    if (const ValueInfo& info = body.info(assignment.value); info.node || info.kind == Kind::input)
-      set.push_back(&assignment), add_output("set", assignment.value);
-  std::vector<Value> given;
-  for (ValueId id : body.inputs()) {
-    given.push_back(value(id));
-    ValueInfo& info = values_[id];
-    if (info.kind != Kind::input) continue;
-    loop.indexed.insert(info.name);
-    info.type = of_all_passes(info.type, count, info.name);
-  }
-  // Its constants are in the body.
+    if (const ValueInfo& info = all.body.info(assignment.value); info.node || info.kind == Kind::input)
+      set.push_back(&assignment), all.add_output("set", assignment.value);
+  // Constants are in the bodies.
   std::set<ValueId> kept;
   for (const Assignment& assignment : assignments_) kept.insert(assignment.value);
   for (ValueId id = 0; id < values_.size(); ++id)
-    if (values_[id].kind == Kind::constant && body.info(id).kind == Kind::constant && !kept.contains(id))
+    if (values_[id].kind == Kind::constant && all.body.info(id).kind == Kind::constant && !kept.contains(id))
       values_[id].kind = Kind::result;
+  for (ValueId id : inputs()) {
+    const auto takes = [&](const MicroBatch& each) { return each.body.info(id).kind == Kind::input; };
+    if (takes(all) || std::ranges::any_of(before, takes))
+      values_[id].type = of_all_passes(values_[id].type, count, values_[id].name);
+  }
   set_nodes({});
-  const auto shared = std::make_shared<const Graph>(std::move(body));
-  Node node{.operation = &find_operation("loop"), .attributes = attributes_of(loop, *shared), .body = shared};
-  if (has_substreams(*shared)) node.attributes["call"] = int64_t{0};
-  const std::vector<Value> results = apply(node, given);
+  for (size_t i = 0; i < means.size(); ++i) {
+    means[i].inputs = {add(std::move(before[i]))[0].id};
+    nodes_.push_back(std::move(means[i]));
+    number_nodes();
+  }
+  const std::vector<Value> results = add(std::move(all));
   auto result = results.begin() + static_cast<int64_t>(set.size());
   for (size_t i = 0; i < set.size(); ++i) set[i]->value = results[i].id;
   const std::vector<Value> sums(result, result + static_cast<int64_t>(summed.size()));
   result += static_cast<int64_t>(summed.size());
   for (auto& [name, id] : outputs_) id = (result++)->id;
   return sums;
+}
+
+/// Removes means over the whole step, and has what runs for each micro-batch before the others to get them.
+std::vector<Node> Graph::separate_means(uint32_t count, std::vector<MicroBatch>& before) {
+  std::vector<Node> means, others;
+  for (const Node& node : nodes_)
+    (node.operation->traits.over_step ? means : others).push_back(node);
+  for (const Node& mean : means) {
+    const ValueId of = mean.inputs[0];
+    set_nodes(others);
+    set_nodes(nodes_of(*this, of));
+    MicroBatch& each = before.emplace_back(as_function({of}), Loop{.count = count, .scale = 1.0 / count});
+    each.sum("mean", each.body.info(of).node ? of : (each.body.value(of) * 1).id);
+  }
+  set_nodes(std::move(others));
+  return means;
+}
+
+/// The loop over what runs for each micro-batch: it takes its own rows of inputs, and other values whole.
+std::vector<Value> Graph::add(MicroBatch&& each) {
+  std::vector<Value> given;
+  for (ValueId id : each.body.inputs()) {
+    given.push_back(value(id));
+    if (info(id).kind == Kind::input) each.loop.indexed.insert(info(id).name);
+  }
+  const auto shared = std::make_shared<const Graph>(std::move(each.body));
+  Node node{
+      .operation = &find_operation("loop"), .attributes = attributes_of(each.loop, *shared), .body = shared};
+  if (has_substreams(*shared)) node.attributes["call"] = int64_t{0};
+  return apply(node, given);
 }
 
 }  // namespace tessera::graph

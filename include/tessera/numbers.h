@@ -1,0 +1,29 @@
+// The numbers of a training: types, rounding and loss scale, by the names of published combinations.
+#pragma once
+
+#include <tessera/graph.h>
+
+#include <optional>
+#include <string_view>
+
+namespace tessera::graph {
+
+/// In which types a training stores and multiplies, and how it rounds.
+struct Numbers {
+  Type parameters = Type::f32;            ///< as they are stored and updated
+  Type products = Type::f32;              ///< of activations, and of weights as products read them
+  Type state = Type::f32;                 ///< of what an optimizer keeps
+  Rounding rounding = Rounding::nearest;  ///< of updated parameters and state
+  std::optional<LossScale> loss_scale = {};
+};
+
+/// "fp32"; "bf16": FP32 parameters, products in BF16; "mlperf-v1": FP16 parameters and products, stochastic
+/// rounding, FP32 moments, a loss scale of 64; "mlperf-v2": the same with FP16 moments and a loss scale
+/// of 10. The last two are those of Graphcore's submissions of BERT to MLPerf 1.0 and 2.0. Throws UsageError
+/// for another name.
+Numbers numbers_named(std::string_view name);
+
+/// Has a training store and round so. Parameters and products are the graph's.
+void set_numbers(TrainingOptions& options, const Numbers& numbers);
+
+}  // namespace tessera::graph

@@ -1,0 +1,115 @@
+"""BERT for pretraining on packed sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from tessera import _tessera
+from tessera._matrices import Matrix
+from tessera._tessera import BertConfig
+from tessera.graph._graph import Graph
+from tessera.graph._training import Numbers
+from tessera.graph._values import Value
+
+PackedAverage: TypeAlias = Literal["token", "sequence", "pack"]
+
+_FIELDS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "layer_norm_eps",
+    "initializer_range",
+)
+
+
+@dataclass(frozen=True)
+class Bert:
+    """Values of a model; parameters of its graph have the names of Hugging Face's BertForPreTraining."""
+
+    graph: Graph
+    #: Last hidden states [packs, tokens, hidden].
+    hidden: Value
+    #: Of the first token of each sequence: [packs · sequences, hidden], and its logits [packs · sequences, 2].
+    pooled: Value
+    next_sentence_logits: Value
+    next_sentence_loss: Value
+    #: The sum of both losses.
+    loss: Value
+    #: [packs · predictions, vocabulary], unless the head is computed in slices, and the loss.
+    masked_lm_logits: Value | None = None
+    masked_lm_loss: Value | None = None
+
+
+def bert_for_pretraining(
+    config: str | BertConfig | Any = "base",
+    *,
+    packs: int,
+    tokens: int = 512,
+    sequences: int = 1,
+    predictions: int = 76,
+    average: PackedAverage = "token",
+    dropout: bool = False,
+    seed: int = 0,
+    numbers: Numbers = "fp32",
+    head_slices: int = 1,
+    patterns: Mapping[str, Any] | None = None,
+    dynamic: bool = False,
+) -> Bert:
+    """A graph of BERT with the losses of masked tokens and next sentences, on packs of sequences.
+
+    `config` is a name ("tiny", "mini", "small", "medium", "base", "large"), a BertConfig, or that of `transformers`.
+    Inputs, integers: `input_ids`, `token_type_ids`, `position_ids` and `sequence_ids` of [packs, tokens], of which a
+    token attends to those with its sequence id, from 1, and 0 is padding; `masked_lm_positions` (in the pack) and
+    `masked_lm_labels` of [packs, predictions]; `cls_positions` and `next_sentence_labels` of [packs, sequences].
+    The label -100 is left out.
+
+    Losses are divided once by the number of their terms in a whole training step, over all micro-batches and replicas:
+    `average` is over each "token", each "sequence" as if it were alone, or each "pack", as in Graphcore's submissions
+    to MLPerf. `numbers` has the types of parameters and products, as `Graph.training_step` takes them; losses are FP32. `dropout`
+    drops with the configuration's probabilities. `head_slices` computes the logits of the masked
+    tokens in as many slices, so that fewer are in memory. `patterns` makes weights of the encoder sparse: their names,
+    and matrices that have the pattern; they may change in sessions if `dynamic`.
+    """
+    graph = Graph()
+    sizes = [("packs", packs), ("tokens", tokens), ("sequences", sequences)]
+    batch = _tessera.BertBatch(
+        *(_tessera.whole_number(name, size, 1) for name, size in sizes),
+        _tessera.whole_number("predictions", predictions),
+    )
+    found = graph.native.bert_for_pretraining(
+        _config(config),
+        batch,
+        average,
+        graph.step().id if dropout else None,
+        _tessera.whole_number("seed", seed),
+        numbers,
+        _tessera.whole_number("head_slices", head_slices, 1),
+        {name: Matrix.of(matrix) for name, matrix in (patterns or {}).items()},
+        dynamic,
+    )
+    return Bert(graph, **{name: Value(graph, id) for name, id in found.items()})
+
+
+def _config(config: str | BertConfig | Any) -> BertConfig:
+    if isinstance(config, str):
+        return BertConfig.named(config)
+    if isinstance(config, BertConfig):
+        return config
+    missing = [name for name in _FIELDS if not hasattr(config, name)]
+    if missing:
+        raise TypeError(f"the configuration has no {missing[0]}: give a name, a BertConfig, or that of transformers")
+    for name, wanted in (("hidden_act", "gelu"), ("position_embedding_type", "absolute")):
+        if getattr(config, name, wanted) not in (wanted, None):
+            raise ValueError(f"the configuration's {name} is {getattr(config, name)!r}; only {wanted!r} is supported")
+    own = BertConfig()
+    for name in _FIELDS:
+        setattr(own, name, getattr(config, name))
+    return own

@@ -1,0 +1,37 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+#include <tessera/numbers.h>
+
+#include <utility>
+#include <vector>
+
+namespace tessera::graph {
+namespace {
+
+constexpr LossScale fixed_scale(double scale) { return {.initial = scale, .grow_after = 0}; }
+
+constexpr std::pair<std::string_view, Numbers> kNumbers[] = {
+    {"fp32", {}},
+    {"bf16", {.products = Type::bf16}},
+    {"mlperf-v1", {Type::f16, Type::f16, Type::f32, Rounding::stochastic, fixed_scale(64)}},
+    {"mlperf-v2", {Type::f16, Type::f16, Type::f16, Rounding::stochastic, fixed_scale(10)}}};
+
+}  // namespace
+
+Numbers numbers_named(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const auto& [known, numbers] : kNumbers) {
+    if (known == name) return numbers;
+    names.push_back(known);
+  }
+  throw UsageError(fmt::format("there are no numbers '{}'; there are {}", name, fmt::join(names, ", ")));
+}
+
+void set_numbers(TrainingOptions& options, const Numbers& numbers) {
+  options.state = numbers.state;
+  options.rounding = numbers.rounding;
+  options.loss_scale = numbers.loss_scale;
+}
+
+}  // namespace tessera::graph

@@ -1,0 +1,377 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/bert.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "operations/constants.h"
+
+namespace tessera::graph {
+namespace {
+
+struct NamedSize {
+  std::string_view name;
+  uint32_t layers, hidden;
+};
+constexpr NamedSize kSizes[] = {{"tiny", 2, 128},   {"mini", 4, 256},  {"small", 4, 512},
+                                {"medium", 8, 512}, {"base", 12, 768}, {"large", 24, 1024}};
+constexpr uint32_t kHeadSize = 64;
+constexpr std::array<std::string_view, 3> kAverages = {"token", "sequence", "pack"};
+
+void require_size(bool fits, std::string_view what, uint64_t size, std::string_view must) {
+  if (!fits) throw UsageError(fmt::format("BERT: {} is {}; it must be {}", what, size, must));
+}
+
+void check(const BertConfig& config, const BertBatch& batch, const BertOptions& options) {
+  require_size(config.num_attention_heads > 0 && config.hidden_size % config.num_attention_heads == 0,
+               "num_attention_heads", config.num_attention_heads,
+               fmt::format("a divisor of hidden_size, {}", config.hidden_size));
+  require_size(batch.tokens <= config.max_position_embeddings, "the number of tokens", batch.tokens,
+               fmt::format("at most max_position_embeddings, {}", config.max_position_embeddings));
+  require_size(batch.sequences > 0 && batch.sequences <= batch.tokens, "the number of sequences in a pack",
+               batch.sequences, fmt::format("1 to its tokens, {}", batch.tokens));
+  require_size(batch.predictions <= batch.tokens, "the number of predictions in a pack", batch.predictions,
+               fmt::format("at most its tokens, {}", batch.tokens));
+  const uint64_t predictions = uint64_t{batch.packs} * batch.predictions;
+  require_size(options.head_slices > 0 && predictions % options.head_slices == 0, "head_slices",
+               options.head_slices, fmt::format("a divisor of the predictions of a batch, {}", predictions));
+}
+
+enum class Features : uint8_t { none, hidden, intermediate };
+
+/// A parameter of a layer: its name after the layer's, and its size; a vector begins with one number.
+struct LayerParameter {
+  std::string_view name;
+  Features outputs = Features::hidden;
+  Features inputs = Features::none;
+  double initial = 0;
+};
+/// In the order in which a layer takes them.
+constexpr LayerParameter kLayer[] = {
+    {"attention.self.query.weight", Features::hidden, Features::hidden},
+    {"attention.self.query.bias"},
+    {"attention.self.key.weight", Features::hidden, Features::hidden},
+    {"attention.self.key.bias"},
+    {"attention.self.value.weight", Features::hidden, Features::hidden},
+    {"attention.self.value.bias"},
+    {"attention.output.dense.weight", Features::hidden, Features::hidden},
+    {"attention.output.dense.bias"},
+    {"attention.output.LayerNorm.weight", Features::hidden, Features::none, 1},
+    {"attention.output.LayerNorm.bias"},
+    {"intermediate.dense.weight", Features::intermediate, Features::hidden},
+    {"intermediate.dense.bias", Features::intermediate},
+    {"output.dense.weight", Features::hidden, Features::intermediate},
+    {"output.dense.bias"},
+    {"output.LayerNorm.weight", Features::hidden, Features::none, 1},
+    {"output.LayerNorm.bias"},
+};
+
+/// A layer of the encoder, on values of any graph.
+class EncoderLayer {
+ public:
+  EncoderLayer(const BertConfig& config, uint64_t seed, std::vector<Value> parameters, Value sequence_ids,
+               std::optional<Value> step)
+      : config_(config), seed_(seed), parameters_(std::move(parameters)), ids_(sequence_ids), step_(step) {}
+
+  Value of(Value x) {
+    const Value q = product(x), k = product(x), v = product(x);
+    Attention how{.heads = config_.num_attention_heads, .query_ids = ids_, .key_ids = ids_, .seed = seed_};
+    if (step_) how.dropout = config_.attention_probs_dropout_prob, how.step = step_;
+    x = normalised(x + dropped(product(attention(q, k, v, how))));
+    const Value wide = gelu(product(x));
+    return normalised(x + dropped(product(wide)));
+  }
+
+ private:
+  Value next() { return parameters_.at(next_++); }
+  Value product(Value x) {
+    const Value weight = next();
+    return linear(x, weight, next());
+  }
+  Value normalised(Value x) {
+    const Value weight = next();
+    return layer_norm(x, weight, next(), config_.layer_norm_eps);
+  }
+  Value dropped(Value x) const {
+    return step_ && config_.hidden_dropout_prob > 0 ? dropout(x, config_.hidden_dropout_prob, *step_, seed_)
+                                                    : x;
+  }
+
+  const BertConfig& config_;
+  uint64_t seed_;
+  std::vector<Value> parameters_;
+  size_t next_ = 0;
+  Value ids_;
+  std::optional<Value> step_;
+};
+
+/// Each prediction's fraction of the average to which it belongs, 0 where there is none.
+Value weights_of(Value labels, std::optional<Value> sequence_ids, PackedAverage average) {
+  Graph& graph = labels.owner();
+  const Value counts = cast(not_equal(labels, whole_number(graph, kIgnoredLabel)), Type::f32);
+  const auto at_least_one = [&](Value number) { return maximum(number, graph.constant("", {}, {1})); };
+  const uint32_t packs = labels.shape()[0], each = labels.shape()[1];
+  if (average == PackedAverage::pack) return counts / at_least_one(sum(counts, {1}, true));
+  if (average == PackedAverage::token || !sequence_ids) return counts;
+  const Value same = cast(
+      equal(reshape(*sequence_ids, {packs, each, 1}), reshape(*sequence_ids, {packs, 1, each})), Type::f32);
+  return counts / at_least_one(sum(same * reshape(counts, {packs, 1, each}), {2}));
+}
+
+/// The sum of weighted losses of rows, divided by the sum of the weights of a whole step.
+Value average_of(Value losses, Value weights) {
+  Graph& graph = losses.owner();
+  const Value all = mean_over_step(sum(weights));
+  const Value zero = graph.constant("", {}, {0}), one = graph.constant("", {}, {1});
+  return sum(losses * weights) / where(equal(all, zero), one, all);
+}
+
+class BertBuilder {
+ public:
+  BertBuilder(Graph& graph, const BertConfig& config, const BertBatch& batch, const BertOptions& options)
+      : graph_(graph), config_(config), batch_(batch), options_(options) {}
+
+  Bert build() {
+    Bert bert;
+    bert.hidden = encoder(embeddings());
+    require_known_patterns();
+    const Value tokens = reshape(bert.hidden, {batch_.packs * batch_.tokens, config_.hidden_size});
+    add_next_sentence(bert, tokens);
+    bert.loss = bert.next_sentence_loss;
+    if (batch_.predictions == 0) return bert;
+    add_masked_lm(bert, tokens);
+    bert.loss = *bert.masked_lm_loss + bert.next_sentence_loss;
+    return bert;
+  }
+
+ private:
+  Value input(const char* name, uint32_t each) { return graph_.input(name, {batch_.packs, each}, Type::u32); }
+  /// Parameters in the type in which products read them.
+  Value read(Value parameter) const { return cast(parameter, options_.numbers.products); }
+  Value parameter(const std::string& name, Shape shape, const Initial& initial) {
+    return graph_.parameter(name, std::move(shape), initial, options_.numbers.parameters);
+  }
+  Value table(const std::string& name, Shape shape) {
+    return parameter(name, std::move(shape), Initial::normal(config_.initializer_range));
+  }
+  Value weight(const std::string& name, Shape shape) { return read(table(name, std::move(shape))); }
+  Value bias(const std::string& name, uint32_t size) { return read(parameter(name, {size}, {})); }
+  Value product(Value x, const std::string& name, uint32_t outputs) {
+    const Value w = weight(name + ".weight", {outputs, x.shape().back()});
+    return linear(x, w, bias(name + ".bias", outputs));
+  }
+  Value scale(const std::string& name) {
+    return read(parameter(name, {config_.hidden_size}, Initial::constant(1)));
+  }
+
+  Value embeddings() {
+    const std::string of = "bert.embeddings.";
+    const Value ids = input("input_ids", batch_.tokens), types = input("token_type_ids", batch_.tokens);
+    const Value positions = input("position_ids", batch_.tokens);
+    sequence_ids_ = input("sequence_ids", batch_.tokens);
+    const uint32_t hidden = config_.hidden_size;
+    words_ = table(of + "word_embeddings.weight", {config_.vocab_size, hidden});
+    const Value place = table(of + "position_embeddings.weight", {config_.max_position_embeddings, hidden});
+    const Value type = table(of + "token_type_embeddings.weight", {config_.type_vocab_size, hidden});
+    const Value x =
+        read(embedding(ids, *words_)) + read(embedding(types, type)) + read(embedding(positions, place));
+    const Value w = scale(of + "LayerNorm.weight");
+    const Value y = layer_norm(x, w, bias(of + "LayerNorm.bias", hidden), config_.layer_norm_eps);
+    return options_.step && config_.hidden_dropout_prob > 0
+               ? dropout(y, config_.hidden_dropout_prob, *options_.step, options_.seed)
+               : y;
+  }
+
+  Value encoder(Value x) {
+    for (uint32_t i = 0; i < config_.num_hidden_layers; ++i)
+      x = layer(x, fmt::format("bert.encoder.layer.{}.", i));
+    return x;
+  }
+
+  /// Layers whose parameters have the same types are one function.
+  Value layer(Value x, const std::string& name) {
+    const std::vector<Value> parameters = parameters_of_layer(name);
+    if (options_.dynamic)
+      return EncoderLayer(config_, options_.seed, parameters, *sequence_ids_, options_.step).of(x);
+    std::vector<TensorType> types;
+    for (const Value& parameter : parameters) types.push_back(parameter.type());
+    auto known = std::ranges::find(functions_, types, &Function::types);
+    if (known == functions_.end())
+      known = functions_.insert(known, {types, function_of(types, x.type(), sequence_ids_->type())});
+    std::vector<Value> given = {x, *sequence_ids_};
+    if (options_.step) given.push_back(*options_.step);
+    given.insert(given.end(), parameters.begin(), parameters.end());
+    return graph_.call(known->graph, given)[0];
+  }
+
+  std::shared_ptr<const Graph> function_of(const std::vector<TensorType>& types, const TensorType& x,
+                                           const TensorType& ids) const {
+    auto function = std::make_shared<Graph>();
+    const Value in = function->input("x", x), sequences = function->input("sequence_ids", ids);
+    std::optional<Value> step;
+    if (options_.step) step = function->input("step", {}, Type::u32);
+    std::vector<Value> parameters;
+    for (size_t i = 0; i < types.size(); ++i)
+      parameters.push_back(function->input(std::string(kLayer[i].name), types[i]));
+    function->output("y", EncoderLayer(config_, options_.seed, parameters, sequences, step).of(in));
+    return function;
+  }
+
+  std::vector<Value> parameters_of_layer(const std::string& layer) {
+    std::vector<Value> parameters;
+    for (const LayerParameter& each : kLayer) {
+      const std::string name = layer + std::string(each.name);
+      const uint32_t outputs = number_of(each.outputs);
+      parameters.push_back(each.inputs == Features::none
+                               ? read(parameter(name, {outputs}, Initial::constant(each.initial)))
+                               : encoder_weight(name, outputs, number_of(each.inputs)));
+    }
+    return parameters;
+  }
+  uint32_t number_of(Features features) const {
+    return features == Features::intermediate ? config_.intermediate_size : config_.hidden_size;
+  }
+
+  Value encoder_weight(const std::string& name, uint32_t outputs, uint32_t inputs) {
+    const auto sparse = options_.patterns.find(name);
+    if (sparse == options_.patterns.end()) return weight(name, {outputs, inputs});
+    ++used_patterns_;
+    const Pattern& pattern = sparse->second;
+    if (pattern.rows != outputs || pattern.cols != inputs)
+      throw UsageError(fmt::format("BERT: the pattern of '{}' is {} × {}; the weight is {} × {}", name,
+                                   pattern.rows, pattern.cols, outputs, inputs));
+    const auto capacity = options_.dynamic ? std::optional(pattern.blocks()) : std::nullopt;
+    return read(graph_.sparse_parameter(name, pattern, Initial::normal(config_.initializer_range),
+                                        options_.numbers.parameters, capacity));
+  }
+
+  void require_known_patterns() const {
+    if (used_patterns_ == options_.patterns.size()) return;
+    for (const auto& [name, pattern] : options_.patterns)
+      if (!graph_.contains(name))
+        throw UsageError(
+            fmt::format("BERT: there is a pattern of '{}', which is no weight of the encoder", name));
+    throw UsageError("BERT: a pattern is given for a parameter that is no weight of the encoder's products");
+  }
+
+  /// Rows of all tokens, at places that are counted within each pack.
+  Value rows_at(Value tokens, Value places) {
+    const uint32_t packs = batch_.packs, each = places.shape()[1];
+    std::vector<float> first(packs);
+    for (uint32_t p = 0; p < packs; ++p) first[p] = static_cast<float>(uint64_t{p} * batch_.tokens);
+    const Value starts = graph_.constant("", {packs, 1}, std::move(first), Type::u32);
+    return index_select(tokens, 0, reshape(places + starts, {packs * each}));
+  }
+
+  void add_next_sentence(Bert& bert, Value tokens) {
+    const uint32_t count = batch_.packs * batch_.sequences;
+    const Value places = input("cls_positions", batch_.sequences);
+    const Value labels = input("next_sentence_labels", batch_.sequences);
+    bert.pooled = tanh(product(rows_at(tokens, places), "bert.pooler.dense", config_.hidden_size));
+    bert.next_sentence_logits = product(bert.pooled, "cls.seq_relationship", 2);
+    const Value losses = cross_entropy(bert.next_sentence_logits, reshape(labels, {count}), rowwise());
+    const Value weights = weights_of(labels, {}, options_.average);
+    bert.next_sentence_loss = average_of(losses, reshape(weights, {count}));
+  }
+
+  void add_masked_lm(Bert& bert, Value tokens) {
+    const uint32_t count = batch_.packs * batch_.predictions;
+    const Value places = input("masked_lm_positions", batch_.predictions);
+    const Value labels = input("masked_lm_labels", batch_.predictions);
+    const Value ids =
+        reshape(rows_at(cast(reshape(*sequence_ids_, {batch_.packs * batch_.tokens, 1}), Type::f32), places),
+                {batch_.packs, batch_.predictions});
+    const Value weights = reshape(weights_of(labels, ids, options_.average), {count});
+    const Value flat_labels = reshape(labels, {count});
+    const std::string of = "cls.predictions.";
+    const Value rows = rows_at(tokens, places);
+    const std::vector<Value> parameters = {
+        weight(of + "transform.dense.weight", {config_.hidden_size, config_.hidden_size}),
+        bias(of + "transform.dense.bias", config_.hidden_size),
+        scale(of + "transform.LayerNorm.weight"),
+        bias(of + "transform.LayerNorm.bias", config_.hidden_size),
+        read(*words_),
+        bias(of + "bias", config_.vocab_size)};
+    if (options_.head_slices == 1) {
+      bert.masked_lm_logits = logits_of(rows, parameters);
+      bert.masked_lm_loss =
+          average_of(cross_entropy(*bert.masked_lm_logits, flat_labels, rowwise()), weights);
+    } else {
+      bert.masked_lm_loss = average_of(sliced_losses(rows, flat_labels, parameters), weights);
+    }
+  }
+
+  Value logits_of(Value rows, const std::vector<Value>& p) const {
+    const Value x = layer_norm(gelu(linear(rows, p[0], p[1])), p[2], p[3], config_.layer_norm_eps);
+    return linear(x, p[4], p[5]);
+  }
+
+  Value sliced_losses(Value rows, Value labels, const std::vector<Value>& parameters) {
+    const uint32_t slices = options_.head_slices, each = rows.shape()[0] / slices;
+    const auto body = std::make_shared<Graph>();
+    const Value own_rows = body->input("rows", {each, config_.hidden_size});
+    const Value own_labels = body->input("labels", {each}, Type::u32);
+    std::vector<Value> own;
+    for (const Value& parameter : parameters)
+      own.push_back(body->input(fmt::format("parameter{}", own.size()), parameter.type()));
+    body->output("losses", cross_entropy(logits_of(own_rows, own), own_labels, rowwise()));
+    std::vector<Value> given = {rows, labels};
+    given.insert(given.end(), parameters.begin(), parameters.end());
+    return graph_.loop(body, given,
+                       {.count = slices, .indexed = {"rows", "labels"}, .stacked = {"losses"}})[0];
+  }
+
+  static CrossEntropyOptions rowwise() {
+    return {.ignored = kIgnoredLabel, .reduction = LossReduction::none};
+  }
+
+  struct Function {
+    std::vector<TensorType> types;
+    std::shared_ptr<const Graph> graph;
+  };
+
+  Graph& graph_;
+  const BertConfig& config_;
+  const BertBatch& batch_;
+  const BertOptions& options_;
+  std::optional<Value> words_, sequence_ids_;
+  std::vector<Function> functions_;  ///< of layers
+  size_t used_patterns_ = 0;
+};
+
+}  // namespace
+
+BertConfig BertConfig::named(std::string_view name) {
+  for (const NamedSize& size : kSizes)
+    if (size.name == name)
+      return {.hidden_size = size.hidden,
+              .num_hidden_layers = size.layers,
+              .num_attention_heads = size.hidden / kHeadSize,
+              .intermediate_size = 4 * size.hidden};
+  std::vector<std::string_view> names;
+  for (const NamedSize& size : kSizes) names.push_back(size.name);
+  throw UsageError(fmt::format("there is no BERT-{}; there are {}", name, fmt::join(names, ", ")));
+}
+
+std::string_view name_of(PackedAverage average) { return kAverages.at(static_cast<size_t>(average)); }
+
+PackedAverage packed_average_named(std::string_view name) {
+  const auto found = std::ranges::find(kAverages, name);
+  if (found == kAverages.end())
+    throw UsageError(
+        fmt::format("losses cannot be averaged by '{}'; use {}", name, fmt::join(kAverages, ", ")));
+  return static_cast<PackedAverage>(found - kAverages.begin());
+}
+
+Bert bert_for_pretraining(Graph& graph, const BertConfig& config, const BertBatch& batch,
+                          const BertOptions& options) {
+  check(config, batch, options);
+  return BertBuilder(graph, config, batch, options).build();
+}
+
+}  // namespace tessera::graph

@@ -1,0 +1,327 @@
+// BERT on packed sequences: a pack gives what its sequences give one by one.
+#include <gtest/gtest.h>
+#include <tessera/bert.h>
+
+#include "networks.h"
+#include "sparse/generate.h"
+#include "support/error_of.h"
+
+namespace tessera::graph {
+namespace {
+
+constexpr BertConfig kConfig = {.vocab_size = 40,
+                                .hidden_size = 24,
+                                .num_hidden_layers = 2,
+                                .num_attention_heads = 2,
+                                .intermediate_size = 48,
+                                .max_position_embeddings = 32,
+                                .initializer_range = 0.4};
+
+/// Tokens of a sequence, those that are predicted, and whether its second sentence is the next one.
+struct Sequence {
+  std::vector<double> tokens, types, places, labels;
+  double is_next = 0;
+};
+
+Sequence sequence(uint32_t length, uint32_t predictions, uint32_t seed) {
+  const base::RandomStream random(seed, 0, 0);
+  Sequence s;
+  for (uint32_t i = 0; i < length; ++i) {
+    s.tokens.push_back(random.word(i) % kConfig.vocab_size);
+    s.types.push_back(i > length / 2 ? 1 : 0);
+  }
+  for (uint32_t i = 0; i < predictions; ++i) {
+    s.places.push_back((1 + 2 * i) % length);
+    s.labels.push_back(random.word(100 + i) % kConfig.vocab_size);
+  }
+  s.is_next = seed % 2;
+  return s;
+}
+
+const std::vector<Sequence>& sequences() {
+  static const std::vector<Sequence> all = {sequence(5, 1, 1), sequence(9, 4, 2), sequence(7, 2, 3),
+                                            sequence(6, 3, 4)};
+  return all;
+}
+
+using Packs = std::vector<std::vector<size_t>>;
+
+/// A batch of packs of sequences, by their numbers, with what is left filled up.
+struct PackedBatch {
+  BertBatch sizes;
+  WideArrays arrays;
+  std::vector<std::pair<size_t, size_t>>
+      begins;  ///< by sequence: its first token in the batch, and its length
+
+  explicit PackedBatch(const Packs& packs, BertBatch of) : sizes(of), begins(sequences().size()) {
+    sizes.packs = static_cast<uint32_t>(packs.size());
+    for (size_t p = 0; p < packs.size(); ++p) {
+      size_t begin = 0, id = 0;
+      for (const size_t number : packs[p]) {
+        const Sequence& s = sequences()[number];
+        begins[number] = {p * sizes.tokens + begin, s.tokens.size()};
+        add("cls_positions", static_cast<double>(begin));
+        add("next_sentence_labels", s.is_next);
+        for (size_t i = 0; i < s.places.size(); ++i) {
+          add("masked_lm_positions", static_cast<double>(begin) + s.places[i]);
+          add("masked_lm_labels", s.labels[i]);
+        }
+        ++id;
+        for (size_t i = 0; i < s.tokens.size(); ++i) {
+          add("input_ids", s.tokens[i]);
+          add("token_type_ids", s.types[i]);
+          add("position_ids", static_cast<double>(i));
+          add("sequence_ids", static_cast<double>(id));
+        }
+        begin += s.tokens.size();
+      }
+      for (const char* name : {"input_ids", "token_type_ids", "position_ids", "sequence_ids"})
+        arrays[name].resize((p + 1) * sizes.tokens);
+      arrays["cls_positions"].resize((p + 1) * sizes.sequences);
+      arrays["masked_lm_positions"].resize((p + 1) * sizes.predictions);
+      arrays["next_sentence_labels"].resize((p + 1) * sizes.sequences, kIgnoredLabel);
+      arrays["masked_lm_labels"].resize((p + 1) * sizes.predictions, kIgnoredLabel);
+    }
+  }
+
+  void add(const char* name, double value) { arrays[name].push_back(value); }
+};
+
+const BertBatch kPack = {.tokens = 29, .sequences = 4, .predictions = 12};
+PackedBatch packed() { return PackedBatch({{0, 1, 2, 3}}, kPack); }
+PackedBatch apart() {
+  return PackedBatch({{0}, {1}, {2}, {3}}, {.tokens = 9, .sequences = 1, .predictions = 4});
+}
+
+struct Network {
+  Graph graph;
+  Bert bert;
+
+  explicit Network(const BertBatch& batch, BertOptions options = {}, const BertConfig& config = kConfig) {
+    bert = bert_for_pretraining(graph, config, batch, options);
+    graph.output("loss", bert.loss);
+    graph.output("next_sentence_loss", bert.next_sentence_loss);
+    graph.output("masked_lm_loss", *bert.masked_lm_loss);
+  }
+  void output_gradients() {
+    std::vector<Value> parameters;
+    for (ValueId id = 0; id < graph.values().size(); ++id)
+      if (graph.info(id).kind == Kind::parameter) parameters.push_back(graph.value(id));
+    const auto found = gradients(bert.loss, parameters);
+    for (size_t i = 0; i < found.size(); ++i)
+      graph.output("gradient of " + graph.info(parameters[i].id).name, *found[i]);
+  }
+};
+
+WideArrays state_of(const Graph& graph) {
+  static const WideArrays state = [&] {
+    WideArrays all = widened(initial_state(graph, 5));
+    for (auto& [name, values] : all)  // biases and scales as after some training
+      for (size_t i = 0; i < values.size(); ++i) values[i] += 0.1 * std::sin(static_cast<double>(i));
+    return all;
+  }();
+  return state;
+}
+
+/// What a batch gives, with hidden states by sequence.
+WideArrays results_of(const PackedBatch& batch, BertOptions options) {
+  Network network(batch.sizes, options);
+  network.graph.output("hidden", network.bert.hidden);
+  network.output_gradients();
+  WideArrays state = state_of(network.graph), found = evaluate(network.graph, batch.arrays, state);
+  const Array hidden = found.extract("hidden").mapped();
+  for (size_t s = 0; s < sequences().size(); ++s) {
+    const auto begin = hidden.begin() + static_cast<int64_t>(batch.begins[s].first * kConfig.hidden_size);
+    found[fmt::format("hidden of {}", s)] = {
+        begin, begin + static_cast<int64_t>(batch.begins[s].second * kConfig.hidden_size)};
+  }
+  return found;
+}
+
+TEST(Bert, PacksGiveWhatTheirSequencesGiveApart) {
+  for (const PackedAverage average : {PackedAverage::token, PackedAverage::sequence}) {
+    SCOPED_TRACE(name_of(average));
+    const WideArrays expected = results_of(apart(), {.average = average});
+    EXPECT_GT(expected.size(), 40U);
+    for (const Packs& packs : {Packs{{0, 1, 2, 3}}, Packs{{3, 1, 0, 2}}, Packs{{1, 0}, {2, 3}}})
+      expect_near(results_of(PackedBatch(packs, kPack), {.average = average}), expected, 1e-10, 1e-2);
+  }
+}
+
+TEST(Bert, AveragesDiffer) {
+  std::set<double> losses;
+  const PackedBatch batch({{0, 2}, {1, 3}}, kPack);
+  for (const PackedAverage average : {PackedAverage::token, PackedAverage::sequence, PackedAverage::pack})
+    losses.insert(std::round(1e6 * results_of(batch, {.average = average}).at("masked_lm_loss")[0]));
+  EXPECT_EQ(losses.size(), 3U);
+}
+
+TEST(Bert, WithoutMasksTheLossIsWrong) {
+  PackedBatch naive = packed();
+  for (double& id : naive.arrays.at("sequence_ids")) id = std::min(id, 1.0);
+  const double exact = results_of(packed(), {}).at("loss")[0], wrong = results_of(naive, {}).at("loss")[0];
+  EXPECT_GT(std::abs(wrong - exact), 0.01 * exact);
+}
+
+/// Losses of all micro-batches and replicas are divided once, by the number of all.
+TEST(Bert, StepsOverMicroBatchesAndReplicasAreThoseOfTheWholeBatch) {
+  const Packs packs = {{0, 1}, {2}, {3}, {1, 0, 3}};
+  for (const PackedAverage average : {PackedAverage::token, PackedAverage::sequence, PackedAverage::pack}) {
+    PackedBatch batch(packs, kPack);
+    Network whole(batch.sizes, {.average = average});
+    add_training(whole.bert.loss, {.optimizer = Sgd{}});
+    batch.arrays["lr"] = {0.5};
+    WideArrays expected_state = state_of(whole.graph);
+    const WideArrays expected = evaluate(whole.graph, batch.arrays, expected_state);
+    for (const auto& [micro_batches, replicas] : {std::pair(4U, 1U), {1U, 4U}, {2U, 2U}}) {
+      SCOPED_TRACE(
+          fmt::format("{}: {} micro-batches, {} replicas", name_of(average), micro_batches, replicas));
+      BertBatch own = batch.sizes;
+      own.packs = 4 / micro_batches / replicas;
+      Network part(own, {.average = average});
+      add_training(part.bert.loss,
+                   {.optimizer = Sgd{}, .micro_batches = micro_batches, .replicas = replicas});
+      WideArrays state = state_of(part.graph);
+      expect_near(evaluate(part.graph, batch.arrays, state), expected, 1e-10);
+      expect_near(state, expected_state, 1e-10);
+    }
+  }
+}
+
+/// A session's arrays in the types of their values.
+class TypedArrays {
+ public:
+  TypedArrays(const Session& session, const WideArrays& inputs) {
+    for (const ArrayType& array : session.arrays()) {
+      std::vector<std::byte>& bytes = bytes_[array.name];
+      bytes.resize(array.type.elements() * size_of(array.type.type));
+      if (array.is_input)
+        for (size_t i = 0; i < array.type.elements(); ++i)
+          store(array.type.type, bytes.data() + i * size_of(array.type.type), inputs.at(array.name)[i]);
+      tensors_.push_back({array.name, bytes.data()});
+    }
+  }
+  std::span<const Tensor> tensors() const { return tensors_; }
+  std::vector<float> floats(const std::string& name) const {
+    const std::vector<std::byte>& bytes = bytes_.at(name);
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+
+ private:
+  static void store(Type type, std::byte* to, double value) {
+    const auto number = static_cast<float>(value);
+    const auto whole = static_cast<uint32_t>(type == Type::f32 ? 0 : value);
+    std::memcpy(to, type == Type::f32 ? static_cast<const void*>(&number) : &whole, sizeof(float));
+  }
+
+  std::map<std::string, std::vector<std::byte>> bytes_;
+  std::vector<Tensor> tensors_;
+};
+
+TEST(Bert, TrainsOnMachinesAsInFloat64) {
+  for (const bool drops : {false, true})
+    for (const bool on_tiles : {false, true}) {
+      SCOPED_TRACE(fmt::format("dropout {}, tiles {}", drops, on_tiles));
+      const uint32_t micro_batches = on_tiles ? 1 : 2;
+      PackedBatch batch({{0, 1}, {3, 2}}, kPack);
+      BertBatch own = batch.sizes;
+      own.packs /= micro_batches;
+      Graph graph;
+      BertOptions options{.head_slices = 2};
+      if (drops) options.step = graph.input("step", {}, Type::u32);
+      const Bert bert = bert_for_pretraining(graph, kConfig, own, options);
+      graph.output("loss", bert.loss);
+      // Gradients of keys' biases are 0 but for rounding, which an optimizer that normalises them would blow up.
+      add_training(bert.loss, {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = micro_batches});
+      const Machine machine = on_tiles ? Machine::find("gc200").with("tiles", 24) : Machine::host(2);
+      Session session(graph, machine);
+      WideArrays state = state_of(graph);
+      for (auto& [name, values] : widened(session.state())) state.try_emplace(name, values);
+      session.set_state(narrowed(state));
+      batch.arrays["lr"] = {0.05};
+      for (double step = 1; step <= 2; ++step) {
+        batch.arrays["step"].assign(micro_batches, step);
+        const double expected = evaluate(graph, batch.arrays, state).at("loss")[0];
+        TypedArrays arrays(session, batch.arrays);
+        session.run(arrays.tensors());
+        EXPECT_NEAR(arrays.floats("loss")[0], expected, 2e-5 * expected);
+      }
+      expect_near(session.state(), state, 2e-3, 1e-2);
+    }
+}
+
+TEST(Bert, SequencesOfAPackDoNotTouchEachOther) {
+  const PackedBatch batch = packed();
+  std::vector<float> first;
+  for (const uint32_t threads : {1U, 2U, 3U})
+    for (const bool is_changed : {false, true}) {
+      Graph graph;
+      graph.output("hidden", bert_for_pretraining(graph, kConfig, batch.sizes).hidden);
+      Session session(graph, Machine::host(threads));
+      session.set_state(narrowed(state_of(graph)));
+      WideArrays inputs = batch.arrays;
+      const auto [begin, length] = batch.begins[1];
+      if (is_changed)
+        for (size_t i = 0; i < length; ++i) inputs.at("input_ids")[begin + i] = static_cast<double>(i);
+      TypedArrays arrays(session, inputs);
+      session.run(arrays.tensors());
+      std::vector<float> hidden = arrays.floats("hidden");
+      const auto at = hidden.begin() + static_cast<int64_t>(begin * kConfig.hidden_size);
+      std::fill_n(at, length * kConfig.hidden_size, 0.0F);
+      if (first.empty()) first = hidden;
+      EXPECT_EQ(hidden, first) << threads << " threads";
+    }
+}
+
+TEST(Bert, SlicesOfTheHeadGiveTheSame) {
+  const WideArrays expected = results_of(packed(), {});
+  expect_near(results_of(packed(), {.head_slices = 3}), expected, 1e-10, 1e-2);
+}
+
+TEST(Bert, TakesSparseWeights) {
+  const std::string name = "bert.encoder.layer.1.intermediate.dense.weight";
+  const Pattern pattern = sparse::generate_pattern({PatternKind::random, 48, 24, 0.5, 4, 3});
+  for (const bool dynamic : {false, true}) {
+    Network network(packed().sizes, {.patterns = {{name, pattern}}, .dynamic = dynamic});
+    const TensorType& type = network.graph.find(name).type();
+    ASSERT_TRUE(type.pattern);
+    EXPECT_EQ(*type.pattern, pattern);
+    EXPECT_EQ(type.capacity.has_value(), dynamic);
+    add_training(network.bert.loss);
+    PackedBatch batch = packed();
+    batch.arrays["lr"] = {0.1};
+    WideArrays state = widened(initial_state(network.graph, 3)), before = state;
+    EXPECT_TRUE(std::isfinite(evaluate(network.graph, batch.arrays, state).at("loss")[0]));
+    EXPECT_NE(state.at(name), before.at(name));
+  }
+}
+
+TEST(Bert, RefusesWhatDoesNotFit) {
+  const auto refuses = [](const std::string& what, const BertConfig& config, const BertBatch& batch,
+                          const BertOptions& options = {}) {
+    Graph graph;
+    const std::string error =
+        test::error_of<UsageError>([&] { bert_for_pretraining(graph, config, batch, options); });
+    EXPECT_TRUE(test::says(error, what)) << error;
+  };
+  BertConfig odd = kConfig;
+  odd.num_attention_heads = 5;
+  refuses("num_attention_heads is 5", odd, kPack);
+  refuses("at most max_position_embeddings, 32", kConfig, {.tokens = 33});
+  refuses("1 to its tokens, 8", kConfig, {.tokens = 8, .sequences = 0});
+  refuses("the number of predictions in a pack is 9", kConfig, {.tokens = 8, .predictions = 9});
+  refuses("head_slices is 5", kConfig, kPack, {.head_slices = 5});
+  const Pattern pattern = sparse::generate_pattern({PatternKind::random, 48, 24, 0.5, 4, 3});
+  refuses("the weight is 24 × 24", kConfig, kPack,
+          {.patterns = {{"bert.encoder.layer.0.attention.self.query.weight", pattern}}});
+  refuses("is no weight of the encoder", kConfig, kPack, {.patterns = {{"bert.pooler", pattern}}});
+  EXPECT_TRUE(
+      test::says(test::error_of<UsageError>([] { BertConfig::named("huge"); }), "there is no BERT-huge"));
+  EXPECT_EQ(BertConfig::named("large").num_attention_heads, 16U);
+  EXPECT_EQ(packed_average_named("sequence"), PackedAverage::sequence);
+}
+
+}  // namespace
+}  // namespace tessera::graph

@@ -1,0 +1,182 @@
+"""BERT on packs: equal to Hugging Face's on the sequences one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tessera import graph as tg
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+SIZES = {
+    "vocab_size": 120,
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 96,
+    "max_position_embeddings": 64,
+}
+LENGTHS = (17, 9, 23, 12)
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    torch.manual_seed(0)
+    config = transformers.BertConfig(**SIZES, initializer_range=0.2)
+    return transformers.BertForPreTraining(config).eval()
+
+
+def sequences() -> list[dict[str, Any]]:
+    random = np.random.default_rng(1)
+    found = []
+    for i, length in enumerate(LENGTHS):
+        labels = np.full(length, -100)
+        masked = random.choice(length, 2 + i, replace=False)
+        labels[masked] = random.integers(0, SIZES["vocab_size"], len(masked))
+        types = (np.arange(length) > length // 2).astype(np.int64)
+        tokens = random.integers(0, SIZES["vocab_size"], length)
+        found.append({"input_ids": tokens, "token_type_ids": types, "labels": labels, "next": i % 2})
+    return found
+
+
+def packed(packs: list[list[dict[str, Any]]], tokens: int, most: int, predictions: int) -> dict[str, NDArray[Any]]:
+    def rows(width: int, fill: int = 0) -> NDArray[Any]:
+        return np.full((len(packs), width), fill)
+
+    arrays = {name: rows(tokens) for name in ("input_ids", "token_type_ids", "position_ids", "sequence_ids")}
+    arrays |= {"masked_lm_positions": rows(predictions), "masked_lm_labels": rows(predictions, -100)}
+    arrays |= {"cls_positions": rows(most), "next_sentence_labels": rows(most, -100)}
+    for p, pack in enumerate(packs):
+        begin = slot = 0
+        for i, each in enumerate(pack):
+            length = len(each["input_ids"])
+            here = np.s_[p, begin : begin + length]
+            arrays["input_ids"][here] = each["input_ids"]
+            arrays["token_type_ids"][here] = each["token_type_ids"]
+            arrays["position_ids"][here] = np.arange(length)
+            arrays["sequence_ids"][here] = i + 1
+            arrays["cls_positions"][p, i] = begin
+            arrays["next_sentence_labels"][p, i] = each["next"]
+            for place in np.flatnonzero(each["labels"] != -100):
+                arrays["masked_lm_positions"][p, slot] = begin + place
+                arrays["masked_lm_labels"][p, slot] = each["labels"][place]
+                slot += 1
+            begin += length
+    return arrays
+
+
+def padded(model: Any) -> Any:
+    """Hugging Face's results for a batch of the sequences, each padded."""
+    length = max(LENGTHS)
+
+    def rows(name: str, fill: int) -> Any:
+        all = [np.pad(each[name], (0, length - len(each[name])), constant_values=fill) for each in sequences()]
+        return torch.tensor(np.stack(all))
+
+    mask = torch.tensor(np.stack([np.arange(length) < n for n in LENGTHS]).astype(np.int64))
+    return model(
+        input_ids=rows("input_ids", 0),
+        token_type_ids=rows("token_type_ids", 0),
+        attention_mask=mask,
+        labels=rows("labels", -100),
+        next_sentence_label=torch.tensor([each["next"] for each in sequences()]),
+    )
+
+
+def test_packs_give_hugging_faces_losses_and_gradients(model: Any) -> None:
+    first, second, third, fourth = sequences()
+    arrays = packed([[first, third], [fourth, second]], 48, 2, 9)
+    bert = tg.bert_for_pretraining(model.config, packs=2, tokens=48, sequences=2, predictions=9)
+    session = bert.graph.training_step(bert.loss, "sgd", lr=1.0).session()
+    session.copy_from(model)
+    before = session.parameters()
+
+    model.zero_grad()
+    wanted = padded(model)
+    wanted.loss.backward()
+    assert session.run(**arrays) == pytest.approx(float(wanted.loss.detach()), rel=1e-5)
+    gradients = {name: each.grad for name, each in model.named_parameters()}
+    for name, values in session.parameters().items():
+        gradient = gradients[name].numpy()
+        error = np.abs(before[name] - values - gradient).max()
+        assert error <= 1e-4 * max(np.abs(gradient).max(), 1e-2), name
+
+
+def test_outputs_are_hugging_faces(model: Any) -> None:
+    each = sequences()
+    arrays = packed([each], sum(LENGTHS), 4, 14)
+    bert = tg.bert_for_pretraining(model.config, packs=1, tokens=sum(LENGTHS), sequences=4, predictions=14)
+    bert.graph.output("hidden", bert.hidden)
+    bert.graph.output("pairs", bert.next_sentence_logits)
+    session = bert.graph.session()
+    session.copy_from(model)
+    found = session.run(**{name: array for name, array in arrays.items() if name in session._given})
+    with torch.no_grad():
+        wanted = padded(model)
+        hidden = model.bert(
+            torch.tensor(each[2]["input_ids"])[None], token_type_ids=torch.tensor(each[2]["token_type_ids"])[None]
+        )[0].numpy()
+    begin = LENGTHS[0] + LENGTHS[1]
+    np.testing.assert_allclose(found["hidden"][:, begin : begin + LENGTHS[2]], hidden, atol=1e-5 * np.abs(hidden).max())
+    np.testing.assert_allclose(found["pairs"], wanted.seq_relationship_logits.numpy(), atol=1e-5)
+
+
+def test_weights_come_from_hugging_faces_files_and_go_there(model: Any, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path / "model")
+    bert = tg.bert_for_pretraining(model.config, packs=1, tokens=16, sequences=1, predictions=2)
+    session = bert.graph.training_step(bert.loss, "adamw").session()
+    session.load_parameters(tmp_path / "model")
+    own = dict(model.named_parameters())
+    for name, values in session.parameters().items():
+        np.testing.assert_array_equal(values, own[name].detach().numpy())
+
+    session.save_parameters(tmp_path / "model" / "model.safetensors")
+    again = transformers.BertForPreTraining.from_pretrained(tmp_path / "model")
+    for name, values in again.state_dict().items():
+        assert torch.equal(values, model.state_dict()[name]), name
+
+
+def test_files_that_do_not_fit_change_nothing(model: Any, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path)
+    smaller = tg.BertConfig.named("tiny")
+    bert = tg.bert_for_pretraining(smaller, packs=1, tokens=16, sequences=1, predictions=2)
+    bert.graph.output("loss", bert.loss)
+    session = bert.graph.session()
+    before = session.parameters()
+    with pytest.raises(RuntimeError, match=r"it must be F32, F16 or BF16 of \[30522, 128\]"):
+        session.load_parameters(tmp_path)
+    for name, values in session.parameters().items():
+        np.testing.assert_array_equal(values, before[name])
+
+
+def test_configurations_are_checked(model: Any) -> None:
+    with pytest.raises(ValueError, match="there is no BERT-huge; there are tiny, mini"):
+        tg.bert_for_pretraining("huge", packs=1)
+    with pytest.raises(TypeError, match="the configuration has no vocab_size"):
+        tg.bert_for_pretraining(3, packs=1)
+    other = transformers.BertConfig(**SIZES, hidden_act="relu")
+    with pytest.raises(ValueError, match="hidden_act is 'relu'; only 'gelu'"):
+        tg.bert_for_pretraining(other, packs=1)
+    with pytest.raises(ValueError, match="at most max_position_embeddings, 64"):
+        tg.bert_for_pretraining(model.config, packs=1, tokens=65)
+
+
+def test_sparse_layers_train() -> None:
+    config = transformers.BertConfig(**SIZES)
+    name = "bert.encoder.layer.0.intermediate.dense.weight"
+    dense = np.random.default_rng(0).random((96, 48)) < 0.3
+    patterns = {name: dense.astype(np.float32)}
+    bert = tg.bert_for_pretraining(config, packs=2, tokens=48, sequences=2, predictions=9, dropout=True, patterns=patterns)
+    step = bert.graph.training_step(bert.loss, "adamw", lr=1e-3, micro_batches=2)
+    session = step.session()
+    first, second, third, fourth = sequences()
+    arrays = packed([[first, third], [fourth, second]] * 2, 48, 2, 9)
+    losses = [float(session.run(**arrays)) for _ in range(12)]
+    assert losses[-1] < losses[0]
+    assert session.matrix(name).values.size == dense.sum()
