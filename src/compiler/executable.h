@@ -83,7 +83,7 @@ struct ExchangeCost {
   Balance tiles;               ///< cycles for receiving, sending and copying
   uint64_t bytes = 0;          ///< bytes sent between tiles; broadcasts count once
   // The following are for machines of several chips.
-  std::vector<program::TiedChips> tied{};  ///< cycles of the chips that take part
+  std::vector<program::TiedChips> tied{};  ///< cycles of the chips that take part; `cycles` has the slowest's
   std::vector<program::LinkLoad> links{};
 };
 
