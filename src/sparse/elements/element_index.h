@@ -6,9 +6,8 @@
 // similar size form a *row group*, filled up to equal numbers of steps, with interleaved elements: lane t
 // belongs to task t. So
 //  - a kernel for many columns of X processes one task after another, with trip counts that repeat from task
-//  to
-//    task, broadcasting values that lie sixteen apart; in each quarter of the lanes it skips the filler after
-//    the longest task; and
+//    to task, broadcasting values that lie sixteen apart; in each quarter of the lanes it skips the filler
+//    after the longest task; and
 //  - a kernel for a single column processes all sixteen tasks at once, one vector of values at a time.
 // Filler is a zero whose column index is the width of the k-block: kernels keep a row of zeros after the rows
 // of X there, so that filler adds nothing even if X holds infinity or NaN.
