@@ -51,7 +51,7 @@ struct TensorType {
 /// "f32[50, 1024]"
 std::string to_string(const TensorType& type);
 
-/// What a value is.
+/// The kind of a value.
 enum class Kind : uint8_t {
   input,      ///< given on each run
   parameter,  ///< stays between runs; training changes it
@@ -91,7 +91,7 @@ struct Value {
   const Shape& shape() const { return type().shape; }
 };
 
-/// What a graph knows of a value.
+/// The properties of a graph's value.
 struct ValueInfo {
   std::string name = {};  ///< unique
   Kind kind = Kind::result;
@@ -178,8 +178,8 @@ class Graph {
   std::vector<Value> apply(const Node& like, const std::vector<Value>& inputs);
   /// Calls a function: a graph without parameters and state, whose inputs are replaced by these values in
   /// their order. Returns its outputs in the order of their names. All calls of one graph share its code;
-  /// what is added to it later does not matter to them. A function takes weights as inputs, so a repeated
-  /// block is one function called with other parameters. Throws UsageError for values of other types than the
+  /// later additions to the graph do not affect them. A function takes weights as inputs, so a repeated block
+  /// is one function called with other parameters. Throws UsageError for values of other types than the
   /// inputs', and for a function of spiking layers, which draw the same random numbers in every call.
   std::vector<Value> call(const std::shared_ptr<const Graph>& function, const std::vector<Value>& inputs,
                           const Call& how = {});
@@ -379,7 +379,7 @@ Value cast(Value x, Type type);
 Value stochastic_cast(Value x, Type type, Value step, uint64_t seed = 0);
 Value softmax(Value x, int dim = -1);
 Value log_softmax(Value x, int dim = -1);
-/// What scaled dot-product attention takes beside queries, keys and values.
+/// Arguments of scaled dot-product attention besides queries, keys and values.
 struct Attention {
   uint32_t heads = 1;
   uint32_t kv_heads = 0;             ///< heads of keys and values, each shared by equally many heads of
@@ -443,7 +443,7 @@ Value mean_squared_error(Value x, Value target);
 /// the mask a function of (seed, step, operation, element).
 Value dropout(Value x, double p, Value step, uint64_t seed = 0);
 
-/// What a structured map becomes in a graph.
+/// The form of a structured map in a graph.
 enum class Form : uint8_t {
   fused,    ///< one operation, which merges its factors
   unfused,  ///< the operations of plain PyTorch, one after the other (Shekofteh et al. 2023)
@@ -629,7 +629,7 @@ struct SessionOptions {
   /// number that is predicted to be fastest.
   uint32_t chips = 0;
   /// On a host, for a graph each of whose samples (the first dimension) depends on its own inputs only: it
-  /// runs once per each of `parts` equal parts of the samples, one part per thread, so that values stay in
+  /// runs once for each of `parts` equal parts of the samples, one part per thread, so that values stay in
   /// the thread's caches; 1: for all samples at once; 0: the number that is predicted to be fastest.
   uint32_t parts = 0;
 };

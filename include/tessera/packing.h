@@ -211,7 +211,7 @@ Lengths read_lengths(const std::string& path);
 /// Reads offsets of n documents: a `.npy` of n + 1 non-decreasing integers.
 Lengths read_offsets(const std::string& path);
 
-/// What to do with sequences longer than the maximum.
+/// Policies for sequences longer than the maximum.
 enum class Overlong : uint8_t {
   error,     ///< reject the input
   drop,      ///< omit them

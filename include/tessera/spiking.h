@@ -40,8 +40,8 @@ enum class GradientMask : uint8_t {
   window,  ///< |u − threshold| < threshold − ϑ_grad
 };
 
-/// What a spike does to the membrane potential. With u the potential that is compared with the threshold, s
-/// the spike, and v what the next step decays:
+/// The effect of a spike on the membrane potential. With u the potential that is compared with the threshold,
+/// s the spike, and v the potential that the next step decays:
 enum class Reset : uint8_t {
   none,           ///< v = u
   zero,           ///< v = u · (1 − s)

@@ -114,7 +114,7 @@ struct StructuredOptions {
 };
 
 /// A structured map, or several one after the other, and their gradients, planned and compiled for a batch of
-/// samples. Two Kronecker factors are a Monarch matrix, and a low-rank one, U·V, is the factors (1, rank,
+/// samples. A Monarch matrix is two Kronecker factors, and a low-rank matrix, U·V, is the factors (1, rank,
 /// inputs, 1) and (1, outputs, rank, 1). Calls may come from several threads at once; they take turns with
 /// the process's thread pool. The bits of results depend on plan and instruction set, not on timing. Copies
 /// share the compiled programs.

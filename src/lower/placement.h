@@ -10,7 +10,7 @@
 
 namespace tessera::graph {
 
-/// What a graph is compiled for.
+/// The purpose for which a graph is compiled.
 enum class CompileFor : uint8_t { runs, costs };
 
 struct Placed {

@@ -84,7 +84,7 @@ struct Context {
   void spend(uint64_t elements);
   /// Throws Error if there are too many elements, without counting them.
   void require_left(uint64_t elements) const;
-  /// Throws Error, naming what needs the bytes, if the host has less memory.
+  /// Throws Error, naming `what` needs the bytes, if the host has less memory.
   void require_memory(uint64_t bytes, std::string_view what) const;
   /// Called before a value is padded by constants: throws Error, or UsageError, if it would become too large.
   void require_room(const Dims& padded, DataType type) const;

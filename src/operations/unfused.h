@@ -1,6 +1,6 @@
 // Structured maps as plain PyTorch computes them: several operations of a graph for each factor.
 //
-// This is what ran on an IPU in Shekofteh et al. 2023 ("Reducing Memory Requirements for the IPU using
+// These forms ran on an IPU in Shekofteh et al. 2023 ("Reducing Memory Requirements for the IPU using
 // Butterfly Factorizations"), which had no kernels of its own: the public PyTorch forms of Dao et al. 2019
 // (butterflies, Hadamard transforms) and of pixelfly. Gradients are those of the operations.
 #pragma once

@@ -44,7 +44,7 @@ struct PhaseTimes {
   }
 };
 
-/// What a codelet requires of one of its fields.
+/// The requirements of a codelet on one of its fields.
 struct FieldSpec {
   std::string_view name;
   Access access = Access::in;

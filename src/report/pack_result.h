@@ -52,10 +52,10 @@ struct PackResult {
   uint64_t gap() const { return packs - lower_bound; }
 };
 
-/// One row per result.
 /// "any" for 0.
 std::string depth_text(uint32_t max_per_pack);
 
+/// A table with one row per result.
 std::string table(std::span<const PackResult> results);
 
 /// Depths, overlong sequences, ranks and files of one result.

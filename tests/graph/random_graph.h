@@ -70,7 +70,7 @@ struct Built {
   std::vector<std::vector<Value>> values;
 };
 
-/// Patterns that replace those of items.
+/// Patterns that replace the patterns of items.
 using Patterns = std::map<size_t, Pattern>;
 
 /// Builds a recipe's graph. Throws UsageError for an invalid recipe.

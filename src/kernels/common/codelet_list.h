@@ -6,8 +6,8 @@
 //   TESSERA_DEFINE_FAMILY(cast, TESSERA_CAST_CODELETS, TESSERA_CODELET)   // in codelet.cc
 //
 // An entry is the codelet's name, its fields, its parameters, its SIMD form or nullptr, its code's bytes on a
-// tile, and what else program::Codelet has behind these. It makes cast_codelet of cast_reference(),
-// cast_simd() and cast_cost(). A family whose functions are in several files declares them with
+// tile, and further members of program::Codelet. It makes cast_codelet of cast_reference(), cast_simd() and
+// cast_cost(). A family whose functions are in several files declares them with
 // TESSERA_CAST_CODELETS(TESSERA_DECLARE_FUNCTIONS). Code uses fields[cast_field::out], so that positions
 // follow from the list alone. Parameters have a name and nothing beside it; since codelets may share them,
 // their positions are declared with TESSERA_POSITIONS.

@@ -27,7 +27,7 @@ inline constexpr uint32_t kPublishedFeatures = 1024;
 /// A training step of the network of tables 4 and 5: 50 images, 10 classes.
 LayerCase published_step(const graph::LayerOptions& options);
 
-/// "butterfly", on modelled machines with the form of its factors: "butterfly, published".
+/// "butterfly", on modelled machines with its form: "butterfly, unfused".
 std::string name_of(const LayerCase& what, const machine::Machine& machine);
 
 /// Plans, compiles and estimates the layer, or on a host measures it. Enters "seconds", "parameters" (of the

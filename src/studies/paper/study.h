@@ -1,5 +1,5 @@
 // `tessera reproduce NAME` of a paper: a list of sections, each a table or figure, run on a modelled machine
-// and measured on this host, beside the published numbers.
+// and measured on the host, beside the published numbers.
 //
 // To add a section: write its file in the paper's folder, with a function that returns the Section, and list
 // it with the others. Its cells() are what is run on a machine, each with a name that is the key of its
@@ -34,7 +34,7 @@
 
 namespace tessera::studies {
 
-/// Lists that replace those of a sweep of products; every combination runs.
+/// Lists that replace the lists of a sweep of products; every combination runs.
 struct ProductLists {
   std::vector<uint32_t> sizes{};
   std::vector<uint32_t> n{};
@@ -101,8 +101,8 @@ struct Cell {
   std::string extent{};  ///< quantity in which the cells of a series grow: "n = 64"
 };
 
-/// A number of ours, and that of the paper if it has one. `least` and `most` bound ours / published where the
-/// model is meant to be near; without them the ratio is only reported.
+/// A number of ours, and the paper's number if it has one. `least` and `most` bound ours / published where
+/// the model is expected to be near; without them the ratio is only reported.
 struct Comparison {
   std::string what;
   std::string unit{};

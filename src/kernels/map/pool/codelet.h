@@ -7,10 +7,10 @@
 namespace tessera::kernels {
 
 /// Images are matrices of pixels × channels, row by row and one image after another, or their transposes if
-/// "channels_in_rows" is 1: x of height × width, y of as many rows and columns as "down" and "across" have
-/// rows. Row i of "down" (u32) has the first row of x in the windows of row i of y, and the number of their
-/// rows, which are a step apart; "across" has the same for columns. All floating-point fields are of one
-/// type: f32, f16 or bf16.
+/// "channels_in_rows" is 1: x of height × width, y with a row per row of "down", and a column per row of
+/// "across". Row i of "down" (u32) has the first row of x in the windows of row i of y, and the number of
+/// their rows, which are a step apart; "across" has the same for columns. All floating-point fields are of
+/// one type: f32, f16 or bf16.
 ///
 /// y = the largest element of each window and channel, the first NaN if there is one; minus infinity if the
 /// window is empty. "y" has whole rows of images, from row "row" of all images on, and x all rows of y's

@@ -23,8 +23,8 @@ namespace tessera::kernels {
 /// is computed in FP32. "scale" is the bits of an FP32 number. A field whose bit is set in "transposed" is
 /// stored as its transpose.
 ///
-/// If there is a "step", a row of u32 as that of dropout, probabilities are dropped as by dropout with "keep"
-/// of the matrices queries × keys of "heads" heads of all sequences; "col" is the vertex's first head of k.
+/// If there is a "step", a row of u32 as for dropout, probabilities are dropped as by dropout with "keep" of
+/// the matrices queries × keys of "heads" heads of all sequences; "col" is the vertex's first head of k.
 #define TESSERA_ATTENTION_INPUTS(X) \
   X(q)                              \
   X(k)                              \

@@ -14,7 +14,7 @@ struct BucketWork {
   double subgroups = 0;
   double own = 0;     ///< subgroups of the tile's partition
   double rows = 0;    ///< rows of these subgroups
-  double blocks = 0;  ///< blocks blocks of these subgroups
+  double blocks = 0;  ///< blocks of these subgroups
 };
 
 /// Cycles for n columns, without zeroing Y.
