@@ -215,7 +215,7 @@ void Importer::fold() {
   imported_.graph = std::move(graph);
 }
 
-/// That of each operation's values at least.
+/// Requires at least the memory of each operation's values.
 void Importer::require_memory() const {
   const graph::Graph& graph = imported_.graph;
   const auto bytes_of = [&](const auto& ids) {

@@ -170,7 +170,7 @@ Types infer_attention_gradient(const Signature& s) {
   return {s.inputs[0], s.inputs[1], s.inputs[2]};
 }
 
-/// By an operation of its own, unless the bias or the logarithm has a gradient.
+/// The gradient as a single operation, unless the bias or the logarithm has a gradient.
 Gradients attention_gradient(const Differentiation& d) {
   const Inputs inputs(d.node);
   const bool needs_bias = inputs.has_bias && d.needed[inputs.bias()];
@@ -239,7 +239,7 @@ class AttentionParts {
         cast(equal(queries, keys), Type::f32) * cast(not_equal(keys, number(keys, 0)), Type::f32);
     return mask ? *mask * same : same;
   }
-  /// Of [sequences, heads, queries, keys].
+  /// Applies dropout to pairs, [sequences, heads, queries, keys].
   Value dropped(Value pairs) const {
     if (!inputs_.has_dropout) return pairs;
     Attributes attributes;

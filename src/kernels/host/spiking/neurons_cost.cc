@@ -12,7 +12,7 @@ using program::FieldView;
 // Operations per neuron and step: to update its states; to pass gradients back.
 constexpr double kForwardOperations = 14;
 constexpr double kBackwardOperations = 30;
-// Of the neurons whose spikes go to all others, the fraction that fires in a step.
+// Assumed fraction of neurons that fire in a step, where spikes go to all other neurons.
 constexpr double kActivity = 0.05;
 
 // Neurons without others go through the steps so many at a time, and so many samples with weights among
