@@ -96,7 +96,7 @@ Gradients pow_gradient(const Differentiation& d) {
   return {exponent == 0 ? *d.dy[0] * 0 : *d.dy[0] * pow(d.input(0), exponent - 1) * exponent};
 }
 
-// As operations.
+// Activations as operations.
 
 using Function = Value (*)(const Node&, Value);
 

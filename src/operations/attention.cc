@@ -439,7 +439,8 @@ std::vector<Case> attention_cases() {
       CaseOf{.type = Type::bf16, .size = 16, .value_size = 8}.make()};
 }
 
-/// Of y and the logarithm the results of any inputs would do, as the gradient takes them as they are.
+/// y and the logarithm may be the results of any inputs, as the gradient does not depend on how they were
+/// computed.
 std::vector<Case> attention_gradient_cases() {
   std::vector<Case> all = attention_cases();
   for (Case& c : all) {

@@ -15,8 +15,8 @@ constexpr double kBackwardOperations = 30;
 // Assumed fraction of neurons that fire in a step, where spikes go to all other neurons.
 constexpr double kActivity = 0.05;
 
-// Neurons without others go through the steps so many at a time, and so many samples with weights among
-// them.
+// Number of independent neurons that go through the steps together, and number of samples of neurons with
+// weights among them.
 constexpr uint32_t kColumns = 4096;
 constexpr uint32_t kSamples = 16;
 
