@@ -125,8 +125,8 @@ struct Assignment {
 
 /// What distinguishes the calls of a function.
 struct Call {
-  /// Calls with the same number, from 1, drop the same elements in dropout(); calls without a number get
-  /// different ones, from 2^31.
+  /// Calls with the same number, from 1, drop out the same elements; calls without one have different
+  /// numbers.
   std::optional<uint32_t> number = {};
   /// Stage of the call: it runs on chips of its own, which hold the weights that it is the first to take. A
   /// machine's chips are divided equally among the stages of a graph. All other operations, gradients and
@@ -141,8 +141,7 @@ struct Loop {
   /// Inputs of which each pass takes its own rows: the value has the rows of all passes, one pass after the
   /// other, or one element per pass if the input is a scalar. All passes take the other inputs whole.
   std::set<std::string> indexed = {};
-  /// Maps inputs to outputs: the input takes the value of the output in the previous pass; in the first pass,
-  /// the value given to loop().
+  /// Maps an input to the output of the previous pass that it takes; the first pass takes the given value.
   std::map<std::string, std::string> carried = {};
   /// Outputs that hold the rows of all passes; and outputs that are summed over the passes, times `scale`.
   /// All other outputs are those of the last pass.
@@ -154,8 +153,7 @@ struct Loop {
   std::optional<uint32_t> stage = {};  ///< as Call::stage
 };
 
-/// Operations in the order in which they run. Values have fixed shapes; each is computed once. A copy of a
-/// graph has values with the same ids.
+/// Operations in the order in which they run. Values have fixed shapes. Copies have the same ids.
 class Graph {
  public:
   /// Throw UsageError for a name that is taken, and shapes that are empty, too large or have too many
@@ -382,11 +380,9 @@ Value log_softmax(Value x, int dim = -1);
 /// Arguments of scaled dot-product attention besides queries, keys and values.
 struct Attention {
   uint32_t heads = 1;
-  uint32_t kv_heads = 0;             ///< heads of keys and values, each shared by equally many heads of
-                                     ///< queries; 0: `heads`
+  uint32_t kv_heads = 0;             ///< heads of keys and values, which heads of queries share; 0: `heads`
   std::optional<double> scale = {};  ///< none: 1 / √(size of a head)
-  /// Query i attends to the keys i + offset − left to i + offset + right; none: no limit. A causal mask has
-  /// right = 0.
+  /// Query i attends to keys i + offset − left to i + offset + right; none: no limit. Causal: right = 0.
   std::optional<uint32_t> left = {}, right = {};
   int64_t offset = 0;
   /// For packed sequences, u32 [..., queries] and [..., keys]: queries attend to keys with the same id.
@@ -502,8 +498,8 @@ struct SpikingOptions {
 /// The results of spiking layers.
 struct SpikingResults {
   std::vector<Spikes> spikes = {};       ///< one per layer that has spikes
-  std::vector<Value> dropped = {};       ///< of each such layer: numbers of dropped spikes and candidates,
-                                         ///< u32 [batch, 2]
+  std::vector<Value> dropped = {};       ///< of each such layer: dropped spikes and candidates, u32 [batch,
+                                         ///< 2]
   std::optional<Value> potentials = {};  ///< of a last layer without spikes: f32 [steps, batch · neurons]
 };
 
@@ -548,8 +544,7 @@ enum class Readout : uint8_t { last, maximum, mean };
 /// The readout, f32 [batch, neurons], of potentials [steps, batch · neurons].
 Value readout(Value potentials, uint32_t batch, Readout of);
 
-/// Adds the gradients of a scalar loss with respect to values. A value on which the loss does not depend has
-/// none.
+/// Adds the gradients of a scalar loss with respect to values; none where the loss does not depend on one.
 std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of);
 
 /// Parameters with settings of their own.
@@ -559,8 +554,7 @@ struct ParameterGroup {
   std::vector<std::string> names = {};
   std::optional<double> lr_scale = {};   ///< factor of the learning rate, otherwise 1
   std::optional<double> decay = {};      ///< instead of the optimizer's
-  std::optional<bool> trust_ratio = {};  ///< for LAMB and LARS: whether the parameters have a trust ratio,
-                                         ///< otherwise true
+  std::optional<bool> trust_ratio = {};  ///< for LAMB and LARS, otherwise true
 };
 
 /// How a number that a 16-bit type lacks is rounded: to the nearest one, or to one of its two neighbours so
@@ -570,8 +564,7 @@ enum class Rounding : uint8_t { nearest, stochastic };
 /// Multiplies the loss by a scale before gradients are computed, so that 16-bit gradients do not vanish, and
 /// divides gradients by it in FP32. With `grow_after`, a step with a gradient that is not finite changes no
 /// parameter and no optimizer's state, and halves the scale; after `grow_after` good steps the scale doubles,
-/// up to 2^24. A step also counts as having an infinite gradient if the sum of the squares of all gradients
-/// is infinite.
+/// up to 2^24. An infinite sum of all gradients' squares counts as an infinite gradient.
 struct LossScale {
   double initial = 65536;
   uint32_t grow_after = 2000;  ///< 0: the scale is fixed
@@ -590,11 +583,9 @@ struct TrainingOptions {
   /// The graph is one of this many replicas, each of which runs on an equal part of a machine's chips;
   /// gradients and scalar outputs are means over replicas.
   uint32_t replicas = 1;
-  /// Type of the optimizer's state for each element of a parameter: f32, f16 or bf16. Updates are computed in
-  /// FP32.
+  /// Type of the optimizer's state for each element: f32, f16 or bf16. Updates are computed in FP32.
   Type state = Type::f32;
-  /// How updated parameters and state of 16-bit types are rounded. Replicas share the random numbers, which
-  /// depend on the seed.
+  /// Rounding of updated parameters and state of 16-bit types, by random numbers that replicas share.
   Rounding rounding = Rounding::nearest;
   uint64_t seed = 0;
   std::optional<LossScale> loss_scale = {};
@@ -639,8 +630,7 @@ struct OperationCost {
   std::string operation;
   std::string value;  ///< its first output
   double seconds = 0;
-  double conversion_seconds = 0;         ///< of `seconds`, for converting operands and results between
-                                         ///< layouts
+  double conversion_seconds = 0;         ///< of `seconds`, for converting between layouts
   std::map<std::string, double> cycles;  ///< by phase
 };
 
@@ -654,8 +644,7 @@ struct ConversionCost {
 /// Time and memory of one of several chips.
 struct ChipCost {
   uint32_t chip = 0;
-  std::map<std::string, double> cycles;  ///< by phase, until the chip finishes; waiting for other chips is
-                                         ///< "sync"
+  std::map<std::string, double> cycles;  ///< by phase, until it finishes; waiting for other chips is "sync"
   uint64_t bytes = 0;                    ///< of all its tiles
 };
 
@@ -700,8 +689,7 @@ struct RunCost {
   uint64_t fullest_tile_bytes = 0;
   uint64_t tile_bytes = 0;  ///< memory of a tile
   std::string overflow;     ///< what does not fit, and what to change; empty: everything fits
-  /// Bytes of each tile by purpose; "other" is code, vertex state, stacks and padding. A host counts as one
-  /// tile.
+  /// Bytes of each tile by purpose; "other" is code, vertex state, stacks and padding. A host has one tile.
   std::vector<std::map<std::string, uint64_t>> tiles;
   // For machines of several chips; bytes and tiles are those of the first replica.
   std::vector<ChipCost> chips;
@@ -735,8 +723,8 @@ struct Tensor {
 /// whole layers are placed on as few chips as it fits.
 class Session {
  public:
-  /// Throws UsageError for operations that the machine does not support, and for parts into which the samples
-  /// cannot be divided.
+  /// Throws UsageError for operations that the machine does not support, and for parts that do not divide the
+  /// samples equally.
   Session(const Graph& graph, const Machine& machine, const SessionOptions& options = {});
   /// A session of another graph, such as an evaluation, on the machine of `owner`. It reads the owner's
   /// parameters of the same names: they need not be set, and follow every change. The graph must not assign
@@ -773,8 +761,7 @@ class Session {
   /// Runs once with copies of the inputs in FP32, and returns copies of the outputs.
   Arrays run(const Arrays& inputs);
 
-  /// Write and read a parameter or state by name: row-major values, or those of the blocks of a sparse
-  /// matrix.
+  /// Write and read a parameter or state by name: row-major, or the blocks of a sparse matrix.
   void set(const std::string& name, std::span<const float> values);
   std::vector<float> get(const std::string& name) const;
   /// Sets patterns of parameters with a capacity, then several parameters and state; nothing changes if one
