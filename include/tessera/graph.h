@@ -498,8 +498,7 @@ struct SpikingOptions {
 /// The results of spiking layers.
 struct SpikingResults {
   std::vector<Spikes> spikes = {};       ///< one per layer that has spikes
-  std::vector<Value> dropped = {};       ///< of each such layer: dropped spikes and candidates, u32 [batch,
-                                         ///< 2]
+  std::vector<Value> dropped = {};       ///< of each: dropped spikes and candidates, u32 [batch, 2]
   std::optional<Value> potentials = {};  ///< of a last layer without spikes: f32 [steps, batch · neurons]
 };
 
