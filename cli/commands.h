@@ -19,7 +19,7 @@ struct CommonOptions {
 /// Runs a parsed command; returns the tool's exit status.
 using Command = std::function<int()>;
 
-/// --json, --threads and --isa.
+/// Adds --json, --threads and --isa.
 void add_common_options(CLI::App& command, CommonOptions& options);
 
 Command add_spmm_command(CLI::App& app);

@@ -3,8 +3,8 @@
 
 namespace tessera::cli {
 
-/// While it lives, SIGINT and SIGTERM only take note of the request to stop; a second one has the effect that
-/// they had before.
+/// While it exists, SIGINT and SIGTERM only record the request to stop; a second signal has its previous
+/// effect.
 class Interruption {
  public:
   Interruption();
@@ -12,7 +12,7 @@ class Interruption {
   Interruption(const Interruption&) = delete;
   Interruption& operator=(const Interruption&) = delete;
 
-  /// The signal that came; 0: none.
+  /// The signal that was received; 0: none.
   static int pending();
 };
 

@@ -1,4 +1,4 @@
-// What the commands that run models of ONNX files share: shapes and arrays of inputs.
+// Common parts of the commands that run ONNX models: shapes and arrays of inputs.
 #pragma once
 
 #include <tessera/graph.h>
@@ -17,7 +17,7 @@ class App;
 
 namespace tessera::cli {
 
-/// How a model is read and given inputs.
+/// The model to read, and its inputs.
 struct ModelRequest {
   std::string path;
   std::vector<std::string> shapes;  ///< "ids=1,128"
@@ -28,19 +28,19 @@ struct ModelRequest {
 
 void add_model_options(CLI::App& command, ModelRequest& request);
 
-/// Reads the model for the shapes given; where they are not, those of the arrays in files.
+/// Reads the model for the given shapes, or else for the shapes of the arrays in files.
 onnx::ImportedModel import(const ModelRequest& request, uint32_t threads);
 
 /// Arrays for a session, in its types.
 class ModelArrays {
  public:
-  /// Of files, and random ones: numbers normally distributed, integers and truth values 0 and 1. Throws
-  /// UsageError for an input that does not exist, Error for a file of another shape.
+  /// Reads arrays from files, or fills random ones: normally distributed numbers, integers and truth values 0
+  /// and 1. Throws UsageError for an input that does not exist, Error for a file of another shape.
   ModelArrays(const graph::Session& session, const onnx::ImportedModel& model, const ModelRequest& request);
 
   void run(graph::Session& session);
   graph::RunCost measure(graph::Session& session);
-  /// An output, as it is in the file.
+  /// An output, with the type and shape of the file.
   std::vector<double> output(const std::string& name) const;
 
  private:

@@ -30,7 +30,7 @@ void add(CLI::App& command, const std::string& name, Value& value, Parse parse, 
       name, [&value, parse](const std::string& text) { value = parse(text); }, help);
 }
 
-/// One of a few values by its name.
+/// An option that chooses one of a few values by name.
 template <class Choice, class Value>
 void add_choice(CLI::App& command, const std::string& name, Value& value,
                 const std::map<std::string, Choice>& choices, const std::string& help) {
@@ -44,7 +44,7 @@ void add_choice(CLI::App& command, const std::string& name, Value& value,
   add(command, name, value, parse, help);
 }
 
-/// Of these, which name_of() names.
+/// An option that chooses one of these values by the names of name_of().
 template <class Value>
 void add_choice(CLI::App& command, const std::string& name, Value& value, std::initializer_list<Value> known,
                 const std::string& help) {
@@ -71,7 +71,7 @@ inline void add_seconds(CLI::App& command, const std::string& name, double& valu
       command, name, value, [name](const std::string& text) { return parse_seconds(name, text); }, help);
 }
 
-/// A list of counts.
+/// An option that is a list of counts.
 inline void add_counts(CLI::App& command, const std::string& name, std::vector<uint32_t>& values,
                        const std::string& help) {
   add(

@@ -11,7 +11,7 @@ void reserve_standard_streams();
 /// "tessera: …" on stderr. A failure to write there is ignored.
 void complain(std::string_view message);
 
-/// `status`, or a failure status, with a message, if results could not be written to stdout.
+/// Returns `status`, or a failure status, with a message, if results could not be written to stdout.
 int finish(int status);
 
 }  // namespace tessera::cli

@@ -1,4 +1,4 @@
-// `tessera reproduce` of papers that are lists of sections.
+// `tessera reproduce` for papers that are lists of sections.
 #pragma once
 
 #include "cli/commands.h"
@@ -6,7 +6,7 @@
 
 namespace tessera::cli {
 
-/// Adds the command below `reproduce`, with options that other papers do not have; runs it once it is parsed.
+/// Adds the command of a paper to `reproduce`, with the options of this paper alone; the result runs it.
 Command add_paper_command(CLI::App& reproduce, const studies::Paper& paper,
                           void (*add_further)(CLI::App& command, studies::Request& request) = nullptr);
 

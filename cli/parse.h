@@ -11,7 +11,7 @@
 
 namespace tessera::cli {
 
-/// The number if the whole text is one.
+/// The number, if the whole text is one.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};
@@ -29,13 +29,14 @@ uint32_t parse_count(const std::string& option, const std::string& text, uint32_
                      uint32_t most = kMostCount);
 std::vector<uint32_t> parse_counts(const std::string& option, const std::string& text);
 uint64_t parse_seed(const std::string& text, const std::string& option = "--seed");
-/// Throws UsageError for a file of another type. Names without an extension, such as /dev/stdout, are taken.
+/// Throws UsageError for a file of another type. Names without an extension, such as /dev/stdout, are
+/// accepted.
 void check_extension(const std::string& option, const std::string& file,
                      const std::vector<std::string>& known);
 double parse_seconds(const std::string& option, const std::string& text);  ///< finite and positive
 std::vector<double> parse_densities(const std::string& text);              ///< 1/16, 0.1, …
 
-/// The folder of --data, or else of TESSERA_DATA; "" without either.
+/// The folder of --data, or else of TESSERA_DATA; "" if neither is given.
 std::string data_folder(const std::string& given);
 
 }  // namespace tessera::cli

@@ -17,7 +17,7 @@ class Progress {
 
   /// Shows that `done` steps are finished and `next` is running.
   void show(size_t done, const std::string& next);
-  /// The same for steps of different length: a fraction `share` of the work is done, 0 to 1.
+  /// Shows that a fraction `share` of the work is done, 0 to 1, for steps of different length.
   void show(size_t done, const std::string& next, double share);
   /// Erases the bar so that something else can be printed.
   void clear();

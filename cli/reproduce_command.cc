@@ -18,7 +18,8 @@ void add_packing_options(CLI::App& command, studies::Request& r) {
   add_seconds(command, "--time-limit", r.time_limit, "Seconds per packing");
 }
 
-/// Those of lists take items separated by commas; with any of them every combination runs.
+/// Adds the options of products. List options take items separated by commas; with any of them, every
+/// combination runs.
 void add_product_options(CLI::App& command, studies::Request& r) {
   add_choice(command, "--planner", r.planner, kPlanners,
              "Planner for modelled machines: vendor (default) or best");

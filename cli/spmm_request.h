@@ -1,4 +1,4 @@
-// The options of `tessera spmm`: parsing, and whether they go together.
+// The options of `tessera spmm`: parsing, and checks for conflicts.
 #pragma once
 
 #include <cstdint>

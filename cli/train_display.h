@@ -1,4 +1,4 @@
-// What `tessera train` shows while it trains.
+// The display of `tessera train` during training.
 #pragma once
 
 #include <tessera/training.h>
@@ -11,10 +11,10 @@
 
 namespace tessera::cli {
 
-/// The bar with loss and accuracy, and a row for each epoch.
+/// Shows a bar with loss and accuracy, and a row per epoch.
 class TrainDisplay {
  public:
-  /// `name` precedes what the bar says.
+  /// `name` precedes the text of the bar.
   TrainDisplay(bool rows, uint64_t first_step, uint64_t steps, std::string name = "")
       : rows_(rows), first_(first_step), name_(std::move(name)), bar_(steps - first_step) {}
 

@@ -1,4 +1,4 @@
-// What `tessera train` prints.
+// The output of `tessera train`.
 #pragma once
 
 #include <tessera/training.h>
@@ -16,17 +16,17 @@ namespace tessera::cli {
 /// One training, or its estimate, as JSON.
 nlohmann::ordered_json json_of(const TrainRequest& request, const Trainer& trainer,
                                const report::TrainingReport& report, uint64_t resumed_from);
-/// One JSON object, of trainings and what follows from them.
+/// One JSON object with trainings and their summary.
 std::string json(std::vector<nlohmann::ordered_json> trainings,
                  const std::vector<report::SweepPoint>& points);
 
-/// The line above the epochs, and what follows them.
+/// The line above the epochs, and the text after them.
 std::string heading(const report::TrainingReport& report, uint32_t batch);
 std::string summary(const report::TrainingReport& report);
 std::string estimate(const report::TrainingReport& report);
-/// What --print asks for.
+/// The text that --print asks for.
 std::string printed(const TrainRequest& request, const report::TrainingReport& report);
-/// A line for one of several trainings, and what follows the last.
+/// A line for one of several trainings, and the text after the last.
 std::string summary_of_run(const report::SweepRun& run);
 std::string summary_of(const std::vector<report::SweepPoint>& points);
 

@@ -255,7 +255,7 @@ void check(const TrainRequest& r, const CLI::App& command) {
 
 namespace {
 
-/// Height and width of images with so many pixels, as square as possible.
+/// Height and width of images with `inputs` pixels, as square as possible.
 ImageShape shape_of(uint32_t inputs, uint32_t classes) {
   uint32_t height = 1;
   for (uint32_t side = 1; uint64_t{side} * side <= inputs; ++side)

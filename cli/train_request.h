@@ -19,11 +19,11 @@ inline constexpr const char* kDefaultRecordings = "randman";
 struct TrainRequest {
   TrainingSettings settings;
   bool layers_given = false;
-  bool is_spiking = false;  ///< a network of spiking neurons, of recordings
+  bool is_spiking = false;  ///< a network of spiking neurons, trained on recordings
   SpikingTrainingSettings spiking = usual_settings(kDefaultRecordings);
   RecordingSettings recordings;
-  std::vector<uint32_t> batches = {50};  ///< each is trained with
-  uint32_t seeds = 1;                    ///< trainings of each, with consecutive seeds
+  std::vector<uint32_t> batches = {50};  ///< batch sizes, each of which is trained with
+  uint32_t seeds = 1;                    ///< number of trainings per batch size, with consecutive seeds
 
   // The images or recordings: a data set of a folder, or synthetic ones.
   std::string data;
@@ -31,7 +31,7 @@ struct TrainRequest {
   uint32_t images = 8000;
 
   std::string machine = "host";
-  uint32_t tiles = 0;  ///< of a host; 0: as many as threads
+  uint32_t tiles = 0;  ///< tiles of a host; 0: one per thread
   uint32_t threads = 0;
 
   std::string checkpoint;
@@ -49,16 +49,16 @@ void add_train_options(CLI::App& command, TrainRequest& request);
 bool is_sweep(const TrainRequest& request);
 /// One of several trainings, with a checkpoint of its own: run-batch50-seed0.safetensors.
 TrainRequest one_of(const TrainRequest& request, uint32_t batch, uint32_t number);
-/// All of them.
+/// All trainings of a request.
 std::vector<TrainRequest> trainings_of(const TrainRequest& request);
 
-/// What follows from given options for those that are not.
+/// Sets options that are not given, by those that are.
 void set_defaults(TrainRequest& request, const CLI::App& command);
 
 /// Throws UsageError if options conflict or one is missing, before anything is read.
 void check(const TrainRequest& request, const CLI::App& command);
 
-/// Reads or generates the images, and sets what follows from them.
+/// Reads or generates the images, and sets the options that follow from them.
 ImageSplit images_for(TrainRequest& request);
 
 Machine machine_for(const TrainRequest& request);

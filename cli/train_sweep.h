@@ -5,8 +5,7 @@
 
 namespace tessera::cli {
 
-/// Returns the exit status. What the last training would be refused for is reported before the first one
-/// starts.
+/// Returns the exit status. Errors in the settings of any training are reported before the first one starts.
 int train_sweep(const TrainRequest& request, const TrainingData& data);
 
 }  // namespace tessera::cli

@@ -10,18 +10,18 @@
 
 namespace tessera::cli {
 
-/// What the trainings of a request have in common; outlives them.
+/// Data shared by the trainings of a request; must outlive them.
 struct TrainingData {
   std::variant<ImageSplit, RecordingSplit> samples;
   Machine machine;
 };
 
-/// Throws UsageError for what the training would be refused for.
+/// Throws UsageError for a training that would be refused.
 void check(const TrainRequest& one, const TrainingData& data);
 
 Trainer start(const TrainRequest& one, const TrainingData& data);
 
-/// Without a result.
+/// The report of a training, without a result.
 report::TrainingReport report_of(const TrainRequest& one, const TrainingData& data, const Trainer& trainer);
 
 }  // namespace tessera::cli

@@ -7,7 +7,7 @@
 
 namespace tessera::cli {
 
-/// What is wrong with the arguments, and which command shows how they must be.
+/// The error in the arguments, and the command that shows the correct usage.
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
                           const std::vector<std::string>& arguments);
 

@@ -1,4 +1,4 @@
-// Times several ways to do the same work, in turns.
+// Times several ways of doing the same work, alternately.
 #pragma once
 
 #include <functional>
@@ -9,21 +9,21 @@
 
 namespace tessera::bench {
 
-/// One way to do the work, and how long it took.
+/// One way of doing the work, and its times.
 struct Contestant {
   std::string name;
   std::function<void()> run;
   double seconds = 0;    ///< median of rounds
-  double least = 0;      ///< of all calls: where other programs disturb a computer, that is the work itself
-  double predicted = 0;  ///< by its plan; 0: none
+  double least = 0;      ///< least time of all calls: the work itself, where other programs disturb the host
+  double predicted = 0;  ///< prediction of its plan; 0: none
 };
 
-/// Rounds of all contestants, one after the other, each after a pause in which the idle threads of the one
-/// before stop spinning.
+/// Runs rounds of all contestants, one after the other, each after a pause in which the idle threads of the
+/// previous one stop spinning.
 void compete(std::vector<Contestant>& contestants);
 
 /// Prints a line for each: microseconds (median and least), GFLOP/s and the fraction of the peak, time
-/// relative to the first one's, and what its plan predicts relative to its time.
+/// relative to the first contestant's, and its plan's prediction relative to its time.
 void print_header();
 void print(const std::string& work, double flops, double peak_gflops,
            const std::vector<Contestant>& contestants);

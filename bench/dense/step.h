@@ -18,7 +18,7 @@ struct StepShape {
   uint32_t classes = 10;
   uint32_t n = 50;
 
-  /// Of all products.
+  /// Operations of all products.
   double flops() const { return 2.0 * n * (2.0 * k * m + 3.0 * m * classes); }
 };
 

@@ -39,7 +39,7 @@ struct Work {
   const std::vector<float>& dense;  ///< the same weights, row-major m × k; empty if no peer needs them
   uint32_t n = 1;
   Layout layout = Layout::row_major;  ///< of X, Y and their gradients, contiguous
-  Type type = Type::f32;              ///< of W; all else is FP32
+  Type type = Type::f32;              ///< type of W; everything else is FP32
   Task task = Task::forward;
 
   uint32_t m() const { return weights.pattern.rows; }
@@ -57,7 +57,7 @@ struct Arrays {
 
 /// Seconds to change a dynamic weight's pattern.
 struct PatternTimes {
-  double replaced = 0;   ///< to another pattern with as many blocks
+  double replaced = 0;   ///< changing to another pattern with equally many blocks
   double drop_grow = 0;  ///< dropping and growing 5 % of the blocks
 };
 
@@ -66,7 +66,7 @@ class PreparedProduct {
  public:
   virtual ~PreparedProduct() = default;
 
-  /// Everything that a caller waits for on each call. Reads and writes the arrays of its task.
+  /// Does all the work of a call. Reads and writes the arrays of its task.
   virtual void run(const Arrays& arrays) = 0;
 
   /// Floats of dW in the library's own order; 0 if it computes none.
@@ -97,7 +97,7 @@ class Peer {
   /// Version, threading runtime and reported instruction set, for the report's header.
   virtual std::string version() const = 0;
 
-  /// Why it cannot do this work; empty if it can.
+  /// Why the library cannot do this work; empty if it can.
   virtual std::string why_not(const Work& work) const = 0;
 
   virtual std::unique_ptr<PreparedProduct> prepare(const Work& work) = 0;
@@ -106,13 +106,13 @@ class Peer {
 /// Why a library that only has Y = W·X cannot do this work; empty if it can.
 std::string forward_only(const Work& work);
 
-/// Extracts dW at the stored elements from a dense m × k one.
+/// Extracts dW at the stored elements from a dense m × k dW.
 void pick_gradient(const Pattern& pattern, const float* dense, std::span<float> stored);
 
 /// Prepares a peer for one product, or for all three in sequence.
 std::unique_ptr<PreparedProduct> prepare(Peer& peer, const Work& work);
 
-/// Peers that could be loaded, and a line for each that could not.
+/// Peers that could be loaded, and a line for each peer that could not.
 struct Peers {
   std::vector<std::unique_ptr<Peer>> loaded;
   std::vector<std::string> missing;

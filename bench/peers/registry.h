@@ -1,5 +1,5 @@
-// The available peers: one factory each, in its own file. A factory throws Error if the library is not on
-// this computer.
+// The available peers: one factory each, in its own file. A factory throws Error if the library is not
+// installed.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Spiking networks with random weights, whose scale is such that every hidden layer fires as often as asked.
+// Spiking networks with random weights, scaled such that every hidden layer fires at a given rate.
 #pragma once
 
 #include <tessera/spiking.h>
@@ -32,7 +32,7 @@ class SpikingBench {
   /// Means over all samples and steps.
   double firing(size_t layer) const;
   double listed(size_t layer) const;
-  /// Bytes kept for gradients: reserved, and those in use.
+  /// Bytes kept for gradients: reserved, and in use.
   double reserved_bytes() const;
   double used_bytes() const;
   /// Bytes that dense backpropagation through time keeps: potentials and inputs.
@@ -58,7 +58,7 @@ class SpikingBench {
   std::vector<uint32_t> num_;
   SpikingNetwork network_;
   std::vector<std::vector<float>> parameters_, gradients_;
-  std::vector<size_t> weights_;  // of each layer, among the parameters
+  std::vector<size_t> weights_;  // position of each layer's weight among the parameters
   std::vector<const float*> parameter_pointers_;
   std::vector<float*> gradient_pointers_;
   std::vector<float> upstream_;

@@ -16,7 +16,7 @@ namespace tessera::bench {
 
 /// The work for all libraries.
 struct Case {
-  std::string label;   ///< of a file; empty for generated weights
+  std::string label;   ///< name of a file; empty for generated weights
   double density = 0;  ///< stored elements ÷ (m · k)
   double asked_density = 0;
   uint32_t block = 1;
@@ -34,14 +34,14 @@ struct Timing {
   Type type = Type::f32;
   Task task = Task::forward;
   double seconds = 0;          ///< median over the rounds; 0 if it did not take part
-  double fastest = 0;          ///< of all calls
-  double prepare_seconds = 0;  ///< of W, once
+  double fastest = 0;          ///< fastest of all calls
+  double prepare_seconds = 0;  ///< time of preparing W, once
   double predicted_seconds = 0;
   uint64_t weight_bytes = 0;
-  int rounds = 0;    ///< in which it took part
+  int rounds = 0;    ///< number of rounds in which it took part
   double error = 0;  ///< largest |result - reference| ÷ the sum of its terms' magnitudes, over sampled
                      ///< elements
-  PatternTimes pattern = {};  ///< of dynamic weights
+  PatternTimes pattern = {};  ///< times of dynamic weights
   std::string absent;         ///< why it did not take part
   std::string plan;
 };
@@ -50,11 +50,11 @@ struct Comparison {
   Case work;
   std::vector<Timing> timings;
   double read_gbps = 0;    ///< streaming reads of a buffer of the size of prepacked W + X + Y
-  double bytes = 0;        ///< of that buffer
-  double peak_gflops = 0;  ///< of all threads with the instruction set
+  double bytes = 0;        ///< size of that buffer
+  double peak_gflops = 0;  ///< peak of all threads with the instruction set
 
   const Timing* tessera() const { return best(Kind::tessera); }
-  /// Fastest of a kind at the task; null if none took part.
+  /// Fastest library of a kind at the task; null if none took part.
   const Timing* best(Kind kind) const { return best(kind, work.task); }
   const Timing* best(Kind kind, Task task) const;
   double gflops(const Timing& timing) const;

@@ -6,8 +6,8 @@
 
 namespace tessera::bench {
 
-/// Pins thread i of every library's pool to core i. Otherwise, on a busy computer, a woken worker often
-/// starts on the core of its caller.
+/// Pins thread i of every library's pool to core i. Otherwise, on a busy host, a woken worker often starts on
+/// the core of its caller.
 class Pinning {
  public:
   explicit Pinning(unsigned threads);
@@ -19,7 +19,7 @@ class Pinning {
   int first_cpu() const { return cpus_.front(); }
 
  private:
-  std::vector<int> cpus_;  ///< of the threads, in order
+  std::vector<int> cpus_;  ///< cores of the threads, in order
   std::set<int> known_;    ///< kernel ids of threads seen so far
 };
 

@@ -25,9 +25,9 @@ class Reference {
 
  private:
   struct Element {
-    size_t index;  ///< in the result
+    size_t index;  ///< position in the result
     double value = 0;
-    double magnitude = 0;  ///< of its terms
+    double magnitude = 0;  ///< sum of the magnitudes of its terms
 
     void add(double term);
   };

@@ -14,20 +14,23 @@ namespace tessera::graph {
 /// A window over one or two dimensions, and what a convolution does with it.
 struct Convolution {
   std::vector<uint32_t> kernel;  ///< sizes of the window: [height, width], or [length]
-  /// For each dimension; of any that is empty, the default for all.
+  /// Each list has one number per dimension; an empty one stands for the default in every dimension.
   std::vector<uint32_t> stride = {};  ///< 1
-  /// Zeros on both sides of each dimension; or before each dimension, and then after each. 0.
+  /// Number of zeros added at each end of each dimension; a list of twice the length has the numbers before
+  /// all dimensions, then those after them. Default 0.
   std::vector<uint32_t> padding = {};
   std::vector<uint32_t> dilation = {};  ///< 1
-  /// Number of groups into which channels and outputs are divided; as many as channels: depthwise.
+  /// Number of groups into which channels and outputs are divided; if it equals the channels, the convolution
+  /// is depthwise.
   uint32_t groups = 1;
 };
 
-/// What a window sees: [samples, positions…, taps · channels], tap by tap all channels, with zeros beyond the
-/// image. Throws UsageError, as the others do, for shapes that do not match, groups, and a window that is
-/// larger than the padded image.
+/// The elements under the window at each position: [samples, positions…, taps · channels], tap by tap all
+/// channels, with zeros beyond the image. Like the other functions for convolutions, throws UsageError for
+/// shapes that do not match, for groups, and for a window that is larger than the padded image.
 Value patches(Value x, const Convolution& window);
-/// The reverse: the sums, in an image of these sizes, of all that is seen at the same place.
+/// The adjoint of patches(): an image of the given sizes, each element of which is the sum of the patch
+/// elements that patches() would take from its position.
 Value fold(Value x, const Convolution& window, const Shape& sizes);
 
 /// Convolution, in the sense of neural networks, of [samples, sizes…, channels] with a weight of [outputs,
@@ -35,23 +38,24 @@ Value fold(Value x, const Convolution& window, const Shape& sizes);
 /// [samples, positions…, outputs]. Blocks of a sparse weight that divide the channels thus lie within a tap.
 Value convolution(Value x, Value weight, std::optional<Value> bias, const Convolution& of);
 
-/// The transpose of a convolution, as PyTorch's: each position adds weight · x to what its window sees. The
-/// weight is [taps · outputs, channels], tap by tap all outputs; of several groups, one such matrix with the
-/// outputs and channels of each below the other: [groups · taps · outputs / groups, channels / groups]. A
-/// size becomes (size − 1) · stride − padding before and after + dilation · (kernel − 1) + 1 +
+/// The transpose of a convolution, as PyTorch's: each position adds weight · x to the elements under its
+/// window. The weight is [taps · outputs, channels], tap by tap all outputs; of several groups, one such
+/// matrix with the outputs and channels of each below the other: [groups · taps · outputs / groups, channels
+/// / groups]. A size becomes (size − 1) · stride − padding before and after + dilation · (kernel − 1) + 1 +
 /// output_padding.
 Value transposed_convolution(Value x, Value weight, std::optional<Value> bias, const Convolution& of,
                              const std::vector<uint32_t>& output_padding = {});
 
-/// A weight in the order of PyTorch and ONNX, [outputs, channels / groups, kernel…], in that of
+/// Reorders a weight from the layout of PyTorch and ONNX, [outputs, channels / groups, kernel…], to that of
 /// convolution(). Throws UsageError for another number of values.
 std::vector<float> convolution_weight(std::span<const float> values, const Shape& shape);
-/// The same for transposed_convolution(), from [channels, outputs / groups, kernel…].
+/// Reorders a weight from [channels, outputs / groups, kernel…] to the layout of transposed_convolution().
+/// Throws UsageError for another number of values.
 std::vector<float> transposed_convolution_weight(std::span<const float> values, const Shape& shape,
                                                  uint32_t groups = 1);
-/// A convolution in groups as one of a single group: the weight of [outputs, taps · channels / groups] among
-/// zeros, of which only blocks of block_size × block_size are stored that have something. Block sizes of 4,
-/// 8, 16 and 32 and single elements run everywhere.
+/// The weight of a convolution in groups, [outputs, taps · channels / groups], as a sparse weight for the
+/// same convolution in a single group, [outputs, taps · channels]. Stores only blocks of block_size ×
+/// block_size with a non-zero. Block sizes 1, 4, 8, 16 and 32 run on every machine.
 SparseMatrix ungrouped_convolution_weight(std::span<const float> values, uint32_t outputs, uint32_t channels,
                                           uint32_t taps, uint32_t groups, uint32_t block_size);
 

@@ -10,15 +10,15 @@
 namespace tessera::graph {
 
 struct EstimateOptions {
-  uint32_t chips = 0;  ///< as SessionOptions has them
-  /// Arrays of integer inputs on which costs depend, such as lists of spikes; without them, costs are those
-  /// of what is expected.
+  uint32_t chips = 0;  ///< number of chips, as SessionOptions::chips
+  /// Arrays of integer inputs on which costs depend, such as lists of spikes; without them, costs are
+  /// computed from their expected contents.
   std::span<const Tensor> inputs = {};
-  /// The parameters are those of a session of this graph, as Session(graph, owner) shares them.
+  /// The graph whose session owns the parameters, as for Session(graph, owner); null: the graph has its own.
   const Graph* owner = nullptr;
 };
 
-/// The cost of a graph on a machine, as a session of it has. Takes no memory for parameters, state and
+/// The cost of a graph on a machine, equal to Session::cost(). Takes no memory for parameters, state and
 /// replicas, however large they are. Throws UsageError as Session does.
 RunCost estimate(const Graph& graph, const Machine& machine, const EstimateOptions& options = {});
 

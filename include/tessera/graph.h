@@ -26,8 +26,8 @@
 
 namespace tessera::graph {
 
-/// Sizes of a value's dimensions, at most five; a scalar has none. The last one are features, the others
-/// count rows.
+/// Sizes of a value's dimensions, at most five; a scalar has none. The last dimension counts features, the
+/// others count rows.
 using Shape = std::vector<uint32_t>;
 inline constexpr size_t kMaxDimensions = 5;
 
@@ -35,7 +35,8 @@ inline constexpr size_t kMaxDimensions = 5;
 struct TensorType {
   Type type = Type::f32;
   Shape shape = {};
-  /// Of a sparse matrix, and of its gradient and an optimizer's state for it: only its blocks are stored.
+  /// The pattern of a sparse matrix, of its gradient, or of an optimizer's state for it, of which only the
+  /// blocks are stored; null: dense.
   std::shared_ptr<const Pattern> pattern = {};
   /// Maximum number of blocks, if the pattern may change.
   std::optional<uint64_t> capacity = {};
@@ -50,13 +51,13 @@ struct TensorType {
 /// "f32[50, 1024]"
 std::string to_string(const TensorType& type);
 
-/// What a value is.
+/// The kind of a value.
 enum class Kind : uint8_t {
   input,      ///< given on each run
   parameter,  ///< stays between runs; training changes it
-  state,      ///< stays between runs, such as an optimizer's
+  state,      ///< stays between runs, such as an optimizer's momentum
   constant,
-  result,  ///< of an operation
+  result,  ///< computed by an operation
 };
 
 /// Initial contents of a parameter or state.
@@ -90,14 +91,14 @@ struct Value {
   const Shape& shape() const { return type().shape; }
 };
 
-/// What a graph knows of a value.
+/// The properties of a graph's value.
 struct ValueInfo {
   std::string name = {};  ///< unique
   Kind kind = Kind::result;
   TensorType type = {};
   Initial initial = {};                 ///< of parameters and state
-  std::optional<uint32_t> node = {};    ///< that computes it
-  std::optional<ValueId> belongs = {};  ///< of gradients and optimizers' state: the parameter
+  std::optional<uint32_t> node = {};    ///< position of the node that computes it
+  std::optional<ValueId> belongs = {};  ///< for gradients and optimizers' state: the parameter
 };
 
 /// An operation applied to values.
@@ -107,7 +108,7 @@ struct Node {
   Attributes attributes = {};
   std::vector<ValueId> outputs = {};
   bool backward = false;                   ///< computes gradients or updates
-  std::shared_ptr<const Graph> body = {};  ///< of a call or a loop
+  std::shared_ptr<const Graph> body = {};  ///< for a call or a loop: its function
 
   /// Throw Error if there is no such attribute, or one of another type, without a default.
   int64_t integer(std::string_view name, std::optional<int64_t> otherwise = {}) const;
@@ -122,37 +123,37 @@ struct Assignment {
   ValueId value = 0;
 };
 
-/// What sets calls of a function apart.
+/// What distinguishes the calls of a function.
 struct Call {
-  /// Calls with the same number, from 1, drop out the same; without one, each has its own, from 2^31.
+  /// Calls with the same number, from 1, drop out the same elements; calls without one have different
+  /// numbers.
   std::optional<uint32_t> number = {};
-  /// The call runs on chips of its own, with the weights that it takes first: a machine's chips are divided
-  /// equally among the stages of a graph. Operations that are no calls or loops with a stage run where their
-  /// weights and inputs are, gradients and updates too. In a loop with a stage, all that name
-  /// no other do.
+  /// Stage of the call: it runs on chips of its own, which hold the weights that it is the first to take. A
+  /// machine's chips are divided equally among the stages of a graph. All other operations, gradients and
+  /// updates included, run where their weights and inputs are; within a loop with a stage, all operations
+  /// without another stage run on the loop's chips.
   std::optional<uint32_t> stage = {};
 };
 
 /// How the passes of a loop take the inputs of its body, and what becomes of the outputs, by their names.
 struct Loop {
   uint32_t count = 1;
-  /// Inputs of which each pass takes its own rows; the value has the rows of all passes, one pass after the
-  /// other, or an element for each if the input is a scalar. All passes take other inputs whole.
+  /// Inputs of which each pass takes its own rows: the value has the rows of all passes, one pass after the
+  /// other, or one element per pass if the input is a scalar. All passes take the other inputs whole.
   std::set<std::string> indexed = {};
-  /// By input: the output of the pass before that it becomes. The first pass takes what is given.
+  /// Maps an input to the output of the previous pass that it takes; the first pass takes the given value.
   std::map<std::string, std::string> carried = {};
-  /// Outputs that have the rows of all passes; and outputs that are summed over the passes, times `scale`.
-  /// Any other is that of the last pass.
+  /// Outputs that hold the rows of all passes; and outputs that are summed over the passes, times `scale`.
+  /// All other outputs are those of the last pass.
   std::set<std::string> stacked = {};
   std::set<std::string> summed = {};
   double scale = 1;
-  /// From the last pass to the first.
+  /// Whether the passes run from the last to the first.
   bool reversed = false;
-  std::optional<uint32_t> stage = {};  ///< as of a call
+  std::optional<uint32_t> stage = {};  ///< as Call::stage
 };
 
-/// Operations in the order in which they run. Values have fixed shapes; each is computed once. Values of a
-/// copy have the same numbers.
+/// Operations in the order in which they run. Values have fixed shapes. Copies have the same ids.
 class Graph {
  public:
   /// Throw UsageError for a name that is taken, and shapes that are empty, too large or have too many
@@ -175,14 +176,14 @@ class Graph {
   std::vector<Value> apply(const Node& like, const std::vector<Value>& inputs);
   /// Calls a function: a graph without parameters and state, whose inputs are replaced by these values in
   /// their order. Returns its outputs in the order of their names. All calls of one graph share its code;
-  /// what is added to it later does not matter to them. A function takes weights as inputs, so a repeated
-  /// block is one function called with other parameters. Throws UsageError for values of other types than the
+  /// later additions to the graph do not affect them. A function takes weights as inputs, so a repeated block
+  /// is one function called with other parameters. Throws UsageError for values of other types than the
   /// inputs', and for a function of spiking layers, which draw the same random numbers in every call.
   std::vector<Value> call(const std::shared_ptr<const Graph>& function, const std::vector<Value>& inputs,
                           const Call& how = {});
-  /// Runs a function several times, as a call with such inputs. What it drops out differs between passes, and
-  /// between loops and calls. Throws UsageError as call() does, and for names that the function lacks; only
-  /// what is the same in all passes may be sparse.
+  /// Runs a function several times, like a call with these inputs. Dropout differs between passes, and
+  /// between loops and calls. Throws UsageError as call() does, for names that the function lacks, and for
+  /// sparse values that differ between passes.
   std::vector<Value> loop(const std::shared_ptr<const Graph>& body, const std::vector<Value>& inputs,
                           const Loop& how);
   /// The inputs in their order.
@@ -194,15 +195,15 @@ class Graph {
   void remove_output(const std::string& name) { outputs_.erase(name); }
   /// Sets a parameter or state at the end of each run. Throws UsageError if it is set already.
   void assign(Value state, Value value);
-  /// All operations so far become the body of a loop over `count` micro-batches. Inputs that they take hold
-  /// the rows of all from now on. Returns the sums of results over micro-batches, times `scale`; outputs
-  /// become such sums as well, and state is set to what the last micro-batch gives. Other results are no
-  /// values of this graph any longer.
+  /// Moves all operations so far into the body of a loop over `count` micro-batches. Inputs that they take
+  /// hold the rows of all micro-batches from now on. Returns the values `summed`, summed over micro-batches
+  /// and times `scale`; outputs become such sums as well, and state is set to its value after the last
+  /// micro-batch. Other results are no longer values of this graph.
   std::vector<Value> repeat_for_micro_batches(uint32_t count, const std::vector<Value>& summed = {},
                                               double scale = 1);
-  /// Equal parts of a machine run the graph side by side, each on rows of its own: inputs so far that are no
-  /// scalars hold the rows of all replicas, one replica after the other, and so do outputs that are no
-  /// scalars. Scalar outputs are the first replica's.
+  /// Lets equal parts of a machine run the graph side by side, each on its own rows: from now on, inputs and
+  /// outputs that are not scalars hold the rows of all replicas, one replica after the other. Scalar outputs
+  /// are those of the first replica.
   void replicate(uint32_t count);
   uint32_t replicas() const { return replicas_; }
   /// Type of an input or output as it is bound: with the rows of all replicas.
@@ -223,20 +224,20 @@ class Graph {
   // Rewriting, for transforms. Positions of nodes change, values stay.
   /// Replaces the nodes, which must compute the same results in a valid order.
   void set_nodes(std::vector<Node> nodes);
-  /// The operations from a position on compute gradients or updates.
+  /// Marks the operations from position `first` on as computing gradients or updates.
   void mark_backward(uint32_t first);
-  /// Operations that `add` applies go before a node. Returns how many there are.
+  /// Calls `add` and inserts the operations that it applies before a node. Returns their number.
   uint32_t insert_before(uint32_t node, const std::function<void()>& add);
-  /// A result becomes what another one of the same type is: its operation computes `result` instead, and what
-  /// used the other one uses it. The operation that computed `result` has to be erased.
+  /// Lets the operation that computes `by`, of the same type, compute `result` instead, which all users of
+  /// `by` then use. The operation that computed `result` before must be erased.
   void replace(Value result, Value by);
-  /// Erases the nodes for which there is `true`; nothing may use their results.
+  /// Erases the nodes whose element of `nodes` is true; nothing may use their results.
   void erase(const std::vector<bool>& nodes);
-  /// Replaces the function of a call or a loop, and its attributes, by one with the same inputs and further
-  /// outputs; returns these.
+  /// Replaces the function of a call or a loop, and its attributes, by a function with the same inputs and
+  /// further outputs; returns the values of the further outputs.
   std::vector<Value> extend(uint32_t node, const std::shared_ptr<const Graph>& function,
                             Attributes attributes);
-  /// Forgets arrays of initial values, when a session has them.
+  /// Releases the arrays of initial values, once a session has copied them.
   void drop_initial_values();
   /// Contents of a constant.
   const std::vector<float>& contents(ValueId id) const { return *values_.at(id).initial.values; }
@@ -271,27 +272,27 @@ std::string to_string(const Graph& graph);
 /// Names of all operations.
 std::vector<std::string_view> operation_names();
 
-// Operations. Shapes and broadcasting as in PyTorch. Sums, differences, products, the larger, the smaller and
-// comparisons are also those of u32, modulo 2^32.
+// Operations. Shapes and broadcasting as in PyTorch. Sums, differences, products, maximum, minimum and
+// comparisons also take u32, modulo 2^32.
 
-/// x · Wᵀ + b: x of [..., k], a weight W of [m, k], dense or sparse, b of [m].
+/// x · Wᵀ + b, with x [..., k], a weight W [m, k], dense or sparse, and b [m].
 Value linear(Value x, Value weight, std::optional<Value> bias = {});
-/// a · b of [..., m, k] and [..., k, n], with the same leading dimensions; b may also be one matrix for all.
-/// A transposed factor is given as [..., k, m] or [..., n, k].
+/// a · b, with a [..., m, k] and b [..., k, n] of the same leading dimensions; b may also be a single matrix
+/// for all of a's. A transposed factor is given as [..., k, m] or [..., n, k].
 Value matmul(Value a, Value b, bool transpose_a = false, bool transpose_b = false);
 Value relu(Value x);
-/// The exact form (Hendrycks & Gimpel 2016), and the one with tanh.
+/// x/2 · (1 + erf(x / √2)), exact (Hendrycks & Gimpel 2016), and its approximation by tanh.
 Value gelu(Value x);
 Value gelu_tanh(Value x);
 /// x · sigmoid(x), also called swish.
 Value silu(Value x);
-/// x of at least 0, else slope · x.
+/// x where x ≥ 0, else slope · x.
 Value leaky_relu(Value x, double slope = 0.01);
-/// x of more than 0, else alpha · (exp(x) − 1).
+/// x where x > 0, else alpha · (exp(x) − 1).
 Value elu(Value x, double alpha = 1);
 /// log(1 + exp(beta · x)) / beta; x where beta · x is above the threshold.
 Value softplus(Value x, double beta = 1, double threshold = 20);
-/// x + 3 within [0, 6], divided by 6; and x times that.
+/// hard_sigmoid is x + 3 clipped to [0, 6], divided by 6; hard_swish is x · hard_sigmoid(x).
 Value hard_sigmoid(Value x);
 Value hard_swish(Value x);
 Value tanh(Value x);
@@ -303,7 +304,7 @@ Value rsqrt(Value x);
 Value sin(Value x);
 Value cos(Value x);
 Value erf(Value x);
-/// NaN for a negative number and an exponent that is not whole.
+/// x to the power of `exponent`; NaN for a negative x if the exponent is not an integer.
 Value pow(Value x, double exponent);
 Value square(Value x);
 Value abs(Value x);
@@ -317,7 +318,7 @@ Value operator+(Value a, double b);
 Value operator*(Value a, double b);
 Value maximum(Value a, Value b);
 Value minimum(Value a, Value b);
-/// Within bounds, of which one may be missing. NaN stays.
+/// x limited to [low, high]; one of the bounds may be missing. NaN stays NaN.
 Value clip(Value x, std::optional<double> low, std::optional<double> high = {});
 /// Comparisons: 1 where they hold, else 0, in the type of the operands.
 Value equal(Value a, Value b);
@@ -326,7 +327,8 @@ Value less(Value a, Value b);
 Value less_equal(Value a, Value b);
 /// a where the condition is not 0, else b.
 Value where(Value condition, Value a, Value b);
-/// Over all dimensions, or over some, which may be counted from the end; with keepdim their size becomes 1.
+/// Reductions over all dimensions, or over `dims`; a negative dimension counts from the end. With keepdim,
+/// reduced dimensions stay with size 1.
 Value sum(Value x);
 Value sum(Value x, const std::vector<int>& dims, bool keepdim = false);
 Value mean(Value x);
@@ -335,25 +337,29 @@ Value max(Value x);
 Value max(Value x, const std::vector<int>& dims, bool keepdim = false);
 Value min(Value x);
 Value min(Value x, const std::vector<int>& dims, bool keepdim = false);
-/// The first position of the maximum, u32.
+/// The first position of the maximum along a dimension, u32.
 Value argmax(Value x, int dim, bool keepdim = false);
-/// Of each element and all before it in a dimension.
+/// The sum of each element and all elements before it along a dimension.
 Value cumsum(Value x, int dim);
+<<<<<<< HEAD
 /// The mean of x over the micro-batches and replicas of a training step: x itself in a graph without any. A
 /// sum of losses divided by that of their number is, as a mean over the step, the sum of all of them divided
 /// by the number of all. It has no gradient, so x must not depend on parameters that are trained.
 Value mean_over_step(Value x);
 /// Of a matrix.
+=======
+/// The transpose of a matrix.
+>>>>>>> main
 Value transpose(Value x);
 Value reshape(Value x, Shape shape);
 /// Elements [begin, end) of a dimension.
 Value slice(Value x, uint32_t dimension, uint32_t begin, uint32_t end);
 Value concatenate(const std::vector<Value>& values, uint32_t dimension);
-/// Consecutive parts of a dimension, with `sizes` elements each.
+/// Consecutive slices along a dimension, with sizes[0], sizes[1], … elements.
 std::vector<Value> split(Value x, const std::vector<uint32_t>& sizes, uint32_t dimension);
 /// Adds `before` and `after` elements of a value at the ends of a dimension.
 Value pad(Value x, uint32_t dimension, uint32_t before, uint32_t after, double value = 0);
-/// A larger shape, in which dimensions of size 1 are repeated.
+/// x in a larger shape: dimensions of size 1 are repeated.
 Value expand(Value x, Shape shape);
 /// The dimensions in another order: dimension i of the result is dimension dims[i].
 Value permute(Value x, const std::vector<int>& dims);
@@ -366,37 +372,37 @@ Value sum_neighbours(Value x, uint32_t neighbours);
 /// y[..., :] = weight[ids[...], :] of u32 ids and a dense weight [rows, features], which may be the weight of
 /// products as well; NaN for an id beyond the rows. The row `padding` has a gradient of 0.
 Value embedding(Value ids, Value weight, std::optional<uint32_t> padding = {});
-/// Elements of a dimension, by a list of u32; NaN for one beyond its size.
+/// The elements of a dimension at the indices `ids`, a list of u32; NaN for an index beyond its size.
 Value index_select(Value x, int dim, Value ids);
-/// The reverse: sums of the values that have the same index, of `size`; those beyond are left out.
+/// The adjoint of index_select(): element i of the dimension, of `size` elements, is the sum of the values
+/// with index i. Values with an index beyond the size are left out.
 Value scatter_add(Value values, int dim, Value ids, uint32_t size);
-/// y[…, i, …] = x[…, ids[…, i, …], …]: indices along a dimension, which are as x in all others.
+/// y[…, i, …] = x[…, ids[…, i, …], …]: indices along a dimension, of x's shape in all other dimensions.
 Value gather(Value x, int dim, Value ids);
-/// f32, f16, bf16 or u32. To u32, fractions are cut off; negative numbers and NaN become 0, and numbers that
-/// are too large 2^32 − 1.
+/// Converts to f32, f16, bf16 or u32. A conversion to u32 truncates fractions; negative numbers and NaN
+/// become 0, and numbers that are too large become 2^32 − 1.
 Value cast(Value x, Type type);
-/// To f16 or bf16, to one of the two neighbouring numbers, so that the expected result is x; `step` is a u32
-/// scalar, and the choice a function of (seed, step, operation, element). Numbers of the type stay. What lies
-/// between the largest number and the power of two after it may become infinity.
+/// Rounds stochastically to f16 or bf16: to one of the two neighbouring numbers, so that the expected result
+/// is x. `step` is a u32 scalar, and the choice a function of (seed, step, operation, element). Numbers that
+/// the type has stay. Numbers between the type's largest and the next power of two may become infinity.
 Value stochastic_cast(Value x, Type type, Value step, uint64_t seed = 0);
 Value softmax(Value x, int dim = -1);
 Value log_softmax(Value x, int dim = -1);
-/// What scaled dot-product attention takes beside queries, keys and values.
+/// Arguments of scaled dot-product attention besides queries, keys and values.
 struct Attention {
   uint32_t heads = 1;
-  uint32_t kv_heads = 0;             ///< of keys and values, each shared by equally many heads; 0: as many
+  uint32_t kv_heads = 0;             ///< heads of keys and values, which heads of queries share; 0: `heads`
   std::optional<double> scale = {};  ///< none: 1 / √(size of a head)
-  /// Query i attends to the keys i + offset − left to i + offset + right; none: without limit. Causal: right
-  /// 0.
+  /// Query i attends to keys i + offset − left to i + offset + right; none: no limit. Causal: right = 0.
   std::optional<uint32_t> left = {}, right = {};
   int64_t offset = 0;
-  /// Of packed sequences, u32 [..., queries] and [..., keys]: queries attend to keys with the same id. Those
-  /// with id 0 attend to nothing, and have the result 0.
+  /// For packed sequences, u32 [..., queries] and [..., keys]: queries attend to keys with the same id.
+  /// Queries with id 0 attend to no key, and their result is 0.
   std::optional<Value> query_ids = {}, key_ids = {};
   /// Added to the scaled scores: [sequences, heads, queries, keys], of which all but the last may be 1.
   std::optional<Value> bias = {};
-  /// Probability with which probabilities are dropped, by the mask that dropout() has for [sequences, heads,
-  /// queries, keys]; it needs a step.
+  /// Probability of dropping an attention probability, by the mask of dropout() for [sequences, heads,
+  /// queries, keys]; requires `step`.
   double dropout = 0;
   std::optional<Value> step = {};
   uint64_t seed = 0;
@@ -404,13 +410,14 @@ struct Attention {
 
 /// softmax(scale · q · kᵀ + bias) · v for each head (Vaswani et al. 2017), with queries [..., queries, heads
 /// · size], keys [..., keys, kv_heads · size] and values [..., keys, kv_heads · value size]: [..., queries,
-/// heads · value size]. On hosts in one pass over the keys (Dao et al. 2022), so that no matrix of scores
-/// exists; pairs that no mask lets attend are left out by blocks.
+/// heads · value size]. On hosts it takes one pass over the keys (Dao et al. 2022), without a matrix of
+/// scores, and skips blocks of queries and keys that are masked altogether.
 Value attention(Value q, Value k, Value v, const Attention& of);
-/// Over the last dimension, as PyTorch's: (x − mean) / √(variance + epsilon) · weight + bias, of [features].
+/// (x − mean) / √(variance + epsilon) · weight + bias over the last dimension, as PyTorch's; weight and bias
+/// are [features].
 Value layer_norm(Value x, std::optional<Value> weight = {}, std::optional<Value> bias = {},
                  double epsilon = 1e-5);
-/// x / √(mean of x² + epsilon) · weight, over the last dimension.
+/// x / √(mean of x² + epsilon) · weight over the last dimension.
 Value rms_norm(Value x, std::optional<Value> weight = {}, double epsilon = 1e-6);
 /// Cosines and sines of the angles of positions (Su et al. 2021): constants of [positions, features / 2].
 struct RotaryTables {
@@ -418,24 +425,24 @@ struct RotaryTables {
   Value sines;
 };
 RotaryTables rotary_tables(Graph& graph, uint32_t positions, uint32_t features, double base = 10000);
-/// Turns pairs of features of x [..., positions, features] by the angle of their position: feature i and i +
-/// features / 2, or neighbours if `interleaved`.
+/// Rotates pairs of features of x [..., positions, features] by the angle of their position: feature i and i
+/// + features / 2, or neighbours if `interleaved`.
 Value rotary(Value x, const RotaryTables& tables, bool interleaved = false);
 
 /// How the losses of rows become one.
 enum class LossReduction : uint8_t {
-  mean,  ///< divided by the weights of the rows that count
+  mean,  ///< the sum divided by the total weight of the rows that are not ignored
   sum,
   none,  ///< a loss for each row
 };
 struct CrossEntropyOptions {
-  std::optional<Value> weight = {};      ///< of each class: [classes]
-  std::optional<uint32_t> ignored = {};  ///< label of rows that do not count
-  double smoothing = 0;                  ///< part of each target that all classes share
+  std::optional<Value> weight = {};      ///< weight of each class: [classes]
+  std::optional<uint32_t> ignored = {};  ///< label of rows that are left out
+  double smoothing = 0;                  ///< fraction of each target that is spread over all classes
   LossReduction reduction = LossReduction::mean;
 };
-/// −log softmax(logits)[label] of rows, as PyTorch's; labels are u32 of [rows], or the target has a
-/// probability of each class: as the logits, [rows, classes].
+/// −log softmax(logits)[label] per row, as PyTorch's. The target is labels, u32 [rows], or the probability of
+/// each class, [rows, classes] as the logits.
 Value cross_entropy(Value logits, Value target, const CrossEntropyOptions& options = {});
 /// Mean of (x − target)².
 Value mean_squared_error(Value x, Value target);
@@ -443,7 +450,7 @@ Value mean_squared_error(Value x, Value target);
 /// the mask a function of (seed, step, operation, element).
 Value dropout(Value x, double p, Value step, uint64_t seed = 0);
 
-/// What a structured map becomes in a graph.
+/// The form of a structured map in a graph.
 enum class Form : uint8_t {
   fused,    ///< one operation, which merges its factors
   unfused,  ///< the operations of plain PyTorch, one after the other (Shekofteh et al. 2023)
@@ -453,23 +460,24 @@ enum class Form : uint8_t {
 std::string_view name_of(Form form);
 Form form_named(std::string_view name);
 
-// Structured maps of the last dimension (structured.h). Parameters are matrices: dimensions after the last
-// one named here are part of it.
+// Structured maps of the last dimension (structured.h). Parameters are matrices: the last dimension named
+// below holds all further dimensions of the parameter in structured.h.
 
-/// Twiddle [stacks, blocks, log₂ N, 2N], tied [stacks, 4(N − 1)]; twice as long if complex.
+/// The twiddle is [stacks, nblocks, log₂ N, 2N], or tied [stacks, 4(N − 1)]; if complex, the last dimension
+/// is twice as long.
 Value butterfly(Value x, Value twiddle, const Butterfly& of, Form form = Form::fused);
-/// Weight [a, d, b·c].
+/// The weight is [a, d, b·c].
 Value kronecker(Value x, Value weight, const Kronecker& of);
-/// c of [size]; 0 outputs: as many as its size.
+/// c is [size]; 0 outputs: `size`.
 Value circulant(Value x, Value c, uint32_t outputs = 0);
-/// c of [outputs + inputs − 1].
+/// c is [outputs + inputs − 1].
 Value toeplitz(Value x, Value c, uint32_t outputs);
-/// s, g and b of [stacks, N].
+/// s, g and b are [stacks, N].
 Value fastfood(Value x, Value s, Value g, Value b, const Fastfood& of, Form form = Form::fused);
 
 /// Spikes of whole sequences in a graph, as lists (spiking.h): ids are u16 [steps, batch · capacity], num u32
-/// [steps, batch · 2]. The gradient of ids has a number for each place of the lists; those beyond a list are
-/// unspecified.
+/// [steps, batch · 2]. The gradient of ids has a number for each entry of the lists; numbers beyond the end
+/// of a list are unspecified.
 struct Spikes {
   Value ids;
   Value num;
@@ -483,30 +491,31 @@ struct Spikes {
 Spikes spike_input(Graph& graph, const std::string& name, uint32_t steps, uint32_t batch, uint32_t capacity);
 
 struct SpikingOptions {
-  std::vector<uint32_t> capacities = {};  ///< room of each layer's lists; none, or 0: for all neurons
+  std::vector<uint32_t> capacities = {};  ///< capacity of each layer's lists; none, or 0: all neurons
   bool learns_dynamics = false;           ///< whether decays and thresholds have gradients
-  /// What may change from run to run, as in SpikingControl: scalars, f32 and u32. The step numbers the random
-  /// numbers that decide what lists drop.
+  /// Scalars that may change from run to run, as in SpikingControl: the threshold is f32, the others u32.
+  /// With the seed, the step determines which spikes full lists drop.
   std::optional<Value> gradient_threshold = {};
   std::optional<Value> most_listed = {};
   std::optional<Value> step = {};
   uint64_t seed = 0;
   double expected_input_activity = 0.02;  ///< fraction of inputs, for planning
   double expected_activity = 0.04;        ///< fraction of neurons that are listed, for planning
-  /// Of each layer on tiled machines; none, or 0: as few pairs on each tile as there are tiles for.
+  /// Neurons per tile for each layer on tiled machines; none, or 0: as few pairs of neurons per tile as the
+  /// number of tiles allows.
   std::vector<uint32_t> neurons_per_tile = {};
 };
 
-/// What spiking layers give.
+/// The results of spiking layers.
 struct SpikingResults {
-  std::vector<Spikes> spikes = {};       ///< of each layer that has spikes
-  std::vector<Value> dropped = {};       ///< of each: spikes and candidates, u32 [batch, 2]
+  std::vector<Spikes> spikes = {};       ///< one per layer that has spikes
+  std::vector<Value> dropped = {};       ///< of each: dropped spikes and candidates, u32 [batch, 2]
   std::optional<Value> potentials = {};  ///< of a last layer without spikes: f32 [steps, batch · neurons]
 };
 
-/// Layers one after the other over whole sequences, with backpropagation through time. Parameters are those
-/// of the layers, as parameters_of() lists them; f32, or 16-bit values. Throws UsageError for impossible
-/// layers, and for values that do not fit them.
+/// Spiking layers one after the other over whole sequences, with backpropagation through time. The parameters
+/// of each layer are as parameters_of() lists them, layer after layer; f32, or 16-bit values. Throws
+/// UsageError for impossible layers, and for values that do not fit them.
 SpikingResults spiking(const Spikes& in, const std::vector<SpikingLayer>& layers,
                        const std::vector<Value>& parameters, const SpikingOptions& options = {});
 
@@ -518,7 +527,7 @@ struct SpikingInitial {
   double current_decay = 0.9;
   double threshold = 1;
 };
-/// Adds the parameters of layers, named `name`.0.weight, …: weights of a type, the others f32.
+/// Adds the parameters of layers, named `name`.0.weight, …: weights have the type `weights`, the others f32.
 std::vector<Value> spiking_parameters(Graph& graph, const std::string& name,
                                       const std::vector<SpikingLayer>& layers,
                                       const SpikingInitial& initial = {}, Type weights = Type::f32);
@@ -526,45 +535,46 @@ std::vector<Value> spiking_parameters(Graph& graph, const std::string& name,
 /// The number of steps in which each of the first `neurons` neurons fired: f32 [batch, neurons].
 Value spike_counts(const Spikes& spikes, uint32_t neurons);
 
-/// What neurons that take currents give: f32 [steps, batch, neurons].
+/// The results of neurons that take currents: f32 [steps, batch, neurons].
 struct NeuronValues {
   Value potentials;
   std::optional<Value> spikes = {};  ///< 0 and 1
 };
 
-/// Neurons that take currents f32 [steps, batch, neurons], such as those of a product, instead of lists of
-/// spikes: for dense inputs, and for activity that is not sparse. Parameters as far as they have them: decay,
-/// decay of currents, threshold, each [1] or [neurons], and recurrent weights [neurons, neurons]. On the
-/// host only.
+/// Neurons that take currents f32 [steps, batch, neurons], such as the result of a product, instead of lists
+/// of spikes: for dense inputs, and for activity that is not sparse. Parameters, as far as the neurons have
+/// them: decay, decay of currents, threshold, each [1] or [neurons], and recurrent weights [neurons,
+/// neurons]. On the host only.
 NeuronValues spiking_neurons(Value currents, const Neuron& neuron, const std::vector<Value>& parameters,
                              std::optional<Value> recurrent = {});
 
-/// What is read from the potentials of a layer without spikes: of its last step, or their largest or mean.
+/// How a result is read from the potentials of a layer without spikes: the potential in the last step, or the
+/// largest or the mean over all steps.
 enum class Readout : uint8_t { last, maximum, mean };
-/// f32 [batch, neurons] of potentials [steps, batch · neurons].
+/// The readout, f32 [batch, neurons], of potentials [steps, batch · neurons].
 Value readout(Value potentials, uint32_t batch, Readout of);
 
-/// Adds the gradients of a scalar with respect to values; one that it does not depend on has none.
+/// Adds the gradients of a scalar loss with respect to values; none where the loss does not depend on one.
 std::vector<std::optional<Value>> gradients(Value loss, const std::vector<Value>& of);
 
 /// Parameters with settings of their own.
 struct ParameterGroup {
   std::vector<Value> parameters = {};
-  /// Further ones by their names, in which `*` stands for any characters: "*.bias".
+  /// Further parameters by name, where `*` stands for any characters: "*.bias".
   std::vector<std::string> names = {};
   std::optional<double> lr_scale = {};   ///< factor of the learning rate, otherwise 1
   std::optional<double> decay = {};      ///< instead of the optimizer's
-  std::optional<bool> trust_ratio = {};  ///< of LAMB and LARS: whether the parameter has one, otherwise true
+  std::optional<bool> trust_ratio = {};  ///< for LAMB and LARS, otherwise true
 };
 
 /// How a number that a 16-bit type lacks is rounded: to the nearest one, or to one of its two neighbours so
 /// that the expected result is the number.
 enum class Rounding : uint8_t { nearest, stochastic };
 
-/// Gradients are those of the loss times a scale, so that 16-bit ones do not vanish, and are divided by it in
-/// FP32. If it grows, a step with a gradient that is not finite changes no parameter and no optimizer's
-/// state, and halves the scale; after so many good steps it doubles, up to 2^24. A step counts as one with an
-/// infinite gradient also if the sum of all gradients' squares is.
+/// Multiplies the loss by a scale before gradients are computed, so that 16-bit gradients do not vanish, and
+/// divides gradients by it in FP32. With `grow_after`, a step with a gradient that is not finite changes no
+/// parameter and no optimizer's state, and halves the scale; after `grow_after` good steps the scale doubles,
+/// up to 2^24. An infinite sum of all gradients' squares counts as an infinite gradient.
 struct LossScale {
   double initial = 65536;
   uint32_t grow_after = 2000;  ///< 0: the scale is fixed
@@ -574,35 +584,34 @@ struct TrainingOptions {
   Optimizer optimizer = Sgd{};
   /// Gradients are scaled so that their norm, over all parameters, is at most this.
   std::optional<double> clip_norm = {};
-  /// The graph is that of one micro-batch; gradients and scalar outputs are means over all micro-batches.
+  /// The graph computes one micro-batch; gradients and scalar outputs are means over all micro-batches.
   uint32_t micro_batches = 1;
   /// Parameters that keep their values.
   std::vector<Value> frozen = {};
-  /// Of several with a parameter, the last that gives a setting counts.
+  /// Settings of parameters. If several groups set the same for a parameter, the last one counts.
   std::vector<ParameterGroup> groups = {};
-  /// The graph is that of one replica of as many equal parts of a machine's chips; gradients and scalar
-  /// outputs are means over replicas.
+  /// The graph is one of this many replicas, each of which runs on an equal part of a machine's chips;
+  /// gradients and scalar outputs are means over replicas.
   uint32_t replicas = 1;
-  /// Type of what an optimizer keeps for each element of a parameter: f32, f16 or bf16. Updates are computed
-  /// in FP32.
+  /// Type of the optimizer's state for each element: f32, f16 or bf16. Updates are computed in FP32.
   Type state = Type::f32;
-  /// Of updated parameters and state of 16-bit types, by random numbers of a seed, which replicas share.
+  /// Rounding of updated parameters and state of 16-bit types, by random numbers that replicas share.
   Rounding rounding = Rounding::nearest;
   uint64_t seed = 0;
   std::optional<LossScale> loss_scale = {};
 };
 
 /// Adds gradients of all parameters that the loss depends on, and their updates. The learning rate becomes an
-/// input "lr", a scalar, and for bias corrections and stochastic rounding the number of the step an input
-/// "step", from 1. A loss scale that may change is state: "loss_scale", beside the number of good steps since
-/// it changed, "loss_scale.good_steps", and of those that were left out, "loss_scale.skipped_steps", which
-/// bias corrections do not count.
+/// input "lr", a scalar, and for bias corrections and stochastic rounding the number of the step becomes an
+/// input "step", from 1. A loss scale that may change is the state "loss_scale"; further state is the number
+/// of good steps since it changed, "loss_scale.good_steps", and the number of steps that changed nothing,
+/// "loss_scale.skipped_steps", which bias corrections do not count.
 void add_training(Value loss, const TrainingOptions& options = {});
 
-/// Values by name, row-major; of a sparse matrix its blocks.
+/// Values by name, row-major; for a sparse matrix, the values of its blocks.
 using Arrays = std::map<std::string, std::vector<float>>;
 
-/// The same in float64.
+/// Arrays in float64.
 using WideArrays = std::map<std::string, std::vector<double>>;
 
 /// Evaluates a graph in float64, one operation after the other: the reference. Returns its outputs; reads
@@ -614,15 +623,15 @@ WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& st
 Arrays initial_state(const Graph& graph, uint64_t seed = 0);
 
 struct SessionOptions {
-  uint64_t seed = 0;  ///< of initial contents
+  uint64_t seed = 0;  ///< for random initial contents
   uint32_t threads =
       0;  ///< at most this many; 0: one per tile of a host, or the default for a modelled machine
-  /// As many chips of a machine of several work as one, on a graph without stages and replicas; 0: what is
-  /// predicted to be fastest.
+  /// Number of chips of a tiled machine that work as one, for a graph without stages and replicas; 0: the
+  /// number that is predicted to be fastest.
   uint32_t chips = 0;
   /// On a host, for a graph each of whose samples (the first dimension) depends on its own inputs only: it
-  /// runs for that many equal parts of them, one part on each thread, so that values stay in its caches; 1:
-  /// for all samples at once; 0: what is predicted to be fastest.
+  /// runs once for each of `parts` equal parts of the samples, one part per thread, so that values stay in
+  /// the thread's caches; 1: for all samples at once; 0: the number that is predicted to be fastest.
   uint32_t parts = 0;
 };
 
@@ -631,7 +640,7 @@ struct OperationCost {
   std::string operation;
   std::string value;  ///< its first output
   double seconds = 0;
-  double conversion_seconds = 0;         ///< of these, for operands and results in other layouts
+  double conversion_seconds = 0;         ///< of `seconds`, for converting between layouts
   std::map<std::string, double> cycles;  ///< by phase
 };
 
@@ -642,14 +651,14 @@ struct ConversionCost {
   double seconds = 0;
 };
 
-/// Time and memory of a chip of several.
+/// Time and memory of one of several chips.
 struct ChipCost {
   uint32_t chip = 0;
-  std::map<std::string, double> cycles;  ///< by phase, until its end; waiting for other chips is "sync"
+  std::map<std::string, double> cycles;  ///< by phase, until it finishes; waiting for other chips is "sync"
   uint64_t bytes = 0;                    ///< of all its tiles
 };
 
-/// What goes over one direction of a link between chips.
+/// The traffic in one direction of a link between chips.
 struct LinkCost {
   uint32_t from = 0;
   uint32_t to = 0;
@@ -674,12 +683,12 @@ struct Lifetime {
   size_t last = 0;
 };
 
-/// What a run takes: predicted on a host, the model's on a tiled machine.
+/// Time and memory of a run: predicted on a host, the model's on a tiled machine.
 struct RunCost {
   double seconds = 0;
   std::map<std::string, double> cycles;  ///< by phase
-  /// Of the cycles of the slowest tile in each compute set, the mean over all tiles: 1 if all are equally
-  /// busy. Costs that depend on data, such as spikes, count as expected.
+  /// Cycles of the average tile as a fraction of those of the slowest one, over all compute sets: 1 if all
+  /// tiles are equally busy. Costs that depend on data, such as spikes, count as expected.
   double balance = 0;
   std::vector<OperationCost> operations;
   std::vector<ConversionCost> conversions;
@@ -690,16 +699,16 @@ struct RunCost {
   uint64_t fullest_tile_bytes = 0;
   uint64_t tile_bytes = 0;  ///< memory of a tile
   std::string overflow;     ///< what does not fit, and what to change; empty: everything fits
-  /// Bytes of each tile by purpose; "other" is code, vertex state, stacks and padding. Of a host, one.
+  /// Bytes of each tile by purpose; "other" is code, vertex state, stacks and padding. A host has one tile.
   std::vector<std::map<std::string, uint64_t>> tiles;
-  // Of machines of several chips; bytes and tiles are those of the first replica.
+  // For machines of several chips; bytes and tiles are those of the first replica.
   std::vector<ChipCost> chips;
   std::vector<LinkCost> links;
   std::vector<PlacementCost> placements;  ///< considered for a graph without stages and replicas
   std::vector<PassRecord> passes;         ///< how the program was made, in order
 };
 
-/// What a run takes or gives: the type has the rows of all replicas, and the present pattern of a sparse
+/// An input or output of a run. The type has the rows of all replicas, and the present pattern of a sparse
 /// output.
 struct ArrayType {
   std::string name;
@@ -711,8 +720,8 @@ struct ArrayType {
 struct Tensor {
   std::string name;
   void* data = nullptr;
-  /// If given, a run is refused that takes or gives another number, as of a sparse output whose pattern
-  /// another thread has changed since arrays().
+  /// Number of elements of the array. If given, a run throws if the value has another number, for instance
+  /// because another thread has changed the pattern of a sparse output since arrays().
   std::optional<uint64_t> elements = {};
 };
 
@@ -724,25 +733,26 @@ struct Tensor {
 /// whole layers are placed on as few chips as it fits.
 class Session {
  public:
-  /// Throws UsageError for operations that the machine does not support, and for parts into which the samples
-  /// cannot be divided.
+  /// Throws UsageError for operations that the machine does not support, and for parts that do not divide the
+  /// samples equally.
   Session(const Graph& graph, const Machine& machine, const SessionOptions& options = {});
-  /// A session of another graph, such as an evaluation, on the machine of `owner`, whose parameters of the
-  /// same names it reads: they need no setting, and follow every change. The graph must not assign to them.
-  /// Throws UsageError also if a parameter differs from that of the owner, and if the owner itself shares.
+  /// A session of another graph, such as an evaluation, on the machine of `owner`. It reads the owner's
+  /// parameters of the same names: they need not be set, and follow every change. The graph must not assign
+  /// to them. Also throws UsageError if a parameter's type or shape differs from the owner's, and if the
+  /// owner itself shares another session's parameters.
   Session(const Graph& graph, const Session& owner);
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
   const Graph& graph() const;
-  /// The account of a run, without running. Costs that depend on integers which only a run computes are those
-  /// of what is expected; of integer inputs, those of given arrays. Throws UsageError for an array that is
-  /// neither an input nor an output.
+  /// The cost of a run, without running. Costs that depend on integers which only a run computes are expected
+  /// ones; costs that depend on integer inputs follow from `inputs` where they are given. Throws UsageError
+  /// for an array that is neither an input nor an output.
   RunCost cost(std::span<const Tensor> inputs = {}) const;
   /// The tile program, in readable form.
   std::string program() const;
-  /// The number of its compute sets: code, of which calls of a function share one copy.
+  /// The number of compute sets of the tile program; calls of a function share one copy.
   uint64_t compute_sets() const;
   /// Whether every tile's memory suffices; otherwise the session cannot run.
   bool fits() const;
@@ -750,37 +760,37 @@ class Session {
   /// The arrays of a run: inputs in their order, then outputs by name.
   std::vector<ArrayType> arrays() const;
   /// Runs once with the caller's arrays, in place: one for each of the graph's inputs and outputs; throws
-  /// UsageError for one that is missing, given twice or neither.
+  /// UsageError for an array that is missing, given twice, or neither input nor output.
   void run(std::span<const Tensor> arrays);
-  /// The same with an array for each of arrays(), in that order, for callers whose calls are short: sizes are
-  /// theirs to know.
+  /// Runs once with an array for each of arrays(), in that order. For short calls: does not check sizes.
   void run_in_order(std::span<void* const> arrays);
   /// The seconds that a tiled machine would have taken for the last run() or measure(); on a host 0.
   double last_seconds() const;
   /// Runs once and returns where the time went: on a host measured, otherwise as cost() says.
   RunCost measure(std::span<const Tensor> arrays);
-  /// The same with copies in FP32; returns the outputs.
+  /// Runs once with copies of the inputs in FP32, and returns copies of the outputs.
   Arrays run(const Arrays& inputs);
 
-  /// Parameters and state by name, row-major, or the blocks of a sparse matrix.
+  /// Write and read a parameter or state by name: row-major, or the blocks of a sparse matrix.
   void set(const std::string& name, std::span<const float> values);
   std::vector<float> get(const std::string& name) const;
-  /// Several of them, after patterns of parameters with a capacity; nothing changes if one does not fit.
+  /// Sets patterns of parameters with a capacity, then several parameters and state; nothing changes if one
+  /// of them does not fit.
   void set_state(const Arrays& state, const std::map<std::string, Pattern>& patterns = {});
   Arrays state() const;
   /// The present pattern of a sparse parameter.
   Pattern pattern(const std::string& name) const;
-  /// Sets another pattern of a parameter with a capacity. Blocks in both keep their values, and their
-  /// gradient's and optimizer's state; new ones are 0.
+  /// Sets another pattern of a parameter with a capacity. Blocks in both patterns keep their values,
+  /// gradients and optimizer's state; new ones are 0.
   void set_pattern(const std::string& name, const Pattern& pattern);
 
-  /// Saves parameters and state in a .safetensors file: a tensor each, under its name and with its shape; of
-  /// sparse ones the values of the blocks, and of a parameter also its pattern as `name.crow_indices` and
-  /// `name.col_indices`. An existing file is only replaced by a complete one. What other sessions have is
-  /// theirs to save, but for the patterns of state that belongs to it.
+  /// Saves parameters and state in a .safetensors file: a tensor each, under its name and with its shape. For
+  /// a sparse matrix the tensor holds the values of the blocks, and a sparse parameter has its pattern as
+  /// `name.crow_indices` and `name.col_indices`. An existing file is only replaced by a complete one.
+  /// Parameters of another session are not saved, except the patterns to which this session's state belongs.
   void save(const std::string& path) const;
-  /// Throws Error, and changes nothing, for a file that lacks one or has another shape, type or fixed
-  /// pattern.
+  /// Reads such a file. Throws Error, and changes nothing, if it lacks a parameter or state, or has another
+  /// shape, type or fixed pattern.
   void load(const std::string& path);
 
   /// Parameters alone, as other libraries have them: sets them to those in the files of a model, which are a

@@ -11,8 +11,8 @@ namespace tessera::graph {
 
 /// Graphs that have parameters in common, such as one network for inputs of several shapes.
 struct GraphFile {
-  std::vector<Graph> graphs;                 ///< parameters of the same name are the same one
-  std::map<std::string, std::string> texts;  ///< what a caller keeps beside them, by name
+  std::vector<Graph> graphs;                 ///< parameters with the same name are one parameter
+  std::map<std::string, std::string> texts;  ///< texts that a caller keeps beside the graphs, by name
 };
 
 /// Writes graphs in a `.safetensors` file: each parameter once, with its name, as Session::save does.

@@ -1,4 +1,4 @@
-// Graphs that are made ready for inference, by whatever follows from the values of their parameters.
+// Graphs made ready for inference by simplifications that depend on the values of their parameters.
 #pragma once
 
 #include <tessera/graph.h>
@@ -8,17 +8,17 @@
 
 namespace tessera::graph {
 
-/// A graph, and the parameters whose values were changed or became part of others'.
+/// A simplified graph, and the parameters whose values were changed or became part of other parameters.
 struct FoldedGraph {
   Graph graph;
   std::set<std::string> changed;
 };
 
-/// The graph with what depends on constants alone computed, and with a factor and an addend of each feature
-/// that follow a product, such as batch normalisation with given statistics, made part of its weight and
-/// bias. Zeros stay zeros. Parameters that are vectors count as constants if they have initial values; no
-/// values may be set afterwards but those that the result has. A graph that changes parameters or state stays
-/// as it is.
+/// Computes the values of a graph that depend on constants alone, and folds a scale and shift per feature
+/// after a product, such as batch normalisation with given statistics, into the product's weight and bias.
+/// Zeros of weights stay zeros. Parameters that are vectors count as constants if they have initial values,
+/// so only parameters of the result may be set afterwards. A graph that changes parameters or state is
+/// returned unchanged.
 FoldedGraph folded(const Graph& graph);
 
 }  // namespace tessera::graph

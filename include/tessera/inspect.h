@@ -1,4 +1,4 @@
-// Where the zeros of weights are, and whether they would save time: of arrays, and of the files of models.
+// Where the zeros of a weight are, and whether they would save time: for arrays and for files of models.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -17,11 +17,11 @@ namespace tessera {
 /// Why a sparse product with a weight does not pay: it takes more than 0.9 of the dense one's time.
 enum class NoGain : uint8_t {
   none,             ///< it pays
-  not_a_product,    ///< the tensor is no matrix, or an embedding, of which rows are selected
-  too_dense,        ///< the shape would pay with fewer non-zeros
-  too_few_columns,  ///< … and with more columns of X
+  not_a_product,    ///< the tensor is not a matrix, or it is an embedding, from which rows are selected
+  too_dense,        ///< it would pay with fewer non-zeros
+  too_few_columns,  ///< it would pay with more columns of X and fewer non-zeros
   too_small,        ///< starting, and handling X and Y, takes most of the time
-  memory_bound,     ///< memory moves X and Y for a third of the time or more
+  memory_bound,     ///< moving X and Y through memory takes a third of the time or more
 };
 
 /// "too dense", …; "" for none.
@@ -31,15 +31,15 @@ std::string_view name_of(NoGain reason);
 struct BlockZeros {
   uint32_t block_size = 1;
   uint64_t blocks = 0;
-  double density = 0;  ///< fraction of the weight inside them, 0 to 1
-  double fill_in = 1;  ///< elements inside them per non-zero; 1 if there are none
-  std::optional<double>
-      seconds{};  ///< predicted; none where that cannot be fastest, and for what is no product
+  double density = 0;  ///< fraction of the weight inside these blocks, 0 to 1
+  double fill_in = 1;  ///< elements inside these blocks per non-zero; 1 if there are no non-zeros
+  std::optional<double> seconds{};  ///< predicted time of a product; none where this block size cannot be
+                                    ///< fastest, and for a tensor without a product
 };
 
 struct ZerosOptions {
   uint32_t n = 128;      ///< columns of X: rows of a layer's input, such as tokens
-  uint32_t threads = 0;  ///< of the host; 0: one per physical core available to this process
+  uint32_t threads = 0;  ///< threads of the host; 0: one per physical core available to this process
 };
 
 /// The zeros of a weight of m × k, and predicted times of products with it on this host, for activations as
@@ -55,24 +55,24 @@ struct Zeros {
   bool is_2_4 = false;  ///< each aligned group of four elements of a row has at most two non-zeros
 
   NoGain reason = NoGain::not_a_product;
-  // Predictions; 0 for what is no product.
+  // Predictions; 0 for a tensor without a product.
   double dense_seconds = 0;
-  double sparse_seconds = 0;     ///< of the fastest block size
-  uint32_t best_block_size = 0;  ///< the fastest
-  uint64_t sparse_bytes = 0;     ///< of values and index with it
+  double sparse_seconds = 0;     ///< with the fastest block size
+  uint32_t best_block_size = 0;  ///< the fastest block size
+  uint64_t sparse_bytes = 0;     ///< of values and index with the fastest block size
 
   bool pays() const { return reason == NoGain::none; }
 };
 
-/// Of an array of f32, f16 or bf16 with contiguous rows, `row_stride` elements apart. Throws UsageError for
-/// another type, and for sizes and options out of range.
+/// The zeros of an array of f32, f16 or bf16 with contiguous rows, `row_stride` elements apart. Throws
+/// UsageError for another type, and for sizes and options out of range.
 Zeros zeros_of(const void* weight, Type type, uint32_t rows, uint32_t cols, int64_t row_stride,
                const ZerosOptions& options = {});
 
-/// Of a pattern of block size 1, whose elements are the non-zeros of a weight of this type.
+/// The zeros of a weight of this type whose non-zeros are the elements of a pattern of block size 1.
 Zeros zeros_of(const Pattern& pattern, Type type, const ZerosOptions& options = {});
 
-/// A tensor in the files of a model; one that is stored in several parts counts once.
+/// A tensor in the files of a model; a tensor stored in several parts counts once.
 struct InspectedTensor {
   std::string name;
   /// How it is stored: "dense", "masked" (NAME_orig and NAME_mask of torch.nn.utils.prune), "CSR or BSR",
@@ -81,19 +81,20 @@ struct InspectedTensor {
   std::string dtype;            ///< as the file calls it: "F32", "BF16", …
   std::vector<uint64_t> shape;  ///< as a dense tensor
   uint64_t elements = 0;
-  uint64_t dense_bytes = 0;  ///< as a dense tensor; 0 if the size of its elements is not known
-  /// Of F32, F16 and BF16: as a matrix of the first dimension and the others. None of other types.
+  uint64_t dense_bytes = 0;  ///< size as a dense tensor; 0 if the size of its elements is not known
+  /// For F32, F16 and BF16: zeros of the tensor as a matrix of the first dimension and the others. None for
+  /// other types.
   std::optional<Zeros> zeros;
 };
 
-/// Sums over tensors with zeros(); bytes of all.
+/// Sums over the tensors that have InspectedTensor::zeros; bytes are summed over all tensors.
 struct InspectedTotals {
   uint64_t elements = 0;
   uint64_t zeros = 0;
   uint64_t dense_bytes = 0;
-  uint64_t sparse_bytes = 0;  ///< with those in sparse form that pay
-  double dense_seconds = 0;   ///< predicted, of all products
-  double sparse_seconds = 0;  ///< with the sparse ones that pay
+  uint64_t sparse_bytes = 0;  ///< with weights in sparse form where it pays
+  double dense_seconds = 0;   ///< predicted time of all products
+  double sparse_seconds = 0;  ///< with sparse products where they pay
 };
 
 struct InspectedModel {
@@ -103,14 +104,15 @@ struct InspectedModel {
   InspectedTotals totals;
 };
 
-/// Is called before each tensor is read, with their number, and its name.
+/// Called before each tensor is read, with the number of tensors done, their total number, and the tensor's
+/// name.
 using InspectProgress = std::function<void(size_t done, size_t total, const std::string& next)>;
 
 /// Inspects a `.safetensors` file; the folder of a model as Hugging Face has them (config.json, and
 /// model.safetensors or what model.safetensors.index.json lists); or a file that read_matrix() reads. With
-/// `tensor`, only that one. Reads tensor by tensor and in pieces: needs memory for the non-zeros of one of
-/// them. Throws Error, naming the file, if one is missing or malformed, and for weights that are quantised;
-/// UsageError for an unknown tensor or extension, and options out of range.
+/// `tensor`, inspects only that tensor. Reads tensor by tensor and in pieces, so it needs memory for the
+/// non-zeros of one tensor. Throws Error, naming the file, if a file is missing or malformed, and for weights
+/// that are quantised; UsageError for an unknown tensor or extension, and options out of range.
 InspectedModel inspect(const std::string& path, const std::string& tensor = "",
                        const ZerosOptions& options = {}, const InspectProgress& progress = {});
 

@@ -14,10 +14,10 @@ namespace tessera {
 /// - `.mtx`: Matrix Market, coordinate or array; real, integer or pattern; general, symmetric or
 ///   skew-symmetric. Explicitly stored entries stay in the pattern, zeros included;
 /// - `.npy`: a 2-D array of floating-point numbers, integers or booleans; zeros are dropped;
-/// - `.safetensors`: the 2-D tensor of that name (optional if the file has only one), of F64, F32, F16, BF16
-///   or integers; zeros are dropped.
+/// - `.safetensors`: the 2-D tensor named `tensor` (optional if the file has only one), of F64, F32, F16,
+///   BF16 or integers; zeros are dropped.
 ///
-/// The result has block size 1. A file without values gets seeded synthetic ones, like those of generate().
+/// The result has block size 1. A file without values gets synthetic values from the seed, as in generate().
 /// Throws Error, naming the file and the position in it, if it cannot be read, is malformed or does not fit
 /// in memory; UsageError if the extension or the tensor is unknown.
 SparseMatrix read_matrix(const std::string& path, const std::string& tensor = "", uint64_t seed = 0);
@@ -46,22 +46,23 @@ SparseMatrix generate(const GeneratedMatrix& wanted);
 
 struct FlatButterflyOptions {
   uint32_t num_factors = 0;  ///< number of factors, from the first of the log₂ butterfly_size; 0: all
-  /// Whether a rectangular matrix stretches the grid; otherwise it repeats a square pattern, whose blocks are
-  /// dealt out in turn along the longer side.
+  /// Whether the grid is stretched over a rectangular matrix; otherwise a square pattern is repeated, whose
+  /// blocks are dealt out in turn along the longer side.
   bool stretch = true;
 };
 
 /// The pattern of pixelfly (Chen et al. 2021), a flat block butterfly: on a grid of butterfly_size² cells,
 /// stretched over the matrix, the cells (i, i) and (i, i ⊕ 2^k) for each factor k; and every block that
-/// overlaps one. Throws UsageError unless the butterfly size is a power of two, and for what does not repeat.
+/// overlaps one. Throws UsageError unless the butterfly size is a power of two, and for sizes over which the
+/// pattern cannot be repeated.
 Pattern flat_butterfly(uint32_t rows, uint32_t cols, uint32_t block_size, uint32_t butterfly_size,
                        const FlatButterflyOptions& options = {});
 
 /// The patterns of a block butterfly's factors (Chen et al. 2021), in order of application, by increasing
-/// stride: those of a butterfly's factors with a block for each number, so that their product has exactly one
-/// path from each block of the inputs to each of the outputs. Between the factors, the inputs count as
-/// block_size · 2^levels features, as many times as the outputs require. Throws UsageError for sizes that are
-/// 0 or too large.
+/// stride: each is the pattern of a butterfly's factor with a block in place of each number, so that the
+/// factors' product has exactly one path from each block of inputs to each block of outputs. The first factor
+/// maps the inputs to block_size · 2^levels features, repeated as often as the outputs require. Throws
+/// UsageError for sizes that are 0 or too large.
 std::vector<Pattern> block_butterfly(uint32_t rows, uint32_t cols, uint32_t block_size);
 
 /// Covers the stored elements of a matrix with b × b blocks aligned to multiples of b; other elements of a

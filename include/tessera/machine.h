@@ -1,4 +1,4 @@
-// Machines to plan products for: the host, with the threads that compute, or a modelled tiled machine.
+// Machines for which programs are planned: the host and its threads, or a modelled tiled machine.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace machine {
 struct Machine;
 }
 
-/// Threads of products and conversions that are given none: those set, or TESSERA_THREADS, or one per
-/// physical core available to this process.
+/// Number of threads of products and conversions for which no number is given: the one set by
+/// set_default_threads(), or TESSERA_THREADS, or one per physical core available to this process.
 uint32_t default_threads();
 
-/// Sets them, at most 4096; 0: as at the start. Products that are planned already keep theirs. Throws
-/// UsageError for more.
+/// Sets default_threads(), at most 4096; 0 restores the initial number. Products that are planned already
+/// keep theirs. Throws UsageError for more than 4096.
 void set_default_threads(uint32_t threads);
 
 /// Functions of an OpenMP runtime with GNU's interface.
@@ -29,15 +29,16 @@ struct OpenMpRuntime {
 };
 
 /// Computes on the threads of a runtime that another library of this process uses, such as PyTorch, instead
-/// of on own ones: idle threads of either spin for a while, on the cores that the other needs. Where the
-/// runtime grants fewer threads than asked for (within a parallel region), and in a forked child, own threads
-/// compute. Without functions: own threads again. Must not be called while products run.
+/// of on the library's own threads: idle threads of either spin for a while, on cores that the other needs.
+/// Where the runtime grants fewer threads than asked for (within a parallel region), and in a forked child,
+/// the library's own threads compute. A runtime without functions restores them. Must not be called while
+/// products run.
 void use_openmp(const OpenMpRuntime& runtime);
 
 /// A machine: its tiles, their memory, and the cost of their work.
 class Machine {
  public:
-  /// This computer, with one tile per physical core, or `threads`.
+  /// The host, with one tile per physical core, or `threads` tiles.
   static Machine host(uint32_t threads = 0);
 
   /// "host", the name of a built-in machine, or a TOML file (docs/machines.md). Throws UsageError for any
@@ -47,18 +48,18 @@ class Machine {
   /// The built-in machines, oldest first.
   static std::vector<std::string> builtin_names();
 
-  /// The same machine with one figure changed. The key may be abbreviated if it stays unambiguous. Throws
-  /// UsageError for an unknown key, a value out of range, and for a host, whose figures are facts.
+  /// A copy of the machine with one figure changed. The key may be abbreviated if it stays unambiguous.
+  /// Throws UsageError for an unknown key, a value out of range, and for a host, whose figures are facts.
   Machine with(const std::string& key, double value) const;
 
   std::string name() const;
   bool is_host() const;
-  uint32_t tiles() const;       ///< of all chips
-  uint32_t chips() const;       ///< of a modelled machine; otherwise 1
-  uint64_t tile_bytes() const;  ///< of one tile's memory; 0 on a host
+  uint32_t tiles() const;       ///< total over all chips
+  uint32_t chips() const;       ///< chips of a modelled machine; 1 for a host
+  uint64_t tile_bytes() const;  ///< size of one tile's memory; 0 on a host
   double clock_hz() const;
 
-  /// The library's internal form, and from it.
+  /// The library's internal form of the machine, and a machine made from it.
   const machine::Machine& model() const { return *model_; }
   explicit Machine(machine::Machine model);
 

@@ -34,17 +34,17 @@ struct ValueType {
 std::string to_string(const ValueType& type);
 
 struct ImportOptions {
-  /// Shapes of inputs, by name, where the file leaves sizes open; or the sizes of named dimensions:
-  /// {"batch", {8}}.
+  /// By name, shapes of inputs whose sizes the file leaves open, or sizes of named dimensions: {"batch",
+  /// {8}}.
   std::map<std::string, graph::Shape> shapes = {};
   /// Whether weights of products become sparse where zeros_of() predicts that it pays.
   bool sparse = true;
-  uint32_t threads = 0;  ///< of the host, for these predictions; 0: one per physical core
-  /// Elements of all constants together that are computed while the model is read.
+  uint32_t threads = 0;  ///< threads of the host, for the predictions of zeros_of(); 0: one per physical core
+  /// Maximum number of elements, in total, of constants that are computed while the model is read.
   uint64_t most_computed = uint64_t{1} << 27;
 };
 
-/// A product with a weight, and what became of the weight.
+/// A product with a weight, and whether the weight became sparse.
 struct LayerChoice {
   std::string name;   ///< of the weight
   uint32_t rows = 0;  ///< of the layer's input
@@ -52,14 +52,15 @@ struct LayerChoice {
   bool is_sparse = false;
 };
 
-/// What of a file a graph lacks.
+/// An operator of a file that graphs do not support.
 struct Missing {
   std::string op_type;
-  std::string node;    ///< its name, or its first output
-  std::string reason;  ///< empty: there is no such operator
+  std::string node;    ///< name of the operator's node, or its first output
+  std::string reason;  ///< why this use of the operator is not supported; empty: the operator is not
+                       ///< supported at all
 };
 
-/// A model has operators that a graph lacks; the message lists all of them.
+/// A model has operators that graphs do not support; the message lists all of them.
 class UnsupportedModelError : public Error {
  public:
   UnsupportedModelError(const std::string& name, std::vector<Missing> missing);
@@ -69,36 +70,38 @@ class UnsupportedModelError : public Error {
   std::vector<Missing> missing_;
 };
 
-/// A graph of a model for inputs of certain shapes, made ready for inference by graph::folded(): a parameter
-/// that took over what follows its product has "folded" at the end of its name. Integers have 32 bits in a
-/// graph, truth values are f32 0 and 1, and float64 becomes f32; `inputs` and `outputs` say what they are in
+/// A graph of a model for inputs of certain shapes, made ready for inference by graph::folded(): the name of
+/// a parameter into which operations after its product were folded ends in "folded". Integers have 32 bits in
+/// a graph, truth values are f32 0 and 1, and float64 becomes f32; `inputs` and `outputs` have the types of
 /// the file.
 struct ImportedModel {
   graph::Graph graph;
   std::vector<ValueType> inputs;
   std::vector<ValueType> outputs;
   std::vector<LayerChoice> layers;
-  std::vector<std::string> notes;  ///< what was read as something else, such as quantised weights
+  std::vector<std::string> notes;  ///< what was converted on reading, such as quantised weights
 };
 
-/// A model that has been read, from which graphs for several shapes can be made: parameters of the same name
-/// have the same values and form in all of them.
+/// A model that has been read, from which graphs for several shapes can be made. Parameters of the same name
+/// have the same values and form in all of these graphs.
 class Model {
  public:
   /// Reads a file of operator sets 13 and later, and the files beside it that its tensors name. Throws Error,
-  /// naming the file and the tensor or node, if one is missing, malformed or larger than what it announces.
+  /// naming the file and the tensor or node, if a file or tensor is missing, malformed or larger than
+  /// announced.
   static Model read(const std::string& path);
-  /// The same of a file's content. External data is looked for in a folder; without one it is refused.
+  /// Reads a model from the content of a file. External data is looked for in `folder`; without a folder it
+  /// is refused.
   static Model parse(std::span<const std::byte> content, const std::string& name = "model",
                      const std::string& folder = "");
 
   const std::vector<ValueType>& inputs() const;
   const std::vector<ValueType>& outputs() const;
-  /// How often each operator occurs.
+  /// Number of nodes of each operator.
   std::map<std::string, uint64_t> operators() const;
   /// The graph for inputs of these shapes, with the initial values of its parameters. Throws UsageError for a
-  /// shape that is missing or does not fit, UnsupportedModelError for operators that a graph lacks, Error for
-  /// a model that contradicts itself, and for values that this computer has no memory for.
+  /// shape that is missing or does not fit, UnsupportedModelError for operators that graphs do not support,
+  /// Error for a model that contradicts itself, and for values that do not fit in the host's memory.
   ImportedModel import(const ImportOptions& options = {}) const;
 
   struct Impl;
@@ -113,7 +116,7 @@ class Model {
 /// Reads a model and makes its graph.
 ImportedModel read_onnx(const std::string& path, const ImportOptions& options = {});
 
-/// As tessera::inspect(), of the initializers of a model.
+/// As tessera::inspect(), for the initializers of an ONNX model.
 InspectedModel inspect(const std::string& path, const std::string& tensor = "",
                        const ZerosOptions& options = {}, const InspectProgress& progress = {});
 

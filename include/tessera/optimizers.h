@@ -51,31 +51,32 @@ struct Betas {
   double beta1 = 0.9;
   double beta2 = 0.999;
 };
-/// A batch of as many packs as there were sequences holds p times as many sequences, p being the packing
-/// factor: moments that forget as fast as without packing, by the number of sequences, have β₁ᵖ and β₂ᵖ
-/// (Krell et al. 2021). Throws UsageError for a factor below 1, and for betas outside [0, 1).
+/// Betas for batches of packs. If a batch has as many packs as it had sequences before, it holds p times as
+/// many sequences, p being the packing factor: with β₁ᵖ and β₂ᵖ, moments decay per sequence as without
+/// packing (Krell et al. 2021). Throws UsageError for a factor below 1, and for betas outside [0, 1).
 Betas betas_of_packs(Betas unpacked, double packing_factor);
-/// Instead, the number of packs that hold as many sequences as a batch without packing; at least 1.
+/// The number of packs that hold as many sequences as a batch of `sequences` without packing; at least 1. An
+/// alternative to betas_of_packs().
 uint32_t packs_per_batch(uint32_t sequences, double packing_factor);
 
 enum class ScheduleKind : uint8_t { constant, linear, polynomial, cosine };
 std::string_view name_of(ScheduleKind kind);
-/// Throws UsageError that lists the kinds for another name.
+/// Throws UsageError that lists the kinds for any other name.
 ScheduleKind schedule_named(std::string_view name);
 
-/// The learning rate of each step as a fraction of the one that is given. It depends on nothing but the
-/// number of the step, so that a resumed training has the rates of one without a break.
+/// The learning rate of each step as a fraction of the base rate. It depends on the number of the step alone,
+/// so that resumed training has the same rates as training without a break.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::constant;
-  uint64_t steps = 0;   ///< in all, warm-up included; the rate stays at its end afterwards. Not for constant
+  uint64_t steps = 0;   ///< total, warm-up included; afterwards the rate stays at `end`. Unused by `constant`
   uint64_t warmup = 0;  ///< first steps, in which the rate rises linearly from 0
-  double power = 1;     ///< of polynomial
-  double end = 0;       ///< what it falls to
+  double power = 1;     ///< exponent of `polynomial`
+  double end = 0;       ///< fraction to which the rate falls
 
-  /// After so many finished steps, as PyTorch's schedulers count them: 0 before the first.
+  /// The fraction after `finished` steps, as PyTorch's schedulers count them (0 before the first step).
   double factor(uint64_t finished) const;
 };
-/// Throws UsageError for settings out of range or that do not go together.
+/// Throws UsageError for settings that are out of range or contradict each other.
 void check(const Schedule& schedule);
 
 }  // namespace tessera::graph

@@ -63,9 +63,9 @@ struct Certificate {
   uint64_t lower_bound = 0;       ///< ⌈Σ counts · weights / heaviest⌉
 };
 
-/// Checks by a knapsack over all packs that none is heavier than `heaviest`, and recomputes the bound from
-/// the histogram and the weights, in integers. Throws Error, naming both values, if the certificate
-/// disagrees; UsageError for a histogram out of range or inconsistent sizes.
+/// Checks by a knapsack over all possible packs that no pack is heavier than `heaviest`, and recomputes the
+/// bound from the histogram and the weights, in integers. Throws Error, naming both values, if the
+/// certificate disagrees; UsageError for a histogram out of range or inconsistent sizes.
 void verify(const Certificate& certificate);
 
 /// Writes and reads a certificate as JSON; docs/packing.md describes the file and how to check it. Throw
@@ -94,7 +94,7 @@ Algorithm algorithm_named(std::string_view name);
 
 /// Progress of a planner.
 struct Progress {
-  uint64_t packs = 0;        ///< in the best packing so far; 0: none yet
+  uint64_t packs = 0;        ///< number of packs in the best packing so far; 0: none yet
   uint64_t lower_bound = 0;  ///< proven so far
   double seconds = 0;        ///< since the start
 };
@@ -135,14 +135,14 @@ struct Packing {
   std::vector<uint64_t> depths() const;
 };
 
-/// Packs a histogram. The same histogram, options and seed give the same result, unless it is cut_short.
+/// Packs a histogram. The same histogram, options and seed give the same result, unless `cut_short` is set.
 /// Throws UsageError for a histogram out of range or an unsuitable option: Algorithm::nnlshp packs up to
 /// three sequences of up to 2,048 tokens, so it takes max_per_pack 0 and 3 only.
 Packing plan(const Histogram& histogram, const Options& options = {});
 
-/// Packs a part of the sequences, such as one shard of a corpus, by a packing of all of them: each kind of
-/// pack is used in proportion, and what is left over is added longest-pack-first. Throws UsageError for
-/// another maximum length, or for a histogram out of range.
+/// Packs a subset of the sequences, such as one shard of a corpus, by a packing of all sequences: each
+/// strategy is used in proportion, and left-over sequences are added longest-pack-first. Throws UsageError
+/// for another maximum length, or for a histogram out of range.
 Packing plan_shard(const Packing& whole, const Histogram& shard);
 
 /// Throws Error, naming the wrong sequence or pack, unless the packing contains exactly the histogram's
@@ -174,8 +174,8 @@ class Lengths {
 
   uint64_t size() const { return size_; }
 
-  /// Fills `out` with lengths `first`, first + 1, … Throws Error, naming the first wrong one, unless all are
-  /// from 1 to 2^63 − 1.
+  /// Fills `out` with lengths `first`, first + 1, … Throws Error, naming the first wrong length, unless all
+  /// are from 1 to 2^63 − 1.
   void read(uint64_t first, std::span<uint64_t> out) const;
 
   /// One length, unchecked.
@@ -211,7 +211,7 @@ Lengths read_lengths(const std::string& path);
 /// Reads offsets of n documents: a `.npy` of n + 1 non-decreasing integers.
 Lengths read_offsets(const std::string& path);
 
-/// What to do with sequences longer than the maximum.
+/// Policies for sequences longer than the maximum.
 enum class Overlong : uint8_t {
   error,     ///< reject the input
   drop,      ///< omit them
@@ -233,8 +233,8 @@ struct Input {
   uint64_t lost_tokens = 0;         ///< dropped or truncated
 };
 
-/// Counts lengths. Throws Error, naming the first, if one is out of range, or too long under the error
-/// policy; UsageError for a maximum out of range.
+/// Counts lengths. Throws Error, naming the first wrong length, if a length is out of range, or too long
+/// under Overlong::error; UsageError for a maximum out of range.
 Input count(const Lengths& lengths, uint32_t max_length, Overlong policy = Overlong::error);
 
 /// Sequences of one length.
@@ -243,7 +243,8 @@ struct LengthCount {
   uint64_t count = 0;
 };
 
-/// Counts lengths that are counted already, in any order; a length may occur more than once. Throws as above.
+/// Adds up counts of lengths, in any order; a length may occur more than once. Throws as count() of lengths
+/// does.
 Input count(std::span<const LengthCount> lengths, uint32_t max_length, Overlong policy = Overlong::error);
 
 /// Reads a histogram: text with one `length,count` per line, in any order, with an optional header. Throws as
@@ -263,7 +264,7 @@ struct OrderOptions {
 class IndexArray {
  public:
   IndexArray() = default;
-  /// Not initialised.
+  /// An array of `size` uninitialised elements, each of which can hold `largest`.
   IndexArray(uint64_t size, uint64_t largest);
 
   uint64_t size() const { return size_; }
@@ -282,7 +283,7 @@ class IndexArray {
 };
 
 /// Packs as arrays. Pack p has the entries offsets[p] to offsets[p + 1] − 1; an entry is a sequence of the
-/// input and its position in the pack.
+/// input, or a piece of one, and its position in the pack.
 struct PackIndex {
   IndexArray offsets;   ///< one more than there are packs
   IndexArray sequence;  ///< per entry: position in the input
@@ -312,21 +313,22 @@ struct WriteTimes {
   double writing = 0;    ///< seconds spent writing to disk
 };
 
-/// Writes that index as a folder of `.npy` files and meta.json, completely or not at all; a previous result
-/// is replaced (docs/packing.md describes the format). Arrays are written as they are produced. `poll` is
-/// called from time to time with the fraction done. Throws as index_packs() does, and Error if writing fails.
+/// Writes the index of a packing as a folder of `.npy` files and meta.json, completely or not at all; a
+/// previous result is replaced (docs/packing.md describes the format). Arrays are written as they are
+/// produced. `poll` is called from time to time with the fraction done. Throws as index_packs() does, and
+/// Error if writing fails.
 WriteTimes write_packs(const std::string& folder, const Packing& packing, const Input& input,
                        const Lengths& lengths, const OrderOptions& order, const Provenance& provenance,
                        const std::function<void(double)>& poll = {});
 
-/// Writes the strategies of a histogram's packing as such a folder: strategies.csv and meta.json.
+/// Writes the strategies of a histogram's packing as a folder with strategies.csv and meta.json.
 void write_strategies(const std::string& folder, const Packing& packing, const Input& input,
                       const Provenance& provenance);
 
 // Inputs of a training batch of packs: boundaries, positions and masks; and load balance over ranks.
 
-/// Tokens of each entry of `packs` packs from `first_pack` on. `lengths` are those that were indexed. Throws
-/// UsageError for packs out of range.
+/// Number of tokens of each entry of `packs` packs from `first_pack` on. `lengths` are the lengths that were
+/// indexed. Throws UsageError for packs out of range.
 std::vector<uint32_t> entry_lengths(const PackIndex& index, const Lengths& lengths, uint64_t first_pack,
                                     uint64_t packs = 1);
 
@@ -335,8 +337,8 @@ std::vector<uint32_t> entry_lengths(const PackIndex& index, const Lengths& lengt
 std::vector<int32_t> cu_seqlens(std::span<const uint32_t> lengths);
 
 /// Positions of the tokens of a pack of out.size() tokens: they begin at `offset` in each sequence (RoBERTa:
-/// 2), and are `padding` after the last. Throws UsageError if the sequences are longer than the pack, Error
-/// if a position exceeds 2^31 − 1.
+/// 2), and are `padding` after the last sequence. Throws UsageError if the sequences are longer than the
+/// pack, Error if a position exceeds 2^31 − 1.
 void position_ids(std::span<const uint32_t> lengths, std::span<int32_t> out, int32_t offset = 0,
                   int32_t padding = 0);
 
@@ -346,7 +348,7 @@ void sequence_ids(std::span<const uint32_t> lengths, std::span<int32_t> out);
 
 /// Assigns packs to ranks such that the ranks' costs are balanced: packs by descending cost, one per rank in
 /// each round, the most expensive to the rank with the lowest sum (Graham 1969, with equal numbers of packs).
-/// `costs` may be Σ length². Throws UsageError for no ranks.
+/// `costs` may be Σ length². Throws UsageError for 0 ranks.
 std::vector<uint32_t> assign_to_ranks(std::span<const uint64_t> costs, uint32_t ranks);
 
 /// Load balance of attention, Σ length² of each pack, over ranks that take packs round-robin: pack i goes to
@@ -356,17 +358,17 @@ struct RankBalance {
   double idle = 0;    ///< fraction of the time that ranks wait for the slowest of their step, 0 to 1
 };
 
-/// For all packs in this order. Throws UsageError for no ranks.
+/// Load balance of all packs in the given order. Throws UsageError for 0 ranks.
 RankBalance rank_balance(const Packing& packing, const OrderOptions& order, uint32_t ranks);
 
 // A stream of sequences, packed as they arrive, in bounded memory.
 
-/// Tokens of a sequence in a pack.
+/// The tokens of a sequence, or of a piece of one, in a pack.
 struct Entry {
-  uint64_t sequence = 0;  ///< number of the sequence in the stream
-  uint64_t begin = 0;     ///< its first token; 0 unless it is split
+  uint64_t sequence = 0;  ///< position of the sequence in the stream
+  uint64_t begin = 0;     ///< first of the sequence's tokens in the pack; 0 unless the sequence is split
   uint32_t length = 0;    ///< tokens
-  uint32_t start = 0;     ///< their position in the pack
+  uint32_t start = 0;     ///< position of the tokens in the pack
   bool operator==(const Entry&) const = default;
 };
 
@@ -378,9 +380,9 @@ struct StreamOptions {
 };
 
 /// Holds a window of pieces. When it is full, packs close until a quarter of it is left: each begins with the
-/// longest piece, then takes what fills it best, looking two pieces ahead (among pieces of equal length the
-/// first to arrive). Every sequence is in exactly one pack; the same stream gives the same packs. Memory: a
-/// few words for each piece of the window and each length up to the maximum.
+/// longest piece, then takes the pieces that fill it best, looking two pieces ahead (among pieces of equal
+/// length the first to arrive). Every sequence is in exactly one pack; the same stream gives the same packs.
+/// Memory: a few words for each piece of the window and each length up to the maximum.
 class StreamPacker {
  public:
   /// Throws UsageError for a maximum of 0 or above 2^28, or a window of 0 or above 2^28.
@@ -390,7 +392,7 @@ class StreamPacker {
   StreamPacker& operator=(StreamPacker&&) noexcept;
 
   /// Takes the next sequence, number 0, 1, … Packs that close as a result are available from next(). Throws
-  /// Error for a length of 0, or an overlong one under the error policy.
+  /// Error for a length of 0, and for an overlong sequence under Overlong::error.
   void push(uint64_t length);
 
   /// The next closed pack, in descending order of lengths; empty if there is none. Valid until the next call.
@@ -399,7 +401,7 @@ class StreamPacker {
   /// Ends the stream: closes all packs.
   void finish();
 
-  /// Sequences and tokens pushed so far, and overlong ones. Has no histogram.
+  /// Counts of sequences and tokens pushed so far, and of overlong sequences; without a histogram.
   const Input& seen() const;
 
  private:

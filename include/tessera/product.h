@@ -17,16 +17,18 @@ namespace tessera {
 
 struct ProductOptions {
   ProductKind kind = ProductKind::forward;
-  Type type = Type::f32;              ///< of W; on a tiled machine f32 or f16, and of X and Y too
-  std::optional<Type> partials = {};  ///< on tiles, type of sums sent between tiles; none: `type`
+  Type type = Type::f32;              ///< of W; on a tiled machine, f32 or f16, also of X and Y
+  std::optional<Type> partials = {};  ///< on a tiled machine, type of the partial sums sent between tiles;
+                                      ///< none: `type`
   std::optional<uint64_t> capacity =
       {};              ///< maximum number of blocks of a weight whose pattern may change; none: fixed
-  bool dense = false;  ///< plan for a full pattern, whatever the weight's is
-  bool vendor_planner = false;          ///< on tiles, use the published rules of the vendor's libraries
-  Layout x_layout = Layout::row_major;  ///< on a host, of the arrays to be passed
+  bool dense = false;  ///< plan for a full pattern, whatever the weight's pattern is
+  bool vendor_planner = false;          ///< on a tiled machine, plan by the published rules of the vendor's
+                                        ///< libraries
+  Layout x_layout = Layout::row_major;  ///< on a host, layout of the arrays passed to run()
   Layout y_layout = Layout::row_major;
   Activation activation = Activation::none;   ///< applied to Y or dX, after the bias
-  bool bias = false;                          ///< run() takes one: a number per row of Y or dX
+  bool bias = false;                          ///< whether run() takes a bias: a number per row of Y or dX
   std::map<std::string, int64_t> force = {};  ///< forced knobs of the plan, by name
 };
 
@@ -38,11 +40,10 @@ using Phases = std::map<std::string, double>;
 struct ProductProfile {
   double seconds = 0;
   Phases phases;  ///< seconds
-  Phases cycles;  ///< of the machine, from the plan's account
+  Phases cycles;  ///< cycles of a tiled machine, from the plan's cost estimate
 };
 
-/// Bytes of one tile's memory.
-/// Temporaries count at the step with the most of them, in all three.
+/// Bytes of one tile's memory. All members count temporaries at the step with the most of them.
 struct TileBytes {
   uint64_t total = 0;
   std::map<std::string, uint64_t> by_use;      ///< "inputs", "temporaries", "exchange code", …
@@ -63,8 +64,8 @@ class Product {
 
   /// Whether every tile's memory suffices. A product that does not fit cannot be run.
   bool fits() const;
-  uint32_t fullest_tile() const;          ///< of a tiled machine
-  TileBytes memory(uint32_t tile) const;  ///< of a host, memory(0): its shared memory
+  uint32_t fullest_tile() const;          ///< on a tiled machine
+  TileBytes memory(uint32_t tile) const;  ///< memory(0) of a host is its shared memory
   uint32_t tiles() const;
 
   /// The profile of a run, without floating-point work.
@@ -78,9 +79,9 @@ class Product {
   /// products and before the first run.
   std::vector<float> gradient() const;
 
-  /// Sets another matrix for a weight with a capacity; the plan does not change. Throws UsageError for a
-  /// weight without a capacity, for more blocks than that, for another shape or block size, and for a
-  /// malformed matrix. Then nothing has changed.
+  /// Sets another matrix for a weight with a capacity; the plan does not change. Throws UsageError, and
+  /// changes nothing, for a weight without a capacity, for more blocks than the capacity, for another shape
+  /// or block size, and for a malformed matrix.
   void set_matrix(const SparseMatrix& weight);
 
  private:

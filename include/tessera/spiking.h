@@ -1,5 +1,5 @@
-// Spiking layers over whole sequences, whose spikes are lists: definitions, and a network of them with the
-// gradients of backpropagation through time. FP32, on the host.
+// Spiking layers over whole sequences, with spikes as lists: definitions, and a network of such layers with
+// gradients by backpropagation through time. FP32, on the host.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@
 
 namespace tessera {
 
-/// What takes the place of the derivative of the step, at x = u − threshold, with slope k.
+/// The function that replaces the derivative of the step, at x = u − threshold, with slope k.
 enum class SurrogateFamily : uint8_t {
   superspike,    ///< 1 / (k|x| + 1)² (Zenke & Ganguli 2018)
-  fast_sigmoid,  ///< the same, the derivative of x / (1 + k|x|)
+  fast_sigmoid,  ///< equal to superspike: the derivative of x / (1 + k|x|)
   arctan,        ///< k/2 / (1 + (π/2 · k · x)²)
   triangle,      ///< max(0, 1 − k|x|)
   sigmoid,       ///< k · σ(kx) · (1 − σ(kx))
@@ -40,8 +40,8 @@ enum class GradientMask : uint8_t {
   window,  ///< |u − threshold| < threshold − ϑ_grad
 };
 
-/// What a spike does to the membrane potential. With u the potential that is compared with the threshold, s
-/// the spike, and v what the next step decays:
+/// The effect of a spike on the membrane potential. With u the potential that is compared with the threshold,
+/// s the spike, and v the potential that the next step decays:
 enum class Reset : uint8_t {
   none,           ///< v = u
   zero,           ///< v = u · (1 − s)
@@ -52,7 +52,7 @@ enum class Reset : uint8_t {
 
 /// How gradients pass a reset.
 enum class ResetGradient : uint8_t {
-  detached,  ///< as if there were none: v = u − stop(u · s)
+  detached,  ///< as if there were no reset: v = u − stop(u · s)
   gated,     ///< the spike is a constant: v = u · (1 − stop(s))
   attached,  ///< through the spike as well, by its surrogate
 };
@@ -81,10 +81,11 @@ struct Neuron {
   bool operator==(const Neuron&) const = default;
 };
 
-/// Neurons that take the spikes of `inputs` others, and with `recurrent` their own of the step before.
+/// Neurons that take the spikes of `inputs` other neurons, and with `recurrent` their own spikes of the
+/// previous step.
 ///
-/// Parameters, as far as it has them: `weight` [inputs, neurons], `recurrent` [neurons, neurons] from row to
-/// column, `decay` β, `current_decay` α and `threshold`, each [1] or [neurons].
+/// Parameters, as far as the layer has them: `weight` [inputs, neurons], `recurrent` [neurons, neurons] from
+/// row to column, `decay` β, `current_decay` α and `threshold`, each [1] or [neurons].
 struct SpikingLayer {
   uint32_t inputs = 0;
   uint32_t neurons = 0;
@@ -98,7 +99,7 @@ struct SpikingLayer {
   bool operator==(const SpikingLayer&) const = default;
 };
 
-/// A parameter of a layer.
+/// Name and shape of a layer's parameter.
 struct SpikingParameter {
   std::string_view name;
   uint32_t rows = 0;
@@ -107,26 +108,28 @@ struct SpikingParameter {
   uint64_t elements() const { return uint64_t{rows} * cols; }
 };
 
-/// The parameters, in the order in which products take them. Throws UsageError for impossible layers.
+/// The parameters of a layer, in the order in which networks take them. Throws UsageError for impossible
+/// layers.
 std::vector<SpikingParameter> parameters_of(const SpikingLayer& layer);
 
-/// Spikes of whole sequences, as lists: of step t and sample b, ids[(t · batch + b) · capacity + i] for i <
-/// num[(t · batch + b) · 2] are the neurons that fired, those up to num[… + 1] did not fire, but pass a
-/// gradient. Both parts are sorted; what lies beyond is unspecified.
+/// Spikes of whole sequences, as lists. In step t of sample b, the neurons ids[(t · batch + b) · capacity +
+/// i] fired for i < num[(t · batch + b) · 2]; the further ones, for i < num[(t · batch + b) · 2 + 1], are
+/// candidates, which did not fire but pass a gradient. Both parts are sorted; entries beyond them are
+/// unspecified.
 struct SpikeLists {
   const uint16_t* ids = nullptr;
   const uint32_t* num = nullptr;
   uint32_t capacity = 0;
 };
 
-/// What may change from one run to the next.
+/// Settings that may change from one run to the next.
 struct SpikingControl {
   float gradient_threshold = -std::numeric_limits<float>::infinity();  ///< ϑ_grad
-  /// Neurons listed per step and sample and layer, if that is less than the lists have room for. Where there
-  /// are more, spikes come first; of what does not fit, chance decides what is dropped. A dropped spike still
-  /// resets its neuron.
+  /// Maximum number of neurons listed per step, sample and layer, if it is below the lists' capacity. Lists
+  /// prefer spikes to candidates; which of the neurons that do not fit are dropped is random. A dropped spike
+  /// still resets its neuron.
   uint32_t most_listed = ~uint32_t{0};
-  uint64_t seed = 0;  ///< of the random numbers for that, with the step
+  uint64_t seed = 0;  ///< with `step`, seed of the random choice of dropped neurons
   uint32_t step = 0;
 };
 
@@ -139,55 +142,57 @@ struct SpikingCounts {
 };
 
 struct SpikingNetworkOptions {
-  uint32_t input_capacity = 0;            ///< room per step and sample; 0: for all inputs
-  std::vector<uint32_t> capacities = {};  ///< of each layer; none, or 0: for all neurons
+  uint32_t input_capacity = 0;            ///< list entries per step and sample; 0: one per input
+  std::vector<uint32_t> capacities = {};  ///< list entries per step and sample for each layer; none, or 0:
+                                          ///< one per neuron
   bool trains = true;                     ///< whether gradients() may follow
-  bool learns_dynamics = false;           ///< whether decays and thresholds have gradients, which takes all
-                                          ///< potentials
-  bool input_gradient = false;            ///< whether inputs have
+  bool learns_dynamics = false;           ///< whether decays and thresholds have gradients, for which all
+                                          ///< potentials are stored
+  bool input_gradient = false;            ///< whether inputs have gradients
   bool hidden_upstream = false;           ///< whether a loss depends on the spikes of hidden layers
   double expected_input_activity = 0.02;  ///< fraction of inputs, for planning
   double expected_activity = 0.04;        ///< fraction of neurons that are listed, for planning
   uint32_t threads = 0;  ///< 0: one per physical core available to this process, or TESSERA_THREADS
 };
 
-/// Bytes of the state of a network, for any number of steps and samples; or a little more.
+/// Bytes of a network's state, or slightly more, as a function of the numbers of steps and samples.
 struct SpikingStateSize {
   uint64_t per_step_and_sample = 0;
   uint64_t per_sample = 0;
   uint64_t fixed = 0;
 };
 
-/// Throws UsageError as a network of these layers does.
+/// The state size of a network with these layers. Throws UsageError as SpikingNetwork's constructor does.
 SpikingStateSize spiking_state_size(const std::vector<SpikingLayer>& layers,
                                     const SpikingNetworkOptions& options = {});
 
 /// Layers one after the other, planned and compiled for sequences of one length and a batch of one size. It
-/// keeps what gradients need from one forward pass to the next, so one thread uses it at a time. The bits of
-/// results depend on plan and instruction set, not on timing.
+/// keeps the values that gradients need until the next forward pass, so one thread uses it at a time. The
+/// bits of results depend on plan and instruction set, not on timing.
 class SpikingNetwork {
  public:
-  /// Throws UsageError for impossible layers or sizes, and unless each layer takes the spikes of that before.
+  /// Throws UsageError for impossible layers or sizes, and unless each layer takes the spikes of the layer
+  /// before.
   SpikingNetwork(std::vector<SpikingLayer> layers, uint32_t steps, uint32_t batch,
                  const SpikingNetworkOptions& options = {});
   ~SpikingNetwork();
   SpikingNetwork(SpikingNetwork&&) noexcept;
   SpikingNetwork& operator=(SpikingNetwork&&) noexcept;
 
-  /// Parameters are those of the layers, one layer after the other, as parameters_of() lists them. Throws
-  /// UsageError for another number of them, a null array, or lists that are longer than their room or name
-  /// inputs that do not exist.
+  /// Computes the spikes and potentials of all layers. `parameters` are as parameters_of() lists them, one
+  /// layer after the other. Throws UsageError for another number of parameters, a null array, and lists that
+  /// exceed their capacity or name inputs that do not exist.
   ///
-  /// What gradients and results need is kept in the network, or in `state`: then several threads may call the
-  /// network, and several forward passes may await their gradients.
+  /// Results, and the values that gradients need, are kept in the network, or in `state` if given: then
+  /// several threads may call the network, and several forward passes may await their gradients.
   void forward(const SpikeLists& in, std::span<const float* const> parameters,
                const SpikingControl& control = {}, std::byte* state = nullptr);
 
-  /// Gradients after a forward pass with the same inputs and parameters. `upstream` is that of each potential
-  /// of the last layer [steps, batch, neurons], or if it spikes of each place of its lists [steps, batch,
-  /// capacity]. Gradients are those of all parameters, or unless decays and thresholds learn of all weights,
-  /// in the order of the parameters; those of inputs, if there are any, one for each place of their lists.
-  /// `hidden_upstream` are those of the spikes of each hidden layer, as of the last.
+  /// Gradients after a forward pass with the same inputs and parameters. `upstream` is the loss's gradient by
+  /// each potential of the last layer, [steps, batch, neurons], or if that layer spikes, by each entry of its
+  /// lists, [steps, batch, capacity]. `hidden_upstream` has such gradients by the spikes of each hidden
+  /// layer. Writes one gradient per parameter, in their order, or only per weight unless `learns_dynamics` is
+  /// set; and to `input_gradient`, if there are input gradients, one number per entry of the inputs' lists.
   void gradients(const SpikeLists& in, std::span<const float* const> parameters, const float* upstream,
                  std::span<float* const> parameter_gradients, float* input_gradient = nullptr,
                  const std::byte* state = nullptr, std::span<const float* const> hidden_upstream = {});
@@ -196,16 +201,16 @@ class SpikingNetwork {
   const SpikingLayer& layer(size_t index) const;
   uint32_t steps() const;
   uint32_t batch() const;
-  /// Bytes of a state, which begins on a cache line.
+  /// Bytes of a `state` array, which must begin on a cache line.
   uint64_t state_bytes() const;
-  /// Of the last forward pass, or that which wrote the state.
+  /// Spikes of a layer, and their counts, in the last forward pass, or in the pass that wrote `state`.
   SpikeLists spikes(size_t layer, const std::byte* state = nullptr) const;
   SpikingCounts counts(size_t layer, const std::byte* state = nullptr) const;
-  /// u of a layer [steps, batch, neurons], if it is stored: that of a layer without spikes is.
+  /// Potentials u of a layer, [steps, batch, neurons], if they are stored, as for a layer without spikes.
   std::span<const float> potentials(size_t layer, const std::byte* state = nullptr) const;
   /// Bytes kept from forward() for gradients().
   uint64_t stash_bytes() const;
-  /// The plans of both passes in readable form.
+  /// The plans of the forward and backward pass in readable form.
   std::string plan() const;
   double predicted_seconds() const;
 
@@ -214,35 +219,35 @@ class SpikingNetwork {
   std::unique_ptr<Compiled> compiled_;
 };
 
-/// To which neurons a spike goes in the next step.
+/// The neurons to which a spike goes in the next step.
 enum class Recurrence : uint8_t { none, one_to_one, all_to_all };
 
 struct SpikingNeuronsOptions {
   Recurrence recurrence = Recurrence::none;
-  bool after_reset = false;  ///< whether initial potentials are those after a reset
+  bool after_reset = false;  ///< whether initial potentials are v, after a reset, instead of u
   uint32_t threads = 0;      ///< 0: one per physical core available to this process, or TESSERA_THREADS
 };
 
 /// Neurons that take currents, such as a dense layer's results, in whole sequences. Sequences are [steps,
-/// batch, neurons]; all arrays are contiguous. May be called from several threads. Copies share what is
-/// compiled.
+/// batch, neurons]; all arrays are contiguous. May be called from several threads. Copies share the compiled
+/// programs.
 class SpikingNeurons {
  public:
   struct Inputs {
-    const float* currents = nullptr;   ///< gradients do not read them
-    const float* dynamics = nullptr;   ///< [3, neurons]: decays, decays of currents, thresholds
+    const float* currents = nullptr;   ///< not read by gradients()
+    const float* dynamics = nullptr;   ///< [3, neurons]: decays of potentials, decays of currents, thresholds
     const float* recurrent = nullptr;  ///< [neurons, neurons] from row to column, or [neurons] one to one
     const float* initial = nullptr;    ///< [2, batch, neurons]: potentials and currents; null: zeros
   };
-  /// Null ones are not computed.
+  /// Arrays for results; those that are null are not computed.
   struct Results {
     float* spikes = nullptr;      ///< 0 or 1
     float* currents = nullptr;    ///< i, of synaptic neurons
     float* potentials = nullptr;  ///< u
     float* membranes = nullptr;   ///< v, after the reset
   };
-  /// Gradients of the results, zeros where they are null, and the potentials (and currents, if decays learn)
-  /// of the forward pass.
+  /// The potentials of the forward pass (and its currents, if decays have gradients), and the loss's
+  /// gradients by the results, zeros where they are null.
   struct Upstream {
     const float* potentials = nullptr;
     const float* currents = nullptr;
@@ -251,8 +256,8 @@ class SpikingNeurons {
     const float* of_potentials = nullptr;
     const float* of_membranes = nullptr;
   };
-  /// Of the inputs of the same names; all but that of currents may be null. Gradients of parameters are
-  /// summed over steps and samples.
+  /// Arrays for the gradients by the inputs of the same names; all but `currents` may be null. Gradients of
+  /// parameters are summed over steps and samples.
   struct Gradients {
     float* currents = nullptr;
     float* dynamics = nullptr;
@@ -264,7 +269,8 @@ class SpikingNeurons {
   SpikingNeurons(const Neuron& neuron, uint32_t neurons, uint32_t steps, uint32_t batch,
                  const SpikingNeuronsOptions& options = {});
 
-  /// Throw UsageError for arrays that are missing, and for those of what such neurons do not have.
+  /// Throw UsageError for arrays that are missing, and for arrays of quantities that these neurons do not
+  /// have.
   void forward(const Inputs& in, const Results& results) const;
   void gradients(const Inputs& in, const Upstream& upstream, const Gradients& gradients) const;
 

@@ -13,14 +13,14 @@
 
 namespace tessera {
 
-/// What is fixed when a product is planned.
+/// Options that are fixed when a product is planned.
 struct SpmmOptions {
   Layout x_layout = Layout::row_major;
   Layout y_layout = Layout::row_major;
   Activation activation = Activation::none;
   bool bias = false;
   /// Compute Wᵀ·X, as the input gradient dX = Wᵀ·dY requires: X is m × n, Y k × n, and a bias has k elements.
-  /// It reads the same values.
+  /// Transposed products read the same packed values.
   bool transpose = false;
   uint32_t threads = 0;  ///< 0: one per physical core available to this process, or TESSERA_THREADS
   /// Schedule knobs that the planner must use, as for `tessera spmm --plan`.
@@ -35,8 +35,9 @@ struct SpmmArguments {
   int64_t y_leading = 0;  ///< 0: contiguous
   float alpha = 1.0F;
   float beta = 0.0F;            ///< with 0, Y is not read
-  const float* bias = nullptr;  ///< as many elements as Y has rows, if SpmmOptions::bias is set
-  /// Values in packed order, of the weight's type, instead of its own; required if it has none.
+  const float* bias = nullptr;  ///< one element per row of Y, if SpmmOptions::bias is set
+  /// Values in packed order, of the weight's type, to use instead of the weight's own values; required if the
+  /// weight has none.
   const void* values = nullptr;
 };
 
@@ -56,7 +57,7 @@ class Spmm {
   /// Computes Y. Throws UsageError for a null array or a leading dimension that is too small.
   void operator()(const SpmmArguments& arguments) const;
 
-  /// The same for contiguous arrays, with alpha = 1 and beta = 0.
+  /// Computes Y for contiguous arrays, with alpha = 1 and beta = 0.
   void operator()(const float* x, float* y) const { (*this)(SpmmArguments{.x = x, .y = y}); }
 
   /// The plan in readable form: schedule, tiles used, predicted time.
@@ -69,7 +70,7 @@ class Spmm {
   std::shared_ptr<const Compiled> compiled_;
 };
 
-/// What is fixed when the product is planned.
+/// Options that are fixed when the product is planned.
 struct SddmmOptions {
   Layout dy_layout = Layout::row_major;
   Layout x_layout = Layout::row_major;
@@ -105,7 +106,7 @@ class Sddmm {
   /// Computes dW. Throws UsageError for a null array or a leading dimension that is too small.
   void operator()(const SddmmArguments& arguments) const;
 
-  /// The same for contiguous arrays, with alpha = 1 and beta = 0.
+  /// Computes dW for contiguous arrays, with alpha = 1 and beta = 0.
   void operator()(const float* dy, const float* x, float* dw) const {
     (*this)(SddmmArguments{.dy = dy, .x = x, .dw = dw});
   }

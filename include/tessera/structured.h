@@ -14,11 +14,11 @@ namespace tessera {
 
 /// A product of log₂ N sparse factors (Dao et al. 2019): the factor of stride s multiplies the pairs (p, p +
 /// s) by 2 × 2 matrices. N is the power of two that holds the inputs; ⌈outputs / N⌉ butterflies of the same
-/// input are stacked, and cut.
+/// input are stacked, and their outputs truncated.
 ///
 /// One parameter, `twiddle`, in order of application: [stacks, nblocks, log₂ N, N/2, 2, 2]; tied, where a
-/// matrix depends on the place within its stride alone: [stacks, N − 1, 2, 2], the factor of stride s from s
-/// − 1. Complex numbers have a trailing dimension of 2, in x, y and twiddle.
+/// matrix depends on its position within the stride alone: [stacks, N − 1, 2, 2], the factor of stride s from
+/// row s − 1 on. Complex numbers have a trailing dimension of 2, in x, y and twiddle.
 struct Butterfly {
   uint32_t inputs = 0;
   uint32_t outputs = 0;
@@ -44,27 +44,27 @@ struct Kronecker {
   uint32_t b = 1;
   uint32_t c = 1;
   uint32_t d = 1;
-  uint32_t inputs = 0;   ///< at most a·c·d; 0: as many
-  uint32_t outputs = 0;  ///< at most a·b·d; 0: as many
+  uint32_t inputs = 0;   ///< at most a·c·d; 0: a·c·d
+  uint32_t outputs = 0;  ///< at most a·b·d; 0: a·b·d
 
   bool operator==(const Kronecker&) const = default;
 };
 
-/// y[i] = Σ_j c[(i − j) mod size] · x[j], for the first outputs; inputs beyond x are zeros.
+/// y[i] = Σ_j c[(i − j) mod size] · x[j], for i < outputs; inputs beyond x are zeros.
 ///
 /// One parameter, `c`: [size], the first column.
 struct Circulant {
   uint32_t size = 0;
-  uint32_t inputs = 0;   ///< at most size; 0: as many
-  uint32_t outputs = 0;  ///< at most size; 0: as many
+  uint32_t inputs = 0;   ///< at most size; 0: size
+  uint32_t outputs = 0;  ///< at most size; 0: size
 
   bool operator==(const Circulant&) const = default;
 };
 
 /// y[i] = Σ_j c[i − j + inputs − 1] · x[j].
 ///
-/// One parameter, `c`: [outputs + inputs − 1], from the last element of the first row to that of the first
-/// column.
+/// One parameter, `c`: [outputs + inputs − 1], from the last element of the first row to the last element of
+/// the first column.
 struct Toeplitz {
   uint32_t inputs = 0;
   uint32_t outputs = 0;
@@ -73,7 +73,8 @@ struct Toeplitz {
 };
 
 /// S·H·G·Π·H·B (Le et al. 2013), H the Hadamard matrix of N divided by √N, N the power of two that holds the
-/// inputs, Π a permutation: (Π·v)[i] = v[permutation[i]]. ⌈outputs / N⌉ of them are stacked, and cut.
+/// inputs, Π a permutation: (Π·v)[i] = v[permutation[i]]. ⌈outputs / N⌉ such maps are stacked, and their
+/// outputs truncated.
 ///
 /// Parameters `s`, `g` and `b`: [stacks, N] each.
 struct Fastfood {
@@ -98,10 +99,11 @@ struct StructuredParameter {
 
 /// "butterfly", "kronecker", …
 std::string_view name_of(const Structure& structure);
-/// Floats of a sample of x and of y: two for a complex number. Throw UsageError for impossible sizes.
+/// Number of floats in a sample of x, and in a sample of y: two for a complex number. Throw UsageError for
+/// impossible sizes.
 uint32_t inputs_of(const Structure& structure);
 uint32_t outputs_of(const Structure& structure);
-/// The parameters, in the order in which products take them.
+/// The parameters of a structure, in the order in which products take them.
 std::vector<StructuredParameter> parameters_of(const Structure& structure);
 
 struct StructuredOptions {
@@ -112,31 +114,32 @@ struct StructuredOptions {
 };
 
 /// A structured map, or several one after the other, and their gradients, planned and compiled for a batch of
-/// samples. Two Kronecker factors are a Monarch matrix, and a low-rank one, U·V, is the factors (1, rank,
+/// samples. A Monarch matrix is two Kronecker factors, and a low-rank matrix, U·V, is the factors (1, rank,
 /// inputs, 1) and (1, outputs, rank, 1). Calls may come from several threads at once; they take turns with
 /// the process's thread pool. The bits of results depend on plan and instruction set, not on timing. Copies
-/// share what is compiled.
+/// share the compiled programs.
 class StructuredProduct {
  public:
   /// Throws UsageError for impossible sizes.
   StructuredProduct(const Structure& structure, uint32_t batch, const StructuredOptions& options = {});
-  /// The first map reads x, and a bias is the last one's. Throws UsageError for no maps as well, and for maps
-  /// that do not take what the one before returns.
+  /// Several maps: the first one reads x, and a bias is added to the result of the last. Also throws
+  /// UsageError for an empty list, and for maps whose inputs do not match the outputs of the map before.
   StructuredProduct(std::span<const Structure> maps, uint32_t batch, const StructuredOptions& options = {});
 
-  /// y from x, all contiguous. Throws UsageError for a null array or another number of parameters.
+  /// Computes y from x; all arrays are contiguous. Throws UsageError for a null array or another number of
+  /// parameters.
   void operator()(const float* x, std::span<const float* const> parameters, float* y) const;
 
-  /// dx = Jᵀ·dy, and the gradients of the parameters, summed over the batch; x is that of the forward
-  /// product. Either may be null: a null dx, or no parameter gradients at all. So may a bias, whose values do
-  /// not matter. What lies between maps is computed again.
+  /// Computes dx = Jᵀ·dy and the gradients of the parameters, summed over the batch, with the x of the
+  /// forward product. Either may be left out: by a null dx, or by no parameter gradients at all. A bias may
+  /// be null, as its values do not matter. Values between maps are recomputed.
   void gradients(const float* x, const float* dy, std::span<const float* const> parameters, float* dx,
                  std::span<float* const> parameter_gradients) const;
 
   const std::vector<Structure>& maps() const;
   uint32_t batch() const;
-  bool transposed() const;  ///< as in the options
-  /// Those of the maps, one map after the other, and the bias if there is one.
+  bool transposed() const;  ///< StructuredOptions::transposed
+  /// The parameters of the maps, one map after the other, and the bias if there is one.
   const std::vector<StructuredParameter>& parameters() const;
   /// The forward plans in readable form, a line for each map: partition and predicted time.
   std::string plan() const;

@@ -88,11 +88,11 @@ struct Recordings {
   uint32_t units = 0;  ///< at most 65,536
   uint32_t classes = 0;
   std::vector<uint32_t> labels = {};  ///< class of each recording
-  /// Spikes: those of recording i are events[begin[i]] to events[begin[i + 1] - 1], by step, then by unit.
-  /// None is there twice: several events of a unit in a step are one spike.
+  /// Spikes: events[begin[i]] to events[begin[i + 1] - 1] belong to recording i, sorted by step, then by
+  /// unit, without duplicates: several events of a unit in a step are one spike.
   std::vector<uint64_t> begin = {0};
   std::vector<SpikeEvent> events = {};
-  /// Currents, recording after recording, each [steps, units]; then there are no spikes.
+  /// Currents, recording after recording, each [steps, units]. A set with currents has no spikes.
   std::vector<float> currents = {};
 
   size_t count() const { return labels.size(); }
@@ -111,7 +111,7 @@ struct RecordingSplit {
   std::string name;
   Recordings train = {};
   Recordings test = {};
-  // Events that are left out:
+  // Numbers of events that are left out:
   uint64_t merged = 0;   ///< because their unit had fired in their step
   uint64_t outside = 0;  ///< because they lie outside the window, or the part of the sensor
 };
@@ -130,37 +130,39 @@ Recordings randman(const RandmanSettings& settings, uint32_t steps, uint64_t see
 
 /// How spikes code a pixel x, from 0 to 1: the time at which a leaky integrator with time constant tau and a
 /// constant current x reaches the threshold, tau · ln(x / (x − threshold)) steps, rounded down. Pixels up to
-/// the threshold do not fire, and neither do those that come too late.
+/// the threshold do not fire, nor do pixels whose time is not before the end of the recording.
 struct LatencySettings {
-  double tau = 20;  ///< steps
+  double tau = 20;  ///< time constant, in steps
   double threshold = 0.2;
 };
-/// A unit for each pixel of each channel.
+/// Latency-coded images, with one unit per pixel of each channel.
 Recordings latency_coded(const ImageSet& images, uint32_t steps, const LatencySettings& settings = {});
 
-/// How recordings are read and brought into steps. What is 0 becomes what load_recordings() says.
+/// How recordings are read and divided into time steps. Settings that are 0 get the defaults of
+/// load_recordings() for the data set.
 struct RecordingSettings {
   uint32_t steps = 0;
-  double seconds = 0;      ///< the window from the beginning of each recording that the steps divide
-  uint32_t crop = 0;       ///< side of the square in the middle of a sensor that is kept; 0: all of it
-  uint32_t downscale = 0;  ///< side of the square of pixels of a sensor that become one
+  double seconds = 0;      ///< length of the window, from the beginning of each recording, that is divided
+                           ///< into steps
+  uint32_t crop = 0;       ///< side of the central square of a sensor that is kept; 0: the whole sensor
+  uint32_t downscale = 0;  ///< side of the squares of pixels that are merged into one
   double delta = 0.02;     ///< change of a current, from 0 to 1, for each event of "braille-delta"
-  double test = 0.2;       ///< fraction for testing of sets that are not divided
+  double test = 0.2;       ///< fraction held out for testing, if a data set has no test set
   LatencySettings latency = {};
   RandmanSettings randman = {};
-  uint64_t seed = 0;  ///< of that division and of Randman
+  uint64_t seed = 0;  ///< seed of the division into training and test set, and of Randman
 };
 
 /// The data sets that load_recordings() knows.
 std::span<const std::string_view> recording_sets();
 
-/// A data set of a folder, or of its usual subfolder, with the steps, the seconds and the `downscale` that it
-/// usually has:
+/// Loads a data set from a folder, or from its usual subfolder. By default it has these steps, seconds and
+/// `downscale`:
 ///
 ///     randman        100            made from the seed, without files
 ///     mnist-latency  100            MNIST, as load_images() finds it
 ///     braille        152            taxels.npy, lengths.npy, labels.npy: currents
-///     braille-delta  152            the same, a unit for each rise and each fall by `delta`
+///     braille-delta  152            braille's files; one unit for rises and one for falls by `delta`
 ///     shd, ssc       100, 1.4 s     shd_train.h5, shd_test.h5; ssc_….h5
 ///     n-mnist        100, 0.3 s, 1  Train/0/….bin, Test/0/….bin
 ///     dvs-gesture    100, 6 s, 4    trials_to_train.txt, trials_to_test.txt, ….aedat, ….csv
@@ -191,17 +193,18 @@ std::vector<BlockPosition> strongest_empty_blocks(const Weight& weight, uint64_t
 std::vector<BlockPosition> strongest_empty_blocks(const Pattern& pattern, uint64_t count,
                                                   MatrixView<const float> dense_gradient);
 
-/// The pattern without and with these blocks. Throws UsageError if one is grown that is stored already.
+/// The pattern without the blocks `drop` and with the blocks `grow`. Throws UsageError if a grown block is
+/// already stored.
 Pattern replaced(const Pattern& pattern, std::span<const BlockPosition> drop,
                  std::span<const BlockPosition> grow);
 
 // The training loop.
 
-/// Of hidden layers. Those after dynamic_sparse are structures of layers.h.
+/// Kind of the hidden layers. The kinds after dynamic_sparse are structures of layers.h.
 enum class LayerKind : uint8_t {
   dense,
-  static_sparse,   ///< blocks whose pattern is fixed
-  dynamic_sparse,  ///< blocks that are dropped and grown
+  static_sparse,   ///< blocks with a fixed pattern
+  dynamic_sparse,  ///< blocks are dropped and grown during training
   butterfly,
   bpbp,
   pixelfly,
@@ -211,11 +214,11 @@ enum class LayerKind : uint8_t {
   monarch,
   block_butterfly,
 };
-/// How dense and structured networks begin, and what they are trained with.
+/// Initial values and learning rates of dense and structured networks.
 enum class Recipe : uint8_t {
   /// As published (Thomas et al. 2018, Dao et al. 2019): hidden layers with the initial values of each
-  /// structure, an output layer uniform up to ±1/√inputs, one learning rate; features are standardised with
-  /// all training images, those for validation included.
+  /// structure, an output layer uniform up to ±1/√inputs, one learning rate; features are standardised by the
+  /// statistics of all training images, including those for validation.
   paper,
   /// Initial values and learning rates for each factor, for Adam.
   best,
@@ -234,77 +237,80 @@ Recipe recipe_named(std::string_view name);
 OptimizerKind optimizer_named(std::string_view name);
 DropGrowKind drop_grow_named(std::string_view name);
 
-/// When a dynamic network drops blocks and grows as many.
+/// When dynamic layers drop blocks and grow the same number.
 struct DropGrowSchedule {
   DropGrowKind kind = DropGrowKind::rigl;
-  double change = 0.3;   ///< fraction of the blocks that is replaced first; decays to 0 as a cosine
-  uint32_t every = 100;  ///< steps
-  double until = 0.75;   ///< fraction of the steps after which patterns stay
+  double change = 0.3;   ///< fraction of the blocks that is replaced at the beginning; decays to 0 as a
+                         ///< cosine
+  uint32_t every = 100;  ///< number of steps between changes
+  double until = 0.75;   ///< fraction of the steps after which patterns stay fixed
 
   /// The fraction to replace before a step, counted from 0.
   double fraction(uint64_t step, uint64_t steps) const;
 };
 
-/// How networks learn, whatever they are.
+/// Learning settings of all kinds of networks.
 struct LearningSettings {
   OptimizerKind optimizer = OptimizerKind::momentum;
-  double momentum = 0.9;             ///< of momentum, nesterov and lars
-  graph::Betas betas = {};           ///< of adam, adamw and lamb
-  bool bias_correction = true;       ///< of these
-  double trust_coefficient = 0.001;  ///< of lars
+  double momentum = 0.9;             ///< for momentum, nesterov and lars
+  graph::Betas betas = {};           ///< for adam, adamw and lamb
+  bool bias_correction = true;       ///< for adam, adamw and lamb
+  double trust_coefficient = 0.001;  ///< for lars
   double weight_decay = 0;
   /// Parameters without weight decay and trust ratio, by names in which `*` stands for any characters.
   std::vector<std::string> excluded = {};
   double lr = 0.001;
-  /// How it changes; `steps` of 0 are all steps of the training.
+  /// How the learning rate changes; 0 `steps`: all steps of the training.
   graph::Schedule lr_schedule = {};
-  std::optional<double> clip_norm = {};  ///< norm of the gradient
+  std::optional<double> clip_norm = {};  ///< maximum norm of the gradient
   uint32_t batch = 50;
   uint32_t epochs = 15;
   uint64_t seed = 0;
   double validation = 0.15;  ///< fraction of the samples for training
 
-  /// Of a step, counted from 0, of a training with so many.
+  /// Learning rate of a step, counted from 0, in a training of `steps` steps.
   double lr_of(uint64_t step, uint64_t steps) const;
 };
 
 /// A multilayer perceptron and how to train it.
 struct TrainingSettings : LearningSettings {
   std::vector<uint32_t> layers = {1024, 1024, 10};  ///< sizes: inputs, hidden layers, classes
-  LayerKind kind = LayerKind::dense;                ///< of hidden layers; the output layer is dense
-  double density = 0.1;                             ///< of sparse ones
-  uint32_t block_size = 16;                         ///< of sparse ones and pixelfly
+  LayerKind kind = LayerKind::dense;                ///< kind of the hidden layers; the output layer is dense
+  double density = 0.1;                             ///< of sparse layers
+  uint32_t block_size = 16;                         ///< for sparse layers and pixelfly
   uint32_t butterfly_size = 16;                     ///< cells of pixelfly's pattern in a row
-  uint32_t rank = 1;                                ///< of low rank and pixelfly
-  Recipe recipe = Recipe::best;                     ///< not of sparse ones
-  graph::Form form = graph::Form::fused;            ///< of structured ones
+  uint32_t rank = 1;                                ///< for low rank and pixelfly
+  Recipe recipe = Recipe::best;                     ///< not for sparse layers
+  graph::Form form = graph::Form::fused;            ///< form of structured layers
   std::string activation = "relu";                  ///< or gelu, tanh, sigmoid, none
   double dropout = 0;                               ///< after each hidden layer
-  uint32_t micro_batches = 1;                       ///< that a batch is divided into
-  bool grey = false;                                ///< images as the mean of their channels
+  uint32_t micro_batches = 1;                       ///< number of micro-batches into which a batch is divided
+  bool grey = false;                                ///< whether images are reduced to the mean of their
+                                                    ///< channels
   DropGrowSchedule drop_grow = {};
 };
 
-/// What a hidden layer of spiking neurons did in an epoch.
+/// Activity of a hidden layer of spiking neurons in an epoch.
 struct SpikingActivity {
   double firing = 0;     ///< fraction of its neurons that fire in a step
   double listed = 0;     ///< fraction that fire or pass a gradient, and are listed
-  uint64_t dropped = 0;  ///< spikes and others for which lists had no room
+  uint64_t dropped = 0;  ///< spikes and candidates that did not fit in the lists
 };
 
 struct EpochResult {
   uint32_t epoch = 0;                   ///< from 1
   double loss = 0;                      ///< mean over the training images of the epoch
-  std::optional<double> accuracy = {};  ///< on these; not with micro-batches
+  std::optional<double> accuracy = {};  ///< on the training images; none with micro-batches
   double validation_loss = 0;
   double validation_accuracy = 0;
-  double seconds = 0;                          ///< on the host; 0 if an earlier process trained it
+  double seconds = 0;                          ///< time on the host; 0 if an earlier process trained the
+                                               ///< epoch
   std::vector<SpikingActivity> activity = {};  ///< of the hidden layers of a spiking network
 };
 
 struct TrainingProgress {
   uint32_t epoch = 1;
-  uint64_t step = 0;  ///< steps that are finished, in all epochs together
+  uint64_t step = 0;  ///< finished steps, over all epochs
   uint64_t steps = 0;
   double loss = 0;  ///< mean of the epoch so far
   std::optional<double> accuracy = {};
@@ -312,32 +318,32 @@ struct TrainingProgress {
 };
 
 struct TrainingRun {
-  std::string checkpoint = {};  ///< written after each epoch, and when training is stopped; empty: none
+  std::string checkpoint = {};  ///< file written after each epoch, and when training is stopped; empty: none
   /// Called after each step, and once more after each epoch; training stops if it returns false.
   std::function<bool(const TrainingProgress&)> progress = {};
 };
 
 struct TrainingResult {
   bool finished = false;
-  uint64_t step = 0;  ///< steps that are finished, in all epochs together
+  uint64_t step = 0;  ///< finished steps, over all epochs
   std::vector<EpochResult> epochs;
   uint32_t best_epoch = 0;  ///< with the best validation accuracy; 0: none yet
-  /// Of the network after the best epoch, if training finished.
+  /// Results of the network after the best epoch, if training finished.
   std::optional<double> test_loss, test_accuracy;
-  // Of this process:
+  // Figures of this process alone:
   uint64_t steps_run = 0;
-  double step_seconds = 0;  ///< mean; on a tiled machine the model's
+  double step_seconds = 0;  ///< mean time of a step; on a tiled machine the model's
   /// Mean seconds of each operation of Trainer::graph(), on a host; empty: too few steps to measure.
   std::vector<double> measured = {};
-  uint64_t cycles = 0;             ///< of all training steps on a tiled machine
-  uint64_t step_cycles = 0;        ///< of the last one
-  uint64_t evaluation_cycles = 0;  ///< of evaluating one batch
+  uint64_t cycles = 0;             ///< cycles of all training steps on a tiled machine
+  uint64_t step_cycles = 0;        ///< cycles of the last training step
+  uint64_t evaluation_cycles = 0;  ///< cycles of evaluating one batch
   double seconds = 0;              ///< on the host
 };
 
-/// What is compared with the labels: cross-entropy of the numbers of spikes of the last layer, or of the
-/// last, largest or mean potential of a last layer that does not spike; or the mean squared difference of
-/// rates of spikes from 0.8 of the right class and 0.2 of the others.
+/// The loss of a spiking network: the cross-entropy of the last layer's numbers of spikes, or of the last,
+/// largest or mean potential of a last layer that does not spike; or the mean squared difference between
+/// firing rates and their targets, 0.8 for the right class and 0.2 for the others.
 enum class SpikingLoss : uint8_t { spikes, last, maximum, mean, rate };
 std::string_view name_of(SpikingLoss loss);
 SpikingLoss spiking_loss_named(std::string_view name);
@@ -348,63 +354,64 @@ struct SpikingTrainingSettings : LearningSettings {
       : LearningSettings{
             .optimizer = OptimizerKind::adam, .lr = 0.002, .batch = 64, .epochs = 30, .validation = 0.1} {}
 
-  std::vector<uint32_t> hidden = {128};  ///< sizes of hidden layers; inputs and classes are those of the data
-  Neuron neuron = {};                    ///< of layers that spike
-  bool recurrent = false;                ///< hidden layers
-  uint32_t delay = 0;                    ///< of all layers but the first
-  double decay = 0.9;                    ///< of potentials, in a step
-  double current_decay = 0.8;            ///< of currents, if they have such
+  std::vector<uint32_t> hidden = {128};  ///< sizes of hidden layers; inputs and classes follow from the data
+  Neuron neuron = {};                    ///< neurons of layers that spike
+  bool recurrent = false;                ///< whether hidden layers are recurrent
+  uint32_t delay = 0;                    ///< delay of all layers but the first
+  double decay = 0.9;                    ///< factor by which potentials decay per step
+  double current_decay = 0.8;            ///< factor by which currents decay per step, for synaptic neurons
   double threshold = 1;
-  double readout_decay = 0.9;    ///< of the potentials of a last layer that does not spike
-  bool learns_dynamics = false;  ///< whether decays and thresholds, one of each for a layer, are learned
+  double readout_decay = 0.9;    ///< decay of the potentials of a last layer that does not spike
+  bool learns_dynamics = false;  ///< whether decays and thresholds, one of each per layer, are learned
   double initial_firing = 0.03;  ///< fraction of hidden neurons that fire in a step before training
   SpikingLoss loss = SpikingLoss::maximum;
-  /// Added to the loss of each hidden layer: so much times the mean of max(0, rate − cap)² over samples and
-  /// neurons, where a rate is the fraction of steps in which a neuron fires.
+  /// Factor of a penalty that each hidden layer adds to the loss: the mean of max(0, rate − activity_cap)²
+  /// over samples and neurons, where the rate is the fraction of steps in which a neuron fires.
   double activity_penalty = 0;
   double activity_cap = 0;
-  /// ϑ_grad of the last epochs; it begins at `first_gradient_threshold`, and each epoch halves the distance.
+  /// ϑ_grad of the last epochs. It begins at `first_gradient_threshold`, and each epoch halves the distance.
   double gradient_threshold = -std::numeric_limits<double>::infinity();
   double first_gradient_threshold = -100;
-  /// Neurons listed at most per step, sample and layer, of the last epochs; 0: all. It begins with all, and
-  /// each epoch halves the distance.
+  /// Maximum number of neurons listed per step, sample and layer in the last epochs; 0: all neurons. It
+  /// begins with all neurons, and each epoch halves the distance.
   uint32_t most_listed = 0;
 
-  double gradient_threshold_of(uint32_t epoch) const;  ///< from 0
+  double gradient_threshold_of(uint32_t epoch) const;  ///< epochs count from 0
   uint32_t most_listed_of(uint32_t epoch) const;
 };
 
-/// Settings that suit a data set of load_recordings(): Randman, MNIST and Braille reach the accuracies of
-/// docs/spiking.md with them.
+/// Settings that suit a data set of load_recordings(). With them, Randman, MNIST and Braille reach the
+/// accuracies of docs/spiking.md.
 SpikingTrainingSettings usual_settings(std::string_view dataset);
 
-/// What a trained network makes of a recording.
+/// The response of a trained network to a recording.
 struct SpikingTraces {
   uint32_t steps = 0;
   uint32_t label = 0;
   uint32_t answer = 0;
-  std::vector<uint32_t> sizes = {};                  ///< of inputs, then of the layers that spike
-  std::vector<std::vector<SpikeEvent>> spikes = {};  ///< of the inputs, then of the layers that spike
-  std::vector<float> potentials = {};  ///< [steps, classes], of a last layer that does not spike
+  std::vector<uint32_t> sizes = {};                  ///< numbers of inputs, then of the neurons of each layer
+                                                     ///< that spikes
+  std::vector<std::vector<SpikeEvent>> spikes = {};  ///< spikes of the inputs, then of the layers that spike
+  std::vector<float> potentials = {};  ///< potentials of a last layer that does not spike: [steps, classes]
 };
 
-/// A network with its data, on a machine. Samples are divided at random into those for training and for
-/// validation, and shuffled for every epoch; the last incomplete batch is left out. All of it follows from
-/// the seed: the same tiles and instruction set give the same bits.
+/// A network with its data, on a machine. Samples are divided at random into training and validation samples,
+/// and shuffled for every epoch; the last incomplete batch is left out. The seed determines all random
+/// choices: with the same tiles and instruction set, training gives the same bits.
 class Trainer {
  public:
-  // Throw UsageError for settings out of range or that do not go together, or do not fit the data. `threads`:
-  // see graph::SessionOptions. One that only estimates has costs, without sessions and their memory, and
-  // cannot train.
+  // Throw UsageError for settings that are out of range, contradict each other or do not fit the data.
+  // `threads`: see graph::SessionOptions. With `only_estimates`, a trainer computes costs without sessions
+  // and their memory, and cannot train.
 
-  /// Images are standardised per feature with the statistics of those trained with. Weights begin normally
-  /// distributed with a standard deviation of 1/√inputs of their row, biases 0, unless the recipe says
-  /// otherwise.
+  /// A multilayer perceptron. Images are standardised per feature by the statistics of the training samples.
+  /// Initial weights are normally distributed with a standard deviation of 1/√(inputs of their row), biases
+  /// 0, unless the recipe says otherwise.
   Trainer(const TrainingSettings& settings, const ImageSplit& images, const Machine& machine,
           uint32_t threads = 0, bool only_estimates = false);
-  /// A spiking network. Currents enter as the binary digits of their values in 255 parts, each digit a unit
-  /// whose weight is that of its current times its place value. Weights begin normally distributed, scaled so
-  /// that layer after layer fires as much as asked.
+  /// A spiking network. Currents enter as the binary digits of their values in 255 parts, each digit as a
+  /// unit whose weight is the current's weight times the digit's place value. Initial weights are normally
+  /// distributed, scaled layer after layer so that the layer fires at the rate `initial_firing`.
   Trainer(const SpikingTrainingSettings& settings, const RecordingSplit& recordings, const Machine& machine,
           uint32_t threads = 0, bool only_estimates = false);
   ~Trainer();
@@ -412,33 +419,33 @@ class Trainer {
   Trainer& operator=(Trainer&&) noexcept;
 
   const LearningSettings& settings() const;
-  /// All of them, by name, as one JSON object.
+  /// All settings, by name, as one JSON object.
   const std::string& settings_json() const;
   uint64_t training_samples() const;
   uint64_t validation_samples() const;
   uint64_t test_samples() const;
   uint64_t steps_per_epoch() const;
-  uint64_t parameters() const;  ///< values that are stored, learned or not
+  uint64_t parameters() const;  ///< number of stored values, learned or not
 
-  /// Of a training step, and of evaluating one batch of `evaluation_batch()` samples.
+  /// Cost of a training step, and of evaluating one batch of evaluation_batch() samples.
   graph::RunCost step_cost() const;
   graph::RunCost evaluation_cost() const;
   uint32_t evaluation_batch() const;
-  /// Of a training step; the operations of its cost are the graph's, in order.
+  /// The graph of a training step; RunCost::operations of step_cost() are its operations, in order.
   const graph::Graph& graph() const;
 
   /// Continues from a checkpoint, and gives the same bits as training without a break. Throws Error, and
-  /// changes nothing, for a damaged file and one of other settings or data; of another machine, number of
-  /// tiles or instruction set too unless different bits are allowed.
+  /// changes nothing, for a damaged file or a checkpoint of other settings or data, and unless different bits
+  /// are allowed also for a checkpoint of another machine, number of tiles or instruction set.
   void resume(const std::string& checkpoint, bool allow_different_bits = false);
-  /// Steps that are finished, in all epochs together.
+  /// Finished steps, over all epochs.
   uint64_t step() const;
 
-  /// Trains to the end, and tests the network of the best epoch once. Throws Error if the machine's memory
+  /// Trains to the end, then tests the network of the best epoch once. Throws Error if the machine's memory
   /// does not suffice, and when the loss is not finite.
   TrainingResult train(const TrainingRun& run = {});
 
-  /// Of recordings for testing. Throws UsageError for networks that do not spike.
+  /// The response to a recording of the test set. Throws UsageError for networks that do not spike.
   SpikingTraces traces(size_t recording);
 
  private:

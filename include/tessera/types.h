@@ -41,7 +41,7 @@ struct MatrixView {
   int64_t col_stride = 1;
 
   T& operator()(int64_t i, int64_t j) const { return data[i * row_stride + j * col_stride]; }
-  /// The address of an element, of any alignment; compilers take a reference to be aligned.
+  /// The address of an element, of any alignment (compilers assume that a reference is aligned).
   T* pointer_to(int64_t i, int64_t j) const { return data + i * row_stride + j * col_stride; }
 };
 
@@ -51,13 +51,13 @@ MatrixView<T> row_major(T* data, int64_t leading) {
   return {data, leading, 1};
 }
 
-/// Column-major, as a framework's batch-major activations: element (i, j) at data[i + j * leading].
+/// Column-major, like a framework's batch-major activations: element (i, j) at data[i + j * leading].
 template <class T>
 MatrixView<T> column_major(T* data, int64_t leading) {
   return {data, 1, leading};
 }
 
-/// Memory order of an activation matrix.
+/// Memory layout of an activation matrix.
 enum class Layout : uint8_t {
   row_major,     ///< element (i, j) at [i · leading + j]
   column_major,  ///< element (i, j) at [i + j · leading]; a framework's batch-major activations
@@ -72,7 +72,7 @@ enum class Activation : uint8_t {
   none,
   relu,       ///< max(0, y); NaN stays NaN
   gelu,       ///< y/2 · (1 + erf(y / √2)) (Hendrycks & Gimpel 2016, the exact form)
-  gelu_tanh,  ///< y/2 · (1 + tanh(√(2/π) (y + 0.044715 y³))) (the same, approximated)
+  gelu_tanh,  ///< y/2 · (1 + tanh(√(2/π) (y + 0.044715 y³))) (their approximation)
   silu,       ///< y / (1 + e⁻ʸ)
   relu6,      ///< min(max(0, y), 6); NaN stays NaN
 };
@@ -80,7 +80,7 @@ enum class Activation : uint8_t {
 /// "none", "relu", …
 std::string_view name_of(Activation activation);
 
-/// Throws UsageError for another name.
+/// The activation with that name; throws UsageError for any other.
 Activation activation_named(std::string_view name);
 
 }  // namespace tessera

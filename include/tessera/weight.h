@@ -26,21 +26,22 @@ class Relocation {
   std::shared_ptr<const Moves> moves_;
 };
 
-/// An order of a weight's packed values, as read by one kind of kernels. A number denotes one order
-/// permanently, as a function of the pattern alone, independent of the computer and the number of threads. An
+/// An order of a weight's packed values, as read by one kind of kernel. A number denotes one order
+/// permanently, as a function of the pattern alone, independent of the host and the number of threads. An
 /// array saved with the number of its format, such as a momentum, can therefore be converted to the format of
 /// any weight with the same pattern.
 enum class PackedFormat : uint32_t {
-  values = 0,  ///< that of SparseMatrix::values, including the overhang
-  blocks = 1,  ///< block by block; within one, strips of 8 rows of pairs of columns (block size 4: row-major)
-  rotated_blocks = 2,     ///< the same for a full pattern, with the blocks of block row r rotated by r places
+  values = 0,  ///< the order of SparseMatrix::values, including the overhang
+  blocks = 1,  ///< block by block; within a block, strips of 8 rows of pairs of columns (block size 4:
+               ///< row-major)
+  rotated_blocks = 2,     ///< `blocks` of a full pattern, with the blocks of block row r rotated by r places
   row_groups = 3,         ///< single elements: chunks of rows, k-blocks, and groups of sixteen pairs of rows
-  dynamic = 4,            ///< that of a dynamic weight, which depends on all patterns that it has had
-  sorted_row_groups = 5,  ///< single elements with room for more: rows grouped by their number of elements; a
-                          ///< function of the pattern and the capacity
+  dynamic = 4,            ///< the order of a dynamic weight, which depends on all patterns that it has had
+  sorted_row_groups = 5,  ///< single elements with spare capacity: rows grouped by their number of elements;
+                          ///< a function of the pattern and the capacity
   whole_row_groups = 6,   ///< row_groups with all columns in one k-block: up to 1,023 columns below a density
                           ///< of 3/40, up to 4,095 below 1/32
-  sorted_whole_row_groups = 7,  ///< the same with room for more
+  sorted_whole_row_groups = 7,  ///< whole_row_groups with spare capacity, sorted as in sorted_row_groups
 };
 std::string_view name_of(PackedFormat format);
 
@@ -51,7 +52,8 @@ uint64_t packed_size(PackedFormat format, const Pattern& pattern);
 /// Converts an array from one format to another; places without a stored value become 0. Computing the order
 /// of row groups takes as long as preparing a weight. Throws UsageError if a size is wrong or a format does
 /// not apply to such a pattern; `dynamic` never does: save the result of Weight::unpack() in format `values`
-/// instead. The sorted ones depend on a capacity too: use pack() and unpack() of a weight that has it.
+/// instead. The sorted formats depend on a capacity too: use pack() and unpack() of a weight with that
+/// capacity.
 void permute_packed(PackedFormat from, PackedFormat to, const Pattern& pattern, std::span<const float> source,
                     std::span<float> target);
 
@@ -80,37 +82,38 @@ class Weight {
   /// A weight whose values the caller keeps, in an array of packed_size() elements of `type` that products
   /// are given in each call (SpmmArguments::values), such as a framework's tensor. With a capacity it is
   /// dynamic, and set_pattern() changes its pattern; packed order remains a function of pattern and capacity:
-  /// `blocks` with the room at the end, or a sorted one. Throws as the functions above.
+  /// `blocks` with the spare capacity at the end, or a sorted format. Throws as the functions above.
   static Weight without_values(const Pattern& pattern, Type type = Type::f32);
   static Weight without_values(const Pattern& pattern, uint64_t capacity_blocks, Type type = Type::f32);
 
   uint32_t rows() const;        ///< m
   uint32_t cols() const;        ///< k
-  uint32_t block_size() const;  ///< b; for a dense weight, that of its kernel
+  uint32_t block_size() const;  ///< b; for a dense weight, the block size of its kernel
   Type type() const;
   bool is_dense() const;
   bool is_dynamic() const;
-  bool has_values() const;     ///< whether it keeps them itself; otherwise functions that read or write them
-                               ///< throw UsageError
+  bool has_values() const;     ///< whether the weight keeps its values itself; otherwise functions that read
+                               ///< or write values throw UsageError
   uint64_t capacity() const;   ///< maximum number of blocks; for a static weight, its blocks
   Pattern pattern() const;     ///< the current one
   uint64_t non_zeros() const;  ///< stored values inside the matrix
-  uint64_t bytes() const;      ///< of the prepacked form: values and indices, including the transposed index,
-                               ///< which the first transposed product builds
+  uint64_t bytes() const;      ///< size of the prepacked form: values and indices, including the transposed
+                               ///< index, which the first transposed product builds
 
   /// Replaces all values, given in the order of SparseMatrix::values, or row-major for a dense weight. One
   /// pass. Throws UsageError if their number is wrong.
   void set_values(std::span<const float> values);
-  /// Writes the values in that order. One pass.
+  /// Writes the values in the order that set_values() takes. One pass.
   void get_values(std::span<float> values) const;
 
-  /// The values in *packed order*, that of the kernels, shared by gradients and optimizer state:
-  /// packed_size() numbers, with corresponding elements at the same place. Places without a stored value are
-  /// 0 in all of them, so that elementwise updates may process whole arrays.
+  /// Size of an array in *packed order*, the order in which kernels read values. Values, gradients and
+  /// optimizer state all have packed_size() numbers in it, with corresponding elements at the same place.
+  /// Places without a stored value are 0 in all of them, so that elementwise updates may process whole
+  /// arrays.
   uint64_t packed_size() const;
-  /// The format of that order; see permute_packed(). For a dense weight, with its pattern().
+  /// The format of packed order; see permute_packed(). For a dense weight, it applies to its pattern().
   PackedFormat packed_format() const;
-  /// The values themselves. Throws UsageError unless they are FP32.
+  /// The values in packed order. Throws UsageError unless they are FP32.
   std::span<float> packed_values();
   std::span<const float> packed_values() const;
   /// Convert between the order of SparseMatrix::values (for a dense weight: row-major) and packed order.
@@ -119,12 +122,12 @@ class Weight {
   void unpack(std::span<const float> packed, std::span<float> values) const;
 
   /// The following are for dynamic weights. They throw UsageError for other weights, and for a pattern that
-  /// is malformed, has another shape or block size, or exceeds the capacity. Then nothing has changed.
+  /// is malformed, has another shape or block size, or exceeds the capacity; the weight is then unchanged.
 
   /// Sets a new pattern with its values. Packed order begins anew: optimizer state becomes invalid.
   void set_matrix(const SparseMatrix& matrix);
   /// Sets a new pattern. Blocks in both patterns keep their values, new ones are 0. The memory behind
-  /// packed_values() does not move. If the caller keeps the values, the result is to be applied to them too.
+  /// packed_values() does not move. If the caller keeps the values, the result must be applied to them too.
   Relocation set_pattern(const Pattern& pattern);
   /// Drops some blocks and grows others, in any order; for block size 1, elements. A block in both lists is
   /// reset to 0. The cost is proportional to the changes, plus copying the index; for single elements,

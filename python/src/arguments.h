@@ -5,7 +5,7 @@
 
 namespace tessera::python {
 
-/// All functions and methods of a module, when it is complete, say in one sentence what they take, instead of
+/// Lets all functions and methods of a complete module report wrong arguments in one sentence, instead of
 /// nanobind's several.
 void explain_wrong_arguments(nb::module_& module);
 

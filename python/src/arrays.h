@@ -18,11 +18,11 @@ namespace nb = nanobind;
 /// Throws TypeError with this message.
 [[noreturn]] void type_error(const std::string& message);
 
-/// The value of an argument that is a whole number, of Python or NumPy. Throws TypeError for anything else,
-/// ValueError unless it is from `least` to `most`; both name it.
+/// The value of an argument that is an integer of Python or NumPy. Throws TypeError for anything else,
+/// ValueError unless it is from `least` to `most`; both name the argument.
 uint64_t whole_number(nb::handle value, const char* name, uint64_t least = 0, uint64_t most = UINT32_MAX);
 
-/// The most threads that can be asked for.
+/// Maximum number of threads.
 inline constexpr uint32_t kMostThreads = 4096;
 
 /// Arrays of any type and shape in main memory. Throw TypeError, naming the argument, for anything else, for
@@ -42,7 +42,7 @@ bool is_contiguous(const auto& array) {
 /// "float32", "int64", …
 std::string name_of(nb::dlpack::dtype type);
 
-/// Arrays of callers that have checked them: their addresses.
+/// The addresses of arrays that the caller has checked.
 template <class T>
 T* pointer(uintptr_t address) {
   return reinterpret_cast<T*>(address);
@@ -60,15 +60,15 @@ struct Operand {
   float* data = nullptr;
   Layout layout = Layout::row_major;
   int64_t leading = 0;  ///< the stride that is not 1
-  uint64_t span = 0;    ///< elements from the first to the last, inclusive
+  uint64_t span = 0;    ///< number of elements from the first to the last, inclusive
 
   bool overlaps(const Operand& other) const {
     return data < other.data + other.span && other.data < data + span;
   }
 };
 
-/// A float32 matrix of rows × cols. Throw TypeError for another type, ValueError for another shape and for
-/// strides of which none is 1. The array must stay alive during the call, as its caller guarantees.
+/// A float32 matrix of rows × cols. Throw TypeError for another type, ValueError for another shape and if no
+/// stride is 1. The array must stay alive during the call, as its caller guarantees.
 Operand operand_of(nb::handle object, const char* name, uint64_t rows, uint64_t cols);
 Operand result_of(nb::handle object, const char* name, uint64_t rows, uint64_t cols);
 
@@ -81,13 +81,13 @@ std::span<float> writable_floats_of(nb::handle object, const char* name);
 template <class T>
 std::vector<T> integers_of(nb::handle object, const char* name, uint32_t width = 1);
 
-/// A one-dimensional array of NumPy, and one of rows.
+/// A one-dimensional NumPy array, and an array of rows.
 template <class T>
 using Numbers = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
 template <class T>
 using Rows = nb::ndarray<nb::numpy, T, nb::ndim<2>>;
 
-/// For properties that return such an array, which knows what it keeps alive.
+/// Return policy of properties that return such an array, which keeps its owner alive.
 inline constexpr auto kOwned = nb::rv_policy::automatic;
 
 /// An array in memory that lives as long as `owner`.
@@ -96,7 +96,7 @@ Numbers<T> view_of(std::span<T> values, nb::handle owner) {
   return Numbers<T>(values.data(), {values.size()}, owner);
 }
 
-/// Owns what it is given, for arrays in it.
+/// A capsule that owns an object, for arrays in its memory.
 template <class Owned>
 nb::capsule keep(Owned* owned) {
   return nb::capsule(owned, [](void* p) noexcept { delete static_cast<Owned*>(p); });
@@ -109,7 +109,7 @@ Numbers<T> array_from(std::vector<T> values) {
   return Numbers<T>(kept->data(), {kept->size()}, keep(kept));
 }
 
-/// The same, in rows of `width`.
+/// An array in rows of `width` that takes a vector over.
 template <class T>
 Rows<T> rows_from(std::vector<T> values, size_t width) {
   auto* kept = new std::vector<T>(std::move(values));

@@ -19,7 +19,7 @@ struct ExchangeHeader {
   ExchangeHeader* previous;
 };
 
-/// Of a method without arguments that returns a truth value.
+/// The truth value that a method without arguments returned.
 bool is_true(PyObject* result) {
   if (result == nullptr) throw nb::python_error();
   const int truth = PyObject_IsTrue(result);

@@ -21,17 +21,19 @@ struct FloatTensor {
 
 class TensorReader {
  public:
-  /// For instances of `tensors`, which has `__dlpack_c_exchange_api__`, and of its subclass `parameters`.
-  /// `empty_like` is that of the library. `watchers` return something true where PyTorch has to see every
-  /// operator. Throws TypeError for a type without that API, or with another version of it.
+  /// A reader of instances of `tensors`, which has `__dlpack_c_exchange_api__`, and of its subclass
+  /// `parameters`. `empty_like` is the library's function. `watchers` return a true value where PyTorch must
+  /// see every operator. Throws TypeError for a type without that API, or with another version of it.
   TensorReader(nb::object tensors, nb::object parameters, nb::object empty_like, nb::list watchers);
 
   bool is_watched() const;
 
-  /// Nothing for what is no such tensor, or a view under negation.
+  /// The tensor of an object; none if it is not a contiguous float32 tensor in main memory, or is a lazily
+  /// negated view.
   std::optional<FloatTensor> read(nb::handle object) const;
 
-  /// A new tensor of the type of `like`, which was read: of its shape, or of one given as a tuple.
+  /// A new tensor of the type of `like`, which was read before, with its shape, or with a shape given as a
+  /// tuple.
   nb::object make(nb::handle like) const;
   static nb::object make(nb::handle like, const nb::tuple& shape);
 

@@ -1,4 +1,4 @@
-// Machines as Python has them.
+// Machines in Python.
 #pragma once
 
 #include <tessera/machine.h>
@@ -9,7 +9,7 @@
 
 namespace tessera::python {
 
-/// A machine, and how it was asked for.
+/// A machine, and the arguments by which it was requested.
 struct ChosenMachine {
   Machine machine;
   std::string name;

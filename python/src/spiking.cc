@@ -156,7 +156,8 @@ class Network {
                        pointers<float>(of_parameters), nullptr, pointer<std::byte>(state), hidden);
   }
 
-  /// Of each layer: spikes, candidates, dropped spikes, dropped candidates; zeros without spikes.
+  /// For each layer: spikes, candidates, dropped spikes, dropped candidates; zeros for a layer without
+  /// spikes.
   std::vector<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>> counts(uintptr_t state) const {
     std::vector<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>> all;
     for (size_t i = 0; i <= last_; ++i) {

@@ -20,7 +20,7 @@ namespace {
 
 using namespace nb::literals;
 
-/// A contiguous float32 array of any shape with so many elements.
+/// A contiguous float32 array of any shape with `elements` elements.
 const float* floats(nb::handle object, const std::string& name, uint64_t elements) {
   const nb::ndarray<nb::ro> array = array_of(object, name.c_str());
   if (array.dtype() != nb::dtype<float>())
@@ -94,7 +94,7 @@ nb::tuple gradients(const StructuredProduct& product, nb::object x, nb::object d
   return nb::tuple(all);
 }
 
-/// Of addresses.
+/// Runs a product on arrays given by their addresses.
 void run(const StructuredProduct& product, uintptr_t x, const std::vector<uintptr_t>& parameters,
          uintptr_t y) {
   const nb::gil_scoped_release released;

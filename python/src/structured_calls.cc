@@ -24,7 +24,7 @@ constexpr size_t kMostParameters = 4;  // with a bias
 /// methods then return None.
 class StructuredCalls {
  public:
-  /// Takes so many parameters, and a bias or none.
+  /// Calls of products with `parameters` parameters, and a bias or none.
   StructuredCalls(nb::object reader, size_t parameters, bool has_bias)
       : kept_reader_(std::move(reader)),
         reader_(nb::cast<const TensorReader*>(kept_reader_)),

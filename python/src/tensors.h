@@ -13,15 +13,15 @@
 
 namespace tessera::python {
 
-/// The type of values with that name. Throws ValueError for others than f32, f16, bf16 and u32.
+/// The type of values with that name. Throws ValueError for names other than f32, f16, bf16 and u32.
 Type type_named(const std::string& name);
 
-/// As arrays have it.
+/// The element type of arrays for values of a type.
 nb::dlpack::dtype dtype_of(Type type);
 
-/// An array of the caller for an input of a network: its own memory where type and order allow, else a copy
-/// in the input's type. Throws TypeError for integers instead of other numbers or the reverse, ValueError
-/// for another shape and for integers that the type does not hold.
+/// An array of the caller for an input of a network: its own memory if type and layout allow, otherwise a
+/// copy in the input's type. Throws TypeError for integers instead of other numbers or the reverse,
+/// ValueError for another shape and for integers that the type does not hold.
 class TensorInput {
  public:
   TensorInput(nb::handle array, const std::string& name, const graph::TensorType& type);
@@ -34,11 +34,12 @@ class TensorInput {
   std::vector<std::byte> copy_;
 };
 
-/// Integers of 64 bits as an input has them. Throws ValueError, naming the input, for one beyond the limits.
+/// Converts integers of 64 bits to an input's 32 bits. Throws ValueError, naming the input, for an integer
+/// beyond the limits.
 std::vector<int32_t> narrowed(std::span<const int64_t> integers, const std::string& name, int32_t least,
                               int32_t most);
 
-/// Memory for an output, which becomes an array of NumPy; of bf16, which NumPy lacks, in float32.
+/// Memory for an output, which becomes a NumPy array; float32 for bf16, which NumPy lacks.
 class TensorOutput {
  public:
   explicit TensorOutput(const graph::TensorType& type);

@@ -1,12 +1,13 @@
-// What the processor has for products of BF16 values with FP32 sums.
+// The processor's units for products of BF16 values with FP32 sums.
 #pragma once
 
 namespace tessera {
 
-/// AVX-512 dot products of pairs (vdpbf16ps).
+/// Whether there are AVX-512 dot products of pairs (vdpbf16ps).
 bool has_bf16_dots();
 
-/// AMX tiles (tdpbf16ps) that the operating system lets this process use; asks it the first time.
+/// Whether there are AMX tiles (tdpbf16ps) and the operating system lets this process use them; the first
+/// call asks it.
 bool has_bf16_tiles();
 
 }  // namespace tessera

@@ -11,14 +11,14 @@ struct FreeBuffer {
   void operator()(std::byte* p) const;
 };
 
-/// Aligned to cache lines; from 2 MiB on in huge pages if the system grants them, which saves kernels a page
-/// walk every 4 KiB.
+/// Memory aligned to cache lines; from 2 MiB on in huge pages if the system grants them, which saves kernels
+/// a page walk every 4 KiB.
 using Buffer = std::unique_ptr<std::byte[], FreeBuffer>;
 
 /// `bytes` bytes, not initialised. Throws std::bad_alloc.
 Buffer allocate_buffer(size_t bytes);
 
-/// Gives a vector memory of the same kind.
+/// An allocator that gives a vector such memory.
 template <class T>
 struct BufferAllocator {
   using value_type = T;

@@ -1,4 +1,4 @@
-// Which types are of integers.
+// The element types that are integers.
 #pragma once
 
 #include <tessera/types.h>

@@ -6,9 +6,9 @@
 
 namespace tessera {
 
-/// Instruction sets, the portable fallback first. If a processor has several, the last is preferred. Each of
-/// the x86 ones includes those before it: avx512_bf16 has dot products of BF16 pairs, amx also products of
-/// tiles of BF16.
+/// Instruction sets, the portable fallback first. If a processor has several, the last is preferred. Each x86
+/// instruction set includes the x86 sets before it: avx512_bf16 has dot products of BF16 pairs, amx also
+/// products of tiles of BF16.
 enum class Isa { generic, neon, avx2, avx512, avx512_bf16, amx };
 
 /// "generic", "neon", "avx2", "avx512", "avx512_bf16", "amx".
@@ -17,11 +17,11 @@ std::string_view name_of(Isa isa);
 /// The instruction set of that name. Throws UsageError for any other.
 Isa isa_of(std::string_view name);
 
-/// Those of this processor and build, best last.
+/// The instruction sets of this processor and build, best last.
 std::vector<Isa> available_isas();
 
-/// The one that kernels currently use: the best available, unless restricted by restrict_isa or, from the
-/// first call on, by the environment variable TESSERA_ISA.
+/// The instruction set that kernels currently use: the best available, unless restricted by restrict_isa or,
+/// from the first call on, by the environment variable TESSERA_ISA.
 Isa active_isa();
 
 /// Restricts every kernel of this process to `highest`. Must not be called while kernels run. Throws

@@ -9,13 +9,14 @@
 
 namespace tessera::base {
 
-/// The last results of a function, each with all that it depends on. Threads may share it.
+/// Caches the last results of a function, each with a key of everything that it depends on. Threads may share
+/// it.
 template <class Key, class Result>
 class Memo {
  public:
   explicit Memo(size_t most) : most_(most) {}
 
-  /// That of an equal key, or what make() returns.
+  /// The result with an equal key, or the result of make().
   template <class Make>
   Result get(Key key, const Make& make) {
     {
@@ -37,7 +38,7 @@ class Memo {
  private:
   size_t most_;
   std::mutex mutex_;
-  std::list<std::pair<Key, Result>> results_;  ///< the last used one first
+  std::list<std::pair<Key, Result>> results_;  ///< most recently used first
 };
 
 }  // namespace tessera::base

@@ -1,4 +1,4 @@
-// Things that are made when they are first asked for.
+// Values that are made when they are first asked for.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,8 @@
 
 namespace tessera::base {
 
-/// A few things by number. Several threads may ask at once: what is there already is found without a lock.
+/// A few values by number. Several threads may ask at once: values that exist already are found without a
+/// lock.
 template <class Made>
 class OnDemand {
  public:
@@ -20,7 +21,7 @@ class OnDemand {
     for (Entry* entry = latest_; entry != nullptr;) delete std::exchange(entry, entry->before);
   }
 
-  /// That of `key`; make() returns it the first time.
+  /// The value of `key`, which make() returns the first time.
   template <class Make>
   const Made& at(uint64_t key, const Make& make) const {
     if (const Made* made = find(key)) return *made;
@@ -31,7 +32,7 @@ class OnDemand {
     return entry->made;
   }
 
-  /// Null if it was never asked for.
+  /// The value of `key`; null if it was never asked for.
   const Made* find(uint64_t key) const {
     for (const Entry* entry = latest_.load(std::memory_order_acquire); entry != nullptr;
          entry = entry->before)

@@ -7,7 +7,7 @@
 namespace tessera::base {
 
 /// Calls job(i) for each i < count, possibly on several threads at once, and returns when all calls have.
-/// Rethrows an exception of one of them.
+/// Rethrows an exception of one of the calls.
 using ParallelFor = std::function<void(uint32_t count, const std::function<void(uint32_t)>& job)>;
 
 /// A ParallelFor that runs the jobs one after another.

@@ -11,8 +11,8 @@ namespace tessera::base {
 /// Philox 4x32 with 10 rounds (Salmon et al., SC 2011): four random words from a counter and a key.
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-/// The seed of a sub-stream, such as that of a replica: the own one at 0, otherwise SplitMix64's (Steele et
-/// al., OOPSLA 2014). Several numbers set a sub-stream apart in turn, each at its position.
+/// The seed of a sub-stream, such as a replica's: `seed` itself for number 0, otherwise by SplitMix64 (Steele
+/// et al., OOPSLA 2014). Several numbers may distinguish a sub-stream, each applied in turn at its position.
 inline uint64_t seed_of_substream(uint64_t seed, uint32_t position, uint32_t number) {
   if (number == 0) return seed;
   uint64_t mixed = seed + (uint64_t{position} << 32 | number) * 0x9E3779B97F4A7C15;
@@ -63,7 +63,7 @@ class RandomSequence {
     return words_[used_++];
   }
 
-  /// Below `bound` > 0; deviates from uniform by at most bound / 2^32.
+  /// A number below `bound` > 0; its distribution deviates from uniform by at most bound / 2^32.
   uint32_t below(uint32_t bound) { return static_cast<uint32_t>(uint64_t{word()} * bound >> 32); }
 
  private:

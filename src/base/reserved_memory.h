@@ -1,11 +1,11 @@
-// Memory of which little is used.
+// Large memory of which only a small part is used.
 #pragma once
 
 #include <cstddef>
 
 namespace tessera::base {
 
-/// Zeros that take no memory before they are written: there may be more of them than the system has memory.
+/// Zeros that take no memory until they are written: they may exceed the system's memory.
 class ReservedMemory {
  public:
   ReservedMemory() = default;
@@ -13,7 +13,7 @@ class ReservedMemory {
   ReservedMemory(const ReservedMemory&) = delete;
   ReservedMemory& operator=(const ReservedMemory&) = delete;
 
-  /// Once. Throws Error if there is no address space.
+  /// Reserves the bytes; may be called once. Throws Error if there is no address space.
   void reserve(size_t bytes);
   std::byte* get() const { return data_; }
 

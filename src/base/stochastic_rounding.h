@@ -1,10 +1,10 @@
 // Stochastic rounding to the 16-bit floating-point types.
 //
-// The magnitude, as a multiple of the distance between neighbouring numbers of the type,
-// plus a random number in [0, 1), which the upper 31 bits of a word are, without its fraction. So the
+// The rounded magnitude, in multiples of the distance between neighbouring numbers of the type, is the
+// integer part of the magnitude plus a random number in [0, 1) from the upper 31 bits of a word. So the
 // expected result is the value, to 2^-31 of that distance; numbers of the type, zeros and infinities stay;
-// signs stay; NaN is that of rounding to nearest. Beyond the largest number comes the power of two that would
-// follow it, which is infinity: what lies between becomes either.
+// signs stay; NaN becomes the NaN of rounding to nearest. The neighbour above the largest number is the next
+// power of two, which counts as infinity: values between them become either.
 #pragma once
 
 #include <bit>

@@ -39,21 +39,22 @@ class BoundProgram {
   BoundProgram(program::Program program, const machine::Machine& machine);
   explicit BoundProgram(std::shared_ptr<const compiler::Executable> executable);
 
-  /// Its executable in a file, and that of a file for the machine for which it was compiled, whose operands
-  /// are to be bound anew. Throw Error as compiler::save() and compiler::load() do.
+  /// Save the executable in a file, and load one for the machine for which it was compiled; its operands must
+  /// be bound again. Throw Error as compiler::save() and compiler::load() do.
   void save(const std::string& file) const;
   static BoundProgram load(const std::string& file, const machine::Machine& machine);
 
   const compiler::Executable& executable() const { return engine_->executable(); }
   const machine::Machine& machine() const { return executable().machine; }
 
-  /// In the order in which they were added to the program.
+  /// The operands, in the order in which they were added to the program.
   const std::vector<NamedOperand>& operands() const { return operands_; }
   /// The position of an operand. Throws UsageError if there is none of that name or variable.
   size_t position_of(std::string_view name) const;
   size_t position_of(program::VariableId variable) const;
 
-  /// Binds an array, row by row without gaps, for all runs to come. Not while the program runs.
+  /// Binds an array, row by row without gaps, for all further runs. Must not be called while the program
+  /// runs.
   void bind(size_t operand, const void* data);
 
   /// Bytes by tile, use and purpose, and whether every tile's memory suffices.
@@ -62,14 +63,14 @@ class BoundProgram {
   void require_fit() const { engine_->require_fit(); }
 
   /// Runs the program once. Without a profile it allocates nothing, except memory for the first run and for
-  /// those at once. Throws Error for an operand without an array, and for a program that does not fit.
+  /// concurrent runs. Throws Error for an operand without an array, and for a program that does not fit.
   engine::Profile run(const Arrays& arrays, const engine::RunOptions& options = {.profile = false}) const;
 
-  /// What a run takes on its machine, without floating-point work. Integer inputs that are known are
-  /// followed where control flow and costs depend on them.
+  /// The profile of a run on its machine, without floating-point work. Control flow and costs follow integer
+  /// inputs that are known.
   engine::Profile estimate(std::vector<engine::TraceEvent>* trace = nullptr) const;
   engine::Profile estimate(const Arrays& known, std::vector<engine::TraceEvent>* trace = nullptr) const;
-  /// The machine's time for what a profile accounts.
+  /// The machine's time for the cycles of a profile.
   double seconds_of(const engine::Profile& profile) const {
     return machine().seconds(profile.cycles.total());
   }
@@ -79,15 +80,15 @@ class BoundProgram {
 
   std::unique_ptr<const engine::Engine> engine_;
   std::vector<NamedOperand> operands_;
-  std::vector<engine::Binding> bound_;  ///< by operand; without data unless it is bound for all runs
+  std::vector<engine::Binding> bound_;  ///< by operand; without data unless the operand is bound for all runs
   std::vector<size_t> free_;            ///< operands that each run binds
 };
 
-/// The arrays of a run, or of many. Those of few operands are on the stack: a small product takes less time
-/// than an allocation.
+/// The arrays of a run, or of many. Bindings of few operands are on the stack, as a small product takes less
+/// time than an allocation.
 class Arrays {
  public:
-  /// With what is bound for all runs.
+  /// Begins with the arrays that are bound for all runs.
   explicit Arrays(const BoundProgram& program);
   Arrays(const Arrays&) = delete;
   Arrays& operator=(const Arrays&) = delete;
@@ -102,7 +103,8 @@ class Arrays {
     return *this;
   }
 
-  /// That of any operand. Strides are in elements; of replicas, 0 if all have the same array.
+  /// Sets the array of any operand. Strides are in elements; the stride of replicas is 0 if all have the same
+  /// array.
   void set(size_t operand, const void* data) { bindings_[operand].data = const_cast<void*>(data); }
   void set(size_t operand, void* data, int64_t row_stride, int64_t col_stride, int64_t replica_stride = 0) {
     bindings_[operand] = {bindings_[operand].variable, data, row_stride, col_stride, replica_stride};
@@ -119,7 +121,7 @@ class Arrays {
   }
 
   const BoundProgram& program_;
-  size_t next_ = 0;  ///< in BoundProgram::free_
+  size_t next_ = 0;  ///< position in BoundProgram::free_
   engine::Binding* bindings_;
   std::unique_ptr<std::byte[]> many_;
   alignas(engine::Binding) std::byte few_[kFew * sizeof(engine::Binding)];

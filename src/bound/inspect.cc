@@ -35,7 +35,7 @@ class OpenModel {
   const std::vector<io::StoredWeight>& weights() const { return weights_; }
 
  private:
-  /// Of several files, the tensors that the index has in them.
+  /// Adds the tensors of one of several files that the index has in it.
   void add_file(size_t file, std::vector<io::StoredTensor>& tensors) {
     const io::Source& source = sources_.emplace_back(io::Source::open(files_.paths[file]));
     for (io::TensorInfo& info : io::list_safetensors(source)) {

@@ -22,7 +22,8 @@
 
 namespace tessera::bound {
 
-/// Layouts of operands: of the arrays that a host's caller binds, and those to choose from on tiles.
+/// Layouts of operands: those of the arrays that callers bind on a host, and those from which plans on tiles
+/// choose.
 struct Layouts {
   ops::HostLayouts host = {};
   ops::LayoutChoices tiles = {};
@@ -42,22 +43,22 @@ std::shared_ptr<ops::PackedWeight> pack(const SparseMatrix& matrix, const ops::P
 struct HostCall {
   MatrixView<float> x;          ///< X or dX: k × n
   MatrixView<float> y;          ///< Y or dY: m × n
-  float* dw = nullptr;          ///< of an SDDMM, in packed order
+  float* dw = nullptr;          ///< result of an SDDMM, in packed order
   const float* bias = nullptr;  ///< with ProductProblem::bias
   float alpha = 1;
   float beta = 0;                ///< read with ProductProblem::uses_beta
-  const void* values = nullptr;  ///< of W, in packed order; null: the weight's own
+  const void* values = nullptr;  ///< values of W, in packed order; null: the weight's own values
 };
 
 /// A product with its plan and its executable.
 class BoundProduct {
  public:
-  /// On a host, with a packed weight that may be shared.
+  /// A product on a host, with a packed weight that may be shared.
   BoundProduct(std::shared_ptr<const ops::PackedWeight> weight, const ops::ProductProblem& problem,
                const machine::Machine& host, const ops::ForcedKnobs& force = {},
                const ops::HostLayouts& layouts = {});
-  /// On any machine. On a tiled one gradients have the layouts of `forward`, or otherwise those of a forward
-  /// plan that is made for them, and operands may have layouts to choose from.
+  /// A product on any machine. On a tiled machine, gradients have the layouts of `forward`, or of a forward
+  /// plan that is made for them, and operands may have several layouts to choose from.
   BoundProduct(const SparseMatrix& matrix, const ops::ProductProblem& problem,
                const machine::Machine& machine, const ops::ForcedKnobs& force = {},
                const ops::TileProductPlan* forward = nullptr, const Layouts& layouts = {});
@@ -71,7 +72,7 @@ class BoundProduct {
   const std::vector<ops::PlanCandidate>& candidates() const;
   double predicted_seconds() const { return chosen().total(); }
   uint32_t tiles_used() const;
-  /// Orders of the arrays that run() and call() take; on tiles they have any.
+  /// Layouts of the arrays that run() and call() take; on tiles, arrays may have any layout.
   ops::HostLayouts layouts() const {
     return is_on_host() ? std::get<OnHost>(side_).plan.layouts : ops::HostLayouts{};
   }
@@ -85,7 +86,7 @@ class BoundProduct {
   bool fits() const { return memory().fits() && chosen().rejected.empty(); }
   const compiler::MemoryReport& memory() const { return program_->memory(); }
 
-  /// The machine's time, accounted without floating-point work.
+  /// The profile of a run by its costs, without floating-point work.
   engine::Profile estimate(std::vector<engine::TraceEvent>* trace = nullptr) const;
 
   /// Multiplies with the weight's present values. X and Y have any strides; on tiles they are rounded to the
@@ -103,7 +104,7 @@ class BoundProduct {
   /// On a host: multiplies in place, without allocations.
   engine::Profile call(const HostCall& call, const engine::RunOptions& options) const;
 
-  /// Sets another matrix of a dynamic weight, or another pattern with values of 0; the program does not
+  /// Set another matrix of a dynamic weight, or another pattern with values of 0; the program does not
   /// change. Throw UsageError for a static or a shared weight, and for more blocks than the capacity.
   void set_matrix(const SparseMatrix& matrix);
   void set_pattern(const Pattern& pattern);
@@ -115,31 +116,31 @@ class BoundProduct {
  private:
   struct OnHost {
     std::shared_ptr<const ops::PackedWeight> weight;
-    std::shared_ptr<ops::PackedWeight> own;  ///< the same, if this product may change it
+    std::shared_ptr<ops::PackedWeight> own;  ///< the weight, if this product may change it
     ops::HostPlan plan;
   };
   struct OnTiles {
     ops::TileProductPlan plan;
     ops::TileProductProgram built;
-    uint32_t replicas = 1;          ///< each has the columns that follow those of the one before
-    std::vector<float> w;           ///< in the pattern's order
-    std::vector<std::byte> values;  ///< of W, or dW, in the program's storage order; empty before the first
-                                    ///< run
+    uint32_t replicas = 1;          ///< number of replicas, each with the next columns
+    std::vector<float> w;           ///< values of W in the pattern's order
+    std::vector<std::byte> values;  ///< values of W, or dW, in the program's storage order; empty before the
+                                    ///< first run
   };
 
   void compile_for(const machine::Machine& host, const ops::ForcedKnobs& force,
                    const ops::HostLayouts& layouts);
-  /// The pattern of a dynamic weight on tiles.
+  /// Binds the pattern of a dynamic weight on tiles.
   void bind_pattern(Arrays& arrays) const;
   engine::Profile run_on_tiles(OnTiles& tiles, const MatrixView<float>& x, const MatrixView<float>& y,
                                const engine::RunOptions& options, const float* bias) const;
 
   ops::ProductProblem problem_;
-  Pattern pattern_;  ///< for a host's shared weight without its blocks
+  Pattern pattern_;  ///< without blocks for a shared weight on a host
   std::variant<OnHost, OnTiles> side_;
   std::optional<BoundProgram> program_;
   std::vector<float> dw_;  ///< result of run() on a host, in packed order
-  bool has_run_ = false;   ///< with the present pattern
+  bool has_run_ = false;   ///< whether it has run with the present pattern
 };
 
 }  // namespace tessera::bound

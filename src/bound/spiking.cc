@@ -159,7 +159,7 @@ struct SpikingNetwork::Compiled {
     }
   }
 
-  /// Of the passes that were compiled.
+  /// The plans of the passes that were compiled.
   std::vector<ops::SpikingPlan> plans() const {
     std::vector<ops::SpikingPlan> all;
     for (const uint64_t gradients : {0U, 1U})

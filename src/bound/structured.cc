@@ -78,7 +78,7 @@ class MapsProgram {
     }
   }
 
-  /// What so many maps leave of x, or the gradient of that.
+  /// The result of the first `maps` maps, or its gradient.
   Operand samples(std::string name, size_t maps, std::optional<Role> role = {}) const {
     const uint32_t features = maps == 0 ? ops::features_of(maps_[0].structure).inputs
                                         : ops::features_of(maps_[maps - 1].structure).outputs;

@@ -92,7 +92,7 @@ decltype(auto) by_form(const Weight& weight, const OfAny& of_any) {
 
 uint64_t stored_values(const PackedBlocks& blocks) { return blocks.blocks() * blocks.order().block_values(); }
 
-/// Of a dense weight those of its matrix.
+/// Number of values; for a dense weight, those of its matrix.
 uint64_t value_count(const Weight& weight) {
   if (weight.is_dense()) return uint64_t{weight.rows()} * weight.cols();
   return by_form(

@@ -23,11 +23,11 @@ struct Relocation::Moves {
   uint64_t packed_size = 0;
   uint32_t slot_values = 1;
   std::vector<uint32_t> cleared = {};
-  std::optional<std::vector<uint32_t>> former_slots = {};      ///< for each slot with a block, from 0
+  std::optional<std::vector<uint32_t>> former_slots = {};      ///< by slot with a block, from 0
   std::shared_ptr<const sparse::Moves> of_elements = nullptr;  ///< null: blocks
 };
 
-/// Work on the process's pool, with its default number of threads.
+/// A ParallelFor on the process's pool, with the default number of threads.
 const base::ParallelFor& parallel();
 
 }  // namespace tessera

@@ -17,7 +17,7 @@ class ZerosAnalysis {
   /// Throws UsageError for options out of range.
   explicit ZerosAnalysis(const ZerosOptions& options);
 
-  /// `is_product`: whether there are times to predict.
+  /// `is_product`: whether times of products are predicted.
   Zeros analyse(const sparse::NonZeros& non_zeros, Type type, bool is_product = true);
 
  private:

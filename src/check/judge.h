@@ -5,7 +5,7 @@
 
 namespace tessera::check {
 
-/// Larger products are checked in samples, unless all is asked for.
+/// Larger products are checked in samples, unless a full check is requested.
 inline constexpr double kFullUpToFlops = 2e9;
 
 /// Adds an element to a verdict. If the reference is infinite or NaN, the element must be equal; otherwise

@@ -16,13 +16,13 @@ enum class Extent : uint8_t {
            ///< vector r, which covers every element
 };
 
-/// A product to verify. The values of w are those the product used, already rounded to its type.
+/// A product to verify. `w` has the values that the product used, already rounded to its type.
 struct ComputedProduct {
   const SparseMatrix& w;
   MatrixView<const float> x;  ///< k × n
   MatrixView<const float> y;  ///< m × n
   uint32_t n = 0;
-  Type result = Type::f32;        ///< of the elements of Y
+  Type result = Type::f32;        ///< type of the elements of Y
   Type accumulation = Type::f32;  ///< type in which sums are kept
   Type partials = Type::f32;      ///< type to which partial sums are rounded between tiles
   uint32_t roundings = 1;         ///< maximum number of roundings of one partial sum: more than 1 if it is
@@ -31,14 +31,14 @@ struct ComputedProduct {
 
 struct Verification {
   bool verified = false;
-  double max_abs_error = 0;  ///< |y − ref|; as the next, not a number where the reference is none
+  double max_abs_error = 0;  ///< |y − ref|; NaN, like the next, if the reference is
   double max_rel_error = 0;  ///< (|y − ref| − underflow) / (|W|·|X|), elementwise
   double tolerance = 0;      ///< upper limit of max_rel_error
   double underflow = 0;      ///< error of numbers below the normal range of the result's type
   bool sampled = false;
 };
 
-/// The larger of two errors; not a number if one is none.
+/// The larger of two errors; NaN if one is.
 inline double worse(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 /// Tolerance of an element that is a sum of up to `length` products: rounding errors of a sum grow as √length
@@ -61,8 +61,8 @@ struct ComputedSddmm {
   Type partials = Type::f32;
 };
 
-/// The same for an SDDMM, elementwise. A sample consists of whole blocks, including the first and
-/// the last. (dX = Wᵀ·dY is an ordinary product with the transposed matrix.)
+/// Compares an SDDMM with float64 arithmetic, elementwise. A sample consists of whole blocks, including the
+/// first and the last. (dX = Wᵀ·dY is an ordinary product with the transposed matrix.)
 Verification verify_sddmm(const ComputedSddmm& gradient, Extent extent, uint64_t seed, uint32_t threads);
 
 /// The matrix with its values rounded to `type`, as in a weight of that type.

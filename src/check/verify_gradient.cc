@@ -14,7 +14,7 @@ namespace {
 constexpr double kSampleFlops = 1e8;
 constexpr uint64_t kBlockGrain = 64;  // blocks that a thread takes at a time
 
-/// All blocks; or the first, the last and about one in every so many, seeded.
+/// All blocks; or the first, the last and a seeded sample.
 std::vector<uint64_t> blocks_to_check(const ComputedSddmm& g, Extent extent, uint64_t seed) {
   const double flops = 2.0 * static_cast<double>(g.dw.values.size()) * g.n;
   const double most = extent == Extent::sample ? kSampleFlops : kFullUpToFlops;

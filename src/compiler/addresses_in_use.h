@@ -1,4 +1,4 @@
-// Which addresses of a memory are taken when.
+// The addresses of a memory in use over time.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace tessera::compiler {
 
-/// Most memories hold some hundred pieces with almost as many lifetimes: all ranges are looked through in the
-/// order of their addresses. Where there are thousands, with far fewer lifetimes, each lifetime keeps what is
-/// taken during it, joined where it touches; it joins only what was taken since it was asked last.
+/// Address ranges in use, by lifetime. Most memories hold about a hundred pieces with almost as many
+/// lifetimes: then all ranges are searched in the order of their addresses. With thousands of pieces and far
+/// fewer lifetimes, each lifetime keeps a union of the ranges in use during it, to which a query adds only
+/// the ranges taken since the last query.
 class AddressesInUse {
  public:
-  /// Memories are filled one after another; what stays the same is `lifetimes`, all of moments below
-  /// `moments`.
+  /// Memories are filled one after another, with the same `lifetimes`, whose moments are all below `moments`.
   AddressesInUse(const std::vector<Lifetime>& lifetimes, uint32_t moments);
 
   /// Forgets all ranges.
@@ -31,15 +31,15 @@ class AddressesInUse {
     AddressRange range;
     uint32_t lifetime = 0;
   };
-  /// A lifetime that another meets, and how many of its ranges that one has joined.
+  /// A lifetime that overlaps another one, and the number of its ranges that the other has joined.
   struct Met {
     uint32_t lifetime = 0;
     uint32_t joined = 0;
   };
   struct OfLifetime {
     std::vector<AddressRange> own;  ///< in the order in which they were taken
-    AddressRanges taken;            ///< by itself and those it meets
-    std::vector<Met> meets;         ///< itself included; found when it is asked for the first time
+    AddressRanges taken;            ///< ranges of this lifetime and of those that it overlaps
+    std::vector<Met> meets;         ///< overlapping lifetimes, itself included; found at the first query
     bool is_used = false;
   };
 
@@ -49,13 +49,14 @@ class AddressesInUse {
   uint64_t look_through_joined(OfLifetime& of, uint64_t at, uint64_t room, uint64_t alignment);
 
   const std::vector<Lifetime>& lifetimes_;
-  std::vector<std::vector<uint32_t>> beginning_;  ///< by moment: lifetimes of which an interval begins there
-  std::vector<std::vector<uint32_t>> going_on_;   ///< and those that began before, where any begins
+  std::vector<std::vector<uint32_t>> beginning_;  ///< by moment: lifetimes with an interval that begins there
+  std::vector<std::vector<uint32_t>> going_on_;   ///< by moment at which any begins: lifetimes with an
+                                                  ///< interval that began before
   std::vector<OfLifetime> of_;
-  std::vector<Taken> taken_;  ///< by first address, as long as they are few
-  size_t ranges_ = 0;         ///< taken by all
+  std::vector<Taken> taken_;  ///< by first address; used while ranges are few
+  size_t ranges_ = 0;         ///< number of ranges of all lifetimes
   std::vector<uint32_t> used_;
-  std::vector<uint8_t> is_met_;  ///< by lifetime, by the one that is looked at; 0 between calls
+  std::vector<uint8_t> is_met_;  ///< by lifetime: whether the current one overlaps it; 0 between calls
 };
 
 }  // namespace tessera::compiler

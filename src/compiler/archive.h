@@ -27,7 +27,7 @@ namespace tessera::compiler {
 template <class Enum>
 inline constexpr Enum kLast{};
 
-/// Writes what describe(archive, x) names of a structure, in the host's byte order.
+/// Writes the members of a structure that describe(archive, x) lists, in the host's byte order.
 class Writer {
  public:
   static constexpr bool kReads = false;
@@ -59,8 +59,8 @@ class Writer {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads what a Writer wrote, without trusting it. Throws Error if the data ends early or a number is invalid
-/// for its type.
+/// Reads the output of a Writer, which may be damaged. Throws Error if the data ends early or a number is
+/// invalid for its type.
 class Reader {
  public:
   static constexpr bool kReads = true;
@@ -176,7 +176,7 @@ void describe(Archive& a, std::map<K, V>& map) {
   }
 }
 
-/// A list of rows, or a reference to a previous one.
+/// A list of rows, or a reference to a list that was written before.
 template <class Archive>
 void describe(Archive& a, std::shared_ptr<const std::vector<uint32_t>>& x) {
   uint32_t id = 0;  // 0: none

@@ -1,4 +1,4 @@
-// Clocks of the chips of a machine: a chip waits only for those with which an exchange ties it.
+// Clocks of the chips of a machine: a chip waits only for chips to which an exchange ties it.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +16,27 @@ class ChipClocks {
       : first_chip_(machine.first_chip()), chips_(machine.chip_count()) {}
 
   bool is_one_chip() const { return chips_.size() == 1; }
-  /// Of a machine of one chip.
+  /// Advances the clock of a machine with one chip.
   void add(const program::PhaseTimes& cycles) { chips_[0] += cycles; }
 
-  /// A compute set between its exchanges, with the cycles of each chip that has vertices.
+  /// Runs a compute set between its exchanges, given the cycles of each chip that has vertices.
   void run(const CompiledSet& set, const std::vector<ChipCycles>& computing);
   void run(const ExchangeCost& exchange);
-  /// Something that all chips do together.
+  /// Runs something that all chips do together.
   void run_together(const program::PhaseTimes& cycles);
-  /// All wait until `cycles`.
+  /// Lets all chips wait until `cycles`.
   void wait_until(double cycles);
 
-  /// Where the time went on the chip that ends last; waiting for other chips is sync.
+  /// Times by phase of the chip that ends last; waiting for other chips counts as sync.
   const program::PhaseTimes& slowest() const;
   double last() const { return slowest().total(); }
-  /// By chip of the machine.
+  /// Times by phase, by chip of the machine.
   const std::vector<program::PhaseTimes>& of_chips() const { return chips_; }
 
-  /// Whether all chips that did anything since `before` advanced by the same: then they will again.
+  /// Whether all chips that did anything since `before` advanced by equal times; a repetition then takes the
+  /// same times again.
   bool advanced_evenly_since(const ChipClocks& before) const;
-  /// Repeats what happened since `before` so often.
+  /// Repeats what happened since `before` another `times` times.
   void repeat_since(const ChipClocks& before, double times);
 
  private:

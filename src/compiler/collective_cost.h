@@ -1,13 +1,13 @@
-// What collectives cost, and the code that they take.
+// Costs of collectives, and their code.
 #pragma once
 
 #include "compiler/executable.h"
 
 namespace tessera::compiler {
 
-/// Of a collective of a program whose replicas run on parts of a machine that are like `part`, the first one.
+/// Cost of a collective of a program whose replicas run on parts of a machine equal to `part`, the first one.
 /// In each round all replicas wait for each other; it takes as long as the busiest tile and the busiest link,
-/// then what arrived is added.
+/// after which received data is added.
 CollectiveCost cost_of(const program::Program& program, const program::Collective& collective,
                        const machine::Machine& part);
 

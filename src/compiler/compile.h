@@ -16,8 +16,8 @@ std::shared_ptr<const Executable> compile(program::Program program, const machin
 std::shared_ptr<const Executable> compile(std::shared_ptr<const program::Program> program,
                                           const machine::Machine& machine);
 
-/// The same as far as the account and a dry run need it, of a sound program: without verify and check, and
-/// without resolve unless cycles vary, so that what vertices and copies touch is not kept.
+/// Compiles a sound program only as far as cost reports and dry runs need it: without verify and check, and
+/// without resolve unless cycles vary, so that the places of vertices and copies are not kept.
 std::shared_ptr<const Executable> compile_for_costs(std::shared_ptr<const program::Program> program,
                                                     const machine::Machine& machine);
 
@@ -30,7 +30,7 @@ struct TripCounts {
   std::function<const std::byte*(program::VariableId, const program::Box&, uint32_t trip)> contents;
 };
 
-/// A compute set, copy set or collective in all its executions of a run.
+/// Costs of all executions of a compute set, copy set or collective in a run.
 struct StepAccount {
   uint64_t times = 0;
   program::PhaseTimes cycles;
@@ -38,17 +38,17 @@ struct StepAccount {
 
 /// Cycles of one run.
 struct RunAccount {
-  program::PhaseTimes cycles;              ///< of the chip that ends last
+  program::PhaseTimes cycles;              ///< cycles of the chip that ends last
   std::vector<program::PhaseTimes> chips;  ///< by chip, if there are several
-  std::vector<program::LinkLoad> links;    ///< over which anything goes
+  std::vector<program::LinkLoad> links;    ///< links that carry data
   std::vector<StepAccount> sets;           ///< by ComputeSetId
   std::vector<StepAccount> copies;         ///< by CopySetId
   std::vector<StepAccount> collectives;    ///< by CollectiveId
 };
 
-/// The account of a compiled program, without the executable.
+/// The costs of a compiled program, without the executable.
 struct Estimate {
-  program::PhaseTimes cycles;  ///< of one run
+  program::PhaseTimes cycles;  ///< cycles of one run
   MemoryReport memory;
   RunAccount run;  ///< the same cycles, by chip and link
 };
@@ -59,7 +59,7 @@ struct Estimate {
 Estimate estimate(const program::Program& program, const machine::Machine& machine,
                   const TripCounts& trip_counts = {});
 
-/// Cycles of one run of an executable. A loop whose passes cost the same is walked once.
+/// Cycles of one run of an executable. Walks a loop whose passes have equal costs only once.
 RunAccount cycles_of_run(const Executable& executable, const TripCounts& trip_counts = {});
 
 }  // namespace tessera::compiler

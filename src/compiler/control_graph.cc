@@ -100,8 +100,8 @@ ControlGraph::Positions ControlGraph::read_after(const Positions& reads) {
   return found;
 }
 
-/// Of the positions that are read later, those at a write or after one. On a path from a write to such a
-/// position, all positions from the last overwrite on are read later too, so no others have to be followed.
+/// Keeps, of the positions that are read later, those at a write or after one. On a path from a write to such
+/// a position, all positions from the last overwrite on are read later too, so no others have to be followed.
 ControlGraph::Positions ControlGraph::alive_within(const Positions& writes) {
   Positions found;
   const auto add = [&](uint32_t position) {

@@ -1,4 +1,4 @@
-// The parts of the structures of programs and executables, for archives.
+// Descriptions of the structures of programs and executables, for archives.
 #pragma once
 
 #include <limits>
@@ -156,7 +156,7 @@ TESSERA_PARTS(MemoryReport, tiles, shared, total_bytes, max_tile_bytes, tile_cap
 TESSERA_PARTS(ArenaAddresses, base, cut, gap)
 TESSERA_PARTS(PassRecord, name, did, seconds)
 
-/// Everything except the program, the machine and what follows from them.
+/// All of an executable except the program, the machine and what follows from these.
 template <class A>
 void describe(A& a, Executable& x) {
   a(x.sets, x.copies, x.collectives, x.mapped, x.arena_bytes, x.addresses, x.set_cycles, x.memory, x.passes);

@@ -1,4 +1,4 @@
-// What exchanges cost.
+// Costs of exchanges.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace tessera::compiler {
 
-/// What exchanges cost and how much code they take; on a host, what copies cost.
+/// Counts the costs and the code of exchanges; on a host, the costs of copies.
 class ExchangeCount {
  public:
   explicit ExchangeCount(Compilation& c) : c_(c), traffic_(c.machine) {}
@@ -27,7 +27,7 @@ class ExchangeCount {
     is_empty_ = is_empty_ && moves.moves.empty();
   }
 
-  /// Of the moves added since the last time.
+  /// The cost of the moves added since the last call.
   ExchangeCost count() {
     ExchangeCost cost;
     if (std::exchange(is_empty_, true)) return cost;

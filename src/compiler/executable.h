@@ -1,5 +1,5 @@
-// A compiled program: every piece has an address, every mapping mismatch an exchange. Offsets into one arena
-// per space, no pointers: immutable, and shared by any number of engines.
+// A compiled program: every piece has an address, and an exchange resolves every mismatch of mappings.
+// Offsets into one arena per space, no pointers: immutable, and shared by any number of engines.
 #pragma once
 
 #include <tessera/pass_record.h>
@@ -20,26 +20,26 @@ namespace tessera::compiler {
 
 /// Kinds of storage.
 enum class Store : uint8_t {
-  arena,     ///< of a tile, or the shared one
+  arena,     ///< arena of a tile, or the shared arena
   external,  ///< the array that the caller binds to a variable, or that a call passes
-  contents,  ///< a constant of a shared space, where it was built
-  argument,  ///< the box that a call passes for one of an argument on tiles
+  contents,  ///< a constant of a shared space, in the program's contents
+  argument,  ///< the box that a call passes for a box of an argument on tiles
 };
 
 /// The place of a box of elements. Its shape is known from the program.
 struct BoxAddress {
   uint64_t offset = 0;  ///< arena, contents: bytes; external: row · 2^32 + column; argument: number of the
-                        ///< box among those of all arguments · 2^32 + bytes
+                        ///< box among the boxes of all arguments · 2^32 + bytes
   uint32_t space = 0;   ///< arena, argument: tile or program::kShared; else: variable
   uint32_t stride = 0;  ///< elements from row to row; an external variable has its own strides
   Store store = Store::arena;
-  bool moves = false;  ///< of a field: down its variable, with the field's run-time row
+  bool moves = false;  ///< for a field: whether it moves down its variable with the field's run-time row
 
   /// The tile whose memory this is, or program::kShared.
   program::TileId tile() const {
     return store == Store::arena || store == Store::argument ? space : program::kShared;
   }
-  /// Of an argument on tiles.
+  /// For an argument on tiles: the number of the box.
   uint32_t argument_box() const { return static_cast<uint32_t>(offset >> 32); }
   uint64_t argument_offset() const { return offset & 0xFFFFFFFFU; }
   bool operator==(const BoxAddress&) const = default;
@@ -59,7 +59,7 @@ struct Transfer {
   uint64_t bytes() const { return uint64_t{rows} * cols * size_of(type); }
 };
 
-/// How far a transfer is moved down its variables when it runs.
+/// The run-time rows by which a transfer is moved down its variables.
 struct RuntimeRows {
   struct End {
     std::optional<program::RuntimeRow> row;
@@ -80,10 +80,10 @@ struct Balance {
 /// Cost of an exchange on a machine with private memories.
 struct ExchangeCost {
   program::PhaseTimes cycles;  ///< exchange, and the sync before it
-  Balance tiles;               ///< receiving, sending and copying
-  uint64_t bytes = 0;          ///< sent between tiles, broadcasts once
-  // On machines of several chips:
-  std::vector<program::TiedChips> tied{};  ///< cycles of the chips that take part; above the slowest of them
+  Balance tiles;               ///< cycles for receiving, sending and copying
+  uint64_t bytes = 0;          ///< bytes sent between tiles; broadcasts count once
+  // The following are for machines of several chips.
+  std::vector<program::TiedChips> tied{};  ///< cycles of the chips that take part; `cycles` has the slowest's
   std::vector<program::LinkLoad> links{};
 };
 
@@ -97,8 +97,8 @@ struct Exchange {
 
 struct CompiledVertex {
   uint32_t group = 0;
-  uint32_t index = 0;        ///< in its group
-  uint32_t first_place = 0;  ///< of its fields
+  uint32_t index = 0;        ///< position in its group
+  uint32_t first_place = 0;  ///< position in `places` of its first field
 };
 
 /// Cycles of a chip's slowest tile in a compute set, with the fixed cost.
@@ -111,20 +111,22 @@ struct ChipCycles {
 struct CompiledSet {
   Exchange before;
   Exchange after;
-  std::vector<program::TileId> tiles;  ///< that have vertices, ascending
-  std::vector<uint32_t> tile_begin;    ///< first vertex of each of them, and the end
+  std::vector<program::TileId> tiles;  ///< tiles that have vertices, ascending
+  std::vector<uint32_t> tile_begin;    ///< first vertex of each of `tiles`, and the end
   std::vector<CompiledVertex> vertices;
-  std::vector<BoxAddress> places;       ///< of the fields of each vertex; unspecified for empty ones
+  std::vector<BoxAddress> places;       ///< addresses of the fields of each vertex; unspecified for empty
+                                        ///< fields
   std::vector<float> tile_cycles;       ///< cycles of the vertices of each of `tiles`
-  Balance balance;                      ///< of that, over all tiles of the machine
-  std::vector<ChipCycles> chip_cycles;  ///< of each chip that has any of `tiles`, if the machine has several
+  Balance balance;                      ///< balance of tile_cycles, over all tiles of the machine
+  std::vector<ChipCycles> chip_cycles;  ///< cycles of each chip that has any of `tiles`, if the machine has
+                                        ///< several chips
 };
 
-/// What a collective costs, for all replicas together.
+/// Cost of a collective, for all replicas together.
 struct CollectiveCost {
   program::PhaseTimes cycles;
-  uint64_t bytes = 0;                    ///< that a replica sends
-  std::vector<program::LinkLoad> links;  ///< of all replicas
+  uint64_t bytes = 0;                    ///< bytes that a replica sends
+  std::vector<program::LinkLoad> links;  ///< loads by all replicas
 };
 
 /// The address of a tile's arena in its memory: after its code, in one or two parts.
@@ -138,7 +140,8 @@ struct ArenaAddresses {
 
 struct Executable {
   std::shared_ptr<const program::Program> program;
-  machine::Machine machine;                     ///< the part of it on which one replica of the program runs
+  machine::Machine machine;                     ///< the part of the machine on which one replica of the
+                                                ///< program runs
   std::vector<CompiledSet> sets;                ///< by ComputeSetId
   std::vector<Exchange> copies;                 ///< by CopySetId
   std::vector<CollectiveCost> collectives;      ///< by CollectiveId
@@ -150,7 +153,8 @@ struct Executable {
                                                 ///< until the last is ready, if all begin at once
   MemoryReport memory;
   std::vector<bool> costed_at_run;  ///< by ComputeSetId: costs may read metadata that is known only in a run
-  bool cycles_vary = false;         ///< from run to run: any set is costed at run, or there are conditions
+  bool cycles_vary = false;         ///< whether cycles vary from run to run: a set is costed at run time, or
+                                    ///< there are conditions
   std::vector<bool> known_ahead;  ///< by VariableId, if cycles vary: contents follow from the program alone,
                                   ///< so a dry run knows them
   std::vector<PassRecord> passes;
@@ -161,12 +165,12 @@ struct Executable {
 machine::Machine machine_of_replica(const program::Program& program, const machine::Machine& machine);
 
 /// Whether the cost of vertices on tiles may read integers of a field that change between or within runs: all
-/// but constants at known rows.
+/// fields except constants at known rows.
 bool reads_changing_metadata(const program::Program& program, const program::VertexGroup& group,
                              size_t field);
 
-/// By VariableId: whether its contents follow from the program and from what is bound to the integer inputs
-/// `given`, so that a dry run with these bindings knows it.
+/// By VariableId: whether its contents follow from the program and from the arrays bound to the integer
+/// inputs `given`, so that a dry run with these bindings knows it.
 std::vector<bool> variables_known(const program::Program& program,
                                   const std::vector<program::VariableId>& given);
 

@@ -58,8 +58,8 @@ void check_machine(const std::map<std::string, double>& wanted, const machine::M
                             machine.name, figures.size()));
 }
 
-/// Every vertex and every copy is in the file. Otherwise a few bytes could claim so many that verification
-/// would take long.
+/// Every vertex and every copy is in the file. Otherwise a few bytes could claim so many vertices that
+/// verification would take long.
 void check_counts(const program::Program& program, uint64_t bytes) {
   uint64_t count = 0;
   for (const program::ComputeSet& set : program.compute_sets())

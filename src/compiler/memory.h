@@ -1,4 +1,4 @@
-// Memory accounts of all tiles, for reports.
+// Memory reports of all tiles.
 #pragma once
 
 #include <array>
@@ -14,46 +14,47 @@
 
 namespace tessera::compiler {
 
-/// Uses of bytes.
+/// Uses of a tile's bytes.
 enum class MemoryUse : uint8_t {
   inputs,
   outputs,
   state,
-  constants,        ///< of floating-point type
+  constants,        ///< constants of floating-point type
   work_lists,       ///< integer constants, which vertices read as metadata
   vertex_state,     ///< records of vertices: pointers, lengths, parameters
-  vertex_code,      ///< codelets, each once on every tile that runs it
+  vertex_code,      ///< codelets, once on every tile that runs them
   control_code,     ///< for starting supersteps
   exchange_code,    ///< for each end of each transfer
   stack,            ///< of supervisor and workers
-  temporaries,      ///< not always alive: counted at the step with the most of them
-  staging_buffers,  ///< not always alive: data being exchanged, at that step
+  temporaries,      ///< not always alive: counted at the step with the most temporaries
+  staging_buffers,  ///< not always alive: data being exchanged at that step
   padding,          ///< alignment, over-read space, and gaps between data alive at different times
 };
 inline constexpr size_t kMemoryUses = 13;
 
 std::string_view name_of(MemoryUse use);
 
-/// Alive during the whole program. Temporaries and staging buffers share their bytes from step to step.
+/// Whether bytes of a use are alive during the whole program; temporaries and staging buffers share bytes
+/// from step to step.
 constexpr bool is_always_live(MemoryUse use) {
   return use != MemoryUse::temporaries && use != MemoryUse::staging_buffers && use != MemoryUse::padding;
 }
 
-/// Bytes by name of their use, omitting zeros.
+/// Bytes by name of the use, without zeros.
 using Categories = std::map<std::string, uint64_t>;
 
-/// The memory of one tile, or the shared one.
+/// The memory of one tile, or the shared memory.
 struct TileMemory {
   std::array<uint64_t, kMemoryUses> bytes{};
-  std::array<uint64_t, program::kPurposes> purposes{};  ///< of data: `bytes` without code, vertex state,
-                                                        ///< stack and padding, so of temporaries likewise
-                                                        ///< those of one step
+  std::array<uint64_t, program::kPurposes> purposes{};  ///< bytes of data by purpose: `bytes` without code,
+                                                        ///< vertex state, stack and padding, with the
+                                                        ///< temporaries of the same step
   uint64_t end = 0;  ///< total(), or the last address in use if the memory's regions do not suffice
 
   uint64_t& operator[](MemoryUse use) { return bytes[static_cast<size_t>(use)]; }
   uint64_t operator[](MemoryUse use) const { return bytes[static_cast<size_t>(use)]; }
   uint64_t operator[](program::Purpose purpose) const { return purposes[static_cast<size_t>(purpose)]; }
-  /// Data of one variable, or of several.
+  /// Adds bytes of data of one variable, or of several.
   void add(MemoryUse use, program::Purpose purpose, uint64_t more) {
     bytes[static_cast<size_t>(use)] += more;
     purposes[static_cast<size_t>(purpose)] += more;
@@ -69,14 +70,14 @@ struct MemoryReport {
   std::vector<TileMemory> tiles;  ///< by tile; on a host one entry, main memory
   TileMemory shared;              ///< for a tiled machine with a shared space
   uint64_t total_bytes = 0;
-  uint64_t max_tile_bytes = 0;       ///< of the fullest tile; on a host: total_bytes
+  uint64_t max_tile_bytes = 0;       ///< bytes of the fullest tile; on a host: total_bytes
   uint64_t tile_capacity_bytes = 0;  ///< on a host: main memory
-  uint64_t overflow_bytes = 0;       ///< by which the fullest tile exceeds its memory
-  program::TileId fullest_tile = 0;  ///< the one that overflows most, otherwise the one with most bytes; on a
-                                     ///< host kShared
+  uint64_t overflow_bytes = 0;       ///< bytes by which the fullest tile exceeds its memory
+  program::TileId fullest_tile = 0;  ///< the tile that overflows most, otherwise the one with most bytes; on
+                                     ///< a host kShared
   Categories total;
   Categories fullest;
-  Categories total_purposes;  ///< data by purpose, of all memories
+  Categories total_purposes;  ///< data by purpose, over all memories
   Categories fullest_purposes;
 
   bool fits() const { return overflow_bytes == 0; }
@@ -85,7 +86,7 @@ struct MemoryReport {
 /// Combines the memories of tiles of `capacity` bytes each into a report.
 MemoryReport report_memory(std::vector<TileMemory> tiles, const TileMemory& shared, uint64_t capacity);
 
-/// The memory of each chip: its tiles together; `end` is that of its fullest tile.
+/// The memory of each chip: the sum over its tiles; `end` is its fullest tile's.
 std::vector<TileMemory> memory_by_chip(const MemoryReport& memory, const machine::Machine& machine);
 
 /// "tile 17 needs 640000 bytes and has 638976; it holds inputs 300000, …", largest first.

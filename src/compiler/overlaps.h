@@ -11,15 +11,14 @@
 
 namespace tessera::compiler {
 
-/// Storage in arenas and its users, as reported by a walk of the executable, and compared with each other
-/// afterwards.
+/// Storage in arenas and its users, collected in a walk over the executable, and compared afterwards.
 class Overlaps {
  public:
   using StorageId = uint32_t;
 
   explicit Overlaps(const Executable& e);
 
-  /// Place of mapped box `i` of a variable.
+  /// Storage of mapped box `i` of a variable.
   StorageId mapped(program::VariableId v, uint32_t i) const { return first_mapped_[v] + i; }
   /// A box that an exchange copies to or from `place` in the present compute set.
   StorageId staged(program::VariableId v, const program::Box& box, const BoxAddress& place);
@@ -28,7 +27,7 @@ class Overlaps {
   /// Ends the touches of `toucher`.
   void close(ToucherId toucher);
 
-  /// Throws Error naming two that overlap while both are alive.
+  /// Throws Error naming two pieces of storage that overlap while both are alive.
   void check();
 
  private:

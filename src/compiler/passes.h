@@ -12,11 +12,12 @@ namespace tessera::compiler {
 /// its tile does, adds a staging buffer and the moves that fill it or write it back.
 std::string plan_exchange(Compilation& c);
 
-/// Numbers the schedule and finds the intervals during which each piece is alive. What a loop's pass
-/// overwrites before reading is alive within a pass; what one pass leaves to the next, during all passes.
+/// Numbers the schedule and finds the intervals during which each piece is alive. A piece that each pass of a
+/// loop overwrites before reading is alive within a pass; a piece that one pass leaves to the next is alive
+/// during all passes.
 std::string find_liveness(Compilation& c);
 
-/// Counts what each tile holds besides data and exchange code: vertices, their code and stacks.
+/// Counts the bytes of each tile besides data and exchange code: vertices, their code and stacks.
 std::string count_code(Compilation& c);
 
 /// Gives every piece an offset in its arena, such that pieces alive at the same time do not overlap.
@@ -29,9 +30,9 @@ void find_runtime_control(Executable& executable);
 /// Converts pieces to places: sorted vertices and transfers, as engines run them.
 std::string resolve(Compilation& c);
 
-/// Proves the result: every place that a vertex accesses is inside its tile's memory or the shared one; what
-/// is elsewhere is exchanged to it and back; pieces alive at the same time do not overlap. Throws Error
-/// naming the first fault.
+/// Proves the result: every place that a vertex accesses is inside its tile's memory or the shared memory;
+/// data on other tiles is exchanged to it and back; pieces alive at the same time do not overlap. Throws
+/// Error naming the first fault.
 std::string check(Compilation& c);
 
 /// Counts bytes by category and cycles by phase.

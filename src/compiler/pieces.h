@@ -28,7 +28,7 @@ struct Piece {
   uint32_t alignment = 8;
   TouchChain touches = kUntouched;
   LifetimeId lifetime = kNever;  ///< set by liveness
-  uint64_t offset = 0;           ///< in its arena, set by placement
+  uint64_t offset = 0;           ///< offset in its arena, set by placement
 
   bool used() const { return lifetime != kNever; }
 };
@@ -39,10 +39,10 @@ using PieceId = uint32_t;
 struct Move {
   PieceId from = 0;
   PieceId to = 0;
-  program::Box from_box;  ///< in the variable of `from`
+  program::Box from_box;  ///< box in the variable of `from`
   program::Box to_box;
   uint32_t runtime = kNoRuntimeRow;  ///< index in Moves::runtime_rows
-  bool gathered = false;             ///< as scattered rows
+  bool gathered = false;             ///< whether rows are scattered
 };
 
 struct Moves {
@@ -59,13 +59,13 @@ struct Moves {
 struct FieldPiece {
   PieceId piece = 0;
   program::Box box;
-  bool moves = false;  ///< with the field's run-time row; a staging buffer does not
+  bool moves = false;  ///< whether it moves with the field's run-time row; a staging buffer does not
 };
 
 struct SetPieces {
   Moves before;
   Moves after;
-  std::vector<FieldPiece> fields;  ///< of the set's vertices; CompiledVertex::first_place indexes them
+  std::vector<FieldPiece> fields;  ///< fields of the set's vertices; CompiledVertex::first_place indexes them
 
   void clear() {
     before.clear();
@@ -84,7 +84,8 @@ struct Compilation {
   const bool sizes_alone;  ///< skip what only an executable needs: moves and fields
   std::vector<Piece> pieces;
   std::vector<std::vector<PieceId>> mapped;  ///< by variable, for each mapped box
-  std::vector<uint32_t> first_argument_box;  ///< by variable, among the boxes of all arguments
+  std::vector<uint32_t> first_argument_box;  ///< by variable: number of its first box among the boxes of all
+                                             ///< arguments
   std::vector<SetPieces> sets;
   std::vector<Moves> copies;
   TouchChains chains;
@@ -105,7 +106,8 @@ inline uint64_t bytes_of(const Compilation& c, const Piece& piece) {
   return piece.box.elements() * size_of(c.program.variable(piece.variable).type);
 }
 
-/// Bound arrays and constants of a shared space are used in place, and so is what calls pass.
+/// Whether a piece needs storage: bound arrays, constants of a shared space and operands of calls are used in
+/// place.
 inline bool needs_storage(const Compilation& c, const Piece& piece) {
   const program::Variable& variable = c.program.variable(piece.variable);
   if (!piece.used() || piece.box.empty()) return false;

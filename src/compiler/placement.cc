@@ -83,7 +83,7 @@ class Arena {
   void place(std::span<PieceId> ids) {
     const auto rank = [&](PieceId id) {
       const Piece& piece = c_.pieces[id];
-      // Of a shared space runs side by side share the part with the state.
+      // Runs side by side share the part of a shared space that has the state.
       const bool is_shared_state =
           piece.tile == program::kShared && c_.program.variable(piece.variable).role == program::Role::state;
       return std::tuple(!piece.always_live, !is_shared_state, !piece.interleaved,

@@ -25,10 +25,10 @@ class Schedule {
   };
   struct Node {
     Kind kind = Kind::sequence;
-    bool always = true;  ///< for a repeat: runs at least once
-    bool again = false;  ///< for a repeat: may run more than once
+    bool always = true;  ///< for a repeat: whether it runs at least once
+    bool again = false;  ///< for a repeat: whether it may run more than once
     uint32_t begin = 0;  ///< first position
-    uint32_t end = 0;    ///< after the last
+    uint32_t end = 0;    ///< end of the positions
     uint32_t first_child = 0;
     uint32_t children = 0;
   };

@@ -11,8 +11,8 @@
 namespace tessera::compiler {
 
 /// Checks an executable against its program: lists have the right lengths, every place that a vertex accesses
-/// is inside its tile's memory or the shared one, and what is elsewhere is exchanged to it and back. Throws
-/// Error naming the first fault. An executable from a file that passes accesses no memory but its own.
+/// is inside its tile's memory or the shared memory, and data on other tiles is exchanged to it and back.
+/// Throws Error naming the first fault. An executable from a file that passes accesses no memory but its own.
 void check_executable(const Executable& executable);
 
 [[noreturn]] inline void fail(const std::string& what) { throw Error("unsound executable: " + what); }

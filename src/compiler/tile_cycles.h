@@ -12,13 +12,13 @@
 
 namespace tessera::compiler {
 
-/// The slowest tile of a superstep; on several chips that of each, with the fixed cost.
+/// The slowest tile of a superstep; on several chips, the slowest tile of each chip, with the fixed cost.
 class SlowestTiles {
  public:
   explicit SlowestTiles(const machine::Machine& machine)
       : machine_(machine), has_chips_(machine.chip_count() > 1) {}
 
-  /// By ascending tiles.
+  /// Adds the cycles of a tile; tiles must ascend.
   void add(program::TileId tile, const program::PhaseTimes& cycles) {
     if (cycles.total() > slowest_.total()) slowest_ = cycles;
     if (!has_chips_) return;
@@ -46,10 +46,10 @@ class TileCycles {
   explicit TileCycles(const machine::Machine& machine)
       : machine_(machine), workers_(machine.workers_per_tile) {}
 
-  /// Cycles of the vertices of the tile at position `tile` of the set: whole-tile ones one after another,
-  /// single-worker ones dealt round-robin to time-sliced workers, those of an ordered set that follow one
-  /// another to the same worker. view_of(group, vertex, field) is a field as
-  /// a cost function may see it: its shape, and its contents if they are metadata.
+  /// Cycles of the vertices of the tile at position `tile` of the set: whole-tile vertices one after another,
+  /// single-worker vertices dealt round-robin to time-sliced workers, except that vertices of an ordered set
+  /// that depend on each other go to the same worker. view_of(group, vertex, field) is a field as cost
+  /// functions may see it: its shape, and its contents if they are metadata.
   template <class ViewOf>
   program::PhaseTimes of(const program::ComputeSet& set, const CompiledSet& compiled, size_t tile,
                          const ViewOf& view_of) {
@@ -92,7 +92,7 @@ class TileCycles {
   std::vector<program::PhaseTimes> workers_;
 };
 
-/// A field as a cost function sees it: its shape, and its contents if it is a constant at a known row.
+/// A field as cost functions see it: its shape, and its contents if it is a constant at a known row.
 inline program::FieldView known_view(const program::Program& program, const program::Field& field,
                                      uint32_t vertex) {
   const program::Variable& variable = program.variable(field.variable);
@@ -104,7 +104,8 @@ inline program::FieldView known_view(const program::Program& program, const prog
   return view;
 }
 
-/// A superstep with its exchanges and its fixed cost; on several chips from a common start to the last end.
+/// Times of a superstep with its exchanges and its fixed cost; on several chips, from a common start to the
+/// last end.
 inline program::PhaseTimes superstep_of(const machine::Machine& machine, const CompiledSet& set,
                                         const SlowestTiles& tiles) {
   if (ChipClocks clocks(machine); !clocks.is_one_chip()) {

@@ -1,4 +1,4 @@
-// Which pieces each compute set, copy set and step of control flow touches.
+// The pieces that each compute set, copy set and step of control flow touches.
 #pragma once
 
 #include "compiler/pieces.h"
@@ -6,7 +6,7 @@
 
 namespace tessera::compiler {
 
-/// Notes which pieces each toucher touches, and how.
+/// Records the pieces that each toucher touches, and how.
 class TouchNotes {
  public:
   explicit TouchNotes(Compilation& c) : c_(c), touchers_(c.program) {}
@@ -22,7 +22,7 @@ class TouchNotes {
     close(touchers_.of_set(id));
   }
 
-  /// Moves of the present copy set.
+  /// Records moves of the current copy set.
   void note(const Moves& moves) {
     for (const Move& move : moves.moves) {
       log_.read(move.from);
@@ -30,7 +30,7 @@ class TouchNotes {
     }
   }
 
-  /// The rest of a copy set.
+  /// Records the rest of a copy set, and completes it.
   void note(program::CopySetId id) {
     for (const program::CopyGroup& group : c_.program.copy_sets()[id].groups)
       for (const auto& row : {group.source_offset, group.target_offset})
@@ -76,7 +76,7 @@ class TouchNotes {
   void use(PieceId piece) { log_.use(piece); }
   void overwrite(PieceId piece) { log_.write(piece, c_.pieces[piece].box.elements()); }
 
-  /// What a call passes is alive from its begin to its end.
+  /// Records a call: its operands are alive from its begin to its end.
   void note(program::StepId id, const program::Call& call) {
     const program::Function& function = c_.program.functions()[call.function];
     for (size_t i = 0; i < call.operands.size(); ++i)
@@ -106,13 +106,13 @@ class TouchNotes {
       }
       const program::WrittenBefore before = written_before(c_.program, set, vertex.group, f, vertex.index);
       if (reads(spec.access) && !spec.scratch && !before.all) log_.read(field.piece);
-      // Of a scattered field or one with a run-time row nobody says which of it is written.
+      // It is not known which elements of a scattered field, or of a field with a run-time row, are written.
       const bool anywhere = spec.scattered || field.moves || before.some;
       if (writes(spec.access)) log_.write(field.piece, anywhere ? 0 : field.box.elements());
     }
   }
 
-  /// The only piece of a variable that one box maps.
+  /// The piece of a variable with a single mapped box.
   PieceId control(program::VariableId id) const { return c_.mapped[id].at(0); }
 
   void close(ToucherId toucher) {

@@ -26,7 +26,8 @@ class Touchers {
   ToucherId of_copy(program::CopySetId id) const { return sets_ + id; }
   ToucherId of_collective(program::CollectiveId id) const { return sets_ + copies_ + id; }
   ToucherId of_control(program::StepId id) const { return sets_ + copies_ + collectives_ + 2 * id; }
-  /// A call touches what it passes when it begins and when it ends, so that it is alive in between.
+  /// The toucher of a call's end: a call touches its operands when it begins and when it ends, so that they
+  /// are alive in between.
   ToucherId of_end(program::StepId call) const { return of_control(call) + 1; }
   size_t count(const program::Program& program) const {
     return of_control(static_cast<program::StepId>(program.steps().size()));
@@ -40,9 +41,9 @@ class Touchers {
 
 /// How a toucher uses a piece of storage. With neither flag, the piece has no contents before and after.
 struct Touch {
-  bool reads = false;   ///< previous contents
+  bool reads = false;   ///< reads the previous contents
   bool writes = false;  ///< leaves contents
-  bool whole = false;   ///< and overwrites all of it
+  bool whole = false;   ///< overwrites all contents
   bool operator==(const Touch&) const = default;
 };
 
@@ -87,17 +88,17 @@ class TouchChains {
   std::unordered_map<Key, TouchChain, Hash> known_;
 };
 
-/// Collects the accesses of one toucher to many pieces of storage, then adds a touch to the chain of each.
+/// Collects the accesses of one toucher to many pieces of storage, then adds a touch to each piece's chain.
 class TouchLog {
  public:
   void read(uint32_t storage) { entry(storage).reads = true; }
-  /// `elements` that no other write of this toucher covers.
+  /// Writes `elements` elements that no other write of this toucher covers.
   void write(uint32_t storage, uint64_t elements) {
     Entry& e = entry(storage);
     e.writes = true;
     e.written += elements;
   }
-  /// Private use by the toucher.
+  /// Uses storage privately, without contents before and after.
   void use(uint32_t storage) { entry(storage); }
 
   /// Calls add(storage, touch) for all touched storage, and clears the log. elements_of(storage) is its size.

@@ -10,7 +10,7 @@
 
 namespace tessera::compiler {
 
-/// Finds transfers. They are mostly requested in their order; they are sorted only if not.
+/// Finds transfers. Most are requested in their order; the list is sorted only if they are not.
 class TransferList {
   static auto key_of(const Transfer& t) {
     return std::tuple(t.to.space, t.to.offset, t.from.space, t.from.offset, t.rows, t.cols);

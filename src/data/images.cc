@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kTestFraction = 5;  // one in every so many, if a set has no test images of its own
+constexpr size_t kTestFraction = 5;  // one in five images is for testing, if a set has no test images
 
 /// The file, or its compressed form.
 std::optional<std::string> find_file(const fs::path& folder, const std::string& name) {

@@ -12,8 +12,8 @@
 
 namespace tessera::train {
 
-/// Features of images before they are standardised: pixels, or sums of a pixel's channels, whose mean has
-/// the same standardised value.
+/// Features of images before standardisation: pixels, or sums of a pixel's channels, which have the same
+/// standardised value as their mean.
 struct Samples {
   uint32_t features = 0;
   uint32_t classes = 0;
@@ -24,12 +24,12 @@ struct Samples {
   std::span<const uint16_t> image(size_t i) const { return {values.data() + i * features, features}; }
 };
 
-/// Of an image.
+/// Number of features of an image.
 uint32_t features_of(const ImageSet& images, bool grey);
 
 Samples samples_of(const ImageSet& images, bool grey);
 
-/// Fisher and Yates.
+/// Shuffles items at random (Fisher and Yates).
 void shuffle(std::vector<uint32_t>& items, base::RandomSequence random);
 
 /// Numbers of images, each in ascending order.
@@ -41,18 +41,18 @@ struct Division {
 /// Round(fraction × count)
 size_t validation_images(size_t count, double fraction);
 
-/// So many images, chosen at random, for validation.
+/// Divides images, with a random fraction for validation.
 Division divide(size_t count, double fraction, uint64_t seed);
 
 /// The images in the order of an epoch.
 std::vector<uint32_t> shuffled(std::vector<uint32_t> images, uint64_t seed, uint32_t epoch);
 
-/// Gives each feature mean 0 and variance 1 over some images; 0 to a feature that is the same in all.
+/// Gives each feature mean 0 and variance 1 over some images; a feature that is constant over them becomes 0.
 class Standardisation {
  public:
   Standardisation(const Samples& samples, std::span<const uint32_t> images);
 
-  /// Writes these images' standardised features, row by row.
+  /// Writes the standardised features of `images`, row by row.
   void apply(const Samples& samples, std::span<const uint32_t> images, float* rows) const;
 
  private:

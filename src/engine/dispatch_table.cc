@@ -7,7 +7,7 @@
 namespace tessera::engine {
 namespace {
 
-/// Of a part of a copy set: what a thread copies in several times the time that it takes to find it.
+/// Bytes of a part of a copy set: copying them takes a thread several times as long as finding the part.
 constexpr uint64_t kPartBytes = program::kHostCopyPartBytes;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What runs of an executable need to know, and would else find out again on each.
+// Data about an executable that runs need, computed once for all runs.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tessera::engine {
 
-/// A part of a copy set: rows of a transfer, or columns where it has one row.
+/// A part of a copy set: rows of a transfer, or columns if the transfer has one row.
 struct CopyPart {
   uint32_t transfer = 0;
   uint32_t begin = 0;
@@ -20,10 +20,11 @@ class DispatchTable {
  public:
   explicit DispatchTable(const compiler::Executable& executable);
 
-  /// Threads that some step has work for at once: tiles of the widest compute set, parts of a copy set.
+  /// Maximum number of threads for which a step has work: tiles of the widest compute set, or parts of a copy
+  /// set.
   uint32_t most_threads() const { return most_threads_; }
 
-  /// What does not change of a field of a vertex.
+  /// The constant properties of a vertex's field.
   struct Shape {
     uint32_t rows = 0;
     uint32_t cols = 0;
@@ -34,7 +35,7 @@ class DispatchTable {
   struct Vertex {
     uint32_t first_shape = 0;
     uint32_t first_param = 0;
-    int32_t scratch = -1;  ///< position of the field that is scratch; -1: none
+    int32_t scratch = -1;  ///< position of the scratch field; -1: none
   };
 
   /// Vertices by their position in the compute set; empty on machines whose tiles have memories of their
@@ -51,8 +52,8 @@ class DispatchTable {
   };
   std::span<const MovedField> moved_fields(program::ComputeSetId set) const { return moved_fields_[set]; }
 
-  /// How the threads of a host divide a copy set: parts of about equal size. Empty where it is too small
-  /// for several, or on other machines.
+  /// The parts, of about equal size, in which the threads of a host execute a copy set. Empty if it is too
+  /// small for several threads, and on other machines.
   std::span<const CopyPart> copy_parts(program::CopySetId set) const { return copy_parts_[set]; }
 
  private:

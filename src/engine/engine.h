@@ -9,7 +9,7 @@
 
 namespace tessera::engine {
 
-/// A dry run, also of an executable that is compiled for its costs alone.
+/// A dry run of an executable, which may be compiled for its costs alone.
 Profile dry_run(const std::shared_ptr<const compiler::Executable>& executable,
                 std::span<const Binding> bindings = {});
 
@@ -23,12 +23,12 @@ class Engine {
 
   const compiler::Executable& executable() const;
 
-  /// Throws Error if the program does not fit its machine: before a caller prepares its arrays.
+  /// Throws Error if the program does not fit its machine; lets callers check before they prepare arrays.
   void require_fit() const;
 
   /// Runs the program once. Every external variable must be bound; a dry run needs none, but with bound
-  /// integer inputs it follows control flow and costs that depend on them. Throws Error if one is missing, if
-  /// the program does not fit its machine, or if memory for its arenas is lacking.
+  /// integer inputs it follows control flow and costs that depend on them. Throws Error if a binding is
+  /// missing, if the program does not fit its machine, or if there is not enough memory for its arenas.
   Profile run(std::span<const Binding> bindings, const RunOptions& options = {}) const;
 
  private:

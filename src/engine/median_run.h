@@ -1,4 +1,4 @@
-// Measuring a run: repeated until the median is worth something.
+// Measuring a run, repeated until the median is reliable.
 #pragma once
 
 #include <functional>
@@ -14,10 +14,10 @@ struct TimedRun {
   std::vector<TraceEvent> trace;
 };
 
-/// The one in the middle by time; there must be some.
+/// The run of median time; `runs` must not be empty.
 TimedRun median_of(std::vector<TimedRun> runs);
 
-/// Repeats until enough is measured; returns the run of median time.
+/// Repeats a run until enough times are measured; returns the run of median time.
 TimedRun median_run(const std::function<Profile(std::vector<TraceEvent>&)>& run);
 
 }  // namespace tessera::engine

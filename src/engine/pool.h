@@ -17,14 +17,13 @@ namespace tessera::engine {
 /// A fork-join pool for bulk-synchronous work. Workers spin between jobs, by default for at most 50 µs, then
 /// sleep. One pool serves the whole process; a team is one caller's turn with it.
 ///
-/// If another library's OpenMP runtime is given (tessera/machine.h), its threads take the place of the
-/// workers.
+/// If another library's OpenMP runtime is given (tessera/machine.h), its threads replace the workers.
 ///
-/// If there are enough cores, each worker is pinned to one, and none to the caller's: a scheduler would wake
+/// If there are enough cores, each worker is pinned to a core other than the caller's: a scheduler would wake
 /// threads on one core and leave them there for milliseconds. The caller is not pinned.
 class Pool {
  public:
-  /// The pool of this process, of a forked one its own.
+  /// The pool of this process; a forked process has its own.
   static Pool& shared();
 
   explicit Pool(std::chrono::microseconds spin = std::chrono::microseconds{50});
@@ -74,13 +73,13 @@ class Pool {
   void work(Worker& worker);
 
   const std::chrono::microseconds spin_;
-  const std::vector<int> cpus_;  ///< one of each core first
+  const std::vector<int> cpus_;  ///< one CPU of each core first
   std::mutex turn_;
   std::vector<std::unique_ptr<Worker>> workers_;
   alignas(64) std::atomic<uint32_t> pending_{0};
 };
 
-/// Parallel loops on up to `threads` threads of the process's pool, for rooms below that cannot include it.
+/// Parallel loops on up to `threads` threads of the process's pool, for modules below that cannot include it.
 /// Must not be used while the caller has a team.
 base::ParallelFor on_pool(uint32_t threads);
 

@@ -6,11 +6,11 @@
 
 namespace tessera::engine {
 
-/// The steps of a program, by name, which have not run.
+/// A profile with the steps of a program, by name, that have not run yet.
 Profile empty_profile(const program::Program& program);
 
-/// Of an executable whose cycles do not vary: the cycles of a run, and how often its steps run, entered in a
-/// profile, and as that of a dry run.
+/// For an executable whose cycles do not vary: enters the cycles of a run, and the numbers of executions of
+/// its steps, into a profile; and the profile of a dry run.
 void enter_cycles(const compiler::Executable& executable, Profile& profile);
 Profile profile_of_cycles(const compiler::Executable& executable);
 

@@ -17,11 +17,12 @@ struct Binding {
   void* data = nullptr;
   int64_t row_stride = 0;
   int64_t col_stride = 1;
-  int64_t replica_stride = 0;  ///< from the array of one replica to that of the next; 0: all have the same
-                               ///< one, and outputs are the first replica's
+  int64_t replica_stride = 0;  ///< from the array of one replica to the next replica's; 0: all replicas share
+                               ///< the array, and outputs are the first replica's
 };
 
-/// When a thread, or a chip, worked on a superstep; a thread in seconds since the run began.
+/// The time during which a thread or a chip worked on a superstep; for a thread in seconds since the run
+/// began.
 struct Busy {
   double begin = 0;
   double end = 0;
@@ -35,23 +36,26 @@ struct TraceEvent {
   uint32_t id = 0;              ///< ComputeSetId, CopySetId or CollectiveId
   double start = 0;             ///< seconds since the run began
   program::PhaseTimes seconds;  ///< measured
-  program::PhaseTimes cycles;   ///< accounted; on one chip the sum of the preceding ones is its start
-  std::vector<Busy> threads{};  ///< of a superstep
-  /// On several chips: when each was at it, waiting included, in cycles since the run began. Chips that took
-  /// no part are empty.
+  program::PhaseTimes cycles;   ///< predicted by costs; on one chip, the sum over the preceding events is its
+                                ///< start
+  std::vector<Busy> threads{};  ///< threads of a superstep
+  /// On several chips: the time of each, waiting included, in cycles since the run began. Empty for chips
+  /// that took no part.
   std::vector<Busy> chips{};
 
   bool is_copy() const { return kind != StepKind::set; }
 };
 
-/// Maximum length of a trace: loops may run for longer than anyone reads.
+/// Maximum length of a trace, as loops may run for very many passes.
 inline constexpr size_t kMostTraceEvents = 100'000;
 
 struct RunOptions {
   uint32_t threads = 0;                      ///< 0: one per tile, up to the host's default
   bool reference = false;                    ///< use the codelets' reference implementations
-  bool profile = true;                       ///< measure and account; else the profile is empty
-  bool dry = false;                          ///< walk control flow and account, without floating-point work
+  bool profile = true;                       ///< measure times and add up costs; otherwise the profile is
+                                             ///< empty
+  bool dry = false;                          ///< walk control flow and add up costs, without floating-point
+                                             ///< work
   std::vector<TraceEvent>* trace = nullptr;  ///< receives the run's events, at most kMostTraceEvents
 };
 
@@ -60,13 +64,14 @@ struct StepProfile {
   std::string name;
   uint64_t times = 0;
   program::PhaseTimes seconds;  ///< measured
-  program::PhaseTimes cycles;   ///< accounted
+  program::PhaseTimes cycles;   ///< from costs
 };
 
 struct Profile {
   double seconds = 0;          ///< wall clock, all supersteps
   program::PhaseTimes phases;  ///< measured seconds, which add up to `seconds`
-  program::PhaseTimes cycles;  ///< of the machine, from the codelets' costs: of the chip that ends last
+  program::PhaseTimes cycles;  ///< cycles of the machine, from the codelets' costs; on several chips, of the
+                               ///< chip that ends last
   std::vector<program::PhaseTimes> chips;  ///< cycles by chip, replica by replica, if there are several
   std::vector<program::LinkLoad> links;    ///< bytes over each link in use
   std::vector<StepProfile> sets;           ///< by ComputeSetId

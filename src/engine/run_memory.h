@@ -13,14 +13,14 @@
 
 namespace tessera::engine {
 
-/// What of the program's variables a memory holds.
+/// The variables whose contents a memory holds.
 enum class Contents {
   none,      ///< for dry runs that read no memory
   integers,  ///< for other dry runs
   all,
 };
 
-/// Throws Error for a binding of a variable that is not the caller's.
+/// Throws Error for a binding of a variable that callers do not bind.
 void check_bindings(const program::Program& program, std::span<const Binding> bindings);
 
 /// The arenas of one run at a time, and the positions of the caller's arrays.
@@ -28,8 +28,8 @@ class RunMemory {
  public:
   /// Arenas are initialised with the constants of private memories and the initial contents of state.
   RunMemory(const compiler::Executable& executable, Contents contents, uint32_t replica = 0);
-  /// For runs beside those in another memory of an executable for a host, with the state in that one: runs of
-  /// both must not write it. The other memory must outlive this one.
+  /// A memory of an executable for a host that shares the state in another memory, for runs side by side,
+  /// which must not write the state. The other memory must outlive this one.
   RunMemory(const compiler::Executable& executable, const RunMemory& with_state);
 
   bool is_allocated() const { return contents_ != Contents::none; }
@@ -40,7 +40,7 @@ class RunMemory {
   /// Binds an argument of a function to a box of a variable, while a call runs.
   void pass(program::VariableId argument, program::VariableId operand, const program::Box& box);
 
-  /// For a dry run: binds the integer inputs among the arrays and loads them. None is required.
+  /// For a dry run: binds the integer inputs among the arrays, none of which is required, and loads them.
   void bind_metadata(std::span<const Binding> bindings);
 
   /// The rows × cols elements of a place, `row_shift` rows further down.
@@ -59,7 +59,7 @@ class RunMemory {
   /// Copies the elements of a variable in arenas to and from an array of its shape.
   void read(program::VariableId variable, const program::FieldView& to) const;
   void write(program::VariableId variable, const program::FieldView& from) const;
-  /// Its bytes, if it is one contiguous box; otherwise empty.
+  /// The bytes of a variable, if it is one contiguous box; otherwise empty.
   std::span<const std::byte> contiguous(program::VariableId variable) const;
 
   uint32_t& control(program::VariableId variable) const;
@@ -86,15 +86,16 @@ class RunMemory {
   Contents contents_;
   uint32_t replica_ = 0;
   std::vector<program::VariableId> state_;
-  std::vector<program::VariableId> externals_;  ///< that have elements
-  std::vector<program::VariableId> loaded_;     ///< of them, those that have a copy in arenas: read by the
-  std::vector<program::VariableId> stored_;     ///< program, and written
+  std::vector<program::VariableId> externals_;  ///< external variables that have elements
+  std::vector<program::VariableId> loaded_;     ///< externals with a copy in arenas that the program reads
+  std::vector<program::VariableId> stored_;     ///< externals with a copy in arenas that the program writes
   base::Buffer storage_;                        ///< all arenas
-  base::ReservedMemory reserved_;               ///< or all arenas of a dry run
+  base::ReservedMemory reserved_;               ///< all arenas of a dry run, instead
   std::vector<std::byte*> tile_arenas_;         ///< by tile; null if it has none
   std::byte* shared_arena_ = nullptr;
-  std::byte* state_arena_ = nullptr;  ///< of the memory that has the state of the shared space
-  uint64_t state_end_ = 0;            ///< of the state in another memory's arena; 0: it is in this one's
+  std::byte* state_arena_ = nullptr;  ///< arena of the memory that has the state of the shared space
+  uint64_t state_end_ = 0;            ///< end of the state in another memory's arena; 0: the state is in this
+                                      ///< memory
   std::vector<Binding> bound_;        ///< by VariableId
   std::vector<std::byte*> passed_;    ///< by box of arguments on tiles
 };

@@ -12,14 +12,14 @@
 
 namespace tessera::engine {
 
-/// What a run needs to itself, and the next one takes over.
+/// The data that a run needs exclusively, reused by the next run.
 struct RunState {
   RunState(const compiler::Executable& executable, Contents contents) {
     for (uint32_t replica = 0; replica < executable.program->replicas(); ++replica)
       memories.emplace_back(executable, contents, replica);
   }
 
-  /// For runs beside those in another state, whose variables of role state it has.
+  /// For runs side by side with runs in another RunState, whose state variables it shares.
   RunState(const compiler::Executable& executable, const RunState& beside) {
     memories.emplace_back(executable, beside.memories.front());
   }
@@ -36,19 +36,18 @@ class Runner {
 
   const compiler::Executable& executable() const { return *executable_; }
 
-  /// Throws Error, naming what fills the fullest tile, where the program does not fit its machine.
+  /// Throws Error, naming the contents of the fullest tile, if the program does not fit its machine.
   void require_fit() const;
 
   /// Binds the caller's arrays, runs the program once, and on machines with private memories copies inputs to
   /// the tiles before and outputs back afterwards.
   Profile run(RunState& state, std::span<const Binding> bindings, const RunOptions& options) const;
 
-  /// Runs a program of one thread once with each of several sets of arrays, as many at a time as there are
-  /// states.
+  /// Runs a program of one thread once with each of several sets of arrays, on one thread per state.
   void run_side_by_side(std::span<RunState* const> states, std::span<const std::vector<Binding>> runs) const;
 
-  /// What a run takes, without its floating-point work: counted, or, where control flow or costs depend on
-  /// integers or there is a trace, walked, with the integers of `present` as state.
+  /// The profile of a run without its floating-point work: computed once if cycles do not vary and there is
+  /// no trace, otherwise by walking control flow with the integers of `present` as state.
   Profile dry_run(std::span<const Binding> bindings, const RunOptions& options,
                   const RunState* present = nullptr) const;
 
@@ -57,7 +56,7 @@ class Runner {
   DispatchTable table_;
 };
 
-/// What a run takes whose cycles do not vary, with these bindings checked.
+/// The profile of a run whose cycles do not vary. Checks the bindings.
 Profile counted(const compiler::Executable& executable, std::span<const Binding> bindings);
 
 }  // namespace tessera::engine

@@ -18,12 +18,12 @@ class RunMemory;
 class Runner;
 struct RunState;
 
-/// An executable with its state, of which each replica has its own: what is written goes to all of them, what
-/// is read comes from the first. Each session has its own memory, so several of one executable may run at
-/// once. All functions are thread-safe; calls to one session take turns.
+/// An executable with its state. Each replica has its own state: writes go to all replicas, reads come from
+/// the first. Each session has its own memory, so several sessions of one executable may run at once. All
+/// functions are thread-safe; calls to one session take turns.
 class Session {
  public:
-  /// State has its initial contents. Throws Error if memory is lacking.
+  /// Begins with the initial contents of state. Throws Error if there is not enough memory.
   explicit Session(std::shared_ptr<const compiler::Executable> executable);
   ~Session();
 
@@ -33,18 +33,18 @@ class Session {
   /// state may be partially updated. A dry run starts from the integers of the state and changes nothing.
   Profile run(std::span<const Binding> bindings, const RunOptions& options = {});
 
-  /// Runs the program once with each of several sets of arrays, on up to `threads` threads side by side. It
-  /// has to be one for a host with one thread that leaves its state as it is. Throws Error if memory is
-  /// lacking.
+  /// Runs the program once with each of several sets of arrays, on up to `threads` threads side by side. The
+  /// executable must be for a host with one thread, and leave state unchanged. Throws Error if there is not
+  /// enough memory.
   void run_side_by_side(std::span<const std::vector<Binding>> runs, uint32_t threads);
 
   /// Copies a state variable to or from the caller's array, which must have its type and shape. Throws
-  /// UsageError if there is none of that name or the array has another type or shape.
+  /// UsageError if there is no state of that name or the array has another type or shape.
   void read(std::string_view name, const program::FieldView& to) const;
   void write(std::string_view name, const program::FieldView& from);
 
-  /// The memory of a state variable on a host, row by row, which other programs may be given as an array
-  /// while this session does not run. Throws UsageError as read() does, and on machines with tiles.
+  /// The memory of a state variable on a host, row by row, which other programs may take as an array while
+  /// this session does not run. Throws UsageError as read() does, and on machines with tiles.
   program::FieldView memory_of(std::string_view name) const;
 
   /// Resets state to its initial contents.
@@ -59,15 +59,16 @@ class Session {
   void load(const std::string& path);
 
  private:
-  /// Throws Error if the program is too large for its machine to have memory.
+  /// The memories of the replicas. Throws Error if the program does not fit its machine, and thus has no
+  /// memory.
   const std::deque<RunMemory>& memories() const;
-  const RunMemory& memory() const;  ///< of the first replica
+  const RunMemory& memory() const;  ///< the first replica's memory
   program::VariableId find(std::string_view name) const;
   program::VariableId find(std::string_view name, const program::FieldView& array) const;
 
   std::unique_ptr<const Runner> runner_;
   std::unique_ptr<RunState> state_;
-  std::deque<RunState> beside_;  ///< of further threads that run side by side
+  std::deque<RunState> beside_;  ///< states of further threads that run side by side
   mutable std::mutex mutex_;
 };
 

@@ -8,7 +8,7 @@
 
 namespace tessera::engine {
 
-/// See Session::save() and Session::load().
+/// Save and load the state of a session: see Session::save() and Session::load().
 void save_state(const program::Program& program, const RunMemory& memory, const std::string& path);
 void load_state(const program::Program& program, const std::deque<RunMemory>& memories,
                 const std::string& path);

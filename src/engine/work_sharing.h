@@ -16,10 +16,10 @@ namespace tessera::engine {
 /// computes a part does not affect its bits.
 class SharingThread final : public program::Helpers {
  public:
-  ThreadClock clock;  ///< does not run where nobody asks for times
+  ThreadClock clock;  ///< stopped in runs without timing
 
-  /// The vertex about to run: its codelet and its scratch, if it has any, which is free again afterwards.
-  /// A thread helps vertices of the codelet that it ran last, or last with scratch, if its scratch is large
+  /// Sets the vertex about to run: its codelet and its scratch, if any, which is free again afterwards. A
+  /// thread helps vertices of the codelet that it ran last, or ran last with scratch, if its scratch is large
   /// enough for theirs.
   void set_vertex(const program::Codelet& codelet, std::span<std::byte> scratch) {
     codelet_ = &codelet;
@@ -29,7 +29,7 @@ class SharingThread final : public program::Helpers {
     scratch_codelet_ = &codelet;
   }
 
-  /// Before its part of a superstep.
+  /// Prepares for the thread's part of a superstep.
   void reset(bool is_timed) {
     codelet_ = scratch_codelet_ = nullptr;
     scratch_ = {};
@@ -38,7 +38,7 @@ class SharingThread final : public program::Helpers {
 
   void share(uint32_t count, Job job, const void* context) override;
 
-  /// Takes parts that `owner` offers, until none are left; returns whether there were any.
+  /// Takes parts that `owner` offers until none are left; returns whether there were any.
   bool help(SharingThread& owner);
 
   void enter(program::Phase phase) {
@@ -52,12 +52,12 @@ class SharingThread final : public program::Helpers {
            owner.needs_ <= scratch_.size();
   }
 
-  const program::Codelet* codelet_ = nullptr;  ///< of the running vertex
-  size_t needs_ = 0;                           ///< its bytes of scratch
+  const program::Codelet* codelet_ = nullptr;  ///< codelet of the running vertex
+  size_t needs_ = 0;                           ///< bytes of its scratch
   const program::Codelet* scratch_codelet_ = nullptr;
-  std::span<std::byte> scratch_;  ///< of the last vertex that had any
+  std::span<std::byte> scratch_;  ///< scratch of the last vertex that had any
   bool is_timed_ = true;
-  // The offered work: constant while it is open or somebody helps.
+  // The offered work: constant while it is open or a thread helps.
   Job job_ = nullptr;
   const void* context_ = nullptr;
   uint32_t count_ = 0;
@@ -70,16 +70,16 @@ class SharingThread final : public program::Helpers {
 /// The threads of one run, superstep by superstep.
 class WorkSharing {
  public:
-  /// Room for `threads` threads; between supersteps only.
+  /// Reserves data for `threads` threads; only between supersteps.
   void reserve(uint32_t threads);
 
   SharingThread& operator[](uint32_t thread) { return members_[thread]; }
 
-  /// Before a superstep of `threads` threads, whose clocks run where it is timed.
+  /// Prepares a superstep of `threads` threads, whose clocks run if it is timed.
   void start(uint32_t threads, bool is_timed = true);
 
-  /// One thread's work in a superstep: its own vertices, and parts of others' until all are done. With
-  /// `helps` false it returns after its own.
+  /// One thread's work in a superstep: its own vertices, then parts of others' vertices until all are done.
+  /// If `helps` is false, it returns after its own.
   template <class Vertices>
   void run(uint32_t thread, bool helps, const Vertices& vertices) {
     members_[thread].reset(is_timed_);
@@ -91,7 +91,7 @@ class WorkSharing {
   }
 
  private:
-  /// Marks a thread as finished when its own vertices are done, or one of them threw.
+  /// Marks a thread as finished when its own vertices are done, or a vertex threw.
   struct Working {
     std::atomic<uint32_t>& count;
     ~Working() { count.fetch_sub(1, std::memory_order_release); }

@@ -1,4 +1,4 @@
-// How a value of a smaller shape is broadcast, as NumPy's are.
+// Broadcasting of values by NumPy's rules.
 #pragma once
 
 #include <tessera/graph.h>
@@ -13,23 +13,23 @@
 
 namespace tessera::graph {
 
-/// How a value takes part in a codelet whose result has type `out`; none: it has to be expanded.
+/// How codelets whose result has type `out` broadcast a value; none: the value must be expanded first.
 std::optional<ops::Broadcast> broadcast_of(const TensorType& value, const TensorType& out);
 
-/// Positions of elements of `out` in a value that is broadcast.
+/// The positions in `value` of the elements of `out`, to which the value is broadcast.
 ArrayIndex broadcast_index(const TensorType& value, const TensorType& out);
 
-/// By dimension of `out`: how far apart neighbours are in a value that is broadcast to it.
+/// The strides of a value by dimension of `out`, to which it is broadcast; 0 where it is repeated.
 std::vector<uint64_t> broadcast_steps(const TensorType& value, const TensorType& out);
 
-/// The sum of a gradient over what a value was broadcast to.
+/// Sums a gradient over the broadcast dimensions of a value of this type.
 Value sum_to(Value gradient, const TensorType& type);
 
-/// The smallest shape that two broadcast to; none if there is none.
+/// The smallest shape to which both broadcast; none: there is none.
 std::optional<Shape> common_shape(const Shape& a, const Shape& b);
 bool can_broadcast(const TensorType& value, const TensorType& out);
 
-/// The trait of an operation that broadcasts its operands.
+/// Traits::keeps_samples of operations that broadcast their operands.
 bool broadcasting_keeps_samples(const Divided& divided);
 
 }  // namespace tessera::graph

@@ -1,4 +1,4 @@
-// Dimensions of values, and arrays that are read along them.
+// Dimensions of values, and positions of elements along them.
 #pragma once
 
 #include <tessera/graph.h>
@@ -10,10 +10,10 @@
 
 namespace tessera::graph {
 
-/// Positions of the elements of an array, counted row by row, in another one.
+/// Maps the elements of an array, counted row by row, to positions in another array.
 struct ArrayIndex {
   Shape sizes;
-  std::vector<uint64_t> steps;  ///< by dimension: how far apart neighbours are
+  std::vector<uint64_t> steps;  ///< stride in the other array, by dimension
 
   uint64_t operator()(uint64_t i) const {
     uint64_t index = 0;
@@ -25,16 +25,18 @@ struct ArrayIndex {
   }
 };
 
-/// Of an array row by row.
+/// The strides of a row-major array.
 std::vector<uint64_t> steps_of(const Shape& shape);
 
-/// A dimension, which may be counted from the end. Throws UsageError, naming the operation, if there is none.
+/// The index of a dimension; a negative `dim` counts from the end. Throws UsageError, naming the operation,
+/// if there is no such dimension.
 size_t dimension_of(std::string_view operation, const TensorType& type, int64_t dim);
-/// Several, ascending; none are all. Throws UsageError also for one that is named twice.
+/// The indices of several dimensions, ascending; no `dims` stand for all. Also throws UsageError for a
+/// dimension named twice.
 std::vector<size_t> dimensions_of(std::string_view operation, const TensorType& type,
                                   const std::vector<int>& dims);
 
-/// A dimension moved to another place.
+/// Moves a dimension of x from index `from` to index `to`.
 Value moved(Value x, size_t from, size_t to);
 
 }  // namespace tessera::graph

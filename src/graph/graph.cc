@@ -30,7 +30,7 @@ void check_shape(std::string_view name, const Shape& shape) {
   }
 }
 
-/// Of inputs, parameters and state, which callers describe.
+/// Checks the types of inputs, parameters and state, which callers describe.
 void check_type(std::string_view name, const TensorType& type) {
   if (type.capacity && !type.pattern)
     throw UsageError(fmt::format("{}: only a sparse value has a capacity", name));

@@ -10,7 +10,7 @@
 
 namespace tessera::graph {
 
-/// Calls take(name, contents) for each, as initial_state() has them.
+/// Calls take(name, contents) for each parameter and state, with contents as in initial_state().
 void each_initial(const Graph& graph, uint64_t seed,
                   const std::function<void(const std::string&, std::vector<float>)>& take);
 

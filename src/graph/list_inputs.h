@@ -1,4 +1,4 @@
-// Lists of spikes among the inputs of a graph, which kernels trust.
+// Checks of lists of spikes among the inputs of a graph, which kernels do not check.
 #pragma once
 
 #include <tessera/graph.h>
@@ -15,15 +15,15 @@ struct ListInputs {
   ops::SpikeListRoom room;
 };
 
-/// The lists that operations of a graph take, in functions as well, as far as they are inputs of the graph.
+/// The inputs of a graph that its operations, in functions too, take as lists.
 std::vector<ListInputs> list_inputs(const Graph& graph);
 
 struct Signature;
-/// Throws UsageError for an operation, or a function, that takes lists of which only one half was checked, or
-/// made by an operation.
+/// Throws UsageError unless ids and num of each list that an operation or a function takes are both inputs of
+/// the graph, or both results of the same operation.
 void check_sources_of_lists(const Signature& signature);
 
-/// Throws UsageError for lists that do not fit, or hold what no list can.
+/// Throws UsageError for lists that exceed their capacity, or with ids or numbers out of range.
 void check_lists(const Graph& graph, const ListInputs& lists, const std::vector<double>& ids,
                  const std::vector<double>& num);
 

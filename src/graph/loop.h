@@ -1,4 +1,5 @@
-// Loops of a graph: what their nodes say, and their operations beside those of the graph.
+// Loops of a graph: the form that a loop's node describes, and a graph together with the operations of its
+// loops.
 #pragma once
 
 #include <tessera/graph.h>
@@ -12,56 +13,57 @@ namespace tessera::graph {
 
 bool is_loop(const Node& node);
 
-/// What becomes of an input of a loop's body from pass to pass, and of an output.
+/// How passes take an input of a loop's body, and what becomes of an output.
 enum class LoopInput : uint8_t { same, indexed, carried };
 enum class LoopOutput : uint8_t { last, stacked, summed };
 
-/// What a loop's node says, by the positions of its inputs and outputs.
+/// The form of a loop, by the positions of its node's inputs and outputs.
 struct LoopForm {
   uint32_t count = 1;
   double scale = 1;
   bool reversed = false;
   std::vector<LoopInput> inputs = {};
   std::vector<LoopOutput> outputs = {};
-  std::map<size_t, size_t> carried = {};  ///< by input: the output that it becomes
+  std::map<size_t, size_t> carried = {};  ///< by input: the output whose value the next pass takes
   std::vector<ValueId> body_inputs = {};  ///< by position
   std::vector<ValueId> body_outputs = {};
 
-  /// Whose rows a pass takes and gives.
+  /// Position of a pass's rows among the rows of all passes.
   uint32_t index(uint32_t pass) const { return reversed ? count - 1 - pass : pass; }
 };
 
 /// Throws UsageError for a node whose attributes do not fit its body.
 LoopForm loop_form(const Node& node);
-/// The same by names.
+/// The form of a loop's node, with inputs and outputs by name.
 Loop loop_of(const Node& node);
-/// Throws UsageError for names that the body lacks.
+/// The attributes of a node for a loop. Throws UsageError for names that the body lacks.
 Attributes attributes_of(const Loop& loop, const Graph& body);
 
-/// A type with the rows of so many passes, one after the other; of a scalar, the elements.
+/// A type with the rows of `passes` passes, one after the other; for a scalar, with one element per pass.
 TensorType of_all_passes(TensorType type, uint32_t passes, std::string_view name);
 
-/// The inputs of a body, and what a node gives for them; of a loop those that are the same in all passes.
+/// Maps the inputs of a node's body to the node's inputs; for a loop, only inputs that are the same in all
+/// passes.
 std::map<ValueId, ValueId> same_inside(const Node& node);
 
 /// An operation of a graph or of a loop's body, with its values numbered over all of them.
 struct OpenedNode {
   const Graph* graph = nullptr;
   const Node* node = nullptr;
-  std::optional<uint32_t> stage = {};  ///< its own, or that of a loop around it
+  std::optional<uint32_t> stage = {};  ///< stage of the operation, or of a loop around it
   std::vector<size_t> inputs = {};
   std::vector<size_t> outputs = {};
 };
 struct OpenedValue {
   const Graph* graph = nullptr;
   ValueId id = 0;
-  std::optional<size_t> node = {};  ///< that computes it
+  std::optional<size_t> node = {};  ///< position of the node that computes the value
 
   const ValueInfo& info() const { return graph->info(id); }
 };
 /// The operations of a graph in the order in which they run. The operations of a loop's body come before the
-/// loop, which makes its results from the body's, in their order; what a body takes has its number outside.
-/// The graph's own values keep their numbers.
+/// loop itself, which takes the body's outputs in their order and computes its own results. The inputs of a
+/// body have the numbers of the loop's inputs. The graph's own values keep their numbers.
 struct OpenedGraph {
   std::vector<OpenedNode> nodes = {};
   std::vector<OpenedValue> values = {};

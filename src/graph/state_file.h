@@ -18,24 +18,25 @@ class StateFile {
   /// Reads a file. Throws Error if it is malformed.
   explicit StateFile(const io::Source& source);
 
-  /// Throw UsageError for a name that is there already.
+  /// Add a parameter or state, and a pattern. Throw UsageError for a name that the file already has.
   void add(const ValueInfo& info, const std::vector<float>& values);
   void add_pattern(const std::string& name, const Pattern& pattern);
   void write(const std::string& path) const;
 
   const std::string& path() const { return path_; }
-  /// Texts by name.
+  /// The file's texts by name.
   io::TensorMetadata& metadata() { return metadata_; }
   const io::TensorMetadata& metadata() const { return metadata_; }
   bool has(const std::string& name) const { return tensors_.contains(name); }
   bool has_pattern(const std::string& name) const;
 
-  /// The values of a parameter or state; of a sparse one, of the blocks of a pattern. Throws Error if the
-  /// file has none, or others than the graph.
+  /// The values of a parameter or state; for a sparse one, of the blocks of a pattern. Throws Error if the
+  /// file lacks it, or has it with another type or shape than the graph.
   std::vector<float> values(const ValueInfo& info, const Pattern* pattern) const;
   /// The values of a dense array of F32, F16 or BF16 with the shape of a value, whatever its type.
   std::vector<float> dense_values(const ValueInfo& info) const;
-  /// The pattern of a parameter, which must have the graph's shape, and fixed ones its blocks.
+  /// The pattern of a parameter. Throws Error if it has another shape than in the graph, or without a
+  /// capacity other blocks.
   Pattern pattern(const std::string& name, const Pattern& of_graph,
                   const std::optional<uint64_t>& capacity) const;
 

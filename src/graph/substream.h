@@ -1,4 +1,4 @@
-// What sets apart the random numbers that one operation draws: replicas, micro-batches and calls.
+// Sub-streams of random numbers, which differ between replicas, micro-batches and calls.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,23 @@
 
 namespace tessera::graph {
 
-/// Words of a sub-stream. Those of calls follow.
+/// Positions of the words of a sub-stream; kCallWord is the first of the calls' words.
 inline constexpr uint32_t kReplicaWord = 0, kMicroBatchWord = 1, kCallWord = 2;
 
-/// Whether an operation, or a function that it calls, draws random numbers of sub-streams.
+/// Whether an operation, or a function that it calls, draws random numbers from sub-streams; and whether a
+/// graph does.
 bool has_substreams(const Node& node);
 bool has_substreams(const Graph& graph);
 
-/// Whether it draws random numbers, of sub-streams or the same in all.
+/// Whether an operation, or a function that it calls, draws random numbers, whether or not they differ
+/// between sub-streams.
 bool draws_numbers(const Node& node);
 
-/// How many words the sub-streams of a whole graph have, in its functions too; 0: it has one.
+/// Number of words of a graph's sub-streams, including those of its functions; 0: no sub-streams.
 uint32_t substream_words(const Graph& graph);
 
-/// The number by which the random numbers of a call or a loop differ from those of others; none if it draws
-/// none, 0 of a loop over micro-batches.
+/// The number that distinguishes the random numbers of a call or a loop from those of other calls; none if it
+/// draws no numbers, 0 for a loop over micro-batches.
 std::optional<uint32_t> number_of_call(const Node& node);
 
 /// The sub-stream of a micro-batch.

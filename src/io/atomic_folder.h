@@ -13,7 +13,7 @@ namespace tessera::io {
 /// and on any error, the temporary folder is removed and `path` is left unchanged.
 class AtomicFolder {
  public:
-  /// `names` are those of all files that may be added. A folder at `path` that contains nothing else is
+  /// `names` are the names of all files that may be added. A folder at `path` that contains nothing else is
   /// replaced. Throws Error if something else is there, or if the temporary folder cannot be created.
   AtomicFolder(std::string path, std::span<const char* const> names);
   AtomicFolder(const AtomicFolder&) = delete;

@@ -9,8 +9,8 @@
 
 namespace tessera::io {
 
-/// The content, decompressed if it begins like a gzip file. Throws Error if that fails or yields more than
-/// `most` bytes.
+/// Reads the content of a source, decompressed if it begins like a gzip file. Throws Error if that fails or
+/// yields more than `most` bytes.
 std::vector<std::byte> read_decompressed(const Source& source, uint64_t most);
 
 }  // namespace tessera::io

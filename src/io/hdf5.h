@@ -10,11 +10,11 @@
 
 namespace tessera::io {
 
-/// Whether files can be read: the HDF5 library was there when this one was built.
+/// Whether files can be read: whether this library was built with HDF5.
 bool has_hdf5();
 
-/// An open file. All functions throw Error, naming the file, for missing data sets, those of another kind,
-/// and if there is no HDF5.
+/// An open file. All functions throw Error, naming the file, for missing data sets, data sets of another
+/// kind, and if the library was built without HDF5.
 class Hdf5File {
  public:
   static Hdf5File open(const std::string& path);
@@ -26,9 +26,9 @@ class Hdf5File {
 
   const std::string& name() const { return name_; }
 
-  /// The elements of a data set of one dimension: the numbers, or lists of them.
+  /// The number of elements of a one-dimensional data set of numbers, or of lists of numbers.
   uint64_t size(const std::string& dataset) const;
-  /// A data set of at most `most` numbers.
+  /// Reads a data set of at most `most` numbers.
   std::vector<double> numbers(const std::string& dataset, uint64_t most) const;
   /// Calls visit(i, list) for each list of a data set of lists of numbers, in order.
   void each_list(const std::string& dataset,

@@ -77,7 +77,7 @@ void check_compression(const Source& config, const json& compression) {
   if (sparsity != nullptr) check_sparsity(config, *sparsity);
 }
 
-/// Of the index: a file beside it. Links are followed, as caches of downloads consist of them.
+/// Checks that a file of the index is beside it. Links are followed, as caches of downloads consist of them.
 void check_file_name(const Source& index, const std::string& file) {
   const bool is_plain = !file.empty() && file != "." && file != ".." &&
                         file.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;

@@ -9,16 +9,17 @@
 
 namespace tessera::io {
 
-/// The files of a model: those that hold its tensors, and of several which holds which.
+/// The files of a model that hold its tensors, and the file of each tensor if there are several.
 struct ModelFiles {
   std::vector<std::string> paths;
   /// File of each tensor, as a number in `paths`; empty if a single file holds them all.
   std::map<std::string, size_t> file_of = {};
 };
 
-/// A `.safetensors` file, or a folder as Hugging Face has them: config.json, and model.safetensors or the
-/// files that model.safetensors.index.json lists. Throws Error if there is none, the index is malformed,
-/// names files outside the folder or lacks one, and for weights that are quantised or in an unknown format.
+/// Finds the files of a `.safetensors` file, or of a folder in Hugging Face's form: config.json, and
+/// model.safetensors or the files that model.safetensors.index.json lists. Throws Error if there is none, the
+/// index is malformed, names files outside the folder or lacks one, and for weights that are quantised or in
+/// an unknown format.
 ModelFiles find_model_files(const std::string& path);
 
 /// Whether the path is a folder, or has the extension of a `.safetensors` file.

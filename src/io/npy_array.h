@@ -12,7 +12,7 @@
 namespace tessera::io {
 
 struct NpyArray {
-  Element element = Element::f32;  ///< as the file has them
+  Element element = Element::f32;  ///< type of the elements in the file
   std::vector<uint64_t> shape;
   std::vector<double> values;  ///< in C order
 };
@@ -21,8 +21,8 @@ struct NpyArray {
 /// others, a file of another length, and more than `most` values.
 NpyArray read_npy_array(const Source& source, uint64_t most);
 
-/// Writes numbers in C order: of integers whole ones, of 64 bits. Throws Error on failure; an existing file
-/// is only replaced by a complete one.
+/// Writes numbers in C order; as 64-bit integers if the type is an integer. Throws Error on failure; an
+/// existing file is only replaced by a complete one.
 void write_npy_array(const std::string& path, std::span<const uint64_t> shape, std::span<const double> values,
                      bool integers);
 

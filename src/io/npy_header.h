@@ -25,9 +25,9 @@ struct NpyHeader {
   bool big_endian = false;
   bool fortran_order = false;
   std::vector<uint64_t> shape;
-  uint64_t data_offset = 0;      ///< of the first element, in the file
-  std::vector<NpyField> fields;  ///< of records, which have no element
-  uint64_t element_bytes = 0;    ///< of an element or a record
+  uint64_t data_offset = 0;      ///< offset of the first element in the file
+  std::vector<NpyField> fields;  ///< fields of records, which have no `element`
+  uint64_t element_bytes = 0;    ///< bytes of an element or a record
 };
 
 enum class NpyRecords : uint8_t { refused, accepted };

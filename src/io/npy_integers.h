@@ -1,4 +1,4 @@
-// `.npy`: arrays of whole numbers, and of records of them.
+// `.npy`: arrays of integers, and of records of integers.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace tessera::io {
 
 struct NpyIntegers {
   std::vector<uint64_t> shape;
-  std::vector<std::string> fields;  ///< names of a record's; none: an array of numbers
-  std::vector<int64_t> values;      ///< in C order; of records field by field
+  std::vector<std::string> fields;  ///< names of a record's fields; none: an array of numbers
+  std::vector<int64_t> values;      ///< in C order; records field by field
 };
 
 /// Reads an array of integers or booleans of either byte order and any dimension, or of records of these.

@@ -38,7 +38,7 @@ std::vector<TensorInfo> list_safetensors(const Source& source, TensorMetadata* m
 /// only 2-D tensor. Throws UsageError that lists the names if there is no such tensor, and Error as above.
 SparseMatrix read_safetensors(const Source& source, const std::string& tensor);
 
-/// The type of elements that the format calls so; none for those that are not read.
+/// The type of elements with this name in the format; none for types that are not read.
 std::optional<Element> element_of(std::string_view dtype);
 
 /// A tensor to write.
@@ -49,7 +49,7 @@ struct TensorData {
   std::span<const std::byte> bytes;  ///< row-major, little-endian
 };
 
-/// Writes a file with these tensors, and metadata if there is any. Throws UsageError if the bytes of one
+/// Writes a file with these tensors, and metadata if there is any. Throws UsageError if the bytes of a tensor
 /// disagree with its shape or a name occurs twice, Error if writing fails; an existing file is only replaced
 /// by a complete one.
 void write_safetensors(const std::string& path, std::span<const TensorData> tensors,

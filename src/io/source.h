@@ -10,8 +10,8 @@
 
 namespace tessera::io {
 
-/// A file, or bytes in memory that stand in for one. Reads at given offsets rather than mapping, so that a
-/// file that shrinks meanwhile causes an error and not a signal.
+/// A file, or bytes in memory instead of a file. Reads at given offsets rather than mapping, so that a file
+/// that shrinks meanwhile causes an error and not a signal.
 class Source {
  public:
   /// Opens a regular file for reading; throws Error on failure.

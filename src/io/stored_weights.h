@@ -18,9 +18,9 @@ enum class WeightForm : uint8_t {
   dense,              ///< NAME
   masked,             ///< NAME_orig, NAME_mask: torch.nn.utils.prune
   compressed_rows,    ///< NAME.crow_indices, NAME.col_indices, NAME.values or NAME: CSR or BSR
-  packed,             ///< the same of a tessera.nn.SparseLinear, in its packed order
+  packed,             ///< CSR or BSR of a tessera.nn.SparseLinear, with values in its packed order
   sparse_bitmask,     ///< NAME.shape, NAME.compressed, NAME.bitmask, NAME.row_offsets: compressed-tensors
-  sparse_24_bitmask,  ///< the same without row_offsets
+  sparse_24_bitmask,  ///< sparse_bitmask without row_offsets
 };
 
 /// "dense", "masked", "CSR or BSR", "SparseLinear", "sparse-bitmask", "sparse-24-bitmask".
@@ -40,7 +40,7 @@ struct StoredWeight {
 
   const StoredTensor& part(const std::string& role) const { return parts.at(role); }
   bool has(const std::string& role) const { return parts.contains(role); }
-  uint64_t bytes() const;  ///< of all parts
+  uint64_t bytes() const;  ///< total over all parts
 };
 
 /// Groups tensors of distinct names into weights, in the natural order of their names. Throws Error if

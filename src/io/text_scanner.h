@@ -15,7 +15,7 @@ namespace tessera::io {
 /// A position in a text. Numbers are separated by spaces, commas or line ends.
 class TextScanner {
  public:
-  /// `name` is that of the file, for messages; both must outlive the scanner.
+  /// `name` is the file's name, for messages; name and text must outlive the scanner.
   TextScanner(const std::string& name, std::string_view text)
       : name_(name), at_(text.data()), end_(at_ + text.size()), begin_(at_) {}
 
@@ -69,7 +69,7 @@ class TextScanner {
 
   bool at_end() const { return at_ == end_; }
 
-  /// Characters left. A number takes at least one, and one to separate it from the next.
+  /// Number of characters left. A number takes at least one, and one more to separate it from the next.
   uint64_t left() const { return static_cast<uint64_t>(end_ - at_); }
 
   /// The line of the last number read, from 1.
@@ -82,7 +82,7 @@ class TextScanner {
     while (at_ != end_ && is_separator(*at_)) ++at_;
   }
 
-  // Whether the number here is too small for FP32, rather than too large.
+  // Whether the number at the current position is too small for FP32, rather than too large.
   bool is_tiny() const;
 
   [[noreturn]] void reject(const char* what, const std::string& expected);

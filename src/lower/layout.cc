@@ -125,7 +125,7 @@ class LayoutSearch {
     }
   }
 
-  /// Of all operations and conversions.
+  /// Cost of all operations and conversions.
   double total() const {
     double seconds = 0;
     for (uint32_t n = 0; n < options_.size(); ++n) seconds += choice(n).seconds;
@@ -169,7 +169,7 @@ class LayoutSearch {
       set_leaf(updated, choice(n).outputs[0]);
   }
 
-  /// Of the conversions of a value, each made once.
+  /// Cost of the conversions of a value, each made once.
   double conversions(ValueId id) const {
     std::vector<ValueLayout> wanted;
     const auto want = [&](const ValueLayout& layout) {
@@ -256,7 +256,7 @@ class LayoutSearch {
 
   double cost_around(ValueId id) const { return cost_of({users_[id].begin(), users_[id].end()}); }
 
-  /// Of nodes and the conversions of what they take and give.
+  /// Cost of nodes and of the conversions of their inputs and outputs.
   double cost_of(const std::set<uint32_t>& users) const {
     std::set<ValueId> around;
     double seconds = 0;

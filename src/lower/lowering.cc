@@ -627,7 +627,7 @@ void Lowering::add_as(uint32_t node, const std::function<void()>& add) {
   lowered_.sets[node].push_back(sets_of(builders_.front().program(), add));
 }
 
-/// By value: whether replicas compute values of their own.
+/// By value: whether it differs between replicas.
 std::vector<bool> Lowering::differ_between_replicas() const {
   std::vector<bool> differ(graph_.values().size());
   for (ValueId id : graph_.inputs()) differ[id] = !(graph_.bound_type(id) == graph_.type(id));

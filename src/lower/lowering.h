@@ -23,7 +23,7 @@
 
 namespace tessera::graph {
 
-/// Words of an operand, of which each replica has its own.
+/// An operand with words that differ between replicas.
 struct ByReplica {
   ops::Operand operand;
   std::shared_ptr<const std::vector<uint32_t>> words;
@@ -31,11 +31,11 @@ struct ByReplica {
 
 struct LoweredFunction;
 
-/// Where the values of a lowered graph are.
+/// A lowered graph: the operands of its values, and its steps in the program.
 struct Lowered {
   ChosenLayouts layouts;
   std::vector<std::optional<ops::Operand>> operands;  ///< by value
-  std::map<std::string, ops::Operand> outputs;        ///< of the graph, in the order of their values
+  std::map<std::string, ops::Operand> outputs;        ///< the graph's outputs, by name
   std::map<ValueId, std::unique_ptr<LinearWeight>> weights;
   WeightForms forms;
   /// A gradient to clear when the pattern of its weight changes.
@@ -45,7 +45,7 @@ struct Lowered {
   };
   std::vector<Gap> gaps;
   std::vector<ByReplica> by_replica;
-  /// Compute sets, copy sets and collectives [first, last) of the program.
+  /// Ranges [first, last) of the program's compute sets, copy sets and collectives.
   struct Sets {
     uint32_t first_set = 0, last_set = 0, first_copy = 0, last_copy = 0;
     uint32_t first_collective = 0, last_collective = 0;
@@ -55,16 +55,18 @@ struct Lowered {
              some.last_copy <= last_copy;
     }
   };
-  /// Of a value between layouts, among the sets of the operation that wants it.
+  /// A conversion of a value between layouts. Its sets are among those of the operation that takes the
+  /// result.
   struct Conversion {
     std::string value;
     uint64_t bytes = 0;
     Sets sets;
   };
   std::vector<Conversion> conversions;
-  std::vector<std::vector<Sets>> sets;  ///< by node: those that it added, or its function when it was lowered
-  std::map<std::pair<std::shared_ptr<const Graph>, uint32_t>, LoweredFunction> functions;  ///< of a stage
-  std::map<uint32_t, std::unique_ptr<Lowered>> loops;  ///< their bodies, by node
+  std::vector<std::vector<Sets>> sets;  ///< by node: sets added by the node, or by lowering its function
+  std::map<std::pair<std::shared_ptr<const Graph>, uint32_t>, LoweredFunction> functions;  ///< by function
+                                                                                           ///< and stage
+  std::map<uint32_t, std::unique_ptr<Lowered>> loops;  ///< bodies of loops, by node
 };
 
 struct LoweredFunction {
@@ -75,9 +77,9 @@ struct LoweredFunction {
 /// Lowers one graph. Operations' `lower` functions use it.
 class Lowering {
  public:
-  /// Values of `bound` are parameters that each run binds where another session has them.
+  /// Values of `bound` are parameters of another session, which each run binds in place.
   Lowering(const Graph& graph, const ops::Builder& builder, Stages stages, std::set<ValueId> bound = {});
-  /// The body of a loop, beside what it stands in.
+  /// Lowers the body of a loop of the graph that `around` lowers.
   Lowering(const Lowering& around, const Node& loop);
 
   /// Adds the whole graph and returns its step.
@@ -88,44 +90,47 @@ class Lowering {
 
   const Graph& graph() const { return graph_; }
   uint32_t replicas() const { return replicas_; }
-  /// On the tiles of the stage of the node being lowered.
+  /// A builder for the tiles of the current node's stage.
   const ops::Builder& builder() const {
     return builder_of_stage(node_ < graph_.nodes().size() ? stages_.nodes[node_] : 0);
   }
   bool on_host() const { return builders_.front().is_host(); }
 
-  /// Of the node being lowered: an input or output in its chosen layout.
+  /// An input or output of the node being lowered, in its chosen layout.
   ops::Operand input(size_t i);
   ops::Operand output(size_t i);
-  /// Where a new temporary shall lie on tiles; empty: spread over all of them.
+  /// An output; if it is a new temporary, with this mapping to tiles. Empty: spread over all tiles.
   ops::Operand output(size_t i, std::vector<program::MappedBox> mapping);
-  /// Of a call: an input as the function takes it.
+  /// For a call: an input in the layout that the function takes.
   ops::Operand argument(size_t i, const LoweredFunction& function);
-  /// Whether an output of a call lies as the function gives it; and otherwise its conversion.
+  /// Whether an output of a call has the layout that the function gives it; if it has not, take_result()
+  /// converts it.
   bool takes_result_as_it_is(size_t i, const LoweredFunction& function) const;
   void take_result(size_t i, const LoweredFunction& function, const ops::Operand& result);
-  /// Of a loop: how its body takes and gives values, and its steps.
+  /// For a loop: the layouts of its inputs and outputs; and its lowering.
   LayoutChoice layout_of_loop(const Node& node);
   void lower_loop(const Node& node);
   /// Whether a value is an input of a loop's body that each pass copies.
   bool is_part(ValueId id) const { return parts_of_passes_.contains(id); }
-  /// On the tiles of an operand of the same shape, as elementwise results are.
+  /// An output on the tiles of an operand of the same shape, as for elementwise results.
   ops::Operand output_beside(size_t i, const ops::Operand& operand);
-  /// The same of a node that is lowered together with the present one.
+  /// The result of a node that is lowered together with the current one, on the tiles of an operand.
   ops::Operand result_beside(ValueId id, const ops::Operand& operand);
   const ValueLayout& input_layout(size_t i) const { return choice().inputs.at(i); }
   const ValueLayout& output_layout(size_t i) const { return choice().outputs.at(i); }
-  /// The plan that its cost was taken from; null: there is none.
+  /// The plan from which the cost of the chosen layouts was computed; null: there is none.
   template <class Plan>
   const Plan* planned() const {
     return std::any_cast<Plan>(&choice().plan);
   }
-  /// An output is stored where an operand lies; a value where another one does.
+  /// Let an output be stored in an operand, or a value where another value is.
   void alias_output(size_t i, const ops::Operand& operand);
   void copy_to_output(size_t i, const ops::Operand& operand);
-  /// An output begins with the contents of an input: in its place, if nothing reads that later, or as a copy.
+  /// Initialises an output with the contents of an input: in place, if nothing reads the input later, or as a
+  /// copy.
   void begin_output_with(size_t i, size_t input);
-  /// What an operation leaves for another one beside its outputs, found by the id of one of them.
+  /// Stores a result besides an operation's outputs for another operation, which finds it by the id of an
+  /// output.
   void add_side_result(ValueId output, std::any what) { side_results_[output] = std::move(what); }
   template <class T>
   const T* side_result(ValueId output) const {
@@ -133,61 +138,62 @@ class Lowering {
     return found == side_results_.end() ? nullptr : std::any_cast<T>(&found->second);
   }
   void alias(ValueId value, ValueId of) { lowered_.operands.at(value) = operand_of(of); }
-  /// A value in a layout: itself, or a conversion. Throws UsageError for a sparse value whose form is another
-  /// weight's.
+  /// A value in a layout: the value itself, or a conversion. Throws UsageError for a sparse value with the
+  /// form of another weight.
   ops::Operand in_layout(ValueId id, const ValueLayout& layout);
-  /// A value as another one lies.
+  /// A value in the layout of another one.
   ops::Operand brought(ValueId id, ValueId as) { return in_layout(id, layout_of(as)); }
-  /// The operand in another layout: itself, or a temporary that the steps fill. What conversions cost is
-  /// counted with this as well.
+  /// The operand in another layout: the operand itself, or a temporary that `steps` fill. The costs of
+  /// conversions are computed by building them with this function.
   ops::Operand convert(const ops::Builder& builder, const ops::Operand& operand, const TensorType& type,
                        const ValueLayout& from, const ValueLayout& to,
                        std::vector<program::StepId>& steps) const;
   ops::OperandLayout operand_layout(const TensorType& type, const ValueLayout& layout) const;
   const ValueLayout& layout_of(ValueId id) const { return lowered_.layouts.values.at(id); }
-  /// Where a value lies that is computed already.
+  /// The operand of a value that has been computed.
   const ops::Operand& operand_of(ValueId id) const { return lowered_.operands.at(id).value(); }
   bool is_computed(ValueId id) const { return lowered_.operands.at(id).has_value(); }
   ops::Operand temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols);
-  /// How many words set apart the random numbers of sub-streams; the row of a step and these, as codelets
-  /// take it; and a copy of them into a row: of the present call, or of one that is made here.
+  /// Number of words of sub-streams; a row of a step and the current sub-stream, as codelets take it; a copy
+  /// of the sub-stream, of the current call or of `call` inside it, into a row; and a new row with the
+  /// sub-stream of a call.
   uint32_t substream_words() const { return substream_words_; }
   ops::Operand with_substream(const ops::Operand& step);
   void copy_substream(program::CopySet& set, const ops::Operand& to, std::optional<uint32_t> call = {});
   ops::Operand substream_of_call(uint32_t call);
-  /// A row of equally many words for each replica.
+  /// A row of words for each replica, all of equal length.
   ops::Operand by_replica(const std::string& name, std::vector<uint32_t> words);
-  /// The weight in whose form a value lies.
+  /// The weight whose form a value has.
   const std::optional<ValueId>& form_of(ValueId id) const { return lowered_.forms.at(id); }
-  /// The layout of a value as products read it as a weight.
+  /// The layout in which products read a value as a weight.
   ValueLayout weight_layout(ValueId id) const { return {.weight = weight_of(lowered_.forms, id)}; }
-  /// The weight that products read a value as.
+  /// The weight as which products read a value.
   LinearWeight& weight(ValueId id) const {
     const ValueId of = weight_of(lowered_.forms, id);
     const auto given = given_weights_.find(of);
     return given != given_weights_.end() ? *given->second : *lowered_.weights.at(of);
   }
-  /// The function of a call, lowered when it is called first.
+  /// The function of a call, lowered at its first call.
   const LoweredFunction& function(const Node& call);
-  /// The layout of a value that lies as the parts of a product's X or Y; and all of these for values of a
+  /// The layout of a value in the parts of a product's X or Y; and all such layouts so far for values of a
   /// type's size.
   ValueLayout parted(const ops::OperandLayout& layout);
   std::vector<ValueLayout> parted(const TensorType& type) const;
-  /// The operand in another type: itself, or a temporary.
+  /// The operand in another type: the operand itself, or a temporary.
   ops::Operand as_type(const ops::Operand& operand, Type type);
-  /// Rounds an operand into another one, if they are not the same.
+  /// Converts an operand's elements into another operand, unless they are the same.
   void convert_type(const ops::Operand& from, const ops::Operand& to);
   /// Whether anything uses a value.
   bool is_used(ValueId id) const;
-  /// The node that alone uses an output of this node, and comes later; null if there is none.
+  /// The later node that is the only user of an output of the current node; null: there is none.
   const Node* sole_user(size_t output) const;
-  /// Whether a value, or what lies where it does, is read after the node being lowered, besides by its
-  /// update.
+  /// Whether a value, or a value aliased with it, is read after the node being lowered by other nodes than
+  /// its update.
   bool is_read_later(ValueId id, const Node& update) const;
-  /// Lowers a later node together with the current one.
+  /// Marks a later node as lowered together with the current one.
   void skip(const Node& node);
-  /// Calls visit(node) for the node being lowered and all later ones, as if each were being lowered; those
-  /// for which it returns true are lowered with that.
+  /// Calls visit(node) for the node being lowered and all later ones, as if each were being lowered; nodes
+  /// for which it returns true are lowered together with the current one.
   template <class Visit>
   void each_from(const Visit& visit) {
     const uint32_t first = node_;
@@ -214,7 +220,7 @@ class Lowering {
   ops::Operand constant_words(const std::string& name, std::vector<uint32_t> words, uint32_t rows = 1);
   static std::vector<program::MappedBox> columns_on_tiles(const ops::Builder& builder, uint32_t rows,
                                                           uint32_t cols);
-  // Of loops.
+  // Lowering of loops.
   ValueLayout layout_of_result(const LoopForm& form, size_t output) const;
   void begin_passes(const Node& node, const LoopForm& form, Lowering& body);
   void begin_draws(uint32_t number, Lowering& body);
@@ -231,7 +237,7 @@ class Lowering {
   void copy_at_once(std::vector<std::pair<ops::Operand, ops::Operand>> all);
   void lower_all();
   void lower(uint32_t node);
-  /// Adds to a program, and notes what as the node's.
+  /// Calls `add`, and records the sets that it adds to the program as those of the node.
   void add_as(uint32_t node, const std::function<void()>& add);
   void place(ValueId id, std::vector<program::MappedBox> mapping = {});
   std::shared_ptr<const std::byte> contents_of(ValueId id);
@@ -240,15 +246,15 @@ class Lowering {
   std::vector<bool> differ_between_replicas() const;
   bool may_overwrite(size_t input);
   bool is_read_after(ValueId id) const;
-  /// Whether a caller binds where a value goes.
+  /// Whether the caller binds an array for a value as an output.
   bool is_output(ValueId id) const;
-  /// Whether a value does not lie as its caller wants it.
+  /// Whether a value as an output is converted to the caller's layout.
   bool is_converted_output(ValueId id) const {
     return layout_of(id).parts || (!is_function_ && layout_of(id).weight && !graph_.type(id).pattern);
   }
   uint32_t index_of(const Node& node) const { return static_cast<uint32_t>(&node - graph_.nodes().data()); }
   const LayoutChoice& choice() const { return lowered_.layouts.nodes.at(node_); }
-  /// Makes room for each value and node, and finds the values that the backward pass takes.
+  /// Allocates the entries of values and nodes, and finds the values that the backward pass takes.
   void prepare();
   program::Purpose purpose_of(ValueId id) const;
   std::vector<program::MappedBox> wanted_mapping(ValueId id) const;
@@ -256,7 +262,7 @@ class Lowering {
   const ops::Builder& builder_of_stage(uint32_t stage) const {
     return builders_.size() == 1 ? builders_.front() : builders_.at(stage);
   }
-  /// On the stage that computes a value, or that uses it first.
+  /// A builder for the stage that computes a value, or that uses it first.
   const ops::Builder& builder_of(ValueId id) const {
     return builders_.size() == 1 ? builders_.front() : builder_of_stage(stage_of(graph_, stages_, id));
   }
@@ -273,17 +279,21 @@ class Lowering {
   std::vector<bool> stashed_;  ///< by value: whether the backward pass takes it
   std::vector<program::StepId> steps_;
   uint32_t replicas_ = 1;
-  std::optional<ops::Operand> counter_, pass_;  ///< of a loop's body: passes so far, and whose rows it takes
+  std::optional<ops::Operand> counter_, pass_;  ///< for a loop's body: number of passes so far, and the
+                                                ///< current pass, whose rows it takes
   std::optional<ops::Operand> micro_batch_;
   uint32_t substream_words_;
-  std::optional<ops::Operand> own_substream_;  ///< of a function, an argument; of a pass of a loop
+  std::optional<ops::Operand> own_substream_;  ///< for a function, its argument; for a loop's body, the
+                                               ///< sub-stream of the pass
   bool is_function_ = false;
-  bool is_body_ = false;                            ///< of a loop, which takes its outputs where they lie
-  std::string prefix_;                              ///< of the names of state
-  std::map<ValueId, LinearWeight*> given_weights_;  ///< of a loop's body: those outside
+  bool is_body_ = false;                            ///< whether this is the body of a loop, which takes
+                                                    ///< outputs in the layouts in which they are computed
+  std::string prefix_;                              ///< prefix of the names of state
+  std::map<ValueId, LinearWeight*> given_weights_;  ///< for a loop's body: the weights outside
   std::set<ValueId> parts_of_passes_;
-  std::map<uint32_t, std::unique_ptr<Lowering>> loops_;  ///< bodies, by node
-  std::set<ValueId> outputs_;                            ///< computed where the caller wants them
+  std::map<uint32_t, std::unique_ptr<Lowering>> loops_;  ///< lowerings of loops' bodies, by node
+  std::set<ValueId> outputs_;                            ///< outputs that are computed directly into the
+                                                         ///< caller's arrays
   uint32_t node_ = 0;
 };
 

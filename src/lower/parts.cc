@@ -12,7 +12,7 @@ namespace {
 constexpr uint32_t kFewestRows = 96;
 // Starting threads, and binding arrays, for each part.
 constexpr double kSecondsOfPart = 4e-6;
-// Of the time of all samples at once.
+// Least gain, as a fraction of the time of all samples at once.
 constexpr double kLeastGain = 0.03;
 
 uint32_t most_rows(const Graph& graph) {
@@ -54,7 +54,7 @@ class Predictions {
 
   double of_whole(const Graph& graph) const { return of(graph, threads_); }
 
-  /// Of parts, the last of which run alone where that is faster.
+  /// Seconds of parts, the last of which run alone if that is faster.
   double of_parts(Parts& parts) const {
     const double part = of(parts.graph, 1) + kSecondsOfPart;
     const double together = parts.rounds(threads_) * part;

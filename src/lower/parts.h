@@ -1,4 +1,5 @@
-// Whether a graph runs for all of its samples at once on a host, or for some of them on each thread.
+// The choice on a host whether a graph runs for all of its samples at once, or for a part of them on each
+// thread.
 #pragma once
 
 #include <tessera/graph.h>
@@ -16,22 +17,25 @@ namespace tessera::graph {
 struct Parts {
   Graph graph;
   uint32_t count = 1;
-  std::map<std::string, TensorType> whole;  ///< divided inputs and outputs with those of all parts
-  uint32_t last = 0;  ///< the last parts, which would leave threads idle: one at a time on all threads
+  std::map<std::string, TensorType> whole;  ///< types of divided inputs and outputs, with the samples of all
+                                            ///< parts
+  uint32_t last = 0;  ///< number of last parts that would leave threads idle, and run one at a time on all
+                      ///< threads instead
 
-  /// Times that the busiest of so many threads runs, before the last parts.
+  /// Number of parts that the busiest of `threads` threads runs, without the last parts.
   uint32_t rounds(uint32_t threads) const { return (count - last + threads - 1) / threads; }
 };
 
-/// The parts of a graph that is predicted to run faster so: what each thread computes stays in its caches,
-/// and no thread waits for another, but each reads all weights. `owner`: of another session's parameters.
+/// The parts of a graph, if it is predicted to run faster divided: values stay in the caches of the thread
+/// that computes them, and no thread waits for another, but each thread reads all weights. `owner`: the graph
+/// of the session that owns the parameters.
 std::optional<Parts> choose_parts(const Graph& graph, const machine::Machine& machine,
                                   const SessionOptions& options, const Graph* owner);
 
-/// Options for a session of all samples at once.
+/// Options for a session that runs all samples at once.
 SessionOptions undivided(SessionOptions options);
 
-/// Threads of a host that run parts side by side.
+/// Number of threads of a host that run parts side by side.
 uint32_t threads_of(const machine::Machine& machine, const SessionOptions& options);
 
 /// A host's machine with some of its threads.

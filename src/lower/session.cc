@@ -72,7 +72,7 @@ class BoundRun {
     for (size_t i = 0; i < arrays.size(); ++i) bind(externals_[i], arrays[i]);
   }
 
-  /// Of the first part, if the graph runs in parts; outputs stay as they are.
+  /// Runs only the first part, if the graph runs in parts; outputs are not changed.
   engine::Profile run_one(const engine::RunOptions& options) {
     std::vector<engine::Binding> bindings = bindings_;
     std::vector<std::vector<std::byte>> scratch;

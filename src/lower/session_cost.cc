@@ -45,7 +45,7 @@ void add_chips(const compiler::Executable& executable, const engine::Profile& pr
         {load.from, load.to, static_cast<uint64_t>(load.bytes), m.seconds(m.link_cycles(load.bytes))});
 }
 
-/// By value: from its operation to the last one that takes it; outputs to the end.
+/// By value: from its operation to the last operation that takes it; outputs to the end.
 std::vector<Lifetime> lifetimes_of(const Graph& graph) {
   const OpenedGraph all = opened(graph);
   std::map<size_t, Lifetime> lifetimes;
@@ -77,7 +77,8 @@ class OperationCosts {
       cost.conversions.push_back({conversion.value, conversion.bytes, seconds(times_of(conversion.sets))});
   }
 
-  /// Of a graph's operations, those of a loop's body before the loop, which itself takes and gives values.
+  /// Adds the costs of a graph's operations. The operations of a loop's body come before the loop, which
+  /// itself costs conversions and copies.
   void add(const Graph& graph, const Lowered& lowered) {
     for (uint32_t n = 0; n < graph.nodes().size(); ++n) {
       const Node& node = graph.nodes()[n];

@@ -1,4 +1,4 @@
-// What a session holds.
+// The implementation of a session.
 #pragma once
 
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ using program::FieldView;
 using program::Variable;
 
 struct Session::Impl {
-  /// The session whose parameters another one shares, and its graph; for costs the graph alone, transformed
+  /// The session whose parameters another one shares, and its graph; for costs, the graph alone, transformed
   /// for the machine.
   struct Owner {
     std::shared_ptr<const Impl> session;
@@ -44,7 +44,7 @@ struct Session::Impl {
     return {std::move(session), &graph};
   }
 
-  /// Without memory, if it is for costs.
+  /// Makes a session; with CompileFor::costs, without memory for its values.
   Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
        const Owner& of = {}, CompileFor what = CompileFor::runs)
       : Impl(network, machine, chosen, of, what, choose_parts(network, machine, chosen, of.graph)) {}
@@ -84,7 +84,7 @@ struct Session::Impl {
   }
   bool is_state(ValueId id) const { return is_state(graph.info(id)); }
 
-  /// Callers bind matrices; functions take sparse values.
+  /// Throws UsageError for sparse inputs: callers bind matrices, only functions take sparse values.
   void check_inputs() const {
     for (ValueId id : graph.inputs())
       if (graph.type(id).pattern)
@@ -93,7 +93,7 @@ struct Session::Impl {
                         graph.info(id).name));
   }
 
-  /// All their parameters are this session's, or its owner's.
+  /// Makes the session for the last parts. All its parameters are this session's, or its owner's.
   void prepare_last_parts(const Owner& of, CompileFor what) {
     const auto states =
         std::ranges::count_if(graph.values(), [](const auto& info) { return is_state(info); });
@@ -106,7 +106,7 @@ struct Session::Impl {
     last_parts->graph.drop_initial_values();
   }
 
-  /// The parameters that the owner has.
+  /// Finds the parameters that the owner has.
   void find_shared(const Graph& of_owner) {
     for (ValueId id = 0; id < graph.values().size(); ++id) {
       if (!is_state(id)) continue;
@@ -125,15 +125,15 @@ struct Session::Impl {
     }
   }
 
-  /// On a host parameters are bound where the owner has them, if both have them in the form of weights, or
-  /// neither does.
+  /// Finds the parameters that are bound in place on a host: those with the form of weights in both sessions,
+  /// or in neither.
   void find_bound(const Graph& of_owner) {
     const WeightForms forms = weight_forms(graph), its = weight_forms(of_owner);
     for (const auto& [own, id] : shared)
       if (forms[own].has_value() == its[id].has_value()) in_place.insert(own);
   }
 
-  /// Gives shared parameters the patterns that the owner has.
+  /// Gives shared parameters the owner's patterns.
   void follow_patterns() {
     std::map<ValueId, Pattern> changed;
     for (const auto& [own, id] : shared) {
@@ -144,7 +144,7 @@ struct Session::Impl {
     change_patterns(changed);
   }
 
-  /// Takes the owner's parameters: where they lie, or as copies.
+  /// Takes the owner's parameters, in place or as copies.
   void add_shared(std::vector<engine::Binding>& bindings) {
     follow_patterns();
     for (const auto& [own, id] : shared) {
@@ -168,10 +168,10 @@ struct Session::Impl {
   }
   program::VariableId variable_of(ValueId id) const { return lowered.operands[id]->variable; }
 
-  /// Sets the patterns of weights, or none if one does not fit. Blocks of this session's values in them keep
-  /// their contents, and gradients are 0 where products leave them unwritten.
+  /// Sets the patterns of weights, or none if one does not fit. Blocks in the old and new pattern keep their
+  /// contents in this session's values, and gradients are set to 0 where products do not write them.
   void change_patterns(const std::map<ValueId, Pattern>& patterns);
-  /// Sets patterns, then contents of what this session has, or nothing if one does not fit.
+  /// Sets patterns, then the contents of this session's parameters and state, or nothing if one does not fit.
   void replace(const std::map<ValueId, Pattern>& patterns,
                const std::vector<std::pair<ValueId, std::vector<float>>>& values);
   /// The present pattern of a sparse parameter or state.
@@ -200,7 +200,7 @@ struct Session::Impl {
     return {bytes.data(), v.type, v.rows, v.cols, v.cols, 1};
   }
 
-  /// Values of a parameter or state, of which a weight has a pattern.
+  /// Number of values of a parameter or state; for a sparse weight, of the blocks of `pattern`.
   uint64_t elements_of(ValueId id, const Pattern& pattern) const {
     if (!graph.type(id).pattern) return graph.type(id).elements();
     return pattern.blocks() * pattern.block_size * pattern.block_size;
@@ -226,7 +226,7 @@ struct Session::Impl {
     return weight(id) != nullptr ? weight(id)->load(stored) : reordered(stored, variable(id).rows, id);
   }
 
-  /// A matrix of `rows` rows, transposed if the value is stored so.
+  /// The values of a matrix of `rows` rows, transposed if the value is bound transposed.
   std::vector<float> reordered(std::span<const float> values, uint32_t rows, ValueId id) const {
     std::vector<float> result(values.begin(), values.end());
     if (!transposed(id)) return result;
@@ -235,7 +235,7 @@ struct Session::Impl {
     return result;
   }
 
-  /// An array of the caller, for an operand that holds a value.
+  /// Binds an array of the caller to an operand that holds a value.
   engine::Binding bind(const ops::Operand& operand, ValueId id, void* data) const {
     const uint64_t of_replica = graph.type(id).elements();
     const int64_t next = graph.bound_type(id).elements() == of_replica ? 0 : static_cast<int64_t>(of_replica);
@@ -245,7 +245,7 @@ struct Session::Impl {
 
   std::vector<engine::Binding> metadata() const { return placed.metadata(); }
 
-  /// What the caller binds. The lock is held.
+  /// A value that the caller binds. externals() requires the lock.
   struct External {
     std::string name;
     ValueId id = 0;
@@ -264,12 +264,12 @@ struct Session::Impl {
     return externals_;
   }
 
-  /// Throws UsageError for lists among the arrays that do not fit.
+  /// Throws UsageError for lists of spikes among the arrays that check_lists() of the graph refuses.
   void check_lists(std::span<const Tensor> arrays) const;
 
   /// Throws UsageError for an array that is neither an input nor an output, given twice, or of another size.
   void check_arrays(std::span<const Tensor> arrays, std::span<const External> externals) const;
-  /// What a run takes or gives now.
+  /// The type of an input or output in a run, with its present pattern.
   TensorType type_of(const External& external) const;
 
   /// Outputs in the form of sparse weights, which are converted after a run.
@@ -287,22 +287,22 @@ struct Session::Impl {
     if (!bytes.empty()) std::memcpy(output.to, bytes.data(), bytes.size());
   }
 
-  /// What a run took a machine that is no host.
+  /// The seconds of a run on a modelled machine; 0 on a host.
   double seconds_of(const engine::Profile& profile) const {
     return is_host() ? 0 : executable().machine.seconds(profile.cycles.total());
   }
-  /// The account of a run, or what was measured.
+  /// The cost of a run, predicted or measured.
   RunCost cost_of(const engine::Profile& profile, bool measured) const;
-  /// What all parts take, if one takes `cost`; `measured`: the seconds of all.
+  /// Turns the cost of one part into that of all parts. `measured`: the measured seconds of all parts.
   void add_parts(RunCost& cost, std::optional<double> measured = {}) const;
-  /// The account of a run with these arrays, of which integer inputs matter.
+  /// The predicted cost of a run with these arrays, of which only integer inputs matter.
   RunCost cost(std::span<const Tensor> inputs) const;
 
   uint32_t threads() const { return threads_of(whole_machine, options); }
   engine::RunOptions run_options() const { return {.threads = options.threads, .profile = false}; }
   bool is_host() const { return executable().machine.kind == machine::Kind::host; }
 
-  /// While it lives, no other thread uses the session, or changes the parameters that it shares.
+  /// While a lock exists, no other thread uses the session, or changes the parameters that it shares.
   class Lock {
    public:
     explicit Lock(const Impl& impl) : own_(impl.mutex_, std::defer_lock) {
@@ -317,21 +317,22 @@ struct Session::Impl {
   Graph graph;
   SessionOptions options;
   std::shared_ptr<const Impl> owner;
-  std::map<ValueId, ValueId> shared;  ///< parameters, and the owner's
-  std::set<ValueId> in_place;         ///< of these, those that lie where the owner has them
+  std::map<ValueId, ValueId> shared;  ///< maps shared parameters to the owner's
+  std::set<ValueId> in_place;         ///< shared parameters that are bound where the owner has them
   std::vector<ListInputs> lists;
   std::vector<PassRecord> passes;
-  machine::Machine whole_machine;    ///< of which the executable may use a part
-  std::optional<Parts> parts;        ///< of the graph as it was given, if `graph` is for some of its samples
-  std::unique_ptr<Impl> last_parts;  ///< that run one at a time on all threads
+  machine::Machine whole_machine;    ///< the machine, of which the executable may use a part
+  std::optional<Parts> parts;        ///< the parts of the original graph, if `graph` computes some of its
+                                     ///< samples
+  std::unique_ptr<Impl> last_parts;  ///< session for the last parts, which run one at a time on all threads
   Placed placed;
   Lowered& lowered = placed.lowered;
   std::unique_ptr<engine::Session> session;
-  double last_seconds = 0;  ///< of the machine, if it is no host
+  double last_seconds = 0;  ///< seconds of the last run on a modelled machine
 
  private:
   mutable std::recursive_mutex mutex_;
-  mutable std::vector<External> externals_;  ///< once they are asked for
+  mutable std::vector<External> externals_;  ///< empty until externals() is called
 };
 
 }  // namespace tessera::graph

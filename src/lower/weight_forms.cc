@@ -11,7 +11,7 @@ namespace {
 /// Finds which values lie in the form of a weight.
 class FormSearch {
  public:
-  /// Of inputs, `same` lie as they do outside.
+  /// The inputs in `same` have the form of the values outside.
   FormSearch(const Graph& graph, const std::map<ValueId, ValueId>& same)
       : graph_(graph),
         is_leaf_(graph.values().size()),

@@ -118,7 +118,7 @@ class LayerBuilder {
     return add(what, shape, std::move(values), lr_scale);
   }
 
-  /// Of tied factors, which train to better accuracies than untied ones.
+  /// A butterfly of tied factors, which train to better accuracies than untied factors.
   Value butterfly_of(const std::string& what, Value x, uint32_t outputs, double lr_scale) {
     const Butterfly shape{.inputs = x.type().cols(), .outputs = outputs, .tied = true};
     return butterfly(x, twiddle(what, {shape.stacks(), 4 * (shape.size() - 1)}, lr_scale), shape,

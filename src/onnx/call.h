@@ -1,4 +1,4 @@
-// An operator of a file, applied to what is known of its inputs.
+// An operator of a file, applied to its inputs, as far as these are known.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,13 +17,13 @@
 
 namespace tessera::onnx {
 
-/// Throws UsageError: why an operator cannot be part of a graph as it is used.
+/// Throws UsageError that says why this use of an operator is not supported.
 template <class... Args>
 [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
   throw UsageError(fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Inputs and attributes of a node. What is wrong with them throws UsageError, without the node's name.
+/// Inputs and attributes of a node. Throws UsageError, without the node's name, for invalid ones.
 class Call {
  public:
   Call(Context& context, const wire::NodeProto& node, std::vector<std::optional<Known>> inputs, int64_t opset,
@@ -38,16 +38,16 @@ class Call {
   size_t size() const { return inputs_.size(); }
   bool has(size_t i) const { return i < inputs_.size() && inputs_[i]; }
   const Known& operator[](size_t i) const;
-  /// In the graph, in the shape that the file says.
+  /// An input as a value of the graph, in the shape that the file states.
   graph::Value value(size_t i) const { return value_of((*this)[i]); }
   graph::Value value_of(const Known& known) const;
   std::optional<graph::Value> value_if(size_t i) const;
-  /// What another value of its type is compared with to bound it: of constants beyond 32 bits, the next
-  /// integer that a graph has, which bounds the same.
+  /// An input as a bound for comparisons with values of its type. A constant beyond 32 bits becomes the
+  /// nearest integer that a graph can hold, which is an equivalent bound.
   graph::Value bound(size_t i) const;
-  /// The contents of an input that has to be constant.
+  /// The contents of an input that must be constant.
   const Constant& constant(size_t i) const;
-  /// Integers of a constant input.
+  /// The integers of a constant input.
   const std::vector<int64_t>& integers(size_t i) const;
   int64_t integer_of(size_t i) const;
   double number_of(size_t i) const;
@@ -63,9 +63,9 @@ class Call {
     return read_sparse_tensor(tensor, folder_);
   }
 
-  /// Integers that operators have as an input since some operator set, and as an attribute before.
+  /// Integers that are an input in recent operator sets, and an attribute in older ones.
   std::optional<std::vector<int64_t>> integers_of(size_t input, std::string_view name) const;
-  /// A dimension of an input of so many, which may be counted from the end.
+  /// The index of a dimension of an input with `rank` dimensions; a negative `axis` counts from the end.
   static size_t dimension(int64_t axis, size_t rank);
   size_t axis(size_t rank, std::optional<int64_t> otherwise = {}) const;
   void note(std::string text) const { context.notes.insert(std::move(text)); }
@@ -76,7 +76,7 @@ class Call {
 };
 
 using Results = std::vector<Known>;
-/// What an operator becomes.
+/// Adds the operations of an operator to the graph.
 using Handler = Results (*)(Call&);
 
 struct Operator {
@@ -96,7 +96,7 @@ std::span<const Operator> norm_operators();
 std::span<const Operator> image_operators();
 std::span<const Operator> attention_operators();
 std::span<const Operator> quantised_operators();
-/// Those that are computed of constants in 64 bits, or only of constants.
+/// Operators that are computed on constants in 64 bits, or only on constants.
 std::span<const Operator> constant_operators();
 
 }  // namespace tessera::onnx

@@ -31,20 +31,20 @@ enum class DataType : int32_t {
   bf16 = 16,
 };
 
-/// "float32", "int64", …, as NumPy has it. Throws Error for a type that cannot be read.
+/// "float32", "int64", …, as in NumPy. Throws Error for a type that cannot be read.
 std::string name_of(DataType type);
-/// As files have it: "F32", "BF16", …; as inspect() lists tensors.
+/// "F32", "BF16", …, as inspect() lists tensors.
 std::string short_name_of(DataType type);
 bool is_known(DataType type);
 bool is_float(DataType type);
-/// Integers, but no truth values.
+/// Whether a type is an integer; truth values are not.
 bool is_integer(DataType type);
-/// The bits of an element; of a truth value, 8.
+/// Number of bits of an element; 8 for a truth value.
 int bits_of(DataType type);
-/// The type that a graph has for it.
+/// The type of such values in a graph.
 Type graph_type_of(DataType type);
 
-/// The least and the largest integer that a graph has for the type.
+/// The least and the largest integer that a graph can hold for the type.
 std::pair<int64_t, int64_t> range_in_graph(DataType type);
 
 using Dims = std::vector<int64_t>;
@@ -56,13 +56,13 @@ std::string to_string(const Dims& dims);
 using Floats = std::shared_ptr<const std::vector<float>>;
 using Integers = std::shared_ptr<const std::vector<int64_t>>;
 
-/// Numbers, row by row: floating-point ones as FP32, integers and truth values as integers.
+/// Numbers, row by row: floating-point numbers as FP32, integers and truth values as integers.
 struct Constant {
   DataType type = DataType::f32;
   Dims dims = {};
   std::variant<Floats, Integers> values = {};
-  std::string name = {};                            ///< of an initializer; what is computed of one has none
-  std::shared_ptr<const Constant> transposed = {};  ///< of a matrix, if that is known as well
+  std::string name = {};                            ///< name of an initializer; empty for computed constants
+  std::shared_ptr<const Constant> transposed = {};  ///< the transpose of a matrix, if it is known as well
 
   bool has_floats() const { return values.index() == 0; }
   const std::vector<float>& floats() const { return *std::get<0>(values); }
@@ -73,15 +73,15 @@ struct Constant {
 
 using ConstantPointer = std::shared_ptr<const Constant>;
 
-/// An integer as the type has it: it wraps around, as in C.
+/// An integer converted to the type: it wraps around, as in C.
 int64_t wrapped(int64_t x, DataType type);
 ConstantPointer integers(std::vector<int64_t> values, Dims dims, DataType type = DataType::i64);
 ConstantPointer floats(std::vector<float> values, Dims dims, DataType type = DataType::f32);
-/// Numbers as the type has them: rounded to 16 bits, cut off to integers.
+/// A constant of numbers converted to the type: rounded to 16 bits, truncated to integers.
 ConstantPointer of_numbers(const std::vector<double>& numbers, Dims dims, DataType type);
-/// The same numbers in another type.
+/// A constant converted to another type.
 ConstantPointer converted(const Constant& from, DataType type);
-/// Integers, each as near as it comes in the range of a graph.
+/// Integers, clamped to the range of a graph.
 ConstantPointer in_range(const Constant& from);
 ConstantPointer reshaped(const Constant& from, Dims dims);
 

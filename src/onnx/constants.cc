@@ -77,7 +77,7 @@ std::vector<int64_t> steps_of(const Dims& dims) {
   return steps;
 }
 
-/// Of a constant that is broadcast.
+/// The strides of a constant that is broadcast.
 std::vector<int64_t> broadcast_steps(const Dims& from, const Dims& to) {
   const std::vector<int64_t> own = steps_of(from);
   std::vector<int64_t> steps(to.size());

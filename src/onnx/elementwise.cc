@@ -19,7 +19,7 @@ Results unary(Call& call) {
   return of(call, function(call.value(0)));
 }
 
-/// Of integers the other function.
+/// Applies one function to floating-point values, and another to integers.
 template <Value (*function)(Value), Value (*of_integers)(Value)>
 Results unary(Call& call) {
   const Value x = call.value(0);
@@ -167,7 +167,7 @@ Results modulo_values(Call& call) {
   if (!is_integer(a)) return of(call, of_dividend ? a - trunc(a / b) * b : floored_rest(a, b));
   const Value rest = a - whole_quotient(a, b) * b;
   if (of_dividend) return of(call, rest);
-  // Of the sign of the divisor.
+  // The result has the sign of the divisor.
   const Value none = number_like(a, 0);
   return of(call, rest + b * (not_equal(rest, none) * not_equal(less(rest, none), less(b, none))));
 }
@@ -203,7 +203,7 @@ Results power_values(Call& call) {
   return of(call, pow(x, *exponent));
 }
 
-/// Of one value or more, which may bound each other.
+/// Reduces one or more values, which may bound each other.
 template <Value (*function)(Value, Value), bool bounds = true>
 Results fold_values(Call& call) {
   const auto value = [&](size_t i) { return bounds ? call.bound(i) : call.value(i); };

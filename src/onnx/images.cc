@@ -31,7 +31,7 @@ graph::Pooling pooling_of(const Call& call) {
           .ceil = !window.is_automatic && call.integer("ceil_mode", 0) != 0};
 }
 
-/// Of floating-point numbers, or of integers that FP32 has.
+/// An input of floating-point numbers, or of integers that FP32 holds.
 Value in_floating_point(const Call& call) {
   const Value x = call.value(0);
   if (!is_integer(x)) return x;
@@ -103,7 +103,7 @@ Results group_normalization(Call& call) {
   return {channels_first(y, call[0].type)};
 }
 
-/// By what neighbouring channels have (Krizhevsky et al. 2012): these are the windows of a dimension.
+/// Normalisation by neighbouring channels (Krizhevsky et al. 2012), which are the windows of a dimension.
 Results local_response_normalization(Call& call) {
   require_channels(call[0].dims);
   const Value x = call.value(0);
@@ -240,7 +240,7 @@ Interpolation interpolation_of(const Call& call, const std::vector<Scaled>& dims
   return how;
 }
 
-/// Of images with channels last.
+/// Interpolates images with channels last.
 Value interpolated(Value x, const std::vector<Scaled>& dims, size_t first, Interpolation how) {
   how.sizes.assign(x.shape().begin() + 1, x.shape().end() - 1);
   how.factors.assign(how.sizes.size(), 0);

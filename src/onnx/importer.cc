@@ -215,7 +215,7 @@ void Importer::fold() {
   imported_.graph = std::move(graph);
 }
 
-/// That of each operation's values at least.
+/// Requires at least the memory of each operation's values.
 void Importer::require_memory() const {
   const graph::Graph& graph = imported_.graph;
   const auto bytes_of = [&](const auto& ids) {
@@ -344,7 +344,7 @@ void Importer::require_no_quantised(const wire::NodeProto& node,
       refuse("it takes a quantised value: only DequantizeLinear may");
 }
 
-/// By a graph of its own in float64, unless there is a handler for constants.
+/// Computes an operator on constants by a separate graph in float64, unless it has a handler for constants.
 Results Importer::of_constants(const wire::NodeProto& node, const std::vector<std::optional<Known>>& inputs,
                                const Handlers& handlers, int64_t opset) {
   if (handlers.of_constants != nullptr) {

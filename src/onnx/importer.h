@@ -12,13 +12,13 @@
 
 namespace tessera::onnx {
 
-/// The handlers of an operator: of values, and of constants alone; null: there is none.
+/// The handlers of an operator: for values, and for constants alone; null: there is none.
 struct Handlers {
   Handler of_values = nullptr;
   Handler of_constants = nullptr;
 };
 
-/// By the names of the standard's operators.
+/// Handlers by the standard's names of operators.
 const std::map<std::string, Handlers, std::less<>>& operator_table();
 
 /// Makes one graph.
@@ -28,8 +28,8 @@ class Importer {
   ImportedModel run();
 
  private:
-  /// What is known of values by name; none: it depends on what is missing. A graph within a node sees what is
-  /// around it.
+  /// The known values by name; none: it depends on an operator that is not supported. A graph within a node
+  /// also sees the values around it.
   struct Scope {
     std::map<std::string, std::optional<Known>> values = {};
     const Scope* around = nullptr;

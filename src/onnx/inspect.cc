@@ -23,7 +23,7 @@ int64_t integer_of(const wire::NodeProto& node, std::string_view attribute, int6
   return otherwise;
 }
 
-/// By the names of initializers, how products take them. Convolutions of several groups have no sparse
+/// By the names of initializers: how products take them. Convolutions of several groups have no sparse
 /// weights.
 std::map<std::string, Use> products_of(const wire::GraphProto& graph) {
   // What a node makes of an initializer without changing where its zeros are, and whether it transposes it.
@@ -50,7 +50,7 @@ std::map<std::string, Use> products_of(const wire::GraphProto& graph) {
   return products;
 }
 
-/// As a matrix [outputs, others], of convolutions [outputs, taps · channels].
+/// The zeros of a constant as a matrix [outputs, others]; for convolutions [outputs, taps · channels].
 Zeros zeros_of(const Constant& constant, std::optional<Use> use, bound::ZerosAnalysis& analysis) {
   const auto rows = static_cast<uint32_t>(constant.dims[0]),
              cols = static_cast<uint32_t>(constant.size() / rows);

@@ -1,4 +1,4 @@
-// What is known of the values of a file while its graph is made.
+// The values of a file, as far as they are known while its graph is made.
 #pragma once
 
 #include <tessera/graph.h>
@@ -23,7 +23,7 @@ struct Known {
   DataType type = DataType::f32;
   Dims dims = {};
   ConstantPointer constant = {};
-  /// Has the elements of `dims`; of more than five dimensions, in a shape of fewer.
+  /// Has the elements of `dims`; more than five dimensions are merged into fewer.
   std::optional<graph::Value> value = {};
 
   bool is_constant() const { return constant != nullptr; }
@@ -32,8 +32,7 @@ struct Known {
 Known known(ConstantPointer constant);
 Known known(graph::Value value, DataType type);
 
-/// softmax(scale · q · kᵀ + bias), before it is known whether a product with values follows, which makes it
-/// an attention.
+/// softmax(scale · q · kᵀ + bias), which becomes an attention if a product with values follows.
 struct Scores {
   graph::Value q;
   graph::Value k;  ///< [..., size, keys]
@@ -41,57 +40,59 @@ struct Scores {
   std::optional<Known> bias = {};
 };
 
-/// By what a quantised value would have been divided, and to what it would be shifted; none: 0.
+/// The scale and the zero point of a quantised value; no zero point: 0.
 struct Quantised {
   Known scale;
   std::optional<Known> zero = {};
 };
 
-/// A graph in the making, and from what some of its values were computed.
+/// A graph that is being made, and the origins of some of its values.
 struct Context {
   explicit Context(graph::Graph& g) : graph(g) {}
 
   graph::Graph& graph;
-  WeightForms* weights = nullptr;  ///< null: constants are no parameters, as while constants are computed
+  WeightForms* weights = nullptr;  ///< null: constants do not become parameters, as while constants are
+                                   ///< computed
   const ImportOptions* options = nullptr;
   std::vector<LayerChoice> layers = {};
   std::map<std::pair<const Constant*, bool>, graph::Value> weight_values = {};
   std::map<std::pair<const Constant*, Type>, graph::Value> constants = {};
-  /// Weights of convolutions, by whether these are transposed, and groups.
+  /// Reordered weights of convolutions, by constant, whether the convolution is transposed, and groups.
   std::map<std::tuple<const Constant*, bool, uint32_t>, ConstantPointer> reordered = {};
-  std::vector<ConstantPointer> held = {};  ///< so that no other constant gets the address
-  /// Products without a bias, which may get one.
+  std::vector<ConstantPointer> held = {};  ///< kept alive, so that no other constant gets their addresses
+  /// A product without a bias, to which one may be added.
   struct Product {
     graph::Value x;
     graph::Value weight;
   };
   std::map<graph::ValueId, Product> products = {};
-  /// Values that are others times a number.
+  /// Values that are a number times another value.
   std::map<graph::ValueId, std::pair<graph::Value, double>> scaled = {};
   std::map<graph::ValueId, Scores> scores = {};
   std::map<graph::ValueId, Scores> probabilities = {};   ///< softmax of scores
-  std::map<graph::ValueId, graph::ValueId> guards = {};  ///< whether a softmax is NaN
-  /// Values whose last two dimensions are those of another one, exchanged.
+  std::map<graph::ValueId, graph::ValueId> guards = {};  ///< values that say whether a softmax is NaN: the
+                                                         ///< softmax
+  /// Values that are another value with its last two dimensions exchanged.
   std::map<graph::ValueId, graph::Value> transposes = {};
-  /// Values that stand for quantised ones: they are what those are dequantised to.
+  /// Values that represent quantised values by their dequantised numbers.
   std::map<graph::ValueId, Quantised> quantised = {};
   std::set<std::string> notes = {};
-  uint64_t left = 0;             ///< elements of constants that may still be computed
-  uint64_t memory = UINT64_MAX;  ///< bytes that this computer has
+  uint64_t left = 0;             ///< number of elements of constants that may still be computed
+  uint64_t memory = UINT64_MAX;  ///< bytes of the host's memory
 
   /// Counts elements that are computed. Throws Error if they are too many.
   void spend(uint64_t elements);
-  /// The same without counting them.
+  /// Throws Error if there are too many elements, without counting them.
   void require_left(uint64_t elements) const;
-  /// Throws Error, naming what takes so many bytes, if there are fewer.
+  /// Throws Error, naming `what` needs the bytes, if the host has less memory.
   void require_memory(uint64_t bytes, std::string_view what) const;
-  /// Before a value is padded by constants: throws Error, or UsageError, if it would be too large with these.
+  /// Called before a value is padded by constants: throws Error, or UsageError, if it would become too large.
   void require_room(const Dims& padded, DataType type) const;
-  /// A matrix as the weight [outputs, inputs] of a product with so many rows, sparse where that pays;
-  /// `transposed`: it is [inputs, outputs]. A matrix that was computed gets the name given.
+  /// A matrix as the weight [outputs, inputs] of a product with `rows` rows, sparse if that pays;
+  /// `transposed`: the matrix is [inputs, outputs]. A computed matrix gets the given name.
   graph::Value weight_of(const ConstantPointer& matrix, bool transposed, uint32_t rows,
                          const std::string& name);
-  /// A constant in the graph; a named one that is no scalar becomes a parameter.
+  /// A constant as a value of the graph; a named constant that is not a scalar becomes a parameter.
   graph::Value value_of(const ConstantPointer& constant);
 };
 

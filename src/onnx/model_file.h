@@ -24,12 +24,12 @@ struct Model::Impl {
   std::vector<ValueType> inputs;
   std::vector<DataType> input_types;
   std::vector<ValueType> outputs;
-  /// By domain and name.
+  /// Functions by domain and name.
   std::map<std::pair<std::string, std::string>, const wire::FunctionProto*> functions;
   WeightForms forms;
 };
 
-/// Whether operators of a domain are the standard's.
+/// Whether a domain is the standard's.
 inline bool is_standard(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
 
 }  // namespace tessera::onnx

@@ -93,7 +93,7 @@ Results reduce_log_sum_of_exponentials(Call& call) {
   return r.of(r.keeps ? logs : sum(logs, r.dims, false));
 }
 
-/// By halves.
+/// Multiplies the halves of a dimension until one element is left.
 Results reduce_product(Call& call) {
   const Reduction r(call);
   Value y = r.x;
@@ -112,9 +112,9 @@ Results reduce_product(Call& call) {
   return r.of(reshape(y, shape));
 }
 
-/// Of the maximum (sign 1) or the minimum.
+/// The position of the maximum or of the minimum.
 Value place(Context& context, Value x, int dim, bool keeps, bool largest, bool last) {
-  // Of integers in the reverse order, without overflow.
+  // The order of integers is reversed without overflow.
   if (!largest) x = is_integer(x) ? number_like(x, -1) - x : -x;
   if (!last) return cast(argmax(x, dim, keeps), Type::i32);
   const uint32_t size = x.shape()[static_cast<size_t>(dim)];

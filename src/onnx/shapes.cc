@@ -11,7 +11,7 @@ namespace {
 using graph::Shape;
 using graph::Value;
 
-/// The same elements in another shape.
+/// A value's elements in another shape.
 Known reshaped(Call& call, const Known& x, Dims dims) {
   if (elements_of(dims) != elements_of(x.dims))
     refuse("{} has not as many elements as {}", to_string(dims), to_string(x.dims));
@@ -114,7 +114,7 @@ std::vector<int64_t> checked_order(const Call& call, size_t rank) {
   return order;
 }
 
-/// Of more dimensions than a graph has: neighbours that stay neighbours are one.
+/// Permutes a value of more dimensions than a graph supports: dimensions that stay neighbours are merged.
 Value permuted(const Known& x, const std::vector<int64_t>& order) {
   const size_t rank = order.size();
   std::vector<bool> follows(rank);  // the dimension before, also in the result

@@ -8,7 +8,7 @@
 
 namespace tessera::onnx {
 
-/// Where the files of external data are.
+/// The folder with the files of external data.
 struct DataFolder {
   std::string path = {};
   bool is_known = false;
@@ -19,7 +19,7 @@ struct DataFolder {
 /// short or outside the folder.
 ConstantPointer read_tensor(const wire::TensorProto& tensor, const DataFolder& folder);
 
-/// Reads a tensor in coordinates, as a dense one.
+/// Reads a sparse tensor in coordinates, as a dense one.
 ConstantPointer read_sparse_tensor(const wire::SparseTensorProto& tensor, const DataFolder& folder);
 
 }  // namespace tessera::onnx

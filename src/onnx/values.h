@@ -18,22 +18,22 @@ graph::Value truth(graph::Value holds);
 graph::Value less_than(graph::Value a, double b);
 graph::Value greater_than(graph::Value a, double b);
 graph::Value negative(graph::Value x);
-/// x / number: products with reciprocals are not that, unless these are powers of two.
+/// x / number. A product with the reciprocal would differ, unless the number is a power of two.
 graph::Value divided(graph::Value x, double number);
-/// The whole number towards zero, and the largest that is not above.
+/// x rounded to an integer towards zero; and rounded down.
 graph::Value trunc(graph::Value x);
 graph::Value floor(graph::Value x);
 graph::Value round_to_even(graph::Value x);
-/// Quotients of integers, rounded towards zero.
+/// Quotient of integers, rounded towards zero.
 graph::Value whole_quotient(graph::Value a, graph::Value b);
-/// Integers of 8 or 16 bits, as results of 32 bits wrap around to; others as they are.
+/// Results of 32 bits, wrapped around to integers of 8 or 16 bits; other types unchanged.
 graph::Value wrapped(graph::Value x, DataType type);
 
-/// Elements of a dimension, by their positions.
+/// The elements of a dimension at these positions.
 graph::Value taken(graph::Value x, size_t dim, const std::vector<int64_t>& places);
-/// The shape that two broadcast to. Throws UsageError if there is none.
+/// The shape to which both broadcast. Throws UsageError if there is none.
 Dims common_dims(const Dims& a, const Dims& b);
-/// Throws UsageError for sizes that a graph has not.
+/// The sizes as a shape of a graph. Throws UsageError for sizes that a graph does not support.
 graph::Shape as_shape(const Dims& dims);
 
 }  // namespace tessera::onnx

@@ -24,7 +24,7 @@ std::vector<float> transposed_values(const std::vector<float>& values, uint32_t 
   return transposed;
 }
 
-/// Of a weight that is stored in this type.
+/// The zeros of a weight that is stored in this type.
 Zeros zeros_in(const std::vector<float>& values, Type type, uint32_t outputs, uint32_t inputs,
                const ZerosOptions& options) {
   if (type == Type::f32) return zeros_of(values.data(), type, outputs, inputs, inputs, options);

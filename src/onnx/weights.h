@@ -17,32 +17,33 @@
 
 namespace tessera::onnx {
 
-/// Decides for each weight of a model, once, in which form all graphs have it.
+/// Chooses, once for each weight of a model, the form that it has in all graphs.
 class WeightForms {
  public:
-  /// A weight [outputs, inputs] as it is kept.
+  /// The form of a weight [outputs, inputs].
   struct Form {
     LayerChoice choice = {};
     std::shared_ptr<const Pattern> pattern = {};  ///< none: dense
     graph::Initial initial = {};
   };
 
-  /// A name for a constant in all graphs: the one given, unless another constant has it. Functions, branches
-  /// and what is computed of shapes have other constants under the same name.
+  /// A name for a constant in all graphs: the given name, unless another constant has it. Functions, branches
+  /// and computations from shapes may have different constants under one name.
   std::string name_of(const std::string& name, const Constant& constant);
 
-  /// A name for a parameter that has taken over what follows it, which may differ between graphs.
+  /// A name for a parameter into which operations after its product were folded; these may differ between
+  /// graphs.
   std::string name_of_folded(const std::string& name, const std::vector<float>& values);
 
-  /// The form of a layer's weight, which has the name that name_of() gives it, for products of so many rows;
-  /// `transposed`: the constant is [inputs, outputs].
+  /// The form of a layer's weight, named by name_of(), for products of `rows` rows; `transposed`: the
+  /// constant is [inputs, outputs].
   const Form& form_of(const std::string& layer, const Constant& weight, bool transposed, uint32_t rows,
                       const ImportOptions& options);
 
  private:
   std::mutex mutex_;
   std::map<std::string, Constant> named_;
-  std::map<std::string, uint64_t> folded_;  ///< checksums
+  std::map<std::string, uint64_t> folded_;  ///< checksums of values, by name
   /// By layer, whether the constant is transposed, and whether the form may be sparse.
   std::map<std::tuple<std::string, bool, bool>, Form> forms_;
 };

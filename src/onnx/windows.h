@@ -11,27 +11,27 @@
 
 namespace tessera::onnx {
 
-/// Sizes of a window and how it moves, a number for each dimension of space.
+/// The sizes of a window and its movement, with a number per spatial dimension.
 struct Window {
-  /// Of attributes; the kernel is that of a weight where the attribute is missing.
+  /// The window of a call's attributes; without the attribute, the kernel is the weight's.
   Window(const Call& call, const Dims& image, const Dims& weight = {});
 
   std::vector<uint32_t> kernel, stride, dilation;
   std::vector<uint32_t> before, after;  ///< padding
-  bool is_automatic = false;            ///< the padding: it follows from the image's sizes
+  bool is_automatic = false;            ///< whether padding follows from the image's sizes
 
-  /// That before all dimensions, then that after them.
+  /// The padding before all dimensions, then the padding after them.
   std::vector<uint32_t> padding() const;
 };
 
-/// A size within limits. Throws UsageError, naming what it is.
+/// A size within limits. Otherwise throws UsageError, naming `what`.
 uint32_t size_of(const char* what, int64_t size, int64_t least = 1);
-/// Of a dimension of space: 1 or 2 are possible.
+/// Throws UsageError unless there are one or two spatial dimensions.
 void require_image(const Dims& dims);
-/// [samples, channels, …]: at least two dimensions.
+/// Throws UsageError unless there are at least two dimensions, [samples, channels, …].
 void require_channels(const Dims& dims);
-/// [samples, channels, …] with channels last, and the result with channels first again. Throws UsageError for
-/// fewer dimensions.
+/// Move the channels of [samples, channels, …] last, and those of the result first again. Throws UsageError
+/// for fewer dimensions.
 graph::Value channels_last(graph::Value x);
 Known channels_first(graph::Value x, DataType type);
 

@@ -96,7 +96,7 @@ Gradients pow_gradient(const Differentiation& d) {
   return {exponent == 0 ? *d.dy[0] * 0 : *d.dy[0] * pow(d.input(0), exponent - 1) * exponent};
 }
 
-// As operations.
+// Activations as operations.
 
 using Function = Value (*)(const Node&, Value);
 
@@ -123,7 +123,7 @@ std::vector<Value> decompose_activations(const Decomposition& d) {
   return {cast(function(d.node, x), d.inputs[0].type().type)};
 }
 
-/// Of a list of attributes: some types, and bounds of inputs.
+/// Cases of a list of attributes, with some types, and with bounds of inputs.
 std::vector<Case> cases_of(const std::vector<Attributes>& all, double low = -4, double high = 4) {
   std::vector<Case> cases;
   for (const Attributes& attributes : all)

@@ -170,7 +170,7 @@ Types infer_attention_gradient(const Signature& s) {
   return {s.inputs[0], s.inputs[1], s.inputs[2]};
 }
 
-/// By an operation of its own, unless the bias or the logarithm has a gradient.
+/// The gradient as a single operation, unless the bias or the logarithm has a gradient.
 Gradients attention_gradient(const Differentiation& d) {
   const Inputs inputs(d.node);
   const bool needs_bias = inputs.has_bias && d.needed[inputs.bias()];
@@ -239,7 +239,7 @@ class AttentionParts {
         cast(equal(queries, keys), Type::f32) * cast(not_equal(keys, number(keys, 0)), Type::f32);
     return mask ? *mask * same : same;
   }
-  /// Of [sequences, heads, queries, keys].
+  /// Applies dropout to pairs, [sequences, heads, queries, keys].
   Value dropped(Value pairs) const {
     if (!inputs_.has_dropout) return pairs;
     Attributes attributes;
@@ -439,7 +439,8 @@ std::vector<Case> attention_cases() {
       CaseOf{.type = Type::bf16, .size = 16, .value_size = 8}.make()};
 }
 
-/// Of y and the logarithm the results of any inputs would do, as the gradient takes them as they are.
+/// y and the logarithm may be the results of any inputs, as the gradient does not depend on how they were
+/// computed.
 std::vector<Case> attention_gradient_cases() {
   std::vector<Case> all = attention_cases();
   for (Case& c : all) {

@@ -9,7 +9,7 @@ namespace {
 
 using ops::Broadcast;
 
-/// Of each row of `out`, the row of a value that is broadcast to it.
+/// By row of `out`: the row of a value that is broadcast to it.
 std::vector<uint32_t> rows_of(const TensorType& value, const TensorType& out) {
   const ArrayIndex index = broadcast_index(value, out);
   std::vector<uint32_t> rows(out.rows());

@@ -78,7 +78,7 @@ std::vector<Array> call_reference(const Evaluation& e) {
   return results_of(*e.node.body, e.inputs, call ? called(e.substream, *call) : e.substream);
 }
 
-/// Those that were chosen for the function.
+/// The layouts that were chosen for the function.
 std::vector<LayoutChoice> call_layouts(Lowering& l, const Node& node) {
   const Graph& function = *node.body;
   const std::vector<ValueLayout>& inside = l.function(node).body.layouts.values;

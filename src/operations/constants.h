@@ -1,4 +1,4 @@
-// Numbers and integers that operations take, and constants that they combine values with.
+// Checks of the number types that operations take, and constants with which they combine values.
 #pragma once
 
 #include <tessera/graph.h>
@@ -9,18 +9,18 @@
 
 namespace tessera::graph {
 
-/// Throws UsageError for a value of other integers than u32 and i32.
+/// Throws UsageError for a value of an integer type other than u32 and i32.
 void require_number(const Signature& signature, const TensorType& value);
 
-/// A number in a type, by default that of a value. Throws UsageError for an integer type that does not hold
-/// it, and for whole numbers beyond 2^24, which constants do not hold.
+/// A constant of a given type, or of the type of `with`. Throws UsageError for an integer type that does not
+/// hold the number, and for integers beyond 2^24, which constants do not hold.
 Value number(Value with, double number);
 Value number(Graph& graph, double number, Type type);
 
-/// A u32 scalar, also of numbers that FP32 does not hold.
+/// A u32 scalar constant, also for numbers that FP32 does not hold.
 Value whole_number(Graph& graph, uint32_t number);
 
-/// Indices of i32 as u32: those below 0 are beyond every size.
+/// Converts indices from i32 to u32: negative indices become larger than every size.
 Value as_indices(Value ids);
 
 /// 0, 1, 2, … as [count].

@@ -71,7 +71,7 @@ Gradients convolution_gradient(const Differentiation& d) {
   return gradients;
 }
 
-/// As those of the product; images lie as what is seen of them.
+/// The layouts of the product; images have the layout of X.
 std::vector<LayoutChoice> convolution_layouts(Lowering& l, const Node& node) {
   const ValueLayout x = l.weight(node.inputs[1]).activations();
   LayoutChoice choice{{x, l.weight_layout(node.inputs[1])}, {x}};

@@ -155,7 +155,7 @@ constexpr Operation kDepthwise[] = {{.name = "depthwise",
                                      .decompose = decompose_depthwise,
                                      .lowers_on = depthwise_lowers_on}};
 
-/// Each channel so many times.
+/// x with each channel repeated `times` times.
 Value repeated(Value x, uint32_t times) {
   const TensorType& type = x.type();
   Shape shape = x.shape();

@@ -19,7 +19,7 @@ Types infer_dropout(const Signature& s) {
   return {s.inputs[0]};
 }
 
-/// The same mask.
+/// Applies the same mask to the gradient.
 Gradients dropout_gradient(const Differentiation& d) {
   return {d.graph.apply("dropout", {*d.dy[0], d.input(1)}, d.node.attributes)[0], {}};
 }

@@ -200,7 +200,7 @@ std::span<const Operation> embedding_operations() { return kEmbedding; }
 
 namespace {
 
-/// Of an array whose first dimension has become another one, as a matrix.
+/// An array as a matrix whose rows are its first dimension.
 Value as_rows(Value x) {
   return reshape(x, {x.shape()[0], static_cast<uint32_t>(x.type().elements() / x.shape()[0])});
 }

@@ -66,7 +66,7 @@ bool has(const Taps& window, uint32_t tap) {
   return tap < window.count && (window.weights.empty() || window.weights[tap] != 0);
 }
 
-/// As constants hold it.
+/// The weight of a pair of taps, rounded as constants hold it.
 float tap_weight(const Taps& i, uint32_t a, const Taps& j, uint32_t b) {
   return static_cast<float>(i.weights[a] * j.weights[b]);
 }
@@ -100,7 +100,7 @@ Value elements_of(Value x, const ImageWindows& w, double outside) {
                          {{"places", std::move(places)}, {"neighbours", int64_t{down} * across}})[0];
 }
 
-/// Of each element that elements_of() gives for one sample.
+/// The weight of each element that elements_of() returns for one sample.
 std::vector<float> weights_of(const ImageWindows& w) {
   std::vector<float> weights;
   for (const Taps& i : w.down.of)

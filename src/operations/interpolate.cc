@@ -140,7 +140,7 @@ Shape wanted_sizes(const Node& node) {
   return {sizes.begin(), sizes.end()};
 }
 
-/// Of the result, or of the image whose gradient is the result.
+/// Infers the type of the result, or of the image whose gradient is the result.
 Types infer_interpolate(const Signature& s) {
   const TensorType& x = s.inputs[0];
   const Shape from = spatial_sizes(s, x);

@@ -28,7 +28,7 @@ double epsilon_of(const Node& node) { return node.number("epsilon", kEpsilon); }
 
 bool is_centred(const Node& node) { return node.integer("centred", 1) != 0; }
 
-/// Of mean and reciprocal deviation: one number for each row of x.
+/// The type of mean and reciprocal deviation: one number per row of x.
 TensorType statistics_type(const TensorType& x) {
   Shape shape = x.shape;
   shape.back() = 1;
@@ -75,7 +75,7 @@ std::vector<Value> decompose_layer_norm(const Decomposition& d) {
   return {cast(y, type), is_centred ? average : rstd * 0, rstd};
 }
 
-/// By an operation of its own, unless mean and deviation are used as well.
+/// The gradient as a single operation, unless mean and deviation are used as well.
 Gradients layer_norm_gradient(const Differentiation& d) {
   if (!d.dy[0] || d.dy[1] || d.dy[2]) return differentiate_decomposition(d);
   std::vector<Value> inputs = {*d.dy[0], d.input(0), d.output(1), d.output(2)};
@@ -136,7 +136,7 @@ class HostOperation {
     operands_.push_back(operand);
     describe(name, role, l_.builder().type_of(operand), operand.rows(), operand.cols(), is_split);
   }
-  /// The same number for each feature, instead of an operand that there is not.
+  /// Adds a constant with the same number for each feature, instead of a missing operand.
   void add_constant(const char* name, Type type, uint32_t features, double value) {
     const std::shared_ptr<std::byte[]> all(new std::byte[features * size_of(type)]);
     for (uint32_t i = 0; i < features; ++i) kernels::store_number(type, all.get() + i * size_of(type), value);

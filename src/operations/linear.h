@@ -1,4 +1,4 @@
-// The forward product, for the operations that have one.
+// Lowering of the forward product, for the operations that contain one.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace tessera::graph {
 
-/// Lowers a product with the weight that is the node's second input: of its first, or, on hosts, of what a
-/// window sees of that.
+/// Lowers the product of a node's first input, or on hosts of the elements under a window in it, with the
+/// weight that is the second input.
 void lower_product(Lowering& lowering, const Node& node, const std::optional<kernels::Window>& window);
 
 }  // namespace tessera::graph

@@ -6,7 +6,7 @@
 
 #include "graph/operation.h"
 
-// A file of operations/ for each name, which defines `name_operations()`.
+// The files of operations/, each of which defines `NAME_operations()`.
 #define TESSERA_OPERATION_FILES(X) \
   X(elementwise)                   \
   X(where)                         \
@@ -46,10 +46,11 @@ namespace tessera::graph {
 TESSERA_OPERATION_FILES(TESSERA_DECLARE)
 #undef TESSERA_DECLARE
 
-/// A reshape takes over a permutation that follows it, where that can read the input as it lies.
+/// Operation::absorb of a reshape: fuses it with a permutation that follows, if that can read the reshape's
+/// input as it lies.
 std::optional<Node> absorb_permutation(const Graph& graph, const Node& own, const Node& next);
 
-/// Throws UsageError for a graph that cannot be a function.
+/// Throws UsageError for a graph that cannot be called as a function.
 void check_function(const Graph& function);
 
 }  // namespace tessera::graph

@@ -33,7 +33,7 @@ Types infer_loss(const Signature& s) {
   return {{Type::f32, {}, {}, {}}, logits, terms};
 }
 
-/// Of weights: the losses of rows without them.
+/// The gradient of weights: the losses of rows without weights.
 std::optional<Value> weights_gradient(const Differentiation& d) {
   if (d.node.inputs.size() < 3 || !d.needed[2]) return {};
   const Value losses = d.graph.apply("cross_entropy", {d.input(0), d.input(1)})[2];
@@ -43,7 +43,7 @@ std::optional<Value> weights_gradient(const Differentiation& d) {
   return dw;
 }
 
-/// That of logits was computed with the loss.
+/// The gradient of logits was computed with the loss.
 Gradients loss_gradient(const Differentiation& d) {
   if (d.dy[1]) throw UsageError("cross_entropy: its second output, a gradient, has no gradient itself");
   const TensorType& logits = d.input(0).type();

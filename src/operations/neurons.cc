@@ -23,7 +23,7 @@ using ops::Operand;
 // spikes if they have any, i if they are synaptic.
 constexpr size_t kNeuronCurrents = 0, kNeuronDynamics = 1, kNeuronRecurrent = 2;
 
-/// Of sequences of this type.
+/// The problem of a node's neurons, for sequences of this type.
 NeuronsProblem neurons_problem_of(const Node& node, const TensorType& currents, bool gradients) {
   const std::vector<int64_t>& words = node.list("neuron");
   if (words.size() != kernels::spiking_neuron_params)

@@ -116,8 +116,8 @@ std::vector<Array> fold_reference(const Evaluation& e) {
   return {y};
 }
 
-/// Rows of a matrix, of which those past the last are zeros, one after the other; each so many neighbours are
-/// used together.
+/// The given rows of a matrix, one after the other; rows past the last are zeros. Groups of `neighbours` rows
+/// are used together.
 Value take_rows(Value x, std::vector<int64_t> rows, int64_t neighbours) {
   const TensorType& type = x.type();
   std::vector<Value> from = {transpose(x)};

@@ -191,7 +191,7 @@ std::vector<Value> decompose_maxima(const Decomposition& d) {
   return {reshape(decomposed_largest(x, windows), with_spatial_sizes(x.type(), sizes).shape)};
 }
 
-/// That of the decomposition.
+/// Decomposes the gradient as the gradient of the decomposition.
 std::vector<Value> decompose_pooling_gradient(const Decomposition& d) {
   const Value x = d.inputs[1];
   const Value y = reshape(decomposed_largest(x, maxima_of(d.node, x.type())), d.inputs[0].shape());

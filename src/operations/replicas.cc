@@ -10,7 +10,6 @@
 namespace tessera::graph {
 namespace {
 
-
 Types infer_replicas(const Signature& s) {
   require_float(s, s.inputs[0]);
   return {s.inputs[0]};
@@ -42,7 +41,8 @@ void lower_replicas(Lowering& l, const Node&) {
   // A result counts as computed as soon as it is joined, but holds its mean only after the collective.
   std::set<ValueId> joined;
   l.each_from([&](const Node& other) {
-    if (other.operation->traits.over_replicas == nullptr || joined.contains(other.inputs[0]) || !l.is_computed(other.inputs[0]))
+    if (other.operation->traits.over_replicas == nullptr || joined.contains(other.inputs[0]) ||
+        !l.is_computed(other.inputs[0]))
       return false;
     sums.push_back(scale(l));
     joined.insert(other.outputs[0]);
@@ -56,19 +56,21 @@ std::vector<Case> replicas_cases() {
 }
 
 constexpr Operation mean_named(std::string_view name, bool over_step) {
-  return {name,
-          1,
-          1,
-          infer_replicas,
-          nullptr,
-          replicas_reference,
-          same_layouts,
-          lower_replicas,
-          replicas_cases,
-          {.keeps_zeros = always_keeps_zeros, .aliases = true, .over_replicas = mean, .over_step = over_step}};
+  return {
+      name,
+      1,
+      1,
+      infer_replicas,
+      nullptr,
+      replicas_reference,
+      same_layouts,
+      lower_replicas,
+      replicas_cases,
+      {.keeps_zeros = always_keeps_zeros, .aliases = true, .over_replicas = mean, .over_step = over_step}};
 }
 
-constexpr Operation kReplicas[] = {mean_named("mean_over_replicas", false), mean_named("mean_over_step", true)};
+constexpr Operation kReplicas[] = {mean_named("mean_over_replicas", false),
+                                   mean_named("mean_over_step", true)};
 
 }  // namespace
 

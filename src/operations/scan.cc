@@ -44,7 +44,7 @@ std::vector<Case> cumsum_cases() {
           use(Type::f32, {4, 1}, 1)};
 }
 
-/// Of the last dimension.
+/// argmax is along the last dimension.
 Types infer_argmax(const Signature& s) {
   require_dense(s);
   TensorType out = s.inputs[0];

@@ -50,7 +50,7 @@ Types infer_select(const Signature& s) {
   return {y};
 }
 
-/// Of each element of an input, the positions in y that it was taken to.
+/// By element of an input: the positions in y to which it was taken.
 std::vector<std::vector<int64_t>> uses_of(const Node& node, int64_t first, uint32_t count) {
   std::vector<std::vector<int64_t>> uses(count);
   const std::vector<int64_t>& places = select_features_places_of(node);

@@ -43,7 +43,7 @@ void require_scalar(const Signature& s, size_t input, std::string_view name, boo
                                  integer ? "u32" : "f32"));
 }
 
-/// Of how many neurons lists may name some, if layers made them.
+/// The number of neurons that lists may name, if layers made them.
 uint32_t listed_neurons(const Graph& graph, ValueId ids) {
   const auto& computed_by = graph.info(ids).node;
   if (!computed_by) return 0;

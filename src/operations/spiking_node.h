@@ -11,25 +11,25 @@
 
 namespace tessera::graph {
 
-// Inputs of both operations: lists, ϑ_grad; of the forward pass then how many are listed, and the step of the
-// random numbers. Parameters follow.
+// Positions of the inputs of the forward operation and of the gradients: first the lists and ϑ_grad, in the
+// forward operation then the number of neurons to list and the step of the random numbers. Parameters follow.
 inline constexpr size_t kThreshold = 2, kMostListed = 3, kStep = 4, kForwardParameters = 5,
                         kGradientsParameters = 3;
 
-/// Layers as an attribute.
+/// The layers, encoded as an attribute.
 std::vector<int64_t> words_of(const std::vector<SpikingLayer>& layers);
 
 /// A size among the attributes of a node.
 uint32_t spiking_size(const Node& node, std::string_view name);
 
-/// The problems of a node's layers, with lists of this type.
+/// The problems of a node's layers, for input lists with ids of this type.
 std::vector<ops::SpikingProblem> spiking_problems_of(const Node& node, const TensorType& ids);
 
-/// The parameters of all layers, and the positions among them of those that learn.
+/// The parameters of all layers, and the positions of those that have gradients.
 std::vector<SpikingParameter> all_parameters(const std::vector<ops::SpikingProblem>& problems);
 std::vector<size_t> learned_positions(const std::vector<ops::SpikingProblem>& problems);
 
-/// Results, of which each layer has some.
+/// A kind of result, which some layers have.
 struct SpikingMember {
   ops::SpikingMatrix ops::SpikingResults::*matrix;
   std::optional<ops::Operand> ops::SpikingLayerOperands::*operand;
@@ -59,7 +59,7 @@ void each_result(const std::vector<ops::SpikingProblem>& problems, const Visit& 
 std::optional<size_t> position_of(const std::vector<ops::SpikingProblem>& problems, size_t layer,
                                   size_t member);
 
-/// What a loss depends on: lists, or potentials of a layer without spikes.
+/// The result that a layer passes on: lists, or the potentials of a layer without spikes.
 inline size_t read_member(const ops::SpikingProblem& problem) {
   return problem.layer.neuron.spikes ? kIds : kPotentials;
 }
@@ -69,7 +69,7 @@ inline size_t read_member(const ops::SpikingProblem& problem) {
 /// An element of a reference that an operation leaves unspecified.
 inline constexpr double kUnspecified = std::numeric_limits<double>::quiet_NaN();
 
-/// Lists as arrays.
+/// Lists of spikes as arrays.
 struct ListArrays {
   const Array& ids;
   const Array& num;
@@ -81,7 +81,7 @@ struct ListArrays {
   uint32_t id(uint32_t t, uint32_t b, uint32_t i) const {
     return static_cast<uint32_t>(ids[row(t, b) * capacity + i]);
   }
-  /// Calls visit(t, b, i) for every place.
+  /// Calls visit(t, b, i) for every entry.
   template <class Visit>
   void each(const Visit& visit) const {
     for (uint32_t t = 0; t < steps; ++t)

@@ -28,7 +28,7 @@ uint32_t size_of(const Node& node, std::string_view name, std::optional<int64_t>
   return static_cast<uint32_t>(size);
 }
 
-/// The map that attributes describe, of so many features of x.
+/// The map that attributes describe, for `inputs` features of x.
 Structure structure_of(std::string_view operation, const Node& node, uint32_t inputs) {
   if (operation.starts_with("butterfly")) {
     const bool is_complex = node.integer("complex", 0) != 0;
@@ -50,7 +50,7 @@ Structure structure_of(std::string_view operation, const Node& node, uint32_t in
   return Fastfood{inputs, size_of(node, "outputs"), {permutation.begin(), permutation.end()}};
 }
 
-/// Of a node in a graph.
+/// The map of a node in a graph.
 Structure structure_of(const Graph& graph, const Node& node) {
   return structure_of(node.operation->name, node, graph.type(node.inputs[0]).cols());
 }
@@ -62,7 +62,7 @@ void require_structured(const Signature& s, const TensorType& given, std::string
         fmt::format("{}: {} is {}; it must be {}", s.operation, name, to_string(given), to_string(wanted)));
 }
 
-/// As a matrix, a parameter has to be what programs store.
+/// Throws UsageError unless a parameter is the matrix that programs store.
 void require_parameter(const Signature& s, const TensorType& given, std::string_view name,
                        const ops::ParameterMatrix& matrix) {
   if (given.type != s.inputs[0].type || given.pattern || given.rows() != matrix.rows ||

@@ -126,7 +126,7 @@ BlockCounts counts_of(const Pattern& p) {
   return {equal_count(of_rows, "row"), equal_count(of_columns, "column")};
 }
 
-/// Of each block, its number among those of its column.
+/// By block: its number among the blocks of its column.
 std::vector<uint32_t> numbers_in_columns(const Pattern& p) {
   std::vector<uint32_t> next(p.block_cols()), numbers;
   for (uint32_t column : p.col_indices) numbers.push_back(next[column]++);

@@ -1,6 +1,6 @@
 // Structured maps as plain PyTorch computes them: several operations of a graph for each factor.
 //
-// This is what ran on an IPU in Shekofteh et al. 2023 ("Reducing Memory Requirements for the IPU using
+// These forms ran on an IPU in Shekofteh et al. 2023 ("Reducing Memory Requirements for the IPU using
 // Butterfly Factorizations"), which had no kernels of its own: the public PyTorch forms of Dao et al. 2019
 // (butterflies, Hadamard transforms) and of pixelfly. Gradients are those of the operations.
 #pragma once
@@ -17,17 +17,18 @@ Value unfused_butterfly(Value x, Value twiddle, const Butterfly& of);
 Value unfused_fastfood(Value x, Value s, Value g, Value b, const Fastfood& of);
 
 /// A batched product of the blocks of each column with their inputs, and for each row the sum of its results,
-/// which are gathered. Weight [block columns, 1, blocks of each · block size · block size]: of each block
-/// column the blocks by row. Throws UsageError unless all rows, and all columns, have as many blocks.
+/// which are gathered. The weight is [block columns, 1, blocks per column · block size · block size], with
+/// the blocks of each block column by row. Throws UsageError unless all block rows have equally many blocks,
+/// and all block columns.
 Value unfused_block_product(Value x, Value weight, const Pattern& pattern);
-/// The weight's shape, and its elements from those of the pattern's blocks.
+/// The weight's shape, and its elements from the elements of the pattern's blocks.
 Shape unfused_block_shape(const Pattern& pattern);
 std::vector<float> unfused_block_values(const Pattern& pattern, std::span<const float> blocks);
 
 /// A Kronecker-sparse factor as permutation, batched product and permutation.
 Value unfused_kronecker(Value x, Value weight, const Kronecker& of);
 
-/// With zeros for the features that x lacks.
+/// x with `features` features: adds zeros for those that it lacks.
 Value with_features(Value x, uint32_t features);
 
 }  // namespace tessera::graph

@@ -14,13 +14,13 @@ namespace tessera::graph {
 /// The attributes "kernel", "stride", "padding" (before each dimension, then after each) and "dilation".
 /// Throws UsageError, naming the operation, for another number of sizes than the kernel has.
 Attributes attributes_of(std::string_view operation, const Convolution& window);
-/// The window of a node's attributes alone.
+/// Only the attributes of a node that describe its window.
 Attributes window_attributes(const Node& node);
 
-/// A window with such attributes over images [samples, sizes…, channels]. Throws UsageError, naming the
-/// operation, for other shapes, and if it fits nowhere or sees too much.
+/// A window with a node's attributes over images [samples, sizes…, channels]. Throws UsageError, naming the
+/// operation, for other shapes, and if the window is larger than the padded image or has too many elements.
 kernels::Window window_over(std::string_view operation, const Node& node, const Shape& image);
-/// Samples, positions of the window in the image, and features.
+/// The shape [samples, positions of the window…, features].
 Shape positions_of(const Shape& image, const kernels::Window& window, uint32_t features);
 
 /// A convolution of each channel by itself: a weight of [channels · multiplier, taps].

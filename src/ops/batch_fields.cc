@@ -11,7 +11,7 @@ using program::StepId;
 
 namespace {
 
-/// Of a cache line.
+/// Number of floats of a cache line.
 constexpr size_t kLineFloats = 16;
 
 uint32_t whole_lines(size_t floats) {

@@ -1,4 +1,4 @@
-// Fields of the vertices of an operation whose batch is split over the threads of a host: one vertex for each
+// Fields of the vertices of an operation whose batch is split over the threads of a host, with one vertex per
 // part.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace tessera::ops {
 
 class BatchFields {
  public:
-  /// With so much scratch memory for each part; without, there is no field of none.
+  /// `scratch_floats`: scratch memory of each part; without it, none() and scratch() must not be used.
   BatchFields(const Builder& builder, const BatchPartition& partition,
               std::optional<size_t> scratch_floats = {});
 
@@ -24,27 +24,28 @@ class BatchFields {
   static program::Field whole(const Operand& operand) {
     return {operand.variable, program::BoxSeries::same(operand.box)};
   }
-  /// Columns or rows of each part's samples, of which each has as many; nothing of no operand.
+  /// The columns or rows of an operand that hold each part's samples, equally many per sample; an empty field
+  /// without an operand.
   program::Field columns(const std::optional<Operand>& operand) const { return samples(operand, false); }
   program::Field rows(const std::optional<Operand>& operand) const { return samples(operand, true); }
   program::Field none() const { return {scratch_.variable, program::BoxSeries::same({})}; }
   program::Field scratch() const { return part_of(scratch_); }
 
-  /// A result of each part, one below the other.
+  /// A temporary with a result of rows × cols per part, one below the other; and its field.
   Operand partials(std::string name, uint32_t rows, uint32_t cols) const;
   program::Field part_of(const Operand& partials) const;
-  /// A result that is the sum of those of the parts: itself if there is one part, otherwise partial results
-  /// that are added later.
+  /// A field for a result that is summed over the parts: the result itself if there is one part, otherwise
+  /// partial results, which add_up() adds later.
   program::Field summed(std::string name, const Operand& result);
 
-  /// A compute set of one vertex for each part.
+  /// A compute set with one vertex per part.
   program::ComputeSet vertices(const program::Codelet& codelet, std::vector<program::Field> fields,
                                const std::vector<int64_t>& params) const;
 
-  /// Adds the results that are sums.
+  /// Adds the partial results of all summed() fields.
   void add_up(std::vector<program::StepId>& steps) const;
-  /// Adds partial results in a tree, so that its depth grows with the logarithm of the parts; without a
-  /// result to the first of them.
+  /// Adds partial results in a tree, whose depth grows with the logarithm of the number of parts; without a
+  /// result, the sum replaces the first partial result.
   void add_up(const Operand& partials, const std::optional<Operand>& result,
               std::vector<program::StepId>& steps) const;
 
@@ -61,10 +62,10 @@ class BatchFields {
   std::vector<Sum> sums_;
 };
 
-/// Seconds in which results of `rows` × `cols` elements are added, one of each part.
+/// Predicted seconds for adding the parts' results of `rows` × `cols` elements.
 double seconds_to_add_up(uint32_t parts, uint32_t rows, uint32_t cols, const machine::Machine& machine);
 
-/// A field of a vertex, for its cost.
+/// A field of a vertex, as its cost function takes it.
 inline program::FieldView field_of(uint32_t rows, uint32_t cols, Type type = Type::f32) {
   return {nullptr, type, rows, cols, cols, 1};
 }

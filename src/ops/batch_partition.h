@@ -1,4 +1,4 @@
-// Work that is split by samples over the threads of a host.
+// Splitting the samples of a batch over the threads of a host.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ struct BatchPartition {
   std::vector<uint32_t> sample_begin;
 
   uint32_t parts() const { return static_cast<uint32_t>(sample_begin.size() - 1); }
-  /// Samples of the largest part.
+  /// Number of samples of the largest part.
   uint32_t most_samples() const {
     uint32_t most = 0;
     for (uint32_t i = 0; i < parts(); ++i) most = std::max(most, sample_begin[i + 1] - sample_begin[i]);
@@ -28,8 +28,8 @@ struct BatchPartition {
   }
 };
 
-/// "2 parts", with the cycles of the largest, the seconds in which results of the parts are added, and the
-/// scratch memory of a part.
+/// The candidate "2 parts", from the cycles of the largest part, the seconds for adding the parts' results,
+/// and the scratch memory of a part.
 inline PlanCandidate batch_candidate(const BatchPartition& partition, const machine::Machine& machine,
                                      program::PhaseTimes cycles, double reduction_seconds,
                                      uint64_t scratch_bytes) {
@@ -40,7 +40,8 @@ inline PlanCandidate batch_candidate(const BatchPartition& partition, const mach
           scratch_bytes * partition.parts(), ""};
 }
 
-/// The fastest of 1, 2, 4, … parts of whole grains, up to one for each tile, by evaluate(partition).
+/// The fastest partition into 1, 2, 4, … parts of whole grains, up to one per tile, by the candidates that
+/// evaluate(partition) returns.
 template <class Evaluate>
 Plan<BatchPartition> plan_batch(uint32_t batch, uint32_t grain, const machine::Machine& machine,
                                 const Evaluate& evaluate) {

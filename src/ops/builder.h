@@ -17,17 +17,18 @@
 
 namespace tessera::ops {
 
-/// What a function takes or gives, as its body sees it.
+/// An argument of a function, as its body sees it.
 struct FunctionOperand {
   Operand operand;
   program::Access access = program::Access::in;
 };
 
-/// Steps that several places call with operands of their own.
+/// Steps that are called from several places with different operands.
 struct Function {
   program::FunctionId id = 0;
   std::vector<FunctionOperand> operands;
-  /// On tiles, by operand: where calls whose operand lies elsewhere than the argument copy it to or from.
+  /// On tiles, by operand: the operand through which calls copy operands whose mapping differs from the
+  /// argument's.
   std::shared_ptr<std::vector<std::optional<Operand>>> copies = {};
 };
 
@@ -36,8 +37,8 @@ struct Function {
 class Builder {
  public:
   Builder(program::Program& program, const machine::Machine& machine);
-  /// On the tiles [first_tile, first_tile + tiles). Throws UsageError for tiles that the machine lacks, and
-  /// on a host unless they are all tiles.
+  /// A builder for the tiles [first_tile, first_tile + tiles). Throws UsageError for tiles that the machine
+  /// lacks, and on a host unless the range has all tiles.
   Builder(program::Program& program, const machine::Machine& machine, program::TileId first_tile,
           uint32_t tiles);
 
@@ -46,7 +47,7 @@ class Builder {
   const machine::Machine& machine() const { return machine_; }
   const machine::Machine& whole_machine() const { return whole_; }
   bool is_host() const { return machine_.kind == machine::Kind::host; }
-  /// The machine's number of a tile of the range; the shared space is unchanged.
+  /// The machine's number of a tile of the range; kShared stays kShared.
   program::TileId tile(program::TileId of_range) const {
     return of_range == program::kShared ? of_range : first_tile_ + of_range;
   }
@@ -54,7 +55,7 @@ class Builder {
 
   /// A whole variable as an operand.
   Operand whole(program::VariableId variable) const;
-  /// Where an operand lies: its boxes, on tiles of the range.
+  /// The mapping of an operand: its boxes, on tiles of the range.
   std::vector<program::MappedBox> mapping_of(const Operand& operand) const;
   /// Whether all of an operand lies on tiles of the range.
   bool holds(const Operand& operand) const;
@@ -62,7 +63,7 @@ class Builder {
     return program::purpose_of(program_.variable(operand.variable));
   }
   Type type_of(const Operand& operand) const { return program_.variable(operand.variable).type; }
-  /// Throws UsageError, naming it, for an operand of another type or shape.
+  /// Throws UsageError, with the name, if an operand has another type or shape.
   void require(const Operand& operand, std::string_view name, Type type, uint32_t rows, uint32_t cols) const;
 
   /// Adds a variable whose mapping numbers tiles from 0. Without a mapping: the shared space of a host; on
@@ -71,11 +72,11 @@ class Builder {
   Operand temporary(std::string name, Type type, uint32_t rows, uint32_t cols,
                     std::vector<program::MappedBox> mapping = {},
                     std::optional<program::Purpose> purpose = {}) const;
-  /// Row-major contents, which the caller's `contents` keeps alive.
+  /// Adds a constant with row-major contents, which `contents` keeps alive.
   Operand constant(std::string name, Type type, uint32_t rows, uint32_t cols,
                    std::shared_ptr<const std::byte> contents,
                    std::vector<program::MappedBox> mapping = {}) const;
-  /// Bound by the caller on each run.
+  /// Adds a variable that the caller binds on each run.
   Operand external(std::string name, program::Role role, Type type, uint32_t rows, uint32_t cols,
                    std::vector<program::MappedBox> mapping = {},
                    std::optional<program::Purpose> purpose = {}) const;
@@ -88,24 +89,24 @@ class Builder {
   /// whatever its mapping; otherwise a temporary, with the steps that fill it.
   Operand bring(const Operand& operand, const OperandLayout& has, const OperandLayout& wants,
                 std::vector<program::StepId>& steps) const;
-  /// Fills an operand of one layout from one of another, by copies; if one of them is stored as its
-  /// transpose, by vertices where the result lies. Throws UsageError for packed values of which one is
+  /// Fills an operand of one layout from an operand of another by copies, or if one of them is stored as its
+  /// transpose, by vertices on the tiles of the result. Throws UsageError for packed values if one operand is
   /// transposed.
   void convert(const Operand& from, const OperandLayout& has, const Operand& to, const OperandLayout& wants,
                std::vector<program::StepId>& steps) const;
-  /// Copies one operand to another of its shape; nothing if they are the same.
+  /// Copies one operand to another of its shape; adds nothing if they are the same.
   void send(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const;
 
-  /// A variable that stands for an operand in a function's body, by address; on tiles for one that lies where
-  /// the argument does.
+  /// A variable that stands for an operand of calls in a function's body, by address; on tiles, for operands
+  /// with the argument's mapping.
   Operand argument(std::string name, Type type, const OperandLayout& layout,
                    std::optional<program::Purpose> purpose = {}) const;
-  /// A function of a body in which only these arguments differ from call to call; an argument that is `out`
-  /// the body writes completely before it reads it.
+  /// Makes a body a function whose calls differ only in these arguments. The body must write an argument that
+  /// is `out` completely before it reads it.
   Function function(std::string name, std::vector<FunctionOperand> operands, program::StepId body) const;
-  /// Runs the function with operands of its arguments' shapes. On a host they must not overlap where one is
-  /// written. On tiles, what lies elsewhere than the argument is copied. Throws UsageError for another
-  /// number, type or shape.
+  /// Runs the function with operands of its arguments' shapes. On a host, a written operand must not overlap
+  /// another one. On tiles, operands with another mapping than the argument's are copied. Throws UsageError
+  /// for another number of operands, type or shape.
   program::StepId call(const Function& function, const std::vector<Operand>& operands) const;
 
   /// A compute set whose groups number tiles from 0.
@@ -124,17 +125,17 @@ class Builder {
   }
 
  private:
-  /// An operand as the matrix that its layout stores, row by row: itself, or a temporary.
+  /// An operand as the matrix that its layout stores, row by row: the operand itself, or a temporary.
   Operand plain(const Operand& operand, const OperandLayout& layout) const;
   /// Whether a call can pass an operand by its address.
   bool lies_as(const Operand& operand, const Operand& argument) const;
   void transpose(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const;
-  /// Whether single elements would come to tiles from many others, each by a transfer of its own: where the
-  /// transpose of a matrix lies row by row.
+  /// Whether a transposing copy to an operand that lies row by row would bring single elements from many
+  /// tiles, each by a transfer of its own.
   bool scatters(const Operand& to) const;
-  /// A grid of nearly square blocks, one on each tile.
+  /// A mapping of an operand in nearly square blocks, one per tile.
   std::vector<program::MappedBox> blocks_on_tiles(const Operand& operand) const;
-  /// Rows of an operand for each thread of a host, as few threads as its copies take.
+  /// Slices of an operand's rows for the threads of a host, for as few threads as copies of the operand take.
   std::vector<program::MappedBox> slices_of_threads(const Operand& operand) const;
 
   program::Program& program_;

@@ -17,7 +17,7 @@
 
 namespace tessera::ops {
 
-/// Switches are 0 or 1; counts and sizes are at least 1.
+/// Sets a knob. Throws UsageError unless a switch is 0 or 1, and a count or size at least 1.
 template <class Knob>
 void set_knob(std::string_view name, int64_t value, Knob& knob) {
   constexpr bool is_switch = std::is_same_v<Knob, bool> || std::is_enum_v<Knob>;
@@ -39,7 +39,7 @@ std::string describe_knobs(typename Family::Schedule schedule) {
   return text;
 }
 
-/// Sets the forced knobs. Throws UsageError for one that the family lacks, or a value out of range.
+/// Sets the forced knobs. Throws UsageError for a knob that the family lacks, or a value out of range.
 template <class Family>
 void apply_knobs(const ForcedKnobs& force, typename Family::Schedule& schedule) {
   for (const auto& [name, value] : force) {
@@ -56,14 +56,15 @@ void apply_knobs(const ForcedKnobs& force, typename Family::Schedule& schedule) 
   }
 }
 
-/// Throws as apply_knobs() does.
+/// Checks forced knobs. Throws as apply_knobs() does.
 template <class Family>
 void check_knobs(const ForcedKnobs& force) {
   typename Family::Schedule schedule;
   apply_knobs<Family>(force, schedule);
 }
 
-/// The fastest of a family's schedules, each costed once with the forced knobs set, and the cost of all.
+/// The fastest of a family's schedules, and the costs of all. Forced knobs are set in each schedule, and each
+/// is costed once.
 template <class Family, class Evaluate>
 auto plan_fastest(const std::vector<typename Family::Schedule>& schedules, const ForcedKnobs& force,
                   const Evaluate& evaluate) {

@@ -1,4 +1,4 @@
-// Layouts of operands: the order of their elements, the shape of their variable, and their mapping.
+// Layouts of operands: the order of elements, the shape of the variable, and its mapping.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace tessera::ops {
 
-/// How an operand lies on tiles, which are numbered from 0.
+/// Layout of an operand on tiles, which are numbered from 0.
 struct OperandLayout {
-  uint32_t rows = 0;  ///< of the variable
+  uint32_t rows = 0;  ///< rows of the variable
   uint32_t cols = 0;
   std::vector<program::MappedBox> mapping = {};
-  std::optional<PartedMatrix> parts = {};  ///< the matrix is stored part by part; without, row by row
+  std::optional<PartedMatrix> parts = {};  ///< the matrix is stored part by part; none: row by row
   bool transposed = false;                 ///< the transpose of the matrix is stored
   std::vector<uint64_t> blocks = {};       ///< packed values: row i is block blocks[i] of the pattern
 
@@ -28,20 +28,20 @@ struct OperandLayout {
            transposed == other.transposed && blocks == other.blocks;
   }
 
-  /// The same matrix, or transpose, row by row, without a mapping.
+  /// The layout of the same matrix, or its transpose, row by row, without a mapping.
   OperandLayout row_by_row() const;
 
-  /// Converts a row-major matrix to the elements to bind to such an operand, and back.
+  /// Converts a row-major matrix to the elements of an operand with this layout, and back.
   std::vector<float> store(std::span<const float> matrix) const;
   void load(std::span<const float> stored, std::span<float> matrix) const;
 };
 
-/// The matrix itself.
+/// Layout of a matrix that is stored row by row.
 OperandLayout matrix_layout(uint32_t rows, uint32_t cols, std::vector<program::MappedBox> mapping);
-/// Part by part.
+/// Layout of a matrix that is stored part by part.
 OperandLayout parted_layout(PartedMatrix parts, std::vector<program::MappedBox> mapping);
 
-/// The copies that convert an operand from one layout to another, if both store the matrix or both its
+/// The copies that convert an operand from one layout to another, where both store the matrix or both its
 /// transpose.
 program::CopySet conversion(const Operand& from, const OperandLayout& has, const Operand& to,
                             const OperandLayout& wants);

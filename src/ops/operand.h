@@ -1,4 +1,4 @@
-// Operands of operations: variables that are in a program already.
+// Operands of operations: variables of a program.
 #pragma once
 
 #include <tessera/types.h>
@@ -10,7 +10,7 @@
 
 namespace tessera::ops {
 
-/// A matrix in a program: a variable, or a box of one.
+/// A matrix in a program: a variable, or a box of a variable.
 struct Operand {
   program::VariableId variable = 0;
   program::Box box;
@@ -18,7 +18,7 @@ struct Operand {
   bool operator==(const Operand&) const = default;
   uint32_t rows() const { return box.rows; }
   uint32_t cols() const { return box.cols; }
-  /// Converts a box of the operand to one of its variable.
+  /// Converts a box of the operand to a box of its variable.
   program::Box inside(const program::Box& part) const {
     return {box.row + part.row, part.rows, box.col + part.col, part.cols};
   }
@@ -40,7 +40,7 @@ inline program::CopyGroup copy_of(const Operand& from, const Operand& to) {
           {}};
 }
 
-/// Copies boxes of one operand to as many of another.
+/// Copies boxes of one operand to equally many boxes of another.
 inline program::CopyGroup copy_boxes(const Operand& from, std::vector<program::Box> sources,
                                      const Operand& to, std::vector<program::Box> targets) {
   program::CopyGroup group = copy_of(from, to);
@@ -50,7 +50,7 @@ inline program::CopyGroup copy_boxes(const Operand& from, std::vector<program::B
   return group;
 }
 
-/// Copies an operand to many places of another: its corner, and each time a step further.
+/// Copies an operand to `count` positions of another: to its first corner, and each time a step further.
 inline program::CopyGroup copy_to_all(const Operand& from, const Operand& to, uint32_t count,
                                       program::BoxSeries::Step step) {
   program::CopyGroup group = copy_of(from, to);

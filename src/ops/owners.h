@@ -8,7 +8,7 @@
 
 namespace tessera::ops {
 
-/// One box of an operand for each owner of a part.
+/// An operand, with a box per owner of a part.
 struct OwnerField {
   Operand operand;
   std::vector<program::Box> boxes;

@@ -29,7 +29,7 @@ class PartedMatrix {
   uint32_t rows_of(uint32_t i) const { return row_begin_[i + 1] - row_begin_[i]; }
   uint32_t cols_of(uint32_t j) const { return col_begin_[j + 1] - col_begin_[j]; }
 
-  /// Columns of storage that part (i, j) takes.
+  /// First and last column of part (i, j) in storage.
   uint32_t begin(uint32_t i, uint32_t j) const {
     return row_begin_[i] * col_begin_.back() + col_begin_[j] * rows_of(i);
   }
@@ -46,8 +46,8 @@ class PartedMatrix {
 
   /// Elements that are consecutive in a row of the matrix and in storage.
   struct Run {
-    uint64_t first = 0;   ///< in the row-major matrix
-    uint64_t stored = 0;  ///< in storage
+    uint64_t first = 0;   ///< position in the row-major matrix
+    uint64_t stored = 0;  ///< position in storage
     uint64_t count = 0;
   };
   /// All runs, in storage order.

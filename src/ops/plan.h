@@ -1,4 +1,4 @@
-// Common parts of the plans of all operations: the candidates, and the cost of each.
+// Common parts of all operations' plans: candidates and their costs.
 #pragma once
 
 #include <tessera/error.h>
@@ -15,7 +15,7 @@
 
 namespace tessera::ops {
 
-/// No program of the machine can hold the problem, however it is partitioned: it does not fit.
+/// The problem is too large for any program of the machine, however it is partitioned.
 class TooLarge : public UsageError {
  public:
   using UsageError::UsageError;
@@ -25,9 +25,9 @@ class TooLarge : public UsageError {
 struct PlanCandidate {
   std::string partition;             ///< for people: "2 × 1 tiles, 64 × 512 per tile"
   program::PhaseTimes seconds;       ///< predicted
-  uint64_t max_tile_bytes = 0;       ///< of the fullest tile; on a host, of the shared space
-  std::string rejected;              ///< the reason; empty if it is feasible
-  uint64_t exchange_code_bytes = 0;  ///< of the tile with most of it
+  uint64_t max_tile_bytes = 0;       ///< bytes of the fullest tile; on a host, of the shared space
+  std::string rejected;              ///< why it was rejected; empty if it is feasible
+  uint64_t exchange_code_bytes = 0;  ///< bytes of exchange code of the tile with most of it
 
   double total() const { return seconds.total(); }
 };
@@ -43,12 +43,12 @@ struct Plan {
   std::vector<PlanCandidate> candidates;
 };
 
-/// Index of the fastest feasible candidate, the first among equals; if none is feasible, of the smallest: not
-/// fitting is a valid result, which the account of the whole program reports. Rejects the other feasible ones
-/// for being slower.
+/// Index of the fastest feasible candidate, the first among equals; if no candidate is feasible, of the
+/// smallest: not fitting is a valid result, which the cost report of the whole program states. Marks the
+/// other feasible candidates as rejected for being slower.
 size_t choose_fastest(std::vector<PlanCandidate>& candidates);
 
-/// The fastest of some partitions, of each of which evaluate() gives the candidate.
+/// The fastest of several partitions, by the candidates that evaluate(partition) returns.
 template <class Partition, class Evaluate>
 Plan<Partition> fastest_of(std::vector<Partition> partitions, const Evaluate& evaluate) {
   Plan<Partition> plan;

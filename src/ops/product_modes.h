@@ -1,4 +1,4 @@
-// How a product is asked for: its arithmetic, and what is known of its pattern.
+// Modes of a product: its arithmetic, and whether its pattern is fixed.
 #pragma once
 
 #include <tessera/types.h>
@@ -12,7 +12,7 @@ namespace tessera::ops {
 
 /// Arithmetic of a product.
 struct Precision {
-  Type type = Type::f32;      ///< of W; on tiles, of X and Y too
+  Type type = Type::f32;      ///< type of W; on tiles, also of X and Y
   bool f32_partials = false;  ///< f16-f32: partial sums that leave a tile are FP32, not FP16
 
   bool operator==(const Precision&) const = default;

@@ -14,10 +14,10 @@ std::string_view name_of(ProductKind kind);
 
 namespace ops {
 
-/// The planner: Tessera's own search, or what is published of the rules of the vendor's libraries.
+/// The planner: Tessera's own search, or the published rules of the vendor's libraries.
 enum class Planner : uint8_t { best, vendor };
 
-/// Number types of a product: of its operands, and of partial sums sent between tiles.
+/// Number types of a product on tiles: of its operands, and of partial sums sent between tiles.
 struct TiledNumbers {
   Type operands = Type::f32;
   Type partials = Type::f32;
@@ -26,26 +26,26 @@ struct TiledNumbers {
 /// A product, without its weight.
 struct ProductProblem {
   uint32_t n = 0;
-  Type type = Type::f32;      ///< of W; on tiles also of X and Y, and there f32 or f16
-  Type partials = Type::f32;  ///< on tiles, of sums sent between tiles: `type`, or f32
-  /// On hosts, of X and Y: f32, or bf16 where the weight takes_bf16().
+  Type type = Type::f32;      ///< type of W; on tiles f32 or f16, also of X and Y
+  Type partials = Type::f32;  ///< on tiles, type of partial sums sent between tiles: `type`, or f32
+  /// On hosts, type of X and Y: f32, or bf16 where takes_bf16() holds.
   Type activations = Type::f32;
   Planner planner = Planner::best;
   bool dense = false;  ///< whether W is treated as full, whatever its pattern
   ProductKind product = ProductKind::forward;
   /// For a dynamic W, the maximum number of blocks; none: the pattern is fixed.
   std::optional<uint64_t> capacity = {};
-  Activation activation = Activation::none;  ///< of the result, after the bias
+  Activation activation = Activation::none;  ///< applied to the result, after the bias
   bool bias = false;                         ///< one number is added to each row of the result
-  bool uses_beta = false;  ///< on hosts, beta · the previous value is added; otherwise that
-                           ///< is never read
+  bool uses_beta = false;  ///< on hosts, beta · the previous value is added; otherwise the previous value is
+                           ///< never read
 
   bool operator==(const ProductProblem&) const = default;
 
   TiledNumbers numbers() const { return {type, partials}; }
 };
 
-/// Throws UsageError for a number that is none of the products.
+/// Throws UsageError for a value that is not a ProductKind.
 void check_kind(ProductKind product);
 /// Throws UsageError for a bias or an activation of an SDDMM, and an unknown activation.
 void check_epilogue(const ProductProblem& problem);

@@ -7,8 +7,8 @@
 
 namespace tessera::ops {
 
-/// Splits `total` units into at most `parts` ranges of nearly equal whole grains. The first of each range,
-/// and the end.
+/// Splits `total` units into at most `parts` ranges of nearly equal numbers of whole grains. Returns the
+/// first unit of each range, and the end.
 inline std::vector<uint32_t> split_evenly(uint32_t total, uint32_t parts, uint32_t grain = 1) {
   const uint64_t grains = (uint64_t{total} + grain - 1) / grain;
   const uint64_t count = std::clamp<uint64_t>(grains, 1, std::max(1U, parts));
@@ -19,8 +19,8 @@ inline std::vector<uint32_t> split_evenly(uint32_t total, uint32_t parts, uint32
 }
 
 /// Splits `units` (rows, block rows, chunks) into at most `parts` ranges of nearly equal work, where
-/// before[i] is the work before unit i and before[units] all of it. Returns the first of each range, and the
-/// end.
+/// before[i] is the work before unit i and before[units] all work. Returns the first unit of each range, and
+/// the end.
 template <class Work>
 std::vector<uint32_t> split_rows(const Work& before, uint32_t units, uint32_t parts) {
   std::vector<uint32_t> begin = {0};

@@ -24,13 +24,13 @@ struct EntryBlock {
 /// The pieces of all sequences sorted by length, and the groups of equal packs that they fill.
 class Assembly {
  public:
-  /// Sorts. Throws as index_packs() does.
+  /// Sorts the pieces. Throws as index_packs() does.
   Assembly(const Packing& packing, const Input& input, const Lengths& lengths, const OrderOptions& order);
 
   uint64_t packs() const { return order_.packs(); }
   uint64_t entries() const { return pieces_; }
   bool has_splits() const { return has_splits_; }
-  uint64_t longest_sequence() const { return longest_; }  ///< if pieces are cut
+  uint64_t longest_sequence() const { return longest_; }  ///< if sequences are truncated or split
 
   /// Calls f(block) for all packs in order, some tens of thousands of entries at a time. The block is reused.
   template <class F>
@@ -48,7 +48,7 @@ class Assembly {
     uint64_t first = 0;   // piece of the first pack
     uint32_t copies = 0;  // pieces per pack
     uint32_t length = 0;
-    uint32_t start = 0;  // of its first piece, in each pack
+    uint32_t start = 0;  // start of its first piece in each pack
   };
 
   void lay_out(const Packing& packing);

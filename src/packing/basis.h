@@ -24,7 +24,7 @@ class Basis {
 
   /// B⁻¹ · column, by position, into `out`.
   void solve(Column column, std::vector<double>& out) const;
-  /// The same for a dense vector by rows.
+  /// B⁻¹ · a dense vector by rows.
   void solve(std::vector<double>& rows_in, std::vector<double>& out) const;
   /// yᵀ = cᵀ · B⁻¹ for costs c by position, overwritten, into `out`, by rows.
   void solve_transposed(std::vector<double>& costs, std::vector<double>& out) const;
@@ -40,9 +40,9 @@ class Basis {
   struct Eta {
     uint32_t position;
     double pivot;
-    size_t end;  // of its entries
+    size_t end;  // end of its entries
   };
-  struct Step {  // of the elimination
+  struct Step {  // a step of the elimination
     uint32_t row;
     uint32_t position;
     double pivot;

@@ -9,10 +9,10 @@
 namespace tessera::pack {
 
 /// A histogram in units of `unit` tokens. A packing of lengths rounded up is one of the true lengths. Lengths
-/// rounded down need no more packs than the true ones, so their bound is valid for those.
+/// rounded down need no more packs than the true lengths, so their bound is valid for these.
 class CoarseScale {
  public:
-  /// With a maximum of about `coarse_maximum`.
+  /// A scale on which the maximum is about `coarse_maximum`.
   CoarseScale(const Histogram& histogram, uint32_t coarse_maximum)
       : histogram_(histogram), unit_((histogram.max_length() + coarse_maximum - 1) / coarse_maximum) {}
 

@@ -14,7 +14,7 @@
 
 namespace tessera::pack {
 
-inline constexpr double kRounding = 1e-6;  ///< packs; tolerance for rounding errors
+inline constexpr double kRounding = 1e-6;  ///< tolerance for rounding errors, in packs
 
 /// The contents of packs, and their fractional count in the relaxation.
 struct FractionalStrategy {
@@ -40,7 +40,7 @@ class ColumnGeneration {
   /// `stop` ended it.
   bool solve(double most_work, const std::function<bool()>& stop);
 
-  /// Work so far, in pivots times rows: the same for the same input on every computer.
+  /// Work so far, in pivots times rows: the same for the same input on every machine.
   double work() const { return static_cast<double>(master_.pivots() * lengths_.size()); }
 
   double packs() const { return packs_; }  ///< fractional, using the strategies so far

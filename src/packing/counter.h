@@ -15,7 +15,7 @@ class Counter {
   Counter(uint32_t max_length, Overlong policy);
 
   /// Counts `count` sequences of a length from 1 on. False if they are too long and the policy is error,
-  /// which the caller reports with the position; throws Error if a sum exceeds 2^63.
+  /// which the caller reports with the position. Throws Error if a sum exceeds 2^63.
   bool add(uint64_t length, uint64_t count);
 
   const Input& so_far() const { return input_; }

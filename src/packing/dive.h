@@ -14,7 +14,7 @@ namespace tessera::pack {
 struct DiveOptions {
   uint64_t target = 0;              ///< stop at this number of packs
   double round_up = 0.6;            ///< smallest fraction of a strategy's count that may be rounded up
-  double most_work = 0;             ///< of ColumnGeneration::work()
+  double most_work = 0;             ///< limit of ColumnGeneration::work()
   uint64_t give_up = ~uint64_t{0};  ///< stop if fewer packs than this have become impossible
 };
 

@@ -16,7 +16,7 @@ struct ImproveOptions {
   std::span<const double> duals;  ///< of the relaxation, by length
   uint64_t seed = 0;
   uint32_t rounds = 0;   ///< maximum number of attempts
-  double most_work = 0;  ///< of ColumnGeneration::work()
+  double most_work = 0;  ///< limit of ColumnGeneration::work()
 };
 
 /// Removes packs that waste much by the duals and some others at random, packs their sequences again, and

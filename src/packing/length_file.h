@@ -15,7 +15,7 @@ namespace tessera::pack {
 /// and the position in it, for malformed input.
 class LengthFile {
  public:
-  /// `content` is that of `source`; `owner` keeps it alive.
+  /// `content` is the content of `source`; `owner` keeps it alive.
   static Lengths from_npy(const io::Source& source, std::shared_ptr<const void> owner, const void* content,
                           bool differences);
   static Lengths from_text(TextLengths& text);

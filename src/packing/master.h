@@ -61,11 +61,12 @@ class Master {
   bool enter(uint32_t index);
 
   std::vector<double> demand_;
-  std::vector<ColumnEntry> entries_;  // of the columns: first the demand_.size() exchanges, then the patterns
+  std::vector<ColumnEntry> entries_;  // entries of the columns: first the demand_.size() exchanges, then the
+                                      // patterns
   std::vector<size_t> begins_ = {0};
   std::vector<uint32_t> basic_;  // column at each position
   std::vector<uint8_t> is_basic_;
-  std::vector<double> values_;  // of the basic columns
+  std::vector<double> values_;  // values of the basic columns
   std::vector<double> duals_;
   std::vector<uint32_t> candidates_;
   uint32_t next_ = 0;  // column at which the search for candidates resumes

@@ -13,10 +13,10 @@ namespace tessera::pack {
 /// `stop` ends the search, continues with the counts so far.
 std::vector<Strategy> least_squares_packing(const Histogram& histogram, const std::function<bool()>& stop);
 
-/// Maximum number of sequences in one of its packs.
+/// Maximum number of sequences in a pack of this algorithm.
 inline constexpr uint32_t kLeastSquaresDepth = 3;
 
-/// The largest maximum it can be used for; the number of full packs grows quadratically.
+/// The largest maximum length that it supports; the number of full packs grows quadratically.
 inline constexpr uint32_t kLongestLeastSquares = 2048;
 
 }  // namespace tessera::pack

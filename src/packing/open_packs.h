@@ -11,7 +11,7 @@
 
 namespace tessera::pack {
 
-/// Groups of open packs; among those with equal room, the latest comes first. A pack closes when it is full
+/// Groups of open packs; among groups with equal room, the latest comes first. A pack closes when it is full
 /// or has reached the depth limit.
 class OpenPacks {
  public:
@@ -49,7 +49,7 @@ class OpenPacks {
   Contents contents_;
   PackGroup fresh_;
   LengthSet rooms_;
-  std::vector<std::vector<PackGroup>> groups_;  // open ones, by room
+  std::vector<std::vector<PackGroup>> groups_;  // groups of open packs, by room
   std::vector<PackGroup> closed_;
 };
 

@@ -7,11 +7,12 @@
 
 namespace tessera::pack {
 
-/// Puts sequences of `left` into the slots of packs: longest first, each into a slot of its length or
-/// otherwise the next longer one. Removes them from `left`. Empty slots are dropped, as are empty packs.
+/// Puts sequences of `left` into the slots of packs: longest first, each into a slot of its length, or
+/// otherwise into the next longer slot. Removes them from `left`. Empty slots are dropped, as are empty
+/// packs.
 std::vector<Strategy> fill_slots(const std::vector<Strategy>& slots, Histogram& left);
 
-/// The same packs with equal strategies merged, most frequent first.
+/// The strategies with equal ones merged, most frequent first.
 std::vector<Strategy> merged(std::vector<Strategy> strategies);
 
 }  // namespace tessera::pack

@@ -10,7 +10,7 @@
 
 namespace tessera::pack {
 
-inline constexpr uint64_t kLongest = INT64_MAX;  ///< tokens that a sequence can have
+inline constexpr uint64_t kLongest = INT64_MAX;  ///< maximum number of tokens of a sequence
 
 /// Reads the text piece by piece, as it arrives.
 class TextLengths {
@@ -21,7 +21,7 @@ class TextLengths {
   TextLengths(std::string name, std::string_view text);
 
   /// The lengths that have arrived, at least one; none at the end. Valid until the next call. Throws Error,
-  /// naming the line, for one that is not a whole number from 1 to 2^63 − 1.
+  /// naming the line, for a length that is not an integer from 1 to 2^63 − 1.
   std::span<const uint64_t> next();
 
   const std::string& name() const { return name_; }

@@ -37,7 +37,7 @@ inline bool contains(const Box& outer, const Box& inner) {
 }
 
 /// One box for each index of a series. Regular series take constant space: the box of index i = outer ·
-/// inner_count + inner is the first one moved by outer and inner steps. Irregular ones are a table.
+/// inner_count + inner is the first box moved by outer and inner steps. Irregular series are a table.
 class BoxSeries {
  public:
   struct Step {
@@ -51,7 +51,7 @@ class BoxSeries {
   static BoxSeries same(Box box) { return grid(box, {}, 1, {}); }
   /// The box moves by `step` from each index to the next.
   static BoxSeries stepped(Box first, Step step) { return grid(first, step, 1, {}); }
-  /// Index i at (i / inner_count) outer steps and (i % inner_count) inner steps.
+  /// Box i is moved by i / inner_count outer steps and i % inner_count inner steps.
   static BoxSeries grid(Box first, Step outer, uint32_t inner_count, Step inner) {
     BoxSeries series;
     series.first_ = first;

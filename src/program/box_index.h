@@ -1,4 +1,4 @@
-// Finds the boxes of a list that overlap a given one, without visiting all of them.
+// Finds the boxes of a list that overlap a given box, without visiting the whole list.
 #pragma once
 
 #include <algorithm>
@@ -42,8 +42,8 @@ class BoxIndex {
     }
   }
 
-  /// Calls visit(position, other position, common part) for each two boxes of the list that overlap, perhaps
-  /// more than once.
+  /// Calls visit(position, other position, common part) for each pair of overlapping boxes of the list,
+  /// possibly more than once.
   template <class Visit>
   void each_internal_overlap(const Visit& visit) const {
     Cursor cursor;
@@ -61,13 +61,13 @@ class BoxIndex {
   struct Entry {
     Box box;
     uint32_t position = 0;
-    uint64_t furthest_col = 0;  ///< maximum column end of this entry and those before it in its band
+    uint64_t furthest_col = 0;  ///< maximum column end of this entry and the entries before it in its band
   };
 
   void split_rows(std::span<const Box> boxes);
   void sort_into_bands(std::span<const Box> boxes);
 
-  /// Calls visit(band) for every band that a box of the list reaches into.
+  /// Calls visit(band) for every band that a box of the list overlaps.
   template <class Visit>
   void each_band(const Box& box, Cursor& cursor, const Visit& visit) const {
     if (box.empty()) return;
@@ -80,7 +80,7 @@ class BoxIndex {
     return band < boundaries_.size() && boundaries_[band] <= row &&
            (band + 1 == boundaries_.size() || row < boundaries_[band + 1]);
   }
-  /// The band that contains a row; the first one for rows above all boxes.
+  /// The band that contains a row; the first band for rows above all boxes.
   size_t band_of(uint32_t row, Cursor& cursor) const {
     for (size_t band : {cursor.band, cursor.band + 1})
       if (holds(band, row)) return cursor.band = band;

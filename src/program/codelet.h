@@ -17,7 +17,7 @@ namespace tessera::program {
 
 enum class Access : uint8_t { in, out, inout };
 
-/// What a tile is doing. Profiles and accounts split time by phase.
+/// The activity of a tile. Profiles and cost reports split time by phase.
 enum class Phase : uint8_t { rearrange, compute, reduce, exchange, sync, control };
 inline constexpr size_t kPhases = 6;
 std::string_view name_of(Phase phase);
@@ -44,7 +44,7 @@ struct PhaseTimes {
   }
 };
 
-/// What a codelet requires of one of its fields.
+/// The requirements of a codelet on one of its fields.
 struct FieldSpec {
   std::string_view name;
   Access access = Access::in;
@@ -53,9 +53,9 @@ struct FieldSpec {
   bool interleaved = false;  ///< must be in the tile memory's interleaved region
   bool optional = false;     ///< may be empty
   bool scratch = false;      ///< has no contents before and after the vertex
-  bool scattered = false;    ///< vertices of a group that take the same box write it together, each only the
+  bool scattered = false;    ///< vertices of a group that have the same box write it together, each only the
                              ///< elements that its index assigns to it; the codelet guarantees this
-  uint8_t over_read = 0;     ///< bytes past its end that the codelet may read on a tile
+  uint8_t over_read = 0;     ///< bytes after its end that the codelet may read on a tile
 };
 
 /// One field of one vertex, in place. data is null in a dry run unless the variable is integer
@@ -88,7 +88,7 @@ class PhaseClock {
   virtual void enter(Phase phase) = 0;
 };
 
-/// Threads of a host that have finished their own vertices of a superstep and help with those of others:
+/// Threads of a host that have finished their own vertices of a superstep and help other threads with theirs:
 /// cores of the same clock rate are rarely equally fast, because of what else runs on them.
 class Helpers {
  public:
@@ -118,7 +118,7 @@ struct Vertex {
   std::span<const FieldView> fields;  ///< in the order of the codelet's specifications
   std::span<const int64_t> params;    ///< in the order of the codelet's parameter names
   PhaseClock* clock = nullptr;        ///< null outside a run
-  Helpers* helpers = nullptr;         ///< null if nobody can help
+  Helpers* helpers = nullptr;         ///< null: no thread can help
 
   void enter(Phase phase) const {
     if (clock != nullptr) clock->enter(phase);
@@ -128,11 +128,11 @@ struct Vertex {
 /// How a codelet uses the workers of its tile.
 enum class Workers : uint8_t {
   whole_tile,     ///< splits itself over them; vertices of a tile run one after another
-  single_worker,  ///< dealt round-robin; a tile takes workers × its longest worker
+  single_worker,  ///< vertices are dealt to workers round-robin; a tile takes workers × its longest worker
 };
 
 /// Machines that a codelet is written for. On hosts a vertex may access whole arrays of the shared space; on
-/// tiles only what its tile holds.
+/// tiles only data on its own tile.
 enum class RunsOn : uint8_t { any, hosts, tiles };
 
 using RunVertex = void (*)(const Vertex&);
@@ -151,12 +151,13 @@ struct Codelet {
   Workers workers = Workers::whole_tile;
   std::span<const FieldSpec> fields;
   std::span<const std::string_view> params;
-  RunVertex reference = nullptr;  ///< straightforward and readable
-  RunVertex simd = nullptr;       ///< fast, dispatched to the active instruction set; null: reference
+  RunVertex reference = nullptr;  ///< straightforward and readable implementation
+  RunVertex simd = nullptr;       ///< fast implementation, dispatched to the active instruction set; null:
+                                  ///< the reference
   VertexCost cost = nullptr;
   uint32_t code_bytes = 0;  ///< code size on a tile that runs it
   RunsOn runs_on = RunsOn::any;
-  bool integer_only = false;  ///< touches no floating-point payload, so a dry run executes it
+  bool integer_only = false;  ///< touches no floating-point payload, so that dry runs execute it
 };
 
 }  // namespace tessera::program

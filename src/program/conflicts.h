@@ -9,17 +9,17 @@
 
 namespace tessera::program {
 
-/// Who touches elements: vertices of a compute set or copies of a copy set, numbered. Those with one number
-/// and several rounds run one after another.
+/// What touches elements: a numbered vertex of a compute set or copy of a copy set. Owners with the same
+/// number and different rounds run one after another.
 struct Owner {
   uint64_t number = 0;
   uint32_t round = 0;
-  uint32_t place = 0;  ///< boxes of one owner are the same elements only if they have one place
+  uint32_t place = 0;  ///< boxes of one owner are the same elements only if they have the same place
 };
 
 /// All reads and writes of the vertices of one compute set, or the copies of one copy set. An owner may read
-/// exactly what it writes (an update in place), and at another round what it likes. One log is reused for
-/// many sets.
+/// exactly what it writes (an update in place), and in another round any elements. One log is reused for many
+/// sets.
 class TouchLog {
  public:
   explicit TouchLog(const Program& program) : program_(program), variables_(program.variables().size()) {}

@@ -10,10 +10,10 @@
 
 namespace tessera::program {
 
-/// Bytes of one tile in one exchange. Some incoming data may go to both tiles of a pair, some may be rows
-/// gathered from anywhere; these are not in `in`. Outgoing data is counted once, however many tiles receive
-/// it: the exchange broadcasts. Gathered rows are sent once to each pair of tiles: receivers of scattered
-/// rows are rarely free at the same time.
+/// Bytes of one tile in one exchange. Incoming data that goes to both tiles of a pair, and rows gathered from
+/// anywhere, are counted separately from `in`. Outgoing data is counted once, however many tiles receive it:
+/// the exchange broadcasts. Gathered rows are sent once to each pair of tiles: receivers of scattered rows
+/// are rarely free at the same time.
 struct TileTraffic {
   double in = 0;
   double paired_in = 0;
@@ -21,8 +21,8 @@ struct TileTraffic {
   double gathered_paired_in = 0;
   double out = 0;
   double gathered_out = 0;
-  double local = 0;        ///< moved within the tile
-  uint32_t transfers = 0;  ///< that end or begin here
+  double local = 0;        ///< bytes moved within the tile
+  uint32_t transfers = 0;  ///< number of transfers that end or begin on the tile
 };
 
 /// Cycles of one tile's traffic; an exchange takes as long as its busiest tile.
@@ -34,30 +34,29 @@ inline double traffic_cycles(const machine::Machine& m, const TileTraffic& t) {
          t.local / m.load_bytes_per_cycle;
 }
 
-/// The sync before an exchange. A compute set that finds everything on its tiles needs none.
+/// Cycles of the sync before an exchange. A compute set whose operands are all on its tiles needs none.
 inline double exchange_sync_cycles(const machine::Machine& m) { return m.sync_cycles; }
 
 /// The fixed cost of an exchange, without its sync.
 inline double exchange_overhead_cycles(const machine::Machine& m) { return m.exchange_cycles; }
 
-/// Starting the threads of a compute set on `tiles` tiles and waiting for them. One thread of a host needs
-/// nobody;
-/// tiles of a tiled machine wait only where they exchange.
+/// Cycles for starting the threads of a compute set on `tiles` tiles and waiting for them. A single thread of
+/// a host need not wait; tiles of a tiled machine wait only for exchanges.
 inline double sync_cycles(const machine::Machine& m, size_t tiles) {
   if (m.kind == machine::Kind::tiled) return 0;
   return tiles > 1 ? m.figures.superstep_seconds * m.clock_hz : 0;
 }
 
-/// What threads of a host copy together is dealt to them in parts of about this many bytes.
+/// Copies that threads of a host share are dealt to them in parts of about this many bytes.
 inline constexpr uint64_t kHostCopyPartBytes = 64 << 10;
 
-/// Threads that take part in a copy of that many bytes.
+/// Number of threads that take part in a copy of `bytes` bytes.
 inline size_t host_copy_threads(const machine::Machine& m, uint64_t bytes) {
   return bytes < 2 * kHostCopyPartBytes ? 1 : std::min<uint64_t>(m.tiles, bytes / kHostCopyPartBytes);
 }
 
-/// Copying within a host's memory: bytes are read and written, at the rate of the cache level that holds
-/// both. Beyond the L2 cache a line is read before it is written.
+/// Cycles for copying within a host's memory: bytes are read and written, at the rate of the cache level that
+/// holds both. Beyond the L2 cache a line is read before it is written.
 inline PhaseTimes host_copy_cycles(const machine::Machine& m, uint64_t bytes) {
   const machine::HostFigures& f = m.figures;
   const size_t threads = host_copy_threads(m, bytes);

@@ -1,4 +1,4 @@
-// Finds where boxes of variables lie.
+// Finds the mapped boxes that hold boxes of variables.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,9 @@ class MappingIndex {
     }
   }
 
-  /// A mapped box that `tile` can access and that contains all of `box`, at the alignment that a codelet asks
-  /// for, wherever a run-time row moves it. The program decides where boxes begin, in units of words.
+  /// A mapped box that `tile` can access and that contains all of `box`, at the alignment that a codelet
+  /// requires, for every value of its run-time row. The program determines where boxes begin, in units of
+  /// words.
   std::optional<uint32_t> resident(VariableId id, const Box& box, TileId tile, uint32_t alignment,
                                    const std::optional<RuntimeRow>& row = {}) {
     const Variable& variable = program_.variable(id);

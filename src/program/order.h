@@ -9,8 +9,8 @@
 
 namespace tessera::program {
 
-/// The variables through which groups of an ordered set hand on results: one writes them and another touches
-/// them. What is handed on must lie on the tile, where an exchange before or after the set is not needed.
+/// The variables through which groups of an ordered set pass results: one group writes them and another
+/// touches them. These must lie on the tile, so that no exchange before or after the set is needed.
 inline std::vector<VariableId> handed_on(const ComputeSet& set) {
   std::vector<VariableId> found;
   for (size_t writer = 0; writer < set.groups.size(); ++writer)
@@ -26,8 +26,8 @@ inline std::vector<VariableId> handed_on(const ComputeSet& set) {
   return found;
 }
 
-/// How much of what vertex `index` of a group takes as field `f` the same vertex of an earlier group of the
-/// set wrote.
+/// How much of field `f` of vertex `index` of a group was written by the same vertex of an earlier group of
+/// the set.
 struct WrittenBefore {
   bool all = false;
   bool some = false;

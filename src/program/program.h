@@ -1,5 +1,5 @@
-// Tile programs: variables mapped to memory spaces, vertices in compute sets, copies, and control
-// flow. A program says what is computed where; the compiler decides addresses and exchanges.
+// Tile programs: variables mapped to memory spaces, vertices in compute sets, copies, and control flow. A
+// program determines what is computed on which tile; the compiler chooses addresses and exchanges.
 #pragma once
 
 #include <tessera/types.h>
@@ -45,17 +45,17 @@ enum class Role : uint8_t {
   inout,      ///< bound by the caller, read and written
   constant,   ///< known when the program is built, such as work lists
   state,      ///< stays in its memory from one run of a session to the next
-  argument,   ///< of a function: has no storage, each call gives a box of a variable in its stead
+  argument,   ///< argument of a function: has no storage; each call passes a box of a variable for it
 };
 
-/// What a variable is for. Memory reports count by purpose.
+/// The purpose of a variable, by which memory reports count.
 enum class Purpose : uint8_t {
   parameter,   ///< weights and biases, which training changes
-  gradient,    ///< of parameters
+  gradient,    ///< gradients of parameters
   optimizer,   ///< state of an optimizer for each parameter, such as a momentum
   activation,  ///< values passing through a network, and their gradients
   stash,       ///< activations kept for the backward pass
-  metadata,    ///< integers that describe where values are: work lists, indices, counters
+  metadata,    ///< integers that describe positions of values: work lists, indices, counters
 };
 inline constexpr size_t kPurposes = 6;
 std::string_view name_of(Purpose purpose);
@@ -74,7 +74,7 @@ struct Variable {
   std::vector<MappedBox> mapping;  ///< disjoint boxes that cover the variable
   /// For a constant, or for state before the first run (null: zeros): rows · cols elements, row-major.
   std::shared_ptr<const std::byte> contents;
-  std::optional<Purpose> purpose{};  ///< none: by type and role, see purpose_of()
+  std::optional<Purpose> purpose{};  ///< none: derived from type and role by purpose_of()
 
   Box whole() const { return {0, rows, 0, cols}; }
   uint64_t elements() const { return uint64_t{rows} * cols; }
@@ -85,11 +85,11 @@ struct Variable {
   bool is_shared() const { return mapping.size() == 1 && mapping[0].tile == kShared; }
 };
 
-/// The purpose that a variable names. Otherwise integers are metadata, constants and state parameters, and
-/// everything else is an activation.
+/// The purpose that a variable names. Otherwise integers are metadata, constants and state are parameters,
+/// and all other variables activations.
 Purpose purpose_of(const Variable& variable);
 
-/// A row known at run time: the value of a one-element u32 variable × stride.
+/// A row known only at run time: the value of a one-element u32 variable × stride.
 struct RuntimeRow {
   VariableId index = 0;
   uint32_t stride = 0;
@@ -103,7 +103,7 @@ struct Field {
   std::optional<RuntimeRow> row{};  ///< added to the row of every box when the vertices run
 };
 
-/// One integer parameter of every vertex of a group: the same for all, or one each.
+/// One integer parameter of every vertex of a group: the same for all vertices, or one per vertex.
 struct Param {
   int64_t value = 0;
   std::vector<int64_t> table;
@@ -128,7 +128,7 @@ struct VertexGroup {
 };
 
 /// Vertices that run in one superstep. If ordered, all groups have the same tiles and vertices per tile, and
-/// vertex i of a group runs after vertex i of each earlier one, whose results it may read and overwrite.
+/// vertex i of a group runs after vertex i of each earlier group, whose results it may read and overwrite.
 struct ComputeSet {
   std::string name;
   Phase phase = Phase::compute;
@@ -167,30 +167,31 @@ struct CopySet {
   std::vector<CopyGroup> groups;
 };
 
-/// What the replicas of a program do together. Every mapped box of a variable is taken as a line of elements,
-/// which is cut into one chunk for each replica.
+/// An operation of all replicas of a program together. The elements of every mapped box of a variable are
+/// divided, in order, into one chunk per replica.
 enum class CollectiveKind : uint8_t {
   all_reduce,      ///< `whole` becomes the sum over all replicas
   reduce_scatter,  ///< `part` becomes the replica's own chunk of the sum; `whole` is used up
   all_gather,      ///< `whole` becomes the parts of all replicas
 };
-/// How: in rounds of neighbours, each with a chunk; or in log₂ rounds, each with all.
+/// How a collective is done: by rounds between neighbours that each send one chunk, or by log₂(replicas)
+/// rounds that each send all chunks.
 enum class CollectiveAlgorithm : uint8_t { ring, tree };
 std::string_view name_of(CollectiveKind kind);
 std::string_view name_of(CollectiveAlgorithm algorithm);
 
-/// A variable that a collective exchanges. Mapped box i of each of these lies on the tile of box i of
+/// A variable that a collective exchanges. Mapped box i of `part` and `buffer` is on the tile of box i of
 /// `whole`.
 struct Exchanged {
   VariableId whole = 0;
-  std::optional<VariableId> part{};    ///< but for an all-reduce: as many elements as a chunk
-  std::optional<VariableId> buffer{};  ///< where there are sums: what is received, chunks of a ring or all
+  std::optional<VariableId> part{};    ///< except for an all-reduce: as many elements as a chunk
+  std::optional<VariableId> buffer{};  ///< for sums: receives a chunk in a ring, or all chunks
 };
 struct Collective {
   std::string name;
   CollectiveKind kind = CollectiveKind::all_reduce;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;
-  const Codelet* add = nullptr;  ///< where there are sums: fields a, b and out, without parameters
+  const Codelet* add = nullptr;  ///< for sums: a codelet with fields a, b and out, without parameters
   std::vector<Exchanged> variables;
 };
 
@@ -243,7 +244,8 @@ struct Argument {
   Access access = Access::in;
 };
 
-/// Code that several places call; it and its exchange code exist once. Only its own body touches an argument.
+/// Code that is called from several places; it and its exchange code exist once. Only its own body touches
+/// its arguments.
 struct Function {
   std::string name;
   StepId body = kNoStep;
@@ -268,9 +270,9 @@ class Program {
     return add(Step{Repeat{count, body, counter}});
   }
   void set_main(StepId step) { main_ = step; }
-  /// So many equal parts of the machine run the program side by side, each with variables of its own; its
-  /// tiles are those of one part. Only collectives pass anything between them, and control flow must be the
-  /// same in all.
+  /// Lets `replicas` equal parts of the machine run the program side by side, each with its own variables;
+  /// the program's tiles are those of one part. Only collectives pass data between replicas, and control flow
+  /// must be the same in all.
   void set_replicas(uint32_t replicas) { replicas_ = replicas; }
 
   StepId main() const { return main_; }
@@ -300,11 +302,11 @@ class Program {
 /// The field's box for one vertex, clipped to its variable.
 Box field_box(const Program& program, const Field& field, uint32_t vertex);
 
-/// The whole variable in the shared space.
+/// Maps a whole variable to the shared space.
 std::vector<MappedBox> map_shared(uint32_t rows, uint32_t cols);
-/// The whole variable on one tile.
+/// Maps a whole variable to one tile.
 std::vector<MappedBox> map_to_tile(uint32_t rows, uint32_t cols, TileId tile);
-/// Row r on tile first + r.
+/// Maps row r to tile first + r.
 std::vector<MappedBox> map_rows_to_tiles(uint32_t rows, uint32_t cols, TileId first = 0);
 /// Distributes rows over the tiles in contiguous parts of nearly equal size; for a variable with fewer rows
 /// than tiles, the columns of each row.

@@ -1,4 +1,4 @@
-// What a program can execute.
+// The parts of a program that it can execute.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace tessera::program {
 
-/// Everything reachable from the main step, through calls.
+/// What is reachable from the main step, through calls too.
 struct Reachability {
   std::vector<bool> steps;        ///< by StepId
   std::vector<bool> sets;         ///< by ComputeSetId

@@ -14,10 +14,10 @@ namespace tessera::program {
 
 /// The moves of one exchange on a machine whose tiles have their own memories. Reused for many exchanges.
 ///
-/// The exchange broadcasts: data that one tile sends to several leaves it once, and takes code once; gathers
-/// are sent to each pair separately. Tiles 2i and 2i + 1 form a pair; data for both arrives at the paired
-/// rate. Moves from a tile to itself are copies in its memory. A move longer than the maximum transfer takes
-/// the code of several.
+/// The exchange broadcasts: data that one tile sends to several tiles leaves it once, and takes code once;
+/// gathered rows are sent to each pair separately. Tiles 2i and 2i + 1 form a pair; data for both arrives at
+/// the paired rate. Moves from a tile to itself are copies in its memory. A move longer than the maximum
+/// transfer takes the code of several transfers.
 class Traffic {
  public:
   explicit Traffic(const machine::Machine& machine) : machine_(machine), tiles_(slot(kShared) + size_t{2}) {
@@ -35,12 +35,12 @@ class Traffic {
   /// Counts the moves added since the last call, and clears them.
   void count();
 
-  // For the exchange counted last.
+  // The following are for the exchange that was counted last.
 
-  /// Its sync, its fixed cost and its busiest tile; nothing if nothing moves. Copies within tiles alone need
-  /// no exchange, hence no sync. On several chips that of those that take longest.
+  /// Cycles of its sync, its fixed cost and its busiest tile; 0 if nothing moves. Copies within tiles alone
+  /// need no exchange, hence no sync. On several chips, the cycles of the tied chips that take longest.
   PhaseTimes cycles() const;
-  /// Of a machine of several chips.
+  /// Chips that the exchange ties to each other, on a machine of several chips.
   std::vector<TiedChips> tied() const { return chips_ ? chips_->tied() : std::vector<TiedChips>(); }
   std::vector<LinkLoad> link_loads() const { return chips_ ? chips_->loads() : std::vector<LinkLoad>(); }
   const TileTraffic& of(TileId tile) const { return tiles_[slot(tile)].traffic; }
@@ -65,7 +65,7 @@ class Traffic {
   };
   using Iterator = std::vector<Move>::const_iterator;
 
-  /// A shared space comes after the tiles, in its own pair.
+  /// Position in `tiles_`: a shared space comes after the tiles, in its own pair.
   uint32_t slot(TileId tile) const { return tile == kShared ? (machine_.tiles + 1) & ~1U : tile; }
   template <class TileOf, class Target>
   void sort_by(const TileOf& tile_of, const Target& target_of);

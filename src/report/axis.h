@@ -10,15 +10,15 @@ namespace tessera::report {
 
 enum class Growth : uint8_t { linear, log2, log10 };
 
-/// How numbers are written. A `share` of 0.25 is written as 25 %.
+/// How numbers are written; `share` writes 0.25 as 25 %.
 enum class Unit : uint8_t { number, bytes, seconds, cycles, share };
 
 struct Axis {
   std::string label{};
   Unit unit = Unit::number;
   Growth growth = Growth::linear;
-  std::optional<double> least{};  ///< where it begins (default: the data)
-  std::optional<double> most{};   ///< where it ends (default: the data)
+  std::optional<double> least{};  ///< where the axis begins (default: by the data)
+  std::optional<double> most{};   ///< where the axis ends (default: by the data)
 };
 
 /// A readable value: "1.25 ms", "624 kB", "12,345 cycles", "6.2 %", "1.3 M".
@@ -48,7 +48,7 @@ struct Tick {
 /// An axis laid out from one pixel to another.
 class Scale {
  public:
-  /// Ends at ticks around the data. Without data, 0 to 1, or one decade (one doubling).
+  /// An axis that ends at ticks around the data. Without data, it is 0 to 1, or one decade (one doubling).
   Scale(const Axis& axis, const Range& data, double from_pixel, double to_pixel);
 
   /// Whether a value can be drawn: finite, and above 0 on a logarithmic axis.

@@ -1,5 +1,5 @@
 // Charts of a page, as inline SVG with legends. They scale with the page, follow its light or dark mode, and
-// have tooltips. All accept empty data; values that an axis cannot show (NaN, 0 on a logarithmic one) are
+// have tooltips. All accept empty data; values that an axis cannot show (NaN, 0 on a logarithmic axis) are
 // omitted.
 #pragma once
 
@@ -61,7 +61,7 @@ struct LineChart {
   Axis x{};
   Axis y{};
   std::vector<Series> series{};
-  std::optional<Limit> limit{};  ///< of y
+  std::optional<Limit> limit{};  ///< a limit of y
 };
 Html chart(const LineChart& lines);
 
@@ -95,7 +95,7 @@ struct ColumnChart {
   std::optional<Limit> limit{};
 };
 Html chart(const ColumnChart& columns);
-/// Tiles that share a column, so that there are not too many.
+/// Number of tiles that share a column, so that there are not too many columns.
 size_t tiles_per_column(size_t tiles);
 
 struct Histogram {
@@ -108,7 +108,7 @@ struct Histogram {
   Axis x{};
   Axis y{};
   std::vector<Bin> bins{};
-  std::optional<Limit> limit{};  ///< of x
+  std::optional<Limit> limit{};  ///< a limit of x
   size_t colour = 0;
 };
 Html chart(const Histogram& histogram);

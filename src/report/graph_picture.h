@@ -7,12 +7,12 @@
 
 namespace tessera::report {
 
-/// The operations of a graph from top to bottom, each below those whose results it takes, with lines between
-/// them; a large graph's first `kMostDrawn` operations.
+/// A picture of a graph's operations from top to bottom, each below the operations whose results it takes,
+/// with lines between them; of a large graph, only the first `kMostDrawn` operations.
 inline constexpr size_t kMostDrawn = 400;
 Html picture(const graph::Graph& graph);
 
-/// Seconds or cycles of each operation, conversions, and bytes by purpose.
+/// Tables of seconds or cycles of each operation, of conversions, and of bytes by purpose.
 Html cost_tables(const graph::RunCost& cost);
 
 }  // namespace tessera::report

@@ -25,7 +25,7 @@ struct Html {
 /// characters that XML does not allow, become U+FFFD.
 std::string escaped(std::string_view text);
 
-/// Names and values; values are escaped here. An attribute with an empty value is omitted.
+/// Names and values; element() escapes values. An attribute with an empty value is omitted.
 using Attributes = std::initializer_list<std::pair<std::string_view, std::string_view>>;
 
 Html text(std::string_view words);
@@ -35,7 +35,7 @@ Html element(std::string_view name, Attributes attributes, std::string_view word
 Html element(std::string_view name, Attributes attributes = {});
 
 Html paragraph(std::string_view words);
-/// Collapsed until the reader opens it.
+/// Content that is collapsed until the reader opens it.
 Html folded(std::string_view summary, const Html& content);
 
 }  // namespace tessera::report

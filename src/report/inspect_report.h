@@ -15,7 +15,7 @@ std::string text_of(const InspectedModel& model);
 /// of all models, the weight matrices among them, and the sums of each model. All have the same n.
 std::string json(std::span<const InspectedModel> models);
 
-/// The same as a page.
+/// The tensors and sums of all models as a page.
 std::string page_of(std::span<const InspectedModel> models);
 
 }  // namespace tessera::report

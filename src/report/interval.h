@@ -10,10 +10,10 @@ inline constexpr double kConfidence = 0.95;
 
 struct Moments {
   double mean = 0;
-  double deviation = 0;  ///< of the sample; not a number for a single value
+  double deviation = 0;  ///< standard deviation of the sample; NaN for a single value
 };
 
-/// Of at least one value.
+/// Mean and deviation of at least one value.
 Moments moments_of(const std::vector<double>& values);
 
 /// A mean, and half the width of its 95 % confidence interval (Student's t), infinite for a single value.
@@ -22,7 +22,7 @@ struct Interval {
   double margin = 0;
 };
 
-/// Of at least one value; they are assumed independent and normally distributed.
+/// The interval of at least one value; values are assumed independent and normally distributed.
 Interval interval_of(const std::vector<double>& values);
 
 /// "44.1 ± 0.6", or without a margin if it is infinite.

@@ -10,7 +10,7 @@
 
 namespace tessera::report {
 
-/// `title` is what was lowered, `machine` for what.
+/// `title` names the graph, and `machine` the machine for which it was lowered.
 std::string network_page(const graph::Graph& graph, const graph::RunCost& cost, const std::string& title,
                          const std::string& machine);
 

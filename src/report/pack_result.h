@@ -11,7 +11,7 @@
 
 namespace tessera::report {
 
-/// Load balance of the packs over ranks: as ordered, and if shuffled.
+/// Load balance of the packs over ranks: as ordered, and shuffled.
 struct RankReport {
   uint32_t ranks = 0;
   pack::RankBalance balanced;
@@ -25,8 +25,8 @@ struct PackResult {
   uint32_t max_length = 0;
   uint32_t max_per_pack = 0;
   uint64_t packs = 0;
-  uint64_t sequences = 0;  ///< in packs; counts the pieces of split sequences
-  uint64_t tokens = 0;     ///< in packs
+  uint64_t sequences = 0;  ///< number of sequences in packs; counts the pieces of split sequences
+  uint64_t tokens = 0;     ///< number of tokens in packs
   uint64_t lower_bound = 0;
   uint64_t strategies = 0;
   bool cut_short = false;
@@ -52,10 +52,10 @@ struct PackResult {
   uint64_t gap() const { return packs - lower_bound; }
 };
 
-/// One row per result.
 /// "any" for 0.
 std::string depth_text(uint32_t max_per_pack);
 
+/// A table with one row per result.
 std::string table(std::span<const PackResult> results);
 
 /// Depths, overlong sequences, ranks and files of one result.

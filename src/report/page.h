@@ -56,7 +56,7 @@ Html key_figures(const std::vector<KeyFigure>& figures);
 /// Pieces side by side if the window is wide enough.
 Html side_by_side(const std::vector<Html>& pieces);
 
-/// The same table on a page.
+/// A text table on a page.
 Html table(const Table& table);
 
 /// A table with Html cells.

@@ -34,7 +34,7 @@ Html plan_of(const RunReport& report);
 Html passes_of(const RunSummary& run);
 Html figures_of(const RunSummary& run);
 
-/// How a program was made, pass after pass.
+/// A table of the passes by which a program was made.
 Table passes_table(std::span<const PassRecord> passes);
 
 }  // namespace tessera::report

@@ -1,4 +1,4 @@
-// What spiking networks did: charts.
+// Charts of the activity of spiking networks.
 #pragma once
 
 #include <tessera/training.h>
@@ -7,7 +7,7 @@
 
 namespace tessera::report {
 
-/// Fractions of neurons that fire and that are listed, by layer, over the epochs.
+/// Charts, by layer over the epochs, of the fractions of neurons that fire and that are listed.
 Html activity_charts(const TrainingResult& result);
 
 /// The spikes of inputs and layers, and the readout's potentials.

@@ -7,14 +7,14 @@
 
 namespace tessera::report {
 
-/// Number of distinct chart colours; the last is a grey, for what matters least.
+/// Number of distinct chart colours; the last is a grey for the least important category.
 inline constexpr size_t kColours = 13;
 inline constexpr size_t kGrey = kColours - 1;
 
 /// The CSS of a colour, repeating after kColours.
 std::string colour_of(size_t index);
 
-/// Whether dark text is more legible on it than white text, in light mode.
+/// Whether dark text is more legible on a colour than white text, in light mode.
 constexpr bool is_light(size_t index) {
   const size_t colour = index % kColours;
   return colour == 1 || colour == 5 || colour == 7 || colour == 10 || colour == kGrey;

@@ -14,8 +14,8 @@ struct TracedRun {
 };
 
 /// One process per run, all beginning at 0. Tracks: steps with their phases nested; then the measured threads
-/// of a host, or the busiest and the median tile of a modelled machine. Times are in microseconds; those of a
-/// modelled machine are cycles at its clock.
+/// of a host, or the busiest and the median tile of a modelled machine. Times are in microseconds; on a
+/// modelled machine they are cycles at its clock.
 std::string trace_json(std::span<const TracedRun> runs);
 
 }  // namespace tessera::report

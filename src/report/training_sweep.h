@@ -1,4 +1,4 @@
-// Trainings that differ in batch and seed alone: their means, as a table and a page.
+// Trainings that differ only in batch and seed: their means, as a table and a page.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace tessera::report {
 struct SweepRun {
   uint32_t batch = 0;
   uint64_t seed = 0;
-  TrainingReport report;  ///< with a result that has finished
+  TrainingReport report;  ///< the report of a finished training
 };
 
 /// The trainings of one batch size.
@@ -25,11 +25,12 @@ struct SweepPoint {
   uint64_t steps_per_epoch = 0;
   std::vector<double> accuracies;  ///< on the test images, by seed
   Interval accuracy;
-  /// Of an epoch with its evaluation, the median of those of this process; on a tiled machine the model's.
+  /// Seconds of an epoch with its evaluation: the median over the epochs of this process; on a tiled machine
+  /// the model's.
   std::optional<double> epoch_seconds;
 };
 
-/// In the order of the batches' first runs.
+/// The points of a sweep, in the order of the batches' first runs.
 std::vector<SweepPoint> points_of(const std::vector<SweepRun>& runs);
 
 /// "44.61 ± 0.31 %", or without the interval if there is none.

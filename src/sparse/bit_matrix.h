@@ -1,4 +1,4 @@
-// Where the non-zeros of a dense matrix are: one bit per element.
+// The positions of a dense matrix's non-zeros: one bit per element.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -10,7 +10,7 @@
 
 namespace tessera::sparse {
 
-/// Bit j % 64 of word j / 64 of a row says whether its element j is a non-zero. Bits behind the last column
+/// Bit j % 64 of word j / 64 of a row says whether its element j is a non-zero. Bits after the last column
 /// are 0.
 class BitMatrix {
  public:

@@ -78,8 +78,8 @@ uint64_t zipf_total(uint32_t rows, uint32_t cols, uint64_t scale) {
   return total;
 }
 
-// By rank; the largest scale whose total does not exceed `blocks`; the remainder goes one each to the first
-// rows that are not full.
+// Blocks by rank, with the largest scale whose total does not exceed `blocks`; the remainder goes, one block
+// each, to the first rows that are not full.
 RowCounts zipf_counts(uint32_t rows, uint32_t cols, uint64_t blocks) {
   uint64_t scale = 0;
   for (auto bit = static_cast<int>(std::bit_width(uint64_t{rows} * cols)); bit >= 0; --bit) {

@@ -1,4 +1,4 @@
-// Where the zeros of a matrix are, and the effect of block sizes.
+// Inspection of a matrix's zeros, and of the effect of block sizes.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -16,7 +16,7 @@ struct BlockCovering {
   uint32_t block_size = 1;
   uint64_t blocks = 0;
   double density = 0;  ///< fraction of the matrix that is stored, 0 to 1
-  double fill_in = 1;  ///< stored elements per non-zero, at least 1; 1 if there are none
+  double fill_in = 1;  ///< stored elements per non-zero, at least 1; 1 if there are no non-zeros
 };
 
 struct Inspection {
@@ -31,15 +31,15 @@ struct Inspection {
   bool is_2_4 = true;
 };
 
-/// The non-zeros of a matrix: as bits, or as a pattern of single elements where they are few.
+/// The non-zeros of a matrix: as bits, or as a pattern of single elements if they are few.
 using NonZeros = std::variant<BitMatrix, Pattern>;
 
-/// One pass for all block sizes. A pattern must have block size 1.
+/// Inspects non-zeros in one pass for all block sizes. A pattern must have block size 1.
 Inspection inspect(const BitMatrix& bits);
 Inspection inspect(const Pattern& pattern);
 Inspection inspect(const NonZeros& non_zeros);
 
-/// The blocks with a non-zero.
+/// The pattern of the blocks with a non-zero.
 Pattern cover(const NonZeros& non_zeros, uint32_t block_size);
 
 }  // namespace tessera::sparse

@@ -16,15 +16,15 @@ struct Moves {
   struct Range {
     uint64_t begin, end;
   };
-  uint32_t none = 0;             ///< stands for no previous place: the value is now 0
-  std::vector<uint32_t> former;  ///< for each place of a range its value's previous place, or none
+  uint32_t none = 0;             ///< the value of `former` for no previous place: the value is now 0
+  std::vector<uint32_t> former;  ///< by place of the ranges: its value's previous place, or none
   std::vector<Range> ranges;  ///< values stay within their range; places outside all ranges have not changed
 };
 
 /// Applies the moves to another array.
 void follow(const Moves& moves, std::span<float> state, const base::ParallelFor& parallel);
 
-/// A copy of many bytes by several threads.
+/// Copies many bytes on several threads.
 void copy_bytes(const void* from, void* to, size_t bytes, const base::ParallelFor& parallel);
 
 }  // namespace tessera::sparse

@@ -36,7 +36,7 @@ double density(const Pattern& pattern);
 /// The aligned blocks of size `block_size` that contain a stored element.
 Pattern cover(const Pattern& pattern, uint32_t block_size);
 
-/// The same, with values; elements of a block that were not stored are 0.
+/// Covers a matrix, with values; elements of a block that were not stored are 0.
 SparseMatrix cover(const SparseMatrix& matrix, uint32_t block_size);
 
 /// The non-zeros of a rows × cols array, block size 1. NaN is a non-zero; -0 is a zero.
@@ -66,8 +66,8 @@ struct Coordinates {
   std::vector<float> values;
 };
 
-/// The matrix with these elements, in any order, block size 1. Throws UsageError if one is outside the matrix
-/// or duplicate, or if the arrays' lengths differ.
+/// The matrix with these elements, in any order, block size 1. Throws UsageError if an element is outside the
+/// matrix or duplicate, or if the arrays' lengths differ.
 SparseMatrix from_coordinates(uint32_t rows, uint32_t cols, const Coordinates& elements);
 
 /// The stored elements inside the matrix, block row by block row, block by block.

@@ -1,4 +1,4 @@
-// A batch of standardised images with their labels, as sessions take them.
+// A batch of standardised images with their labels, in the form that sessions take.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Batch {
 
   Batch(uint32_t rows, uint32_t features) : images(size_t{rows} * features), labels(rows) {}
 
-  /// At most as many images as there is room for; further rows stay as they are.
+  /// Loads the images `which`, at most as many as the batch has rows; further rows stay as they are.
   void load(const Samples& samples, const Standardisation& standardisation, std::span<const uint32_t> which) {
     standardisation.apply(samples, which, images.data());
     for (size_t i = 0; i < which.size(); ++i) labels[i] = samples.labels[which[i]];

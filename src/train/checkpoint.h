@@ -1,5 +1,6 @@
 // Checkpoints of training: one .safetensors file with parameters, optimizer's state, patterns, the best
-// network so far, and as metadata what the bits depend on, where training is, and its history.
+// network so far, and as metadata the environment on which bits depend, the position in training, and its
+// history.
 #pragma once
 
 #include <tessera/training.h>
@@ -14,15 +15,15 @@ namespace tessera::train {
 /// Parameters and patterns of a network.
 struct Snapshot {
   graph::Arrays parameters;
-  std::map<std::string, Pattern> patterns;  ///< of sparse ones
+  std::map<std::string, Pattern> patterns;  ///< patterns of sparse parameters
 };
 
-/// Of a session's parameters.
+/// Takes a snapshot of a session's parameters.
 Snapshot snapshot_of(const graph::Session& session);
-/// Into a session with the same parameters.
+/// Restores a snapshot to a session with the same parameters.
 void restore(const Snapshot& snapshot, graph::Session& session);
 
-/// What the bits of a run depend on besides settings and images.
+/// The environment on which the bits of a run depend, besides settings and images.
 struct Environment {
   std::string machine;
   uint32_t tiles = 0;
@@ -31,23 +32,23 @@ struct Environment {
   bool operator==(const Environment&) const = default;
 };
 
-/// Of the epoch that is not finished.
+/// Sums over the current epoch.
 struct Sums {
-  double loss = 0;     ///< of the steps
-  uint64_t right = 0;  ///< images
+  double loss = 0;     ///< sum of the steps' losses
+  uint64_t right = 0;  ///< number of images classified correctly
   std::vector<SpikingActivity> activity = {};
 };
 
-/// Where training is, besides the session's state.
+/// The position in training, besides the session's state.
 struct Position {
-  uint64_t step = 0;  ///< steps that are finished, in all epochs together
+  uint64_t step = 0;  ///< finished steps, over all epochs
   Sums sums;
   std::vector<EpochResult> epochs;
   uint32_t best_epoch = 0;
   std::optional<Snapshot> best;
 };
 
-/// What a checkpoint is checked against.
+/// The identity of a training, against which a checkpoint is checked.
 struct Identity {
   std::string settings;  ///< JSON
   std::string images;    ///< name, counts and checksum
@@ -56,12 +57,12 @@ struct Identity {
   uint64_t steps = 0;
 };
 
-/// An existing file is only replaced by a complete one.
+/// Writes a checkpoint. An existing file is only replaced by a complete one.
 void save_checkpoint(const std::string& path, const Identity& identity, const Position& position,
                      const graph::Session& session);
 
 /// Sets the session's state and returns the position. Throws Error, and changes nothing, for a damaged file
-/// and one of another identity; another place may be allowed.
+/// and for another identity; another environment may be allowed.
 Position load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_environment,
                          graph::Session& session);
 

@@ -16,10 +16,10 @@ class Regrowth {
   /// Dense gradients, which RigL needs, are computed on `host`.
   Regrowth(const TrainingSettings& settings, Machine host, uint32_t threads);
 
-  /// Replaces this fraction of the blocks of each hidden layer. `batch` is that of the coming step.
+  /// Replaces this fraction of the blocks of each hidden layer. `batch` is the batch of the next step.
   void apply(graph::Session& session, const Batch& batch, uint64_t step, double fraction);
 
-  /// Of the hidden layers' weights, row-major: mean gradients over the batch of a step, multiplied by the
+  /// Gradients of the hidden layers' weights, row-major: means over the batch of a step, multiplied by the
   /// number of micro-batches.
   std::vector<std::vector<float>> dense_gradients(const graph::Session& session, const Batch& batch,
                                                   uint64_t step);

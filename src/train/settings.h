@@ -13,10 +13,10 @@ namespace tessera::train {
 /// Throws UsageError that names the wrong setting, its value and its limits.
 void check(const TrainingSettings& settings);
 
-/// The settings of optimizer and loop. `samples` are what it learns from: "images".
+/// Checks the settings of optimizer and loop. `samples` names the samples: "images".
 void check_learning(const LearningSettings& settings, std::string_view samples);
 
-/// Throws UsageError if so many samples do not fill a batch, or leave none for validation or testing.
+/// Throws UsageError if the samples do not fill a batch, or none are left for validation or testing.
 void check_samples(const LearningSettings& settings, uint64_t training, uint64_t testing,
                    std::string_view samples);
 
@@ -24,16 +24,16 @@ void check_samples(const LearningSettings& settings, uint64_t training, uint64_t
 bool has_momentum(OptimizerKind kind);
 bool has_moments(OptimizerKind kind);
 
-/// Adds the settings of optimizer and loop but the batch and what follows.
+/// Adds the settings of the optimizer to a JSON object.
 void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& settings, const char* weight_decay);
 
-/// All of them, by name.
+/// All settings, by name.
 nlohmann::ordered_json json_of(const TrainingSettings& settings);
 
 bool is_sparse(const TrainingSettings& settings);
 /// Whether hidden layers have a structure of layers.h.
 bool is_structured(const TrainingSettings& settings);
-/// Whether the recipe says anything: that of a dense network only does if it is the paper's.
+/// Whether the recipe has an effect; for a dense network, only the paper's has.
 bool has_recipe(const TrainingSettings& settings);
 /// Whether patterns change.
 bool drops_and_grows(const TrainingSettings& settings);

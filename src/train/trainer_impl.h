@@ -1,5 +1,5 @@
-// What training is for all networks: the order of samples, steps, epochs, validation, the best network,
-// checkpoints, progress. What a batch of samples is, and what a step does with it, networks say.
+// Common parts of training all networks: the order of samples, steps, epochs, validation, the best network,
+// checkpoints, progress. Derived classes define batches and steps.
 #pragma once
 
 #include <tessera/training.h>
@@ -20,13 +20,13 @@ namespace tessera {
 
 namespace train {
 
-/// Rows whose largest logit is that of the label; the first of equal ones counts.
+/// Number of rows whose largest logit is the label's; of equal logits, the first counts.
 uint64_t count_right(std::span<const float> logits, std::span<const uint32_t> labels);
 
 /// −log softmax(logits)[label]
 double cross_entropy_of(std::span<const float> logits, uint32_t label);
 
-/// The graphs of a network, and what runs and checkpoints of it depend on.
+/// The graphs of a network, and the identities on which runs and checkpoints depend.
 struct Trainable {
   LearningSettings settings;
   std::string settings_json;
@@ -35,19 +35,19 @@ struct Trainable {
   uint64_t test_samples;
   uint32_t classes;
   graph::Graph training;
-  graph::Graph evaluation;  ///< with the parameters of the other
+  graph::Graph evaluation;  ///< with the parameters of the training graph
   uint32_t evaluation_rows;
-  std::string machine;  ///< as checkpoints name it
+  std::string machine;  ///< name of the machine in checkpoints
 };
 
 struct StepResult {
   double loss = 0;
-  std::optional<uint64_t> right = {};  ///< of the batch, if that is counted
+  std::optional<uint64_t> right = {};  ///< number of correct answers in the batch, if counted
   double seconds = 0;
   std::vector<SpikingActivity> activity = {};
 };
 
-/// On samples that are not trained with.
+/// Loss and accuracy on samples that are not used for training.
 struct Score {
   double loss = 0;
   double accuracy = 0;
@@ -59,15 +59,15 @@ struct TrainerImpl {
   TrainerImpl& operator=(const TrainerImpl&) = delete;
   virtual ~TrainerImpl() = default;
 
-  /// Before the first step of a training that does not continue another.
+  /// Called before the first step of a training that does not continue another.
   virtual void prepare() {}
   virtual uint64_t parameters() const;
   virtual SpikingTraces traces(size_t recording);
 
-  /// Throw UsageError if there are none, because it only estimates.
+  /// The sessions. Throw UsageError if there are none, because the trainer only estimates.
   graph::Session& trained() { return sessions().trained; }
   graph::Session& evaluation() { return sessions().evaluation; }
-  /// As sessions have it.
+  /// The graph of a training step, as sessions transform it.
   const graph::Graph& graph() const { return sessions_ ? sessions_->trained.graph() : estimated_->graph; }
   graph::RunCost step_cost() const { return sessions_ ? sessions_->trained.cost() : estimated_->step; }
   graph::RunCost evaluation_cost() const {
@@ -88,7 +88,7 @@ struct TrainerImpl {
  protected:
   /// Trains with the batch of a step, counted from 0.
   virtual StepResult step(uint64_t number) = 0;
-  /// Runs the evaluation of at most so many samples as it has rows, whose labels it returns.
+  /// Evaluates the samples `which`, at most as many as the evaluation has rows; returns their labels.
   virtual std::span<const uint32_t> evaluate_batch(bool of_test, std::span<const uint32_t> which) = 0;
   virtual double loss_of(std::span<const float> row, uint32_t label) const {
     return cross_entropy_of(row, label);
@@ -97,12 +97,12 @@ struct TrainerImpl {
   /// The samples of a step: those for training, shuffled for every epoch; the last incomplete batch is left
   /// out. Valid until the next call.
   std::span<const uint32_t> samples_of(uint64_t step);
-  /// Runs a step; returns its seconds, on a tiled machine the model's. On a host one in some is measured
+  /// Runs a step; returns its seconds, on a tiled machine the model's. On a host, some steps are measured
   /// operation by operation, which takes a little longer.
   double run_step(std::span<const graph::Tensor> arrays);
 
-  base::BufferVector<float> logits;  ///< of a training step, or an evaluation
-  double evaluation_seconds = 0;     ///< of one batch, on a tiled machine the model's
+  base::BufferVector<float> logits;  ///< logits of a training step, or an evaluation
+  double evaluation_seconds = 0;     ///< seconds of one batch; on a tiled machine the model's
 
  private:
   struct Sessions {
@@ -123,10 +123,10 @@ struct TrainerImpl {
   void finish_epoch(const TrainingRun& run, double seconds);
   void save(const TrainingRun& run);
 
-  /// What steps of this training took.
+  /// Times of this training's steps.
   struct Taken {
     uint64_t steps = 0;
-    std::vector<double> measured = {};  ///< sums over the steps that are measured
+    std::vector<double> measured = {};  ///< seconds by operation, summed over the measured steps
     uint64_t measurements = 0;
     uint64_t cycles = 0, step_cycles = 0;
   };
@@ -135,11 +135,11 @@ struct TrainerImpl {
   std::optional<Estimated> estimated_;  ///< if there are no sessions
   Taken taken_;
   std::vector<uint32_t> order_;
-  std::optional<uint64_t> order_is_of_;  ///< an epoch
+  std::optional<uint64_t> order_is_of_;  ///< epoch of the present order
   bool counts_right_ = true;
 };
 
-/// Makes one, and says so if a tiled machine has too little memory for it.
+/// Makes a trainer; throws Error, saying so, if a tiled machine has too little memory.
 std::unique_ptr<TrainerImpl> make_for(const Machine& machine,
                                       const std::function<std::unique_ptr<TrainerImpl>()>& make);
 

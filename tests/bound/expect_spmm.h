@@ -27,16 +27,16 @@ inline std::vector<float> dense_of(const Weight& weight) {
   return sparse::to_dense(matrix);
 }
 
-/// What a caller passes.
+/// The arguments of a call.
 struct ProductCall {
   float alpha = 1.5F;
   float beta = -0.5F;  ///< 0: Y holds NaN before
-  uint32_t first = 0;  ///< element of their arrays with which matrices begin
+  uint32_t first = 0;  ///< first element of matrices in their arrays
   uint32_t x_gap = 0;  ///< elements between rows or columns
   uint32_t y_gap = 0;
 };
 
-/// A random matrix of a caller.
+/// A caller's random matrix.
 struct CallersMatrix {
   Layout layout;
   uint32_t first;
@@ -56,7 +56,7 @@ struct CallersMatrix {
   }
 };
 
-/// Expects activation(alpha · W·X + beta · Y + bias), or the same of Wᵀ, for a product of any options.
+/// Expects activation(alpha · W·X + beta · Y + bias), or with Wᵀ, for a product with any options.
 inline void expect_product(const Weight& weight, const Spmm& product, uint32_t n, const SpmmOptions& options,
                            uint64_t seed, const ProductCall& call = {}) {
   const uint32_t rows = options.transpose ? weight.cols() : weight.rows();

@@ -24,12 +24,12 @@ struct Outcome {
   std::string err;
 };
 
-/// What a run that ends with this status prints with --json.
+/// The --json output of a run that ends with this status.
 inline nlohmann::json json_of(const Outcome& outcome, int status = 0) {
   EXPECT_EQ(outcome.status, status) << outcome.err;
   return nlohmann::json::parse(outcome.out);
 }
-/// By value: a loop over part of a temporary object would outlive it.
+/// The results, by value: a loop over part of a temporary object would outlive it.
 inline nlohmann::json results_of(const Outcome& outcome, int status = 0) {
   return json_of(outcome, status)["results"];
 }
@@ -39,7 +39,7 @@ inline void expect_failure(int status, const Outcome& o, const std::string& mess
   EXPECT_TRUE(says(o.err, message));
 }
 
-/// Wrong usage has status 2, one message, which contains this, and no results.
+/// Expects wrong usage: status 2, a single message that contains `message`, and no results.
 inline void expect_refused(const Outcome& o, const std::string& message) {
   expect_failure(2, o, message);
   EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;

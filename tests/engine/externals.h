@@ -10,7 +10,7 @@
 
 namespace tessera::engine {
 
-/// Small whole numbers, so that sums are worth comparing, in f32 and u32 alike.
+/// Fills external variables with small integers, so that sums are exact, in f32 and u32 alike.
 inline void fill_externals(const program::Program& program, uint64_t seed,
                            testing::FlatVariables& variables) {
   base::RandomSequence random(base::RandomStream(seed, 1));
@@ -26,7 +26,7 @@ inline void fill_externals(const program::Program& program, uint64_t seed,
   }
 }
 
-/// Compares the external variables, or those that are state.
+/// Compares the external variables, or the state variables.
 inline void expect_equal(const program::Program& program, const testing::FlatVariables& actual,
                          const testing::FlatVariables& expected, program::Role role = program::Role::output) {
   for (program::VariableId v = 0; v < actual.size(); ++v) {

@@ -1,4 +1,4 @@
-// The formats of input files: how each is read, and valid seed files.
+// The formats of input files: readers, and valid seed files.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@ struct Format {
 };
 
 std::span<const Format> formats();
-/// Those that become graphs, which takes most of the library.
+/// Formats that are imported as graphs, which requires most of the library.
 std::span<const Format> graph_formats();
-/// Those that the test program with this function tries.
+/// The formats that the test program with this function tries.
 std::span<const Format> fuzzed_here();
 
 std::vector<std::string> onnx_examples();

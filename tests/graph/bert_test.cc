@@ -233,7 +233,8 @@ TEST(Bert, TrainsOnMachinesAsInFloat64) {
       if (drops) options.step = graph.input("step", {}, Type::u32);
       const Bert bert = bert_for_pretraining(graph, kConfig, own, options);
       graph.output("loss", bert.loss);
-      // Gradients of keys' biases are 0 but for rounding, which an optimizer that normalises them would blow up.
+      // Gradients of keys' biases are 0 but for rounding, which an optimizer that normalises them would blow
+      // up.
       add_training(bert.loss, {.optimizer = Sgd{.momentum = 0.9}, .micro_batches = micro_batches});
       const Machine machine = on_tiles ? Machine::find("gc200").with("tiles", 24) : Machine::host(2);
       Session session(graph, machine);

@@ -1,4 +1,4 @@
-// Results of sessions compared with those in float64.
+// Comparison of sessions' results with results in float64.
 #pragma once
 
 #include <tessera/graph.h>
@@ -20,14 +20,14 @@ inline WideArrays widened(const Arrays& narrow) {
   return arrays;
 }
 
-/// Each array relative to its largest element, or to `least` if that is larger.
+/// Compares each array relative to its largest element, or to `least` if that is larger.
 template <class Found>
 void expect_near(const Found& found, const WideArrays& expected, double relative, double least = 0) {
   for (const auto& [name, values] : expected)
     test::expect_near(found.at(name), values, relative * test::largest(values, least), name);
 }
 
-/// Each element relative to itself, or to 1 if that is larger.
+/// Compares each element relative to itself, or to 1 if that is larger.
 template <class Found>
 void expect_each_near(const Found& found, const WideArrays& expected, double relative) {
   for (const auto& [name, values] : expected) {
@@ -38,7 +38,7 @@ void expect_each_near(const Found& found, const WideArrays& expected, double rel
   }
 }
 
-/// Random inputs, integers below 5.
+/// Random inputs of a graph; integers are below 5.
 inline WideArrays random_inputs(const Graph& graph) {
   WideArrays arrays;
   for (ValueId id : graph.inputs())
@@ -46,7 +46,8 @@ inline WideArrays random_inputs(const Graph& graph) {
   return arrays;
 }
 
-/// Outputs and state of two steps from random parameters, on a host, on tiles and on chips.
+/// Expects outputs and state of two steps from random parameters to equal those in float64, on a host, on
+/// tiles and on chips.
 inline void expect_like_float64(const Graph& graph, const WideArrays& inputs) {
   verify(graph);
   for (const Machine& machine : {Machine::host(2), Machine::find("bow").with("tiles", 12),
@@ -64,7 +65,7 @@ inline void expect_like_float64(const Graph& graph, const WideArrays& inputs) {
 }
 inline void expect_like_float64(const Graph& graph) { expect_like_float64(graph, random_inputs(graph)); }
 
-/// The losses of steps, numbered from 1, with inputs_of(step), and the state after them.
+/// The losses of steps, numbered from 1, with inputs_of(step), and the state after the steps.
 template <class InputsOf>
 void expect_steps_like_float64(const Graph& graph, Session& session, uint32_t steps,
                                const InputsOf& inputs_of) {

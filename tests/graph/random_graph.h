@@ -28,7 +28,7 @@ struct Recipe;
 /// A leaf, or an operation on earlier items.
 struct Item {
   Kind kind = Kind::result;
-  TensorType type = {};  ///< of a leaf
+  TensorType type = {};  ///< type of a leaf
   double low = -1;
   double high = 1;
   uint32_t below = 1;
@@ -37,10 +37,11 @@ struct Item {
   std::string operation = {};
   std::vector<ItemOutput> inputs = {};
   Attributes attributes = {};
-  std::shared_ptr<const Recipe> body = {};      ///< of a call or a loop: its own
-  std::shared_ptr<const Graph> case_body = {};  ///< or that of a case
-  std::optional<Loop> loop = {};                ///< how its own body is repeated
-  std::optional<uint32_t> stage = {};           ///< on which it runs, in a function of its own if it has none
+  std::shared_ptr<const Recipe> body = {};      ///< function of a call or a loop
+  std::shared_ptr<const Graph> case_body = {};  ///< or the function of a case
+  std::optional<Loop> loop = {};                ///< how `body` is repeated
+  std::optional<uint32_t> stage = {};           ///< stage on which it runs, in a function of its own if it
+                                                ///< has none
 
   bool is_state() const { return kind == Kind::parameter || kind == Kind::state; }
 };
@@ -57,7 +58,7 @@ struct Lesson {
 struct Recipe {
   std::vector<Item> items = {};
   std::vector<ItemOutput> outputs = {};
-  std::vector<std::pair<size_t, ItemOutput>> assignments = {};  ///< of a value to an item
+  std::vector<std::pair<size_t, ItemOutput>> assignments = {};  ///< of an item's output to an item
   std::optional<Lesson> lesson = {};
 
   bool has_type(Type type) const;
@@ -69,22 +70,22 @@ struct Built {
   std::vector<std::vector<Value>> values;
 };
 
-/// Patterns that replace those of items.
+/// Patterns that replace the patterns of items.
 using Patterns = std::map<size_t, Pattern>;
 
-/// Throws UsageError for a recipe that makes no graph.
+/// Builds a recipe's graph. Throws UsageError for an invalid recipe.
 void build(const Recipe& recipe, Built& built, const Patterns& patterns = {});
 
 struct GraphOptions {
   uint32_t operations = 6;
-  bool hosts_only = false;  ///< whether what modelled machines refuse may occur
+  bool hosts_only = false;  ///< whether operations may occur that modelled machines refuse
   uint32_t most_replicas = 1;
 };
 
-/// A graph whose values are finite numbers of moderate size for random contents of its leaves.
+/// A recipe of a graph whose values are finite numbers of moderate size for random contents of its leaves.
 Recipe random_recipe(uint64_t seed, const GraphOptions& options);
 
-/// Contents of a leaf, of so many elements.
+/// Contents of a leaf with `elements` elements.
 Array contents_of(const Item& item, uint64_t elements, uint64_t seed, uint32_t stream);
 
 /// Recipes that are a little smaller.

@@ -13,7 +13,7 @@
 
 namespace tessera::graph {
 
-/// Rounded to the value's type; integers below `below`.
+/// Random values, rounded to the value's type; integers are below `below`.
 inline std::vector<double> random_values(const TensorType& type, double low, double high, uint32_t below,
                                          uint64_t seed, uint32_t stream) {
   const base::RandomStream random(seed, 0, stream);

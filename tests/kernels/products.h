@@ -1,4 +1,4 @@
-// Operands of sparse products with margins around them, and what the results must be.
+// Operands of sparse products with margins around them, and expected results.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class Scratch {
   std::vector<Line> lines_;
 };
 
-/// Where a matrix lies in an array: by columns or by rows, with a gap behind each, and the first element at
+/// The layout of a matrix in an array: by columns or by rows, with a gap after each, and the first element at
 /// an offset from a cache line.
 struct DenseLayout {
   bool by_columns = false;
@@ -70,7 +70,7 @@ class Dense {
   MatrixView<float> view() const { return view_; }
   MatrixView<const float> const_view() const { return {view_.data, view_.row_stride, view_.col_stride}; }
 
-  /// Takes the elements for checked.
+  /// Expects the margin to be untouched. Overwrites the elements.
   void expect_only_margin_left(const std::string& what) {
     fill([&](uint32_t, uint32_t) { return margin_; });
     for (const float outside : data_) ASSERT_EQ(outside, margin_) << what << ": wrote outside the matrix";
@@ -85,7 +85,7 @@ class Dense {
   MatrixView<float> view_;
 };
 
-/// A pattern whose block rows have densities of their own.
+/// A pattern whose block rows have different densities.
 template <class Density>
 Pattern random_pattern(uint32_t rows, uint32_t cols, uint32_t block_size, Random& random,
                        const Density& density_of_row) {
@@ -102,7 +102,7 @@ Pattern random_pattern(uint32_t rows, uint32_t cols, uint32_t block_size, Random
 /// A sum of products in float64.
 struct ExactSum {
   double value = 0;
-  double magnitude = 0;  ///< of its terms
+  double magnitude = 0;  ///< sum of the magnitudes of its terms
   uint64_t terms = 0;
 
   void add(double a, double b) {
@@ -110,7 +110,7 @@ struct ExactSum {
     magnitude += std::abs(a * b);
     ++terms;
   }
-  /// Half a unit in the last place for each term, and a few for what follows.
+  /// Half a unit in the last place per term, and a few for the epilogue.
   double tolerance(double scale, double offset) const {
     return static_cast<double>(terms + 8) * epsilon_of(Type::f32) / 2 *
            (std::abs(scale) * magnitude + std::abs(offset));

@@ -1,4 +1,4 @@
-// Files that are made by hand, imported and evaluated in float64.
+// Handmade files, imported and evaluated in float64.
 #pragma once
 
 #include <tessera/onnx.h>
@@ -30,7 +30,7 @@ inline graph::WideArrays run(const OnnxFile& file, const graph::WideArrays& inpu
   return run(import(file, options), inputs);
 }
 
-/// Operations of a graph, by their names.
+/// Number of operations of a graph with this name.
 inline size_t count(const graph::Graph& graph, const std::string& operation) {
   size_t found = 0;
   const std::string text = to_string(graph);

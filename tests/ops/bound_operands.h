@@ -1,5 +1,4 @@
-// Operands of a tile program bound to memory, for tests that build one step, run it and compare what it
-// wrote.
+// Operands of a tile program bound to memory, for tests that build one step, run it and compare its results.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +19,7 @@ class BoundOperands {
  public:
   explicit BoundOperands(Type type) : type_(type) {}
 
-  /// Binds an operand to values, or to NaN where there are none: an output.
+  /// Binds an operand to values, or an output, without values, to NaN.
   Operand bind(const Operand& operand, std::vector<float> values) {
     if (values.empty()) values.assign(operand.box.elements(), NAN);
     memory_.push_back(kernels::as_type(values, type_));
@@ -28,14 +27,14 @@ class BoundOperands {
     return operand;
   }
 
-  /// Runs a program, of which a dry run must say what it takes. Its cycles.
+  /// Runs a program, and expects a dry run to have the same cycles; returns these.
   double run(program::Program program, const machine::Machine& m) {
     const engine::Engine engine(compiler::compile(std::move(program), m));
     const engine::Profile profile = engine.run(bindings_);
     EXPECT_EQ(profile.cycles.at, engine.run({}, {.dry = true}).cycles.at);
     return profile.cycles.total();
   }
-  /// It must take what its plan promised.
+  /// Runs a program, and expects the cycles that its plan predicts.
   void run(program::Program program, const machine::Machine& m, const program::PhaseTimes& promised) {
     const double cycles = promised.scaled(m.clock_hz).total();
     EXPECT_NEAR(run(std::move(program), m), cycles, 1e-9 * cycles);

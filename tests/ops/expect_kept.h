@@ -1,4 +1,4 @@
-// Checks that what a plan predicts is what its program takes.
+// Checks a plan's predictions against its program.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 
 namespace tessera::ops {
 
-/// The predicted cycles of each phase are those of a run; bytes are at most `most_bytes` times the
-/// executable's, and never below.
+/// Expects the predicted cycles of each phase to equal those of a run, and predicted bytes to be at least the
+/// executable's and at most `most_bytes` times these.
 inline void expect_kept(const PlanCandidate& chosen, const compiler::Executable& executable,
                         const program::PhaseTimes& cycles, double most_bytes = 1.05) {
   for (size_t i = 0; i < program::kPhases; ++i)

@@ -13,7 +13,7 @@
 namespace tessera::ops {
 namespace {
 
-/// Each structure with so many features, a power of two.
+/// Each structure with `features` features, a power of two.
 std::vector<Structure> structures(uint32_t features) {
   return {Butterfly{.inputs = features, .outputs = features},
           Kronecker{.a = 1, .b = features / 8, .c = features / 8, .d = 8}, Circulant{.size = features},

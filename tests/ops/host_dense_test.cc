@@ -88,7 +88,7 @@ struct Bound {
   }
 };
 
-/// Several operations of one program, on so many threads.
+/// Runs several operations of one program on `threads` threads.
 void run(Arrays& arrays, uint32_t threads,
          const std::function<program::StepId(const Builder&, Bound&)>& build) {
   const machine::Machine machine = machine::host(threads);
@@ -116,7 +116,7 @@ void multiply(Arrays& arrays, uint32_t panel_parts, uint32_t col_parts) {
   });
 }
 
-/// Operands are below 4: rounding of a sum of so many products in FP32, and of gelu's approximation.
+/// Operands are below 4: rounding of a sum of `terms` products in FP32, and of gelu's approximation.
 double tolerance(uint32_t terms) { return 16.0 * (terms + 2) * epsilon_of(Type::f32) + 1e-5; }
 
 void expect_product(const Arrays& before, const Arrays& after) {

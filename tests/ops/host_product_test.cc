@@ -144,7 +144,7 @@ std::vector<double> dense_values(const SparseMatrix& matrix) {
   return values;
 }
 
-/// Runs a plan in so many parts on arrays; alpha is 1.
+/// Runs a plan in a given number of parts on arrays; alpha is 1.
 void run_in_parts(const std::shared_ptr<const PackedWeight>& weight, const ProductProblem& problem,
                   int row_parts, int col_parts, const HostLayouts& layouts, float beta, Array& x, Array& y) {
   machine::Machine host = machine::host(2);

@@ -184,7 +184,7 @@ class LayerStep {
 
   const engine::Profile& profile() const { return profile_; }
 
-  /// Cycles of the update, from the account.
+  /// Cycles of the update, from the executable's costs.
   program::PhaseTimes update_cycles() const {
     program::PhaseTimes cycles;
     for (size_t s = 0; s < executable_->set_cycles.size(); ++s)
@@ -213,7 +213,7 @@ class LayerStep {
   Operand values_, momentum_, dw_, x_, y_, dy_, dx_, metadata_;
   program::StepId step_ = program::kNoStep;
   std::shared_ptr<const compiler::Executable> executable_;
-  TileProductProgram stored_;  ///< how values are stored
+  TileProductProgram stored_;  ///< storage order of the values
   std::optional<DynamicEncoding> encoding_;
   std::vector<float> x_values_;
   std::vector<float> dy_values_;
@@ -223,7 +223,7 @@ class LayerStep {
   engine::Profile profile_;
 };
 
-/// Cycles of a layer's step equal those of its plans and of its update.
+/// Expects the cycles of a layer's step to equal the sum of its plans' and its update's.
 inline void expect_promised(const LayerStep& layer, const machine::Machine& m) {
   program::PhaseTimes promised = layer.update_cycles();
   for (const TileProductPlan* plan : {&layer.plans().forward, &layer.plans().dx, &layer.plans().dw})

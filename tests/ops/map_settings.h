@@ -1,4 +1,4 @@
-// Machines and shapes for tests of map operations, and what these must give.
+// Machines and shapes for tests of map operations, and expected results.
 #pragma once
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ struct MapSetting {
 
 inline void PrintTo(const MapSetting& setting, std::ostream* out) { *out << setting.name; }
 
-/// Small shapes on hosts and on tiles, with results also in the other order than operands.
+/// Small shapes on hosts and on tiles, with results also in another layout than operands.
 inline std::vector<MapSetting> map_settings() {
   const std::pair<std::string, machine::Machine> machines[] = {
       {"host_1", machine::host(1)},
@@ -51,7 +51,7 @@ inline std::vector<MapSetting> map_settings() {
   return settings;
 }
 
-/// A test that is run for each of them.
+/// A test that runs for each setting.
 class MapTest : public ::testing::TestWithParam<MapSetting> {
  protected:
   const machine::Machine& machine() const { return GetParam().machine; }
@@ -61,8 +61,8 @@ class MapTest : public ::testing::TestWithParam<MapSetting> {
     return {type, rows, cols, GetParam().results_column_major};
   }
 
-  /// The operation, run as planned, gives what its codelet's reference gives for whole operands, within one
-  /// rounding and `error`. Operands hold zeros and numbers from `low` to 4.
+  /// Expects the operation, run as planned, to give the result of its codelet's reference on whole operands,
+  /// within one rounding and `error`. Operands hold zeros and numbers from `low` to 4.
   void expect_like_reference(const MapOperation& operation, double error = 0, double low = -4) const {
     SCOPED_TRACE(
         fmt::format("{} of {}, seeds from 1", operation.codelet->name, name_of(operation.operands[0].type)));

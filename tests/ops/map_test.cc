@@ -30,7 +30,7 @@ const double kFunctionError = 256 * epsilon_of(Type::f32);
 
 class MapOperationTest : public MapTest {
  protected:
-  /// Of sums of so many terms in FP32.
+  /// Tolerance of sums of `terms` terms in FP32.
   static double sum_error(double terms) { return terms * epsilon_of(Type::f32) * 16 * terms; }
 };
 

@@ -41,7 +41,7 @@ inline bound::BoundProduct planned(const Pattern& pattern, const ProductProblem&
   return {matrix, problem, m, force, forward};
 }
 
-/// Runs a product on operands of its matrix, its n and its type, and compares what it writes with float64.
+/// Runs a product on operands of its matrix, its n and its type, and compares the result with float64.
 class ProductRun {
  public:
   ProductRun(const SparseMatrix& matrix, const ProductProblem& problem, uint64_t seed = 3)
@@ -74,7 +74,7 @@ class ProductRun {
     if (problem_.product == ProductKind::forward) y.assign(y.size(), NAN);
     const int64_t n = problem_.n;
     profile_ = product.run({x.data(), n, 1}, {y.data(), n, 1}, {}, problem_.bias ? bias_.data() : nullptr);
-    EXPECT_EQ(profile_.cycles.at, product.estimate().cycles.at);  // a dry run accounts what a run takes
+    EXPECT_EQ(profile_.cycles.at, product.estimate().cycles.at);  // a dry run has the cycles of a run
     switch (problem_.product) {
       case ProductKind::input_gradient: return x;
       case ProductKind::sddmm: return product.gradient();
@@ -87,7 +87,7 @@ class ProductRun {
   const std::vector<float>& y() const { return y_; }
   const std::vector<float>& bias() const { return bias_; }
 
-  /// Of the last run.
+  /// The profile of the last run.
   const engine::Profile& profile() const { return profile_; }
 
  private:
@@ -106,7 +106,7 @@ inline check::Verification run(const SparseMatrix& matrix, const ProductProblem&
   return ProductRun(matrix, problem).run(product);
 }
 
-/// The plan's costs are those of the executable.
+/// Expects the plan's costs to equal the executable's.
 inline void expect_kept(const bound::BoundProduct& product, double most_bytes = 1.05) {
   expect_kept(product.chosen(), product.executable(), product.estimate().cycles, most_bytes);
 }

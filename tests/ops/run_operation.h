@@ -58,7 +58,7 @@ class Array {
   std::vector<std::byte> bytes_;
 };
 
-/// The plan's costs are those of one run of each step of the executable.
+/// Expects the plan's costs to equal those of one run of each step of the executable.
 inline void expect_kept(const MapPlan& plan, const compiler::Executable& executable) {
   program::PhaseTimes cycles;
   for (const program::PhaseTimes& set : executable.set_cycles) cycles += set;
@@ -84,7 +84,7 @@ void run_operation(const Problem& problem, const machine::Machine& machine, std:
 }
 
 /// Checks that every element is within one rounding to `type`, plus `absolute`, of the expected number, or is
-/// NaN or infinite as that is once rounded.
+/// NaN or infinite like the rounded number.
 inline void expect_numbers(const Array& out, Type type,
                            const std::function<double(uint32_t, uint32_t)>& wanted, double absolute = 0) {
   constexpr double kLeastHalf = 0x1p-25;    // half of the least subnormal FP16

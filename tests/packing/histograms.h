@@ -40,7 +40,7 @@ inline bool is_prime(uint32_t n) {
   return n > 1;
 }
 
-/// About that many sequences.
+/// A random histogram of a shape, with about `sequences` sequences.
 inline Histogram random_histogram(Shape shape, uint32_t max_length, uint32_t sequences,
                                   std::mt19937& random) {
   Histogram histogram = Histogram::of_max_length(max_length);

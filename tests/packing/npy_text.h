@@ -23,7 +23,7 @@ std::string npy_text(const std::vector<T>& values, const std::string& type, bool
   return text;
 }
 
-/// The values of a file that was written in this computer's byte order.
+/// The values of a file that was written in the host's byte order.
 template <class T>
 std::vector<T> npy_values(const std::string& text) {
   const auto header = static_cast<unsigned char>(text[8]) | static_cast<unsigned char>(text[9]) << 8;

@@ -61,7 +61,7 @@ std::string host_plans(const machine::Machine& machine, Type type) {
   return lines;
 }
 
-/// Of weights whose pattern is not known, only its number of blocks.
+/// Plans for weights of whose pattern only the number of blocks is known.
 std::string dynamic_host_plans(const machine::Machine& machine) {
   std::string lines;
   for (const Weight& w : {Weight{1024, 768, 1, 0.02}, {1024, 768, 1, 0.2}, {1024, 768, 8, 0.125}}) {

@@ -16,13 +16,13 @@ struct Node {
   std::vector<Node> children;
   std::string text;  ///< directly inside, with entities resolved
 
-  /// Every node of that name below this one, in order.
+  /// Every node of that name below this node, in order.
   std::vector<const Node*> all(std::string_view wanted) const {
     std::vector<const Node*> found;
     collect(wanted, found);
     return found;
   }
-  /// All text below this one.
+  /// All text below this node.
   std::string whole_text() const {
     std::string all_text = text;
     for (const Node& child : children) all_text.append(" ").append(child.whole_text());

@@ -13,7 +13,7 @@ namespace tessera::testing {
 /// rows (columns).
 class BoundArrays {
  public:
-  /// Filled from flat contents.
+  /// Arrays filled from flat contents.
   BoundArrays(const program::Program& program, const FlatVariables& contents) : program_(program) {
     for (program::VariableId v = 0; v < program.variables().size(); ++v) {
       const program::Variable& variable = program.variable(v);
@@ -37,7 +37,7 @@ class BoundArrays {
     return bindings;
   }
 
-  /// Contents of every external variable, flat and row-major; empty for the others.
+  /// Contents of every external variable, flat and row-major; empty for other variables.
   FlatVariables flat() {
     FlatVariables out(arrays_.size());
     for (program::VariableId v = 0; v < arrays_.size(); ++v) {

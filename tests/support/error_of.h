@@ -27,7 +27,7 @@ inline ::testing::AssertionResult says(const std::string& message, const std::st
 
 }  // namespace tessera::test
 
-/// The statement throws an Error, or a UsageError, whose message contains the text.
+/// Expects the statement to throw an Error, or a UsageError, whose message contains the text.
 #define EXPECT_ERROR(text, ...) \
   EXPECT_TRUE(::tessera::test::says(::tessera::test::error_of([&] { __VA_ARGS__; }), text))
 #define EXPECT_USAGE_ERROR(text, ...) \

@@ -27,7 +27,7 @@ inline std::string aedat_event(uint32_t x, uint32_t y, uint32_t polarity, uint32
   return little_endian(x << 17 | y << 2 | polarity << 1 | (valid ? 1U : 0U), 4) + little_endian(time, 4);
 }
 
-/// A packet of so many events, with this content.
+/// A packet of `events` events, with this content.
 inline std::string aedat_packet(uint32_t type, uint32_t event_bytes, uint32_t overflow, uint32_t events,
                                 const std::string& content) {
   return little_endian(type, 2) + little_endian(1, 2) + little_endian(event_bytes, 4) + little_endian(4, 4) +

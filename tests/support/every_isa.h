@@ -7,7 +7,7 @@
 
 namespace tessera::test {
 
-/// Calls body() on each; kernels use the best one again afterwards.
+/// Calls body() on each instruction set; afterwards kernels use the best one again.
 template <class Body>
 void on_every_isa(const Body& body) {
   const struct BestAgain {
@@ -20,7 +20,7 @@ void on_every_isa(const Body& body) {
   }
 }
 
-/// A fixture of tests for each, which run by themselves.
+/// A fixture of tests that run separately for each instruction set.
 class EveryIsa : public ::testing::TestWithParam<Isa> {
  protected:
   void SetUp() override { restrict_isa(GetParam()); }

@@ -1,4 +1,4 @@
-// Hosts with fixed figures, whatever this computer has, so that plans and costs for them are the same
+// Hosts with fixed figures, independent of the actual host, so that plans and costs for them are the same
 // everywhere.
 #pragma once
 
@@ -61,7 +61,7 @@ inline machine::Machine avx512_host() {
                      .l3_bytes = 24 << 20});
 }
 
-/// The same with products of BF16 by tiles.
+/// avx512_host() with products of BF16 by AMX tiles.
 inline machine::Machine amx_host() {
   machine::HostFigures figures = avx512_host().figures;
   figures.isa = Isa::amx;

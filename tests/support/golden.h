@@ -1,5 +1,5 @@
 // Comparison with a file in the tree. Run with TESSERA_UPDATE_GOLDEN=1, a test rewrites its file instead, so
-// that a change that is meant can be looked at as a difference.
+// that an intended change can be reviewed as a difference.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace tessera::testing {
 
-/// `actual` has the lines of `file`; those that differ are shown.
+/// Expects `actual` to have the lines of `file`; shows lines that differ.
 inline void expect_golden(const std::string& file, const std::string& actual) {
   const char* update = std::getenv("TESSERA_UPDATE_GOLDEN");
   if (update != nullptr && *update != '\0') {

@@ -8,7 +8,7 @@
 
 namespace tessera::test {
 
-/// As the gzip program compresses it.
+/// The content in the gzip program's format.
 inline std::string gzipped(std::string content) {
   z_stream stream = {};
   if (deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)

@@ -12,7 +12,7 @@
 
 namespace tessera::test {
 
-/// As SHD has them.
+/// Contents of a file in the form of SHD.
 struct HeidelbergFile {
   std::vector<std::vector<float>> times;
   std::vector<std::vector<uint16_t>> units;
@@ -41,7 +41,7 @@ void write_lists(hid_t group, const char* name, const std::vector<std::vector<T>
   H5Tclose(stored_lists);
 }
 
-/// IEEE's 16-bit numbers, which the library has no name for.
+/// IEEE's 16-bit numbers, for which the HDF5 library has no name.
 inline hid_t half_type() {
   const hid_t type = H5Tcopy(H5T_IEEE_F32LE);
   require_hdf5(H5Tset_fields(type, 15, 10, 5, 0, 10));
@@ -50,7 +50,7 @@ inline hid_t half_type() {
   return type;
 }
 
-/// Its bytes.
+/// The bytes of a file.
 inline std::string heidelberg_file(const HeidelbergFile& content) {
   [[maybe_unused]] static const herr_t stays_open = H5dont_atexit();  // see io/hdf5.cc
   const hid_t access = H5Pcreate(H5P_FILE_ACCESS);

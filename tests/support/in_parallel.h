@@ -9,7 +9,7 @@
 
 namespace tessera::test {
 
-/// On three threads, in any order.
+/// Runs jobs on three threads, in any order.
 inline void in_parallel(uint32_t count, const std::function<void(uint32_t)>& job) {
   std::atomic<uint32_t> next = 0;
   std::vector<std::thread> threads;

@@ -1,4 +1,4 @@
-// Random numbers, and numbers compared with exact ones.
+// Random numbers, and comparison with exact numbers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace tessera::test {
 
-/// Seeded, in [low, high).
+/// Random numbers from a seed, in [low, high).
 inline std::vector<float> random_floats(uint64_t count, uint64_t seed, float low = -1, float high = 1) {
   std::vector<float> floats(count);
   base::RandomStream(seed).fill_uniform(floats);
@@ -35,7 +35,7 @@ void expect_near(const Found& found, const Expected& expected, double allowed, c
     ASSERT_NEAR(found[i], expected[i], allowed) << what << ", element " << i;
 }
 
-/// Relative to the largest expected number.
+/// Expects numbers to be equal within `relative` times the largest expected number.
 template <class Found, class Expected>
 void expect_close(const Found& found, const Expected& expected, double relative, const std::string& what) {
   expect_near(found, expected, relative * largest(expected) + 1e-12, what);

@@ -1,4 +1,4 @@
-// ONNX files that are made by hand, so that they may also be wrong.
+// Handmade ONNX files, which may also be wrong.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ class OnnxFile {
     model_.mutable_graph()->set_name("g");
   }
 
-  /// Sizes below 0 are not known, "a", "b", …
+  /// Adds an input. Sizes below 0 are unknown, named "a", "b", …
   OnnxFile& input(const std::string& name, const std::vector<int64_t>& shape, int32_t type = kFloat) {
     describe(*model_.mutable_graph()->add_input(), name, shape, type);
     return *this;

@@ -1,16 +1,15 @@
-// The environment of a test program: what belongs to the user is neither read nor written.
+// The environment of a test program, in which the user's files are neither read nor written.
 #pragma once
 
 #include <filesystem>
 
 namespace tessera::testing {
 
-/// A temporary folder of this process, in which home, caches and temporary files lie. It is removed at the
-/// end.
+/// A temporary folder of this process for home, caches and temporary files. It is removed at the end.
 const std::filesystem::path& own_folder();
 
-/// Whether a variable of the environment says how the library or its threads shall work; those that say where
-/// test data lie, or what tests do, are others.
+/// Whether an environment variable sets how the library or its threads work, rather than where test data is,
+/// or what tests do.
 bool sets_the_library(const char* variable);
 
 }  // namespace tessera::testing

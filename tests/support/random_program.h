@@ -18,11 +18,11 @@ struct ProgramSpace {
 /// Every element is written before it is read.
 program::Program random_program(uint64_t seed, const ProgramSpace& space);
 
-/// Compute sets of vertices that may or may not conflict: variables and one compute set, executed.
+/// A program that executes one compute set, whose vertices may conflict or not.
 program::Program random_compute_set(uint64_t seed, const ProgramSpace& space);
 
-/// Whether two vertices of compute set 0 conflict, or a vertex aliases a part of what it writes,
-/// found element by element.
+/// Whether two vertices of compute set 0 conflict, or a vertex reads a part of its results through another
+/// box, determined element by element.
 bool has_conflict(const program::Program& program);
 
 }  // namespace tessera::testing

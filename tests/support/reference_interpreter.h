@@ -16,8 +16,8 @@ using FlatVariables = std::vector<std::vector<std::byte>>;
 /// place.
 FlatVariables flat_variables(const program::Program& program);
 
-/// Runs the program step by step on one thread with the codelets' reference implementations. State is
-/// what the variables hold, so that one run may follow another.
+/// Runs the program step by step on one thread with the codelets' reference implementations. State is taken
+/// from and left in the variables, so that one run may follow another.
 void interpret(const program::Program& program, FlatVariables& variables);
 
 }  // namespace tessera::testing

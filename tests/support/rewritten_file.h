@@ -1,4 +1,4 @@
-// Files as earlier versions wrote them.
+// Files in the form of earlier versions.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace tessera::test {
 
-/// The text with every `from` as `to`.
+/// The text with every `from` replaced by `to`.
 inline std::string with_all(std::string text, const std::string& from, const std::string& to) {
   for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
     text.replace(at, from.size(), to);
   return text;
 }
 
-/// Rewrites a .safetensors file with every name of a tensor, and every text of the metadata, as `renamed`
-/// makes it.
+/// Rewrites a .safetensors file, with `renamed` applied to every name of a tensor and every text of the
+/// metadata.
 template <class Renamed>
 void rewrite_safetensors(const std::string& path, const Renamed& renamed) {
   io::TensorMetadata metadata;

@@ -1,4 +1,4 @@
-// `.safetensors` files that are made by hand, so that they may also be wrong.
+// Handmade `.safetensors` files, which may also be wrong.
 #pragma once
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ class SafetensorsFile {
     return *this;
   }
 
-  /// Elements of this type.
+  /// Adds a tensor with elements of this type.
   template <class T>
   SafetensorsFile& add(const std::string& name, const std::string& dtype, const std::vector<uint64_t>& shape,
                        const std::vector<T>& elements) {

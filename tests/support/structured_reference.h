@@ -21,7 +21,7 @@ inline Vectors random_parameters(const Structure& structure, uint64_t seed) {
   return all;
 }
 
-/// With permutations that differ from stack to stack.
+/// A fastfood map with permutations that differ from stack to stack.
 inline Fastfood shuffled_fastfood(uint32_t inputs, uint32_t outputs) {
   Fastfood f{.inputs = inputs, .outputs = outputs};
   for (uint32_t i = 0; i < f.stacks() * f.size(); ++i)
@@ -32,9 +32,9 @@ inline Fastfood shuffled_fastfood(uint32_t inputs, uint32_t outputs) {
 /// Results of maps one after another. Samples are [batch, features].
 struct StructuredReference {
   std::vector<double> y, dx;
-  std::vector<std::vector<double>> gradients;  ///< of all parameters
+  std::vector<std::vector<double>> gradients;  ///< gradients of all parameters
 
-  /// `parameters`: of all maps.
+  /// `parameters` are the parameters of all maps.
   StructuredReference(std::span<const Structure> maps, const Vectors& parameters, const std::vector<float>& x,
                       const std::vector<float>& dy, uint32_t batch) {
     std::vector<Map> all;
@@ -80,7 +80,7 @@ struct StructuredReference {
   }
 };
 
-/// A matrix of so many rows, column by column.
+/// The elements of a matrix with `rows` rows, column by column.
 template <class T>
 std::vector<T> transposed(const std::vector<T>& matrix, uint32_t rows) {
   const size_t cols = matrix.size() / rows;

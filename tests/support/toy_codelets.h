@@ -42,7 +42,7 @@ program::Field field(program::VariableId variable, program::Box box);
 program::VertexGroup vertex(const program::Codelet& codelet, program::TileId tile,
                             std::vector<program::Field> fields, std::vector<program::Param> params = {});
 
-/// What a vertex takes: a whole variable, or a box of one.
+/// A field of a vertex: a whole variable, or a box of one.
 struct Taken : program::Field {
   Taken(program::VariableId whole) : Field{whole, {}}, is_whole(true) {}
   Taken(program::Field part) : Field(std::move(part)) {}

@@ -53,7 +53,7 @@ inline machine::Machine toy_chips(uint32_t chips, uint32_t tiles_each,
   return m;
 }
 
-/// A host with that many tiles, independent of this computer.
+/// A host with `threads` tiles, independent of the actual host.
 inline machine::Machine toy_host(uint32_t threads) {
   machine::Machine m;
   m.name = "host";

@@ -13,8 +13,8 @@ namespace tessera::train {
 inline constexpr uint32_t kDvsSide = 128;
 inline constexpr uint32_t kGestures = 11;
 
-/// The polarity events of an AEDAT 3.1 file, as far as they are marked as valid; packets of other kinds are
-/// skipped. Throws Error for malformed files and pixels beyond 128 × 128.
+/// The polarity events of an AEDAT 3.1 file that are marked as valid; packets of other kinds are skipped.
+/// Throws Error for malformed files and pixels beyond 128 × 128.
 std::vector<PixelEvent> read_aedat(const io::Source& source);
 
 struct Gesture {
@@ -25,8 +25,8 @@ struct Gesture {
   bool operator==(const Gesture&) const = default;
 };
 
-/// A list of gestures: class from 1, begin, end; a first line that names the columns. Throws Error if it is
-/// malformed.
+/// Reads a list of gestures: class from 1, begin, end; the first line names the columns. Throws Error if it
+/// is malformed.
 std::vector<Gesture> read_gestures(const io::Source& source);
 
 }  // namespace tessera::train

@@ -1,4 +1,4 @@
-// Events with times, brought into steps.
+// Binning of timed events into steps.
 #pragma once
 
 #include <tessera/training.h>
@@ -10,14 +10,14 @@
 
 namespace tessera::train {
 
-/// Limits of what lists of spikes can hold.
+/// Limits of recordings, by what lists of spikes can hold.
 inline constexpr uint32_t kMostSteps = 1U << 16;
 inline constexpr uint32_t kMostUnits = 1U << 16;
-/// Of a data set, and of its events together.
+/// Maximum number of classes of a data set, and of its events in total.
 inline constexpr uint32_t kMostClasses = 1U << 10;
 inline constexpr uint64_t kMostEvents = uint64_t{1} << 31;
 
-/// An event of a file, before it is brought into a step.
+/// An event of a file, before binning.
 struct TimedEvent {
   double time = 0;
   uint32_t unit = 0;
@@ -40,7 +40,7 @@ void check_sizes(uint32_t steps, uint64_t units, uint64_t classes);
 /// 0 or from w on are left out.
 class Binning {
  public:
-  /// Of a set with steps and units. `window` has the unit of times.
+  /// Adds to a set that has steps and units. `window` has the unit of times.
   Binning(Recordings& to, double window) : to_(to), window_(window) {}
 
   void add(std::span<const TimedEvent> events, uint32_t label);
@@ -55,7 +55,7 @@ class Binning {
   uint64_t outside_ = 0;
 };
 
-/// The part of a sensor that becomes units: its middle, if that is cropped, in squares of pixels.
+/// The part of a sensor that becomes units: its middle, if it is cropped, divided into squares of pixels.
 class SensorView {
  public:
   /// Throws UsageError if nothing or more than 65,536 units would be left.
@@ -72,15 +72,15 @@ class SensorView {
   uint32_t rows_ = 0, cols_ = 0;
 };
 
-/// Events of one recording as units with times in µs from `start` on; adds those outside the part to
-/// `outside`.
+/// Events of one recording as units with times in µs from `start` on; adds the number of events outside the
+/// part to `outside`.
 std::vector<TimedEvent> seen_through(const SensorView& view, std::span<const PixelEvent> events,
                                      int64_t start, uint64_t& outside);
 
-/// Some recordings of a set, in this order.
+/// The recordings `which` of a set, in this order.
 Recordings part_of(const Recordings& all, std::span<const uint32_t> which);
 
-/// Divides a set at random into recordings for training and testing. Throws UsageError if one is empty.
+/// Divides a set at random into recordings for training and testing. Throws UsageError if either is empty.
 void divide_into(RecordingSplit& split, const Recordings& all, const RecordingSettings& settings);
 
 }  // namespace tessera::train

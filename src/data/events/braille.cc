@@ -24,7 +24,7 @@ io::NpyIntegers one_each(const io::Source& source, uint64_t recordings, int64_t 
   return array;
 }
 
-/// The first `length` rows of `samples`, as so many steps of currents.
+/// Interpolates the first `length` rows of `samples` to `steps` steps of currents.
 void interpolate(const int64_t* samples, uint64_t length, uint32_t sensors, uint32_t steps,
                  std::vector<float>& to) {
   for (uint32_t t = 0; t < steps; ++t) {

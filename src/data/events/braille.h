@@ -8,15 +8,15 @@
 
 namespace tessera::train {
 
-/// The recordings as currents from 0, untouched, to 1: of each the first `lengths` of the samples
-/// [recordings, samples, sensors] (bytes; 255: untouched), interpolated linearly to so many steps. Throws
+/// The recordings as currents from 0, untouched, to 1: the first `lengths` samples of each recording of
+/// [recordings, samples, sensors] (bytes; 255: untouched), interpolated linearly to `steps` steps. Throws
 /// Error if the arrays do not fit together.
 Recordings read_braille(const io::Source& taxels, const io::Source& lengths, const io::Source& labels,
                         uint32_t steps);
 
 /// Spikes of rises and falls: feature f has the unit 2f, which fires when its current has risen by `delta`
-/// since the last event of either, and 2f + 1 for falls. A step has one of each at most; what is left of a
-/// larger change follows in the next ones.
+/// since the last event of either unit, and the unit 2f + 1 for falls. A unit fires at most once per step;
+/// the rest of a larger change follows in the next steps.
 Recordings delta_coded(const Recordings& currents, double delta);
 
 }  // namespace tessera::train

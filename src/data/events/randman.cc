@@ -50,7 +50,7 @@ class Manifold {
     for (uint32_t i = 0; i < waves_; ++i) scale_.push_back(1 / (std::pow(i + 1.0, settings.alpha) + 1));
   }
 
-  /// Of a unit, at points [samples, dimensions].
+  /// The function of a unit, at points [samples, dimensions].
   std::vector<double> values(uint32_t unit, const std::vector<double>& points) const {
     std::vector<double> y(points.size() / dimensions_, 1.0);
     for (uint32_t d = 0; d < dimensions_; ++d) {

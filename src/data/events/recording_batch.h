@@ -1,4 +1,4 @@
-// Batches of recordings as spiking networks take them.
+// Batches of recordings in the form that spiking networks take.
 #pragma once
 
 #include <tessera/spiking.h>
@@ -12,17 +12,17 @@
 
 namespace tessera::train {
 
-/// The most spikes that a recording has in a step; at least 1.
+/// The maximum number of spikes of a recording in a step; at least 1.
 uint32_t most_spikes(const Recordings& recordings);
 
 /// Recordings of spikes as lists, or of currents as a dense array [steps, batch, units].
 class RecordingBatch {
  public:
-  /// With room for `capacity` spikes of a step.
+  /// A batch with space for `capacity` spikes per step.
   RecordingBatch(const Recordings& of, uint32_t batch, uint32_t capacity);
 
-  /// At most as many recordings as there is room for; the others are empty and have the label 0. Throws
-  /// UsageError if a step has more spikes than there is room for.
+  /// Loads the recordings `which`, at most as many as the batch has; the others are empty and have the label
+  /// 0. Throws UsageError if a step has more spikes than the capacity.
   void load(const Recordings& recordings, std::span<const uint32_t> which);
 
   SpikeLists spikes() const { return {ids_.data(), num_.data(), capacity_}; }

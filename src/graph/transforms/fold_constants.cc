@@ -168,7 +168,7 @@ class Folding {
     return values;
   }
 
-  /// Of the new graph: a value of this one.
+  /// The value of the new graph for a value of the original graph.
   Value value_of(ValueId id) {
     if (const auto made = made_.find(id); made != made_.end()) return result_.graph.value(made->second);
     const ValueInfo& info = graph_.info(id);

@@ -1,4 +1,4 @@
-// Gradients of functions: each differentiated once, however often it is called.
+// Gradients of functions, each of which is differentiated once, however often it is called.
 #pragma once
 
 #include <tessera/graph.h>
@@ -15,7 +15,8 @@ namespace tessera::graph {
 struct FunctionGradient {
   /// The function, with the results that its gradient needs as further outputs "stash…".
   std::shared_ptr<const Graph> forward;
-  /// Takes `taken` and then the gradients of outputs; its outputs "gradient…" are those of the inputs.
+  /// The function's gradient: its inputs are `taken` and then the gradients of outputs; its outputs
+  /// "gradient…" are the gradients of the inputs.
   std::shared_ptr<const Graph> backward;
   /// An input or output of `forward`, by position.
   struct Taken {
@@ -23,12 +24,12 @@ struct FunctionGradient {
     size_t position = 0;
   };
   std::vector<Taken> taken;
-  std::vector<std::optional<size_t>> gradients;  ///< by input: which output of `backward`
+  std::vector<std::optional<size_t>> gradients;  ///< by input: output of `backward` that is its gradient
 };
 
 class FunctionGradients {
  public:
-  /// With gradients given for some of the outputs.
+  /// The gradient of a function, where `given` says which outputs have gradients.
   const FunctionGradient& of(const std::shared_ptr<const Graph>& function, const std::vector<bool>& given);
 
  private:
@@ -37,8 +38,8 @@ class FunctionGradients {
 
 struct Differentiation;
 
-/// Adds the gradient of a node by its decomposition, which takes the node's place if nothing lowers it.
-/// Otherwise what the gradient needs is computed again.
+/// Adds the gradient of a node by its decomposition, which replaces the node if the operation has no
+/// lowering. Otherwise the values that the gradient needs are recomputed.
 std::vector<std::optional<Value>> differentiate_decomposition(const Differentiation& d);
 
 }  // namespace tessera::graph

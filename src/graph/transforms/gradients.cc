@@ -68,7 +68,7 @@ class Backward {
   std::map<ValueId, Value> gradients_;
 };
 
-/// By value: whether it depends on one of others.
+/// By value: whether it depends on a value in `of`.
 std::vector<bool> dependents(const Graph& graph, const std::vector<Value>& of) {
   std::vector<bool> depends(graph.values().size());
   for (const Value& value : of) depends[value.id] = true;

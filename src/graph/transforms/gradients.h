@@ -14,12 +14,12 @@ class FunctionGradients;
 /// Whether a value is the constant 1: the gradient of a loss with respect to itself.
 bool is_one(const Value& value);
 
-/// What gradients add to a graph.
+/// The nodes and gradients that backpropagation adds to a graph.
 struct Backpropagation {
-  uint32_t first = 0;  ///< of the nodes, up to the last
+  uint32_t first = 0;  ///< first of the added nodes, which are the last of the graph
   std::vector<std::optional<Value>> gradients = {};
 };
-/// Adds the gradients of values, given those of others.
+/// Adds the gradients of values, given the gradients of other values.
 Backpropagation backpropagate(Graph& graph, const std::vector<std::pair<ValueId, Value>>& given,
                               const std::vector<Value>& of, FunctionGradients& functions);
 

@@ -10,7 +10,7 @@
 namespace tessera::graph {
 namespace {
 
-/// Of a scale that may change.
+/// Bounds of a scale that may change.
 constexpr double kLeastLossScale = 1, kLargestLossScale = 0x1p24;
 
 }  // namespace

@@ -7,13 +7,13 @@
 
 namespace tessera::graph {
 
-/// Throws UsageError for a scale that is none.
+/// Throws UsageError for an invalid scale.
 void check_loss_scale(const LossScale& scale);
 
-/// A loss times its scale, and what becomes of the scale after a step.
+/// A loss times its scale, and the update of the scale after a step.
 class ScaledLoss {
  public:
-  /// Adds the product, and the state of a scale that may change.
+  /// Adds the product of loss and scale, and the state of a scale that may change.
   ScaledLoss(Value loss, const LossScale& scale);
 
   Value loss() const { return loss_; }
@@ -21,13 +21,13 @@ class ScaledLoss {
   /// A gradient of loss(), in FP32, divided by the scale.
   Value unscaled(Value gradient);
 
-  // Of a scale that may change, with the sum of the squares of all gradients, which is infinite or NaN where
-  // one of them is.
-  /// The learning rate, or NaN for a step that is left out.
+  // For a scale that may change. `squares` is the sum of the squares of all gradients, which is infinite or
+  // NaN if one of them is.
+  /// The learning rate, or NaN for a step that is skipped.
   Value lr_unless_skipped(Value lr, Value squares) const { return lr + (squares - squares); }
-  /// How many steps were left out before.
+  /// Number of steps that were skipped before.
   Value skipped_steps() const { return *skipped_; }
-  /// Adds what scale and counters become.
+  /// Adds the updates of the scale and the counters.
   void adapt(Value squares) const;
 
  private:

@@ -105,8 +105,7 @@ std::vector<Value> Graph::repeat_for_micro_batches(uint32_t count, const std::ve
 /// Removes means over the whole step, and has what runs for each micro-batch before the others to get them.
 std::vector<Node> Graph::separate_means(uint32_t count, std::vector<MicroBatch>& before) {
   std::vector<Node> means, others;
-  for (const Node& node : nodes_)
-    (node.operation->traits.over_step ? means : others).push_back(node);
+  for (const Node& node : nodes_) (node.operation->traits.over_step ? means : others).push_back(node);
   for (const Node& mean : means) {
     const ValueId of = mean.inputs[0];
     set_nodes(others);

@@ -39,7 +39,8 @@ class Part {
   }
 
  private:
-  /// As in the whole graph: first otherwise, because a name may be that of another value by now.
+  /// Names results as in the whole graph: first by temporary names, because another value may have the name
+  /// by now.
   void name_results() {
     const auto rename = [&](const auto& name_of) {
       for (const auto& [id, own] : values_)

@@ -1,4 +1,4 @@
-// A graph for some of its samples, where each depends on its own inputs only.
+// Graphs for some of the samples, where each sample depends on its own inputs only.
 #pragma once
 
 #include <tessera/graph.h>
@@ -8,13 +8,13 @@
 
 namespace tessera::graph {
 
-/// Samples that a graph computes: the first dimension of its first input; 0: it has none.
+/// Number of samples of a graph: the first dimension of its first input; 0: it has none.
 uint32_t samples_of(const Graph& graph);
 
-/// The graph for an equal part of its samples, if it can be run for one part after the other: inputs that
-/// have an element of the first dimension for each sample, and all outputs, have those of the part; other
-/// inputs, parameters and state are whole. None for a graph of which that is not known, or that is changed by
-/// a run.
+/// The graph for one of `parts` equal parts of its samples, if it can run for one part after the other. All
+/// outputs, and inputs whose first dimension counts samples, hold the samples of the part; other inputs,
+/// parameters and state are whole. None for a graph that is not known to allow this, or whose runs change
+/// state.
 std::optional<Graph> for_samples(const Graph& graph, uint32_t parts);
 
 }  // namespace tessera::graph

@@ -14,51 +14,51 @@
 
 namespace tessera::graph {
 
-/// A transform of a graph, which leaves its results as they are, and returns how many operations it changed.
+/// A transform of a graph, which preserves its results and returns the number of operations that it changed.
 struct Transform {
   std::string_view name;
   size_t (*run)(Graph&, const machine::Machine&);
 };
 
-/// What a session does with its graph before it is lowered, in this order.
+/// The transforms that a session applies to its graph before lowering, in this order.
 std::span<const Transform> session_transforms();
 
-/// Runs transforms one after the other, each on the functions of a graph too, and records what they did.
-/// Where assertions are on, the graph is verified after each.
+/// Runs transforms one after the other, each on the functions of a graph too, and records what they did. With
+/// assertions, the graph is verified after each transform.
 std::vector<PassRecord> transform(Graph& graph, std::span<const Transform> transforms,
                                   const machine::Machine& machine);
 
-/// The operations that define a node's, as a function of its inputs, with a result for each of its own.
+/// The decomposition of a node's operation, as a function of the node's inputs with an output per result.
 std::shared_ptr<const Graph> decomposition_of(const Graph& graph, const Node& node);
-/// Nodes whose operation is not lowered on a machine become the operations that define it; of a choice, those
-/// for which `which` is true.
+/// Replaces nodes whose operation is not lowered on a machine by its decomposition; or the nodes for which
+/// `which` is true.
 size_t decompose(Graph& graph, const machine::Machine& machine);
 size_t decompose(Graph& graph, bool (*which)(const Node&));
-/// Permutations of dimensions move behind the operations that can do without them, where they meet others:
-/// of two that undo each other nothing stays. Does nothing unless fewer elements are moved then. Returns the
-/// number of operations that take their inputs as they lie.
+/// Moves permutations of dimensions behind operations that can run on permuted inputs, so that they meet
+/// other permutations and may cancel. Changes nothing unless fewer elements are moved afterwards. Returns the
+/// number of operations that were rewritten for permuted inputs.
 size_t move_permutations(Graph& graph);
 /// Removes operations whose results nothing uses, such as the gradient of a network's input.
 size_t remove_unused(Graph& graph);
-/// Operations take over those after them that alone use their results, as far as they can: a product its
-/// activation.
+/// Fuses operations with the sole users of their results where Operation::absorb allows it, such as a product
+/// with its activation.
 size_t fuse(Graph& graph);
 
-/// Values of one graph, by those of another from which they were cloned.
+/// Maps the values of one graph to their clones in another.
 using Clones = std::map<ValueId, ValueId>;
-/// Adds nodes of one graph to another. Their inputs are in `clones`, or constants; their results are added to
-/// it.
+/// Clones nodes of one graph into another. Their inputs must be constants or in `clones`, to which their
+/// results are added.
 void clone(const Graph& from, std::span<const Node> nodes, Graph& to, Clones& clones);
-/// Clones a function, whose inputs become given values.
+/// Clones a function into a graph, with the given values as its inputs.
 Clones clone(const Graph& function, Graph& to, const std::vector<ValueId>& inputs);
-/// The function runs instead of a node, which has to be erased: its first results are the node's. `count`
-/// gets the number of nodes that are added before it.
+/// Clones a function to replace a node, which must then be erased; the function's first results become the
+/// node's. `count` is set to the number of nodes that are added before the node.
 Clones clone_instead(const Graph& function, Graph& graph, uint32_t node, uint32_t& count);
 
-/// Throws Error, naming the value, if values are used before they are computed or computed twice, or have
-/// another type than their operation gives them; also in functions.
+/// Throws Error, naming the value, if a value is used before it is computed, is computed twice, or has
+/// another type than its operation infers; also in functions.
 void verify(const Graph& graph);
-/// Where assertions are on.
+/// Verifies the graph if assertions are on.
 #ifdef NDEBUG
 inline void verify_if_asserting(const Graph&) {}
 #else

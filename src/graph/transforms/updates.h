@@ -16,26 +16,27 @@ void require_setting(bool holds, std::string_view what, double value, std::strin
 /// Throws UsageError for settings out of range.
 void check(const Optimizer& optimizer);
 
-/// What holds for one parameter.
+/// The settings of one parameter.
 struct ParameterSettings {
   double lr_scale = 1;
   double decay = 0;
   bool trust_ratio = true;
 };
 
-/// Those of all parameters of a graph, from the groups. Throws UsageError for a name that no parameter has.
+/// The settings of all parameters of a graph, from the groups. Throws UsageError for a name that no parameter
+/// has.
 std::map<ValueId, ParameterSettings> settings_of_parameters(const Graph& graph,
                                                             const TrainingOptions& options);
 
-/// A parameter and what its update takes.
+/// A parameter, and the values that its update takes.
 struct Updated {
   Value parameter, gradient, lr;
 };
 
-/// Adds updates of parameters, and what the optimizer keeps for them.
+/// Adds updates of parameters, and the optimizer's state for them.
 class Updates {
  public:
-  /// `skipped`: the number of steps that were left out before.
+  /// `skipped`: the number of steps that were skipped before.
   Updates(Graph& graph, const TrainingOptions& options, std::optional<Value> skipped)
       : graph_(graph), options_(options), skipped_(skipped) {}
 
@@ -62,14 +63,13 @@ class Updates {
   Graph& graph_;
   const TrainingOptions& options_;
   std::optional<Value> skipped_, good_step_;
-  uint32_t rounded_ = 0;  ///< values so far, which number their random streams
+  uint32_t rounded_ = 0;  ///< number of values rounded so far, which numbers their random streams
 };
 
-/// Of all elements.
+/// The sum of the squares of all elements.
 Value sum_of_squares(Value x);
 
-/// The scalar input of that name, which is added if there is none. Throws UsageError if the name is taken by
-/// another value.
+/// The scalar input of that name; adds it if there is none. Throws UsageError if another value has the name.
 Value input_named(Graph& graph, const std::string& name, Type type);
 
 }  // namespace tessera::graph

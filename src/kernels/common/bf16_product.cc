@@ -222,7 +222,7 @@ void run_tiles(const Bf16Tile& tile, const Bf16Packing* packing) {
   functions[tile.rows > kTileRows ? 1 : 0][tile.panels - 1](tile, packing);
 }
 
-// As many sums as registers hold beside two vectors of B and a pair of A.
+// The most sums that registers hold beside two vectors of B and a pair of A.
 constexpr uint32_t kDotRows = 12;
 
 template <uint32_t kRows, uint32_t kPanels>

@@ -16,46 +16,46 @@ inline constexpr uint32_t kBf16Columns = 16, kBf16Step = 32;
 /// Values of a step of a panel.
 inline constexpr size_t kBf16StepValues = size_t{kBf16Columns} * kBf16Step;
 
-/// Rows of A that Bf16Product::run() takes at most.
+/// Maximum number of rows of A for Bf16Product::run().
 inline constexpr uint32_t kBf16Rows = 32;
 
-/// Whether the active instruction set has such instructions. Those alone decide which products use them,
-/// never the number of rows, so that results do not depend on how a product is partitioned.
+/// Whether the active instruction set has such instructions. This alone decides whether products use them,
+/// never the number of rows, so that results do not depend on a product's partition.
 bool has_bf16_products();
 
-/// sums = A·B, or added to them.
+/// sums = A·B, or sums += A·B.
 struct Bf16Tile {
   const base::Bfloat16* a;  ///< [row][term]
-  size_t a_step;            ///< from row to row
+  size_t a_step;            ///< values from row to row
   uint32_t rows;            ///< 1 to kBf16Rows
   const base::Bfloat16* b;  ///< [step][panel][pair of terms][column][2]
   uint32_t panels;          ///< 1 or 2
   uint32_t steps;
   float* sums;  ///< [row][column] of each panel
   size_t sums_step;
-  size_t sums_panel;  ///< from panel to panel
+  size_t sums_panel;  ///< floats from panel to panel
   bool adds;
 };
 
-/// Panels of B for a later product, made beside one with as many panels and steps: rows [term][column] of
-/// kBf16Columns columns become pairs.
+/// Panels of B for a later product, prepacked during a product with equally many panels and steps: rows
+/// [term][column] of kBf16Columns columns become pairs.
 struct Bf16Packing {
-  const base::Bfloat16* from[2];  ///< for each panel
-  base::Bfloat16* to;             ///< as Bf16Tile::b
+  const base::Bfloat16* from[2];  ///< rows of each panel
+  base::Bfloat16* to;             ///< in the order of Bf16Tile::b
 };
 
-/// Rows of a product with blocks, and tiles of columns that are computed at once at most.
+/// Rows of a product with blocks, and maximum number of tiles of columns that are computed at once.
 inline constexpr uint32_t kBf16BlockRows = 16, kBf16BlockTiles = 4;
 
 /// sums = the sum of blocks times their parts of X.
 struct Bf16Blocks {
   const base::Bfloat16*
       blocks;  ///< rows of kBf16Step terms: one block of 32 × 32, or two of 16 × 16 side by side
-  const uint32_t* columns;  ///< of each block, in blocks
+  const uint32_t* columns;  ///< column of each block, in blocks
   uint32_t count;
   uint32_t block_size;      ///< 16 or 32: terms of a block
   const base::Bfloat16* x;  ///< [tile of columns][pair of terms][column][2]
-  size_t x_step;            ///< from tile to tile
+  size_t x_step;            ///< values from tile to tile
   uint32_t tiles;           ///< 1 to kBf16BlockTiles
   float* sums;              ///< [kBf16BlockRows][kBf16BlockTiles][column]
 };
@@ -74,7 +74,7 @@ class Bf16Product {
 
  private:
   const bool has_tiles_;
-  uint32_t tile_rows_ = 0;  // as configured
+  uint32_t tile_rows_ = 0;  // rows for which the tiles are configured
   uint32_t block_size_ = 0;
 };
 
@@ -83,16 +83,16 @@ class Bf16Product {
 void pack_bf16_pairs(const base::Bfloat16* from, size_t from_step, uint32_t terms, uint32_t columns,
                      base::Bfloat16* to, size_t to_step);
 
-/// The same of two panels of kBf16Columns columns each, side by side; the second one is written `to_panel`
-/// after the first one.
+/// pack_bf16_pairs() for two panels of kBf16Columns columns each, side by side; the second panel is written
+/// `to_panel` after the first.
 void pack_two_bf16_panels(const base::Bfloat16* from, size_t from_step, uint32_t terms, base::Bfloat16* to,
                           size_t to_step, size_t to_panel);
 
-/// Rounds rows of sums. The processor must have the instructions, as for all of these functions.
+/// Rounds rows of sums. The processor must have the instructions, as for all functions in this header.
 void round_to_bf16(const float* from, size_t from_step, uint32_t rows, uint32_t cols, base::Bfloat16* to,
                    int64_t to_step);
 
-/// As pack_bf16_pairs(), of sums, [term][column] without gaps, which are rounded.
+/// pack_bf16_pairs() for contiguous FP32 sums, [term][column], which are rounded.
 void pack_bf16_sums(const float* from, uint32_t terms, base::Bfloat16* to, size_t to_step);
 
 }  // namespace tessera::kernels

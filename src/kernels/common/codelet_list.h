@@ -1,4 +1,4 @@
-// How a family states its codelets: the fields and parameters of each, and the list of all, each once.
+// Macros by which a family of codelets lists its codelets, with the fields and parameters of each, once.
 //
 //   #define TESSERA_CAST_FIELDS(X) X(in) X(out, .access = program::Access::out)
 //   #define TESSERA_CAST_CODELETS(X) X(cast, TESSERA_CAST_FIELDS, TESSERA_NONE, cast_simd, 384)
@@ -6,11 +6,11 @@
 //   TESSERA_DEFINE_FAMILY(cast, TESSERA_CAST_CODELETS, TESSERA_CODELET)   // in codelet.cc
 //
 // An entry is the codelet's name, its fields, its parameters, its SIMD form or nullptr, its code's bytes on a
-// tile, and what else program::Codelet has behind these. It makes cast_codelet of cast_reference(),
-// cast_simd() and cast_cost(). A family whose functions are in several files declares them with
-// TESSERA_CAST_CODELETS(TESSERA_DECLARE_FUNCTIONS). Code says fields[cast_field::out], so that positions
-// follow from the list and stand nowhere else. Parameters have a name and nothing beside it; since codelets
-// may share them, their positions are declared with TESSERA_POSITIONS.
+// tile, and further members of program::Codelet. It makes cast_codelet of cast_reference(), cast_simd() and
+// cast_cost(). A family whose functions are in several files declares them with
+// TESSERA_CAST_CODELETS(TESSERA_DECLARE_FUNCTIONS). Code uses fields[cast_field::out], so that positions
+// follow from the list alone. Parameters have a name and nothing beside it; since codelets may share them,
+// their positions are declared with TESSERA_POSITIONS.
 #pragma once
 
 #include <array>
@@ -78,7 +78,8 @@
     return kListed;                                                              \
   }
 
-/// Kernels for each instruction set are run_NAME(); on one without vectors that is the reference.
+/// Defines run_NAME(), the kernel for an instruction set, as the reference for instruction sets without
+/// vectors.
 #define TESSERA_RUN_REFERENCE(codelet, ...) \
   void run_##codelet(const program::Vertex& v) { codelet##_reference(v); }
 #define TESSERA_EXPORT_RUN(codelet, ...) HWY_EXPORT(run_##codelet);

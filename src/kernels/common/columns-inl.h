@@ -16,14 +16,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// Whether columns of Y may be written past the caches: they begin at cache lines, and nothing of them is
-// read.
+// Whether columns of Y may be written with non-temporal stores: they begin at cache lines, and Y is not read.
 inline bool streams_columns(const MatrixView<float>& y, const Epilogue& epilogue) {
   return y.row_stride == 1 && epilogue.beta == 0.0F && reinterpret_cast<uintptr_t>(y.data) % 64 == 0 &&
          y.col_stride % 16 == 0;
 }
 
-// Adds beta · Y on the way, in pieces that stay in the L1 cache.
+// Finishes columns of a Y that is read, adding beta · Y, in pieces that stay in the L1 cache.
 inline void finish_read_columns(const Epilogue& e, const MatrixView<float>& y, uint32_t row, uint32_t rows,
                                 int64_t col, uint32_t cols, const float* sums, size_t step) {
   constexpr uint32_t kRows = 32;
@@ -42,7 +41,7 @@ inline void finish_read_columns(const Epilogue& e, const MatrixView<float>& y, u
 }
 
 // Rows [row, row + rows) of Y and columns [col, col + cols), from sums whose rows are `step` apart and which
-// it changes. With `stream`, past the caches: only where streams_columns().
+// it changes. With `stream`, which requires streams_columns(), by non-temporal stores.
 inline void finish_columns(const Epilogue& e, const MatrixView<float>& y, uint32_t row, uint32_t rows,
                            int64_t col, uint32_t cols, float* sums, size_t step, bool stream) {
   if (e.beta != 0.0F) return finish_read_columns(e, y, row, rows, col, cols, sums, step);

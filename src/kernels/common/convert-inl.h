@@ -91,7 +91,7 @@ HWY_INLINE void with_float_type(Type type, const Visit& visit) {
   }
 }
 
-// The same for two types at once.
+// Calls visit(A{}, B{}) with the C++ types of two floating-point elements.
 template <class Visit>
 HWY_INLINE void with_float_types(Type first, Type second, const Visit& visit) {
   with_float_type(first, [&]<class First>(First a) HWY_ATTR {

@@ -16,11 +16,11 @@ struct HostWork {
   double vector_operations = 0;  ///< per FP32 lane: arithmetic and conversions
 };
 
-/// Cycles of one core: the maximum of streaming the bytes from the cache level that holds them all, with
+/// Cycles of one core: the maximum of streaming the bytes from the cache level that holds all of them, with
 /// every core active, and the arithmetic, plus a fixed part for entering the vertex.
 double host_cycles(const machine::Machine& m, const HostWork& work);
 
-/// Vector operations on a host to convert an element of a type to FP32, and to round it back.
+/// Vector operations of a host to convert an element of a type to FP32, and to round it back.
 double widen_operations(Type type);
 double round_operations(Type type);
 
@@ -51,7 +51,7 @@ double tile_vector_width(Type type);
 /// ⌈elements / workers⌉: the slice of a tile's busiest worker.
 double worker_slice(const machine::Machine& m, double elements);
 
-/// All cycles in one phase.
+/// Times with all cycles in one phase.
 program::PhaseTimes in_phase(program::Phase phase, double cycles);
 
 }  // namespace tessera::kernels

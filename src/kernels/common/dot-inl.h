@@ -41,8 +41,7 @@ HWY_INLINE void store_one(float* to, float value) { *to = value; }
 HWY_INLINE void store_one(base::Half* to, float value) { *to = base::to_half(value); }
 HWY_INLINE void store_one(base::Bfloat16* to, float value) { *to = base::to_bfloat16(value); }
 
-// One block of dW: b rows of dY times b rows of X, fewer at the edges; `dy_row` and `x_row` are the first of
-// them.
+// One block of dW: b rows of dY, from `dy_row` on, times b rows of X, from `x_row` on; fewer at the edges.
 template <class In, class Out>
 void sample_block(const program::FieldView& dy, uint32_t dy_row, const program::FieldView& x, uint32_t x_row,
                   uint32_t b, Out* out) {

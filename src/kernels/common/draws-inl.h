@@ -1,4 +1,4 @@
-// Random numbers on vectors: those of base::philox().
+// The random numbers of base::philox() on vectors.
 #if defined(TESSERA_KERNELS_DRAWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_DRAWS_INL_H_
 #undef TESSERA_KERNELS_DRAWS_INL_H_
@@ -21,7 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Counters = hn::ScalableTag<uint64_t>;
 using Counter = hn::Vec<Counters>;
 
-// Words that are drawn at once; after them there is room for a vector.
+// Number of words that are drawn at once; a buffer has space for one more vector.
 inline constexpr size_t kDrawnWords = 512;
 inline constexpr size_t kDrawnSlack = 64;
 
@@ -34,7 +34,7 @@ HWY_INLINE void store_pairs(Counter a, Counter b, uint64_t* to) {
   to[1] = hn::GetLane(b);
 }
 #else
-// The product with the lower half of a number.
+// The product of a factor with the lower halves of numbers.
 HWY_INLINE Counter times(Counter a, uint32_t factor) {
   const hn::Repartition<uint32_t, Counters> halves;
   return hn::MulEven(hn::BitCast(halves, a), hn::Set(halves, factor));
@@ -44,7 +44,7 @@ HWY_INLINE void store_pairs(Counter a, Counter b, uint64_t* to) {
 }
 #endif
 
-// A block of four words in each lane. Of each number only the lower half counts.
+// Draws a block of four words in each lane. Only the lower half of each number counts.
 HWY_INLINE void draw_blocks(const Draws& draws, uint64_t block, uint64_t* words) {
   const Counters d;
   Counter c0 = hn::Add(hn::Set(d, block), hn::Iota(d, 0));
@@ -69,7 +69,7 @@ HWY_INLINE void draw_blocks(const Draws& draws, uint64_t block, uint64_t* words)
 }
 
 // Calls visit(i, words, count) for `count` words from word first + i of the stream on, behind which a vector
-// may be read, until there were `total`.
+// may be read, until `total` words were visited.
 template <class Visit>
 void each_draw(const Draws& draws, uint64_t first, size_t total, const Visit& visit) {
   HWY_ALIGN uint64_t words[(kDrawnWords + kDrawnSlack) / 2];
@@ -83,7 +83,7 @@ void each_draw(const Draws& draws, uint64_t first, size_t total, const Visit& vi
   }
 }
 
-// Whether the numbers in [0, 1) that words stand for are below `limit`.
+// Whether the numbers in [0, 1) that words encode are below `limit`.
 template <class D>
 HWY_INLINE hn::Mask<D> draws_below(D d, const uint32_t* words, hn::Vec<D> limit) {
   const hn::RebindToUnsigned<D> unsigned_words;

@@ -17,8 +17,8 @@ struct Draws {
   base::RandomStream stream() const { return base::RandomStream(seed, step, operation); }
 };
 
-/// `step` is a row of u32: the step and the numbers of sub-streams, which have seeds of their own
-/// (seed_of_substream).
+/// The draws of a vertex. `step` is a row of u32: the step and the numbers of the sub-stream, which determine
+/// its seed (seed_of_substream).
 inline Draws draws_at(const program::FieldView& step, uint64_t seed, uint32_t operation) {
   for (uint32_t i = 1; i < step.cols; ++i)
     seed = base::seed_of_substream(seed, i - 1, static_cast<uint32_t>(number_at(step, 0, i)));

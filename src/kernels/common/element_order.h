@@ -1,4 +1,4 @@
-// Which of a value's elements a stored one is.
+// Maps the elements of a stored matrix to those of a value.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace tessera::kernels {
 
 /// Element (r, c) of a stored matrix is element r · row_step + ⌊c / group⌋ · group_step + (c mod group) ·
-/// col_step of the value. Columns that are equally far from each other are groups of one.
+/// col_step of the value. If all columns are equidistant, groups have one column.
 struct ElementOrder {
   uint32_t row_step = 0;
   uint32_t group = 1;

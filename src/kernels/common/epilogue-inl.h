@@ -28,8 +28,8 @@ struct Lines {
   int64_t y_step;
   size_t lines;
   size_t count;         // elements of a line
-  const float* bias;    // of the first element, or null
-  bool are_rows;        // a bias for each line, not for each element of one
+  const float* bias;    // bias of the first element, or null
+  bool are_rows;        // a bias per line, instead of one per element of a line
   bool stream = false;  // whole aligned vectors use non-temporal stores; Y is not read then
 };
 

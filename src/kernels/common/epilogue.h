@@ -36,7 +36,8 @@ inline float finish(const Epilogue& e, uint32_t row, float sum, const float& y) 
   return activate(e.activation, value);
 }
 
-/// From a vertex's fields: alpha and beta, and a bias that may be empty. In a dry run they hold no data.
+/// The epilogue from a vertex's fields: alpha and beta, and a bias that may be empty. In a dry run fields
+/// hold no data.
 inline Epilogue epilogue_of(const program::FieldView& scalars, const program::FieldView& bias,
                             int64_t activation) {
   Epilogue epilogue;

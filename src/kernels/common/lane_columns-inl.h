@@ -25,7 +25,7 @@ void each_lane_tile(uint32_t samples, const Work& work) {
     work(LaneTile{begin, std::min(samples - begin, kColumnLanes), kColumnLanes});
 }
 
-// `count` of the features from `begin` on, or fewer where fewer are left.
+// At most `count` of the features from `begin` on.
 inline Samples features_from(const Samples& of, uint32_t begin, uint32_t count) {
   Samples some = of;
   some.features = std::min(of.features - std::min(of.features, begin), count);
@@ -33,20 +33,20 @@ inline Samples features_from(const Samples& of, uint32_t begin, uint32_t count) 
   return some;
 }
 
-// Fills columns of `features` features: those of the tile's samples, and zeros.
+// Fills columns of `features` features from the tile's samples, with zeros beyond the samples' features.
 inline void load_columns(const Samples& from, const LaneTile& tile, uint32_t features, float* columns) {
   for (uint32_t begin = 0; begin < features; begin += kColumnRun)
     load_samples(features_from(from, begin, kColumnRun), tile, std::min(features - begin, kColumnRun),
                  columns + column_of(begin));
 }
 
-// Writes as many columns as the samples have features.
+// Writes columns to the tile's samples, one per feature that they have.
 inline void store_columns(const float* columns, const LaneTile& tile, const Samples& to) {
   for (uint32_t begin = 0; begin < to.features; begin += kColumnRun)
     store_samples(columns + column_of(begin), tile, features_from(to, begin, kColumnRun));
 }
 
-// A single sample as a line of `features` features, zeros beyond its own.
+// Loads a single sample as a line of `features` features, with zeros beyond its own.
 inline void load_line(const Samples& from, uint32_t sample, uint32_t features, float* line) {
   const uint32_t given = std::min(from.features, features);
   for (uint32_t f = 0; f < given; ++f) line[f] = *from.pointer_to(sample, f);

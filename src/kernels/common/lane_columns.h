@@ -6,14 +6,14 @@
 
 namespace tessera::kernels {
 
-/// Samples of a column.
+/// Number of samples of a column.
 inline constexpr uint32_t kColumnLanes = 16;
 
-/// Between columns a line is left out after each run, so that those a power of two apart lie in different
+/// After each run of columns a cache line is left out, so that columns a power of two apart lie in different
 /// sets of the L1 cache.
 inline constexpr uint32_t kColumnRun = 64;
 
-/// Where a feature's column begins, in floats.
+/// Offset of a feature's column, in floats.
 constexpr size_t column_of(size_t feature) { return (feature + feature / kColumnRun) * kColumnLanes; }
 
 /// Floats of the columns of `features` features, in whole vectors.

@@ -1,4 +1,4 @@
-// What hosts take for batches in columns of lanes.
+// Costs on hosts of batches in columns of lanes.
 #pragma once
 
 #include <cmath>
@@ -11,17 +11,17 @@ namespace tessera::kernels {
 /// Cycles to add the lanes of a point.
 inline constexpr double kTotalPerPoint = 5;
 
-/// Vectors of a point.
+/// Number of vectors of a point.
 inline double column_vectors(const machine::HostFigures& f) { return kColumnLanes / lanes_of(f); }
 
-/// Cycles to move so many points between a batch and its columns.
+/// Cycles to move `points` points between a batch and its columns.
 inline double move_cycles(double points, const program::FieldView& batch, const machine::HostFigures& f) {
   constexpr double kMovePerVector = 3;
   return kMovePerVector * points * column_vectors(f) + stream_cycles(batch, f);
 }
 
-/// The columns of lanes of a batch, and the samples after these that are processed one by one
-/// if they are no more than `few`.
+/// Division of a batch into columns of lanes, and the remaining samples, which are processed one by one if
+/// there are at most `few`.
 struct ColumnParts {
   double columns, lines;
 

@@ -18,9 +18,9 @@ using DotFloats = hn::ScalableTag<float>;
 using DotVec = hn::Vec<DotFloats>;
 inline constexpr size_t kDotLanes = hn::MaxLanes(DotFloats());
 
-// The reduction prefers blends, which run on more ports than shuffles.
+// The reductions below prefer blends, which run on more ports than shuffles.
 
-// In each 128-bit block: the sums of a's halves, followed by those of b's.
+// In each 128-bit block: the sums of a's halves, followed by the sums of b's halves.
 HWY_INLINE DotVec add_within_blocks(DotVec a, DotVec b) {
   const DotFloats d;
   const hn::RepartitionToWide<DotFloats> wide;
@@ -35,18 +35,18 @@ HWY_INLINE DotVec add_neighbours(DotVec a, DotVec b) {
   return hn::Add(hn::OddEven(b, a), hn::Shuffle2301(hn::OddEven(a, b)));
 }
 
-// In each 128-bit block the sums of that block of four vectors.
+// In each 128-bit block: the four sums of that block of four vectors.
 HWY_INLINE DotVec totals_in_blocks(const DotVec* v) {
   return add_neighbours(add_within_blocks(v[0], v[2]), add_within_blocks(v[1], v[3]));
 }
 
-// The sum of the halves of `a`, followed by that of `b`.
+// The sum of the halves of `a`, followed by the sum of the halves of `b`.
 HWY_INLINE DotVec add_halves(DotVec a, DotVec b) {
   const DotFloats d;
   return hn::Add(hn::ConcatUpperLower(d, b, a), hn::ConcatLowerUpper(d, b, a));
 }
 
-// Block q: the sum of the 128-bit blocks of v[q], for as many vectors as one has blocks.
+// Block q: the sum of the 128-bit blocks of v[q], for kDotBlocks vectors.
 inline constexpr size_t kDotBlocks = kDotLanes / 4;
 HWY_INLINE DotVec add_blocks(const DotVec* v) {
   if constexpr (kDotBlocks == 1) {
@@ -60,7 +60,7 @@ HWY_INLINE DotVec add_blocks(const DotVec* v) {
   }
 }
 
-// Lane i: the sum of the lanes of v[i], for as many vectors as one has lanes.
+// Lane i: the sum of the lanes of v[i], for kDotLanes vectors.
 HWY_INLINE DotVec totals_of(const DotVec* v) {
   DotVec blocks[kDotBlocks];
 #pragma GCC unroll 4

@@ -1,4 +1,4 @@
-// Functions on vectors that keep NaN and infinity, where Highway's are for finite numbers.
+// Functions on vectors that handle NaN and infinity, where Highway's functions are for finite numbers.
 #if defined(TESSERA_KERNELS_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_MATH_INL_H_
 #undef TESSERA_KERNELS_MATH_INL_H_
@@ -21,7 +21,8 @@ HWY_INLINE V infinity(D d) {
   return hn::Set(d, std::numeric_limits<float>::infinity());
 }
 
-// NaN if either is. Max and Min of some instruction sets return the other.
+// Maximum and minimum that are NaN if either operand is. Max and Min of some instruction sets return the
+// other operand.
 template <class V>
 HWY_INLINE V maximum(V a, V b) {
   return hn::IfThenElse(hn::AndNot(hn::Gt(a, b), hn::Eq(a, a)), b, a);
@@ -46,7 +47,7 @@ HWY_INLINE V logarithm(D d, V x) {
   return hn::IfThenElse(hn::Lt(x, zero), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), number);
 }
 
-// Highway's are for angles up to 39000; others are computed one by one.
+// Highway's functions are for angles up to 39000; larger angles are computed one by one.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V with_large_angles(D d, V x, V y, float (*function)(float)) {
   const auto is_small = hn::Lt(hn::Abs(x), hn::Set(d, 39000.0F));

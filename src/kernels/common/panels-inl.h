@@ -47,8 +47,8 @@ HWY_INLINE void store_blocks(D d, V v, float* to, size_t step) {
   }
 }
 
-// Transposes 4 × 4 matrices of 128-bit blocks, or 2 × 2, as many as a vector has: the vectors of four (two)
-// rows of blocks become those of columns.
+// Transposes matrices of 4 × 4 (or 2 × 2) 128-bit blocks, of which a vector holds a row: the vectors of rows
+// of blocks become vectors of columns.
 template <class D, class V>
 HWY_INLINE void transpose_blocks(D d, V* v) {
   if constexpr (hn::MaxLanes(d) == 8) {
@@ -87,7 +87,7 @@ HWY_INLINE void transpose_square(const Load& load, const Store& store) {
   }
 }
 
-// The same between arrays: with `stream` past the caches.
+// Transposes kLanes × kLanes elements between arrays; with `stream`, by non-temporal stores.
 HWY_INLINE void transpose_square(const float* from, size_t from_step, float* to, size_t to_step,
                                  bool stream) {
   const Floats d;
@@ -97,7 +97,7 @@ HWY_INLINE void transpose_square(const float* from, size_t from_step, float* to,
   });
 }
 
-// Up to four rows at a time.
+// Transposes up to four rows.
 inline void transpose_strip(const float* from, size_t from_step, size_t rows, size_t cols, float* to,
                             size_t to_step) {
   const Floats d;
@@ -118,8 +118,8 @@ inline void transpose_strip(const float* from, size_t from_step, size_t rows, si
     for (size_t i = 0; i < rows; ++i) to[c * to_step + i] = from[i * from_step + c];
 }
 
-// to[c * to_step + r] = from[r * from_step + c]; with `stream`, whole squares past the caches: then `to`
-// begins at a vector, and to_step is whole vectors.
+// to[c * to_step + r] = from[r * from_step + c]; with `stream`, whole squares by non-temporal stores: then
+// `to` begins at a vector, and to_step is whole vectors.
 inline void transpose(const float* from, size_t from_step, size_t rows, size_t cols, float* to,
                       size_t to_step, bool stream = false) {
   size_t r = 0;
@@ -135,7 +135,7 @@ inline void transpose(const float* from, size_t from_step, size_t rows, size_t c
     transpose_strip(from + r * from_step, from_step, std::min<size_t>(4, rows - r), cols, to + r, to_step);
 }
 
-// The same into columns of Y from row `row` on; with `stream`, those begin at vectors.
+// Transposes into columns of Y from row `row` on; with `stream`, these begin at vectors.
 inline void transpose_into_columns(const float* from, size_t from_step, uint32_t rows, uint32_t cols,
                                    uint32_t row, float* y, int64_t col_stride, bool stream) {
   const auto step = static_cast<size_t>(col_stride);
@@ -145,12 +145,12 @@ inline void transpose_into_columns(const float* from, size_t from_step, uint32_t
   transpose(from + before * from_step, from_step, rows - before, cols, y + before, step, stream);
 }
 
-// For rows that begin `columns` after a vector boundary: rotates each by as many columns, so that its last
-// ones come first. Then all vectors are aligned, and the first is in two parts. Pointers to rows point to the
-// boundary.
+// For rows that begin `columns` after a vector boundary: rotates each row by `columns`, so that its last
+// columns come first. Then all vectors are aligned, and the first is in two parts. Pointers to rows point to
+// the boundary.
 struct Rotation {
   uint32_t columns = 0;
-  size_t length = 0;  // of a row
+  size_t length = 0;  // length of a row
 
   // The parts of the first vector: its last lanes, and its first ones.
   HWY_INLINE hn::Mask<Floats> end_of_row() const { return hn::FirstN(Floats(), columns); }
@@ -171,7 +171,7 @@ inline uint32_t columns_past_vector(const float* at) {
   return address % sizeof(float) == 0 ? static_cast<uint32_t>(address / sizeof(float) % kLanes) : 0;
 }
 
-// By how much `cols` columns of Y from `col` on must be rotated for aligned stores; 0 if that is impossible.
+// The rotation of `cols` columns of Y from `col` on for aligned stores; 0 if there is none.
 inline Rotation rotation_to_align(const MatrixView<float>& y, uint32_t col, uint32_t cols) {
   if (y.col_stride != 1 || y.row_stride % kLanes != 0 || cols % kLanes != 0) return {};
   return {columns_past_vector(y.pointer_to(0, col)), cols};

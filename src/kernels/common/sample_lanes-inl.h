@@ -1,4 +1,4 @@
-// Samples of a batch as lanes: columns[feature * lanes + lane], whichever way the batch itself lies.
+// Samples of a batch as lanes: columns[feature * lanes + lane], for a batch in either orientation.
 #if defined(TESSERA_KERNELS_SAMPLE_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_SAMPLE_LANES_INL_H_
 #undef TESSERA_KERNELS_SAMPLE_LANES_INL_H_
@@ -26,7 +26,7 @@ struct LaneTile {
 };
 
 #if HWY_TARGET == HWY_AVX2
-// Highway declares that masked operations might fault, because those of narrower types do.
+// Highway declares that masked operations might fault, because masked operations on narrower types do.
 HWY_INLINE hn::Vec<Floats> load_some_lanes(const float* from, size_t count) {
   return hn::MaskedLoad(hn::FirstN(Floats(), count), Floats(), from);
 }
@@ -77,7 +77,7 @@ HWY_INLINE uint32_t samples_from(const LaneTile& tile, uint32_t lane) {
   return lane >= tile.count ? 0 : std::min<uint32_t>(kLanes, tile.count - lane);
 }
 
-// Features of contiguous samples, a square at a time.
+// Transposes the features of contiguous samples, a square at a time.
 inline void transpose_samples(const Samples& x, const LaneTile& tile, float* columns) {
   const Floats d;
   const auto step = static_cast<size_t>(x.sample_stride);
@@ -103,7 +103,7 @@ inline void transpose_samples(const Samples& x, const LaneTile& tile, float* col
   }
 }
 
-// Fills columns of `features` features: those of the tile's samples, and zeros.
+// Fills columns of `features` features from the tile's samples, with zeros beyond the samples' features.
 inline void load_samples(const Samples& x, const LaneTile& tile, uint32_t features, float* columns) {
   const uint32_t given = std::min(x.features, features);
   const size_t lanes = tile.lanes;
@@ -127,7 +127,7 @@ inline void load_samples(const Samples& x, const LaneTile& tile, uint32_t featur
   std::fill(columns + given * lanes, columns + features * lanes, 0.0F);
 }
 
-// Writes columns to the tile's samples, as many features as they have.
+// Writes columns to the tile's samples, one per feature that they have.
 inline void store_samples(const float* columns, const LaneTile& tile, const Samples& y) {
   const Floats d;
   const size_t lanes = tile.lanes;

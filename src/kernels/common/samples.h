@@ -1,4 +1,4 @@
-// Batches of samples, whichever way they lie.
+// Batches of samples in either orientation.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Copying panels of what a window sees of images whose rows are contiguous.
+// Copying panels of X where X has the elements under a window in images with contiguous rows.
 #if defined(TESSERA_KERNELS_SEEN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KERNELS_SEEN_INL_H_
 #undef TESSERA_KERNELS_SEEN_INL_H_
@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr uint32_t kMaxSeenCols = 128;
 
-// Copies `count` floats by vectors of which the last two may overlap.
+// Copies `count` floats by vectors, the last two of which may overlap.
 HWY_INLINE void copy_run(const float* from, float* to, size_t count) {
   const Floats d;
   const hn::CappedTag<float, 4> four;
@@ -37,7 +37,7 @@ HWY_INLINE void copy_run(const float* from, float* to, size_t count) {
   }
 }
 
-// Columns of a panel that a tap sees: runs of neighbours, with zeros between them.
+// Columns of a panel as elements under a tap: runs of neighbours, with zeros between them.
 class SeenColumns {
  public:
   SeenColumns(const MatrixView<const float>& x, const Seen& seen, const PanelTile& tile)
@@ -63,7 +63,7 @@ class SeenColumns {
  private:
   struct Run {
     uint32_t to, count;
-    int64_t from;  // in positions
+    int64_t from;  // position in the images
   };
 
   void find_runs(uint32_t tap) {
@@ -95,7 +95,8 @@ class SeenColumns {
       run_[runs_++] = run;
   }
 
-  // Where images keep their size, all columns are as far from what they see; others than the runs are masked.
+  // Where images keep their size, all columns have the same distance from their elements; columns outside the
+  // runs are masked.
   void mask_shifted() {
     const bool keeps_size = w_.stride_across == 1 && w_.stride_down == 1 && w_.out_width == w_.width &&
                             w_.out_height == w_.height && x_.col_stride == 1 && tile_.width % kLanes == 0;
@@ -106,7 +107,7 @@ class SeenColumns {
     for (uint32_t r = 0; r < runs_; ++r) std::fill_n(mask_ + run_[r].to, run_[r].count, ~0U);
   }
 
-  // `channel` is where it begins in the images.
+  // `channel` is the channel's offset in the images.
   HWY_INLINE void copy_row(int64_t channel, float* to) const {
     const int64_t shifted = channel + shift_;
     if (shifts_ && shifted >= 0 && shifted + tile_.width <= size_) return copy_masked(x_.data + shifted, to);
@@ -148,7 +149,7 @@ class SeenColumns {
   const Seen& seen_;
   const Window& w_;
   const PanelTile& tile_;
-  int64_t size_;  // of the memory of all images
+  int64_t size_;  // size of the memory of all images
   uint32_t runs_ = 0;
   bool covers_ = false, shifts_ = false;
   int64_t shift_ = 0;

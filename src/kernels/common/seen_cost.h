@@ -1,4 +1,4 @@
-// What copying a panel of what a window sees costs on a host.
+// Cost on a host of copying panels of the elements under a window.
 #pragma once
 
 #include <tessera/types.h>
@@ -10,12 +10,12 @@
 
 namespace tessera::kernels {
 
-/// Cycles for all rows of X in so many columns. Images are read from where they stream, and then from the L1
-/// and L2 caches, once for each tap.
+/// Cycles for copying all rows of X in `cols` columns. Images stream in once, and are then read from the L1
+/// and L2 caches, once per tap.
 inline double gather_cycles(const Seen& seen, const MatrixView<const float>& images, double cols,
                             const machine::HostFigures& f) {
-  // A load, a mask and a store for each vector; the pieces of rows of the image, each a call and an
-  // overlapping vector; elements that are not neighbours.
+  // A load, a mask and a store per vector; per piece of an image's row, a call and an overlapping vector; and
+  // elements that are not neighbours.
   constexpr double kVectorCycles = 1.2, kPieceCycles = 6, kElementCycles = 1.2;
   const Window& w = seen.window;
   const double rows = seen.rows();

@@ -34,10 +34,10 @@ inline SpikingNeuronParams spiking_params(const Neuron& n, bool recurrent) {
 struct SpikingNeuron : Neuron {
   bool recurrent = false;
 
-  /// Of a vertex with these parameters, of which number `kinds` is "kinds".
+  /// The neurons of a vertex with these parameters; `kinds` is the position of "kinds".
   SpikingNeuron(std::span<const int64_t> params, size_t kinds)
       : SpikingNeuron(params.subspan(kinds).first<spiking_neuron_params>()) {}
-  /// From those that spiking_params() gives.
+  /// The neurons from the result of spiking_params().
   explicit SpikingNeuron(std::span<const int64_t, spiking_neuron_params> params) {
     const auto kinds_of = static_cast<uint64_t>(params[0]);
     spikes = (kinds_of & 1) != 0;
@@ -62,7 +62,7 @@ struct SpikingNeuron : Neuron {
   bool attaches() const { return reset != Reset::none && reset_gradient == ResetGradient::attached; }
 };
 
-/// Of a field "control", u32: neurons listed at most; the random stream's seed and step.
+/// Columns of a field "control", u32: maximum number of listed neurons; seed and step of the random stream.
 namespace spiking_control {
 enum : size_t { limit, seed_low, seed_high, step, count };
 }

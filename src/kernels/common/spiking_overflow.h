@@ -1,5 +1,5 @@
-// Which listed neurons stay when there are more than lists have room for: spikes first, the others by chance,
-// each with the same.
+// The choice of the neurons that stay when more are found than lists can hold: spikes are preferred, and
+// neurons of either kind are chosen at random, with equal probability.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace tessera::kernels {
 
-/// Of `listed` neurons the first `fired` have fired; `limit` of all stay. Calls keep(to, from) for each of
-/// them in order, and returns how many of the fired ones they are. Each step of a sample has as many random
-/// numbers as a layer may have neurons.
+/// Keeps `limit` of `listed` neurons, of which the first `fired` have fired. Calls keep(to, from) for each
+/// neuron that stays, in order, and returns the number of spikes among them. Each step of a sample has 2^16
+/// random numbers of its own, one per possible neuron.
 template <class Keep>
 uint32_t keep_by_chance(const base::RandomStream& stream, uint32_t step, uint64_t sample, uint32_t fired,
                         uint32_t listed, uint32_t limit, const Keep& keep) {
@@ -31,7 +31,7 @@ uint32_t keep_by_chance(const base::RandomStream& stream, uint32_t step, uint64_
   return spikes;
 }
 
-/// By a vertex's field "control", counted in "dropped" unless that is empty.
+/// Drops neurons as a vertex's field "control" says, and counts them in "dropped" unless that is empty.
 class SpikingOverflow {
  public:
   SpikingOverflow(const program::FieldView& control, const program::FieldView& dropped, int64_t capacity,
@@ -43,7 +43,7 @@ class SpikingOverflow {
                 word(control, spiking_control::step), static_cast<uint32_t>(operation)),
         limit_(std::min(word(control, spiking_control::limit), static_cast<uint32_t>(capacity))) {}
 
-  /// Leaves no more of the listed neurons than there is room for, of which the first `spikes` fired.
+  /// Keeps no more of the listed neurons than fit; the first `spikes` of them fired.
   template <class Keep>
   void drop(uint32_t step, uint32_t b, uint32_t& spikes, uint32_t& listed, const Keep& keep) const {
     if (listed <= limit_) return;

@@ -12,7 +12,7 @@ namespace tessera::kernels {
 inline float at(const program::FieldView& field, int64_t row, int64_t col) {
   return load<float>(address_of(field, row, col));
 }
-/// Of an optional field.
+/// An element of an optional field.
 inline float or_zero(const program::FieldView& field, int64_t row, int64_t col) {
   return field.empty() ? 0 : at(field, row, col);
 }
@@ -32,28 +32,29 @@ struct SpikingDynamics {
   float current_decay = 0;
   float threshold = 0;
 
-  /// Of neuron n of a field of three rows.
+  /// The dynamics of neuron n, from a field of three rows.
   static SpikingDynamics of(const program::FieldView& field, uint32_t n) {
     return {at(field, 0, n), at(field, 1, n), at(field, 2, n)};
   }
 };
 
-/// What a neuron keeps from step to step.
+/// The state of a neuron between steps.
 struct SpikingState {
   float v = 0;
   float current = 0;
   float adaptation = 0;
 };
 
-/// What a step gives, besides its state.
+/// The results of a step, besides the state.
 struct SpikingAdvance {
   float u = 0;
-  float distance = 0;  ///< of u, less the adaptation, from the threshold
+  float distance = 0;  ///< of u, minus the adaptation, from the threshold
   bool fires = false;
-  bool passes = false;  ///< a gradient, without firing
+  bool passes = false;  ///< does not fire, but passes a gradient
 };
 
-/// With the sum x of the weights of spikes, and whether the neuron fired in the step before.
+/// Advances a neuron by a step, given the sum x of the weights of spikes, and whether it fired in the step
+/// before.
 inline SpikingAdvance advance(const SpikingNeuron& n, const SpikingDynamics& d, float gradient_threshold,
                               float x, bool fired_before, SpikingState& state) {
   if (n.synaptic) x = state.current = std::fma(d.current_decay, state.current, x);
@@ -85,26 +86,27 @@ inline float masked_derivative(const SpikingNeuron& n, float threshold, float gr
   return passes ? derivative_of(n.surrogate, distance) : 0;
 }
 
-/// Gradients that a neuron passes to the step before.
+/// Gradients that a neuron passes to the previous step.
 struct SpikingCarried {
   float u = 0;
   float current = 0;
   float adaptation = 0;
 };
 
-/// What a backward step sees of the forward pass; those that a neuron's gradients do not depend on are 0.
+/// The values of the forward pass that a backward step reads; values on which the neuron's gradients do not
+/// depend are 0.
 struct SpikingSeen {
-  float derivative = 0;  ///< of the spike, 0 if it is not listed
+  float derivative = 0;  ///< surrogate derivative of the spike, 0 if it is not listed
   bool fired = false;
   bool fired_before = false;
   float u = 0;
-  float u_before = 0;  ///< in the step before
+  float u_before = 0;  ///< u of the step before
   float current_before = 0;
 };
 
-/// Gradients that a step has from elsewhere, besides that of its spike.
+/// Gradients by a step's results from outside the layer, besides the spike's.
 struct SpikingUpstream {
-  float v = 0;  ///< of the potential after a reset
+  float v = 0;  ///< of the potential after the reset
   float u = 0;
   float current = 0;
 };
@@ -114,7 +116,7 @@ struct SpikingStepGradients {
   SpikingDynamics dynamics = {};
 };
 
-/// From the gradient of the spike, or of the potential of a neuron without spikes.
+/// Gradients of a step from the gradient `ds` of the spike, or of the potential of a neuron without spikes.
 inline SpikingStepGradients differentiate(const SpikingNeuron& n, const SpikingDynamics& d, float ds,
                                           const SpikingSeen& seen, SpikingCarried& carried,
                                           const SpikingUpstream& upstream = {}) {

@@ -11,8 +11,8 @@ inline constexpr uint32_t kMaxLanes = 16;
 
 constexpr uint32_t round_up(uint32_t value, uint32_t step) { return (value + step - 1) / step * step; }
 
-/// Units of a slice, from `first` to `end`, in parts that threads take one at a time: long enough to make
-/// taking them negligible, short enough for threads to finish together. A unit is a few rows.
+/// Divides the units of a slice, from `first` to `end`, into parts that threads take one at a time: large
+/// enough to make taking them negligible, small enough for threads to finish together. A unit is a few rows.
 struct PartSplit {
   uint32_t first;
   uint32_t end;

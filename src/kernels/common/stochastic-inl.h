@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D>
 using Words = hn::Vec<hn::RebindToUnsigned<D>>;
 
-// Of numbers below 2^-14, a multiple of 2^-24.
+// Rounds numbers below 2^-14 to a multiple of 2^-24.
 template <class D>
 HWY_INLINE hn::Vec<D> round_small_half(D d, hn::Vec<D> magnitude, Words<D> words) {
   const hn::RebindToUnsigned<D> unsigned_tag;

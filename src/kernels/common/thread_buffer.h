@@ -1,12 +1,12 @@
-// Memory in which vertices of a thread copy their operands, one after another.
+// Memory of a thread into which its vertices, one after another, copy their operands.
 #pragma once
 
 #include <cstddef>
 
 namespace tessera::kernels {
 
-/// At least so many floats at the address of a cache line, with any contents: the thread's own, until it asks
-/// again. It is kept, so that a run which is repeated does not allocate.
+/// At least `floats` uninitialised floats, aligned to a cache line. The memory belongs to the calling thread,
+/// is valid until its next call, and is not freed, so that repeated runs do not allocate.
 float* thread_buffer(size_t floats);
 
 }  // namespace tessera::kernels

@@ -1,4 +1,4 @@
-// Windows that slide over images, as those of convolutions.
+// Windows that slide over images, as in convolutions.
 #pragma once
 
 #include <tessera/types.h>
@@ -25,13 +25,13 @@ struct Span {
 struct Window {
   uint32_t height = 1;
   uint32_t width = 1;
-  uint32_t out_height = 1;  ///< of where it goes
+  uint32_t out_height = 1;  ///< number of positions of the window
   uint32_t out_width = 1;
   uint32_t kernel_height = 1;
   uint32_t kernel_width = 1;
   uint32_t stride_down = 1;
   uint32_t stride_across = 1;
-  uint32_t top = 0;  ///< rows of zeros before the first one
+  uint32_t top = 0;  ///< rows of zeros before the image's first row
   uint32_t left = 0;
   uint32_t dilation_down = 1;
   uint32_t dilation_across = 1;
@@ -42,7 +42,7 @@ struct Window {
   uint32_t positions() const { return height * width; }
   uint32_t out_positions() const { return out_height * out_width; }
 
-  /// The row of the image at a row of taps; negative, or beyond the last one, where there are zeros.
+  /// The row of the image under a row of taps; negative or beyond the last row where there are zeros.
   int64_t row(uint32_t out_row, uint32_t tap_row) const {
     return int64_t{out_row} * stride_down + int64_t{tap_row} * dilation_down - top;
   }
@@ -52,15 +52,15 @@ struct Window {
   bool has_row(int64_t row) const { return row >= 0 && row < height; }
   bool has_col(int64_t col) const { return col >= 0 && col < width; }
 
-  /// Columns of the result whose tap is within the image.
+  /// Columns of positions in which a column of taps is within the image.
   Span out_cols(uint32_t tap_col) const {
     return inside(int64_t{left} - int64_t{tap_col} * dilation_across, stride_across, width, out_width);
   }
-  /// Columns of taps that are within the image.
+  /// Columns of taps that are within the image in a column of positions.
   Span tap_cols(uint32_t out_col) const {
     return inside(int64_t{left} - int64_t{out_col} * stride_across, dilation_across, width, kernel_width);
   }
-  /// The row of the result for which a row of the image is at a row of taps; negative: none.
+  /// The row of positions in which a row of the image is under a row of taps; negative: none.
   int64_t out_row(uint32_t row, uint32_t tap_row) const {
     return quotient(int64_t{row} + top - int64_t{tap_row} * dilation_down, stride_down, out_height);
   }
@@ -82,7 +82,7 @@ struct Window {
   }
 };
 
-/// A window is a field of so many words.
+/// Number of words of a window as a field.
 inline constexpr uint32_t kWindowWords = sizeof(Window) / sizeof(uint32_t);
 static_assert(kWindowWords == 12);
 
@@ -92,19 +92,19 @@ inline Window window_of(const program::FieldView& field) {
   return window;
 }
 
-/// X of a product as what a window sees of images: row t · channels + c is channel c at tap t, and columns
-/// are positions of the window, from `first` on. The images are channels × positions.
+/// A product's X as the elements under a window in images: row t · channels + c is channel c at tap t, and
+/// columns are positions of the window, from `first` on. The images are channels × positions.
 struct Seen {
   Window window = {};
   uint32_t channels = 0;   ///< 0: X is a matrix
-  uint32_t positions = 0;  ///< of all images
+  uint32_t positions = 0;  ///< total over all images
   uint32_t first = 0;
 
   explicit operator bool() const { return channels > 0; }
   uint32_t rows() const { return channels * window.taps(); }
 };
 
-/// That of a vertex whose X has images, unless its window is empty.
+/// The images of a vertex's X; none, if its window is empty.
 inline Seen seen_of(const program::FieldView& images, const program::FieldView& window, int64_t first) {
   if (window.empty()) return {};
   return {window_of(window), images.rows, images.cols, static_cast<uint32_t>(first)};

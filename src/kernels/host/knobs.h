@@ -1,4 +1,4 @@
-// Vertices that are slices of a product on a host: schedules from their parameters, and codelets.
+// Vertices that are slices of a product on a host: their schedules from parameters, and their codelets.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ void take_knobs(std::span<const int64_t> params, Schedule& schedule, const Visit
 }  // namespace tessera::kernels
 
 /// Defines the functions of codelet NAME by NAME(slice), NAME_reference(slice) and cost(slice, figures), and
-/// those of NAME_assign, which does not read its result, as the same slice with a beta of 0.
+/// the functions of NAME_assign, which does not read its result, as the same slice with a beta of 0.
 #define TESSERA_DEFINE_SLICES(codelet, slice_of, beta, cost)                                                \
   void codelet##_reference(const program::Vertex& v) { codelet##_reference(slice_of(v)); }                  \
   void codelet##_simd(const program::Vertex& v) { codelet(slice_of(v)); }                                   \

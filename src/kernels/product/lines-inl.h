@@ -38,8 +38,8 @@ struct Lines {
   }
 };
 
-// Rows [row, row + rows) × columns [col, col + cols) as lines of a term for each column; or each column a
-// line.
+// Rows [row, row + rows) × columns [col, col + cols) with a line per row and a term per column; or with a
+// line per column.
 inline Lines row_lines(const FieldView& field, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols) {
   return {address_of(field, row, col), field.type, field.row_stride, field.col_stride, rows, cols};
 }
@@ -60,7 +60,7 @@ inline void copy_contiguous_terms(const float* from, size_t line_step, const Lin
   transpose(from, line_step, lines.lines, lines.terms, to, to_step);
 }
 
-// Widened a square at a time.
+// Copies elements, widened to FP32, a square at a time.
 template <class T>
 void copy_contiguous_terms(const T* from, size_t line_step, const Lines& lines, float* to, size_t to_step) {
   constexpr uint32_t kSide = 32;
@@ -92,7 +92,7 @@ inline void copy_terms(const Lines& from, float* to, size_t to_step) {
       std::fill(to + t * to_step + from.lines, to + t * to_step + padded, 0.0F);
 }
 
-// The same in panels: to[panel][t][kPanelRows].
+// Copies terms to panels: to[panel][t][kPanelRows].
 inline void copy_panels(const Lines& from, float* to) {
   for (uint32_t line = 0; line < from.lines; line += kPanelRows, to += size_t{from.terms} * kPanelRows)
     copy_terms(from.part(line, std::min(kPanelRows, from.lines - line), 0, from.terms), to, kPanelRows);

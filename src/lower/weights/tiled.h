@@ -1,4 +1,4 @@
-// A weight on a tiled machine, dense or sparse, where the plan of its forward product has it.
+// A weight on a tiled machine, dense or sparse, laid out by the plan of its forward product.
 #pragma once
 
 #include <map>
@@ -51,7 +51,7 @@ class TiledWeight : public LinearWeight {
   uint32_t n_;
   Pattern pattern_;
   std::map<Key, ops::TileProductPlan> plans_;
-  ops::TileProductProgram order_;  ///< of stored values
+  ops::TileProductProgram order_;  ///< order of the stored values
   std::optional<ops::Operand> metadata_;
   std::optional<ops::DynamicEncoding> encoding_;
 };

@@ -10,8 +10,8 @@ namespace tessera::machine {
 /// Processors that the calling thread may run on, ascending.
 std::vector<int> allowed_cpus();
 
-/// Restricts a thread (by kernel id; 0: the calling one) to these processors. False if the system refuses,
-/// which causes only noise.
+/// Restricts a thread (by kernel id; 0: the calling one) to these processors. Returns false if the system
+/// refuses, which only makes measurements noisier.
 bool bind_thread(int thread, std::span<const int> cpus);
 
 /// Pins the calling thread to one processor during its lifetime.

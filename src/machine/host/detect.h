@@ -1,4 +1,4 @@
-// Properties of the host as reported by the operating system. Nothing here is timed.
+// Properties of the host as reported by the operating system, without timing.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct HostFacts {
   Isa isa = Isa::generic;        ///< best instruction set of this processor and build
   double nominal_ghz = 0;        ///< base clock, or the time stamp counter's; 0: unknown
   uint64_t l1_bytes = 0;         ///< data cache of one core
-  uint64_t l2_bytes = 0;         ///< of one core
-  uint64_t l3_bytes = 0;         ///< of all cores that share it; 0: none or unknown
+  uint64_t l2_bytes = 0;         ///< L2 cache of one core
+  uint64_t l3_bytes = 0;         ///< L3 cache of all cores that share it; 0: none or unknown
   unsigned cores_per_l3 = 1;     ///< allowed physical cores that share an L3
-  unsigned sockets = 1;          ///< of the allowed processors
-  unsigned physical_cores = 1;   ///< with at least one allowed hardware thread
+  unsigned sockets = 1;          ///< sockets of the allowed processors
+  unsigned physical_cores = 1;   ///< cores with at least one allowed hardware thread
   unsigned allowed_threads = 1;  ///< hardware threads in the affinity mask
   double quota = 0;              ///< processors' worth of time a cgroup allows; 0: no limit
   uint64_t memory_bytes = 0;     ///< main memory, or the cgroup's limit if lower
@@ -28,7 +28,7 @@ struct HostFacts {
   bool operator==(const HostFacts&) const = default;
 };
 
-/// Where facts are read from: a root with proc/ and sys/ below it, and the processors in the affinity mask.
+/// The source of facts: a root with proc/ and sys/ below it, and the processors in the affinity mask.
 struct HostSource {
   std::filesystem::path root = "/";
   std::vector<int> allowed_cpus;
@@ -37,19 +37,19 @@ struct HostSource {
 /// The facts of the host, for the calling thread's affinity. Unknown facts keep conservative defaults.
 HostFacts detect_host();
 
-/// The same from another source, for tests.
+/// The facts from another source, for tests.
 HostFacts detect_host(const HostSource& source);
 
 /// The allowed processors, one per physical core before any siblings.
 std::vector<int> cpus_by_core();
 std::vector<int> cpus_by_core(const HostSource& source);
 
-/// Threads of a run: those of set_default_threads(), or the environment variable TESSERA_THREADS if it is
-/// set, otherwise one per physical core within the cgroup quota. At least 1. Throws UsageError if
-/// TESSERA_THREADS is not a whole number from 1 to 4096.
+/// Number of threads of a run: the one given to set_default_threads(), or the environment variable
+/// TESSERA_THREADS if it is set, otherwise one per physical core within the cgroup quota. At least 1. Throws
+/// UsageError if TESSERA_THREADS is not a whole number from 1 to 4096.
 unsigned default_threads(const HostFacts& facts);
 
-/// More are taken for a mistake.
+/// Maximum number of threads; more are assumed to be a mistake.
 inline constexpr unsigned kMostThreads = 4096;
 
 /// Throws UsageError for more than kMostThreads.

@@ -43,7 +43,7 @@ struct HostMeasurement {
   std::vector<LevelRate> levels;  ///< nearest first; without L3 if there is none
   Rate memory_write;              ///< ordinary stores, 10^9 bytes stored per second
   Rate memory_copy;               ///< 10^9 bytes per second, reads and writes together
-  double superstep_seconds = 0;   ///< of all threads, without work; 0 for one thread
+  double superstep_seconds = 0;   ///< of a superstep of all threads without work; 0 for one thread
 };
 
 /// Called before each part with its name and the fraction done, 0 to 1.
@@ -66,7 +66,7 @@ std::string to_json(const HostMeasurement& measurement);
 HostMeasurement measurement_from_json(std::string_view text, const std::string& source);
 
 /// The cache file of a processor's measurement: in the folder TESSERA_CACHE, otherwise in tessera/ under
-/// XDG_CACHE_HOME or ~/.cache. Throws Error if none of them is set.
+/// XDG_CACHE_HOME or ~/.cache. Throws Error if none of these is set.
 std::filesystem::path measurement_file(const HostFacts& facts);
 
 /// Throws Error if the file cannot be written, so that this is known before measuring. Creates its folder.
@@ -78,9 +78,9 @@ void save_measurement(const HostMeasurement& measurement, const std::filesystem:
 /// The measurement of this processor, if there is one.
 std::optional<HostMeasurement> load_measurement(const HostFacts& facts);
 
-/// Figures for cost models: measured rates as far as available, built-in ones otherwise. What a core does per
-/// cycle from registers and L1 is a fact of its instruction set and stays built in; the clock is chosen such
-/// that this gives the measured peak.
+/// Figures for cost models: measured rates where available, built-in rates otherwise. A core's operations per
+/// cycle from registers and L1 are a fact of its instruction set and stay built in; the clock is chosen such
+/// that they give the measured peak.
 HostFigures measured_figures(const HostMeasurement& measurement, const HostFacts& facts, Isa isa,
                              unsigned threads);
 

@@ -17,7 +17,7 @@ float fma_loop(uint64_t iterations);
 /// them.
 float read_loop(const float* from, size_t words, int repeats);
 
-/// Write and copy, with the same requirements.
+/// Write and copy FP32 words, with the requirements of read_loop().
 void write_loop(float* to, size_t words);
 void copy_loop(const float* from, float* to, size_t words);
 

@@ -24,7 +24,7 @@ struct Key {
 /// Every key, in a readable order.
 std::span<const Key> keys();
 
-/// Those of machines of several chips, which others need not have.
+/// The keys of machines of several chips, which other machines need not have.
 std::span<const Key> chip_keys();
 
 /// Throws Error, which begins with `where`, for chips whose figures do not fit together.

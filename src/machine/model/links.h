@@ -20,13 +20,13 @@ struct Link {
 /// All links of a machine, by chip, and the routes that data takes over them.
 class Links {
  public:
-  /// Without links for a machine of one chip.
+  /// The links of a machine; none for a machine of one chip.
   explicit Links(const Machine& machine);
 
   const std::vector<Link>& all() const { return all_; }
   const Link& operator[](uint32_t id) const { return all_[id]; }
-  /// Links on the way from one chip to another: of a ladder or a torus first along the column, then along the
-  /// row, in a ring the shorter way round, upwards if both are as long.
+  /// The links of the route from one chip to another: on a ladder or a torus first along the column, then
+  /// along the row; in a ring the shorter way round, upwards if both ways are equally long.
   std::vector<uint32_t> route(uint32_t from, uint32_t to) const;
 
  private:

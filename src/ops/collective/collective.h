@@ -1,4 +1,4 @@
-// Sums over the replicas of a program, by the algorithm that is faster for the size of their data.
+// Sums over the replicas of a program, by the algorithm that is fastest for the size of the data.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace tessera::ops {
 
-/// Each variable becomes its sum over all replicas, in one collective. `replica` is the part of the machine
-/// on which the first replica runs. Without replicas nothing is added, and the step is none.
+/// Adds one collective that replaces each variable by its sum over all replicas. `replica` is the part of the
+/// machine on which the first replica runs. Without replicas it adds nothing and returns kNoStep.
 program::StepId all_reduce(program::Program& program, const machine::Machine& replica, std::string name,
                            std::span<const program::VariableId> variables);
 

@@ -1,4 +1,4 @@
-// Dense products on tiled machines: a grid over m, k and n, with partial sums and serial slices.
+// Dense products on tiled machines: partitioned over m, k and n, with partial sums and serial slices.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tessera::ops {
 
-/// Y = W·X, W of m × k and X of k × n; or a gradient of that product, in its partition.
+/// Y = W·X, with W of m × k and X of k × n; or a gradient of that product, in its partition.
 struct DenseShape {
   uint32_t m = 0;
   uint32_t k = 0;
@@ -23,15 +23,15 @@ struct DenseShape {
   ProductKind product = ProductKind::forward;
 };
 
-/// A grid of m_parts × k_parts × n_parts tiles. Each has a part of W and of X, which the tiles that use it
-/// hold together and broadcast; partial sums over k are added on the tiles among which Y is distributed.
-/// Slices of m or of n are computed one after another in a loop. Neighbouring tiles, which receive the same
-/// data at twice the rate, share their part of X (pairs_share_x) or of W.
+/// A grid of m_parts × k_parts × n_parts tiles. Each tile uses a part of W and a part of X; the tiles that
+/// use the same part hold it in slices and broadcast these. Partial sums over k are added on the tiles over
+/// which Y is distributed. Slices of m or of n are computed one after another in a loop. Neighbouring tiles,
+/// which receive the same data at twice the rate, share their part of X (pairs_share_x) or of W.
 ///
 /// A gradient can be partitioned in two ways. In its own partition it is an ordinary product with the left
 /// factor Wᵀ or dY. In its forward product's partition (mirrored) every tile has the same parts of W, X and Y
-/// as there, and reads one of them as its transpose: W stays in place, and dW has the layout of W. Partial
-/// sums are then over m or n. Slices are not mirrored.
+/// as in that product, and reads one of them as its transpose: W stays in place, and dW has the layout of W.
+/// Partial sums are then over m or n. Slices are not mirrored.
 struct DensePartition {
   uint32_t m_parts = 1;
   uint32_t k_parts = 1;
@@ -52,8 +52,8 @@ inline uint32_t dense_inner_grain(Type type) { return type == Type::f16 ? 16 : 8
 
 std::string to_string(const DensePartition& partition);
 
-/// All candidate partitions, expected fastest first, those expected to fit before others. Non-zero parts and
-/// slices of `forced` are kept. Throws TooLarge for an operand of 2³² elements or more.
+/// All candidate partitions, those expected to fit first, and among these the expected fastest first.
+/// Non-zero parts and slices of `forced` are fixed. Throws TooLarge for an operand of 2³² elements or more.
 std::vector<Expected<DensePartition>> dense_partitions(const DenseShape& shape, Planner planner,
                                                        const machine::Machine& machine,
                                                        const DensePartition& forced);
@@ -62,9 +62,9 @@ std::vector<Expected<DensePartition>> dense_partitions(const DenseShape& shape, 
 /// that use them.
 ProductLayouts dense_layouts(const DenseShape& shape, const DensePartition& partition);
 
-/// Adds a product to a program: of a left operand (`values`) of m × k, a right one (`x`) and a result (`y`);
-/// in a mirrored partition the shape's product says which two are read. All are stored part by part as in
-/// dense_layouts(), with any mapping.
+/// Adds a product to a program, with a left operand (`values`) of m × k, a right operand (`x`) and a result
+/// (`y`); in a mirrored partition, the shape's product determines which two of them are read. All are stored
+/// part by part as in dense_layouts(), with any mapping.
 program::StepId build_dense(const Builder& builder, const DenseShape& shape, const DensePartition& partition,
                             const ProductOperands& operands);
 

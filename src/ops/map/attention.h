@@ -7,8 +7,8 @@
 
 namespace tessera::ops {
 
-/// Sizes and mask, as kernels/product/attention/codelet.h has them. q is sequences · queries × heads · size,
-/// k and v sequences · keys × kv_heads · size, and · value_size.
+/// Sizes and mask, as in kernels/product/attention/codelet.h. q is sequences · queries × heads · size, k
+/// sequences · keys × kv_heads · size, and v sequences · keys × kv_heads · value_size.
 struct AttentionProblem {
   Type type = Type::f32;
   uint32_t sequences = 1;
@@ -29,11 +29,11 @@ struct AttentionProblem {
   bool bias_of_queries = false;
   bool has_dropout = false;
   float keep =
-      1;  ///< probability with which dropout keeps an element, and of what it draws: ops/map/dropout.h
+      1;  ///< probability with which dropout keeps an element; its random stream follows: ops/map/dropout.h
   uint64_t seed = 0;
   uint32_t operation = 0;
   uint32_t substream_words = 0;
-  bool q_transposed = false;  ///< whether a matrix lies as its transpose
+  bool q_transposed = false;  ///< whether a matrix is stored as its transpose
   bool k_transposed = false;
   bool v_transposed = false;
   bool y_transposed = false;
@@ -44,16 +44,16 @@ struct AttentionProblem {
   }
 };
 
-/// Operands "q", "k", "v", and as far as there are "query_ids" (sequences × queries), "key_ids" (sequences ×
-/// keys), "bias" (bias_rows × keys), "step" (a row of 1 + substream_words), then "lse" (sequences · queries ×
-/// heads), "y".
+/// Operands "q", "k", "v", then, where the problem has them, "query_ids" (sequences × queries), "key_ids"
+/// (sequences × keys), "bias" (bias_rows × keys), "step" (a row of 1 + substream_words), then "lse"
+/// (sequences · queries × heads), "y".
 MapOperation operation_of(const AttentionProblem& problem);
 
 struct AttentionGradientProblem {
   AttentionProblem of;
 };
 
-/// The same inputs, not transposed, then "y", "lse", "dy", "dk", "dv", "dq".
+/// Operands: the inputs of the forward operation, not transposed, then "y", "lse", "dy", "dk", "dv", "dq".
 MapOperation operation_of(const AttentionGradientProblem& problem);
 
 }  // namespace tessera::ops

@@ -5,8 +5,8 @@
 
 namespace tessera::ops {
 
-/// y = a · b for each of `matrices` matrices, of m × k and k × n, which lie one below the other; or of their
-/// transposes. All are f32, f16 or bf16; sums are FP32.
+/// y = a · b for each of `matrices` pairs of matrices, of m × k and k × n, or their transposes. The matrices
+/// of an operand lie one below the other. All are f32, f16 or bf16; sums are FP32.
 struct BatchedProblem {
   uint32_t matrices = 1;
   uint32_t m = 0;

@@ -1,4 +1,4 @@
-// A matrix in another type.
+// Conversions of a matrix to another type.
 #pragma once
 
 #include "kernels/common/element_order.h"
@@ -7,8 +7,8 @@
 namespace tessera::ops {
 
 /// out = in, rows × cols, each of f32, f16, bf16, u32 or i32. Rounds once, to nearest even; overflow is
-/// infinity. To an integer, fractions are cut off, NaN becomes 0, and a number that the type does not hold
-/// its nearest; integers become others modulo 2^32.
+/// infinity. A conversion to integers truncates fractions; NaN becomes 0, and a number beyond the type's
+/// range the nearest in range. Integers are converted to other integers modulo 2^32.
 struct CastProblem {
   Type from = Type::f32;
   Type to = Type::f16;
@@ -19,10 +19,10 @@ struct CastProblem {
 /// Operands "in", "out".
 MapOperation operation_of(const CastProblem& problem);
 
-/// The same of f32, f16 or bf16, rounded to f16 or bf16 stochastically (base/stochastic_rounding.h): the
-/// value's element i by word i of the stream of (seed, training step, operation), so that the result does not
-/// depend on machine, partition, threads or instruction set. `order` says which elements the operands store
-/// where.
+/// Converts f32, f16 or bf16 to f16 or bf16 by stochastic rounding (base/stochastic_rounding.h). Element i of
+/// the value is rounded by word i of the stream of (seed, training step, operation), so that the result does
+/// not depend on machine, partition, threads or instruction set. `order` maps positions in the operands to
+/// elements.
 struct StochasticCastProblem {
   Type from = Type::f32;
   Type to = Type::f16;
@@ -31,7 +31,7 @@ struct StochasticCastProblem {
   kernels::ElementOrder order = {};
   uint64_t seed = 0;
   uint32_t operation = 0;
-  uint32_t substream_words = 0;  ///< of numbers of their own: of a replica, a micro-batch, a call
+  uint32_t substream_words = 0;  ///< number of words of the sub-stream: replica, micro-batch, calls
 };
 
 /// Operands "in", "step" (a row of u32: the number of the training step, and the words of the sub-stream),

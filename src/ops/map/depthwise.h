@@ -5,8 +5,8 @@
 
 namespace tessera::ops {
 
-/// out = the sums over a window's taps of weight times what they see, plus a bias, within bounds
-/// (kernels/map/depthwise/codelet.h).
+/// out = the sum over a window's taps of weight times the element under the tap, plus a bias, clipped to
+/// bounds (kernels/map/depthwise/codelet.h).
 struct DepthwiseProblem {
   PatchesProblem of;
   bool bias = false;

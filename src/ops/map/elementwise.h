@@ -12,25 +12,25 @@ struct UnaryProblem {
   Type type = Type::f32;
   uint32_t rows = 0;
   uint32_t cols = 0;
-  float factor = 1;  ///< of Unary::scale and offset
+  float factor = 1;  ///< for Unary::scale and offset
 };
 
 /// Shape of an operand of a binary operation: a matrix, or a part that is broadcast.
 enum class Broadcast : uint8_t {
   none,    ///< rows × cols
-  row,     ///< 1 × cols: every row is this one
-  column,  ///< rows × 1: every column is this one
+  row,     ///< 1 × cols: repeated in every row
+  column,  ///< rows × 1: repeated in every column
   scalar,  ///< 1 × 1
 };
 
 /// out = op(a, b), rows × cols; all of one type: f32, f16 or bf16, or u32 or i32 where the operation takes
-/// integers. May be in place of an operand that is a matrix.
+/// integers. The result may be in place of an operand that is not broadcast.
 struct BinaryProblem {
   kernels::Binary op = kernels::Binary::add;
   Type type = Type::f32;
   uint32_t rows = 0;
   uint32_t cols = 0;
-  float factor = 1;  ///< of Binary::add_scaled
+  float factor = 1;  ///< for Binary::add_scaled
   Broadcast a = Broadcast::none;
   Broadcast b = Broadcast::none;
 };

@@ -1,11 +1,11 @@
-// Matrices of one number.
+// Matrices filled with one number.
 #pragma once
 
 #include "ops/map/map.h"
 
 namespace tessera::ops {
 
-/// Every element of a rows × cols matrix of any type is `value`, rounded to the type.
+/// Fills a rows × cols matrix of any type with `value`, rounded to the type.
 struct FillProblem {
   Type type = Type::f32;
   uint32_t rows = 0;

@@ -8,7 +8,7 @@
 
 namespace tessera::ops {
 
-/// out[i] = source[rows[i]]: a list known when the program is built. source_rows × cols to
+/// out[i] = source[rows[i]], with a list of rows known when the program is built. source_rows × cols to
 /// rows.size() × cols, of any type.
 struct GatherProblem {
   Type type = Type::f32;
@@ -17,9 +17,9 @@ struct GatherProblem {
   std::vector<uint32_t> rows;
 };
 
-/// out[i] = source[rows[i]], NaN for a row that the source does not have, of integers 0: a list that the run
-/// gives. `rows` rows of u32, source_rows × cols to rows × cols of f32, f16, bf16, u32 or i32. The source
-/// lies row by row, or in panels of `panel_rows` rows, as the codelet has it.
+/// out[i] = source[rows[i]], with a list of `rows` u32 read at run time. A row that the source does not have
+/// gives NaN, or 0 for integers. source_rows × cols to rows × cols of f32, f16, bf16, u32 or i32. The source
+/// lies row by row, or in panels of `panel_rows` rows (see its codelet).
 struct LookupProblem {
   Type type = Type::f32;
   uint32_t source_rows = 0;
@@ -28,8 +28,8 @@ struct LookupProblem {
   uint32_t panel_rows = 1;
 };
 
-/// The transpose of a lookup: out[rows[i]] += values[i] from 0, of f32; the row `skipped`, and rows that the
-/// output does not have, are left out.
+/// The adjoint of a lookup: out = 0, then out[rows[i]] += values[i], of f32. The row `skipped`, and rows that
+/// the output does not have, are left out.
 struct ScatterAddProblem {
   uint32_t out_rows = 0;
   uint32_t cols = 0;
@@ -37,8 +37,8 @@ struct ScatterAddProblem {
   std::optional<uint32_t> skipped = {};
 };
 
-/// Operands "rows", "source", "out"; "rows", "values", "out". Each vertex has some of the columns, so that on
-/// tiles only the list is exchanged; of a source in panels, some of the result's rows.
+/// Operands "rows", "source", "out"; and "rows", "values", "out". Each vertex has some of the columns, so
+/// that on tiles only the list is exchanged; with a source in panels, some of the result's rows.
 MapOperation operation_of(const LookupProblem& problem);
 MapOperation operation_of(const ScatterAddProblem& problem);
 
@@ -52,14 +52,14 @@ struct CopyProblem {
 /// Operands "in", "out".
 MapOperation operation_of(const CopyProblem& problem);
 
-/// Operands "source", "out", of which "out" is partitioned. On a host a codelet follows the list; on a tiled
+/// Operands "source" and "out"; "out" is partitioned. On a host a codelet gathers the rows; on a tiled
 /// machine gathering is an exchange between the two mappings. Throw UsageError for a row that the source does
 /// not have.
 MapPlan plan(const GatherProblem& problem, const machine::Machine& machine);
 MapPlan plan(const Builder& builder, const GatherProblem& problem, const std::vector<Operand>& operands);
 program::StepId build(const Builder& builder, const GatherProblem& problem, const MapPlan& plan,
                       const std::vector<Operand>& operands);
-/// As a separate program, with the source distributed over all tiles.
+/// Builds a gather as a separate program, with the source distributed over all tiles.
 BuiltOperation build(program::Program& program, const GatherProblem& problem, const MapPlan& plan,
                      const machine::Machine& machine);
 

@@ -19,8 +19,8 @@
 
 namespace tessera::ops {
 
-/// A rows × cols matrix in boxes of equal size, fewer at the ends; box (i, j) on tile
-/// i · col_parts + j. Or in the boxes in which an operand lies already. An empty matrix has no boxes.
+/// A partition of a rows × cols matrix into boxes of equal size, smaller at the ends, with box (i, j) on tile
+/// i · col_parts + j; or into the boxes of an operand's mapping. An empty matrix has no boxes.
 struct MapPartition {
   uint32_t rows = 0;
   uint32_t cols = 0;
@@ -33,12 +33,12 @@ struct MapPartition {
   std::vector<program::MappedBox> boxes = {};
 
   uint32_t tiles() const;
-  /// The box of a tile, clipped; for boxes of equal size.
+  /// The box of a tile, clipped to the matrix; for boxes of equal size.
   program::Box box(program::TileId tile) const;
   bool operator==(const MapPartition&) const = default;
 };
 
-/// At most row_parts × col_parts boxes, as equal as whole rows and columns allow.
+/// A partition into at most row_parts × col_parts boxes, as equal as whole rows and columns allow.
 MapPartition partition_evenly(uint32_t rows, uint32_t cols, uint32_t row_parts, uint32_t col_parts);
 
 /// "2 × 1 tiles, 64 × 512 per tile"; "in place, 24 boxes on 8 tiles"
@@ -46,10 +46,10 @@ std::string to_string(const MapPartition& partition);
 
 using MapPlan = Plan<MapPartition>;
 
-/// A partition's seconds and bytes.
+/// Predicts a partition's seconds and bytes.
 using PredictPartition = std::function<PlanCandidate(const MapPartition&)>;
 
-/// Seconds that a partition takes at least.
+/// A lower bound of a partition's seconds.
 using LeastSeconds = std::function<double(const MapPartition&)>;
 
 /// Considers partitions into 1, 2, 4, … and all tiles, by rows before columns and vice versa, and
@@ -64,16 +64,18 @@ MapPlan choose_partition(uint32_t rows, uint32_t cols, const machine::Machine& m
 struct MapOperand {
   std::string name;
   Type type = Type::f32;
-  program::Role role = program::Role::input;  ///< in a separate program of the operation
+  program::Role role = program::Role::input;  ///< role in a separate program of the operation
   uint32_t rows = 0;
   uint32_t cols = 0;
   bool split_rows = true;
   bool split_cols = true;
-  std::shared_ptr<const std::byte> contents = {};  ///< of a constant
-  uint32_t rows_per_row = 1;  ///< if its rows are split: so many for each of the partitioned matrix
-  uint32_t row_group = 1;     ///< or for each group of so many of these, of which a vertex has a part
-  uint32_t cols_per_col = 1;  ///< if its columns are split: so many for each of the partitioned matrix
-  bool transposed = false;    ///< it lies as its transpose: all but `rows` and `cols` say how that is split
+  std::shared_ptr<const std::byte> contents = {};  ///< contents of a constant
+  uint32_t rows_per_row = 1;  ///< if rows are split: number of its rows per row of the partitioned matrix
+  uint32_t row_group = 1;     ///< or per group of this many rows of the partitioned matrix, of which a vertex
+                              ///< has a part
+  uint32_t cols_per_col = 1;  ///< if columns are split: number of its columns per column of the partitioned
+                              ///< matrix
+  bool transposed = false;    ///< stored as its transpose, to which all members but `rows` and `cols` refer
 
   bool operator==(const MapOperand&) const = default;
 
@@ -81,7 +83,7 @@ struct MapOperand {
   bool is_own() const { return role == program::Role::constant; }
 };
 
-/// The box of an operand that a vertex processes which owns a box of the partitioned matrix.
+/// The box of an operand that the owner of a box of the partitioned matrix processes.
 program::Box operand_box(const MapOperand& operand, const program::Box& own);
 
 /// One compute set of one codelet over a rows × cols matrix; the last operand is the result.
@@ -92,20 +94,22 @@ struct MapOperation {
   uint32_t cols = 0;
   std::vector<MapOperand> operands = {};  ///< in the order of the codelet's fields
   std::vector<int64_t> params = {};
-  bool takes_origin = false;  ///< the first row and column of its box are a vertex's last two parameters
+  bool takes_origin = false;  ///< whether a vertex's last two parameters are the first row and column of its
+                              ///< box
 
   bool operator==(const MapOperation&) const = default;
 };
 
-/// With operands mapped as the plan requires. Throws Error, naming operation and size, if none fits.
+/// Plans an operation whose operands are mapped as the plan requires. Throws Error, naming operation and
+/// size, if no partition fits.
 MapPlan plan_map(const MapOperation& operation, const machine::Machine& machine);
-/// With given operands, without constants: on tiles, parts with another mapping are exchanged, at a cost.
-/// Throws UsageError for operands of another type or shape. A plan that does not fit is valid: its program
-/// compiles, and reports what overflows.
+/// Plans an operation with given operands, without its constants: on tiles, parts with another mapping are
+/// exchanged, at a cost. Throws UsageError for operands of another type or shape. A plan that does not fit is
+/// valid: its program compiles, and reports what overflows.
 MapPlan plan_map(const Builder& builder, const MapOperation& operation, std::span<const Operand> operands);
 
-/// Adds the compute set, on the builder's tiles. Operands are those of the operation in order, without
-/// constants.
+/// Adds an operation's compute set on the builder's tiles. `operands` are the operation's operands in order,
+/// without constants.
 program::StepId build_map(const Builder& builder, const MapOperation& operation, const MapPlan& plan,
                           std::span<const Operand> operands);
 
@@ -116,8 +120,8 @@ struct BuiltOperation {
   program::StepId step = program::kNoStep;
 };
 
-/// Adds variables and compute set. On a tiled machine an operand that follows the partition lies on the tiles
-/// that own its boxes, so nothing of it is exchanged; others are distributed over all tiles.
+/// Adds variables and compute set. On a tiled machine an operand that follows the partition is mapped to the
+/// tiles that own its boxes, and not exchanged; other operands are distributed over all tiles.
 BuiltOperation build_map(program::Program& program, const MapOperation& operation, const MapPlan& plan,
                          const machine::Machine& machine);
 
@@ -156,20 +160,21 @@ program::StepId add(const Builder& builder, const Problem& problem, const std::v
 /// Adds a plan's operation to a program, and returns its step.
 using BuildStep = std::function<program::StepId(program::Program&, const MapPlan&)>;
 
-/// Cost of a partition on a tiled machine: the exact cost of what is built for it.
+/// Cost of a partition on a tiled machine: the exact cost of the program that is built for it.
 PlanCandidate predict(const MapPartition& partition, const machine::Machine& machine, const BuildStep& build);
 
 /// Adds a plan's operation with given operands, through a builder of another program.
 using BuildInPlace = std::function<program::StepId(const Builder&, const MapPlan&, std::span<const Operand>)>;
 
-/// The same for given operands: the exact cost in a program that has them and nothing else.
+/// Cost of a partition with given operands: the exact cost in a program that has these and nothing else.
 PlanCandidate predict(const Builder& builder, const MapPartition& partition,
                       std::span<const Operand> operands, const BuildInPlace& build);
 
-/// The boxes of an operand on the builder's tiles; none on a host, or if a part of it lies elsewhere.
+/// The partition into the boxes of an operand on the builder's tiles; no boxes on a host, or if a part of the
+/// operand lies on other tiles.
 MapPartition partition_as_it_lies(const Builder& builder, const Operand& operand);
 
-/// Mapping of the boxes of a partition: on their tiles, or in a host's shared space.
+/// The mapping of a partition's boxes: to their tiles, or to a host's shared space.
 std::vector<program::MappedBox> map_partition(const MapPartition& partition, const machine::Machine& machine);
 
 }  // namespace tessera::ops

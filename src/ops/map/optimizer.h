@@ -1,5 +1,4 @@
-// Steps of optimizers, in place, as PyTorch defines them. A step with a learning rate of NaN is left out:
-// nothing changes.
+// Steps of optimizers, in place, as PyTorch defines them. A step with a learning rate of NaN changes nothing.
 #pragma once
 
 #include "ops/map/map.h"
@@ -8,8 +7,8 @@ namespace tessera::ops {
 
 /// Stochastic gradient descent, as torch.optim.SGD: g = gradient + decay · weight; if momentum is not 0,
 /// velocity = momentum · velocity + g, which replaces g, or with Nesterov's momentum is added to it times
-/// momentum; weight = weight − lr · g. Weight and gradient are rows × cols of f32, f16 or bf16. A velocity
-/// of zeros is PyTorch's before the first step.
+/// momentum; weight = weight − lr · g. Weight and gradient are rows × cols of f32, f16 or bf16. Before the
+/// first step the velocity is zeros, which is equivalent to PyTorch's.
 struct SgdProblem {
   Type weight = Type::f32;
   Type gradient = Type::f32;
@@ -18,7 +17,7 @@ struct SgdProblem {
   float momentum = 0;
   float decay = 0;  ///< weight_decay (L2)
   bool nesterov = false;
-  /// velocity = momentum · velocity + lr · g, and weight = weight − velocity; not without momentum.
+  /// Whether velocity = momentum · velocity + lr · g, and weight = weight − velocity; requires momentum.
   bool lr_in_velocity = false;
 };
 
@@ -45,8 +44,8 @@ struct AdamProblem {
 /// and each beta is at least 0 and below 1.
 MapOperation operation_of(const AdamProblem& problem);
 
-/// What the decoupled form subtracts from the weight, for each unit of the learning rate. Operands
-/// "gradient", "step", "weight", "first_moment", "second_moment" and "direction" (f32), as above.
+/// The direction that the decoupled form subtracts from the weight, times the learning rate. Operands
+/// "gradient", "step", "weight", "first_moment", "second_moment", as above, and "direction" (f32).
 MapOperation direction_of(const AdamProblem& problem);
 
 }  // namespace tessera::ops

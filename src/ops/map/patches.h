@@ -1,4 +1,4 @@
-// What a window over images sees, and the reverse. On a host.
+// The elements under a window over images, and the adjoint. On a host.
 #pragma once
 
 #include "kernels/common/window.h"
@@ -6,8 +6,8 @@
 
 namespace tessera::ops {
 
-/// Images of f32, f16 or bf16: positions × channels, or the transpose. What a window sees: its positions ×
-/// the channels of all taps, tap by tap, or the transpose.
+/// From images of f32, f16 or bf16, positions × channels, to the patches under a window, window positions ×
+/// channels of all taps, tap by tap; or the transposes of both.
 struct PatchesProblem {
   Type type = Type::f32;
   uint32_t samples = 1;
@@ -16,7 +16,7 @@ struct PatchesProblem {
   bool transposed = false;
 };
 
-/// The transpose of that map: sums of what lies at the same place.
+/// The adjoint of patches: sums the patch elements taken from the same position of an image.
 struct FoldProblem {
   PatchesProblem of;
 };
@@ -25,7 +25,7 @@ struct FoldProblem {
 MapOperation operation_of(const PatchesProblem& problem);
 MapOperation operation_of(const FoldProblem& problem);
 
-/// A window as an operand of its own.
+/// A window as a constant operand.
 MapOperand window_operand(const kernels::Window& window);
 
 }  // namespace tessera::ops

@@ -39,7 +39,8 @@ MapOperand weights_of(const char* name, const Windows& windows) {
   return constant(name, Type::f32, windows.outputs(), taps, bytes_of(weights));
 }
 
-/// Pixels × channels. A vertex has so many pixels for each row of the operation; none: all.
+/// An operand of pixels × channels. A vertex has `per_row` pixels for each row of the operation; 0: all
+/// pixels.
 MapOperand image(const PoolProblem& p, const char* name, Role role, uint32_t pixels, uint32_t per_row) {
   MapOperand operand{name, p.type, role, p.transposed ? p.channels : pixels,
                      p.transposed ? pixels : p.channels};

@@ -1,4 +1,4 @@
-// Windows of images: the largest element of each, its gradient, and weighted sums.
+// Pooling over windows of images: the largest element of each window, its gradient, and weighted sums.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,23 @@
 
 namespace tessera::ops {
 
-/// Elements of a dimension: so many from the first one, a step apart.
+/// The elements of a dimension under a window: `count` elements from `first` on, Windows::step apart.
 struct Taps {
   uint32_t first = 0;
   uint32_t count = 0;
-  std::vector<double> weights = {};  ///< of a weighted sum
+  std::vector<double> weights = {};  ///< for a weighted sum
 
   bool operator==(const Taps&) const = default;
 };
 
-/// What the outputs along a dimension see of it.
+/// The windows of the outputs along a dimension.
 struct Windows {
-  uint32_t size = 0;  ///< of the dimension
+  uint32_t size = 0;  ///< size of the dimension
   uint32_t step = 1;
   std::vector<Taps> of = {};
 
   uint32_t outputs() const { return static_cast<uint32_t>(of.size()); }
-  /// The most elements of one.
+  /// The largest number of elements of a window.
   uint32_t taps() const;
   bool operator==(const Windows&) const = default;
 };
@@ -32,7 +32,7 @@ struct Windows {
 enum class Pooling : uint8_t {
   maximum,           ///< x to y
   maximum_gradient,  ///< dy and x to dx: to the first of equal elements
-  weighted_sum,      ///< x to y, of neighbours
+  weighted_sum,      ///< x to y, over neighbours
 };
 
 /// Images [samples, height, width, channels] as matrices of pixels × channels, or of channels × pixels. On a

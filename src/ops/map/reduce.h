@@ -20,9 +20,9 @@ struct ReduceProblem {
 MapOperation operation_of(const ReduceProblem& problem);
 
 /// out = scale · op of each column of a rows × cols matrix (1 × cols) if over_rows, else of each row (rows ×
-/// 1): in FP32, rounded once, in an order that depends on shape, strides and instruction set alone. Of
-/// nothing, sums are 0 and the maximum −∞; a maximum is NaN if any element is. Also
-/// of u32 and i32, modulo 2^32 and without a scale.
+/// 1): in FP32, rounded once, in an order that depends on shape, strides and instruction set alone. Over no
+/// elements, sums are 0 and the maximum is −∞; a maximum is NaN if any element is. Also for u32 and i32,
+/// modulo 2^32 and without a scale.
 struct AxisReduceProblem {
   kernels::Reduction op = kernels::Reduction::sum;
   uint32_t rows = 0;

@@ -1,4 +1,4 @@
-// Softmax, and with cross-entropy.
+// Softmax, and softmax with cross-entropy.
 #pragma once
 
 #include "ops/map/map.h"
@@ -19,20 +19,20 @@ MapOperation operation_of(const SoftmaxProblem& problem);
 
 /// For each column of logits (classes × columns), p being its softmax and c its label: loss = −log p(c), and
 /// gradient(i) = scale · (p(i) − [i = c]). Logits and gradient are f32, f16 or bf16, the loss f32, all
-/// computed in FP32. A scale of 1/columns makes it the gradient of the mean loss. With weights, loss and
-/// gradient of a column are multiplied by its own instead of the scale, and are 0 where that is 0.
+/// computed in FP32. A scale of 1/columns makes it the gradient of the mean loss. With weights, a column's
+/// loss and gradient are multiplied by its weight instead of the scale, and are 0 where the weight is 0.
 struct SoftmaxCrossEntropyProblem {
   uint32_t classes = 0;
   uint32_t columns = 0;
   float scale = 1;
-  Type type = Type::f32;        ///< of logits and gradient
-  bool classes_in_rows = true;  ///< else logits are columns × classes: one sample per row
-  bool gradient = true;         ///< else the loss alone
-  bool weighted = false;        ///< with a gradient
+  Type type = Type::f32;        ///< type of logits and gradient
+  bool classes_in_rows = true;  ///< false: logits are columns × classes, with one sample per row
+  bool gradient = true;         ///< false: computes the loss alone
+  bool weighted = false;        ///< whether columns have weights; requires `gradient`
 };
 
-/// Operands "logits", "labels" (u32), "weights" (f32, if weighted), "gradient" (unless there is none; may be
-/// in place of the logits), "loss". Labels, weights and loss are 1 × columns; without classes_in_rows all are
+/// Operands "logits", "labels" (u32), "weights" (f32, if weighted), "gradient" (if computed; may be in place
+/// of the logits), "loss". Labels, weights and loss are 1 × columns; without classes_in_rows all are
 /// transposed, and labels and loss columns × 1. Throws UsageError without classes.
 MapOperation operation_of(const SoftmaxCrossEntropyProblem& problem);
 

@@ -49,7 +49,7 @@ class Neurons {
   void differentiate(const Sequence& in, const Sequence& mask, uint32_t b, const SpikingTrace& trace,
                      const SpikingUpstream& upstream, SpikingGradients& gradients) const {
     const uint32_t neurons = layer_.neurons;
-    // Of the step after: gradients of u, of the sum x, of the current and of the adaptation.
+    // Gradients of the next step: of u, of the sum x, of the current and of the adaptation.
     std::vector<double> next_u(neurons), next_x(neurons), next_current(neurons), next_adaptation(neurons);
     for (uint32_t t = in.steps; t-- > 0;) {
       const std::vector<double> later_x = next_x;

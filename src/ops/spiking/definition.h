@@ -9,7 +9,7 @@
 
 namespace tessera::ops {
 
-/// [steps, batch, features] in one array.
+/// An array of [steps, batch, features].
 struct Sequence {
   Sequence() = default;
   Sequence(uint32_t step_count, uint32_t samples, uint32_t feature_count, double value = 0)
@@ -32,33 +32,33 @@ struct Sequence {
   std::vector<double> values;
 };
 
-/// Parameters of a layer, or their gradients; those that it does not have are empty.
+/// Parameters of a layer, or their gradients; parameters that the layer does not have are empty.
 struct SpikingValues {
   std::vector<double> weight, recurrent, decay, current_decay, threshold;
 };
 
 struct SpikingSettings {
   double gradient_threshold = -1e300;  ///< ϑ_grad
-  /// If above 0, s = 1 / (1 + exp(−slope · x)) with its own derivative instead of the step and its surrogate,
-  /// so that gradients are those of the function, if resets are attached.
+  /// If above 0, the step and its surrogate are replaced by s = 1 / (1 + exp(−slope · x)) and its derivative,
+  /// so that gradients are exact if resets are attached.
   double smooth_slope = 0;
 };
 
-/// What a layer did in a sequence. `emitted` are its spikes less those that `kept` leaves out.
+/// The quantities of a layer in a sequence. `emitted` are its spikes without those that the mask drops.
 struct SpikingTrace {
   Sequence u, v, current, distance, spikes, emitted;
 };
 
-/// Runs a layer; `in` are the spikes, or any other numbers, that it takes. `kept`, if not empty, is 1 for
-/// neurons that are listed and 0 for those that are not, which pass neither spike nor surrogate gradient.
+/// Runs a layer on spikes `in`, or any other numbers. `mask`, if not empty, is 1 for neurons that are listed
+/// and 0 for others, which pass neither spike nor surrogate gradient.
 SpikingTrace run_layer(const SpikingLayer& layer, const SpikingValues& values,
                        const SpikingSettings& settings, const Sequence& in, const Sequence& mask = {});
 
-/// Gradients of the results of a layer; an empty one is 0.
+/// Gradients of a layer's results; an empty sequence stands for zeros.
 struct SpikingUpstream {
-  Sequence spikes;  ///< of `emitted`
-  Sequence before;  ///< of u, the potential before its reset
-  Sequence after;   ///< of v, that after it
+  Sequence spikes;  ///< gradient of `emitted`
+  Sequence before;  ///< gradient of u, the potential before the reset
+  Sequence after;   ///< gradient of v, the potential after the reset
   Sequence current = {};
 };
 
@@ -72,7 +72,7 @@ SpikingGradients differentiate_layer(const SpikingLayer& layer, const SpikingVal
                                      const SpikingTrace& trace, const SpikingUpstream& upstream,
                                      const Sequence& mask = {});
 
-/// The surrogate of a distance from the threshold.
+/// The surrogate derivative at a distance from the threshold.
 double surrogate_derivative(const Surrogate& surrogate, double x);
 
 }  // namespace tessera::ops

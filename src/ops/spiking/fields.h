@@ -1,4 +1,4 @@
-// What planner and builder of spiking layers both know of the codelets.
+// Shapes and parameters of the codelets of spiking layers, for planner and builder.
 #pragma once
 
 #include <vector>
@@ -9,10 +9,10 @@
 
 namespace tessera::ops {
 
-/// Of `samples` samples.
+/// The shape of a vertex with `samples` samples.
 kernels::SpikingShape shape_of(const SpikingProblem& problem, uint32_t samples);
 
-/// The codelet's parameters for the part of the batch that begins with this sample.
+/// The codelet's parameters for the part of the batch that begins with `first_sample`.
 std::vector<int64_t> params_of(const SpikingProblem& problem, uint32_t first_sample);
 
 inline program::FieldView field_of(const SpikingMatrix& of) { return field_of(of.rows, of.cols, of.type); }

@@ -21,32 +21,33 @@ struct NeuronsProblem {
   uint32_t steps = 0;
   uint32_t batch = 0;
   Recurrence recurrence = Recurrence::none;
-  bool after_reset = false;  ///< whether initial potentials are those after a reset
-  bool gradients = false;    ///< instead of the forward pass
+  bool after_reset = false;  ///< whether initial potentials are v, after a reset
+  bool gradients = false;    ///< computes gradients instead of the forward pass
 };
 
-/// Operands in a program; what is absent is not computed, or 0.
+/// Operands of a program; absent results are not computed, absent gradients are 0.
 struct NeuronsOperands {
   Operand in = {};                         ///< forward: currents
   Operand dynamics = {};                   ///< 3 × neurons: decays, decays of currents, thresholds
   std::optional<Operand> recurrent = {};   ///< neurons × neurons, or one row
   std::optional<Operand> initial = {};     ///< 2 rows: potentials and currents before the first step
-  std::optional<Operand> spikes = {};      ///< forward; gradients: of the same, as the next three
+  std::optional<Operand> spikes = {};      ///< results of the forward pass, which gradients read where they
+                                           ///< need them
   std::optional<Operand> currents = {};    ///< i
   std::optional<Operand> potentials = {};  ///< u
   std::optional<Operand> membranes = {};   ///< v
-  /// Gradients: of the results, then what is computed.
+  /// For gradients: the results' gradients, then the computed gradients of the inputs.
   std::optional<Operand> dspikes = {}, dcurrents = {}, dpotentials = {}, dmembranes = {};
   Operand din = {};
   std::optional<Operand> drecurrent = {}, ddynamics = {}, dinitial = {};
 };
 
-/// Partitions the batch, by the cost of the parts. Throws UsageError for impossible sizes and neurons, and
-/// for machines other than hosts.
+/// Partitions the batch by cost. Throws UsageError for impossible sizes and neurons, and for machines other
+/// than hosts.
 SpikingPlan plan_neurons(const NeuronsProblem& problem, const NeuronsOperands& operands,
                          const machine::Machine& machine);
 
-/// Throws UsageError for operands of another type or shape.
+/// Adds the neurons, or their gradients. Throws UsageError for operands of another type or shape.
 program::StepId build_neurons(const Builder& builder, const NeuronsProblem& problem, const SpikingPlan& plan,
                               const NeuronsOperands& operands);
 

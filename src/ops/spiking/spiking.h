@@ -20,13 +20,13 @@ struct SpikingProblem {
   SpikingLayer layer;
   uint32_t steps = 0;
   uint32_t batch = 0;
-  uint32_t in_capacity = 0;     ///< room of the lists of inputs, per step and sample
-  uint32_t capacity = 0;        ///< room of the lists of the layer; 0: for all neurons
+  uint32_t in_capacity = 0;     ///< capacity of the inputs' lists, per step and sample
+  uint32_t capacity = 0;        ///< capacity of the layer's lists; 0: all neurons
   bool trains = true;           ///< whether gradients follow a forward pass
   bool learns_dynamics = true;  ///< whether there are gradients of decays and thresholds
-  bool gradients = false;       ///< those of inputs and parameters, instead of the forward pass
-  bool input_gradient = true;   ///< gradients: whether there are those of inputs
-  uint32_t operation = 0;       ///< number of the stream of random numbers that decide what overflow drops
+  bool gradients = false;       ///< computes gradients of inputs and parameters, instead of the forward pass
+  bool input_gradient = true;   ///< for gradients: whether inputs have them
+  uint32_t operation = 0;       ///< number of the random stream by which full lists drop neurons
   /// Expected means per step and sample, for planning: spikes of the inputs, and listed neurons.
   double expected_inputs = 0;
   double expected_listed = 0;
@@ -34,27 +34,26 @@ struct SpikingProblem {
   uint32_t room() const { return capacity == 0 ? layer.neurons : capacity; }
 };
 
-/// What lists of spikes have to fit.
+/// Sizes that lists of spikes must fit.
 struct SpikeListRoom {
   uint32_t batch = 0;
   uint32_t capacity = 0;  ///< entries of each list
-  uint32_t neurons = 0;   ///< that they number from 0
+  uint32_t neurons = 0;   ///< number of neurons; ids count from 0
 };
 
-/// Throws UsageError for lists of so many steps that have no room for what they say they hold, or name a
-/// neuron that there is not: kernels trust them.
+/// Throws UsageError for lists of `steps` steps with counts beyond their capacity, or ids of neurons that do
+/// not exist, neither of which kernels check.
 void check_lists(const uint16_t* ids, const uint32_t* num, uint64_t steps, const SpikeListRoom& room);
 
 using SpikingPlan = Plan<BatchPartition>;
 
-/// Partitions the batch, by the cost of the parts. Throws UsageError for impossible sizes, and for machines
-/// other than hosts.
+/// Partitions the batch by cost. Throws UsageError for impossible sizes, and for machines other than hosts.
 SpikingPlan plan_spiking(const SpikingProblem& problem, const machine::Machine& machine);
 
 /// "2 parts; predicted 17 us"
 std::string to_string(const SpikingPlan& plan);
 
-/// A matrix that spiking layers leave for others; rows are steps.
+/// Type and shape of a result of spiking layers; rows are steps.
 struct SpikingMatrix {
   Type type = Type::f32;
   uint32_t rows = 0;
@@ -64,26 +63,26 @@ struct SpikingMatrix {
   uint64_t bytes() const { return uint64_t{rows} * cols * size_of(type); }
 };
 
-/// What a forward pass writes. Lists are those of <tessera/spiking.h>; a layer without spikes has potentials
-/// in their stead. The others are what gradients read, as far as they do.
+/// The results of a forward pass. Lists are as in <tessera/spiking.h>; a layer without spikes has potentials
+/// instead. The others are read by gradients, and empty where they are not needed.
 struct SpikingResults {
   SpikingMatrix ids, num, surrogate, resets, potentials, currents, dropped;
 };
 SpikingResults results_of(const SpikingProblem& problem);
 
-/// The gradients of the results: one for each place of the lists, or for each potential.
+/// The shape of the results' gradients: one per entry of the lists, or per potential.
 SpikingMatrix upstream_of(const SpikingProblem& problem);
 
-/// Columns of the operand "control" (u32, one row): what the codelet's spiking_control names.
+/// Number of columns of the operand "control" (u32, one row), which the codelet's spiking_control names.
 uint32_t spiking_control_columns();
 
-/// Parameters as kernels read them, which forward pass and gradients may share.
+/// Parameters in the form that kernels read; forward pass and gradients may share them.
 struct SpikingPrepared {
   Operand weight;
   Operand dynamics;
 };
 
-/// Operands in a program; those that a problem does not have are absent.
+/// Operands of a program; operands that a problem does not have are absent.
 struct SpikingOperands {
   Operand in_ids, in_num;
   std::vector<Operand> parameters = {};                          ///< as parameters_of() lists them
@@ -91,12 +90,12 @@ struct SpikingOperands {
   std::optional<Operand> ids = {}, num = {}, surrogate = {}, resets = {}, potentials = {}, currents = {};
   std::optional<Operand> dropped = {};             ///< forward
   std::optional<Operand> upstream = {}, din = {};  ///< gradients
-  std::vector<Operand> parameter_gradients = {};   ///< gradients; without those of decays and thresholds
-                                                   ///< if they do not learn
-  std::optional<SpikingPrepared> prepared = {};    ///< of the same parameters
+  std::vector<Operand> parameter_gradients = {};   ///< for gradients; without decays and thresholds if these
+                                                   ///< are not learned
+  std::optional<SpikingPrepared> prepared = {};    ///< prepared form of `parameters`, if it was made before
 };
 
-/// Adds steps that prepare parameters.
+/// Adds steps that convert parameters to the form that kernels read.
 SpikingPrepared prepare_spiking(const Builder& builder, const SpikingProblem& problem,
                                 const std::vector<Operand>& parameters, std::vector<program::StepId>& steps);
 

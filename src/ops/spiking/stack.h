@@ -1,4 +1,4 @@
-// Spiking layers one after the other: each takes the lists of the one before.
+// Spiking layers one after the other, each of which takes the lists of the layer before.
 #pragma once
 
 #include <tessera/spiking.h>
@@ -10,28 +10,29 @@
 
 namespace tessera::ops {
 
-/// The problem of each layer. Throws UsageError unless each takes the spikes of the one before, and for
-/// impossible layers or sizes.
+/// The problem of each layer. Throws UsageError unless each layer takes the spikes of the layer before, and
+/// for impossible layers or sizes.
 std::vector<SpikingProblem> spiking_problems(const std::vector<SpikingLayer>& layers, uint32_t steps,
                                              uint32_t batch, const SpikingNetworkOptions& options);
 
 /// The parameters of a layer that have gradients.
 std::vector<SpikingParameter> learned_parameters(const SpikingProblem& problem);
 
-/// What the layers leave for others: as SpikingOperands has it.
+/// The results of a layer, as in SpikingOperands.
 struct SpikingLayerOperands {
   std::optional<Operand> ids = {}, num = {}, surrogate = {}, resets = {}, potentials = {}, currents = {},
                          dropped = {};
-  /// Gradients: of the results, as far as what comes after the layers depends on them.
+  /// For gradients: the gradient of the layer's result, if the loss depends on it directly.
   std::optional<Operand> upstream = {};
 };
 
 struct SpikingStackOperands {
   Operand in_ids, in_num;
-  std::vector<Operand> parameters = {};                          ///< of all layers, one after the other
+  std::vector<Operand> parameters = {};                          ///< parameters of all layers, one layer
+                                                                 ///< after the other
   std::optional<Operand> control = {}, gradient_threshold = {};  ///< forward
   std::vector<SpikingLayerOperands> layers = {};
-  std::vector<Operand> parameter_gradients = {};  ///< gradients: of what each layer learns
+  std::vector<Operand> parameter_gradients = {};  ///< for gradients: of the learned parameters of each layer
   std::optional<Operand> din = {};                ///< gradients
 };
 

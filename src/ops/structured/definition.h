@@ -1,5 +1,5 @@
-// What structured maps are: products of sparse matrices whose elements are parameters. References evaluate
-// this, as plainly as it stands.
+// The definition of structured maps as products of sparse matrices whose elements are parameters, which
+// references evaluate directly.
 #pragma once
 
 #include <tessera/structured.h>
@@ -19,21 +19,21 @@ struct StructuredTerm {
   std::optional<uint64_t> parameter = {};  ///< position in the parameters, one after the other; none: 1
 };
 
-/// A sparse matrix; the vector that it gives has `outputs` elements.
+/// A sparse matrix with `outputs` rows.
 struct StructuredStage {
   uint32_t outputs = 0;
   std::vector<StructuredTerm> terms = {};
 };
 
-/// The matrices in the order of application to a sample, of inputs_of() elements.
+/// The matrices of a structure, in the order of their application to a sample of inputs_of() elements.
 std::vector<StructuredStage> stages_of(const Structure& structure);
 
-/// Vectors between the stages: a sample of x first, that of y last.
+/// The vectors between the stages: a sample of x first, its y last.
 std::vector<std::vector<double>> apply_stages(std::span<const StructuredStage> stages,
                                               std::span<const double> parameters, std::span<const double> x);
 
-/// dx of a sample, whose vectors between the stages are given; adds its gradients of the parameters to those
-/// in `dparameters`.
+/// The dx of a sample, given its vectors between the stages; adds its gradients of the parameters to
+/// `dparameters`.
 std::vector<double> differentiate_stages(std::span<const StructuredStage> stages,
                                          std::span<const double> parameters,
                                          std::span<const std::vector<double>> vectors,

@@ -21,14 +21,15 @@ namespace tessera::ops {
 struct StructuredProblem {
   Structure structure;
   uint32_t batch = 0;
-  Type type = Type::f32;    ///< of all values and parameters; f16 on tiles alone
+  Type type = Type::f32;    ///< type of all values and parameters; f16 only on tiles
   bool transposed = false;  ///< x, y and their gradients are [features, batch] instead of [batch, features]
   bool bias = false;        ///< on hosts: a bias is added to each sample of y
   bool gradients = false;   ///< dx and the parameters' gradients from x and dy, instead of y from x
-  bool input_gradient = true;       ///< gradients: whether there is a dx
-  bool parameter_gradients = true;  ///< gradients: whether there are those of the parameters and the bias
+  bool input_gradient = true;       ///< for gradients: whether dx is computed
+  bool parameter_gradients = true;  ///< for gradients: whether those of the parameters and the bias are
+                                    ///< computed
 
-  /// Rows and columns of a matrix of samples with so many features.
+  /// Rows and columns of a matrix of samples with `features` features.
   uint32_t rows(uint32_t features) const { return transposed ? features : batch; }
   uint32_t cols(uint32_t features) const { return transposed ? batch : features; }
 };
@@ -36,34 +37,34 @@ struct StructuredProblem {
 using StructuredPartition = std::variant<BatchPartition, TileChainPartition, TileToeplitzPartition>;
 using StructuredPlan = Plan<StructuredPartition>;
 
-/// Partitions the map: on a host the batch over the threads, by the cost of the parts, small batches to one;
-/// on tiles the passes of a chain, or of Toeplitz matrices dense products. Throws UsageError for impossible
+/// Partitions the map: on a host, the batch over the threads by cost, with one thread for small batches; on
+/// tiles, the passes of a chain, or the dense products of Toeplitz matrices. Throws UsageError for impossible
 /// sizes, and types or structures that the machine does not support.
 StructuredPlan plan_structured(const StructuredProblem& problem, const machine::Machine& machine);
 
 /// "2 parts; predicted 17 us"
 std::string to_string(const StructuredPlan& plan);
 
-/// Of a structure that was checked, as that of a plan: floats of a sample of x and of y.
+/// Numbers of floats in a sample of x and of y, for a structure that was checked, such as a plan's.
 struct StructuredFeatures {
   uint32_t inputs = 0;
   uint32_t outputs = 0;
 };
 StructuredFeatures features_of(const Structure& structure);
 
-/// Matrices of a parameter as programs store it: its last dimensions are columns.
+/// Shape of a parameter as the matrix that programs store: its last dimensions are columns.
 struct ParameterMatrix {
   uint32_t rows = 0;
   uint32_t cols = 0;
 };
-/// Of a structure that was checked.
+/// The matrices of the parameters of a structure that was checked.
 std::vector<ParameterMatrix> parameter_matrices(const Structure& structure);
-/// The bias, in the orientation of the samples.
+/// The bias as a matrix, in the orientation of the samples.
 ParameterMatrix bias_matrix(const StructuredProblem& problem);
 
-/// Operands in a program, of the problem's type. The forward product reads x and writes y; gradients read x
-/// and y, which is dy, and write dx and those of the parameters, as far as the problem has them. Only the
-/// forward product reads the bias.
+/// Operands of a program, of the problem's type. The forward product reads x and writes y; gradients read x
+/// and dy, which is the operand `y`, and write dx and the parameters' gradients, as far as the problem has
+/// them. Only the forward product reads the bias.
 struct StructuredOperands {
   Operand x;
   Operand y;
@@ -74,7 +75,7 @@ struct StructuredOperands {
   std::optional<Operand> bias_gradient = {};
 };
 
-/// Those that a problem has, as external variables; with a mapping for each parameter.
+/// Adds the operands of a problem as external variables; with a mapping for each parameter.
 StructuredOperands external_operands(const Builder& builder, const StructuredProblem& problem,
                                      const std::vector<program::MappedBox>& parameter_mapping = {});
 

@@ -9,12 +9,12 @@
 
 namespace tessera::ops {
 
-/// Builds a product between operands stored in its native layouts.
+/// Builds a product whose operands have its native layouts.
 using BuildNative = std::function<BuiltProduct(const Builder&, const ProductOperands&)>;
 
-/// Adds to a program the product of `build_native`, which takes operands in `native` layouts, between
-/// operands in `given` layouts: inputs are converted before, the result afterwards. Bias and activation
-/// follow on the tiles that own the result.
+/// Adds the product of `build_native`, which takes operands in `native` layouts, with operands in `given`
+/// layouts: converts inputs before it and the result after it. Bias and activation are applied on the tiles
+/// that own the result.
 BuiltProduct build_between(const Builder& builder, const ProductProblem& problem, const ProductLayouts& given,
                            const ProductLayouts& native, const ProductOperands& operands,
                            const BuildNative& build_native);

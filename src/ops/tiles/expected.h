@@ -13,10 +13,10 @@
 
 namespace tessera::ops {
 
-/// The vendor's planners' fraction of a tile's memory for temporaries.
+/// The fraction of a tile's memory that the vendor's planners allow for temporaries.
 inline constexpr double kPublishedMemoryFraction = 0.6;
 
-/// Number of candidates that get an exact cost; more until one fits.
+/// Number of candidates for which exact costs are computed, or more until one fits.
 inline constexpr size_t kRecounted = 4;
 inline constexpr size_t kMostRecounted = 16;
 
@@ -25,14 +25,14 @@ template <class Partition>
 struct Expected {
   Partition partition;
   program::PhaseTimes cycles;
-  double bytes = 0;  ///< of the fullest tile
+  double bytes = 0;  ///< bytes of the fullest tile
 };
 
-/// Numbers of parts, up to `most`, that differ in the size of their largest part.
+/// The numbers of parts, up to `most`, that give different sizes of the largest part.
 std::vector<uint32_t> part_counts(uint32_t units, uint32_t most);
 
-/// Sorts candidates, fastest first, after moving those not expected to fit to the end, and keeps the first
-/// ones.
+/// Sorts candidates, fastest first, after moving candidates that are not expected to fit to the end, and
+/// keeps only the first ones.
 template <class Partition>
 void keep_best(std::vector<Expected<Partition>>& partitions, const machine::Machine& machine) {
   constexpr size_t kMost = 64;
@@ -44,7 +44,7 @@ void keep_best(std::vector<Expected<Partition>>& partitions, const machine::Mach
   if (partitions.size() > kMost) partitions.resize(kMost);
 }
 
-/// Expected cycles of adding `partials` arrays of `elements` on a tile.
+/// Expected cycles for adding `partials` arrays of `elements` elements on a tile.
 double reduce_cycles(const machine::Machine& m, TiledNumbers numbers, double partials, double elements);
 
 }  // namespace tessera::ops

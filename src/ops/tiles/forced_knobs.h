@@ -5,7 +5,8 @@
 
 namespace tessera::ops {
 
-/// Numbers that are not forced are 0. Throw UsageError for knobs that do not exist or are out of range.
+/// Partitions with the forced numbers; numbers that are not forced are 0. Throw UsageError for knobs that do
+/// not exist or are out of range.
 StaticPartition forced_static(const ForcedKnobs& force, const machine::Machine& machine);
 DensePartition forced_dense(const ForcedKnobs& force, const machine::Machine& machine);
 DynamicTiling forced_dynamic(const ForcedKnobs& force, const machine::Machine& machine);

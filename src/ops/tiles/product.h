@@ -24,13 +24,14 @@
 namespace tessera::ops {
 
 /// How a product is partitioned over tiles. Its predictions are exact for the program that is built from it:
-/// cycles by phase equal the account's, and bytes are not below. `chosen.rejected` says if not even this one
-/// fits the memory.
+/// cycles by phase equal those of the program's cost report, and bytes are an upper bound. `chosen.rejected`
+/// says if not even the chosen partition fits in memory.
 struct TileProductPlan : Plan<std::variant<StaticPartition, DensePartition, DynamicTiling>> {
-  ProductLayouts layouts;     ///< layouts of operands for which it was made
-  StaticPartition values_of;  ///< for gradients of a sparse W: the forward product's, which determines the
-                              ///< layout of W and dW
-  uint32_t steps = 0;         ///< for a dynamic W: propagation steps of the random pattern that was counted
+  ProductLayouts layouts;     ///< layouts of operands for which the plan was made
+  StaticPartition values_of;  ///< for gradients of a sparse W: the forward product's partition, which
+                              ///< determines the layout of W and dW
+  uint32_t steps = 0;         ///< for a dynamic W: propagation steps of the random pattern for which costs
+                              ///< were computed
 
   uint32_t tiles_used() const;
 };
@@ -39,25 +40,25 @@ struct TileProductPlan : Plan<std::variant<StaticPartition, DensePartition, Dyna
 void check_tile_product(const ProductProblem& problem, const machine::Machine& machine,
                         const ForcedKnobs& force);
 
-/// Compares candidates by expected counts, computes the exact cost of the most promising ones and keeps the
-/// fastest that fits the memory. If none fits, the one that overflows least is chosen: not fitting is a valid
-/// result. Knobs: col_parts, bands, band_tiles (sparse); m_parts, k_parts, n_parts, m_slices, n_slices
-/// (dense).
+/// Plans a product. Compares candidates by expected cost, computes the exact cost of the most promising ones
+/// and chooses the fastest that fits in memory. If no candidate fits, the one that overflows least is chosen:
+/// not fitting is a valid result. Knobs: col_parts, bands, band_tiles (sparse); m_parts, k_parts, n_parts,
+/// m_slices, n_slices (dense).
 ///
-/// Each operand may be left to the plan, fixed to one layout, or given several to choose from (`layouts`); if
-/// the product needs another order of elements than an operand has, the conversion is part of the cost.
+/// The layout of each operand may be left to the plan, fixed, or chosen from several (`layouts`); if the
+/// product needs another order of elements than an operand has, the conversion is part of the cost.
 ///
-/// A gradient of a sparse product reads or writes the values of W where the forward product has them: dX =
-/// Wᵀ·dY is the product of the transposed pattern, or in the forward product's partition reads each block as
-/// its transpose; dW = dY·Xᵀ is computed at the pattern's blocks. `forward` is the forward product's plan;
-/// without it the forward product is planned too. A dense gradient uses the forward product's partition and
-/// layouts; without `forward` it is a dense product of other operands, each in its own plan's layout.
+/// A gradient of a sparse product reads or writes the values of W in the forward product's layout: dX = Wᵀ·dY
+/// is the product with the transposed pattern, or in the forward product's partition reads each block as its
+/// transpose; dW = dY·Xᵀ is computed at the pattern's blocks. `forward` is the forward product's plan;
+/// without it, the forward product is planned too. A dense gradient uses the forward product's partition and
+/// layouts; without `forward` it is an ordinary dense product of other operands, in layouts of its own plan.
 ///
-/// For a dynamic W only the shape of the pattern counts. The cost of candidates is that of a random pattern
-/// with the maximum number of blocks. Knobs: m_parts, k_parts, n_parts. Its gradients use the forward
+/// For a dynamic W only the shape of the pattern counts. Costs of candidates are computed for a random
+/// pattern with the maximum number of blocks. Knobs: m_parts, k_parts, n_parts. Its gradients use the forward
 /// product's grid and buckets, so that one encoding serves all three products.
 ///
-/// A process keeps its last plans whose layouts were free: an equal product on an equal part of a machine is
+/// A process caches its last plans whose layouts were free: an equal product on an equal part of a machine is
 /// planned once.
 TileProductPlan plan_tile_product(const Pattern& pattern, const ProductProblem& problem,
                                   const machine::Machine& machine, const ForcedKnobs& force = {},
@@ -69,7 +70,7 @@ TileProductPlan plan_tile_product(const Pattern& pattern, const ProductProblem& 
 BuiltProduct build(const Builder& builder, const Pattern& pattern, const ProductProblem& problem,
                    const TileProductPlan& plan, const ProductOperands& operands);
 
-/// The encoding shared by all patterns of a dynamic product, and the present pattern.
+/// A dynamic product's buckets, which serve all patterns, and the encoding of the present pattern.
 struct DynamicWeight {
   DynamicShape shape;
   DynamicGrid grid;
@@ -80,22 +81,22 @@ struct DynamicWeight {
   compiler::Estimate estimate(const program::Program& program, const machine::Machine& machine) const;
 };
 
-/// A plan's program between operands that the caller binds, and their storage order. `values` is W or dW, `x`
-/// is X or dX (k × n), and `y` Y or dY (m × n): each product reads two and writes the third.
+/// The program of a plan, with operands that the caller binds, and their storage order. `values` is W or dW,
+/// `x` is X or dX (k × n), and `y` is Y or dY (m × n): each product reads two of them and writes the third.
 struct TileProductProgram {
   program::Program program;
   ProductOperands operands;
   ProductLayouts layouts;
   std::vector<uint64_t> block_order;  ///< sparse: stored block i is the pattern's block block_order[i]; for a
-                                      ///< dynamic W, DynamicEncoding::kNoBlock if there is none
+                                      ///< dynamic W, DynamicEncoding::kNoBlock for a free slot
   bool dense = false;
   std::optional<DynamicWeight> dynamic;
 
   /// Encodes another pattern of a dynamic W; the program does not change. Throws as encode() does.
   void set_pattern(const Pattern& pattern);
 
-  /// Converts W to the elements to bind, and fills the values of a matrix that has the product's pattern; for
-  /// X and Y their layouts do.
+  /// Converts W to the elements to bind; and stored elements to the values of a matrix with the product's
+  /// pattern. X and Y are converted by their layouts.
   std::vector<float> stored_weight(const SparseMatrix& matrix) const;
   void load_weight(std::span<const float> stored, SparseMatrix& matrix) const;
 };
@@ -106,8 +107,8 @@ struct PlannedTileProduct {
   TileProductProgram program;
 };
 
-/// Plans as plan_tile_product() does, and keeps the program that was built for the exact cost of the chosen
-/// candidate.
+/// Plans as plan_tile_product() does, and returns the program that was built to compute the exact cost of the
+/// chosen candidate.
 PlannedTileProduct plan_closed_product(const Pattern& pattern, const ProductProblem& problem,
                                        const machine::Machine& machine, const ForcedKnobs& force = {},
                                        const TileProductPlan* forward = nullptr,

@@ -1,4 +1,4 @@
-// The products of tiles as seen by the planner and builder of each kind.
+// The views of products on tiles that the planner and builder of each kind of weight take.
 #pragma once
 
 #include <optional>
@@ -11,14 +11,15 @@
 
 namespace tessera::ops {
 
-/// A dense product in its own partition or mirrored: its shape, layouts and operands by their roles in a
-/// product of a left and a right factor, or by those in W's products.
+/// A dense product in its own partition or mirrored: its shape, layouts and operands, as factors of a
+/// left-times-right product, or by their roles in W's products.
 class DenseProduct {
  public:
   DenseProduct(const Pattern& pattern, const ProductProblem& problem)
       : pattern_(pattern), problem_(problem) {}
 
-  /// For dX the left factor is Wᵀ, for dW it is dY and the right one Xᵀ; mirrored, both are read in place.
+  /// For dX the left factor is Wᵀ; for dW the left factor is dY and the right one Xᵀ. Mirrored, both are read
+  /// in place.
   DenseShape shape(bool mirrored) const;
   ProductLayouts layouts(const DensePartition& partition) const;
   BuildNative builder_of(const DensePartition& partition) const;
@@ -32,14 +33,14 @@ DynamicShape dynamic_shape(const Pattern& pattern, const ProductProblem& problem
 ProductLayouts dynamic_layouts(const DynamicShape& shape, const DynamicGrid& grid, uint32_t tiles);
 BuildNative dynamic_builder(const DynamicShape& shape, const DynamicGrid& grid);
 
-/// The program of a plan with what binds its variables.
+/// The program of a plan, with the storage order of its variables.
 TileProductProgram bound_program(ClosedProduct closed, const Pattern& pattern, const ProductProblem& problem,
                                  const TileProductPlan& plan, const machine::Machine& machine);
 
 /// Layout of a bias that the caller leaves to the plan.
 OperandLayout bias_layout(const Pattern& pattern, const ProductProblem& problem, uint32_t tiles);
 
-/// A static sparse product with what it needs of its forward product, which is partitioned as `forward`.
+/// A static sparse product, with the layouts of its forward product, which is partitioned as `forward`.
 /// Pattern, problem and machine must outlive it.
 class StaticProduct {
  public:

@@ -15,7 +15,7 @@ struct BlockEdit {
   uint32_t grows : 1 = 0;
   uint32_t col = 0;
   uint32_t slot = 0;
-  uint32_t at = 0;  ///< in the index: the row's first block with this or a larger column
+  uint32_t at = 0;  ///< position in the index of the row's first block with this or a larger column
 };
 
 /// Dropped and grown blocks, by block row.
@@ -41,7 +41,7 @@ struct RowEdits {
 /// The edits of [begin, end) within an exchange, in any order, not yet located.
 RowEdits edits_of_rows(const Exchange& exchange, uint32_t begin, uint32_t end);
 
-/// The same for edits of parts of another index, as seen by its transpose.
+/// The edits of rows [begin, end), from edits of the transposed index, given by parts.
 RowEdits edits_of_rows(std::span<const RowEdits> transposed, uint32_t begin, uint32_t end);
 
 /// Finds the positions of edits.
@@ -59,7 +59,7 @@ struct SpareIndex {
 /// Applies edits to an index, part by part of its rows. Besides the edits it costs two copies of the index.
 class Splice {
  public:
-  /// For `parts` parts of all rows and at most `most_grown` new blocks.
+  /// Divides all rows into `parts` parts, with at most `most_grown` new blocks.
   Splice(BlockIndex& index, SpareIndex& spare, uint32_t parts, uint64_t most_grown);
 
   /// Assembles the rows of a part from located edits, without changing the index. Grown blocks get their new
@@ -75,7 +75,7 @@ class Splice {
  private:
   struct Part {
     uint32_t first_row = 0, end_row = 0, first_block = 0;
-    uint32_t blocks = 0;  ///< after the change
+    uint32_t blocks = 0;  ///< number of blocks after the change
   };
   template <class Column>
   void write(const Column* columns, RowEdits& edits, uint64_t begin);
@@ -84,7 +84,7 @@ class Splice {
   BlockIndex& index_;
   SpareIndex& spare_;
   std::vector<Part> parts_;
-  uint64_t step_;  ///< blocks between the space of consecutive parts
+  uint64_t step_;  ///< distance of the spaces of consecutive parts, in blocks
 };
 
 }  // namespace tessera::sparse

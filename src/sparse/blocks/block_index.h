@@ -32,7 +32,7 @@ struct BlockIndex {
   uint32_t slot(uint64_t block) const { return slots.empty() ? static_cast<uint32_t>(block) : slots[block]; }
 };
 
-/// An index of `rows` empty rows, with room for `capacity` blocks in `cols` columns.
+/// An index of `rows` empty rows, with space for `capacity` blocks in `cols` columns.
 BlockIndex empty_index(uint32_t rows, uint32_t cols, uint64_t capacity, bool with_slots);
 
 /// Calls visit with the columns as an array of their integer type.
@@ -51,8 +51,8 @@ void with_columns(Index& index, const Visit& visit) {
 void set_positions(BlockIndex& index, const Pattern& pattern,
                    const base::ParallelFor& parallel = base::serial_for);
 
-/// Sets `to`, an index with as many rows as `from` has columns and enough room, to that of the transposed
-/// matrix, with the same slots.
+/// Sets `to` to the index of the transposed matrix, with the same slots. `to` must have a row per column of
+/// `from`, and enough space.
 void transpose(const BlockIndex& from, BlockIndex& to);
 
 }  // namespace tessera::sparse

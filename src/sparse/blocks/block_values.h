@@ -43,7 +43,7 @@ void pack_block(uint32_t block_size, const float* block, T* packed) {
   for_each_position(block_size, [&](uint32_t from, uint32_t to) { convert(block[from], packed[to]); });
 }
 
-/// The inverse.
+/// Loads a block in packed order to row-major FP32.
 template <class T>
 void unpack_block(uint32_t block_size, const T* packed, float* block) {
   for_each_position(block_size, [&](uint32_t to, uint32_t from) { block[to] = number(packed[from]); });

@@ -31,15 +31,15 @@ Pattern full_pattern(uint32_t rows, uint32_t cols, uint32_t block_size);
 
 /// The order of the blocks' slots.
 enum class SlotOrder : uint8_t {
-  in_turn,  ///< that of the BSR pattern
-  rotated,  ///< for a full pattern: each block row's in order, starting with the one that has the row's
-            ///< number
+  in_turn,  ///< the order of the BSR pattern
+  rotated,  ///< for a full pattern: the slots of each block row in order, starting with the block column that
+            ///< has the row's number
   dynamic,  ///< any: a block keeps its slot
 };
 
 /// A sparse weight: one array of values, the master copy, with its index on top. A block's values are in its
 /// *slot*, in the order given by BlockOrder. Blocks of a static weight have slots in the order of the BSR
-/// pattern; those of a full pattern are rotated per row. A dynamic weight has as many slots as its capacity;
+/// pattern; blocks of a full pattern are rotated per row. A dynamic weight has as many slots as its capacity;
 /// a block keeps its slot for as long as it exists, and the values of free slots are zero. The overhang is
 /// stored as zeros and ignored.
 class PackedBlocks {
@@ -48,18 +48,19 @@ class PackedBlocks {
   /// block size without kernels, and a malformed pattern.
   PackedBlocks(const Pattern& pattern, Type type);
 
-  /// The same with slots in BSR order, or rotated for a full pattern.
+  /// Sets the pattern, with slots in BSR order, or rotated for a full pattern; all values are zero. Throws as
+  /// above.
   PackedBlocks(const Pattern& pattern, Type type, SlotOrder order);
 
-  /// The same as a dynamic weight. Throws UsageError also if the pattern has more blocks than `capacity`, or
-  /// if that exceeds 2^32 - 1.
+  /// A dynamic weight with all values zero. Also throws UsageError if the pattern has more blocks than
+  /// `capacity`, or if that exceeds 2^32 - 1.
   PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity);
 
-  /// The same without values, which the caller keeps. Slots are always in the order of the pattern, free ones
-  /// last; with a capacity, arrange() changes the pattern.
+  /// A weight whose values the caller keeps. Slots are always in the order of the pattern, free slots last;
+  /// with a capacity, arrange() changes the pattern.
   static PackedBlocks without_values(const Pattern& pattern, Type type, std::optional<uint64_t> capacity);
 
-  /// Also sets the values, rounded to `type`.
+  /// Sets the pattern and the values, rounded to `type`. Throws as above.
   PackedBlocks(const SparseMatrix& matrix, Type type);
 
   Type type() const { return type_; }
@@ -94,7 +95,7 @@ class PackedBlocks {
   /// Built on first use; thread-safe.
   const BlockIndex& transposed_index() const;
 
-  /// Bytes of values and index, including the transposed one once it is built.
+  /// Bytes of values and index, including the transposed index once it is built.
   uint64_t bytes() const;
 
   /// The pattern; index() has the positions of its blocks in values().
@@ -106,8 +107,8 @@ class PackedBlocks {
   /// The values in the order of SparseMatrix, with zeros in the overhang. One pass.
   void get_values(std::span<float> values) const;
 
-  /// Convert any arrays, such as gradients, between the order of SparseMatrix and that of values(), with 0
-  /// where there is no stored value. Throw UsageError if a size is wrong.
+  /// Convert any arrays, such as gradients, between the order of SparseMatrix and the order of values(), with
+  /// 0 where there is no stored value. Throw UsageError if a size is wrong.
   void pack(std::span<const float> values, std::span<float> packed) const;
   void unpack(std::span<const float> packed, std::span<float> values) const;
 
@@ -118,19 +119,19 @@ class PackedBlocks {
   void set_matrix(const SparseMatrix& matrix, const base::ParallelFor& parallel = base::serial_for);
 
   /// Sets another pattern of the same shape and block size. Blocks in both patterns keep slot and values; the
-  /// values of new ones are zero. Returns the freed slots: other per-value state is to be cleared there.
+  /// values of new blocks are zero. Returns the freed slots, where other per-value state must be cleared.
   /// Throws as set_matrix().
   std::vector<uint32_t> set_pattern(const Pattern& pattern,
                                     const base::ParallelFor& parallel = base::serial_for);
 
-  /// The same, given the changes in any order. A block in both lists is reset. Throws UsageError, and changes
-  /// nothing, if a dropped block is missing, a grown one exists, one is listed twice or lies outside, or the
-  /// capacity does not suffice.
+  /// Changes the pattern by dropped and grown blocks, in any order. A block in both lists is reset to zero.
+  /// Returns the freed slots. Throws UsageError, and changes nothing, if a dropped block is missing, a grown
+  /// block exists, a block is listed twice or lies outside, or the capacity does not suffice.
   std::vector<uint32_t> replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow,
                                 const base::ParallelFor& parallel = base::serial_for);
 
   /// For a weight without values: sets another pattern of the same shape and block size. Returns the former
-  /// slot of each block, kNoSlot for new ones. Throws as set_matrix().
+  /// slot of each block, kNoSlot for new blocks. Throws as set_matrix().
   static constexpr uint32_t kNoSlot = UINT32_MAX;
   std::vector<uint32_t> arrange(const Pattern& pattern, const base::ParallelFor& parallel = base::serial_for);
 
@@ -169,7 +170,7 @@ class PackedBlocks {
   SlotOrder slot_order_ = SlotOrder::in_turn;
   BlockOrder order_;
   BlockIndex index_;
-  std::vector<uint32_t> free_slots_;  ///< next one last
+  std::vector<uint32_t> free_slots_;  ///< the next slot to use is last
   std::unique_ptr<Transposed, Free> transposed_;
   std::unique_ptr<Changes, Free> changes_;  ///< for dynamic weights
   base::Buffer values_;

@@ -31,7 +31,7 @@ struct PackedBlocks::Transposed {
 struct PackedBlocks::Changes {
   explicit Changes(uint64_t capacity) : lost(capacity + 1) {}
 
-  /// Space for slots that rows may free; the first of the rows begins with `block`.
+  /// Space for slots that rows may free; the first row begins with `block`.
   uint32_t* lost_room(uint32_t block) { return lost.data() + block; }
   uint64_t bytes() const { return spare.bytes() + lost.size() * sizeof(uint32_t); }
 

@@ -20,8 +20,8 @@ struct ElementEdit {
   ElementEdit(uint32_t row, uint32_t column, bool grows)
       : key((row << kColumnBits | column) << 1 | (grows ? 1 : 0)) {}
 
-  uint32_t row() const { return key >> (kColumnBits + 1); }  ///< in the chunk
-  uint32_t column() const { return key >> 1 & kMaxKBlock; }  ///< in the k-block
+  uint32_t row() const { return key >> (kColumnBits + 1); }  ///< row in the chunk
+  uint32_t column() const { return key >> 1 & kMaxKBlock; }  ///< column in the k-block
   bool grows() const { return (key & 1) != 0; }
 };
 
@@ -31,7 +31,7 @@ class ElementEdits {
   ElementEdits(const ElementIndex& index, std::span<const BlockPosition> drop,
                std::span<const BlockPosition> grow, const base::ParallelFor& parallel);
 
-  /// In any order.
+  /// The edits of a block, in any order.
   std::span<const ElementEdit> of(uint32_t block) const {
     return {edits_.data() + begin_[block], edits_.data() + begin_[block + 1]};
   }

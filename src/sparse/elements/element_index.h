@@ -6,9 +6,8 @@
 // similar size form a *row group*, filled up to equal numbers of steps, with interleaved elements: lane t
 // belongs to task t. So
 //  - a kernel for many columns of X processes one task after another, with trip counts that repeat from task
-//  to
-//    task, broadcasting values that lie sixteen apart; in each quarter of the lanes it skips the filler after
-//    the longest task; and
+//    to task, broadcasting values that lie sixteen apart; in each quarter of the lanes it skips the filler
+//    after the longest task; and
 //  - a kernel for a single column processes all sixteen tasks at once, one vector of values at a time.
 // Filler is a zero whose column index is the width of the k-block: kernels keep a row of zeros after the rows
 // of X there, so that filler adds nothing even if X holds infinity or NaN.
@@ -28,14 +27,14 @@ namespace tessera::sparse {
 /// with it.
 inline constexpr uint32_t kColumnScale = 16;
 
-/// Tasks in a row group.
+/// Number of tasks in a row group.
 inline constexpr uint32_t kRowGroupLanes = 16;
 
-/// Tasks with a common number of steps: as many as a kernel for many columns processes at a time.
+/// Number of tasks with a common number of steps, which a kernel for many columns processes at a time.
 inline constexpr uint32_t kQuarterLanes = 4;
 inline constexpr uint32_t kQuarters = kRowGroupLanes / kQuarterLanes;
 
-/// Columns of a k-block and rows of a chunk at most.
+/// Maximum number of columns of a k-block, and of rows of a chunk.
 inline constexpr uint32_t kColumnBits = 12;
 inline constexpr uint32_t kMaxKBlock = (1 << kColumnBits) - 1;
 inline constexpr uint32_t kMaxChunkRows = 4096;
@@ -45,7 +44,7 @@ constexpr uint32_t pack_columns(uint32_t lower, uint32_t upper) {
   return kColumnScale * (lower | upper << 16);
 }
 
-/// The column in one half of a word, 0 being the lower.
+/// The column in one half of a word; half 0 is the lower.
 constexpr uint32_t column_in(uint32_t word, uint32_t half) {
   return (word >> 16 * half & 0xFFFF) / kColumnScale;
 }
@@ -54,12 +53,13 @@ constexpr uint32_t column_in(uint32_t word, uint32_t half) {
 /// sixteen for two shared steps (the first step's column in the lower half), and sixteen for an unpaired step
 /// (the column of row a in the lower half).
 struct RowGroup {
-  uint16_t row_a[kRowGroupLanes];  ///< in the chunk; the chunk's number of rows if there is none
+  uint16_t row_a[kRowGroupLanes];  ///< row in the chunk; the chunk's number of rows if there is none
   uint16_t row_b[kRowGroupLanes];
   uint16_t shared_steps;  ///< even
   uint16_t unpaired_steps;
   uint16_t tasks;                     ///< up to 16; the lanes after them hold only filler
-  uint16_t quarter_steps[kQuarters];  ///< unpaired steps of the longest of each four tasks; filler after them
+  uint16_t quarter_steps[kQuarters];  ///< unpaired steps of the longest of each four tasks, followed by
+                                      ///< filler
 
   size_t value_count() const { return size_t{2} * kRowGroupLanes * (shared_steps + unpaired_steps); }
   size_t index_count() const { return size_t{kRowGroupLanes} * (shared_steps / 2 + unpaired_steps); }
@@ -72,20 +72,20 @@ struct ElementBlock {
   uint64_t index = 0;
 };
 
-/// The arrays may be longer than the part in use, which blocks.back() gives.
+/// The index. Arrays may be longer than the part in use, whose end is blocks.back().
 struct ElementIndex {
   uint32_t rows = 0;
   uint32_t cols = 0;
   uint32_t k_block = 1;                            ///< columns of a k-block
   std::vector<uint32_t> chunk_begin = {0};         ///< first row of each chunk, and the number of rows
-  std::vector<ElementBlock> blocks = {{0, 0, 0}};  ///< of each k-block of each chunk, and the end
+  std::vector<ElementBlock> blocks = {{0, 0, 0}};  ///< start of each k-block of each chunk, and the end
   base::BufferVector<RowGroup> row_groups;
   base::BufferVector<uint32_t> words;  ///< kColumnScale × column in its k-block, k_block for filler
 
   uint32_t k_blocks() const { return (cols + k_block - 1) / k_block; }
   uint32_t chunks() const { return static_cast<uint32_t>(chunk_begin.size()) - 1; }
   uint32_t rows_of(uint32_t chunk) const { return chunk_begin[chunk + 1] - chunk_begin[chunk]; }
-  /// Value places in use, including filler.
+  /// Number of value places in use, including filler.
   uint64_t value_count() const { return blocks.back().value; }
   size_t bytes() const;
 };
@@ -93,7 +93,7 @@ struct ElementIndex {
 /// The elements of one row in a k-block: one side of a lane of a row group. No steps: no elements.
 struct ElementSlice {
   uint64_t value = 0;  ///< first place of the row group's values
-  uint64_t word = 0;   ///< its first index word
+  uint64_t word = 0;   ///< the row group's first index word
   uint16_t shared_steps = 0;
   uint16_t unpaired_steps = 0;
   uint8_t lane = 0;
@@ -150,7 +150,7 @@ class SliceColumns {
   uint32_t side_;
 };
 
-/// Calls visit(column in the k-block, place) for each step of a slice, shared ones first; the column of
+/// Calls visit(column in the k-block, place) for each step of a slice, shared steps first; the column of
 /// filler is k_block.
 template <class Visit>
 void for_each_step(const ElementIndex& index, const ElementSlice& slice, const Visit& visit) {
@@ -160,8 +160,8 @@ void for_each_step(const ElementIndex& index, const ElementSlice& slice, const V
     visit(columns.unpaired(s), slice.place(slice.shared_steps + s));
 }
 
-/// The same for elements only. Continuing past the first filler is faster than stopping there: rare filler is
-/// predicted well, the end of each row is not.
+/// Calls visit(column, place) for the elements of a slice, without filler. Continuing past the first filler
+/// is faster than stopping there: rare filler is predicted well, the end of each row is not.
 template <class Visit>
 void for_each_element(const ElementIndex& index, const ElementSlice& slice, const Visit& visit) {
   for_each_step(index, slice, [&](uint32_t column, uint64_t place) {
@@ -169,7 +169,8 @@ void for_each_element(const ElementIndex& index, const ElementSlice& slice, cons
   });
 }
 
-/// The same in column order: shared and unpaired steps are each ascending.
+/// Calls visit(column, place) for the elements of a slice in column order: shared and unpaired steps are each
+/// ascending.
 template <class Visit>
 void for_each_in_order(const ElementIndex& index, const ElementSlice& slice, const Visit& visit) {
   const SliceColumns columns(index, slice);
@@ -198,8 +199,8 @@ class SliceTable {
   std::vector<ElementSlice> slices_;
 };
 
-/// Makes room for the row groups of each block and copies them to their positions: sets blocks and row
-/// groups, and resizes words if needed. Words are not written.
+/// Copies the row groups of each block to their positions: sets blocks and row groups, and resizes words if
+/// needed. Words are not written.
 void place_row_groups(const std::vector<std::vector<RowGroup>>& row_groups_of_block, ElementIndex& index,
                       const base::ParallelFor& parallel);
 

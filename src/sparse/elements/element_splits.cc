@@ -17,8 +17,8 @@ constexpr uint32_t kFewestRows = 128;
 constexpr uint64_t kFewestNonZeros = uint64_t{48} << 10;
 constexpr uint32_t kMostRows = 2048;
 
-/// The same for whole rows: chunks are what threads share then, because two that write parts of the same rows
-/// of Y fetch each other's lines.
+/// Fewest non-zeros of a chunk with whole rows: then threads share chunks, because two threads that write
+/// parts of the same rows of Y fetch each other's lines.
 constexpr uint64_t kFewestNonZerosOfWholeRows = 2048;
 
 /// Number of chunks of at least `few_rows` rows.

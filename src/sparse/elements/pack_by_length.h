@@ -17,22 +17,23 @@ namespace tessera::sparse {
 /// Row groups for the rows of a chunk with these numbers of elements in a k-block, longest first.
 std::vector<RowGroup> group_by_length(std::span<const uint16_t> lengths);
 
-/// Maximum number of value places that group_by_length needs for `elements` elements of any pattern
-/// partitioned in this way: in each k-block of a chunk the first row group is filled up to its longest row,
-/// and each other one has at most as many places as the preceding one has elements.
+/// Maximum number of value places that group_by_length needs for `elements` elements of any pattern with
+/// these chunks and k-blocks: in each k-block of a chunk the first row group is filled up to its longest row,
+/// and each other row group has at most as many places as the preceding one has elements.
 uint64_t most_places(const ElementIndex& cut, uint64_t elements);
 
-/// Sizes the arrays for that, so that they need not move for any such pattern. Each block has a spare row
-/// group.
+/// Sizes the arrays for any pattern of `elements` elements, so that they need not move. Each block has a
+/// spare row group.
 void reserve(ElementIndex& index, uint64_t elements);
 
 /// Whether rows fit in the space of their block, in row groups.
 bool fits(const RowsOfKBlock& rows, const ElementIndex& index, uint32_t block);
 
-/// Lays out blocks for their rows within this many places, each with a little spare space if there is any.
+/// Lays out blocks for their rows within `places` places, each with a little spare space if there is any.
 void place(const std::vector<RowsOfKBlock>& rows, uint64_t places, ElementIndex& index);
 
-/// Values that blocks gather from their previous places, of which `former` has copies, followed by a 0.
+/// Values that blocks gather from their previous places; `former` has copies of the values there, followed by
+/// a 0.
 template <class T>
 struct MovingValues {
   std::span<const T> former;
@@ -44,7 +45,7 @@ struct MovingValues {
   }
 };
 
-/// Values that the caller keeps, and moves afterwards.
+/// For values that the caller keeps, and moves afterwards.
 struct NoValues {
   void move(uint32_t, uint32_t, uint64_t) const {}
 };
@@ -56,7 +57,7 @@ void write(const RowsOfKBlock& rows, uint32_t block, uint32_t none, ElementIndex
            uint32_t* moves);
 
 /// Packs the transpose of `from` into an index partitioned for its shape. source[place] is the place in
-/// `from` of the value that belongs there, `none` for filler and unused places; it may be longer than needed.
+/// `from` of the value for that place, `none` for filler and unused places; it may be longer than needed.
 void pack_transposed(const ElementIndex& from, uint32_t none, ElementIndex& index,
                      std::vector<uint32_t>& source, const base::ParallelFor& parallel);
 

@@ -13,9 +13,9 @@ namespace tessera::sparse {
 /// products.
 void pack_paired(const Pattern& pattern, ElementIndex& index);
 
-/// The same for predictions alone, of an index without words: packs k-blocks of chunks with about so many of
-/// the non-zeros, and takes the others to be like the one before, with row groups in proportion to their
-/// non-zeros.
+/// Packs a sample for predictions alone, without index words: packs k-blocks of chunks with about `sampled`
+/// of the non-zeros, and assumes that each other k-block is like the packed one before it, with row groups in
+/// proportion to its non-zeros.
 void sample_paired(const Pattern& pattern, uint64_t sampled, ElementIndex& index);
 
 }  // namespace tessera::sparse

@@ -22,15 +22,14 @@ namespace tessera::sparse {
 /// The index of Wᵀ over the values of W.
 struct TransposedElements {
   ElementIndex index;
-  std::vector<uint32_t> source;  ///< the place in W of the value of each place; filler: zero_place()
+  std::vector<uint32_t> source;  ///< by place: the place in W of its value; filler: zero_place()
 };
 
 /// An unstructured sparse matrix, packed. The values are the master copy; their order is a
 /// permutation of the order of SparseMatrix, with filler between.
 ///
-/// A static matrix is packed slowly, for the fastest products. A dynamic one has room for a number
-/// of non-zeros and takes one pattern after the other, packed quickly; its arrays stay where they
-/// are, and as long as they are.
+/// A static matrix is packed slowly, for the fastest products. A dynamic matrix has a capacity of non-zeros
+/// and takes one pattern after the other, packed quickly; its arrays neither move nor change in length.
 class PackedElements {
  public:
   /// A matrix without elements or size.
@@ -42,17 +41,17 @@ class PackedElements {
   /// Packs a matrix of block size 1 with values of type f32, f16 or bf16.
   PackedElements(const SparseMatrix& matrix, Type type, const ElementPacking& packing = {});
 
-  /// A dynamic matrix with room for `capacity` non-zeros, and without any yet. Throws UsageError
-  /// where they need more places than 32 bits can number.
+  /// A dynamic matrix with a capacity of `capacity` non-zeros, without any yet. Throws UsageError if they
+  /// need more places than 32 bits can number.
   static PackedElements dynamic(uint32_t rows, uint32_t cols, uint64_t capacity, Type type,
                                 const ElementPacking& packing = {});
 
-  /// A matrix whose values the caller keeps: static, or dynamic with room for `capacity` non-zeros. The order
-  /// of a dynamic one is a function of pattern and capacity; only set_pattern() changes it.
+  /// A matrix whose values the caller keeps: static, or dynamic with a capacity of `capacity` non-zeros. The
+  /// order of a dynamic matrix is a function of pattern and capacity; only set_pattern() changes it.
   static PackedElements without_values(const Pattern& pattern, Type type, std::optional<uint64_t> capacity,
                                        const base::ParallelFor& parallel = base::serial_for);
 
-  /// A static matrix that products can be planned for, but not run: of its non-zeros about `sampled` are
+  /// A static matrix for which products can be planned, but not run: about `sampled` of its non-zeros are
   /// packed, which takes less time.
   static PackedElements for_planning(const Pattern& pattern, Type type, uint64_t sampled);
 
@@ -60,7 +59,7 @@ class PackedElements {
   uint32_t cols() const { return index_.cols; }
   Type type() const { return type_; }
   uint64_t nonzeros() const { return row_begin_.back(); }
-  /// Non-zeros that there is room for: of a static matrix, those that it has.
+  /// Maximum number of non-zeros; for a static matrix, its non-zeros.
   uint64_t capacity() const;
   bool is_dynamic() const { return dynamic_ != nullptr; }
   bool has_values() const { return !values_.empty(); }
@@ -73,27 +72,27 @@ class PackedElements {
   const std::vector<ElementBlock>& blocks() const { return index_.blocks; }
   const base::BufferVector<RowGroup>& row_groups() const { return index_.row_groups; }
   const base::BufferVector<uint32_t>& indices() const { return index_.words; }
-  /// Places of the present pattern, filler included.
+  /// Number of places of the present pattern, filler included.
   uint64_t value_count() const { return index_.value_count(); }
 
-  /// Elements of type(), places() of them: those of the pattern with filler, unused ones of a
-  /// dynamic matrix, and a few more behind. Where there is no non-zero there is a zero.
+  /// places() elements of type(): the pattern's values with filler, unused places of a dynamic matrix, and a
+  /// few more at the end. Places without a non-zero are zero.
   const std::byte* values() const { return values_.data(); }
   std::byte* values() { return values_.data(); }
   uint64_t places() const { return places_; }
-  /// A place that is 0 under every pattern, as are those behind it.
+  /// A place that is 0 for every pattern, as are the places after it.
   uint64_t zero_place() const { return places() - kRowGroupLanes; }
 
-  /// The index of the transposed matrix: built on first use, and anew where the pattern has changed
-  /// since. May be called from several threads at once.
+  /// The index of the transposed matrix: built on first use, and again after the pattern has changed. May be
+  /// called from several threads at once.
   const TransposedElements& transposed(const base::ParallelFor& parallel = base::serial_for) const;
 
   /// Replaces the values, given in the order of the SparseMatrix: one pass, same pattern.
   void set_values(const float* values, const base::ParallelFor& parallel = base::serial_for);
   /// Writes the values in the order of the SparseMatrix: one pass.
   void get_values(float* values, const base::ParallelFor& parallel = base::serial_for) const;
-  /// From that order to packed order, zeros between, and back. Arrays of nonzeros() and of
-  /// places().
+  /// Converts arrays from the order of the SparseMatrix to packed order, with zeros in between, and back.
+  /// Arrays have nonzeros() and places() elements.
   void pack(std::span<const float> values, std::span<float> packed,
             const base::ParallelFor& parallel = base::serial_for) const;
   void unpack(std::span<const float> packed, std::span<float> values,
@@ -104,26 +103,25 @@ class PackedElements {
   /// The pattern, block size 1.
   Pattern pattern(const base::ParallelFor& parallel = base::serial_for) const;
 
-  /// Of a dynamic matrix: replaces pattern and values. Throws UsageError for a pattern that is
-  /// malformed, of another shape or beyond the capacity, and then changes nothing.
+  /// For a dynamic matrix: replaces pattern and values. Throws UsageError for a pattern that is malformed, of
+  /// another shape or beyond the capacity, and then changes nothing.
   void set_matrix(const SparseMatrix& matrix, const base::ParallelFor& parallel = base::serial_for);
 
-  /// Of a dynamic matrix: replaces the pattern. Elements of both patterns keep their values, new
-  /// ones are 0. Returns how places have moved; the arrays are reused once nobody else holds them.
-  /// Throws as set_matrix does.
+  /// For a dynamic matrix: replaces the pattern. Elements in both patterns keep their values, new elements
+  /// are 0. Returns how places have moved; its arrays are reused once nobody else holds them. Throws as
+  /// set_matrix does.
   std::shared_ptr<const Moves> set_pattern(const Pattern& pattern,
                                            const base::ParallelFor& parallel = base::serial_for);
 
-  /// The same, by the elements that go and that come. One in both lists begins anew, at 0. Throws
-  /// UsageError too for an element outside the matrix or named twice, for one to go that is not
-  /// there, and for one to come that is there. Takes time for each k-block of a chunk of rows in
-  /// which something changes: these are packed anew, where they lie. Where one has no room left,
-  /// all are.
+  /// For a dynamic matrix: changes the pattern by dropped and grown elements. An element in both lists is
+  /// reset to 0. Also throws UsageError for an element outside the matrix or listed twice, for a dropped
+  /// element that does not exist, and for a grown element that exists. Each k-block of a chunk in which
+  /// something changes is packed again in place; if one has no space left, all k-blocks are packed again.
   std::shared_ptr<const Moves> replace(std::span<const BlockPosition> drop,
                                        std::span<const BlockPosition> grow,
                                        const base::ParallelFor& parallel = base::serial_for);
 
-  /// Bytes of the values, filler included, and of everything that is read beside them.
+  /// Bytes of the values, filler included; and of everything that kernels read besides.
   size_t value_bytes() const { return values_.size(); }
   size_t index_bytes() const;
 

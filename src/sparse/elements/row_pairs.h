@@ -24,7 +24,7 @@ struct RowPair {
 };
 
 /// Pairs the slices of a k-block of `width` columns that starts at `first_column`: greedily, each slice with
-/// the one among the next few in length that shares most and leaves least unpaired. a.count >= b.count.
+/// the slice, among the next few in length, that shares most and leaves least unpaired. a.count >= b.count.
 std::vector<RowPair> pair_rows(std::vector<RowSlice> slices, uint32_t first_column, uint32_t width);
 
 }  // namespace tessera::sparse

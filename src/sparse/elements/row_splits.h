@@ -1,4 +1,4 @@
-// Where the rows of a pattern cross k-block boundaries.
+// The positions at which the rows of a pattern cross k-block boundaries.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -15,10 +15,11 @@ class RowSplits {
  public:
   RowSplits() = default;
 
-  /// For a pattern of block size 1 with fewer than 2^32 elements. Throws UsageError if it is malformed.
+  /// Finds the positions for a pattern of block size 1 with fewer than 2^32 elements. Throws UsageError if it
+  /// is malformed.
   RowSplits(const Pattern& pattern, uint32_t k_block, const base::ParallelFor& parallel);
 
-  /// For all rows. k_block may be the number of k-blocks.
+  /// The first element of each row in a k-block; `k_block` may be the number of k-blocks.
   const uint32_t* begin(uint32_t k_block) const { return begin_.data() + uint64_t{k_block} * rows_; }
 
  private:

@@ -122,7 +122,7 @@ void RowsOfKBlock::take(const ElementIndex& index, uint32_t block, const Pattern
   uint64_t elements = 0;
   for (uint32_t row = 0; row < rows; ++row) elements += end[row] - begin[row];
   reset(rows, elements);
-  // By column, the last being filler's: the row, counted from 1, and the place of its element.
+  // By column, where the last is filler's: the row, counted from 1, and the place of its element.
   std::array<uint64_t, kMaxKBlock + 1> last{};
   uint32_t size = 0;
   const auto take_row = [&](uint32_t row, const ElementSlice& slice) {

@@ -13,11 +13,11 @@
 
 namespace tessera::sparse {
 
-/// For each row of the chunk its columns in the k-block, ascending, and the present places of their values.
+/// For each row of the chunk: its columns in the k-block, ascending, and the present places of their values.
 class RowsOfKBlock {
  public:
   struct Row {
-    uint32_t begin = 0;  ///< among columns and places
+    uint32_t begin = 0;  ///< first position in columns and places
     uint32_t length = 0;
   };
 
@@ -25,7 +25,7 @@ class RowsOfKBlock {
   void take(const ElementIndex& index, uint32_t block) { take(index, block, {}, 0); }
 
   /// The rows after edits; new elements have their values at `none`. Throws UsageError for a dropped element
-  /// that does not exist, a grown one that exists, and duplicates.
+  /// that does not exist, a grown element that exists, and duplicates.
   void take(const ElementIndex& index, uint32_t block, std::span<const ElementEdit> edits, uint32_t none);
 
   /// The rows of a pattern. If requested, existing elements keep their values.
@@ -34,9 +34,9 @@ class RowsOfKBlock {
 
   const std::vector<RowGroup>& row_groups() const { return row_groups_; }
   uint64_t places() const { return places_; }
-  /// None past the last row.
+  /// A row; empty after the last row.
   Row row(uint32_t row) const { return row < rows_.size() && rows_[row].length > 0 ? rows_[row] : Row{}; }
-  /// They lie far apart, in an order that no hardware prefetcher follows.
+  /// Prefetches a row: rows lie far apart, in an order that no hardware prefetcher follows.
   void fetch(uint32_t row) const {
     const Row r = this->row(row);
     __builtin_prefetch(columns(r));
@@ -51,7 +51,7 @@ class RowsOfKBlock {
   void row_group();
 
   std::vector<Row> rows_;
-  std::vector<uint16_t> columns_;  ///< these two may be longer than the part in use
+  std::vector<uint16_t> columns_;  ///< `columns_` and `places_` may be longer than the part in use
   std::vector<uint32_t> values_;
   std::vector<RowGroup> row_groups_;
   uint64_t places_ = 0;

@@ -1,4 +1,4 @@
-// Dense products as first programs on tiles: one output element per vertex, and blocks (table 2).
+// Naive dense products on tiles: one output element per vertex, and blocks (table 2).
 #pragma once
 
 #include "program/program.h"
@@ -22,7 +22,8 @@ FirstProgram naive_product(uint32_t size, uint32_t tiles);
 /// multiplies them. The size must be a multiple of the grid.
 FirstProgram blocked_product(uint32_t size, uint32_t grid);
 
-/// Runs one: accounted, and if the setting asks for it and it is small, executed and compared with float64.
+/// Estimates a naive product, and if the setting asks for it and it is small, executes it and compares it
+/// with float64.
 Result run_naive(uint32_t size, const Setting& setting);
 Result run_blocked(uint32_t size, const Setting& setting);
 

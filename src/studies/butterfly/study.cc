@@ -7,7 +7,7 @@
 namespace tessera::studies::butterfly {
 namespace {
 
-/// Those of tables 4 and 5, on a host.
+/// Whether a request has the trainings of tables 4 and 5, on a host.
 bool has_trainings(const Request& request, std::span<const machine::Machine> machines) {
   const auto asks = [&](const char* section) {
     return request.only.empty() || std::ranges::find(request.only, section) != request.only.end();

@@ -14,7 +14,7 @@ const Paper& paper();
 /// The tables that are committed with this study, generated from published/.
 extern const std::span<const PublishedFile> kPublishedTables;
 
-// Its sections, in the paper's order.
+// The study's sections, in the paper's order.
 Section table_1();   ///< the machine
 Section figure_3();  ///< exchange between tiles
 Section table_2();   ///< dense and sparse products

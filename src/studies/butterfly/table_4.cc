@@ -82,7 +82,7 @@ std::optional<double> table_4_published(const Study& study, LayerStructure struc
   return study.published.number("table-4.csv", std::string(graph::name_of(structure)), column);
 }
 
-/// Of a value of a cell to that of the dense network.
+/// The ratio of a cell's value to the dense network's.
 std::optional<double> ratio(const Part& part, const std::string& cell, const char* value) {
   const auto ours = part.value(kTable4Name, cell, value), dense = part.value(kTable4Name, "dense", value);
   return ours && dense ? std::optional(*ours / *dense) : std::nullopt;

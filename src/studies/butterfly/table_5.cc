@@ -19,7 +19,7 @@ using graph::LayerStructure;
 using report::Moments;
 
 constexpr std::string_view kTable5Name = "table-5";
-// Of sparse products; a larger one is a square of these.
+// Largest block of sparse products; a larger block is a square of such blocks.
 constexpr uint32_t kLargestBlock = 32;
 
 struct Pixelfly {

@@ -1,5 +1,5 @@
-// Training the network of tables 4 and 5 on grey CIFAR-10, as cells. Only hosts train: what a modelled
-// machine would find differs by its roundings alone.
+// Training the network of tables 4 and 5 on grey CIFAR-10, as cells. Only hosts train: the results of a
+// modelled machine would differ only by roundings.
 #pragma once
 
 #include <tessera/training.h>
@@ -21,7 +21,7 @@ struct TrainingCase {
   uint64_t seed = 0;
 };
 
-/// The same hidden layer, once with each seed. The paper does not say how many epochs it trained: 15 with
+/// Trainings of a hidden layer, one per seed. The paper does not say how many epochs it trained: 15 with
 /// three seeds if the request is full, else two with one seed.
 std::vector<TrainingCase> trainings_of(const graph::LayerOptions& hidden, Recipe recipe,
                                        const Request& request);
@@ -29,14 +29,14 @@ std::vector<TrainingCase> trainings_of(const graph::LayerOptions& hidden, Recipe
 /// Whether a request trains on a machine.
 bool trains(const machine::Machine& machine, const Request& request);
 
-/// `layer`, which names the hidden layer, with the rest: "butterfly, paper recipe, 15 epochs, seed 0".
+/// The name of a training; `layer` names the hidden layer: "butterfly, paper recipe, 15 epochs, seed 0".
 std::string name_of(const std::string& layer, const TrainingCase& what);
 
 /// Enters "accuracy", in percent of the test images, by the network of the epoch with the best validation
 /// accuracy.
 Cell training_cell(const std::string& layer, const TrainingCase& what, const Request& request);
 
-/// Over the seeds; none if one has not been trained.
+/// Mean accuracy over the seeds; none if one of them has not been trained.
 std::optional<report::Interval> accuracy_of(const Part& part, std::string_view section,
                                             const std::string& layer,
                                             const std::vector<TrainingCase>& trainings);

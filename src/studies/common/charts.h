@@ -1,4 +1,4 @@
-// What charts of studies have in common.
+// Common parts of charts of studies.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ inline report::Axis logarithmic(std::string label, report::Growth growth) {
   return {.label = std::move(label), .growth = growth};
 }
 
-/// A series of ours and the published one, in the same colour.
+/// A series of our numbers and the published series, in the same colour.
 struct Pair {
   report::Series ours;
   report::Series published;

@@ -23,7 +23,7 @@ struct Figure {
 };
 
 std::string text(const Figure& figure);
-/// Nothing if it has no rows.
+/// The figure as HTML; empty if it has no rows.
 report::Html html_of(const Figure& figure);
 
 }  // namespace tessera::studies

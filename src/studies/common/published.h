@@ -38,18 +38,19 @@ class PublishedRow {
 /// The paper's tables, by the name of their file and row. Each has a column `name`.
 class Published {
  public:
-  /// Whether something of ours stands beside a row of a table.
+  /// Whether a number of ours stands beside a row of a table.
   using HasRow = bool (*)(std::string_view table, const std::string& name);
 
-  /// Those of a folder, whose missing ones are empty; or if it is "" those committed. Tables have the columns
-  /// of those committed, numbers where these have nothing else, and rows that has_row knows, or if it is null
-  /// those committed. Throws Error naming file, line and column, and UsageError if the folder does not exist.
+  /// Reads the tables of a folder, where missing tables are empty; or if the folder is "", the committed
+  /// tables. Tables must have the columns of the committed tables, numbers in columns where these have only
+  /// numbers, and rows that has_row knows, or if it is null, that the committed tables have. Otherwise throws
+  /// Error naming file, line and column, and UsageError if the folder does not exist.
   Published(std::span<const PublishedFile> committed, const std::filesystem::path& folder,
             HasRow has_row = nullptr);
 
-  /// Null if the table lacks the row.
+  /// A row of a table; null if the table lacks it.
   const PublishedRow* find(const std::string& table, const std::string& name) const;
-  /// None if the table lacks the row, or has no number there.
+  /// A number of a table; none if the table lacks the row, or has no number there.
   std::optional<double> number(const std::string& table, const std::string& name,
                                const std::string& column) const;
   /// Rows of a table, in its order.

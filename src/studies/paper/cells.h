@@ -14,13 +14,13 @@ struct Task {
   Cell cell;
 };
 
-/// The cells of the sections that a request asks for, and of those that they read.
+/// The cells of the sections that a request asks for, and of the sections that these read.
 std::vector<Task> tasks_of(const Paper& paper, const Request& request, const machine::Machine& machine);
 
-/// Cells that a store lacks.
+/// Number of cells that a store lacks.
 size_t missing(const std::vector<Task>& tasks, const Store& store);
 
-/// Is told how far a run is, by one thread at a time.
+/// Receives the progress of a run, from one thread at a time.
 class Watcher {
  public:
   virtual ~Watcher() = default;

@@ -21,22 +21,22 @@ struct ProductCase {
   double flops() const { return 2.0 * m * k * n; }
 };
 
-/// Plans, builds, compiles and accounts the product, or on a host measures it. Enters "seconds", "gflops" (of
-/// the dense product's operations), on tiles "cycles", the program's size, and the same with both operands
-/// sent from the host and the result fetched. A product of at most some 10^8 operations is executed and
-/// compared with float64 if the setting asks for it; on a host every one.
+/// Plans, builds, compiles and estimates the product, or on a host measures it. Enters "seconds", "gflops"
+/// (of the dense product's operations), on tiles "cycles", the program's size, and the times with both
+/// operands sent from the host and the result fetched. A product of at most some 10^8 operations is executed
+/// and compared with float64 if the setting asks for it; on a host every product is.
 Result run_product(const ProductCase& what, const Setting& setting);
 
-/// With "seconds", and on tiles "cycles".
+/// A result with "seconds", and on tiles "cycles".
 Result result_of(const spmm::SpmmResult& found);
 
 /// Enters "gflops" from "seconds", and "gflops_with_transfers" from "seconds_with_transfers" if there are
 /// any.
 void enter_rate(double flops, Result& result);
 
-/// Enters "transfer_seconds", to send that many bytes to a modelled machine and fetch others from it, one
-/// after the other, and "seconds_with_transfers", the sum with "seconds". Nothing if the machine has no host
-/// link.
+/// Enters "transfer_seconds", for sending `bytes_in` bytes to a modelled machine and then fetching
+/// `bytes_out` bytes from it, and "seconds_with_transfers", the sum with "seconds". Enters nothing if the
+/// machine has no host link.
 void enter_transfers(const machine::Machine& machine, uint64_t bytes_in, uint64_t bytes_out, Result& result);
 
 }  // namespace tessera::studies

@@ -1,4 +1,4 @@
-// How large a program is, in the terms of the vendor's profiler (figures 5 and 7).
+// The size of a program in the terms of the vendor's profiler (figures 5 and 7).
 #pragma once
 
 #include "compiler/executable.h"
@@ -6,10 +6,10 @@
 
 namespace tessera::studies {
 
-/// Enters what the account of a compiled program says: "variables", "compute_sets", "vertices", "edges"
-/// (pieces of variables that vertices take), "exchanges" (that move anything between tiles), "total_bytes"
-/// and "tile_bytes" (of all tiles, and of the fullest), and of the total "always_live_bytes", "data_bytes"
-/// (inputs, outputs, state and constants), "temporary_bytes" and "code_bytes" (all code and vertex state).
+/// Enters figures of a compiled program: "variables", "compute_sets", "vertices", "edges" (pieces of
+/// variables that vertices take), "exchanges" (with data between tiles), "total_bytes" and "tile_bytes" (of
+/// all tiles, and of the fullest tile), and parts of the total: "always_live_bytes", "data_bytes" (inputs,
+/// outputs, state and constants), "temporary_bytes" and "code_bytes" (all code and vertex state).
 void enter_size(const compiler::Executable& executable, Result& result);
 
 }  // namespace tessera::studies

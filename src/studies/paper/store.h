@@ -16,19 +16,19 @@ namespace tessera::studies {
 nlohmann::ordered_json json_of(const std::string& section, const std::string& cell, const Result& result);
 
 /// A file of JSON lines: the first states what the results depend on, each other line is a result. A result
-/// is one write at the end of the file, so an interrupted run loses no finished one; an incomplete last line
-/// is dropped.
+/// is one write at the end of the file, so that an interrupted run loses no finished result; an incomplete
+/// last line is dropped.
 class Store {
  public:
-  /// Opens or creates `file` and reads its results. `made_on` is what they depend on. Throws UsageError if
-  /// the file states something else or is open in another run; Error if it cannot be read or written, or one
-  /// of its lines is damaged.
+  /// Opens or creates `file` and reads its results. `made_on` is what the results depend on. Throws
+  /// UsageError if the file states something else or is open in another run; Error if it cannot be read or
+  /// written, or one of its lines is damaged.
   Store(std::string file, const nlohmann::ordered_json& made_on);
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  /// Null if there is none yet.
+  /// The result of a cell; null if there is none yet.
   const Result* find(std::string_view section, std::string_view cell) const;
   /// Appends a cell; thread-safe. Throws Error on failure.
   void add(const std::string& section, const std::string& cell, const Result& result);

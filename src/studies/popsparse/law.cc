@@ -14,7 +14,7 @@ namespace {
 
 constexpr Mode kLawSparse[] = {Mode::static_sparse, Mode::dynamic_sparse};
 
-/// Of static products: section 5.3.
+/// The published law of static products: section 5.3.
 const PowerLaw& published_law() {
   static const PowerLaw law{0.0013, {0.59, -0.54, 0.50}};
   return law;

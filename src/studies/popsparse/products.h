@@ -17,7 +17,7 @@ class Products {
   Products(const Study& study, const Part& part);
 
   const Part& part() const { return part_; }
-  /// Those that have a result.
+  /// The products that have a result.
   const std::map<Case, const Result*>& results() const { return results_; }
   std::set<Operand> operands() const;
 
@@ -27,17 +27,17 @@ class Products {
   const std::vector<uint32_t>& sizes() const { return sizes_; }
   const std::vector<uint32_t>& blocks() const { return blocks_; }
   const std::vector<double>& densities() const { return densities_; }  ///< descending
-  const std::vector<uint32_t>& columns() const { return columns_; }    ///< of sparse products, if any
+  const std::vector<uint32_t>& columns() const { return columns_; }    ///< columns of sparse products, if any
   Precision precision() const;                                         ///< FP16
   uint32_t size() const;                                               ///< 4096
   uint32_t block() const;                                              ///< 16
   double density() const;                                              ///< 1/16
 
-  /// A weight of precision(); if it is dense, of that size alone.
+  /// A weight of precision(); a dense weight depends on the size alone.
   Operand operand(Mode mode, uint32_t size, uint32_t block, double density) const;
 
   const Result* find(const Case& what) const;
-  /// The n with most columns per second, of all columns() that fit.
+  /// The n of columns() with most columns per second, among those that fit.
   std::optional<uint32_t> best_n(const Operand& operand) const;
 
   // Our numbers beside those published for a Bow.
@@ -50,13 +50,13 @@ class Products {
   /// The density at which a mode and block are as fast as dense, each at its best n: interpolated between
   /// densities of the sweep, linearly in logarithms. None if dense is always faster or always slower.
   std::optional<double> break_even(Mode mode, uint32_t block) const;
-  /// Fitted to best_speedup() of products of a mode, as the paper's.
+  /// Samples for a power law of best_speedup() over products of a mode, like the paper's.
   std::vector<PowerLawSample> law_samples(Mode mode) const;
   std::optional<PowerLawFit> law(Mode mode) const { return fit_power_law(law_samples(mode)); }
 
  private:
   std::optional<double> value(const Case& what, const char* name) const;
-  /// Seconds for a column at the best n.
+  /// Seconds per column at the best n.
   std::optional<double> best_seconds(const Operand& operand) const;
   Comparison compare(const std::string& name, std::string group, std::optional<double> ours,
                      const char* table, const char* column) const;

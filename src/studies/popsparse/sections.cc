@@ -272,7 +272,7 @@ std::vector<Figure> table(const Study& study) {
   return all;
 }
 
-/// Of all operands that have one.
+/// The comparisons of all operands that have one.
 template <Comparison (Products::*compare)(const Operand&) const>
 std::vector<Comparison> sections_comparisons(const Study& study) {
   std::vector<Comparison> all;

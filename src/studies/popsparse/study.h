@@ -13,7 +13,7 @@ const Paper& paper();
 /// The tables that are committed with this study, generated from published/.
 extern const std::span<const PublishedFile> kPublishedFiles;
 
-/// Has the products that the others read.
+/// Name of the section with the products that the other sections read.
 inline constexpr std::string_view kProducts = "products";
 
 Section products();    ///< figures 2 and 7
@@ -21,6 +21,6 @@ Section table_3();     ///< sparse over dense, each at its best n
 Section scaling();     ///< figures 3a, 4a and 4b
 Section law();         ///< figure 4c
 Section break_even();  ///< sections 5.3 and 6
-Section gain();        ///< of the free planner
+Section gain();        ///< gain of the free planner
 
 }  // namespace tessera::studies::popsparse

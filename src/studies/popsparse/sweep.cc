@@ -148,7 +148,7 @@ void check(const Ranges& ranges) {
     throw UsageError("--density takes fractions above 0: a product without non-zeros has no rate");
 }
 
-/// Those that are executed and verified: for each mode, type and block size the largest one that takes at
+/// The products that are executed and verified: for each mode, type and block size, the largest that takes at
 /// most a moment.
 std::set<Case> sample_of(const Sweep& sweep) {
   std::map<std::tuple<Mode, Precision, uint32_t>, Case> largest;

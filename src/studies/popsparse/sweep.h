@@ -1,4 +1,4 @@
-// The products of the sweep: which there are, and how they are run.
+// The products of the sweep, and how they are run.
 #pragma once
 
 #include <compare>
@@ -16,7 +16,7 @@ namespace tessera::studies::popsparse {
 using ops::Mode;
 using ops::Precision;
 
-/// A weight and how it is multiplied. For dense ones, block and density are 1.
+/// A weight and how it is multiplied. For dense weights, block and density are 1.
 struct Operand {
   Mode mode = Mode::dense;
   Precision precision;
@@ -27,7 +27,7 @@ struct Operand {
   auto operator<=>(const Operand&) const = default;
 };
 
-/// The dense weight that a sparse one is compared with.
+/// The dense weight with which a sparse weight is compared.
 Operand dense_of(const Operand& sparse);
 
 /// One product of the sweep.
@@ -46,25 +46,25 @@ using Sweep = std::map<Operand, std::vector<uint32_t>>;
 /// The sweep of a request. Throws UsageError for sizes, blocks or types that do not form a product.
 Sweep sweep_of(const Request& request, const machine::Machine& machine);
 
-/// "static b = 16"; "f16 static b = 16 d = 1/16 m = 4096", with the density in full; the same with " n =
+/// "static b = 16"; "f16 static b = 16 d = 1/16 m = 4096", with the density in full; and followed by " n =
 /// 256".
 std::string name_of(Mode mode, uint32_t block);
 std::string name_of(const Operand& operand);
 std::string name_of(const Case& what);
-/// The product that has this name, and an operand's with n = 0; none: there is no such name.
+/// The product with this name, n = 0 for an operand's name; none: there is no such name.
 std::optional<Case> case_named(const std::string& name);
 /// "1/16", or "0.1"
 std::string density_text(double density);
 
-/// The name of its result: name_of(), and what else it depends on.
+/// The name of a product's result: name_of(), and everything else on which the result depends.
 std::string key_of(const Case& what, ops::Planner planner);
 
-/// The cells of the sweep, those of one operand as a series. A sample is executed and verified, the others
-/// are only accounted, or on a host measured. Enters "m", "n", "block", "density", "nnz" (stored elements),
-/// "tile_bytes" (of the fullest), "tiles_used", and if it fits "seconds" (of a modelled machine its accounted
-/// cycles at its clock) and "tflops" (10^12 operations on stored elements per second); of a modelled machine
-/// "cycles", of dynamic products "steps" (of propagation) and "update_seconds" (to set a new pattern). Throws
-/// as sweep_of().
+/// The cells of the sweep, those of one operand as a series. A sample is executed and verified; the others
+/// are only estimated, or on a host measured. Enters "m", "n", "block", "density", "nnz" (stored elements),
+/// "tile_bytes" (of the fullest tile), "tiles_used", and if it fits "seconds" (on a modelled machine its
+/// cycles at its clock) and "tflops" (10^12 operations on stored elements per second); on a modelled machine
+/// "cycles", for dynamic products "steps" (of propagation) and "update_seconds" (to set a new pattern).
+/// Throws as sweep_of().
 std::vector<Cell> cells_of(const machine::Machine& machine, const Request& request, ops::Planner planner);
 
 }  // namespace tessera::studies::popsparse

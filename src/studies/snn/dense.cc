@@ -25,8 +25,8 @@ std::string dense_name_of(const ProductCase& p) {
   return fmt::format("dense product {} × {} × {}", p.m, p.k, p.n);
 }
 
-/// Of each layer the forward product of every step, whose inputs the step before it decides, and over all
-/// steps at once the gradients of weights and of inputs.
+/// For each layer, a forward product per step, whose inputs depend on the step before, and over all steps at
+/// once, the gradients of weights and of inputs.
 std::vector<DenseProduct> dense_products(const NetworkCase& what) {
   std::vector<DenseProduct> all;
   uint32_t inputs = kInputs;

@@ -99,7 +99,7 @@ graph::Arrays network_cell_inputs_of(const Graph& graph, const NetworkCase& what
   return arrays;
 }
 
-/// Of a forward pass on this host: activity depends on the machine by roundings alone.
+/// Enters the activity of a forward pass on the host: it depends on the machine by roundings alone.
 void enter_activity(const NetworkCase& what, const Setting& setting, Result& result) {
   Graph graph;
   const SpikingResults results = add_layers(graph, what);

@@ -11,7 +11,7 @@
 
 namespace tessera::studies::snn {
 
-// What all networks have: 24 × 24 × 2 events of N-MNIST, and its classes.
+// Sizes of all networks: 24 × 24 × 2 events of N-MNIST, and its classes.
 inline constexpr uint32_t kInputs = 24 * 24 * 2;
 inline constexpr uint32_t kClasses = 10;
 
@@ -20,19 +20,19 @@ struct NetworkCase {
   std::vector<uint32_t> hidden;  ///< neurons of each hidden layer
   uint32_t steps = 10;
   uint32_t batch = 48;
-  double room = 0.05;             ///< fraction of a layer's neurons for which lists have room
-  bool adam = false;              ///< instead of SGD
-  uint32_t neurons_per_tile = 0;  ///< of hidden layers; 0: as planned
-  uint32_t chips = 1;             ///< like the machine, linked as those of a POD16
+  double room = 0.05;             ///< capacity of lists as a fraction of a layer's neurons
+  bool adam = false;              ///< Adam instead of SGD
+  uint32_t neurons_per_tile = 0;  ///< neurons per tile of hidden layers; 0: as planned
+  uint32_t chips = 1;             ///< number of chips like the machine, linked as in a POD16
 };
 
-/// Hidden layers of so many neurons per tile of a chip of which one tile has the readout.
+/// Hidden layers with `neurons_per_tile` neurons per tile on a chip with one tile for the readout.
 std::vector<uint32_t> hidden_layers(uint32_t neurons_per_tile, uint32_t layers);
 
-/// Room of lists: in whole eights, as the paper's 48 of 980 neurons for 5 %, and 24 for 2.5 %.
+/// Capacity of lists: a multiple of 8, like the paper's 48 of 980 neurons for 5 %, and 24 for 2.5 %.
 uint32_t list_room(uint32_t neurons, double fraction);
 
-/// Neurons of all hidden layers.
+/// Number of neurons of all hidden layers.
 uint64_t neurons_of(const NetworkCase& what);
 
 /// "3 layers, 2942 neurons, room 5 %, T = 10, batch 48, SGD".

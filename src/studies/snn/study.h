@@ -15,13 +15,13 @@ const Paper& paper();
 extern const std::span<const PublishedFile> kGains;
 
 Section size();   ///< throughput over the size of the network
-Section batch();  ///< over the batch
-Section steps();  ///< of long sequences, over the number of layers
-Section tiles();  ///< over the neurons of a tile
-Section chips();  ///< of networks that grow with the chips
-Section dense();  ///< against dense products on the same machine
-// The paper's open questions, by training on hosts.
-Section overflow();    ///< lists that are far too short for what passes a gradient
+Section batch();  ///< throughput over the batch
+Section steps();  ///< throughput of long sequences over the number of layers
+Section tiles();  ///< throughput over the neurons per tile
+Section chips();  ///< throughput of networks that grow with the chips
+Section dense();  ///< compared with dense products on the same machine
+// Sections on the paper's open questions, by training on hosts.
+Section overflow();    ///< lists far too short for the neurons that pass a gradient
 Section surrogates();  ///< surrogate gradients
 Section depth();       ///< hidden layers
 

@@ -72,7 +72,7 @@ ThroughputSweep tiles_sweep(const machine::Machine& machine, const Request& requ
   return sweep;
 }
 
-/// As many neurons for each chip, in as many layers, each on one chip.
+/// Networks with equally many neurons per chip, in equally many layers, each on one chip.
 ThroughputSweep chips_sweep(const machine::Machine& machine, const Request& request) {
   ThroughputSweep sweep{"chips", "2942 neurons in 3 layers for each chip, T = 10, batch 48, SGD",
                         "chips", report::Growth::log2,

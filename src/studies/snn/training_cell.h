@@ -11,21 +11,21 @@
 
 namespace tessera::studies::snn {
 
-constexpr uint32_t kHiddenNeurons = 128;  ///< of each layer
+constexpr uint32_t kHiddenNeurons = 128;  ///< neurons of each hidden layer
 
-/// A network, and which of its neurons are listed.
+/// A network, and the limits on its listed neurons.
 struct TrainingCase {
   std::string name = {};  ///< what distinguishes it in its section
   uint32_t layers = 1;
   Surrogate surrogate = {};
-  double gradient_threshold = -std::numeric_limits<double>::infinity();  ///< of all epochs
+  double gradient_threshold = -std::numeric_limits<double>::infinity();  ///< ϑ_grad of all epochs
   uint32_t most_listed = 0;                                              ///< in the last epochs; 0: all
 };
 
 /// Trains on Randman with manifolds of two dimensions: its information is in the times of spikes alone, and
-/// it is not learned perfectly. Enters "accuracy" in percent of the test recordings, and of the last epoch
-/// the fractions of hidden neurons that "fired" and were "listed" in a step, those "dropped" of all that
-/// should have been listed, and "seconds" of a training step.
+/// it is not learned perfectly. Enters "accuracy" in percent of the test recordings, and for the last epoch
+/// the fractions of hidden neurons that "fired" and were "listed" in a step, the fraction "dropped" of those
+/// that should have been listed, and "seconds" of a training step.
 Result train(const TrainingCase& what, uint32_t epochs, uint64_t seed, uint32_t threads);
 
 }  // namespace tessera::studies::snn

@@ -54,7 +54,7 @@ struct SpmmResult {
   double predicted_seconds = 0;
   std::string printed;  ///< output of --print
   std::vector<ops::PlanCandidate> candidates;
-  std::vector<report::ChipSummary> chips;  ///< of a machine of several
+  std::vector<report::ChipSummary> chips;  ///< chips of a machine with several chips
   std::vector<report::LinkSummary> links;
   std::optional<report::RunSummary> run;  ///< for --report and --trace
 
@@ -68,7 +68,7 @@ struct SpmmResult {
   }
 };
 
-/// Every combination of a request; dense once per machine, type and n.
+/// Every combination of a request; dense weights once per machine, type and n.
 std::vector<SpmmCase> cases_of(const SpmmRequest& request);
 
 }  // namespace tessera::studies::spmm

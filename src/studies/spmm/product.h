@@ -24,7 +24,7 @@ ops::ProductProblem problem_of(const SpmmRequest& request, const SpmmCase& what,
 /// packed weight.
 class ProductRuns {
  public:
-  /// Told of each product before it runs.
+  /// Called with each product before it runs.
   using Planned = std::function<void(const bound::BoundProduct&)>;
 
   explicit ProductRuns(Planned planned = {}) : planned_(std::move(planned)) {}
@@ -32,7 +32,7 @@ class ProductRuns {
   SpmmResult run(const SpmmRequest& request, const SpmmCase& what, const SparseMatrix& matrix,
                  const machine::Machine& machine, const ops::ForcedKnobs& force);
 
-  /// The next case has another matrix.
+  /// Forgets the packed weight, as the next case has another matrix.
   void forget_weight() { packed_is_of_ = std::nullopt; }
 
  private:

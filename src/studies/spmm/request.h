@@ -1,4 +1,4 @@
-// What `tessera spmm` runs: products of a weight, on any machine.
+// The request of `tessera spmm`: products of a weight, on any machine.
 #pragma once
 
 #include <tessera/io.h>

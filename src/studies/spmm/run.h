@@ -1,4 +1,4 @@
-// What running a case needs on any machine: activations, medians, estimates, verification.
+// Common steps of running a case on any machine: activations, medians, estimates, verification.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -26,10 +26,10 @@ struct Activations {
   std::vector<float> elements;
 };
 
-/// What is known about a case before it runs.
+/// The result of a case as far as it is known before the case runs.
 SpmmResult start(const bound::BoundProduct& product, const SpmmRequest& request);
 
-/// Accounts without floating-point work.
+/// Estimates the product without floating-point work.
 void estimate(const bound::BoundProduct& product, SpmmResult& result);
 
 /// Types to which numbers are rounded.
@@ -37,7 +37,7 @@ struct Rounding {
   Type weights;
   Type partials;
   Type result;
-  uint32_t roundings = 1;  ///< of one partial sum, at most
+  uint32_t roundings = 1;  ///< maximum number of roundings of one partial sum
 };
 
 /// Compares Y with W·X in float64, to the requested extent.

@@ -16,16 +16,16 @@
 
 namespace tessera::studies::spmm {
 
-/// Runs cases one after another, keeping what successive ones share: the matrix, its packed form, the time of
-/// dense.
+/// Runs cases one after another, keeping data that successive cases share: the matrix, its packed form, the
+/// time of the dense product.
 class SpmmRunner {
  public:
   explicit SpmmRunner(const SpmmRequest& request);
 
-  /// For cases that name it, instead of one found by its name.
+  /// Uses this machine for cases that name it, instead of the one found by its name.
   void use(const machine::Machine& machine) { machines_.insert_or_assign(machine.name, machine); }
 
-  /// Throws UsageError for an invalid case, before any of them runs.
+  /// Throws UsageError for an invalid case, before any case runs.
   void check(const SpmmCase& what);
 
   SpmmResult run(const SpmmCase& what);

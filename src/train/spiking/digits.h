@@ -13,7 +13,7 @@ inline constexpr uint32_t kDigits = 8;
 /// are 1, the highest first. Throws UsageError for values that are not from 0 to 1.
 Recordings digits_of(const Recordings& currents);
 
-/// What a digit is worth, so that those that fire add up to the value.
+/// The place value of a digit: the values of the digits that fire add up to the current.
 float worth_of(uint32_t digit);
 
 }  // namespace tessera::train

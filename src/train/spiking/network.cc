@@ -21,7 +21,7 @@ using graph::SpikingResults;
 using graph::Value;
 
 constexpr uint32_t kSpikingWeightStream = 0x73706B00;
-/// Of weights among neurons of a layer, times √neurons.
+/// Standard deviation of recurrent weights, times √neurons.
 constexpr double kRecurrentScale = 0.2;
 /// Decays and thresholds learn more slowly.
 constexpr double kDynamicsRate = 0.1;
@@ -98,7 +98,7 @@ class Network {
   }
 
  private:
-  /// As the layer takes it.
+  /// Adds a parameter in the shape that the layer takes.
   Value add(size_t layer, const SpikingParameter& p) {
     const bool has_digits = data_.has_digits && layer == 0 && p.name == "weight";
     const uint32_t rows = has_digits ? p.rows / kDigits : p.rows;

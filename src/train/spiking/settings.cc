@@ -23,7 +23,7 @@ constexpr std::array<std::string_view, 3> kResetGradients = {"detached", "gated"
 
 bool is_decay(double x) { return x >= 0 && x <= 1; }
 
-/// Of a threshold that may be −∞, which JSON has no number for.
+/// A threshold as JSON, which has no number for −∞.
 nlohmann::ordered_json number_or_null(double x) {
   return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(nullptr);
 }

@@ -18,16 +18,16 @@ namespace tessera::train {
 
 /// Throws UsageError that names the wrong setting, its value and its limits.
 void check(const SpikingTrainingSettings& settings);
-/// The same, and whether they fit these recordings.
+/// Throws UsageError for wrong settings, and for settings that do not fit the recordings.
 void check(const SpikingTrainingSettings& settings, const RecordingSplit& recordings);
 
-/// All of them, by name.
+/// All settings, by name.
 nlohmann::ordered_json json_of(const SpikingTrainingSettings& settings);
 
 /// Whether the last layer spikes.
 bool output_spikes(const SpikingTrainingSettings& settings);
 
-/// Between inputs and classes.
+/// The layers between inputs and classes.
 std::vector<SpikingLayer> layers_of(const SpikingTrainingSettings& settings, uint32_t inputs,
                                     uint32_t classes);
 

@@ -9,15 +9,15 @@
 
 namespace tessera::kernels {
 
-// Of each family, NAME_samples().
+// NAME_samples() of each family.
 #define TESSERA_DECLARE(family) std::span<const CodeletSamples> family##_samples();
 TESSERA_CODELET_FAMILIES(TESSERA_DECLARE)
 #undef TESSERA_DECLARE
 
-/// Of every codelet that has samples.
+/// The samples of every codelet that has any.
 std::vector<CodeletSamples> all_samples();
 
-/// Those of one codelet; none where it has none.
+/// The samples of one codelet; may be empty.
 std::span<const NamedSample> samples_of(const program::Codelet& codelet);
 
 }  // namespace tessera::kernels

@@ -1,5 +1,5 @@
-// Samples: made-up vertices of a codelet, from which its test, its benchmark and the check of its
-// cost all come.
+// Samples: synthetic vertices of a codelet, from which its test, its benchmark and the check of its cost all
+// come.
 #pragma once
 
 #include <tessera/types.h>
@@ -15,19 +15,19 @@
 
 namespace tessera::kernels {
 
-/// How far the SIMD form may be from the reference: |simd − ref| ≤ relative · |ref| + absolute.
-/// Follows from the types and the order of the arithmetic; 0 demands the same values.
+/// The allowed difference between the SIMD form and the reference: |simd − ref| ≤ relative · |ref| +
+/// absolute. Follows from the types and the order of the arithmetic; 0 demands the same values.
 struct Tolerance {
   double relative = 0;
   double absolute = 0;
 };
 
-/// Of sums of `terms` products that both forms add in one order. Products of FP16 are exact in FP32;
-/// in FP32 one form rounds each product and the other does not, and results of FP16 may then fall to
-/// either side of a tie.
+/// The tolerance of sums of `terms` products that both forms add in the same order. Products of FP16 are
+/// exact in FP32; in FP32 one form rounds each product and the other does not, and FP16 results may then fall
+/// to either side of a tie.
 Tolerance product_tolerance(Type in, Type out, double terms);
 
-/// Fields and parameters of one vertex, and what it amounts to.
+/// Fields and parameters of one vertex, and its number of operations.
 class Sample {
  public:
   struct Field {
@@ -38,40 +38,40 @@ class Sample {
     bool packed = false;              ///< must stay contiguous and aligned
   };
 
-  /// Fields and parameters follow in the codelet's order.
+  /// A sample; its fields and parameters must be added in the codelet's order.
   explicit Sample(const program::Codelet& codelet) : codelet_(&codelet) {}
 
-  /// Uniform in (-range, range), rounded to the type, with infinities, NaN and zeros among them
-  /// where `with_specials`.
+  /// Adds a field uniform in (-range, range), rounded to the type, with infinities, NaN and zeros among the
+  /// elements if `with_specials`.
   Sample& random(Type type, uint32_t rows, uint32_t cols, uint64_t seed, float range = 1,
                  bool with_specials = false);
-  /// A field to be written: all bits set, which is NaN.
+  /// Adds a field to be written, with all bits set, which is NaN.
   Sample& unset(Type type, uint32_t rows, uint32_t cols);
-  /// Element i (row-major) of an integer or floating-point field is value_at(i).
+  /// Adds an integer or floating-point field whose element i (row-major) is value_at(i).
   Sample& values(Type type, uint32_t rows, uint32_t cols, const std::function<double(uint64_t)>& value_at);
-  /// A field as it is.
+  /// Adds a field as given.
   Sample& field(Field field);
-  /// n samples of so many features in FP32, a row each or, transposed, a column; random or unset.
+  /// Adds n samples of `features` features in FP32, each a row or, transposed, a column; random or unset.
   Sample& batch(uint32_t n, uint32_t features, bool transposed, uint64_t seed) {
     return transposed ? random(Type::f32, features, n, seed) : random(Type::f32, n, features, seed);
   }
   Sample& unset_batch(uint32_t n, uint32_t features, bool transposed) {
     return transposed ? unset(Type::f32, features, n) : unset(Type::f32, n, features);
   }
-  /// Scratch memory.
+  /// Adds scratch memory.
   Sample& scratch(size_t floats) { return unset(Type::f32, 1, static_cast<uint32_t>(floats)).packed(); }
-  /// Structures as a field of bytes, a row each, packed.
+  /// Adds structures as a packed field of bytes, a row each.
   template <class T>
   Sample& records(std::span<const T> items) {
     const std::span<const std::byte> bytes = std::as_bytes(items);
     return field(
         {Type::u8, static_cast<uint32_t>(items.size()), sizeof(T), {bytes.begin(), bytes.end()}, true});
   }
-  /// The field added last is always placed contiguous and aligned, in every layout.
+  /// Makes the field added last contiguous and aligned in every layout.
   Sample& packed();
   Sample& param(int64_t value);
   Sample& tolerance(Tolerance tolerance);
-  /// Floating-point operations of one run, for a benchmark's GFLOP/s; 0 where they do not matter.
+  /// Sets the floating-point operations of one run, for a benchmark's GFLOP/s; 0 if they do not matter.
   Sample& flops(double flops);
 
   const program::Codelet& codelet() const { return *codelet_; }
@@ -90,10 +90,10 @@ class Sample {
   double flops_ = 0;
 };
 
-/// Where the elements of a sample's fields lie.
+/// The layout of the elements of a sample's fields.
 struct SampleLayout {
   uint32_t shift = 0;    ///< elements past an aligned address
-  uint32_t padding = 0;  ///< elements between one row (or column) and the next
+  uint32_t padding = 0;  ///< elements between consecutive rows (or columns)
   bool column_major = false;
 };
 
@@ -114,7 +114,7 @@ class SampleVertex {
   struct Buffer {
     std::vector<std::byte> storage;
     std::byte* begin = nullptr;
-    size_t bytes = 0;  ///< from `begin`: lines of elements, and what surrounds them
+    size_t bytes = 0;  ///< from `begin`: lines of elements, and the memory around them
     size_t first_line = 0;
     size_t lines = 0;
     size_t line_bytes = 0;
@@ -128,14 +128,14 @@ class SampleVertex {
   std::vector<int64_t> params_;
 };
 
-/// A way to use a codelet that deserves a test: "f16", "b16/bf16". `scale` stretches the linear
-/// size; at 0 every field is empty or the smallest that the codelet takes.
+/// A use of a codelet that is tested: "f16", "b16/bf16". `scale` stretches the linear size; at 0 every field
+/// is empty or the smallest that the codelet takes.
 struct NamedSample {
   std::string_view name;
   Sample (*make)(uint32_t scale, uint64_t seed) = nullptr;
 };
 
-/// A codelet with its samples. Without any it does not compile.
+/// A codelet with its samples. A codelet without samples does not compile.
 struct CodeletSamples {
   constexpr CodeletSamples(const program::Codelet& of, std::span<const NamedSample> its_samples)
       : codelet(&of), samples(its_samples) {

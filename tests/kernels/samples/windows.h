@@ -1,4 +1,4 @@
-// Windows for samples of products whose X is what a window sees.
+// Windows for samples of products whose X has the elements under a window.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace tessera::kernels {
 
-/// 3 × 2 taps over images of 6 × 11, which keep their size, or strided.
+/// A window of 3 × 2 taps over images of 6 × 11, whose size it keeps, or with strides.
 inline Window sample_window(bool strided) {
   Window w{.height = 6, .width = 11, .kernel_height = 3, .kernel_width = 2, .top = 1, .left = 0};
   if (strided) w.stride_down = 2, w.stride_across = 2, w.left = 1;
@@ -18,7 +18,8 @@ inline Window sample_window(bool strided) {
   return w;
 }
 
-/// Images of a sample, of which X has columns from the 7th position on; and no window for a matrix.
+/// Number of images of a sample, of which X has columns from the 7th position on; and no window, for a
+/// matrix.
 inline constexpr uint32_t kSampleImages = 3, kFirstPosition = 7;
 
 inline void add_window(Sample& s, bool sees, bool strided) {

@@ -1,4 +1,4 @@
-// The BF16 kernel: sums of blocks of W times panels of X in pairs, by the processor's instructions for them.
+// The BF16 kernel: sums of blocks of W times panels of X in pairs, by the processor's BF16 instructions.
 #if defined(TESSERA_BLOCK_SPARSE_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_BLOCK_SPARSE_BF16_INL_H_
 #undef TESSERA_BLOCK_SPARSE_BF16_INL_H_
@@ -52,7 +52,7 @@ class Bf16Slice {
   }
 
  private:
-  // Of a part of Y, which are finished while those of the next one are computed.
+  // The sums of a part of Y, which are finished while those of the next part are computed.
   struct Sums {
     float* next;
     float* at = nullptr;
@@ -80,7 +80,7 @@ class Bf16Slice {
     if (slice_.clock != nullptr) slice_.clock->enter(phase);
   }
 
-  // Columns of X as pairs of rows, up to two tiles.
+  // Copies columns of X as pairs of rows, up to two tiles.
   void pack_two(uint32_t col, uint32_t cols, base::Bfloat16* to) const {
     const MatrixView<const base::Bfloat16>& x = slice_.x_bf16;
     if (cols == 2 * kBf16Columns && x.col_stride == 1)
@@ -128,10 +128,11 @@ class Bf16Slice {
     }
   }
 
-  // As many blocks as a step has terms.
+  // Number of blocks whose terms make a step.
   uint32_t blocks_of_step() const { return kBf16Step / w_.block_size; }
 
-  // Rows of blocks, side by side as one step: [row][term]. Two strips of the blocks have pairs of them.
+  // Copies rows of blocks side by side as one step: [row][term]. Two strips of a block have pairs of its
+  // rows.
   void transpose_blocks(uint32_t block, uint32_t count, uint32_t row, base::Bfloat16* to) const {
     static_assert(kLanes == kBf16Columns);
     const Floats d;
@@ -206,8 +207,7 @@ class Bf16Slice {
     }
   }
 
-  // What elements of Y, which lie `step` apart, become, in place of their sums. There is a bias for each, or
-  // one for all.
+  // Replaces sums by the elements of Y, which lie `step` apart. There is a bias per element, or one for all.
   void finish_line(float* sums, uint32_t count, const float* bias, bool is_bias_of_each,
                    const base::Bfloat16* y, int64_t step) const {
     const PanelFloats d;

@@ -19,7 +19,7 @@ struct BlockSchedule {
   enum class Kernel : uint8_t {
     wide,         ///< vectors along the columns of Y; values of W are broadcast
     few_columns,  ///< vectors along the rows of Y; for few columns
-    bf16,  ///< X and Y in BF16, by the processor's instructions for them (kernels/common/bf16_product.h)
+    bf16,         ///< X and Y in BF16, by the processor's BF16 instructions (kernels/common/bf16_product.h)
   };
 
   Kernel kernel = Kernel::wide;
@@ -40,8 +40,8 @@ struct BlockWeight {
   uint32_t rows = 0;  ///< m
   uint32_t cols = 0;  ///< k
   uint32_t block_size = 8;
-  Type type = Type::f32;         ///< of the values: f32, f16 or bf16
-  Type column_type = Type::u16;  ///< of the columns: u16 or u32
+  Type type = Type::f32;         ///< type of the values: f32, f16 or bf16
+  Type column_type = Type::u16;  ///< type of the columns: u16 or u32
   const void* values = nullptr;
   const uint32_t* row_begin = nullptr;
   const void* columns = nullptr;
@@ -54,8 +54,8 @@ struct BlockWeight {
 BlockWeight view_of(const sparse::PackedBlocks& weight, bool transposed = false);
 
 /// One core's slice of Y = activation(alpha · W·X + beta · Y + bias): block rows of W times columns of X. x
-/// and y are the whole matrices; x may be images instead, of which X is what a window sees, for the wide
-/// kernel.
+/// and y are the whole matrices. For the wide kernel, x may be images instead, and X the elements under a
+/// window in them.
 struct BlockSlice {
   BlockWeight weight;
   uint32_t block_row_begin = 0;
@@ -82,10 +82,10 @@ constexpr bool suits_bf16(Type weights, uint32_t block_size) {
 /// Computes a slice. Its bits depend only on the slice, the schedule and the instruction set.
 void block_spmm(const BlockSlice& slice);
 
-/// The same in plain loops.
+/// The reference of block_spmm() in plain loops.
 void block_spmm_reference(const BlockSlice& slice);
 
-/// Floats of scratch for a slice of `cols` columns; k is the product's, for a transposed weight its rows.
+/// Floats of scratch for a slice of `cols` columns; k is the product's k: for a transposed weight, its rows.
 size_t block_scratch_floats(const BlockSchedule& schedule, uint32_t k, uint32_t block_size, uint32_t cols,
                             bool transposed = false);
 

@@ -18,11 +18,11 @@ void visit_block_knobs(Schedule& schedule, const Visit& visit) {
 #undef TESSERA_VISIT
 }
 
-/// Y = activation(alpha · W·X + beta · Y + bias) on one core's slice. X and Y are f32, or bf16 for the kernel
-/// for that. row_begin holds the slice's block rows and the end; values, columns and slots are whole; empty
+/// Y = activation(alpha · W·X + beta · Y + bias) on one core's slice. X and Y are f32, or bf16 for the BF16
+/// kernel. row_begin holds the slice's block rows and the end; values, columns and slots are whole; empty
 /// slots mean each block's number; scalars are alpha and beta; an empty bias means none. With `transposed`, W
-/// is the transpose of the stored `values`. With a window (kernels/common/window.h), which the kernel for
-/// BF16 lacks, x has whole images, and Y's columns are its positions from first_col on.
+/// is the transpose of the stored `values`. With a window (kernels/common/window.h), which the BF16 kernel
+/// does not support, x has whole images, and Y's columns are the window's positions from first_col on.
 #define TESSERA_BLOCK_SPMM_FIELDS_OF(X, result) \
   X(values)                                     \
   X(row_begin)                                  \
@@ -35,7 +35,7 @@ void visit_block_knobs(Schedule& schedule, const Visit& visit) {
   X(window, .optional = true)                   \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 #define TESSERA_BLOCK_SPMM_FIELDS(X) TESSERA_BLOCK_SPMM_FIELDS_OF(X, inout)
-/// The same with beta = 0, independent of the scalars: Y is written without being read.
+/// block_spmm with beta = 0, whatever the scalars: Y is written without being read.
 #define TESSERA_BLOCK_SPMM_ASSIGN_FIELDS(X) TESSERA_BLOCK_SPMM_FIELDS_OF(X, out)
 #define TESSERA_BLOCK_SPMM_PARAMS(X) \
   X(block_size) X(transposed) X(activation) X(first_col) TESSERA_BLOCK_KNOBS(X)

@@ -24,11 +24,11 @@ struct BlockProblem {
   uint32_t threads = 1;
   bool x_column_major = false;
   bool y_column_major = false;
-  bool sees_images = false;  ///< X is what a window sees
-  bool is_bf16 = false;      ///< X and Y are, and the weight suits_bf16()
+  bool sees_images = false;  ///< X has the elements under a window
+  bool is_bf16 = false;      ///< X and Y are BF16, and the weight suits_bf16()
 };
 
-/// Schedules that may be the best for such a product.
+/// Schedules that may be the fastest for a product.
 std::vector<BlockSchedule> block_candidates(const BlockProblem& problem, const machine::HostFigures& figures);
 
 }  // namespace tessera::kernels

@@ -12,8 +12,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// Processes one slice with the few-column kernel. T is the type of the values, which are those of the
-// transpose if kTransposed; Index is the type of the columns.
+// Processes one slice with the few-column kernel. T is the type of the values, which belong to the transpose
+// if kTransposed; Index is the type of the columns.
 template <class T, class Index, bool kTransposed>
 class FewColumnSlice {
  public:

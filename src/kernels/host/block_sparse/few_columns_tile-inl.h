@@ -18,10 +18,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// Vectors that hold them.
+// Vectors that hold the values of a group.
 inline constexpr size_t kGroupVectors = kGroupValues / kLanes;
 
-// Maximum sums of a micro-tile in registers, and maximum columns of X.
+// Maximum number of a micro-tile's sums in registers, and of columns of X.
 inline constexpr size_t kFewColumnSums = HWY_TARGET <= HWY_AVX3 ? 16 : HWY_TARGET == HWY_AVX2 ? 12 : 16;
 inline constexpr size_t kFewColumnTileCols =
     std::min<size_t>(kFewColumns, HWY_TARGET == HWY_AVX2 ? 4 : kFewColumnSums / kGroupVectors);
@@ -37,8 +37,8 @@ inline constexpr size_t kFewColumnBlocksAhead = 3;
 template <class T, class Index>
 struct FewColumnTile {
   const T* w;             // the strips in the row's first block, or with slots in slot 0
-  const Index* columns;   // of the row's blocks
-  const uint32_t* slots;  // of the row's blocks; null: consecutive
+  const Index* columns;   // columns of the row's blocks
+  const uint32_t* slots;  // slots of the row's blocks; null: consecutive
   size_t blocks;
   size_t last;  // last block of the slice whose column may be read
   uint32_t block_size;
@@ -47,7 +47,7 @@ struct FewColumnTile {
 
   size_t block_values() const { return size_t{block_size} * block_size; }
   const T* values_of(size_t i) const { return w + (slots == nullptr ? i : slots[i]) * block_values(); }
-  // Those to prefetch during block i.
+  // Values to prefetch during block i.
   const T* values_ahead_of(size_t i) const {
     const size_t next = i + std::max<size_t>(1, kFewColumnValuesAhead / block_values());
     return w + (slots == nullptr ? next : slots[std::min(next, last)]) * block_values();

@@ -1,5 +1,5 @@
 // The few-column micro-tile for transposed blocks: one load gets the values of several columns of W, rows of
-// the product, for several of its rows; it is multiplied by as many elements of X, each repeated.
+// the product, for several of its rows; it is multiplied by an element of X per column of W, each repeated.
 #if defined(TESSERA_BLOCK_SPARSE_NARROW_TRANSPOSED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_BLOCK_SPARSE_NARROW_TRANSPOSED_INL_H_
 #undef TESSERA_BLOCK_SPARSE_NARROW_TRANSPOSED_INL_H_
@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// Groups of columns of W in a micro-tile: those of 8 rows of the product; for 4 × 4 blocks the only one.
+// Groups of columns of W in a micro-tile: 8 rows of the product; for 4 × 4 blocks, the only group.
 template <int kGroup>
 inline constexpr int kGroupsAtOnce = kGroup == 4 ? 1 : 4;
 

@@ -18,7 +18,8 @@ inline constexpr size_t kGroupValues = 16;
 /// column-major Y.
 inline constexpr uint32_t kChunkRows = 32;
 
-/// Maximum prefetch distance for values, in blocks: lists of slots continue past the last block by as many.
+/// Maximum prefetch distance for values, in blocks: lists of slots continue past the last block by this
+/// number.
 inline constexpr uint32_t kMostSlotsAhead = 64;
 
 /// Maximum number of columns that the few-column kernel keeps in registers.
@@ -66,8 +67,8 @@ struct WideScratch {
   size_t strip;      ///< values of one strip of a block row, widened to FP32
   size_t columns;    ///< block columns of one block row (uint32_t)
   size_t slots;      ///< slots of its blocks and of kMostSlotsAhead more (uint32_t)
-  size_t numbers;    ///< 0, 1, 2 …, as many: slots of consecutive values
-  size_t list;       ///< how many those are
+  size_t numbers;    ///< 0, 1, 2, …: slots of consecutive values, as many as in `slots`
+  size_t list;       ///< number of these
   size_t rows;       ///< raw results of a chunk: [kChunkRows][panel columns]
   size_t total;
 
@@ -91,8 +92,8 @@ struct WideScratch {
 struct FewColumnScratch {
   size_t panel = 0;  ///< packed X: [k / group][columns][group] for every kFewColumns columns;
                      ///< transposed, [k / strip rows][columns][strip rows][group]
-  size_t results;    ///< of up to kChunkRows rows, by columns
-  size_t by_rows;    ///< the same by rows
+  size_t results;    ///< results of up to kChunkRows rows, by columns
+  size_t by_rows;    ///< these results by rows
   size_t total;
 
   FewColumnScratch(uint32_t k, uint32_t block_size, uint32_t cols, bool transposed) {
@@ -106,10 +107,10 @@ struct FewColumnScratch {
 /// Scratch of the BF16 kernel; offsets in floats.
 struct Bf16BlockScratch {
   uint32_t panel_cols;  ///< columns of X that stay in the L2 cache, whole tiles
-  size_t tile_values;   ///< of X: [pair of rows][column][2]
-  size_t blocks;        ///< of a thread: a block row, [step][kBf16BlockRows][kBf16Step]
-  size_t columns;       ///< of a thread: its block columns (uint32_t)
-  size_t sums;          ///< of a thread: of two parts of Y, [kBf16BlockRows][kBf16BlockTiles][column]
+  size_t tile_values;   ///< values of X of a tile: [pair of rows][column][2]
+  size_t blocks;        ///< a thread's block row: [step][kBf16BlockRows][kBf16Step]
+  size_t columns;       ///< block columns of a thread's block row (uint32_t)
+  size_t sums;          ///< a thread's sums of two parts of Y: [kBf16BlockRows][kBf16BlockTiles][column]
   size_t total;
 
   Bf16BlockScratch(uint32_t k, uint32_t block_size, uint32_t cols) {

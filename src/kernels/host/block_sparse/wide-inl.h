@@ -19,7 +19,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// Processes one slice with the wide kernel. T is the type of the values, which are those of the transpose if
+// Processes one slice with the wide kernel. T is the type of the values, which belong to the transpose if
 // kTransposed.
 template <class T, bool kTransposed>
 class WideSlice {
@@ -70,10 +70,10 @@ class WideSlice {
     uint32_t begin = 0;
     uint32_t cols = 0;
     int64_t col = 0;     // first column, minus the rotation
-    uint32_t width = 0;  // in whole vectors
+    uint32_t width = 0;  // a multiple of whole vectors
     TileSplit tiles{};
     bool packed = true;
-    Rotation rotation{};  // of the first micro-tile
+    Rotation rotation{};  // rotation of the first micro-tile
   };
 
   Panel panel_of(uint32_t begin, uint32_t cols) const {
@@ -133,7 +133,8 @@ class WideSlice {
     enter(program::Phase::compute);
   }
 
-  // Rows of X in micro-tile t of the panel; past the last one zeros for the overhang of its block.
+  // Copies rows of X for micro-tile t of the panel, with zeros after the last row for the overhang of its
+  // block.
   void pack_rows_of(uint32_t t, uint32_t begin, uint32_t end) const {
     const uint32_t first = first_col(t), last = first_col(t + 1);
     const uint32_t depth = end == w_.cols ? padded_k(w_) : end;
@@ -202,7 +203,7 @@ class WideSlice {
     }
   }
 
-  // Values of a block from one strip to the next. A strip of 8 columns is spread over the strips of rows.
+  // Distance of a block's strips, in values. A strip of 8 columns is spread over the strips of rows.
   size_t strip_step() const {
     return kTransposed ? size_t{order_.strip_rows} * order_.strip_rows : order_.strip_values();
   }
@@ -245,7 +246,7 @@ class WideSlice {
   }
 
   // 16-bit values are widened by the strip's first micro-tile, overlapped with its multiply-adds, or in
-  // advance if it has no such form.
+  // advance if the micro-tile has no such form.
   Strip strip_of(const Blocks& blocks) const {
     const size_t block_values = order_.block_values();
     if constexpr (std::is_same_v<T, float>) {
@@ -265,7 +266,7 @@ class WideSlice {
     }
   }
 
-  // One strip of rows, from `row` on, times the panel.
+  // Multiplies one strip of rows, from `row` on, by the panel.
   void tiles(const Strip& strip, const Blocks& blocks, uint32_t row) {
     const bool direct = direct_ && row + micro_rows_ <= w_.rows;
     if (!direct && row + micro_rows_ > chunk_row_ / kChunkRows * kChunkRows + kChunkRows) flush(row);
@@ -283,7 +284,7 @@ class WideSlice {
     const bool keeps = panel_.tiles.tiles() > 1 || order_.strip_rows > micro_rows_;
     tile.widening = {strip.bits16, order_.block_values(),   blocks.slots,
                      strip_part(), lists_ + scratch_.strip, keeps};
-    // Collected rows lie as in Y, minus the rotation of those in place.
+    // Collected rows have the layout of Y, minus the rotation of rows in place.
     float* const gathered =
         raw + (row - chunk_row_) * panel_.width - (panel_.packed ? 0 : panel_.rotation.columns);
     for (uint32_t t = 0; t < panel_.tiles.tiles(); ++t) {
@@ -325,14 +326,14 @@ class WideSlice {
   const BlockWeight& w_;
   const sparse::BlockOrder order_;
   const WideScratch scratch_;
-  float* lists_;  // scratch of the running thread; the panel is in the slice's
+  float* lists_;  // scratch of the running thread; the panel is in the slice's scratch
   const uint32_t micro_rows_;
   const uint32_t micro_vectors_;
-  Rotation row_rotation_{};  // of all columns of the slice
+  Rotation row_rotation_{};  // rotation of all columns of the slice
   Panel panel_{};
   WideTileFunction widening_tile_ = nullptr;
   bool direct_ = false;  // micro-tiles write directly to Y
-  bool stream_ = false;  // Y is written past the caches
+  bool stream_ = false;  // Y is written with non-temporal stores
   bool fetch_y_ = false;
   uint32_t chunk_row_ = 0;  // first row of Y collected in scratch
 };

@@ -49,7 +49,7 @@ WideTileFunction tile_function(bool small_block, uint32_t rows, uint32_t vectors
   return rows == 4 ? kFourOfEight[vectors - 1] : kEight[vectors - 1];
 }
 
-// The same for the first micro-tile of rotated rows.
+// The micro-kernel for the first micro-tile of rotated rows.
 template <bool kTransposed>
 WideTileFunction rotated_tile_function(uint32_t vectors) {
   static constexpr WideTileFunction kEight[] = {
@@ -62,7 +62,7 @@ WideTileFunction rotated_tile_function(uint32_t vectors) {
   return kEight[vectors - 1];
 }
 
-// The same for the first micro-tile of a strip of 16-bit values. Null if there is none.
+// The micro-kernel for the first micro-tile of a strip of 16-bit values; null if there is none.
 template <bool kTransposed, class T>
 WideTileFunction widening_tile_function(bool small_block, uint32_t rows, uint32_t vectors) {
   constexpr XForm kForm = XForm::packed;

@@ -39,7 +39,7 @@ struct StripPart {
 struct Widening {
   const void* values;     // the strip in the block of slot 0
   size_t block_step;      // values from slot to slot
-  const uint32_t* slots;  // of the row's blocks
+  const uint32_t* slots;  // slots of the row's blocks
   StripPart part;         // how the strip lies in a block
   float* to;              // destination of their FP32 values, consecutive strips
   bool keeps;             // keep all of it for other micro-tiles; otherwise two blocks alternate
@@ -52,7 +52,7 @@ struct WideTile {
   size_t depth_step;  // transposed: floats from 8 rows of a block to the next 8
   uint32_t block_size;
   const uint32_t* columns;  // block column of each block and of kMostBlocksAhead more
-  const uint32_t* slots;    // of each block and of kMostSlotsAhead more
+  const uint32_t* slots;    // slot of each block and of kMostSlotsAhead more
   size_t blocks;
   const float* x;
   size_t x_step;  // floats between rows of X; a packed panel is as wide as the micro-tile
@@ -60,7 +60,7 @@ struct WideTile {
   size_t y_step;      // floats between rows of Y
   bool stream;        // use non-temporal stores; y is then aligned to vectors
   bool fetch_y;       // prefetch y
-  Rotation rotation;  // of Y, and of X in place
+  Rotation rotation;  // rotation of Y, and of X in place
   Widening widening;
 };
 
@@ -68,8 +68,8 @@ struct WideTile {
 inline constexpr size_t kValuesAhead = 1024;
 inline constexpr size_t kFewColumnAhead = 2048;
 
-// Prefetch distance of rows of X, in blocks: as many columns of W as take as long as a read from the L2
-// cache, and for rows in place, spread over many pages, a page walk too.
+// Prefetch distance of rows of X, in blocks: the number of columns of W whose products take as long as a read
+// from the L2 cache, plus a page walk for rows in place, which are spread over many pages.
 inline constexpr size_t kMostBlocksAhead = 6;
 template <XForm kForm>
 constexpr size_t blocks_ahead(uint32_t block_size) {
@@ -130,7 +130,8 @@ HWY_INLINE size_t line_offset(uint32_t c, size_t depth_step) {
 }
 
 // rows × vectors accumulators, one broadcast of W and `vectors` loads of X in flight. Values are in groups of
-// columns (sparse::BlockOrder), of the transpose if kTransposed. Compile-time widths save address registers.
+// columns (sparse::BlockOrder), and belong to the transpose if kTransposed. Compile-time widths save address
+// registers.
 template <int kRows, int kVectors, int kGroup, bool kTransposed, XForm kForm, class T = float>
 HWY_NOINLINE void wide_tile(const WideTile& t) {
   const Floats d;

@@ -14,16 +14,16 @@
 
 namespace tessera::kernels {
 
-/// Y = X·Bᵀ for the butterfly matrix B: x [samples × features] or transposed. Features that x has not, up to
-/// N, are zeros; results that y has no room for are dropped. FP32.
+/// Y = X·Bᵀ for the butterfly matrix B: x [samples × features] or transposed. Features from x's last up to N
+/// are zeros; results beyond y's features are dropped. FP32.
 #define TESSERA_BUTTERFLY_FORWARD_FIELDS(X) \
   X(x)                                      \
   X(twiddle, .optional = true)              \
   X(y, .access = program::Access::out)      \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 
-/// dx, unless it is empty, and dtwiddle, unless it is empty: the sum over the samples of this vertex. With
-/// complex numbers, gradients belong to the real and the imaginary parts as independent numbers.
+/// Computes dx, unless it is empty, and dtwiddle, unless it is empty: the sum over the samples of this
+/// vertex. With complex numbers, gradients belong to the real and the imaginary parts as independent numbers.
 #define TESSERA_BUTTERFLY_GRADIENTS_FIELDS(X)                   \
   X(x)                                                          \
   X(dy)                                                         \
@@ -56,9 +56,9 @@ struct ButterflyShape {
   bool decreasing = false;  ///< strides of the first block
 
   uint32_t n() const { return uint32_t{1} << log_n; }
-  /// Numbers of a feature, or of a coefficient.
+  /// Number of floats of a feature, or of a coefficient.
   uint32_t parts() const { return complex ? 2 : 1; }
-  /// Numbers of a 2 × 2 matrix.
+  /// Number of floats of a 2 × 2 matrix.
   uint32_t matrix() const { return 4 * parts(); }
   uint32_t factors() const { return blocks * log_n; }
   /// The twiddle as a matrix of contiguous rows. Untied: a row for each factor, by stack and block in the

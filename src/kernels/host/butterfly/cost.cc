@@ -44,7 +44,7 @@ struct SingleSamples {
   }
 };
 
-/// Cycles of so many multiply-adds for each feature of each factor, on a batch padded to whole tiles.
+/// Cycles of `operations` multiply-adds per feature of each factor, on a batch padded to whole tiles.
 double multiply_cycles(const ButterflyShape& s, double samples, double operations, const HostFigures& f) {
   const double features = double{1} * s.n() * s.parts() * s.parts() * s.stacks * s.factors();
   const double padded = std::ceil(samples / kButterflyLanes) * kButterflyLanes;

@@ -22,7 +22,7 @@ using LaneIndices = std::array<int32_t, kLanes>;
 inline constexpr int32_t kLaneBlocks = static_cast<int32_t>(kLanes) / 4;
 inline constexpr uint32_t kLaneBits = std::countr_zero(kLanes);
 
-// Which of kLanes features a lane holds, and the reverse.
+// The feature, of kLanes features, that a lane holds; and the lane of a feature.
 constexpr int32_t feature_of_lane(int32_t lane) { return lane % 4 * kLaneBlocks + lane / 4; }
 constexpr int32_t lane_of_feature(int32_t feature) {
   return feature % kLaneBlocks * 4 + feature / kLaneBlocks;
@@ -35,8 +35,8 @@ constexpr LaneIndices lane_indices(const Index& index) {
   return lanes;
 }
 
-// The factor of a stride below a vector: for each lane, its pair's features, and the coefficients of its row,
-// among those of a vector's matrices, which are two vectors.
+// The factor of a stride below a vector: for each lane, the features of its pair, and the coefficients of its
+// row, as indices into the two vectors of coefficients of a vector's matrices.
 struct ShortStride {
   LaneIndices x0, x1, t0, t1;
 

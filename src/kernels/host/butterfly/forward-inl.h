@@ -14,16 +14,16 @@ namespace tessera::kernels::HWY_NAMESPACE {
 using program::FieldView;
 using program::Phase;
 
-// Factors of a pass at most: as many as leave their features in registers.
+// Maximum number of factors of a pass, such that features stay in registers.
 inline constexpr uint32_t kForwardBits = HWY_TARGET == HWY_AVX3 ? 4 : 3;
 
-// What a tile's passes have in common.
+// Common arguments of a tile's passes.
 struct ButterflyTile {
   StackTwiddle twiddle;
   uint32_t lanes;
 };
 
-// All factors of a pass on one group in registers.
+// Applies all factors of a pass to one group in registers.
 template <size_t bits, bool tied, bool decreasing, class Value>
 HWY_INLINE void multiply_group(const GroupTwiddle& twiddle, size_t offset, Value* x) {
 #pragma GCC unroll 4
@@ -81,10 +81,10 @@ inline ForwardPass forward_pass_of(const ButterflyShape& s) {
   return s.tied ? forward_pass<true, RealValue> : forward_pass<false, RealValue>;
 }
 
-// Factors of a forward pass at most: complex numbers take two registers.
+// Maximum number of factors of a forward pass: complex numbers take two registers.
 inline uint32_t forward_bits(const ButterflyShape& s) { return kForwardBits - (s.complex ? 1 : 0); }
 
-// Numbers [begin, begin + count) of each sample, as many as there are.
+// Floats [begin, begin + count) of each sample, or up to its last.
 inline Samples numbers_of(const Samples& x, size_t begin, size_t count) {
   Samples part = x;
   part.features =
@@ -119,7 +119,7 @@ inline void store_unit(const ButterflyShape& s, const ButterflyColumns& columns,
   });
 }
 
-// The pass of strides below a vector, from or to samples in rows: the transposition overlaps with it.
+// The pass of strides below a vector, from or to samples in rows, which overlaps with their transposition.
 #if HWY_TARGET == HWY_AVX3
 template <bool tied, bool decreasing>
 HWY_INLINE void run_row_pass(const ButterflyTile& tile, const ButterflyPass& pass, const PassGroups& groups,
@@ -153,7 +153,7 @@ HWY_INLINE void run_row_pass(const ButterflyTile& tile, const ButterflyPass& pas
 
 #endif
 
-// Whether the samples of a tile are rows that a pass can take as they are.
+// Whether the samples of a tile are rows that a pass can read in place.
 inline bool takes_rows(const ButterflyShape& s, const ButterflyPass& pass, const Samples& x,
                        const LaneTile& tile) {
   return HWY_TARGET == HWY_AVX3 && !s.complex && pass.first == 0 && pass.bits == 4 && x.feature_stride == 1 &&

@@ -1,4 +1,4 @@
-// Gradients of a butterfly: the inputs of all passes are computed again for each tile of the batch, then the
+// Gradients of a butterfly: the inputs of all passes are recomputed for each tile of the batch, then the
 // passes run backwards.
 #if defined(TESSERA_BUTTERFLY_GRADIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_BUTTERFLY_GRADIENTS_INL_H_
@@ -12,9 +12,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// Where the gradients of a stack's twiddle go.
+// Destination of the gradients of a stack's twiddle.
 struct GradientTarget {
-  float* data = nullptr;  // null: nowhere
+  float* data = nullptr;  // null: they are not computed
   bool adds = false;
 };
 
@@ -34,7 +34,7 @@ struct GroupSums {
     return sums + (level * kPairs + matrix) * Value::kMatrix;
   }
 
-  // Writes or adds the totals of each matrix to where it lies.
+  // Writes or adds the totals of each matrix to its position in the twiddle's gradient.
   template <bool tied>
   HWY_INLINE void finish(float* const* at, size_t step, bool adds) const {
     const hn::CappedTag<float, 4> four;
@@ -55,7 +55,8 @@ struct GroupSums {
   }
 };
 
-// A group of one vector of samples backwards: x are its inputs, g the gradients of its results, then of x.
+// Differentiates a group of one vector of samples: x are its inputs, g the gradients of its results, which
+// become those of x.
 template <size_t bits, bool tied, bool decreasing, class Value>
 HWY_INLINE void group_backwards(const GroupTwiddle& twiddle, size_t offset, Value (*x)[size_t{1} << bits],
                                 Value* g, GroupSums<bits, Value>& sums) {
@@ -85,8 +86,8 @@ HWY_INLINE void group_backwards(const GroupTwiddle& twiddle, size_t offset, Valu
   }
 }
 
-// One pass backwards, with the gradient of its coefficients: x are its inputs, and gradients of its results
-// at `from` become those of its inputs at `to`.
+// Differentiates one pass, with the gradient of its coefficients: x are its inputs, and the gradients of its
+// results at `from` become gradients of its inputs at `to`.
 template <size_t bits, bool tied, bool decreasing, class Value>
 HWY_INLINE void run_backwards(const ButterflyTile& tile, const ButterflyPass& pass, const PassGroups& groups,
                               const ColumnView& x, const ColumnView& from, const ColumnView& to,
@@ -127,7 +128,7 @@ HWY_INLINE void run_backwards(const ButterflyTile& tile, const ButterflyPass& pa
   });
 }
 
-// One pass backwards without it.
+// Differentiates one pass without the gradient of its coefficients.
 template <size_t bits, bool tied, bool decreasing, class Value>
 HWY_INLINE void run_transposed(const ButterflyTile& tile, const ButterflyPass& pass, const PassGroups& groups,
                                const ColumnView& from, const ColumnView& to) {
@@ -253,7 +254,7 @@ class ButterflyGradients {
     return pass == 0 && !loads_input(lanes) ? in_place(x_, lanes, s_.parts()) : view(buffer(pass), lanes);
   }
 
-  // The inputs of all passes.
+  // Computes the inputs of all passes.
   void compute_inputs(const ButterflyTile& tile, const LaneTile& lanes) const {
     const ForwardPass pass = forward_pass_of(s_);
     const bool loads = loads_input(lanes);
@@ -266,7 +267,7 @@ class ButterflyGradients {
       }
   }
 
-  // dx is the sum over the stacks.
+  // Adds the gradients of a unit to dx, which is the sum over the stacks.
   void finish_unit(const ButterflySegment& segment, uint32_t unit, const LaneTile& lanes,
                    uint32_t stack) const {
     if (dx_.features == 0) return;

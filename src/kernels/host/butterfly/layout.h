@@ -1,4 +1,4 @@
-// In which order the factors of butterflies are applied, and the layout of their columns in scratch.
+// The order in which the factors of butterflies are applied, and the layout of their columns in scratch.
 //
 // Several factors are applied in one pass over registers. Passes of small strides stay within a chunk of
 // features, whose columns stay in the L1 cache; then larger strides sweep over all features, in units that
@@ -28,7 +28,7 @@ inline constexpr uint32_t kButterflyLanes = 16;
 
 /// Whether a tile's samples are multiplied one by one, with vectors of `lanes` lanes along the features.
 inline bool butterfly_along_features(const ButterflyShape& s, uint32_t samples, uint32_t lanes) {
-  constexpr uint32_t kMostSamples = 5;  // that take less time than a tile
+  constexpr uint32_t kMostSamples = 5;  // up to which single samples take less time than a tile
   return !s.complex && s.n() >= 2 * lanes && samples <= kMostSamples;
 }
 
@@ -55,7 +55,7 @@ struct ButterflySegment {
   /// First feature of a unit.
   uint32_t feature(uint32_t unit) const {
     if (is_chunk()) return unit << high;
-    const uint32_t bits = low - 4;  // of the runs between two strides
+    const uint32_t bits = low - 4;  // log₂ of the number of runs between two strides
     return (unit >> bits << high) + (unit & ((uint32_t{1} << bits) - 1)) * kButterflyRun;
   }
 };
@@ -64,7 +64,7 @@ struct ButterflyOrder {
   std::vector<ButterflyPass> passes;
   std::vector<ButterflySegment> segments;
 
-  /// Passes of at most `most` factors.
+  /// The order of passes with at most `most` factors each.
   ButterflyOrder(const ButterflyShape& s, uint32_t most) {
     const uint32_t chunk = std::min(s.log_n, kButterflyChunkBits), rest = s.log_n - chunk;
     const uint32_t sweeps = (rest + kButterflySweepBits - 1) / kButterflySweepBits;
@@ -101,7 +101,7 @@ struct ButterflyColumns {
   ButterflyColumns(const ButterflyShape& s, uint32_t lanes)
       : width(size_t{lanes} * s.parts()), chunk(width * kButterflyChunk + kButterflyRun) {}
 
-  /// Without gaps.
+  /// Columns without gaps.
   explicit ButterflyColumns(size_t floats) : width(floats), chunk(floats * kButterflyChunk) {}
 
   size_t at(uint32_t feature) const {
@@ -114,16 +114,18 @@ struct ButterflyColumns {
   size_t size(uint32_t n) const { return round_up(static_cast<uint32_t>(at(n - 1) + width), kButterflyRun); }
 };
 
-/// Factors of a pass that computes gradients at most: the sums of their coefficients stay in registers.
+/// Maximum number of factors of a pass that computes gradients, such that the sums of their coefficients stay
+/// in registers.
 inline uint32_t butterfly_gradient_bits(const ButterflyShape& s) { return s.complex ? 1 : 2; }
 
-/// Buffers of columns that gradients need: the input of each pass, the gradient, and its sum over stacks.
+/// Number of column buffers that gradients need: the input of each pass, the gradient, and its sum over
+/// stacks.
 inline size_t butterfly_gradient_buffers(const ButterflyShape& s) {
   return ButterflyOrder(s, butterfly_gradient_bits(s)).passes.size() + (s.stacks > 1 ? 2 : 1);
 }
 
-/// Lanes of a tile of gradients: many, since the sums over lanes take time for each tile, but few enough for
-/// the L2 cache.
+/// Lanes of a tile of gradients: many, since sums over lanes take time per tile, but few enough for the L2
+/// cache.
 inline uint32_t butterfly_gradient_lanes(const ButterflyShape& s, uint32_t samples) {
   constexpr size_t kMostFloats = 256 << 10;
   constexpr uint32_t kMostLanes = 64;

@@ -49,7 +49,7 @@ struct RealValue {
   }
 };
 
-// The same of complex numbers: rows of real and of imaginary parts, and 8 floats a matrix.
+// A complex feature of kLanes samples: rows of real and of imaginary parts; a matrix is 8 floats.
 struct ComplexValue {
   static constexpr size_t kMatrix = 8;
   DotVec re, im;
@@ -62,13 +62,13 @@ struct ComplexValue {
     hn::StoreU(im, DotFloats(), to + lanes);
   }
 
-  // a·x + b·y of coefficients at a and b
+  // a·x + b·y with the coefficients at a and b
   static HWY_INLINE ComplexValue combine(const float* a, ComplexValue x, const float* b, ComplexValue y) {
     const DotVec a_re = broadcast(a), a_im = broadcast(a + 1), b_re = broadcast(b), b_im = broadcast(b + 1);
     return {hn::NegMulAdd(b_im, y.im, hn::MulAdd(b_re, y.re, hn::NegMulAdd(a_im, x.im, hn::Mul(a_re, x.re)))),
             hn::MulAdd(b_im, y.re, hn::MulAdd(b_re, y.im, hn::MulAdd(a_im, x.re, hn::Mul(a_re, x.im))))};
   }
-  // The same of the conjugate coefficients.
+  // conj(a)·x + conj(b)·y with the coefficients at a and b
   static HWY_INLINE ComplexValue combine_conjugate(const float* a, ComplexValue x, const float* b,
                                                    ComplexValue y) {
     const DotVec a_re = broadcast(a), a_im = broadcast(a + 1), b_re = broadcast(b), b_im = broadcast(b + 1);
@@ -101,7 +101,7 @@ struct ComplexValue {
   }
 };
 
-// Values 2^bits features of a group: its pairs at stride 2^level, and their matrices.
+// The pair of a group of 2^bits features at stride 2^level, and its matrix.
 struct GroupPair {
   size_t first, second, matrix;
 };
@@ -112,8 +112,8 @@ HWY_INLINE constexpr GroupPair group_pair(size_t level, size_t pair) {
   return {first, first + mask + 1, tied ? pair & mask : pair};
 }
 
-// Where a group's coefficients lie: for each stride those of its first pair, and floats from one pair to the
-// next.
+// Positions of a group's coefficients: for each stride, those of its first pair, and the number of floats
+// from pair to pair.
 struct GroupTwiddle {
   const float* at[kMostPassBits];
   size_t step;
@@ -128,7 +128,8 @@ struct ColumnView {
   HWY_INLINE float* at(uint32_t feature) const { return data + layout.at(feature); }
 };
 
-// The tile's samples in place, where they fill it and lie beside one another; `numbers` of each.
+// Whether a tile can use its samples in place: they fill the tile, are adjacent, and have `numbers` floats
+// each.
 inline bool is_in_place(const Samples& x, const LaneTile& tile, size_t numbers) {
   return x.sample_stride == 1 && x.feature_stride > 0 && tile.count == tile.lanes && x.features >= numbers;
 }
@@ -139,9 +140,9 @@ inline ColumnView in_place(const Samples& x, const LaneTile& tile, size_t parts)
 
 // The groups that a pass processes in a unit: for each offset of `high` and `middle`, `low` adjacent ones.
 struct PassGroups {
-  uint32_t feature;  // the first
+  uint32_t feature;  // first feature
   uint32_t low, middle, high;
-  uint32_t middle_step;  // features between middle ones
+  uint32_t middle_step;  // distance of middle groups, in features
   uint32_t high_step;
 
   PassGroups(const ButterflyPass& pass, const ButterflySegment& segment, uint32_t unit)
@@ -153,7 +154,7 @@ struct PassGroups {
         high_step(1U << (pass.first + pass.bits)) {}
 };
 
-// Matrices of each stride from one group of a run to the next.
+// Distance of the matrices of each stride from one group of a run to the next.
 template <bool tied>
 HWY_INLINE constexpr size_t group_matrices(uint32_t step) {
   return step == 1 ? 1 : tied ? 0 : step / 2;

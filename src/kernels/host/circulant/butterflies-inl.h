@@ -1,9 +1,9 @@
-// Splitting polynomials, and merging what they were split into, on columns of samples.
+// Splitting polynomials, and merging the parts again, on columns of samples.
 //
 // A real polynomial modulo x^N − 1 splits into x^(N/2) − 1 and x^(N/2) + 1. The coefficients of the latter
-// are those of a complex polynomial modulo x^(N/4) − i, real parts first, which splits further by powers of
-// roots of unity. At the end every point holds a value of the transform. Factors belong to whole polynomials,
-// so that neighbouring coefficients, and samples, are processed alike. Merging leaves out the divisions.
+// form a complex polynomial modulo x^(N/4) − i, real parts first, which splits further by powers of roots of
+// unity. At the end every point holds a value of the transform. Factors belong to whole polynomials, so that
+// neighbouring coefficients, and samples, are processed alike. Merging leaves out the divisions.
 #if defined(TESSERA_CIRCULANT_BUTTERFLIES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_CIRCULANT_BUTTERFLIES_INL_H_
 #undef TESSERA_CIRCULANT_BUTTERFLIES_INL_H_
@@ -54,7 +54,7 @@ HWY_INLINE void store(Complex a, float* re, float* im) {
   hn::Store(a.im, d, im);
 }
 
-// ζ, ζ² and ζ³, the same in all lanes, or of a block in each.
+// ζ, ζ² and ζ³, the same in all lanes, or of a different block in each lane.
 struct Roots {
   Complex power[3];
 
@@ -62,7 +62,7 @@ struct Roots {
     const Floats d;
     for (int i = 0; i < 3; ++i) power[i] = {hn::Set(d, of.real[i]), hn::Set(d, of.imaginary[i])};
   }
-  // Of blocks that begin `at` floats after the first.
+  // The roots of blocks that begin `at` floats after the first.
   HWY_INLINE Roots(const float* first, hn::Vec<hn::RebindToSigned<Floats>> at) {
     const Floats d;
     for (int i = 0; i < 3; ++i)
@@ -70,7 +70,7 @@ struct Roots {
   }
 };
 
-// The four polynomials that four parts split into, in the order of two splits in two.
+// Splits four parts into four polynomials, in the order of two successive splits in two.
 HWY_INLINE void split_four(const Roots& roots, Complex* a) {
   const Complex a1 = mul(roots.power[0], a[1]), a2 = mul(roots.power[1], a[2]),
                 a3 = mul(roots.power[2], a[3]);
@@ -121,7 +121,7 @@ struct Block {
   bool splits_in_two() const { return std::countr_zero(size) % 2 != 0; }
 };
 
-// Parts of a block lie equally far apart: those that are not within one run of columns are whole runs.
+// Parts of a block are equidistant: parts that are not within one run of columns are whole runs.
 template <uint32_t parts, class Change>
 HWY_INLINE void change_parts(float* columns, const Block& block, const Change& change) {
   const uint32_t step = block.size / parts;
@@ -156,7 +156,7 @@ inline void merge_block(float* columns, const FourierRoots* table, const Block& 
     change_parts<4>(columns, block, [&](Complex* a) HWY_ATTR { merge_four(roots, a); });
 }
 
-// Real parts, followed by imaginary ones, as complex numbers.
+// Takes real parts followed by imaginary parts as complex numbers.
 template <int count>
 HWY_INLINE void complex_of(const Lane* v, Complex* a) {
 #pragma GCC unroll 4
@@ -206,7 +206,7 @@ HWY_INLINE void merge_head(const Roots& roots, Lane* v) {
 
 inline constexpr uint32_t kHeadParts = 16;
 
-// Of parts that lie `step` points apart.
+// Splits or merges parts that lie `step` points apart.
 template <bool splits>
 inline void change_head(float* columns, const FourierRoots* table, uint32_t step) {
   const Floats d;
@@ -233,7 +233,7 @@ inline void merge_real_block(float* columns, const FourierRoots* table, uint32_t
   change_head<false>(columns, table, step);
 }
 
-// At most eight points: all the way.
+// Maximum number of points that are split completely at once.
 inline constexpr uint32_t kTailPoints = 8;
 template <bool splits>
 inline void change_tail(float* columns, const FourierRoots* table, uint32_t size) {

@@ -5,8 +5,8 @@
 // - circulant of size n ≥ in, out: y_i = Σ_j c[(i − j) mod n] x_j, c 1 × n, the first column of the matrix.
 // - Toeplitz: y_i = Σ_j c[i − j + in − 1] x_j, c 1 × (out + in − 1).
 //
-// Each sample is transformed by itself: what one of them holds, also infinities and NaN, never reaches
-// another.
+// Each sample is transformed by itself: its values, including infinities and NaN, never affect another
+// sample.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@
 
 namespace tessera::kernels {
 
-/// y from x and c. f32.
+/// Computes y from x and c. f32.
 #define TESSERA_CIRCULANT_FORWARD_FIELDS(X) \
   X(x)                                      \
   X(c)                                      \
   X(y, .access = program::Access::out)      \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 
-/// dx from dy and c, and dc, summed over this vertex's samples, from x and dy. Both are written without being
-/// read; an empty one is not computed, and x is not read for dx alone. f32.
+/// Computes dx from dy and c, and dc, summed over this vertex's samples, from x and dy. Both are written
+/// without being read; an empty result is not computed, and x is not read for dx alone. f32.
 #define TESSERA_CIRCULANT_GRADIENTS_FIELDS(X)             \
   X(x)                                                    \
   X(dy)                                                   \

@@ -29,7 +29,7 @@ double line_cycles(double size, const HostFigures& f) {
   return column_vectors(f) * (kLineCycles + kLinePerHalving * size * std::log2(size));
 }
 
-/// The parts of a batch, and cycles of so many directions of their transforms.
+/// The parts of a batch, and the cycles of transforms() in a number of directions.
 struct Parts : ColumnParts {
   Parts(const program::Vertex& v, const FieldView& batch, uint32_t size)
       : ColumnParts(batch, v.params[circulant_param::transposed] != 0,

@@ -1,4 +1,4 @@
-// The transform that a circulant matrix is embedded in, and the layout of its scratch.
+// The transform into which a circulant matrix is embedded, and the layout of its scratch.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 
 namespace tessera::kernels {
 
-/// The cyclic convolution of a power of two elements whose results contain those of a matrix.
+/// The cyclic convolution, of a power of two elements, whose results include the results of a matrix.
 struct CirculantEmbedding {
   CirculantShape shape;
   uint32_t size;  ///< a power of two
-  int64_t begin;  ///< differences i − j from here
-  int64_t end;    ///< up to here
+  int64_t begin;  ///< first difference i − j
+  int64_t end;    ///< end of the differences
 
   explicit CirculantEmbedding(const CirculantShape& of) : shape(of) {
     size = std::bit_ceil(std::max(2U, of.in + of.out - 1));
@@ -29,7 +29,7 @@ struct CirculantEmbedding {
     }
   }
 
-  /// Element of the convolution's kernel for a difference, and the element of c that it is.
+  /// Position in the convolution's kernel of a difference, and the position in c of its element.
   size_t position(int64_t difference) const { return static_cast<size_t>(difference) & (size - 1); }
   size_t tap(int64_t difference) const {
     if (shape.toeplitz) return static_cast<size_t>(difference + shape.in - 1);
@@ -37,19 +37,19 @@ struct CirculantEmbedding {
   }
 };
 
-/// So many samples, or fewer, are left over from the tiles of a batch: one by one they take less time.
+/// Maximum number of samples, left over from a batch's tiles, that take less time one by one.
 inline constexpr uint32_t kFewCirculantSamples = 5;
 
-/// Whether single samples are processed on vectors along their features: those of four columns or more.
+/// Whether single samples are processed on vectors along their features: samples of four columns or more.
 constexpr bool circulant_has_lines(uint32_t size) { return size >= 4 * kColumnLanes; }
 
 /// Offsets in floats.
 struct CirculantScratch {
-  size_t spectrum = 0;  ///< of c
+  size_t spectrum = 0;  ///< spectrum of c
   size_t totals;        ///< the spectrum of dc
   size_t line;          ///< a single sample of x
-  size_t dy_line;       ///< and of dy
-  size_t columns;       ///< of y, or of dy and dx
+  size_t dy_line;       ///< a single sample of dy
+  size_t columns;       ///< columns of y, or of dy and dx
   size_t x;             ///< columns of x
   size_t total;
 
@@ -65,7 +65,7 @@ struct CirculantScratch {
   }
 };
 
-/// Shapes as the vertices of both codelets have them.
+/// Shapes from the fields of both codelets' vertices.
 inline uint32_t features_of(const program::FieldView& field, bool transposed) {
   return transposed ? field.rows : field.cols;
 }

@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE::fourier {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Polynomials that are split side by side, one in each lane: their roots, and the columns they lie in.
+// Polynomials that are split side by side, one per lane: their roots, and the columns in which they lie.
 struct Leaves {
   uint32_t count = 0;
   int32_t root[kLanes];
@@ -42,7 +42,7 @@ class LineTransform {
         columns_(columns),
         rest_(columns + floats_of_columns(size / kColumnLanes)) {}
 
-  // From a line to its spectrum, in place.
+  // Transforms a line to its spectrum, in place.
   void split(float* line) const {
     copy(line, kColumnLanes, columns_, true);
     walk(Analysis{{columns_}, table_}, columns());
@@ -62,7 +62,7 @@ class LineTransform {
     split_rest(line);
   }
 
-  // Back again.
+  // Transforms a spectrum back to the line, in place.
   void merge(float* line) const {
     each_group([&](const Leaves& leaves) HWY_ATTR {
       Complex a[kColumnLanes];
@@ -95,7 +95,7 @@ class LineTransform {
       }
   }
 
-  // Columns 2 and up hold complex polynomials: those of sizes below a vector share one.
+  // Columns from 2 on hold complex polynomials; polynomials smaller than a vector share one.
   template <class Visit>
   void each_group(const Visit& visit) const {
     uint32_t among = columns() / 4;
@@ -112,7 +112,7 @@ class LineTransform {
     visit(leaves);
   }
 
-  // Of block factor · root + child.
+  // The roots of blocks factor · root + child.
   HWY_INLINE Roots roots_of(const Leaves& leaves, int32_t factor, uint32_t child) const {
     const hn::RebindToSigned<Floats> d;
     constexpr int32_t kFloats = sizeof(FourierRoots) / sizeof(float);

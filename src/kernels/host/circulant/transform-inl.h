@@ -1,5 +1,5 @@
-// Walks through the polynomials of a transform, depth first, so that what is done with a part of the spectrum
-// is done while it is in the L1 cache.
+// Walks through the polynomials of a transform depth first, so that a part of the spectrum is processed while
+// it is in the L1 cache.
 #if defined(TESSERA_CIRCULANT_TRANSFORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_CIRCULANT_TRANSFORM_INL_H_
 #undef TESSERA_CIRCULANT_TRANSFORM_INL_H_
@@ -16,7 +16,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // The arrays of columns that are split on the way to the spectrum, and the one that is merged on the way
 // back. Work defines kSplits, kMerges, columns[kSplits] of which the last is merged, table, and on values in
 // registers: complex_values(p, a) and real_value(p, a) where a[k] is the value of array k at point p, `im`
-// the point of the imaginary part. They leave in a[k] what shall be stored.
+// the point of the imaginary part. They leave the values to be stored in a[k].
 template <class Work>
 class Walk {
  public:
@@ -66,7 +66,7 @@ class Walk {
     }
   }
 
-  // The last split, the work, and the first merge.
+  // Does the last split, the work on four values, and the first merge.
   void four_values(const Block& of) const {
     const Roots roots(work_.table[of.root]);
     const size_t re = column_of(of.re), im = column_of(of.im);
@@ -123,7 +123,7 @@ void walk(const Work& work, uint32_t size) {
   Walk<Work>(work).run(size);
 }
 
-// From columns to their spectrum.
+// Transforms columns to their spectrum.
 struct Analysis {
   static constexpr int kSplits = 1;
   static constexpr bool kMerges = false;
@@ -134,7 +134,7 @@ struct Analysis {
   HWY_INLINE void real_value(size_t, Lane*) const {}
 };
 
-// From a spectrum to columns.
+// Transforms a spectrum to columns.
 struct Synthesis {
   static constexpr int kSplits = 0;
   static constexpr bool kMerges = true;
@@ -145,7 +145,7 @@ struct Synthesis {
   HWY_INLINE void real_value(size_t, Lane*) const {}
 };
 
-// Columns times a spectrum, or its conjugate.
+// Multiplies columns by a spectrum, or by its conjugate.
 template <bool conjugate>
 struct Convolution {
   static constexpr int kSplits = 1;
@@ -166,7 +166,8 @@ struct Convolution {
   }
 };
 
-// Columns of x become their spectrum's conjugate times that of dy. With `merges`, columns of dy become dx.
+// Replaces columns of x by the conjugate of their spectrum times the spectrum of dy. With `merges`, columns
+// of dy become dx.
 template <bool merges>
 struct Correlations {
   static constexpr int kSplits = 2;

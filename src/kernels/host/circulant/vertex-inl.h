@@ -21,7 +21,7 @@ using program::FieldView;
 
 class CirculantVertex {
  public:
-  // The fields that have the features of x and of y.
+  // `in` and `out` are the fields with the features of x and of y.
   CirculantVertex(const program::Vertex& v, const FieldView& in, const FieldView& out, const FieldView& c,
                   float* scratch, bool gradients)
       : transposed_(v.params[circulant_param::transposed] != 0),
@@ -142,7 +142,7 @@ class CirculantVertex {
       to[static_cast<int64_t>(embedding_.tap(t)) * dc.col_stride] += values[embedding_.position(t)];
   }
 
-  // A single sample in the first lane of the columns.
+  // Loads a single sample into the first lane of the columns.
   void spread(const float* values) const {
     std::fill_n(columns(), column_of(size_), 0.0F);
     for (size_t p = 0; p < size_; ++p) columns()[column_of(p)] = values[p];

@@ -13,7 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-// As PanelForward.
+// PanelForward in BF16.
 class PanelForwardBf16 {
  public:
   PanelForwardBf16(const program::Vertex& v, bool adds)
@@ -42,7 +42,7 @@ class PanelForwardBf16 {
   }
 
  private:
-  // Groups of panels from one on.
+  // The weight as groups of panels, from a given panel on.
   struct Weight {
     const FieldView& w;
     uint32_t first;

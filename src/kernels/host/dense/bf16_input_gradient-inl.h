@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// As PanelInputGradient.
+// PanelInputGradient in BF16.
 class PanelInputGradientBf16 {
  public:
   explicit PanelInputGradientBf16(const program::Vertex& v)
@@ -42,7 +42,7 @@ class PanelInputGradientBf16 {
   }
 
  private:
-  // Groups of columns of W from one on; their terms lie in its panels.
+  // Groups of columns of W, from a given column on, with terms across W's panels.
   struct Columns {
     const FieldView& w;
     uint32_t first;
@@ -60,7 +60,7 @@ class PanelInputGradientBf16 {
         }
     }
 
-    // Two panels of W have the terms of a step, as rows of columns.
+    // Copies a step's terms, which are the rows of two panels of W.
     void pack_step(uint32_t panel, uint32_t col, uint32_t cols, base::Bfloat16* to) const {
       static_assert(kLanes == kBf16Columns && kBf16Step == 2 * kPanelRows);
       const Floats d;

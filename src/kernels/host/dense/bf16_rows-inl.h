@@ -1,4 +1,4 @@
-// Products of BF16 whose results are rows of a batch, by the processor's instructions for them.
+// Products of BF16 whose results are rows of a batch, by the processor's BF16 instructions.
 #if defined(TESSERA_DENSE_BF16_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_DENSE_BF16_ROWS_INL_H_
 #undef TESSERA_DENSE_BF16_ROWS_INL_H_
@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Rows of a matrix as a factor of such products: whole steps of terms.
+// Rows of a matrix as a factor of BF16 products, in whole steps of terms.
 struct Bf16Rows {
   const base::Bfloat16* at;
   size_t step;
@@ -45,8 +45,8 @@ inline Bf16Rows bf16_rows(const FieldView& field, uint32_t row, uint32_t rows, b
   });
 }
 
-// Up to kBf16Step rows [row, end) of some columns as lines of the columns, `to_step` apart, with zeros for
-// the rows that are missing. Pairs of rows are elements of 32 bits.
+// Transposes up to kBf16Step rows [row, end) of some columns to a line per column, `to_step` apart, with
+// zeros for missing rows. Pairs of rows are elements of 32 bits.
 inline void transpose_bf16_step(const FieldView& from, uint32_t row, uint32_t end, uint32_t col,
                                 uint32_t cols, base::Bfloat16* to, size_t to_step) {
   static_assert(kLanes == kBf16Columns);
@@ -71,12 +71,12 @@ inline void transpose_bf16_step(const FieldView& from, uint32_t row, uint32_t en
       });
 }
 
-// Rows times some groups of panels of B, of which a weight has panels_of(group) in each. weight.pack(group,
-// first term, terms, to) makes those of a pass, or weight.pack_beside() tells how, if that can be done while
-// multiplying; `finish(group, row, rows, sums)` takes the sums.
+// Multiplies rows by groups of panels of B; group `group` of a weight has weight.panels_of(group) panels.
+// weight.pack(group, first term, terms, to) prepacks the panels of a pass; or weight.pack_beside() says how
+// to, if that can be done while multiplying. finish(group, row, rows, sums) takes the sums.
 struct Bf16RowProduct {
   Bf16Rows rows;
-  uint32_t count;  // of rows
+  uint32_t count;  // number of rows
   uint32_t terms;
   uint32_t groups;
   base::Bfloat16* panels;
@@ -90,8 +90,8 @@ struct Bf16RowProduct {
       const uint32_t begin = passes.begin(pass), steps = passes.begin(pass + 1) - begin;
       const uint32_t term = begin * kBf16Step, depth = std::min(terms - term, steps * kBf16Step);
       const size_t group_step = size_t{steps} * kBf16StepValues * kDensePanels;
-      bool is_packed = false;  // the next group
-      // Sums are finished while the next ones are computed.
+      bool is_packed = false;  // whether the next group is prepacked
+      // Sums that are finished while the next sums are computed.
       struct {
         uint32_t group, row, rows;
         float* sums = nullptr;
@@ -130,8 +130,8 @@ struct Bf16RowProduct {
   }
 };
 
-// The same in batches of `count` rows, rows_of(first, rows, to), whose `groups` threads share;
-// weight_of(group) has those from one on.
+// Multiplies a batch in parts of `count` rows, rows_of(first, rows, to). Threads share the `groups` groups;
+// weight_of(group) has the groups from `group` on.
 struct Bf16Batches {
   uint32_t count;
   uint32_t terms;

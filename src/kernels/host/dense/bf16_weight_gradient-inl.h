@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// As PanelWeightGradient: dWᵀ = Xᵀ·dY, rows of which are as panels have them.
+// PanelWeightGradient in BF16: dWᵀ = Xᵀ·dY, whose rows are contiguous in panels.
 class PanelWeightGradientBf16 {
  public:
   PanelWeightGradientBf16(const program::Vertex& v, bool adds)
@@ -37,7 +37,7 @@ class PanelWeightGradientBf16 {
   }
 
  private:
-  // Groups of panels of dY from one on.
+  // Groups of panels of dY, from a given panel on.
   struct Features {
     const FieldView& dy;
     uint32_t first;
@@ -57,7 +57,7 @@ class PanelWeightGradientBf16 {
     }
   };
 
-  // Columns of X as rows, with zeros up to whole steps.
+  // Copies columns of X as rows, with zeros up to whole steps.
   Bf16Rows transpose_columns(uint32_t first, uint32_t count, base::Bfloat16* to) const {
     for (uint32_t c = 0; c < count; c += kBf16Columns)
       for (uint32_t r = 0; r < std::max(x_.rows, 1U); r += kBf16Step)
@@ -66,7 +66,7 @@ class PanelWeightGradientBf16 {
     return {to, scratch_.row_step};
   }
 
-  // Sums of panels for some columns of dW.
+  // Stores the sums of panels for some columns of dW.
   void finish(uint32_t panel, uint32_t col, uint32_t cols, const float* sums) const {
     const Floats d;
     const uint32_t panels = std::min(kDensePanels, dw_.rows - panel);

@@ -8,26 +8,26 @@
 
 namespace tessera::kernels {
 
-/// Terms of a sum that are added in one pass: their part of two panels stays in the L2 cache.
+/// Number of terms of a sum that are added in one pass: their part of two panels stays in the L2 cache.
 inline constexpr uint32_t kDenseDepth = 1024;
 
-/// Floats between copied rows: a cache line more than the terms, so that the rows of a micro-tile lie in
-/// different sets of the L1 cache.
+/// Distance of copied rows, in floats: a cache line more than the terms, so that the rows of a micro-tile lie
+/// in different sets of the L1 cache.
 inline constexpr uint32_t kDenseRowStep = kDenseDepth + 16;
 
-/// Rows of a batch that are processed together.
+/// Number of rows of a batch that are processed together.
 inline constexpr uint32_t kDenseBatch = 384;
 
-/// Panels whose results a thread computes at a time.
+/// Number of panels whose results a thread computes at a time.
 inline constexpr uint32_t kDensePanels = 2;
 inline constexpr uint32_t kDenseSumStep = kDensePanels * kPanelRows;
 
-/// Columns of a micro-tile of dW at most.
+/// Maximum number of columns of a micro-tile of dW.
 inline constexpr uint32_t kMostDenseColumns = 12;
-/// Columns of dW that a thread processes at a time.
+/// Number of columns of dW that a thread processes at a time.
 inline constexpr uint32_t kDenseColumns = 512;
 
-/// Floats of rows of images that are copied at a time: they stay in the L2 cache.
+/// Number of floats of images' rows that are copied at a time: they stay in the L2 cache.
 inline constexpr uint32_t kSeenFloats = 64 << 10;
 
 }  // namespace tessera::kernels

@@ -10,7 +10,7 @@ TESSERA_DEFINE_FAMILY(dense, TESSERA_DENSE_CODELETS, TESSERA_HOST_CODELET)
 
 namespace {
 
-/// Of `n` rows of sums of `terms` products for each of `cols` columns.
+/// Scratch for `n` rows of sums of `terms` products for each of `cols` columns.
 size_t row_scratch(uint32_t n, uint32_t terms, uint32_t cols, bool transposes, bool is_bf16) {
   const size_t floats = DenseRowScratch(n, terms, transposes).total;
   return is_bf16 ? std::max(floats, Bf16RowScratch(n, terms, cols).total) : floats;

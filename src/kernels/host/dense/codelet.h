@@ -17,10 +17,10 @@
 
 namespace tessera::kernels {
 
-/// Y = activation(X·Wᵀ + bias), or panel_forward_add that of Y as well: X n × k, W panels
-/// of m rows, bias 1 × m or empty, Y n × m. All matrices are f32, f16 or bf16; sums are FP32, rounded once.
-/// With a window (kernels/common/window.h), x has whole images, positions × channels, and X is what it sees
-/// from the position first_row on, tap by tap all channels.
+/// Y = activation(X·Wᵀ + bias), or for panel_forward_add, activation(Y + X·Wᵀ + bias): X n × k, W panels of m
+/// rows, bias 1 × m or empty, Y n × m. All matrices are f32, f16 or bf16; sums are FP32, rounded once. With a
+/// window (kernels/common/window.h), x has whole images, positions × channels, and X the elements under the
+/// window from position first_row on, tap by tap all channels.
 #define TESSERA_PANEL_FORWARD_FIELDS_OF(X, result) \
   X(x)                                             \
   X(w)                                             \
@@ -32,8 +32,8 @@ namespace tessera::kernels {
 #define TESSERA_PANEL_FORWARD_ADD_FIELDS(X) TESSERA_PANEL_FORWARD_FIELDS_OF(X, inout)
 #define TESSERA_PANEL_FORWARD_PARAMS(X) X(activation) X(first_row)
 
-/// dX = dY·W: dY n × m, W panels of m rows and k columns, dX n × k. Where `relu`, which has dX's shape or is
-/// empty, is not positive, dX is 0: the gradient of the ReLU whose result it is.
+/// dX = dY·W: dY n × m, W panels of m rows and k columns, dX n × k. dX is 0 where `relu`, which has dX's
+/// shape or is empty, is not positive: the gradient of the ReLU whose result `relu` is.
 #define TESSERA_PANEL_INPUT_GRADIENT_FIELDS(X) \
   X(dy)                                        \
   X(w)                                         \
@@ -66,11 +66,11 @@ TESSERA_POSITIONS(panel_forward_param, TESSERA_PANEL_FORWARD_PARAMS)
 TESSERA_DECLARE_FAMILY(dense, TESSERA_DENSE_CODELETS)
 TESSERA_DENSE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
-/// Output features of a panel.
+/// Number of output features of a panel.
 inline constexpr uint32_t kPanelRows = 16;
 
-/// Floats of scratch for slices of these sizes and types, whatever the instruction set; the second
-/// of what a window sees.
+/// Floats of scratch for slices of these sizes and types, for any instruction set; the second function is for
+/// forward products with a window.
 size_t panel_forward_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
 size_t panel_forward_scratch(uint32_t m, const Window& window, uint32_t channels, uint32_t n, Type weights,
                              Type values);

@@ -1,4 +1,4 @@
-// Moving operands of dense products to and from FP32.
+// Conversion of operands of dense products to and from FP32.
 #if defined(TESSERA_DENSE_COPY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_DENSE_COPY_INL_H_
 #undef TESSERA_DENSE_COPY_INL_H_
@@ -56,7 +56,7 @@ inline void copy_rows(const FieldView& from, uint32_t row, uint32_t rows, uint32
   });
 }
 
-// Passes over the copied rows of a batch, with zeros up to whole panels.
+// Copies rows of a batch by passes, with zeros up to whole panels.
 inline void copy_passes(const FieldView& from, uint32_t row, uint32_t rows, float* to) {
   for (uint32_t pass = 0; pass < dense_passes(from.cols); ++pass, to += size_t{rows} * kDenseRowStep) {
     const uint32_t col = pass * kDenseDepth, cols = std::min(kDenseDepth, from.cols - col);
@@ -66,7 +66,7 @@ inline void copy_passes(const FieldView& from, uint32_t row, uint32_t rows, floa
   }
 }
 
-// Copies elements of a row, as FP32 or as they are.
+// Copies elements of a row, converted to FP32 or unchanged.
 template <class T>
 HWY_INLINE void copy_elements(const T* from, uint32_t count, float* to) {
   each_vector(count,
@@ -76,7 +76,7 @@ inline void copy_elements(const base::Bfloat16* from, uint32_t count, base::Bflo
   std::copy_n(from, count, to);
 }
 
-// Elements [col, col + cols) of what taps see at a position.
+// Copies elements [col, col + cols) of the elements under the taps at a position.
 template <class T, class To>
 HWY_INLINE void copy_seen(const FieldView& images, const Window& w, uint32_t position, uint32_t col,
                           uint32_t cols, To* to) {
@@ -105,7 +105,7 @@ HWY_INLINE void copy_seen(const FieldView& images, const Window& w, uint32_t pos
   }
 }
 
-// Calls work(begin, end) for the batch in parts that scratch has room for.
+// Calls work(begin, end) for parts of the batch that fit in scratch.
 template <class Work>
 void each_batch(uint32_t rows, const Work& work) {
   for (uint32_t begin = 0; begin < rows; begin += kDenseBatch)

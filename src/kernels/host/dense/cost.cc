@@ -28,7 +28,7 @@ double copy_cycles(const FieldView& field, const HostFigures& f) {
   return 2 * vectors + stream_cycles(field, f);
 }
 
-/// Of the rows that a window sees, for so many of its positions.
+/// Cycles for copying the images' rows under a window, for `positions` of its positions.
 double seen_cycles(const FieldView& images, const Window& window, uint32_t positions, const HostFigures& f) {
   if (positions == 0) return 0;
   const SeenRows seen(window, images.cols);

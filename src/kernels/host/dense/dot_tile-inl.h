@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Columns of W of a micro-tile, with some rows of dY: as many as registers hold.
+// Number of columns of W of a micro-tile with `rows` rows of dY: the most that registers hold.
 constexpr uint32_t dot_columns_of(uint32_t rows) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET_IS_NEON
   return rows > 0 ? 4 : 0;

@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// From sums to Y: bias, previous Y, activation, rounding.
+// Computes Y from sums: bias, previous Y, activation, rounding.
 class PanelFinish {
  public:
   PanelFinish(const program::Vertex& v, bool adds)
@@ -27,7 +27,7 @@ class PanelFinish {
         activation_(static_cast<Activation>(v.params[panel_forward_param::activation])),
         adds_(adds) {}
 
-  // Rows of sums kDenseSumStep apart, of kDensePanels panels.
+  // Takes rows of sums, kDenseSumStep apart, of kDensePanels panels.
   void operator()(uint32_t panel, uint32_t row, uint32_t rows, const float* sums) const {
     const PanelFloats d;
     const uint32_t col = panel * kPanelRows, cols = std::min(kDenseSumStep, y_.cols - col);
@@ -45,7 +45,7 @@ class PanelFinish {
     });
   }
 
-  // The same in place of the sums, and by the processor's instructions for BF16, which Y is.
+  // Computes a BF16 Y in place of the sums, by the processor's BF16 instructions.
   void by_instructions(uint32_t panel, uint32_t row, uint32_t rows, float* sums) const {
     const PanelFloats d;
     const uint32_t col = panel * kPanelRows, cols = std::min(kDenseSumStep, y_.cols - col);
@@ -71,7 +71,7 @@ class PanelFinish {
   const bool adds_;
 };
 
-// Y = activation(X·Wᵀ + bias), or that of Y as well.
+// Y = activation(X·Wᵀ + bias), or activation(Y + X·Wᵀ + bias).
 class PanelForward {
  public:
   PanelForward(const program::Vertex& v, bool adds)
@@ -143,7 +143,7 @@ class PanelForward {
     });
   }
 
-  // All rows of the batch times some panels.
+  // Multiplies all rows of the batch by some panels.
   void group(uint32_t panel, uint32_t begin, uint32_t end, float* sums) const {
     each_pass(panel, sums, [&](auto tile, uint32_t panels, bool is_last) HWY_ATTR {
       tile.factors = copies() + size_t{tile.first_term / kDenseDepth} * (end - begin) * kDenseRowStep;
@@ -153,7 +153,7 @@ class PanelForward {
     });
   }
 
-  // All positions of the batch, row by row, times some panels. Y begins at position `first`.
+  // Multiplies all positions of a batch of images, row by row, by some panels. Y begins at position `first`.
   void group_of_seen(const SeenRows& seen, const SeenBatch& batch, uint32_t first, uint32_t panel,
                      float* sums) const {
     const uint32_t width = seen.window().out_width;

@@ -16,13 +16,13 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// From sums to dX: the ReLU's gradient, rounding.
+// Computes dX from sums: the ReLU's gradient, rounding.
 class InputGradientFinish {
  public:
   explicit InputGradientFinish(const program::Vertex& v)
       : relu_(v.fields[panel_input_gradient_field::relu]), dx_(v.fields[panel_input_gradient_field::dx]) {}
 
-  // Rows of sums kDenseSumStep apart.
+  // Takes rows of sums, kDenseSumStep apart.
   void operator()(uint32_t col, uint32_t cols, uint32_t row, uint32_t rows, const float* sums) const {
     with_float_type(dx_.type, [&]<class T>(T) HWY_ATTR {
       if (relu_.empty()) return finish_as<T, float, false>(col, cols, row, rows, sums);
@@ -86,12 +86,12 @@ class PanelInputGradient {
   static constexpr size_t kPanelStep = size_t{kDenseDepth} * kPanelRows;
   static constexpr size_t kSquareStep = size_t{kDenseSumStep} * kPanelRows;
 
-  // Rows of dY as they are copied: [pass], and in it panels or rows.
+  // Copied rows of dY: [pass], and within it panels or rows.
   struct Batch {
     uint32_t first, rows, dot_rows;
     size_t pass_step;
     float* main;
-    float* rest;  // of the dot products
+    float* rest;  // rows of dY for the dot products
 
     Batch(const PanelInputGradient& p, uint32_t begin, uint32_t end, float* at)
         : first(begin), rows(end - begin), dot_rows(end == p.dx_.rows ? p.method_.dot_rows : 0), main(at) {
@@ -101,7 +101,7 @@ class PanelInputGradient {
     }
   };
 
-  // Rows of the batch times some columns of W.
+  // Multiplies rows of the batch by some columns of W.
   void group(uint32_t col, const Batch& batch, float* of_thread) const {
     float* weights = of_thread + scratch_.weights;
     float* sums = of_thread + scratch_.sums;
@@ -149,7 +149,7 @@ class PanelInputGradient {
     run_micro_tiles<kAcrossRows>(tile, panels_of(cols), count, [](uint32_t, uint32_t) {});
   }
 
-  // The same for panels of the batch: [panel][column][row].
+  // Adds the products of panels of the batch with rows of W to sums: [panel][column][row].
   void add_along_batch(const float* batch, uint32_t count, uint32_t panel, uint32_t terms, uint32_t col,
                        uint32_t cols, bool adds, float* sums) const {
     for (uint32_t p = 0; p < panels_of(count); p += kDensePanels) {
@@ -167,7 +167,7 @@ class PanelInputGradient {
     }
   }
 
-  // Panels of rows of dY: [pass][panel][kDenseDepth][kPanelRows], with zeros after the last row.
+  // Copies rows of dY to panels: [pass][panel][kDenseDepth][kPanelRows], with zeros after the last row.
   void transpose_batch(uint32_t first, uint32_t count, float* rows, float* to) const {
     for (uint32_t term = 0; term < dy_.cols; term += kDenseDepth) {
       const uint32_t terms = std::min(kDenseDepth, dy_.cols - term);
@@ -185,7 +185,7 @@ class PanelInputGradient {
     return row_of<const T>(w_, panel) + size_t{col} * kPanelRows;
   }
 
-  // Panels of Wᵀ: kPanelRows columns of W for each of `terms` rows from a panel on.
+  // Copies panels of Wᵀ: kPanelRows columns of W for each of `terms` rows, from a panel on.
   void transpose_panels(uint32_t panel, uint32_t terms, uint32_t col, uint32_t cols, float* to) const {
     with_float_type(w_.type, [&]<class T>(T) HWY_ATTR {
       const uint32_t end = panel + (terms + kPanelRows - 1) / kPanelRows;

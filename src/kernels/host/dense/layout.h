@@ -23,8 +23,8 @@ inline uint32_t panel_forward_terms(const program::Vertex& v) {
   return window.empty() ? cols : cols * window_of(window).taps();
 }
 
-/// Blocking of products of BF16 with instructions for them: terms of a pass, whose part of some rows of A
-/// stays in the L1 cache, panels of B whose part of a pass stays in the L2 cache, and rows of a batch.
+/// Blocking of products by BF16 instructions: terms of a pass, whose part of some rows of A stays in the L1
+/// cache, panels of B whose part of a pass stays in the L2 cache, and rows of a batch.
 inline constexpr uint32_t kBf16Depth = 512, kBf16Panels = 16, kBf16Batch = 512;
 inline constexpr uint32_t kBf16Groups = kBf16Panels / kDensePanels;
 
@@ -32,7 +32,7 @@ inline bool multiplies_bf16(const program::FieldView& a, const program::FieldVie
   return a.type == Type::bf16 && b.type == Type::bf16 && has_bf16_products();
 }
 
-/// Whether rows are a factor of such products as they lie: they are whole steps, and those of a tile lie in
+/// Whether BF16 products can read rows in place: rows are whole steps, and the rows of a tile lie in
 /// different sets of the L1 cache.
 inline bool can_multiply_in_place(const program::FieldView& field) {
   constexpr int64_t kSameSets = 1024 / sizeof(base::Bfloat16);
@@ -45,12 +45,12 @@ inline TileSplit bf16_passes(uint32_t terms) {
   return {steps, kBf16Depth / kBf16Step};
 }
 
-/// Scratch of such products whose results are rows of a batch; offsets in floats.
+/// Scratch of BF16 products whose results are rows of a batch; offsets in floats.
 struct Bf16RowScratch {
   size_t rows = 0;  ///< copied rows: [row][row_step]
-  size_t row_step;  ///< values; a cache line more than the terms, as kDenseRowStep
-  size_t panels;    ///< of a thread: a pass over panels of B
-  size_t sums;      ///< of a thread: [group of panels][row][kDenseSumStep]
+  size_t row_step;  ///< in values: a cache line more than the terms, like kDenseRowStep
+  size_t panels;    ///< a thread's panels of B for a pass
+  size_t sums;      ///< a thread's sums: [group of panels][row][kDenseSumStep]
   size_t total;
 
   Bf16RowScratch(uint32_t n, uint32_t terms, uint32_t cols) {
@@ -64,15 +64,15 @@ struct Bf16RowScratch {
   }
 };
 
-/// Rows of a batch that are computed as dot products at most.
+/// Maximum number of rows of a batch that are computed as dot products.
 inline constexpr uint32_t kMostDotRows = 4;
 
-/// How an input gradient is computed. Vectors lie along the columns of W, which is transposed on the way, or
-/// along the batch: then W is read as it lies, and only dY and dX are transposed, but the batch is padded to
+/// How an input gradient is computed. Vectors lie along the columns of W, which is transposed on the fly, or
+/// along the batch: then W is read in place, and only dY and dX are transposed, but the batch is padded to
 /// whole vectors. Both add the same products in the same order. The last rows of a batch, if few are left
 /// beyond whole vectors, are dot products.
 struct DenseInputMethod {
-  uint32_t dot_rows = 0;  ///< of the batch, the last ones
+  uint32_t dot_rows = 0;  ///< number of last rows of the batch that are dot products
   bool along_batch = false;
 
   DenseInputMethod(Type weights, uint32_t n, uint32_t m) {
@@ -80,7 +80,7 @@ struct DenseInputMethod {
     constexpr uint32_t kLeastTerms = 256;  // below, lanes are added too often
     const uint32_t rest = n % kPanelRows;
     if (rest <= kMostDotRows && m >= kLeastTerms) dot_rows = rest;
-    // Transposing a term of a panel takes as long as multiplying it with so many rows.
+    // Transposing a term of a panel takes as long as multiplying it by this many rows.
     constexpr double kTransposeRows = 5;
     const double rows = n - dot_rows, padded = round_up(n - dot_rows, kPanelRows);
     along_batch = (padded - rows) * m + kTransposeRows * padded < kTransposeRows * round_up(m, kPanelRows);
@@ -89,9 +89,9 @@ struct DenseInputMethod {
 
 /// Scratch of products whose results are rows of a batch; offsets in floats.
 struct DenseRowScratch {
-  size_t rows = 0;  ///< copied rows in FP32: [pass][row][kDenseRowStep], or those that a window sees
-  size_t weights;   ///< of a thread: transposed panels, [panel][kDenseDepth][kPanelRows]
-  size_t sums;      ///< of a thread: [row][kDenseSumStep]
+  size_t rows = 0;  ///< copied rows in FP32: [pass][row][kDenseRowStep], or images' rows under a window
+  size_t weights;   ///< a thread's transposed panels: [panel][kDenseDepth][kPanelRows]
+  size_t sums;      ///< a thread's sums: [row][kDenseSumStep]
   size_t total;
 
   DenseRowScratch(uint32_t n, uint32_t terms, bool transposes) {
@@ -119,10 +119,10 @@ inline DenseRowScratch panel_forward_scratch(const program::Vertex& v) {
 
 /// Scratch of the weight gradient; offsets in floats.
 struct DenseGradientScratch {
-  size_t x = 0;  ///< X in FP32, unless it is that already: [row][x_step]
+  size_t x = 0;  ///< X in FP32, unless it is FP32 already: [row][x_step]
   size_t x_step;
-  size_t dy;    ///< of a thread: panels of dY, [panel][row][kPanelRows]
-  size_t sums;  ///< of a thread: results to be rounded, [panel][column][kPanelRows]
+  size_t dy;    ///< a thread's panels of dY: [panel][row][kPanelRows]
+  size_t sums;  ///< a thread's results before rounding: [panel][column][kPanelRows]
   size_t total;
 
   DenseGradientScratch(uint32_t n, uint32_t k, bool copies_x) {

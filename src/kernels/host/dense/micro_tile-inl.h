@@ -25,7 +25,7 @@ using PanelFloats = hn::CappedTag<float, kPanelRows>;
 inline constexpr size_t kPanelLanes = hn::MaxLanes(PanelFloats());
 inline constexpr int kPanelVectors = static_cast<int>(kPanelRows / kPanelLanes);
 
-// As many sums as registers hold beside the panels' vectors and a factor.
+// The most sums that registers hold beside the panels' vectors and a factor.
 #if HWY_TARGET == HWY_AVX3
 inline constexpr uint32_t kTilePanels = 2, kTileFactors = 12;
 #elif HWY_TARGET == HWY_AVX2 || HWY_TARGET_IS_NEON
@@ -34,30 +34,30 @@ inline constexpr uint32_t kTilePanels = 1, kTileFactors = 6;
 inline constexpr uint32_t kTilePanels = 1, kTileFactors = 2;
 #endif
 
-// sums[p][i] = Σ panels[p][t] · factors[i][t] over t < depth, or added to what is there.
+// sums[p][i] = Σ panels[p][t] · factors[i][t] over t < depth, added to the previous sums if `adds`.
 template <class T>
 struct MicroTile {
   const T* panels;  // kPanelRows values for each t
   size_t panel_step;
   const float* factors;
-  // From t to the next; of factors in panels, from one of their panels to the next; of positions that a
-  // window sees, from one to the next.
+  // Distance of consecutive t; for factors in panels, of their panels; for factors under a window, of its
+  // positions.
   size_t factor_step;
   size_t depth;
   float* sums;
   size_t sums_step;  // from panel to panel
   bool adds;
   const T* next;  // panels to prefetch
-  // Of what a window sees: the first of the terms.
+  // For factors under a window: the copied rows, and the first term.
   const SeenRows* seen = nullptr;
   uint32_t first_term = 0;
 };
 
-// Factors i and i + 1 are so many floats apart: neighbours in a row of a batch, in copied rows, or in panels,
-// where kPanelRows terms follow one another; kSeen: as many as tile.factor_step.
+// Distance of factors i and i + 1, in floats: neighbours in a row of a batch, in copied rows, or in panels,
+// where kPanelRows terms follow one another; kSeen: tile.factor_step.
 inline constexpr size_t kAlongRow = 1, kAcrossRows = kDenseRowStep, kInPanels = kPanelRows, kSeen = 0;
 
-// Floats from the sums of a factor to those of the next.
+// Distance of consecutive factors' sums, in floats.
 template <size_t kStride>
 constexpr size_t sum_step() {
   return kStride == kAcrossRows || kStride == kSeen ? kDenseSumStep : kPanelRows;
@@ -97,7 +97,7 @@ HWY_NOINLINE void micro_tile(const MicroTile<T>& tile) {
   uint32_t term = tile.first_term;
   for (size_t left = tile.depth, run; left > 0; left -= run, term += run) {
     run = left;
-    // Every third factor: the others are one and two steps from there.
+    // Every third factor: the others are one and two steps away.
     const float* thirds[(kFactors + 2) / 3];
     if constexpr (kStride == kSeen) {
       run = std::min<size_t>(left, tile.seen->neighbours(term));
@@ -165,7 +165,7 @@ void run_micro_tile(const MicroTile<T>& tile, uint32_t panels, uint32_t factors)
   (panels == 1 ? kOne : kAll)[factors - 1](tile);
 }
 
-// The same for up to kDensePanels panels and any number of factors.
+// Runs micro-tiles for up to kDensePanels panels and any number of factors.
 template <size_t kStride, class T, class Finish>
 void run_micro_tiles(MicroTile<T> tile, uint32_t panels, uint32_t factors, const Finish& finish) {
   const MicroTile<T> whole = tile;

@@ -1,4 +1,4 @@
-// What the micro-kernel of dense products takes on a host.
+// Cost of the micro-kernel of dense products on a host.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace tessera::kernels {
 
-/// Panels × factors sums of `terms` products.
+/// The work of a micro-tile: panels × factors sums of `terms` products.
 struct MicroTileWork {
   double panels = 0;
   double factors = 0;

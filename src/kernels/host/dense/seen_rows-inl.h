@@ -1,4 +1,4 @@
-// Copying the rows that a window sees.
+// Copying the rows of images under a window.
 #if defined(TESSERA_DENSE_SEEN_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_DENSE_SEEN_ROWS_INL_H_
 #undef TESSERA_DENSE_SEEN_ROWS_INL_H_
@@ -17,7 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Columns of a row of an image from `left` on, which may be before the first, and zeros for those beyond it.
+// Copies columns of a row of an image from `left` on, which may be before the first, with zeros for columns
+// beyond the image.
 template <class T>
 HWY_INLINE void copy_seen_row(const FieldView& images, const SeenRows& seen, size_t row, int64_t left,
                               float* to) {

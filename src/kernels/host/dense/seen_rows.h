@@ -1,4 +1,4 @@
-// The rows of images, with the zeros around them, from which a forward product reads what its window sees.
+// The rows of images, with the zeros around them, from which a forward product with a window reads X.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,14 @@
 
 namespace tessera::kernels {
 
-/// Positions [begin, end) of a window's results: whole rows of them, or a part of one.
+/// Positions [begin, end) of a window: whole rows of positions, or a part of one.
 struct SeenBatch {
   uint32_t begin = 0;
   uint32_t end = 0;
 };
 
-/// Copies of the rows that a batch of positions sees, image by image. The terms that a row of taps sees of a
-/// position are neighbours, if taps are.
+/// Layout of copies of the images' rows under a batch of positions, image by image. The terms of a position
+/// under a row of taps are contiguous if the taps are neighbours.
 class SeenRows {
  public:
   SeenRows(const Window& window, uint32_t channels)
@@ -41,7 +41,7 @@ class SeenRows {
   uint32_t row_step() const { return row_step_; }
   uint32_t skip_down() const { return skip_down_; }
   uint32_t skip_across() const { return skip_across_; }
-  /// Floats from what a position of the window sees to what the next one does.
+  /// Distance of the elements under consecutive positions of the window, in floats.
   size_t position_step() const { return size_t{across()} * step_; }
 
   /// The batch that begins at a position.
@@ -53,12 +53,12 @@ class SeenRows {
     return {position, std::min(end, last)};
   }
 
-  /// The first column of a batch's results that copies are made for.
+  /// The first column of positions for which a batch has copies.
   uint32_t first_col(const SeenBatch& batch) const {
     return most_cols_ == window_.out_width ? 0 : batch.begin % window_.out_width;
   }
 
-  /// The first copied row for a row of results, counted over all images.
+  /// The first copied row for a row of positions, counted over all images.
   uint32_t row_of(const SeenBatch& batch, uint32_t out_row) const {
     const uint32_t first = batch.begin / window_.out_width, height = window_.out_height;
     const uint32_t images = out_row / height - first / height;
@@ -66,22 +66,23 @@ class SeenRows {
     return rows_for(height - first % height) + (images - 1) * rows_for(height) + out_row % height * down();
   }
 
-  /// Copied rows for so many rows of one image's results.
+  /// Number of copied rows for `out_rows` rows of positions of one image.
   uint32_t rows_for(uint32_t out_rows) const { return (out_rows - 1) * down() + extent(); }
 
-  /// Copied rows for a batch.
+  /// Number of copied rows for a batch.
   uint32_t rows_of(const SeenBatch& batch) const {
     return row_of(batch, (batch.end - 1) / window_.out_width) + extent();
   }
 
-  /// Floats for batches out of so many positions.
+  /// Number of floats for batches, if there are `positions` positions in total.
   size_t size(uint32_t positions) const {
     const uint32_t rows = std::min(batch_rows_, positions / window_.out_width + 2);
     const uint32_t images = (rows - 1) / window_.out_height + 2;
     return round_up((rows * down() + images * extent()) * row_step_, 16);
   }
 
-  /// From what the first tap and channel see to a term, and how many terms from it on are neighbours.
+  /// Offset of a term from the element under the first tap and channel, and the number of contiguous terms
+  /// from it on.
   size_t offset(uint32_t term) const {
     const uint32_t tap = term / channels_;
     return size_t{tap / window_.kernel_width} * window_.dilation_down * row_step_ +
@@ -94,18 +95,18 @@ class SeenRows {
   }
 
  private:
-  /// Copied rows and positions from one of the results to the next.
+  /// Distance of consecutive window positions, in copied rows and in copied positions of a row.
   uint32_t down() const { return window_.stride_down / skip_down_; }
   uint32_t across() const { return window_.stride_across / skip_across_; }
-  /// Copied rows that one row of results sees.
+  /// Number of copied rows under one row of positions.
   uint32_t extent() const { return (window_.kernel_height - 1) * window_.dilation_down + 1; }
 
   Window window_;
   uint32_t channels_;
-  uint32_t skip_down_, skip_across_;  ///< of the images: from a row or position that is copied to the next
-  uint32_t most_cols_;                ///< of results in a batch
+  uint32_t skip_down_, skip_across_;  ///< distance in the images of rows and positions that are copied
+  uint32_t most_cols_;                ///< maximum number of columns of positions of a batch
   uint32_t width_;                    ///< positions of a copied row
-  uint32_t step_, row_step_;          ///< floats between them, and between rows
+  uint32_t step_, row_step_;          ///< distance of these positions, and of rows, in floats
   uint32_t batch_rows_;
 };
 

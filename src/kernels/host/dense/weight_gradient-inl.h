@@ -47,7 +47,7 @@ class PanelWeightGradient {
   }
 
  private:
-  // Some panels × some columns.
+  // Computes some panels × some columns of dW.
   void group(uint32_t panel, const FieldView& x, uint32_t col, uint32_t cols, float* of_thread) const {
     const uint32_t panels = std::min(kDensePanels, dw_.rows - panel);
     float* dy = of_thread + scratch_.dy;
@@ -107,10 +107,10 @@ class PanelWeightGradient {
     }
   }
 
-  // Rows of dW that a panel holds.
+  // Number of rows of dW in a panel.
   uint32_t rows_of(uint32_t panel) const { return std::min(kPanelRows, dy_.cols - panel * kPanelRows); }
 
-  // Panels of dY in FP32: kPanelRows columns for each row.
+  // Copies panels of dY as FP32: kPanelRows columns for each row.
   void copy_panels(uint32_t panel, uint32_t panels, float* to) const {
     for (uint32_t p = panel; p < panel + panels; ++p, to += size_t{dy_.rows} * kPanelRows) {
       const uint32_t rows = rows_of(p);

@@ -20,7 +20,8 @@ void visit_element_knobs(Schedule& schedule, const Visit& visit) {
 /// Y = activation(alpha · W·X + beta · Y + bias) on one core's slice. chunk_begin holds the slice's chunks
 /// and the end; the other arrays of W are whole; scalars are alpha and beta; an empty bias means none. The
 /// cost reads the pattern if it is constant, and otherwise assumes `capacity` non-zeros in the slice. With a
-/// window (kernels/common/window.h), x has whole images, and Y's columns are its positions from first_col on.
+/// window (kernels/common/window.h), x has whole images, and Y's columns are the window's positions from
+/// first_col on.
 #define TESSERA_ELEMENT_SPMM_FIELDS_OF(X, result) \
   X(values)                                       \
   X(chunk_begin)                                  \
@@ -34,7 +35,7 @@ void visit_element_knobs(Schedule& schedule, const Visit& visit) {
   X(window, .optional = true)                     \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 #define TESSERA_ELEMENT_SPMM_FIELDS(X) TESSERA_ELEMENT_SPMM_FIELDS_OF(X, inout)
-/// The same with beta = 0, independent of the scalars: Y is written without being read.
+/// element_spmm with beta = 0, whatever the scalars: Y is written without being read.
 #define TESSERA_ELEMENT_SPMM_ASSIGN_FIELDS(X) TESSERA_ELEMENT_SPMM_FIELDS_OF(X, out)
 #define TESSERA_ELEMENT_SPMM_PARAMS(X) \
   X(k_block) X(first_chunk) X(capacity) X(activation) X(first_col) TESSERA_ELEMENT_KNOBS(X)

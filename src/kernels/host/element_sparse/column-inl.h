@@ -24,7 +24,7 @@ using sparse::RowGroup;
 using Lanes = hn::CappedTag<float, kRowGroupLanes>;
 using Words = hn::RebindToSigned<Lanes>;
 
-// Converts a scaled column to the column.
+// Shift from a scaled column to the column.
 inline constexpr int kScaleBits = 4;
 static_assert(sparse::kColumnScale == 1 << kScaleBits);
 
@@ -47,8 +47,8 @@ class Gathered {
 };
 
 #if HWY_TARGET == HWY_AVX3
-// The same with a k-block of x in kTables registers: a gather takes one load for each of its sixteen
-// elements, a lookup among 32 elements a single instruction.
+// Looks up elements of x with a k-block of x in kTables registers: a gather takes one load per element, a
+// lookup among 32 elements a single instruction.
 template <size_t kTables>
 class LookedUp {
  public:
@@ -79,8 +79,8 @@ class LookedUp {
   hn::Vec<Lanes> table_[kTables];
 };
 
-// Half of the elements are looked up in sixteen registers, half gathered: both take about as long, on the
-// shuffle ports and on the load ports.
+// Looks up half of the elements in sixteen registers, and gathers the other half: both take about as long, on
+// the shuffle ports and on the load ports.
 class Mixed {
  public:
   explicit Mixed(const float* x) : table_(x), memory_(x) {}

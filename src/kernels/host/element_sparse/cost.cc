@@ -32,7 +32,7 @@ constexpr double kExposedRows = 0.35;
 // The same for whole rows, which share few reads: packed, and in place, where they use few sets of the cache.
 constexpr double kExposedWholeRows = 0.7;
 constexpr double kExposedRowsInPlace = 0.78;
-// The same row by row, of X that takes all of the L2 cache.
+// The exposed fraction row by row, for an X that takes all of the L2 cache.
 constexpr double kExposedLongRows = 0.8;
 constexpr double kXFractionOfL2 = 0.25;
 constexpr double kXFractionLost = 2;

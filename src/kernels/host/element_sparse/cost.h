@@ -14,7 +14,7 @@ namespace tessera::kernels {
 /// strides.
 program::PhaseTimes element_cost(const ElementSlice& slice, const machine::HostFigures& figures);
 
-/// Schedules that may be the best for such a product on `threads` cores.
+/// Schedules that may be the fastest for a product on `threads` cores.
 std::vector<ElementSchedule> element_candidates(const ElementWeight& weight, uint32_t n, uint32_t threads,
                                                 const machine::HostFigures& figures);
 

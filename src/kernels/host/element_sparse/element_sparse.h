@@ -44,12 +44,12 @@ struct ElementWeight {
   uint32_t k_blocks() const { return (cols + k_block - 1) / k_block; }
 };
 
-/// W itself, or its transpose, whose values are at other places.
+/// A view of W, or of its transpose, whose values are in another order.
 ElementWeight view_of(const sparse::PackedElements& weight);
 ElementWeight view_of(const sparse::ElementIndex& index, Type type, const void* values);
 
 /// One core's slice of Y = activation(alpha · W·X + beta · Y + bias): chunks of W times columns of X. x and y
-/// are the whole matrices; x may be images instead, of which X is what a window sees.
+/// are the whole matrices; x may be images instead, and X the elements under a window in them.
 struct ElementSlice {
   ElementWeight weight;
   uint32_t chunk_begin = 0;
@@ -69,7 +69,7 @@ struct ElementSlice {
 /// Computes a slice. Its bits depend only on the slice, the schedule and the instruction set.
 void element_spmm(const ElementSlice& slice);
 
-/// The same in plain loops.
+/// The reference of element_spmm() in plain loops.
 void element_spmm_reference(const ElementSlice& slice);
 
 /// Floats of scratch for a slice of `cols` columns.

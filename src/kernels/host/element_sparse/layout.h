@@ -9,13 +9,13 @@
 
 namespace tessera::kernels {
 
-/// Maximum columns of a panel that tasks are run on: eight AVX-512 vectors; and one that is run row by row:
-/// sixteen.
+/// Maximum number of columns of a panel that is processed by tasks: eight AVX-512 vectors; and of a panel
+/// that is processed row by row: sixteen.
 inline constexpr uint32_t kMaxTaskCols = 128;
 inline constexpr uint32_t kMaxPanelCols = 256;
 
 /// The packed rows of X for a k-block, followed by a row of zeros, and the sums of a chunk's rows of Y, with
-/// one extra row that nobody reads.
+/// one extra row that is never read.
 struct ElementOperands {
   const float* x;
   float* y;
@@ -33,16 +33,17 @@ inline bool finishes_rows(const ElementSlice& slice) {
   return slice.weight.k_blocks() == 1 && slice.y.col_stride == 1 && !slice.schedule.stream_y;
 }
 
-/// Whether panels wider than kMaxTaskCols are run row by row, reading X where it is: where the vectors have
-/// sixteen elements, and all of them are whole.
+/// Whether panels wider than kMaxTaskCols are processed row by row, reading X in place: if vectors have
+/// sixteen elements, and all vectors are whole.
 inline bool runs_by_rows(const ElementSlice& slice, size_t lanes) {
   return slice.schedule.panel_cols > kMaxTaskCols && lanes == 16 &&
          (slice.col_end - slice.col_begin) % lanes == 0 && !slice.seen && slice.x.col_stride == 1 &&
          finishes_rows(slice);
 }
 
-/// Whether whole rows read panels of `cols` columns of X where they are, if they begin at cache lines: they
-/// are at least half of their rows, so that they lie nearly as close in the caches as packed ones.
+/// Whether row-by-row processing reads panels of `cols` columns of X in place, if they begin at cache lines:
+/// the panel is at least half of each row of X, so that it lies nearly as densely in the caches as a packed
+/// one.
 inline bool reads_in_place(const MatrixView<const float>& x, uint32_t cols) {
   return x.col_stride == 1 && x.row_stride % 16 == 0 && x.row_stride <= 2 * int64_t{cols};
 }

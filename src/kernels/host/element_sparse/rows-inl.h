@@ -1,5 +1,5 @@
-// The inner loop of panels as wide as the registers allow: one row of W at a time, times rows of X where they
-// are. Each of these is read once, in one piece, which counts where they come from the L2 cache.
+// The inner loop for panels as wide as the registers allow: one row of W at a time, times rows of X in place.
+// Each row of X is read once, contiguously, which matters when they come from the L2 cache.
 #if defined(TESSERA_ELEMENT_SPARSE_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_ELEMENT_SPARSE_ROWS_INL_H_
 #undef TESSERA_ELEMENT_SPARSE_ROWS_INL_H_
@@ -37,7 +37,7 @@ class ScatteredRows {
   uint32_t filler_;
 };
 
-// The row of one side of a task. Its values and words are those of the row group from its lane on.
+// The row of one side of a task. Its values and words begin at its lane in the row group.
 template <class D, size_t kVectors>
 HWY_INLINE void add_row(D d, size_t shared_steps, size_t unpaired_steps, uint32_t side,
                         const float* HWY_RESTRICT values, const uint32_t* HWY_RESTRICT words,

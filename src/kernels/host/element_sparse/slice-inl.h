@@ -41,7 +41,7 @@ struct TaskLoop {
   template <class RowsOfX, class Rows>
   static HWY_INLINE void run(const RowGroup& row_group, const float* values, const uint32_t* words,
                              const RowsOfX& x, const Rows& rows) {
-    // At most sixteen sums of 32 registers, twelve of sixteen.
+    // At most sixteen sums with 32 registers, twelve with sixteen.
     constexpr size_t kMostSums = HWY_TARGET == HWY_AVX2 ? 12 : 16;
     constexpr size_t kMostTasks = kMostSums / (2 * kVectors);
     constexpr size_t kTasks = kMostTasks >= 4 ? 4 : kMostTasks >= 2 ? 2 : 1;
@@ -49,7 +49,7 @@ struct TaskLoop {
   }
 };
 
-// The same row by row.
+// The row-by-row loop on kVectors vectors of columns.
 template <class D, size_t kVectors>
 struct RowLoop {
   static constexpr bool kByRows = true;
@@ -114,7 +114,7 @@ class PanelSlice {
     if (col != slice.col_begin) rotation_ = {};
   }
 
-  // The first group copies a panel that is kept: other threads can help with the following groups.
+  // The first group copies a panel that is kept; then other threads can help with the following groups.
   void run() const {
     enter(program::Phase::compute);
     const uint32_t step = slice_.schedule.group_chunks;
@@ -208,8 +208,8 @@ class PanelSlice {
     return row_groups;
   }
 
-  // The rows of X of the next k-block, to be prefetched evenly during `bundles` row groups; none if that is
-  // 0.
+  // The rows of X of the next k-block, to be prefetched evenly during `row_groups` row groups; none if that
+  // is 0.
   ComingRows rows_after(uint32_t block, uint64_t row_groups) const {
     const uint32_t begin = std::min((block + 1) * w_.k_block, w_.cols);
     const uint32_t end = row_groups == 0 || slice_.seen ? begin : std::min((block + 2) * w_.k_block, w_.cols);
@@ -217,7 +217,7 @@ class PanelSlice {
     return {slice_.x, begin, end, col_, cols_, step};
   }
 
-  // Calls visit(row group, its values, its index words) for each of a k-block.
+  // Calls visit(row group, its values, its index words) for each row group of a k-block.
   template <class Visit>
   HWY_INLINE void for_each_row_group(uint32_t chunk, uint32_t block, const Visit& visit) const {
     const sparse::ElementBlock* at = w_.blocks + uint64_t{chunk} * w_.k_blocks() + block;
@@ -239,7 +239,7 @@ class PanelSlice {
                        });
   }
 
-  // All rows of Y of some chunks, each from its only k-block.
+  // Computes all rows of Y of some chunks, each from its only k-block.
   void finish_chunks(uint32_t first, uint32_t end) const {
     const MatrixView<const float>& x = slice_.x;
     if (!slice_.seen && reads_in_place(x, cols_) && cols_ == width() && rotation_.columns == 0 &&
@@ -354,8 +354,8 @@ class PanelSlice {
   const ElementSlice& slice_;
   const ElementWeight& w_;
   program::PhaseClock* clock_;
-  Rotation rotation_;  // of the panel's first vector
-  int64_t col_;        // of Y and X, minus the rotation
+  Rotation rotation_;  // rotation of the panel's first vector
+  int64_t col_;        // first column in Y and X, minus the rotation
   uint32_t cols_;
   bool keeps_x_;
   float* x_;

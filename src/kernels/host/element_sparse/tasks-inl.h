@@ -36,7 +36,7 @@ struct PackedRows {
   }
 };
 
-// Rows of X where it is; filler finds a row of zeros.
+// Rows of X in place; filler reads a row of zeros.
 class RowsInPlace {
  public:
   RowsInPlace(const float* x, size_t row_bytes, uint32_t filler_column, const float* zeros)
@@ -165,7 +165,7 @@ struct RowsOfY {
   int64_t row_stride;
   size_t rows;
   float* HWY_RESTRICT spare;  // instead of a row that does not exist
-  const float* bias;          // of the first row, or null
+  const float* bias;          // bias of the first row, or null
   bool adds;
   bool relu;  // negative sums become 0; NaN stays
 
@@ -188,9 +188,8 @@ struct RowsOfY {
   }
 };
 
-// kTasks tasks at a time, kVectors vectors of columns: enough independent sums to hide the latency
-// of the multiply-adds. What is left of the last tasks is filler, and so is what they have behind the
-// steps of their quarter.
+// kTasks tasks at a time, kVectors vectors of columns: enough independent sums to hide the latency of the
+// multiply-adds. Tasks beyond the last are filler, and so are steps beyond the end of a task's quarter.
 template <size_t kVectors, size_t kTasks, class D, class RowsOfX, class Rows>
 HWY_INLINE void run_tasks(D d, const RowGroup& row_group, const float* HWY_RESTRICT values,
                           const uint32_t* HWY_RESTRICT words, const RowsOfX& x, const Rows& rows) {

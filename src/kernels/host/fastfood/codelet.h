@@ -17,7 +17,7 @@
 
 namespace tessera::kernels {
 
-/// y from x. f32, the permutation u32.
+/// Computes y from x. f32, the permutation u32.
 #define TESSERA_FASTFOOD_FORWARD_FIELDS(X) \
   X(x)                                     \
   X(s)                                     \
@@ -27,8 +27,8 @@ namespace tessera::kernels {
   X(y, .access = program::Access::out)     \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 
-/// dx, and the gradients of the diagonals summed over this vertex's samples. All are written without being
-/// read; an empty one is not computed. f32, the permutation u32.
+/// Computes dx, and the gradients of the diagonals, summed over this vertex's samples. All are written
+/// without being read; an empty result is not computed. f32, the permutation u32.
 #define TESSERA_FASTFOOD_GRADIENTS_FIELDS(X)              \
   X(x)                                                    \
   X(dy)                                                   \

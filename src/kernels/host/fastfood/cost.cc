@@ -35,7 +35,7 @@ double transform_cycles(double size, const HostFigures& f) {
   return size * column_vectors(f) * spilling * (passes * kPerPass + beyond);
 }
 
-/// The parts of a batch, and cycles of so many of their transforms.
+/// The parts of a batch, and the cycles of a number of transforms.
 struct Parts : ColumnParts {
   Parts(const program::Vertex& v, const FieldView& batch, uint32_t size)
       : ColumnParts(batch, v.params[fastfood_param::transposed] != 0,

@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using Lane = hn::Vec<Floats>;
 
-// Sums run on adders; differences, which are as exact as multiply-adds, on multipliers.
+// Sums run on adders; differences run on multipliers, as multiply-subtracts, which are equally exact.
 template <uint32_t parts>
 HWY_INLINE void hadamard(Lane* v) {
   const auto one = hn::Set(Floats(), 1.0F);
@@ -35,8 +35,8 @@ HWY_INLINE void hadamard(Lane* v) {
     }
 }
 
-// Columns as a source and a sink of vectors: those of point p lie at `place`, which is column_of(p) and a
-// lane.
+// Columns as a source and a sink of vectors: a vector of point p lies at `place`, which is column_of(p) plus
+// a lane.
 struct Columns {
   float* data;
 
@@ -56,7 +56,7 @@ class Transform {
 
   void run(uint32_t size) const {
     const auto bits = static_cast<uint32_t>(std::countr_zero(size));
-    // Of few points a pass that only moves them would be fused, at the price of as much code again.
+    // For few points, a pass that only moves columns could be fused, at the price of twice the code.
     if (bits <= kMostBits) {
       pass(bits, 0, size, size, source_, columns_);
       return pass_of<1>(0, size, size, columns_, sink_);
@@ -76,7 +76,7 @@ class Transform {
     return (bits + passes - 1) / passes;
   }
 
-  // The transforms of `size` that are left in [begin, begin + count).
+  // Does the remaining transforms of `size` in [begin, begin + count).
   void rest(uint32_t begin, uint32_t count, uint32_t size) const {
     if (count > kResident && count > size) {
       for (uint32_t i = 0; i < count; i += size) rest(begin + i, size, size);
@@ -104,7 +104,7 @@ class Transform {
   template <uint32_t parts, class From, class To>
   static void pass_of(uint32_t begin, uint32_t count, uint32_t size, const From& from, const To& to) {
     const uint32_t step = size / parts;
-    // Within one run of columns, and between whole runs, columns lie equally far apart.
+    // Within one run of columns, and between whole runs, columns are equidistant.
     if (size <= kColumnRun || step >= kColumnRun) {
       const size_t stride = column_of(step);
       each_butterfly<parts>(begin, count, size, from, to,

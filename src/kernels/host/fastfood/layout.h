@@ -10,7 +10,7 @@
 
 namespace tessera::kernels {
 
-/// So many samples, or fewer, are left over from the tiles of a batch: one by one they take less time.
+/// Maximum number of samples, left over from a batch's tiles, that take less time one by one.
 inline constexpr uint32_t kFewFastfoodSamples = 11;
 
 /// Whether single samples are processed on vectors along their features.
@@ -20,7 +20,7 @@ inline bool fastfood_has_lines(uint32_t size) { return size >= kColumnLanes; }
 struct FastfoodScratch {
   size_t x = 0;
   size_t first;   ///< results of the first transform
-  size_t second;  ///< results of the second one, and products whose lanes are added
+  size_t second;  ///< results of the second transform, and products whose lanes are added
   size_t dy;
   size_t dx;
   size_t totals;

@@ -40,7 +40,7 @@ class LaneHadamard {
 };
 
 // The transform of a line of `size` features, at least a column's: source(i) is the vector of features from i
-// on, sink(i, v) takes the result's. Columns hold as many neighbours.
+// on, and sink(i, v) takes the result's vector. Each column holds kColumnLanes neighbours.
 template <class Source, class Sink>
 void transform_line(uint32_t size, const Columns& columns, const Source& source, const Sink& sink) {
   constexpr size_t kVectors = kColumnLanes / kLanes;
@@ -69,21 +69,22 @@ HWY_INLINE Lane gather_at(const float* line, const uint32_t* permutation, size_t
   return hn::GatherIndex(Floats(), line, hn::LoadU(d, reinterpret_cast<const int32_t*>(permutation) + i));
 }
 
-// One product of one sample; parameters, and what is added to their gradients unless it is null, are arrays.
+// One product of one sample. Parameters are arrays, and so are their gradients, which are added to unless
+// they are null.
 struct LineStack {
   const float *s, *g, *b;
   const uint32_t* permutation;
   uint32_t size;
-  Lane scale;  // of both transforms
+  Lane scale;  // scale of both transforms
   Columns work;
 
-  // H·B·x, but for the factor.
+  // Computes H·B·x without the factor N^(−½).
   void first(const float* x, float* to) const {
     transform_line(
         size, work, [&](size_t i) HWY_ATTR { return hn::Mul(load_at(b, i), load_at(x, i)); },
         [&](size_t i, Lane v) HWY_ATTR { store_at(v, to, i); });
   }
-  // H·G·Π of that.
+  // Applies H·G·Π to the result of first().
   template <class Sink>
   void second(const float* first, const Sink& sink) const {
     transform_line(
@@ -98,7 +99,7 @@ struct LineStack {
     second(first_line, [&](size_t i, Lane v) HWY_ATTR { store_at(hn::Mul(load_at(s, i), v), y, i); });
   }
 
-  // Adds to dx, and to the others that are wanted. `first_line` and `other` are two more lines.
+  // Adds to dx, and to the other gradients that are not null. `first_line` and `other` are scratch lines.
   void gradients(const float* x, const float* dy, float* dx, float* ds, float* dg, float* db,
                  float* first_line, float* other) const {
     if (ds != nullptr || dg != nullptr) first(x, first_line);

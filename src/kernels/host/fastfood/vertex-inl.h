@@ -60,7 +60,7 @@ class FastfoodVertex {
     return {of.s.data, of.g.data, of.b.data, of.permutation.data, size_, all(scale_), columns(work)};
   }
 
-  // Where another point's vector lies, of the same lane.
+  // The position of another point's vector for the same lane.
   static HWY_INLINE size_t place_of(size_t point, size_t place) {
     return column_of(point) + place % kColumnLanes;
   }
@@ -69,13 +69,13 @@ class FastfoodVertex {
     return columns(point, place_of(point, place));
   }
 
-  // H·B·x, but for the factor, which g takes.
+  // Computes H·B·x without its factor, which is applied with g.
   void first_transform(const Stack& stack, const Columns& x, const Columns& to) const {
     transform(
         size_, [&](size_t p, size_t place) HWY_ATTR { return hn::Mul(all(stack.b[p]), x(p, place)); }, to,
         to);
   }
-  // H·G·Π of that.
+  // Applies H·G·Π to the first transform.
   template <class Sink>
   void second_transform(const Stack& stack, const Columns& first, const Columns& to, const Sink& sink) const {
     transform(
@@ -204,7 +204,7 @@ class FastfoodGradients : FastfoodVertex {
     if (wants(dx)) store_line(dx_line, sample, out);
   }
 
-  // The columns that dy holds.
+  // Adds the gradients of one stack, whose dy is in the columns at layout_.dy.
   void one_stack(uint32_t row) const {
     using namespace fastfood_gradients_field;
     const Stack stack = stack_of(row);
@@ -218,7 +218,7 @@ class FastfoodGradients : FastfoodVertex {
       add_totals(v_.fields[ds], row, 1);
     }
     if (!wants(dg) && !wants(db) && !wants(dx)) return;
-    // Gradients of the first transform's results take the place of those.
+    // Gradients of the first transform's results replace these results.
     const bool wants_dg = wants(dg);
     transform(
         size_, [&](size_t p, size_t place) HWY_ATTR { return hn::Mul(all(stack.s[p]), gradient(p, place)); },

@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// As many sums as registers hold beside the vectors and a factor.
+// The most sums that registers hold beside the vectors and a factor.
 inline constexpr uint32_t kBroadcastVectors = 2;
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET_IS_NEON
 inline constexpr uint32_t kBroadcastRows = 12;
@@ -30,7 +30,7 @@ inline constexpr uint32_t kBroadcastRows = 6;
 #endif
 inline constexpr uint32_t kBroadcastLanes = kBroadcastVectors * static_cast<uint32_t>(kLanes);
 
-// sums[i][lane] = Σ vectors[t][lane] · factors[i][t] over t < terms, added to what is there if `adds`.
+// sums[i][lane] = Σ vectors[t][lane] · factors[i][t] over t < terms, added to the previous sums if `adds`.
 struct BroadcastProduct {
   const float* vectors;
   size_t vector_step;  // from term to term
@@ -47,7 +47,7 @@ struct BroadcastProduct {
 template <int kRows, int kVectors, bool kPartial>
 HWY_NOINLINE void broadcast_tile(const BroadcastProduct& p, size_t last) {
   const Floats d;
-  // Three rows a pointer: addressing modes scale a stride by 1 and 2.
+  // Three rows per pointer: addressing modes scale a stride by 1 and 2.
   constexpr int kPointers = (kRows + 2) / 3;
   hn::Vec<Floats> sum[kRows][kVectors];
 #pragma GCC unroll 16
@@ -103,7 +103,7 @@ constexpr std::array<BroadcastTileFunction, sizeof...(i)> broadcast_tiles(std::i
   return {broadcast_tile<static_cast<int>(i) + 1, kVectors, kPartial>...};
 }
 
-// The same for any numbers of rows and lanes.
+// Runs micro-tiles for any numbers of rows and lanes.
 inline void run_broadcast_product(BroadcastProduct p, uint32_t rows, uint32_t lanes) {
   constexpr auto kRows = std::make_index_sequence<kBroadcastRows>();
   static constexpr auto kOne = broadcast_tiles<1, false>(kRows),

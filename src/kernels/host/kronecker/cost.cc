@@ -14,7 +14,7 @@ using program::FieldView;
 
 // From the engine's call to the first element.
 constexpr double kVertexCycles = 100;
-// Of a group in a strip: calls, and choosing its panels.
+// Cycles per group in a strip: calls, and choosing its panels.
 constexpr double kGroupCycles = 60;
 // Distance of the micro-kernels from the rate of multiply-adds.
 constexpr double kSlack = 1.04;

@@ -1,4 +1,4 @@
-// Rows of weights times a few samples, as dot products: the weights are read once, and as they lie.
+// Rows of weights times a few samples, as dot products: the weights are read once, in place.
 #if defined(TESSERA_KRONECKER_DOTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KRONECKER_DOTS_INL_H_
 #undef TESSERA_KRONECKER_DOTS_INL_H_
@@ -24,7 +24,7 @@ struct RowDots {
   size_t terms;
 };
 
-// As many rows as a vector has lanes; of the last vector of terms, `last`.
+// Dot products of one row per lane; `last` terms of the last vector count.
 HWY_INLINE hn::Vec<Floats> dots_of_rows(const RowDots& p, size_t whole, size_t last) {
   const Floats d;
   hn::Vec<Floats> sum[kLanes];

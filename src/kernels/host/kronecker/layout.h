@@ -1,4 +1,4 @@
-// What the kernels, costs and the reference of Kronecker-sparse factors share: groups, and scratch.
+// Groups and scratch of Kronecker-sparse factors, shared by kernels, costs and the reference.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ inline KroneckerFactor factor_of(std::span<const int64_t> params) {
   return {at(a), at(b), at(c), at(d)};
 }
 
-/// One side of a group: `count` features from `first` on, d apart, those that the operand has.
+/// One side of a group: `count` features from `first` on, d apart, without features that the operand lacks.
 struct GroupFeatures {
   uint32_t first;
   uint32_t count;
@@ -37,18 +37,18 @@ struct KroneckerGroup {
       : in(f, group, f.c, inputs), out(f, group, f.b, outputs) {}
 };
 
-/// Samples of a strip: its panels stay in the L1 cache.
+/// Number of samples of a strip: its panels stay in the L1 cache.
 inline constexpr uint32_t kKroneckerStrip = 32;
-/// So few samples are multiplied as dot products, in which the weights are read as they lie.
+/// Maximum number of samples that are multiplied as dot products, which read the weights in place.
 inline constexpr uint32_t kFewSamples = 3;
 
-/// Whether a kernel with a group in each lane suits samples in rows: most lanes hold one.
+/// Whether a kernel with a group in each lane suits samples in rows: most lanes hold a group.
 inline bool suits_group_lanes(const KroneckerFactor& f, uint32_t samples, uint32_t lanes) {
   constexpr uint32_t kLeastSamples = 4, kMostWeights = 64 * 64;
   return samples >= kLeastSamples && f.b * f.c <= kMostWeights && 4 * f.d >= 3 * round_up(f.d, lanes);
 }
 
-/// Samples whose features are copied at a time where neither order suits a factor.
+/// Number of samples whose features are copied at a time where neither order suits a factor.
 inline constexpr uint32_t kKroneckerLanes = 64;
 
 inline size_t padded(uint32_t features) { return round_up(features, kMaxLanes); }
@@ -60,7 +60,7 @@ struct KroneckerPanels {
   size_t in_rows;
   size_t out;
   size_t weight;
-  size_t strided;  // in its place: the weights of as many groups as a vector has lanes
+  size_t strided;  // instead of it: the weights of one group per lane of a vector
   size_t total;
 
   explicit KroneckerPanels(const KroneckerFactor& f)

@@ -39,7 +39,7 @@ HWY_INLINE void each_kronecker_strip(uint32_t samples, const Visit& visit) {
   }
 }
 
-// The samples of a strip as features × samples: then rows of features are what columns of lanes are.
+// The samples of a strip as features × samples, so that rows of features serve as columns of lanes.
 inline Samples swapped_strip(const Samples& x, const LaneTile& tile) {
   return {x.pointer_to(tile.begin, 0), x.features, tile.count, x.feature_stride, x.sample_stride};
 }
@@ -55,11 +55,11 @@ inline void store_kronecker_rows(const float* rows, size_t step, const LaneTile&
 // A product of a group's weight, or of its transpose, with samples in lanes.
 struct LaneProduct {
   const float* weight;
-  size_t row_stride;   // of results
-  size_t term_stride;  // of features
+  size_t row_stride;   // from result to result
+  size_t term_stride;  // from feature to feature
 };
 
-// to = weight · columns, for the features of a group: `columns` has `terms` of them, `to` has to.features.
+// to = weight · columns, for the features of a group: `columns` has `terms` features, `to` has to.features.
 inline void multiply_lanes(const LaneProduct& p, const float* columns, uint32_t terms, const LaneTile& tile,
                            const Samples& to, float* staging) {
   if (to.features == 0) return;
@@ -76,7 +76,7 @@ inline void multiply_lanes(const LaneProduct& p, const float* columns, uint32_t 
   if (!direct) store_samples(staging, tile, to);
 }
 
-// Copied rows of samples times vectors of weights that lie along the results, term after term.
+// The product of copied rows of samples with vectors of weights along the results, term after term.
 struct RowProduct {
   const float* weight;
   size_t term_step;
@@ -182,7 +182,7 @@ class KroneckerGradients {
   }
 
  private:
-  // Where dY of a strip was copied to.
+  // The copies of a strip's dY.
   struct Factors {
     const float* data;
     size_t feature_stride;
@@ -227,7 +227,7 @@ class KroneckerGradients {
                           outputs, x.features);
   }
 
-  // Weights of features that x or y lacks have no gradient.
+  // Clears the gradients of weights for features that x or y lacks.
   void clear_rest(const KroneckerGroup& group, float* dw) const {
     for (uint32_t r = 0; r < f_.b; ++r, dw += f_.c)
       std::fill(dw + (r < group.out.count ? group.in.count : 0), dw + f_.c, 0.0F);

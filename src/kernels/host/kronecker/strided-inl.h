@@ -67,7 +67,8 @@ class KroneckerStrided {
   size_t weights() const { return size_t{f_.b} * f_.c; }
   static size_t sample_step(const Samples& x) { return static_cast<size_t>(x.sample_stride); }
 
-  // Groups [first, first + count), which have the same numbers of features, and the features of the first.
+  // Groups [first, first + count), which have the same numbers of features, and the features of the first
+  // group.
   struct Lanes {
     size_t first;
     uint32_t count;
@@ -88,7 +89,7 @@ class KroneckerStrided {
     }
   }
 
-  // Weights of the groups as lanes.
+  // Loads the weights of the groups as lanes.
   void load_panel(const float* weight, const Lanes& at) const {
     transpose(weight + at.first * weights(), weights(), at.count, weights(), panel_, kLanes);
   }

@@ -1,5 +1,5 @@
-// Groups of neighbouring features of samples in rows, a group a lane: the micro-kernel of factors with large
-// strides.
+// The micro-kernel of factors with large strides: groups of neighbouring features of samples in rows, one
+// group per lane.
 #if defined(TESSERA_KRONECKER_STRIDED_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_KRONECKER_STRIDED_TILE_INL_H_
 #undef TESSERA_KRONECKER_STRIDED_TILE_INL_H_
@@ -88,7 +88,7 @@ constexpr std::array<StridedTileFunction, sizeof...(i)> strided_tiles(std::index
                        kPartial>...};
 }
 
-// The same for any numbers of rows and columns.
+// Runs micro-tiles for any numbers of rows and columns.
 inline void run_strided_product(StridedProduct p, uint32_t rows, uint32_t cols, size_t lanes) {
   constexpr auto kSizes = std::make_index_sequence<kStridedRows * kStridedCols>();
   static constexpr auto kWhole = strided_tiles<false>(kSizes), kPartial = strided_tiles<true>(kSizes);

@@ -47,7 +47,7 @@ struct RowPanel {
   const float* data;
   int64_t step;
   uint32_t first;  // row at data
-  uint32_t rows;   // of the matrix: overhanging rows are replaced by the last one
+  uint32_t rows;   // rows of the matrix: overhanging rows are replaced by the last one
 
   const float* row(uint32_t i) const { return data + (std::min(i, rows - 1) - first) * step; }
 
@@ -172,7 +172,7 @@ class BlockSddmm {
     if (y_row + b > w_.rows || x_row + b > w_.cols) clear_overhang(r, column(i), dw);
   }
 
-  // The micro-tiles of a strip's rows and of rows of X; each prefetches its part of the next rows of X.
+  // Runs the micro-tiles of a strip's rows with rows of X; each prefetches its part of the next rows of X.
   void column_of_tiles(uint32_t y_row, uint32_t strip, uint32_t x_row, uint32_t next, float* dw) {
     DotRows<Tile::kRows, Tile::kCols> rows;
     x_.point_at(x_row, rows.x);
@@ -221,7 +221,7 @@ class BlockSddmm {
   const sparse::BlockOrder order_;
   const BlockSddmmScratch scratch_;
   uint32_t* next_;
-  const uint32_t strip_rows_;  // of a block, whose rows of dY stay in the L1 cache
+  const uint32_t strip_rows_;  // rows of a block's strip, whose rows of dY stay in the L1 cache
   const uint32_t fetch_;       // rows of X that a micro-tile prefetches
   const TileFunction tile_;
   const TileFunction tile_with_far_;
@@ -229,7 +229,7 @@ class BlockSddmm {
   RowPanel y_{};
   RowPanel x_{};
   DotSplit schedule_{};
-  uint32_t end_row_ = 0;            // of the part of the slice that a thread processes
+  uint32_t end_row_ = 0;            // last row of the part of the slice that a thread processes
   uint32_t tiles_ = 0;              // micro-tiles of this block row and group that prefetched a distant row
   const float* fetched_ = nullptr;  // dW of the next block row to prefetch
 };

@@ -36,14 +36,14 @@ void visit_element_sddmm_knobs(Schedule& schedule, const Visit& visit) {
   X(scalars)                                                  \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 #define TESSERA_BLOCK_SDDMM_FIELDS(X) TESSERA_BLOCK_SDDMM_FIELDS_OF(X, inout)
-/// The same with beta = 0, independent of the scalars: dW is written without being read.
+/// block_sddmm with beta = 0, whatever the scalars: dW is written without being read.
 #define TESSERA_BLOCK_SDDMM_ASSIGN_FIELDS(X) TESSERA_BLOCK_SDDMM_FIELDS_OF(X, out)
 #define TESSERA_BLOCK_SDDMM_PARAMS(X) X(block_size) X(first_block) TESSERA_BLOCK_SDDMM_KNOBS(X)
 
-/// The same at single elements. chunk_begin holds the slice's chunks and the end, dy their rows; the other
-/// arrays of W are whole; dw, sixteen values per row, begins with row `first_step`, and is cleared from the
-/// slice's last one to `end_step`. The cost reads the pattern if it is constant, and otherwise assumes
-/// `capacity` non-zeros in the slice.
+/// dW = alpha · (dY·Xᵀ at the pattern) + beta · dW at single elements. chunk_begin holds the slice's chunks
+/// and the end, dy their rows; the other arrays of W are whole; dw, sixteen values per row, begins with row
+/// `first_step`, and is cleared from the slice's last row to `end_step`. The cost reads the pattern if it is
+/// constant, and otherwise assumes `capacity` non-zeros in the slice.
 #define TESSERA_ELEMENT_SDDMM_FIELDS_OF(X, result)            \
   X(chunk_begin)                                              \
   X(blocks, .alignment = 8)                                   \

@@ -14,7 +14,7 @@ namespace tessera::kernels {
 program::PhaseTimes block_sddmm_cost(const BlockSddmmSlice& slice, const machine::HostFigures& figures);
 program::PhaseTimes element_sddmm_cost(const ElementSddmmSlice& slice, const machine::HostFigures& figures);
 
-/// Schedules that may be the best for n columns.
+/// Schedules that may be the fastest for n columns.
 std::vector<BlockSddmmSchedule> block_sddmm_candidates(const BlockWeight& weight, uint32_t n,
                                                        uint32_t threads, const machine::HostFigures& figures);
 std::vector<ElementSddmmSchedule> element_sddmm_candidates(const ElementWeight& weight, uint32_t n,

@@ -25,10 +25,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 // partial one.
 struct DotSplit {
   uint32_t head;   // columns before the first whole vector
-  uint32_t whole;  // in whole vectors
+  uint32_t whole;  // number of columns in whole vectors
   uint32_t tail;
 
-  // For rows aligned like `row`, of n columns.
+  // The split of n columns for rows aligned like `row`.
   static DotSplit of(const float* row, uint32_t n) {
     const auto past = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row) / sizeof(float) % kDotLanes);
     const uint32_t head = std::min(n, past == 0 ? 0 : static_cast<uint32_t>(kDotLanes) - past);
@@ -46,7 +46,7 @@ struct DotRows {
   const float* far;          // a later row, into the L2 cache
 };
 
-// The sums of a micro-tile; that of rows r of y and c of x is at Slot::at(r, c).
+// The sums of a micro-tile; the sum of row r of y and row c of x is at Slot::at(r, c).
 template <int kRows, int kCols, class Slot>
 struct DotSums {
   static constexpr int kSums = kRows * kCols;
@@ -91,8 +91,8 @@ struct LoadSome {
   HWY_INLINE DotVec operator()(const float* from) const { return hn::MaskedLoad(some, DotFloats(), from); }
 };
 
-// Computes the dot products of a micro-tile's rows into totals, one at each of its slots; meanwhile
-// prefetches the first kNext of the later rows of X, and the far one if kFar.
+// Computes the dot products of a micro-tile's rows into totals, one per slot; meanwhile prefetches the first
+// kNext of the later rows of X, and the far row if kFar.
 template <int kRows, int kCols, class Slot, int kNext, bool kFar>
 HWY_NOINLINE void dot_tile(const DotRows<kRows, kCols>& rows, const DotSplit& schedule, float* totals) {
   DotSums<kRows, kCols, Slot> sums;

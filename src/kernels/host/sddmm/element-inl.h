@@ -46,8 +46,8 @@ class RowGroupDots {
  private:
   const float* x_row(uint32_t half_word) const { return x_ + half_word / sparse::kColumnScale * kWidth; }
 
-  // Four products of each task. Word `lower` has the columns of the first two, `upper` those of the others;
-  // or both rows share the columns in the halves of one word.
+  // Computes four products of each task. Word `lower` has the columns of the first two products, `upper` the
+  // columns of the others; or both rows share the columns in the halves of one word.
   template <bool kShared>
   HWY_INLINE void four(const RowGroup& row_group, const RowGroup& next, uint32_t line, const uint32_t* lower,
                        const uint32_t* upper, float* dw, int products) const {
@@ -73,7 +73,7 @@ class RowGroupDots {
     }
   }
 
-  // In each 128-bit block a part of the four sums of a task.
+  // In each 128-bit block: a part of the four sums of a task.
   template <bool kShared>
   HWY_INLINE DotVec task(const float* a, const float* b, uint32_t lower, uint32_t upper) const {
     const DotFloats d;
@@ -151,7 +151,7 @@ class ElementSddmm {
   }
 
  private:
-  // Some chunks.
+  // Consecutive chunks.
   struct Band {
     uint32_t begin, end;
   };
@@ -239,7 +239,7 @@ class ElementSddmm {
   const ElementWeight& w_;
   const SddmmOperands& o_;
   const ElementSddmmScratch layout_;
-  float* scratch_;  // of the running thread
+  float* scratch_;  // scratch of the running thread
   program::PhaseClock* clock_;
   const TileSplit panels_;
 };

@@ -10,8 +10,8 @@
 
 namespace tessera::kernels {
 
-/// Rows of dY of a block that are processed together with its rows of X: those that two thirds of an L1 cache
-/// hold.
+/// Number of a block's rows of dY that are processed together with its rows of X: the most that two thirds of
+/// an L1 cache hold.
 inline uint32_t sddmm_strip_rows(uint32_t block_size, uint32_t cols) {
   constexpr uint32_t kStripFloats = 8192, kTileRows = 4;
   uint32_t rows = block_size;
@@ -38,7 +38,7 @@ struct BlockSddmmScratch {
   }
 };
 
-/// Clears the places of dW after the slice's that also belong to it.
+/// Clears the elements of dW after the slice's last that also belong to the slice.
 void clear_rest(const ElementSddmmSlice& slice);
 
 /// How a slice at single elements splits its columns: panels whose widths differ by at most one vector.
@@ -47,7 +47,7 @@ inline TileSplit sddmm_panels(const ElementSddmmSchedule& schedule, uint32_t n, 
   return {(n + lanes - 1) / lanes, most / lanes};
 }
 
-/// The end of the chunks from `first` on that pass by a copied k-block of X together.
+/// The end of the band of chunks from `first` on that share a copied k-block of X.
 inline uint32_t sddmm_band_end(const ElementWeight& w, uint32_t first, uint32_t end) {
   constexpr uint32_t kMostRows = 2304;
   uint32_t chunk = first + 1;
@@ -55,14 +55,14 @@ inline uint32_t sddmm_band_end(const ElementWeight& w, uint32_t first, uint32_t 
   return chunk;
 }
 
-/// How many such bands there are.
+/// Number of bands of the chunks [first, end).
 inline uint32_t sddmm_bands(const ElementWeight& w, uint32_t first, uint32_t end) {
   uint32_t bands = 0;
   for (; first < end; ++bands) first = sddmm_band_end(w, first, end);
   return bands;
 }
 
-/// Rows of dY, and one of zeros a chunk, that the largest of such bands has.
+/// Number of rows of dY of the largest band, including a row of zeros per chunk.
 inline uint32_t sddmm_band_rows(const ElementWeight& w) {
   uint32_t rows = 1;
   for (uint32_t first = 0; first < w.chunks; ++first) {

@@ -22,7 +22,8 @@ struct BlockSddmmSchedule {
   bool operator==(const BlockSddmmSchedule&) const = default;
 };
 
-/// The same at single elements.
+/// How an SDDMM at single elements is partitioned over cores, and how a core processes its slice: the knobs
+/// of a plan.
 struct ElementSddmmSchedule {
   uint16_t row_parts = 1;     ///< slices along the rows of dY, in whole chunks
   uint16_t panel_cols = 64;   ///< columns of dY and X in one pass over dW, at most kMaxSddmmPanel
@@ -38,7 +39,7 @@ struct SddmmOperands {
   uint32_t n = 0;
   MatrixView<const float> dy;
   MatrixView<const float> x;
-  float* dw = nullptr;  ///< whole: block i, or row group i, at its place in packed order
+  float* dw = nullptr;  ///< the whole of dW: block i, or row group i, at its position in packed order
   float alpha = 1.0F;
   float beta = 0.0F;
   float* scratch = nullptr;              ///< cache-line aligned
@@ -60,7 +61,7 @@ struct ElementSddmmSlice {
   ElementWeight weight;
   uint32_t chunk_begin = 0;
   uint32_t chunk_end = 0;
-  uint64_t end_place = 0;  ///< places of dW from the slice's last one to here are cleared
+  uint64_t end_place = 0;  ///< elements of dW from the slice's last to this position are cleared
   SddmmOperands operands;
   ElementSddmmSchedule schedule;
 };
@@ -69,11 +70,11 @@ struct ElementSddmmSlice {
 void block_sddmm(const BlockSddmmSlice& slice);
 void element_sddmm(const ElementSddmmSlice& slice);
 
-/// The same in plain loops.
+/// The references of block_sddmm() and element_sddmm() in plain loops.
 void block_sddmm_reference(const BlockSddmmSlice& slice);
 void element_sddmm_reference(const ElementSddmmSlice& slice);
 
-/// Which operands may be column-major, and thus need space to be packed by rows.
+/// Which operands may be column-major, and thus need scratch for a row-major copy.
 struct SddmmLayouts {
   bool x_by_columns = true;
   bool dy_by_columns = true;

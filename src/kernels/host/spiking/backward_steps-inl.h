@@ -23,7 +23,7 @@ using program::FieldView;
 class BackwardSteps {
  public:
   // `carried` has three rows of `columns` floats: the gradients of u, of the sum of inputs and of the
-  // adaptation in the step after.
+  // adaptation from the next step.
   BackwardSteps(const program::Vertex& v, const SpikingNeuron& neuron, const SpikingShape& shape,
                 float* carried, uint32_t columns)
       : f_(v.fields), neuron_(neuron), shape_(shape), carried_(carried), columns_(columns) {}
@@ -32,7 +32,7 @@ class BackwardSteps {
     for (uint32_t row = 0; row < 3; ++row) std::fill_n(carried_ + row * columns_ + strip.begin, kStrip, 0.0F);
   }
 
-  // Gradients that only decay, and are cut by spikes: in place.
+  // Steps of neurons whose gradients only decay and are stopped by spikes, in place.
   template <uint32_t vectors>
   HWY_INLINE void run_plain(const Strip& strip, uint32_t b, float* gradient) const {
     const Floats d;
@@ -55,8 +55,8 @@ class BackwardSteps {
     }
   }
 
-  // Any neuron: dx from the gradients ds of its spikes, or of the potentials of a layer without, and the
-  // derivatives `of` the spikes.
+  // Steps of any neurons: computes dx from the gradients ds of spikes, or of potentials in a layer without
+  // spikes, and the surrogate derivatives.
   template <uint32_t vectors>
   HWY_INLINE void step(const Strip& strip, uint32_t b, uint32_t t, const Lane* ds, const Lane* of,
                        Lane* dx) const {

@@ -1,9 +1,10 @@
 // Spiking layers over whole sequences on hosts: one vertex is one core's samples.
 //
 // Spikes are lists: of step t and sample b, ids[t, b · capacity + i] for i < num[t, 2b] are the neurons that
-// fired, those up to num[t, 2b + 1] did not fire but pass a gradient. Both are sorted; what lies beyond is
-// unspecified. Weights are panels: row k · sources + j has those from source j to the neurons from k · width
-// on, and zeros beyond the last; sources are the inputs, and in a recurrent layer then its own neurons.
+// fired; the further neurons up to num[t, 2b + 1] did not fire but pass a gradient. Both parts are sorted;
+// entries beyond them are unspecified. Weights are stored in panels: row k · sources + j has the weights from
+// source j to the neurons from k · width on, with zeros beyond the last neuron; sources are the inputs,
+// followed in a recurrent layer by its own neurons.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +15,16 @@
 
 namespace tessera::kernels {
 
-/// Lists, or potentials of a layer without spikes, from lists of inputs. f32; ids u16, num, control and
-/// dropped u32, resets u8.
+/// Computes lists, or potentials of a layer without spikes, from lists of inputs. f32; ids u16, num, control
+/// and dropped u32, resets u8.
 /// - dynamics: 3 × neurons: decays, decays of currents, thresholds
 /// - control: 1 row, see spiking_control; gradient_threshold: ϑ_grad
 /// - surrogate: derivatives of the listed neurons
-/// - resets: who fired, listed or not, a bit each, those of sample b from byte b · ⌈neurons / 8⌉ on
-/// - potentials, currents: u and i, those of sample b from column b · neurons on
-/// - dropped: samples × 2: spikes, and neurons that only pass a gradient, for which there was no room
+/// - resets: a bit per neuron, set if it fired, listed or not; bits of sample b from byte b · ⌈neurons / 8⌉
+///   on
+/// - potentials, currents: u and i, with sample b from column b · neurons on
+/// - dropped: samples × 2: numbers of spikes, and of neurons that only pass a gradient, beyond the lists'
+///   capacity
 #define TESSERA_SPIKING_FORWARD_FIELDS(X)                         \
   X(in_ids)                                                       \
   X(in_num)                                                       \
@@ -38,12 +41,13 @@ namespace tessera::kernels {
   X(dropped, .access = program::Access::out, .optional = true)    \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 
-/// Gradients of the inputs and the parameters, these summed over this vertex's samples. All are written
-/// without being read; an empty one is not computed. It reads resets where they matter to a gradient,
-/// potentials for those of decays and through resets to zero, currents for that of their decay.
+/// Computes gradients of the inputs and of the parameters; parameters' gradients are summed over this
+/// vertex's samples. All are written without being read; an empty result is not computed. Reads resets if
+/// gradients depend on them, potentials for gradients of decays and through resets to zero, and currents for
+/// the gradient of their decay.
 /// - upstream: the gradient of each listed neuron, or of each potential of a layer without spikes
-/// - din: that of each listed input
-/// - ddynamics: of dynamics, summed over the samples
+/// - din: the gradient of each listed input
+/// - ddynamics: the gradient of dynamics, summed over the samples
 #define TESSERA_SPIKING_GRADIENTS_FIELDS(X)                      \
   X(in_ids)                                                      \
   X(in_num)                                                      \
@@ -61,8 +65,8 @@ namespace tessera::kernels {
   X(ddynamics, .access = program::Access::out, .optional = true) \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 
-/// Rooms of lists per step and sample; delay; a Neuron (spiking_params()); the random numbers' operation and
-/// the number of the first sample; for the cost, listed entries per step and sample that are expected of the
+/// Capacities of lists per step and sample; delay; a Neuron (spiking_params()); the random stream's operation
+/// and the number of the first sample; for the cost, expected listed entries per step and sample of the
 /// inputs and of the layer.
 #define TESSERA_SPIKING_PARAMS(X) \
   X(in_capacity)                  \
@@ -88,7 +92,7 @@ TESSERA_POSITIONS(spiking_param, TESSERA_SPIKING_PARAMS)
 TESSERA_DECLARE_FAMILY(spiking, TESSERA_SPIKING_CODELETS)
 TESSERA_SPIKING_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
-/// Sizes that scratch memory depends on.
+/// Sizes on which scratch memory depends.
 struct SpikingShape {
   uint32_t steps = 0;
   uint32_t batch = 0;
@@ -101,9 +105,9 @@ struct SpikingShape {
   uint32_t sources() const { return inputs + (recurrent ? neurons : 0); }
 };
 
-/// Neurons of a panel of weights: 64, or of a smaller layer all, in whole cache lines.
+/// Neurons of a panel of weights: 64, or all neurons of a smaller layer, in whole cache lines.
 uint32_t spiking_panel_width(uint32_t neurons);
-/// Rows of the panels.
+/// Number of rows of all panels.
 uint32_t spiking_panel_rows(const SpikingShape& shape);
 
 /// Floats of scratch.

@@ -1,6 +1,6 @@
-// The forward pass of a spiking layer: a block of samples, some steps of it, a strip of neurons, a sample,
-// the steps. Weights of the strip stay in the L2 cache, its potentials and sums in registers. What a strip
-// finds is merged into the lists of the layer.
+// The forward pass of a spiking layer. Loops from outside to inside: blocks of samples, groups of steps,
+// strips of neurons, samples, steps. Weights of the strip stay in the L2 cache, its potentials and sums in
+// registers. The neurons that strips find are merged into the lists of the layer.
 #if defined(TESSERA_SPIKING_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_SPIKING_FORWARD_INL_H_
 #undef TESSERA_SPIKING_FORWARD_INL_H_
@@ -71,12 +71,12 @@ class SpikingForward : SpikingVertex {
     }
     if (!neuron_.spikes) return;
     std::fill_n(at<uint32_t>(layout_.taken), size_t{samples} * layout_.strips, 0U);
-    // Rows of lists have those of all samples side by side.
+    // Rows of lists hold the lists of all samples side by side.
     for (uint32_t i = 0; i < steps; ++i)
       for (uint32_t s = 0; s < samples; ++s) merge(first + s, s, t, i);
   }
 
-  // Spikes that arrive in these steps, as offsets into a panel.
+  // Gathers the spikes that arrive in these steps, as offsets into a panel.
   void gather_inputs(uint32_t first, uint32_t samples, uint32_t t, uint32_t steps) const {
     uint32_t* begin = at<uint32_t>(layout_.in_begin);
     const size_t begin_room = layout_.steps + 1;
@@ -106,7 +106,7 @@ class SpikingForward : SpikingVertex {
     }
   }
 
-  // The steps of one sample and strip.
+  // Computes the steps of one sample and strip.
   template <uint32_t vectors, bool plain>
   HWY_NOINLINE void integrate(const Strip& strip, uint32_t k, uint32_t b, uint32_t s, uint32_t t,
                               uint32_t steps) const {
@@ -232,7 +232,7 @@ class SpikingForward : SpikingVertex {
 
   size_t own_room() const { return size_t{layout_.columns} + kSpikingSlack; }
 
-  // The lists of step t + i of a sample, from what its strips found.
+  // Merges the neurons that strips found into the list of step t + i of a sample.
   void merge(uint32_t b, uint32_t s, uint32_t t, uint32_t i) {
     const Floats d;
     const hn::Rebind<uint16_t, Floats> d16;

@@ -1,5 +1,6 @@
-// Gradients of a spiking layer: a block of samples, a strip of neurons, a sample. Its gradients in all steps
-// lie in the L1 cache, where spikes, sorted by their neurons, add them up to those of the weights.
+// Gradients of a spiking layer. Loops from outside to inside: blocks of samples, strips of neurons, samples.
+// The gradients of a strip in all steps lie in the L1 cache, where spikes, sorted by neuron, add them to the
+// gradients of the weights.
 #if defined(TESSERA_SPIKING_GRADIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_SPIKING_GRADIENTS_INL_H_
 #undef TESSERA_SPIKING_GRADIENTS_INL_H_
@@ -49,7 +50,7 @@ class SpikingGradients : SpikingVertex {
 
  private:
   bool has_din() const { return !f_[field::din].empty(); }
-  // Floats between the gradients of two steps.
+  // Distance of the gradients of consecutive steps, in floats.
   uint32_t row_floats() const { return shape_.recurrent ? layout_.columns : kStrip; }
 
   SpikeSorter in_sorter() const {
@@ -111,7 +112,7 @@ class SpikingGradients : SpikingVertex {
     }
   }
 
-  // Gradients of the listed neurons of a layer, strip by strip.
+  // Sorts the gradients of a layer's listed neurons by strip.
   void sort_by_strip(uint32_t first, uint32_t samples) const {
     const size_t begin_room = size_t{layout_.strips} + 2;
     std::fill_n(at<uint32_t>(layout_.bucket_begin), samples * begin_room, 0U);
@@ -163,7 +164,7 @@ class SpikingGradients : SpikingVertex {
     return field.as<const float>() + t * field.row_stride + size_t{b} * shape_.capacity;
   }
 
-  // The gradients of a strip in all steps of a sample.
+  // Computes the gradients of a strip in all steps of a sample.
   template <uint32_t vectors>
   HWY_INLINE void run_steps(const Strip& strip, uint32_t k, uint32_t b, uint32_t s, float* gradient) const {
     const Floats d;
@@ -218,7 +219,7 @@ class SpikingGradients : SpikingVertex {
     }
   }
 
-  // All strips of a recurrent layer, step by step.
+  // Computes all strips of a recurrent layer, step by step.
   void run_recurrent_steps(uint32_t b, uint32_t s) const {
     const uint32_t columns = layout_.columns;
     float* gradient = at<float>(layout_.gradient) + s * (size_t{shape_.steps} + 1) * columns;
@@ -251,7 +252,7 @@ class SpikingGradients : SpikingVertex {
     }
   }
 
-  // What the weights of a neuron to all others, times their gradients, come to.
+  // The sum over all neurons of the weight from neuron `id` times the neuron's gradient.
   HWY_INLINE float recurrent_dot(uint32_t id, const float* gradient) const {
     const Floats d;
     Lane sum = hn::Zero(d);
@@ -263,8 +264,9 @@ class SpikingGradients : SpikingVertex {
     return hn::GetLane(hn::SumOfLanes(d, sum));
   }
 
-  // dW of each source that fired: the sum of the gradients in the steps in which it did. With `dots`, what
-  // its weights times those gradients come to, for as many spikes at a time as a vector has lanes.
+  // Adds to dW of each source that fired the sum of the gradients in the steps in which it fired. With
+  // `dots`, also adds the dot products of its weights and these gradients to `sums`, for one spike per lane
+  // at a time.
   template <uint32_t vectors, bool dots>
   HWY_INLINE void add_pairs(const float* HWY_RESTRICT gradient, const SpikePairs& pairs,
                             float* HWY_RESTRICT dweight, const float* HWY_RESTRICT weight,
@@ -292,7 +294,7 @@ class SpikingGradients : SpikingVertex {
     }
   }
 
-  // The same products of weights and gradients for neurons that did not fire.
+  // Adds the dot products of weights and gradients for listed neurons that did not fire.
   template <uint32_t vectors>
   HWY_INLINE void add_others(const float* HWY_RESTRICT gradient, const OtherListed& listed,
                              const float* HWY_RESTRICT weight, float* HWY_RESTRICT sums) const {
@@ -325,11 +327,11 @@ class SpikingGradients : SpikingVertex {
   void store_din(uint32_t b, uint32_t s) const {
     const FieldView& din = f_[field::din];
     float* of_sample = din.as<float>() + size_t{b} * shape_.in_capacity;
-    // Of spikes that arrive after the last step: nothing.
+    // Spikes that arrive after the last step have no gradient.
     for (uint32_t t = shape_.steps - std::min(shape_.steps, delay_); t < shape_.steps; ++t)
       std::fill_n(of_sample + t * din.row_stride, in_.listed(t, b), 0.0F);
     const SpikePairs pairs = in_sorter().pairs(s);
-    // A place beside an odd spike is the spike's, which is written last.
+    // The empty place of an odd pair is that of its spike, which is therefore written last.
     for (uint32_t i = 2 * *pairs.count; i-- > 0;) din.as<float>()[pairs.places[i]] = pair_sums(s)[i];
     const OtherListed listed = in_sorter().others(s);
     for (uint32_t i = 0; i < *listed.count; ++i) din.as<float>()[listed.places[i]] = other_sums(s)[i];

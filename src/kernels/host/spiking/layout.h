@@ -1,4 +1,4 @@
-// What a vertex of a spiking layer consists of, and where its working memory lies.
+// Sizes of a vertex of a spiking layer, and the layout of its working memory.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,15 @@
 namespace tessera::kernels {
 
 inline constexpr uint32_t kSpikingPanel = 64;
-/// Samples that go through a panel of weights together, and steps at a time.
+/// Number of samples, and of steps, that are processed with a panel of weights at a time.
 inline constexpr uint32_t kSpikingSamples = 16;
 inline constexpr uint32_t kSpikingSteps = 128;
-/// Vectors may be stored whole behind a list.
+/// Entries behind a list, so that whole vectors can be stored at its end.
 inline constexpr uint32_t kSpikingSlack = 32;
-/// Strips of the fewest neurons.
+/// Maximum number of strips, if each has the fewest neurons.
 inline constexpr uint32_t kSpikingMaxStrips = (1U << 16) / 16;
 
-/// Lists of a field pair, of which rows are steps.
+/// Lists in a pair of fields, whose rows are steps.
 struct SpikeLists {
   const program::FieldView& ids;
   const program::FieldView& num;
@@ -32,7 +32,7 @@ struct SpikeLists {
   uint32_t id(uint32_t t, uint32_t b, uint32_t i) const {
     return load<uint16_t>(address_of(ids, t, int64_t{b} * capacity + i));
   }
-  /// Of a field with contiguous rows.
+  /// The list of a step and sample, in a field with contiguous rows.
   const uint16_t* row(uint32_t t, uint32_t b) const {
     return ids.as<const uint16_t>() + t * ids.row_stride + int64_t{b} * capacity;
   }
@@ -41,7 +41,7 @@ struct SpikeLists {
   uint32_t count(uint32_t t, uint32_t col) const { return load<uint32_t>(address_of(num, t, col)); }
 };
 
-/// The same for both codelets.
+/// The shape of a vertex of either codelet.
 inline SpikingShape spiking_shape(const program::Vertex& v, const program::FieldView& in_num,
                                   const program::FieldView& weight, const program::FieldView& dynamics) {
   const SpikingNeuron neuron(v.params, spiking_param::kinds);
@@ -64,7 +64,7 @@ inline SpikingOverflow spiking_overflow(const program::Vertex& v) {
           v.params[spiking_param::operation], v.params[spiking_param::first_sample]};
 }
 
-/// Hands out parts of an array, each at a cache line.
+/// Allocates parts of an array, each aligned to a cache line.
 class SpikingArena {
  public:
   template <class T>
@@ -79,7 +79,7 @@ class SpikingArena {
   size_t floats_ = 0;
 };
 
-/// Of a forward vertex, in floats from its scratch on.
+/// Working memory of a forward vertex, as offsets in floats from its scratch on.
 struct SpikingForwardScratch {
   explicit SpikingForwardScratch(const SpikingShape& s)
       : samples(std::max(1U, std::min(s.batch, kSpikingSamples))),
@@ -118,7 +118,7 @@ struct SpikingForwardScratch {
   size_t floats;
 };
 
-/// Lists of a block of samples as gradients of weights and inputs take them.
+/// Lists of a block of samples, sorted for the gradients of weights and inputs.
 struct SpikingSortedScratch {
   SpikingSortedScratch() = default;
   SpikingSortedScratch(SpikingArena& arena, uint32_t samples, uint32_t source_count, size_t entries,
@@ -143,7 +143,7 @@ struct SpikingSortedScratch {
   size_t other_sources = 0, other_steps = 0, other_places = 0, other_counts = 0;
 };
 
-/// Of a gradients vertex, in floats from its scratch on.
+/// Working memory of a gradients vertex, as offsets in floats from its scratch on.
 struct SpikingGradientsScratch {
   explicit SpikingGradientsScratch(const SpikingShape& s)
       : columns((s.neurons + kSpikingPanel - 1) / kSpikingPanel * kSpikingPanel),

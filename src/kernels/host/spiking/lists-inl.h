@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE::spiking {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Working memory: what is listed, and the neurons among it that did not fire.
+// Working memory: the listed neurons, and the neurons among them that did not fire.
 struct FoundLists {
   uint32_t* listed_ids;
   float* listed_distances;
@@ -44,7 +44,7 @@ class ListWriter {
       for (uint32_t i = 0; i < dropped.cols; ++i) store<uint32_t>(address_of(dropped, b, i), 0);
   }
 
-  // Adds the list of step t of sample b, and returns the number of its spikes, listed first.
+  // Writes the list of step t of sample b, and returns the number of its spikes, which come first.
   uint32_t add(const uint16_t* ids, const float* distances, uint32_t count, uint32_t t, uint32_t b,
                const FoundLists& lists) {
     uint32_t spikes = 0, others = 0;
@@ -108,7 +108,7 @@ class ListWriter {
       store_some(masked_derivative(lists, i), from + i, listed - i);
   }
 
-  // Spikes outside the mask have none.
+  // Surrogate derivatives, 0 for spikes outside the mask.
   Lane masked_derivative(const FoundLists& lists, uint32_t i) const {
     const Lane x = hn::LoadU(Floats(), lists.listed_distances + i);
     const Lane derivative = surrogate_derivative(neuron_.surrogate, x);

@@ -1,4 +1,4 @@
-// What both passes of neurons that take currents have in common.
+// Common parts of both passes of neurons that take currents.
 #if defined(TESSERA_NEURONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_NEURONS_INL_H_
 #undef TESSERA_NEURONS_INL_H_
@@ -21,12 +21,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using program::FieldView;
 
-// A vector of the neurons of a sample.
+// A vector of a sample's neurons.
 struct NeuronVector {
-  uint32_t neuron;  // the first
+  uint32_t neuron;  // first neuron
   size_t column;    // its column in fields with a row per step
   size_t place;     // its place in states
-  uint32_t rest;    // neurons from it on
+  uint32_t rest;    // number of neurons from it on
 };
 
 class NeuronsPass {
@@ -80,7 +80,7 @@ class NeuronsPass {
     return u;
   }
 
-  // The same before the first step.
+  // The potential before the first step, after its reset.
   HWY_INLINE Lane first_potential(Lane given, Lane threshold) const {
     if (!neuron_.spikes || neuron_.after_reset) return given;
     return after(given, fires(given, threshold), threshold);
@@ -93,7 +93,7 @@ class NeuronsPass {
     if (!field.empty()) store_some(x, field.as<float>() + row * field.row_stride + n.column, n.rest);
   }
 
-  // Appends the neurons that fired.
+  // Appends the neurons that fired to `ids`.
   HWY_INLINE uint32_t append(LaneMask fired, const NeuronVector& n, uint32_t* ids) const {
     const Floats d;
     const hn::RebindToSigned<Floats> di;

@@ -12,12 +12,12 @@
 
 namespace tessera::kernels {
 
-/// - recurrent: weights [neurons, neurons] from row to column of spikes of the step before; with one row,
-///   each neuron's of its own spike
+/// - recurrent: weights [neurons, neurons], from row to column, of spikes of the previous step; with one row,
+///   the weight of each neuron's own spike
 /// - dynamics: 3 × neurons: decays, decays of currents, thresholds
-/// - initial: 2 rows: potentials, or with `after_reset` those after a reset, and currents before the first
-///   step; zeros if empty
-/// - potentials: u; membranes: v, after its reset
+/// - initial: 2 rows: potentials (u, or with `after_reset` v), and currents before the first step; zeros if
+///   empty
+/// - potentials: u; membranes: v, after the reset
 #define TESSERA_NEURONS_FORWARD_FIELDS(X)                         \
   X(in)                                                           \
   X(recurrent, .optional = true)                                  \
@@ -29,8 +29,9 @@ namespace tessera::kernels {
   X(membranes, .access = program::Access::out, .optional = true)  \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 
-/// Gradients of the results are zeros where they are empty; those of parameters are summed over the samples.
-/// Reads potentials of neurons that spike or whose decays learn, and currents of those whose decays learn.
+/// Empty gradients of results stand for zeros; gradients of parameters are summed over the samples. Reads
+/// potentials of neurons that spike or whose decays have gradients, and currents if their decays have
+/// gradients.
 #define TESSERA_NEURONS_GRADIENTS_FIELDS(X)                       \
   X(potentials, .optional = true)                                 \
   X(currents, .optional = true)                                   \
@@ -47,7 +48,7 @@ namespace tessera::kernels {
   X(dinitial, .access = program::Access::out, .optional = true)   \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 
-/// Those of spiking_params(), and whether initial potentials are those after a reset.
+/// The parameters of spiking_params(), and whether initial potentials are v, after a reset.
 #define TESSERA_NEURONS_PARAMS(X) \
   X(kinds)                        \
   X(slope)                        \
@@ -66,7 +67,7 @@ TESSERA_POSITIONS(neurons_param, TESSERA_NEURONS_PARAMS)
 TESSERA_DECLARE_FAMILY(neurons, TESSERA_NEURONS_CODELETS)
 TESSERA_NEURONS_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
-/// What a vertex consists of.
+/// Sizes of a vertex.
 struct NeuronsShape {
   uint32_t steps = 0;
   uint32_t samples = 0;
@@ -84,14 +85,14 @@ struct NeuronsNeuron : SpikingNeuron {
       : SpikingNeuron(params, neurons_param::kinds), after_reset(params[neurons_param::after_reset] != 0) {}
 };
 
-/// Where the working memory of a vertex lies, in floats. Blocks of samples go through the steps together, if
-/// neurons do not depend on others a chunk of the neurons at a time.
+/// Layout of a vertex's working memory, as offsets in floats. Blocks of samples go through the steps
+/// together; a chunk of neurons at a time if neurons do not depend on each other.
 struct NeuronsScratch {
   NeuronsScratch(const NeuronsShape& shape, bool gradients);
 
-  uint32_t chunk;    ///< neurons at a time
-  uint32_t samples;  ///< at a time
-  uint32_t columns;  ///< of a sample's chunk in states: whole strips
+  uint32_t chunk;    ///< number of neurons at a time
+  uint32_t samples;  ///< number of samples at a time
+  uint32_t columns;  ///< columns of a sample's chunk in states: whole strips
   size_t potential = 0, current = 0, spiked = 0, sum = 0;
   size_t own_ids = 0, own_counts = 0, transposed = 0;
   size_t floats = 0;

@@ -12,11 +12,11 @@ using program::FieldView;
 // Operations per neuron and step: to update its states; to pass gradients back.
 constexpr double kForwardOperations = 14;
 constexpr double kBackwardOperations = 30;
-// Of the neurons whose spikes go to all others, the fraction that fires in a step.
+// Assumed fraction of neurons that fire in a step, where spikes go to all other neurons.
 constexpr double kActivity = 0.05;
 
-// Neurons without others go through the steps so many at a time, and so many samples with weights among
-// them.
+// Number of independent neurons that go through the steps together, and number of samples of neurons with
+// weights among them.
 constexpr uint32_t kColumns = 4096;
 constexpr uint32_t kSamples = 16;
 

@@ -1,5 +1,5 @@
-// Neurons that take currents, forward: a block of samples, the steps, a sample, its neurons. States lie in
-// the cache while currents and results stream past.
+// The forward pass of neurons that take currents. Loops from outside to inside: blocks of samples, steps,
+// samples, neurons. States stay in the cache while currents and results stream.
 #if defined(TESSERA_NEURONS_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_NEURONS_FORWARD_INL_H_
 #undef TESSERA_NEURONS_FORWARD_INL_H_
@@ -97,7 +97,7 @@ class NeuronsForward : NeuronsPass {
     return fired;
   }
 
-  // Currents of a sample and the weights of its own spikes.
+  // Adds the recurrent weights of a sample's spikes to its currents.
   void add_own(uint32_t t, uint32_t b, const uint32_t* ids, uint32_t count) const {
     const FieldView &in = f_[field::in], &recurrent = f_[field::recurrent];
     const float* x = in.as<const float>() + t * in.row_stride + size_t{b} * shape_.neurons;

@@ -1,5 +1,5 @@
-// Gradients of neurons that take currents: a block of samples, the steps backward, a sample, its neurons.
-// Spikes are found again from potentials.
+// Gradients of neurons that take currents. Loops from outside to inside: blocks of samples, steps backward,
+// samples, neurons. Spikes are recomputed from potentials.
 #if defined(TESSERA_NEURONS_GRADIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_NEURONS_GRADIENTS_INL_H_
 #undef TESSERA_NEURONS_GRADIENTS_INL_H_
@@ -50,7 +50,7 @@ class NeuronsGradients : NeuronsPass {
   struct field {
     enum : size_t { TESSERA_NEURONS_GRADIENTS_FIELDS(TESSERA_POSITION) count };
   };
-  // The samples whose gradients pass the recurrent weights at a time, and vectors of neurons.
+  // Number of samples whose gradients pass the recurrent weights at a time, and number of vectors of neurons.
   static constexpr uint32_t kRows = 4;
   static constexpr uint32_t kWide = kLanes >= 16 ? 4 : 2;
 
@@ -98,7 +98,7 @@ class NeuronsGradients : NeuronsPass {
     hn::Store(du, d, next_u_at);
   }
 
-  // From a potential to what it was the sum of.
+  // Passes the gradient of a potential on to its summands.
   HWY_INLINE void pass_to_currents(uint32_t t, const NeuronVector& n, Lane du, Lane next_i) const {
     const Floats d;
     const bool gates = neuron_.reset == Reset::late_zero && neuron_.gates();
@@ -133,7 +133,7 @@ class NeuronsGradients : NeuronsPass {
     store_at(di, f_[field::din], t, n);
   }
 
-  // Gradients of what was before the first step.
+  // Writes the gradients of the state before the first step.
   HWY_INLINE void finish(const NeuronVector& n) const {
     const Floats d;
     const Lane next_u = hn::Load(d, at(layout_.potential) + n.place), threshold = dynamic<2>(n);
@@ -163,7 +163,7 @@ class NeuronsGradients : NeuronsPass {
     store_some(hn::Add(load_some(to, n.rest), x), to, n.rest);
   }
 
-  // Rows of the recurrent weights to each neuron, whole strips long.
+  // Transposes the recurrent weights to a row per target neuron, whole strips long.
   void transpose_recurrent() const {
     constexpr uint32_t kBlock = 16;
     const FieldView& recurrent = f_[field::recurrent];
@@ -176,7 +176,7 @@ class NeuronsGradients : NeuronsPass {
           to[size_t{n} * layout_.columns + m] = recurrent.as<const float>()[m * recurrent.row_stride + n];
   }
 
-  // Gradients of spikes: those of the currents of the step after, times the recurrent weights.
+  // Computes gradients of spikes: the gradients of the next step's currents times the recurrent weights.
   void spread(uint32_t samples) const {
     for (uint32_t s = 0; s < samples; s += kRows)
       for (uint32_t n = 0; n < layout_.columns; n += static_cast<uint32_t>(kWide * kLanes))
@@ -210,7 +210,7 @@ class NeuronsGradients : NeuronsPass {
         hn::Store(sum[r][j], d, ds + size_t{r} * layout_.columns + j * kLanes);
   }
 
-  // To the gradients of the weights of each neuron that fired in the step before.
+  // Adds to the gradients of the recurrent weights of each neuron that fired in the previous step.
   void add_recurrent(uint32_t t, uint32_t b, uint32_t s) const {
     const FieldView& to = f_[field::drecurrent];
     if (to.empty()) return;

@@ -1,4 +1,4 @@
-// The lists of a block of samples, sample by sample in the order in which gradients take them.
+// The lists of a block of samples, sorted for each sample in the order in which gradients read them.
 #if defined(TESSERA_SPIKING_SORTED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_SPIKING_SORTED_INL_H_
 #undef TESSERA_SPIKING_SORTED_INL_H_
@@ -18,12 +18,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE::spiking {
 
-// Vectors of dot products take so many pairs.
+// Number of pairs per vector of dot products.
 inline constexpr uint32_t kPairs = static_cast<uint32_t>(kLanes / 2);
 
 // Spikes of a sample by source, two at a time: the source, as an offset into a panel; the steps in which they
-// arrive, as offsets into the gradients of a strip; their places in the lists. Of an odd number the last has
-// a pair without gradient, in the step behind the last.
+// arrive, as offsets into the gradients of a strip; their places in the lists. If their number is odd, the
+// last spike is paired with one that has no gradient, in the step after the last.
 struct SpikePairs {
   uint32_t* sources;
   uint32_t* steps;
@@ -31,7 +31,7 @@ struct SpikePairs {
   uint32_t* count;
 };
 
-// Neurons that did not fire, but are listed: the same, in the order of their steps.
+// Listed neurons that did not fire, with the same members, in the order of their steps.
 struct OtherListed {
   uint32_t* sources;
   uint32_t* steps;
@@ -39,7 +39,7 @@ struct OtherListed {
   uint32_t* count;
 };
 
-// When spikes arrive, and the floats between the gradients of two steps.
+// The delay after which spikes arrive, and the distance of the gradients of consecutive steps, in floats.
 struct Arrival {
   uint32_t delay;
   uint32_t row_floats;
@@ -66,12 +66,12 @@ class SpikeSorter {
             at(layout_.other_places) + s * layout_.room, at(layout_.other_counts) + s};
   }
 
-  // Samples from `first` on. Places are offsets into `din`, which may be empty.
+  // Sorts the lists of samples from `first` on. Places are offsets into `din`, which may be empty.
   void sort(const SpikeLists& lists, uint32_t first, uint32_t samples, const program::FieldView& din) const {
     std::fill_n(at(layout_.counters), size_t{samples} * (sources_ + 1), 0U);
     std::fill_n(at(layout_.flat_counts), samples, 0U);
     std::fill_n(at(layout_.other_counts), samples, 0U);
-    // Rows of lists have those of all samples side by side.
+    // Rows of lists hold the lists of all samples side by side.
     for (uint32_t t = 0; t + arrival_.delay < steps_; ++t)
       for (uint32_t s = 0; s < samples; ++s) gather(lists, t, first + s, s, din);
     for (uint32_t s = 0; s < samples; ++s) place(s, !din.empty());

@@ -1,4 +1,4 @@
-// Strips: as many neurons as a few vectors hold, which go through the steps of a sample together.
+// Strips: a few vectors of neurons, which go through the steps of a sample together.
 #if defined(TESSERA_SPIKING_STRIP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_SPIKING_STRIP_INL_H_
 #undef TESSERA_SPIKING_STRIP_INL_H_
@@ -26,7 +26,7 @@ static_assert(kSpikingPanel % kStrip == 0);
 
 struct Strip {
   uint32_t begin;  // first neuron
-  uint32_t count;  // of neurons
+  uint32_t count;  // number of neurons
   uint32_t panel;  // its panel of weights, and the first column there
   uint32_t column;
 
@@ -52,7 +52,7 @@ HWY_INLINE void with_vectors(uint32_t vectors, const Work& work) {
   }
 }
 
-// Masks as bits of an integer, those of vector j from bit j · kLanes on.
+// Masks as bits of an integer, with vector j from bit j · kLanes on.
 HWY_INLINE uint64_t bits_of(LaneMask mask, uint32_t j) {
   uint8_t bytes[8] = {};
   hn::StoreMaskBits(Floats(), mask, bytes);

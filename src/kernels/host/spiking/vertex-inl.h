@@ -1,4 +1,4 @@
-// What both vertices of a spiking layer have: its shape, inputs and working memory.
+// Common parts of both vertices of a spiking layer: shape, inputs and working memory.
 #if defined(TESSERA_SPIKING_VERTEX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_SPIKING_VERTEX_INL_H_
 #undef TESSERA_SPIKING_VERTEX_INL_H_

@@ -12,13 +12,14 @@
 
 namespace tessera::kernels {
 
-/// A number as u32 or i32: without its fraction; NaN is 0, and those beyond the type are its nearest.
+/// Converts a number to u32 or i32: truncates fractions; NaN becomes 0, and a number beyond the type's range
+/// the nearest in range.
 inline double to_integer(Type type, double number) {
   const bool is_signed = type == Type::i32;
   const double least = is_signed ? -2147483648.0 : 0, most = is_signed ? 2147483647.0 : 4294967295.0;
   return std::isnan(number) ? 0 : std::clamp(std::trunc(number), least, most);
 }
-/// A number of a type as another one: an integer as an integer modulo 2^32.
+/// Converts a number between types; integers to integers modulo 2^32.
 inline double converted(Type from, Type to, double number) {
   if (!is_integer(to)) return number;
   if (!is_integer(from)) return to_integer(to, number);

@@ -9,10 +9,10 @@ namespace tessera::kernels {
 /// type become infinity; NaN stays NaN. To integers: converted().
 #define TESSERA_CAST_FIELDS(X) X(in) X(out, .access = program::Access::out)
 
-/// From f32, f16 or bf16 to f16 or bf16, rounded stochastically (base/stochastic_rounding.h). "step" is a row
-/// of u32: the step and the numbers of sub-streams (draws_at). Parameters are the seed and the operation of
-/// the random stream, the order in which elements are numbered (ElementOrder), and which one of the whole
-/// matrix the first is.
+/// Converts f32, f16 or bf16 to f16 or bf16, rounded stochastically (base/stochastic_rounding.h). "step" is a
+/// row of u32: the step and the numbers of sub-streams (draws_at). Parameters are the seed and the operation
+/// of the random stream, the order in which elements are numbered (ElementOrder), and the position of the
+/// first element in the whole matrix.
 #define TESSERA_STOCHASTIC_CAST_FIELDS(X) X(in) X(step) X(out, .access = program::Access::out)
 #define TESSERA_STOCHASTIC_CAST_PARAMS(X) \
   X(seed) X(operation) X(row_step) X(group) X(group_step) X(col_step) X(row) X(col)

@@ -1,4 +1,4 @@
-// Which random numbers a stochastic cast draws, and its SIMD form.
+// The random numbers of a stochastic cast, and its SIMD form.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,7 @@ struct StochasticCast {
   uint64_t element(uint64_t r, uint64_t c) const { return order.at(row + r, col + c); }
 };
 
-/// out = in, rounded. Fields of one shape. Fast where a step of the order is 1; the result is the same for
-/// all.
+/// out = in, rounded. Fields of one shape. Fast if a step of the order is 1.
 void apply_stochastic_cast(StochasticCast cast, program::FieldView in, program::FieldView out);
 
 }  // namespace tessera::kernels

@@ -8,11 +8,11 @@
 
 namespace tessera::kernels {
 
-/// For each position of a window (kernels/common/window.h), the sum over its taps of the weight times what
-/// they see of a channel, plus the channel's bias, within [low, high]. "x" has whole images: rows are
-/// positions, columns channels, or the reverse if "features_in_rows"; "out" is a box of such a matrix that
-/// begins at row, col. The weight is channels × taps, the bias, which may be empty, 1 × channels. Bounds are
-/// the bits of FP32 numbers (param_of); sums are FP32, rounded once.
+/// For each position of a window (kernels/common/window.h) and channel, the sum over the taps of the weight
+/// times the element under the tap, plus the channel's bias, clipped to [low, high]. "x" has whole images:
+/// rows are positions, columns channels, or the reverse if "features_in_rows"; "out" is a box of such a
+/// matrix that begins at row, col. The weight is channels × taps, the bias, which may be empty, 1 × channels.
+/// Bounds are the bits of FP32 numbers (param_of); sums are FP32, rounded once.
 #define TESSERA_DEPTHWISE_FIELDS(X) \
   X(x)                              \
   X(w)                              \
@@ -27,7 +27,7 @@ TESSERA_DECLARE_FAMILY(depthwise, TESSERA_DEPTHWISE_CODELETS)
 TESSERA_POSITIONS(depthwise_param, TESSERA_DEPTHWISE_PARAMS)
 TESSERA_DEPTHWISE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
-/// A vertex: positions × channels, whatever lies in rows.
+/// A vertex, with fields as positions × channels in either orientation.
 struct DepthwiseVertex {
   Window window;
   program::FieldView x;
@@ -35,7 +35,7 @@ struct DepthwiseVertex {
   program::FieldView bias;
   program::FieldView out;
   float low = 0, high = 0;
-  uint32_t position = 0;  ///< the first of `out`
+  uint32_t position = 0;  ///< first position of `out`
   uint32_t channel = 0;
 
   explicit DepthwiseVertex(const program::Vertex& v);

@@ -116,7 +116,7 @@ class AlongChannels {
 };
 
 /// Positions of a row of an image are contiguous. A channel of an image is copied with the zeros around it,
-/// in so many phases of its columns as the window moves by: then the columns that a tap sees are neighbours.
+/// divided by the phase of its columns modulo the stride: then the columns under a tap are neighbours.
 template <class T>
 class AlongRows {
  public:

@@ -1,4 +1,4 @@
-// Which elements dropout keeps, and its SIMD form.
+// The elements that dropout keeps, and its SIMD form.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct DropoutMask {
   uint64_t col_step = 1;
 };
 
-/// out = in / keep where it is kept, else 0. Fields of one shape and type. Fast where one of the steps is 1;
-/// the result is the same for all.
+/// out = in / keep where the mask keeps the element, else 0. Fields of one shape and type. Fast if one of the
+/// steps is 1.
 void apply_dropout(DropoutMask mask, program::FieldView in, program::FieldView out);
 
 }  // namespace tessera::kernels

@@ -14,10 +14,11 @@ TESSERA_POSITIONS(unary_field, TESSERA_UNARY_FIELDS)
 TESSERA_POSITIONS(binary_field, TESSERA_BINARY_FIELDS)
 TESSERA_POSITIONS(where_field, TESSERA_WHERE_FIELDS)
 
-/// One parameter if it takes_factor(op): the bits of the factor (param_of).
+/// The codelet of an operation. It has one parameter if takes_factor(op): the bits of the factor (param_of).
 const program::Codelet& codelet_of(Unary op);
 
-/// Parameters likewise. a and b have the shape of out, or are a single row or column that is broadcast.
+/// The codelet of an operation, with parameters as above. a and b have the shape of out, or are a single row
+/// or column that is broadcast.
 const program::Codelet& codelet_of(Binary op);
 
 /// out = a where the condition is not 0, else b; fields likewise, also of u32 and i32.

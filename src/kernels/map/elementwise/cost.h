@@ -1,4 +1,4 @@
-// What an element costs, by operation.
+// Cost of an element, by operation.
 #pragma once
 
 #include "kernels/map/elementwise/elementwise.h"
@@ -9,7 +9,7 @@ namespace tessera::kernels {
 double host_operations(Unary op);
 double host_operations(Binary op);
 
-/// Cycles of a worker of a tile for each vector.
+/// Cycles per vector of a worker of a tile.
 struct VectorCycles {
   double of_float2 = 0;
   double of_half4 = 0;

@@ -57,10 +57,10 @@ constexpr bool takes_integers(Binary op) {
          op == Binary::minimum || is_comparison(op);
 }
 
-/// Of one that takes_integers(), of u32 or i32.
+/// The result of an operation that takes_integers(), for u32 or i32.
 template <Binary op, class Integer>
 constexpr Integer of_integers(Integer a, Integer b) {
-  // Signed ones must not overflow.
+  // Signed arithmetic must not overflow.
   const auto x = static_cast<uint32_t>(a), y = static_cast<uint32_t>(b);
   switch (op) {
     case Binary::add: return static_cast<Integer>(x + y);

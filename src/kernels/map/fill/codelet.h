@@ -5,7 +5,7 @@
 
 namespace tessera::kernels {
 
-/// Every element of "out", of any type, is the value, of which the parameter has the bits as FP32 (param_of).
+/// Fills "out", of any type, with a value; the parameter has its bits as FP32 (param_of).
 #define TESSERA_FILL_FIELDS(X) X(out, .access = program::Access::out)
 #define TESSERA_FILL_PARAMS(X) X(value)
 

@@ -1,16 +1,16 @@
-// Layer normalisation (Ba et al. 2016) and that by the root mean square (Zhang & Sennrich 2019) on hosts, and
-// their gradients.
+// Layer normalisation (Ba et al. 2016) and root mean square normalisation (Zhang & Sennrich 2019) on hosts,
+// and their gradients.
 #pragma once
 
 #include "kernels/common/codelet_list.h"
 
 namespace tessera::kernels {
 
-/// For each column of x (features × samples), or each row if "features_in_rows" is 0: mean, rstd =
-/// 1 / √(variance + epsilon), both f32, and y = (x − mean) · rstd · weight + bias. Weight and bias have a row
-/// for each feature, mean and rstd a column for each sample, or the reverse. x, y, weight and bias are of one
-/// type: f32, f16 or bf16. "epsilon" is the bits of an FP32 number (param_of). If "centred" is 0, the mean is
-/// taken for 0, and the variance is the mean square. y may be in place of x.
+/// For each column of x (features × samples), or each row if "features_in_rows" is 0: mean, rstd = 1 /
+/// √(variance + epsilon), both f32, and y = (x − mean) · rstd · weight + bias. Weight and bias have a row for
+/// each feature, mean and rstd a column for each sample, or the reverse. x, y, weight and bias are of one
+/// type: f32, f16 or bf16. "epsilon" is the bits of an FP32 number (param_of). If "centred" is 0, the mean
+/// counts as 0, and the variance is the mean square. y may be in place of x.
 #define TESSERA_LAYER_NORM_FIELDS(X)      \
   X(x)                                    \
   X(weight)                               \

@@ -80,7 +80,7 @@ HWY_INLINE void each_vector(size_t size, const Visit& visit) {
   if (i < size) visit(i, size - i);
 }
 
-/// As many sums as a visit adds to.
+/// The sums to which a visit adds.
 template <size_t count>
 struct Sums {
   Vector of[count];
@@ -168,7 +168,7 @@ void differentiate_lines(const LayerNormInputGradient& f) {
   }
 }
 
-/// Of some samples at once, so that a sum is loaded and stored once for all of them.
+/// Processes some samples at once, so that a sum is loaded and stored once for all of them.
 template <uint32_t samples, class T>
 HWY_INLINE void add_weight_gradient(const LayerNormWeightGradient& f, uint32_t first, float* dweight,
                                     float* dbias) {

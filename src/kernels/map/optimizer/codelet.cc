@@ -177,7 +177,7 @@ constexpr double kTileWorkerCycles = 29;
 constexpr double kTileSgdCycles = 6;
 constexpr double kTileMomentumCycles = 9;
 constexpr double kTileAdamCycles = 42;
-// Of Adam's bias corrections in software, an estimate: two powers and a root.
+// Estimated cycles of Adam's bias corrections in software: two powers and a root.
 constexpr double kTileCorrectionCycles = 1500;
 
 // Bytes that an update reads and writes.

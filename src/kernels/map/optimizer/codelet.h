@@ -1,8 +1,8 @@
 // Steps of optimizers, in place.
 //
-// "gradient" and "weight" are f32, f16 or bf16 of one shape; what an optimizer keeps for each element is f32;
-// the lr is 1 × 1 of f32, and a step with an lr of NaN changes nothing. Parameters are the bits of FP32
-// numbers (param_of), or 0 and 1.
+// "gradient" and "weight" are f32, f16 or bf16 of one shape; an optimizer's state for each element is f32;
+// "lr" is 1 × 1, f32, and a step with an lr of NaN changes nothing. Parameters are the bits of FP32 numbers
+// (param_of), or 0 and 1.
 #pragma once
 
 #include "kernels/common/codelet_list.h"
@@ -13,14 +13,15 @@ namespace tessera::kernels {
 #define TESSERA_SGD_FIELDS(X) X(gradient) X(lr) X(weight, .access = program::Access::inout)
 #define TESSERA_SGD_PARAMS(X) X(decay)
 
-/// The same with velocity = momentum · velocity + g: weight −= lr · velocity, or with Nesterov's momentum
-/// lr · (g + momentum · velocity). With lr_in_velocity, lr · g replaces g, and there is no other lr.
+/// Gradient descent with velocity = momentum · velocity + g: weight −= lr · velocity, or with Nesterov's
+/// momentum, weight −= lr · (g + momentum · velocity). With lr_in_velocity, lr · g replaces g, and lr is not
+/// applied again.
 #define TESSERA_MOMENTUM_FIELDS(X) \
   X(gradient)                      \
   X(lr) X(velocity, .access = program::Access::inout) X(weight, .access = program::Access::inout)
 #define TESSERA_MOMENTUM_PARAMS(X) X(decay) X(momentum) X(nesterov) X(lr_in_velocity)
 
-/// Adam, and if decoupled AdamW, as PyTorch defines them. "step" (1 × 1, u32) is 1 for the first.
+/// Adam, and if decoupled AdamW, as PyTorch defines them. "step" (1 × 1, u32) counts from 1.
 #define TESSERA_ADAM_FIELDS(X)                      \
   X(gradient)                                       \
   X(lr)                                             \
@@ -29,8 +30,8 @@ namespace tessera::kernels {
   X(second_moment, .access = program::Access::inout) X(weight, .access = program::Access::inout)
 #define TESSERA_ADAM_PARAMS(X) X(decay) X(beta1) X(beta2) X(epsilon) X(decoupled) X(bias_correction)
 
-/// What AdamW subtracts from a weight for each unit of the learning rate, in f32: the moments' quotient, plus
-/// decay · weight.
+/// The direction that AdamW subtracts from a weight, times the learning rate, in f32: the moments' quotient,
+/// plus decay · weight.
 #define TESSERA_ADAM_DIRECTION_FIELDS(X)            \
   X(gradient)                                       \
   X(step)                                           \

@@ -27,7 +27,7 @@ PatchesVertex::PatchesVertex(const Vertex& v)
 
 namespace {
 
-/// A position of images of so many rows and columns.
+/// A position in images of equal size.
 struct Place {
   uint32_t image, row, col;
 

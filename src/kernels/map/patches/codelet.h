@@ -1,4 +1,4 @@
-// What a window over images sees, and the reverse.
+// The elements under a window over images, and the adjoint.
 #pragma once
 
 #include "kernels/common/codelet_list.h"
@@ -7,16 +7,17 @@
 namespace tessera::kernels {
 
 /// "x" has images: rows are positions, columns channels, or the reverse if "features_in_rows". For each
-/// position of the window (kernels/common/window.h) "out" has what its taps see, tap by tap all channels, and
-/// zeros beyond the images. "out" is the box of it that begins at row, col. Of any floating-point type.
+/// position of the window (kernels/common/window.h), the result has the elements under its taps, tap by tap
+/// all channels, with zeros beyond the images. "out" is the box of the result that begins at row, col. Any
+/// floating-point type.
 #define TESSERA_PATCHES_FIELDS(X) \
   X(x)                            \
   X(window)                       \
   X(out, .access = program::Access::out)
 
-/// The transpose: each element of "out", a box of images, is the sum of those that it is seen in, from the
-/// first tap to the last, in FP32, rounded once. "x" has the channels of all taps for each position of the
-/// window, "out" so many channels as "channels" says.
+/// The adjoint of patches: each element of "out", a box of images, is the sum of the patch elements taken
+/// from its position, from the first tap to the last, in FP32, rounded once. "x" has the channels of all taps
+/// for each position of the window; the images have "channels" channels.
 #define TESSERA_FOLD_FIELDS(X) TESSERA_PATCHES_FIELDS(X)
 #define TESSERA_PATCHES_PARAMS(X) X(channels) X(features_in_rows) X(row) X(col)
 
@@ -28,13 +29,13 @@ TESSERA_DECLARE_FAMILY(patches, TESSERA_PATCHES_CODELETS)
 TESSERA_POSITIONS(patches_param, TESSERA_PATCHES_PARAMS)
 TESSERA_PATCHES_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
-/// A vertex of these: positions and features whatever lies in rows.
+/// A vertex, with fields as positions × features in either orientation.
 struct PatchesVertex {
   Window window;
   uint32_t channels = 0;
   program::FieldView x;    ///< positions × features
-  program::FieldView out;  ///< the same
-  uint32_t position = 0;   ///< the first of `out`
+  program::FieldView out;  ///< positions × features
+  uint32_t position = 0;   ///< first position of `out`
   uint32_t feature = 0;
 
   explicit PatchesVertex(const program::Vertex& v);

@@ -143,7 +143,7 @@ constexpr double kSumOperations = 2;
 constexpr double kGradientOperations = 8;
 constexpr double kInRows = 4;
 
-/// Of the elements of y and so many of each window.
+/// Cost of the elements of y, with `taps` elements of each window.
 program::PhaseTimes cost(const FieldView& x, const FieldView& y, double taps, double operations, bool in_rows,
                          const machine::Machine& m) {
   const auto elements = static_cast<double>(y.elements());

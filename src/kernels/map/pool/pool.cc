@@ -184,7 +184,7 @@ void of_channels(const Windowed& f) {
     }
 }
 
-/// Of one channel of one image.
+/// The gradient of one channel of one image.
 void gradient_of_plane(const MaxPoolGradient& f, const float* x, const float* dy, float* dx) {
   const int64_t width = f.across.size;
   for (const WindowRow& i : f.down.of)

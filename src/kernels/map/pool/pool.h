@@ -1,4 +1,4 @@
-// SIMD forms of what is computed of windows of images. FP32 arithmetic on f32, f16 and bf16, rounded once.
+// SIMD forms of pooling over windows of images. FP32 arithmetic on f32, f16 and bf16, rounded once.
 #pragma once
 
 #include <cstdint>
@@ -8,28 +8,29 @@
 
 namespace tessera::kernels {
 
-/// The windows of one dimension: those of an output, from `first`, so many elements `step` apart.
+/// The window of an output along one dimension: `count` elements from `first` on, WindowRows::step apart.
 struct WindowRow {
   uint32_t first = 0;
   uint32_t count = 0;
-  const float* weights = nullptr;  ///< of a weighted sum
+  const float* weights = nullptr;  ///< for a weighted sum
 };
 struct WindowRows {
   std::vector<WindowRow> of;
   std::vector<float> weights = {};
-  uint32_t size = 0;  ///< of the dimension
+  uint32_t size = 0;  ///< size of the dimension
   uint32_t step = 1;
   uint32_t outputs() const { return static_cast<uint32_t>(of.size()); }
 };
 
-/// Pixels × channels: those of x and, from the row `row` of all images, of y.
+/// Images as pixels × channels: x, and y from row `row` of all images on.
 struct Windowed {
   program::FieldView x, y;
   WindowRows down, across;
   uint32_t row = 0;
   bool weighted = false;
 
-  /// Rows of images in y, and of one of them the row in its image, and the first pixel of that image in x.
+  /// Number of rows of images in y; and for one of them, the window of its row, and the first pixel of its
+  /// image in x.
   uint32_t rows() const { return across.outputs() == 0 ? 0 : y.rows / across.outputs(); }
   const WindowRow& window(uint32_t r) const { return down.of[(row + r) % down.outputs()]; }
   uint64_t image(uint32_t r) const { return uint64_t{(row + r) / down.outputs()} * down.size * across.size; }

@@ -177,7 +177,7 @@ void rearrange_simd(const Vertex& v) {
     copy_lines(source, in, out);
 }
 
-// As copies; vector operations per element that is not contiguous, and cycles for each line.
+// Costs beside those of copies: vector operations per element that is not contiguous, and cycles per line.
 constexpr double kStridedOperations = 16;
 constexpr double kLineCycles = 8;
 

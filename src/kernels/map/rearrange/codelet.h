@@ -1,14 +1,14 @@
-// Dimensions of an array in another order, or repeated.
+// Arrays with permuted or repeated dimensions.
 #pragma once
 
 #include "kernels/common/codelet_list.h"
 
 namespace tessera::kernels {
 
-/// out[i0, …, i4] = in[Σ i_d · row_step_d, Σ i_d · col_step_d], of any type. The array has so many
-/// elements in each dimension but the first, and is a matrix whose columns are the last one, or several of
-/// the last ones; "out" is the box of it that begins at row, col: whole rows, if there are several. A step of
-/// 0 repeats.
+/// out[i0, …, i4] = in[Σ i_d · row_step_d, Σ i_d · col_step_d], of any type. Parameters are the sizes of all
+/// dimensions but the first, and steps. The array is a matrix whose columns are the last dimension, or
+/// several of the last; "out" is the box of it that begins at row, col: whole rows, if columns are several
+/// dimensions. A step of 0 repeats.
 #define TESSERA_REARRANGE_FIELDS(X) X(in) X(out, .access = program::Access::out)
 #define TESSERA_REARRANGE_PARAMS(X) \
   X(size_1)                         \

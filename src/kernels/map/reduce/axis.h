@@ -15,9 +15,9 @@ enum class Reduction : uint8_t { TESSERA_REDUCTIONS(TESSERA_ENUMERATOR) };
 #undef TESSERA_ENUMERATOR
 
 /// out = scale · op of each column of `in` (rows × cols to 1 × cols) if over_rows, otherwise of each row (to
-/// rows × 1). The order of additions depends on shape and strides alone, not on the number of threads. False
-/// if `in` is empty or of integers, or neither its rows nor its columns are contiguous, for which there is no
-/// SIMD form.
+/// rows × 1). The order of additions depends on shape and strides alone, not on the number of threads.
+/// Returns false, as there is no SIMD form, if `in` is empty or has integers, or neither its rows nor its
+/// columns are contiguous.
 bool apply_axis_reduction(Reduction op, bool over_rows, program::FieldView in, float scale,
                           program::FieldView out, program::Helpers* helpers);
 

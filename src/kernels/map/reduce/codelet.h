@@ -37,7 +37,7 @@ TESSERA_POSITIONS(axis_reduction_param, TESSERA_AXIS_REDUCTION_PARAMS)
 
 /// out = scale · op of the columns of "in" (rows × cols to 1 × cols) or of its rows (to rows × 1), in FP32
 /// and rounded once, each f32, f16 or bf16. Parameters "over_rows" (1: of columns) and the bits of the scale.
-/// Also of u32 and i32, modulo 2^32 and without a scale.
+/// Also for u32 and i32, modulo 2^32 and without a scale.
 const program::Codelet& codelet_of(Reduction op);
 
 }  // namespace tessera::kernels

@@ -1,4 +1,4 @@
-// Softmax, and with cross-entropy and its gradient.
+// Softmax, and softmax with cross-entropy and its gradient.
 #pragma once
 
 #include "kernels/common/codelet_list.h"
@@ -6,7 +6,7 @@
 namespace tessera::kernels {
 
 /// out = the softmax of each column of "in" if "over_rows" is 1, otherwise of each row. Both of one shape and
-/// type: f32, f16 or bf16. NaN and an infinite largest element make it NaN.
+/// type: f32, f16 or bf16. NaN and an infinite largest element make the column NaN.
 #define TESSERA_SOFTMAX_FIELDS(X) X(in) X(out, .access = program::Access::out)
 #define TESSERA_SOFTMAX_PARAMS(X) X(over_rows)
 
@@ -19,14 +19,15 @@ namespace tessera::kernels {
   X(logits) X(labels) X(gradient, .access = program::Access::out) X(loss, .access = program::Access::out)
 #define TESSERA_CROSS_ENTROPY_PARAMS(X) X(classes_in_rows) X(scale)
 
-/// Both times the weight of a column: of f32, as labels are. One of 0 makes them 0, whatever the label.
+/// Loss and gradient times the weight of the column. Weights are f32, of the labels' shape. A weight of 0
+/// makes both 0, whatever the label.
 #define TESSERA_WEIGHTED_CROSS_ENTROPY_FIELDS(X) \
   X(logits)                                      \
   X(labels)                                      \
   X(weights) X(gradient, .access = program::Access::out) X(loss, .access = program::Access::out)
 #define TESSERA_WEIGHTED_CROSS_ENTROPY_PARAMS(X) X(classes_in_rows)
 
-/// The loss alone.
+/// Computes the loss alone.
 #define TESSERA_CROSS_ENTROPY_LOSS_FIELDS(X) X(logits) X(labels) X(loss, .access = program::Access::out)
 #define TESSERA_CROSS_ENTROPY_LOSS_PARAMS(X) X(classes_in_rows)
 

@@ -71,7 +71,7 @@ HWY_INLINE void store_times(const float* powers, Vector factor, const Columns<T>
     columns.store(hn::Mul(hn::LoadU(d, powers + i * hn::Lanes(d)), factor), out, i);
 }
 
-/// Of a contiguous line, which is padded to whole vectors in `powers`.
+/// The softmax of a contiguous line, which is padded to whole vectors in `powers`.
 template <class T>
 HWY_INLINE Sums<float> line_exponentials(const T* line, size_t count, float* powers) {
   const Floats d;

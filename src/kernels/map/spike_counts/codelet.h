@@ -1,4 +1,4 @@
-// How often each neuron fired in a sequence, from lists of spikes, and the gradient of that.
+// Counts from lists of spikes how often each neuron fired in a sequence, and the gradient.
 #pragma once
 
 #include "kernels/common/codelet_list.h"
@@ -14,7 +14,7 @@ namespace tessera::kernels {
 #define TESSERA_SPIKE_COUNTS_GRADIENT_FIELDS(X) \
   X(ids) X(num) X(dcounts) X(dids, .access = program::Access::out)
 
-/// Room of the lists per step and sample; for the cost, listed neurons that are expected of it.
+/// Capacity of the lists per step and sample; for the cost, expected listed neurons per step and sample.
 #define TESSERA_SPIKE_COUNTS_PARAMS(X) X(capacity) X(expected)
 
 #define TESSERA_SPIKE_COUNTS_CODELETS(X)                                                  \

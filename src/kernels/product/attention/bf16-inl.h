@@ -1,4 +1,4 @@
-// Products of attention in BF16, by the processor's instructions for them.
+// Products of attention in BF16, by the processor's BF16 instructions.
 #if defined(TESSERA_ATTENTION_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_ATTENTION_BF16_INL_H_
 #undef TESSERA_ATTENTION_BF16_INL_H_
@@ -19,7 +19,7 @@ namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_AVX3
-// Keys and values of a head, of one range of keys, and a block of queries, as factors of such products.
+// Keys and values of a head for one range of keys, and a block of queries, as factors of BF16 products.
 class Bf16Attention {
  public:
   static bool can_multiply(const program::Vertex& v) {
@@ -28,7 +28,7 @@ class Bf16Attention {
            v.fields[attention_input::v].type == Type::bf16;
   }
 
-  /// Floats of a buffer for `keys` keys.
+  /// Number of floats of a buffer for `keys` keys.
   static size_t floats(const AttentionProblem& p, uint32_t keys) { return Layout(p, keys).total; }
 
   Bf16Attention(const AttentionProblem& p, KeyRange range, float* buffer)
@@ -39,7 +39,7 @@ class Bf16Attention {
                at_.key_step);
   }
 
-  // Values lie as their transpose, with zeros behind the last key: steps may begin anywhere.
+  // Copies values transposed, with zeros after the last key: steps may begin at any key.
   void copy_values(const FieldView& from, uint32_t row, uint32_t col) {
     const uint32_t keys = range_.size();
     for (uint32_t c = 0; c < p_.value_size; ++c) {
@@ -71,7 +71,7 @@ class Bf16Attention {
     }
   }
 
-  // Scores of keys, which are in the range, in units of log 2.
+  // Computes the scores of keys in the range, in units of log 2.
   void multiply_keys(uint32_t queries, KeyRange keys, float* scores) {
     const uint32_t panels = panels_of(queries);
     multiply({.a = values_ + at_.keys + (keys.begin - range_.begin) * at_.key_step,
@@ -90,7 +90,7 @@ class Bf16Attention {
         hn::StoreU(hn::Mul(hn::LoadU(d, scores + i), scale), d, scores + i);
   }
 
-  // Adds the values of keys times powers of scores, which are rounded.
+  // Adds the values of keys times powers of scores, which are rounded to BF16.
   void multiply_values(uint32_t queries, KeyRange keys, const float* powers, bool adds, float* result) {
     const uint32_t panels = panels_of(queries), steps = steps_of(keys.size());
     for (uint32_t p = 0; p < panels; ++p)
@@ -107,7 +107,7 @@ class Bf16Attention {
                      .adds = adds};
     const uint32_t rest = keys.size() % kBf16Step;
     if (rest == 0 || keys.end == range_.end) return multiply(tile, p_.value_size);
-    // What follows the last key might be no number.
+    // Values after the last key might be NaN.
     base::Bfloat16* last = values_ + at_.last;
     copy_lines({tile.a + (keys.size() - rest), static_cast<int64_t>(at_.value_step), 1}, 0, p_.value_size, 0,
                rest, last, kBf16Step);
@@ -177,7 +177,7 @@ class Bf16Attention {
   Bf16Product product_;
 };
 #else
-// Never used.
+// Never used: this target has no BF16 instructions.
 struct Bf16Attention {
   static bool can_multiply(const program::Vertex&) { return false; }
   static size_t floats(const AttentionProblem&, uint32_t) { return 0; }

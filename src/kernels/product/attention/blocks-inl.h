@@ -1,4 +1,4 @@
-// Blocks of queries and keys, whose scores attention and its gradient walk over.
+// Blocks of queries and keys, over whose scores attention and its gradient iterate.
 #if defined(TESSERA_ATTENTION_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_ATTENTION_BLOCKS_INL_H_
 #undef TESSERA_ATTENTION_BLOCKS_INL_H_
@@ -47,7 +47,7 @@ HWY_INLINE V power_of_two(D d, V x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0F)), hn::Mul(power, whole));
 }
 
-// Keys of a head, of one range, in blocks: [block][term][kKeyBlock].
+// A head's keys of one range, in blocks: [block][term][kKeyBlock].
 struct KeyBlocks {
   KeyRange range;
 
@@ -56,7 +56,7 @@ struct KeyBlocks {
     const uint32_t first = range.begin + block * kKeyBlock;
     return {first, std::min(first + kKeyBlock, range.end)};
   }
-  // Of the rows of a field from `row` on, `terms` columns from `col` on.
+  // Copies `terms` columns from `col` on of a field's rows from `row` on.
   void copy(const FieldView& from, uint32_t row, uint32_t col, uint32_t terms, float* to) const {
     for (uint32_t b = 0; b < count(); ++b, to += size_t{terms} * kKeyBlock)
       copy_terms(row_lines(from, row + keys(b).begin, keys(b).size(), col, terms), to, kKeyBlock);
@@ -68,7 +68,8 @@ struct KeyBlocks {
   }
 };
 
-// Columns of rows, times a factor, in panels of rows: [panel][column][kPanelRows], zeros beyond the rows.
+// Copies columns of rows, times a factor, to panels of rows: [panel][column][kPanelRows], zeros beyond the
+// rows.
 inline void copy_query_panels(const FieldView& from, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols,
                               float factor, float* to) {
   const PanelFloats d;
@@ -81,8 +82,8 @@ inline void copy_query_panels(const FieldView& from, uint32_t row, uint32_t rows
 // A block of queries of one head of a sequence.
 struct QueryBlock {
   uint32_t sequence, head;
-  uint32_t row;       // in the field
-  uint32_t position;  // in the sequence
+  uint32_t row;       // first row in the field
+  uint32_t position;  // position in the sequence
   uint32_t rows;
   int32_t ids[kQueryBlock] = {};
   int32_t least_id = 0, most_id = 0;
@@ -106,17 +107,17 @@ class ScoreBlocks {
     if (p_.has_dropout()) draws_ = p_.draws();
   }
 
-  // What the scores of a block of queries are computed from and in.
+  // Operands and buffers for the scores of a block of queries.
   struct Operands {
     const float* queries;  // [panel][term][kPanelRows]
-    const float* keys;     // of KeyBlocks
+    const float* keys;     // blocks of KeyBlocks
     float* scores;         // kBlockScores
-    float* more;           // as many
+    float* more;           // a second buffer of kBlockScores
   };
 
   // Calls multiply(keys), which computes the scores of a range of keys within a block, and visit(keys,
   // factors) with the scores of each range of keys, within a block, to which any of the queries attends;
-  // factors are what dropout multiplies probabilities by, none: nothing.
+  // factors are dropout's factors of the probabilities, null without dropout.
   template <class Multiply, class Visit>
   void each(const QueryBlock& queries, const KeyBlocks& blocks, const Operands& of, const Multiply& scores_of,
             const Visit& visit) const {
@@ -133,7 +134,7 @@ class ScoreBlocks {
     }
   }
 
-  // The same with scores computed in FP32.
+  // Visits the scores of each range of keys, computed in FP32.
   template <class Visit>
   void each(const QueryBlock& queries, const KeyBlocks& blocks, const Operands& of,
             const Visit& visit) const {
@@ -164,8 +165,9 @@ class ScoreBlocks {
   }
 
  private:
-  // Those of a block's keys from the first to the last to which any query attends, as far as limits and ids
-  // tell. The first one is even, so that sums of pairs of keys do not depend on what other queries attend to.
+  // The range of a block's keys, from the first to the last, to which any query attends by limits and ids.
+  // The first key is even, so that sums of pairs of keys do not depend on the keys to which other queries
+  // attend.
   KeyRange attended(const QueryBlock& queries, KeyRange keys, KeyRange reach) const {
     keys = {std::max(keys.begin, reach.begin), std::min(keys.end, reach.end)};
     const auto is_attended = [&](uint32_t key) {
@@ -180,7 +182,7 @@ class ScoreBlocks {
     return keys;
   }
 
-  // lines[panel][key][kPanelRows] of values by query and key.
+  // Copies values by query and key to lines[panel][key][kPanelRows].
   static void copy_scores(const QueryBlock& queries, const Lines& from, float* to) {
     for (uint32_t p = 0; p < queries.panels(); ++p) {
       const uint32_t begin = p * kPanelRows, count = std::min(kPanelRows, queries.rows - begin);
@@ -282,14 +284,14 @@ class ScoreBlocks {
   Draws draws_;
 };
 
-// Columns of rows as rows of `row_floats` floats, which lie close together for the sake of the L1 cache.
+// Distance of rows, in floats, which are stored densely for the sake of the L1 cache.
 inline size_t row_floats(uint32_t cols) { return round_up(cols, kPanelRows); }
 inline void copy_close(const FieldView& from, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols,
                        float* to) {
   copy_terms(col_lines(from, row, rows, col, cols), to, row_floats(cols));
 }
 
-// Columns of a panel of rows, of which each column is contiguous.
+// Columns of a panel of rows, each of which is contiguous.
 template <class T>
 void store_columns(const float* panel, uint32_t rows, uint32_t cols, T* to, int64_t col_step) {
   for (uint32_t c = 0; c < cols; ++c, panel += kPanelRows, to += col_step)
@@ -297,7 +299,7 @@ void store_columns(const float* panel, uint32_t rows, uint32_t cols, T* to, int6
                           HWY_ATTR { store_some(hn::LoadU(PanelFloats(), panel + i), to + i, some); });
 }
 
-// Writes columns of rows that lie in panels: [panel][column][kPanelRows].
+// Writes columns of rows from panels: [panel][column][kPanelRows].
 inline void store_query_panels(const float* panels, const FieldView& to, uint32_t row, uint32_t rows,
                                uint32_t col, uint32_t cols) {
   with_float_type(to.type, [&]<class T>(T) HWY_ATTR {

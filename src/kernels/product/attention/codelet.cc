@@ -31,7 +31,8 @@ bool multiplies_bf16(const Vertex& v, const machine::HostFigures& f) {
          v.fields[attention_input::v].type == Type::bf16;
 }
 
-/// Products over the pairs of query and key: so many of the keys' size and of the values'.
+/// Cycles of products over the pairs of query and key: `of_size` products of the keys' size and `of_values`
+/// of the values' size.
 double cycles_of(const Vertex& v, const machine::HostFigures& f, double of_size, double of_values,
                  double operations, bool is_bf16 = false) {
   const AttentionRows rows(v);

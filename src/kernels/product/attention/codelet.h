@@ -10,21 +10,21 @@
 namespace tessera::kernels {
 
 /// Some rows of y = softmax(scale · q · kᵀ + bias) · v for each head of a batch of sequences. q has "queries"
-/// rows for each sequence, of which the vertex has those from "row" on, and "size" columns for each head; k
-/// and v "keys" rows for each sequence of which the vertex has queries. Heads of k and v, of which v has
+/// rows per sequence, of which the vertex has the rows from "row" on, and "size" columns per head; k and v
+/// have "keys" rows for each sequence of which the vertex has queries. Heads of k and v, of which v has
 /// "value_size" columns, are shared by equally many consecutive heads of q. y is as q, with the columns of v;
 /// lse is f32: the logarithm of the softmax's denominator, a column for each head.
 ///
 /// Query i attends to key j if j is in [i + offset − left, i + offset + right], where a negative left or
 /// right is without limit; and, if there are ids (u32, a row for each sequence, a column for each query or
-/// key), if both ids are the same and not 0. A query that attends to none has the result 0, and kNoLogarithm.
-/// bias has a row of "keys" columns for each query, head and sequence, or the same one for several: the bits
-/// of "bias_of" say by which it differs. q, k, v, bias and y are f32, f16 or bf16; all is computed in FP32.
-/// "scale" is the bits of an FP32 number. A field whose bit is set in "transposed" lies as its transpose.
+/// key), if both ids are the same and not 0. A query that attends to no key has the result 0, and the lse
+/// kNoLogarithm. bias has a row of "keys" columns for each query, head and sequence, or shares it among
+/// several: the bits of "bias_of" say between which it differs. q, k, v, bias and y are f32, f16 or bf16; all
+/// is computed in FP32. "scale" is the bits of an FP32 number. A field whose bit is set in "transposed" is
+/// stored as its transpose.
 ///
-/// If there is a "step", a row of u32 as that of dropout, probabilities are dropped as dropout of "keep" does
-/// with the matrices of "heads" heads · queries × keys of all sequences; "col" is the vertex's first head of
-/// k.
+/// If there is a "step", a row of u32 as for dropout, probabilities are dropped as by dropout with "keep" of
+/// the matrices queries × keys of "heads" heads of all sequences; "col" is the vertex's first head of k.
 #define TESSERA_ATTENTION_INPUTS(X) \
   X(q)                              \
   X(k)                              \
@@ -50,8 +50,8 @@ namespace tessera::kernels {
   X(keep)                           \
   X(transposed) X(row) X(col)
 
-/// The gradients, of whole sequences, of which "row" is the first, with y and lse as above. Probabilities are
-/// computed again.
+/// The gradients of whole sequences, of which "row" is the first, with y and lse as above. Probabilities are
+/// recomputed.
 #define TESSERA_ATTENTION_GRADIENT_FIELDS(X) \
   TESSERA_ATTENTION_INPUTS(X)                \
   X(y)                                       \
@@ -68,7 +68,7 @@ namespace tessera::kernels {
 /// Bits of "bias_of".
 inline constexpr int64_t kBiasOfQueries = 1, kBiasOfHeads = 2, kBiasOfSequences = 4;
 
-/// lse of a query that attends to no key: powers less it are 0.
+/// lse of a query that attends to no key: exponentials of scores minus it are 0.
 inline constexpr float kNoLogarithm = 1e30F;
 
 TESSERA_POSITIONS(attention_input, TESSERA_ATTENTION_INPUTS)

@@ -1,4 +1,4 @@
-// Attention of one vertex: the softmax is corrected as further blocks of keys bring larger scores.
+// Attention of one vertex: the softmax is rescaled when further blocks of keys have larger scores.
 #if defined(TESSERA_ATTENTION_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_ATTENTION_FORWARD_INL_H_
 #undef TESSERA_ATTENTION_FORWARD_INL_H_
@@ -21,8 +21,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Rows of a head that are read or written soon: too far apart for hardware prefetchers, they are fetched
-// while others are computed with.
+// Rows of a head that are read or written soon. They are too far apart for hardware prefetchers, and are
+// prefetched during the computation on other rows.
 class RowsAhead {
  public:
   RowsAhead(const FieldView& field, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols)
@@ -61,14 +61,15 @@ class AttentionForward {
   }
 
  private:
-  // Queries that a thread takes at a time: few copies of keys, but enough parts for threads to share.
+  // Number of queries that a thread takes at a time: large enough for few copies of keys, small enough for
+  // threads to share the work.
   uint32_t part_queries(uint32_t heads) const {
     constexpr uint32_t kParts = 32, kLeast = 128;
     const uint32_t parts = (kParts + heads - 1) / std::max(heads, 1U);
     return std::max(round_up((p_.queries + parts - 1) / parts, kQueryBlock), kLeast);
   }
 
-  // What is known of a block of queries after some keys.
+  // The state of a block of queries after some of the keys.
   struct State {
     float* result;  // [panel][column of v][kPanelRows], times the sum of powers
     HWY_ALIGN float most[kQueryBlock];
@@ -95,7 +96,7 @@ class AttentionForward {
     }
   };
 
-  // Queries [begin, end) of a sequence, which lie from `row` on.
+  // Computes queries [begin, end) of a sequence, whose rows begin at `row`.
   void attend(uint32_t sequence, uint32_t head, uint32_t row, uint32_t begin, uint32_t end) const {
     using namespace attention_field;
     KeyBlocks blocks{p_.reach(begin, end)};
@@ -165,7 +166,7 @@ class AttentionForward {
             RowsAhead{v_.fields[q], next, next_rows, queries.head * p_.size, p_.size}};
   }
 
-  // Makes scores powers, some of which are dropped.
+  // Replaces scores by powers, some of which are dropped.
   void weigh(const QueryBlock& queries, KeyRange keys, const float* factors, const Buffers& buffers,
              State& state, Ahead& ahead) const {
     for (RowsAhead& rows : ahead) rows.fetch(kPanelRows / 2);
@@ -184,14 +185,14 @@ class AttentionForward {
     state.is_first = false;
   }
 
-  // Makes scores powers.
+  // Replaces scores by powers.
   void raise(const QueryBlock& queries, KeyRange keys, float* scores, State& state) const {
     for (uint32_t p = 0; p < queries.panels(); ++p)
       for (size_t lane = 0; lane < kPanelRows; lane += kPanelLanes)
         raise(scores + p * kBlockPanel + lane, keys.size(), p, lane, state);
   }
 
-  // Of a vector of queries.
+  // Replaces the scores of a vector of queries.
   void raise(float* scores, uint32_t keys, uint32_t panel, size_t lane, State& state) const {
     const PanelFloats d;
     const auto none = hn::Set(d, -std::numeric_limits<float>::infinity());

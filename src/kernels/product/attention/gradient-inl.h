@@ -1,4 +1,4 @@
-// The gradients of attention of one vertex: a head of keys and values at a time, with all queries of it.
+// The gradients of attention of one vertex: a head of keys and values at a time, with all its queries.
 #if defined(TESSERA_ATTENTION_GRADIENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_ATTENTION_GRADIENT_INL_H_
 #undef TESSERA_ATTENTION_GRADIENT_INL_H_
@@ -29,11 +29,12 @@ class AttentionGradient {
   }
 
  private:
-  // Of a head of keys. Blocks are [block][column][kKeyBlock]; sums [panel of columns][key][kPanelRows].
+  // Buffers of a head of keys. Blocks are [block][column][kKeyBlock]; sums [panel of
+  // columns][key][kPanelRows].
   struct KeyBuffers {
     float *k_blocks, *v_blocks, *k_rows, *k_sums, *v_sums;
   };
-  // Of a block of queries: panels of queries are [panel][column][kPanelRows], those of columns
+  // Buffers of a block of queries: panels of queries are [panel][column][kPanelRows], panels of columns
   // [panel][query][kPanelRows].
   struct QueryBuffers {
     float *q, *q_columns, *dy, *dy_columns, *dq, *scores, *ds, *more;
@@ -109,7 +110,7 @@ class AttentionGradient {
         queries.panels(), p_.size, [](uint32_t, uint32_t) {});
   }
 
-  // The logarithm of the sums, in units of log 2, and Σ dy · y of each query.
+  // Stores the logarithm of the sums, in units of log 2, and Σ dy · y of each query.
   void note_statistics(const QueryBlock& queries, float* lse_of, float* delta) const {
     using namespace attention_gradient_field;
     const PanelFloats d;
@@ -131,7 +132,7 @@ class AttentionGradient {
     });
   }
 
-  // Scores become probabilities, and ds their gradient, without the scale.
+  // Replaces scores by probabilities, and ds by the gradient of the scores, without the scale.
   static void differentiate_softmax(const QueryBlock& queries, KeyRange keys, const float* lse_of,
                                     const float* delta, float* scores, float* ds) {
     const PanelFloats d;

@@ -1,4 +1,4 @@
-// What a vertex of attention computes, by sequence and head.
+// The problem of an attention vertex, by sequence and head.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace tessera::kernels {
 
-/// A vertex with rows of tokens in all fields. A side of one element counts as contiguous.
+/// A vertex whose fields all have tokens as rows. A dimension of one element counts as contiguous.
 class AttentionRows {
  public:
   explicit AttentionRows(const program::Vertex& v)
@@ -46,10 +46,11 @@ struct KeyRange {
   uint32_t size() const { return end - begin; }
 };
 
-/// Sizes, masks and boxes of a vertex of AttentionRows. Sequences, heads and queries count from its first.
+/// Sizes, masks and boxes of a vertex of AttentionRows. Sequences, heads and queries count from the vertex's
+/// first.
 class AttentionProblem {
  public:
-  /// Of a vertex of whole sequences "row" is the first one.
+  /// For a vertex with whole sequences, "row" is the first sequence.
   explicit AttentionProblem(const program::Vertex& v, bool whole_sequences = false)
       : v_(v),
         size(param(attention_param::size)),
@@ -70,7 +71,7 @@ class AttentionProblem {
     sequences = (first_ + q.rows + queries - 1) / queries;
   }
 
-  /// Rows [begin, end) of q that are of a sequence, and the first one's position in it.
+  /// Rows [begin, end) of q that belong to a sequence, and the position in it of the first row.
   struct Rows {
     uint32_t begin = 0, end = 0, position = 0;
   };
@@ -102,7 +103,7 @@ class AttentionProblem {
     return !has_ids() || (query_id(sequence, query) == key_id(sequence, key) && key_id(sequence, key) != 0);
   }
 
-  /// Row of the bias for a query, and how much further that of the next query is.
+  /// Row of the bias for a query, and its distance to the next query's row.
   uint32_t bias_row(uint32_t sequence, uint32_t head, uint32_t query) const {
     uint32_t row = 0;
     if (bias_differs(kBiasOfSequences)) row = first_sequence_ + sequence;
@@ -117,15 +118,15 @@ class AttentionProblem {
     return draws_at(v_.fields[attention_input::step], static_cast<uint64_t>(v_.params[attention_param::seed]),
                     param(attention_param::operation));
   }
-  /// Number of the pair of a query and the first key.
+  /// Number, for dropout, of the pair of a query and the first key.
   uint64_t pair(uint32_t sequence, uint32_t head, uint32_t query) const {
     const uint64_t heads_before =
         uint64_t{first_sequence_ + sequence} * param(attention_param::heads) + first_head() + head;
     return (heads_before * queries + query) * keys;
   }
 
-  /// Pairs of query and key that the positions allow, of all heads, as if queries were spread over the
-  /// sequence: threads share what is unequal.
+  /// Number of pairs of query and key that positions allow, over all heads, as if queries were spread evenly
+  /// over the sequence: threads share unequal work.
   double pairs() const;
 
  private:
@@ -143,7 +144,7 @@ class AttentionProblem {
   uint32_t size, value_size, queries, keys;
   float scale;
   uint32_t heads = 0, sequences = 0;
-  uint32_t shared = 1;  ///< heads of q for each of k and v
+  uint32_t shared = 1;  ///< number of heads of q per head of k and v
 
  private:
   int64_t left_, right_, offset_;

@@ -46,7 +46,7 @@ std::vector<double> scores(const program::Vertex& v, const AttentionProblem& p, 
   return scores;
 }
 
-/// Of a query and each key: what dropout makes of 1.
+/// For a query and each key: dropout's factor of the probability.
 std::vector<double> kept(const AttentionProblem& p, const Query& query) {
   std::vector<double> kept(p.keys, 1);
   if (!p.has_dropout()) return kept;

@@ -1,4 +1,4 @@
-// Products of matrices that a program computes, many at a time.
+// Batched products of matrices that a program computes.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 namespace tessera::kernels {
 
 /// Some rows and columns of y = a · b, for matrices of a batch that lie one below the other: y has "m" rows
-/// for each, of which the vertex has those from "row" on, of several matrices if there are as many. a has the
-/// same rows; or if "transpose_a" its transpose, k rows for each matrix that the vertex has rows of. b has k
-/// rows for each of these and the columns of y; or if "transpose_b" its transpose, "n" rows for each, with
-/// those of the vertex from "col" on. All are f32, f16 or bf16; sums are FP32, rounded once.
+/// per matrix, of which the vertex has the rows from "row" on, possibly of several matrices. a has the same
+/// rows; or if "transpose_a" its transpose, k rows for each matrix that the vertex has rows of. b has k rows
+/// for each of these matrices and the columns of y; or if "transpose_b" its transpose, "n" rows per matrix,
+/// of which the vertex's begin at "col". All are f32, f16 or bf16; sums are FP32, rounded once.
 #define TESSERA_BATCHED_PRODUCT_FIELDS(X) \
   X(a)                                    \
   X(b) X(y, .access = program::Access::out)
@@ -29,7 +29,7 @@ TESSERA_BATCHED_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 /// The part of a vertex in one matrix of the batch.
 struct BatchedPart {
   program::FieldView a, b, y;  ///< a with its rows of y, or all of its transpose; b whole
-  uint32_t row = 0;            ///< of the matrix: the first of y
+  uint32_t row = 0;            ///< row of the matrix that is y's first
 };
 
 /// The sizes of a vertex of batched_product.
@@ -37,7 +37,7 @@ class BatchedSizes {
  public:
   explicit BatchedSizes(const program::Vertex& v);
 
-  uint32_t matrices() const { return matrices_; }  ///< of which it has rows
+  uint32_t matrices() const { return matrices_; }  ///< number of matrices of which it has rows
   uint32_t terms() const { return terms_; }
   bool transposes_a() const { return transposes_a_; }
   bool transposes_b() const { return transposes_b_; }

@@ -31,7 +31,7 @@ void add_row_reference(const Vertex& v, uint32_t block_row, uint32_t first,
     }
 }
 
-/// The same blocks as their transposes: each adds to its rows of dX.
+/// Multiplies the transposes of a row's blocks: each adds to its rows of dX.
 void add_row_transposed_reference(const Vertex& v, uint32_t block_row, uint32_t first,
                                   std::span<const uint16_t> columns) {
   using namespace bucket_product_field;

@@ -9,13 +9,12 @@
 
 namespace tessera::kernels {
 
-/// The work that a tile finds in a bucket. For single elements, rows and blocks are those of its slowest
-/// worker.
+/// The work of a tile on a bucket. For single elements, rows and blocks are counted for its slowest worker.
 struct BucketWork {
   double subgroups = 0;
   double own = 0;     ///< subgroups of the tile's partition
-  double rows = 0;    ///< of these subgroups
-  double blocks = 0;  ///< of these subgroups
+  double rows = 0;    ///< rows of these subgroups
+  double blocks = 0;  ///< blocks of these subgroups
 };
 
 /// Cycles for n columns, without zeroing Y.

@@ -1,7 +1,8 @@
 // Metadata of a bucket's values in a dynamic sparse product: u16 words in PopLibs' formats.
 //
-// A matrix is divided into partitions of equal shape. Each has a bucket, which holds blocks of its own
-// partition and, if others overflow, of theirs. The blocks of one partition in a bucket form a subgroup.
+// A matrix is divided into partitions of equal shape. Each partition has a bucket, which holds blocks of its
+// own partition and, if other buckets overflow, of theirs. The blocks of one partition in a bucket form a
+// subgroup.
 //
 //   bucket     its number, its subgroups, then these one after another
 //   subgroup   header, for single elements an entry for each worker, then its rows
@@ -33,8 +34,8 @@ class Subgroup {
  public:
   /// The rows of one worker.
   struct WorkerRows {
-    uint32_t first_word = 0;   ///< of their entries, relative to the subgroup's first
-    uint32_t first_value = 0;  ///< relative to the subgroup's first
+    uint32_t first_word = 0;   ///< first word of their entries, relative to the subgroup's first word
+    uint32_t first_value = 0;  ///< relative to the subgroup's first value
     uint32_t rows = 0;
   };
 
@@ -44,7 +45,7 @@ class Subgroup {
   uint32_t blocks() const { return wide(1); }
   uint32_t words() const { return wide(3); }
   uint32_t rows() const { return wide(5); }
-  // For single elements.
+  // The following are for single elements.
   uint32_t workers() const { return words_[7]; }
   WorkerRows worker(uint32_t i) const {
     const uint32_t at = 9 + 5 * i;
@@ -78,7 +79,7 @@ class BucketView {
   uint32_t number() const { return words_[0]; }
   uint32_t subgroups() const { return words_[1]; }
 
-  /// Calls visit(subgroup, number of its first value in the bucket) for each.
+  /// Calls visit(subgroup, number of its first value in the bucket) for each subgroup.
   template <class Visit>
   void each_subgroup(const Visit& visit) const {
     const uint16_t* at = words_ + kBucketHeaderWords;
@@ -110,12 +111,12 @@ void each_row_of(const program::FieldView& metadata, uint32_t partition, uint32_
   });
 }
 
-/// Writes a bucket's metadata. `words` must have room for all of it.
+/// Writes a bucket's metadata. `words` must be large enough.
 class BucketWriter {
  public:
   BucketWriter(std::span<uint16_t> words, uint32_t number, uint32_t block_size, uint32_t workers);
 
-  /// Rows that follow are of this partition, until end_subgroup().
+  /// Begins a subgroup: rows added until end_subgroup() belong to this partition.
   void begin_subgroup(uint32_t partition);
   void add_row(uint32_t row, std::span<const uint32_t> columns);
   /// Writes the subgroup's counts; rows of single elements are dealt to the workers in runs of nearly equal

@@ -45,7 +45,7 @@ void add_row(const Vertex& v, uint32_t row, uint32_t first, std::span<const uint
   }
 }
 
-// The same blocks as their transposes: each adds to its rows of dX, from the block row's rows of dY.
+// Multiplies the transposes of a row's blocks: each adds to its rows of dX, from the block row's rows of dY.
 template <class In, class Out>
 void add_row_transposed(const Vertex& v, uint32_t row, uint32_t first, std::span<const uint16_t> columns,
                         RowSums& sums) {

@@ -51,7 +51,7 @@ struct PairMatrix {
       }
   }
 
-  /// Of gradients of its elements those of the weights.
+  /// Stores the gradients of the weights from the gradients of the matrices' elements.
   void store_gradients(const FieldView& dw, uint32_t col) const {
     for (uint32_t r = 0; r < 2; ++r)
       for (uint32_t q = 0; q < 2; ++q, col += width)

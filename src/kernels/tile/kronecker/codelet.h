@@ -1,8 +1,8 @@
 // Products of a tile with groups of a Kronecker-sparse factor, or of several butterfly factors merged into
 // one pass, and their gradients.
 //
-// A group has its features in rows that follow one another, group after group, so that a tile may hold any
-// groups of a factor, and features that are strides apart elsewhere are neighbours here. The weights of all
+// A group has its features in consecutive rows, group after group, so that a tile may hold any groups of a
+// factor, and features that are strides apart in the operand are neighbours on the tile. The weights of all
 // groups are one row.
 #pragma once
 
@@ -14,9 +14,9 @@
 namespace tessera::kernels {
 
 /// y[g, i] = Σ_t w[g, first + i · output_stride + t · term_stride] · x[g, t] for each group g: w: 1 × groups
-/// · weights, x: groups · terms rows of n, y: groups · outputs rows of n. Both products with the weights of a
-/// group, and with a part of its outputs, are of this form. W and X are of one type, f32 or f16; y of that
-/// type or f32. Sums are kept in FP32 and rounded when stored.
+/// · weights, x: groups · terms rows of n, y: groups · outputs rows of n. The products with the weights of a
+/// group or their transpose, and with a part of its outputs, have this form. W and X are of one type, f32 or
+/// f16; y of that type or f32. Sums are kept in FP32 and rounded when stored.
 #define TESSERA_KRONECKER_PRODUCT_FIELDS(X) \
   X(w, .alignment = 8)                      \
   X(x, .alignment = 8, .over_read = 16)     \
@@ -30,14 +30,14 @@ namespace tessera::kernels {
   X(dw, .access = program::Access::out, .alignment = 16, .interleaved = true)
 #define TESSERA_KRONECKER_WEIGHT_GRADIENT_PARAMS(X) X(outputs) X(inputs)
 
-/// `levels` butterfly factors on groups of 2^levels features, of strides 1, 2, 4, …, or the other way round
+/// `levels` butterfly factors on groups of 2^levels features, of strides 1, 2, 4, …, or in the reverse order
 /// if `decreasing`. w: groups × (levels · 2^(levels − 1) · 4): for each level and each pair of features that
 /// it combines, in order, a 2 × 2 matrix. Each level rounds its results to the type of y, as if stored.
 /// `width` 2: features and weights are complex numbers, real and imaginary part in rows, and in columns, side
 /// by side. The fields are those of kronecker_product.
 #define TESSERA_BUTTERFLY_PASS_PARAMS(X) X(levels) X(decreasing) X(width)
 
-/// dX and dW of butterfly_pass, whose inputs of each level but the first are computed again into levels_of_x:
+/// dX and dW of butterfly_pass. The inputs of each level but the first are recomputed into levels_of_x:
 /// (levels − 1) · features rows of n, in X's type.
 #define TESSERA_BUTTERFLY_PASS_GRADIENTS_FIELDS(X)      \
   X(w, .alignment = 8)                                  \
@@ -61,7 +61,7 @@ TESSERA_POSITIONS(kronecker_product_param, TESSERA_KRONECKER_PRODUCT_PARAMS)
 TESSERA_POSITIONS(kronecker_weight_gradient_param, TESSERA_KRONECKER_WEIGHT_GRADIENT_PARAMS)
 TESSERA_POSITIONS(butterfly_pass_param, TESSERA_BUTTERFLY_PASS_PARAMS)
 
-/// Weights of a group of a butterfly pass.
+/// Number of weights of a group of a butterfly pass.
 constexpr uint32_t butterfly_weights(uint32_t levels, uint32_t width) {
   return levels * (1U << levels) * 2 * width;
 }

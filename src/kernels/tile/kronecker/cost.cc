@@ -19,7 +19,7 @@ using program::Vertex;
 constexpr double kSupervisorCycles = 57;
 // Starting the workers and waiting for them.
 constexpr double kWorkersCycles = 12;
-// Of a worker: its start, and for a pair of features loading their matrix and finding their rows.
+// Cycles of a worker: its start, and for a pair of features, loading their matrix and finding their rows.
 constexpr double kWorkerStart = 31;
 constexpr double kPairCycles = 10;
 // Instructions for a vector of columns of two features: four multiplications or multiply-adds, each beside a

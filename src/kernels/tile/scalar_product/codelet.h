@@ -1,5 +1,5 @@
-// Products as a first program on tiles has them: one worker, one multiply-accumulate after the other. They
-// measure what the library's codelets gain; nothing plans with them.
+// Naive products on tiles: one worker, one multiply-accumulate after the other. They are a baseline for
+// measuring the library's codelets; planners do not use them.
 #pragma once
 
 #include "kernels/common/codelet_list.h"

@@ -1,22 +1,22 @@
-// Neurons of a spiking layer that lie on one tile, one step at a time, for all samples of a batch.
+// The neurons of a spiking layer on one tile, one step at a time, for all samples of a batch.
 //
-// Lists are those of <tessera/spiking.h>, of one step: ids 1 × (samples · capacity), u16, and num 1 ×
-// (samples · 2), u32. They are of whole layers; a tile has the neurons [first, first + neurons). Numbers of
-// its neurons are rows of samples · neurons. A step whose time is 0 is none: layers whose spikes others take
-// in the same pass of a loop begin and end at different passes.
+// Lists are those of <tessera/spiking.h> for one step of a whole layer: ids 1 × (samples · capacity), u16,
+// and num 1 × (samples · 2), u32. A tile has the neurons [first, first + neurons); values of its neurons are
+// rows of samples · neurons. A pass whose time is 0 does nothing: layers that pass spikes on within a pass of
+// a loop begin and end at different passes.
 #pragma once
 
 #include "kernels/common/codelet_list.h"
 
 namespace tessera::kernels {
 
-/// Rows of weights of the neurons that fired, added, and a step of each neuron.
+/// Adds the rows of weights of the neurons that fired, and computes a step of each neuron.
 /// - weight: inputs × neurons; recurrent: all neurons of the layer × neurons; f32 or f16
 /// - dynamics: 4 × neurons: decays, decays of currents, thresholds, ϑ_grad
 /// - time: 1 × 1, u32: the number of the step, from 1, or 0
-/// - state: rows of potentials, currents and adaptations, as far as neurons have them
-/// - flags: samples × neurons, u8: 2 fired, 1 passes a gradient; before the vertex those of the step before
-/// - surrogate, resets (u8: 1 fired), potentials, currents: what gradients read
+/// - state: rows of potentials, currents and adaptations, where neurons have them
+/// - flags: samples × neurons, u8: 2 fired, 1 passes a gradient; on entry, the flags of the previous step
+/// - surrogate, resets (u8: 1 fired), potentials, currents: results that gradients read
 #define TESSERA_SPIKING_TILE_FORWARD_FIELDS(X)                    \
   X(in_ids)                                                       \
   X(in_num)                                                       \
@@ -33,9 +33,9 @@ namespace tessera::kernels {
   X(potentials, .access = program::Access::out, .optional = true) \
   X(currents, .access = program::Access::out, .optional = true)
 
-/// Lists of a step from the flags of all neurons, those that hosts make.
+/// Makes the lists of a step from the flags of all neurons, equal to those that hosts make.
 /// - flags: samples × all neurons of the layer
-/// - control: 1 × 4, u32, as of hosts (spiking_control)
+/// - control: 1 × 4, u32, as on hosts (spiking_control)
 /// - dropped: samples × 2, u32, added to
 #define TESSERA_SPIKING_TILE_LISTS_FIELDS(X) \
   X(flags)                                   \
@@ -45,11 +45,11 @@ namespace tessera::kernels {
   X(num, .access = program::Access::out)     \
   X(dropped, .access = program::Access::inout)
 
-/// A step backward of each neuron. ddynamics is summed over samples and steps.
-/// - upstream: of each place of the lists; without spikes of each potential
-/// - resets, potentials: two rows, of the step before and of this one; currents: of the step before
-/// - state: three rows of gradients that the step after passes back
-/// - dx: of the sums of weights
+/// Differentiates a step of each neuron. ddynamics is summed over samples and steps.
+/// - upstream: the gradient of each entry of the lists; in a layer without spikes, of each potential
+/// - resets, potentials: two rows, of the previous step and of this step; currents: of the previous step
+/// - state: three rows of gradients that the next step passes back
+/// - dx: the gradients of the sums of weights
 #define TESSERA_SPIKING_TILE_BACKWARD_FIELDS(X)                    \
   X(own_ids, .optional = true)                                     \
   X(own_num, .optional = true)                                     \
@@ -64,8 +64,8 @@ namespace tessera::kernels {
   X(ddynamics, .access = program::Access::inout, .optional = true) \
   X(dx, .access = program::Access::out)
 
-/// The gradients of the weights of neurons that fired, and those of listed neurons.
-/// - dweight: added to; din: of each listed place, this tile's part of it, 0 beyond the lists
+/// Computes the gradients of the weights of neurons that fired, and the gradients of listed neurons.
+/// - dweight: is added to; din: this tile's part of the gradient of each list entry, 0 beyond the lists
 #define TESSERA_SPIKING_TILE_ROWS_FIELDS(X)                    \
   X(ids)                                                       \
   X(num)                                                       \
@@ -75,8 +75,8 @@ namespace tessera::kernels {
   X(dweight, .access = program::Access::inout, .alignment = 8) \
   X(din, .access = program::Access::out, .optional = true)
 
-/// Rooms of lists per step and sample; the first neuron; a Neuron (spiking_params()); for the cost, listed
-/// entries per sample that are expected of the inputs and of the layer.
+/// Capacities of lists per step and sample; the first neuron; a Neuron (spiking_params()); for the cost,
+/// expected listed entries per sample of the inputs and of the layer.
 #define TESSERA_SPIKING_TILE_PARAMS(X) \
   X(in_capacity)                       \
   X(capacity)                          \
@@ -89,7 +89,8 @@ namespace tessera::kernels {
   X(adaptation_strength)               \
   X(expected_in)                       \
   X(expected)
-/// The random numbers' operation, and the number of the first sample.
+/// The capacity of the lists, the random stream's operation, the number of the first sample, and the expected
+/// listed entries.
 #define TESSERA_SPIKING_TILE_LISTS_PARAMS(X) X(capacity) X(operation) X(first_sample) X(expected)
 #define TESSERA_SPIKING_TILE_ROWS_PARAMS(X) X(capacity) X(expected)
 

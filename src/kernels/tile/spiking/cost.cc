@@ -21,8 +21,8 @@ using program::Phase;
 using program::PhaseTimes;
 using program::Vertex;
 
-// Of the supervisor: starting the workers and waiting for them, and testing whether the step is one. Of a
-// worker: its start.
+// Cycles of the supervisor for starting the workers, waiting for them, and testing whether the pass has a
+// step; and of a worker for its start.
 constexpr double kSupervisor = 24;
 constexpr double kWorkerStart = 25;
 
@@ -32,8 +32,8 @@ constexpr double kList = 12;
 constexpr double kEvent = 3;
 constexpr double kRowVector = 1;
 constexpr double kBlockVectors = 8;  // that stay in registers
-// Of a vector of neurons: potential, comparison, reset, flags; more for a current, an adaptation, and the
-// surrogate with a division.
+// Cycles of a vector of neurons: potential, comparison, reset, flags; more for a current, an adaptation, and
+// the surrogate with a division.
 constexpr double kUpdate = 12;
 constexpr double kCurrent = 4;
 constexpr double kAdaptation = 6;
@@ -155,7 +155,7 @@ PhaseTimes spiking_tile_backward_cost(const Vertex& v, const machine::Machine& m
     double cycles = kList + update * vectors(neurons, Type::f32);
     if (!neuron.spikes) return cycles;
     const double fired = fired_of(own, b, expected), listed = listed_of(own, b, expected);
-    // Of a whole layer's expected entries, few are this tile's.
+    // Only a few of a layer's expected entries are this tile's.
     const double found =
         own.is_known() ? entries_in(own, b, 0, own.listed(b), low, low + neurons) : std::min(listed, 1.0);
     return cycles + search_cycles(fired) + search_cycles(listed - fired) + kFound * found;

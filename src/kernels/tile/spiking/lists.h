@@ -1,4 +1,4 @@
-// Lists of one step, as codelets of tiles and their costs read them.
+// Lists of one step, as read by codelets of tiles and their costs.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ class TileLists {
   TileLists(const program::FieldView& ids, const program::FieldView& num, int64_t capacity)
       : ids_(ids), num_(num), capacity_(static_cast<uint32_t>(capacity)) {}
 
-  /// Whether their contents are known: costs of a dry run lack those that depend on potentials.
+  /// Whether the contents are known: in a dry run, costs do not have lists that depend on potentials.
   bool is_known() const { return ids_.data != nullptr && num_.data != nullptr; }
   uint32_t fired(uint32_t b) const { return load<uint32_t>(address_of(num_, 0, 2 * b)); }
   uint32_t listed(uint32_t b) const { return load<uint32_t>(address_of(num_, 0, 2 * b + 1)); }

@@ -9,10 +9,10 @@
 
 namespace tessera::kernels {
 
-/// Cycles of a formula bound by the multipliers, on a machine with faster or slower ones.
+/// Cycles of a formula that is bound by the multipliers, on a machine with faster or slower multipliers.
 double multiplier_cycles(const machine::Machine& m, Type type, double cycles);
 
-/// The block size, 4, 8 or 16, of which b × b blocks are composed.
+/// The kernel's block size, 4, 8 or 16, from which b × b blocks are composed.
 uint32_t kernel_size(uint32_t block_size);
 
 /// Cost of b × b blocks for a tile with n columns: a fixed part, and cycles per block row and per block.
@@ -25,7 +25,7 @@ struct BlockRates {
 BlockRates block_rates(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n,
                        bool transposed = false);
 
-/// The same for blocks of dY·Xᵀ, with n columns.
+/// Cost of blocks of dY·Xᵀ, with n columns.
 BlockRates sddmm_block_rates(const machine::Machine& m, Type type, uint32_t block_size, uint32_t n);
 
 /// Cost of single elements for one worker with n columns: a fixed part, and cycles per row and per element of
@@ -37,14 +37,14 @@ struct ElementRates {
 };
 ElementRates element_rates(Type type, uint32_t n);
 
-/// The same for elements of dY·Xᵀ, with n columns.
+/// Cost of elements of dY·Xᵀ, with n columns.
 ElementRates sddmm_element_rates(Type type, uint32_t n);
 
 /// Cycles of a tile for a dense product of m × k by k × n.
 double dense_cycles(const machine::Machine& m, Type type, uint32_t rows, uint32_t inner, uint32_t cols);
 
-/// Cycles of a tile for writing the transpose of a matrix of `elements` elements: the multipliers take their
-/// operands in the order in which these lie.
+/// Cycles of a tile for writing the transpose of a matrix of `elements` elements: the multipliers take
+/// operands only in storage order.
 double transpose_cycles(const machine::Machine& m, Type type, double elements);
 
 }  // namespace tessera::kernels

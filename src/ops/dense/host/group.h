@@ -8,19 +8,19 @@
 
 namespace tessera::ops {
 
-/// Throws UsageError for operands of another type or shape; of W only if it is used.
+/// Throws UsageError for operands of another type or shape; checks W only if it is used.
 void check_operands(const Builder& builder, const HostDenseProblem& problem,
                     const HostDenseOperands& operands, bool has_weight);
 
-/// Parts in the order of their tiles.
+/// The parts of a partition in the order of their tiles.
 std::vector<DensePart> parts_of(const HostDenseProblem& problem, const HostDensePartition& partition);
 
-/// One row for each tile, as long as the largest part needs.
+/// A scratch operand with one row per tile, as long as the largest part needs.
 Operand scratch_of(const Builder& builder, const HostDenseProblem& problem, uint32_t tiles,
                    const std::vector<DensePart>& parts);
 
-/// A vertex for each part, on as many tiles; an empty part does nothing. W is taken from `operands.w`, or, if
-/// there are `w_boxes`, from those boxes of it.
+/// A vertex per part, each on its own tile; an empty part does nothing. W is `operands.w`, or if there are
+/// `w_boxes`, those boxes of it.
 program::VertexGroup group_of(const HostDenseProblem& problem, const HostDenseOperands& operands,
                               const Operand& scratch, const std::vector<DensePart>& parts,
                               const std::vector<program::Box>& w_boxes = {});

@@ -20,21 +20,21 @@
 
 namespace tessera::ops {
 
-/// A product with a weight of m × k for a batch of n. Every matrix is f32, f16 or bf16; sums are FP32.
+/// A product with a weight of m × k for a batch of n. Matrices are f32, f16 or bf16; sums are FP32.
 struct HostDenseProblem {
   uint32_t m = 0;
   uint32_t k = 0;
   uint32_t n = 0;
   ProductKind product = ProductKind::forward;
-  Type weights = Type::f32;                  ///< of W or dW
-  Type values = Type::f32;                   ///< of X, Y and their gradients
+  Type weights = Type::f32;                  ///< type of W or dW
+  Type values = Type::f32;                   ///< type of X, Y and their gradients
   Activation activation = Activation::none;  ///< forward: of Y, after the bias
   bool bias = false;                         ///< forward: one f32 number per output feature
-  bool relu = false;  ///< input gradient: multiplied by the gradient of the ReLU that made X
-  /// Weight gradient: added to the previous dW; forward: to the previous Y, before the activation. Otherwise
-  /// that is not read.
+  bool relu = false;  ///< input gradient: dX is multiplied by the derivative of the ReLU that computed X
+  /// Whether the result is added to the previous dW (weight gradient) or Y (forward, before the activation).
+  /// Otherwise the previous value is not read.
   bool adds = false;
-  /// Forward: x is images, positions × channels, and X what the window sees of them.
+  /// Forward: x holds images, positions × channels, and X the elements under the window in them.
   std::optional<kernels::Window> window = {};
 
   PanelLayout layout() const { return {m, k}; }
@@ -42,10 +42,11 @@ struct HostDenseProblem {
 
 /// How a product is partitioned over the threads of a host: vertex (i, j) on tile i · col_parts + j.
 struct HostDensePartition {
-  /// First unit of each part, and the end. Units are panels of W; for the input gradient as many columns.
+  /// First unit of each part, and the end. Units are panels of W; for the input gradient, as many columns as
+  /// a panel has rows.
   std::vector<uint32_t> panel_begin;
-  /// First row of the batch of each part, and the end; for the weight gradient columns of W. Except in the
-  /// forward product, in whole vectors: then the bits of the result do not depend on the partition.
+  /// First row of the batch of each part, and the end; for the weight gradient, first column of W. Gradients'
+  /// parts are whole vectors, so that the bits of the result do not depend on the partition.
   std::vector<uint32_t> col_begin;
 
   uint32_t panel_parts() const { return static_cast<uint32_t>(panel_begin.size() - 1); }
@@ -55,21 +56,22 @@ struct HostDensePartition {
 
 using HostDensePlan = Plan<HostDensePartition>;
 
-/// Partitions the product over the machine's threads by its cost; small ones take one thread. Throws
-/// UsageError for types or an epilogue that the product lacks, and for a machine that is no host.
+/// Partitions the product over the machine's threads by its cost; small products take one thread. Throws
+/// UsageError for types or an epilogue that the product does not support, and for a machine that is not a
+/// host.
 HostDensePlan plan_host_dense(const HostDenseProblem& problem, const machine::Machine& machine);
 
 /// "2 × 1 parts; predicted 310 us"
 std::string to_string(const HostDensePlan& plan);
 
-/// Operands in a program. Each product reads two of W, X and Y and writes the third.
+/// Operands of a program. Each product reads two of W, X and Y and writes the third.
 struct HostDenseOperands {
   Operand w;                           ///< W or dW in panels
   Operand x;                           ///< X or dX: n × k; or images
   Operand y;                           ///< Y or dY: n × m
   std::optional<Operand> bias = {};    ///< 1 × m, f32
-  std::optional<Operand> relu = {};    ///< n × k: the result of the ReLU, which is X of the forward product
-  std::optional<Operand> window = {};  ///< as a constant, which building adds
+  std::optional<Operand> relu = {};    ///< n × k: result of the ReLU, which is the forward product's X
+  std::optional<Operand> window = {};  ///< the window as a constant, which build functions add
 };
 
 /// Adds the product; matrices may have any row stride. Plans of plan_host_dense() give the same bits.
@@ -77,18 +79,18 @@ struct HostDenseOperands {
 program::StepId build_host_dense(const Builder& builder, const HostDenseProblem& problem,
                                  const HostDensePlan& plan, const HostDenseOperands& operands);
 
-/// An operation that reads dW in panels, such as the step of an optimizer: `operands` are those of the
-/// operation without dW and constants, in order.
+/// An operation that reads dW in panels, such as the step of an optimizer. `operands` are the operation's
+/// operands in order, without dW and constants.
 struct GradientConsumer {
   MapOperation operation;
-  size_t gradient = 0;  ///< which of the operation's operands is dW
+  size_t gradient = 0;  ///< position of dW among the operation's operands
   std::vector<Operand> operands;
 };
 
-/// Adds a weight gradient and what consumes it as one superstep, strip by strip: each thread computes a strip
-/// of dW that its L2 cache holds, and the consumer takes it from there. So dW as a whole does not exist, and
-/// `operands.w` is not used, unless the product adds to it. The result has the bits of the two steps one
-/// after the other.
+/// Adds a weight gradient and its consumer as one superstep, strip by strip: each thread computes a strip of
+/// dW that fits in its L2 cache, from which the consumer reads it. So dW as a whole does not exist, and
+/// `operands.w` is not used, unless the product adds to it. The result has the same bits as two separate
+/// steps.
 program::StepId build_host_dense_strips(const Builder& builder, const HostDenseProblem& problem,
                                         const HostDensePlan& plan, const HostDenseOperands& operands,
                                         const GradientConsumer& consumer);

@@ -1,4 +1,4 @@
-// The layout of a dense weight on a host: panels of output features, of which vectors take all at once.
+// The layout of a dense weight on a host: panels of output features, one vector wide.
 #pragma once
 
 #include <tessera/types.h>
@@ -19,7 +19,7 @@ struct PanelLayout {
   uint32_t m = 0;
   uint32_t k = 0;
 
-  uint32_t rows() const { return m / kRows + (m % kRows != 0 ? 1 : 0); }  ///< of the variable
+  uint32_t rows() const { return m / kRows + (m % kRows != 0 ? 1 : 0); }  ///< rows of the variable
   uint32_t cols() const { return k * kRows; }
   uint64_t elements() const { return uint64_t{rows()} * cols(); }
 
@@ -35,7 +35,7 @@ struct PanelLayout {
       for (uint32_t c = 0; c < k; ++c) w(row, c) = panels[at(row, c)];
   }
 
-  /// Place of element (row, col) of W.
+  /// Position of element (row, col) of W.
   size_t at(uint32_t row, uint32_t col) const {
     return size_t{row / kRows} * cols() + size_t{col} * kRows + row % kRows;
   }

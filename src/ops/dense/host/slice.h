@@ -13,7 +13,7 @@
 
 namespace tessera::ops {
 
-/// Which of the operands a field of the product's codelet is.
+/// The operand of a field of the product's codelet.
 enum class DenseRole : uint8_t { x, w, bias, relu, window, y, scratch };
 
 inline const program::Codelet& dense_codelet(const HostDenseProblem& p) {
@@ -23,7 +23,7 @@ inline const program::Codelet& dense_codelet(const HostDenseProblem& p) {
   return p.adds ? kernels::panel_weight_gradient_add_codelet : kernels::panel_weight_gradient_codelet;
 }
 
-/// Of a dense W nothing is sampled, so the product is not called SDDMM.
+/// Name of a product with a dense W, where the weight gradient samples nothing and is not called SDDMM.
 inline std::string_view dense_name(ProductKind product) {
   return product == ProductKind::sddmm ? "weight gradient" : name_of(product);
 }
@@ -39,7 +39,7 @@ inline std::span<const DenseRole> dense_roles(ProductKind product) {
   return kWeightGradient;
 }
 
-/// X as it lies, if a window sees it.
+/// Shape of the images, if X consists of the elements under a window in them.
 struct DenseImages {
   uint32_t rows, cols;
 };
@@ -54,7 +54,7 @@ struct DensePart {
   uint32_t row, rows;
 };
 
-/// Floats of scratch of a part.
+/// Number of scratch floats of a part.
 inline size_t scratch_floats(const HostDenseProblem& p, const DensePart& part) {
   const uint32_t features = part.panels * PanelLayout::kRows;
   if (p.window)

@@ -29,12 +29,13 @@ struct DynamicShape {
 };
 
 /// A grid of m_parts × k_parts × n_parts tiles. W is divided into m_parts × k_parts partitions of equal
-/// shape, each with a bucket for this many blocks, which is distributed over the n_parts tiles of its
-/// partition and copied to each of them on every call.
+/// shape, each with a bucket of fixed capacity, which is distributed over the n_parts tiles of its partition
+/// and copied to each of them on every call.
 ///
-/// Gradients are partitioned alike. For dX tiles have rows of dY instead of X, read blocks as their
-/// transposes, and results are added over m instead of k. For dW tiles have rows of both; buckets travel
-/// empty and are filled where their blocks belong, travel back by as many steps, and are added over n.
+/// Gradients have the same partition. For dX, tiles have rows of dY instead of X and read blocks as their
+/// transposes, and results are added over m instead of k. For dW, tiles have rows of both; buckets move
+/// empty, are filled by the partitions to which their blocks belong, move back by as many steps, and are
+/// added over n.
 struct DynamicTiling {
   uint32_t m_parts = 1;
   uint32_t k_parts = 1;
@@ -48,8 +49,8 @@ struct DynamicTiling {
 
 std::string to_string(const DynamicTiling& tiling);
 
-/// All candidate partitions, expected fastest first, those expected to fit before others. Non-zero parts of
-/// `forced` are kept. The vendor's planner's limits may leave none.
+/// All candidate partitions, those expected to fit first, and among these the expected fastest first.
+/// Non-zero parts of `forced` are fixed. The limits of the vendor's planner may leave no candidate.
 std::vector<Expected<DynamicTiling>> dynamic_tilings(const DynamicShape& shape, Planner planner,
                                                      const machine::Machine& machine,
                                                      const DynamicTiling& forced);
@@ -76,7 +77,7 @@ struct DynamicGrid {
   std::vector<uint32_t> row_begin;  ///< first row of each part of m, and the end
   std::vector<uint32_t> x_begin;    ///< first row of X of each part of k, and the end
   std::vector<uint32_t> col_begin;  ///< first column of each part of n, and the end
-  uint32_t bucket_words;            ///< of metadata
+  uint32_t bucket_words;            ///< metadata words of a bucket
 };
 
 /// A pattern encoded in buckets.
@@ -84,17 +85,17 @@ struct DynamicEncoding {
   static constexpr uint64_t kNoBlock = ~uint64_t{0};
 
   std::vector<uint16_t> metadata;     ///< bucket by bucket
-  std::vector<uint64_t> block_order;  ///< place i of the buckets has the pattern's block block_order[i]
-  uint32_t steps = 0;                 ///< propagation steps that a product takes
-  uint64_t moved = 0;                 ///< blocks outside of their own partition's bucket
+  std::vector<uint64_t> block_order;  ///< slot i of the buckets has the pattern's block block_order[i]
+  uint32_t steps = 0;                 ///< number of propagation steps of a product
+  uint64_t moved = 0;                 ///< number of blocks outside their own partition's bucket
   uint32_t roundings = 1;             ///< maximum number of roundings of a partial sum
 };
 
 /// Assigns the blocks of a pattern to buckets: each row of a partition to its own bucket while it fits;
-/// remaining rows to the nearest bucket with room for the entire row; parts of rows to the nearest with any
-/// room. Distance is the number of ring steps after which a bucket passes. Throws UsageError if the pattern
-/// has another shape or exceeds the capacity, and Error if the buckets' metadata have no room for it; both
-/// say how many blocks too many there are.
+/// remaining rows to the nearest bucket with room for the entire row; parts of rows to the nearest bucket
+/// with any room. Distance is the number of ring steps after which a bucket passes. Throws UsageError if the
+/// pattern has another shape or exceeds the capacity, and Error if it does not fit in the buckets' metadata;
+/// both messages say by how many blocks.
 DynamicEncoding encode(const Pattern& pattern, const DynamicShape& shape, const DynamicGrid& grid);
 
 /// Mappings of the values (bucket by bucket, a row per block) and the metadata (a row per bucket) of W:
@@ -102,13 +103,13 @@ DynamicEncoding encode(const Pattern& pattern, const DynamicShape& shape, const 
 std::vector<program::MappedBox> bucket_value_mapping(const DynamicGrid& grid);
 std::vector<program::MappedBox> bucket_metadata_mapping(const DynamicGrid& grid);
 
-/// Adds a product to a program. Values and metadata are buckets, X and Y the matrices themselves; all may
+/// Adds a product to a program. Values and metadata are stored by bucket, X and Y as plain matrices; all may
 /// have any mapping.
 BuiltProduct build_dynamic(const Builder& builder, const DynamicShape& shape, const DynamicGrid& grid,
                            const ProductOperands& operands);
 
-/// The exact cost of such a program for an encoded pattern: cycles by phase as a run counts them, bytes not
-/// below.
+/// The exact cost of a dynamic product's program for an encoded pattern: cycles by phase equal those of a
+/// run, bytes are an upper bound.
 compiler::Estimate estimate(const program::Program& program, program::VariableId bucket_metadata,
                             const DynamicGrid& grid, const DynamicEncoding& encoding,
                             const machine::Machine& machine);

@@ -141,7 +141,7 @@ class DynamicBuilder {
     return parts;
   }
 
-  /// Copies an operand so many times, one below the other.
+  /// Copies an operand `copies` times, one below the other.
   void distribute(const Operand& from, const Operand& to, uint32_t copies) {
     distribute_.groups.push_back(copy_to_all(from, to, copies, {.row = from.rows()}));
   }

@@ -37,7 +37,7 @@ double seconds_of(const PackedWeight& weight, uint32_t n, const machine::Machine
   return plan_host_product(weight, problem, host, {}, kLayouts).chosen.total();
 }
 
-/// Of every `kIdealOneIn` blocks one.
+/// A pattern with one of every `kIdealOneIn` blocks.
 Pattern ideal_pattern(uint32_t rows, uint32_t cols) {
   Pattern pattern{rows, cols, kIdealBlockSize, {0}, {}};
   for (uint32_t r = 0; r < pattern.block_rows(); ++r) {
@@ -48,7 +48,7 @@ Pattern ideal_pattern(uint32_t rows, uint32_t cols) {
   return pattern;
 }
 
-/// Of values and index.
+/// Bytes of values and index.
 uint64_t bytes_of(const sparse::PackedElements& weight) {
   const sparse::ElementIndex& index = weight.index();
   return weight.places() * size_of(weight.type()) + index.blocks.back().index * sizeof(uint32_t) +

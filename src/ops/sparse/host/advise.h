@@ -17,22 +17,22 @@ namespace tessera::ops {
 /// A sparse product in blocks of one size.
 struct SparseAdvice {
   uint32_t block_size = 1;
-  double seconds = 0;  ///< predicted
-  uint64_t bytes = 0;  ///< of values and index
+  double seconds = 0;  ///< predicted seconds of a product
+  uint64_t bytes = 0;  ///< bytes of values and index
 };
 
 /// Why no sparse product pays.
 enum class Obstacle : uint8_t {
   none,
-  too_dense,        ///< it would with fewer non-zeros
-  too_few_columns,  ///< it would with fewer non-zeros and more columns of X
+  too_dense,        ///< it would pay with fewer non-zeros
+  too_few_columns,  ///< it would pay with fewer non-zeros and more columns of X
   too_small,        ///< starting, and handling X and Y, takes most of the time
-  memory_bound,     ///< memory moves X and Y for a third of the time or more
+  memory_bound,     ///< moving X and Y through memory takes a third of the time or more
 };
 
 struct Advice {
-  double dense_seconds = 0;          ///< predicted, of the fastest dense product
-  std::vector<SparseAdvice> sparse;  ///< fastest first, without those that cannot be fastest
+  double dense_seconds = 0;          ///< predicted seconds of the fastest dense product
+  std::vector<SparseAdvice> sparse;  ///< fastest first, without block sizes that cannot be fastest
   Obstacle obstacle = Obstacle::none;
 };
 
@@ -40,15 +40,15 @@ struct Advice {
 /// a tenth.
 inline constexpr double kMostOfDense = 0.9;
 
-/// Predicts Y = W·X with n columns, for activations [n, features] of the weight's type. Remembers what
-/// follows from the shape of a weight alone: the layers of a model have few.
+/// Predicts Y = W·X with n columns, for activations [n, features] of the weight's type. Caches results that
+/// depend on a weight's shape alone, since the layers of a model have few different shapes.
 class Advisor {
  public:
-  /// `host` is one, and n at least 1.
+  /// `host` must be a host, and n at least 1.
   Advisor(machine::Machine host, uint32_t n) : host_(std::move(host)), n_(n) {}
 
-  /// `inspection` is that of the non-zeros, of which there is room for at least one; the weight is stored as
-  /// f32, f16 or bf16.
+  /// The advice for a weight with these non-zeros, and their inspection. The weight has at least one row and
+  /// column, and is stored as f32, f16 or bf16.
   Advice advise(const sparse::NonZeros& non_zeros, const sparse::Inspection& inspection, Type type);
 
   /// Whether there are predictions for a weight of this size.
@@ -64,7 +64,7 @@ class Advisor {
   };
 
   double dense_seconds(const Shape& shape);
-  /// Of a product whose pattern is the best that can be expected of pruning.
+  /// Seconds of a product with the best pattern that can be expected of pruning.
   double ideal_seconds(const Shape& shape);
   SparseAdvice full_blocks(const Shape& shape, uint32_t block_size);
   SparseAdvice blocks(const Shape& shape, const Pattern& pattern) const;

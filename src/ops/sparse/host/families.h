@@ -21,7 +21,7 @@ struct BlockSddmm {
 
   const sparse::PackedBlocks& weight;
 
-  /// A dynamic weight has free slots whose dW nobody writes: it is not written completely.
+  /// A dynamic weight has free slots whose dW is never written, so its dW is not written completely.
   const program::Codelet& codelet(const ProductProblem& problem) const {
     return problem.uses_beta || weight.is_dynamic() ? kernels::block_sddmm_codelet
                                                     : kernels::block_sddmm_assign_codelet;
@@ -53,7 +53,7 @@ struct BlockSddmm {
     return kernels::block_sddmm_cost(slice, m.figures);
   }
 
-  /// No steps before it.
+  /// The product has no steps before it.
   program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
   uint64_t prologue_bytes() const { return 0; }
 
@@ -65,7 +65,7 @@ struct BlockSddmm {
   }
 };
 
-/// The same for the single-element kernel.
+/// The planner's and builder's view of the single-element kernel.
 struct ElementSddmm {
   using Schedule = kernels::ElementSddmmSchedule;
 
@@ -104,7 +104,7 @@ struct ElementSddmm {
     return kernels::element_sddmm_cost(slice, m.figures);
   }
 
-  /// No steps before it.
+  /// The product has no steps before it.
   program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
   uint64_t prologue_bytes() const { return 0; }
 

@@ -38,22 +38,23 @@ struct HostPartition {
   uint32_t tiles_used() const { return row_parts() * col_parts(); }
 };
 
-/// Orders of the arrays that are bound to X or dX, and to Y or dY.
+/// Layouts of the arrays that are bound to X or dX, and to Y or dY.
 struct HostLayouts {
   Layout x = Layout::row_major;
   Layout y = Layout::row_major;
-  /// Of a forward product: x is channels × positions of images, and X what the window sees of them.
+  /// For a forward product: x is channels × positions of images, and X has the elements under the window in
+  /// them.
   std::optional<kernels::Window> window = {};
 };
 
 struct HostPlan : Plan<HostPartition> {
-  HostLayouts layouts;  ///< for which it was made
+  HostLayouts layouts;  ///< layouts for which the plan was made
 
   uint32_t tiles_used() const { return partition.tiles_used(); }
 };
 
-/// Whether the forward product has a form for X and Y in BF16 on this machine: of blocks of 16 or 32 in BF16,
-/// if the machine has instructions for it.
+/// Whether the forward product supports X and Y in BF16 on this machine: for blocks of 16 or 32 in BF16, if
+/// the machine has instructions for it.
 bool takes_bf16(const PackedWeight& weight, const HostLayouts& layouts, const machine::Machine& machine);
 
 /// Throws UsageError if no kernel supports this block size (1: single elements), or for unknown knobs.
@@ -65,11 +66,11 @@ HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& pro
                            const machine::Machine& machine, const ForcedKnobs& force = {},
                            const HostLayouts& layouts = {});
 
-/// Adds the product. `values` are W's in packed_shape(), or dW in FP32; X, Y and their gradients are FP32, or
-/// X and Y of the problem's type, the bias is 1 × the rows of the result. With `uses_beta` the result is
-/// `inout`; otherwise it is written without being read, whatever the scalars. (Except dW of a dynamic block
-/// weight, which is written only where the weight has blocks.) Throws UsageError for operands of another type
-/// or shape.
+/// Adds the product. `values` are W's values in packed_shape(), or dW in FP32; X, Y and their gradients are
+/// FP32, or X and Y of the problem's `activations` type; the bias is 1 × rows of the result. With `uses_beta`
+/// the result is `inout`; otherwise it is written without being read, whatever the scalars. (Except dW of a
+/// dynamic block weight, which is written only where the weight has blocks.) Throws UsageError for operands
+/// of another type or shape.
 program::StepId build_host_product(const Builder& builder, WeightIndex& weight, const ProductProblem& problem,
                                    const HostPlan& plan, const ProductOperands& operands);
 

@@ -32,22 +32,23 @@ struct HostProblem : ProductProblem {
   HostProblem(const ProductProblem& problem, const HostLayouts& of_arrays)
       : ProductProblem(problem), layouts(of_arrays) {}
 
-  /// Of the dense matrix that a product with W or its transpose reads, and of the one that it writes.
+  /// Layouts of the dense matrix that a product with W or its transpose reads, and of the one that it writes.
   Layout read() const { return product == ProductKind::input_gradient ? layouts.y : layouts.x; }
   Layout written() const { return product == ProductKind::input_gradient ? layouts.x : layouts.y; }
 };
 
-/// Images whose window's positions are the columns of X; none, if X is a matrix.
+/// The images in which a window's positions are the columns of X; empty, if X is a matrix.
 inline kernels::Seen seen_of(const HostProblem& problem, uint32_t k) {
   if (!problem.layouts.window) return {};
   const kernels::Window& w = *problem.layouts.window;
   return {w, k / w.taps(), problem.n / w.out_positions() * w.positions(), 0};
 }
 
-/// Columns in parts of nearly equal width that begin at cache lines of Y, which no two tiles share then.
+/// Splits columns into parts of nearly equal width that begin at cache lines of Y, so that no two tiles share
+/// one.
 std::vector<uint32_t> split_columns(uint32_t n, uint32_t parts);
 
-/// Common parts of the slices of both families, for their costs.
+/// Common parts of both families' slices, for their costs.
 template <class Slice, class Family>
 void describe_slice(Slice& slice, const Family& family, const typename Family::Schedule& schedule,
                     const HostProblem& problem, const program::Box& units) {
@@ -119,7 +120,7 @@ struct Blocks {
     return kernels::block_cost(slice, m.figures);
   }
 
-  /// No steps before a product.
+  /// The product has no steps before it.
   program::PhaseTimes prologue(uint32_t, const machine::Machine&) const { return {}; }
   uint64_t prologue_bytes() const { return 0; }
 
@@ -128,8 +129,8 @@ struct Blocks {
   }
 };
 
-/// The same for the element kernels. A transposed product has its own index, and first gathers the values
-/// into its order.
+/// The planner's and builder's view of the element kernels. A transposed product has its own index, and first
+/// gathers the values into the order of that index.
 struct Elements {
   using Schedule = kernels::ElementSchedule;
 
@@ -140,7 +141,7 @@ struct Elements {
   uint32_t rows() const { return index().rows; }
   uint32_t cols() const { return index().cols; }
   kernels::ElementWeight view() const { return kernels::view_of(index(), weight.type(), nullptr); }
-  /// For the values in the order of the product, in rows of kRowGroupLanes.
+  /// Rows of kRowGroupLanes that the values take in the product's order.
   uint32_t value_rows() const {
     const uint64_t places = transpose ? weight.transposed().source.size() : weight.places();
     return static_cast<uint32_t>(places / sparse::kRowGroupLanes);
@@ -174,8 +175,8 @@ struct Elements {
 
   uint32_t first_row(uint32_t unit) const { return index().chunk_begin[unit]; }
 
-  /// Non-zeros that the cost assumes for a part if the pattern may change: an even fraction of the capacity;
-  /// 0 if it counts them.
+  /// Number of non-zeros that the cost assumes for a part if the pattern may change: its even fraction of the
+  /// capacity; 0: the cost counts the non-zeros.
   uint64_t capacity_of(uint32_t chunk_begin, uint32_t chunk_end) const {
     if (!weight.is_dynamic() || rows() == 0) return 0;
     return weight.capacity() * (first_row(chunk_end) - first_row(chunk_begin)) / rows();
@@ -195,7 +196,7 @@ struct Elements {
   /// Rows of values that each tile gathers.
   std::vector<uint32_t> gather_parts(uint32_t tiles) const { return split_evenly(value_rows(), tiles); }
 
-  /// Cycles to gather the values on `tiles` tiles.
+  /// Cycles for gathering the values on `tiles` tiles.
   program::PhaseTimes prologue(uint32_t tiles, const machine::Machine& m) const {
     if (!transpose) return {};
     const std::vector<uint32_t> parts = gather_parts(tiles);

@@ -1,4 +1,4 @@
-// Weights as the products of a host read them, and their index arrays in programs.
+// Weights in the form that products on a host read, and their index arrays in programs.
 #pragma once
 
 #include <tessera/sparse.h>
@@ -39,7 +39,7 @@ struct PackedWeight {
 /// Prepacks a matrix, in an order that depends only on the matrix and, for dense weights, the type.
 PackedWeight prepack_weight(const SparseMatrix& matrix, Type type);
 
-/// Packed order as a matrix: of W's values, of dW, of an optimizer's state.
+/// Shape of an array in packed order as a matrix: W's values, dW, or an optimizer's state.
 struct PackedShape {
   uint32_t rows = 0;
   uint32_t cols = 0;  ///< values of a block, or lanes of a row group
@@ -48,10 +48,10 @@ struct PackedShape {
 };
 PackedShape packed_shape(const PackedWeight& weight);
 
-/// Clears the places of dW that no vertex of an SDDMM writes: the free slots of a dynamic weight.
+/// Clears the elements of dW that no vertex of an SDDMM writes: the free slots of a dynamic weight.
 void clear_free_places(const PackedWeight& weight, float* packed);
 
-/// Updates what a product reads of a weight besides its values: to be called before each run, at no cost if
+/// Updates the index that a product reads besides a weight's values. Must be called before each run; free if
 /// nothing has changed.
 void update_index(const PackedWeight& weight, ProductKind product,
                   const base::ParallelFor& parallel = base::serial_for);
@@ -61,16 +61,16 @@ void update_index(const PackedWeight& weight, ProductKind product,
 /// each run, so that the program serves every pattern.
 class WeightIndex {
  public:
-  /// `name` is that of the weight: "W" has "W.columns".
+  /// `name` is the weight's name: the arrays of "W" are named "W.columns", ….
   explicit WeightIndex(std::shared_ptr<const PackedWeight> weight, std::string name = "W");
 
   const PackedWeight& weight() const { return *weight_; }
 
-  /// An array in the weight; `changes` if it depends on the pattern of a dynamic weight.
+  /// Adds an array of the weight; `changes` says whether it depends on the pattern of a dynamic weight.
   program::VariableId array(const Builder& builder, const char* name, Type type, const void* data,
                             uint64_t rows, uint32_t cols, bool changes);
 
-  /// The bindings of each run, after update_index().
+  /// A binding of each run, to be taken after update_index().
   struct Binding {
     program::VariableId variable = 0;
     const void* data = nullptr;

@@ -1,5 +1,5 @@
-// Common parts of the builders of sparse products whose tiles each compute a part of the pattern for a part
-// of the columns.
+// Common parts of the builders of sparse products in which each tile computes a part of the pattern for a
+// part of the columns.
 #pragma once
 
 #include <string>
@@ -31,7 +31,7 @@ class PartBuilder {
                         purpose);
   }
 
-  /// Rows of an operand that each tile uses, and the copy that brings them.
+  /// A temporary for the rows of an operand that each tile uses; adds their copies to `gather`.
   program::VariableId add_rows(const Operand& from, const std::vector<uint32_t>& rows,
                                const std::vector<uint32_t>& begin, program::CopySet& gather) const {
     const Operand local = layout_.add_rows(b_, from, rows, begin);
@@ -39,23 +39,24 @@ class PartBuilder {
     return local.variable;
   }
 
-  /// Blocks of W, with separate copies for each part of the columns.
+  /// Mapping of W's blocks, with separate copies for each part of the columns.
   std::vector<program::MappedBox> blocks_of_all_parts() const {
     return layout_.on_all_parts(parts_.block_begin, block_elements_);
   }
 
-  /// A box of a variable for each tile.
+  /// A variable, with a box per tile.
   struct PartField {
     program::VariableId variable = 0;
     std::vector<program::Box> boxes;
   };
-  /// The same with the work lists, of which each part of the columns has its own.
+  /// The work lists, with a variable for each part of the columns.
   struct PartLists {
     std::vector<program::VariableId> variables;
     const std::vector<uint32_t>& begin;
   };
 
-  /// A vertex for each part and part of the columns: the first field, the lists, and the other fields.
+  /// A compute set with a vertex for each part of the pattern and part of the columns. Its fields are
+  /// `first`, the lists, and the others.
   program::ComputeSet multiply_set(const program::Codelet& codelet, const PartField& first,
                                    const PartLists& lists, const std::vector<PartField>& others,
                                    const std::vector<program::Param>& params) const {

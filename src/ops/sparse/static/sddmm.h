@@ -8,11 +8,10 @@
 
 namespace tessera::ops {
 
-/// The forward product mirrored: its partition distributes the same blocks and the same columns of n, but a
-/// tile gathers rows of X and of dY, computes its blocks for its columns, and sends them to the tiles that
-/// own W's values, which add the results of the parts of the columns. If the columns are in one part and W
-/// lies in the parts of this very partition, blocks stay where they are computed. X and dY are distributed
-/// over all tiles.
+/// The mirrored forward product: the partition distributes the same blocks and columns of n, but a tile
+/// gathers rows of X and of dY, computes its blocks for its columns, and sends them to the tiles that own W's
+/// values, which add the results of the parts of the columns. If the columns are in one part and W is laid
+/// out by this partition, blocks stay where they are computed. X and dY are distributed over all tiles.
 struct StaticSddmmShape {
   const Pattern& pattern;
   uint32_t n = 0;

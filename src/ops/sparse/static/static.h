@@ -43,7 +43,8 @@ std::vector<uint32_t> split_bands(const std::vector<uint32_t>& blocks_of_column,
 /// The blocks of each part, band by band, tile by tile.
 struct StaticParts {
   std::vector<uint64_t> order;        ///< block i of the parts is the pattern's block order[i]
-  std::vector<uint32_t> block_begin;  ///< per part, and the end; likewise the others
+  std::vector<uint32_t> block_begin;  ///< first block per part, and the end; likewise the other `begin`
+                                      ///< members
   std::vector<uint32_t> lists;        ///< work lists of sparse_product
   std::vector<uint32_t> list_begin;
   std::vector<uint32_t> x_rows;  ///< rows of X that each part gathers
@@ -59,14 +60,15 @@ StaticParts deal_out(const Pattern& pattern, const StaticPartition& partition);
 
 /// Layout of the values of W on the tiles: a row per block.
 struct ValueLayout {
-  StaticPartition partition;    ///< of the product whose values they are
+  StaticPartition partition;    ///< partition of the product to which the values belong
   std::vector<uint64_t> order;  ///< row i is block order[i] of the pattern
   std::vector<program::MappedBox> mapping;
 };
-/// In the parts of the partition; stored once, distributed over all tiles, if each part of X needs them all.
+/// The layout of the values by the parts of a partition. If every part of X needs all values, they are stored
+/// once, distributed over all tiles.
 ValueLayout value_layout(const Pattern& pattern, const StaticPartition& partition, uint32_t tiles);
 
-/// Values of Wᵀ that alias those of W: dX = Wᵀ·dY reads them where the forward product has them.
+/// Values of Wᵀ that alias W's: dX = Wᵀ·dY reads them in the forward product's layout.
 struct AliasedValues {
   ValueLayout layout;
   std::vector<uint32_t> row_of;  ///< row of the layout with block i of Wᵀ, to be read as its transpose
@@ -79,8 +81,9 @@ struct StaticShape {
   const Pattern& pattern;
   uint32_t n = 0;
   TiledNumbers numbers;
-  const AliasedValues* aliased = nullptr;  ///< if the values have another layout than the partition's
-  bool mirrored = false;                   ///< Wᵀ·dY with the pattern of W
+  const AliasedValues* aliased = nullptr;  ///< non-null if the values have another layout than the
+                                           ///< partition's
+  bool mirrored = false;                   ///< whether this is Wᵀ·dY with the pattern of W
 
   bool is_gradient() const { return mirrored || aliased != nullptr; }
   /// The right factor and the result.
@@ -93,8 +96,8 @@ struct StaticShape {
   uint32_t result_rows() const { return mirrored ? pattern.cols : pattern.rows; }
 };
 
-/// All candidate partitions, expected fastest first, those expected to fit before others. Non-zero numbers of
-/// `forced` are kept. The vendor's planner's limits may leave none.
+/// All candidate partitions, those expected to fit first, and among these the expected fastest first.
+/// Non-zero numbers of `forced` are fixed. The limits of the vendor's planner may leave no candidate.
 std::vector<Expected<StaticPartition>> static_partitions(const StaticShape& shape, Planner planner,
                                                          const machine::Machine& machine,
                                                          const StaticPartition& forced);

@@ -15,7 +15,7 @@ namespace tessera::ops {
 /// Counts of a pattern, independent of the partition.
 struct PatternCounts {
   std::vector<uint32_t> of_column;        ///< blocks of each block column
-  std::vector<uint32_t> of_some_columns;  ///< equally spaced; estimates use all of these
+  std::vector<uint32_t> of_some_columns;  ///< counts of equally spaced columns, which estimates use
   std::vector<uint32_t> of_some_rows;
   double blocks = 0;
   double rows = 0;  ///< block rows
@@ -25,16 +25,16 @@ struct PatternCounts {
 
 /// Counts for the bands of a pattern, independent of the number of tiles per band.
 struct BandCounts {
-  double blocks = 0;                 ///< of the fullest
-  double cols = 0;                   ///< block columns of the widest
-  double rows = 0;                   ///< rows with blocks, in one of average size
-  std::vector<double> parts_of_row;  ///< expected number of bands in which some rows have blocks
+  double blocks = 0;                 ///< blocks of the fullest band
+  double cols = 0;                   ///< block columns of the widest band
+  double rows = 0;                   ///< rows with blocks in a band of average size
+  std::vector<double> parts_of_row;  ///< by sampled row: expected number of bands in which it has blocks
 
   BandCounts(const PatternCounts& counts, uint32_t bands);
 };
 
-/// The maximum per tile if the rows of a matrix lie on the tiles in runs of nearly equal length; `of_row` has
-/// the amounts of equally spaced rows.
+/// The largest amount of a tile, if the rows of a matrix are distributed over the tiles in runs of nearly
+/// equal length; `of_row` has the amounts of equally spaced rows.
 double largest_fraction(const std::vector<double>& of_row, uint32_t rows, uint32_t tiles);
 
 /// The parts of a partition. Assumes that the blocks of a pattern are uniformly distributed in their row and
@@ -50,27 +50,27 @@ class PartitionEstimate {
   double all_value_bytes() const { return counts_.blocks * b_ * b_ * size_; }
   double row_bytes(double element) const { return rows_ * b_ * cols_ * element; }
 
-  /// Whether the numbers of parts, and a tile's amounts of X and of W, respect the published limits; `bytes`
-  /// are those that count towards the fraction of its memory.
+  /// Whether the numbers of parts, and a tile's amounts of X and of W, respect the limits of the vendor's
+  /// planner; `bytes` count towards the limited fraction of a tile's memory.
   bool keeps_vendor_limits(double bytes) const;
 
   /// Block columns of a band that `tiles` neighbouring tiles use together.
   double used_columns(double tiles) const;
-  /// Columns of a matrix of n columns on one tile, for each of its rows there.
+  /// Number of columns, per row, of a matrix of n columns that a tile owns.
   double owned_cols(uint32_t rows) const;
-  /// Number of parts with blocks of a row, for some rows.
+  /// Number of parts with blocks of a row, for the sampled rows.
   std::vector<double> parts_of_rows() const;
 
   /// A tile's compute time for single elements, whose rows are dealt to the workers.
   double element_cycles(const kernels::ElementRates& rates) const;
 
-  /// Receives the rows of X, in one broadcast or gathered.
+  /// Adds the traffic of receiving the rows of X, in one broadcast or gathered.
   void receive_x(program::TileTraffic& traffic) const;
-  /// What the owner of most of X sends if they are gathered.
+  /// Amount that the owner of most of X sends if rows are gathered.
   double gathered_from_owner() const;
   /// Number of transfers that bring the rows of X.
   double x_transfers() const;
-  /// Bytes of a matrix of this many rows on a tile.
+  /// Bytes per tile of a matrix with `rows` rows.
   double resident_bytes(uint32_t rows) const;
 
   void add_exchange(program::PhaseTimes& cycles, double transfer) const;
@@ -85,8 +85,8 @@ class PartitionEstimate {
   uint32_t b_;
   double size_ = 0;
   double partial_size_ = 0;
-  double cols_ = 0;    ///< of X, of a tile
-  double blocks_ = 0;  ///< of the fullest tile
+  double cols_ = 0;    ///< columns of X of a tile
+  double blocks_ = 0;  ///< blocks of the fullest tile
   double rows_ = 0;    ///< block rows of a tile
   double used_ = 0;    ///< block columns that a tile uses
 
@@ -94,7 +94,7 @@ class PartitionEstimate {
   std::vector<double> pairs_of_column() const;
 };
 
-/// Numbers of parts to try: the forced one, or 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, … up to `most`.
+/// Numbers of parts to try: the forced number, or 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, … up to `most`.
 std::vector<uint32_t> counts_or(uint32_t forced, uint32_t most);
 
 /// All candidate partitions of a product, by an Estimate that is a PartitionEstimate with all() and

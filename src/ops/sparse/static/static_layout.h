@@ -14,7 +14,7 @@
 
 namespace tessera::ops {
 
-/// Constants of the smallest suitable type.
+/// Indices as constants of the smallest suitable type.
 struct Indices {
   Type type;
   std::shared_ptr<const std::byte> contents;
@@ -35,23 +35,23 @@ class PartLayout {
 
   /// Rows [begin[part], begin[part + 1]) × the columns of a part of X, for every tile.
   std::vector<program::Box> boxes(const std::vector<uint32_t>& begin) const;
-  /// Those of one column part.
+  /// The boxes of one column part.
   std::vector<program::Box> slice(const std::vector<program::Box>& boxes, uint32_t col_part) const;
-  /// Rows of a variable shared by all parts of X, on the tiles of one part of X.
+  /// Mapping of the rows of a variable shared by all parts of X, to the tiles of one part of X.
   std::vector<program::MappedBox> on_parts(const std::vector<uint32_t>& begin, uint32_t cols,
                                            uint32_t col_part, uint32_t offset = 0) const;
-  /// Rows of a variable with separate copies for each part of X.
+  /// Mapping of the rows of a variable with separate copies for each part of X.
   std::vector<program::MappedBox> on_all_parts(const std::vector<uint32_t>& begin, uint32_t cols) const;
 
   /// Mapping of the values of the partition's own product.
   std::vector<program::MappedBox> value_mapping(uint32_t block_size, uint32_t tiles) const;
 
-  /// Work lists, on the tiles of each part of the columns.
+  /// Adds work lists as constants, on the tiles of each part of the columns.
   std::vector<program::VariableId> add_lists(const Builder& builder, const std::vector<uint32_t>& lists,
                                              const std::vector<uint32_t>& begin) const;
-  /// The rows of X that each tile uses, and the copy that brings them.
+  /// A temporary for the rows of X that each tile uses; adds their copies to `gather`.
   program::VariableId add_x_rows(const Builder& builder, const Operand& x, program::CopySet& gather) const;
-  /// A temporary for rows of an operand, in which each tile has those of its part.
+  /// A temporary for rows of an operand, of which each tile has the rows of its part.
   Operand add_rows(const Builder& builder, const Operand& from, const std::vector<uint32_t>& rows,
                    const std::vector<uint32_t>& begin) const;
 

@@ -289,7 +289,7 @@ class GradientsBuild {
   void add_input_gradient() {
     const uint32_t first = p().input_row, rows = std::max(passes(), parts_.steps() + first);
     const Operand din = b_.temporary("din", Type::f32, rows, o_.din->cols(), slices(rows, o_.din->cols(), 0));
-    // Of inputs that arrive after the last step: nothing.
+    // Inputs that arrive after the last step have no gradient.
     if (rows > passes())
       cleared_.push_back({din.variable, din.inside({passes(), rows - passes(), 0, din.cols()})});
     reduce(0, 0, {}, {din.variable, din.inside({0, 1, 0, din.cols()})}, pass_, input_first_, input_second_);

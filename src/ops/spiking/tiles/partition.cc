@@ -64,7 +64,7 @@ std::vector<uint32_t> fewest_per_tile(const std::vector<SpikingProblem>& problem
   return per_tile;
 }
 
-/// A run of so many tiles of a chip of which none is taken.
+/// The first of `count` consecutive free tiles of a chip; none: there is no such run.
 std::optional<uint32_t> free_run(const std::vector<bool>& taken, uint32_t count, uint32_t begin,
                                  uint32_t end) {
   uint32_t run = 0;

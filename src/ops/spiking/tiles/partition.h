@@ -1,4 +1,4 @@
-// Spiking layers on tiles: each neuron on a tile of its own layer, the same number of them on each.
+// Spiking layers on tiles: each layer has tiles of its own, with equally many neurons on each.
 #pragma once
 
 #include <algorithm>
@@ -10,21 +10,21 @@
 
 namespace tessera::ops {
 
-/// Where a layer lies. Layers step together: in pass k of the loop over steps, a layer is at step k − offset,
-/// for which it has the spikes that the layer before has fired in passes before.
+/// The tiles of a layer. All layers compute in each pass of the loop over steps: in pass k a layer is at step
+/// k − offset, for which the layer before has fired its spikes in earlier passes.
 struct SpikingTileLayer {
   program::TileId first_tile = 0;
   uint32_t tiles = 0;
   uint32_t neurons = 0;
   uint32_t neurons_per_tile = 0;
   uint32_t offset = 0;
-  program::TileId first_list_tile = 0;      ///< of those that make its lists
-  std::vector<uint32_t> sample_begin = {};  ///< samples of each of these, and the end
-  uint32_t first_time = 0;                  ///< columns of the numbers of steps: of its tiles, then of those
-                                            ///< that make lists
+  program::TileId first_list_tile = 0;      ///< first of the tiles that make its lists
+  std::vector<uint32_t> sample_begin = {};  ///< first sample of each tile that makes lists, and the end
+  uint32_t first_time = 0;                  ///< first of its columns of step numbers: one per tile of its
+                                            ///< neurons, then one per tile that makes lists
 
   uint32_t list_tiles() const { return static_cast<uint32_t>(sample_begin.size() - 1); }
-  /// The neurons of its tile i: the first, and how many.
+  /// The first neuron of the layer's tile i, and their number.
   uint32_t first_neuron(uint32_t tile) const { return tile * neurons_per_tile; }
   uint32_t neurons_of(uint32_t tile) const {
     return std::min(neurons_per_tile, neurons - first_neuron(tile));
@@ -34,22 +34,25 @@ struct SpikingTileLayer {
 struct SpikingTilePartition {
   uint32_t passes = 0;
   uint32_t input_row = 0;  ///< the pass in which the first layer takes the inputs of step 0
-  uint32_t times = 0;      ///< columns of the numbers of steps, of all layers
+  uint32_t times = 0;      ///< number of columns of step numbers, over all layers
   std::vector<SpikingTileLayer> layers = {};
 };
 
-/// So many neurons of each layer per tile; where none or 0 are given, as few pairs as the machine has tiles
-/// for. A layer that does not fit the rest of a chip lies on the next one. Lists of a layer on fewer tiles
-/// than there are samples are made on others of its chip, if these make none. Throws UsageError if the layers
-/// do not fit the machine's tiles.
+/// Partitions layers with `neurons_per_tile` neurons of each layer per tile; where none or 0 are given, with
+/// as few pairs of neurons per tile as the number of tiles allows. A layer that does not fit on the rest of a
+/// chip is placed on the next chip. If a layer has fewer tiles than there are samples, its lists are made on
+/// other tiles of its chip that make no lists, if there are any. Throws UsageError if the machine has too few
+/// tiles for the layers.
 SpikingTilePartition partition_spiking(const std::vector<SpikingProblem>& problems,
                                        const machine::Machine& machine,
                                        const std::vector<uint32_t>& neurons_per_tile = {});
 
-/// `per_neuron` columns for each neuron of a layer, of `rows` rows, on the neuron's tile.
+/// Mapping of a matrix with `per_neuron` columns per neuron of a layer and `rows` rows: columns on the
+/// neuron's tile.
 std::vector<program::MappedBox> map_neurons(const SpikingTileLayer& layer, uint32_t rows,
                                             uint32_t per_neuron = 1);
-/// `per_sample` columns for each sample, on the tile that makes its lists.
+/// Mapping of a matrix with `per_sample` columns per sample: columns on the tile that makes the sample's
+/// lists.
 std::vector<program::MappedBox> map_lists(const SpikingTileLayer& layer, uint32_t rows, uint32_t per_sample);
 
 }  // namespace tessera::ops

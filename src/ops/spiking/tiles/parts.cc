@@ -40,7 +40,7 @@ program::StepId SpikingTileParts::clear(const std::vector<Operand>& operands) co
 }
 
 int64_t SpikingTileParts::expected_inputs(size_t l) const {
-  // Of the entries of a list half are spikes, unless they are inputs of the first layer.
+  // Half of a list's entries are spikes, except in the inputs of the first layer.
   return std::llround(std::ceil(2 * problems_[l].expected_inputs));
 }
 int64_t SpikingTileParts::expected_listed(size_t l) const {

@@ -21,21 +21,21 @@ class SpikingTileParts {
   uint32_t batch() const { return problems_[0].batch; }
   uint32_t steps() const { return problems_[0].steps; }
 
-  /// A variable with columns for each neuron of a layer, on its tile.
+  /// A temporary with columns for each neuron of a layer, on the neuron's tile.
   Operand of_neurons(const std::string& name, size_t l, Type type, uint32_t rows, uint32_t per_neuron,
                      program::Purpose purpose) const {
     return b_.temporary(name + std::to_string(l), type, rows, layer(l).neurons * per_neuron,
                         map_neurons(layer(l), rows, per_neuron), purpose);
   }
-  /// With columns for each sample, on the tile that makes its lists.
+  /// A temporary with columns for each sample, on the tile that makes the sample's lists.
   Operand of_samples(const std::string& name, size_t l, Type type, uint32_t rows, uint32_t per_sample,
                      program::Purpose purpose) const {
     return b_.temporary(name + std::to_string(l), type, rows, batch() * per_sample,
                         map_lists(layer(l), rows, per_sample), purpose);
   }
 
-  /// A field of the vertices of a layer's tiles: rows of each tile's neurons, moved by a row known at run
-  /// time.
+  /// A field of the vertices on a layer's tiles: rows of the columns of each tile's neurons, offset by a row
+  /// number that is read at run time.
   program::Field neurons(const Operand& operand, size_t l, uint32_t row, uint32_t rows, uint32_t per_neuron,
                          std::optional<program::VariableId> moved_by = {}) const {
     std::vector<program::Box> boxes;
@@ -48,14 +48,14 @@ class SpikingTileParts {
                          uint32_t per_neuron, std::optional<program::VariableId> moved_by = {}) const {
     return operand ? neurons(*operand, l, row, rows, per_neuron, moved_by) : none();
   }
-  /// All columns of a row.
+  /// A field with all columns of a row.
   program::Field whole_row(const std::optional<Operand>& operand, uint32_t row,
                            std::optional<program::VariableId> moved_by = {}) const {
     if (!operand) return none();
     return {operand->variable, program::BoxSeries::same(operand->inside({row, 1, 0, operand->cols()})),
             row_of(moved_by)};
   }
-  /// Columns of each list tile's samples.
+  /// A field of the vertices that make lists: the columns of each tile's samples.
   program::Field samples(const Operand& operand, size_t l, uint32_t row, uint32_t per_sample,
                          std::optional<program::VariableId> moved_by = {}) const {
     std::vector<program::Box> boxes;
@@ -63,7 +63,8 @@ class SpikingTileParts {
       boxes.push_back(operand.inside({row, 1, mapped.box.col, mapped.box.cols}));
     return {operand.variable, program::BoxSeries::table(std::move(boxes)), row_of(moved_by)};
   }
-  /// The step of the pass, on each of a layer's tiles, and of those that make its lists.
+  /// A field with the step number of a pass, for each of a layer's tiles; and for each tile that makes its
+  /// lists.
   program::Field time(const Operand& times, size_t l, program::VariableId pass) const {
     return times_from(times, layer(l).first_time, pass);
   }
@@ -85,16 +86,16 @@ class SpikingTileParts {
     return group;
   }
 
-  /// Copies values of a layer's neurons from the order of tiles to that of samples, or back.
+  /// Copies values of a layer's neurons from the order by tiles to the order by samples, or back.
   program::CopyGroup reordered(size_t l, const Operand& from, const Operand& to, bool from_tiles) const;
 
-  /// Whether an operand lies so.
+  /// Whether an operand has a mapping.
   bool lies(const Operand& operand, const std::vector<program::MappedBox>& mapping) const;
 
   /// Fills operands with zeros, in one superstep.
   program::StepId clear(const std::vector<Operand>& operands) const;
 
-  /// Parameters of the codelets that have those of a neuron, for each tile of a layer.
+  /// The parameters of codelets that compute neurons, for each tile of a layer.
   std::vector<program::Param> params(size_t l) const;
   int64_t expected_inputs(size_t l) const;
   int64_t expected_listed(size_t l) const;

@@ -1,8 +1,9 @@
 // Spiking layers added to programs of tiled machines.
 //
-// Weights stay with their neurons. In each pass of the loop over steps tiles receive the lists of the layer
-// before, and those that make lists the flags of a sample's neurons; backward, lists again, and the input
-// gradients, which are added over the tiles of the layer that takes the spikes.
+// Weights stay with their neurons. In each pass of the loop over steps, tiles with neurons receive the lists
+// of the layer before, and tiles that make lists receive the flags of a sample's neurons. The backward pass
+// exchanges lists again, and the input gradients, which are summed over the tiles of the layer that takes the
+// spikes.
 #pragma once
 
 #include <optional>
@@ -13,7 +14,8 @@
 
 namespace tessera::ops {
 
-/// What a forward pass leaves of a layer: variables whose rows are passes, after one for the time before.
+/// The results of a forward pass for a layer: variables with a row per pass, after a first row for the state
+/// before.
 struct SpikingTileResults {
   std::optional<Operand> ids, num, surrogate, resets, potentials, currents, dropped;
   Operand dynamics;  ///< 4 × neurons
@@ -22,9 +24,9 @@ struct SpikingTileResults {
 struct SpikingTileForward {
   SpikingTilePartition partition = {};
   Operand in_ids = {}, in_num = {};   ///< rows are passes
-  Operand times = {};                 ///< passes × columns of SpikingTilePartition: the number
-                                      ///< of the step from 1, or 0
-  std::vector<Operand> weights = {};  ///< of each layer, and recurrent ones
+  Operand times = {};                 ///< passes × SpikingTilePartition::times: the number of the step, from
+                                      ///< 1, or 0 if the tile has none in that pass
+  std::vector<Operand> weights = {};  ///< weights of each layer; `recurrent` has the recurrent ones
   std::vector<std::optional<Operand>> recurrent = {};
   std::vector<SpikingTileResults> layers = {};
   program::StepId step = 0;
@@ -39,7 +41,8 @@ SpikingTileForward build_spiking_on_tiles(const Builder& builder, const std::vec
                                           const SpikingTilePartition& partition,
                                           const SpikingStackOperands& operands);
 
-/// Adds the gradients after a forward pass. Those of parameters are f32; `upstream` and `din` as on hosts.
+/// Adds the gradients after a forward pass. Gradients of parameters are f32; `upstream` and `din` are as on
+/// hosts.
 program::StepId build_spiking_gradients_on_tiles(const Builder& builder,
                                                  const std::vector<SpikingProblem>& problems,
                                                  const SpikingTileForward& forward,

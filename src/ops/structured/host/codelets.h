@@ -9,15 +9,15 @@
 
 namespace tessera::ops {
 
-/// A matrix of indices that a codelet reads; the problem owns it.
+/// A matrix of indices that a codelet reads, owned by the problem.
 struct StructuredConstant {
   const std::vector<uint32_t>* values = nullptr;
   uint32_t rows = 0;
   uint32_t cols = 0;
 };
 
-/// Its fields are x, for gradients dy, the parameters, constants, then the results y or dx and the gradients
-/// of the parameters, and scratch.
+/// A codelet with its constants. Its fields are x, dy (for gradients), the parameters, constants, then the
+/// results, y or dx and the gradients of the parameters, and scratch.
 struct StructuredCodelet {
   const program::Codelet* codelet = nullptr;
   std::vector<int64_t> params = {};
@@ -25,7 +25,7 @@ struct StructuredCodelet {
   size_t scratch_floats = 0;
 };
 
-/// For a vertex that takes `samples` samples.
+/// The codelet of a vertex with `samples` samples.
 StructuredCodelet codelet_of(const StructuredProblem& problem, uint32_t samples);
 
 }  // namespace tessera::ops

@@ -11,7 +11,7 @@ StructuredPlan plan_on_host(const StructuredProblem& problem, const machine::Mac
 program::StepId build_on_host(const Builder& builder, const StructuredProblem& problem,
                               const BatchPartition& partition, const StructuredOperands& operands);
 
-/// What follows on the samples of a vertex if there is a bias: y = y + bias, or its gradient from dy.
+/// The operation on a vertex's samples for a bias: y = y + bias, or the bias's gradient from dy.
 MapOperation bias_operation(const StructuredProblem& problem);
 
 }  // namespace tessera::ops

@@ -1,4 +1,4 @@
-// Where the weights of passes are in the parameter of a chain.
+// Positions of passes' weights in the parameter of a chain.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,21 @@ namespace tessera::ops {
 
 /// Weights that follow one another both in a pass and in a row of the parameter.
 struct WeightRun {
-  uint32_t weight;  ///< of the pass
-  uint32_t row;     ///< of the parameter
+  uint32_t weight;  ///< first weight, in the pass
+  uint32_t row;     ///< row of the parameter
   uint32_t col;
   uint32_t count;
 };
 
-/// Numbers in the matrix of a pair of features.
+/// Number of values in the matrix of a pair of features.
 inline uint32_t pair_matrix(const Butterfly& butterfly) { return butterfly.complex ? 8 : 4; }
 
-/// All weights of a pass, in their order.
+/// All weights of a pass, in order.
 std::vector<WeightRun> weight_runs(const Structure& structure, const PlannedPass& planned);
 
-/// Of a level of tied butterflies the weights of a pass that share elements: those of each stack in `copies`
-/// rows of stride matrices, one stack's rows below the other's. Rows and columns of runs are there.
+/// The weights of a pass at one level of tied butterflies. In a matrix of the weights that share elements,
+/// each stack has `copies` rows of `stride` matrices, one stack's rows below the other's. Rows and columns of
+/// `runs` refer to that matrix.
 struct TiedLevel {
   uint32_t stride;
   uint32_t copies;

@@ -10,22 +10,23 @@
 
 namespace tessera::ops {
 
-/// A pass and how it is partitioned.
+/// A pass with its partitions.
 struct PlannedPass {
   TilePass pass;
-  uint32_t block = 0;        ///< of butterflies
-  uint32_t first_level = 0;  ///< of the block
+  uint32_t block = 0;        ///< for butterflies: the block of log₂ N factors
+  uint32_t first_level = 0;  ///< first of the block's levels
   TilePassPartition forward = {};
-  TilePassPartition input_gradient = {};  ///< of butterflies, of both gradients
+  TilePassPartition input_gradient = {};  ///< for butterflies, of both gradients
   TilePassPartition weight_gradient = {};
 };
-/// Of a Kronecker-sparse factor or butterflies; of fastfood the passes of a Hadamard matrix.
+/// Partition of a Kronecker-sparse factor or of butterflies; for fastfood, of the passes of a Hadamard
+/// matrix.
 struct TileChainPartition {
   std::vector<PlannedPass> passes;
 };
 std::string to_string(const TileChainPartition& partition);
 
-/// Of the dense products that a circulant or Toeplitz matrix has.
+/// Partitions of the dense products of a circulant or Toeplitz matrix.
 struct TileToeplitzPartition {
   DensePartition forward = {};
   DensePartition input_gradient = {};

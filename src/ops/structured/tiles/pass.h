@@ -1,5 +1,5 @@
-// Passes of structured maps on tiled machines: Kronecker-sparse factors, and butterfly factors merged so that
-// only passes exchange.
+// Passes of structured maps on tiled machines: Kronecker-sparse factors, and merged butterfly factors, so
+// that tiles exchange data only between passes.
 //
 // Features are rows, samples columns. A pass works on groups of features that are closed under it: group i·d
 // + t has the inputs (i·c + q)·d + t and the outputs (i·b + r)·d + t. Tiles take ranges of groups and of
@@ -18,9 +18,9 @@
 
 namespace tessera::ops {
 
-/// The factor (a, b, c, d); or with levels > 0 the butterfly factors of strides d, 2d, … 2^(levels − 1)·d, or
-/// the other way round if `decreasing`, on groups of b = c = 2^levels features. Those of butterflies may be
-/// complex numbers: two rows each.
+/// The factor (a, b, c, d); or with levels > 0 the butterfly factors of strides d, 2d, … 2^(levels − 1)·d, in
+/// the reverse order if `decreasing`, on groups of b = c = 2^levels features. Features of butterflies may be
+/// complex numbers, with two rows each.
 struct TilePass {
   uint32_t a = 1, b = 1, c = 1, d = 1;
   uint32_t levels = 0;
@@ -34,16 +34,17 @@ struct TilePass {
     return {size / d / features, features, features, d, levels, decreasing, width};
   }
   uint32_t groups() const { return a * d; }
-  /// Rows.
+  /// Number of rows of the inputs, and of the outputs.
   uint32_t inputs() const { return a * c * d * width; }
   uint32_t outputs() const { return a * b * d * width; }
-  /// Of a group: b × c, row by row; or for each level and each pair of features in order a 2 × 2 matrix of
-  /// numbers as wide as features.
+  /// Number of weights of a group: b × c, stored row by row; or for butterfly factors a 2 × 2 matrix, of
+  /// numbers as wide as features, for each level and pair of features in order.
   uint32_t weights() const;
   uint32_t all_weights() const { return groups() * weights(); }
 };
 
-/// Of a factor each product is computed by itself, of butterfly factors both gradients together.
+/// The products of a pass. A Kronecker-sparse factor computes each gradient separately, butterfly factors
+/// compute both together.
 enum class TilePassProduct : uint8_t { forward, input_gradient, weight_gradient, gradients };
 
 struct TilePassProblem {
@@ -53,7 +54,8 @@ struct TilePassProblem {
   TilePassProduct product = TilePassProduct::forward;
 };
 
-/// Tiles: group_parts × n_parts × output_parts; more than one of the last only for one group each.
+/// A partition over group_parts × n_parts × output_parts tiles. Several output_parts require tiles with one
+/// group each.
 struct TilePassPartition {
   uint32_t group_parts = 1;
   uint32_t n_parts = 1;
@@ -66,11 +68,11 @@ std::string to_string(const TilePassPartition& partition);
 
 using TilePassPlan = Plan<TilePassPartition>;
 
-/// Throws UsageError for impossible sizes, types and machines, and Error if nothing fits.
+/// Plans a pass. Throws UsageError for impossible sizes, types and machines, and Error if no partition fits.
 TilePassPlan plan_tile_pass(const TilePassProblem& problem, const machine::Machine& machine);
 
-/// The order of features as rows: by themselves, or group by group of a pass, of which each has `size`
-/// features that are d apart. The rows of a feature stay side by side.
+/// The order of features as rows: plain, or by groups of a pass, each with `size` features that are d apart.
+/// The rows of a feature stay adjacent.
 struct FeatureOrder {
   uint32_t size = 1;
   uint32_t d = 1;
@@ -83,7 +85,7 @@ struct FeatureOrder {
     return (is_plain() && other.is_plain()) || (size == other.size && d == other.d && width == other.width);
   }
   uint32_t rows_of_group() const { return size * width; }
-  /// Of a row in the order of features by themselves.
+  /// The row in this order of a row in plain order, and the reverse.
   uint32_t row_of(uint32_t plain) const {
     if (is_plain()) return plain;
     const uint32_t feature = plain / width;
@@ -96,22 +98,22 @@ struct FeatureOrder {
   }
 };
 
-/// Samples, a feature a row, in some order. What passes leave in their own order the next ones gather without
-/// a copy between.
+/// Samples with a feature per row, in some order. A pass gathers its inputs directly from the order of the
+/// pass before, without a copy in between.
 struct FeatureOperand {
   Operand operand;
   FeatureOrder order = {};
 };
 
-/// Where a pass's results lie on the tiles that compute them, for a variable in the order of its outputs (of
-/// an input gradient: inputs); and the weights on those that use them, as one row.
+/// The mapping of a pass's results to the tiles that compute them, for a variable in the order of the outputs
+/// (for an input gradient: inputs); and the mapping of the weights, as one row, to the tiles that use them.
 std::vector<program::MappedBox> pass_result_mapping(const TilePassProblem& problem,
                                                     const TilePassPartition& partition);
 std::vector<program::MappedBox> pass_weight_mapping(const TilePassProblem& problem,
                                                     const TilePassPartition& partition);
 
-/// The product reads what it needs of weight (1 × all), x and y (for gradients dy), and writes y, dx or
-/// dweight.
+/// Operands of a pass. The product reads those of weight (1 × all_weights()), x and y (for gradients dy) that
+/// it needs, and writes y, dx or dweight.
 struct TilePassOperands {
   std::optional<Operand> weight = {};
   std::optional<FeatureOperand> x = {};

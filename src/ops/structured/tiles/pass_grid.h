@@ -1,4 +1,4 @@
-// The tiles of a pass, and what each works on.
+// The tiles of a pass, and the boxes of the operands on which each works.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class TilePassGrid {
         columns_(split_evenly(problem.n, partition.n_parts)),
         outputs_(split_evenly(divided(problem), partition.output_parts)) {}
 
-  /// Features of a group of which a tile may compute a part.
+  /// Number of features of a group that may be divided among tiles.
   static uint32_t divided(const TilePassProblem& problem) {
     return problem.product == TilePassProduct::input_gradient ? problem.pass.c : problem.pass.b;
   }
@@ -37,7 +37,8 @@ class TilePassGrid {
   uint32_t outputs_begin(const Position& p) const { return outputs_[p.output]; }
   uint32_t outputs_at(const Position& p) const { return outputs_[p.output + 1] - outputs_[p.output]; }
 
-  /// The tile's groups of so many rows, or its part of them; its columns.
+  /// The box with the rows of a tile's groups, of `rows` rows each, or of its part of a group, and with its
+  /// columns.
   program::Box whole_groups(const Position& p, uint32_t rows) const {
     return {groups_[p.group] * rows, groups_at(p) * rows, columns_[p.column],
             columns_[p.column + 1] - columns_[p.column]};
@@ -50,7 +51,7 @@ class TilePassGrid {
     }
     return box;
   }
-  /// Columns of the weights: of the whole groups, or of their outputs that a tile computes.
+  /// The box of a tile's weights: of whole groups, or only of the outputs that it computes.
   program::Box weights(const Position& p, bool only_its_outputs) const {
     const uint32_t weights = pass_.weights();
     program::Box box{0, 1, groups_[p.group] * weights, groups_at(p) * weights};

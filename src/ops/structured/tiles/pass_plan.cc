@@ -18,7 +18,7 @@ using base::ceil_divide;
 using machine::Machine;
 using program::Role;
 
-// Parts of the outputs of a group have at least so many, if the group has more.
+// Least number of outputs in a part of a group, if the group has more.
 constexpr uint32_t kLeastOutputs = 4;
 
 void check(const TilePassProblem& p, const Machine& m) {

@@ -1,4 +1,4 @@
-// Samples as matrices of a feature per row: brought into that form, padded, stacked, and returned.
+// Conversions of samples to and from matrices with a feature per row: padded and stacked.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,16 @@ class TileSamples {
     return {operand.variable, operand.inside(program::Box{row, rows, 0, operand.cols()})};
   }
 
-  /// An operand with a feature in each row: itself or a temporary, filled if it is read.
+  /// An operand with a feature in each row: the operand itself, or a temporary, which is filled if it will be
+  /// read.
   Operand as_features(const Operand& operand, uint32_t features, bool is_read) const;
-  /// Copies what as_features() gave back, if that was a temporary.
+  /// Copies the result of as_features() back to the operand, if it was a temporary.
   void return_samples(const Operand& features, const Operand& to) const;
 
-  /// Features for each stack, with zeros up to so many of all: the operand itself if it has them.
+  /// The features repeated for each stack, with zeros up to `rows` rows in total; the operand itself if it
+  /// has that form.
   Operand padded(const Operand& features, uint32_t stacks, uint32_t rows) const;
-  /// to = the sum of the first features of each stack.
+  /// to = the sum over stacks of their first features.
   void add_stacks(const Operand& all, uint32_t stacks, const Operand& to) const;
 
  private:

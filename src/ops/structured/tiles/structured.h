@@ -12,19 +12,18 @@ StructuredPlan plan_on_tiles(const StructuredProblem& problem, const machine::Ma
 program::StepId build_on_tiles(const Builder& builder, const StructuredProblem& problem,
                                const StructuredPartition& partition, const StructuredOperands& operands);
 
-/// The fastest of some partitions. Each is counted exactly, between matrices that are spread over all tiles,
-/// with a chain's parameter where it is multiplied.
+/// The fastest of several partitions, by exact cost. X and Y are distributed over all tiles, and a chain's
+/// parameter is on the tiles that multiply by it.
 StructuredPlan fastest_on_tiles(const StructuredProblem& problem, std::vector<StructuredPartition> partitions,
                                 const machine::Machine& machine);
 
-/// Kronecker-sparse factors and butterflies as passes: butterfly factors are merged into as few or as many as
-/// are fastest.
+/// Kronecker-sparse factors and butterflies as passes: butterfly factors are merged into the number of passes
+/// that is fastest.
 StructuredPlan plan_tile_chain(const StructuredProblem& problem, const machine::Machine& machine);
 program::StepId build_tile_chain(const Builder& builder, const StructuredProblem& problem,
                                  const TileChainPartition& partition, const StructuredOperands& operands);
-/// Where the parameter's elements are multiplied: a mapping for it, with which nothing of it is exchanged
-/// before a pass, if only one tile uses each element. Empty for tied butterflies and fastfood: spread over
-/// all tiles.
+/// The mapping of a chain's parameter to the tiles that use its elements, so that elements used by a single
+/// tile are not exchanged before a pass. Empty for tied butterflies and fastfood: spread over all tiles.
 std::vector<program::MappedBox> chain_parameter_mapping(const StructuredProblem& problem,
                                                         const TileChainPartition& partition);
 
@@ -33,8 +32,8 @@ StructuredPlan plan_tile_fastfood(const StructuredProblem& problem, const machin
 program::StepId build_tile_fastfood(const Builder& builder, const StructuredProblem& problem,
                                     const TileChainPartition& partition, const StructuredOperands& operands);
 
-/// Toeplitz and circulant matrices as dense products. The rows of the matrix, parts of one row of diagonals,
-/// are sent to the tiles on each call.
+/// Toeplitz and circulant matrices as dense products. The rows of the matrix, which are slices of one row of
+/// diagonals, are sent to the tiles on each call.
 StructuredPlan plan_tile_toeplitz(const StructuredProblem& problem, const machine::Machine& machine);
 program::StepId build_tile_toeplitz(const Builder& builder, const StructuredProblem& problem,
                                     const TileToeplitzPartition& partition,
