@@ -4,7 +4,7 @@
 
 #include <tessera/machine.h>
 #include <tessera/optimizers.h>
-#include <tessera/pass_record.h>
+#include <tessera/run_cost.h>
 #include <tessera/sparse.h>
 #include <tessera/spiking.h>
 #include <tessera/structured.h>
@@ -633,79 +633,6 @@ struct SessionOptions {
   /// runs once for each of `parts` equal parts of the samples, one part per thread, so that values stay in
   /// the thread's caches; 1: for all samples at once; 0: the number that is predicted to be fastest.
   uint32_t parts = 0;
-};
-
-/// Cost of an operation in one run.
-struct OperationCost {
-  std::string operation;
-  std::string value;  ///< its first output
-  double seconds = 0;
-  double conversion_seconds = 0;         ///< of `seconds`, for converting between layouts
-  std::map<std::string, double> cycles;  ///< by phase
-};
-
-/// A value that the program converts from one layout to another.
-struct ConversionCost {
-  std::string value;
-  uint64_t bytes = 0;
-  double seconds = 0;
-};
-
-/// Time and memory of one of several chips.
-struct ChipCost {
-  uint32_t chip = 0;
-  std::map<std::string, double> cycles;  ///< by phase, until it finishes; waiting for other chips is "sync"
-  uint64_t bytes = 0;                    ///< of all its tiles
-};
-
-/// The traffic in one direction of a link between chips.
-struct LinkCost {
-  uint32_t from = 0;
-  uint32_t to = 0;
-  uint64_t bytes = 0;
-  double seconds = 0;  ///< in which the link carries them
-};
-
-/// A way to place a network on a machine of several chips.
-struct PlacementCost {
-  std::string placement;  ///< "1 of 4 chips", "2 stages on 2 chips", "4 chips as one"
-  double seconds = 0;
-  std::string overflow;  ///< empty: it fits
-  bool chosen = false;
-};
-
-/// When a value is alive: from the operation that computes it to the last one that reads it, by their
-/// position in RunCost::operations.
-struct Lifetime {
-  std::string value;
-  uint64_t bytes = 0;
-  size_t first = 0;
-  size_t last = 0;
-};
-
-/// Time and memory of a run: predicted on a host, the model's on a tiled machine.
-struct RunCost {
-  double seconds = 0;
-  std::map<std::string, double> cycles;  ///< by phase
-  /// Cycles of the average tile as a fraction of those of the slowest one, over all compute sets: 1 if all
-  /// tiles are equally busy. Costs that depend on data, such as spikes, count as expected.
-  double balance = 0;
-  std::vector<OperationCost> operations;
-  std::vector<ConversionCost> conversions;
-  std::vector<Lifetime> lifetimes;        ///< of all results; inputs, parameters and state are always alive
-  std::map<std::string, uint64_t> bytes;  ///< of data, by purpose: "parameter", "stash", …;
-                                          ///< temporaries at the step with the most of them
-  uint64_t total_bytes = 0;
-  uint64_t fullest_tile_bytes = 0;
-  uint64_t tile_bytes = 0;  ///< memory of a tile
-  std::string overflow;     ///< what does not fit, and what to change; empty: everything fits
-  /// Bytes of each tile by purpose; "other" is code, vertex state, stacks and padding. A host has one tile.
-  std::vector<std::map<std::string, uint64_t>> tiles;
-  // For machines of several chips; bytes and tiles are those of the first replica.
-  std::vector<ChipCost> chips;
-  std::vector<LinkCost> links;
-  std::vector<PlacementCost> placements;  ///< considered for a graph without stages and replicas
-  std::vector<PassRecord> passes;         ///< how the program was made, in order
 };
 
 /// An input or output of a run. The type has the rows of all replicas, and the present pattern of a sparse
