@@ -341,15 +341,11 @@ Value min(Value x, const std::vector<int>& dims, bool keepdim = false);
 Value argmax(Value x, int dim, bool keepdim = false);
 /// The sum of each element and all elements before it along a dimension.
 Value cumsum(Value x, int dim);
-<<<<<<< HEAD
 /// The mean of x over the micro-batches and replicas of a training step: x itself in a graph without any. A
 /// sum of losses divided by that of their number is, as a mean over the step, the sum of all of them divided
 /// by the number of all. It has no gradient, so x must not depend on parameters that are trained.
 Value mean_over_step(Value x);
-/// Of a matrix.
-=======
 /// The transpose of a matrix.
->>>>>>> main
 Value transpose(Value x);
 Value reshape(Value x, Shape shape);
 /// Elements [begin, end) of a dimension.

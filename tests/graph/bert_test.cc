@@ -299,6 +299,43 @@ TEST(Bert, TakesSparseWeights) {
   }
 }
 
+/// By name, a step trains like the one in FP32, and 16-bit parameters and moments take half of the memory.
+TEST(Bert, TrainsWithPublishedNumbers) {
+  PackedBatch batch = packed();
+  batch.arrays["lr"] = {0.01};
+  std::map<std::string, std::map<std::string, uint64_t>> bytes;
+  std::vector<float> of_fp32;
+  for (const char* name : {"fp32", "bf16", "mlperf-v1", "mlperf-v2"}) {
+    SCOPED_TRACE(name);
+    const Numbers numbers = numbers_named(name);
+    Network network(batch.sizes, {.numbers = numbers});
+    EXPECT_EQ(network.bert.hidden.type().type, numbers.products);
+    TrainingOptions training{.optimizer = Lamb{}};
+    set_numbers(training, numbers);
+    add_training(network.bert.loss, training);
+    const std::string parameter = "bert.encoder.layer.0.output.dense.weight";
+    EXPECT_EQ(network.graph.find(parameter).type().type, numbers.parameters);
+    EXPECT_EQ(network.graph.find(parameter + ".second_moment").type().type, numbers.state);
+    Session session(network.graph, Machine::host(2), {.seed = 3});
+    bytes[name] = session.cost().bytes;
+    std::vector<float> losses;
+    for (double step = 1; step <= 8; ++step) {
+      batch.arrays["step"] = {step};
+      TypedArrays arrays(session, batch.arrays);
+      session.run(arrays.tensors());
+      losses.push_back(arrays.floats("loss")[0]);
+    }
+    if (of_fp32.empty()) of_fp32 = losses;
+    EXPECT_LT(losses.back(), losses.front());
+    for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], of_fp32[i], 0.03F * of_fp32[i]) << i;
+  }
+  EXPECT_NEAR(bytes["mlperf-v1"]["parameter"], bytes["fp32"]["parameter"] / 2,
+              bytes["fp32"]["parameter"] / 20);
+  EXPECT_NEAR(bytes["mlperf-v2"]["optimizer"], bytes["fp32"]["optimizer"] / 2,
+              bytes["fp32"]["optimizer"] / 20);
+  EXPECT_USAGE_ERROR("there are fp32, bf16, mlperf-v1, mlperf-v2", numbers_named("fp8"));
+}
+
 TEST(Bert, RefusesWhatDoesNotFit) {
   const auto refuses = [](const std::string& what, const BertConfig& config, const BertBatch& batch,
                           const BertOptions& options = {}) {

@@ -180,3 +180,16 @@ def test_sparse_layers_train() -> None:
     losses = [float(session.run(**arrays)) for _ in range(12)]
     assert losses[-1] < losses[0]
     assert session.matrix(name).values.size == dense.sum()
+
+
+@pytest.mark.parametrize("numbers", ["bf16", "mlperf-v1", "mlperf-v2"])
+def test_published_numbers_train(numbers: Any) -> None:
+    config = transformers.BertConfig(**SIZES)
+    bert = tg.bert_for_pretraining(config, packs=2, tokens=48, sequences=2, predictions=9, numbers=numbers)
+    session = bert.graph.training_step(bert.loss, "lamb", lr=0.01, numbers=numbers).session()
+    first, second, third, fourth = sequences()
+    arrays = packed([[first, third], [fourth, second]], 48, 2, 9)
+    losses = [float(session.run(**arrays)) for _ in range(10)]
+    assert np.isfinite(losses).all() and losses[-1] < losses[0]
+    with pytest.raises(ValueError, match="give numbers by name, or state_dtype"):
+        bert.graph.training_step(bert.loss, numbers=numbers, loss_scale=8.0)
