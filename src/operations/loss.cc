@@ -46,7 +46,7 @@ std::optional<Value> weights_gradient(const Differentiation& d) {
 /// The gradient of logits was computed with the loss.
 Gradients loss_gradient(const Differentiation& d) {
   if (d.dy[1]) throw UsageError("cross_entropy: its second output, a gradient, has no gradient itself");
-  const TensorType& logits = d.input(0).type();
+  const TensorType logits = d.input(0).type();
   std::optional<Value> dx;
   if (d.dy[0]) dx = is_one(*d.dy[0]) ? d.output(1) : d.output(1) * cast(*d.dy[0], logits.type);
   if (d.dy[2]) {

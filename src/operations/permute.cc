@@ -76,7 +76,7 @@ Gradients permute_gradient(const Differentiation& d) {
   const std::vector<int64_t>& dims = dims_of(d.node);
   std::vector<int> inverse(dims.size());
   for (size_t i = 0; i < dims.size(); ++i) inverse[dims[i]] = static_cast<int>(i);
-  const TensorType& in = d.input(0).type();
+  const TensorType in = d.input(0).type();
   const Value dy = reshape(*d.dy[0], permuted_shape(view_of(d.node, in), dims));
   return {reshape(permute(dy, inverse), in.shape)};
 }
