@@ -100,12 +100,14 @@ class WideSlice {
       widening_tile_ =
           widening_tile_function<kTransposed, T>(w_.block_size == 4, micro_rows_, panel_.tiles.begin(1));
     if (panel_.packed) pack();
-    direct_ = slice_.y.col_stride == 1 && is_plain(slice_.epilogue) && panel_.cols == panel_.width;
+    const bool is_whole = panel_.cols == panel_.width, adds = slice_.epilogue.beta != 0;
+    direct_ = slice_.y.col_stride == 1 && is_bounded_sum(slice_.epilogue) && (is_whole || !adds);
     // Rows rotated in place are short: the lines they share with neighbours should stay in the caches.
     const bool shares_lines = !panel_.packed && panel_.rotation.columns != 0;
     stream_ = slice_.schedule.stream_y &&
-              (slice_.y.col_stride == 1 ? direct_ && !shares_lines && is_aligned(slice_.y, panel_.col)
-                                        : streams_columns(slice_.y, slice_.epilogue));
+              (slice_.y.col_stride == 1
+                   ? direct_ && is_whole && !adds && !shares_lines && is_aligned(slice_.y, panel_.col)
+                   : streams_columns(slice_.y, slice_.epilogue));
     // Otherwise the stores are early enough, and prefetching costs up to 3 %.
     fetch_y_ = !stream_ && kLanes == kMaxLanes && w_.block_size <= 8 && slice_.y.row_stride > panel_.width;
     const PartSplit rows(slice_.block_row_begin, slice_.block_row_end, w_.block_size);
@@ -176,14 +178,16 @@ class WideSlice {
 
   // Rotation of rows for reading X in place as aligned vectors.
   Rotation rotation_in_place(const Panel& p) const {
-    if (!can_rotate(kLanes, micro_rows_, p.width) || slice_.x.row_stride % kLanes != 0) return {0, p.width};
+    if (!can_rotate(kLanes, micro_rows_, p.width) || slice_.x.row_stride % kLanes != 0 || p.cols != p.width)
+      return {0, p.width};
     return {columns_past_vector(slice_.x.pointer_to(0, p.col)), p.width};
   }
 
-  // Whether X may be read in place: whole vectors, no overhang below. Vectors that cross cache lines or are
-  // in two parts cost more than a copy, unless they are read few times.
+  // Whether X may be read in place: whole vectors, or masks, no overhang below. Vectors that cross cache
+  // lines or are in two parts cost more than a copy, unless they are read few times.
   bool can_stay(const Panel& p, const Rotation& in_place) const {
-    return !slice_.seen && slice_.x.col_stride == 1 && p.cols == p.width && w_.cols % w_.block_size == 0 &&
+    return !slice_.seen && slice_.x.col_stride == 1 && (kHasMasks || p.cols == p.width) &&
+           w_.cols % w_.block_size == 0 &&
            (is_aligned(slice_.x, p.col) ||
             reads_of_x(slice_, micro_rows_) < reads_worth_a_copy(in_place.columns != 0, w_.block_size));
   }
@@ -293,18 +297,28 @@ class WideSlice {
       tile.y = direct ? slice_.y.pointer_to(row, panel_.col + first) : gathered + first;
       tile.y_step = direct ? static_cast<size_t>(slice_.y.row_stride) : panel_.width;
       tile.rotation = rotation_of(t);
+      const uint32_t missing = last == panel_.width ? last - panel_.cols : 0;
+      tile.missing = panel_.packed ? 0 : missing;
+      if (direct) {
+        const Epilogue& e = slice_.epilogue;
+        tile.end = {bias_of(e, row), e.beta != 0, e.activation, missing};
+      }
       const bool widens = strip.bits16 != nullptr && t == 0;
       const auto function =
-          widens ? widening_tile_ : tile_of(t, static_cast<uint32_t>((last - first) / kLanes));
+          widens ? widening_tile_ : tile_of(t, static_cast<uint32_t>((last - first) / kLanes), tile.missing);
       function(tile);
     }
     if (direct) chunk_row_ = row + micro_rows_;
   }
 
-  WideTileFunction tile_of(uint32_t t, uint32_t vectors) const {
+  WideTileFunction tile_of(uint32_t t, uint32_t vectors, uint32_t missing) const {
     const bool small_block = w_.block_size == 4;
     if (panel_.packed) return tile_function<kTransposed, XForm::packed>(small_block, micro_rows_, vectors);
     if (panel_.rotation.columns != 0 && t == 0) return rotated_tile_function<kTransposed>(vectors);
+    if constexpr (kHasMasks) {
+      if (missing != 0)
+        return tile_function<kTransposed, XForm::in_place_part>(small_block, micro_rows_, vectors);
+    }
     return tile_function<kTransposed, XForm::in_place>(small_block, micro_rows_, vectors);
   }
 

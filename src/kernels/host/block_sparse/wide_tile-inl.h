@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "kernels/common/accumulate-inl.h"
+#include "kernels/common/activation-inl.h"
 #include "kernels/common/panels-inl.h"
 #include "kernels/host/block_sparse/layout.h"
 #include "kernels/host/block_sparse/widen-inl.h"
@@ -24,10 +25,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // How a micro-tile accesses its part of X.
 enum class XForm : uint8_t {
-  packed,    // in a panel as wide as the micro-tile
-  in_place,  // in rows `x_step` apart
-  rotated,   // in place, with rotated rows
+  packed,         // in a panel as wide as the micro-tile
+  in_place,       // in rows `x_step` apart
+  in_place_part,  // the same, with a last vector that lacks columns
+  rotated,        // in place, with rotated rows
 };
+
+// Whether loads of a part of a vector are as fast as those of whole ones.
+inline constexpr bool kHasMasks = HWY_MEM_OPS_MIGHT_FAULT == 0 && kLanes == kMaxLanes;
 
 // Contiguous values of a block in a strip, and the distance to the next such part.
 struct StripPart {
@@ -43,6 +48,16 @@ struct Widening {
   StripPart part;         // how the strip lies in a block
   float* to;              // destination of their FP32 values, consecutive strips
   bool keeps;             // keep all of it for other micro-tiles; otherwise two blocks alternate
+};
+
+// How a micro-tile finishes its sums (is_bounded_sum()).
+struct TileEnd {
+  const float* bias = nullptr;  // of the first row, or null
+  bool adds = false;            // to Y
+  Activation activation = Activation::none;
+  uint32_t missing = 0;  // columns of the last vector that Y lacks; then it does not add
+
+  bool is_plain() const { return bias == nullptr && !adds && activation == Activation::none && missing == 0; }
 };
 
 // Input and output of a micro-tile: rows of a strip of one block row, times vectors of X.
@@ -61,6 +76,8 @@ struct WideTile {
   bool stream;        // use non-temporal stores; y is then aligned to vectors
   bool fetch_y;       // prefetch y
   Rotation rotation;  // of Y, and of X in place
+  uint32_t missing;   // columns of the last vector that X lacks
+  TileEnd end;
   Widening widening;
 };
 
@@ -135,7 +152,9 @@ template <int kRows, int kVectors, int kGroup, bool kTransposed, XForm kForm, cl
 HWY_NOINLINE void wide_tile(const WideTile& t) {
   const Floats d;
   const Rotation rotation = t.rotation;
+  const auto present = hn::FirstN(d, kLanes - t.missing);
   const auto load_x = [&](const float* x, int v) HWY_ATTR {
+    if (kForm == XForm::in_place_part && v == kVectors - 1) return hn::MaskedLoad(present, d, x + v * kLanes);
     return kForm == XForm::rotated && v == 0 ? rotation.load(x) : hn::LoadU(d, x + v * kLanes);
   };
   const size_t x_step = kForm == XForm::packed ? kVectors * kLanes : t.x_step;
@@ -207,6 +226,8 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
     }
   }
 
+  const TileEnd end = t.end;
+  const bool is_plain = end.is_plain();
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
@@ -214,8 +235,19 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
       float* to = t.y + r * t.y_step + v * kLanes;
       auto total = sum[0][r][v];
       if constexpr (kFlights == 2) total = hn::Add(total, sum[1][r][v]);
-      if (kForm != XForm::in_place && v == 0 && rotation.columns != 0) {
+      const bool may_rotate = kForm == XForm::packed || kForm == XForm::rotated;
+      const bool is_rotated = may_rotate && v == 0 && rotation.columns != 0;
+      if (!is_plain) {
+        if (end.adds) total = hn::Add(total, is_rotated ? rotation.load(to) : hn::LoadU(d, to));
+        if (end.bias != nullptr) total = hn::Add(total, hn::Set(d, end.bias[r]));
+        if (end.activation != Activation::none) total = activate(d, Activation::relu, total);
+        if (end.activation == Activation::relu6)
+          total = hn::IfThenElse(hn::Gt(total, hn::Set(d, 6.0F)), hn::Set(d, 6.0F), total);
+      }
+      if (is_rotated) {
         rotation.store(total, to);
+      } else if (v + 1 == kVectors && end.missing != 0) {
+        hn::BlendedStore(total, hn::FirstN(d, kLanes - end.missing), d, to);
       } else if (t.stream) {
         hn::Stream(total, d, to);
       } else {

@@ -27,6 +27,22 @@ TESSERA_DECLARE_FAMILY(depthwise, TESSERA_DEPTHWISE_CODELETS)
 TESSERA_POSITIONS(depthwise_param, TESSERA_DEPTHWISE_PARAMS)
 TESSERA_DEPTHWISE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
+/// Whether the results of a channel lie as what each tap sees of it, but for a shift: in an image whose size
+/// is at most the results' times the strides. Larger images than `kMostShiftedPositions` are no case for it.
+inline constexpr uint32_t kMostShiftedPositions = uint32_t{1} << 14;
+inline bool sees_by_shifts(const Window& w) {
+  const auto fits = [](uint32_t size, uint32_t stride, uint32_t results) {
+    return (size + stride - 1) / stride <= results;
+  };
+  return fits(w.height, w.stride_down, w.out_height) && fits(w.width, w.stride_across, w.out_width) &&
+         w.out_positions() <= kMostShiftedPositions;
+}
+
+/// Whether that is the channel itself.
+inline bool keeps_size(const Window& w) {
+  return w.stride_down == 1 && w.stride_across == 1 && w.width == w.out_width && w.height == w.out_height;
+}
+
 /// A vertex: positions × channels, whatever lies in rows.
 struct DepthwiseVertex {
   Window window;

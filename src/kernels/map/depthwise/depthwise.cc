@@ -12,39 +12,12 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "kernels/common/convert-inl.h"
+#include "kernels/map/depthwise/bounds-inl.h"
+#include "kernels/map/depthwise/positions-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace {
-
-using Floats = hn::ScalableTag<float>;
-using Vector = hn::Vec<Floats>;
-
-constexpr uint32_t kMostTaps = 64;
-
-/// Sums within their bounds; NaN stays.
-struct Bounds {
-  Vector low, high;
-
-  HWY_INLINE explicit Bounds(const DepthwiseVertex& d)
-      : low(hn::Set(Floats(), d.low)), high(hn::Set(Floats(), d.high)) {}
-  HWY_INLINE Vector clip(Vector sum) const {
-    const Vector above = hn::IfThenElse(hn::Lt(sum, low), low, sum);
-    return hn::IfThenElse(hn::Gt(above, high), high, above);
-  }
-};
-
-/// `count` elements, at most a vector, with zeros after them.
-template <class T>
-HWY_INLINE Vector load_some(const T* from, size_t count) {
-  return count >= hn::Lanes(Floats()) ? load_f32(Floats(), from) : load_first(Floats(), from, count);
-}
-template <class T>
-HWY_INLINE void store_some(Vector value, T* to, size_t count) {
-  if (count >= hn::Lanes(Floats())) return store_rounded(Floats(), value, to);
-  store_first(Floats(), value, to, count);
-}
 
 /// Channels of a position are contiguous.
 template <class T>
@@ -273,7 +246,7 @@ void run_depthwise(const program::Vertex& v) {
     if (d.x.col_stride == 1 && d.out.col_stride == 1)
       AlongChannels<T>(d).run();
     else if (d.x.row_stride == 1 && d.out.row_stride == 1 && whole_images)
-      AlongRows<T>(d).run();
+      sees_by_shifts(d.window) ? AlongPositions<T>(d).run() : AlongRows<T>(d).run();
     else
       depthwise_reference(v);
   });
