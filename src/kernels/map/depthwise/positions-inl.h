@@ -34,6 +34,8 @@ class AlongPositions {
     group_ = std::clamp(kGroupPositions / w_.out_positions(), 1U, images_);
     while (images_ % group_ != 0) --group_;
     vectors_ = (group_ * w_.out_positions() + kVectorLanes - 1) / kVectorLanes;
+    // Whole vectors before each band.
+    band_ = in_place_ || w_.positions() <= kBandFloats ? w_.out_height : std::min(kBandRows, w_.out_height);
     find_taps();
     const size_t mask_floats = round_up(taps_ * vectors_ * kMaskBytes, 64) / sizeof(float);
     channels_ = in_place_ ? 1 : std::clamp(kBatchFloats / channel_floats(), 1U, kMostChannels);
@@ -45,16 +47,10 @@ class AlongPositions {
 
   void run() {
     for (uint32_t image = 0; image < images_; image += group_)
-      for (uint32_t first = 0; first < d_.out.cols; first += channels_) {
-        const uint32_t end = std::min(first + channels_, d_.out.cols);
-        for (uint32_t c = first; c < end && !in_place_; ++c)
-          for (uint32_t i = 0; i < group_; ++i) copy_image(image + i, i, c, planes_of(c - first));
-        for (uint32_t c = first; c < end; ++c) {
-          const float* const from =
-              in_place_ ? reinterpret_cast<const float*>(x_at(image, c)) : planes_of(c - first) + margin_;
-          channel(image, c, from);
-        }
-      }
+      for (uint32_t first = 0; first < d_.out.cols; first += channels_)
+        for (uint32_t row = 0; row < w_.out_height; row += band_)
+          channels(image, {first, std::min(first + channels_, d_.out.cols)},
+                   {row, std::min(row + band_, w_.out_height)});
   }
 
  private:
@@ -62,12 +58,17 @@ class AlongPositions {
   static constexpr size_t kMaskBytes = (kVectorLanes + 7) / 8;
   // Small images are taken together; and channels, so that planes are not read right after they are written.
   static constexpr uint32_t kGroupPositions = 512, kBatchFloats = 4096, kMostChannels = 8;
+  // Larger images are copied by bands of rows, which the L1 cache holds.
+  static constexpr uint32_t kBandFloats = 4096, kBandRows = 16;
 
   const T* x_at(uint32_t image, uint32_t c) const {
     return reinterpret_cast<const T*>(
         address_of(d_.x, int64_t{image} * w_.positions(), int64_t{d_.channel} + c));
   }
-  uint32_t plane_floats() const { return group_ * w_.out_positions() + 2 * margin_; }
+  uint32_t plane_floats() const {
+    const uint32_t rows = band_ == w_.out_height ? group_ * band_ : band_ + rows_around_;
+    return rows * w_.out_width + 2 * margin_;
+  }
   uint32_t channel_floats() const { return w_.stride_down * w_.stride_across * plane_floats(); }
   float* planes_of(uint32_t channel) const { return planes_ + size_t{channel} * channel_floats(); }
 
@@ -83,6 +84,8 @@ class AlongPositions {
   void find_taps() {
     Step down[kMostTaps], across[kMostTaps];
     uint32_t most = 0;
+    above_ = step_of(w_.row(0, 0), w_.stride_down).whole;
+    rows_around_ = step_of(w_.row(0, w_.kernel_height - 1), w_.stride_down).whole - above_;
     for (uint32_t tap = 0; tap < taps_; ++tap) {
       down[tap] = step_of(w_.row(0, tap / w_.kernel_width), w_.stride_down);
       across[tap] = step_of(w_.col(0, tap % w_.kernel_width), w_.stride_across);
@@ -120,12 +123,36 @@ class AlongPositions {
     }
   }
 
-  void copy_image(uint32_t image, uint32_t place, uint32_t c, float* planes) const {
-    const T* from = x_at(image, c);
-    float* const first = planes + margin_ + size_t{place} * w_.out_positions();
-    for (uint32_t row = 0; row < w_.height; ++row, from += w_.width)
-      copy_row(from, first + size_t{row % w_.stride_down} * w_.stride_across * plane_floats() +
-                         size_t{row / w_.stride_down} * w_.out_width);
+  /// Results of a group of images in a band of rows.
+  void channels(uint32_t image, Span of, Span band) const {
+    if (in_place_) {
+      for (uint32_t c = of.begin; c < of.end; ++c)
+        channel(image, c, band, reinterpret_cast<const float*>(x_at(image, c)));
+      return;
+    }
+    const uint32_t first = band_ == w_.out_height ? 0 : plane_row(int64_t{band.begin} + above_);
+    const uint32_t end =
+        band_ == w_.out_height ? plane_rows() : plane_row(int64_t{band.end} + above_ + rows_around_);
+    for (uint32_t c = of.begin; c < of.end; ++c)
+      for (uint32_t i = 0; i < group_; ++i)
+        copy_image(image + i, i, c, {first, end}, planes_of(c - of.begin));
+    for (uint32_t c = of.begin; c < of.end; ++c)
+      channel(image, c, band, planes_of(c - of.begin) + margin_ - size_t{first} * w_.out_width);
+  }
+
+  uint32_t plane_rows() const { return (w_.height + w_.stride_down - 1) / w_.stride_down; }
+  uint32_t plane_row(int64_t row) const {
+    return static_cast<uint32_t>(std::clamp<int64_t>(row, 0, plane_rows()));
+  }
+
+  void copy_image(uint32_t image, uint32_t place, uint32_t c, Span rows, float* planes) const {
+    const T* const from = x_at(image, c);
+    float* const to = planes + margin_ + size_t{place} * w_.out_positions();
+    const uint32_t end = std::min(rows.end * w_.stride_down, w_.height);
+    for (uint32_t row = rows.begin * w_.stride_down; row < end; ++row)
+      copy_row(from + size_t{row} * w_.width,
+               to + size_t{row % w_.stride_down} * w_.stride_across * plane_floats() +
+                   size_t{row / w_.stride_down - rows.begin} * w_.out_width);
   }
 
   // A row in the phases of its columns. Whole vectors are stored: the next row overwrites what is too much.
@@ -157,7 +184,7 @@ class AlongPositions {
     return base::to_float(x);
   }
 
-  void channel(uint32_t image, uint32_t c, const float* from) const {
+  void channel(uint32_t image, uint32_t c, Span band, const float* from) const {
     const Floats d;
     const int64_t of_channel = int64_t{d_.channel} + c;
     float weight[kMostTaps];
@@ -165,8 +192,10 @@ class AlongPositions {
       weight[tap] = number(*reinterpret_cast<const T*>(address_of(d_.w, of_channel, tap)));
     const Vector bias = hn::Set(d, d_.bias_at(d_.channel + c));
     T* const to = reinterpret_cast<T*>(address_of(d_.out, int64_t{image} * w_.out_positions(), c));
-    const size_t count = size_t{group_} * w_.out_positions(), lanes = hn::Lanes(d);
-    size_t i = 0;
+    const bool is_all = band_ == w_.out_height;
+    const size_t count = is_all ? size_t{group_} * w_.out_positions() : size_t{band.end} * w_.out_width;
+    const size_t lanes = hn::Lanes(d);
+    size_t i = size_t{band.begin} * w_.out_width;
     for (; i + 4 * lanes <= count; i += 4 * lanes) vectors<4>(i, 4 * lanes, from, weight, bias, to);
     const size_t rest = count - i;
     if (rest > 3 * lanes)
@@ -210,8 +239,10 @@ class AlongPositions {
   const Window& w_;
   const uint32_t taps_;
   uint32_t images_, group_ = 1, channels_ = 1;
-  uint32_t vectors_ = 0;  // of a group's positions
-  uint32_t margin_ = 0;   // before and after a plane
+  uint32_t vectors_ = 0;                 // of a group's positions
+  uint32_t band_ = 0;                    // rows of results at a time
+  int32_t above_ = 0, rows_around_ = 0;  // of a plane, seen by a row and after it
+  uint32_t margin_ = 0;                  // before and after a plane
   bool in_place_ = false;
   uint8_t* masks_ = nullptr;  // of each tap, by vector
   float* planes_ = nullptr;   // of each channel of a batch, by phases of rows and columns
