@@ -77,7 +77,7 @@ double micro_rows_of(const BlockSlice& slice) {
 
 // Whether all rows of X begin at a cache line if the first one does.
 bool aligns_rows(const BlockSlice& slice) {
-  return slice.x.row_stride % static_cast<int64_t>(kLineBytes / sizeof(float)) == 0;
+  return !slice.seen && slice.x.row_stride % static_cast<int64_t>(kLineBytes / sizeof(float)) == 0;
 }
 
 // Cycles of one pass of a slice's values through registers, for one micro-tile of `vectors`. in_place: the
@@ -114,6 +114,7 @@ constexpr double kAlignedCalls = 0.5;
 // Fraction of the calls that copy X.
 double packed_calls(const BlockSlice& slice, const Sizes& s) {
   if (slice.schedule.copy_x) return 1;
+  if (slice.seen) return 0;
   const auto micro_rows = static_cast<uint32_t>(micro_rows_of(slice));
   const bool rotated = can_rotate(static_cast<size_t>(s.lanes), micro_rows, static_cast<uint32_t>(s.cols));
   const bool is_read_often =
@@ -155,11 +156,12 @@ program::PhaseTimes wide_cycles(const BlockSlice& slice, const machine::HostFigu
   const Sizes s = sizes_of(slice, f);
   const BlockWeight& w = slice.weight;
   const double panels = panels_of(slice.schedule, slice.col_end - slice.col_begin).tiles();
-  const double panel_bytes = 4.0 * w.cols * s.cols / panels;
+  const double packed = packed_calls(slice, s);
+  const double panel_bytes =
+      4.0 * (slice.seen && packed == 0 ? slice.seen.channels : w.cols) * s.cols / panels;
   const double panel_rate = resident_rate(panel_bytes, kPanelFractionOfL2, kPanelFractionLost, f);
 
   program::PhaseTimes cycles;
-  const double packed = packed_calls(slice, s);
   cycles[program::Phase::rearrange] = packed * copy_cycles(slice, s, f);
   const double panel_vectors = std::ceil(s.cols / s.lanes) / panels;
   const double tiles = std::ceil(panel_vectors / slice.schedule.micro_vectors);
@@ -252,6 +254,7 @@ std::vector<TileShape> tile_shapes(uint32_t block_size, uint32_t lanes, uint32_t
 // Whether X may be read in place: whole vectors, or masks, whole blocks, and no row stride that evicts other
 // rows from the L2 cache.
 bool can_stay(const BlockProblem& p, uint32_t lanes, const machine::HostFigures& f) {
+  if (p.can_shift) return lanes == kMaxLanes;
   const bool whole = !p.sees_images && !p.x_column_major && (p.n % lanes == 0 || lanes == kMaxLanes) &&
                      p.k % p.block_size == 0;
   return whole && 4.0 * p.k * p.n <= kInPlaceFractionOfL2 * static_cast<double>(f.l2_bytes);

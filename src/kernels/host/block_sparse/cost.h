@@ -25,6 +25,7 @@ struct BlockProblem {
   bool x_column_major = false;
   bool y_column_major = false;
   bool sees_images = false;  ///< X is what a window sees
+  bool can_shift = false;    ///< and such images may be read where they are
   bool is_bf16 = false;      ///< X and Y are, and the weight suits_bf16()
 };
 

@@ -29,6 +29,7 @@ enum class XForm : uint8_t {
   in_place,       // in rows `x_step` apart
   in_place_part,  // the same, with a last vector that lacks columns
   rotated,        // in place, with rotated rows
+  shifted,        // in images, where a block's columns are those of a channel, shifted and masked
 };
 
 // Whether loads of a part of a vector are as fast as those of whole ones.
@@ -66,8 +67,11 @@ struct WideTile {
   size_t block_step;  // floats from slot to slot
   size_t depth_step;  // transposed: floats from 8 rows of a block to the next 8
   uint32_t block_size;
-  const uint32_t* columns;  // block column of each block and of kMostBlocksAhead more
-  const uint32_t* slots;    // of each block and of kMostSlotsAhead more
+  const uint32_t* columns;  // block column of each block and of kMostBlocksAhead more; of images, where its
+                            // rows begin (int32_t)
+  const uint32_t* masks;    // where those of each block begin in mask_bits
+  const uint8_t* mask_bits;
+  const uint32_t* slots;  // of each block and of kMostSlotsAhead more
   size_t blocks;
   const float* x;
   size_t x_step;  // floats between rows of X; a packed panel is as wide as the micro-tile
@@ -152,8 +156,10 @@ template <int kRows, int kVectors, int kGroup, bool kTransposed, XForm kForm, cl
 HWY_NOINLINE void wide_tile(const WideTile& t) {
   const Floats d;
   const Rotation rotation = t.rotation;
+  hn::Mask<Floats> inside[kVectors];
   const auto present = hn::FirstN(d, kLanes - t.missing);
   const auto load_x = [&](const float* x, int v) HWY_ATTR {
+    if (kForm == XForm::shifted) return hn::MaskedLoad(inside[v], d, x + v * kLanes);
     if (kForm == XForm::in_place_part && v == kVectors - 1) return hn::MaskedLoad(present, d, x + v * kLanes);
     return kForm == XForm::rotated && v == 0 ? rotation.load(x) : hn::LoadU(d, x + v * kLanes);
   };
@@ -196,8 +202,17 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
       w = t.w + t.slots[i] * t.block_step;
       next_w = t.w + t.slots[i + ahead] * t.block_step;
     }
-    const float* x = t.x + t.columns[i] * x_block;
-    const float* next_x = t.x + t.columns[i + x_ahead] * x_block;
+    const auto rows_of = [&](size_t block) HWY_ATTR {
+      if (kForm == XForm::shifted) return t.x + static_cast<int32_t>(t.columns[block]);
+      return t.x + t.columns[block] * x_block;
+    };
+    const float* x = rows_of(i);
+    const float* next_x = rows_of(i + x_ahead);
+    if constexpr (kForm == XForm::shifted) {
+      const uint8_t* bits = t.mask_bits + t.masks[i];
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) inside[v] = hn::LoadMaskBits(d, bits + v * mask_bytes(kLanes));
+    }
     const float* values = w;
     const float* lines = next_w;
     for (uint32_t part = 0; part < parts; ++part) {

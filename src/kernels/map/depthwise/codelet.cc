@@ -68,7 +68,7 @@ program::PhaseTimes depthwise_cost(const Vertex& v, const machine::Machine& m) {
   const double images = static_cast<double>(d.out.rows) / w.out_positions();
   const double seen = images * w.positions() * d.out.cols;
   const bool along_channels = d.x.col_stride == 1, shifted = !along_channels && sees_by_shifts(w);
-  const bool copies = !along_channels && !(shifted && keeps_size(w) && d.x.type == Type::f32);
+  const bool copies = !along_channels && !(shifted && w.keeps_size() && d.x.type == Type::f32);
   // A row is computed in whole vectors.
   const double vector = lanes_of(m.figures);
   const double padded = along_channels || shifted ? 1 : std::max(1.0, vector / std::max(1U, w.out_width));

@@ -38,11 +38,6 @@ inline bool sees_by_shifts(const Window& w) {
          w.out_positions() <= kMostShiftedPositions;
 }
 
-/// Whether that is the channel itself.
-inline bool keeps_size(const Window& w) {
-  return w.stride_down == 1 && w.stride_across == 1 && w.width == w.out_width && w.height == w.out_height;
-}
-
 /// A vertex: positions × channels, whatever lies in rows.
 struct DepthwiseVertex {
   Window window;

@@ -30,7 +30,7 @@ class AlongPositions {
  public:
   explicit AlongPositions(const DepthwiseVertex& d)
       : d_(d), w_(d.window), taps_(w_.taps()), images_(d.out.rows / w_.out_positions()) {
-    in_place_ = keeps_size(w_) && std::is_same_v<T, float> && HWY_MEM_OPS_MIGHT_FAULT == 0;
+    in_place_ = w_.keeps_size() && std::is_same_v<T, float> && HWY_MEM_OPS_MIGHT_FAULT == 0;
     group_ = std::clamp(kGroupPositions / w_.out_positions(), 1U, images_);
     while (images_ % group_ != 0) --group_;
     vectors_ = (group_ * w_.out_positions() + kVectorLanes - 1) / kVectorLanes;
@@ -42,7 +42,9 @@ class AlongPositions {
     float* const buffer = thread_buffer(mask_floats + (in_place_ ? 0 : size_t{channels_} * channel_floats()));
     masks_ = reinterpret_cast<uint8_t*>(buffer);
     planes_ = buffer + mask_floats;
-    for (uint32_t tap = 0; tap < taps_; ++tap) mask(tap);
+    for (uint32_t tap = 0; tap < taps_; ++tap)
+      mask_tap(w_, tap, 0, group_ * w_.out_positions(), kVectorLanes,
+               masks_ + size_t{tap} * vectors_ * kMaskBytes);
   }
 
   void run() {
@@ -54,8 +56,8 @@ class AlongPositions {
   }
 
  private:
-  static constexpr size_t kVectorLanes = hn::MaxLanes(Floats());
-  static constexpr size_t kMaskBytes = (kVectorLanes + 7) / 8;
+  static constexpr uint32_t kVectorLanes = hn::MaxLanes(Floats());
+  static constexpr size_t kMaskBytes = mask_bytes(kVectorLanes);
   // Small images are taken together; and channels, so that planes are not read right after they are written.
   static constexpr uint32_t kGroupPositions = 512, kBatchFloats = 4096, kMostChannels = 8;
   // Larger images are copied by bands of rows, which the L1 cache holds.
@@ -95,32 +97,6 @@ class AlongPositions {
     margin_ = round_up(most + kMaxLanes, kMaxLanes);
     for (uint32_t tap = 0; tap < taps_ && !in_place_; ++tap)
       shift_[tap] += int64_t{down[tap].phase * w_.stride_across + across[tap].phase} * plane_floats();
-  }
-
-  /// Bits of the positions at which a tap is within the image.
-  void mask(uint32_t tap) {
-    uint8_t* const bytes = masks_ + size_t{tap} * vectors_ * kMaskBytes;
-    std::fill_n(bytes, vectors_ * kMaskBytes, uint8_t{0});
-    const Span cols = w_.out_cols(tap % w_.kernel_width);
-    if (cols.size() == 0) return;
-    for (uint32_t row = 0; row < w_.out_height; ++row) {
-      if (!w_.has_row(w_.row(row, tap / w_.kernel_width))) continue;
-      for (uint32_t image = 0; image < group_; ++image) {
-        const uint32_t at = image * w_.out_positions() + row * w_.out_width;
-        set_bits(bytes, at + cols.begin, at + cols.end);
-      }
-    }
-  }
-
-  static void set_bits(uint8_t* bytes, uint32_t begin, uint32_t end) {
-    constexpr uint32_t kLanesOfVector = kVectorLanes;
-    for (uint32_t v = begin / kLanesOfVector; v * kLanesOfVector < end; ++v) {
-      const uint32_t from = std::max(begin, v * kLanesOfVector) - v * kLanesOfVector;
-      const uint32_t to = std::min(end, (v + 1) * kLanesOfVector) - v * kLanesOfVector;
-      const uint32_t bits = ((uint32_t{1} << to) - 1) & ~((uint32_t{1} << from) - 1);
-      for (size_t b = 0; b < kMaskBytes; ++b)
-        bytes[v * kMaskBytes + b] |= static_cast<uint8_t>(bits >> (8 * b));
-    }
   }
 
   /// Results of a group of images in a band of rows.
