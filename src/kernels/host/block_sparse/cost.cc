@@ -31,6 +31,8 @@ constexpr double kWidenCycles = 2;
 constexpr double kTransposeCyclesPerVector = 6;
 // A row of Y that is not whole vectors: a masked store.
 constexpr double kRaggedRowCycles = 4;
+// Beginning a row of a micro-tile in a Y beyond the L2 cache: prefetchers begin with each.
+constexpr double kFarRowCycles = 80;
 // A cache line of Y written by two cores at about the same time.
 constexpr double kSharedLineCycles = 60;
 // Reducing and finishing the sums of one vector of the few-column kernel.
@@ -75,9 +77,9 @@ double micro_rows_of(const BlockSlice& slice) {
   return slice.weight.block_size == 4 ? 4 : std::min<double>(slice.schedule.micro_rows, 8);
 }
 
-// Whether all rows of X begin at a cache line if the first one does.
-bool aligns_rows(const BlockSlice& slice) {
-  return !slice.seen && slice.x.row_stride % static_cast<int64_t>(kLineBytes / sizeof(float)) == 0;
+// Whether all rows of X begin at a vector if the first one does.
+bool aligns_rows(const BlockSlice& slice, const Sizes& s) {
+  return !slice.seen && slice.x.row_stride % static_cast<int64_t>(s.lanes) == 0;
 }
 
 // Cycles of one pass of a slice's values through registers, for one micro-tile of `vectors`. in_place: the
@@ -87,7 +89,7 @@ double tile_cycles(const BlockSlice& slice, const Sizes& s, double vectors, doub
   const double micro_rows = micro_rows_of(slice);
   const double multiply_adds = micro_rows * vectors * 2 * s.lanes / f.flops_per_cycle;
   // A vector that crosses cache lines is two loads.
-  const double crossing = aligns_rows(slice) ? 0 : in_place * vectors;
+  const double crossing = aligns_rows(slice, s) ? 0 : in_place * vectors;
   const double loads = (micro_rows + 2 * vectors + crossing) * s.lanes * 4 / f.l1_bytes_per_cycle;
   const double line_cycles = in_place * kInPlaceLineCycles;
   const double panel = vectors * s.lanes * 4 / panel_rate;
@@ -120,7 +122,7 @@ double packed_calls(const BlockSlice& slice, const Sizes& s) {
   const bool is_read_often =
       reads_of_x(slice, micro_rows) >= reads_worth_a_copy(rotated, slice.weight.block_size);
   if (!is_read_often) return 0;
-  return aligns_rows(slice) ? 1 - kAlignedCalls : 1;
+  return aligns_rows(slice, s) ? 1 - kAlignedCalls : 1;
 }
 
 // Writing Y: an ordinary store reads the line first.
@@ -133,6 +135,8 @@ double write_cycles(const BlockSlice& slice, const Sizes& s, const machine::Host
   double cycles = passes * bytes / streaming_rate(bytes + s.value_bytes, f);
   if (slice.schedule.stream_y) cycles = std::max(cycles, bytes / f.l3_bytes_per_cycle);
   if (by_columns) cycles += bytes / 4 / s.lanes * kTransposeCyclesPerVector;
+  if (!by_columns && bytes > static_cast<double>(f.l2_bytes))
+    cycles += kFarRowCycles * s.rows * std::ceil(s.cols / s.lanes / slice.schedule.micro_vectors);
   return cycles;
 }
 
@@ -248,7 +252,7 @@ std::vector<TileShape> tile_shapes(uint32_t block_size, uint32_t lanes, uint32_t
   if (lanes < 16 && block_size > 4 && n <= 2 * lanes) return {{8, 1}, {4, 2}};
   if (lanes < 16) return {{4, 3}, {4, 2}};
   if (block_size == 4) return {{4, 6}, {4, 4}, {4, 3}};
-  return {{8, 3}, {8, 2}, {4, 4}};
+  return {{8, 3}, {8, 2}, {4, 4}, {4, 6}};
 }
 
 // Whether X may be read in place: whole vectors, or masks, whole blocks, and no row stride that evicts other
