@@ -135,8 +135,17 @@ std::vector<Case> depthwise_cases() {
   whole.inputs.push_back({Type::f32, {40}, {}, {}});
   whole.attributes.insert({{"low", -0.25}, {"high", 0.5}});
   whole.differentiable = false;
-  return {std::move(whole), use(Type::f32, {2, 5, 6, 7}, {.kernel = {3, 3}, .padding = {1, 1}}),
+  // Whose channels are copied in parts.
+  const auto large_case = [&] {
+    Case large = use(Type::f32, {2, 70, 66, 2}, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
+    large.differentiable = false;
+    return large;
+  };
+  return {std::move(whole),
+          use(Type::f32, {2, 5, 6, 7}, {.kernel = {3, 3}, .padding = {1, 1}}),
           use(Type::f32, {2, 7, 9, 4}, {.kernel = {3, 2}, .stride = {2, 3}, .padding = {1, 0, 2, 1}}),
+          use(Type::f32, {2, 6, 8, 5}, {.kernel = {3, 3}}),
+          large_case(),
           use(Type::f32, {3, 11, 20}, {.kernel = {3}, .padding = {2}, .dilation = {2}}),
           use(Type::f16, {2, 4, 9, 3}, {.kernel = {2, 3}, .stride = {1, 2}, .padding = {1, 1}})};
 }

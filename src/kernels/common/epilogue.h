@@ -23,6 +23,14 @@ inline bool is_plain(const Epilogue& e) {
   return e.alpha == 1.0F && e.beta == 0.0F && e.bias == nullptr && e.activation == Activation::none;
 }
 
+/// Whether the result is the sums, plus a bias and what is in Y, within bounds: cheap to compute in
+/// registers.
+inline bool is_bounded_sum(const Epilogue& e) {
+  const bool has_bounds = e.activation == Activation::relu || e.activation == Activation::relu6;
+  return e.alpha == 1.0F && (e.beta == 0.0F || e.beta == 1.0F) &&
+         (has_bounds || e.activation == Activation::none);
+}
+
 /// The biases from a row on, or null.
 inline const float* bias_of(const Epilogue& e, uint32_t row) {
   return e.bias == nullptr ? nullptr : e.bias + row;

@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/simd.h"
+#include "kernels/common/convert-inl.h"
 #include "kernels/common/panels-inl.h"
 #include "kernels/common/window.h"
 
@@ -133,17 +135,30 @@ class SeenColumns {
   }
 
   HWY_INLINE void copy_strided(int64_t first, int64_t step, float* to, uint32_t count) const {
-    const Floats d;
     const float* from = x_.data + first;
     uint32_t i = 0;
+#if TESSERA_HAS_VECTORS
     if (step == 2)
-      for (; i + kLanes <= count && first + 2 * int64_t{i + kLanes} <= size_; i += kLanes) {
-        hn::Vec<Floats> even, odd;
-        hn::LoadInterleaved2(d, from + 2 * i, even, odd);
-        hn::StoreU(even, d, to + i);
-      }
+      for (const Floats d; i < count; i += kLanes)
+        copy_every_other(d, from + 2 * size_t{i}, to + i, count - i);
+#endif
     for (; i < count; ++i) to[i] = from[i * step];
   }
+
+#if TESSERA_HAS_VECTORS
+  // Up to a vector of results.
+  template <class D>
+  static HWY_INLINE void copy_every_other(D d, const float* from, float* to, size_t count) {
+    const size_t last = 2 * std::min<size_t>(count, kLanes) - 1;  // elements up to the last one
+    const auto lower = last >= kLanes ? hn::LoadU(d, from) : load_first(d, from, last);
+    const auto upper = last > kLanes ? load_first(d, from + kLanes, last - kLanes) : hn::Zero(d);
+    const auto even = hn::ConcatEven(d, upper, lower);
+    if (count >= kLanes)
+      hn::StoreU(even, d, to);
+    else
+      hn::BlendedStore(even, hn::FirstN(d, count), d, to);
+  }
+#endif
 
   const MatrixView<const float>& x_;
   const Seen& seen_;

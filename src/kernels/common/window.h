@@ -4,6 +4,7 @@
 #include <tessera/types.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -41,6 +42,15 @@ struct Window {
   uint32_t taps() const { return kernel_height * kernel_width; }
   uint32_t positions() const { return height * width; }
   uint32_t out_positions() const { return out_height * out_width; }
+
+  /// Whether the elements under a tap lie as the positions do, but for a shift.
+  bool keeps_size() const {
+    return stride_down == 1 && stride_across == 1 && height == out_height && width == out_width;
+  }
+  /// The shift of a tap in a window that keeps the size.
+  int64_t shift_of(uint32_t tap) const {
+    return row(0, tap / kernel_width) * width + col(0, tap % kernel_width);
+  }
 
   /// The row of the image under a row of taps; negative or beyond the last row where there are zeros.
   int64_t row(uint32_t out_row, uint32_t tap_row) const {
@@ -109,6 +119,14 @@ inline Seen seen_of(const program::FieldView& images, const program::FieldView& 
   if (window.empty()) return {};
   return {window_of(window), images.rows, images.cols, static_cast<uint32_t>(first)};
 }
+
+/// Bytes of a vector's mask.
+constexpr size_t mask_bytes(size_t lanes) { return (lanes + 7) / 8; }
+
+/// Masks of `count` positions from `first` on, in vectors of `lanes`: a bit is set where the tap is within
+/// the image.
+void mask_tap(const Window& window, uint32_t tap, uint32_t first, uint32_t count, uint32_t lanes,
+              uint8_t* masks);
 
 /// Columns [0, cols) of X, row by row.
 std::vector<float> matrix_of(const MatrixView<const float>& images, const Seen& seen, uint32_t cols);

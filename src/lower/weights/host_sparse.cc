@@ -23,6 +23,16 @@ Layout layout_of(const ops::Builder& builder, const ops::Operand& operand) {
   return variable.is_external() || variable.is_argument() ? Layout::column_major : Layout::row_major;
 }
 
+/// A result that the next operation reads should stay in the caches.
+ops::ForcedKnobs knobs_of(const ops::Builder& builder, const LinearCall& call) {
+  if (call.product == ProductKind::sddmm) return {};
+  const ops::Operand& result = call.product == ProductKind::forward ? call.y : call.x;
+  const uint64_t bytes = uint64_t{result.rows()} * result.cols() * size_of(builder.type_of(result));
+  const bool is_read_here = layout_of(builder, result) == Layout::row_major;
+  if (!is_read_here || bytes > builder.machine().figures.l3_bytes) return {};
+  return {{"stream_y", 0}};
+}
+
 }  // namespace
 
 HostSparseWeight::HostSparseWeight(const TensorType& type, const std::string& name)
@@ -51,7 +61,7 @@ program::StepId HostSparseWeight::add(const ops::Builder& builder, const LinearC
                                     .bias = call.bias.has_value(),
                                     .uses_beta = call.adds};
   const ops::HostPlan plan =
-      plan_host_product(*weight_, problem, builder.machine(), {},
+      plan_host_product(*weight_, problem, builder.machine(), knobs_of(builder, call),
                         {layout_of(builder, call.x), layout_of(builder, call.y), call.window});
   return build_host_product(builder, index_, problem, plan,
                             {.values = call.values, .x = call.x, .y = call.y, .bias = call.bias});

@@ -28,7 +28,7 @@ struct BlockSchedule {
   uint8_t micro_rows = 8;     ///< wide: height of a micro-tile in rows, 4 or 8 (4 × 4 blocks: 4)
   uint8_t micro_vectors = 3;  ///< wide: maximum width of a micro-tile in vectors
   uint32_t panel_cols = 48;   ///< wide: columns of X that stay in the L2 cache while W streams
-  bool copy_x = true;         ///< wide: copy the panel of X; otherwise only if X lacks aligned vectors
+  bool copy_x = true;         ///< wide: copy the panel of X; otherwise only if X cannot be read where it is
   bool stream_y = false;      ///< wide: write Y with non-temporal stores if it is aligned
 
   bool operator==(const BlockSchedule&) const = default;
@@ -73,6 +73,13 @@ struct BlockSlice {
   program::PhaseClock* clock = nullptr;  ///< may be null
   program::Helpers* helpers = nullptr;   ///< may be null
 };
+
+/// Whether images may be read where they are: what each tap sees of a channel is the channel, shifted and
+/// masked, and the columns of a block are of one tap.
+inline bool can_shift(const Seen& seen, uint32_t block_size, int64_t row_stride) {
+  return seen.window.keeps_size() && seen.channels % block_size == 0 &&
+         int64_t{seen.channels} * row_stride < INT32_MAX / 2;
+}
 
 /// Whether blocks of W and activations of these types are for Kernel::bf16, forward and without a window.
 constexpr bool suits_bf16(Type weights, uint32_t block_size) {

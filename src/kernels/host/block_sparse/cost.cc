@@ -29,8 +29,10 @@ constexpr double kSlotCycles = 6;
 constexpr double kWidenCycles = 2;
 // Transposing in registers on the way from a column-major X or to a column-major Y.
 constexpr double kTransposeCyclesPerVector = 6;
-// A row of Y that is not whole vectors goes through scratch: a call, masked loads and stores.
-constexpr double kRaggedRowCycles = 30;
+// A row of Y that is not whole vectors: a masked store.
+constexpr double kRaggedRowCycles = 4;
+// Beginning a row of a micro-tile in a Y beyond the L2 cache: prefetchers begin with each.
+constexpr double kFarRowCycles = 80;
 // A cache line of Y written by two cores at about the same time.
 constexpr double kSharedLineCycles = 60;
 // Reducing and finishing the sums of one vector of the few-column kernel.
@@ -75,13 +77,21 @@ double micro_rows_of(const BlockSlice& slice) {
   return slice.weight.block_size == 4 ? 4 : std::min<double>(slice.schedule.micro_rows, 8);
 }
 
-// Cycles of one pass of a slice's values through registers, for one micro-tile of `vectors`. line_cycles: per
-// cache line of X that it reads, besides its part of panel_rate.
+// Whether all rows of X begin at a vector if the first one does.
+bool aligns_rows(const BlockSlice& slice, const Sizes& s) {
+  return !slice.seen && slice.x.row_stride % static_cast<int64_t>(s.lanes) == 0;
+}
+
+// Cycles of one pass of a slice's values through registers, for one micro-tile of `vectors`. in_place: the
+// fraction of the calls that read X where it is.
 double tile_cycles(const BlockSlice& slice, const Sizes& s, double vectors, double panel_rate,
-                   double line_cycles, const machine::HostFigures& f) {
+                   double in_place, const machine::HostFigures& f) {
   const double micro_rows = micro_rows_of(slice);
   const double multiply_adds = micro_rows * vectors * 2 * s.lanes / f.flops_per_cycle;
-  const double loads = (micro_rows + 2 * vectors) * s.lanes * 4 / f.l1_bytes_per_cycle;
+  // A vector that crosses cache lines is two loads.
+  const double crossing = aligns_rows(slice, s) ? 0 : in_place * vectors;
+  const double loads = (micro_rows + 2 * vectors + crossing) * s.lanes * 4 / f.l1_bytes_per_cycle;
+  const double line_cycles = in_place * kInPlaceLineCycles;
   const double panel = vectors * s.lanes * 4 / panel_rate;
   const double lines = vectors * s.lanes * 4 / kLineBytes;
   const double waiting = micro_rows * vectors <= kFewSums ? kFewSumsFactor : 1;
@@ -106,11 +116,13 @@ constexpr double kAlignedCalls = 0.5;
 // Fraction of the calls that copy X.
 double packed_calls(const BlockSlice& slice, const Sizes& s) {
   if (slice.schedule.copy_x) return 1;
+  if (slice.seen) return 0;
   const auto micro_rows = static_cast<uint32_t>(micro_rows_of(slice));
   const bool rotated = can_rotate(static_cast<size_t>(s.lanes), micro_rows, static_cast<uint32_t>(s.cols));
   const bool is_read_often =
       reads_of_x(slice, micro_rows) >= reads_worth_a_copy(rotated, slice.weight.block_size);
-  return is_read_often ? 1 - kAlignedCalls : 0;
+  if (!is_read_often) return 0;
+  return aligns_rows(slice, s) ? 1 - kAlignedCalls : 1;
 }
 
 // Writing Y: an ordinary store reads the line first.
@@ -123,6 +135,8 @@ double write_cycles(const BlockSlice& slice, const Sizes& s, const machine::Host
   double cycles = passes * bytes / streaming_rate(bytes + s.value_bytes, f);
   if (slice.schedule.stream_y) cycles = std::max(cycles, bytes / f.l3_bytes_per_cycle);
   if (by_columns) cycles += bytes / 4 / s.lanes * kTransposeCyclesPerVector;
+  if (!by_columns && bytes > static_cast<double>(f.l2_bytes))
+    cycles += kFarRowCycles * s.rows * std::ceil(s.cols / s.lanes / slice.schedule.micro_vectors);
   return cycles;
 }
 
@@ -146,16 +160,16 @@ program::PhaseTimes wide_cycles(const BlockSlice& slice, const machine::HostFigu
   const Sizes s = sizes_of(slice, f);
   const BlockWeight& w = slice.weight;
   const double panels = panels_of(slice.schedule, slice.col_end - slice.col_begin).tiles();
-  const double panel_bytes = 4.0 * w.cols * s.cols / panels;
+  const double packed = packed_calls(slice, s);
+  const double panel_bytes =
+      4.0 * (slice.seen && packed == 0 ? slice.seen.channels : w.cols) * s.cols / panels;
   const double panel_rate = resident_rate(panel_bytes, kPanelFractionOfL2, kPanelFractionLost, f);
 
   program::PhaseTimes cycles;
-  const double packed = packed_calls(slice, s);
   cycles[program::Phase::rearrange] = packed * copy_cycles(slice, s, f);
   const double panel_vectors = std::ceil(s.cols / s.lanes) / panels;
   const double tiles = std::ceil(panel_vectors / slice.schedule.micro_vectors);
-  const double line_cycles = (1 - packed) * kInPlaceLineCycles;
-  double compute = panels * tiles * tile_cycles(slice, s, panel_vectors / tiles, panel_rate, line_cycles, f);
+  double compute = panels * tiles * tile_cycles(slice, s, panel_vectors / tiles, panel_rate, 1 - packed, f);
   compute += panels * s.blocks * (kIndexCycles + (has_slots(w) ? kSlotCycles : 0));
   if (w.type != Type::f32) compute += panels * s.values / s.lanes * kWidenCycles;
   const double streaming = panels * s.value_bytes / streaming_rate(s.value_bytes + panel_bytes, f);
@@ -238,13 +252,15 @@ std::vector<TileShape> tile_shapes(uint32_t block_size, uint32_t lanes, uint32_t
   if (lanes < 16 && block_size > 4 && n <= 2 * lanes) return {{8, 1}, {4, 2}};
   if (lanes < 16) return {{4, 3}, {4, 2}};
   if (block_size == 4) return {{4, 6}, {4, 4}, {4, 3}};
-  return {{8, 3}, {8, 2}, {4, 4}};
+  return {{8, 3}, {8, 2}, {4, 4}, {4, 6}};
 }
 
-// Whether X may be read in place: whole vectors and blocks, and no row stride that evicts other rows from the
-// L2 cache.
+// Whether X may be read in place: whole vectors, or masks, whole blocks, and no row stride that evicts other
+// rows from the L2 cache.
 bool can_stay(const BlockProblem& p, uint32_t lanes, const machine::HostFigures& f) {
-  const bool whole = !p.sees_images && !p.x_column_major && p.n % lanes == 0 && p.k % p.block_size == 0;
+  if (p.can_shift) return lanes == kMaxLanes;
+  const bool whole = !p.sees_images && !p.x_column_major && (p.n % lanes == 0 || lanes == kMaxLanes) &&
+                     p.k % p.block_size == 0;
   return whole && 4.0 * p.k * p.n <= kInPlaceFractionOfL2 * static_cast<double>(f.l2_bytes);
 }
 

@@ -25,6 +25,7 @@ struct BlockProblem {
   bool x_column_major = false;
   bool y_column_major = false;
   bool sees_images = false;  ///< X has the elements under a window
+  bool can_shift = false;    ///< images that X sees may be read where they are
   bool is_bf16 = false;      ///< X and Y are BF16, and the weight suits_bf16()
 };
 

@@ -65,7 +65,8 @@ inline TileSplit panels_of(const BlockSchedule& schedule, uint32_t cols) {
 struct WideScratch {
   size_t panel = 0;  ///< packed X: a [k][columns] matrix per micro-tile
   size_t strip;      ///< values of one strip of a block row, widened to FP32
-  size_t columns;    ///< block columns of one block row (uint32_t)
+  size_t columns;    ///< block columns of one block row (uint32_t), or where their rows of X begin (int32_t)
+  size_t masks;      ///< where the masks of their taps begin (uint32_t)
   size_t slots;      ///< slots of its blocks and of kMostSlotsAhead more (uint32_t)
   size_t numbers;    ///< 0, 1, 2, …: slots of consecutive values, as many as in `slots`
   size_t list;       ///< number of these
@@ -81,7 +82,8 @@ struct WideScratch {
     columns = strip + depth * strip_rows;
     const size_t blocks = round_up(static_cast<uint32_t>(depth / block_size), kMaxLanes);
     list = blocks + kMostSlotsAhead;
-    slots = columns + blocks + kMaxLanes;
+    masks = columns + blocks + kMaxLanes;
+    slots = masks + blocks;
     numbers = slots + list;
     rows = numbers + list;
     total = rows + kChunkRows * width;

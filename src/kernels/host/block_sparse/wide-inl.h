@@ -73,7 +73,8 @@ class WideSlice {
     uint32_t width = 0;  // a multiple of whole vectors
     TileSplit tiles{};
     bool packed = true;
-    Rotation rotation{};  // rotation of the first micro-tile
+    bool shifted = false;  // images are read where they are
+    Rotation rotation{};   // rotation of the first micro-tile
   };
 
   Panel panel_of(uint32_t begin, uint32_t cols) const {
@@ -84,12 +85,13 @@ class WideSlice {
     p.tiles = {static_cast<uint32_t>((cols + kLanes - 1) / kLanes), micro_vectors_};
     p.width = static_cast<uint32_t>(p.tiles.vectors * kLanes);
     const Rotation in_place = rotation_in_place(p);
-    p.packed = slice_.schedule.copy_x || !can_stay(p, in_place);
-    if (!p.packed) {
+    p.shifted = kHasMasks && !slice_.schedule.copy_x && slice_.seen && slice_.x.col_stride == 1 &&
+                can_shift(slice_.seen, w_.block_size, slice_.x.row_stride);
+    p.packed = !p.shifted && (slice_.schedule.copy_x || !can_stay(p, in_place));
+    if (p.packed && begin == slice_.col_begin) p.rotation = row_rotation_;
+    if (!p.packed && !p.shifted) {
       p.rotation = in_place;
       p.col -= in_place.columns;
-    } else if (begin == slice_.col_begin) {
-      p.rotation = row_rotation_;
     }
     return p;
   }
@@ -100,12 +102,15 @@ class WideSlice {
       widening_tile_ =
           widening_tile_function<kTransposed, T>(w_.block_size == 4, micro_rows_, panel_.tiles.begin(1));
     if (panel_.packed) pack();
-    direct_ = slice_.y.col_stride == 1 && is_plain(slice_.epilogue) && panel_.cols == panel_.width;
+    if (panel_.shifted) find_rows();
+    const bool is_whole = panel_.cols == panel_.width, adds = slice_.epilogue.beta != 0;
+    direct_ = slice_.y.col_stride == 1 && is_bounded_sum(slice_.epilogue) && (is_whole || !adds);
     // Rows rotated in place are short: the lines they share with neighbours should stay in the caches.
     const bool shares_lines = !panel_.packed && panel_.rotation.columns != 0;
     stream_ = slice_.schedule.stream_y &&
-              (slice_.y.col_stride == 1 ? direct_ && !shares_lines && is_aligned(slice_.y, panel_.col)
-                                        : streams_columns(slice_.y, slice_.epilogue));
+              (slice_.y.col_stride == 1
+                   ? direct_ && is_whole && !adds && !shares_lines && is_aligned(slice_.y, panel_.col)
+                   : streams_columns(slice_.y, slice_.epilogue));
     // Otherwise the stores are early enough, and prefetching costs up to 3 %.
     fetch_y_ = !stream_ && kLanes == kMaxLanes && w_.block_size <= 8 && slice_.y.row_stride > panel_.width;
     const PartSplit rows(slice_.block_row_begin, slice_.block_row_end, w_.block_size);
@@ -143,6 +148,33 @@ class WideSlice {
                      panel_x(first) + size_t{begin} * (last - first), rotation_of(t)});
   }
 
+  // Of images that are read where they are, in the place of a packed panel: masks of each tap for the
+  // panel's columns, and by block column, where its rows begin and its masks.
+  struct ShiftedRows {
+    uint32_t* begins;
+    uint32_t* masks;
+    uint8_t* bits;
+  };
+  ShiftedRows shifted_rows() const {
+    const uint32_t block_cols = w_.cols / w_.block_size;
+    auto* const begins = reinterpret_cast<uint32_t*>(slice_.scratch + scratch_.panel);
+    return {begins, begins + block_cols, reinterpret_cast<uint8_t*>(begins + size_t{2} * block_cols)};
+  }
+
+  void find_rows() const {
+    const Seen& seen = slice_.seen;
+    const ShiftedRows rows = shifted_rows();
+    const auto of_tap = static_cast<uint32_t>(panel_.tiles.vectors * mask_bytes(kLanes));
+    for (uint32_t tap = 0; tap < seen.window.taps(); ++tap)
+      mask_tap(seen.window, tap, seen.first + panel_.begin, panel_.cols, kLanes, rows.bits + tap * of_tap);
+    for (uint32_t i = 0; i < w_.cols / w_.block_size; ++i) {
+      const uint32_t tap = i * w_.block_size / seen.channels, channel = i * w_.block_size % seen.channels;
+      const int64_t begin = channel * slice_.x.row_stride + seen.window.shift_of(tap);
+      rows.begins[i] = static_cast<uint32_t>(static_cast<int32_t>(begin));
+      rows.masks[i] = tap * of_tap;
+    }
+  }
+
   void block_rows(uint32_t begin, uint32_t end) {
     chunk_row_ = first_row(begin);
     for (uint32_t r = begin; r < end; ++r) block_row(r);
@@ -177,14 +209,16 @@ class WideSlice {
 
   // Rotation of rows for reading X in place as aligned vectors.
   Rotation rotation_in_place(const Panel& p) const {
-    if (!can_rotate(kLanes, micro_rows_, p.width) || slice_.x.row_stride % kLanes != 0) return {0, p.width};
+    if (!can_rotate(kLanes, micro_rows_, p.width) || slice_.x.row_stride % kLanes != 0 || p.cols != p.width)
+      return {0, p.width};
     return {columns_past_vector(slice_.x.pointer_to(0, p.col)), p.width};
   }
 
-  // Whether X may be read in place: whole vectors, no overhang below. Vectors that cross cache lines or are
-  // in two parts cost more than a copy, unless they are read few times.
+  // Whether X may be read in place: whole vectors, or masks, no overhang below. Vectors that cross cache
+  // lines or are in two parts cost more than a copy, unless they are read few times.
   bool can_stay(const Panel& p, const Rotation& in_place) const {
-    return !slice_.seen && slice_.x.col_stride == 1 && p.cols == p.width && w_.cols % w_.block_size == 0 &&
+    return !slice_.seen && slice_.x.col_stride == 1 && (kHasMasks || p.cols == p.width) &&
+           w_.cols % w_.block_size == 0 &&
            (is_aligned(slice_.x, p.col) ||
             reads_of_x(slice_, micro_rows_) < reads_worth_a_copy(in_place.columns != 0, w_.block_size));
   }
@@ -233,6 +267,13 @@ class WideSlice {
       std::copy_n(static_cast<const uint32_t*>(w_.columns) + begin, count, columns);
     }
     std::fill_n(columns + count, kMostBlocksAhead, 0U);
+    if (!panel_.shifted) return columns;
+    const ShiftedRows rows = shifted_rows();
+    uint32_t* masks = list(scratch_.masks);
+    for (uint32_t i = 0; i < count; ++i) {
+      masks[i] = rows.masks[columns[i]];
+      columns[i] = rows.begins[columns[i]];
+    }
     return columns;
   }
 
@@ -289,23 +330,41 @@ class WideSlice {
         raw + (row - chunk_row_) * panel_.width - (panel_.packed ? 0 : panel_.rotation.columns);
     for (uint32_t t = 0; t < panel_.tiles.tiles(); ++t) {
       const uint32_t first = first_col(t), last = first_col(t + 1);
-      tile.x = panel_.packed ? panel_x(first) : slice_.x.pointer_to(0, panel_.col + first);
+      tile.x = panel_.packed ? panel_x(first)
+                             : slice_.x.pointer_to(0, int64_t{slice_.seen.first} + panel_.col + first);
+      if (panel_.shifted) {
+        tile.masks = list(scratch_.masks);
+        tile.mask_bits = shifted_rows().bits + first / kLanes * mask_bytes(kLanes);
+      }
       tile.x_step = panel_.packed ? last - first : static_cast<size_t>(slice_.x.row_stride);
       tile.y = direct ? slice_.y.pointer_to(row, panel_.col + first) : gathered + first;
       tile.y_step = direct ? static_cast<size_t>(slice_.y.row_stride) : panel_.width;
       tile.rotation = rotation_of(t);
+      const uint32_t missing = last == panel_.width ? last - panel_.cols : 0;
+      tile.missing = panel_.packed ? 0 : missing;
+      if (direct) {
+        const Epilogue& e = slice_.epilogue;
+        tile.end = {bias_of(e, row), e.beta != 0, e.activation, missing};
+      }
       const bool widens = strip.bits16 != nullptr && t == 0;
       const auto function =
-          widens ? widening_tile_ : tile_of(t, static_cast<uint32_t>((last - first) / kLanes));
+          widens ? widening_tile_ : tile_of(t, static_cast<uint32_t>((last - first) / kLanes), tile.missing);
       function(tile);
     }
     if (direct) chunk_row_ = row + micro_rows_;
   }
 
-  WideTileFunction tile_of(uint32_t t, uint32_t vectors) const {
+  WideTileFunction tile_of(uint32_t t, uint32_t vectors, uint32_t missing) const {
     const bool small_block = w_.block_size == 4;
     if (panel_.packed) return tile_function<kTransposed, XForm::packed>(small_block, micro_rows_, vectors);
     if (panel_.rotation.columns != 0 && t == 0) return rotated_tile_function<kTransposed>(vectors);
+    if constexpr (kHasMasks && !kTransposed) {
+      if (panel_.shifted) return tile_function<false, XForm::shifted>(small_block, micro_rows_, vectors);
+    }
+    if constexpr (kHasMasks) {
+      if (missing != 0)
+        return tile_function<kTransposed, XForm::in_place_part>(small_block, micro_rows_, vectors);
+    }
     return tile_function<kTransposed, XForm::in_place>(small_block, micro_rows_, vectors);
   }
 

@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "kernels/common/accumulate-inl.h"
+#include "kernels/common/activation-inl.h"
 #include "kernels/common/panels-inl.h"
 #include "kernels/host/block_sparse/layout.h"
 #include "kernels/host/block_sparse/widen-inl.h"
@@ -24,10 +25,15 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // How a micro-tile accesses its part of X.
 enum class XForm : uint8_t {
-  packed,    // in a panel as wide as the micro-tile
-  in_place,  // in rows `x_step` apart
-  rotated,   // in place, with rotated rows
+  packed,         // in a panel as wide as the micro-tile
+  in_place,       // in rows `x_step` apart
+  in_place_part,  // the same, with a last vector that lacks columns
+  rotated,        // in place, with rotated rows
+  shifted,        // in images, where a block's columns are those of a channel, shifted and masked
 };
+
+// Whether loads of a part of a vector are as fast as those of whole ones.
+inline constexpr bool kHasMasks = HWY_MEM_OPS_MIGHT_FAULT == 0 && kLanes == kMaxLanes;
 
 // Contiguous values of a block in a strip, and the distance to the next such part.
 struct StripPart {
@@ -45,14 +51,27 @@ struct Widening {
   bool keeps;             // keep all of it for other micro-tiles; otherwise two blocks alternate
 };
 
+// How a micro-tile finishes its sums (is_bounded_sum()).
+struct TileEnd {
+  const float* bias = nullptr;  // of the first row, or null
+  bool adds = false;            // to Y
+  Activation activation = Activation::none;
+  uint32_t missing = 0;  // columns of the last vector that Y lacks; then it does not add
+
+  bool is_plain() const { return bias == nullptr && !adds && activation == Activation::none && missing == 0; }
+};
+
 // Input and output of a micro-tile: rows of a strip of one block row, times vectors of X.
 struct WideTile {
   const float* w;     // the strip in the block of slot 0, from the micro-tile's first row on
   size_t block_step;  // floats from slot to slot
   size_t depth_step;  // transposed: floats from 8 rows of a block to the next 8
   uint32_t block_size;
-  const uint32_t* columns;  // block column of each block and of kMostBlocksAhead more
-  const uint32_t* slots;    // slot of each block and of kMostSlotsAhead more
+  const uint32_t* columns;  // block column of each block and of kMostBlocksAhead more; for images, the place
+                            // where its rows begin (int32_t)
+  const uint32_t* masks;    // place in mask_bits of each block's masks
+  const uint8_t* mask_bits;
+  const uint32_t* slots;  // slot of each block and of kMostSlotsAhead more
   size_t blocks;
   const float* x;
   size_t x_step;  // floats between rows of X; a packed panel is as wide as the micro-tile
@@ -61,6 +80,8 @@ struct WideTile {
   bool stream;        // use non-temporal stores; y is then aligned to vectors
   bool fetch_y;       // prefetch y
   Rotation rotation;  // rotation of Y, and of X in place
+  uint32_t missing;   // columns of the last vector that X lacks
+  TileEnd end;
   Widening widening;
 };
 
@@ -136,7 +157,11 @@ template <int kRows, int kVectors, int kGroup, bool kTransposed, XForm kForm, cl
 HWY_NOINLINE void wide_tile(const WideTile& t) {
   const Floats d;
   const Rotation rotation = t.rotation;
+  hn::Mask<Floats> inside[kVectors];
+  const auto present = hn::FirstN(d, kLanes - t.missing);
   const auto load_x = [&](const float* x, int v) HWY_ATTR {
+    if (kForm == XForm::shifted) return hn::MaskedLoad(inside[v], d, x + v * kLanes);
+    if (kForm == XForm::in_place_part && v == kVectors - 1) return hn::MaskedLoad(present, d, x + v * kLanes);
     return kForm == XForm::rotated && v == 0 ? rotation.load(x) : hn::LoadU(d, x + v * kLanes);
   };
   const size_t x_step = kForm == XForm::packed ? kVectors * kLanes : t.x_step;
@@ -178,8 +203,17 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
       w = t.w + t.slots[i] * t.block_step;
       next_w = t.w + t.slots[i + ahead] * t.block_step;
     }
-    const float* x = t.x + t.columns[i] * x_block;
-    const float* next_x = t.x + t.columns[i + x_ahead] * x_block;
+    const auto rows_of = [&](size_t block) HWY_ATTR {
+      if (kForm == XForm::shifted) return t.x + static_cast<int32_t>(t.columns[block]);
+      return t.x + t.columns[block] * x_block;
+    };
+    const float* x = rows_of(i);
+    const float* next_x = rows_of(i + x_ahead);
+    if constexpr (kForm == XForm::shifted) {
+      const uint8_t* bits = t.mask_bits + t.masks[i];
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) inside[v] = hn::LoadMaskBits(d, bits + v * mask_bytes(kLanes));
+    }
     const float* values = w;
     const float* lines = next_w;
     for (uint32_t part = 0; part < parts; ++part) {
@@ -208,6 +242,8 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
     }
   }
 
+  const TileEnd end = t.end;
+  const bool is_plain = end.is_plain();
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
@@ -215,8 +251,19 @@ HWY_NOINLINE void wide_tile(const WideTile& t) {
       float* to = t.y + r * t.y_step + v * kLanes;
       auto total = sum[0][r][v];
       if constexpr (kFlights == 2) total = hn::Add(total, sum[1][r][v]);
-      if (kForm != XForm::in_place && v == 0 && rotation.columns != 0) {
+      const bool may_rotate = kForm == XForm::packed || kForm == XForm::rotated;
+      const bool is_rotated = may_rotate && v == 0 && rotation.columns != 0;
+      if (!is_plain) {
+        if (end.adds) total = hn::Add(total, is_rotated ? rotation.load(to) : hn::LoadU(d, to));
+        if (end.bias != nullptr) total = hn::Add(total, hn::Set(d, end.bias[r]));
+        if (end.activation != Activation::none) total = activate(d, Activation::relu, total);
+        if (end.activation == Activation::relu6)
+          total = hn::IfThenElse(hn::Gt(total, hn::Set(d, 6.0F)), hn::Set(d, 6.0F), total);
+      }
+      if (is_rotated) {
         rotation.store(total, to);
+      } else if (v + 1 == kVectors && end.missing != 0) {
+        hn::BlendedStore(total, hn::FirstN(d, kLanes - end.missing), d, to);
       } else if (t.stream) {
         hn::Stream(total, d, to);
       } else {

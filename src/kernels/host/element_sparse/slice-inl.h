@@ -258,8 +258,8 @@ class PanelSlice {
   // Whether a row of sums is a row of Y.
   bool is_direct() const {
     const Epilogue& e = slice_.epilogue;
-    const bool is_sum = e.alpha == 1 && (e.beta == 0 || e.beta == 1) && e.activation <= Activation::relu;
-    return is_sum && cols_ == width() && rotation_.columns == 0 && !streams(slice_);
+    return is_bounded_sum(e) && (cols_ == width() || e.beta == 0) && rotation_.columns == 0 &&
+           !streams(slice_);
   }
 
   template <class RowsOfX>
@@ -270,9 +270,14 @@ class PanelSlice {
     std::fill_n(done.begin(), rows, false);
     if (is_direct()) {
       const Epilogue& e = slice_.epilogue;
-      const typename Loop::OfY of_y{
-          slice_.y.pointer_to(begin, col_), slice_.y.row_stride, rows, y_, bias_of(e, begin), e.beta != 0,
-          e.activation == Activation::relu};
+      const typename Loop::OfY of_y{slice_.y.pointer_to(begin, col_),
+                                    slice_.y.row_stride,
+                                    rows,
+                                    y_,
+                                    bias_of(e, begin),
+                                    e.beta != 0,
+                                    e.activation,
+                                    width() - cols_};
       for_each_row_group(chunk, 0,
                          [&](const RowGroup& row_group, const float* values, const uint32_t* words) HWY_ATTR {
                            Loop::run(row_group, values, words, x, of_y);

@@ -167,7 +167,8 @@ struct RowsOfY {
   float* HWY_RESTRICT spare;  // instead of a row that does not exist
   const float* bias;          // bias of the first row, or null
   bool adds;
-  bool relu;  // negative sums become 0; NaN stays
+  Activation activation;  // none, relu or relu6
+  size_t missing;         // columns of the last vector that Y lacks; then it does not add
 
   HWY_INLINE float* at(size_t row) const {
     return row < rows ? y + static_cast<int64_t>(row) * row_stride : spare;
@@ -182,10 +183,18 @@ struct RowsOfY {
   HWY_INLINE void end(D d, size_t row, const RowSum<D, kVectors>& sum) const {
     float* line = at(row);
     for (size_t v = 0; v < kVectors; ++v) {
-      const auto value = relu ? activate(d, Activation::relu, sum.sum[v]) : sum.sum[v];
-      hn::StoreU(value, d, line + v * hn::Lanes(d));
+      auto value = sum.sum[v];
+      if (activation != Activation::none) value = activate(d, Activation::relu, value);
+      if (activation == Activation::relu6) value = hn::IfThenElse(hn::Gt(value, six(d)), six(d), value);
+      if (v + 1 == kVectors && missing != 0)
+        hn::BlendedStore(value, hn::FirstN(d, hn::Lanes(d) - missing), d, line + v * hn::Lanes(d));
+      else
+        hn::StoreU(value, d, line + v * hn::Lanes(d));
     }
   }
+
+ private:
+  static HWY_INLINE hn::Vec<D> six(D d) { return hn::Set(d, 6.0F); }
 };
 
 // kTasks tasks at a time, kVectors vectors of columns: enough independent sums to hide the latency of the

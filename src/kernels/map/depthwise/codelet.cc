@@ -57,26 +57,32 @@ void depthwise_reference(const Vertex& v) {
 }
 
 program::PhaseTimes depthwise_cost(const Vertex& v, const machine::Machine& m) {
-  // For each tap of a vector: two loads, of which one is the weight, and a multiply-add; along rows of images
-  // these are copied first. Finding what a position's taps see; starting a channel, and a row of it.
+  // For each tap of a vector: two loads, of which one is the weight or a mask, and a multiply-add; along rows
+  // of images these are copied first. Finding what a position's taps see; starting a channel, and a row of
+  // it.
   constexpr double kTapOperations = 2, kCopyOperations = 1.5, kPositionCycles = 12, kChannelCycles = 60;
-  constexpr double kRowCycles = 20;
+  constexpr double kRowCycles = 20, kShiftedRowCycles = 8, kMaskCycles = 6;
   const DepthwiseVertex d(v);
   const Window& w = d.window;
   const double results = static_cast<double>(d.out.elements());
   const double images = static_cast<double>(d.out.rows) / w.out_positions();
   const double seen = images * w.positions() * d.out.cols;
-  const bool along_channels = d.x.col_stride == 1;
+  const bool along_channels = d.x.col_stride == 1, shifted = !along_channels && sees_by_shifts(w);
+  const bool copies = !along_channels && !(shifted && w.keeps_size() && d.x.type == Type::f32);
   // A row is computed in whole vectors.
   const double vector = lanes_of(m.figures);
-  const double padded = along_channels ? 1 : std::max(1.0, vector / std::max(1U, w.out_width));
+  const double padded = along_channels || shifted ? 1 : std::max(1.0, vector / std::max(1U, w.out_width));
   double operations = results * padded * (kTapOperations * w.taps() + round_operations(d.out.type));
-  operations += results * w.taps() * widen_operations(d.x.type);
-  if (!along_channels) operations += kCopyOperations * seen * (w.stride_across > 1 ? 3 : 1);
+  operations += results * w.taps() * (copies ? 0 : widen_operations(d.x.type));
+  if (copies)
+    operations += seen * (kCopyOperations * (w.stride_across > 1 ? 3 : 1) + widen_operations(d.x.type));
   const double bytes = static_cast<double>(size_of(d.out.type));
-  const double cycles = along_channels
-                            ? kPositionCycles * d.out.rows
-                            : d.out.cols * (kChannelCycles + kRowCycles * images * (w.height + w.out_height));
+  double cycles = kPositionCycles * d.out.rows;
+  if (shifted)
+    cycles = d.out.cols * (kChannelCycles + (copies ? kShiftedRowCycles * images * w.height : 0)) +
+             kMaskCycles * w.taps() * w.out_height;
+  else if (!along_channels)
+    cycles = d.out.cols * (kChannelCycles + kRowCycles * images * (w.height + w.out_height));
   return in_phase(Phase::compute, host_cycles(m, {seen * bytes, results * bytes, operations}) + cycles);
 }
 

@@ -27,6 +27,17 @@ TESSERA_DECLARE_FAMILY(depthwise, TESSERA_DEPTHWISE_CODELETS)
 TESSERA_POSITIONS(depthwise_param, TESSERA_DEPTHWISE_PARAMS)
 TESSERA_DEPTHWISE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
+/// Whether the results of a channel lie as the elements under each tap do, but for a shift: in an image whose
+/// size is at most the results' times the strides, with at most `kMostShiftedPositions` results.
+inline constexpr uint32_t kMostShiftedPositions = uint32_t{1} << 14;
+inline bool sees_by_shifts(const Window& w) {
+  const auto fits = [](uint32_t size, uint32_t stride, uint32_t results) {
+    return (size + stride - 1) / stride <= results;
+  };
+  return fits(w.height, w.stride_down, w.out_height) && fits(w.width, w.stride_across, w.out_width) &&
+         w.out_positions() <= kMostShiftedPositions;
+}
+
 /// A vertex, with fields as positions × channels in either orientation.
 struct DepthwiseVertex {
   Window window;

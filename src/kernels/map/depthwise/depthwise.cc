@@ -12,39 +12,12 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "kernels/common/convert-inl.h"
+#include "kernels/map/depthwise/bounds-inl.h"
+#include "kernels/map/depthwise/positions-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace {
-
-using Floats = hn::ScalableTag<float>;
-using Vector = hn::Vec<Floats>;
-
-constexpr uint32_t kMostTaps = 64;
-
-/// Sums within their bounds; NaN stays.
-struct Bounds {
-  Vector low, high;
-
-  HWY_INLINE explicit Bounds(const DepthwiseVertex& d)
-      : low(hn::Set(Floats(), d.low)), high(hn::Set(Floats(), d.high)) {}
-  HWY_INLINE Vector clip(Vector sum) const {
-    const Vector above = hn::IfThenElse(hn::Lt(sum, low), low, sum);
-    return hn::IfThenElse(hn::Gt(above, high), high, above);
-  }
-};
-
-/// `count` elements, at most a vector, with zeros after them.
-template <class T>
-HWY_INLINE Vector load_some(const T* from, size_t count) {
-  return count >= hn::Lanes(Floats()) ? load_f32(Floats(), from) : load_first(Floats(), from, count);
-}
-template <class T>
-HWY_INLINE void store_some(Vector value, T* to, size_t count) {
-  if (count >= hn::Lanes(Floats())) return store_rounded(Floats(), value, to);
-  store_first(Floats(), value, to, count);
-}
 
 /// Channels of a position are contiguous.
 template <class T>
@@ -65,13 +38,14 @@ class AlongChannels {
   }
 
   void run() {
-    for (uint32_t i = 0; i < d_.out.rows; ++i) {
+    const Span inside = whole_cols();
+    for (uint32_t i = 0, count = 1; i < d_.out.rows; i += count) {
       find_taps(d_.position + i);
-      T* to = reinterpret_cast<T*>(address_of(d_.out, i, 0));
-      const size_t lanes = hn::Lanes(Floats()), cols = d_.out.cols;
-      size_t c = 0;
-      for (; c + 4 * lanes <= cols; c += 4 * lanes) vectors<4>(c, 4 * lanes, to);
-      for (; c < cols; c += lanes) vectors<1>(c, std::min(lanes, cols - c), to);
+      const uint32_t col = (d_.position + i) % w_.out_width;
+      const bool is_whole = col >= inside.begin && col + kPositions <= inside.end;
+      count = is_whole && i + kPositions <= d_.out.rows ? kPositions : 1;
+      T* const to = reinterpret_cast<T*>(address_of(d_.out, i, 0));
+      count == kPositions ? positions<kPositions>(to) : positions<1>(to);
     }
   }
 
@@ -92,20 +66,58 @@ class AlongChannels {
     }
   }
 
-  template <size_t kVectors>
-  HWY_INLINE void vectors(size_t c, size_t count, T* to) const {
-    const Floats d;
-    const size_t lanes = hn::Lanes(d), of_each = kVectors == 1 ? count : lanes;
-    const Bounds bounds(d_);
-    Vector sum[kVectors];
-    for (size_t v = 0; v < kVectors; ++v) sum[v] = hn::LoadU(d, weights_ + w_.taps() * step_ + c + v * lanes);
-    for (uint32_t tap = 0; tap < seen_; ++tap)
-      for (size_t v = 0; v < kVectors; ++v)
-        sum[v] = hn::MulAdd(hn::LoadU(d, weight_[tap] + c + v * lanes),
-                            load_some(x_[tap] + c + v * lanes, of_each), sum[v]);
-    for (size_t v = 0; v < kVectors; ++v) store_some(bounds.clip(sum[v]), to + c + v * lanes, of_each);
+  /// Columns of results that see all columns of the window.
+  Span whole_cols() const {
+    Span inside{0, w_.out_width};
+    for (uint32_t tap_col = 0; tap_col < w_.kernel_width; ++tap_col) {
+      const Span of_tap = w_.out_cols(tap_col);
+      inside = {std::max(inside.begin, of_tap.begin), std::min(inside.end, of_tap.end)};
+    }
+    return inside;
   }
 
+  /// Neighbours in a row, which share the weights.
+  template <uint32_t kCount>
+  HWY_INLINE void positions(T* to) const {
+    // Enough sums at a time to cover the latency of multiply-adds.
+    constexpr size_t kVectors = kCount == 1 ? 4 : 2;
+    const size_t lanes = hn::Lanes(Floats()), cols = d_.out.cols;
+    size_t c = 0;
+    for (; c + kVectors * lanes <= cols; c += kVectors * lanes) vectors<kCount, kVectors>(c, lanes, to);
+    for (; c < cols; c += lanes) vectors<kCount, 1>(c, std::min(lanes, cols - c), to);
+  }
+
+  template <uint32_t kCount, size_t kVectors>
+  HWY_INLINE void vectors(size_t c, size_t of_each, T* to) const {
+    const Floats d;
+    const size_t lanes = hn::Lanes(d);
+    const int64_t right = w_.stride_across * d_.x.row_stride;
+    const Bounds bounds(d_);
+    Vector sum[kCount][kVectors];
+#pragma GCC unroll 4
+    for (uint32_t p = 0; p < kCount; ++p)
+#pragma GCC unroll 4
+      for (size_t v = 0; v < kVectors; ++v)
+        sum[p][v] = hn::LoadU(d, weights_ + w_.taps() * step_ + c + v * lanes);
+    for (uint32_t tap = 0; tap < seen_; ++tap) {
+      const T* const x = x_[tap] + c;
+      Vector weight[kVectors];
+#pragma GCC unroll 4
+      for (size_t v = 0; v < kVectors; ++v) weight[v] = hn::LoadU(d, weight_[tap] + c + v * lanes);
+#pragma GCC unroll 4
+      for (uint32_t p = 0; p < kCount; ++p)
+#pragma GCC unroll 4
+        for (size_t v = 0; v < kVectors; ++v)
+          sum[p][v] = hn::MulAdd(weight[v], load_some(x + p * right + v * lanes, of_each), sum[p][v]);
+    }
+#pragma GCC unroll 4
+    for (uint32_t p = 0; p < kCount; ++p)
+#pragma GCC unroll 4
+      for (size_t v = 0; v < kVectors; ++v)
+        store_some(bounds.clip(sum[p][v]), to + p * d_.out.row_stride + c + v * lanes, of_each);
+  }
+
+  static constexpr uint32_t kPositions = 4;
   const DepthwiseVertex& d_;
   const Window& w_;
   size_t step_;
@@ -273,7 +285,7 @@ void run_depthwise(const program::Vertex& v) {
     if (d.x.col_stride == 1 && d.out.col_stride == 1)
       AlongChannels<T>(d).run();
     else if (d.x.row_stride == 1 && d.out.row_stride == 1 && whole_images)
-      AlongRows<T>(d).run();
+      sees_by_shifts(d.window) ? AlongPositions<T>(d).run() : AlongRows<T>(d).run();
     else
       depthwise_reference(v);
   });

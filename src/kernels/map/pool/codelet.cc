@@ -137,18 +137,19 @@ void resample_simd(const Vertex& v) { apply_windowed(resample_of(v)); }
 void max_pool_gradient_simd(const Vertex& v) { apply_max_pool_gradient(max_pool_gradient_of(v)); }
 
 // Vector operations on a host for each element of a window: the load, what is computed of it, and the walk;
-// with the channels in rows, where neighbours in a row of pixels are combined one by one.
+// with the channels in rows, where neighbours in a row of pixels are combined one by one, unless windows are
+// whole rows.
 constexpr double kMaximumOperations = 3;
 constexpr double kSumOperations = 2;
 constexpr double kGradientOperations = 8;
 constexpr double kInRows = 4;
 
 /// Cost of the elements of y, with `taps` elements of each window.
-program::PhaseTimes cost(const FieldView& x, const FieldView& y, double taps, double operations, bool in_rows,
-                         const machine::Machine& m) {
+program::PhaseTimes cost(const FieldView& x, const FieldView& y, double taps, double operations,
+                         bool one_by_one, const machine::Machine& m) {
   const auto elements = static_cast<double>(y.elements());
   const double read = std::min(bytes_of(x), elements * taps * static_cast<double>(size_of(x.type)));
-  const double of_tap = operations * (in_rows ? kInRows : 1) + widen_operations(x.type);
+  const double of_tap = operations * (one_by_one ? kInRows : 1) + widen_operations(x.type);
   return in_phase(
       Phase::compute,
       host_cycles(m, {read, bytes_of(y), elements * taps * of_tap + elements * round_operations(y.type)}));
@@ -163,8 +164,10 @@ program::PhaseTimes max_pool_cost(const Vertex& v, const machine::Machine& m) {
 program::PhaseTimes resample_cost(const Vertex& v, const machine::Machine& m) {
   const double taps =
       double{1} * v.fields[resample_field::weights_down].cols * v.fields[resample_field::weights_across].cols;
+  const bool whole_rows = v.fields[resample_field::across].rows == 1 &&
+                          v.fields[resample_field::weights_across].cols == v.params[resample_param::width];
   return cost(v.fields[resample_field::x], v.fields[resample_field::y], taps, kSumOperations,
-              v.params[resample_param::channels_in_rows] != 0, m);
+              v.params[resample_param::channels_in_rows] != 0 && !whole_rows, m);
 }
 
 program::PhaseTimes max_pool_gradient_cost(const Vertex& v, const machine::Machine& m) {

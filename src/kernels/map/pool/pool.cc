@@ -42,6 +42,14 @@ struct Maximum {
   }
   static HWY_INLINE float add(float most, float x, float) { return x > most || x != x ? x : most; }
   static float weight(const WindowRow&, uint32_t) { return 1; }
+  static bool is_uniform(const WindowRow&) { return true; }
+  static HWY_INLINE float of_lanes(Vector most) {
+    HWY_ALIGN float lanes[hn::MaxLanes(Floats())];
+    hn::Store(most, Floats(), lanes);
+    float of = lanes[0];
+    for (size_t i = 1; i < hn::Lanes(Floats()); ++i) of = add(of, lanes[i], 1);
+    return of;
+  }
 };
 struct WeightedSum {
   static HWY_INLINE Vector begin() { return hn::Zero(Floats()); }
@@ -50,6 +58,10 @@ struct WeightedSum {
   }
   static HWY_INLINE float add(float sum, float x, float weight) { return sum + x * weight; }
   static float weight(const WindowRow& row, uint32_t i) { return row.weights[i]; }
+  static bool is_uniform(const WindowRow& row) {
+    return std::all_of(row.weights, row.weights + row.count, [&](float w) { return w == row.weights[0]; });
+  }
+  static HWY_INLINE float of_lanes(Vector sum) { return hn::GetLane(hn::SumOfLanes(Floats(), sum)); }
 };
 
 // The channels of a pixel are contiguous: each has a lane.
@@ -157,8 +169,43 @@ void store_row(const FieldView& field, int64_t pixel, uint32_t channel, size_t c
   });
 }
 
+/// Whether each window is some whole rows of an image, with the same weight for all elements.
+template <class Kind>
+bool sees_whole_rows(const Windowed& f) {
+  const WindowRow& j = f.across.of[0];
+  if (f.x.row_stride != 1 || f.across.outputs() != 1 || j.first != 0 || j.count != f.across.size ||
+      f.down.step != 1 || (f.across.step != 1 && j.count > 1))
+    return false;
+  return Kind::is_uniform(j) && std::ranges::all_of(f.down.of, Kind::is_uniform);
+}
+
+/// Then its elements are contiguous.
+template <class Kind, class T>
+void of_whole_rows(const Windowed& f) {
+  const Floats d;
+  const size_t lanes = hn::Lanes(d), width = f.across.size;
+  for (uint32_t c = 0; c < f.y.cols; ++c)
+    for (uint32_t r = 0; r < f.rows(); ++r) {
+      const WindowRow& i = f.window(r);
+      const T* const x = reinterpret_cast<const T*>(
+          address_of(f.x, static_cast<int64_t>(f.image(r) + uint64_t{i.first} * width), c));
+      const float weight = i.count == 0 ? 1 : Kind::weight(i, 0) * Kind::weight(f.across.of[0], 0);
+      const size_t count = i.count * width;
+      Vector of = Kind::begin();
+      size_t at = 0;
+      for (; at + lanes <= count; at += lanes) of = Kind::add(of, load_f32(d, x + at), weight);
+      if (at < count) {
+        const auto inside = hn::FirstN(d, count - at);
+        of = hn::IfThenElse(inside, Kind::add(of, load_first(d, x + at, count - at), weight), of);
+      }
+      set_number(f.y, r, c, Kind::of_lanes(of));
+    }
+}
+
 template <class Kind>
 void of_channels(const Windowed& f) {
+  if (sees_whole_rows<Kind>(f))
+    return with_float_type(f.x.type, [&]<class T>(T) HWY_ATTR { of_whole_rows<Kind, T>(f); });
   const size_t width = f.across.size, outputs = f.across.outputs();
   float* const row = thread_buffer(2 * width + outputs);
   float *const combined = row + width, *const y = combined + width;

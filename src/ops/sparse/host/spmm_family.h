@@ -93,8 +93,15 @@ struct Blocks {
                                       .x_column_major = problem.read() == Layout::column_major,
                                       .y_column_major = problem.written() == Layout::column_major,
                                       .sees_images = problem.layouts.window.has_value(),
+                                      .can_shift = can_shift(problem),
                                       .is_bf16 = problem.activations == Type::bf16},
                                      m.figures);
+  }
+
+  bool can_shift(const HostProblem& problem) const {
+    const kernels::Seen seen = seen_of(problem, cols());
+    return seen && problem.read() == Layout::row_major &&
+           kernels::can_shift(seen, weight.block_size(), seen.positions);
   }
 
   std::vector<uint32_t> row_parts(uint32_t parts) const {

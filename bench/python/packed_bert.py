@@ -1,0 +1,189 @@
+"""A training step of BERT on packs of 512 tokens beside PyTorch's, in one run.
+
+    python bench/python/packed_bert.py                         # BERT-base, two packs, AdamW, with dropout
+    python bench/python/packed_bert.py --size mini --packs 4 --density 0.1 --block 16
+
+PyTorch's model is Hugging Face's, with scaled_dot_product_attention and a mask that keeps sequences apart, positions of
+each sequence, and a head that computes the masked tokens only, as Tessera's does; eager and compiled, each with fused
+AdamW. `padded` has one sequence in each row of 512. All take turns; least times of a step, and of a sequence. With a
+density, products of the encoder have dynamic block-sparse weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+import tessera
+from tessera import graph as tg
+
+warnings.filterwarnings("ignore")
+
+Job = Callable[[], object]
+TOKENS = 512
+#: Lengths of the sequences of packs, two in each, about as the planner packs Wikipedia at 512 tokens.
+PACKS = ((312, 200), (256, 256))
+MASKED = 0.15
+
+
+class Batch:
+    """Arrays of packs with random tokens."""
+
+    def __init__(self, packs: list[tuple[int, ...]], predictions: int) -> None:
+        random = np.random.default_rng(0)
+        self.sequences = max(len(pack) for pack in packs)
+        self.predictions = predictions
+        self.count = sum(len(pack) for pack in packs)
+        shape = (len(packs), TOKENS)
+        self.arrays: dict[str, NDArray[np.int64]] = {
+            "input_ids": random.integers(1000, 30000, shape),
+            "token_type_ids": np.zeros(shape, np.int64),
+            "position_ids": np.zeros(shape, np.int64),
+            "sequence_ids": np.zeros(shape, np.int64),
+            "masked_lm_positions": np.zeros((len(packs), predictions), np.int64),
+            "masked_lm_labels": np.full((len(packs), predictions), -100),
+            "cls_positions": np.zeros((len(packs), self.sequences), np.int64),
+            "next_sentence_labels": np.full((len(packs), self.sequences), -100),
+        }
+        for p, pack in enumerate(packs):
+            begin = slot = 0
+            for i, length in enumerate(pack):
+                here = np.s_[p, begin : begin + length]
+                self.arrays["position_ids"][here] = np.arange(length)
+                self.arrays["sequence_ids"][here] = i + 1
+                self.arrays["cls_positions"][p, i] = begin
+                self.arrays["next_sentence_labels"][p, i] = i % 2
+                count = int(MASKED * length)
+                masked = begin + random.choice(length, count, replace=False)
+                self.arrays["masked_lm_positions"][p, slot : slot + count] = np.sort(masked)
+                self.arrays["masked_lm_labels"][p, slot : slot + count] = random.integers(1000, 30000, count)
+                begin, slot = begin + length, slot + count
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {name: torch.from_numpy(array) for name, array in self.arrays.items()}
+
+
+class InPyTorch(nn.Module):
+    """The losses of a batch, by Hugging Face's layers."""
+
+    def __init__(self, config: object) -> None:
+        from transformers import BertForPreTraining
+
+        super().__init__()
+        self.model = BertForPreTraining(config)
+
+    def forward(self, batch: dict[str, Tensor]) -> Tensor:
+        ids = batch["sequence_ids"]
+        mask = (ids[:, None, :, None] == ids[:, None, None, :]) & (ids != 0)[:, None, None, :]
+        mask |= torch.eye(ids.shape[1], dtype=torch.bool)  # padding attends to itself
+        bert = self.model.bert
+        x = bert.embeddings(batch["input_ids"], batch["token_type_ids"], batch["position_ids"])
+        hidden = bert.encoder(x, attention_mask=mask)[0]
+        rows = torch.arange(ids.shape[0])[:, None]
+        scores = self.model.cls.predictions(hidden[rows, batch["masked_lm_positions"]])
+        pooled = bert.pooler.activation(bert.pooler.dense(hidden[rows, batch["cls_positions"]]))
+        pairs = self.model.cls.seq_relationship(pooled)
+        loss = nn.functional.cross_entropy
+        masked: Tensor = loss(scores.flatten(0, 1), batch["masked_lm_labels"].flatten())
+        return masked + loss(pairs.flatten(0, 1), batch["next_sentence_labels"].flatten())
+
+
+def in_pytorch(config: object, batch: Batch, compiled: bool) -> Job:
+    torch.manual_seed(0)
+    module = InPyTorch(config).train()
+    optimizer = torch.optim.AdamW(module.parameters(), 1e-4, fused=True)
+    forward = torch.compile(module) if compiled else module
+    tensors = batch.tensors()
+
+    def step() -> float:
+        optimizer.zero_grad()
+        loss = forward(tensors)
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    return step
+
+
+def patterns_of(config: object, density: float, block: int) -> dict[str, tessera.Matrix]:
+    """Random blocks for all products of the encoder."""
+    empty = tg.bert_for_pretraining(config, packs=1, tokens=8, predictions=1).graph
+    encoder = [value for value in empty.parameters if "encoder" in value.name and len(value.shape) == 2]
+    return {
+        value.name: tessera.generate(*value.shape, density, block_size=block, seed=i) for i, value in enumerate(encoder)
+    }
+
+
+def in_tessera(config: object, batch: Batch, patterns: dict[str, tessera.Matrix] | None = None) -> Job:
+    bert = tg.bert_for_pretraining(
+        config,
+        packs=len(batch.arrays["input_ids"]),
+        sequences=batch.sequences,
+        predictions=batch.predictions,
+        dropout=True,
+        patterns=patterns,
+        dynamic=patterns is not None,
+    )
+    session = bert.graph.training_step(bert.loss, "adamw", lr=1e-4).session()
+    return lambda: session.run(**batch.arrays)
+
+
+def compare(size: str, packs: int, rounds: int, sparse: tuple[float, int] | None) -> None:
+    from transformers import BertConfig
+
+    own = tg.BertConfig.named(size)
+    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    config = BertConfig(**{name: getattr(own, name) for name in names}, attn_implementation="sdpa")
+    chosen = [PACKS[i % len(PACKS)] for i in range(packs)]
+    packed = Batch(chosen, 76 + 2)
+    padded = Batch([(length,) for pack in chosen for length in pack][:packs], 76 + 2)
+    jobs: dict[str, tuple[Job, int]] = {
+        "PyTorch, padded": (in_pytorch(config, padded, False), padded.count),
+        "PyTorch, padded, compiled": (in_pytorch(config, padded, True), padded.count),
+        "PyTorch, packed": (in_pytorch(config, packed, False), packed.count),
+        "PyTorch, packed, compiled": (in_pytorch(config, packed, True), packed.count),
+        "Tessera, padded": (in_tessera(config, padded), padded.count),
+        "Tessera, packed": (in_tessera(config, packed), packed.count),
+    }
+    if sparse is not None:
+        patterns = patterns_of(config, *sparse)
+        jobs["Tessera, packed, sparse"] = (in_tessera(config, packed, patterns), packed.count)
+    times = dict.fromkeys(jobs, float("inf"))
+    for job, _ in jobs.values():
+        job()
+    for _ in range(rounds):
+        for name, (job, _) in jobs.items():
+            start = time.perf_counter()
+            job()
+            times[name] = min(times[name], time.perf_counter() - start)
+    print(f"BERT-{size}, a training step of {packs} × {TOKENS} tokens, AdamW, dropout")
+    best = min(seconds for name, seconds in times.items() if name.startswith("PyTorch, packed"))
+    for name, (_, count) in jobs.items():
+        each = times[name]
+        print(f"  {name:<28}{1e3 * each:9.0f} ms {each / best:6.2f} {1e3 * each / count:9.0f} ms a sequence")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", default="base")
+    parser.add_argument("--packs", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--density", type=float)
+    parser.add_argument("--block", type=int, default=16)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    tessera.set_num_threads(options.threads)
+    sparse = None if options.density is None else (options.density, options.block)
+    compare(options.size, options.packs, options.rounds, sparse)
+
+
+if __name__ == "__main__":
+    main()
