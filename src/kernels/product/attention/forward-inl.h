@@ -70,7 +70,7 @@ class AttentionForward {
 
   // What is known of a block of queries after some keys.
   struct State {
-    float* result;  // [panel][column of v][kPanelRows], times the sum of powers
+    float* result;                      // [panel][column of v][kPanelRows], times the sum of powers
     HWY_ALIGN float base[kQueryBlock];  // of powers
     HWY_ALIGN float sums[kQueryBlock];
     bool is_first = true;
@@ -223,7 +223,8 @@ class AttentionForward {
     const PanelFloats d;
     const auto none = hn::Set(d, -std::numeric_limits<float>::infinity());
     PanelVector m0 = none, m1 = none, m2 = none, m3 = none;
-    const auto at = [&](uint32_t key) HWY_ATTR { return hn::LoadU(PanelFloats(), scores + key * kPanelRows); };
+    const auto at = [&](uint32_t key)
+                        HWY_ATTR { return hn::LoadU(PanelFloats(), scores + key * kPanelRows); };
     uint32_t j = 0;
     for (; j + 4 <= keys; j += 4) {
       m0 = hn::Max(m0, at(j));
@@ -277,8 +278,7 @@ class AttentionForward {
         float* result = state.result + p * size_t{p_.value_size} * kPanelRows + lane;
         for (uint32_t i = 0; i < p_.value_size; ++i, result += kPanelRows)
           hn::StoreU(hn::Mul(hn::LoadU(d, result), factor), d, result);
-        const PanelVector logarithm =
-            hn::Mul(hn::Add(hn::LoadU(d, base), hn::Log2(d, sum)), hn::Set(d, kLn2));
+        const PanelVector logarithm = hn::MulAdd(hn::LoadU(d, base), hn::Set(d, kLn2), hn::Log(d, sum));
         hn::StoreU(hn::IfThenElse(is_none, hn::Set(d, kNoLogarithm), logarithm), d, base);
       }
     store_query_panels(state.result, v_.fields[y], queries.row, queries.rows, queries.head * p_.value_size,
