@@ -10,6 +10,7 @@ namespace tessera::python {
 void bind_bert(nanobind::module_& m, nanobind::class_<graph::Graph>& graph);
 void bind_exchange(nanobind::module_& m);
 void bind_graph(nanobind::module_& m);
+void bind_held(nanobind::module_& m);
 void bind_images(nanobind::module_& m);
 void bind_inspect(nanobind::module_& m);
 void bind_machine(nanobind::module_& m);

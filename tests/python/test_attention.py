@@ -176,6 +176,18 @@ def test_a_constant_mask_may_begin_with_one_that_hides_all():
     compare(Attention(mask=mask).eval(), torch.randn(2, 19, 24))
 
 
+@pytest.mark.parametrize("most", [0.5, 20.0, 300.0, 1e5, 1e7, 1e30])
+@pytest.mark.parametrize("order", ["ascending", "descending", "mixed"])
+def test_scores_of_any_size_and_order(most, order):
+    """Results of the keys so far follow as others bring larger scores, of which each query has its own."""
+    torch.manual_seed(5)
+    scores = torch.linspace(-most, most, 300)
+    scores = {"ascending": scores, "descending": scores.flip(0), "mixed": scores[torch.randperm(300)]}[order]
+    q = torch.tensor([1.0, -1.0, 0.0, 0.5] * 10).view(1, 1, 40, 1)
+    attention = Function(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, scale=1.0))
+    compare(attention, q, scores.view(1, 1, 300, 1), torch.randn(1, 1, 300, 5))
+
+
 @pytest.mark.parametrize("machine", ["host", "bow"])
 def test_scores_of_16_bits_do_not_overflow(machine):
     graph = tg.Graph()

@@ -1,11 +1,13 @@
 """Modules compiled for this computer."""
 
+import gc
 import json
 import os
 import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -558,8 +560,18 @@ def silent(model):
     model[0].weight.data.mul_(2)
 
 
-@pytest.mark.parametrize("change", [new_parameter, new_part, new_values, new_memory, new_mask, appended, silent])
-def test_what_is_replaced_is_seen(change):
+def fewer(model):
+    del model[-1]
+
+
+CHANGES = [new_parameter, new_part, new_values, new_memory, new_mask, appended, fewer, silent]
+
+
+@pytest.mark.parametrize("reads", [True, False])
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_replaced_is_seen(change, reads, monkeypatch):
+    assert tessera._tessera.reads_tensor_states()
+    monkeypatch.setattr(tessera._tessera, "reads_tensor_states", lambda: reads)
     model, x = network(), torch.randn(16, SIZE)
     compiled = tessera.compile(model, x)
     change(model)
@@ -585,6 +597,16 @@ def test_weights_in_all_forms_are_followed(hide, tmp_path):
     for _ in range(2):
         expect_like(model, compiled, x)
     expect_like(model, tessera.load(tmp_path / "m.safetensors"), x)
+
+
+def test_weights_live_no_longer_than_what_was_compiled():
+    model, x = network(), torch.randn(16, SIZE)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    weight = weakref.ref(model[0].weight)
+    del model, compiled
+    gc.collect()
+    assert weight() is None
 
 
 def test_buffers_that_change_are_read_again():

@@ -31,20 +31,39 @@ inline constexpr size_t kBlockScores = kQueryPanels * kBlockPanel;
 inline constexpr float kLog2E = static_cast<float>(std::numbers::log2e);
 inline constexpr float kLn2 = static_cast<float>(std::numbers::ln2);
 
-// 2^x for x < 128; 0 below 2^−126. Its relative error is at most 1.7e-7, and 2^0 is 1.
+// 2^x for x in [−½, ½], with the least relative error of such a polynomial, 1.7e-7; 2^0 is 1.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V power_of_two(D d, V x) {
-  const hn::RebindToUnsigned<D> bits;
-  // The last bits of the sum are the exponent of a power's whole part.
-  const V shift = hn::Set(d, 0x1.8p23F + 127);
-  const V shifted = hn::Add(x, shift);
-  const V rest = hn::Sub(x, hn::Sub(shifted, shift));
-  // The polynomial with the least relative error in [−½, ½].
+HWY_INLINE V small_power_of_two(D d, V x) {
   V power = hn::Set(d, 0.0013264728F);
   for (const float c : {0.009671513F, 0.055507336F, 0.24022242F, 0.693147F, 1.0F})
-    power = hn::MulAdd(power, rest, hn::Set(d, c));
-  const V whole = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(bits, shifted)));
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0F)), hn::Mul(power, whole));
+    power = hn::MulAdd(power, x, hn::Set(d, c));
+  return power;
+}
+
+// 2^(x − base) for x < base + 128; 0 below 2^−126. The base is a whole number, at most kLargestBase in size.
+template <class D, class V = hn::Vec<D>>
+class PowersOfTwo {
+ public:
+  explicit PowersOfTwo(D d, V base)
+      : shift_(hn::Sub(hn::Set(d, 0x1.8p23F + 127), base)), least_(hn::Sub(base, hn::Set(d, 126))) {}
+
+  HWY_INLINE V operator()(D d, V x) const {
+    const hn::RebindToUnsigned<D> bits;
+    // The last bits of the sum are the exponent of the power's whole part.
+    const V shifted = hn::Add(x, shift_);
+    const V power = small_power_of_two(d, hn::Sub(x, hn::Sub(shifted, shift_)));
+    const V whole = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(bits, shifted)));
+    return hn::IfThenZeroElse(hn::Lt(x, least_), hn::Mul(power, whole));
+  }
+
+ private:
+  V shift_, least_;
+};
+inline constexpr float kLargestBase = 0x1p20F;
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V power_of_two(D d, V x) {
+  return PowersOfTwo<D>(d, hn::Zero(d))(d, x);
 }
 
 // A head's keys of one range, in blocks: [block][term][kKeyBlock].
@@ -128,7 +147,7 @@ class ScoreBlocks {
       scores_of(keys);
       if (p_.has_bias()) add_bias(queries, keys, of.more, of.scores);
       if (is_cut(queries, keys)) cut(queries, keys, of.scores);
-      if (p_.has_ids()) match(queries, keys, of.scores);
+      if (p_.has_ids() && !have_one_id(queries, keys)) match(queries, keys, of.scores);
       if (p_.has_dropout()) draw(queries, keys, of.more);
       visit(keys, p_.has_dropout() ? of.more : nullptr);
     }
@@ -180,6 +199,14 @@ class ScoreBlocks {
     }
     if (!keys.empty()) keys.begin -= keys.begin % 2;
     return keys;
+  }
+
+  // Whether all queries attend to all keys, as far as ids tell.
+  bool have_one_id(const QueryBlock& queries, KeyRange keys) const {
+    if (queries.least_id != queries.most_id || queries.least_id == 0) return false;
+    for (uint32_t key = keys.begin; key < keys.end; ++key)
+      if (static_cast<int32_t>(p_.key_id(queries.sequence, key)) != queries.least_id) return false;
+    return true;
   }
 
   // Copies values by query and key to lines[panel][key][kPanelRows].

@@ -71,8 +71,8 @@ class AttentionForward {
 
   // The state of a block of queries after some of the keys.
   struct State {
-    float* result;  // [panel][column of v][kPanelRows], times the sum of powers
-    HWY_ALIGN float most[kQueryBlock];
+    float* result;                      // [panel][column of v][kPanelRows], times the sum of powers
+    HWY_ALIGN float base[kQueryBlock];  // of powers
     HWY_ALIGN float sums[kQueryBlock];
     bool is_first = true;
   };
@@ -152,7 +152,7 @@ class AttentionForward {
 
   static State state_of(const Buffers& buffers) {
     State state{buffers.result, {}, {}};
-    std::fill(state.most, state.most + kQueryBlock, -std::numeric_limits<float>::infinity());
+    std::fill(state.base, state.base + kQueryBlock, -std::numeric_limits<float>::infinity());
     std::fill(state.sums, state.sums + kQueryBlock, 0.0F);
     return state;
   }
@@ -195,37 +195,74 @@ class AttentionForward {
   // Replaces the scores of a vector of queries.
   void raise(float* scores, uint32_t keys, uint32_t panel, size_t lane, State& state) const {
     const PanelFloats d;
-    const auto none = hn::Set(d, -std::numeric_limits<float>::infinity());
-    float *most = state.most + panel * kPanelRows + lane, *sums = state.sums + panel * kPanelRows + lane;
-    const PanelVector before = hn::LoadU(d, most);
-    PanelVector m0 = before, m1 = before;
-    uint32_t j = 0;
-    for (; j + 2 <= keys; j += 2) {
-      m0 = hn::Max(m0, hn::LoadU(d, scores + j * kPanelRows));
-      m1 = hn::Max(m1, hn::LoadU(d, scores + (j + 1) * kPanelRows));
+    float *base = state.base + panel * kPanelRows + lane, *sums = state.sums + panel * kPanelRows + lane;
+    const PanelVector before = hn::LoadU(d, base), now = new_base(before, largest(scores, keys));
+    const auto is_none = hn::Eq(now, hn::Set(d, -std::numeric_limits<float>::infinity()));
+    const PanelVector from = hn::IfThenZeroElse(is_none, now);
+    PanelVector sum;
+    if (hn::AllTrue(d, hn::Lt(hn::Abs(from), hn::Set(d, kLargestBase)))) {
+      sum = raise(scores, keys, from);
+    } else {
+      for (uint32_t j = 0; j < keys; ++j)
+        hn::StoreU(hn::Sub(hn::LoadU(d, scores + j * kPanelRows), from), d, scores + j * kPanelRows);
+      sum = raise(scores, keys, hn::Zero(d));
     }
-    if (j < keys) m0 = hn::Max(m0, hn::LoadU(d, scores + j * kPanelRows));
-    const PanelVector now = hn::Max(m0, m1);
-    const PanelVector base = hn::IfThenElse(hn::Eq(now, none), hn::Zero(d), now);
-    PanelVector s0 = hn::Zero(d), s1 = hn::Zero(d);
+    if (hn::AllTrue(d, hn::Eq(before, now))) {
+      hn::StoreU(hn::Add(hn::LoadU(d, sums), sum), d, sums);
+      return;
+    }
+    const PanelVector shrink = power_of_two(d, hn::Sub(before, from));
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, sums), shrink, sum), d, sums);
+    hn::StoreU(now, d, base);
+    if (state.is_first) return;
+    float* result = state.result + panel * size_t{p_.value_size} * kPanelRows + lane;
+    for (uint32_t i = 0; i < p_.value_size; ++i, result += kPanelRows)
+      hn::StoreU(hn::Mul(hn::LoadU(d, result), shrink), d, result);
+  }
+
+  static PanelVector largest(const float* scores, uint32_t keys) {
+    const PanelFloats d;
+    const auto none = hn::Set(d, -std::numeric_limits<float>::infinity());
+    PanelVector m0 = none, m1 = none, m2 = none, m3 = none;
+    const auto at = [&](uint32_t key)
+                        HWY_ATTR { return hn::LoadU(PanelFloats(), scores + key * kPanelRows); };
+    uint32_t j = 0;
+    for (; j + 4 <= keys; j += 4) {
+      m0 = hn::Max(m0, at(j));
+      m1 = hn::Max(m1, at(j + 1));
+      m2 = hn::Max(m2, at(j + 2));
+      m3 = hn::Max(m3, at(j + 3));
+    }
+    for (; j < keys; ++j) m0 = hn::Max(m0, at(j));
+    return hn::Max(hn::Max(m0, m1), hn::Max(m2, m3));
+  }
+
+  // Powers are of scores less a base: a whole number, so that a new one changes them exactly, and kept until
+  // they would become large, since results so far have to follow it.
+  static PanelVector new_base(PanelVector before, PanelVector largest) {
+    const PanelFloats d;
+    constexpr float kLargestPower = 8;
+    const auto is_large = hn::Gt(largest, hn::Add(before, hn::Set(d, kLargestPower)));
+    return hn::IfThenElse(is_large, hn::Ceil(largest), before);
+  }
+
+  // Makes scores powers of them less a base, and returns the sum.
+  static PanelVector raise(float* scores, uint32_t keys, PanelVector base) {
+    const PanelFloats d;
+    const PowersOfTwo<PanelFloats> powers(d, base);
     const auto power_at = [&](uint32_t key) HWY_ATTR {
-      const PanelVector power =
-          power_of_two(PanelFloats(), hn::Sub(hn::LoadU(PanelFloats(), scores + key * kPanelRows), base));
+      const PanelVector power = powers(PanelFloats(), hn::LoadU(PanelFloats(), scores + key * kPanelRows));
       hn::StoreU(power, PanelFloats(), scores + key * kPanelRows);
       return power;
     };
-    for (j = 0; j + 2 <= keys; j += 2) {
+    PanelVector s0 = hn::Zero(d), s1 = hn::Zero(d);
+    uint32_t j = 0;
+    for (; j + 2 <= keys; j += 2) {
       s0 = hn::Add(s0, power_at(j));
       s1 = hn::Add(s1, power_at(j + 1));
     }
     if (j < keys) s0 = hn::Add(s0, power_at(j));
-    const PanelVector shrink = power_of_two(d, hn::Sub(before, base));
-    hn::StoreU(hn::MulAdd(hn::LoadU(d, sums), shrink, hn::Add(s0, s1)), d, sums);
-    hn::StoreU(now, d, most);
-    if (state.is_first || hn::AllTrue(d, hn::Eq(shrink, hn::Set(d, 1.0F)))) return;
-    float* result = state.result + panel * size_t{p_.value_size} * kPanelRows + lane;
-    for (uint32_t i = 0; i < p_.value_size; ++i, result += kPanelRows)
-      hn::StoreU(hn::Mul(hn::LoadU(d, result), shrink), d, result);
+    return hn::Add(s0, s1);
   }
 
   void finish(const QueryBlock& queries, State& state) const {
@@ -235,22 +272,21 @@ class AttentionForward {
     for (uint32_t p = 0; p < queries.panels(); ++p)
       for (size_t lane = 0; lane < kPanelRows; lane += kPanelLanes) {
         float* sums = state.sums + p * kPanelRows + lane;
-        float* most = state.most + p * kPanelRows + lane;
+        float* base = state.base + p * kPanelRows + lane;
         const PanelVector sum = hn::LoadU(d, sums);
         const auto is_none = hn::Eq(sum, hn::Zero(d));
         const PanelVector factor = hn::IfThenZeroElse(is_none, hn::Div(hn::Set(d, 1.0F), sum));
         float* result = state.result + p * size_t{p_.value_size} * kPanelRows + lane;
         for (uint32_t i = 0; i < p_.value_size; ++i, result += kPanelRows)
           hn::StoreU(hn::Mul(hn::LoadU(d, result), factor), d, result);
-        const PanelVector logarithm =
-            hn::Mul(hn::Add(hn::LoadU(d, most), hn::Log2(d, sum)), hn::Set(d, kLn2));
-        hn::StoreU(hn::IfThenElse(is_none, hn::Set(d, kNoLogarithm), logarithm), d, most);
+        const PanelVector logarithm = hn::MulAdd(hn::LoadU(d, base), hn::Set(d, kLn2), hn::Log(d, sum));
+        hn::StoreU(hn::IfThenElse(is_none, hn::Set(d, kNoLogarithm), logarithm), d, base);
       }
     store_query_panels(state.result, v_.fields[y], queries.row, queries.rows, queries.head * p_.value_size,
                        p_.value_size);
     const FieldView& to = v_.fields[lse];
     for (uint32_t i = 0; i < queries.rows; ++i)
-      row_of<float>(to, queries.row + i)[queries.head * to.col_stride] = state.most[i];
+      row_of<float>(to, queries.row + i)[queries.head * to.col_stride] = state.base[i];
   }
 
   const program::Vertex& v_;
