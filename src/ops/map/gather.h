@@ -17,9 +17,9 @@ struct GatherProblem {
   std::vector<uint32_t> rows;
 };
 
-/// out[i] = source[rows[i]], NaN for a row that the source does not have, of integers 0: a list that the run
-/// gives. `rows` rows of u32, source_rows × cols to rows × cols of f32, f16, bf16, u32 or i32. The source
-/// lies row by row, or in panels of `panel_rows` rows, as the codelet has it.
+/// out[i] = source[rows[i]]: a list that the run gives, which is an error of the run if the source does not
+/// have one of the rows. `rows` rows of u32, source_rows × cols to rows × cols of f32, f16, bf16, u32 or i32.
+/// The source lies row by row, or in panels of `panel_rows` rows, as the codelet has it.
 struct LookupProblem {
   Type type = Type::f32;
   uint32_t source_rows = 0;
@@ -28,8 +28,7 @@ struct LookupProblem {
   uint32_t panel_rows = 1;
 };
 
-/// The transpose of a lookup: out[rows[i]] += values[i] from 0, of f32; the row `skipped`, and rows that the
-/// output does not have, are left out.
+/// The transpose of a lookup: out[rows[i]] += values[i] from 0, of f32; the row `skipped` is left out.
 struct ScatterAddProblem {
   uint32_t out_rows = 0;
   uint32_t cols = 0;
