@@ -236,6 +236,10 @@ class Call:
         self.dtype = meaning.dtype if isinstance(meaning, Tensor) else None
         self.operator = str(node.target)
 
+    def refuse_draws(self) -> None:
+        if self.weights is not None:
+            raise ValueError("it draws at random in evaluation mode too: let it do so in training mode alone")
+
     def named(self, x: Value) -> Value:
         """What an operation computes that is not its result, under the name of its module."""
         if self._module and x.name.startswith("%") and not self.graph.native.contains(self._module):
@@ -658,7 +662,10 @@ def _rms_norm(
 
 @handles("dropout.default")
 def _dropout(call: Call, x: Value, p: float, train: bool) -> Value:
-    return ops.dropout(x, p) if train and p > 0 else x
+    if train and p > 0:
+        call.refuse_draws()
+        return ops.dropout(x, p)
+    return x
 
 
 @handles("native_dropout.default")
