@@ -91,6 +91,8 @@ struct Context {
   /// `transposed`: it is [inputs, outputs]. A matrix that was computed gets the name given.
   graph::Value weight_of(const ConstantPointer& matrix, bool transposed, uint32_t rows,
                          const std::string& name);
+  /// Notes a weight of which no sparse form is possible, and why.
+  void leave(const Constant& weight, const std::string& name, std::string_view reason);
   /// A constant in the graph; a named one that is no scalar becomes a parameter.
   graph::Value value_of(const ConstantPointer& constant);
 };

@@ -83,6 +83,8 @@ Results gather_rows(Call& call) {
     y = taken(y, axis, places);
   } else {
     const Value places = from_start(call.value(1), size);
+    if (x.constant && x.dims.size() == 2)
+      call.context.leave(*x.constant, call.node.output(0) + ".weight", name_of(NoGain::not_a_product));
     if (axis == 0 && x.dims.size() == 2) {
       y = embedding(places, y);
     } else {

@@ -43,11 +43,13 @@ def model_of(
     outputs: list[str],
     weights: dict[str, np.ndarray[Any, Any]],
     kind: int = TensorProto.FLOAT,
+    kinds: dict[str, int] | None = None,
 ) -> bytes:
+    kinds = kinds or {}
     graph = helper.make_graph(
         nodes,
         "g",
-        [helper.make_tensor_value_info(name, kind, shape) for name, shape in inputs.items()],
+        [helper.make_tensor_value_info(name, kinds.get(name, kind), shape) for name, shape in inputs.items()],
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
         [numpy_helper.from_array(value, name) for name, value in weights.items()],
     )
@@ -90,6 +92,58 @@ def test_keeps_zeros_where_that_pays() -> None:
     for rows in (64, 3):  # with the same weight
         x = generator.standard_normal((rows, 512), dtype=np.float32)
         np.testing.assert_allclose(session.run(None, {"x": x})[0], x @ weight, rtol=1e-3, atol=1e-4)
+
+
+def test_each_weight_has_its_choice_or_a_reason() -> None:
+    generator = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["rows"]),
+        helper.make_node("MatMul", ["rows", "w"], ["a"]),
+        helper.make_node("Einsum", ["a", "v"], ["b"], equation="nsi,oi->nso"),
+        helper.make_node("MatMul", ["left", "b"], ["c"]),
+        helper.make_node("MatMul", ["c", "batched"], ["d"]),
+        helper.make_node("Conv", ["d", "kernel"], ["y"], group=4),
+    ]
+    shapes = {"table": (9, 8), "w": (8, 8), "v": (8, 8), "left": (4, 4), "batched": (2, 8, 8), "kernel": (4, 1, 1)}
+    weights = {name: generator.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
+    weights["table"][0] = 0
+    session = tessera.onnx.load(model_of(nodes, {"ids": (2, 4)}, ["y"], weights, kinds={"ids": TensorProto.INT64}))
+    assert {each.name: each.reason for each in session.report.layers} == {
+        "table": "not a product",
+        "w": "no zeros",
+        "v": "no zeros",
+        "left": "left factor of a product",
+        "batched": "batched product",
+        "kernel": "grouped convolution",
+    }
+    assert session.report.layers[0].density == pytest.approx(8 / 9)
+    ids = generator.integers(-9, 9, (2, 4))
+    (y,) = session.run(None, {"ids": ids})
+    a = np.einsum("nsi,oi->nso", weights["table"][ids] @ weights["w"], weights["v"])
+    expected = (weights["left"] @ a @ weights["batched"]) * weights["kernel"].reshape(4, 1)
+    np.testing.assert_allclose(y, expected, rtol=1e-3, atol=1e-3)
+    for wrong in (9, -10):
+        ids[1, 2] = wrong
+        with pytest.raises(ValueError, match=rf"entry \[1, 2\] .*'ids', is {wrong + 9 * (wrong < 0)}; 'table' has rows 0 to 8"):
+            session.run(None, {"ids": ids})
+
+
+def test_indices_of_several_dimensions_are_checked_one_by_one() -> None:
+    def session_of(operator: str) -> tessera.onnx.InferenceSession:
+        nodes = [helper.make_node(operator, ["x", "ids"], ["y"])]
+        kinds = {"ids": TensorProto.INT64}
+        return tessera.onnx.load(model_of(nodes, {"x": (3, 4), "ids": (2, 2)}, ["y"], {}, kinds=kinds))
+
+    x, session = np.arange(12, dtype=np.float32).reshape(3, 4), session_of("GatherND")
+    np.testing.assert_array_equal(session.run(None, {"x": x, "ids": np.array([[2, -4], [-3, 2]])})[0], [8, 2])
+    for wrong in ([0, 4], [0, -5], [3, 0], [-4, 0]):
+        with pytest.raises(ValueError, match="there are rows 0 to 11"):
+            session.run(None, {"x": x, "ids": np.array([[0, 0], wrong])})
+    session = session_of("GatherElements")
+    np.testing.assert_array_equal(session.run(None, {"x": x, "ids": np.array([[2, -3], [-1, 2]])})[0], [[8, 1], [8, 9]])
+    for index in (3, -4, 11):
+        with pytest.raises(ValueError, match="not one of a dimension of 3; it must be from 0 to 2"):
+            session.run(None, {"x": x, "ids": np.array([[0, 0], [0, index]])})
 
 
 def test_lists_all_that_is_missing() -> None:

@@ -42,6 +42,9 @@ class Weights(Protocol):
     def note(self, name: str, matrix: Matrix, rows: int) -> None:
         """A weight that is sparse already."""
 
+    def leave(self, name: str, weight: Tensor, rows: int, reason: str) -> None:
+        """A weight that stays dense; its product, if it is the weight of one, has so many rows, else 0."""
+
 
 class Parameter:
     """A parameter of the module, or, for inference, a weight that is computed of parameters and constants alone."""

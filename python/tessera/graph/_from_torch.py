@@ -14,6 +14,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from tessera.graph import _aten
 from tessera.graph._aten import Constant, Parameter, State, Weights, as_known, value_of
 from tessera.graph._conversion import Conversion, Missing, decompositions, lacking
+from tessera.graph._dense_weights import note_dense
 from tessera.graph._graph import Graph
 from tessera.graph._values import Form, Value
 
@@ -184,6 +185,8 @@ class _ModuleConversion(Conversion):
                 self.known[node] = self._placeholder(node, specs[node.name])
             elif node.op != "output":
                 self.apply(node)
+        if weights is not None:
+            note_dense(self.known, weights)
         results, changes = self._results()
         missing = [*missing, *self.missing.values(), *changes]
         if missing:
