@@ -120,9 +120,7 @@ std::string layers_text(const onnx::ImportedModel& model) {
                fmt::format("{:.3g}", z.density), has_times ? seconds_text(z.dense_seconds) : "",
                has_times ? seconds_text(z.sparse_seconds) : "",
                has_times ? std::to_string(z.best_block_size) : "",
-               layer.is_sparse  ? "sparse"
-               : z.density == 1 ? "no zeros"
-                                : std::string(name_of(z.reason))});
+               layer.is_sparse ? "sparse" : std::string(layer.why_dense())});
   }
   return model.layers.empty() ? "" : table.text() + "\n";
 }
@@ -167,7 +165,7 @@ ordered_json json_of(const Run& run, const RunFlags& options, const Machine& mac
                       {"block", layer.zeros.best_block_size},
                       {"dense_seconds", layer.zeros.dense_seconds},
                       {"sparse_seconds", layer.zeros.sparse_seconds},
-                      {"reason", name_of(layer.zeros.reason)}});
+                      {"reason", layer.why_dense()}});
   for (const onnx::ValueType& output : run.model.outputs) {
     const Statistics statistics = statistics_of(run.outputs.at(output.name));
     const auto number = [](double x) { return std::isfinite(x) ? ordered_json(x) : ordered_json(nullptr); };

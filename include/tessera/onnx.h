@@ -44,12 +44,18 @@ struct ImportOptions {
   uint64_t most_computed = uint64_t{1} << 27;
 };
 
-/// A product with a weight, and whether the weight became sparse.
+/// A weight of a model, and whether it became sparse.
 struct LayerChoice {
-  std::string name;   ///< of the weight
+  std::string name;
   uint32_t rows = 0;  ///< of the layer's input
   Zeros zeros;        ///< of [outputs, inputs]
   bool is_sparse = false;
+  /// Why no sparse form is possible: "not a product" of embeddings, "grouped convolution", "batched product",
+  /// "left factor of a product". Only sizes and the density are known then. Empty: its zeros decide.
+  std::string reason{};
+
+  /// Why it stays dense: that, "no zeros", or what the zeros say; empty if it is sparse.
+  std::string_view why_dense() const;
 };
 
 /// An operator of a file that graphs do not support.

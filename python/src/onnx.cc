@@ -77,7 +77,9 @@ void bind_onnx(nb::module_& m) {
       .def_ro("name", &onnx::LayerChoice::name)
       .def_ro("rows", &onnx::LayerChoice::rows)
       .def_ro("zeros", &onnx::LayerChoice::zeros)
-      .def_ro("is_sparse", &onnx::LayerChoice::is_sparse);
+      .def_ro("is_sparse", &onnx::LayerChoice::is_sparse)
+      .def_prop_ro("why_dense",
+                   [](const onnx::LayerChoice& layer) { return std::string(layer.why_dense()); });
   nb::class_<onnx::ImportedModel>(m, "ImportedModel", "A graph for inputs of certain shapes.")
       .def(
           "take_graph", [](onnx::ImportedModel& imported) { return std::move(imported.graph); },

@@ -76,6 +76,18 @@ class Choice:
         report = LayerReport(name, matrix.shape, _stored(matrix), True, "", dense, sparse, matrix.block_size, rows)
         self.layers.append(report)
 
+    def leave(self, name: str, weight: Tensor, rows: int, reason: str) -> None:
+        """A weight [out, in] of which no sparse form is possible; 0 rows: there are no times."""
+        if any(each.name == name for each in self.layers):
+            return
+        array = weight.detach().float().contiguous().numpy()
+        density = np.count_nonzero(array) / max(1, array.size)
+        dense = sparse = math.nan
+        if rows and array.size:
+            dense, sparse, _ = _predicted(zeros := zeros_of(array, rows=rows), zeros.best_block_size or 1)
+        shape = (array.shape[0], array.shape[1])
+        self.layers.append(LayerReport(name, shape, density, False, reason, dense, sparse, 1, rows))
+
     def forget(self) -> None:
         """Choose again, as weights have changed."""
         self.layers.clear()

@@ -19,7 +19,7 @@ from tessera._config import checked_threads
 from tessera._held import Held
 from tessera._layers import SparsityReport
 from tessera._tessera import whole_number
-from tessera.graph._from_torch import Imported, import_module
+from tessera.graph._from_torch import Imported, import_module, require_readable
 from tessera.graph._graph import Graph
 
 #: Names of the dimensions of inputs that may have several sizes: {"input_ids": {0: "batch", 1: "tokens"}}.
@@ -56,7 +56,9 @@ def compile(
     `graph.UnsupportedModuleError` with a list of the operations that are missing.
     """
     if not isinstance(module, nn.Module):
-        raise TypeError(f"the module is a {type(module).__name__}; it must be a torch.nn.Module")
+        raise TypeError(f"the module is of type {type(module).__name__}; it must be a torch.nn.Module")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise TypeError("the module is a ScriptModule, which PyTorch cannot export: give the module that it was made of")
     _require_ready(module)
     args, kwargs = _arguments(module, example_inputs)
     max_shapes = whole_number("max_shapes", max_shapes, 1)
@@ -119,24 +121,14 @@ def _buckets(buckets: Mapping[str, Sequence[int]] | None) -> dict[str, list[int]
 
 
 def _require_ready(module: nn.Module) -> None:
+    require_readable(module)
     for path, each in module.named_modules():
-        if "quantized" in type(each).__module__:
-            raise ValueError(f"{path or 'the module'} ({type(each).__name__}) is quantised: compile it in floating point")
         if each.training:
             where = f"its part {path!r}" if path else "the module"
             raise ValueError(
                 f"{where} is in training mode, in which dropout draws and norms change: call eval() on the module"
             )
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        if type(tensor.data) is not Tensor:
-            kind = type(tensor.data).__name__
-            raise ValueError(f"{name} is a {kind}: compile the module with plain tensors, in floating point")
-        if tensor.is_meta:
-            raise ValueError(f"{name} is on meta and holds nothing: load its values first")
-        if tensor.device.type != "cpu":
-            raise ValueError(f"{name} is on {tensor.device}: move the module to the CPU, by module.cpu()")
-        if tensor.is_quantized:
-            raise ValueError(f"{name} is quantised: compile the module in floating point")
         if tensor.dtype in (torch.float64, torch.complex64, torch.complex128):
             raise ValueError(f"{name} is {tensor.dtype}: convert the module, by module.float()")
         if tensor.is_inference():

@@ -151,7 +151,9 @@ class Interface:
                     raise TypeError(f"{expected.path} is {value!r}; the model was compiled for {expected.value!r}")
                 continue
             if expected.path not in found:
-                raise TypeError(f"the argument {expected.path} is missing")
+                of_other_kind = any(path.startswith(f"{expected.path}[") for path in found)
+                what = "has parts; it must be an array or a tensor" if of_other_kind else "is missing"
+                raise TypeError(f"the argument {expected.path} {what}")
             arrays.append(self._checked_array(expected.path, len(arrays), found.pop(expected.path)))
         for path in found:
             raise TypeError(f"the argument {path} is more than the model was compiled for")
@@ -160,6 +162,8 @@ class Interface:
     def _checked_array(self, path: str, i: int, array: Any) -> Any:
         """Arrays of NumPy are converted; tensors of another type are refused, as PyTorch does."""
         if not _is_tensor(array):
+            if array is None:
+                raise TypeError(f"{path} is None; the model was compiled for {self.input_dtypes[i]}: give an array")
             return np.asarray(array)
         if array.device.type != "cpu":
             raise ValueError(f"{path} is on {array.device}; the model computes on the CPU: give it there")
@@ -406,6 +410,9 @@ class CompiledModel:
             graphs = [each.graph.native for each in self._sessions.values()]
             sessions = [first._native, *(each.session._native for each in self._sessions.values())]
             _tessera.save_graphs(os.fspath(path), graphs, {_TEXT: json.dumps(text)}, sessions)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a compiled model cannot be copied or pickled: save() it, and tessera.load() it where it is needed")
 
     def predicted_seconds(self) -> dict[str, float]:
         """Of a call, by kind: products, convolutions, attention, conversions of layouts, other operations."""

@@ -218,9 +218,9 @@ def _report_of(layer: Any) -> LayerReport:
     density = next((each.density for each in zeros.blocks if each.block_size == b), 1.0)
     dense = math.nan if zeros.dense_seconds is None else zeros.dense_seconds
     sparse = math.nan if zeros.sparse_seconds is None else zeros.sparse_seconds
-    reason = "" if layer.is_sparse else "no zeros" if zeros.density == 1 else zeros.reason
-    stored = density if layer.is_sparse else 1.0
-    return LayerReport(layer.name, tuple(zeros.shape), stored, layer.is_sparse, reason, dense, sparse, b, layer.rows)
+    stored = density if layer.is_sparse else 1.0 if zeros.blocks else zeros.density
+    shape = tuple(zeros.shape)
+    return LayerReport(layer.name, shape, stored, layer.is_sparse, layer.why_dense, dense, sparse, b, layer.rows)
 
 
 def _as_input(array: Any, value: OnnxValue) -> Any:

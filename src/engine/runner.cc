@@ -17,6 +17,7 @@
 #include "engine/collective.h"
 #include "engine/pool.h"
 #include "engine/profile.h"
+#include "program/missing_row.h"
 
 namespace tessera::engine {
 namespace {
@@ -376,7 +377,23 @@ class Run {
                             is_timed_ ? &self.clock : nullptr,
                             helps ? &self : nullptr};
     const bool plain = options_.reference || codelet.simd == nullptr;
-    (plain ? codelet.reference : codelet.simd)(v);
+    try {
+      (plain ? codelet.reference : codelet.simd)(v);
+    } catch (const program::MissingRow& error) {
+      refuse(error, id, group, vertex.index);
+    }
+  }
+
+  [[noreturn]] void refuse(const program::MissingRow& error, program::ComputeSetId id,
+                           const program::VertexGroup& group, uint32_t vertex) const {
+    const program::Field &list = group.fields[error.at.list], &matrix = group.fields[error.at.matrix];
+    program::RowEntry at = error.at;
+    at.entry += program::field_box(program_, list, vertex).row;
+    at.compute_set = id;
+    const auto name = [&](const program::Field& field) {
+      return fmt::format("'{}'", program_.variable(field.variable).name);
+    };
+    throw program::MissingRow(at, name(list), name(matrix));
   }
 
   /// Relative to the beginning of the run.
@@ -554,7 +571,12 @@ void Runner::run_side_by_side(std::span<RunState* const> states,
     RunMemory& memory = states[thread]->memories.front();
     for (size_t i = next++; i < runs.size(); i = next++) {
       memory.bind(runs[i]);
-      Run(*executable_, table_, *states[thread], runs[i], options, nullptr).run();
+      try {
+        Run(*executable_, table_, *states[thread], runs[i], options, nullptr).run();
+      } catch (program::MissingRow& error) {
+        error.at.part = static_cast<uint32_t>(i);
+        throw;
+      }
     }
   };
   if (states.size() == 1) return work(0);

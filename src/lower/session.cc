@@ -7,6 +7,7 @@
 #include "graph/initial.h"
 #include "graph/operation.h"
 #include "graph/state_file.h"
+#include "lower/missing_row.h"
 #include "lower/session_impl.h"
 
 namespace tessera::graph {
@@ -51,6 +52,16 @@ std::string Session::program() const { return to_string(*impl_->executable().pro
 
 namespace {
 
+/// Errors of what runs, which says where in the program, as errors in the graph of `of`, part of `whole`.
+template <class Run>
+auto in_terms_of_graph(const Session::Impl& of, const Session::Impl& whole, const Run& run) {
+  try {
+    return run();
+  } catch (const program::MissingRow& error) {
+    throw UsageError(text_of(error, of.graph, of.lowered, whole.parts ? &*whole.parts : nullptr));
+  }
+}
+
 /// The arrays of a run, bound.
 class BoundRun {
  public:
@@ -78,16 +89,14 @@ class BoundRun {
     std::vector<std::vector<std::byte>> scratch;
     for (const BoundArray& array : arrays_)
       if (!array.is_input) bindings[array.binding].data = scratch.emplace_back(array.bytes).data();
-    return impl_.session->run(bindings, options);
+    return in_terms_of_graph(impl_, impl_, [&] { return impl_.session->run(bindings, options); });
   }
   engine::Profile run(const engine::RunOptions& options) {
     if (impl_.parts) {
       run_parts();
       return {};
     }
-    const engine::Profile profile = impl_.session->run(bindings_, options);
-    for (const Session::Impl::StoredOutput& output : stored_) impl_.unpack(output);
-    return profile;
+    return in_terms_of_graph(impl_, impl_, [&] { return run_whole(options); });
   }
 
  private:
@@ -113,16 +122,31 @@ class BoundRun {
     bind(external, found->data);
   }
 
+  engine::Profile run_whole(const engine::RunOptions& options) const {
+    const engine::Profile profile = impl_.session->run(bindings_, options);
+    for (const Session::Impl::StoredOutput& output : stored_) impl_.unpack(output);
+    return profile;
+  }
+  void run_as(uint32_t part) const {
+    try {
+      run_whole(impl_.run_options());
+    } catch (program::MissingRow& error) {
+      error.at.part = part;
+      throw;
+    }
+  }
+
   void run_parts() {
     const Parts& parts = *impl_.parts;
     std::vector<std::vector<engine::Binding>> runs(parts.count - parts.last, bindings_);
     for (size_t part = 0; part < runs.size(); ++part)
       for (const BoundArray& array : arrays_) runs[part][array.binding].data = array.of_part(part);
-    impl_.session->run_side_by_side(runs, impl_.threads());
+    in_terms_of_graph(impl_, impl_, [&] { impl_.session->run_side_by_side(runs, impl_.threads()); });
     for (size_t part = runs.size(); part < parts.count; ++part) {
       std::vector<void*> arrays;
       for (const BoundArray& array : arrays_) arrays.push_back(array.of_part(part));
-      BoundRun(*impl_.last_parts, arrays).run(impl_.last_parts->run_options());
+      const BoundRun run(*impl_.last_parts, arrays);
+      in_terms_of_graph(*impl_.last_parts, impl_, [&] { run.run_as(static_cast<uint32_t>(part)); });
     }
   }
 

@@ -134,6 +134,13 @@ Value Context::weight_of(const ConstantPointer& matrix, bool transposed, uint32_
   return weight_values.emplace(key, add()).first->second;
 }
 
+void Context::leave(const Constant& weight, const std::string& name, std::string_view reason) {
+  if (weights == nullptr || !weight.has_floats() || weight.size() == 0 || weight.dims.size() < 2) return;
+  const std::string& own = weight.name.empty() ? name : weight.name;
+  const auto is_same = [&](const LayerChoice& layer) { return layer.name == own && layer.reason == reason; };
+  if (std::ranges::none_of(layers, is_same)) layers.push_back(left_dense(own, weight, reason));
+}
+
 Call::Call(Context& in, const wire::NodeProto& of, std::vector<std::optional<Known>> inputs, int64_t set,
            const DataFolder& folder)
     : context(in), graph(in.graph), node(of), opset(set), inputs_(std::move(inputs)), folder_(folder) {}

@@ -37,7 +37,10 @@ ConstantPointer reordered(Call& call, const ConstantPointer& weight, int64_t row
 
 /// Sparse where that pays, if it may be.
 Value weight_value(Call& call, const ConstantPointer& matrix, bool may_be_sparse, uint64_t rows) {
-  if (!may_be_sparse) return call.value_of(known(matrix));
+  if (!may_be_sparse) {
+    call.context.leave(*matrix, call.node.output(0) + ".weight", "grouped convolution");
+    return call.value_of(known(matrix));
+  }
   const auto count = static_cast<uint32_t>(std::min<uint64_t>(rows, INT32_MAX));
   return call.context.weight_of(matrix, false, count, call.node.output(0) + ".weight");
 }

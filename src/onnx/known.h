@@ -92,6 +92,8 @@ struct Context {
   /// `transposed`: the matrix is [inputs, outputs]. A computed matrix gets the given name.
   graph::Value weight_of(const ConstantPointer& matrix, bool transposed, uint32_t rows,
                          const std::string& name);
+  /// Notes a weight of which no sparse form is possible, and why.
+  void leave(const Constant& weight, const std::string& name, std::string_view reason);
   /// A constant as a value of the graph; a named constant that is not a scalar becomes a parameter.
   graph::Value value_of(const ConstantPointer& constant);
 };

@@ -69,6 +69,8 @@ Results product(Call& call) {
   } else if (const auto attended = attention_of(call.context, x, b)) {
     y = *attended;
   } else {
+    if (b.constant) call.context.leave(*b.constant, weight_name(call), "batched product");
+    if (a.constant) call.context.leave(*a.constant, weight_name(call), "left factor of a product");
     Value w = call.value(1);
     if (is_column) w = reshape(w, {w.shape()[0], 1});
     y = matrix_product(call, x, w);
@@ -104,6 +106,8 @@ Results gemm(Call& call) {
     y = linear(a, weight);
     if (!added && alpha == 1) call.context.products.insert({y.id, {a, weight}});
   } else {
+    if (call[0].constant)
+      call.context.leave(*call[0].constant, weight_name(call), "left factor of a product");
     y = matmul(a, call.value(1), false, transposes_b);
   }
   if (alpha != 1) y = y * alpha;
@@ -149,13 +153,14 @@ Value ordered(Value x, const std::string& from, const std::string& to) {
 Results einsum(Call& call) {
   const Letters letters(call.text("equation", ""));
   if (call.size() != 2) refuse("only products of two are possible");
-  Value a = call.value(0), b = call.value(1);
-  if (letters.a.size() != a.shape().size() || letters.b.size() != b.shape().size())
+  Value a = call.value(0);
+  const Shape shape_of_b = as_shape(call[1].dims);
+  if (letters.a.size() != a.shape().size() || letters.b.size() != shape_of_b.size())
     refuse("its equation names other dimensions than its inputs have");
   std::map<char, uint32_t> sizes;
   for (size_t i = 0; i < letters.a.size(); ++i) sizes[letters.a[i]] = a.shape()[i];
   for (size_t i = 0; i < letters.b.size(); ++i)
-    if (!sizes.emplace(letters.b[i], b.shape()[i]).second && sizes[letters.b[i]] != b.shape()[i])
+    if (!sizes.emplace(letters.b[i], shape_of_b[i]).second && sizes[letters.b[i]] != shape_of_b[i])
       refuse("a dimension has two sizes");
   std::string batch, m, k, n;
   for (const char letter : letters.a)
@@ -168,11 +173,19 @@ Results einsum(Call& call) {
   const uint32_t outer = product_of(batch, sizes), rows = product_of(m, sizes), inner = product_of(k, sizes),
                  cols = product_of(n, sizes);
   a = reshape(ordered(a, letters.a, batch + m + k), {outer, rows, inner});
-  b = reshape(ordered(b, letters.b, batch + n + k), {outer, cols, inner});
   const std::string result = batch + m + n;
   Shape shape;
   for (const char letter : result) shape.push_back(sizes.at(letter));
-  return {known(ordered(reshape(matmul(a, b, false, true), shape), result, letters.y), call[0].type)};
+  Value y = a;
+  if (is_weight(call[1]) && !call[0].constant && n.size() == 1 && k.size() == 1) {
+    y = product_with_weight(call, a, call[1], letters.b == k + n);
+  } else {
+    for (size_t i : {0, 1})
+      if (call[i].constant) call.context.leave(*call[i].constant, weight_name(call), "batched product");
+    const Value b = ordered(call.value(1), letters.b, batch + n + k);
+    y = matmul(a, reshape(b, {outer, cols, inner}), false, true);
+  }
+  return {known(ordered(reshape(y, shape), result, letters.y), call[0].type)};
 }
 
 constexpr Operator kProductsOperators[] = {{"Einsum", einsum}, {"Gemm", gemm}, {"MatMul", product}};

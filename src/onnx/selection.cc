@@ -83,6 +83,8 @@ Results gather_rows(Call& call) {
     y = taken(y, axis, places);
   } else {
     const Value places = from_start(call.value(1), size);
+    if (x.constant && x.dims.size() == 2)
+      call.context.leave(*x.constant, call.node.output(0) + ".weight", name_of(NoGain::not_a_product));
     if (axis == 0 && x.dims.size() == 2) {
       y = embedding(places, y);
     } else {
@@ -116,19 +118,23 @@ Results gather_nd(Call& call) {
   const auto last = static_cast<uint32_t>(ids.dims.size() - 1);
   const Value all = call.value(1);
   const Shape flat = {static_cast<uint32_t>(all.type().elements() / depth)};
-  std::optional<Value> place;
+  std::optional<Value> place, fits;
   uint64_t rows = 1;
   for (size_t d = 0; d < depth; ++d) {
     const auto size = static_cast<uint32_t>(x.dims[d]);
     const auto at = static_cast<uint32_t>(d);
     const Value own = from_start(reshape(slice(all, last, at, at + 1), flat), size);
+    const Value fits_here = less(cast(own, Type::u32), number_like(cast(own, Type::u32), size));
     place = place ? *place * number_like(own, size) + own : own;
+    fits = fits ? *fits * fits_here : fits_here;
     rows *= size;
     if (rows > INT32_MAX) refuse("indices of more than 2^31 rows are not possible");
   }
   const Value data = call.value(0);
   const auto width = static_cast<uint32_t>(data.type().elements() / rows);
-  const Value y = embedding(*place, reshape(data, {static_cast<uint32_t>(rows), width}));
+  const Value signed_place = cast(*place, Type::i32);
+  const Value or_none = where(cast(*fits, Type::i32), signed_place, number_like(signed_place, -1));
+  const Value y = embedding(or_none, reshape(data, {static_cast<uint32_t>(rows), width}));
   Dims dims(ids.dims.begin(), ids.dims.end() - 1);
   dims.insert(dims.end(), x.dims.begin() + static_cast<int64_t>(depth), x.dims.end());
   return {known(reshape(y, as_shape(dims)), x.type)};

@@ -41,6 +41,23 @@ bool weights_are_same(const Constant& a, const Constant& b) {
 
 }  // namespace
 
+std::string_view LayerChoice::why_dense() const {
+  if (is_sparse) return "";
+  if (!reason.empty()) return reason;
+  return zeros.density == 1 ? "no zeros" : tessera::name_of(zeros.reason);
+}
+
+LayerChoice left_dense(const std::string& name, const Constant& weight, std::string_view reason) {
+  LayerChoice choice{.name = name, .zeros = {}, .reason = std::string(reason)};
+  Zeros& zeros = choice.zeros;
+  zeros.rows = static_cast<uint32_t>(weight.dims[0]);
+  zeros.cols = static_cast<uint32_t>(weight.size() / zeros.rows);
+  const std::vector<float>& values = weight.floats();
+  zeros.non_zeros = values.size() - static_cast<size_t>(std::ranges::count(values, 0.0F));
+  zeros.density = static_cast<double>(zeros.non_zeros) / static_cast<double>(values.size());
+  return choice;
+}
+
 std::string WeightForms::name_of(const std::string& name, const Constant& constant) {
   const std::lock_guard lock(mutex_);
   std::string own = name;

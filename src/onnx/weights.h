@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -47,5 +48,8 @@ class WeightForms {
   /// By layer, whether the constant is transposed, and whether the form may be sparse.
   std::map<std::tuple<std::string, bool, bool>, Form> forms_;
 };
+
+/// Of a weight of which no sparse form is possible.
+LayerChoice left_dense(const std::string& name, const Constant& weight, std::string_view reason);
 
 }  // namespace tessera::onnx

@@ -29,12 +29,20 @@ void expect(const Arrays& inputs, const std::vector<float>& expected, const Buil
 }
 
 TEST(Edges, AGatherBeyondTheDimensionIsNoOtherRow) {
-  const Arrays inputs = {{"x", {1, 2, 3, 4, 5, 6}}, {"ids", {2, 3, 0, 3, -1, 1}}};
   for (const Type type : {Type::f32, Type::i32}) {
-    const float missing = type == Type::f32 ? kNan : 0;
-    expect(inputs, {3, missing, 1, missing, missing, 5}, [&](Graph& g) {
+    const auto build = [&](Graph& g) {
       return gather(g.input("x", {2, 3}, type), 1, g.input("ids", {2, 3}, Type::i32));
-    });
+    };
+    expect({{"x", {1, 2, 3, 4, 5, 6}}, {"ids", {2, 1, 0, 0, 2, 1}}}, {3, 2, 1, 4, 6, 5}, build);
+    for (const float beyond : {3.0F, -1.0F, 5.0F, -2147483648.0F})
+      for (const Machine& machine : {Machine::host(2), Machine::find("gc200").with("tiles", 6)}) {
+        Graph g;
+        g.output("result", build(g));
+        const Arrays inputs = {{"x", {1, 2, 3, 4, 5, 6}}, {"ids", {2, 1, 0, beyond, 2, 1}}};
+        EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { Session(g, machine).run(inputs); }),
+                               "is not one of a dimension of 3"))
+            << beyond;
+      }
   }
 }
 

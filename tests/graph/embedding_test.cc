@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
-#include <cmath>
+#include <memory>
 
 #include "networks.h"
 #include "support/error_of.h"
@@ -83,19 +83,94 @@ TEST(Embedding, OfPaddingHasNoGradient) {
   }
 }
 
-TEST(Embedding, OfAnIdBeyondTheRowsIsNaN) {
+/// What a run says of ids, and that it runs again afterwards.
+std::string refusal(const Graph& g, const Machine& machine, Arrays inputs, const std::string& ids,
+                    std::vector<float> wrong) {
+  Session session(g, machine);
+  const Arrays before = session.run(inputs);
+  Arrays others = inputs;
+  others[ids] = std::move(wrong);
+  const std::string why = error_of<UsageError>([&] { session.run(others); });
+  EXPECT_EQ(session.run(inputs), before) << machine.name();
+  return why;
+}
+
+std::vector<Machine> machines() { return {Machine::host(2), Machine::find("gc200").with("tiles", 6)}; }
+
+TEST(Embedding, OfAnIdBeyondTheRowsIsAnErrorThatSaysWhere) {
   for (const bool is_tied : {false, true})
-    for (const Machine& machine : {Machine::host(2), Machine::find("gc200").with("tiles", 6)}) {
+    for (const Machine& machine : machines()) {
       Graph g;
-      const Value ids = g.input("ids", {3}, Type::u32);
+      const Value ids = g.input("ids", {2, 3}, Type::u32);
       const Value w = g.parameter("w", {kRows, kFeatures}, Initial::constant(1));
       g.output("y", embedding(ids, w));
       if (is_tied) g.output("z", linear(g.input("x", {3, kFeatures}), w));
-      Arrays inputs = {{"ids", {kRows - 1, kRows, 4e9F}}};
+      Arrays inputs = {{"ids", {kRows - 1, 0, 1, 2, 3, 4}}};
       if (is_tied) inputs["x"] = std::vector<float>(3 * kFeatures);
-      const std::vector<float> y = Session(g, machine).run(inputs).at("y");
-      for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i >= kFeatures) << machine.name();
+      EXPECT_EQ(refusal(g, machine, inputs, "ids", {0, 0, 1, 2, kRows, 4e9F}),
+                "embedding: entry [1, 1] of the ids, which come from 'ids', is 70; 'w' has rows 0 to 69")
+          << machine.name();
     }
+}
+
+TEST(Embedding, OfComputedIdsBelowZeroIsAnError) {
+  for (const Machine& machine : machines()) {
+    Graph g;
+    const Value ids = g.input("ids", {3}, Type::i32), first = g.input("first", {1}, Type::i32);
+    const Value w = g.parameter("w", {kRows, kFeatures}, Initial::constant(1));
+    g.output("y", embedding(ids + first, w));
+    EXPECT_EQ(refusal(g, machine, {{"ids", {0, 1, 2}}, {"first", {3}}}, "first", {-1}),
+              "embedding: entry [0] of the ids, which come from 'ids', 'first', is -1; 'w' has rows 0 to 69")
+        << machine.name();
+  }
+}
+
+TEST(Embedding, InFunctionsAndLoopsRefusesIdsToo) {
+  for (const Machine& machine : machines())
+    for (const bool repeats : {false, true}) {
+      Graph layer;
+      const Value x = layer.input("x", {3, kFeatures}), rows = layer.input("ids", {3}, Type::u32);
+      layer.output("x", x + embedding(rows, layer.input("w", {kRows, kFeatures})));
+      const auto body = std::make_shared<const Graph>(layer);
+      Graph g;
+      const Value ids = g.input("ids", {3}, Type::u32);
+      const std::vector<Value> inputs = {g.parameter("x", {3, kFeatures}), ids,
+                                         g.parameter("w", {kRows, kFeatures}, Initial::constant(1))};
+      g.output("y", repeats ? g.loop(body, inputs, {.count = 2, .carried = {{"x", "x"}}})[0]
+                            : g.call(body, inputs)[0]);
+      EXPECT_TRUE(says(refusal(g, machine, {{"ids", {0, 1, 69}}}, "ids", {0, 1, 99}),
+                       "embedding: entry [2] of the ids is 99; there are rows 0 to 69"))
+          << machine.name();
+    }
+}
+
+TEST(Embedding, GradientsAndSumsRefuseIdsButPadding) {
+  for (const Machine& machine : machines()) {
+    Graph g;
+    g.output("y", scatter_add(g.input("x", {3, 4}), 0, g.input("ids", {3}, Type::u32), 5));
+    EXPECT_EQ(refusal(g, machine, {{"x", std::vector<float>(12, 1)}, {"ids", {0, 4, 4}}}, "ids", {0, 5, 4}),
+              "embedding_gradient: entry [1] of the ids, which come from 'ids', is 5; there are rows 0 to 4");
+  }
+}
+
+TEST(Embedding, GatherRefusesIndicesOfOtherRows) {
+  for (const Machine& machine : machines()) {
+    Graph g;
+    g.output("y", gather(g.input("x", {2, 5}), 1, g.input("ids", {2, 2}, Type::u32)));
+    EXPECT_EQ(
+        refusal(g, machine, {{"x", std::vector<float>(10, 1)}, {"ids", {0, 4, 4, 0}}}, "ids", {5, 0, 0, 0}),
+        "an index that comes from 'ids' is not one of a dimension of 5; it must be from 0 to 4");
+  }
+}
+
+TEST(Embedding, InFloat64RefusesIdsToo) {
+  Graph g;
+  g.output("y", embedding(g.input("ids", {2}, Type::u32), g.parameter("w", {kRows, kFeatures})));
+  WideArrays state = {{"w", std::vector<double>(kRows * kFeatures)}};
+  EXPECT_TRUE(says(error_of<UsageError>([&] {
+                     evaluate(g, {{"ids", {0, kRows}}}, state);
+                   }),
+                   "embedding: the id 70 is none of 70 rows"));
 }
 
 TEST(Embedding, RefusesWhatItCannotTake) {

@@ -156,7 +156,12 @@ class Generator {
 
   void add(Item item) {
     builder_.add(item);
-    evaluate(item);
+    try {
+      evaluate(item);
+    } catch (const UsageError&) {  // ids that are no rows
+      built_.values.pop_back();
+      throw;
+    }
     recipe_.items.push_back(std::move(item));
   }
 
@@ -272,6 +277,8 @@ class Generator {
       }
       item.inputs.push_back({recipe_.items.size() + leaves.size(), 0});
       leaves.push_back(leaf(c, i, sizes.of(c.inputs[i])));
+      if (const auto resized = sizes.to.find(c.below); resized != sizes.to.end())
+        leaves.back().below = resized->second;  // ids of rows
       types.push_back(leaves.back().type);
     }
     Node node{.operation = &operation, .attributes = c.attributes, .body = c.body};
@@ -281,7 +288,11 @@ class Generator {
       return false;
     }
     for (Item& leaf : leaves) add(std::move(leaf));
-    add(std::move(item));
+    try {
+      add(std::move(item));
+    } catch (const UsageError&) {
+      return false;
+    }
     return true;
   }
 

@@ -1,8 +1,10 @@
 """Modules compiled for this computer."""
 
+import copy
 import gc
 import json
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -197,6 +199,8 @@ def test_arguments_and_results_of_all_kinds():
         ((torch.zeros(3, SIZE), (torch.zeros(4, SIZE), torch.zeros(SIZE))), {}, r"x has shape \[3, 512\]"),
         ((torch.zeros(4, SIZE), (torch.zeros(4, SIZE), torch.zeros(SIZE))), {"scale": 2.0}, "compiled for"),
         ((torch.zeros(4, SIZE), (torch.zeros(4, SIZE),)), {}, r"pair\[1\] is missing"),
+        (([0.0, 1.0], (torch.zeros(4, SIZE), torch.zeros(SIZE))), {}, "x has parts; it must be an array or a tensor"),
+        ((None, (torch.zeros(4, SIZE), torch.zeros(SIZE))), {}, "x is None; the model was compiled for float32"),
     ],
 )
 def test_other_arguments_are_refused(args, kwargs, message):
@@ -724,8 +728,34 @@ def test_wrong_modules_are_refused():
         def forward(self, x):
             return x if x.sum() > 0 else -x
 
-    with pytest.raises(ValueError, match="cannot export"):
+    with pytest.raises(ValueError, match=r"cannot export the module: control flow depends on data: .*test_compile.py.*if x"):
         tessera.compile(Branch().eval(), x)
+    with pytest.raises(TypeError, match="ScriptModule, which PyTorch cannot export"):
+        tessera.compile(torch.jit.trace(network(), x), x)
+
+    class Random(torch.nn.Module):
+        def __init__(self, draw):
+            super().__init__()
+            self.draw = draw
+
+        def forward(self, x):
+            return self.draw(x)
+
+    heads = x.view(4, 1, 8, -1)
+    for draw, given in (
+        (lambda y: torch.nn.functional.dropout(y, 0.1, training=True), x),
+        (lambda y: torch.nn.functional.dropout1d(y, 0.1, training=True), x),
+        (lambda y: torch.nn.functional.scaled_dot_product_attention(y, y, y, dropout_p=0.1), heads),
+    ):
+        with pytest.raises(ValueError, match="draws at random in evaluation mode too"):
+            tessera.compile(Random(draw).eval(), given)
+
+
+def test_a_compiled_model_is_saved_not_copied():
+    compiled = tessera.compile(network(), torch.randn(4, SIZE))
+    for copied in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=r"cannot be copied or pickled: save\(\) it"):
+            copied(compiled)
 
 
 def test_whole_transformers_of_transformers():

@@ -42,6 +42,9 @@ class Weights(Protocol):
     def note(self, name: str, matrix: Matrix, rows: int) -> None:
         """A weight that is sparse already."""
 
+    def leave(self, name: str, weight: Tensor, rows: int, reason: str) -> None:
+        """A weight that stays dense; its product, if it is the weight of one, has so many rows, else 0."""
+
 
 class Parameter:
     """A parameter of the module, or, for inference, a weight that is computed of parameters and constants alone."""
@@ -235,6 +238,10 @@ class Call:
         self.shape = sizes_of(meaning) if isinstance(meaning, Tensor) else ()
         self.dtype = meaning.dtype if isinstance(meaning, Tensor) else None
         self.operator = str(node.target)
+
+    def refuse_draws(self) -> None:
+        if self.weights is not None:
+            raise ValueError("it draws at random in evaluation mode too: let it do so in training mode alone")
 
     def named(self, x: Value) -> Value:
         """What an operation computes that is not its result, under the name of its module."""
@@ -658,7 +665,10 @@ def _rms_norm(
 
 @handles("dropout.default")
 def _dropout(call: Call, x: Value, p: float, train: bool) -> Value:
-    return ops.dropout(x, p) if train and p > 0 else x
+    if train and p > 0:
+        call.refuse_draws()
+        return ops.dropout(x, p)
+    return x
 
 
 @handles("native_dropout.default")

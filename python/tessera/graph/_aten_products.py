@@ -189,6 +189,8 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Value:
+    if dropout_p > 0:
+        call.refuse_draws()
     q, k, v = value_of(q), value_of(k), value_of(v)
     if len(q.shape) < 3:
         raise ValueError(f"queries of {list(q.shape)} are not possible: heads are the third dimension from the end")

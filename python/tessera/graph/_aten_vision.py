@@ -221,6 +221,7 @@ def _feature_dropout(call: Call, x: Value, p: float, train: bool) -> Value:
     """Whole channels of samples are dropped."""
     if not train or p == 0:
         return x
+    call.refuse_draws()
     ones = call.graph.constant(torch.ones(*x.shape[:2], *[1] * (len(x.shape) - 2)).numpy(), dtype=x.dtype)
     return x * ops.dropout(ones, p)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from tessera.graph import _aten
 from tessera.graph._aten import Constant, Parameter, State, Weights, as_known, value_of
 from tessera.graph._conversion import Conversion, Missing, decompositions, lacking
+from tessera.graph._dense_weights import note_dense
 from tessera.graph._graph import Graph
 from tessera.graph._values import Form, Value
 
@@ -43,9 +45,27 @@ def from_torch(module: nn.Module, example_inputs: Tensor | Sequence[Any], *, for
     With form="unfused" butterfly and fastfood layers become the operations of plain PyTorch, one after another,
     instead of one that merges their factors.
     """
+    require_readable(module)
     inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
     program, missing = _exported(module, inputs, {})
     return _ModuleConversion(module, program, form, missing).graph
+
+
+def require_readable(module: nn.Module) -> None:
+    """Raises ValueError for parameters and buffers whose values are not here, in floating point."""
+    for path, each in module.named_modules():
+        if "quantized" in type(each).__module__:
+            raise ValueError(f"{path or 'the module'} ({type(each).__name__}) is quantised: compile it in floating point")
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if type(tensor.data) is not Tensor:
+            kind = type(tensor.data).__name__
+            raise ValueError(f"{name} is a {kind}: compile the module with plain tensors, in floating point")
+        if tensor.is_meta:
+            raise ValueError(f"{name} is on meta and holds nothing: load its values first")
+        if tensor.device.type != "cpu":
+            raise ValueError(f"{name} is on {tensor.device}: move the module to the CPU, by module.cpu()")
+        if tensor.is_quantized:
+            raise ValueError(f"{name} is quantised: compile the module in floating point")
 
 
 @dataclass(frozen=True)
@@ -82,7 +102,18 @@ def _exported(
         exported = torch.export.export(module, args, kwargs, strict=False)
         return _decomposed(exported), _without_gradients(exported)
     except Exception as error:
-        raise ValueError(f"PyTorch cannot export the module: {error}") from error
+        raise ValueError(f"PyTorch cannot export the module: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What PyTorch says that goes wrong, and where, without how to debug PyTorch."""
+    text = str(error)
+    if "data-dependent" not in text:
+        return text
+    first, _, rest = text.partition("\n")
+    place = re.search(r"  File (.+?)\n(.+?)\n", rest)
+    where = f": {place[1].strip()}: {place[2].strip()}" if place else ""
+    return f"control flow depends on data{where}; choose by torch.where, or compile the parts. {first.strip()}"
 
 
 def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -154,6 +185,8 @@ class _ModuleConversion(Conversion):
                 self.known[node] = self._placeholder(node, specs[node.name])
             elif node.op != "output":
                 self.apply(node)
+        if weights is not None:
+            note_dense(self.known, weights)
         results, changes = self._results()
         missing = [*missing, *self.missing.values(), *changes]
         if missing:

@@ -624,7 +624,8 @@ def _indices(ids: Value) -> Value:
 def embedding(ids: Value, weight: Value, *, padding: int | None = None) -> Value:
     """weight[ids] of integer ids [...] and a dense weight [rows, features], which may be that of `linear` as well.
 
-    NaN, of integers 0, for an id beyond the rows. The row `padding`, which may be counted from the end, has a gradient of 0.
+    The row `padding`, which may be counted from the end, has a gradient of 0. As of all indices that a run is given or computes, an
+    id that is below 0 or beyond the rows is an error of the run.
     """
     graph_of("embedding", ids, weight)
     ids = _indices(ids)
@@ -637,22 +638,19 @@ def embedding(ids: Value, weight: Value, *, padding: int | None = None) -> Value
 
 
 def index_select(x: Value, dim: int, ids: Value) -> Value:
-    """Elements of a dimension, by a list of integers; NaN, of integers 0, for one beyond its size."""
+    """Elements of a dimension, by a list of integers."""
     graph = graph_of("index_select", x, ids)
     return Value(graph, graph.native.index_select(x.id, dim, ids.id))
 
 
 def scatter_add(values: Value, dim: int, ids: Value, size: int) -> Value:
-    """The reverse: sums of the values that have the same index, of `size`; those beyond are left out."""
+    """The reverse: sums of the values that have the same index, of `size`."""
     graph = graph_of("scatter_add", values, ids)
     return Value(graph, graph.native.scatter_add(values.id, dim, ids.id, size))
 
 
 def gather(x: Value, dim: int, ids: Value) -> Value:
-    """y[…, i, …] = x[…, ids[…, i, …], …]: indices along a dimension, which are as x in all others.
-
-    NaN, of integers 0, for one beyond its size.
-    """
+    """y[…, i, …] = x[…, ids[…, i, …], …]: indices along a dimension, which are as x in all others."""
     graph = graph_of("gather", x, ids)
     return Value(graph, graph.native.gather(x.id, dim, ids.id))
 

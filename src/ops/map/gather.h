@@ -17,9 +17,9 @@ struct GatherProblem {
   std::vector<uint32_t> rows;
 };
 
-/// out[i] = source[rows[i]], with a list of `rows` u32 read at run time. A row that the source does not have
-/// gives NaN, or 0 for integers. source_rows × cols to rows × cols of f32, f16, bf16, u32 or i32. The source
-/// lies row by row, or in panels of `panel_rows` rows (see its codelet).
+/// out[i] = source[rows[i]], with a list of `rows` u32 read at run time; a row that the source does not have
+/// is an error of the run. source_rows × cols to rows × cols of f32, f16, bf16, u32 or i32. The source lies
+/// row by row, or in panels of `panel_rows` rows (see its codelet).
 struct LookupProblem {
   Type type = Type::f32;
   uint32_t source_rows = 0;
@@ -28,8 +28,7 @@ struct LookupProblem {
   uint32_t panel_rows = 1;
 };
 
-/// The adjoint of a lookup: out = 0, then out[rows[i]] += values[i], of f32. The row `skipped`, and rows that
-/// the output does not have, are left out.
+/// The adjoint of a lookup: out = 0, then out[rows[i]] += values[i], of f32; the row `skipped` is left out.
 struct ScatterAddProblem {
   uint32_t out_rows = 0;
   uint32_t cols = 0;

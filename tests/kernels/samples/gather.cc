@@ -5,7 +5,6 @@
 namespace tessera::kernels {
 namespace {
 
-/// One of the rows does not exist.
 template <Type type, Type index, uint32_t panel_rows = 1>
 Sample gather_sample(uint32_t scale, uint64_t seed) {
   const uint32_t source_rows = 7 * scale, panels = (source_rows + panel_rows - 1) / panel_rows;
@@ -13,7 +12,7 @@ Sample gather_sample(uint32_t scale, uint64_t seed) {
   const uint32_t cols = 19 * scale;
   Sample sample(gather_rows_codelet);
   sample.values(index, rows, 1,
-                [&](uint64_t i) { return static_cast<double>((i * 11 + seed) % (source_rows + 1)); });
+                [&](uint64_t i) { return static_cast<double>((i * 11 + seed) % source_rows); });
   if (is_integer(type))
     sample.values(type, panels, cols * panel_rows, [](uint64_t i) { return static_cast<double>(i) - 20; });
   else
@@ -22,13 +21,12 @@ Sample gather_sample(uint32_t scale, uint64_t seed) {
   return sample.param(panel_rows).param(source_rows);
 }
 
-/// Some rows are listed several times; one is skipped, and some do not exist.
+/// Some rows are listed several times; one is skipped.
 template <Type index>
 Sample scatter_add_sample(uint32_t scale, uint64_t seed) {
   const uint32_t out_rows = 5 * scale, rows = 11 * scale, cols = 13 * scale;
   Sample sample(scatter_add_rows_codelet);
-  sample.values(index, rows, 1,
-                [&](uint64_t i) { return static_cast<double>((i * 7 + seed) % (out_rows + 2)); });
+  sample.values(index, rows, 1, [&](uint64_t i) { return static_cast<double>((i * 7 + seed) % out_rows); });
   return sample.random(Type::f32, rows, cols, seed).unset(Type::f32, out_rows, cols).param(2);
 }
 

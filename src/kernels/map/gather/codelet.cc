@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
+#include <optional>
 
-#include "base/integer_types.h"
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
 #include "kernels/common/lines.h"
 #include "kernels/map/gather/elements.h"
 #include "kernels/map/gather/transpose.h"
+#include "program/missing_row.h"
 
 namespace tessera::kernels {
 namespace {
@@ -26,20 +26,27 @@ void move_element(const FieldView& from, uint32_t from_row, const FieldView& to,
   std::memcpy(address_of(to, to_row, col), address_of(from, from_row, col), size_of(to.type));
 }
 
-/// What stands for a row that the source does not have.
-double missing_of(Type type) { return is_integer(type) ? 0 : std::numeric_limits<double>::quiet_NaN(); }
+/// Numbers from 2^31 are negative ones in lists that were signed.
+[[noreturn]] void refuse_row(uint32_t i, uint32_t row, int64_t rows, uint32_t list, uint32_t matrix) {
+  throw program::MissingRow({i, static_cast<int32_t>(row), static_cast<uint64_t>(rows), list, matrix});
+}
+
+uint32_t gathered_row(const Vertex& v, uint32_t i) {
+  using namespace gather_rows_field;
+  const uint32_t row = row_at(v.fields[rows], i);
+  const int64_t count = v.params[gather_rows_param::source_rows];
+  if (row >= count) refuse_row(i, row, count, rows, source);
+  return row;
+}
 
 void gather_rows_reference(const Vertex& v) {
   const auto panel = static_cast<uint32_t>(v.params[gather_rows_param::panel_rows]);
   const FieldView& source = v.fields[gather_rows_field::source];
   const FieldView& out = v.fields[gather_rows_field::out];
   for (uint32_t i = 0; i < out.rows; ++i) {
-    const uint32_t row = row_at(v.fields[gather_rows_field::rows], i);
+    const uint32_t row = gathered_row(v, i);
     for (uint32_t c = 0; c < out.cols; ++c)
-      set_number(out, i, c,
-                 row < v.params[gather_rows_param::source_rows]
-                     ? number_at(source, row / panel, int64_t{panel} * c + row % panel)
-                     : missing_of(out.type));
+      set_number(out, i, c, number_at(source, row / panel, int64_t{panel} * c + row % panel));
   }
 }
 
@@ -50,11 +57,7 @@ void gather_rows_simd(const Vertex& v) {
   const size_t element = size_of(out.type);
   const int64_t stride = source.col_stride * panel;
   for (uint32_t i = 0; i < out.rows; ++i) {
-    const uint32_t row = row_at(v.fields[gather_rows_field::rows], i);
-    if (row >= v.params[gather_rows_param::source_rows]) {
-      for (uint32_t c = 0; c < out.cols; ++c) set_number(out, i, c, missing_of(out.type));
-      continue;
-    }
+    const uint32_t row = gathered_row(v, i);
     const std::byte* const from = address_of(source, row / panel, row % panel);
     if (stride == 1 && out.col_stride == 1)
       std::memcpy(address_of(out, i, 0), from, out.cols * element);
@@ -63,8 +66,13 @@ void gather_rows_simd(const Vertex& v) {
   }
 }
 
-bool is_added(const Vertex& v, uint32_t row) {
-  return row < v.fields[scatter_add_rows_field::out].rows && row != v.params[scatter_add_rows_param::skipped];
+/// None: it is skipped.
+std::optional<uint32_t> added_row(const Vertex& v, uint32_t i) {
+  using namespace scatter_add_rows_field;
+  const uint32_t row = row_at(v.fields[rows], i), count = v.fields[out].rows;
+  if (row == v.params[scatter_add_rows_param::skipped]) return {};
+  if (row >= count) refuse_row(i, row, count, rows, out);
+  return row;
 }
 
 void scatter_add_rows_reference(const Vertex& v) {
@@ -73,9 +81,9 @@ void scatter_add_rows_reference(const Vertex& v) {
   for (uint32_t r = 0; r < out.rows; ++r)
     for (uint32_t c = 0; c < out.cols; ++c) set_number(out, r, c, 0);
   for (uint32_t i = 0; i < values.rows; ++i) {
-    const uint32_t row = row_at(v.fields[scatter_add_rows_field::rows], i);
-    for (uint32_t c = 0; is_added(v, row) && c < values.cols; ++c)
-      set_number(out, row, c, number_at(out, row, c) + number_at(values, i, c));
+    const std::optional<uint32_t> row = added_row(v, i);
+    for (uint32_t c = 0; row && c < values.cols; ++c)
+      set_number(out, *row, c, number_at(out, *row, c) + number_at(values, i, c));
   }
 }
 
@@ -86,9 +94,9 @@ void scatter_add_rows_simd(const Vertex& v) {
     std::memset(at[0], 0, count * sizeof(float));
   });
   for (uint32_t i = 0; i < values.rows; ++i) {
-    const uint32_t row = row_at(v.fields[scatter_add_rows_field::rows], i);
-    if (!is_added(v, row)) continue;
-    auto* const to = reinterpret_cast<float*>(address_of(out, row, 0));
+    const std::optional<uint32_t> row = added_row(v, i);
+    if (!row) continue;
+    auto* const to = reinterpret_cast<float*>(address_of(out, *row, 0));
     const auto* const from = reinterpret_cast<const float*>(address_of(values, i, 0));
     if (out.col_stride == 1 && values.col_stride == 1)
       for (uint32_t c = 0; c < values.cols; ++c) to[c] += from[c];

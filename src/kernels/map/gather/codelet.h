@@ -5,15 +5,14 @@
 
 namespace tessera::kernels {
 
-/// out[i] = source[rows[i]]; a row that the source does not have gives NaN, or 0 for integers. Fields "rows"
-/// (count × 1, u32 or u16), "source" (of "source_rows" rows), "out" (count × the source's columns, of its
-/// type). The source lies row by row, or in panels of "panel_rows" rows: element (panel_rows · p + r, c) is
-/// element (p, panel_rows · c + r) of the field.
+/// out[i] = source[rows[i]]. Fields "rows" (count × 1, u32 or u16), "source" (of "source_rows" rows), "out"
+/// (count × the source's columns, of its type). The source lies row by row, or in panels of "panel_rows"
+/// rows: element (panel_rows · p + r, c) is element (p, panel_rows · c + r) of the field. Throws MissingRow.
 #define TESSERA_GATHER_ROWS_FIELDS(X) X(rows, .alignment = 2) X(source) X(out, .access = program::Access::out)
 #define TESSERA_GATHER_ROWS_PARAMS(X) X(panel_rows) X(source_rows)
 
 /// out = 0, then out[rows[i]] += values[i] for all i in order. Fields "rows" as above, "values" and "out"
-/// (f32). The row "skipped", and rows that the output does not have, are left out.
+/// (f32). The row "skipped" is left out. Throws MissingRow.
 #define TESSERA_SCATTER_ADD_ROWS_FIELDS(X) \
   X(rows, .alignment = 2) X(values) X(out, .access = program::Access::out)
 #define TESSERA_SCATTER_ADD_ROWS_PARAMS(X) X(skipped)

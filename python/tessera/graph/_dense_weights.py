@@ -1,0 +1,119 @@
+"""Weights of which no sparse form is considered, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from tessera.graph._aten import Constant, Parameter, Weights
+
+#: What hands on a weight in another shape.
+_VIEWS = {
+    f"aten.{name}"
+    for name in "t transpose permute view reshape unsqueeze squeeze expand _unsafe_view clone _to_copy".split()
+}
+#: By operator, the arguments that are factors of a product.
+_FACTORS = {
+    "aten.linear": (0, 1),
+    "aten.mm": (0, 1),
+    "aten.matmul": (0, 1),
+    "aten.bmm": (0, 1),
+    "aten.addmm": (1, 2),
+    "aten.baddbmm": (1, 2),
+}
+#: By operator, the argument that is the number of groups.
+_CONVOLUTIONS = {
+    "aten.conv1d": 6,
+    "aten.conv2d": 6,
+    "aten.conv_transpose1d": 6,
+    "aten.conv_transpose2d": 6,
+    "aten.convolution": 8,
+}
+#: An operation that takes a value, and as what.
+_Use: TypeAlias = tuple[torch.fx.Node, torch.fx.Node]
+_EMBEDDINGS = {"aten.embedding", "aten.embedding_bag", "aten._embedding_bag"}
+
+
+def note_dense(known: Mapping[torch.fx.Node, Any], weights: Weights) -> None:
+    """Tells what decides the forms of weights of those that it was not asked about."""
+    nodes: dict[str, list[torch.fx.Node]] = {}
+    tensors: dict[str, Tensor] = {}
+    asked: set[str] = set()
+    for node, each in known.items():
+        if isinstance(each, Parameter):
+            name = each.name
+            if each.weights is not None:
+                asked.add(name)
+        elif isinstance(each, Constant) and each.of_parameters:
+            stack = list((node.meta.get("nn_module_stack") or {}).values())
+            name = f"{stack[-1][0] if stack else ''}.weight".lstrip(".")
+        else:
+            continue
+        nodes.setdefault(name, []).append(node)
+        tensors.setdefault(name, each.tensor)
+    for name, of in nodes.items():
+        uses = [use for node in of for use in _uses(node)]
+        reason = _reason(tensors[name], uses, name in asked)
+        if reason is not None:
+            weights.leave(name, *_as_matrix(tensors[name], uses), reason)
+
+
+def _uses(node: torch.fx.Node) -> Iterator[_Use]:
+    """Of a value, also in another shape."""
+    for user in node.users:
+        if _name_of(user) in _VIEWS:
+            yield from _uses(user)
+        elif user.op != "output":
+            yield user, node
+
+
+def _name_of(node: torch.fx.Node) -> str:
+    return str(node.target).rpartition(".")[0]
+
+
+def _is_factor(user: torch.fx.Node, node: torch.fx.Node) -> bool:
+    return any(user.args[i] is node for i in _FACTORS.get(_name_of(user), ()))
+
+
+def _is_kernel(user: torch.fx.Node, node: torch.fx.Node) -> bool:
+    return _name_of(user) in _CONVOLUTIONS and user.args[1] is node
+
+
+def _groups(user: torch.fx.Node) -> int:
+    at = _CONVOLUTIONS[_name_of(user)]
+    return int(user.args[at]) if len(user.args) > at else int(user.kwargs.get("groups", 1))  # type: ignore[call-overload]
+
+
+def _reason(tensor: Tensor, uses: list[_Use], is_asked: bool) -> str | None:
+    """Why a weight stays dense; None: it is none, or its zeros decide, which those who were asked about it know."""
+    factors = [use for use in uses if _is_factor(*use)]
+    kernels = [use for use in uses if _is_kernel(*use)]
+    if not factors and not kernels:
+        is_table = tensor.dim() == 2 and any(_name_of(user) in _EMBEDDINGS for user, _ in uses)
+        return "not a product" if is_table else None
+    if tensor.dim() < 2:
+        return None
+    if any(_groups(user) > 1 for user, _ in kernels):
+        return "grouped convolution"
+    if factors and tensor.dim() > 2:
+        return "batched product"
+    if len(factors) + len(kernels) < len(uses) or (factors and kernels):
+        return "used elsewhere too"
+    if any(user.args[_FACTORS[_name_of(user)][0]] is node for user, node in factors):
+        return "left factor of a product"
+    return None if is_asked else "reshaped before its product"
+
+
+def _as_matrix(tensor: Tensor, uses: list[_Use]) -> tuple[Tensor, int]:
+    """[outputs, inputs], as far as it is one, and the rows of the first product; 0: it is the weight of none."""
+    for user, node in uses:
+        if _is_factor(user, node) and tensor.dim() == 2:
+            rows = math.prod(user.meta["val"].shape[:-1])
+            is_right = user.args[_FACTORS[_name_of(user)][1]] is node
+            outputs = user.meta["val"].shape[-1]
+            return (tensor if tensor.shape[0] == outputs else tensor.t()), rows if is_right else 0
+    return tensor.reshape(tensor.shape[0], -1), 0

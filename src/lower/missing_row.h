@@ -1,0 +1,17 @@
+// What a run says of ids that name no row.
+#pragma once
+
+#include <string>
+
+#include "lower/lowering.h"
+#include "lower/parts.h"
+#include "program/missing_row.h"
+
+namespace tessera::graph {
+
+/// In terms of the graph: its operation, its inputs that ids come from, and the parameter. `parts`: those of
+/// which the graph is one; null: it is all.
+std::string text_of(const program::MissingRow& error, const Graph& graph, const Lowered& lowered,
+                    const Parts* parts);
+
+}  // namespace tessera::graph
