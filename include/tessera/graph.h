@@ -366,12 +366,13 @@ Value select_features(Value x, const std::vector<uint32_t>& places);
 /// y[..., i] = x[..., i · neighbours] + … + x[..., i · neighbours + neighbours − 1]
 Value sum_neighbours(Value x, uint32_t neighbours);
 /// y[..., :] = weight[ids[...], :] of u32 ids and a dense weight [rows, features], which may be the weight of
-/// products as well; NaN for an id beyond the rows. The row `padding` has a gradient of 0.
+/// products as well. The row `padding` has a gradient of 0. A run throws Error for an id beyond the rows, as
+/// index_select(), scatter_add() and gather() do for an index beyond the size.
 Value embedding(Value ids, Value weight, std::optional<uint32_t> padding = {});
-/// The elements of a dimension at the indices `ids`, a list of u32; NaN for an index beyond its size.
+/// The elements of a dimension at the indices `ids`, a list of u32.
 Value index_select(Value x, int dim, Value ids);
 /// The adjoint of index_select(): element i of the dimension, of `size` elements, is the sum of the values
-/// with index i. Values with an index beyond the size are left out.
+/// with index i.
 Value scatter_add(Value values, int dim, Value ids, uint32_t size);
 /// y[…, i, …] = x[…, ids[…, i, …], …]: indices along a dimension, of x's shape in all other dimensions.
 Value gather(Value x, int dim, Value ids);

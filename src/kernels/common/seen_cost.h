@@ -14,8 +14,8 @@ namespace tessera::kernels {
 /// and L2 caches, once per tap.
 inline double gather_cycles(const Seen& seen, const MatrixView<const float>& images, double cols,
                             const machine::HostFigures& f) {
-  // A load, a mask and a store per vector, to a panel that the L1 cache does not hold; per piece of an image's
-  // row, a call and an overlapping vector; and elements that are not neighbours.
+  // A load, a mask and a store per vector, to a panel that the L1 cache does not hold; per piece of an
+  // image's row, a call and an overlapping vector; and elements that are not neighbours.
   constexpr double kVectorCycles = 6, kPieceCycles = 6, kElementCycles = 1.2;
   const Window& w = seen.window;
   const double rows = seen.rows();
