@@ -252,7 +252,7 @@ class Graph {
   struct MicroBatch;
   Graph as_function(std::set<ValueId> taken) const;
   std::vector<Node> separate_means(uint32_t count, std::vector<MicroBatch>& before);
-  std::vector<Value> add(MicroBatch&& each);
+  std::vector<Value> repeat(MicroBatch&& each);
 
   std::deque<ValueInfo> values_;  ///< references stay valid while values are added
   std::vector<Node> nodes_;

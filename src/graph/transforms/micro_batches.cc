@@ -89,11 +89,11 @@ std::vector<Value> Graph::repeat_for_micro_batches(uint32_t count, const std::ve
   }
   set_nodes({});
   for (size_t i = 0; i < means.size(); ++i) {
-    means[i].inputs = {add(std::move(before[i]))[0].id};
+    means[i].inputs = {repeat(std::move(before[i]))[0].id};
     nodes_.push_back(std::move(means[i]));
     number_nodes();
   }
-  const std::vector<Value> results = add(std::move(all));
+  const std::vector<Value> results = repeat(std::move(all));
   auto result = results.begin() + static_cast<int64_t>(set.size());
   for (size_t i = 0; i < set.size(); ++i) set[i]->value = results[i].id;
   const std::vector<Value> sums(result, result + static_cast<int64_t>(summed.size()));
@@ -118,7 +118,7 @@ std::vector<Node> Graph::separate_means(uint32_t count, std::vector<MicroBatch>&
 }
 
 /// The loop over what runs for each micro-batch: it takes its own rows of inputs, and other values whole.
-std::vector<Value> Graph::add(MicroBatch&& each) {
+std::vector<Value> Graph::repeat(MicroBatch&& each) {
   std::vector<Value> given;
   for (ValueId id : each.body.inputs()) {
     given.push_back(value(id));
