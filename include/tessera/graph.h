@@ -357,11 +357,11 @@ Value select_features(Value x, const std::vector<uint32_t>& places);
 /// y[..., i] = x[..., i · neighbours] + … + x[..., i · neighbours + neighbours − 1]
 Value sum_neighbours(Value x, uint32_t neighbours);
 /// y[..., :] = weight[ids[...], :] of u32 ids and a dense weight [rows, features], which may be the weight of
-/// products as well; NaN for an id beyond the rows. The row `padding` has a gradient of 0.
+/// products as well. The row `padding` has a gradient of 0. An id beyond the rows is an error of the run.
 Value embedding(Value ids, Value weight, std::optional<uint32_t> padding = {});
-/// Elements of a dimension, by a list of u32; NaN for one beyond its size.
+/// Elements of a dimension, by a list of u32; one beyond its size is an error of the run.
 Value index_select(Value x, int dim, Value ids);
-/// The reverse: sums of the values that have the same index, of `size`; those beyond are left out.
+/// The reverse: sums of the values that have the same index, of `size`.
 Value scatter_add(Value values, int dim, Value ids, uint32_t size);
 /// y[…, i, …] = x[…, ids[…, i, …], …]: indices along a dimension, which are as x in all others.
 Value gather(Value x, int dim, Value ids);
