@@ -121,10 +121,11 @@ Part run_cells(const Study& study, const machine::Machine& machine, const std::v
 
 int run_study(const Paper& paper, Request request) {
   const std::vector<machine::Machine> machines = machines_of(request);
-  load_data(paper, machines, request);
-  std::vector<std::vector<Task>> tasks;
-  for (const machine::Machine& machine : machines) tasks.push_back(tasks_of(paper, request, machine));
   Study study(paper, request);
+  load_data(paper, machines, study.request);
+  std::vector<std::vector<Task>> tasks;
+  for (const machine::Machine& machine : machines)
+    tasks.push_back(tasks_of(paper, study.request, machine));
   const std::filesystem::path folder = prepare_folder(paper, study.request);
   size_t failed = 0;
   for (size_t i = 0; i < machines.size(); ++i)
