@@ -124,8 +124,7 @@ int run_study(const Paper& paper, Request request) {
   Study study(paper, request);
   load_data(paper, machines, study.request);
   std::vector<std::vector<Task>> tasks;
-  for (const machine::Machine& machine : machines)
-    tasks.push_back(tasks_of(paper, study.request, machine));
+  for (const machine::Machine& machine : machines) tasks.push_back(tasks_of(paper, study.request, machine));
   const std::filesystem::path folder = prepare_folder(paper, study.request);
   size_t failed = 0;
   for (size_t i = 0; i < machines.size(); ++i)

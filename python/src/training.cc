@@ -31,7 +31,8 @@ using TrainingNumbers = std::tuple<std::string, bool, uint64_t, std::optional<st
 
 TrainingNumbers numbers_of(const std::string& name, uint64_t seed) {
   const graph::Numbers numbers = graph::numbers_named(name);
-  TrainingNumbers found{name_of(numbers.state), numbers.rounding == graph::Rounding::stochastic, seed, {}};
+  TrainingNumbers found{
+      std::string(name_of(numbers.state)), numbers.rounding == graph::Rounding::stochastic, seed, {}};
   if (const auto& scale = numbers.loss_scale) std::get<3>(found) = {scale->initial, scale->grow_after};
   return found;
 }

