@@ -671,6 +671,12 @@ def _dropout(call: Call, x: Value, p: float, train: bool) -> Value:
     return x
 
 
+@handles("bernoulli.p")
+def _bernoulli(call: Call, x: Value, p: float) -> Value:
+    call.refuse_draws()
+    raise ValueError("it draws random numbers, which of all operators only dropout does in a graph")
+
+
 @handles("native_dropout.default")
 def _native_dropout(call: Call, x: Value, p: float, train: bool | None) -> list[Value]:
     return [_dropout(call, x, p, train is not False)]
