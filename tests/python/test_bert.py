@@ -193,3 +193,14 @@ def test_published_numbers_train(numbers: Any) -> None:
     assert np.isfinite(losses).all() and losses[-1] < losses[0]
     with pytest.raises(ValueError, match="give numbers by name, or state_dtype"):
         bert.graph.training_step(bert.loss, numbers=numbers, loss_scale=8.0)
+
+
+def test_means_are_over_the_whole_step() -> None:
+    graph = tg.Graph()
+    x, counted = graph.input("x", (3,)), graph.input("counted", (3,))
+    weight = graph.parameter("weight", initial=np.ones(()))
+    loss = tg.sum(x * weight * counted) / tg.mean_over_step(tg.sum(counted))
+    session = graph.training_step(loss, "sgd", lr=1.0, micro_batches=2).session()
+    x_of_all, counted_of_all = np.array([1.0, 2, 3, 4, 5, 6]), np.array([1.0, 0, 0, 1, 1, 1])
+    assert session.run(x_of_all, counted_of_all) == pytest.approx((1 + 4 + 5 + 6) / 4)
+    assert session.get("weight") == pytest.approx(1 - (1 + 4 + 5 + 6) / 4)

@@ -56,8 +56,9 @@ class Recipe:
     lesson: Lesson | None = None
 
 
-# Compared elsewhere: of random numbers, of col_indices, what is an operation already, and attention with its masks.
-ELSEWHERE = {"attention", "matmul", "dropout", "butterfly", "fastfood", "linear_layer", "split"}
+# Compared elsewhere: random numbers, structured maps, what is an operation already, attention with its masks, and means
+# over the micro-batches of a step.
+ELSEWHERE = {"attention", "matmul", "dropout", "butterfly", "fastfood", "linear_layer", "split", "mean_over_step"}
 
 
 def test_every_operation_takes_part():
