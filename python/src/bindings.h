@@ -6,6 +6,9 @@
 
 namespace tessera::python {
 
+/// A list of Python objects of any type.
+using AnyList = nanobind::typed<nanobind::list, nanobind::any>;
+
 /// BERT, as a method of graphs.
 void bind_bert(nanobind::module_& m, nanobind::class_<graph::Graph>& graph);
 void bind_exchange(nanobind::module_& m);

@@ -109,7 +109,7 @@ class TensorStates {
 };
 
 /// Whether dictionaries have just these values, by identity, one after another.
-bool have_values(const nb::list& dictionaries, const nb::list& values) {
+bool have_values(const AnyList& dictionaries, const AnyList& values) {
   const size_t count = values.size();
   size_t i = 0;
   for (const nb::handle each : dictionaries) {

@@ -55,8 +55,6 @@ struct BoundSession {
   bool is_host;
 };
 
-using AnyList = nb::typed<nb::list, nb::any>;
-
 /// What a run binds.
 class BoundArrays {
  public:

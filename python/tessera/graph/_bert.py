@@ -73,15 +73,16 @@ def bert_for_pretraining(
 
     Losses are divided once by the number of their terms in a whole training step, over all micro-batches and replicas:
     `average` is over each "token", each "sequence" as if it were alone, or each "pack", as in Graphcore's submissions
-    to MLPerf. `numbers` has the types of parameters and products, as `Graph.training_step` takes them; losses are FP32. `dropout`
-    drops with the configuration's probabilities. `head_slices` computes the logits of the masked
-    tokens in as many slices, so that fewer are in memory. `patterns` makes weights of the encoder sparse: their names,
-    and matrices that have the pattern; they may change in sessions if `dynamic`.
+    to MLPerf. `numbers` has the types of parameters and products, as `Graph.training_step` takes them; losses are FP32.
+    `dropout` drops with the configuration's probabilities. `head_slices` computes the logits of the masked tokens in as
+    many slices, so that fewer are in memory. `patterns` makes weights of the encoder sparse: their names, and matrices
+    that have the pattern; they may change in sessions if `dynamic`.
     """
     graph = Graph()
-    sizes = [("packs", packs), ("tokens", tokens), ("sequences", sequences)]
     batch = _tessera.BertBatch(
-        *(_tessera.whole_number(name, size, 1) for name, size in sizes),
+        _tessera.whole_number("packs", packs, 1),
+        _tessera.whole_number("tokens", tokens, 1),
+        _tessera.whole_number("sequences", sequences, 1),
         _tessera.whole_number("predictions", predictions),
     )
     found = graph.native.bert_for_pretraining(

@@ -85,7 +85,8 @@ def _is_kernel(user: torch.fx.Node, node: torch.fx.Node) -> bool:
 
 def _groups(user: torch.fx.Node) -> int:
     at = _CONVOLUTIONS[_name_of(user)]
-    return int(user.args[at]) if len(user.args) > at else int(user.kwargs.get("groups", 1))  # type: ignore[call-overload]
+    groups = user.args[at] if len(user.args) > at else user.kwargs.get("groups", 1)
+    return groups if isinstance(groups, int) else 1
 
 
 def _reason(tensor: Tensor, uses: list[_Use], is_asked: bool) -> str | None:
