@@ -198,7 +198,8 @@ class Graph {
   /// Moves all operations so far into the body of a loop over `count` micro-batches. Inputs that they take
   /// hold the rows of all micro-batches from now on. Returns the values `summed`, summed over micro-batches
   /// and times `scale`; outputs become such sums as well, and state is set to its value after the last
-  /// micro-batch. Other results are no longer values of this graph.
+  /// micro-batch. What mean_over_step() gives is computed before the loop. Other results are no longer values
+  /// of this graph.
   std::vector<Value> repeat_for_micro_batches(uint32_t count, const std::vector<Value>& summed = {},
                                               double scale = 1);
   /// Lets equal parts of a machine run the graph side by side, each on its own rows: from now on, inputs and
