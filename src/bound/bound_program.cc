@@ -5,10 +5,10 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <iterator>
 #include <memory>
 #include <utility>
 
+#include "base/integer_types.h"
 #include "compiler/compile.h"
 #include "compiler/executable_file.h"
 #include "kernels/list.h"
@@ -27,8 +27,16 @@ const program::Codelet* codelet_named(std::string_view name) {
 BoundProgram::BoundProgram(program::Program program, const machine::Machine& machine)
     : BoundProgram(compiler::compile(std::move(program), machine)) {}
 
-BoundProgram::BoundProgram(std::shared_ptr<const compiler::Executable> executable)
-    : engine_(std::make_unique<engine::Engine>(std::move(executable))) {
+BoundProgram::BoundProgram(std::shared_ptr<const program::Program> program, const machine::Machine& machine,
+                           Runs runs)
+    : BoundProgram(runs == Runs::none ? compiler::compile_for_costs(std::move(program), machine)
+                                      : compiler::compile(std::move(program), machine),
+                   runs) {}
+
+BoundProgram::BoundProgram(std::shared_ptr<const compiler::Executable> executable, Runs runs)
+    : executable_(std::move(executable)) {
+  if (runs == Runs::fresh) engine_ = std::make_unique<engine::Engine>(executable_);
+  if (runs == Runs::resumed) session_ = std::make_unique<engine::Session>(executable_);
   const auto& variables = this->executable().program->variables();
   for (program::VariableId id = 0; id < variables.size(); ++id) {
     const program::Variable& v = variables[id];
@@ -54,30 +62,39 @@ size_t BoundProgram::position_of(std::string_view name) const {
 }
 
 size_t BoundProgram::position_of(program::VariableId variable) const {
-  const auto found = std::ranges::find(operands_, variable, &NamedOperand::variable);
-  if (found == operands_.end())
+  const auto found = std::ranges::lower_bound(operands_, variable, {}, &NamedOperand::variable);
+  if (found == operands_.end() || found->variable != variable)
     throw UsageError(fmt::format("variable {} is no operand of the program", variable));
   return static_cast<size_t>(found - operands_.begin());
 }
 
 void BoundProgram::bind(size_t operand, const void* data) {
-  bound_.at(operand).data = const_cast<void*>(data);
+  const engine::Binding& former = bound_.at(operand);
+  bind({former.variable, const_cast<void*>(data), operands_[operand].cols});
+}
+
+void BoundProgram::bind(const engine::Binding& array) {
+  const size_t operand = position_of(array.variable);
+  bound_[operand] = array;
   std::erase(free_, operand);
 }
 
 engine::Profile BoundProgram::run(const Arrays& arrays, const engine::RunOptions& options) const {
-  return engine_->run(arrays.all(), options);
+  assert(engine_ != nullptr || session_ != nullptr);
+  return session_ ? session_->run(arrays.all(), options) : engine_->run(arrays.all(), options);
 }
 
 engine::Profile BoundProgram::estimate(std::vector<engine::TraceEvent>* trace) const {
-  return engine_->run({}, {.dry = true, .trace = trace});
+  return estimate(Arrays(*this), trace);
 }
 
 engine::Profile BoundProgram::estimate(const Arrays& known, std::vector<engine::TraceEvent>* trace) const {
   std::vector<engine::Binding> bindings;
-  std::ranges::copy_if(known.all(), std::back_inserter(bindings),
-                       [](const engine::Binding& binding) { return binding.data != nullptr; });
-  return engine_->run(bindings, {.dry = true, .trace = trace});
+  for (size_t i = 0; i < operands_.size(); ++i)
+    if (known.all()[i].data != nullptr && is_integer(operands_[i].type)) bindings.push_back(known.all()[i]);
+  const engine::RunOptions options{.dry = true, .trace = trace};
+  if (session_) return session_->run(bindings, options);
+  return engine_ ? engine_->run(bindings, options) : engine::dry_run(executable_, bindings);
 }
 
 Arrays::Arrays(const BoundProgram& program) : program_(program) {

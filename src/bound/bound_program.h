@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/session.h"
 #include "machine/model/machine.h"
 #include "program/program.h"
 
@@ -31,20 +32,27 @@ struct NamedOperand {
 
 class Arrays;
 
-/// Runs may be started from several threads at once: each has its own memory, and the program's state has its
-/// initial contents.
+/// The runs that a program is compiled for.
+enum class Runs : uint8_t {
+  fresh,  ///< each begins with the initial contents of state and has its own memory, so that several threads
+          ///< may run the program at once
+  resumed,  ///< each begins with the state that the last one left; runs take turns
+  none,     ///< the program is only estimated, and takes no memory
+};
+
 class BoundProgram {
  public:
-  /// Compiles the program. Throws Error if it is unsound.
+  /// Compiles the program. Throws Error if it is unsound, unless it is compiled for no runs.
   BoundProgram(program::Program program, const machine::Machine& machine);
-  explicit BoundProgram(std::shared_ptr<const compiler::Executable> executable);
+  BoundProgram(std::shared_ptr<const program::Program> program, const machine::Machine& machine, Runs runs);
+  explicit BoundProgram(std::shared_ptr<const compiler::Executable> executable, Runs runs = Runs::fresh);
 
   /// Save the executable in a file, and load one for the machine for which it was compiled; its operands must
   /// be bound again. Throw Error as compiler::save() and compiler::load() do.
   void save(const std::string& file) const;
   static BoundProgram load(const std::string& file, const machine::Machine& machine);
 
-  const compiler::Executable& executable() const { return engine_->executable(); }
+  const compiler::Executable& executable() const { return *executable_; }
   const machine::Machine& machine() const { return executable().machine; }
 
   /// The operands, in the order in which they were added to the program.
@@ -53,23 +61,29 @@ class BoundProgram {
   size_t position_of(std::string_view name) const;
   size_t position_of(program::VariableId variable) const;
 
-  /// Binds an array, row by row without gaps, for all further runs. Must not be called while the program
-  /// runs.
+  /// Bind an array for all further runs: row by row without gaps, or as the binding says. Must not be called
+  /// while the program runs.
   void bind(size_t operand, const void* data);
+  void bind(const engine::Binding& array);
 
   /// Bytes by tile, use and purpose, and whether every tile's memory suffices.
   const compiler::MemoryReport& memory() const { return executable().memory; }
   bool fits() const { return memory().fits(); }
-  void require_fit() const { engine_->require_fit(); }
+  void require_fit() const { engine::require_fit(executable()); }
 
   /// Runs the program once. Without a profile it allocates nothing, except memory for the first run and for
   /// concurrent runs. Throws Error for an operand without an array, and for a program that does not fit.
   engine::Profile run(const Arrays& arrays, const engine::RunOptions& options = {.profile = false}) const;
 
   /// The profile of a run on its machine, without floating-point work. Control flow and costs follow integer
-  /// inputs that are known.
+  /// inputs whose arrays are bound.
   engine::Profile estimate(std::vector<engine::TraceEvent>* trace = nullptr) const;
   engine::Profile estimate(const Arrays& known, std::vector<engine::TraceEvent>* trace = nullptr) const;
+  /// The state of a program with resumed runs.
+  engine::Session& state() const {
+    assert(session_ != nullptr);
+    return *session_;
+  }
   /// The machine's time for the cycles of a profile.
   double seconds_of(const engine::Profile& profile) const {
     return machine().seconds(profile.cycles.total());
@@ -78,7 +92,9 @@ class BoundProgram {
  private:
   friend class Arrays;
 
-  std::unique_ptr<const engine::Engine> engine_;
+  std::shared_ptr<const compiler::Executable> executable_;
+  std::unique_ptr<const engine::Engine> engine_;  ///< of fresh runs
+  std::unique_ptr<engine::Session> session_;      ///< of resumed runs
   std::vector<NamedOperand> operands_;
   std::vector<engine::Binding> bound_;  ///< by operand; without data unless the operand is bound for all runs
   std::vector<size_t> free_;            ///< operands that each run binds

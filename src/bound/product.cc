@@ -122,6 +122,7 @@ BoundProduct::BoundProduct(const SparseMatrix& matrix, const ProductProblem& pro
   tiles.built = std::move(chips.planned.program);
   tiles.replicas = chips.replicas;
   program_.emplace(std::move(tiles.built.program), chips.machine);
+  bind_pattern(tiles);
   tiles.w = matrix.values;
 }
 
@@ -153,18 +154,10 @@ std::string BoundProduct::plan() const {
   return std::visit([](const auto& side) { return to_string(side.plan); }, side_);
 }
 
-void BoundProduct::bind_pattern(Arrays& arrays) const {
-  const auto* tiles = std::get_if<OnTiles>(&side_);
-  if (tiles == nullptr || !tiles->built.dynamic) return;
-  arrays.set(program_->position_of(tiles->built.operands.metadata->variable),
-             tiles->built.dynamic->encoding.metadata.data());
-}
-
-engine::Profile BoundProduct::estimate(std::vector<engine::TraceEvent>* trace) const {
-  if (is_on_host()) return program_->estimate(trace);
-  Arrays known(*program_);
-  bind_pattern(known);
-  return program_->estimate(known, trace);
+void BoundProduct::bind_pattern(const OnTiles& tiles) {
+  if (!tiles.built.dynamic) return;
+  program_->bind(program_->position_of(tiles.built.operands.metadata->variable),
+                 tiles.built.dynamic->encoding.metadata.data());
 }
 
 MatrixView<float> BoundProduct::view_of_x(const float* data, std::string_view name, int64_t leading) const {
@@ -225,7 +218,6 @@ engine::Profile BoundProduct::run_on_tiles(OnTiles& tiles, const MatrixView<floa
     arrays.set(program_->position_of(operand.variable), bytes.data(), operand.cols(), 1,
                replicas == 1 ? 0 : stride);
   };
-  bind_pattern(arrays);
   bind(built.operands.values, tiles.values, 1);
   bind(built.operands.x, x_bytes, tiles.replicas);
   bind(built.operands.y, y_bytes, tiles.replicas);
@@ -278,6 +270,7 @@ void BoundProduct::set_matrix(const SparseMatrix& matrix) {
   if (auto* tiles = std::get_if<OnTiles>(&side_)) {
     require_shape(matrix.pattern, pattern_);
     tiles->built.set_pattern(matrix.pattern);
+    bind_pattern(*tiles);
     pattern_ = matrix.pattern;
     tiles->w = matrix.values;
     tiles->values.clear();

@@ -87,7 +87,9 @@ class BoundProduct {
   const compiler::MemoryReport& memory() const { return program_->memory(); }
 
   /// The profile of a run by its costs, without floating-point work.
-  engine::Profile estimate(std::vector<engine::TraceEvent>* trace = nullptr) const;
+  engine::Profile estimate(std::vector<engine::TraceEvent>* trace = nullptr) const {
+    return program_->estimate(trace);
+  }
 
   /// Multiplies with the weight's present values. X and Y have any strides; on tiles they are rounded to the
   /// problem's type. Throws Error if the product does not fit, and UsageError for null arrays, strides by
@@ -131,7 +133,7 @@ class BoundProduct {
   void compile_for(const machine::Machine& host, const ops::ForcedKnobs& force,
                    const ops::HostLayouts& layouts);
   /// Binds the pattern of a dynamic weight on tiles.
-  void bind_pattern(Arrays& arrays) const;
+  void bind_pattern(const OnTiles& tiles);
   engine::Profile run_on_tiles(OnTiles& tiles, const MatrixView<float>& x, const MatrixView<float>& y,
                                const engine::RunOptions& options, const float* bias) const;
 

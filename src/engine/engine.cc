@@ -1,5 +1,8 @@
 #include "engine/engine.h"
 
+#include <fmt/format.h>
+#include <tessera/error.h>
+
 #include <atomic>
 #include <mutex>
 #include <vector>
@@ -52,7 +55,13 @@ Engine::~Engine() = default;
 
 const compiler::Executable& Engine::executable() const { return idle_->runner.executable(); }
 
-void Engine::require_fit() const { idle_->runner.require_fit(); }
+void require_fit(const compiler::Executable& executable) {
+  if (!executable.memory.fits())
+    throw Error(
+        fmt::format("the program does not fit {}: {}; use smaller operands, or a machine with more tiles or "
+                    "memory",
+                    executable.machine.name, overflow_text(executable.memory)));
+}
 
 Profile dry_run(const std::shared_ptr<const compiler::Executable>& executable,
                 std::span<const Binding> bindings) {
@@ -63,7 +72,7 @@ Profile dry_run(const std::shared_ptr<const compiler::Executable>& executable,
 Profile Engine::run(std::span<const Binding> bindings, const RunOptions& options) const {
   const Runner& runner = idle_->runner;
   if (options.dry) return runner.dry_run(bindings, options);
-  runner.require_fit();
+  require_fit(runner.executable());
   std::unique_ptr<RunState> state = idle_->acquire();
   for (const RunMemory& memory : state->memories) memory.reset_state();
   Profile profile = runner.run(*state, bindings, options);

@@ -9,6 +9,9 @@
 
 namespace tessera::engine {
 
+/// Throws Error, naming the contents of the fullest tile, if the program does not fit its machine.
+void require_fit(const compiler::Executable& executable);
+
 /// A dry run of an executable, which may be compiled for its costs alone.
 Profile dry_run(const std::shared_ptr<const compiler::Executable>& executable,
                 std::span<const Binding> bindings = {});
@@ -22,9 +25,6 @@ class Engine {
   ~Engine();
 
   const compiler::Executable& executable() const;
-
-  /// Throws Error if the program does not fit its machine; lets callers check before they prepare arrays.
-  void require_fit() const;
 
   /// Runs the program once. Every external variable must be bound; a dry run needs none, but with bound
   /// integer inputs it follows control flow and costs that depend on them. Throws Error if a binding is

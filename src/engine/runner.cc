@@ -536,14 +536,6 @@ class Run {
 
 }  // namespace
 
-void Runner::require_fit() const {
-  if (!executable_->memory.fits())
-    throw Error(
-        fmt::format("the program does not fit {}: {}; use smaller operands, or a machine with more tiles or "
-                    "memory",
-                    executable_->machine.name, overflow_text(executable_->memory)));
-}
-
 Profile Runner::run(RunState& state, std::span<const Binding> bindings, const RunOptions& options) const {
   for (RunMemory& memory : state.memories) {
     if (options.dry) {

@@ -36,9 +36,6 @@ class Runner {
 
   const compiler::Executable& executable() const { return *executable_; }
 
-  /// Throws Error, naming the contents of the fullest tile, if the program does not fit its machine.
-  void require_fit() const;
-
   /// Binds the caller's arrays, runs the program once, and on machines with private memories copies inputs to
   /// the tiles before and outputs back afterwards.
   Profile run(RunState& state, std::span<const Binding> bindings, const RunOptions& options) const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "engine/engine.h"
 #include "engine/runner.h"
 #include "engine/state_file.h"
 
@@ -37,13 +38,13 @@ const compiler::Executable& Session::executable() const { return runner_->execut
 Profile Session::run(std::span<const Binding> bindings, const RunOptions& options) {
   const std::lock_guard lock(mutex_);
   if (options.dry) return runner_->dry_run(bindings, options, state_.get());
-  runner_->require_fit();
+  require_fit(executable());
   return runner_->run(*state_, bindings, options);
 }
 
 void Session::run_side_by_side(std::span<const std::vector<Binding>> runs, uint32_t threads) {
   const std::lock_guard lock(mutex_);
-  runner_->require_fit();
+  require_fit(executable());
   assert(executable().machine.kind == machine::Kind::host && executable().machine.tiles == 1);
   while (beside_.size() + 1 < std::min<size_t>(threads, runs.size()))
     beside_.emplace_back(executable(), *state_);
@@ -54,7 +55,7 @@ void Session::run_side_by_side(std::span<const std::vector<Binding>> runs, uint3
 }
 
 const std::deque<RunMemory>& Session::memories() const {
-  runner_->require_fit();
+  require_fit(executable());
   return state_->memories;
 }
 

@@ -67,7 +67,7 @@ class Predictions {
 
  private:
   double of(const Graph& graph, uint32_t threads) const {
-    return Session::Impl(graph, host_of(machine_, threads), options_, {nullptr, owner_}, CompileFor::costs)
+    return Session::Impl(graph, host_of(machine_, threads), options_, {nullptr, owner_}, bound::Runs::none)
         .cost({})
         .seconds;
   }

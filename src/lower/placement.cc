@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "compiler/compile.h"
-#include "engine/engine.h"
 #include "graph/loop.h"
 #include "graph/stages.h"
 
@@ -19,28 +18,28 @@ namespace {
 
 constexpr uint32_t kMostForSpeed = 4;
 
-void note_passes(Placed& placed) {
-  std::ranges::copy(placed.executable->passes, std::back_inserter(placed.passes));
+void compile(Placed& placed, std::shared_ptr<const program::Program> program, const machine::Machine& machine,
+             bound::Runs runs) {
+  placed.program.emplace(std::move(program), machine, runs);
+  placed.bind_metadata();
+  std::ranges::copy(placed.program->executable().passes, std::back_inserter(placed.passes));
 }
 
 Placed build(const Graph& graph, Stages stages, const machine::Machine& machine,
-             const std::set<ValueId>& bound, CompileFor what) {
+             const std::set<ValueId>& in_place, bound::Runs runs) {
   program::Program program;
   program.set_replicas(graph.replicas());
   const machine::Machine part = compiler::machine_of_replica(program, machine);
   const ops::Builder builder(program, part);
   Placed placed;
   const auto start = std::chrono::steady_clock::now();
-  Lowering lowering(graph, builder, std::move(stages), bound);
+  Lowering lowering(graph, builder, std::move(stages), in_place);
   program.set_main(lowering.build());
   placed.lowered = lowering.release();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   placed.passes.push_back(
       {"lower", fmt::format("{} compute sets", program.compute_sets().size()), took.count()});
-  auto shared = std::make_shared<const program::Program>(std::move(program));
-  placed.executable = what == CompileFor::runs ? compiler::compile(std::move(shared), machine)
-                                               : compiler::compile_for_costs(std::move(shared), machine);
-  note_passes(placed);
+  compile(placed, std::make_shared<const program::Program>(std::move(program)), machine, runs);
   return placed;
 }
 
@@ -58,7 +57,7 @@ class PlacementSearch {
  public:
   PlacementSearch(const Graph& graph, const machine::Machine& machine) : graph_(graph), machine_(machine) {}
 
-  Placed find(CompileFor what) {
+  Placed find(bound::Runs runs) {
     const uint32_t most = machine_.chip_count();
     consider(fmt::format("1 of {} chips", most), stages_of(graph_), 1);
     const bool fits_one = fits_;
@@ -68,10 +67,10 @@ class PlacementSearch {
       consider(fmt::format("{} chips as one", chips), stages_of(graph_), chips);
     considered_[chosen_].chosen = true;
     best_->considered = std::move(considered_);
-    if (what == CompileFor::runs) {
-      best_->passes.resize(best_->passes.size() - best_->executable->passes.size());
-      best_->executable = compiler::compile(best_->executable->program, part(chips_));
-      note_passes(*best_);
+    if (runs != bound::Runs::none) {
+      const compiler::Executable& estimated = best_->program->executable();
+      best_->passes.resize(best_->passes.size() - estimated.passes.size());
+      compile(*best_, estimated.program, part(chips_), runs);
     }
     return std::move(*best_);
   }
@@ -94,14 +93,14 @@ class PlacementSearch {
 
   void consider(std::string name, Stages stages, uint32_t chips) {
     const machine::Machine machine = part(chips);
-    Placed placed = build(graph_, std::move(stages), machine, {}, CompileFor::costs);
-    const compiler::MemoryReport& memory = placed.executable->memory;
+    Placed placed = build(graph_, std::move(stages), machine, {}, bound::Runs::none);
+    const compiler::MemoryReport& memory = placed.program->memory();
     PlacementCost cost{std::move(name), 0, memory.fits() ? "" : overflow_text(memory), false};
-    cost.seconds = machine.seconds(engine::dry_run(placed.executable, placed.metadata()).cycles.total());
-    const bool is_better = !best_ || (memory.fits() && !fits_) ||
-                           (memory.fits() == fits_ &&
-                            (fits_ ? cost.seconds < considered_[chosen_].seconds
-                                   : memory.overflow_bytes < best_->executable->memory.overflow_bytes));
+    cost.seconds = placed.program->seconds_of(placed.program->estimate());
+    const bool is_better =
+        !best_ || (memory.fits() && !fits_) ||
+        (memory.fits() == fits_ && (fits_ ? cost.seconds < considered_[chosen_].seconds
+                                          : memory.overflow_bytes < best_->program->memory().overflow_bytes));
     considered_.push_back(std::move(cost));
     if (!is_better) return;
     fits_ = memory.fits();
@@ -119,33 +118,29 @@ class PlacementSearch {
   bool fits_ = false;
 };
 
-void add_metadata(const Lowered& lowered, std::vector<engine::Binding>& bindings) {
+void bind_metadata_of(const Lowered& lowered, bound::BoundProgram& program) {
   for (const auto& [id, weight] : lowered.weights)
-    for (const engine::Binding& binding : weight->bindings()) bindings.push_back(binding);
+    for (const engine::Binding& binding : weight->bindings()) program.bind(binding);
   for (const ByReplica& own : lowered.by_replica) {
     const int64_t cols = own.operand.cols();
-    bindings.push_back({own.operand.variable, const_cast<uint32_t*>(own.words->data()), cols, 1, cols});
+    program.bind({own.operand.variable, const_cast<uint32_t*>(own.words->data()), cols, 1, cols});
   }
-  for (const auto& [key, function] : lowered.functions) add_metadata(function.body, bindings);
-  for (const auto& [node, body] : lowered.loops) add_metadata(*body, bindings);
+  for (const auto& [key, function] : lowered.functions) bind_metadata_of(function.body, program);
+  for (const auto& [node, body] : lowered.loops) bind_metadata_of(*body, program);
 }
 
 }  // namespace
 
-std::vector<engine::Binding> Placed::metadata() const {
-  std::vector<engine::Binding> bindings;
-  add_metadata(lowered, bindings);
-  return bindings;
-}
+void Placed::bind_metadata() { bind_metadata_of(lowered, *program); }
 
-Placed place_graph(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& bound,
-                   uint32_t chips, CompileFor what) {
-  if (chips > 0) return build(graph, stages_of(graph), chips_of(graph, machine, chips), bound, what);
+Placed place_graph(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& in_place,
+                   uint32_t chips, bound::Runs runs) {
+  if (chips > 0) return build(graph, stages_of(graph), chips_of(graph, machine, chips), in_place, runs);
   const bool is_free = machine.kind == machine::Kind::tiled && machine.chip_count() > 1 &&
                        graph.replicas() == 1 && !has_stages(graph) &&
                        machine.tiles == machine.chip_count() * machine.chip_tiles;
-  return is_free ? PlacementSearch(graph, machine).find(what)
-                 : build(graph, stages_of(graph), machine, bound, what);
+  return is_free ? PlacementSearch(graph, machine).find(runs)
+                 : build(graph, stages_of(graph), machine, in_place, runs);
 }
 
 }  // namespace tessera::graph

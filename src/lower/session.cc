@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <set>
 #include <string_view>
 
@@ -65,31 +64,24 @@ auto in_terms_of_graph(const Session::Impl& of, const Session::Impl& whole, cons
 /// The arrays of a run, bound.
 class BoundRun {
  public:
-  BoundRun(Session::Impl& impl, std::span<const Tensor> arrays) : impl_(impl), externals_(impl.externals()) {
-    impl.add_shared(bindings_);
+  BoundRun(Session::Impl& impl, std::span<const Tensor> arrays) : BoundRun(impl) {
     impl.check_arrays(arrays, externals_);
-    std::ranges::copy(impl.metadata(), std::back_inserter(bindings_));
-    stored_.reserve(externals_.size());
     for (const Session::Impl::External& external : externals_) bind(external, arrays);
     impl_.check_lists(arrays);
   }
-  BoundRun(Session::Impl& impl, std::span<void* const> arrays) : impl_(impl), externals_(impl.externals()) {
+  BoundRun(Session::Impl& impl, std::span<void* const> arrays) : BoundRun(impl) {
     if (arrays.size() != externals_.size())
       throw UsageError(
           fmt::format("{} arrays; the graph has {} inputs and outputs", arrays.size(), externals_.size()));
-    impl.add_shared(bindings_);
-    std::ranges::copy(impl.metadata(), std::back_inserter(bindings_));
-    stored_.reserve(externals_.size());
     for (size_t i = 0; i < arrays.size(); ++i) bind(externals_[i], arrays[i]);
   }
 
   /// Runs only the first part, if the graph runs in parts; outputs are not changed.
-  engine::Profile run_one(const engine::RunOptions& options) {
-    std::vector<engine::Binding> bindings = bindings_;
+  engine::Profile run_one(const engine::RunOptions& options) && {
     std::vector<std::vector<std::byte>> scratch;
-    for (const BoundArray& array : arrays_)
-      if (!array.is_input) bindings[array.binding].data = scratch.emplace_back(array.bytes).data();
-    return in_terms_of_graph(impl_, impl_, [&] { return impl_.session->run(bindings, options); });
+    for (const DividedArray& array : divided_)
+      if (!array.is_input) arrays_.set(array.position, scratch.emplace_back(array.bytes).data());
+    return in_terms_of_graph(impl_, impl_, [&] { return impl_.program().run(arrays_, options); });
   }
   engine::Profile run(const engine::RunOptions& options) {
     if (impl_.parts) {
@@ -100,9 +92,14 @@ class BoundRun {
   }
 
  private:
+  explicit BoundRun(Session::Impl& impl)
+      : impl_(impl), externals_(impl.externals()), arrays_(impl.program()) {
+    impl.take_shared();
+  }
+
   /// An input or output of all parts, as the caller has it.
-  struct BoundArray {
-    size_t binding;
+  struct DividedArray {
+    size_t position;
     void* data;
     size_t bytes;  ///< of a part
     bool is_divided;
@@ -123,7 +120,7 @@ class BoundRun {
   }
 
   engine::Profile run_whole(const engine::RunOptions& options) const {
-    const engine::Profile profile = impl_.session->run(bindings_, options);
+    const engine::Profile profile = impl_.program().run(arrays_, options);
     for (const Session::Impl::StoredOutput& output : stored_) impl_.unpack(output);
     return profile;
   }
@@ -138,13 +135,15 @@ class BoundRun {
 
   void run_parts() {
     const Parts& parts = *impl_.parts;
-    std::vector<std::vector<engine::Binding>> runs(parts.count - parts.last, bindings_);
+    const std::span<const engine::Binding> all = arrays_.all();
+    std::vector<std::vector<engine::Binding>> runs(parts.count - parts.last, {all.begin(), all.end()});
     for (size_t part = 0; part < runs.size(); ++part)
-      for (const BoundArray& array : arrays_) runs[part][array.binding].data = array.of_part(part);
-    in_terms_of_graph(impl_, impl_, [&] { impl_.session->run_side_by_side(runs, impl_.threads()); });
+      for (const DividedArray& array : divided_) runs[part][array.position].data = array.of_part(part);
+    engine::Session& session = impl_.program().state();
+    in_terms_of_graph(impl_, impl_, [&] { session.run_side_by_side(runs, impl_.threads()); });
     for (size_t part = runs.size(); part < parts.count; ++part) {
       std::vector<void*> arrays;
-      for (const BoundArray& array : arrays_) arrays.push_back(array.of_part(part));
+      for (const DividedArray& array : divided_) arrays.push_back(array.of_part(part));
       const BoundRun run(*impl_.last_parts, arrays);
       in_terms_of_graph(*impl_.last_parts, impl_, [&] { run.run_as(static_cast<uint32_t>(part)); });
     }
@@ -154,26 +153,25 @@ class BoundRun {
     if (const TensorType& type = impl_.graph.type(external.id); !type.pattern) {
       const size_t bytes = type.elements() * size_of(type.type);
       if (impl_.parts)
-        arrays_.push_back(
-            {bindings_.size(), data, bytes, impl_.parts->whole.contains(external.name), external.is_input});
-      bindings_.push_back(impl_.bind(external.operand, external.id, data));
-      return;
+        divided_.push_back(
+            {external.position, data, bytes, impl_.parts->whole.contains(external.name), external.is_input});
+      return impl_.bind(arrays_, external, data);
     }
     if (impl_.graph.replicas() > 1)
       throw UsageError(
           fmt::format("'{}' is sparse, which is no output of replicas: read it after the run, as a parameter "
                       "or a state",
                       external.name));
-    const Variable& v = impl_.executable().program->variable(external.operand.variable);
+    const Variable& v = impl_.executable().program->variable(external.binding.variable);
     stored_.push_back({&external, data, std::vector<std::byte>(v.bytes())});
-    bindings_.push_back({external.operand.variable, stored_.back().bytes.data(), v.cols, 1});
+    arrays_.set(external.position, stored_.back().bytes.data());
   }
 
   Session::Impl& impl_;
   const std::vector<Session::Impl::External>& externals_;
   std::vector<Session::Impl::StoredOutput> stored_;
-  std::vector<engine::Binding> bindings_;
-  std::vector<BoundArray> arrays_;  ///< if the graph runs in parts
+  bound::Arrays arrays_;
+  std::vector<DividedArray> divided_;  ///< if the graph runs in parts
 };
 
 }  // namespace
@@ -223,7 +221,7 @@ void Session::Impl::check_arrays(std::span<const Tensor> arrays, std::span<const
 
 namespace {
 
-void run_bound(Session::Impl& impl, BoundRun run) {
+void run_bound(Session::Impl& impl, BoundRun&& run) {
   engine::RunOptions options = impl.run_options();
   options.profile = !impl.is_host();
   impl.last_seconds = impl.seconds_of(run.run(options));
@@ -233,11 +231,11 @@ void run_bound(Session::Impl& impl, BoundRun run) {
 
 void Session::run(std::span<const Tensor> arrays) {
   const Impl::Lock lock(*impl_);
-  run_bound(*impl_, {*impl_, arrays});
+  run_bound(*impl_, BoundRun(*impl_, arrays));
 }
 void Session::run_in_order(std::span<void* const> arrays) {
   const Impl::Lock lock(*impl_);
-  run_bound(*impl_, {*impl_, arrays});
+  run_bound(*impl_, BoundRun(*impl_, arrays));
 }
 double Session::last_seconds() const {
   const Impl::Lock lock(*impl_);
@@ -257,7 +255,7 @@ RunCost Session::measure(std::span<const Tensor> arrays) {
   const auto start = std::chrono::steady_clock::now();
   run.run(options);
   const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;
-  RunCost cost = impl_->cost_of(run.run_one(options), true);
+  RunCost cost = impl_->cost_of(std::move(run).run_one(options), true);
   impl_->add_parts(cost, whole.count());
   return cost;
 }
@@ -365,8 +363,10 @@ void Session::Impl::change_patterns(const std::map<ValueId, Pattern>& patterns) 
       --next;
       weight(next->first)->set_pattern(before.at(next->first));
     }
+    placed.bind_metadata();
     throw;
   }
+  placed.bind_metadata();
   for (const auto& [id, old] : values) {
     const auto& [parameter, pattern] = *changed_with(id);
     write(id, moved(before.at(parameter), old, pattern));
@@ -375,7 +375,7 @@ void Session::Impl::change_patterns(const std::map<ValueId, Pattern>& patterns) 
     if (!patterns.contains(gap.weight)) continue;
     const Variable& v = executable().program->variable(gap.variable);
     std::vector<std::byte> zeros(v.bytes());
-    session->write(v.name, view(v, zeros));
+    program().state().write(v.name, view(v, zeros));
   }
 }
 

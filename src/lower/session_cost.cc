@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/integer_types.h"
-#include "engine/engine.h"
 #include "lower/session_impl.h"
 
 namespace tessera::graph {
@@ -183,19 +181,14 @@ void Session::Impl::add_parts(RunCost& cost, std::optional<double> measured) con
 }
 
 RunCost Session::Impl::cost(std::span<const Tensor> inputs) const {
-  std::vector<engine::Binding> bindings = metadata();
-  const std::vector<External> named = externals();
-  check_arrays(inputs, named);
+  check_arrays(inputs, externals());
   check_lists(inputs);
-  for (const External& external : named) {
+  bound::Arrays known(program());
+  for (const External& external : externals()) {
     const auto given = std::ranges::find(inputs, external.name, &Tensor::name);
-    if (given == inputs.end() || given->data == nullptr || !is_integer(graph.type(external.id).type))
-      continue;
-    if (!external.is_input) continue;
-    bindings.push_back(bind(external.operand, external.id, given->data));
+    if (given != inputs.end() && external.is_input) bind(known, external, given->data);
   }
-  RunCost cost = cost_of(
-      session ? session->run(bindings, {.dry = true}) : engine::dry_run(placed.executable, bindings), false);
+  RunCost cost = cost_of(program().estimate(known), false);
   if (parts) add_parts(cost);
   return cost;
 }
@@ -210,7 +203,7 @@ RunCost estimate(const Graph& graph, const Machine& machine, const EstimateOptio
   if (options.owner != nullptr)
     transform(owner.emplace(*options.owner), session_transforms(), machine.model());
   const Session::Impl compiled(graph, machine.model(), {.chips = options.chips},
-                               {nullptr, owner ? &*owner : nullptr}, CompileFor::costs);
+                               {nullptr, owner ? &*owner : nullptr}, bound::Runs::none);
   return compiled.cost(options.inputs);
 }
 

@@ -18,8 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/compile.h"
-#include "engine/session.h"
+#include "bound/bound_program.h"
 #include "graph/list_inputs.h"
 #include "graph/transforms/transforms.h"
 #include "kernels/common/numbers.h"
@@ -44,12 +43,11 @@ struct Session::Impl {
     return {std::move(session), &graph};
   }
 
-  /// Makes a session; with CompileFor::costs, without memory for its values.
   Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
-       const Owner& of = {}, CompileFor what = CompileFor::runs)
-      : Impl(network, machine, chosen, of, what, choose_parts(network, machine, chosen, of.graph)) {}
+       const Owner& of = {}, bound::Runs runs = bound::Runs::resumed)
+      : Impl(network, machine, chosen, of, runs, choose_parts(network, machine, chosen, of.graph)) {}
   Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen, const Owner& of,
-       CompileFor what, std::optional<Parts> divided)
+       bound::Runs runs, std::optional<Parts> divided)
       : graph(divided ? divided->graph : network),
         options(chosen),
         owner(of.session),
@@ -62,19 +60,21 @@ struct Session::Impl {
       find_shared(*of.graph);
       if (machine.kind == machine::Kind::host) find_bound(*of.graph);
     }
-    placed = place_graph(graph, own, in_place, options.chips, what);
+    placed = place_graph(graph, own, in_place, options.chips, runs);
     std::ranges::move(placed.passes, std::back_inserter(passes));
     lists = list_inputs(graph);
-    if (what == CompileFor::runs) session = std::make_unique<engine::Session>(placed.executable);
+    if (owner && owner->program().fits())
+      for (ValueId id : in_place) placed.program->bind(binding_of_shared(id, shared.at(id)));
     if (!parts) return;
-    prepare_last_parts(of, what);
+    prepare_last_parts(of, runs);
     parts->graph = network;
     parts->graph.drop_initial_values();
   }
 
   static std::shared_ptr<Impl> sharing(const Graph& graph, const std::shared_ptr<Impl>& owner);
 
-  const compiler::Executable& executable() const { return *placed.executable; }
+  const bound::BoundProgram& program() const { return *placed.program; }
+  const compiler::Executable& executable() const { return program().executable(); }
   const Variable& variable(ValueId id) const {
     return executable().program->variable(lowered.operands[id]->variable);
   }
@@ -94,15 +94,17 @@ struct Session::Impl {
   }
 
   /// Makes the session for the last parts. All its parameters are this session's, or its owner's.
-  void prepare_last_parts(const Owner& of, CompileFor what) {
+  void prepare_last_parts(const Owner& of, bound::Runs runs) {
     const auto states =
         std::ranges::count_if(graph.values(), [](const auto& info) { return is_state(info); });
     const bool has_own = states != std::ssize(shared);
     if (of.graph != nullptr && has_own) parts->last = 0;
     if (parts->last == 0) return;
-    const Owner own{std::shared_ptr<const Impl>(std::shared_ptr<const Impl>(), this), &graph};
+    const bool has_values = runs != bound::Runs::none;
+    const Owner own{std::shared_ptr<const Impl>(std::shared_ptr<const Impl>(), has_values ? this : nullptr),
+                    &graph};
     last_parts = std::make_unique<Impl>(parts->graph, host_of(whole_machine, threads()), undivided(options),
-                                        of.graph == nullptr ? own : of, what);
+                                        of.graph == nullptr ? own : of, runs);
     last_parts->graph.drop_initial_values();
   }
 
@@ -144,19 +146,17 @@ struct Session::Impl {
     change_patterns(changed);
   }
 
-  /// Takes the owner's parameters, in place or as copies.
-  void add_shared(std::vector<engine::Binding>& bindings) {
+  /// Takes the owner's parameters as they are now: copies, unless they are bound in place.
+  void take_shared() {
+    if (shared.empty()) return;
+    owner->program().require_fit();
     follow_patterns();
-    for (const auto& [own, id] : shared) {
-      if (in_place.contains(own))
-        bindings.push_back(binding_of_shared(own, id));
-      else
-        write(own, owner->read(id));
-    }
+    for (const auto& [own, id] : shared)
+      if (!in_place.contains(own)) write(own, owner->read(id));
   }
 
   engine::Binding binding_of_shared(ValueId own, ValueId id) const {
-    const FieldView memory = owner->session->memory_of(owner->variable(id).name);
+    const FieldView memory = owner->program().state().memory_of(owner->variable(id).name);
     const Variable& v = variable(own);
     if (transposed(own) == owner->transposed(id)) {
       if (v.rows == memory.rows && v.cols == memory.cols)
@@ -215,13 +215,13 @@ struct Session::Impl {
     const std::vector<float> stored =
         weight(id) != nullptr ? weight(id)->store(values) : reordered(values, variable(id).cols, id);
     std::vector<std::byte> bytes = kernels::as_type(stored, variable(id).type);
-    session->write(variable(id).name, view(variable(id), bytes));
+    program().state().write(variable(id).name, view(variable(id), bytes));
   }
 
   std::vector<float> read(ValueId id) const {
     if (const auto found = shared.find(id); found != shared.end()) return owner->read(found->second);
     std::vector<std::byte> bytes(variable(id).bytes());
-    session->read(variable(id).name, view(variable(id), bytes));
+    program().state().read(variable(id).name, view(variable(id), bytes));
     const std::vector<float> stored = kernels::as_floats(bytes, variable(id).type);
     return weight(id) != nullptr ? weight(id)->load(stored) : reordered(stored, variable(id).rows, id);
   }
@@ -235,21 +235,12 @@ struct Session::Impl {
     return result;
   }
 
-  /// Binds an array of the caller to an operand that holds a value.
-  engine::Binding bind(const ops::Operand& operand, ValueId id, void* data) const {
-    const uint64_t of_replica = graph.type(id).elements();
-    const int64_t next = graph.bound_type(id).elements() == of_replica ? 0 : static_cast<int64_t>(of_replica);
-    if (transposed(id)) return {operand.variable, data, 1, operand.rows(), next};
-    return {operand.variable, data, operand.cols(), 1, next};
-  }
-
-  std::vector<engine::Binding> metadata() const { return placed.metadata(); }
-
   /// A value that the caller binds. externals() requires the lock.
   struct External {
     std::string name;
     ValueId id = 0;
-    ops::Operand operand;
+    engine::Binding binding;  ///< of a matrix, without its data
+    size_t position = 0;      ///< among the operands of the program
     bool is_input = false;
 
     bool operator==(std::string_view other) const { return name == other; }
@@ -258,10 +249,15 @@ struct Session::Impl {
     if (!externals_.empty()) return externals_;
     for (ValueId id = 0; id < graph.values().size(); ++id)
       if (graph.info(id).kind == Kind::input)
-        externals_.push_back({graph.info(id).name, id, *lowered.operands[id], true});
+        add_external(graph.info(id).name, id, *lowered.operands[id], true);
     for (const auto& [name, operand] : lowered.outputs)
-      externals_.push_back({name, graph.outputs().at(name), operand, false});
+      add_external(name, graph.outputs().at(name), operand, false);
     return externals_;
+  }
+  /// Binds an array of the caller to a matrix.
+  static void bind(bound::Arrays& arrays, const External& external, void* data) {
+    const engine::Binding& b = external.binding;
+    arrays.set(external.position, data, b.row_stride, b.col_stride, b.replica_stride);
   }
 
   /// Throws UsageError for lists of spikes among the arrays that check_lists() of the graph refuses.
@@ -280,7 +276,7 @@ struct Session::Impl {
   };
   void unpack(const StoredOutput& output) const {
     const Type type = graph.type(output.external->id).type;
-    const Variable& v = executable().program->variable(output.external->operand.variable);
+    const Variable& v = executable().program->variable(output.external->binding.variable);
     const std::vector<float> values =
         weight(output.external->id)->load(kernels::as_floats(output.bytes, v.type));
     const std::vector<std::byte> bytes = kernels::as_type(values, type);
@@ -289,7 +285,7 @@ struct Session::Impl {
 
   /// The seconds of a run on a modelled machine; 0 on a host.
   double seconds_of(const engine::Profile& profile) const {
-    return is_host() ? 0 : executable().machine.seconds(profile.cycles.total());
+    return is_host() ? 0 : program().seconds_of(profile);
   }
   /// The cost of a run, predicted or measured.
   RunCost cost_of(const engine::Profile& profile, bool measured) const;
@@ -327,10 +323,17 @@ struct Session::Impl {
   std::unique_ptr<Impl> last_parts;  ///< session for the last parts, which run one at a time on all threads
   Placed placed;
   Lowered& lowered = placed.lowered;
-  std::unique_ptr<engine::Session> session;
   double last_seconds = 0;  ///< seconds of the last run on a modelled machine
 
  private:
+  void add_external(const std::string& name, ValueId id, const ops::Operand& operand, bool is_input) const {
+    const uint64_t of_replica = graph.type(id).elements();
+    const int64_t next = graph.bound_type(id).elements() == of_replica ? 0 : static_cast<int64_t>(of_replica);
+    engine::Binding binding{operand.variable, nullptr, operand.cols(), 1, next};
+    if (transposed(id)) binding.row_stride = 1, binding.col_stride = operand.rows();
+    externals_.push_back({name, id, binding, program().position_of(operand.variable), is_input});
+  }
+
   mutable std::recursive_mutex mutex_;
   mutable std::vector<External> externals_;  ///< empty until externals() is called
 };

@@ -115,6 +115,45 @@ TEST(BoundProgram, EstimatesWhatARunTakes) {
   EXPECT_TRUE(program.fits());
 }
 
+/// y = s + x, and then s = y.
+std::shared_ptr<const program::Program> sum_over_runs(const machine::Machine& machine) {
+  program::Program program;
+  const ops::Builder builder(program, machine);
+  const ops::Operand s = builder.add({"s", Type::f32, kRows, kCols, Role::state, {}, {}, {}});
+  const ops::Operand x = builder.external("x", Role::input, Type::f32, kRows, kCols);
+  const ops::Operand y = builder.external("y", Role::output, Type::f32, kRows, kCols);
+  std::vector<program::StepId> steps = {
+      ops::add(builder, ops::BinaryProblem{kernels::Binary::add, Type::f32, kRows, kCols}, {s, x, y})};
+  builder.send(y, s, steps);
+  program.set_main(builder.sequence(steps));
+  return std::make_shared<const program::Program>(std::move(program));
+}
+
+TEST(BoundProgram, ResumesStateOrBeginsAnew) {
+  for (const machine::Machine& machine : {toy_host(2), toy_machine(4)}) {
+    const auto program = sum_over_runs(machine);
+    const BoundProgram fresh(program, machine, Runs::fresh), resumed(program, machine, Runs::resumed);
+    const BoundProgram none(program, machine, Runs::none);
+    EXPECT_EQ(none.estimate().cycles.at, fresh.estimate().cycles.at);
+    EXPECT_EQ(none.estimate().cycles.at, resumed.estimate().cycles.at);
+    EXPECT_EQ(none.memory().total_bytes, resumed.memory().total_bytes);
+    const std::vector<float> x = random_floats(kSize, 1);
+    for (uint32_t run = 1; run <= 3; ++run)
+      for (const BoundProgram* each : {&fresh, &resumed}) {
+        std::vector<float> y(kSize, NAN);
+        Arrays arrays(*each);
+        each->run(arrays.add(x.data()).add(y.data()));
+        const float times = each == &fresh ? 1 : static_cast<float>(run);
+        for (uint32_t e = 0; e < kSize; ++e) ASSERT_FLOAT_EQ(y[e], times * x[e]);
+      }
+    resumed.state().reset();
+    std::vector<float> y(kSize, NAN);
+    Arrays arrays(resumed);
+    resumed.run(arrays.add(x.data()).add(y.data()));
+    EXPECT_EQ(y, x);
+  }
+}
+
 TEST(BoundProgram, SaysThatItDoesNotFit) {
   const BoundProgram program = sum_of(3, toy_machine(2, 256));
   EXPECT_FALSE(program.fits());

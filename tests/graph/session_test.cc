@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "networks.h"
+#include "support/allocations.h"
 #include "support/error_of.h"
 #include "support/rewritten_file.h"
 
@@ -482,6 +483,30 @@ TEST(Session, TakesArraysInTheirOrder) {
   EXPECT_EQ(doubles, (std::vector<float>{2, 4, 6, 8, 10, 12}));
   EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { session.run_in_order({}); }),
                          "0 arrays; the graph has 4 inputs and outputs"));
+}
+
+/// After the first run, which takes memory.
+TEST(Session, RunsWithoutAllocations) {
+  constexpr uint32_t kBatch = 4, kInputs = 16, kOutputs = 32;
+  const Pattern pattern = sparse::generate_pattern({PatternKind::random, kOutputs, kOutputs, 0.5, 4, 1});
+  Graph g;
+  const Value dense = g.parameter("dense", {kOutputs, kInputs}, Initial::normal(1));
+  const Value sparse = g.sparse_parameter("sparse", pattern, Initial::normal(1));
+  g.output("y", linear(relu(linear(g.input("x", {kBatch, kInputs}), dense)), sparse));
+  Session owner(g, Machine::host(2)), sharing(g, owner);
+  std::vector<float> in(kBatch * kInputs, 0.5F), of_owner(kBatch * kOutputs), out(of_owner.size());
+  void* const for_owner[] = {in.data(), of_owner.data()};
+  void* const arrays[] = {in.data(), out.data()};
+  const auto run = [&] {
+    owner.run_in_order(for_owner);
+    sharing.run_in_order(arrays);
+  };
+  run();
+  EXPECT_EQ(test::allocations_in([&] {
+              for (int i = 0; i < 3; ++i) run();
+            }),
+            0U);
+  EXPECT_EQ(out, of_owner);
 }
 
 }  // namespace

@@ -108,14 +108,14 @@ void verify_layer_cell(const LayerCase& what, const graph::Arrays& found, Result
 }
 
 void account(const LayerCase& what, const Graph& graph, const Setting& setting, Result& result) {
-  const graph::Session::Impl impl(graph, setting.machine, {});
+  const graph::Session::Impl impl(graph, setting.machine, {}, {}, bound::Runs::none);
   enter_size(impl.executable(), result);
   result.fits = impl.executable().memory.fits();
   if (!result.fits) {
     result.reason = "it exceeds tile memory";
     return;
   }
-  const double seconds = impl.cost_of(impl.session->run(impl.metadata(), {.dry = true}), false).seconds;
+  const double seconds = impl.cost({}).seconds;
   result.values["seconds"] = seconds;
   result.values["cycles"] = seconds * setting.machine.clock_hz;
   enter_transfers(setting.machine, input_bytes(graph), output_bytes(graph), result);
