@@ -247,14 +247,7 @@ std::vector<float> BoundProduct::gradient() const {
     tiles->built.load_weight(kernels::as_floats(tiles->values, problem_.type), dw);
     return std::move(dw.values);
   }
-  const ops::PackedWeight& weight = *std::get<OnHost>(side_).weight;
-  return std::visit(
-      [&](const auto& form) {
-        std::vector<float> values(stored_values(form.pattern()));
-        form.unpack(dw_, values);
-        return values;
-      },
-      weight.form);
+  return ops::unpack(*std::get<OnHost>(side_).weight, dw_);
 }
 
 void BoundProduct::set_pattern(const Pattern& pattern) {

@@ -5,7 +5,6 @@
 #include <tessera/machine.h>
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 
 #include "bound/views.h"
@@ -45,13 +44,6 @@ void require_values(const Weight& weight) {
         "this weight has no values of its own: the caller keeps them in packed order, and changes the "
         "pattern by "
         "set_pattern()");
-}
-
-/// The index of a pattern, without values.
-ops::PackedWeight prepack_index(const Pattern& pattern, std::optional<uint64_t> capacity, Type type) {
-  if (pattern.block_size != 1) return {PackedBlocks::without_values(pattern, type, capacity), false};
-  sparse::validate(pattern);
-  return {PackedElements::without_values(pattern, type, capacity, parallel()), false};
 }
 
 /// Calls visit(element of a full pattern's blocks, element of the row-major matrix).
@@ -187,30 +179,18 @@ Weight Weight::dynamic(const SparseMatrix& matrix, uint64_t capacity_blocks, Typ
 }
 
 Weight Weight::without_values(const Pattern& pattern, Type type) {
-  return Weight(store(prepack_index(pattern, {}, type)));
+  return Weight(store(ops::prepack_index(pattern, type, {}, parallel())));
 }
 
 Weight Weight::without_values(const Pattern& pattern, uint64_t capacity_blocks, Type type) {
-  return Weight(store(prepack_index(pattern, capacity_blocks, type)));
+  return Weight(store(ops::prepack_index(pattern, type, capacity_blocks, parallel())));
 }
 
-uint32_t Weight::rows() const {
-  return by_form(*this, [](const auto& w) { return w.rows(); });
-}
-
-uint32_t Weight::cols() const {
-  return by_form(*this, [](const auto& w) { return w.cols(); });
-}
-
-Type Weight::type() const {
-  return by_form(*this, [](const auto& w) { return w.type(); });
-}
-
+uint32_t Weight::rows() const { return storage_->packed->rows(); }
+uint32_t Weight::cols() const { return storage_->packed->cols(); }
+Type Weight::type() const { return storage_->packed->type(); }
 bool Weight::is_dense() const { return storage_->packed->is_dense; }
-
-bool Weight::is_dynamic() const {
-  return by_form(*this, [](const auto& w) { return w.is_dynamic(); });
-}
+bool Weight::is_dynamic() const { return storage_->packed->is_dynamic(); }
 
 bool Weight::has_values() const {
   return by_form(*this, [](const auto& w) { return w.has_values(); });
@@ -271,11 +251,7 @@ void Weight::get_values(std::span<float> values) const {
       [&](const PackedElements& w) { w.get_values(values.data(), parallel()); });
 }
 
-uint64_t Weight::packed_size() const {
-  return by_form(
-      *this, [](const PackedBlocks& w) { return w.capacity() * w.order().block_values(); },
-      [](const PackedElements& w) { return w.places(); });
-}
+uint64_t Weight::packed_size() const { return packed_shape(*storage_->packed).elements(); }
 
 PackedFormat Weight::packed_format() const {
   return by_form(*this, [](const auto& w) { return sparse::format_of(w); });

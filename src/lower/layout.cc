@@ -14,13 +14,13 @@
 namespace tessera::graph {
 namespace {
 
-/// A conversion of a matrix: functions and stages of a graph have equal ones, on equal parts of a machine.
-struct MatrixConversion {
+/// Functions and stages of a graph have equal conversions, on equal parts of a machine.
+struct Conversion {
   Type type;
   ops::OperandLayout from, to;
   machine::Machine machine;
 
-  bool operator==(const MatrixConversion& other) const {
+  bool operator==(const Conversion& other) const {
     return type == other.type && from == other.from && to == other.to && machine.is_like(other.machine);
   }
 };
@@ -35,7 +35,7 @@ class ConversionCosts {
     if (from == to || type.pattern || type.elements() == 1) return 0;
     for (const Known& known : known_[{type.type, type.rows(), type.cols()}])
       if (known.from == from && known.to == to) return known.seconds;
-    const double seconds = from.weight || to.weight ? count(type, from, to) : of_matrix(type, from, to);
+    const double seconds = of_layouts(type, from, to);
     known_[{type.type, type.rows(), type.cols()}].push_back({from, to, seconds});
     return seconds;
   }
@@ -46,9 +46,9 @@ class ConversionCosts {
     double seconds = 0;
   };
 
-  double of_matrix(const TensorType& type, const ValueLayout& from, const ValueLayout& to) const {
+  double of_layouts(const TensorType& type, const ValueLayout& from, const ValueLayout& to) const {
     constexpr size_t kMost = 256;
-    static base::Memo<MatrixConversion, double> known(kMost);
+    static base::Memo<Conversion, double> known(kMost);
     return known.get(
         {type.type, l_.operand_layout(type, from), l_.operand_layout(type, to), l_.builder().machine()},
         [&] { return count(type, from, to); });

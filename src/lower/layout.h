@@ -18,7 +18,9 @@ namespace tessera::graph {
 
 class Lowering;
 
-/// The layout of a value's elements. A value of shape [..., features] is a matrix of rows × features.
+/// What is chosen for a value of a graph: which ops::OperandLayout its matrix of rows × features has,
+/// whatever its sizes. Lowering::operand_layout() returns that layout; what operands cost, and how they are
+/// converted, follows from it alone.
 struct ValueLayout {
   bool transposed = false;             ///< features × rows
   std::optional<ValueId> weight = {};  ///< the value has the form in which products read this weight, with

@@ -37,6 +37,18 @@ bool draws(const Node& node) {
   return node.body && std::ranges::any_of(node.body->nodes(), draws);
 }
 
+[[noreturn]] void reject_sparse() {
+  throw UsageError("a sparse weight can only be combined with its gradient and state, and with scalars");
+}
+
+/// An operand of a value in the form of a weight, or in the form of one: the operand itself, or a conversion.
+Operand bring_weight(const ops::Builder& builder, const Operand& operand, const TensorType& type,
+                     const OperandLayout& has, const OperandLayout& wants,
+                     std::vector<program::StepId>& steps) {
+  if (type.pattern && !has.has_order_of(wants)) reject_sparse();
+  return builder.bring(operand, has, wants, steps);
+}
+
 /// The elements row by row, in a matrix of other sizes, one of which is a multiple of the other's.
 Operand in_rows(const ops::Builder& builder, const Operand& operand, const OperandLayout& wants,
                 std::vector<program::StepId>& steps) {
@@ -323,9 +335,7 @@ Operand Lowering::argument(size_t i, const LoweredFunction& function) {
   if (!body.forms[inside]) return operand;
   const LinearWeight& has = weight(node.inputs[i]);
   const LinearWeight& wants = *body.weights.at(*body.forms[inside]);
-  if (has.layout().has_order_of(wants.layout())) return operand;
-  const OperandLayout matrix = matrix_layout(graph_.type(node.inputs[i]), false);
-  return wants.stored_of(builder(), has.matrix_of(builder(), operand, matrix, steps_), matrix, steps_);
+  return bring_weight(builder(), operand, graph_.type(node.inputs[i]), has.layout(), wants.layout(), steps_);
 }
 
 void Lowering::take_result(size_t i, const LoweredFunction& function, const Operand& result) {
@@ -333,12 +343,11 @@ void Lowering::take_result(size_t i, const LoweredFunction& function, const Oper
   const ValueId id = node.outputs.at(i);
   const Lowered& body = function.body;
   const ValueId inside = std::next(node.body->outputs().begin(), static_cast<int64_t>(i))->second;
-  Operand matrix = result;
-  const OperandLayout layout =
-      form_of(id) ? matrix_layout(graph_.type(id), false) : operand_layout(graph_.type(id), layout_of(id));
-  if (body.forms[inside])
-    matrix = body.weights.at(*body.forms[inside])->matrix_of(builder(), result, layout, steps_);
-  copy_to_output(i, form_of(id) ? weight(id).stored_of(builder(), matrix, layout, steps_) : matrix);
+  const TensorType& type = graph_.type(id);
+  const OperandLayout plain = form_of(id) ? matrix_layout(type, false) : operand_layout(type, layout_of(id));
+  const OperandLayout has = body.forms[inside] ? body.weights.at(*body.forms[inside])->layout() : plain;
+  const OperandLayout wants = form_of(id) ? weight(id).layout() : plain;
+  copy_to_output(i, bring_weight(builder(), result, type, has, wants, steps_));
 }
 
 bool Lowering::takes_result_as_it_is(size_t i, const LoweredFunction& function) const {
@@ -517,14 +526,11 @@ Operand Lowering::convert(const ops::Builder& builder, const Operand& operand, c
                           const ValueLayout& from, const ValueLayout& to,
                           std::vector<program::StepId>& steps) const {
   const OperandLayout has = operand_layout(type, from), wants = operand_layout(type, to);
-  if (to.weight) {
+  if (from.weight || to.weight) {
     // Patterns that are the same now may differ in a later run.
-    if (from.weight && !type.capacity && has.has_order_of(wants)) return operand;
-    if (from.weight)
-      return convert(builder, convert(builder, operand, type, from, kRows, steps), type, kRows, to, steps);
-    return weight(*to.weight).stored_of(builder, operand, has, steps);
+    if (type.capacity) reject_sparse();
+    return bring_weight(builder, operand, type, has, wants, steps);
   }
-  if (from.weight) return weight(*from.weight).matrix_of(builder, operand, wants, steps);
   if (type.elements() == 1) return operand;
   if (from.passes != to.passes) return in_rows(builder, operand, wants, steps);
   return builder.bring(operand, has, wants, steps);

@@ -12,22 +12,11 @@ void LinearWeight::set_pattern(const Pattern&) {
   throw UsageError("the pattern of this weight is fixed: make it a parameter with a capacity");
 }
 
-namespace {
-
-[[noreturn]] void reject_conversion() {
-  throw UsageError("a sparse weight can only be combined with its gradient and state, and with scalars");
-}
-
-}  // namespace
-
-ops::Operand LinearWeight::matrix_of(const ops::Builder&, const ops::Operand&, const ops::OperandLayout&,
-                                     std::vector<program::StepId>&) const {
-  reject_conversion();
-}
-
-ops::Operand LinearWeight::stored_of(const ops::Builder&, const ops::Operand&, const ops::OperandLayout&,
-                                     std::vector<program::StepId>&) const {
-  reject_conversion();
+std::vector<float> LinearWeight::load(std::span<const float> stored) const {
+  const ops::OperandLayout matrix = layout().row_by_row();
+  std::vector<float> values(uint64_t{matrix.rows} * matrix.cols);
+  layout().load(stored, values);
+  return values;
 }
 
 std::unique_ptr<LinearWeight> make_weight(const ops::Builder& builder, const TensorType& type,

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "engine/run.h"
-#include "kernels/common/element_order.h"
 #include "kernels/common/window.h"
 #include "lower/layout.h"
 #include "ops/builder.h"
@@ -66,12 +65,8 @@ class LinearWeight {
   virtual std::optional<PartedActivations> parted_activations(ProductKind /*product*/, uint32_t /*n*/) {
     return {};
   }
-  /// The matrix elements of the stored values, if there is a formula for their order.
-  virtual std::optional<kernels::ElementOrder> order() const { return {}; }
   /// Whether gradients leave elements unwritten, which must be 0 in the variable.
   virtual bool gradient_has_gaps() const { return false; }
-  /// Rows of each panel, if the values lie in panels from which a lookup takes rows.
-  virtual std::optional<uint32_t> panel_rows() const { return {}; }
   /// Whether products take a mask.
   virtual bool takes_mask() const { return false; }
   /// Whether forward products take images and a window.
@@ -87,16 +82,10 @@ class LinearWeight {
     return {};
   }
 
-  /// Convert values in this form to a matrix in a plain layout, and back. Throw UsageError for a sparse
-  /// weight.
-  virtual ops::Operand matrix_of(const ops::Builder& builder, const ops::Operand& stored,
-                                 const ops::OperandLayout& wants, std::vector<program::StepId>& steps) const;
-  virtual ops::Operand stored_of(const ops::Builder& builder, const ops::Operand& matrix,
-                                 const ops::OperandLayout& has, std::vector<program::StepId>& steps) const;
-
-  /// Converts values, row-major or in the order of SparseMatrix::values, to the stored form, and back.
-  virtual std::vector<float> store(std::span<const float> values) const = 0;
-  virtual std::vector<float> load(std::span<const float> stored) const = 0;
+  /// Converts values, row-major or for a sparse weight in the order of SparseMatrix::values, to the stored
+  /// form, and back.
+  virtual std::vector<float> store(std::span<const float> values) const { return layout().store(values); }
+  virtual std::vector<float> load(std::span<const float> stored) const;
 
   /// The bindings of a run besides the values.
   virtual std::vector<engine::Binding> bindings() { return {}; }

@@ -75,15 +75,6 @@ std::vector<Array> cast_reference(const Evaluation& e) {
   return {y};
 }
 
-/// The values of a sparse weight are numbered as they are stored; none: in this layout there is no formula.
-std::optional<kernels::ElementOrder> order_of(const Lowering& l, const Node& node, const ops::Operand& in) {
-  const ValueLayout& layout = l.input_layout(0);
-  const bool is_sparse = l.graph().type(node.inputs[0]).pattern != nullptr;
-  if (layout.weight && !is_sparse) return l.weight(*layout.weight).order();
-  return layout.transposed ? kernels::ElementOrder::strided(1, in.rows())
-                           : kernels::ElementOrder::strided(in.cols(), 1);
-}
-
 void lower_stochastic(Lowering& l, const Node& node) {
   const ops::Operand step = is_shared(node) ? l.input(1) : l.with_substream(l.input(1));
   const auto round = [&](const ops::Operand& in, const ops::Operand& out,
@@ -99,7 +90,9 @@ void lower_stochastic(Lowering& l, const Node& node) {
           {in, step, out});
   };
   const ops::Operand in = l.input(0);
-  if (const auto order = order_of(l, node, in)) return round(in, l.output(0), *order);
+  // The values of a sparse weight are numbered as they are stored.
+  if (const auto order = l.operand_layout(l.graph().type(node.inputs[0]), l.input_layout(0)).order())
+    return round(in, l.output(0), *order);
   const TensorType &from = l.graph().type(node.inputs[0]), &to = l.graph().type(node.outputs[0]);
   std::vector<program::StepId> steps;
   const auto convert = [&](const ops::Operand& operand, const TensorType& type, const ValueLayout& has,

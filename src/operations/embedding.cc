@@ -84,7 +84,7 @@ Operand list_of(Lowering& l, size_t input) {
 /// The weight row by row, or as its products have it, where rows can be taken from that.
 std::vector<LayoutChoice> embedding_layouts(Lowering& l, const Node& node) {
   std::vector<LayoutChoice> choices = row_layouts(l, node);
-  if (l.form_of(node.inputs[1]) && l.weight(node.inputs[1]).panel_rows()) {
+  if (l.form_of(node.inputs[1]) && l.weight(node.inputs[1]).layout().panels) {
     choices.push_back(choices.front());
     choices.back().inputs[1] = l.weight_layout(node.inputs[1]);
   }
@@ -94,13 +94,13 @@ std::vector<LayoutChoice> embedding_layouts(Lowering& l, const Node& node) {
 void lower_embedding(Lowering& l, const Node& node) {
   const Operand ids = list_of(l, 0), weight = l.input(1), y = l.output(0);
   const TensorType& type = l.graph().type(node.inputs[1]);
-  l.add(
-      ops::LookupProblem{.type = l.builder().type_of(weight),
-                         .source_rows = type.rows(),
-                         .cols = type.cols(),
-                         .rows = ids.rows(),
-                         .panel_rows = l.input_layout(1).weight ? *l.weight(node.inputs[1]).panel_rows() : 1},
-      {ids, weight, y});
+  const bool has_panels = l.operand_layout(type, l.input_layout(1)).panels.has_value();
+  l.add(ops::LookupProblem{.type = l.builder().type_of(weight),
+                           .source_rows = type.rows(),
+                           .cols = type.cols(),
+                           .rows = ids.rows(),
+                           .panel_rows = has_panels ? ops::PanelLayout::kRows : 1},
+        {ids, weight, y});
 }
 
 /// The gradient of y, and ids.

@@ -119,18 +119,31 @@ program::CopyGroup gather_rows(const Operand& from, const Operand& to, const std
 
 program::CopySet conversion(const Operand& from, const OperandLayout& has, const Operand& to,
                             const OperandLayout& wants) {
-  assert(has.transposed == wants.transposed);
+  assert(has.transposed == wants.transposed && !has.panels && !wants.panels);
   return {"convert",
           {has.blocks.empty() ? copy_runs(from, has, to, wants) : copy_blocks(from, has, to, wants)}};
 }
 
 OperandLayout OperandLayout::row_by_row() const {
+  if (panels) return {panels->m, panels->k};
   OperandLayout plain{parts ? parts->rows() : rows, parts ? parts->cols() : cols};
   plain.transposed = transposed;
   return plain;
 }
 
+std::optional<kernels::ElementOrder> OperandLayout::order() const {
+  constexpr uint32_t kPanel = PanelLayout::kRows;
+  if (parts) return {};
+  if (panels) return kernels::ElementOrder{kPanel * panels->k, kPanel, 1, panels->k};
+  return transposed ? kernels::ElementOrder::strided(1, rows) : kernels::ElementOrder::strided(cols, 1);
+}
+
 std::vector<float> OperandLayout::store(std::span<const float> matrix) const {
+  if (panels) {
+    std::vector<float> stored(panels->elements());
+    panels->store(MatrixView<const float>{matrix.data(), panels->k, 1}, stored.data());
+    return stored;
+  }
   const uint32_t stored_rows = parts ? parts->rows() : rows;
   const uint32_t stored_cols = parts ? parts->cols() : cols;
   const std::vector<float> in_order = transposed ? transposed_copy(matrix, stored_cols, stored_rows)
@@ -139,6 +152,7 @@ std::vector<float> OperandLayout::store(std::span<const float> matrix) const {
 }
 
 void OperandLayout::load(std::span<const float> stored, std::span<float> matrix) const {
+  if (panels) return panels->load(stored.data(), MatrixView<float>{matrix.data(), panels->k, 1});
   const uint32_t stored_rows = parts ? parts->rows() : rows;
   const uint32_t stored_cols = parts ? parts->cols() : cols;
   std::vector<float> in_order(stored.begin(), stored.end());
@@ -152,6 +166,10 @@ void OperandLayout::load(std::span<const float> stored, std::span<float> matrix)
 
 OperandLayout matrix_layout(uint32_t rows, uint32_t cols, std::vector<program::MappedBox> mapping) {
   return {rows, cols, std::move(mapping)};
+}
+
+OperandLayout panel_layout(const PanelLayout& panels) {
+  return {.rows = panels.rows(), .cols = panels.cols(), .panels = panels};
 }
 
 OperandLayout parted_layout(PartedMatrix parts, std::vector<program::MappedBox> mapping) {

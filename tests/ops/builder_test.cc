@@ -38,7 +38,8 @@ TEST(Conversions, CopyRowsOfPartsOfEqualWidthAtOnce) {
   EXPECT_EQ(copies(PartedMatrix(12, 32, 1, 4, 3, 1, 1, 1), PartedMatrix(12, 32, 1, 4, 2, 1, 1, 1)), 4u);
 }
 
-/// A matrix of kRows × kCols in every order: row by row and part by part, itself and its transpose.
+/// A matrix of kRows × kCols in every order: row by row and part by part, itself and its transpose; on a host
+/// also in panels.
 std::vector<OperandLayout> layouts_on(const machine::Machine& m) {
   std::vector<OperandLayout> layouts;
   for (bool transposed : {false, true}) {
@@ -57,6 +58,7 @@ std::vector<OperandLayout> layouts_on(const machine::Machine& m) {
     for (size_t i = layouts.size() - (host ? 3 : 4); i < layouts.size(); ++i)
       layouts[i].transposed = transposed;
   }
+  if (m.kind == machine::Kind::host) layouts.push_back(panel_layout({kRows, kCols}));
   return layouts;
 }
 
@@ -110,6 +112,23 @@ TEST(Conversion, BringsEveryLayoutToEveryOther) {
           SCOPED_TRACE(fmt::format("{} tiles, {}, layout {} to {}", m.tiles, name_of(type), i, j));
           expect_converted(layouts[i], layouts[j], type, m);
         }
+  }
+}
+
+TEST(Conversion, LayoutsSayWhichElementIsWhere) {
+  for (const OperandLayout& layout : layouts_on(testing::toy_host(1))) {
+    const auto order = layout.order();
+    ASSERT_EQ(order.has_value(), !layout.parts);
+    if (!order) continue;
+    const std::vector<float> matrix = numbers(), stored = layout.store(matrix);
+    size_t found = 0;
+    for (uint32_t r = 0; r < layout.rows; ++r)
+      for (uint32_t c = 0; c < layout.cols; ++c)
+        if (const uint64_t element = order->at(r, c); element < matrix.size()) {
+          EXPECT_EQ(stored[r * layout.cols + c], matrix[element]);
+          ++found;
+        }
+    EXPECT_EQ(found, matrix.size());
   }
 }
 

@@ -8,14 +8,6 @@
 namespace tessera::graph {
 namespace {
 
-ops::PackedWeight packed(const TensorType& type) {
-  using sparse::PackedBlocks;
-  using sparse::PackedElements;
-  if (type.pattern->block_size > 1)
-    return {PackedBlocks::without_values(*type.pattern, type.type, type.capacity), false};
-  return {PackedElements::without_values(*type.pattern, type.type, type.capacity), false};
-}
-
 /// The layout of an operand: an array that the caller binds may have any strides, and is bound as its own
 /// transpose; a call may pass it on.
 Layout layout_of(const ops::Builder& builder, const ops::Operand& operand) {
@@ -36,7 +28,9 @@ ops::ForcedKnobs knobs_of(const ops::Builder& builder, const LinearCall& call) {
 }  // namespace
 
 HostSparseWeight::HostSparseWeight(const TensorType& type, const std::string& name)
-    : weight_(std::make_shared<ops::PackedWeight>(packed(type))), index_(weight_, name) {}
+    : weight_(
+          std::make_shared<ops::PackedWeight>(ops::prepack_index(*type.pattern, type.type, type.capacity))),
+      index_(weight_, name) {}
 
 ops::OperandLayout HostSparseWeight::layout() const {
   const ops::PackedShape shape = packed_shape(*weight_);
@@ -67,29 +61,12 @@ program::StepId HostSparseWeight::add(const ops::Builder& builder, const LinearC
                             {.values = call.values, .x = call.x, .y = call.y, .bias = call.bias});
 }
 
-std::vector<float> HostSparseWeight::store(std::span<const float> values) const {
-  std::vector<float> stored(packed_shape(*weight_).elements());
-  std::visit([&](const auto& form) { form.pack(values, stored); }, weight_->form);
-  return stored;
-}
-
-std::vector<float> HostSparseWeight::load(std::span<const float> stored) const {
-  const Pattern pattern = this->pattern();
-  std::vector<float> values(pattern.blocks() * pattern.block_size * pattern.block_size);
-  std::visit([&](const auto& form) { form.unpack(stored, values); }, weight_->form);
-  return values;
-}
-
 std::vector<engine::Binding> HostSparseWeight::bindings() {
   for (ProductKind product : products_) update_index(*weight_, product);
   std::vector<engine::Binding> bindings;
   for (const ops::WeightIndex::Binding& b : index_.bindings())
     bindings.push_back({b.variable, const_cast<void*>(b.data), b.row_stride, 1});
   return bindings;
-}
-
-Pattern HostSparseWeight::pattern() const {
-  return std::visit([](const auto& form) { return form.pattern(); }, weight_->form);
 }
 
 void HostSparseWeight::set_pattern(const Pattern& pattern) {

@@ -68,31 +68,13 @@ program::StepId TiledWeight::add(const ops::Builder& builder, const LinearCall& 
       .step;
 }
 
-ops::Operand TiledWeight::matrix_of(const ops::Builder& builder, const ops::Operand& stored,
-                                    const ops::OperandLayout& wants,
-                                    std::vector<program::StepId>& steps) const {
-  if (!dense_) return LinearWeight::matrix_of(builder, stored, wants, steps);
-  return builder.bring(stored, layout(), wants, steps);
-}
-
-ops::Operand TiledWeight::stored_of(const ops::Builder& builder, const ops::Operand& matrix,
-                                    const ops::OperandLayout& has,
-                                    std::vector<program::StepId>& steps) const {
-  if (!dense_) return LinearWeight::stored_of(builder, matrix, has, steps);
-  return builder.bring(matrix, has, layout(), steps);
-}
-
 std::vector<float> TiledWeight::store(std::span<const float> values) const {
-  if (dense_) return order_.layouts.values.store(values);
+  if (dense_) return LinearWeight::store(values);
   return order_.stored_weight({pattern_, {values.begin(), values.end()}});
 }
 
 std::vector<float> TiledWeight::load(std::span<const float> stored) const {
-  if (dense_) {
-    std::vector<float> values(uint64_t{pattern_.rows} * pattern_.cols);
-    order_.layouts.values.load(stored, values);
-    return values;
-  }
+  if (dense_) return LinearWeight::load(stored);
   SparseMatrix matrix{pattern_, {}};
   order_.load_weight(stored, matrix);
   return matrix.values;

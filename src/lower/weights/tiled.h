@@ -22,10 +22,6 @@ class TiledWeight : public LinearWeight {
   Type activation_type() const override { return type_; }
   std::optional<PartedActivations> parted_activations(ProductKind product, uint32_t n) override;
   program::StepId add(const ops::Builder& builder, const LinearCall& call) override;
-  ops::Operand matrix_of(const ops::Builder& builder, const ops::Operand& stored,
-                         const ops::OperandLayout& wants, std::vector<program::StepId>& steps) const override;
-  ops::Operand stored_of(const ops::Builder& builder, const ops::Operand& matrix,
-                         const ops::OperandLayout& has, std::vector<program::StepId>& steps) const override;
   std::vector<float> store(std::span<const float> values) const override;
   std::vector<float> load(std::span<const float> stored) const override;
   std::vector<engine::Binding> bindings() override;

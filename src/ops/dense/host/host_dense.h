@@ -13,8 +13,8 @@
 #include "kernels/common/window.h"
 #include "machine/model/machine.h"
 #include "ops/builder.h"
-#include "ops/dense/host/panels.h"
 #include "ops/map/map.h"
+#include "ops/panels.h"
 #include "ops/plan.h"
 #include "ops/product_problem.h"
 

@@ -24,6 +24,9 @@ uint32_t PackedWeight::cols() const {
 Type PackedWeight::type() const {
   return std::visit([](const auto& w) { return w.type(); }, form);
 }
+Pattern PackedWeight::pattern() const {
+  return std::visit([](const auto& w) { return w.pattern(); }, form);
+}
 bool PackedWeight::is_dynamic() const {
   return std::visit([](const auto& w) { return w.is_dynamic(); }, form);
 }
@@ -32,6 +35,26 @@ PackedWeight prepack_weight(const SparseMatrix& matrix, Type type) {
   if (matrix.pattern.block_size > 1) return {PackedBlocks(matrix, type), false};
   sparse::validate(matrix);
   return {PackedElements(matrix, type), false};
+}
+
+PackedWeight prepack_index(const Pattern& pattern, Type type, std::optional<uint64_t> capacity,
+                           const base::ParallelFor& parallel) {
+  if (pattern.block_size != 1) return {PackedBlocks::without_values(pattern, type, capacity), false};
+  sparse::validate(pattern);
+  return {PackedElements::without_values(pattern, type, capacity, parallel), false};
+}
+
+std::vector<float> pack(const PackedWeight& weight, std::span<const float> values) {
+  std::vector<float> packed(packed_shape(weight).elements());
+  std::visit([&](const auto& form) { form.pack(values, packed); }, weight.form);
+  return packed;
+}
+
+std::vector<float> unpack(const PackedWeight& weight, std::span<const float> packed) {
+  const Pattern pattern = weight.pattern();
+  std::vector<float> values(pattern.blocks() * pattern.block_size * pattern.block_size);
+  std::visit([&](const auto& form) { form.unpack(packed, values); }, weight.form);
+  return values;
 }
 
 PackedShape packed_shape(const PackedWeight& weight) {

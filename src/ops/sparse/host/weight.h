@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -32,12 +34,18 @@ struct PackedWeight {
   uint32_t rows() const;
   uint32_t cols() const;
   Type type() const;
+  Pattern pattern() const;
   bool is_dynamic() const;
   bool has_blocks() const { return std::holds_alternative<sparse::PackedBlocks>(form); }
 };
 
 /// Prepacks a matrix, in an order that depends only on the matrix and, for dense weights, the type.
 PackedWeight prepack_weight(const SparseMatrix& matrix, Type type);
+
+/// The index of a pattern, whose values the caller keeps; with a capacity the pattern may change. Throws as
+/// prepacking does.
+PackedWeight prepack_index(const Pattern& pattern, Type type, std::optional<uint64_t> capacity,
+                           const base::ParallelFor& parallel = base::serial_for);
 
 /// Shape of an array in packed order as a matrix: W's values, dW, or an optimizer's state.
 struct PackedShape {
@@ -47,6 +55,10 @@ struct PackedShape {
   uint64_t elements() const { return uint64_t{rows} * cols; }
 };
 PackedShape packed_shape(const PackedWeight& weight);
+
+/// Convert values in the order of SparseMatrix::values to packed order, and back.
+std::vector<float> pack(const PackedWeight& weight, std::span<const float> values);
+std::vector<float> unpack(const PackedWeight& weight, std::span<const float> packed);
 
 /// Clears the elements of dW that no vertex of an SDDMM writes: the free slots of a dynamic weight.
 void clear_free_places(const PackedWeight& weight, float* packed);

@@ -1,4 +1,4 @@
-// The layout of a dense weight on a host: panels of output features, one vector wide.
+// Matrices in panels of rows, one vector high, as hosts read dense weights.
 #pragma once
 
 #include <tessera/types.h>
@@ -22,6 +22,7 @@ struct PanelLayout {
   uint32_t rows() const { return m / kRows + (m % kRows != 0 ? 1 : 0); }  ///< rows of the variable
   uint32_t cols() const { return k * kRows; }
   uint64_t elements() const { return uint64_t{rows()} * cols(); }
+  bool operator==(const PanelLayout&) const = default;
 
   /// Converts a matrix to panels, contiguous row by row, and back. T is float, or the bits of a 16-bit type.
   template <class T>

@@ -1,0 +1,176 @@
+// Operands in other layouts.
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "kernels/map/gather/codelet.h"
+#include "ops/builder.h"
+#include "ops/map/fill.h"
+#include "ops/owners.h"
+#include "ops/split.h"
+#include "program/cycles.h"
+
+namespace tessera::ops {
+namespace {
+
+using program::Box;
+using program::BoxSeries;
+using program::MappedBox;
+using program::Role;
+
+// Panels are converted by way of the transpose with all their rows, of which each panel has a few columns.
+
+OperandLayout transpose_of(const PanelLayout& panels) {
+  return {.rows = panels.k, .cols = panels.m, .transposed = true};
+}
+
+Operand columns_of(const Builder& builder, const PanelLayout& panels, const Operand& like) {
+  return builder.temporary(builder.program().variable(like.variable).name + ".columns", builder.type_of(like),
+                           panels.k, panels.rows() * PanelLayout::kRows, {}, builder.purpose_of(like));
+}
+
+program::CopyGroup panels_to_columns(const PanelLayout& layout, const Operand& panels,
+                                     const Operand& columns) {
+  constexpr uint32_t kPanel = PanelLayout::kRows;
+  const Box run{0, 1, 0, kPanel};
+  return {panels.variable,
+          columns.variable,
+          layout.rows() * layout.k,
+          BoxSeries::grid(panels.inside(run), {1, 0}, layout.k, {0, kPanel}),
+          BoxSeries::grid(columns.inside(run), {0, kPanel}, layout.k, {1, 0}),
+          {},
+          {},
+          {}};
+}
+
+Operand from_panels(const Builder& builder, const Operand& operand, const PanelLayout& has,
+                    const OperandLayout& wants, std::vector<program::StepId>& steps) {
+  Operand columns = columns_of(builder, has, operand);
+  steps.push_back(builder.copy({"panels to columns", {panels_to_columns(has, operand, columns)}}));
+  columns.box.cols = has.m;
+  return builder.bring(columns, transpose_of(has), wants, steps);
+}
+
+Operand to_panels(const Builder& builder, const Operand& operand, const OperandLayout& has,
+                  const PanelLayout& wants, std::vector<program::StepId>& steps) {
+  const Operand columns = columns_of(builder, wants, operand);
+  const Type type = builder.type_of(operand);
+  if (columns.cols() != wants.m)
+    steps.push_back(add(builder, FillProblem{type, columns.rows(), columns.cols(), 0}, {columns}));
+  const Operand rows{columns.variable, {0, wants.k, 0, wants.m}};
+  if (has.transposed && !has.parts)
+    builder.send(operand, rows, steps);
+  else
+    builder.convert(operand, has, rows, transpose_of(wants), steps);
+  const Operand panels = builder.temporary(builder.program().variable(operand.variable).name + ".panels",
+                                           type, wants.rows(), wants.cols(), {}, builder.purpose_of(operand));
+  program::CopyGroup group = panels_to_columns(wants, panels, columns);
+  std::swap(group.from, group.to);
+  std::swap(group.source, group.target);
+  steps.push_back(builder.copy({"columns to panels", {std::move(group)}}));
+  return panels;
+}
+
+}  // namespace
+
+Operand Builder::bring(const Operand& operand, const OperandLayout& has, const OperandLayout& wants,
+                       std::vector<program::StepId>& steps) const {
+  if (has.has_order_of(wants)) return operand;
+  if (has.panels) return from_panels(*this, operand, *has.panels, wants, steps);
+  if (wants.panels) return to_panels(*this, operand, has, *wants.panels, steps);
+  const Operand brought = add(program_.variable(operand.variable).name + ".brought", Role::temporary,
+                              type_of(operand), wants, purpose_of(operand));
+  convert(operand, has, brought, wants, steps);
+  return brought;
+}
+
+void Builder::convert(const Operand& from, const OperandLayout& has, const Operand& to,
+                      const OperandLayout& wants, std::vector<program::StepId>& steps) const {
+  if (has.panels || wants.panels) return send(bring(from, has, wants, steps), to, steps);
+  if (has.transposed == wants.transposed) {
+    steps.push_back(copy(conversion(from, has, to, wants)));
+    return;
+  }
+  if (!has.blocks.empty() || !wants.blocks.empty())
+    throw UsageError(
+        "packed values cannot be converted to their transpose: plan for the layout that they have");
+  const Operand source = plain(from, has);
+  const Operand target = plain(to, wants);
+  if (source != from) steps.push_back(copy(conversion(from, has, source, has.row_by_row())));
+  transpose(source, target, steps);
+  if (target != to) steps.push_back(copy(conversion(target, wants.row_by_row(), to, wants)));
+}
+
+Operand Builder::plain(const Operand& operand, const OperandLayout& layout) const {
+  if (!layout.parts) return operand;
+  const OperandLayout rows = layout.row_by_row();
+  return temporary(program_.variable(operand.variable).name + ".rows", type_of(operand), rows.rows, rows.cols,
+                   {}, purpose_of(operand));
+}
+
+void Builder::transpose(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const {
+  if (to.box.empty()) return;
+  if (!is_host() && !holds(to)) {
+    const Operand local = temporary(program_.variable(to.variable).name + ".transposed", type_of(to),
+                                    to.rows(), to.cols(), {}, purpose_of(to));
+    transpose(from, local, steps);
+    return send(local, to, steps);
+  }
+  if (scatters(to)) {
+    const Operand blocks = temporary(program_.variable(to.variable).name + ".blocks", type_of(to), to.rows(),
+                                     to.cols(), blocks_on_tiles(to), purpose_of(to));
+    transpose(from, blocks, steps);
+    return send(blocks, to, steps);
+  }
+  std::vector<MappedBox> owners = is_host() ? slices_of_threads(to) : mapping_of(to);
+  std::ranges::stable_sort(owners, {}, &MappedBox::tile);
+  std::vector<program::Box> read;
+  for (const MappedBox& owned : owners) {
+    const program::Box& box = owned.box;
+    read.push_back({box.col, box.cols, box.row, box.rows});
+  }
+  steps.push_back(execute({"transpose", program::Phase::rearrange,
+                           groups_of_owners(owners, kernels::transpose_codelet,
+                                            {{from, std::move(read)}, {to, boxes_of(owners)}}, {})}));
+}
+
+bool Builder::scatters(const Operand& to) const {
+  constexpr uint64_t kMostTransfers = 512;  // of a tile, whose exchange code takes a twentieth of its memory
+  if (is_host()) return false;
+  uint64_t transfers = 0;
+  for (const MappedBox& owned : mapping_of(to)) transfers += owned.box.cols;
+  const std::vector<MappedBox> blocks = blocks_on_tiles(to);
+  const uint64_t of_block = uint64_t{blocks.front().box.rows} + blocks.front().box.cols;
+  return transfers > kMostTransfers * machine_.tiles && transfers > 2 * of_block * blocks.size();
+}
+
+std::vector<MappedBox> Builder::blocks_on_tiles(const Operand& operand) const {
+  const double side = std::sqrt(static_cast<double>(operand.box.elements()) / machine_.tiles);
+  const auto parts = [&](uint32_t size, uint32_t most) {
+    return std::clamp(static_cast<uint32_t>(std::lround(size / side)), 1U, std::min(size, most));
+  };
+  const uint32_t down = parts(operand.rows(), machine_.tiles);
+  const uint32_t across = parts(operand.cols(), machine_.tiles / down);
+  const std::vector<uint32_t> row = split_evenly(operand.rows(), down),
+                              col = split_evenly(operand.cols(), across);
+  std::vector<MappedBox> blocks;
+  for (uint32_t i = 0; i < down; ++i)
+    for (uint32_t j = 0; j < across; ++j)
+      blocks.push_back({{row[i], row[i + 1] - row[i], col[j], col[j + 1] - col[j]}, i * across + j});
+  return blocks;
+}
+
+std::vector<MappedBox> Builder::slices_of_threads(const Operand& operand) const {
+  const uint64_t bytes = operand.box.elements() * size_of(type_of(operand));
+  const auto parts =
+      static_cast<uint32_t>(std::clamp<uint64_t>(bytes / program::kHostCopyPartBytes, 1, machine_.tiles));
+  const std::vector<uint32_t> first = split_evenly(operand.rows(), parts);
+  std::vector<MappedBox> slices;
+  for (uint32_t tile = 0; tile + 1 < first.size(); ++tile)
+    slices.push_back({{first[tile], first[tile + 1] - first[tile], 0, operand.cols()}, tile});
+  return slices;
+}
+
+}  // namespace tessera::ops
