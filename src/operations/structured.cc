@@ -6,6 +6,7 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string>
 
@@ -137,6 +138,54 @@ std::vector<Array> structured_reference(const Evaluation& e) {
   return gradients;
 }
 
+Value taken(Value from, std::vector<int64_t> places, size_t neighbours) {
+  return from.owner().apply(
+      "select_features", {from},
+      {{"places", std::move(places)}, {"neighbours", static_cast<int64_t>(neighbours)}})[0];
+}
+
+/// The product of a stage's matrix and x: the terms of each output side by side, and their sums. After the
+/// parameters come 0, for outputs with fewer terms than others, and 1.
+Value apply_stage(const ops::StructuredStage& stage, Value parameters, Value x) {
+  std::vector<std::vector<ops::StructuredTerm>> outputs(stage.outputs);
+  for (const ops::StructuredTerm& term : stage.terms) outputs[term.out].push_back(term);
+  size_t most = 1;
+  for (const auto& terms : outputs) most = std::max(most, terms.size());
+  // Constants are rounded, factors are not.
+  double scale = 0;
+  for (const ops::StructuredTerm& term : stage.terms) scale = std::max(scale, std::abs(term.scale));
+  const uint32_t features = x.type().cols(), zero = parameters.type().cols() - 2;
+  std::vector<int64_t> of_x, of_parameters;
+  std::vector<float> scales;
+  for (auto& terms : outputs) {
+    terms.resize(most, {.in = features, .scale = scale, .parameter = zero});
+    for (const ops::StructuredTerm& term : terms) {
+      of_x.push_back(term.in);
+      of_parameters.push_back(static_cast<int64_t>(term.parameter.value_or(zero + 1)));
+      scales.push_back(static_cast<float>(term.scale / scale));
+    }
+  }
+  const auto count = static_cast<uint32_t>(scales.size());
+  const Value factors = taken(parameters, std::move(of_parameters), most) *
+                        x.graph->constant("", {count}, std::move(scales), x.type().type);
+  const Value products = taken(with_features(x, features + 1), std::move(of_x), most) * factors;
+  return (most == 1 ? products : sum_neighbours(products, static_cast<uint32_t>(most))) * scale;
+}
+
+/// Sparse matrices, one after the other, as they define the map.
+std::vector<Value> decompose_structured(const Decomposition& d) {
+  Value y = d.inputs[0];
+  std::vector<Value> parts;
+  for (size_t i = 1; i < d.inputs.size(); ++i)
+    parts.push_back(reshape(d.inputs[i], {static_cast<uint32_t>(d.inputs[i].type().elements())}));
+  parts.push_back(y.graph->constant("", {2}, {0, 1}, y.type().type));
+  const Value parameters = concatenate(parts, 0);
+  for (const ops::StructuredStage& stage :
+       ops::stages_of(structure_of(d.node.operation->name, d.node, y.type().cols())))
+    y = apply_stage(stage, parameters, y);
+  return {y};
+}
+
 ops::StructuredProblem structured_problem_of(const Graph& graph, const Node& node, bool transposed) {
   return {.structure = structure_of(graph, node),
           .batch = graph.type(node.inputs[0]).rows(),
@@ -256,27 +305,30 @@ std::vector<Case> fastfood_cases() {
           structured_case_of(name, {18, 27}, {{"outputs", int64_t{50}}, {"permutation", shuffled(32, 2)}})};
 }
 
+constexpr Operation gradients_of(std::string_view name, size_t inputs, std::vector<Case> (*cases)()) {
+  return {.name = name,
+          .least_inputs = inputs,
+          .most_inputs = inputs,
+          .infer = infer_structured,
+          .reference = structured_reference,
+          .layouts = structured_layouts,
+          .lower = lower_structured,
+          .cases = cases};
+}
+
+constexpr Operation map_of(std::string_view name, size_t inputs, std::vector<Case> (*cases)()) {
+  Operation map = gradients_of(name, inputs, cases);
+  map.gradient = structured_gradient;
+  map.decompose = decompose_structured;
+  return map;
+}
+
 constexpr Operation kStructured[] = {
-    {kButterfly[0], 2, 2, infer_structured, structured_gradient, structured_reference, structured_layouts,
-     lower_structured, butterfly_cases<false>},
-    {kButterfly[1], 3, 3, infer_structured, nullptr, structured_reference, structured_layouts,
-     lower_structured, butterfly_cases<true>},
-    {kKronecker[0], 2, 2, infer_structured, structured_gradient, structured_reference, structured_layouts,
-     lower_structured, kronecker_cases<false>},
-    {kKronecker[1], 3, 3, infer_structured, nullptr, structured_reference, structured_layouts,
-     lower_structured, kronecker_cases<true>},
-    {kCirculant[0], 2, 2, infer_structured, structured_gradient, structured_reference, structured_layouts,
-     lower_structured, circulant_cases<false>},
-    {kCirculant[1], 3, 3, infer_structured, nullptr, structured_reference, structured_layouts,
-     lower_structured, circulant_cases<true>},
-    {kToeplitz[0], 2, 2, infer_structured, structured_gradient, structured_reference, structured_layouts,
-     lower_structured, toeplitz_cases<false>},
-    {kToeplitz[1], 3, 3, infer_structured, nullptr, structured_reference, structured_layouts,
-     lower_structured, toeplitz_cases<true>},
-    {kFastfood[0], 4, 4, infer_structured, structured_gradient, structured_reference, structured_layouts,
-     lower_structured, fastfood_cases<false>},
-    {kFastfood[1], 5, 5, infer_structured, nullptr, structured_reference, structured_layouts,
-     lower_structured, fastfood_cases<true>},
+    map_of(kButterfly[0], 2, butterfly_cases<false>), gradients_of(kButterfly[1], 3, butterfly_cases<true>),
+    map_of(kKronecker[0], 2, kronecker_cases<false>), gradients_of(kKronecker[1], 3, kronecker_cases<true>),
+    map_of(kCirculant[0], 2, circulant_cases<false>), gradients_of(kCirculant[1], 3, circulant_cases<true>),
+    map_of(kToeplitz[0], 2, toeplitz_cases<false>),   gradients_of(kToeplitz[1], 3, toeplitz_cases<true>),
+    map_of(kFastfood[0], 4, fastfood_cases<false>),   gradients_of(kFastfood[1], 5, fastfood_cases<true>),
 };
 
 int64_t number(bool value) { return value ? 1 : 0; }
