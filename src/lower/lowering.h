@@ -77,7 +77,7 @@ struct LoweredFunction {
 /// Lowers one graph. Operations' `lower` functions use it.
 class Lowering {
  public:
-  /// Values of `bound` are parameters of another session, which each run binds in place.
+  /// Values of `bound` are parameters of another session, to be bound where that one has them.
   Lowering(const Graph& graph, const ops::Builder& builder, Stages stages, std::set<ValueId> bound = {});
   /// Lowers the body of a loop of the graph that `around` lowers.
   Lowering(const Lowering& around, const Node& loop);
