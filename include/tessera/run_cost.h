@@ -67,6 +67,8 @@ struct RunCost {
   /// tiles are equally busy. Costs that depend on data, such as spikes, count as expected.
   double balance = 0;
   std::vector<OperationCost> operations;
+  std::vector<OperationCost> in_functions;  ///< operations in functions, over all calls; `operations` counts
+                                            ///< them with the call that comes first
   std::vector<ConversionCost> conversions;
   std::vector<Lifetime> lifetimes;        ///< of all results; inputs, parameters and state are always alive
   std::map<std::string, uint64_t> bytes;  ///< of data, by purpose: "parameter", "stash", …;

@@ -252,6 +252,7 @@ void bind_cost(nb::module_& m) {
       .def_ro("cycles", &RunCost::cycles)
       .def_ro("balance", &RunCost::balance)
       .def_ro("operations", &RunCost::operations)
+      .def_ro("in_functions", &RunCost::in_functions)
       .def_prop_ro("conversions",
                    [](const RunCost& c) {
                      std::vector<std::tuple<std::string, uint64_t, double>> conversions;

@@ -77,22 +77,25 @@ class OperationCosts {
 
   /// Adds the costs of a graph's operations. The operations of a loop's body come before the loop, which
   /// itself costs conversions and copies.
-  void add(const Graph& graph, const Lowered& lowered) {
+  void add(const Graph& graph, const Lowered& lowered) { add(graph, lowered, cost_.operations); }
+
+ private:
+  void add(const Graph& graph, const Lowered& lowered, std::vector<OperationCost>& costs) {
+    for (const auto& [function, of] : lowered.functions) add(*function.first, of.body, cost_.in_functions);
     for (uint32_t n = 0; n < graph.nodes().size(); ++n) {
       const Node& node = graph.nodes()[n];
-      if (is_loop(node)) add(*node.body, *lowered.loops.at(n));
+      if (is_loop(node)) add(*node.body, *lowered.loops.at(n), costs);
       Times all, conversions;
       for (const Lowered::Sets& sets : lowered.sets[n]) all += times_of(sets);
       for (const Lowered::Conversion& conversion : lowered.conversions)
         if (std::ranges::any_of(lowered.sets[n],
                                 [&](const auto& sets) { return sets.hold(conversion.sets); }))
           conversions += times_of(conversion.sets);
-      cost_.operations.push_back({std::string(node.operation->name), graph.info(node.outputs[0]).name,
-                                  seconds(all), seconds(conversions), by_phase(all.cycles)});
+      costs.push_back({std::string(node.operation->name), graph.info(node.outputs[0]).name, seconds(all),
+                       seconds(conversions), by_phase(all.cycles)});
     }
   }
 
- private:
   struct Times {
     program::PhaseTimes cycles, seconds;
 
@@ -154,11 +157,12 @@ void Session::Impl::add_parts(RunCost& cost, std::optional<double> measured) con
   const double times = measured ? *measured / cost.seconds : rounds;
   cost.seconds *= times;
   for (auto& [phase, cycles] : cost.cycles) cycles *= rounds;
-  for (OperationCost& operation : cost.operations) {
-    operation.seconds *= times;
-    operation.conversion_seconds *= times;
-    for (auto& [phase, cycles] : operation.cycles) cycles *= rounds;
-  }
+  for (std::vector<OperationCost>* operations : {&cost.operations, &cost.in_functions})
+    for (OperationCost& operation : *operations) {
+      operation.seconds *= times;
+      operation.conversion_seconds *= times;
+      for (auto& [phase, cycles] : operation.cycles) cycles *= rounds;
+    }
   for (ConversionCost& conversion : cost.conversions) conversion.seconds *= times;
   // Each thread has the values of a part; callers' arrays are those of all parts.
   const uint64_t side_by_side = std::min(threads(), parts->count);

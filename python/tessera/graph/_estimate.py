@@ -34,6 +34,8 @@ class Estimate:
         #: Operations in the order in which they run: operation, value, seconds, of these conversion_seconds for operands
         #: and results in other layouts, cycles by phase.
         self.operations: list[OperationCost] = cost.operations
+        #: Operations in functions, over all calls; `operations` counts them with the call that comes first.
+        self.in_functions: list[OperationCost] = cost.in_functions
         #: Values that the program brings into another layout, their bytes, and seconds.
         self.conversions: list[tuple[str, int, float]] = cost.conversions
         #: Bytes of data on all tiles, by purpose: "parameter", "gradient", "optimizer", "activation", "stash", …
