@@ -74,7 +74,7 @@ Sample weight_sample(uint32_t scale, uint64_t seed) {
     s.random(gradients, panels, k * kPanelRows, seed + 2);
   else
     s.unset(gradients, panels, k * kPanelRows);
-  s.scratch(panel_weight_gradient_scratch(m, k, n, values));
+  s.scratch(panel_weight_gradient_scratch(m, k, n, gradients, values));
   return s.tolerance(sum_tolerance(gradients, n)).flops(2.0 * m * k * n);
 }
 
@@ -130,6 +130,8 @@ constexpr NamedSample panel_weight_gradient_uses[] = {
     {"n50", weight_sample<50, false>},
     {"n50-m10", weight_sample<50, false, f32, f32, 10>},
     {"n397", weight_sample<397, false>},
+    {"n397-m140", weight_sample<397, false, f32, f32, 140>},
+    {"n300-f32-f16", weight_sample<300, false, f32, f16>},
     {"n37-f16", weight_sample<37, false, f16, f16>},
     {"n37-f32-bf16", weight_sample<37, false, f32, bf16>},
     {"n1-bf16", weight_sample<1, false, bf16, bf16>},
@@ -140,6 +142,7 @@ constexpr NamedSample panel_weight_gradient_uses[] = {
 constexpr NamedSample panel_weight_gradient_add_uses[] = {
     {"n50", weight_sample<50, true>},
     {"n50-m10", weight_sample<50, true, f32, f32, 10>},
+    {"n397-m140", weight_sample<397, true, f32, f32, 140>},
     {"n37-bf16", weight_sample<37, true, bf16, bf16>},
     {"n50-f32-bf16", weight_sample<50, true, f32, bf16>},
 };

@@ -75,6 +75,6 @@ size_t panel_forward_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, T
 size_t panel_forward_scratch(uint32_t m, const Window& window, uint32_t channels, uint32_t n, Type weights,
                              Type values);
 size_t panel_input_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
-size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type values);
+size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
 
 }  // namespace tessera::kernels

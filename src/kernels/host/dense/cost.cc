@@ -144,7 +144,8 @@ program::PhaseTimes panel_weight_gradient_add_cost(const program::Vertex& v, con
             stream_cycles(out, f));
   }
   const MicroTileWork work{double{1} * out.rows, double{1} * in.cols, double{1} * gradient.rows};
-  const double copied = in.type == Type::f32 ? 0 : copy_cycles(in, f);
+  const DenseGradientMethod method(in.type, out.type, in.rows, out.rows);
+  const double copied = method.copies_x ? copy_cycles(in, f) : 0;
   const double stream = stream_cycles(out, f);
   const double arithmetic = micro_tile_cycles(work, 0, f);
   return phases(copied + copy_cycles(gradient, f),

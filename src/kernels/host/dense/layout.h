@@ -117,18 +117,30 @@ inline DenseRowScratch panel_forward_scratch(const program::Vertex& v) {
   return {rows, SeenRows(window_of(window), v.fields[panel_forward_field::x].cols)};
 }
 
+/// How a weight gradient is computed. All panels of dW take some rows of X at a time; sums that are rounded
+/// need all rows at once. These rows are copied micro-tile by micro-tile, in FP32, unless X is FP32 and too
+/// few rows or panels would read the copy.
+struct DenseGradientMethod {
+  uint32_t depth;
+  bool copies_x;
+
+  DenseGradientMethod(Type values, Type weights, uint32_t n, uint32_t panels) {
+    constexpr uint32_t kLeastRows = 64, kLeastPanels = 8;
+    depth = std::max(1U, weights == Type::f32 ? std::min(n, kDenseGradientDepth) : n);
+    copies_x = values != Type::f32 || (weights == Type::f32 && n >= kLeastRows && panels >= kLeastPanels);
+  }
+};
+
 /// Scratch of the weight gradient; offsets in floats.
 struct DenseGradientScratch {
-  size_t x = 0;  ///< X in FP32, unless it is FP32 already: [row][x_step]
-  size_t x_step;
-  size_t dy;    ///< a thread's panels of dY: [panel][row][kPanelRows]
-  size_t sums;  ///< a thread's results before rounding: [panel][column][kPanelRows]
+  size_t x = 0;  ///< copied rows of X: [micro-tile][row][column]
+  size_t dy;     ///< a thread's panels of dY: [panel][row][kPanelRows]
+  size_t sums;   ///< a thread's results before rounding: [panel][column][kPanelRows]
   size_t total;
 
-  DenseGradientScratch(uint32_t n, uint32_t k, bool copies_x) {
-    x_step = round_up(k, 16) + 16;
-    dy = copies_x ? n * x_step : 0;
-    sums = dy + size_t{n} * kDenseSumStep;
+  DenseGradientScratch(const DenseGradientMethod& method, uint32_t k) {
+    dy = method.copies_x ? size_t{method.depth} * round_up(k, 16) : 0;
+    sums = dy + size_t{method.depth} * kDenseSumStep;
     total = sums + size_t{kDenseSumStep} * kMostDenseColumns;
   }
 };

@@ -24,59 +24,85 @@ class PanelWeightGradient {
         dy_(v.fields[panel_weight_gradient_field::dy]),
         x_(v.fields[panel_weight_gradient_field::x]),
         dw_(v.fields[panel_weight_gradient_field::dw]),
-        scratch_(dy_.rows, x_.cols, x_.type != Type::f32),
+        method_(x_.type, dw_.type, x_.rows, dw_.rows),
+        scratch_(method_, x_.cols),
         adds_(adds) {}
 
   void run() const {
     float* scratch = v_.fields[panel_weight_gradient_field::scratch].as<float>();
-    FieldView x = x_;
-    if (x_.type != Type::f32) {
-      v_.enter(Phase::rearrange);
-      copy_rows(x_, 0, x_.rows, 0, x_.cols, scratch + scratch_.x, scratch_.x_step);
-      x.data = reinterpret_cast<std::byte*>(scratch + scratch_.x);
-      x.row_stride = static_cast<int64_t>(scratch_.x_step);
-      v_.enter(Phase::compute);
-    }
     const uint32_t groups = (dw_.rows + kDensePanels - 1) / kDensePanels;
     const uint32_t parts = (x_.cols + kDenseColumns - 1) / kDenseColumns;
-    program::share_work(v_.helpers, groups * parts, scratch, [&](uint32_t i, std::byte* of_thread) {
-      const uint32_t col = i % parts * kDenseColumns;
-      group(i / parts * kDensePanels, x, col, std::min(kDenseColumns, x_.cols - col),
-            reinterpret_cast<float*>(of_thread));
-    });
+    for (uint32_t row = 0; row == 0 || row < x_.rows; row += method_.depth) {
+      const Pass pass{row, std::min(method_.depth, x_.rows - row), scratch + scratch_.x};
+      if (method_.copies_x) copy_tiles(pass);
+      program::share_work(v_.helpers, groups * parts, scratch, [&](uint32_t i, std::byte* of_thread) {
+        group(pass, i % groups * kDensePanels, i / groups, reinterpret_cast<float*>(of_thread));
+      });
+    }
   }
 
  private:
-  // Computes some panels × some columns of dW.
-  void group(uint32_t panel, const FieldView& x, uint32_t col, uint32_t cols, float* of_thread) const {
+  // Rows of X, and where they are copied.
+  struct Pass {
+    uint32_t row, rows;
+    float* copied;
+  };
+
+  // Calls visit(col, cols) for the micro-tiles of a part of the columns.
+  template <class Visit>
+  void each_tile(uint32_t part, const Visit& visit) const {
+    const uint32_t col = part * kDenseColumns;
+    const TileSplit split{std::min(kDenseColumns, x_.cols - col), kTileFactors};
+    for (uint32_t i = 0; i < split.tiles(); ++i)
+      visit(col + split.begin(i), split.begin(i + 1) - split.begin(i));
+  }
+
+  void copy_tiles(const Pass& pass) const {
+    constexpr uint32_t kRowsAtOnce = 32;  // whose pages the TLB holds
+    v_.enter(Phase::rearrange);
+    for (uint32_t r = 0; r < pass.rows; r += kRowsAtOnce)
+      for (uint32_t part = 0; part * kDenseColumns < x_.cols; ++part)
+        each_tile(part, [&](uint32_t col, uint32_t cols) HWY_ATTR {
+          copy_rows(x_, pass.row + r, std::min(kRowsAtOnce, pass.rows - r), col, cols,
+                    pass.copied + size_t{col} * pass.rows + size_t{r} * cols, cols);
+        });
+    v_.enter(Phase::compute);
+  }
+
+  // Adds a pass to some panels of a part of the columns of dW.
+  void group(const Pass& pass, uint32_t panel, uint32_t part, float* of_thread) const {
     const uint32_t panels = std::min(kDensePanels, dw_.rows - panel);
     float* dy = of_thread + scratch_.dy;
-    copy_panels(panel, panels, dy);
-    const MicroTile<float> tile = {.panels = dy,
-                                   .panel_step = size_t{dy_.rows} * kPanelRows,
-                                   .factors = x.as<const float>() + col,
-                                   .factor_step = static_cast<size_t>(x.row_stride),
-                                   .depth = dy_.rows,
-                                   .sums = nullptr,
-                                   .sums_step = 0,
-                                   .adds = adds_,
-                                   .next = dy};
-    if (dw_.type == Type::f32) return in_place(tile, panel, panels, col, cols);
-    with_float_type(dw_.type, [&]<class T>(T) HWY_ATTR {
-      rounded<T>(tile, panel, panels, col, cols, of_thread + scratch_.sums);
+    copy_panels(panel, panels, pass, dy);
+    MicroTile<float> tile = {.panels = dy,
+                             .panel_step = size_t{pass.rows} * kPanelRows,
+                             .factors = nullptr,
+                             .factor_step = 0,
+                             .depth = pass.rows,
+                             .sums = nullptr,
+                             .sums_step = 0,
+                             .adds = adds_ || pass.row > 0,
+                             .next = dy};
+    each_tile(part, [&](uint32_t col, uint32_t cols) HWY_ATTR {
+      tile.factors =
+          method_.copies_x ? pass.copied + size_t{col} * pass.rows : row_of<const float>(x_, pass.row) + col;
+      tile.factor_step = method_.copies_x ? cols : static_cast<size_t>(x_.row_stride);
+      if (dw_.type == Type::f32) return in_place(tile, panel, panels, col, cols);
+      with_float_type(dw_.type, [&]<class T>(T) HWY_ATTR {
+        rounded<T>(tile, panel, panels, col, cols, of_thread + scratch_.sums);
+      });
     });
   }
 
   void in_place(MicroTile<float> tile, uint32_t panel, uint32_t panels, uint32_t col, uint32_t cols) const {
     tile.sums = row_of<float>(dw_, panel) + size_t{col} * kPanelRows;
     tile.sums_step = static_cast<size_t>(dw_.row_stride);
-    run_micro_tiles<kAlongRow>(tile, panels, cols, [&](uint32_t begin, uint32_t count) HWY_ATTR {
-      const uint32_t rows = rows_of(panel + panels - 1);
-      if (rows == kPanelRows) return;
-      float* last = tile.sums + (panels - 1) * tile.sums_step;
-      for (uint32_t c = begin; c < begin + count; ++c)
-        std::fill(last + c * kPanelRows + rows, last + (c + 1) * kPanelRows, 0.0F);
-    });
+    run_micro_tiles<kAlongRow>(tile, panels, cols, [](uint32_t, uint32_t) {});
+    const uint32_t rows = rows_of(panel + panels - 1);
+    if (rows == kPanelRows) return;
+    float* last = tile.sums + (panels - 1) * tile.sums_step;
+    for (uint32_t c = 0; c < cols; ++c)
+      std::fill(last + c * kPanelRows + rows, last + (c + 1) * kPanelRows, 0.0F);
   }
 
   template <class T>
@@ -86,23 +112,17 @@ class PanelWeightGradient {
     tile.adds = false;
     tile.sums = sums;
     tile.sums_step = size_t{kTileFactors} * kPanelRows;
-    const float* factors = tile.factors;
-    const TileSplit split{cols, kTileFactors};
-    for (uint32_t i = 0; i < split.tiles(); ++i) {
-      const uint32_t begin = split.begin(i), count = split.begin(i + 1) - begin;
-      tile.factors = factors + begin;
-      run_micro_tiles<kAlongRow>(tile, panels, count, [](uint32_t, uint32_t) {});
-      for (uint32_t p = 0; p < panels; ++p) {
-        const uint32_t rows = rows_of(panel + p);
-        T* dw = row_of<T>(dw_, panel + p) + size_t{col + begin} * kPanelRows;
-        const float* from = sums + p * tile.sums_step;
-        for (size_t at = 0; at < size_t{count} * kPanelRows; at += kPanelLanes) {
-          auto value = hn::LoadU(d, from + at);
-          if (adds_) value = hn::Add(value, load_f32(d, dw + at));
-          const size_t lane = at % kPanelRows;
-          value = hn::IfThenElseZero(hn::FirstN(d, rows > lane ? rows - lane : 0), value);
-          store_rounded(d, value, dw + at);
-        }
+    run_micro_tiles<kAlongRow>(tile, panels, cols, [](uint32_t, uint32_t) {});
+    for (uint32_t p = 0; p < panels; ++p) {
+      const uint32_t rows = rows_of(panel + p);
+      T* dw = row_of<T>(dw_, panel + p) + size_t{col} * kPanelRows;
+      const float* from = sums + p * tile.sums_step;
+      for (size_t at = 0; at < size_t{cols} * kPanelRows; at += kPanelLanes) {
+        auto value = hn::LoadU(d, from + at);
+        if (adds_) value = hn::Add(value, load_f32(d, dw + at));
+        const size_t lane = at % kPanelRows;
+        value = hn::IfThenElseZero(hn::FirstN(d, rows > lane ? rows - lane : 0), value);
+        store_rounded(d, value, dw + at);
       }
     }
   }
@@ -111,11 +131,11 @@ class PanelWeightGradient {
   uint32_t rows_of(uint32_t panel) const { return std::min(kPanelRows, dy_.cols - panel * kPanelRows); }
 
   // Copies panels of dY as FP32: kPanelRows columns for each row.
-  void copy_panels(uint32_t panel, uint32_t panels, float* to) const {
-    for (uint32_t p = panel; p < panel + panels; ++p, to += size_t{dy_.rows} * kPanelRows) {
-      const uint32_t rows = rows_of(p);
-      if (rows < kPanelRows) std::fill(to, to + size_t{dy_.rows} * kPanelRows, 0.0F);
-      copy_rows(dy_, 0, dy_.rows, p * kPanelRows, rows, to, kPanelRows);
+  void copy_panels(uint32_t panel, uint32_t panels, const Pass& pass, float* to) const {
+    for (uint32_t p = panel; p < panel + panels; ++p, to += size_t{pass.rows} * kPanelRows) {
+      const uint32_t columns = rows_of(p);
+      if (columns < kPanelRows) std::fill(to, to + size_t{pass.rows} * kPanelRows, 0.0F);
+      copy_rows(dy_, pass.row, pass.rows, p * kPanelRows, columns, to, kPanelRows);
     }
   }
 
@@ -123,6 +143,7 @@ class PanelWeightGradient {
   const FieldView& dy_;
   const FieldView& x_;
   const FieldView& dw_;
+  const DenseGradientMethod method_;
   const DenseGradientScratch scratch_;
   const bool adds_;
 };

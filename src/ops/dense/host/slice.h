@@ -64,7 +64,7 @@ inline size_t scratch_floats(const HostDenseProblem& p, const DensePart& part) {
     return kernels::panel_forward_scratch(features, part.cols, part.rows, p.weights, p.values);
   if (p.product == ProductKind::input_gradient)
     return kernels::panel_input_gradient_scratch(p.m, part.cols, part.rows, p.weights, p.values);
-  return kernels::panel_weight_gradient_scratch(features, part.cols, part.rows, p.values);
+  return kernels::panel_weight_gradient_scratch(features, part.cols, part.rows, p.weights, p.values);
 }
 
 /// Part (i, j) of a partition.
