@@ -139,6 +139,8 @@ struct Traits {
   /// For an optimizer's update: operand updates[i] is the one whose new contents are output i. Operand
   /// updates[0] is the parameter or its state, operand 0 the gradient. Further outputs have the same layout.
   std::span<const size_t> updates = {};
+  /// The operand that the operation adds to, element by element: the result lies as it does.
+  std::optional<size_t> addend = {};
   /// Whether elements of the results are 0 where the elements of the padded inputs are 0, if all other inputs
   /// are scalars. Such an operation runs on weights in the form that products read, with padding, and on
   /// sparse values. null: never.

@@ -81,6 +81,11 @@ Operand list_of(Lowering& l, size_t input) {
   return list;
 }
 
+/// Rows that lie together: those of a panel, or 1.
+uint32_t panel_rows(const Lowering& l, const TensorType& type, const ValueLayout& layout) {
+  return l.operand_layout(type, layout).panels ? ops::PanelLayout::kRows : 1;
+}
+
 /// The weight row by row, or as its products have it, where rows can be taken from that.
 std::vector<LayoutChoice> embedding_layouts(Lowering& l, const Node& node) {
   std::vector<LayoutChoice> choices = row_layouts(l, node);
@@ -94,16 +99,17 @@ std::vector<LayoutChoice> embedding_layouts(Lowering& l, const Node& node) {
 void lower_embedding(Lowering& l, const Node& node) {
   const Operand ids = list_of(l, 0), weight = l.input(1), y = l.output(0);
   const TensorType& type = l.graph().type(node.inputs[1]);
-  const bool has_panels = l.operand_layout(type, l.input_layout(1)).panels.has_value();
   l.add(ops::LookupProblem{.type = l.builder().type_of(weight),
                            .source_rows = type.rows(),
                            .cols = type.cols(),
                            .rows = ids.rows(),
-                           .panel_rows = has_panels ? ops::PanelLayout::kRows : 1},
+                           .panel_rows = panel_rows(l, type, l.input_layout(1))},
         {ids, weight, y});
 }
 
-/// The gradient of y, and ids.
+constexpr size_t kAddend = 2;
+
+/// The gradient of y, and ids; and a matrix that the rows are added to.
 Types infer_embedding_gradient(const Signature& s) {
   const TensorType &dy = s.inputs[0], &ids = s.inputs[1];
   require_float(s, dy);
@@ -115,22 +121,31 @@ Types infer_embedding_gradient(const Signature& s) {
     throw UsageError(
         fmt::format("{}: {} rows of {} for the ids {}", s.operation, rows, to_string(dy), to_string(ids)));
   require_padding(s, rows);
-  return {{dy.type, {static_cast<uint32_t>(rows), dy.cols()}, {}, {}}};
+  const TensorType dw{dy.type, {static_cast<uint32_t>(rows), dy.cols()}, {}, {}};
+  if (s.inputs.size() > kAddend && !(s.inputs[kAddend] == dw))
+    throw UsageError(fmt::format("{}: the addend is {}, not {}", s.operation, to_string(s.inputs[kAddend]),
+                                 to_string(dw)));
+  return {dw};
 }
 
 /// The rows that were added; that of padding has none.
 Gradients second_gradient(const Differentiation& d) {
   const Value ids = d.input(1), dy = *d.dy[0], rows = reshape(embedding(ids, dy), d.input(0).shape());
-  const auto padding = padding_of(d.node);
-  if (!padding) return {rows, {}};
-  Shape column = d.input(0).shape();
-  column.back() = 1;
-  return {where(reshape(not_equal(ids, whole_number(d.graph, *padding)), column), rows, number(dy, 0)), {}};
+  Gradients gradients(d.node.inputs.size());
+  if (gradients.size() > kAddend) gradients[kAddend] = dy;
+  gradients[0] = rows;
+  if (const auto padding = padding_of(d.node)) {
+    Shape column = d.input(0).shape();
+    column.back() = 1;
+    gradients[0] =
+        where(reshape(not_equal(ids, whole_number(d.graph, *padding)), column), rows, number(dy, 0));
+  }
+  return gradients;
 }
 
 std::vector<Array> gradient_reference(const Evaluation& e) {
   const uint32_t rows = e.output_type(0).rows(), cols = e.output_type(0).cols();
-  Array dw(e.output_type(0).elements());
+  Array dw = e.inputs.size() > kAddend ? *e.inputs[kAddend] : Array(e.output_type(0).elements());
   for (uint64_t i = 0; i < e.inputs[1]->size(); ++i) {
     const double id = (*e.inputs[1])[i];
     if (padding_of(e.node) == id) continue;
@@ -140,13 +155,47 @@ std::vector<Array> gradient_reference(const Evaluation& e) {
   return {dw};
 }
 
+/// Row by row, or if it adds to the gradient of a product's weight, as that has it.
+std::vector<LayoutChoice> embedding_gradient_layouts(Lowering& l, const Node& node) {
+  std::vector<LayoutChoice> choices = row_layouts(l, node);
+  const std::optional<ValueId> form = l.form_of(node.outputs[0]);
+  if (form && l.weight(*form).layout().panels) {
+    choices.push_back(choices.front());
+    choices.back().inputs[kAddend] = choices.back().outputs[0] = {.weight = form};
+  }
+  return choices;
+}
+
 /// Sums in FP32.
 void lower_embedding_gradient(Lowering& l, const Node& node) {
-  const Operand ids = list_of(l, 1), dy = l.as_type(l.input(0), Type::f32), dw = l.output(0);
-  const Operand sums =
-      l.builder().type_of(dw) == Type::f32 ? dw : l.temporary("sums", Type::f32, dw.rows(), dw.cols());
-  l.add(ops::ScatterAddProblem{dw.rows(), dw.cols(), ids.rows(), padding_of(node)}, {ids, dy, sums});
+  const bool adds = node.inputs.size() > kAddend;
+  const Operand ids = list_of(l, 1), dy = l.as_type(l.input(0), Type::f32);
+  if (adds) l.begin_output_with(0, kAddend);
+  const Operand dw = l.output(0);
+  const TensorType& type = l.graph().type(node.outputs[0]);
+  const bool is_sum = type.type == Type::f32;
+  const Operand sums = is_sum ? dw : l.temporary("sums", Type::f32, dw.rows(), dw.cols());
+  if (adds) l.convert_type(dw, sums);
+  l.add(ops::ScatterAddProblem{.out_rows = type.rows(),
+                               .cols = type.cols(),
+                               .rows = ids.rows(),
+                               .skipped = padding_of(node),
+                               .panel_rows = panel_rows(l, type, l.output_layout(0)),
+                               .adds = adds},
+        {ids, dy, sums});
   l.convert_type(sums, dw);
+}
+
+/// A sum of gradients of one type.
+std::optional<Node> absorb_addend(const Graph& graph, const Node& own, const Node& next) {
+  if (next.operation->name != "add" || own.inputs.size() > kAddend) return {};
+  const ValueId other = next.inputs[next.inputs[0] == own.outputs[0] ? 1 : 0];
+  const TensorType& sum = graph.type(next.outputs[0]);
+  if (!(graph.type(other) == sum) || !(graph.type(own.outputs[0]) == sum)) return {};
+  Node both = own;
+  both.inputs.push_back(other);
+  both.outputs = next.outputs;
+  return both;
 }
 
 TensorType ids_type(Shape shape) { return {Type::u32, std::move(shape), {}, {}}; }
@@ -167,10 +216,13 @@ std::vector<Case> embedding_cases() {
 
 std::vector<Case> embedding_gradient_cases() {
   std::vector<Case> cases;
-  for (const Type type : {Type::f32, Type::f16, Type::bf16})
+  for (const Type type : {Type::f32, Type::f16, Type::bf16}) {
     cases.push_back({.inputs = {{type, {3, 7, 20}, {}, {}}, ids_type({3, 7})},
                      .attributes = {{"rows", int64_t{9}}, {"padding", int64_t{4}}},
                      .below = 9});
+    cases.push_back(cases.back());
+    cases.back().inputs.push_back({type, {9, 20}, {}, {}});
+  }
   return cases;
 }
 
@@ -188,13 +240,15 @@ constexpr Operation kEmbedding[] = {{.name = "embedding",
                                      .traits = {.keeps_samples = embedding_keeps_samples}},
                                     {.name = "embedding_gradient",
                                      .least_inputs = 2,
-                                     .most_inputs = 2,
+                                     .most_inputs = 3,
                                      .infer = infer_embedding_gradient,
                                      .gradient = second_gradient,
                                      .reference = gradient_reference,
-                                     .layouts = row_layouts,
+                                     .layouts = embedding_gradient_layouts,
                                      .lower = lower_embedding_gradient,
-                                     .cases = embedding_gradient_cases}};
+                                     .cases = embedding_gradient_cases,
+                                     .traits = {.addend = kAddend},
+                                     .absorb = absorb_addend}};
 
 }  // namespace
 

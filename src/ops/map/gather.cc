@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/ceil_divide.h"
 #include "kernels/common/element.h"
 #include "kernels/map/gather/codelet.h"
 #include "ops/types.h"
@@ -81,27 +82,34 @@ program::StepId build_exchange(const Builder& builder, const GatherProblem& p, c
 MapOperation operation_of(const LookupProblem& p) {
   require_number(p.type, "a lookup");
   const bool by_columns = p.panel_rows == 1;
-  const uint32_t panels = (p.source_rows + p.panel_rows - 1) / p.panel_rows;
   MapOperation operation{.codelet = &kernels::gather_rows_codelet,
                          .phase = Phase::rearrange,
                          .rows = by_columns ? 1 : p.rows,
                          .cols = by_columns ? p.cols : 1,
                          .params = {p.panel_rows, p.source_rows}};
   operation.operands = {{"rows", Type::u32, Role::input, p.rows, 1, !by_columns, false},
-                        {"source", p.type, Role::input, panels, p.cols * p.panel_rows, false, by_columns},
+                        {"source", p.type, Role::input, base::ceil_divide(p.source_rows, p.panel_rows),
+                         p.cols * p.panel_rows, false, by_columns},
                         {"out", p.type, Role::output, p.rows, p.cols, !by_columns, by_columns}};
   return operation;
 }
 
 MapOperation operation_of(const ScatterAddProblem& p) {
-  MapOperation operation{.codelet = &kernels::scatter_add_rows_codelet,
+  MapOperation operation{.codelet = p.adds ? &kernels::add_rows_codelet : &kernels::scatter_add_rows_codelet,
                          .phase = Phase::rearrange,
                          .rows = 1,
                          .cols = p.cols,
-                         .params = {p.skipped ? int64_t{*p.skipped} : -1}};
+                         .params = {p.skipped ? int64_t{*p.skipped} : -1, p.panel_rows, p.out_rows}};
+  const MapOperand out{.name = "out",
+                       .type = Type::f32,
+                       .role = Role::output,
+                       .rows = base::ceil_divide(p.out_rows, p.panel_rows),
+                       .cols = p.cols * p.panel_rows,
+                       .split_rows = false,
+                       .cols_per_col = p.panel_rows};
   operation.operands = {{"rows", Type::u32, Role::input, p.rows, 1, false, false},
                         {"values", Type::f32, Role::input, p.rows, p.cols, false},
-                        {"out", Type::f32, Role::output, p.out_rows, p.cols, false}};
+                        out};
   return operation;
 }
 

@@ -28,12 +28,15 @@ struct LookupProblem {
   uint32_t panel_rows = 1;
 };
 
-/// The adjoint of a lookup: out = 0, then out[rows[i]] += values[i], of f32; the row `skipped` is left out.
+/// The adjoint of a lookup: out[rows[i]] += values[i], of f32, with out = 0 before unless it `adds` to the
+/// contents; the row `skipped` is left out. Out lies row by row, or in panels as the source of a lookup.
 struct ScatterAddProblem {
   uint32_t out_rows = 0;
   uint32_t cols = 0;
   uint32_t rows = 0;
   std::optional<uint32_t> skipped = {};
+  uint32_t panel_rows = 1;
+  bool adds = false;
 };
 
 /// Operands "rows", "source", "out"; and "rows", "values", "out". Each vertex has some of the columns, so

@@ -22,12 +22,28 @@ Sample gather_sample(uint32_t scale, uint64_t seed) {
 }
 
 /// Some rows are listed several times; one is skipped.
-template <Type index>
-Sample scatter_add_sample(uint32_t scale, uint64_t seed) {
+template <Type index, uint32_t panel_rows>
+Sample added_rows_sample(const program::Codelet& codelet, uint32_t scale, uint64_t seed) {
   const uint32_t out_rows = 5 * scale, rows = 11 * scale, cols = 13 * scale;
-  Sample sample(scatter_add_rows_codelet);
+  Sample sample(codelet);
   sample.values(index, rows, 1, [&](uint64_t i) { return static_cast<double>((i * 7 + seed) % out_rows); });
-  return sample.random(Type::f32, rows, cols, seed).unset(Type::f32, out_rows, cols).param(2);
+  sample.random(Type::f32, rows, cols, seed);
+  const uint32_t panels = (out_rows + panel_rows - 1) / panel_rows;
+  if (&codelet == &add_rows_codelet)
+    sample.random(Type::f32, panels, cols * panel_rows, seed + 1);
+  else
+    sample.unset(Type::f32, panels, cols * panel_rows);
+  return sample.param(2).param(panel_rows).param(out_rows);
+}
+
+template <Type index, uint32_t panel_rows = 1>
+Sample scatter_add_sample(uint32_t scale, uint64_t seed) {
+  return added_rows_sample<index, panel_rows>(scatter_add_rows_codelet, scale, seed);
+}
+
+template <Type index, uint32_t panel_rows = 1>
+Sample add_rows_sample(uint32_t scale, uint64_t seed) {
+  return added_rows_sample<index, panel_rows>(add_rows_codelet, scale, seed);
 }
 
 template <Type type>
@@ -69,6 +85,12 @@ constexpr NamedSample gather_rows_uses[] = {
 constexpr NamedSample scatter_add_rows_uses[] = {
     {"u32", scatter_add_sample<Type::u32>},
     {"u16", scatter_add_sample<Type::u16>},
+    {"panels", scatter_add_sample<Type::u32, 16>},
+};
+constexpr NamedSample add_rows_uses[] = {
+    {"u32", add_rows_sample<Type::u32>},
+    {"u16", add_rows_sample<Type::u16>},
+    {"panels", add_rows_sample<Type::u32, 16>},
 };
 constexpr NamedSample gather_elements_uses[] = {{"f32", gather_elements_sample<Type::f32>},
                                                 {"f16", gather_elements_sample<Type::f16>},

@@ -68,41 +68,56 @@ void gather_rows_simd(const Vertex& v) {
 
 /// None: it is skipped.
 std::optional<uint32_t> added_row(const Vertex& v, uint32_t i) {
-  using namespace scatter_add_rows_field;
-  const uint32_t row = row_at(v.fields[rows], i), count = v.fields[out].rows;
-  if (row == v.params[scatter_add_rows_param::skipped]) return {};
+  using namespace add_rows_field;
+  const uint32_t row = row_at(v.fields[rows], i);
+  const int64_t count = v.params[add_rows_param::out_rows];
+  if (row == v.params[add_rows_param::skipped]) return {};
   if (row >= count) refuse_row(i, row, count, rows, out);
   return row;
 }
 
-void scatter_add_rows_reference(const Vertex& v) {
-  const FieldView& values = v.fields[scatter_add_rows_field::values];
-  const FieldView& out = v.fields[scatter_add_rows_field::out];
-  for (uint32_t r = 0; r < out.rows; ++r)
-    for (uint32_t c = 0; c < out.cols; ++c) set_number(out, r, c, 0);
+void add_rows_reference(const Vertex& v) {
+  const auto panel = static_cast<uint32_t>(v.params[add_rows_param::panel_rows]);
+  const FieldView& values = v.fields[add_rows_field::values];
+  const FieldView& out = v.fields[add_rows_field::out];
   for (uint32_t i = 0; i < values.rows; ++i) {
     const std::optional<uint32_t> row = added_row(v, i);
-    for (uint32_t c = 0; row && c < values.cols; ++c)
-      set_number(out, *row, c, number_at(out, *row, c) + number_at(values, i, c));
+    for (uint32_t c = 0; row && c < values.cols; ++c) {
+      const int64_t at = int64_t{panel} * c + *row % panel;
+      set_number(out, *row / panel, at, number_at(out, *row / panel, at) + number_at(values, i, c));
+    }
+  }
+}
+
+void scatter_add_rows_reference(const Vertex& v) {
+  const FieldView& out = v.fields[add_rows_field::out];
+  for (uint32_t r = 0; r < out.rows; ++r)
+    for (uint32_t c = 0; c < out.cols; ++c) set_number(out, r, c, 0);
+  add_rows_reference(v);
+}
+
+void add_rows_simd(const Vertex& v) {
+  const auto panel = static_cast<uint32_t>(v.params[add_rows_param::panel_rows]);
+  const FieldView& values = v.fields[add_rows_field::values];
+  const FieldView& out = v.fields[add_rows_field::out];
+  const int64_t stride = out.col_stride * panel;
+  for (uint32_t i = 0; i < values.rows; ++i) {
+    const std::optional<uint32_t> row = added_row(v, i);
+    if (!row) continue;
+    auto* const to = reinterpret_cast<float*>(address_of(out, *row / panel, *row % panel));
+    const auto* const from = reinterpret_cast<const float*>(address_of(values, i, 0));
+    if (stride == 1 && values.col_stride == 1)
+      for (uint32_t c = 0; c < values.cols; ++c) to[c] += from[c];
+    else
+      for (uint32_t c = 0; c < values.cols; ++c) to[c * stride] += from[c * values.col_stride];
   }
 }
 
 void scatter_add_rows_simd(const Vertex& v) {
-  const FieldView& values = v.fields[scatter_add_rows_field::values];
-  const FieldView& out = v.fields[scatter_add_rows_field::out];
-  for_each_run<1>({out}, [](const std::array<std::byte*, 1>& at, size_t count) {
+  for_each_run<1>({v.fields[add_rows_field::out]}, [](const std::array<std::byte*, 1>& at, size_t count) {
     std::memset(at[0], 0, count * sizeof(float));
   });
-  for (uint32_t i = 0; i < values.rows; ++i) {
-    const std::optional<uint32_t> row = added_row(v, i);
-    if (!row) continue;
-    auto* const to = reinterpret_cast<float*>(address_of(out, *row, 0));
-    const auto* const from = reinterpret_cast<const float*>(address_of(values, i, 0));
-    if (out.col_stride == 1 && values.col_stride == 1)
-      for (uint32_t c = 0; c < values.cols; ++c) to[c] += from[c];
-    else
-      for (uint32_t c = 0; c < values.cols; ++c) to[c * out.col_stride] += from[c * values.col_stride];
-  }
+  add_rows_simd(v);
 }
 
 void gather_elements_reference(const Vertex& v) {
@@ -210,14 +225,14 @@ program::PhaseTimes gather_rows_cost(const Vertex& v, const machine::Machine& m)
   return in_phase(Phase::rearrange, m.workers_per_tile * worker);
 }
 
-/// On a tile each worker has some of the columns.
-program::PhaseTimes scatter_add_rows_cost(const Vertex& v, const machine::Machine& m) {
-  const FieldView& values = v.fields[scatter_add_rows_field::values];
-  const FieldView& out = v.fields[scatter_add_rows_field::out];
+/// On a tile each worker has some of the columns. `cleared`: bytes that are written before.
+program::PhaseTimes cost_of_added_rows(const Vertex& v, const machine::Machine& m, double cleared) {
+  const FieldView& values = v.fields[add_rows_field::values];
+  const FieldView& out = v.fields[add_rows_field::out];
   const double rows = values.rows;
   if (m.kind == machine::Kind::host) {
-    const bool is_strided = out.col_stride != 1;
-    const HostWork work{2 * bytes_of(values), bytes_of(values) + bytes_of(out),
+    const bool is_strided = out.col_stride != 1 || v.params[add_rows_param::panel_rows] != 1;
+    const HostWork work{2 * bytes_of(values), bytes_of(values) + cleared,
                         (is_strided ? kStridedOperations : 1) * static_cast<double>(values.elements())};
     return in_phase(Phase::rearrange, host_cycles(m, work) + rows * kHostRowCycles);
   }
@@ -225,7 +240,15 @@ program::PhaseTimes scatter_add_rows_cost(const Vertex& v, const machine::Machin
   const double worker =
       kTileGatherWorkerCycles + rows * (kTileGatherRowCycles + kTileAddVectorCycles * vectors);
   return in_phase(Phase::rearrange,
-                  std::ceil(bytes_of(out) / m.load_bytes_per_cycle) + m.workers_per_tile * worker);
+                  std::ceil(cleared / m.load_bytes_per_cycle) + m.workers_per_tile * worker);
+}
+
+program::PhaseTimes scatter_add_rows_cost(const Vertex& v, const machine::Machine& m) {
+  return cost_of_added_rows(v, m, bytes_of(v.fields[add_rows_field::out]));
+}
+
+program::PhaseTimes add_rows_cost(const Vertex& v, const machine::Machine& m) {
+  return cost_of_added_rows(v, m, 0);
 }
 
 program::PhaseTimes gather_elements_cost(const Vertex& v, const machine::Machine& m) {

@@ -11,11 +11,13 @@ namespace tessera::kernels {
 #define TESSERA_GATHER_ROWS_FIELDS(X) X(rows, .alignment = 2) X(source) X(out, .access = program::Access::out)
 #define TESSERA_GATHER_ROWS_PARAMS(X) X(panel_rows) X(source_rows)
 
-/// out = 0, then out[rows[i]] += values[i] for all i in order. Fields "rows" as above, "values" and "out"
-/// (f32). The row "skipped" is left out. Throws MissingRow.
+/// add_rows: out[rows[i]] += values[i] for all i in order; scatter_add_rows: with out = 0 before. Fields
+/// "rows" as above, "values" and "out" (f32), which has "out_rows" rows and lies as the source above. The row
+/// "skipped" is left out. Throws MissingRow.
 #define TESSERA_SCATTER_ADD_ROWS_FIELDS(X) \
   X(rows, .alignment = 2) X(values) X(out, .access = program::Access::out)
-#define TESSERA_SCATTER_ADD_ROWS_PARAMS(X) X(skipped)
+#define TESSERA_ADD_ROWS_FIELDS(X) X(rows, .alignment = 2) X(values) X(out, .access = program::Access::inout)
+#define TESSERA_ADD_ROWS_PARAMS(X) X(skipped) X(panel_rows) X(out_rows)
 
 /// out[i] = source[places[i]], elements counted row by row. Fields "source", "places" (u32, below the
 /// source's number of elements), "out" (of the shape of places and the type of the source).
@@ -25,16 +27,16 @@ namespace tessera::kernels {
 /// strides.
 #define TESSERA_COPY_FIELDS(X) X(in) X(out, .access = program::Access::out)
 
-#define TESSERA_GATHER_CODELETS(X)                                                              \
-  X(gather_rows, TESSERA_GATHER_ROWS_FIELDS, TESSERA_GATHER_ROWS_PARAMS, gather_rows_simd, 256) \
-  X(scatter_add_rows, TESSERA_SCATTER_ADD_ROWS_FIELDS, TESSERA_SCATTER_ADD_ROWS_PARAMS,         \
-    scatter_add_rows_simd, 384)                                                                 \
-  X(gather_elements, TESSERA_GATHER_ELEMENTS_FIELDS, TESSERA_NONE, gather_elements_simd, 512,   \
-    .runs_on = program::RunsOn::hosts)                                                          \
-  X(copy, TESSERA_COPY_FIELDS, TESSERA_NONE, copy_simd, 128)                                    \
+#define TESSERA_GATHER_CODELETS(X)                                                                          \
+  X(gather_rows, TESSERA_GATHER_ROWS_FIELDS, TESSERA_GATHER_ROWS_PARAMS, gather_rows_simd, 256)             \
+  X(scatter_add_rows, TESSERA_SCATTER_ADD_ROWS_FIELDS, TESSERA_ADD_ROWS_PARAMS, scatter_add_rows_simd, 384) \
+  X(add_rows, TESSERA_ADD_ROWS_FIELDS, TESSERA_ADD_ROWS_PARAMS, add_rows_simd, 384)                         \
+  X(gather_elements, TESSERA_GATHER_ELEMENTS_FIELDS, TESSERA_NONE, gather_elements_simd, 512,               \
+    .runs_on = program::RunsOn::hosts)                                                                      \
+  X(copy, TESSERA_COPY_FIELDS, TESSERA_NONE, copy_simd, 128)                                                \
   X(transpose, TESSERA_COPY_FIELDS, TESSERA_NONE, transpose_simd, 256)
 TESSERA_DECLARE_FAMILY(gather, TESSERA_GATHER_CODELETS)
 TESSERA_POSITIONS(gather_rows_param, TESSERA_GATHER_ROWS_PARAMS)
-TESSERA_POSITIONS(scatter_add_rows_param, TESSERA_SCATTER_ADD_ROWS_PARAMS)
+TESSERA_POSITIONS(add_rows_param, TESSERA_ADD_ROWS_PARAMS)
 
 }  // namespace tessera::kernels
