@@ -71,6 +71,11 @@ constexpr LayerParameter kLayer[] = {
     {"output.LayerNorm.bias"},
 };
 
+/// Hidden values in a training step; without one they stay.
+Value drop_out(Value x, const BertConfig& config, std::optional<Value> step, uint64_t seed) {
+  return step && config.hidden_dropout_prob > 0 ? dropout(x, config.hidden_dropout_prob, *step, seed) : x;
+}
+
 /// A layer of the encoder, on values of any graph.
 class EncoderLayer {
  public:
@@ -97,10 +102,7 @@ class EncoderLayer {
     const Value weight = next();
     return layer_norm(x, weight, next(), config_.layer_norm_eps);
   }
-  Value dropped(Value x) const {
-    return step_ && config_.hidden_dropout_prob > 0 ? dropout(x, config_.hidden_dropout_prob, *step_, seed_)
-                                                    : x;
-  }
+  Value dropped(Value x) const { return drop_out(x, config_, step_, seed_); }
 
   const BertConfig& config_;
   uint64_t seed_;
@@ -182,9 +184,7 @@ class BertBuilder {
         read(embedding(ids, *words_)) + read(embedding(types, type)) + read(embedding(positions, place));
     const Value w = scale(of + "LayerNorm.weight");
     const Value y = layer_norm(x, w, bias(of + "LayerNorm.bias", hidden), config_.layer_norm_eps);
-    return options_.step && config_.hidden_dropout_prob > 0
-               ? dropout(y, config_.hidden_dropout_prob, *options_.step, options_.seed)
-               : y;
+    return drop_out(y, config_, options_.step, options_.seed);
   }
 
   Value encoder(Value x) {
