@@ -15,6 +15,7 @@
 #include "data/events/event_array.h"
 #include "data/events/n_mnist.h"
 #include "data/image_files.h"
+#include "data/text/token_file.h"
 #include "io/matrix_market.h"
 #include "io/model_files.h"
 #include "io/non_zeros.h"
@@ -168,6 +169,13 @@ void read_onnx_file(const io::Source& source) {
   for (const auto& [name, count] : model.operators()) require(count > 0, "an operator that no node has");
 }
 
+void read_token_file(const io::Source& source) {
+  const TokenText text = train::read_tokens(source);
+  for (const uint32_t token : text.tokens) require(token < text.vocabulary, "a token that does not exist");
+  require(text.sentences.back() == text.tokens.size() && text.documents.back() + 1 == text.sentences.size(),
+          "tokens of no sentence, or sentences of no document");
+}
+
 std::vector<std::string> smtx_examples() {
   return {"3, 5, 4\n0 2 2 4\n1 4 0 3\n", "0, 0, 0\n0\n\n", "2, 2, 4\n0 2 4\n1 0 1 0\n",
           "4, 12, 7\n0 1 3 7 7\n11 0 10 2 3 4 5\n"};
@@ -243,6 +251,25 @@ std::vector<std::string> stored_weights_examples() {
           .floats("l.compressed", {2, 2}, four)
           .integers("l.shape", {2, 4})
           .content()};
+}
+
+std::vector<std::string> token_file_examples() {
+  const auto file = [](const std::string& dtype, const std::string& tokens,
+                       const std::vector<int64_t>& limits) {
+    return test::SafetensorsFile()
+        .metadata({{"format", "tessera tokens 1"},
+                   {"vocabulary", "300"},
+                   {"pad", "0"},
+                   {"cls", "1"},
+                   {"sep", "2"},
+                   {"mask", "3"}})
+        .add("tokens", dtype, {4}, tokens)
+        .integers("sentences", limits)
+        .integers("documents", {0, 1, static_cast<int64_t>(limits.size()) - 1})
+        .content();
+  };
+  return {file("U16", std::string("\7\0\x2B\1\5\0\6\0", 8), {0, 1, 4}),
+          file("U32", std::string("\7\0\0\0\x2B\1\0\0\5\0\0\0\6\0\0\0", 16), {0, 1, 3, 4})};
 }
 
 std::vector<std::string> model_config_examples() {
@@ -324,6 +351,7 @@ constexpr Format kFormats[] = {
     {"npy", [](const io::Source& s) { require_sound(io::read_npy(s)); }, npy_examples},
     {"safetensors", read_safetensors, safetensors_examples},
     {"weights", read_stored_weights, stored_weights_examples},
+    {"tokens", read_token_file, token_file_examples},
     {"config", [](const io::Source& s) { io::check_model_config(s); }, model_config_examples},
     {"model_index", [](const io::Source& s) { io::read_model_index(s); }, model_index_examples},
     {"onnx", read_onnx_file, onnx_examples},

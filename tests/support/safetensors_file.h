@@ -8,6 +8,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tessera::test {
@@ -42,6 +43,14 @@ class SafetensorsFile {
   SafetensorsFile& bytes(const std::string& name, const std::vector<uint64_t>& shape,
                          const std::vector<uint8_t>& elements) {
     return add(name, "U8", shape, elements);
+  }
+
+  SafetensorsFile& metadata(const std::vector<std::pair<std::string, std::string>>& texts) {
+    std::string all;
+    for (const auto& [name, text] : texts)
+      all += fmt::format(R"({}"{}":"{}")", all.empty() ? "" : ",", name, text);
+    header_ += fmt::format(R"({}"__metadata__":{{{}}})", header_.empty() ? "" : ",", all);
+    return *this;
   }
 
   std::string content() const {

@@ -1,0 +1,176 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
+#include <tessera/pretraining.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/random.h"
+#include "data/samples.h"
+#include "data/text/pairs.h"
+
+namespace tessera {
+namespace {
+
+using train::Prediction;
+using train::SentencePair;
+
+constexpr uint32_t kEpochStream = 0x74657803;
+constexpr uint32_t kShortest = 8, kLongest = 1 << 20;
+
+void check(const SequenceSettings& s) {
+  if (s.length < kShortest || s.length > kLongest)
+    throw UsageError(
+        fmt::format("sequences of {} tokens; the length is {} to {}", s.length, kShortest, kLongest));
+}
+
+std::vector<uint32_t> lengths_of(const std::vector<SentencePair>& pairs) {
+  std::vector<uint32_t> lengths;
+  for (const SentencePair& pair : pairs) lengths.push_back(pair.length());
+  return lengths;
+}
+
+pack::Packing packing_of(const SequenceSettings& s, const pack::Input& input) {
+  if (s.packed) return pack::plan(input.histogram, {.max_per_pack = s.max_per_pack, .seed = s.seed});
+  return pack::plan(input.histogram, {.algorithm = pack::Algorithm::lpfhp, .max_per_pack = 1});
+}
+
+}  // namespace
+
+struct PretrainingData::Impl {
+  Impl(const TokenText& all, const SequenceSettings& chosen)
+      : text(all),
+        settings(chosen),
+        pairs((check(chosen), train::pairs_of(text, chosen.length, chosen.seed))),
+        lengths(lengths_of(pairs)),
+        input(pack::count(pack::Lengths(std::span<const uint32_t>(lengths)), chosen.length)),
+        packing(packing_of(chosen, input)),
+        deepest(static_cast<uint32_t>(packing.depths().size() - 1)) {
+    if (pairs.size() > UINT32_MAX)
+      throw Error(fmt::format("{}: {} sequences; there may be {}", text.name, pairs.size(), UINT32_MAX));
+  }
+
+  /// Has `index` and `sequences` be those of an epoch.
+  void begin(uint32_t epoch);
+  void add_sequence(PretrainingBatch& batch, uint32_t pack, uint32_t number, uint32_t start,
+                    uint64_t sequence, uint32_t epoch, uint32_t& slot) const;
+
+  TokenText text;
+  SequenceSettings settings;
+  std::vector<SentencePair> pairs;
+  std::vector<uint32_t> lengths;
+  pack::Input input;
+  pack::Packing packing;
+  uint32_t deepest;
+  std::optional<uint32_t> epoch_of_index;
+  std::vector<uint32_t> sequences;  ///< in the order in which packs of the epoch take them
+  pack::PackIndex index;
+};
+
+void PretrainingData::Impl::begin(uint32_t epoch) {
+  if (epoch_of_index == epoch) return;
+  const base::RandomStream random(settings.seed, epoch, kEpochStream);
+  sequences.resize(pairs.size());
+  std::iota(sequences.begin(), sequences.end(), 0U);
+  train::shuffle(sequences, base::RandomSequence(random));
+  std::vector<uint32_t> in_order;
+  for (const uint32_t sequence : sequences) in_order.push_back(lengths[sequence]);
+  const auto words = random.words(UINT64_MAX);  // further than the shuffle gets
+  index = pack::index_packs(packing, input, pack::Lengths(std::span<const uint32_t>(in_order)),
+                            {.shuffle = uint64_t{words[0]} << 32 | words[1]});
+  epoch_of_index = epoch;
+}
+
+void PretrainingData::Impl::add_sequence(PretrainingBatch& batch, uint32_t pack, uint32_t number,
+                                         uint32_t start, uint64_t sequence, uint32_t epoch,
+                                         uint32_t& slot) const {
+  const SentencePair& pair = pairs[sequence];
+  const uint32_t length = pair.length(), second = pair.first.length + 2;
+  const size_t at = size_t{pack} * batch.shape.tokens + start;
+  const std::span<uint32_t> ids(batch.input_ids.data() + at, length);
+  const auto copy = [&](const train::TokenRange& range, uint32_t to) {
+    std::copy_n(text.tokens.begin() + static_cast<int64_t>(range.begin), range.length, ids.begin() + to);
+  };
+  ids[0] = text.special.cls;
+  copy(pair.first, 1);
+  ids[second - 1] = text.special.sep;
+  copy(pair.second, second);
+  ids[length - 1] = text.special.sep;
+  for (uint32_t i = 0; i < length; ++i) {
+    batch.token_type_ids[at + i] = i < second ? 0 : 1;
+    batch.position_ids[at + i] = i;
+    batch.sequence_ids[at + i] = number + 1;
+  }
+  const size_t of_pack = size_t{pack} * batch.shape.predictions;
+  for (const Prediction& chosen :
+       train::mask(ids, text.vocabulary, text.special, settings.seed, epoch, sequence)) {
+    batch.masked_lm_positions[of_pack + slot] = start + chosen.place;
+    batch.masked_lm_labels[of_pack + slot] = chosen.label;
+    ++slot;
+  }
+  const size_t of_sequences = size_t{pack} * batch.shape.sequences + number;
+  batch.cls_positions[of_sequences] = start;
+  batch.next_sentence_labels[of_sequences] = pair.is_random ? 1 : 0;
+  batch.tokens += length;
+  ++batch.sequences;
+}
+
+PretrainingData::PretrainingData(const TokenText& text, const SequenceSettings& settings)
+    : impl_(std::make_unique<Impl>(text, settings)) {}
+PretrainingData::~PretrainingData() = default;
+PretrainingData::PretrainingData(PretrainingData&&) noexcept = default;
+PretrainingData& PretrainingData::operator=(PretrainingData&&) noexcept = default;
+
+const SequenceSettings& PretrainingData::settings() const { return impl_->settings; }
+uint64_t PretrainingData::sequences() const { return impl_->pairs.size(); }
+uint64_t PretrainingData::tokens() const { return impl_->input.tokens; }
+const pack::Packing& PretrainingData::packing() const { return impl_->packing; }
+
+graph::BertBatch PretrainingData::shape(uint32_t packs) const {
+  const uint32_t tokens = impl_->settings.length;
+  const auto predictions = static_cast<uint32_t>(uint64_t{3} * tokens / 20 + impl_->deepest);
+  return {.packs = packs,
+          .tokens = tokens,
+          .sequences = impl_->deepest,
+          .predictions = std::min(tokens, predictions)};
+}
+
+PretrainingBatch PretrainingData::batch(uint32_t epoch, uint64_t first, uint32_t packs) {
+  const uint64_t all = impl_->packing.packs();
+  if (first >= all) throw UsageError(fmt::format("pack {} of an epoch; it has {}", first, all));
+  if (packs == 0) throw UsageError("a batch of 0 packs; it has at least 1");
+  impl_->begin(epoch);
+  PretrainingBatch batch{.shape = shape(packs)};
+  const graph::BertBatch& s = batch.shape;
+  batch.input_ids.assign(size_t{packs} * s.tokens, impl_->text.special.pad);
+  for (auto* array : {&batch.token_type_ids, &batch.position_ids, &batch.sequence_ids})
+    array->resize(size_t{packs} * s.tokens);
+  batch.masked_lm_positions.resize(size_t{packs} * s.predictions);
+  batch.masked_lm_labels.assign(size_t{packs} * s.predictions, graph::kIgnoredLabel);
+  batch.cls_positions.resize(size_t{packs} * s.sequences);
+  batch.next_sentence_labels.assign(size_t{packs} * s.sequences, graph::kIgnoredLabel);
+  batch.packs = std::min<uint64_t>(packs, all - first);
+  for (uint32_t pack = 0; pack < batch.packs; ++pack) {
+    const uint64_t begin = impl_->index.offsets[first + pack], end = impl_->index.offsets[first + pack + 1];
+    uint32_t slot = 0;
+    for (uint64_t entry = begin; entry < end; ++entry)
+      impl_->add_sequence(batch, pack, static_cast<uint32_t>(entry - begin),
+                          static_cast<uint32_t>(impl_->index.start[entry]),
+                          impl_->sequences[impl_->index.sequence[entry]], epoch, slot);
+    batch.predictions += slot;
+  }
+  return batch;
+}
+
+std::vector<graph::Tensor> PretrainingBatch::arrays() {
+  return {{"input_ids", input_ids.data()},
+          {"token_type_ids", token_type_ids.data()},
+          {"position_ids", position_ids.data()},
+          {"sequence_ids", sequence_ids.data()},
+          {"masked_lm_positions", masked_lm_positions.data()},
+          {"masked_lm_labels", masked_lm_labels.data()},
+          {"cls_positions", cls_positions.data()},
+          {"next_sentence_labels", next_sentence_labels.data()}};
+}
+
+}  // namespace tessera

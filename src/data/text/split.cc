@@ -1,0 +1,61 @@
+#include <fmt/format.h>
+#include <tessera/error.h>
+#include <tessera/pretraining.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "data/samples.h"
+
+namespace tessera {
+namespace {
+
+constexpr uint64_t kFewest = 2;  // documents, of which a pair may have two
+
+/// The text of some documents.
+TokenText part_of(const TokenText& text, const std::vector<uint32_t>& documents) {
+  TokenText part{.name = text.name, .vocabulary = text.vocabulary, .special = text.special};
+  for (const uint32_t document : documents) {
+    for (uint64_t s = text.documents[document]; s < text.documents[document + 1]; ++s) {
+      part.tokens.insert(part.tokens.end(), text.tokens.begin() + static_cast<int64_t>(text.sentences[s]),
+                         text.tokens.begin() + static_cast<int64_t>(text.sentences[s + 1]));
+      part.sentences.push_back(part.tokens.size());
+    }
+    part.documents.push_back(part.sentences.size() - 1);
+  }
+  return part;
+}
+
+}  // namespace
+
+TextSplit split_text(const TokenText& text, double fraction, uint64_t seed) {
+  const uint64_t count = text.count();
+  if (count < 2 * kFewest)
+    throw Error(fmt::format("{}: {} documents; at least {} are needed, {} of them to be held out", text.name,
+                            count, 2 * kFewest, kFewest));
+  const double least = static_cast<double>(kFewest) / static_cast<double>(count);
+  const train::Division division = train::divide(count, std::clamp(fraction, least, 1 - least), seed);
+  return {part_of(text, division.training), part_of(text, division.validation)};
+}
+
+TextSplit load_text(const std::string& path, double fraction, uint64_t seed) {
+  const std::filesystem::path place = path;
+  if (!std::filesystem::is_directory(place)) return split_text(read_tokens(path), fraction, seed);
+  TextSplit split;
+  for (const auto& [name, text] :
+       {std::pair("train.safetensors", &split.train), std::pair("test.safetensors", &split.held_out)}) {
+    if (!std::filesystem::exists(place / name))
+      throw Error(
+          fmt::format("{}: it lacks {}; expected are train.safetensors and test.safetensors, as python "
+                      "-m tessera.text writes them, or name one such file",
+                      path, name));
+    *text = read_tokens((place / name).string());
+  }
+  if (split.train.vocabulary != split.held_out.vocabulary)
+    throw Error(
+        fmt::format("{}: the vocabularies of train.safetensors and test.safetensors differ, {} and {}", path,
+                    split.train.vocabulary, split.held_out.vocabulary));
+  return split;
+}
+
+}  // namespace tessera

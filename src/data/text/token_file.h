@@ -1,0 +1,13 @@
+// Files of tokens.
+#pragma once
+
+#include <tessera/pretraining.h>
+
+#include "io/source.h"
+
+namespace tessera::train {
+
+/// Reads a file; throws as the function from a path does.
+TokenText read_tokens(const io::Source& source);
+
+}  // namespace tessera::train
