@@ -20,6 +20,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kFormat = "tessera training 1";
 constexpr const char* kBest = "best.";
+constexpr const char* kData = "images";  // whatever they are
 
 bool is_state(const ValueInfo& info) { return info.kind == Kind::parameter || info.kind == Kind::state; }
 
@@ -127,9 +128,9 @@ void check_identity(const StateFile& file, const std::string& path, const Identi
   if (settings != now.settings)
     throw Error(fmt::format("{}: a checkpoint of other settings: {}; give the same, or another file", path,
                             difference(settings, now.settings)));
-  if (text(file, path, "images") != now.images)
-    throw Error(fmt::format("{}: a checkpoint of other images: {}; now they are {}", path,
-                            text(file, path, "images"), now.images));
+  if (text(file, path, kData) != now.data)
+    throw Error(fmt::format("{}: a checkpoint of other data: {}; now they are {}", path,
+                            text(file, path, kData), now.data));
   const std::string place = json_of(now.environment).dump();
   if (text(file, path, "place") != place && !allow_different_environment)
     throw Error(
@@ -195,44 +196,70 @@ void restore(const Snapshot& snapshot, Session& session) {
   session.set_state(snapshot.parameters);
 }
 
-void save_checkpoint(const std::string& path, const Identity& identity, const Position& position,
-                     const Session& session) {
+void save_checkpoint(const std::string& path, const Identity& identity, const std::string& position,
+                     const Session& session, const Snapshot* best) {
   StateFile file;
   for (const ValueInfo& info : session.graph().values()) {
     if (!is_state(info)) continue;
     file.add(info, session.get(info.name));
     if (info.type.pattern && info.kind == Kind::parameter)
       file.add_pattern(info.name, session.pattern(info.name));
-    if (!position.best || info.kind != Kind::parameter) continue;
-    file.add(named(info, kBest), position.best->parameters.at(info.name));
-    if (info.type.pattern) file.add_pattern(kBest + info.name, position.best->patterns.at(info.name));
+    if (best == nullptr || info.kind != Kind::parameter) continue;
+    file.add(named(info, kBest), best->parameters.at(info.name));
+    if (info.type.pattern) file.add_pattern(kBest + info.name, best->patterns.at(info.name));
   }
   file.metadata() = {{"format", kFormat},
                      {"settings", identity.settings},
-                     {"images", identity.images},
+                     {kData, identity.data},
                      {"place", json_of(identity.environment).dump()},
-                     {"position", json_of(position).dump()}};
+                     {"position", position}};
   file.write(path);
+}
+
+void save_checkpoint(const std::string& path, const Identity& identity, const Position& position,
+                     const Session& session) {
+  save_checkpoint(path, identity, json_of(position).dump(), session,
+                  position.best ? &*position.best : nullptr);
+}
+
+namespace {
+
+/// `take` is also given the file.
+void load(const std::string& path, const Identity& identity, bool allow_different_environment,
+          Session& session,
+          const std::function<void(const StateFile& file, const std::string& position)>& take) {
+  const StateFile file(io::Source::open(path));
+  try {
+    check_identity(file, path, identity, allow_different_environment);
+    const Values values = read(file, session.graph(), "");
+    take(file, text(file, path, "position"));
+    set(session, values.patterns);
+    for (const auto& [name, array] : values.arrays) session.set(name, array);
+  } catch (const nlohmann::json::exception& e) {
+    throw Error(fmt::format("{}: a damaged checkpoint: {}", path, e.what()));
+  }
+}
+
+}  // namespace
+
+void load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_environment,
+                     Session& session, const std::function<void(const std::string& position)>& take) {
+  load(path, identity, allow_different_environment, session,
+       [&](const StateFile& /*file*/, const std::string& position) { take(position); });
 }
 
 Position load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_environment,
                          Session& session) {
-  const StateFile file(io::Source::open(path));
-  try {
-    check_identity(file, path, identity, allow_different_environment);
-    Position position = position_of(ordered_json::parse(text(file, path, "position")));
-    check_position(position, path, identity);
-    const Values values = read(file, session.graph(), "");
-    if (position.best_epoch != 0) {
-      const Values best = read(file, session.graph(), kBest);
-      position.best = Snapshot{{best.arrays.begin(), best.arrays.end()}, best.patterns};
-    }
-    set(session, values.patterns);
-    for (const auto& [name, array] : values.arrays) session.set(name, array);
-    return position;
-  } catch (const nlohmann::json::exception& e) {
-    throw Error(fmt::format("{}: a damaged checkpoint: {}", path, e.what()));
-  }
+  Position position;
+  load(path, identity, allow_different_environment, session,
+       [&](const StateFile& file, const std::string& json) {
+         position = position_of(ordered_json::parse(json));
+         check_position(position, path, identity);
+         if (position.best_epoch == 0) return;
+         const Values best = read(file, session.graph(), kBest);
+         position.best = Snapshot{{best.arrays.begin(), best.arrays.end()}, best.patterns};
+       });
+  return position;
 }
 
 }  // namespace tessera::train

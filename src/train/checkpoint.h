@@ -5,6 +5,7 @@
 
 #include <tessera/training.h>
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -51,18 +52,26 @@ struct Position {
 /// The identity of a training, against which a checkpoint is checked.
 struct Identity {
   std::string settings;  ///< JSON
-  std::string images;    ///< name, counts and checksum
+  std::string data;      ///< name, counts and checksum
   Environment environment;
   uint64_t steps_per_epoch = 1;
   uint64_t steps = 0;
 };
 
-/// Writes a checkpoint. An existing file is only replaced by a complete one.
+/// Writes a checkpoint, with the position in training as JSON. An existing file is only replaced by a
+/// complete one.
+void save_checkpoint(const std::string& path, const Identity& identity, const std::string& position,
+                     const graph::Session& session, const Snapshot* best = nullptr);
 void save_checkpoint(const std::string& path, const Identity& identity, const Position& position,
                      const graph::Session& session);
 
-/// Sets the session's state and returns the position. Throws Error, and changes nothing, for a damaged file
-/// and for another identity; another environment may be allowed.
+/// Sets the session's state; `take` is given the position before, and may refuse it by Error or an exception
+/// of JSON. Throws Error, and changes nothing, for a damaged file and for another identity; another
+/// environment may be allowed.
+void load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_environment,
+                     graph::Session& session, const std::function<void(const std::string& position)>& take);
+
+/// The same for a position with the best network; returns it.
 Position load_checkpoint(const std::string& path, const Identity& identity, bool allow_different_environment,
                          graph::Session& session);
 

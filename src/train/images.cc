@@ -138,8 +138,8 @@ Trainer::Trainer(const TrainingSettings& settings, const ImageSplit& images, con
   check(settings);
   require_match(settings, images);
   check_samples(settings, images.train.count(), images.test.count(), "images");
-  impl_ = make_for(machine, [&] {
-    return std::make_unique<ImageTrainer>(settings, images, machine, threads, only_estimates);
+  make_for(machine, [&] {
+    impl_ = std::make_unique<ImageTrainer>(settings, images, machine, threads, only_estimates);
   });
 }
 

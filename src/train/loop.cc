@@ -39,6 +39,15 @@ void add_seconds(const graph::RunCost& cost, std::vector<double>& seconds) {
 
 }  // namespace
 
+void train::require_finite(double loss, uint64_t step, uint64_t epoch, double lr, const std::string& kept) {
+  if (std::isfinite(loss)) return;
+  throw Error(
+      fmt::format("training diverged: the loss is {} after step {}, in epoch {}. A rate below {} may "
+                  "help, or clipping the gradients{}",
+                  std::isnan(loss) ? "NaN" : "infinite", step, epoch, lr,
+                  kept.empty() ? "" : fmt::format("; {} is from before", kept)));
+}
+
 std::span<const uint32_t> TrainerImpl::samples_of(uint64_t step) {
   const uint64_t epoch = step / identity.steps_per_epoch, within = step % identity.steps_per_epoch;
   if (order_is_of_ != epoch) {
@@ -88,16 +97,9 @@ void TrainerImpl::add(const StepResult& step) {
 }
 
 void TrainerImpl::require_finite(double loss, const TrainingRun& run) const {
-  if (std::isfinite(loss)) return;
-  const std::string kept = run.checkpoint.empty() || position.epochs.empty()
-                               ? ""
-                               : fmt::format("; {} is from before", run.checkpoint);
-  throw Error(
-      fmt::format("training diverged: the loss is {} after step {}, in epoch {}. A rate below {} may help, "
-                  "or clipping the "
-                  "gradients{}",
-                  std::isnan(loss) ? "NaN" : "infinite", position.step,
-                  (position.step - 1) / identity.steps_per_epoch + 1, what.settings.lr, kept));
+  const bool has_checkpoint = !run.checkpoint.empty() && !position.epochs.empty();
+  train::require_finite(loss, position.step, (position.step - 1) / identity.steps_per_epoch + 1,
+                        what.settings.lr, has_checkpoint ? run.checkpoint : "");
 }
 
 TrainingProgress TrainerImpl::progress() const {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <string_view>
 #include <utility>
 
@@ -36,10 +35,9 @@ double cross_entropy_of(std::span<const float> logits, uint32_t label) {
   return std::log(sum) + most - logits[label];
 }
 
-std::unique_ptr<TrainerImpl> make_for(const Machine& machine,
-                                      const std::function<std::unique_ptr<TrainerImpl>()>& make) {
+void make_for(const Machine& machine, const std::function<void()>& make) {
   try {
-    return make();
+    make();
   } catch (const UsageError&) {
     throw;
   } catch (const Error& e) {
@@ -53,17 +51,12 @@ std::unique_ptr<TrainerImpl> make_for(const Machine& machine,
   }
 }
 
-}  // namespace train
-
-namespace {
-
-/// Throws Error for a session that exceeds the memory of its machine.
 void require_fit(std::initializer_list<graph::RunCost> costs) {
   for (const graph::RunCost& cost : costs)
     if (!cost.overflow.empty()) throw Error(cost.overflow);
 }
 
-}  // namespace
+}  // namespace train
 
 TrainerImpl::TrainerImpl(Trainable of, Machine place, uint32_t most_threads, bool only_estimates)
     : what(std::move(of)),

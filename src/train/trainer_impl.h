@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -139,9 +140,14 @@ struct TrainerImpl {
   bool counts_right_ = true;
 };
 
-/// Makes a trainer; throws Error, saying so, if a tiled machine has too little memory.
-std::unique_ptr<TrainerImpl> make_for(const Machine& machine,
-                                      const std::function<std::unique_ptr<TrainerImpl>()>& make);
+/// Calls `make`, which makes a trainer; throws Error, saying so, if a tiled machine has too little memory.
+void make_for(const Machine& machine, const std::function<void()>& make);
+
+/// Throws Error for a session that exceeds the memory of its machine.
+void require_fit(std::initializer_list<graph::RunCost> costs);
+
+/// Throws Error for a loss that is not finite; `kept` is the last checkpoint, or "".
+void require_finite(double loss, uint64_t step, uint64_t epoch, double lr, const std::string& kept);
 
 }  // namespace train
 

@@ -232,7 +232,7 @@ TEST(Trainer, ContinuesOnlyTheSameTraining) {
   other.lr = 0.5;
   EXPECT_TRUE(says(error(other, images(), 2), "other settings: its lr is 0.03, now it is 0.5"));
   EXPECT_TRUE(says(error(other, images(), 2, true), "other settings"));
-  EXPECT_TRUE(says(error(settings, synthetic_images(2000, 500, 2, kShape), 2), "other images"));
+  EXPECT_TRUE(says(error(settings, synthetic_images(2000, 500, 2, kShape), 2), "other data"));
   EXPECT_TRUE(says(error(settings, images(), 3), "its tiles is 2, now it is 3"));
   EXPECT_TRUE(says(error(settings, images(), 3), "--allow-different-bits"));
   EXPECT_EQ(error(settings, images(), 3, true), "(no error)");

@@ -280,9 +280,9 @@ SpikingTraces SpikingTrainer::traces(size_t recording) {
 Trainer::Trainer(const SpikingTrainingSettings& settings, const RecordingSplit& recordings,
                  const Machine& machine, uint32_t threads, bool only_estimates) {
   check(settings, recordings);
-  impl_ = make_for(machine, [&] {
-    return std::make_unique<SpikingTrainer>(settings, recordings, Spikes(recordings), machine, threads,
-                                            only_estimates);
+  make_for(machine, [&] {
+    impl_ = std::make_unique<SpikingTrainer>(settings, recordings, Spikes(recordings), machine, threads,
+                                             only_estimates);
   });
 }
 

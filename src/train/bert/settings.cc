@@ -1,0 +1,87 @@
+#include "train/bert/settings.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <nlohmann/json.hpp>
+
+#include "graph/transforms/updates.h"
+#include "train/settings.h"
+
+namespace tessera {
+
+PretrainingSettings::PretrainingSettings()
+    : LearningSettings{.optimizer = OptimizerKind::lamb,
+                       .weight_decay = 0.01,
+                       .excluded = {"*.bias", "*.LayerNorm.weight"},
+                       .lr = 0.005,
+                       .epochs = 10,
+                       .validation = 0.05} {}
+
+namespace train {
+namespace {
+
+using graph::require_setting;
+
+void check_phase(const PretrainingSettings& s, const PretrainingPhase& phase) {
+  require_setting(phase.length <= s.config.max_position_embeddings, "the length", phase.length,
+                  fmt::format("at most the positions of the model, {}", s.config.max_position_embeddings));
+  require_setting(phase.packs >= 1, "the batch", phase.packs, "at least 1");
+  if (phase.packs % s.micro_batches != 0)
+    throw UsageError(fmt::format("a batch of {} packs cannot be divided into {} micro-batches of equal size",
+                                 phase.packs, s.micro_batches));
+}
+
+}  // namespace
+
+void check(const PretrainingSettings& s) {
+  check_learning(s, "documents");
+  require_setting(s.micro_batches >= 1, "the number of micro-batches", s.micro_batches, "at least 1");
+  if (s.phases.empty()) throw UsageError("a training of no phases; it has at least one");
+  for (const PretrainingPhase& phase : s.phases) check_phase(s, phase);
+  for (const double p : {s.config.hidden_dropout_prob, s.config.attention_probs_dropout_prob})
+    require_setting(p >= 0 && p < 1, "the dropout rate", p, "at least 0 and less than 1");
+  const graph::Numbers numbers = graph::numbers_named(s.numbers);
+  const auto is_wide = [](Type type) { return type == Type::f32; };
+  if (s.rounding && is_wide(numbers.parameters) && is_wide(numbers.state))
+    throw UsageError(
+        fmt::format("a rounding is that of 16-bit parameters, and the numbers {} have none: leave it "
+                    "out, or ask for mlperf-v1 or mlperf-v2",
+                    s.numbers));
+}
+
+graph::Numbers numbers_of(const PretrainingSettings& s) {
+  graph::Numbers numbers = graph::numbers_named(s.numbers);
+  if (s.rounding) numbers.rounding = *s.rounding;
+  return numbers;
+}
+
+nlohmann::ordered_json json_of(const PretrainingSettings& s) {
+  const graph::BertConfig& c = s.config;
+  nlohmann::ordered_json json = {{"vocab_size", c.vocab_size},
+                                 {"hidden_size", c.hidden_size},
+                                 {"num_hidden_layers", c.num_hidden_layers},
+                                 {"num_attention_heads", c.num_attention_heads},
+                                 {"intermediate_size", c.intermediate_size},
+                                 {"max_position_embeddings", c.max_position_embeddings},
+                                 {"hidden_dropout_prob", c.hidden_dropout_prob},
+                                 {"attention_probs_dropout_prob", c.attention_probs_dropout_prob},
+                                 {"layer_norm_eps", c.layer_norm_eps},
+                                 {"initializer_range", c.initializer_range},
+                                 {"pack", s.packed ? "optimal" : "none"}};
+  if (s.max_per_pack != 0) json["max_per_pack"] = s.max_per_pack;
+  for (const PretrainingPhase& phase : s.phases)
+    json["phases"].push_back({{"length", phase.length}, {"batch", phase.packs}, {"steps", phase.steps}});
+  json["average"] = name_of(s.average);
+  json["numbers"] = s.numbers;
+  json["rounding"] = numbers_of(s).rounding == graph::Rounding::stochastic ? "stochastic" : "nearest";
+  add_optimizer(json, s, "decay");
+  json["clip_norm"] = s.clip_norm ? nlohmann::ordered_json(*s.clip_norm) : nlohmann::ordered_json(nullptr);
+  json["micro_batches"] = s.micro_batches;
+  json["evaluate_every"] = s.evaluate_every;
+  json["seed"] = s.seed;
+  return json;
+}
+
+}  // namespace train
+}  // namespace tessera

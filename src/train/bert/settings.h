@@ -1,0 +1,19 @@
+// Settings of pre-training: limits, and their form in checkpoints.
+#pragma once
+
+#include <tessera/pretraining.h>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace tessera::train {
+
+/// Throws UsageError that names the wrong setting, its value and its limits.
+void check(const PretrainingSettings& settings);
+
+/// The numbers of a training, with the rounding that is asked for.
+graph::Numbers numbers_of(const PretrainingSettings& settings);
+
+/// All settings, by name.
+nlohmann::ordered_json json_of(const PretrainingSettings& settings);
+
+}  // namespace tessera::train

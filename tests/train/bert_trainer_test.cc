@@ -1,0 +1,228 @@
+// Pre-training of BERT: it learns, packed as padded, and goes on where it was stopped.
+#include <gtest/gtest.h>
+#include <tessera/pretraining.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "io/files.h"
+#include "support/error_of.h"
+
+namespace tessera {
+namespace {
+
+using test::error_of;
+using test::says;
+
+const TextSplit& text() {
+  static const TextSplit split =
+      split_text(synthetic_text({.vocabulary = 80, .documents = 60, .seed = 3}), 0.2, 1);
+  return split;
+}
+
+PretrainingSettings small() {
+  PretrainingSettings s;
+  s.config = {.hidden_size = 32,
+              .num_hidden_layers = 2,
+              .num_attention_heads = 2,
+              .intermediate_size = 64,
+              .max_position_embeddings = 64};
+  s.phases = {{.length = 48, .packs = 4, .steps = 30}};
+  s.lr = 0.01;
+  s.evaluate_every = 8;
+  s.seed = 5;
+  return s;
+}
+
+BertTrainer trainer_of(const PretrainingSettings& settings, uint32_t threads = 2) {
+  return {settings, text(), Machine::host(2), threads};
+}
+
+class BertTrainerTest : public testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  std::string trained_at_once(const PretrainingSettings& settings, uint32_t threads = 2) const {
+    const std::string file = path("whole");
+    std::filesystem::remove(file);
+    trainer_of(settings, threads).train({.checkpoint = file});
+    return test::content_of(file);
+  }
+  const test::TemporaryFolder folder_;
+};
+
+TEST_F(BertTrainerTest, Learns) {
+  PretrainingSettings settings = small();
+  settings.phases[0].steps = 150;
+  settings.evaluate_every = 50;
+  const PretrainingResult result = trainer_of(settings).train();
+  ASSERT_TRUE(result.finished);
+  ASSERT_EQ(result.evaluations.size(), 3U);
+  EXPECT_NEAR(result.evaluations[0].held_out_loss,
+              result.evaluations[0].masked_lm_loss + result.evaluations[0].next_sentence_loss, 1e-12);
+  EXPECT_LT(result.evaluations[2].masked_lm_loss, std::log(80.0) - 0.3);
+  EXPECT_LT(result.evaluations[2].loss, result.evaluations[0].loss);
+  EXPECT_GT(result.tokens_per_second, result.sequences_per_second);
+  EXPECT_GT(result.sequences, 150U * 4);
+}
+
+/// What is held out has the same sequences and masks in packs as padded.
+TEST_F(BertTrainerTest, PacksHaveTheLossesOfPaddedSequences) {
+  for (const graph::PackedAverage average : {graph::PackedAverage::token, graph::PackedAverage::sequence}) {
+    PretrainingSettings settings = small();
+    settings.average = average;
+    settings.lr = 1e-30;  // the parameters stay
+    settings.phases[0].steps = 1;
+    const auto loss_of = [&](bool packed) {
+      settings.packed = packed;
+      return trainer_of(settings).train().evaluations.at(0);
+    };
+    const PretrainingEvaluation packed = loss_of(true), padded = loss_of(false);
+    EXPECT_NEAR(packed.masked_lm_loss, padded.masked_lm_loss, 1e-5);
+    EXPECT_NEAR(packed.next_sentence_loss, padded.next_sentence_loss, 1e-5);
+  }
+}
+
+std::vector<PretrainingSettings> variants() {
+  std::vector<PretrainingSettings> all(4, small());
+  all[1].micro_batches = 2;
+  all[1].numbers = "mlperf-v2";
+  all[1].lr_schedule = {.kind = graph::ScheduleKind::linear, .warmup = 5};
+  all[2].phases = {{.length = 32, .packs = 6, .steps = 14}, {.length = 64, .packs = 3, .steps = 9}};
+  all[2].optimizer = OptimizerKind::adamw;
+  all[3].packed = false;
+  all[3].numbers = "mlperf-v1";
+  all[3].rounding = graph::Rounding::nearest;
+  all[3].evaluate_every = 0;
+  all[3].epochs = 1;
+  all[3].phases[0].steps = 0;
+  return all;
+}
+
+TEST_F(BertTrainerTest, ContinuesBitByBitWhereverItStops) {
+  for (const PretrainingSettings& settings : variants()) {
+    const std::string whole = trained_at_once(settings);
+    EXPECT_EQ(trained_at_once(settings, 1), whole);  // on another number of threads
+    for (const uint64_t stop : {3U, 8U, 17U}) {
+      const std::string file = path("stopped");
+      std::filesystem::remove(file);
+      const PretrainingResult stopped = trainer_of(settings).train(
+          {.checkpoint = file, .progress = [&](const PretrainingProgress& now) { return now.step < stop; }});
+      EXPECT_FALSE(stopped.finished);
+      EXPECT_EQ(stopped.step, stop);
+      BertTrainer resumed = trainer_of(settings, 1);
+      resumed.resume(file);
+      EXPECT_EQ(resumed.step(), stop);
+      EXPECT_TRUE(resumed.train({.checkpoint = file}).finished);
+      EXPECT_TRUE(test::content_of(file) == whole) << settings.numbers << ", stopped after " << stop;
+    }
+  }
+}
+
+void train_until_killed(const std::string& file, uint64_t at) {
+  trainer_of(small()).train({.checkpoint = file, .progress = [&](const PretrainingProgress& now) {
+                               if (now.step >= at) raise(SIGKILL);
+                               return true;
+                             }});
+}
+
+TEST(BertTrainerDeathTest, ContinuesFromTheLastCheckpointWhenKilled) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::string killed = (std::filesystem::temp_directory_path() / "tessera-bert-killed").string(),
+                    whole = killed + "-not";
+  std::filesystem::remove(killed);
+  const auto at = 9 + std::random_device()() % 20;  // the other process draws its own
+  EXPECT_EXIT(train_until_killed(killed, at), testing::KilledBySignal(SIGKILL), "");
+  BertTrainer resumed = trainer_of(small());
+  resumed.resume(killed);
+  EXPECT_EQ(resumed.step() % 8, 0U);
+  EXPECT_GE(resumed.step(), 8U);
+  resumed.train({.checkpoint = killed});
+  trainer_of(small()).train({.checkpoint = whole});
+  EXPECT_TRUE(test::content_of(killed) == test::content_of(whole));
+  std::filesystem::remove(killed);
+  std::filesystem::remove(whole);
+}
+
+TEST_F(BertTrainerTest, ContinuesOnlyTheSameTraining) {
+  const std::string file = path("checkpoint");
+  trainer_of(small()).train({.checkpoint = file});
+  const auto error = [&](auto change, const TextSplit& of = text()) {
+    PretrainingSettings settings = small();
+    change(settings);
+    return error_of([&] { BertTrainer(settings, of, Machine::host(2)).resume(file); });
+  };
+  const auto same = [](PretrainingSettings&) {};
+  EXPECT_EQ(error(same), "(no error)");
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.lr = 0.5; }), "its lr is 0.01, now it is 0.5"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.packed = false; }), "its pack is \"optimal\""));
+  const TextSplit other = split_text(synthetic_text({.vocabulary = 80, .documents = 60, .seed = 9}), 0.2, 1);
+  EXPECT_TRUE(says(error(same, other), "other data"));
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 100);
+  EXPECT_TRUE(says(error(same), "it may be truncated"));
+  std::ofstream(file) << "something else";
+  EXPECT_TRUE(says(error(same), file));
+}
+
+TEST_F(BertTrainerTest, SettingsThatDoNotFitAreRefused) {
+  const auto error = [&](auto change) {
+    PretrainingSettings settings = small();
+    change(settings);
+    return error_of<UsageError>([&] { trainer_of(settings); });
+  };
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.phases[0].length = 128; }),
+                   "at most the positions of the model, 64"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.phases[0].packs = 100'000; }), "larger than the"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.micro_batches = 3; }), "cannot be divided into 3"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.numbers = "fp8"; }), "there are no numbers 'fp8'"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.rounding = graph::Rounding::stochastic; }),
+                   "numbers fp32 have none"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.config.hidden_dropout_prob = 1; }), "dropout rate"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.lr = -1; }), "learning rate"));
+}
+
+TEST_F(BertTrainerTest, LossesThatDivergeAreErrors) {
+  PretrainingSettings settings = small();
+  settings.optimizer = OptimizerKind::sgd;
+  settings.lr = 1e30;
+  EXPECT_ERROR("training diverged", trainer_of(settings).train());
+}
+
+TEST_F(BertTrainerTest, TilesTrainAsTheHostDoes) {
+  PretrainingSettings settings = small();
+  settings.phases[0].steps = 3;
+  settings.evaluate_every = 1;
+  const PretrainingResult host = trainer_of(settings).train();
+  BertTrainer on_tiles(settings, text(), Machine::find("gc200").with("tiles", 64));
+  const PretrainingResult tiles = on_tiles.train();
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(tiles.evaluations[i].loss, host.evaluations[i].loss, 1e-3);
+    EXPECT_NEAR(tiles.evaluations[i].held_out_loss, host.evaluations[i].held_out_loss, 1e-3);
+  }
+  EXPECT_GT(tiles.cycles, 0U);
+}
+
+TEST_F(BertTrainerTest, ParametersAreSavedAndLoaded) {
+  PretrainingSettings settings = small();
+  settings.phases[0].steps = 2;
+  BertTrainer first = trainer_of(settings);
+  first.train();
+  first.save_parameters(path("model.safetensors"));
+  BertTrainer second = trainer_of(settings);
+  second.load_parameters(path("model.safetensors"));
+  second.save_parameters(path("again.safetensors"));
+  EXPECT_TRUE(test::content_of(path("model.safetensors")) == test::content_of(path("again.safetensors")));
+}
+
+TEST_F(BertTrainerTest, EstimatesNeedNoSession) {
+  BertTrainer estimate(small(), text(), Machine::find("gc200").with("tiles", 64), 0, true);
+  EXPECT_GT(estimate.step_cost().seconds, 0);
+  EXPECT_GT(estimate.evaluation_cost().seconds, 0);
+  EXPECT_GT(estimate.parameters(), 10'000U);
+  EXPECT_USAGE_ERROR("only estimates", estimate.train());
+}
+
+}  // namespace
+}  // namespace tessera
