@@ -52,10 +52,7 @@ int train(const TrainRequest& r, Trainer& trainer, report::TrainingReport& repor
   if (r.is_spiking) report.traces = trainer.traces(0);
   if (!r.report.empty()) io::write_text(r.report, page_of(report));
   if (report.result->finished) return 0;
-  complain(fmt::format(
-      "interrupted after step {} of {}{}", report.result->step, report.epochs * report.steps_per_epoch,
-      r.checkpoint.empty() ? ", without a checkpoint"
-                           : fmt::format("; continue with --checkpoint {} --resume", r.checkpoint)));
+  complain(stopped_text(r, report.result->step, report.epochs * report.steps_per_epoch));
   return 128 + Interruption::pending();
 }
 
@@ -63,12 +60,7 @@ int show_estimate(const TrainRequest& r, const Trainer& trainer, const report::T
   fmt::print("{}", r.json ? json({json_of(r, trainer, report, 0)}, {})
                           : heading(report, r.settings.batch) + estimate(report) + printed(r, report));
   if (!r.report.empty()) io::write_text(r.report, page_of(report));
-  for (const graph::RunCost* cost : {&report.step, &report.evaluation}) {
-    if (cost->overflow.empty()) continue;
-    complain(cost->overflow);
-    return 1;
-  }
-  return 0;
+  return complain_of_overflow(report);
 }
 
 int train_one(const TrainRequest& request, const TrainingData& data) {
@@ -83,9 +75,7 @@ int run(const TrainFlags& options, const CLI::App& command) {
   request.threads = options.common.threads;
   set_defaults(request, command);
   check(request, command);
-  check_extension("--report", request.report, {".html", ".htm"});
-  for (const std::string& file : {request.checkpoint, request.report})
-    if (!file.empty()) io::require_writable(file);
+  check_files(request);
   const Machine machine = machine_for(request);  // before data, which take long
   const TrainingData data = request.is_spiking ? TrainingData{recordings_for(request), machine}
                                                : TrainingData{images_for(request), machine};
@@ -96,7 +86,7 @@ int run(const TrainFlags& options, const CLI::App& command) {
 
 Command add_train_command(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
-      "train", "Train dense or sparse classifiers of images, or spiking ones of recordings");
+      "train", "Train dense or sparse classifiers of images, spiking ones of recordings, or BERT");
   auto options = std::make_shared<TrainFlags>();
   add_train_options(command, options->request);
   add_common_options(command, options->common);
@@ -109,7 +99,15 @@ Command add_train_command(CLI::App& app) {
       "  tessera train --layers 1024,1024,10 --checkpoint run.safetensors --resume\n"
       "  tessera train --layers 1024,1024,10 --kind static --density 1/16 --machine bow --estimate\n"
       "  tessera train --kind spiking --dataset randman --layers 20,128,10 --report spikes.html");
-  return [options, &command] { return run(*options, command); };
+  const Command bert = add_train_bert_command(command);
+  return [options, bert, &command] {
+    if (!command.got_subcommand("bert")) return run(*options, command);
+    for (const CLI::Option* option : command.get_options())
+      if (option->count() != 0)
+        throw UsageError(
+            fmt::format("{} stands before bert; give the options of BERT after it", option->get_name()));
+    return bert();
+  };
 }
 
 }  // namespace tessera::cli

@@ -8,6 +8,7 @@
 
 #include "base/isa.h"
 #include "base/memory.h"
+#include "cli/output.h"
 #include "report/axis.h"
 #include "report/run_report.h"
 #include "studies/common/json.h"
@@ -109,11 +110,15 @@ ordered_json json_of(const TrainRequest& request, const Trainer& trainer, const 
                          {"steps_per_epoch", report.steps_per_epoch},
                          {"estimate", request.estimate}};
   if (report.result) add_result(result, report, resumed_from);
-  result["predicted_seconds"] = report.predicted_seconds();
-  result["step"] = json_of(report, report.step);
-  result["step"]["operations"] = operations_of(report);
-  result["evaluation"] = json_of(report, report.evaluation);
+  add_costs(result, report);
   return result;
+}
+
+void add_costs(ordered_json& json, const TrainingReport& report) {
+  json["predicted_seconds"] = report.predicted_seconds();
+  json["step"] = json_of(report, report.step);
+  json["step"]["operations"] = operations_of(report);
+  json["evaluation"] = json_of(report, report.evaluation);
 }
 
 std::string json(std::vector<ordered_json> trainings, const std::vector<report::SweepPoint>& points) {
@@ -168,8 +173,24 @@ std::string estimate(const TrainingReport& r) {
                      r.modelled ? " at the machine's clock" : ", predicted");
 }
 
-std::string printed(const TrainRequest& request, const TrainingReport& r) {
-  return request.print == "passes" ? fmt::format("\n{}", report::passes_table(r.step.passes).text()) : "";
+std::string printed(const TrainPlace& place, const TrainingReport& r) {
+  return place.print == "passes" ? fmt::format("\n{}", report::passes_table(r.step.passes).text()) : "";
+}
+
+std::string stopped_text(const TrainPlace& r, uint64_t step, uint64_t steps) {
+  return fmt::format("interrupted after step {} of {}{}", step, steps,
+                     r.checkpoint.empty()
+                         ? ", without a checkpoint"
+                         : fmt::format("; continue with --checkpoint {} --resume", r.checkpoint));
+}
+
+int complain_of_overflow(const TrainingReport& report) {
+  for (const graph::RunCost* cost : {&report.step, &report.evaluation}) {
+    if (cost->overflow.empty()) continue;
+    complain(cost->overflow);
+    return 1;
+  }
+  return 0;
 }
 
 }  // namespace tessera::cli

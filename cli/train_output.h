@@ -25,7 +25,13 @@ std::string heading(const report::TrainingReport& report, uint32_t batch);
 std::string summary(const report::TrainingReport& report);
 std::string estimate(const report::TrainingReport& report);
 /// The text that --print asks for.
-std::string printed(const TrainRequest& request, const report::TrainingReport& report);
+std::string printed(const TrainPlace& place, const report::TrainingReport& report);
+/// What is said of a training that was stopped.
+std::string stopped_text(const TrainPlace& place, uint64_t step, uint64_t steps);
+/// Complains of a machine whose memory does not suffice; returns the exit status.
+int complain_of_overflow(const report::TrainingReport& report);
+/// Adds memory and time of a step and an evaluation to a JSON object.
+void add_costs(nlohmann::ordered_json& json, const report::TrainingReport& report);
 /// A line for one of several trainings, and the text after the last.
 std::string summary_of_run(const report::SweepRun& run);
 std::string summary_of(const std::vector<report::SweepPoint>& points);

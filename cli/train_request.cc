@@ -16,7 +16,6 @@
 namespace tessera::cli {
 namespace {
 
-constexpr uint32_t kMostTiles = 4096;
 constexpr uint32_t kMostImages = 10'000'000;
 constexpr uint32_t kMostSeeds = 1000;
 constexpr std::string_view kImageSets[] = {"cifar-10-grey", "cifar-10", "mnist"};
@@ -82,40 +81,11 @@ std::vector<uint32_t> parse_batches(const std::string& text) {
   return batches;
 }
 
-graph::Betas parse_betas(const std::string& text) {
-  const std::vector<std::string> betas = parse_names(text);
-  if (betas.size() != 2)
-    throw UsageError(
-        fmt::format("--betas takes two numbers, such as 0.9,0.999; '{}' are {}", text, betas.size()));
-  return {parse_real("--betas", betas[0]), parse_real("--betas", betas[1])};
-}
-
-void add_optimizer_options(CLI::App& command, TrainRequest& r) {
-  TrainingSettings& s = r.settings;
-  add(command, "--optimizer", s.optimizer, optimizer_named,
-      "sgd, momentum (default), nesterov, adam (default of structured layers), adamw, lamb or lars");
-  add_real(command, "--momentum", s.momentum, "Of momentum, nesterov and lars (default: 0.9)");
-  add(command, "--betas", s.betas, parse_betas, "Of adam, adamw and lamb (default: 0.9,0.999)");
-  command.add_flag("--bias-correction,!--no-bias-correction", s.bias_correction,
-                   "Of these, the correction of the moments' bias (default)");
-  add_real(command, "--trust-coefficient", s.trust_coefficient, "Of lars (default: 0.001)");
-  add_real(command, "--decay", s.weight_decay, "Weight decay; with adamw and lamb decoupled");
-  add(
-      command, "--exclude", s.excluded, [](const std::string& text) { return parse_names(text); },
-      "Parameters without weight decay and trust ratio: names, in which * stands for any characters");
-  add_real(command, "--lr", s.lr, "Learning rate (default: 0.001)");
-  add(command, "--lr-schedule", s.lr_schedule.kind, graph::schedule_named,
-      "How it falls until the last step: constant (default), linear, polynomial or cosine");
-  add_count(command, "--warmup", s.lr_schedule.warmup, "First steps, in which it rises linearly from 0");
-  add_real(command, "--lr-power", s.lr_schedule.power, "Exponent of polynomial (default: 1)");
-  add_real(command, "--lr-end", s.lr_schedule.end, "Fraction of it at the end (default: 0)");
-  add_real(command, "--clip-norm", s.clip_norm, "Scale gradients to at most this norm");
+void add_batch_options(CLI::App& command, TrainRequest& r) {
   add(command, "--batch", r.batches, parse_batches,
       "Images of a step (default: 50); several, separated by commas, are trained with one after the other");
-  add_count(command, "--micro-batches", s.micro_batches,
+  add_count(command, "--micro-batches", r.settings.micro_batches,
             "Divide a batch into so many, which take less memory");
-  add_count(command, "--epochs", s.epochs, "Passes over the training images (default: 15)");
-  add_seed(command, "--seed", s.seed, "Seed of all random choices");
 }
 
 void add_seeds_option(CLI::App& command, TrainRequest& r) {
@@ -125,7 +95,7 @@ void add_seeds_option(CLI::App& command, TrainRequest& r) {
       kMostSeeds);
 }
 
-void add_place_options(CLI::App& command, TrainRequest& r) {
+void add_data_options(CLI::App& command, TrainRequest& r) {
   command.add_option("--data", r.data, "Folder with images (default: synthetic ones)");
   command.add_option_function<std::string>(
       "--dataset",
@@ -137,20 +107,6 @@ void add_place_options(CLI::App& command, TrainRequest& r) {
                   fmt::join(kImageSets, ", "), fmt::join(recording_sets(), ", "), recording_sets().front()));
   add_count(command, "--images", r.images,
             "Synthetic images, and a quarter as many for testing (default: 8000)", kMostImages);
-  command.add_option("--machine", r.machine,
-                     "host, gc2, gc200, bow, m2000, pod16, pod64, or a machine's .toml file");
-  add_count(command, "--tiles", r.tiles, "The host's tiles, on which bits depend (default: --threads)",
-            kMostTiles);
-  command.add_option("--checkpoint", r.checkpoint,
-                     "Write a checkpoint after each epoch, and when interrupted (.safetensors); of several "
-                     "trainings one each, with batch and seed in its name");
-  command.add_flag("--resume", r.resume, "Continue from the checkpoint if there is one");
-  command.add_flag("--allow-different-bits", r.allow_different_bits,
-                   "Resume on another machine, number of tiles or instruction set too");
-  command.add_flag("--estimate", r.estimate, "Only show what a step takes: memory, and time by operation");
-  command.add_option("--print", r.print, "Also show: passes (from the graph of a step to its program)")
-      ->check(CLI::IsMember({"passes"}));
-  command.add_option("--report", r.report, "Write a page with loss, accuracy, memory and time (.html)");
 }
 
 }  // namespace
@@ -188,18 +144,20 @@ void set_defaults(TrainRequest& r, const CLI::App& command) {
 
 void add_train_options(CLI::App& command, TrainRequest& request) {
   add_network_options(command, request);
-  add_optimizer_options(command, request);
+  add_optimizer_options(command, request.settings, "default: momentum, and adam for structured layers");
+  add_batch_options(command, request);
   add_seeds_option(command, request);
-  add_place_options(command, request);
+  add_data_options(command, request);
+  add_place_options(command, request,
+                    "Write a checkpoint after each epoch, and when interrupted (.safetensors); of several "
+                    "trainings one each, with batch and seed in its name");
   add_spiking_options(command, request);
 }
 
 void check(const TrainRequest& r, const CLI::App& command) {
   const TrainingSettings& s = r.settings;
   const auto refuse_unless = [&](bool holds, std::initializer_list<const char*> options, const char* what) {
-    for (const char* option : options)
-      if (!holds && command.count(option) != 0)
-        throw UsageError(fmt::format("{} is for {}; add that, or leave it out", option, what));
+    cli::refuse_unless(command, holds, options, what);
   };
   const bool is_pixelfly = s.kind == LayerKind::pixelfly;
   refuse_unless(train::is_sparse(s), {"--density"}, "--kind static or dynamic");
@@ -213,15 +171,8 @@ void check(const TrainRequest& r, const CLI::App& command) {
                 "--kind dynamic");
   refuse_unless(s.drop_grow.kind != DropGrowKind::none, {"--change", "--every", "--until"},
                 "--schedule set or rigl");
-  refuse_unless(train::has_momentum(s.optimizer), {"--momentum"}, "--optimizer momentum, nesterov or lars");
-  refuse_unless(train::has_moments(s.optimizer), {"--betas", "--bias-correction"},
-                "--optimizer adam, adamw or lamb");
-  refuse_unless(s.optimizer == OptimizerKind::lars, {"--trust-coefficient"}, "--optimizer lars");
-  refuse_unless(s.lr_schedule.kind != graph::ScheduleKind::constant, {"--lr-end"},
-                "--lr-schedule linear, polynomial or cosine");
-  refuse_unless(s.lr_schedule.kind == graph::ScheduleKind::polynomial, {"--lr-power"},
-                "--lr-schedule polynomial");
-  refuse_unless(r.machine == "host", {"--tiles"}, "--machine host");
+  check_optimizer_options(s, command);
+  check_place_options(r, command);
   for (const CLI::Option* option : command.get_options())
     if (option->get_group() == kSpikingGroup)
       refuse_unless(r.is_spiking, {option->get_name().c_str()}, "--kind spiking");
@@ -231,8 +182,6 @@ void check(const TrainRequest& r, const CLI::App& command) {
     throw UsageError(fmt::format("--dataset {} is none of images; there are {}{}", r.dataset,
                                  fmt::join(kImageSets, ", "), ", and with --kind spiking others"));
   }
-  refuse_unless(!r.checkpoint.empty(), {"--resume"}, "--checkpoint FILE");
-  refuse_unless(r.resume, {"--allow-different-bits"}, "--resume");
   if (r.seeds - 1 > UINT64_MAX - s.seed)
     throw UsageError(
         fmt::format("{} consecutive seeds from {} on pass the largest, {}", r.seeds, s.seed, UINT64_MAX));
@@ -241,16 +190,9 @@ void check(const TrainRequest& r, const CLI::App& command) {
                                  r.seeds > 1 ? "--seeds" : "further batches"));
   if (!r.data.empty() && command.count("--images") != 0)
     throw UsageError("--images is for synthetic images; leave out it or --data");
-  if (!r.print.empty() && (r.json || is_sweep(r)))
-    throw UsageError(fmt::format("--print is for people, and for one training; leave out it or {}",
-                                 r.json ? "--json" : "some of the trainings"));
-  if (r.estimate && !r.checkpoint.empty())
-    throw UsageError("--estimate runs no step to write in a checkpoint; leave out one of them");
-  if (r.checkpoint.empty() || r.resume) return;
-  for (const TrainRequest& one : is_sweep(r) ? trainings_of(r) : std::vector{r})
-    if (std::filesystem::exists(one.checkpoint))
-      throw UsageError(
-          fmt::format("{} exists: add --resume to continue from it, or remove it", one.checkpoint));
+  if (!r.print.empty() && is_sweep(r))
+    throw UsageError("--print is for one training; leave out it or some of the trainings");
+  for (const TrainRequest& one : is_sweep(r) ? trainings_of(r) : std::vector{r}) check_checkpoint(one);
 }
 
 namespace {
@@ -288,11 +230,6 @@ ImageSplit images_for(TrainRequest& r) {
     s.layers.back() = images.train.classes;
   }
   return images;
-}
-
-Machine machine_for(const TrainRequest& r) {
-  if (r.machine == "host") return Machine::host(r.tiles != 0 ? r.tiles : r.threads);
-  return Machine::find(r.machine);
 }
 
 }  // namespace tessera::cli

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/train_options.h"
+
 namespace CLI {
 class App;
 }
@@ -16,7 +18,7 @@ namespace tessera::cli {
 
 inline constexpr const char* kDefaultRecordings = "randman";
 
-struct TrainRequest {
+struct TrainRequest : TrainPlace {
   TrainingSettings settings;
   bool layers_given = false;
   bool is_spiking = false;  ///< a network of spiking neurons, trained on recordings
@@ -29,18 +31,6 @@ struct TrainRequest {
   std::string data;
   std::string dataset;
   uint32_t images = 8000;
-
-  std::string machine = "host";
-  uint32_t tiles = 0;  ///< tiles of a host; 0: one per thread
-  uint32_t threads = 0;
-
-  std::string checkpoint;
-  bool resume = false;
-  bool allow_different_bits = false;
-  bool estimate = false;
-  std::string print;  ///< "", or "passes"
-  std::string report;
-  bool json = false;
 };
 
 void add_train_options(CLI::App& command, TrainRequest& request);
@@ -60,7 +50,5 @@ void check(const TrainRequest& request, const CLI::App& command);
 
 /// Reads or generates the images, and sets the options that follow from them.
 ImageSplit images_for(TrainRequest& request);
-
-Machine machine_for(const TrainRequest& request);
 
 }  // namespace tessera::cli

@@ -119,7 +119,8 @@ class PretrainingData {
   uint64_t sequences() const;
   uint64_t tokens() const;  ///< of all sequences
   const pack::Packing& packing() const;
-  /// Of a batch of packs: of the deepest pack, and 15 % of the tokens and one prediction per sequence.
+  /// Of a batch of packs, with room for the pack with the most sequences and that with the most predictions,
+  /// at most ⌊0.15 · length⌋ + sequences.
   graph::BertBatch shape(uint32_t packs) const;
 
   /// Packs `first`, first + 1, … of an epoch; what is beyond its last pack is padding. Throws UsageError if

@@ -27,6 +27,7 @@ void bind_session(nanobind::module_& m);
 void bind_spiking(nanobind::module_& m);
 void bind_structured(nanobind::module_& m);
 void bind_structured_calls(nanobind::module_& m);
+void bind_text(nanobind::module_& m);
 /// Optimizers, schedules of learning rates, and the training of graphs.
 void bind_training(nanobind::module_& m, nanobind::class_<graph::Graph>& graph);
 /// Methods of graphs.

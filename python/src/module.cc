@@ -69,6 +69,7 @@ NB_MODULE(_tessera, m) {
   tessera::python::bind_products(m);
   tessera::python::bind_machine(m);
   tessera::python::bind_packing(m);
+  tessera::python::bind_text(m);
   tessera::python::bind_spiking(m);
   tessera::python::bind_graph(m);
   tessera::python::bind_held(m);

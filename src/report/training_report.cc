@@ -169,6 +169,12 @@ std::string text_of(const EpochResult& e) {
                      e.seconds > 0 ? seconds_text(e.seconds) : "earlier");
 }
 
+void add_costs(Page& page, const TrainingReport& r) {
+  page.add_section("Memory of a training step by purpose", memory_of(r));
+  if (!r.operations.empty()) page.add_section("Time of a training step by operation", operations_of(r));
+  page.add_section("Settings", settings_table(r));
+}
+
 std::string page_of(const TrainingReport& r) {
   Page page(fmt::format("Training of {}", r.network), fmt::format("{}, {}", r.images, r.machine));
   Html overview = figures_of(r);
@@ -177,9 +183,7 @@ std::string page_of(const TrainingReport& r) {
   if (r.result && !r.result->epochs.empty() && !r.result->epochs.front().activity.empty())
     page.add_section("Activity", activity_charts(*r.result));
   if (r.traces) page.add_section("Spikes and potentials", raster_of(*r.traces));
-  page.add_section("Memory of a training step by purpose", memory_of(r));
-  if (!r.operations.empty()) page.add_section("Time of a training step by operation", operations_of(r));
-  page.add_section("Settings", settings_table(r));
+  add_costs(page, r);
   return page.html();
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "report/html.h"
+#include "report/page.h"
 #include "report/table.h"
 
 namespace tessera::report {
@@ -46,6 +47,9 @@ Table memory_table(const TrainingReport& report);
 Table operations_table(const TrainingReport& report);
 /// Loss and accuracy of an epoch in one line.
 std::string text_of(const EpochResult& epoch);
+
+/// Adds memory and time of a step, and the settings, to a page.
+void add_costs(Page& page, const TrainingReport& report);
 
 std::string page_of(const TrainingReport& report);
 

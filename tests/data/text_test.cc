@@ -264,6 +264,10 @@ TEST(PretrainingData, AnEpochHasEachSequenceOnce) {
     EXPECT_EQ(wanted.size(), data.sequences());
     const uint64_t packs = data.packing().packs();
     EXPECT_EQ(packed, packs < data.sequences());
+    const graph::BertBatch shape = data.shape(3);
+    EXPECT_LE(shape.predictions, 96 * 15 / 100 + shape.sequences);
+    EXPECT_EQ(shape.tokens, 96U);
+    EXPECT_EQ(packed, shape.sequences > 1);
     for (const uint32_t epoch : {0U, 1U}) {
       std::multiset<std::vector<uint32_t>> found;
       uint64_t sequences = 0, tokens = 0, in_packs = 0;

@@ -80,3 +80,10 @@ def test_onnx_network(tmp_path):
     differences = [float(line.split("PyTorch ")[1]) for line in out.splitlines() if "PyTorch" in line]
     assert len(differences) == 2 and max(differences) < 1e-4
     assert file.exists()
+
+
+def test_bert_pretraining(tmp_path):
+    model = tmp_path / "model.safetensors"
+    out = output_of("bert_pretraining.py", "--length", "48", "--packs", "8", "--steps", "20", "--save", str(model))
+    losses = [float(line.split("held out ")[1]) for line in out.splitlines() if "held out" in line]
+    assert len(losses) == 5 and losses[-1] < losses[0] and model.exists()

@@ -35,6 +35,16 @@ pack::Packing packing_of(const SequenceSettings& s, const pack::Input& input) {
   return pack::plan(input.histogram, {.algorithm = pack::Algorithm::lpfhp, .max_per_pack = 1});
 }
 
+uint32_t most_predictions_of(const pack::Packing& packing) {
+  uint32_t most = 0;
+  for (const pack::Strategy& strategy : packing.strategies) {
+    uint32_t own = 0;
+    for (const pack::Part& part : strategy.parts) own += part.copies * predictions_of(part.length);
+    most = std::max(most, own);
+  }
+  return most;
+}
+
 }  // namespace
 
 struct PretrainingData::Impl {
@@ -45,7 +55,8 @@ struct PretrainingData::Impl {
         lengths(lengths_of(pairs)),
         input(pack::count(pack::Lengths(std::span<const uint32_t>(lengths)), chosen.length)),
         packing(packing_of(chosen, input)),
-        deepest(static_cast<uint32_t>(packing.depths().size() - 1)) {
+        deepest(static_cast<uint32_t>(packing.depths().size() - 1)),
+        most_predictions(most_predictions_of(packing)) {
     if (pairs.size() > UINT32_MAX)
       throw Error(fmt::format("{}: {} sequences; there may be {}", text.name, pairs.size(), UINT32_MAX));
   }
@@ -61,7 +72,8 @@ struct PretrainingData::Impl {
   std::vector<uint32_t> lengths;
   pack::Input input;
   pack::Packing packing;
-  uint32_t deepest;
+  uint32_t deepest;           ///< number of sequences in the deepest pack
+  uint32_t most_predictions;  ///< of all packs
   std::optional<uint32_t> epoch_of_index;
   std::vector<uint32_t> sequences;  ///< in the order in which packs of the epoch take them
   pack::PackIndex index;
@@ -127,12 +139,10 @@ uint64_t PretrainingData::tokens() const { return impl_->input.tokens; }
 const pack::Packing& PretrainingData::packing() const { return impl_->packing; }
 
 graph::BertBatch PretrainingData::shape(uint32_t packs) const {
-  const uint32_t tokens = impl_->settings.length;
-  const auto predictions = static_cast<uint32_t>(uint64_t{3} * tokens / 20 + impl_->deepest);
   return {.packs = packs,
-          .tokens = tokens,
+          .tokens = impl_->settings.length,
           .sequences = impl_->deepest,
-          .predictions = std::min(tokens, predictions)};
+          .predictions = impl_->most_predictions};
 }
 
 PretrainingBatch PretrainingData::batch(uint32_t epoch, uint64_t first, uint32_t packs) {

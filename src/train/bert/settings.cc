@@ -14,7 +14,7 @@ PretrainingSettings::PretrainingSettings()
     : LearningSettings{.optimizer = OptimizerKind::lamb,
                        .weight_decay = 0.01,
                        .excluded = {"*.bias", "*.LayerNorm.weight"},
-                       .lr = 0.005,
+                       .lr = 0.01,
                        .epochs = 10,
                        .validation = 0.05} {}
 

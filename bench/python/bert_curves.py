@@ -1,0 +1,145 @@
+"""BERT-tiny on WikiText-2: loss by sequences trained with, packed and padded, in FP32 and FP16.
+
+    python bench/python/bert_curves.py --tessera build/release/cli/tessera --data DATA/text --out docs/images/packed-bert
+
+Trains with the validation file, holds a part of the test file out, and evaluates five times an epoch; each paragraph is a
+document. A batch of padded sequences has as many sequences as one of packs has on average. Prints a table of the
+held-out loss, the mean of the seeds and the range, and writes OUT.json with all evaluations and OUT.svg.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tessera.text import tokenize
+
+#: Options of each training beside those that all have.
+FP16 = ["--numbers", "mlperf-v1", "--rounding"]
+VARIANTS = {
+    "packed": ["--pack", "optimal"],
+    "padded": ["--pack", "none"],
+    "packed, FP16, stochastic rounding": ["--pack", "optimal", *FP16, "stochastic"],
+    "packed, FP16, rounding to nearest": ["--pack", "optimal", *FP16, "nearest"],
+}
+COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728")
+
+
+def trained(options: argparse.Namespace, folder: Path, variant: str, seed: int, batch: int) -> dict[str, Any]:
+    command = [options.tessera, "train", "bert", "--data", str(folder), "--size", options.size, "--json"]
+    command += ["--length", str(options.length), "--epochs", str(options.epochs), "--batch", str(batch)]
+    command += ["--evaluate-every", str(options.every), "--average", "sequence"]
+    command += ["--seed", str(seed), "--lr", str(options.lr), "--lr-schedule", "linear", "--warmup", "20", *VARIANTS[variant]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    result: dict[str, Any] = json.loads(done.stdout)["results"][0]
+    last = result["evaluations"][-1]
+    print(f"{variant}, seed {seed}: {last['held_out_loss']:.4f}, {result['seconds']:.0f} s", file=sys.stderr, flush=True)
+    return result
+
+
+def tokenised(options: argparse.Namespace, folder: Path) -> None:
+    for name, part in (("train", "valid"), ("test", "test")):
+        source = options.data / f"wikitext2-{part}.txt"
+        text = tokenize(source, options.data / "bert-base-uncased-vocab.txt", documents="paragraphs")
+        if name == "test":
+            text = text.split(options.held_out)[1]
+        text.save(str(folder / f"{name}.safetensors"))
+
+
+def table(results: dict[str, list[dict[str, Any]]]) -> str:
+    lines = ["| | held-out loss | its range | sequences per second | padding |", "| --- | --- | --- | --- | --- |"]
+    for variant, runs in results.items():
+        losses = [run["evaluations"][-1]["held_out_loss"] for run in runs]
+        rate = max(run["sequences_per_second"] for run in runs)
+        padding = 100 * (1 - runs[0]["phases"][0]["efficiency"])
+        lines.append(
+            f"| {variant} | {sum(losses) / len(losses):.4f} | {min(losses):.4f} to {max(losses):.4f} "
+            f"| {rate:.0f} | {padding:.0f} % |"
+        )
+    return "\n".join(lines)
+
+
+def picture(results: dict[str, list[dict[str, Any]]]) -> str:
+    """Bands from the smallest to the largest loss of the seeds, and their means as lines, as SVG."""
+    width, height, left, top, right, bottom = 760, 400, 60, 20, 20, 50
+    points = [e for runs in results.values() for run in runs for e in run["evaluations"]]
+    most = max(e["sequences"] for e in points)
+    low, high = (f(e["held_out_loss"] for e in points) for f in (min, max))
+
+    def x(value: float) -> float:
+        return left + (width - left - right) * value / most
+
+    def y(value: float) -> float:
+        return top + (height - top - bottom) * (high - value) / (high - low)
+
+    def path(pairs: list[tuple[float, float]]) -> str:
+        return "M" + " L".join(f"{x(a):.1f},{y(b):.1f}" for a, b in pairs)
+
+    parts = [f'<rect width="{width}" height="{height}" fill="white"/>']
+    for i in range(6):
+        value, count = low + (high - low) * i / 5, most * i / 5
+        parts.append(f'<path d="M{left},{y(value):.1f} H{width - right}" stroke="#ddd"/>')
+        parts.append(f'<text x="{left - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value:.2f}</text>')
+        parts.append(f'<text x="{x(count):.1f}" y="{height - bottom + 18}" text-anchor="middle">{count:,.0f}</text>')
+    for i, (variant, runs) in enumerate(results.items()):
+        rows = [[e for e in at] for at in zip(*(run["evaluations"] for run in runs), strict=True)]
+        seen = [sum(e["sequences"] for e in row) / len(row) for row in rows]
+        losses = [[e["held_out_loss"] for e in row] for row in rows]
+        band = list(zip(seen, map(max, losses), strict=True)) + list(zip(seen, map(min, losses), strict=True))[::-1]
+        means = [(at, sum(row) / len(row)) for at, row in zip(seen, losses, strict=True)]
+        parts.append(f'<path d="{path(band)} Z" fill="{COLOURS[i]}" opacity="0.2"/>')
+        parts.append(f'<path d="{path(means)}" fill="none" stroke="{COLOURS[i]}" stroke-width="1.5"/>')
+        at = top + 16 + 18 * i
+        parts.append(f'<path d="M{width - 290},{at - 4} h24" stroke="{COLOURS[i]}" stroke-width="2"/>')
+        parts.append(f'<text x="{width - 258}" y="{at}">{variant}</text>')
+    parts.append(f'<text x="{width / 2}" y="{height - 10}" text-anchor="middle">sequences trained with</text>')
+    parts.append(f'<text x="{left}" y="{top - 6}">held-out loss</text>')
+    style = 'font-family="sans-serif" font-size="12"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {style}>' + "".join(parts) + "</svg>\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tessera", default="tessera", help="the tool")
+    parser.add_argument("--data", type=Path, required=True, help="folder with wikitext2-….txt and the vocabulary")
+    parser.add_argument("--size", default="tiny")
+    parser.add_argument("--length", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=16, help="packs of a step")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--every", type=int, default=16, help="steps from one evaluation to the next")
+    parser.add_argument("--lr", type=float, default=0.03)
+    parser.add_argument("--held-out", type=float, default=0.15, help="fraction of the test file that is evaluated")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="begin of the names of two files")
+    options = parser.parse_args()
+    results: dict[str, list[dict[str, Any]]] = {variant: [] for variant in VARIANTS}
+    with tempfile.TemporaryDirectory() as name:
+        tokenised(options, Path(name))
+        for seed in range(options.seeds):
+            factor = 1.0
+            for variant in VARIANTS:
+                batch = round(options.batch * factor) if variant == "padded" else options.batch
+                run = trained(options, Path(name), variant, seed, batch)
+                factor = run["phases"][0]["packing_factor"] if variant == "packed" else factor
+                results[variant].append(run)
+            write(options, results)
+    print(table(results))
+
+
+def write(options: argparse.Namespace, results: dict[str, list[dict[str, Any]]]) -> None:
+    if options.out:
+        kept = ("settings", "phases", "evaluations", "seconds", "sequences_per_second", "tokens_per_second")
+        runs = {variant: [{key: run[key] for key in kept} for run in of] for variant, of in results.items()}
+        options.out.with_suffix(".json").write_text(json.dumps(runs, indent=1) + "\n")
+        options.out.with_suffix(".svg").write_text(picture(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+#include "cli/bert_report.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/isa.h"
+#include "base/memory.h"
+#include "cli/train_output.h"
+#include "report/axis.h"
+
+namespace tessera::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using report::PretrainingReport;
+using report::Unit;
+using report::value_text;
+
+std::string phase_text(const BertTrainer& trainer, size_t number) {
+  const PretrainingPhase& phase = trainer.settings().phases[number];
+  const PretrainingData& data = trainer.training_data(number);
+  const pack::Packing& packing = data.packing();
+  return fmt::format(
+      "{} tokens: {} sequences in {} packs, {:.2f} in each, {:.1f} % padding; {} steps of {} packs",
+      phase.length, report::count_text(data.sequences()), report::count_text(packing.packs()),
+      packing.packing_factor(), 100 * (1 - packing.efficiency()), report::count_text(phase.steps),
+      phase.packs);
+}
+
+ordered_json json_of(const PretrainingEvaluation& e) {
+  return {{"step", e.step},
+          {"sequences", e.sequences},
+          {"loss", e.loss},
+          {"held_out_loss", e.held_out_loss},
+          {"masked_lm_loss", e.masked_lm_loss},
+          {"next_sentence_loss", e.next_sentence_loss},
+          {"seconds", e.seconds > 0 ? ordered_json(e.seconds) : ordered_json(nullptr)}};
+}
+
+ordered_json json_of(const BertTrainer& trainer, size_t phase) {
+  const PretrainingData& data = trainer.training_data(phase);
+  return {{"length", data.settings().length},
+          {"sequences", data.sequences()},
+          {"tokens", data.tokens()},
+          {"packs", data.packing().packs()},
+          {"packing_factor", data.packing().packing_factor()},
+          {"efficiency", data.packing().efficiency()},
+          {"steps_per_epoch", trainer.steps_per_epoch(phase)}};
+}
+
+void add_result(ordered_json& json, const PretrainingReport& report, uint64_t resumed_from) {
+  const PretrainingResult& result = *report.pretrained;
+  json["finished"] = result.finished;
+  json["evaluations"] = ordered_json::array();
+  for (const PretrainingEvaluation& evaluation : result.evaluations)
+    json["evaluations"].push_back(json_of(evaluation));
+  json["steps"] = result.step;
+  json["sequences"] = result.sequences;
+  json["resumed_from_step"] = resumed_from;
+  json["seconds"] = result.seconds;
+  json["step_seconds"] = result.step_seconds;
+  json["tokens_per_second"] = result.tokens_per_second;
+  json["sequences_per_second"] = result.sequences_per_second;
+  if (report.modelled) json["cycles"] = result.cycles;
+}
+
+}  // namespace
+
+PretrainingReport report_of(const BertRequest& r, const BertTrainer& trainer, const Machine& machine,
+                            const TextSplit& text) {
+  PretrainingReport report;
+  report.network =
+      fmt::format("BERT-{}, numbers {}, {}", r.size, r.settings.numbers, name_of(r.settings.optimizer));
+  report.images =
+      fmt::format("{}: {} tokens in {} documents for training, {} in {} held out", text.train.name,
+                  report::count_text(text.train.tokens.size()), report::count_text(text.train.count()),
+                  report::count_text(text.held_out.tokens.size()), report::count_text(text.held_out.count()));
+  report.machine = fmt::format("{}, {} tiles", machine.is_host() ? "host" : machine.name(),
+                               report::count_text(machine.tiles()));
+  report.tiles = machine.tiles();
+  report.modelled = !machine.is_host();
+  report.clock_hz = machine.clock_hz();
+  report.parameters = trainer.parameters();
+  report.steps_per_epoch = trainer.steps();
+  report.epochs = 1;
+  report.validation_batches = trainer.evaluations() * trainer.evaluation_batches();
+  report.step = trainer.step_cost();
+  report.evaluation = trainer.evaluation_cost();
+  report.operations = report::names_of_operations(trainer.graph());
+  for (size_t i = 0; i < trainer.settings().phases.size(); ++i)
+    report.phases.push_back(phase_text(trainer, i));
+  const auto settings = nlohmann::ordered_json::parse(trainer.settings_json());
+  for (const auto& [key, value] : settings.items())
+    report.settings.emplace_back(key, value.is_string() ? value.get<std::string>() : value.dump());
+  report.settings.emplace_back("machine", report.machine);
+  report.settings.emplace_back("instruction set", name_of(active_isa()));
+  return report;
+}
+
+std::string json_of(const BertRequest& r, const BertTrainer& trainer, const PretrainingReport& report,
+                    uint64_t resumed_from) {
+  ordered_json result = {{"settings", ordered_json::parse(trainer.settings_json())},
+                         {"text", report.images},
+                         {"machine", r.machine},
+                         {"tiles", report.tiles},
+                         {"isa", name_of(active_isa())},
+                         {"parameters", report.parameters},
+                         {"phases", ordered_json::array()},
+                         {"estimate", r.estimate}};
+  for (size_t i = 0; i < trainer.settings().phases.size(); ++i)
+    result["phases"].push_back(json_of(trainer, i));
+  if (report.pretrained) add_result(result, report, resumed_from);
+  add_costs(result, report);
+  return ordered_json{{"schema", 1}, {"command", "train bert"}, {"results", {result}}}.dump(2) + "\n";
+}
+
+std::string heading(const PretrainingReport& r) {
+  std::string text = fmt::format("{}\n{}, {} parameters\n{}\n", r.images, r.network,
+                                 report::count_text(r.parameters), r.machine);
+  for (const std::string& phase : r.phases) text += phase + "\n";
+  return text;
+}
+
+std::string summary(const PretrainingReport& r) {
+  const PretrainingResult& result = *r.pretrained;
+  if (result.steps_run == 0) return "";
+  return fmt::format("\n{} sequences and {} tokens per second; step {}{}, memory {}\n",
+                     value_text(result.sequences_per_second), value_text(result.tokens_per_second),
+                     value_text(result.step_seconds, Unit::seconds),
+                     r.modelled ? fmt::format(" on {}", r.machine) : "",
+                     base::bytes_text(r.step.total_bytes));
+}
+
+}  // namespace tessera::cli

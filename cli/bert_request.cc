@@ -1,0 +1,113 @@
+#include "cli/bert_request.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/option_parsing.h"
+#include "io/atomic_file.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr uint32_t kMostDocuments = 10'000'000;
+
+void add_model_options(CLI::App& command, BertRequest& r) {
+  command.add_option("--size", r.size, "tiny (default), mini, small, medium, base or large");
+  add_real(command, "--dropout", r.dropout,
+           "Fraction that dropout zeroes of hidden values and attention probabilities (default: 0.1)");
+  add_choice<graph::PackedAverage>(
+      command, "--average", r.settings.average,
+      {graph::PackedAverage::token, graph::PackedAverage::sequence, graph::PackedAverage::pack},
+      "What the loss is averaged over: each token (default), sequence, or pack");
+  command.add_option("--numbers", r.settings.numbers,
+                     "Types, rounding and loss scale: fp32 (default), bf16, mlperf-v1 or mlperf-v2");
+  add_choice<graph::Rounding>(
+      command, "--rounding", r.settings.rounding,
+      {{"nearest", graph::Rounding::nearest}, {"stochastic", graph::Rounding::stochastic}},
+      "Of 16-bit parameters and moments, instead of that of the numbers: nearest or stochastic");
+}
+
+void add_text_options(CLI::App& command, BertRequest& r) {
+  command.add_option(
+      "--data", r.data,
+      "File of tokens, of which 5 % of the documents are held out, or folder with "
+      "train.safetensors and test.safetensors, as python -m tessera.text writes them (default: "
+      "synthetic text)");
+  add_count(command, "--documents", r.synthetic.documents, "Documents of synthetic text (default: 1000)",
+            kMostDocuments, 4);
+  add_count(command, "--vocabulary", r.synthetic.vocabulary,
+            "Tokens that synthetic text has (default: 2000)");
+  add_counts(command, "--length", r.lengths,
+             "Tokens of a pack, and at most of a sequence (default: 128); several, separated by commas, are "
+             "trained with one after the other");
+  add_choice<bool>(command, "--pack", r.settings.packed, {{"optimal", true}, {"none", false}},
+                   "optimal (default): as many sequences in a pack as fit; none: one, padded");
+  add_count(command, "--max-per-pack", r.settings.max_per_pack,
+            "Sequences in a pack, at most (default: any)");
+  add_counts(command, "--batch", r.batches, "Packs of a step (default: 32), one for each length or for all");
+  add_count(command, "--micro-batches", r.settings.micro_batches,
+            "Divide a batch into so many, which take less memory");
+  add_counts(command, "--steps", r.steps, "Steps, for each length or for all (default: those of --epochs)");
+  add_count(command, "--evaluate-every", r.settings.evaluate_every,
+            "Steps from one evaluation and checkpoint to the next (default: an epoch)");
+}
+
+uint32_t item(const std::vector<uint32_t>& items, size_t phase) {
+  return items.size() == 1 ? items[0] : items[phase];
+}
+
+}  // namespace
+
+void add_bert_options(CLI::App& command, BertRequest& r) {
+  add_model_options(command, r);
+  add_text_options(command, r);
+  add_optimizer_options(command, r.settings, "default: lamb");
+  add_place_options(command, r,
+                    "Write a checkpoint after each evaluation, and when interrupted (.safetensors)");
+  command.add_option("--init", r.init, "Begin with the parameters of this .safetensors file or folder");
+  command.add_option("--save", r.save,
+                     "Write the trained parameters with Hugging Face's names (.safetensors)");
+}
+
+void check(const BertRequest& r, const CLI::App& command) {
+  check_optimizer_options(r.settings, command);
+  check_place_options(r, command);
+  refuse_unless(command, r.settings.packed, {"--max-per-pack"}, "--pack optimal");
+  for (const auto& [option, items] : {std::pair("--batch", r.batches), {"--steps", r.steps}})
+    if (items.size() > 1 && items.size() != r.lengths.size())
+      throw UsageError(fmt::format("{} has {} items; give one, or one for each of the {} lengths", option,
+                                   items.size(), r.lengths.size()));
+  if (!r.steps.empty() && command.count("--epochs") != 0)
+    throw UsageError("--steps and --epochs both say how long to train; leave out one of them");
+  for (const char* option : {"--documents", "--vocabulary"})
+    if (!r.data.empty() && command.count(option) != 0)
+      throw UsageError(fmt::format("{} is for synthetic text; leave out it or --data", option));
+  if (r.estimate && !r.save.empty())
+    throw UsageError("--estimate trains no parameters to save; leave out one of them");
+  check_extension("--checkpoint", r.checkpoint, {".safetensors"});
+  check_extension("--save", r.save, {".safetensors"});
+  if (!r.save.empty()) io::require_writable(r.save);
+  check_files(r);
+  check_checkpoint(r);
+}
+
+PretrainingSettings settings_of(const BertRequest& r) {
+  PretrainingSettings s = r.settings;
+  s.config = graph::BertConfig::named(r.size);
+  if (r.dropout) s.config.hidden_dropout_prob = s.config.attention_probs_dropout_prob = *r.dropout;
+  s.phases.clear();
+  for (size_t i = 0; i < r.lengths.size(); ++i)
+    s.phases.push_back({r.lengths[i], item(r.batches, i), r.steps.empty() ? 0 : item(r.steps, i)});
+  return s;
+}
+
+TextSplit text_for(const BertRequest& r) {
+  if (!r.data.empty()) return load_text(r.data, r.settings.validation, r.settings.seed);
+  SyntheticText synthetic = r.synthetic;
+  synthetic.seed = r.settings.seed;
+  return split_text(synthetic_text(synthetic), r.settings.validation, r.settings.seed);
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,38 @@
+// The request of `tessera train bert`.
+#pragma once
+
+#include <tessera/pretraining.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/train_options.h"
+
+namespace tessera::cli {
+
+struct BertRequest : TrainPlace {
+  PretrainingSettings settings = {};
+  std::string size = "tiny";
+  std::optional<double> dropout = {};
+  /// One for each phase, or one for all; no steps: those of the epochs.
+  std::vector<uint32_t> lengths = {128}, batches = {32}, steps = {};
+
+  std::string data = {};  ///< a file of tokens or a folder; "": synthetic text
+  SyntheticText synthetic = {};
+
+  std::string init = {};  ///< file or folder with parameters to begin with
+  std::string save = {};  ///< file for the trained parameters
+};
+
+void add_bert_options(CLI::App& command, BertRequest& request);
+
+/// Throws UsageError if options conflict, before anything is read.
+void check(const BertRequest& request, const CLI::App& command);
+
+PretrainingSettings settings_of(const BertRequest& request);
+
+TextSplit text_for(const BertRequest& request);
+
+}  // namespace tessera::cli

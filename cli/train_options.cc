@@ -1,0 +1,113 @@
+#include "cli/train_options.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+
+#include "cli/option_parsing.h"
+#include "io/atomic_file.h"
+#include "train/settings.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr uint32_t kMostTiles = 4096;
+
+graph::Betas parse_betas(const std::string& text) {
+  const std::vector<std::string> betas = parse_names(text);
+  if (betas.size() != 2)
+    throw UsageError(
+        fmt::format("--betas takes two numbers, such as 0.9,0.999; '{}' are {}", text, betas.size()));
+  return {parse_real("--betas", betas[0]), parse_real("--betas", betas[1])};
+}
+
+}  // namespace
+
+void add_optimizer_options(CLI::App& command, LearningSettings& s, const std::string& by_default) {
+  add(command, "--optimizer", s.optimizer, optimizer_named,
+      fmt::format("sgd, momentum, nesterov, adam, adamw, lamb or lars ({})", by_default));
+  add_real(command, "--momentum", s.momentum, "Of momentum, nesterov and lars (default: 0.9)");
+  add(command, "--betas", s.betas, parse_betas, "Of adam, adamw and lamb (default: 0.9,0.999)");
+  command.add_flag("--bias-correction,!--no-bias-correction", s.bias_correction,
+                   "Of these, the correction of the moments' bias (default)");
+  add_real(command, "--trust-coefficient", s.trust_coefficient, "Of lars (default: 0.001)");
+  add_real(command, "--decay", s.weight_decay,
+           fmt::format("Weight decay; with adamw and lamb decoupled (default: {})", s.weight_decay));
+  add(
+      command, "--exclude", s.excluded, [](const std::string& text) { return parse_names(text); },
+      "Parameters without weight decay and trust ratio: names, in which * stands for any characters");
+  add_real(command, "--lr", s.lr, fmt::format("Learning rate (default: {})", s.lr));
+  add(command, "--lr-schedule", s.lr_schedule.kind, graph::schedule_named,
+      fmt::format("How it falls until the last step: constant, linear, polynomial or cosine (default: {})",
+                  name_of(s.lr_schedule.kind)));
+  add_count(command, "--warmup", s.lr_schedule.warmup, "First steps, in which it rises linearly from 0");
+  add_real(command, "--lr-power", s.lr_schedule.power, "Exponent of polynomial (default: 1)");
+  add_real(command, "--lr-end", s.lr_schedule.end, "Fraction of it at the end (default: 0)");
+  add_real(command, "--clip-norm", s.clip_norm, "Scale gradients to at most this norm");
+  add_count(command, "--epochs", s.epochs,
+            fmt::format("Passes over what is trained with (default: {})", s.epochs));
+  add_seed(command, "--seed", s.seed, "Seed of all random choices");
+}
+
+void add_place_options(CLI::App& command, TrainPlace& r, const std::string& kept) {
+  command.add_option("--machine", r.machine,
+                     "host, gc2, gc200, bow, m2000, pod16, pod64, or a machine's .toml file");
+  add_count(command, "--tiles", r.tiles, "The host's tiles, on which bits depend (default: --threads)",
+            kMostTiles);
+  command.add_option("--checkpoint", r.checkpoint, kept);
+  command.add_flag("--resume", r.resume, "Continue from the checkpoint if there is one");
+  command.add_flag("--allow-different-bits", r.allow_different_bits,
+                   "Resume on another machine, number of tiles or instruction set too");
+  command.add_flag("--estimate", r.estimate, "Only show what a step takes: memory, and time by operation");
+  command.add_option("--print", r.print, "Also show: passes (from the graph of a step to its program)")
+      ->check(CLI::IsMember({"passes"}));
+  command.add_option("--report", r.report, "Write a page with losses, memory and time (.html)");
+}
+
+void refuse_unless(const CLI::App& command, bool holds, std::initializer_list<const char*> options,
+                   const char* what) {
+  for (const char* option : options)
+    if (!holds && command.count(option) != 0)
+      throw UsageError(fmt::format("{} is for {}; add that, or leave it out", option, what));
+}
+
+void check_optimizer_options(const LearningSettings& s, const CLI::App& command) {
+  refuse_unless(command, train::has_momentum(s.optimizer), {"--momentum"},
+                "--optimizer momentum, nesterov or lars");
+  refuse_unless(command, train::has_moments(s.optimizer), {"--betas", "--bias-correction"},
+                "--optimizer adam, adamw or lamb");
+  refuse_unless(command, s.optimizer == OptimizerKind::lars, {"--trust-coefficient"}, "--optimizer lars");
+  refuse_unless(command, s.lr_schedule.kind != graph::ScheduleKind::constant, {"--lr-end"},
+                "--lr-schedule linear, polynomial or cosine");
+  refuse_unless(command, s.lr_schedule.kind == graph::ScheduleKind::polynomial, {"--lr-power"},
+                "--lr-schedule polynomial");
+}
+
+void check_place_options(const TrainPlace& r, const CLI::App& command) {
+  refuse_unless(command, r.machine == "host", {"--tiles"}, "--machine host");
+  refuse_unless(command, !r.checkpoint.empty(), {"--resume"}, "--checkpoint FILE");
+  refuse_unless(command, r.resume, {"--allow-different-bits"}, "--resume");
+  if (!r.print.empty() && r.json) throw UsageError("--print is for people; leave out it or --json");
+  if (r.estimate && !r.checkpoint.empty())
+    throw UsageError("--estimate runs no step to write in a checkpoint; leave out one of them");
+}
+
+void check_checkpoint(const TrainPlace& r) {
+  if (!r.checkpoint.empty() && !r.resume && std::filesystem::exists(r.checkpoint))
+    throw UsageError(fmt::format("{} exists: add --resume to continue from it, or remove it", r.checkpoint));
+}
+
+void check_files(const TrainPlace& r) {
+  check_extension("--report", r.report, {".html", ".htm"});
+  for (const std::string& file : {r.checkpoint, r.report})
+    if (!file.empty()) io::require_writable(file);
+}
+
+Machine machine_for(const TrainPlace& r) {
+  if (r.machine == "host") return Machine::host(r.tiles != 0 ? r.tiles : r.threads);
+  return Machine::find(r.machine);
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,162 @@
+// Text of tokens, and packed batches of it for pre-training.
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <tessera/error.h>
+#include <tessera/pretraining.h>
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "arrays.h"
+#include "bindings.h"
+
+namespace tessera::python {
+namespace {
+
+using namespace nb::literals;
+
+/// An array of integers as PyTorch's labels are: -100 is one that does not count.
+nb::object rows_of(std::vector<uint32_t> values, uint32_t packs) {
+  std::vector<int32_t> numbers(values.begin(), values.end());
+  return nb::cast(rows_from(std::move(numbers), values.size() / packs));
+}
+
+nb::dict batch_of(PretrainingData& data, uint32_t epoch, uint64_t first, uint32_t packs) {
+  PretrainingBatch batch;
+  {
+    const nb::gil_scoped_release released;
+    batch = data.batch(epoch, first, packs);
+  }
+  nb::dict arrays;
+  for (auto [name, member] : {std::pair("input_ids", &PretrainingBatch::input_ids),
+                              {"token_type_ids", &PretrainingBatch::token_type_ids},
+                              {"position_ids", &PretrainingBatch::position_ids},
+                              {"sequence_ids", &PretrainingBatch::sequence_ids},
+                              {"masked_lm_positions", &PretrainingBatch::masked_lm_positions},
+                              {"masked_lm_labels", &PretrainingBatch::masked_lm_labels},
+                              {"cls_positions", &PretrainingBatch::cls_positions},
+                              {"next_sentence_labels", &PretrainingBatch::next_sentence_labels}})
+    arrays[name] = rows_of(std::move(batch.*member), packs);
+  return arrays;
+}
+
+void bind_token_text(nb::module_& m) {
+  nb::class_<TokenText>(
+      m, "TokenText",
+      "Documents of sentences of tokens. Sentence i has the tokens sentences[i] to "
+      "sentences[i + 1] - 1, and document i the sentences documents[i] to documents[i + 1] - 1.")
+      .def(
+          "__init__",
+          [](TokenText* made, const std::string& name, uint32_t vocabulary,
+             const std::map<std::string, uint32_t>& special, nb::handle tokens, nb::handle sentences,
+             nb::handle documents) {
+            const auto of = [&](const char* which) {
+              const auto found = special.find(which);
+              if (found == special.end()) throw nb::value_error("special tokens are pad, cls, sep and mask");
+              return found->second;
+            };
+            TokenText text{.name = name,
+                           .vocabulary = vocabulary,
+                           .special = {of("pad"), of("cls"), of("sep"), of("mask")},
+                           .tokens = integers_of<uint32_t>(tokens, "tokens"),
+                           .sentences = integers_of<uint64_t>(sentences, "sentences"),
+                           .documents = integers_of<uint64_t>(documents, "documents")};
+            try {
+              check(text);
+            } catch (const Error& error) {
+              throw UsageError(error.what());
+            }
+            new (made) TokenText(std::move(text));
+          },
+          "name"_a, "vocabulary"_a, "special"_a, "tokens"_a, "sentences"_a, "documents"_a,
+          nb::sig("def __init__(self, name: str, vocabulary: int, special: dict[str, int], tokens: object, "
+                  "sentences: object, documents: object) -> None"))
+      .def_ro("name", &TokenText::name)
+      .def_ro("vocabulary", &TokenText::vocabulary, "Number of tokens that there are.")
+      .def_prop_ro(
+          "special",
+          [](const TokenText& t) {
+            return std::map<std::string, uint32_t>{{"pad", t.special.pad},
+                                                   {"cls", t.special.cls},
+                                                   {"sep", t.special.sep},
+                                                   {"mask", t.special.mask}};
+          },
+          "The special tokens.")
+      .def_prop_ro(
+          "tokens",
+          [](nb::handle_t<TokenText> self) {
+            return view_of(std::span(nb::cast<TokenText&>(self).tokens), self);
+          },
+          kOwned)
+      .def_prop_ro(
+          "sentences",
+          [](nb::handle_t<TokenText> self) {
+            return view_of(std::span(nb::cast<TokenText&>(self).sentences), self);
+          },
+          kOwned)
+      .def_prop_ro(
+          "documents",
+          [](nb::handle_t<TokenText> self) {
+            return view_of(std::span(nb::cast<TokenText&>(self).documents), self);
+          },
+          kOwned)
+      .def(
+          "save", [](const TokenText& text, const std::string& path) { write_tokens(path, text); }, "path"_a)
+      .def_static("load", &read_tokens, "path"_a)
+      .def(
+          "split",
+          [](const TokenText& text, double fraction, uint64_t seed) {
+            TextSplit split = split_text(text, fraction, seed);
+            return std::pair(std::move(split.train), std::move(split.held_out));
+          },
+          "fraction"_a = 0.05, "seed"_a = 0,
+          "The text for training, and a fraction of the documents, at random and at least two, that is held "
+          "out.");
+  m.def(
+      "synthetic_text",
+      [](uint32_t vocabulary, uint32_t documents, uint64_t seed) {
+        return synthetic_text({vocabulary, documents, seed});
+      },
+      "vocabulary"_a = 2000, "documents"_a = 1000, "seed"_a = 0);
+}
+
+}  // namespace
+
+void bind_text(nb::module_& m) {
+  bind_token_text(m);
+  nb::class_<PretrainingData>(m, "PretrainingData",
+                              "The sequences [CLS] A [SEP] B [SEP] of a text, and their packs.")
+      .def(
+          "__init__",
+          [](PretrainingData* made, const TokenText& text, uint32_t length, bool packed,
+             uint32_t max_per_pack, uint64_t seed) {
+            const nb::gil_scoped_release released;
+            new (made) PretrainingData(text, {length, packed, max_per_pack, seed});
+          },
+          "text"_a, "length"_a = 128, "packed"_a = true, "max_per_pack"_a = 0, "seed"_a = 0)
+      .def_prop_ro("sequences", &PretrainingData::sequences)
+      .def_prop_ro("tokens", &PretrainingData::tokens, "Number of tokens of all sequences.")
+      .def_prop_ro("packs", [](const PretrainingData& data) { return data.packing().packs(); })
+      .def_prop_ro(
+          "packing_factor", [](const PretrainingData& data) { return data.packing().packing_factor(); },
+          "Mean number of sequences in a pack.")
+      .def(
+          "shape",
+          [](const PretrainingData& data, uint32_t packs) {
+            const graph::BertBatch shape = data.shape(packs);
+            return std::map<std::string, uint32_t>{{"packs", packs},
+                                                   {"tokens", shape.tokens},
+                                                   {"sequences", shape.sequences},
+                                                   {"predictions", shape.predictions}};
+          },
+          "packs"_a, "The sizes that bert_for_pretraining() takes, for batches of so many packs.")
+      .def("batch", &batch_of, "epoch"_a, "first"_a, "packs"_a,
+           nb::sig("def batch(self, epoch: int, first: int, packs: int) -> dict[str, object]"),
+           "The arrays of bert_for_pretraining() for packs `first`, first + 1, … of an epoch; what is beyond "
+           "its "
+           "last pack is padding. They follow from the seed, the epoch and their place alone.");
+}
+
+}  // namespace tessera::python

@@ -1,0 +1,152 @@
+"""Text for pre-training BERT: files of tokens, made from text files, and packed batches of them.
+
+    python -m tessera.text corpus.txt --vocabulary vocab.txt --out tokens.safetensors
+
+`tokenize` needs the package `tokenizers`: `pip install tokenizers`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from tessera._tessera import PretrainingData, TokenText, synthetic_text
+
+__all__ = ["Documents", "PretrainingData", "TokenText", "synthetic_text", "tokenize"]
+
+#: What a document of a text file is.
+Documents: TypeAlias = Literal["lines", "paragraphs", "sections", "articles"]
+
+_SPECIAL = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+_UNKNOWN = "[UNK]"
+_SENTENCE_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"'’”)]))\s+")
+_HEADING = re.compile(r"=(?: =)* .* =(?: =)*")
+_JOINED = re.compile(r" @(\W)@ ")
+_SENTENCES_AT_ONCE = 10_000
+
+
+def tokenize(
+    files: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    vocabulary: str | os.PathLike[str],
+    *,
+    documents: Documents = "lines",
+    lowercase: bool = True,
+) -> TokenText:
+    """Tokenise text files, in UTF-8, with a vocabulary of WordPiece: a token per line, as BERT's vocab.txt.
+
+    In a file of "lines" each line is a sentence, and an empty line ends a document, as for BERT's own scripts. With
+    "paragraphs" each line is a document of sentences that end with a full stop, a question or an exclamation mark; with
+    "sections" and "articles" a heading begins a document. Headings, = Article = and = = Section = = as in WikiText,
+    are left out. A file ends a document. WikiText's <unk> is the unknown token, and its @-@ a hyphen.
+
+    Raises ImportError without the package `tokenizers`, OSError for files that cannot be read, ValueError for a
+    vocabulary without special tokens and for files without text.
+    """
+    if documents not in get_args(Documents):
+        raise ValueError(f"documents is {documents!r}: use {', '.join(map(repr, get_args(Documents)))}")
+    paths = [files] if isinstance(files, (str, os.PathLike)) else list(files)
+    tokenizer, special = _tokenizer(vocabulary, lowercase)
+    tokens: list[int] = []
+    sentences, ends = [0], [0]
+    pieces = (piece for path in paths for piece in _pieces(_lines(path), documents))
+    while chunk := list(islice(pieces, _SENTENCES_AT_ONCE)):
+        encoded = tokenizer.encode_batch([piece or "" for piece in chunk], add_special_tokens=False)
+        for piece, sentence in zip(chunk, encoded, strict=True):
+            if piece is None:
+                if len(sentences) - 1 > ends[-1]:
+                    ends.append(len(sentences) - 1)
+            elif sentence.ids:
+                tokens.extend(sentence.ids)
+                sentences.append(len(tokens))
+    if not tokens:
+        raise ValueError(f"{', '.join(map(os.fspath, paths))}: no text to tokenise")
+    name = ", ".join(os.path.basename(os.fspath(path)) for path in paths)
+    return TokenText(
+        name,
+        tokenizer.get_vocab_size(),
+        special,
+        np.array(tokens, np.int64),
+        np.array(sentences, np.int64),
+        np.array(ends, np.int64),
+    )
+
+
+def _tokenizer(vocabulary: str | os.PathLike[str], lowercase: bool) -> tuple[Any, dict[str, int]]:
+    try:
+        from tokenizers import BertWordPieceTokenizer
+    except ImportError as error:
+        raise ImportError("tokenising text needs the package tokenizers: pip install tokenizers") from error
+    path = os.fspath(vocabulary)
+    words = {word: i for i, word in enumerate(_lines(path))}
+    missing = [token for token in (*_SPECIAL.values(), _UNKNOWN) if token not in words]
+    if missing:
+        raise ValueError(f"{path}: no vocabulary of BERT, a token per line: it lacks {', '.join(missing)}")
+    return BertWordPieceTokenizer(path, lowercase=lowercase), {name: words[token] for name, token in _SPECIAL.items()}
+
+
+def _lines(path: str | os.PathLike[str]) -> Iterator[str]:
+    with open(path, encoding="utf-8") as file:
+        try:
+            for line in file:
+                yield line.strip()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{os.fspath(path)}: not text in UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def _pieces(lines: Iterable[str], documents: Documents) -> Iterator[str | None]:
+    """The sentences of a file, and None where a document ends."""
+    for line in lines:
+        if documents == "lines":
+            yield _cleaned(line) if line else None
+            continue
+        if _HEADING.fullmatch(line):
+            if documents != "articles" or not line.startswith("= ="):
+                yield None
+            continue
+        if line:
+            yield from _SENTENCE_END.split(_cleaned(line))
+        if documents == "paragraphs":
+            yield None
+    yield None
+
+
+def _cleaned(line: str) -> str:
+    return _JOINED.sub(r"\1", line.replace("<unk>", _UNKNOWN))
+
+
+def _main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tessera.text", description="Tokenise text for pre-training.")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="text in UTF-8")
+    parser.add_argument("--vocabulary", required=True, help="vocab.txt of a BERT: a token per line")
+    parser.add_argument("--out", required=True, help="file to write (.safetensors)")
+    parser.add_argument(
+        "--documents",
+        choices=get_args(Documents),
+        default="lines",
+        help="lines: a sentence per line, an empty line ends a document (default); paragraphs: each line is a "
+        "document; sections, articles: headings between equals signs begin documents",
+    )
+    parser.add_argument("--cased", action="store_true", help="keep capitals and accents")
+    options = parser.parse_args(arguments)
+    try:
+        text = tokenize(
+            options.files, options.vocabulary, documents=options.documents, lowercase=not options.cased
+        )
+        text.save(options.out)
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
+    documents, sentences = len(text.documents) - 1, len(text.sentences) - 1
+    print(f"{options.out}: {len(text.tokens):,} tokens in {sentences:,} sentences of {documents:,} documents")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))

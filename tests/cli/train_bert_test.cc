@@ -1,0 +1,177 @@
+// `tessera train bert`.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <tessera/pretraining.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/tool.h"
+#include "report/strict_markup.h"
+
+namespace tessera {
+namespace {
+
+using nlohmann::json;
+using test::content_of;
+using test::expect_failure;
+using test::expect_refused;
+using test::json_of;
+using test::Outcome;
+using test::results_of;
+using test::says;
+
+class TrainBertCliTest : public test::ToolTest {
+ protected:
+  static constexpr const char* kText = "train bert --documents 60 --vocabulary 100 --seed 3 --tiles 2";
+  static constexpr const char* kSizes = "--length 32 --batch 4";
+  static constexpr const char* kSteps = "--steps 6 --evaluate-every 4";
+
+  json train(const std::string& options) const {
+    return results_of(run(fmt::format("{} --json {}", kText, options)))[0];
+  }
+  static std::string small() { return fmt::format("{} {} {}", kText, kSizes, kSteps); }
+};
+
+TEST_F(TrainBertCliTest, JsonHasWhatWasTrained) {
+  const Outcome o = run(small() + " --json");
+  EXPECT_EQ(json_of(o)["schema"], 1);
+  EXPECT_EQ(json_of(o)["command"], "train bert");
+  const json r = results_of(o)[0];
+  EXPECT_EQ(r["settings"]["vocab_size"], 100);
+  EXPECT_EQ(r["settings"]["optimizer"], "lamb");
+  EXPECT_EQ(r["settings"]["phases"][0]["steps"], 6);
+  EXPECT_EQ(r["phases"][0]["length"], 32);
+  EXPECT_GT(r["phases"][0]["packing_factor"], 1);
+  EXPECT_TRUE(r["finished"]);
+  ASSERT_EQ(r["evaluations"].size(), 2U);
+  EXPECT_EQ(r["evaluations"][0]["step"], 4);
+  EXPECT_EQ(r["evaluations"][1]["step"], 6);
+  EXPECT_EQ(r["evaluations"][1]["sequences"], r["sequences"]);
+  EXPECT_GT(r["tokens_per_second"], r["sequences_per_second"]);
+  EXPECT_FALSE(r["step"]["operations"].empty());
+}
+
+TEST_F(TrainBertCliTest, PrintsALinePerEvaluation) {
+  const Outcome o = run(small());
+  ASSERT_EQ(o.status, 0) << o.err;
+  EXPECT_EQ(o.err, "");
+  for (const char* words : {"synthetic text", "BERT-tiny", "packs", "held-out loss", "sequences and"})
+    EXPECT_TRUE(says(o.out, words));
+}
+
+TEST_F(TrainBertCliTest, OptionsReachTheTraining) {
+  for (const char* options :
+       {"--pack none", "--max-per-pack 2 --average sequence", "--numbers mlperf-v1 --rounding nearest",
+        "--numbers mlperf-v2 --average pack", "--numbers bf16 --micro-batches 2",
+        "--optimizer adamw --lr 0.001 --lr-schedule linear --warmup 2 --clip-norm 1",
+        "--dropout 0 --optimizer sgd"})
+    EXPECT_TRUE(train(fmt::format("{} {} {}", kSizes, kSteps, options))["finished"]) << options;
+  EXPECT_EQ(train("--length 16,32 --batch 8,4 --steps 3,2")["steps"], 5);
+}
+
+TEST_F(TrainBertCliTest, ContinuesBitByBitAfterKill) {
+  const std::string killed = path("killed.safetensors"), whole = path("whole.safetensors");
+  const std::string many =
+      fmt::format("{} {} --json --steps 60 --evaluate-every 5 --checkpoint ", kText, kSizes);
+  ASSERT_EQ(run(fmt::format("{}'{}'", many, whole)).status, 0);
+  run(fmt::format("{}'{}' --threads 2", many, killed),
+      fmt::format("{{}} & while ! test -e '{}' && kill -0 $!; do :; done; kill -KILL $!; wait $!", killed));
+  ASSERT_TRUE(std::filesystem::exists(killed));
+  expect_refused(run(fmt::format("{}'{}'", many, killed)), "exists: add --resume");
+  const Outcome resumed = run(fmt::format("{}'{}' --threads 1 --resume", many, killed));
+  EXPECT_GT(results_of(resumed)[0]["resumed_from_step"], 0);
+  EXPECT_TRUE(content_of(killed) == content_of(whole));
+}
+
+TEST_F(TrainBertCliTest, AnInterruptedTrainingGoesOn) {
+  const std::string stopped = path("stopped.safetensors"), whole = path("whole.safetensors");
+  const std::string many = fmt::format("{} {} --steps 80 --evaluate-every 5 --checkpoint ", kText, kSizes);
+  ASSERT_EQ(run(fmt::format("{}'{}'", many, whole)).status, 0);
+  const Outcome o = run(
+      fmt::format("{}'{}'", many, stopped),
+      fmt::format("{{}} & while ! test -e '{}' && kill -0 $!; do :; done; kill -INT $!; wait $!", stopped));
+  if (o.status == 0) GTEST_SKIP() << "it had finished when the signal came";
+  expect_failure(130, o, "interrupted after step ");
+  ASSERT_EQ(run(fmt::format("{}'{}' --resume", many, stopped)).status, 0);
+  EXPECT_TRUE(content_of(stopped) == content_of(whole));
+}
+
+TEST_F(TrainBertCliTest, ReadsFilesAndFolders) {
+  const TokenText text = synthetic_text({.vocabulary = 64, .documents = 50});
+  const TextSplit split = split_text(text, 0.2, 1);
+  write_tokens(path("all.safetensors"), text);
+  std::filesystem::create_directories(path("folder"));
+  write_tokens(path("folder/train.safetensors"), split.train);
+  write_tokens(path("folder/test.safetensors"), split.held_out);
+  const std::string options = "train bert --length 32 --batch 4 --steps 2 --json --data ";
+  for (const char* name : {"all.safetensors", "folder"}) {
+    const json r = results_of(run(fmt::format("{}'{}'", options, path(name))))[0];
+    EXPECT_EQ(r["settings"]["vocab_size"], 64);
+  }
+}
+
+TEST_F(TrainBertCliTest, ParametersAreSavedAndTakenUp) {
+  const std::string model = path("model.safetensors");
+  const json first = train(fmt::format("{} --steps 6 --lr 0.05 --save '{}'", kSizes, model));
+  const json second = train(fmt::format("{} --steps 1 --lr 1e-30 --init '{}'", kSizes, model));
+  EXPECT_EQ(first["evaluations"][0]["held_out_loss"], second["evaluations"][0]["held_out_loss"]);
+}
+
+TEST_F(TrainBertCliTest, TilesTrainAsTheHost) {
+  const std::string options =
+      "--steps 2 --evaluate-every 1 --batch 1 --length 16 --dropout 0 --optimizer adamw";
+  const json host = train(options);
+  const json tiles = results_of(run(fmt::format(
+      "train bert --documents 60 --vocabulary 100 --seed 3 --machine gc200 --json {}", options)))[0];
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_NEAR(tiles["evaluations"][i]["held_out_loss"].get<double>(),
+                host["evaluations"][i]["held_out_loss"].get<double>(), 2e-3);
+  EXPECT_GT(tiles["cycles"], 0);
+}
+
+TEST_F(TrainBertCliTest, WritesAReport) {
+  const std::string page = path("page.html");
+  for (const char* options : {"", "--estimate"}) {
+    const Outcome o = run(fmt::format("{} --report '{}' {}", small(), page, options));
+    ASSERT_EQ(o.status, 0) << o.err;
+    const std::string text = testing::MarkupReader::read(content_of(page)).whole_text();
+    for (const char* words : {"Pre-training of BERT-tiny", "Memory of a training step", "vocab_size"})
+      EXPECT_TRUE(says(text, words));
+  }
+}
+
+TEST_F(TrainBertCliTest, SaysWhatIsWrong) {
+  const std::string file = path("tokens.safetensors");
+  write_tokens(file, synthetic_text({.vocabulary = 64, .documents = 50}));
+  for (const auto& [options, message] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"--length 1024", "the length is 1024; it must be at most the positions of the model, 512"},
+           {"--size huge", "huge"},
+           {"--numbers fp8", "there are no numbers 'fp8'"},
+           {"--rounding stochastic", "the numbers fp32 have none"},
+           {"--length 16,32 --batch 1,2,3", "--batch has 3 items"},
+           {"--steps 2 --epochs 2", "leave out one of them"},
+           {"--batch 5 --micro-batches 2", "cannot be divided into 2"},
+           {"--batch 100000", "is larger than the"},
+           {"--pack none --max-per-pack 2", "--max-per-pack is for --pack optimal"},
+           {"--resume", "--resume is for --checkpoint FILE"},
+           {"--optimizer sgd --betas 0.9,0.9", "--betas is for --optimizer adam"},
+           {"--data nowhere --vocabulary 100", "--vocabulary is for synthetic text"}})
+    expect_refused(run("train bert " + options), message);
+  expect_refused(run("train --lr 1 bert"), "--lr stands before bert");
+  const auto fails = [&](const std::string& options, const std::string& message) {
+    expect_failure(1, run("train bert --steps 1 --batch 2 " + options), message);
+  };
+  fails("--data nowhere.safetensors", "nowhere.safetensors");
+  fails(fmt::format("--data '{}'", path("")), "lacks train.safetensors");
+  const std::string whole = content_of(file);
+  fails(fmt::format("--data '{}'", this->file("cut.safetensors", whole.substr(0, whole.size() - 3))),
+        "it may be truncated");
+  fails(fmt::format("--data '{}'", this->file("text.txt", "some words")), "text.txt");
+  fails(fmt::format("--checkpoint '{}' --resume", this->file("other.safetensors", whole)),
+        "a checkpoint of format 'tessera tokens 1'");
+}
+
+}  // namespace
+}  // namespace tessera
