@@ -2,7 +2,7 @@
 
     python bench/python/bert_curves.py --tessera build/release/cli/tessera --data DATA/text --out docs/images/packed-bert
 
-Trains with the validation file, holds a part of the test file out, and evaluates five times an epoch; each paragraph is a
+Trains with the validation file, holds a part of the test file out, and evaluates every 18 steps; each paragraph is a
 document. A batch of padded sequences has as many sequences as one of packs has on average. Prints a table of the
 held-out loss, the mean of the seeds and the range, and writes OUT.json with all evaluations and OUT.svg.
 """
@@ -34,7 +34,7 @@ def trained(options: argparse.Namespace, folder: Path, variant: str, seed: int, 
     command = [options.tessera, "train", "bert", "--data", str(folder), "--size", options.size, "--json"]
     command += ["--length", str(options.length), "--epochs", str(options.epochs), "--batch", str(batch)]
     command += ["--evaluate-every", str(options.every), "--average", "sequence"]
-    command += ["--seed", str(seed), "--lr", str(options.lr), "--lr-schedule", "linear", "--warmup", "20", *VARIANTS[variant]]
+    command += ["--seed", str(seed), "--lr", str(options.lr), "--lr-schedule", "linear", "--warmup", "16", *VARIANTS[variant]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(done.stderr)
@@ -111,11 +111,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with wikitext2-….txt and the vocabulary")
     parser.add_argument("--size", default="tiny")
     parser.add_argument("--length", type=int, default=256)
-    parser.add_argument("--batch", type=int, default=16, help="packs of a step")
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--every", type=int, default=16, help="steps from one evaluation to the next")
+    parser.add_argument("--batch", type=int, default=8, help="packs of a step")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--every", type=int, default=18, help="steps from one evaluation to the next")
     parser.add_argument("--lr", type=float, default=0.03)
-    parser.add_argument("--held-out", type=float, default=0.15, help="fraction of the test file that is evaluated")
+    parser.add_argument("--held-out", type=float, default=0.05, help="fraction of the test file that is evaluated")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, help="begin of the names of two files")
     options = parser.parse_args()

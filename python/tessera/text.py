@@ -66,7 +66,7 @@ def tokenize(
                 tokens.extend(sentence.ids)
                 sentences.append(len(tokens))
     if not tokens:
-        raise ValueError(f"{', '.join(map(os.fspath, paths))}: no text to tokenise")
+        raise ValueError(f"{', '.join(os.fspath(path) for path in paths)}: no text to tokenise")
     name = ", ".join(os.path.basename(os.fspath(path)) for path in paths)
     return TokenText(
         name,
