@@ -72,10 +72,10 @@ PretrainingReport report_of(const BertRequest& r, const BertTrainer& trainer, co
   PretrainingReport report;
   report.network =
       fmt::format("BERT-{}, numbers {}, {}", r.size, r.settings.numbers, name_of(r.settings.optimizer));
-  report.images =
-      fmt::format("{}: {} tokens in {} documents for training, {} in {} held out", text.train.name,
-                  report::count_text(text.train.tokens.size()), report::count_text(text.train.count()),
-                  report::count_text(text.held_out.tokens.size()), report::count_text(text.held_out.count()));
+  report.images = fmt::format(
+      "{}: {} tokens in {} documents for training, {} in {} held out", text.train->name,
+      report::count_text(text.train->tokens.size()), report::count_text(text.train->count()),
+      report::count_text(text.held_out->tokens.size()), report::count_text(text.held_out->count()));
   report.machine = fmt::format("{}, {} tiles", machine.is_host() ? "host" : machine.name(),
                                report::count_text(machine.tiles()));
   report.tiles = machine.tiles();

@@ -62,8 +62,8 @@ TokenText synthetic_text(const SyntheticText& settings = {});
 
 /// Text for training, and text that is held out.
 struct TextSplit {
-  TokenText train;
-  TokenText held_out;
+  std::shared_ptr<const TokenText> train;
+  std::shared_ptr<const TokenText> held_out;
 };
 /// Documents of a text at random: round(fraction × documents), and at least 2, are held out. Throws Error if
 /// that leaves fewer than 2.
@@ -110,7 +110,7 @@ struct PretrainingBatch {
 class PretrainingData {
  public:
   /// Throws UsageError for a length or number out of range, Error if the text has fewer than two documents.
-  PretrainingData(const TokenText& text, const SequenceSettings& settings);
+  PretrainingData(std::shared_ptr<const TokenText> text, const SequenceSettings& settings);
   ~PretrainingData();
   PretrainingData(PretrainingData&&) noexcept;
   PretrainingData& operator=(PretrainingData&&) noexcept;

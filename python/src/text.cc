@@ -1,11 +1,13 @@
 // Text of tokens, and packed batches of it for pre-training.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <tessera/error.h>
 #include <tessera/pretraining.h>
 
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -108,8 +110,9 @@ void bind_token_text(nb::module_& m) {
       .def(
           "split",
           [](const TokenText& text, double fraction, uint64_t seed) {
-            TextSplit split = split_text(text, fraction, seed);
-            return std::pair(std::move(split.train), std::move(split.held_out));
+            const TextSplit split = split_text(text, fraction, seed);
+            return std::pair(std::const_pointer_cast<TokenText>(split.train),
+                             std::const_pointer_cast<TokenText>(split.held_out));
           },
           "fraction"_a = 0.05, "seed"_a = 0,
           "The text for training, and a fraction of the documents, at random and at least two, that is held "
@@ -130,7 +133,7 @@ void bind_text(nb::module_& m) {
                               "The sequences [CLS] A [SEP] B [SEP] of a text, and their packs.")
       .def(
           "__init__",
-          [](PretrainingData* made, const TokenText& text, uint32_t length, bool packed,
+          [](PretrainingData* made, const std::shared_ptr<TokenText>& text, uint32_t length, bool packed,
              uint32_t max_per_pack, uint64_t seed) {
             const nb::gil_scoped_release released;
             new (made) PretrainingData(text, {length, packed, max_per_pack, seed});

@@ -103,8 +103,8 @@ TEST_F(TrainBertCliTest, ReadsFilesAndFolders) {
   const TextSplit split = split_text(text, 0.2, 1);
   write_tokens(path("all.safetensors"), text);
   std::filesystem::create_directories(path("folder"));
-  write_tokens(path("folder/train.safetensors"), split.train);
-  write_tokens(path("folder/test.safetensors"), split.held_out);
+  write_tokens(path("folder/train.safetensors"), *split.train);
+  write_tokens(path("folder/test.safetensors"), *split.held_out);
   const std::string options = "train bert --length 32 --batch 4 --steps 2 --json --data ";
   for (const char* name : {"all.safetensors", "folder"}) {
     const json r = results_of(run(fmt::format("{}'{}'", options, path(name))))[0];

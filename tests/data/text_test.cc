@@ -36,6 +36,8 @@ const TokenText& text() {
   return all;
 }
 
+std::shared_ptr<const TokenText> shared_text() { return std::make_shared<const TokenText>(text()); }
+
 class TokenFileTest : public testing::Test {
  protected:
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
@@ -99,11 +101,11 @@ TEST_F(TokenFileTest, OtherFilesAreRefused) {
 
 TEST(TextSplit, EachDocumentIsInOnePart) {
   const TextSplit split = split_text(text(), 0.1, 3);
-  check(split.train);
-  check(split.held_out);
-  EXPECT_EQ(split.held_out.count(), 20U);
-  EXPECT_EQ(split.train.count(), 180U);
-  EXPECT_EQ(split.train.tokens.size() + split.held_out.tokens.size(), text().tokens.size());
+  check(*split.train);
+  check(*split.held_out);
+  EXPECT_EQ(split.held_out->count(), 20U);
+  EXPECT_EQ(split.train->count(), 180U);
+  EXPECT_EQ(split.train->tokens.size() + split.held_out->tokens.size(), text().tokens.size());
   EXPECT_ERROR("2 documents; at least 4", split_text(small_text(), 0.1, 0));
 }
 
@@ -250,7 +252,7 @@ void expect_sound(const PretrainingBatch& b, const SpecialTokens& special) {
 
 TEST(PretrainingData, AnEpochHasEachSequenceOnce) {
   for (const bool packed : {true, false}) {
-    PretrainingData data(text(), {.length = 96, .packed = packed, .seed = 2});
+    PretrainingData data(shared_text(), {.length = 96, .packed = packed, .seed = 2});
     std::multiset<std::vector<uint32_t>> wanted;
     for (const SentencePair& pair : pairs_of(text(), 96, 2)) {
       std::vector<uint32_t> tokens = {text().special.cls};
@@ -287,7 +289,8 @@ TEST(PretrainingData, AnEpochHasEachSequenceOnce) {
 }
 
 TEST(PretrainingData, ABatchFollowsFromItsPlace) {
-  PretrainingData all(text(), {.length = 64, .seed = 2}), again(text(), {.length = 64, .seed = 2});
+  PretrainingData all(shared_text(), {.length = 64, .seed = 2}),
+      again(shared_text(), {.length = 64, .seed = 2});
   const PretrainingBatch first = all.batch(0, 0, 4);
   all.batch(0, 4, 4);
   const PretrainingBatch wanted = all.batch(1, 4, 4);
@@ -300,8 +303,8 @@ TEST(PretrainingData, ABatchFollowsFromItsPlace) {
 }
 
 TEST(PretrainingData, ImpossibleOnesAreRefused) {
-  EXPECT_USAGE_ERROR("sequences of 7 tokens", PretrainingData(text(), {.length = 7}));
-  PretrainingData data(text(), {.length = 64});
+  EXPECT_USAGE_ERROR("sequences of 7 tokens", PretrainingData(shared_text(), {.length = 7}));
+  PretrainingData data(shared_text(), {.length = 64});
   EXPECT_USAGE_ERROR("of an epoch; it has", data.batch(0, data.packing().packs(), 1));
 }
 

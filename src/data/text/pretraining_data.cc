@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/random.h"
 #include "data/samples.h"
@@ -48,8 +49,9 @@ uint32_t most_predictions_of(const pack::Packing& packing) {
 }  // namespace
 
 struct PretrainingData::Impl {
-  Impl(const TokenText& all, const SequenceSettings& chosen)
-      : text(all),
+  Impl(std::shared_ptr<const TokenText> all, const SequenceSettings& chosen)
+      : source(std::move(all)),
+        text(*source),
         settings(chosen),
         pairs((check(chosen), train::pairs_of(text, chosen.length, chosen.seed))),
         lengths(lengths_of(pairs)),
@@ -66,7 +68,8 @@ struct PretrainingData::Impl {
   void add_sequence(PretrainingBatch& batch, uint32_t pack, uint32_t number, uint32_t start,
                     uint64_t sequence, uint32_t epoch, uint32_t& slot) const;
 
-  TokenText text;
+  std::shared_ptr<const TokenText> source;
+  const TokenText& text;
   SequenceSettings settings;
   std::vector<SentencePair> pairs;
   std::vector<uint32_t> lengths;
@@ -127,8 +130,8 @@ void PretrainingData::Impl::add_sequence(PretrainingBatch& batch, uint32_t pack,
   ++batch.sequences;
 }
 
-PretrainingData::PretrainingData(const TokenText& text, const SequenceSettings& settings)
-    : impl_(std::make_unique<Impl>(text, settings)) {}
+PretrainingData::PretrainingData(std::shared_ptr<const TokenText> text, const SequenceSettings& settings)
+    : impl_(std::make_unique<Impl>(std::move(text), settings)) {}
 PretrainingData::~PretrainingData() = default;
 PretrainingData::PretrainingData(PretrainingData&&) noexcept = default;
 PretrainingData& PretrainingData::operator=(PretrainingData&&) noexcept = default;

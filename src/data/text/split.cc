@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <utility>
 
 #include "data/samples.h"
 
@@ -13,7 +15,7 @@ namespace {
 constexpr uint64_t kFewest = 2;  // documents, of which a pair may have two
 
 /// The text of some documents.
-TokenText part_of(const TokenText& text, const std::vector<uint32_t>& documents) {
+std::shared_ptr<const TokenText> part_of(const TokenText& text, const std::vector<uint32_t>& documents) {
   TokenText part{.name = text.name, .vocabulary = text.vocabulary, .special = text.special};
   for (const uint32_t document : documents) {
     for (uint64_t s = text.documents[document]; s < text.documents[document + 1]; ++s) {
@@ -23,7 +25,7 @@ TokenText part_of(const TokenText& text, const std::vector<uint32_t>& documents)
     }
     part.documents.push_back(part.sentences.size() - 1);
   }
-  return part;
+  return std::make_shared<const TokenText>(std::move(part));
 }
 
 }  // namespace
@@ -49,12 +51,12 @@ TextSplit load_text(const std::string& path, double fraction, uint64_t seed) {
           fmt::format("{}: it lacks {}; expected are train.safetensors and test.safetensors, as python "
                       "-m tessera.text writes them, or name one such file",
                       path, name));
-    *text = read_tokens((place / name).string());
+    *text = std::make_shared<const TokenText>(read_tokens((place / name).string()));
   }
-  if (split.train.vocabulary != split.held_out.vocabulary)
+  if (split.train->vocabulary != split.held_out->vocabulary)
     throw Error(
         fmt::format("{}: the vocabularies of train.safetensors and test.safetensors differ, {} and {}", path,
-                    split.train.vocabulary, split.held_out.vocabulary));
+                    split.train->vocabulary, split.held_out->vocabulary));
   return split;
 }
 

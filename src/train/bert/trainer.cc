@@ -29,20 +29,20 @@ double seconds_from(Clock::time_point start) {
 
 std::string identity_of(const TextSplit& text) {
   uint64_t sum = 0;
-  for (const TokenText* part : {&text.train, &text.held_out}) {
+  for (const auto& part : {text.train, text.held_out}) {
     sum = sum * 31 + base::checksum(std::as_bytes(std::span(part->tokens)));
     for (const auto* limits : {&part->sentences, &part->documents})
       sum = sum * 31 + base::checksum(std::as_bytes(std::span(*limits)));
   }
   return fmt::format("text of {} tokens for training and {} held out, checksum {:016x}",
-                     text.train.tokens.size(), text.held_out.tokens.size(), sum);
+                     text.train->tokens.size(), text.held_out->tokens.size(), sum);
 }
 
 PretrainingSettings with_vocabulary(PretrainingSettings settings, const TextSplit& text) {
   check(settings);
-  tessera::check(text.train);
-  tessera::check(text.held_out);
-  settings.config.vocab_size = text.train.vocabulary;
+  tessera::check(*text.train);
+  tessera::check(*text.held_out);
+  settings.config.vocab_size = text.train->vocabulary;
   return settings;
 }
 
