@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -54,14 +55,14 @@ def tokenised(options: argparse.Namespace, folder: Path) -> None:
 
 
 def table(results: dict[str, list[dict[str, Any]]]) -> str:
-    lines = ["| | held-out loss | its range | sequences per second | padding |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| | held-out loss | its range | packs of a step | padding |", "| --- | --- | --- | --- | --- |"]
     for variant, runs in results.items():
         losses = [run["evaluations"][-1]["held_out_loss"] for run in runs]
-        rate = max(run["sequences_per_second"] for run in runs)
+        packs = runs[0]["settings"]["phases"][0]["batch"]
         padding = 100 * (1 - runs[0]["phases"][0]["efficiency"])
         lines.append(
             f"| {variant} | {sum(losses) / len(losses):.4f} | {min(losses):.4f} to {max(losses):.4f} "
-            f"| {rate:.0f} | {padding:.0f} % |"
+            f"| {packs} | {padding:.0f} % |"
         )
     return "\n".join(lines)
 
@@ -71,7 +72,8 @@ def picture(results: dict[str, list[dict[str, Any]]]) -> str:
     width, height, left, top, right, bottom = 760, 400, 60, 20, 20, 50
     points = [e for runs in results.values() for run in runs for e in run["evaluations"]]
     most = max(e["sequences"] for e in points)
-    low, high = (f(e["held_out_loss"] for e in points) for f in (min, max))
+    low = math.floor(2 * min(e["held_out_loss"] for e in points)) / 2
+    high = math.ceil(2 * max(e["held_out_loss"] for e in points)) / 2
 
     def x(value: float) -> float:
         return left + (width - left - right) * value / most
@@ -83,11 +85,12 @@ def picture(results: dict[str, list[dict[str, Any]]]) -> str:
         return "M" + " L".join(f"{x(a):.1f},{y(b):.1f}" for a, b in pairs)
 
     parts = [f'<rect width="{width}" height="{height}" fill="white"/>']
-    for i in range(6):
-        value, count = low + (high - low) * i / 5, most * i / 5
-        parts.append(f'<path d="M{left},{y(value):.1f} H{width - right}" stroke="#ddd"/>')
-        parts.append(f'<text x="{left - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value:.2f}</text>')
-        parts.append(f'<text x="{x(count):.1f}" y="{height - bottom + 18}" text-anchor="middle">{count:,.0f}</text>')
+    for i in range(round(2 * (high - low)) + 1):
+        at = y(low + i / 2)
+        parts.append(f'<path d="M{left},{at:.1f} H{width - right}" stroke="#ddd"/>')
+        parts.append(f'<text x="{left - 8}" y="{at + 4:.1f}" text-anchor="end">{low + i / 2:.1f}</text>')
+    for count in range(0, most + 1, 500):
+        parts.append(f'<text x="{x(count):.1f}" y="{height - bottom + 18}" text-anchor="middle">{count:,}</text>')
     for i, (variant, runs) in enumerate(results.items()):
         rows = [[e for e in at] for at in zip(*(run["evaluations"] for run in runs), strict=True)]
         seen = [sum(e["sequences"] for e in row) / len(row) for row in rows]
