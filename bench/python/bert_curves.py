@@ -1,6 +1,6 @@
 """BERT-tiny on WikiText-2: loss by sequences trained with, packed and padded, in FP32 and FP16.
 
-    python bench/python/bert_curves.py --tessera build/release/cli/tessera --data DATA/text --out docs/images/packed-bert
+    python bench/python/bert_curves.py --tessera build/release/cli/tessera --data data/text --out packed-bert
 
 Trains with the validation file, holds a part of the test file out, and evaluates every 18 steps; each paragraph is a
 document. A batch of padded sequences has as many sequences as one of packs has on average. Prints a table of the
@@ -35,13 +35,15 @@ def trained(options: argparse.Namespace, folder: Path, variant: str, seed: int, 
     command = [options.tessera, "train", "bert", "--data", str(folder), "--size", options.size, "--json"]
     command += ["--length", str(options.length), "--epochs", str(options.epochs), "--batch", str(batch)]
     command += ["--evaluate-every", str(options.every), "--average", "sequence"]
-    command += ["--seed", str(seed), "--lr", str(options.lr), "--lr-schedule", "linear", "--warmup", "16", *VARIANTS[variant]]
+    command += ["--seed", str(seed), "--lr", str(options.lr), "--lr-schedule", "linear"]
+    command += ["--warmup", "16", *VARIANTS[variant]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(done.stderr)
     result: dict[str, Any] = json.loads(done.stdout)["results"][0]
     last = result["evaluations"][-1]
-    print(f"{variant}, seed {seed}: {last['held_out_loss']:.4f}, {result['seconds']:.0f} s", file=sys.stderr, flush=True)
+    found = f"{variant}, seed {seed}: {last['held_out_loss']:.4f}, {result['seconds']:.0f} s"
+    print(found, file=sys.stderr, flush=True)
     return result
 
 
@@ -105,7 +107,8 @@ def picture(results: dict[str, list[dict[str, Any]]]) -> str:
     parts.append(f'<text x="{width / 2}" y="{height - 10}" text-anchor="middle">sequences trained with</text>')
     parts.append(f'<text x="{left}" y="{top - 6}">held-out loss</text>')
     style = 'font-family="sans-serif" font-size="12"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {style}>' + "".join(parts) + "</svg>\n"
+    frame = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {style}>'
+    return frame + "".join(parts) + "</svg>\n"
 
 
 def main() -> None:
