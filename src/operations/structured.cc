@@ -154,6 +154,7 @@ Value apply_stage(const ops::StructuredStage& stage, Value parameters, Value x) 
   // Constants are rounded, factors are not.
   double scale = 0;
   for (const ops::StructuredTerm& term : stage.terms) scale = std::max(scale, std::abs(term.scale));
+  if (scale == 0) scale = 1;
   const uint32_t features = x.type().cols(), zero = parameters.type().cols() - 2;
   std::vector<int64_t> of_x, of_parameters;
   std::vector<float> scales;

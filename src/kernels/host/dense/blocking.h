@@ -24,9 +24,10 @@ inline constexpr uint32_t kDenseSumStep = kDensePanels * kPanelRows;
 
 /// Maximum number of columns of a micro-tile of dW.
 inline constexpr uint32_t kMostDenseColumns = 12;
+/// Number of columns of dW that a thread processes at a time.
+inline constexpr uint32_t kDenseColumns = 512;
 /// Number of terms of a sum of dW that are added in one pass: their part of two panels stays in the L1 cache.
 inline constexpr uint32_t kDenseGradientDepth = 256;
-inline constexpr uint32_t kDenseColumns = 512;
 
 /// Number of floats of images' rows that are copied at a time: they stay in the L2 cache.
 inline constexpr uint32_t kSeenFloats = 64 << 10;

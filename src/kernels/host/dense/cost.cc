@@ -146,7 +146,9 @@ program::PhaseTimes panel_weight_gradient_add_cost(const program::Vertex& v, con
   const MicroTileWork work{double{1} * out.rows, double{1} * in.cols, double{1} * gradient.rows};
   const DenseGradientMethod method(in.type, out.type, in.rows, out.rows);
   const double copied = method.copies_x ? copy_cycles(in, f) : 0;
-  const double stream = stream_cycles(out, f);
+  // Each pass but the first also reads dW.
+  const double passes = std::max(1.0, std::ceil(double{1} * in.rows / method.depth));
+  const double stream = (2 * passes - 1) * stream_cycles(out, f);
   const double arithmetic = micro_tile_cycles(work, 0, f);
   return phases(copied + copy_cycles(gradient, f),
                 std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream));

@@ -33,18 +33,18 @@ class PanelWeightGradient {
     const uint32_t groups = (dw_.rows + kDensePanels - 1) / kDensePanels;
     const uint32_t parts = (x_.cols + kDenseColumns - 1) / kDenseColumns;
     for (uint32_t row = 0; row == 0 || row < x_.rows; row += method_.depth) {
-      const Pass pass{row, std::min(method_.depth, x_.rows - row), scratch + scratch_.x};
-      if (method_.copies_x) copy_tiles(pass);
+      const Rows rows{row, std::min(method_.depth, x_.rows - row), scratch + scratch_.x};
+      if (method_.copies_x) copy_tiles(rows);
       program::share_work(v_.helpers, groups * parts, scratch, [&](uint32_t i, std::byte* of_thread) {
-        group(pass, i % groups * kDensePanels, i / groups, reinterpret_cast<float*>(of_thread));
+        group(rows, i % groups * kDensePanels, i / groups, reinterpret_cast<float*>(of_thread));
       });
     }
   }
 
  private:
   // Rows of X, and where they are copied.
-  struct Pass {
-    uint32_t row, rows;
+  struct Rows {
+    uint32_t begin, count;
     float* copied;
   };
 
@@ -57,35 +57,35 @@ class PanelWeightGradient {
       visit(col + split.begin(i), split.begin(i + 1) - split.begin(i));
   }
 
-  void copy_tiles(const Pass& pass) const {
+  void copy_tiles(const Rows& rows) const {
     constexpr uint32_t kRowsAtOnce = 32;  // whose pages the TLB holds
     v_.enter(Phase::rearrange);
-    for (uint32_t r = 0; r < pass.rows; r += kRowsAtOnce)
+    for (uint32_t r = 0; r < rows.count; r += kRowsAtOnce)
       for (uint32_t part = 0; part * kDenseColumns < x_.cols; ++part)
         each_tile(part, [&](uint32_t col, uint32_t cols) HWY_ATTR {
-          copy_rows(x_, pass.row + r, std::min(kRowsAtOnce, pass.rows - r), col, cols,
-                    pass.copied + size_t{col} * pass.rows + size_t{r} * cols, cols);
+          copy_rows(x_, rows.begin + r, std::min(kRowsAtOnce, rows.count - r), col, cols,
+                    rows.copied + size_t{col} * rows.count + size_t{r} * cols, cols);
         });
     v_.enter(Phase::compute);
   }
 
-  // Adds a pass to some panels of a part of the columns of dW.
-  void group(const Pass& pass, uint32_t panel, uint32_t part, float* of_thread) const {
+  // Adds the products with rows of X to some panels of a part of the columns of dW.
+  void group(const Rows& rows, uint32_t panel, uint32_t part, float* of_thread) const {
     const uint32_t panels = std::min(kDensePanels, dw_.rows - panel);
     float* dy = of_thread + scratch_.dy;
-    copy_panels(panel, panels, pass, dy);
+    copy_panels(panel, panels, rows, dy);
     MicroTile<float> tile = {.panels = dy,
-                             .panel_step = size_t{pass.rows} * kPanelRows,
+                             .panel_step = size_t{rows.count} * kPanelRows,
                              .factors = nullptr,
                              .factor_step = 0,
-                             .depth = pass.rows,
+                             .depth = rows.count,
                              .sums = nullptr,
                              .sums_step = 0,
-                             .adds = adds_ || pass.row > 0,
+                             .adds = adds_ || rows.begin > 0,
                              .next = dy};
     each_tile(part, [&](uint32_t col, uint32_t cols) HWY_ATTR {
-      tile.factors =
-          method_.copies_x ? pass.copied + size_t{col} * pass.rows : row_of<const float>(x_, pass.row) + col;
+      tile.factors = method_.copies_x ? rows.copied + size_t{col} * rows.count
+                                      : row_of<const float>(x_, rows.begin) + col;
       tile.factor_step = method_.copies_x ? cols : static_cast<size_t>(x_.row_stride);
       if (dw_.type == Type::f32) return in_place(tile, panel, panels, col, cols);
       with_float_type(dw_.type, [&]<class T>(T) HWY_ATTR {
@@ -131,11 +131,11 @@ class PanelWeightGradient {
   uint32_t rows_of(uint32_t panel) const { return std::min(kPanelRows, dy_.cols - panel * kPanelRows); }
 
   // Copies panels of dY as FP32: kPanelRows columns for each row.
-  void copy_panels(uint32_t panel, uint32_t panels, const Pass& pass, float* to) const {
-    for (uint32_t p = panel; p < panel + panels; ++p, to += size_t{pass.rows} * kPanelRows) {
+  void copy_panels(uint32_t panel, uint32_t panels, const Rows& rows, float* to) const {
+    for (uint32_t p = panel; p < panel + panels; ++p, to += size_t{rows.count} * kPanelRows) {
       const uint32_t columns = rows_of(p);
-      if (columns < kPanelRows) std::fill(to, to + size_t{pass.rows} * kPanelRows, 0.0F);
-      copy_rows(dy_, pass.row, pass.rows, p * kPanelRows, columns, to, kPanelRows);
+      if (columns < kPanelRows) std::fill(to, to + size_t{rows.count} * kPanelRows, 0.0F);
+      copy_rows(dy_, rows.begin, rows.count, p * kPanelRows, columns, to, kPanelRows);
     }
   }
 
