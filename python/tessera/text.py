@@ -2,7 +2,7 @@
 
     python -m tessera.text corpus.txt --vocabulary vocab.txt --out tokens.safetensors
 
-`tokenize` needs the package `tokenizers`: `pip install tokenizers`.
+`tokenize` needs the package `tokenizers`, which the extra `text` installs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import os
 import re
 import sys
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Literal, TypeAlias, get_args
@@ -44,7 +45,10 @@ def tokenize(
     In a file of "lines" each line is a sentence, and an empty line ends a document, as for BERT's own scripts. With
     "paragraphs" each line is a document of sentences that end with a full stop, a question or an exclamation mark; with
     "sections" and "articles" a heading begins a document. Headings, = Article = and = = Section = = as in WikiText,
-    are left out. A file ends a document. WikiText's <unk> is the unknown token, and its @-@ a hyphen.
+    are left out. A file ends a document. WikiText's <unk> is the unknown token, and its @-@ a hyphen. [SEP] and other
+    special tokens that a text spells out are words like others, not these tokens; only [UNK] is.
+
+    The tokens, 4 bytes each, are in memory, and twice while the text is made of them.
 
     Raises ImportError without the package `tokenizers`, OSError for files that cannot be read, ValueError for a
     vocabulary without special tokens and for files without text.
@@ -52,9 +56,9 @@ def tokenize(
     if documents not in get_args(Documents):
         raise ValueError(f"documents is {documents!r}: use {', '.join(map(repr, get_args(Documents)))}")
     paths = [files] if isinstance(files, (str, os.PathLike)) else list(files)
-    tokenizer, special = _tokenizer(vocabulary, lowercase)
-    tokens: list[int] = []
-    sentences, ends = [0], [0]
+    words = list(_lines(vocabulary))
+    tokenizer, special = _tokenizer(vocabulary, words, lowercase)
+    tokens, sentences, ends = array("I"), array("Q", [0]), array("Q", [0])
     pieces = (piece for path in paths for piece in _pieces(_lines(path), documents))
     while chunk := list(islice(pieces, _SENTENCES_AT_ONCE)):
         encoded = tokenizer.encode_batch([piece or "" for piece in chunk], add_special_tokens=False)
@@ -70,34 +74,50 @@ def tokenize(
     name = ", ".join(os.path.basename(os.fspath(path)) for path in paths)
     return TokenText(
         name,
-        tokenizer.get_vocab_size(),
+        len(words),
         special,
-        np.array(tokens, np.int64),
-        np.array(sentences, np.int64),
-        np.array(ends, np.int64),
+        np.frombuffer(tokens, np.uint32),
+        np.frombuffer(sentences, np.uint64),
+        np.frombuffer(ends, np.uint64),
     )
 
 
-def _tokenizer(vocabulary: str | os.PathLike[str], lowercase: bool) -> tuple[Any, dict[str, int]]:
+def _tokenizer(
+    vocabulary: str | os.PathLike[str], words: Sequence[str], lowercase: bool
+) -> tuple[Any, dict[str, int]]:
+    """BERT's tokenizer, which knows of the special tokens only the unknown one, and their numbers.
+
+    A word's number is that of its line; of two lines with one word the later one's, as in Hugging Face's tokenizers.
+    """
     try:
-        from tokenizers import BertWordPieceTokenizer
+        from tokenizers import Tokenizer
+        from tokenizers.models import WordPiece
+        from tokenizers.normalizers import BertNormalizer
+        from tokenizers.pre_tokenizers import BertPreTokenizer
     except ImportError as error:
         raise ImportError("tokenising text needs the package tokenizers: pip install tokenizers") from error
-    path = os.fspath(vocabulary)
-    words = {word: i for i, word in enumerate(_lines(path))}
-    missing = [token for token in (*_SPECIAL.values(), _UNKNOWN) if token not in words]
+    numbers = {word: i for i, word in enumerate(words)}
+    missing = [token for token in (*_SPECIAL.values(), _UNKNOWN) if token not in numbers]
     if missing:
+        path = os.fspath(vocabulary)
         raise ValueError(f"{path}: no vocabulary of BERT, a token per line: it lacks {', '.join(missing)}")
-    return BertWordPieceTokenizer(path, lowercase=lowercase), {name: words[token] for name, token in _SPECIAL.items()}
+    tokenizer: Any = Tokenizer(WordPiece(numbers, unk_token=_UNKNOWN))
+    tokenizer.add_special_tokens([_UNKNOWN])
+    tokenizer.normalizer = BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    return tokenizer, {name: numbers[token] for name, token in _SPECIAL.items()}
 
 
 def _lines(path: str | os.PathLike[str]) -> Iterator[str]:
-    with open(path, encoding="utf-8") as file:
-        try:
-            for line in file:
-                yield line.strip()
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{os.fspath(path)}: not text in UTF-8: {error.reason} at byte {error.start}") from error
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                text = line.decode()
+            except UnicodeDecodeError as error:
+                where = f"line {number}, byte {error.start + 1}"
+                raise ValueError(f"{os.fspath(path)}: not text in UTF-8: {error.reason} in {where}") from error
+            text = text.removesuffix("\n").removesuffix("\r")
+            yield from map(str.strip, text.split("\r"))  # which ended lines once
 
 
 def _pieces(lines: Iterable[str], documents: Documents) -> Iterator[str | None]:

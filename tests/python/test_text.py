@@ -56,15 +56,36 @@ def test_headings_and_paragraphs_begin_documents(vocabulary: Path, tmp_path: Pat
 
 
 def test_what_cannot_be_tokenised_is_refused(vocabulary: Path, tmp_path: Path) -> None:
+def test_lines_end_as_in_any_text_file(vocabulary: Path, tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"the cat\r\n\r\ndog\ron\r\r\nmat")
+    assert words_of(tokenize(path, vocabulary)) == [["the cat"], ["dog", "on"], ["mat"]]
+
+
+def test_a_text_has_no_special_tokens_of_its_own(vocabulary: Path, tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("the [SEP] cat [MASK] [CLS][PAD] <unk> [UNK]\n")
+    assert words_of(tokenize(path, vocabulary)) == [["the" + 3 * " [UNK]" + " cat" + 11 * " [UNK]"]]
+
+
+def test_a_vocabulary_has_as_many_tokens_as_lines(vocabulary: Path, tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("the cat\n")
+    vocabulary.write_text("\n".join([*WORDS, "the", "bird"]) + "\n")
+    text = tokenize(path, vocabulary)
+    assert text.vocabulary == len(WORDS) + 2
+    assert text.tokens.tolist() == [len(WORDS), WORDS.index("cat")]  # the later line's, as Hugging Face has it
+
+
     empty, other, binary = tmp_path / "empty.txt", tmp_path / "other.txt", tmp_path / "binary.txt"
     empty.write_text("\n\n")
     other.write_text("the\ncat\n")
-    binary.write_bytes(b"cat \xff\xfe")
+    binary.write_bytes(b"the cat\n" * 5000 + b"cat \xff\xfe")  # beyond what a decoder takes at once
     with pytest.raises(ValueError, match=r"empty\.txt: no text"):
         tokenize(empty, vocabulary)
     with pytest.raises(ValueError, match=r"other\.txt: no vocabulary of BERT.* lacks \[PAD\], \[CLS\]"):
         tokenize(other, other)
-    with pytest.raises(ValueError, match=r"binary\.txt: not text in UTF-8"):
+    with pytest.raises(ValueError, match=r"binary\.txt: not text in UTF-8: .* in line 5001, byte 5"):
         tokenize(binary, vocabulary)
     with pytest.raises(FileNotFoundError):
         tokenize(tmp_path / "nowhere.txt", vocabulary)
