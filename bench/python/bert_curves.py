@@ -3,8 +3,9 @@
     python bench/python/bert_curves.py --tessera build/release/cli/tessera --data data/text --out packed-bert
 
 Trains with the validation file, holds a part of the test file out, and evaluates every 18 steps; each paragraph is a
-document. A batch of padded sequences has as many sequences as one of packs has on average. Prints a table of the
-held-out loss, the mean of the seeds and the range, and writes OUT.json with all evaluations and OUT.svg.
+document. A batch of padded sequences has as many sequences as one of packs has on average. Packs depend on the seed;
+batches and the number of steps, an epoch's with the first seed, do not. Prints a table of the held-out loss, the mean of
+the seeds and the range, and writes OUT.json with all evaluations and OUT.svg.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from typing import Any
 
 from tessera.text import tokenize
 
-#: Options of each training beside those that all have.
 FP16 = ["--numbers", "mlperf-v1", "--rounding"]
+#: Options of each training, besides those of all.
 VARIANTS = {
     "packed": ["--pack", "optimal"],
     "padded": ["--pack", "none"],
@@ -31,9 +32,11 @@ VARIANTS = {
 COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728")
 
 
-def trained(options: argparse.Namespace, folder: Path, variant: str, seed: int, batch: int) -> dict[str, Any]:
+def trained(
+    options: argparse.Namespace, folder: Path, variant: str, seed: int, batch: int, duration: list[str]
+) -> dict[str, Any]:
     command = [options.tessera, "train", "bert", "--data", str(folder), "--size", options.size, "--json"]
-    command += ["--length", str(options.length), "--epochs", str(options.epochs), "--batch", str(batch)]
+    command += ["--length", str(options.length), "--batch", str(batch), *duration]
     command += ["--evaluate-every", str(options.every), "--average", "sequence"]
     command += ["--seed", str(seed), "--lr", str(options.lr), "--lr-schedule", "linear"]
     command += ["--warmup", "16", *VARIANTS[variant]]
@@ -61,7 +64,7 @@ def table(results: dict[str, list[dict[str, Any]]]) -> str:
     for variant, runs in results.items():
         losses = [run["evaluations"][-1]["held_out_loss"] for run in runs]
         packs = runs[0]["settings"]["phases"][0]["batch"]
-        padding = 100 * (1 - runs[0]["phases"][0]["efficiency"])
+        padding = 100 * sum(1 - run["phases"][0]["efficiency"] for run in runs) / len(runs)
         lines.append(
             f"| {variant} | {sum(losses) / len(losses):.4f} | {min(losses):.4f} to {max(losses):.4f} "
             f"| {packs} | {padding:.0f} % |"
@@ -94,7 +97,7 @@ def picture(results: dict[str, list[dict[str, Any]]]) -> str:
     for count in range(0, most + 1, 500):
         parts.append(f'<text x="{x(count):.1f}" y="{height - bottom + 18}" text-anchor="middle">{count:,}</text>')
     for i, (variant, runs) in enumerate(results.items()):
-        rows = [[e for e in at] for at in zip(*(run["evaluations"] for run in runs), strict=True)]
+        rows = [list(at) for at in zip(*(run["evaluations"] for run in runs), strict=True)]
         seen = [sum(e["sequences"] for e in row) / len(row) for row in rows]
         losses = [[e["held_out_loss"] for e in row] for row in rows]
         band = list(zip(seen, map(max, losses), strict=True)) + list(zip(seen, map(min, losses), strict=True))[::-1]
@@ -129,12 +132,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         tokenised(options, Path(name))
         for seed in range(options.seeds):
-            factor = 1.0
-            for variant in VARIANTS:
-                batch = round(options.batch * factor) if variant == "padded" else options.batch
-                run = trained(options, Path(name), variant, seed, batch)
-                factor = run["phases"][0]["packing_factor"] if variant == "packed" else factor
-                results[variant].append(run)
+            for variant, runs in results.items():
+                factor = results["packed"][0]["phases"][0]["packing_factor"] if variant == "padded" else 1
+                duration = ["--steps", str(runs[0]["steps"])] if runs else ["--epochs", str(options.epochs)]
+                runs.append(trained(options, Path(name), variant, seed, round(options.batch * factor), duration))
             write(options, results)
     print(table(results))
 
