@@ -8,6 +8,8 @@ Without --data the text is synthetic. The model may also be given as a configura
 
 import argparse
 
+import numpy as np
+
 from tessera import graph as tg
 from tessera.text import PretrainingData, TokenText, synthetic_text
 
@@ -27,6 +29,8 @@ def main() -> None:
     train, held_out = text.split()
     data = PretrainingData(train, options.length)
     print(f"{data.sequences} sequences in {data.packs} packs, {data.packing_factor:.2f} in each")
+    if not 0 < options.packs <= data.packs:
+        parser.error(f"--packs {options.packs}: a step takes from 1 to {data.packs} packs, those of an epoch")
 
     config = tg.BertConfig.named(options.size)
     config.vocab_size = text.vocabulary
@@ -39,17 +43,24 @@ def main() -> None:
     session = step.session()
 
     unseen = PretrainingData(held_out, options.length)
-    evaluation = tg.bert_for_pretraining(config, **unseen.shape(unseen.packs))
+    evaluation = tg.bert_for_pretraining(config, **unseen.shape(options.packs), average="sequence")
     evaluation.graph.output("loss", evaluation.loss)
     evaluate = evaluation.graph.session(share=session)
+
+    def held_out_loss() -> float:
+        """The mean of all sequences: that of a batch counts as often as it has sequences."""
+        total = 0.0
+        for first in range(0, unseen.packs, options.packs):
+            batch = unseen.batch(0, first, options.packs)
+            total += float(evaluate.run(**batch)) * np.count_nonzero(batch["next_sentence_labels"] >= 0)
+        return total / unseen.sequences
 
     steps_per_epoch = data.packs // options.packs
     for number in range(options.steps):
         epoch, place = divmod(number, steps_per_epoch)
         loss = session.run(**data.batch(epoch, place * options.packs, options.packs))
         if (number + 1) % max(1, options.steps // 5) == 0:
-            held_out_loss = evaluate.run(**unseen.batch(0, 0, unseen.packs))
-            print(f"step {number + 1}: loss {float(loss):.4f}, held out {float(held_out_loss):.4f}")
+            print(f"step {number + 1}: loss {float(loss):.4f}, held out {held_out_loss():.4f}")
     if options.save:
         session.save_parameters(options.save)
 

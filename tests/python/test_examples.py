@@ -87,3 +87,9 @@ def test_bert_pretraining(tmp_path):
     out = output_of("bert_pretraining.py", "--length", "48", "--packs", "8", "--steps", "20", "--save", str(model))
     losses = [float(line.split("held out ")[1]) for line in out.splitlines() if "held out" in line]
     assert len(losses) == 5 and losses[-1] < losses[0] and model.exists()
+
+
+def test_bert_pretraining_refuses_steps_longer_than_an_epoch():
+    command = [sys.executable, str(EXAMPLES / "bert_pretraining.py"), "--packs", "100000"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert result.returncode == 2 and "--packs 100000: a step takes from 1 to" in result.stderr
