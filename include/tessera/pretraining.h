@@ -51,13 +51,14 @@ TokenText read_tokens(const std::string& path);
 /// Writes one; an existing file is only replaced by a complete one. Throws as check() does.
 void write_tokens(const std::string& path, const TokenText& text);
 
-/// Text by Zipf's law: the token of rank r has a probability in proportion to 1 / (r + 1), and the sentences
-/// of a document prefer tokens of its own.
+/// Random text: two of three tokens are drawn by Zipf's law, that of rank r with a probability in proportion
+/// to 1 / (r + 1), and one of three, uniformly, from 50 neighbouring ranks that a document has as its topic.
 struct SyntheticText {
   uint32_t vocabulary = 2000;
   uint32_t documents = 1000;
   uint64_t seed = 0;
 };
+/// Throws UsageError for numbers out of range, Error if memory is short.
 TokenText synthetic_text(const SyntheticText& settings = {});
 
 /// Text for training, and text that is held out.
@@ -65,8 +66,8 @@ struct TextSplit {
   std::shared_ptr<const TokenText> train;
   std::shared_ptr<const TokenText> held_out;
 };
-/// Documents of a text at random: round(fraction × documents), and at least 2, are held out. Throws Error if
-/// that leaves fewer than 2.
+/// Documents of a text at random: round(fraction × documents) are held out, at least 2 and all but 2 at most.
+/// Throws UsageError unless the fraction is above 0 and below 1, Error for fewer than 4 documents.
 TextSplit split_text(const TokenText& text, double fraction, uint64_t seed);
 /// A file of tokens, split so, or a folder with train.safetensors and test.safetensors. Throws Error also if
 /// their vocabularies differ.

@@ -109,6 +109,10 @@ TEST(TextSplit, EachDocumentIsInOnePart) {
   EXPECT_ERROR("2 documents; at least 4", split_text(small_text(), 0.1, 0));
 }
 
+  EXPECT_EQ(split_text(text(), 1e-9, 3).held_out->count(), 2U);
+  EXPECT_EQ(split_text(text(), 0.9999, 3).train->count(), 2U);
+  for (const double fraction : {std::nan(""), -1.0, 0.0, 1.0, 2.0})
+    EXPECT_USAGE_ERROR("fraction of documents held out", split_text(text(), fraction, 3));
 TEST(SentencePairs, AreTwoPartsOfOneDocumentOrOfTwo) {
   for (const uint32_t length : {8U, 32U, 128U, 1000U}) {
     const std::vector<SentencePair> pairs = pairs_of(text(), length, 1);
@@ -318,3 +322,6 @@ TEST(SyntheticText, FollowsFromTheSeed) {
 
 }  // namespace
 }  // namespace tessera
+  check(synthetic_text({.documents = 1}));
+  EXPECT_USAGE_ERROR("0 documents", synthetic_text({.documents = 0}));
+  EXPECT_USAGE_ERROR("20000000 documents", synthetic_text({.documents = 20'000'000}));

@@ -31,6 +31,9 @@ std::shared_ptr<const TokenText> part_of(const TokenText& text, const std::vecto
 }  // namespace
 
 TextSplit split_text(const TokenText& text, double fraction, uint64_t seed) {
+  if (!(fraction > 0 && fraction < 1))
+    throw UsageError(
+        fmt::format("the fraction of documents held out is {}; it must be above 0 and below 1", fraction));
   const uint64_t count = text.count();
   if (count < 2 * kFewest)
     throw Error(fmt::format("{}: {} documents; at least {} are needed, {} of them to be held out", text.name,

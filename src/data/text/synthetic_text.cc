@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/memory.h"
 #include "base/random.h"
 
 namespace tessera {
@@ -13,6 +14,7 @@ namespace {
 constexpr uint32_t kTextStream = 0x74657800;
 constexpr uint32_t kFewestTokens = 32;
 constexpr uint32_t kMostTokensOfText = 1 << 24;
+constexpr uint32_t kMostDocuments = 10'000'000;
 constexpr uint32_t kWordsOfTopic = 50;
 constexpr uint32_t kMostSentences = 12, kShortestSentence = 4, kLongestSentence = 36;
 constexpr SpecialTokens kSynthetic = {.pad = 0, .cls = 1, .sep = 2, .mask = 3};
@@ -33,12 +35,22 @@ uint32_t rank_of(const std::vector<double>& sums, uint32_t word) {
   return static_cast<uint32_t>(std::min<ptrdiff_t>(found - sums.begin(), std::ssize(sums) - 1));
 }
 
+/// Bytes of tokens and limits of some documents, on average.
+uint64_t bytes_of(uint64_t documents) {
+  constexpr uint64_t kSentences = (1 + kMostSentences) / 2;
+  constexpr uint64_t kTokens = kSentences * (kShortestSentence + kLongestSentence) / 2;
+  return documents * (kTokens * sizeof(uint32_t) + (kSentences + 1) * sizeof(uint64_t));
+}
+
 }  // namespace
 
 TokenText synthetic_text(const SyntheticText& s) {
   if (s.vocabulary < kFewestTokens || s.vocabulary > kMostTokensOfText)
     throw UsageError(fmt::format("a vocabulary of {} tokens; synthetic text has {} to {}", s.vocabulary,
                                  kFewestTokens, kMostTokensOfText));
+  if (s.documents == 0 || s.documents > kMostDocuments)
+    throw UsageError(fmt::format("{} documents; synthetic text has 1 to {}", s.documents, kMostDocuments));
+  base::require_memory(bytes_of(s.documents), fmt::format("synthetic text of {} documents", s.documents));
   TokenText text{.name = "synthetic text", .vocabulary = s.vocabulary, .special = kSynthetic};
   const uint32_t words = s.vocabulary - kFirstWord;
   const std::vector<double> sums = zipf_sums(words);
