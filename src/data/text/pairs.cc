@@ -17,15 +17,15 @@ using base::RandomStream;
 
 constexpr uint32_t kPairStream = 0x74657801;
 constexpr uint32_t kMaskStream = 0x74657802;
-constexpr uint32_t kOneIn = 10;      // pieces is short
+constexpr uint32_t kPiecesPerShortOne = 10;
 constexpr unsigned kPlaceBits = 20;  // of a token in its sequence
-constexpr uint32_t kOfAHundred = 100;
+constexpr uint32_t kAllPercent = 100, kMaskedPercent = 80, kReplacedPercent = 10;
 
 /// Takes the pieces of documents one after the other.
 class PairMaker {
  public:
   PairMaker(const TokenText& text, uint32_t length, uint64_t seed)
-      : text_(text), most_(length - kSpecialPerPair), seed_(seed) {}
+      : text_(text), longest_(length - kSpecialPerPair), seed_(seed) {}
 
   std::vector<SentencePair> all() && {
     for (uint64_t document = 0; document < text_.count(); ++document) add(document);
@@ -37,15 +37,17 @@ class PairMaker {
     RandomSequence random(RandomStream(seed_, static_cast<uint32_t>(document), kPairStream));
     const uint64_t end = text_.documents[document + 1];
     for (uint64_t at = text_.documents[document]; at < end;) {
-      const uint32_t target = random.below(kOneIn) == 0 ? 2 + random.below(most_ - 1) : most_;
+      const bool is_short = random.below(kPiecesPerShortOne) == 0;
+      const uint32_t wanted = is_short ? 2 + random.below(longest_ - 1) : longest_;
       uint64_t after = at;
-      while (after < end && tokens(at, after) < target) ++after;
-      at = add_piece(document, at, after, target, random);
+      while (after < end && tokens(at, after) < wanted) ++after;
+      at = add_piece(document, at, after, wanted, random);
     }
   }
 
-  /// Adds a pair of the sentences [begin, end) of a document; returns the first sentence that is left.
-  uint64_t add_piece(uint64_t document, uint64_t begin, uint64_t end, uint32_t target,
+  /// Adds a pair of the sentences [begin, end) of a document, of `wanted` tokens if another document has the
+  /// second part; returns the first sentence that is left.
+  uint64_t add_piece(uint64_t document, uint64_t begin, uint64_t end, uint32_t wanted,
                      RandomSequence& random) {
     const auto count = static_cast<uint32_t>(end - begin);
     const uint64_t middle = count == 1 ? end : begin + 1 + random.below(count - 1);
@@ -53,7 +55,7 @@ class PairMaker {
     const bool is_random = random.below(2) == 1 || last - first == 1;
     if (is_random) {
       const uint64_t own = tokens(begin, middle);
-      add_pair(first, text_.sentences[middle], elsewhere(document, own < target ? target - own : 1, random),
+      add_pair(first, text_.sentences[middle], elsewhere(document, own < wanted ? wanted - own : 1, random),
                true, random);
       return middle;
     }
@@ -79,8 +81,8 @@ class PairMaker {
     std::pair<uint64_t, uint64_t> first{begin, end};
     const auto size = [](const auto& range) { return range.second - range.first; };
     for (auto* range : {&first, &second})  // what will certainly go
-      if (size(*range) > 2 * uint64_t{most_}) range->second = range->first + 2 * uint64_t{most_};
-    while (size(first) + size(second) > most_) {
+      if (size(*range) > 2 * uint64_t{longest_}) range->second = range->first + 2 * uint64_t{longest_};
+    while (size(first) + size(second) > longest_) {
       auto& longer = size(first) > size(second) ? first : second;
       if (random.below(2) == 0)
         ++longer.first;
@@ -97,7 +99,7 @@ class PairMaker {
   }
 
   const TokenText& text_;
-  uint32_t most_;
+  uint32_t longest_;  ///< number of tokens of a pair, without the special ones
   uint64_t seed_;
   std::vector<SentencePair> pairs_;
 };
@@ -137,14 +139,13 @@ std::vector<Prediction> mask(std::span<uint32_t> tokens, uint32_t vocabulary, co
   for (size_t i = 0; i < count; ++i)
     predictions.push_back({candidates[i].second, tokens[candidates[i].second]});
   std::ranges::sort(predictions, {}, &Prediction::place);
-  for (const Prediction& chosen : predictions) {
-    const auto drawn = words(chosen.place);
-    const auto action = static_cast<uint32_t>(uint64_t{drawn[1]} * kOfAHundred >> 32);
-    constexpr uint32_t kMasked = 80, kReplaced = 90;
-    if (action < kMasked)
-      tokens[chosen.place] = special.mask;
-    else if (action < kReplaced)
-      tokens[chosen.place] = word_of(drawn[2], vocabulary, special);
+  for (const Prediction& prediction : predictions) {
+    const auto drawn = words(prediction.place);
+    const auto percent = static_cast<uint32_t>(uint64_t{drawn[1]} * kAllPercent >> 32);
+    if (percent < kMaskedPercent)
+      tokens[prediction.place] = special.mask;
+    else if (percent < kMaskedPercent + kReplacedPercent)
+      tokens[prediction.place] = word_of(drawn[2], vocabulary, special);
   }
   return predictions;
 }
