@@ -92,10 +92,7 @@ struct PretrainingBatch {
   Array input_ids = {}, token_type_ids = {}, position_ids = {}, sequence_ids = {};  ///< [packs, tokens]
   Array masked_lm_positions = {}, masked_lm_labels = {};                            ///< [packs, predictions]
   Array cls_positions = {}, next_sentence_labels = {};                              ///< [packs, sequences]
-  uint64_t tokens = 0;                                                              ///< without padding
-  uint64_t sequences = 0;    ///< without those that are absent
-  uint64_t predictions = 0;  ///< without those that are absent
-  uint64_t packs = 0;        ///< without those that are empty
+  uint64_t tokens = 0, sequences = 0, predictions = 0, packs = 0;                   ///< without padding
 
   /// All arrays, under the names of the model's inputs.
   std::vector<graph::Tensor> arrays();
@@ -110,7 +107,8 @@ struct PretrainingBatch {
 /// from its epoch and place alone.
 class PretrainingData {
  public:
-  /// Throws UsageError for a length or number out of range, Error if the text has fewer than two documents.
+  /// Throws UsageError for a length or number out of range and without a text, Error if the text does not
+  /// pass check() or has fewer than two documents.
   PretrainingData(std::shared_ptr<const TokenText> text, const SequenceSettings& settings);
   ~PretrainingData();
   PretrainingData(PretrainingData&&) noexcept;
@@ -121,11 +119,11 @@ class PretrainingData {
   uint64_t tokens() const;  ///< of all sequences
   const pack::Packing& packing() const;
   /// Of a batch of packs, with room for the pack with the most sequences and that with the most predictions,
-  /// at most ⌊0.15 · length⌋ + sequences.
+  /// at most ⌊0.15 · length⌋ + sequences. Throws UsageError for 0 packs.
   graph::BertBatch shape(uint32_t packs) const;
 
   /// Packs `first`, first + 1, … of an epoch; what is beyond its last pack is padding. Throws UsageError if
-  /// the first one is.
+  /// the first one is, and for 0 packs. Several threads may call it at once, also for several epochs.
   PretrainingBatch batch(uint32_t epoch, uint64_t first, uint32_t packs);
 
  private:

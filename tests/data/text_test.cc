@@ -8,6 +8,8 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include "data/text/pairs.h"
 #include "io/files.h"
@@ -107,12 +109,12 @@ TEST(TextSplit, EachDocumentIsInOnePart) {
   EXPECT_EQ(split.train->count(), 180U);
   EXPECT_EQ(split.train->tokens.size() + split.held_out->tokens.size(), text().tokens.size());
   EXPECT_ERROR("2 documents; at least 4", split_text(small_text(), 0.1, 0));
-}
-
   EXPECT_EQ(split_text(text(), 1e-9, 3).held_out->count(), 2U);
   EXPECT_EQ(split_text(text(), 0.9999, 3).train->count(), 2U);
   for (const double fraction : {std::nan(""), -1.0, 0.0, 1.0, 2.0})
     EXPECT_USAGE_ERROR("fraction of documents held out", split_text(text(), fraction, 3));
+}
+
 TEST(SentencePairs, AreTwoPartsOfOneDocumentOrOfTwo) {
   for (const uint32_t length : {8U, 32U, 128U, 1000U}) {
     const std::vector<SentencePair> pairs = pairs_of(text(), length, 1);
@@ -310,6 +312,29 @@ TEST(PretrainingData, ImpossibleOnesAreRefused) {
   EXPECT_USAGE_ERROR("sequences of 7 tokens", PretrainingData(shared_text(), {.length = 7}));
   PretrainingData data(shared_text(), {.length = 64});
   EXPECT_USAGE_ERROR("of an epoch; it has", data.batch(0, data.packing().packs(), 1));
+  EXPECT_USAGE_ERROR("a batch of 0 packs", data.batch(0, 0, 0));
+  EXPECT_USAGE_ERROR("a batch of 0 packs", data.shape(0));
+  EXPECT_USAGE_ERROR("a text is missing", PretrainingData(nullptr, {}));
+  auto broken = std::make_shared<TokenText>(text());
+  broken->documents[1] = uint64_t{1} << 40;
+  EXPECT_ERROR("document 1 is [1099511627776, ", PretrainingData(broken, {}));
+}
+
+TEST(PretrainingData, ThreadsMayTakeBatchesAtOnce) {
+  PretrainingData shared(shared_text(), {.length = 64, .seed = 2}),
+      own(shared_text(), {.length = 64, .seed = 2});
+  constexpr uint32_t kEpochs = 4, kBatches = 30;
+  std::vector<std::vector<uint32_t>> found(size_t{kEpochs} * kBatches);
+  {
+    std::vector<std::jthread> threads;
+    for (uint32_t epoch = 0; epoch < kEpochs; ++epoch)
+      threads.emplace_back([&, epoch] {
+        for (uint32_t i = 0; i < kBatches; ++i)
+          found[epoch * kBatches + i] = shared.batch(epoch, i, 2).input_ids;
+      });
+  }
+  for (uint32_t i = 0; i < found.size(); ++i)
+    EXPECT_EQ(found[i], own.batch(i / kBatches, i % kBatches, 2).input_ids) << i;
 }
 
 TEST(SyntheticText, FollowsFromTheSeed) {
@@ -317,11 +342,11 @@ TEST(SyntheticText, FollowsFromTheSeed) {
   EXPECT_EQ(first.tokens, synthetic_text({.documents = 20, .seed = 1}).tokens);
   EXPECT_NE(first.tokens, synthetic_text({.documents = 20, .seed = 2}).tokens);
   check(first);
+  check(synthetic_text({.documents = 1}));
   EXPECT_USAGE_ERROR("a vocabulary of 5", synthetic_text({.vocabulary = 5}));
+  EXPECT_USAGE_ERROR("0 documents", synthetic_text({.documents = 0}));
+  EXPECT_USAGE_ERROR("20000000 documents", synthetic_text({.documents = 20'000'000}));
 }
 
 }  // namespace
 }  // namespace tessera
-  check(synthetic_text({.documents = 1}));
-  EXPECT_USAGE_ERROR("0 documents", synthetic_text({.documents = 0}));
-  EXPECT_USAGE_ERROR("20000000 documents", synthetic_text({.documents = 20'000'000}));

@@ -3,8 +3,11 @@
 #include <tessera/pretraining.h>
 
 #include <algorithm>
+#include <memory>
+#include <mutex>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "base/random.h"
 #include "data/samples.h"
@@ -19,10 +22,13 @@ using train::SentencePair;
 constexpr uint32_t kEpochStream = 0x74657803;
 constexpr uint32_t kShortest = 8, kLongest = 1 << 20;
 
-void check(const SequenceSettings& s) {
+/// Throws unless text and settings are usable.
+void check(const TokenText* text, const SequenceSettings& s) {
+  if (!text) throw UsageError("a text is missing: sequences are made of one");
   if (s.length < kShortest || s.length > kLongest)
     throw UsageError(
         fmt::format("sequences of {} tokens; the length is {} to {}", s.length, kShortest, kLongest));
+  tessera::check(*text);
 }
 
 std::vector<uint32_t> lengths_of(const std::vector<SentencePair>& pairs) {
@@ -49,22 +55,29 @@ uint32_t most_predictions_of(const pack::Packing& packing) {
 }  // namespace
 
 struct PretrainingData::Impl {
-  Impl(std::shared_ptr<const TokenText> all, const SequenceSettings& chosen)
-      : source(std::move(all)),
+  /// Sequences in the order in which the packs of an epoch take them, and these packs.
+  struct Epoch {
+    uint32_t number = 0;
+    std::vector<uint32_t> sequences;
+    pack::PackIndex packs;
+  };
+
+  Impl(std::shared_ptr<const TokenText> source_text, const SequenceSettings& given)
+      : source((check(source_text.get(), given), std::move(source_text))),
         text(*source),
-        settings(chosen),
-        pairs((check(chosen), train::pairs_of(text, chosen.length, chosen.seed))),
+        settings(given),
+        pairs(train::pairs_of(text, given.length, given.seed)),
         lengths(lengths_of(pairs)),
-        input(pack::count(pack::Lengths(std::span<const uint32_t>(lengths)), chosen.length)),
-        packing(packing_of(chosen, input)),
-        deepest(static_cast<uint32_t>(packing.depths().size() - 1)),
+        input(pack::count(pack::Lengths(std::span<const uint32_t>(lengths)), given.length)),
+        packing(packing_of(given, input)),
+        most_sequences(static_cast<uint32_t>(packing.depths().size() - 1)),
         most_predictions(most_predictions_of(packing)) {
     if (pairs.size() > UINT32_MAX)
       throw Error(fmt::format("{}: {} sequences; there may be {}", text.name, pairs.size(), UINT32_MAX));
   }
 
-  /// Has `index` and `sequences` be those of an epoch.
-  void begin(uint32_t epoch);
+  /// An epoch: the last one that was asked for, or made anew.
+  std::shared_ptr<const Epoch> epoch(uint32_t number);
   void add_sequence(PretrainingBatch& batch, uint32_t pack, uint32_t number, uint32_t start,
                     uint64_t sequence, uint32_t epoch, uint32_t& slot) const;
 
@@ -75,25 +88,25 @@ struct PretrainingData::Impl {
   std::vector<uint32_t> lengths;
   pack::Input input;
   pack::Packing packing;
-  uint32_t deepest;           ///< number of sequences in the deepest pack
-  uint32_t most_predictions;  ///< of all packs
-  std::optional<uint32_t> epoch_of_index;
-  std::vector<uint32_t> sequences;  ///< in the order in which packs of the epoch take them
-  pack::PackIndex index;
+  uint32_t most_sequences;    ///< in a pack
+  uint32_t most_predictions;  ///< in a pack
+  std::mutex mutex;           ///< of `last`
+  std::shared_ptr<const Epoch> last;
 };
 
-void PretrainingData::Impl::begin(uint32_t epoch) {
-  if (epoch_of_index == epoch) return;
-  const base::RandomStream random(settings.seed, epoch, kEpochStream);
-  sequences.resize(pairs.size());
-  std::iota(sequences.begin(), sequences.end(), 0U);
-  train::shuffle(sequences, base::RandomSequence(random));
+std::shared_ptr<const PretrainingData::Impl::Epoch> PretrainingData::Impl::epoch(uint32_t number) {
+  const std::lock_guard lock(mutex);
+  if (last && last->number == number) return last;
+  const base::RandomStream random(settings.seed, number, kEpochStream);
+  Epoch made{.number = number, .sequences = std::vector<uint32_t>(pairs.size())};
+  std::iota(made.sequences.begin(), made.sequences.end(), 0U);
+  train::shuffle(made.sequences, base::RandomSequence(random));
   std::vector<uint32_t> in_order;
-  for (const uint32_t sequence : sequences) in_order.push_back(lengths[sequence]);
+  for (const uint32_t sequence : made.sequences) in_order.push_back(lengths[sequence]);
   const auto words = random.words(UINT64_MAX);  // further than the shuffle gets
-  index = pack::index_packs(packing, input, pack::Lengths(std::span<const uint32_t>(in_order)),
-                            {.shuffle = uint64_t{words[0]} << 32 | words[1]});
-  epoch_of_index = epoch;
+  made.packs = pack::index_packs(packing, input, pack::Lengths(std::span<const uint32_t>(in_order)),
+                                 {.shuffle = uint64_t{words[0]} << 32 | words[1]});
+  return last = std::make_shared<const Epoch>(std::move(made));
 }
 
 void PretrainingData::Impl::add_sequence(PretrainingBatch& batch, uint32_t pack, uint32_t number,
@@ -117,10 +130,10 @@ void PretrainingData::Impl::add_sequence(PretrainingBatch& batch, uint32_t pack,
     batch.sequence_ids[at + i] = number + 1;
   }
   const size_t of_pack = size_t{pack} * batch.shape.predictions;
-  for (const Prediction& chosen :
+  for (const Prediction& prediction :
        train::mask(ids, text.vocabulary, text.special, settings.seed, epoch, sequence)) {
-    batch.masked_lm_positions[of_pack + slot] = start + chosen.place;
-    batch.masked_lm_labels[of_pack + slot] = chosen.label;
+    batch.masked_lm_positions[of_pack + slot] = start + prediction.place;
+    batch.masked_lm_labels[of_pack + slot] = prediction.label;
     ++slot;
   }
   const size_t of_sequences = size_t{pack} * batch.shape.sequences + number;
@@ -142,18 +155,18 @@ uint64_t PretrainingData::tokens() const { return impl_->input.tokens; }
 const pack::Packing& PretrainingData::packing() const { return impl_->packing; }
 
 graph::BertBatch PretrainingData::shape(uint32_t packs) const {
+  if (packs == 0) throw UsageError("a batch of 0 packs; it has at least 1");
   return {.packs = packs,
           .tokens = impl_->settings.length,
-          .sequences = impl_->deepest,
+          .sequences = impl_->most_sequences,
           .predictions = impl_->most_predictions};
 }
 
 PretrainingBatch PretrainingData::batch(uint32_t epoch, uint64_t first, uint32_t packs) {
   const uint64_t all = impl_->packing.packs();
   if (first >= all) throw UsageError(fmt::format("pack {} of an epoch; it has {}", first, all));
-  if (packs == 0) throw UsageError("a batch of 0 packs; it has at least 1");
-  impl_->begin(epoch);
   PretrainingBatch batch{.shape = shape(packs)};
+  const std::shared_ptr<const Impl::Epoch> of = impl_->epoch(epoch);
   const graph::BertBatch& s = batch.shape;
   batch.input_ids.assign(size_t{packs} * s.tokens, impl_->text.special.pad);
   for (auto* array : {&batch.token_type_ids, &batch.position_ids, &batch.sequence_ids})
@@ -164,12 +177,12 @@ PretrainingBatch PretrainingData::batch(uint32_t epoch, uint64_t first, uint32_t
   batch.next_sentence_labels.assign(size_t{packs} * s.sequences, graph::kIgnoredLabel);
   batch.packs = std::min<uint64_t>(packs, all - first);
   for (uint32_t pack = 0; pack < batch.packs; ++pack) {
-    const uint64_t begin = impl_->index.offsets[first + pack], end = impl_->index.offsets[first + pack + 1];
+    const uint64_t begin = of->packs.offsets[first + pack], end = of->packs.offsets[first + pack + 1];
     uint32_t slot = 0;
     for (uint64_t entry = begin; entry < end; ++entry)
       impl_->add_sequence(batch, pack, static_cast<uint32_t>(entry - begin),
-                          static_cast<uint32_t>(impl_->index.start[entry]),
-                          impl_->sequences[impl_->index.sequence[entry]], epoch, slot);
+                          static_cast<uint32_t>(of->packs.start[entry]),
+                          of->sequences[of->packs.sequence[entry]], epoch, slot);
     batch.predictions += slot;
   }
   return batch;
