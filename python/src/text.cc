@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -44,6 +45,49 @@ nb::dict batch_of(PretrainingData& data, uint32_t epoch, uint64_t first, uint32_
   return arrays;
 }
 
+SpecialTokens special_of(const std::map<std::string, uint32_t>& named) {
+  const auto of = [&](const char* which) {
+    const auto found = named.find(which);
+    if (found == named.end()) throw nb::value_error("special tokens are pad, cls, sep and mask");
+    return found->second;
+  };
+  return {of("pad"), of("cls"), of("sep"), of("mask")};
+}
+
+std::map<std::string, uint32_t> named(const SpecialTokens& special) {
+  return {{"pad", special.pad}, {"cls", special.cls}, {"sep", special.sep}, {"mask", special.mask}};
+}
+
+TokenText text_of(const std::string& name, uint32_t vocabulary,
+                  const std::map<std::string, uint32_t>& special, nb::handle tokens, nb::handle sentences,
+                  nb::handle documents) {
+  TokenText text{.name = name,
+                 .vocabulary = vocabulary,
+                 .special = special_of(special),
+                 .tokens = integers_of<uint32_t>(tokens, "tokens"),
+                 .sentences = integers_of<uint64_t>(sentences, "sentences"),
+                 .documents = integers_of<uint64_t>(documents, "documents")};
+  try {
+    check(text);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  return text;
+}
+
+/// A vector of a text as an array that cannot be written: what it has is checked only once.
+template <auto member>
+auto numbers_of(nb::handle_t<TokenText> self) {
+  return view_of(std::span(std::as_const(nb::cast<TokenText&>(self).*member)), self);
+}
+
+std::pair<std::shared_ptr<TokenText>, std::shared_ptr<TokenText>> split(const TokenText& text,
+                                                                        double fraction, uint64_t seed) {
+  const TextSplit parts = split_text(text, fraction, seed);
+  return {std::const_pointer_cast<TokenText>(parts.train),
+          std::const_pointer_cast<TokenText>(parts.held_out)};
+}
+
 void bind_token_text(nb::module_& m) {
   nb::class_<TokenText>(
       m, "TokenText",
@@ -54,23 +98,7 @@ void bind_token_text(nb::module_& m) {
           [](TokenText* made, const std::string& name, uint32_t vocabulary,
              const std::map<std::string, uint32_t>& special, nb::handle tokens, nb::handle sentences,
              nb::handle documents) {
-            const auto of = [&](const char* which) {
-              const auto found = special.find(which);
-              if (found == special.end()) throw nb::value_error("special tokens are pad, cls, sep and mask");
-              return found->second;
-            };
-            TokenText text{.name = name,
-                           .vocabulary = vocabulary,
-                           .special = {of("pad"), of("cls"), of("sep"), of("mask")},
-                           .tokens = integers_of<uint32_t>(tokens, "tokens"),
-                           .sentences = integers_of<uint64_t>(sentences, "sentences"),
-                           .documents = integers_of<uint64_t>(documents, "documents")};
-            try {
-              check(text);
-            } catch (const Error& error) {
-              throw UsageError(error.what());
-            }
-            new (made) TokenText(std::move(text));
+            new (made) TokenText(text_of(name, vocabulary, special, tokens, sentences, documents));
           },
           "name"_a, "vocabulary"_a, "special"_a, "tokens"_a, "sentences"_a, "documents"_a,
           nb::sig("def __init__(self, name: str, vocabulary: int, special: dict[str, int], tokens: object, "
@@ -78,45 +106,16 @@ void bind_token_text(nb::module_& m) {
       .def_ro("name", &TokenText::name)
       .def_ro("vocabulary", &TokenText::vocabulary, "Number of tokens that there are.")
       .def_prop_ro(
-          "special",
-          [](const TokenText& t) {
-            return std::map<std::string, uint32_t>{{"pad", t.special.pad},
-                                                   {"cls", t.special.cls},
-                                                   {"sep", t.special.sep},
-                                                   {"mask", t.special.mask}};
-          },
-          "The special tokens.")
-      .def_prop_ro(
-          "tokens",
-          [](nb::handle_t<TokenText> self) {
-            return view_of(std::span(nb::cast<TokenText&>(self).tokens), self);
-          },
-          kOwned)
-      .def_prop_ro(
-          "sentences",
-          [](nb::handle_t<TokenText> self) {
-            return view_of(std::span(nb::cast<TokenText&>(self).sentences), self);
-          },
-          kOwned)
-      .def_prop_ro(
-          "documents",
-          [](nb::handle_t<TokenText> self) {
-            return view_of(std::span(nb::cast<TokenText&>(self).documents), self);
-          },
-          kOwned)
+          "special", [](const TokenText& t) { return named(t.special); }, "The special tokens.")
+      .def_prop_ro("tokens", &numbers_of<&TokenText::tokens>, kOwned, "The array cannot be written.")
+      .def_prop_ro("sentences", &numbers_of<&TokenText::sentences>, kOwned, "The array cannot be written.")
+      .def_prop_ro("documents", &numbers_of<&TokenText::documents>, kOwned, "The array cannot be written.")
       .def(
           "save", [](const TokenText& text, const std::string& path) { write_tokens(path, text); }, "path"_a)
       .def_static("load", &read_tokens, "path"_a)
-      .def(
-          "split",
-          [](const TokenText& text, double fraction, uint64_t seed) {
-            const TextSplit split = split_text(text, fraction, seed);
-            return std::pair(std::const_pointer_cast<TokenText>(split.train),
-                             std::const_pointer_cast<TokenText>(split.held_out));
-          },
-          "fraction"_a = 0.05, "seed"_a = 0,
-          "The text for training, and a fraction of the documents, at random and at least two, that is held "
-          "out.");
+      .def("split", &split, "fraction"_a = 0.05, "seed"_a = 0,
+           "The text for training, and a fraction of the documents, at random and at least two, that is held "
+           "out.");
   m.def(
       "synthetic_text",
       [](uint32_t vocabulary, uint32_t documents, uint64_t seed) {
@@ -154,12 +153,13 @@ void bind_text(nb::module_& m) {
                                                    {"sequences", shape.sequences},
                                                    {"predictions", shape.predictions}};
           },
-          "packs"_a, "The sizes that bert_for_pretraining() takes, for batches of so many packs.")
+          "packs"_a, "The sizes that bert_for_pretraining() takes, for batches of this number of packs.")
       .def("batch", &batch_of, "epoch"_a, "first"_a, "packs"_a,
            nb::sig("def batch(self, epoch: int, first: int, packs: int) -> dict[str, object]"),
            "The arrays of bert_for_pretraining() for packs `first`, first + 1, … of an epoch; what is beyond "
-           "its "
-           "last pack is padding. They follow from the seed, the epoch and their place alone.");
+           "its last pack is padding. They follow from the seed, the epoch and their place alone. Several "
+           "threads "
+           "may call it at once.");
 }
 
 }  // namespace tessera::python

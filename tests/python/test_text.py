@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +56,6 @@ def test_headings_and_paragraphs_begin_documents(vocabulary: Path, tmp_path: Pat
     assert words_of(tokenize(path, vocabulary, documents="paragraphs")) == [first, second, ["dog"]]
 
 
-def test_what_cannot_be_tokenised_is_refused(vocabulary: Path, tmp_path: Path) -> None:
 def test_lines_end_as_in_any_text_file(vocabulary: Path, tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_bytes(b"the cat\r\n\r\ndog\ron\r\r\nmat")
@@ -77,6 +77,7 @@ def test_a_vocabulary_has_as_many_tokens_as_lines(vocabulary: Path, tmp_path: Pa
     assert text.tokens.tolist() == [len(WORDS), WORDS.index("cat")]  # the later line's, as Hugging Face has it
 
 
+def test_what_cannot_be_tokenised_is_refused(vocabulary: Path, tmp_path: Path) -> None:
     empty, other, binary = tmp_path / "empty.txt", tmp_path / "other.txt", tmp_path / "binary.txt"
     empty.write_text("\n\n")
     other.write_text("the\ncat\n")
@@ -116,6 +117,39 @@ def test_texts_that_do_not_fit_are_refused() -> None:
         TokenText("t", 10, special, np.array([5, 20]), np.array([0, 2]), np.array([0, 1]))
     with pytest.raises(ValueError, match="special tokens are pad, cls, sep and mask"):
         TokenText("t", 10, {"pad": 0}, np.array([5]), np.array([0, 1]), np.array([0, 1]))
+
+
+def test_arrays_of_a_text_cannot_be_written() -> None:
+    text = synthetic_text(vocabulary=60, documents=4)
+    for array in (text.tokens, text.sentences, text.documents):
+        with pytest.raises(ValueError, match="read-only"):
+            array[1] = 2**31
+
+
+def test_numbers_out_of_range_are_refused() -> None:
+    for documents in (0, 2**31):
+        with pytest.raises(ValueError, match="documents; synthetic text has 1 to"):
+            synthetic_text(documents=documents)
+    text = synthetic_text(vocabulary=60, documents=20)
+    for fraction in (float("nan"), -1, 0, 1, 2):
+        with pytest.raises(ValueError, match="fraction of documents held out"):
+            text.split(fraction)
+    data = PretrainingData(text, 32)
+    for made in (lambda: data.shape(0), lambda: data.batch(0, 0, 0)):
+        with pytest.raises(ValueError, match="a batch of 0 packs"):
+            made()
+
+
+def test_threads_may_take_batches_at_once() -> None:
+    text = synthetic_text(vocabulary=60, documents=200, seed=1)
+    data = PretrainingData(text, 32, seed=2)
+    places = [(epoch, first) for first in range(0, data.packs, 16) for epoch in range(3)]
+    wanted = [PretrainingData(text, 32, seed=2).batch(*place, 16) for place in places]
+    with ThreadPoolExecutor(4) as pool:
+        found = pool.map(lambda place: data.batch(*place, 16), places)
+        for batch, other in zip(found, wanted, strict=True):
+            for name, array in batch.items():
+                np.testing.assert_array_equal(array, other[name])
 
 
 @pytest.mark.parametrize("packed", [True, False])
