@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <tessera/error.h>
+#include <tessera/pretraining.h>
 
 #include <algorithm>
 #include <utility>

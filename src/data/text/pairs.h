@@ -1,7 +1,7 @@
 // Pairs of sentences, as BERT is trained with them, and which of their tokens are masked.
 #pragma once
 
-#include <tessera/pretraining.h>
+#include <tessera/token_text.h>
 
 #include <cstdint>
 #include <span>

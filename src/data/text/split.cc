@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/pretraining.h>
+#include <tessera/token_text.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -1,7 +1,7 @@
 // Files of tokens.
 #pragma once
 
-#include <tessera/pretraining.h>
+#include <tessera/token_text.h>
 
 #include "io/source.h"
 
