@@ -158,8 +158,7 @@ void bind_text(nb::module_& m) {
            nb::sig("def batch(self, epoch: int, first: int, packs: int) -> dict[str, object]"),
            "The arrays of bert_for_pretraining() for packs `first`, first + 1, … of an epoch; what is beyond "
            "its last pack is padding. They follow from the seed, the epoch and their place alone. Several "
-           "threads "
-           "may call it at once.");
+           "threads may call it at once.");
 }
 
 }  // namespace tessera::python
