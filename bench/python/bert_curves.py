@@ -4,8 +4,8 @@
 
 Trains with the validation file, holds a part of the test file out, and evaluates every 18 steps; each paragraph is a
 document. A batch of padded sequences has as many sequences as one of packs has on average. Packs depend on the seed;
-batches and the number of steps, an epoch's with the first seed, do not. Prints a table of the held-out loss, the mean of
-the seeds and the range, and writes OUT.json with all evaluations and OUT.svg.
+batches and the number of steps, an epoch's with the first seed, do not. Prints a table of the held-out loss, the mean
+of the seeds and the range, and writes OUT.json with all evaluations and OUT.svg.
 """
 
 from __future__ import annotations
