@@ -18,7 +18,7 @@ namespace {
 using io::fail;
 
 constexpr const char* kFormat = "tessera tokens 1";
-constexpr uint32_t kFewestTokens = 8, kMostTokens = 1 << 24;  // of a vocabulary
+constexpr uint32_t kSmallestVocabulary = 8, kLargestVocabulary = 1 << 24;
 constexpr uint32_t kMostOfTwoBytes = 1 << 16;
 
 struct NamedSpecial {
@@ -43,9 +43,9 @@ void check_limits(const TokenText& text, const std::vector<uint64_t>& limits, ui
 }
 
 void check_special(const TokenText& text) {
-  if (text.vocabulary < kFewestTokens || text.vocabulary > kMostTokens)
-    fail(text.name, "a vocabulary of {} tokens; it has {} to {}", text.vocabulary, kFewestTokens,
-         kMostTokens);
+  if (text.vocabulary < kSmallestVocabulary || text.vocabulary > kLargestVocabulary)
+    fail(text.name, "a vocabulary of {} tokens; it has {} to {}", text.vocabulary, kSmallestVocabulary,
+         kLargestVocabulary);
   for (const NamedSpecial& own : kSpecial) {
     const uint32_t token = text.special.*own.token;
     if (token >= text.vocabulary)
