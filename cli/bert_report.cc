@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "cli/train_output.h"
 #include "report/axis.h"
+#include "train/bert/settings.h"
 
 namespace tessera::cli {
 namespace {
@@ -28,33 +29,38 @@ std::string phase_text(const BertTrainer& trainer, size_t number) {
       phase.packs);
 }
 
-ordered_json json_of(const PretrainingEvaluation& e) {
-  return {{"step", e.step},
-          {"sequences", e.sequences},
-          {"loss", e.loss},
-          {"held_out_loss", e.held_out_loss},
-          {"masked_lm_loss", e.masked_lm_loss},
-          {"next_sentence_loss", e.next_sentence_loss},
-          {"seconds", e.seconds > 0 ? ordered_json(e.seconds) : ordered_json(nullptr)}};
+report::PhaseCosts costs_of(const BertTrainer& trainer, size_t number) {
+  const std::vector<PretrainingPhase>& phases = trainer.settings().phases;
+  return {.name = phases.size() == 1 ? "" : fmt::format("packs of {} tokens", phases[number].length),
+          .steps = phases[number].steps,
+          .evaluations = trainer.evaluations(number) * trainer.evaluation_batches(number),
+          .step = trainer.step_cost(number),
+          .evaluation = trainer.evaluation_cost(number),
+          .operations = report::names_of_operations(trainer.graph(number))};
 }
 
-ordered_json json_of(const BertTrainer& trainer, size_t phase) {
+ordered_json json_of(const BertTrainer& trainer, const PretrainingReport& report, size_t phase) {
   const PretrainingData& data = trainer.training_data(phase);
-  return {{"length", data.settings().length},
-          {"sequences", data.sequences()},
-          {"tokens", data.tokens()},
-          {"packs", data.packing().packs()},
-          {"packing_factor", data.packing().packing_factor()},
-          {"efficiency", data.packing().efficiency()},
-          {"steps_per_epoch", trainer.steps_per_epoch(phase)}};
+  ordered_json json = {{"length", data.settings().length},
+                       {"sequences", data.sequences()},
+                       {"tokens", data.tokens()},
+                       {"packs", data.packing().packs()},
+                       {"packing_factor", data.packing().packing_factor()},
+                       {"efficiency", data.packing().efficiency()},
+                       {"steps_per_epoch", trainer.steps_per_epoch(phase)},
+                       {"steps", report.phases[phase].steps}};
+  add_costs(json, report, report.phases[phase]);
+  return json;
 }
 
 void add_result(ordered_json& json, const PretrainingReport& report, uint64_t resumed_from) {
   const PretrainingResult& result = *report.pretrained;
   json["finished"] = result.finished;
   json["evaluations"] = ordered_json::array();
-  for (const PretrainingEvaluation& evaluation : result.evaluations)
-    json["evaluations"].push_back(json_of(evaluation));
+  for (const PretrainingEvaluation& e : result.evaluations) {
+    json["evaluations"].push_back(train::json_of(e));
+    json["evaluations"].back()["seconds"] = e.seconds > 0 ? ordered_json(e.seconds) : ordered_json(nullptr);
+  }
   json["steps"] = result.step;
   json["sequences"] = result.sequences;
   json["resumed_from_step"] = resumed_from;
@@ -72,24 +78,19 @@ PretrainingReport report_of(const BertRequest& r, const BertTrainer& trainer, co
   PretrainingReport report;
   report.network =
       fmt::format("BERT-{}, numbers {}, {}", r.size, r.settings.numbers, name_of(r.settings.optimizer));
-  report.images = fmt::format(
+  report.data = fmt::format(
       "{}: {} tokens in {} documents for training, {} in {} held out", text.train->name,
       report::count_text(text.train->tokens.size()), report::count_text(text.train->count()),
       report::count_text(text.held_out->tokens.size()), report::count_text(text.held_out->count()));
-  report.machine = fmt::format("{}, {} tiles", machine.is_host() ? "host" : machine.name(),
-                               report::count_text(machine.tiles()));
+  report.machine = report::machine_text(machine);
   report.tiles = machine.tiles();
   report.modelled = !machine.is_host();
   report.clock_hz = machine.clock_hz();
   report.parameters = trainer.parameters();
-  report.steps_per_epoch = trainer.steps();
-  report.epochs = 1;
-  report.validation_batches = trainer.evaluations() * trainer.evaluation_batches();
-  report.step = trainer.step_cost();
-  report.evaluation = trainer.evaluation_cost();
-  report.operations = report::names_of_operations(trainer.graph());
-  for (size_t i = 0; i < trainer.settings().phases.size(); ++i)
-    report.phases.push_back(phase_text(trainer, i));
+  for (size_t i = 0; i < trainer.settings().phases.size(); ++i) {
+    report.packs.push_back(phase_text(trainer, i));
+    report.phases.push_back(costs_of(trainer, i));
+  }
   const auto settings = nlohmann::ordered_json::parse(trainer.settings_json());
   for (const auto& [key, value] : settings.items())
     report.settings.emplace_back(key, value.is_string() ? value.get<std::string>() : value.dump());
@@ -101,7 +102,7 @@ PretrainingReport report_of(const BertRequest& r, const BertTrainer& trainer, co
 std::string json_of(const BertRequest& r, const BertTrainer& trainer, const PretrainingReport& report,
                     uint64_t resumed_from) {
   ordered_json result = {{"settings", ordered_json::parse(trainer.settings_json())},
-                         {"text", report.images},
+                         {"text", report.data},
                          {"machine", r.machine},
                          {"tiles", report.tiles},
                          {"isa", name_of(active_isa())},
@@ -109,16 +110,16 @@ std::string json_of(const BertRequest& r, const BertTrainer& trainer, const Pret
                          {"phases", ordered_json::array()},
                          {"estimate", r.estimate}};
   for (size_t i = 0; i < trainer.settings().phases.size(); ++i)
-    result["phases"].push_back(json_of(trainer, i));
+    result["phases"].push_back(json_of(trainer, report, i));
   if (report.pretrained) add_result(result, report, resumed_from);
-  add_costs(result, report);
+  result["predicted_seconds"] = report.predicted_seconds();
   return ordered_json{{"schema", 1}, {"command", "train bert"}, {"results", {result}}}.dump(2) + "\n";
 }
 
 std::string heading(const PretrainingReport& r) {
-  std::string text = fmt::format("{}\n{}, {} parameters\n{}\n", r.images, r.network,
+  std::string text = fmt::format("{}\n{}, {} parameters\n{}\n", r.data, r.network,
                                  report::count_text(r.parameters), r.machine);
-  for (const std::string& phase : r.phases) text += phase + "\n";
+  for (const std::string& line : r.packs) text += line + "\n";
   return text;
 }
 
@@ -128,8 +129,7 @@ std::string summary(const PretrainingReport& r) {
   return fmt::format("\n{} sequences and {} tokens per second; step {}{}, memory {}\n",
                      value_text(result.sequences_per_second), value_text(result.tokens_per_second),
                      value_text(result.step_seconds, Unit::seconds),
-                     r.modelled ? fmt::format(" on {}", r.machine) : "",
-                     base::bytes_text(r.step.total_bytes));
+                     r.modelled ? fmt::format(" on {}", r.machine) : "", base::bytes_text(r.most_bytes()));
 }
 
 }  // namespace tessera::cli

@@ -4,6 +4,10 @@
 #include <tessera/error.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "cli/option_parsing.h"
 #include "io/atomic_file.h"
@@ -26,7 +30,7 @@ void add_model_options(CLI::App& command, BertRequest& r) {
   add_choice<graph::Rounding>(
       command, "--rounding", r.settings.rounding,
       {{"nearest", graph::Rounding::nearest}, {"stochastic", graph::Rounding::stochastic}},
-      "Of 16-bit parameters and moments, instead of that of the numbers: nearest or stochastic");
+      "Rounding of 16-bit parameters and moments, nearest or stochastic (default: as --numbers says)");
 }
 
 void add_text_options(CLI::App& command, BertRequest& r) {
@@ -41,17 +45,42 @@ void add_text_options(CLI::App& command, BertRequest& r) {
             "Tokens that synthetic text has (default: 2000)");
   add_counts(command, "--length", r.lengths,
              "Tokens of a pack, and at most of a sequence (default: 128); several, separated by commas, are "
-             "trained with one after the other");
+             "trained with one after the other",
+             1);
   add_choice<bool>(command, "--pack", r.settings.packed, {{"optimal", true}, {"none", false}},
                    "optimal (default): as many sequences in a pack as fit; none: one, padded");
   add_count(command, "--max-per-pack", r.settings.max_per_pack,
             "Sequences in a pack, at most (default: any)");
-  add_counts(command, "--batch", r.batches, "Packs of a step (default: 32), one for each length or for all");
+  add_counts(command, "--batch", r.batches, "Packs of a step (default: 32), one for each length or for all",
+             1);
   add_count(command, "--micro-batches", r.settings.micro_batches,
-            "Divide a batch into so many, which take less memory");
-  add_counts(command, "--steps", r.steps, "Steps, for each length or for all (default: those of --epochs)");
+            "Parts into which a batch is divided to take less memory (default: 1)");
+  add_counts(command, "--steps", r.steps, "Steps, for each length or for all (default: as --epochs says)", 1);
   add_count(command, "--evaluate-every", r.settings.evaluate_every,
-            "Steps from one evaluation and checkpoint to the next (default: an epoch)");
+            "Steps from one evaluation and checkpoint to the next (default: an epoch of the first length)");
+}
+
+bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::error_code ignored;  // of files that do not exist
+  const auto canonical = [&](const std::filesystem::path& file) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(file), ignored);
+  };
+  return std::filesystem::equivalent(a, b, ignored) || canonical(a) == canonical(b);
+}
+
+/// Throws UsageError for a file that would be written over another of the request.
+void check_distinct(const BertRequest& r) {
+  std::vector<std::pair<const char*, std::filesystem::path>> read_or_written = {
+      {"--checkpoint", r.checkpoint}, {"--report", r.report}, {"--data", r.data}};
+  if (std::filesystem::is_directory(r.data))
+    for (const char* name : {"train.safetensors", "test.safetensors"})
+      read_or_written.emplace_back("--data", std::filesystem::path(r.data) / name);
+  for (const auto& [written, file] :
+       {std::pair("--checkpoint", r.checkpoint), {"--report", r.report}, {"--save", r.save}})
+    for (const auto& [option, other] : read_or_written)
+      if (std::string_view(option) != written && !file.empty() && !other.empty() && is_same_file(file, other))
+        throw UsageError(fmt::format("{} and {} name the same file, {}; give another name to {}", option,
+                                     written, file, written));
 }
 
 uint32_t item(const std::vector<uint32_t>& items, size_t phase) {
@@ -64,8 +93,8 @@ void add_bert_options(CLI::App& command, BertRequest& r) {
   add_model_options(command, r);
   add_text_options(command, r);
   add_optimizer_options(command, r.settings, "default: lamb");
-  add_place_options(command, r,
-                    "Write a checkpoint after each evaluation, and when interrupted (.safetensors)");
+  add_run_options(command, r,
+                  "Write a checkpoint after each evaluation, and when interrupted (.safetensors)");
   command.add_option("--init", r.init, "Begin with the parameters of this .safetensors file or folder");
   command.add_option("--save", r.save,
                      "Write the trained parameters with Hugging Face's names (.safetensors)");
@@ -73,7 +102,7 @@ void add_bert_options(CLI::App& command, BertRequest& r) {
 
 void check(const BertRequest& r, const CLI::App& command) {
   check_optimizer_options(r.settings, command);
-  check_place_options(r, command);
+  check_run_options(r, command);
   refuse_unless(command, r.settings.packed, {"--max-per-pack"}, "--pack optimal");
   for (const auto& [option, items] : {std::pair("--batch", r.batches), {"--steps", r.steps}})
     if (items.size() > 1 && items.size() != r.lengths.size())
@@ -84,11 +113,13 @@ void check(const BertRequest& r, const CLI::App& command) {
   for (const char* option : {"--documents", "--vocabulary"})
     if (!r.data.empty() && command.count(option) != 0)
       throw UsageError(fmt::format("{} is for synthetic text; leave out it or --data", option));
-  if (r.estimate && !r.save.empty())
-    throw UsageError("--estimate trains no parameters to save; leave out one of them");
+  for (const auto& [option, file] : {std::pair("--init", r.init), {"--save", r.save}})
+    if (r.estimate && !file.empty())
+      throw UsageError(fmt::format("--estimate trains no parameters; leave out it or {}", option));
   check_extension("--checkpoint", r.checkpoint, {".safetensors"});
   check_extension("--save", r.save, {".safetensors"});
   if (!r.save.empty()) io::require_writable(r.save);
+  check_distinct(r);
   check_files(r);
   check_checkpoint(r);
 }

@@ -12,11 +12,11 @@
 
 namespace tessera::cli {
 
-struct BertRequest : TrainPlace {
+struct BertRequest : RunOptions {
   PretrainingSettings settings = {};
   std::string size = "tiny";
   std::optional<double> dropout = {};
-  /// One for each phase, or one for all; no steps: those of the epochs.
+  /// One for each phase, or one for all; no steps: as many as the epochs take.
   std::vector<uint32_t> lengths = {128}, batches = {32}, steps = {};
 
   std::string data = {};  ///< a file of tokens or a folder; "": synthetic text

@@ -30,6 +30,6 @@ Command add_reproduce_command(CLI::App& app);
 Command add_benchmark_command(CLI::App& app);
 Command add_run_command(CLI::App& app);
 Command add_train_command(CLI::App& app);
-Command add_train_bert_command(CLI::App& train);  ///< a command of that of `tessera train`
+Command add_train_bert_command(CLI::App& train);  ///< a command of `tessera train`
 
 }  // namespace tessera::cli

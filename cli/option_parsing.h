@@ -73,9 +73,10 @@ inline void add_seconds(CLI::App& command, const std::string& name, double& valu
 
 /// An option that is a list of counts.
 inline void add_counts(CLI::App& command, const std::string& name, std::vector<uint32_t>& values,
-                       const std::string& help) {
+                       const std::string& help, uint32_t least = 0) {
   add(
-      command, name, values, [name](const std::string& text) { return parse_counts(name, text); }, help);
+      command, name, values,
+      [name, least](const std::string& text) { return parse_counts(name, text, least); }, help);
 }
 
 template <class Count>

@@ -40,14 +40,14 @@ uint32_t parse_count(const std::string& option, const std::string& text, uint32_
   return *count;
 }
 
-std::vector<uint32_t> parse_counts(const std::string& option, const std::string& text) {
+std::vector<uint32_t> parse_counts(const std::string& option, const std::string& text, uint32_t least) {
   std::vector<uint32_t> counts;
   for (const std::string& item : parse_names(text)) {
     const auto count = parse_number<uint32_t>(item);
-    if (!count || *count > kMostCount)
+    if (!count || *count < least || *count > kMostCount)
       throw UsageError(
-          fmt::format("{} takes whole numbers from 0 to {}, separated by commas; '{}' is not one", option,
-                      kMostCount, item));
+          fmt::format("{} takes whole numbers from {} to {}, separated by commas; '{}' is not one", option,
+                      least, kMostCount, item));
     counts.push_back(*count);
   }
   return counts;

@@ -27,7 +27,7 @@ inline constexpr uint32_t kMostCount = 0x7FFFFFFF;
 std::vector<std::string> parse_names(const std::string& text, char separator = ',');
 uint32_t parse_count(const std::string& option, const std::string& text, uint32_t least = 0,
                      uint32_t most = kMostCount);
-std::vector<uint32_t> parse_counts(const std::string& option, const std::string& text);
+std::vector<uint32_t> parse_counts(const std::string& option, const std::string& text, uint32_t least = 0);
 uint64_t parse_seed(const std::string& text, const std::string& option = "--seed");
 /// Throws UsageError for a file of another type. Names without an extension, such as /dev/stdout, are
 /// accepted.

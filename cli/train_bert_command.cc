@@ -1,16 +1,13 @@
 #include <fmt/format.h>
-#include <tessera/error.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdio>
-#include <filesystem>
 
 #include "cli/bert_report.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
-#include "cli/progress.h"
+#include "cli/train_display.h"
 #include "cli/train_output.h"
 #include "io/atomic_file.h"
 #include "report/pretraining_report.h"
@@ -20,38 +17,11 @@ namespace {
 
 using report::PretrainingReport;
 
-/// A bar, and a line per evaluation.
-class Display {
- public:
-  Display(bool rows, uint64_t first, uint64_t steps) : rows_(rows), first_(first), bar_(steps - first) {}
-
-  void show(const PretrainingProgress& now) {
-    if (now.evaluated != nullptr && rows_) {
-      bar_.clear();
-      fmt::print("{}", report::text_of(*now.evaluated));
-      std::fflush(stdout);
-    }
-    constexpr std::chrono::milliseconds kPause{100};
-    if (std::chrono::steady_clock::now() - shown_ < kPause) return;
-    shown_ = std::chrono::steady_clock::now();
-    bar_.show(now.step - first_, fmt::format("epoch {}, loss {:.4f}", now.epoch, now.loss));
-  }
-  void clear() { bar_.clear(); }
-
- private:
-  bool rows_;
-  uint64_t first_;
-  Progress bar_;
-  std::chrono::steady_clock::time_point shown_;
-};
-
 void begin(const BertRequest& r, BertTrainer& trainer) {
-  if (!r.init.empty()) trainer.load_parameters(r.init);
-  if (!r.resume) return;
-  if (std::filesystem::exists(r.checkpoint))
+  if (continues(r))
     trainer.resume(r.checkpoint, r.allow_different_bits);
-  else
-    complain(fmt::format("{} does not exist yet: training starts anew", r.checkpoint));
+  else if (!r.init.empty())
+    trainer.load_parameters(r.init);
 }
 
 int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report) {
@@ -60,7 +30,7 @@ int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report)
   if (!r.json) fmt::print("{}{}\n{}", heading(report), printed(r, report), report::heading_of_evaluations());
   std::fflush(stdout);
   const Interruption interruption;
-  Display display(!r.json, first, trainer.steps());
+  TrainDisplay display(!r.json, first, trainer.steps());
   report.pretrained =
       trainer.train({.checkpoint = r.checkpoint, .progress = [&](const PretrainingProgress& now) {
                        display.show(now);
@@ -70,8 +40,10 @@ int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report)
   const PretrainingResult& result = *report.pretrained;
   fmt::print("{}", r.json ? json_of(r, trainer, report, first) : summary(report));
   if (!r.report.empty()) io::write_text(r.report, page_of(report));
-  if (!r.save.empty()) trainer.save_parameters(r.save);
-  if (result.finished) return 0;
+  if (result.finished) {
+    if (!r.save.empty()) trainer.save_parameters(r.save);
+    return 0;
+  }
   complain(stopped_text(r, result.step, trainer.steps()));
   return 128 + Interruption::pending();
 }

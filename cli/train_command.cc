@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
@@ -26,23 +25,15 @@ struct TrainFlags {
   CommonOptions common;
 };
 
-void resume(const TrainRequest& r, Trainer& trainer) {
-  if (!r.resume) return;
-  if (std::filesystem::exists(r.checkpoint))
-    trainer.resume(r.checkpoint, r.allow_different_bits);
-  else
-    complain(fmt::format("{} does not exist yet: training starts anew", r.checkpoint));
-}
-
 int train(const TrainRequest& r, Trainer& trainer, report::TrainingReport& report) {
-  resume(r, trainer);
-  const uint64_t first = trainer.step();
+  if (continues(r)) trainer.resume(r.checkpoint, r.allow_different_bits);
+  const uint64_t first = trainer.step(), steps = report.phases[0].steps;
   if (!r.json)
     fmt::print("{}{}\nepoch      loss  accuracy  validation loss  validation accuracy      time\n",
                heading(report, r.settings.batch), printed(r, report));
   std::fflush(stdout);
   const Interruption interruption;
-  TrainDisplay display(!r.json, first, report.epochs * report.steps_per_epoch);
+  TrainDisplay display(!r.json, first, steps);
   report.result = trainer.train({.checkpoint = r.checkpoint, .progress = [&](const TrainingProgress& now) {
                                    display.show(now);
                                    return Interruption::pending() == 0;
@@ -52,7 +43,7 @@ int train(const TrainRequest& r, Trainer& trainer, report::TrainingReport& repor
   if (r.is_spiking) report.traces = trainer.traces(0);
   if (!r.report.empty()) io::write_text(r.report, page_of(report));
   if (report.result->finished) return 0;
-  complain(stopped_text(r, report.result->step, report.epochs * report.steps_per_epoch));
+  complain(stopped_text(r, report.result->step, steps));
   return 128 + Interruption::pending();
 }
 

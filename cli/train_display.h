@@ -1,7 +1,7 @@
 // The display of `tessera train` during training.
 #pragma once
 
-#include <tessera/training.h>
+#include <tessera/pretraining.h>
 
 #include <chrono>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tessera::cli {
 
-/// Shows a bar with loss and accuracy, and a row per epoch.
+/// Shows a bar with loss and accuracy, and a row per epoch or evaluation.
 class TrainDisplay {
  public:
   /// `name` precedes the text of the bar.
@@ -19,9 +19,13 @@ class TrainDisplay {
       : rows_(rows), first_(first_step), name_(std::move(name)), bar_(steps - first_step) {}
 
   void show(const TrainingProgress& now);
+  void show(const PretrainingProgress& now);
   void clear() { bar_.clear(); }
 
  private:
+  void show_row(const std::string& row);
+  void show_bar(uint64_t step, const std::string& text);
+
   bool rows_;
   uint64_t first_;
   std::string name_;

@@ -51,12 +51,12 @@ void add_optimizer_options(CLI::App& command, LearningSettings& s, const std::st
   add_seed(command, "--seed", s.seed, "Seed of all random choices");
 }
 
-void add_place_options(CLI::App& command, TrainPlace& r, const std::string& kept) {
+void add_run_options(CLI::App& command, RunOptions& r, const std::string& checkpoint_help) {
   command.add_option("--machine", r.machine,
                      "host, gc2, gc200, bow, m2000, pod16, pod64, or a machine's .toml file");
   add_count(command, "--tiles", r.tiles, "The host's tiles, on which bits depend (default: --threads)",
             kMostTiles);
-  command.add_option("--checkpoint", r.checkpoint, kept);
+  command.add_option("--checkpoint", r.checkpoint, checkpoint_help);
   command.add_flag("--resume", r.resume, "Continue from the checkpoint if there is one");
   command.add_flag("--allow-different-bits", r.allow_different_bits,
                    "Resume on another machine, number of tiles or instruction set too");
@@ -85,7 +85,7 @@ void check_optimizer_options(const LearningSettings& s, const CLI::App& command)
                 "--lr-schedule polynomial");
 }
 
-void check_place_options(const TrainPlace& r, const CLI::App& command) {
+void check_run_options(const RunOptions& r, const CLI::App& command) {
   refuse_unless(command, r.machine == "host", {"--tiles"}, "--machine host");
   refuse_unless(command, !r.checkpoint.empty(), {"--resume"}, "--checkpoint FILE");
   refuse_unless(command, r.resume, {"--allow-different-bits"}, "--resume");
@@ -94,18 +94,18 @@ void check_place_options(const TrainPlace& r, const CLI::App& command) {
     throw UsageError("--estimate runs no step to write in a checkpoint; leave out one of them");
 }
 
-void check_checkpoint(const TrainPlace& r) {
+void check_checkpoint(const RunOptions& r) {
   if (!r.checkpoint.empty() && !r.resume && std::filesystem::exists(r.checkpoint))
     throw UsageError(fmt::format("{} exists: add --resume to continue from it, or remove it", r.checkpoint));
 }
 
-void check_files(const TrainPlace& r) {
+void check_files(const RunOptions& r) {
   check_extension("--report", r.report, {".html", ".htm"});
   for (const std::string& file : {r.checkpoint, r.report})
     if (!file.empty()) io::require_writable(file);
 }
 
-Machine machine_for(const TrainPlace& r) {
+Machine machine_for(const RunOptions& r) {
   if (r.machine == "host") return Machine::host(r.tiles != 0 ? r.tiles : r.threads);
   return Machine::find(r.machine);
 }

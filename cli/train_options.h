@@ -13,8 +13,8 @@ class App;
 
 namespace tessera::cli {
 
-/// Where a training runs, and what is kept of it.
-struct TrainPlace {
+/// How a training runs, and the files that it writes.
+struct RunOptions {
   std::string machine = "host";
   uint32_t tiles = 0;  ///< tiles of a host; 0: one per thread
   uint32_t threads = 0;
@@ -31,20 +31,20 @@ struct TrainPlace {
 /// The optimizer, its learning rate, epochs and seed. Defaults are the settings'; `by_default` begins what
 /// the help says of that of the optimizer.
 void add_optimizer_options(CLI::App& command, LearningSettings& settings, const std::string& by_default);
-/// `kept` is what the help says of --checkpoint.
-void add_place_options(CLI::App& command, TrainPlace& place, const std::string& kept);
+/// `checkpoint_help` is what the help says of --checkpoint.
+void add_run_options(CLI::App& command, RunOptions& options, const std::string& checkpoint_help);
 
 /// Throws UsageError if one of the options is given although `holds` is false: it is for `what`.
 void refuse_unless(const CLI::App& command, bool holds, std::initializer_list<const char*> options,
                    const char* what);
 /// Throw UsageError if options conflict, before anything is read.
 void check_optimizer_options(const LearningSettings& settings, const CLI::App& command);
-void check_place_options(const TrainPlace& place, const CLI::App& command);
+void check_run_options(const RunOptions& options, const CLI::App& command);
 /// Throws UsageError for a checkpoint that exists, but is not resumed.
-void check_checkpoint(const TrainPlace& place);
+void check_checkpoint(const RunOptions& options);
 /// Throws UsageError for files that cannot be written.
-void check_files(const TrainPlace& place);
+void check_files(const RunOptions& options);
 
-Machine machine_for(const TrainPlace& place);
+Machine machine_for(const RunOptions& options);
 
 }  // namespace tessera::cli

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/isa.h"
@@ -18,16 +19,18 @@ namespace tessera::cli {
 namespace {
 
 using nlohmann::ordered_json;
+using report::CostReport;
+using report::PhaseCosts;
 using report::TrainingReport;
 using report::Unit;
 using report::value_text;
 using studies::or_null;
 
-uint64_t cycles_of(const TrainingReport& r, double seconds) {
+uint64_t cycles_of(const CostReport& r, double seconds) {
   return static_cast<uint64_t>(std::llround(seconds * r.clock_hz));
 }
 
-ordered_json json_of(const TrainingReport& r, const graph::RunCost& cost) {
+ordered_json json_of(const CostReport& r, const graph::RunCost& cost) {
   ordered_json json = {{"seconds", cost.seconds}};
   if (r.modelled) {
     json["cycles"] = cycles_of(r, cost.seconds);
@@ -41,13 +44,14 @@ ordered_json json_of(const TrainingReport& r, const graph::RunCost& cost) {
   return json;
 }
 
-ordered_json operations_of(const TrainingReport& r) {
+ordered_json operations_of(const CostReport& r, const PhaseCosts& phase,
+                           const std::vector<double>& measured) {
   ordered_json list = ordered_json::array();
-  for (size_t i = 0; i < r.step.operations.size(); ++i) {
-    const graph::OperationCost& o = r.step.operations[i];
-    list.push_back({{"operation", r.operations.at(i)}, {"seconds", o.seconds}});
+  for (size_t i = 0; i < phase.step.operations.size(); ++i) {
+    const graph::OperationCost& o = phase.step.operations[i];
+    list.push_back({{"operation", phase.operations.at(i)}, {"seconds", o.seconds}});
     if (r.modelled) list.back()["cycles"] = cycles_of(r, o.seconds);
-    if (r.result && !r.result->measured.empty()) list.back()["measured_seconds"] = r.result->measured.at(i);
+    if (!measured.empty()) list.back()["measured_seconds"] = measured.at(i);
   }
   return list;
 }
@@ -102,7 +106,7 @@ ordered_json json_of(const report::SweepPoint& point) {
 ordered_json json_of(const TrainRequest& request, const Trainer& trainer, const TrainingReport& report,
                      uint64_t resumed_from) {
   ordered_json result = {{"settings", ordered_json::parse(trainer.settings_json())},
-                         {request.is_spiking ? "recordings" : "images", report.images},
+                         {request.is_spiking ? "recordings" : "images", report.data},
                          {"machine", request.machine},
                          {"tiles", report.tiles},
                          {"isa", name_of(active_isa())},
@@ -110,15 +114,17 @@ ordered_json json_of(const TrainRequest& request, const Trainer& trainer, const 
                          {"steps_per_epoch", report.steps_per_epoch},
                          {"estimate", request.estimate}};
   if (report.result) add_result(result, report, resumed_from);
-  add_costs(result, report);
+  result["predicted_seconds"] = report.predicted_seconds();
+  add_costs(result, report, report.phases[0],
+            report.result ? report.result->measured : std::vector<double>());
   return result;
 }
 
-void add_costs(ordered_json& json, const TrainingReport& report) {
-  json["predicted_seconds"] = report.predicted_seconds();
-  json["step"] = json_of(report, report.step);
-  json["step"]["operations"] = operations_of(report);
-  json["evaluation"] = json_of(report, report.evaluation);
+void add_costs(ordered_json& json, const CostReport& report, const PhaseCosts& phase,
+               const std::vector<double>& measured) {
+  json["step"] = json_of(report, phase.step);
+  json["step"]["operations"] = operations_of(report, phase, measured);
+  json["evaluation"] = json_of(report, phase.evaluation);
 }
 
 std::string json(std::vector<ordered_json> trainings, const std::vector<report::SweepPoint>& points) {
@@ -143,9 +149,9 @@ std::string summary_of(const std::vector<report::SweepPoint>& points) {
 }
 
 std::string heading(const TrainingReport& r, uint32_t batch) {
-  return fmt::format("{}\n{}, {} parameters\n{}, {} steps per epoch with batches of {}\n", r.images,
-                     r.network, report::count_text(r.parameters), r.machine,
-                     report::count_text(r.steps_per_epoch), batch);
+  return fmt::format("{}\n{}, {} parameters\n{}, {} steps per epoch with batches of {}\n", r.data, r.network,
+                     report::count_text(r.parameters), r.machine, report::count_text(r.steps_per_epoch),
+                     batch);
 }
 
 std::string summary(const TrainingReport& r) {
@@ -163,33 +169,52 @@ std::string summary(const TrainingReport& r) {
                             ? fmt::format(" on {}: {}", r.machine,
                                           value_text(static_cast<double>(result.step_cycles), Unit::cycles))
                             : "",
-                        base::bytes_text(r.step.total_bytes));
+                        base::bytes_text(r.most_bytes()));
   return text;
 }
 
-std::string estimate(const TrainingReport& r) {
-  return fmt::format("\n{}\n{}\ntraining and evaluation: {}{}\n", memory_table(r).text(),
-                     operations_table(r).text(), value_text(r.predicted_seconds(), Unit::seconds),
-                     r.modelled ? " at the machine's clock" : ", predicted");
+std::string estimate(const CostReport& r) {
+  std::string text;
+  for (const PhaseCosts& phase : r.phases) {
+    if (!phase.name.empty()) text += fmt::format("\nwith {}:\n", phase.name);
+    text += fmt::format("\n{}\n{}", memory_table(r, phase).text(), operations_table(r, phase).text());
+  }
+  return text + fmt::format("\ntraining and evaluation: {}{}\n",
+                            value_text(r.predicted_seconds(), Unit::seconds),
+                            r.modelled ? " at the machine's clock" : ", predicted");
 }
 
-std::string printed(const TrainPlace& place, const TrainingReport& r) {
-  return place.print == "passes" ? fmt::format("\n{}", report::passes_table(r.step.passes).text()) : "";
+std::string printed(const RunOptions& options, const CostReport& r) {
+  if (options.print != "passes") return "";
+  std::string text;
+  for (const PhaseCosts& phase : r.phases) {
+    if (!phase.name.empty()) text += fmt::format("\nwith {}:\n", phase.name);
+    text += fmt::format("\n{}", report::passes_table(phase.step.passes).text());
+  }
+  return text;
 }
 
-std::string stopped_text(const TrainPlace& r, uint64_t step, uint64_t steps) {
+bool continues(const RunOptions& r) {
+  if (!r.resume) return false;
+  if (std::filesystem::exists(r.checkpoint)) return true;
+  complain(fmt::format("{} does not exist yet: training starts anew", r.checkpoint));
+  return false;
+}
+
+std::string stopped_text(const RunOptions& r, uint64_t step, uint64_t steps) {
   return fmt::format("interrupted after step {} of {}{}", step, steps,
                      r.checkpoint.empty()
                          ? ", without a checkpoint"
                          : fmt::format("; continue with --checkpoint {} --resume", r.checkpoint));
 }
 
-int complain_of_overflow(const TrainingReport& report) {
-  for (const graph::RunCost* cost : {&report.step, &report.evaluation}) {
-    if (cost->overflow.empty()) continue;
-    complain(cost->overflow);
-    return 1;
-  }
+int complain_of_overflow(const CostReport& report) {
+  for (const PhaseCosts& phase : report.phases)
+    for (const graph::RunCost* cost : {&phase.step, &phase.evaluation}) {
+      if (cost->overflow.empty()) continue;
+      complain(phase.name.empty() ? cost->overflow : fmt::format("with {}: {}", phase.name, cost->overflow));
+      return 1;
+    }
   return 0;
 }
 

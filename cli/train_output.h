@@ -23,15 +23,19 @@ std::string json(std::vector<nlohmann::ordered_json> trainings,
 /// The line above the epochs, and the text after them.
 std::string heading(const report::TrainingReport& report, uint32_t batch);
 std::string summary(const report::TrainingReport& report);
-std::string estimate(const report::TrainingReport& report);
+std::string estimate(const report::CostReport& report);
 /// The text that --print asks for.
-std::string printed(const TrainPlace& place, const report::TrainingReport& report);
+std::string printed(const RunOptions& options, const report::CostReport& report);
+/// Whether there is a checkpoint to continue from; says so if one that is asked for does not exist.
+bool continues(const RunOptions& options);
 /// What is said of a training that was stopped.
-std::string stopped_text(const TrainPlace& place, uint64_t step, uint64_t steps);
+std::string stopped_text(const RunOptions& options, uint64_t step, uint64_t steps);
 /// Complains of a machine whose memory does not suffice; returns the exit status.
-int complain_of_overflow(const report::TrainingReport& report);
-/// Adds memory and time of a step and an evaluation to a JSON object.
-void add_costs(nlohmann::ordered_json& json, const report::TrainingReport& report);
+int complain_of_overflow(const report::CostReport& report);
+/// Memory and time of a step and an evaluation, added to a JSON object. `measured` are seconds of the
+/// operations, if there are any.
+void add_costs(nlohmann::ordered_json& json, const report::CostReport& report,
+               const report::PhaseCosts& phase, const std::vector<double>& measured = {});
 /// A line for one of several trainings, and the text after the last.
 std::string summary_of_run(const report::SweepRun& run);
 std::string summary_of(const std::vector<report::SweepPoint>& points);

@@ -148,9 +148,9 @@ void add_train_options(CLI::App& command, TrainRequest& request) {
   add_batch_options(command, request);
   add_seeds_option(command, request);
   add_data_options(command, request);
-  add_place_options(command, request,
-                    "Write a checkpoint after each epoch, and when interrupted (.safetensors); of several "
-                    "trainings one each, with batch and seed in its name");
+  add_run_options(command, request,
+                  "Write a checkpoint after each epoch, and when interrupted (.safetensors); of several "
+                  "trainings one each, with batch and seed in its name");
   add_spiking_options(command, request);
 }
 
@@ -172,7 +172,7 @@ void check(const TrainRequest& r, const CLI::App& command) {
   refuse_unless(s.drop_grow.kind != DropGrowKind::none, {"--change", "--every", "--until"},
                 "--schedule set or rigl");
   check_optimizer_options(s, command);
-  check_place_options(r, command);
+  check_run_options(r, command);
   for (const CLI::Option* option : command.get_options())
     if (option->get_group() == kSpikingGroup)
       refuse_unless(r.is_spiking, {option->get_name().c_str()}, "--kind spiking");

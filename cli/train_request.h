@@ -18,7 +18,7 @@ namespace tessera::cli {
 
 inline constexpr const char* kDefaultRecordings = "randman";
 
-struct TrainRequest : TrainPlace {
+struct TrainRequest : RunOptions {
   TrainingSettings settings;
   bool layers_given = false;
   bool is_spiking = false;  ///< a network of spiking neurons, trained on recordings

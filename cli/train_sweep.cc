@@ -37,7 +37,7 @@ class Sweep {
     if (one.resume && std::filesystem::exists(one.checkpoint))
       trainer.resume(one.checkpoint, one.allow_different_bits);
     const uint64_t first = trainer.step();
-    TrainDisplay display(false, first, run.report.epochs * run.report.steps_per_epoch, name_of(one) + ", ");
+    TrainDisplay display(false, first, run.report.phases[0].steps, name_of(one) + ", ");
     run.report.result =
         trainer.train({.checkpoint = one.checkpoint, .progress = [&](const TrainingProgress& now) {
                          display.show(now);

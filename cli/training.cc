@@ -70,27 +70,25 @@ TrainingReport report_of(const TrainRequest& one, const TrainingData& data, cons
   const std::string samples =
       recordings != nullptr ? fmt::format("{}, {} steps", recordings->name, recordings->train.steps)
                             : fmt::format("{}{}", images_of(data).name, one.settings.grey ? " in grey" : "");
-  TrainingReport report{
-      .network = recordings != nullptr ? network_of(spiking_settings_of(one), *recordings)
-                                       : network_of(one.settings),
-      .images = fmt::format("{}: {} for training, {} for validation, {} for testing", samples,
+  TrainingReport report;
+  report.network =
+      recordings != nullptr ? network_of(spiking_settings_of(one), *recordings) : network_of(one.settings);
+  report.data = fmt::format("{}: {} for training, {} for validation, {} for testing", samples,
                             report::count_text(t.training_samples()),
-                            report::count_text(t.validation_samples()), report::count_text(t.test_samples())),
-      .machine = fmt::format("{}, {} tiles", machine.is_host() ? "host" : machine.name(),
-                             report::count_text(machine.tiles())),
-      .tiles = machine.tiles(),
-      .modelled = !machine.is_host(),
-      .clock_hz = machine.clock_hz(),
-      .settings = {},
-      .parameters = t.parameters(),
-      .steps_per_epoch = t.steps_per_epoch(),
-      .epochs = t.settings().epochs,
-      .validation_batches = batches(t.validation_samples()),
-      .test_batches = batches(t.test_samples()),
-      .step = t.step_cost(),
-      .evaluation = t.evaluation_cost(),
-      .operations = report::names_of_operations(t.graph()),
-      .result = {}};
+                            report::count_text(t.validation_samples()), report::count_text(t.test_samples()));
+  report.machine = report::machine_text(machine);
+  report.tiles = machine.tiles();
+  report.modelled = !machine.is_host();
+  report.clock_hz = machine.clock_hz();
+  report.parameters = t.parameters();
+  report.steps_per_epoch = t.steps_per_epoch();
+  report.validation_batches = batches(t.validation_samples());
+  const uint64_t epochs = t.settings().epochs;
+  report.phases = {{.steps = epochs * report.steps_per_epoch,
+                    .evaluations = epochs * report.validation_batches + batches(t.test_samples()),
+                    .step = t.step_cost(),
+                    .evaluation = t.evaluation_cost(),
+                    .operations = report::names_of_operations(t.graph())}};
   const ordered_json all = ordered_json::parse(t.settings_json());
   for (const auto& [name, value] : all.items()) report.settings.emplace_back(name, text_of(value));
   report.settings.emplace_back("machine", one.machine);

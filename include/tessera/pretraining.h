@@ -92,9 +92,10 @@ struct PretrainingSettings : LearningSettings {
   uint32_t max_per_pack = 0;  ///< see SequenceSettings
   graph::PackedAverage average = graph::PackedAverage::token;
   std::string numbers = "fp32";                  ///< see graph::numbers_named()
-  std::optional<graph::Rounding> rounding = {};  ///< instead of that of the numbers
+  std::optional<graph::Rounding> rounding = {};  ///< instead of the rounding that the numbers have
   uint32_t micro_batches = 1;                    ///< into which the packs of a step are divided
-  uint64_t evaluate_every = 0;  ///< steps between evaluations of the text that is held out; 0: an epoch
+  /// Steps between evaluations of the text that is held out; 0: an epoch of the first phase.
+  uint64_t evaluate_every = 0;
 };
 
 /// Means since the last evaluation, and of all sequences of the text that is held out.
@@ -117,8 +118,9 @@ struct PretrainingProgress {
 };
 
 struct PretrainingRun {
-  std::string checkpoint = {};  ///< file written after each evaluation, and when training is stopped
-  /// Called after each step, and once more after each evaluation; training stops if it returns false.
+  /// File written after each evaluation, before each phase but the first, and when training is stopped.
+  std::string checkpoint = {};
+  /// Called after each step, and its evaluation if there is one; training stops if it returns false.
   std::function<bool(const PretrainingProgress&)> progress = {};
 };
 
@@ -158,21 +160,21 @@ class BertTrainer {
   const std::string& settings_json() const;
   uint64_t steps() const;
   uint64_t steps_per_epoch(size_t phase = 0) const;
-  uint64_t evaluations() const;  ///< of the whole training
-  /// Batches of an evaluation.
-  uint64_t evaluation_batches() const;
+  uint64_t evaluations(size_t phase = 0) const;         ///< in a phase
+  uint64_t evaluation_batches(size_t phase = 0) const;  ///< batches of each of them
   /// The sequences of a phase.
   const PretrainingData& training_data(size_t phase = 0) const;
   const PretrainingData& held_out_data(size_t phase = 0) const;
   uint64_t parameters() const;
 
-  /// Cost of a step of the present phase, and of a batch of evaluation.
-  graph::RunCost step_cost() const;
-  graph::RunCost evaluation_cost() const;
-  /// The graph of a step of the present phase, as sessions transform it.
-  const graph::Graph& graph() const;
+  /// Cost of a step of a phase, and of a batch of evaluation.
+  const graph::RunCost& step_cost(size_t phase = 0) const;
+  const graph::RunCost& evaluation_cost(size_t phase = 0) const;
+  /// The graph of a step of a phase, as sessions transform it.
+  const graph::Graph& graph(size_t phase = 0) const;
 
-  /// See Trainer.
+  /// See Trainer. Throw Error before the first step if the machine's memory does not suffice for a phase. If
+  /// a phase cannot begin for another reason, the trainer stays at the end of the one before.
   void resume(const std::string& checkpoint, bool allow_different_bits = false);
   uint64_t step() const;  ///< finished steps
   PretrainingResult train(const PretrainingRun& run = {});

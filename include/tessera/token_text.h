@@ -18,6 +18,7 @@ struct SpecialTokens {
   bool contains(uint32_t token) const {
     return token == pad || token == cls || token == sep || token == mask;
   }
+  bool operator==(const SpecialTokens&) const = default;
 };
 
 /// Documents of sentences of tokens.
@@ -58,11 +59,14 @@ struct TextSplit {
   std::shared_ptr<const TokenText> train;
   std::shared_ptr<const TokenText> held_out;
 };
+/// Throws as check() of both texts does, UsageError if one is missing, and Error if their vocabularies or
+/// special tokens differ.
+void check(const TextSplit& split);
 /// Documents of a text at random: round(fraction × documents) are held out, at least 2 and all but 2 at most.
 /// Throws UsageError unless the fraction is above 0 and below 1, Error for fewer than 4 documents.
 TextSplit split_text(const TokenText& text, double fraction, uint64_t seed);
 /// A file of tokens, split so, or a folder with train.safetensors and test.safetensors. Throws Error also if
-/// their vocabularies differ.
+/// their vocabularies or special tokens differ.
 TextSplit load_text(const std::string& path, double fraction, uint64_t seed);
 
 }  // namespace tessera

@@ -319,7 +319,8 @@ struct TrainingProgress {
 
 struct TrainingRun {
   std::string checkpoint = {};  ///< file written after each epoch, and when training is stopped; empty: none
-  /// Called after each step, and once more after each epoch; training stops if it returns false.
+  /// Called after each step, and the evaluation that ends its epoch if it does; training stops if it returns
+  /// false.
   std::function<bool(const TrainingProgress&)> progress = {};
 };
 

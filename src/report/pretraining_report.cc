@@ -20,8 +20,8 @@ Html figures_of(const PretrainingReport& r) {
     figures.push_back(
         {"sequences per second", fmt::format("{:.1f}", r.pretrained->sequences_per_second),
          fmt::format("{} tokens", count_text(static_cast<uint64_t>(r.pretrained->tokens_per_second)))});
-    figures.push_back({"training step", value_text(r.pretrained->step_seconds, Unit::seconds), "mean"});
   }
+  add_cost_figures(figures, r, r.pretrained && r.pretrained->steps_run > 0 ? r.pretrained->step_seconds : 0);
   return key_figures(figures);
 }
 
@@ -56,11 +56,14 @@ std::string text_of(const PretrainingEvaluation& e) {
 }
 
 std::string page_of(const PretrainingReport& r) {
-  Page page(fmt::format("Pre-training of {}", r.network), fmt::format("{}, {}", r.images, r.machine));
+  Page page(fmt::format("Pre-training of {}", r.network), fmt::format("{}, {}", r.data, r.machine));
   Html overview = figures_of(r);
   if (r.pretrained && !r.pretrained->evaluations.empty()) overview += evaluations_of(*r.pretrained);
   page.add_section("Results", overview);
-  add_costs(page, r);
+  Html packs;
+  for (const std::string& line : r.packs) packs += paragraph(line);
+  page.add_section("Sequences and packs", packs);
+  add_cost_sections(page, r);
   return page.html();
 }
 

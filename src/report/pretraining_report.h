@@ -9,9 +9,8 @@
 
 namespace tessera::report {
 
-/// The costs are those of a training report, whose numbers of steps and batches are of the whole training.
-struct PretrainingReport : TrainingReport {
-  std::vector<std::string> phases = {};  ///< a line for each: its sequences and packs
+struct PretrainingReport : CostReport {
+  std::vector<std::string> packs = {};  ///< a line for each phase: its sequences, packs and steps
   std::optional<PretrainingResult> pretrained = {};
 };
 

@@ -16,11 +16,6 @@
 namespace tessera::report {
 namespace {
 
-std::string time_text(const TrainingReport& report, double seconds) {
-  return report.modelled ? value_text(seconds * report.clock_hz, Unit::cycles)
-                         : value_text(seconds, Unit::seconds);
-}
-
 Html charts_of(const TrainingResult& result) {
   const auto chart_of = [&](const char* title, const char* label, Unit unit, auto training, auto validation) {
     LineChart lines;
@@ -69,52 +64,61 @@ Html figures_of(const TrainingReport& r) {
                          percent_text(result.epochs[result.best_epoch - 1].validation_accuracy),
                          fmt::format("best, epoch {}", result.best_epoch)});
   }
-  const bool ran = r.result && r.result->steps_run > 0;
-  figures.push_back({"training step", time_text(r, ran ? r.result->step_seconds : r.step.seconds),
-                     r.modelled ? fmt::format("{} at its clock", value_text(r.step.seconds, Unit::seconds))
-                     : ran      ? "mean on this computer"
-                                : "predicted"});
-  figures.push_back({"memory", base::bytes_text(r.step.total_bytes),
-                     !r.modelled
-                         ? "of a training step"
-                         : fmt::format("fullest tile {} of {}", base::bytes_text(r.step.fullest_tile_bytes),
-                                       base::bytes_text(r.step.tile_bytes))});
-  figures.push_back({"parameters", count_text(r.parameters), "values that are stored"});
+  add_cost_figures(figures, r, r.result && r.result->steps_run > 0 ? r.result->step_seconds : 0);
   return key_figures(figures);
 }
 
-Html memory_of(const TrainingReport& r) {
+Html memory_of(const CostReport& r, const graph::RunCost& step) {
   RichTable table({{"data", RichTable::Align::left}, {"bytes"}, {"", RichTable::Align::left}});
   uint64_t most = 1;
-  for (const auto& [name, bytes] : r.step.bytes) most = std::max(most, bytes);
-  for (const auto& [name, bytes] : r.step.bytes)
+  for (const auto& [name, bytes] : step.bytes) most = std::max(most, bytes);
+  for (const auto& [name, bytes] : step.bytes)
     table.add({name, count_text(bytes), share_bar(double(bytes) / double(most), 0)});
   Html all = table.html();
-  if (r.modelled) all += tiles_chart(r.step);
-  if (!r.step.overflow.empty()) all += paragraph(r.step.overflow);
+  if (r.modelled) all += tiles_chart(step);
+  if (!step.overflow.empty()) all += paragraph(step.overflow);
   return all;
 }
 
-Html operations_of(const TrainingReport& r) {
-  const std::vector<double> measured = r.result ? r.result->measured : std::vector<double>();
+Html operations_of(const CostReport& r, const PhaseCosts& phase, const std::vector<double>& measured) {
+  const graph::RunCost& step = phase.step;
   RichTable table({{"operation", RichTable::Align::left},
                    {r.modelled ? "cycles" : "predicted"},
                    {"", RichTable::Align::left},
                    {measured.empty() ? "" : "measured"}});
-  for (size_t i = 0; i < r.step.operations.size(); ++i) {
-    const double seconds = r.step.operations[i].seconds;
+  for (size_t i = 0; i < step.operations.size(); ++i) {
+    const double seconds = step.operations[i].seconds;
     if (seconds == 0) continue;
-    table.add({r.operations.at(i), time_text(r, seconds), share_bar(seconds / r.step.seconds, 0),
+    table.add({phase.operations.at(i), time_text(r, seconds), share_bar(seconds / step.seconds, 0),
                measured.empty() ? "" : value_text(measured.at(i), Unit::seconds)});
   }
-  return r.modelled ? time_chart(r.step) + table.html() : table.html();
+  return r.modelled ? time_chart(step) + table.html() : table.html();
 }
 
 }  // namespace
 
-double TrainingReport::predicted_seconds() const {
-  return epochs * (double(steps_per_epoch) * step.seconds + double(validation_batches) * evaluation.seconds) +
-         double(test_batches) * evaluation.seconds;
+double CostReport::predicted_seconds() const {
+  double seconds = 0;
+  for (const PhaseCosts& phase : phases)
+    seconds +=
+        double(phase.steps) * phase.step.seconds + double(phase.evaluations) * phase.evaluation.seconds;
+  return seconds;
+}
+
+uint64_t CostReport::most_bytes() const {
+  uint64_t most = 0;
+  for (const PhaseCosts& phase : phases) most = std::max(most, phase.step.total_bytes);
+  return most;
+}
+
+std::string machine_text(const Machine& machine) {
+  return fmt::format("{}, {} tiles", machine.is_host() ? "host" : machine.name(),
+                     count_text(machine.tiles()));
+}
+
+std::string time_text(const CostReport& report, double seconds) {
+  return report.modelled ? value_text(seconds * report.clock_hz, Unit::cycles)
+                         : value_text(seconds, Unit::seconds);
 }
 
 std::vector<std::string> names_of_operations(const graph::Graph& graph) {
@@ -128,37 +132,37 @@ std::vector<std::string> names_of_operations(const graph::Graph& graph) {
   return names;
 }
 
-Html settings_table(const TrainingReport& report, const std::vector<std::string>& but) {
+Html settings_table(const CostReport& report, const std::vector<std::string>& but) {
   RichTable table({{"setting", RichTable::Align::left}, {"value", RichTable::Align::left}});
   for (const auto& [name, value] : report.settings)
     if (std::ranges::find(but, name) == but.end()) table.add({name, value});
   return table.html();
 }
 
-Table memory_table(const TrainingReport& report) {
+Table memory_table(const CostReport& report, const PhaseCosts& phase) {
   Table table({"data", "bytes"});
-  for (const auto& [name, bytes] : report.step.bytes) table.add({name, count_text(bytes)});
-  table.add({"everything", count_text(report.step.total_bytes)});
+  for (const auto& [name, bytes] : phase.step.bytes) table.add({name, count_text(bytes)});
+  table.add({"everything", count_text(phase.step.total_bytes)});
   if (report.modelled)
-    table.add({fmt::format("fullest tile, of {}", count_text(report.step.tile_bytes)),
-               count_text(report.step.fullest_tile_bytes)});
+    table.add({fmt::format("fullest tile, of {}", count_text(phase.step.tile_bytes)),
+               count_text(phase.step.fullest_tile_bytes)});
   return table;
 }
 
-Table operations_table(const TrainingReport& report) {
+Table operations_table(const CostReport& report, const PhaseCosts& phase) {
   Table table({"operation of a step", report.modelled ? "cycles" : "predicted", "share"});
-  std::vector<size_t> order(report.step.operations.size());
+  std::vector<size_t> order(phase.step.operations.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, std::greater<>(),
-                           [&](size_t i) { return report.step.operations[i].seconds; });
+                           [&](size_t i) { return phase.step.operations[i].seconds; });
   for (size_t i : order) {
-    const double seconds = report.step.operations[i].seconds;
+    const double seconds = phase.step.operations[i].seconds;
     if (seconds == 0) continue;
-    table.add({report.operations.at(i), time_text(report, seconds),
-               fmt::format("{:.1f} %", 100 * seconds / report.step.seconds)});
+    table.add({phase.operations.at(i), time_text(report, seconds),
+               fmt::format("{:.1f} %", 100 * seconds / phase.step.seconds)});
   }
-  table.add({"step", time_text(report, report.step.seconds), ""});
-  table.add({"evaluation of a batch", time_text(report, report.evaluation.seconds), ""});
+  table.add({"step", time_text(report, phase.step.seconds), ""});
+  table.add({"evaluation of a batch", time_text(report, phase.evaluation.seconds), ""});
   return table;
 }
 
@@ -169,21 +173,49 @@ std::string text_of(const EpochResult& e) {
                      e.seconds > 0 ? seconds_text(e.seconds) : "earlier");
 }
 
-void add_costs(Page& page, const TrainingReport& r) {
-  page.add_section("Memory of a training step by purpose", memory_of(r));
-  if (!r.operations.empty()) page.add_section("Time of a training step by operation", operations_of(r));
+void add_cost_figures(std::vector<KeyFigure>& figures, const CostReport& r, double measured) {
+  const auto label_of = [](const char* what, const PhaseCosts& phase) {
+    return phase.name.empty() ? what : fmt::format("{} with {}", what, phase.name);
+  };
+  if (measured > 0)
+    figures.push_back({"training step", time_text(r, measured),
+                       r.modelled ? fmt::format("{} at its clock", value_text(measured, Unit::seconds))
+                                  : "mean on this computer"});
+  for (const PhaseCosts& phase : r.phases) {
+    const graph::RunCost& step = phase.step;
+    if (measured == 0)
+      figures.push_back({label_of("training step", phase), time_text(r, step.seconds),
+                         r.modelled ? fmt::format("{} at its clock", value_text(step.seconds, Unit::seconds))
+                                    : "predicted"});
+    figures.push_back({label_of("memory", phase), base::bytes_text(step.total_bytes),
+                       !r.modelled
+                           ? "of a training step"
+                           : fmt::format("fullest tile {} of {}", base::bytes_text(step.fullest_tile_bytes),
+                                         base::bytes_text(step.tile_bytes))});
+  }
+  figures.push_back({"parameters", count_text(r.parameters), "values that are stored"});
+}
+
+void add_cost_sections(Page& page, const CostReport& r, const std::vector<double>& measured) {
+  for (const PhaseCosts& phase : r.phases) {
+    const std::string with = phase.name.empty() ? "" : fmt::format(" with {}", phase.name);
+    page.add_section(fmt::format("Memory of a training step{} by purpose", with), memory_of(r, phase.step));
+    if (!phase.operations.empty())
+      page.add_section(fmt::format("Time of a training step{} by operation", with),
+                       operations_of(r, phase, measured));
+  }
   page.add_section("Settings", settings_table(r));
 }
 
 std::string page_of(const TrainingReport& r) {
-  Page page(fmt::format("Training of {}", r.network), fmt::format("{}, {}", r.images, r.machine));
+  Page page(fmt::format("Training of {}", r.network), fmt::format("{}, {}", r.data, r.machine));
   Html overview = figures_of(r);
   if (r.result && !r.result->epochs.empty()) overview += charts_of(*r.result) + epochs_of(*r.result);
   page.add_section("Results", overview);
   if (r.result && !r.result->epochs.empty() && !r.result->epochs.front().activity.empty())
     page.add_section("Activity", activity_charts(*r.result));
   if (r.traces) page.add_section("Spikes and potentials", raster_of(*r.traces));
-  add_costs(page, r);
+  add_cost_sections(page, r, r.result ? r.result->measured : std::vector<double>());
   return page.html();
 }
 

@@ -28,8 +28,8 @@ std::optional<double> median_of(std::vector<double> values) {
 std::optional<double> epoch_seconds_of(const std::vector<const SweepRun*>& runs) {
   const TrainingReport& first = runs[0]->report;
   if (first.modelled)
-    return double(first.steps_per_epoch) * first.step.seconds +
-           double(first.validation_batches) * first.evaluation.seconds;
+    return double(first.steps_per_epoch) * first.phases[0].step.seconds +
+           double(first.validation_batches) * first.phases[0].evaluation.seconds;
   std::vector<double> seconds;
   for (const SweepRun* run : runs)
     for (const EpochResult& epoch : run->report.result->epochs)
@@ -142,7 +142,7 @@ Table sweep_table(const std::vector<SweepPoint>& points) {
 std::string page_of(const std::vector<SweepRun>& runs) {
   const TrainingReport& first = runs[0].report;
   const std::vector<SweepPoint> points = points_of(runs);
-  Page page(fmt::format("Training of {}", first.network), fmt::format("{}, {}", first.images, first.machine));
+  Page page(fmt::format("Training of {}", first.network), fmt::format("{}, {}", first.data, first.machine));
   Html overview = table(sweep_table(points));
   overview += paragraph(
       "Intervals of 95 % confidence for the mean (Student's t). The time is the median of all epochs, with "

@@ -20,7 +20,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kFormat = "tessera training 1";
 constexpr const char* kBest = "best.";
-constexpr const char* kData = "images";  // whatever they are
+constexpr const char* kData = "images";  // as in files written when images were all the data there was
 
 bool is_state(const ValueInfo& info) { return info.kind == Kind::parameter || info.kind == Kind::state; }
 
@@ -180,6 +180,8 @@ void set(Session& session, const std::map<std::string, Pattern>& patterns) {
 }
 
 }  // namespace
+
+std::string host_or_name(const Machine& machine) { return machine.is_host() ? "host" : machine.name(); }
 
 Snapshot snapshot_of(const Session& session) {
   Snapshot snapshot;

@@ -33,6 +33,9 @@ struct Environment {
   bool operator==(const Environment&) const = default;
 };
 
+/// "host", or the name of a modelled machine.
+std::string host_or_name(const Machine& machine);
+
 /// Sums over the current epoch.
 struct Sums {
   double loss = 0;     ///< sum of the steps' losses

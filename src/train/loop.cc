@@ -14,12 +14,6 @@ namespace {
 
 using namespace train;
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 /// Sums over the steps of an epoch as means.
 std::vector<SpikingActivity> mean_of(std::vector<SpikingActivity> sums, uint64_t steps) {
   for (SpikingActivity& layer : sums) {
@@ -38,6 +32,10 @@ void add_seconds(const graph::RunCost& cost, std::vector<double>& seconds) {
 }
 
 }  // namespace
+
+double train::seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 void train::require_finite(double loss, uint64_t step, uint64_t epoch, double lr, const std::string& kept) {
   if (std::isfinite(loss)) return;

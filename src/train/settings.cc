@@ -45,8 +45,7 @@ void check_network(const TrainingSettings& s) {
                          "the size of the last layer, the classes,", s.layers.back(),
                          fmt::format("from 2 to {}", kMostClasses));
   index_of(kActivations, s.activation, "the activation");
-  graph::require_setting(s.dropout >= 0 && s.dropout < 1, "the dropout rate", s.dropout,
-                         "at least 0 and less than 1");
+  train::check_dropout(s.dropout);
   if (s.kind == LayerKind::dense) return;
   if (s.layers.size() == 2)
     throw UsageError(
@@ -60,13 +59,6 @@ void check_network(const TrainingSettings& s) {
   const bool possible =
       s.block_size == 1 || s.block_size == 4 || s.block_size == 8 || s.block_size == 16 || s.block_size == 32;
   graph::require_setting(possible, "the block size", s.block_size, "1, 4, 8, 16 or 32");
-}
-
-void check_micro_batches(const TrainingSettings& s) {
-  graph::require_setting(s.micro_batches >= 1, "the number of micro-batches", s.micro_batches, "at least 1");
-  if (s.batch % s.micro_batches != 0)
-    throw UsageError(fmt::format("a batch of {} cannot be divided into {} micro-batches of equal size",
-                                 s.batch, s.micro_batches));
 }
 
 void check_drop_grow(const DropGrowSchedule& s) {
@@ -118,8 +110,19 @@ void check(const TrainingSettings& settings) {
   if (is_sparse(settings) && settings.recipe == Recipe::paper)
     throw UsageError("the recipe paper is for dense and structured layers, not for sparse ones");
   check_learning(settings, "images");
-  check_micro_batches(settings);
+  check_micro_batches(settings.micro_batches, settings.batch);
   if (settings.kind == LayerKind::dynamic_sparse) check_drop_grow(settings.drop_grow);
+}
+
+void check_micro_batches(uint32_t micro_batches, uint32_t batch) {
+  graph::require_setting(micro_batches >= 1, "the number of micro-batches", micro_batches, "at least 1");
+  if (batch % micro_batches != 0)
+    throw UsageError(fmt::format("a batch of {} cannot be divided into {} micro-batches of equal size", batch,
+                                 micro_batches));
+}
+
+void check_dropout(double rate) {
+  graph::require_setting(rate >= 0 && rate < 1, "the dropout rate", rate, "at least 0 and less than 1");
 }
 
 void check_learning(const LearningSettings& s, std::string_view samples) {
@@ -210,6 +213,10 @@ void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& s, cons
   add_schedule(json, s.lr_schedule);
 }
 
+void add_clip_norm(nlohmann::ordered_json& json, const LearningSettings& s) {
+  json["clip_norm"] = s.clip_norm ? nlohmann::ordered_json(*s.clip_norm) : nlohmann::ordered_json(nullptr);
+}
+
 nlohmann::ordered_json json_of(const TrainingSettings& s) {
   nlohmann::ordered_json json = {{"layers", s.layers}, {"kind", name_of(s.kind)}};
   if (is_sparse(s)) json.update({{"density", s.density}, {"block", s.block_size}});
@@ -220,7 +227,7 @@ nlohmann::ordered_json json_of(const TrainingSettings& s) {
   if (is_structured(s) && s.form != graph::Form::fused) json["form"] = name_of(s.form);
   json.update({{"activation", s.activation}, {"dropout", s.dropout}});
   add_optimizer(json, s, "decay");
-  json["clip_norm"] = s.clip_norm ? nlohmann::ordered_json(*s.clip_norm) : nlohmann::ordered_json(nullptr);
+  add_clip_norm(json, s);
   json["batch"] = s.batch;
   json["micro_batches"] = s.micro_batches;
   json["epochs"] = s.epochs;

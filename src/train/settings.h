@@ -16,6 +16,10 @@ void check(const TrainingSettings& settings);
 /// Checks the settings of optimizer and loop. `samples` names the samples: "images".
 void check_learning(const LearningSettings& settings, std::string_view samples);
 
+/// Throw UsageError for a batch that does not divide into so many parts, and for a rate out of range.
+void check_micro_batches(uint32_t micro_batches, uint32_t batch);
+void check_dropout(double rate);
+
 /// Throws UsageError if the samples do not fill a batch, or none are left for validation or testing.
 void check_samples(const LearningSettings& settings, uint64_t training, uint64_t testing,
                    std::string_view samples);
@@ -24,8 +28,9 @@ void check_samples(const LearningSettings& settings, uint64_t training, uint64_t
 bool has_momentum(OptimizerKind kind);
 bool has_moments(OptimizerKind kind);
 
-/// Adds the settings of the optimizer to a JSON object.
+/// Add the settings of the optimizer, and the clipping of gradients, to a JSON object.
 void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& settings, const char* weight_decay);
+void add_clip_norm(nlohmann::ordered_json& json, const LearningSettings& settings);
 
 /// All settings, by name.
 nlohmann::ordered_json json_of(const TrainingSettings& settings);

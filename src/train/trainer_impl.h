@@ -4,6 +4,7 @@
 
 #include <tessera/training.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -139,6 +140,9 @@ struct TrainerImpl {
   std::optional<uint64_t> order_is_of_;  ///< epoch of the present order
   bool counts_right_ = true;
 };
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start);
 
 /// Calls `make`, which makes a trainer; throws Error, saying so, if a tiled machine has too little memory.
 void make_for(const Machine& machine, const std::function<void()>& make);

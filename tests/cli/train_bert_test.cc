@@ -50,7 +50,71 @@ TEST_F(TrainBertCliTest, JsonHasWhatWasTrained) {
   EXPECT_EQ(r["evaluations"][1]["step"], 6);
   EXPECT_EQ(r["evaluations"][1]["sequences"], r["sequences"]);
   EXPECT_GT(r["tokens_per_second"], r["sequences_per_second"]);
-  EXPECT_FALSE(r["step"]["operations"].empty());
+  EXPECT_FALSE(r["phases"][0]["step"]["operations"].empty());
+  EXPECT_GT(r["predicted_seconds"], 0);
+}
+
+/// The time of all is the sum over phases of their steps and evaluations.
+TEST_F(TrainBertCliTest, EachPhaseHasItsCosts) {
+  const std::string options = "--batch 4 --estimate --evaluate-every 100000 ";
+  const json both = train(options + "--length 16,64 --steps 10,1000");
+  ASSERT_EQ(both["phases"].size(), 2U);
+  for (const size_t i : {0U, 1U}) {
+    const json one = train(options + (i == 0 ? "--length 16 --steps 10" : "--length 64 --steps 1000"));
+    EXPECT_EQ(both["phases"][i]["step"]["bytes"], one["phases"][0]["step"]["bytes"]);
+    EXPECT_EQ(both["phases"][i]["step"]["seconds"], one["phases"][0]["step"]["seconds"]);
+  }
+  const double first = both["phases"][0]["step"]["seconds"], second = both["phases"][1]["step"]["seconds"];
+  EXPECT_GT(both["predicted_seconds"], 10 * first + 1000 * second);
+  const Outcome o = run(fmt::format("{} {} --length 16,64 --steps 10,1000", kText, options));
+  for (const char* words : {"with packs of 16 tokens:", "with packs of 64 tokens:"})
+    EXPECT_TRUE(says(o.out, words));
+}
+
+TEST_F(TrainBertCliTest, APhaseThatDoesNotFitIsFoundFirst) {
+  const std::string options =
+      "train bert --machine gc200 --documents 400 --vocabulary 500 --batch 4 --optimizer adamw --length "
+      "16,512 "
+      "--estimate";
+  expect_failure(1, run(options), "with packs of 512 tokens: ");
+}
+
+TEST_F(TrainBertCliTest, FilesAreNotWrittenOverOthers) {
+  const std::string model = path("model.safetensors"), folder = path("folder");
+  std::filesystem::create_directories(folder);
+  const TextSplit split = split_text(synthetic_text({.vocabulary = 64, .documents = 50}), 0.2, 1);
+  write_tokens(folder + "/train.safetensors", *split.train);
+  write_tokens(folder + "/test.safetensors", *split.held_out);
+  const std::string train_file = folder + "/train.safetensors", before = content_of(train_file);
+  for (const auto& [options, message] : std::initializer_list<std::pair<std::string, std::string>>{
+           {fmt::format("--checkpoint '{0}' --save '{0}'", model), "--checkpoint and --save name the same"},
+           {fmt::format("--checkpoint '{}' --save '{}'", model, path("folder/../model.safetensors")),
+            "--checkpoint and --save name the same"},
+           {"--checkpoint new.safetensors --save ./new.safetensors", "--checkpoint and --save name the same"},
+           {fmt::format("--data '{0}' --save '{0}'", train_file), "--data and --save name the same"},
+           {fmt::format("--data '{}' --save '{}'", folder, train_file), "--data and --save name the same"},
+           {fmt::format("--data '{}' --checkpoint '{}' --resume", folder, train_file),
+            "--data and --checkpoint name the same"}})
+    expect_refused(run("train bert --steps 1 " + options), message);
+  EXPECT_TRUE(content_of(train_file) == before);
+}
+
+TEST_F(TrainBertCliTest, OnlyAFinishedTrainingIsSaved) {
+  const std::string checkpoint = path("checkpoint.safetensors"), model = path("model.safetensors");
+  const Outcome o =
+      run(fmt::format("{} {} --steps 100000 --evaluate-every 1 --checkpoint '{}' --save '{}'", kText, kSizes,
+                      checkpoint, model),
+          fmt::format("{{}} & while ! test -e '{}' && kill -0 $!; do sleep 0.01; done; kill -INT "
+                      "$!; wait $!",
+                      checkpoint));
+  expect_failure(130, o, "interrupted after step ");
+  EXPECT_FALSE(std::filesystem::exists(model));
+}
+
+TEST_F(TrainBertCliTest, AResumedTrainingDoesNotReadWhereItBegan) {
+  const std::string options = fmt::format("{} --checkpoint '{}'", small(), path("checkpoint.safetensors"));
+  ASSERT_EQ(run(options).status, 0);
+  EXPECT_EQ(run(options + " --resume --init nowhere.safetensors").status, 0);
 }
 
 TEST_F(TrainBertCliTest, PrintsALinePerEvaluation) {
@@ -77,7 +141,8 @@ TEST_F(TrainBertCliTest, ContinuesBitByBitAfterKill) {
       fmt::format("{} {} --json --steps 60 --evaluate-every 5 --checkpoint ", kText, kSizes);
   ASSERT_EQ(run(fmt::format("{}'{}'", many, whole)).status, 0);
   run(fmt::format("{}'{}' --threads 2", many, killed),
-      fmt::format("{{}} & while ! test -e '{}' && kill -0 $!; do :; done; kill -KILL $!; wait $!", killed));
+      fmt::format("{{}} & while ! test -e '{}' && kill -0 $!; do sleep 0.01; done; kill -KILL $!; wait $!",
+                  killed));
   ASSERT_TRUE(std::filesystem::exists(killed));
   expect_refused(run(fmt::format("{}'{}'", many, killed)), "exists: add --resume");
   const Outcome resumed = run(fmt::format("{}'{}' --threads 1 --resume", many, killed));
@@ -89,9 +154,10 @@ TEST_F(TrainBertCliTest, AnInterruptedTrainingGoesOn) {
   const std::string stopped = path("stopped.safetensors"), whole = path("whole.safetensors");
   const std::string many = fmt::format("{} {} --steps 80 --evaluate-every 5 --checkpoint ", kText, kSizes);
   ASSERT_EQ(run(fmt::format("{}'{}'", many, whole)).status, 0);
-  const Outcome o = run(
-      fmt::format("{}'{}'", many, stopped),
-      fmt::format("{{}} & while ! test -e '{}' && kill -0 $!; do :; done; kill -INT $!; wait $!", stopped));
+  const Outcome o =
+      run(fmt::format("{}'{}'", many, stopped),
+          fmt::format("{{}} & while ! test -e '{}' && kill -0 $!; do sleep 0.01; done; kill -INT $!; wait $!",
+                      stopped));
   if (o.status == 0) GTEST_SKIP() << "it had finished when the signal came";
   expect_failure(130, o, "interrupted after step ");
   ASSERT_EQ(run(fmt::format("{}'{}' --resume", many, stopped)).status, 0);
@@ -137,7 +203,8 @@ TEST_F(TrainBertCliTest, WritesAReport) {
     const Outcome o = run(fmt::format("{} --report '{}' {}", small(), page, options));
     ASSERT_EQ(o.status, 0) << o.err;
     const std::string text = testing::MarkupReader::read(content_of(page)).whole_text();
-    for (const char* words : {"Pre-training of BERT-tiny", "Memory of a training step", "vocab_size"})
+    for (const char* words : {"Pre-training of BERT-tiny", "Memory of a training step", "vocab_size",
+                              "values that are stored", "6 steps of 4 packs"})
       EXPECT_TRUE(says(text, words));
   }
 }
@@ -154,6 +221,11 @@ TEST_F(TrainBertCliTest, SaysWhatIsWrong) {
            {"--steps 2 --epochs 2", "leave out one of them"},
            {"--batch 5 --micro-batches 2", "cannot be divided into 2"},
            {"--batch 100000", "is larger than the"},
+           {"--steps 0", "--steps takes whole numbers from 1 to"},
+           {"--length 0", "--length takes whole numbers from 1 to"},
+           {"--batch 4,0 --length 16,32", "--batch takes whole numbers from 1 to"},
+           {"--estimate --init nowhere", "--estimate trains no parameters; leave out it or --init"},
+           {"--estimate --save model.safetensors", "leave out it or --save"},
            {"--pack none --max-per-pack 2", "--max-per-pack is for --pack optimal"},
            {"--resume", "--resume is for --checkpoint FILE"},
            {"--optimizer sgd --betas 0.9,0.9", "--betas is for --optimizer adam"},

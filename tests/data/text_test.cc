@@ -97,7 +97,12 @@ TEST_F(TokenFileTest, OtherFilesAreRefused) {
   TokenText other = small_text();
   other.vocabulary = 60;
   write_tokens(path("test.safetensors"), other);
-  EXPECT_ERROR("vocabularies of train.safetensors and test.safetensors differ, 50 and 60",
+  EXPECT_ERROR("vocabularies of the texts for training and held out differ, 50 and 60",
+               load_text(folder_.path().string(), 0.1, 0));
+  other = small_text();
+  other.special.mask = 9;
+  write_tokens(path("test.safetensors"), other);
+  EXPECT_ERROR("special tokens of the texts for training and held out differ",
                load_text(folder_.path().string(), 0.1, 0));
 }
 

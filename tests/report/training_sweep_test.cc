@@ -15,10 +15,11 @@ using testing::MarkupReader;
 SweepRun run_of(uint32_t batch, uint64_t seed, double accuracy, double seconds) {
   SweepRun run{batch, seed, {}};
   run.report.network = "64-32-10, dense";
-  run.report.images = "made for this test";
+  run.report.data = "made for this test";
   run.report.machine = "host, 2 tiles";
   run.report.settings = {{"batch", "50"}, {"rate", "0.5"}, {"seed", "0"}};
   run.report.steps_per_epoch = 1000 / batch;
+  run.report.phases = {{.steps = 2000 / batch}};
   TrainingResult result;
   result.finished = true;
   result.epochs = {{.epoch = 1, .validation_accuracy = accuracy - 0.01, .seconds = seconds},
@@ -50,8 +51,8 @@ TEST(TrainingSweep, HasAPointForEachBatch) {
 TEST(TrainingSweep, EpochsOfATiledMachineTakeWhatTheModelSays) {
   SweepRun run = run_of(50, 0, 0.4, 1);
   run.report.modelled = true;
-  run.report.step.seconds = 0.5;
-  run.report.evaluation.seconds = 0.25;
+  run.report.phases[0].step.seconds = 0.5;
+  run.report.phases[0].evaluation.seconds = 0.25;
   run.report.validation_batches = 2;
   EXPECT_EQ(points_of({run})[0].epoch_seconds, 20 * 0.5 + 2 * 0.25);
 }

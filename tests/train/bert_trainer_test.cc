@@ -10,6 +10,7 @@
 
 #include "io/files.h"
 #include "support/error_of.h"
+#include "train/bert/trainer_impl.h"
 
 namespace tessera {
 namespace {
@@ -146,6 +147,104 @@ TEST(BertTrainerDeathTest, ContinuesFromTheLastCheckpointWhenKilled) {
   std::filesystem::remove(whole);
 }
 
+/// The text with another token for [MASK].
+TextSplit with_mask(uint32_t mask) {
+  TokenText train = *text().train, held_out = *text().held_out;
+  train.special.mask = held_out.special.mask = mask;
+  return {std::make_shared<const TokenText>(train), std::make_shared<const TokenText>(held_out)};
+}
+
+TEST_F(BertTrainerTest, BothTextsHaveOneVocabulary) {
+  const auto error = [](const TextSplit& split) {
+    return error_of([&] { BertTrainer(small(), split, Machine::host(2)); });
+  };
+  EXPECT_TRUE(says(error({text().train, with_mask(11).held_out}), "the special tokens of the texts"));
+  TokenText other = *text().held_out;
+  other.vocabulary = 81;
+  EXPECT_TRUE(says(error({text().train, std::make_shared<const TokenText>(other)}),
+                   "the vocabularies of the texts for training and held out differ, 80 and 81"));
+  EXPECT_TRUE(says(error({text().train, nullptr}), "a split of text lacks"));
+}
+
+TEST_F(BertTrainerTest, PositionsThatCannotBeAreDamage) {
+  const std::string file = path("checkpoint");
+  trainer_of(small()).train(
+      {.checkpoint = file, .progress = [](const PretrainingProgress& now) { return now.step < 11; }});
+  const auto error = [&](auto change) {
+    train::BertTrainerImpl trainer(small(), text(), Machine::host(2), 2, false);
+    trainer.resume(file, false);
+    change(trainer.position);
+    save_checkpoint(path("changed"), trainer.identity, text_of(trainer.position), trainer.trained());
+    return error_of([&] { trainer_of(small()).resume(path("changed")); });
+  };
+  using Position = train::PretrainingPosition;
+  EXPECT_EQ(error([](Position&) {}), "(no error)");
+  for (const auto& [change, message] : std::initializer_list<std::pair<void (*)(Position&), const char*>>{
+           {[](Position& p) { p.step = 31; }, "step 31 of 30"},
+           {[](Position& p) { p.step = 20; }, "step 20 of 30 with 1 evaluations"},
+           {[](Position& p) { p.evaluations[0].step = 7; }, "with an evaluation after step 7"},
+           {[](Position& p) { p.steps_in_sum = 4; }, "a sum over 4 steps since step 8"},
+           {[](Position& p) { p.sequences = 11 * 4 - 1; }, "with 43 sequences"},
+           {[](Position& p) { p.sequences = 1'000'000; }, "with 1000000 sequences"}})
+    EXPECT_TRUE(says(error(change), message)) << message;
+}
+
+PretrainingSettings two_phases() {
+  PretrainingSettings s = small();
+  s.phases = {{.length = 32, .packs = 6, .steps = 14}, {.length = 64, .packs = 3, .steps = 9}};
+  return s;
+}
+
+TEST_F(BertTrainerTest, EachPhaseHasItsCosts) {
+  const Machine machine = Machine::find("gc200").with("tiles", 64);
+  const auto alone = [&](const PretrainingPhase& phase) {
+    PretrainingSettings s = two_phases();
+    s.phases = {phase};
+    return BertTrainer(s, text(), machine, 0, true);
+  };
+  for (const bool only_estimates : {true, false}) {
+    const BertTrainer both(two_phases(), text(), machine, 0, only_estimates);
+    EXPECT_EQ(both.evaluations(0), 1U);
+    EXPECT_EQ(both.evaluations(1), 2U);  // after steps 16 and 23
+    for (const size_t i : {0U, 1U}) {
+      const BertTrainer one = alone(two_phases().phases[i]);
+      EXPECT_EQ(both.step_cost(i).seconds, one.step_cost().seconds);
+      EXPECT_EQ(both.step_cost(i).total_bytes, one.step_cost().total_bytes);
+      EXPECT_EQ(both.evaluation_cost(i).seconds, one.evaluation_cost().seconds);
+      EXPECT_EQ(both.evaluation_batches(i), one.evaluation_batches());
+      EXPECT_EQ(both.parameters(), one.parameters());
+    }
+  }
+}
+
+TEST_F(BertTrainerTest, AllPhasesHaveToFitBeforeTheFirstBegins) {
+  PretrainingSettings settings = two_phases();
+  settings.phases[1].packs = 60;
+  settings.phases[1].steps = 1;
+  const Machine machine = Machine::find("gc200").with("tiles", 32);
+  BertTrainer trainer(settings, text(), machine);
+  ASSERT_EQ(trainer.step_cost(0).overflow, "");
+  ASSERT_NE(trainer.step_cost(1).overflow, "");
+  EXPECT_ERROR("with packs of 64 tokens: ", trainer.train());
+  EXPECT_EQ(trainer.step(), 0U);
+}
+
+/// A phase that cannot begin leaves the trainer, and its checkpoint, at the end of the one before.
+TEST_F(BertTrainerTest, APhaseThatFailsToBeginMayBeginLater) {
+  const std::string whole = trained_at_once(two_phases()), file = path("checkpoint");
+  train::BertTrainerImpl trainer(two_phases(), text(), Machine::host(2), 2, false);
+  trainer.phases[1].settings.packs = 0;  // of which no graph can be made
+  EXPECT_THROW(trainer.train({.checkpoint = file}), Error);
+  EXPECT_EQ(trainer.position.step, 14U);
+  EXPECT_EQ(trainer.present->phase, 0U);
+  BertTrainer resumed = trainer_of(two_phases());
+  resumed.resume(file);
+  EXPECT_EQ(resumed.step(), 14U);
+  trainer.phases[1].settings.packs = 3;
+  EXPECT_TRUE(trainer.train({.checkpoint = file}).finished);
+  EXPECT_TRUE(test::content_of(file) == whole);
+}
+
 TEST_F(BertTrainerTest, ContinuesOnlyTheSameTraining) {
   const std::string file = path("checkpoint");
   trainer_of(small()).train({.checkpoint = file});
@@ -158,8 +257,11 @@ TEST_F(BertTrainerTest, ContinuesOnlyTheSameTraining) {
   EXPECT_EQ(error(same), "(no error)");
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.lr = 0.5; }), "its lr is 0.01, now it is 0.5"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.packed = false; }), "its pack is \"optimal\""));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.config.type_vocab_size = 3; }),
+                   "its type_vocab_size is 2, now it is 3"));
   const TextSplit other = split_text(synthetic_text({.vocabulary = 80, .documents = 60, .seed = 9}), 0.2, 1);
   EXPECT_TRUE(says(error(same, other), "other data"));
+  EXPECT_TRUE(says(error(same, with_mask(11)), "other data"));
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 100);
   EXPECT_TRUE(says(error(same), "it may be truncated"));
   std::ofstream(file) << "something else";
@@ -180,6 +282,7 @@ TEST_F(BertTrainerTest, SettingsThatDoNotFitAreRefused) {
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.rounding = graph::Rounding::stochastic; }),
                    "numbers fp32 have none"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.config.hidden_dropout_prob = 1; }), "dropout rate"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.config.type_vocab_size = 1; }), "token types"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.lr = -1; }), "learning rate"));
 }
 
@@ -188,6 +291,17 @@ TEST_F(BertTrainerTest, LossesThatDivergeAreErrors) {
   settings.optimizer = OptimizerKind::sgd;
   settings.lr = 1e30;
   EXPECT_ERROR("training diverged", trainer_of(settings).train());
+}
+
+TEST_F(BertTrainerTest, ALossThatDivergesNamesTheLastCheckpoint) {
+  const std::string file = path("checkpoint");
+  trainer_of(small()).train(
+      {.checkpoint = file, .progress = [](const PretrainingProgress& now) { return now.step < 3; }});
+  train::BertTrainerImpl trainer(small(), text(), Machine::host(2), 2, false);
+  trainer.resume(file, false);
+  trainer.settings.lr = 1e30;
+  trainer.settings.optimizer = OptimizerKind::sgd;
+  EXPECT_ERROR(file + " is from before", trainer.train({.checkpoint = path("another")}));
 }
 
 TEST_F(BertTrainerTest, TilesTrainAsTheHostDoes) {

@@ -28,6 +28,25 @@ std::shared_ptr<const TokenText> part_of(const TokenText& text, const std::vecto
   return std::make_shared<const TokenText>(std::move(part));
 }
 
+std::string text_of(const SpecialTokens& s) {
+  return fmt::format("[PAD] {}, [CLS] {}, [SEP] {} and [MASK] {}", s.pad, s.cls, s.sep, s.mask);
+}
+
+/// `where` begins the message.
+void require_same_vocabulary(const TextSplit& split, const std::string& where) {
+  const TokenText &train = *split.train, &held_out = *split.held_out;
+  if (train.vocabulary != held_out.vocabulary)
+    throw Error(
+        fmt::format("{}: the vocabularies of the texts for training and held out differ, {} and {} tokens; "
+                    "make both with the same",
+                    where, train.vocabulary, held_out.vocabulary));
+  if (train.special != held_out.special)
+    throw Error(fmt::format(
+        "{}: the special tokens of the texts for training and held out differ, {}, and {}; make both with "
+        "the same vocabulary",
+        where, text_of(train.special), text_of(held_out.special)));
+}
+
 }  // namespace
 
 TextSplit split_text(const TokenText& text, double fraction, uint64_t seed) {
@@ -56,11 +75,16 @@ TextSplit load_text(const std::string& path, double fraction, uint64_t seed) {
                       path, name));
     *text = std::make_shared<const TokenText>(read_tokens((place / name).string()));
   }
-  if (split.train->vocabulary != split.held_out->vocabulary)
-    throw Error(
-        fmt::format("{}: the vocabularies of train.safetensors and test.safetensors differ, {} and {}", path,
-                    split.train->vocabulary, split.held_out->vocabulary));
+  require_same_vocabulary(split, path);
   return split;
+}
+
+void check(const TextSplit& split) {
+  if (split.train == nullptr || split.held_out == nullptr)
+    throw UsageError("a split of text lacks its text for training, or what is held out; give both");
+  check(*split.train);
+  check(*split.held_out);
+  require_same_vocabulary(split, split.train->name);
 }
 
 }  // namespace tessera

@@ -27,25 +27,24 @@ void check_phase(const PretrainingSettings& s, const PretrainingPhase& phase) {
   require_setting(phase.length <= s.config.max_position_embeddings, "the length", phase.length,
                   fmt::format("at most the positions of the model, {}", s.config.max_position_embeddings));
   require_setting(phase.packs >= 1, "the batch", phase.packs, "at least 1");
-  if (phase.packs % s.micro_batches != 0)
-    throw UsageError(fmt::format("a batch of {} packs cannot be divided into {} micro-batches of equal size",
-                                 phase.packs, s.micro_batches));
+  check_micro_batches(s.micro_batches, phase.packs);
 }
 
 }  // namespace
 
 void check(const PretrainingSettings& s) {
   check_learning(s, "documents");
-  require_setting(s.micro_batches >= 1, "the number of micro-batches", s.micro_batches, "at least 1");
   if (s.phases.empty()) throw UsageError("a training of no phases; it has at least one");
   for (const PretrainingPhase& phase : s.phases) check_phase(s, phase);
+  require_setting(s.config.type_vocab_size >= 2, "the number of token types", s.config.type_vocab_size,
+                  "at least 2, one for each sentence of a pair");
   for (const double p : {s.config.hidden_dropout_prob, s.config.attention_probs_dropout_prob})
-    require_setting(p >= 0 && p < 1, "the dropout rate", p, "at least 0 and less than 1");
+    check_dropout(p);
   const graph::Numbers numbers = graph::numbers_named(s.numbers);
   const auto is_wide = [](Type type) { return type == Type::f32; };
   if (s.rounding && is_wide(numbers.parameters) && is_wide(numbers.state))
     throw UsageError(
-        fmt::format("a rounding is that of 16-bit parameters, and the numbers {} have none: leave it "
+        fmt::format("only 16-bit parameters are rounded, and the numbers {} have none: leave it "
                     "out, or ask for mlperf-v1 or mlperf-v2",
                     s.numbers));
 }
@@ -64,6 +63,7 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
                                  {"num_attention_heads", c.num_attention_heads},
                                  {"intermediate_size", c.intermediate_size},
                                  {"max_position_embeddings", c.max_position_embeddings},
+                                 {"type_vocab_size", c.type_vocab_size},
                                  {"hidden_dropout_prob", c.hidden_dropout_prob},
                                  {"attention_probs_dropout_prob", c.attention_probs_dropout_prob},
                                  {"layer_norm_eps", c.layer_norm_eps},
@@ -76,11 +76,20 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   json["numbers"] = s.numbers;
   json["rounding"] = numbers_of(s).rounding == graph::Rounding::stochastic ? "stochastic" : "nearest";
   add_optimizer(json, s, "decay");
-  json["clip_norm"] = s.clip_norm ? nlohmann::ordered_json(*s.clip_norm) : nlohmann::ordered_json(nullptr);
+  add_clip_norm(json, s);
   json["micro_batches"] = s.micro_batches;
   json["evaluate_every"] = s.evaluate_every;
   json["seed"] = s.seed;
   return json;
+}
+
+nlohmann::ordered_json json_of(const PretrainingEvaluation& e) {
+  return {{"step", e.step},
+          {"sequences", e.sequences},
+          {"loss", e.loss},
+          {"held_out_loss", e.held_out_loss},
+          {"masked_lm_loss", e.masked_lm_loss},
+          {"next_sentence_loss", e.next_sentence_loss}};
 }
 
 }  // namespace train

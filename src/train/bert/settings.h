@@ -16,4 +16,7 @@ graph::Numbers numbers_of(const PretrainingSettings& settings);
 /// All settings, by name.
 nlohmann::ordered_json json_of(const PretrainingSettings& settings);
 
+/// Without its time, which differs from run to run.
+nlohmann::ordered_json json_of(const PretrainingEvaluation& evaluation);
+
 }  // namespace tessera::train

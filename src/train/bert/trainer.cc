@@ -3,6 +3,7 @@
 #include <tessera/estimate.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -21,18 +22,18 @@ namespace tessera {
 namespace train {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_from(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 std::string identity_of(const TextSplit& text) {
+  constexpr uint64_t kMultiplier = 31;  // so that the order counts
   uint64_t sum = 0;
+  const auto add = [&](const auto& items) {
+    sum = sum * kMultiplier + base::checksum(std::as_bytes(std::span(items)));
+  };
+  const SpecialTokens& special = text.train->special;
+  add(std::array{special.pad, special.cls, special.sep, special.mask});
   for (const auto& part : {text.train, text.held_out}) {
-    sum = sum * 31 + base::checksum(std::as_bytes(std::span(part->tokens)));
-    for (const auto* limits : {&part->sentences, &part->documents})
-      sum = sum * 31 + base::checksum(std::as_bytes(std::span(*limits)));
+    add(part->tokens);
+    add(part->sentences);
+    add(part->documents);
   }
   return fmt::format("text of {} tokens for training and {} held out, checksum {:016x}",
                      text.train->tokens.size(), text.held_out->tokens.size(), sum);
@@ -40,19 +41,9 @@ std::string identity_of(const TextSplit& text) {
 
 PretrainingSettings with_vocabulary(PretrainingSettings settings, const TextSplit& text) {
   check(settings);
-  tessera::check(*text.train);
-  tessera::check(*text.held_out);
+  tessera::check(text);
   settings.config.vocab_size = text.train->vocabulary;
   return settings;
-}
-
-nlohmann::ordered_json json_of(const PretrainingEvaluation& e) {
-  return {{"step", e.step},
-          {"sequences", e.sequences},
-          {"loss", e.loss},
-          {"held_out_loss", e.held_out_loss},
-          {"masked_lm_loss", e.masked_lm_loss},
-          {"next_sentence_loss", e.next_sentence_loss}};
 }
 
 PretrainingEvaluation evaluation_of(const nlohmann::ordered_json& json) {
@@ -95,32 +86,49 @@ PretrainingPosition position_of(const std::string& text) {
   return position;
 }
 
-BertTrainerImpl::BertTrainerImpl(const PretrainingSettings& chosen, const TextSplit& text, Machine place,
-                                 uint32_t most_threads, bool only_estimates)
-    : settings(with_vocabulary(chosen, text)), machine(std::move(place)), threads(most_threads) {
+BertTrainerImpl::BertTrainerImpl(const PretrainingSettings& given, const TextSplit& text, Machine target,
+                                 uint32_t thread_count, bool estimates_only)
+    : settings(with_vocabulary(given, text)),
+      machine(std::move(target)),
+      threads(thread_count),
+      only_estimates(estimates_only) {
   for (const PretrainingPhase& phase : settings.phases) add_phase(phase, text);
   if (settings.evaluate_every == 0) settings.evaluate_every = phases.front().steps_per_epoch;
   graph::Schedule schedule = settings.lr_schedule;
   if (schedule.steps == 0) schedule.steps = steps;
   graph::check(schedule);
   settings_json = json_of(settings).dump();
-  identity = {
-      settings_json,
-      identity_of(text),
-      {machine.is_host() ? "host" : machine.name(), machine.tiles(), std::string(name_of(active_isa()))},
-      settings.evaluate_every,
-      steps};
-  if (!only_estimates) {
-    present = sessions_of(0);
+  identity = {settings_json,
+              identity_of(text),
+              {host_or_name(machine), machine.tiles(), std::string(name_of(active_isa()))},
+              settings.evaluate_every,
+              steps};
+  if (!only_estimates) present = sessions_of(0);
+  for (size_t i = 0; i < phases.size(); ++i) estimate(i);
+}
+
+void BertTrainerImpl::estimate(size_t number) {
+  Phase& phase = phases[number];
+  if (present && present->phase == number) {
+    phase.graph = present->trained.graph();
+    phase.step = present->trained.cost();
+    phase.evaluation = present->evaluation.cost();
     return;
   }
-  const Phase& first = phases.front();
-  const graph::Graph training = pretraining_graph(settings, first.training.shape(first.of.packs));
-  const graph::Graph evaluation =
-      pretraining_evaluation_graph(settings, first.held_out.shape(rows_of_evaluation(first)));
-  estimated = Estimated{training, graph::estimate(training, machine),
-                        graph::estimate(evaluation, machine, {.owner = &training})};
-  transform(estimated->graph, graph::session_transforms(), machine.model());
+  const graph::Graph training = training_graph_of(phase);
+  phase.step = graph::estimate(training, machine);
+  phase.evaluation = graph::estimate(evaluation_graph_of(phase), machine, {.owner = &training});
+  phase.graph = training;
+  transform(*phase.graph, graph::session_transforms(), machine.model());
+}
+
+void BertTrainerImpl::require_fit() const {
+  for (const Phase& phase : phases)
+    for (const graph::RunCost* cost : {&phase.step, &phase.evaluation})
+      if (!cost->overflow.empty())
+        throw Error(phases.size() == 1
+                        ? cost->overflow
+                        : fmt::format("with packs of {} tokens: {}", phase.settings.length, cost->overflow));
 }
 
 void BertTrainerImpl::add_phase(const PretrainingPhase& phase, const TextSplit& text) {
@@ -140,26 +148,33 @@ void BertTrainerImpl::add_phase(const PretrainingPhase& phase, const TextSplit& 
   added.begin = steps;
   PretrainingPhase& own = settings.phases[phases.size() - 1];
   if (own.steps == 0) own.steps = settings.epochs * added.steps_per_epoch;
-  added.of = own;
+  added.settings = own;
   steps += own.steps;
 }
 
 uint32_t BertTrainerImpl::rows_of_evaluation(const Phase& phase) const {
-  return phase.of.packs / settings.micro_batches;
+  return phase.settings.packs / settings.micro_batches;
+}
+
+graph::Graph BertTrainerImpl::training_graph_of(const Phase& phase) const {
+  return pretraining_graph(settings, phase.training.shape(phase.settings.packs));
+}
+
+graph::Graph BertTrainerImpl::evaluation_graph_of(const Phase& phase) const {
+  return pretraining_evaluation_graph(settings, phase.held_out.shape(rows_of_evaluation(phase)));
 }
 
 BertTrainerImpl::Sessions BertTrainerImpl::sessions_of(size_t number) const {
   const Phase& phase = phases[number];
-  graph::Session trained(pretraining_graph(settings, phase.training.shape(phase.of.packs)), machine,
-                         {.seed = settings.seed, .threads = threads});
-  graph::Session evaluation(
-      pretraining_evaluation_graph(settings, phase.held_out.shape(rows_of_evaluation(phase))), trained);
+  graph::Session trained(training_graph_of(phase), machine, {.seed = settings.seed, .threads = threads});
+  graph::Session evaluation(evaluation_graph_of(phase), trained);
   return {number, std::move(trained), std::move(evaluation)};
 }
 
 BertTrainerImpl::Sessions& BertTrainerImpl::sessions() {
-  if (!present) throw UsageError("a trainer that only estimates cannot train: make one that does not");
-  return *present;
+  if (present) return *present;
+  if (only_estimates) throw UsageError("a trainer that only estimates cannot train: make one that does not");
+  throw Error("a phase could not begin, nor the one before go on; make another trainer, and resume");
 }
 
 size_t BertTrainerImpl::phase_of(uint64_t step) const {
@@ -173,20 +188,30 @@ uint32_t BertTrainerImpl::epoch_of(uint64_t step) const {
   return static_cast<uint32_t>((step - phase.begin) / phase.steps_per_epoch);
 }
 
-void BertTrainerImpl::enter_phase_of(uint64_t step) {
-  const size_t phase = phase_of(step);
-  if (sessions().phase == phase) return;
+void BertTrainerImpl::enter_phase_of(uint64_t step, const PretrainingRun& run) {
+  const size_t before = sessions().phase, after = phase_of(step);
+  if (before == after) return;
+  if (!is_evaluated(position.step)) save(run);  // in case the next phase ends the process
   const graph::Arrays state = trained().state();
-  present.reset();  // before the next one takes memory
-  present = sessions_of(phase);
-  trained().set_state(state);
+  const auto enter = [&](size_t phase) {
+    present.reset();  // before the next sessions take memory
+    present = sessions_of(phase);
+    trained().set_state(state);
+  };
+  try {
+    enter(after);
+  } catch (...) {
+    enter(before);
+    throw;
+  }
 }
 
-double BertTrainerImpl::step(uint64_t number, Taken& taken) {
-  enter_phase_of(number);
+double BertTrainerImpl::step(uint64_t number, const PretrainingRun& run, StepTotals& totals) {
+  enter_phase_of(number, run);
   Phase& phase = phases[present->phase];
   const uint64_t within = (number - phase.begin) % phase.steps_per_epoch;
-  PretrainingBatch batch = phase.training.batch(epoch_of(number), within * phase.of.packs, phase.of.packs);
+  PretrainingBatch batch =
+      phase.training.batch(epoch_of(number), within * phase.settings.packs, phase.settings.packs);
   std::vector<uint32_t> dropout_steps;
   for (uint32_t i = 0; i < settings.micro_batches; ++i)
     dropout_steps.push_back(static_cast<uint32_t>(number * settings.micro_batches + i));
@@ -202,9 +227,9 @@ double BertTrainerImpl::step(uint64_t number, Taken& taken) {
                                {kNextSentenceLoss, &next_sentence}});
   const Clock::time_point start = Clock::now();
   trained().run(taken_by(trained().graph(), std::move(arrays)));
-  taken.seconds += machine.is_host() ? seconds_from(start) : trained().last_seconds();
-  taken.tokens += batch.tokens;
-  taken.sequences += batch.sequences;
+  totals.seconds += machine.is_host() ? seconds_since(start) : trained().last_seconds();
+  totals.tokens += batch.tokens;
+  totals.sequences += batch.sequences;
   position.sequences += batch.sequences;
   return loss;
 }
@@ -241,25 +266,55 @@ uint64_t BertTrainerImpl::evaluations_until(uint64_t step) const {
   return step / settings.evaluate_every + (step == steps && step % settings.evaluate_every != 0 ? 1 : 0);
 }
 
-uint64_t BertTrainerImpl::evaluation_batches() const {
-  const Phase& phase = phases[present ? present->phase : 0];
+uint64_t BertTrainerImpl::evaluations_in(size_t phase) const {
+  return evaluations_until(phases[phase].end()) - evaluations_until(phases[phase].begin);
+}
+
+uint64_t BertTrainerImpl::evaluation_batches(size_t number) const {
+  const Phase& phase = phases[number];
   const uint32_t rows = rows_of_evaluation(phase);
   return (phase.held_out.packing().packs() + rows - 1) / rows;
 }
 
-void BertTrainerImpl::save(const PretrainingRun& run) const {
-  if (!run.checkpoint.empty()) save_checkpoint(run.checkpoint, identity, text_of(position), present->trained);
+void BertTrainerImpl::save(const PretrainingRun& run) {
+  if (run.checkpoint.empty()) return;
+  save_checkpoint(run.checkpoint, identity, text_of(position), present->trained);
+  last_checkpoint = run.checkpoint;
+}
+
+void BertTrainerImpl::check_position(const PretrainingPosition& p, const std::string& checkpoint) const {
+  const auto require = [&](bool holds, const std::string& what) {
+    if (!holds)
+      throw Error(fmt::format("{}: a damaged checkpoint: step {} of {} {}", checkpoint, p.step, steps, what));
+  };
+  require(p.step <= steps && p.evaluations.size() == evaluations_until(p.step),
+          fmt::format("with {} evaluations", p.evaluations.size()));
+  for (size_t i = 0; i < p.evaluations.size(); ++i)
+    require(p.evaluations[i].step == std::min((i + 1) * settings.evaluate_every, steps),
+            fmt::format("with an evaluation after step {}", p.evaluations[i].step));
+  const uint64_t evaluated = p.evaluations.empty() ? 0 : p.evaluations.back().step;
+  require(p.steps_in_sum == p.step - evaluated,
+          fmt::format("with a sum over {} steps since step {}", p.steps_in_sum, evaluated));
+  require(std::isfinite(p.loss_sum) && (p.steps_in_sum > 0 || p.loss_sum == 0),
+          fmt::format("with losses whose sum is {}", p.loss_sum));
+  uint64_t least = 0, most = 0;
+  for (const Phase& phase : phases) {
+    const uint64_t packs =
+        (std::clamp(p.step, phase.begin, phase.end()) - phase.begin) * phase.settings.packs;
+    least += packs;
+    most += packs * phase.training.shape(phase.settings.packs).sequences;
+  }
+  require(p.sequences >= least && p.sequences <= most, fmt::format("with {} sequences", p.sequences));
 }
 
 void BertTrainerImpl::resume(const std::string& checkpoint, bool allow_different_bits) {
   PretrainingPosition found;
   load_checkpoint(checkpoint, identity, allow_different_bits, trained(), [&](const std::string& text) {
     found = position_of(text);
-    if (found.step > steps || found.evaluations.size() != evaluations_until(found.step))
-      throw Error(fmt::format("{}: a damaged checkpoint: step {} of {} with {} evaluations", checkpoint,
-                              found.step, steps, found.evaluations.size()));
+    check_position(found, checkpoint);
   });
   position = std::move(found);
+  last_checkpoint = checkpoint;
 }
 
 PretrainingProgress BertTrainerImpl::progress() const {
@@ -273,23 +328,23 @@ PretrainingResult BertTrainerImpl::train(const PretrainingRun& run) {
   const Clock::time_point start = Clock::now();
   Clock::time_point since = start;
   PretrainingResult result;
-  Taken taken;
+  StepTotals totals;
   for (bool stopped = false; position.step < steps && !stopped;) {
-    const double loss = step(position.step, taken);
+    const double loss = step(position.step, run, totals);
     position.step += 1;
     position.steps_in_sum += 1;
     position.loss_sum += loss;
     result.steps_run += 1;
-    const std::string kept = position.evaluations.empty() ? "" : run.checkpoint;
-    require_finite(loss, position.step, epoch_of(position.step - 1) + 1, settings.lr, kept);
     PretrainingProgress now = progress();
+    require_finite(loss, position.step, now.epoch, settings.lr, last_checkpoint);
     if (is_evaluated(position.step)) {
       position.evaluations.push_back(evaluate());
-      require_finite(position.evaluations.back().held_out_loss, position.step, now.epoch, settings.lr, kept);
+      require_finite(position.evaluations.back().held_out_loss, position.step, now.epoch, settings.lr,
+                     last_checkpoint);
       position.steps_in_sum = 0;
       position.loss_sum = 0;
       save(run);
-      position.evaluations.back().seconds = seconds_from(since);
+      position.evaluations.back().seconds = seconds_since(since);
       since = Clock::now();
       now.evaluated = &position.evaluations.back();
     }
@@ -300,13 +355,13 @@ PretrainingResult BertTrainerImpl::train(const PretrainingRun& run) {
   result.step = position.step;
   result.sequences = position.sequences;
   result.evaluations = position.evaluations;
-  result.seconds = seconds_from(start);
+  result.seconds = seconds_since(start);
   if (result.steps_run == 0) return result;
-  result.step_seconds = taken.seconds / static_cast<double>(result.steps_run);
-  result.tokens_per_second = static_cast<double>(taken.tokens) / taken.seconds;
-  result.sequences_per_second = static_cast<double>(taken.sequences) / taken.seconds;
+  result.step_seconds = totals.seconds / static_cast<double>(result.steps_run);
+  result.tokens_per_second = static_cast<double>(totals.tokens) / totals.seconds;
+  result.sequences_per_second = static_cast<double>(totals.sequences) / totals.seconds;
   if (!machine.is_host())
-    result.cycles = static_cast<uint64_t>(std::llround(taken.seconds * machine.clock_hz()));
+    result.cycles = static_cast<uint64_t>(std::llround(totals.seconds * machine.clock_hz()));
   return result;
 }
 
@@ -328,8 +383,8 @@ const PretrainingSettings& BertTrainer::settings() const { return impl_->setting
 const std::string& BertTrainer::settings_json() const { return impl_->settings_json; }
 uint64_t BertTrainer::steps() const { return impl_->steps; }
 uint64_t BertTrainer::steps_per_epoch(size_t phase) const { return impl_->phases.at(phase).steps_per_epoch; }
-uint64_t BertTrainer::evaluations() const { return impl_->evaluations_until(impl_->steps); }
-uint64_t BertTrainer::evaluation_batches() const { return impl_->evaluation_batches(); }
+uint64_t BertTrainer::evaluations(size_t phase) const { return impl_->evaluations_in(phase); }
+uint64_t BertTrainer::evaluation_batches(size_t phase) const { return impl_->evaluation_batches(phase); }
 const PretrainingData& BertTrainer::training_data(size_t phase) const {
   return impl_->phases.at(phase).training;
 }
@@ -344,26 +399,22 @@ uint64_t BertTrainer::parameters() const {
   return count;
 }
 
-graph::RunCost BertTrainer::step_cost() const {
-  return impl_->present ? impl_->present->trained.cost() : impl_->estimated->step;
+const graph::RunCost& BertTrainer::step_cost(size_t phase) const { return impl_->phases.at(phase).step; }
+const graph::RunCost& BertTrainer::evaluation_cost(size_t phase) const {
+  return impl_->phases.at(phase).evaluation;
 }
-graph::RunCost BertTrainer::evaluation_cost() const {
-  return impl_->present ? impl_->present->evaluation.cost() : impl_->estimated->evaluation;
-}
-const graph::Graph& BertTrainer::graph() const {
-  return impl_->present ? impl_->present->trained.graph() : impl_->estimated->graph;
-}
+const graph::Graph& BertTrainer::graph(size_t phase) const { return *impl_->phases.at(phase).graph; }
 
 void BertTrainer::resume(const std::string& checkpoint, bool allow_different_bits) {
   impl_->trained();
-  train::require_fit({step_cost()});
+  impl_->require_fit();
   impl_->resume(checkpoint, allow_different_bits);
 }
 uint64_t BertTrainer::step() const { return impl_->position.step; }
 
 PretrainingResult BertTrainer::train(const PretrainingRun& run) {
   impl_->trained();
-  train::require_fit({step_cost(), evaluation_cost()});
+  impl_->require_fit();
   return impl_->train(run);
 }
 

@@ -1,4 +1,4 @@
-// The pre-training of BERT: phases, steps, evaluation, and what is kept of them.
+// The pre-training of BERT: phases, steps, evaluations, and checkpoints.
 #pragma once
 
 #include <tessera/pretraining.h>
@@ -26,67 +26,79 @@ std::string text_of(const PretrainingPosition& position);
 PretrainingPosition position_of(const std::string& text);
 
 struct BertTrainerImpl {
-  BertTrainerImpl(const PretrainingSettings& chosen, const TextSplit& text, Machine place,
-                  uint32_t most_threads, bool only_estimates);
+  BertTrainerImpl(const PretrainingSettings& given, const TextSplit& text, Machine target,
+                  uint32_t thread_count, bool estimates_only);
 
   PretrainingResult train(const PretrainingRun& run);
   void resume(const std::string& checkpoint, bool allow_different_bits);
 
-  /// The sessions of the present phase. Throw UsageError if there are none, because the trainer only
-  /// estimates.
+  /// The session of the present phase's steps. Throws UsageError if the trainer only estimates, Error if
+  /// there is none because a phase could not begin.
   graph::Session& trained() { return sessions().trained; }
 
-  uint64_t evaluations_until(uint64_t step) const;
-  uint64_t evaluation_batches() const;
+  /// Throws Error if a phase does not fit the machine's memory.
+  void require_fit() const;
 
-  /// A phase with its sequences.
+  uint64_t evaluations_in(size_t phase) const;
+  uint64_t evaluation_batches(size_t phase) const;
+
+  /// A phase with its sequences, and the costs of its graphs.
   struct Phase {
-    PretrainingPhase of;
+    PretrainingPhase settings;
     PretrainingData training;
     PretrainingData held_out;
     uint64_t steps_per_epoch = 0;
     uint64_t begin = 0;  ///< step with which it begins
+    std::optional<graph::Graph> graph = {};
+    graph::RunCost step = {}, evaluation = {};
+
+    uint64_t end() const { return begin + settings.steps; }
   };
   struct Sessions {
     size_t phase = 0;
     graph::Session trained;
     graph::Session evaluation;
   };
-  struct Estimated {
-    graph::Graph graph;
-    graph::RunCost step, evaluation;
-  };
 
   PretrainingSettings settings;
   std::string settings_json;
   Machine machine;
   uint32_t threads;
+  bool only_estimates;
   std::vector<Phase> phases;
   uint64_t steps = 0;
   Identity identity;
   PretrainingPosition position;
   std::optional<Sessions> present;
-  std::optional<Estimated> estimated;  ///< if there are no sessions
+  std::string last_checkpoint;  ///< that was written or read; "": none
 
  private:
-  struct Taken {
+  /// What steps of this process took.
+  struct StepTotals {
     uint64_t tokens = 0, sequences = 0;
     double seconds = 0;
   };
 
   Sessions& sessions();
   void add_phase(const PretrainingPhase& phase, const TextSplit& text);
+  graph::Graph training_graph_of(const Phase& phase) const;
+  graph::Graph evaluation_graph_of(const Phase& phase) const;
   Sessions sessions_of(size_t phase) const;
+  /// Computes the costs of a phase; if it is the present one, takes them from its sessions.
+  void estimate(size_t phase);
   size_t phase_of(uint64_t step) const;
   uint32_t rows_of_evaluation(const Phase& phase) const;
   uint32_t epoch_of(uint64_t step) const;
-  /// Has the sessions be those of the phase of a step, with the state so far.
-  void enter_phase_of(uint64_t step);
+  /// Makes the sessions of the phase of a step, with the state so far. If that fails, the sessions stay as
+  /// they were.
+  void enter_phase_of(uint64_t step, const PretrainingRun& run);
   /// Trains with the batch of a step, counted from 0; returns its loss.
-  double step(uint64_t number, Taken& taken);
+  double step(uint64_t number, const PretrainingRun& run, StepTotals& totals);
   PretrainingEvaluation evaluate();
   bool is_evaluated(uint64_t step) const;
-  void save(const PretrainingRun& run) const;
+  uint64_t evaluations_until(uint64_t step) const;
+  void check_position(const PretrainingPosition& position, const std::string& checkpoint) const;
+  void save(const PretrainingRun& run);
   PretrainingProgress progress() const;
 };
 

@@ -75,7 +75,7 @@ Trainable trainable(const SpikingTrainingSettings& settings, const RecordingSpli
           .training = spiking_training_graph(settings, spikes.data),
           .evaluation = spiking_evaluation_graph(settings, spikes.data),
           .evaluation_rows = settings.batch,
-          .machine = machine.is_host() ? "host" : machine.name()};
+          .machine = host_or_name(machine)};
 }
 
 class SpikingTrainer final : public TrainerImpl {
