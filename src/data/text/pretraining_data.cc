@@ -59,7 +59,7 @@ struct PretrainingData::Impl {
   struct Epoch {
     uint32_t number = 0;
     std::vector<uint32_t> sequences;
-    pack::PackIndex packs;
+    pack::PackIndex packs = {};
   };
 
   Impl(std::shared_ptr<const TokenText> source_text, const SequenceSettings& given)
