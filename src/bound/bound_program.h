@@ -40,6 +40,7 @@ enum class Runs : uint8_t {
   none,     ///< the program is only estimated, and takes no memory
 };
 
+/// A compiled program whose operands are bound once, or for each run.
 class BoundProgram {
  public:
   /// Compiles the program. Throws Error if it is unsound, unless it is compiled for no runs.

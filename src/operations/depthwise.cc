@@ -9,6 +9,7 @@
 
 #include "graph/broadcast.h"
 #include "lower/lowering.h"
+#include "operations/absorb.h"
 #include "operations/list.h"
 #include "operations/window.h"
 
@@ -85,7 +86,7 @@ bool depthwise_lowers_on(const machine::Machine& machine) { return machine.kind 
 
 /// A bias of each channel.
 std::optional<Node> absorb_bias(const Graph& graph, const Node& own, const Node& next) {
-  const ValueId other = next.inputs[next.inputs[0] == own.outputs[0] ? 1 : 0];
+  const ValueId other = other_input(own, next);
   const TensorType &bias = graph.type(other), &y = graph.type(own.outputs[0]);
   const bool is_bias = bias.elements() == y.cols() && !bias.shape.empty() && bias.cols() == y.cols();
   const bool is_clipped = own.attributes.contains("low") || own.attributes.contains("high");
@@ -99,7 +100,7 @@ std::optional<Node> absorb_bias(const Graph& graph, const Node& own, const Node&
 std::optional<Node> absorb_bound(const Graph& graph, const Node& own, const Node& next, bool is_low) {
   double bound = 0;
   if (next.inputs.size() > 1) {
-    const ValueInfo& other = graph.info(next.inputs[next.inputs[0] == own.outputs[0] ? 1 : 0]);
+    const ValueInfo& other = graph.info(other_input(own, next));
     if (other.kind != Kind::constant || other.type.elements() != 1) return {};
     bound = other.initial.values->front();
   }

@@ -8,6 +8,7 @@
 #include "base/integer_types.h"
 #include "graph/dims.h"
 #include "lower/lowering.h"
+#include "operations/absorb.h"
 #include "operations/constants.h"
 #include "operations/list.h"
 #include "ops/map/gather.h"
@@ -186,16 +187,9 @@ void lower_embedding_gradient(Lowering& l, const Node& node) {
   l.convert_type(sums, dw);
 }
 
-/// A sum of gradients of one type.
-std::optional<Node> absorb_addend(const Graph& graph, const Node& own, const Node& next) {
+std::optional<Node> absorb_gradient(const Graph& graph, const Node& own, const Node& next) {
   if (next.operation->name != "add" || own.inputs.size() > kAddend) return {};
-  const ValueId other = next.inputs[next.inputs[0] == own.outputs[0] ? 1 : 0];
-  const TensorType& sum = graph.type(next.outputs[0]);
-  if (!(graph.type(other) == sum) || !(graph.type(own.outputs[0]) == sum)) return {};
-  Node both = own;
-  both.inputs.push_back(other);
-  both.outputs = next.outputs;
-  return both;
+  return absorb_addend(graph, own, next);
 }
 
 TensorType ids_type(Shape shape) { return {Type::u32, std::move(shape), {}, {}}; }
@@ -248,7 +242,7 @@ constexpr Operation kEmbedding[] = {{.name = "embedding",
                                      .lower = lower_embedding_gradient,
                                      .cases = embedding_gradient_cases,
                                      .traits = {.addend = kAddend},
-                                     .absorb = absorb_addend}};
+                                     .absorb = absorb_gradient}};
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 
 #include "graph/broadcast.h"
 #include "lower/lowering.h"
+#include "operations/absorb.h"
 #include "operations/list.h"
 #include "operations/update.h"
 #include "ops/map/elementwise.h"
@@ -274,19 +275,10 @@ void lower_weight_gradient(Lowering& l, const Node& node) {
   run(l, weight, call);
 }
 
-ValueId other_input(const Node& own, const Node& next) {
-  return next.inputs[next.inputs[0] == own.outputs[0] ? 1 : 0];
-}
-
 /// Another value of the result's type.
 std::optional<Node> absorb_sum(const Graph& graph, const Node& own, const Node& next) {
-  const ValueId other = other_input(own, next);
-  const TensorType& sum = graph.type(next.outputs[0]);
-  if (!(graph.type(other) == sum) || !(graph.type(own.outputs[0]) == sum)) return {};
-  Node both = own;
-  both.attributes["residual"] = int64_t{1};
-  both.inputs.push_back(other);
-  both.outputs = next.outputs;
+  std::optional<Node> both = absorb_addend(graph, own, next);
+  if (both) both->attributes["residual"] = int64_t{1};
   return both;
 }
 
