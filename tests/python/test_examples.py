@@ -1,5 +1,6 @@
 """The examples run, on small problems."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,22 @@ pytest.importorskip("torch")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def output_of(name, *arguments):
+# Synthetic images are an eighth of MNIST's.
+WITHOUT_DATA = {name: value for name, value in os.environ.items() if name != "TESSERA_DATA"}
+
+
+def output_of(name, *arguments, environment=WITHOUT_DATA):
     command = [sys.executable, str(EXAMPLES / name), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, env=environment)
     assert result.returncode == 0, result.stderr
     return result.stdout
+
+
+def test_images_are_those_of_the_data_folder():
+    if not (Path(os.environ.get("TESSERA_DATA", "")) / "mnist").is_dir():
+        pytest.skip("TESSERA_DATA names no folder with MNIST")
+    out = output_of("network_on_ipu.py", "--hidden", "16", "--batch", "64", "--epochs", "1", environment=None)
+    assert "mnist" in out.lower() and "synthetic" not in out
 
 
 def test_prune_and_finetune():

@@ -1,11 +1,15 @@
 // The study of sequence packing, on a small histogram.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "io/files.h"
 #include "studies/packing/study.h"
+#include "studies/packing/training_cell.h"
 #include "studies/paper/tables.h"
 #include "support/error_of.h"
 
@@ -80,6 +84,64 @@ TEST(PackingStudy, PublishedRowsStandBeside) {
   const std::string tables = text(figures_of(study())[0]);
   EXPECT_TRUE(test::says(tables, "1.790"));
   EXPECT_TRUE(test::says(tables, "1.913"));  // the speed-up of nnlshp
+}
+
+TEST(PackingStudy, SampledPacksStandForAll) {
+  const pack::Packing packing =
+      pack::plan(study().request.lengths[0], {.algorithm = pack::Algorithm::spfhp, .max_per_pack = 4});
+  uint64_t tokens = 0, sequences = 0;
+  for (const PackLengths& pack : sample_packs(packing, packing.packs())) {
+    sequences += pack.size();
+    tokens = std::accumulate(pack.begin(), pack.end(), tokens);
+  }
+  EXPECT_EQ(sequences, packing.sequences);
+  EXPECT_EQ(tokens, packing.tokens);
+  const std::vector<PackLengths> few = sample_packs(packing, 6);
+  ASSERT_EQ(few.size(), 6u);
+  EXPECT_TRUE(std::ranges::is_sorted(few, {}, &PackLengths::size));
+  const auto of_few = std::accumulate(few.begin(), few.end(), size_t{0},
+                                      [](size_t sum, const PackLengths& pack) { return sum + pack.size(); });
+  EXPECT_NEAR(static_cast<double>(of_few) / 6, packing.packing_factor(), 0.5);
+}
+
+TEST(PackingStudy, TrainingBatchesAreOfTheirPacks) {
+  const std::vector<PackLengths> packs = {{5, 3}, {8}};
+  const graph::BertBatch shape{.packs = 2, .tokens = 8, .sequences = 2, .predictions = 3};
+  const PretrainingBatch batch = random_batch(packs, shape, 100);
+  EXPECT_EQ(batch.sequence_ids, (PretrainingBatch::Array{1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(batch.position_ids, (PretrainingBatch::Array{0, 1, 2, 3, 4, 0, 1, 2, 0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(batch.cls_positions[1], 5u);
+  EXPECT_EQ(batch.tokens, 16u);
+  EXPECT_EQ(batch.sequences, 3u);
+  EXPECT_EQ(batch.predictions, predictions_of(5) + predictions_of(3) + predictions_of(8));
+  EXPECT_LT(std::ranges::max(batch.input_ids), 100u);
+}
+
+TEST(PackingStudy, StepsOfBertAreTimed) {
+  const pack::Packing packing = pack::plan(study().request.lengths[0], {.max_per_pack = 2});
+  graph::BertConfig config = graph::BertConfig::named("tiny");
+  config.vocab_size = 100;
+  EXPECT_GT(seconds_per_pack(config, packing, 1, 1), 0);
+}
+
+TEST(PackingStudy, SpeedUpsOfTrainingAreThoseOfSequences) {
+  const Section& training = paper().sections[2];
+  Study s(paper(), {.only = {"training"}});
+  s.request.lengths = study().request.lengths;
+  s.parts.push_back({machine::host(1), {}});
+  double factor = 1, seconds = 2;
+  for (const Cell& cell : training.cells(s.parts[0].machine, s.request)) {
+    s.parts[0].results[{"training", cell.name}].values = {{"packing_factor", factor},
+                                                          {"seconds_per_pack", seconds}};
+    factor = 1.6, seconds = 2.5;
+  }
+  const std::vector<Comparison> all = training.comparisons(s);
+  ASSERT_EQ(all.size(), 7u);
+  EXPECT_EQ(all[0].ours, 1);
+  EXPECT_EQ(all[1].what, "depth 2 spfhp: speed-up of training");
+  EXPECT_DOUBLE_EQ(all[1].ours.value(), 1.6 * 2 / 2.5);
+  EXPECT_EQ(all[1].published, 1.544);
+  EXPECT_EQ(training.figures(s)[0].rows.size(), 7u);
 }
 
 TEST(PackingStudy, AMissingFileIsNamed) {

@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "data/samples.h"
+#include "data/text/batch.h"
 #include "data/text/pairs.h"
 
 namespace tessera {
@@ -42,16 +43,6 @@ pack::Packing packing_of(const SequenceSettings& s, const pack::Input& input) {
   return pack::plan(input.histogram, {.algorithm = pack::Algorithm::lpfhp, .max_per_pack = 1});
 }
 
-uint32_t most_predictions_of(const pack::Packing& packing) {
-  uint32_t most = 0;
-  for (const pack::Strategy& strategy : packing.strategies) {
-    uint32_t own = 0;
-    for (const pack::Part& part : strategy.parts) own += part.copies * predictions_of(part.length);
-    most = std::max(most, own);
-  }
-  return most;
-}
-
 }  // namespace
 
 struct PretrainingData::Impl {
@@ -71,7 +62,7 @@ struct PretrainingData::Impl {
         input(pack::count(pack::Lengths(std::span<const uint32_t>(lengths)), given.length)),
         packing(packing_of(given, input)),
         most_sequences(static_cast<uint32_t>(packing.depths().size() - 1)),
-        most_predictions(most_predictions_of(packing)) {
+        most_predictions(train::most_predictions_of(packing)) {
     if (pairs.size() > UINT32_MAX)
       throw Error(fmt::format("{}: {} sequences; there may be {}", text.name, pairs.size(), UINT32_MAX));
   }
@@ -114,8 +105,8 @@ void PretrainingData::Impl::add_sequence(PretrainingBatch& batch, uint32_t pack,
                                          uint32_t& slot) const {
   const SentencePair& pair = pairs[sequence];
   const uint32_t length = pair.length(), second = pair.first.length + 2;
-  const size_t at = size_t{pack} * batch.shape.tokens + start;
-  const std::span<uint32_t> ids(batch.input_ids.data() + at, length);
+  const train::SequenceInPack place{pack, number, start, length};
+  const std::span<uint32_t> ids = train::place_sequence(batch, place, second);
   const auto copy = [&](const train::TokenRange& range, uint32_t to) {
     std::copy_n(text.tokens.begin() + static_cast<int64_t>(range.begin), range.length, ids.begin() + to);
   };
@@ -124,23 +115,8 @@ void PretrainingData::Impl::add_sequence(PretrainingBatch& batch, uint32_t pack,
   ids[second - 1] = text.special.sep;
   copy(pair.second, second);
   ids[length - 1] = text.special.sep;
-  for (uint32_t i = 0; i < length; ++i) {
-    batch.token_type_ids[at + i] = i < second ? 0 : 1;
-    batch.position_ids[at + i] = i;
-    batch.sequence_ids[at + i] = number + 1;
-  }
-  const size_t of_pack = size_t{pack} * batch.shape.predictions;
-  for (const Prediction& prediction :
-       train::mask(ids, text.vocabulary, text.special, settings.seed, epoch, sequence)) {
-    batch.masked_lm_positions[of_pack + slot] = start + prediction.place;
-    batch.masked_lm_labels[of_pack + slot] = prediction.label;
-    ++slot;
-  }
-  const size_t of_sequences = size_t{pack} * batch.shape.sequences + number;
-  batch.cls_positions[of_sequences] = start;
-  batch.next_sentence_labels[of_sequences] = pair.is_random ? 1 : 0;
-  batch.tokens += length;
-  ++batch.sequences;
+  train::place_labels(batch, place, pair.is_random,
+                      train::mask(ids, text.vocabulary, text.special, settings.seed, epoch, sequence), slot);
 }
 
 PretrainingData::PretrainingData(std::shared_ptr<const TokenText> text, const SequenceSettings& settings)
@@ -165,16 +141,8 @@ graph::BertBatch PretrainingData::shape(uint32_t packs) const {
 PretrainingBatch PretrainingData::batch(uint32_t epoch, uint64_t first, uint32_t packs) {
   const uint64_t all = impl_->packing.packs();
   if (first >= all) throw UsageError(fmt::format("pack {} of an epoch; it has {}", first, all));
-  PretrainingBatch batch{.shape = shape(packs)};
+  PretrainingBatch batch = train::padding_of(shape(packs), impl_->text.special.pad);
   const std::shared_ptr<const Impl::Epoch> of = impl_->epoch(epoch);
-  const graph::BertBatch& s = batch.shape;
-  batch.input_ids.assign(size_t{packs} * s.tokens, impl_->text.special.pad);
-  for (auto* array : {&batch.token_type_ids, &batch.position_ids, &batch.sequence_ids})
-    array->resize(size_t{packs} * s.tokens);
-  batch.masked_lm_positions.resize(size_t{packs} * s.predictions);
-  batch.masked_lm_labels.assign(size_t{packs} * s.predictions, graph::kIgnoredLabel);
-  batch.cls_positions.resize(size_t{packs} * s.sequences);
-  batch.next_sentence_labels.assign(size_t{packs} * s.sequences, graph::kIgnoredLabel);
   batch.packs = std::min<uint64_t>(packs, all - first);
   for (uint32_t pack = 0; pack < batch.packs; ++pack) {
     const uint64_t begin = of->packs.offsets[first + pack], end = of->packs.offsets[first + pack + 1];

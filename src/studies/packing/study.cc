@@ -5,58 +5,18 @@
 #include <algorithm>
 #include <span>
 
-#include "base/checksum.h"
 #include "report/axis.h"
 #include "report/chart.h"
 #include "report/pack_result.h"
 #include "studies/common/json.h"
+#include "studies/packing/rows.h"
+#include "studies/packing/training.h"
 
 namespace tessera::studies::packing {
 namespace {
 
 using pack::Algorithm;
 using report::Html;
-
-constexpr const char* kTable = "packings.csv";
-
-struct DataSet {
-  std::string_view section;
-  const char* name;
-  const char* file;  ///< path in the data folder
-  uint32_t max_length;
-  std::vector<uint32_t> depths;  ///< 0: any
-};
-
-const std::vector<DataSet>& data_sets() {
-  static const std::vector<DataSet> all = {
-      {"wikipedia", "Wikipedia", "lengths/wikipedia-512.csv", 512, {1, 2, 3, 4, 8, 12, 16, 0}},
-      {"squad-1.1", "SQuAD 1.1", "lengths/squad1.1-384.csv", 384, {1, 2, 3, 4, 0}}};
-  return all;
-}
-
-/// One row of a table.
-struct Row {
-  uint32_t depth = 0;
-  Algorithm algorithm = Algorithm::best;
-
-  /// "depth 3 spfhp"; of one sequence a pack, where all algorithms are the same, "depth 1 none"
-  std::string name() const {
-    return fmt::format("depth {} {}", report::depth_text(depth), depth == 1 ? "none" : name_of(algorithm));
-  }
-};
-
-std::string published_name(const DataSet& set, const Row& row) {
-  return fmt::format("{} {}", set.name, row.name());
-}
-
-std::vector<Row> rows_of(const DataSet& set) {
-  std::vector<Row> rows;
-  for (const uint32_t depth : set.depths)
-    for (const Algorithm algorithm : {Algorithm::spfhp, Algorithm::lpfhp, Algorithm::nnlshp, Algorithm::best})
-      if ((depth != 1 || algorithm == Algorithm::spfhp) && (depth == 3 || algorithm != Algorithm::nnlshp))
-        rows.push_back({depth, algorithm});
-  return rows;
-}
 
 Result run_study(const pack::Histogram& lengths, const Row& row, double time_limit) {
   const pack::Packing packing = pack::plan(lengths, {.algorithm = row.algorithm,
@@ -89,14 +49,9 @@ class Packings {
   Packings(const Study& study, const DataSet& set)
       : study_(study), set_(set), lengths_(lengths_of(study.request, set)) {}
 
-  static pack::Histogram lengths_of(const Request& request, const DataSet& set) {
-    const auto at = static_cast<size_t>(&set - data_sets().data());
-    return at < request.lengths.size() ? request.lengths[at] : pack::Histogram{};
-  }
   static std::string key_of(const Request& request, const pack::Histogram& lengths, const Row& row) {
     const std::string limit = request.time_limit > 0 ? fmt::format(", at most {} s", request.time_limit) : "";
-    return fmt::format("{}, {} sequences, {} tokens, histogram {:016x}{}", row.name(), lengths.sequences(),
-                       lengths.tokens(), base::checksum(std::as_bytes(std::span(lengths.counts))), limit);
+    return fmt::format("{}, {}{}", row.name(), name_of(lengths), limit);
   }
 
   const pack::Histogram& lengths() const { return lengths_; }
@@ -225,7 +180,7 @@ Html efficiency_chart(const Packings& packings, const DataSet& set) {
 template <size_t at>
 std::vector<Cell> study_cells(const machine::Machine& machine, const Request& request) {
   const DataSet& set = data_sets()[at];
-  const pack::Histogram lengths = Packings::lengths_of(request, set);
+  const pack::Histogram lengths = lengths_of(request, set);
   std::vector<Cell> all;
   if (machine.kind != machine::Kind::host) return all;
   for (const Row& row : rows_of(set))
@@ -287,7 +242,7 @@ void load(const std::string& folder, Request& request) {
 }  // namespace
 
 const Paper& paper() {
-  static const std::vector<Section> sections = {study_section<0>(), study_section<1>()};
+  static const std::vector<Section> sections = {study_section<0>(), study_section<1>(), training_section()};
   static const Paper paper{
       .name = "packing",
       .title = "Sequence packing",
@@ -305,6 +260,7 @@ const Paper& paper() {
       .machines = "host",
       .has_machines = false,
       .has_verification = false,
+      .full = "Train all layers of BERT-base, which takes about ten minutes",
       .has_row = has_row,
       .examples = "  tessera reproduce packing --data data --html packing.html"};
   return paper;

@@ -24,17 +24,20 @@ GraphArrays::GraphArrays(const graph::Session& session, const graph::Arrays& inp
   for (auto& [name, bytes] : bytes_) tensors_.push_back({name, bytes.data()});
 }
 
+double run_seconds(graph::Session& session, std::span<const graph::Tensor> arrays) {
+  const double start = now();
+  session.run(arrays);
+  return now() - start;
+}
+
 double median_seconds(graph::Session& session, const graph::Arrays& inputs) {
   constexpr double kEnough = 0.3;
   constexpr size_t kLeast = 5;
   const GraphArrays arrays(session, inputs);
   session.run(arrays.tensors());
   std::vector<double> times;
-  for (double total = 0; total < kEnough || times.size() < kLeast; total += times.back()) {
-    const double start = now();
-    session.run(arrays.tensors());
-    times.push_back(now() - start);
-  }
+  for (double total = 0; total < kEnough || times.size() < kLeast; total += times.back())
+    times.push_back(run_seconds(session, arrays.tensors()));
   const auto middle = times.begin() + static_cast<int64_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
   return *middle;

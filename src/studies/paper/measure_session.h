@@ -23,6 +23,9 @@ class GraphArrays {
   std::vector<graph::Tensor> tensors_;
 };
 
+/// The seconds of a run on a host.
+double run_seconds(graph::Session& session, std::span<const graph::Tensor> arrays);
+
 /// The median of runs on a host with these inputs.
 double median_seconds(graph::Session& session, const graph::Arrays& inputs);
 
