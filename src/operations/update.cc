@@ -168,42 +168,34 @@ std::vector<Case> adam_cases() {
   return cases;
 }
 
-// What AdamW subtracts from a weight for each unit of the learning rate. Inputs: gradient, step, weight,
-// first and second moment. Outputs: the moments, and the direction, in f32.
-enum : size_t { kDirectionStep = 1, kDirectionFirst = 3, kDirectionSecond, kDirectionInputs };
+// What AdamW subtracts from a weight for each unit of the learning rate, which itself says only whether the
+// step is left out. Inputs as those of adam. Outputs: the moments, and the direction, in f32.
 constexpr size_t kDirection = 2;
 
 Types infer_direction(const Signature& s) {
-  const TensorType& weight = s.inputs[kWeight];
-  require_float(s, weight);
-  adam_problem(s.attributes);
-  require_gradient(s, kGradient, weight);
-  require_scalar(s, kDirectionStep, Type::u32);
-  require_like(s, kDirectionFirst, weight, Type::f32);
-  require_like(s, kDirectionSecond, weight, Type::f32);
-  const TensorType& moments = s.inputs[kDirectionFirst];
-  return {moments, moments, moments};
+  const Types updated = infer_adam(s);
+  return {updated[1], updated[2], updated[1]};
 }
 
 std::vector<Array> direction_reference(const Evaluation& e) {
-  const AdamReference adam(e.node, (*e.inputs[kDirectionStep])[0]);
+  const AdamReference adam(e.node, (*e.inputs[kStep])[0]);
   const double decay = e.node.number("decay", 0.0);
   const Array& weight = *e.inputs[kWeight];
-  Array first = *e.inputs[kDirectionFirst], second = *e.inputs[kDirectionSecond], direction(weight.size());
-  for (size_t i = 0; i < weight.size(); ++i)
+  Array first = *e.inputs[kFirst], second = *e.inputs[kSecond], direction(weight.size());
+  for (size_t i = 0; i < weight.size() && !is_left_out(e, kLr); ++i)
     direction[i] = adam.direction((*e.inputs[kGradient])[i], first[i], second[i]) + decay * weight[i];
   return {first, second, direction};
 }
 
 std::vector<Case> direction_cases() {
   const TensorType w{Type::f32, {7, 19}, {}, {}}, half{Type::f16, {7, 19}, {}, {}},
-      step{Type::u32, {}, {}, {}};
+      scalar{Type::f32, {}, {}, {}}, step{Type::u32, {}, {}, {}};
   Attributes attributes = {{"beta1", 0.9}, {"beta2", 0.99}, {"epsilon", 1e-3}, {"decay", 0.1}};
   std::vector<Case> cases;
   for (const TensorType& weight : {w, half})
     for (int64_t bias_correction : {1, 0}) {
       attributes["bias_correction"] = bias_correction;
-      cases.push_back({.inputs = {weight, step, weight, w, w},
+      cases.push_back({.inputs = {weight, scalar, weight, step, w, w},
                        .attributes = attributes,
                        .low = 0.1,
                        .below = 1000,
@@ -240,7 +232,7 @@ LinearUpdate direction_on_outputs(Lowering& l, const Node& node, Type gradient) 
   const auto out = [&](size_t i) { return l.operand_of(node.outputs[i]); };
   const ops::Operand weight = l.brought(node.inputs[kWeight], node.outputs[0]);
   return {direction_of(sized(adam_problem(node), l, weight, gradient)),
-          {l.in_layout(node.inputs[kDirectionStep], kRows), weight, out(0), out(1),
+          {l.in_layout(node.inputs[kLr], kRows), l.in_layout(node.inputs[kStep], kRows), weight, out(0), out(1),
            l.result_beside(node.outputs[kDirection], out(0))}};
 }
 
@@ -277,7 +269,7 @@ void lower_update(Lowering& l, const Node& node) {
 
 constexpr size_t kUpdatedBySgd[] = {kWeight, kVelocity};
 constexpr size_t kUpdatedByAdam[] = {kWeight, kFirst, kSecond};
-constexpr size_t kUpdatedByDirection[] = {kDirectionFirst, kDirectionSecond};
+constexpr size_t kUpdatedByDirection[] = {kFirst, kSecond};
 
 constexpr Operation kUpdate[] = {
     {"sgd",
@@ -301,8 +293,8 @@ constexpr Operation kUpdate[] = {
      adam_cases,
      {.updates = kUpdatedByAdam}},
     {"adam_direction",
-     kDirectionInputs,
-     kDirectionInputs,
+     kAdamInputs,
+     kAdamInputs,
      infer_direction,
      nullptr,
      direction_reference,

@@ -36,9 +36,6 @@ void check_training(const TrainingOptions& options) {
     throw UsageError(
         fmt::format("an optimizer's state cannot be {}: use f32, f16 or bf16", name_of(options.state)));
   if (options.loss_scale) check_loss_scale(*options.loss_scale);
-  if (options.loss_scale && options.loss_scale->grow_after != 0 &&
-      std::holds_alternative<Lamb>(options.optimizer))
-    throw UsageError("a loss scale that grows cannot be used with LAMB: use a fixed one (grow_after = 0)");
 }
 
 /// Throws UsageError for options that name values of another graph.

@@ -153,10 +153,10 @@ void Updates::add(const Lamb& lamb, const ParameterSettings& own, const Updated&
   const Adam adam{lamb.beta1, lamb.beta2, lamb.epsilon, own.decay, true, lamb.bias_correction};
   if (!own.trust_ratio) return add(adam, own, of);
   const Moments moments = moments_of(of.parameter, adam.bias_correction);
-  const std::vector<Value> results =
-      graph_.apply("adam_direction",
-                   {of.gradient, moments.step, wide(of.parameter), wide(moments.first), wide(moments.second)},
-                   attributes_of(adam));
+  const std::vector<Value> results = graph_.apply(
+      "adam_direction",
+      {of.gradient, of.lr, wide(of.parameter), moments.step, wide(moments.first), wide(moments.second)},
+      attributes_of(adam));
   assign(moments.first, results[0]);
   assign(moments.second, results[1]);
   const Value direction = results[2];

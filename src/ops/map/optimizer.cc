@@ -68,6 +68,7 @@ MapOperation operation_of(const AdamProblem& p) {
 MapOperation direction_of(const AdamProblem& p) {
   check_numbers(p);
   MapOperation operation = step_of(p, kernels::adam_direction_codelet);
+  operation.operands.push_back(scalar("lr", Type::f32));
   operation.operands.push_back(scalar("step", Type::u32));
   operation.operands.push_back({"weight", p.weight, Role::input, p.rows, p.cols});
   add_moments(operation, p);

@@ -54,11 +54,12 @@ Sample adam_sample(uint32_t scale, uint64_t seed) {
   return sample.tolerance(tolerance_of(weight)).flops(14.0 * rows * cols);
 }
 
-template <Type weight, Type gradient, bool bias_correction = true>
+template <Type weight, Type gradient, bool bias_correction = true, bool left_out = false>
 Sample adam_direction_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = rows_of(scale), cols = cols_of(scale);
   Sample sample(adam_direction_codelet);
   sample.random(gradient, rows, cols, seed);
+  add_scalar(sample, Type::f32, left_out ? NAN : 0.01);
   add_scalar(sample, Type::u32, 3).random(weight, rows, cols, seed + 2);
   sample.random(Type::f32, rows, cols, seed + 1);
   sample.values(Type::f32, rows, cols, [](uint64_t i) { return 0.25 + static_cast<double>(i % 17) / 16; });
@@ -84,7 +85,8 @@ constexpr NamedSample adam_direction_uses[] = {
     {"f32-f32", adam_direction_sample<Type::f32, Type::f32>},
     {"f16-f32", adam_direction_sample<Type::f16, Type::f32>},
     {"bf16-bf16", adam_direction_sample<Type::bf16, Type::bf16>},
-    {"f32-uncorrected", adam_direction_sample<Type::f32, Type::f32, false>}};
+    {"f32-uncorrected", adam_direction_sample<Type::f32, Type::f32, false>},
+    {"f32-left-out", adam_direction_sample<Type::f32, Type::f32, true, true>}};
 
 }  // namespace
 

@@ -126,8 +126,17 @@ void apply_adam_reference(const AdamStep& step, const AdamFields& fields) {
 void adam_reference(const Vertex& v) {
   if (!is_left_out(v.fields[adam_field::lr])) apply_adam_reference(adam_of(v), adam_fields_of(v));
 }
+
+/// Whether a direction was set to 0 because its step is left out.
+bool leaves_out_direction(const Vertex& v) {
+  if (!is_left_out(v.fields[adam_direction_field::lr])) return false;
+  const FieldView& direction = v.fields[adam_direction_field::direction];
+  for_each_element(direction, [&](uint32_t r, uint32_t c, const auto&) { set_number(direction, r, c, 0); });
+  return true;
+}
+
 void adam_direction_reference(const Vertex& v) {
-  apply_adam_reference(adam_direction_of(v), adam_direction_fields_of(v));
+  if (!leaves_out_direction(v)) apply_adam_reference(adam_direction_of(v), adam_direction_fields_of(v));
 }
 
 /// Makes the rows of all matrices contiguous, if need be as columns of their transposes. False if that is not
@@ -163,7 +172,9 @@ void apply_adam(const AdamStep& step, AdamFields fields) {
 void adam_simd(const Vertex& v) {
   if (!is_left_out(v.fields[adam_field::lr])) apply_adam(adam_of(v), adam_fields_of(v));
 }
-void adam_direction_simd(const Vertex& v) { apply_adam(adam_direction_of(v), adam_direction_fields_of(v)); }
+void adam_direction_simd(const Vertex& v) {
+  if (!leaves_out_direction(v)) apply_adam(adam_direction_of(v), adam_direction_fields_of(v));
+}
 
 // Vector operations per element on a host; most of Adam's are its division and square root.
 constexpr double kHostSgdOperations = 2;

@@ -31,9 +31,10 @@ namespace tessera::kernels {
 #define TESSERA_ADAM_PARAMS(X) X(decay) X(beta1) X(beta2) X(epsilon) X(decoupled) X(bias_correction)
 
 /// The direction that AdamW subtracts from a weight, times the learning rate, in f32: the moments' quotient,
-/// plus decay · weight.
+/// plus decay · weight. "lr" only says whether the step is left out; the direction is 0 then.
 #define TESSERA_ADAM_DIRECTION_FIELDS(X)            \
   X(gradient)                                       \
+  X(lr)                                             \
   X(step)                                           \
   X(weight)                                         \
   X(first_moment, .access = program::Access::inout) \
