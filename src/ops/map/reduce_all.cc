@@ -1,13 +1,10 @@
 #include "ops/map/reduce_all.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "base/integer_types.h"
 #include "base/memo.h"
 #include "kernels/common/element.h"
 #include "kernels/map/reduce/codelet.h"
+#include "ops/map/boxes_on_tiles.h"
 #include "ops/map/key.h"
 #include "ops/map/reduce.h"
 
@@ -56,44 +53,32 @@ StepId reduce_by_axes(const Builder& builder, const ReduceAllProblem& p, const O
 class InPlace {
  public:
   InPlace(const Builder& builder, const ReduceAllProblem& problem, const Operand& in, const Operand& out)
-      : builder_(builder), p_(problem), in_(in), out_(out), boxes_(partition_as_it_lies(builder, in)) {
-    for (uint32_t i = 0; i < count(); ++i)
-      if (i == 0 || tile_of(i) != tile_of(i - 1)) first_of_tiles_.push_back(i);
-  }
-
-  uint32_t tiles() const { return static_cast<uint32_t>(first_of_tiles_.size()); }
+      : builder_(builder), p_(problem), in_(in), out_(out), boxes_(builder, in) {}
 
   StepId build(uint32_t groups) const {
-    if (count() == 1) return reduce_boxes(out_, p_.scale);
-    Operand partials = results("partial", first_of_tiles_, count());
+    if (boxes_.count() == 1) return reduce_boxes(out_, p_.scale);
+    Operand partials = add_results("partial", boxes_.by_tile());
     std::vector<StepId> steps = {reduce_boxes(partials, 1)};
-    if (groups > 0) partials = join(partials, groups, steps);
-    const AxisReduceProblem rest{joining(p_.op),       1,     partials.cols(), false,
-                                 type_of_partials(p_), p_.to, p_.scale};
-    steps.push_back(add(builder_, rest, {partials, out_}));
+    if (groups > 0) {
+      std::vector<BoxesOnTiles::Group> joined = boxes_.groups(groups);
+      for (uint32_t g = 0; g < groups; ++g) joined[g].begin = g, joined[g].end = g + 1;
+      const Operand results = add_results("joined", joined);
+      steps.push_back(join(partials, boxes_.groups(groups), results, 1));
+      partials = results;
+    }
+    // Not on tile 0, where scalars lie, which has most to exchange otherwise.
+    const program::TileId tile = boxes_.by_tile()[boxes_.tiles() / 2].tile;
+    steps.push_back(join(partials, {{0, partials.cols(), tile}}, out_, p_.scale));
     return builder_.sequence(std::move(steps));
   }
 
  private:
-  uint32_t count() const { return static_cast<uint32_t>(boxes_.boxes.size()); }
-  program::TileId tile_of(uint32_t box) const { return boxes_.boxes[box].tile; }
-
-  /// A row of as many results, of which those from `first[i]` on lie on the tile of that box.
-  Operand results(const char* name, const std::vector<uint32_t>& first, uint32_t count) const {
-    std::vector<MappedBox> mapping;
-    for (size_t i = 0; i < first.size(); ++i) {
-      const uint32_t end = i + 1 < first.size() ? first[i + 1] : count;
-      mapping.push_back({{0, 1, first[i], end - first[i]}, tile_of(first[i])});
-    }
-    return builder_.temporary(name, type_of_partials(p_), 1, count, std::move(mapping));
-  }
-
   /// A vertex for each box, with a result each.
   StepId reduce_boxes(const Operand& out, float scale) const {
     const MapOperation operation = operation_of(p_);
     program::ComputeSet set{std::string(operation.codelet->name), operation.phase, {}};
     uint32_t first = 0;
-    for (const VertexRun& run : vertex_runs(boxes_)) {
+    for (const VertexRun& run : vertex_runs(boxes_.partition())) {
       std::vector<Box> results;
       for (uint32_t i = 0; i < run.own.size(); ++i) results.push_back(out.inside({0, 1, first++, 1}));
       set.groups.push_back({operation.codelet,
@@ -107,37 +92,36 @@ class InPlace {
     return builder_.execute(std::move(set));
   }
 
-  /// The partial results of neighbouring tiles become one, on the last of these: tile 0, where scalars lie,
-  /// has to take the joined results.
-  Operand join(const Operand& partials, uint32_t groups, std::vector<StepId>& steps) const {
-    const program::Codelet& codelet = kernels::codelet_of(joining(p_.op));
-    std::vector<Box> own;
+  /// A row of as many results as the groups have, on their tiles.
+  Operand add_results(const char* name, const std::vector<BoxesOnTiles::Group>& groups) const {
     std::vector<MappedBox> mapping;
-    for (uint32_t g = 0, begin = 0; g < groups; ++g) {
-      const uint32_t end = g + 1 == groups ? count() : first_of_tiles_[uint64_t{tiles()} * (g + 1) / groups];
-      own.push_back(partials.inside({0, 1, begin, end - begin}));
-      mapping.push_back({{0, 1, g, 1}, tile_of(end - 1)});
-      begin = end;
-    }
-    const Operand joined = builder_.temporary("joined", type_of_partials(p_), 1, groups, mapping);
+    for (const BoxesOnTiles::Group& group : groups)
+      mapping.push_back({{0, 1, group.begin, group.count()}, group.tile});
+    return builder_.temporary(name, type_of_partials(p_), 1, groups.back().end, std::move(mapping));
+  }
+
+  /// The results of each group become one.
+  StepId join(const Operand& partials, const std::vector<BoxesOnTiles::Group>& groups, const Operand& out,
+              float scale) const {
+    const program::Codelet& codelet = kernels::codelet_of(joining(p_.op));
     program::ComputeSet set{std::string(codelet.name), program::Phase::reduce, {}};
-    for (uint32_t g = 0; g < groups; ++g)
-      set.groups.push_back(
-          {&codelet,
-           mapping[g].tile,
-           1,
-           1,
-           {{partials.variable, BoxSeries::same(own[g])}, {joined.variable, BoxSeries::same(mapping[g].box)}},
-           {static_cast<int64_t>(kernels::ReduceOver::all), kernels::param_of(1)}});
-    steps.push_back(builder_.execute(std::move(set)));
-    return joined;
+    for (uint32_t g = 0; g < groups.size(); ++g) {
+      const Box own{0, 1, groups[g].begin, groups[g].count()};
+      set.groups.push_back({&codelet,
+                            groups[g].tile,
+                            1,
+                            1,
+                            {{partials.variable, BoxSeries::same(partials.inside(own))},
+                             {out.variable, BoxSeries::same(out.inside({0, 1, g, 1}))}},
+                            {static_cast<int64_t>(kernels::ReduceOver::all), kernels::param_of(scale)}});
+    }
+    return builder_.execute(std::move(set));
   }
 
   const Builder& builder_;
   const ReduceAllProblem& p_;
   const Operand &in_, &out_;
-  MapPartition boxes_;                    ///< by ascending tiles
-  std::vector<uint32_t> first_of_tiles_;  ///< the first box of each tile that has one
+  BoxesOnTiles boxes_;
 };
 
 StepId build_as(const Builder& builder, const ReduceAllProblem& problem, const ReduceAllPartition& partition,
@@ -146,21 +130,11 @@ StepId build_as(const Builder& builder, const ReduceAllProblem& problem, const R
   return InPlace(builder, problem, operands[0], operands[1]).build(partition.groups);
 }
 
-std::vector<ReduceAllPartition> partitions_on(uint32_t tiles) {
-  constexpr uint32_t kLeastGroups = 8, kMostGroups = 128;
-  std::vector<ReduceAllPartition> partitions = {{}};
-  if (tiles > 0) partitions.push_back({.in_place = true});
-  for (uint32_t groups = kLeastGroups; groups <= std::min(kMostGroups, tiles / 2); groups *= 2)
-    partitions.push_back({.in_place = true, .groups = groups});
-  return partitions;
-}
-
 }  // namespace
 
 std::string to_string(const ReduceAllPartition& partition) {
   if (!partition.in_place) return "over one axis, then the other";
-  if (partition.groups == 0) return "in place";
-  return fmt::format("in place, joined in {} groups of tiles", partition.groups);
+  return "in place" + groups_text(partition.groups);
 }
 
 ReduceAllPlan plan(const Builder& builder, const ReduceAllProblem& problem,
@@ -176,8 +150,10 @@ ReduceAllPlan plan(const Builder& builder, const ReduceAllProblem& problem,
     return candidate;
   };
   const auto make = [&] {
-    const uint32_t tiles = InPlace(builder, problem, operands[0], operands[1]).tiles();
-    return fastest_of(partitions_on(tiles), evaluate);
+    std::vector<ReduceAllPartition> partitions = {{}};
+    for (const uint32_t groups : BoxesOnTiles(builder, operands[0]).numbers_of_groups())
+      partitions.push_back({.in_place = true, .groups = groups});
+    return fastest_of(std::move(partitions), evaluate);
   };
   constexpr size_t kMost = 256;
   static base::Memo<MapKey, ReduceAllPlan> plans(kMost);
