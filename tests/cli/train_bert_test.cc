@@ -199,9 +199,10 @@ TEST_F(TrainBertCliTest, TilesTrainAsTheHost) {
 /// With the optimizer that is the default, which takes norms of all parameters.
 TEST_F(TrainBertCliTest, AStepFitsTiles) {
   const json r = results_of(
-      run("train bert --documents 100 --vocabulary 500 --length 64 --batch 1 --machine gc200 --estimate "
+      run("train bert --documents 100 --vocabulary 8000 --length 64 --batch 1 --machine gc200 --estimate "
           "--json"))[0];
   EXPECT_EQ(r["settings"]["optimizer"], "lamb");
+  EXPECT_EQ(r["settings"]["vocab_size"], 8000);
   EXPECT_GT(r["predicted_seconds"], 0);
 }
 
