@@ -80,8 +80,7 @@ Command add_train_bert_command(CLI::App& train) {
       "  tessera train bert --data wikitext --length 128 --epochs 5 --save model.safetensors\n"
       "  tessera train bert --size base --data wiki --length 128,512 --steps 900,100 --batch 64,16 "
       "--micro-batches 8 --numbers mlperf-v1 --checkpoint run.safetensors --resume\n"
-      "  tessera train bert --vocabulary 500 --length 64 --batch 1 --optimizer adamw --machine gc200 "
-      "--estimate");
+      "  tessera train bert --length 64 --batch 1 --machine gc200 --estimate");
   return [request, common, &command] { return run(*request, *common, command); };
 }
 

@@ -17,6 +17,7 @@ namespace tessera::kernels {
   X(butterfly)                      \
   X(cast)                           \
   X(circulant)                      \
+  X(cross_entropy)                  \
   X(dense)                          \
   X(dropout)                        \
   X(element_sparse)                 \

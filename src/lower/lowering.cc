@@ -217,7 +217,6 @@ void Lowering::lower_all() {
     if (!skipped_[node_]) lower(node_);
 }
 
-/// On tiles, whole columns on each, so that rows can be chosen at run time.
 std::vector<program::MappedBox> Lowering::columns_on_tiles(const ops::Builder& builder, uint32_t rows,
                                                            uint32_t cols) {
   std::vector<program::MappedBox> mapping;

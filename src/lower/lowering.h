@@ -154,6 +154,9 @@ class Lowering {
   const ops::Operand& operand_of(ValueId id) const { return lowered_.operands.at(id).value(); }
   bool is_computed(ValueId id) const { return lowered_.operands.at(id).has_value(); }
   ops::Operand temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols);
+  /// On tiles, whole columns on each, so that rows can be chosen at run time.
+  static std::vector<program::MappedBox> columns_on_tiles(const ops::Builder& builder, uint32_t rows,
+                                                          uint32_t cols);
   /// Number of words of sub-streams; a row of a step and the current sub-stream, as codelets take it; a copy
   /// of the sub-stream, of the current call or of `call` inside it, into a row; and a new row with the
   /// sub-stream of a call.
@@ -218,8 +221,6 @@ class Lowering {
   void place_values();
   std::string name_beside_result(std::string_view name) const;
   ops::Operand constant_words(const std::string& name, std::vector<uint32_t> words, uint32_t rows = 1);
-  static std::vector<program::MappedBox> columns_on_tiles(const ops::Builder& builder, uint32_t rows,
-                                                          uint32_t cols);
   // Lowering of loops.
   ValueLayout layout_of_result(const LoopForm& form, size_t output) const;
   void begin_passes(const Node& node, const LoopForm& form, Lowering& body);

@@ -5,12 +5,14 @@
 
 #include <limits>
 
+#include "base/ceil_divide.h"
 #include "base/integer_types.h"
 #include "graph/dims.h"
 #include "lower/lowering.h"
 #include "operations/absorb.h"
 #include "operations/constants.h"
 #include "operations/list.h"
+#include "ops/map/elementwise.h"
 #include "ops/map/gather.h"
 
 namespace tessera::graph {
@@ -87,9 +89,22 @@ uint32_t panel_rows(const Lowering& l, const TensorType& type, const ValueLayout
   return l.operand_layout(type, layout).panels ? ops::PanelLayout::kRows : 1;
 }
 
+/// Where rows of a matrix are chosen, on tiles: a matrix of which some columns take a small part of a tile
+/// lies there in whole columns. Empty: anywhere.
+std::vector<program::MappedBox> mapping_of_rows(const Lowering& l, const TensorType& type) {
+  constexpr uint64_t kShareOfTile = 16;  // with its gradient and an optimizer's state, a quarter
+  if (l.on_host()) return {};
+  const ops::Builder& builder = l.builder();
+  const uint64_t cols = base::ceil_divide(type.cols(), builder.machine().tiles);
+  const uint64_t bytes = cols * type.rows() * size_of(type.type);
+  if (bytes > builder.machine().tile_bytes / kShareOfTile) return {};
+  return Lowering::columns_on_tiles(builder, type.rows(), type.cols());
+}
+
 /// The weight row by row, or as its products have it, where rows can be taken from that.
 std::vector<LayoutChoice> embedding_layouts(Lowering& l, const Node& node) {
   std::vector<LayoutChoice> choices = row_layouts(l, node);
+  choices.front().mappings = {{}, mapping_of_rows(l, l.graph().type(node.inputs[1]))};
   if (l.form_of(node.inputs[1]) && l.weight(node.inputs[1]).layout().panels) {
     choices.push_back(choices.front());
     choices.back().inputs[1] = l.weight_layout(node.inputs[1]);
@@ -167,23 +182,27 @@ std::vector<LayoutChoice> embedding_gradient_layouts(Lowering& l, const Node& no
   return choices;
 }
 
-/// Sums in FP32.
+/// Sums in FP32. On tiles rows are summed where columns are whole, and the sums added where the addend lies:
+/// otherwise all of it were exchanged twice.
 void lower_embedding_gradient(Lowering& l, const Node& node) {
-  const bool adds = node.inputs.size() > kAddend;
+  const bool adds = node.inputs.size() > kAddend, apart = adds && !l.on_host();
   const Operand ids = list_of(l, 1), dy = l.as_type(l.input(0), Type::f32);
   if (adds) l.begin_output_with(0, kAddend);
-  const Operand dw = l.output(0);
   const TensorType& type = l.graph().type(node.outputs[0]);
+  const Operand dw = l.output(0, mapping_of_rows(l, type));
   const bool is_sum = type.type == Type::f32;
   const Operand sums = is_sum ? dw : l.temporary("sums", Type::f32, dw.rows(), dw.cols());
   if (adds) l.convert_type(dw, sums);
+  const Operand rows = apart ? l.temporary("rows", Type::f32, dw.rows(), dw.cols()) : sums;
   l.add(ops::ScatterAddProblem{.out_rows = type.rows(),
                                .cols = type.cols(),
                                .rows = ids.rows(),
                                .skipped = padding_of(node),
                                .panel_rows = panel_rows(l, type, l.output_layout(0)),
-                               .adds = adds},
-        {ids, dy, sums});
+                               .adds = adds && !apart},
+        {ids, dy, rows});
+  if (apart)
+    l.add(ops::BinaryProblem{kernels::Binary::add, Type::f32, dw.rows(), dw.cols()}, {sums, rows, sums});
   l.convert_type(sums, dw);
 }
 

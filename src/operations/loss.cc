@@ -87,28 +87,31 @@ std::vector<Array> loss_reference(const Evaluation& e) {
   return {{loss}, p, terms};
 }
 
+/// The loss and the gradient, if it is used. Weights without a gradient are multiplied by afterwards.
+ops::SoftmaxCrossEntropyProblem loss_problem_of(const Lowering& l, const Node& node, bool classes_in_rows) {
+  const TensorType& logits = l.graph().type(node.inputs[0]);
+  const bool weighted = node.inputs.size() > 2, with_gradient = l.is_used(node.outputs[1]);
+  return {.classes = logits.cols(),
+          .columns = logits.rows(),
+          .scale = weighted ? 1 : 1.0F / static_cast<float>(logits.rows()),
+          .type = logits.type,
+          .classes_in_rows = classes_in_rows,
+          .gradient = with_gradient,
+          .weighted = weighted && with_gradient};
+}
+
 void lower_loss(Lowering& l, const Node& node) {
   const ops::Operand logits = l.input(0), labels = l.input(1), loss = l.output(0);
-  const bool classes_in_rows = l.input_layout(0).transposed, weighted = node.inputs.size() > 2;
-  const uint32_t columns = classes_in_rows ? logits.cols() : logits.rows();
   const ops::Operand terms = l.is_used(node.outputs[2])
                                  ? l.output(2)
                                  : l.temporary("losses", Type::f32, labels.rows(), labels.cols());
-  const float scale = weighted ? 1 : 1.0F / static_cast<float>(columns);
-  const bool with_gradient = l.is_used(node.outputs[1]);
-  ops::SoftmaxCrossEntropyProblem problem{.classes = classes_in_rows ? logits.rows() : logits.cols(),
-                                          .columns = columns,
-                                          .scale = scale,
-                                          .type = l.builder().type_of(logits),
-                                          .classes_in_rows = classes_in_rows,
-                                          .gradient = with_gradient,
-                                          .weighted = weighted && with_gradient};
+  const ops::SoftmaxCrossEntropyProblem problem = loss_problem_of(l, node, l.input_layout(0).transposed);
   std::vector<ops::Operand> operands = {logits, labels};
   if (problem.weighted) operands.push_back(l.input(2));
-  if (with_gradient) operands.push_back(l.output(1));
+  if (problem.gradient) operands.push_back(l.output(1));
   operands.push_back(terms);
   l.add(problem, operands);
-  if (weighted && !with_gradient) {
+  if (node.inputs.size() > 2 && !problem.gradient) {
     // Terms of weight 0 may be no numbers.
     const ops::Operand weights = l.input(2);
     l.add(ops::WhereProblem{Type::f32, terms.rows(), terms.cols()}, {weights, terms, weights, terms});
@@ -116,16 +119,38 @@ void lower_loss(Lowering& l, const Node& node) {
           {terms, weights, terms});
   }
   l.add(ops::AxisReduceProblem{kernels::Reduction::sum, terms.rows(), terms.cols(), terms.cols() == 1,
-                               Type::f32, Type::f32, scale},
+                               Type::f32, Type::f32, problem.scale},
         {terms, loss});
 }
 
+/// What it takes on tiles where operands are spread over all of them.
+double loss_seconds(Lowering& l, const Node& node, const LayoutChoice& choice) {
+  return seconds_alone(l.builder().machine(), [&](const ops::Builder& builder) {
+    using program::Role;
+    const auto operand = [&](const char* name, Role role, ValueId id, const ValueLayout& layout) {
+      const TensorType& type = l.graph().type(id);
+      return builder.add(name, role, type.type, l.operand_layout(type, layout));
+    };
+    const ops::SoftmaxCrossEntropyProblem problem = loss_problem_of(l, node, choice.inputs[0].transposed);
+    std::vector<ops::Operand> operands = {operand("logits", Role::input, node.inputs[0], choice.inputs[0]),
+                                          operand("labels", Role::input, node.inputs[1], choice.inputs[1])};
+    if (problem.weighted)
+      operands.push_back(operand("weights", Role::input, node.inputs[2], choice.inputs[2]));
+    if (problem.gradient)
+      operands.push_back(operand("gradient", Role::output, node.outputs[1], choice.outputs[1]));
+    operands.push_back(operand("losses", Role::output, node.outputs[2], choice.outputs[2]));
+    return ops::add(builder, problem, operands);
+  });
+}
+
 /// Labels and weights lie along the dimension that holds the rows of the logits.
-std::vector<LayoutChoice> loss_layouts(Lowering&, const Node& node) {
+std::vector<LayoutChoice> loss_layouts(Lowering& l, const Node& node) {
   std::vector<LayoutChoice> choices = {{{kRows, kTransposed}, {kRows, kRows, kTransposed}},
                                        {{kTransposed, kRows}, {kRows, kTransposed, kRows}}};
-  if (node.inputs.size() > 2)
-    for (LayoutChoice& choice : choices) choice.inputs.push_back(choice.inputs[1]);
+  for (LayoutChoice& choice : choices) {
+    if (node.inputs.size() > 2) choice.inputs.push_back(choice.inputs[1]);
+    if (!l.on_host()) choice.seconds = loss_seconds(l, node, choice);
+  }
   return choices;
 }
 

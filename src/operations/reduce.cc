@@ -13,6 +13,7 @@
 #include "operations/broadcast_operands.h"
 #include "operations/constants.h"
 #include "operations/list.h"
+#include "ops/map/reduce_all.h"
 
 namespace tessera::graph {
 namespace {
@@ -128,18 +129,7 @@ void lower_reduce(Lowering& l, const Node& node) {
     return l.add(reduce_problem_of(node, op, l.graph().type(node.inputs[0]), l.graph().type(node.outputs[0]),
                                    l.input_layout(0), scale),
                  {in, out});
-  if (in.rows() == 1 || in.cols() == 1)
-    return l.add(ops::AxisReduceProblem{op, in.rows(), in.cols(), in.cols() == 1, type, to, scale},
-                 {in, out});
-  // First the dimension that leaves more results, which are computed side by side.
-  const bool rows_first = in.cols() > in.rows();
-  const Type sums = is_integer(type) ? type : Type::f32;
-  const ops::Operand partial =
-      l.temporary("partial", sums, rows_first ? 1 : in.rows(), rows_first ? in.cols() : 1);
-  constexpr Reduction second = op == Reduction::sum_of_squares ? Reduction::sum : op;
-  l.add(ops::AxisReduceProblem{op, in.rows(), in.cols(), rows_first, type, sums, 1}, {in, partial});
-  l.add(ops::AxisReduceProblem{second, partial.rows(), partial.cols(), !rows_first, sums, to, scale},
-        {partial, out});
+  l.add(ops::ReduceAllProblem{op, in.rows(), in.cols(), type, to, scale}, {in, out});
 }
 
 /// What a reduction takes on tiles where operands are spread over all of them.

@@ -186,8 +186,7 @@ TEST_F(TrainBertCliTest, ParametersAreSavedAndTakenUp) {
 }
 
 TEST_F(TrainBertCliTest, TilesTrainAsTheHost) {
-  const std::string options =
-      "--steps 2 --evaluate-every 1 --batch 1 --length 16 --dropout 0 --optimizer adamw";
+  const std::string options = "--steps 2 --evaluate-every 1 --batch 1 --length 16 --dropout 0";
   const json host = train(options);
   const json tiles = results_of(run(fmt::format(
       "train bert --documents 60 --vocabulary 100 --seed 3 --machine gc200 --json {}", options)))[0];
@@ -195,6 +194,16 @@ TEST_F(TrainBertCliTest, TilesTrainAsTheHost) {
     EXPECT_NEAR(tiles["evaluations"][i]["held_out_loss"].get<double>(),
                 host["evaluations"][i]["held_out_loss"].get<double>(), 2e-3);
   EXPECT_GT(tiles["cycles"], 0);
+}
+
+/// With the optimizer that is the default, which takes norms of all parameters.
+TEST_F(TrainBertCliTest, AStepFitsTiles) {
+  const json r = results_of(
+      run("train bert --documents 100 --vocabulary 8000 --length 64 --batch 1 --machine gc200 --estimate "
+          "--json"))[0];
+  EXPECT_EQ(r["settings"]["optimizer"], "lamb");
+  EXPECT_EQ(r["settings"]["vocab_size"], 8000);
+  EXPECT_GT(r["predicted_seconds"], 0);
 }
 
 TEST_F(TrainBertCliTest, WritesAReport) {

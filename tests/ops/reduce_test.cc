@@ -1,4 +1,5 @@
-// Reductions over an axis: what may change their bits, and where NaN goes.
+// Reductions over an axis: what may change their bits, and where NaN goes. Over all elements on tiles: what
+// they compute, and what is exchanged.
 #include "ops/map/reduce.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "kernels/map/reduce/codelet.h"
+#include "ops/map/reduce_all.h"
 #include "ops/run_operation.h"
 
 namespace tessera::ops {
@@ -52,6 +54,96 @@ TEST(AxisReduceTest, NaNReachesItsResultAlone) {
         EXPECT_EQ(std::isinf(found), i == (over_rows ? 8 : 5)) << i;
       }
     }
+}
+
+/// A matrix in this mapping, and the executable of its reduction.
+struct AllReduced {
+  AllReduced(const ReduceAllProblem& problem, const machine::Machine& machine,
+             std::vector<program::MappedBox> mapping) {
+    program::Program program;
+    const Builder builder(program, machine);
+    using program::Role;
+    const std::vector<Operand> operands = {
+        builder.external("in", Role::input, problem.from, problem.rows, problem.cols, std::move(mapping)),
+        builder.external("out", Role::output, problem.to, 1, 1)};
+    made = plan(builder, problem, operands);
+    program.set_main(build(builder, problem, made, operands));
+    executable = compiler::compile(std::move(program), machine);
+    in = operands[0].variable, out = operands[1].variable;
+  }
+
+  double run(Array& x, Type to) const {
+    Array y(to, 1, 1, false);
+    const engine::Binding bindings[] = {x.bind(in), y.bind(out)};
+    engine::Engine(executable).run(bindings);
+    return y.at(0, 0);
+  }
+
+  ReduceAllPlan made;
+  std::shared_ptr<const compiler::Executable> executable;
+  program::VariableId in = 0, out = 0;
+};
+
+/// A quarter of the rows in two halves on each of four tiles, of which two are neighbours.
+std::vector<program::MappedBox> in_halves(uint32_t rows, uint32_t cols) {
+  std::vector<program::MappedBox> mapping;
+  constexpr uint32_t kTiles[] = {5, 0, 3, 4};
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t begin = rows * i / 4, end = rows * (i + 1) / 4;
+    mapping.push_back({{begin, end - begin, 0, cols / 2}, kTiles[i]});
+    mapping.push_back({{begin, end - begin, cols / 2, cols - cols / 2}, kTiles[i]});
+  }
+  return mapping;
+}
+
+double expected_of(Reduction op, const Array& x) {
+  double sum = 0, most = -INFINITY;
+  for (uint32_t r = 0; r < x.rows(); ++r)
+    for (uint32_t c = 0; c < x.cols(); ++c) {
+      sum += op == Reduction::sum ? x.at(r, c) : x.at(r, c) * x.at(r, c);
+      most = std::max(most, x.at(r, c));
+    }
+  return op == Reduction::maximum ? most : sum;
+}
+
+TEST(ReduceAllTest, IsThatOfAllElementsHoweverTheyLie) {
+  constexpr float kScale = 0.5F;
+  for (Reduction op : {Reduction::sum, Reduction::maximum, Reduction::sum_of_squares})
+    for (const auto& [rows, cols] : {std::pair(61U, 34U), {700U, 3U}, {1U, 2000U}, {1U, 1U}, {8U, 16U}})
+      for (const Type from : {Type::f32, Type::f16})
+        for (const uint32_t tiles : {6U, 100U})
+          for (const bool halves : {false, true}) {
+            SCOPED_TRACE(fmt::format("{} of {} × {} {} on {} tiles, halves {}", kernels::codelet_of(op).name,
+                                     rows, cols, name_of(from), tiles, halves));
+            if (halves && (rows < 4 || cols < 2)) continue;
+            const AllReduced reduced({op, rows, cols, from, Type::f32, kScale},
+                                     machine::find("gc200").part(0, tiles),
+                                     halves ? in_halves(rows, cols) : std::vector<program::MappedBox>());
+            Array x = Array::random(from, rows, cols, false, 4);
+            const double most = 16.0 * rows * cols * 1e-6;
+            EXPECT_NEAR(reduced.run(x, Type::f32), kScale * expected_of(op, x), most);
+            program::PhaseTimes cycles;
+            for (const program::PhaseTimes& set : reduced.executable->set_cycles) cycles += set;
+            for (const compiler::Exchange& copy : reduced.executable->copies) cycles += copy.cost.cycles;
+            expect_kept(reduced.made.chosen, *reduced.executable, cycles);
+          }
+}
+
+TEST(ReduceAllTest, ExchangesPartialResultsAlone) {
+  const machine::Machine machine = machine::find("gc200");
+  for (const auto& [rows, cols] : {std::pair(2000U, 128U), {128U, 512U}}) {
+    const AllReduced reduced({Reduction::sum_of_squares, rows, cols}, machine, {});
+    SCOPED_TRACE(to_string(reduced.made.candidates));
+    EXPECT_TRUE(reduced.made.partition.in_place);
+    uint64_t sent = 0;
+    for (const compiler::CompiledSet& set : reduced.executable->sets)
+      sent += set.before.cost.bytes + set.after.cost.bytes;
+    EXPECT_TRUE(reduced.executable->copies.empty());
+    const uint64_t groups = reduced.made.partition.groups;
+    EXPECT_LE(sent, sizeof(float) * (machine.tiles + groups));
+    // No tile takes the results of all others.
+    EXPECT_LT(reduced.made.chosen.exchange_code_bytes, 2000U);
+  }
 }
 
 }  // namespace

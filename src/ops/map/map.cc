@@ -11,6 +11,7 @@
 #include "base/ceil_divide.h"
 #include "base/memo.h"
 #include "compiler/compile.h"
+#include "ops/map/key.h"
 #include "program/cycles.h"
 
 namespace tessera::ops {
@@ -45,36 +46,6 @@ std::vector<MapPartition> candidate_partitions(uint32_t rows, uint32_t cols, uin
 
 bool follows(const MapOperand& operand, const MapPartition& partition) {
   return (operand.split_rows || partition.row_parts <= 1) && (operand.split_cols || partition.col_parts <= 1);
-}
-
-/// Vertices on consecutive tiles, equally many on each.
-struct VertexRun {
-  program::TileId first_tile = 0;
-  uint32_t tiles = 0;
-  uint32_t per_tile = 1;
-  std::vector<Box> own = {};  ///< one per vertex; empty: the partition's boxes of equal size
-};
-
-std::vector<VertexRun> vertex_runs(const MapPartition& partition) {
-  if (partition.boxes.empty()) {
-    if (partition.tiles() == 0) return {};
-    return {{.tiles = partition.tiles()}};
-  }
-  std::vector<VertexRun> runs;
-  for (size_t begin = 0, end = 0; begin < partition.boxes.size(); begin = end) {
-    VertexRun on_tile{partition.boxes[begin].tile, 1};
-    for (end = begin; end < partition.boxes.size() && partition.boxes[end].tile == on_tile.first_tile; ++end)
-      on_tile.own.push_back(partition.boxes[end].box);
-    on_tile.per_tile = static_cast<uint32_t>(on_tile.own.size());
-    if (!runs.empty() && runs.back().first_tile + runs.back().tiles == on_tile.first_tile &&
-        runs.back().per_tile == on_tile.per_tile) {
-      ++runs.back().tiles;
-      runs.back().own.insert(runs.back().own.end(), on_tile.own.begin(), on_tile.own.end());
-    } else {
-      runs.push_back(std::move(on_tile));
-    }
-  }
-  return runs;
 }
 
 /// The boxes that the vertices of a run own.
@@ -221,53 +192,6 @@ PlanCandidate predict_on_host(const MapOperation& operation, const MapPartition&
   return candidate;
 }
 
-/// Where an operand of an operation lies: equal ones have equal plans.
-struct MappedOperand {
-  uint32_t variable = 0;  ///< the first operand in the same variable
-  Box box;
-  program::Role role = program::Role::temporary;
-  uint32_t rows = 0, cols = 0;  ///< of the variable
-  std::vector<program::MappedBox> mapping;
-
-  bool operator==(const MappedOperand&) const = default;
-};
-
-/// Where a range of tiles is, if an operand lies on others as well, which may be on other chips.
-struct Surroundings {
-  Machine machine;
-  program::TileId first_tile = 0;
-
-  bool operator==(const Surroundings& other) const {
-    return machine.is_like(other.machine) && first_tile == other.first_tile;
-  }
-};
-
-/// What the plan of an operation between given operands depends on.
-struct MapKey {
-  MapOperation operation;
-  std::vector<MappedOperand> operands;
-  Machine machine;
-  std::optional<Surroundings> surroundings;
-
-  bool operator==(const MapKey& other) const {
-    return operation == other.operation && operands == other.operands && machine.is_like(other.machine) &&
-           surroundings == other.surroundings;
-  }
-};
-
-MapKey key_of(const Builder& builder, const MapOperation& operation, std::span<const Operand> operands) {
-  MapKey key{operation, {}, builder.machine(), {}};
-  for (const Operand& operand : operands) {
-    const program::Variable& variable = builder.program().variable(operand.variable);
-    const Operand whole = builder.whole(operand.variable);
-    if (!builder.holds(whole)) key.surroundings = {builder.whole_machine(), builder.first_tile()};
-    const auto first = std::ranges::find(operands, operand.variable, &Operand::variable);
-    key.operands.push_back({static_cast<uint32_t>(first - operands.begin()), operand.box, variable.role,
-                            variable.rows, variable.cols, builder.mapping_of(whole)});
-  }
-  return key;
-}
-
 /// Throws Error if not even the chosen plan fits.
 void require_fit(const MapPlan& plan, const MapOperation& operation, const Machine& machine) {
   if (plan.chosen.rejected.empty()) return;
@@ -277,8 +201,30 @@ void require_fit(const MapPlan& plan, const MapOperation& operation, const Machi
       operation.codelet->name, operation.rows, operation.cols, machine.name, plan.chosen.rejected));
 }
 
-/// Why a partition does not fit. What moves data takes code that stays for the whole program, so one
-/// operation may take a small part of a tile for it, if it can do without.
+}  // namespace
+
+std::vector<VertexRun> vertex_runs(const MapPartition& partition) {
+  if (partition.boxes.empty()) {
+    if (partition.tiles() == 0) return {};
+    return {{.tiles = partition.tiles()}};
+  }
+  std::vector<VertexRun> runs;
+  for (size_t begin = 0, end = 0; begin < partition.boxes.size(); begin = end) {
+    VertexRun on_tile{partition.boxes[begin].tile, 1};
+    for (end = begin; end < partition.boxes.size() && partition.boxes[end].tile == on_tile.first_tile; ++end)
+      on_tile.own.push_back(partition.boxes[end].box);
+    on_tile.per_tile = static_cast<uint32_t>(on_tile.own.size());
+    if (!runs.empty() && runs.back().first_tile + runs.back().tiles == on_tile.first_tile &&
+        runs.back().per_tile == on_tile.per_tile) {
+      ++runs.back().tiles;
+      runs.back().own.insert(runs.back().own.end(), on_tile.own.begin(), on_tile.own.end());
+    } else {
+      runs.push_back(std::move(on_tile));
+    }
+  }
+  return runs;
+}
+
 std::string overflow_of(const PlanCandidate& candidate, const Machine& machine, bool can_stay) {
   constexpr uint64_t kShareForCode = 32;
   if (const uint64_t capacity = machine.kind == Kind::host ? machine.shared_bytes : machine.tile_bytes;
@@ -291,8 +237,6 @@ std::string overflow_of(const PlanCandidate& candidate, const Machine& machine, 
                        candidate.exchange_code_bytes, most);
   return {};
 }
-
-}  // namespace
 
 Box operand_box(const MapOperand& operand, const Box& own) {
   Box box{0, operand.rows, 0, operand.cols};

@@ -38,6 +38,17 @@ struct MapPartition {
   bool operator==(const MapPartition&) const = default;
 };
 
+/// Vertices on consecutive tiles, equally many on each.
+struct VertexRun {
+  program::TileId first_tile = 0;
+  uint32_t tiles = 0;
+  uint32_t per_tile = 1;
+  std::vector<program::Box> own = {};  ///< one per vertex; empty: the partition's boxes of equal size
+};
+
+/// The vertices of a partition, one for each box.
+std::vector<VertexRun> vertex_runs(const MapPartition& partition);
+
 /// A partition into at most row_parts × col_parts boxes, as equal as whole rows and columns allow.
 MapPartition partition_evenly(uint32_t rows, uint32_t cols, uint32_t row_parts, uint32_t col_parts);
 
@@ -99,6 +110,10 @@ struct MapOperation {
 
   bool operator==(const MapOperation&) const = default;
 };
+
+/// Why a candidate does not fit; empty: it does. What moves data takes code that stays for the whole program,
+/// so one operation may take a small part of a tile for it, if `can_stay`: if it can do without.
+std::string overflow_of(const PlanCandidate& candidate, const machine::Machine& machine, bool can_stay);
 
 /// Plans an operation whose operands are mapped as the plan requires. Throws Error, naming operation and
 /// size, if no partition fits.

@@ -31,7 +31,8 @@ MapOperation operation_of(const AxisReduceProblem& p) {
       .codelet = &kernels::codelet_of(p.op), .phase = program::Phase::reduce, .rows = rows, .cols = cols};
   operation.operands = {{"in", p.from, Role::input, p.rows, p.cols, !p.over_rows, p.over_rows},
                         {"out", p.to, Role::output, rows, cols}};
-  operation.params = {p.over_rows ? 1 : 0, kernels::param_of(p.scale)};
+  const auto over = p.over_rows ? kernels::ReduceOver::columns : kernels::ReduceOver::rows;
+  operation.params = {static_cast<int64_t>(over), kernels::param_of(p.scale)};
   return operation;
 }
 

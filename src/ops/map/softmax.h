@@ -1,6 +1,9 @@
 // Softmax, and softmax with cross-entropy.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "ops/map/map.h"
 
 namespace tessera::ops {
@@ -35,5 +38,28 @@ struct SoftmaxCrossEntropyProblem {
 /// of the logits), "loss". Labels, weights and loss are 1 × columns; without classes_in_rows all are
 /// transposed, and labels and loss columns × 1. Throws UsageError without classes.
 MapOperation operation_of(const SoftmaxCrossEntropyProblem& problem);
+
+/// How a cross-entropy is divided: each column is one vertex's, or its classes are computed on the tiles
+/// where they lie.
+struct CrossEntropyPartition {
+  MapPartition columns = {};
+  bool spreads_classes = false;
+  /// If it does: so many groups of neighbouring tiles join what they know of the columns before this is
+  /// joined; 0: none do.
+  uint32_t groups = 0;
+
+  bool operator==(const CrossEntropyPartition&) const = default;
+};
+
+std::string to_string(const CrossEntropyPartition& partition);
+
+using CrossEntropyPlan = Plan<CrossEntropyPartition>;
+
+/// Where classes are spread, each tile has some classes of all columns, and computes their gradient. Logits
+/// that lie so stay where they are.
+CrossEntropyPlan plan(const Builder& builder, const SoftmaxCrossEntropyProblem& problem,
+                      const std::vector<Operand>& operands);
+program::StepId build(const Builder& builder, const SoftmaxCrossEntropyProblem& problem,
+                      const CrossEntropyPlan& plan, const std::vector<Operand>& operands);
 
 }  // namespace tessera::ops

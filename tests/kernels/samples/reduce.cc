@@ -52,6 +52,10 @@ constexpr NamedSample kNeighboursSamples[] = {{"2-f32-f32", neighbours_sample<Ty
                                               {"2-f16-f16", neighbours_sample<Type::f16, Type::f16, 2>},
                                               {"6-bf16-f32", neighbours_sample<Type::bf16, Type::f32, 6>}};
 
+int64_t axis_of(bool over_rows) {
+  return static_cast<int64_t>(over_rows ? ReduceOver::columns : ReduceOver::rows);
+}
+
 // Sums in another order: each addition rounds a sum of at most `terms`.
 template <Reduction op, Type from, Type to, bool over_rows, uint32_t long_by = 1>
 Sample axis_sample(uint32_t scale, uint64_t seed) {
@@ -61,7 +65,7 @@ Sample axis_sample(uint32_t scale, uint64_t seed) {
   sample.random(from, over_rows ? terms : results, over_rows ? results : terms, seed, 1,
                 op == Reduction::maximum);
   sample.unset(to, over_rows ? 1 : results, over_rows ? results : 1);
-  sample.param(over_rows ? 1 : 0).param(param_of(0.75F)).flops(double{1} * results * terms);
+  sample.param(axis_of(over_rows)).param(param_of(0.75F)).flops(double{1} * results * terms);
   const double rounding = op == Reduction::maximum ? 0 : epsilon_of(to) + terms * epsilon_of(Type::f32);
   return sample.tolerance({rounding, rounding});
 }
@@ -74,7 +78,18 @@ Sample integer_axis_sample(uint32_t scale, uint64_t seed) {
   sample.values(type, over_rows ? terms : results, over_rows ? results : terms,
                 [=](uint64_t i) { return static_cast<double>((i + seed) * 977 % 700) + least; });
   sample.unset(type, over_rows ? 1 : results, over_rows ? results : 1);
-  return sample.param(over_rows ? 1 : 0).param(param_of(1)).flops(double{1} * results * terms);
+  return sample.param(axis_of(over_rows)).param(param_of(1)).flops(double{1} * results * terms);
+}
+
+/// Of all elements.
+template <Reduction op, Type from, Type to, uint32_t rows>
+Sample total_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t cols = 67 * scale, terms = rows * cols;
+  Sample sample(codelet_of(op));
+  sample.random(from, rows, cols, seed, 1, op == Reduction::maximum).unset(to, 1, 1);
+  sample.param(static_cast<int64_t>(ReduceOver::all)).param(param_of(0.75F)).flops(terms);
+  const double rounding = op == Reduction::maximum ? 0 : epsilon_of(to) + terms * epsilon_of(Type::f32);
+  return sample.tolerance({rounding, rounding});
 }
 
 template <Reduction op>
@@ -88,7 +103,10 @@ constexpr NamedSample kAxisSamples[] = {
     {"cols-f32-f32", axis_sample<op, Type::f32, Type::f32, false>},
     {"cols-f32-bf16", axis_sample<op, Type::f32, Type::bf16, false>},
     {"cols-f16-f32", axis_sample<op, Type::f16, Type::f32, false>},
-    {"long-cols-f32-f32", axis_sample<op, Type::f32, Type::f32, false, 250>}};
+    {"long-cols-f32-f32", axis_sample<op, Type::f32, Type::f32, false, 250>},
+    {"all-f32-f32", total_sample<op, Type::f32, Type::f32, 5>},
+    {"all-f16-f32", total_sample<op, Type::f16, Type::f32, 3>},
+    {"all-bf16-bf16", total_sample<op, Type::bf16, Type::bf16, 1>}};
 
 }  // namespace
 

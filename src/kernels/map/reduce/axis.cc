@@ -167,9 +167,6 @@ FieldView part_of(FieldView field, uint32_t row, uint32_t rows, uint32_t col, ui
 
 uint32_t parts_of(uint32_t elements, uint32_t part) { return (elements - 1) / part + 1; }
 
-/// How partial results become one.
-Reduction joining(Reduction op) { return op == Reduction::sum_of_squares ? Reduction::sum : op; }
-
 /// Stores sums as elements of a row.
 void store_row(const float* sums, float scale, const FieldView& out) {
   if (has_contiguous_rows(out))
@@ -235,6 +232,18 @@ bool apply_axis_reduction(Reduction op, bool over_rows, FieldView in, float scal
   if (!has_contiguous_rows(in)) return false;
   over_rows ? reduce_columns(op, in, scale, out, helpers) : reduce_rows(op, in, scale, out, helpers);
   return true;
+}
+
+bool apply_total_reduction(Reduction op, FieldView in, float scale, FieldView out,
+                           program::Helpers* helpers) {
+  if (in.empty() || is_integer(in.type)) return false;
+  if (in.col_stride == 1 && in.row_stride == in.cols)
+    in = {in.data, in.type, 1, in.rows * in.cols, in.row_stride, 1};
+  if (in.rows == 1 || in.cols == 1) return apply_axis_reduction(op, in.cols == 1, in, scale, out, helpers);
+  std::vector<float> of_rows(in.rows);
+  const FieldView results{reinterpret_cast<std::byte*>(of_rows.data()), Type::f32, in.rows, 1, 1, 1};
+  return apply_axis_reduction(op, false, in, 1, results, helpers) &&
+         apply_axis_reduction(joining(op), true, results, scale, out, helpers);
 }
 
 }  // namespace tessera::kernels

@@ -1,4 +1,5 @@
-// Reductions of a matrix over one axis. FP32 arithmetic on f32, f16 and bf16, rounded once.
+// Reductions of a matrix over one axis, or over all elements. FP32 arithmetic on f32, f16 and bf16, rounded
+// once.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +15,21 @@ namespace tessera::kernels {
 enum class Reduction : uint8_t { TESSERA_REDUCTIONS(TESSERA_ENUMERATOR) };
 #undef TESSERA_ENUMERATOR
 
+/// What each result is of: a row, a column, or everything.
+enum class ReduceOver : uint8_t { rows, columns, all };
+
+/// How partial results become one.
+constexpr Reduction joining(Reduction op) { return op == Reduction::sum_of_squares ? Reduction::sum : op; }
+
 /// out = scale · op of each column of `in` (rows × cols to 1 × cols) if over_rows, otherwise of each row (to
 /// rows × 1). The order of additions depends on shape and strides alone, not on the number of threads.
 /// Returns false, as there is no SIMD form, if `in` is empty or has integers, or neither its rows nor its
 /// columns are contiguous.
 bool apply_axis_reduction(Reduction op, bool over_rows, program::FieldView in, float scale,
                           program::FieldView out, program::Helpers* helpers);
+
+/// out (1 × 1) = scale · op of all elements of `in`. As above.
+bool apply_total_reduction(Reduction op, program::FieldView in, float scale, program::FieldView out,
+                           program::Helpers* helpers);
 
 }  // namespace tessera::kernels

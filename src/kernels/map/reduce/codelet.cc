@@ -10,6 +10,7 @@
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
 #include "kernels/map/reduce/reduce.h"
+#include "program/box.h"
 
 namespace tessera::kernels {
 namespace {
@@ -142,12 +143,19 @@ program::PhaseTimes reduce_neighbours_cost(const Vertex& v, const machine::Machi
                   host_cycles(m, {bytes_of(in), bytes_of(out), operations + kRowOperations * out.rows}));
 }
 
-// Reductions over an axis.
+// Reductions over an axis, or all elements.
 
 constexpr program::FieldSpec kAxisFields[] = {TESSERA_AXIS_REDUCTION_FIELDS(TESSERA_FIELD)};
 constexpr std::string_view kAxisParams[] = {TESSERA_AXIS_REDUCTION_PARAMS(TESSERA_NAME)};
 
-bool is_over_rows(const Vertex& v) { return v.params[axis_reduction_param::over_rows] != 0; }
+ReduceOver over_of(const Vertex& v) { return static_cast<ReduceOver>(v.params[axis_reduction_param::over]); }
+
+/// The elements that a result is of.
+program::Box terms_of(ReduceOver over, const FieldView& in, uint32_t row, uint32_t col) {
+  if (over == ReduceOver::columns) return {0, in.rows, col, 1};
+  if (over == ReduceOver::rows) return {row, 1, 0, in.cols};
+  return {0, in.rows, 0, in.cols};
+}
 
 float with_element(Reduction op, float sum, float x) {
   switch (op) {
@@ -159,51 +167,76 @@ float with_element(Reduction op, float sum, float x) {
 }
 
 template <Reduction op>
-void integer_axis(const FieldView& in, const FieldView& out, bool over_rows) {
-  for (uint32_t i = 0; i < (over_rows ? out.cols : out.rows); ++i) {
-    int64_t most = std::numeric_limits<int64_t>::min();
-    uint32_t sum = 0;
-    for (uint32_t k = 0; k < (over_rows ? in.rows : in.cols); ++k) {
-      const auto x = static_cast<int64_t>(over_rows ? number_at(in, k, i) : number_at(in, i, k));
+uint32_t integer_result(const FieldView& in, const program::Box& terms) {
+  int64_t most = std::numeric_limits<int64_t>::min();
+  uint32_t sum = 0;
+  for (uint32_t r = terms.row; r < terms.row_end(); ++r)
+    for (uint32_t c = terms.col; c < terms.col_end(); ++c) {
+      const auto x = static_cast<int64_t>(number_at(in, r, c));
       most = std::max(most, x);
       const auto word = static_cast<uint32_t>(x);
       sum += op == Reduction::sum_of_squares ? word * word : word;
     }
-    store(address_of(out, over_rows ? 0 : i, over_rows ? i : 0),
-          op == Reduction::maximum ? static_cast<uint32_t>(most) : sum);
-  }
+  return op == Reduction::maximum ? static_cast<uint32_t>(most) : sum;
+}
+
+template <Reduction op>
+float float_result(const FieldView& in, const program::Box& terms) {
+  float sum = op == Reduction::maximum ? -std::numeric_limits<float>::infinity() : 0;
+  for (uint32_t r = terms.row; r < terms.row_end(); ++r)
+    for (uint32_t c = terms.col; c < terms.col_end(); ++c)
+      sum = with_element(op, sum, static_cast<float>(number_at(in, r, c)));
+  return sum;
 }
 
 template <Reduction op>
 void axis_reference(const Vertex& v) {
-  const bool over_rows = is_over_rows(v);
   const FieldView& in = v.fields[axis_reduction_field::in];
   const FieldView& out = v.fields[axis_reduction_field::out];
-  if (is_integer(in.type)) return integer_axis<op>(in, out, over_rows);
-  for (uint32_t i = 0; i < (over_rows ? out.cols : out.rows); ++i) {
-    float sum = op == Reduction::maximum ? -std::numeric_limits<float>::infinity() : 0;
-    for (uint32_t k = 0; k < (over_rows ? in.rows : in.cols); ++k)
-      sum = with_element(op, sum, static_cast<float>(over_rows ? number_at(in, k, i) : number_at(in, i, k)));
-    set_number(out, over_rows ? 0 : i, over_rows ? i : 0,
-               float_of(v.params[axis_reduction_param::scale]) * sum);
-  }
+  const float scale = float_of(v.params[axis_reduction_param::scale]);
+  for (uint32_t r = 0; r < out.rows; ++r)
+    for (uint32_t c = 0; c < out.cols; ++c) {
+      const program::Box terms = terms_of(over_of(v), in, r, c);
+      if (is_integer(in.type))
+        store(address_of(out, r, c), integer_result<op>(in, terms));
+      else
+        set_number(out, r, c, scale * float_result<op>(in, terms));
+    }
 }
 
 template <Reduction op>
 void axis_simd(const Vertex& v) {
-  if (!apply_axis_reduction(op, is_over_rows(v), v.fields[axis_reduction_field::in],
-                            float_of(v.params[axis_reduction_param::scale]),
-                            v.fields[axis_reduction_field::out], v.helpers))
-    axis_reference<op>(v);
+  const FieldView& in = v.fields[axis_reduction_field::in];
+  const FieldView& out = v.fields[axis_reduction_field::out];
+  const ReduceOver over = over_of(v);
+  const float scale = float_of(v.params[axis_reduction_param::scale]);
+  const bool is_done = over == ReduceOver::all
+                           ? apply_total_reduction(op, in, scale, out, v.helpers)
+                           : apply_axis_reduction(op, over == ReduceOver::columns, in, scale, out, v.helpers);
+  if (!is_done) axis_reference<op>(v);
 }
 
-// A row for each result, split over the workers: as partials, a vector at a time, and an estimate of what
+// Lines split over the workers: as partials, a vector at a time, and for each result an estimate of what
 // joining its lanes and workers takes.
 constexpr double kTileRowCycles = 12;
 
-double tile_cycles_of_rows(const machine::Machine& m, Type from, double rows, double cols) {
-  const double vectors = std::ceil(rows * std::ceil(cols / tile_vector_width(from)) / m.workers_per_tile);
-  return m.workers_per_tile * (kTileWorkerCycles + vectors + kTileRowCycles * worker_slice(m, rows));
+double tile_cycles_of_lines(const machine::Machine& m, Type from, double lines, double length,
+                            double results) {
+  const double vectors = std::ceil(lines * std::ceil(length / tile_vector_width(from)) / m.workers_per_tile);
+  return m.workers_per_tile * (kTileWorkerCycles + vectors + kTileRowCycles * worker_slice(m, results));
+}
+
+double axis_tile_cycles(const Vertex& v, const machine::Machine& m) {
+  const FieldView& in = v.fields[axis_reduction_field::in];
+  const FieldView& out = v.fields[axis_reduction_field::out];
+  const auto results = static_cast<double>(out.elements());
+  switch (over_of(v)) {
+    case ReduceOver::columns: return tile_cycles(m, in.type, out.type, std::max(1U, in.rows), results);
+    case ReduceOver::rows: return tile_cycles_of_lines(m, in.type, results, in.cols, results);
+    case ReduceOver::all: break;
+  }
+  const bool is_column = in.cols == 1;
+  return tile_cycles_of_lines(m, in.type, is_column ? 1 : in.rows, is_column ? in.rows : in.cols, results);
 }
 
 // On a host, of each element beside its conversion; of few results, beginning and ending each.
@@ -216,13 +249,10 @@ program::PhaseTimes axis_cost(const Vertex& v, const machine::Machine& m) {
   const FieldView& in = v.fields[axis_reduction_field::in];
   const FieldView& out = v.fields[axis_reduction_field::out];
   const auto results = static_cast<double>(out.elements());
-  if (m.kind != machine::Kind::host)
-    return in_phase(Phase::reduce, is_over_rows(v)
-                                       ? tile_cycles(m, in.type, out.type, std::max(1U, in.rows), results)
-                                       : tile_cycles_of_rows(m, in.type, results, in.cols));
+  if (m.kind != machine::Kind::host) return in_phase(Phase::reduce, axis_tile_cycles(v, m));
   const double operations = (op == Reduction::maximum ? kHostMaximumOperations : kHostElementOperations) +
                             widen_operations(in.type);
-  const double per_result = is_over_rows(v) ? 0 : kHostRowOperations;
+  const double per_result = over_of(v) == ReduceOver::columns ? 0 : kHostRowOperations;
   return in_phase(Phase::reduce,
                   host_cycles(m, {bytes_of(in), bytes_of(out),
                                   operations * static_cast<double>(in.elements()) + per_result * results}));

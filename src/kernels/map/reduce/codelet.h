@@ -1,4 +1,4 @@
-// Reductions of partial results, and over an axis of a matrix.
+// Reductions of partial results, and of a matrix over an axis or all elements.
 #pragma once
 
 #include "kernels/common/codelet_list.h"
@@ -31,12 +31,13 @@ TESSERA_DECLARE_FAMILY(reduce, TESSERA_REDUCE_CODELETS)
 TESSERA_POSITIONS(reduce_sum_param, TESSERA_REDUCE_SUM_PARAMS)
 
 #define TESSERA_AXIS_REDUCTION_FIELDS(X) X(in) X(out, .access = program::Access::out)
-#define TESSERA_AXIS_REDUCTION_PARAMS(X) X(over_rows) X(scale)
+#define TESSERA_AXIS_REDUCTION_PARAMS(X) X(over) X(scale)
 TESSERA_POSITIONS(axis_reduction_field, TESSERA_AXIS_REDUCTION_FIELDS)
 TESSERA_POSITIONS(axis_reduction_param, TESSERA_AXIS_REDUCTION_PARAMS)
 
-/// out = scale · op of the columns of "in" (rows × cols to 1 × cols) or of its rows (to rows × 1), in FP32
-/// and rounded once, each f32, f16 or bf16. Parameters "over_rows" (1: of columns) and the bits of the scale.
+/// out = scale · op of the columns of "in" (rows × cols to 1 × cols), of its rows (to rows × 1) or of all its
+/// elements (to 1 × 1), in FP32 and rounded once, each f32, f16 or bf16. Parameters "over" (a ReduceOver) and
+/// the bits of the scale.
 /// Also for u32 and i32, modulo 2^32 and without a scale.
 const program::Codelet& codelet_of(Reduction op);
 
