@@ -266,9 +266,10 @@ std::vector<float> BoundProduct::gradient() const {
     tiles->built.load_weight(kernels::as_floats(tiles->values, problem_.type), dw);
     return std::move(dw.values);
   }
-  const ops::PackedWeight& weight = *std::get<OnHost>(side_).weight;
-  std::vector<float> values = ops::unpack(weight, dw_);
-  return weight.is_dense() ? elements_at(pattern_, values) : values;
+  const OnHost& host = std::get<OnHost>(side_);
+  std::vector<float> values = ops::unpack(*host.weight, dw_);
+  if (!host.weight->is_dense()) return values;
+  return elements_at(host.own != nullptr ? pattern_ : host.weight->pattern(), values);
 }
 
 void BoundProduct::set_pattern(const Pattern& pattern) {

@@ -12,6 +12,9 @@
 
 #include "base/random.h"
 #include "bound/expect_spmm.h"
+#include "bound/product.h"
+#include "bound/weight.h"
+#include "sparse/pattern.h"
 #include "support/error_of.h"
 
 namespace tessera {
@@ -197,6 +200,22 @@ TEST(DenseWeight, StandsForASparseOneWhereAskedTo) {
   const std::vector<float> a = dense.gradient(), b = sparse.gradient();
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-4);
+}
+
+TEST(DenseWeight, SharedByProductsHasAGradientInTheOrderOfItsPattern) {
+  constexpr uint32_t n = 6;
+  const Weight weight = random_weight(20, 33, Type::f32, 1);
+  bound::BoundProduct product(weight.storage()->packed, {.n = n, .product = ProductKind::sddmm},
+                              machine::host(1));
+  std::vector<float> x = random_floats(33 * n, 2), dy = random_floats(20 * n, 3);
+  product.run({x.data(), n, 1}, {dy.data(), n, 1});
+  const std::vector<float> dw = sparse::to_dense({weight.pattern(), product.gradient()});
+  for (uint32_t i = 0; i < 20; ++i)
+    for (uint32_t j = 0; j < 33; ++j) {
+      double sum = 0;
+      for (uint32_t c = 0; c < n; ++c) sum += double{dy[i * n + c]} * x[j * n + c];
+      EXPECT_NEAR(dw[i * 33 + j], sum, 1e-5);
+    }
 }
 
 // Matrices may lie in any strides, whatever layout was planned.
