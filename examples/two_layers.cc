@@ -82,7 +82,6 @@ class Layer {
  private:
   void place_on_host() {
     packed_ = std::make_shared<PackedWeight>(prepack_weight(weight_, Type::f32));
-    packed_->is_dense = dense_;
     index_ = std::make_unique<WeightIndex>(packed_, name_);
     const PackedShape shape = packed_shape(*packed_);
     place({shape.rows, shape.cols, {}});

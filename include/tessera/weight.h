@@ -42,6 +42,7 @@ enum class PackedFormat : uint32_t {
   whole_row_groups = 6,   ///< row_groups with all columns in one k-block: up to 1,023 columns below a density
                           ///< of 3/40, up to 4,095 below 1/32
   sorted_whole_row_groups = 7,  ///< whole_row_groups with spare capacity, sorted as in sorted_row_groups
+  panels = 8,  ///< for a full pattern: 16 rows at a time, column by column; zeros after the last row
 };
 std::string_view name_of(PackedFormat format);
 
@@ -72,7 +73,7 @@ class Weight {
   /// bf16). Throws UsageError for another type or block size, and Error for a malformed pattern.
   explicit Weight(const SparseMatrix& matrix, Type type = Type::f32);
 
-  /// Prepacks an m × k dense matrix: a pattern in which every block is stored.
+  /// Prepacks an m × k dense matrix, in which every element is stored.
   static Weight dense(MatrixView<const float> values, uint32_t m, uint32_t k, Type type = Type::f32);
 
   /// Prepacks a matrix whose pattern may change, with room for `capacity_blocks` blocks (for block size 1:
@@ -88,14 +89,14 @@ class Weight {
 
   uint32_t rows() const;        ///< m
   uint32_t cols() const;        ///< k
-  uint32_t block_size() const;  ///< b; for a dense weight, the block size of its kernel
+  uint32_t block_size() const;  ///< b; for a dense weight, that of its pattern()
   Type type() const;
   bool is_dense() const;
   bool is_dynamic() const;
   bool has_values() const;     ///< whether the weight keeps its values itself; otherwise functions that read
                                ///< or write values throw UsageError
   uint64_t capacity() const;   ///< maximum number of blocks; for a static weight, its blocks
-  Pattern pattern() const;     ///< the current one
+  Pattern pattern() const;     ///< the current one; for a dense weight, a full one in blocks of 8
   uint64_t non_zeros() const;  ///< stored values inside the matrix
   uint64_t bytes() const;      ///< size of the prepacked form: values and indices, including the transposed
                                ///< index, which the first transposed product builds

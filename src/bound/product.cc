@@ -56,6 +56,24 @@ void spread(std::span<const float> row_by_row, const MatrixView<float>& matrix, 
     for (uint32_t c = 0; c < cols; ++c) matrix(r, c) = row_by_row[size_t{r} * cols + c];
 }
 
+MatrixView<float> transpose_of(const MatrixView<float>& matrix) {
+  return {matrix.data, matrix.col_stride, matrix.row_stride};
+}
+
+/// The elements of a row-major matrix at a pattern, in the order of SparseMatrix::values.
+std::vector<float> elements_at(const Pattern& pattern, std::span<const float> matrix) {
+  const uint32_t b = pattern.block_size;
+  std::vector<float> values(stored_values(pattern));
+  size_t at = 0;
+  for (uint32_t r = 0; r < pattern.block_rows(); ++r)
+    for (uint64_t i = pattern.crow_indices[r]; i < pattern.crow_indices[r + 1]; ++i)
+      for (uint32_t e = 0; e < b * b; ++e, ++at) {
+        const uint32_t row = r * b + e / b, col = pattern.col_indices[i] * b + e % b;
+        if (row < pattern.rows && col < pattern.cols) values[at] = matrix[size_t{row} * pattern.cols + col];
+      }
+  return values;
+}
+
 }  // namespace
 
 void require_bias(const ProductProblem& problem, const float* bias) {
@@ -75,16 +93,14 @@ void check(const ProductProblem& problem, uint32_t block_size, const Machine& ma
     throw UsageError(
         fmt::format("a host sums in FP32 with every type, not in {}", name_of(problem.partials)));
   ops::check_epilogue(problem);
-  ops::check_host_product(problem.product, block_size, force);
+  ops::check_host_product(problem, block_size, force);
 }
 
 std::shared_ptr<ops::PackedWeight> pack(const SparseMatrix& matrix, const ProductProblem& problem) {
   require_capacity(matrix.pattern, problem);
-  if (!problem.capacity) {
-    auto packed = std::make_shared<ops::PackedWeight>(ops::prepack_weight(matrix, problem.type));
-    packed->is_dense = problem.dense;
-    return packed;
-  }
+  if (!problem.capacity)
+    return std::make_shared<ops::PackedWeight>(problem.dense ? ops::prepack_dense(matrix, problem.type)
+                                                             : ops::prepack_weight(matrix, problem.type));
   return Weight::dynamic(matrix, *problem.capacity, problem.type).storage()->packed;
 }
 
@@ -177,7 +193,10 @@ engine::Profile BoundProduct::call(const HostCall& call, const engine::RunOption
   const std::array<float, 2> scalars = {call.alpha, call.beta};
   Arrays arrays(*program_);
   arrays.add(problem_.product == ProductKind::sddmm ? call.dw : of_w);
-  arrays.add(call.x).add(call.y).add(scalars.data());
+  if (weight.is_dense())
+    arrays.add(transpose_of(call.x)).add(transpose_of(call.y)).add(scalars.data());
+  else
+    arrays.add(call.x).add(call.y).add(scalars.data());
   if (problem_.bias) arrays.add(call.bias);
   return program_->run(arrays, options);
 }
@@ -247,7 +266,10 @@ std::vector<float> BoundProduct::gradient() const {
     tiles->built.load_weight(kernels::as_floats(tiles->values, problem_.type), dw);
     return std::move(dw.values);
   }
-  return ops::unpack(*std::get<OnHost>(side_).weight, dw_);
+  const OnHost& host = std::get<OnHost>(side_);
+  std::vector<float> values = ops::unpack(*host.weight, dw_);
+  if (!host.weight->is_dense()) return values;
+  return elements_at(host.own != nullptr ? pattern_ : host.weight->pattern(), values);
 }
 
 void BoundProduct::set_pattern(const Pattern& pattern) {
@@ -272,7 +294,10 @@ void BoundProduct::set_matrix(const SparseMatrix& matrix) {
   const std::shared_ptr<ops::PackedWeight>& own = std::get<OnHost>(side_).own;
   if (own == nullptr)
     throw UsageError("the weight of this product may be shared; change it where it was made");
-  std::visit([&](auto& form) { form.set_matrix(matrix, parallel()); }, own->form);
+  if (auto* blocks = std::get_if<sparse::PackedBlocks>(&own->form))
+    blocks->set_matrix(matrix, parallel());
+  else
+    std::get<sparse::PackedElements>(own->form).set_matrix(matrix, parallel());
   pattern_ = matrix.pattern;
 }
 

@@ -19,6 +19,7 @@ namespace {
 
 using sparse::PackedBlocks;
 using sparse::PackedElements;
+using sparse::PackedPanels;
 
 std::shared_ptr<Weight::Storage> store(ops::PackedWeight packed) {
   return std::make_shared<Weight::Storage>(
@@ -46,50 +47,31 @@ void require_values(const Weight& weight) {
         "set_pattern()");
 }
 
-/// Calls visit(element of a full pattern's blocks, element of the row-major matrix).
-template <class Visit>
-void each_element(const PackedBlocks& packed, const Visit& visit) {
-  const uint32_t b = packed.block_size();
-  for (uint32_t i = 0; i < packed.rows(); ++i)
-    for (uint32_t j = 0; j < packed.cols(); ++j) {
-      const uint64_t block = uint64_t{i / b} * packed.block_cols() + j / b;
-      visit((block * b + i % b) * b + j % b, uint64_t{i} * packed.cols() + j);
-    }
-}
+template <class... Visits>
+struct ByForm : Visits... {
+  using Visits::operator()...;
+};
+template <class... Visits>
+ByForm(Visits...) -> ByForm<Visits...>;
 
-/// Converts a full pattern's blocks, row-major, to a row-major matrix.
-void spread(const PackedBlocks& packed, const std::vector<float>& blocks, std::span<float> dense) {
-  each_element(packed, [&](uint64_t of_blocks, uint64_t of_matrix) { dense[of_matrix] = blocks[of_blocks]; });
-}
-
-/// Converts a row-major matrix to the blocks of a full pattern; the overhang is 0.
-std::vector<float> gather(const PackedBlocks& packed, std::span<const float> dense) {
-  std::vector<float> blocks(packed.blocks() * packed.block_size() * packed.block_size());
-  each_element(packed, [&](uint64_t of_blocks, uint64_t of_matrix) { blocks[of_blocks] = dense[of_matrix]; });
-  return blocks;
-}
-
-/// Calls the function for the form of a weight: blocks or single elements.
-template <class OfBlocks, class OfElements>
-decltype(auto) by_form(const Weight& weight, const OfBlocks& of_blocks, const OfElements& of_elements) {
-  auto& form = weight.storage()->packed->form;
-  if (auto* blocks = std::get_if<PackedBlocks>(&form)) return of_blocks(*blocks);
-  return of_elements(std::get<PackedElements>(form));
-}
-
-template <class OfAny>
-decltype(auto) by_form(const Weight& weight, const OfAny& of_any) {
-  return by_form(weight, of_any, of_any);
+/// Calls the function for the form of a weight: blocks, single elements or panels.
+template <class... Visits>
+decltype(auto) by_form(const Weight& weight, const Visits&... visits) {
+  return std::visit(ByForm{visits...}, weight.storage()->packed->form);
 }
 
 uint64_t stored_values(const PackedBlocks& blocks) { return blocks.blocks() * blocks.order().block_values(); }
 
 /// Number of values; for a dense weight, those of its matrix.
 uint64_t value_count(const Weight& weight) {
-  if (weight.is_dense()) return uint64_t{weight.rows()} * weight.cols();
   return by_form(
       weight, [](const PackedBlocks& w) { return stored_values(w); },
-      [](const PackedElements& w) { return uint64_t{w.nonzeros()}; });
+      [](const PackedElements& w) { return w.nonzeros(); },
+      [](const PackedPanels& w) { return w.elements(); });
+}
+
+[[noreturn]] void refuse_pattern() {
+  throw UsageError("a dense weight: its pattern is full; make it a dynamic one");
 }
 
 Relocation relocation(const PackedBlocks& blocks, std::vector<uint32_t> cleared) {
@@ -161,21 +143,21 @@ Weight::Weight(const SparseMatrix& matrix, Type type) : storage_(store(ops::prep
 
 Weight Weight::dense(MatrixView<const float> values, uint32_t m, uint32_t k, Type type) {
   require_array(values.data, "W", m, k);
-  PackedBlocks blocks(sparse::full_pattern(m, k, sparse::kDenseBlockSize), type);
-  blocks.set_values_from(values);
-  return Weight(store({std::move(blocks), true}));
+  PackedPanels panels(m, k, type);
+  panels.set_values(values);
+  return Weight(store({std::move(panels)}));
 }
 
 Weight Weight::dynamic(const SparseMatrix& matrix, uint64_t capacity_blocks, Type type) {
   if (matrix.pattern.block_size == 1) {
     auto elements = PackedElements::dynamic(matrix.pattern.rows, matrix.pattern.cols, capacity_blocks, type);
     elements.set_matrix(matrix, parallel());
-    return Weight(store({std::move(elements), false}));
+    return Weight(store({std::move(elements)}));
   }
   PackedBlocks blocks(matrix.pattern, type, capacity_blocks);
   require_count(matrix.values.size(), stored_values(blocks));
   blocks.set_values(matrix.values, parallel());
-  return Weight(store({std::move(blocks), false}));
+  return Weight(store({std::move(blocks)}));
 }
 
 Weight Weight::without_values(const Pattern& pattern, Type type) {
@@ -189,7 +171,7 @@ Weight Weight::without_values(const Pattern& pattern, uint64_t capacity_blocks, 
 uint32_t Weight::rows() const { return storage_->packed->rows(); }
 uint32_t Weight::cols() const { return storage_->packed->cols(); }
 Type Weight::type() const { return storage_->packed->type(); }
-bool Weight::is_dense() const { return storage_->packed->is_dense; }
+bool Weight::is_dense() const { return storage_->packed->is_dense(); }
 bool Weight::is_dynamic() const { return storage_->packed->is_dynamic(); }
 
 bool Weight::has_values() const {
@@ -198,7 +180,8 @@ bool Weight::has_values() const {
 
 uint32_t Weight::block_size() const {
   return by_form(
-      *this, [](const PackedBlocks& w) { return w.block_size(); }, [](const PackedElements&) { return 1U; });
+      *this, [](const PackedBlocks& w) { return w.block_size(); }, [](const PackedElements&) { return 1U; },
+      [](const PackedPanels&) { return sparse::kDenseBlockSize; });
 }
 
 uint64_t Weight::capacity() const {
@@ -207,48 +190,38 @@ uint64_t Weight::capacity() const {
 
 Pattern Weight::pattern() const {
   return by_form(
-      *this, [](const PackedBlocks& w) { return w.pattern(); },
-      [](const PackedElements& w) { return w.pattern(parallel()); });
+      *this, [](const PackedElements& w) { return w.pattern(parallel()); },
+      [](const auto& w) { return w.pattern(); });
 }
 
 uint64_t Weight::non_zeros() const {
   return by_form(
       *this, [](const PackedBlocks& w) { return w.non_zeros(); },
-      [](const PackedElements& w) { return w.nonzeros(); });
+      [](const PackedElements& w) { return w.nonzeros(); },
+      [](const PackedPanels& w) { return w.elements(); });
 }
 
 uint64_t Weight::bytes() const {
   return by_form(
-      *this, [](const PackedBlocks& w) { return w.bytes(); },
-      [](const PackedElements& w) { return uint64_t{w.value_bytes() + w.index_bytes()}; });
+      *this, [](const PackedElements& w) { return uint64_t{w.value_bytes() + w.index_bytes()}; },
+      [](const auto& w) { return w.bytes(); });
 }
 
 void Weight::set_values(std::span<const float> values) {
   require_values(*this);
   require_count(values.size(), value_count(*this));
   by_form(
-      *this,
-      [&](PackedBlocks& w) {
-        if (is_dense())
-          w.set_values_from({values.data(), cols(), 1});
-        else
-          w.set_values(values, parallel());
-      },
-      [&](PackedElements& w) { w.set_values(values.data(), parallel()); });
+      *this, [&](PackedBlocks& w) { w.set_values(values, parallel()); },
+      [&](PackedElements& w) { w.set_values(values.data(), parallel()); },
+      [&](PackedPanels& w) { w.set_values(row_major(values.data(), cols())); });
 }
 
 void Weight::get_values(std::span<float> values) const {
   require_values(*this);
   require_count(values.size(), value_count(*this));
   by_form(
-      *this,
-      [&](const PackedBlocks& w) {
-        if (!is_dense()) return w.get_values(values);
-        std::vector<float> blocks(stored_values(w));
-        w.get_values(blocks);
-        spread(w, blocks, values);
-      },
-      [&](const PackedElements& w) { w.get_values(values.data(), parallel()); });
+      *this, [&](const PackedElements& w) { w.get_values(values.data(), parallel()); },
+      [&](const auto& w) { w.get_values(values); });
 }
 
 uint64_t Weight::packed_size() const { return packed_shape(*storage_->packed).elements(); }
@@ -266,8 +239,8 @@ std::span<float> Weight::packed_values() {
                     name_of(type())));
   return by_form(
       *this,
-      [&](PackedBlocks& w) { return std::span(reinterpret_cast<float*>(w.values().data()), packed_size()); },
-      [&](PackedElements& w) { return std::span(reinterpret_cast<float*>(w.values()), packed_size()); });
+      [&](PackedElements& w) { return std::span(reinterpret_cast<float*>(w.values()), packed_size()); },
+      [&](auto& w) { return std::span(reinterpret_cast<float*>(w.values().data()), packed_size()); });
 }
 
 std::span<const float> Weight::packed_values() const { return Weight(*this).packed_values(); }
@@ -276,44 +249,36 @@ void Weight::pack(std::span<const float> values, std::span<float> packed) const 
   require_packed("room", packed.size(), packed_size());
   require_count(values.size(), value_count(*this));
   by_form(
-      *this,
-      [&](const PackedBlocks& w) {
-        if (is_dense())
-          w.pack(gather(w, values), packed);
-        else
-          w.pack(values, packed);
-      },
-      [&](const PackedElements& w) { w.pack(values, packed, parallel()); });
+      *this, [&](const PackedElements& w) { w.pack(values, packed, parallel()); },
+      [&](const auto& w) { w.pack(values, packed); });
 }
 
 void Weight::unpack(std::span<const float> packed, std::span<float> values) const {
   require_packed("an array", packed.size(), packed_size());
   require_count(values.size(), value_count(*this));
   by_form(
-      *this,
-      [&](const PackedBlocks& w) {
-        if (!is_dense()) return w.unpack(packed, values);
-        std::vector<float> blocks(stored_values(w));
-        w.unpack(packed, blocks);
-        spread(w, blocks, values);
-      },
-      [&](const PackedElements& w) { w.unpack(packed, values, parallel()); });
+      *this, [&](const PackedElements& w) { w.unpack(packed, values, parallel()); },
+      [&](const auto& w) { w.unpack(packed, values); });
 }
 
 void Weight::set_matrix(const SparseMatrix& matrix) {
   require_values(*this);
-  by_form(*this, [&](auto& w) { w.set_matrix(matrix, parallel()); });
+  by_form(
+      *this, [](PackedPanels&) { refuse_pattern(); }, [&](auto& w) { w.set_matrix(matrix, parallel()); });
 }
 
 Relocation Weight::set_pattern(const Pattern& pattern) {
   return by_form(
       *this, [&](PackedBlocks& w) { return tessera::set_pattern(w, pattern); },
-      [&](PackedElements& w) { return relocation(w, w.set_pattern(pattern, parallel())); });
+      [&](PackedElements& w) { return relocation(w, w.set_pattern(pattern, parallel())); },
+      [](PackedPanels&) -> Relocation { refuse_pattern(); });
 }
 
 Relocation Weight::replace(std::span<const BlockPosition> drop, std::span<const BlockPosition> grow) {
   require_values(*this);
-  return by_form(*this, [&](auto& w) { return relocation(w, w.replace(drop, grow, parallel())); });
+  return by_form(
+      *this, [](PackedPanels&) -> Relocation { refuse_pattern(); },
+      [&](auto& w) { return relocation(w, w.replace(drop, grow, parallel())); });
 }
 
 Relocation Weight::compact() {
@@ -322,7 +287,8 @@ Relocation Weight::compact() {
     throw UsageError("a static weight: its values are in order; only dynamic weights can be compacted");
   return by_form(
       *this, [](PackedBlocks& w) { return tessera::compact(w); },
-      [](PackedElements& w) { return relocation(w, std::make_shared<const sparse::Moves>()); });
+      [](PackedElements& w) { return relocation(w, std::make_shared<const sparse::Moves>()); },
+      [](PackedPanels&) -> Relocation { refuse_pattern(); });
 }
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/integer_types.h"
+#include "graph/depends.h"
 #include "graph/loop.h"
 
 namespace tessera::graph {
@@ -37,13 +38,11 @@ std::optional<Place> place_of(const Graph& graph, const Lowered& lowered, uint32
 }
 
 /// The graph's inputs that a value is computed from.
-std::set<ValueId> sources_of(const Graph& graph, ValueId value) {
-  std::set<ValueId> wanted = {value}, inputs;
-  for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node)
-    if (std::ranges::any_of(node->outputs, [&](ValueId id) { return wanted.contains(id); }))
-      wanted.insert(node->inputs.begin(), node->inputs.end());
+std::set<ValueId> inputs_of(const Graph& graph, ValueId value) {
+  const std::vector<bool> sources = sources_of(graph, value);
+  std::set<ValueId> inputs;
   for (ValueId id : graph.inputs())
-    if (wanted.contains(id)) inputs.insert(id);
+    if (sources[id]) inputs.insert(id);
   return inputs;
 }
 
@@ -77,7 +76,7 @@ std::string text_of(const program::MissingRow& error, const Graph& graph, const 
       std::ranges::find_if(node->inputs, [&](ValueId id) { return is_integer(of->type(id).type); });
   if (ids == node->inputs.end()) return error.what();
   const Shape& shape = of->type(*ids).shape;
-  const std::set<ValueId> sources = of == &graph ? sources_of(graph, *ids) : std::set<ValueId>{};
+  const std::set<ValueId> sources = of == &graph ? inputs_of(graph, *ids) : std::set<ValueId>{};
   std::vector<uint64_t> entry = coordinates_of(at.entry, shape);
   if (parts != nullptr && at.part && !shape.empty())
     entry[0] += first_row(shape, graph, sources, *parts, *at.part);

@@ -8,11 +8,13 @@
 
 #include "kernels/common/element_order.h"
 #include "ops/operand.h"
-#include "ops/panels.h"
 #include "ops/parted_matrix.h"
 #include "program/program.h"
+#include "sparse/panels/panel_layout.h"
 
 namespace tessera::ops {
+
+using sparse::PanelLayout;
 
 /// Layout of an operand. Tiles are numbered from 0. Without parts, panels and blocks a matrix lies row by
 /// row.

@@ -15,8 +15,9 @@ using sparse::PackedBlocks;
 using sparse::PackedElements;
 using sparse::SlotOrder;
 
-constexpr PackedFormat kFormats[] = {PackedFormat::values, PackedFormat::blocks, PackedFormat::rotated_blocks,
-                                     PackedFormat::row_groups, PackedFormat::whole_row_groups};
+constexpr PackedFormat kFormats[] = {PackedFormat::values,           PackedFormat::blocks,
+                                     PackedFormat::rotated_blocks,   PackedFormat::row_groups,
+                                     PackedFormat::whole_row_groups, PackedFormat::panels};
 
 std::string describe(PackedFormat format) {
   return fmt::format("packed format {} ({})", static_cast<uint32_t>(format), name_of(format));
@@ -55,6 +56,33 @@ bool is_full(const Pattern& pattern) {
   return pattern.blocks() == uint64_t{pattern.block_rows()} * pattern.block_cols();
 }
 
+/// Panels of a full pattern, whose values are in blocks.
+struct FullPanels {
+  const Pattern& pattern;
+
+  sparse::PanelLayout layout() const { return {pattern.rows, pattern.cols}; }
+
+  void pack(std::span<const float> values, std::span<float> packed) const {
+    std::ranges::fill(packed, 0.0F);
+    each_element([&](size_t in_blocks, size_t in_panels) { packed[in_panels] = values[in_blocks]; });
+  }
+  void unpack(std::span<const float> packed, std::span<float> values) const {
+    std::ranges::fill(values, 0.0F);
+    each_element([&](size_t in_blocks, size_t in_panels) { values[in_blocks] = packed[in_panels]; });
+  }
+
+ private:
+  template <class Visit>
+  void each_element(const Visit& visit) const {
+    const uint32_t b = pattern.block_size;
+    for (uint32_t i = 0; i < pattern.rows; ++i)
+      for (uint32_t j = 0; j < pattern.cols; ++j) {
+        const uint64_t block = uint64_t{i / b} * pattern.block_cols() + j / b;
+        visit((block * b + i % b) * b + j % b, layout().at(i, j));
+      }
+  }
+};
+
 /// Calls visit with a weight of this pattern whose values have this format; none has that of SparseMatrix.
 template <class Visit>
 auto with_order(PackedFormat format, const Pattern& pattern, const Visit& visit) {
@@ -71,9 +99,14 @@ auto with_order(PackedFormat format, const Pattern& pattern, const Visit& visit)
     if (!is_rotated || is_full(pattern))
       return visit(PackedBlocks(pattern, Type::bf16, is_rotated ? SlotOrder::rotated : SlotOrder::in_turn));
   }
+  if (format == PackedFormat::panels) {
+    sparse::validate(pattern);
+    if (is_full(pattern)) return visit(FullPanels{pattern});
+  }
   refuse(format, pattern);
 }
 
+uint64_t size_of_order(const FullPanels& w) { return w.layout().elements(); }
 uint64_t size_of_order(const PackedBlocks& w) { return w.capacity() * w.order().block_values(); }
 uint64_t size_of_order(const PackedElements& w) { return w.places(); }
 
@@ -89,6 +122,7 @@ std::string_view name_of(PackedFormat format) {
     case PackedFormat::sorted_row_groups: return "sorted row groups";
     case PackedFormat::whole_row_groups: return "groups of whole rows";
     case PackedFormat::sorted_whole_row_groups: return "sorted groups of whole rows";
+    case PackedFormat::panels: return "panels";
   }
   return "unknown";
 }

@@ -5,10 +5,12 @@
 
 #include "sparse/blocks/packed_blocks.h"
 #include "sparse/elements/packed_elements.h"
+#include "sparse/panels/packed_panels.h"
 
 namespace tessera::sparse {
 
 PackedFormat format_of(const PackedBlocks& weight);
 PackedFormat format_of(const PackedElements& weight);
+inline PackedFormat format_of(const PackedPanels&) { return PackedFormat::panels; }
 
 }  // namespace tessera::sparse

@@ -27,8 +27,7 @@ void expect_gradient(const Weight& weight, const CallersMatrix& dy, const Caller
                      const std::vector<float>& dw) {
   const Pattern pattern = weight.pattern();
   const uint32_t b = pattern.block_size;
-  const bool is_dense = weight.is_dense();
-  std::vector<float> stored(is_dense ? weight.non_zeros() : pattern.blocks() * b * b), old(stored.size());
+  std::vector<float> stored(pattern.blocks() * b * b), old(stored.size());
   weight.unpack(dw, stored);
   weight.unpack(before, old);
   for (uint32_t r = 0; r < pattern.block_rows(); ++r)
@@ -36,7 +35,7 @@ void expect_gradient(const Weight& weight, const CallersMatrix& dy, const Caller
       for (uint32_t e = 0; e < b * b; ++e) {
         const uint32_t row = r * b + e / b, col = pattern.col_indices[block] * b + e % b;
         if (row >= pattern.rows || col >= pattern.cols) continue;
-        const uint64_t i = is_dense ? uint64_t{row} * pattern.cols + col : block * b * b + e;
+        const uint64_t i = block * b * b + e;
         double sum = 0, magnitude = 0;
         for (uint32_t j = 0; j < n; ++j) {
           sum += dy.at(row, j) * x.at(col, j);
@@ -55,8 +54,7 @@ void expect_gradient(const Weight& weight, const CallersMatrix& dy, const Caller
 /// A packed array with a value at each stored element.
 std::vector<float> some_state(const Weight& weight) {
   const Pattern pattern = weight.pattern();
-  std::vector<float> values(weight.is_dense() ? weight.non_zeros()
-                                              : pattern.blocks() * pattern.block_size * pattern.block_size);
+  std::vector<float> values(pattern.blocks() * pattern.block_size * pattern.block_size);
   for (size_t i = 0; i < values.size(); ++i) values[i] = std::cos(static_cast<float>(i));
   std::vector<float> packed(weight.packed_size());
   weight.pack(values, packed);
@@ -170,20 +168,6 @@ TEST(Sddmm, OutlivesTheWeightAndMoves) {
   EXPECT_NO_THROW(moved(dy.data(), x.data(), dw.data()));
   EXPECT_GT(moved.predicted_seconds(), 0);
   EXPECT_FALSE(moved.plan().empty());
-}
-
-// Rows of 128 columns are 4 KB long: their blocks are rotated, so that those of a column are not in the same
-// cache sets.
-TEST(DenseTriple, AgreesWithFloat64WhereBlocksTakeTurns) {
-  constexpr uint32_t m = 40, k = 128, n = 50;
-  const std::vector<float> w = test::random_floats(size_t{m} * k, 1);
-  const Weight weight = Weight::dense({w.data(), k}, m, k);
-  for (const bool transpose : {false, true}) {
-    const SpmmOptions options{.transpose = transpose};
-    test::expect_product(weight, Spmm(weight, n, options), n, options, 2);
-  }
-  run_and_check(weight, Sddmm(weight, n), n, Layout::row_major, 1, 0);
-  EXPECT_EQ(test::dense_of(weight), w);
 }
 
 }  // namespace

@@ -179,26 +179,6 @@ TEST(Weight, PackedOrderIsThatOfTheValues) {
   }
 }
 
-TEST(Weight, PackedOrderOfADenseWeightIsItsOwnToo) {
-  std::vector<float> w(20 * 33);
-  base::RandomStream(1).fill_symmetric(w);
-  const Weight weight = Weight::dense(row_major(static_cast<const float*>(w.data()), 33), 20, 33);
-  std::vector<float> packed(weight.packed_size());
-  weight.pack(w, packed);
-  EXPECT_TRUE(std::equal(packed.begin(), packed.end(), weight.packed_values().begin()));
-  std::vector<float> back(w.size());
-  weight.unpack(packed, back);
-  EXPECT_EQ(back, w);
-  std::vector<float> x(20, 1.0F);
-  std::vector<float> y(33);
-  Spmm(weight, 1, {.transpose = true})(x.data(), y.data());
-  for (uint32_t j = 0; j < 33; ++j) {
-    double sum = 0;
-    for (uint32_t i = 0; i < 20; ++i) sum += w[i * 33 + j];
-    EXPECT_NEAR(y[j], sum, 20 * 0x1p-24 * 20);
-  }
-}
-
 /// Y of a product on this many threads, with its best plan for them.
 std::vector<float> product_on(uint32_t threads, const Weight& weight, uint32_t n, bool transpose) {
   std::vector<float> x(uint64_t{transpose ? weight.rows() : weight.cols()} * n);
@@ -222,21 +202,7 @@ TEST(Weight, OfSingleElementsHasTheSameProductsOnAnyNumberOfThreads) {
       }
 }
 
-// The momentum of one weight continues with another of the same pattern but another format.
-TEST(Weight, TakesStateSavedInAnotherFormat) {
-  const std::vector<float> dense(24 * 128, 1.0F);
-  const Weight saved = Weight::dense({dense.data(), 128, 1}, 24, 128, Type::f32);
-  const Weight loaded = Weight::dense({dense.data(), 128, 1}, 24, 128, Type::bf16);
-  ASSERT_NE(saved.packed_format(), loaded.packed_format());
-  std::vector<float> values(24 * 128), momentum(saved.packed_size()), wanted(loaded.packed_size());
-  base::RandomStream(3).fill_symmetric(values);
-  saved.pack(values, momentum);
-  loaded.pack(values, wanted);
-  std::vector<float> now(loaded.packed_size());
-  permute_packed(saved.packed_format(), loaded.packed_format(), loaded.pattern(), momentum, now);
-  EXPECT_EQ(now, wanted);
-  EXPECT_EQ(packed_size(saved.packed_format(), saved.pattern()), saved.packed_size());
-
+TEST(Weight, ConvertsStateToTheOrderOfValues) {
   const SparseMatrix matrix = generate({PatternKind::random, 300, 200, 0.2, 1, 8});
   const Weight elements(matrix);
   std::vector<float> packed(elements.packed_size()), back(matrix.values.size());

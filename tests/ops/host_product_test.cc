@@ -24,8 +24,8 @@ namespace {
 
 std::shared_ptr<const PackedWeight> pack(const SparseMatrix& matrix, Type type = Type::f32) {
   return std::make_shared<const PackedWeight>(matrix.pattern.block_size == 1
-                                                  ? PackedWeight{sparse::PackedElements(matrix, type), false}
-                                                  : PackedWeight{sparse::PackedBlocks(matrix, type), false});
+                                                  ? PackedWeight{sparse::PackedElements(matrix, type)}
+                                                  : PackedWeight{sparse::PackedBlocks(matrix, type)});
 }
 
 SparseMatrix random_matrix(uint32_t m, uint32_t k, uint32_t block_size, double density = 0.2) {
@@ -238,8 +238,7 @@ TEST(HostPlan, PredictsTheAccountOfTransposesAndDynamicWeights) {
           const uint64_t capacity = matrix.pattern.blocks() + 7;
           const auto weight = std::make_shared<PackedWeight>(
               PackedWeight{is_dynamic ? sparse::PackedBlocks(matrix.pattern, Type::f32, capacity)
-                                      : sparse::PackedBlocks(matrix.pattern, Type::f32),
-                           false});
+                                      : sparse::PackedBlocks(matrix.pattern, Type::f32)});
           expect_account(weight, {.n = n, .product = product_of(transpose)}, is_dynamic ? 3 : 0);
         }
 }
@@ -249,7 +248,7 @@ TEST(HostPlan, PredictsTheAccountOfDynamicAndTransposedElements) {
   const SparseMatrix matrix = random_matrix(300, 200, 1);
   const auto fixed = pack(matrix);
   const auto dynamic = std::make_shared<const PackedWeight>(
-      PackedWeight{sparse::PackedElements::dynamic(300, 200, matrix.pattern.blocks(), Type::f32), false});
+      PackedWeight{sparse::PackedElements::dynamic(300, 200, matrix.pattern.blocks(), Type::f32)});
   for (const bool transpose : {false, true}) {
     SCOPED_TRACE(fmt::format("transposed {}", transpose));
     const ProductProblem problem{.n = 70, .product = product_of(transpose)};

@@ -36,8 +36,7 @@ std::string text(const Weight& w) {
 }
 
 PackedWeight packed_weight(const Weight& w, Type type) {
-  if (w.block == 0)
-    return {sparse::PackedBlocks(sparse::full_pattern(w.m, w.k, sparse::kDenseBlockSize), type), true};
+  if (w.block == 0) return {sparse::PackedPanels(w.m, w.k, type)};
   return prepack_weight(generate({PatternKind::random, w.m, w.k, w.density, w.block, kSeed}), type);
 }
 
@@ -68,8 +67,8 @@ std::string dynamic_host_plans(const machine::Machine& machine) {
     const Pattern pattern = generate({PatternKind::random, w.m, w.k, w.density, w.block, kSeed}).pattern;
     const uint64_t capacity = pattern.blocks();
     const PackedWeight packed =
-        w.block == 1 ? PackedWeight{sparse::PackedElements::dynamic(w.m, w.k, capacity, Type::f32), false}
-                     : PackedWeight{sparse::PackedBlocks(pattern, Type::f32, capacity), false};
+        w.block == 1 ? PackedWeight{sparse::PackedElements::dynamic(w.m, w.k, capacity, Type::f32)}
+                     : PackedWeight{sparse::PackedBlocks(pattern, Type::f32, capacity)};
     for (ProductKind product : kProducts)
       for (uint32_t n : {1U, 64U}) {
         const HostPlan plan = plan_host_product(packed, {.n = n, .product = product}, machine);

@@ -69,16 +69,6 @@ TEST(PackedBlocks, GetReturnsWhatSetRounded) {
   }
 }
 
-TEST(PackedBlocks, TakesTheValuesAtItsPatternFromADenseMatrix) {
-  const Pattern pattern = sample_pattern(8);
-  std::vector<float> dense(size_t{pattern.rows} * pattern.cols);
-  base::RandomStream(3).fill_symmetric(dense);
-  PackedBlocks packed(pattern, Type::f32);
-  packed.set_values_from(row_major<const float>(dense.data(), pattern.cols));
-  const auto* stored = reinterpret_cast<const float*>(packed.values().data());
-  EXPECT_EQ(stored[64 + packed.order().offset(3, 4)], dense[3 * pattern.cols + 12]);
-}
-
 TEST(PackedBlocks, CountsWhatLiesInsideTheMatrix) {
   const PackedBlocks packed(sample_pattern(8), Type::f32);
   EXPECT_EQ(packed.non_zeros(), 8U * 13 + 7 * 5);

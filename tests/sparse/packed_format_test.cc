@@ -12,6 +12,7 @@
 #include "base/checksum.h"
 #include "base/random.h"
 #include "sparse/generate.h"
+#include "sparse/pattern.h"
 #include "support/error_of.h"
 
 namespace tessera::sparse {
@@ -127,6 +128,23 @@ TEST(PackedFormat, KeepsItsOrderForGood) {
   EXPECT_EQ(
       checksum_of(permuted(PackedFormat::values, PackedFormat::rotated_blocks, full, numbers_for(full))),
       1199610148776405358U);
+  EXPECT_EQ(checksum_of(permuted(PackedFormat::values, PackedFormat::panels, full, numbers_for(full))),
+            12494060270066658867U);
+}
+
+TEST(PackedFormat, OfPanelsIsThatOfEveryBlockSize) {
+  for (const uint32_t b : {1U, 4U, 8U, 32U}) {
+    const Pattern full = full_pattern(35, 21, b);
+    const std::vector<float> values = numbers_for(full);
+    const auto panels = permuted(PackedFormat::values, PackedFormat::panels, full, values);
+    const PanelLayout layout{35, 21};
+    ASSERT_EQ(panels.size(), layout.elements());
+    const std::vector<float> dense = to_dense({full, values});
+    for (uint32_t row = 0; row < 48; ++row)
+      for (uint32_t col = 0; col < 21; ++col)
+        EXPECT_EQ(panels[layout.at(row, col)], row < 35 ? dense[row * 21 + col] : 0);
+  }
+  EXPECT_THROW(packed_size(PackedFormat::panels, {2, 2, 1, {0, 1, 2}, {0, 1}}), UsageError);
 }
 
 TEST(PackedFormat, RefusesSizesAndFormatsThatDoNotFit) {

@@ -3,9 +3,11 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 
+#include "graph/depends.h"
 #include "graph/loop.h"
 #include "graph/operation.h"
 #include "graph/substream.h"
@@ -15,15 +17,11 @@ namespace {
 
 /// The operations on which a value depends.
 std::vector<Node> nodes_of(const Graph& graph, ValueId value) {
-  std::vector<bool> needed(graph.values().size());
-  needed[value] = true;
+  const std::vector<bool> sources = sources_of(graph, value);
   std::vector<Node> nodes;
-  for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
-    if (std::ranges::none_of(node->outputs, [&](ValueId output) { return needed[output]; })) continue;
-    for (ValueId input : node->inputs) needed[input] = true;
-    nodes.push_back(*node);
-  }
-  std::ranges::reverse(nodes);
+  std::ranges::copy_if(graph.nodes(), std::back_inserter(nodes), [&](const Node& node) {
+    return std::ranges::any_of(node.outputs, [&](ValueId output) { return sources[output]; });
+  });
   return nodes;
 }
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "lower/weight.h"
-#include "ops/panels.h"
+#include "ops/layout.h"
 
 namespace tessera::graph {
 

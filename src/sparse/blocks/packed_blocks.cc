@@ -220,20 +220,6 @@ void PackedBlocks::get_values(std::span<float> values) const {
   with_values(*this, [&](const auto* packed) { unpack_all(packed, values.data()); });
 }
 
-void PackedBlocks::set_values_from(MatrixView<const float> dense) {
-  const uint32_t b = block_size();
-  std::array<float, 32 * 32> block;
-  with_values(*this, [&](auto* packed) {
-    for_each_block(0, block_rows(),
-                   [&](uint64_t i, uint32_t row, uint32_t col, uint32_t height, uint32_t width) {
-                     block.fill(0);
-                     for (uint32_t r = 0; r < height; ++r)
-                       for (uint32_t c = 0; c < width; ++c) block[r * b + c] = dense(row + r, col + c);
-                     pack_block(b, block.data(), packed + index_.slot(i) * order_.block_values());
-                   });
-  });
-}
-
 void PackedBlocks::pack(std::span<const float> values, std::span<float> packed) const {
   check_count("an array", values.size(), blocks());
   check_count("packed room", packed.size(), capacity_);

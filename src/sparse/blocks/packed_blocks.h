@@ -23,7 +23,7 @@ struct RowEdits;
 /// Whether block kernels exist for this block size: 4, 8, 16 or 32.
 bool is_kernel_block_size(uint32_t block_size);
 
-/// Block size of dense weights: the height of a micro-tile, so that the values form one stream.
+/// Block size of the pattern of a dense weight.
 inline constexpr uint32_t kDenseBlockSize = 8;
 
 /// The pattern in which every block of an m × k matrix is stored: a dense matrix.
@@ -134,9 +134,6 @@ class PackedBlocks {
   /// slot of each block, kNoSlot for new blocks. Throws as set_matrix().
   static constexpr uint32_t kNoSlot = UINT32_MAX;
   std::vector<uint32_t> arrange(const Pattern& pattern, const base::ParallelFor& parallel = base::serial_for);
-
-  /// Sets the values at the pattern from a dense matrix.
-  void set_values_from(MatrixView<const float> dense);
 
  private:
   struct Transposed;

@@ -30,7 +30,7 @@ Sample forward_sample(uint32_t scale, uint64_t seed) {
   Sample s(adds ? panel_forward_add_codelet : panel_forward_codelet);
   s.random(values, n, k, seed);
   add_panels(s, weights, m, k, seed + 1);
-  s.random(f32, 1, has_bias ? m : 0, seed + 2);
+  s.random(f32, 1, has_bias ? m : 0, seed + 2).random(f32, 1, 0, seed);
   add_window(s, false, false);
   adds ? s.random(values, n, m, seed + 3) : s.unset(values, n, m);
   s.scratch(panel_forward_scratch(m, k, n, weights, values));
@@ -46,7 +46,7 @@ Sample seen_sample(uint32_t scale, uint64_t seed) {
   Sample s(panel_forward_codelet);
   s.random(values, kSampleImages * window.positions(), channels, seed);
   add_panels(s, values, m, k, seed + 1);
-  s.random(f32, 1, m, seed + 2);
+  s.random(f32, 1, m, seed + 2).random(f32, 1, 0, seed);
   add_window(s, true, strided);
   s.unset(values, n, m).scratch(panel_forward_scratch(m, window, channels, n, values, values));
   s.param(static_cast<int64_t>(Activation::relu)).param(kFirstPosition);
@@ -59,8 +59,9 @@ Sample input_sample(uint32_t scale, uint64_t seed) {
   Sample s(panel_input_gradient_codelet);
   s.random(values, n, m, seed);
   add_panels(s, weights, m, k, seed + 1);
-  s.random(values, has_relu ? n : 0, k, seed + 2).unset(values, n, k);
-  s.scratch(panel_input_gradient_scratch(m, k, n, weights, values));
+  s.random(values, has_relu ? n : 0, k, seed + 2).random(f32, 1, 0, seed).random(f32, 1, 0, seed);
+  s.unset(values, n, k).scratch(panel_input_gradient_scratch(m, k, n, weights, values));
+  s.param(static_cast<int64_t>(Activation::none));
   return s.tolerance(sum_tolerance(values, m)).flops(2.0 * m * k * n);
 }
 
@@ -68,7 +69,7 @@ template <uint32_t n, bool adds, Type gradients = f32, Type values = f32, uint32
 Sample weight_sample(uint32_t scale, uint64_t seed) {
   const uint32_t m = fixed_m != 0 ? fixed_m : features(scale), k = inputs(scale);
   Sample s(adds ? panel_weight_gradient_add_codelet : panel_weight_gradient_codelet);
-  s.random(values, n, m, seed).random(values, n, k, seed + 1);
+  s.random(values, n, m, seed).random(values, n, k, seed + 1).random(f32, 1, 0, seed);
   const uint32_t panels = (m + kPanelRows - 1) / kPanelRows;
   if (adds)
     s.random(gradients, panels, k * kPanelRows, seed + 2);
@@ -78,6 +79,39 @@ Sample weight_sample(uint32_t scale, uint64_t seed) {
   return s.tolerance(sum_tolerance(gradients, n)).flops(2.0 * m * k * n);
 }
 
+/// Products of a caller's matrices, in any strides: with a bias, alpha and beta.
+template <uint32_t n, ProductKind product, bool adds, Activation activation = Activation::none,
+          uint32_t fixed_m = 0>
+Sample strided_sample(uint32_t scale, uint64_t seed) {
+  const uint32_t m = fixed_m != 0 ? fixed_m : features(scale), k = inputs(scale);
+  const bool is_forward = product == ProductKind::forward, is_weight = product == ProductKind::sddmm;
+  Sample s(is_weight    ? (adds ? panel_weight_gradient_add_codelet : panel_weight_gradient_codelet)
+           : is_forward ? (adds ? panel_forward_add_codelet : panel_forward_codelet)
+                        : (adds ? panel_input_gradient_add_codelet : panel_input_gradient_codelet));
+  s.random(f32, n, is_forward ? k : m, seed);
+  if (is_weight)
+    s.random(f32, n, k, seed + 1);
+  else
+    add_panels(s, f32, m, k, seed + 1);
+  if (!is_weight) s.packed();
+  if (!is_weight && !is_forward) s.random(f32, 0, k, seed);
+  if (!is_weight) s.random(f32, 1, is_forward ? m : k, seed + 2).packed();
+  s.random(f32, 1, 2, seed + 3).packed();
+  if (is_forward) add_window(s, false, false);
+  const uint32_t panels = (m + kPanelRows - 1) / kPanelRows;
+  const uint32_t rows = is_weight ? panels : n, cols = is_weight ? k * kPanelRows : is_forward ? m : k;
+  adds ? s.random(f32, rows, cols, seed + 4) : s.unset(f32, rows, cols);
+  if (is_weight) s.packed();
+  s.scratch(is_weight    ? panel_weight_gradient_scratch(m, k, n, f32, f32, true)
+            : is_forward ? panel_forward_scratch(m, k, n, f32, f32)
+                         : panel_input_gradient_scratch(m, k, n, f32, f32));
+  if (!is_weight) s.param(static_cast<int64_t>(activation));
+  if (is_forward) s.param(0);
+  return s.tolerance(sum_tolerance(f32, is_weight ? n : is_forward ? k : m)).flops(2.0 * m * k * n);
+}
+
+constexpr ProductKind forward = ProductKind::forward, input_gradient = ProductKind::input_gradient,
+                      sddmm = ProductKind::sddmm;
 constexpr Activation none = Activation::none, relu = Activation::relu, gelu = Activation::gelu;
 
 constexpr NamedSample panel_forward_uses[] = {
@@ -95,6 +129,9 @@ constexpr NamedSample panel_forward_uses[] = {
     {"n37-bf16", forward_sample<37, relu, true, bf16, bf16>},
     {"n77-bf16-m10", forward_sample<77, none, true, bf16, bf16, 10>},
     {"n530-bf16-m600", forward_sample<530, gelu, true, bf16, bf16, 600>},
+    {"n1-strided", strided_sample<1, forward, false>},
+    {"n50-strided", strided_sample<50, forward, false, relu>},
+    {"n397-strided", strided_sample<397, forward, false>},
     {"n101-seen", seen_sample<101, false>},
     {"n40-seen-strided", seen_sample<40, true>},
     {"n37-seen-f16", seen_sample<37, false, f16>},
@@ -104,6 +141,8 @@ constexpr NamedSample panel_forward_uses[] = {
 
 constexpr NamedSample panel_forward_add_uses[] = {
     {"n50-relu", forward_sample<50, relu, true, f32, f32, 0, true>},
+    {"n8-strided", strided_sample<8, forward, true>},
+    {"n50-strided", strided_sample<50, forward, true, gelu>},
     {"n37-f16", forward_sample<37, none, true, f16, f16, 0, true>},
     {"n37-bf16", forward_sample<37, gelu, true, bf16, bf16, 0, true>},
 };
@@ -122,6 +161,16 @@ constexpr NamedSample panel_input_gradient_uses[] = {
     {"n1-bf16-relu", input_sample<1, true, bf16, bf16>},
     {"n77-bf16-m10", input_sample<77, false, bf16, bf16, 10>},
     {"n51-bf16-m600", input_sample<51, true, bf16, bf16, 600>},
+    {"n1-strided", strided_sample<1, input_gradient, false>},
+    {"n50-strided", strided_sample<50, input_gradient, false, relu>},
+    {"n64-strided-m300", strided_sample<64, input_gradient, false, none, 300>},
+    {"n397-strided", strided_sample<397, input_gradient, false>},
+};
+
+constexpr NamedSample panel_input_gradient_add_uses[] = {
+    {"n1-strided", strided_sample<1, input_gradient, true>},
+    {"n50-strided-m1100", strided_sample<50, input_gradient, true, gelu, 1100>},
+    {"n64-strided-m300", strided_sample<64, input_gradient, true, none, 300>},
 };
 
 constexpr NamedSample panel_weight_gradient_uses[] = {
@@ -137,12 +186,17 @@ constexpr NamedSample panel_weight_gradient_uses[] = {
     {"n1-bf16", weight_sample<1, false, bf16, bf16>},
     {"n77-bf16-m10", weight_sample<77, false, bf16, bf16, 10>},
     {"n600-bf16", weight_sample<600, false, bf16, bf16>},
+    {"n1-strided", strided_sample<1, sddmm, false>},
+    {"n50-strided", strided_sample<50, sddmm, false>},
+    {"n300-strided-m140", strided_sample<300, sddmm, false, none, 140>},
 };
 
 constexpr NamedSample panel_weight_gradient_add_uses[] = {
     {"n50", weight_sample<50, true>},
     {"n50-m10", weight_sample<50, true, f32, f32, 10>},
     {"n397-m140", weight_sample<397, true, f32, f32, 140>},
+    {"n8-strided", strided_sample<8, sddmm, true>},
+    {"n300-strided-m140", strided_sample<300, sddmm, true, none, 140>},
     {"n37-bf16", weight_sample<37, true, bf16, bf16>},
     {"n50-f32-bf16", weight_sample<50, true, f32, bf16>},
 };

@@ -23,7 +23,7 @@ class PanelForwardBf16 {
         y_(v.fields[panel_forward_field::y]),
         terms_(panel_forward_terms(v)),
         scratch_(y_.rows, terms_, y_.cols),
-        finish_(v, adds) {}
+        finish_(epilogue_of_forward(v, adds)) {}
 
   void run() const {
     const Bf16Batches batches{y_.rows, terms_, (w_.rows + kDensePanels - 1) / kDensePanels};
@@ -34,10 +34,11 @@ class PanelForwardBf16 {
           return Weight{w_, first};
         },
         [&](uint32_t group, uint32_t row, uint32_t rows, float* sums) HWY_ATTR {
+          const uint32_t col = group * kDenseSumStep, cols = std::min(kDenseSumStep, y_.cols - col);
           if (y_.type == Type::bf16)
-            finish_.by_instructions(group * kDensePanels, row, rows, sums);
+            finish_.by_instructions(col, cols, row, rows, sums);
           else
-            finish_(group * kDensePanels, row, rows, sums);
+            finish_(col, cols, row, rows, sums);
         });
   }
 
@@ -80,7 +81,7 @@ class PanelForwardBf16 {
   const FieldView& y_;
   const uint32_t terms_;
   const Bf16RowScratch scratch_;
-  const PanelFinish finish_;
+  const RowFinish finish_;
 };
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

@@ -17,13 +17,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 // PanelInputGradient in BF16.
 class PanelInputGradientBf16 {
  public:
-  explicit PanelInputGradientBf16(const program::Vertex& v)
+  PanelInputGradientBf16(const program::Vertex& v, bool adds)
       : v_(v),
         dy_(v.fields[panel_input_gradient_field::dy]),
         w_(v.fields[panel_input_gradient_field::w]),
         dx_(v.fields[panel_input_gradient_field::dx]),
         scratch_(dy_.rows, dy_.cols, dx_.cols),
-        finish_(v) {}
+        finish_(epilogue_of_input_gradient(v, adds)) {}
 
   void run() const {
     const Bf16Batches batches{dx_.rows, dy_.cols, (dx_.cols + kDenseSumStep - 1) / kDenseSumStep};
@@ -35,7 +35,7 @@ class PanelInputGradientBf16 {
         [&](uint32_t first) {
           return Columns{w_, first, dx_.cols};
         },
-        [&](uint32_t group, uint32_t row, uint32_t rows, const float* sums) HWY_ATTR {
+        [&](uint32_t group, uint32_t row, uint32_t rows, float* sums) HWY_ATTR {
           const uint32_t col = group * kDenseSumStep;
           finish_(col, std::min(kDenseSumStep, dx_.cols - col), row, rows, sums);
         });
@@ -82,7 +82,7 @@ class PanelInputGradientBf16 {
   const FieldView& w_;
   const FieldView& dx_;
   const Bf16RowScratch scratch_;
-  const InputGradientFinish finish_;
+  const RowFinish finish_;
 };
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

@@ -93,7 +93,7 @@ struct Bf16RowProduct {
       bool is_packed = false;  // whether the next group is prepacked
       // Sums that are finished while the next sums are computed.
       struct {
-        uint32_t group, row, rows;
+        uint32_t group = 0, row = 0, rows = 0;
         float* sums = nullptr;
       } last;
       const auto finish_last = [&] {

@@ -22,7 +22,7 @@ class PanelWeightGradientBf16 {
         x_(v.fields[panel_weight_gradient_field::x]),
         dw_(v.fields[panel_weight_gradient_field::dw]),
         scratch_(x_.cols, dy_.rows, dw_.rows * kPanelRows),
-        adds_(adds) {}
+        scalars_(v.fields[panel_weight_gradient_field::scalars], adds) {}
 
   void run() const {
     const Bf16Batches batches{x_.cols, dy_.rows, (dw_.rows + kDensePanels - 1) / kDensePanels};
@@ -77,7 +77,8 @@ class PanelWeightGradientBf16 {
         T* dw = row_of<T>(dw_, panel + p) + size_t{col} * kPanelRows;
         for (uint32_t c = 0; c < cols; ++c, dw += kPanelRows) {
           auto value = hn::LoadU(d, sums + c * kDenseSumStep + p * kPanelRows);
-          if (adds_) value = hn::Add(value, load_f32(d, dw));
+          if (scalars_.alpha != 1) value = hn::Mul(hn::Set(d, scalars_.alpha), value);
+          if (scalars_.beta != 0) value = hn::MulAdd(hn::Set(d, scalars_.beta), load_f32(d, dw), value);
           store_rounded(d, hn::IfThenElseZero(is_row, value), dw);
         }
       }
@@ -89,7 +90,7 @@ class PanelWeightGradientBf16 {
   const FieldView& x_;
   const FieldView& dw_;
   const Bf16RowScratch scratch_;
-  const bool adds_;
+  const DenseScalars scalars_;
 };
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

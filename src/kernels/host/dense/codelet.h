@@ -1,9 +1,12 @@
 // Products of training with a dense weight in panels, for activations [batch, features]: one vertex is one
 // core's slice.
 //
-// A panel is kPanelRows output features: element (16p + r, c) of W (m × k) is element (p, 16c + r) of a
-// variable of ⌈m / 16⌉ rows. Rows beyond m are zeros. Vectors thus lie along output features, and the width
-// of the batch costs no padding.
+// A panel is kPanelRows output features (sparse/panels/panel_layout.h). Vectors thus lie along output
+// features, and the width of the batch costs no padding. Matrices of activations that are FP32 may have any
+// strides, such as those of a matrix of features × batch.
+//
+// Each product is multiplied by alpha, and if it is added to the previous result, that by beta: the two
+// numbers of `scalars`. Without scalars both are 1.
 #pragma once
 
 #include <tessera/types.h>
@@ -14,6 +17,7 @@
 
 #include "kernels/common/codelet_list.h"
 #include "kernels/common/window.h"
+#include "sparse/panels/panel_layout.h"
 
 namespace tessera::kernels {
 
@@ -25,6 +29,7 @@ namespace tessera::kernels {
   X(x)                                             \
   X(w)                                             \
   X(bias, .optional = true)                        \
+  X(scalars, .optional = true)                     \
   X(window, .optional = true)                      \
   X(y, .access = program::Access::result)          \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
@@ -32,49 +37,60 @@ namespace tessera::kernels {
 #define TESSERA_PANEL_FORWARD_ADD_FIELDS(X) TESSERA_PANEL_FORWARD_FIELDS_OF(X, inout)
 #define TESSERA_PANEL_FORWARD_PARAMS(X) X(activation) X(first_row)
 
-/// dX = dY·W: dY n × m, W panels of m rows and k columns, dX n × k. dX is 0 where `relu`, which has dX's
-/// shape or is empty, is not positive: the gradient of the ReLU whose result `relu` is.
-#define TESSERA_PANEL_INPUT_GRADIENT_FIELDS(X) \
-  X(dy)                                        \
-  X(w)                                         \
-  X(relu, .optional = true)                    \
-  X(dx, .access = program::Access::out)        \
+/// dX = activation(dY·W + bias), or for panel_input_gradient_add, activation(dX + dY·W + bias): dY n × m, W
+/// panels of m rows and k columns, bias 1 × k or empty, dX n × k. dX is 0 where `relu`, which has dX's shape
+/// or is empty, is not positive: the gradient of the ReLU whose result `relu` is.
+#define TESSERA_PANEL_INPUT_GRADIENT_FIELDS_OF(X, result) \
+  X(dy)                                                   \
+  X(w)                                                    \
+  X(relu, .optional = true)                               \
+  X(bias, .optional = true)                               \
+  X(scalars, .optional = true)                            \
+  X(dx, .access = program::Access::result)                \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
+#define TESSERA_PANEL_INPUT_GRADIENT_FIELDS(X) TESSERA_PANEL_INPUT_GRADIENT_FIELDS_OF(X, out)
+#define TESSERA_PANEL_INPUT_GRADIENT_ADD_FIELDS(X) TESSERA_PANEL_INPUT_GRADIENT_FIELDS_OF(X, inout)
+#define TESSERA_PANEL_INPUT_GRADIENT_PARAMS(X) X(activation)
 
 /// dW = dYᵀ·X in panels: dY n × m, X n × k. dW is written without being read, or panel_weight_gradient_add
 /// adds to it.
 #define TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS_OF(X, result) \
   X(dy)                                                    \
   X(x)                                                     \
+  X(scalars, .optional = true)                             \
   X(dw, .access = program::Access::result)                 \
   X(scratch, .access = program::Access::inout, .alignment = 64, .scratch = true)
 #define TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS(X) TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS_OF(X, out)
 #define TESSERA_PANEL_WEIGHT_GRADIENT_ADD_FIELDS(X) TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS_OF(X, inout)
 
-#define TESSERA_DENSE_CODELETS(X)                                                                          \
-  X(panel_forward, TESSERA_PANEL_FORWARD_FIELDS, TESSERA_PANEL_FORWARD_PARAMS, panel_forward_simd, 4096)   \
-  X(panel_forward_add, TESSERA_PANEL_FORWARD_ADD_FIELDS, TESSERA_PANEL_FORWARD_PARAMS,                     \
-    panel_forward_add_simd, 4096)                                                                          \
-  X(panel_input_gradient, TESSERA_PANEL_INPUT_GRADIENT_FIELDS, TESSERA_NONE, panel_input_gradient_simd,    \
-    4096)                                                                                                  \
-  X(panel_weight_gradient, TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS, TESSERA_NONE, panel_weight_gradient_simd, \
-    4096)                                                                                                  \
-  X(panel_weight_gradient_add, TESSERA_PANEL_WEIGHT_GRADIENT_ADD_FIELDS, TESSERA_NONE,                     \
+#define TESSERA_DENSE_CODELETS(X)                                                                           \
+  X(panel_forward, TESSERA_PANEL_FORWARD_FIELDS, TESSERA_PANEL_FORWARD_PARAMS, panel_forward_simd, 4096)    \
+  X(panel_forward_add, TESSERA_PANEL_FORWARD_ADD_FIELDS, TESSERA_PANEL_FORWARD_PARAMS,                      \
+    panel_forward_add_simd, 4096)                                                                           \
+  X(panel_input_gradient, TESSERA_PANEL_INPUT_GRADIENT_FIELDS, TESSERA_PANEL_INPUT_GRADIENT_PARAMS,         \
+    panel_input_gradient_simd, 4096)                                                                        \
+  X(panel_input_gradient_add, TESSERA_PANEL_INPUT_GRADIENT_ADD_FIELDS, TESSERA_PANEL_INPUT_GRADIENT_PARAMS, \
+    panel_input_gradient_add_simd, 4096)                                                                    \
+  X(panel_weight_gradient, TESSERA_PANEL_WEIGHT_GRADIENT_FIELDS, TESSERA_NONE, panel_weight_gradient_simd,  \
+    4096)                                                                                                   \
+  X(panel_weight_gradient_add, TESSERA_PANEL_WEIGHT_GRADIENT_ADD_FIELDS, TESSERA_NONE,                      \
     panel_weight_gradient_add_simd, 4096)
 
 TESSERA_POSITIONS(panel_forward_param, TESSERA_PANEL_FORWARD_PARAMS)
+TESSERA_POSITIONS(panel_input_gradient_param, TESSERA_PANEL_INPUT_GRADIENT_PARAMS)
 TESSERA_DECLARE_FAMILY(dense, TESSERA_DENSE_CODELETS)
 TESSERA_DENSE_CODELETS(TESSERA_DECLARE_FUNCTIONS)
 
 /// Number of output features of a panel.
-inline constexpr uint32_t kPanelRows = 16;
+inline constexpr uint32_t kPanelRows = sparse::PanelLayout::kRows;
 
 /// Floats of scratch for slices of these sizes and types, for any instruction set; the second function is for
-/// forward products with a window.
+/// forward products with a window. Weight gradients need more where X may have any strides.
 size_t panel_forward_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
 size_t panel_forward_scratch(uint32_t m, const Window& window, uint32_t channels, uint32_t n, Type weights,
                              Type values);
 size_t panel_input_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
-size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values);
+size_t panel_weight_gradient_scratch(uint32_t m, uint32_t k, uint32_t n, Type weights, Type values,
+                                     bool any_strides = false);
 
 }  // namespace tessera::kernels

@@ -43,9 +43,40 @@ HWY_INLINE void store_some(hn::Vec<PanelFloats> value, T* to, size_t count) {
   count == kPanelLanes ? store_rounded(d, value, to) : store_first(d, value, to, count);
 }
 
+// Element (row, col) of an FP32 matrix with any strides.
+inline float* element_of(const FieldView& field, uint32_t row, uint32_t col) {
+  return field.as<float>() + row * field.row_stride + col * field.col_stride;
+}
+
+// Copies rows of an FP32 matrix whose rows are not contiguous.
+inline void copy_strided_rows(const FieldView& from, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols,
+                              float* to, size_t to_step) {
+  constexpr uint32_t kRowsAtOnce = 64;  // whose pages the TLB holds
+  for (uint32_t some; rows > 0; rows -= some, row += some, to += some * to_step) {
+    some = std::min(rows, kRowsAtOnce);
+    if (from.row_stride == 1) {
+      transpose(element_of(from, row, col), static_cast<size_t>(from.col_stride), cols, some, to, to_step);
+      continue;
+    }
+    for (uint32_t r = 0; r < some; ++r)
+      for (uint32_t c = 0; c < cols; ++c) to[r * to_step + c] = *element_of(from, row + r, col + c);
+  }
+}
+
+// Stores rows in an FP32 matrix whose rows are not contiguous.
+inline void store_rows(const float* from, size_t from_step, const FieldView& to, uint32_t row, uint32_t rows,
+                       uint32_t col, uint32_t cols) {
+  if (to.row_stride == 1)
+    return transpose(from, from_step, rows, cols, element_of(to, row, col),
+                     static_cast<size_t>(to.col_stride));
+  for (uint32_t r = 0; r < rows; ++r)
+    for (uint32_t c = 0; c < cols; ++c) *element_of(to, row + r, col + c) = from[r * from_step + c];
+}
+
 // Copies rows [row, row + rows) × columns [col, col + cols) as FP32.
 inline void copy_rows(const FieldView& from, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols,
                       float* to, size_t to_step) {
+  if (!has_contiguous_rows(from)) return copy_strided_rows(from, row, rows, col, cols, to, to_step);
   with_float_type(from.type, [&]<class T>(T) HWY_ATTR {
     const PanelFloats d;
     for (uint32_t r = 0; r < rows; ++r, to += to_step) {

@@ -23,9 +23,15 @@ constexpr double kTransposePerVector = 4;
 // Adding the lanes of a dot product.
 constexpr double kPerDot = 3;
 
+/// Cycles for transposing a matrix whose rows are not contiguous.
+double transpose_cycles(const FieldView& field, const HostFigures& f) {
+  if (field.empty() || has_contiguous_rows(field)) return 0;
+  return kTransposePerVector / lanes_of(f) * static_cast<double>(field.elements());
+}
+
 double copy_cycles(const FieldView& field, const HostFigures& f) {
   const double vectors = std::ceil(field.cols / lanes_of(f)) * field.rows;
-  return 2 * vectors + stream_cycles(field, f);
+  return 2 * vectors + stream_cycles(field, f) + transpose_cycles(field, f);
 }
 
 /// Cycles for copying the images' rows under a window, for `positions` of its positions.
@@ -93,7 +99,8 @@ program::PhaseTimes panel_forward_cost(const program::Vertex& v, const machine::
   const MicroTileWork work{double{1} * weight.rows, double{1} * out.rows, terms};
   const double arithmetic = micro_tile_cycles(work, widen_operations(weight.type), f);
   const double copies = sees ? seen_cycles(in, window_of(v.fields[window]), out.rows, f) : copy_cycles(in, f);
-  return phases(copies, std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream));
+  return phases(copies, std::max(arithmetic, stream) + kExposedStream * std::min(arithmetic, stream) +
+                            transpose_cycles(out, f));
 }
 
 program::PhaseTimes panel_forward_add_cost(const program::Vertex& v, const machine::Machine& m) {
@@ -122,13 +129,21 @@ program::PhaseTimes panel_input_gradient_cost(const program::Vertex& v, const ma
   if (method.along_batch) {
     const double panels = std::ceil(rows / kPanelRows);
     const double arithmetic = micro_tile_cycles({panels, cols, terms}, 0, f);
-    cycles += std::max(arithmetic, batches * stream) + per_vector * panels * kPanelRows * (terms + cols);
+    const double transposed = (has_contiguous_rows(in) ? terms : 0) + (has_contiguous_rows(out) ? cols : 0);
+    cycles += std::max(arithmetic, batches * stream) + per_vector * panels * kPanelRows * transposed;
   } else if (rows > 0) {
     const auto elements = static_cast<double>(weight.elements());
     cycles += micro_tile_cycles({std::ceil(cols / kPanelRows), rows, terms}, 0, f) +
               batches * std::max(per_vector * elements, stream);
   }
-  return phases(copy_cycles(in, f), cycles);
+  const double copies = copy_cycles(in, f) - (method.along_batch ? transpose_cycles(in, f) : 0);
+  return phases(copies, cycles + (method.along_batch ? 0 : transpose_cycles(out, f)));
+}
+
+program::PhaseTimes panel_input_gradient_add_cost(const program::Vertex& v, const machine::Machine& m) {
+  program::PhaseTimes times = panel_input_gradient_cost(v, m);
+  times[Phase::compute] += stream_cycles(v.fields[panel_input_gradient_field::dx], m.figures);
+  return times;
 }
 
 program::PhaseTimes panel_weight_gradient_add_cost(const program::Vertex& v, const machine::Machine& m) {
@@ -144,7 +159,7 @@ program::PhaseTimes panel_weight_gradient_add_cost(const program::Vertex& v, con
             stream_cycles(out, f));
   }
   const MicroTileWork work{double{1} * out.rows, double{1} * in.cols, double{1} * gradient.rows};
-  const DenseGradientMethod method(in.type, out.type, in.rows, out.rows);
+  const DenseGradientMethod method(in, out);
   const double copied = method.copies_x ? copy_cycles(in, f) : 0;
   // Each pass but the first also reads dW.
   const double passes = std::max(1.0, std::ceil(double{1} * in.rows / method.depth));

@@ -32,13 +32,17 @@ void forward(const program::Vertex& v, bool adds) {
 
 void run_panel_forward(const program::Vertex& v) { forward(v, false); }
 void run_panel_forward_add(const program::Vertex& v) { forward(v, true); }
-void run_panel_input_gradient(const program::Vertex& v) {
+
+void input_gradient(const program::Vertex& v, bool adds) {
 #if HWY_TARGET == HWY_AVX3
   if (multiplies_bf16(v.fields[panel_input_gradient_field::dy], v.fields[panel_input_gradient_field::w]))
-    return PanelInputGradientBf16(v).run();
+    return PanelInputGradientBf16(v, adds).run();
 #endif
-  PanelInputGradient(v).run();
+  PanelInputGradient(v, adds).run();
 }
+
+void run_panel_input_gradient(const program::Vertex& v) { input_gradient(v, false); }
+void run_panel_input_gradient_add(const program::Vertex& v) { input_gradient(v, true); }
 
 void weight_gradient(const program::Vertex& v, bool adds) {
 #if HWY_TARGET == HWY_AVX3
@@ -60,7 +64,48 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tessera::kernels {
 
-TESSERA_DENSE_CODELETS(TESSERA_DISPATCH_RUN)
+TESSERA_DENSE_CODELETS(TESSERA_EXPORT_RUN)
+
+namespace {
+
+/// Whether vectors can take a matrix of activations.
+bool takes(const program::FieldView& field) {
+  return field.empty() || has_contiguous_rows(field) || field.type == Type::f32;
+}
+bool has_rows(const program::FieldView& field) { return field.empty() || has_contiguous_rows(field); }
+
+bool takes_forward(const program::Vertex& v) {
+  using namespace panel_forward_field;
+  const bool is_matrix = v.fields[window].empty();
+  return has_rows(v.fields[w]) && has_rows(v.fields[bias]) && takes(v.fields[y]) &&
+         (is_matrix ? takes(v.fields[x]) : has_rows(v.fields[x]));
+}
+bool takes_input_gradient(const program::Vertex& v) {
+  using namespace panel_input_gradient_field;
+  return has_rows(v.fields[w]) && has_rows(v.fields[bias]) && has_rows(v.fields[relu]) &&
+         takes(v.fields[dy]) && takes(v.fields[dx]);
+}
+bool takes_weight_gradient(const program::Vertex& v) {
+  using namespace panel_weight_gradient_field;
+  const DenseGradientScratch wanted({v.fields[x], v.fields[dw]}, v.fields[x].cols);
+  return has_rows(v.fields[dw]) && takes(v.fields[x]) && takes(v.fields[dy]) &&
+         (has_rows(v.fields[x]) || v.fields[scratch].cols >= wanted.total);
+}
+
+}  // namespace
+
+#define TESSERA_DISPATCH_DENSE(codelet, takes)    \
+  void codelet##_simd(const program::Vertex& v) { \
+    if (!takes(v)) return codelet##_reference(v); \
+    HWY_DYNAMIC_DISPATCH(run_##codelet)(v);       \
+  }
+
+TESSERA_DISPATCH_DENSE(panel_forward, takes_forward)
+TESSERA_DISPATCH_DENSE(panel_forward_add, takes_forward)
+TESSERA_DISPATCH_DENSE(panel_input_gradient, takes_input_gradient)
+TESSERA_DISPATCH_DENSE(panel_input_gradient_add, takes_input_gradient)
+TESSERA_DISPATCH_DENSE(panel_weight_gradient, takes_weight_gradient)
+TESSERA_DISPATCH_DENSE(panel_weight_gradient_add, takes_weight_gradient)
 
 }  // namespace tessera::kernels
 #endif

@@ -10,66 +10,20 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/common/activation-inl.h"
-#include "kernels/common/bf16_product.h"
+#include "kernels/host/dense/finish-inl.h"
 #include "kernels/host/dense/seen_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Computes Y from sums: bias, previous Y, activation, rounding.
-class PanelFinish {
- public:
-  PanelFinish(const program::Vertex& v, bool adds)
-      : bias_(v.fields[panel_forward_field::bias]),
-        y_(v.fields[panel_forward_field::y]),
-        activation_(static_cast<Activation>(v.params[panel_forward_param::activation])),
-        adds_(adds) {}
-
-  // Takes rows of sums, kDenseSumStep apart, of kDensePanels panels.
-  void operator()(uint32_t panel, uint32_t row, uint32_t rows, const float* sums) const {
-    const PanelFloats d;
-    const uint32_t col = panel * kPanelRows, cols = std::min(kDenseSumStep, y_.cols - col);
-    const float* bias = bias_.empty() ? nullptr : bias_.as<const float>() + col;
-    with_float_type(y_.type, [&]<class T>(T) HWY_ATTR {
-      for (uint32_t r = row; r < row + rows; ++r, sums += kDenseSumStep) {
-        T* y = row_of<T>(y_, r) + col;
-        each_vector(cols, [&](size_t i, size_t count) HWY_ATTR {
-          auto value = hn::LoadU(d, sums + i);
-          if (bias != nullptr) value = hn::Add(value, load_some(bias + i, count));
-          if (adds_) value = hn::Add(value, load_some(y + i, count));
-          store_some(activate(d, activation_, value), y + i, count);
-        });
-      }
-    });
-  }
-
-  // Computes a BF16 Y in place of the sums, by the processor's BF16 instructions.
-  void by_instructions(uint32_t panel, uint32_t row, uint32_t rows, float* sums) const {
-    const PanelFloats d;
-    const uint32_t col = panel * kPanelRows, cols = std::min(kDenseSumStep, y_.cols - col);
-    const float* bias = bias_.empty() ? nullptr : bias_.as<const float>() + col;
-    if (bias != nullptr || adds_ || activation_ != Activation::none)
-      for (uint32_t r = 0; r < rows; ++r) {
-        float* of_row = sums + r * kDenseSumStep;
-        const auto* y = row_of<const base::Bfloat16>(y_, row + r) + col;
-        each_vector(cols, [&](size_t i, size_t count) HWY_ATTR {
-          auto value = hn::LoadU(d, of_row + i);
-          if (bias != nullptr) value = hn::Add(value, load_some(bias + i, count));
-          if (adds_) value = hn::Add(value, load_some(y + i, count));
-          hn::StoreU(activate(d, activation_, value), d, of_row + i);
-        });
-      }
-    round_to_bf16(sums, kDenseSumStep, rows, cols, row_of<base::Bfloat16>(y_, row) + col, y_.row_stride);
-  }
-
- private:
-  const FieldView& bias_;
-  const FieldView& y_;
-  const Activation activation_;
-  const bool adds_;
-};
+inline DenseEpilogue epilogue_of_forward(const program::Vertex& v, bool adds) {
+  using namespace panel_forward_field;
+  return {.result = v.fields[y],
+          .bias = v.fields[bias],
+          .scalars = {v.fields[scalars], adds},
+          .activation = static_cast<Activation>(v.params[panel_forward_param::activation])};
+}
 
 // Y = activation(X·Wᵀ + bias), or activation(Y + X·Wᵀ + bias).
 class PanelForward {
@@ -81,7 +35,7 @@ class PanelForward {
         y_(v.fields[panel_forward_field::y]),
         terms_(panel_forward_terms(v)),
         scratch_(panel_forward_scratch(v)),
-        finish_(v, adds) {}
+        finish_(epilogue_of_forward(v, adds)) {}
 
   void run() const {
     const FieldView& window = v_.fields[panel_forward_field::window];
@@ -89,7 +43,10 @@ class PanelForward {
     each_batch(y_.rows, [&](uint32_t begin, uint32_t end) {
       v_.enter(Phase::rearrange);
       copy_passes(x_, begin, end - begin, copies());
-      compute([&](uint32_t panel, float* sums) { group(panel, begin, end, sums); });
+      if (end - begin <= kFewRows)
+        compute(kFewRowPanels, [&](uint32_t panel, float* sums) { group_of_few(panel, begin, end, sums); });
+      else
+        compute(kDensePanels, [&](uint32_t panel, float* sums) { group(panel, begin, end, sums); });
     });
   }
 
@@ -103,18 +60,19 @@ class PanelForward {
       batch = seen.batch(batch.begin, end);
       v_.enter(Phase::rearrange);
       copy_seen_rows(x_, seen, batch, copies());
-      compute([&](uint32_t panel, float* sums) { group_of_seen(seen, batch, first, panel, sums); });
+      compute(kDensePanels,
+              [&](uint32_t panel, float* sums) { group_of_seen(seen, batch, first, panel, sums); });
     }
   }
 
-  // Calls work(panel, sums) for groups of panels.
+  // Calls work(panel, sums) for groups of `some` panels.
   template <class Work>
-  void compute(const Work& work) const {
+  void compute(uint32_t some, const Work& work) const {
     v_.enter(Phase::compute);
     float* scratch = v_.fields[panel_forward_field::scratch].as<float>();
-    const uint32_t groups = (w_.rows + kDensePanels - 1) / kDensePanels;
+    const uint32_t groups = (w_.rows + some - 1) / some;
     program::share_work(v_.helpers, groups, scratch, [&](uint32_t i, std::byte* of_thread) {
-      work(i * kDensePanels, reinterpret_cast<float*>(of_thread) + scratch_.sums);
+      work(i * some, reinterpret_cast<float*>(of_thread) + scratch_.sums);
     });
   }
 
@@ -143,13 +101,41 @@ class PanelForward {
     });
   }
 
+  void finish(uint32_t panel, uint32_t row, uint32_t rows, float* sums) const {
+    const uint32_t col = panel * kPanelRows;
+    finish_(col, std::min(kDenseSumStep, y_.cols - col), row, rows, sums);
+  }
+
   // Multiplies all rows of the batch by some panels.
   void group(uint32_t panel, uint32_t begin, uint32_t end, float* sums) const {
     each_pass(panel, sums, [&](auto tile, uint32_t panels, bool is_last) HWY_ATTR {
       tile.factors = copies() + size_t{tile.first_term / kDenseDepth} * (end - begin) * kDenseRowStep;
       run_micro_tiles<kAcrossRows>(tile, panels, end - begin, [&](uint32_t row, uint32_t count) HWY_ATTR {
-        if (is_last) finish_(panel, begin + row, count, sums + row * kDenseSumStep);
+        if (is_last && !finish_.wants_batches())
+          finish(panel, begin + row, count, sums + row * kDenseSumStep);
       });
+      if (is_last && finish_.wants_batches()) finish(panel, begin, end - begin, sums);
+    });
+  }
+
+  // Multiplies few rows by kFewRowPanels panels, which are read as streams.
+  void group_of_few(uint32_t panel, uint32_t begin, uint32_t end, float* sums) const {
+    if (panel + kFewRowPanels > w_.rows) {
+      for (; panel < w_.rows; panel += kDensePanels) group(panel, begin, end, sums);
+      return;
+    }
+    constexpr uint32_t kTermsAhead = 64;
+    const size_t sums_step = size_t{end - begin} * kDenseSumStep;
+    each_pass(panel, sums, [&](auto tile, uint32_t, bool is_last) HWY_ATTR {
+      tile.factors = copies() + size_t{tile.first_term / kDenseDepth} * (end - begin) * kDenseRowStep;
+      tile.next = tile.panels + size_t{kTermsAhead} * kPanelRows;
+      tile.sums_step = sums_step;
+      run_micro_tile_of_few<kAcrossRows>(tile, end - begin);
+      if (!is_last) return;
+      for (uint32_t p = 0; p < kFewRowPanels; ++p) {
+        const uint32_t col = (panel + p) * kPanelRows;
+        finish_(col, std::min(kPanelRows, y_.cols - col), begin, end - begin, sums + p * sums_step);
+      }
     });
   }
 
@@ -168,7 +154,7 @@ class PanelForward {
         tile.factors = copies() + size_t{seen.row_of(batch, row)} * seen.row_step() +
                        (position % width - seen.first_col(batch)) * seen.position_step();
         run_micro_tiles<kSeen>(tile, panels, next - position, [&](uint32_t i, uint32_t count) HWY_ATTR {
-          if (is_last) finish_(panel, position - first + i, count, of_row + i * kDenseSumStep);
+          if (is_last) finish(panel, position - first + i, count, of_row + i * kDenseSumStep);
         });
       }
     });
@@ -180,7 +166,7 @@ class PanelForward {
   const FieldView& y_;
   const uint32_t terms_;
   const DenseRowScratch scratch_;
-  const PanelFinish finish_;
+  const RowFinish finish_;
 };
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

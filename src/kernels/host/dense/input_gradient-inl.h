@@ -11,58 +11,32 @@
 #include <cstdint>
 
 #include "kernels/host/dense/dot_tile-inl.h"
+#include "kernels/host/dense/finish-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Computes dX from sums: the ReLU's gradient, rounding.
-class InputGradientFinish {
- public:
-  explicit InputGradientFinish(const program::Vertex& v)
-      : relu_(v.fields[panel_input_gradient_field::relu]), dx_(v.fields[panel_input_gradient_field::dx]) {}
+inline DenseEpilogue epilogue_of_input_gradient(const program::Vertex& v, bool adds) {
+  using namespace panel_input_gradient_field;
+  return {.result = v.fields[dx],
+          .bias = v.fields[bias],
+          .scalars = {v.fields[scalars], adds},
+          .activation = static_cast<Activation>(v.params[panel_input_gradient_param::activation]),
+          .relu = &v.fields[relu]};
+}
 
-  // Takes rows of sums, kDenseSumStep apart.
-  void operator()(uint32_t col, uint32_t cols, uint32_t row, uint32_t rows, const float* sums) const {
-    with_float_type(dx_.type, [&]<class T>(T) HWY_ATTR {
-      if (relu_.empty()) return finish_as<T, float, false>(col, cols, row, rows, sums);
-      with_float_type(relu_.type, [&]<class Relu>(Relu)
-                                      HWY_ATTR { finish_as<T, Relu, true>(col, cols, row, rows, sums); });
-    });
-  }
-
- private:
-  template <class T, class Relu, bool kHasRelu>
-  HWY_INLINE void finish_as(uint32_t col, uint32_t cols, uint32_t row, uint32_t rows,
-                            const float* sums) const {
-    const PanelFloats d;
-    for (uint32_t r = row; r < row + rows; ++r, sums += kDenseSumStep) {
-      T* dx = row_of<T>(dx_, r) + col;
-      const Relu* relu = kHasRelu ? row_of<const Relu>(relu_, r) + col : nullptr;
-      each_vector(cols, [&](size_t i, size_t count) HWY_ATTR {
-        auto value = hn::LoadU(d, sums + i);
-        if constexpr (kHasRelu)
-          value = hn::IfThenZeroElse(hn::Le(load_some(relu + i, count), hn::Zero(d)), value);
-        store_some(value, dx + i, count);
-      });
-    }
-  }
-
-  const FieldView& relu_;
-  const FieldView& dx_;
-};
-
-// dX = dY·W.
+// dX = activation(dY·W + bias), or activation(dX + dY·W + bias).
 class PanelInputGradient {
  public:
-  explicit PanelInputGradient(const program::Vertex& v)
+  PanelInputGradient(const program::Vertex& v, bool adds)
       : v_(v),
         dy_(v.fields[panel_input_gradient_field::dy]),
         w_(v.fields[panel_input_gradient_field::w]),
         dx_(v.fields[panel_input_gradient_field::dx]),
         scratch_(dy_.rows, dy_.cols, true),
         method_(w_.type, dy_.rows, dy_.cols),
-        finish_(v) {}
+        finish_(epilogue_of_input_gradient(v, adds)) {}
 
   void run() const {
     float* scratch = v_.fields[panel_input_gradient_field::scratch].as<float>();
@@ -115,13 +89,13 @@ class PanelInputGradient {
       else if (batch.rows > 0)
         add_along_columns(rows, batch.rows, panel, terms, col, cols, pass > 0, weights, sums);
       if (batch.dot_rows > 0)
-        run_dot_tiles({.columns = values_at<float>(panel, col),
-                       .panel_step = static_cast<size_t>(w_.row_stride),
-                       .rows = batch.rest + size_t{pass} * batch.dot_rows * kDenseRowStep,
-                       .panels = panels_of(terms),
-                       .adds = pass > 0,
-                       .sums = sums + size_t{batch.rows} * kDenseSumStep},
-                      batch.dot_rows, cols);
+        add_dots(batch.rest + size_t{pass} * batch.dot_rows * kDenseRowStep, batch.dot_rows, panel, terms,
+                 col, cols, pass > 0, sums + size_t{batch.rows} * kDenseSumStep);
+    }
+    if (method_.along_batch && stores_columns()) {
+      store_columns(weights, batch.first, batch.rows, col, cols);
+      return finish_(col, cols, batch.first + batch.rows, batch.dot_rows,
+                     sums + size_t{batch.rows} * kDenseSumStep);
     }
     if (method_.along_batch)
       for (uint32_t p = 0; p < panels_of(batch.rows); ++p)
@@ -129,6 +103,21 @@ class PanelInputGradient {
                   std::min(kPanelRows, batch.rows - p * kPanelRows),
                   sums + size_t{p} * kPanelRows * kDenseSumStep, kDenseSumStep);
     finish_(col, cols, batch.first, batch.rows + batch.dot_rows, sums);
+  }
+
+  // Whether sums along the batch are columns of dX.
+  bool stores_columns() const { return finish_.is_plain() && finish_.wants_batches() && dx_.row_stride == 1; }
+
+  // Stores sums [panel][column][row].
+  void store_columns(const float* sums, uint32_t row, uint32_t rows, uint32_t col, uint32_t cols) const {
+    const PanelFloats d;
+    for (uint32_t r = 0; r < rows; r += kPanelRows, sums += kSquareStep)
+      for (uint32_t c = 0; c < cols; ++c) {
+        float* to = element_of(dx_, row + r, col + c);
+        each_vector(std::min(kPanelRows, rows - r), [&](size_t i, size_t count) HWY_ATTR {
+          store_some(hn::LoadU(d, sums + c * kPanelRows + i), to + i, count);
+        });
+      }
   }
 
   static uint32_t panels_of(uint32_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
@@ -167,15 +156,45 @@ class PanelInputGradient {
     }
   }
 
+  // Adds dot products with rows of W from a panel on to sums: [row of the batch][column].
+  void add_dots(const float* rows, uint32_t count, uint32_t panel, uint32_t terms, uint32_t col,
+                uint32_t cols, bool adds, float* sums) const {
+    with_float_type(w_.type, [&]<class T>(T) HWY_ATTR {
+      const DotTile<T> tile = {.columns = values_at<T>(panel, col),
+                               .panel_step = static_cast<size_t>(w_.row_stride),
+                               .rows = rows,
+                               .panels = panels_of(terms),
+                               .adds = adds,
+                               .sums = sums};
+      run_dot_tiles(tile, count, cols);
+    });
+  }
+
   // Copies rows of dY to panels: [pass][panel][kDenseDepth][kPanelRows], with zeros after the last row.
   void transpose_batch(uint32_t first, uint32_t count, float* rows, float* to) const {
     for (uint32_t term = 0; term < dy_.cols; term += kDenseDepth) {
       const uint32_t terms = std::min(kDenseDepth, dy_.cols - term);
       for (uint32_t r = 0; r < count; r += kPanelRows, to += kPanelStep) {
         const uint32_t some = std::min(kPanelRows, count - r);
+        if (!has_contiguous_rows(dy_) && dy_.row_stride == 1) {
+          copy_columns(first + r, some, term, terms, to);
+          continue;
+        }
         copy_rows(dy_, first + r, some, term, terms, rows, kDenseRowStep);
         std::fill(rows + size_t{some} * kDenseRowStep, rows + size_t{kPanelRows} * kDenseRowStep, 0.0F);
         transpose(rows, kDenseRowStep, kPanelRows, terms, to, kPanelRows);
+      }
+    }
+  }
+
+  // Copies a part of dY's columns to a panel.
+  void copy_columns(uint32_t row, uint32_t rows, uint32_t col, uint32_t cols, float* to) const {
+    const PanelFloats d;
+    for (uint32_t c = 0; c < cols; ++c, to += kPanelRows) {
+      const float* from = element_of(dy_, row, col + c);
+      for (size_t i = 0; i < kPanelRows; i += kPanelLanes) {
+        const size_t count = rows > i ? std::min<size_t>(rows - i, kPanelLanes) : 0;
+        hn::StoreU(count > 0 ? load_some(from + i, count) : hn::Zero(d), d, to + i);
       }
     }
   }
@@ -226,7 +245,7 @@ class PanelInputGradient {
   const FieldView& dx_;
   const DenseRowScratch scratch_;
   const DenseInputMethod method_;
-  const InputGradientFinish finish_;
+  const RowFinish finish_;
 };
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

@@ -8,10 +8,22 @@
 #include <cstdint>
 
 #include "kernels/common/bf16_product.h"
+#include "kernels/common/element.h"
 #include "kernels/host/dense/blocking.h"
 #include "kernels/host/dense/seen_rows.h"
 
 namespace tessera::kernels {
+
+/// alpha, and beta of a previous result that is not read: 0.
+struct DenseScalars {
+  float alpha = 1, beta = 0;
+
+  DenseScalars(const program::FieldView& scalars, bool adds) : beta(adds ? 1 : 0) {
+    if (scalars.empty()) return;
+    alpha = scalars.as<const float>()[0];
+    if (adds) beta = scalars.as<const float>()[scalars.col_stride];
+  }
+};
 
 /// Passes over a sum of `terms` terms.
 inline uint32_t dense_passes(uint32_t terms) { return std::max(1U, (terms + kDenseDepth - 1) / kDenseDepth); }
@@ -65,7 +77,7 @@ struct Bf16RowScratch {
 };
 
 /// Maximum number of rows of a batch that are computed as dot products.
-inline constexpr uint32_t kMostDotRows = 4;
+inline constexpr uint32_t kMostDotRows = 8;
 
 /// How an input gradient is computed. Vectors lie along the columns of W, which is transposed on the fly, or
 /// along the batch: then W is read in place, and only dY and dX are transposed, but the batch is padded to
@@ -76,10 +88,10 @@ struct DenseInputMethod {
   bool along_batch = false;
 
   DenseInputMethod(Type weights, uint32_t n, uint32_t m) {
-    if (weights != Type::f32) return;
     constexpr uint32_t kLeastTerms = 256;  // below, lanes are added too often
     const uint32_t rest = n % kPanelRows;
     if (rest <= kMostDotRows && m >= kLeastTerms) dot_rows = rest;
+    if (weights != Type::f32) return;
     // Transposing a term of a panel takes as long as multiplying it by this many rows.
     constexpr double kTransposeRows = 5;
     const double rows = n - dot_rows, padded = round_up(n - dot_rows, kPanelRows);
@@ -118,17 +130,20 @@ inline DenseRowScratch panel_forward_scratch(const program::Vertex& v) {
 }
 
 /// How a weight gradient is computed. All panels of dW take some rows of X at a time; sums that are rounded
-/// need all rows at once. These rows are copied micro-tile by micro-tile, in FP32, unless X is FP32 and too
-/// few rows or panels would read the copy.
+/// need all rows at once. These rows are copied micro-tile by micro-tile, in FP32, unless the rows of X are
+/// contiguous and FP32, and too few rows or panels would read the copy.
 struct DenseGradientMethod {
   uint32_t depth;
   bool copies_x;
 
-  DenseGradientMethod(Type values, Type weights, uint32_t n, uint32_t panels) {
+  DenseGradientMethod(Type values, Type weights, uint32_t n, uint32_t panels, bool has_rows) {
     constexpr uint32_t kLeastRows = 64, kLeastPanels = 8;
     depth = std::max(1U, weights == Type::f32 ? std::min(n, kDenseGradientDepth) : n);
-    copies_x = values != Type::f32 || (weights == Type::f32 && n >= kLeastRows && panels >= kLeastPanels);
+    copies_x = !has_rows || values != Type::f32 ||
+               (weights == Type::f32 && n >= kLeastRows && panels >= kLeastPanels);
   }
+  DenseGradientMethod(const program::FieldView& x, const program::FieldView& dw)
+      : DenseGradientMethod(x.type, dw.type, x.rows, dw.rows, has_contiguous_rows(x)) {}
 };
 
 /// Scratch of the weight gradient; offsets in floats.

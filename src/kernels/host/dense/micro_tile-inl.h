@@ -25,13 +25,14 @@ using PanelFloats = hn::CappedTag<float, kPanelRows>;
 inline constexpr size_t kPanelLanes = hn::MaxLanes(PanelFloats());
 inline constexpr int kPanelVectors = static_cast<int>(kPanelRows / kPanelLanes);
 
-// The most sums that registers hold beside the panels' vectors and a factor.
+// The most sums that registers hold beside the panels' vectors and a factor. Few rows of a batch leave
+// registers for more panels, whose sums hide each other's latency.
 #if HWY_TARGET == HWY_AVX3
-inline constexpr uint32_t kTilePanels = 2, kTileFactors = 12;
+inline constexpr uint32_t kTilePanels = 2, kTileFactors = 12, kFewRows = 4, kFewRowPanels = 4;
 #elif HWY_TARGET == HWY_AVX2 || HWY_TARGET_IS_NEON
-inline constexpr uint32_t kTilePanels = 1, kTileFactors = 6;
+inline constexpr uint32_t kTilePanels = 1, kTileFactors = 6, kFewRows = 2, kFewRowPanels = 2;
 #else
-inline constexpr uint32_t kTilePanels = 1, kTileFactors = 2;
+inline constexpr uint32_t kTilePanels = 1, kTileFactors = 2, kFewRows = 2, kFewRowPanels = 1;
 #endif
 
 // sums[p][i] = Σ panels[p][t] · factors[i][t] over t < depth, added to the previous sums if `adds`.
@@ -163,6 +164,13 @@ void run_micro_tile(const MicroTile<T>& tile, uint32_t panels, uint32_t factors)
   static constexpr auto kOne = micro_tiles<1, kStride, T>(kCounts);
   static constexpr auto kAll = micro_tiles<kTilePanels, kStride, T>(kCounts);
   (panels == 1 ? kOne : kAll)[factors - 1](tile);
+}
+
+// Runs one micro-tile for kFewRowPanels panels and 0 < factors ≤ kFewRows.
+template <size_t kStride, class T>
+void run_micro_tile_of_few(const MicroTile<T>& tile, uint32_t factors) {
+  static constexpr auto kFew = micro_tiles<kFewRowPanels, kStride, T>(std::make_index_sequence<kFewRows>());
+  kFew[factors - 1](tile);
 }
 
 // Runs micro-tiles for up to kDensePanels panels and any number of factors.

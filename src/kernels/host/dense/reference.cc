@@ -32,8 +32,20 @@ float x_at(const program::Vertex& v, uint32_t row, uint32_t col) {
   return value_at(in, static_cast<uint32_t>(place), col % in.cols);
 }
 
+/// alpha · sum, and beta · the previous element.
+float scaled(const DenseScalars& s, float sum, const FieldView& result, uint32_t row, uint32_t col,
+             float bias = 0) {
+  const float product = s.alpha * sum + bias;
+  return s.beta == 0 ? product : product + s.beta * value_at(result, row, col);
+}
+
+float bias_of(const FieldView& bias, uint32_t feature) {
+  return bias.empty() ? 0 : value_at(bias, 0, feature);
+}
+
 void weight_gradient(const program::Vertex& v, bool adds) {
   using namespace panel_weight_gradient_field;
+  const DenseScalars of(v.fields[scalars], adds);
   const FieldView &gradient = v.fields[dy], &in = v.fields[x], &out = v.fields[dw];
   for (uint32_t i = 0; i < out.rows * kPanelRows; ++i)
     for (uint32_t c = 0; c < in.cols; ++c) {
@@ -41,7 +53,7 @@ void weight_gradient(const program::Vertex& v, bool adds) {
       float sum = 0;
       if (i < gradient.cols) {
         for (uint32_t j = 0; j < in.rows; ++j) sum += value_at(gradient, j, i) * value_at(in, j, c);
-        if (adds) sum += value_at(out, panel, at);
+        sum = scaled(of, sum, out, panel, at);
       }
       set_number(out, panel, at, sum);
     }
@@ -52,13 +64,27 @@ void forward(const program::Vertex& v, bool adds) {
   const FieldView &weight = v.fields[w], &out = v.fields[y];
   const auto activation = static_cast<Activation>(v.params[panel_forward_param::activation]);
   const uint32_t terms = panel_forward_terms(v);
+  const DenseScalars of(v.fields[scalars], adds);
   for (uint32_t j = 0; j < out.rows; ++j)
     for (uint32_t i = 0; i < out.cols; ++i) {
       float sum = 0;
       for (uint32_t c = 0; c < terms; ++c) sum += x_at(v, j, c) * panel_value(weight, i, c);
-      if (!v.fields[bias].empty()) sum += value_at(v.fields[bias], 0, i);
-      if (adds) sum += value_at(out, j, i);
-      set_number(out, j, i, activate(activation, sum));
+      set_number(out, j, i, activate(activation, scaled(of, sum, out, j, i, bias_of(v.fields[bias], i))));
+    }
+}
+
+void input_gradient(const program::Vertex& v, bool adds) {
+  using namespace panel_input_gradient_field;
+  const FieldView &in = v.fields[dy], &weight = v.fields[w], &out = v.fields[dx];
+  const auto activation = static_cast<Activation>(v.params[panel_input_gradient_param::activation]);
+  const DenseScalars of(v.fields[scalars], adds);
+  for (uint32_t j = 0; j < out.rows; ++j)
+    for (uint32_t c = 0; c < out.cols; ++c) {
+      float sum = 0;
+      for (uint32_t i = 0; i < in.cols; ++i) sum += value_at(in, j, i) * panel_value(weight, i, c);
+      const float value = activate(activation, scaled(of, sum, out, j, c, bias_of(v.fields[bias], c)));
+      const bool is_masked = !v.fields[relu].empty() && value_at(v.fields[relu], j, c) <= 0;
+      set_number(out, j, c, is_masked ? 0 : value);
     }
 }
 
@@ -67,18 +93,8 @@ void forward(const program::Vertex& v, bool adds) {
 void panel_forward_reference(const program::Vertex& v) { forward(v, false); }
 void panel_forward_add_reference(const program::Vertex& v) { forward(v, true); }
 
-void panel_input_gradient_reference(const program::Vertex& v) {
-  using namespace panel_input_gradient_field;
-  const FieldView &in = v.fields[dy], &weight = v.fields[w], &out = v.fields[dx];
-  for (uint32_t j = 0; j < out.rows; ++j)
-    for (uint32_t c = 0; c < out.cols; ++c) {
-      float sum = 0;
-      for (uint32_t i = 0; i < in.cols; ++i) sum += value_at(in, j, i) * panel_value(weight, i, c);
-      const bool is_masked = !v.fields[relu].empty() && value_at(v.fields[relu], j, c) <= 0;
-      set_number(out, j, c, is_masked ? 0 : sum);
-    }
-}
-
+void panel_input_gradient_reference(const program::Vertex& v) { input_gradient(v, false); }
+void panel_input_gradient_add_reference(const program::Vertex& v) { input_gradient(v, true); }
 void panel_weight_gradient_reference(const program::Vertex& v) { weight_gradient(v, false); }
 void panel_weight_gradient_add_reference(const program::Vertex& v) { weight_gradient(v, true); }
 

@@ -24,9 +24,9 @@ class PanelWeightGradient {
         dy_(v.fields[panel_weight_gradient_field::dy]),
         x_(v.fields[panel_weight_gradient_field::x]),
         dw_(v.fields[panel_weight_gradient_field::dw]),
-        method_(x_.type, dw_.type, x_.rows, dw_.rows),
+        method_(x_, dw_),
         scratch_(method_, x_.cols),
-        adds_(adds) {}
+        scalars_(v.fields[panel_weight_gradient_field::scalars], adds) {}
 
   void run() const {
     float* scratch = v_.fields[panel_weight_gradient_field::scratch].as<float>();
@@ -81,17 +81,27 @@ class PanelWeightGradient {
                              .depth = rows.count,
                              .sums = nullptr,
                              .sums_step = 0,
-                             .adds = adds_ || rows.begin > 0,
+                             .adds = scalars_.beta != 0 || rows.begin > 0,
                              .next = dy};
     each_tile(part, [&](uint32_t col, uint32_t cols) HWY_ATTR {
       tile.factors = method_.copies_x ? rows.copied + size_t{col} * rows.count
                                       : row_of<const float>(x_, rows.begin) + col;
       tile.factor_step = method_.copies_x ? cols : static_cast<size_t>(x_.row_stride);
-      if (dw_.type == Type::f32) return in_place(tile, panel, panels, col, cols);
+      if (dw_.type == Type::f32) {
+        if (rows.begin == 0) scale_previous(panel, panels, col, cols);
+        return in_place(tile, panel, panels, col, cols);
+      }
       with_float_type(dw_.type, [&]<class T>(T) HWY_ATTR {
         rounded<T>(tile, panel, panels, col, cols, of_thread + scratch_.sums);
       });
     });
+  }
+
+  // Multiplies a part of the previous dW by beta, unless it is not read.
+  void scale_previous(uint32_t panel, uint32_t panels, uint32_t col, uint32_t cols) const {
+    if (scalars_.beta == 0 || scalars_.beta == 1) return;
+    for (uint32_t p = panel; p < panel + panels; ++p)
+      scale(scalars_.beta, size_t{cols} * kPanelRows, row_of<float>(dw_, p) + size_t{col} * kPanelRows);
   }
 
   void in_place(MicroTile<float> tile, uint32_t panel, uint32_t panels, uint32_t col, uint32_t cols) const {
@@ -119,7 +129,7 @@ class PanelWeightGradient {
       const float* from = sums + p * tile.sums_step;
       for (size_t at = 0; at < size_t{cols} * kPanelRows; at += kPanelLanes) {
         auto value = hn::LoadU(d, from + at);
-        if (adds_) value = hn::Add(value, load_f32(d, dw + at));
+        if (scalars_.beta != 0) value = hn::MulAdd(hn::Set(d, scalars_.beta), load_f32(d, dw + at), value);
         const size_t lane = at % kPanelRows;
         value = hn::IfThenElseZero(hn::FirstN(d, rows > lane ? rows - lane : 0), value);
         store_rounded(d, value, dw + at);
@@ -130,13 +140,21 @@ class PanelWeightGradient {
   // Number of rows of dW in a panel.
   uint32_t rows_of(uint32_t panel) const { return std::min(kPanelRows, dy_.cols - panel * kPanelRows); }
 
-  // Copies panels of dY as FP32: kPanelRows columns for each row.
+  // Copies panels of alpha · dY as FP32: kPanelRows columns for each row.
   void copy_panels(uint32_t panel, uint32_t panels, const Rows& rows, float* to) const {
     for (uint32_t p = panel; p < panel + panels; ++p, to += size_t{rows.count} * kPanelRows) {
       const uint32_t columns = rows_of(p);
       if (columns < kPanelRows) std::fill(to, to + size_t{rows.count} * kPanelRows, 0.0F);
       copy_rows(dy_, rows.begin, rows.count, p * kPanelRows, columns, to, kPanelRows);
+      if (scalars_.alpha != 1) scale(scalars_.alpha, size_t{rows.count} * kPanelRows, to);
     }
+  }
+
+  // Multiplies whole vectors by a number.
+  static void scale(float by, size_t count, float* values) {
+    const PanelFloats d;
+    for (size_t i = 0; i < count; i += kPanelLanes)
+      hn::StoreU(hn::Mul(hn::Set(d, by), hn::LoadU(d, values + i)), d, values + i);
   }
 
   const program::Vertex& v_;
@@ -145,7 +163,7 @@ class PanelWeightGradient {
   const FieldView& dw_;
   const DenseGradientMethod method_;
   const DenseGradientScratch scratch_;
-  const bool adds_;
+  const DenseScalars scalars_;
 };
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

@@ -21,6 +21,7 @@ const Operand* operand_of(const HostDenseOperands& o, DenseRole role) {
     case DenseRole::y: return &o.y;
     case DenseRole::bias: return o.bias ? &*o.bias : nullptr;
     case DenseRole::relu: return o.relu ? &*o.relu : nullptr;
+    case DenseRole::scalars: return o.scalars ? &*o.scalars : nullptr;
     case DenseRole::window: return o.window ? &*o.window : nullptr;
     case DenseRole::scratch: break;
   }
@@ -46,8 +47,9 @@ void check_operands(const Builder& builder, const HostDenseProblem& p, const Hos
                               : fmt::format("the product has no {}, so it takes no operand for one", name));
     if (given) builder.require(*given, name, type, rows, cols);
   };
-  check_optional(p.bias, o.bias, "bias", Type::f32, 1, p.m);
+  check_optional(p.bias, o.bias, "bias", Type::f32, 1, is_input ? p.k : p.m);
   check_optional(p.relu, o.relu, "ReLU", p.values, p.n, p.k);
+  if (o.scalars) builder.require(*o.scalars, "alpha and beta", Type::f32, 1, 2);
 }
 
 std::vector<DensePart> parts_of(const HostDenseProblem& problem, const HostDensePartition& partition) {
@@ -88,10 +90,12 @@ VertexGroup group_of(const HostDenseProblem& problem, const HostDenseOperands& o
       group.fields.push_back({operand->variable, BoxSeries::table(std::move(boxes))});
     }
   }
-  if (problem.product != ProductKind::forward) return group;
+  if (problem.product == ProductKind::sddmm) return group;
+  group.params = {static_cast<int64_t>(problem.activation)};
+  if (problem.product == ProductKind::input_gradient) return group;
   std::vector<int64_t> first_row;
   for (const DensePart& part : parts) first_row.push_back(part.row);
-  group.params = {static_cast<int64_t>(problem.activation), std::move(first_row)};
+  group.params.emplace_back(std::move(first_row));
   return group;
 }
 

@@ -1,5 +1,6 @@
 // Products with a dense weight in panels on a host, for activations [batch, features] as frameworks have
-// them: Y = activation(X·Wᵀ + bias), dX = dY·W, and dW = dYᵀ·X. Planned, and added to a tile program.
+// them: Y = activation(X·Wᵀ + bias), dX = activation(dY·W + bias), and dW = dYᵀ·X. Planned, and added to a
+// tile program.
 #pragma once
 
 #include <tessera/types.h>
@@ -13,8 +14,8 @@
 #include "kernels/common/window.h"
 #include "machine/model/machine.h"
 #include "ops/builder.h"
+#include "ops/layout.h"
 #include "ops/map/map.h"
-#include "ops/panels.h"
 #include "ops/plan.h"
 #include "ops/product_problem.h"
 
@@ -28,14 +29,20 @@ struct HostDenseProblem {
   ProductKind product = ProductKind::forward;
   Type weights = Type::f32;                  ///< type of W or dW
   Type values = Type::f32;                   ///< type of X, Y and their gradients
-  Activation activation = Activation::none;  ///< forward: of Y, after the bias
-  bool bias = false;                         ///< forward: one f32 number per output feature
+  Activation activation = Activation::none;  ///< of Y or dX, after the bias
+  bool bias = false;                         ///< one f32 number per feature of Y or dX
   bool relu = false;  ///< input gradient: dX is multiplied by the derivative of the ReLU that computed X
-  /// Whether the result is added to the previous dW (weight gradient) or Y (forward, before the activation).
-  /// Otherwise the previous value is not read.
+  /// Whether the result is added to the previous one, before the activation. Otherwise that is not read.
   bool adds = false;
   /// Forward: x holds images, positions × channels, and X the elements under the window in them.
   std::optional<kernels::Window> window = {};
+  /// The layouts of X and Y (or their gradients) as matrices of features × batch, if callers bind them, in
+  /// any strides and FP32; none: the features of a row of the batch are contiguous.
+  struct Arrays {
+    Layout x = Layout::column_major;
+    Layout y = Layout::column_major;
+  };
+  std::optional<Arrays> arrays = {};
 
   PanelLayout layout() const { return {m, k}; }
 };
@@ -56,20 +63,33 @@ struct HostDensePartition {
 
 using HostDensePlan = Plan<HostDensePartition>;
 
-/// Partitions the product over the machine's threads by its cost; small products take one thread. Throws
-/// UsageError for types or an epilogue that the product does not support, and for a machine that is not a
-/// host.
-HostDensePlan plan_host_dense(const HostDenseProblem& problem, const machine::Machine& machine);
+/// The knobs of a partition: the numbers of its parts.
+struct HostDenseSchedule {
+  uint32_t row_parts = 1;
+  uint32_t col_parts = 1;
 
-/// "2 × 1 parts; predicted 310 us"
+  bool operator==(const HostDenseSchedule&) const = default;
+};
+
+/// Partitions the product over the machine's threads by its cost; small products take one thread. Throws
+/// UsageError for types or an epilogue that the product does not support, for knobs that do not exist or
+/// leave no partition, and for a machine that is not a host.
+HostDensePlan plan_host_dense(const HostDenseProblem& problem, const machine::Machine& machine,
+                              const ForcedKnobs& force = {});
+/// Throws UsageError for unknown knobs.
+void check_host_dense_knobs(const ForcedKnobs& force);
+
+/// "row_parts=2 col_parts=1; predicted 310 us"
 std::string to_string(const HostDensePlan& plan);
 
 /// Operands of a program. Each product reads two of W, X and Y and writes the third.
 struct HostDenseOperands {
-  Operand w;                           ///< W or dW in panels
-  Operand x;                           ///< X or dX: n × k; or images
-  Operand y;                           ///< Y or dY: n × m
-  std::optional<Operand> bias = {};    ///< 1 × m, f32
+  Operand w;                         ///< W or dW in panels
+  Operand x;                         ///< X or dX: n × k; or images
+  Operand y;                         ///< Y or dY: n × m
+  std::optional<Operand> bias = {};  ///< 1 × m or 1 × k, f32
+  std::optional<Operand> scalars =
+      {};  ///< 1 × 2, f32: factors of the product, and of the previous result; none: 1
   std::optional<Operand> relu = {};    ///< n × k: result of the ReLU, which is the forward product's X
   std::optional<Operand> window = {};  ///< the window as a constant, which build functions add
 };

@@ -5,6 +5,7 @@
 
 #include "ops/dense/host/host_dense.h"
 #include "ops/dense/host/slice.h"
+#include "ops/knobs.h"
 #include "ops/split.h"
 #include "ops/types.h"
 #include "program/cycles.h"
@@ -27,34 +28,54 @@ void check(const HostDenseProblem& p, const Machine& machine) {
                                  p.m, p.k, kMostColumns));
   check_kind(p.product);
   check_epilogue({.activation = p.activation});
-  if (p.product != ProductKind::forward && (p.bias || p.activation != Activation::none))
-    throw UsageError("only a forward product takes a bias or an activation");
+  if (p.product == ProductKind::sddmm && (p.bias || p.activation != Activation::none))
+    throw UsageError("a weight gradient takes neither a bias nor an activation");
   if (p.product != ProductKind::input_gradient && p.relu)
     throw UsageError("only an input gradient takes a ReLU");
-  if (p.product == ProductKind::input_gradient && p.adds)
-    throw UsageError("an input gradient is not added to a previous one");
   if (p.product != ProductKind::forward && p.window)
     throw UsageError("only a forward product takes what a window sees");
+  if (p.arrays && p.values != Type::f32)
+    throw UsageError(fmt::format("matrices with any strides are in f32, not in {}", name_of(p.values)));
 }
+
+/// The planner's view of the kernels.
+struct Panels {
+  using Schedule = HostDenseSchedule;
+
+  template <class Visit>
+  static void visit_knobs(Schedule& schedule, const Visit& visit) {
+    visit("row_parts", schedule.row_parts);
+    visit("col_parts", schedule.col_parts);
+  }
+};
 
 /// Panels; for the input gradient as many columns.
 uint32_t units_of(const HostDenseProblem& p) {
   return PanelLayout{p.product == ProductKind::input_gradient ? p.k : p.m, 0}.rows();
 }
 
-HostDensePartition partition_of(const HostDenseProblem& p, uint32_t panel_parts, uint32_t col_parts) {
-  const bool is_sddmm = p.product == ProductKind::sddmm, is_forward = p.product == ProductKind::forward;
-  return {split_evenly(units_of(p), panel_parts),
-          split_evenly(is_sddmm ? p.k : p.n, col_parts, is_forward ? 1 : PanelLayout::kRows)};
+/// Rows of Y may be split anywhere; if its columns are contiguous, no two parts share a cache line.
+HostDensePartition partition_of(const HostDenseProblem& p, const HostDenseSchedule& schedule) {
+  const bool has_columns = p.arrays && p.arrays->y == Layout::row_major;
+  const uint32_t grain = p.product == ProductKind::forward && !has_columns ? 1 : PanelLayout::kRows;
+  return {split_evenly(units_of(p), schedule.row_parts),
+          split_evenly(p.product == ProductKind::sddmm ? p.k : p.n, schedule.col_parts, grain)};
+}
+
+/// The strides of a part of an operand, without its elements.
+FieldView view_of(const HostDenseProblem& p, const DensePart& part, DenseRole role) {
+  const program::Box box = box_of(p, part, role);
+  FieldView view{nullptr, type_of(p, role), box.rows, box.cols, box.cols, 1};
+  const bool has_columns = p.arrays && ((role == DenseRole::x && p.arrays->x == Layout::row_major) ||
+                                        (role == DenseRole::y && p.arrays->y == Layout::row_major));
+  if (has_columns) view.row_stride = 1, view.col_stride = p.n;
+  return view;
 }
 
 PhaseTimes cycles_of(const HostDenseProblem& problem, const DensePart& part, const Machine& m) {
   std::array<FieldView, program::kMaxFields> fields;
   size_t count = 0;
-  for (DenseRole role : dense_roles(problem.product)) {
-    const program::Box box = box_of(problem, part, role);
-    fields[count++] = {nullptr, type_of(problem, role), box.rows, box.cols, box.cols, 1};
-  }
+  for (DenseRole role : dense_roles(problem.product)) fields[count++] = view_of(problem, part, role);
   kernels::Window window = problem.window.value_or(kernels::Window());
   if (problem.window)
     fields[kernels::panel_forward_field::window].data = reinterpret_cast<std::byte*>(&window);
@@ -64,9 +85,9 @@ PhaseTimes cycles_of(const HostDenseProblem& problem, const DensePart& part, con
   return codelet.cost({std::span(fields).first(count), std::span(params).first(codelet.params.size())}, m);
 }
 
-/// Each phase as on the slowest thread.
-PlanCandidate evaluate(const HostDenseProblem& problem, const HostDensePartition& partition,
-                       const Machine& m) {
+/// A partition and its predicted cost: each phase as on the slowest thread.
+HostDensePlan evaluate(const HostDenseProblem& problem, const HostDenseSchedule& schedule, const Machine& m) {
+  const HostDensePartition partition = partition_of(problem, schedule);
   PhaseTimes slowest;
   uint64_t scratch = 0;
   for (uint32_t i = 0; i < partition.panel_parts(); ++i)
@@ -76,24 +97,27 @@ PlanCandidate evaluate(const HostDenseProblem& problem, const HostDensePartition
       if (cycles.total() > slowest.total()) slowest = cycles;
       scratch += box_of(problem, part, DenseRole::scratch).elements() * sizeof(float);
     }
-  slowest[program::Phase::sync] += program::sync_cycles(m, partition.tiles_used());
-  return {fmt::format("{} × {} parts", partition.panel_parts(), partition.col_parts()),
-          slowest.scaled(1 / m.clock_hz), scratch, ""};
+  const uint32_t tiles = partition.tiles_used();
+  slowest[program::Phase::sync] += program::sync_cycles(m, tiles);
+  HostDensePlan plan{
+      partition, {describe_knobs<Panels>(schedule), slowest.scaled(1 / m.clock_hz), scratch, ""}, {}};
+  if (tiles > m.tiles) plan.chosen.rejected = fmt::format("{} parts for {} tiles", tiles, m.tiles);
+  return plan;
 }
 
 }  // namespace
 
-HostDensePlan plan_host_dense(const HostDenseProblem& problem, const Machine& machine) {
+void check_host_dense_knobs(const ForcedKnobs& force) { check_knobs<Panels>(force); }
+
+HostDensePlan plan_host_dense(const HostDenseProblem& problem, const Machine& machine,
+                              const ForcedKnobs& force) {
   check(problem, machine);
-  std::vector<HostDensePartition> partitions;
-  const auto add = [&](uint32_t panel_parts, uint32_t col_parts) {
-    partitions.push_back(partition_of(problem, panel_parts, col_parts));
-  };
-  add(1, 1);
-  for (uint32_t parts = machine.tiles; parts > 1; parts = (parts + 1) / 2) add(parts, machine.tiles / parts);
-  if (machine.tiles > 1) add(1, machine.tiles);
-  return fastest_of(std::move(partitions), [&](const HostDensePartition& partition) {
-    return evaluate(problem, partition, machine);
+  std::vector<HostDenseSchedule> schedules = {{1, 1}};
+  for (uint32_t parts = machine.tiles; parts > 1; parts = (parts + 1) / 2)
+    schedules.push_back({parts, machine.tiles / parts});
+  if (machine.tiles > 1) schedules.push_back({1, machine.tiles});
+  return plan_fastest<Panels>(schedules, force, [&](const HostDenseSchedule& schedule) {
+    return evaluate(problem, schedule, machine);
   });
 }
 

@@ -14,12 +14,13 @@
 namespace tessera::ops {
 
 /// The operand of a field of the product's codelet.
-enum class DenseRole : uint8_t { x, w, bias, relu, window, y, scratch };
+enum class DenseRole : uint8_t { x, w, bias, relu, scalars, window, y, scratch };
 
 inline const program::Codelet& dense_codelet(const HostDenseProblem& p) {
   if (p.product == ProductKind::forward)
     return p.adds ? kernels::panel_forward_add_codelet : kernels::panel_forward_codelet;
-  if (p.product == ProductKind::input_gradient) return kernels::panel_input_gradient_codelet;
+  if (p.product == ProductKind::input_gradient)
+    return p.adds ? kernels::panel_input_gradient_add_codelet : kernels::panel_input_gradient_codelet;
   return p.adds ? kernels::panel_weight_gradient_add_codelet : kernels::panel_weight_gradient_codelet;
 }
 
@@ -31,9 +32,9 @@ inline std::string_view dense_name(ProductKind product) {
 /// The operand of each field, in the order of the codelet.
 inline std::span<const DenseRole> dense_roles(ProductKind product) {
   using enum DenseRole;
-  static constexpr DenseRole kForward[] = {x, w, bias, window, y, scratch};
-  static constexpr DenseRole kInputGradient[] = {y, w, relu, x, scratch};
-  static constexpr DenseRole kWeightGradient[] = {y, x, w, scratch};
+  static constexpr DenseRole kForward[] = {x, w, bias, scalars, window, y, scratch};
+  static constexpr DenseRole kInputGradient[] = {y, w, relu, bias, scalars, x, scratch};
+  static constexpr DenseRole kWeightGradient[] = {y, x, scalars, w, scratch};
   if (product == ProductKind::forward) return kForward;
   if (product == ProductKind::input_gradient) return kInputGradient;
   return kWeightGradient;
@@ -64,7 +65,8 @@ inline size_t scratch_floats(const HostDenseProblem& p, const DensePart& part) {
     return kernels::panel_forward_scratch(features, part.cols, part.rows, p.weights, p.values);
   if (p.product == ProductKind::input_gradient)
     return kernels::panel_input_gradient_scratch(p.m, part.cols, part.rows, p.weights, p.values);
-  return kernels::panel_weight_gradient_scratch(features, part.cols, part.rows, p.weights, p.values);
+  return kernels::panel_weight_gradient_scratch(features, part.cols, part.rows, p.weights, p.values,
+                                                p.arrays.has_value());
 }
 
 /// Part (i, j) of a partition.
@@ -95,7 +97,11 @@ inline program::Box box_of(const HostDenseProblem& p, const DensePart& part, Den
       return {part.row, part.rows, part.col, part.cols};
     case DenseRole::y: return {part.row, part.rows, feature, features};
     case DenseRole::w: return {part.panel, part.panels, part.col * kRows, part.cols * kRows};
-    case DenseRole::bias: return p.bias ? program::Box{0, 1, feature, features} : program::Box{};
+    case DenseRole::bias:
+      if (!p.bias) return {};
+      return p.product == ProductKind::forward ? program::Box{0, 1, feature, features}
+                                               : program::Box{0, 1, part.col, part.cols};
+    case DenseRole::scalars: return {0, 1, 0, 2};
     case DenseRole::relu:
       return p.relu ? program::Box{part.row, part.rows, part.col, part.cols} : program::Box{};
     case DenseRole::window: return p.window ? program::Box{0, 1, 0, kernels::kWindowWords} : program::Box{};
@@ -106,7 +112,7 @@ inline program::Box box_of(const HostDenseProblem& p, const DensePart& part, Den
 
 inline Type type_of(const HostDenseProblem& p, DenseRole role) {
   if (role == DenseRole::window) return Type::u32;
-  if (role == DenseRole::bias || role == DenseRole::scratch) return Type::f32;
+  if (role == DenseRole::bias || role == DenseRole::scalars || role == DenseRole::scratch) return Type::f32;
   return role == DenseRole::w ? p.weights : p.values;
 }
 

@@ -81,7 +81,7 @@ double Advisor::ideal_seconds(const Shape& shape) {
 }
 
 SparseAdvice Advisor::blocks(const Shape& shape, const Pattern& pattern) const {
-  const PackedWeight weight{sparse::PackedBlocks::without_values(pattern, shape.type, {}), false};
+  const PackedWeight weight{sparse::PackedBlocks::without_values(pattern, shape.type, {})};
   const auto& packed = std::get<sparse::PackedBlocks>(weight.form);
   const uint64_t value_bytes = packed.blocks() * packed.order().block_values() * size_of(shape.type);
   return {pattern.block_size, seconds_of(weight, shape.n, host_), value_bytes + packed.bytes()};
@@ -94,7 +94,7 @@ SparseAdvice Advisor::full_blocks(const Shape& shape, uint32_t block_size) {
 }
 
 SparseAdvice Advisor::elements(const Shape& shape, const Pattern& pattern) const {
-  const PackedWeight weight{sparse::PackedElements::for_planning(pattern, shape.type, kSampled), false};
+  const PackedWeight weight{sparse::PackedElements::for_planning(pattern, shape.type, kSampled)};
   return {1, seconds_of(weight, shape.n, host_), bytes_of(std::get<sparse::PackedElements>(weight.form))};
 }
 

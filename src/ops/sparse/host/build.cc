@@ -321,6 +321,14 @@ void check_operands(const Builder& builder, const PackedWeight& weight, const Pr
 
 StepId build_host_product(const Builder& builder, WeightIndex& weight, const ProductProblem& problem,
                           const HostPlan& plan, const ProductOperands& operands) {
+  if (const auto* panels = std::get_if<sparse::PackedPanels>(&weight.weight().form))
+    return build_host_dense(builder, dense_problem(*panels, problem, plan.layouts),
+                            {{plan.partition.row_begin, plan.partition.col_begin}, plan.chosen, {}},
+                            {.w = operands.values,
+                             .x = operands.x,
+                             .y = operands.y,
+                             .bias = operands.bias,
+                             .scalars = operands.scalars});
   check_operands(builder, weight.weight(), problem, plan.layouts, operands);
   return with_family(weight.weight(), problem.product, [&](const auto& family) {
     return build(ProductBuilder(builder, family, weight, problem, plan, operands), family);
@@ -344,10 +352,13 @@ HostProgram build_host_program(const std::shared_ptr<const PackedWeight>& weight
                                                                              : result,
                               is_sddmm ? Type::f32 : weight->type(), packed.rows, packed.cols, {},
                               is_sddmm ? Purpose::gradient : Purpose::parameter);
-  o.x = builder.external(is_input_gradient ? "dX" : "X", is_input_gradient ? result : Role::input,
-                         problem.activations, weight->cols(), problem.n);
-  o.y = builder.external(is_forward ? "Y" : "dY", is_forward ? result : Role::input, problem.activations,
-                         weight->rows(), problem.n);
+  const auto add_matrix = [&](const char* name, bool is_result, uint32_t rows) {
+    const bool by_rows = weight->is_dense();
+    return builder.external(name, is_result ? result : Role::input, problem.activations,
+                            by_rows ? problem.n : rows, by_rows ? rows : problem.n);
+  };
+  o.x = add_matrix(is_input_gradient ? "dX" : "X", is_input_gradient, weight->cols());
+  o.y = add_matrix(is_forward ? "Y" : "dY", is_forward, weight->rows());
   o.scalars = builder.external("scalars", Role::input, Type::f32, 1, 2);
   if (problem.bias)
     o.bias = builder.external("bias", Role::input, Type::f32, 1, is_forward ? weight->rows() : weight->cols(),

@@ -113,7 +113,21 @@ struct ElementSddmm {
   }
 };
 
-/// Calls visit with the family of a weight's product.
+/// The product with a dense weight.
+inline HostDenseProblem dense_problem(const sparse::PackedPanels& weight, const ProductProblem& problem,
+                                      const HostLayouts& layouts) {
+  return {.m = weight.rows(),
+          .k = weight.cols(),
+          .n = problem.n,
+          .product = problem.product,
+          .weights = problem.product == ProductKind::sddmm ? Type::f32 : weight.type(),
+          .activation = problem.activation,
+          .bias = problem.bias,
+          .adds = problem.uses_beta,
+          .arrays = HostDenseProblem::Arrays{layouts.x, layouts.y}};
+}
+
+/// Calls visit with the family of a sparse weight's product.
 template <class Visit>
 auto with_family(const PackedWeight& weight, ProductKind product, const Visit& visit) {
   const bool transpose = product == ProductKind::input_gradient;

@@ -65,6 +65,18 @@ std::vector<typename Family::Schedule> candidates_of(const Family& family, const
   return schedules;
 }
 
+HostPlan plan_panels(const HostDenseProblem& problem, const Machine& machine, const ForcedKnobs& force,
+                     const HostLayouts& layouts) {
+  HostDensePlan dense = plan_host_dense(problem, machine, force);
+  const HostDenseSchedule schedule{dense.partition.panel_parts(), dense.partition.col_parts()};
+  HostPlan plan;
+  plan.partition = {schedule, std::move(dense.partition.panel_begin), std::move(dense.partition.col_begin)};
+  plan.chosen = std::move(dense.chosen);
+  plan.candidates = std::move(dense.candidates);
+  plan.layouts = layouts;
+  return plan;
+}
+
 }  // namespace
 
 void check_kind(ProductKind product) {
@@ -97,9 +109,10 @@ bool takes_bf16(const PackedWeight& weight, const HostLayouts& layouts, const Ma
          machine.figures.bf16_flops_per_cycle > 0;
 }
 
-void check_host_product(ProductKind product, uint32_t block_size, const ForcedKnobs& force) {
-  check_kind(product);
-  const bool is_sddmm = product == ProductKind::sddmm;
+void check_host_product(const ProductProblem& problem, uint32_t block_size, const ForcedKnobs& force) {
+  check_kind(problem.product);
+  if (problem.dense) return check_host_dense_knobs(force);
+  const bool is_sddmm = problem.product == ProductKind::sddmm;
   if (block_size == 1) return is_sddmm ? check_knobs<ElementSddmm>(force) : check_knobs<Elements>(force);
   if (!sparse::is_kernel_block_size(block_size))
     throw UsageError(
@@ -118,6 +131,8 @@ HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& ask
        !takes_bf16(weight, layouts, machine)))
     throw UsageError(fmt::format("no sparse {} product has activations of {} here: use f32",
                                  name_of(asked.product), name_of(asked.activations)));
+  if (const auto* panels = std::get_if<sparse::PackedPanels>(&weight.form))
+    return plan_panels(dense_problem(*panels, asked, layouts), machine, force, layouts);
   const HostProblem problem(asked, layouts);
   HostPlan plan = with_family(weight, problem.product, [&](const auto& family) {
     using Family = std::decay_t<decltype(family)>;

@@ -16,6 +16,7 @@
 #include "kernels/host/sddmm/sddmm.h"
 #include "machine/model/machine.h"
 #include "ops/builder.h"
+#include "ops/dense/host/host_dense.h"
 #include "ops/plan.h"
 #include "ops/product_operands.h"
 #include "ops/product_problem.h"
@@ -27,11 +28,12 @@ namespace tessera::ops {
 /// How a product is partitioned over the threads of a host.
 struct HostPartition {
   std::variant<kernels::BlockSchedule, kernels::ElementSchedule, kernels::BlockSddmmSchedule,
-               kernels::ElementSddmmSchedule>
+               kernels::ElementSddmmSchedule, HostDenseSchedule>
       schedule;
-  std::vector<uint32_t> row_begin;  ///< first block row (blocks) or chunk (elements) of each row part, and
-                                    ///< the end
-  std::vector<uint32_t> col_begin;  ///< first column of Y of each column part, and the end
+  std::vector<uint32_t> row_begin;  ///< first block row (blocks), chunk (elements) or unit of
+                                    ///< HostDensePartition of each row part, and the end
+  std::vector<uint32_t>
+      col_begin;  ///< first column of Y of each column part, and the end; of W for a dense dW
 
   uint32_t row_parts() const { return static_cast<uint32_t>(row_begin.size() - 1); }
   uint32_t col_parts() const { return static_cast<uint32_t>(col_begin.size() - 1); }
@@ -58,7 +60,7 @@ struct HostPlan : Plan<HostPartition> {
 bool takes_bf16(const PackedWeight& weight, const HostLayouts& layouts, const machine::Machine& machine);
 
 /// Throws UsageError if no kernel supports this block size (1: single elements), or for unknown knobs.
-void check_host_product(ProductKind product, uint32_t block_size, const ForcedKnobs& force);
+void check_host_product(const ProductProblem& problem, uint32_t block_size, const ForcedKnobs& force);
 
 /// Partitions the product over the machine's threads by its cost model, for arrays of these layouts. Throws
 /// UsageError for knobs that do not exist or leave no partition.
@@ -67,7 +69,8 @@ HostPlan plan_host_product(const PackedWeight& weight, const ProductProblem& pro
                            const HostLayouts& layouts = {});
 
 /// Adds the product. `values` are W's values in packed_shape(), or dW in FP32; X, Y and their gradients are
-/// FP32, or X and Y of the problem's `activations` type; the bias is 1 × rows of the result. With `uses_beta`
+/// FP32, or X and Y of the problem's `activations` type, and for a dense weight their transposes, n × k and
+/// n × m; the bias is 1 × rows of the result. With `uses_beta`
 /// the result is `inout`; otherwise it is written without being read, whatever the scalars. (Except dW of a
 /// dynamic block weight, which is written only where the weight has blocks.) Throws UsageError for operands
 /// of another type or shape.

@@ -9,9 +9,11 @@ namespace tessera::ops {
 
 using sparse::PackedBlocks;
 using sparse::PackedElements;
+using sparse::PackedPanels;
 
 const std::byte* PackedWeight::values() const {
   if (const auto* blocks = std::get_if<PackedBlocks>(&form)) return blocks->values().data();
+  if (const auto* panels = std::get_if<PackedPanels>(&form)) return panels->values().data();
   return std::get<PackedElements>(form).values();
 }
 
@@ -32,16 +34,24 @@ bool PackedWeight::is_dynamic() const {
 }
 
 PackedWeight prepack_weight(const SparseMatrix& matrix, Type type) {
-  if (matrix.pattern.block_size > 1) return {PackedBlocks(matrix, type), false};
+  if (matrix.pattern.block_size > 1) return {PackedBlocks(matrix, type)};
   sparse::validate(matrix);
-  return {PackedElements(matrix, type), false};
+  return {PackedElements(matrix, type)};
+}
+
+PackedWeight prepack_dense(const SparseMatrix& matrix, Type type) {
+  sparse::validate(matrix);
+  PackedPanels panels(matrix.pattern.rows, matrix.pattern.cols, type);
+  const std::vector<float> dense = sparse::to_dense(matrix);
+  panels.set_values(row_major(dense.data(), matrix.pattern.cols));
+  return {std::move(panels)};
 }
 
 PackedWeight prepack_index(const Pattern& pattern, Type type, std::optional<uint64_t> capacity,
                            const base::ParallelFor& parallel) {
-  if (pattern.block_size != 1) return {PackedBlocks::without_values(pattern, type, capacity), false};
+  if (pattern.block_size != 1) return {PackedBlocks::without_values(pattern, type, capacity)};
   sparse::validate(pattern);
-  return {PackedElements::without_values(pattern, type, capacity, parallel), false};
+  return {PackedElements::without_values(pattern, type, capacity, parallel)};
 }
 
 std::vector<float> pack(const PackedWeight& weight, std::span<const float> values) {
@@ -51,8 +61,9 @@ std::vector<float> pack(const PackedWeight& weight, std::span<const float> value
 }
 
 std::vector<float> unpack(const PackedWeight& weight, std::span<const float> packed) {
-  const Pattern pattern = weight.pattern();
-  std::vector<float> values(pattern.blocks() * pattern.block_size * pattern.block_size);
+  const Pattern pattern = weight.is_dense() ? Pattern() : weight.pattern();
+  std::vector<float> values(weight.is_dense() ? uint64_t{weight.rows()} * weight.cols()
+                                              : pattern.blocks() * pattern.block_size * pattern.block_size);
   std::visit([&](const auto& form) { form.unpack(packed, values); }, weight.form);
   return values;
 }
@@ -60,6 +71,8 @@ std::vector<float> unpack(const PackedWeight& weight, std::span<const float> pac
 PackedShape packed_shape(const PackedWeight& weight) {
   if (const auto* blocks = std::get_if<PackedBlocks>(&weight.form))
     return {static_cast<uint32_t>(blocks->capacity()), blocks->order().block_values()};
+  if (const auto* panels = std::get_if<PackedPanels>(&weight.form))
+    return {panels->layout().rows(), panels->layout().cols()};
   return {static_cast<uint32_t>(std::get<PackedElements>(weight.form).places() / sparse::kRowGroupLanes),
           sparse::kRowGroupLanes};
 }
@@ -73,10 +86,8 @@ void clear_free_places(const PackedWeight& weight, float* packed) {
 
 void update_index(const PackedWeight& weight, ProductKind product, const base::ParallelFor& parallel) {
   if (product != ProductKind::input_gradient) return;
-  if (const auto* blocks = std::get_if<PackedBlocks>(&weight.form))
-    blocks->transposed_index();
-  else
-    std::get<PackedElements>(weight.form).transposed(parallel);
+  if (const auto* blocks = std::get_if<PackedBlocks>(&weight.form)) blocks->transposed_index();
+  if (const auto* elements = std::get_if<PackedElements>(&weight.form)) elements->transposed(parallel);
 }
 
 WeightIndex::WeightIndex(std::shared_ptr<const PackedWeight> weight, std::string name)

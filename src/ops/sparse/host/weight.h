@@ -21,13 +21,13 @@
 #include "program/program.h"
 #include "sparse/blocks/packed_blocks.h"
 #include "sparse/elements/packed_elements.h"
+#include "sparse/panels/packed_panels.h"
 
 namespace tessera::ops {
 
-/// A prepacked weight. Dense is a pattern like any other: full.
+/// A prepacked weight: sparse in blocks or single elements, or dense in panels.
 struct PackedWeight {
-  std::variant<sparse::PackedBlocks, sparse::PackedElements> form;
-  bool is_dense = false;
+  std::variant<sparse::PackedBlocks, sparse::PackedElements, sparse::PackedPanels> form;
 
   /// The packed values, an input of programs.
   const std::byte* values() const;
@@ -37,10 +37,13 @@ struct PackedWeight {
   Pattern pattern() const;
   bool is_dynamic() const;
   bool has_blocks() const { return std::holds_alternative<sparse::PackedBlocks>(form); }
+  bool is_dense() const { return std::holds_alternative<sparse::PackedPanels>(form); }
 };
 
-/// Prepacks a matrix, in an order that depends only on the matrix and, for dense weights, the type.
+/// Prepacks a matrix, in an order that depends only on the matrix and, for a full pattern, the type; or in
+/// panels, with zeros where it has no element.
 PackedWeight prepack_weight(const SparseMatrix& matrix, Type type);
+PackedWeight prepack_dense(const SparseMatrix& matrix, Type type);
 
 /// The index of a pattern, whose values the caller keeps; with a capacity the pattern may change. Throws as
 /// prepacking does.
@@ -50,13 +53,14 @@ PackedWeight prepack_index(const Pattern& pattern, Type type, std::optional<uint
 /// Shape of an array in packed order as a matrix: W's values, dW, or an optimizer's state.
 struct PackedShape {
   uint32_t rows = 0;
-  uint32_t cols = 0;  ///< values of a block, or lanes of a row group
+  uint32_t cols = 0;  ///< values of a block, lanes of a row group, or values of a panel
 
   uint64_t elements() const { return uint64_t{rows} * cols; }
 };
 PackedShape packed_shape(const PackedWeight& weight);
 
-/// Convert values in the order of SparseMatrix::values to packed order, and back.
+/// Convert values in the order of SparseMatrix::values, or row-major for a dense weight, to packed order, and
+/// back.
 std::vector<float> pack(const PackedWeight& weight, std::span<const float> values);
 std::vector<float> unpack(const PackedWeight& weight, std::span<const float> packed);
 
