@@ -4,7 +4,6 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -32,13 +31,9 @@ Placed build(const Graph& graph, Stages stages, const machine::Machine& machine,
   const machine::Machine part = compiler::machine_of_replica(program, machine);
   const ops::Builder builder(program, part);
   Placed placed;
-  const auto start = std::chrono::steady_clock::now();
   Lowering lowering(graph, builder, std::move(stages), in_place);
-  program.set_main(lowering.build());
+  program.set_main(lowering.build(placed.passes));
   placed.lowered = lowering.release();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  placed.passes.push_back(
-      {"lower", fmt::format("{} compute sets", program.compute_sets().size()), took.count()});
   compile(placed, std::make_shared<const program::Program>(std::move(program)), machine, runs);
   return placed;
 }
