@@ -1,7 +1,8 @@
 // The options of `tessera train --kind spiking`.
 #pragma once
 
-#include <tessera/training.h>
+#include <tessera/recordings.h>
+#include <tessera/spiking_training.h>
 
 #include "cli/train_request.h"
 

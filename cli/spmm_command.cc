@@ -49,7 +49,7 @@ void add_run_options(CLI::App& command, SpmmRequest& r) {
       "static (sparse, fixed pattern), dynamic (sparse, changing pattern) or dense (default: static "
       "and dense) *");
   add(command, "--product", r.products, parse_products,
-      "forward (Y = W·X, default), dx (Wᵀ·dY) or sddmm (dY·Xᵀ at the pattern of W) *");
+      "forward (Y = W·X, default), input_gradient (Wᵀ·dY) or sddmm (dY·Xᵀ at the pattern of W) *");
   add(
       command, "--machine", r.machines, [](const std::string& s) { return parse_names(s); },
       "host, gc2, gc200, bow, m2000, pod16, pod64, or a machine's .toml file (docs/machines.md) *");

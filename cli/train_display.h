@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/pretraining.h>
+#include <tessera/training.h>
 
 #include <chrono>
 #include <cstdint>

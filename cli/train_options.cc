@@ -33,7 +33,7 @@ void add_optimizer_options(CLI::App& command, LearningSettings& s, const std::st
   command.add_flag("--bias-correction,!--no-bias-correction", s.bias_correction,
                    "Of these, the correction of the moments' bias (default)");
   add_real(command, "--trust-coefficient", s.trust_coefficient, "Of lars (default: 0.001)");
-  add_real(command, "--decay", s.weight_decay,
+  add_real(command, "--weight-decay", s.weight_decay,
            fmt::format("Weight decay; with adamw and lamb decoupled (default: {})", s.weight_decay));
   add(
       command, "--exclude", s.excluded, [](const std::string& text) { return parse_names(text); },

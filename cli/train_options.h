@@ -1,7 +1,7 @@
 // Options that trainings of all kinds of networks have.
 #pragma once
 
-#include <tessera/training.h>
+#include <tessera/training_settings.h>
 
 #include <cstdint>
 #include <initializer_list>

@@ -85,7 +85,7 @@ void add_batch_options(CLI::App& command, TrainRequest& r) {
   add(command, "--batch", r.batches, parse_batches,
       "Images of a step (default: 50); several, separated by commas, are trained with one after the other");
   add_count(command, "--micro-batches", r.settings.micro_batches,
-            "Divide a batch into so many, which take less memory");
+            "Parts into which a batch is divided to take less memory (default: 1)");
 }
 
 void add_seeds_option(CLI::App& command, TrainRequest& r) {

@@ -1,7 +1,10 @@
 // The request of `tessera train`.
 #pragma once
 
-#include <tessera/training.h>
+#include <tessera/images.h>
+#include <tessera/recordings.h>
+#include <tessera/spiking_training.h>
+#include <tessera/training_settings.h>
 
 #include <cstdint>
 #include <optional>

@@ -10,7 +10,7 @@
 namespace tessera::graph {
 
 struct EstimateOptions {
-  uint32_t chips = 0;  ///< number of chips, as SessionOptions::chips
+  uint32_t on_chips = 0;  ///< number of chips, as SessionOptions::on_chips
   /// Arrays of integer inputs on which costs depend, such as lists of spikes; without them, costs are
   /// computed from their expected contents.
   std::span<const Tensor> inputs = {};

@@ -177,11 +177,11 @@ class Graph {
   /// Calls a function: a graph without parameters and state, whose inputs are replaced by these values in
   /// their order. Returns its outputs in the order of their names. All calls of one graph share its code;
   /// later additions to the graph do not affect them. A function takes weights as inputs, so a repeated block
-  /// is one function called with other parameters. Throws UsageError for values of other types than the
-  /// inputs', and for a function of spiking layers, which draw the same random numbers in every call.
+  /// is one function called with other parameters. Random numbers differ between calls. Throws UsageError for
+  /// values of other types than the inputs'.
   std::vector<Value> call(const std::shared_ptr<const Graph>& function, const std::vector<Value>& inputs,
                           const Call& how = {});
-  /// Runs a function several times, like a call with these inputs. Dropout differs between passes, and
+  /// Runs a function several times, like a call with these inputs. Random numbers differ between passes, and
   /// between loops and calls. Throws UsageError as call() does, for names that the function lacks, and for
   /// sparse values that differ between passes.
   std::vector<Value> loop(const std::shared_ptr<const Graph>& body, const std::vector<Value>& inputs,
@@ -350,12 +350,12 @@ Value mean_over_step(Value x);
 Value transpose(Value x);
 Value reshape(Value x, Shape shape);
 /// Elements [begin, end) of a dimension.
-Value slice(Value x, uint32_t dimension, uint32_t begin, uint32_t end);
-Value concatenate(const std::vector<Value>& values, uint32_t dimension);
+Value slice(Value x, uint32_t dim, uint32_t begin, uint32_t end);
+Value concatenate(const std::vector<Value>& values, uint32_t dim);
 /// Consecutive slices along a dimension, with sizes[0], sizes[1], … elements.
-std::vector<Value> split(Value x, const std::vector<uint32_t>& sizes, uint32_t dimension);
+std::vector<Value> split(Value x, const std::vector<uint32_t>& sizes, uint32_t dim);
 /// Adds `before` and `after` elements of a value at the ends of a dimension.
-Value pad(Value x, uint32_t dimension, uint32_t before, uint32_t after, double value = 0);
+Value pad(Value x, uint32_t dim, uint32_t before, uint32_t after, double value = 0);
 /// x in a larger shape: dimensions of size 1 are repeated.
 Value expand(Value x, Shape shape);
 /// The dimensions in another order: dimension i of the result is dimension dims[i].
@@ -626,7 +626,7 @@ struct SessionOptions {
       0;  ///< at most this many; 0: one per tile of a host, or the default for a modelled machine
   /// Number of chips of a tiled machine that work as one, for a graph without stages and replicas; 0: the
   /// number that is predicted to be fastest.
-  uint32_t chips = 0;
+  uint32_t on_chips = 0;
   /// On a host, for a graph each of whose samples (the first dimension) depends on its own inputs only: it
   /// runs once for each of `parts` equal parts of the samples, one part per thread, so that values stay in
   /// the thread's caches; 1: for all samples at once; 0: the number that is predicted to be fastest.

@@ -5,8 +5,8 @@
 
 namespace tessera {
 
-/// A pass on the way from a graph to an executable program: a transform of the graph, lowering, or a pass of
-/// the compiler.
+/// A pass on the way from a graph to an executable program: a transform of the graph, the choice of forms of
+/// weights or of layouts, lowering, or a pass of the compiler.
 struct PassRecord {
   std::string name;
   std::string did;  ///< "12 operations"

@@ -5,7 +5,7 @@
 #include <tessera/bert.h>
 #include <tessera/packing.h>
 #include <tessera/token_text.h>
-#include <tessera/training.h>
+#include <tessera/training_settings.h>
 
 #include <cstdint>
 #include <functional>

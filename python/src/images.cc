@@ -1,6 +1,6 @@
 // Labelled images: read from files, or synthetic.
 #include <nanobind/stl/string.h>
-#include <tessera/training.h>
+#include <tessera/images.h>
 
 #include <memory>
 #include <string>

@@ -231,7 +231,8 @@ void bind_products(nb::module_& m) {
            nb::sig(
                "def __init__(self, weight: Weight, n: int, *, transpose: bool = False, bias: bool = False, "
                "activation: str = 'none', threads: int = 0) -> None"),
-           "Plan for n columns, on so many threads (0: the default, at most 4096). With `bias` each call "
+           "Plan for n columns, on that number of threads (0: the default, at most 4096). With `bias` each "
+           "call "
            "takes one.")
       .def("__call__", &SpmmProduct::call_for_new, "x"_a.none(), "out"_a = nb::none(), nb::kw_only(),
            "bias"_a = nb::none(), "alpha"_a = 1.0F, "beta"_a = 0.0F,
@@ -262,7 +263,7 @@ void bind_products(nb::module_& m) {
       .def(nb::init<nb::handle, nb::object, nb::object>(), "weight"_a, "n"_a.none(), nb::kw_only(),
            "threads"_a.none() = 0,
            nb::sig("def __init__(self, weight: Weight, n: int, *, threads: int = 0) -> None"),
-           "Plan for n columns, on so many threads (0: the default, at most 4096).")
+           "Plan for n columns, on that number of threads (0: the default, at most 4096).")
       .def("__call__", &SddmmProduct::call_for_new, "dy"_a.none(), "x"_a.none(), "out"_a = nb::none(),
            nb::kw_only(), "alpha"_a = 1.0F, "beta"_a = 0.0F,
            nb::sig("def __call__(self, dy: object, x: object, out: None = None, *, alpha: float = 1.0, "

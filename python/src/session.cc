@@ -45,8 +45,9 @@ using Released = nb::call_guard<nb::gil_scoped_release>;
 
 struct BoundSession {
   BoundSession(const Graph& graph, const ChosenMachine& machine, uint32_t threads, uint64_t seed,
-               uint32_t chips, uint32_t parts)
-      : session(graph, machine.machine, {.seed = seed, .threads = threads, .chips = chips, .parts = parts}),
+               uint32_t on_chips, uint32_t parts)
+      : session(graph, machine.machine,
+                {.seed = seed, .threads = threads, .on_chips = on_chips, .parts = parts}),
         is_host(machine.machine.is_host()) {}
   BoundSession(const Graph& graph, const BoundSession& owner)
       : session(graph, owner.session), is_host(owner.is_host) {}
@@ -309,10 +310,10 @@ void bind_session(nb::module_& m) {
   bind_cost(m);
   m.def(
       "estimate",
-      [](const Graph& graph, const ChosenMachine& machine, uint32_t chips) {
-        return graph::estimate(graph, machine.machine, {.chips = chips});
+      [](const Graph& graph, const ChosenMachine& machine, uint32_t on_chips) {
+        return graph::estimate(graph, machine.machine, {.on_chips = on_chips});
       },
-      "graph"_a, "machine"_a, "chips"_a, Released(), "The cost of a graph, without a session.");
+      "graph"_a, "machine"_a, "on_chips"_a, Released(), "The cost of a graph, without a session.");
   m.def(
       "is_bound_in_place",
       [](nb::object array, const std::string& dtype, const graph::Shape& shape) {
@@ -325,7 +326,7 @@ void bind_session(nb::module_& m) {
   m.def("load_graphs", &load_graphs, "path"_a, Released());
   nb::class_<BoundSession>(m, "Session", "A network lowered for a machine, with its parameters.")
       .def(nb::init<const Graph&, const ChosenMachine&, uint32_t, uint64_t, uint32_t, uint32_t>(), "graph"_a,
-           "machine"_a, "threads"_a, "seed"_a, "chips"_a, "parts"_a, Released())
+           "machine"_a, "threads"_a, "seed"_a, "on_chips"_a, "parts"_a, Released())
       .def(nb::init<const Graph&, const BoundSession&>(), "graph"_a, "owner"_a, Released())
       .def("run", &run, "arrays"_a)
       .def("run_at", &run_at, "addresses"_a, "wide"_a = std::vector<WideInput>())

@@ -3,8 +3,8 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <tessera/drop_grow.h>
 #include <tessera/error.h>
-#include <tessera/training.h>
 #include <tessera/weight.h>
 
 #include <optional>

@@ -81,7 +81,7 @@ def block_norms(matrix: Tensor, block_size: int) -> Tensor:
     return blocks_of(matrix, block_size).square().sum((2, 3)).reshape(-1)
 
 
-# From so many scores on, it is faster to find those above a bound first.
+# From this number of scores on, it is faster to find those above a bound first.
 _MANY_SCORES = 1 << 20
 
 

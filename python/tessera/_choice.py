@@ -105,7 +105,7 @@ class Choice:
 
 
 def choose(name: str, weight: NDArray[np.float32], rows: int, measure: bool) -> tuple[Matrix | None, LayerReport]:
-    """The sparse form of a weight [out, in] for products of so many rows, or None, and why."""
+    """The sparse form of a weight [out, in] for products of `rows` rows, or None, and why."""
     zeros = zeros_of(weight, rows=rows)
     shape, b = (weight.shape[0], weight.shape[1]), zeros.best_block_size or 1
     dense, sparse, reason = _predicted(zeros, b)
@@ -120,7 +120,7 @@ def choose(name: str, weight: NDArray[np.float32], rows: int, measure: bool) -> 
 
 
 def predict(matrix: Matrix, rows: int) -> tuple[float, float, str]:
-    """Seconds of products of so many rows, dense and in the blocks of a matrix, and why these do not pay.
+    """Seconds of products of `rows` rows, dense and in the blocks of a matrix, and why these do not pay.
 
     Those of blocks are NaN where they cannot be fastest.
     """

@@ -55,7 +55,7 @@ ACTIVATIONS = ("none", "relu", "gelu")
 
 
 def checked_shape(name: str, tensor: Tensor, features: int) -> torch.Size:
-    """The shape of a tensor, which must end with so many features."""
+    """The shape of a tensor, whose last dimension must be `features`."""
     shape = tensor.shape
     if not shape or shape[-1] != features:
         raise ValueError(f"{name} has shape {tuple(shape)}; its last dimension must be {features}")

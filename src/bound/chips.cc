@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <optional>
 #include <utility>
 
+#include "bound/chip_search.h"
 #include "compiler/compile.h"
 #include "ops/collective/collective.h"
 
@@ -14,8 +14,6 @@ namespace {
 
 using machine::Machine;
 using ops::PlanCandidate;
-
-constexpr uint32_t kMostAsOne = 4;
 
 class ChipSearch {
  public:
@@ -27,16 +25,12 @@ class ChipSearch {
     const uint32_t most = machine_.chip_count();
     for (uint32_t chips = 1; chips <= most; chips *= 2)
       if (problem_.n % chips == 0 && problem_.n >= chips) consider(as_replicas(chips));
-    for (uint32_t chips = 2; chips <= most && (chips <= kMostAsOne || !fits(best_)); chips *= 2)
+    for (uint32_t chips = 2; chips <= most && (chips <= kMostForSpeed || !best_.fits()); chips *= 2)
       consider(as_one(chips));
     return plan();
   }
 
  private:
-  static bool fits(const std::optional<ChipPlan>& plan) {
-    return plan && plan->planned.plan.chosen.rejected.empty();
-  }
-
   Machine chips(uint32_t count) const { return machine_.part(0, count * machine_.chip_tiles); }
 
   ChipPlan as_replicas(uint32_t count) const {
@@ -76,31 +70,26 @@ class ChipSearch {
   }
 
   void consider(ChipPlan plan) {
-    considered_.push_back(plan.planned.plan.chosen);
-    const PlanCandidate& chosen = plan.planned.plan.chosen;
-    const bool fits = chosen.rejected.empty(), best_fits = this->fits(best_);
-    const bool better =
-        !best_ || (fits && !best_fits) ||
-        (fits == best_fits && (fits ? chosen.total() < best_->planned.plan.chosen.total()
-                                    : chosen.max_tile_bytes < best_->planned.plan.chosen.max_tile_bytes));
-    if (better) best_ = std::move(plan);
+    const PlanCandidate& chosen = considered_.emplace_back(plan.planned.plan.chosen);
+    best_.consider({chosen.rejected.empty(), chosen.total(), static_cast<double>(chosen.max_tile_bytes)},
+                   std::move(plan));
   }
 
   ChipPlan plan() {
-    ops::TileProductPlan& plan = best_->planned.plan;
+    ops::TileProductPlan& plan = best_.best().planned.plan;
     for (PlanCandidate& candidate : considered_)
       if (candidate.rejected.empty() && candidate.partition != plan.chosen.partition)
         candidate.rejected = fmt::format("{:.3g} us, slower than {:.3g} us", candidate.total() * 1e6,
                                          plan.chosen.total() * 1e6);
     plan.candidates.insert(plan.candidates.begin(), considered_.begin(), considered_.end());
-    return std::move(*best_);
+    return std::move(best_.best());
   }
 
   const Pattern& pattern_;
   const ops::ProductProblem& problem_;
   const Machine& machine_;
   const ops::ForcedKnobs& force_;
-  std::optional<ChipPlan> best_;
+  BestOnChips<ChipPlan> best_;
   std::vector<PlanCandidate> considered_;
 };
 

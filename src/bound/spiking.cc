@@ -127,8 +127,8 @@ struct SpikingNetwork::Compiled {
     return o;
   }
 
-  static void add_control(const ops::Builder& builder, ops::SpikingStackOperands& o) {
-    o.control = external(builder, "control", Role::input, {Type::u32, 1, ops::spiking_control_columns()});
+  void add_control(const ops::Builder& builder, ops::SpikingStackOperands& o) const {
+    o.control = external(builder, "control", Role::input, ops::control_of(problems.front()));
     o.gradient_threshold = external(builder, "gradient_threshold", Role::input, {Type::f32, 1, 1});
   }
 

@@ -1,7 +1,7 @@
 // Image formats, read from any source of bytes.
 #pragma once
 
-#include <tessera/training.h>
+#include <tessera/images.h>
 
 #include "io/source.h"
 

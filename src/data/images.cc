@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/training.h>
+#include <tessera/images.h>
 
 #include <filesystem>
 #include <optional>

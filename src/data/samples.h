@@ -1,7 +1,7 @@
 // Images as vectors of numbers: division into training and validation, standardisation, shuffling.
 #pragma once
 
-#include <tessera/training.h>
+#include <tessera/images.h>
 
 #include <cstddef>
 #include <cstdint>

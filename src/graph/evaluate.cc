@@ -57,15 +57,13 @@ std::vector<float> initial_contents(const ValueInfo& info, uint64_t seed, uint32
 
 /// One replica of a graph.
 struct Replica {
-  uint32_t number = 0;
   Substream substream;
   std::vector<Array> values = {};
 };
 
 void run(const Graph& graph, const Node& node, Replica& replica) {
   std::vector<Array>& values = replica.values;
-  Evaluation evaluation{
-      .graph = graph, .node = node, .replica = replica.number, .substream = replica.substream};
+  Evaluation evaluation{.graph = graph, .node = node, .substream = replica.substream};
   for (ValueId input : node.inputs) evaluation.inputs.push_back(&values[input]);
   std::vector<Array> results = results_of(evaluation);
   for (size_t i = 0; i < results.size(); ++i) values[node.outputs[i]] = std::move(results[i]);
@@ -87,7 +85,6 @@ class LoopRun {
  public:
   LoopRun(const Node& node, Replica& outside, Replica& inside)
       : form_(loop_form(node)), body_(*node.body), outside_(outside), inside_(inside), node_(node) {
-    inside_.number = outside.number;
     inside_.substream = outside.substream;
     inside_.values.resize(body_.values().size());
     for (ValueId id = 0; id < inside_.values.size(); ++id)
@@ -177,9 +174,8 @@ WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& st
                     const Substream& substream) {
   for (const ListInputs& lists : list_inputs(graph))
     check_lists(graph, lists, leaf(graph, lists.ids, inputs, state), leaf(graph, lists.num, inputs, state));
-  std::vector<Replica> replicas(graph.replicas(), {0, substream});
+  std::vector<Replica> replicas(graph.replicas(), {substream});
   for (uint32_t r = 0; r < replicas.size(); ++r) {
-    replicas[r].number = r;
     if (graph.replicas() > 1 && !substream.empty()) replicas[r].substream[kReplicaWord] = r;
     for (ValueId id = 0; id < graph.values().size(); ++id) {
       replicas[r].values.push_back(leaf(graph, id, inputs, state));
@@ -212,7 +208,7 @@ std::vector<Array> results_of(const Evaluation& e) {
 
 std::vector<Array> results_of_passes(const Evaluation& e) {
   std::vector<Replica> replicas(1);
-  replicas[0] = {e.replica, e.substream, std::vector<Array>(e.graph.values().size())};
+  replicas[0] = {e.substream, std::vector<Array>(e.graph.values().size())};
   for (size_t i = 0; i < e.inputs.size(); ++i) replicas[0].values[e.node.inputs[i]] = *e.inputs[i];
   run_loop(e.node, replicas);
   std::vector<Array> results;

@@ -61,7 +61,6 @@ struct Evaluation {
   const Graph& graph;
   const Node& node;
   std::vector<const Array*> inputs = {};
-  uint32_t replica = 0;
   Substream substream = {};
 
   const TensorType& input_type(size_t i) const { return graph.type(node.inputs.at(i)); }
@@ -156,9 +155,8 @@ struct Traits {
   /// The permutation that a node performs; none: it does more than permute. null: never.
   std::optional<DimensionOrder> (*permutes)(const Node&) = nullptr;
   bool aliases = false;  ///< whether its result may be stored where its input is
-  bool draws = false;    ///< whether it draws random numbers that differ between replicas only
-  /// Whether the random numbers that a node draws depend on its elements' positions. null: only if it draws
-  /// or has sub-streams.
+  /// Whether the random numbers that a node draws depend on its elements' positions. null: only if it has
+  /// sub-streams.
   bool (*draws_by_place)(const Node&) = nullptr;
   /// Whether a node draws random numbers that differ between replicas, micro-batches and calls of a function;
   /// null: never.

@@ -33,8 +33,7 @@ bool has_substreams(const Graph& graph) {
 
 bool draws_numbers(const Node& node) {
   const Traits& traits = node.operation->traits;
-  return traits.draws || has_substreams(node) ||
-         (traits.draws_by_place != nullptr && traits.draws_by_place(node));
+  return has_substreams(node) || (traits.draws_by_place != nullptr && traits.draws_by_place(node));
 }
 
 uint32_t substream_words(const Graph& graph) {

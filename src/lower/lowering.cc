@@ -4,9 +4,11 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <numeric>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "base/integer_types.h"
@@ -29,12 +31,6 @@ std::shared_ptr<const std::byte> bytes_of(Type type, const std::vector<float>& v
   for (uint64_t i = 0; i < values.size(); ++i)
     kernels::store_number(type, bytes.get() + i * size_of(type), double{values[i]});
   return {bytes, bytes.get()};
-}
-
-/// Whether replicas draw numbers of their own.
-bool draws(const Node& node) {
-  if (node.operation->traits.draws || has_substreams(node)) return true;
-  return node.body && std::ranges::any_of(node.body->nodes(), draws);
 }
 
 [[noreturn]] void reject_sparse() {
@@ -193,15 +189,39 @@ const LoweredFunction& Lowering::function(const Node& call) {
   return added;
 }
 
-void Lowering::choose(WeightForms forms) {
+void Lowering::choose_weights(WeightForms forms) {
   lowered_.forms = std::move(forms);
   place_weights();
+}
+
+void Lowering::choose(WeightForms forms) {
+  choose_weights(std::move(forms));
   lowered_.layouts = choose_layouts(*this);
 }
 
-program::StepId Lowering::build() {
-  choose(weight_forms(graph_));
-  return build_steps();
+program::StepId Lowering::build(std::vector<PassRecord>& passes) {
+  const auto pass = [&](const char* name, const auto& run) {
+    const auto start = std::chrono::steady_clock::now();
+    std::string did = run();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    passes.push_back({name, std::move(did), took.count()});
+  };
+  pass("weights", [&] {
+    choose_weights(weight_forms(graph_));
+    return fmt::format("{} weights", lowered_.weights.size());
+  });
+  pass("layouts", [&] {
+    lowered_.layouts = choose_layouts(*this);
+    const auto changed =
+        std::ranges::count_if(lowered_.layouts.values, [](const auto& layout) { return layout != kRows; });
+    return fmt::format("{} values not in rows", changed);
+  });
+  program::StepId step = 0;
+  pass("lower", [&] {
+    step = build_steps();
+    return fmt::format("{} compute sets", builders_.front().program().compute_sets().size());
+  });
+  return step;
 }
 
 program::StepId Lowering::build_steps() {
@@ -639,7 +659,7 @@ std::vector<bool> Lowering::differ_between_replicas() const {
   for (const Node& node : graph_.nodes()) {
     const bool any = std::ranges::any_of(node.inputs, [&](ValueId input) { return differ[input]; });
     for (ValueId output : node.outputs)
-      differ[output] = (any || draws(node)) && node.operation->traits.over_replicas == nullptr;
+      differ[output] = (any || has_substreams(node)) && node.operation->traits.over_replicas == nullptr;
   }
   return differ;
 }

@@ -82,8 +82,8 @@ class Lowering {
   /// Lowers the body of a loop of the graph that `around` lowers.
   Lowering(const Lowering& around, const Node& loop);
 
-  /// Adds the whole graph and returns its step.
-  program::StepId build();
+  /// Adds the whole graph, returns its step and records the passes: forms of weights, layouts, lowering.
+  program::StepId build(std::vector<PassRecord>& passes);
   /// Adds the graph as a function of its inputs and outputs.
   ops::Function build_function(const std::string& name, const WeightForms& forms);
   Lowered release() { return std::move(lowered_); }
@@ -164,8 +164,8 @@ class Lowering {
   ops::Operand with_substream(const ops::Operand& step);
   void copy_substream(program::CopySet& set, const ops::Operand& to, std::optional<uint32_t> call = {});
   ops::Operand substream_of_call(uint32_t call);
-  /// A row of words for each replica, all of equal length.
-  ops::Operand by_replica(const std::string& name, std::vector<uint32_t> words);
+  /// A constant of rows of words.
+  ops::Operand constant_words(const std::string& name, std::vector<uint32_t> words, uint32_t rows = 1);
   /// The weight whose form a value has.
   const std::optional<ValueId>& form_of(ValueId id) const { return lowered_.forms.at(id); }
   /// The layout in which products read a value as a weight.
@@ -215,12 +215,14 @@ class Lowering {
 
  private:
   void choose(WeightForms forms);
+  void choose_weights(WeightForms forms);
   program::StepId build_steps();
   ops::Operand in_layout(ValueId id, const ValueLayout& layout, const ops::Builder& builder);
   void place_weights();
   void place_values();
   std::string name_beside_result(std::string_view name) const;
-  ops::Operand constant_words(const std::string& name, std::vector<uint32_t> words, uint32_t rows = 1);
+  /// A row of words for each replica, all of equal length.
+  ops::Operand by_replica(const std::string& name, std::vector<uint32_t> words);
   // Lowering of loops.
   ValueLayout layout_of_result(const LoopForm& form, size_t output) const;
   void begin_passes(const Node& node, const LoopForm& form, Lowering& body);

@@ -16,7 +16,7 @@ namespace tessera::graph {
 namespace {
 
 /// A node, in its graph.
-struct Place {
+struct NodeInGraph {
   const Graph* graph;
   const Node* node;
 };
@@ -27,13 +27,13 @@ bool hold(const std::vector<Lowered::Sets>& sets, uint32_t set) {
 }
 
 /// The innermost one that added a compute set.
-std::optional<Place> place_of(const Graph& graph, const Lowered& lowered, uint32_t set) {
+std::optional<NodeInGraph> place_of(const Graph& graph, const Lowered& lowered, uint32_t set) {
   for (const auto& [function, of] : lowered.functions)
     if (const auto found = place_of(*function.first, of.body, set)) return found;
   for (const auto& [node, body] : lowered.loops)
     if (const auto found = place_of(*graph.nodes()[node].body, *body, set)) return found;
   for (size_t n = 0; n < graph.nodes().size(); ++n)
-    if (hold(lowered.sets[n], set)) return Place{&graph, &graph.nodes()[n]};
+    if (hold(lowered.sets[n], set)) return NodeInGraph{&graph, &graph.nodes()[n]};
   return {};
 }
 
@@ -68,7 +68,7 @@ uint64_t first_row(const Shape& shape, const Graph& graph, const std::set<ValueI
 std::string text_of(const program::MissingRow& error, const Graph& graph, const Lowered& lowered,
                     const Parts* parts) {
   const program::RowEntry& at = error.at;
-  const std::optional<Place> place =
+  const std::optional<NodeInGraph> place =
       at.compute_set ? place_of(graph, lowered, *at.compute_set) : std::nullopt;
   if (!place) return error.what();
   const auto& [of, node] = *place;

@@ -4,11 +4,10 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
-#include <optional>
 #include <utility>
 
+#include "bound/chip_search.h"
 #include "compiler/compile.h"
 #include "graph/loop.h"
 #include "graph/stages.h"
@@ -16,7 +15,7 @@
 namespace tessera::graph {
 namespace {
 
-constexpr uint32_t kMostForSpeed = 4;
+using bound::kMostForSpeed;
 
 void compile(Placed& placed, std::shared_ptr<const program::Program> program, const machine::Machine& machine,
              bound::Runs runs) {
@@ -32,13 +31,9 @@ Placed build(const Graph& graph, Stages stages, const machine::Machine& machine,
   const machine::Machine part = compiler::machine_of_replica(program, machine);
   const ops::Builder builder(program, part);
   Placed placed;
-  const auto start = std::chrono::steady_clock::now();
   Lowering lowering(graph, builder, std::move(stages), in_place);
-  program.set_main(lowering.build());
+  program.set_main(lowering.build(placed.passes));
   placed.lowered = lowering.release();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  placed.passes.push_back(
-      {"lower", fmt::format("{} compute sets", program.compute_sets().size()), took.count()});
   compile(placed, std::make_shared<const program::Program>(std::move(program)), machine, runs);
   return placed;
 }
@@ -60,27 +55,35 @@ class PlacementSearch {
   Placed find(bound::Runs runs) {
     const uint32_t most = machine_.chip_count();
     consider(fmt::format("1 of {} chips", most), stages_of(graph_), 1);
-    const bool fits_one = fits_;
+    const bool fits_one = best_.fits();
     for (uint32_t chips = 2; chips <= most && wants_stages(chips, fits_one); chips *= 2)
       consider_stages(chips);
     for (uint32_t chips = 2; chips <= most && wants_as_one(chips, fits_one); chips *= 2)
       consider(fmt::format("{} chips as one", chips), stages_of(graph_), chips);
-    considered_[chosen_].chosen = true;
-    best_->considered = std::move(considered_);
+    const Candidate& best = best_.best();
+    considered_[best.number].chosen = true;
+    Placed placed = std::move(best_.best().placed);
+    placed.considered = std::move(considered_);
     if (runs != bound::Runs::none) {
-      const compiler::Executable& estimated = best_->program->executable();
-      best_->passes.resize(best_->passes.size() - estimated.passes.size());
-      compile(*best_, estimated.program, part(chips_), runs);
+      const compiler::Executable& estimated = placed.program->executable();
+      placed.passes.resize(placed.passes.size() - estimated.passes.size());
+      compile(placed, estimated.program, part(best.chips), runs);
     }
-    return std::move(*best_);
+    return placed;
   }
 
  private:
+  struct Candidate {
+    Placed placed;
+    size_t number;  ///< among those considered
+    uint32_t chips;
+  };
+
   bool wants_stages(uint32_t chips, bool fits_one) const {
-    return fits_one ? std::ranges::any_of(graph_.nodes(), is_loop) && chips <= kMostForSpeed : !fits_;
+    return fits_one ? std::ranges::any_of(graph_.nodes(), is_loop) && chips <= kMostForSpeed : !best_.fits();
   }
   bool wants_as_one(uint32_t chips, bool fits_one) const {
-    return fits_one ? chips <= kMostForSpeed : !fits_;
+    return fits_one ? chips <= kMostForSpeed : !best_.fits();
   }
 
   void consider_stages(uint32_t chips) {
@@ -95,27 +98,17 @@ class PlacementSearch {
     const machine::Machine machine = part(chips);
     Placed placed = build(graph_, std::move(stages), machine, {}, bound::Runs::none);
     const compiler::MemoryReport& memory = placed.program->memory();
-    PlacementCost cost{std::move(name), 0, memory.fits() ? "" : overflow_text(memory), false};
-    cost.seconds = placed.program->seconds_of(placed.program->estimate());
-    const bool is_better =
-        !best_ || (memory.fits() && !fits_) ||
-        (memory.fits() == fits_ && (fits_ ? cost.seconds < considered_[chosen_].seconds
-                                          : memory.overflow_bytes < best_->program->memory().overflow_bytes));
-    considered_.push_back(std::move(cost));
-    if (!is_better) return;
-    fits_ = memory.fits();
-    chosen_ = considered_.size() - 1;
-    chips_ = chips;
-    best_ = std::move(placed);
+    const bool fits = memory.fits();
+    const double seconds = placed.program->seconds_of(placed.program->estimate());
+    const auto bytes = static_cast<double>(memory.overflow_bytes);
+    considered_.push_back({std::move(name), seconds, fits ? "" : overflow_text(memory), false});
+    best_.consider({fits, seconds, bytes}, {std::move(placed), considered_.size() - 1, chips});
   }
 
   const Graph& graph_;
   const machine::Machine& machine_;
   std::vector<PlacementCost> considered_;
-  std::optional<Placed> best_;
-  size_t chosen_ = 0;
-  uint32_t chips_ = 1;  ///< of the chosen one
-  bool fits_ = false;
+  bound::BestOnChips<Candidate> best_;
 };
 
 void bind_metadata_of(const Lowered& lowered, bound::BoundProgram& program) {

@@ -206,7 +206,7 @@ RunCost estimate(const Graph& graph, const Machine& machine, const EstimateOptio
   std::optional<Graph> owner;
   if (options.owner != nullptr)
     transform(owner.emplace(*options.owner), session_transforms(), machine.model());
-  const Session::Impl compiled(graph, machine.model(), {.chips = options.chips},
+  const Session::Impl compiled(graph, machine.model(), {.on_chips = options.on_chips},
                                {nullptr, owner ? &*owner : nullptr}, bound::Runs::none);
   return compiled.cost(options.inputs);
 }

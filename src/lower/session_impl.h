@@ -60,7 +60,7 @@ struct Session::Impl {
       find_shared(*of.graph);
       if (machine.kind == machine::Kind::host) find_bound(*of.graph);
     }
-    placed = place_graph(graph, own, in_place, options.chips, runs);
+    placed = place_graph(graph, own, in_place, options.on_chips, runs);
     std::ranges::move(placed.passes, std::back_inserter(passes));
     lists = list_inputs(graph);
     if (owner && owner->program().fits())

@@ -60,12 +60,12 @@ struct Context {
   /// Reordered weights of convolutions, by constant, whether the convolution is transposed, and groups.
   std::map<std::tuple<const Constant*, bool, uint32_t>, ConstantPointer> reordered = {};
   std::vector<ConstantPointer> held = {};  ///< kept alive, so that no other constant gets their addresses
-  /// A product without a bias, to which one may be added.
-  struct Product {
+  /// A product to which a bias may be added.
+  struct ProductWithoutBias {
     graph::Value x;
     graph::Value weight;
   };
-  std::map<graph::ValueId, Product> products = {};
+  std::map<graph::ValueId, ProductWithoutBias> products = {};
   /// Values that are a number times another value.
   std::map<graph::ValueId, std::pair<graph::Value, double>> scaled = {};
   std::map<graph::ValueId, Scores> scores = {};

@@ -14,13 +14,7 @@
 namespace tessera::graph {
 namespace {
 
-void check_draws_and_patterns(const Graph& function) {
-  for (const Node& node : function.nodes())
-    if (node.operation->traits.draws)
-      throw UsageError(
-          fmt::format("a function cannot contain {}, which would draw the same random numbers in "
-                      "every call",
-                      node.operation->name));
+void check_patterns(const Graph& function) {
   for (ValueId id : function.inputs())
     if (function.type(id).capacity)
       throw UsageError(
@@ -35,7 +29,7 @@ Types infer_call(const Signature& s) {
   stage_of(s.attributes);
   if (has_stages(function))
     throw UsageError("a function cannot name stages: name the stage of each call of it, or use a loop");
-  check_draws_and_patterns(function);
+  check_patterns(function);
   const std::vector<ValueId> inputs = function.inputs();
   if (inputs.size() != s.inputs.size())
     throw UsageError(

@@ -408,42 +408,42 @@ Value reshape(Value x, Shape shape) {
   return x.owner().apply("reshape", {x}, {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}})[0];
 }
 
-Value slice(Value x, uint32_t dimension, uint32_t begin, uint32_t end) {
-  return x.owner().apply(
-      "slice", {x}, {{"dimension", int64_t{dimension}}, {"begin", int64_t{begin}}, {"end", int64_t{end}}})[0];
+Value slice(Value x, uint32_t dim, uint32_t begin, uint32_t end) {
+  return x.owner().apply("slice", {x},
+                         {{"dimension", int64_t{dim}}, {"begin", int64_t{begin}}, {"end", int64_t{end}}})[0];
 }
 
-std::vector<Value> split(Value x, const std::vector<uint32_t>& sizes, uint32_t dimension) {
+std::vector<Value> split(Value x, const std::vector<uint32_t>& sizes, uint32_t dim) {
   std::vector<Value> parts;
   uint32_t end = 0;
   for (uint32_t size : sizes) {
-    parts.push_back(slice(x, dimension, end, end + size));
+    parts.push_back(slice(x, dim, end, end + size));
     end += size;
   }
-  if (end != x.shape()[dimension])
-    throw UsageError(fmt::format("split: parts of {} elements of dimension {} of {}", end, dimension,
-                                 to_string(x.type())));
+  if (end != x.shape()[dim])
+    throw UsageError(
+        fmt::format("split: parts of {} elements of dimension {} of {}", end, dim, to_string(x.type())));
   return parts;
 }
 
-Value pad(Value x, uint32_t dimension, uint32_t before, uint32_t after, double value) {
+Value pad(Value x, uint32_t dim, uint32_t before, uint32_t after, double value) {
   std::vector<Value> parts;
   const auto add = [&](uint32_t count) {
     if (count == 0) return;
     TensorType type = x.type();
-    if (dimension < type.shape.size()) type.shape[dimension] = count;
+    if (dim < type.shape.size()) type.shape[dim] = count;
     parts.push_back(x.owner().constant(
         "", type.shape, std::vector<float>(type.elements(), static_cast<float>(value)), type.type));
   };
   add(before);
   parts.push_back(x);
   add(after);
-  return parts.size() == 1 ? x : concatenate(parts, dimension);
+  return parts.size() == 1 ? x : concatenate(parts, dim);
 }
 
-Value concatenate(const std::vector<Value>& values, uint32_t dimension) {
+Value concatenate(const std::vector<Value>& values, uint32_t dim) {
   if (values.empty()) throw UsageError("concatenate: there are no values");
-  return values[0].owner().apply("concatenate", values, {{"dimension", int64_t{dimension}}})[0];
+  return values[0].owner().apply("concatenate", values, {{"dimension", int64_t{dim}}})[0];
 }
 
 }  // namespace tessera::graph

@@ -8,7 +8,6 @@
 #include <limits>
 #include <memory>
 
-#include "base/random.h"
 #include "kernels/host/spiking/codelet.h"
 #include "lower/lowering.h"
 #include "operations/list.h"
@@ -182,21 +181,22 @@ std::vector<LayoutChoice> spiking_layouts(Lowering& l, const Node& node) {
 }
 
 /// The row of control words.
-Operand control_of(Lowering& l, const Node& node) {
-  const Operand control = l.temporary("control", Type::u32, 1, ops::spiking_control_columns());
+Operand control_of(Lowering& l, const Node& node, const SpikingProblem& problem) {
+  const ops::SpikingMatrix row = ops::control_of(problem);
+  const Operand control = l.temporary("control", row.type, row.rows, row.cols);
   const auto part = [&](uint32_t first, uint32_t count) {
     return Operand{control.variable, control.inside({0, 1, first, count})};
   };
-  std::vector<uint32_t> words;
-  for (uint32_t replica = 0; replica < l.replicas(); ++replica) {
-    const uint64_t seed = base::seed_of_substream(static_cast<uint64_t>(node.integer("seed")), 0, replica);
-    words.insert(words.end(), {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
-  }
-  const Operand seeds = l.by_replica("seed", std::move(words));
-  l.run(l.builder().copy({"control",
-                          {copy_of(l.input(kMostListed), part(kernels::spiking_control::limit, 1)),
-                           copy_of(seeds, part(kernels::spiking_control::seed_low, 2)),
-                           copy_of(l.input(kStep), part(kernels::spiking_control::step, 1))}}));
+  const auto seed = static_cast<uint64_t>(node.integer("seed"));
+  const Operand seeds =
+      l.constant_words("seed", {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  program::CopySet set{"control",
+                       {copy_of(l.input(kMostListed), part(kernels::spiking_control::limit, 1)),
+                        copy_of(seeds, part(kernels::spiking_control::seed_low, 2)),
+                        copy_of(l.input(kStep), part(kernels::spiking_control::step, 1))}};
+  if (problem.substream_words > 0)
+    l.copy_substream(set, part(kernels::spiking_control::count, problem.substream_words));
+  l.run(l.builder().copy(std::move(set)));
   return control;
 }
 
@@ -274,9 +274,12 @@ bool trains(const Lowering& l, const Node& node, const std::vector<SpikingProble
 void lower_spiking(Lowering& l, const Node& node) {
   const std::vector<SpikingProblem> problems = problems_of(l, node);
   std::vector<SpikingProblem> built = problems;
-  for (SpikingProblem& problem : built) problem.trains = trains(l, node, problems);
+  for (SpikingProblem& problem : built) {
+    problem.trains = trains(l, node, problems);
+    problem.substream_words = l.substream_words();
+  }
   ops::SpikingStackOperands o = inputs_of(l, node, all_parameters(problems));
-  o.control = control_of(l, node);
+  o.control = control_of(l, node, built.front());
   o.gradient_threshold = l.as_type(l.input(kThreshold), Type::f32);
   o.layers.resize(problems.size());
   if (!l.on_host()) return lower_on_tiles(l, node, built, std::move(o));
@@ -450,7 +453,7 @@ constexpr Operation kSpiking[] = {
      .layouts = spiking_layouts,
      .lower = lower_spiking,
      .cases = spiking_cases,
-     .traits = {.draws = true, .lists = spiking_lists}},
+     .traits = {.has_substreams = [](const Node&) { return true; }, .lists = spiking_lists}},
     {"spiking_gradients",
      kGradientsParameters,
      kAnyParameters,

@@ -72,6 +72,8 @@ struct LayoutChoices {
   std::vector<OperandLayout> values = {};
   std::vector<OperandLayout> x = {};
   std::vector<OperandLayout> y = {};
+
+  bool operator==(const LayoutChoices&) const = default;
 };
 
 }  // namespace tessera::ops

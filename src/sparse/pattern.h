@@ -17,8 +17,8 @@ inline constexpr uint32_t kMaxBlockSize = 1 << 15;
 /// Throws UsageError if a dimension or the block size is out of range.
 void validate_sizes(uint32_t rows, uint32_t cols, uint32_t block_size);
 
-/// Throws UsageError unless sizes are in range, row_begin goes from 0 to blocks() without decreasing, and the
-/// columns of each block row are strictly ascending and below block_cols().
+/// Throws UsageError unless sizes are in range, crow_indices go from 0 to blocks() without decreasing, and
+/// the columns of each block row are strictly ascending and below block_cols().
 void validate(const Pattern& pattern);
 
 /// Also checks that there are block_size² values per block.

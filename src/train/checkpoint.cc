@@ -102,6 +102,11 @@ std::string with_present_names(const std::string& settings) {
       if (value == "cosine") renamed["lr_schedule"] = value;
       continue;
     }
+    // Spiking neurons have a decay too.
+    if (name == "decay" && !given.contains("weight_decay")) {
+      renamed["weight_decay"] = value;
+      continue;
+    }
     const auto found = names.find(name);
     renamed[found == names.end() ? name : found->second] =
         name == "factors" && value == "published" ? ordered_json("unfused") : value;

@@ -1,4 +1,4 @@
-#include <tessera/training.h>
+#include <tessera/drop_grow.h>
 
 #include <algorithm>
 #include <cmath>

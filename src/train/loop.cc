@@ -39,11 +39,11 @@ double train::seconds_since(Clock::time_point start) {
 
 void train::require_finite(double loss, uint64_t step, uint64_t epoch, double lr, const std::string& kept) {
   if (std::isfinite(loss)) return;
-  throw Error(
-      fmt::format("training diverged: the loss is {} after step {}, in epoch {}. A rate below {} may "
-                  "help, or clipping the gradients{}",
-                  std::isnan(loss) ? "NaN" : "infinite", step, epoch, lr,
-                  kept.empty() ? "" : fmt::format("; {} is from before", kept)));
+  throw Error(fmt::format(
+      "training diverged: the loss is {} after step {}, in epoch {}. A learning rate below {} may "
+      "help, or clipping the gradients{}",
+      std::isnan(loss) ? "NaN" : "infinite", step, epoch, lr,
+      kept.empty() ? "" : fmt::format("; {} is from before", kept)));
 }
 
 std::span<const uint32_t> TrainerImpl::samples_of(uint64_t step) {

@@ -1,7 +1,7 @@
 // The graphs of a multilayer perceptron: a training step, evaluation, and dense gradients.
 #pragma once
 
-#include <tessera/training.h>
+#include <tessera/training_settings.h>
 
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 // Drops and grows blocks of a session's weights, on the host.
 #pragma once
 
-#include <tessera/training.h>
+#include <tessera/training_settings.h>
 
 #include <cstdint>
 #include <memory>

@@ -121,8 +121,9 @@ void check_micro_batches(uint32_t micro_batches, uint32_t batch) {
                                  micro_batches));
 }
 
-void check_dropout(double rate) {
-  graph::require_setting(rate >= 0 && rate < 1, "the dropout rate", rate, "at least 0 and less than 1");
+void check_dropout(double probability) {
+  graph::require_setting(probability >= 0 && probability < 1, "the dropout probability", probability,
+                         "at least 0 and less than 1");
 }
 
 void check_learning(const LearningSettings& s, std::string_view samples) {
@@ -197,7 +198,7 @@ void add_schedule(nlohmann::ordered_json& json, const graph::Schedule& s) {
 
 }  // namespace
 
-void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& s, const char* weight_decay) {
+void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& s) {
   json["optimizer"] = name_of(s.optimizer);
   if (has_momentum(s.optimizer)) json["momentum"] = s.momentum;
   if (has_moments(s.optimizer)) {
@@ -207,7 +208,7 @@ void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& s, cons
     if (!s.bias_correction) json["bias_correction"] = false;
   }
   if (s.optimizer == OptimizerKind::lars) json["trust_coefficient"] = s.trust_coefficient;
-  json[weight_decay] = s.weight_decay;
+  json["weight_decay"] = s.weight_decay;
   if (!s.excluded.empty()) json["excluded"] = s.excluded;
   json["lr"] = s.lr;
   add_schedule(json, s.lr_schedule);
@@ -226,7 +227,7 @@ nlohmann::ordered_json json_of(const TrainingSettings& s) {
   if (has_recipe(s)) json["recipe"] = name_of(s.recipe);
   if (is_structured(s) && s.form != graph::Form::fused) json["form"] = name_of(s.form);
   json.update({{"activation", s.activation}, {"dropout", s.dropout}});
-  add_optimizer(json, s, "decay");
+  add_optimizer(json, s);
   add_clip_norm(json, s);
   json["batch"] = s.batch;
   json["micro_batches"] = s.micro_batches;

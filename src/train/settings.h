@@ -1,7 +1,7 @@
 // Settings of training: names, limits, and their form in checkpoints.
 #pragma once
 
-#include <tessera/training.h>
+#include <tessera/training_settings.h>
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -16,9 +16,10 @@ void check(const TrainingSettings& settings);
 /// Checks the settings of optimizer and loop. `samples` names the samples: "images".
 void check_learning(const LearningSettings& settings, std::string_view samples);
 
-/// Throw UsageError for a batch that does not divide into so many parts, and for a rate out of range.
+/// Throw UsageError for a batch that does not divide into that number of parts, and for a probability out of
+/// range.
 void check_micro_batches(uint32_t micro_batches, uint32_t batch);
-void check_dropout(double rate);
+void check_dropout(double probability);
 
 /// Throws UsageError if the samples do not fill a batch, or none are left for validation or testing.
 void check_samples(const LearningSettings& settings, uint64_t training, uint64_t testing,
@@ -29,7 +30,7 @@ bool has_momentum(OptimizerKind kind);
 bool has_moments(OptimizerKind kind);
 
 /// Add the settings of the optimizer, and the clipping of gradients, to a JSON object.
-void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& settings, const char* weight_decay);
+void add_optimizer(nlohmann::ordered_json& json, const LearningSettings& settings);
 void add_clip_norm(nlohmann::ordered_json& json, const LearningSettings& settings);
 
 /// All settings, by name.

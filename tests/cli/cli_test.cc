@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <string>
+#include <vector>
 
 #include "cli/tool.h"
 
@@ -465,6 +467,59 @@ TEST_F(CliTest, HelpHasAnExample) {
     const Outcome o = run(fmt::format("{} --help", command));
     EXPECT_EQ(o.status, 0);
     EXPECT_TRUE(says(o.out, "xample")) << command;
+  }
+}
+
+/// The names that an error about 'frob' lists as those that there are.
+std::vector<std::string> names_in(const std::string& error) {
+  std::smatch found;
+  const std::regex list(
+      "(?:takes(?: sections:)?|is|there are|use(?: one of)?) ([^;':]+)(; 'frob'|,? or a |\\n)");
+  if (!std::regex_search(error, found, list)) return {};
+  const std::string names = found[1];
+  const std::regex separator(", and with .*|, | and | or ");
+  return {std::sregex_token_iterator(names.begin(), names.end(), separator, -1), {}};
+}
+
+/// The text of an option in a command's help.
+std::string help_of(const std::string& help, const std::string& option) {
+  const size_t begin = help.find("\n  " + option);
+  return begin == std::string::npos ? "" : help.substr(begin, help.find("\n  --", begin + 1) - begin);
+}
+
+TEST_F(CliTest, HelpNamesWhatOptionsAccept) {
+  struct Choices {
+    std::string command, arguments;
+    std::vector<std::string> options;
+  };
+  for (const auto& [command, arguments, options] : std::vector<Choices>{
+           {"spmm",
+            "--m 4 --k 4 --density 1/2 --n 4",
+            {"--pattern", "--type", "--mode", "--product", "--machine", "--layout", "--verify", "--print",
+             "--planner", "--isa"}},
+           {"train",
+            "--estimate",
+            {"--kind", "--recipe", "--form", "--activation", "--schedule", "--optimizer", "--lr-schedule",
+             "--dataset", "--machine", "--print", "--reset", "--reset-gradient", "--surrogate"}},
+           {"train", "--kind spiking --estimate", {"--loss", "--dataset"}},
+           {"train bert",
+            "--estimate",
+            {"--size", "--average", "--numbers", "--rounding", "--pack", "--optimizer", "--lr-schedule",
+             "--machine", "--print"}},
+           {"pack", "--lengths /dev/null --max-length 4", {"--algorithm", "--overlong", "--emit"}},
+           {"reproduce popsparse", "", {"--planner", "--type", "--mode"}}}) {
+    const std::string help = run(command + " --help").out;
+    for (const std::string& option : options) {
+      SCOPED_TRACE(command + " " + option);
+      const Outcome o = run(fmt::format("{} {} {} frob", command, arguments, option));
+      EXPECT_EQ(o.status, 2) << o.err;
+      const std::vector<std::string> names = names_in(o.err);
+      EXPECT_FALSE(names.empty()) << o.err;
+      for (const std::string& name : names) {
+        const std::regex word("[^a-z0-9-]" + name + "[^a-z0-9_-]");
+        EXPECT_TRUE(std::regex_search(help_of(help, option), word)) << name << help_of(help, option);
+      }
+    }
   }
 }
 

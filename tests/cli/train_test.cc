@@ -60,7 +60,7 @@ class TrainCliTest : public test::ToolTest {
 TEST_F(TrainCliTest, PrintsThePassesOfItsStep) {
   const Outcome o = run("train --layers 64,32,10 --images 400 --threads 2 --estimate --print passes");
   EXPECT_EQ(o.status, 0) << o.err;
-  for (const char* pass : {"decompose", "remove unused", "fuse", "lower", "liveness"})
+  for (const char* pass : {"decompose", "remove unused", "fuse", "weights", "layouts", "lower", "liveness"})
     EXPECT_TRUE(says(o.out, pass)) << pass;
   EXPECT_EQ(run("train --layers 64,32,10 --estimate --print passes --json").status, 2);
 }
@@ -103,11 +103,11 @@ TEST_F(TrainCliTest, EveryKindAndOptimizerRuns) {
         "--kind dynamic --block 4 --every 2 --schedule set",
         "--kind dynamic --block 4 --every 2 --change 0.5 --until 1",
         "--kind dynamic --schedule none",
-        "--optimizer sgd --decay 0.001 --clip-norm 1",
+        "--optimizer sgd --weight-decay 0.001 --clip-norm 1",
         "--optimizer nesterov --momentum 0.5 --activation gelu",
         "--optimizer adam --dropout 0.1",
-        "--optimizer adamw --decay 0.1 --micro-batches 5 --betas 0.8,0.99",
-        "--optimizer lamb --decay 0.01 --exclude '*.bias' --lr-schedule linear --warmup 3",
+        "--optimizer adamw --weight-decay 0.1 --micro-batches 5 --betas 0.8,0.99",
+        "--optimizer lamb --weight-decay 0.01 --exclude '*.bias' --lr-schedule linear --warmup 3",
         "--optimizer lamb --no-bias-correction --lr-schedule cosine --lr-end 0.1",
         "--optimizer lars --momentum 0.5 --trust-coefficient 0.01 --lr-schedule polynomial --lr-power 2",
         "--kind butterfly --recipe paper",

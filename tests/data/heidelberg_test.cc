@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
-#include <tessera/training.h>
+#include <tessera/recordings.h>
 
 #include <limits>
 #include <string>

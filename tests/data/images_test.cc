@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
-#include <tessera/training.h>
+#include <tessera/images.h>
 
 #include <cstdlib>
 #include <numeric>

@@ -40,16 +40,20 @@ void expect_equal(const RunCost& cost, const RunCost& expected) {
 
 Machine chips(uint32_t count) { return Machine::find("m2000").with("chips", count).with("tiles", 8); }
 
-/// Layers of one function.
-Graph calls(uint32_t width, uint32_t layers) {
+/// Layers of one function; with `stages`, as many on each stage.
+Graph calls(uint32_t width, uint32_t layers, uint32_t stages = 0) {
   auto f = std::make_shared<Graph>();
   const Value x = f->input("x", {6, width}), w = f->input("w", {width, width}), b = f->input("b", {width});
   f->output("y", x + tanh(linear(x, w, b)));
   Graph g;
   Value h = g.input("x", {6, width});
-  for (uint32_t i = 0; i < layers; ++i)
-    h = g.call(f, {h, g.parameter("w" + std::to_string(i), {width, width}, Initial::normal(0.1)),
-                   g.parameter("b" + std::to_string(i), {width})})[0];
+  for (uint32_t i = 0; i < layers; ++i) {
+    const Call how = {.stage = stages > 0 ? std::optional(i * stages / layers) : std::nullopt};
+    h = g.call(f,
+               {h, g.parameter("w" + std::to_string(i), {width, width}, Initial::normal(0.1)),
+                g.parameter("b" + std::to_string(i), {width})},
+               how)[0];
+  }
   g.output("loss", mean(square(h)));
   return g;
 }
@@ -80,7 +84,7 @@ TEST(Estimates, FollowCallsAndStages) {
   add_training(g.value(g.outputs().at("loss")), {.optimizer = Sgd{}, .micro_batches = 5});
   for (const Machine& machine : {Machine::find("bow", 16), chips(2)})
     expect_equal(estimate(g, machine), Session(g, machine).cost());
-  expect_equal(estimate(g, chips(4), {.chips = 2}), Session(g, chips(4), {.chips = 2}).cost());
+  expect_equal(estimate(g, chips(4), {.on_chips = 2}), Session(g, chips(4), {.on_chips = 2}).cost());
 }
 
 /// Weights and results are passed by address, so that a call takes no memory or copies beside its body's.
@@ -99,20 +103,32 @@ TEST(Estimates, OfCallsOnTilesHaveNoCopies) {
   EXPECT_EQ(many.bytes.at("activation"), few.bytes.at("activation"));
 }
 
+void expect_measured(const Graph& g, const Machine& machine) {
+  Session session(g, machine);
+  ASSERT_TRUE(session.fits());
+  std::map<std::string, std::vector<float>> arrays;
+  std::vector<Tensor> tensors;
+  for (const ArrayType& each : session.arrays()) {
+    arrays[each.name].assign(each.type.elements(), 0.5F);
+    tensors.push_back({each.name, arrays[each.name].data(), {}});
+  }
+  EXPECT_EQ(session.measure(tensors).cycles, estimate(g, machine).cycles);
+}
+
 /// A pass of a loop is counted once; a run that is measured walks them all.
 TEST(Estimates, OfMicroBatchesAreWhatRunsTake) {
   Graph g = calls(24, 2);
   add_training(g.value(g.outputs().at("loss")), {.optimizer = Sgd{}, .micro_batches = 7});
-  for (const Machine& machine : {Machine::find("bow", 16), chips(2)}) {
-    Session session(g, machine);
-    ASSERT_TRUE(session.fits());
-    std::map<std::string, std::vector<float>> arrays;
-    std::vector<Tensor> tensors;
-    for (const ArrayType& each : session.arrays()) {
-      arrays[each.name].assign(each.type.elements(), 0.5F);
-      tensors.push_back({each.name, arrays[each.name].data(), {}});
-    }
-    EXPECT_EQ(session.measure(tensors).cycles, estimate(g, machine).cycles);
+  for (const Machine& machine : {Machine::find("bow", 16), chips(2)}) expect_measured(g, machine);
+}
+
+TEST(Estimates, OfNamedStagesAreWhatRunsTake) {
+  for (const uint32_t micro_batches : {1U, 5U}) {
+    Graph g = calls(24, 8, 4);
+    expect_measured(g, chips(4));
+    add_training(g.value(g.outputs().at("loss")), {.optimizer = Adam{}, .micro_batches = micro_batches});
+    expect_measured(g, chips(4));
+    expect_equal(estimate(g, chips(4)), Session(g, chips(4)).cost());
   }
 }
 
@@ -147,7 +163,7 @@ TEST(Estimates, TakeNoMemoryForParameters) {
 TEST(Estimates, RefuseWhatSessionsRefuse) {
   Graph g;
   g.output("y", relu(g.input("x", {8, 8})));
-  EXPECT_THAT(test::error_of<UsageError>([&] { estimate(g, chips(2), {.chips = 4}); }),
+  EXPECT_THAT(test::error_of<UsageError>([&] { estimate(g, chips(2), {.on_chips = 4}); }),
               HasSubstr("4 chips are to work as one; m2000 has 2"));
   const std::vector<Tensor> unknown = {{"z", nullptr, {}}};
   EXPECT_THAT(test::error_of<UsageError>([&] { estimate(g, chips(2), {.inputs = unknown}); }),

@@ -418,8 +418,7 @@ class Generator {
   }
 
   bool can_be_called(const Item& item) const {
-    return item.body || (!find_operation(item.operation).traits.draws && !item.case_body &&
-                         std::ranges::none_of(item.inputs, [&](const ItemOutput& place) {
+    return item.body || (!item.case_body && std::ranges::none_of(item.inputs, [&](const ItemOutput& place) {
                            return type_at(place).capacity.has_value();
                          }));
   }

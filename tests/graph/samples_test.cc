@@ -218,7 +218,7 @@ Pattern half_full(uint64_t seed) {
   return sparse::generate_pattern({PatternKind::random, kSize, kSize, 0.5, 16, seed});
 }
 
-/// Dense, dynamic and sparse products of so many samples.
+/// Dense, dynamic and sparse products of a number of samples.
 Graph products(uint32_t samples, const Pattern& dynamic) {
   Graph g;
   const Initial initial = Initial::normal(0.1);

@@ -204,7 +204,7 @@ TEST(SpikingOnChips, MakeTheListsOfHosts) {
   machine::Machine two = machine::find("m2000");
   two.tiles = 2 * (two.chip_tiles = 16);
   two.chips = 2;
-  Session tiles(n.graph, Machine(two), {.seed = 4, .chips = 2});
+  Session tiles(n.graph, Machine(two), {.seed = 4, .on_chips = 2});
   Session host(n.graph, Machine::find("host", 2), {.seed = 4});
   const Arrays on_tiles = tiles.run(Network::inputs()), on_host = host.run(Network::inputs());
   for (size_t l = 0; l < layers.size(); ++l)
@@ -218,10 +218,10 @@ TEST(SpikingOnChips, MakeTheListsOfHosts) {
 
 TEST(SpikingOnChips, RefuseMoreThanThereAre) {
   Network n({"chips", {leaky(kInputs, 5)}});
-  EXPECT_EQ(test::error_of<UsageError>([&] { Session(n.graph, Machine::find("m2000"), {.chips = 5}); }),
+  EXPECT_EQ(test::error_of<UsageError>([&] { Session(n.graph, Machine::find("m2000"), {.on_chips = 5}); }),
             "5 chips are to work as one; m2000 has 4");
   n.graph.replicate(2);
-  EXPECT_EQ(test::error_of<UsageError>([&] { Session(n.graph, Machine::find("m2000"), {.chips = 2}); }),
+  EXPECT_EQ(test::error_of<UsageError>([&] { Session(n.graph, Machine::find("m2000"), {.on_chips = 2}); }),
             "chips cannot work as one on a graph with replicas or stages, which divide them");
 }
 

@@ -147,6 +147,59 @@ TEST_P(OfATrainedParameter, DifferBetweenMicroBatchesAndReplicas) {
     }
 }
 
+/// A function of spiking neurons that all fire in each step, of which lists hold one in five.
+std::shared_ptr<const Graph> overflowing() {
+  constexpr uint32_t kSteps = 4, kBatch = 2, kInputs = 3, kNeurons = 30;
+  auto function = std::make_shared<Graph>();
+  const Spikes in = spike_input(*function, "in", kSteps, kBatch, kInputs);
+  const Value step = function->input("step", {}, Type::u32);
+  const std::vector<SpikingLayer> layers = {{.inputs = kInputs, .neurons = kNeurons}};
+  std::vector<Value> parameters;
+  for (const SpikingParameter& parameter : parameters_of(layers[0]))
+    parameters.push_back(function->constant(
+        "", {parameter.rows, parameter.cols},
+        std::vector<float>(parameter.elements(), parameter.name == "weight" ? 2.0F : 0.5F)));
+  const SpikingResults results =
+      spiking(in, layers, parameters, {.capacities = {kNeurons / 5}, .step = step, .seed = 7});
+  function->output("counts", spike_counts(results.spikes[0], kNeurons));
+  return function;
+}
+
+/// Lists in which all inputs fire.
+WideArrays all_fire(uint32_t micro_batches = 1) {
+  WideArrays arrays;
+  for (uint32_t i = 0; i < micro_batches * 4 * 2; ++i) {
+    for (const double id : {0, 1, 2}) arrays["in.ids"].push_back(id);
+    for (const double num : {3, 3}) arrays["in.num"].push_back(num);
+  }
+  arrays["step"] = Array(micro_batches, 3);
+  return arrays;
+}
+
+TEST(Substreams, OfSpikingLayersDifferBetweenCallsAndPasses) {
+  const auto function = overflowing();
+  Graph g;
+  const Spikes in = spike_input(g, "in", 4, 2, 3);
+  const std::vector<Value> given = {in.ids, in.num, g.input("step", {}, Type::u32)};
+  for (int call = 0; call < 2; ++call) add_outputs(g, g.call(function, given));
+  add_outputs(g, g.loop(function, given, {.count = 3}));
+  add_outputs(g, g.loop(function, given, {.count = 3, .summed = {"counts"}}));
+  const Arrays found = run_everywhere(g, all_fire());
+  std::set<std::vector<float>> counts;
+  for (const auto& [name, values] : found) counts.insert(values);
+  EXPECT_EQ(counts.size(), found.size());
+  EXPECT_TRUE(std::ranges::any_of(found.at("y3"), [](float count) { return std::fmod(count, 3.0F) != 0; }));
+}
+
+TEST(Substreams, OfSpikingLayersDifferBetweenMicroBatches) {
+  const auto function = overflowing();
+  Graph g = *function;
+  g.repeat_for_micro_batches(2);
+  const Arrays found = run_everywhere(g, all_fire(2));
+  EXPECT_TRUE(
+      std::ranges::any_of(found.at("counts"), [](float count) { return std::fmod(count, 2.0F) != 0; }));
+}
+
 INSTANTIATE_TEST_SUITE_P(Substreams, OfATrainedParameter, testing::Bool());
 
 TEST(Substreams, GradientsDropWhatTheFunctionDropped) {

@@ -270,11 +270,12 @@ TEST(Sessions, RecordTheirPasses) {
     const RunCost cost = Session(g, Machine::find(machine, 2)).cost();
     std::vector<std::string> names;
     for (const PassRecord& pass : cost.passes) names.push_back(pass.name);
-    EXPECT_EQ(std::vector(names.begin(), names.begin() + 6),
-              (std::vector<std::string>{"move permutations", "decompose", "remove unused", "fuse", "lower",
-                                        "verify"}));
+    EXPECT_EQ(std::vector(names.begin(), names.begin() + 8),
+              (std::vector<std::string>{"move permutations", "decompose", "remove unused", "fuse", "weights",
+                                        "layouts", "lower", "verify"}));
     EXPECT_EQ(cost.passes[0].did, "0 operations");
     EXPECT_EQ(cost.passes[3].did, "1 operations");
+    EXPECT_EQ(cost.passes[4].did, "1 weights");
   }
 }
 

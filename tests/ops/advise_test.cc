@@ -69,7 +69,7 @@ TEST(Advise, PredictsWhatPlansDo) {
             const Advice advice = advice_for(pattern, n, type);
             const auto elements = std::ranges::find(advice.sparse, 1U, &SparseAdvice::block_size);
             ASSERT_NE(elements, advice.sparse.end());
-            const PackedWeight weight{sparse::PackedElements::without_values(pattern, type, {}), false};
+            const PackedWeight weight{sparse::PackedElements::without_values(pattern, type, {})};
             const double planned = plan_host_product(weight, {.n = n, .type = type}, machine::host(2), {},
                                                      {Layout::column_major, Layout::column_major})
                                        .chosen.total();

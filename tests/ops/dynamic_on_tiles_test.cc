@@ -133,7 +133,7 @@ std::vector<ReadBucket> read_back(const DynamicEncoding& encoding, const Dynamic
   return buckets;
 }
 
-/// Whether a bucket could have taken so many blocks of a row of a partition.
+/// Whether a bucket could have taken that number of blocks of a row of a partition.
 bool has_room(const ReadBucket& bucket, uint32_t partition, size_t blocks, const DynamicGrid& grid) {
   const uint32_t header = bucket.partitions.contains(partition)
                               ? 0

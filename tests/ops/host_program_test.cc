@@ -51,8 +51,8 @@ PackedWeight pack(uint32_t block_size, bool is_dynamic) {
   const SparseMatrix matrix = generate({PatternKind::random, kRows, kCols, 0.3, block_size, 1});
   if (!is_dynamic) return prepack_weight(matrix, Type::f32);
   const Pattern& p = matrix.pattern;
-  if (block_size > 1) return {sparse::PackedBlocks(p, Type::f32, p.blocks() + 3), false};
-  return {sparse::PackedElements::dynamic(p.rows, p.cols, p.blocks() + 9, Type::f32), false};
+  if (block_size > 1) return {sparse::PackedBlocks(p, Type::f32, p.blocks() + 3)};
+  return {sparse::PackedElements::dynamic(p.rows, p.cols, p.blocks() + 9, Type::f32)};
 }
 
 // Products without beta do not read their result, so liveness need not preserve it.

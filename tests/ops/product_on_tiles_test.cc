@@ -8,6 +8,7 @@
 #include "kernels/common/activation.h"
 #include "ops/run_on_tiles.h"
 #include "support/activations.h"
+#include "support/allocations.h"
 #include "support/error_of.h"
 #include "support/toy_machine.h"
 
@@ -223,6 +224,24 @@ TEST(ProductOnTiles, TakesAndLeavesOperandsStoredAsTheirTransposes) {
             if (kind != Kind::dynamically_sparse) expect_kept(transposing, 1.15);
           }
   }
+}
+
+TEST(ProductOnTiles, EqualProductsArePlannedOnce) {
+  const machine::Machine chip = machine::find("gc200");
+  const Pattern pattern = random_matrix(512, 512, 4).pattern;
+  const ProductProblem problem{.n = 96};
+  const auto chosen = [&](const LayoutChoices& layouts) {
+    return plan_tile_product(pattern, problem, chip, {}, nullptr, layouts).layouts;
+  };
+  const auto lying = [&](uint32_t tiles) {
+    return LayoutChoices{.x = {matrix_layout(512, 96, program::map_linearly(512, 96, tiles))}};
+  };
+  for (const LayoutChoices& layouts : {LayoutChoices(), lying(64)}) {
+    const uint64_t once = test::allocations_in([&] { chosen(layouts); });
+    EXPECT_LT(test::allocations_in([&] { chosen(layouts); }), once / 10);
+  }
+  EXPECT_EQ(chosen(lying(64)).x, lying(64).x[0]);
+  EXPECT_EQ(chosen(lying(65)).x, lying(65).x[0]);
 }
 
 TEST(ProductOnTiles, TransposesAtAPrice) {

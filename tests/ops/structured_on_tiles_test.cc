@@ -5,6 +5,7 @@
 #include "ops/bound_operands.h"
 #include "ops/run_on_tiles.h"
 #include "ops/structured/tiles/structured.h"
+#include "support/allocations.h"
 #include "support/error_of.h"
 #include "support/structured_reference.h"
 #include "support/toy_machine.h"
@@ -105,6 +106,24 @@ TEST(StructuredOnTiles, RunsOnIpus) {
         for (const bool gradients : {false, true})
           expect_right({.structure = structure, .batch = 8, .type = type, .gradients = gradients},
                        machine::find(name));
+}
+
+TEST(StructuredOnTiles, EqualMapsArePlannedOnce) {
+  StructuredProblem p{.structure = Butterfly{256, 256}, .batch = 31};
+  const machine::Machine chip = machine::find("gc200");
+  StructuredPlan first, again;
+  const uint64_t once = test::allocations_in([&] { first = plan_structured(p, chip); });
+  const uint64_t repeated = test::allocations_in([&] { again = plan_structured(p, chip); });
+  EXPECT_LT(repeated, once / 10);
+  EXPECT_EQ(first.chosen.partition, again.chosen.partition);
+  const machine::Machine pod = machine::find("m2000");
+  (void)plan_structured(p, pod.part(0, pod.chip_tiles));
+  EXPECT_LT(test::allocations_in([&] { (void)plan_structured(p, pod.part(pod.chip_tiles, pod.chip_tiles)); }),
+            once / 10)
+      << "on another chip";
+  p.gradients = true;
+  EXPECT_NE(plan_structured(p, chip).chosen.partition, "");
+  EXPECT_NE(plan_structured(p, chip).chosen.total(), first.chosen.total());
 }
 
 TEST(StructuredOnTiles, RefusesWhatCannotBe) {

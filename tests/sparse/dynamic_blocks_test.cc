@@ -178,7 +178,7 @@ TEST(DynamicBlocks, FollowAnySequenceOfChanges) {
   }
 }
 
-/// A weight of so many blocks that threads share its changes; each block has a value of its own.
+/// A weight of enough blocks that threads share its changes; each block has a value of its own.
 struct LargeFixture {
   static constexpr uint32_t kRows = 256, kCols = 512, kBlock = 4, kCapacity = 50000;
 

@@ -32,7 +32,7 @@ class PopsparseStudy : public ::testing::Test {
     return made;
   }
 
-  /// A product of m = k = 512 that takes so many seconds; none: it does not fit.
+  /// A product of m = k = 512 that takes that many seconds; none: it does not fit.
   static void add(Study& study, const Operand& operand, uint32_t n, std::optional<double> seconds,
                   ops::Planner planner = ops::Planner::vendor) {
     Result result{.fits = seconds.has_value()};

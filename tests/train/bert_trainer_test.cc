@@ -281,7 +281,8 @@ TEST_F(BertTrainerTest, SettingsThatDoNotFitAreRefused) {
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.numbers = "fp8"; }), "there are no numbers 'fp8'"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.rounding = graph::Rounding::stochastic; }),
                    "numbers fp32 have none"));
-  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.config.hidden_dropout_prob = 1; }), "dropout rate"));
+  EXPECT_TRUE(
+      says(error([](PretrainingSettings& s) { s.config.hidden_dropout_prob = 1; }), "dropout probability"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.config.type_vocab_size = 1; }), "token types"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.lr = -1; }), "learning rate"));
 }

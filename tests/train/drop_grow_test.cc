@@ -1,7 +1,7 @@
 // Which blocks go and which come.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <tessera/training.h>
+#include <tessera/drop_grow.h>
 
 #include <algorithm>
 #include <set>

@@ -34,7 +34,7 @@ TEST(Settings, OutOfRangeNamesTheValue) {
   EXPECT_TRUE(says(error([](auto& s) { s.layers = {10, 0, 2}; }), "the size of a layer is 0"));
   EXPECT_TRUE(says(error([](auto& s) { s.layers = {10, 300}; }), "the classes, is 300"));
   EXPECT_TRUE(says(error([](auto& s) { s.activation = "swish"; }), "'swish' is unknown"));
-  EXPECT_TRUE(says(error([](auto& s) { s.dropout = 1; }), "the dropout rate is 1"));
+  EXPECT_TRUE(says(error([](auto& s) { s.dropout = 1; }), "the dropout probability is 1"));
   EXPECT_TRUE(says(error([](auto& s) { s.lr = 0; }), "the learning rate is 0; it must be positive"));
   EXPECT_TRUE(says(error([](auto& s) { s.momentum = 1; }), "the momentum is 1"));
   EXPECT_TRUE(says(error([](auto& s) { s.betas.beta2 = 1; }), "a beta is 1"));

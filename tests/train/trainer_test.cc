@@ -249,6 +249,7 @@ TEST(Trainer, ContinuesFromEarlierCheckpoints) {
   Trainer(settings, images(), Machine::host(2)).train({.checkpoint = path});
   test::rewrite_safetensors(path, [](std::string text) {
     for (const auto& [now, before] : {std::pair("\"lr\"", "\"rate\""), std::pair("\"clip_norm\"", "\"clip\""),
+                                      std::pair("\"weight_decay\"", "\"decay\""),
                                       std::pair("\"form\":\"unfused\"", "\"factors\":\"published\"")}) {
       text = test::with_all(std::move(text), now, before);
     }

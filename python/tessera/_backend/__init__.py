@@ -26,7 +26,7 @@ def backend(
 ) -> Callable[..., Any]:
     """A backend of `torch.compile`, also by its name "tessera".
 
-    `options` are `threads`, at most so many (0: the default); `measure`: whether each part of a graph is timed when it
+    `options` are `threads`, the most that run (0: the default); `measure`: whether each part of a graph is timed when it
     is compiled, and left to PyTorch if that is faster; and `training`: whether sessions also compute what needs
     gradients, and these. PyTorch does so by default, since its products of changing weights are faster.
     """

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 class Settings:
     """What `torch.compile(options=…)` may say."""
 
-    #: At most so many threads; 0: the default.
+    #: The most threads that run; 0: the default.
     threads: int = 0
     #: Whether each part is timed when it is compiled, and left to PyTorch if that is faster.
     measure: bool = False

@@ -16,7 +16,7 @@ from tessera.graph._session import Session
 
 #: Sets of weights, such as those of equal layers, that have sessions of their own.
 _MOST_SETS = 256
-#: Weights that change more often than each so many calls are read where they lie until they rest as long.
+#: Weights that change after fewer calls than this are read where they lie until they rest as long.
 PATIENCE = 8
 
 #: Addresses and versions of tensors, and the fingerprint of their contents.

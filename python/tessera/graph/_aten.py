@@ -37,13 +37,13 @@ class Weights(Protocol):
     """What decides in which form the weights of products are kept."""
 
     def form_of(self, name: str, weight: Tensor, rows: int) -> Matrix | None:
-        """The sparse form of [out, in], whose product has so many rows; None: dense."""
+        """The sparse form of [out, in], whose product has `rows` rows; None: dense."""
 
     def note(self, name: str, matrix: Matrix, rows: int) -> None:
         """A weight that is sparse already."""
 
     def leave(self, name: str, weight: Tensor, rows: int, reason: str) -> None:
-        """A weight that stays dense; its product, if it is the weight of one, has so many rows, else 0."""
+        """A weight that stays dense; its product, if it is the weight of one, has `rows` rows, else 0."""
 
 
 class Parameter:
@@ -71,7 +71,7 @@ class Parameter:
         return type_of(self.tensor.dtype)
 
     def weight(self, rows: int, *, transposed: bool = False) -> Value:
-        """Its value as [out, in] of products of so many rows; `transposed`: it is [in, out]."""
+        """Its value as [out, in] of products of `rows` rows; `transposed`: it is [in, out]."""
         value = self._transposed if transposed else self._value
         if value is not None or self.weights is None:
             return value or self.value()

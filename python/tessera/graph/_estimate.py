@@ -142,7 +142,7 @@ class Estimate:
 
 
 def machine_for(machine: Machine | str, threads: int, figures: Mapping[str, float] | None = None) -> Machine:
-    """A machine by name; of this computer, with so many threads."""
+    """A machine by name; of this computer, with that number of threads."""
     if isinstance(machine, Machine):
         if figures:
             raise ValueError(f"figures change a machine by its name; make {machine!r} with them")

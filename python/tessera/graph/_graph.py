@@ -107,7 +107,7 @@ class Graph:
         """Add a sparse matrix, for `linear`: of its blocks only those of a pattern are stored.
 
         `matrix` is what `tessera.Weight` takes, or one: its values are the initial ones, or those of `initial`.
-        `dynamic` lets sessions change the pattern, with room for so many blocks, or for those of `matrix`.
+        `dynamic` lets sessions change the pattern, with room for that number of blocks, or for those of `matrix`.
         """
         taken = Matrix.of(matrix.matrix() if isinstance(matrix, _tessera.Weight) else matrix, block_size)
         contents, _ = _initial(name, taken.values if initial is None else initial)
@@ -268,8 +268,8 @@ class Graph:
     ) -> Session:
         """Lower the graph for a machine, with initial parameters by a seed.
 
-        `threads` are those of this computer that run it: at most so many; 0: the default. With `on_chips` so many chips
-        of a machine of several work as one; 0: what is predicted to be fastest (docs/chips.md). On a host a graph whose
+        `threads` is the most threads of this computer that run it; 0: the default. `on_chips` is the number of chips
+        of a machine of several that work as one; 0: what is predicted to be fastest (docs/chips.md). On a host a graph whose
         samples do not depend on each other runs for `parts` equal parts of them, one on each thread; 1: for all at
         once; 0: what is predicted to be fastest. `share` is another session, such as that of a training step, whose
         machine is taken, and whose parameters are read where they lie: those of an evaluation follow every change.

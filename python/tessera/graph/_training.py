@@ -57,7 +57,7 @@ class Schedule:
         _tessera.check_schedule(*astuple(self))
 
     def factor(self, finished: int) -> float:
-        """After so many finished steps, as PyTorch's schedulers count them: 0 before the first."""
+        """After a number of finished steps, as PyTorch's schedulers count them: 0 before the first."""
         count = _tessera.whole_number("finished", finished)
         return _tessera.schedule_factor(self.kind, self.steps, self.warmup, self.power, self.end, count)
 

@@ -457,7 +457,7 @@ def concatenate(values: Sequence[Value], dim: int) -> Value:
 
 
 def split(x: Value, sizes: Sequence[int], dim: int) -> list[Value]:
-    """Parts of so many elements of a dimension, one after another."""
+    """Parts of a dimension, one after another, with these sizes."""
     ends = np.cumsum(sizes).tolist()
     return [slice(x, dim, end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
@@ -490,7 +490,7 @@ def select_features(x: Value, places: Sequence[int]) -> Value:
 
 
 def sum_neighbours(x: Value, neighbours: int) -> Value:
-    """Sums of so many neighbouring elements of the last dimension."""
+    """Sums of that number of neighbouring elements of the last dimension."""
     return apply("sum_neighbours", x, neighbours=neighbours)
 
 

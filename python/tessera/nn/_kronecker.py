@@ -18,7 +18,7 @@ _INITS = ("uniform", "scaled", "empty")
 
 
 def _initialise(weight: Tensor, inputs: int, outputs: int, init: str) -> None:
-    """Uniform as `torch.nn.Linear` for so many inputs per output, or normal at the right scale for learning."""
+    """Uniform as `torch.nn.Linear` for that number of inputs per output, or normal at the right scale for learning."""
     if init == "uniform":
         bound = 1 / math.sqrt(inputs)
         nn.init.uniform_(weight, -bound, bound)

@@ -85,7 +85,7 @@ class StructuredLinear(nn.Module):
 
 
 def checked_input(x: Tensor, in_features: int) -> Tensor:
-    """An `x` whose type may be that of parameters, with so many features."""
+    """An `x` with `in_features` features, whose type may be that of parameters."""
     checked_shape("x", x, in_features)
     if not (x.is_floating_point() or x.is_complex()):
         raise TypeError(f"an operand of {x.dtype}: use a floating-point type")
@@ -99,7 +99,7 @@ def reordered(x: Tensor, permutation: Tensor) -> Tensor:
 
 
 def scaled_deviation(inputs: int, outputs: int) -> float:
-    """The standard deviation of a factor with so many inputs per output and outputs per input."""
+    """The standard deviation of a factor with these numbers of inputs per output and of outputs per input."""
     return math.sqrt(1 / inputs) * min(1.0, math.sqrt(outputs / inputs))
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def levels_for(features: int) -> int:
-    """log₂ of the size of a butterfly with so many inputs, at least 1."""
+    """log₂ of the size of a butterfly with that number of inputs, at least 1."""
     return max(1, (features - 1).bit_length())
 
 

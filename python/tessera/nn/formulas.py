@@ -109,7 +109,7 @@ def toeplitz(x: Tensor, c: Tensor) -> Tensor:
     `c` is [out_features + in_features - 1], from the last element of the first row to that of the first column.
     """
     before = x.shape[-1] - 1
-    size = 1 << (c.shape[0] + before - 1).bit_length()  # at least so many; powers of two are fast
+    size = 1 << (c.shape[0] + before - 1).bit_length()  # enough for all; powers of two are fast
     return _convolve(x, c, size)[..., before : c.shape[0]]
 
 

@@ -22,7 +22,7 @@ def boundaries(
     """Describe the sequences of a pack, or of several packs one after another, for attention without mixing.
 
     `seq_lengths` has the tokens of each sequence, as in the column of that name, of one pack or of each. With
-    `length`, every pack is padded to so many tokens, and the padding is one more segment.
+    `length`, every pack is padded to that number of tokens, and the padding is one more segment.
 
     "hf" gives the arguments of Transformers' FlashAttention: `position_ids` (from `position_offset` in each
     sequence) and `seq_idx`, both 1 × tokens, `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q`, `max_length_k`.

@@ -117,7 +117,7 @@ class Plan:
     def index(self, lengths: Lengths, *, shuffle: int | None = None, ranks: int = 0) -> Index:
         """Say which sequences are in each pack, for the lengths that were planned.
 
-        With a seed, packs are in random order. `ranks` orders them for so many data-parallel ranks that take
+        With a seed, packs are in random order. `ranks` orders them for that number of data-parallel ranks that take
         packs round-robin: the cost of attention, Σ length², is nearly equal in every step. Raises ValueError for
         lengths other than those that were planned.
         """

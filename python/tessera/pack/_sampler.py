@@ -16,7 +16,7 @@ from tessera.pack._plan import Algorithm, Index, Lengths, Overlong, Plan, length
 
 @dataclass
 class _Position:
-    """A place in the sequence of batches: of an epoch, so many have been taken."""
+    """A place in the sequence of batches: how many of an epoch have been taken."""
 
     epoch: int
     batches: int

@@ -1,7 +1,7 @@
 // Binning of timed events into steps.
 #pragma once
 
-#include <tessera/training.h>
+#include <tessera/recordings.h>
 
 #include <cstdint>
 #include <span>

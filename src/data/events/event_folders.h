@@ -1,7 +1,7 @@
 // Folders of recordings in `.npy` files, one folder for each class.
 #pragma once
 
-#include <tessera/training.h>
+#include <tessera/recordings.h>
 
 #include <filesystem>
 #include <string>

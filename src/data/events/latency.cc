@@ -1,7 +1,7 @@
 // Latency coding of images.
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/training.h>
+#include <tessera/recordings.h>
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <tessera/error.h>
-#include <tessera/training.h>
+#include <tessera/recordings.h>
 
 #include <algorithm>
 #include <array>

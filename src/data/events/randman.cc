@@ -1,7 +1,7 @@
 // Random manifolds (Zenke & Vogels 2021), with random numbers keyed by what they are for.
 #include <fmt/format.h>
 #include <tessera/error.h>
-#include <tessera/training.h>
+#include <tessera/recordings.h>
 
 #include <algorithm>
 #include <cmath>

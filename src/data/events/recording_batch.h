@@ -1,8 +1,8 @@
 // Batches of recordings in the form that spiking networks take.
 #pragma once
 
+#include <tessera/recordings.h>
 #include <tessera/spiking.h>
-#include <tessera/training.h>
 
 #include <cstdint>
 #include <span>

@@ -266,7 +266,9 @@ FoldedGraph folded(const Graph& graph) {
   Graph moved = graph;
   move_permutations(moved);
   remove_unused(moved);
-  return Folding(moved).run();
+  FoldedGraph result = Folding(moved).run();
+  verify_if_asserting(result.graph);
+  return result;
 }
 
 }  // namespace tessera::graph

@@ -11,6 +11,7 @@
 #include "graph/loop.h"
 #include "graph/operation.h"
 #include "graph/substream.h"
+#include "graph/transforms/transforms.h"
 
 namespace tessera::graph {
 namespace {
@@ -97,6 +98,7 @@ std::vector<Value> Graph::repeat_for_micro_batches(uint32_t count, const std::ve
   const std::vector<Value> sums(result, result + static_cast<int64_t>(summed.size()));
   result += static_cast<int64_t>(summed.size());
   for (auto& [name, id] : outputs_) id = (result++)->id;
+  verify_if_asserting(*this);
   return sums;
 }
 

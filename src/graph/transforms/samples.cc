@@ -10,6 +10,7 @@
 
 #include "graph/operation.h"
 #include "graph/substream.h"
+#include "graph/transforms/transforms.h"
 
 namespace tessera::graph {
 namespace {
@@ -35,6 +36,7 @@ class Part {
       part_.output(name, part_.value(at(id)));
     }
     name_results();
+    verify_if_asserting(part_);
     return std::move(part_);
   }
 

@@ -96,23 +96,23 @@ class LearningRates {
 };
 
 /// Parameters that are trained, and their gradients.
-struct Trained {
-  std::vector<Value> parameters, gradients;
+struct TrainedParameters {
+  std::vector<Value> values, gradients;
 };
 
-Trained trained_by(Value loss, Graph& graph, const std::vector<Value>& frozen) {
+TrainedParameters trained_by(Value loss, Graph& graph, const std::vector<Value>& frozen) {
   std::vector<Value> all;
   for (ValueId id = 0; id < graph.values().size(); ++id)
     if (graph.info(id).kind == Kind::parameter && std::ranges::find(frozen, id, &Value::id) == frozen.end())
       all.push_back(graph.value(id));
   const std::vector<std::optional<Value>> found = gradients(loss, all);
-  Trained trained;
+  TrainedParameters trained;
   for (size_t i = 0; i < all.size(); ++i) {
     if (!found[i]) continue;
-    trained.parameters.push_back(all[i]);
+    trained.values.push_back(all[i]);
     trained.gradients.push_back(*found[i]);
   }
-  if (trained.parameters.empty()) throw UsageError("the loss depends on no parameter that is trained");
+  if (trained.values.empty()) throw UsageError("the loss depends on no parameter that is trained");
   return trained;
 }
 

@@ -63,6 +63,7 @@ struct SpikingNeuron : Neuron {
 };
 
 /// Columns of a field "control", u32: maximum number of listed neurons; seed and step of the random stream.
+/// Further columns are the numbers of the sub-stream (base::seed_of_substream).
 namespace spiking_control {
 enum : size_t { limit, seed_low, seed_high, step, count };
 }

@@ -38,9 +38,7 @@ class SpikingOverflow {
                   int64_t operation, int64_t first_sample)
       : dropped_(dropped),
         first_sample_(static_cast<uint64_t>(first_sample)),
-        stream_(word(control, spiking_control::seed_low) | uint64_t{word(control, spiking_control::seed_high)}
-                                                               << 32,
-                word(control, spiking_control::step), static_cast<uint32_t>(operation)),
+        stream_(seed(control), word(control, spiking_control::step), static_cast<uint32_t>(operation)),
         limit_(std::min(word(control, spiking_control::limit), static_cast<uint32_t>(capacity))) {}
 
   /// Keeps no more of the listed neurons than fit; the first `spikes` of them fired.
@@ -55,6 +53,13 @@ class SpikingOverflow {
   }
 
  private:
+  static uint64_t seed(const program::FieldView& control) {
+    uint64_t seed =
+        word(control, spiking_control::seed_low) | uint64_t{word(control, spiking_control::seed_high)} << 32;
+    for (uint32_t i = spiking_control::count; i < control.cols; ++i)
+      seed = base::seed_of_substream(seed, i - spiking_control::count, word(control, i));
+    return seed;
+  }
   static uint32_t word(const program::FieldView& control, size_t i) {
     return load<uint32_t>(address_of(control, 0, static_cast<int64_t>(i)));
   }

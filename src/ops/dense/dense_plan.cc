@@ -57,7 +57,7 @@ class Estimate {
 
   Expected<DensePartition> all() const {
     program::PhaseTimes cycles;
-    add_exchange(cycles, broadcast_cycles());
+    if (copies_w() || copies_x()) add_exchange(m_, broadcast_cycles(), cycles);
     cycles[Phase::compute] += kernels::dense_cycles(m_, s_.numbers.operands, rows_, inner_, cols_);
     cycles[Phase::control] += program::superstep_cycles(m_, partition_.tiles());
     if (partition_.k_parts > 1) add_reduction(cycles);
@@ -74,12 +74,6 @@ class Estimate {
  private:
   bool copies_w() const { return partition_.n_parts > 1 || partition_.m_slices > 1; }
   bool copies_x() const { return partition_.m_parts > 1 || partition_.n_slices > 1; }
-
-  void add_exchange(program::PhaseTimes& cycles, double transfer) const {
-    if (transfer == 0) return;
-    cycles[Phase::exchange] += transfer + program::exchange_overhead_cycles(m_);
-    cycles[Phase::sync] += program::exchange_sync_cycles(m_);
-  }
 
   /// A tile copies its own slice; it receives the rest, with its neighbour if they share it.
   double broadcast_cycles() const {
@@ -98,7 +92,7 @@ class Estimate {
     program::TileTraffic t;
     t.local = partial_ / partition_.k_parts;
     t.in = t.out = partial_ - t.local;
-    add_exchange(cycles, program::traffic_cycles(m_, t));
+    add_exchange(m_, program::traffic_cycles(m_, t), cycles);
     cycles[Phase::reduce] += reduce_cycles(m_, s_.numbers, partition_.k_parts,
                                            std::ceil(double{1} * rows_ * cols_ / partition_.k_parts));
     cycles[Phase::control] += program::superstep_cycles(m_, partition_.tiles());

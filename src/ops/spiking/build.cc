@@ -173,8 +173,7 @@ void check_operands(const Builder& builder, const SpikingProblem& p, const Spiki
   if (!p.gradients || reads_potentials) require(builder, o.potentials, "potentials", r.potentials);
   require(builder, o.currents, "currents", r.currents);
   require(builder, o.dropped, "dropped", p.gradients ? SpikingMatrix{} : r.dropped);
-  require(builder, o.control, "control",
-          p.gradients ? SpikingMatrix{} : SpikingMatrix{Type::u32, 1, spiking_control_columns()});
+  require(builder, o.control, "control", p.gradients ? SpikingMatrix{} : control_of(p));
   require(builder, o.gradient_threshold, "gradient_threshold",
           p.gradients ? SpikingMatrix{} : SpikingMatrix{Type::f32, 1, 1});
   require(builder, o.upstream, "upstream", p.gradients ? upstream_of(p) : SpikingMatrix{});

@@ -26,7 +26,7 @@ PhaseTimes cycles_of(const SpikingProblem& problem, uint32_t samples, const Mach
   std::vector<FieldView> fields = {list, field_of(shape.steps, 2 * samples, Type::u32), weight, dynamics};
   const std::vector<int64_t> params = params_of(problem, 0);
   if (!problem.gradients) {
-    fields.push_back(field_of(1, spiking_control_columns(), Type::u32));
+    fields.push_back(field_of(control_of(problem)));
     fields.push_back(field_of(1, 1));
     for (const SpikingMatrix* of :
          {&r.ids, &r.num, &r.surrogate, &r.resets, &r.potentials, &r.currents, &r.dropped})
@@ -136,7 +136,9 @@ SpikingMatrix upstream_of(const SpikingProblem& p) {
   return {Type::f32, p.steps, p.batch * (p.layer.neuron.spikes ? p.room() : p.layer.neurons)};
 }
 
-uint32_t spiking_control_columns() { return kernels::spiking_control::count; }
+SpikingMatrix control_of(const SpikingProblem& p) {
+  return {Type::u32, 1, uint32_t{kernels::spiking_control::count} + p.substream_words};
+}
 
 SpikingPlan plan_spiking(const SpikingProblem& problem, const Machine& machine) {
   check(problem);

@@ -20,13 +20,14 @@ struct SpikingProblem {
   SpikingLayer layer;
   uint32_t steps = 0;
   uint32_t batch = 0;
-  uint32_t in_capacity = 0;     ///< capacity of the inputs' lists, per step and sample
-  uint32_t capacity = 0;        ///< capacity of the layer's lists; 0: all neurons
-  bool trains = true;           ///< whether gradients follow a forward pass
-  bool learns_dynamics = true;  ///< whether there are gradients of decays and thresholds
-  bool gradients = false;       ///< computes gradients of inputs and parameters, instead of the forward pass
-  bool input_gradient = true;   ///< for gradients: whether inputs have them
-  uint32_t operation = 0;       ///< number of the random stream by which full lists drop neurons
+  uint32_t in_capacity = 0;      ///< capacity of the inputs' lists, per step and sample
+  uint32_t capacity = 0;         ///< capacity of the layer's lists; 0: all neurons
+  bool trains = true;            ///< whether gradients follow a forward pass
+  bool learns_dynamics = true;   ///< whether there are gradients of decays and thresholds
+  bool gradients = false;        ///< computes gradients of inputs and parameters, instead of the forward pass
+  bool input_gradient = true;    ///< for gradients: whether inputs have them
+  uint32_t operation = 0;        ///< number of the random stream by which full lists drop neurons
+  uint32_t substream_words = 0;  ///< numbers of that stream's sub-stream, at the end of the control row
   /// Expected means per step and sample, for planning: spikes of the inputs, and listed neurons.
   double expected_inputs = 0;
   double expected_listed = 0;
@@ -73,8 +74,8 @@ SpikingResults results_of(const SpikingProblem& problem);
 /// The shape of the results' gradients: one per entry of the lists, or per potential.
 SpikingMatrix upstream_of(const SpikingProblem& problem);
 
-/// Number of columns of the operand "control" (u32, one row), which the codelet's spiking_control names.
-uint32_t spiking_control_columns();
+/// The operand "control", whose columns the codelet's spiking_control names.
+SpikingMatrix control_of(const SpikingProblem& problem);
 
 /// Parameters in the form that kernels read; forward pass and gradients may share them.
 struct SpikingPrepared {

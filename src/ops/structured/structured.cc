@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include "base/memo.h"
 #include "ops/structured/host/host.h"
 #include "ops/structured/tiles/structured.h"
 
@@ -43,6 +44,16 @@ void check_operands(const Builder& builder, const StructuredProblem& p, const St
     builder.require(*o.bias_gradient, "the gradient of the bias", p.type, bias.rows, bias.cols);
 }
 
+/// What a plan depends on.
+struct StructuredKey {
+  StructuredProblem problem;
+  machine::Machine machine;
+
+  bool operator==(const StructuredKey& other) const {
+    return problem == other.problem && machine.is_like(other.machine);
+  }
+};
+
 }  // namespace
 
 StructuredPlan plan_structured(const StructuredProblem& problem, const machine::Machine& machine) {
@@ -50,8 +61,12 @@ StructuredPlan plan_structured(const StructuredProblem& problem, const machine::
   parameters_of(problem.structure);  // throws for impossible sizes
   if (problem.bias && machine.kind != machine::Kind::host)
     throw UsageError(fmt::format("a structured map with a bias runs on hosts; '{}' is none", machine.name));
-  return machine.kind == machine::Kind::host ? plan_on_host(problem, machine)
-                                             : plan_on_tiles(problem, machine);
+  constexpr size_t kMost = 64;
+  static base::Memo<StructuredKey, StructuredPlan> plans(kMost);
+  return plans.get({problem, machine}, [&] {
+    return machine.kind == machine::Kind::host ? plan_on_host(problem, machine)
+                                               : plan_on_tiles(problem, machine);
+  });
 }
 
 std::string to_string(const StructuredPlan& plan) {

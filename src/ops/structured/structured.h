@@ -29,6 +29,8 @@ struct StructuredProblem {
   bool parameter_gradients = true;  ///< for gradients: whether those of the parameters and the bias are
                                     ///< computed
 
+  bool operator==(const StructuredProblem&) const = default;
+
   /// Rows and columns of a matrix of samples with `features` features.
   uint32_t rows(uint32_t features) const { return transposed ? features : batch; }
   uint32_t cols(uint32_t features) const { return transposed ? batch : features; }
@@ -39,7 +41,8 @@ using StructuredPlan = Plan<StructuredPartition>;
 
 /// Partitions the map: on a host, the batch over the threads by cost, with one thread for small batches; on
 /// tiles, the passes of a chain, or the dense products of Toeplitz matrices. Throws UsageError for impossible
-/// sizes, and types or structures that the machine does not support.
+/// sizes, and types or structures that the machine does not support. Equal problems on like machines are
+/// planned once.
 StructuredPlan plan_structured(const StructuredProblem& problem, const machine::Machine& machine);
 
 /// "2 parts; predicted 17 us"

@@ -6,10 +6,16 @@
 #include "base/ceil_divide.h"
 #include "kernels/common/element.h"
 #include "kernels/map/reduce/codelet.h"
+#include "program/cycles.h"
 
 namespace tessera::ops {
 
 using base::ceil_divide;
+
+void add_exchange(const machine::Machine& machine, double traffic, program::PhaseTimes& cycles) {
+  cycles[program::Phase::exchange] += traffic + program::exchange_overhead_cycles(machine);
+  cycles[program::Phase::sync] += program::exchange_sync_cycles(machine);
+}
 
 std::vector<uint32_t> part_counts(uint32_t units, uint32_t most) {
   std::vector<uint32_t> counts;

@@ -28,6 +28,9 @@ struct Expected {
   double bytes = 0;  ///< bytes of the fullest tile
 };
 
+/// Adds an exchange whose busiest tile takes `traffic` cycles, with its sync.
+void add_exchange(const machine::Machine& machine, double traffic, program::PhaseTimes& cycles);
+
 /// The numbers of parts, up to `most`, that give different sizes of the largest part.
 std::vector<uint32_t> part_counts(uint32_t units, uint32_t most);
 

@@ -301,17 +301,18 @@ Planned search(const Pattern& pattern, const ProductProblem& problem, const Mach
   return std::move(*best);
 }
 
-/// What a plan depends on that chooses the layouts of all operands.
+/// What a plan depends on.
 struct PlanKey {
   ProductProblem problem;
   ForcedKnobs force;
   std::optional<std::variant<StaticPartition, DensePartition, DynamicTiling>> forward;
+  LayoutChoices layouts;
   Pattern pattern;
   Machine machine;
 
   bool operator==(const PlanKey& other) const {
     return problem == other.problem && force == other.force && forward == other.forward &&
-           machine.is_like(other.machine) && pattern == other.pattern;
+           machine.is_like(other.machine) && layouts == other.layouts && pattern == other.pattern;
   }
 };
 
@@ -325,10 +326,9 @@ TileProductPlan plan_tile_product(const Pattern& pattern, const ProductProblem& 
                                   const Machine& machine, const ForcedKnobs& force,
                                   const TileProductPlan* forward, const LayoutChoices& layouts) {
   const auto plan = [&] { return search(pattern, problem, machine, force, forward, layouts).plan; };
-  if (!layouts.values.empty() || !layouts.x.empty() || !layouts.y.empty()) return plan();
   constexpr size_t kMost = 64;  // of patterns of perhaps millions of blocks
   static base::Memo<PlanKey, TileProductPlan> plans(kMost);
-  PlanKey key{problem, force, {}, pattern, machine};
+  PlanKey key{problem, force, {}, layouts, pattern, machine};
   if (forward != nullptr) key.forward = forward->partition;
   return plans.get(std::move(key), plan);
 }

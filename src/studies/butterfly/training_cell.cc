@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <tessera/error.h>
+#include <tessera/training.h>
 
 #include "studies/butterfly/layer_cell.h"
 

@@ -2,7 +2,7 @@
 // modelled machine would differ only by roundings.
 #pragma once
 
-#include <tessera/training.h>
+#include <tessera/training_settings.h>
 
 #include <cstdint>
 #include <optional>

@@ -85,8 +85,7 @@ double seconds_per_pack(const graph::BertConfig& config, const pack::Packing& pa
                                .tokens = packing.max_length,
                                .sequences = static_cast<uint32_t>(packing.depths().size() - 1),
                                .predictions = train::most_predictions_of(packing)};
-  graph::Session session =
-      train::pretraining_graph(settings, shape).session(Machine::host(threads), {.seed = kSeed});
+  graph::Session session(train::pretraining_graph(settings, shape), Machine::host(threads), {.seed = kSeed});
   const std::vector<PackLengths> packs = sample_packs(packing, steps * kPacksOfStep);
   uint32_t step = 1;
   float lr = 1e-4F, loss = 0, masked_lm = 0, next_sentence = 0;

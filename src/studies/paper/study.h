@@ -10,8 +10,8 @@
 // the paper's folder, each with its source and a column `name`; cmake/studies.cmake lists them.
 #pragma once
 
+#include <tessera/images.h>
 #include <tessera/packing.h>
-#include <tessera/training.h>
 
 #include <cstdint>
 #include <filesystem>

@@ -173,7 +173,7 @@ Result run_network(const NetworkCase& what, const Setting& setting) {
   const Graph graph = training_step(what);
   Result result;
   graph::Session session(graph, Machine(machine_of(what, setting.machine)),
-                         {.threads = setting.threads, .chips = what.chips});
+                         {.threads = setting.threads, .on_chips = what.chips});
   result.fits = session.fits();
   if (!result.fits) {
     result.reason = session.cost().overflow;

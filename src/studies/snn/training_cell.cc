@@ -1,5 +1,7 @@
 #include "studies/snn/training_cell.h"
 
+#include <tessera/training.h>
+
 #include <cmath>
 
 namespace tessera::studies::snn {

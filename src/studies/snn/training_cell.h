@@ -1,7 +1,7 @@
 // Training on a host, for the paper's open questions.
 #pragma once
 
-#include <tessera/training.h>
+#include <tessera/spiking.h>
 
 #include <cstdint>
 #include <limits>

@@ -75,7 +75,7 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   json["average"] = name_of(s.average);
   json["numbers"] = s.numbers;
   json["rounding"] = numbers_of(s).rounding == graph::Rounding::stochastic ? "stochastic" : "nearest";
-  add_optimizer(json, s, "decay");
+  add_optimizer(json, s);
   add_clip_norm(json, s);
   json["micro_batches"] = s.micro_batches;
   json["evaluate_every"] = s.evaluate_every;

@@ -1,7 +1,7 @@
 // Currents as spikes: the binary digits of their values.
 #pragma once
 
-#include <tessera/training.h>
+#include <tessera/recordings.h>
 
 #include <cstdint>
 

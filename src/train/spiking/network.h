@@ -1,7 +1,7 @@
 // The graphs of a spiking network: a training step, and evaluation.
 #pragma once
 
-#include <tessera/training.h>
+#include <tessera/spiking_training.h>
 
 #include <cstdint>
 #include <string>

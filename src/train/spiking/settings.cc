@@ -178,7 +178,7 @@ nlohmann::ordered_json json_of(const SpikingTrainingSettings& s) {
   if (std::isfinite(s.gradient_threshold)) json["first_gradient_threshold"] = s.first_gradient_threshold;
   json["most_listed"] =
       s.most_listed == 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.most_listed);
-  add_optimizer(json, s, "weight_decay");
+  add_optimizer(json, s);
   json.update(
       {{"clip_norm", s.clip_norm ? nlohmann::ordered_json(*s.clip_norm) : nlohmann::ordered_json(nullptr)},
        {"batch", s.batch},

@@ -1,7 +1,8 @@
 // Settings of spiking networks: limits, and their form in checkpoints.
 #pragma once
 
-#include <tessera/training.h>
+#include <tessera/recordings.h>
+#include <tessera/spiking_training.h>
 
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>

@@ -28,16 +28,16 @@ PatchesVertex::PatchesVertex(const Vertex& v)
 namespace {
 
 /// A position in images of equal size.
-struct Place {
+struct ImagePosition {
   uint32_t image, row, col;
 
-  Place(uint32_t position, uint32_t height, uint32_t width)
+  ImagePosition(uint32_t position, uint32_t height, uint32_t width)
       : image(position / (height * width)), row(position / width % height), col(position % width) {}
 };
 
 double patch_at(const PatchesVertex& p, uint32_t position, uint32_t feature) {
   const Window& w = p.window;
-  const Place at(position, w.out_height, w.out_width);
+  const ImagePosition at(position, w.out_height, w.out_width);
   const uint32_t tap = feature / p.channels;
   const int64_t row = w.row(at.row, tap / w.kernel_width), col = w.col(at.col, tap % w.kernel_width);
   if (!w.has_row(row) || !w.has_col(col)) return 0;
@@ -46,7 +46,7 @@ double patch_at(const PatchesVertex& p, uint32_t position, uint32_t feature) {
 
 float sum_at(const PatchesVertex& p, uint32_t position, uint32_t channel) {
   const Window& w = p.window;
-  const Place at(position, w.height, w.width);
+  const ImagePosition at(position, w.height, w.width);
   float sum = 0;
   for (uint32_t tap = 0; tap < w.taps(); ++tap) {
     const int64_t row = w.out_row(at.row, tap / w.kernel_width),

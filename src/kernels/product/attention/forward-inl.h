@@ -127,7 +127,7 @@ class AttentionForward {
     State state = state_of(buffers);
     Ahead ahead = ahead_of(queries);
     scores_.each(queries, blocks, operands, [&](KeyRange keys, const float* factors) HWY_ATTR {
-      weigh(queries, keys, factors, buffers, state, ahead);
+      make_weights(queries, keys, factors, buffers, state, ahead);
       add_values(queries, keys, blocks, buffers, state);
     });
     finish(queries, state);
@@ -143,7 +143,7 @@ class AttentionForward {
         queries, blocks, operands,
         [&](KeyRange keys) { products.multiply_keys(queries.rows, keys, buffers.scores); },
         [&](KeyRange keys, const float* factors) HWY_ATTR {
-          weigh(queries, keys, factors, buffers, state, ahead);
+          make_weights(queries, keys, factors, buffers, state, ahead);
           products.multiply_values(queries.rows, keys, buffers.scores, !state.is_first, state.result);
           state.is_first = false;
         });
@@ -166,9 +166,9 @@ class AttentionForward {
             RowsAhead{v_.fields[q], next, next_rows, queries.head * p_.size, p_.size}};
   }
 
-  // Replaces scores by powers, some of which are dropped.
-  void weigh(const QueryBlock& queries, KeyRange keys, const float* factors, const Buffers& buffers,
-             State& state, Ahead& ahead) const {
+  // Replaces scores by the weights of values, some of which are dropped.
+  void make_weights(const QueryBlock& queries, KeyRange keys, const float* factors, const Buffers& buffers,
+                    State& state, Ahead& ahead) const {
     for (RowsAhead& rows : ahead) rows.fetch(kPanelRows / 2);
     raise(queries, keys, buffers.scores, state);
     ScoreBlocks::drop(queries, keys, factors, buffers.scores);

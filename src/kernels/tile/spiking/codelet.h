@@ -35,7 +35,7 @@ namespace tessera::kernels {
 
 /// Makes the lists of a step from the flags of all neurons, equal to those that hosts make.
 /// - flags: samples × all neurons of the layer
-/// - control: 1 × 4, u32, as on hosts (spiking_control)
+/// - control: 1 row, u32, as on hosts (spiking_control)
 /// - dropped: samples × 2, u32, added to
 #define TESSERA_SPIKING_TILE_LISTS_FIELDS(X) \
   X(flags)                                   \

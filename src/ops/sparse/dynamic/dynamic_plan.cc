@@ -125,17 +125,12 @@ class DynamicEstimate {
                                   {1, 1, rows, blocks});
   }
 
-  void add_exchange(program::PhaseTimes& cycles, const program::TileTraffic& traffic) const {
-    cycles[Phase::exchange] += program::traffic_cycles(m_, traffic) + program::exchange_overhead_cycles(m_);
-    cycles[Phase::sync] += program::exchange_sync_cycles(m_);
-  }
-
   void add_distribution(program::PhaseTimes& cycles) const {
     program::TileTraffic t;
     (tiling_.m_parts % 2 == 0 ? t.paired_in : t.in) = x_bytes();
     t.in += bucket_bytes() * (tiling_.n_parts - 1) / tiling_.n_parts;
     t.local = bucket_bytes() / tiling_.n_parts;
-    add_exchange(cycles, t);
+    add_exchange(m_, program::traffic_cycles(m_, t), cycles);
   }
 
   /// The test runs once more than the steps.
@@ -145,14 +140,14 @@ class DynamicEstimate {
     program::TileTraffic flags;
     flags.in = 4 * std::min(64U, tiling_.partitions());
     for (double level = 0; level < levels; ++level) {
-      add_exchange(test, flags);
+      add_exchange(m_, program::traffic_cycles(m_, flags), test);
       test[Phase::control] += program::superstep_cycles(m_, tiling_.tiles()) + 100;
     }
     cycles += test.scaled(steps_ + 1);
     program::PhaseTimes step;
     program::TileTraffic t;
     t.in = bucket_bytes();
-    add_exchange(step, t);
+    add_exchange(m_, program::traffic_cycles(m_, t), step);
     step[Phase::exchange] += bucket_bytes() / m_.load_bytes_per_cycle;
     step[Phase::compute] += product_cycles(std::max(1.0, mean_ / 8));
     step[Phase::control] += program::superstep_cycles(m_, tiling_.tiles());
@@ -165,7 +160,7 @@ class DynamicEstimate {
     program::TileTraffic t;
     t.in = tiling_.k_parts * owned() * partial_size_;
     t.out = partial_bytes();
-    add_exchange(cycles, t);
+    add_exchange(m_, program::traffic_cycles(m_, t), cycles);
     if (tiling_.k_parts == 1 && s_.numbers.partials == s_.numbers.operands) return;
     cycles[Phase::reduce] += reduce_cycles(m_, s_.numbers, tiling_.k_parts, owned());
     cycles[Phase::control] += program::superstep_cycles(m_, m_.tiles);

@@ -27,7 +27,7 @@ class SddmmEstimate : public PartitionEstimate {
     t.gathered_in += row_bytes(size_);
     program::TileTraffic owner;
     owner.gathered_out = gathered_from_owner() + dy_from_owner();
-    add_exchange(cycles, std::max(program::traffic_cycles(m_, t), program::traffic_cycles(m_, owner)));
+    add_exchange(m_, std::max(program::traffic_cycles(m_, t), program::traffic_cycles(m_, owner)), cycles);
     cycles[Phase::compute] = multiply_cycles();
     cycles[Phase::control] = program::superstep_cycles(m_, partition_.tiles());
     if (!stays_) send(cycles);
@@ -63,7 +63,7 @@ class SddmmEstimate : public PartitionEstimate {
     program::TileTraffic t;
     t.gathered_in = received;
     t.gathered_out = sent_bytes();
-    add_exchange(cycles, program::traffic_cycles(m_, t));
+    add_exchange(m_, program::traffic_cycles(m_, t), cycles);
     if (partition_.col_parts == 1) return;
     cycles[Phase::reduce] = reduce_cycles(m_, numbers_, partition_.col_parts, owned_blocks() * b_ * b_);
     cycles[Phase::control] += program::superstep_cycles(m_, partition_.tiles());

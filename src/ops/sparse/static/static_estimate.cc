@@ -7,8 +7,6 @@
 namespace tessera::ops {
 namespace {
 
-using program::Phase;
-
 // Limits of the vendor's planner.
 constexpr uint32_t kMostColParts = 32;
 constexpr uint32_t kMostBands = 128;
@@ -166,11 +164,6 @@ double PartitionEstimate::x_transfers() const {
 
 double PartitionEstimate::resident_bytes(uint32_t rows) const {
   return std::ceil(double{1} * rows / m_.tiles) * owned_cols(rows) * size_;
-}
-
-void PartitionEstimate::add_exchange(program::PhaseTimes& cycles, double transfer) const {
-  cycles[Phase::exchange] += transfer + program::exchange_overhead_cycles(m_);
-  cycles[Phase::sync] += program::exchange_sync_cycles(m_);
 }
 
 std::vector<uint32_t> counts_or(uint32_t forced, uint32_t most) {

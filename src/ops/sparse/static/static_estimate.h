@@ -73,8 +73,6 @@ class PartitionEstimate {
   /// Bytes per tile of a matrix with `rows` rows.
   double resident_bytes(uint32_t rows) const;
 
-  void add_exchange(program::PhaseTimes& cycles, double transfer) const;
-
   const Pattern& pattern_;
   uint32_t n_;
   TiledNumbers numbers_;

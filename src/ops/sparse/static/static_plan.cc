@@ -22,13 +22,13 @@ class ProductEstimate : public PartitionEstimate {
 
   Expected<StaticPartition> all() const {
     program::PhaseTimes cycles;
-    if (aliased_ != nullptr && partition_.col_parts > 1) add_exchange(cycles, take_cycles());
+    if (aliased_ != nullptr && partition_.col_parts > 1) add_exchange(m_, take_cycles(), cycles);
     program::TileTraffic t;
     receive_x(t);
     receive_values(t);
     program::TileTraffic owner;
     owner.gathered_out = gathered_from_owner();
-    add_exchange(cycles, std::max(program::traffic_cycles(m_, t), program::traffic_cycles(m_, owner)));
+    add_exchange(m_, std::max(program::traffic_cycles(m_, t), program::traffic_cycles(m_, owner)), cycles);
     cycles[Phase::compute] = multiply_cycles();
     add_reduction(cycles);
     cycles[Phase::control] = 2 * program::superstep_cycles(m_, partition_.tiles());
@@ -71,7 +71,7 @@ class ProductEstimate : public PartitionEstimate {
     program::TileTraffic t;
     t.gathered_in = rows * cols * partial_size_;
     t.gathered_out = row_bytes(partial_size_);
-    add_exchange(cycles, program::traffic_cycles(m_, t));
+    add_exchange(m_, program::traffic_cycles(m_, t), cycles);
     cycles[Phase::reduce] = reduce_cycles(m_, numbers_, rows / std::max(1.0, own_rows), own_rows * cols);
   }
 

@@ -192,18 +192,18 @@ class ForwardBuild {
     const SpikingProblem& problem = problems_[l];
     SpikingTileResults& r = f_.layers[l];
     const SpikingTileLayer& of = layer(l);
-    constexpr uint32_t kWords = kernels::spiking_control::count;
+    const uint32_t words = o_.control->cols();
     std::vector<MappedBox> control_mapping, dropped_mapping;
     std::vector<Box> samples;
     std::vector<int64_t> first;
     for (uint32_t i = 0; i < of.list_tiles(); ++i) {
       const uint32_t begin = of.sample_begin[i], count = of.sample_begin[i + 1] - begin;
-      control_mapping.push_back({{0, 1, i * kWords, kWords}, of.first_list_tile + i});
+      control_mapping.push_back({{0, 1, i * words, words}, of.first_list_tile + i});
       dropped_mapping.push_back({{begin, count, 0, 2}, of.first_list_tile + i});
       samples.push_back({begin, count, 0, flags.cols()});
       first.push_back(begin);
     }
-    const Operand control = b_.temporary("control", Type::u32, 1, of.list_tiles() * kWords, control_mapping);
+    const Operand control = b_.temporary("control", Type::u32, 1, of.list_tiles() * words, control_mapping);
     prepare_.groups.push_back(spread(*o_.control, control, of.list_tiles()));
     r.dropped = b_.temporary("dropped", Type::u32, parts_.batch(), 2, dropped_mapping, Purpose::metadata);
     cleared_.push_back(*r.dropped);
@@ -212,7 +212,7 @@ class ForwardBuild {
     std::vector<Box> dropped = samples;
     for (Box& box : dropped) box.cols = 2;
     group.fields = {{flags.variable, BoxSeries::table(samples)},
-                    {control.variable, BoxSeries::stepped({0, 1, 0, kWords}, {.col = kWords})},
+                    {control.variable, BoxSeries::stepped({0, 1, 0, words}, {.col = words})},
                     parts_.time_of_lists(f_.times, l, pass_),
                     parts_.samples(*r.ids, l, 1, problem.room(), pass_),
                     parts_.samples(*r.num, l, 1, 2, pass_),

@@ -68,10 +68,9 @@ class PassEstimate {
       cycles[program::Phase::reduce] = reduce_cycles(m_, p_.numbers, partition_.n_parts, std::ceil(owned)) +
                                        program::superstep_cycles(m_, partition_.tiles());
     }
-    cycles[program::Phase::exchange] = moved / m_.exchange_bytes_per_cycle +
-                                       2 * program::exchange_overhead_cycles(m_) +
-                                       m_.exchange_transfer_cycles * groups_ * read();
-    cycles[program::Phase::sync] = 2 * program::exchange_sync_cycles(m_);
+    const double transfers = m_.exchange_transfer_cycles * groups_ * read();
+    add_exchange(m_, moved / m_.exchange_bytes_per_cycle + transfers, cycles);
+    add_exchange(m_, 0, cycles);
     const double bytes = 2 * in + 2 * out + 2 * weights;
     return {partition_, cycles, bytes};
   }
