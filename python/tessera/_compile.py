@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from torch.utils import _pytree
 from tessera._choice import Choice
 from tessera._compiled import Argument, CompiledModel, Interface, Size, leaves_of
 from tessera._config import checked_threads
-from tessera._held import Held
+from tessera._held import Held, parts_of
 from tessera._layers import SparsityReport
 from tessera._tessera import whole_number
 from tessera.graph._from_torch import Imported, import_module, require_readable
@@ -343,30 +344,45 @@ class _Compiler:
         session = model._first
         if session is None or not self.held.has_same_parts:
             return False
+        natives = set(session._native.parameters)
+        if any(set(each.session._native.parameters) - natives for each in model._sessions.values()):
+            return False  # one has weights that others have not, or in another form
+        forms = _forms_by_parameter(natives)
         names = {id(parameter): name for name, parameter in self.module.named_parameters()}
         values = {}
         for tensor in self.held.changed():
             name = names.get(id(tensor))
-            if name is None or name in self.folded or tensor.layout is not torch.strided:
+            if name not in forms or name in self.folded or tensor.layout is not torch.strided:
                 return False
             array = tensor.detach().float().numpy()
-            natives = {name: array, f"{name}.transposed": array.T}
-            for native in natives.keys() & set(session._native.parameters):
-                fitting = self.choice.values_of(native, natives[native])
+            for native, rows, is_transposed in forms[name]:
+                part = array[rows] if rows else array
+                fitting = self.choice.values_of(native, part.T if is_transposed else part)
                 if fitting is None or fitting.size != session.get(native).size:
                     return False
                 values[native] = fitting
-            if not natives.keys() & values.keys():
-                return False
         for native, array in values.items():
             session._native.set(native, array)
         return True
 
 
+_FORM = re.compile(r"(.+?)(?:\[(\d+):(\d+)\])?(\.transposed)?")
+
+
+def _forms_by_parameter(natives: set[str]) -> dict[str | None, list[tuple[str, slice | None, bool]]]:
+    """By parameter of a module, what sessions have of it: its name, the rows if it is a part, and whether transposed."""
+    forms: dict[str | None, list[tuple[str, slice | None, bool]]] = {}
+    for native in natives:
+        found = _FORM.fullmatch(native)
+        assert found is not None
+        rows = None if found[2] is None else slice(int(found[2]), int(found[3]))
+        forms.setdefault(found[1], []).append((native, rows, found[4] is not None))
+    return forms
+
+
 def _require_finite(module: nn.Module) -> None:
     for name, parameter in module.named_parameters():
-        values = parameter.values() if parameter.layout is not torch.strided else parameter
-        if not bool(torch.isfinite(values).all()):
+        if not all(bool(torch.isfinite(part).all()) for part in parts_of(parameter)[-1:]):
             raise ValueError(f"{name} holds NaN or infinity: parameters must be finite")
 
 
