@@ -15,6 +15,7 @@ from torch._decomp import decomposition_table
 from tessera.graph import _aten
 from tessera.graph import _aten_convolutions as _aten_convolutions  # more handlers
 from tessera.graph import _aten_embeddings as _aten_embeddings
+from tessera.graph import _aten_indices as _aten_indices
 from tessera.graph import _aten_losses as _aten_losses
 from tessera.graph import _aten_products as _aten_products
 from tessera.graph import _aten_reductions as _aten_reductions
@@ -90,15 +91,15 @@ class Conversion:
         """Add the operation of a node, whose inputs are known."""
         self.known[node] = self._applied(node)
 
-    def lacks(self, node: torch.fx.Node, reason: str) -> Any:
-        """Note that the graph lacks an operation; returns what stands in for its result."""
-        self.missing[node] = Missing(str(node.target), _place_of(node), reason)
+    def lacks(self, node: torch.fx.Node, reason: str, operation: torch.fx.Node | None = None) -> Any:
+        """Note that the graph lacks an operation, that of the node if no other; returns what stands in for its result."""
+        operation = operation or node
+        self.missing[node] = Missing(str(operation.target), _place_of(operation), reason)
         return self._stand_in(node.meta.get("val"))
 
     def _applied(self, node: torch.fx.Node) -> Any:
         if node.target is operator.getitem:
-            known, index = self.known[node.all_input_nodes[0]], int(node.args[1])  # type: ignore[arg-type]
-            return known[index] if isinstance(known, (tuple, list)) and index < len(known) else None
+            return self._part(node)
         if any(self.known.get(argument) is None for argument in node.all_input_nodes):
             return None
         folded = self._folded(node)
@@ -115,6 +116,15 @@ class Conversion:
             return result
         except (TypeError, ValueError) as error:
             return self.lacks(node, str(error))
+
+    def _part(self, node: torch.fx.Node) -> Any:
+        """One of the results of an operation, which may compute fewer than PyTorch's."""
+        of, index = node.all_input_nodes[0], int(node.args[1])  # type: ignore[arg-type]
+        known = self.known[of]
+        if known is None:
+            return None
+        part = known[index] if isinstance(known, (tuple, list)) and index < len(known) else None
+        return self.lacks(node, f"its result {index} is not possible", of) if part is None and node.users else part
 
     def weights_of(self, node: torch.fx.Node) -> Weights | None:
         """What decides the form of a parameter, if it is nothing but the weight of products."""

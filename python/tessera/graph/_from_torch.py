@@ -256,6 +256,7 @@ class _ModuleConversion(Conversion):
                 self.outputs[i] = (name, self.outputs[i])
             if isinstance(result, (bool, int, float)):
                 result = Constant(self.graph, torch.tensor(result)).value()
+            assert result is not None or not isinstance(self.outputs[i], torch.dtype), f"{name} is not computed"
             if result is not None:
                 self.graph.output(name, result)
 
