@@ -603,3 +603,47 @@ def test_gpt2_has_transposed_weights():
     ids = torch.randint(0, 500, (2, 9))
     compiled = tessera.compile(model, {"input_ids": ids})
     expect_like(model, compiled, input_ids=ids)
+
+
+# Weights that are rows of others.
+
+
+def test_rows_of_a_weight_are_weights():
+    torch.manual_seed(0)
+    attention = torch.nn.MultiheadAttention(SIZE, 4, batch_first=True).eval()
+    with torch.no_grad():
+        attention.in_proj_weight.copy_(pruned(attention.in_proj_weight, 4))
+
+    class Cross(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = attention
+
+        def forward(self, x, memory):
+            return self.attention(x, memory, memory)[0]
+
+    model, x, memory = Cross().eval(), torch.randn(4, 32, SIZE), torch.randn(4, 48, SIZE)
+    compiled = tessera.compile(model, (x, memory))
+    expect_like(model, compiled, x, memory)
+    layers = {each.name: each for each in compiled.report.layers}
+    for name in (f"attention.in_proj_weight[0:{SIZE}]", f"attention.in_proj_weight[{SIZE}:{3 * SIZE}]"):
+        assert layers[name].is_sparse and layers[name].block_size == 4
+    assert "attention.in_proj_weight" not in layers
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda w, x: x[:, : SIZE // 2] @ w[:, : SIZE // 2].t(), "sliced before its product"),
+        (lambda w, x: x @ w[:128].t() + w[:128, 0], "used elsewhere too"),
+        (lambda w, x: torch.einsum("bd,od->bo", x, w), ""),
+        (lambda w, x: torch.einsum("...d,do->...o", x[None], w), ""),
+    ],
+)
+def test_weights_are_listed_however_products_take_them(function, reason):
+    model, x = Function(function, SIZE, SIZE).eval(), torch.randn(64, SIZE)
+    model.w.data = pruned(model.w.data, 1)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    (layer,) = compiled.report.layers
+    assert (layer.reason, layer.is_sparse) == (reason, not reason)

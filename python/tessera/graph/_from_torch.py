@@ -118,6 +118,7 @@ def _reason(error: Exception) -> str:
 
 def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """With operators that a graph lacks as what they consist of, unless it lacks that too."""
+    _linear_from_einsum(exported.graph)
     lacked = lacking(exported.graph)
 
     def without(some: set[Any]) -> torch.export.ExportedProgram:
@@ -138,6 +139,29 @@ def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.Exported
     if not lacking(program.graph):
         return program
     return without({operator for operator in lacked if not has_simpler(operator)})
+
+
+_EINSUM = re.compile(r"(?P<rows>(?:\.\.\.)?\w*)(?P<sum>\w),(?P<weight>\w\w)->(?P=rows)(?P<out>\w)")
+
+
+def _linear_from_einsum(graph: torch.fx.Graph) -> None:
+    """Sums over the last dimension of products with a matrix are those of linear layers."""
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.einsum.default):
+        arguments: Any = node.args
+        equation, factors = arguments[0].replace(" ", ""), tuple(arguments[1])
+        found = _EINSUM.fullmatch(equation)
+        if found is None:  # the matrix may come first
+            equation, factors = re.sub(r"^(.+),(.+)->", r"\2,\1->", equation), factors[::-1]
+            found = _EINSUM.fullmatch(equation)
+        if found is None:
+            continue
+        letters = found["rows"].removeprefix("...") + found["sum"] + found["out"]
+        kinds = {
+            found["out"] + found["sum"]: torch.ops.aten.linear.default,
+            found["sum"] + found["out"]: torch.ops.aten.matmul.default,
+        }
+        if len(set(letters)) == len(letters) and found["weight"] in kinds:
+            node.target, node.args, node.kwargs = kinds[found["weight"]], factors, {}
 
 
 def _without_gradients(program: torch.export.ExportedProgram) -> list[Missing]:
