@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from tessera._choice import Choice
-from tessera._compiled import Argument, CompiledModel, Interface, Size, leaves_of
+from tessera._compiled import TAKEN, Argument, CompiledModel, Interface, Size, leaves_of
 from tessera._config import checked_threads
 from tessera._held import Held, parts_of
 from tessera._layers import SparsityReport
 from tessera._tessera import whole_number
-from tessera.graph._from_torch import Imported, import_module, require_readable
+from tessera.graph._from_torch import Imported, import_module, refused_result, require_readable
 from tessera.graph._graph import Graph
 
 #: Names of the dimensions of inputs that may have several sizes: {"input_ids": {0: "batch", 1: "tokens"}}.
@@ -94,6 +94,16 @@ def _arguments(
     return copies[0], copies[1]
 
 
+def _require_example(path: str, leaf: Any) -> None:
+    if not isinstance(leaf, Tensor) or str(leaf.dtype).removeprefix("torch.") in TAKEN:
+        return
+    if leaf.dtype.is_floating_point or leaf.dtype.is_complex:
+        what = "give float32, by .float(), float16 or bfloat16"
+    else:
+        what = "give int64, by .long(), int32 or bool"
+    raise ValueError(f"the example input {path} is {leaf.dtype}, which is not computed here: {what}")
+
+
 def _sizes(dynamic_shapes: DynamicShapes | None) -> dict[str, dict[int, str]]:
     """Names of dimensions by the path of an input; a torch.export.Dim has its name as __name__."""
     if not isinstance(dynamic_shapes, (Mapping, type(None))):
@@ -129,6 +139,10 @@ def _require_ready(module: nn.Module) -> None:
             raise ValueError(
                 f"{where} is in training mode, in which dropout draws and norms change: call eval() on the module"
             )
+    _require_values(module)
+
+
+def _require_values(module: nn.Module) -> None:
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if tensor.dtype in (torch.float64, torch.complex64, torch.complex128):
             raise ValueError(f"{name} is {tensor.dtype}: convert the module, by module.float()")
@@ -154,6 +168,8 @@ class _Compiler:
         self.leaves, self.spec = _pytree.tree_flatten((args, kwargs))
         given = dict(zip(self.names, (*args, *kwargs.values()), strict=True))
         self.paths = [path for name in self.names for path, _ in leaves_of(given[name], name)]
+        for path, leaf in zip(self.paths, self.leaves, strict=False):
+            _require_example(path, leaf)
         self.sizes = self._by_leaf(sizes)
         self.interface: Interface | None = None
         self.folded: set[str] = set()
@@ -331,7 +347,8 @@ class _Compiler:
         if not changed and self.held.is_unchanged:
             return
         with model._lock:
-            _require_finite(self.module)
+            require_readable(self.module)
+            _require_values(self.module)
             if changed or not self._set(model):
                 self.choice.forget()
                 self.folded.clear()
@@ -446,17 +463,23 @@ def _structure(imported: Imported) -> Any:
     return _described(built)
 
 
+def _fields_of(built: tuple[Any, ...]) -> Sequence[str] | None:
+    """The names of a tuple's parts, if they have any, such as those of `torch.return_types`."""
+    is_of_pytorch = type(built) in torch.return_types.all_return_types
+    fields: Sequence[str] | None = getattr(built, "__match_args__" if is_of_pytorch else "_fields", None)
+    return fields
+
+
 def _described(built: Any) -> Any:
     if isinstance(built, int) or (isinstance(built, list) and built and built[0] == "value"):
         return built
-    if isinstance(built, tuple) and not hasattr(built, "_fields"):
-        return ["tuple", [_described(each) for each in built]]
+    if isinstance(built, tuple):
+        fields = _fields_of(built)
+        parts = [_described(each) for each in built]
+        return ["tuple", parts] if fields is None else ["named", dict(zip(fields, parts, strict=True))]
     if isinstance(built, list):
         return ["list", [_described(each) for each in built]]
     if isinstance(built, Mapping) and all(isinstance(name, str) for name in built):
         kind = "dict" if type(built) in (dict, OrderedDict) else "outputs"
         return [kind, {name: _described(each) for name, each in built.items()}]
-    raise ValueError(
-        f"the module returns a {type(built).__name__}: let it return tensors in tuples, lists or dicts with names (of a "
-        "model of transformers with use_cache=False)"
-    )
+    raise ValueError(refused_result(type(built).__name__))

@@ -647,3 +647,80 @@ def test_weights_are_listed_however_products_take_them(function, reason):
     expect_like(model, compiled, x)
     (layer,) = compiled.report.layers
     assert (layer.reason, layer.is_sparse) == (reason, not reason)
+
+
+# What is said.
+
+
+def test_results_keep_the_names_of_their_parts(tmp_path):
+    from typing import NamedTuple
+
+    class Pair(NamedTuple):
+        values: torch.Tensor
+        rest: list
+
+    model, x = Function(lambda x: {"most": x.max(1), "pair": Pair(x, [x.min(0)])}), torch.randn(3, 4)
+    compiled = tessera.compile(model.eval(), x)
+    compiled.save(tmp_path / "m.safetensors")
+    wanted = model(x)
+    for each in (compiled, tessera.load(tmp_path / "m.safetensors")):
+        found = each(x)
+        torch.testing.assert_close(found["most"].values, wanted["most"].values)
+        assert torch.equal(found["most"].indices, wanted["most"].indices)
+        values, indices = found["most"]
+        assert values is found["most"].values and indices is found["most"][1]
+        torch.testing.assert_close(found["pair"].rest[0].values, wanted["pair"].rest[0].values)
+
+
+class Unknown:
+    """What PyTorch knows nothing of."""
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs", "message"),
+    [
+        (lambda: Function(lambda x: (x, Unknown())), (torch.ones(2),), "the module returns a Unknown: let it return"),
+        (network, (torch.ones(4, SIZE).double(),), r"input input is torch.float64.*by .float\(\)"),
+        (network, (torch.ones(4, SIZE, dtype=torch.complex64),), "input input is torch.complex64"),
+        (lambda: torch.nn.Embedding(4, 4), (torch.ones(3, dtype=torch.int16),), r"is torch.int16.*int64, by .long\(\)"),
+        (lambda: torch.nn.LazyLinear(3), (torch.ones(2, 3),), "weight has no shape yet: call the module once"),
+    ],
+)
+def test_what_cannot_be_compiled_is_named(make, inputs, message):
+    with pytest.raises(ValueError, match=message):
+        tessera.compile(make().eval(), inputs)
+
+
+def test_what_cannot_be_called_is_named():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    model, x = network(), torch.randn(4, SIZE)
+    compiled = tessera.compile(model, x)
+    for _ in range(2):
+        with pytest.raises(TypeError, match="input is a BatchedTensor|input is a Tensor without values of its own"):
+            torch.vmap(compiled)(x[None])
+        with FakeTensorMode(), pytest.raises(TypeError, match="input is a FakeTensor without values of its own"):
+            compiled(torch.empty(4, SIZE))
+        compiled(x)
+    embedding, ids = torch.nn.Embedding(4, 4).eval(), torch.tensor([1, 2])
+    looked_up = tessera.compile(embedding, ids)
+    assert np.array_equal(looked_up(ids.numpy().astype(np.int16)), looked_up(ids.numpy()))
+    with pytest.raises(TypeError, match="input is int16; the model was compiled for int64"):
+        looked_up(ids.short())
+
+
+@pytest.mark.parametrize("to", ["meta", torch.float64])
+def test_weights_that_cannot_be_read_any_more_are_named(to):
+    model, x = network(), torch.randn(4, SIZE)
+    compiled = tessera.compile(model, x)
+    model.to(to)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="0.weight is (on meta and holds nothing|torch.float64)"):
+            compiled(x)
+    model.load_state_dict(network().state_dict(), assign=True)
+    expect_like(network(), compiled, x)
+
+
+def test_short_times_are_shown():
+    compiled = tessera.compile(Function(lambda x: x * 2).eval(), torch.randn(2, 3))
+    assert "microseconds of a call: " in str(compiled) and "0.00" not in str(compiled).splitlines()[-1].split(",")[0]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.nn.parameter import is_lazy
 
 from tessera.graph import _aten
 from tessera.graph._aten import Constant, Parameter, State, Weights, as_known, value_of
@@ -57,6 +58,8 @@ def require_readable(module: nn.Module) -> None:
         if "quantized" in type(each).__module__:
             raise ValueError(f"{path or 'the module'} ({type(each).__name__}) is quantised: compile it in floating point")
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if is_lazy(tensor):
+            raise ValueError(f"{name} has no shape yet: call the module once, with inputs as it will have")
         if type(tensor.data) is not Tensor:
             kind = type(tensor.data).__name__
             raise ValueError(f"{name} is a {kind}: compile the module with plain tensors, in floating point")
@@ -105,9 +108,19 @@ def _exported(
         raise ValueError(f"PyTorch cannot export the module: {_reason(error)}") from error
 
 
+def refused_result(kind: str) -> str:
+    """What to return instead of an object of such a class."""
+    return (
+        f"the module returns a {kind}: let it return tensors in tuples, lists or dicts with names (of a model of "
+        "transformers with use_cache=False)"
+    )
+
+
 def _reason(error: Exception) -> str:
     """What PyTorch says that goes wrong, and where, without how to debug PyTorch."""
     text = str(error)
+    if returned := re.match(r"Found <class '(?:.*\.)?(\w+)'> in output", text):
+        return refused_result(returned[1])
     if "data-dependent" not in text:
         return text
     first, _, rest = text.partition("\n")
