@@ -106,15 +106,6 @@ def test_computed_indices_of_two_dimensions(function, are_constant):
         torch.testing.assert_close(compiled(x, *given), wanted)
 
 
-def test_constant_masks():
-    x, torch_mask = torch.randn(SHAPE), torch.arange(12).reshape(3, 4) % 3 == 0
-    for function, mask in (
-        (lambda x, m: x[m].sum(0), torch_mask),
-        (lambda x, m: x[:, m].sum(1), torch.tensor([True, False, True, True])),
-    ):
-        expect_like_eager(Indexed(function, mask), x)
-
-
 def test_indices_are_checked_at_all_sizes():
     model = Indexed(lambda x, i: x[:, i] * 2, [0, 3])
     compiled = tessera.compile(model.eval(), torch.randn(2, 4), dynamic_shapes={"x": {1: "n"}})
