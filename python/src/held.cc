@@ -1,14 +1,13 @@
 // Whether a module's tensors are as they were, in one pass: by functions of PyTorch's libraries, which are
 // looked up where they are loaded, since the extension is built without PyTorch.
 #include <dlfcn.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <utility>
+#include <span>
 #include <vector>
 
 #include "bindings.h"
@@ -28,6 +27,9 @@ struct TensorFunctions {
   int64_t (*version)(Handle) = nullptr;
   int32_t (*address)(Handle, void**) = nullptr;
   int32_t (*type)(Handle, int32_t*) = nullptr;
+  int32_t (*dimensions)(Handle, int64_t*) = nullptr;
+  int32_t (*sizes)(Handle, int64_t**) = nullptr;
+  int32_t (*strides)(Handle, int64_t**) = nullptr;
   int32_t (*release)(Handle) = nullptr;
 };
 
@@ -45,6 +47,9 @@ std::optional<TensorFunctions> find_tensor_functions() {
   const bool has_all = find(library, "_ZNK2at10TensorBase8_versionEv", found.version) &&
                        find(library, "aoti_torch_get_data_ptr", found.address) &&
                        find(library, "aoti_torch_get_dtype", found.type) &&
+                       find(library, "aoti_torch_get_dim", found.dimensions) &&
+                       find(library, "aoti_torch_get_sizes", found.sizes) &&
+                       find(library, "aoti_torch_get_strides", found.strides) &&
                        find(library, "aoti_torch_delete_tensor_object", found.release);
   return has_all ? std::optional(found) : std::nullopt;
 }
@@ -54,24 +59,12 @@ const std::optional<TensorFunctions>& tensor_functions() {
   return found;
 }
 
-struct TensorState {
-  int64_t version = 0;
-  void* address = nullptr;
-  int32_t type = 0;
-  bool operator==(const TensorState&) const = default;
-};
-
-/// Tensors, and their versions, addresses and types as they were.
+/// Tensors, and their versions, addresses, types, sizes and strides as they were.
 class TensorStates {
  public:
-  /// Takes over references to tensors that have versions, and whether each has an address.
-  explicit TensorStates(const std::vector<std::pair<nb::capsule, bool>>& tensors)
-      : functions_(*tensor_functions()) {
-    for (const auto& [handle, has_address] : tensors) {
-      Tensor added{handle.data(), has_address, {}};
-      added.state = state_of(added);
-      tensors_.push_back(added);
-    }
+  /// Takes over references to strided tensors that have versions.
+  explicit TensorStates(const std::vector<nb::capsule>& tensors) : functions_(*tensor_functions()) {
+    for (const nb::capsule& handle : tensors) tensors_.push_back(state_of(handle.data()));
   }
   TensorStates(const TensorStates&) = delete;
   TensorStates& operator=(const TensorStates&) = delete;
@@ -80,28 +73,59 @@ class TensorStates {
   }
 
   bool are_unchanged() const {
-    return std::ranges::all_of(tensors_, [&](const Tensor& each) { return state_of(each) == each.state; });
+    return std::ranges::none_of(tensors_, [&](const Tensor& each) { return is_changed(each); });
   }
 
   std::vector<bool> changed() const {
     std::vector<bool> changed;
-    for (const Tensor& each : tensors_) changed.push_back(state_of(each) != each.state);
+    for (const Tensor& each : tensors_) changed.push_back(is_changed(each));
     return changed;
   }
 
  private:
   struct Tensor {
     Handle handle;
-    bool has_address;
-    TensorState state;
+    int64_t version = 0;
+    void* address = nullptr;
+    int32_t type = 0;
+    std::vector<int64_t> sizes, strides;
   };
 
-  TensorState state_of(const Tensor& tensor) const {
-    TensorState state;
-    state.version = functions_.version(tensor.handle);
-    functions_.type(tensor.handle, &state.type);
-    if (tensor.has_address) functions_.address(tensor.handle, &state.address);
-    return state;
+  std::span<const int64_t> list_of(Handle handle, int32_t (*of)(Handle, int64_t**)) const {
+    int64_t count = 0;
+    int64_t* list = nullptr;
+    functions_.dimensions(handle, &count);
+    of(handle, &list);
+    return {list, static_cast<size_t>(count)};
+  }
+
+  void* address_of(Handle handle) const {
+    void* address = nullptr;
+    functions_.address(handle, &address);
+    return address;
+  }
+
+  int32_t type_of(Handle handle) const {
+    int32_t type = 0;
+    functions_.type(handle, &type);
+    return type;
+  }
+
+  Tensor state_of(Handle handle) const {
+    const auto sizes = list_of(handle, functions_.sizes), strides = list_of(handle, functions_.strides);
+    return {.handle = handle,
+            .version = functions_.version(handle),
+            .address = address_of(handle),
+            .type = type_of(handle),
+            .sizes = {sizes.begin(), sizes.end()},
+            .strides = {strides.begin(), strides.end()}};
+  }
+
+  bool is_changed(const Tensor& was) const {
+    return functions_.version(was.handle) != was.version || address_of(was.handle) != was.address ||
+           type_of(was.handle) != was.type ||
+           !std::ranges::equal(list_of(was.handle, functions_.sizes), was.sizes) ||
+           !std::ranges::equal(list_of(was.handle, functions_.strides), was.strides);
   }
 
   TensorFunctions functions_;
@@ -132,9 +156,9 @@ void bind_held(nb::module_& m) {
       "reads_tensor_states", [] { return tensor_functions().has_value(); },
       "Whether TensorStates can be made with the PyTorch that is loaded.");
   nb::class_<TensorStates>(m, "TensorStates",
-                           "Tensors, and their versions, addresses and types as they were.")
-      .def(nb::init<const std::vector<std::pair<nb::capsule, bool>>&>(), "tensors"_a,
-           "Takes over AtenTensorHandles of tensors that have versions, and whether each has an address.")
+                           "Tensors, and their versions, addresses, types, sizes and strides as they were.")
+      .def(nb::init<const std::vector<nb::capsule>&>(), "tensors"_a,
+           "Takes over AtenTensorHandles of strided tensors that have versions.")
       .def("are_unchanged", &TensorStates::are_unchanged)
       .def("changed", &TensorStates::changed, "For each tensor, whether it is not as it was.");
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,12 +15,12 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from tessera._choice import Choice
-from tessera._compiled import Argument, CompiledModel, Interface, Size, leaves_of
+from tessera._compiled import TAKEN, Argument, CompiledModel, Interface, Size, leaves_of
 from tessera._config import checked_threads
-from tessera._held import Held
+from tessera._held import Held, parts_of
 from tessera._layers import SparsityReport
 from tessera._tessera import whole_number
-from tessera.graph._from_torch import Imported, import_module, require_readable
+from tessera.graph._from_torch import Imported, import_module, refused_result, require_readable
 from tessera.graph._graph import Graph
 
 #: Names of the dimensions of inputs that may have several sizes: {"input_ids": {0: "batch", 1: "tokens"}}.
@@ -93,6 +94,16 @@ def _arguments(
     return copies[0], copies[1]
 
 
+def _require_example(path: str, leaf: Any) -> None:
+    if not isinstance(leaf, Tensor) or str(leaf.dtype).removeprefix("torch.") in TAKEN:
+        return
+    if leaf.dtype.is_floating_point or leaf.dtype.is_complex:
+        what = "give float32, by .float(), float16 or bfloat16"
+    else:
+        what = "give int64, by .long(), int32 or bool"
+    raise ValueError(f"the example input {path} is {leaf.dtype}, which is not computed here: {what}")
+
+
 def _sizes(dynamic_shapes: DynamicShapes | None) -> dict[str, dict[int, str]]:
     """Names of dimensions by the path of an input; a torch.export.Dim has its name as __name__."""
     if not isinstance(dynamic_shapes, (Mapping, type(None))):
@@ -128,6 +139,10 @@ def _require_ready(module: nn.Module) -> None:
             raise ValueError(
                 f"{where} is in training mode, in which dropout draws and norms change: call eval() on the module"
             )
+    _require_values(module)
+
+
+def _require_values(module: nn.Module) -> None:
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if tensor.dtype in (torch.float64, torch.complex64, torch.complex128):
             raise ValueError(f"{name} is {tensor.dtype}: convert the module, by module.float()")
@@ -153,6 +168,8 @@ class _Compiler:
         self.leaves, self.spec = _pytree.tree_flatten((args, kwargs))
         given = dict(zip(self.names, (*args, *kwargs.values()), strict=True))
         self.paths = [path for name in self.names for path, _ in leaves_of(given[name], name)]
+        for path, leaf in zip(self.paths, self.leaves, strict=False):
+            _require_example(path, leaf)
         self.sizes = self._by_leaf(sizes)
         self.interface: Interface | None = None
         self.folded: set[str] = set()
@@ -330,7 +347,8 @@ class _Compiler:
         if not changed and self.held.is_unchanged:
             return
         with model._lock:
-            _require_finite(self.module)
+            require_readable(self.module)
+            _require_values(self.module)
             if changed or not self._set(model):
                 self.choice.forget()
                 self.folded.clear()
@@ -343,30 +361,45 @@ class _Compiler:
         session = model._first
         if session is None or not self.held.has_same_parts:
             return False
+        natives = set(session._native.parameters)
+        if any(set(each.session._native.parameters) - natives for each in model._sessions.values()):
+            return False  # one has weights that others have not, or in another form
+        forms = _forms_by_parameter(natives)
         names = {id(parameter): name for name, parameter in self.module.named_parameters()}
         values = {}
         for tensor in self.held.changed():
             name = names.get(id(tensor))
-            if name is None or name in self.folded or tensor.layout is not torch.strided:
+            if name not in forms or name in self.folded or tensor.layout is not torch.strided:
                 return False
             array = tensor.detach().float().numpy()
-            natives = {name: array, f"{name}.transposed": array.T}
-            for native in natives.keys() & set(session._native.parameters):
-                fitting = self.choice.values_of(native, natives[native])
+            for native, rows, is_transposed in forms[name]:
+                part = array[rows] if rows else array
+                fitting = self.choice.values_of(native, part.T if is_transposed else part)
                 if fitting is None or fitting.size != session.get(native).size:
                     return False
                 values[native] = fitting
-            if not natives.keys() & values.keys():
-                return False
         for native, array in values.items():
             session._native.set(native, array)
         return True
 
 
+_FORM = re.compile(r"(.+?)(?:\[(\d+):(\d+)\])?(\.transposed)?")
+
+
+def _forms_by_parameter(natives: set[str]) -> dict[str | None, list[tuple[str, slice | None, bool]]]:
+    """By parameter of a module, what sessions have of it: its name, the rows if it is a part, and whether transposed."""
+    forms: dict[str | None, list[tuple[str, slice | None, bool]]] = {}
+    for native in natives:
+        found = _FORM.fullmatch(native)
+        assert found is not None
+        rows = None if found[2] is None else slice(int(found[2]), int(found[3]))
+        forms.setdefault(found[1], []).append((native, rows, found[4] is not None))
+    return forms
+
+
 def _require_finite(module: nn.Module) -> None:
     for name, parameter in module.named_parameters():
-        values = parameter.values() if parameter.layout is not torch.strided else parameter
-        if not bool(torch.isfinite(values).all()):
+        if not all(bool(torch.isfinite(part).all()) for part in parts_of(parameter)[-1:]):
             raise ValueError(f"{name} holds NaN or infinity: parameters must be finite")
 
 
@@ -430,17 +463,23 @@ def _structure(imported: Imported) -> Any:
     return _described(built)
 
 
+def _fields_of(built: tuple[Any, ...]) -> Sequence[str] | None:
+    """The names of a tuple's parts, if they have any, such as those of `torch.return_types`."""
+    is_of_pytorch = type(built) in torch.return_types.all_return_types
+    fields: Sequence[str] | None = getattr(built, "__match_args__" if is_of_pytorch else "_fields", None)
+    return fields
+
+
 def _described(built: Any) -> Any:
     if isinstance(built, int) or (isinstance(built, list) and built and built[0] == "value"):
         return built
-    if isinstance(built, tuple) and not hasattr(built, "_fields"):
-        return ["tuple", [_described(each) for each in built]]
+    if isinstance(built, tuple):
+        fields = _fields_of(built)
+        parts = [_described(each) for each in built]
+        return ["tuple", parts] if fields is None else ["named", dict(zip(fields, parts, strict=True))]
     if isinstance(built, list):
         return ["list", [_described(each) for each in built]]
     if isinstance(built, Mapping) and all(isinstance(name, str) for name in built):
         kind = "dict" if type(built) in (dict, OrderedDict) else "outputs"
         return [kind, {name: _described(each) for name, each in built.items()}]
-    raise ValueError(
-        f"the module returns a {type(built).__name__}: let it return tensors in tuples, lists or dicts with names (of a "
-        "model of transformers with use_cache=False)"
-    )
+    raise ValueError(refused_result(type(built).__name__))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -25,6 +27,7 @@ from tessera.graph._session import Session
 if TYPE_CHECKING:
     from tessera._tensor_calls import TensorCalls
 
+_INTEGERS = ("int64", "int32", "uint32")
 _TEXT = "tessera_model"  # of a file: what it has beside graphs
 _VERSION = 1
 
@@ -33,6 +36,9 @@ _DTYPES = {
     "bfloat16": np.dtype("float32"),
     **{name: np.dtype(name) for name in "float32 float16 bool uint8 int8 int16 int32 int64".split()},
 }
+
+#: What inputs may be, as PyTorch calls it.
+TAKEN = frozenset({"float32", "float16", "bfloat16", "bool", "int64", "int32", "uint32"})
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -53,8 +59,10 @@ class Outputs(dict[str, Any]):
         return tuple(self.values())
 
 
-# Structures of arguments and results: what has parts is ["tuple", [part, …]], ["list", …], ["dict", {name: part}] or
-# ["outputs", {name: part}], an array its number, and anything else ["value", it].
+# Structures of arguments and results: what has parts is ["tuple", [part, …]], ["list", …], ["dict", {name: part}],
+# ["named", …], a tuple with names, or ["outputs", …], an array its number, and anything else ["value", it].
+
+_WITH_NAMES = ("dict", "named", "outputs")
 
 
 def leaves_of(given: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -74,11 +82,17 @@ def _numbers_in(structure: Any) -> Iterator[int]:
         yield structure
         return
     kind, parts = structure
-    if kind not in ("value", "tuple", "list", "dict", "outputs"):
+    if kind not in ("value", "tuple", "list", *_WITH_NAMES):
         raise ValueError(f"results cannot be a {kind!r}")
     if kind != "value":
-        for each in parts.values() if kind in ("dict", "outputs") else parts:
+        for each in parts.values() if kind in _WITH_NAMES else parts:
             yield from _numbers_in(each)
+
+
+@functools.cache
+def _named_tuple(names: tuple[str, ...]) -> Any:
+    make: Any = collections.namedtuple
+    return make("Results", names)
 
 
 def assemble(structure: Any, arrays: Sequence[Any]) -> Any:
@@ -91,6 +105,8 @@ def assemble(structure: Any, arrays: Sequence[Any]) -> Any:
         built = [assemble(each, arrays) for each in parts]
         return tuple(built) if kind == "tuple" else built
     named = {name: assemble(each, arrays) for name, each in parts.items()}
+    if kind == "named":
+        return _named_tuple(tuple(named))(*named.values())
     return Outputs(named) if kind == "outputs" else named
 
 
@@ -164,11 +180,18 @@ class Interface:
         if not _is_tensor(array):
             if array is None:
                 raise TypeError(f"{path} is None; the model was compiled for {self.input_dtypes[i]}: give an array")
-            return np.asarray(array)
+            array = np.asarray(array)
+            return array.astype(np.int32) if array.dtype.kind in "iu" and array.dtype.itemsize < 4 else array
         if array.device.type != "cpu":
             raise ValueError(f"{path} is on {array.device}; the model computes on the CPU: give it there")
+        if not _has_values(array):
+            raise TypeError(
+                f"{path} is a {type(array).__name__} without values of its own: compiled models run, and cannot be traced, "
+                "or mapped by torch.vmap"
+            )
         expected, dtype = self.input_dtypes[i], str(array.dtype).removeprefix("torch.")
-        if dtype != expected and ("float" in dtype or "float" in expected or "bool" in (dtype, expected)):
+        are_integers = dtype in _INTEGERS and expected in _INTEGERS
+        if dtype != expected and not are_integers:
             raise TypeError(f"{path} is {dtype}; the model was compiled for {expected}")
         if array.requires_grad and sys.modules["torch"].is_grad_enabled():
             raise TypeError(f"{path} requires gradients, which are not computed here: detach it, or use torch.no_grad()")
@@ -421,9 +444,10 @@ class CompiledModel:
 
     def __str__(self) -> str:
         seconds = self.predicted_seconds()
-        parts = ", ".join(f"{kind} {each * 1e3:.2f}" for kind, each in seconds.items())
-        whole = sum(seconds.values()) * 1e3
-        return f"{self.report}\nmilliseconds of a call: {whole:.2f}, of them {parts}"
+        whole = sum(seconds.values())
+        unit, count = ("milliseconds", 1e3) if whole >= 1e-3 else ("microseconds", 1e6)
+        parts = ", ".join(f"{kind} {each * count:.2f}" for kind, each in seconds.items())
+        return f"{self.report}\n{unit} of a call: {whole * count:.2f}, of them {parts}"
 
     def __repr__(self) -> str:
         layers = self.report.layers
@@ -471,6 +495,13 @@ def load(path: str | os.PathLike[str], *, threads: int = 0) -> CompiledModel:
     for key, native in zip(keys, graphs, strict=True):
         model.add(key, Graph._of(native))
     return model
+
+
+def _has_values(tensor: Any) -> bool:
+    from torch._C._functorch import is_functorch_wrapped_tensor
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return not isinstance(tensor, FakeTensor) and not is_functorch_wrapped_tensor(tensor)
 
 
 def _is_tensor(array: Any) -> bool:

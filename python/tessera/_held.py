@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -12,7 +12,7 @@ from tessera import _tessera
 
 
 class Held:
-    """The tensors and parts of a module as they were: which they are, and their versions, addresses and types.
+    """The tensors and parts of a module as they were: which they are, their versions and types, and where they lie.
 
     Writes through `.data` into the same memory have no version: they are not seen.
     """
@@ -25,26 +25,98 @@ class Held:
             if place or (place is each._modules and isinstance(each, (nn.Sequential, nn.ModuleList)))
         ]
         self._values = [value for place in self._places for value in place.values()]
+        self._attributes = Attributes(module, constants)
         tensors = [value for value in self._values if isinstance(value, Tensor)]
-        self._tensors = [each for each in (*tensors, *constants) if not each.is_inference()]
+        tensors = [each for each in (*tensors, *self._attributes.tensors, *constants) if not each.is_inference()]
+        strided = [each for each in tensors if each.layout is torch.strided]
+        sparse = [each for each in tensors if each.layout is not torch.strided]
+        self._tensors = [*strided, *sparse]
         self._types = [each.dtype for each in self._tensors]
-        self._states = _states_of(self._tensors)
+        #: No other tensor can come to lie where one of these lies, as long as they are held.
+        self._memory = [part.detach() for each in self._tensors for part in parts_of(each)]
+        self._states = _states_of(strided)
+        self._sparse_states = _SlowStates(sparse) if sparse else None
 
     @property
     def is_unchanged(self) -> bool:
-        return self._states.are_unchanged() and _tessera.have_values(self._places, self._values)
+        return (
+            self._states.are_unchanged()
+            and _tessera.have_values(self._places, self._values)
+            and (self._sparse_states is None or self._sparse_states.are_unchanged())
+            and self._attributes.are_unchanged()
+        )
 
     @property
     def has_same_parts(self) -> bool:
         """Whether nothing was replaced, removed, added or given another type."""
         types = [each.dtype for each in self._tensors]
-        return _tessera.have_values(self._places, self._values) and types == self._types
+        has_values = _tessera.have_values(self._places, self._values) and self._attributes.are_unchanged()
+        return has_values and types == self._types
 
     def changed(self) -> Iterator[Tensor]:
         """The tensors with other contents."""
-        for tensor, is_changed in zip(self._tensors, self._states.changed(), strict=True):
+        changed = [*self._states.changed(), *(self._sparse_states.changed() if self._sparse_states else ())]
+        for tensor, is_changed in zip(self._tensors, changed, strict=True):
             if is_changed:
                 yield tensor
+
+
+class Attributes:
+    """Tensors that a program has as constants and a module as plain attributes, or in lists, tuples and dicts there."""
+
+    def __init__(self, module: nn.Module, constants: Sequence[Tensor]) -> None:
+        self.tensors: list[Tensor] = []
+        self._values: list[tuple[Any, Any, Any]] = []  # what is in which container, and where
+        self._sizes: list[tuple[Any, int]] = []
+        #: By address: of a parameter that no module has registered, PyTorch has an alias.
+        self._wanted = {_address_of(each) for each in constants} - {0}
+        self._seen: set[int] = set()
+        if self._wanted:
+            for each in module.modules():
+                registered = (each._parameters, each._buffers, each._modules)
+                others = {name: value for name, value in vars(each).items() if all(value is not of for of in registered)}
+                self._look_into(vars(each), others)
+        self._seen.clear()
+
+    def are_unchanged(self) -> bool:
+        return all(len(container) == size for container, size in self._sizes) and all(
+            (container.get(key) if isinstance(container, dict) else container[key]) is value
+            for container, key, value in self._values
+        )
+
+    def _look_into(self, container: Any, items: Mapping[Any, Any]) -> bool:
+        """Whether there are such tensors in a container, which are noted."""
+        before = len(self.tensors)
+        for key, value in items.items():
+            if isinstance(value, Tensor):
+                if _address_of(value) in self._wanted:
+                    self.tensors.append(value)
+                    self._values.append((container, key, value))
+            elif isinstance(value, (dict, list, tuple)) and value and id(value) not in self._seen:
+                self._seen.add(id(value))
+                if self._look_into(value, value if isinstance(value, dict) else dict(enumerate(value))):
+                    self._values.append((container, key, value))
+                    self._sizes.append((value, len(value)))
+        return len(self.tensors) > before
+
+
+def _address_of(tensor: Tensor) -> int:
+    is_plain = type(tensor) in (Tensor, nn.Parameter) and tensor.layout is torch.strided
+    return tensor.data_ptr() if is_plain and tensor.device.type == "cpu" else 0
+
+
+def parts_of(tensor: Tensor) -> tuple[Tensor, ...]:
+    """What has the contents of a tensor, its values last."""
+    if tensor.layout is torch.strided:
+        return (tensor,)
+    tensor = tensor.detach()
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return ()
 
 
 class _States(Protocol):
@@ -53,7 +125,7 @@ class _States(Protocol):
 
 
 class _SlowStates:
-    """As `_tessera.TensorStates`, with any PyTorch."""
+    """As `_tessera.TensorStates`, with any PyTorch, and of tensors in any layout."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self._tensors = tensors
@@ -61,7 +133,11 @@ class _SlowStates:
 
     def _now(self) -> list[tuple[Any, ...]]:
         return [
-            (each._version, each.dtype, each.data_ptr() if each.layout is torch.strided else 0) for each in self._tensors
+            (
+                *(each._version, each.dtype, each.shape),
+                *((part.data_ptr(), part.shape, part.stride()) for part in parts_of(each)),
+            )
+            for each in self._tensors
         ]
 
     def are_unchanged(self) -> bool:
@@ -72,8 +148,8 @@ class _SlowStates:
 
 
 def _states_of(tensors: Sequence[Tensor]) -> _States:
+    """Of tensors that are strided."""
     handles_of = getattr(getattr(torch._C, "_aoti", None), "unsafe_alloc_void_ptrs_from_tensors", None)
     if handles_of is None or not _tessera.reads_tensor_states():
         return _SlowStates(tensors)
-    strided = [each.layout is torch.strided for each in tensors]
-    return _tessera.TensorStates(list(zip(handles_of(list(tensors)), strided, strict=True)))
+    return _tessera.TensorStates(handles_of(list(tensors)))

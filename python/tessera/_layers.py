@@ -77,8 +77,13 @@ class SparsityReport:
         return SparsityReport(json["is_measured"], [layer(each) for each in json["layers"]])
 
 
+def _milliseconds(seconds: float) -> str:
+    """To a microsecond, and short times to two digits."""
+    return f"{seconds * 1e3:{'.2g' if 0 < seconds < 1e-5 else '.3f'}}"
+
+
 def _row(layer: LayerReport) -> tuple[str, ...]:
-    times: tuple[str, ...] = (f"{layer.dense_seconds * 1e3:.3f}", f"{layer.sparse_seconds * 1e3:.3f}", f"{layer.speedup:.2f}")
+    times = (*map(_milliseconds, (layer.dense_seconds, layer.sparse_seconds)), f"{layer.speedup:.2f}")
     times = tuple("" if time == "nan" else time for time in times)
     shape = f"{layer.shape[0]} × {layer.shape[1]}"
     b = str(layer.block_size) if layer.is_sparse else ""

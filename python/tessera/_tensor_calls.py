@@ -114,13 +114,17 @@ class _TensorCall:
             i, wanted = names.index(name), getattr(torch, dtype)
             self._results.append((i, None if self._outputs[i][2] is wanted else wanted))
 
-    def __call__(self, tensors: list[Tensor]) -> list[Tensor]:
+    def __call__(self, tensors: list[Tensor]) -> list[Tensor] | None:
+        """Results; None for tensors without memory of their own, as under `torch.vmap`."""
         for i in self._truths:
             tensors[i] = tensors[i].to(torch.float32)
         outputs = [
             torch.empty_strided(shape, strides, dtype=dtype, device=_CPU) for shape, strides, dtype in self._outputs
         ]
-        addresses = [tensors[i].data_ptr() for i in self._order]
+        try:
+            addresses = [tensors[i].data_ptr() for i in self._order]
+        except RuntimeError:
+            return None
         addresses += [each.data_ptr() for each in outputs]
         self._native.run_at(addresses, self._wide)
         return [outputs[i] if dtype is None else outputs[i].to(dtype) for i, dtype in self._results]

@@ -75,7 +75,10 @@ class _Prepared:
 
 
 class InferenceSession:
-    """A model ready to run: see `load`. Calls may come from several threads, and take turns."""
+    """A model ready to run: see `load`. Calls may come from several threads, and take turns.
+
+    `sess_options`, `providers` and `provider_options`, which ONNX Runtime takes, say nothing here.
+    """
 
     def __init__(
         self,
@@ -86,6 +89,9 @@ class InferenceSession:
         sparse: bool = True,
         max_shapes: int = 8,
         most_computed: int = 2**27,
+        sess_options: object = None,
+        providers: object = None,
+        provider_options: object = None,
     ) -> None:
         self._threads = checked_threads(threads)
         self._sparse = sparse

@@ -1,7 +1,6 @@
 """Modules compiled for this computer."""
 
 import copy
-import gc
 import json
 import os
 import pickle
@@ -9,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import weakref
 
 import numpy as np
 import pytest
@@ -17,39 +15,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tessera  # noqa: E402
+from compiled_models import SIZE, Function, as_bsr, as_csr, expect_like, network, pruned, with_mask  # noqa: E402
 from tessera import nn as tnn  # noqa: E402
-from torch.nn.utils import prune  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-SIZE = 512
-
-
-def pruned(weight, block_size, density=0.1):
-    kept = torch.rand(weight.shape[0] // block_size, weight.shape[1] // block_size) < density
-    return weight * kept.repeat_interleave(block_size, 0).repeat_interleave(block_size, 1)
-
-
-def network(block_size=1):
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(SIZE, SIZE), torch.nn.GELU(), torch.nn.Linear(SIZE, 8)).eval()
-    with torch.no_grad():
-        model[0].weight.copy_(pruned(model[0].weight, block_size))
-    return model
-
-
-def expect_like(model, compiled, *args, **kwargs):
-    with torch.no_grad():
-        wanted = model(*args, **kwargs)
-    wanted = [wanted] if isinstance(wanted, torch.Tensor) else wanted.values() if isinstance(wanted, dict) else wanted
-    for _ in range(2):  # from the second call on as few steps as possible
-        found = compiled(*args, **kwargs)
-        found = [found] if isinstance(found, torch.Tensor) else found.values() if isinstance(found, dict) else found
-        for expected, each in zip(wanted, found, strict=True):
-            assert each.dtype == expected.dtype
-            scale = max(1.0, float(expected.float().abs().max()))
-            torch.testing.assert_close(each.float(), expected.float(), rtol=0, atol=1e-4 * scale)
-
 
 # Zeros.
 
@@ -65,18 +34,6 @@ def test_layers_become_sparse_in_the_blocks_of_their_zeros(block_size):
     assert "0.weight" in str(compiled) and "products" in str(compiled)
     seconds = compiled.predicted_seconds()
     assert seconds["products"] > 0 and list(seconds.values()) == sorted(seconds.values(), reverse=True)
-
-
-def with_mask(layer):
-    prune.l1_unstructured(layer, "weight", 0.9)
-
-
-def as_csr(layer):
-    layer.weight = torch.nn.Parameter(pruned(layer.weight.data, 1).to_sparse_csr())
-
-
-def as_bsr(layer):
-    layer.weight = torch.nn.Parameter(pruned(layer.weight.data, 16).to_sparse_bsr(16))
 
 
 @pytest.mark.parametrize("hide", [with_mask, as_csr, as_bsr])
@@ -232,18 +189,6 @@ def test_several_threads_and_processes_may_call():
     if child == 0:
         os._exit(0 if np.allclose(compiled(inputs[0]), wanted[0], atol=1e-4) else 1)
     assert os.waitpid(child, 0)[1] == 0
-
-
-class Function(torch.nn.Module):
-    """A function of a parameter and of inputs."""
-
-    def __init__(self, forward, *shape):
-        super().__init__()
-        self.w = torch.nn.Parameter(torch.randn(*shape)) if shape else None
-        self.function = forward
-
-    def forward(self, *inputs, **named):
-        return self.function(self.w, *inputs, **named) if self.w is not None else self.function(*inputs, **named)
 
 
 def test_short_calls_check_what_they_are_given():
@@ -493,142 +438,6 @@ def test_sizes_that_are_not_there_are_refused(options, message):
         tessera.compile(network(), torch.randn(4, SIZE), **options)
 
 
-# Weights that change.
-
-
-def test_weights_that_change_are_read_again():
-    model, x = network(), torch.randn(16, SIZE)
-    compiled = tessera.compile(model, x)
-    expect_like(model, compiled, x)
-    session = compiled.first
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    kept = model[0].weight.detach() != 0
-    model(x).square().sum().backward()
-    model[0].weight.grad.mul_(kept)
-    optimizer.step()
-    expect_like(model, compiled, x)
-    assert compiled.first is session  # the zeros are where they were
-    model.load_state_dict({**model.state_dict(), "0.weight": pruned(torch.randn(SIZE, SIZE), 4)})
-    expect_like(model, compiled, x)
-    assert compiled.report.layers[0].block_size == 4
-    with torch.no_grad():
-        model[0].weight.normal_()
-    expect_like(model, compiled, x)
-    assert not compiled.report.layers[0].is_sparse
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda w, x: x @ w.t() + x @ (2 * w).t(),
-        lambda w, x: x @ w.t() / w.norm(),
-        lambda w, x: x * (1 + w) + w,
-        lambda w, x: x @ w + x @ w.t(),
-        lambda w, x: x @ w,
-    ],
-)
-def test_all_that_depends_on_a_weight_follows_it(function):
-    model, x = Function(function, 8, 8).eval(), torch.randn(8, 8)
-    compiled = tessera.compile(model, x)
-    with torch.no_grad():
-        model.w.mul_(3)
-    expect_like(model, compiled, x)
-
-
-def new_parameter(model):
-    model[0].weight = torch.nn.Parameter(torch.randn(SIZE, SIZE))
-
-
-def new_part(model):
-    model[0] = torch.nn.Linear(SIZE, SIZE)
-
-
-def new_values(model):
-    state = {name: each.clone() * 2 for name, each in model.state_dict().items()}
-    model.load_state_dict(state, assign=True)
-
-
-def new_memory(model):
-    model[0].weight.data = model[0].weight.data * 2
-
-
-def new_mask(model):
-    prune.l1_unstructured(model[0], "weight", 0.5)
-
-
-def appended(model):
-    model.append(torch.nn.Tanh())
-
-
-def silent(model):
-    model[0].weight.data.mul_(2)
-
-
-def fewer(model):
-    del model[-1]
-
-
-CHANGES = [new_parameter, new_part, new_values, new_memory, new_mask, appended, fewer, silent]
-
-
-@pytest.mark.parametrize("reads", [True, False])
-@pytest.mark.parametrize("change", CHANGES)
-def test_what_is_replaced_is_seen(change, reads, monkeypatch):
-    assert tessera._tessera.reads_tensor_states()
-    monkeypatch.setattr(tessera._tessera, "reads_tensor_states", lambda: reads)
-    model, x = network(), torch.randn(16, SIZE)
-    compiled = tessera.compile(model, x)
-    change(model)
-    if change is silent:
-        compiled.refresh()
-    expect_like(model, compiled, x)
-
-
-@pytest.mark.parametrize("hide", [with_mask, as_csr, as_bsr, "sparse layer", "columns"])
-def test_weights_in_all_forms_are_followed(hide, tmp_path):
-    model, x = network(), torch.randn(16, SIZE)
-    if hide == "sparse layer":
-        model[0] = tnn.SparseLinear.from_dense(model[0], density=None, block_size=1)
-    elif hide == "columns":
-        model[0].weight = torch.nn.Parameter(torch.randn(SIZE, SIZE).t())
-    else:
-        hide(model[0])
-    compiled = tessera.compile(model, x)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(2)
-    compiled.save(tmp_path / "m.safetensors")
-    for _ in range(2):
-        expect_like(model, compiled, x)
-    expect_like(model, tessera.load(tmp_path / "m.safetensors"), x)
-
-
-def test_weights_live_no_longer_than_what_was_compiled():
-    model, x = network(), torch.randn(16, SIZE)
-    compiled = tessera.compile(model, x)
-    expect_like(model, compiled, x)
-    weight = weakref.ref(model[0].weight)
-    del model, compiled
-    gc.collect()
-    assert weight() is None
-
-
-def test_buffers_that_change_are_read_again():
-    class Shifted(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("shift", torch.ones(4))
-
-        def forward(self, x):
-            return x + self.shift
-
-    model, x = Shifted().eval(), torch.randn(2, 4)
-    compiled = tessera.compile(model, x)
-    expect_like(model, compiled, x)
-    model.shift.mul_(3)
-    expect_like(model, compiled, x)
-
-
 # Files.
 
 
@@ -794,3 +603,124 @@ def test_gpt2_has_transposed_weights():
     ids = torch.randint(0, 500, (2, 9))
     compiled = tessera.compile(model, {"input_ids": ids})
     expect_like(model, compiled, input_ids=ids)
+
+
+# Weights that are rows of others.
+
+
+def test_rows_of_a_weight_are_weights():
+    torch.manual_seed(0)
+    attention = torch.nn.MultiheadAttention(SIZE, 4, batch_first=True).eval()
+    with torch.no_grad():
+        attention.in_proj_weight.copy_(pruned(attention.in_proj_weight, 4))
+
+    class Cross(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = attention
+
+        def forward(self, x, memory):
+            return self.attention(x, memory, memory)[0]
+
+    model, x, memory = Cross().eval(), torch.randn(4, 32, SIZE), torch.randn(4, 48, SIZE)
+    compiled = tessera.compile(model, (x, memory))
+    expect_like(model, compiled, x, memory)
+    layers = {each.name: each for each in compiled.report.layers}
+    for name in (f"attention.in_proj_weight[0:{SIZE}]", f"attention.in_proj_weight[{SIZE}:{3 * SIZE}]"):
+        assert layers[name].is_sparse and layers[name].block_size == 4
+    assert "attention.in_proj_weight" not in layers
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda w, x: x[:, : SIZE // 2] @ w[:, : SIZE // 2].t(), "sliced before its product"),
+        (lambda w, x: x @ w[:128].t() + w[:128, 0], "used elsewhere too"),
+        (lambda w, x: torch.einsum("bd,od->bo", x, w), ""),
+        (lambda w, x: torch.einsum("...d,do->...o", x[None], w), ""),
+    ],
+)
+def test_weights_are_listed_however_products_take_them(function, reason):
+    model, x = Function(function, SIZE, SIZE).eval(), torch.randn(64, SIZE)
+    model.w.data = pruned(model.w.data, 1)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    (layer,) = compiled.report.layers
+    assert (layer.reason, layer.is_sparse) == (reason, not reason)
+
+
+# What is said.
+
+
+def test_results_keep_the_names_of_their_parts(tmp_path):
+    from typing import NamedTuple
+
+    class Pair(NamedTuple):
+        values: torch.Tensor
+        rest: list
+
+    model, x = Function(lambda x: {"most": x.max(1), "pair": Pair(x, [x.min(0)])}), torch.randn(3, 4)
+    compiled = tessera.compile(model.eval(), x)
+    compiled.save(tmp_path / "m.safetensors")
+    wanted = model(x)
+    for each in (compiled, tessera.load(tmp_path / "m.safetensors")):
+        found = each(x)
+        torch.testing.assert_close(found["most"].values, wanted["most"].values)
+        assert torch.equal(found["most"].indices, wanted["most"].indices)
+        values, indices = found["most"]
+        assert values is found["most"].values and indices is found["most"][1]
+        torch.testing.assert_close(found["pair"].rest[0].values, wanted["pair"].rest[0].values)
+
+
+class Unknown:
+    """What PyTorch knows nothing of."""
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs", "message"),
+    [
+        (lambda: Function(lambda x: (x, Unknown())), (torch.ones(2),), "the module returns a Unknown: let it return"),
+        (network, (torch.ones(4, SIZE).double(),), r"input input is torch.float64.*by .float\(\)"),
+        (network, (torch.ones(4, SIZE, dtype=torch.complex64),), "input input is torch.complex64"),
+        (lambda: torch.nn.Embedding(4, 4), (torch.ones(3, dtype=torch.int16),), r"is torch.int16.*int64, by .long\(\)"),
+        (lambda: torch.nn.LazyLinear(3), (torch.ones(2, 3),), "weight has no shape yet: call the module once"),
+    ],
+)
+def test_what_cannot_be_compiled_is_named(make, inputs, message):
+    with pytest.raises(ValueError, match=message):
+        tessera.compile(make().eval(), inputs)
+
+
+def test_what_cannot_be_called_is_named():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    model, x = network(), torch.randn(4, SIZE)
+    compiled = tessera.compile(model, x)
+    for _ in range(2):
+        with pytest.raises(TypeError, match="input is a BatchedTensor|input is a Tensor without values of its own"):
+            torch.vmap(compiled)(x[None])
+        with FakeTensorMode(), pytest.raises(TypeError, match="input is a FakeTensor without values of its own"):
+            compiled(torch.empty(4, SIZE))
+        compiled(x)
+    embedding, ids = torch.nn.Embedding(4, 4).eval(), torch.tensor([1, 2])
+    looked_up = tessera.compile(embedding, ids)
+    assert np.array_equal(looked_up(ids.numpy().astype(np.int16)), looked_up(ids.numpy()))
+    with pytest.raises(TypeError, match="input is int16; the model was compiled for int64"):
+        looked_up(ids.short())
+
+
+@pytest.mark.parametrize("to", ["meta", torch.float64])
+def test_weights_that_cannot_be_read_any_more_are_named(to):
+    model, x = network(), torch.randn(4, SIZE)
+    compiled = tessera.compile(model, x)
+    model.to(to)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="0.weight is (on meta and holds nothing|torch.float64)"):
+            compiled(x)
+    model.load_state_dict(network().state_dict(), assign=True)
+    expect_like(network(), compiled, x)
+
+
+def test_short_times_are_shown():
+    compiled = tessera.compile(Function(lambda x: x * 2).eval(), torch.randn(2, 3))
+    assert "microseconds of a call: " in str(compiled) and "0.00" not in str(compiled).splitlines()[-1].split(",")[0]

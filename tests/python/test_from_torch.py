@@ -137,6 +137,15 @@ def test_modules(make, shape):
         lambda a, b: F.rms_norm(a, [7]) + F.rms_norm(b, [7], a[0], eps=0.01),
         lambda a, b: F.binary_cross_entropy_with_logits(a, b) + F.cross_entropy(a, b / b.sum(1, keepdim=True)),
         lambda a, b: F.cross_entropy(a, b.softmax(1), weight=b[0], label_smoothing=0.1, reduction="sum"),
+        lambda a, b: torch.addmm(a[:, :1], b, a.T, beta=0.5, alpha=3) + torch.addmm(a[0, 0], b, a.T, beta=0),
+        lambda a, b: F.scaled_dot_product_attention(a, b, b - a) + F.scaled_dot_product_attention(a, a, b, is_causal=True),
+        lambda a, b: a.unfold(1, 3, 2).sum(-1) + b.unfold(0, 1, 1)[:, :3, 0] + a.reshape(2, 5, 7).unfold(1, 5, 1).sum(),
+        lambda a, b: a.diagonal() + b.diagonal(-2) * a.T.diagonal(2)[:7] + a.reshape(2, 5, 7).diagonal(1, 2, 1).sum(),
+        lambda a, b: a.clone().slice_scatter(b[:4] * 2, 0, 1, 9, 2) + torch.select_scatter(b, a[:, 0], 1, -1),
+        lambda a, b: a.scatter_add(1, (b > 0.5).long()[:4, :2] + torch.tensor([0, 3]), b),
+        lambda a, b: torch.einsum("bd,od->bo", a, b) + torch.einsum("od,bd->bo", b, a) + torch.einsum("bd,do->bo", a, b.T),
+        lambda a, b: torch.einsum("...d,od->...o", a.reshape(2, 5, 7), b).sum() + torch.einsum("bd,bd->bd", a, b),
+        lambda a, b: torch.einsum("bd,bd->b", a, b)[:, None] + torch.einsum("bd,ed->be", a, b).diagonal()[:, None],
     ],
 )
 def test_functions(function):

@@ -323,7 +323,7 @@ def test_pruned_transformers_of_usual_size_equal_pytorch(name: str, dynamo: bool
         pytest.skip("TorchScript's exporter writes another function, which ONNX Runtime computes as Tessera does")
     torch.manual_seed(0)
     model = getattr(test_whole_models, name)().eval()
-    for density, block_size in [(1.0, 1), (0.2, 1), (0.1, 4), (0.05, 16)]:
+    for density, block_size in [(1.0, 1), (0.5, 1), (0.2, 1), (0.1, 4), (0.05, 16)]:
         test_whole_models.prune(test_whole_models.weights_of(model), density, block_size)
         if name == "vit":
             expect_equals_pytorch(_OfImages(model), torch.randn(1, 3, 224, 224), dynamo)

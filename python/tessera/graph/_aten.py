@@ -61,6 +61,8 @@ class Parameter:
         self._matrix: Value | None = None
         #: Whether nothing but products and convolutions take it, which may have it in another order.
         self.is_weight = True
+        #: Whether products take parts of it alone, which are parameters of their own.
+        self.is_divided = False
 
     @property
     def shape(self) -> tuple[int, ...]:

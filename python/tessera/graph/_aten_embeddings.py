@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from tessera.graph import _values as ops
 from tessera.graph._aten import Call, Constant, handles, value_of
+from tessera.graph._aten_losses import checked_labels
 from tessera.graph._values import Value
 
 _MODES: tuple[Literal["sum", "mean", "max"], ...] = ("sum", "mean", "max")  # PyTorch's numbers
@@ -30,6 +31,7 @@ def _embedding(
 def _one_hot(call: Call, labels: Value, classes: int = -1) -> Value:
     if classes < 0:
         raise ValueError("the number of classes depends on data: give it")
+    labels = checked_labels(call, labels, classes)
     numbers = call.graph.constant(list(range(classes)), dtype=labels.dtype)
     return ops.equal(ops.reshape(labels, (*labels.shape, 1)), numbers)
 

@@ -22,6 +22,15 @@ def _with_classes_last(x: Value) -> Value:
     return x if count < 3 else ops.permute(x, [0, *range(2, count), 1])
 
 
+def checked_labels(call: Call, labels: Value, classes: int, ignored: int | None = None) -> Value:
+    """Labels as they are; one that is neither a class nor the one to ignore is an error of the run, as an id is."""
+    numbers = call.graph.constant(np.arange(classes), dtype=labels.dtype)
+    is_ignored = None if ignored is None else ops.equal(labels, ignored)
+    ids = labels if is_ignored is None else ops.where(is_ignored, 0, labels)
+    found = ops.reshape(ops.index_select(numbers, 0, ops.reshape(ids, (-1,))), labels.shape)
+    return found if is_ignored is None else ops.where(is_ignored, labels, found)
+
+
 @handles("cross_entropy_loss.default")
 def _cross_entropy(
     call: Call,
@@ -33,9 +42,10 @@ def _cross_entropy(
     label_smoothing: float = 0.0,
 ) -> Value:
     has_labels = target.is_integer
+    logits = _with_classes_last(logits)
     y = ops.cross_entropy(
-        _with_classes_last(logits),
-        target if has_labels else _with_classes_last(target),
+        logits,
+        checked_labels(call, target, logits.shape[-1], ignore_index) if has_labels else _with_classes_last(target),
         weight=weight,
         ignored=ignore_index if has_labels else None,
         smoothing=label_smoothing,
@@ -55,14 +65,14 @@ def _nll_loss(
 ) -> Value:
     x = _with_classes_last(logs)
     classes = x.shape[-1]
+    labels = checked_labels(call, labels, classes, ignore_index)
     labels = ops.reshape(labels, (*labels.shape, 1))
     numbers = call.graph.constant(np.arange(classes), dtype=labels.dtype)
     is_chosen = ops.cast(ops.equal(labels, numbers), "f32")
     counts = ops.reshape(ops.cast(ops.not_equal(labels, ignore_index), "f32"), labels.shape[:-1])
-    is_class = ops.sum(is_chosen, -1)
     chosen = ops.sum(is_chosen if weight is None else is_chosen * ops.cast(weight, "f32"), -1) * counts
     logs = ops.sum(ops.where(is_chosen, ops.cast(x, "f32"), 0.0), -1)  # others may be infinite
-    terms = ops.where(counts, ops.where(is_class, -logs * chosen, np.nan), 0.0)
+    terms = ops.where(counts, -logs * chosen, 0.0)
     if _REDUCTION_NAMES[reduction] == "mean":
         return in_result_type(call, ops.sum(terms) / ops.sum(chosen))
     return shaped(call, in_result_type(call, _REDUCTIONS[reduction](terms)))

@@ -91,7 +91,7 @@ def _baddbmm(call: Call, added: Any, a: Any, b: Any, *, beta: float = 1, alpha: 
 @handles("addmm.default", lazy=True)
 def _addmm(call: Call, bias: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Value:
     if beta != 1 or alpha != 1:
-        raise ValueError(f"factors of {beta} and {alpha} are not possible, only 1")
+        return _baddbmm(call, bias, a, b, beta=beta, alpha=alpha)
     added = value_of(bias)
     return _product(a, b, added) if len(added.shape) == 1 else added + _product(a, b)
 
@@ -192,8 +192,10 @@ def _attention(
     if dropout_p > 0:
         call.refuse_draws()
     q, k, v = value_of(q), value_of(k), value_of(v)
-    if len(q.shape) < 3:
-        raise ValueError(f"queries of {list(q.shape)} are not possible: heads are the third dimension from the end")
+    if len(q.shape) == 2:
+        q, k, v = (ops.reshape(each, (1, *each.shape)) for each in (q, k, v))
+        y = _attention(call, q, k, v, mask, dropout_p, is_causal, scale=scale)
+        return ops.reshape(y, y.shape[1:])
     heads, kv_heads = q.shape[-3], k.shape[-3]
     if heads != kv_heads and not enable_gqa:
         raise ValueError(f"{heads} heads of queries with {kv_heads} of keys need enable_gqa")

@@ -1,4 +1,4 @@
-"""PyTorch's operators that change shapes, and take elements."""
+"""PyTorch's operators that change shapes, and take elements whose places are known."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from tessera.graph import _values as ops
-from tessera.graph._aten import Call, Constant, Parameter, Transposed, handles, shaped, together, value_of
-from tessera.graph._values import Truth, Value
+from tessera.graph._aten import Call, Constant, Parameter, Transposed, handles, in_result_type, shaped, together, value_of
+from tessera.graph._values import Value
 
 
 @handles(
@@ -68,76 +68,17 @@ def _slice(
     dim %= len(x.shape)
     begin, stop, _ = builtins.slice(start, end).indices(x.shape[dim])
     if step != 1:
-        return _taken(x, dim, range(begin, stop, step))
+        return taken(x, dim, range(begin, stop, step))
     return x if (begin, stop) == (0, x.shape[dim]) else ops.slice(x, dim, begin, stop)
 
 
-def _taken(x: Value, dim: int, places: Sequence[int]) -> Value:
+def taken(x: Value, dim: int, places: Sequence[int]) -> Value:
     """Elements of a dimension, by their positions."""
     order = list(range(len(x.shape)))
     order[dim], order[-1] = order[-1], order[dim]
     is_permutation = sorted(places) == list(range(x.shape[dim]))
     select = ops.permute_features if is_permutation else ops.select_features
     return ops.permute(select(ops.permute(x, order), places), order)
-
-
-@handles("index_select.default", lazy=True)
-def _index_select(call: Call, x: Any, dim: int, ids: Any) -> Value:
-    x = value_of(x)
-    if isinstance(ids, Constant) and len(x.shape):
-        return _taken(x, dim % len(x.shape), [int(at) % x.shape[dim] for at in ids.tensor])
-    return ops.index_select(x, dim, value_of(ids))
-
-
-def _as_one_dimension(
-    call: Call, x: Value, ids: Sequence[Any], dims: list[int]
-) -> tuple[Value, Sequence[Any], list[int]]:
-    """Constant indices of neighbouring dimensions, as those of one that they form."""
-    first, last = dims[0], dims[-1]
-    constants = [ids[dim].tensor for dim in dims if isinstance(ids[dim], Constant)]
-    if len(constants) != last - first + 1 or any(each.dtype == torch.bool for each in constants):
-        raise ValueError("indices of several dimensions are only possible if they are constant, of neighbours")
-    places = torch.zeros((), dtype=torch.int64)
-    for dim, each in zip(dims, constants, strict=True):
-        places = places * x.shape[dim] + each % x.shape[dim]
-    merged = ops.reshape(x, (*x.shape[:first], math.prod(x.shape[first : last + 1]), *x.shape[last + 1 :]))
-    return merged, [*[None] * first, Constant(call.graph, places)], [first]
-
-
-@handles("index.Tensor", lazy=True)
-def _index(call: Call, x: Any, ids: Sequence[Any]) -> Value:
-    x = value_of(x)
-    dims = [dim for dim, each in enumerate(ids) if each is not None]
-    if len(dims) != 1:
-        x, ids, dims = _as_one_dimension(call, x, ids, dims)
-    each = ids[dims[0]]
-    if isinstance(each, Constant):
-        if each.tensor.dtype == torch.bool:
-            each = Constant(call.graph, each.tensor.nonzero().squeeze(1))
-        taken = _taken(x, dims[0], [int(at) % x.shape[dims[0]] for at in each.tensor.flatten()])
-    else:
-        places = value_of(each)
-        if isinstance(places, Truth):
-            raise ValueError("the number of elements that a mask selects is not known beforehand")
-        from_end = places + x.shape[dims[0]]
-        places = places if places.dtype == "u32" else ops.where(places < 0, from_end, places)
-        taken = ops.index_select(x, dims[0], ops.reshape(places, (-1,)))
-    return shaped(call, taken)
-
-
-@handles("gather.default")
-def _gather(call: Call, x: Value, dim: int, ids: Value, sparse_grad: bool = False) -> Value:
-    dim %= len(x.shape)
-    for other, (has, wanted) in enumerate(zip(x.shape, ids.shape, strict=True)):
-        if other != dim and has != wanted:
-            x = ops.slice(x, other, 0, wanted)
-    return ops.gather(x, dim, ids)
-
-
-@handles("index_add.default")
-def _index_add(call: Call, x: Value, dim: int, ids: Value, source: Value, *, alpha: float = 1) -> Value:
-    added = ops.scatter_add(source, dim, ids, x.shape[dim])
-    return x + (added if alpha == 1 else added * alpha)
 
 
 def _windows(
@@ -172,10 +113,55 @@ def _fold(call: Call, x: Value, size: Any, window: Any, dilation: Any, padding: 
     return y
 
 
+@handles("unfold.default")
+def _windows_of(call: Call, x: Value, dim: int, size: int, step: int) -> Value:
+    """Sliding windows of a dimension, whose elements are the last dimension."""
+    dim %= len(x.shape)
+    begins = range(0, x.shape[dim] - size + 1, step)
+    y = taken(x, dim, [begin + at for begin in begins for at in range(size)])
+    y = ops.reshape(y, (*x.shape[:dim], len(begins), size, *x.shape[dim + 1 :]))
+    count = len(y.shape)
+    return ops.permute(y, [*(each for each in range(count) if each != dim + 1), dim + 1])
+
+
+@handles("diagonal.default")
+def _diagonal(call: Call, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    count = len(x.shape)
+    dim1, dim2 = dim1 % count, dim2 % count
+    rows, cols = x.shape[dim1], x.shape[dim2]
+    moved = ops.permute(x, [*(dim for dim in range(count) if dim not in (dim1, dim2)), dim1, dim2])
+    places = [row * cols + row + offset for row in range(rows) if 0 <= row + offset < cols]
+    return ops.select_features(ops.reshape(moved, (*moved.shape[:-2], rows * cols)), places)
+
+
+@handles("copy.default")
+def _copy(call: Call, x: Value, source: Value, *_: Any) -> Value:
+    return ops.expand(in_result_type(call, source), call.shape)
+
+
+@handles("slice_scatter.default")
+def _slice_scatter(
+    call: Call, x: Value, source: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Value:
+    dim %= len(x.shape)
+    begin, stop, _ = builtins.slice(start, end).indices(x.shape[dim])
+    places = list(range(x.shape[dim]))
+    places[begin:stop:step] = range(x.shape[dim], x.shape[dim] + source.shape[dim])
+    return taken(ops.concatenate(together(call, x, source), dim), dim, places)
+
+
+@handles("select_scatter.default")
+def _select_scatter(call: Call, x: Value, source: Value, dim: int, index: int) -> Value:
+    dim %= len(x.shape)
+    index %= x.shape[dim]
+    source = ops.reshape(source, (*x.shape[:dim], 1, *x.shape[dim + 1 :]))
+    return _slice_scatter(call, x, source, dim, index, index + 1)
+
+
 @handles("flip.default")
 def _flip(call: Call, x: Value, dims: Sequence[int]) -> Value:
     for dim in dims:
-        x = _taken(x, dim % len(x.shape), range(x.shape[dim] - 1, -1, -1))
+        x = taken(x, dim % len(x.shape), range(x.shape[dim] - 1, -1, -1))
     return x
 
 
@@ -292,7 +278,7 @@ def _pad(call: Call, x: Value, padding: Sequence[int], mode: str = "constant", v
     for i in range(0, len(padding), 2):  # from the last dimension
         dim = len(x.shape) - 1 - i // 2
         if padding[i] or padding[i + 1]:
-            x = _taken(x, dim, _places_around(x.shape[dim], padding[i], padding[i + 1], mode))
+            x = taken(x, dim, _places_around(x.shape[dim], padding[i], padding[i + 1], mode))
     return x
 
 

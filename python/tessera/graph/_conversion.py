@@ -15,6 +15,7 @@ from torch._decomp import decomposition_table
 from tessera.graph import _aten
 from tessera.graph import _aten_convolutions as _aten_convolutions  # more handlers
 from tessera.graph import _aten_embeddings as _aten_embeddings
+from tessera.graph import _aten_indices as _aten_indices
 from tessera.graph import _aten_losses as _aten_losses
 from tessera.graph import _aten_products as _aten_products
 from tessera.graph import _aten_reductions as _aten_reductions
@@ -85,20 +86,22 @@ class Conversion:
         #: Names of parameters of which something was computed here.
         self.folded: set[str] = set()
         self._computed: dict[str, torch.fx.Node] = {}
+        #: By name, rows of parameters that are weights of their own.
+        self._pieces: dict[str, Parameter] = {}
 
     def apply(self, node: torch.fx.Node) -> None:
         """Add the operation of a node, whose inputs are known."""
         self.known[node] = self._applied(node)
 
-    def lacks(self, node: torch.fx.Node, reason: str) -> Any:
-        """Note that the graph lacks an operation; returns what stands in for its result."""
-        self.missing[node] = Missing(str(node.target), _place_of(node), reason)
+    def lacks(self, node: torch.fx.Node, reason: str, operation: torch.fx.Node | None = None) -> Any:
+        """Note that the graph lacks an operation, that of the node if no other; returns what stands in for its result."""
+        operation = operation or node
+        self.missing[node] = Missing(str(operation.target), _place_of(operation), reason)
         return self._stand_in(node.meta.get("val"))
 
     def _applied(self, node: torch.fx.Node) -> Any:
         if node.target is operator.getitem:
-            known, index = self.known[node.all_input_nodes[0]], int(node.args[1])  # type: ignore[arg-type]
-            return known[index] if isinstance(known, (tuple, list)) and index < len(known) else None
+            return self._part(node)
         if any(self.known.get(argument) is None for argument in node.all_input_nodes):
             return None
         folded = self._folded(node)
@@ -115,6 +118,15 @@ class Conversion:
             return result
         except (TypeError, ValueError) as error:
             return self.lacks(node, str(error))
+
+    def _part(self, node: torch.fx.Node) -> Any:
+        """One of the results of an operation, which may compute fewer than PyTorch's."""
+        of, index = node.all_input_nodes[0], int(node.args[1])  # type: ignore[arg-type]
+        known = self.known[of]
+        if known is None:
+            return None
+        part = known[index] if isinstance(known, (tuple, list)) and index < len(known) else None
+        return self.lacks(node, f"its result {index} is not possible", of) if part is None and node.users else part
 
     def weights_of(self, node: torch.fx.Node) -> Weights | None:
         """What decides the form of a parameter, if it is nothing but the weight of products."""
@@ -135,6 +147,8 @@ class Conversion:
         schema = node.target._schema
         if torch.Tag.nondeterministic_seeded in node.target.tags or schema.is_mutable:
             return None
+        if (rows := self._rows(node)) is not None:
+            return rows
         is_view = any(each.alias_info is not None for each in schema.returns)
         if is_view and any(isinstance(each, Parameter) for each in given):
             return None  # operations of graphs take a tied weight where it is
@@ -150,6 +164,30 @@ class Conversion:
         if weights is None:
             return Constant(self.graph, result, of_parameters=of_parameters)
         return Parameter(self.graph, self._name_of_weight(node), result, weights)
+
+    def _rows(self, node: torch.fx.Node) -> Any:
+        """Parts of a parameter of which nothing is taken but such, along outputs, as weights of products."""
+        of = node.args[0] if node.args else None
+        parameter = self.known.get(of) if isinstance(of, torch.fx.Node) else None
+        if self._weights is None or not isinstance(parameter, Parameter) or parameter.tensor.dim() != 2:
+            return None
+        users = [user for each, known in self.known.items() if known is parameter for user in each.users]
+        if not all(map(_takes_rows, users)):
+            return None
+        parameter.is_divided = True
+        args, kwargs = torch.fx.node.map_arg((node.args[1:], node.kwargs), lambda each: self.known[each])
+        taken = node.target(parameter.tensor, *args, **kwargs)  # type: ignore[operator]
+        if isinstance(taken, Tensor):
+            return self._piece(parameter, taken)
+        return [self._piece(parameter, each) for each in taken]
+
+    def _piece(self, parameter: Parameter, rows: Tensor) -> Parameter:
+        whole = parameter.tensor
+        begin = (rows.storage_offset() - whole.storage_offset()) // max(1, whole.stride(0))
+        name = f"{parameter.name}[{begin}:{begin + rows.shape[0]}]"
+        if name not in self._pieces:
+            self._pieces[name] = Parameter(self.graph, name, rows, self._weights)
+        return self._pieces[name]
 
     def _name_of_weight(self, node: torch.fx.Node) -> str:
         """That of the layer's weight, if it has none, as under torch.nn.utils.prune."""
@@ -184,6 +222,21 @@ _PRODUCTS = {"aten.linear": 1, "aten.addmm": 2, "aten.mm": 1, "aten.matmul": 1}
 _CONVOLUTIONS = {
     f"aten.{name}" for name in ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "convolution")
 }
+
+
+#: By operator, the argument that is the dimension along which it takes parts.
+_PARTS = {"aten.slice.Tensor": 1, "aten.split.Tensor": 2, "aten.split_with_sizes.default": 2, "aten.chunk.default": 2}
+
+
+def _takes_rows(node: torch.fx.Node) -> bool:
+    """Whether it takes neighbouring rows of a matrix, and products take these as weights."""
+    at = _PARTS.get(str(node.target))
+    if at is None or (node.args[at] if len(node.args) > at else node.kwargs.get("dim", 0)) not in (0, -2):
+        return False
+    if str(node.target) == "aten.slice.Tensor":
+        step = node.args[4] if len(node.args) > 4 else node.kwargs.get("step", 1)
+        return step == 1 and all(_is_weight(node, user) for user in node.users)
+    return all(_is_weight(part, user) for part in node.users for user in part.users)
 
 
 def _is_weight(node: torch.fx.Node, user: torch.fx.Node) -> bool:

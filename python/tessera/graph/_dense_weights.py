@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -16,6 +17,8 @@ _VIEWS = {
     f"aten.{name}"
     for name in "t transpose permute view reshape unsqueeze squeeze expand _unsafe_view clone _to_copy".split()
 }
+#: What hands on a part of it.
+_PARTS = {f"aten.{name}" for name in "slice split split_with_sizes chunk select narrow unbind".split()}
 #: By operator, the arguments that are factors of a product.
 _FACTORS = {
     "aten.linear": (0, 1),
@@ -45,6 +48,8 @@ def note_dense(known: Mapping[torch.fx.Node, Any], weights: Weights) -> None:
     asked: set[str] = set()
     for node, each in known.items():
         if isinstance(each, Parameter):
+            if each.is_divided:
+                continue
             name = each.name
             if each.weights is not None:
                 asked.add(name)
@@ -63,9 +68,9 @@ def note_dense(known: Mapping[torch.fx.Node, Any], weights: Weights) -> None:
 
 
 def _uses(node: torch.fx.Node) -> Iterator[_Use]:
-    """Of a value, also in another shape."""
+    """Of a value, also in another shape, and of its parts."""
     for user in node.users:
-        if _name_of(user) in _VIEWS:
+        if _name_of(user) in _VIEWS | _PARTS or user.target is operator.getitem:
             yield from _uses(user)
         elif user.op != "output":
             yield user, node
@@ -106,13 +111,15 @@ def _reason(tensor: Tensor, uses: list[_Use], is_asked: bool) -> str | None:
         return "used elsewhere too"
     if any(user.args[_FACTORS[_name_of(user)][0]] is node for user, node in factors):
         return "left factor of a product"
+    if any(node.meta["val"].numel() != tensor.numel() for _, node in uses):
+        return "sliced before its product"
     return None if is_asked else "reshaped before its product"
 
 
 def _as_matrix(tensor: Tensor, uses: list[_Use]) -> tuple[Tensor, int]:
     """[outputs, inputs], as far as it is one, and the rows of the first product; 0: it is the weight of none."""
     for user, node in uses:
-        if _is_factor(user, node) and tensor.dim() == 2:
+        if _is_factor(user, node) and tensor.dim() == 2 and node.meta["val"].numel() == tensor.numel():
             rows = math.prod(user.meta["val"].shape[:-1])
             is_right = user.args[_FACTORS[_name_of(user)][1]] is node
             outputs = user.meta["val"].shape[-1]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.nn.parameter import is_lazy
 
 from tessera.graph import _aten
 from tessera.graph._aten import Constant, Parameter, State, Weights, as_known, value_of
@@ -57,6 +58,8 @@ def require_readable(module: nn.Module) -> None:
         if "quantized" in type(each).__module__:
             raise ValueError(f"{path or 'the module'} ({type(each).__name__}) is quantised: compile it in floating point")
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if is_lazy(tensor):
+            raise ValueError(f"{name} has no shape yet: call the module once, with inputs as it will have")
         if type(tensor.data) is not Tensor:
             kind = type(tensor.data).__name__
             raise ValueError(f"{name} is a {kind}: compile the module with plain tensors, in floating point")
@@ -105,9 +108,19 @@ def _exported(
         raise ValueError(f"PyTorch cannot export the module: {_reason(error)}") from error
 
 
+def refused_result(kind: str) -> str:
+    """What to return instead of an object of such a class."""
+    return (
+        f"the module returns a {kind}: let it return tensors in tuples, lists or dicts with names (of a model of "
+        "transformers with use_cache=False)"
+    )
+
+
 def _reason(error: Exception) -> str:
     """What PyTorch says that goes wrong, and where, without how to debug PyTorch."""
     text = str(error)
+    if returned := re.match(r"Found <class '(?:.*\.)?(\w+)'> in output", text):
+        return refused_result(returned[1])
     if "data-dependent" not in text:
         return text
     first, _, rest = text.partition("\n")
@@ -118,6 +131,7 @@ def _reason(error: Exception) -> str:
 
 def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """With operators that a graph lacks as what they consist of, unless it lacks that too."""
+    _linear_from_einsum(exported.graph)
     lacked = lacking(exported.graph)
 
     def without(some: set[Any]) -> torch.export.ExportedProgram:
@@ -138,6 +152,29 @@ def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.Exported
     if not lacking(program.graph):
         return program
     return without({operator for operator in lacked if not has_simpler(operator)})
+
+
+_EINSUM = re.compile(r"(?P<rows>(?:\.\.\.)?\w*)(?P<sum>\w),(?P<weight>\w\w)->(?P=rows)(?P<out>\w)")
+
+
+def _linear_from_einsum(graph: torch.fx.Graph) -> None:
+    """Sums over the last dimension of products with a matrix are those of linear layers."""
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.einsum.default):
+        arguments: Any = node.args
+        equation, factors = arguments[0].replace(" ", ""), tuple(arguments[1])
+        found = _EINSUM.fullmatch(equation)
+        if found is None:  # the matrix may come first
+            equation, factors = re.sub(r"^(.+),(.+)->", r"\2,\1->", equation), factors[::-1]
+            found = _EINSUM.fullmatch(equation)
+        if found is None:
+            continue
+        letters = found["rows"].removeprefix("...") + found["sum"] + found["out"]
+        kinds = {
+            found["out"] + found["sum"]: torch.ops.aten.linear.default,
+            found["sum"] + found["out"]: torch.ops.aten.matmul.default,
+        }
+        if len(set(letters)) == len(letters) and found["weight"] in kinds:
+            node.target, node.args, node.kwargs = kinds[found["weight"]], factors, {}
 
 
 def _without_gradients(program: torch.export.ExportedProgram) -> list[Missing]:
@@ -256,6 +293,7 @@ class _ModuleConversion(Conversion):
                 self.outputs[i] = (name, self.outputs[i])
             if isinstance(result, (bool, int, float)):
                 result = Constant(self.graph, torch.tensor(result)).value()
+            assert result is not None or not isinstance(self.outputs[i], torch.dtype), f"{name} is not computed"
             if result is not None:
                 self.graph.output(name, result)
 

@@ -1,0 +1,343 @@
+"""Weights of compiled modules that change between calls, in all ways that PyTorch has."""
+
+import gc
+import weakref
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tessera  # noqa: E402
+from compiled_models import SIZE, Function, as_bsr, as_csr, expect_like, network, pruned, with_mask  # noqa: E402
+from tessera import nn as tnn  # noqa: E402
+from torch.nn.utils import prune  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+def test_weights_that_change_are_read_again():
+    model, x = network(), torch.randn(16, SIZE)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    session = compiled.first
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    kept = model[0].weight.detach() != 0
+    model(x).square().sum().backward()
+    model[0].weight.grad.mul_(kept)
+    optimizer.step()
+    expect_like(model, compiled, x)
+    assert compiled.first is session  # the zeros are where they were
+    model.load_state_dict({**model.state_dict(), "0.weight": pruned(torch.randn(SIZE, SIZE), 4)})
+    expect_like(model, compiled, x)
+    assert compiled.report.layers[0].block_size == 4
+    with torch.no_grad():
+        model[0].weight.normal_()
+    expect_like(model, compiled, x)
+    assert not compiled.report.layers[0].is_sparse
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda w, x: x @ w.t() + x @ (2 * w).t(),
+        lambda w, x: x @ w.t() / w.norm(),
+        lambda w, x: x * (1 + w) + w,
+        lambda w, x: x @ w + x @ w.t(),
+        lambda w, x: x @ w,
+    ],
+)
+def test_all_that_depends_on_a_weight_follows_it(function):
+    model, x = Function(function, 8, 8).eval(), torch.randn(8, 8)
+    compiled = tessera.compile(model, x)
+    with torch.no_grad():
+        model.w.mul_(3)
+    expect_like(model, compiled, x)
+
+
+def new_parameter(model):
+    model[0].weight = torch.nn.Parameter(torch.randn(SIZE, SIZE))
+
+
+def new_part(model):
+    model[0] = torch.nn.Linear(SIZE, SIZE)
+
+
+def new_values(model):
+    state = {name: each.clone() * 2 for name, each in model.state_dict().items()}
+    model.load_state_dict(state, assign=True)
+
+
+def new_memory(model):
+    model[0].weight.data = model[0].weight.data * 2
+
+
+def new_mask(model):
+    prune.l1_unstructured(model[0], "weight", 0.5)
+
+
+def appended(model):
+    model.append(torch.nn.Tanh())
+
+
+def silent(model):
+    model[0].weight.data.mul_(2)
+
+
+def fewer(model):
+    del model[-1]
+
+
+CHANGES = [new_parameter, new_part, new_values, new_memory, new_mask, appended, fewer, silent]
+
+
+@pytest.mark.parametrize("reads", [True, False])
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_replaced_is_seen(change, reads, monkeypatch):
+    assert tessera._tessera.reads_tensor_states()
+    monkeypatch.setattr(tessera._tessera, "reads_tensor_states", lambda: reads)
+    model, x = network(), torch.randn(16, SIZE)
+    compiled = tessera.compile(model, x)
+    change(model)
+    if change is silent:
+        compiled.refresh()
+    expect_like(model, compiled, x)
+
+
+@pytest.mark.parametrize("hide", [with_mask, as_csr, as_bsr, "sparse layer", "columns"])
+def test_weights_in_all_forms_are_followed(hide, tmp_path):
+    model, x = network(), torch.randn(16, SIZE)
+    if hide == "sparse layer":
+        model[0] = tnn.SparseLinear.from_dense(model[0], density=None, block_size=1)
+    elif hide == "columns":
+        model[0].weight = torch.nn.Parameter(torch.randn(SIZE, SIZE).t())
+    else:
+        hide(model[0])
+    compiled = tessera.compile(model, x)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2)
+    compiled.save(tmp_path / "m.safetensors")
+    for _ in range(2):
+        expect_like(model, compiled, x)
+    expect_like(model, tessera.load(tmp_path / "m.safetensors"), x)
+
+
+def test_weights_live_no_longer_than_what_was_compiled():
+    model, x = network(), torch.randn(16, SIZE)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    weight = weakref.ref(model[0].weight)
+    del model, compiled
+    gc.collect()
+    assert weight() is None
+
+
+def test_buffers_that_change_are_read_again():
+    class Shifted(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("shift", torch.ones(4))
+
+        def forward(self, x):
+            return x + self.shift
+
+    model, x = Shifted().eval(), torch.randn(2, 4)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    model.shift.mul_(3)
+    expect_like(model, compiled, x)
+
+
+
+# New memory, which may lie where the old did.
+
+
+def small(width=64):
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(32, width), torch.nn.Tanh(), torch.nn.Linear(width, width)).eval()
+
+
+def assign(model, *factors):
+    for factor in factors:
+        for parameter in model.parameters():
+            parameter.data = parameter.data * factor
+
+
+def assign_each(model, *factors):
+    for parameter in model.parameters():
+        for factor in factors:
+            parameter.data = parameter.data * factor
+
+
+def mask_and_scale(model):
+    weight = model[0].weight
+    weight.data = weight.data * (torch.rand_like(weight) > 0.5)
+    weight.data = weight.data * 2
+
+
+def round_to_half(model):
+    model.half().float()
+
+
+def round_twice(model):
+    model.bfloat16().float().half().float()
+
+
+def from_arrays(model):
+    for _ in range(2):
+        model[0].weight.data = torch.from_numpy(model[0].weight.detach().numpy() * 2)
+
+
+def other_order(model):
+    model[2].weight.data = model[2].weight.data.t()
+
+
+REASSIGNED = [
+    *(lambda model, n=n: assign(model, *range(2, 2 + n)) for n in (1, 2, 3)),
+    *(lambda model, n=n: assign_each(model, *range(2, 2 + n)) for n in (2, 3)),
+    *(mask_and_scale, round_to_half, round_twice, from_arrays, other_order),
+]
+
+
+@pytest.mark.parametrize("reads", [True, False])
+@pytest.mark.parametrize("width", [64, 1024])
+def test_memory_that_is_used_again_is_seen(width, reads, monkeypatch):
+    monkeypatch.setattr(tessera._tessera, "reads_tensor_states", lambda: reads)
+    model, x = small(width), torch.randn(4, 32)
+    compiled = tessera.compile(model, x)
+    for change in REASSIGNED * 2:
+        for state, value in small(width).state_dict().items():
+            model.state_dict()[state].copy_(value)
+        expect_like(model, compiled, x)
+        change(model)
+        expect_like(model, compiled, x)
+
+
+LAYOUTS = {
+    "csr": torch.Tensor.to_sparse_csr,
+    "csc": torch.Tensor.to_sparse_csc,
+    "bsr": lambda each: each.to_sparse_bsr(4),
+    "coo": torch.Tensor.to_sparse,
+}
+
+
+def scaled(weight, to):
+    with torch.no_grad():
+        weight.mul_(3)
+
+
+def assigned(weight, to):
+    for factor in (2, 3):
+        weight.data = to(weight.detach().to_dense() * factor)
+
+
+def moved(weight, to):
+    for _ in range(2):
+        weight.data = to(weight.detach().to_dense().roll(4, 1))
+
+
+def written(weight, to):
+    values = weight.detach()._values() if weight.layout is torch.sparse_coo else weight.detach().values()
+    values.mul_(2)
+
+
+@pytest.mark.parametrize("change", [scaled, assigned, moved, written])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_sparse_tensors_that_change_are_seen(layout, change):
+    to, x = LAYOUTS[layout], torch.randn(4, 64)
+    model = Function(lambda w, x: torch.nn.functional.linear(x, w), 1).eval()
+    model.w = torch.nn.Parameter(to(pruned(torch.randn(64, 64), 4)), requires_grad=False)
+    compiled = tessera.compile(model, x)
+
+    def expect_right():
+        wanted = x @ model.w.detach().to_dense().t()
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), wanted, rtol=1e-4, atol=1e-4)
+
+    for _ in range(3):
+        expect_right()
+        change(model.w, to)
+    expect_right()
+
+
+# Tensors that are no parameters.
+
+
+class Plain(torch.nn.Module):
+    """Tensors in attributes, lists, tuples and dicts, of the module and of a part; some are not used."""
+
+    def __init__(self, part=None):
+        super().__init__()
+        self.own = torch.randn(4)
+        self.several = [torch.randn(4), torch.randn(4)]
+        self.pair = (torch.randn(4), 3)
+        self.named = {"a": {"b": torch.randn(4)}}
+        self.unregistered = [torch.nn.Parameter(torch.randn(4))]
+        self.unused, self.part = None, part
+
+    def forward(self, x):
+        y = x * self.own + sum(self.several) * self.pair[0] + self.named["a"]["b"] - self.unregistered[0]
+        y = y if self.part is None else self.part(y)
+        self.unused = None if torch.compiler.is_compiling() else y
+        return y
+
+
+PLAIN_CHANGES = {
+    "attribute": lambda m: setattr(m, "own", m.own * 2),
+    "attribute in place": lambda m: m.own.mul_(2),
+    "element": lambda m: m.several.__setitem__(1, m.several[1] * 2),
+    "more": lambda m: m.several.append(torch.ones(4)),
+    "list": lambda m: setattr(m, "several", [torch.ones(4), torch.ones(4)]),
+    "tuple": lambda m: setattr(m, "pair", (m.pair[0] * 2, 3)),
+    "dict": lambda m: m.named["a"].update(b=m.own * 3),
+    "unregistered": lambda m: m.unregistered[0].data.mul_(1) is m.unregistered[0].detach().add_(1),
+    "again": lambda m: [setattr(m, "own", m.own * 2) for _ in range(3)],
+}
+
+
+@pytest.mark.parametrize("of_part", [False, True])
+@pytest.mark.parametrize("change", PLAIN_CHANGES)
+def test_plain_tensors_that_are_replaced_are_seen(change, of_part):
+    torch.manual_seed(2)
+    model, x = Plain(Plain()).eval(), torch.randn(2, 4)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    session = compiled.first
+    expect_like(model, compiled, x)
+    assert compiled.first is session  # what no result depends on may change
+    PLAIN_CHANGES[change](model.part if of_part else model)
+    expect_like(model, compiled, x)
+
+
+def test_rows_that_are_weights_of_their_own_are_followed():
+    def forward(w, x):
+        return x @ w[:128].t(), torch.nn.functional.linear(x, w[128:]), w.unflatten(0, (2, 128))[0].sum(0)
+
+    for function in (forward, lambda w, x: forward(w, x)[:2], lambda w, x: (x @ w[:SIZE // 2].t(),)):
+        model, x = Function(function, 256, SIZE).eval(), torch.randn(16, SIZE)
+        compiled = tessera.compile(model, x)
+        for _ in range(2):
+            expect_like(model, compiled, x)
+            with torch.no_grad():
+                model.w.mul_(2)
+            expect_like(model, compiled, x)
+            model.w.data = pruned(model.w.data, 4, 0.5)
+        expect_like(model, compiled, x)
+
+
+def test_sizes_may_have_a_weight_in_other_forms():
+    class Either(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(8, 8))
+
+        def forward(self, x):
+            first = x @ self.weight.t() if len(x) != 3 else x @ self.weight
+            return first if len(x) < 4 else torch.nn.functional.linear(x, self.weight[:4])
+
+    model = Either().eval()
+    compiled = tessera.compile(model, torch.rand(2, 8), dynamic_shapes={"x": {0: "n"}})
+    for factor in (2, 3):
+        for n in (2, 3, 5):
+            expect_like(model, compiled, torch.rand(n, 8))
+        with torch.no_grad():
+            model.weight.mul_(factor)
