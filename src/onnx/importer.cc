@@ -290,8 +290,8 @@ std::optional<std::vector<std::optional<Known>>> Importer::inputs_of(const wire:
 void Importer::apply(const wire::NodeProto& node, Scope& scope) {
   const auto inputs = inputs_of(node, scope);
   if (!inputs) {  // it depends on what is missing
-    const bool is_missing = is_standard(node.domain()) && !operator_table().contains(node.op_type());
-    if (is_missing) return note_missing(node, "", scope);
+    const bool is_known = is_standard(node.domain()) && operator_table().contains(node.op_type());
+    if (!is_known && !file_.functions.contains({node.domain(), node.op_type()})) return note_missing(node, "", scope);
     for (const std::string& output : node.output()) set(scope, output, {});
     return;
   }

@@ -50,9 +50,13 @@ TEST(OnnxLimits, AllThatIsMissingIsListed) {
   OnnxFile file = small();
   file.node("Unheard", {"y"}, {"u"}).node("Relu", {"u"}, {"v"}).node("Strange", {"v"}, {"w"}).output("w");
   file.node("Einsum", {"x"}, {"z"}, {{"equation", "ij->ji"}});
+  file.node("Foreign", {"w"}, {"f"}).output("f");
+  wire::GraphProto& graph = *file.model().mutable_graph();
+  graph.mutable_node(graph.node_size() - 1)->set_domain("com.acme");
   const std::string error = error_of(file);
-  expect_says(error, "3 operators");
-  for (const char* part : {"Unheard (\"u\")", "Strange (\"w\")", "Einsum (\"z\"): its equation"})
+  expect_says(error, "4 operators");
+  for (const char* part :
+       {"Unheard (\"u\")", "Strange (\"w\")", "Einsum (\"z\"): its equation", "com.acme.Foreign (\"f\")"})
     expect_says(error, part);
   EXPECT_THROW(import(file.content()), UnsupportedModelError);
 }
