@@ -221,7 +221,7 @@ TEST_F(PackCliTest, MisuseEndsWithStatus2AndOneMessage) {
     expect_refused(run("pack " + arguments), message);
   }
   expect_failure(2, run("reproduce packing", "unset TESSERA_DATA; {}"), "--data FOLDER");
-  for (const std::string option : {"--machine gc200", "--full", "--no-verify", "--threads 1"}) {
+  for (const std::string option : {"--machine gc200", "--no-verify", "--threads 1"}) {
     SCOPED_TRACE(option);
     expect_refused(run("reproduce packing " + option), option.substr(0, option.find(' ')));
   }
