@@ -32,7 +32,7 @@ void add_product_options(CLI::App& command, studies::Request& r) {
   add_counts(command, "--n", lists.n, "Columns of X");
   add_counts(command, "--block", lists.blocks, "Block sizes");
   add(command, "--density", lists.densities, parse_densities, "Densities, such as 1/16");
-  add(command, "--type", lists.types, parse_types, "f16, f16-f32 (FP32 partial sums), f32");
+  add(command, "--type", lists.types, parse_types, "f32, f16, bf16, f16-f32 (FP16 with FP32 partial sums)");
   add(command, "--mode", lists.modes, parse_modes, "static, dynamic, dense");
   const std::vector<CLI::Option*> all = command.get_options();
   for (size_t i = others; i < all.size(); ++i) all[i]->group(group);

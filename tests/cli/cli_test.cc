@@ -484,7 +484,7 @@ std::vector<std::string> names_in(const std::string& error) {
 /// The text of an option in a command's help.
 std::string help_of(const std::string& help, const std::string& option) {
   const size_t begin = help.find("\n  " + option);
-  return begin == std::string::npos ? "" : help.substr(begin, help.find("\n  --", begin + 1) - begin);
+  return begin == std::string::npos ? "" : help.substr(begin, help.find("\n  --", begin + 1) - begin) + "\n";
 }
 
 TEST_F(CliTest, HelpNamesWhatOptionsAccept) {
@@ -516,6 +516,7 @@ TEST_F(CliTest, HelpNamesWhatOptionsAccept) {
       const std::vector<std::string> names = names_in(o.err);
       EXPECT_FALSE(names.empty()) << o.err;
       for (const std::string& name : names) {
+        if (says(name, " ")) continue;  // what is no name, as "a .toml file"
         const std::regex word("[^a-z0-9-]" + name + "[^a-z0-9_-]");
         EXPECT_TRUE(std::regex_search(help_of(help, option), word)) << name << help_of(help, option);
       }
