@@ -51,7 +51,7 @@ struct PretrainingBatch {
 class PretrainingData {
  public:
   /// Throws UsageError for a length or number out of range and without a text, Error if the text does not
-  /// pass check() or has fewer than two documents.
+  /// pass require_valid() or has fewer than two documents.
   PretrainingData(std::shared_ptr<const TokenText> text, const SequenceSettings& settings);
   ~PretrainingData();
   PretrainingData(PretrainingData&&) noexcept;

@@ -36,12 +36,12 @@ struct TokenText {
 
 /// Throws Error, naming text and place, for tokens beyond the vocabulary, special tokens that are equal or
 /// beyond it, empty sentences and documents, and limits that do not fit the tokens.
-void check(const TokenText& text);
+void require_valid(const TokenText& text);
 
 /// Reads a file of tokens, as Python's `tessera.text` and write_tokens() write it (docs/packing-bert.md).
-/// Throws Error, naming the file, if it is malformed or its text does not pass check().
+/// Throws Error, naming the file, if it is malformed or its text does not pass require_valid().
 TokenText read_tokens(const std::string& path);
-/// Writes one; an existing file is only replaced by a complete one. Throws as check() does.
+/// Writes one; an existing file is only replaced by a complete one. Throws as require_valid() does.
 void write_tokens(const std::string& path, const TokenText& text);
 
 /// Random text: two of three tokens are drawn by Zipf's law, that of rank r with a probability in proportion
@@ -59,9 +59,9 @@ struct TextSplit {
   std::shared_ptr<const TokenText> train;
   std::shared_ptr<const TokenText> held_out;
 };
-/// Throws as check() of both texts does, UsageError if one is missing, and Error if their vocabularies or
-/// special tokens differ.
-void check(const TextSplit& split);
+/// Throws as require_valid() of both texts does, UsageError if one is missing, and Error if their
+/// vocabularies or special tokens differ.
+void require_valid(const TextSplit& split);
 /// Documents of a text at random: round(fraction × documents) are held out, at least 2 and all but 2 at most.
 /// Throws UsageError unless the fraction is above 0 and below 1, Error for fewer than 4 documents.
 TextSplit split_text(const TokenText& text, double fraction, uint64_t seed);

@@ -68,7 +68,7 @@ TokenText text_of(const std::string& name, uint32_t vocabulary,
                  .sentences = integers_of<uint64_t>(sentences, "sentences"),
                  .documents = integers_of<uint64_t>(documents, "documents")};
   try {
-    check(text);
+    require_valid(text);
   } catch (const Error& error) {
     throw UsageError(error.what());
   }

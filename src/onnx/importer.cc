@@ -291,7 +291,8 @@ void Importer::apply(const wire::NodeProto& node, Scope& scope) {
   const auto inputs = inputs_of(node, scope);
   if (!inputs) {  // it depends on what is missing
     const bool is_known = is_standard(node.domain()) && operator_table().contains(node.op_type());
-    if (!is_known && !file_.functions.contains({node.domain(), node.op_type()})) return note_missing(node, "", scope);
+    if (!is_known && !file_.functions.contains({node.domain(), node.op_type()}))
+      return note_missing(node, "", scope);
     for (const std::string& output : node.output()) set(scope, output, {});
     return;
   }

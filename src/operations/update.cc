@@ -232,8 +232,8 @@ LinearUpdate direction_on_outputs(Lowering& l, const Node& node, Type gradient) 
   const auto out = [&](size_t i) { return l.operand_of(node.outputs[i]); };
   const ops::Operand weight = l.brought(node.inputs[kWeight], node.outputs[0]);
   return {direction_of(sized(adam_problem(node), l, weight, gradient)),
-          {l.in_layout(node.inputs[kLr], kRows), l.in_layout(node.inputs[kStep], kRows), weight, out(0), out(1),
-           l.result_beside(node.outputs[kDirection], out(0))}};
+          {l.in_layout(node.inputs[kLr], kRows), l.in_layout(node.inputs[kStep], kRows), weight, out(0),
+           out(1), l.result_beside(node.outputs[kDirection], out(0))}};
 }
 
 LinearUpdate on_outputs(Lowering& l, const Node& node, Type gradient) {

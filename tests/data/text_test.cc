@@ -66,7 +66,7 @@ TEST(TokenText, WhatDoesNotFitIsRefused) {
   const auto error = [](auto change) {
     TokenText changed = small_text();
     change(changed);
-    return test::error_of([&] { check(changed); });
+    return test::error_of([&] { require_valid(changed); });
   };
   EXPECT_TRUE(test::says(error([](TokenText& t) { t.tokens[4] = 50; }),
                          "token 4 is 50, beyond the vocabulary of 50"));
@@ -108,8 +108,8 @@ TEST_F(TokenFileTest, OtherFilesAreRefused) {
 
 TEST(TextSplit, EachDocumentIsInOnePart) {
   const TextSplit split = split_text(text(), 0.1, 3);
-  check(*split.train);
-  check(*split.held_out);
+  require_valid(*split.train);
+  require_valid(*split.held_out);
   EXPECT_EQ(split.held_out->count(), 20U);
   EXPECT_EQ(split.train->count(), 180U);
   EXPECT_EQ(split.train->tokens.size() + split.held_out->tokens.size(), text().tokens.size());
@@ -346,8 +346,8 @@ TEST(SyntheticText, FollowsFromTheSeed) {
   const TokenText first = synthetic_text({.documents = 20, .seed = 1});
   EXPECT_EQ(first.tokens, synthetic_text({.documents = 20, .seed = 1}).tokens);
   EXPECT_NE(first.tokens, synthetic_text({.documents = 20, .seed = 2}).tokens);
-  check(first);
-  check(synthetic_text({.documents = 1}));
+  require_valid(first);
+  require_valid(synthetic_text({.documents = 1}));
   EXPECT_USAGE_ERROR("a vocabulary of 5", synthetic_text({.vocabulary = 5}));
   EXPECT_USAGE_ERROR("0 documents", synthetic_text({.documents = 0}));
   EXPECT_USAGE_ERROR("20000000 documents", synthetic_text({.documents = 20'000'000}));

@@ -419,8 +419,8 @@ class Generator {
 
   bool can_be_called(const Item& item) const {
     return item.body || (!item.case_body && std::ranges::none_of(item.inputs, [&](const ItemOutput& place) {
-                           return type_at(place).capacity.has_value();
-                         }));
+             return type_at(place).capacity.has_value();
+           }));
   }
 
   /// Not if the loss depends on no parameter, or on one through what has no gradient.

@@ -29,7 +29,7 @@ void check(const TokenText* text, const SequenceSettings& s) {
   if (s.length < kShortest || s.length > kLongest)
     throw UsageError(
         fmt::format("sequences of {} tokens; the length is {} to {}", s.length, kShortest, kLongest));
-  tessera::check(*text);
+  require_valid(*text);
 }
 
 std::vector<uint32_t> lengths_of(const std::vector<SentencePair>& pairs) {

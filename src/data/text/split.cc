@@ -79,11 +79,11 @@ TextSplit load_text(const std::string& path, double fraction, uint64_t seed) {
   return split;
 }
 
-void check(const TextSplit& split) {
+void require_valid(const TextSplit& split) {
   if (split.train == nullptr || split.held_out == nullptr)
     throw UsageError("a split of text lacks its text for training, or what is held out; give both");
-  check(*split.train);
-  check(*split.held_out);
+  require_valid(*split.train);
+  require_valid(*split.held_out);
   require_same_vocabulary(split, split.train->name);
 }
 

@@ -110,7 +110,7 @@ std::vector<std::byte> bytes_of(const std::vector<uint32_t>& tokens) {
 
 }  // namespace
 
-void check(const TokenText& text) {
+void require_valid(const TokenText& text) {
   check_special(text);
   if (text.tokens.empty()) fail(text.name, "there are no tokens in it");
   const auto beyond = std::ranges::find_if(text.tokens, [&](uint32_t t) { return t >= text.vocabulary; });
@@ -138,14 +138,14 @@ TokenText train::read_tokens(const io::Source& source) {
     fail(source.name(), "the tensor 'tokens' is of {}; it must be of U16 or U32", tokens.dtype);
   text.sentences = limits(source, tensors, "sentences");
   text.documents = limits(source, tensors, "documents");
-  check(text);
+  require_valid(text);
   return text;
 }
 
 TokenText read_tokens(const std::string& path) { return train::read_tokens(io::Source::open(path)); }
 
 void write_tokens(const std::string& path, const TokenText& text) {
-  check(text);
+  require_valid(text);
   const bool two_bytes = text.vocabulary <= kMostOfTwoBytes;
   const std::vector<std::byte> tokens =
       two_bytes ? bytes_of<uint16_t>(text.tokens) : bytes_of<uint32_t>(text.tokens);

@@ -41,7 +41,7 @@ std::string identity_of(const TextSplit& text) {
 
 PretrainingSettings with_vocabulary(PretrainingSettings settings, const TextSplit& text) {
   check(settings);
-  tessera::check(text);
+  require_valid(text);
   settings.config.vocab_size = text.train->vocabulary;
   return settings;
 }
