@@ -3,7 +3,8 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <chrono>
+#include <limits>
+#include <numeric>
 #include <tuple>
 
 #include "base/random.h"
@@ -24,13 +25,59 @@ PackLengths lengths_of(const pack::Strategy& strategy) {
   return lengths;
 }
 
-/// The fastest of a few runs.
-double step_seconds(graph::Session& session, const std::vector<graph::Tensor>& arrays) {
-  constexpr int kRuns = 3;
-  double least = run_seconds(session, arrays);
-  for (int i = 1; i < kRuns; ++i) least = std::min(least, run_seconds(session, arrays));
-  return least;
-}
+constexpr uint32_t kPacksOfStep = 2;
+
+/// Steps on packs, which can be run again and again.
+class Steps {
+ public:
+  Steps(const graph::BertConfig& config, const pack::Packing& packing, size_t steps, uint32_t threads)
+      : shape_{.packs = kPacksOfStep,
+               .tokens = packing.max_length,
+               .sequences = static_cast<uint32_t>(packing.depths().size() - 1),
+               .predictions = train::most_predictions_of(packing)},
+        session_(train::pretraining_graph(settings_of(config), shape_), Machine::host(threads),
+                 {.seed = kSeed}),
+        fastest_(steps, std::numeric_limits<double>::infinity()) {
+    const std::vector<PackLengths> packs = sample_packs(packing, steps * kPacksOfStep);
+    for (size_t i = 0; i < steps; ++i) {
+      // One of few sequences with one of many, so that all steps take about as long.
+      const std::vector<PackLengths> of_step = {packs[i], packs[packs.size() - 1 - i]};
+      batches_.push_back(random_batch(of_step, shape_, config.vocab_size));
+    }
+  }
+
+  void run(size_t step) {
+    std::vector<graph::Tensor> arrays = batches_[step].arrays();
+    arrays.insert(arrays.end(), {{train::kDropoutStep, &number_},
+                                 {"lr", &lr_},
+                                 {"step", &number_},
+                                 {train::kLoss, &loss_},
+                                 {train::kMaskedLmLoss, &masked_lm_},
+                                 {train::kNextSentenceLoss, &next_sentence_}});
+    arrays = train::taken_by(session_.graph(), std::move(arrays));
+    fastest_[step] = std::min(fastest_[step], run_seconds(session_, arrays));
+  }
+
+  /// Mean over the steps of the fastest run of each.
+  double seconds_per_pack() const {
+    return std::accumulate(fastest_.begin(), fastest_.end(), 0.0) /
+           static_cast<double>(fastest_.size() * kPacksOfStep);
+  }
+
+ private:
+  static PretrainingSettings settings_of(const graph::BertConfig& config) {
+    PretrainingSettings settings;
+    settings.config = config;
+    return settings;
+  }
+
+  graph::BertBatch shape_;
+  graph::Session session_;
+  std::vector<PretrainingBatch> batches_;
+  std::vector<double> fastest_;
+  uint32_t number_ = 1;
+  float lr_ = 1e-4F, loss_ = 0, masked_lm_ = 0, next_sentence_ = 0;
+};
 
 }  // namespace
 
@@ -76,36 +123,16 @@ PretrainingBatch random_batch(std::span<const PackLengths> packs, const graph::B
   return batch;
 }
 
-double seconds_per_pack(const graph::BertConfig& config, const pack::Packing& packing, size_t steps,
-                        uint32_t threads) {
-  constexpr uint32_t kPacksOfStep = 2;
-  PretrainingSettings settings;
-  settings.config = config;
-  const graph::BertBatch shape{.packs = kPacksOfStep,
-                               .tokens = packing.max_length,
-                               .sequences = static_cast<uint32_t>(packing.depths().size() - 1),
-                               .predictions = train::most_predictions_of(packing)};
-  graph::Session session(train::pretraining_graph(settings, shape), Machine::host(threads), {.seed = kSeed});
-  const std::vector<PackLengths> packs = sample_packs(packing, steps * kPacksOfStep);
-  uint32_t step = 1;
-  float lr = 1e-4F, loss = 0, masked_lm = 0, next_sentence = 0;
-  double total = 0;
-  for (size_t i = 0; i < steps; ++i) {
-    // One of few sequences with one of many, so that all steps take about as long.
-    const std::vector<PackLengths> of_step = {packs[i], packs[packs.size() - 1 - i]};
-    PretrainingBatch batch = random_batch(of_step, shape, config.vocab_size);
-    std::vector<graph::Tensor> arrays = batch.arrays();
-    arrays.insert(arrays.end(), {{train::kDropoutStep, &step},
-                                 {"lr", &lr},
-                                 {"step", &step},
-                                 {train::kLoss, &loss},
-                                 {train::kMaskedLmLoss, &masked_lm},
-                                 {train::kNextSentenceLoss, &next_sentence}});
-    arrays = train::taken_by(session.graph(), std::move(arrays));
-    if (i == 0) session.run(arrays);
-    total += step_seconds(session, arrays);
-  }
-  return total / static_cast<double>(packs.size());
+SecondsPerPack measure_training(const graph::BertConfig& config, const pack::Packing& packing,
+                                const pack::Packing& padded, size_t steps, uint32_t threads) {
+  constexpr int kRuns = 4;
+  Steps of_packs(config, packing, steps, threads), of_padded(config, padded, steps, threads);
+  for (int run = 0; run < kRuns; ++run)
+    for (size_t i = 0; i < steps; ++i) {
+      of_packs.run(i);
+      of_padded.run(i);
+    }
+  return {of_packs.seconds_per_pack(), of_padded.seconds_per_pack()};
 }
 
 }  // namespace tessera::studies::packing

@@ -22,9 +22,14 @@ std::vector<PackLengths> sample_packs(const pack::Packing& packing, size_t count
 PretrainingBatch random_batch(std::span<const PackLengths> packs, const graph::BertBatch& shape,
                               uint32_t vocabulary);
 
-/// Seconds for a pack in `steps` different steps of BERT on the host, two packs each, without reading text:
-/// the mean over these steps of the fastest of several runs.
-double seconds_per_pack(const graph::BertConfig& config, const pack::Packing& packing, size_t steps,
-                        uint32_t threads);
+struct SecondsPerPack {
+  double packed = 0;
+  double padded = 0;  ///< of one sequence, the rest padding
+};
+
+/// Times of `steps` different steps of BERT on the host, two packs each, on packs and on padded sequences in
+/// turn: means over these steps of the fastest of several runs. Text is not read.
+SecondsPerPack measure_training(const graph::BertConfig& config, const pack::Packing& packing,
+                                const pack::Packing& padded, size_t steps, uint32_t threads);
 
 }  // namespace tessera::studies::packing
