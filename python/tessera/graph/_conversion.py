@@ -235,7 +235,7 @@ def _takes_rows(node: torch.fx.Node) -> bool:
         return False
     if str(node.target) == "aten.slice.Tensor":
         step = node.args[4] if len(node.args) > 4 else node.kwargs.get("step", 1)
-        return step == 1 and all(_is_weight(node, user) for user in node.users)
+        return bool(step == 1) and all(_is_weight(node, user) for user in node.users)
     return all(_is_weight(part, user) for part in node.users for user in part.users)
 
 
