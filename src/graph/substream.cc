@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/random.h"
 #include "graph/loop.h"
 
 namespace tessera::graph {
@@ -47,6 +48,11 @@ uint32_t substream_words(const Graph& graph) {
 std::optional<uint32_t> number_of_call(const Node& node) {
   if (!has_substreams(node)) return {};
   return static_cast<uint32_t>(node.integer("call"));
+}
+
+uint64_t seed_in(const Substream& substream, uint64_t seed) {
+  for (uint32_t i = 0; i < substream.size(); ++i) seed = base::seed_of_substream(seed, i, substream[i]);
+  return seed;
 }
 
 Substream in_micro_batch(Substream substream, uint32_t number) {

@@ -27,6 +27,9 @@ uint32_t substream_words(const Graph& graph);
 /// draws no numbers, 0 for a loop over micro-batches.
 std::optional<uint32_t> number_of_call(const Node& node);
 
+/// The seed of a sub-stream, from that of its operation.
+uint64_t seed_in(const Substream& substream, uint64_t seed);
+
 /// The sub-stream of a micro-batch.
 Substream in_micro_batch(Substream substream, uint32_t number);
 

@@ -5,6 +5,7 @@
 #include <tessera/error.h>
 
 #include "base/random.h"
+#include "graph/substream.h"
 #include "lower/lowering.h"
 #include "operations/dropout.h"
 #include "operations/list.h"
@@ -27,9 +28,7 @@ Gradients dropout_gradient(const Differentiation& d) {
 std::vector<Array> dropout_reference(const Evaluation& e) {
   const float keep = keep_of(e.node);
   const auto step = static_cast<uint32_t>((*e.inputs[1])[0]);
-  uint64_t seed = seed_of(e.node);
-  for (uint32_t i = 0; i < e.substream.size(); ++i) seed = base::seed_of_substream(seed, i, e.substream[i]);
-  const base::RandomStream random(seed, step, stream_of(e.node));
+  const base::RandomStream random(seed_in(e.substream, seed_of(e.node)), step, stream_of(e.node));
   Array y = *e.inputs[0];
   for (uint64_t i = 0; i < y.size(); ++i)
     y[i] = random.uniform(i) < keep ? y[i] / static_cast<double>(keep) : 0;

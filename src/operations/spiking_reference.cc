@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 
+#include "graph/substream.h"
 #include "kernels/common/spiking_overflow.h"
 #include "operations/spiking_node.h"
 
@@ -159,9 +160,8 @@ std::vector<Array> spiking_reference(const Evaluation& e) {
   const std::vector<SpikingProblem> problems = spiking_problems_of(e.node, e.input_type(0));
   const SpikingProblem& first = problems[0];
   const double bar = (*e.inputs[kThreshold])[0];
-  auto seed = static_cast<uint64_t>(e.node.integer("seed"));
-  for (uint32_t i = 0; i < e.substream.size(); ++i) seed = base::seed_of_substream(seed, i, e.substream[i]);
-  const Chance chance{seed, static_cast<uint32_t>((*e.inputs[kStep])[0]),
+  const Chance chance{seed_in(e.substream, static_cast<uint64_t>(e.node.integer("seed"))),
+                      static_cast<uint32_t>((*e.inputs[kStep])[0]),
                       static_cast<uint32_t>((*e.inputs[kMostListed])[0])};
   ops::Sequence in =
       ListArrays{*e.inputs[0], *e.inputs[1], first.steps, first.batch, first.in_capacity}.dense(

@@ -4,6 +4,8 @@
 
 namespace tessera::train {
 
+namespace {
+
 uint32_t most_predictions_of(const pack::Packing& packing) {
   uint32_t most = 0;
   for (const pack::Strategy& strategy : packing.strategies) {
@@ -12,6 +14,15 @@ uint32_t most_predictions_of(const pack::Packing& packing) {
     most = std::max(most, own);
   }
   return most;
+}
+
+}  // namespace
+
+graph::BertBatch shape_of(const pack::Packing& packing, uint32_t packs) {
+  return {.packs = packs,
+          .tokens = packing.max_length,
+          .sequences = static_cast<uint32_t>(packing.depths().size() - 1),
+          .predictions = most_predictions_of(packing)};
 }
 
 PretrainingBatch padding_of(const graph::BertBatch& shape, uint32_t pad) {

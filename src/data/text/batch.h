@@ -11,8 +11,9 @@
 
 namespace tessera::train {
 
-/// Tokens that are predicted in the pack of a packing in which most are.
-uint32_t most_predictions_of(const pack::Packing& packing);
+/// A batch of packs of a packing, with room for the pack with the most sequences and that with the most
+/// predictions.
+graph::BertBatch shape_of(const pack::Packing& packing, uint32_t packs);
 
 /// A batch of padding alone.
 PretrainingBatch padding_of(const graph::BertBatch& shape, uint32_t pad);

@@ -61,8 +61,7 @@ struct PretrainingData::Impl {
         lengths(lengths_of(pairs)),
         input(pack::count(pack::Lengths(std::span<const uint32_t>(lengths)), given.length)),
         packing(packing_of(given, input)),
-        most_sequences(static_cast<uint32_t>(packing.depths().size() - 1)),
-        most_predictions(train::most_predictions_of(packing)) {
+        shape_of_pack(train::shape_of(packing, 1)) {
     if (pairs.size() > UINT32_MAX)
       throw Error(fmt::format("{}: {} sequences; there may be {}", text.name, pairs.size(), UINT32_MAX));
   }
@@ -79,9 +78,8 @@ struct PretrainingData::Impl {
   std::vector<uint32_t> lengths;
   pack::Input input;
   pack::Packing packing;
-  uint32_t most_sequences;    ///< in a pack
-  uint32_t most_predictions;  ///< in a pack
-  std::mutex mutex;           ///< of `last`
+  graph::BertBatch shape_of_pack;
+  std::mutex mutex;  ///< of `last`
   std::shared_ptr<const Epoch> last;
 };
 
@@ -132,10 +130,9 @@ const pack::Packing& PretrainingData::packing() const { return impl_->packing; }
 
 graph::BertBatch PretrainingData::shape(uint32_t packs) const {
   if (packs == 0) throw UsageError("a batch of 0 packs; it has at least 1");
-  return {.packs = packs,
-          .tokens = impl_->settings.length,
-          .sequences = impl_->most_sequences,
-          .predictions = impl_->most_predictions};
+  graph::BertBatch shape = impl_->shape_of_pack;
+  shape.packs = packs;
+  return shape;
 }
 
 PretrainingBatch PretrainingData::batch(uint32_t epoch, uint64_t first, uint32_t packs) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/random.h"
+#include "kernels/common/draws.h"
 #include "kernels/common/spiking_neuron.h"
 
 namespace tessera::kernels {
@@ -54,11 +55,9 @@ class SpikingOverflow {
 
  private:
   static uint64_t seed(const program::FieldView& control) {
-    uint64_t seed =
-        word(control, spiking_control::seed_low) | uint64_t{word(control, spiking_control::seed_high)} << 32;
-    for (uint32_t i = spiking_control::count; i < control.cols; ++i)
-      seed = base::seed_of_substream(seed, i - spiking_control::count, word(control, i));
-    return seed;
+    return seed_of_substream(
+        control, spiking_control::count,
+        word(control, spiking_control::seed_low) | uint64_t{word(control, spiking_control::seed_high)} << 32);
   }
   static uint32_t word(const program::FieldView& control, size_t i) {
     return load<uint32_t>(address_of(control, 0, static_cast<int64_t>(i)));

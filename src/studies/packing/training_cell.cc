@@ -31,10 +31,7 @@ constexpr uint32_t kPacksOfStep = 2;
 class Steps {
  public:
   Steps(const graph::BertConfig& config, const pack::Packing& packing, size_t steps, uint32_t threads)
-      : shape_{.packs = kPacksOfStep,
-               .tokens = packing.max_length,
-               .sequences = static_cast<uint32_t>(packing.depths().size() - 1),
-               .predictions = train::most_predictions_of(packing)},
+      : shape_(train::shape_of(packing, kPacksOfStep)),
         session_(train::pretraining_graph(settings_of(config), shape_), Machine::host(threads),
                  {.seed = kSeed}),
         fastest_(steps, std::numeric_limits<double>::infinity()) {
