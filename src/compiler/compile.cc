@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
-#include <chrono>
 #include <initializer_list>
 #include <utility>
 
+#include "base/record_pass.h"
 #include "compiler/passes.h"
 
 namespace tessera::compiler {
@@ -17,12 +17,8 @@ using CompilerPass = std::string (*)(Compilation&);
 
 /// Runs passes and records the results and time of each.
 void run(Compilation& c, std::initializer_list<std::pair<const char*, CompilerPass>> passes) {
-  for (const auto& [name, pass] : passes) {
-    const auto start = std::chrono::steady_clock::now();
-    std::string did = pass(c);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    c.executable->passes.push_back({name, std::move(did), took.count()});
-  }
+  for (const auto& each : passes)
+    base::record_pass(c.executable->passes, each.first, [&] { return each.second(c); });
 }
 
 std::string verify(Compilation& c) {

@@ -4,7 +4,6 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <numeric>
 #include <set>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "base/integer_types.h"
+#include "base/record_pass.h"
 #include "graph/substream.h"
 #include "kernels/common/element.h"
 #include "ops/map/cast.h"
@@ -200,24 +200,18 @@ void Lowering::choose(WeightForms forms) {
 }
 
 program::StepId Lowering::build(std::vector<PassRecord>& passes) {
-  const auto pass = [&](const char* name, const auto& run) {
-    const auto start = std::chrono::steady_clock::now();
-    std::string did = run();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    passes.push_back({name, std::move(did), took.count()});
-  };
-  pass("weights", [&] {
+  base::record_pass(passes, "weights", [&] {
     choose_weights(weight_forms(graph_));
     return fmt::format("{} weights", lowered_.weights.size());
   });
-  pass("layouts", [&] {
+  base::record_pass(passes, "layouts", [&] {
     lowered_.layouts = choose_layouts(*this);
     const auto changed =
         std::ranges::count_if(lowered_.layouts.values, [](const auto& layout) { return layout != kRows; });
     return fmt::format("{} values not in rows", changed);
   });
   program::StepId step = 0;
-  pass("lower", [&] {
+  base::record_pass(passes, "lower", [&] {
     step = build_steps();
     return fmt::format("{} compute sets", builders_.front().program().compute_sets().size());
   });

@@ -38,15 +38,7 @@ struct Drawn {
     k = random.below(5) == 0 ? 1000 + random.below(100) : 1 + random.below(90);
     n = kBatches[random.below(m > 200 && k > 200 ? 8 : 9)];
     type = kTypes[random.below(4)];
-    options.x_layout = static_cast<Layout>(random.below(2));
-    options.y_layout = static_cast<Layout>(random.below(2));
-    options.activation =
-        test::kActivations.begin()[random.below(static_cast<uint32_t>(test::kActivations.size()))];
-    options.bias = random.below(2) == 0;
-    options.transpose = random.below(2) == 0;
-    if (random.below(4) == 0) options.threads = 3, options.force = {{"row_parts", 3}};
-    call = {.first = random.below(2), .x_gap = 3 * random.below(2), .y_gap = 5 * random.below(2)};
-    if (random.below(2) == 0) call.alpha = 1, call.beta = 0;
+    test::draw_call(random, options, call);
   }
 
   std::string describe() const {

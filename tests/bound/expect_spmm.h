@@ -8,6 +8,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/random.h"
 #include "sparse/pattern.h"
 #include "support/activations.h"
 #include "support/numbers.h"
@@ -35,6 +36,18 @@ struct ProductCall {
   uint32_t x_gap = 0;  ///< elements between rows or columns
   uint32_t y_gap = 0;
 };
+
+/// Draws options of a product and arguments of a call.
+inline void draw_call(base::RandomSequence& random, SpmmOptions& options, ProductCall& call) {
+  options.x_layout = static_cast<Layout>(random.below(2));
+  options.y_layout = static_cast<Layout>(random.below(2));
+  options.activation = kActivations.begin()[random.below(static_cast<uint32_t>(kActivations.size()))];
+  options.bias = random.below(2) == 0;
+  options.transpose = random.below(2) == 0;
+  if (random.below(4) == 0) options.threads = 3, options.force = {{"row_parts", 3}};
+  call = {.first = random.below(2), .x_gap = 3 * random.below(2), .y_gap = 5 * random.below(2)};
+  if (random.below(2) == 0) call.alpha = 1, call.beta = 0;
+}
 
 /// A caller's random matrix.
 struct CallersMatrix {

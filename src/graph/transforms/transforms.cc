@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <memory>
 
+#include "base/record_pass.h"
 #include "graph/loop.h"
 
 namespace tessera::graph {
@@ -46,14 +46,13 @@ std::span<const Transform> session_transforms() { return kOfSessions; }
 std::vector<PassRecord> transform(Graph& graph, std::span<const Transform> transforms,
                                   const machine::Machine& machine) {
   std::vector<PassRecord> records;
-  for (const Transform& each : transforms) {
-    const auto start = std::chrono::steady_clock::now();
-    Functions transformed;
-    const size_t changed = run(each, graph, machine, transformed);
-    verify_if_asserting(graph);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    records.push_back({std::string(each.name), fmt::format("{} operations", changed), took.count()});
-  }
+  for (const Transform& each : transforms)
+    base::record_pass(records, std::string(each.name), [&] {
+      Functions transformed;
+      const size_t changed = run(each, graph, machine, transformed);
+      verify_if_asserting(graph);
+      return fmt::format("{} operations", changed);
+    });
   return records;
 }
 
