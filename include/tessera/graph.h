@@ -4,6 +4,7 @@
 
 #include <tessera/machine.h>
 #include <tessera/optimizers.h>
+#include <tessera/pipeline.h>
 #include <tessera/run_cost.h>
 #include <tessera/sparse.h>
 #include <tessera/spiking.h>
@@ -133,6 +134,8 @@ struct Call {
   /// updates included, run where their weights and inputs are; within a loop with a stage, all operations
   /// without another stage run on the loop's chips.
   std::optional<uint32_t> stage = {};
+  /// Whether the gradient keeps only the call's inputs, and computes again what else it needs.
+  bool recompute = false;
 };
 
 /// How the passes of a loop take the inputs of its body, and what becomes of the outputs, by their names.
@@ -151,6 +154,9 @@ struct Loop {
   /// Whether the passes run from the last to the first.
   bool reversed = false;
   std::optional<uint32_t> stage = {};  ///< as Call::stage
+  /// How passes go through the stages of the body. Results are the same, bit for bit. Nothing may be carried from pass
+  /// to pass unless the pipeline is sequential and recomputes nothing.
+  Pipeline pipeline = {};
 };
 
 /// Operations in the order in which they run. Values have fixed shapes. Copies have the same ids.
@@ -201,7 +207,7 @@ class Graph {
   /// micro-batch. What mean_over_step() gives is computed before the loop. Other results are no longer values
   /// of this graph.
   std::vector<Value> repeat_for_micro_batches(uint32_t count, const std::vector<Value>& summed = {},
-                                              double scale = 1);
+                                              double scale = 1, const Pipeline& pipeline = {});
   /// Lets equal parts of a machine run the graph side by side, each on its own rows: from now on, inputs and
   /// outputs that are not scalars hold the rows of all replicas, one replica after the other. Scalar outputs
   /// are those of the first replica.
@@ -584,6 +590,8 @@ struct TrainingOptions {
   std::optional<double> clip_norm = {};
   /// The graph computes one micro-batch; gradients and scalar outputs are means over all micro-batches.
   uint32_t micro_batches = 1;
+  /// How micro-batches go through the graph's stages.
+  Pipeline pipeline = {};
   /// Parameters that keep their values.
   std::vector<Value> frozen = {};
   /// Settings of parameters. If several groups set the same for a parameter, the last one counts.

@@ -201,6 +201,7 @@ std::vector<Value> Graph::call(const std::shared_ptr<const Graph>& function, con
   Node node{.operation = &find_operation("call"), .body = own};
   if (how.number) node.attributes["call"] = int64_t{*how.number};
   if (how.stage) node.attributes["stage"] = int64_t{*how.stage};
+  if (how.recompute) node.attributes["recompute"] = int64_t{1};
   return add(std::move(node), inputs);
 }
 

@@ -68,6 +68,30 @@ void mark(const Node& node, std::string_view name, Kind kind, std::vector<Kind>&
   }
 }
 
+Pipeline pipeline_of(const Node& node) {
+  Pipeline pipeline;
+  if (node.attributes.contains("pipeline")) pipeline.kind = pipeline_named(node.text("pipeline"));
+  if (node.attributes.contains("recomputed"))
+    for (const int64_t stage : node.list("recomputed")) {
+      if (stage < 0 || stage >= std::numeric_limits<uint32_t>::max())
+        throw UsageError(fmt::format("loop: stage {} cannot be recomputed: stages count from 0", stage));
+      pipeline.recomputed.insert(static_cast<uint32_t>(stage));
+    }
+  return pipeline;
+}
+
+/// Throws UsageError for passes of which one depends on the one before, or that draw numbers as a loop of their own.
+void check_pipelined(const Node& node, const LoopForm& form) {
+  if (!form.is_pipelined()) return;
+  const std::string_view name = name_of(form.pipeline.kind);
+  if (!form.carried.empty())
+    throw UsageError(fmt::format("loop: nothing can be carried from pass to pass of a {} pipeline", name));
+  if (form.reversed) throw UsageError(fmt::format("loop: the passes of a {} pipeline run forward only", name));
+  if (node.integer("call", 0) != 0)
+    throw UsageError(fmt::format("loop: a {} pipeline draws random numbers by micro-batches only: use add_training or "
+                                 "repeat_for_micro_batches", name));
+}
+
 /// A graph and the bodies of its loops, numbered together.
 class Opening {
  public:
@@ -142,13 +166,16 @@ LoopForm loop_form(const Node& node) {
     form.inputs[input] = LoopInput::carried;
     form.carried[input] = output;
   }
+  form.pipeline = pipeline_of(node);
+  check_pipelined(node, form);
   return form;
 }
 
 Loop loop_of(const Node& node) {
   const LoopForm form = loop_form(node);
   const std::vector<std::string> inputs = input_names(*node.body), outputs = output_names(*node.body);
-  Loop loop{.count = form.count, .scale = form.scale, .reversed = form.reversed, .stage = stage_of(node)};
+  Loop loop{.count = form.count, .scale = form.scale, .reversed = form.reversed, .stage = stage_of(node),
+            .pipeline = form.pipeline};
   for (size_t i = 0; i < inputs.size(); ++i)
     if (form.inputs[i] == LoopInput::indexed) loop.indexed.insert(inputs[i]);
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -174,6 +201,10 @@ Attributes attributes_of(const Loop& loop, const Graph& body) {
   if (loop.scale != 1) attributes["scale"] = loop.scale;
   if (loop.reversed) attributes["reversed"] = int64_t{1};
   if (loop.stage) attributes["stage"] = int64_t{*loop.stage};
+  if (loop.pipeline.kind != PipelineKind::sequential)
+    attributes["pipeline"] = std::string(name_of(loop.pipeline.kind));
+  if (const auto& stages = loop.pipeline.recomputed; !stages.empty())
+    attributes["recomputed"] = std::vector<int64_t>(stages.begin(), stages.end());
   return attributes;
 }
 

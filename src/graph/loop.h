@@ -24,12 +24,15 @@ struct LoopForm {
   bool reversed = false;
   std::vector<LoopInput> inputs = {};
   std::vector<LoopOutput> outputs = {};
+  Pipeline pipeline = {};
   std::map<size_t, size_t> carried = {};  ///< by input: the output whose value the next pass takes
   std::vector<ValueId> body_inputs = {};  ///< by position
   std::vector<ValueId> body_outputs = {};
 
   /// Position of a pass's rows among the rows of all passes.
   uint32_t index(uint32_t pass) const { return reversed ? count - 1 - pass : pass; }
+  /// Whether a pass may begin before the one before it has ended.
+  bool is_pipelined() const { return !(pipeline == Pipeline{}); }
 };
 
 /// Throws UsageError for a node whose attributes do not fit its body.

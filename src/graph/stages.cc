@@ -153,4 +153,25 @@ uint32_t stage_of(const Graph& graph, const Stages& stages, ValueId id) {
   return 0;
 }
 
+std::vector<StagePart> parts_of_stages(const Graph& graph, const Stages& stages) {
+  const uint32_t count = stages.count();
+  // Passes in their order: forward, then backward from the last stage.
+  const auto backward_of = [&](uint32_t stage) { return 2 * count - 1 - stage; };
+  std::vector<uint32_t> passes(graph.nodes().size());
+  std::vector<StagePart> parts(2 * count);
+  for (uint32_t stage = 0; stage < count; ++stage) {
+    parts[stage].stage = parts[backward_of(stage)].stage = stage;
+    parts[backward_of(stage)].backward = true;
+  }
+  for (uint32_t n = 0; n < passes.size(); ++n) {
+    const Node& node = graph.nodes()[n];
+    passes[n] = node.backward ? backward_of(stages.nodes[n]) : stages.nodes[n];
+    for (ValueId input : node.inputs)
+      if (const auto& from = graph.info(input).node) passes[n] = std::max(passes[n], passes[*from]);
+    parts[passes[n]].nodes.push_back(n);
+  }
+  std::erase_if(parts, [](const StagePart& part) { return part.nodes.empty(); });
+  return parts;
+}
+
 }  // namespace tessera::graph

@@ -37,4 +37,16 @@ Stages stages_of_layers(const Graph& graph, uint32_t stages);
 /// too.
 uint32_t stage_of(const Graph& graph, const Stages& stages, ValueId id);
 
+/// What a micro-batch runs in one pass through a stage: positions of nodes.
+struct StagePart {
+  uint32_t stage = 0;
+  bool backward = false;
+  std::vector<uint32_t> nodes = {};
+};
+
+/// The operations of a graph by passes, in an order in which they can run: forward by stages, then backward from the
+/// last stage. An operation that needs what a later pass computes is part of that one, wherever it lies. Passes without
+/// operations are left out.
+std::vector<StagePart> parts_of_stages(const Graph& graph, const Stages& stages);
+
 }  // namespace tessera::graph

@@ -316,19 +316,21 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
                                                       contents_of(id), layout.mapping);
       return;
     case Kind::result:
-      if (is_output(id) && !is_converted_output(id)) role = Role::output, outputs_.insert(id);
+      if (!is_body_ && is_output(id) && !is_converted_output(id)) role = Role::output, outputs_.insert(id);
       if (role != Role::output && is_weight_gradient(graph_.nodes()[*info.node]) &&
           weight(id).gradient_has_gaps()) {
         role = Role::state;  // which is 0 at first
         is_gap = true;
       }
+      if (role == Role::temporary && passed_on_.contains(id)) role = Role::argument;
       break;
   }
   if (is_function_ && (role == Role::input || role == Role::output)) {
     lowered_.operands[id] = builder_of(id).argument(info.name, info.type.type, layout, purpose_of(id));
     return;
   }
-  if (role == Role::temporary && !mapping.empty()) layout.mapping = std::move(mapping);
+  if ((role == Role::temporary || role == Role::argument) && !mapping.empty())
+    layout.mapping = std::move(mapping);
   if (info.kind != Kind::result && !on_host() && layout_of(id).is_matrix())
     layout.mapping = wanted_mapping(id);
   lowered_.operands[id] = builder_of(id).add(is_gap ? prefix_ + info.name : info.name, role, info.type.type,
@@ -404,8 +406,8 @@ void Lowering::alias_output(size_t i, const Operand& operand) {
 }
 
 bool Lowering::is_output(ValueId id) const {
-  return !is_body_ &&
-         std::ranges::any_of(graph_.outputs(), [&](const auto& output) { return output.second == id; });
+  if (is_body_) return passed_on_.contains(id);
+  return std::ranges::any_of(graph_.outputs(), [&](const auto& output) { return output.second == id; });
 }
 
 void Lowering::copy_to_output(size_t i, const Operand& operand) {
@@ -438,8 +440,8 @@ bool Lowering::is_read_after(ValueId id) const {
   const auto sets = [&](const Assignment& assignment) { return assignment.value == id; };
   if (std::ranges::any_of(graph_.outputs(), is) || std::ranges::any_of(graph_.assignments(), sets))
     return true;
-  for (size_t n = node_ + 1; n < graph_.nodes().size(); ++n)
-    if (std::ranges::count(graph_.nodes()[n].inputs, id) != 0) return true;
+  for (uint32_t n = 0; n < graph_.nodes().size(); ++n)
+    if (is_later(n, node_) && std::ranges::count(graph_.nodes()[n].inputs, id) != 0) return true;
   return false;
 }
 
@@ -612,6 +614,7 @@ const Node* Lowering::sole_user(size_t output) const {
     if (uses > 1 || user != nullptr) return nullptr;
     user = &node;
   }
+  if (user != nullptr && !are_of_one_pass(node_, index_of(*user))) return nullptr;
   return user;
 }
 

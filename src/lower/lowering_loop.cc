@@ -6,6 +6,7 @@
 
 #include "graph/substream.h"
 #include "lower/lowering.h"
+#include "lower/pipeline.h"
 #include "ops/map/elementwise.h"
 #include "ops/map/fill.h"
 
@@ -104,9 +105,13 @@ void Lowering::lower_loop(const Node& node) {
   const LoopForm form = loop_form(node);
   const uint32_t index = node_;
   Lowering& body = *loops_.at(index);
-  add_as(index, [&] { begin_passes(node, form, body); });
-  body.lower_all();
-  add_as(index, [&] { end_passes(form, body); });
+  if (form.is_pipelined()) {
+    PipelineLowering(*this, node, form, body).lower();
+  } else {
+    add_as(index, [&] { begin_passes(node, form, body); });
+    body.lower_all();
+    add_as(index, [&] { end_passes(form, body); });
+  }
   const std::map<ValueId, ValueId> same = same_inside(node);
   for (const Lowered::Gap& gap : body.lowered_.gaps)
     if (const auto given = same.find(gap.weight); given != same.end())
@@ -139,7 +144,7 @@ void Lowering::begin_passes(const Node& node, const LoopForm& form, Lowering& bo
     const Operand given = in_layout(node.inputs[i], choice().inputs[i], body.builder_of(inside));
     body.lowered_.operands[inside] = given;
     if (form.inputs[i] == LoopInput::carried) place_carried(inside, given, body);
-    if (form.inputs[i] == LoopInput::indexed) parts.groups.push_back(place_part(inside, given, body));
+    if (form.inputs[i] == LoopInput::indexed) parts.groups.push_back(place_part(inside, given, body.builder_of(inside), body));
   }
   if (!parts.groups.empty()) body.run(builder.copy(std::move(parts)));
   body.place_values();  // constants
@@ -173,10 +178,10 @@ void Lowering::place_carried(ValueId inside, const Operand& given, Lowering& bod
 }
 
 /// The copy of a pass' rows. On tiles they lie as all of them do.
-program::CopyGroup Lowering::place_part(ValueId inside, const Operand& given, Lowering& body) {
+program::CopyGroup Lowering::place_part(ValueId inside, const Operand& given, const ops::Builder& builder,
+                                        Lowering& body) {
   const ValueInfo& info = body.graph_.info(inside);
   const TensorType& type = info.type;
-  const ops::Builder& builder = body.builder_of(inside);
   ops::OperandLayout layout = matrix_layout(type, false);
   layout.mapping = columns_on_tiles(builder, type.rows(), type.cols());
   const Operand part =

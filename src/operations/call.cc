@@ -54,13 +54,22 @@ Gradients call_gradient(const Differentiation& d) {
   const uint32_t index = *d.graph.info(d.node.outputs[0]).node;
   d.graph.extend(index, function.forward, d.node.attributes);
   const Node forward = d.graph.nodes()[index];
+  const auto values = [&](const std::vector<ValueId>& ids) {
+    std::vector<Value> all;
+    for (const ValueId id : ids) all.push_back(d.graph.value(id));
+    return all;
+  };
+  const Call how = {.number = number_of_call(forward), .stage = stage_of(forward)};
+  const std::vector<Value> operands = values(forward.inputs);
+  const std::vector<Value> results = forward.integer("recompute", 0) != 0
+                                         ? d.graph.call(function.forward, operands, how)
+                                         : values(forward.outputs);
   std::vector<Value> inputs;
   for (const FunctionGradient::Taken& taken : function.taken)
-    inputs.push_back(d.graph.value((taken.is_output ? forward.outputs : forward.inputs)[taken.position]));
+    inputs.push_back((taken.is_output ? results : operands)[taken.position]);
   for (const auto& dy : d.dy)
     if (dy) inputs.push_back(*dy);
-  const std::vector<Value> outputs = d.graph.call(
-      function.backward, inputs, {.number = number_of_call(forward), .stage = stage_of(forward)});
+  const std::vector<Value> outputs = d.graph.call(function.backward, inputs, how);
   Gradients gradients;
   for (const auto& position : function.gradients)
     gradients.push_back(position ? std::optional(outputs[*position]) : std::nullopt);

@@ -472,12 +472,22 @@ class Generator {
                                 .trust_ratio = random_.coin()});
     if (random_.below(3) == 0) options.clip_norm = 0.5;
     if (random_.below(3) == 0) options.micro_batches = 2 + random_.below(2);
+    if (options.micro_batches > 1 && random_.coin()) choose_pipeline(options);
     if (random_.coin()) options.replicas = options_.most_replicas;
     recipe_.lesson = lesson;
     // Trained state is set by its update alone.
     std::erase_if(recipe_.assignments, [&](const auto& assignment) {
       return recipe_.items[assignment.first].kind == Kind::parameter;
     });
+  }
+
+  /// Spiking layers are trained one micro-batch after the other.
+  void choose_pipeline(TrainingOptions& options) {
+    if (std::ranges::any_of(recipe_.items, [](const Item& item) { return item.operation.find("spiking") != std::string::npos; })) return;
+    options.pipeline.kind =
+        random_.one_of({PipelineKind::grouped, PipelineKind::interleaved, PipelineKind::one_forward_one_backward});
+    if (options.pipeline.kind == PipelineKind::grouped) options.micro_batches = 2 * options_.most_replicas;
+    if (random_.coin()) options.pipeline.recomputed = {0};
   }
 
   Random random_;
@@ -617,11 +627,13 @@ std::string code_of(const std::vector<ParameterGroup>& groups) {
 std::string lesson_code(const Lesson& lesson) {
   const TrainingOptions& o = lesson.options;
   return fmt::format(
-      "add_training(mean({}({})), {{.optimizer = {}{}, .micro_batches = {}, .groups = {{{}}}, "
+      "add_training(mean({}({})), {{.optimizer = {}{}, .micro_batches = {}, .pipeline = {{pipeline_named(\"{}\"), {{{}}}}}, "
+      ".groups = {{{}}}, "
       ".replicas = {}}});{}\n",
       lesson.squared ? "square of " : "", code_of(lesson.losses),
       std::visit([](const auto& one) { return code_of(one); }, o.optimizer),
-      o.clip_norm ? fmt::format(", .clip_norm = {}", *o.clip_norm) : "", o.micro_batches, code_of(o.groups),
+      o.clip_norm ? fmt::format(", .clip_norm = {}", *o.clip_norm) : "", o.micro_batches,
+      name_of(o.pipeline.kind), fmt::join(o.pipeline.recomputed, ", "), code_of(o.groups),
       o.replicas, lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
 }
 
@@ -680,6 +692,8 @@ std::vector<Recipe> smaller(const Recipe& recipe) {
     });
   if (recipe.lesson) {
     change([](Recipe& r) { r.lesson.reset(); });
+    if (recipe.lesson->options.pipeline != Pipeline{})
+      change([](Recipe& r) { r.lesson->options.pipeline = {}; });
     if (recipe.lesson->options.micro_batches > 1)
       change([](Recipe& r) { r.lesson->options.micro_batches = 1; });
     if (recipe.lesson->options.replicas > 1) change([](Recipe& r) { r.lesson->options.replicas = 1; });

@@ -58,7 +58,7 @@ Graph Graph::as_function(std::set<ValueId> taken) const {
 }
 
 std::vector<Value> Graph::repeat_for_micro_batches(uint32_t count, const std::vector<Value>& summed,
-                                                   double scale) {
+                                                   double scale, const Pipeline& pipeline) {
   if (count == 0) throw UsageError("the number of micro-batches is 0; it must be at least 1");
   std::set<ValueId> wanted;
   for (const auto& [name, id] : outputs_) wanted.insert(id);
@@ -68,7 +68,7 @@ std::vector<Value> Graph::repeat_for_micro_batches(uint32_t count, const std::ve
   }
   std::vector<MicroBatch> before;
   std::vector<Node> means = separate_means(count, before);
-  MicroBatch all{as_function(std::move(wanted)), {.count = count, .scale = scale}};
+  MicroBatch all{as_function(std::move(wanted)), {.count = count, .scale = scale, .pipeline = pipeline}};
   for (const Value& value : summed) all.sum("summed", value.id);
   for (const auto& [name, id] : outputs_) all.sum("summed output", id);
   std::vector<Assignment*> set;

@@ -49,12 +49,12 @@ void check_training(const TrainingOptions& options, const Graph& graph) {
 }
 
 /// Gradients and scalar outputs as means over micro-batches.
-void repeat(Graph& graph, std::vector<Value>& gradients, uint32_t micro_batches) {
+void repeat(Graph& graph, std::vector<Value>& gradients, uint32_t micro_batches, const Pipeline& pipeline) {
   for (const auto& [name, id] : graph.outputs())
     if (graph.type(id).elements() != 1)
       throw UsageError(fmt::format("the output '{}' is {}: with micro-batches outputs must be scalars", name,
                                    to_string(graph.type(id))));
-  gradients = graph.repeat_for_micro_batches(micro_batches, gradients, 1.0 / micro_batches);
+  gradients = graph.repeat_for_micro_batches(micro_batches, gradients, 1.0 / micro_batches, pipeline);
 }
 
 /// Gradients and scalar outputs as means over replicas.
@@ -132,7 +132,7 @@ void add_training(Value loss, const TrainingOptions& options) {
   auto [parameters, its_gradients] = trained_by(scaled ? scaled->loss() : loss, graph, options.frozen);
   const auto added = static_cast<uint32_t>(graph.nodes().size());
   if (options.replicas != 1) graph.replicate(options.replicas);
-  if (options.micro_batches != 1) repeat(graph, its_gradients, options.micro_batches);
+  if (options.micro_batches != 1) repeat(graph, its_gradients, options.micro_batches, options.pipeline);
   if (options.replicas != 1) average(graph, its_gradients);
   if (scaled)
     for (Value& gradient : its_gradients) gradient = scaled->unscaled(gradient);

@@ -1,0 +1,229 @@
+// Schedules of pipelines.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+#include <tessera/pipeline.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <optional>
+
+namespace tessera::graph {
+namespace {
+
+constexpr std::array<std::string_view, 4> kPipelines = {"sequential", "grouped", "interleaved", "1f1b"};
+
+std::string to_string(const StagePass& pass) {
+  constexpr std::string_view kLetters = "FRB";
+  return fmt::format("{}{}", kLetters.at(static_cast<size_t>(pass.kind)), pass.micro_batch);
+}
+
+/// Puts passes into slots.
+class Slots {
+ public:
+  Slots(const Pipeline& pipeline, uint32_t stages, uint32_t micro_batches)
+      : recomputed_(pipeline.recomputed), stages_(stages), micro_batches_(micro_batches) {}
+
+  PipelineSchedule release() { return {stages_, micro_batches_, std::move(slots_)}; }
+
+  /// Puts the passes of micro-batch m through stage s into the slots forward(s, m) and backward(s, m).
+  template <class Forward, class Backward>
+  void fill(const Forward& forward, const Backward& backward) {
+    for (uint32_t m = 0; m < micro_batches_; ++m)
+      for (uint32_t s = 0; s < stages_; ++s) {
+        put(forward(s, m), {PassKind::forward, s, m});
+        put_backward(backward(s, m), s, m);
+      }
+    for (std::vector<StagePass>& slot : slots_)
+      std::ranges::stable_sort(slot, {}, [](const StagePass& pass) { return pass.stage; });
+    std::erase_if(slots_, [](const std::vector<StagePass>& slot) { return slot.empty(); });
+  }
+
+  /// Each stage runs at most stages − s micro-batches ahead of its backward passes, which come first where they can.
+  void fill_one_forward_one_backward() {
+    std::vector<uint32_t> forward(stages_), backward(stages_);  // micro-batches that have passed
+    while (backward[0] < micro_batches_) {
+      const std::vector<uint32_t> had_forward = forward, had_backward = backward;
+      std::vector<StagePass>& slot = slots_.emplace_back();
+      const auto slot_number = static_cast<uint32_t>(slots_.size() - 1);
+      for (uint32_t s = 0; s < stages_; ++s) {
+        const bool is_last = s + 1 == stages_;
+        const uint32_t returned = is_last ? had_forward[s] : had_backward[s + 1];
+        const uint32_t arrived = s == 0 ? micro_batches_ : had_forward[s - 1];
+        const bool is_full = forward[s] - backward[s] == stages_ - s || forward[s] == micro_batches_;
+        if (is_full && backward[s] < returned) {
+          put_backward(slot_number, s, backward[s]++);
+        } else if (!is_full && forward[s] < arrived) {
+          slot.push_back({PassKind::forward, s, forward[s]++});
+        }
+      }
+    }
+  }
+
+ private:
+  void put(uint32_t slot, const StagePass& pass) {
+    if (slots_.size() <= slot) slots_.resize(slot + 1);
+    slots_[slot].push_back(pass);
+  }
+  void put_backward(uint32_t slot, uint32_t stage, uint32_t micro_batch) {
+    if (recomputed_.contains(stage)) put(slot, {PassKind::recomputed, stage, micro_batch});
+    put(slot, {PassKind::backward, stage, micro_batch});
+  }
+
+  const std::set<uint32_t>& recomputed_;
+  uint32_t stages_;
+  uint32_t micro_batches_;
+  std::vector<std::vector<StagePass>> slots_;
+};
+
+void check_sizes(const Pipeline& pipeline, uint32_t stages, uint32_t micro_batches) {
+  if (stages == 0 || micro_batches == 0)
+    throw UsageError(fmt::format("a pipeline of {} stages and {} micro-batches: it needs at least one of each",
+                                 stages, micro_batches));
+  if (pipeline.kind == PipelineKind::grouped && micro_batches % (2 * stages) != 0)
+    throw UsageError(
+        fmt::format("a grouped pipeline of {} stages takes a multiple of {} micro-batches, not {}: change their "
+                    "number, or choose interleaved or 1f1b",
+                    stages, 2 * stages, micro_batches));
+  if (!pipeline.recomputed.empty() && *pipeline.recomputed.rbegin() >= stages)
+    throw UsageError(fmt::format("stage {} is to be recomputed; the stages are 0 to {}",
+                                 *pipeline.recomputed.rbegin(), stages - 1));
+}
+
+/// Follows a schedule slot by slot.
+class Progress {
+ public:
+  explicit Progress(const PipelineSchedule& schedule)
+      : schedule_(schedule), forward_(schedule.stages), backward_(schedule.stages) {}
+
+  void follow() {
+    for (const std::vector<StagePass>& slot : schedule_.slots) {
+      const std::vector<uint32_t> forward = forward_, backward = backward_;
+      for (const StagePass& pass : slot) follow(pass, forward, backward);
+    }
+    for (uint32_t s = 0; s < schedule_.stages; ++s)
+      if (forward_[s] != schedule_.micro_batches || backward_[s] != schedule_.micro_batches)
+        throw UsageError(fmt::format("a schedule ends after {} forward and {} backward passes of stage {}; there are {}",
+                                     forward_[s], backward_[s], s, schedule_.micro_batches));
+  }
+
+ private:
+  void follow(const StagePass& pass, const std::vector<uint32_t>& forward, const std::vector<uint32_t>& backward) {
+    const uint32_t s = pass.stage, m = pass.micro_batch;
+    if (s >= schedule_.stages) reject(pass, fmt::format("there are {} stages", schedule_.stages));
+    switch (pass.kind) {
+      case PassKind::forward:
+        if (m != forward_[s]++) reject(pass, "out of order");
+        if (s > 0 && m >= forward[s - 1]) reject(pass, "before the previous stage has passed it on");
+        break;
+      case PassKind::recomputed:
+        if (m != backward_[s] || m >= forward_[s]) reject(pass, "apart from its backward pass");
+        break;
+      case PassKind::backward:
+        if (m != backward_[s]++) reject(pass, "out of order");
+        if (m >= forward[s]) reject(pass, "before its forward pass");
+        if (s + 1 < schedule_.stages && m >= backward[s + 1]) reject(pass, "before the next stage has passed it back");
+        break;
+    }
+  }
+
+  [[noreturn]] static void reject(const StagePass& pass, std::string_view why) {
+    throw UsageError(fmt::format("a schedule has {} of stage {} {}", to_string(pass), pass.stage, why));
+  }
+
+  const PipelineSchedule& schedule_;
+  std::vector<uint32_t> forward_, backward_;  ///< micro-batches that have passed, by stage
+};
+
+}  // namespace
+
+std::string_view name_of(PipelineKind kind) { return kPipelines.at(static_cast<size_t>(kind)); }
+
+std::vector<std::string_view> pipeline_names() { return {kPipelines.begin(), kPipelines.end()}; }
+
+PipelineKind pipeline_named(std::string_view name) {
+  const auto found = std::ranges::find(kPipelines, name);
+  if (found == kPipelines.end())
+    throw UsageError(fmt::format("the pipeline '{}' is unknown; there are {}", name, fmt::join(kPipelines, ", ")));
+  return static_cast<PipelineKind>(found - kPipelines.begin());
+}
+
+std::vector<StagePass> PipelineSchedule::of_stage(uint32_t stage) const {
+  std::vector<StagePass> passes;
+  for (const std::vector<StagePass>& slot : slots)
+    std::ranges::copy_if(slot, std::back_inserter(passes), [&](const StagePass& pass) { return pass.stage == stage; });
+  return passes;
+}
+
+PipelineSchedule pipeline_schedule(const Pipeline& pipeline, uint32_t stages, uint32_t micro_batches) {
+  check_sizes(pipeline, stages, micro_batches);
+  Slots slots(pipeline, stages, micro_batches);
+  switch (pipeline.kind) {
+    case PipelineKind::sequential:
+      slots.fill([&](uint32_t s, uint32_t m) { return 2 * stages * m + s; },
+                 [&](uint32_t s, uint32_t m) { return 2 * stages * m + 2 * stages - 1 - s; });
+      break;
+    case PipelineKind::grouped:
+      slots.fill([&](uint32_t s, uint32_t m) { return 2 * (m + s); },
+                 [&](uint32_t s, uint32_t m) { return 2 * (m + 2 * (stages - 1) - s) + 1; });
+      break;
+    case PipelineKind::interleaved:
+      slots.fill([&](uint32_t s, uint32_t m) { return 2 * m + s; },
+                 [&](uint32_t s, uint32_t m) { return 2 * m + 2 * stages - 1 - s; });
+      break;
+    case PipelineKind::one_forward_one_backward: slots.fill_one_forward_one_backward(); break;
+  }
+  return slots.release();
+}
+
+void check(const PipelineSchedule& schedule) { Progress(schedule).follow(); }
+
+PipelineAnalysis analyse(const PipelineSchedule& schedule, std::span<const StageTimes> times) {
+  if (times.size() != schedule.stages)
+    throw UsageError(fmt::format("there are times of {} stages; the schedule has {}", times.size(), schedule.stages));
+  check(schedule);
+  PipelineAnalysis found{.in_flight = std::vector<uint32_t>(schedule.stages),
+                         .busy = std::vector<double>(schedule.stages)};
+  std::vector<double> clocks(schedule.stages);
+  std::vector<uint32_t> in_flight(schedule.stages);
+  // When the forward and backward pass of a micro-batch ended, by stage.
+  std::vector<std::vector<double>> forward(schedule.stages, std::vector<double>(schedule.micro_batches));
+  std::vector<std::vector<double>> backward = forward;
+  for (const std::vector<StagePass>& slot : schedule.slots)
+    for (const auto& [kind, s, m] : slot) {
+      double& clock = clocks[s];
+      const double takes = kind == PassKind::backward ? times[s].backward : times[s].forward;
+      if (kind == PassKind::forward && s > 0) clock = std::max(clock, forward[s - 1][m]);
+      if (kind == PassKind::backward && s + 1 < schedule.stages) clock = std::max(clock, backward[s + 1][m]);
+      clock += takes;
+      found.busy[s] += takes;
+      if (kind == PassKind::forward) {
+        forward[s][m] = clock;
+        found.in_flight[s] = std::max(found.in_flight[s], ++in_flight[s]);
+      } else if (kind == PassKind::backward) {
+        backward[s][m] = clock;
+        --in_flight[s];
+      }
+    }
+  found.time = *std::ranges::max_element(clocks);
+  double busy = 0;
+  for (const double stage : found.busy) busy += stage;
+  found.used = busy / (found.time * schedule.stages);
+  return found;
+}
+
+std::string to_string(const PipelineSchedule& schedule) {
+  std::vector<std::string> lines(schedule.stages);
+  for (uint32_t s = 0; s < schedule.stages; ++s) lines[s] = fmt::format("stage {}:", s);
+  size_t width = std::ranges::max_element(lines, {}, &std::string::size)->size();
+  for (const std::vector<StagePass>& slot : schedule.slots) {
+    for (std::string& line : lines) line.resize(width, ' ');
+    for (const StagePass& pass : slot) lines[pass.stage] += ' ' + to_string(pass);
+    width = std::ranges::max_element(lines, {}, &std::string::size)->size();
+  }
+  for (std::string& line : lines) line.erase(line.find_last_not_of(' ') + 1);
+  return fmt::format("{}\n", fmt::join(lines, "\n"));
+}
+
+}  // namespace tessera::graph

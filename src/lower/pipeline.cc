@@ -1,0 +1,440 @@
+#include "lower/pipeline.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+namespace tessera::graph {
+namespace {
+
+using ops::Operand;
+using program::Access;
+using program::Role;
+using program::StepId;
+
+std::string name_of(const StagePart& part) {
+  return fmt::format("{} of stage {}", part.backward ? "backward" : "forward", part.stage);
+}
+
+/// The smallest divisor of `of` that is not below `least`.
+uint32_t divisor_from(uint32_t least, uint32_t of) {
+  uint32_t divisor = least;
+  while (of % divisor != 0) ++divisor;
+  return divisor;
+}
+
+/// The rows of an input that copies take, moved by another micro-batch.
+program::CopyGroup moved_by(program::CopyGroup rows, const Operand& micro_batch) {
+  rows.source_offset->index = micro_batch.variable;
+  return rows;
+}
+
+}  // namespace
+
+PipelineLowering::PipelineLowering(Lowering& around, const Node& node, const LoopForm& form, Lowering& body)
+    : around_(around),
+      node_(node),
+      form_(form),
+      body_(body),
+      schedule_(pipeline_schedule(form.pipeline, body.stages_.count(), form.count)) {}
+
+void PipelineLowering::lower() {
+  find_passes();
+  const auto add = [&](const auto& what) { around_.add_as(around_.node_, what); };
+  add([&] { place_given(); });
+  for (Pass& pass : passes_) lower(pass);
+  add([&] { add_beginnings(); });
+  add([&] { add_sendings(); });
+  list_events();
+  place_buffers();
+  emit();
+  add([&] {
+    for (const auto& [from, to] : stacks_) around_.builders_.front().send(from, to, around_.steps_);
+  });
+}
+
+void PipelineLowering::find_passes() {
+  const Graph& graph = body_.graph_;
+  body_.parts_.resize(graph.nodes().size());
+  for (StagePart& part : parts_of_stages(graph, body_.stages_)) {
+    for (const uint32_t n : part.nodes) body_.parts_[n] = static_cast<uint32_t>(passes_.size());
+    passes_.push_back({.part = std::move(part)});
+  }
+  std::set<ValueId> passed_on;
+  for (size_t p = 0; p < passes_.size(); ++p) {
+    std::set<ValueId> taken;
+    for (const uint32_t n : passes_[p].part.nodes)
+      for (const ValueId input : graph.nodes()[n].inputs)
+        if (graph.info(input).node && pass_of(input) != p) taken.insert(input);
+    passes_[p].takes.assign(taken.begin(), taken.end());
+    passed_on.insert(taken.begin(), taken.end());
+  }
+  for (const ValueId id : passed_on) passes_[pass_of(id)].gives.push_back(id);
+  for (size_t i = 0; i < form_.outputs.size(); ++i) {
+    const ValueId id = form_.body_outputs[i];
+    passes_[graph.info(id).node ? pass_of(id) : 0].outputs.push_back(i);
+  }
+}
+
+PipelineLowering::Pass* PipelineLowering::find_pass(uint32_t stage, bool backward) {
+  const auto found = std::ranges::find_if(passes_, [&](const Pass& pass) {
+    return pass.part.stage == stage && pass.part.backward == backward;
+  });
+  return found == passes_.end() ? nullptr : &*found;
+}
+
+/// What is the same for all micro-batches.
+void PipelineLowering::place_given() {
+  for (size_t i = 0; i < form_.inputs.size(); ++i) {
+    const ValueId inside = form_.body_inputs[i];
+    body_.lowered_.operands[inside] =
+        around_.in_layout(node_.inputs[i], around_.choice().inputs[i], body_.builder_of(inside));
+  }
+  body_.place_values();  // constants
+}
+
+void PipelineLowering::lower(Pass& pass) {
+  const ops::Builder& builder = this->builder(pass.part.stage);
+  body_.converted_.clear();
+  body_.passed_on_ = {pass.gives.begin(), pass.gives.end()};
+  std::vector<ops::FunctionOperand> operands;
+  around_.add_as(around_.node_, [&] {
+    begin_micro_batches(pass);
+    take_rows(pass);
+  });
+  for (const ValueId id : pass.takes) {
+    body_.lowered_.operands[id] = like(id, pass.part.stage, Role::argument);
+    operands.push_back({body_.operand_of(id), Access::in});
+  }
+  for (const uint32_t n : pass.part.nodes) {
+    body_.node_ = n;
+    if (!body_.skipped_[n]) body_.lower(n);
+  }
+  if (!body_.side_results_.empty())
+    throw UsageError(
+        fmt::format("layers of spiking neurons keep what one micro-batch leaves for its backward pass: train them with "
+                    "a sequential pipeline, not {}",
+                    graph::name_of(form_.pipeline.kind)));
+  around_.add_as(around_.node_, [&] {
+    for (const ValueId id : pass.gives) {
+      given_[id] = own_argument(id, pass);
+      operands.push_back({given_[id], Access::out});
+    }
+    keep_outputs(pass);
+    pass.compute =
+        builder.function(name_of(pass.part), std::move(operands), builder.sequence(std::move(body_.steps_)));
+    body_.steps_.clear();
+    body_.converted_.clear();
+    for (const size_t output : pass.outputs) give(output, builder);
+    count(pass);
+    pass.finish = builder.function("end " + name_of(pass.part), {}, builder.sequence(std::move(body_.steps_)));
+    body_.steps_.clear();
+  });
+}
+
+void PipelineLowering::begin_micro_batches(Pass& pass) {
+  const ops::Builder& builder = this->builder(pass.part.stage);
+  pass.counter = builder.temporary("micro_batch", Type::u32, 1, 1);
+  const Operand table = after_each(pass.part.stage);
+  around_.run(builder.copy({"micro_batch", {copy_of({table.variable, {form_.count - 1, 1, 0, 1}}, *pass.counter)}}));
+  pass.present = is_recomputed(pass) ? builder.temporary("micro_batch.present", Type::u32, 1, 1) : *pass.counter;
+  body_.counter_ = body_.pass_ = body_.micro_batch_ = pass.present;
+  body_.own_substream_ = around_.own_substream_;
+}
+
+/// The rows of a micro-batch of the inputs that a pass takes.
+void PipelineLowering::take_rows(const Pass& pass) {
+  const uint32_t stage = pass.part.stage;
+  program::CopySet set{"micro-batch", {}};
+  for (size_t i = 0; i < form_.inputs.size(); ++i) {
+    const ValueId inside = form_.body_inputs[i];
+    const auto takes = [&](uint32_t n) {
+      const std::vector<ValueId>& inputs = body_.graph_.nodes()[n].inputs;
+      return std::ranges::find(inputs, inside) != inputs.end();
+    };
+    const auto gives = [&](size_t output) { return form_.body_outputs[output] == inside; };
+    if (form_.inputs[i] != LoopInput::indexed ||
+        (std::ranges::none_of(pass.part.nodes, takes) && std::ranges::none_of(pass.outputs, gives)))
+      continue;
+    const auto [known, is_new] = rows_.try_emplace({inside, stage});
+    if (is_new) {
+      const Operand given =
+          around_.in_layout(node_.inputs[i], around_.choice().inputs[i], body_.builder_of(inside));
+      known->second = around_.place_part(inside, given, builder(stage), body_);
+    }
+    body_.lowered_.operands[inside] = builder(stage).whole(known->second.to);
+    set.groups.push_back(moved_by(known->second, *pass.present));
+  }
+  if (!set.groups.empty()) body_.run(builder(stage).copy(std::move(set)));
+}
+
+Operand PipelineLowering::like(ValueId id, uint32_t stage, Role role) {
+  const Operand given = given_.at(id);
+  const uint32_t home = stage_of(id);
+  const ops::Builder& from = builder(home);
+  program::Variable variable = from.program().variable(given.variable);
+  variable.role = role;
+  if (role == Role::argument) variable.name += fmt::format(".taken on stage {}", stage);
+  const bool lies_at_home = from.is_host() || from.holds(given);
+  if (stage == home && !lies_at_home) return from.whole(from.program().add(std::move(variable)));
+  variable.mapping.clear();
+  if (lies_at_home && !from.is_host()) variable.mapping = from.mapping_of(given);
+  return builder(stage).add(std::move(variable));
+}
+
+/// The argument as which a pass gives a result: the one in which it is computed, or a copy.
+Operand PipelineLowering::own_argument(ValueId id, const Pass& pass) {
+  const ops::Builder& builder = this->builder(pass.part.stage);
+  const program::Program& program = builder.program();
+  const Operand operand = body_.operand_of(id);
+  const auto is_of = [&](const auto& other) { return other.second.variable == operand.variable; };
+  const auto is_taken = [&](ValueId other) { return body_.operand_of(other).variable == operand.variable; };
+  const program::Variable& has = program.variable(operand.variable);
+  if (has.is_argument() && operand.box == has.whole() && std::ranges::none_of(given_, is_of) &&
+      std::ranges::none_of(pass.takes, is_taken))
+    return operand;
+  ops::OperandLayout layout = body_.operand_layout(body_.graph_.type(id), body_.layout_of(id));
+  if (!builder.is_host() && builder.holds(operand)) layout.mapping = builder.mapping_of(operand);
+  const Operand argument =
+      builder.argument(body_.graph_.info(id).name, builder.type_of(operand), layout, body_.purpose_of(id));
+  builder.send(operand, argument, body_.steps_);
+  return argument;
+}
+
+/// Copies outputs that are arguments too, which are known only while the pass is computed.
+void PipelineLowering::keep_outputs(const Pass& pass) {
+  const ops::Builder& builder = this->builder(pass.part.stage);
+  for (const size_t output : pass.outputs) {
+    const ValueId id = form_.body_outputs[output];
+    const Operand operand = body_.operand_of(id);
+    const program::Variable& has = builder.program().variable(operand.variable);
+    if (!has.is_argument()) continue;
+    const bool is_here = !builder.is_host() && builder.holds(operand);
+    const Operand kept = builder.temporary(
+        body_.graph_.info(id).name + ".output", has.type, operand.rows(), operand.cols(),
+        is_here ? builder.mapping_of(operand) : std::vector<program::MappedBox>(), body_.purpose_of(id));
+    builder.send(operand, kept, body_.steps_);
+    body_.lowered_.operands[id] = kept;
+  }
+}
+
+/// Adds to a sum, or sets an output.
+void PipelineLowering::give(size_t output, const ops::Builder& builder) {
+  const ValueId inside = form_.body_outputs[output];
+  const Operand own = body_.in_layout(inside, body_.layout_of_result(form_, output), builder);
+  switch (form_.outputs[output]) {
+    case LoopOutput::last: builder.send(own, around_.output(output), body_.steps_); break;
+    case LoopOutput::summed:
+      around_.add_to_sum(around_.output(output), own, form_.scale, builder, body_);
+      break;
+    case LoopOutput::stacked:
+      if (const auto stack = around_.stack_pass(around_.stacked_output(output, own, form_.count, builder), own,
+                                                builder, body_))
+        stacks_.emplace_back(*stack, around_.output(output));
+      break;
+  }
+}
+
+/// For each micro-batch the number of the next one; after the last comes the first.
+Operand PipelineLowering::after_each(uint32_t stage) {
+  const auto [known, is_new] = tables_.try_emplace(stage);
+  if (is_new) {
+    const ops::Builder& builder = this->builder(stage);
+    const auto words = std::make_shared<std::vector<uint32_t>>(form_.count);
+    for (uint32_t m = 0; m < form_.count; ++m) (*words)[m] = (m + 1) % form_.count;
+    known->second = builder.constant("micro_batch.next", Type::u32, form_.count, 1,
+                                     {words, reinterpret_cast<const std::byte*>(words->data())},
+                                     Lowering::columns_on_tiles(builder, form_.count, 1));
+  }
+  return known->second;
+}
+
+void PipelineLowering::count(const Pass& pass) {
+  const ops::Builder& builder = this->builder(pass.part.stage);
+  const Operand next = builder.temporary("micro_batch.after", Type::u32, 1, 1);
+  program::CopyGroup group = copy_of({after_each(pass.part.stage).variable, {0, 1, 0, 1}}, next);
+  group.source_offset = program::RuntimeRow{pass.counter->variable, 1};
+  body_.run(builder.copy({"next micro_batch", {std::move(group)}}));
+  builder.send(next, *pass.counter, body_.steps_);
+}
+
+void PipelineLowering::add_beginnings() {
+  for (Pass& pass : passes_) {
+    if (!is_recomputed(pass)) continue;
+    const ops::Builder& builder = this->builder(pass.part.stage);
+    const auto setting = [&](const Pass& by) {
+      const StepId copy = builder.copy({"present micro_batch", {copy_of(*by.counter, *pass.present)}});
+      return builder.function("begin " + name_of(pass.part), {}, copy);
+    };
+    pass.begin = setting(pass);
+    if (const Pass* backward = find_pass(pass.part.stage, true)) pass.begin_again = setting(*backward);
+  }
+}
+
+void PipelineLowering::add_sendings() {
+  std::map<std::pair<size_t, uint32_t>, std::set<ValueId>> sent;
+  for (const Pass& pass : passes_)
+    for (const ValueId id : pass.takes)
+      if (stage_of(id) != pass.part.stage) sent[{pass_of(id), pass.part.stage}].insert(id);
+  for (const auto& [key, values] : sent) {
+    Sending sending{key.first, key.second, {values.begin(), values.end()}, {}};
+    const StagePart& part = passes_[sending.pass].part;
+    program::CopySet set{fmt::format("send {} to {}", name_of(part), sending.to), {}};
+    std::vector<ops::FunctionOperand> operands;
+    for (const ValueId id : sending.values) {
+      const Operand from = like(id, part.stage, Role::argument), to = like(id, sending.to, Role::argument);
+      set.groups.push_back(copy_of(from, to));
+      operands.push_back({from, Access::in});
+      operands.push_back({to, Access::out});
+    }
+    const ops::Builder& builder = around_.builders_.front();
+    const std::string name = set.name;
+    sending.function = builder.function(name, std::move(operands), builder.copy(std::move(set)));
+    sendings_.push_back(std::move(sending));
+  }
+}
+
+void PipelineLowering::list_events() {
+  for (const std::vector<StagePass>& slot : schedule_.slots) {
+    const size_t first = events_.size();
+    for (const auto& [kind, stage, micro_batch] : slot) {
+      const Pass* pass = find_pass(stage, kind == PassKind::backward);
+      if (pass == nullptr || (kind == PassKind::recomputed && !pass->begin_again)) continue;
+      events_.push_back({kind == PassKind::recomputed ? Event::Kind::again : Event::Kind::pass,
+                         static_cast<size_t>(pass - passes_.data()), micro_batch});
+    }
+    const size_t last = events_.size();
+    for (size_t e = first; e < last; ++e)
+      for (size_t i = 0; i < sendings_.size(); ++i)
+        if (events_[e].kind == Event::Kind::pass && sendings_[i].pass == events_[e].index)
+          events_.push_back({Event::Kind::send, i, events_[e].micro_batch});
+  }
+}
+
+/// From when to when a buffer holds each micro-batch, in the order of the beginnings.
+std::vector<PipelineLowering::Kept> PipelineLowering::kept(const BufferKey& key) const {
+  const auto& [id, stage] = key;
+  const size_t home = pass_of(id);
+  const bool is_home = passes_[home].part.stage == stage;
+  std::vector<Kept> all;
+  std::map<uint32_t, size_t> present;  // by micro-batch: position in `all`
+  for (size_t e = 0; e < events_.size(); ++e) {
+    const Event& event = events_[e];
+    const bool is_send = event.kind == Event::Kind::send;
+    if (is_send ? !is_home && sendings_[event.index].pass == home && sendings_[event.index].to == stage
+                : is_home && event.index == home) {
+      present[event.micro_batch] = all.size();
+      all.push_back({event.micro_batch, e, e});
+      continue;
+    }
+    const bool is_read = is_send ? is_home && sendings_[event.index].pass == home
+                                 : passes_[event.index].part.stage == stage &&
+                                       std::ranges::binary_search(passes_[event.index].takes, id);
+    if (is_read) all[present.at(event.micro_batch)].last = e;
+  }
+  return all;
+}
+
+/// Buffers with as many slots as micro-batches are kept at once, rounded so that the slots repeat soon.
+void PipelineLowering::place_buffers() {
+  for (const auto& [id, operand] : given_) buffers_[{id, stage_of(id)}];
+  for (const Sending& sending : sendings_)
+    for (const ValueId id : sending.values) buffers_[{id, sending.to}];
+  std::map<BufferKey, uint32_t> least;
+  uint32_t most = 1;
+  for (const auto& [key, buffer] : buffers_) {
+    const std::vector<Kept> all = kept(key);
+    uint32_t slots = 0;
+    const auto suffices = [&] {
+      std::vector<const Kept*> held(slots);
+      for (const Kept& one : all) {
+        const Kept*& last = held[one.micro_batch % slots];
+        if (last != nullptr && last->last >= one.first) return false;
+        last = &one;
+      }
+      return true;
+    };
+    do ++slots;
+    while (!suffices());
+    least[key] = slots;
+    most = std::max(most, slots);
+  }
+  double fewest_bytes = 0;
+  for (uint32_t unit = most; unit < 2 * most; ++unit) {
+    double bytes = 0;
+    for (const auto& [key, slots] : least)
+      bytes += divisor_from(slots, unit) * static_cast<double>(given_.at(key.first).box.elements());
+    if (unit == most || bytes < fewest_bytes) fewest_bytes = bytes, unit_ = unit;
+  }
+  for (auto& [key, buffer] : buffers_)
+    for (uint32_t slot = 0; slot < divisor_from(least.at(key), unit_); ++slot)
+      buffer.slots.push_back(like(key.first, key.second, Role::temporary));
+}
+
+Operand PipelineLowering::slot(ValueId id, uint32_t stage, uint32_t micro_batch) const {
+  const std::vector<Operand>& slots = buffers_.at({id, stage}).slots;
+  return slots[micro_batch % slots.size()];
+}
+
+/// The longest repetition of the same events, each time for the next `unit_` micro-batches.
+PipelineLowering::Repeated PipelineLowering::find_repeated() const {
+  Repeated found;
+  size_t length = 0;  // events of `unit_` micro-batches
+  for (const Event& event : events_) length += event.micro_batch < unit_ ? 1 : 0;
+  size_t same = 0;  // events up to the present one that the events `length` later repeat
+  for (size_t e = 0; e + length < events_.size(); ++e) {
+    const Event &event = events_[e], &later = events_[e + length];
+    const bool repeats = event.kind == later.kind && event.index == later.index &&
+                         event.micro_batch + unit_ == later.micro_batch;
+    same = repeats ? same + 1 : 0;
+    if (same / length > found.count) found = {e + 1 - same, length, same / length};
+  }
+  if (found.count > 0) ++found.count;
+  return found;
+}
+
+void PipelineLowering::emit() {
+  const Repeated repeated = find_repeated();
+  const ops::Builder& builder = around_.builders_.front();
+  const auto emit_range = [&](size_t first, size_t last, std::vector<StepId>& steps) {
+    for (size_t e = first; e < last; ++e) emit(events_[e], steps);
+  };
+  emit_range(0, repeated.first, around_.steps_);
+  if (repeated.count > 0) {
+    std::vector<StepId> steps;
+    emit_range(repeated.first, repeated.first + repeated.length, steps);
+    around_.run(builder.repeat(static_cast<uint32_t>(repeated.count), builder.sequence(std::move(steps))));
+  }
+  emit_range(repeated.first + repeated.length * repeated.count, events_.size(), around_.steps_);
+}
+
+void PipelineLowering::emit(const Event& event, std::vector<StepId>& steps) {
+  if (event.kind == Event::Kind::send) {
+    const Sending& sending = sendings_[event.index];
+    std::vector<Operand> operands;
+    for (const ValueId id : sending.values) {
+      operands.push_back(slot(id, stage_of(id), event.micro_batch));
+      operands.push_back(slot(id, sending.to, event.micro_batch));
+    }
+    steps.push_back(around_.builders_.front().call(sending.function, operands));
+    return;
+  }
+  const Pass& pass = passes_[event.index];
+  const ops::Builder& builder = this->builder(pass.part.stage);
+  const bool again = event.kind == Event::Kind::again;
+  if (const auto& begin = again ? pass.begin_again : pass.begin) steps.push_back(builder.call(*begin, {}));
+  steps.push_back(call_compute(pass, event.micro_batch));
+  if (!again) steps.push_back(builder.call(pass.finish, {}));
+}
+
+StepId PipelineLowering::call_compute(const Pass& pass, uint32_t micro_batch) {
+  std::vector<Operand> operands;
+  for (const ValueId id : pass.takes) operands.push_back(slot(id, pass.part.stage, micro_batch));
+  for (const ValueId id : pass.gives) operands.push_back(slot(id, pass.part.stage, micro_batch));
+  return builder(pass.part.stage).call(pass.compute, operands);
+}
+
+}  // namespace tessera::graph

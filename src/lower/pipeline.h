@@ -1,0 +1,115 @@
+// Pipelines in a program: the passes of micro-batches through stages, in the order of a schedule.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "graph/loop.h"
+#include "graph/stages.h"
+#include "lower/lowering.h"
+
+namespace tessera::graph {
+
+/// Lowers a loop whose passes go through the stages of its body as its pipeline says. Every pass through a stage is a
+/// function; what other passes take of its results are arguments, which lie in buffers for as many micro-batches as the
+/// schedule keeps in flight, and are passed by address. The begin of the schedule, a repeated part and its end call the
+/// same functions.
+class PipelineLowering {
+ public:
+  PipelineLowering(Lowering& around, const Node& node, const LoopForm& form, Lowering& body);
+
+  void lower();
+
+ private:
+  /// A pass through a stage.
+  struct Pass {
+    StagePart part;
+    std::vector<ValueId> takes = {};      ///< results of other passes
+    std::vector<ValueId> gives = {};      ///< results that other passes take
+    std::vector<size_t> outputs = {};     ///< positions of the loop's outputs that it computes
+    std::optional<ops::Operand> counter = {};  ///< its next micro-batch
+    std::optional<ops::Operand> present = {};  ///< the micro-batch that `compute` works on
+    ops::Function compute = {};
+    ops::Function finish = {};  ///< gives outputs and counts the micro-batch
+    /// For a pass that is recomputed: set the present micro-batch, for the first time and again.
+    std::optional<ops::Function> begin = {}, begin_again = {};
+  };
+  /// Where a value lies on a stage, for each of the micro-batches that are in flight there.
+  struct Buffer {
+    std::vector<ops::Operand> slots = {};
+  };
+  using BufferKey = std::pair<ValueId, uint32_t>;  ///< value and stage
+  /// What a pass sends to another stage.
+  struct Sending {
+    size_t pass = 0;
+    uint32_t to = 0;
+    std::vector<ValueId> values = {};
+    ops::Function function = {};
+  };
+  struct Event {
+    enum class Kind : uint8_t { pass, again, send } kind = Kind::pass;
+    size_t index = 0;  ///< of the pass or the sending
+    uint32_t micro_batch = 0;
+  };
+  /// The events in which a micro-batch of a value has to be kept.
+  struct Kept {
+    uint32_t micro_batch = 0;
+    size_t first = 0, last = 0;
+  };
+  /// The events that are repeated.
+  struct Repeated {
+    size_t first = 0, length = 0, count = 0;
+  };
+
+  void find_passes();
+  void place_given();
+  void lower(Pass& pass);
+  void begin_micro_batches(Pass& pass);
+  void take_rows(const Pass& pass);
+  /// A variable for a value on a stage, which lies there as where it is computed.
+  ops::Operand like(ValueId id, uint32_t stage, program::Role role);
+  ops::Operand own_argument(ValueId id, const Pass& pass);
+  void keep_outputs(const Pass& pass);
+  void finish(Pass& pass);
+  void give(size_t output, const ops::Builder& builder);
+  ops::Operand after_each(uint32_t stage);
+  void count(const Pass& pass);
+  void add_beginnings();
+  void add_sendings();
+  void list_events();
+  std::vector<Kept> kept(const BufferKey& key) const;
+  void place_buffers();
+  Repeated find_repeated() const;
+  void emit();
+  void emit(const Event& event, std::vector<program::StepId>& steps);
+  program::StepId call_compute(const Pass& pass, uint32_t micro_batch);
+  ops::Operand slot(ValueId id, uint32_t stage, uint32_t micro_batch) const;
+
+  const ops::Builder& builder(uint32_t stage) const { return body_.builder_of_stage(stage); }
+  bool is_recomputed(const Pass& pass) const {
+    return !pass.part.backward && form_.pipeline.recomputed.contains(pass.part.stage);
+  }
+  Pass* find_pass(uint32_t stage, bool backward);
+  size_t pass_of(ValueId id) const { return body_.parts_[*body_.graph_.info(id).node]; }
+  uint32_t stage_of(ValueId id) const { return passes_[pass_of(id)].part.stage; }
+
+  Lowering& around_;
+  const Node& node_;
+  const LoopForm& form_;
+  Lowering& body_;
+  PipelineSchedule schedule_;
+  std::vector<Pass> passes_;
+  std::map<ValueId, ops::Operand> given_;    ///< the argument as which a pass gives a result
+  std::map<uint32_t, ops::Operand> tables_;  ///< by stage: the micro-batch after each
+  std::map<std::pair<ValueId, uint32_t>, program::CopyGroup> rows_;  ///< of an input for a micro-batch on a stage
+  std::vector<std::pair<ops::Operand, ops::Operand>> stacks_;        ///< to be sent to outputs at the end
+  std::vector<Sending> sendings_;
+  std::vector<Event> events_;
+  std::map<BufferKey, Buffer> buffers_;
+  uint32_t unit_ = 1;  ///< number of micro-batches after which the slots of all buffers repeat
+};
+
+}  // namespace tessera::graph

@@ -1,0 +1,198 @@
+// Pipelines: schedules as data, and networks whose micro-batches go through stages as they say.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tessera/error.h>
+#include <tessera/pipeline.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compare.h"
+#include "graph/stages.h"
+#include "support/error_of.h"
+
+namespace tessera::graph {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr PipelineKind kKinds[] = {PipelineKind::sequential, PipelineKind::grouped, PipelineKind::interleaved,
+                                   PipelineKind::one_forward_one_backward};
+
+template <class Act>
+std::string message_of(const Act& act) {
+  return test::error_of<UsageError>(act);
+}
+
+TEST(PipelineSchedules, PassEachMicroBatchForwardAndBackwardOnce) {
+  for (const PipelineKind kind : kKinds)
+    for (const uint32_t stages : {1U, 2U, 3U, 4U, 8U})
+      for (const uint32_t micro_batches : {2 * stages, 4 * stages, 1U, 3U, 7U}) {
+        if (kind == PipelineKind::grouped && micro_batches % (2 * stages) != 0) continue;
+        for (const bool recomputes : {false, true}) {
+          SCOPED_TRACE(fmt::format("{}, {} stages, {}", name_of(kind), stages, micro_batches));
+          const std::set<uint32_t> recomputed = recomputes ? std::set{stages - 1} : std::set<uint32_t>();
+          const PipelineSchedule schedule = pipeline_schedule({kind, recomputed}, stages, micro_batches);
+          EXPECT_NO_THROW(check(schedule));
+          for (uint32_t s = 0; s < stages; ++s)
+            EXPECT_EQ(schedule.of_stage(s).size(), (2 + recomputed.count(s)) * micro_batches);
+        }
+      }
+}
+
+TEST(PipelineSchedules, KeepAsManyMicroBatchesAsTheyPromiseAndLeaveTheBubblesOfTheirClosedForms) {
+  constexpr uint32_t kStages = 4, kMicroBatches = 32;
+  const std::vector<StageTimes> equal(kStages, {1, 2});
+  const auto of = [&](PipelineKind kind) { return analyse(pipeline_schedule({kind, {}}, kStages, kMicroBatches), equal); };
+  EXPECT_EQ(of(PipelineKind::sequential).in_flight, (std::vector<uint32_t>{1, 1, 1, 1}));
+  EXPECT_EQ(of(PipelineKind::grouped).in_flight, (std::vector<uint32_t>{7, 5, 3, 1}));
+  EXPECT_EQ(of(PipelineKind::interleaved).in_flight, (std::vector<uint32_t>{4, 3, 2, 1}));
+  EXPECT_EQ(of(PipelineKind::one_forward_one_backward).in_flight, (std::vector<uint32_t>{4, 3, 2, 1}));
+  // Narayanan et al. 2021, section 2.2: bubbles of (S − 1) forward and backward passes.
+  const double closed = kMicroBatches / (kMicroBatches + kStages - 1.0);
+  EXPECT_NEAR(of(PipelineKind::one_forward_one_backward).used, closed, 1e-12);
+  EXPECT_NEAR(of(PipelineKind::interleaved).used, closed, 1e-12);
+  EXPECT_GE(of(PipelineKind::grouped).used, kMicroBatches / (kMicroBatches + 2 * (kStages - 1.0)) - 1e-12);
+  EXPECT_NEAR(of(PipelineKind::sequential).used, 1.0 / kStages, 1e-12);
+}
+
+TEST(PipelineSchedules, ArePrintedByStage) {
+  EXPECT_EQ(to_string(pipeline_schedule({PipelineKind::one_forward_one_backward, {1}}, 2, 3)),
+            "stage 0: F0 F1       B0 F2    B1       B2\n"
+            "stage 1:    F0 R0 B0 F1 R1 B1 F2 R2 B2\n");
+}
+
+TEST(PipelineSchedules, NameWhatTheyCannotDo) {
+  EXPECT_THAT(message_of([] { pipeline_named("gpipe"); }), HasSubstr("sequential, grouped, interleaved, 1f1b"));
+  EXPECT_THAT(message_of([] { pipeline_schedule({PipelineKind::grouped, {}}, 2, 6); }),
+              HasSubstr("a grouped pipeline of 2 stages takes a multiple of 4 micro-batches, not 6"));
+  EXPECT_THAT(message_of([] { pipeline_schedule({}, 2, 0); }), HasSubstr("2 stages and 0 micro-batches"));
+  EXPECT_THAT(message_of([] { pipeline_schedule({PipelineKind::interleaved, {3}}, 2, 4); }),
+              HasSubstr("stage 3 is to be recomputed; the stages are 0 to 1"));
+  PipelineSchedule schedule = pipeline_schedule({PipelineKind::interleaved, {}}, 2, 2);
+  EXPECT_THAT(message_of([&] { analyse(schedule, {}); }), HasSubstr("times of 0 stages; the schedule has 2"));
+  std::swap(schedule.slots[1], schedule.slots[2]);
+  EXPECT_THAT(message_of([&] { check(schedule); }), HasSubstr("B0 of stage 1 before its forward pass"));
+  schedule.slots.pop_back();
+  EXPECT_FALSE(message_of([&] { check(schedule); }).empty());
+}
+
+/// A layer with a residual connection and dropout.
+std::shared_ptr<const Graph> layer(uint32_t rows, uint32_t width) {
+  auto body = std::make_shared<Graph>();
+  const Value x = body->input("x", {rows, width});
+  const Value w = body->input("w", {width, width}), b = body->input("b", {width});
+  const Value number = body->input("number", {}, Type::u32);
+  body->output("y", x + dropout(gelu(linear(x, w, b)), 0.25, number, 7));
+  return body;
+}
+
+/// Layers, as many on each stage. The last stage also takes what the first one computes, and its weight is the first
+/// one's.
+Graph network(uint32_t stages, uint32_t per_stage, const TrainingOptions& options, uint32_t rows = 6,
+              uint32_t width = 16) {
+  Graph g;
+  const Value number = g.input("number", {}, Type::u32);
+  const Value first = g.parameter("first", {width, 8}, Initial::normal(0.3));
+  const Value begin = linear(g.input("x", {rows, 8}), first);
+  Value h = begin;
+  const auto function = layer(rows, width);
+  for (uint32_t i = 0; i < stages * per_stage; ++i)
+    h = g.call(function,
+               {h, g.parameter(fmt::format("w{}", i), {width, width}, Initial::normal(0.2)),
+                g.parameter(fmt::format("b{}", i), {width}, Initial::normal(0.1)), number},
+               {.stage = i / per_stage})[0];
+  const Value y = linear(h + begin, permute(first, {1, 0}));
+  const Value loss = cross_entropy(y, g.input("labels", {rows}, Type::u32));
+  g.output("loss", loss);
+  add_training(loss, options);
+  return g;
+}
+
+Arrays inputs_of(const Graph& graph, uint32_t step) {
+  Arrays arrays = narrowed(random_inputs(graph));
+  arrays["lr"] = {0.05F};
+  if (graph.contains("step")) arrays["step"] = {static_cast<float>(step)};
+  return arrays;
+}
+
+struct Steps {
+  std::vector<Arrays> results;
+  Arrays state;
+};
+Steps steps_of(const Graph& graph, const Machine& machine) {
+  Session session(graph, machine, {.seed = 5});
+  Steps steps;
+  for (uint32_t step = 1; step <= 2; ++step) steps.results.push_back(session.run(inputs_of(graph, step)));
+  steps.state = session.state();
+  return steps;
+}
+
+Machine chips(uint32_t count) { return Machine::find("m2000").with("chips", count).with("tiles", 6); }
+
+TEST(Pipelines, GiveTheBitsOfASequentialOne) {
+  for (const uint32_t stages : {1U, 2U, 4U})
+    for (const PipelineKind kind : kKinds)
+      for (const std::set<uint32_t>& recomputed : {std::set<uint32_t>{}, {0}, {0, stages - 1}}) {
+        TrainingOptions options{.optimizer = Adam{}, .micro_batches = 4 * stages};
+        const Graph sequential = network(stages, 1, options);
+        options.pipeline = {kind, recomputed};
+        const Graph pipelined = network(stages, 1, options);
+        for (const Machine& machine : {Machine::host(2), chips(stages)}) {
+          SCOPED_TRACE(fmt::format("{} stages, {}, {} recomputed, {}", stages, name_of(kind), recomputed.size(),
+                                   machine.name()));
+          const Steps expected = steps_of(sequential, machine), found = steps_of(pipelined, machine);
+          EXPECT_EQ(found.results, expected.results);
+          EXPECT_EQ(found.state, expected.state);
+        }
+      }
+}
+
+/// Equal layers alone, one on each stage.
+Graph equal_stages(uint32_t stages, uint32_t micro_batches, PipelineKind kind) {
+  constexpr uint32_t kRows = 64, kWidth = 128;
+  auto body = std::make_shared<Graph>();
+  const Value x = body->input("x", {kRows, kWidth}), w = body->input("w", {kWidth, kWidth});
+  body->output("y", relu(linear(x, w)));
+  Graph g;
+  const Value first = g.input("x", {kRows, kWidth});
+  Value h = first;
+  for (uint32_t i = 0; i < stages; ++i)
+    h = g.call(body, {h, g.parameter(fmt::format("w{}", i), {kWidth, kWidth}, Initial::normal(0.1))}, {.stage = i})[0];
+  const Value loss = sum(h);
+  g.output("loss", loss);
+  add_training(loss, {.micro_batches = micro_batches, .pipeline = {kind, {}}});
+  return g;
+}
+
+TEST(Pipelines, OverlapStagesOnTheirChips) {
+  constexpr uint32_t kStages = 4, kMicroBatches = 32;
+  const auto cost = [&](PipelineKind kind) {
+    return Session(equal_stages(kStages, kMicroBatches, kind), chips(kStages)).cost();
+  };
+  const RunCost one = cost(PipelineKind::sequential);
+  for (const PipelineKind kind : {PipelineKind::grouped, PipelineKind::interleaved,
+                                  PipelineKind::one_forward_one_backward}) {
+    const RunCost all = cost(kind);
+    fmt::print("{}: {} of {}\n", name_of(kind), all.seconds, one.seconds);
+    for (const auto& chip : all.chips) { for (const auto& [phase, s] : chip.cycles) fmt::print(" {} {:.3g}", phase, s); fmt::print("\n"); }
+    EXPECT_GT(one.seconds / all.seconds, 2.5) << name_of(kind);
+  }
+}
+
+TEST(Pipelines, RejectWhatPassesCannotHandOn) {
+  auto body = std::make_shared<Graph>();
+  body->output("y", body->input("x", {2, 2}) * 2);
+  Graph g;
+  const auto looped = [&](const Loop& how) {
+    return message_of([&] { g.loop(body, {g.input(fmt::format("x{}", g.values().size()), {2, 2})}, how); });
+  };
+  EXPECT_THAT(looped({.count = 2, .carried = {{"x", "y"}}, .pipeline = {PipelineKind::interleaved, {}}}),
+              HasSubstr("nothing can be carried from pass to pass of a interleaved pipeline"));
+}
+
+}  // namespace
+}  // namespace tessera::graph
