@@ -55,6 +55,15 @@ void add_text_options(CLI::App& command, BertRequest& r) {
              1);
   add_count(command, "--micro-batches", r.settings.micro_batches,
             "Parts into which a batch is divided to take less memory (default: 1)");
+  add_count(command, "--stages", r.settings.stages,
+            "Stages of layers, each on chips of its own (default: 1)");
+  add_choice<graph::PipelineKind>(
+      command, "--pipeline", r.settings.pipeline,
+      {graph::PipelineKind::sequential, graph::PipelineKind::grouped, graph::PipelineKind::interleaved,
+       graph::PipelineKind::one_forward_one_backward},
+      "How micro-batches go through the stages: sequential (default), grouped, interleaved or 1f1b");
+  command.add_flag("--recompute", r.settings.recompute,
+                   "Keep only the inputs of layers, and compute them again for the backward pass");
   add_counts(command, "--steps", r.steps, "Steps, for each length or for all (default: as --epochs says)", 1);
   add_count(command, "--evaluate-every", r.settings.evaluate_every,
             "Steps from one evaluation and checkpoint to the next (default: an epoch of the first length)");

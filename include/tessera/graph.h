@@ -212,6 +212,11 @@ class Graph {
   /// outputs that are not scalars hold the rows of all replicas, one replica after the other. Scalar outputs
   /// are those of the first replica.
   void replicate(uint32_t count);
+  /// Lets stage s run on part places[s] of a machine's chips, which are divided equally into as many parts as there
+  /// are: several stages may share one. Without places, each stage has a part of its own. Throws UsageError for no
+  /// places, and for parts that no stage has.
+  void place_stages(std::vector<uint32_t> places);
+  const std::vector<uint32_t>& stage_places() const { return places_; }
   uint32_t replicas() const { return replicas_; }
   /// Type of an input or output as it is bound: with the rows of all replicas.
   TensorType bound_type(ValueId id) const;
@@ -270,6 +275,7 @@ class Graph {
       functions_;                  ///< copies of the functions that calls name
   uint32_t next_call_ = 1U << 31;  ///< the number of the next call that is given none
   uint32_t replicas_ = 1;
+  std::vector<uint32_t> places_;
   std::set<ValueId> replicated_;  ///< inputs that hold the rows of all replicas
 };
 

@@ -42,6 +42,7 @@ struct Pipeline {
 };
 
 enum class PassKind : uint8_t { forward, recomputed, backward };
+std::string_view name_of(PassKind kind);
 /// A pass of one micro-batch through one stage.
 struct StagePass {
   PassKind kind = PassKind::forward;

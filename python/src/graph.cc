@@ -133,10 +133,12 @@ void bind_values(nb::class_<Graph>& graph) {
       .def(
           "call",
           [](Graph& g, const std::shared_ptr<const Graph>& function, const Ids& inputs,
-             std::optional<uint32_t> number, std::optional<uint32_t> stage) {
-            return ids_of(g.call(function, values_of(g, inputs), {number, stage}));
+             std::optional<uint32_t> number, std::optional<uint32_t> stage, bool recompute) {
+            return ids_of(g.call(function, values_of(g, inputs), {number, stage, recompute}));
           },
-          "function"_a, "inputs"_a, "number"_a.none(), "stage"_a.none())
+          "function"_a, "inputs"_a, "number"_a.none(), "stage"_a.none(), "recompute"_a)
+      .def("place_stages", &Graph::place_stages, "places"_a)
+      .def_prop_ro("stage_places", &Graph::stage_places)
       .def(
           "loop",
           [](Graph& g, const std::shared_ptr<const Graph>& body, const Ids& inputs, uint32_t count,

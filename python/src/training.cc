@@ -1,6 +1,7 @@
 // Training steps of graphs: optimizers, groups of parameters, learning rates.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
@@ -9,6 +10,7 @@
 #include <tessera/numbers.h>
 
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -104,22 +106,52 @@ void bind_schedules(nb::module_& m) {
   m.def("packs_per_batch", &graph::packs_per_batch, "sequences"_a, "packing_factor"_a);
 }
 
+void bind_pipelines(nb::module_& m) {
+  using graph::PipelineSchedule;
+  nb::class_<PipelineSchedule>(m, "PipelineSchedule")
+      .def_ro("stages", &PipelineSchedule::stages)
+      .def_ro("micro_batches", &PipelineSchedule::micro_batches)
+      .def("of_stage",
+           [](const PipelineSchedule& schedule, uint32_t stage) {
+             std::vector<std::pair<std::string, uint32_t>> passes;
+             for (const graph::StagePass& pass : schedule.of_stage(stage))
+               passes.emplace_back(graph::name_of(pass.kind), pass.micro_batch);
+             return passes;
+           })
+      .def("analyse",
+           [](const PipelineSchedule& schedule, const std::vector<std::pair<double, double>>& times) {
+             std::vector<graph::StageTimes> all;
+             for (const auto& [forward, backward] : times) all.push_back({forward, backward});
+             const graph::PipelineAnalysis found = graph::analyse(schedule, all);
+             return std::tuple(found.time, found.used, found.in_flight, found.busy);
+           })
+      .def("__str__", [](const PipelineSchedule& schedule) { return graph::to_string(schedule); });
+  m.def(
+      "pipeline_schedule",
+      [](const std::string& kind, uint32_t stages, uint32_t micro_batches, std::set<uint32_t> recomputed) {
+        return graph::pipeline_schedule({graph::pipeline_named(kind), std::move(recomputed)}, stages, micro_batches);
+      },
+      "kind"_a, "stages"_a, "micro_batches"_a, "recomputed"_a);
+}
+
 }  // namespace
 
 void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
+  bind_pipelines(m);
   bind_optimizers(m);
   bind_schedules(m);
   m.def("training_numbers", &numbers_of, "name"_a, "seed"_a);
   graph.def(
       "add_training",
       [](Graph& g, ValueId loss, const graph::Optimizer& optimizer, std::optional<double> clip_norm,
-         uint32_t micro_batches, uint32_t replicas, const std::vector<ValueId>& frozen,
-         std::vector<ParameterGroup> groups, const TrainingNumbers& numbers) {
+         uint32_t micro_batches, const std::string& pipeline, std::set<uint32_t> recomputed, uint32_t replicas,
+         const std::vector<ValueId>& frozen, std::vector<ParameterGroup> groups, const TrainingNumbers& numbers) {
         const auto& [state, is_stochastic, seed, scale] = numbers;
         graph::TrainingOptions options{
             .optimizer = optimizer,
             .clip_norm = clip_norm,
             .micro_batches = micro_batches,
+            .pipeline = {graph::pipeline_named(pipeline), std::move(recomputed)},
             .groups = std::move(groups),
             .replicas = replicas,
             .state = type_named(state),
@@ -129,8 +161,8 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
         for (ValueId id : frozen) options.frozen.push_back(g.value(id));
         add_training(g.value(loss), options);
       },
-      "loss"_a, "optimizer"_a, "clip_norm"_a.none(), "micro_batches"_a, "replicas"_a, "frozen"_a, "groups"_a,
-      "numbers"_a);
+      "loss"_a, "optimizer"_a, "clip_norm"_a.none(), "micro_batches"_a, "pipeline"_a, "recomputed"_a, "replicas"_a,
+      "frozen"_a, "groups"_a, "numbers"_a);
 }
 
 }  // namespace tessera::python

@@ -339,6 +339,15 @@ void Graph::replicate(uint32_t count) {
     if (!type(id).shape.empty()) replicated_.insert(id);
 }
 
+void Graph::place_stages(std::vector<uint32_t> places) {
+  if (places.empty()) throw UsageError("stages are placed nowhere: name the part of the chips of each stage");
+  const uint32_t last = *std::ranges::max_element(places);
+  for (uint32_t part = 0; part < last; ++part)
+    if (std::ranges::find(places, part) == places.end())
+      throw UsageError(fmt::format("a stage is placed on part {} of the chips, and none on part {}", last, part));
+  places_ = std::move(places);
+}
+
 TensorType Graph::bound_type(ValueId id) const {
   const ValueInfo& info = values_.at(id);
   const bool has_all = info.kind == Kind::result ? !info.type.shape.empty() : replicated_.contains(id);

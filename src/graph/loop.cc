@@ -83,13 +83,11 @@ Pipeline pipeline_of(const Node& node) {
 /// Throws UsageError for passes of which one depends on the one before, or that draw numbers as a loop of their own.
 void check_pipelined(const Node& node, const LoopForm& form) {
   if (!form.is_pipelined()) return;
-  const std::string_view name = name_of(form.pipeline.kind);
-  if (!form.carried.empty())
-    throw UsageError(fmt::format("loop: nothing can be carried from pass to pass of a {} pipeline", name));
-  if (form.reversed) throw UsageError(fmt::format("loop: the passes of a {} pipeline run forward only", name));
+  if (!form.carried.empty()) throw UsageError("loop: nothing can be carried from pass to pass of a pipeline");
+  if (form.reversed) throw UsageError("loop: the passes of a pipeline run forward only");
   if (node.integer("call", 0) != 0)
-    throw UsageError(fmt::format("loop: a {} pipeline draws random numbers by micro-batches only: use add_training or "
-                                 "repeat_for_micro_batches", name));
+    throw UsageError(
+        "loop: a pipeline draws random numbers by micro-batches: use add_training or repeat_for_micro_batches");
 }
 
 /// A graph and the bodies of its loops, numbered together.

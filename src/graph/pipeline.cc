@@ -140,6 +140,11 @@ class Progress {
 
 std::string_view name_of(PipelineKind kind) { return kPipelines.at(static_cast<size_t>(kind)); }
 
+std::string_view name_of(PassKind kind) {
+  constexpr std::array<std::string_view, 3> kNames = {"forward", "recomputed", "backward"};
+  return kNames.at(static_cast<size_t>(kind));
+}
+
 std::vector<std::string_view> pipeline_names() { return {kPipelines.begin(), kPipelines.end()}; }
 
 PipelineKind pipeline_named(std::string_view name) {

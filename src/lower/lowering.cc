@@ -119,19 +119,25 @@ WeightUses uses_of_weights(const Graph& graph, const WeightForms& forms) {
   return uses;
 }
 
-/// The chips of a machine of several, divided equally among stages.
-std::vector<ops::Builder> builders_of_stages(uint32_t stages, const ops::Builder& builder) {
+/// The chips of a machine of several, divided equally into parts on which stages run.
+std::vector<ops::Builder> builders_of_stages(uint32_t stages, const std::vector<uint32_t>& places,
+                                             const ops::Builder& builder) {
   const machine::Machine& machine = builder.machine();
   const uint32_t chips = machine.chip_count();
   if (stages == 1 || chips == 1) return {builder};
-  if (chips % stages != 0 || machine.tiles != chips * machine.chip_tiles)
-    throw UsageError(
-        fmt::format("{} stages cannot share the {} chips of {} equally", stages, chips, machine.name));
+  const uint32_t parts = places.empty() ? stages : *std::ranges::max_element(places) + 1;
+  if (!places.empty() && places.size() < stages)
+    throw UsageError(fmt::format("{} stages are placed; the graph has {}", places.size(), stages));
+  if (chips % parts != 0 || machine.tiles != chips * machine.chip_tiles)
+    throw UsageError(places.empty() ? fmt::format("{} stages cannot share the {} chips of {} equally", stages, chips,
+                                                  machine.name)
+                                    : fmt::format("stages are placed on {} parts of the {} chips of {}, which cannot "
+                                                  "be divided equally",
+                                                  parts, chips, machine.name));
   std::vector<ops::Builder> builders;
-  const uint32_t tiles = machine.tiles / stages;
-  for (uint32_t stage = 0; stage < stages; ++stage)
-    builders.emplace_back(builder.program(), builder.whole_machine(), builder.first_tile() + stage * tiles,
-                          tiles);
+  const uint32_t tiles = machine.tiles / parts;
+  for (uint32_t part = 0; part < parts; ++part)
+    builders.emplace_back(builder.program(), builder.whole_machine(), builder.first_tile() + part * tiles, tiles);
   return builders;
 }
 
@@ -140,7 +146,8 @@ std::vector<ops::Builder> builders_of_stages(uint32_t stages, const ops::Builder
 Lowering::Lowering(const Graph& graph, const ops::Builder& builder, Stages stages, std::set<ValueId> bound)
     : graph_(graph),
       stages_(std::move(stages)),
-      builders_(builders_of_stages(stages_.count(), builder)),
+      places_(graph.stage_places()),
+      builders_(builders_of_stages(stages_.count(), places_, builder)),
       bound_(std::move(bound)),
       skipped_(graph.nodes().size()),
       replicas_(graph.replicas()),

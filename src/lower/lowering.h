@@ -269,9 +269,12 @@ class Lowering {
   program::Purpose purpose_of(ValueId id) const;
   std::vector<program::MappedBox> wanted_mapping(ValueId id) const;
 
-  const ops::Builder& builder_of_stage(uint32_t stage) const {
-    return builders_.size() == 1 ? builders_.front() : builders_.at(stage);
+  /// The part of the chips on which a stage runs.
+  uint32_t place_of_stage(uint32_t stage) const {
+    if (builders_.size() == 1) return 0;
+    return places_.empty() ? stage : places_.at(stage);
   }
+  const ops::Builder& builder_of_stage(uint32_t stage) const { return builders_.at(place_of_stage(stage)); }
   /// A builder for the stage that computes a value, or that uses it first.
   const ops::Builder& builder_of(ValueId id) const {
     return builders_.size() == 1 ? builders_.front() : builder_of_stage(stage_of(graph_, stages_, id));
@@ -279,7 +282,8 @@ class Lowering {
 
   const Graph& graph_;
   Stages stages_;
-  std::vector<ops::Builder> builders_;  ///< by stage, if a machine's chips are divided among them
+  std::vector<uint32_t> places_;        ///< by stage: part of the chips; empty: a part for each
+  std::vector<ops::Builder> builders_;  ///< by part of the chips, if they are divided among stages
   std::set<ValueId> bound_;
   Lowered lowered_;
   std::map<ValueId, std::vector<std::pair<ValueLayout, ops::Operand>>> converted_;

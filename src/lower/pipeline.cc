@@ -97,7 +97,7 @@ void PipelineLowering::place_given() {
 }
 
 void PipelineLowering::lower(Pass& pass) {
-  const ops::Builder& builder = this->builder(pass.part.stage);
+  const ops::Builder& builder = this->builder(pass);
   body_.converted_.clear();
   body_.passed_on_ = {pass.gives.begin(), pass.gives.end()};
   std::vector<ops::FunctionOperand> operands;
@@ -106,7 +106,7 @@ void PipelineLowering::lower(Pass& pass) {
     take_rows(pass);
   });
   for (const ValueId id : pass.takes) {
-    body_.lowered_.operands[id] = like(id, pass.part.stage, Role::argument);
+    body_.lowered_.operands[id] = like(id, place_of(pass), Role::argument);
     operands.push_back({body_.operand_of(id), Access::in});
   }
   for (const uint32_t n : pass.part.nodes) {
@@ -136,9 +136,9 @@ void PipelineLowering::lower(Pass& pass) {
 }
 
 void PipelineLowering::begin_micro_batches(Pass& pass) {
-  const ops::Builder& builder = this->builder(pass.part.stage);
+  const ops::Builder& builder = this->builder(pass);
   pass.counter = builder.temporary("micro_batch", Type::u32, 1, 1);
-  const Operand table = after_each(pass.part.stage);
+  const Operand table = after_each(pass);
   around_.run(builder.copy({"micro_batch", {copy_of({table.variable, {form_.count - 1, 1, 0, 1}}, *pass.counter)}}));
   pass.present = is_recomputed(pass) ? builder.temporary("micro_batch.present", Type::u32, 1, 1) : *pass.counter;
   body_.counter_ = body_.pass_ = body_.micro_batch_ = pass.present;
@@ -147,7 +147,7 @@ void PipelineLowering::begin_micro_batches(Pass& pass) {
 
 /// The rows of a micro-batch of the inputs that a pass takes.
 void PipelineLowering::take_rows(const Pass& pass) {
-  const uint32_t stage = pass.part.stage;
+  const ops::Builder& builder = this->builder(pass);
   program::CopySet set{"micro-batch", {}};
   for (size_t i = 0; i < form_.inputs.size(); ++i) {
     const ValueId inside = form_.body_inputs[i];
@@ -159,35 +159,34 @@ void PipelineLowering::take_rows(const Pass& pass) {
     if (form_.inputs[i] != LoopInput::indexed ||
         (std::ranges::none_of(pass.part.nodes, takes) && std::ranges::none_of(pass.outputs, gives)))
       continue;
-    const auto [known, is_new] = rows_.try_emplace({inside, stage});
+    const auto [known, is_new] = rows_.try_emplace({inside, place_of(pass)});
     if (is_new) {
       const Operand given =
           around_.in_layout(node_.inputs[i], around_.choice().inputs[i], body_.builder_of(inside));
-      known->second = around_.place_part(inside, given, builder(stage), body_);
+      known->second = around_.place_part(inside, given, builder, body_);
     }
-    body_.lowered_.operands[inside] = builder(stage).whole(known->second.to);
+    body_.lowered_.operands[inside] = builder.whole(known->second.to);
     set.groups.push_back(moved_by(known->second, *pass.present));
   }
-  if (!set.groups.empty()) body_.run(builder(stage).copy(std::move(set)));
+  if (!set.groups.empty()) body_.run(builder.copy(std::move(set)));
 }
 
-Operand PipelineLowering::like(ValueId id, uint32_t stage, Role role) {
+Operand PipelineLowering::like(ValueId id, uint32_t place, Role role) {
   const Operand given = given_.at(id);
-  const uint32_t home = stage_of(id);
-  const ops::Builder& from = builder(home);
+  const ops::Builder &from = body_.builders_[home_of(id)], &to = body_.builders_[place];
   program::Variable variable = from.program().variable(given.variable);
   variable.role = role;
-  if (role == Role::argument) variable.name += fmt::format(".taken on stage {}", stage);
-  const bool lies_at_home = from.is_host() || from.holds(given);
-  if (stage == home && !lies_at_home) return from.whole(from.program().add(std::move(variable)));
+  if (role == Role::argument) variable.name += ".taken";
+  if (&from == &to) return from.whole(from.program().add(std::move(variable)));
+  const bool lies_at_home = from.holds(given);
   variable.mapping.clear();
-  if (lies_at_home && !from.is_host()) variable.mapping = from.mapping_of(given);
-  return builder(stage).add(std::move(variable));
+  if (lies_at_home) variable.mapping = from.mapping_of(given);
+  return to.add(std::move(variable));
 }
 
 /// The argument as which a pass gives a result: the one in which it is computed, or a copy.
 Operand PipelineLowering::own_argument(ValueId id, const Pass& pass) {
-  const ops::Builder& builder = this->builder(pass.part.stage);
+  const ops::Builder& builder = this->builder(pass);
   const program::Program& program = builder.program();
   const Operand operand = body_.operand_of(id);
   const auto is_of = [&](const auto& other) { return other.second.variable == operand.variable; };
@@ -206,7 +205,7 @@ Operand PipelineLowering::own_argument(ValueId id, const Pass& pass) {
 
 /// Copies outputs that are arguments too, which are known only while the pass is computed.
 void PipelineLowering::keep_outputs(const Pass& pass) {
-  const ops::Builder& builder = this->builder(pass.part.stage);
+  const ops::Builder& builder = this->builder(pass);
   for (const size_t output : pass.outputs) {
     const ValueId id = form_.body_outputs[output];
     const Operand operand = body_.operand_of(id);
@@ -239,10 +238,10 @@ void PipelineLowering::give(size_t output, const ops::Builder& builder) {
 }
 
 /// For each micro-batch the number of the next one; after the last comes the first.
-Operand PipelineLowering::after_each(uint32_t stage) {
-  const auto [known, is_new] = tables_.try_emplace(stage);
+Operand PipelineLowering::after_each(const Pass& pass) {
+  const auto [known, is_new] = tables_.try_emplace(place_of(pass));
   if (is_new) {
-    const ops::Builder& builder = this->builder(stage);
+    const ops::Builder& builder = this->builder(pass);
     const auto words = std::make_shared<std::vector<uint32_t>>(form_.count);
     for (uint32_t m = 0; m < form_.count; ++m) (*words)[m] = (m + 1) % form_.count;
     known->second = builder.constant("micro_batch.next", Type::u32, form_.count, 1,
@@ -253,9 +252,9 @@ Operand PipelineLowering::after_each(uint32_t stage) {
 }
 
 void PipelineLowering::count(const Pass& pass) {
-  const ops::Builder& builder = this->builder(pass.part.stage);
+  const ops::Builder& builder = this->builder(pass);
   const Operand next = builder.temporary("micro_batch.after", Type::u32, 1, 1);
-  program::CopyGroup group = copy_of({after_each(pass.part.stage).variable, {0, 1, 0, 1}}, next);
+  program::CopyGroup group = copy_of({after_each(pass).variable, {0, 1, 0, 1}}, next);
   group.source_offset = program::RuntimeRow{pass.counter->variable, 1};
   body_.run(builder.copy({"next micro_batch", {std::move(group)}}));
   builder.send(next, *pass.counter, body_.steps_);
@@ -264,7 +263,7 @@ void PipelineLowering::count(const Pass& pass) {
 void PipelineLowering::add_beginnings() {
   for (Pass& pass : passes_) {
     if (!is_recomputed(pass)) continue;
-    const ops::Builder& builder = this->builder(pass.part.stage);
+    const ops::Builder& builder = this->builder(pass);
     const auto setting = [&](const Pass& by) {
       const StepId copy = builder.copy({"present micro_batch", {copy_of(*by.counter, *pass.present)}});
       return builder.function("begin " + name_of(pass.part), {}, copy);
@@ -278,14 +277,13 @@ void PipelineLowering::add_sendings() {
   std::map<std::pair<size_t, uint32_t>, std::set<ValueId>> sent;
   for (const Pass& pass : passes_)
     for (const ValueId id : pass.takes)
-      if (stage_of(id) != pass.part.stage) sent[{pass_of(id), pass.part.stage}].insert(id);
+      if (home_of(id) != place_of(pass)) sent[{pass_of(id), place_of(pass)}].insert(id);
   for (const auto& [key, values] : sent) {
     Sending sending{key.first, key.second, {values.begin(), values.end()}, {}};
-    const StagePart& part = passes_[sending.pass].part;
-    program::CopySet set{fmt::format("send {} to {}", name_of(part), sending.to), {}};
+    program::CopySet set{fmt::format("send {}", name_of(passes_[sending.pass].part)), {}};
     std::vector<ops::FunctionOperand> operands;
     for (const ValueId id : sending.values) {
-      const Operand from = like(id, part.stage, Role::argument), to = like(id, sending.to, Role::argument);
+      const Operand from = like(id, home_of(id), Role::argument), to = like(id, sending.to, Role::argument);
       set.groups.push_back(copy_of(from, to));
       operands.push_back({from, Access::in});
       operands.push_back({to, Access::out});
@@ -316,22 +314,22 @@ void PipelineLowering::list_events() {
 
 /// From when to when a buffer holds each micro-batch, in the order of the beginnings.
 std::vector<PipelineLowering::Kept> PipelineLowering::kept(const BufferKey& key) const {
-  const auto& [id, stage] = key;
+  const auto& [id, place] = key;
   const size_t home = pass_of(id);
-  const bool is_home = passes_[home].part.stage == stage;
+  const bool is_home = home_of(id) == place;
   std::vector<Kept> all;
   std::map<uint32_t, size_t> present;  // by micro-batch: position in `all`
   for (size_t e = 0; e < events_.size(); ++e) {
     const Event& event = events_[e];
     const bool is_send = event.kind == Event::Kind::send;
-    if (is_send ? !is_home && sendings_[event.index].pass == home && sendings_[event.index].to == stage
+    if (is_send ? !is_home && sendings_[event.index].pass == home && sendings_[event.index].to == place
                 : is_home && event.index == home) {
       present[event.micro_batch] = all.size();
       all.push_back({event.micro_batch, e, e});
       continue;
     }
     const bool is_read = is_send ? is_home && sendings_[event.index].pass == home
-                                 : passes_[event.index].part.stage == stage &&
+                                 : place_of(passes_[event.index]) == place &&
                                        std::ranges::binary_search(passes_[event.index].takes, id);
     if (is_read) all[present.at(event.micro_batch)].last = e;
   }
@@ -340,7 +338,7 @@ std::vector<PipelineLowering::Kept> PipelineLowering::kept(const BufferKey& key)
 
 /// Buffers with as many slots as micro-batches are kept at once, rounded so that the slots repeat soon.
 void PipelineLowering::place_buffers() {
-  for (const auto& [id, operand] : given_) buffers_[{id, stage_of(id)}];
+  for (const auto& [id, operand] : given_) buffers_[{id, home_of(id)}];
   for (const Sending& sending : sendings_)
     for (const ValueId id : sending.values) buffers_[{id, sending.to}];
   std::map<BufferKey, uint32_t> least;
@@ -374,8 +372,8 @@ void PipelineLowering::place_buffers() {
       buffer.slots.push_back(like(key.first, key.second, Role::temporary));
 }
 
-Operand PipelineLowering::slot(ValueId id, uint32_t stage, uint32_t micro_batch) const {
-  const std::vector<Operand>& slots = buffers_.at({id, stage}).slots;
+Operand PipelineLowering::slot(ValueId id, uint32_t place, uint32_t micro_batch) const {
+  const std::vector<Operand>& slots = buffers_.at({id, place}).slots;
   return slots[micro_batch % slots.size()];
 }
 
@@ -416,14 +414,14 @@ void PipelineLowering::emit(const Event& event, std::vector<StepId>& steps) {
     const Sending& sending = sendings_[event.index];
     std::vector<Operand> operands;
     for (const ValueId id : sending.values) {
-      operands.push_back(slot(id, stage_of(id), event.micro_batch));
+      operands.push_back(slot(id, home_of(id), event.micro_batch));
       operands.push_back(slot(id, sending.to, event.micro_batch));
     }
     steps.push_back(around_.builders_.front().call(sending.function, operands));
     return;
   }
   const Pass& pass = passes_[event.index];
-  const ops::Builder& builder = this->builder(pass.part.stage);
+  const ops::Builder& builder = this->builder(pass);
   const bool again = event.kind == Event::Kind::again;
   if (const auto& begin = again ? pass.begin_again : pass.begin) steps.push_back(builder.call(*begin, {}));
   steps.push_back(call_compute(pass, event.micro_batch));
@@ -432,9 +430,9 @@ void PipelineLowering::emit(const Event& event, std::vector<StepId>& steps) {
 
 StepId PipelineLowering::call_compute(const Pass& pass, uint32_t micro_batch) {
   std::vector<Operand> operands;
-  for (const ValueId id : pass.takes) operands.push_back(slot(id, pass.part.stage, micro_batch));
-  for (const ValueId id : pass.gives) operands.push_back(slot(id, pass.part.stage, micro_batch));
-  return builder(pass.part.stage).call(pass.compute, operands);
+  for (const ValueId id : pass.takes) operands.push_back(slot(id, place_of(pass), micro_batch));
+  for (const ValueId id : pass.gives) operands.push_back(slot(id, place_of(pass), micro_batch));
+  return builder(pass).call(pass.compute, operands);
 }
 
 }  // namespace tessera::graph

@@ -37,15 +37,15 @@ class PipelineLowering {
     /// For a pass that is recomputed: set the present micro-batch, for the first time and again.
     std::optional<ops::Function> begin = {}, begin_again = {};
   };
-  /// Where a value lies on a stage, for each of the micro-batches that are in flight there.
+  /// Where a value lies on a part of the chips, for each of the micro-batches that are kept there.
   struct Buffer {
     std::vector<ops::Operand> slots = {};
   };
-  using BufferKey = std::pair<ValueId, uint32_t>;  ///< value and stage
-  /// What a pass sends to another stage.
+  using BufferKey = std::pair<ValueId, uint32_t>;  ///< value, and part of the chips
+  /// What a pass sends to other chips.
   struct Sending {
     size_t pass = 0;
-    uint32_t to = 0;
+    uint32_t to = 0;  ///< part of the chips
     std::vector<ValueId> values = {};
     ops::Function function = {};
   };
@@ -69,13 +69,13 @@ class PipelineLowering {
   void lower(Pass& pass);
   void begin_micro_batches(Pass& pass);
   void take_rows(const Pass& pass);
-  /// A variable for a value on a stage, which lies there as where it is computed.
-  ops::Operand like(ValueId id, uint32_t stage, program::Role role);
+  /// A variable for a value on a part of the chips, which lies there as where it is computed.
+  ops::Operand like(ValueId id, uint32_t place, program::Role role);
   ops::Operand own_argument(ValueId id, const Pass& pass);
   void keep_outputs(const Pass& pass);
   void finish(Pass& pass);
   void give(size_t output, const ops::Builder& builder);
-  ops::Operand after_each(uint32_t stage);
+  ops::Operand after_each(const Pass& pass);
   void count(const Pass& pass);
   void add_beginnings();
   void add_sendings();
@@ -86,15 +86,17 @@ class PipelineLowering {
   void emit();
   void emit(const Event& event, std::vector<program::StepId>& steps);
   program::StepId call_compute(const Pass& pass, uint32_t micro_batch);
-  ops::Operand slot(ValueId id, uint32_t stage, uint32_t micro_batch) const;
+  ops::Operand slot(ValueId id, uint32_t place, uint32_t micro_batch) const;
 
-  const ops::Builder& builder(uint32_t stage) const { return body_.builder_of_stage(stage); }
+  const ops::Builder& builder(const Pass& pass) const { return body_.builder_of_stage(pass.part.stage); }
+  uint32_t place_of(const Pass& pass) const { return body_.place_of_stage(pass.part.stage); }
   bool is_recomputed(const Pass& pass) const {
     return !pass.part.backward && form_.pipeline.recomputed.contains(pass.part.stage);
   }
   Pass* find_pass(uint32_t stage, bool backward);
   size_t pass_of(ValueId id) const { return body_.parts_[*body_.graph_.info(id).node]; }
-  uint32_t stage_of(ValueId id) const { return passes_[pass_of(id)].part.stage; }
+  /// The part of the chips on which a value is computed.
+  uint32_t home_of(ValueId id) const { return place_of(passes_[pass_of(id)]); }
 
   Lowering& around_;
   const Node& node_;
@@ -103,8 +105,8 @@ class PipelineLowering {
   PipelineSchedule schedule_;
   std::vector<Pass> passes_;
   std::map<ValueId, ops::Operand> given_;    ///< the argument as which a pass gives a result
-  std::map<uint32_t, ops::Operand> tables_;  ///< by stage: the micro-batch after each
-  std::map<std::pair<ValueId, uint32_t>, program::CopyGroup> rows_;  ///< of an input for a micro-batch on a stage
+  std::map<uint32_t, ops::Operand> tables_;  ///< by part of the chips: the micro-batch after each
+  std::map<BufferKey, program::CopyGroup> rows_;  ///< of an input for a micro-batch
   std::vector<std::pair<ops::Operand, ops::Operand>> stacks_;        ///< to be sent to outputs at the end
   std::vector<Sending> sendings_;
   std::vector<Event> events_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -27,7 +28,23 @@ void require_size(bool fits, std::string_view what, uint64_t size, std::string_v
   if (!fits) throw UsageError(fmt::format("BERT: {} is {}; it must be {}", what, size, must));
 }
 
+void check_stages(const BertConfig& config, const BertOptions& options) {
+  const std::vector<uint32_t>& stages = options.layer_stages;
+  if (stages.empty()) return;
+  if (options.dynamic)
+    throw UsageError("BERT: layers whose patterns may change are no functions, and have no stages: leave out one");
+  require_size(stages.size() == config.num_hidden_layers, "the number of layers with a stage", stages.size(),
+               fmt::format("that of the layers, {}", config.num_hidden_layers));
+  uint32_t before = 0;
+  for (const uint32_t stage : stages) {
+    require_size(stage == before || stage == before + 1, "the stage of a layer", stage,
+                 fmt::format("that of the layer before or the next one, {} or {}", before, before + 1));
+    before = stage;
+  }
+}
+
 void check(const BertConfig& config, const BertBatch& batch, const BertOptions& options) {
+  check_stages(config, options);
   require_size(config.num_attention_heads > 0 && config.hidden_size % config.num_attention_heads == 0,
                "num_attention_heads", config.num_attention_heads,
                fmt::format("a divisor of hidden_size, {}", config.hidden_size));
@@ -145,6 +162,7 @@ class BertBuilder {
     const Value tokens = reshape(bert.hidden, {batch_.packs * batch_.tokens, config_.hidden_size});
     add_next_sentence(bert, tokens);
     bert.loss = bert.next_sentence_loss;
+    if (const auto& stages = options_.layer_stages; !stages.empty() && stages.back() > 0) place_stages();
     if (batch_.predictions == 0) return bert;
     add_masked_lm(bert, tokens);
     bert.loss = *bert.masked_lm_loss + bert.next_sentence_loss;
@@ -188,14 +206,26 @@ class BertBuilder {
   }
 
   Value encoder(Value x) {
-    for (uint32_t i = 0; i < config_.num_hidden_layers; ++i)
-      x = layer(x, fmt::format("bert.encoder.layer.{}.", i));
+    for (uint32_t i = 0; i < config_.num_hidden_layers; ++i) x = layer(x, i);
     return x;
   }
 
+  std::optional<uint32_t> head_stage() const {
+    if (options_.layer_stages.empty() || options_.layer_stages.back() == 0) return {};
+    return options_.layer_stages.back() + 1;
+  }
+
+  /// The head's stage lies where the embeddings are.
+  void place_stages() {
+    std::vector<uint32_t> places(*head_stage());
+    std::iota(places.begin(), places.end(), 0);
+    places.push_back(0);
+    graph_.place_stages(std::move(places));
+  }
+
   /// Layers whose parameters have the same types are one function.
-  Value layer(Value x, const std::string& name) {
-    const std::vector<Value> parameters = parameters_of_layer(name);
+  Value layer(Value x, uint32_t number) {
+    const std::vector<Value> parameters = parameters_of_layer(fmt::format("bert.encoder.layer.{}.", number));
     if (options_.dynamic)
       return EncoderLayer(config_, options_.seed, parameters, *sequence_ids_, options_.step).of(x);
     std::vector<TensorType> types;
@@ -206,7 +236,9 @@ class BertBuilder {
     std::vector<Value> given = {x, *sequence_ids_};
     if (options_.step) given.push_back(*options_.step);
     given.insert(given.end(), parameters.begin(), parameters.end());
-    return graph_.call(known->graph, given)[0];
+    Call how{.recompute = options_.recompute_layers};
+    if (!options_.layer_stages.empty()) how.stage = options_.layer_stages[number];
+    return graph_.call(known->graph, given, how)[0];
   }
 
   std::shared_ptr<const Graph> function_of(const std::vector<TensorType>& types, const TensorType& x,
@@ -297,13 +329,10 @@ class BertBuilder {
         bias(of + "transform.LayerNorm.bias", config_.hidden_size),
         read(*words_),
         bias(of + "bias", config_.vocab_size)};
-    if (options_.head_slices == 1) {
-      bert.masked_lm_logits = logits_of(rows, parameters);
-      bert.masked_lm_loss =
-          average_of(cross_entropy(*bert.masked_lm_logits, flat_labels, rowwise()), weights);
-    } else {
-      bert.masked_lm_loss = average_of(sliced_losses(rows, flat_labels, parameters), weights);
-    }
+    const Value losses = head_stage() || options_.head_slices > 1
+                             ? losses_of_head(rows, flat_labels, parameters)
+                             : cross_entropy(*(bert.masked_lm_logits = logits_of(rows, parameters)), flat_labels, rowwise());
+    bert.masked_lm_loss = average_of(losses, weights);
   }
 
   Value logits_of(Value rows, const std::vector<Value>& p) const {
@@ -311,7 +340,8 @@ class BertBuilder {
     return linear(x, p[4], p[5]);
   }
 
-  Value sliced_losses(Value rows, Value labels, const std::vector<Value>& parameters) {
+  /// In slices, on a stage if there are several.
+  Value losses_of_head(Value rows, Value labels, const std::vector<Value>& parameters) {
     const uint32_t slices = options_.head_slices, each = rows.shape()[0] / slices;
     const auto body = std::make_shared<Graph>();
     const Value own_rows = body->input("rows", {each, config_.hidden_size});
@@ -323,7 +353,7 @@ class BertBuilder {
     std::vector<Value> given = {rows, labels};
     given.insert(given.end(), parameters.begin(), parameters.end());
     return graph_.loop(body, given,
-                       {.count = slices, .indexed = {"rows", "labels"}, .stacked = {"losses"}})[0];
+                       {.count = slices, .indexed = {"rows", "labels"}, .stacked = {"losses"}, .stage = head_stage()})[0];
   }
 
   static CrossEntropyOptions rowwise() {

@@ -21,6 +21,7 @@ from tessera.graph._bert import Bert, bert_for_pretraining
 from tessera.graph._convolution import convolution, fold, patches, transposed_convolution
 from tessera.graph._estimate import Estimate
 from tessera.graph._graph import Graph, TrainingStep
+from tessera.graph._pipeline import PipelineAnalysis, PipelineSchedule, pipeline_schedule
 from tessera.graph._session import Session
 from tessera.graph._training import ParameterGroup, Schedule, betas_of_packs, packs_per_batch
 from tessera.graph._values import (
@@ -119,6 +120,8 @@ __all__ = [
     "Missing",
     "OperationCost",
     "ParameterGroup",
+    "PipelineAnalysis",
+    "PipelineSchedule",
     "Schedule",
     "Session",
     "TrainingStep",
@@ -184,6 +187,7 @@ __all__ = [
     "patches",
     "permute",
     "permute_features",
+    "pipeline_schedule",
     "pow",
     "reciprocal",
     "relu",

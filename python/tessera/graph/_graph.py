@@ -13,6 +13,7 @@ from tessera._config import checked_threads
 from tessera._matrices import Matrix
 from tessera._tessera import Initial, Machine
 from tessera.graph._estimate import Estimate, machine_for
+from tessera.graph._pipeline import PipelineKind
 from tessera.graph._session import Session
 from tessera.graph._training import (
     Numbers,
@@ -153,18 +154,35 @@ class Graph:
         if isinstance(value, Truth):
             self._truths.add(name)
 
-    def call(self, function: Graph, *inputs: Value, number: int | None = None, stage: int | None = None) -> dict[str, Value]:
+    def call(
+        self,
+        function: Graph,
+        *inputs: Value,
+        number: int | None = None,
+        stage: int | None = None,
+        recompute: bool = False,
+    ) -> dict[str, Value]:
         """Apply a function: a graph without parameters, whose inputs are replaced by these values in their order.
 
         Returns its outputs. All calls of one graph share its code, so a repeated block is one function that is called
         with other parameters. What is added to the function afterwards does not matter to them. Where the function
         drops out, it is passed this graph's `step()` if that is left out; calls with the same number drop the same,
         those without one differ. A call with a stage runs on chips of its own, among which those of a machine are
-        divided equally; other operations run where their weights and inputs are.
+        divided equally; other operations run where their weights and inputs are. With `recompute`, its gradient keeps
+        only its inputs, and computes again what else it needs, which takes less memory and more time.
         """
         given = self._passed(function, inputs)
-        ids = self.native.call(function.native, given, _optional("number", number), _optional("stage", stage))
+        numbers = _optional("number", number), _optional("stage", stage)
+        ids = self.native.call(function.native, given, *numbers, bool(recompute))
         return {name: Value(self, id) for name, id in zip(sorted(function.outputs), ids, strict=True)}
+
+    def place_stages(self, places: Sequence[int]) -> None:
+        """Let stage s run on part `places[s]` of a machine's chips, which are divided equally into as many parts.
+
+        Several stages may share a part: the embedding and the head of a language model, which share a table, as in
+        `graph.place_stages([0, 1, 2, 3, 0])`. Without places, each stage has chips of its own.
+        """
+        self.native.place_stages([_tessera.whole_number("place", place) for place in places])
 
     def loop(
         self,
@@ -319,6 +337,8 @@ class Graph:
         groups: Iterable[ParameterGroup] = (),
         clip_norm: float | None = None,
         micro_batches: int = 1,
+        pipeline: PipelineKind = "sequential",
+        recompute: Iterable[int] = (),
         replicas: int = 1,
         keep: Iterable[str] = (),
         state_dtype: DTypeLike | str = "f32",
@@ -341,6 +361,10 @@ class Graph:
         on rows of their own and share the means of their gradients. Runs return the loss and those outputs that `keep`
         names.
 
+        `pipeline` says in which order micro-batches go through the stages of the graph: "sequential", "grouped",
+        "interleaved" or "1f1b" (see `pipeline_schedule`). Stages in `recompute` keep only what they take from others,
+        and compute a forward pass again before its backward pass. Results are the same, bit for bit.
+
         Updates are computed in FP32. The optimizer's state is stored as `state_dtype`; it and parameters of 16 bits are
         rounded to the nearest number or, with "stochastic", so that the expected result is what was computed, with
         random numbers of `seed`. Gradients are those of the loss times `loss_scale`, and divided by it in FP32. If that
@@ -361,6 +385,8 @@ class Graph:
             native_optimizer(optimizer, settings),
             clip_norm,
             micro_batches,
+            pipeline,
+            {_tessera.whole_number("stage", stage) for stage in recompute},
             replicas,
             frozen,
             native_groups(groups),

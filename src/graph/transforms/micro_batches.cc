@@ -47,6 +47,7 @@ Graph Graph::as_function(std::set<ValueId> taken) const {
   function.outputs_.clear();
   function.assignments_.clear();
   function.replicas_ = 1;
+  function.places_.clear();
   function.replicated_.clear();
   for (const Node& node : nodes_) taken.insert(node.inputs.begin(), node.inputs.end());
   for (ValueId id = 0; id < values_.size(); ++id) {

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "graph/operation.h"
+#include "graph/stages.h"
 #include "graph/transforms/loss_scale.h"
 #include "graph/transforms/transforms.h"
 #include "graph/transforms/updates.h"
@@ -48,13 +50,42 @@ void check_training(const TrainingOptions& options, const Graph& graph) {
       throw UsageError("a value that is frozen, or in a group, is of another graph than the loss");
 }
 
+/// The addends of a gradient that are computed on several stages, such as those of a table that the first and the last
+/// stage share: each is summed on its own, so that none travels for each micro-batch.
+std::vector<Value> addends_by_stage(Graph& graph, const std::vector<uint32_t>& stages, Value gradient) {
+  const auto& n = graph.info(gradient.id).node;
+  if (stages.empty() || !n || graph.nodes()[*n].operation->name != "add") return {gradient};
+  std::vector<Value> addends;
+  std::set<uint32_t> own;
+  for (const ValueId id : graph.nodes()[*n].inputs) {
+    const auto& from = graph.info(id).node;
+    if (!from || !(graph.type(id) == gradient.type())) return {gradient};
+    own.insert(stages[*from]);
+    for (const Value& addend : addends_by_stage(graph, stages, graph.value(id))) addends.push_back(addend);
+  }
+  return own.size() > 1 || addends.size() > 2 ? addends : std::vector<Value>{gradient};
+}
+
 /// Gradients and scalar outputs as means over micro-batches.
 void repeat(Graph& graph, std::vector<Value>& gradients, uint32_t micro_batches, const Pipeline& pipeline) {
   for (const auto& [name, id] : graph.outputs())
     if (graph.type(id).elements() != 1)
       throw UsageError(fmt::format("the output '{}' is {}: with micro-batches outputs must be scalars", name,
                                    to_string(graph.type(id))));
-  gradients = graph.repeat_for_micro_batches(micro_batches, gradients, 1.0 / micro_batches, pipeline);
+  const std::vector<uint32_t> stages = has_stages(graph) ? stages_of(graph).nodes : std::vector<uint32_t>();
+  std::vector<Value> summed;
+  std::vector<size_t> addends;
+  for (const Value& gradient : gradients) {
+    const std::vector<Value> own = addends_by_stage(graph, stages, gradient);
+    addends.push_back(own.size());
+    summed.insert(summed.end(), own.begin(), own.end());
+  }
+  const std::vector<Value> sums = graph.repeat_for_micro_batches(micro_batches, summed, 1.0 / micro_batches, pipeline);
+  auto next = sums.begin();
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    gradients[i] = *next++;
+    for (size_t addend = 1; addend < addends[i]; ++addend) gradients[i] = gradients[i] + *next++;
+  }
 }
 
 /// Gradients and scalar outputs as means over replicas.

@@ -9,10 +9,24 @@ namespace {
 using graph::Bert;
 using graph::Graph;
 
-Bert add_model(Graph& graph, const PretrainingSettings& s, const graph::BertBatch& batch,
-               std::optional<graph::Value> step) {
-  const Bert bert = bert_for_pretraining(
-      graph, s.config, batch, {.average = s.average, .step = step, .seed = s.seed, .numbers = numbers_of(s)});
+/// Of each layer, if they are divided into several.
+std::vector<uint32_t> stages_of_layers(const PretrainingSettings& s) {
+  std::vector<uint32_t> stages;
+  if (s.stages > 1)
+    for (uint32_t layer = 0; layer < s.config.num_hidden_layers; ++layer)
+      stages.push_back(layer * s.stages / s.config.num_hidden_layers);
+  return stages;
+}
+
+Bert add_model(Graph& graph, const PretrainingSettings& s, const graph::BertBatch& batch, bool trains) {
+  graph::BertOptions options{.average = s.average, .seed = s.seed, .numbers = numbers_of(s)};
+  const bool drops = s.config.hidden_dropout_prob > 0 || s.config.attention_probs_dropout_prob > 0;
+  if (trains) {
+    if (drops) options.step = graph.input(kDropoutStep, {}, Type::u32);
+    options.layer_stages = stages_of_layers(s);
+    options.recompute_layers = s.recompute;
+  }
+  const Bert bert = bert_for_pretraining(graph, s.config, batch, options);
   graph.output(kMaskedLmLoss, bert.masked_lm_loss.value());
   graph.output(kNextSentenceLoss, bert.next_sentence_loss);
   return bert;
@@ -23,13 +37,11 @@ Bert add_model(Graph& graph, const PretrainingSettings& s, const graph::BertBatc
 Graph pretraining_graph(const PretrainingSettings& s, graph::BertBatch batch) {
   batch.packs /= s.micro_batches;
   Graph graph;
-  std::optional<graph::Value> step;
-  if (s.config.hidden_dropout_prob > 0 || s.config.attention_probs_dropout_prob > 0)
-    step = graph.input(kDropoutStep, {}, Type::u32);
-  const Bert bert = add_model(graph, s, batch, step);
+  const Bert bert = add_model(graph, s, batch, true);
   graph.output(kLoss, bert.loss);
   graph::TrainingOptions options = training_options(s, {});
   options.micro_batches = s.micro_batches;
+  options.pipeline.kind = s.pipeline;
   options.seed = s.seed;
   set_numbers(options, numbers_of(s));
   add_training(bert.loss, options);
@@ -38,7 +50,7 @@ Graph pretraining_graph(const PretrainingSettings& s, graph::BertBatch batch) {
 
 Graph pretraining_evaluation_graph(const PretrainingSettings& s, const graph::BertBatch& batch) {
   Graph graph;
-  add_model(graph, s, batch, {});
+  add_model(graph, s, batch, false);
   return graph;
 }
 

@@ -30,12 +30,24 @@ void check_phase(const PretrainingSettings& s, const PretrainingPhase& phase) {
   check_micro_batches(s.micro_batches, phase.packs);
 }
 
+void check_stages(const PretrainingSettings& s) {
+  require_setting(s.stages >= 1 && s.stages <= s.config.num_hidden_layers, "the number of stages", s.stages,
+                  fmt::format("1 to the number of layers, {}", s.config.num_hidden_layers));
+  if (s.pipeline == graph::PipelineKind::sequential) return;
+  if (s.stages == 1)
+    throw UsageError(fmt::format("a pipeline is {}, and there is one stage: name several stages, or leave it out",
+                                 name_of(s.pipeline)));
+  // The predictions of masked tokens are a stage too.
+  graph::pipeline_schedule({s.pipeline, {}}, s.stages + 1, s.micro_batches);
+}
+
 }  // namespace
 
 void check(const PretrainingSettings& s) {
   check_learning(s, "documents");
   if (s.phases.empty()) throw UsageError("a training of no phases; it has at least one");
   for (const PretrainingPhase& phase : s.phases) check_phase(s, phase);
+  check_stages(s);
   require_setting(s.config.type_vocab_size >= 2, "the number of token types", s.config.type_vocab_size,
                   "at least 2, one for each sentence of a pair");
   for (const double p : {s.config.hidden_dropout_prob, s.config.attention_probs_dropout_prob})
@@ -78,6 +90,9 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   add_optimizer(json, s);
   add_clip_norm(json, s);
   json["micro_batches"] = s.micro_batches;
+  if (s.stages > 1) json["stages"] = s.stages;
+  if (s.stages > 1) json["pipeline"] = name_of(s.pipeline);
+  if (s.recompute) json["recompute"] = true;
   json["evaluate_every"] = s.evaluate_every;
   json["seed"] = s.seed;
   return json;

@@ -1,0 +1,72 @@
+"""Pipelines: in which order the stages of a graph work on micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from tessera import _tessera
+
+PipelineKind: TypeAlias = Literal["sequential", "grouped", "interleaved", "1f1b"]
+
+
+@dataclass(frozen=True)
+class PipelineAnalysis:
+    """What a schedule takes, in the unit of the given times."""
+
+    time: float
+    used: float
+    """Share of the stages' time in which they work."""
+    in_flight: list[int]
+    """By stage, the most micro-batches that have passed forward and not yet backward."""
+    busy: list[float]
+    """By stage, the time in which it works."""
+
+
+class PipelineSchedule:
+    """The passes of micro-batches through stages. `print` shows a line for each stage: F forward, B backward, R
+    recomputed."""
+
+    def __init__(self, native: _tessera.PipelineSchedule) -> None:
+        self._native = native
+
+    @property
+    def stages(self) -> int:
+        return self._native.stages
+
+    @property
+    def micro_batches(self) -> int:
+        return self._native.micro_batches
+
+    def of_stage(self, stage: int) -> list[tuple[str, int]]:
+        """The passes of a stage in their order: "forward", "recomputed" or "backward", and the micro-batch."""
+        return list(self._native.of_stage(_tessera.whole_number("stage", stage)))
+
+    def analyse(self, times: Sequence[tuple[float, float]] | None = None) -> PipelineAnalysis:
+        """What it takes if each pass begins as soon as it can and sending takes no time.
+
+        `times` are those of a forward and a backward pass in each stage, by default 1 and 2.
+        """
+        given = [(1.0, 2.0)] * self.stages if times is None else [(float(f), float(b)) for f, b in times]
+        return PipelineAnalysis(*self._native.analyse(given))
+
+    def __str__(self) -> str:
+        return str(self._native)
+
+
+def pipeline_schedule(
+    kind: PipelineKind, stages: int, micro_batches: int, recompute: Iterable[int] = ()
+) -> PipelineSchedule:
+    """The schedule of a pipeline.
+
+    "sequential" passes one micro-batch at a time. "grouped" runs all stages forward, then all backward, and
+    "interleaved" alternates on each stage, as in PopART; "1f1b" runs forward as early as it may (Narayanan et al.
+    2021). Stage s of S holds 1, 2(S − s) − 1, S − s and S − s micro-batches. A grouped schedule takes a multiple of
+    2S micro-batches. Stages in `recompute` compute their forward pass again before the backward pass.
+    """
+    whole = _tessera.whole_number
+    stages_again = {whole("stage", stage) for stage in recompute}
+    return PipelineSchedule(
+        _tessera.pipeline_schedule(kind, whole("stages", stages), whole("micro_batches", micro_batches), stages_again)
+    )
