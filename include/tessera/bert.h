@@ -64,11 +64,12 @@ struct BertOptions {
   uint32_t head_slices = 1;
   /// Patterns of sparse weights of the encoder's products, by their names ("bert.encoder.layer.0.….weight").
   std::map<std::string, Pattern> patterns = {};
-  /// The stage of each layer of the encoder, not falling; empty: there are no stages. Stage 0 has the embeddings too. The
-  /// prediction of masked tokens, which shares their table, is a stage after the last layer's, on the chips of stage 0.
+  /// The stage of each layer of the encoder, not falling; empty: there are no stages. Stage 0 has the
+  /// embeddings too. The prediction of masked tokens, which shares their table, is a stage after the last
+  /// layer's, on the chips of stage 0.
   std::vector<uint32_t> layer_stages = {};
   bool recompute_layers = false;  ///< see Call::recompute
-  bool dynamic = false;  ///< whether these patterns may change, with room for as many blocks
+  bool dynamic = false;           ///< whether these patterns may change, with room for as many blocks
 };
 
 /// Values of a model, whose parameters have the names of Hugging Face's BertForPreTraining.

@@ -108,7 +108,9 @@ struct Node {
   std::vector<ValueId> inputs = {};
   Attributes attributes = {};
   std::vector<ValueId> outputs = {};
-  bool backward = false;                   ///< computes gradients or updates
+  bool backward = false;  ///< computes gradients or updates
+  std::optional<ValueId> gradient_of =
+      {};  ///< if it computes a gradient: a result of the operation to which it belongs
   std::shared_ptr<const Graph> body = {};  ///< for a call or a loop: its function
 
   /// Throw Error if there is no such attribute, or one of another type, without a default.
@@ -154,8 +156,8 @@ struct Loop {
   /// Whether the passes run from the last to the first.
   bool reversed = false;
   std::optional<uint32_t> stage = {};  ///< as Call::stage
-  /// How passes go through the stages of the body. Results are the same, bit for bit. Nothing may be carried from pass
-  /// to pass unless the pipeline is sequential and recomputes nothing.
+  /// How passes go through the stages of the body. Results are the same, bit for bit. Nothing may be carried
+  /// from pass to pass unless the pipeline is sequential and recomputes nothing.
   Pipeline pipeline = {};
 };
 
@@ -212,9 +214,9 @@ class Graph {
   /// outputs that are not scalars hold the rows of all replicas, one replica after the other. Scalar outputs
   /// are those of the first replica.
   void replicate(uint32_t count);
-  /// Lets stage s run on part places[s] of a machine's chips, which are divided equally into as many parts as there
-  /// are: several stages may share one. Without places, each stage has a part of its own. Throws UsageError for no
-  /// places, and for parts that no stage has.
+  /// Lets stage s run on part places[s] of a machine's chips, which are divided equally into as many parts as
+  /// there are: several stages may share one. Without places, each stage has a part of its own. Throws
+  /// UsageError for no places, and for parts that no stage has.
   void place_stages(std::vector<uint32_t> places);
   const std::vector<uint32_t>& stage_places() const { return places_; }
   uint32_t replicas() const { return replicas_; }
@@ -238,6 +240,9 @@ class Graph {
   void set_nodes(std::vector<Node> nodes);
   /// Marks the operations from position `first` on as computing gradients or updates.
   void mark_backward(uint32_t first);
+  /// Marks the operations from position `first` on as computing gradients of the operation that computes
+  /// `of`.
+  void mark_gradients(uint32_t first, ValueId of);
   /// Calls `add` and inserts the operations that it applies before a node. Returns their number.
   uint32_t insert_before(uint32_t node, const std::function<void()>& add);
   /// Lets the operation that computes `by`, of the same type, compute `result` instead, which all users of

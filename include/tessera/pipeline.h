@@ -1,5 +1,5 @@
-// Pipelines: in which order the stages of a graph work on micro-batches, as data that can be printed, checked and
-// analysed.
+// Pipelines: in which order the stages of a graph work on micro-batches, as data that can be printed, checked
+// and analysed.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,20 @@
 
 namespace tessera::graph {
 
-/// The schedules of a pipeline of S stages. A stage holds the activations of as many micro-batches as are "in flight"
-/// there: those that have passed forward, and not yet backward.
+/// The schedules of a pipeline of S stages. A stage holds the activations of as many micro-batches as are "in
+/// flight" there: those that have passed forward, and not yet backward.
 enum class PipelineKind : uint8_t {
   /// One micro-batch at a time: one stage works, the others wait.
   sequential,
-  /// All stages run forward passes at once, then all run backward passes, as PopART's grouped schedule. Stage s has
+  /// All stages run forward passes at once, then all run backward passes, as PopART's grouped schedule. Stage
+  /// s has
   /// 2(S − s) − 1 micro-batches in flight; the number of micro-batches is a multiple of 2S.
   grouped,
   /// Each stage alternates forward and backward passes from its first micro-batch on, as PopART's interleaved
   /// schedule. Stage s has S − s micro-batches in flight.
   interleaved,
-  /// "1f1b": each stage runs forward as early as S − s micro-batches in flight allow, then alternates (Narayanan et al.
+  /// "1f1b": each stage runs forward as early as S − s micro-batches in flight allow, then alternates
+  /// (Narayanan et al.
   /// 2019, PipeDream; 2021).
   one_forward_one_backward,
 };
@@ -34,8 +36,8 @@ std::vector<std::string_view> pipeline_names();
 /// How micro-batches pass through the stages of a graph.
 struct Pipeline {
   PipelineKind kind = PipelineKind::sequential;
-  /// Stages that keep, of a forward pass, only what they take from other stages, and compute it again before the
-  /// backward pass.
+  /// Stages that keep, of a forward pass, only what they take from other stages, and compute it again before
+  /// the backward pass.
   std::set<uint32_t> recomputed = {};
 
   bool operator==(const Pipeline&) const = default;
@@ -52,8 +54,8 @@ struct StagePass {
   bool operator==(const StagePass&) const = default;
 };
 
-/// The passes of a pipeline in time slots of about equal length. Stages work at the same time in a slot; what a pass
-/// computes is sent to other stages at the end of its slot.
+/// The passes of a pipeline in time slots of about equal length. Stages work at the same time in a slot; what
+/// a pass computes is sent to other stages at the end of its slot.
 struct PipelineSchedule {
   uint32_t stages = 1;
   uint32_t micro_batches = 1;
@@ -63,12 +65,12 @@ struct PipelineSchedule {
   std::vector<StagePass> of_stage(uint32_t stage) const;
 };
 
-/// Throws UsageError for no stages or micro-batches, a grouped schedule of another number of micro-batches than a
-/// multiple of twice its stages, and recomputed stages that do not exist.
+/// Throws UsageError for no stages or micro-batches, a grouped schedule of another number of micro-batches
+/// than a multiple of twice its stages, and recomputed stages that do not exist.
 PipelineSchedule pipeline_schedule(const Pipeline& pipeline, uint32_t stages, uint32_t micro_batches);
 
-/// Throws UsageError, naming the pass, unless every micro-batch passes each stage forward and backward once; forward
-/// after the previous stage and backward after the next one, in an earlier slot; and in order.
+/// Throws UsageError, naming the pass, unless every micro-batch passes each stage forward and backward once;
+/// forward after the previous stage and backward after the next one, in an earlier slot; and in order.
 void check(const PipelineSchedule& schedule);
 
 /// Seconds, or any other unit, of one micro-batch in one stage.
@@ -78,18 +80,19 @@ struct StageTimes {
 };
 
 struct PipelineAnalysis {
-  double time = 0;                         ///< until the last pass ends
-  double used = 0;                         ///< share of the stages' time in which they work
-  std::vector<uint32_t> in_flight = {};    ///< by stage: the most at any time
-  std::vector<double> busy = {};           ///< by stage
+  double time = 0;                       ///< until the last pass ends
+  double used = 0;                       ///< share of the stages' time in which they work
+  std::vector<uint32_t> in_flight = {};  ///< by stage: the most at any time
+  std::vector<double> busy = {};         ///< by stage
 };
 
-/// What a schedule takes if each pass begins as soon as its stage and what it takes are ready, and sending takes no
-/// time. A recomputed pass takes as long as the forward pass. Throws UsageError unless there are times for each stage.
+/// What a schedule takes if each pass begins as soon as its stage and what it takes are ready, and sending
+/// takes no time. A recomputed pass takes as long as the forward pass. Throws UsageError unless there are
+/// times for each stage.
 PipelineAnalysis analyse(const PipelineSchedule& schedule, std::span<const StageTimes> times);
 
-/// A line for each stage, a column for each slot: F3 is the forward pass of micro-batch 3, B3 its backward pass, and R3
-/// its recomputed pass.
+/// A line for each stage, a column for each slot: F3 is the forward pass of micro-batch 3, B3 its backward
+/// pass, and R3 its recomputed pass.
 std::string to_string(const PipelineSchedule& schedule);
 
 }  // namespace tessera::graph

@@ -94,7 +94,8 @@ struct PretrainingSettings : LearningSettings {
   std::string numbers = "fp32";                  ///< see graph::numbers_named()
   std::optional<graph::Rounding> rounding = {};  ///< instead of the rounding that the numbers have
   uint32_t micro_batches = 1;                    ///< into which the packs of a step are divided
-  /// Stages among which the layers are divided equally, each on chips of its own; see BertOptions::layer_stages.
+  /// Stages among which the layers are divided equally, each on chips of its own; see
+  /// BertOptions::layer_stages.
   uint32_t stages = 1;
   graph::PipelineKind pipeline = graph::PipelineKind::sequential;  ///< if there are several stages
   bool recompute = false;  ///< whether backward passes keep only the inputs of layers

@@ -129,7 +129,8 @@ void bind_pipelines(nb::module_& m) {
   m.def(
       "pipeline_schedule",
       [](const std::string& kind, uint32_t stages, uint32_t micro_batches, std::set<uint32_t> recomputed) {
-        return graph::pipeline_schedule({graph::pipeline_named(kind), std::move(recomputed)}, stages, micro_batches);
+        return graph::pipeline_schedule({graph::pipeline_named(kind), std::move(recomputed)}, stages,
+                                        micro_batches);
       },
       "kind"_a, "stages"_a, "micro_batches"_a, "recomputed"_a);
 }
@@ -144,8 +145,9 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
   graph.def(
       "add_training",
       [](Graph& g, ValueId loss, const graph::Optimizer& optimizer, std::optional<double> clip_norm,
-         uint32_t micro_batches, const std::string& pipeline, std::set<uint32_t> recomputed, uint32_t replicas,
-         const std::vector<ValueId>& frozen, std::vector<ParameterGroup> groups, const TrainingNumbers& numbers) {
+         uint32_t micro_batches, const std::string& pipeline, std::set<uint32_t> recomputed,
+         uint32_t replicas, const std::vector<ValueId>& frozen, std::vector<ParameterGroup> groups,
+         const TrainingNumbers& numbers) {
         const auto& [state, is_stochastic, seed, scale] = numbers;
         graph::TrainingOptions options{
             .optimizer = optimizer,
@@ -161,8 +163,8 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
         for (ValueId id : frozen) options.frozen.push_back(g.value(id));
         add_training(g.value(loss), options);
       },
-      "loss"_a, "optimizer"_a, "clip_norm"_a.none(), "micro_batches"_a, "pipeline"_a, "recomputed"_a, "replicas"_a,
-      "frozen"_a, "groups"_a, "numbers"_a);
+      "loss"_a, "optimizer"_a, "clip_norm"_a.none(), "micro_batches"_a, "pipeline"_a, "recomputed"_a,
+      "replicas"_a, "frozen"_a, "groups"_a, "numbers"_a);
 }
 
 }  // namespace tessera::python

@@ -344,7 +344,8 @@ void Graph::place_stages(std::vector<uint32_t> places) {
   const uint32_t last = *std::ranges::max_element(places);
   for (uint32_t part = 0; part < last; ++part)
     if (std::ranges::find(places, part) == places.end())
-      throw UsageError(fmt::format("a stage is placed on part {} of the chips, and none on part {}", last, part));
+      throw UsageError(
+          fmt::format("a stage is placed on part {} of the chips, and none on part {}", last, part));
   places_ = std::move(places);
 }
 
@@ -386,11 +387,16 @@ void Graph::mark_backward(uint32_t first) {
   for (size_t n = first; n < nodes_.size(); ++n) nodes_[n].backward = true;
 }
 
+void Graph::mark_gradients(uint32_t first, ValueId of) {
+  for (size_t n = first; n < nodes_.size(); ++n) nodes_[n].gradient_of = of;
+}
+
 uint32_t Graph::insert_before(uint32_t node, const std::function<void()>& add) {
-  const auto before = nodes_.size();
+  const auto before = static_cast<uint32_t>(nodes_.size());
   add();
-  if (nodes_.at(node).backward) mark_backward(static_cast<uint32_t>(before));
-  std::rotate(nodes_.begin() + node, nodes_.begin() + static_cast<int64_t>(before), nodes_.end());
+  if (nodes_.at(node).backward) mark_backward(before);
+  if (const auto of = nodes_[node].gradient_of) mark_gradients(before, *of);
+  std::rotate(nodes_.begin() + node, nodes_.begin() + before, nodes_.end());
   number_nodes();
   return static_cast<uint32_t>(nodes_.size() - before);
 }

@@ -80,14 +80,16 @@ Pipeline pipeline_of(const Node& node) {
   return pipeline;
 }
 
-/// Throws UsageError for passes of which one depends on the one before, or that draw numbers as a loop of their own.
+/// Throws UsageError for passes of which one depends on the one before, or that draw numbers as a loop of
+/// their own.
 void check_pipelined(const Node& node, const LoopForm& form) {
   if (!form.is_pipelined()) return;
   if (!form.carried.empty()) throw UsageError("loop: nothing can be carried from pass to pass of a pipeline");
   if (form.reversed) throw UsageError("loop: the passes of a pipeline run forward only");
   if (node.integer("call", 0) != 0)
     throw UsageError(
-        "loop: a pipeline draws random numbers by micro-batches: use add_training or repeat_for_micro_batches");
+        "loop: a pipeline draws random numbers by micro-batches: use add_training or "
+        "repeat_for_micro_batches");
 }
 
 /// A graph and the bodies of its loops, numbered together.
@@ -112,6 +114,7 @@ class Opening {
       OpenedNode opened{.graph = &graph, .node = &node, .stage = own ? own : around};
       for (ValueId output : node.outputs) opened.outputs.push_back(numbers[output]);
       for (ValueId input : node.inputs) opened.inputs.push_back(numbers[input]);
+      if (node.gradient_of) opened.gradient_of = numbers[*node.gradient_of];
       if (is_loop(node)) opened.inputs = open_body(node, opened.inputs, opened.stage);
       for (size_t output : opened.outputs) opened_.values[output].node = opened_.nodes.size();
       opened_.nodes.push_back(std::move(opened));
@@ -172,7 +175,10 @@ LoopForm loop_form(const Node& node) {
 Loop loop_of(const Node& node) {
   const LoopForm form = loop_form(node);
   const std::vector<std::string> inputs = input_names(*node.body), outputs = output_names(*node.body);
-  Loop loop{.count = form.count, .scale = form.scale, .reversed = form.reversed, .stage = stage_of(node),
+  Loop loop{.count = form.count,
+            .scale = form.scale,
+            .reversed = form.reversed,
+            .stage = stage_of(node),
             .pipeline = form.pipeline};
   for (size_t i = 0; i < inputs.size(); ++i)
     if (form.inputs[i] == LoopInput::indexed) loop.indexed.insert(inputs[i]);

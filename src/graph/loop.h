@@ -56,6 +56,7 @@ struct OpenedNode {
   std::optional<uint32_t> stage = {};  ///< stage of the operation, or of a loop around it
   std::vector<size_t> inputs = {};
   std::vector<size_t> outputs = {};
+  std::optional<size_t> gradient_of = {};
 };
 struct OpenedValue {
   const Graph* graph = nullptr;

@@ -40,7 +40,8 @@ class Slots {
     std::erase_if(slots_, [](const std::vector<StagePass>& slot) { return slot.empty(); });
   }
 
-  /// Each stage runs at most stages − s micro-batches ahead of its backward passes, which come first where they can.
+  /// Each stage runs at most stages − s micro-batches ahead of its backward passes, which come first where
+  /// they can.
   void fill_one_forward_one_backward() {
     std::vector<uint32_t> forward(stages_), backward(stages_);  // micro-batches that have passed
     while (backward[0] < micro_batches_) {
@@ -79,13 +80,14 @@ class Slots {
 
 void check_sizes(const Pipeline& pipeline, uint32_t stages, uint32_t micro_batches) {
   if (stages == 0 || micro_batches == 0)
-    throw UsageError(fmt::format("a pipeline of {} stages and {} micro-batches: it needs at least one of each",
-                                 stages, micro_batches));
-  if (pipeline.kind == PipelineKind::grouped && micro_batches % (2 * stages) != 0)
     throw UsageError(
-        fmt::format("a grouped pipeline of {} stages takes a multiple of {} micro-batches, not {}: change their "
-                    "number, or choose interleaved or 1f1b",
-                    stages, 2 * stages, micro_batches));
+        fmt::format("a pipeline of {} stages and {} micro-batches: it needs at least one of each", stages,
+                    micro_batches));
+  if (pipeline.kind == PipelineKind::grouped && micro_batches % (2 * stages) != 0)
+    throw UsageError(fmt::format(
+        "a grouped pipeline of {} stages takes a multiple of {} micro-batches, not {}: change their "
+        "number, or choose interleaved or 1f1b",
+        stages, 2 * stages, micro_batches));
   if (!pipeline.recomputed.empty() && *pipeline.recomputed.rbegin() >= stages)
     throw UsageError(fmt::format("stage {} is to be recomputed; the stages are 0 to {}",
                                  *pipeline.recomputed.rbegin(), stages - 1));
@@ -104,12 +106,14 @@ class Progress {
     }
     for (uint32_t s = 0; s < schedule_.stages; ++s)
       if (forward_[s] != schedule_.micro_batches || backward_[s] != schedule_.micro_batches)
-        throw UsageError(fmt::format("a schedule ends after {} forward and {} backward passes of stage {}; there are {}",
-                                     forward_[s], backward_[s], s, schedule_.micro_batches));
+        throw UsageError(
+            fmt::format("a schedule ends after {} forward and {} backward passes of stage {}; there are {}",
+                        forward_[s], backward_[s], s, schedule_.micro_batches));
   }
 
  private:
-  void follow(const StagePass& pass, const std::vector<uint32_t>& forward, const std::vector<uint32_t>& backward) {
+  void follow(const StagePass& pass, const std::vector<uint32_t>& forward,
+              const std::vector<uint32_t>& backward) {
     const uint32_t s = pass.stage, m = pass.micro_batch;
     if (s >= schedule_.stages) reject(pass, fmt::format("there are {} stages", schedule_.stages));
     switch (pass.kind) {
@@ -123,7 +127,8 @@ class Progress {
       case PassKind::backward:
         if (m != backward_[s]++) reject(pass, "out of order");
         if (m >= forward[s]) reject(pass, "before its forward pass");
-        if (s + 1 < schedule_.stages && m >= backward[s + 1]) reject(pass, "before the next stage has passed it back");
+        if (s + 1 < schedule_.stages && m >= backward[s + 1])
+          reject(pass, "before the next stage has passed it back");
         break;
     }
   }
@@ -150,14 +155,16 @@ std::vector<std::string_view> pipeline_names() { return {kPipelines.begin(), kPi
 PipelineKind pipeline_named(std::string_view name) {
   const auto found = std::ranges::find(kPipelines, name);
   if (found == kPipelines.end())
-    throw UsageError(fmt::format("the pipeline '{}' is unknown; there are {}", name, fmt::join(kPipelines, ", ")));
+    throw UsageError(
+        fmt::format("the pipeline '{}' is unknown; there are {}", name, fmt::join(kPipelines, ", ")));
   return static_cast<PipelineKind>(found - kPipelines.begin());
 }
 
 std::vector<StagePass> PipelineSchedule::of_stage(uint32_t stage) const {
   std::vector<StagePass> passes;
   for (const std::vector<StagePass>& slot : slots)
-    std::ranges::copy_if(slot, std::back_inserter(passes), [&](const StagePass& pass) { return pass.stage == stage; });
+    std::ranges::copy_if(slot, std::back_inserter(passes),
+                         [&](const StagePass& pass) { return pass.stage == stage; });
   return passes;
 }
 
@@ -186,7 +193,8 @@ void check(const PipelineSchedule& schedule) { Progress(schedule).follow(); }
 
 PipelineAnalysis analyse(const PipelineSchedule& schedule, std::span<const StageTimes> times) {
   if (times.size() != schedule.stages)
-    throw UsageError(fmt::format("there are times of {} stages; the schedule has {}", times.size(), schedule.stages));
+    throw UsageError(
+        fmt::format("there are times of {} stages; the schedule has {}", times.size(), schedule.stages));
   check(schedule);
   PipelineAnalysis found{.in_flight = std::vector<uint32_t>(schedule.stages),
                          .busy = std::vector<double>(schedule.stages)};

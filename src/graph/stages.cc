@@ -85,6 +85,7 @@ class StageSearch {
   }
 
   uint32_t stage_beside(const OpenedNode& node) const {
+    if (node.gradient_of && of_value_[*node.gradient_of]) return *of_value_[*node.gradient_of];
     std::optional<uint32_t> last, of_forward, of_scalars;
     for (const size_t input : node.inputs) {
       const OpenedValue& value = graph_.values[input];

@@ -25,7 +25,7 @@ struct Stages {
 
 /// The stages that calls and loops name. Other operations run on the stage of their parameters, which are on
 /// the stage that takes them first; operations without parameters run on the stage of their inputs, and
-/// gradients on that of the forward values from which they are computed.
+/// gradients on that of the operation to which they belong.
 Stages stages_of(const Graph& graph);
 
 /// Stages of whole layers in their order, regardless of those that calls and loops name, with about equal
@@ -44,9 +44,9 @@ struct StagePart {
   std::vector<uint32_t> nodes = {};
 };
 
-/// The operations of a graph by passes, in an order in which they can run: forward by stages, then backward from the
-/// last stage. An operation that needs what a later pass computes is part of that one, wherever it lies. Passes without
-/// operations are left out.
+/// The operations of a graph by passes, in an order in which they can run: forward by stages, then backward
+/// from the last stage. An operation that needs what a later pass computes is part of that one, wherever it
+/// lies. Passes without operations are left out.
 std::vector<StagePart> parts_of_stages(const Graph& graph, const Stages& stages);
 
 }  // namespace tessera::graph

@@ -129,15 +129,17 @@ std::vector<ops::Builder> builders_of_stages(uint32_t stages, const std::vector<
   if (!places.empty() && places.size() < stages)
     throw UsageError(fmt::format("{} stages are placed; the graph has {}", places.size(), stages));
   if (chips % parts != 0 || machine.tiles != chips * machine.chip_tiles)
-    throw UsageError(places.empty() ? fmt::format("{} stages cannot share the {} chips of {} equally", stages, chips,
-                                                  machine.name)
-                                    : fmt::format("stages are placed on {} parts of the {} chips of {}, which cannot "
-                                                  "be divided equally",
-                                                  parts, chips, machine.name));
+    throw UsageError(
+        places.empty()
+            ? fmt::format("{} stages cannot share the {} chips of {} equally", stages, chips, machine.name)
+            : fmt::format("stages are placed on {} parts of the {} chips of {}, which cannot "
+                          "be divided equally",
+                          parts, chips, machine.name));
   std::vector<ops::Builder> builders;
   const uint32_t tiles = machine.tiles / parts;
   for (uint32_t part = 0; part < parts; ++part)
-    builders.emplace_back(builder.program(), builder.whole_machine(), builder.first_tile() + part * tiles, tiles);
+    builders.emplace_back(builder.program(), builder.whole_machine(), builder.first_tile() + part * tiles,
+                          tiles);
   return builders;
 }
 

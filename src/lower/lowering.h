@@ -230,7 +230,8 @@ class Lowering {
   void begin_passes(const Node& node, const LoopForm& form, Lowering& body);
   void begin_draws(uint32_t number, Lowering& body);
   void place_carried(ValueId inside, const ops::Operand& given, Lowering& body);
-  program::CopyGroup place_part(ValueId inside, const ops::Operand& given, const ops::Builder& builder, Lowering& body);
+  program::CopyGroup place_part(ValueId inside, const ops::Operand& given, const ops::Builder& builder,
+                                Lowering& body);
   void end_passes(const LoopForm& form, Lowering& body);
   bool is_given(const LoopForm& form, const ops::Operand& operand) const;
   ops::Operand kept_of_pass(const LoopForm& form, ValueId inside, const ops::Operand& own);
@@ -257,7 +258,8 @@ class Lowering {
   bool is_converted_output(ValueId id) const {
     return layout_of(id).parts || (!is_function_ && layout_of(id).weight && !graph_.type(id).pattern);
   }
-  /// Of a pipeline's body: whether two nodes run in the same pass through a stage, and whether one runs after another.
+  /// Of a pipeline's body: whether two nodes run in the same pass through a stage, and whether one runs after
+  /// another.
   bool are_of_one_pass(uint32_t a, uint32_t b) const { return parts_.empty() || parts_[a] == parts_[b]; }
   bool is_later(uint32_t node, uint32_t than) const {
     return parts_.empty() || parts_[node] == parts_[than] ? node > than : parts_[node] > parts_[than];
@@ -308,8 +310,8 @@ class Lowering {
   std::map<uint32_t, std::unique_ptr<Lowering>> loops_;  ///< lowerings of loops' bodies, by node
   std::vector<uint32_t> parts_;  ///< of a pipeline's body, by node: the pass in which it runs
   std::set<ValueId> passed_on_;  ///< of a pipeline's body: results of the present pass that others take
-  std::set<ValueId> outputs_;                            ///< outputs that are computed directly into the
-                                                         ///< caller's arrays
+  std::set<ValueId> outputs_;    ///< outputs that are computed directly into the
+                                 ///< caller's arrays
   uint32_t node_ = 0;
 };
 

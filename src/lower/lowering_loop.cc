@@ -145,7 +145,8 @@ void Lowering::begin_passes(const Node& node, const LoopForm& form, Lowering& bo
     const Operand given = in_layout(node.inputs[i], choice().inputs[i], body.builder_of(inside));
     body.lowered_.operands[inside] = given;
     if (form.inputs[i] == LoopInput::carried) place_carried(inside, given, body);
-    if (form.inputs[i] == LoopInput::indexed) parts.groups.push_back(place_part(inside, given, body.builder_of(inside), body));
+    if (form.inputs[i] == LoopInput::indexed)
+      parts.groups.push_back(place_part(inside, given, body.builder_of(inside), body));
   }
   if (!parts.groups.empty()) body.run(builder.copy(std::move(parts)));
   body.place_values();  // constants

@@ -80,9 +80,8 @@ void PipelineLowering::find_passes() {
 }
 
 PipelineLowering::Pass* PipelineLowering::find_pass(uint32_t stage, bool backward) {
-  const auto found = std::ranges::find_if(passes_, [&](const Pass& pass) {
-    return pass.part.stage == stage && pass.part.backward == backward;
-  });
+  const auto found = std::ranges::find_if(
+      passes_, [&](const Pass& pass) { return pass.part.stage == stage && pass.part.backward == backward; });
   return found == passes_.end() ? nullptr : &*found;
 }
 
@@ -114,10 +113,10 @@ void PipelineLowering::lower(Pass& pass) {
     if (!body_.skipped_[n]) body_.lower(n);
   }
   if (!body_.side_results_.empty())
-    throw UsageError(
-        fmt::format("layers of spiking neurons keep what one micro-batch leaves for its backward pass: train them with "
-                    "a sequential pipeline, not {}",
-                    graph::name_of(form_.pipeline.kind)));
+    throw UsageError(fmt::format(
+        "layers of spiking neurons keep what one micro-batch leaves for its backward pass: train them with "
+        "a sequential pipeline, not {}",
+        graph::name_of(form_.pipeline.kind)));
   around_.add_as(around_.node_, [&] {
     for (const ValueId id : pass.gives) {
       given_[id] = own_argument(id, pass);
@@ -130,7 +129,8 @@ void PipelineLowering::lower(Pass& pass) {
     body_.converted_.clear();
     for (const size_t output : pass.outputs) give(output, builder);
     count(pass);
-    pass.finish = builder.function("end " + name_of(pass.part), {}, builder.sequence(std::move(body_.steps_)));
+    pass.finish =
+        builder.function("end " + name_of(pass.part), {}, builder.sequence(std::move(body_.steps_)));
     body_.steps_.clear();
   });
 }
@@ -139,8 +139,10 @@ void PipelineLowering::begin_micro_batches(Pass& pass) {
   const ops::Builder& builder = this->builder(pass);
   pass.counter = builder.temporary("micro_batch", Type::u32, 1, 1);
   const Operand table = after_each(pass);
-  around_.run(builder.copy({"micro_batch", {copy_of({table.variable, {form_.count - 1, 1, 0, 1}}, *pass.counter)}}));
-  pass.present = is_recomputed(pass) ? builder.temporary("micro_batch.present", Type::u32, 1, 1) : *pass.counter;
+  around_.run(
+      builder.copy({"micro_batch", {copy_of({table.variable, {form_.count - 1, 1, 0, 1}}, *pass.counter)}}));
+  pass.present =
+      is_recomputed(pass) ? builder.temporary("micro_batch.present", Type::u32, 1, 1) : *pass.counter;
   body_.counter_ = body_.pass_ = body_.micro_batch_ = pass.present;
   body_.own_substream_ = around_.own_substream_;
 }
@@ -230,8 +232,8 @@ void PipelineLowering::give(size_t output, const ops::Builder& builder) {
       around_.add_to_sum(around_.output(output), own, form_.scale, builder, body_);
       break;
     case LoopOutput::stacked:
-      if (const auto stack = around_.stack_pass(around_.stacked_output(output, own, form_.count, builder), own,
-                                                builder, body_))
+      if (const auto stack = around_.stack_pass(around_.stacked_output(output, own, form_.count, builder),
+                                                own, builder, body_))
         stacks_.emplace_back(*stack, around_.output(output));
       break;
   }

@@ -13,10 +13,10 @@
 
 namespace tessera::graph {
 
-/// Lowers a loop whose passes go through the stages of its body as its pipeline says. Every pass through a stage is a
-/// function; what other passes take of its results are arguments, which lie in buffers for as many micro-batches as the
-/// schedule keeps in flight, and are passed by address. The begin of the schedule, a repeated part and its end call the
-/// same functions.
+/// Lowers a loop whose passes go through the stages of its body as its pipeline says. Every pass through a
+/// stage is a function; what other passes take of its results are arguments, which lie in buffers for as many
+/// micro-batches as the schedule keeps in flight, and are passed by address. The begin of the schedule, a
+/// repeated part and its end call the same functions.
 class PipelineLowering {
  public:
   PipelineLowering(Lowering& around, const Node& node, const LoopForm& form, Lowering& body);
@@ -27,9 +27,9 @@ class PipelineLowering {
   /// A pass through a stage.
   struct Pass {
     StagePart part;
-    std::vector<ValueId> takes = {};      ///< results of other passes
-    std::vector<ValueId> gives = {};      ///< results that other passes take
-    std::vector<size_t> outputs = {};     ///< positions of the loop's outputs that it computes
+    std::vector<ValueId> takes = {};           ///< results of other passes
+    std::vector<ValueId> gives = {};           ///< results that other passes take
+    std::vector<size_t> outputs = {};          ///< positions of the loop's outputs that it computes
     std::optional<ops::Operand> counter = {};  ///< its next micro-batch
     std::optional<ops::Operand> present = {};  ///< the micro-batch that `compute` works on
     ops::Function compute = {};
@@ -104,10 +104,10 @@ class PipelineLowering {
   Lowering& body_;
   PipelineSchedule schedule_;
   std::vector<Pass> passes_;
-  std::map<ValueId, ops::Operand> given_;    ///< the argument as which a pass gives a result
-  std::map<uint32_t, ops::Operand> tables_;  ///< by part of the chips: the micro-batch after each
+  std::map<ValueId, ops::Operand> given_;         ///< the argument as which a pass gives a result
+  std::map<uint32_t, ops::Operand> tables_;       ///< by part of the chips: the micro-batch after each
   std::map<BufferKey, program::CopyGroup> rows_;  ///< of an input for a micro-batch
-  std::vector<std::pair<ops::Operand, ops::Operand>> stacks_;        ///< to be sent to outputs at the end
+  std::vector<std::pair<ops::Operand, ops::Operand>> stacks_;  ///< to be sent to outputs at the end
   std::vector<Sending> sendings_;
   std::vector<Event> events_;
   std::map<BufferKey, Buffer> buffers_;

@@ -48,18 +48,37 @@ machine::Machine chips_of(const Graph& graph, const machine::Machine& machine, u
   return all == 1 ? machine : machine.part(0, chips * machine.chip_tiles);
 }
 
+/// The graph with pipelines for its micro-batches, which let stages work at the same time; none: it has no micro-batches
+/// that could go through one.
+std::optional<Graph> pipelined(const Graph& graph) {
+  bool changed = false;
+  std::vector<Node> nodes = graph.nodes();
+  for (Node& node : nodes) {
+    if (!is_loop(node)) continue;
+    Loop loop = loop_of(node);
+    if (loop.count == 1 || !loop.carried.empty() || loop.reversed || node.integer("call", 0) != 0) continue;
+    node.attributes["pipeline"] = std::string(name_of(PipelineKind::one_forward_one_backward));
+    changed = true;
+  }
+  if (!changed) return {};
+  Graph copy = graph;
+  copy.set_nodes(std::move(nodes));
+  return copy;
+}
+
 class PlacementSearch {
  public:
-  PlacementSearch(const Graph& graph, const machine::Machine& machine) : graph_(graph), machine_(machine) {}
+  PlacementSearch(const Graph& graph, const machine::Machine& machine)
+      : graph_(graph), pipelined_(pipelined(graph)), machine_(machine) {}
 
   Placed find(bound::Runs runs) {
     const uint32_t most = machine_.chip_count();
-    consider(fmt::format("1 of {} chips", most), stages_of(graph_), 1);
+    consider(fmt::format("1 of {} chips", most), graph_, stages_of(graph_), 1);
     const bool fits_one = best_.fits();
     for (uint32_t chips = 2; chips <= most && wants_stages(chips, fits_one); chips *= 2)
       consider_stages(chips);
     for (uint32_t chips = 2; chips <= most && wants_as_one(chips, fits_one); chips *= 2)
-      consider(fmt::format("{} chips as one", chips), stages_of(graph_), chips);
+      consider(fmt::format("{} chips as one", chips), graph_, stages_of(graph_), chips);
     const Candidate& best = best_.best();
     considered_[best.number].chosen = true;
     Placed placed = std::move(best_.best().placed);
@@ -87,16 +106,28 @@ class PlacementSearch {
   }
 
   void consider_stages(uint32_t chips) {
-    Stages stages = stages_of_layers(graph_, chips);
+    const Stages stages = stages_of_layers(graph_, chips);
     if (stages.count() < chips) return;  // fewer layers than chips
-    consider(fmt::format("{} stages of whole layers on as many chips", chips), std::move(stages), chips);
+    const std::string name = fmt::format("{} stages of whole layers on as many chips", chips);
+    if (pipelined_ && consider_pipelined(name, stages, chips)) return;
+    consider(name, graph_, stages, chips);
+  }
+
+  /// Whether it fits.
+  bool consider_pipelined(const std::string& name, const Stages& stages, uint32_t chips) {
+    try {
+      consider(name + ", as a pipeline", *pipelined_, stages, chips);
+    } catch (const UsageError&) {
+      return false;  // something passes from one micro-batch to the next
+    }
+    return considered_.back().overflow.empty();
   }
 
   machine::Machine part(uint32_t chips) const { return machine_.part(0, chips * machine_.chip_tiles); }
 
-  void consider(std::string name, Stages stages, uint32_t chips) {
+  void consider(std::string name, const Graph& graph, Stages stages, uint32_t chips) {
     const machine::Machine machine = part(chips);
-    Placed placed = build(graph_, std::move(stages), machine, {}, bound::Runs::none);
+    Placed placed = build(graph, std::move(stages), machine, {}, bound::Runs::none);
     const compiler::MemoryReport& memory = placed.program->memory();
     const bool fits = memory.fits();
     const double seconds = placed.program->seconds_of(placed.program->estimate());
@@ -106,6 +137,7 @@ class PlacementSearch {
   }
 
   const Graph& graph_;
+  const std::optional<Graph> pipelined_;
   const machine::Machine& machine_;
   std::vector<PlacementCost> considered_;
   bound::BestOnChips<Candidate> best_;

@@ -32,7 +32,8 @@ void check_stages(const BertConfig& config, const BertOptions& options) {
   const std::vector<uint32_t>& stages = options.layer_stages;
   if (stages.empty()) return;
   if (options.dynamic)
-    throw UsageError("BERT: layers whose patterns may change are no functions, and have no stages: leave out one");
+    throw UsageError(
+        "BERT: layers whose patterns may change are no functions, and have no stages: leave out one");
   require_size(stages.size() == config.num_hidden_layers, "the number of layers with a stage", stages.size(),
                fmt::format("that of the layers, {}", config.num_hidden_layers));
   uint32_t before = 0;
@@ -329,9 +330,10 @@ class BertBuilder {
         bias(of + "transform.LayerNorm.bias", config_.hidden_size),
         read(*words_),
         bias(of + "bias", config_.vocab_size)};
-    const Value losses = head_stage() || options_.head_slices > 1
-                             ? losses_of_head(rows, flat_labels, parameters)
-                             : cross_entropy(*(bert.masked_lm_logits = logits_of(rows, parameters)), flat_labels, rowwise());
+    const Value losses =
+        head_stage() || options_.head_slices > 1
+            ? losses_of_head(rows, flat_labels, parameters)
+            : cross_entropy(*(bert.masked_lm_logits = logits_of(rows, parameters)), flat_labels, rowwise());
     bert.masked_lm_loss = average_of(losses, weights);
   }
 
@@ -344,7 +346,7 @@ class BertBuilder {
   Value losses_of_head(Value rows, Value labels, const std::vector<Value>& parameters) {
     const uint32_t slices = options_.head_slices, each = rows.shape()[0] / slices;
     const auto body = std::make_shared<Graph>();
-    const Value own_rows = body->input("rows", {each, config_.hidden_size});
+    const Value own_rows = body->input("rows", {each, config_.hidden_size}, rows.type().type);
     const Value own_labels = body->input("labels", {each}, Type::u32);
     std::vector<Value> own;
     for (const Value& parameter : parameters)
@@ -352,8 +354,9 @@ class BertBuilder {
     body->output("losses", cross_entropy(logits_of(own_rows, own), own_labels, rowwise()));
     std::vector<Value> given = {rows, labels};
     given.insert(given.end(), parameters.begin(), parameters.end());
-    return graph_.loop(body, given,
-                       {.count = slices, .indexed = {"rows", "labels"}, .stacked = {"losses"}, .stage = head_stage()})[0];
+    return graph_.loop(
+        body, given,
+        {.count = slices, .indexed = {"rows", "labels"}, .stacked = {"losses"}, .stage = head_stage()})[0];
   }
 
   static CrossEntropyOptions rowwise() {

@@ -46,7 +46,9 @@ TEST(PipelineSchedules, PassEachMicroBatchForwardAndBackwardOnce) {
 TEST(PipelineSchedules, KeepAsManyMicroBatchesAsTheyPromiseAndLeaveTheBubblesOfTheirClosedForms) {
   constexpr uint32_t kStages = 4, kMicroBatches = 32;
   const std::vector<StageTimes> equal(kStages, {1, 2});
-  const auto of = [&](PipelineKind kind) { return analyse(pipeline_schedule({kind, {}}, kStages, kMicroBatches), equal); };
+  const auto of = [&](PipelineKind kind) {
+    return analyse(pipeline_schedule({kind, {}}, kStages, kMicroBatches), equal);
+  };
   EXPECT_EQ(of(PipelineKind::sequential).in_flight, (std::vector<uint32_t>{1, 1, 1, 1}));
   EXPECT_EQ(of(PipelineKind::grouped).in_flight, (std::vector<uint32_t>{7, 5, 3, 1}));
   EXPECT_EQ(of(PipelineKind::interleaved).in_flight, (std::vector<uint32_t>{4, 3, 2, 1}));
@@ -66,11 +68,16 @@ TEST(PipelineSchedules, ArePrintedByStage) {
 }
 
 TEST(PipelineSchedules, NameWhatTheyCannotDo) {
-  EXPECT_THAT(message_of([] { pipeline_named("gpipe"); }), HasSubstr("sequential, grouped, interleaved, 1f1b"));
-  EXPECT_THAT(message_of([] { pipeline_schedule({PipelineKind::grouped, {}}, 2, 6); }),
+  EXPECT_THAT(message_of([] { pipeline_named("gpipe"); }),
+              HasSubstr("sequential, grouped, interleaved, 1f1b"));
+  EXPECT_THAT(message_of([] {
+                pipeline_schedule({PipelineKind::grouped, {}}, 2, 6);
+              }),
               HasSubstr("a grouped pipeline of 2 stages takes a multiple of 4 micro-batches, not 6"));
   EXPECT_THAT(message_of([] { pipeline_schedule({}, 2, 0); }), HasSubstr("2 stages and 0 micro-batches"));
-  EXPECT_THAT(message_of([] { pipeline_schedule({PipelineKind::interleaved, {3}}, 2, 4); }),
+  EXPECT_THAT(message_of([] {
+                pipeline_schedule({PipelineKind::interleaved, {3}}, 2, 4);
+              }),
               HasSubstr("stage 3 is to be recomputed; the stages are 0 to 1"));
   PipelineSchedule schedule = pipeline_schedule({PipelineKind::interleaved, {}}, 2, 2);
   EXPECT_THAT(message_of([&] { analyse(schedule, {}); }), HasSubstr("times of 0 stages; the schedule has 2"));
@@ -90,8 +97,8 @@ std::shared_ptr<const Graph> layer(uint32_t rows, uint32_t width) {
   return body;
 }
 
-/// Layers, as many on each stage. The last stage also takes what the first one computes, and its weight is the first
-/// one's.
+/// Layers, as many on each stage. The last stage also takes what the first one computes, and its weight is
+/// the first one's.
 Graph network(uint32_t stages, uint32_t per_stage, const TrainingOptions& options, uint32_t rows = 6,
               uint32_t width = 16) {
   Graph g;
@@ -142,8 +149,8 @@ TEST(Pipelines, GiveTheBitsOfASequentialOne) {
         options.pipeline = {kind, recomputed};
         const Graph pipelined = network(stages, 1, options);
         for (const Machine& machine : {Machine::host(2), chips(stages)}) {
-          SCOPED_TRACE(fmt::format("{} stages, {}, {} recomputed, {}", stages, name_of(kind), recomputed.size(),
-                                   machine.name()));
+          SCOPED_TRACE(fmt::format("{} stages, {}, {} recomputed, {}", stages, name_of(kind),
+                                   recomputed.size(), machine.name()));
           const Steps expected = steps_of(sequential, machine), found = steps_of(pipelined, machine);
           EXPECT_EQ(found.results, expected.results);
           EXPECT_EQ(found.state, expected.state);
@@ -153,24 +160,30 @@ TEST(Pipelines, GiveTheBitsOfASequentialOne) {
 
 TEST(Pipelines, ShareChipsAmongStages) {
   // The first and the last stage hold the same table.
-  const TrainingOptions options{.micro_batches = 6, .pipeline = {PipelineKind::one_forward_one_backward, {1}}};
+  const TrainingOptions options{.micro_batches = 6,
+                                .pipeline = {PipelineKind::one_forward_one_backward, {1}}};
   const Graph apart = network(4, 1, options);
   Graph shared = apart;
   shared.place_stages({0, 1, 1, 0});
   EXPECT_EQ(steps_of(shared, chips(2)).state, steps_of(apart, chips(4)).state);
   EXPECT_EQ(Session(shared, chips(2)).cost().chips.size(), 2U);
   shared.place_stages({0, 1, 2, 0});
-  EXPECT_THAT(message_of([&] { Session(shared, chips(4)); }),
-              HasSubstr("stages are placed on 3 parts of the 4 chips of m2000, which cannot be divided equally"));
+  EXPECT_THAT(
+      message_of([&] { Session(shared, chips(4)); }),
+      HasSubstr("stages are placed on 3 parts of the 4 chips of m2000, which cannot be divided equally"));
   EXPECT_THAT(message_of([&] { shared.place_stages({}); }), HasSubstr("stages are placed nowhere"));
-  EXPECT_THAT(message_of([&] { shared.place_stages({0, 2}); }),
+  EXPECT_THAT(message_of([&] {
+                shared.place_stages({0, 2});
+              }),
               HasSubstr("a stage is placed on part 2 of the chips, and none on part 1"));
   shared.place_stages({0, 1});
-  EXPECT_THAT(message_of([&] { Session(shared, chips(2)); }), HasSubstr("2 stages are placed; the graph has 4"));
+  EXPECT_THAT(message_of([&] { Session(shared, chips(2)); }),
+              HasSubstr("2 stages are placed; the graph has 4"));
 }
 
 /// Layers alone, one on each stage, of equal work.
-Graph equal_stages(uint32_t stages, uint32_t micro_batches, const Pipeline& pipeline, bool recompute = false) {
+Graph equal_stages(uint32_t stages, uint32_t micro_batches, const Pipeline& pipeline,
+                   bool recompute = false) {
   constexpr uint32_t kRows = 128, kWidth = 192;
   auto body = std::make_shared<Graph>();
   const Value x = body->input("x", {kRows, kWidth}), w = body->input("w", {kWidth, kWidth});
@@ -218,7 +231,10 @@ TEST(Pipelines, LeaveTheBubblesOfTheirClosedForms) {
 TEST(Pipelines, KeepWhatTheirScheduleSays) {
   constexpr uint32_t kStages = 4, kMicroBatches = 16;
   const auto bytes = [&](const Pipeline& pipeline, bool recompute = false) {
-    return Session(equal_stages(kStages, kMicroBatches, pipeline, recompute), chips(kStages)).cost().chips[0].bytes;
+    return Session(equal_stages(kStages, kMicroBatches, pipeline, recompute), chips(kStages))
+        .cost()
+        .chips[0]
+        .bytes;
   };
   const std::set<uint32_t> all = {0, 1, 2, 3};
   const uint64_t sequential = bytes({}), grouped = bytes({PipelineKind::grouped, {}}),
@@ -236,7 +252,8 @@ TEST(Pipelines, GiveTheBitsOfTheirCallsIfThoseAreRecomputed) {
     const Graph g = equal_stages(2, 4, {PipelineKind::interleaved, {}}, recompute);
     return steps_of(g, machine).state;
   };
-  for (const Machine& machine : {Machine::host(2), chips(2)}) EXPECT_EQ(steps(true, machine), steps(false, machine));
+  for (const Machine& machine : {Machine::host(2), chips(2)})
+    EXPECT_EQ(steps(true, machine), steps(false, machine));
 }
 
 TEST(Pipelines, RejectWhatPassesCannotHandOn) {

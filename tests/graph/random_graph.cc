@@ -483,9 +483,12 @@ class Generator {
 
   /// Spiking layers are trained one micro-batch after the other.
   void choose_pipeline(TrainingOptions& options) {
-    if (std::ranges::any_of(recipe_.items, [](const Item& item) { return item.operation.find("spiking") != std::string::npos; })) return;
-    options.pipeline.kind =
-        random_.one_of({PipelineKind::grouped, PipelineKind::interleaved, PipelineKind::one_forward_one_backward});
+    if (std::ranges::any_of(recipe_.items, [](const Item& item) {
+          return item.operation.find("spiking") != std::string::npos;
+        }))
+      return;
+    options.pipeline.kind = random_.one_of(
+        {PipelineKind::grouped, PipelineKind::interleaved, PipelineKind::one_forward_one_backward});
     if (options.pipeline.kind == PipelineKind::grouped) options.micro_batches = 2 * options_.most_replicas;
     if (random_.coin()) options.pipeline.recomputed = {0};
   }
@@ -627,14 +630,15 @@ std::string code_of(const std::vector<ParameterGroup>& groups) {
 std::string lesson_code(const Lesson& lesson) {
   const TrainingOptions& o = lesson.options;
   return fmt::format(
-      "add_training(mean({}({})), {{.optimizer = {}{}, .micro_batches = {}, .pipeline = {{pipeline_named(\"{}\"), {{{}}}}}, "
+      "add_training(mean({}({})), {{.optimizer = {}{}, .micro_batches = {}, .pipeline = "
+      "{{pipeline_named(\"{}\"), {{{}}}}}, "
       ".groups = {{{}}}, "
       ".replicas = {}}});{}\n",
       lesson.squared ? "square of " : "", code_of(lesson.losses),
       std::visit([](const auto& one) { return code_of(one); }, o.optimizer),
       o.clip_norm ? fmt::format(", .clip_norm = {}", *o.clip_norm) : "", o.micro_batches,
-      name_of(o.pipeline.kind), fmt::join(o.pipeline.recomputed, ", "), code_of(o.groups),
-      o.replicas, lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
+      name_of(o.pipeline.kind), fmt::join(o.pipeline.recomputed, ", "), code_of(o.groups), o.replicas,
+      lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ class Fusion {
     std::optional<Node> both = producer.operation->absorb(graph_, producer, node);
     if (!both || !std::ranges::all_of(both->inputs, [&](ValueId id) { return is_before(id, *before); }))
       return false;
+    both->gradient_of = producer.gradient_of;
     for (ValueId output : both->outputs) producers_[output] = before;
     producer = *std::move(both);
     removed_[static_cast<size_t>(&node - nodes_.data())] = true;

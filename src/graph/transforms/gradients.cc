@@ -54,11 +54,14 @@ class Backward {
                                    graph_.info(node.outputs[0]).name, node.operation->name));
     std::vector<bool> needed;
     for (ValueId input : node.inputs) needed.push_back(depends_[input]);
+    const auto added = [&] { return static_cast<uint32_t>(graph_.nodes().size()) - forward_nodes; };
+    const uint32_t before = added();
     const Differentiation d{graph_, node, dy, functions_, needed, forward_nodes};
     const Gradients found =
         node.operation->gradient != nullptr ? node.operation->gradient(d) : differentiate_decomposition(d);
     for (size_t i = 0; i < found.size(); ++i)
       if (found[i]) add(node.inputs[i], *found[i]);
+    graph_.mark_gradients(forward_nodes + before, node.outputs[0]);
   }
 
  private:

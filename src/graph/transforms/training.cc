@@ -50,8 +50,8 @@ void check_training(const TrainingOptions& options, const Graph& graph) {
       throw UsageError("a value that is frozen, or in a group, is of another graph than the loss");
 }
 
-/// The addends of a gradient that are computed on several stages, such as those of a table that the first and the last
-/// stage share: each is summed on its own, so that none travels for each micro-batch.
+/// The addends of a gradient that are computed on several stages, such as those of a table that the first and
+/// the last stage share: each is summed on its own, so that none travels for each micro-batch.
 std::vector<Value> addends_by_stage(Graph& graph, const std::vector<uint32_t>& stages, Value gradient) {
   const auto& n = graph.info(gradient.id).node;
   if (stages.empty() || !n || graph.nodes()[*n].operation->name != "add") return {gradient};
@@ -80,7 +80,8 @@ void repeat(Graph& graph, std::vector<Value>& gradients, uint32_t micro_batches,
     addends.push_back(own.size());
     summed.insert(summed.end(), own.begin(), own.end());
   }
-  const std::vector<Value> sums = graph.repeat_for_micro_batches(micro_batches, summed, 1.0 / micro_batches, pipeline);
+  const std::vector<Value> sums =
+      graph.repeat_for_micro_batches(micro_batches, summed, 1.0 / micro_batches, pipeline);
   auto next = sums.begin();
   for (size_t i = 0; i < gradients.size(); ++i) {
     gradients[i] = *next++;

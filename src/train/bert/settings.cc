@@ -35,8 +35,9 @@ void check_stages(const PretrainingSettings& s) {
                   fmt::format("1 to the number of layers, {}", s.config.num_hidden_layers));
   if (s.pipeline == graph::PipelineKind::sequential) return;
   if (s.stages == 1)
-    throw UsageError(fmt::format("a pipeline is {}, and there is one stage: name several stages, or leave it out",
-                                 name_of(s.pipeline)));
+    throw UsageError(
+        fmt::format("a pipeline is {}, and there is one stage: name several stages, or leave it out",
+                    name_of(s.pipeline)));
   // The predictions of masked tokens are a stage too.
   graph::pipeline_schedule({s.pipeline, {}}, s.stages + 1, s.micro_batches);
 }

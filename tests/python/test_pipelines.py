@@ -1,0 +1,70 @@
+"""Pipelines: schedules as data, and training steps whose micro-batches go through stages."""
+
+import numpy as np
+import pytest
+
+import tessera
+from tessera import graph as tg
+
+KINDS = ("sequential", "grouped", "interleaved", "1f1b")
+
+
+def test_schedules_are_printed_and_analysed():
+    schedule = tg.pipeline_schedule("1f1b", stages=2, micro_batches=3, recompute={1})
+    assert str(schedule) == (
+        "stage 0: F0 F1       B0 F2    B1       B2\nstage 1:    F0 R0 B0 F1 R1 B1 F2 R2 B2\n"
+    )
+    assert schedule.of_stage(1)[:3] == [("forward", 0), ("recomputed", 0), ("backward", 0)]
+    analysis = tg.pipeline_schedule("1f1b", 4, 32).analyse()
+    assert analysis.used == pytest.approx(32 / 35)
+    assert analysis.in_flight == [4, 3, 2, 1]
+    slow_end = tg.pipeline_schedule("grouped", 2, 4).analyse([(1, 2), (2, 4)])
+    assert slow_end.busy == [12, 24]
+
+
+def stages(count, micro_batches, pipeline="sequential", recompute=(), again=False):
+    """A training step of layers with dropout, one on each stage."""
+    layer = tg.Graph()
+    x = layer.input("x", (6, 16))
+    layer.output("y", x + tg.dropout(tg.tanh(tg.linear(x, layer.input("w", (16, 16)))), 0.25))
+    graph = tg.Graph()
+    h = graph.input("x", (6, 16))
+    for stage in range(count):
+        weight = graph.parameter(f"w{stage}", (16, 16), tg.normal(0.2))
+        h = graph.call(layer, h, weight, stage=stage, recompute=again)["y"]
+    graph.output("logits", h)
+    return graph.training_step(
+        "cross_entropy", "adam", micro_batches=micro_batches, pipeline=pipeline, recompute=recompute
+    )
+
+
+def trained(step, machine=None):
+    session = step.session(machine, seed=3) if machine else step.session(threads=2, seed=3)
+    rng = np.random.default_rng(0)
+    rows = 6 * 4 * 2
+    for _ in range(2):
+        session.run(rng.normal(size=(rows, 16)), rng.integers(16, size=rows))
+    return {name: session.get(name) for name in ("w0", "w1")}
+
+
+@pytest.mark.parametrize("pipeline", KINDS)
+def test_every_pipeline_gives_the_same_bits(pipeline):
+    machines = [None, tessera.Machine("m2000", chips=2, tiles=8)]
+    for machine in machines:
+        expected = trained(stages(2, 8), machine)
+        for settings in ({}, {"recompute": {0}}, {"again": True}):
+            found = trained(stages(2, 8, pipeline, **settings), machine)
+            for name, values in expected.items():
+                np.testing.assert_array_equal(found[name], values)
+
+
+def test_wrong_pipelines_are_refused():
+    with pytest.raises(ValueError, match="sequential, grouped, interleaved, 1f1b"):
+        stages(2, 8, "gpipe")
+    with pytest.raises(ValueError, match="a multiple of 4 micro-batches, not 6"):
+        stages(2, 6, "grouped").session(threads=1)
+    with pytest.raises(ValueError, match="stage 2 is to be recomputed; the stages are 0 to 1"):
+        stages(2, 8, "1f1b", {2}).session(threads=1)
+    graph = tg.Graph()
+    with pytest.raises(ValueError, match="none on part 1"):
+        graph.place_stages([0, 2])
