@@ -112,9 +112,13 @@ class Writer {
         names.push_back(graph.info(id).name);
       }
       nodes.push_back(describe(node, std::move(inputs), std::move(names)));
+      if (node.gradient_of && numbers.contains(*node.gradient_of))
+        nodes.back()["gradient_of"] = numbers.at(*node.gradient_of);
     }
     for (const auto& [name, id] : graph.outputs()) outputs[name] = numbers.at(id);
-    return {{"values", std::move(values)}, {"nodes", std::move(nodes)}, {"outputs", std::move(outputs)}};
+    Json json = {{"values", std::move(values)}, {"nodes", std::move(nodes)}, {"outputs", std::move(outputs)}};
+    if (!graph.stage_places().empty()) json["stage_places"] = graph.stage_places();
+    return json;
   }
 
   static void require_plain(const Graph& graph) {
@@ -236,15 +240,24 @@ class Reader {
     std::vector<ValueId> ids;
     for (const Json& value : json.at("values")) ids.push_back(add_value(graph, value));
     for (const Json& node : json.at("nodes")) add_node(graph, node, ids);
-    mark_backward(graph, json.at("nodes"));
+    mark_backward(graph, json.at("nodes"), ids);
+    if (json.contains("stage_places")) {
+      std::vector<uint32_t> places;
+      for (const Json& place : json.at("stage_places")) places.push_back(whole<uint32_t>(place));
+      graph.place_stages(std::move(places));
+    }
     for (const auto& [name, number] : json.at("outputs").items())
       graph.output(name, graph.value(ids.at(whole<size_t>(number))));
     return graph;
   }
 
-  static void mark_backward(Graph& graph, const Json& nodes) {
+  static void mark_backward(Graph& graph, const Json& nodes, const std::vector<ValueId>& ids) {
     std::vector<Node> marked = graph.nodes();
-    for (size_t n = 0; n < marked.size(); ++n) marked[n].backward = nodes.at(n).value("backward", false);
+    for (size_t n = 0; n < marked.size(); ++n) {
+      marked[n].backward = nodes.at(n).value("backward", false);
+      if (nodes.at(n).contains("gradient_of"))
+        marked[n].gradient_of = ids.at(whole<size_t>(nodes.at(n).at("gradient_of")));
+    }
     graph.set_nodes(std::move(marked));
   }
 

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
+#include <tessera/estimate.h>
 
+#include <algorithm>
 #include <set>
 
 #include "graph/stages.h"
@@ -269,6 +271,19 @@ TEST(Placement, OfWhatOverflowsAChipIsWholeLayersFirst) {
   EXPECT_EQ(cost.placements[1].placement, "2 stages of whole layers on as many chips");
   EXPECT_TRUE(cost.placements[1].chosen);
   expect_run_like_float64(session.graph(), session);
+}
+
+TEST(Placement, OfManyMicroBatchesIsAPipelineOfWholeLayers) {
+  // Four layers whose weights do not fit one chip with their gradients.
+  Graph g = layers_of(4, 384);
+  const Value loss = mean_squared_error(g.value(g.outputs().at("y")), g.input("target", {8, 384}));
+  g.remove_output("y");
+  g.output("loss", loss);
+  add_training(loss, {.micro_batches = 8});
+  const RunCost cost = estimate(g, chips(4, 4));
+  const auto chosen = std::ranges::find(cost.placements, true, &PlacementCost::chosen);
+  ASSERT_NE(chosen, cost.placements.end());
+  EXPECT_THAT(chosen->placement, HasSubstr("stages of whole layers on as many chips, as a pipeline"));
 }
 
 TEST(Placement, OfALayerThatOverflowsAChipIsSeveralAsOne) {

@@ -159,9 +159,14 @@ TEST(GraphFile, KeepsWhatComputesGradients) {
   const Value w = g.parameter("w", {4, 4}, Initial::normal(0.5));
   const Value loss = mean(square(linear(g.input("x", {3, 4}), w)));
   g.output("gradient", *gradients(loss, {w})[0]);
+  g.place_stages({0, 1, 0});
   const Graph same = reread(g, "gradients");
+  EXPECT_EQ(same.stage_places(), g.stage_places());
   ASSERT_EQ(same.nodes().size(), g.nodes().size());
-  for (size_t n = 0; n < g.nodes().size(); ++n) EXPECT_EQ(same.nodes()[n].backward, g.nodes()[n].backward);
+  for (size_t n = 0; n < g.nodes().size(); ++n) {
+    EXPECT_EQ(same.nodes()[n].backward, g.nodes()[n].backward);
+    EXPECT_EQ(same.nodes()[n].gradient_of.has_value(), g.nodes()[n].gradient_of.has_value());
+  }
   EXPECT_TRUE(same.nodes().back().backward);
 }
 
