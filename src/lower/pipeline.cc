@@ -338,44 +338,47 @@ std::vector<PipelineLowering::Kept> PipelineLowering::kept(const BufferKey& key)
   return all;
 }
 
-/// Buffers with as many slots as micro-batches are kept at once, rounded so that the slots repeat soon.
+/// The fewest slots of a buffer in which micro-batches follow each other without overwriting one that is still kept.
+uint32_t PipelineLowering::fewest_slots(const BufferKey& key) const {
+  const std::vector<Kept> all = kept(key);
+  const auto suffice = [&](uint32_t slots) {
+    std::vector<const Kept*> latest(slots);
+    for (const Kept& one : all) {
+      const Kept*& before = latest[one.micro_batch % slots];
+      if (before != nullptr && before->last >= one.first) return false;
+      before = &one;
+    }
+    return true;
+  };
+  uint32_t slots = 1;
+  while (!suffice(slots)) ++slots;
+  return slots;
+}
+
+/// Numbers of slots are rounded up to divisors of `unit_`, with which buffers take the fewest bytes.
 void PipelineLowering::place_buffers() {
-  for (const auto& [id, operand] : given_) buffers_[{id, home_of(id)}];
+  std::map<BufferKey, uint32_t> fewest;
+  for (const auto& [id, operand] : given_) fewest[{id, home_of(id)}] = 0;
   for (const Sending& sending : sendings_)
-    for (const ValueId id : sending.values) buffers_[{id, sending.to}];
-  std::map<BufferKey, uint32_t> least;
+    for (const ValueId id : sending.values) fewest[{id, sending.to}] = 0;
   uint32_t most = 1;
-  for (const auto& [key, buffer] : buffers_) {
-    const std::vector<Kept> all = kept(key);
-    uint32_t slots = 0;
-    const auto suffices = [&] {
-      std::vector<const Kept*> held(slots);
-      for (const Kept& one : all) {
-        const Kept*& last = held[one.micro_batch % slots];
-        if (last != nullptr && last->last >= one.first) return false;
-        last = &one;
-      }
-      return true;
-    };
-    do ++slots;
-    while (!suffices());
-    least[key] = slots;
-    most = std::max(most, slots);
-  }
-  double fewest_bytes = 0;
-  for (uint32_t unit = most; unit < 2 * most; ++unit) {
-    double bytes = 0;
-    for (const auto& [key, slots] : least)
-      bytes += divisor_from(slots, unit) * static_cast<double>(given_.at(key.first).box.elements());
-    if (unit == most || bytes < fewest_bytes) fewest_bytes = bytes, unit_ = unit;
-  }
-  for (auto& [key, buffer] : buffers_)
-    for (uint32_t slot = 0; slot < divisor_from(least.at(key), unit_); ++slot)
-      buffer.slots.push_back(like(key.first, key.second, Role::temporary));
+  for (auto& [key, slots] : fewest) most = std::max(most, slots = fewest_slots(key));
+  const auto elements_with = [&](uint32_t unit) {
+    uint64_t elements = 0;
+    for (const auto& [key, slots] : fewest)
+      elements += divisor_from(slots, unit) * given_.at(key.first).box.elements();
+    return elements;
+  };
+  unit_ = most;
+  for (uint32_t unit = most + 1; unit < 2 * most; ++unit)
+    if (elements_with(unit) < elements_with(unit_)) unit_ = unit;
+  for (const auto& [key, slots] : fewest)
+    for (uint32_t slot = 0; slot < divisor_from(slots, unit_); ++slot)
+      buffers_[key].push_back(like(key.first, key.second, Role::temporary));
 }
 
 Operand PipelineLowering::slot(ValueId id, uint32_t place, uint32_t micro_batch) const {
-  const std::vector<Operand>& slots = buffers_.at({id, place}).slots;
+  const std::vector<Operand>& slots = buffers_.at({id, place});
   return slots[micro_batch % slots.size()];
 }
 

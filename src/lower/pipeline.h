@@ -37,10 +37,6 @@ class PipelineLowering {
     /// For a pass that is recomputed: set the present micro-batch, for the first time and again.
     std::optional<ops::Function> begin = {}, begin_again = {};
   };
-  /// Where a value lies on a part of the chips, for each of the micro-batches that are kept there.
-  struct Buffer {
-    std::vector<ops::Operand> slots = {};
-  };
   using BufferKey = std::pair<ValueId, uint32_t>;  ///< value, and part of the chips
   /// What a pass sends to other chips.
   struct Sending {
@@ -81,6 +77,7 @@ class PipelineLowering {
   void add_sendings();
   void list_events();
   std::vector<Kept> kept(const BufferKey& key) const;
+  uint32_t fewest_slots(const BufferKey& key) const;
   void place_buffers();
   Repeated find_repeated() const;
   void emit();
@@ -110,7 +107,8 @@ class PipelineLowering {
   std::vector<std::pair<ops::Operand, ops::Operand>> stacks_;  ///< to be sent to outputs at the end
   std::vector<Sending> sendings_;
   std::vector<Event> events_;
-  std::map<BufferKey, Buffer> buffers_;
+  /// Where a value lies on a part of the chips, for each of the micro-batches that are kept there.
+  std::map<BufferKey, std::vector<ops::Operand>> buffers_;
   uint32_t unit_ = 1;  ///< number of micro-batches after which the slots of all buffers repeat
 };
 
