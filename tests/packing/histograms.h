@@ -42,7 +42,7 @@ inline bool is_prime(uint32_t n) {
 
 /// A random histogram of a shape, with about `sequences` sequences.
 inline pack::Histogram random_histogram(Shape shape, uint32_t max_length, uint32_t sequences,
-                                  std::mt19937& random) {
+                                        std::mt19937& random) {
   pack::Histogram histogram = pack::Histogram::of_max_length(max_length);
   const auto between = [&](uint32_t least, uint32_t most) {
     return std::uniform_int_distribution<uint32_t>(least, std::max(least, most))(random);
