@@ -10,8 +10,6 @@ if(TESSERA_SANITIZE)
   # As g++ does by itself.
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND TESSERA_SANITIZE STREQUAL thread)
     add_compile_definitions(__SANITIZE_THREAD__)
-  elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND TESSERA_SANITIZE MATCHES address)
-    add_compile_definitions(__SANITIZE_ADDRESS__)
   endif()
 endif()
 # libFuzzer is guided by the coverage of the library, not only of its own targets.
