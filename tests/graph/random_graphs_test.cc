@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <set>
 
@@ -14,10 +13,12 @@
 #include "base/isa.h"
 #include "networks.h"
 #include "random_graph.h"
+#include "support/number_of.h"
 
 namespace tessera::graph {
 namespace {
 
+using test::number_of;
 using test::Random;
 
 /// How a graph is run.
@@ -435,11 +436,6 @@ Setting random_setting(uint64_t seed) {
   s.is_shared = random.below(3) == 0;
   s.has_shared_gradients = s.is_shared && random.coin();
   return s;
-}
-
-uint64_t number_of(const char* variable, uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text != nullptr ? std::stoull(text) : otherwise;
 }
 
 constexpr uint64_t kParts = 8;

@@ -12,15 +12,15 @@
 #include <random>
 #include <string>
 
-namespace tessera::pack::test {
+namespace tessera::test {
 
 /// The histogram `name`.csv of published lengths, if $TESSERA_DATA has it.
-inline std::optional<Histogram> published(const std::string& name, uint32_t max_length) {
+inline std::optional<pack::Histogram> published(const std::string& name, uint32_t max_length) {
   const char* const data = std::getenv("TESSERA_DATA");
   if (data == nullptr) return std::nullopt;
   std::ifstream file(std::filesystem::path(data) / "lengths" / (name + ".csv"));
   if (!file) return std::nullopt;
-  Histogram histogram = Histogram::of_max_length(max_length);
+  pack::Histogram histogram = pack::Histogram::of_max_length(max_length);
   std::string header;
   std::getline(file, header);
   uint32_t length = 0;
@@ -41,9 +41,9 @@ inline bool is_prime(uint32_t n) {
 }
 
 /// A random histogram of a shape, with about `sequences` sequences.
-inline Histogram random_histogram(Shape shape, uint32_t max_length, uint32_t sequences,
-                                  std::mt19937& random) {
-  Histogram histogram = Histogram::of_max_length(max_length);
+inline pack::Histogram random_histogram(Shape shape, uint32_t max_length, uint32_t sequences,
+                                        std::mt19937& random) {
+  pack::Histogram histogram = pack::Histogram::of_max_length(max_length);
   const auto between = [&](uint32_t least, uint32_t most) {
     return std::uniform_int_distribution<uint32_t>(least, std::max(least, most))(random);
   };
@@ -67,4 +67,4 @@ inline Histogram random_histogram(Shape shape, uint32_t max_length, uint32_t seq
   return histogram;
 }
 
-}  // namespace tessera::pack::test
+}  // namespace tessera::test

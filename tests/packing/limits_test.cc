@@ -37,8 +37,10 @@ TEST(PackingLimits, APackHasAToken) {
 }
 
 TEST(PackingLimits, LeastSquaresTakes2048Tokens) {
-  EXPECT_EQ(error_for(single_tokens(2048, 3), Algorithm::nnlshp), "(no error)");
   EXPECT_TRUE(says(error_for(single_tokens(2049, 3), Algorithm::nnlshp), "2048"));
+#ifndef TESSERA_SANITIZED  // it would take a minute
+  EXPECT_EQ(error_for(single_tokens(2048, 3), Algorithm::nnlshp), "(no error)");
+#endif
 }
 
 TEST(PackingLimits, LeastSquaresTakesDepthsOfThreeAndAny) {

@@ -363,7 +363,7 @@ TEST(DynamicElements, DropAllGrowAllAndNothing) {
 TEST(DynamicElements, FollowSequencesOfExchanges) {
   for (uint64_t seed = 600; seed < 606; ++seed) {
     base::RandomSequence random{base::RandomStream(seed)};
-    const uint32_t rows = 300 + random.below(900), cols = 300 + random.below(900);
+    const uint32_t rows = 200 + random.below(400), cols = 200 + random.below(400);
     const Type type = std::vector{Type::f32, Type::f16, Type::bf16}[random.below(3)];
     const SparseMatrix first =
         generate({PatternKind::random, rows, cols, 0.02 + 0.03 * random.below(4), 1, seed});
