@@ -227,8 +227,12 @@ program::StepId Lowering::build_steps() {
 }
 
 void Lowering::lower_all() {
-  for (node_ = 0; node_ < graph_.nodes().size(); ++node_)
-    if (!skipped_[node_]) lower(node_);
+  find_shared_updates();
+  for (node_ = 0; node_ < graph_.nodes().size(); ++node_) {
+    if (skipped_[node_]) continue;
+    const auto shared = shared_updates_.find(node_);
+    shared == shared_updates_.end() ? lower(node_) : lower_shared_update(shared->second);
+  }
 }
 
 std::vector<program::MappedBox> Lowering::columns_on_tiles(const ops::Builder& builder, uint32_t rows,
@@ -329,6 +333,7 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
     return;
   }
   if (role == Role::temporary && !mapping.empty()) layout.mapping = std::move(mapping);
+  if (role == Role::temporary && given_by_function_.contains(id)) role = Role::argument;
   if (info.kind != Kind::result && !on_host() && layout_of(id).is_matrix())
     layout.mapping = wanted_mapping(id);
   lowered_.operands[id] = builder_of(id).add(is_gap ? prefix_ + info.name : info.name, role, info.type.type,

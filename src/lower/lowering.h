@@ -5,6 +5,7 @@
 
 #include <any>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "graph/operation.h"
 #include "graph/stages.h"
 #include "lower/layout.h"
+#include "lower/parameter_updates.h"
 #include "lower/weight.h"
 #include "ops/builder.h"
 #include "ops/map/map.h"
@@ -240,6 +242,34 @@ class Lowering {
   void copy_at_once(std::vector<std::pair<ops::Operand, ops::Operand>> all);
   void lower_all();
   void lower(uint32_t node);
+  // Lowering of updates on tiles, which share code.
+  /// An update of which there are several alike.
+  struct SharedUpdate {
+    ParameterUpdate of;
+    std::vector<bool> is_read_later = {};  ///< by what it gives: whether the old state is
+    size_t kind = 0;                       ///< the same for all that are alike
+  };
+  /// The function that updates of a kind call: its operands are what they take, and then further ones that
+  /// they give.
+  struct UpdateFunction {
+    size_t kind = 0;
+    ops::Function function = {};
+    /// What it gives: one of its operands, or what only rounding takes, right after the call, where the
+    /// function has it.
+    struct Given {
+      ops::Operand inside;
+      std::optional<size_t> position = {};
+    };
+    std::vector<Given> given = {};
+  };
+  void find_shared_updates();
+  SharedUpdate shared_update(ParameterUpdate of);
+  bool are_alike(const SharedUpdate& a, const SharedUpdate& b) const;
+  void lower_shared_update(const SharedUpdate& update);
+  const UpdateFunction* function_of(const SharedUpdate& update);
+  UpdateFunction build_function(const SharedUpdate& update);
+  size_t position_as_given(const ops::Operand& given, std::vector<ops::FunctionOperand>& operands);
+  void call(const UpdateFunction& function, const ParameterUpdate& update);
   /// Calls `add`, and records the sets that it adds to the program as those of the node.
   void add_as(uint32_t node, const std::function<void()>& add);
   void place(ValueId id, std::vector<program::MappedBox> mapping = {});
@@ -295,8 +325,11 @@ class Lowering {
   std::map<ValueId, LinearWeight*> given_weights_;  ///< for a loop's body: the weights outside
   std::set<ValueId> parts_of_passes_;
   std::map<uint32_t, std::unique_ptr<Lowering>> loops_;  ///< lowerings of loops' bodies, by node
-  std::set<ValueId> outputs_;                            ///< outputs that are computed directly into the
-                                                         ///< caller's arrays
+  std::map<uint32_t, SharedUpdate> shared_updates_;      ///< by the node that comes last
+  std::list<UpdateFunction> update_functions_;
+  std::set<ValueId> given_by_function_;  ///< results that are arguments of the function being built
+  std::set<ValueId> outputs_;            ///< outputs that are computed directly into the
+                                         ///< caller's arrays
   uint32_t node_ = 0;
 };
 
