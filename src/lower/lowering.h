@@ -86,8 +86,10 @@ class Lowering {
 
   /// Adds the whole graph, returns its step and records the passes: forms of weights, layouts, lowering.
   program::StepId build(std::vector<PassRecord>& passes);
-  /// Adds the graph as a function of its inputs and outputs.
-  ops::Function build_function(const std::string& name, const WeightForms& forms);
+  /// Adds the graph as a function of its inputs and outputs, in the layouts that it took.
+  ops::Function build_function(const std::string& name);
+  /// Takes the layouts that were chosen for a function, and those in which callers pass and take its values.
+  void take(ChosenLayouts layouts, Boundary boundary);
   Lowered release() { return std::move(lowered_); }
 
   const Graph& graph() const { return graph_; }
@@ -178,12 +180,21 @@ class Lowering {
     const auto given = given_weights_.find(of);
     return given != given_weights_.end() ? *given->second : *lowered_.weights.at(of);
   }
-  /// The function of a call, lowered at its first call.
+  /// The lowering of a call's function, of which there is one for all its calls on a stage; and the function
+  /// itself, lowered at its first call.
+  Lowering& body_of(const Node& call);
   const LoweredFunction& function(const Node& call);
+  /// The layout in which a function gives a value that is an output.
+  ValueLayout result_layout(ValueId id) const { return *given_layout(boundary_, id, layout_of(id)); }
   /// The layout of a value in the parts of a product's X or Y; and all such layouts so far for values of a
   /// type's size.
   ValueLayout parted(const ops::OperandLayout& layout);
   std::vector<ValueLayout> parted(const TensorType& type) const;
+  /// The layout of a value in exactly these parts, mapping included; and adds it, unless it is known. A
+  /// layout of another graph in this one.
+  ValueLayout placed(const ops::OperandLayout& parts);
+  bool add_parts(const ops::OperandLayout& parts);
+  ValueLayout placed(const ValueLayout& layout) { return layout.parts ? placed(*layout.parts) : layout; }
   /// The operand in another type: the operand itself, or a temporary.
   ops::Operand as_type(const ops::Operand& operand, Type type);
   /// Converts an operand's elements into another operand, unless they are the same.
@@ -275,6 +286,7 @@ class Lowering {
   void place(ValueId id, std::vector<program::MappedBox> mapping = {});
   std::shared_ptr<const std::byte> contents_of(ValueId id);
   void place_outputs();
+  ops::Operand give_converted(ValueId id);
   void assign();
   std::vector<bool> differ_between_replicas() const;
   bool may_overwrite(size_t input);
@@ -283,6 +295,7 @@ class Lowering {
   bool is_output(ValueId id) const;
   /// Whether a value as an output is converted to the caller's layout.
   bool is_converted_output(ValueId id) const {
+    if (boundary_.contains(id)) return !(result_layout(id) == layout_of(id));
     return layout_of(id).parts || (!is_function_ && layout_of(id).weight && !graph_.type(id).pattern);
   }
   uint32_t index_of(const Node& node) const { return static_cast<uint32_t>(&node - graph_.nodes().data()); }
@@ -331,6 +344,8 @@ class Lowering {
   std::set<ValueId> outputs_;            ///< outputs that are computed directly into the
                                          ///< caller's arrays
   uint32_t node_ = 0;
+  Boundary boundary_;
+  std::map<std::pair<const Graph*, uint32_t>, std::unique_ptr<Lowering>> bodies_;  ///< of functions, by stage
 };
 
 }  // namespace tessera::graph
