@@ -5,6 +5,7 @@
 
 #include <any>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -70,6 +71,12 @@ std::vector<LayoutChoice> row_layouts(Lowering& lowering, const Node& node);
 /// The layout in which a caller binds a value: matrices in their own layout, other layouts as matrices.
 ValueLayout bound_layout(const ValueLayout& layout);
 
+/// The layouts in which callers pass a function's inputs and take its outputs, as far as they are agreed; of
+/// an output, none: the one in which it is computed.
+using Boundary = std::map<ValueId, std::optional<ValueLayout>>;
+/// The layout in which an output is given that is computed in its own one.
+std::optional<ValueLayout> given_layout(const Boundary& boundary, ValueId id, const ValueLayout& own);
+
 /// The layouts chosen for a graph.
 struct ChosenLayouts {
   std::vector<LayoutChoice> nodes;  ///< by node
@@ -92,7 +99,8 @@ inline ValueId weight_of(const WeightForms& forms, ValueId id) { return forms.at
 /// The values that a product or a call takes in the form of weights.
 std::vector<ValueId> weights_of(const Node& node);
 
-/// Chooses layouts so that operations and conversions between them take the least time.
+/// Chooses layouts so that operations and conversions between them take the least time; those of the
+/// functions that the graph calls as well.
 ChosenLayouts choose_layouts(Lowering& lowering);
 
 }  // namespace tessera::graph

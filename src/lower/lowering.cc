@@ -165,9 +165,7 @@ void Lowering::prepare() {
     for (ValueId input : node.inputs) stashed_[input] = stashed_[input] || node.backward;
 }
 
-ops::Function Lowering::build_function(const std::string& name, const WeightForms& forms) {
-  is_function_ = true;
-  choose(forms);
+ops::Function Lowering::build_function(const std::string& name) {
   if (has_substreams(graph_))
     own_substream_ = builders_.front().argument(
         "substream", Type::u32, matrix_layout({Type::u32, {1, substream_words_}, {}, {}}, false),
@@ -181,17 +179,32 @@ ops::Function Lowering::build_function(const std::string& name, const WeightForm
   return builders_.front().function(name, std::move(operands), body);
 }
 
+void Lowering::take(ChosenLayouts layouts, Boundary boundary) {
+  lowered_.layouts = std::move(layouts);
+  boundary_ = std::move(boundary);
+}
+
+Lowering& Lowering::body_of(const Node& call) {
+  const uint32_t stage = builders_.size() == 1 ? 0 : stages_.nodes[index_of(call)];
+  std::unique_ptr<Lowering>& body = bodies_[{call.body.get(), stage}];
+  if (body) return *body;
+  body = std::make_unique<Lowering>(*call.body, builder_of_stage(stage), stages_of(*call.body));
+  body->substream_words_ = substream_words_;
+  body->is_function_ = true;
+  body->choose_weights(forms_of_body(call));
+  return *body;
+}
+
 const LoweredFunction& Lowering::function(const Node& call) {
   const uint32_t node = index_of(call);
-  const std::pair key(call.body, builders_.size() == 1 ? 0 : stages_.nodes[node]);
+  const std::pair key(call.body, place_of_stage(stages_.nodes[node]));
   const auto known = lowered_.functions.find(key);
   if (known != lowered_.functions.end()) return known->second;
   LoweredFunction& added = lowered_.functions[key];
   add_as(node, [&] {
-    Lowering lowering(*call.body, builder_of_stage(stages_.nodes[node]), stages_of(*call.body));
-    lowering.substream_words_ = substream_words_;
-    const ops::Function function = lowering.build_function(
-        fmt::format("function{}", lowered_.functions.size() - 1), forms_of_body(call));
+    Lowering& lowering = body_of(call);
+    const ops::Function function =
+        lowering.build_function(fmt::format("function{}", lowered_.functions.size() - 1));
     added = {function, lowering.release()};
     std::ranges::copy(added.body.conversions, std::back_inserter(lowered_.conversions));
   });
@@ -236,8 +249,12 @@ program::StepId Lowering::build_steps() {
 }
 
 void Lowering::lower_all() {
-  for (node_ = 0; node_ < graph_.nodes().size(); ++node_)
-    if (!skipped_[node_]) lower(node_);
+  find_shared_updates();
+  for (node_ = 0; node_ < graph_.nodes().size(); ++node_) {
+    if (skipped_[node_]) continue;
+    const auto shared = shared_updates_.find(node_);
+    shared == shared_updates_.end() ? lower(node_) : lower_shared_update(shared->second);
+  }
 }
 
 std::vector<program::MappedBox> Lowering::columns_on_tiles(const ops::Builder& builder, uint32_t rows,
@@ -331,15 +348,14 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
         role = Role::state;  // which is 0 at first
         is_gap = true;
       }
-      if (role == Role::temporary && passed_on_.contains(id)) role = Role::argument;
       break;
   }
   if (is_function_ && (role == Role::input || role == Role::output)) {
     lowered_.operands[id] = builder_of(id).argument(info.name, info.type.type, layout, purpose_of(id));
     return;
   }
-  if ((role == Role::temporary || role == Role::argument) && !mapping.empty())
-    layout.mapping = std::move(mapping);
+  if (role == Role::temporary && !mapping.empty()) layout.mapping = std::move(mapping);
+  if (role == Role::temporary && given_by_function_.contains(id)) role = Role::argument;
   if (info.kind != Kind::result && !on_host() && layout_of(id).is_matrix())
     layout.mapping = wanted_mapping(id);
   lowered_.operands[id] = builder_of(id).add(is_gap ? prefix_ + info.name : info.name, role, info.type.type,
@@ -415,7 +431,7 @@ void Lowering::alias_output(size_t i, const Operand& operand) {
 }
 
 bool Lowering::is_output(ValueId id) const {
-  if (is_body_) return passed_on_.contains(id);
+  if (is_body_) return given_by_function_.contains(id);
   return std::ranges::any_of(graph_.outputs(), [&](const auto& output) { return output.second == id; });
 }
 
@@ -536,7 +552,9 @@ Operand Lowering::in_layout(ValueId id, const ValueLayout& layout, const ops::Bu
   try {
     Operand converted;
     const Lowered::Sets sets = sets_of(builder.program(), [&] {
-      converted = convert(builder, operand_of(id), type, layout_of(id), layout, steps_);
+      converted = is_function_ && is_output(id) && is_converted_output(id) && layout == result_layout(id)
+                      ? give_converted(id)
+                      : convert(builder, operand_of(id), type, layout_of(id), layout, steps_);
     });
     lowered_.conversions.push_back({graph_.info(id).name, type.elements() * size_of(type.type), sets});
     known.emplace_back(layout, converted);
@@ -544,6 +562,18 @@ Operand Lowering::in_layout(ValueId id, const ValueLayout& layout, const ops::Bu
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("{}: {}", graph_.info(id).name, error.what()));
   }
+}
+
+/// What a function computes in another layout than it gives it.
+Operand Lowering::give_converted(ValueId id) {
+  const TensorType& type = graph_.type(id);
+  const OperandLayout has = operand_layout(type, layout_of(id)),
+                      wants = operand_layout(type, result_layout(id));
+  const ops::Builder& builder = builders_.front();
+  const Operand argument = builder.argument(graph_.info(id).name, type.type, wants, purpose_of(id));
+  builder.convert(operand_of(id), has, argument, wants, steps_);
+  outputs_.insert(id);
+  return argument;
 }
 
 Operand Lowering::convert(const ops::Builder& builder, const Operand& operand, const TensorType& type,
@@ -572,6 +602,18 @@ ValueLayout Lowering::parted(const OperandLayout& layout) {
   for (const ValueLayout& known : parted_)
     if (known.parts->has_order_of(layout)) return known;
   return parted_.emplace_back(ValueLayout{.parts = std::make_shared<const OperandLayout>(layout)});
+}
+
+ValueLayout Lowering::placed(const OperandLayout& parts) {
+  add_parts(parts);
+  return *std::ranges::find(parted_, parts, [](const ValueLayout& known) { return *known.parts; });
+}
+
+bool Lowering::add_parts(const OperandLayout& parts) {
+  if (std::ranges::any_of(parted_, [&](const ValueLayout& known) { return *known.parts == parts; }))
+    return false;
+  parted_.push_back({.parts = std::make_shared<const OperandLayout>(parts)});
+  return true;
 }
 
 std::vector<ValueLayout> Lowering::parted(const TensorType& type) const {
@@ -651,6 +693,7 @@ void Lowering::lower(uint32_t index) {
   const Node& node = graph_.nodes()[index];
   if (is_loop(node))
     return node.operation->lower(*this, node);  // whose body's operations count by themselves
+  if (node.body) function(node);                // which counts once
   add_as(index, [&] { node.operation->lower(*this, node); });
 }
 
@@ -709,7 +752,7 @@ void Lowering::place_outputs() {
   std::set<ValueId> bound;
   for (const auto& [name, id] : graph_.outputs()) {
     const Operand operand =
-        is_converted_output(id) ? in_layout(id, bound_layout(layout_of(id)), builder_of(id)) : operand_of(id);
+        is_converted_output(id) ? in_layout(id, result_layout(id), builder_of(id)) : operand_of(id);
     Operand& output = lowered_.outputs[name] = operand;
     if (outputs_.contains(id) && bound.insert(id).second) continue;
     // It may have been converted for another stage, on whose tiles it lies; all count from the first's.

@@ -5,6 +5,7 @@
 
 #include <any>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "graph/operation.h"
 #include "graph/stages.h"
 #include "lower/layout.h"
+#include "lower/parameter_updates.h"
 #include "lower/weight.h"
 #include "ops/builder.h"
 #include "ops/map/map.h"
@@ -84,8 +86,10 @@ class Lowering {
 
   /// Adds the whole graph, returns its step and records the passes: forms of weights, layouts, lowering.
   program::StepId build(std::vector<PassRecord>& passes);
-  /// Adds the graph as a function of its inputs and outputs.
-  ops::Function build_function(const std::string& name, const WeightForms& forms);
+  /// Adds the graph as a function of its inputs and outputs, in the layouts that it took.
+  ops::Function build_function(const std::string& name);
+  /// Takes the layouts that were chosen for a function, and those in which callers pass and take its values.
+  void take(ChosenLayouts layouts, Boundary boundary);
   Lowered release() { return std::move(lowered_); }
 
   const Graph& graph() const { return graph_; }
@@ -176,12 +180,21 @@ class Lowering {
     const auto given = given_weights_.find(of);
     return given != given_weights_.end() ? *given->second : *lowered_.weights.at(of);
   }
-  /// The function of a call, lowered at its first call.
+  /// The lowering of a call's function, of which there is one for all its calls on a stage; and the function
+  /// itself, lowered at its first call.
+  Lowering& body_of(const Node& call);
   const LoweredFunction& function(const Node& call);
+  /// The layout in which a function gives a value that is an output.
+  ValueLayout result_layout(ValueId id) const { return *given_layout(boundary_, id, layout_of(id)); }
   /// The layout of a value in the parts of a product's X or Y; and all such layouts so far for values of a
   /// type's size.
   ValueLayout parted(const ops::OperandLayout& layout);
   std::vector<ValueLayout> parted(const TensorType& type) const;
+  /// The layout of a value in exactly these parts, mapping included; and adds it, unless it is known. A
+  /// layout of another graph in this one.
+  ValueLayout placed(const ops::OperandLayout& parts);
+  bool add_parts(const ops::OperandLayout& parts);
+  ValueLayout placed(const ValueLayout& layout) { return layout.parts ? placed(*layout.parts) : layout; }
   /// The operand in another type: the operand itself, or a temporary.
   ops::Operand as_type(const ops::Operand& operand, Type type);
   /// Converts an operand's elements into another operand, unless they are the same.
@@ -243,11 +256,40 @@ class Lowering {
   void copy_at_once(std::vector<std::pair<ops::Operand, ops::Operand>> all);
   void lower_all();
   void lower(uint32_t node);
+  // Lowering of updates on tiles, which share code.
+  /// An update of which there are several alike.
+  struct SharedUpdate {
+    ParameterUpdate of;
+    std::vector<bool> is_read_later = {};  ///< by what it gives: whether the old state is
+    size_t kind = 0;                       ///< the same for all that are alike
+  };
+  /// The function that updates of a kind call: its operands are what they take, and then further ones that
+  /// they give.
+  struct UpdateFunction {
+    size_t kind = 0;
+    ops::Function function = {};
+    /// What it gives: one of its operands, or what only rounding takes, right after the call, where the
+    /// function has it.
+    struct Given {
+      ops::Operand inside;
+      std::optional<size_t> position = {};
+    };
+    std::vector<Given> given = {};
+  };
+  void find_shared_updates();
+  SharedUpdate shared_update(ParameterUpdate of);
+  bool are_alike(const SharedUpdate& a, const SharedUpdate& b) const;
+  void lower_shared_update(const SharedUpdate& update);
+  const UpdateFunction* function_of(const SharedUpdate& update);
+  UpdateFunction build_function(const SharedUpdate& update);
+  size_t position_as_given(const ops::Operand& given, std::vector<ops::FunctionOperand>& operands);
+  void call(const UpdateFunction& function, const ParameterUpdate& update);
   /// Calls `add`, and records the sets that it adds to the program as those of the node.
   void add_as(uint32_t node, const std::function<void()>& add);
   void place(ValueId id, std::vector<program::MappedBox> mapping = {});
   std::shared_ptr<const std::byte> contents_of(ValueId id);
   void place_outputs();
+  ops::Operand give_converted(ValueId id);
   void assign();
   std::vector<bool> differ_between_replicas() const;
   bool may_overwrite(size_t input);
@@ -256,6 +298,7 @@ class Lowering {
   bool is_output(ValueId id) const;
   /// Whether a value as an output is converted to the caller's layout.
   bool is_converted_output(ValueId id) const {
+    if (boundary_.contains(id)) return !(result_layout(id) == layout_of(id));
     return layout_of(id).parts || (!is_function_ && layout_of(id).weight && !graph_.type(id).pattern);
   }
   /// Of a pipeline's body: whether two nodes run in the same pass through a stage, and whether one runs after
@@ -309,10 +352,14 @@ class Lowering {
   std::set<ValueId> parts_of_passes_;
   std::map<uint32_t, std::unique_ptr<Lowering>> loops_;  ///< lowerings of loops' bodies, by node
   std::vector<uint32_t> parts_;  ///< of a pipeline's body, by node: the pass in which it runs
-  std::set<ValueId> passed_on_;  ///< of a pipeline's body: results of the present pass that others take
-  std::set<ValueId> outputs_;    ///< outputs that are computed directly into the
-                                 ///< caller's arrays
+  std::map<uint32_t, SharedUpdate> shared_updates_;      ///< by the node that comes last
+  std::list<UpdateFunction> update_functions_;
+  std::set<ValueId> given_by_function_;  ///< results that are arguments of the function being built
+  std::set<ValueId> outputs_;            ///< outputs that are computed directly into the
+                                         ///< caller's arrays
   uint32_t node_ = 0;
+  Boundary boundary_;
+  std::map<std::pair<const Graph*, uint32_t>, std::unique_ptr<Lowering>> bodies_;  ///< of functions, by stage
 };
 
 }  // namespace tessera::graph

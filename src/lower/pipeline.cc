@@ -98,7 +98,7 @@ void PipelineLowering::place_given() {
 void PipelineLowering::lower(Pass& pass) {
   const ops::Builder& builder = this->builder(pass);
   body_.converted_.clear();
-  body_.passed_on_ = {pass.gives.begin(), pass.gives.end()};
+  body_.given_by_function_ = {pass.gives.begin(), pass.gives.end()};
   std::vector<ops::FunctionOperand> operands;
   around_.add_as(around_.node_, [&] {
     begin_micro_batches(pass);

@@ -84,15 +84,16 @@ std::vector<Array> call_reference(const Evaluation& e) {
 /// The layouts that were chosen for the function.
 std::vector<LayoutChoice> call_layouts(Lowering& l, const Node& node) {
   const Graph& function = *node.body;
-  const std::vector<ValueLayout>& inside = l.function(node).body.layouts.values;
+  const Lowering& body = l.body_of(node);
   LayoutChoice choice;
   for (ValueId id : function.inputs()) {
     const ValueId given = node.inputs[choice.inputs.size()];
-    choice.inputs.push_back(inside[id].weight ? l.weight_layout(given) : inside[id]);
+    const ValueLayout& inside = body.layout_of(id);
+    choice.inputs.push_back(inside.weight ? l.weight_layout(given) : l.placed(inside));
   }
   for (const auto& [name, id] : function.outputs()) {
     const auto& form = l.form_of(node.outputs[choice.outputs.size()]);
-    choice.outputs.push_back(form ? ValueLayout{.weight = form} : bound_layout(inside[id]));
+    choice.outputs.push_back(form ? ValueLayout{.weight = form} : l.placed(body.result_layout(id)));
   }
   return {choice};
 }

@@ -208,7 +208,7 @@ class Generator {
   };
 
   bool add_operation() {
-    if (random_.below(12) == 0) return add_function(random_.coin());
+    if (random_.below(12) == 0) return add_function(random_.below(3) == 0);
     const std::span<const Operation* const> all = all_operations();
     const Operation& operation = *all[random_.below(static_cast<uint32_t>(all.size()))];
     const std::vector<Case> cases = operation.cases();
@@ -310,37 +310,52 @@ class Generator {
     return leaf;
   }
 
-  /// A function of its own, called once or twice, or repeated.
+  /// A function of its own, called a few times, or repeated.
   bool add_function(bool repeats) {
     if (options_.operations < 3) return false;
     auto body = std::make_shared<const Recipe>(function_of(
         Generator(seed_ * 31 + recipe_.items.size(), {.operations = 2, .hosts_only = options_.hosts_only})
             .run()));
     if (body->items.empty()) return false;
-    for (uint32_t call = 0; call < (repeats ? 1 : 1 + random_.below(2)); ++call) {
-      std::vector<Item> leaves;
-      Item item{.operation = repeats ? "loop" : "call", .body = body};
-      if (repeats) item.loop = loop_of(*body);
-      for (size_t i = 0; i < body->items.size(); ++i) {
-        Item of = body->items[i];
-        if (of.kind != Kind::input) continue;
-        if (repeats && item.loop->indexed.contains(name_of_item(i)))
-          of.type = of_all_passes(of.type, item.loop->count, name_of_item(i));
-        Sizes none;
-        const std::optional<ItemOutput> found = of.given.empty() ? find(of.type, none, false) : std::nullopt;
-        item.inputs.push_back(found.value_or(ItemOutput{recipe_.items.size() + leaves.size(), 0}));
-        if (found) continue;
-        leaves.push_back(of);
-        if (of.type.pattern) leaves.back().kind = Kind::parameter;
-        if (is_float(of.type.type) && of.given.empty() && random_.coin())
-          leaves.back().kind = Kind::parameter;
+    const bool are_layers = !repeats && random_.coin();
+    const uint32_t calls = repeats ? 1 : 1 + random_.below(are_layers ? 4 : 2);
+    for (uint32_t call = 0; call < calls; ++call)
+      if (!add_call(body, repeats, are_layers ? std::optional(call) : std::nullopt)) break;
+    return true;
+  }
+
+  /// A layer takes a result of the layer before, if there is one, and parameters of its own.
+  bool add_call(const std::shared_ptr<const Recipe>& body, bool repeats, std::optional<uint32_t> layer) {
+    std::vector<Item> leaves;
+    Item item{.operation = repeats ? "loop" : "call", .body = body};
+    if (repeats) item.loop = loop_of(*body);
+    const size_t before = recipe_.items.size() - 1;
+    bool is_chained = !layer || *layer == 0;
+    for (size_t i = 0; i < body->items.size(); ++i) {
+      Item of = body->items[i];
+      if (of.kind != Kind::input) continue;
+      if (repeats && item.loop->indexed.contains(name_of_item(i)))
+        of.type = of_all_passes(of.type, item.loop->count, name_of_item(i));
+      std::optional<ItemOutput> found;
+      if (!is_chained) {
+        for (size_t output = 0; output < built_.values.back().size() && !found; ++output)
+          if (type_at({before, output}) == of.type) found = ItemOutput{before, output};
+        is_chained = found.has_value();
       }
-      for (Item& leaf : leaves) add(std::move(leaf));
-      try {
-        add(std::move(item));
-      } catch (const UsageError&) {
-        return true;
-      }
+      Sizes none;
+      if (!found && !layer && of.given.empty()) found = find(of.type, none, false);
+      item.inputs.push_back(found.value_or(ItemOutput{recipe_.items.size() + leaves.size(), 0}));
+      if (found) continue;
+      leaves.push_back(of);
+      if (of.type.pattern) leaves.back().kind = Kind::parameter;
+      if (is_float(of.type.type) && of.given.empty() && (layer || random_.coin()))
+        leaves.back().kind = Kind::parameter;
+    }
+    for (Item& leaf : leaves) add(std::move(leaf));
+    try {
+      add(std::move(item));
+    } catch (const UsageError&) {
+      return false;
     }
     return true;
   }
@@ -474,6 +489,7 @@ class Generator {
     if (random_.below(3) == 0) options.micro_batches = 2 + random_.below(2);
     if (options.micro_batches > 1 && random_.coin()) choose_pipeline(options);
     if (random_.coin()) options.replicas = options_.most_replicas;
+    if (random_.below(6) == 0) options.state = Type::f16;
     recipe_.lesson = lesson;
     // Trained state is set by its update alone.
     std::erase_if(recipe_.assignments, [&](const auto& assignment) {
@@ -633,17 +649,18 @@ std::string lesson_code(const Lesson& lesson) {
       "add_training(mean({}({})), {{.optimizer = {}{}, .micro_batches = {}, .pipeline = "
       "{{pipeline_named(\"{}\"), {{{}}}}}, "
       ".groups = {{{}}}, "
-      ".replicas = {}}});{}\n",
+      ".replicas = {}, .state = Type::{}}});{}\n",
       lesson.squared ? "square of " : "", code_of(lesson.losses),
       std::visit([](const auto& one) { return code_of(one); }, o.optimizer),
       o.clip_norm ? fmt::format(", .clip_norm = {}", *o.clip_norm) : "", o.micro_batches,
       name_of(o.pipeline.kind), fmt::join(o.pipeline.recomputed, ", "), code_of(o.groups), o.replicas,
-      lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
+      name_of(o.state),      lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
 }
 
 }  // namespace
 
 bool Recipe::has_type(Type type) const {
+  if (lesson && lesson->has_updates && lesson->options.state == type) return true;
   return std::ranges::any_of(items, [&](const Item& item) {
     return (item.kind != Kind::result && item.type.type == type) ||
            (item.body && item.body->has_type(type)) ||
@@ -701,6 +718,8 @@ std::vector<Recipe> smaller(const Recipe& recipe) {
     if (recipe.lesson->options.micro_batches > 1)
       change([](Recipe& r) { r.lesson->options.micro_batches = 1; });
     if (recipe.lesson->options.replicas > 1) change([](Recipe& r) { r.lesson->options.replicas = 1; });
+    if (recipe.lesson->options.state != Type::f32)
+      change([](Recipe& r) { r.lesson->options.state = Type::f32; });
     if (recipe.lesson->options.clip_norm) change([](Recipe& r) { r.lesson->options.clip_norm.reset(); });
     if (!recipe.lesson->options.groups.empty()) change([](Recipe& r) { r.lesson->options.groups.clear(); });
     if (recipe.lesson->has_gradient_outputs)

@@ -1,0 +1,175 @@
+// Updates of parameters on tiles: those that are alike are calls of one function.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lower/lowering.h"
+
+namespace tessera::graph {
+
+using ops::Operand;
+
+void Lowering::find_shared_updates() {
+  if (on_host() || is_function_ || is_body_) return;
+  std::vector<SharedUpdate> all;
+  for (ParameterUpdate& update : updates_of_parameters(graph_))
+    all.push_back(shared_update(std::move(update)));
+  std::vector<size_t> first(all.size()), count(all.size());
+  for (size_t u = 0; u < all.size(); ++u) {
+    first[u] = 0;
+    while (first[u] < u && (first[first[u]] != first[u] || !are_alike(all[first[u]], all[u]))) ++first[u];
+    ++count[first[u]];
+  }
+  for (size_t u = 0; u < all.size(); ++u) {
+    if (count[first[u]] == 1) continue;
+    for (uint32_t node : all[u].of.nodes) skipped_[node] = true;
+    for (uint32_t node : all[u].of.rounding) skipped_[node] = true;
+    const uint32_t last = all[u].of.nodes.back();
+    skipped_[last] = false;
+    all[u].kind = first[u];
+    shared_updates_.emplace(last, std::move(all[u]));
+  }
+}
+
+Lowering::SharedUpdate Lowering::shared_update(ParameterUpdate of) {
+  SharedUpdate update{.of = std::move(of)};
+  const uint32_t before = node_;
+  for (const auto& [value, state] : update.of.given) {
+    node_ = *graph_.info(value).node;
+    update.is_read_later.push_back(state && is_read_later(*state, graph_.nodes()[node_]));
+  }
+  node_ = before;
+  return update;
+}
+
+/// Whether two updates have the same code, if what they take lies on the same tiles.
+bool Lowering::are_alike(const SharedUpdate& a, const SharedUpdate& b) const {
+  if (a.is_read_later != b.is_read_later) return false;
+  const auto values = correspondence(graph_, a.of, b.of);
+  if (!values) return false;
+  const auto lie_alike = [&](ValueId id, const ValueLayout& one, const ValueLayout& other) {
+    return one.weight.has_value() == other.weight.has_value() &&
+           operand_layout(graph_.type(id), one) == operand_layout(graph_.type(id), other);
+  };
+  for (const auto& [one, other] : *values)
+    if (!lie_alike(one, layout_of(one), layout_of(other))) return false;
+  const auto all_lie_alike = [&](const std::vector<ValueId>& ids, const std::vector<ValueLayout>& one,
+                                 const std::vector<ValueLayout>& other) {
+    for (size_t i = 0; i < ids.size(); ++i)
+      if (!lie_alike(ids[i], one[i], other[i])) return false;
+    return true;
+  };
+  for (size_t i = 0; i < a.of.nodes.size(); ++i) {
+    const uint32_t n = a.of.nodes[i], m = b.of.nodes[i];
+    const LayoutChoice &one = lowered_.layouts.nodes[n], &other = lowered_.layouts.nodes[m];
+    if (stages_.nodes[n] != stages_.nodes[m] || stages_.nodes[n] != stages_.nodes[a.of.nodes[0]] ||
+        !all_lie_alike(graph_.nodes()[n].inputs, one.inputs, other.inputs) ||
+        !all_lie_alike(graph_.nodes()[n].outputs, one.outputs, other.outputs))
+      return false;
+  }
+  return true;
+}
+
+void Lowering::lower_shared_update(const SharedUpdate& update) {
+  const uint32_t last = node_;
+  const UpdateFunction* function = function_of(update);
+  if (function == nullptr) {
+    for (uint32_t node : update.of.nodes) lower(node_ = node);
+  } else {
+    add_as(last, [&] { call(*function, update.of); });
+  }
+  for (uint32_t node : update.of.rounding) lower(node_ = node);
+  node_ = last;
+}
+
+/// The function for updates of this kind of what lies as here, built at its first call; null: an operand is
+/// a part of a variable.
+const Lowering::UpdateFunction* Lowering::function_of(const SharedUpdate& update) {
+  const program::Program& program = builder().program();
+  const auto& taken = update.of.taken;
+  for (ValueId id : taken)
+    if (operand_of(id).box != program.variable(operand_of(id).variable).whole()) return nullptr;
+  for (const UpdateFunction& known : update_functions_) {
+    if (known.kind != update.kind) continue;
+    size_t same = 0;
+    while (same < taken.size() &&
+           program.variable(operand_of(taken[same]).variable).mapping ==
+               program.variable(known.function.operands[same].operand.variable).mapping)
+      ++same;
+    if (same == taken.size()) return &known;
+  }
+  return &update_functions_.emplace_back(build_function(update));
+}
+
+Lowering::UpdateFunction Lowering::build_function(const SharedUpdate& update) {
+  program::Program& program = builder().program();
+  const auto outside = std::exchange(steps_, {});
+  const auto converted = std::exchange(converted_, {});
+  std::vector<Operand> taken;
+  std::vector<ops::FunctionOperand> operands;
+  for (ValueId id : update.of.taken) {
+    taken.push_back(operand_of(id));
+    program::Variable argument = program.variable(taken.back().variable);
+    argument.name += ".argument";
+    argument.role = program::Role::argument;
+    argument.contents.reset();
+    lowered_.operands[id] = builder().whole(program.add(std::move(argument)));
+    operands.push_back({operand_of(id), program::Access::in});
+  }
+  for (const auto& [value, state] : update.of.given)
+    if (state) given_by_function_.insert(value);
+  for (uint32_t node : update.of.nodes) lower(node_ = node);
+  UpdateFunction result{.kind = update.kind};
+  for (const auto& [value, state] : update.of.given) {
+    const Operand& given = operand_of(value);
+    result.given.push_back({given, state ? std::optional(position_as_given(given, operands)) : std::nullopt});
+  }
+  const program::StepId body = builder().sequence(std::exchange(steps_, outside));
+  result.function =
+      builder().function(fmt::format("update{}", update_functions_.size()), std::move(operands), body);
+  converted_ = converted;
+  given_by_function_.clear();
+  for (size_t i = 0; i < taken.size(); ++i) lowered_.operands[update.of.taken[i]] = taken[i];
+  for (uint32_t node : update.of.nodes)
+    for (ValueId output : graph_.nodes()[node].outputs) lowered_.operands[output].reset();
+  return result;
+}
+
+/// The position among a function's operands of one that the function gives.
+size_t Lowering::position_as_given(const Operand& given, std::vector<ops::FunctionOperand>& operands) {
+  Operand argument = given;
+  if (!builder().program().variable(given.variable).is_argument()) {
+    program::Variable own = builder().program().variable(given.variable);
+    own.name += ".given";
+    own.role = program::Role::argument;
+    argument = builder().whole(builder().program().add(std::move(own)));
+    builder().send(given, argument, steps_);
+  }
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (operands[i].operand.variable == argument.variable) {
+      if (operands[i].access == program::Access::in) operands[i].access = program::Access::inout;
+      return i;
+    }
+  operands.push_back({argument, program::Access::out});
+  return operands.size() - 1;
+}
+
+void Lowering::call(const UpdateFunction& function, const ParameterUpdate& update) {
+  std::vector<Operand> operands;
+  for (ValueId id : update.taken) operands.push_back(operand_of(id));
+  for (size_t i = operands.size(); i < function.function.operands.size(); ++i) {
+    const auto given = std::ranges::find(function.given, i, &UpdateFunction::Given::position);
+    program::Variable own = builder().program().variable(function.function.operands[i].operand.variable);
+    own.name = graph_.info(update.given[static_cast<size_t>(given - function.given.begin())].first).name;
+    own.role = program::Role::temporary;
+    operands.push_back(builder().whole(builder().program().add(std::move(own))));
+  }
+  run(builder().call(function.function, operands));
+  for (size_t i = 0; i < update.given.size(); ++i) {
+    const auto& [inside, position] = function.given[i];
+    lowered_.operands[update.given[i].first] = position ? operands[*position] : inside;
+  }
+}
+
+}  // namespace tessera::graph

@@ -1,0 +1,170 @@
+#include "lower/parameter_updates.h"
+
+#include <algorithm>
+#include <set>
+
+#include "graph/operation.h"
+#include "graph/substream.h"
+
+namespace tessera::graph {
+namespace {
+
+bool is_number(const Graph& graph, ValueId id) {
+  return graph.info(id).kind == Kind::constant && graph.type(id).elements() == 1;
+}
+
+class UpdateSearch {
+ public:
+  explicit UpdateSearch(const Graph& graph)
+      : graph_(graph), users_(graph.values().size()), owners_(graph.nodes().size()) {
+    for (uint32_t n = 0; n < graph.nodes().size(); ++n)
+      for (ValueId input : graph.nodes()[n].inputs) users_[input].push_back(n);
+    for (const Assignment& assignment : graph.assignments())
+      states_[assignment.value].push_back(assignment.state);
+    for (const auto& [name, id] : graph.outputs()) outputs_.insert(id);
+  }
+
+  std::vector<ParameterUpdate> find() {
+    for (size_t n = graph_.nodes().size(); n-- > 0;)
+      if (may_belong(graph_.nodes()[n])) owners_[n] = owner_of(graph_.nodes()[n]);
+    std::map<ValueId, ParameterUpdate> by_parameter;
+    for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
+      if (!owners_[n]) continue;
+      ParameterUpdate& update = by_parameter[*owners_[n]];
+      (draws_numbers(graph_.nodes()[n]) ? update.rounding : update.nodes).push_back(n);
+    }
+    std::vector<ParameterUpdate> updates;
+    for (auto& [parameter, update] : by_parameter) {
+      if (!std::ranges::any_of(update.nodes, [&](uint32_t n) { return is_update(graph_.nodes()[n]); }))
+        continue;
+      connect(update);
+      updates.push_back(std::move(update));
+    }
+    std::ranges::sort(updates, {}, [](const ParameterUpdate& update) { return update.nodes.back(); });
+    return updates;
+  }
+
+ private:
+  /// Gradients themselves differ in what they are computed from.
+  bool may_belong(const Node& node) const {
+    const Traits& traits = node.operation->traits;
+    if (!node.backward || node.body || traits.weight || traits.over_replicas != nullptr) return false;
+    const auto is_scalar = [&](ValueId id) { return graph_.type(id).elements() == 1; };
+    return is_update(node) || traits.elementwise || std::ranges::all_of(node.outputs, is_scalar);
+  }
+
+  ValueId parameter_of(ValueId state) const { return graph_.info(state).belongs.value_or(state); }
+
+  /// The only parameter for whose update a node computes something.
+  std::optional<ValueId> owner_of(const Node& node) const {
+    std::set<std::optional<ValueId>> owners;
+    for (ValueId output : node.outputs) {
+      if (outputs_.contains(output)) return {};
+      if (const auto assigned = states_.find(output); assigned != states_.end())
+        for (ValueId state : assigned->second) owners.insert(parameter_of(state));
+      for (uint32_t user : users_[output]) {
+        if (draws_numbers(node)) return {};
+        owners.insert(owners_[user]);
+      }
+    }
+    if (owners.size() != 1 || !*owners.begin()) return {};
+    const ValueId owner = **owners.begin();
+    return graph_.info(owner).kind == Kind::parameter ? std::optional(owner) : std::nullopt;
+  }
+
+  void connect(ParameterUpdate& update) const {
+    std::set<ValueId> own, seen;
+    for (uint32_t n : update.nodes) {
+      const Node& node = graph_.nodes()[n];
+      for (ValueId input : node.inputs)
+        if (!own.contains(input) && !is_number(graph_, input) && seen.insert(input).second)
+          update.taken.push_back(input);
+      own.insert(node.outputs.begin(), node.outputs.end());
+    }
+    const auto is_rounded = [&](ValueId id) {
+      return std::ranges::any_of(users_[id], [&](uint32_t user) {
+        return std::ranges::find(update.rounding, user) != update.rounding.end();
+      });
+    };
+    for (uint32_t n : update.nodes)
+      for (ValueId output : graph_.nodes()[n].outputs) {
+        const auto assigned = states_.find(output);
+        if (assigned != states_.end())
+          for (ValueId state : assigned->second) update.given.emplace_back(output, state);
+        else if (is_rounded(output))
+          update.given.emplace_back(output, std::nullopt);
+      }
+  }
+
+  const Graph& graph_;
+  std::vector<std::vector<uint32_t>> users_;        ///< by value: the nodes that take it
+  std::map<ValueId, std::vector<ValueId>> states_;  ///< by value: the state to which it is assigned
+  std::set<ValueId> outputs_;                       ///< of the graph
+  std::vector<std::optional<ValueId>> owners_;      ///< by node
+};
+
+/// Compares two updates, operation by operation.
+class Comparison {
+ public:
+  Comparison(const Graph& graph, const ParameterUpdate& from, const ParameterUpdate& to)
+      : graph_(graph), from_(from), to_(to) {}
+
+  std::optional<std::map<ValueId, ValueId>> run() {
+    if (from_.nodes.size() != to_.nodes.size() || from_.taken.size() != to_.taken.size() ||
+        from_.given.size() != to_.given.size())
+      return {};
+    for (size_t i = 0; i < from_.taken.size(); ++i)
+      if (!add(from_.taken[i], to_.taken[i])) return {};
+    for (size_t i = 0; i < from_.nodes.size(); ++i)
+      if (!are_alike(graph_.nodes()[from_.nodes[i]], graph_.nodes()[to_.nodes[i]])) return {};
+    for (size_t i = 0; i < from_.given.size(); ++i)
+      if (!are_alike(from_.given[i], to_.given[i])) return {};
+    return std::move(to_by_from_);
+  }
+
+ private:
+  bool add(ValueId from, ValueId to) {
+    to_by_from_[from] = to;
+    return graph_.type(from) == graph_.type(to);
+  }
+
+  bool are_alike(const Node& from, const Node& to) {
+    if (from.operation != to.operation || from.attributes != to.attributes ||
+        from.inputs.size() != to.inputs.size() || from.outputs.size() != to.outputs.size())
+      return false;
+    for (size_t i = 0; i < from.inputs.size(); ++i)
+      if (!are_same(from.inputs[i], to.inputs[i])) return false;
+    for (size_t i = 0; i < from.outputs.size(); ++i)
+      if (!add(from.outputs[i], to.outputs[i])) return false;
+    return true;
+  }
+
+  bool are_same(ValueId from, ValueId to) const {
+    if (is_number(graph_, from) && is_number(graph_, to))
+      return graph_.type(from) == graph_.type(to) && graph_.contents(from) == graph_.contents(to);
+    const auto found = to_by_from_.find(from);
+    return found != to_by_from_.end() && found->second == to;
+  }
+
+  bool are_alike(const std::pair<ValueId, std::optional<ValueId>>& from,
+                 const std::pair<ValueId, std::optional<ValueId>>& to) const {
+    if (!are_same(from.first, to.first) || from.second.has_value() != to.second.has_value()) return false;
+    const bool are_taken = from.second && to_by_from_.contains(*from.second);
+    return !are_taken || are_same(*from.second, *to.second);
+  }
+
+  const Graph& graph_;
+  const ParameterUpdate &from_, &to_;
+  std::map<ValueId, ValueId> to_by_from_;
+};
+
+}  // namespace
+
+std::vector<ParameterUpdate> updates_of_parameters(const Graph& graph) { return UpdateSearch(graph).find(); }
+
+std::optional<std::map<ValueId, ValueId>> correspondence(const Graph& graph, const ParameterUpdate& from,
+                                                         const ParameterUpdate& to) {
+  return Comparison(graph, from, to).run();
+}
+
+}  // namespace tessera::graph

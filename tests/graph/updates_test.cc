@@ -1,0 +1,151 @@
+// Updates of equal layers: on tiles they share code, and compute what updates of their own would.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "networks.h"
+
+namespace tessera::graph {
+namespace {
+
+constexpr uint32_t kRows = 6, kFeatures = 24;
+
+/// A layer with parameters of several kinds.
+std::shared_ptr<const Graph> layer(const Pattern& pattern, Type type) {
+  auto f = std::make_shared<Graph>();
+  const Value x = f->input("x", {kRows, kFeatures}, type);
+  const Value first = f->input("first.weight", {2 * kFeatures, kFeatures}, type);
+  const Value sparse =
+      f->input("second.weight",
+               TensorType{type, {kFeatures, 2 * kFeatures}, std::make_shared<const Pattern>(pattern), {}});
+  const Value h = gelu(linear(x, first, f->input("first.bias", {2 * kFeatures}, type)));
+  const Value y = linear(h, sparse, f->input("second.bias", {kFeatures}, type));
+  f->output("y", layer_norm(x + y, f->input("norm.gain", {kFeatures}, type),
+                            f->input("norm.bias", {kFeatures}, type)));
+  return f;
+}
+
+/// Whether the updates of layers may share code: not if their results are outputs.
+enum class Code : uint8_t { shared, own };
+
+Graph network(uint32_t layers, const TrainingOptions& options, Type type, Code code,
+              std::optional<uint32_t> stages = {}) {
+  const Pattern pattern =
+      sparse::generate_pattern({PatternKind::random, kFeatures, 2 * kFeatures, 0.25, 4, 3});
+  const auto function = layer(pattern, type);
+  Graph g;
+  Value x = g.input("x", {kRows, kFeatures}, type);
+  for (uint32_t l = 0; l < layers; ++l) {
+    std::vector<Value> operands = {x};
+    for (ValueId id : function->inputs()) {
+      const TensorType& given = function->type(id);
+      const std::string name = fmt::format("{}.{}", l, function->info(id).name);
+      if (given.pattern)
+        operands.push_back(g.sparse_parameter(name, pattern, Initial::normal(0.2), type));
+      else if (function->info(id).name != "x")
+        operands.push_back(g.parameter(name, given.shape, Initial::normal(0.2), type));
+    }
+    x = g.call(function, operands, {.stage = stages ? std::optional(l * *stages / layers) : std::nullopt})[0];
+  }
+  const Value loss = mean(square(cast(x, Type::f32) - g.input("target", {kRows, kFeatures})));
+  g.output("loss", loss);
+  add_training(loss, options);
+  if (code == Code::own)
+    for (ValueId id = 0; id < g.values().size(); ++id)
+      if (const std::string name = g.info(id).name + ".updated";
+          g.info(id).kind == Kind::parameter && !g.type(id).pattern)
+        g.output(name + ".out", g.find(name));
+  return g;
+}
+
+Arrays inputs(const Graph& g, uint32_t step) {
+  Arrays arrays;
+  for (ValueId id : g.inputs()) {
+    const std::string& name = g.info(id).name;
+    arrays[name] = name == "lr"     ? std::vector<float>{0.0625}
+                   : name == "step" ? std::vector<float>{static_cast<float>(step)}
+                                    : narrowed(random_values(g.bound_type(id), -1, 1, 1, step, id));
+  }
+  return arrays;
+}
+
+std::vector<Optimizer> optimizers() {
+  return {Sgd{},
+          Sgd{.momentum = 0.9, .decay = 0.01, .nesterov = true},
+          Adam{.epsilon = 1e-3, .decay = 0.01, .decoupled = true},
+          Adam{.epsilon = 1e-3, .bias_correction = false},
+          Lamb{.epsilon = 1e-3, .decay = 0.01},
+          Lars{.momentum = 0.9, .decay = 0.01, .trust_coefficient = 0.01}};
+}
+
+Arrays trained(const Graph& graph, const Machine& machine) {
+  Session session(graph, machine);
+  EXPECT_TRUE(session.fits());
+  for (uint32_t step = 1; step <= 2; ++step) session.run(inputs(graph, step));
+  return session.state();
+}
+
+void expect_same_bits(const Arrays& found, const Arrays& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (const auto& [name, values] : expected)
+    EXPECT_EQ(std::memcmp(found.at(name).data(), values.data(), values.size() * sizeof(float)), 0) << name;
+}
+
+TEST(UpdatesOfLayers, AreThoseOfCodeOfTheirOwn) {
+  const Machine bow = Machine::find("bow").with("tiles", 9);
+  uint32_t number = 0;
+  for (const Optimizer& optimizer : optimizers())
+    for (Type type : {Type::f32, Type::f16})
+      for (Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+        SCOPED_TRACE(fmt::format("{}, optimizer {}", name_of(type), optimizer.index()));
+        TrainingOptions options{.optimizer = optimizer, .state = type, .rounding = rounding};
+        options.groups = {{.names = {"*.bias"}, .lr_scale = 0.5, .decay = 0, .trust_ratio = false}};
+        if (++number % 2 == 0) options.clip_norm = 0.5;
+        if (number % 3 == 0) options.micro_batches = 2;
+        if (type == Type::f16 && rounding == Rounding::stochastic && !std::holds_alternative<Lamb>(optimizer))
+          options.loss_scale = LossScale{.initial = 64};
+        expect_same_bits(trained(network(3, options, type, Code::shared), bow),
+                         trained(network(3, options, type, Code::own), bow));
+      }
+}
+
+TEST(UpdatesOfLayers, AreThoseOfCodeOfTheirOwnOnChips) {
+  const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
+  for (const Optimizer& optimizer : optimizers()) {
+    const TrainingOptions staged{.optimizer = optimizer, .clip_norm = 0.5};
+    expect_same_bits(trained(network(4, staged, Type::f32, Code::shared, 2), chips),
+                     trained(network(4, staged, Type::f32, Code::own, 2), chips));
+    const TrainingOptions replicated{.optimizer = optimizer, .replicas = 2};
+    expect_same_bits(trained(network(4, replicated, Type::f32, Code::shared), chips),
+                     trained(network(4, replicated, Type::f32, Code::own), chips));
+  }
+}
+
+/// Operations are counted where their code is first called.
+ptrdiff_t updates_with_code(const RunCost& cost) {
+  return std::ranges::count_if(cost.operations, [](const OperationCost& each) {
+    return each.seconds > 0 && (each.operation == "sgd" || each.operation.starts_with("adam"));
+  });
+}
+
+TEST(UpdatesOfLayers, AddNoCodeForEachLayer) {
+  const Machine bow = Machine::find("bow").with("tiles", 9);
+  for (const Optimizer& optimizer : optimizers())
+    for (Type state : {Type::f32, Type::f16}) {
+      SCOPED_TRACE(fmt::format("{}, optimizer {}", name_of(state), optimizer.index()));
+      const TrainingOptions options{.optimizer = optimizer, .state = state};
+      const auto cost = [&](uint32_t layers, Code code) {
+        return Session(network(layers, options, Type::f32, code), bow).cost();
+      };
+      const RunCost few = cost(3, Code::shared);
+      // One or two for each parameter of a layer.
+      EXPECT_LE(updates_with_code(few), 2 * 5);
+      EXPECT_EQ(updates_with_code(cost(7, Code::shared)), updates_with_code(few));
+      EXPECT_LE(few.seconds, cost(3, Code::own).seconds);
+    }
+}
+
+}  // namespace
+}  // namespace tessera::graph
