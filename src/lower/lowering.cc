@@ -185,10 +185,10 @@ void Lowering::take(ChosenLayouts layouts, Boundary boundary) {
 }
 
 Lowering& Lowering::body_of(const Node& call) {
-  const uint32_t stage = builders_.size() == 1 ? 0 : stages_.nodes[index_of(call)];
-  std::unique_ptr<Lowering>& body = bodies_[{call.body.get(), stage}];
+  const uint32_t place = place_of_stage(stages_.nodes[index_of(call)]);
+  std::unique_ptr<Lowering>& body = bodies_[{call.body.get(), place}];
   if (body) return *body;
-  body = std::make_unique<Lowering>(*call.body, builder_of_stage(stage), stages_of(*call.body));
+  body = std::make_unique<Lowering>(*call.body, builders_[place], stages_of(*call.body));
   body->substream_words_ = substream_words_;
   body->is_function_ = true;
   body->choose_weights(forms_of_body(call));

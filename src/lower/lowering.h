@@ -67,7 +67,7 @@ struct Lowered {
   std::vector<Conversion> conversions;
   std::vector<std::vector<Sets>> sets;  ///< by node: sets added by the node, or by lowering its function
   std::map<std::pair<std::shared_ptr<const Graph>, uint32_t>, LoweredFunction> functions;  ///< by function
-                                                                                           ///< and stage
+                                                                                           ///< and part of the chips
   std::map<uint32_t, std::unique_ptr<Lowered>> loops;  ///< bodies of loops, by node
 };
 
@@ -359,7 +359,7 @@ class Lowering {
                                          ///< caller's arrays
   uint32_t node_ = 0;
   Boundary boundary_;
-  std::map<std::pair<const Graph*, uint32_t>, std::unique_ptr<Lowering>> bodies_;  ///< of functions, by stage
+  std::map<std::pair<const Graph*, uint32_t>, std::unique_ptr<Lowering>> bodies_;  ///< of functions, by part of the chips
 };
 
 }  // namespace tessera::graph
