@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -41,10 +42,11 @@ struct Place {
   auto operator<=>(const Place&) const = default;
 };
 
-/// Values that calls pass on as they are: what one gives, and another takes.
+/// Values that calls pass on as they are: what one gives and another takes, or what several functions take.
 struct Passed {
-  std::vector<Place> places;
-  std::vector<ops::OperandLayout> parts;  ///< that they may have
+  std::vector<Place> places = {};
+  bool is_computed = false;                    ///< whether calls give it
+  std::vector<ops::OperandLayout> parts = {};  ///< that they may have
 };
 
 class BoundarySearch {
@@ -109,32 +111,37 @@ class BoundarySearch {
 
   void find_passed() {
     std::map<Place, std::vector<Place>> beside;
-    std::vector<Place> given;
+    std::set<Place> given;
+    std::vector<Place> all;
     for (const auto& [node, function] : calls_) {
       const auto connect = [&, function = function](ValueId outside, ValueId inside) {
         const Place one{{}, outside}, other{function, inside};
         beside[one].push_back(other);
         beside[other].push_back(one);
+        all.push_back(one);
       };
       const std::vector<ValueId> inputs = node->body->inputs();
       for (size_t i = 0; i < inputs.size(); ++i) connect(node->inputs[i], inputs[i]);
       size_t position = 0;
       for (const auto& [name, id] : node->body->outputs()) {
-        given.push_back({{}, node->outputs[position]});
+        given.insert({{}, node->outputs[position]});
         connect(node->outputs[position++], id);
       }
     }
-    std::map<Place, bool> seen;
-    for (const Place& first : given) {
+    std::set<Place> seen;
+    for (const Place& first : all) {
       Passed passed;
+      std::set<size_t> functions;
       std::vector<Place> reached = {first};
       for (size_t i = 0; i < reached.size(); ++i) {
-        if (std::exchange(seen[reached[i]], true)) continue;
-        passed.places.push_back(reached[i]);
-        const std::vector<Place>& next = beside[reached[i]];
-        reached.insert(reached.end(), next.begin(), next.end());
+        const Place place = reached[i];
+        if (!seen.insert(place).second) continue;
+        passed.places.push_back(place);
+        passed.is_computed = passed.is_computed || given.contains(place);
+        if (place.function) functions.insert(*place.function);
+        reached.insert(reached.end(), beside[place].begin(), beside[place].end());
       }
-      if (!passed.places.empty() &&
+      if ((passed.is_computed || functions.size() > 1) &&
           std::ranges::all_of(passed.places, [&](const Place& place) { return is_free(place); }))
         passed_.push_back(std::move(passed));
     }
@@ -152,7 +159,7 @@ class BoundarySearch {
     }
     for (Passed& passed : passed_)
       for (const Place& place : passed.places) {
-        if (!place.function) continue;
+        if (!place.function || !passed.is_computed) continue;
         const ChosenLayouts& layouts = free[*place.function];
         add_parts(passed, layouts.values[place.id]);
         const std::vector<Node>& nodes = lowering_of(place).graph().nodes();

@@ -114,7 +114,7 @@ TEST(Estimates, OfMoreCallsOnTilesHaveNoFurtherConversions) {
                      {.optimizer = optimizer == std::string("sgd") ? Optimizer(Sgd{}) : Optimizer(Lamb{})});
       return estimate(g, Machine::find("bow", 16));
     };
-    EXPECT_EQ(cost(9).conversions.size(), cost(4).conversions.size());
+    EXPECT_EQ(cost(12).conversions.size(), cost(8).conversions.size());
   }
 }
 
