@@ -132,6 +132,8 @@ enum class Combines : uint8_t { otherwise, multiplies, divides, adds };
 /// Properties of an operation on which the rest of the library relies, instead of its name.
 struct Traits {
   std::optional<WeightOperand> weight = {};
+  /// The operand, a matrix, of which the result has rows that a list names at run time.
+  std::optional<size_t> table = {};
   /// For operations other than products: the operand whose row i scales feature i of the result; a bias may
   /// follow it.
   std::optional<size_t> row_weight = {};

@@ -81,26 +81,12 @@ std::vector<float> rows_transposed(const std::vector<float>& values, uint64_t ro
   return result;
 }
 
-/// How operations use values as weights, in functions and loops too.
-struct WeightUse {
-  uint32_t rows = 0;      ///< of the batch of the first product; 0: there is none
-  Type type = Type::f32;  ///< that of all products, or one that holds those of all
-  /// Whether all that reads it are products: functions, whose weights are planned by themselves, have to find
-  /// it as their callers do.
-  bool is_forward_only = true;
-
-  void add(const WeightUse& other) {
-    if (rows != 0 && other.rows != 0 && type != other.type) type = Type::f32;
-    if (rows == 0) rows = other.rows, type = other.type;
-    is_forward_only = is_forward_only && other.is_forward_only;
-  }
-};
 using WeightUses = std::map<ValueId, WeightUse>;
 
 WeightUses uses_of_weights(const Graph& graph, const WeightForms& forms) {
   WeightUses uses;
   for (const Node& node : graph.nodes()) {
-    const auto& own = node.operation->traits.weight;
+    const auto& [own, table] = std::tie(node.operation->traits.weight, node.operation->traits.table);
     std::set<ValueId> same;
     if (node.body) {
       const WeightUses in_body = uses_of_weights(*node.body, forms_of_body(node));
@@ -111,7 +97,10 @@ WeightUses uses_of_weights(const Graph& graph, const WeightForms& forms) {
       }
     }
     if (const auto taken = weight_input(node))
-      uses[weight_of(forms, *taken)].add({graph.type(node.inputs[0]).rows(), graph.type(*taken).type});
+      uses[weight_of(forms, *taken)].add({.rows = graph.type(node.inputs[0]).rows(),
+                                          .type = graph.type(*taken).type,
+                                          .has_gradients = own->product != ProductKind::forward});
+    if (table) uses[weight_of(forms, node.inputs[*table])].rows_taken += graph.type(node.outputs[0]).rows();
     if (own && own->product == ProductKind::forward) continue;
     for (ValueId input : node.inputs)
       if (!same.contains(input)) uses[weight_of(forms, input)].is_forward_only = false;
@@ -273,10 +262,10 @@ void Lowering::place_weights() {
     if (lowered_.weights.contains(id) || given_weights_.contains(id)) return;
     TensorType type = graph_.type(id);
     const auto found = uses.find(id);
-    const WeightUse use = found != uses.end() ? found->second : WeightUse();
+    WeightUse use = found != uses.end() ? found->second : WeightUse();
     if (use.rows != 0) type.type = use.type;
-    lowered_.weights[id] = make_weight(builder_of(id), type, graph_.info(id).name, std::max(use.rows, 1U),
-                                       !is_function_ && use.is_forward_only);
+    use.is_forward_only = use.is_forward_only && !is_function_;
+    lowered_.weights[id] = make_weight(builder_of(id), type, graph_.info(id).name, use);
   };
   for (ValueId id = 0; id < graph_.values().size(); ++id)
     if (lowered_.forms[id] == id) place(id);

@@ -20,8 +20,8 @@ std::vector<float> LinearWeight::load(std::span<const float> stored) const {
 }
 
 std::unique_ptr<LinearWeight> make_weight(const ops::Builder& builder, const TensorType& type,
-                                          const std::string& name, uint32_t n, bool forward_only) {
-  if (!builder.is_host()) return std::make_unique<TiledWeight>(builder, type, name, n, forward_only);
+                                          const std::string& name, const WeightUse& use) {
+  if (!builder.is_host()) return std::make_unique<TiledWeight>(builder, type, name, use);
   if (!type.pattern) return std::make_unique<HostDenseWeight>(type);
   return std::make_unique<HostSparseWeight>(type, name);
 }

@@ -95,9 +95,27 @@ class LinearWeight {
   virtual void set_pattern(const Pattern& pattern);
 };
 
-/// A weight for products with `n` rows, on the builder's machine. `name` is the name of its parameter. If
-/// `forward_only`, there are no gradients.
+/// How operations use a value as a weight, in functions and loops too.
+struct WeightUse {
+  uint32_t rows = 0;           ///< of the batch of the first product; 0: there is none
+  uint32_t rows_taken = 0;     ///< rows of the weight that lists choose
+  Type type = Type::f32;       ///< that of all products, or one that holds those of all
+  bool has_gradients = false;  ///< whether there are products for gradients
+  /// Whether all that reads it are products: functions, whose weights are planned by themselves, have to find
+  /// it as their callers do.
+  bool is_forward_only = true;
+
+  void add(const WeightUse& other) {
+    if (rows != 0 && other.rows != 0 && type != other.type) type = Type::f32;
+    if (rows == 0) rows = other.rows, type = other.type;
+    rows_taken += other.rows_taken;
+    has_gradients = has_gradients || other.has_gradients;
+    is_forward_only = is_forward_only && other.is_forward_only;
+  }
+};
+
+/// A weight on the builder's machine. `name` is the name of its parameter.
 std::unique_ptr<LinearWeight> make_weight(const ops::Builder& builder, const TensorType& type,
-                                          const std::string& name, uint32_t n, bool forward_only);
+                                          const std::string& name, const WeightUse& use);
 
 }  // namespace tessera::graph

@@ -14,6 +14,7 @@
 #include "operations/list.h"
 #include "ops/map/elementwise.h"
 #include "ops/map/gather.h"
+#include "ops/map/table.h"
 
 namespace tessera::graph {
 namespace {
@@ -85,8 +86,13 @@ Operand list_of(Lowering& l, size_t input) {
 }
 
 /// Rows that lie together: those of a panel, or 1.
-uint32_t panel_rows(const Lowering& l, const TensorType& type, const ValueLayout& layout) {
-  return l.operand_layout(type, layout).panels ? ops::PanelLayout::kRows : 1;
+uint32_t panel_rows(const ops::OperandLayout& layout) { return layout.panels ? ops::PanelLayout::kRows : 1; }
+
+/// Whether rows can be taken from a weight where its products have it, and added to its gradient there: in
+/// panels, or in a grid of parts.
+bool has_rows(const Lowering& l, ValueId weight) {
+  const ops::OperandLayout layout = l.weight(weight).layout();
+  return layout.panels || (layout.parts && layout.parts->slices() == 1 && !layout.transposed);
 }
 
 /// Where rows of a matrix are chosen, on tiles: a matrix of which some columns take a small part of a tile
@@ -101,26 +107,47 @@ std::vector<program::MappedBox> mapping_of_rows(const Lowering& l, const TensorT
   return Lowering::columns_on_tiles(builder, type.rows(), type.cols());
 }
 
-/// The weight row by row, or as its products have it, where rows can be taken from that.
+/// Operands ids, table and result.
+program::StepId add_lookup(const ops::Builder& builder, const TensorType& table,
+                           const ops::OperandLayout& layout, const std::vector<Operand>& operands) {
+  const uint32_t rows = operands[0].rows();
+  const Type type = builder.type_of(operands[1]);
+  if (layout.parts) return ops::add(builder, ops::TableLookupProblem{type, *layout.parts, rows}, operands);
+  return ops::add(builder,
+                  ops::LookupProblem{.type = type,
+                                     .source_rows = table.rows(),
+                                     .cols = table.cols(),
+                                     .rows = rows,
+                                     .panel_rows = panel_rows(layout)},
+                  operands);
+}
+
+/// The weight row by row, or as its products have it.
 std::vector<LayoutChoice> embedding_layouts(Lowering& l, const Node& node) {
+  const TensorType& table = l.graph().type(node.inputs[1]);
   std::vector<LayoutChoice> choices = row_layouts(l, node);
-  choices.front().mappings = {{}, mapping_of_rows(l, l.graph().type(node.inputs[1]))};
-  if (l.form_of(node.inputs[1]) && l.weight(node.inputs[1]).layout().panels) {
-    choices.push_back(choices.front());
-    choices.back().inputs[1] = l.weight_layout(node.inputs[1]);
-  }
+  choices.front().mappings = {{}, mapping_of_rows(l, table)};
+  if (!l.form_of(node.inputs[1]) || !has_rows(l, node.inputs[1])) return choices;
+  choices.push_back(choices.front());
+  choices.back().inputs[1] = l.weight_layout(node.inputs[1]);
+  if (l.on_host()) return choices;
+  const TensorType& y = l.graph().type(node.outputs[0]);
+  for (LayoutChoice& choice : choices)
+    choice.seconds = seconds_alone(l.builder().machine(), [&](const ops::Builder& builder) {
+      const ops::OperandLayout layout = l.operand_layout(table, choice.inputs[1]);
+      return add_lookup(
+          builder, table, layout,
+          {builder.add("ids", program::Role::input, Type::u32, ops::matrix_layout(y.rows(), 1, {})),
+           builder.add("table", program::Role::state, table.type, layout),
+           builder.add("y", program::Role::output, table.type, ops::matrix_layout(y.rows(), y.cols(), {}))});
+    });
   return choices;
 }
 
 void lower_embedding(Lowering& l, const Node& node) {
   const Operand ids = list_of(l, 0), weight = l.input(1), y = l.output(0);
-  const TensorType& type = l.graph().type(node.inputs[1]);
-  l.add(ops::LookupProblem{.type = l.builder().type_of(weight),
-                           .source_rows = type.rows(),
-                           .cols = type.cols(),
-                           .rows = ids.rows(),
-                           .panel_rows = panel_rows(l, type, l.input_layout(1))},
-        {ids, weight, y});
+  const TensorType& table = l.graph().type(node.inputs[1]);
+  l.run(add_lookup(l.builder(), table, l.operand_layout(table, l.input_layout(1)), {ids, weight, y}));
 }
 
 constexpr size_t kAddend = 2;
@@ -171,38 +198,63 @@ std::vector<Array> gradient_reference(const Evaluation& e) {
   return {dw};
 }
 
+/// Operands ids, values and sums. On tiles rows are summed where columns are whole, and the sums added where
+/// the addend lies, unless that is in parts: otherwise all of it were exchanged twice.
+program::StepId add_rows(const ops::Builder& builder, const Node& node, const TensorType& type,
+                         const ops::OperandLayout& layout, const std::vector<Operand>& operands) {
+  const bool adds = node.inputs.size() > kAddend, apart = adds && !builder.is_host();
+  const Operand &ids = operands[0], &sums = operands[2];
+  if (layout.parts)
+    return ops::add(builder, ops::TableAddProblem{*layout.parts, ids.rows(), padding_of(node)}, operands);
+  const Operand rows = apart ? builder.temporary("rows", Type::f32, sums.rows(), sums.cols()) : sums;
+  const program::StepId summed = ops::add(builder,
+                                          ops::ScatterAddProblem{.out_rows = type.rows(),
+                                                                 .cols = type.cols(),
+                                                                 .rows = ids.rows(),
+                                                                 .skipped = padding_of(node),
+                                                                 .panel_rows = panel_rows(layout),
+                                                                 .adds = adds && !apart},
+                                          {ids, operands[1], rows});
+  if (!apart) return summed;
+  const ops::BinaryProblem both{kernels::Binary::add, Type::f32, sums.rows(), sums.cols()};
+  return builder.sequence({summed, ops::add(builder, both, {sums, rows, sums})});
+}
+
 /// Row by row, or if it adds to the gradient of a product's weight, as that has it.
 std::vector<LayoutChoice> embedding_gradient_layouts(Lowering& l, const Node& node) {
   std::vector<LayoutChoice> choices = row_layouts(l, node);
   const std::optional<ValueId> form = l.form_of(node.outputs[0]);
-  if (form && l.weight(*form).layout().panels) {
-    choices.push_back(choices.front());
-    choices.back().inputs[kAddend] = choices.back().outputs[0] = {.weight = form};
-  }
+  if (!form || !has_rows(l, *form)) return choices;
+  choices.push_back(choices.front());
+  choices.back().inputs[kAddend] = choices.back().outputs[0] = {.weight = form};
+  if (l.on_host()) return choices;
+  const TensorType& type = l.graph().type(node.outputs[0]);
+  const uint32_t rows = l.graph().type(node.inputs[0]).rows();
+  for (LayoutChoice& choice : choices)
+    choice.seconds = seconds_alone(l.builder().machine(), [&](const ops::Builder& builder) {
+      using program::Role;
+      const ops::OperandLayout layout = l.operand_layout(type, choice.outputs[0]);
+      return add_rows(builder, node, type, layout,
+                      {builder.add("ids", Role::input, Type::u32, ops::matrix_layout(rows, 1, {})),
+                       builder.add("dy", Role::input, Type::f32, ops::matrix_layout(rows, type.cols(), {})),
+                       builder.add("dw", Role::state, Type::f32, layout)});
+    });
   return choices;
 }
 
-/// Sums in FP32. On tiles rows are summed where columns are whole, and the sums added where the addend lies:
-/// otherwise all of it were exchanged twice.
+/// Sums in FP32.
 void lower_embedding_gradient(Lowering& l, const Node& node) {
-  const bool adds = node.inputs.size() > kAddend, apart = adds && !l.on_host();
+  const bool adds = node.inputs.size() > kAddend;
   const Operand ids = list_of(l, 1), dy = l.as_type(l.input(0), Type::f32);
   if (adds) l.begin_output_with(0, kAddend);
   const TensorType& type = l.graph().type(node.outputs[0]);
   const Operand dw = l.output(0, mapping_of_rows(l, type));
   const bool is_sum = type.type == Type::f32;
-  const Operand sums = is_sum ? dw : l.temporary("sums", Type::f32, dw.rows(), dw.cols());
+  const Operand sums =
+      is_sum ? dw
+             : l.builder().temporary("sums", Type::f32, dw.rows(), dw.cols(), l.builder().mapping_of(dw));
   if (adds) l.convert_type(dw, sums);
-  const Operand rows = apart ? l.temporary("rows", Type::f32, dw.rows(), dw.cols()) : sums;
-  l.add(ops::ScatterAddProblem{.out_rows = type.rows(),
-                               .cols = type.cols(),
-                               .rows = ids.rows(),
-                               .skipped = padding_of(node),
-                               .panel_rows = panel_rows(l, type, l.output_layout(0)),
-                               .adds = adds && !apart},
-        {ids, dy, rows});
-  if (apart)
-    l.add(ops::BinaryProblem{kernels::Binary::add, Type::f32, dw.rows(), dw.cols()}, {sums, rows, sums});
+  l.run(add_rows(l.builder(), node, type, l.operand_layout(type, l.output_layout(0)), {ids, dy, sums}));
   l.convert_type(sums, dw);
 }
 
@@ -250,7 +302,7 @@ constexpr Operation kEmbedding[] = {{.name = "embedding",
                                      .layouts = embedding_layouts,
                                      .lower = lower_embedding,
                                      .cases = embedding_cases,
-                                     .traits = {.keeps_samples = embedding_keeps_samples}},
+                                     .traits = {.table = 1, .keeps_samples = embedding_keeps_samples}},
                                     {.name = "embedding_gradient",
                                      .least_inputs = 2,
                                      .most_inputs = 3,

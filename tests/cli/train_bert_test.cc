@@ -206,6 +206,15 @@ TEST_F(TrainBertCliTest, AStepFitsTiles) {
   EXPECT_GT(r["predicted_seconds"], 0);
 }
 
+/// Also with all tokens of BERT, whose embeddings fill most of the memory.
+TEST_F(TrainBertCliTest, AStepWithBertsVocabularyFitsTiles) {
+  const json r = results_of(
+      run("train bert --documents 100 --vocabulary 30522 --length 64 --batch 1 --machine gc200 --estimate "
+          "--json"))[0];
+  EXPECT_EQ(r["settings"]["vocab_size"], 30522);
+  EXPECT_TRUE(r["phases"][0]["step"]["fits"]);
+}
+
 TEST_F(TrainBertCliTest, WritesAReport) {
   const std::string page = path("page.html");
   for (const char* options : {"", "--estimate"}) {

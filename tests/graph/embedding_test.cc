@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
+#include <tessera/estimate.h>
 
 #include <memory>
 
@@ -68,6 +69,41 @@ TEST(Embedding, TakesRowsFromWhereProductsHaveTheWeightOnAHost) {
   Tied tied;
   const Session session(tied.graph, Machine::host(2));
   EXPECT_TRUE(session.cost().conversions.empty());
+}
+
+/// In the layout of its products, as long as that is not slower: of a large one the conversion would be.
+TEST(Embedding, TakesRowsFromWhereProductsHaveTheWeightOnTiles) {
+  constexpr uint32_t kMany = 3000;
+  Graph g;
+  const Value ids = g.input("ids", {kIds}, Type::u32), labels = g.input("labels", {kIds}, Type::u32);
+  const Value w = g.parameter("w", {kMany, kFeatures}, Initial::normal(0.5));
+  const Value loss = cross_entropy(linear(tanh(embedding(ids, w)), w), labels);
+  g.output("loss", loss);
+  add_training(loss, {.optimizer = Lamb{}});
+  const RunCost cost = estimate(g, Machine::find("gc200").with("tiles", 64));
+  for (const ConversionCost& conversion : cost.conversions)
+    EXPECT_LT(conversion.bytes, kMany * kFeatures * sizeof(float)) << conversion.value;
+}
+
+TEST(Embedding, OfATiedWeightInFp16IsTrainedOnTiles) {
+  std::map<std::string, Arrays> trained;
+  for (const Machine& machine : {Machine::host(2), Machine::find("gc200").with("tiles", 12)}) {
+    Graph g;
+    const Value ids = g.input("ids", {kIds}, Type::u32), labels = g.input("labels", {kIds}, Type::u32);
+    const Value w = g.parameter("w", {kRows, kFeatures}, Initial::normal(0.5), Type::f16);
+    const Value loss = cross_entropy(cast(linear(tanh(embedding(ids, w, 3)), w), Type::f32), labels);
+    g.output("loss", loss);
+    add_training(loss, {.optimizer = Sgd{.momentum = 0.9}});
+    Session session(g, machine);
+    const Arrays inputs = {
+        {"ids", {0, 69, 3, 3, 3, 17, 68, 1, 16}}, {"labels", {1, 0, 5, 69, 3, 3, 2, 0, 64}}, {"lr", {0.05F}}};
+    for (int step = 0; step < 3; ++step) trained[machine.name()]["loss"] = session.run(inputs).at("loss");
+    trained[machine.name()]["w"] = session.get("w");
+  }
+  ASSERT_EQ(trained.size(), 2U);
+  const Arrays &one = trained.begin()->second, &other = trained.rbegin()->second;
+  EXPECT_NEAR(one.at("loss")[0], other.at("loss")[0], 0.02);
+  for (size_t i = 0; i < kRows * kFeatures; ++i) EXPECT_NEAR(one.at("w")[i], other.at("w")[i], 0.02) << i;
 }
 
 TEST(Embedding, OfPaddingHasNoGradient) {

@@ -1,7 +1,10 @@
 #include "lower/weights/tiled.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "ops/map/table.h"
 #include "sparse/blocks/packed_blocks.h"
 
 namespace tessera::graph {
@@ -10,19 +13,18 @@ using ops::LayoutChoices;
 using ops::ProductProblem;
 using ops::TileProductPlan;
 
-TiledWeight::TiledWeight(const ops::Builder& builder, const TensorType& type, std::string name, uint32_t n,
-                         bool forward_only)
+TiledWeight::TiledWeight(const ops::Builder& builder, const TensorType& type, std::string name,
+                         const WeightUse& use)
     : machine_(builder.machine()),
       type_(type.type),
       name_(std::move(name)),
       dense_(!type.pattern),
-      forward_only_(forward_only),
+      forward_only_(use.is_forward_only),
       capacity_(type.capacity),
-      n_(n),
+      n_(std::max(use.rows, 1U)),
       pattern_(dense_ ? sparse::full_pattern(type.shape[0], type.shape[1], sparse::kDenseBlockSize)
                       : *type.pattern) {
-  plans_[{ProductKind::forward, n_}] =
-      plan_tile_product(pattern_, problem_of(ProductKind::forward, n_), machine_, knobs());
+  plans_[{ProductKind::forward, n_}] = plan_forward(use);
   order_.layouts = forward().layouts;
   order_.dense = dense_;
   order_.block_order = order_.layouts.values.blocks;
@@ -35,6 +37,62 @@ TiledWeight::TiledWeight(const ops::Builder& builder, const TensorType& type, st
 /// Gradients are not planned for serial slices.
 ops::ForcedKnobs TiledWeight::knobs() const {
   return dense_ && !forward_only_ ? ops::ForcedKnobs{{"m_slices", 1}, {"n_slices", 1}} : ops::ForcedKnobs{};
+}
+
+/// That of the forward product; of a table of which rows are taken too, the one with which all of its uses
+/// together take least time: all have the weight in the same parts.
+TileProductPlan TiledWeight::plan_forward(const WeightUse& use) const {
+  const ProductProblem problem = problem_of(ProductKind::forward, n_);
+  TileProductPlan best = plan_tile_product(pattern_, problem, machine_, knobs());
+  if (!dense_ || use.rows_taken == 0) return best;
+  struct Cost {
+    bool fits;
+    double seconds;
+  };
+  const auto cost_of = [&](const TileProductPlan& forward) {
+    Cost cost{forward.chosen.rejected.empty(), forward.chosen.total() + seconds_of_rows(forward, use)};
+    for (const ProductKind product : {ProductKind::input_gradient, ProductKind::sddmm}) {
+      if (!use.has_gradients) continue;
+      const TileProductPlan gradient =
+          plan_tile_product(pattern_, problem_of(product, n_), machine_, {}, &forward);
+      cost.fits = cost.fits && gradient.chosen.rejected.empty();
+      cost.seconds += gradient.chosen.total();
+    }
+    return cost;
+  };
+  Cost least = cost_of(best);
+  const uint32_t most = std::min(pattern_.cols / ops::dense_inner_grain(type_), machine_.tiles);
+  for (uint32_t parts = 1; parts <= most; parts *= 2) {
+    ops::ForcedKnobs forced = knobs();
+    forced["m_parts"] = machine_.tiles / parts;
+    forced["k_parts"] = parts;
+    forced["n_parts"] = 1;
+    TileProductPlan plan = plan_tile_product(pattern_, problem, machine_, forced);
+    const Cost cost = cost_of(plan);
+    if (std::pair(!cost.fits, cost.seconds) < std::pair(!least.fits, least.seconds))
+      best = std::move(plan), least = cost;
+  }
+  return best;
+}
+
+/// For taking rows from where the forward product has the weight, and adding to rows of its gradient.
+double TiledWeight::seconds_of_rows(const TileProductPlan& forward, const WeightUse& use) const {
+  const ops::OperandLayout& layout = forward.layouts.values;
+  return seconds_alone(machine_, [&](const ops::Builder& builder) {
+    const auto add = [&](const char* name, Type type, uint32_t cols) {
+      return builder.add(name, program::Role::input, type, ops::matrix_layout(use.rows_taken, cols, {}));
+    };
+    const ops::Operand ids = add("ids", Type::u32, 1);
+    std::vector<program::StepId> steps = {
+        ops::add(builder, ops::TableLookupProblem{type_, *layout.parts, use.rows_taken},
+                 {ids, builder.add("weight", program::Role::state, type_, layout),
+                  add("taken", type_, pattern_.cols)})};
+    if (use.has_gradients)
+      steps.push_back(ops::add(builder, ops::TableAddProblem{*layout.parts, use.rows_taken},
+                               {ids, add("added", Type::f32, pattern_.cols),
+                                builder.add("gradient", program::Role::state, Type::f32, layout)}));
+    return builder.sequence(std::move(steps));
+  });
 }
 
 ProductProblem TiledWeight::problem_of(ProductKind product, uint32_t n) const {

@@ -13,8 +13,7 @@ namespace tessera::graph {
 
 class TiledWeight : public LinearWeight {
  public:
-  TiledWeight(const ops::Builder& builder, const TensorType& type, std::string name, uint32_t n,
-              bool forward_only);
+  TiledWeight(const ops::Builder& builder, const TensorType& type, std::string name, const WeightUse& use);
 
   ops::OperandLayout layout() const override { return forward().layouts.values; }
   Type type() const override { return type_; }
@@ -32,6 +31,8 @@ class TiledWeight : public LinearWeight {
   /// Plans differ by the product and the rows of the batch.
   using Key = std::pair<ProductKind, uint32_t>;
 
+  ops::TileProductPlan plan_forward(const WeightUse& use) const;
+  double seconds_of_rows(const ops::TileProductPlan& forward, const WeightUse& use) const;
   const ops::TileProductPlan& forward() const { return plans_.at({ProductKind::forward, n_}); }
   const ops::TileProductPlan& plan(ProductKind product, uint32_t n);
   ops::ProductProblem problem_of(ProductKind product, uint32_t n) const;

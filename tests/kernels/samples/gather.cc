@@ -74,6 +74,46 @@ Sample gather_elements_sample(uint32_t scale, uint64_t seed) {
   return sample.unset(type, rows, cols);
 }
 
+/// A part with the second third of a table's rows, and a list of rows of all thirds.
+struct PartSizes {
+  uint32_t rows, cols, count;
+
+  explicit PartSizes(uint32_t scale) : rows(5 * scale), cols(7 * scale), count(11 * scale) {}
+  uint32_t first() const { return rows; }
+  uint32_t table_rows() const { return 3 * rows; }
+};
+
+void add_list_of_rows(Sample& sample, const PartSizes& of, uint64_t seed) {
+  sample.values(Type::u32, of.count, 1,
+                [&](uint64_t i) { return static_cast<double>((i * 7 + seed) % of.table_rows()); });
+}
+
+template <Type type>
+Sample rows_of_part_sample(uint32_t scale, uint64_t seed) {
+  const PartSizes of(scale);
+  Sample sample(rows_of_part_codelet);
+  add_list_of_rows(sample, of, seed);
+  sample.random(type, scale == 0 ? 0 : 1, of.rows * of.cols, seed, 1, true);
+  sample.unset(type, of.count, of.cols);
+  return sample.param(of.cols).param(of.first()).param(of.table_rows());
+}
+
+template <Type type>
+Sample join_rows_sample(uint32_t scale, uint64_t seed) {
+  Sample sample(join_rows_codelet);
+  sample.random(type, scale == 0 ? 0 : 2 + scale, 7 * 5 * scale, seed, 1, true);
+  return sample.unset(type, 5 * scale, 7);
+}
+
+Sample add_rows_to_part_sample(uint32_t scale, uint64_t seed) {
+  const PartSizes of(scale);
+  Sample sample(add_rows_to_part_codelet);
+  add_list_of_rows(sample, of, seed);
+  sample.random(Type::f32, of.count, of.cols, seed);
+  sample.random(Type::f32, scale == 0 ? 0 : 1, of.rows * of.cols, seed + 1);
+  return sample.param(of.first() + 1).param(of.first()).param(of.table_rows());
+}
+
 constexpr NamedSample gather_rows_uses[] = {
     {"f32-u32", gather_sample<Type::f32, Type::u32>},
     {"f16-u16", gather_sample<Type::f16, Type::u16>},
@@ -101,6 +141,11 @@ constexpr NamedSample copy_uses[] = {
 constexpr NamedSample transpose_uses[] = {{"f32", transpose_sample<Type::f32>},
                                           {"f16", transpose_sample<Type::f16>},
                                           {"bf16", transpose_sample<Type::bf16>}};
+constexpr NamedSample rows_of_part_uses[] = {{"f32", rows_of_part_sample<Type::f32>},
+                                             {"f16", rows_of_part_sample<Type::f16>}};
+constexpr NamedSample join_rows_uses[] = {{"f32", join_rows_sample<Type::f32>},
+                                          {"f16", join_rows_sample<Type::f16>}};
+constexpr NamedSample add_rows_to_part_uses[] = {{"f32", add_rows_to_part_sample}};
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/common/codelet_list.h"
+#include "kernels/map/gather/parts.h"
 
 namespace tessera::kernels {
 
@@ -34,7 +35,8 @@ namespace tessera::kernels {
   X(gather_elements, TESSERA_GATHER_ELEMENTS_FIELDS, TESSERA_NONE, gather_elements_simd, 512,               \
     .runs_on = program::RunsOn::hosts)                                                                      \
   X(copy, TESSERA_COPY_FIELDS, TESSERA_NONE, copy_simd, 128)                                                \
-  X(transpose, TESSERA_COPY_FIELDS, TESSERA_NONE, transpose_simd, 256)
+  X(transpose, TESSERA_COPY_FIELDS, TESSERA_NONE, transpose_simd, 256)                                      \
+  TESSERA_PART_OF_TABLE_CODELETS(X)
 TESSERA_DECLARE_FAMILY(gather, TESSERA_GATHER_CODELETS)
 TESSERA_POSITIONS(gather_rows_param, TESSERA_GATHER_ROWS_PARAMS)
 TESSERA_POSITIONS(add_rows_param, TESSERA_ADD_ROWS_PARAMS)

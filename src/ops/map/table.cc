@@ -1,0 +1,178 @@
+#include "ops/map/table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/map/gather/codelet.h"
+#include "ops/owners.h"
+#include "ops/split.h"
+
+namespace tessera::ops {
+namespace {
+
+using program::Box;
+using program::MappedBox;
+using program::StepId;
+using program::TileId;
+
+/// Of a column of parts.
+uint32_t first_column(const PartedMatrix& parts, uint32_t j) { return parts.begin(0, j) / parts.rows_of(0); }
+
+/// The parts of a table and their tiles.
+class TableParts {
+ public:
+  TableParts(const Builder& builder, const PartedMatrix& parts, const Operand& table)
+      : builder_(builder), parts_(parts), table_(table) {
+    std::vector<MappedBox> mapping = builder.mapping_of(table);
+    std::ranges::sort(mapping, {}, [](const MappedBox& mapped) { return mapped.box.col; });
+    const bool is_here = builder.holds(table);
+    for (uint32_t i = 0; i < parts.row_parts(); ++i)
+      for (uint32_t j = 0; j < parts.col_parts(); ++j) {
+        const auto after = std::ranges::upper_bound(mapping, parts.begin(i, j), {},
+                                                    [](const MappedBox& mapped) { return mapped.box.col; });
+        const TileId spread = (i * parts.col_parts() + j) % builder.machine().tiles;
+        tiles_.push_back(is_here ? (after - 1)->tile : spread);
+      }
+    for (uint32_t i = 0; i < parts.row_parts(); ++i)
+      for (uint32_t j = 0; j < parts.col_parts(); ++j) by_tile_.emplace_back(i, j);
+    std::ranges::stable_sort(by_tile_, {}, [&](const auto& at) { return tile_of(at.first, at.second); });
+  }
+
+  TileId tile_of(uint32_t i, uint32_t j) const { return tiles_[i * parts_.col_parts() + j]; }
+
+  /// A vertex for each part, with the box of each field that box_of(i, j) gives.
+  template <class BoxOf>
+  OwnerField field(const Operand& operand, const BoxOf& box_of) const {
+    OwnerField field{operand, {}};
+    for (const auto& [i, j] : by_tile_) field.boxes.push_back(box_of(i, j));
+    return field;
+  }
+  OwnerField field_of_parts() const {
+    return field(table_, [&](uint32_t i, uint32_t j) { return parts_.part(0, i, j); });
+  }
+  OwnerField whole_field(const Operand& operand) const {
+    return field(operand, [&](uint32_t, uint32_t) { return Box{0, operand.rows(), 0, operand.cols()}; });
+  }
+  program::Param columns() const {
+    return param_of([&](uint32_t, uint32_t j) { return parts_.cols_of(j); });
+  }
+  program::Param first_rows() const {
+    return param_of([&](uint32_t i, uint32_t) { return parts_.first_row(0, i); });
+  }
+  StepId execute(const program::Codelet& codelet, const std::vector<OwnerField>& fields,
+                 const std::vector<program::Param>& params) const {
+    std::vector<MappedBox> owners;
+    for (const auto& [i, j] : by_tile_) owners.push_back({parts_.part(0, i, j), tile_of(i, j)});
+    return builder_.execute({std::string(codelet.name), program::Phase::rearrange,
+                             groups_of_owners(owners, codelet, fields, params)});
+  }
+
+ private:
+  template <class NumberOf>
+  program::Param param_of(const NumberOf& number_of) const {
+    std::vector<int64_t> numbers;
+    for (const auto& [i, j] : by_tile_) numbers.push_back(number_of(i, j));
+    return {std::move(numbers)};
+  }
+
+  const Builder& builder_;
+  const PartedMatrix& parts_;
+  const Operand& table_;
+  std::vector<TileId> tiles_;                           ///< by part
+  std::vector<std::pair<uint32_t, uint32_t>> by_tile_;  ///< parts
+};
+
+/// What each part has of the chosen rows, then what all have, spread over the tiles of the same columns.
+class TableLookup {
+ public:
+  TableLookup(const Builder& builder, const TableLookupProblem& problem, const std::vector<Operand>& operands)
+      : builder_(builder),
+        p_(problem),
+        list_(operands[0]),
+        out_(operands[2]),
+        parts_(builder, problem.table, operands[1]) {}
+
+  StepId build() const {
+    if (p_.table.row_parts() == 1)
+      return take(parts_.field(out_, [&](uint32_t, uint32_t j) {
+        return Box{0, p_.rows, first_column(p_.table, j), p_.table.cols_of(j)};
+      }));
+    std::vector<MappedBox> mapping;
+    for (uint32_t i = 0; i < p_.table.row_parts(); ++i)
+      for (uint32_t j = 0; j < p_.table.col_parts(); ++j)
+        mapping.push_back({chosen_of(i, 1, j, 0, p_.rows), parts_.tile_of(i, j)});
+    const Operand chosen = builder_.temporary("chosen", p_.type, p_.table.row_parts(),
+                                              p_.rows * p_.table.cols(), std::move(mapping));
+    const StepId taken =
+        take(parts_.field(chosen, [&](uint32_t i, uint32_t j) { return chosen_of(i, 1, j, 0, p_.rows); }));
+    return builder_.sequence({taken, join(chosen)});
+  }
+
+ private:
+  /// Of the rows that parts in some rows of the grid have, some.
+  Box chosen_of(uint32_t first_part, uint32_t parts, uint32_t j, uint32_t first, uint32_t count) const {
+    const uint32_t cols = p_.table.cols_of(j);
+    return {first_part, parts, p_.rows * first_column(p_.table, j) + first * cols, count * cols};
+  }
+
+  StepId take(OwnerField to) const {
+    return parts_.execute(kernels::rows_of_part_codelet,
+                          {parts_.whole_field(list_), parts_.field_of_parts(), std::move(to)},
+                          {parts_.columns(), parts_.first_rows(), int64_t{p_.table.rows()}});
+  }
+
+  StepId join(const Operand& chosen) const {
+    struct Own {
+      MappedBox out;
+      Box chosen;
+    };
+    std::vector<Own> all;
+    const uint32_t row_parts = p_.table.row_parts();
+    const std::vector<uint32_t> first = split_evenly(p_.rows, std::min(p_.rows, row_parts));
+    for (uint32_t j = 0; j < p_.table.col_parts(); ++j)
+      for (size_t h = 0; h + 1 < first.size(); ++h) {
+        const uint32_t count = first[h + 1] - first[h];
+        const auto i = static_cast<uint32_t>(h * row_parts / (first.size() - 1));
+        all.push_back(
+            {{{first[h], count, first_column(p_.table, j), p_.table.cols_of(j)}, parts_.tile_of(i, j)},
+             chosen_of(0, row_parts, j, first[h], count)});
+      }
+    std::ranges::stable_sort(all, {}, [](const Own& own) { return own.out.tile; });
+    std::vector<MappedBox> owners;
+    OwnerField from{chosen, {}};
+    for (const Own& own : all) owners.push_back(own.out), from.boxes.push_back(own.chosen);
+    return builder_.execute(
+        {"join_rows", program::Phase::rearrange,
+         groups_of_owners(owners, kernels::join_rows_codelet, {from, {out_, boxes_of(owners)}}, {})});
+  }
+
+  const Builder& builder_;
+  const TableLookupProblem& p_;
+  const Operand &list_, &out_;
+  TableParts parts_;
+};
+
+}  // namespace
+
+StepId add(const Builder& builder, const TableLookupProblem& problem, const std::vector<Operand>& operands) {
+  builder.require(operands[0], "rows", Type::u32, problem.rows, 1);
+  builder.require(operands[1], "table", problem.type, 1, problem.table.slice_elements());
+  builder.require(operands[2], "out", problem.type, problem.rows, problem.table.cols());
+  return TableLookup(builder, problem, operands).build();
+}
+
+StepId add(const Builder& builder, const TableAddProblem& problem, const std::vector<Operand>& operands) {
+  const PartedMatrix& table = problem.table;
+  builder.require(operands[0], "rows", Type::u32, problem.rows, 1);
+  builder.require(operands[1], "values", Type::f32, problem.rows, table.cols());
+  builder.require(operands[2], "table", Type::f32, 1, table.slice_elements());
+  const TableParts parts(builder, table, operands[2]);
+  const OwnerField values = parts.field(operands[1], [&](uint32_t, uint32_t j) {
+    return Box{0, problem.rows, first_column(table, j), table.cols_of(j)};
+  });
+  return parts.execute(
+      kernels::add_rows_to_part_codelet, {parts.whole_field(operands[0]), values, parts.field_of_parts()},
+      {problem.skipped ? int64_t{*problem.skipped} : -1, parts.first_rows(), int64_t{table.rows()}});
+}
+
+}  // namespace tessera::ops
