@@ -66,8 +66,9 @@ struct Lowered {
   };
   std::vector<Conversion> conversions;
   std::vector<std::vector<Sets>> sets;  ///< by node: sets added by the node, or by lowering its function
-  std::map<std::pair<std::shared_ptr<const Graph>, uint32_t>, LoweredFunction> functions;  ///< by function
-                                                                                           ///< and part of the chips
+  std::map<std::pair<std::shared_ptr<const Graph>, uint32_t>, LoweredFunction>
+      functions;                                       ///< by function
+                                                       ///< and part of the chips
   std::map<uint32_t, std::unique_ptr<Lowered>> loops;  ///< bodies of loops, by node
 };
 
@@ -352,14 +353,15 @@ class Lowering {
   std::set<ValueId> parts_of_passes_;
   std::map<uint32_t, std::unique_ptr<Lowering>> loops_;  ///< lowerings of loops' bodies, by node
   std::vector<uint32_t> parts_;  ///< of a pipeline's body, by node: the pass in which it runs
-  std::map<uint32_t, SharedUpdate> shared_updates_;      ///< by the node that comes last
+  std::map<uint32_t, SharedUpdate> shared_updates_;  ///< by the node that comes last
   std::list<UpdateFunction> update_functions_;
   std::set<ValueId> given_by_function_;  ///< results that are arguments of the function being built
   std::set<ValueId> outputs_;            ///< outputs that are computed directly into the
                                          ///< caller's arrays
   uint32_t node_ = 0;
   Boundary boundary_;
-  std::map<std::pair<const Graph*, uint32_t>, std::unique_ptr<Lowering>> bodies_;  ///< of functions, by part of the chips
+  std::map<std::pair<const Graph*, uint32_t>, std::unique_ptr<Lowering>>
+      bodies_;  ///< of functions, by part of the chips
 };
 
 }  // namespace tessera::graph

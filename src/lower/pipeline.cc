@@ -63,6 +63,7 @@ void PipelineLowering::find_passes() {
     for (const uint32_t n : part.nodes) body_.parts_[n] = static_cast<uint32_t>(passes_.size());
     passes_.push_back({.part = std::move(part)});
   }
+  if (passes_.empty()) passes_.emplace_back();  // the body gives what it takes
   std::set<ValueId> passed_on;
   for (size_t p = 0; p < passes_.size(); ++p) {
     std::set<ValueId> taken;
@@ -338,7 +339,8 @@ std::vector<PipelineLowering::Kept> PipelineLowering::kept(const BufferKey& key)
   return all;
 }
 
-/// The fewest slots of a buffer in which micro-batches follow each other without overwriting one that is still kept.
+/// The fewest slots of a buffer in which micro-batches follow each other without overwriting one that is
+/// still kept.
 uint32_t PipelineLowering::fewest_slots(const BufferKey& key) const {
   const std::vector<Kept> all = kept(key);
   const auto suffice = [&](uint32_t slots) {

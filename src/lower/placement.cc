@@ -48,8 +48,8 @@ machine::Machine chips_of(const Graph& graph, const machine::Machine& machine, u
   return all == 1 ? machine : machine.part(0, chips * machine.chip_tiles);
 }
 
-/// The graph with pipelines for its micro-batches, which let stages work at the same time; none: it has no micro-batches
-/// that could go through one.
+/// The graph with pipelines for its micro-batches, which let stages work at the same time; none: it has no
+/// micro-batches that could go through one.
 std::optional<Graph> pipelined(const Graph& graph) {
   bool changed = false;
   std::vector<Node> nodes = graph.nodes();

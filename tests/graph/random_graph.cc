@@ -489,7 +489,7 @@ class Generator {
     if (random_.below(3) == 0) options.micro_batches = 2 + random_.below(2);
     if (options.micro_batches > 1 && random_.coin()) choose_pipeline(options);
     if (random_.coin()) options.replicas = options_.most_replicas;
-    if (random_.below(6) == 0) options.state = Type::f16;
+    if (random_.below(5) == 0) options.state = Type::f16;
     recipe_.lesson = lesson;
     // Trained state is set by its update alone.
     std::erase_if(recipe_.assignments, [&](const auto& assignment) {
@@ -654,7 +654,7 @@ std::string lesson_code(const Lesson& lesson) {
       std::visit([](const auto& one) { return code_of(one); }, o.optimizer),
       o.clip_norm ? fmt::format(", .clip_norm = {}", *o.clip_norm) : "", o.micro_batches,
       name_of(o.pipeline.kind), fmt::join(o.pipeline.recomputed, ", "), code_of(o.groups), o.replicas,
-      name_of(o.state),      lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
+      name_of(o.state), lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
 }
 
 }  // namespace

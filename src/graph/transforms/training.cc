@@ -54,7 +54,10 @@ void check_training(const TrainingOptions& options, const Graph& graph) {
 /// the last stage share: each is summed on its own, so that none travels for each micro-batch.
 std::vector<Value> addends_by_stage(Graph& graph, const std::vector<uint32_t>& stages, Value gradient) {
   const auto& n = graph.info(gradient.id).node;
-  if (stages.empty() || !n || graph.nodes()[*n].operation->name != "add") return {gradient};
+  const auto is_sum = [](const Node& node) {
+    return node.operation->traits.combines == Combines::adds && node.inputs.size() == 2;
+  };
+  if (stages.empty() || !n || !is_sum(graph.nodes()[*n])) return {gradient};
   std::vector<Value> addends;
   std::set<uint32_t> own;
   for (const ValueId id : graph.nodes()[*n].inputs) {
