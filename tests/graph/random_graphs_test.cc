@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <set>
+#include <string_view>
 
 #include "base/integer_types.h"
 #include "base/isa.h"
@@ -438,6 +439,14 @@ Setting random_setting(uint64_t seed) {
   return s;
 }
 
+/// Those of functions and gradients too.
+void add_operations(const Graph& graph, std::set<std::string_view>& operations) {
+  for (const Node& node : graph.nodes()) {
+    operations.insert(node.operation->name);
+    if (node.body) add_operations(*node.body, operations);
+  }
+}
+
 constexpr uint64_t kParts = 8;
 constexpr uint64_t kForAll = 600;  // graphs in which all operations occur
 
@@ -450,7 +459,7 @@ TEST_P(RandomGraphs, AgreeWithFloat64) {
   const uint64_t first = number_of("TESSERA_TEST_SEED", 0),
                  verbosity = number_of("TESSERA_TEST_VERBOSITY", 0);
   std::map<Result, uint64_t> results;
-  std::set<std::string> compared, compared_on_tiles;
+  std::set<std::string_view> compared, compared_on_tiles;
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t seed = first + i * kParts + GetParam();
     Setting setting = random_setting(seed);
@@ -462,10 +471,11 @@ TEST_P(RandomGraphs, AgreeWithFloat64) {
     std::string what;
     const Result result = run(recipe, setting, what);
     ++results[result];
-    for (const Item& item : recipe.items) {
-      if (result != Result::right) break;
-      compared.insert(item.operation);
-      if (!setting.is_host()) compared_on_tiles.insert(item.operation);
+    if (result == Result::right) {
+      Built built;
+      build(recipe, built);
+      add_operations(built.graph, compared);
+      if (!setting.is_host()) add_operations(built.graph, compared_on_tiles);
     }
     if (result == Result::refused && verbosity > 0) fmt::print("{}\n  {}\n", to_string(setting), what);
     if (result != Result::wrong) continue;
@@ -479,11 +489,11 @@ TEST_P(RandomGraphs, AgreeWithFloat64) {
   restrict_isa(available_isas().back());
   RecordProperty("right", std::to_string(results[Result::right]));
   for (const Operation* operation : all_operations())
-    EXPECT_TRUE(compared.contains(std::string(operation->name)) || count < kForAll)
+    EXPECT_TRUE(compared.contains(operation->name) || count < kForAll)
         << operation->name << " occurs in no graph: give it cases that others can be combined with";
   // What hosts run in one, tiles may run as its decomposition.
   for (const Operation* operation : all_operations())
-    EXPECT_TRUE(operation->decompose == nullptr || compared_on_tiles.contains(std::string(operation->name)) ||
+    EXPECT_TRUE(operation->decompose == nullptr || compared_on_tiles.contains(operation->name) ||
                 count < kForAll)
         << operation->name << " occurs in no graph on tiles";
   EXPECT_GT(results[Result::right], count * 3 / 4)
