@@ -17,21 +17,18 @@ enum class PipelineKind : uint8_t {
   /// One micro-batch at a time: one stage works, the others wait.
   sequential,
   /// All stages run forward passes at once, then all run backward passes, as PopART's grouped schedule. Stage
-  /// s has
-  /// 2(S − s) − 1 micro-batches in flight; the number of micro-batches is a multiple of 2S.
+  /// s has 2(S − s) − 1 micro-batches in flight; the number of micro-batches is a multiple of 2S.
   grouped,
   /// Each stage alternates forward and backward passes from its first micro-batch on, as PopART's interleaved
   /// schedule. Stage s has S − s micro-batches in flight.
   interleaved,
   /// "1f1b": each stage runs forward as early as S − s micro-batches in flight allow, then alternates
-  /// (Narayanan et al.
-  /// 2019, PipeDream; 2021).
+  /// (Narayanan et al. 2019, PipeDream; 2021).
   one_forward_one_backward,
 };
 std::string_view name_of(PipelineKind kind);
 /// Throws UsageError, listing the names, for another name than sequential, grouped, interleaved and 1f1b.
 PipelineKind pipeline_named(std::string_view name);
-std::vector<std::string_view> pipeline_names();
 
 /// How micro-batches pass through the stages of a graph.
 struct Pipeline {

@@ -150,8 +150,6 @@ std::string_view name_of(PassKind kind) {
   return kNames.at(static_cast<size_t>(kind));
 }
 
-std::vector<std::string_view> pipeline_names() { return {kPipelines.begin(), kPipelines.end()}; }
-
 PipelineKind pipeline_named(std::string_view name) {
   const auto found = std::ranges::find(kPipelines, name);
   if (found == kPipelines.end())

@@ -163,7 +163,7 @@ class BertBuilder {
     const Value tokens = reshape(bert.hidden, {batch_.packs * batch_.tokens, config_.hidden_size});
     add_next_sentence(bert, tokens);
     bert.loss = bert.next_sentence_loss;
-    if (const auto& stages = options_.layer_stages; !stages.empty() && stages.back() > 0) place_stages();
+    if (head_stage()) place_stages();
     if (batch_.predictions == 0) return bert;
     add_masked_lm(bert, tokens);
     bert.loss = *bert.masked_lm_loss + bert.next_sentence_loss;
