@@ -41,6 +41,8 @@ struct TensorType {
   std::shared_ptr<const Pattern> pattern = {};
   /// Maximum number of blocks, if the pattern may change.
   std::optional<uint64_t> capacity = {};
+  /// Whether each of the graph's replicas has only an equal part of the elements.
+  bool sharded = false;
 
   uint64_t elements() const;
   /// As a matrix: the last dimension, and the product of the others.
@@ -97,9 +99,11 @@ struct ValueInfo {
   std::string name = {};  ///< unique
   Kind kind = Kind::result;
   TensorType type = {};
-  Initial initial = {};                 ///< of parameters and state
-  std::optional<uint32_t> node = {};    ///< position of the node that computes it
-  std::optional<ValueId> belongs = {};  ///< for gradients and optimizers' state: the parameter
+  Initial initial = {};               ///< of parameters and state
+  std::optional<uint32_t> node = {};  ///< position of the node that computes it
+  /// For gradients and optimizers' state: the parameter; for sharded values: the value as whose elements
+  /// they lie.
+  std::optional<ValueId> belongs = {};
 };
 
 /// An operation applied to values.
@@ -610,6 +614,10 @@ struct TrainingOptions {
   /// The graph is one of this many replicas, each of which runs on an equal part of a machine's chips;
   /// gradients and scalar outputs are means over replicas.
   uint32_t replicas = 1;
+  /// With replicas, each keeps the optimizer's state of an equal part of every parameter of at least so many
+  /// elements, updates this part, and gathers those of the others; none: each keeps and updates all. Weights
+  /// whose pattern may change are not divided.
+  std::optional<uint64_t> shard_from = {};
   /// Type of the optimizer's state for each element: f32, f16 or bf16. Updates are computed in FP32.
   Type state = Type::f32;
   /// Rounding of updated parameters and state of 16-bit types, by random numbers that replicas share.

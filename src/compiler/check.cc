@@ -9,6 +9,7 @@
 #include "compiler/passes.h"
 #include "compiler/soundness.h"
 #include "compiler/transfer_list.h"
+#include "program/collective.h"
 #include "program/mapping_index.h"
 #include "program/order.h"
 #include "program/reachability.h"
@@ -376,10 +377,10 @@ class Checker {
 
   void check_collective(program::CollectiveId id) {
     const program::Collective& collective = program_.collectives()[id];
-    const bool gathers = collective.kind == program::CollectiveKind::all_gather;
+    const program::CollectiveKind kind = collective.kind;
     for (const program::Exchanged& exchanged : collective.variables) {
-      check_line(exchanged.whole, !gathers, true);
-      if (exchanged.part) check_line(*exchanged.part, gathers, !gathers);
+      check_line(exchanged.whole, program::reads_whole(kind), program::writes_whole(kind));
+      if (exchanged.part) check_line(*exchanged.part, program::reads_part(kind), program::writes_part(kind));
       if (exchanged.buffer) check_line(*exchanged.buffer, false, false);
     }
     overlaps_->close(touchers_.of_collective(id));

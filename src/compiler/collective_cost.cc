@@ -155,7 +155,7 @@ class CollectiveCount {
   void add_own_chunks() {
     double busiest = 0;
     for (const auto& [lines, on_chips] : tiles_)
-      busiest = std::max(busiest, bytes_of(lines, {0, 0, 0, 1}) / machine_.load_bytes_per_cycle);
+      busiest = std::max(busiest, bytes_of(lines, {0, 0, replicas_ - 1, 1}) / machine_.load_bytes_per_cycle);
     cost_.cycles[Phase::exchange] += busiest;
   }
 

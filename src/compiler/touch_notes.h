@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/pieces.h"
+#include "program/collective.h"
 #include "program/order.h"
 
 namespace tessera::compiler {
@@ -41,12 +42,10 @@ class TouchNotes {
   void note_collective(program::CollectiveId id) {
     const program::Collective& collective = c_.program.collectives()[id];
     for (const program::Exchanged& exchanged : collective.variables) {
-      if (collective.kind != program::CollectiveKind::all_gather) each(exchanged.whole, &TouchNotes::read);
-      each(exchanged.whole, &TouchNotes::overwrite);
-      if (exchanged.part)
-        each(*exchanged.part, collective.kind == program::CollectiveKind::all_gather
-                                  ? &TouchNotes::read
-                                  : &TouchNotes::overwrite);
+      if (program::reads_whole(collective.kind)) each(exchanged.whole, &TouchNotes::read);
+      if (program::writes_whole(collective.kind)) each(exchanged.whole, &TouchNotes::overwrite);
+      if (program::reads_part(collective.kind)) each(*exchanged.part, &TouchNotes::read);
+      if (program::writes_part(collective.kind)) each(*exchanged.part, &TouchNotes::overwrite);
       if (exchanged.buffer) each(*exchanged.buffer, &TouchNotes::use);
     }
     close(touchers_.of_collective(id));

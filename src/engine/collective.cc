@@ -1,6 +1,7 @@
 #include "engine/collective.h"
 
 #include <array>
+#include <cstring>
 
 #include "program/collective.h"
 
@@ -23,12 +24,14 @@ class CollectiveRun {
                                                             : collective.add->simd) {}
 
   void run() const {
-    if (collective_.kind == CollectiveKind::all_gather)
+    if (program::reads_part(collective_.kind))
       each_own([](const FieldView& part, const FieldView& chunk) { copy_elements(part, chunk); });
     for (const program::Round& round : program::rounds_of(collective_.kind, collective_.algorithm, count_))
       for (const program::Message& message : round.messages) pass(message, round.adds);
-    if (collective_.kind == CollectiveKind::reduce_scatter)
+    if (program::writes_part(collective_.kind)) {
+      clear_parts();
       each_own([](const FieldView& part, const FieldView& chunk) { copy_elements(chunk, part); });
+    }
   }
 
  private:
@@ -62,6 +65,18 @@ class CollectiveRun {
         for (size_t box = 0; box < program_.variable(exchanged.whole).mapping.size(); ++box) {
           const FieldView chunk = chunks(exchanged, box, replica, replica, 1);
           visit(replicas_[replica].line(*exchanged.part, box, 0, chunk.cols), chunk);
+        }
+  }
+
+  /// Chunks differ by an element in length.
+  void clear_parts() const {
+    for (const RunMemory& replica : replicas_)
+      for (const program::Exchanged& exchanged : collective_.variables)
+        for (size_t box = 0; box < program_.variable(*exchanged.part).mapping.size(); ++box) {
+          const uint64_t elements = program_.variable(*exchanged.part).mapping[box].box.elements();
+          if (elements == 0) continue;
+          const FieldView part = replica.line(*exchanged.part, box, 0, elements);
+          std::memset(part.data, 0, elements * size_of(part.type));
         }
   }
 

@@ -87,16 +87,22 @@ FieldView Session::memory_of(std::string_view name) const {
   return {const_cast<std::byte*>(bytes.data()), v.type, v.rows, v.cols, v.cols, 1};
 }
 
-void Session::read(std::string_view name, const FieldView& to) const {
+void Session::read(std::string_view name, const FieldView& to, uint32_t replica) const {
   const VariableId id = find(name, to);
   const std::lock_guard lock(mutex_);
-  memory().read(id, to);
+  memories().at(replica).read(id, to);
 }
 
 void Session::write(std::string_view name, const FieldView& from) {
   const VariableId id = find(name, from);
   const std::lock_guard lock(mutex_);
   for (const RunMemory& memory : memories()) memory.write(id, from);
+}
+
+void Session::write(std::string_view name, const FieldView& from, uint32_t replica) {
+  const VariableId id = find(name, from);
+  const std::lock_guard lock(mutex_);
+  memories().at(replica).write(id, from);
 }
 
 void Session::reset() {

@@ -38,10 +38,13 @@ class Session {
   /// enough memory.
   void run_side_by_side(std::span<const std::vector<Binding>> runs, uint32_t threads);
 
-  /// Copies a state variable to or from the caller's array, which must have its type and shape. Throws
-  /// UsageError if there is no state of that name or the array has another type or shape.
-  void read(std::string_view name, const program::FieldView& to) const;
+  /// Copies a state variable of one replica to, or of all replicas from, the caller's array, which must have
+  /// its type and shape. Throws UsageError if there is no state of that name or the array has another type or
+  /// shape.
+  void read(std::string_view name, const program::FieldView& to, uint32_t replica = 0) const;
   void write(std::string_view name, const program::FieldView& from);
+  /// The same for one replica, whose state may differ from the others'.
+  void write(std::string_view name, const program::FieldView& from, uint32_t replica);
 
   /// The memory of a state variable on a host, row by row, which other programs may take as an array while
   /// this session does not run. Throws UsageError as read() does, and on machines with tiles.

@@ -2,10 +2,14 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
+#include <deque>
+
 #include "base/random.h"
 #include "graph/initial.h"
 #include "graph/list_inputs.h"
 #include "graph/loop.h"
+#include "graph/shards.h"
 #include "graph/substream.h"
 #include "graph/transforms/transforms.h"
 
@@ -58,22 +62,41 @@ std::vector<float> initial_contents(const ValueInfo& info, uint64_t seed, uint32
 /// One replica of a graph.
 struct Replica {
   Substream substream;
+  uint32_t number = 0;
+  uint32_t replicas = 1;
   std::vector<Array> values = {};
 };
+
+/// Whether a node sums over the elements of sharded values.
+bool sums_parts(const Graph& graph, const Node& node) {
+  const auto is_sharded = [&](ValueId id) { return graph.type(id).sharded; };
+  return node.operation->traits.over_replicas == nullptr && std::ranges::any_of(node.inputs, is_sharded) &&
+         !std::ranges::all_of(node.outputs, is_sharded);
+}
 
 void run(const Graph& graph, const Node& node, Replica& replica) {
   std::vector<Array>& values = replica.values;
   Evaluation evaluation{.graph = graph, .node = node, .substream = replica.substream};
-  for (ValueId input : node.inputs) evaluation.inputs.push_back(&values[input]);
+  std::deque<Array> parts;
+  const bool takes_parts = sums_parts(graph, node);
+  for (ValueId input : node.inputs) {
+    const bool is_part = takes_parts && graph.type(input).sharded;
+    if (is_part) parts.push_back(own_elements(values[input], replica.number, replica.replicas));
+    evaluation.inputs.push_back(is_part ? &parts.back() : &values[input]);
+  }
   std::vector<Array> results = results_of(evaluation);
   for (size_t i = 0; i < results.size(); ++i) values[node.outputs[i]] = std::move(results[i]);
 }
 
+std::vector<const Array*> of_replicas(const std::vector<Replica>& replicas, ValueId id) {
+  std::vector<const Array*> all;
+  for (const Replica& replica : replicas) all.push_back(&replica.values[id]);
+  return all;
+}
+
 void combine(const Node& node, std::vector<Replica>& replicas) {
   for (ValueId output : node.outputs) {
-    std::vector<const Array*> results;
-    for (const Replica& replica : replicas) results.push_back(&replica.values[output]);
-    const Array all = node.operation->traits.over_replicas(results);
+    const Array all = node.operation->traits.over_replicas(of_replicas(replicas, output));
     for (Replica& replica : replicas) replica.values[output] = all;
   }
 }
@@ -174,8 +197,9 @@ WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& st
                     const Substream& substream) {
   for (const ListInputs& lists : list_inputs(graph))
     check_lists(graph, lists, leaf(graph, lists.ids, inputs, state), leaf(graph, lists.num, inputs, state));
-  std::vector<Replica> replicas(graph.replicas(), {substream});
+  std::vector<Replica> replicas(graph.replicas(), {substream, 0, graph.replicas()});
   for (uint32_t r = 0; r < replicas.size(); ++r) {
+    replicas[r].number = r;
     if (graph.replicas() > 1 && !substream.empty()) replicas[r].substream[kReplicaWord] = r;
     for (ValueId id = 0; id < graph.values().size(); ++id) {
       replicas[r].values.push_back(leaf(graph, id, inputs, state));
@@ -191,7 +215,9 @@ WideArrays evaluate(const Graph& graph, const WideArrays& inputs, WideArrays& st
       outputs[name].insert(outputs[name].end(), replicas[r].values[id].begin(), replicas[r].values[id].end());
   }
   for (const Assignment& assignment : graph.assignments())
-    state[graph.info(assignment.state).name] = replicas[0].values[assignment.value];
+    state[graph.info(assignment.state).name] = graph.type(assignment.value).sharded
+                                                   ? assembled(of_replicas(replicas, assignment.value))
+                                                   : replicas[0].values[assignment.value];
   return outputs;
 }
 
@@ -208,7 +234,7 @@ std::vector<Array> results_of(const Evaluation& e) {
 
 std::vector<Array> results_of_passes(const Evaluation& e) {
   std::vector<Replica> replicas(1);
-  replicas[0] = {e.substream, std::vector<Array>(e.graph.values().size())};
+  replicas[0] = {.substream = e.substream, .values = std::vector<Array>(e.graph.values().size())};
   for (size_t i = 0; i < e.inputs.size(); ++i) replicas[0].values[e.node.inputs[i]] = *e.inputs[i];
   run_loop(e.node, replicas);
   std::vector<Array> results;

@@ -10,6 +10,7 @@
 
 #include "graph/loop.h"
 #include "graph/operation.h"
+#include "graph/shards.h"
 #include "graph/substream.h"
 #include "sparse/pattern.h"
 
@@ -71,13 +72,15 @@ uint32_t TensorType::rows() const {
 }
 
 bool TensorType::operator==(const TensorType& other) const {
-  if (type != other.type || shape != other.shape || capacity != other.capacity) return false;
+  if (type != other.type || shape != other.shape || capacity != other.capacity || sharded != other.sharded)
+    return false;
   if (pattern == other.pattern) return true;
   return pattern && other.pattern && *pattern == *other.pattern;
 }
 
 std::string to_string(const TensorType& type) {
-  std::string text = fmt::format("{}[{}]", name_of(type.type), fmt::join(type.shape, ", "));
+  std::string text = fmt::format("{}{}[{}]", type.sharded ? "sharded " : "", name_of(type.type),
+                                 fmt::join(type.shape, ", "));
   if (!type.pattern) return text;
   const Pattern& p = *type.pattern;
   const double density = static_cast<double>(type.elements()) / (static_cast<double>(p.rows) * p.cols);
@@ -123,6 +126,8 @@ ValueId Graph::add(ValueInfo info) {
   const auto id = static_cast<ValueId>(values_.size());
   if (info.name.empty()) info.name = fmt::format("%{}", id);
   if (info.kind != Kind::result) check_type(info.name, info.type);
+  if (info.type.sharded && info.kind != Kind::result && !info.belongs)
+    throw UsageError(fmt::format("{}: only state of a parameter, and results, can be sharded", info.name));
   check_shape(info.name, info.type.shape);
   if (!std::isfinite(info.initial.scale))
     throw UsageError(fmt::format("{}: its initial values are scaled by {}; use a finite number", info.name,
@@ -161,6 +166,7 @@ Value Graph::state(std::string name, TensorType type, const Initial& initial,
     require_own(*belongs_to, info.name);
     TensorType like = belongs_to->type();
     like.type = info.type.type;
+    like.sharded = info.type.sharded;
     if (!(like == info.type))
       throw UsageError(fmt::format("{}: {} cannot belong to {}, which is {}", info.name, to_string(info.type),
                                    this->info(belongs_to->id).name, to_string(belongs_to->type())));
@@ -238,8 +244,10 @@ std::vector<Value> Graph::add(Node node, const std::vector<Value>& inputs) {
   const auto index = static_cast<uint32_t>(nodes_.size());
   if (!node.body && has_substreams(node)) node.attributes.try_emplace("stream", int64_t{index});
   std::vector<Value> outputs;
-  for (TensorType& type : operation.infer({operation.name, types, node, this})) {
-    node.outputs.push_back(add({.kind = Kind::result, .type = std::move(type), .node = index}));
+  for (TensorType& type : types_of_results(operation, {operation.name, types, node, this})) {
+    ValueInfo result{.kind = Kind::result, .type = std::move(type), .node = index};
+    if (result.type.sharded) result.belongs = whole_of_results(*this, node);
+    node.outputs.push_back(add(std::move(result)));
     outputs.push_back(value(node.outputs.back()));
   }
   nodes_.push_back(std::move(node));
@@ -273,7 +281,7 @@ std::vector<Value> Graph::extend(uint32_t index, const std::shared_ptr<const Gra
   node.attributes = std::move(attributes);
   Types inputs;
   for (ValueId input : node.inputs) inputs.push_back(type(input));
-  const Types types = node.operation->infer({node.operation->name, inputs, node, this});
+  const Types types = types_of_results(*node.operation, {node.operation->name, inputs, node, this});
   std::vector<Value> added;
   node.outputs.clear();
   for (const auto& [name, id] : function->outputs()) {

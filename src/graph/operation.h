@@ -151,6 +151,8 @@ struct Traits {
   bool (*keeps_samples)(const Divided& divided) = nullptr;
   /// Whether each element of the result depends only on the element at its position of each input, broadcast.
   bool elementwise = false;
+  /// Whether a scalar result is a sum over all elements, and thus the sum of its results for their parts.
+  bool sums_elements = false;
   Combines combines = Combines::otherwise;
   /// Rewrites the operation for inputs with permuted dimensions; none: it cannot be. null: never.
   std::optional<Reordered> (*reorder)(const Graph&, const Node&, const DimensionOrder&) = nullptr;
@@ -168,6 +170,8 @@ struct Traits {
   ListOperands (*lists)(const Graph& graph, const Node& node) = nullptr;
   /// For a collective: the result that all replicas get, from the results of each replica.
   Array (*over_replicas)(std::span<const Array* const> results) = nullptr;
+  /// Whether it goes from a value to the replicas' parts of it, or back.
+  bool shards = false;
   /// Of a collective: whether it is over all micro-batches too, before any of them.
   bool over_step = false;
 };

@@ -13,6 +13,7 @@ namespace {
 LayoutChoice all_in(const Lowering& l, const Node& node, const ValueLayout& layout) {
   LayoutChoice choice;
   const auto of = [&](ValueId id) {
+    if (l.is_shard(id)) return kRows;
     if (const auto& own = l.form_of(id); own && layout.weight) return ValueLayout{.weight = own};
     return l.graph().type(id).elements() == 1 ? kRows : layout;
   };
@@ -57,6 +58,11 @@ std::vector<LayoutChoice> elementwise_layouts(Lowering& l, const Node& node) {
   }
   for (const ValueLayout& parts : l.parted(type)) choices.push_back(all_in(l, node, parts));
   return choices;
+}
+
+std::vector<LayoutChoice> shard_layouts(Lowering& l, const Node& node) {
+  if (const auto& form = l.form_of(node.inputs.back())) return {all_in(l, node, {.weight = form})};
+  return same_layouts(l, node);
 }
 
 std::vector<LayoutChoice> row_layouts(Lowering& l, const Node& node) { return {all_in(l, node, kRows)}; }

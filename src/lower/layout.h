@@ -68,6 +68,10 @@ std::vector<LayoutChoice> elementwise_layouts(Lowering& lowering, const Node& no
 /// The choice with all inputs and outputs as rows.
 std::vector<LayoutChoice> row_layouts(Lowering& lowering, const Node& node);
 
+/// Choices for operations between a value and the parts that replicas have of it: with the last operand, as
+/// whose elements the parts lie, as rows, transposed, or in its form.
+std::vector<LayoutChoice> shard_layouts(Lowering& lowering, const Node& node);
+
 /// The layout in which a caller binds a value: matrices in their own layout, other layouts as matrices.
 ValueLayout bound_layout(const ValueLayout& layout);
 

@@ -92,7 +92,7 @@ class LayoutSearch {
     options_ = std::make_shared<const Options>(std::move(all));
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
       for (ValueId input : node(n).inputs) users_[input].push_back(n);
-      if (is_update(node(n))) updated_.insert(updated_parameter(graph_, node(n)));
+      if (updates_whole(n)) updated_.insert(updated_parameter(graph_, node(n)));
       if (is_loop(node(n))) take_passes(n);
     }
   }
@@ -181,11 +181,14 @@ class LayoutSearch {
     chosen_[n] = option;
     for (size_t i = 0; i < node(n).outputs.size(); ++i) values_[node(n).outputs[i]] = choice(n).outputs[i];
     // An update is in place, if it can be.
-    if (!is_update(node(n))) return;
+    if (!updates_whole(n)) return;
     const ValueId updated = updated_parameter(graph_, node(n));
     if (graph_.info(updated).kind != Kind::result && !l_.form_of(updated))
       set_leaf(updated, choice(n).outputs[0]);
   }
+
+  /// Whether a node updates a parameter, or its state, not only the parts of replicas.
+  bool updates_whole(uint32_t n) const { return is_update(node(n)) && !l_.is_shard(node(n).outputs[0]); }
 
   /// Cost of the conversions of a value, each made once.
   double conversions(ValueId id) const {
@@ -292,7 +295,7 @@ class LayoutSearch {
   void set_leaf(ValueId id, const ValueLayout& layout) {
     values_[id] = layout;
     for (ValueId other = 0; other < values_.size(); ++other)
-      if (graph_.info(other).belongs == id) values_[other] = layout;
+      if (graph_.info(other).belongs == id && !l_.is_shard(other)) values_[other] = layout;
   }
 
   Lowering& l_;

@@ -14,6 +14,7 @@
 #include "base/record_pass.h"
 #include "graph/substream.h"
 #include "kernels/common/element.h"
+#include "ops/collective/collective.h"
 #include "ops/map/cast.h"
 #include "ops/map/elementwise.h"
 #include "ops/split.h"
@@ -317,8 +318,26 @@ std::shared_ptr<const std::byte> Lowering::contents_of(ValueId id) {
   return bytes_of(type.type, values);
 }
 
+/// Beside the value as whose elements it lies.
+void Lowering::place_part(ValueId id) {
+  const ValueInfo& info = graph_.info(id);
+  program::Program& program = builders_.front().program();
+  program::Variable part{
+      .name = info.name,
+      .type = info.type.type,
+      .rows = 1,
+      .role = info.kind == Kind::state ? Role::state : Role::temporary,
+      .mapping = ops::mapping_of_part(program.variable(operand_of(info.belongs.value()).variable), replicas_),
+      .contents = nullptr,
+      .purpose = purpose_of(id)};
+  part.cols = static_cast<uint32_t>(part.mapping.back().box.col_end());
+  if (given_by_function_.contains(id)) part.role = Role::argument;
+  lowered_.operands[id] = builders_.front().whole(program.add(std::move(part)));
+}
+
 void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
   const ValueInfo& info = graph_.info(id);
+  if (is_shard(id)) return place_part(id);
   OperandLayout layout = operand_layout(info.type, layout_of(id));
   Role role = Role::temporary;
   bool is_gap = false;
@@ -461,6 +480,18 @@ bool Lowering::is_read_after(ValueId id) const {
 
 Operand Lowering::temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols) {
   return builder().temporary(name_beside_result(name), type, rows, cols);
+}
+
+Operand Lowering::temporary_like(const std::string& name, Type type, const Operand& like) {
+  program::Program& program = builders_.front().program();
+  const program::Variable& of = program.variable(like.variable);
+  program::Variable own{.name = name_beside_result(name),
+                        .type = type,
+                        .rows = of.rows,
+                        .cols = of.cols,
+                        .mapping = of.mapping,
+                        .contents = nullptr};
+  return builder().whole(program.add(std::move(own)));
 }
 
 std::string Lowering::name_beside_result(std::string_view name) const {
@@ -693,11 +724,13 @@ void Lowering::add_as(uint32_t node, const std::function<void()>& add) {
 /// By value: whether it differs between replicas.
 std::vector<bool> Lowering::differ_between_replicas() const {
   std::vector<bool> differ(graph_.values().size());
+  for (ValueId id = 0; id < differ.size(); ++id) differ[id] = graph_.type(id).sharded;
   for (ValueId id : graph_.inputs()) differ[id] = !(graph_.bound_type(id) == graph_.type(id));
   for (const Node& node : graph_.nodes()) {
     const bool any = std::ranges::any_of(node.inputs, [&](ValueId input) { return differ[input]; });
     for (ValueId output : node.outputs)
-      differ[output] = (any || has_substreams(node)) && node.operation->traits.over_replicas == nullptr;
+      differ[output] = graph_.type(output).sharded ||
+                       ((any || has_substreams(node)) && node.operation->traits.over_replicas == nullptr);
   }
   return differ;
 }
@@ -707,7 +740,7 @@ void Lowering::assign() {
   if (replicas_ > 1) {
     const std::vector<bool> differ = differ_between_replicas();
     for (const Assignment& assignment : graph_.assignments())
-      if (differ[assignment.value])
+      if (differ[assignment.value] && !graph_.type(assignment.value).sharded)
         throw UsageError(fmt::format("{}: replicas would set it to values of their own: set it to their mean",
                                      graph_.info(assignment.state).name));
   }

@@ -117,6 +117,9 @@ class Lowering {
   void lower_loop(const Node& node);
   /// Whether a value is an input of a loop's body that each pass copies.
   bool is_part(ValueId id) const { return parts_of_passes_.contains(id); }
+  /// Whether replicas have parts of a value. They lie beside the boxes of the value as whose elements they
+  /// lie, in one row, whatever that value's layout.
+  bool is_shard(ValueId id) const { return replicas_ > 1 && graph_.type(id).sharded; }
   /// An output on the tiles of an operand of the same shape, as for elementwise results.
   ops::Operand output_beside(size_t i, const ops::Operand& operand);
   /// The result of a node that is lowered together with the current one, on the tiles of an operand.
@@ -143,6 +146,11 @@ class Lowering {
     return found == side_results_.end() ? nullptr : std::any_cast<T>(&found->second);
   }
   void alias(ValueId value, ValueId of) { lowered_.operands.at(value) = operand_of(of); }
+  /// A result lies in an operand of this layout.
+  void set_operand(ValueId value, const ops::Operand& operand, const ValueLayout& layout) {
+    lowered_.operands.at(value) = operand;
+    lowered_.layouts.values.at(value) = layout;
+  }
   /// A value in a layout: the value itself, or a conversion. Throws UsageError for a sparse value with the
   /// form of another weight.
   ops::Operand in_layout(ValueId id, const ValueLayout& layout);
@@ -159,6 +167,8 @@ class Lowering {
   const ops::Operand& operand_of(ValueId id) const { return lowered_.operands.at(id).value(); }
   bool is_computed(ValueId id) const { return lowered_.operands.at(id).has_value(); }
   ops::Operand temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols);
+  /// Where another operand, a whole variable, lies, box for box.
+  ops::Operand temporary_like(const std::string& name, Type type, const ops::Operand& like);
   /// On tiles, whole columns on each, so that rows can be chosen at run time.
   static std::vector<program::MappedBox> columns_on_tiles(const ops::Builder& builder, uint32_t rows,
                                                           uint32_t cols);
@@ -288,6 +298,7 @@ class Lowering {
   /// Calls `add`, and records the sets that it adds to the program as those of the node.
   void add_as(uint32_t node, const std::function<void()>& add);
   void place(ValueId id, std::vector<program::MappedBox> mapping = {});
+  void place_part(ValueId id);
   std::shared_ptr<const std::byte> contents_of(ValueId id);
   void place_outputs();
   ops::Operand give_converted(ValueId id);

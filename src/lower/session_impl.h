@@ -25,6 +25,7 @@
 #include "lower/lowering.h"
 #include "lower/parts.h"
 #include "lower/placement.h"
+#include "lower/shards.h"
 
 namespace tessera::graph {
 
@@ -191,8 +192,12 @@ struct Session::Impl {
     return id;
   }
 
+  /// Whether replicas have parts of a value, whose whole lies as its parameter does.
+  bool is_shard(ValueId id) const { return graph.replicas() > 1 && graph.type(id).sharded; }
+  ValueId lies_as(ValueId id) const { return is_shard(id) ? graph.info(id).belongs.value() : id; }
+
   LinearWeight* weight(ValueId id) const {
-    const auto& form = lowered.forms[id];
+    const auto& form = lowered.forms[lies_as(id)];
     return form ? lowered.weights.at(*form).get() : nullptr;
   }
 
@@ -212,18 +217,38 @@ struct Session::Impl {
 
   void write(ValueId id, std::span<const float> values) {
     check_size(id, values.size(), graph.type(id).pattern ? pattern_of(id) : Pattern());
+    const ValueId like = lies_as(id);
     const std::vector<float> stored =
-        weight(id) != nullptr ? weight(id)->store(values) : reordered(values, variable(id).cols, id);
-    std::vector<std::byte> bytes = kernels::as_type(stored, variable(id).type);
-    program().state().write(variable(id).name, view(variable(id), bytes));
+        weight(id) != nullptr ? weight(id)->store(values) : reordered(values, variable(like).cols, like);
+    const auto write_to = [&](std::span<const float> own, auto... replica) {
+      std::vector<std::byte> bytes = kernels::as_type(own, variable(id).type);
+      program().state().write(variable(id).name, view(variable(id), bytes), replica...);
+    };
+    if (!is_shard(id)) return write_to(stored);
+    for (uint32_t r = 0; r < graph.replicas(); ++r) write_to(take_part(part_of(id), stored, r), r);
+  }
+
+  PartOfVariable part_of(ValueId id) const { return {variable(lies_as(id)), variable(id), graph.replicas()}; }
+
+  /// The contents of a variable, in one replica.
+  std::vector<float> stored(ValueId id, uint32_t replica) const {
+    std::vector<std::byte> bytes(variable(id).bytes());
+    program().state().read(variable(id).name, view(variable(id), bytes), replica);
+    return kernels::as_floats(bytes, variable(id).type);
+  }
+
+  std::vector<float> stored(ValueId id) const {
+    if (!is_shard(id)) return stored(id, 0);
+    std::vector<float> whole(variable(lies_as(id)).elements());
+    for (uint32_t r = 0; r < graph.replicas(); ++r) put_part(part_of(id), stored(id, r), r, whole);
+    return whole;
   }
 
   std::vector<float> read(ValueId id) const {
     if (const auto found = shared.find(id); found != shared.end()) return owner->read(found->second);
-    std::vector<std::byte> bytes(variable(id).bytes());
-    program().state().read(variable(id).name, view(variable(id), bytes));
-    const std::vector<float> stored = kernels::as_floats(bytes, variable(id).type);
-    return weight(id) != nullptr ? weight(id)->load(stored) : reordered(stored, variable(id).rows, id);
+    const ValueId like = lies_as(id);
+    const std::vector<float> all = stored(id);
+    return weight(id) != nullptr ? weight(id)->load(all) : reordered(all, variable(like).rows, like);
   }
 
   /// The values of a matrix of `rows` rows, transposed if the value is bound transposed.

@@ -30,6 +30,8 @@ class FormSearch {
     for (ValueId id = 0; id < forms_.size(); ++id)
       if (const auto& parameter = graph_.info(id).belongs) forms_[id] = forms_[*parameter];
     for (const Node& node : graph_.nodes()) follow(node);
+    for (ValueId id = 0; id < forms_.size(); ++id)
+      if (graph_.type(id).sharded && graph_.replicas() > 1) forms_[id].reset();
     return std::move(forms_);
   }
 

@@ -243,16 +243,17 @@ std::optional<Reordered> reorder(const Graph& graph, const Node& node, const Dim
 
 template <Reduction op>
 constexpr Operation reduction(std::string_view name) {
-  return {name,
-          1,
-          1,
-          infer_reduce<op>,
-          reduce_gradient<op>,
-          reduce_reference<op>,
-          reduce_layouts,
-          lower_reduce<op>,
-          reduce_cases<op>,
-          {.keeps_samples = columns_keep_samples, .reorder = reorder}};
+  return {
+      name,
+      1,
+      1,
+      infer_reduce<op>,
+      reduce_gradient<op>,
+      reduce_reference<op>,
+      reduce_layouts,
+      lower_reduce<op>,
+      reduce_cases<op>,
+      {.keeps_samples = columns_keep_samples, .sums_elements = op != Reduction::maximum, .reorder = reorder}};
 }
 
 constexpr Operation kReduce[] = {

@@ -1,9 +1,15 @@
-// Means over the replicas of a graph, and over its micro-batches.
+// Means and sums over the replicas of a graph, and over its micro-batches; and values of which each replica
+// has a part.
+#include <fmt/format.h>
+#include <tessera/error.h>
+
 #include <algorithm>
 #include <set>
 
+#include "graph/shards.h"
 #include "lower/lowering.h"
 #include "operations/list.h"
+#include "operations/update.h"
 #include "ops/collective/collective.h"
 #include "ops/map/elementwise.h"
 
@@ -12,41 +18,59 @@ namespace {
 
 Types infer_replicas(const Signature& s) {
   require_float(s, s.inputs[0]);
+  if (s.inputs[0].sharded)
+    throw UsageError(fmt::format("{}: it takes whole values, not {}", s.operation, to_string(s.inputs[0])));
   return {s.inputs[0]};
 }
 
 std::vector<Array> replicas_reference(const Evaluation& e) { return {*e.inputs[0]}; }
 
-Array mean(std::span<const Array* const> results) {
-  Array mean(results.front()->size());
+Array sum(std::span<const Array* const> results) {
+  Array sum(results.front()->size());
   for (const Array* result : results)
-    for (size_t i = 0; i < mean.size(); ++i) mean[i] += (*result)[i] / static_cast<double>(results.size());
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += (*result)[i];
+  return sum;
+}
+
+Array mean(std::span<const Array* const> results) {
+  Array mean = sum(results);
+  for (double& element : mean) element /= static_cast<double>(results.size());
   return mean;
 }
 
-/// Scales a replica's value before it is summed, instead of the sum.
-program::VariableId scale(Lowering& l) {
-  const ops::Operand in = l.input(0), out = l.output_beside(0, in);
-  const Type type = l.builder().type_of(out);
-  l.add(ops::UnaryProblem{kernels::Unary::scale, type, out.rows(), out.cols(),
-                          1 / static_cast<float>(l.replicas())},
+void scale(Lowering& l, const ops::Operand& in, const ops::Operand& out, float factor) {
+  l.add(ops::UnaryProblem{kernels::Unary::scale, l.builder().type_of(out), out.rows(), out.cols(), factor},
         {in, out});
-  return out.variable;
 }
 
-/// All means that can be computed now are one collective: they share its rounds.
-void lower_replicas(Lowering& l, const Node&) {
-  if (l.replicas() == 1) return l.alias_output(0, l.input(0));
-  std::vector<program::VariableId> sums;
-  // A result counts as computed as soon as it is joined, but holds its mean only after the collective.
+/// What a replica's value is multiplied by before it is summed.
+float factor_of(const Lowering& l, const Node& node) {
+  return node.operation->traits.over_replicas == sum ? 1 : 1 / static_cast<float>(l.replicas());
+}
+
+/// Calls lower_one() for all nodes with the lowering of `node` that can be computed now, which become one
+/// collective and share its rounds.
+template <class LowerOne>
+void join(Lowering& l, const Node& node, const LowerOne& lower_one) {
+  // A result counts as computed as soon as it is joined, but holds its contents only after the collective.
   std::set<ValueId> joined;
   l.each_from([&](const Node& other) {
-    if (other.operation->traits.over_replicas == nullptr || joined.contains(other.inputs[0]) ||
+    if (other.operation->lower != node.operation->lower || joined.contains(other.inputs[0]) ||
         !l.is_computed(other.inputs[0]))
       return false;
-    sums.push_back(scale(l));
+    lower_one(other);
     joined.insert(other.outputs[0]);
     return true;
+  });
+}
+
+void lower_replicas(Lowering& l, const Node& node) {
+  if (l.replicas() == 1) return l.alias_output(0, l.input(0));
+  std::vector<program::VariableId> sums;
+  join(l, node, [&](const Node& other) {
+    const ops::Operand in = l.input(0), out = l.output_beside(0, in);
+    scale(l, in, out, factor_of(l, other));
+    sums.push_back(out.variable);
   });
   l.run(ops::all_reduce(l.builder().program(), l.builder().whole_machine(), "mean over replicas", sums));
 }
@@ -55,7 +79,8 @@ std::vector<Case> replicas_cases() {
   return {{.inputs = {{Type::f32, {5, 33}, {}, {}}}, .differentiable = false}};
 }
 
-constexpr Operation mean_named(std::string_view name, bool over_step) {
+constexpr Operation over_replicas(std::string_view name, Array (*combine)(std::span<const Array* const>),
+                                  bool over_step) {
   return {
       name,
       1,
@@ -66,11 +91,122 @@ constexpr Operation mean_named(std::string_view name, bool over_step) {
       same_layouts,
       lower_replicas,
       replicas_cases,
-      {.keeps_zeros = always_keeps_zeros, .aliases = true, .over_replicas = mean, .over_step = over_step}};
+      {.keeps_zeros = always_keeps_zeros, .aliases = true, .over_replicas = combine, .over_step = over_step}};
 }
 
-constexpr Operation kReplicas[] = {mean_named("mean_over_replicas", false),
-                                   mean_named("mean_over_step", true)};
+// Sharding. The last operand is the value as whose elements the parts lie.
+
+TensorType whole_type(const Signature& s, const TensorType& part) {
+  TensorType type = s.inputs.back();
+  type.type = part.type;
+  return type;
+}
+
+void require_like(const Signature& s) {
+  const TensorType wanted = whole_type(s, s.inputs[0]);
+  require_float(s, wanted);
+  TensorType given = s.inputs[0];
+  given.sharded = false;
+  if (wanted.sharded || wanted.elements() == 1 || wanted.capacity || !(given == wanted))
+    throw UsageError(fmt::format("{}: {} cannot lie as {} does", s.operation, to_string(s.inputs[0]),
+                                 to_string(s.inputs.back())));
+}
+
+Types infer_shard(const Signature& s) {
+  require_like(s);
+  TensorType type = s.inputs[0];
+  type.sharded = true;
+  return {type};
+}
+
+/// A single replica's part is whole.
+Types infer_gather(const Signature& s) {
+  require_like(s);
+  return {whole_type(s, s.inputs[0])};
+}
+
+void lower_shard(Lowering& l, const Node& node) {
+  if (l.replicas() == 1) return l.alias_output(0, l.input(0));
+  const ops::Sharded shard{l.operand_of(node.inputs[0]).variable, l.output(0).variable};
+  l.run(ops::scatter(l.builder().program(), l.builder().whole_machine(), "shard", {&shard, 1}));
+}
+
+void lower_mean_shard(Lowering& l, const Node& node) {
+  if (l.replicas() == 1) return l.alias_output(0, l.input(0));
+  std::vector<ops::Sharded> shards;
+  join(l, node, [&](const Node& other) {
+    const ops::Operand in = l.brought(other.inputs[0], other.inputs[1]);
+    const ops::Operand whole =
+        l.temporary_like("summed", l.builder().type_of(in), l.operand_of(other.inputs[1]));
+    scale(l, in, whole, factor_of(l, other));
+    shards.push_back({whole.variable, l.output(0).variable});
+  });
+  l.run(
+      ops::reduce_scatter(l.builder().program(), l.builder().whole_machine(), "mean over replicas", shards));
+}
+
+/// Into the state to which the whole is assigned, if that can be.
+void lower_gather(Lowering& l, const Node& node) {
+  if (l.replicas() == 1) return l.alias_output(0, l.input(0));
+  std::vector<ops::Sharded> shards;
+  join(l, node, [&](const Node& other) {
+    if (!l.is_shard(other.inputs[0]))
+      throw UsageError(
+          fmt::format("gather_shards: '{}' is whole in each replica", l.graph().info(other.inputs[0]).name));
+    const ops::Operand part = l.input(0);
+    const std::optional<ValueId> state = replaced_state(l, other, 0);
+    const ops::Operand whole =
+        state ? l.operand_of(*state)
+              : l.temporary_like("gathered", l.builder().type_of(part), l.operand_of(other.inputs[1]));
+    l.set_operand(other.outputs[0], whole, l.layout_of(other.inputs[1]));
+    shards.push_back({whole.variable, part.variable});
+  });
+  l.run(ops::all_gather(l.builder().program(), l.builder().whole_machine(), "gather", shards));
+}
+
+std::vector<Case> shard_cases() {
+  return {{.inputs = {{Type::f32, {5, 33}, {}, {}}}, .differentiable = false}};
+}
+std::vector<Case> mean_shard_cases() {
+  return {{.inputs = {{Type::f16, {5, 33}, {}, {}}, {Type::f32, {5, 33}, {}, {}}}, .differentiable = false}};
+}
+std::vector<Case> gather_cases() {
+  const TensorType part{Type::f32, {5, 33}, {}, {}};
+  return {{.inputs = {part, {Type::f16, {5, 33}, {}, {}}}, .differentiable = false}};
+}
+
+constexpr size_t kGathered[] = {1};
+
+constexpr Operation kReplicas[] = {
+    over_replicas("mean_over_replicas", mean, false),
+    over_replicas("sum_over_replicas", sum, false),
+    over_replicas("mean_over_step", mean, true),
+    {.name = "shard",
+     .infer = infer_shard,
+     .reference = replicas_reference,
+     .layouts = shard_layouts,
+     .lower = lower_shard,
+     .cases = shard_cases,
+     .traits = {.keeps_zeros = always_keeps_zeros, .aliases = true, .shards = true}},
+    {.name = "mean_shard",
+     .least_inputs = 2,
+     .most_inputs = 2,
+     .infer = infer_shard,
+     .reference = replicas_reference,
+     .layouts = shard_layouts,
+     .lower = lower_mean_shard,
+     .cases = mean_shard_cases,
+     .traits = {.keeps_zeros = always_keeps_zeros, .over_replicas = mean, .shards = true}},
+    {.name = "gather_shards",
+     .least_inputs = 2,
+     .most_inputs = 2,
+     .infer = infer_gather,
+     .reference = replicas_reference,
+     .layouts = shard_layouts,
+     .lower = lower_gather,
+     .cases = gather_cases,
+     .traits = {.updates = kGathered, .over_replicas = assembled, .shards = true}},
+};
 
 }  // namespace
 

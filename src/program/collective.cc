@@ -91,14 +91,11 @@ void verify(const Program& program, const Collective& collective, const Exchange
     }
     if (beside.is_read_only()) refuse(fmt::format("'{}' is read only", beside.name));
   };
-  if (whole.is_read_only()) refuse(fmt::format("'{}' is read only", whole.name));
+  if (whole.is_read_only() && writes_whole(collective.kind))
+    refuse(fmt::format("'{}' is read only", whole.name));
   if (whole.is_argument() || whole.is_shared()) refuse(fmt::format("'{}' does not lie on tiles", whole.name));
-  check(exchanged.part, collective.kind != CollectiveKind::all_reduce, "part", [&](uint64_t elements) {
-    if (elements % replicas != 0)
-      refuse(fmt::format("a box of '{}' has {} elements, which {} replicas cannot share equally", whole.name,
-                         elements, replicas));
-    return elements / replicas;
-  });
+  check(exchanged.part, collective.kind != CollectiveKind::all_reduce, "part",
+        [&](uint64_t elements) { return part_elements(elements, replicas); });
   check(exchanged.buffer, sums(collective.kind), "buffer",
         [&](uint64_t elements) { return buffer_elements(collective.algorithm, elements, replicas); });
 }
@@ -110,6 +107,7 @@ std::string_view name_of(CollectiveKind kind) {
     case CollectiveKind::all_reduce: return "all-reduce";
     case CollectiveKind::reduce_scatter: return "reduce-scatter";
     case CollectiveKind::all_gather: return "all-gather";
+    case CollectiveKind::scatter: return "scatter";
   }
   return "?";
 }
@@ -137,6 +135,7 @@ std::vector<Round> rounds_of(CollectiveKind kind, CollectiveAlgorithm algorithm,
         add_spreading(replicas, true, rounds);
       }
       break;
+    case CollectiveKind::scatter: break;
   }
   return rounds;
 }

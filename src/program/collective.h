@@ -31,12 +31,26 @@ inline uint64_t chunk_begin(uint64_t elements, uint32_t chunk, uint32_t replicas
   return elements * chunk / replicas;
 }
 
-/// Number of elements of the buffer that receives summands for a box with `elements` elements.
-inline uint64_t buffer_elements(CollectiveAlgorithm algorithm, uint64_t elements, uint32_t replicas) {
-  return algorithm == CollectiveAlgorithm::tree ? elements : (elements + replicas - 1) / replicas;
+/// Number of elements of a part of such a box: the longest chunk.
+inline uint64_t part_elements(uint64_t elements, uint32_t replicas) {
+  return (elements + replicas - 1) / replicas;
 }
 
-inline bool sums(CollectiveKind kind) { return kind != CollectiveKind::all_gather; }
+/// Number of elements of the buffer that receives summands for a box with `elements` elements.
+inline uint64_t buffer_elements(CollectiveAlgorithm algorithm, uint64_t elements, uint32_t replicas) {
+  return algorithm == CollectiveAlgorithm::tree ? elements : part_elements(elements, replicas);
+}
+
+inline bool sums(CollectiveKind kind) {
+  return kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce_scatter;
+}
+/// Whether the parts, or the whole variable, are what a collective reads, and what it writes.
+inline bool reads_part(CollectiveKind kind) { return kind == CollectiveKind::all_gather; }
+inline bool reads_whole(CollectiveKind kind) { return kind != CollectiveKind::all_gather; }
+inline bool writes_part(CollectiveKind kind) {
+  return kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::scatter;
+}
+inline bool writes_whole(CollectiveKind kind) { return kind != CollectiveKind::scatter; }
 
 /// Throws the Error of an unsound program for collectives whose variables are not on the same tiles, do not
 /// have the necessary elements, or cannot be written; and for a number of replicas below 1.

@@ -147,7 +147,8 @@ class Printer {
       const std::string whole = program_.variable(exchanged.whole).name;
       switch (collective.kind) {
         case CollectiveKind::all_reduce: line("{}", whole); break;
-        case CollectiveKind::reduce_scatter: line("{} → {}", whole, part); break;
+        case CollectiveKind::reduce_scatter:
+        case CollectiveKind::scatter: line("{} → {}", whole, part); break;
         case CollectiveKind::all_gather: line("{} → {}", part, whole); break;
       }
     }

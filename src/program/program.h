@@ -168,11 +168,12 @@ struct CopySet {
 };
 
 /// An operation of all replicas of a program together. The elements of every mapped box of a variable are
-/// divided, in order, into one chunk per replica.
+/// divided, in order, into one chunk per replica. A part has room for the longest chunk; the rest of it is 0.
 enum class CollectiveKind : uint8_t {
   all_reduce,      ///< `whole` becomes the sum over all replicas
   reduce_scatter,  ///< `part` becomes the replica's own chunk of the sum; `whole` is used up
   all_gather,      ///< `whole` becomes the parts of all replicas
+  scatter,         ///< `part` becomes the replica's own chunk of `whole`: nothing travels
 };
 /// How a collective is done: by rounds between neighbours that each send one chunk, or by log₂(replicas)
 /// rounds that each send all chunks.
@@ -184,7 +185,7 @@ std::string_view name_of(CollectiveAlgorithm algorithm);
 /// `whole`.
 struct Exchanged {
   VariableId whole = 0;
-  std::optional<VariableId> part{};    ///< except for an all-reduce: as many elements as a chunk
+  std::optional<VariableId> part{};    ///< except for an all-reduce: the longest chunk
   std::optional<VariableId> buffer{};  ///< for sums: receives a chunk in a ring, or all chunks
 };
 struct Collective {

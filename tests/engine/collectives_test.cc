@@ -52,7 +52,7 @@ Built build(CollectiveKind kind, CollectiveAlgorithm algorithm, uint32_t replica
   b.whole = p.add({"whole", Type::f32, tiles, elements, Role::inout, lines(tiles, elements), {}});
   std::optional<VariableId> part, buffer;
   if (kind != CollectiveKind::all_reduce) {
-    const uint32_t own = elements / replicas;
+    const auto own = static_cast<uint32_t>(program::part_elements(elements, replicas));
     part = b.part = p.add({"part", Type::f32, tiles, own, Role::inout, lines(tiles, own), {}});
   }
   if (program::sums(kind)) {
@@ -71,15 +71,16 @@ Built build(CollectiveKind kind, CollectiveAlgorithm algorithm, uint32_t replica
 float value_of(uint32_t replica, uint64_t i) { return static_cast<float>((replica + 1) * 1000 + i % 97); }
 
 TEST(Replicas, ExchangeWhatTheirCollectivesSay) {
-  for (const CollectiveKind kind :
-       {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter, CollectiveKind::all_gather})
+  constexpr CollectiveKind kKinds[] = {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter,
+                                       CollectiveKind::scatter, CollectiveKind::all_gather};
+  for (const CollectiveKind kind : kKinds)
     for (const CollectiveAlgorithm algorithm : kAlgorithms)
       for (const uint32_t replicas : {2U, 3U, 4U, 6U, 7U, 16U}) {
         SCOPED_TRACE(::testing::Message()
                      << name_of(kind) << " by " << name_of(algorithm) << ", " << replicas << " replicas");
-        const bool shares = kind != CollectiveKind::all_reduce;
-        const uint32_t tiles = 2, elements = shares ? 5 * replicas : 23;
-        const uint32_t own = shares ? 5 : 1;
+        const bool has_parts = kind != CollectiveKind::all_reduce;
+        const uint32_t tiles = 2, elements = 23;
+        const auto own = static_cast<uint32_t>(program::part_elements(elements, replicas));
         const Built b = build(kind, algorithm, replicas, tiles, elements);
         const Engine engine(
             compiler::compile(b.program, toy_chips(replicas, 2, machine::Topology::all_to_all)));
@@ -89,31 +90,37 @@ TEST(Replicas, ExchangeWhatTheirCollectivesSay) {
           for (uint64_t i = 0; i < of_whole; ++i) whole[r * of_whole + i] = value_of(r, i);
           for (uint64_t i = 0; i < of_part; ++i) part[r * of_part + i] = value_of(r, i);
         }
-        const std::vector<float> parts_before = part;
+        const std::vector<float> wholes_before = whole, parts_before = part;
         std::vector<Binding> bindings = {
             {b.whole, whole.data(), elements, 1, static_cast<int64_t>(of_whole)}};
-        if (shares) bindings.push_back({b.part, part.data(), own, 1, static_cast<int64_t>(of_part)});
+        if (has_parts) bindings.push_back({b.part, part.data(), own, 1, static_cast<int64_t>(of_part)});
         const Profile run = engine.run(bindings);
         const auto sum = [&](uint64_t i) {
           float total = 0;
           for (uint32_t r = 0; r < replicas; ++r) total += value_of(r, i);
           return total;
         };
-        for (uint32_t r = 0; r < replicas; ++r)
+        for (uint32_t owner = 0; owner < replicas; ++owner) {
+          const uint64_t begin = program::chunk_begin(elements, owner, replicas),
+                         end = program::chunk_begin(elements, owner + 1, replicas);
           for (uint32_t tile = 0; tile < tiles; ++tile) {
-            if (kind == CollectiveKind::reduce_scatter) {
-              for (uint32_t i = 0; i < own; ++i)
-                ASSERT_EQ(part[r * of_part + tile * own + i], sum(uint64_t{tile} * elements + r * own + i));
-              continue;
-            }
-            for (uint32_t i = 0; i < elements; ++i) {
+            const uint64_t own_part = owner * of_part + tile * own;
+            for (uint64_t i = begin; i < end; ++i) {
               const uint64_t at = uint64_t{tile} * elements + i;
-              ASSERT_EQ(whole[r * of_whole + at],
-                        kind == CollectiveKind::all_reduce
-                            ? sum(at)
-                            : parts_before[i / own * of_part + tile * own + i % own]);
+              if (program::writes_part(kind)) {
+                const bool is_sum = kind == CollectiveKind::reduce_scatter;
+                ASSERT_EQ(part[own_part + i - begin],
+                          is_sum ? sum(at) : wholes_before[owner * of_whole + at]);
+                continue;
+              }
+              for (uint32_t r = 0; r < replicas; ++r)
+                ASSERT_EQ(whole[r * of_whole + at],
+                          kind == CollectiveKind::all_reduce ? sum(at) : parts_before[own_part + i - begin]);
             }
+            for (uint64_t i = end - begin; program::writes_part(kind) && i < own; ++i)
+              ASSERT_EQ(part[own_part + i], 0) << "what a shorter chunk leaves of a part";
           }
+        }
         ASSERT_EQ(run.chips.size(), replicas);
         for (const program::PhaseTimes& chip : run.chips) EXPECT_EQ(chip.at, run.cycles.at);
         const Profile dry = engine.run({}, {.dry = true});

@@ -211,6 +211,7 @@ class Generator {
     if (random_.below(12) == 0) return add_function(random_.below(3) == 0);
     const std::span<const Operation* const> all = all_operations();
     const Operation& operation = *all[random_.below(static_cast<uint32_t>(all.size()))];
+    if (operation.traits.shards) return false;  // which training adds
     const std::vector<Case> cases = operation.cases();
     // What may take over the next operation often has one that alone uses it.
     if (ends_with_absorbing() && cases[0].inputs.size() == 1 && !cases[0].hosts_only && random_.below(4) != 0)
@@ -489,6 +490,7 @@ class Generator {
     if (random_.below(3) == 0) options.micro_batches = 2 + random_.below(2);
     if (options.micro_batches > 1 && random_.coin()) choose_pipeline(options);
     if (random_.coin()) options.replicas = options_.most_replicas;
+    if (options.replicas > 1 && random_.coin()) options.shard_from = random_.one_of({0, 40});
     if (random_.below(5) == 0) options.state = Type::f16;
     recipe_.lesson = lesson;
     // Trained state is set by its update alone.
@@ -649,12 +651,13 @@ std::string lesson_code(const Lesson& lesson) {
       "add_training(mean({}({})), {{.optimizer = {}{}, .micro_batches = {}, .pipeline = "
       "{{pipeline_named(\"{}\"), {{{}}}}}, "
       ".groups = {{{}}}, "
-      ".replicas = {}, .state = Type::{}}});{}\n",
+      ".replicas = {}{}, .state = Type::{}}});{}\n",
       lesson.squared ? "square of " : "", code_of(lesson.losses),
       std::visit([](const auto& one) { return code_of(one); }, o.optimizer),
       o.clip_norm ? fmt::format(", .clip_norm = {}", *o.clip_norm) : "", o.micro_batches,
       name_of(o.pipeline.kind), fmt::join(o.pipeline.recomputed, ", "), code_of(o.groups), o.replicas,
-      name_of(o.state), lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
+      o.shard_from ? fmt::format(", .shard_from = {}", *o.shard_from) : "", name_of(o.state),
+      lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
 }
 
 }  // namespace
@@ -717,6 +720,7 @@ std::vector<Recipe> smaller(const Recipe& recipe) {
       change([](Recipe& r) { r.lesson->options.pipeline = {}; });
     if (recipe.lesson->options.micro_batches > 1)
       change([](Recipe& r) { r.lesson->options.micro_batches = 1; });
+    if (recipe.lesson->options.shard_from) change([](Recipe& r) { r.lesson->options.shard_from.reset(); });
     if (recipe.lesson->options.replicas > 1) change([](Recipe& r) { r.lesson->options.replicas = 1; });
     if (recipe.lesson->options.state != Type::f32)
       change([](Recipe& r) { r.lesson->options.state = Type::f32; });

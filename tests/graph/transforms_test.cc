@@ -66,7 +66,7 @@ TEST(Transforms, LeaveWhatRandomGraphsCompute) {
       Graph graph = built.graph;
       transform(graph, {&each, 1}, bow);
       ASSERT_NO_THROW(verify(graph)) << each.name;
-      changed[each.name] += graph.nodes().size() != built.graph.nodes().size() ? 1 : 0;
+      changed[each.name] += to_string(graph) != to_string(built.graph) ? 1 : 0;
       WideArrays state = contents.state;
       expect_same(evaluate(graph, contents.inputs, state), expected);
       expect_same(state, expected_state);

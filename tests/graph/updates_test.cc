@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "networks.h"
+#include "support/error_of.h"
 
 namespace tessera::graph {
 namespace {
@@ -121,6 +123,66 @@ TEST(UpdatesOfLayers, AreThoseOfCodeOfTheirOwnOnChips) {
     expect_same_bits(trained(network(4, replicated, Type::f32, Code::shared), chips),
                      trained(network(4, replicated, Type::f32, Code::own), chips));
   }
+}
+
+/// Each replica has a part of an optimizer's state. Sums over two replicas have no order.
+TEST(UpdatesInParts, AreThoseOfWholeParameters) {
+  const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
+  for (const Optimizer& optimizer : optimizers())
+    for (Type type : {Type::f32, Type::f16}) {
+      SCOPED_TRACE(fmt::format("{}, optimizer {}", name_of(type), optimizer.index()));
+      const bool has_norms =
+          std::holds_alternative<Lamb>(optimizer) || std::holds_alternative<Lars>(optimizer);
+      TrainingOptions options{.optimizer = optimizer, .replicas = 2, .state = type};
+      const Graph whole = network(3, options, type, Code::shared);
+      options.shard_from = 30;  // not the biases
+      const Graph parts = network(3, options, type, Code::shared);
+      const Arrays expected = trained(whole, chips), found = trained(parts, chips);
+      if (!has_norms) {
+        expect_same_bits(found, expected);
+        continue;
+      }
+      for (const auto& [name, values] : expected)
+        for (size_t i = 0; i < values.size(); ++i)
+          ASSERT_NEAR(found.at(name)[i], values[i],
+                      (type == Type::f32 ? 1e-5 : 2e-2) * (1 + std::abs(values[i])))
+              << name;
+    }
+}
+
+TEST(UpdatesInParts, TakeAFractionOfTheState) {
+  const Machine chips = Machine::find("m2000").with("chips", 4).with("tiles", 16);
+  TrainingOptions options{.optimizer = Adam{}, .replicas = 4};
+  const RunCost whole = Session(network(3, options, Type::f16, Code::shared), chips).cost();
+  options.shard_from = 0;
+  const RunCost parts = Session(network(3, options, Type::f16, Code::shared), chips).cost();
+  // Chunks of the few elements on each tile are rounded up.
+  EXPECT_LT(static_cast<double>(parts.bytes.at("optimizer")),
+            0.3 * static_cast<double>(whole.bytes.at("optimizer")));
+}
+
+TEST(UpdatesInParts, SaveAndTakeWholeState) {
+  const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
+  TrainingOptions options{.optimizer = Adam{.epsilon = 1e-3}, .replicas = 2};
+  Session whole(network(3, options, Type::f32, Code::shared), chips);
+  options.shard_from = 0;
+  Session parts(network(3, options, Type::f32, Code::shared), chips);
+  whole.run(inputs(whole.graph(), 1));
+  parts.set_state(whole.state());
+  expect_same_bits(parts.state(), whole.state());
+  whole.run(inputs(whole.graph(), 2));
+  parts.run(inputs(parts.graph(), 2));
+  expect_same_bits(parts.state(), whole.state());
+}
+
+TEST(UpdatesInParts, RefuseWhatNeedsWholeValues) {
+  Graph g;
+  const Value x = g.parameter("x", {4, 6}), shard = g.apply("shard", {x})[0];
+  EXPECT_EQ(to_string(shard.type()), "sharded f32[4, 6]");
+  EXPECT_ERROR("softmax: it takes whole values, not sharded f32[4, 6]", softmax(shard));
+  EXPECT_ERROR("mul: f32[4, 6] beside sharded f32[4, 6], of which each replica has a part", shard * x);
+  EXPECT_ERROR("sum: f32[6] of sharded f32[4, 6]", g.apply("sum", {shard}, {{"over", "rows"}}));
+  EXPECT_ERROR("shard: it takes whole values, not sharded f32[4, 6]", g.apply("shard", {shard}));
 }
 
 /// Operations are counted where their code is first called.

@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr CollectiveKind kKinds[] = {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter,
-                                     CollectiveKind::all_gather};
+                                     CollectiveKind::scatter, CollectiveKind::all_gather};
 constexpr CollectiveAlgorithm kAlgorithms[] = {CollectiveAlgorithm::ring, CollectiveAlgorithm::tree};
 
 /// Which replicas' contributions each replica has of each chunk.
@@ -97,6 +97,7 @@ TEST(Collectives, NeedWhatTheirKindNeeds) {
   EXPECT_EQ(Case().error({"c", reduce, ring, Case().add, {{0, {}, 1}}}), "(no error)");
   EXPECT_EQ(Case().error({"c", gather, ring, nullptr, {{0, 1, {}}}}), "(no error)");
   EXPECT_EQ(Case().error({"c", scatter, ring, Case().add, {{0, 1, 1}}}), "(no error)");
+  EXPECT_EQ(Case().error({"c", CollectiveKind::scatter, ring, nullptr, {{0, 1, {}}}}), "(no error)");
   EXPECT_THAT(Case().error({"c", reduce, ring, Case().add, {{0, {}, {}}}}),
               HasSubstr("collective 'c': 'whole' needs a buffer"));
   EXPECT_THAT(Case().error({"c", reduce, ring, Case().add, {{0, 1, 1}}}),
@@ -129,7 +130,7 @@ TEST(Collectives, LieBesideEachOther) {
                             CollectiveAlgorithm::ring,
                             nullptr,
                             {{thirds.whole, thirds.part, {}}}}),
-              HasSubstr("a box of 'whole' has 8 elements, which 3 replicas cannot share equally"));
+              HasSubstr("box 0 of 'part' has 4 elements; beside 8 of 'whole' and 3 replicas it needs 3"));
   Case typed;
   const VariableId half =
       typed.program.add({"half", Type::f16, 1, 4, Role::temporary, map_to_tile(1, 4, 0), {}});

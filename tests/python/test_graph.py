@@ -566,6 +566,23 @@ def test_replicas_give_the_gradient_of_all(rng):
     assert json.loads(estimate.to_json())["links"][0]["bytes"] > 0
 
 
+def test_replicas_may_divide_the_state_of_the_optimizer(rng):
+    x, labels = batch(rng, 20)
+    machine = tessera.Machine("m2000", tiles=8, chips=2)
+    whole, parts = (mlp(batch=10).training_step("cross_entropy", "adamw", replicas=2, shard=shard) for shard in (False, 1))
+    sessions = [step.session(machine, seed=1) for step in (whole, parts)]
+    for _ in range(2):
+        losses = [session.run(x, labels) for session in sessions]
+        np.testing.assert_array_equal(*losses)
+    for name, values in sessions[0].state().items():
+        np.testing.assert_array_equal(sessions[1].state()[name], values)
+    large, small = (step.estimate(machine).bytes["optimizer"] for step in (whole, parts))
+    assert small < 0.7 * large
+    for shard in (-1, 1.5):
+        with pytest.raises((ValueError, TypeError), match="shard"):
+            mlp(batch=10).training_step("cross_entropy", replicas=2, shard=shard)
+
+
 def test_graphs_are_placed_on_chips():
     estimate = mlp().estimate(tessera.Machine("m2000", tiles=8))
     chosen = [placement for placement, _, _, is_chosen in estimate.placements if is_chosen]

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <map>
 
+#include "program/collective.h"
+
 namespace tessera::testing {
 namespace {
 
@@ -67,7 +69,7 @@ class Interpreter {
     const program::Collective& collective = program_.collectives().at(collect.collective);
     for (const program::Exchanged& exchanged : collective.variables) {
       if (!exchanged.part) continue;
-      const bool gathers = collective.kind == program::CollectiveKind::all_gather;
+      const bool gathers = program::reads_part(collective.kind);
       variables_.at(gathers ? exchanged.whole : *exchanged.part) =
           variables_.at(gathers ? *exchanged.part : exchanged.whole);
     }

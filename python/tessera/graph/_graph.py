@@ -340,6 +340,7 @@ class Graph:
         pipeline: PipelineKind = "sequential",
         recompute: Iterable[int] = (),
         replicas: int = 1,
+        shard: bool | int = False,
         keep: Iterable[str] = (),
         state_dtype: DTypeLike | str = "f32",
         rounding: Rounding = "nearest",
@@ -360,6 +361,11 @@ class Graph:
         run takes the rows of all; likewise with `replicas`, equal parts of a machine's chips that train side by side
         on rows of their own and share the means of their gradients. Runs return the loss and those outputs that `keep`
         names.
+
+        With `shard`, each replica keeps the optimizer's state of an equal part of every parameter, updates that part,
+        and gathers the others': "replicated tensor sharding", or the first stage of ZeRO. Only parameters of at least
+        8,192 elements, or as many as `shard` says, are divided, and none whose pattern may change. State is read and
+        saved as a whole.
 
         `pipeline` says in which order micro-batches go through the stages of the graph: "sequential", "grouped",
         "interleaved" or "1f1b" (see `pipeline_schedule`). Stages in `recompute` keep only what they take from others,
@@ -388,11 +394,18 @@ class Graph:
             pipeline,
             {_tessera.whole_number("stage", stage) for stage in recompute},
             replicas,
+            _shard_from(shard),
             frozen,
             native_groups(groups),
             _training_numbers(state_dtype, rounding, seed, loss_scale, scale_growth, numbers),
         )
         return step
+
+
+def _shard_from(shard: bool | int) -> int | None:
+    if shard is False or shard is None:
+        return None
+    return 8192 if shard is True else _tessera.whole_number("shard", shard)
 
 
 class TrainingStep(Graph):

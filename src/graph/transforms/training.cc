@@ -92,20 +92,41 @@ void repeat(Graph& graph, std::vector<Value>& gradients, uint32_t micro_batches,
   }
 }
 
-/// Gradients and scalar outputs as means over replicas.
-void average(Graph& graph, std::vector<Value>& gradients) {
+/// Parameters that are trained, and their gradients.
+struct TrainedParameters {
+  std::vector<Value> values, gradients;
+};
+
+/// Whether the state of a parameter's optimizer is divided among the replicas.
+bool is_divided(const TrainingOptions& options, const TensorType& parameter) {
+  return options.replicas > 1 && options.shard_from && !parameter.capacity &&
+         parameter.elements() >= std::max<uint64_t>(*options.shard_from, 2);
+}
+
+/// Gradients and scalar outputs as means over replicas, of which each has its part of those that are divided.
+void average(Graph& graph, const TrainingOptions& options, TrainedParameters& trained) {
   const auto mean = [&](Value value) { return graph.apply("mean_over_replicas", {value})[0]; };
-  for (Value& gradient : gradients) gradient = mean(gradient);
+  for (size_t i = 0; i < trained.values.size(); ++i) {
+    Value& gradient = trained.gradients[i];
+    gradient = is_divided(options, trained.values[i].type())
+                   ? graph.apply("mean_shard", {gradient, trained.values[i]})[0]
+                   : mean(gradient);
+  }
   for (const auto& [name, id] : std::map(graph.outputs()))
     if (graph.type(id).shape.empty()) graph.replace_output(name, mean(graph.value(id)));
 }
 
 /// The sum of the squares of all gradients.
 Value squares_of(const std::vector<Value>& gradients) {
-  std::optional<Value> squares;
+  std::optional<Value> squares, of_parts;
   for (const Value& gradient : gradients) {
     const Value own = sum_of_squares(gradient);
-    squares = squares ? *squares + own : own;
+    std::optional<Value>& sum = gradient.type().sharded ? of_parts : squares;
+    sum = sum ? *sum + own : own;
+  }
+  if (of_parts) {
+    const Value all = of_parts->owner().apply("sum_over_replicas", {*of_parts})[0];
+    squares = squares ? *squares + all : all;
   }
   return *squares;
 }
@@ -128,11 +149,6 @@ class LearningRates {
 
  private:
   std::map<double, Value> by_factor_;
-};
-
-/// Parameters that are trained, and their gradients.
-struct TrainedParameters {
-  std::vector<Value> values, gradients;
 };
 
 TrainedParameters trained_by(Value loss, Graph& graph, const std::vector<Value>& frozen) {
@@ -164,11 +180,12 @@ void add_training(Value loss, const TrainingOptions& options) {
   if (options.micro_batches == 1 && options.replicas == 1 && !options.loss_scale) lrs.emplace(settings, lr());
   std::optional<ScaledLoss> scaled;
   if (options.loss_scale) scaled.emplace(loss, *options.loss_scale);
-  auto [parameters, its_gradients] = trained_by(scaled ? scaled->loss() : loss, graph, options.frozen);
+  TrainedParameters trained = trained_by(scaled ? scaled->loss() : loss, graph, options.frozen);
+  auto& [parameters, its_gradients] = trained;
   const auto added = static_cast<uint32_t>(graph.nodes().size());
   if (options.replicas != 1) graph.replicate(options.replicas);
   if (options.micro_batches != 1) repeat(graph, its_gradients, options.micro_batches, options.pipeline);
-  if (options.replicas != 1) average(graph, its_gradients);
+  if (options.replicas != 1) average(graph, options, trained);
   if (scaled)
     for (Value& gradient : its_gradients) gradient = scaled->unscaled(gradient);
   const bool may_skip = scaled && scaled->may_change();
@@ -180,8 +197,11 @@ void add_training(Value loss, const TrainingOptions& options) {
   Updates updates(graph, options, skipped);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const ParameterSettings& own = settings.at(parameters[i].id);
-    updates.add(own, {parameters[i], its_gradients[i], lrs->of(own)});
+    const Value current =
+        its_gradients[i].type().sharded ? graph.apply("shard", {parameters[i]})[0] : parameters[i];
+    updates.add(own, {parameters[i], current, its_gradients[i], lrs->of(own)});
   }
+  updates.gather();
   if (may_skip) scaled->adapt(*squares);
   graph.mark_backward(options.micro_batches == 1 ? added : 0);
   verify_if_asserting(graph);

@@ -87,6 +87,12 @@ Value unless_zero(Value squares, Value others, Value ratio) {
   return where(minimum(squares, others), ratio, scalar(*ratio.graph, 1));
 }
 
+/// The sums of the squares of two values, of all replicas' elements.
+std::pair<Value, Value> squares_of(Value a, Value b) {
+  const Value of_a = sum_of_squares(a), of_b = sum_of_squares(b);
+  return {of_all_replicas(of_a, a), of_all_replicas(of_b, b)};
+}
+
 Attributes attributes_of(const Adam& adam) {
   return {{"beta1", adam.beta1},
           {"beta2", adam.beta2},
@@ -98,6 +104,10 @@ Attributes attributes_of(const Adam& adam) {
 }  // namespace
 
 Value sum_of_squares(Value x) { return x.owner().apply("sum_of_squares", {x}, {{"over", "all"}})[0]; }
+
+Value of_all_replicas(Value sum, Value of) {
+  return of.type().sharded ? sum.owner().apply("sum_over_replicas", {sum})[0] : sum;
+}
 
 void require_setting(bool holds, std::string_view what, double value, std::string_view range) {
   if (!holds) throw UsageError(fmt::format("{} is {}; it must be {}", what, value, range));
@@ -137,14 +147,13 @@ void Updates::add(const Sgd& sgd, const ParameterSettings& own, const Updated& o
 
 void Updates::add(Adam adam, const ParameterSettings& own, const Updated& of) {
   adam.decay = own.decay;
-  const Moments moments = moments_of(of.parameter, adam.bias_correction);
+  const Moments moments = moments_of(of, adam.bias_correction);
   Attributes attributes = attributes_of(adam);
   attributes["decoupled"] = int64_t{adam.decoupled};
   const std::vector<Value> updated = graph_.apply(
-      "adam",
-      {of.gradient, of.lr, wide(of.parameter), moments.step, wide(moments.first), wide(moments.second)},
+      "adam", {of.gradient, of.lr, wide(of), moments.step, wide(moments.first), wide(moments.second)},
       attributes);
-  assign_parameter(of.parameter, updated[0]);
+  assign_parameter(of, updated[0]);
   assign(moments.first, updated[1]);
   assign(moments.second, updated[2]);
 }
@@ -152,37 +161,37 @@ void Updates::add(Adam adam, const ParameterSettings& own, const Updated& of) {
 void Updates::add(const Lamb& lamb, const ParameterSettings& own, const Updated& of) {
   const Adam adam{lamb.beta1, lamb.beta2, lamb.epsilon, own.decay, true, lamb.bias_correction};
   if (!own.trust_ratio) return add(adam, own, of);
-  const Moments moments = moments_of(of.parameter, adam.bias_correction);
-  const std::vector<Value> results = graph_.apply(
-      "adam_direction",
-      {of.gradient, of.lr, wide(of.parameter), moments.step, wide(moments.first), wide(moments.second)},
-      attributes_of(adam));
+  const Moments moments = moments_of(of, adam.bias_correction);
+  const std::vector<Value> results =
+      graph_.apply("adam_direction",
+                   {of.gradient, of.lr, wide(of), moments.step, wide(moments.first), wide(moments.second)},
+                   attributes_of(adam));
   assign(moments.first, results[0]);
   assign(moments.second, results[1]);
   const Value direction = results[2];
-  const Value weight = sum_of_squares(of.parameter), step = sum_of_squares(direction);
+  const auto [weight, step] = squares_of(of.current, direction);
   const Value ratio = unless_zero(weight, step, sqrt(weight) * rsqrt(step));
-  descend({of.parameter, direction, of.lr * ratio}, {});
+  descend({of.parameter, of.current, direction, of.lr * ratio}, {});
 }
 
 void Updates::add(const Lars& lars, const ParameterSettings& own, const Updated& of) {
   Value lr = of.lr;
   if (own.trust_ratio) {
-    const Value weight = sum_of_squares(of.parameter), gradient = sum_of_squares(of.gradient);
+    const auto [weight, gradient] = squares_of(of.current, of.gradient);
     const Value norm = sqrt(weight);
     Value whole = sqrt(gradient);
     if (own.decay != 0) whole = whole + norm * own.decay;
     lr = lr * unless_zero(weight, gradient, norm * lars.trust_coefficient / whole);
   }
-  descend({of.parameter, of.gradient, lr}, {lars.momentum, own.decay, false}, true);
+  descend({of.parameter, of.current, of.gradient, lr}, {lars.momentum, own.decay, false}, true);
 }
 
 /// weight −= lr · gradient, with decay and momentum.
 void Updates::descend(const Updated& of, const Sgd& sgd, bool lr_in_velocity) {
-  std::vector<Value> inputs = {of.gradient, of.lr, wide(of.parameter)};
+  std::vector<Value> inputs = {of.gradient, of.lr, wide(of)};
   std::optional<Value> velocity;
   if (sgd.momentum != 0) {
-    velocity = state_of(of.parameter, "velocity");
+    velocity = state_of(of, "velocity");
     inputs.push_back(wide(*velocity));
   }
   const std::vector<Value> updated = graph_.apply("sgd", inputs,
@@ -190,20 +199,20 @@ void Updates::descend(const Updated& of, const Sgd& sgd, bool lr_in_velocity) {
                                                    {"decay", sgd.decay},
                                                    {"nesterov", int64_t{sgd.nesterov}},
                                                    {"lr_in_velocity", int64_t{lr_in_velocity}}});
-  assign_parameter(of.parameter, updated[0]);
+  assign_parameter(of, updated[0]);
   if (velocity) assign(*velocity, updated[1]);
 }
 
 /// State of an optimizer for each element of a parameter.
-Value Updates::state_of(Value parameter, const char* what) {
-  TensorType type = parameter.type();
+Value Updates::state_of(const Updated& of, const char* what) {
+  TensorType type = of.current.type();
   type.type = options_.state;
-  return graph_.state(graph_.info(parameter.id).name + "." + what, type, {}, parameter);
+  return graph_.state(graph_.info(of.parameter.id).name + "." + what, type, {}, of.parameter);
 }
 
 /// The moments, and the number of the step, which only bias corrections need.
-Updates::Moments Updates::moments_of(Value parameter, bool bias_correction) {
-  return {state_of(parameter, "first_moment"), state_of(parameter, "second_moment"),
+Updates::Moments Updates::moments_of(const Updated& of, bool bias_correction) {
+  return {state_of(of, "first_moment"), state_of(of, "second_moment"),
           bias_correction ? good_step() : graph_.constant("", {}, {1}, Type::u32)};
 }
 
@@ -216,9 +225,9 @@ Value Updates::good_step() {
 }
 
 /// What updates take in FP32: optimizers' state, and parameters that are rounded by themselves afterwards.
-Value Updates::wide(Value value) const {
-  const bool is_state = graph_.info(value.id).kind == Kind::state;
-  return is_state || options_.rounding != Rounding::nearest ? cast(value, Type::f32) : value;
+Value Updates::wide(Value value) const { return cast(value, Type::f32); }
+Value Updates::wide(const Updated& of) const {
+  return options_.rounding != Rounding::nearest ? wide(of.current) : of.current;
 }
 
 Value Updates::narrow(Value value, Type type) {
@@ -230,7 +239,7 @@ Value Updates::narrow(Value value, Type type) {
                        {"rounding", "stochastic"},
                        {"seed", static_cast<int64_t>(seed)},
                        {"stream", int64_t{rounded_++}},
-                       {"shared", int64_t{1}}})[0];
+                       {"shared", int64_t{value.type().sharded ? 0 : 1}}})[0];
 }
 
 /// Sets state to what an update gives, rounded.
@@ -238,10 +247,20 @@ void Updates::assign(Value changed, Value updated) {
   graph_.assign(changed, narrow(updated, changed.type().type));
 }
 
-void Updates::assign_parameter(Value parameter, Value updated) {
-  const Value rounded = narrow(updated, parameter.type().type);
-  graph_.rename(rounded, graph_.info(parameter.id).name + ".updated");
-  graph_.assign(parameter, rounded);
+void Updates::assign_parameter(const Updated& of, Value updated) {
+  const Value rounded = narrow(updated, of.parameter.type().type);
+  if (!rounded.type().sharded) return set_parameter(of.parameter, rounded);
+  parts_.emplace_back(of.parameter, rounded);
+}
+
+void Updates::set_parameter(Value parameter, Value updated) {
+  graph_.rename(updated, graph_.info(parameter.id).name + ".updated");
+  graph_.assign(parameter, updated);
+}
+
+void Updates::gather() {
+  for (const auto& [parameter, part] : parts_)
+    set_parameter(parameter, graph_.apply("gather_shards", {part, parameter})[0]);
 }
 
 Value input_named(Graph& graph, const std::string& name, Type type) {

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace tessera::graph {
 
@@ -28,9 +30,9 @@ struct ParameterSettings {
 std::map<ValueId, ParameterSettings> settings_of_parameters(const Graph& graph,
                                                             const TrainingOptions& options);
 
-/// A parameter, and the values that its update takes.
+/// A parameter, and the values that its update takes: the replica's part of it, if it is divided, or itself.
 struct Updated {
-  Value parameter, gradient, lr;
+  Value parameter, current, gradient, lr;
 };
 
 /// Adds updates of parameters, and the optimizer's state for them.
@@ -41,6 +43,8 @@ class Updates {
       : graph_(graph), options_(options), skipped_(skipped) {}
 
   void add(const ParameterSettings& settings, const Updated& updated);
+  /// Sets the parameters of which each replica has updated a part.
+  void gather();
 
  private:
   struct Moments {
@@ -52,22 +56,27 @@ class Updates {
   void add(const Lamb& lamb, const ParameterSettings& own, const Updated& of);
   void add(const Lars& lars, const ParameterSettings& own, const Updated& of);
   void descend(const Updated& of, const Sgd& sgd, bool lr_in_velocity = false);
-  Value state_of(Value parameter, const char* what);
-  Moments moments_of(Value parameter, bool bias_correction);
+  Value state_of(const Updated& of, const char* what);
+  Moments moments_of(const Updated& of, bool bias_correction);
   Value good_step();
   Value wide(Value value) const;
+  Value wide(const Updated& of) const;
   Value narrow(Value value, Type type);
   void assign(Value changed, Value updated);
-  void assign_parameter(Value parameter, Value updated);
+  void assign_parameter(const Updated& of, Value updated);
+  void set_parameter(Value parameter, Value updated);
 
   Graph& graph_;
   const TrainingOptions& options_;
   std::optional<Value> skipped_, good_step_;
+  std::vector<std::pair<Value, Value>> parts_;  ///< parameters, and the replica's updated part of each
   uint32_t rounded_ = 0;  ///< number of values rounded so far, which numbers their random streams
 };
 
-/// The sum of the squares of all elements.
+/// The sum of the squares of all elements: of a replica's own elements, if the value is divided among them.
 Value sum_of_squares(Value x);
+/// The sum over all elements of a value, from that over a replica's own.
+Value of_all_replicas(Value sum, Value of);
 
 /// The scalar input of that name; adds it if there is none. Throws UsageError if another value has the name.
 Value input_named(Graph& graph, const std::string& name, Type type);

@@ -2,6 +2,7 @@
 #include <tessera/error.h>
 
 #include "graph/operation.h"
+#include "graph/shards.h"
 #include "graph/transforms/transforms.h"
 
 namespace tessera::graph {
@@ -36,7 +37,7 @@ class Verification {
   void check_results(const Node& node, uint32_t index) {
     Types inputs;
     for (ValueId input : node.inputs) inputs.push_back(graph_.type(input));
-    const Types types = node.operation->infer({node.operation->name, inputs, node});
+    const Types types = types_of_results(*node.operation, {node.operation->name, inputs, node});
     if (types.size() != node.outputs.size())
       throw Error(fmt::format("the graph is not valid: {} has {} results, and {} values for them",
                               node.operation->name, types.size(), node.outputs.size()));

@@ -23,16 +23,27 @@ using program::StepId;
 using program::VariableId;
 
 /// One line of elements beside each box of a variable.
-VariableId add_beside(Program& program, VariableId of, std::string name, Role role,
-                      const std::function<uint64_t(uint64_t)>& elements_of) {
-  const program::Variable& whole = program.variable(of);
-  program::Variable beside{std::move(name), whole.type, 1, 0, role, {}, {}, whole.purpose};
+std::vector<program::MappedBox> lines_beside(const program::Variable& whole,
+                                             const std::function<uint64_t(uint64_t)>& elements_of) {
+  std::vector<program::MappedBox> lines;
+  uint32_t end = 0;
   for (const program::MappedBox& mapped : whole.mapping) {
     const auto elements = static_cast<uint32_t>(elements_of(mapped.box.elements()));
-    beside.mapping.push_back({{0, 1, beside.cols, elements}, mapped.tile});
-    beside.cols += elements;
+    lines.push_back({{0, 1, end, elements}, mapped.tile});
+    end += elements;
   }
-  return program.add(std::move(beside));
+  return lines;
+}
+
+VariableId add_buffer(Program& program, CollectiveAlgorithm algorithm, VariableId of) {
+  const program::Variable& whole = program.variable(of);
+  program::Variable buffer{whole.name + ".received", whole.type, 1,  0,
+                           Role::temporary,          {},         {}, whole.purpose};
+  buffer.mapping = lines_beside(whole, [&](uint64_t elements) {
+    return program::buffer_elements(algorithm, elements, program.replicas());
+  });
+  buffer.cols = static_cast<uint32_t>(buffer.mapping.back().box.col_end());
+  return program.add(std::move(buffer));
 }
 
 StepId add(Program& program, const machine::Machine& replica, Collective collective) {
@@ -46,25 +57,51 @@ StepId add(Program& program, const machine::Machine& replica, Collective collect
   collective.algorithm = by_tree ? CollectiveAlgorithm::tree : CollectiveAlgorithm::ring;
   if (program::sums(collective.kind))
     for (Exchanged& exchanged : collective.variables)
-      exchanged.buffer =
-          add_beside(program, exchanged.whole, program.variable(exchanged.whole).name + ".received",
-                     Role::temporary, [&](uint64_t elements) {
-                       return program::buffer_elements(collective.algorithm, elements, replicas);
-                     });
+      exchanged.buffer = add_buffer(program, collective.algorithm, exchanged.whole);
   return program.collect(std::move(collective));
+}
+
+Collective named(std::string name, CollectiveKind kind) {
+  return {std::move(name),
+          kind,
+          CollectiveAlgorithm::ring,
+          program::sums(kind) ? &kernels::codelet_of(kernels::Binary::add) : nullptr,
+          {}};
+}
+
+StepId add(Program& program, const machine::Machine& replica, Collective collective,
+           std::span<const Sharded> variables) {
+  for (const Sharded& variable : variables)
+    collective.variables.push_back({variable.whole, variable.part, {}});
+  return add(program, replica, std::move(collective));
 }
 
 }  // namespace
 
+std::vector<program::MappedBox> mapping_of_part(const program::Variable& whole, uint32_t replicas) {
+  return lines_beside(whole, [&](uint64_t elements) { return program::part_elements(elements, replicas); });
+}
+
 StepId all_reduce(Program& program, const machine::Machine& replica, std::string name,
                   std::span<const VariableId> variables) {
-  Collective collective{std::move(name),
-                        CollectiveKind::all_reduce,
-                        CollectiveAlgorithm::ring,
-                        &kernels::codelet_of(kernels::Binary::add),
-                        {}};
+  Collective collective = named(std::move(name), CollectiveKind::all_reduce);
   for (const VariableId variable : variables) collective.variables.push_back({variable, {}, {}});
   return add(program, replica, std::move(collective));
+}
+
+StepId reduce_scatter(Program& program, const machine::Machine& replica, std::string name,
+                      std::span<const Sharded> variables) {
+  return add(program, replica, named(std::move(name), CollectiveKind::reduce_scatter), variables);
+}
+
+StepId all_gather(Program& program, const machine::Machine& replica, std::string name,
+                  std::span<const Sharded> variables) {
+  return add(program, replica, named(std::move(name), CollectiveKind::all_gather), variables);
+}
+
+StepId scatter(Program& program, const machine::Machine& replica, std::string name,
+               std::span<const Sharded> variables) {
+  return add(program, replica, named(std::move(name), CollectiveKind::scatter), variables);
 }
 
 }  // namespace tessera::ops

@@ -1,4 +1,4 @@
-// Sums over the replicas of a program, by the algorithm that is fastest for the size of the data.
+// What the replicas of a program exchange, by the algorithm that is fastest for the size of the data.
 #pragma once
 
 #include <span>
@@ -13,5 +13,23 @@ namespace tessera::ops {
 /// machine on which the first replica runs. Without replicas it adds nothing and returns kNoStep.
 program::StepId all_reduce(program::Program& program, const machine::Machine& replica, std::string name,
                            std::span<const program::VariableId> variables);
+
+/// A variable, and the part of it that each replica has.
+struct Sharded {
+  program::VariableId whole = 0;
+  program::VariableId part = 0;
+};
+/// The mapping of a part, a matrix of one row, beside a variable: one chunk of each of its boxes.
+std::vector<program::MappedBox> mapping_of_part(const program::Variable& whole, uint32_t replicas);
+
+/// Adds one collective of several variables: each part becomes the replica's own chunk of the sums, for which
+/// the whole variables are used up; each whole variable is assembled from the replicas' parts; each part is
+/// taken from a variable that all replicas have.
+program::StepId reduce_scatter(program::Program& program, const machine::Machine& replica, std::string name,
+                               std::span<const Sharded> variables);
+program::StepId all_gather(program::Program& program, const machine::Machine& replica, std::string name,
+                           std::span<const Sharded> variables);
+program::StepId scatter(program::Program& program, const machine::Machine& replica, std::string name,
+                        std::span<const Sharded> variables);
 
 }  // namespace tessera::ops

@@ -1,0 +1,70 @@
+#include "graph/shards.h"
+
+#include <fmt/format.h>
+#include <tessera/error.h>
+
+#include <algorithm>
+
+namespace tessera::graph {
+namespace {
+
+bool may_take_shards(const Traits& traits) {
+  return traits.elementwise || traits.sums_elements || !traits.updates.empty();
+}
+
+void require_one_shape(std::string_view operation, const Types& inputs, const TensorType& shard) {
+  for (const TensorType& input : inputs)
+    if (input.sharded ? input.shape != shard.shape : input.elements() != 1)
+      throw UsageError(fmt::format("{}: {} beside {}, of which each replica has a part", operation,
+                                   to_string(input), to_string(shard)));
+}
+
+uint64_t part_begin(uint64_t elements, uint32_t replica, uint32_t replicas) {
+  return elements * replica / replicas;
+}
+
+}  // namespace
+
+Types types_of_results(const Operation& operation, const Signature& signature) {
+  const auto shard = std::ranges::find(signature.inputs, true, &TensorType::sharded);
+  if (shard == signature.inputs.end() || operation.traits.over_replicas != nullptr)
+    return operation.infer(signature);
+  if (!may_take_shards(operation.traits))
+    throw UsageError(fmt::format("{}: it takes whole values, not {}", operation.name, to_string(*shard)));
+  require_one_shape(operation.name, signature.inputs, *shard);
+  Types whole = signature.inputs;
+  for (TensorType& type : whole) type.sharded = false;
+  Types results = operation.infer({signature.operation, whole, signature.attributes, signature.graph});
+  for (TensorType& type : results) {
+    type.sharded = type.shape == shard->shape;
+    if (!type.sharded && type.elements() != 1)
+      throw UsageError(fmt::format("{}: {} of {}, of which each replica has a part", operation.name,
+                                   to_string(type), to_string(*shard)));
+  }
+  return results;
+}
+
+ValueId whole_of_results(const Graph& graph, const Node& node) {
+  for (ValueId input : node.inputs)
+    if (graph.type(input).sharded) return graph.info(input).belongs.value();
+  return node.inputs.back();
+}
+
+Array assembled(std::span<const Array* const> of_replicas) {
+  const auto replicas = static_cast<uint32_t>(of_replicas.size());
+  Array all = *of_replicas.front();
+  for (uint32_t r = 1; r < replicas; ++r)
+    for (uint64_t i = part_begin(all.size(), r, replicas); i < part_begin(all.size(), r + 1, replicas); ++i)
+      all[i] = (*of_replicas[r])[i];
+  return all;
+}
+
+Array own_elements(const Array& all, uint32_t replica, uint32_t replicas) {
+  Array own(all.size());
+  for (uint64_t i = part_begin(all.size(), replica, replicas);
+       i < part_begin(all.size(), replica + 1, replicas); ++i)
+    own[i] = all[i];
+  return own;
+}
+
+}  // namespace tessera::graph

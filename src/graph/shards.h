@@ -1,0 +1,23 @@
+// Values of which each replica has a part, and the types of operations on them.
+#pragma once
+
+#include <span>
+
+#include "graph/operation.h"
+
+namespace tessera::graph {
+
+/// The types of an operation's results. An operation on sharded values runs on each replica's elements alone:
+/// results of the same shape are sharded too, scalars are of these elements. Throws UsageError for operations
+/// that cannot, and for other operands than sharded ones of one shape and scalars.
+Types types_of_results(const Operation& operation, const Signature& signature);
+
+/// The value as whose elements the results of a node lie that are sharded.
+ValueId whole_of_results(const Graph& graph, const Node& node);
+
+/// The reference's elements of a sharded value: each replica's array has all of them, but only a part counts.
+Array assembled(std::span<const Array* const> of_replicas);
+/// The elements of one replica's part; all others are 0.
+Array own_elements(const Array& all, uint32_t replica, uint32_t replicas);
+
+}  // namespace tessera::graph
