@@ -156,8 +156,8 @@ Command add_machines_command(CLI::App& app) {
   auto options = std::make_shared<CommonOptions>();
   auto name = std::make_shared<std::string>();
   add_common_options(command, *options);
-  CLI::App& show_command = *command.add_subcommand(
-      "show", "One machine: host, gc2, gc200, bow, m2000, pod16, pod64, or a .toml file");
+  CLI::App& show_command =
+      *command.add_subcommand("show", "One machine: host, a modelled one, or a .toml file");
   show_command.add_option("machine", *name, "host, a modelled machine's name, or a .toml file")->required();
   add_common_options(show_command, *options);
   CLI::App& measure_command = *command.add_subcommand("measure", "Measure this host and cache the figures");

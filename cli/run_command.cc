@@ -233,7 +233,7 @@ Command add_run_command(CLI::App& app) {
   add_model_options(command, options->model);
   command.add_option("--save", options->saved, "Write an output: NAME=FILE.npy");
   command.add_option("--machine", options->machine,
-                     "host, gc2, gc200, bow, m2000, pod16, pod64, or a machine's .toml file");
+                     "host, a modelled machine (tessera machines), or a machine's .toml file");
   command.add_flag("--measure", options->measure,
                    "Show where the time of a run goes, operation by operation");
   command.add_option("--report", options->report, "Write a page: graph, time and memory (.html)");

@@ -53,7 +53,7 @@ void add_optimizer_options(CLI::App& command, LearningSettings& s, const std::st
 
 void add_run_options(CLI::App& command, RunOptions& r, const std::string& checkpoint_help) {
   command.add_option("--machine", r.machine,
-                     "host, gc2, gc200, bow, m2000, pod16, pod64, or a machine's .toml file");
+                     "host, a modelled machine (tessera machines), or a machine's .toml file");
   add_count(command, "--tiles", r.tiles, "The host's tiles, on which bits depend (default: --threads)",
             kMostTiles);
   command.add_option("--checkpoint", r.checkpoint, checkpoint_help);

@@ -181,7 +181,9 @@ TEST_F(CliTest, MachinesListsTheModelledOnesWithTheirSources) {
     names.push_back(machine["name"]);
     for (const json& figure : machine["figures"]) EXPECT_NE(figure["source"], "") << names.back() << figure;
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"host", "gc2", "gc200", "bow", "m2000", "pod16", "pod64"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"host", "gc2", "gc200", "bow", "m2000", "pod16", "pod64",
+                                             "pod128", "pod256", "bow2000", "bow_pod16", "bow_pod64",
+                                             "bow_pod128", "bow_pod256"}));
   const Outcome bow = run("machines show bow");
   EXPECT_EQ(bow.status, 0);
   EXPECT_TRUE(says(bow.out, "PopSparse paper, section 4"));

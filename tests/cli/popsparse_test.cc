@@ -220,7 +220,7 @@ TEST_F(PopsparseTest, WhatOtherPlansGainIsKeptBeside) {
 }
 
 TEST_F(PopsparseTest, AMachineOfTheSameNameWithOtherFiguresIsAnother) {
-  const std::string text = content_of(std::filesystem::path(TESSERA_MACHINES) / "bow.toml");
+  const std::string text = content_of(std::filesystem::path(TESSERA_MACHINES) / "gc200.toml");
   const std::string machine = file("mine.toml", text);
   ASSERT_EQ(reproduce("--no-verify --machine " + machine).status, 0);
   const size_t tiles = text.find("1472");

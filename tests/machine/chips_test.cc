@@ -128,7 +128,7 @@ TEST(ChipSettings, ChangeChipsAndTheirTiles) {
 TEST(BuiltinChips, AreThoseOfGc200) {
   const Machine chip = find("gc200");
   for (const auto& [name, chips] :
-       {std::pair("m2000", 4U), std::pair("pod16", 16U), std::pair("pod64", 64U)}) {
+       {std::pair("m2000", 4U), {"pod16", 16U}, {"pod64", 64U}, {"pod128", 128U}, {"pod256", 256U}}) {
     const Machine m = find(name);
     EXPECT_EQ(m.chips, chips);
     EXPECT_EQ(m.chip_tiles, chip.tiles);
@@ -140,6 +140,33 @@ TEST(BuiltinChips, AreThoseOfGc200) {
       EXPECT_EQ(same->source, figure.source) << figure.name;
     }
   }
+}
+
+TEST(BuiltinChips, OfBowDifferInTheClock) {
+  const Machine chip = find("bow"), old = find("pod64"), pod = find("bow_pod64");
+  EXPECT_EQ(pod.chips, 64u);
+  EXPECT_EQ(pod.clock_hz, chip.clock_hz);
+  EXPECT_EQ(pod.topology, old.topology);
+  EXPECT_EQ(pod.link_bytes_per_second, old.link_bytes_per_second);
+  EXPECT_EQ(pod.streaming_bytes * 4, 526'000'000'000u);
+}
+
+TEST(MachineFiles, AreLikeOthers) {
+  const Machine two = parse("like = \"m2000\"\nchips = 2\nclock_ghz = 2", "two.toml");
+  EXPECT_EQ(two.name, "two");
+  EXPECT_EQ(two.chips, 2u);
+  EXPECT_EQ(two.tiles, 2 * 1472u);
+  EXPECT_EQ(two.clock_hz, 2e9);
+  EXPECT_EQ(two.topology, Topology::ladder);
+  EXPECT_EQ(two.link_bytes_per_second, find("m2000").link_bytes_per_second);
+  EXPECT_EQ(parse("like = \"gc200\"\ntiles = 8", "small.toml").tiles, 8u);
+  EXPECT_EQ(parse("like = \"m2000\"\ntiles = 8", "small.toml").tiles, 4 * 8u);
+  EXPECT_THAT(test::error_of([] { parse("like = \"host\"", "a.toml"); }),
+              ::testing::HasSubstr("a.toml: 'like' is 'host'; it must be one of gc2, gc200, "));
+  EXPECT_THAT(test::error_of([] { parse("like = \"gc200\"\nchips = 2", "a.toml"); }),
+              ::testing::HasSubstr("a.toml: 'topology' is ''; it must be"));
+  EXPECT_THAT(test::error_of([] { parse("like = \"gc200\"\nlink_gb_per_second = 2", "a.toml"); }),
+              ::testing::HasSubstr("'link_gb_per_second' is for machines of several chips; set 'chips'"));
 }
 
 TEST(Chips, HaveTheirTilesOneAfterTheOther) {

@@ -161,7 +161,9 @@ TEST_F(MachineFile, SaysWhereItIsMalformed) {
 }
 
 TEST(BuiltinMachines, GiveTheSourceOfEveryNumber) {
-  EXPECT_EQ(builtin_names(), (std::vector<std::string>{"gc2", "gc200", "bow", "m2000", "pod16", "pod64"}));
+  EXPECT_EQ(builtin_names(),
+            (std::vector<std::string>{"gc2", "gc200", "bow", "m2000", "pod16", "pod64", "pod128", "pod256",
+                                      "bow2000", "bow_pod16", "bow_pod64", "bow_pod128", "bow_pod256"}));
   for (const std::string& name : builtin_names()) {
     const Machine m = find(name);
     EXPECT_EQ(m.name, name);

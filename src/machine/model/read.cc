@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <tessera/error.h>
 #include <toml++/toml.h>
 
@@ -26,13 +27,14 @@ class Reader {
   }
 
   Machine machine() const {
-    Machine m;
+    Machine m = like();
+    const bool has_links = m.chips > 1;
     m.kind = Kind::tiled;
     m.name = text(table_["name"], "name", std::filesystem::path(file_).stem().string());
     m.description = text(table_["description"], "description", "");
     for (const Key& key : keys()) read(key, m);
-    if (table_["chips"]) read_chips(m);
-    reject_unknown();
+    if (table_["chips"] || has_links) read_chips(m, has_links);
+    reject_unknown(has_links || !!table_["chips"]);
     check_chips(m, file_);
     return m;
   }
@@ -40,9 +42,21 @@ class Reader {
  private:
   using Node = toml::node_view<const toml::node>;
 
+  /// The library's machine whose figures it has where it gives none.
+  Machine like() const {
+    const std::string name = text(table_["like"], "like", "");
+    if (name.empty()) return {};
+    const std::vector<std::string> names = builtin_names();
+    if (std::ranges::find(names, name) == names.end())
+      throw Error(
+          fmt::format("{}: 'like' is '{}'; it must be one of {}", file_, name, fmt::join(names, ", ")));
+    return find(name, 0);
+  }
+
   /// `key = number`, or `key = { value = number, source = "its source" }`.
   void read(const Key& key, Machine& machine) const {
     const Node node = table_[key.name];
+    if (!node && std::ranges::find(machine.sources, key.name, &Figure::name) != machine.sources.end()) return;
     if (!node && !key.is_required()) return enter(machine, key, key.otherwise, "default", file_);
     if (!node)
       throw Error(fmt::format("{}: '{}' ({}) is missing; docs/machines.md lists what a machine needs", file_,
@@ -53,10 +67,11 @@ class Reader {
     enter(machine, key, *value, source_of(key, node), file_);
   }
 
-  void read_chips(Machine& m) const {
+  void read_chips(Machine& m, bool has_links) const {
     read(chip_keys().front(), m);
     if (m.chips == 1) return refuse_links();
-    const std::string text = this->text(table_["topology"], "topology", "");
+    const std::string text =
+        this->text(table_["topology"], "topology", has_links ? std::string(name_of(m.topology)) : "");
     for (const Topology topology : {Topology::ladder, Topology::torus, Topology::all_to_all})
       if (text == name_of(topology)) m.topology = topology;
     if (text != name_of(m.topology))
@@ -78,11 +93,11 @@ class Reader {
     return std::ranges::find(keys, name, &Key::name) != keys.end();
   }
 
-  void reject_unknown() const {
+  void reject_unknown(bool has_links) const {
     for (const auto& [name, value] : table_) {
-      if (name == "name" || name == "description" || is_among(keys(), name.str())) continue;
+      if (name == "name" || name == "description" || name == "like" || is_among(keys(), name.str())) continue;
       if (name == "topology" || is_among(chip_keys(), name.str())) {
-        if (table_["chips"]) continue;
+        if (has_links) continue;
         throw Error(fmt::format("{}: '{}' is for machines of several chips; set 'chips'", file_, name.str()));
       }
       throw Error(fmt::format("{}: unknown key '{}'; docs/machines.md lists the keys", file_, name.str()));
