@@ -54,7 +54,7 @@ bool is_close(double value, double expected, const Tolerance& tolerance) {
 
 void expect_same_fields(const Sample& sample, const SampleVertex& fast, const SampleVertex& plain) {
   for (size_t f = 0; f < sample.fields().size(); ++f) {
-    if (sample.codelet().fields[f].scratch) continue;
+    if (sample.codelet().fields[f].scratch || fast.has_bits_of(plain, f)) continue;
     const Sample::Field& field = sample.fields()[f];
     for (uint32_t r = 0; r < field.rows; ++r)
       for (uint32_t c = 0; c < field.cols; ++c)

@@ -28,15 +28,26 @@ constexpr float kSpecials[] = {std::numeric_limits<float>::infinity(),
                                -3e38F};
 constexpr uint64_t kSpecialPeriod = 13;
 
+/// Row-major elements into a view that is not empty.
+void copy_elements(const std::byte* from, const program::FieldView& to) {
+  const size_t element = size_of(to.type), row_bytes = to.cols * element;
+  for (uint32_t r = 0; r < to.rows; ++r, from += row_bytes)
+    if (has_contiguous_rows(to))
+      std::memcpy(address_of(to, r, 0), from, row_bytes);
+    else
+      for (uint32_t c = 0; c < to.cols; ++c) std::memcpy(address_of(to, r, c), from + c * element, element);
+}
+
 }  // namespace
 
 Sample& Sample::random(Type type, uint32_t rows, uint32_t cols, uint64_t seed, float range,
                        bool with_specials) {
-  const base::RandomStream stream(seed, 0, static_cast<uint32_t>(fields_.size()));
+  std::vector<float> numbers(size_t{rows} * cols);
+  base::RandomStream(seed, 0, static_cast<uint32_t>(fields_.size())).fill_symmetric(numbers);
   return values(type, rows, cols, [&](uint64_t i) -> double {
     if (with_specials && i % kSpecialPeriod == kSpecialPeriod - 1)
       return kSpecials[i / kSpecialPeriod % std::size(kSpecials)];
-    return range * stream.symmetric(i);
+    return range * numbers[i];
   });
 }
 
@@ -117,12 +128,20 @@ void SampleVertex::place(const Sample::Field& field, const program::FieldSpec& s
   program::FieldView view{
       buffer.begin + buffer.first_line, field.type, field.rows, field.cols, layout.column_major ? 1 : stride,
       layout.column_major ? stride : 1};
-  for (uint32_t r = 0; r < field.rows; ++r)
-    for (uint32_t c = 0; c < field.cols; ++c)
-      std::memcpy(address_of(view, r, c), field.contents.data() + (size_t{r} * field.cols + c) * element,
-                  element);
-  if (view.empty()) view.data = nullptr;
+  if (view.empty())
+    view.data = nullptr;
+  else
+    copy_elements(field.contents.data(), view);
   views_.push_back(view);
+}
+
+bool SampleVertex::has_bits_of(const SampleVertex& other, size_t field) const {
+  const Buffer &mine = buffers_[field], &its = other.buffers_[field];
+  for (size_t line = 0; line < mine.lines; ++line) {
+    const size_t begin = mine.first_line + line * mine.stride_bytes;
+    if (std::memcmp(mine.begin + begin, its.begin + begin, mine.line_bytes) != 0) return false;
+  }
+  return true;
 }
 
 double SampleVertex::at(size_t field, uint32_t row, uint32_t col) const {

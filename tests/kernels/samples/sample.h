@@ -107,6 +107,9 @@ class SampleVertex {
   program::Vertex vertex() const { return {views_, params_}; }
   /// The element as a number.
   double at(size_t field, uint32_t row, uint32_t col) const;
+  /// Whether all elements of the field have the bits of those in another vertex of the same sample and
+  /// layout.
+  bool has_bits_of(const SampleVertex& other, size_t field) const;
   /// Whether all memory around the elements is as it was made.
   bool surroundings_untouched() const;
 
