@@ -14,6 +14,8 @@ for _name in list(os.environ):
     is_for_tests = _name.startswith("TESSERA_TEST_") or _name in ("TESSERA_DATA", "TESSERA_UPDATE_GOLDEN")
     if _name.startswith(("TESSERA_", "OMP_", "GOMP_", "XDG_")) and not is_for_tests:
         del os.environ[_name]
+# PyTorch's threads of several tests at once would wait by spinning on the cores of each other.
+os.environ["OMP_WAIT_POLICY"] = "passive"
 os.environ["HOME"] = OWN.name
 os.environ["TESSERA_CACHE"] = str(pathlib.Path(OWN.name) / "cache")
 

@@ -26,18 +26,18 @@ def output_of(name, *arguments, environment=WITHOUT_DATA):
 def test_images_are_those_of_the_data_folder():
     if not (Path(os.environ.get("TESSERA_DATA", "")) / "mnist").is_dir():
         pytest.skip("TESSERA_DATA names no folder with MNIST")
-    out = output_of("network_on_ipu.py", "--hidden", "16", "--batch", "64", "--epochs", "1", environment=None)
+    out = output_of("network_on_ipu.py", "--hidden", "16", "--batch", "256", "--epochs", "1", environment=None)
     assert "mnist" in out.lower() and "synthetic" not in out
 
 
 def test_prune_and_finetune():
-    out = output_of("prune_and_finetune.py", "--hidden", "256", "--epochs", "2", "--density", "0.15")
+    out = output_of("prune_and_finetune.py", "--hidden", "128", "--epochs", "2", "--density", "0.2")
     accuracies = [float(line.split("accuracy ")[1].split(",")[0]) for line in out.splitlines() if "accuracy" in line]
     assert len(accuracies) == 3 and accuracies[0] > 0.85 and accuracies[2] > 0.85
     assert "saved in" in out
 
 
-@pytest.mark.parametrize("schedule", ["RigL", "SET"])
+@pytest.mark.parametrize("schedule", ["RigL", pytest.param("SET", marks=pytest.mark.full)])
 def test_rigl_mnist(schedule):
     out = output_of("rigl_mnist.py", "--hidden", "128", "--epochs", "3", "--density", "0.1", "--schedule", schedule)
     assert float(out.splitlines()[-1].split("accuracy ")[1]) > 0.85

@@ -158,6 +158,7 @@ def test_compiles_whole_and_exports(block_size, dynamic):
     assert torch.allclose(gradient, model[0].weight.grad, atol=1e-5)
 
 
+@pytest.mark.full
 def test_trains_compiled_by_inductor():
     torch._dynamo.reset()
     model = model_of(8, False)

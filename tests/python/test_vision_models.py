@@ -34,7 +34,7 @@ def test_dense(name):
     expect_equal(tessera.compile(module, x), module, x)
 
 
-@pytest.mark.parametrize("block_size", [1, 4, 16])
+@pytest.mark.parametrize("block_size", [1, pytest.param(4, marks=pytest.mark.full), 16])
 @pytest.mark.parametrize("name", of_networks(["mobilenet_v3"]))
 def test_pruned(name, block_size):
     module = calibrated(prune(network(name, 64), 0.1, block_size), 64)
