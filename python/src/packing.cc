@@ -105,7 +105,7 @@ Packing plan(const Input& input, const std::string& algorithm, uint32_t max_per_
 }
 
 /// An index array as one of NumPy, without a copy.
-nb::object array_from(IndexArray array) {
+nb::object index_array(IndexArray array) {
   auto* kept = new IndexArray(std::move(array));
   const nb::capsule owner = keep(kept);
   const auto as = [&]<class T>(T) -> nb::object {
@@ -147,9 +147,9 @@ IndexArrays index(const Packing& packing, const Input& input, nb::object lengths
   }
   const bool has_pieces = packs.length.size() > 0;
   return nb::borrow<IndexArrays>(nb::make_tuple(
-      array_from(std::move(packs.offsets)), array_from(std::move(packs.sequence)),
-      array_from(std::move(packs.start)), has_pieces ? array_from(std::move(packs.begin)) : nb::none(),
-      has_pieces ? array_from(std::move(packs.length)) : nb::none()));
+      index_array(std::move(packs.offsets)), index_array(std::move(packs.sequence)),
+      index_array(std::move(packs.start)), has_pieces ? index_array(std::move(packs.begin)) : nb::none(),
+      has_pieces ? index_array(std::move(packs.length)) : nb::none()));
 }
 
 /// Kinds of packs: the lengths in one, and how many there are.

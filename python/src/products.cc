@@ -14,6 +14,8 @@
 namespace tessera::python {
 namespace {
 
+using Released = nb::call_guard<nb::gil_scoped_release>;
+
 using namespace nb::literals;
 
 /// The number of the product for a pair of memory orders.
@@ -44,7 +46,6 @@ Operand matrix_at(uintptr_t address, int64_t leading, bool is_column_major) {
 /// plan() and predicted_seconds(), by the memory orders of two operands.
 template <class Planned>
 void bind_plans(nb::class_<Planned>& product, const char* first, const char* second) {
-  using Released = nb::call_guard<nb::gil_scoped_release>;
   product
       .def(
           "plan",

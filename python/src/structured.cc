@@ -62,7 +62,7 @@ std::vector<const float*> parameters_from(const StructuredProduct& product, cons
   return values;
 }
 
-nb::object call(const StructuredProduct& product, nb::object x, nb::args parameters) {
+nb::object call_structured(const StructuredProduct& product, nb::object x, nb::args parameters) {
   const float* from = floats(x, "x", uint64_t{product.batch()} * inputs_of(product.maps().front()));
   const std::vector<const float*> values = parameters_from(product, parameters);
   Result y(samples_of(product, outputs_of(product.maps().back())));
@@ -73,7 +73,8 @@ nb::object call(const StructuredProduct& product, nb::object x, nb::args paramet
   return std::move(y).array();
 }
 
-nb::tuple gradients(const StructuredProduct& product, nb::object x, nb::object dy, nb::args parameters) {
+nb::tuple gradients_of_structured(const StructuredProduct& product, nb::object x, nb::object dy,
+                                  nb::args parameters) {
   const uint32_t inputs = inputs_of(product.maps().front()), outputs = outputs_of(product.maps().back());
   const float* from = floats(x, "x", uint64_t{product.batch()} * inputs);
   const float* of_y = floats(dy, "dy", uint64_t{product.batch()} * outputs);
@@ -95,8 +96,8 @@ nb::tuple gradients(const StructuredProduct& product, nb::object x, nb::object d
 }
 
 /// Runs a product on arrays given by their addresses.
-void run(const StructuredProduct& product, uintptr_t x, const std::vector<uintptr_t>& parameters,
-         uintptr_t y) {
+void run_structured(const StructuredProduct& product, uintptr_t x, const std::vector<uintptr_t>& parameters,
+                    uintptr_t y) {
   const nb::gil_scoped_release released;
   product(pointer<const float>(x), pointers<const float>(parameters), pointer<float>(y));
 }
@@ -162,13 +163,13 @@ void bind_structured(nb::module_& m) {
                                          {.transposed = transposed, .threads = threads, .bias = bias});
           },
           "structure"_a, "batch"_a, nb::kw_only(), "transposed"_a = false, "threads"_a = 0, "bias"_a = false)
-      .def("__call__", &call, "x"_a, "parameters"_a,
+      .def("__call__", &call_structured, "x"_a, "parameters"_a,
            nb::sig("def __call__(self, x: object, *parameters: object) -> object"),
            "y from x and the parameters, in order.")
-      .def("gradients", &gradients, "x"_a, "dy"_a, "parameters"_a,
+      .def("gradients", &gradients_of_structured, "x"_a, "dy"_a, "parameters"_a,
            nb::sig("def gradients(self, x: object, dy: object, *parameters: object) -> tuple[object, ...]"),
            "dx and the gradients of the parameters, summed over the batch.")
-      .def("run", &run, "x"_a, "parameters"_a, "y"_a,
+      .def("run", &run_structured, "x"_a, "parameters"_a, "y"_a,
            "For callers that have checked their arrays: addresses of contiguous floats.")
       .def("run_gradients", &run_gradients, "x"_a, "dy"_a, "parameters"_a, "dx"_a, "gradients"_a,
            "The same for the gradients; dx may be 0, and gradients empty.")

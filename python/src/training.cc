@@ -31,7 +31,7 @@ using Betas = std::pair<double, double>;
 /// with the number of steps after which it grows.
 using TrainingNumbers = std::tuple<std::string, bool, uint64_t, std::optional<std::pair<double, uint32_t>>>;
 
-TrainingNumbers numbers_of(const std::string& name, uint64_t seed) {
+TrainingNumbers training_numbers(const std::string& name, uint64_t seed) {
   const graph::Numbers numbers = graph::numbers_named(name);
   TrainingNumbers found{
       std::string(name_of(numbers.state)), numbers.rounding == graph::Rounding::stochastic, seed, {}};
@@ -141,7 +141,7 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
   bind_pipelines(m);
   bind_optimizers(m);
   bind_schedules(m);
-  m.def("training_numbers", &numbers_of, "name"_a, "seed"_a);
+  m.def("training_numbers", &training_numbers, "name"_a, "seed"_a);
   graph.def(
       "add_training",
       [](Graph& g, ValueId loss, const graph::Optimizer& optimizer, std::optional<double> clip_norm,
