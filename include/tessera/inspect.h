@@ -97,11 +97,22 @@ struct InspectedTotals {
   double sparse_seconds = 0;  ///< with sparse products where they pay
 };
 
+/// An operator of an ONNX model that graphs do not support.
+struct UnsupportedOperator {
+  std::string op_type;
+  std::string node;    ///< name of the operator's node, or its first output
+  std::string reason;  ///< why this use of the operator is not supported; empty: the operator is not
+                       ///< supported at all
+};
+
 struct InspectedModel {
   std::string path;
   uint32_t n = 0;
   std::vector<InspectedTensor> tensors;  ///< in the natural order of their names
   InspectedTotals totals;
+  /// All operators for which the model cannot be run; if the file leaves sizes open, without those that fail
+  /// only for some sizes or attributes.
+  std::vector<UnsupportedOperator> unsupported = {};
 };
 
 /// Called before each tensor is read, with the number of tensors done, their total number, and the tensor's

@@ -59,12 +59,7 @@ struct LayerChoice {
 };
 
 /// An operator of a file that graphs do not support.
-struct Missing {
-  std::string op_type;
-  std::string node;    ///< name of the operator's node, or its first output
-  std::string reason;  ///< why this use of the operator is not supported; empty: the operator is not
-                       ///< supported at all
-};
+using Missing = UnsupportedOperator;
 
 /// A model has operators that graphs do not support; the message lists all of them.
 class UnsupportedModelError : public Error {

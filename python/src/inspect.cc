@@ -138,6 +138,16 @@ void bind_inspect(nb::module_& m) {
       .def_ro("rows", &InspectedModel::n)
       .def_ro("tensors", &InspectedModel::tensors)
       .def_ro("totals", &InspectedModel::totals)
+      .def_prop_ro(
+          "unsupported",
+          [](const InspectedModel& model) {
+            nb::list all;
+            for (const UnsupportedOperator& each : model.unsupported)
+              all.append(nb::make_tuple(each.op_type, each.node, each.reason));
+            return all;
+          },
+          nb::sig("def unsupported(self) -> list[tuple[str, str, str]]"),
+          "Operators for which an ONNX model cannot be run: name, node, and the reason, if there are some.")
       .def(
           "to_json",
           [](const InspectedModel& model) {

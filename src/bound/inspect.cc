@@ -68,6 +68,11 @@ bool is_embedding(std::string name) {
   return false;
 }
 
+/// Of [outputs, channels, taps...] in one group; with one channel the groups are the channels.
+bool is_convolution_weight(const io::WeightHeader& header) {
+  return (header.shape.size() == 3 || header.shape.size() == 4) && header.shape[1] > 1;
+}
+
 bool has_sane_sides(const io::WeightHeader& header) {
   return std::max(header.rows(), header.cols()) <= sparse::kMaxDimension;
 }
@@ -83,8 +88,11 @@ InspectedTensor inspect_weight(const io::StoredWeight& weight, bound::ZerosAnaly
                          .dense_bytes = element ? header.elements() * io::size_of(*element) : 0,
                          .zeros = {}};
   if (!header.type || !has_sane_sides(header)) return tensor;
-  const bool is_product = header.shape.size() == 2 && !is_embedding(weight.name);
-  tensor.zeros = analysis.analyse(io::read_non_zeros(weight, header), *header.type, is_product);
+  const bool is_convolution = is_convolution_weight(header);
+  const bool is_product = (header.shape.size() == 2 || is_convolution) && !is_embedding(weight.name);
+  sparse::NonZeros non_zeros = io::read_non_zeros(weight, header);
+  if (is_convolution) non_zeros = sparse::taps_first(non_zeros, static_cast<uint32_t>(header.shape[1]));
+  tensor.zeros = analysis.analyse(non_zeros, *header.type, is_product);
   return tensor;
 }
 

@@ -22,15 +22,6 @@ using io::excerpt;
 constexpr int kMostDepth = 32;             // functions that call functions
 constexpr uint64_t kMostNodes = 1U << 17;  // with those of functions, as often as they are called
 
-std::string name_of(const wire::NodeProto& node) {
-  if (!node.name().empty()) return node.name();
-  return node.output_size() > 0 ? node.output(0) : "";
-}
-
-std::string type_of(const wire::NodeProto& node) {
-  return is_standard(node.domain()) ? node.op_type() : node.domain() + "." + node.op_type();
-}
-
 /// The node with attributes of the function's caller in the place of those that refer to them.
 wire::NodeProto with_attributes(wire::NodeProto node, const wire::FunctionProto& function,
                                 const wire::NodeProto& caller) {
@@ -57,6 +48,15 @@ wire::NodeProto with_attributes(wire::NodeProto node, const wire::FunctionProto&
 }
 
 }  // namespace
+
+std::string name_of(const wire::NodeProto& node) {
+  if (!node.name().empty()) return node.name();
+  return node.output_size() > 0 ? node.output(0) : "";
+}
+
+std::string type_of(const wire::NodeProto& node) {
+  return is_standard(node.domain()) ? node.op_type() : node.domain() + "." + node.op_type();
+}
 
 const std::map<std::string, Handlers, std::less<>>& operator_table() {
   static const auto table = [] {

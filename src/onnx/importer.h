@@ -21,6 +21,10 @@ struct Handlers {
 /// Handlers by the standard's names of operators.
 const std::map<std::string, Handlers, std::less<>>& operator_table();
 
+/// Name of a node, or of its first output; and its operator, with the domain unless it is the standard's.
+std::string name_of(const wire::NodeProto& node);
+std::string type_of(const wire::NodeProto& node);
+
 /// Makes one graph.
 class Importer {
  public:

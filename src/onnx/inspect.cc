@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 #include <tessera/convolution.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "bound/zeros.h"
+#include "onnx/importer.h"
 #include "onnx/model_file.h"
 #include "sparse/pattern.h"
 
@@ -86,12 +88,52 @@ InspectedTensor inspected(const std::string& name, const Constant& constant,
   return tensor;
 }
 
+bool is_supported(const Model::Impl& model, const wire::NodeProto& node) {
+  if (model.functions.contains({node.domain(), node.op_type()})) return true;
+  return is_standard(node.domain()) && (node.op_type() == "If" || operator_table().contains(node.op_type()));
+}
+
+/// Adds the operators that are not supported at all, those in branches included.
+void add_unsupported(const Model::Impl& model,
+                     const google::protobuf::RepeatedPtrField<wire::NodeProto>& nodes,
+                     std::vector<Missing>& missing) {
+  for (const wire::NodeProto& node : nodes) {
+    if (!is_supported(model, node)) missing.push_back({type_of(node), name_of(node), ""});
+    for (const wire::AttributeProto& attribute : node.attribute())
+      if (attribute.has_g()) add_unsupported(model, attribute.g().node(), missing);
+  }
+}
+
+bool has_fixed_shapes(const Model& model) {
+  return std::ranges::all_of(model.inputs(), [](const ValueType& input) {
+    return input.has_shape && std::ranges::all_of(input.shape, [](const Dimension& dimension) {
+             return dimension.size.has_value();
+           });
+  });
+}
+
+std::vector<Missing> unsupported_of(const Model& model) {
+  std::vector<Missing> missing;
+  add_unsupported(*model.impl(), model.impl()->proto.graph().node(), missing);
+  for (const auto& [name, function] : model.impl()->functions)
+    add_unsupported(*model.impl(), function->node(), missing);
+  if (!has_fixed_shapes(model)) return missing;
+  try {
+    model.import({.sparse = false});
+  } catch (const UnsupportedModelError& error) {
+    return error.missing();
+  } catch (const Error&) {  // which its zeros have nothing to do with: whoever runs it is told
+  }
+  return missing;
+}
+
 }  // namespace
 
 InspectedModel inspect(const std::string& path, const std::string& tensor, const ZerosOptions& options,
                        const InspectProgress& progress) {
   bound::ZerosAnalysis analysis(options);
-  const std::shared_ptr<Model::Impl> model = Model::read(path).impl();
+  const Model file = Model::read(path);
+  const std::shared_ptr<Model::Impl>& model = file.impl();
   const std::map<std::string, Use> products = products_of(model->proto.graph());
   if (!tensor.empty() && !model->initializers.contains(tensor))
     throw UsageError(
@@ -104,6 +146,7 @@ InspectedModel inspect(const std::string& path, const std::string& tensor, const
     result.tensors.push_back(inspected(name, *constant, products, analysis));
   }
   result.totals = bound::totals_of(result.tensors);
+  if (tensor.empty()) result.unsupported = unsupported_of(file);
   return result;
 }
 

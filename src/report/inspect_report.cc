@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/memory.h"
+#include "io/fail.h"
 #include "report/page.h"
 #include "report/table.h"
 
@@ -27,8 +28,11 @@ std::string shape_text(const InspectedTensor& tensor) {
 std::string structure_text(const Zeros& zeros) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
-  if (zeros.zero_rows > 0) add(fmt::format("{} zero rows", zeros.zero_rows));
-  if (zeros.zero_cols > 0) add(fmt::format("{} zero columns", zeros.zero_cols));
+  const auto count = [&](uint32_t of, std::string_view what) {
+    if (of > 0) add(fmt::format("{} zero {}{}", of, what, of == 1 ? "" : "s"));
+  };
+  count(zeros.zero_rows, "row");
+  count(zeros.zero_cols, "column");
   if (zeros.is_2_4) add("2:4");
   return text;
 }
@@ -57,6 +61,19 @@ Table table_of(const InspectedModel& model) {
     table.add(std::move(row));
   }
   return table;
+}
+
+/// Why a model cannot be run.
+std::string unsupported_text(const InspectedModel& model) {
+  const size_t count = model.unsupported.size();
+  if (count == 0) return "";
+  std::string text =
+      fmt::format("{} operator{} cannot be part of a graph, so that the model cannot be run:\n", count,
+                  count == 1 ? "" : "s");
+  for (const UnsupportedOperator& each : model.unsupported)
+    text += fmt::format("  {} ({}){}\n", each.op_type, io::excerpt(each.node),
+                        each.reason.empty() ? "" : ": " + each.reason);
+  return text;
 }
 
 /// Tensors that are not in the table: "84 vectors; not analysed: 3 of I64".
@@ -148,6 +165,14 @@ ordered_json json_of_totals(const InspectedModel& model) {
           {"sparse_seconds", t.sparse_seconds}};
 }
 
+Html unsupported_table(const InspectedModel& model) {
+  if (model.unsupported.empty()) return {};
+  Table operators({"operator that cannot be part of a graph", "node", "reason"}, {0, 1, 2});
+  for (const UnsupportedOperator& each : model.unsupported)
+    operators.add({each.op_type, each.node, each.reason});
+  return table(operators);
+}
+
 Html section_of(const InspectedModel& model) {
   const InspectedTotals& t = model.totals;
   return key_figures(
@@ -157,7 +182,7 @@ Html section_of(const InspectedModel& model) {
               {"Predicted time of all products", seconds_text(t.sparse_seconds),
                seconds_text(t.dense_seconds) + " dense"},
               {"Speed-up", fmt::format("{:.2f} ×", speedup_of(t)), fmt::format("with {} rows", model.n)}}) +
-         table(table_of(model));
+         table(table_of(model)) + unsupported_table(model);
 }
 
 }  // namespace
@@ -166,21 +191,28 @@ std::string text_of(const InspectedModel& model) {
   const Table table = table_of(model);
   std::string text = fmt::format("{}\n\n", model.path);
   if (!table.rows().empty()) text += table.text() + "\n";
-  return text + others_text(model) + totals_text(model);
+  return text + others_text(model) + totals_text(model) + unsupported_text(model);
 }
 
 std::string json(std::span<const InspectedModel> models) {
-  ordered_json tensors = ordered_json::array(), results = tensors, totals = tensors;
+  ordered_json tensors = ordered_json::array(), results = tensors, totals = tensors, unsupported = tensors;
   for (const InspectedModel& model : models) {
     for (const InspectedTensor& tensor : model.tensors) {
       tensors.push_back(json_of(model, tensor));
       if (is_matrix(tensor)) results.push_back(json_of(model, tensor, *tensor.zeros));
     }
     totals.push_back(json_of_totals(model));
+    for (const UnsupportedOperator& each : model.unsupported)
+      unsupported.push_back(
+          {{"path", model.path}, {"operator", each.op_type}, {"node", each.node}, {"reason", each.reason}});
   }
-  const ordered_json all = {
-      {"schema", 2},        {"command", "inspect"}, {"rows", models.empty() ? 0 : models.front().n},
-      {"tensors", tensors}, {"results", results},   {"totals", totals}};
+  const ordered_json all = {{"schema", 2},
+                            {"command", "inspect"},
+                            {"rows", models.empty() ? 0 : models.front().n},
+                            {"tensors", tensors},
+                            {"results", results},
+                            {"totals", totals},
+                            {"unsupported", unsupported}};
   return all.dump(2, ' ', false, ordered_json::error_handler_t::replace);
 }
 

@@ -31,6 +31,9 @@ BlockCovering describe(const Inspection& in, const Pattern& covering) {
   return covering_of(in, covering.block_size, covering.blocks(), stored_elements(covering));
 }
 
+uint32_t columns_of(const BitMatrix& bits) { return bits.cols(); }
+uint32_t columns_of(const Pattern& pattern) { return pattern.cols; }
+
 uint64_t count_bits(const std::vector<uint64_t>& words) {
   uint64_t count = 0;
   for (const uint64_t word : words) count += static_cast<uint64_t>(std::popcount(word));
@@ -171,6 +174,29 @@ Inspection inspect(const Pattern& pattern) {
   }
   count_rows(pattern, result);
   return result;
+}
+
+NonZeros taps_first(const NonZeros& non_zeros, uint32_t channels) {
+  const uint32_t cols = std::visit([](const auto& form) { return columns_of(form); }, non_zeros);
+  const uint32_t taps = cols / channels;
+  const auto place = [&](uint32_t col) { return col % taps * channels + col / taps; };
+  if (const auto* bits = std::get_if<BitMatrix>(&non_zeros)) {
+    BitMatrix moved(bits->rows(), cols);
+    for (uint32_t r = 0; r < bits->rows(); ++r)
+      for (size_t w = 0; w < bits->row_words(); ++w)
+        for (uint64_t word = bits->row(r)[w]; word != 0; word &= word - 1) {
+          const uint32_t to =
+              place(static_cast<uint32_t>(w * 64) + static_cast<uint32_t>(std::countr_zero(word)));
+          moved.row(r)[to / 64] |= uint64_t{1} << to % 64;
+        }
+    return moved;
+  }
+  Pattern moved = std::get<Pattern>(non_zeros);
+  for (uint32_t& col : moved.col_indices) col = place(col);
+  for (uint32_t r = 0; r < moved.rows; ++r)
+    std::sort(moved.col_indices.begin() + static_cast<int64_t>(moved.crow_indices[r]),
+              moved.col_indices.begin() + static_cast<int64_t>(moved.crow_indices[r + 1]));
+  return moved;
 }
 
 Inspection inspect(const NonZeros& non_zeros) {

@@ -34,6 +34,10 @@ struct Inspection {
 /// The non-zeros of a matrix: as bits, or as a pattern of single elements if they are few.
 using NonZeros = std::variant<BitMatrix, Pattern>;
 
+/// The non-zeros of a matrix [rows, channels · taps] as [rows, taps · channels], as convolutions have
+/// weights, so that blocks are of rows and channels.
+NonZeros taps_first(const NonZeros& non_zeros, uint32_t channels);
+
 /// Inspects non-zeros in one pass for all block sizes. A pattern must have block size 1.
 Inspection inspect(const BitMatrix& bits);
 Inspection inspect(const Pattern& pattern);

@@ -92,6 +92,27 @@ TEST_F(InspectTest, TakesOneTensor) {
   expect_failure(2, run(fmt::format("inspect '{}' --tensor fc", m)), "it has no tensor \"fc\"");
 }
 
+TEST_F(InspectTest, ConvolutionsHaveBlocksOfOutputsAndChannels) {
+  // All taps of a block of 32 × 32 outputs and channels, as dense tensors and as masks.
+  std::vector<float> weight(64UL * 64 * 9);
+  for (size_t i = 0; i < weight.size(); ++i) weight[i] = i / (64UL * 9) < 32 && i / 9 % 64 < 32 ? 1 : 0;
+  const SafetensorsFile file =
+      SafetensorsFile()
+          .floats("conv.weight", {64, 64, 3, 3}, weight)
+          .floats("depthwise.weight", {64, 1, 96, 96}, std::vector<float>(64UL * 96 * 96))
+          .floats("pruned.weight_mask", {64, 64, 9}, weight)
+          .floats("pruned.weight_orig", {64, 64, 9}, std::vector<float>(weight.size(), 2));
+  const json results =
+      json_of(run(fmt::format("inspect '{}' --json", model("m.safetensors", file))))["results"];
+  for (const size_t i : {size_t{0}, size_t{2}}) {
+    EXPECT_EQ(results[i]["k"], 64 * 9);
+    for (const json& blocks : results[i]["blocks"]) EXPECT_EQ(blocks["density"], 0.25);
+    EXPECT_EQ(results[i]["zero_cols"], 32 * 9);
+    EXPECT_NE(results[i]["reason"], "not a product");
+  }
+  EXPECT_EQ(results[1]["reason"], "not a product");
+}
+
 TEST_F(InspectTest, TakesSeveralFilesOfAnyFormat) {
   const std::string pattern = file("w.smtx", "4, 8, 4\n0 1 2 3 4\n0 1 2 7\n");
   const json j =

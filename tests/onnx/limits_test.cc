@@ -300,6 +300,24 @@ class ExternalData : public testing::Test {
   std::filesystem::path folder_ = std::filesystem::temp_directory_path() / "tessera_external_data";
 };
 
+TEST_F(ExternalData, InspectionListsWhatCannotRun) {
+  const auto unsupported_of = [&](OnnxFile file) {
+    file.node("Unheard", {"x"}, {"u"}).node("Relu", {"u"}, {"v"}).node("Strange", {"v"}, {"w"}).output("w");
+    file.node("Einsum", {"x"}, {"z"}, {{"equation", "ij->ji"}});
+    std::ofstream(folder_ / "m.onnx", std::ios::binary) << file.content();
+    std::vector<std::string> all;
+    for (const UnsupportedOperator& each : inspect((folder_ / "m.onnx").string()).unsupported)
+      all.push_back(
+          fmt::format("{} {}{}", each.op_type, each.node, each.reason.empty() ? "" : ", with a reason"));
+    return all;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(unsupported_of(small()), (Names{"Unheard u", "Strange w", "Einsum z, with a reason"}));
+  OnnxFile open;
+  open.input("x", {-1}).output("y").node("Relu", {"x"}, {"y"});
+  EXPECT_EQ(unsupported_of(open), (Names{"Unheard u", "Strange w"}));
+}
+
 TEST_F(ExternalData, IsReadFromTheFolderOnly) {
   std::ofstream(folder_ / "data", std::ios::binary) << std::string(12, '\0');
   EXPECT_EQ(error_at("data"), "(no error)");
