@@ -53,10 +53,12 @@ Value group_norm(Value x, uint32_t groups, std::optional<Value> weight = {}, std
 
 /// How the position of an interpolation's output between the elements of a dimension is computed.
 enum class Coordinates : uint8_t {
-  half_pixel,          ///< elements and outputs are areas, which cover the same extent
-  pytorch_half_pixel,  ///< half_pixel, but a single output lies on the first element (ONNX)
-  align_corners,       ///< elements and outputs are points; the first ones coincide, and the last ones
-  asymmetric,          ///< elements and outputs are points; the first ones coincide
+  half_pixel,            ///< elements and outputs are areas, which cover the same extent
+  pytorch_half_pixel,    ///< half_pixel, but a single output lies on the first element (ONNX)
+  half_pixel_symmetric,  ///< half_pixel, with outputs that lie around the middle, if their number is a
+                         ///< rounded product of size and factor (ONNX)
+  align_corners,         ///< elements and outputs are points; the first ones coincide, and the last ones
+  asymmetric,            ///< elements and outputs are points; the first ones coincide
 };
 struct Interpolation {
   enum class Mode : uint8_t { nearest, linear, cubic };
@@ -70,6 +72,9 @@ struct Interpolation {
   double cubic = -0.75;  ///< the coefficient a of cubic kernels (Keys 1981)
   /// Scale factor per dimension; empty, or 0: the ratio of the sizes.
   std::vector<double> factors = {};
+  /// Whether Mode::nearest divides positions by the factor in FP32 instead of multiplying them by its
+  /// reciprocal, as ONNX Runtime does: they may be rounded to different elements.
+  bool divides = false;
 };
 /// Interpolates between elements. Positions before the first element have its value, positions after the last
 /// element have the last one's.

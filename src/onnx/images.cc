@@ -207,15 +207,15 @@ Coordinates coordinates_of(const Call& call, const std::vector<Scaled>& dims) {
   const auto has_whole = [&](const Scaled& each) {
     return std::abs(each.factor * static_cast<double>(call[0].dims[each.dim]) - each.size) < 1e-3;
   };
-  const Coordinates coordinates = named<Coordinates>(call, kName, "half_pixel",
-                                                     {{"half_pixel", Coordinates::half_pixel},
-                                                      {"half_pixel_symmetric", Coordinates::half_pixel},
-                                                      {"pytorch_half_pixel", Coordinates::pytorch_half_pixel},
-                                                      {"align_corners", Coordinates::align_corners},
-                                                      {"asymmetric", Coordinates::asymmetric}});
-  const std::string name = call.text(kName, "half_pixel");
-  if ((name == "half_pixel_symmetric" || name == "align_corners") && !std::ranges::all_of(dims, has_whole))
-    refuse("its {} '{}' is only possible with factors that give whole sizes", kName, name);
+  const Coordinates coordinates =
+      named<Coordinates>(call, kName, "half_pixel",
+                         {{"half_pixel", Coordinates::half_pixel},
+                          {"half_pixel_symmetric", Coordinates::half_pixel_symmetric},
+                          {"pytorch_half_pixel", Coordinates::pytorch_half_pixel},
+                          {"align_corners", Coordinates::align_corners},
+                          {"asymmetric", Coordinates::asymmetric}});
+  if (coordinates == Coordinates::align_corners && !std::ranges::all_of(dims, has_whole))
+    refuse("its {} '{}' is only possible with factors that give whole sizes", kName, "align_corners");
   return coordinates;
 }
 
@@ -232,6 +232,7 @@ Interpolation interpolation_of(const Call& call, const std::vector<Scaled>& dims
                                   {"round_prefer_floor", Rounding::half_down},
                                   {"round_prefer_ceil", Rounding::half_up}});
   how.cubic = call.number("cubic_coeff_a", -0.75);
+  how.divides = true;
   const bool shrinks = std::ranges::any_of(dims, [](const Scaled& each) { return each.factor < 1; });
   if (call.integer("antialias", 0) != 0 && how.mode != Mode::nearest && shrinks)
     refuse("an average over what becomes smaller (antialias) is not possible");

@@ -24,6 +24,7 @@ constexpr std::pair<const char*, Mode> kModes[] = {
 constexpr std::pair<const char*, Coordinates> kCoordinates[] = {
     {"half_pixel", Coordinates::half_pixel},
     {"pytorch_half_pixel", Coordinates::pytorch_half_pixel},
+    {"half_pixel_symmetric", Coordinates::half_pixel_symmetric},
     {"align_corners", Coordinates::align_corners},
     {"asymmetric", Coordinates::asymmetric}};
 constexpr std::pair<const char*, Rounding> kRoundings[] = {{"floor", Rounding::floor},
@@ -56,7 +57,9 @@ struct Places {
   Coordinates coordinates;
   Rounding rounding;
   double cubic;
-  double scale;  ///< elements for each output
+  double scale;   ///< elements for each output
+  double factor;  ///< outputs for each element
+  bool divides;
 
   Places(const Node& node, uint32_t of_size, uint32_t of_outputs, size_t dimension)
       : size(of_size),
@@ -64,27 +67,53 @@ struct Places {
         mode(named(kModes, node, "mode")),
         coordinates(named(kCoordinates, node, "coordinates")),
         rounding(named(kRoundings, node, "rounding")),
-        cubic(node.number("cubic", -0.75)) {
-    const double factor = node.number(factor_name(dimension), 0.0);
+        cubic(node.number("cubic", -0.75)),
+        divides(node.integer("divides", 0) != 0) {
+    factor = node.number(factor_name(dimension), 0.0);
     scale = factor > 0 ? 1 / factor : static_cast<double>(size) / outputs;
+    if (!(factor > 0)) factor = static_cast<double>(outputs) / size;
     if (coordinates == Coordinates::align_corners) scale = outputs > 1 ? (size - 1.0) / (outputs - 1.0) : 0;
   }
 
   double place(uint32_t i) const {
-    const bool is_half = coordinates == Coordinates::half_pixel ||
-                         (coordinates == Coordinates::pytorch_half_pixel && outputs > 1);
-    if (is_half) return (i + 0.5) * scale - 0.5;
-    return coordinates == Coordinates::pytorch_half_pixel ? 0 : i * scale;
+    switch (coordinates) {
+      case Coordinates::align_corners:
+      case Coordinates::asymmetric: return i * scale;
+      case Coordinates::pytorch_half_pixel: return outputs > 1 ? (i + 0.5) * scale - 0.5 : 0;
+      case Coordinates::half_pixel: return (i + 0.5) * scale - 0.5;
+      case Coordinates::half_pixel_symmetric: return offset() + (i + 0.5) * scale - 0.5;
+    }
+    return i;
   }
-  /// In FP32, as elsewhere: it decides which element is nearest.
+  /// How far half_pixel_symmetric moves outputs.
+  double offset() const { return 0.5 * size * (1 - outputs / (factor * size)); }
+
   double nearest(uint32_t i) const {
-    const auto step = static_cast<float>(scale);
-    const bool is_half = coordinates == Coordinates::half_pixel;
-    const float at = is_half ? (static_cast<float>(i) + 0.5F) * step - 0.5F : static_cast<float>(place(i));
-    const float exact = coordinates == Coordinates::asymmetric ? static_cast<float>(i) * step : at;
-    if (rounding == Rounding::floor) return std::floor(exact);
-    if (rounding == Rounding::ceil) return std::ceil(exact);
-    return rounding == Rounding::half_up ? std::floor(exact + 0.5F) : std::ceil(exact - 0.5F);
+    const float exact = place_in_f32(static_cast<float>(i));
+    switch (rounding) {
+      case Rounding::floor: return std::floor(exact);
+      case Rounding::ceil: return std::ceil(exact);
+      case Rounding::half_down: return std::ceil(exact - 0.5F);
+      case Rounding::half_up: return std::round(exact);
+    }
+    return exact;
+  }
+  /// As elsewhere: it decides which element is nearest.
+  float place_in_f32(float i) const {
+    const float step = static_cast<float>(scale), by = static_cast<float>(factor);
+    const float elements = static_cast<float>(size), results = static_cast<float>(outputs);
+    const auto half = [&] { return (divides ? (i + 0.5F) / by : (i + 0.5F) * step) - 0.5F; };
+    switch (coordinates) {
+      case Coordinates::align_corners: return static_cast<float>(i * scale);
+      case Coordinates::asymmetric:
+        if (!divides) return i * step;
+        return std::abs(by * elements - results) < 1e-3F ? i * elements / results : i / by;
+      case Coordinates::pytorch_half_pixel: return outputs > 1 ? half() : 0;
+      case Coordinates::half_pixel: return half();
+      case Coordinates::half_pixel_symmetric:
+        return static_cast<float>(elements / 2 * (1 - results / (by * elements)) + (i + 0.5) / by - 0.5);
+    }
+    return i;
   }
 };
 
@@ -204,6 +233,11 @@ std::vector<Case> interpolate_cases() {
           use({2, 4, 5, 3}, {8, 10}, {{"mode", text("nearest")}, {"coordinates", text("asymmetric")}}),
           use({2, 5, 6, 7}, {7, 4}, {{"mode", text("linear")}, {"coordinates", text("align_corners")}}),
           use({1, 5, 4, 17}, {3, 9}, {{"mode", text("nearest")}, {"rounding", text("half_down")}}),
+          use({1, 5, 4, 6}, {3, 3},
+              {{"mode", text("nearest")},
+               {"coordinates", text("half_pixel_symmetric")},
+               {"factor_1", 0.8},
+               {"divides", int64_t{1}}}),
           use({2, 4, 5, 3}, {7, 6}, {{"mode", text("cubic")}}),
           use({2, 6, 3}, {9}, {{"mode", text("linear")}, {"factor_0", 1.4}}),
           use({2, 3, 3, 4}, {1, 5}, {{"mode", text("linear")}, {"coordinates", text("pytorch_half_pixel")}}),
@@ -256,6 +290,7 @@ Value interpolate(Value x, const Interpolation& how) {
   Attributes attributes = {{"sizes", std::move(sizes)},
                            {"mode", name_of(kModes, how.mode)},
                            {"coordinates", name_of(kCoordinates, how.coordinates)}};
+  if (how.mode == Mode::nearest && how.divides) attributes["divides"] = int64_t{1};
   if (how.mode == Mode::nearest) attributes["rounding"] = name_of(kRoundings, how.rounding);
   if (how.mode == Mode::cubic) attributes["cubic"] = how.cubic;
   if (!how.factors.empty() && how.factors.size() != 1 && how.factors.size() != dimensions)

@@ -12,7 +12,9 @@ from tessera.graph._values import Attribute, Value, apply, given, graph_of, id_o
 
 Sizes: TypeAlias = int | Sequence[int]
 Mode: TypeAlias = Literal["nearest", "linear", "cubic"]
-Coordinates: TypeAlias = Literal["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"]
+Coordinates: TypeAlias = Literal[
+    "half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric"
+]
 Rounding: TypeAlias = Literal["floor", "ceil", "half_down", "half_up"]
 
 
