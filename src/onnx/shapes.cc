@@ -114,26 +114,66 @@ std::vector<int64_t> checked_order(const Call& call, size_t rank) {
   return order;
 }
 
-/// Permutes a value of more dimensions than a graph supports: dimensions that stay neighbours are merged.
-Value permuted(const Known& x, const std::vector<int64_t>& order) {
-  const size_t rank = order.size();
-  std::vector<bool> follows(rank);  // the dimension before, also in the result
-  for (size_t i = 1; i < rank; ++i)
-    if (order[i] == order[i - 1] + 1) follows[static_cast<size_t>(order[i])] = true;
-  Shape merged;
-  std::vector<int> group(rank);
-  for (size_t d = 0; d < rank; ++d) {
-    if (d == 0 || !follows[d]) merged.push_back(1);
-    merged.back() *= static_cast<uint32_t>(x.dims[d]);
-    group[d] = static_cast<int>(merged.size() - 1);
+/// Dimensions that stay together, but for those of size 1, which lie anywhere.
+struct Run {
+  int64_t first;
+  uint32_t size;
+
+  bool operator==(const Run& other) const = default;
+};
+
+std::vector<Run> runs_of(const Dims& dims, const std::vector<int64_t>& order) {
+  std::vector<Run> runs;
+  int64_t next = 0;  // that would go on with the last run
+  for (const int64_t d : order) {
+    const auto size = static_cast<uint32_t>(dims[static_cast<size_t>(d)]);
+    if (size == 1) continue;
+    while (next < d && dims[static_cast<size_t>(next)] == 1) ++next;
+    if (!runs.empty() && d == next)
+      runs.back().size *= size;
+    else
+      runs.push_back({d, size});
+    next = d + 1;
   }
-  std::vector<int> dims;
-  for (const int64_t d : order)
-    if (!follows[static_cast<size_t>(d)]) dims.push_back(group[static_cast<size_t>(d)]);
-  if (merged.size() > graph::kMaxDimensions)
-    refuse("an order of more than {} dimensions is not possible", graph::kMaxDimensions);
-  const Value from = x.value->shape() == merged ? *x.value : reshape(*x.value, merged);
-  return permute(from, dims);
+  return runs;
+}
+
+uint32_t length_of(const std::vector<Run>& runs, size_t begin, size_t end) {
+  uint32_t size = 1;
+  for (size_t i = begin; i < end; ++i) size *= runs[i].size;
+  return size;
+}
+
+/// Permutes a value of more dimensions than a graph supports: those that stay together as one, or, if they
+/// are still too many, by moving some before others, again and again.
+Value permuted(const Known& x, const std::vector<int64_t>& order) {
+  const std::vector<Run> wanted = runs_of(x.dims, order);
+  std::vector<Run> now = wanted;
+  std::ranges::sort(now, {}, &Run::first);
+  const auto at = [](const std::vector<Run>& runs, const Run& run) {
+    return static_cast<size_t>(std::ranges::find(runs, run) - runs.begin());
+  };
+  Value y = *x.value;
+  if (now.size() <= graph::kMaxDimensions) {
+    Shape shape;
+    std::vector<int> dims;
+    for (const Run& run : now) shape.push_back(run.size);
+    for (const Run& run : wanted) dims.push_back(static_cast<int>(at(now, run)));
+    return permute(y.shape() == shape ? y : reshape(y, shape), dims);
+  }
+  for (size_t i = 0; i < now.size(); ++i) {
+    const size_t begin = at(now, wanted[i]);
+    if (begin == i) continue;
+    size_t count = 1;
+    while (begin + count < now.size() && now[begin + count] == wanted[i + count]) ++count;
+    const size_t end = begin + count;
+    const Shape shape = {length_of(now, 0, i), length_of(now, i, begin), length_of(now, begin, end),
+                         length_of(now, end, now.size())};
+    y = permute(reshape(y, shape), {0, 2, 1, 3});
+    std::rotate(now.begin() + static_cast<int64_t>(i), now.begin() + static_cast<int64_t>(begin),
+                now.begin() + static_cast<int64_t>(end));
+  }
+  return y;
 }
 
 Results transpose_values(Call& call) {
