@@ -8,6 +8,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
+#include <tessera/arithmetic.h>
 #include <tessera/convolution.h>
 #include <tessera/error.h>
 #include <tessera/graph.h>
@@ -178,6 +179,23 @@ void bind_values(nb::class_<Graph>& graph) {
             return scatter_add(g.value(x), dim, g.value(ids), size).id;
           },
           "values"_a, "dim"_a, "ids"_a, "size"_a)
+      .def(
+          "scatter",
+          [](Graph& g, ValueId x, ValueId ids, ValueId values) {
+            return scatter(g.value(x), g.value(ids), g.value(values)).id;
+          },
+          "x"_a, "ids"_a, "values"_a)
+      .def(
+          "power",
+          [](Graph& g, ValueId x, ValueId exponent) { return pow(g.value(x), g.value(exponent)).id; }, "x"_a,
+          "exponent"_a)
+      .def(
+          "remainder", [](Graph& g, ValueId a, ValueId b) { return remainder(g.value(a), g.value(b)).id; },
+          "a"_a, "b"_a)
+      .def(
+          "floor_divide",
+          [](Graph& g, ValueId a, ValueId b) { return floor_divide(g.value(a), g.value(b)).id; }, "a"_a,
+          "b"_a)
       .def(
           "gather",
           [](Graph& g, ValueId x, int dim, ValueId ids) { return gather(g.value(x), dim, g.value(ids)).id; },

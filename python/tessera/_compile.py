@@ -144,7 +144,9 @@ def _require_ready(module: nn.Module) -> None:
 
 def _require_values(module: nn.Module) -> None:
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        if tensor.dtype in (torch.float64, torch.complex64, torch.complex128):
+        if tensor.dtype.is_complex:
+            raise ValueError(f"{name} is {tensor.dtype}: complex numbers are not possible, only their parts as real ones")
+        if tensor.dtype == torch.float64:
             raise ValueError(f"{name} is {tensor.dtype}: convert the module, by module.float()")
         if tensor.is_inference():
             raise ValueError(f"{name} was made in inference mode, where changes are not recorded: make it outside")

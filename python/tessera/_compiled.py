@@ -260,6 +260,12 @@ class Prepared:
     call: int
 
 
+def _has_other_shapes(prepared: Prepared, given: dict[str, Any]) -> bool:
+    graph = prepared.graph.native
+    shapes = {name: tuple(array.shape) for name, array in given.items() if graph.contains(name)}
+    return any(tuple(graph.shape(graph.find(name))) != shape for name, shape in shapes.items())
+
+
 class CompiledModel:
     """A model that was compiled for this computer: call it as the module that it was.
 
@@ -329,7 +335,12 @@ class CompiledModel:
 
     def _run(self, arrays: list[Any]) -> list[Any]:
         prepared, given, sizes = self._prepared(arrays)
-        named = prepared.session.outputs_of(given)
+        try:
+            named = prepared.session.outputs_of(given)
+        except ValueError as error:
+            if not _has_other_shapes(prepared, given):
+                raise
+            raise ValueError(f"{error}; name sizes that vary in dynamic_shapes= when the model is compiled") from None
         if self._tensor_calls is not None and sizes is None:
             with self._lock:
                 if prepared in self._sessions.values():

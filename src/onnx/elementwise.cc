@@ -1,6 +1,5 @@
 // Arithmetic and activations.
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "onnx/call.h"
@@ -153,32 +152,15 @@ Results divide_values(Call& call) {
   return of(call, a / call.value(1));
 }
 
-/// a − ⌊a / b⌋ · b, which is a or b where b is infinite.
-Value floored_rest(Value a, Value b) {
-  const Value none = number_like(a, 0), differ = not_equal(less(a, none), less(b, none));
-  const Value of_infinite = where(differ * not_equal(a, none), b, a) + a * 0.0;
-  const Value is_infinite = equal(abs(b), number_like(b, std::numeric_limits<double>::infinity()));
-  return where(is_infinite, of_infinite, a - floor(a / b) * b);
-}
-
 Results modulo_values(Call& call) {
   const Value a = call.value(0), b = call.value(1);
   const bool of_dividend = call.integer("fmod", 0) != 0;
-  if (!is_integer(a)) return of(call, of_dividend ? a - trunc(a / b) * b : floored_rest(a, b));
+  if (!is_integer(a)) return of(call, of_dividend ? fmod(a, b) : remainder(a, b));
   const Value rest = a - whole_quotient(a, b) * b;
   if (of_dividend) return of(call, rest);
   // The result has the sign of the divisor.
   const Value none = number_like(a, 0);
   return of(call, rest + b * (not_equal(rest, none) * not_equal(less(rest, none), less(b, none))));
-}
-
-/// x to a power that differs between elements.
-Value power_values(Value x, Value y) {
-  const Value size = exp(log(abs(x)) * y);
-  const Value whole = floor(y), is_odd = whole - floor(whole * 0.5) * 2.0;
-  const Value negative_base = where(equal(whole, y), size * (is_odd * -2.0 + 1.0),
-                                    number_like(x, std::numeric_limits<double>::quiet_NaN()));
-  return where(equal(y, number_like(y, 0)), number_like(x, 1), where(less_than(x, 0), negative_base, size));
 }
 
 Results power_values(Call& call) {
@@ -194,7 +176,7 @@ Results power_values(Call& call) {
     for (int i = 1; i < static_cast<int>(*exponent); ++i) y = y * x;
     return of(call, y);
   }
-  if (!exponent) return of(call, power_values(x, cast(call.value(1), x.type().type)));
+  if (!exponent) return of(call, pow(x, cast(call.value(1), x.type().type)));
   if (*exponent == 2) return of(call, square(x));
   if (*exponent == 1) return of(call, x);
   if (*exponent == 0.5) return of(call, sqrt(x));
@@ -339,7 +321,7 @@ constexpr Operator kElementwiseOperators[] = {{"Abs", unary<graph::abs, size_of_
                                               {"Elu", elu},
                                               {"Erf", unary<graph::erf>},
                                               {"Exp", unary<graph::exp>},
-                                              {"Floor", unary<floor, same>},
+                                              {"Floor", unary<graph::floor, same>},
                                               {"Gelu", gelu},
                                               {"HardSigmoid", hard_sigmoid},
                                               {"HardSwish", unary<graph::hard_swish>},

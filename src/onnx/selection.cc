@@ -108,10 +108,14 @@ Results gather_elements(Call& call) {
   return {known(gather(x, static_cast<int>(axis), ids), call[0].type)};
 }
 
-/// Rows of the first dimensions: indices of several become one of all their elements.
-Results gather_nd(Call& call) {
+/// Indices of several dimensions as those of the one that they form; -1 where one is beyond its dimension.
+struct RowsOfData {
+  Value ids;  ///< a list
+  uint32_t count;
+};
+
+RowsOfData rows_of_data(const Call& call) {
   const Known &x = call[0], &ids = call[1];
-  if (call.integer("batch_dims", 0) != 0) refuse("dimensions of batches are not possible");
   if (ids.dims.empty() || ids.dims.back() < 1 || ids.dims.back() > static_cast<int64_t>(x.dims.size()))
     refuse("indices of {} are not possible for {}", to_string(ids.dims), to_string(x.dims));
   const auto depth = static_cast<size_t>(ids.dims.back());
@@ -130,14 +134,78 @@ Results gather_nd(Call& call) {
     rows *= size;
     if (rows > INT32_MAX) refuse("indices of more than 2^31 rows are not possible");
   }
-  const Value data = call.value(0);
-  const auto width = static_cast<uint32_t>(data.type().elements() / rows);
   const Value signed_place = cast(*place, Type::i32);
-  const Value or_none = where(cast(*fits, Type::i32), signed_place, number_like(signed_place, -1));
-  const Value y = embedding(or_none, reshape(data, {static_cast<uint32_t>(rows), width}));
+  return {where(cast(*fits, Type::i32), signed_place, number_like(signed_place, -1)),
+          static_cast<uint32_t>(rows)};
+}
+
+/// Rows of the first dimensions.
+Results gather_nd(Call& call) {
+  const Known &x = call[0], &ids = call[1];
+  if (call.integer("batch_dims", 0) != 0) refuse("dimensions of batches are not possible");
+  const RowsOfData rows = rows_of_data(call);
+  const Value data = call.value(0);
+  const auto width = static_cast<uint32_t>(data.type().elements() / rows.count);
+  const Value y = embedding(rows.ids, reshape(data, {rows.count, width}));
   Dims dims(ids.dims.begin(), ids.dims.end() - 1);
-  dims.insert(dims.end(), x.dims.begin() + static_cast<int64_t>(depth), x.dims.end());
+  dims.insert(dims.end(), x.dims.begin() + ids.dims.back(), x.dims.end());
   return {known(reshape(y, as_shape(dims)), x.type)};
+}
+
+/// Data [rows, features] with updates in some rows, or with these added.
+Value scattered(const Call& call, Value data, Value ids, Value updates) {
+  const std::string reduction = call.text("reduction", "none");
+  if (reduction == "none") return scatter(data, ids, updates);
+  if (reduction != "add") refuse("a reduction by '{}' is not possible, only sums", reduction);
+  if (is_integer(data)) refuse("sums of integers are not possible");
+  return data + scatter_add(updates, 0, ids, data.shape()[0]);
+}
+
+Results scatter_nd_values(Call& call) {
+  const RowsOfData rows = rows_of_data(call);
+  const Value data = call.value(0), updates = call.value(2);
+  const auto width = static_cast<uint32_t>(data.type().elements() / rows.count);
+  const uint32_t count = rows.ids.shape()[0];
+  if (updates.type().elements() != uint64_t{count} * width)
+    refuse("{} updates for {} rows of {}", updates.type().elements(), count, width);
+  const Value y =
+      scattered(call, reshape(data, {rows.count, width}), rows.ids, reshape(updates, {count, width}));
+  return {known(reshape(y, data.shape()), call[0].type)};
+}
+
+/// The position of the element of `data` to which each index along a dimension belongs; -1 where it is none.
+Value element_places(Call& call, Value data, size_t axis) {
+  const Shape shape = call.value(1).shape();
+  constexpr uint64_t kMost = 1 << 24;  // which constants hold
+  if (data.type().elements() > kMost) refuse("{} has more than 2^24 elements", to_string(call[0].dims));
+  call.context.spend(call.value(1).type().elements());
+  std::vector<float> begins(call.value(1).type().elements());
+  uint32_t step = 1, along = 1;
+  uint64_t inner = 1;
+  for (size_t d = shape.size(); d-- > 0; inner *= shape[d], step *= data.shape()[d]) {
+    if (d == axis) along = step;
+    for (uint64_t i = 0; d != axis && i < begins.size(); ++i)
+      begins[i] += static_cast<float>(i / inner % shape[d] * step);
+  }
+  const Value own = cast(from_start(call.value(1), data.shape()[axis]), Type::i32);
+  const Value first = call.graph.constant("", shape, std::move(begins), Type::i32);
+  const Value none = number_like(own, -1), size = number_like(own, data.shape()[axis]);
+  const Value place = first + own * number_like(own, along);
+  return where(less(none, own), where(less(own, size), place, none), none);
+}
+
+Results scatter_elements(Call& call) {
+  const Value data = call.value(0), updates = call.value(2);
+  const Shape shape = call.value(1).shape();
+  if (shape.size() != data.shape().size() || updates.shape() != shape)
+    refuse("indices of {} and updates of {} do not fit data of {}", to_string(call[1].dims),
+           to_string(call[2].dims), to_string(call[0].dims));
+  const size_t axis = call.axis(shape.size(), 0);
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (d != axis && shape[d] > data.shape()[d]) refuse("its indices are beyond its data");
+  const auto as_list = [](Value x) { return reshape(x, {static_cast<uint32_t>(x.type().elements())}); };
+  const Value y = scattered(call, as_list(data), as_list(element_places(call, data, axis)), as_list(updates));
+  return {known(reshape(y, data.shape()), call[0].type)};
 }
 
 /// The elements of a dimension, and those that pad it.
@@ -254,10 +322,16 @@ Results one_hot(Call& call) {
   return {known(y, values.type)};
 }
 
-constexpr Operator kSelectionOperators[] = {
-    {"CumSum", cumulative_sum}, {"Gather", gather_rows}, {"GatherElements", gather_elements},
-    {"GatherND", gather_nd},    {"OneHot", one_hot},     {"Pad", pad_value},
-    {"Slice", slice_value},     {"Trilu", triangle}};
+constexpr Operator kSelectionOperators[] = {{"CumSum", cumulative_sum},
+                                            {"Gather", gather_rows},
+                                            {"GatherElements", gather_elements},
+                                            {"GatherND", gather_nd},
+                                            {"OneHot", one_hot},
+                                            {"Pad", pad_value},
+                                            {"ScatterElements", scatter_elements},
+                                            {"ScatterND", scatter_nd_values},
+                                            {"Slice", slice_value},
+                                            {"Trilu", triangle}};
 
 }  // namespace
 

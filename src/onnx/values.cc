@@ -29,16 +29,6 @@ Value divided(Value x, double number) {
   return is_power ? x * (1 / number) : x / number_like(x, number);
 }
 
-Value trunc(Value x) {
-  // Numbers of 2^23 and above are whole already.
-  return where(less_than(abs(x), 0x1p23), cast(cast(x, Type::i32), x.type().type), x);
-}
-
-Value floor(Value x) {
-  const Value y = trunc(x);
-  return y - less(x, y);
-}
-
 Value round_to_even(Value x) {
   const Value low = floor(x), rest = x - low, is_odd = low - floor(low * 0.5) * 2.0;
   const Value up = maximum(greater_than(rest, 0.5), equal(rest, number_like(rest, 0.5)) * is_odd);

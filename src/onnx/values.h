@@ -1,6 +1,7 @@
 // Shorthands for expressions of values.
 #pragma once
 
+#include <tessera/arithmetic.h>
 #include <tessera/graph.h>
 
 #include <optional>
@@ -20,9 +21,6 @@ graph::Value greater_than(graph::Value a, double b);
 graph::Value negative(graph::Value x);
 /// x / number. A product with the reciprocal would differ, unless the number is a power of two.
 graph::Value divided(graph::Value x, double number);
-/// x rounded to an integer towards zero; and rounded down.
-graph::Value trunc(graph::Value x);
-graph::Value floor(graph::Value x);
 graph::Value round_to_even(graph::Value x);
 /// Quotient of integers, rounded towards zero.
 graph::Value whole_quotient(graph::Value a, graph::Value b);

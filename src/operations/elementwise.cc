@@ -175,6 +175,7 @@ double evaluate(double a, double b, double factor) {
     case Binary::sub: return a - b;
     case Binary::mul: return a * b;
     case Binary::div: return a / b;
+    case Binary::fmod: return std::fmod(a, b);
     case Binary::add_scaled: return a + factor * b;
     case Binary::maximum: return std::isnan(a) || a > b ? a : b;
     case Binary::minimum: return std::isnan(a) || a < b ? a : b;
@@ -203,7 +204,8 @@ bool binary_keeps_zeros(const std::vector<bool>& padded) {
     case Binary::mul:
     case Binary::relu_gradient:
     case Binary::sigmoid_gradient: return padded[0] || padded[1];
-    case Binary::div: return padded[0] && !padded[1];
+    case Binary::div:
+    case Binary::fmod: return padded[0] && !padded[1];
     case Binary::gelu_gradient:
     case Binary::gelu_tanh_gradient:
     case Binary::silu_gradient:
@@ -252,6 +254,7 @@ Gradients binary_gradient(const Differentiation& d) {
     case Binary::add_scaled: return both(dy, dy * d.node.number("factor"));
     case Binary::mul: return both(dy * b, dy * a);
     case Binary::div: return both(dy / b, -(dy * d.output(0) / b));
+    case Binary::fmod: return both(dy, dy * ((d.output(0) - a) / b));
     case Binary::maximum: return by_difference(a - b);
     case Binary::minimum: return by_difference(b - a);
     default: return {{}, {}};
@@ -293,7 +296,7 @@ std::vector<Case> binary_cases() {
   const auto add = [&](Type type, Shape a, Shape b) {
     cases.push_back({.inputs = {{type, std::move(a), {}, {}}, {type, std::move(b), {}, {}}},
                      .attributes = attributes,
-                     .low = op == Binary::div ? 0.4 : -2,
+                     .low = op == Binary::div || op == Binary::fmod ? 0.4 : -2,
                      .high = 2,
                      .below = 4,
                      .differentiable = !is_integer(type)});
@@ -314,7 +317,7 @@ std::vector<Case> binary_cases() {
 
 constexpr bool is_differentiable(Binary op) {
   return op == Binary::add || op == Binary::sub || op == Binary::add_scaled || op == Binary::mul ||
-         op == Binary::div || op == Binary::maximum || op == Binary::minimum;
+         op == Binary::div || op == Binary::fmod || op == Binary::maximum || op == Binary::minimum;
 }
 
 template <Binary op>

@@ -172,6 +172,29 @@ TEST(OnnxOperators, NarrowIntegersWrapAround) {
   EXPECT_EQ(casts.at("z"), (Numbers{44, -1, 127, -56}));
 }
 
+TEST(OnnxOperators, UpdatesReplaceElementsOrAreAdded) {
+  const auto scattered = [](const char* operation, const char* reduction, const Numbers& ids) {
+    OnnxFile file;
+    file.input("x", {3, 2})
+        .input("ids", {2, 1}, test::kInt64)
+        .input("u", {2, std::string(operation) == "ScatterND" ? 2 : 1});
+    file.output("y").node(operation, {"x", "ids", "u"}, {"y"}, {{"reduction", reduction}});
+    const Numbers updates = std::string(operation) == "ScatterND" ? Numbers{10, 20, 30, 40} : Numbers{10, 30};
+    return run(file, {{"x", {1, 2, 3, 4, 5, 6}}, {"ids", ids}, {"u", updates}}).at("y");
+  };
+  EXPECT_EQ(scattered("ScatterND", "none", {-1, 0}), (Numbers{30, 40, 3, 4, 10, 20}));
+  EXPECT_EQ(scattered("ScatterND", "none", {1, 1}), (Numbers{1, 2, 30, 40, 5, 6}));
+  EXPECT_EQ(scattered("ScatterND", "add", {1, 1}), (Numbers{1, 2, 43, 64, 5, 6}));
+  EXPECT_EQ(scattered("ScatterElements", "none", {-1, 0}), (Numbers{30, 2, 3, 4, 10, 6}));
+  EXPECT_EQ(scattered("ScatterElements", "add", {1, 1}), (Numbers{1, 2, 43, 4, 5, 6}));
+  EXPECT_NE(test::error_of([&] { scattered("ScatterND", "none", {3, 0}); }), "(no error)");
+  EXPECT_NE(test::error_of([&] { scattered("ScatterElements", "none", {0, -4}); }), "(no error)");
+  EXPECT_NE(test::error_of([&] {
+              scattered("ScatterND", "mul", {0, 1});
+            }).find("only sums"),
+            std::string::npos);
+}
+
 TEST(OnnxOperators, QuotientsAreNoProducts) {
   for (const float divisor : {49.0F, 41.0F, 7.0F, 0.1F}) {
     OnnxFile file;

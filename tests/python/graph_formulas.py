@@ -28,6 +28,11 @@ def added(values, ids, dim, size):
     return values.new_zeros(shape).index_add(dim, ids.long(), values)
 
 
+def scattered(x, ids, values):
+    last = {int(row): i for i, row in enumerate(ids)}
+    return x.index_copy(0, torch.tensor(list(last)), values[list(last.values())])
+
+
 def rotated(x, interleaved):
     pairs = x.shape[-1] // 2
     angles = torch.arange(x.shape[-2])[:, None] * 10000.0 ** (-torch.arange(pairs, dtype=torch.float64) / pairs)
@@ -154,6 +159,10 @@ OTHERS = {
     "index_select": lambda x, ids, dim: x.index_select(dim, ids.long()),
     "gather": lambda x, ids, dim: x.gather(dim, ids.long()),
     "scatter_add": added,
+    "scatter": scattered,
+    "fmod": torch.fmod,
+    "remainder": torch.remainder,
+    "floor_divide": lambda a, b: torch.floor_divide(a.detach(), b.detach()) + 0 * (a + b),
     "rotary": rotated,
     "rms_norm": lambda x, *w, epsilon: x * (x.square().mean(-1, True) + epsilon).rsqrt() * (w[0] if w else 1),
     "transpose": lambda x: x.t(),

@@ -72,6 +72,7 @@ MASKS = {
     "causal": {"is_causal": True},
     "grouped": {"kv": 2, "enable_gqa": True},
     "one key head": {"kv": 1, "enable_gqa": True, "is_causal": True, "scale": 0.4},
+    "one key head, broadcast": {"kv": 1},
     "lower triangle": {"mask": torch.ones(19, 19, dtype=torch.bool).tril()},
     "window": {"mask": window(19, 3, 2)},
     "scattered": {"mask": torch.rand(19, 19, generator=torch.Generator().manual_seed(3)) > 0.5},

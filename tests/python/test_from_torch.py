@@ -124,6 +124,7 @@ def test_modules(make, shape):
         ),
         lambda a, b: a.reshape(2, -1) + b.flatten().view(2, 35),
         lambda a, b: torch.cat([a, b[:, 2:5]], dim=1)[1:],
+        lambda a, b: torch.cat([a[:, :7], b[:, 7:]], dim=1) + torch.cat([b[:0], a]),
         lambda a, b: torch.stack([a, b])[1] + a[3],
         lambda a, b: sum(torch.chunk(a[:8], 2)) + torch.split(b, [4, 6])[0],
         lambda a, b: a.unsqueeze(1).squeeze(1) + b.expand(10, 7),
@@ -145,6 +146,16 @@ def test_modules(make, shape):
         lambda a, b: a.scatter_add(1, (b > 0.5).long()[:4, :2] + torch.tensor([0, 3]), b),
         lambda a, b: torch.einsum("bd,od->bo", a, b) + torch.einsum("od,bd->bo", b, a) + torch.einsum("bd,do->bo", a, b.T),
         lambda a, b: torch.einsum("...d,od->...o", a.reshape(2, 5, 7), b).sum() + torch.einsum("bd,bd->bd", a, b),
+        lambda a, b: a**b + (a - 0.5) ** (4 * b).round() + 0.3**a + a.pow(torch.tensor([0.0, 1, 2, 3, -1, 0.5, 2.5])),
+        lambda a, b: (a - 0.5) % b + (a - 0.5) % 0.21 + torch.fmod(a - 0.5, b - 0.6) + torch.remainder(0.7, b),
+        lambda a, b: (a - 0.5) // b + (a - 0.5) // -0.13 + torch.div(a - 0.5, b, rounding_mode="trunc"),
+        lambda a, b: (
+            a.reshape(1, 5, 2, 7, 1, 1).permute(0, 3, 1, 2, 4, 5).reshape(7, 10).T
+            + b.reshape(1, 1, 5, 2, 1, 7).permute(0, 2, 1, 3, 5, 4).reshape(10, 7)
+            + b.reshape(5, 1, 2, 1, 7, 1, 1).transpose(0, 2).transpose(-1, -2).reshape(2, 5, 7).reshape(10, 7)
+            + (torch.cat([a] * 6) * b.repeat(6, 1)).reshape(2, 3, 2, 5, 1, 7).permute(3, 2, 5, 0, 4, 1).reshape(6, 10, 7).sum(0)
+            + torch.cat([a] * 8).reshape(2, 5, 2, 2, 2, 7).permute(5, 4, 3, 2, 1, 0).reshape(8, 10, 7).sum(0)
+        ),
         lambda a, b: torch.einsum("bd,bd->b", a, b)[:, None] + torch.einsum("bd,ed->be", a, b).diagonal()[:, None],
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tessera  # noqa: E402
+from beside_torch import trains_like_pytorch  # noqa: E402
 from tessera import graph as tg  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
@@ -114,6 +115,105 @@ def test_indices_are_checked_at_all_sizes():
         torch.testing.assert_close(compiled(x), model(x))
     with pytest.raises(ValueError, match="the index 3 is none of dimension 1, which has 3 elements"):
         compiled(torch.randn(2, 3))
+
+
+# What is written at indices.
+
+
+def _with(x, value, *at):
+    y = x.clone()
+    y[at] = value
+    return y
+
+
+PUT = {
+    "rows": lambda x, i, v: _with(x, v[: len(i)], i),
+    "a number": lambda x, i, v: _with(x, 2.0, slice(None), i),
+    "last": lambda x, i, v: _with(x, v[:, :, : len(i)], ..., i),
+    "pairs": lambda x, i, v: _with(x, v[0, : len(i)], i, i),
+    "apart": lambda x, i, v: _with(x, v[: len(i), :, 0], i, slice(None), i),
+    "outer": lambda x, i, v: _with(x, v[: len(i), : len(i)], i[:, None], i),
+    "added": lambda x, i, v: x.index_put((i, i), v[0, : len(i)], accumulate=True),
+    "index_add": lambda x, i, v: x.index_add(1, i, v[:, : len(i)], alpha=2),
+    "index_copy": lambda x, i, v: x.index_copy(1, i, v[:, : len(i)]),
+    "index_fill": lambda x, i, v: x.index_fill(-1, i, 0.5),
+    "a new token": lambda x, i, v: torch.slice_scatter(_with(x, v[0, 0], i[:1]), v[:, 1:2], 1, 1, 2),
+}
+
+
+@pytest.mark.parametrize("function", PUT)
+@pytest.mark.parametrize("index", [[0, 2], [1, 1, 0], [2], [2, 0, 2, 2]], ids=str)
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_elements_are_put_at_indices(function, index, is_constant):
+    """The last of those that are put at one index stays."""
+    torch.manual_seed(3)
+    x, values, ids = torch.randn(4, 4, 5), torch.randn(4, 4, 5), torch.tensor(index)
+    put = PUT[function]
+    if is_constant:
+        model = Indexed(lambda x, i: put(x, i, values), index).eval()
+        torch.testing.assert_close(tessera.compile(model, x)(x), model(x))
+        return
+    model = Computed(put).eval()
+    compiled = tessera.compile(model, (x, ids, values))
+    torch.testing.assert_close(compiled(x, ids, values), model(x, ids, values))
+    beyond = ids.clone()
+    beyond[0] = 5
+    with pytest.raises(ValueError, match="there are rows"):
+        compiled(x, beyond, values)
+
+
+SCATTER = {
+    "src": lambda x, i, v: x.scatter(1, i, v),
+    "value": lambda x, i, v: x.scatter(-1, i, 0.25),
+    "first": lambda x, i, v: x.scatter(0, i, v),
+    "reduce": lambda x, i, v: x.scatter(1, i, v, reduce="add"),
+    "scatter_reduce": lambda x, i, v: x.scatter_reduce(1, i, v, "sum"),
+}
+
+
+@pytest.mark.parametrize("function", SCATTER)
+def test_elements_are_scattered(function):
+    torch.manual_seed(4)
+    x, values = torch.randn(SHAPE), torch.randn(SHAPE)
+    model = Computed(SCATTER[function]).eval()
+    ids = torch.randint(3, (2, 3, 4))
+    compiled = tessera.compile(model, (x, ids, values))
+    torch.testing.assert_close(compiled(x, ids, values), model(x, ids, values))
+    ids[0, 0, 0] = -1
+    with pytest.raises(ValueError, match="there are rows"):
+        compiled(x, ids, values)
+
+
+def test_integers_and_masks_are_put():
+    x, ids = torch.randint(50, (4, 6)), torch.tensor([[0, 2], [1, 1], [5, 0], [3, 4]])
+    model = Computed(lambda x, i: x.scatter(1, i, 7) + x.masked_fill(x > 25, 0)).eval()
+    torch.testing.assert_close(tessera.compile(model, (x, ids))(x, ids), model(x, ids))
+    y = torch.randn(4, 6)
+    masked = Computed(lambda y, x: _with(y, 0.0, x > 25) + _with(y, y.mean(), x[:, 0] > 25)).eval()
+    torch.testing.assert_close(tessera.compile(masked, (y, x))(y, x), masked(y, x))
+    several = Computed(lambda y, x: _with(y, torch.ones(12), x > 25)).eval()
+    with pytest.raises(ValueError, match="the number of elements that a mask selects is not known"):
+        tessera.compile(several, (y, torch.arange(24).reshape(4, 6) + 14))
+
+
+def test_what_is_put_has_gradients():
+    def of(x, i, v):
+        y = x.clone()
+        y[i] = v
+        return y.square().scatter(1, torch.tensor([[1], [0], [2]]), v[:, :1] * v[:, 1:2])
+
+    torch.manual_seed(5)
+    x, ids, v = torch.randn(4, 3), torch.tensor([2, 0, 3]), torch.randn(3, 3)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.x, self.v = nn.Parameter(x.clone()), nn.Parameter(v.clone())
+
+        def forward(self, ids):
+            return of(self.x, ids, self.v)
+
+    trains_like_pytorch(Model(), ids, torch.randn(4, 3), "mse")
 
 
 def test_the_last_token_of_each_sentence():

@@ -218,6 +218,19 @@ class Generator:
 
     try_scatter_add = try_index_select
 
+    def try_scatter(self, name):
+        x = self.some(lambda v: v.dim() > 0)
+        shape = list(self.values[x].shape)
+        rows, shape[0] = shape[0], 5
+        ids = self.add(Node("labels", array=self.rng.integers(0, rows, 5)))
+        return self.add(Node(name, (x, ids, self.some(lambda v: list(v.shape) == shape, shape))))
+
+    def try_fmod(self, name):
+        a, b = (self.leaf((4, 6), low, 2.0) for low in (-2.0, 0.4))
+        return self.add(Node(name, (a, b)))
+
+    try_remainder = try_floor_divide = try_fmod
+
     def try_gather(self, name):
         x = self.some(lambda v: v.dim() > 0)
         shape = list(self.values[x].shape)

@@ -13,7 +13,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from tessera.graph import _aten
-from tessera.graph._aten import Constant, Parameter, Transposed, Weights
+from tessera.graph._aten import Constant, Parameter, Split, Transposed, Weights
 from tessera.graph._conversion import Conversion
 from tessera.graph._values import INTEGERS, Truth, Value
 
@@ -246,6 +246,8 @@ class Support(Conversion):
         known, meaning = self.known[node], node.meta.get("val")
         if known is None:
             return "the result is not computed"
+        if isinstance(known, Split):
+            return "it has more than five dimensions"
         if isinstance(known, list):
             return None  # the nodes that take its parts are compared
         if isinstance(known, (Constant, Parameter)):

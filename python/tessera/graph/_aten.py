@@ -179,9 +179,53 @@ class Transposed:
         return self._value
 
 
+class Split:
+    """A view of more dimensions than values have: the elements of one, row by row, in a longer shape."""
+
+    def __init__(self, of: Value, shape: Sequence[int]) -> None:
+        self.of = of
+        self.shape = tuple(shape)
+
+    def value(self) -> Value:
+        most = ops.MOST_DIMENSIONS
+        raise ValueError(f"{list(self.shape)} has more than {most} dimensions: it can only be permuted and reshaped")
+
+    def permuted(self, order: Sequence[int]) -> Value | Split:
+        """Dimensions that stay together as one, and if they are still too many, some before others, again and again."""
+        runs: list[list[int]] = []
+        for dim in (dim for dim in order if self.shape[dim] != 1):
+            if runs and all(self.shape[between] == 1 for between in range(runs[-1][-1] + 1, dim)) and dim > runs[-1][-1]:
+                runs[-1].append(dim)
+            else:
+                runs.append([dim])
+        inputs, shape = sorted(runs), [self.shape[dim] for dim in order]
+        if not runs:
+            return in_shape(self, shape)
+        if len(runs) <= ops.MOST_DIMENSIONS:
+            merged = ops.reshape(self.of, [self._size_of([run]) for run in inputs])
+            return in_shape(ops.permute(merged, [inputs.index(run) for run in runs]), shape)
+        now, y = inputs, self.of
+        for i, run in enumerate(runs):
+            if (begin := now.index(run)) != i:
+                count = next(n for n in range(1, len(runs) + 1) if now[begin : begin + n + 1] != runs[i : i + n + 1])
+                parts = [now[:i], now[i:begin], now[begin : begin + count], now[begin + count :]]
+                y = ops.permute(ops.reshape(y, [self._size_of(part) for part in parts]), (0, 2, 1, 3))
+                now = [*parts[0], *parts[2], *parts[1], *parts[3]]
+        return in_shape(y, shape)
+
+    def _size_of(self, runs: list[list[int]]) -> int:
+        return math.prod(self.shape[dim] for run in runs for dim in run)
+
+
+def in_shape(x: Value | Split, shape: Sequence[int]) -> Value | Split:
+    """The same elements in another shape."""
+    value = x.of if isinstance(x, Split) else x
+    return ops.reshape(value, shape) if len(shape) <= ops.MOST_DIMENSIONS else Split(value, shape)
+
+
 def value_of(known: Any) -> Any:
     """A value of the graph, or whatever else an argument is."""
-    if isinstance(known, (Parameter, Constant, Transposed)):
+    if isinstance(known, (Parameter, Constant, Transposed, Split)):
         return known.value()
     return [value_of(each) for each in known] if isinstance(known, (tuple, list)) else known
 
@@ -473,15 +517,18 @@ for _name, _other in (("maximum", "max"), ("minimum", "min")):
     HANDLERS[f"aten.{_name}.default"] = HANDLERS[f"aten.{_other}.other"] = _of_two(getattr(ops, _name))
 
 
-def _floor_quotient(call: Call, a: Any, b: Any) -> tuple[Value, Value, Value]:
-    """a and b as integers, and the largest that is not above a / b."""
-    if call.dtype not in _INTEGERS:
-        raise ValueError("whole quotients of floating-point numbers are not possible, only of integers")
-    if not isinstance(b, Value) and b == 0:
-        raise ValueError("integers cannot be divided by 0")
+def _both(call: Call, a: Any, b: Any) -> tuple[Value, Value]:
+    """Two values, or a value and a number, as values of one type."""
     a, b = together(call, a, b)
     x: Value = a if isinstance(a, Value) else ops.value_of(a, b)
-    y: Value = b if isinstance(b, Value) else ops.value_of(b, x)
+    return x, ops.value_of(b, x)
+
+
+def _floor_quotient(call: Call, a: Any, b: Any) -> tuple[Value, Value, Value]:
+    """a and b as integers, and the largest that is not above a / b."""
+    if not isinstance(b, Value) and b == 0:
+        raise ValueError("integers cannot be divided by 0")
+    x, y = _both(call, a, b)
 
     def about(of: Value) -> Value:
         return ops.cast(ops.cast(of, "f32") / ops.cast(y, "f32"), x.dtype)
@@ -497,6 +544,9 @@ def _whole_quotient(call: Call, a: Any, b: Any, *, rounding_mode: str | None = "
     if rounding_mode is None:
         quotient: Value = _of_two(operator.truediv)(call, a, b)
         return quotient
+    if call.dtype not in _INTEGERS:
+        x, y = _both(call, a, b)
+        return ops.floor_divide(x, y) if rounding_mode == "floor" else _trunc(x / y)
     x, y, quotient = _floor_quotient(call, a, b)
     if rounding_mode == "floor":
         return quotient
@@ -505,12 +555,16 @@ def _whole_quotient(call: Call, a: Any, b: Any, *, rounding_mode: str | None = "
 
 @handles("remainder.Scalar", "remainder.Tensor", "remainder.Scalar_Tensor")
 def _remainder(call: Call, a: Any, b: Any) -> Value:
+    if call.dtype not in _INTEGERS:
+        return ops.remainder(*_both(call, a, b))
     x, y, quotient = _floor_quotient(call, a, b)
     return x - quotient * y
 
 
 @handles("fmod.Scalar", "fmod.Tensor")
 def _fmod(call: Call, a: Any, b: Any) -> Value:
+    if call.dtype not in _INTEGERS:
+        return ops.fmod(*_both(call, a, b))
     x, y, _ = _floor_quotient(call, a, b)
     return x - _whole_quotient(call, a, b, rounding_mode="trunc") * y
 
@@ -616,9 +670,17 @@ def _pow(call: Call, x: Value, exponent: float) -> Value:
 
 @handles("pow.Scalar")
 def _power_of(call: Call, base: float, x: Value) -> Value:
-    if base <= 0 or call.dtype in _INTEGERS:
-        raise ValueError(f"powers of {base} are not possible: only of floating-point numbers above 0")
-    return ops.exp(in_result_type(call, x) * math.log(base))
+    if call.dtype in _INTEGERS:
+        raise ValueError(f"integer powers of {base} are not possible: only of floating-point numbers")
+    x = in_result_type(call, x)
+    return ops.exp(x * math.log(base)) if base > 0 else ops.pow(ops.value_of(base, x), x)
+
+
+@handles("pow.Tensor_Tensor")
+def _power(call: Call, x: Value, exponent: Value) -> Value:
+    if call.dtype in _INTEGERS:
+        raise ValueError("integers to the power of others are not possible, only of floating-point numbers")
+    return ops.pow(*_both(call, x, exponent))
 
 
 @handles("to.dtype", "_to_copy.default", "type_as.default")
@@ -694,6 +756,13 @@ def _checked(call: Call, *_: Any, **__: Any) -> None:
     """A check that export has made already."""
 
 
+@handles("item.default", "_local_scalar_dense.default", lazy=True)
+def _number(call: Call, x: Any) -> Any:
+    raise ValueError("a number of Python depends on data: keep it a tensor, as of torch.max(x)")
+
+
 @handles("detach.default", "detach_.default", lazy=True)
 def _detach(call: Call, x: Any) -> Any:
+    if call.weights is not None:  # for inference
+        return x
     raise ValueError("gradients cannot be stopped")

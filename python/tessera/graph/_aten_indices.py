@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from tessera.graph import _values as ops
-from tessera.graph._aten import Call, Constant, handles, shaped, value_of
+from tessera.graph._aten import Call, Constant, handles, shaped, together, value_of
 from tessera.graph._aten_shapes import taken
 from tessera.graph._values import Truth, Value
 
@@ -103,6 +104,119 @@ def _index(call: Call, x: Any, given: Sequence[Any]) -> Value:
     return shaped(call, chosen)
 
 
+def _placed(call: Call, x: Value, rows: torch.Tensor | Value, values: Value) -> Value:
+    """x with values as its rows with these indices; of equal ones the last counts, as on PyTorch's CPUs."""
+    if isinstance(rows, Value):
+        return ops.scatter(x, ops.reshape(rows, (-1,)), values)
+    count = x.shape[0]
+    places = torch.arange(count)
+    for i, row in enumerate(rows.flatten().tolist()):
+        places[row] = count + i
+    ids = call.graph.constant(places.numpy(), dtype="u32")
+    return ops.index_select(ops.concatenate([x, values], 0), 0, ids)
+
+
+@handles("index_put.default", "_unsafe_index_put.default", lazy=True)
+def _index_put(call: Call, x: Any, given: Sequence[Any], values: Any, accumulate: bool = False) -> Value:
+    x, values = together(call, value_of(x), value_of(values))
+    if (mask := _mask_of(given)) is not None:
+        if math.prod(values.shape) != 1 or accumulate:
+            raise ValueError("the number of elements that a mask selects is not known beforehand: give them one value")
+        mask = ops.reshape(mask, (*mask.shape, *[1] * (len(x.shape) - len(mask.shape))))
+        return ops.where(mask, ops.reshape(values, ()), x)
+    indices = _indices(x, given)
+    dims, each = list(indices), list(indices.values())
+    first, count = dims[0], len(dims)
+    sizes = [x.shape[dim] for dim in dims]
+    places = np.broadcast_shapes(*(tuple(index.shape) for index in each))
+    order = [*dims, *(dim for dim in range(len(x.shape)) if dim not in indices)]
+    rest = [x.shape[dim] for dim in order[count:]]
+    are_neighbours = dims == list(range(first, first + count))
+    before = first if are_neighbours else 0  # dimensions of the values before those of the indices
+    values = ops.expand(values, (*rest[:before], *places, *rest[before:]))
+    if before:
+        around = range(before, before + len(places))
+        values = ops.permute(values, [*around, *(dim for dim in range(len(values.shape)) if dim not in around)])
+    moved = ops.permute(x, order)
+    flat = ops.reshape(moved, (math.prod(sizes), math.prod(rest)))
+    rows = ops.reshape(values, (math.prod(places), math.prod(rest)))
+    constants = [index for index in each if isinstance(index, torch.Tensor)]
+    if len(constants) == len(each):
+        ids: torch.Tensor | Value = _constant_rows(constants, sizes, dims).expand(places)
+    else:
+        ids = ops.expand(_computed_rows(call, each, sizes, dims), places)
+    if accumulate:
+        ids = ids if isinstance(ids, Value) else call.graph.constant(ids.contiguous().numpy(), dtype="u32")
+        y = flat + ops.scatter_add(rows, 0, ops.reshape(ids, (-1,)), flat.shape[0])
+    else:
+        y = _placed(call, flat, ids, rows)
+    return ops.permute(ops.reshape(y, moved.shape), [order.index(dim) for dim in range(len(order))])
+
+
+def _mask_of(given: Sequence[Any]) -> Value | None:
+    """The mask that is computed, of the first dimensions, if that is what is given."""
+    if len(given) == 1 and not isinstance(given[0], Constant) and isinstance(mask := value_of(given[0]), Truth):
+        return mask
+    return None
+
+
+@handles("index_copy.default", lazy=True)
+def _index_copy(call: Call, x: Any, dim: int, ids: Any, source: Any) -> Value:
+    x = value_of(x)
+    dim %= len(x.shape)
+    count = math.prod((ids.tensor if isinstance(ids, Constant) else ids).shape)
+    shape = [*x.shape[:dim], count, *x.shape[dim + 1 :]]
+    return _index_put(call, x, [*[None] * dim, ids], ops.reshape(value_of(source), shape))
+
+
+@handles("index_fill.int_Scalar", "index_fill.int_Tensor", lazy=True)
+def _index_fill(call: Call, x: Any, dim: int, ids: Any, value: Any) -> Value:
+    x = value_of(x)
+    filling = value_of(value)
+    filling = filling if isinstance(filling, Value) else ops.value_of(filling, x)
+    return _index_put(call, x, [*[None] * (dim % len(x.shape)), ids], filling)
+
+
+def _elements(call: Call, x: Value, dim: int, ids: Value) -> Value:
+    """For each index along a dimension, the position of its element in x; beyond them where it is none."""
+    if math.prod(x.shape) > ops.MOST_EXACT:
+        raise ValueError(f"indices of {list(x.shape)} are not possible, only of at most 2²⁴ elements")
+    places: list[torch.Tensor | Value] = list(torch.meshgrid(*map(torch.arange, ids.shape), indexing="ij"))
+    fits = (ids >= 0) * (ids < x.shape[dim])
+    places[dim] = ops.where(fits, ids, x.shape[dim])  # which a run refuses
+    return ops.reshape(_computed_rows(call, places, x.shape, range(len(x.shape))), (-1,))
+
+
+def _cut(x: Value, shape: Sequence[int]) -> Value:
+    """The first elements of each dimension, as a list."""
+    for dim, (has, wanted) in enumerate(zip(x.shape, shape, strict=True)):
+        x = ops.slice(x, dim, 0, wanted) if has != wanted else x
+    return ops.reshape(x, (-1,))
+
+
+@handles("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
+def _scatter(call: Call, x: Value, dim: int, ids: Value, source: Any, *, reduce: str | None = None) -> Value:
+    if reduce not in (None, "add"):
+        raise ValueError(f"reductions by {reduce!r} are not possible, only sums")
+    x, source = together(call, x, source)
+    if isinstance(source, Value):
+        values = _cut(source, ids.shape)
+    else:
+        values = ops.expand(ops.value_of(source, x), (math.prod(ids.shape),))
+    rows, flat = _elements(call, x, dim % len(x.shape), ids), ops.reshape(x, (-1,))
+    y = ops.scatter(flat, rows, values) if reduce is None else flat + ops.scatter_add(values, 0, rows, flat.shape[0])
+    return ops.reshape(y, x.shape)
+
+
+@handles("scatter_reduce.two")
+def _scatter_reduce(
+    call: Call, x: Value, dim: int, ids: Value, source: Value, reduce: str, *, include_self: bool = True
+) -> Value:
+    if reduce != "sum" or not include_self:
+        raise ValueError("of reductions only sums that include what was there are possible")
+    return _scatter(call, x, dim, ids, source, reduce="add")
+
+
 @handles("gather.default")
 def _gather(call: Call, x: Value, dim: int, ids: Value, sparse_grad: bool = False) -> Value:
     dim %= len(x.shape)
@@ -119,15 +233,6 @@ def _index_add(call: Call, x: Value, dim: int, ids: Value, source: Value, *, alp
 
 
 @handles("scatter_add.default")
-def _scatter_add(call: Call, x: Value, dim: int, ids: Any, source: Value) -> Value:
+def _scatter_add(call: Call, x: Value, dim: int, ids: Value, source: Value) -> Value:
     """Sums of x and of the values that indices along a dimension name, which may be fewer in the others."""
-    dim %= len(x.shape)
-    shape = tuple(ids.shape)
-    for other, (has, wanted) in enumerate(zip(source.shape, shape, strict=True)):
-        source = ops.slice(source, other, 0, wanted) if has != wanted else source
-    places: list[torch.Tensor | Value] = list(torch.meshgrid(*map(torch.arange, shape), indexing="ij"))
-    fits = (ids >= 0) * (ids < x.shape[dim])
-    places[dim] = ops.where(fits, ids, x.shape[dim])  # which a run refuses
-    rows = _computed_rows(call, places, x.shape, range(len(x.shape)))
-    added = ops.scatter_add(ops.reshape(source, (-1,)), 0, ops.reshape(rows, (-1,)), math.prod(x.shape))
-    return x + ops.reshape(added, x.shape)
+    return _scatter(call, x, dim, ids, source, reduce="add")

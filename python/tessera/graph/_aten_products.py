@@ -197,7 +197,8 @@ def _attention(
         y = _attention(call, q, k, v, mask, dropout_p, is_causal, scale=scale)
         return ops.reshape(y, y.shape[1:])
     heads, kv_heads = q.shape[-3], k.shape[-3]
-    if heads != kv_heads and not enable_gqa:
+    are_broadcast = kv_heads == v.shape[-3] == 1
+    if heads != kv_heads and not are_broadcast and not enable_gqa:
         raise ValueError(f"{heads} heads of queries with {kv_heads} of keys need enable_gqa")
     chosen: dict[str, Any] = {"right": 0} if is_causal else {} if mask is None else mask_of(call, mask, q, k)
     y = ops.attention(

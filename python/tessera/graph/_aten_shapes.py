@@ -11,7 +11,19 @@ import numpy as np
 import torch
 
 from tessera.graph import _values as ops
-from tessera.graph._aten import Call, Constant, Parameter, Transposed, handles, in_result_type, shaped, together, value_of
+from tessera.graph._aten import (
+    Call,
+    Constant,
+    Parameter,
+    Split,
+    Transposed,
+    handles,
+    in_result_type,
+    in_shape,
+    shaped,
+    together,
+    value_of,
+)
 from tessera.graph._values import Value
 
 
@@ -25,9 +37,10 @@ from tessera.graph._values import Value
     "squeeze.dim",
     "squeeze.dims",
     "unsqueeze.default",
+    lazy=True,
 )
-def _reshape(call: Call, x: Value, *_: Any, **__: Any) -> Value:
-    return shaped(call, x)
+def _reshape(call: Call, x: Any, *_: Any, **__: Any) -> Any:
+    return in_shape(x if isinstance(x, Split) else value_of(x), call.shape)
 
 
 @handles("expand.default", "expand_as.default")
@@ -43,7 +56,7 @@ def _broadcast_tensors(call: Call, values: list[Value]) -> list[Value]:
 
 @handles("t.default", "transpose.int", "permute.default", "numpy_T.default", lazy=True)
 def _transpose(call: Call, x: Any, *dims: Any) -> Any:
-    known = x.of if isinstance(x, Transposed) else x if isinstance(x, Parameter) else value_of(x)
+    known = x.of if isinstance(x, Transposed) else x if isinstance(x, (Parameter, Split)) else value_of(x)
     count = len(known.shape)
     order = list(range(count))
     if len(dims) == 1:
@@ -56,12 +69,20 @@ def _transpose(call: Call, x: Any, *dims: Any) -> Any:
         order.reverse()
     if order == list(range(count)):
         return x
+    if isinstance(known, Split):
+        return known.permuted(order)
     if order[:-2] != list(range(count - 2)):
         return ops.permute(value_of(x), order)
     return known if isinstance(x, Transposed) else Transposed(known)
 
 
 @handles("slice.Tensor")
+def _slice_if_any(call: Call, x: Value, *how: Any, **named: Any) -> Value | Constant:
+    if 0 in call.shape:  # a graph has no values without elements, but what is concatenated may be without
+        return Constant(call.graph, torch.zeros(call.shape, dtype=call.dtype))
+    return _slice(call, x, *how, **named)
+
+
 def _slice(
     call: Call, x: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Value:

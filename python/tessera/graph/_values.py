@@ -24,6 +24,7 @@ Attribute: TypeAlias = int | float | str | list[int]
 
 #: Types of integers, with the least and the largest.
 INTEGERS = {"u32": (0, 2**32 - 1), "i32": (-(2**31), 2**31 - 1)}
+MOST_DIMENSIONS = 5
 MOST_EXACT = 2**24  # up to which FP32 has all integers
 
 
@@ -330,9 +331,31 @@ def softplus(x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
     return apply("softplus", x, beta=float(beta), threshold=float(threshold))
 
 
-def pow(x: Value, exponent: float) -> Value:
+def pow(x: Value, exponent: Value | float) -> Value:
     """x to a power; NaN for a negative number and an exponent that is not whole."""
-    return apply("pow", x, exponent=float(exponent))
+    if not isinstance(exponent, Value):
+        return apply("pow", x, exponent=float(exponent))
+    graph = graph_of("pow", x, exponent)
+    return Value(graph, graph.native.power(x.id, exponent.id))
+
+
+def fmod(a: Value, b: Value | float) -> Value:
+    """The exact rest of a / b, with the sign of a."""
+    return apply("fmod", a, value_of(b, a))
+
+
+def remainder(a: Value, b: Value | float) -> Value:
+    """The exact rest of a / b, with the sign of b, as Python's %."""
+    b = value_of(b, a)
+    graph = graph_of("remainder", a, b)
+    return Value(graph, graph.native.remainder(a.id, b.id))
+
+
+def floor_divide(a: Value, b: Value | float) -> Value:
+    """The largest whole number that is not above a / b."""
+    b = value_of(b, a)
+    graph = graph_of("floor_divide", a, b)
+    return Value(graph, graph.native.floor_divide(a.id, b.id))
 
 
 def maximum(a: Value, b: Value | float) -> Value:
@@ -647,6 +670,12 @@ def scatter_add(values: Value, dim: int, ids: Value, size: int) -> Value:
     """The reverse: sums of the values that have the same index, of `size`."""
     graph = graph_of("scatter_add", values, ids)
     return Value(graph, graph.native.scatter_add(values.id, dim, ids.id, size))
+
+
+def scatter(x: Value, ids: Value, values: Value) -> Value:
+    """x with values[i] as its row ids[i], a row of its first dimension; of equal indices the last counts."""
+    graph = graph_of("scatter", x, ids, values)
+    return Value(graph, graph.native.scatter(x.id, ids.id, values.id))
 
 
 def gather(x: Value, dim: int, ids: Value) -> Value:

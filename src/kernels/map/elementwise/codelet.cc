@@ -56,6 +56,7 @@ float evaluate(Binary op, float factor, float a, float b) {
     case Binary::mul: return a * b;
     case Binary::add_scaled: return a + factor * b;
     case Binary::div: return a / b;
+    case Binary::fmod: return std::fmod(a, b);
     case Binary::maximum: return a > b || std::isnan(a) ? a : b;
     case Binary::minimum: return a < b || std::isnan(a) ? a : b;
     case Binary::equal: return a == b ? 1 : 0;

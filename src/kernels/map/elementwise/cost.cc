@@ -15,6 +15,7 @@ constexpr double kGelu = 65;
 constexpr double kErf = 36;
 constexpr double kGeluTanh = 46;
 constexpr double kSine = 40;
+constexpr double kRemainder = 1300;  // lane by lane
 
 // On a tile, a load, an operation and a store (PopLibs), which ReLU and others are taken for too.
 constexpr VectorCycles kSimpleVector = {3, 3};
@@ -28,6 +29,7 @@ constexpr VectorCycles kSiluVector = {13, 7};
 constexpr VectorCycles kSiluGradientVector = {16, 10};
 constexpr VectorCycles kRsqrtVector = {16, 38};
 constexpr VectorCycles kSineVector = {24, 24};
+constexpr VectorCycles kRemainderVector = {16, 27};
 
 }  // namespace
 
@@ -53,6 +55,7 @@ double host_operations(Unary op) {
 double host_operations(Binary op) {
   switch (op) {
     case Binary::div: return kDivision;
+    case Binary::fmod: return kRemainder;
     case Binary::maximum:
     case Binary::minimum:
     case Binary::tanh_gradient:
@@ -88,6 +91,7 @@ VectorCycles tile_vector_cycles(Unary op) {
 VectorCycles tile_vector_cycles(Binary op) {
   switch (op) {
     case Binary::div: return {10, 21};
+    case Binary::fmod: return kRemainderVector;
     case Binary::maximum:
     case Binary::minimum: return {4, 4};
     case Binary::equal:

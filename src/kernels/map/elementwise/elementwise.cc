@@ -1,5 +1,7 @@
 #include "kernels/map/elementwise/elementwise.h"
 
+#include <cmath>
+
 #include "base/integer_types.h"
 #include "base/simd.h"
 #include "kernels/common/lines.h"
@@ -45,6 +47,16 @@ struct UnaryOperation {
   }
 };
 
+/// Lane by lane: the quotient may have more digits than a lane.
+template <class D, class V>
+HWY_INLINE V remainder(D d, V a, V b) {
+  HWY_ALIGN float x[hn::MaxLanes(d)], y[hn::MaxLanes(d)];
+  hn::Store(a, d, x);
+  hn::Store(b, d, y);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) x[i] = std::fmod(x[i], y[i]);
+  return hn::Load(d, x);
+}
+
 template <Binary op>
 struct BinaryOperation {
   float factor;
@@ -56,6 +68,7 @@ struct BinaryOperation {
     if constexpr (op == Binary::mul) return hn::Mul(a, b);
     if constexpr (op == Binary::add_scaled) return hn::MulAdd(hn::Set(d, factor), b, a);
     if constexpr (op == Binary::div) return hn::Div(a, b);
+    if constexpr (op == Binary::fmod) return remainder(d, a, b);
     if constexpr (op == Binary::maximum) return maximum(a, b);
     if constexpr (op == Binary::minimum) return minimum(a, b);
     if constexpr (op == Binary::equal) return hn::IfThenElseZero(hn::Eq(a, b), hn::Set(d, 1.0F));

@@ -1,0 +1,108 @@
+// Arithmetic and scattering, of elementwise operations and of embeddings.
+#include <fmt/format.h>
+#include <tessera/arithmetic.h>
+#include <tessera/error.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "operations/constants.h"
+
+namespace tessera::graph {
+namespace {
+
+Value below(Value a, double b) { return less(a, number(a, b)); }
+Value is(Value a, double b) { return equal(a, number(a, b)); }
+
+/// Where a rest has another sign than the divisor.
+Value has_other_sign(Value rest, Value divisor) {
+  return not_equal(rest, number(rest, 0)) * not_equal(below(rest, 0), below(divisor, 0));
+}
+
+/// 1 for each id that no equal one follows, else 0: that with the largest position, bit by bit.
+Value last_of_each(Value ids, uint32_t rows) {
+  const uint32_t count = ids.shape()[0];
+  const auto column = [&](const auto& number_at) {
+    std::vector<float> numbers(count);
+    for (uint32_t i = 0; i < count; ++i) numbers[i] = number_at(i);
+    return ids.owner().constant("", {count, 1}, std::move(numbers));
+  };
+  Value is_last = column([](uint32_t) { return 1.0F; });
+  for (uint32_t bit = std::bit_ceil(count) / 2; bit > 0; bit /= 2) {
+    const Value has_bit = column([&](uint32_t i) { return (i & bit) != 0 ? 1.0F : 0.0F; });
+    const Value number_with_bit = embedding(ids, scatter_add(is_last * has_bit, 0, ids, rows));
+    is_last = is_last * equal(has_bit, minimum(number_with_bit, number(has_bit, 1)));
+  }
+  return is_last;
+}
+
+}  // namespace
+
+Value trunc(Value x) {
+  // Numbers of 2^23 and above are whole already.
+  return where(below(abs(x), 0x1p23), cast(cast(x, Type::i32), x.type().type), x);
+}
+
+Value floor(Value x) {
+  const Value y = trunc(x);
+  return y - less(x, y);
+}
+
+Value fmod(Value a, Value b) { return a.owner().apply("fmod", {a, b})[0]; }
+
+Value remainder(Value a, Value b) {
+  const Value rest = fmod(a, b);
+  return where(has_other_sign(rest, b), rest + b, rest);
+}
+
+Value floor_divide(Value a, Value b) {
+  const Value rest = fmod(a, b), quotient = (a - rest) / b - has_other_sign(rest, b);
+  // It is whole but for its rounding.
+  const Value low = floor(quotient), whole = low + less(number(low, 0.5), quotient - low);
+  return where(is(b, 0), a / b, whole);
+}
+
+Value pow(Value x, Value exponent) {
+  const Value none = is(x, 0), one = number(x, 1);
+  const Value size = exp(log(where(none, one, abs(x))) * exponent);
+  const Value of_none =
+      where(below(exponent, 0), number(x, std::numeric_limits<double>::infinity()), number(x, 0));
+  // From 2^24 on all numbers are even.
+  const Value whole = floor(exponent), is_odd = whole - floor(whole * 0.5) * 2.0,
+              sign = where(below(abs(exponent), 0x1p24), is_odd * -2.0 + 1.0, one);
+  const Value of_negative =
+      where(equal(whole, exponent), size * sign, number(x, std::numeric_limits<double>::quiet_NaN()));
+  const Value y = where(none, of_none, where(below(x, 0), of_negative, size));
+  // The gradient of 0 to the power of 1 is 1.
+  return where(is(exponent, 0) + is(x, 1), one, where(is(exponent, 1), x, y));
+}
+
+Value scatter(Value x, Value ids, Value values) {
+  ids = as_indices(ids);
+  Shape wanted = x.shape();
+  const auto fail = [&] {
+    throw UsageError(
+        fmt::format("scatter: x is {}, the values are {} and the indices {}; they must be "
+                    "[rows, ...], [count, ...] and u32[count]",
+                    to_string(x.type()), to_string(values.type()), to_string(ids.type())));
+  };
+  if (wanted.empty() || ids.type().type != Type::u32 || ids.shape().size() != 1) fail();
+  const uint32_t rows = wanted[0], count = ids.shape()[0];
+  wanted[0] = count;
+  if (values.shape() != wanted || values.type().type != x.type().type) fail();
+  constexpr uint32_t kMost = 1 << 24;  // which FP32 holds
+  if (rows >= kMost - count)
+    throw UsageError(fmt::format("scatter: {} + {} rows are more than 2^24", rows, count));
+  Graph& graph = x.owner();
+  const Value places = reshape(count_to(graph, count, Type::f32) + 1.0, {count, 1});
+  const Value chosen =
+      cast(reshape(scatter_add(last_of_each(ids, rows) * places, 0, ids, rows), {rows}), Type::u32);
+  const Value from = where(chosen, chosen + number(chosen, rows - 1), count_to(graph, rows, Type::u32));
+  const auto as_rows = [](Value of) {
+    return reshape(of, {of.shape()[0], static_cast<uint32_t>(of.type().elements() / of.shape()[0])});
+  };
+  return reshape(embedding(from, concatenate({as_rows(x), as_rows(values)}, 0)), x.shape());
+}
+
+}  // namespace tessera::graph
