@@ -1,14 +1,23 @@
 #include "report/table.h"
 
 #include <fmt/format.h>
+#include <tessera/error.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tessera::report {
 
 size_t characters_of(std::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+void Table::add(std::vector<std::string> row) {
+  if (row.size() > header_.size())
+    throw UsageError(
+        fmt::format("a row of {} cells is longer than a header of {}", row.size(), header_.size()));
+  rows_.push_back(std::move(row));
 }
 
 std::string Table::text() const {

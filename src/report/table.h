@@ -15,7 +15,8 @@ class Table {
   explicit Table(std::vector<std::string> header, std::vector<size_t> left = {0})
       : header_(std::move(header)), left_(std::move(left)) {}
 
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  /// Adds a row of at most as many cells as the header has. Throws UsageError for more.
+  void add(std::vector<std::string> row);
   const std::vector<std::string>& header() const { return header_; }
   const std::vector<size_t>& left() const { return left_; }
   const std::vector<std::vector<std::string>>& rows() const { return rows_; }

@@ -2,6 +2,7 @@
 #include "report/page.h"
 
 #include <gtest/gtest.h>
+#include <tessera/error.h>
 
 #include "base/random.h"
 #include "report/chart.h"
@@ -93,6 +94,7 @@ TEST(Page, TablesKeepEveryCell) {
   for (const Node* cell : root.all("td")) cells.push_back(cell->text);
   EXPECT_EQ(cells, (std::vector<std::string>{"x", "1", "2", "y", "3", "4"}));
   EXPECT_EQ(root.all("th").size(), 3U);
+  EXPECT_THROW(plain.add({"z", "5", "6", "7"}), UsageError);
 }
 
 }  // namespace
