@@ -200,13 +200,14 @@ struct Operation {
   /// Applies the operations that define this one, and returns its results, each computed by one of them.
   /// null: there is no decomposition.
   std::vector<Value> (*decompose)(const Decomposition&) = nullptr;
-  /// Whether `lower` is used on a machine instead of the decomposition; null: on every machine.
-  bool (*lowers_on)(const machine::Machine&) = nullptr;
+  /// Whether `lower` is used for a node on a machine instead of the decomposition; null: always.
+  bool (*lowers_on)(const machine::Machine&, const Graph&, const Node&) = nullptr;
 
   bool is_differentiable() const { return gradient != nullptr || decompose != nullptr; }
-  /// Whether the decomposition runs on a machine instead of the operation.
-  bool is_decomposed_on(const machine::Machine& machine) const {
-    return decompose != nullptr && (lower == nullptr || (lowers_on != nullptr && !lowers_on(machine)));
+  /// Whether the decomposition runs on a machine instead of a node.
+  bool is_decomposed_on(const machine::Machine& machine, const Graph& graph, const Node& node) const {
+    return decompose != nullptr &&
+           (lower == nullptr || (lowers_on != nullptr && !lowers_on(machine, graph, node)));
   }
 };
 

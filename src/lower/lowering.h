@@ -167,6 +167,7 @@ class Lowering {
   const ops::Operand& operand_of(ValueId id) const { return lowered_.operands.at(id).value(); }
   bool is_computed(ValueId id) const { return lowered_.operands.at(id).has_value(); }
   ops::Operand temporary(const std::string& name, Type type, uint32_t rows, uint32_t cols);
+  std::string name_beside_result(std::string_view name) const;
   /// Where another operand, a whole variable, lies, box for box.
   ops::Operand temporary_like(const std::string& name, Type type, const ops::Operand& like);
   /// On tiles, whole columns on each, so that rows can be chosen at run time.
@@ -246,7 +247,6 @@ class Lowering {
   ops::Operand in_layout(ValueId id, const ValueLayout& layout, const ops::Builder& builder);
   void place_weights();
   void place_values();
-  std::string name_beside_result(std::string_view name) const;
   /// A row of words for each replica, all of equal length.
   ops::Operand by_replica(const std::string& name, std::vector<uint32_t> words);
   // Lowering of loops.

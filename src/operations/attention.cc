@@ -1,11 +1,12 @@
-// Scaled dot-product attention (Vaswani et al. 2017): one pass over the keys on hosts, products and a softmax
-// elsewhere.
+// Scaled dot-product attention (Vaswani et al. 2017): one pass over the keys or, where a tile cannot hold
+// those of a sequence, products and a softmax.
 #include "ops/map/attention.h"
 
 #include <fmt/format.h>
 #include <tessera/error.h>
 
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 
 #include "graph/transforms/function_gradients.h"
@@ -14,11 +15,10 @@
 #include "operations/constants.h"
 #include "operations/dropout.h"
 #include "operations/list.h"
+#include "ops/split.h"
 
 namespace tessera::graph {
 namespace {
-
-bool attention_lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
 
 bool drops(const Node& node) { return node.attributes.contains("p"); }
 
@@ -341,6 +341,7 @@ ops::AttentionProblem attention_problem_of(Lowering& l, const Node& node) {
 /// Queries, keys, values and the result lie as rows or transposed, each by itself.
 std::vector<LayoutChoice> attention_layouts(Lowering& l, const Node& node) {
   const LayoutChoice rows = row_layouts(l, node).front();
+  if (!l.on_host()) return {rows};
   const auto of = [&](ValueId id, bool transposed) {
     return transposed && l.graph().type(id).elements() != 1 ? kTransposed : kRows;
   };
@@ -361,21 +362,118 @@ std::vector<ops::Operand> input_operands(Lowering& l, const Node& node) {
   return operands;
 }
 
+/// Operands of which many tiles take all tokens of a sequence, or of one of its heads, come in few pieces:
+/// from boxes of some tokens of a head each, or from one tile.
+class SequenceOperands {
+ public:
+  SequenceOperands(Lowering& l, uint32_t sequences) : l_(l), sequences_(sequences) {}
+
+  void gather(ops::Operand& operand, uint32_t heads) const {
+    if (l_.on_host()) return;
+    constexpr uint32_t kMostParts = 32;
+    const uint32_t tiles = l_.builder().machine().tiles, tokens = operand.rows() / sequences_,
+                   cols = operand.cols() / heads;
+    const uint32_t parts = std::clamp(tiles / (sequences_ * heads), 1U, std::min(tokens, kMostParts));
+    const std::vector<uint32_t> first = ops::split_evenly(tokens, parts);
+    std::vector<program::MappedBox> mapping;
+    for (uint32_t s = 0; s < sequences_; ++s)
+      for (uint32_t h = 0; h < heads; ++h)
+        for (uint32_t p = 0; p < parts; ++p)
+          mapping.push_back({{s * tokens + first[p], first[p + 1] - first[p], h * cols, cols},
+                             static_cast<program::TileId>(mapping.size() % tiles)});
+    move(operand, std::move(mapping));
+  }
+
+  /// Ids, a row for each sequence.
+  void gather_ids(ops::Operand& ids) const {
+    if (l_.on_host()) return;
+    std::vector<program::MappedBox> mapping;
+    for (uint32_t s = 0; s < sequences_; ++s)
+      mapping.push_back({{s, 1, 0, ids.cols()}, s % l_.builder().machine().tiles});
+    move(ids, std::move(mapping));
+  }
+
+ private:
+  void move(ops::Operand& operand, std::vector<program::MappedBox> mapping) const {
+    const ops::Builder& builder = l_.builder();
+    const ops::Operand moved = builder.temporary(l_.name_beside_result("by head"), builder.type_of(operand),
+                                                 operand.rows(), operand.cols(), std::move(mapping));
+    std::vector<program::StepId> steps;
+    builder.send(operand, moved, steps);
+    for (program::StepId step : steps) l_.run(step);
+    operand = moved;
+  }
+
+  Lowering& l_;
+  uint32_t sequences_;
+};
+
+/// Adds an operation with these outputs, which on tiles lie where it would best compute them.
+template <class Problem>
+void add_with_outputs(Lowering& l, const Problem& problem, std::vector<ops::Operand> operands,
+                      std::initializer_list<size_t> outputs) {
+  std::vector<std::vector<program::MappedBox>> mappings(outputs.size());
+  if (!l.on_host()) {
+    const ops::MapOperation operation = operation_of(problem);
+    const ops::MapPlan plan = ops::plan_map(operation, l.builder().machine());
+    for (size_t i = 0; i < mappings.size(); ++i)
+      for (program::TileId tile = 0; tile < plan.partition.tiles(); ++tile)
+        mappings[i].push_back(
+            {operand_box(operation.operands[operation.operands.size() - mappings.size() + i],
+                         plan.partition.box(tile)),
+             tile});
+  }
+  auto mapping = mappings.begin();
+  for (const size_t i : outputs) operands.push_back(l.output(i, std::move(*mapping++)));
+  l.add(problem, operands);
+}
+
 void lower_attention(Lowering& l, const Node& node) {
-  std::vector<ops::Operand> operands = input_operands(l, node);
-  for (const size_t i : {1, 0}) operands.push_back(l.output(i));
   ops::AttentionProblem p = attention_problem_of(l, node);
   p.q_transposed = l.input_layout(0).transposed;
   p.k_transposed = l.input_layout(1).transposed;
   p.v_transposed = l.input_layout(2).transposed;
   p.y_transposed = l.output_layout(0).transposed;
-  l.add(p, operands);
+  std::vector<ops::Operand> inputs = input_operands(l, node);
+  const SequenceOperands of_sequences(l, p.sequences);
+  for (const size_t i : {1, 2}) of_sequences.gather(inputs[i], p.kv_heads);
+  for (size_t i = 3; p.has_ids && i < 5; ++i) of_sequences.gather_ids(inputs[i]);
+  add_with_outputs(l, p, std::move(inputs), {1, 0});
 }
 
+/// On tiles, gradients of keys are computed apart from those of queries, whose tiles would otherwise have to
+/// add up theirs.
 void lower_attention_gradient(Lowering& l, const Node& node) {
-  std::vector<ops::Operand> operands = input_operands(l, node);
-  for (const size_t i : {1, 2, 0}) operands.push_back(l.output(i));
-  l.add(ops::AttentionGradientProblem{attention_problem_of(l, node)}, operands);
+  using kernels::AttentionRowsOf;
+  const ops::AttentionProblem p = attention_problem_of(l, node);
+  std::vector<ops::Operand> inputs = input_operands(l, node);
+  const auto add = [&](AttentionRowsOf rows, const std::vector<ops::Operand>& of,
+                       std::initializer_list<size_t> outputs) {
+    add_with_outputs(l, ops::AttentionGradientProblem{p, rows}, of, outputs);
+  };
+  if (l.on_host()) return add(AttentionRowsOf::sequences, inputs, {1, 2, 0});
+  const SequenceOperands of_sequences(l, p.sequences);
+  for (size_t i = 3; p.has_ids && i < 5; ++i) of_sequences.gather_ids(inputs[i]);
+  std::vector<ops::Operand> by_query = inputs;
+  for (const size_t i : {1, 2}) of_sequences.gather(by_query[i], p.kv_heads);
+  add(AttentionRowsOf::queries, by_query, {0});
+  // Queries, results, logarithms and the gradients of results.
+  of_sequences.gather(inputs[0], p.heads);
+  for (size_t i = inputs.size() - 3; i < inputs.size(); ++i) of_sequences.gather(inputs[i], p.heads);
+  add(AttentionRowsOf::keys, inputs, {1, 2});
+}
+
+/// Whether half of a tile can hold what a vertex of the gradient takes of a head of a sequence, and the bias.
+bool attention_lowers_on(const machine::Machine& machine, const Graph& graph, const Node& node) {
+  if (machine.kind == machine::Kind::host) return true;
+  constexpr double kMostOfTile = 0.5;
+  const auto type = [&](size_t input) -> const TensorType& { return graph.type(node.inputs[input]); };
+  const ops::AttentionProblem p = attention_problem_of(node, type(0), type(1), type(2));
+  const Inputs inputs(node);
+  const uint64_t elements = std::max(p.queries, p.keys) * (uint64_t{p.size} + 2 * p.value_size) +
+                            (inputs.has_bias ? type(inputs.bias()).elements() : 0);
+  return static_cast<double>(elements * size_of(p.type)) <
+         kMostOfTile * static_cast<double>(machine.tile_bytes);
 }
 
 /// Queries and keys of two packs of sequences; the second pack has padding.

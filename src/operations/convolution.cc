@@ -87,7 +87,9 @@ void lower_convolution(Lowering& l, const Node& node) {
 }
 
 /// Products of a host take their panels from images.
-bool convolution_lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
+bool convolution_lowers_on(const machine::Machine& machine, const Graph&, const Node&) {
+  return machine.kind == machine::Kind::host;
+}
 
 bool convolution_keeps_samples(const Divided& divided) { return product().traits.keeps_samples(divided); }
 

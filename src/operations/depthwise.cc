@@ -82,7 +82,9 @@ std::vector<LayoutChoice> depthwise_layouts(Lowering&, const Node& node) {
   return choices;
 }
 
-bool depthwise_lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
+bool depthwise_lowers_on(const machine::Machine& machine, const Graph&, const Node&) {
+  return machine.kind == machine::Kind::host;
+}
 
 /// A bias of each channel.
 std::optional<Node> absorb_bias(const Graph& graph, const Node& own, const Node& next) {

@@ -22,7 +22,9 @@ using program::Role;
 
 constexpr double kEpsilon = 1e-5;  // PyTorch's
 
-bool layer_norm_lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
+bool layer_norm_lowers_on(const machine::Machine& machine, const Graph&, const Node&) {
+  return machine.kind == machine::Kind::host;
+}
 
 double epsilon_of(const Node& node) { return node.number("epsilon", kEpsilon); }
 

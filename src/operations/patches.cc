@@ -176,7 +176,9 @@ void lower_fold(Lowering& l, const Node& node) {
         {l.input(0), l.output(0)});
 }
 
-bool patches_lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
+bool patches_lowers_on(const machine::Machine& machine, const Graph&, const Node&) {
+  return machine.kind == machine::Kind::host;
+}
 
 bool patches_keeps_samples(const Divided& divided) { return divided.are_all(); }
 

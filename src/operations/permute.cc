@@ -137,7 +137,9 @@ std::optional<Node> absorb_permute(const Graph& graph, const Node& own, const No
   return both;
 }
 
-bool permute_lowers_on(const machine::Machine& machine) { return machine.kind == machine::Kind::host; }
+bool permute_lowers_on(const machine::Machine& machine, const Graph&, const Node&) {
+  return machine.kind == machine::Kind::host;
+}
 
 uint32_t product(const Shape& shape, size_t begin, size_t end) {
   return std::accumulate(shape.begin() + static_cast<int64_t>(begin),

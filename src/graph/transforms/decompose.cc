@@ -44,7 +44,8 @@ std::shared_ptr<const Graph> decomposition_of(const Graph& graph, const Node& no
 }
 
 size_t decompose(Graph& graph, const machine::Machine& machine) {
-  return decompose_each(graph, [&](const Node& node) { return node.operation->is_decomposed_on(machine); });
+  return decompose_each(
+      graph, [&](const Node& node) { return node.operation->is_decomposed_on(machine, graph, node); });
 }
 
 size_t decompose(Graph& graph, bool (*which)(const Node&)) { return decompose_each(graph, which); }

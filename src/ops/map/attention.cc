@@ -11,77 +11,84 @@ namespace {
 
 using program::Role;
 
-/// Operands by rows of q and by head of k.
+using kernels::AttentionRowsOf;
+
+/// Operands by some of the rows, and by head of k.
 class AttentionOperands {
  public:
-  AttentionOperands(const AttentionProblem& p, MapOperation& operation, bool whole_sequences)
-      : p_(p), operation_(operation), whole_sequences_(whole_sequences) {
-    operation.rows = whole_sequences ? p.sequences : p.sequences * p.queries;
+  AttentionOperands(const AttentionProblem& p, MapOperation& operation, AttentionRowsOf rows)
+      : p_(p), operation_(operation), rows_(rows) {
+    operation.rows = p.sequences * rows_of_sequence();
     operation.cols = p.kv_heads;
   }
 
   void add_of_queries(const char* name, Type type, Role role, uint32_t cols_per_head,
                       bool transposed = false) {
-    const uint32_t shared = p_.heads / p_.kv_heads;
-    add({.name = name,
-         .type = type,
-         .role = role,
-         .rows = p_.sequences * p_.queries,
-         .cols = p_.heads * cols_per_head,
-         .rows_per_row = whole_sequences_ ? p_.queries : 1,
-         .cols_per_col = shared * cols_per_head,
-         .transposed = transposed});
+    MapOperand operand{.name = name,
+                       .type = type,
+                       .role = role,
+                       .cols = p_.heads * cols_per_head,
+                       .cols_per_col = p_.heads / p_.kv_heads * cols_per_head,
+                       .transposed = transposed};
+    add(std::move(operand), p_.queries, rows_ == AttentionRowsOf::queries);
   }
-  void add_of_sequences(const char* name, Type type, Role role, uint32_t rows, uint32_t cols, bool by_head,
-                        uint32_t cols_per_head = 1, bool transposed = false) {
-    add({.name = name,
-         .type = type,
-         .role = role,
-         .rows = p_.sequences * rows,
-         .cols = cols,
-         .split_cols = by_head,
-         .rows_per_row = rows,
-         .row_group = whole_sequences_ ? 1 : p_.queries,
-         .cols_per_col = cols_per_head,
-         .transposed = transposed});
+  void add_of_keys(const char* name, Role role, uint32_t cols_per_head, bool transposed = false) {
+    MapOperand operand{.name = name,
+                       .type = p_.type,
+                       .role = role,
+                       .cols = p_.kv_heads * cols_per_head,
+                       .cols_per_col = cols_per_head,
+                       .transposed = transposed};
+    add(std::move(operand), p_.keys, rows_ == AttentionRowsOf::keys);
+  }
+  void add_ids(const char* name, uint32_t tokens) {
+    if (!p_.has_ids) return add_whole(false, name, Type::u32, 0, 0);
+    add({.name = name, .type = Type::u32, .cols = tokens, .split_cols = false}, 1, false);
   }
   /// Every vertex has all of it; an empty one stands for an operand that there is not.
   void add_whole(bool is_given, const char* name, Type type, uint32_t rows, uint32_t cols) {
-    add({.name = name,
-         .type = type,
-         .role = is_given ? Role::input : Role::constant,
-         .rows = is_given ? rows : 0,
-         .cols = is_given ? cols : 0,
-         .split_rows = false,
-         .split_cols = false});
+    operation_.operands.push_back({.name = name,
+                                   .type = type,
+                                   .role = is_given ? Role::input : Role::constant,
+                                   .rows = is_given ? rows : 0,
+                                   .cols = is_given ? cols : 0,
+                                   .split_rows = false,
+                                   .split_cols = false});
   }
   void add_inputs() {
     add_of_queries("q", p_.type, Role::input, p_.size, p_.q_transposed);
-    add_of_sequences("k", p_.type, Role::input, p_.keys, p_.kv_heads * p_.size, true, p_.size,
-                     p_.k_transposed);
-    add_of_sequences("v", p_.type, Role::input, p_.keys, p_.kv_heads * p_.value_size, true, p_.value_size,
-                     p_.v_transposed);
-    if (p_.has_ids) {
-      add_of_sequences("query_ids", Type::u32, Role::input, 1, p_.queries, false);
-      add_of_sequences("key_ids", Type::u32, Role::input, 1, p_.keys, false);
-    } else {
-      add_whole(false, "query_ids", Type::u32, 0, 0);
-      add_whole(false, "key_ids", Type::u32, 0, 0);
-    }
+    add_of_keys("k", Role::input, p_.size, p_.k_transposed);
+    add_of_keys("v", Role::input, p_.value_size, p_.v_transposed);
+    add_ids("query_ids", p_.queries);
+    add_ids("key_ids", p_.keys);
     add_whole(p_.has_bias, "bias", p_.type, p_.bias_rows(), p_.keys);
     add_whole(p_.has_dropout, "step", Type::u32, 1, 1 + p_.substream_words);
   }
 
  private:
-  /// Rows and columns are those of tokens and features.
-  void add(MapOperand operand) {
+  /// Rows of the partitioned matrix per sequence.
+  uint32_t rows_of_sequence() const {
+    switch (rows_) {
+      case AttentionRowsOf::queries: return p_.queries;
+      case AttentionRowsOf::keys: return p_.keys;
+      case AttentionRowsOf::sequences: break;
+    }
+    return 1;
+  }
+
+  /// An operand of so many rows per sequence, of which a vertex has those that it computes, or all of its
+  /// sequences. Rows and columns are those of tokens and features.
+  void add(MapOperand operand, uint32_t rows, bool is_divided) {
+    operand.rows = p_.sequences * rows;
+    operand.rows_per_row = is_divided ? 1 : rows;
+    operand.row_group = is_divided ? 1 : rows_of_sequence();
     if (operand.transposed) std::swap(operand.rows, operand.cols);
     operation_.operands.push_back(std::move(operand));
   }
 
   const AttentionProblem& p_;
   MapOperation& operation_;
-  bool whole_sequences_;
+  AttentionRowsOf rows_;
 };
 
 int64_t transposed_bits(const AttentionProblem& p) {
@@ -120,11 +127,20 @@ MapOperation operation_for(const AttentionProblem& p, const program::Codelet& co
   return operation;
 }
 
+const program::Codelet& gradient_codelet(AttentionRowsOf rows) {
+  switch (rows) {
+    case AttentionRowsOf::queries: return kernels::attention_query_gradient_codelet;
+    case AttentionRowsOf::keys: return kernels::attention_key_gradient_codelet;
+    case AttentionRowsOf::sequences: break;
+  }
+  return kernels::attention_gradient_codelet;
+}
+
 }  // namespace
 
 MapOperation operation_of(const AttentionProblem& p) {
   MapOperation operation = operation_for(p, kernels::attention_codelet);
-  AttentionOperands operands(p, operation, false);
+  AttentionOperands operands(p, operation, AttentionRowsOf::queries);
   operands.add_inputs();
   operands.add_of_queries("lse", Type::f32, Role::output, 1);
   operands.add_of_queries("y", p.type, Role::output, p.value_size, p.y_transposed);
@@ -133,16 +149,17 @@ MapOperation operation_of(const AttentionProblem& p) {
 
 MapOperation operation_of(const AttentionGradientProblem& problem) {
   const AttentionProblem& p = problem.of;
-  MapOperation operation = operation_for(p, kernels::attention_gradient_codelet);
-  AttentionOperands operands(p, operation, true);
+  MapOperation operation = operation_for(p, gradient_codelet(problem.rows));
+  AttentionOperands operands(p, operation, problem.rows);
   operands.add_inputs();
   operands.add_of_queries("y", p.type, Role::input, p.value_size);
   operands.add_of_queries("lse", Type::f32, Role::input, 1);
   operands.add_of_queries("dy", p.type, Role::input, p.value_size);
-  operands.add_of_sequences("dk", p.type, Role::output, p.keys, p.kv_heads * p.size, true, p.size);
-  operands.add_of_sequences("dv", p.type, Role::output, p.keys, p.kv_heads * p.value_size, true,
-                            p.value_size);
-  operands.add_of_queries("dq", p.type, Role::output, p.size);
+  if (problem.rows != AttentionRowsOf::queries) {
+    operands.add_of_keys("dk", Role::output, p.size);
+    operands.add_of_keys("dv", Role::output, p.value_size);
+  }
+  if (problem.rows != AttentionRowsOf::keys) operands.add_of_queries("dq", p.type, Role::output, p.size);
   return operation;
 }
 

@@ -1,8 +1,9 @@
-// Scaled dot-product attention on hosts, and its gradients.
+// Scaled dot-product attention, and its gradients.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/product/attention/codelet.h"
 #include "ops/map/map.h"
 
 namespace tessera::ops {
@@ -49,11 +50,14 @@ struct AttentionProblem {
 /// (sequences · queries × heads), "y".
 MapOperation operation_of(const AttentionProblem& problem);
 
+/// The gradients of whole sequences, or on tiles those of queries or of keys, which do not add up.
 struct AttentionGradientProblem {
   AttentionProblem of;
+  kernels::AttentionRowsOf rows = kernels::AttentionRowsOf::sequences;
 };
 
-/// Operands: the inputs of the forward operation, not transposed, then "y", "lse", "dy", "dk", "dv", "dq".
+/// Operands: the inputs of the forward operation, not transposed, then "y", "lse", "dy", and of the gradients
+/// "dk", "dv", "dq" those that are computed.
 MapOperation operation_of(const AttentionGradientProblem& problem);
 
 }  // namespace tessera::ops

@@ -129,17 +129,27 @@ PlanCandidate counted(const program::Program& program, const Machine& machine) {
   return candidate;
 }
 
+/// Counts in units of `size` elements; false: a unit would be divided.
+bool count_in(uint32_t size, uint32_t& first, uint32_t& count) {
+  if (first % size != 0 || count % size != 0) return false;
+  first /= size;
+  count /= size;
+  return true;
+}
+
 /// The partition in which the result lies, if that partitions the operation: a result that is not split along
 /// an axis must lie in boxes that are whole along it.
 MapPartition as_result_lies(const Builder& builder, const MapOperation& operation, const Operand& result) {
   const MapOperand& described = operation.operands.back();
-  if (described.transposed) return {};
+  if (described.transposed || described.row_group != 1) return {};
   MapPartition partition = partition_as_it_lies(builder, result);
   for (program::MappedBox& mapped : partition.boxes) {
     if (!described.split_rows && mapped.box.rows != result.rows()) return {};
     if (!described.split_cols && mapped.box.cols != result.cols()) return {};
     if (!described.split_rows) mapped.box.row = 0, mapped.box.rows = operation.rows;
     if (!described.split_cols) mapped.box.col = 0, mapped.box.cols = operation.cols;
+    if (described.split_rows && !count_in(described.rows_per_row, mapped.box.row, mapped.box.rows)) return {};
+    if (described.split_cols && !count_in(described.cols_per_col, mapped.box.col, mapped.box.cols)) return {};
   }
   partition.rows = operation.rows;
   partition.cols = operation.cols;

@@ -19,7 +19,17 @@ namespace tessera::kernels::HWY_NAMESPACE {
 
 #if TESSERA_HAS_VECTORS
 void run_attention(const program::Vertex& v) { AttentionForward(v).run(); }
-void run_attention_gradient(const program::Vertex& v) { AttentionGradient(v).run(); }
+void run_attention_gradient(const program::Vertex& v) {
+  using namespace attention_gradient_field;
+  AttentionGradient(v, AttentionRowsOf::sequences, {&v.fields[dq], &v.fields[dk], &v.fields[dv]}).run();
+}
+void run_attention_query_gradient(const program::Vertex& v) {
+  AttentionGradient(v, AttentionRowsOf::queries, {&v.fields[attention_query_gradient_field::dq]}).run();
+}
+void run_attention_key_gradient(const program::Vertex& v) {
+  using namespace attention_key_gradient_field;
+  AttentionGradient(v, AttentionRowsOf::keys, {nullptr, &v.fields[dk], &v.fields[dv]}).run();
+}
 #else
 TESSERA_ATTENTION_CODELETS(TESSERA_RUN_REFERENCE)
 #endif
@@ -38,6 +48,11 @@ bool has_contiguous_lines(const program::FieldView& field) {
   return field.empty() || field.col_stride == 1 || field.row_stride == 1;
 }
 
+/// Whether the kernel for vectors can take a vertex; references clear what nothing adds to.
+bool may_differentiate(const program::Vertex& v) {
+  return !v.fields[attention_input::q].empty() && !v.fields[attention_input::k].empty() && has_vector_rows(v);
+}
+
 }  // namespace
 
 void attention_simd(const program::Vertex& v) {
@@ -53,8 +68,20 @@ void attention_simd(const program::Vertex& v) {
 
 void attention_gradient_simd(const program::Vertex& v) {
   const AttentionRows rows(v);
-  if (!has_vector_rows(rows.vertex())) return attention_gradient_reference(v);
+  if (!may_differentiate(rows.vertex())) return attention_gradient_reference(v);
   HWY_DYNAMIC_DISPATCH(run_attention_gradient)(rows.vertex());
+}
+
+void attention_query_gradient_simd(const program::Vertex& v) {
+  const AttentionRows rows(v);
+  if (!may_differentiate(rows.vertex())) return attention_query_gradient_reference(v);
+  HWY_DYNAMIC_DISPATCH(run_attention_query_gradient)(rows.vertex());
+}
+
+void attention_key_gradient_simd(const program::Vertex& v) {
+  const AttentionRows rows(v);
+  if (!may_differentiate(rows.vertex())) return attention_key_gradient_reference(v);
+  HWY_DYNAMIC_DISPATCH(run_attention_key_gradient)(rows.vertex());
 }
 
 }  // namespace tessera::kernels

@@ -188,6 +188,7 @@ class ScoreBlocks {
   // The first key is even, so that sums of pairs of keys do not depend on the keys to which other queries
   // attend.
   KeyRange attended(const QueryBlock& queries, KeyRange keys, KeyRange reach) const {
+    const uint32_t first = keys.begin;
     keys = {std::max(keys.begin, reach.begin), std::min(keys.end, reach.end)};
     const auto is_attended = [&](uint32_t key) {
       const auto id = static_cast<int32_t>(p_.key_id(queries.sequence, key));
@@ -197,7 +198,7 @@ class ScoreBlocks {
       while (!keys.empty() && !is_attended(keys.begin)) ++keys.begin;
       while (!keys.empty() && !is_attended(keys.end - 1)) --keys.end;
     }
-    if (!keys.empty()) keys.begin -= keys.begin % 2;
+    if (!keys.empty() && keys.begin > first) keys.begin -= keys.begin % 2;
     return keys;
   }
 

@@ -3,10 +3,12 @@
 #include "kernels/common/cost.h"
 #include "kernels/host/dense/micro_tile_cost.h"
 #include "kernels/product/attention/problem.h"
+#include "kernels/tile/tile_product/cost.h"
 
 namespace tessera::kernels {
 namespace {
 
+using program::FieldView;
 using program::Phase;
 using program::Vertex;
 
@@ -23,6 +25,56 @@ constexpr double kCopyPerVector = 4;
 // are multiplied by the scale, and probabilities rounded.
 constexpr double kBf16Slack = 1.45;
 constexpr double kBf16Operations = 3;
+
+// Cycles on a tile, derived from the elementwise operations (29 a worker, 3 a vector): of each vector of
+// probabilities an exponential for 12 and the softmax's passes for 9, as in softmax; of the gradient the
+// exponential, and a difference and two products; and a mask, as a comparison and a choice. Dropout as in
+// dropout.
+constexpr double kTileWorkerCycles = 29;
+constexpr double kTileSoftmaxCycles = 21;
+constexpr double kTileGradientCycles = 24;
+constexpr double kTileMaskCycles = 6;
+constexpr double kTileDropoutCycles = 60;
+
+/// The number of products of a vertex on a tile: whose results are pairs of query and key, over the features
+/// of keys or of values, and that are over pairs.
+struct TileProducts {
+  uint32_t over_keys_size = 0, over_values_size = 0, to_keys_size = 0, to_values_size = 0;
+  double vector_cycles = 0;
+};
+
+double tile_cycles(const Vertex& v, const machine::Machine& m, AttentionRowsOf rows_of,
+                   const TileProducts& products) {
+  const AttentionRows of_tokens(v);
+  const AttentionProblem p(of_tokens.vertex(), rows_of);
+  if (p.heads == 0) return 0;
+  const FieldView &q = of_tokens.vertex().fields[attention_input::q],
+                  &k = of_tokens.vertex().fields[attention_input::k];
+  const double fraction = static_cast<double>(k.rows) / (double{1} * p.sequences * p.keys);
+  const double pairs = p.pairs() * fraction;
+  const uint32_t queries = (q.rows + p.sequences - 1) / p.sequences;
+  const auto keys = static_cast<uint32_t>(std::ceil(pairs / (double{1} * q.rows * p.heads)));
+  const bool is_by_key = rows_of == AttentionRowsOf::keys;
+  const uint32_t own = is_by_key ? keys : queries, others = is_by_key ? queries : keys;
+  // Either factor may be what the multipliers hold.
+  const auto product = [&](uint32_t rows, uint32_t inner, uint32_t cols) {
+    return std::min(dense_cycles(m, q.type, rows, inner, cols), dense_cycles(m, q.type, cols, inner, rows));
+  };
+  const auto to_pairs = [&](uint32_t size) {
+    return product(queries, size, keys) + transpose_cycles(m, q.type, double{1} * others * size);
+  };
+  const double of_head = products.over_keys_size * to_pairs(p.size) +
+                         products.over_values_size * to_pairs(p.value_size) +
+                         products.to_keys_size * product(own, others, p.size) +
+                         products.to_values_size * product(own, others, p.value_size);
+  const double of_worker = worker_slice(m, pairs);
+  double vector_cycles = products.vector_cycles;
+  if (p.has_ids() || p.has_window() || p.has_bias()) vector_cycles += kTileMaskCycles;
+  const double softmax = kTileWorkerCycles +
+                         vector_cycles * std::ceil(of_worker / tile_vector_width(Type::f32)) +
+                         (p.has_dropout() ? kTileDropoutCycles * of_worker : 0);
+  return p.sequences * p.heads * of_head + m.workers_per_tile * softmax;
+}
 
 /// Whether products are of BF16 values.
 bool multiplies_bf16(const Vertex& v, const machine::HostFigures& f) {
@@ -61,6 +113,11 @@ double AttentionProblem::pairs() const {
 }
 
 program::PhaseTimes attention_cost(const Vertex& v, const machine::Machine& m) {
+  if (m.kind == machine::Kind::tiled)
+    return in_phase(
+        Phase::compute,
+        tile_cycles(v, m, AttentionRowsOf::queries,
+                    {.over_keys_size = 1, .to_values_size = 1, .vector_cycles = kTileSoftmaxCycles}));
   const bool is_bf16 = multiplies_bf16(v, m.figures);
   const double operations = kSoftmaxOperations + (is_bf16 ? kBf16Operations : 0);
   return in_phase(Phase::compute, cycles_of(v, m.figures, 1, 1, operations, is_bf16));
@@ -70,6 +127,23 @@ program::PhaseTimes attention_gradient_cost(const Vertex& v, const machine::Mach
   return in_phase(Phase::compute, cycles_of(v, m.figures, 3, 2, kSoftmaxOperations + kGradientOperations));
 }
 
-TESSERA_DEFINE_FAMILY(attention, TESSERA_ATTENTION_CODELETS, TESSERA_HOST_CODELET)
+program::PhaseTimes attention_query_gradient_cost(const Vertex& v, const machine::Machine& m) {
+  return in_phase(Phase::compute, tile_cycles(v, m, AttentionRowsOf::queries,
+                                              {.over_keys_size = 1,
+                                               .over_values_size = 1,
+                                               .to_keys_size = 1,
+                                               .vector_cycles = kTileGradientCycles}));
+}
+
+program::PhaseTimes attention_key_gradient_cost(const Vertex& v, const machine::Machine& m) {
+  return in_phase(Phase::compute, tile_cycles(v, m, AttentionRowsOf::keys,
+                                              {.over_keys_size = 1,
+                                               .over_values_size = 1,
+                                               .to_keys_size = 1,
+                                               .to_values_size = 1,
+                                               .vector_cycles = kTileGradientCycles}));
+}
+
+TESSERA_DEFINE_FAMILY(attention, TESSERA_ATTENTION_CODELETS, TESSERA_CODELET)
 
 }  // namespace tessera::kernels

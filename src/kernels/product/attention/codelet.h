@@ -1,5 +1,5 @@
-// Scaled dot-product attention (Vaswani et al. 2017) on hosts, in one pass over the keys (Dao et al. 2022),
-// and its gradients.
+// Scaled dot-product attention (Vaswani et al. 2017), in one pass over the keys (Dao et al. 2022), and its
+// gradients.
 #pragma once
 
 #include <cstddef>
@@ -50,20 +50,37 @@ namespace tessera::kernels {
   X(keep)                           \
   X(transposed) X(row) X(col)
 
-/// The gradients of whole sequences, of which "row" is the first, with y and lse as above. Probabilities are
-/// recomputed.
+/// The gradients with y and lse as above; probabilities are recomputed. attention_gradient has whole
+/// sequences, of which "row" is the first. The others are for machines of many tiles, none of which adds to
+/// what another computes: attention_query_gradient has the rows of queries that attention has, and
+/// attention_key_gradient some rows of k and v, of which "row" is the first, with all queries of their
+/// sequences.
+#define TESSERA_ATTENTION_GRADIENT_INPUTS(X) TESSERA_ATTENTION_INPUTS(X) X(y) X(lse) X(dy)
 #define TESSERA_ATTENTION_GRADIENT_FIELDS(X) \
-  TESSERA_ATTENTION_INPUTS(X)                \
-  X(y)                                       \
-  X(lse)                                     \
-  X(dy)                                      \
+  TESSERA_ATTENTION_GRADIENT_INPUTS(X)       \
   X(dk, .access = program::Access::out)      \
   X(dv, .access = program::Access::out) X(dq, .access = program::Access::out)
+#define TESSERA_ATTENTION_QUERY_GRADIENT_FIELDS(X) \
+  TESSERA_ATTENTION_GRADIENT_INPUTS(X) X(dq, .access = program::Access::out)
+#define TESSERA_ATTENTION_KEY_GRADIENT_FIELDS(X) \
+  TESSERA_ATTENTION_GRADIENT_INPUTS(X)           \
+  X(dk, .access = program::Access::out) X(dv, .access = program::Access::out)
 
-#define TESSERA_ATTENTION_CODELETS(X)                                                 \
-  X(attention, TESSERA_ATTENTION_FIELDS, TESSERA_ATTENTION_PARAMS, attention_simd, 0) \
-  X(attention_gradient, TESSERA_ATTENTION_GRADIENT_FIELDS, TESSERA_ATTENTION_PARAMS,  \
-    attention_gradient_simd, 0)
+/// Code on a tile with the scores of 16 queries and 16 keys for each of six workers; the gradients have those
+/// of scores beside them.
+inline constexpr uint32_t kAttentionCodeBytes = 2048 + 6 * 16 * 16 * 4;
+
+#define TESSERA_ATTENTION_CODELETS(X)                                                                   \
+  X(attention, TESSERA_ATTENTION_FIELDS, TESSERA_ATTENTION_PARAMS, attention_simd, kAttentionCodeBytes) \
+  X(attention_gradient, TESSERA_ATTENTION_GRADIENT_FIELDS, TESSERA_ATTENTION_PARAMS,                    \
+    attention_gradient_simd, 0, .runs_on = program::RunsOn::hosts)                                      \
+  X(attention_query_gradient, TESSERA_ATTENTION_QUERY_GRADIENT_FIELDS, TESSERA_ATTENTION_PARAMS,        \
+    attention_query_gradient_simd, 2 * kAttentionCodeBytes, .runs_on = program::RunsOn::tiles)          \
+  X(attention_key_gradient, TESSERA_ATTENTION_KEY_GRADIENT_FIELDS, TESSERA_ATTENTION_PARAMS,            \
+    attention_key_gradient_simd, 2 * kAttentionCodeBytes, .runs_on = program::RunsOn::tiles)
+
+/// The rows of which a vertex has some: those of queries or keys, or all rows of some sequences.
+enum class AttentionRowsOf : uint8_t { queries, sequences, keys };
 
 /// Bits of "bias_of".
 inline constexpr int64_t kBiasOfQueries = 1, kBiasOfHeads = 2, kBiasOfSequences = 4;
@@ -72,6 +89,7 @@ inline constexpr int64_t kBiasOfQueries = 1, kBiasOfHeads = 2, kBiasOfSequences 
 inline constexpr float kNoLogarithm = 1e30F;
 
 TESSERA_POSITIONS(attention_input, TESSERA_ATTENTION_INPUTS)
+TESSERA_POSITIONS(attention_gradient_input, TESSERA_ATTENTION_GRADIENT_INPUTS)
 TESSERA_POSITIONS(attention_param, TESSERA_ATTENTION_PARAMS)
 
 /// The bit of a field in "transposed".

@@ -17,12 +17,17 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Where gradients go, as far as they are wanted.
+struct GradientTargets {
+  const FieldView *dq = nullptr, *dk = nullptr, *dv = nullptr;
+};
+
 class AttentionGradient {
  public:
-  explicit AttentionGradient(const program::Vertex& v) : v_(v), p_(v, true), scores_(v, p_) {}
+  AttentionGradient(const program::Vertex& v, AttentionRowsOf rows, const GradientTargets& to)
+      : v_(v), to_(to), p_(v, rows), scores_(v, p_) {}
 
   void run() const {
-    if (p_.keys == 0 || p_.heads == 0) return attention_gradient_reference(v_);
     const uint32_t kv_heads = p_.heads / p_.shared;
     program::share_work(v_.helpers, p_.sequences * kv_heads, nullptr,
                         [&](uint32_t i, std::byte*) { differentiate(i / kv_heads, i % kv_heads); });
@@ -40,41 +45,45 @@ class AttentionGradient {
     float *q, *q_columns, *dy, *dy_columns, *dq, *scores, *ds, *more;
   };
 
-  size_t sums_of(uint32_t cols) const { return p_.keys * row_floats(cols); }
+  static size_t sums_of(const KeyBlocks& blocks, uint32_t cols) {
+    return blocks.range.size() * row_floats(cols);
+  }
 
   void differentiate(uint32_t sequence, uint32_t kv_head) const {
-    using namespace attention_gradient_field;
-    const KeyBlocks blocks{{0, p_.keys}};
+    using namespace attention_gradient_input;
+    const KeyBlocks blocks{p_.keys_of(sequence)};
+    const size_t k_sums = sums_of(blocks, p_.size), v_sums = sums_of(blocks, p_.value_size);
     const size_t q_size = size_t{p_.size} * kQueryBlock, q_columns = row_floats(p_.size) * kQueryBlock,
                  y_size = size_t{p_.value_size} * kQueryBlock,
                  y_columns = row_floats(p_.value_size) * kQueryBlock;
-    float* next = thread_buffer(blocks.floats(p_.size) + blocks.floats(p_.value_size) + 2 * sums_of(p_.size) +
-                                sums_of(p_.value_size) + 2 * q_size + q_columns + y_size + y_columns +
-                                3 * kBlockScores);
+    float* next = thread_buffer(blocks.floats(p_.size) + blocks.floats(p_.value_size) + 2 * k_sums + v_sums +
+                                2 * q_size + q_columns + y_size + y_columns + 3 * kBlockScores);
     const auto take = [&](size_t count) { return std::exchange(next, next + count); };
-    const KeyBuffers of_keys{take(blocks.floats(p_.size)), take(blocks.floats(p_.value_size)),
-                             take(sums_of(p_.size)), take(sums_of(p_.size)), take(sums_of(p_.value_size))};
+    const KeyBuffers of_keys{take(blocks.floats(p_.size)), take(blocks.floats(p_.value_size)), take(k_sums),
+                             take(k_sums), take(v_sums)};
     const QueryBuffers of_queries{take(q_size), take(q_columns),    take(y_size),       take(y_columns),
                                   take(q_size), take(kBlockScores), take(kBlockScores), take(kBlockScores)};
-    const uint32_t first = sequence * p_.keys;
+    const uint32_t first = p_.first_key_row(sequence);
     blocks.copy(v_.fields[k], first, kv_head * p_.size, p_.size, of_keys.k_blocks);
     blocks.copy(v_.fields[v], first, kv_head * p_.value_size, p_.value_size, of_keys.v_blocks);
-    copy_close(v_.fields[k], first, p_.keys, kv_head * p_.size, p_.size, of_keys.k_rows);
-    std::fill(of_keys.k_sums, of_keys.k_sums + sums_of(p_.size), 0.0F);
-    std::fill(of_keys.v_sums, of_keys.v_sums + sums_of(p_.value_size), 0.0F);
+    copy_close(v_.fields[k], first + blocks.range.begin, blocks.range.size(), kv_head * p_.size, p_.size,
+               of_keys.k_rows);
+    std::fill(of_keys.k_sums, of_keys.k_sums + k_sums, 0.0F);
+    std::fill(of_keys.v_sums, of_keys.v_sums + v_sums, 0.0F);
     const AttentionProblem::Rows all = p_.rows_of(sequence);
     for (uint32_t head = kv_head * p_.shared; head < (kv_head + 1) * p_.shared; ++head)
       for (uint32_t row = all.begin; row < all.end; row += kQueryBlock)
         differentiate(
             {p_, sequence, head, row, all.position + row - all.begin, std::min(kQueryBlock, all.end - row)},
             blocks, of_keys, of_queries);
-    store_sums(of_keys.k_sums, p_.scale, v_.fields[dk], first, kv_head * p_.size, p_.size);
-    store_sums(of_keys.v_sums, 1, v_.fields[dv], first, kv_head * p_.value_size, p_.value_size);
+    if (to_.dk == nullptr) return;
+    store_sums(of_keys.k_sums, blocks.range, p_.scale, *to_.dk, first, kv_head * p_.size, p_.size);
+    store_sums(of_keys.v_sums, blocks.range, 1, *to_.dv, first, kv_head * p_.value_size, p_.value_size);
   }
 
   void differentiate(const QueryBlock& queries, const KeyBlocks& blocks, const KeyBuffers& of_keys,
                      const QueryBuffers& of) const {
-    using namespace attention_gradient_field;
+    using namespace attention_gradient_input;
     const uint32_t q_col = queries.head * p_.size, y_col = queries.head * p_.value_size;
     copy_query_panels(v_.fields[q], queries.row, queries.rows, q_col, p_.size, p_.scale * kLog2E, of.q);
     copy_panels(row_lines(v_.fields[dy], queries.row, queries.rows, y_col, p_.value_size), of.dy);
@@ -83,36 +92,39 @@ class AttentionGradient {
     HWY_ALIGN float lse_of[kQueryBlock] = {}, delta[kQueryBlock] = {};
     note_statistics(queries, lse_of, delta);
     std::fill(of.dq, of.dq + size_t{p_.size} * kQueryBlock, 0.0F);
-    scores_.each(queries, blocks, {of.q, of_keys.k_blocks, of.scores, of.more},
-                 [&](KeyRange keys, const float* factors) HWY_ATTR {
-                   ScoreBlocks::multiply(queries, of.dy, p_.value_size,
-                                         of_keys.v_blocks + blocks.offset(keys.begin, p_.value_size), keys,
-                                         of.ds);
-                   ScoreBlocks::drop(queries, keys, factors, of.ds);
-                   differentiate_softmax(queries, keys, lse_of, delta, of.scores, of.ds);
-                   ScoreBlocks::drop(queries, keys, factors, of.scores);
-                   add_to_keys(of.dy_columns, p_.value_size, of.scores, queries, keys, of_keys.v_sums);
-                   add_to_keys(of.q_columns, p_.size, of.ds, queries, keys, of_keys.k_sums);
-                   add_to_queries(queries, keys, of_keys.k_rows, of);
-                 });
+    scores_.each(
+        queries, blocks, {of.q, of_keys.k_blocks, of.scores, of.more},
+        [&](KeyRange keys, const float* factors) HWY_ATTR {
+          ScoreBlocks::multiply(queries, of.dy, p_.value_size,
+                                of_keys.v_blocks + blocks.offset(keys.begin, p_.value_size), keys, of.ds);
+          ScoreBlocks::drop(queries, keys, factors, of.ds);
+          differentiate_softmax(queries, keys, lse_of, delta, of.scores, of.ds);
+          ScoreBlocks::drop(queries, keys, factors, of.scores);
+          if (to_.dk != nullptr) {
+            add_to_keys(of.dy_columns, p_.value_size, of.scores, queries, keys, blocks.range, of_keys.v_sums);
+            add_to_keys(of.q_columns, p_.size, of.ds, queries, keys, blocks.range, of_keys.k_sums);
+          }
+          if (to_.dq != nullptr) add_to_queries(queries, keys, blocks.range, of_keys.k_rows, of);
+        });
+    if (to_.dq == nullptr) return;
     const PanelFloats d;
     for (size_t i = 0; i < size_t{p_.size} * kQueryBlock; i += kPanelLanes)
       hn::Store(hn::Mul(hn::Load(d, of.dq + i), hn::Set(d, p_.scale)), d, of.dq + i);
-    store_query_panels(of.dq, v_.fields[dq], queries.row, queries.rows, q_col, p_.size);
+    store_query_panels(of.dq, *to_.dq, queries.row, queries.rows, q_col, p_.size);
   }
 
-  void add_to_queries(const QueryBlock& queries, KeyRange keys, const float* k_rows,
+  void add_to_queries(const QueryBlock& queries, KeyRange keys, KeyRange all, const float* k_rows,
                       const QueryBuffers& of) const {
     const size_t step = row_floats(p_.size);
     run_micro_tiles<kAlongRow>(
-        MicroTile<float>{of.ds, kBlockPanel, k_rows + keys.begin * step, step, keys.size(), of.dq,
-                         size_t{p_.size} * kPanelRows, true, of.ds},
+        MicroTile<float>{of.ds, kBlockPanel, k_rows + (keys.begin - all.begin) * step, step, keys.size(),
+                         of.dq, size_t{p_.size} * kPanelRows, true, of.ds},
         queries.panels(), p_.size, [](uint32_t, uint32_t) {});
   }
 
   // Stores the logarithm of the sums, in units of log 2, and Σ dy · y of each query.
   void note_statistics(const QueryBlock& queries, float* lse_of, float* delta) const {
-    using namespace attention_gradient_field;
+    using namespace attention_gradient_input;
     const PanelFloats d;
     const FieldView &statistics = v_.fields[lse], &results = v_.fields[y], &gradients = v_.fields[dy];
     const uint32_t col = queries.head * p_.value_size;
@@ -151,25 +163,27 @@ class AttentionGradient {
 
   // sums[panel][key] += Σ over queries of columns[panel][query] · factors[query][key].
   void add_to_keys(const float* columns, uint32_t cols, const float* factors, const QueryBlock& queries,
-                   KeyRange keys, float* sums) const {
-    const size_t column_panel = size_t{queries.rows} * kPanelRows, sums_panel = size_t{p_.keys} * kPanelRows;
+                   KeyRange keys, KeyRange all, float* sums) const {
+    const size_t column_panel = size_t{queries.rows} * kPanelRows,
+                 sums_panel = size_t{all.size()} * kPanelRows;
     const uint32_t panels = (cols + kPanelRows - 1) / kPanelRows;
     for (uint32_t p = 0; p < panels; p += kDensePanels)
       run_micro_tiles<kInPanels>(
           MicroTile<float>{columns + p * column_panel, column_panel, factors, kBlockPanel, queries.rows,
-                           sums + p * sums_panel + size_t{keys.begin} * kPanelRows, sums_panel, true,
-                           columns},
+                           sums + p * sums_panel + size_t{keys.begin - all.begin} * kPanelRows, sums_panel,
+                           true, columns},
           std::min(kDensePanels, panels - p), keys.size(), [](uint32_t, uint32_t) {});
   }
 
-  void store_sums(const float* sums, float factor, const FieldView& to, uint32_t row, uint32_t col,
-                  uint32_t cols) const {
+  // `row` is that of key 0, modulo 2^32.
+  static void store_sums(const float* sums, KeyRange keys, float factor, const FieldView& to, uint32_t row,
+                         uint32_t col, uint32_t cols) {
     const PanelFloats d;
     with_float_type(to.type, [&]<class T>(T) HWY_ATTR {
-      for (uint32_t j = 0; j < p_.keys; ++j) {
-        T* at = row_of<T>(to, row + j) + col;
+      for (uint32_t j = 0; j < keys.size(); ++j) {
+        T* at = row_of<T>(to, row + keys.begin + j) + col;
         each_vector(cols, [&](size_t i, size_t count) HWY_ATTR {
-          const float* from = sums + (i / kPanelRows * p_.keys + j) * kPanelRows + i % kPanelRows;
+          const float* from = sums + (i / kPanelRows * keys.size() + j) * kPanelRows + i % kPanelRows;
           store_some(hn::Mul(hn::LoadU(d, from), hn::Set(d, factor)), at + i, count);
         });
       }
@@ -177,6 +191,7 @@ class AttentionGradient {
   }
 
   const program::Vertex& v_;
+  GradientTargets to_;
   AttentionProblem p_;
   ScoreBlocks scores_;
 };

@@ -50,8 +50,7 @@ struct KeyRange {
 /// first.
 class AttentionProblem {
  public:
-  /// For a vertex with whole sequences, "row" is the first sequence.
-  explicit AttentionProblem(const program::Vertex& v, bool whole_sequences = false)
+  explicit AttentionProblem(const program::Vertex& v, AttentionRowsOf rows = AttentionRowsOf::queries)
       : v_(v),
         size(param(attention_param::size)),
         value_size(param(attention_param::value_size)),
@@ -61,14 +60,18 @@ class AttentionProblem {
         left_(v.params[attention_param::left]),
         right_(v.params[attention_param::right]),
         offset_(v.params[attention_param::offset]) {
-    const program::FieldView& q = v.fields[attention_input::q];
-    if (q.empty() || keys == 0) return;
+    const program::FieldView &q = v.fields[attention_input::q], &k = v.fields[attention_input::k];
+    if (q.empty() || k.empty() || keys == 0) return;
     heads = q.cols / size;
-    shared = heads / (v.fields[attention_input::k].cols / size);
+    shared = heads / (k.cols / size);
     const uint32_t row = param(attention_param::row);
-    first_ = whole_sequences ? 0 : row % queries;
-    first_sequence_ = whole_sequences ? row : row / queries;
-    sequences = (first_ + q.rows + queries - 1) / queries;
+    switch (rows) {
+      case AttentionRowsOf::queries: first_ = row % queries, first_sequence_ = row / queries; break;
+      case AttentionRowsOf::sequences: first_sequence_ = row; break;
+      case AttentionRowsOf::keys: first_key_ = row % keys, first_sequence_ = row / keys; break;
+    }
+    sequences = rows == AttentionRowsOf::keys ? (first_key_ + k.rows + keys - 1) / keys
+                                              : (first_ + q.rows + queries - 1) / queries;
   }
 
   /// Rows [begin, end) of q that belong to a sequence, and the position in it of the first row.
@@ -80,6 +83,13 @@ class AttentionProblem {
     const uint32_t end = std::min((sequence + 1) * queries - first_, v_.fields[attention_input::q].rows);
     return {begin, end, sequence == 0 ? first_ : 0};
   }
+
+  /// The vertex's keys of a sequence; and the row of its first key, modulo 2^32, in the fields of keys.
+  KeyRange keys_of(uint32_t sequence) const {
+    const uint32_t begin = sequence == 0 ? first_key_ : 0;
+    return {begin, std::min(keys, v_.fields[attention_input::k].rows - first_key_row(sequence))};
+  }
+  uint32_t first_key_row(uint32_t sequence) const { return sequence * keys - first_key_; }
 
   /// The keys to which queries [begin, end) of a sequence may attend by their position.
   KeyRange reach(uint32_t begin, uint32_t end) const {
@@ -148,7 +158,7 @@ class AttentionProblem {
 
  private:
   int64_t left_, right_, offset_;
-  uint32_t first_ = 0, first_sequence_ = 0;
+  uint32_t first_ = 0, first_key_ = 0, first_sequence_ = 0;
 };
 
 }  // namespace tessera::kernels

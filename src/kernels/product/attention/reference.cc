@@ -17,7 +17,7 @@ double product(const FieldView& a, uint32_t a_row, uint32_t a_col, const FieldVi
   return sum;
 }
 
-/// A query of a head: its row, and the first row of its sequence's keys.
+/// A query of a head: its row, and the row of its sequence's first key.
 struct Query {
   uint32_t sequence, head, position, row, first_key;
 };
@@ -28,15 +28,16 @@ void each_query(const AttentionProblem& p, const Visit& visit) {
     for (uint32_t h = 0; h < p.heads; ++h) {
       const AttentionProblem::Rows rows = p.rows_of(s);
       for (uint32_t r = rows.begin; r < rows.end; ++r)
-        visit(Query{s, h, rows.position + r - rows.begin, r, s * p.keys});
+        visit(Query{s, h, rows.position + r - rows.begin, r, p.first_key_row(s)});
     }
 }
 
-/// Minus infinity for keys to which the query does not attend.
+/// Minus infinity for keys that the vertex lacks, and to which the query does not attend.
 std::vector<double> scores(const program::Vertex& v, const AttentionProblem& p, const Query& query) {
   using namespace attention_input;
   std::vector<double> scores(p.keys, -std::numeric_limits<double>::infinity());
-  for (uint32_t j = 0; j < p.keys; ++j) {
+  const KeyRange own = p.keys_of(query.sequence);
+  for (uint32_t j = own.begin; j < own.end; ++j) {
     if (!p.attends(query.sequence, query.position, j)) continue;
     scores[j] = double{p.scale} * product(v.fields[q], query.row, query.head * p.size, v.fields[k],
                                           query.first_key + j, query.head / p.shared * p.size, p.size);
@@ -60,6 +61,54 @@ std::vector<double> kept(const AttentionProblem& p, const Query& query) {
 void clear(const FieldView& field) {
   for (uint32_t r = 0; r < field.rows; ++r)
     for (uint32_t c = 0; c < field.cols; ++c) set_number(field, r, c, 0);
+}
+
+/// Gradients of queries into dq, and of keys and values into dk and dv, as far as these are given.
+struct GradientFields {
+  const FieldView *dq = nullptr, *dk = nullptr, *dv = nullptr;
+};
+
+void differentiate(const program::Vertex& vertex, AttentionRowsOf rows, const GradientFields& to) {
+  using namespace attention_gradient_input;
+  const AttentionProblem p(vertex, rows);
+  const auto& f = vertex.fields;
+  // Sums over queries and shared heads, rounded once.
+  std::vector<float> of_k(to.dk != nullptr ? to.dk->elements() : 0),
+      of_v(to.dv != nullptr ? to.dv->elements() : 0);
+  if (to.dq != nullptr) clear(*to.dq);
+  each_query(p, [&](const Query& query) {
+    const std::vector<double> score = scores(vertex, p, query), factors = kept(p, query);
+    const uint32_t kv_head = query.head / p.shared, col = query.head * p.value_size;
+    const double lse_of = number_at(f[lse], query.row, query.head);
+    const double delta = product(f[dy], query.row, col, f[y], query.row, col, p.value_size);
+    std::vector<double> query_gradient(p.size);
+    const KeyRange own = p.keys_of(query.sequence);
+    for (uint32_t j = own.begin; j < own.end; ++j) {
+      if (!p.attends(query.sequence, query.position, j)) continue;
+      const uint32_t key = query.first_key + j;
+      const double probability = std::exp(score[j] - lse_of);
+      const double dp = product(f[dy], query.row, col, f[v], key, kv_head * p.value_size, p.value_size);
+      const double ds = probability * (factors[j] * dp - delta) * double{p.scale};
+      for (uint32_t i = 0; i < p.size; ++i) {
+        query_gradient[i] += ds * number_at(f[k], key, kv_head * p.size + i);
+        if (to.dk != nullptr)
+          of_k[size_t{key} * to.dk->cols + kv_head * p.size + i] +=
+              static_cast<float>(ds * number_at(f[q], query.row, query.head * p.size + i));
+      }
+      for (uint32_t i = 0; to.dv != nullptr && i < p.value_size; ++i)
+        of_v[size_t{key} * to.dv->cols + kv_head * p.value_size + i] +=
+            static_cast<float>(probability * factors[j] * number_at(f[dy], query.row, col + i));
+    }
+    for (uint32_t i = 0; to.dq != nullptr && i < p.size; ++i)
+      set_number(*to.dq, query.row, query.head * p.size + i, query_gradient[i]);
+  });
+  const auto store = [](const std::vector<float>& sums, const FieldView* field) {
+    for (size_t i = 0; i < sums.size(); ++i)
+      set_number(*field, static_cast<uint32_t>(i / field->cols), static_cast<uint32_t>(i % field->cols),
+                 sums[i]);
+  };
+  store(of_k, to.dk);
+  store(of_v, to.dv);
 }
 
 }  // namespace
@@ -93,40 +142,21 @@ void attention_reference(const program::Vertex& vertex) {
 void attention_gradient_reference(const program::Vertex& given) {
   using namespace attention_gradient_field;
   const AttentionRows of_tokens(given);
-  const program::Vertex& vertex = of_tokens.vertex();
-  const AttentionProblem p(vertex, true);
-  const auto& f = vertex.fields;
-  // Sums over queries and shared heads, rounded once.
-  std::vector<float> of_k(f[dk].elements()), of_v(f[dv].elements());
-  clear(f[dq]);
-  each_query(p, [&](const Query& query) {
-    const std::vector<double> score = scores(vertex, p, query), factors = kept(p, query);
-    const uint32_t kv_head = query.head / p.shared, col = query.head * p.value_size;
-    const double lse_of = number_at(f[lse], query.row, query.head);
-    const double delta = product(f[dy], query.row, col, f[y], query.row, col, p.value_size);
-    std::vector<double> query_gradient(p.size);
-    for (uint32_t j = 0; j < p.keys; ++j) {
-      if (!p.attends(query.sequence, query.position, j)) continue;
-      const uint32_t key = query.first_key + j;
-      const double probability = std::exp(score[j] - lse_of);
-      const double dp = product(f[dy], query.row, col, f[v], key, kv_head * p.value_size, p.value_size);
-      const double ds = probability * (factors[j] * dp - delta) * double{p.scale};
-      for (uint32_t i = 0; i < p.size; ++i) {
-        query_gradient[i] += ds * number_at(f[k], key, kv_head * p.size + i);
-        of_k[size_t{key} * f[dk].cols + kv_head * p.size + i] +=
-            static_cast<float>(ds * number_at(f[q], query.row, query.head * p.size + i));
-      }
-      for (uint32_t i = 0; i < p.value_size; ++i)
-        of_v[size_t{key} * f[dv].cols + kv_head * p.value_size + i] +=
-            static_cast<float>(probability * factors[j] * number_at(f[dy], query.row, col + i));
-    }
-    for (uint32_t i = 0; i < p.size; ++i)
-      set_number(f[dq], query.row, query.head * p.size + i, query_gradient[i]);
-  });
-  for (uint32_t r = 0; r < f[dk].rows; ++r) {
-    for (uint32_t c = 0; c < f[dk].cols; ++c) set_number(f[dk], r, c, of_k[size_t{r} * f[dk].cols + c]);
-    for (uint32_t c = 0; c < f[dv].cols; ++c) set_number(f[dv], r, c, of_v[size_t{r} * f[dv].cols + c]);
-  }
+  const auto& f = of_tokens.vertex().fields;
+  differentiate(of_tokens.vertex(), AttentionRowsOf::sequences, {&f[dq], &f[dk], &f[dv]});
+}
+
+void attention_query_gradient_reference(const program::Vertex& given) {
+  const AttentionRows of_tokens(given);
+  const auto& f = of_tokens.vertex().fields;
+  differentiate(of_tokens.vertex(), AttentionRowsOf::queries, {&f[attention_query_gradient_field::dq]});
+}
+
+void attention_key_gradient_reference(const program::Vertex& given) {
+  using namespace attention_key_gradient_field;
+  const AttentionRows of_tokens(given);
+  const auto& f = of_tokens.vertex().fields;
+  differentiate(of_tokens.vertex(), AttentionRowsOf::keys, {nullptr, &f[dk], &f[dv]});
 }
 
 }  // namespace tessera::kernels
