@@ -75,11 +75,14 @@ std::vector<Array> embedding_reference(const Evaluation& e) {
   return {y};
 }
 
-/// The list is a column, row by row.
+/// The list is a column, row by row; on one tile, from which all others receive it in one piece.
 Operand list_of(Lowering& l, size_t input) {
   const Operand ids = l.input(input);
-  if (ids.cols() == 1) return ids;
-  const Operand list = l.temporary("ids", Type::u32, ids.rows() * ids.cols(), 1);
+  if (ids.cols() == 1 && l.on_host()) return ids;
+  const uint32_t rows = ids.rows() * ids.cols();
+  const Operand list = l.builder().temporary(
+      l.name_beside_result("ids"), Type::u32, rows, 1,
+      l.on_host() ? std::vector<program::MappedBox>() : program::map_to_tile(rows, 1, 0));
   l.run(l.builder().copy(ops::conversion(ids, ops::matrix_layout(ids.rows(), ids.cols(), {}), list,
                                          ops::matrix_layout(list.rows(), list.cols(), {}))));
   return list;
@@ -145,8 +148,13 @@ std::vector<LayoutChoice> embedding_layouts(Lowering& l, const Node& node) {
 }
 
 void lower_embedding(Lowering& l, const Node& node) {
-  const Operand ids = list_of(l, 0), weight = l.input(1), y = l.output(0);
   const TensorType& table = l.graph().type(node.inputs[1]);
+  // Beside a table in whole columns.
+  const std::vector<program::MappedBox> mapping =
+      mapping_of_rows(l, table).empty() || l.input_layout(1).weight
+          ? std::vector<program::MappedBox>()
+          : Lowering::columns_on_tiles(l.builder(), l.graph().type(node.outputs[0]).rows(), table.cols());
+  const Operand ids = list_of(l, 0), weight = l.input(1), y = l.output(0, mapping);
   l.run(add_lookup(l.builder(), table, l.operand_layout(table, l.input_layout(1)), {ids, weight, y}));
 }
 
