@@ -2,7 +2,9 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <tessera/error.h>
+#include <tessera/machine.h>
 
 #include <CLI/CLI.hpp>
 #include <cmath>
@@ -15,6 +17,11 @@
 #include "cli/parse.h"
 
 namespace tessera::cli {
+
+/// The names of machines, for help.
+inline std::string machine_names() {
+  return fmt::format("host, {}", fmt::join(Machine::builtin_names(), ", "));
+}
 
 inline double parse_real(const std::string& option, const std::string& text) {
   const auto value = parse_number<double>(text);

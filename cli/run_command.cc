@@ -232,8 +232,7 @@ Command add_run_command(CLI::App& app) {
   auto options = std::make_shared<RunFlags>();
   add_model_options(command, options->model);
   command.add_option("--save", options->saved, "Write an output: NAME=FILE.npy");
-  command.add_option("--machine", options->machine,
-                     "host, a modelled machine (tessera machines), or a machine's .toml file");
+  command.add_option("--machine", options->machine, machine_names() + ", or a machine's .toml file");
   command.add_flag("--measure", options->measure,
                    "Show where the time of a run goes, operation by operation");
   command.add_option("--report", options->report, "Write a page: graph, time and memory (.html)");

@@ -52,7 +52,7 @@ void add_run_options(CLI::App& command, SpmmRequest& r) {
       "forward (Y = W·X, default), input_gradient (Wᵀ·dY) or sddmm (dY·Xᵀ at the pattern of W) *");
   add(
       command, "--machine", r.machines, [](const std::string& s) { return parse_names(s); },
-      "host, a modelled machine (tessera machines), or a machine's .toml file (docs/machines.md) *");
+      machine_names() + ", or a machine's .toml file (docs/machines.md) *");
   add(command, "--set", r.settings, parse_settings,
       "Change figures of modelled machines: KEY=VALUE, …; KEY=VALUE:VALUE runs each (tessera machines "
       "lists the keys)");

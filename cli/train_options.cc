@@ -52,8 +52,7 @@ void add_optimizer_options(CLI::App& command, LearningSettings& s, const std::st
 }
 
 void add_run_options(CLI::App& command, RunOptions& r, const std::string& checkpoint_help) {
-  command.add_option("--machine", r.machine,
-                     "host, a modelled machine (tessera machines), or a machine's .toml file");
+  command.add_option("--machine", r.machine, machine_names() + ", or a machine's .toml file");
   add_count(command, "--tiles", r.tiles, "The host's tiles, on which bits depend (default: --threads)",
             kMostTiles);
   command.add_option("--checkpoint", r.checkpoint, checkpoint_help);

@@ -372,13 +372,16 @@ class Generator {
       if (kind == 1 && !graph.type(id).pattern) loop.stacked.insert(name);
       if (kind == 2 && is_float(graph.type(id).type)) loop.summed.insert(name);
     }
+    std::set<std::string> given;  // which match others in every pass
+    for (size_t i = 0; i < body.items.size(); ++i)
+      if (!body.items[i].given.empty()) given.insert(name_of_item(i));
     for (ValueId input : graph.inputs()) {
       const TensorType& type = graph.type(input);
       if (type.pattern) continue;
       std::vector<std::string> same;
       for (const auto& [name, id] : graph.outputs())
         if (graph.type(id) == type) same.push_back(name);
-      if (!same.empty() && random_.below(3) != 0)
+      if (!same.empty() && !given.contains(graph.info(input).name) && random_.below(3) != 0)
         loop.carried[graph.info(input).name] = same[random_.below(static_cast<uint32_t>(same.size()))];
       else if (random_.coin())
         loop.indexed.insert(graph.info(input).name);
