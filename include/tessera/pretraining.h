@@ -99,6 +99,10 @@ struct PretrainingSettings : LearningSettings {
   uint32_t stages = 1;
   graph::PipelineKind pipeline = graph::PipelineKind::sequential;  ///< if there are several stages
   bool recompute = false;  ///< whether backward passes keep only the inputs of layers
+  uint32_t replicas = 1;   ///< equal parts of a machine's chips, among which the packs of a step are divided
+  /// Parameters of at least so many elements have their optimizer's state divided among the replicas; see
+  /// graph::TrainingOptions::shard_from.
+  std::optional<uint64_t> shard_from = {};
   /// Steps between evaluations of the text that is held out; 0: an epoch of the first phase.
   uint64_t evaluate_every = 0;
 };

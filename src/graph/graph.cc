@@ -176,7 +176,7 @@ Value Graph::state(std::string name, TensorType type, const Initial& initial,
 }
 
 Value Graph::constant(std::string name, Shape shape, std::vector<float> values, Type type) {
-  check_shape(name, shape);
+  check_shape(name.empty() ? "a constant" : name, shape);
   const TensorType of{type, std::move(shape), {}, {}};
   if (values.size() != of.elements())
     throw UsageError(fmt::format("{}: {} values for {}", name, values.size(), to_string(of)));

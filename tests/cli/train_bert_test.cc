@@ -54,6 +54,29 @@ TEST_F(TrainBertCliTest, JsonHasWhatWasTrained) {
   EXPECT_GT(r["predicted_seconds"], 0);
 }
 
+/// Two replicas, of which each has half of the optimizer's state of what is large enough.
+TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
+  const std::string machine =
+      file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 64\ntile_bytes = 8000000");
+  const std::string options =
+      "--documents 60 --vocabulary 100 --seed 3 --length 16 --batch 4 --steps 2 --replicas 2";
+  const auto train_on_chips = [&](const std::string& more) {
+    return results_of(run(fmt::format("train bert --json {} --machine {} {}", options, machine, more)))[0];
+  };
+  const json whole = train_on_chips(""), shards = train_on_chips("--shard");
+  EXPECT_EQ(shards["settings"]["replicas"], 2);
+  EXPECT_EQ(shards["settings"]["shard_from"], 8192);
+  EXPECT_NEAR(shards["evaluations"][0]["held_out_loss"].get<double>(),
+              whole["evaluations"][0]["held_out_loss"].get<double>(), 1e-4);
+  const auto optimizer = [](const json& r) {
+    return r["phases"][0]["step"]["purposes"]["optimizer"].get<double>();
+  };
+  EXPECT_LT(optimizer(shards), 0.6 * optimizer(whole));
+  expect_refused(run(fmt::format("{} --shard", small())), "is divided among replicas");
+  expect_refused(run(fmt::format("{} --replicas 3", small())),
+                 "micro-batches of 4 packs cannot be divided among 3 replicas equally");
+}
+
 /// The time of all is the sum over phases of their steps and evaluations.
 TEST_F(TrainBertCliTest, EachPhaseHasItsCosts) {
   const std::string options = "--batch 4 --estimate --evaluate-every 100000 ";

@@ -35,13 +35,15 @@ Bert add_model(Graph& graph, const PretrainingSettings& s, const graph::BertBatc
 }  // namespace
 
 Graph pretraining_graph(const PretrainingSettings& s, graph::BertBatch batch) {
-  batch.packs /= s.micro_batches;
+  batch.packs /= s.micro_batches * s.replicas;
   Graph graph;
   const Bert bert = add_model(graph, s, batch, true);
   graph.output(kLoss, bert.loss);
   graph::TrainingOptions options = training_options(s, {});
   options.micro_batches = s.micro_batches;
   options.pipeline.kind = s.pipeline;
+  options.replicas = s.replicas;
+  options.shard_from = s.shard_from;
   options.seed = s.seed;
   set_numbers(options, numbers_of(s));
   add_training(bert.loss, options);

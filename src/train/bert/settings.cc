@@ -28,6 +28,15 @@ void check_phase(const PretrainingSettings& s, const PretrainingPhase& phase) {
                   fmt::format("at most the positions of the model, {}", s.config.max_position_embeddings));
   require_setting(phase.packs >= 1, "the batch", phase.packs, "at least 1");
   check_micro_batches(s.micro_batches, phase.packs);
+  require_setting(s.replicas >= 1, "the number of replicas", s.replicas, "at least 1");
+  if (phase.packs / s.micro_batches % s.replicas != 0)
+    throw UsageError(fmt::format("micro-batches of {} packs cannot be divided among {} replicas equally",
+                                 phase.packs / s.micro_batches, s.replicas));
+}
+
+void check_sharding(const PretrainingSettings& s) {
+  if (s.shard_from && s.replicas == 1)
+    throw UsageError("the optimizer's state is divided among replicas, and there is one: ask for several");
 }
 
 void check_stages(const PretrainingSettings& s) {
@@ -49,6 +58,7 @@ void check(const PretrainingSettings& s) {
   if (s.phases.empty()) throw UsageError("a training of no phases; it has at least one");
   for (const PretrainingPhase& phase : s.phases) check_phase(s, phase);
   check_stages(s);
+  check_sharding(s);
   require_setting(s.config.type_vocab_size >= 2, "the number of token types", s.config.type_vocab_size,
                   "at least 2, one for each sentence of a pair");
   for (const double p : {s.config.hidden_dropout_prob, s.config.attention_probs_dropout_prob})
@@ -94,6 +104,8 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   if (s.stages > 1) json["stages"] = s.stages;
   if (s.stages > 1) json["pipeline"] = name_of(s.pipeline);
   if (s.recompute) json["recompute"] = true;
+  if (s.replicas > 1) json["replicas"] = s.replicas;
+  if (s.shard_from) json["shard_from"] = *s.shard_from;
   json["evaluate_every"] = s.evaluate_every;
   json["seed"] = s.seed;
   return json;

@@ -153,7 +153,7 @@ void BertTrainerImpl::add_phase(const PretrainingPhase& phase, const TextSplit& 
 }
 
 uint32_t BertTrainerImpl::rows_of_evaluation(const Phase& phase) const {
-  return phase.settings.packs / settings.micro_batches;
+  return phase.settings.packs / settings.micro_batches / settings.replicas;
 }
 
 graph::Graph BertTrainerImpl::training_graph_of(const Phase& phase) const {

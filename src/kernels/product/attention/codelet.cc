@@ -1,5 +1,10 @@
 #include "kernels/product/attention/codelet.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
 #include "kernels/common/cost.h"
 #include "kernels/host/dense/micro_tile_cost.h"
 #include "kernels/product/attention/problem.h"
@@ -36,6 +41,46 @@ constexpr double kTileGradientCycles = 24;
 constexpr double kTileMaskCycles = 6;
 constexpr double kTileDropoutCycles = 60;
 
+/// The ids of some tokens, but for those of padding.
+struct IdRange {
+  uint32_t least = std::numeric_limits<uint32_t>::max(), most = 0;
+
+  void add(uint32_t id) {
+    if (id == 0) return;
+    least = std::min(least, id);
+    most = std::max(most, id);
+  }
+  bool meets(const IdRange& other) const {
+    return std::max(least, other.least) <= std::min(most, other.most);
+  }
+};
+
+/// Pairs of blocks of queries and keys in which any query attends to a key, by position and the range of ids;
+/// a tile skips all others.
+double attended_pairs(const AttentionProblem& p) {
+  constexpr uint32_t kBlock = 16;
+  double pairs = 0;
+  for (uint32_t s = 0; s < p.sequences; ++s) {
+    const AttentionProblem::Rows rows = p.rows_of(s);
+    const KeyRange keys = p.keys_of(s);
+    std::vector<IdRange> of_keys((keys.size() + kBlock - 1) / kBlock);
+    for (uint32_t j = keys.begin; j < keys.end; ++j) of_keys[(j - keys.begin) / kBlock].add(p.key_id(s, j));
+    const uint32_t last = rows.position + rows.end - rows.begin;
+    for (uint32_t i = rows.position; i < last; i += kBlock) {
+      const uint32_t end = std::min(i + kBlock, last);
+      IdRange of_queries;
+      for (uint32_t query = i; query < end; ++query) of_queries.add(p.query_id(s, query));
+      const KeyRange reach = p.reach(i, end);
+      for (uint32_t b = 0; b < of_keys.size(); ++b) {
+        const uint32_t begin = keys.begin + b * kBlock, block_end = std::min(begin + kBlock, keys.end);
+        if (block_end > reach.begin && begin < reach.end && of_queries.meets(of_keys[b]))
+          pairs += double{1} * (end - i) * (block_end - begin);
+      }
+    }
+  }
+  return pairs * p.heads;
+}
+
 /// The number of products of a vertex on a tile: whose results are pairs of query and key, over the features
 /// of keys or of values, and that are over pairs.
 struct TileProducts {
@@ -51,7 +96,8 @@ double tile_cycles(const Vertex& v, const machine::Machine& m, AttentionRowsOf r
   const FieldView &q = of_tokens.vertex().fields[attention_input::q],
                   &k = of_tokens.vertex().fields[attention_input::k];
   const double fraction = static_cast<double>(k.rows) / (double{1} * p.sequences * p.keys);
-  const double pairs = p.pairs() * fraction;
+  const double pairs = p.knows_ids() ? attended_pairs(p) : p.pairs() * fraction;
+  if (pairs == 0) return m.workers_per_tile * kTileWorkerCycles;
   const uint32_t queries = (q.rows + p.sequences - 1) / p.sequences;
   const auto keys = static_cast<uint32_t>(std::ceil(pairs / (double{1} * q.rows * p.heads)));
   const bool is_by_key = rows_of == AttentionRowsOf::keys;

@@ -101,6 +101,11 @@ class AttentionProblem {
   bool has_window() const { return left_ >= 0 || right_ >= 0; }
   bool has_ids() const { return !v_.fields[attention_input::query_ids].empty(); }
   bool has_bias() const { return !v_.fields[attention_input::bias].empty(); }
+  /// In a dry run ids may not be known.
+  bool knows_ids() const {
+    return has_ids() && v_.fields[attention_input::query_ids].data != nullptr &&
+           v_.fields[attention_input::key_ids].data != nullptr;
+  }
   uint32_t query_id(uint32_t sequence, uint32_t query) const {
     return id(attention_input::query_ids, sequence, query);
   }
