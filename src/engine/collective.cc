@@ -25,13 +25,16 @@ class CollectiveRun {
 
   void run() const {
     if (program::reads_part(collective_.kind))
-      each_own([](const FieldView& part, const FieldView& chunk) { copy_elements(part, chunk); });
+      each_own(
+          [](const FieldView& part, const FieldView& chunk) { copy_elements(first(part, chunk), chunk); });
     for (const program::Round& round : program::rounds_of(collective_.kind, collective_.algorithm, count_))
       for (const program::Message& message : round.messages) pass(message, round.adds);
-    if (program::writes_part(collective_.kind)) {
-      clear_parts();
-      each_own([](const FieldView& part, const FieldView& chunk) { copy_elements(chunk, part); });
-    }
+    if (program::writes_part(collective_.kind))
+      each_own([](const FieldView& part, const FieldView& chunk) {
+        copy_elements(chunk, first(part, chunk));
+        std::memset(part.data + chunk.cols * size_of(part.type), 0,
+                    (part.cols - chunk.cols) * size_of(part.type));
+      });
   }
 
  private:
@@ -57,26 +60,23 @@ class CollectiveRun {
       }
   }
 
-  /// Calls visit(part, chunk) for the boxes of each replica's part and their places in the whole.
+  /// What a chunk fills of a part.
+  static FieldView first(FieldView part, const FieldView& chunk) {
+    part.cols = chunk.cols;
+    return part;
+  }
+
+  /// Calls visit(part, chunk) for the boxes of each replica's part and their places in the whole; chunks may
+  /// be shorter.
   template <class Visit>
   void each_own(const Visit& visit) const {
     for (uint32_t replica = 0; replica < count_; ++replica)
       for (const program::Exchanged& exchanged : collective_.variables)
         for (size_t box = 0; box < program_.variable(exchanged.whole).mapping.size(); ++box) {
-          const FieldView chunk = chunks(exchanged, box, replica, replica, 1);
-          visit(replicas_[replica].line(*exchanged.part, box, 0, chunk.cols), chunk);
-        }
-  }
-
-  /// Chunks differ by an element in length.
-  void clear_parts() const {
-    for (const RunMemory& replica : replicas_)
-      for (const program::Exchanged& exchanged : collective_.variables)
-        for (size_t box = 0; box < program_.variable(*exchanged.part).mapping.size(); ++box) {
           const uint64_t elements = program_.variable(*exchanged.part).mapping[box].box.elements();
           if (elements == 0) continue;
-          const FieldView part = replica.line(*exchanged.part, box, 0, elements);
-          std::memset(part.data, 0, elements * size_of(part.type));
+          visit(replicas_[replica].line(*exchanged.part, box, 0, elements),
+                chunks(exchanged, box, replica, replica, 1));
         }
   }
 

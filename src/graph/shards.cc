@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "program/collective.h"
+
 namespace tessera::graph {
 namespace {
 
@@ -19,11 +21,16 @@ void require_one_shape(std::string_view operation, const Types& inputs, const Te
                                    to_string(input), to_string(shard)));
 }
 
-uint64_t part_begin(uint64_t elements, uint32_t replica, uint32_t replicas) {
-  return elements * replica / replicas;
+/// Calls visit(i) for the elements of a replica's part.
+template <class Visit>
+void each_own_element(uint64_t elements, uint32_t replica, uint32_t replicas, const Visit& visit) {
+  const uint64_t end = program::chunk_begin(elements, replica + 1, replicas);
+  for (uint64_t i = program::chunk_begin(elements, replica, replicas); i < end; ++i) visit(i);
 }
 
 }  // namespace
+
+bool is_shard(const Graph& graph, ValueId id) { return graph.replicas() > 1 && graph.type(id).sharded; }
 
 Types types_of_results(const Operation& operation, const Signature& signature) {
   const auto shard = std::ranges::find(signature.inputs, true, &TensorType::sharded);
@@ -54,16 +61,13 @@ Array assembled(std::span<const Array* const> of_replicas) {
   const auto replicas = static_cast<uint32_t>(of_replicas.size());
   Array all = *of_replicas.front();
   for (uint32_t r = 1; r < replicas; ++r)
-    for (uint64_t i = part_begin(all.size(), r, replicas); i < part_begin(all.size(), r + 1, replicas); ++i)
-      all[i] = (*of_replicas[r])[i];
+    each_own_element(all.size(), r, replicas, [&](uint64_t i) { all[i] = (*of_replicas[r])[i]; });
   return all;
 }
 
 Array own_elements(const Array& all, uint32_t replica, uint32_t replicas) {
   Array own(all.size());
-  for (uint64_t i = part_begin(all.size(), replica, replicas);
-       i < part_begin(all.size(), replica + 1, replicas); ++i)
-    own[i] = all[i];
+  each_own_element(all.size(), replica, replicas, [&](uint64_t i) { own[i] = all[i]; });
   return own;
 }
 

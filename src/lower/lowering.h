@@ -16,6 +16,7 @@
 
 #include "graph/loop.h"
 #include "graph/operation.h"
+#include "graph/shards.h"
 #include "graph/stages.h"
 #include "lower/layout.h"
 #include "lower/parameter_updates.h"
@@ -119,7 +120,7 @@ class Lowering {
   bool is_part(ValueId id) const { return parts_of_passes_.contains(id); }
   /// Whether replicas have parts of a value. They lie beside the boxes of the value as whose elements they
   /// lie, in one row, whatever that value's layout.
-  bool is_shard(ValueId id) const { return replicas_ > 1 && graph_.type(id).sharded; }
+  bool is_shard(ValueId id) const { return graph::is_shard(graph_, id); }
   /// An output on the tiles of an operand of the same shape, as for elementwise results.
   ops::Operand output_beside(size_t i, const ops::Operand& operand);
   /// The result of a node that is lowered together with the current one, on the tiles of an operand.

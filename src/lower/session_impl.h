@@ -192,9 +192,8 @@ struct Session::Impl {
     return id;
   }
 
-  /// Whether replicas have parts of a value, whose whole lies as its parameter does.
-  bool is_shard(ValueId id) const { return graph.replicas() > 1 && graph.type(id).sharded; }
-  ValueId lies_as(ValueId id) const { return is_shard(id) ? graph.info(id).belongs.value() : id; }
+  /// The parameter, if replicas have parts of a value, whose whole lies as its parameter does.
+  ValueId lies_as(ValueId id) const { return is_shard(graph, id) ? graph.info(id).belongs.value() : id; }
 
   LinearWeight* weight(ValueId id) const {
     const auto& form = lowered.forms[lies_as(id)];
@@ -224,7 +223,7 @@ struct Session::Impl {
       std::vector<std::byte> bytes = kernels::as_type(own, variable(id).type);
       program().state().write(variable(id).name, view(variable(id), bytes), replica...);
     };
-    if (!is_shard(id)) return write_to(stored);
+    if (!is_shard(graph, id)) return write_to(stored);
     for (uint32_t r = 0; r < graph.replicas(); ++r) write_to(take_part(part_of(id), stored, r), r);
   }
 
@@ -238,7 +237,7 @@ struct Session::Impl {
   }
 
   std::vector<float> stored(ValueId id) const {
-    if (!is_shard(id)) return stored(id, 0);
+    if (!is_shard(graph, id)) return stored(id, 0);
     std::vector<float> whole(variable(lies_as(id)).elements());
     for (uint32_t r = 0; r < graph.replicas(); ++r) put_part(part_of(id), stored(id, r), r, whole);
     return whole;

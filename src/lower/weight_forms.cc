@@ -3,6 +3,7 @@
 
 #include "graph/loop.h"
 #include "graph/operation.h"
+#include "graph/shards.h"
 #include "lower/layout.h"
 
 namespace tessera::graph {
@@ -31,7 +32,7 @@ class FormSearch {
       if (const auto& parameter = graph_.info(id).belongs) forms_[id] = forms_[*parameter];
     for (const Node& node : graph_.nodes()) follow(node);
     for (ValueId id = 0; id < forms_.size(); ++id)
-      if (graph_.type(id).sharded && graph_.replicas() > 1) forms_[id].reset();
+      if (is_shard(graph_, id)) forms_[id].reset();
     return std::move(forms_);
   }
 

@@ -99,10 +99,7 @@ Value scatter(Value x, Value ids, Value values) {
   const Value chosen =
       cast(reshape(scatter_add(last_of_each(ids, rows) * places, 0, ids, rows), {rows}), Type::u32);
   const Value from = where(chosen, chosen + number(chosen, rows - 1), count_to(graph, rows, Type::u32));
-  const auto as_rows = [](Value of) {
-    return reshape(of, {of.shape()[0], static_cast<uint32_t>(of.type().elements() / of.shape()[0])});
-  };
-  return reshape(embedding(from, concatenate({as_rows(x), as_rows(values)}, 0)), x.shape());
+  return index_select(concatenate({x, values}, 0), 0, from);
 }
 
 }  // namespace tessera::graph

@@ -416,12 +416,9 @@ void add_with_outputs(Lowering& l, const Problem& problem, std::vector<ops::Oper
   if (!l.on_host()) {
     const ops::MapOperation operation = operation_of(problem);
     const ops::MapPlan plan = ops::plan_map(operation, l.builder().machine());
+    const size_t first = operation.operands.size() - mappings.size();
     for (size_t i = 0; i < mappings.size(); ++i)
-      for (program::TileId tile = 0; tile < plan.partition.tiles(); ++tile)
-        mappings[i].push_back(
-            {operand_box(operation.operands[operation.operands.size() - mappings.size() + i],
-                         plan.partition.box(tile)),
-             tile});
+      mappings[i] = map_operand(operation.operands[first + i], plan.partition);
   }
   auto mapping = mappings.begin();
   for (const size_t i : outputs) operands.push_back(l.output(i, std::move(*mapping++)));

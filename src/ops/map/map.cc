@@ -248,6 +248,13 @@ std::string overflow_of(const PlanCandidate& candidate, const Machine& machine, 
   return {};
 }
 
+std::vector<program::MappedBox> map_operand(const MapOperand& operand, const MapPartition& partition) {
+  std::vector<program::MappedBox> mapping;
+  for (program::TileId tile = 0; tile < partition.tiles(); ++tile)
+    mapping.push_back({operand_box(operand, partition.box(tile)), tile});
+  return mapping;
+}
+
 Box operand_box(const MapOperand& operand, const Box& own) {
   Box box{0, operand.rows, 0, operand.cols};
   if (operand.transposed) box = transpose(box);
@@ -437,9 +444,7 @@ BuiltOperation build_map(program::Program& program, const MapOperation& operatio
   for (const MapOperand& operand : operation.operands) {
     if (operand.is_own()) continue;
     std::vector<program::MappedBox> mapping;
-    if (machine.kind != Kind::host && follows(operand, partition))
-      for (program::TileId tile = 0; tile < partition.tiles(); ++tile)
-        mapping.push_back({operand_box(operand, partition.box(tile)), tile});
+    if (machine.kind != Kind::host && follows(operand, partition)) mapping = map_operand(operand, partition);
     operands.push_back(builder.external(operand.name, operand.role, operand.type, operand.rows, operand.cols,
                                         std::move(mapping)));
     built.operands.push_back(operands.back().variable);

@@ -97,6 +97,10 @@ struct MapOperand {
 /// The box of an operand that the owner of a box of the partitioned matrix processes.
 program::Box operand_box(const MapOperand& operand, const program::Box& own);
 
+/// The mapping of an operand that follows a partition into boxes of equal size: each tile has what it
+/// processes.
+std::vector<program::MappedBox> map_operand(const MapOperand& operand, const MapPartition& partition);
+
 /// One compute set of one codelet over a rows × cols matrix; the last operand is the result.
 struct MapOperation {
   const program::Codelet* codelet = nullptr;
