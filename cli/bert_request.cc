@@ -87,12 +87,14 @@ bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b
 /// Throws UsageError for a file that would be written over another of the request.
 void check_distinct(const BertRequest& r) {
   std::vector<std::pair<const char*, std::filesystem::path>> read_or_written = {
-      {"--checkpoint", r.checkpoint}, {"--report", r.report}, {"--data", r.data}};
+      {"--checkpoint", r.checkpoint}, {"--report", r.report}, {"--trace", r.trace}, {"--data", r.data}};
   if (std::filesystem::is_directory(r.data))
     for (const char* name : {"train.safetensors", "test.safetensors"})
       read_or_written.emplace_back("--data", std::filesystem::path(r.data) / name);
-  for (const auto& [written, file] :
-       {std::pair("--checkpoint", r.checkpoint), {"--report", r.report}, {"--save", r.save}})
+  for (const auto& [written, file] : {std::pair("--checkpoint", r.checkpoint),
+                                      {"--report", r.report},
+                                      {"--trace", r.trace},
+                                      {"--save", r.save}})
     for (const auto& [option, other] : read_or_written)
       if (std::string_view(option) != written && !file.empty() && !other.empty() && is_same_file(file, other))
         throw UsageError(fmt::format("{} and {} name the same file, {}; give another name to {}", option,
@@ -114,12 +116,17 @@ void add_bert_options(CLI::App& command, BertRequest& r) {
   command.add_option("--init", r.init, "Begin with the parameters of this .safetensors file or folder");
   command.add_option("--save", r.save,
                      "Write the trained parameters with Hugging Face's names (.safetensors)");
+  command.add_option("--trace", r.trace,
+                     "Write a trace of what each chip of a modelled machine does in a step, for Perfetto or "
+                     "chrome://tracing (.json)");
 }
 
 void check(const BertRequest& r, const CLI::App& command) {
   check_optimizer_options(r.settings, command);
   check_run_options(r, command);
   refuse_unless(command, r.settings.packed, {"--max-per-pack"}, "--pack optimal");
+  refuse_unless(command, r.settings.stages > 1 && r.machine != "host", {"--trace"},
+                "--stages of more than one on a machine of several chips");
   for (const auto& [option, items] : {std::pair("--batch", r.batches), {"--steps", r.steps}})
     if (items.size() > 1 && items.size() != r.lengths.size())
       throw UsageError(fmt::format("{} has {} items; give one, or one for each of the {} lengths", option,
@@ -134,7 +141,9 @@ void check(const BertRequest& r, const CLI::App& command) {
       throw UsageError(fmt::format("--estimate trains no parameters; leave out it or {}", option));
   check_extension("--checkpoint", r.checkpoint, {".safetensors"});
   check_extension("--save", r.save, {".safetensors"});
-  if (!r.save.empty()) io::require_writable(r.save);
+  check_extension("--trace", r.trace, {".json"});
+  for (const std::string& file : {r.save, r.trace})
+    if (!file.empty()) io::require_writable(file);
   check_distinct(r);
   check_files(r);
   check_checkpoint(r);

@@ -24,6 +24,7 @@ struct BertRequest : RunOptions {
 
   std::string init = {};  ///< file or folder with parameters to begin with
   std::string save = {};  ///< file for the trained parameters
+  std::string trace = {};
 };
 
 void add_bert_options(CLI::App& command, BertRequest& request);

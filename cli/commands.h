@@ -29,6 +29,7 @@ Command add_pack_command(CLI::App& app);
 Command add_reproduce_command(CLI::App& app);
 Command add_benchmark_command(CLI::App& app);
 Command add_run_command(CLI::App& app);
+Command add_pipeline_command(CLI::App& app);
 Command add_train_command(CLI::App& app);
 Command add_train_bert_command(CLI::App& train);  ///< a command of `tessera train`
 

@@ -91,7 +91,7 @@ int run(int argc, char** argv) {
   std::vector<std::pair<CLI::App*, Command>> commands;
   for (const auto& add :
        {add_spmm_command, add_run_command, add_benchmark_command, add_train_command, add_pack_command,
-        add_inspect_command, add_machines_command, add_reproduce_command}) {
+        add_inspect_command, add_pipeline_command, add_machines_command, add_reproduce_command}) {
     Command command = add(app);
     commands.emplace_back(app.get_subcommands({}).back(), std::move(command));
   }

@@ -24,6 +24,11 @@ void begin(const BertRequest& r, BertTrainer& trainer) {
     trainer.load_parameters(r.init);
 }
 
+void write_files(const BertRequest& r, const PretrainingReport& report) {
+  if (!r.report.empty()) io::write_text(r.report, page_of(report));
+  if (!r.trace.empty()) io::write_text(r.trace, trace_of(report));
+}
+
 int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report) {
   begin(r, trainer);
   const uint64_t first = trainer.step();
@@ -39,7 +44,7 @@ int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report)
   display.clear();
   const PretrainingResult& result = *report.pretrained;
   fmt::print("{}", r.json ? json_of(r, trainer, report, first) : summary(report));
-  if (!r.report.empty()) io::write_text(r.report, page_of(report));
+  write_files(r, report);
   if (result.finished) {
     if (!r.save.empty()) trainer.save_parameters(r.save);
     return 0;
@@ -51,7 +56,7 @@ int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report)
 int show_estimate(const BertRequest& r, const BertTrainer& trainer, const PretrainingReport& report) {
   fmt::print("{}", r.json ? json_of(r, trainer, report, 0)
                           : heading(report) + estimate(report) + printed(r, report));
-  if (!r.report.empty()) io::write_text(r.report, page_of(report));
+  write_files(r, report);
   return complain_of_overflow(report);
 }
 

@@ -76,6 +76,18 @@ struct StageTimes {
   double backward = 2;
 };
 
+/// A pass with its time.
+struct TimedPass {
+  StagePass pass = {};
+  double begin = 0;
+  double end = 0;
+};
+
+/// The passes of a schedule in its order, if each begins as soon as its stage and what it takes are ready,
+/// and sending takes no time. A recomputed pass takes as long as the forward pass. Throws UsageError unless
+/// there are times for each stage.
+std::vector<TimedPass> timed(const PipelineSchedule& schedule, std::span<const StageTimes> times);
+
 struct PipelineAnalysis {
   double time = 0;                       ///< until the last pass ends
   double used = 0;                       ///< share of the stages' time in which they work
@@ -83,13 +95,11 @@ struct PipelineAnalysis {
   std::vector<double> busy = {};         ///< by stage
 };
 
-/// What a schedule takes if each pass begins as soon as its stage and what it takes are ready, and sending
-/// takes no time. A recomputed pass takes as long as the forward pass. Throws UsageError unless there are
-/// times for each stage.
+/// What a schedule takes with these times, as timed() has them.
 PipelineAnalysis analyse(const PipelineSchedule& schedule, std::span<const StageTimes> times);
 
 /// A line for each stage, a column for each slot: F3 is the forward pass of micro-batch 3, B3 its backward
-/// pass, and R3 its recomputed pass.
+/// pass, and R3 its recomputed pass. Dots are slots in which a stage waits.
 std::string to_string(const PipelineSchedule& schedule);
 
 }  // namespace tessera::graph

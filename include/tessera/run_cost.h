@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tessera::graph {
@@ -32,6 +33,33 @@ struct ChipCost {
   uint32_t chip = 0;
   std::map<std::string, double> cycles;  ///< by phase, until it finishes; waiting for other chips is "sync"
   uint64_t bytes = 0;                    ///< of all its tiles
+};
+
+/// What a chip does for a while, in cycles since the run began.
+struct ChipSpan {
+  enum class Kind : uint8_t {
+    forward,     ///< passes of a micro-batch through a stage
+    recomputed,  ///< a forward pass again, before the backward pass
+    backward,
+    exchange,    ///< between stages; the stage is that whose result is sent
+    collective,  ///< exchange between replicas, such as the sum of gradients
+    other,       ///< what is done for all micro-batches, such as updates
+    waiting,
+  };
+  Kind kind = Kind::other;
+  uint32_t stage = 0;  ///< of passes and exchanges, as the micro-batch
+  uint32_t micro_batch = 0;
+  double begin = 0;
+  double end = 0;
+
+  bool operator==(const ChipSpan&) const = default;
+};
+std::string_view name_of(ChipSpan::Kind kind);
+
+/// What a chip does from the beginning of a run to its end, without gaps.
+struct ChipLane {
+  uint32_t chip = 0;
+  std::vector<ChipSpan> spans;
 };
 
 /// The traffic in one direction of a link between chips.
@@ -82,6 +110,8 @@ struct RunCost {
   // For machines of several chips; bytes and tiles are those of the first replica.
   std::vector<ChipCost> chips;
   std::vector<LinkCost> links;
+  std::vector<ChipLane> lanes;            ///< of the first replica, if micro-batches go through stages on
+                                          ///< several chips
   std::vector<PlacementCost> placements;  ///< considered for a graph without stages and replicas
   std::vector<PassRecord> passes;         ///< how the program was made, in order
 };

@@ -280,6 +280,17 @@ void bind_cost(nb::module_& m) {
                        links.emplace_back(each.from, each.to, each.bytes, each.seconds);
                      return links;
                    })
+      .def_prop_ro("lanes",
+                   [](const RunCost& c) {
+                     using Span = std::tuple<std::string, uint32_t, uint32_t, double, double>;
+                     std::vector<std::pair<uint32_t, std::vector<Span>>> lanes;
+                     for (const graph::ChipLane& lane : c.lanes) {
+                       std::vector<Span>& spans = lanes.emplace_back(lane.chip, std::vector<Span>()).second;
+                       for (const auto& [kind, stage, micro_batch, begin, end] : lane.spans)
+                         spans.emplace_back(name_of(kind), stage, micro_batch, begin, end);
+                     }
+                     return lanes;
+                   })
       .def_prop_ro("placements",
                    [](const RunCost& c) {
                      std::vector<std::tuple<std::string, double, std::string, bool>> placements;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "report/lanes.h"
 #include "tensors.h"
 
 namespace tessera::python {
@@ -108,6 +109,12 @@ void bind_schedules(nb::module_& m) {
 
 void bind_pipelines(nb::module_& m) {
   using graph::PipelineSchedule;
+  using Times = std::vector<std::pair<double, double>>;
+  const auto of_stages = [](const Times& times) {
+    std::vector<graph::StageTimes> all;
+    for (const auto& [forward, backward] : times) all.push_back({forward, backward});
+    return all;
+  };
   nb::class_<PipelineSchedule>(m, "PipelineSchedule")
       .def_ro("stages", &PipelineSchedule::stages)
       .def_ro("micro_batches", &PipelineSchedule::micro_batches)
@@ -119,11 +126,13 @@ void bind_pipelines(nb::module_& m) {
              return passes;
            })
       .def("analyse",
-           [](const PipelineSchedule& schedule, const std::vector<std::pair<double, double>>& times) {
-             std::vector<graph::StageTimes> all;
-             for (const auto& [forward, backward] : times) all.push_back({forward, backward});
-             const graph::PipelineAnalysis found = graph::analyse(schedule, all);
+           [of_stages](const PipelineSchedule& schedule, const Times& times) {
+             const graph::PipelineAnalysis found = graph::analyse(schedule, of_stages(times));
              return std::tuple(found.time, found.used, found.in_flight, found.busy);
+           })
+      .def("svg",
+           [of_stages](const PipelineSchedule& schedule, const Times& times) {
+             return report::svg_file(report::lanes_of(schedule, of_stages(times)));
            })
       .def("__str__", [](const PipelineSchedule& schedule) { return graph::to_string(schedule); });
   m.def(

@@ -88,13 +88,14 @@ engine::Profile BoundProgram::estimate(std::vector<engine::TraceEvent>* trace) c
   return estimate(Arrays(*this), trace);
 }
 
-engine::Profile BoundProgram::estimate(const Arrays& known, std::vector<engine::TraceEvent>* trace) const {
+engine::Profile BoundProgram::estimate(const Arrays& known, std::vector<engine::TraceEvent>* trace,
+                                       compiler::StepWatch* watch) const {
   std::vector<engine::Binding> bindings;
   for (size_t i = 0; i < operands_.size(); ++i)
     if (known.all()[i].data != nullptr && is_integer(operands_[i].type)) bindings.push_back(known.all()[i]);
-  const engine::RunOptions options{.dry = true, .trace = trace};
+  const engine::RunOptions options{.dry = true, .trace = trace, .watch = watch};
   if (session_) return session_->run(bindings, options);
-  return engine_ ? engine_->run(bindings, options) : engine::dry_run(executable_, bindings);
+  return engine_ ? engine_->run(bindings, options) : engine::dry_run(executable_, bindings, watch);
 }
 
 Arrays::Arrays(const BoundProgram& program) : program_(program) {

@@ -77,9 +77,10 @@ class BoundProgram {
   engine::Profile run(const Arrays& arrays, const engine::RunOptions& options = {.profile = false}) const;
 
   /// The profile of a run on its machine, without floating-point work. Control flow and costs follow integer
-  /// inputs whose arrays are bound.
+  /// inputs whose arrays are bound. On several chips, `watch` follows them, unless it is null.
   engine::Profile estimate(std::vector<engine::TraceEvent>* trace = nullptr) const;
-  engine::Profile estimate(const Arrays& known, std::vector<engine::TraceEvent>* trace = nullptr) const;
+  engine::Profile estimate(const Arrays& known, std::vector<engine::TraceEvent>* trace = nullptr,
+                           compiler::StepWatch* watch = nullptr) const;
   /// The state of a program with resumed runs.
   engine::Session& state() const {
     assert(session_ != nullptr);

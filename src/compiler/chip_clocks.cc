@@ -9,8 +9,10 @@ using program::Phase;
 using program::PhaseTimes;
 
 void ChipClocks::wait(PhaseTimes& chip, double until) {
-  const double waits = until - chip.total();
-  if (waits > 0) chip[Phase::sync] += waits;
+  const double from = chip.total();
+  if (until <= from) return;
+  if (watch_ != nullptr) watch_->wait(static_cast<size_t>(&chip - chips_.data()), from, until);
+  chip[Phase::sync] += until - from;
 }
 
 void ChipClocks::run(const ExchangeCost& exchange) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/executable.h"
+#include "compiler/step_watch.h"
 
 namespace tessera::compiler {
 
@@ -16,6 +17,8 @@ class ChipClocks {
       : first_chip_(machine.first_chip()), chips_(machine.chip_count()) {}
 
   bool is_one_chip() const { return chips_.size() == 1; }
+  /// Tells `watch` of all waiting from now on.
+  void tell(StepWatch& watch) { watch_ = &watch; }
   /// Advances the clock of a machine with one chip.
   void add(const program::PhaseTimes& cycles) { chips_[0] += cycles; }
 
@@ -41,10 +44,11 @@ class ChipClocks {
 
  private:
   program::PhaseTimes& at(uint32_t chip) { return chips_[chip - first_chip_]; }
-  static void wait(program::PhaseTimes& chip, double until);
+  void wait(program::PhaseTimes& chip, double until);
 
   uint32_t first_chip_;
   std::vector<program::PhaseTimes> chips_;
+  StepWatch* watch_ = nullptr;
 };
 
 /// Bytes over links, summed over steps.

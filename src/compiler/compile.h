@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "compiler/executable.h"
+#include "compiler/step_watch.h"
 
 namespace tessera::compiler {
 
@@ -59,7 +60,9 @@ struct Estimate {
 Estimate estimate(const program::Program& program, const machine::Machine& machine,
                   const TripCounts& trip_counts = {});
 
-/// Cycles of one run of an executable. Walks a loop whose passes have equal costs only once.
-RunAccount cycles_of_run(const Executable& executable, const TripCounts& trip_counts = {});
+/// Cycles of one run of an executable. Walks a loop whose passes have equal costs only once. On several
+/// chips, `watch` follows it, unless it is null.
+RunAccount cycles_of_run(const Executable& executable, const TripCounts& trip_counts = {},
+                         StepWatch* watch = nullptr);
 
 }  // namespace tessera::compiler

@@ -17,15 +17,22 @@ using program::VertexGroup;
 /// Follows the control flow of one run and adds up its cycles.
 class RunCycles {
  public:
-  RunCycles(const Executable& e, const TripCounts& trip_counts)
-      : e_(e), program_(*e.program), trip_counts_(trip_counts), tile_cycles_(e.machine), clocks_(e.machine) {
+  RunCycles(const Executable& e, const TripCounts& trip_counts, StepWatch* watch)
+      : e_(e),
+        program_(*e.program),
+        trip_counts_(trip_counts),
+        tile_cycles_(e.machine),
+        clocks_(e.machine),
+        watch_(clocks_.is_one_chip() ? nullptr : watch) {
     steps_[kSets].resize(e.sets.size());
     steps_[kCopies].resize(e.copies.size());
     steps_[kCollectives].resize(e.collectives.size());
   }
 
   RunAccount count() {
+    if (watch_ != nullptr) watch_->begin(clocks_), clocks_.tell(*watch_);
     walk(program_.main(), 1);
+    if (watch_ != nullptr) watch_->end(clocks_);
     const std::vector<PhaseTimes>& chips = clocks_.of_chips();
     RunAccount account;
     account.cycles = clocks_.slowest();
@@ -70,9 +77,12 @@ class RunCycles {
       const ChipClocks before = clocks_;
       const LinkTotals links = links_, together = together_;
       const Steps steps = steps_;
+      const auto mark = watch_ != nullptr ? watch_->mark(clocks_) : StepWatch::Mark();
       pass(times);
       if (i + 1 == count || !clocks_.advanced_evenly_since(before)) continue;
+      const ChipClocks passed = clocks_;
       clocks_.repeat_since(before, count - i - 1);
+      if (watch_ != nullptr) watch_->repeat_since(mark, before, passed, clocks_, count - i - 1);
       links_.repeat_since(links, count - i - 1);
       together_.repeat_since(together, count - i - 1);
       repeat_steps_since(steps, count - i - 1);
@@ -82,7 +92,10 @@ class RunCycles {
 
   void walk(program::StepId id, double times) {
     if (id == program::kNoStep || times == 0) return;
+    const bool is_watched = watch_ != nullptr && watch_->watches(id);
+    if (is_watched) watch_->enter(id, clocks_);
     std::visit([&](const auto& step) { walk_inside(step, times); }, program_.steps().at(id));
+    if (is_watched) watch_->leave(clocks_);
   }
 
   void walk_inside(const program::Sequence& sequence, double times) {
@@ -112,7 +125,10 @@ class RunCycles {
     const CollectiveCost& cost = e_.collectives[collect.collective];
     together_.add(cost.links, times);
     note(kCollectives, collect.collective, cost.cycles, times);
-    clocks_.is_one_chip() ? add(cost.cycles, times) : clocks_.run_together(cost.cycles);
+    if (clocks_.is_one_chip()) return add(cost.cycles, times);
+    if (watch_ != nullptr) watch_->enter_collective(clocks_);
+    clocks_.run_together(cost.cycles);
+    if (watch_ != nullptr) watch_->leave(clocks_);
   }
   void walk_inside(const program::Repeat& loop, double times) {
     repeat(times, loop.count, [&](double all) { walk(loop.body, all); });
@@ -172,12 +188,13 @@ class RunCycles {
   LinkTotals links_;     ///< of the first replica
   LinkTotals together_;  ///< of collectives
   Steps steps_;
+  StepWatch* watch_;
 };
 
 }  // namespace
 
-RunAccount cycles_of_run(const Executable& executable, const TripCounts& trip_counts) {
-  return RunCycles(executable, trip_counts).count();
+RunAccount cycles_of_run(const Executable& executable, const TripCounts& trip_counts, StepWatch* watch) {
+  return RunCycles(executable, trip_counts, watch).count();
 }
 
 }  // namespace tessera::compiler

@@ -64,9 +64,9 @@ void require_fit(const compiler::Executable& executable) {
 }
 
 Profile dry_run(const std::shared_ptr<const compiler::Executable>& executable,
-                std::span<const Binding> bindings) {
-  if (!executable->cycles_vary) return counted(*executable, bindings);
-  return Engine(executable).run(bindings, {.dry = true});
+                std::span<const Binding> bindings, compiler::StepWatch* watch) {
+  if (!executable->cycles_vary) return counted(*executable, bindings, watch);
+  return Engine(executable).run(bindings, {.dry = true, .watch = watch});
 }
 
 Profile Engine::run(std::span<const Binding> bindings, const RunOptions& options) const {

@@ -14,7 +14,7 @@ void require_fit(const compiler::Executable& executable);
 
 /// A dry run of an executable, which may be compiled for its costs alone.
 Profile dry_run(const std::shared_ptr<const compiler::Executable>& executable,
-                std::span<const Binding> bindings = {});
+                std::span<const Binding> bindings = {}, compiler::StepWatch* watch = nullptr);
 
 /// An executable ready to run. run() may be called from several threads at once: each call has its own
 /// arenas, and calls take turns with the process's thread pool. State has its initial contents at the

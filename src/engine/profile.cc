@@ -25,8 +25,8 @@ Profile empty_profile(const program::Program& program) {
   return profile;
 }
 
-void enter_cycles(const compiler::Executable& executable, Profile& profile) {
-  compiler::RunAccount account = compiler::cycles_of_run(executable);
+void enter_cycles(const compiler::Executable& executable, Profile& profile, compiler::StepWatch* watch) {
+  compiler::RunAccount account = compiler::cycles_of_run(executable, {}, watch);
   enter(account.sets, profile.sets);
   enter(account.copies, profile.copies);
   enter(account.collectives, profile.collectives);
@@ -37,9 +37,9 @@ void enter_cycles(const compiler::Executable& executable, Profile& profile) {
   profile.links = std::move(account.links);
 }
 
-Profile profile_of_cycles(const compiler::Executable& executable) {
+Profile profile_of_cycles(const compiler::Executable& executable, compiler::StepWatch* watch) {
   Profile profile = empty_profile(*executable.program);
-  enter_cycles(executable, profile);
+  enter_cycles(executable, profile, watch);
   return profile;
 }
 

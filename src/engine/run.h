@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/step_watch.h"
 #include "program/chip_traffic.h"
 #include "program/program.h"
 
@@ -57,6 +58,8 @@ struct RunOptions {
   bool dry = false;                          ///< walk control flow and add up costs, without floating-point
                                              ///< work
   std::vector<TraceEvent>* trace = nullptr;  ///< receives the run's events, at most kMostTraceEvents
+  /// For a dry run on a machine of several chips: follows those of the first replica.
+  compiler::StepWatch* watch = nullptr;
 };
 
 /// Totals of one compute set, copy set or collective over all its executions.

@@ -70,6 +70,10 @@ class Run {
     if (!is_timed_) return;
     clocks_.assign(program_.replicas(), compiler::ChipClocks(executable.machine));
     profile_ = empty_profile(program_);
+    if (options.watch == nullptr || has_one_chip()) return;
+    watch_ = options.watch;
+    watch_->begin(clocks_.front());
+    clocks_.front().tell(*watch_);
   }
 
   Profile run() {
@@ -79,6 +83,7 @@ class Run {
     }
     start_ = Clock::now();
     walk(program_.main());
+    if (watch_ != nullptr) watch_->end(clocks_.front());
     profile_.seconds = seconds_between(start_, Clock::now());
     profile_.phases[Phase::control] += profile_.seconds - profile_.phases.total();
     const program::PhaseTimes walked =
@@ -99,7 +104,10 @@ class Run {
  private:
   void walk(StepId id) {
     if (id == program::kNoStep) return;
+    const bool is_watched = watch_ != nullptr && watch_->watches(id);
+    if (is_watched) watch_->enter(id, clocks_.front());
     std::visit([this](const auto& step) { walk_inside(step); }, program_.steps()[id]);
+    if (is_watched) watch_->leave(clocks_.front());
   }
 
   void walk_inside(const program::Sequence& sequence) {
@@ -187,11 +195,13 @@ class Run {
       seconds[Phase::exchange] = seconds_between(start, Clock::now());
       step.seconds += seconds;
       profile_.phases += seconds;
+      if (watch_ != nullptr) watch_->enter_collective(clocks_.front());
       const double begin = std::ranges::max(clocks_, {}, &compiler::ChipClocks::last).last();
       for (compiler::ChipClocks& clocks : clocks_) {
         clocks.wait_until(begin);
         clocks.run_together(cycles);
       }
+      if (watch_ != nullptr) watch_->leave(clocks_.front());
       links_.add(cost.links);
     });
   }
@@ -529,6 +539,7 @@ class Run {
   std::vector<uint64_t> rows_;                               ///< by which each of them moves
   std::vector<compiler::ChipClocks> clocks_;                 ///< by replica
   compiler::LinkTotals links_;
+  compiler::StepWatch* watch_ = nullptr;
   Profile profile_;
   Clock::time_point start_;
   uint32_t threads_of_step_ = 0;
@@ -578,7 +589,8 @@ void Runner::run_side_by_side(std::span<RunState* const> states,
 
 Profile Runner::dry_run(std::span<const Binding> bindings, const RunOptions& options,
                         const RunState* present) const {
-  if (!executable_->cycles_vary && options.trace == nullptr) return counted(*executable_, bindings);
+  if (!executable_->cycles_vary && options.trace == nullptr)
+    return counted(*executable_, bindings, options.watch);
   RunState scratch(*executable_, executable_->cycles_vary ? Contents::integers : Contents::none);
   if (present != nullptr)
     for (size_t r = 0; r < scratch.memories.size(); ++r)
@@ -587,9 +599,10 @@ Profile Runner::dry_run(std::span<const Binding> bindings, const RunOptions& opt
   return run(scratch, bindings, options);
 }
 
-Profile counted(const compiler::Executable& executable, std::span<const Binding> bindings) {
+Profile counted(const compiler::Executable& executable, std::span<const Binding> bindings,
+                compiler::StepWatch* watch) {
   check_bindings(*executable.program, bindings);
-  return profile_of_cycles(executable);
+  return profile_of_cycles(executable, watch);
 }
 
 }  // namespace tessera::engine

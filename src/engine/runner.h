@@ -54,6 +54,7 @@ class Runner {
 };
 
 /// The profile of a run whose cycles do not vary. Checks the bindings.
-Profile counted(const compiler::Executable& executable, std::span<const Binding> bindings);
+Profile counted(const compiler::Executable& executable, std::span<const Binding> bindings,
+                compiler::StepWatch* watch = nullptr);
 
 }  // namespace tessera::engine

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <tessera/error.h>
 #include <tessera/pipeline.h>
+#include <tessera/run_cost.h>
 
 #include <algorithm>
 #include <array>
@@ -150,6 +151,12 @@ std::string_view name_of(PassKind kind) {
   return kNames.at(static_cast<size_t>(kind));
 }
 
+std::string_view name_of(ChipSpan::Kind kind) {
+  constexpr std::array<std::string_view, 7> kNames = {"forward",    "recomputed", "backward", "exchange",
+                                                      "collective", "other",      "waiting"};
+  return kNames.at(static_cast<size_t>(kind));
+}
+
 PipelineKind pipeline_named(std::string_view name) {
   const auto found = std::ranges::find(kPipelines, name);
   if (found == kPipelines.end())
@@ -189,35 +196,42 @@ PipelineSchedule pipeline_schedule(const Pipeline& pipeline, uint32_t stages, ui
 
 void check(const PipelineSchedule& schedule) { Progress(schedule).follow(); }
 
-PipelineAnalysis analyse(const PipelineSchedule& schedule, std::span<const StageTimes> times) {
+std::vector<TimedPass> timed(const PipelineSchedule& schedule, std::span<const StageTimes> times) {
   if (times.size() != schedule.stages)
     throw UsageError(
         fmt::format("there are times of {} stages; the schedule has {}", times.size(), schedule.stages));
   check(schedule);
-  PipelineAnalysis found{.in_flight = std::vector<uint32_t>(schedule.stages),
-                         .busy = std::vector<double>(schedule.stages)};
+  std::vector<TimedPass> passes;
   std::vector<double> clocks(schedule.stages);
-  std::vector<uint32_t> in_flight(schedule.stages);
   // When the forward and backward pass of a micro-batch ended, by stage.
   std::vector<std::vector<double>> forward(schedule.stages, std::vector<double>(schedule.micro_batches));
   std::vector<std::vector<double>> backward = forward;
   for (const std::vector<StagePass>& slot : schedule.slots)
-    for (const auto& [kind, s, m] : slot) {
+    for (const StagePass& pass : slot) {
+      const auto [kind, s, m] = pass;
       double& clock = clocks[s];
       const double takes = kind == PassKind::backward ? times[s].backward : times[s].forward;
       if (kind == PassKind::forward && s > 0) clock = std::max(clock, forward[s - 1][m]);
       if (kind == PassKind::backward && s + 1 < schedule.stages) clock = std::max(clock, backward[s + 1][m]);
+      passes.push_back({pass, clock, clock + takes});
       clock += takes;
-      found.busy[s] += takes;
-      if (kind == PassKind::forward) {
-        forward[s][m] = clock;
-        found.in_flight[s] = std::max(found.in_flight[s], ++in_flight[s]);
-      } else if (kind == PassKind::backward) {
-        backward[s][m] = clock;
-        --in_flight[s];
-      }
+      if (kind == PassKind::forward) forward[s][m] = clock;
+      if (kind == PassKind::backward) backward[s][m] = clock;
     }
-  found.time = *std::ranges::max_element(clocks);
+  return passes;
+}
+
+PipelineAnalysis analyse(const PipelineSchedule& schedule, std::span<const StageTimes> times) {
+  PipelineAnalysis found{.in_flight = std::vector<uint32_t>(schedule.stages),
+                         .busy = std::vector<double>(schedule.stages)};
+  std::vector<uint32_t> in_flight(schedule.stages);
+  for (const auto& [pass, begin, end] : timed(schedule, times)) {
+    const uint32_t s = pass.stage;
+    found.time = std::max(found.time, end);
+    found.busy[s] += end - begin;
+    if (pass.kind == PassKind::forward) found.in_flight[s] = std::max(found.in_flight[s], ++in_flight[s]);
+    if (pass.kind == PassKind::backward) --in_flight[s];
+  }
   double busy = 0;
   for (const double stage : found.busy) busy += stage;
   found.used = busy / (found.time * schedule.stages);
@@ -227,11 +241,17 @@ PipelineAnalysis analyse(const PipelineSchedule& schedule, std::span<const Stage
 std::string to_string(const PipelineSchedule& schedule) {
   std::vector<std::string> lines(schedule.stages);
   for (uint32_t s = 0; s < schedule.stages; ++s) lines[s] = fmt::format("stage {}:", s);
-  size_t width = std::ranges::max_element(lines, {}, &std::string::size)->size();
+  const auto widest = [&] { return std::ranges::max_element(lines, {}, &std::string::size)->size(); };
+  const size_t names = widest();
+  for (std::string& line : lines) line.resize(names, ' ');
   for (const std::vector<StagePass>& slot : schedule.slots) {
-    for (std::string& line : lines) line.resize(width, ' ');
+    const size_t begin = lines[0].size();
     for (const StagePass& pass : slot) lines[pass.stage] += ' ' + to_string(pass);
-    width = std::ranges::max_element(lines, {}, &std::string::size)->size();
+    const size_t end = widest();
+    for (std::string& line : lines) {
+      if (line.size() == begin) line += ' ';
+      line.resize(end, line.back() == ' ' ? '.' : ' ');
+    }
   }
   for (std::string& line : lines) line.erase(line.find_last_not_of(' ') + 1);
   return fmt::format("{}\n", fmt::join(lines, "\n"));

@@ -66,11 +66,25 @@ struct Lowered {
     Sets sets;
   };
   std::vector<Conversion> conversions;
+  /// A step that is a pass of a micro-batch through a stage, or sends what one computes.
+  struct PassStep {
+    ChipSpan::Kind kind = ChipSpan::Kind::forward;
+    uint32_t stage = 0;
+    uint32_t micro_batch = 0;  ///< the first time
+    uint32_t next = 0;         ///< by which the micro-batch advances from one time to the next
+  };
+  std::map<program::StepId, PassStep> passes;
   std::vector<std::vector<Sets>> sets;  ///< by node: sets added by the node, or by lowering its function
   std::map<std::pair<std::shared_ptr<const Graph>, uint32_t>, LoweredFunction>
       functions;                                       ///< by function
                                                        ///< and part of the chips
   std::map<uint32_t, std::unique_ptr<Lowered>> loops;  ///< bodies of loops, by node
+
+  std::vector<program::StepId> steps_of_passes() const {
+    std::vector<program::StepId> steps;
+    for (const auto& [step, pass] : passes) steps.push_back(step);
+    return steps;
+  }
 };
 
 struct LoweredFunction {

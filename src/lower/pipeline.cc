@@ -404,35 +404,55 @@ PipelineLowering::Repeated PipelineLowering::find_repeated() const {
 void PipelineLowering::emit() {
   const Repeated repeated = find_repeated();
   const ops::Builder& builder = around_.builders_.front();
-  const auto emit_range = [&](size_t first, size_t last, std::vector<StepId>& steps) {
-    for (size_t e = first; e < last; ++e) emit(events_[e], steps);
+  const auto emit_range = [&](size_t first, size_t last, std::vector<StepId>& steps, uint32_t next = 0) {
+    for (size_t e = first; e < last; ++e) {
+      const StepId step = steps.emplace_back(emit(events_[e]));
+      around_.lowered_.passes[step] = {kind_of(events_[e]), stage_of(events_[e]), events_[e].micro_batch,
+                                       next};
+    }
   };
   emit_range(0, repeated.first, around_.steps_);
   if (repeated.count > 0) {
     std::vector<StepId> steps;
-    emit_range(repeated.first, repeated.first + repeated.length, steps);
+    emit_range(repeated.first, repeated.first + repeated.length, steps, unit_);
     around_.run(builder.repeat(static_cast<uint32_t>(repeated.count), builder.sequence(std::move(steps))));
   }
   emit_range(repeated.first + repeated.length * repeated.count, events_.size(), around_.steps_);
 }
 
-void PipelineLowering::emit(const Event& event, std::vector<StepId>& steps) {
-  if (event.kind == Event::Kind::send) {
-    const Sending& sending = sendings_[event.index];
-    std::vector<Operand> operands;
-    for (const ValueId id : sending.values) {
-      operands.push_back(slot(id, home_of(id), event.micro_batch));
-      operands.push_back(slot(id, sending.to, event.micro_batch));
-    }
-    steps.push_back(around_.builders_.front().call(sending.function, operands));
-    return;
+ChipSpan::Kind PipelineLowering::kind_of(const Event& event) const {
+  switch (event.kind) {
+    case Event::Kind::send: return ChipSpan::Kind::exchange;
+    case Event::Kind::again: return ChipSpan::Kind::recomputed;
+    case Event::Kind::pass: break;
   }
+  return passes_[event.index].part.backward ? ChipSpan::Kind::backward : ChipSpan::Kind::forward;
+}
+
+uint32_t PipelineLowering::stage_of(const Event& event) const {
+  const bool is_send = event.kind == Event::Kind::send;
+  return passes_[is_send ? sendings_[event.index].pass : event.index].part.stage;
+}
+
+StepId PipelineLowering::emit(const Event& event) {
+  if (event.kind == Event::Kind::send) return send(sendings_[event.index], event.micro_batch);
   const Pass& pass = passes_[event.index];
   const ops::Builder& builder = this->builder(pass);
   const bool again = event.kind == Event::Kind::again;
+  std::vector<StepId> steps;
   if (const auto& begin = again ? pass.begin_again : pass.begin) steps.push_back(builder.call(*begin, {}));
   steps.push_back(call_compute(pass, event.micro_batch));
   if (!again) steps.push_back(builder.call(pass.finish, {}));
+  return builder.sequence(std::move(steps));
+}
+
+StepId PipelineLowering::send(const Sending& sending, uint32_t micro_batch) {
+  std::vector<Operand> operands;
+  for (const ValueId id : sending.values) {
+    operands.push_back(slot(id, home_of(id), micro_batch));
+    operands.push_back(slot(id, sending.to, micro_batch));
+  }
+  return around_.builders_.front().call(sending.function, operands);
 }
 
 StepId PipelineLowering::call_compute(const Pass& pass, uint32_t micro_batch) {

@@ -81,12 +81,15 @@ class PipelineLowering {
   void place_buffers();
   Repeated find_repeated() const;
   void emit();
-  void emit(const Event& event, std::vector<program::StepId>& steps);
+  program::StepId emit(const Event& event);
+  program::StepId send(const Sending& sending, uint32_t micro_batch);
   program::StepId call_compute(const Pass& pass, uint32_t micro_batch);
   ops::Operand slot(ValueId id, uint32_t place, uint32_t micro_batch) const;
 
   const ops::Builder& builder(const Pass& pass) const { return body_.builder_of_stage(pass.part.stage); }
   uint32_t place_of(const Pass& pass) const { return body_.place_of_stage(pass.part.stage); }
+  ChipSpan::Kind kind_of(const Event& event) const;
+  uint32_t stage_of(const Event& event) const;
   bool is_recomputed(const Pass& pass) const {
     return !pass.part.backward && form_.pipeline.recomputed.contains(pass.part.stage);
   }

@@ -120,6 +120,23 @@ class OperationCosts {
   RunCost& cost_;
 };
 
+ChipSpan span_of(const Lowered& lowered, const compiler::StepWatch::Span& span) {
+  using Kind = compiler::StepWatch::Kind;
+  ChipSpan what{.begin = span.begin, .end = span.end};
+  switch (span.kind) {
+    case Kind::waiting: what.kind = ChipSpan::Kind::waiting; break;
+    case Kind::collective: what.kind = ChipSpan::Kind::collective; break;
+    case Kind::other: break;
+    case Kind::step: {
+      const Lowered::PassStep& pass = lowered.passes.at(span.step);
+      what.kind = pass.kind;
+      what.stage = pass.stage;
+      what.micro_batch = pass.micro_batch + span.execution * pass.next;
+    }
+  }
+  return what;
+}
+
 double balance_of(const compiler::Executable& executable, const engine::Profile& profile) {
   double mean = 0, most = 0;
   for (size_t s = 0; s < executable.sets.size(); ++s) {
@@ -145,6 +162,16 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   cost.placements = placed.considered;
   cost.passes = passes;
   return cost;
+}
+
+std::vector<ChipLane> Session::Impl::lanes_of(const compiler::StepWatch& watch) const {
+  std::vector<ChipLane> lanes;
+  for (const std::vector<compiler::StepWatch::Span>& spans : watch.chips()) {
+    ChipLane& lane = lanes.emplace_back(
+        ChipLane{executable().machine.first_chip() + static_cast<uint32_t>(lanes.size()), {}});
+    for (const compiler::StepWatch::Span& span : spans) lane.spans.push_back(span_of(lowered, span));
+  }
+  return lanes;
 }
 
 void Session::Impl::add_parts(RunCost& cost, std::optional<double> measured) const {
@@ -192,7 +219,10 @@ RunCost Session::Impl::cost(std::span<const Tensor> inputs) const {
     const auto given = std::ranges::find(inputs, external.name, &Tensor::name);
     if (given != inputs.end() && external.is_input) bind(known, external, given->data);
   }
-  RunCost cost = cost_of(program().estimate(known), false);
+  compiler::StepWatch watch(lowered.steps_of_passes());
+  RunCost cost =
+      cost_of(program().estimate(known, nullptr, lowered.passes.empty() ? nullptr : &watch), false);
+  cost.lanes = lanes_of(watch);
   if (parts) add_parts(cost);
   return cost;
 }

@@ -135,5 +135,7 @@ struct Timeline {
   std::vector<Lane> lanes{};
 };
 Html chart(const Timeline& timeline);
+/// The chart alone, with its legend, as an SVG file in light colours, which needs no style sheet.
+std::string svg_file(const Timeline& timeline);
 
 }  // namespace tessera::report

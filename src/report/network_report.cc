@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "report/chart.h"
 #include "report/graph_picture.h"
+#include "report/lanes.h"
 #include "report/page.h"
 #include "report/phases.h"
 
@@ -133,6 +134,7 @@ std::string network_page(const graph::Graph& graph, const RunCost& cost, const s
   if (!cost.overflow.empty()) summary += paragraph(cost.overflow);
   page.add_section("Summary", summary);
   page.add_section("Time", time_chart(cost) + phases_table(cost));
+  if (const Html lanes = lanes_of(cost); !lanes.empty()) page.add_section("Pipeline", lanes);
   if (cost.tiles.size() > 1) page.add_section("Memory", tiles_chart(cost));
   page.add_section("Operations and data", cost_tables(cost));
   page.add_section("Graph", picture(graph));

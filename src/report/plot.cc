@@ -102,6 +102,34 @@ Html Canvas::html(std::string_view description) const {
                          shapes_));
 }
 
+std::string Canvas::svg_file(std::string_view description, const std::vector<Category>& categories,
+                             const std::vector<bool>& used) const {
+  constexpr double kMargin = 8, kSquare = 12, kBetween = 18;
+  Canvas whole(width_ + 2 * kMargin, height_ + 2 * kMargin + kLineHeight);
+  double x = 0;
+  Canvas entries(0, 0);
+  for (size_t c = 0; c < std::min(categories.size(), used.size()); ++c) {
+    if (!used[c]) continue;
+    entries.rectangle(x, height_, kSquare, kSquare, colour_of_category(categories, c));
+    entries.text(x + kSquare + kTickGap, height_ + kSquare - 2, categories[c].name);
+    x += kSquare + kTickGap + text_width(categories[c].name) + kBetween;
+  }
+  const std::string box = fmt::format("0 0 {} {}", pixels(whole.width()), pixels(whole.height()));
+  whole.add(element("style", {}, style_of_files()));
+  whole.add(element("rect", {{"width", "100%"}, {"height", "100%"}, {"fill", "var(--paper)"}}));
+  whole.add(element("g", {{"transform", fmt::format("translate({0} {0})", pixels(kMargin))}},
+                    shapes_ + entries.shapes_));
+  const Html svg = element("svg",
+                           {{"xmlns", "http://www.w3.org/2000/svg"},
+                            {"viewBox", box},
+                            {"width", pixels(whole.width())},
+                            {"height", pixels(whole.height())},
+                            {"role", "img"},
+                            {"aria-label", description}},
+                           whole.shapes_);
+  return with_colours(svg.code) + "\n";
+}
+
 Area area_for(const Frame& frame, const Axis& x, const Axis& y, const Range& y_data, bool has_limit) {
   const Scale scale(y, y_data, frame.height - kBottom, kTop);
   double widest = 0;

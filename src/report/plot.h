@@ -41,6 +41,9 @@ class Canvas {
   double width() const { return width_; }
   double height() const { return height_; }
   Html html(std::string_view description) const;
+  /// As a file of its own, with the categories in use below.
+  std::string svg_file(std::string_view description, const std::vector<Category>& categories,
+                       const std::vector<bool>& used) const;
 
  private:
   double width_;

@@ -4,6 +4,7 @@
 
 #include "report/chart.h"
 #include "report/page.h"
+#include "report/trace.h"
 
 namespace tessera::report {
 namespace {
@@ -53,6 +54,14 @@ std::string text_of(const PretrainingEvaluation& e) {
   return fmt::format("{:8}  {:9}  {:8.4f}  {:13.4f}  {:13.4f}  {:13.4f}  {:>8}\n", e.step, e.sequences,
                      e.loss, e.held_out_loss, e.masked_lm_loss, e.next_sentence_loss,
                      e.seconds > 0 ? value_text(e.seconds, Unit::seconds) : "earlier");
+}
+
+std::string trace_of(const PretrainingReport& r) {
+  std::vector<TracedLanes> runs;
+  for (const PhaseCosts& phase : r.phases)
+    runs.push_back({phase.name.empty() ? "training step" : fmt::format("training step with {}", phase.name),
+                    &phase.step});
+  return lanes_json(runs);
 }
 
 std::string page_of(const PretrainingReport& r) {

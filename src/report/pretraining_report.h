@@ -19,5 +19,7 @@ std::string heading_of_evaluations();
 std::string text_of(const PretrainingEvaluation& evaluation);
 
 std::string page_of(const PretrainingReport& report);
+/// The pipelines of its steps, for Perfetto.
+std::string trace_of(const PretrainingReport& report);
 
 }  // namespace tessera::report

@@ -1,5 +1,8 @@
 #include "report/style.h"
 
+#include <algorithm>
+#include <cassert>
+
 namespace tessera::report {
 
 std::string colour_of(size_t index) { return "var(--c" + std::to_string(index % kColours) + ")"; }
@@ -79,5 +82,30 @@ svg .probe { fill: transparent; }
 svg .probe:hover { fill: var(--ink); fill-opacity: 0.12; }
 @media print { h2 { break-after: avoid; } figure, .cards { break-inside: avoid; } }
 )css";
+
+std::string style_of_files() {
+  std::string rules =
+      "svg { font-family: system-ui, -apple-system, \"Segoe UI\", Roboto, \"DejaVu Sans\", sans-serif; }\n";
+  for (size_t begin = 0, end; begin < kStyle.size(); begin = end + 1) {
+    end = std::min(kStyle.find('\n', begin), kStyle.size());
+    const std::string_view rule = kStyle.substr(begin, end - begin);
+    if (rule.starts_with("svg ") && rule.find(":hover") == std::string_view::npos)
+      rules += std::string(rule) + "\n";
+  }
+  return rules;
+}
+
+std::string with_colours(std::string text) {
+  constexpr std::string_view kBegin = "var(";
+  for (size_t at; (at = text.find(kBegin)) != std::string::npos;) {
+    const size_t end = text.find(')', at);
+    const std::string name = text.substr(at + kBegin.size(), end - at - kBegin.size()) + ": ";
+    const size_t colour = kStyle.find(name);
+    assert(colour != std::string_view::npos);
+    const size_t from = colour + name.size();
+    text.replace(at, end + 1 - at, kStyle.substr(from, kStyle.find(';', from) - from));
+  }
+  return text;
+}
 
 }  // namespace tessera::report

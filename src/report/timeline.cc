@@ -9,6 +9,7 @@ constexpr double kLane = 40;
 constexpr double kLaneThickness = 30;
 constexpr double kTopMargin = 6;
 constexpr double kWideSpan = 4;  // minimum span width in pixels for gaps between spans
+constexpr double kNameMargin = 5;
 constexpr size_t kReadable = 8;  // minimum number of characters of a shortened name
 
 class TimelinePlot {
@@ -22,16 +23,25 @@ class TimelinePlot {
         used_(timeline.categories.size()) {}
 
   Html draw() {
+    draw_lanes();
+    return figure(timeline_.frame, legend(timeline_.categories, used_), canvas_.html(timeline_.frame.title));
+  }
+
+  std::string svg_file() {
+    draw_lanes();
+    return canvas_.svg_file(timeline_.frame.title, timeline_.categories, used_);
+  }
+
+ private:
+  void draw_lanes() {
     for (const Tick& tick : scale_.ticks())
       canvas_.line("grid", scale_.at(tick.value), 0, scale_.at(tick.value), area_.bottom);
     for (size_t l = 0; l < timeline_.lanes.size(); ++l)
       draw_lane(timeline_.lanes[l],
                 kTopMargin + kLane * static_cast<double>(l) + (kLane - kLaneThickness) / 2);
     draw_x_axis(canvas_, area_, axis_, scale_);
-    return figure(timeline_.frame, legend(timeline_.categories, used_), canvas_.html(timeline_.frame.title));
   }
 
- private:
   /// From 0, or the first span if later, to the end of the last.
   Axis axis() const {
     Range range;
@@ -68,9 +78,12 @@ class TimelinePlot {
     if (span.category < used_.size()) used_[span.category] = true;
     canvas_.rectangle(left, top, std::max(width - (width > kWideSpan ? 1 : 0), 0.4), kLaneThickness, colour,
                       span.title);
-    const std::string name = shortened(span.name, width - 10);
+    const std::string_view style = is_light(colour) ? "inside on-light" : "inside";
+    const std::string name = shortened(span.name, width - 2 * kNameMargin);
+    const bool fits_closely = name != span.name && text_width(span.name) <= width;
+    if (fits_closely) return canvas_.text(left + width / 2, text_y, span.name, Anchor::middle, style);
     if (name.size() > kReadable || name == span.name)
-      canvas_.text(left + 5, text_y, name, Anchor::start, is_light(colour) ? "inside on-light" : "inside");
+      canvas_.text(left + kNameMargin, text_y, name, Anchor::start, style);
   }
 
   const Timeline& timeline_;
@@ -91,5 +104,7 @@ bool is_empty(const Timeline& timeline) {
 Html chart(const Timeline& timeline) {
   return is_empty(timeline) ? nothing_to_show(timeline.frame) : TimelinePlot(timeline).draw();
 }
+
+std::string svg_file(const Timeline& timeline) { return TimelinePlot(timeline).svg_file(); }
 
 }  // namespace tessera::report

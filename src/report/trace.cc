@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "report/lanes.h"
 #include "report/phases.h"
 
 namespace tessera::report {
@@ -24,6 +25,22 @@ class TraceWriter {
     name("thread_name", process, kSteps, run.measured ? "steps" : "all tiles");
     name_tracks(process, run);
     for (const StepRun& step : run.runs) add_step(process, run, step);
+  }
+
+  void add(size_t process, const TracedLanes& traced) {
+    if (traced.cost->lanes.empty()) return;
+    name("process_name", process, 0, traced.name);
+    const double seconds_a_cycle = traced.cost->seconds / traced.cost->lanes[0].spans.back().end;
+    for (const graph::ChipLane& lane : traced.cost->lanes) {
+      name("thread_name", process, kFirstChip + lane.chip, fmt::format("chip {}", lane.chip));
+      for (const graph::ChipSpan& span : lane.spans) {
+        const bool has_stage = span.kind <= graph::ChipSpan::Kind::exchange;
+        slice(process, kFirstChip + lane.chip, short_name(span), name_of(span.kind),
+              span.begin * seconds_a_cycle, span.end * seconds_a_cycle,
+              has_stage ? ordered_json{{"stage", span.stage}, {"micro-batch", span.micro_batch}}
+                        : ordered_json());
+      }
+    }
   }
 
   std::string json() && { return std::move(out_) + "\n], \"displayTimeUnit\": \"ns\"}\n"; }
@@ -97,10 +114,18 @@ class TraceWriter {
 
 }  // namespace
 
-std::string trace_json(std::span<const TracedRun> runs) {
+namespace {
+
+template <class Run>
+std::string json_of_runs(std::span<const Run> runs) {
   TraceWriter writer;
   for (size_t r = 0; r < runs.size(); ++r) writer.add(r + 1, runs[r]);
   return std::move(writer).json();
 }
+
+}  // namespace
+
+std::string trace_json(std::span<const TracedRun> runs) { return json_of_runs(runs); }
+std::string lanes_json(std::span<const TracedLanes> runs) { return json_of_runs(runs); }
 
 }  // namespace tessera::report

@@ -9,6 +9,7 @@
 #include "graph/loop.h"
 #include "graph/operation.h"
 #include "report/chart.h"
+#include "report/lanes.h"
 #include "report/network_report.h"
 #include "report/page.h"
 #include "report/spiking_traces.h"
@@ -199,6 +200,8 @@ void add_cost_figures(std::vector<KeyFigure>& figures, const CostReport& r, doub
 void add_cost_sections(Page& page, const CostReport& r, const std::vector<double>& measured) {
   for (const PhaseCosts& phase : r.phases) {
     const std::string with = phase.name.empty() ? "" : fmt::format(" with {}", phase.name);
+    if (const Html lanes = lanes_of(phase.step); !lanes.empty())
+      page.add_section(fmt::format("Pipeline of a training step{}", with), lanes);
     page.add_section(fmt::format("Memory of a training step{} by purpose", with), memory_of(r, phase.step));
     if (!phase.operations.empty())
       page.add_section(fmt::format("Time of a training step{} by operation", with),

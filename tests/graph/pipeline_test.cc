@@ -12,6 +12,8 @@
 
 #include "compare.h"
 #include "graph/stages.h"
+#include "graph/transforms/transforms.h"
+#include "lower/placement.h"
 #include "support/error_of.h"
 
 namespace tessera::graph {
@@ -63,8 +65,8 @@ TEST(PipelineSchedules, KeepAsManyMicroBatchesAsTheyPromiseAndLeaveTheBubblesOfT
 
 TEST(PipelineSchedules, ArePrintedByStage) {
   EXPECT_EQ(to_string(pipeline_schedule({PipelineKind::one_forward_one_backward, {1}}, 2, 3)),
-            "stage 0: F0 F1       B0 F2    B1       B2\n"
-            "stage 1:    F0 R0 B0 F1 R1 B1 F2 R2 B2\n");
+            "stage 0: F0 F1 ..... B0 F2    B1 ..... B2\n"
+            "stage 1: .. F0 R0 B0 F1 R1 B1 F2 R2 B2 ..\n");
 }
 
 TEST(PipelineSchedules, NameWhatTheyCannotDo) {
@@ -226,6 +228,88 @@ TEST(Pipelines, LeaveTheBubblesOfTheirClosedForms) {
     EXPECT_LE(cycles, 1.02 * closed) << name_of(kind);
     EXPECT_GT(one / found.seconds, 0.8 * kStages) << name_of(kind);
   }
+}
+
+/// The passes of a lane through one stage.
+std::vector<StagePass> passes_of(const ChipLane& lane, uint32_t stage) {
+  std::vector<StagePass> passes;
+  for (const ChipSpan& span : lane.spans)
+    if (span.kind <= ChipSpan::Kind::backward && span.stage == stage)
+      passes.push_back({static_cast<PassKind>(span.kind), span.stage, span.micro_batch});
+  return passes;
+}
+
+TEST(Pipelines, HaveALaneForEachChipWithThePassesOfTheScheduleAndTheCyclesOfTheAccount) {
+  constexpr uint32_t kStages = 4;
+  for (const PipelineKind kind : kKinds)
+    for (const std::set<uint32_t>& recomputed : {std::set<uint32_t>{}, {0, 2}})
+      for (const uint32_t micro_batches : {8U, 64U}) {
+        SCOPED_TRACE(fmt::format("{}, {} recomputed, {}", name_of(kind), recomputed.size(), micro_batches));
+        const Pipeline pipeline = {kind, recomputed};
+        const RunCost cost = Session(equal_stages(kStages, micro_batches, pipeline), chips(kStages)).cost();
+        if (pipeline == Pipeline()) continue;
+        const PipelineSchedule schedule = pipeline_schedule(pipeline, kStages, micro_batches);
+        ASSERT_EQ(cost.lanes.size(), kStages);
+        double last = 0;
+        for (const auto& [phase, cycles] : cost.cycles) last += cycles;
+        for (uint32_t chip = 0; chip < kStages; ++chip) {
+          const std::vector<ChipSpan>& spans = cost.lanes[chip].spans;
+          EXPECT_EQ(cost.lanes[chip].chip, cost.chips[chip].chip);
+          EXPECT_NEAR(spans.back().end, last, 1e-9 * last);
+          double waiting = 0, sync = 0;
+          for (size_t i = 0; i < spans.size(); ++i) {
+            EXPECT_GT(spans[i].end, spans[i].begin);
+            EXPECT_EQ(spans[i].begin, i == 0 ? 0 : spans[i - 1].end);
+            if (spans[i].kind == ChipSpan::Kind::waiting) waiting += spans[i].end - spans[i].begin;
+          }
+          // Until it finishes, what a chip waits counts as sync.
+          double cycles = 0;
+          for (const auto& [phase, own] : cost.chips[chip].cycles) {
+            cycles += own;
+            sync += phase == "sync" ? own : 0;
+          }
+          EXPECT_LE(waiting, (sync + last - cycles) * (1 + 1e-9));
+          EXPECT_EQ(passes_of(cost.lanes[chip], chip), schedule.of_stage(chip));
+        }
+      }
+}
+
+/// The account repeats what it has counted once; a walk does not.
+TEST(Pipelines, AreFollowedAlikeByTheAccountAndByAWalk) {
+  const machine::Machine machine = chips(4).model();
+  Graph g = equal_stages(4, 32, {PipelineKind::one_forward_one_backward, {1}});
+  transform(g, session_transforms(), machine);
+  const Placed placed = place_graph(g, machine, {}, 0, bound::Runs::resumed);
+  compiler::StepWatch counted(placed.lowered.steps_of_passes()), walked(placed.lowered.steps_of_passes());
+  const bound::Arrays none(*placed.program);
+  std::vector<engine::TraceEvent> trace;
+  placed.program->estimate(none, nullptr, &counted);
+  placed.program->estimate(none, &trace, &walked);
+  ASSERT_EQ(counted.chips().size(), 4U);
+  for (size_t chip = 0; chip < 4; ++chip) {
+    const auto &spans = counted.chips()[chip], &others = walked.chips()[chip];
+    ASSERT_EQ(spans.size(), others.size());
+    for (size_t i = 0; i < spans.size(); ++i) {
+      EXPECT_EQ(spans[i].kind, others[i].kind);
+      EXPECT_EQ(spans[i].step, others[i].step);
+      EXPECT_EQ(spans[i].execution, others[i].execution);
+      EXPECT_NEAR(spans[i].end, others[i].end, 1e-9 * others.back().end);
+    }
+  }
+}
+
+TEST(Pipelines, WaitAsTheirSchedulesDo) {
+  constexpr uint32_t kStages = 4, kMicroBatches = 32;
+  const Pipeline pipeline = {PipelineKind::one_forward_one_backward, {}};
+  const RunCost cost = Session(equal_stages(kStages, kMicroBatches, pipeline), chips(kStages)).cost();
+  // The chip of the last stage waits for its first micro-batch, and at the end for the others.
+  const std::vector<ChipSpan>& spans = cost.lanes.back().spans;
+  double waiting = 0;
+  for (const ChipSpan& span : spans)
+    waiting += span.kind == ChipSpan::Kind::waiting ? span.end - span.begin : 0;
+  EXPECT_NEAR(1 - waiting / spans.back().end, kMicroBatches / (kMicroBatches + kStages - 1.0), 0.03);
+  EXPECT_TRUE(Session(equal_stages(1, 4, pipeline), chips(1)).cost().lanes.empty());
+  EXPECT_TRUE(Session(equal_stages(2, 4, pipeline), Machine::host(2)).cost().lanes.empty());
 }
 
 TEST(Pipelines, KeepWhatTheirScheduleSays) {

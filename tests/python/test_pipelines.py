@@ -1,5 +1,7 @@
 """Pipelines: schedules as data, and training steps whose micro-batches go through stages."""
 
+from xml.etree import ElementTree
+
 import numpy as np
 import pytest
 
@@ -7,17 +9,22 @@ import tessera
 from tessera import graph as tg
 
 KINDS = ("sequential", "grouped", "interleaved", "1f1b")
+PASSES = ("forward", "recomputed", "backward")
 
 
 def test_schedules_are_printed_and_analysed():
     schedule = tg.pipeline_schedule("1f1b", stages=2, micro_batches=3, recompute={1})
     assert str(schedule) == (
-        "stage 0: F0 F1       B0 F2    B1       B2\nstage 1:    F0 R0 B0 F1 R1 B1 F2 R2 B2\n"
+        "stage 0: F0 F1 ..... B0 F2    B1 ..... B2\nstage 1: .. F0 R0 B0 F1 R1 B1 F2 R2 B2 ..\n"
     )
     assert schedule.of_stage(1)[:3] == [("forward", 0), ("recomputed", 0), ("backward", 0)]
     analysis = tg.pipeline_schedule("1f1b", 4, 32).analyse()
     assert analysis.used == pytest.approx(32 / 35)
     assert analysis.in_flight == [4, 3, 2, 1]
+    picture = ElementTree.fromstring(schedule.svg())
+    names = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert "R2" in names and "stage 1" in names
+    assert schedule._repr_svg_() == schedule.svg([(1, 2), (1, 2)]) != schedule.svg([(1, 2), (2, 4)])
     slow_end = tg.pipeline_schedule("grouped", 2, 4).analyse([(1, 2), (2, 4)])
     assert slow_end.busy == [12, 24]
 
@@ -56,6 +63,20 @@ def test_every_pipeline_gives_the_same_bits(pipeline):
             found = trained(stages(2, 8, pipeline, **settings), machine)
             for name, values in expected.items():
                 np.testing.assert_array_equal(found[name], values)
+
+
+def test_estimates_have_a_lane_for_each_chip():
+    estimate = stages(2, 8, "1f1b", {0}).estimate(tessera.Machine("m2000", chips=2, tiles=8))
+    schedule = tg.pipeline_schedule("1f1b", 2, 8, {0})
+    assert [chip for chip, _ in estimate.lanes] == [0, 1]
+    for stage, (_, spans) in enumerate(estimate.lanes):
+        assert spans[0][3] == 0
+        assert all(span[4] == after[3] for span, after in zip(spans, spans[1:]))
+        assert spans[-1][4] == pytest.approx(sum(estimate.cycles.values()))
+        passes = [(kind, micro_batch) for kind, of, micro_batch, _, _ in spans if kind in PASSES and of == stage]
+        assert passes == schedule.of_stage(stage)
+    assert "Pipeline" in estimate.page()
+    assert stages(2, 8, "1f1b").estimate("bow").lanes == []
 
 
 def test_wrong_pipelines_are_refused():

@@ -48,6 +48,10 @@ class Estimate:
         #: On a machine of several chips: (chip, cycles by phase, bytes), and (from, to, bytes, seconds) of each link in use.
         self.chips: list[tuple[int, dict[str, float], int]] = cost.chips
         self.links: list[tuple[int, int, int, float]] = cost.links
+        #: If micro-batches go through stages on several chips: (chip, spans), in which a span is (kind, stage, micro-batch,
+        #: begin, end) in cycles, without gaps from 0 to the end of the run. Kinds are "forward", "recomputed", "backward",
+        #: "exchange" between stages, "collective", "other" and "waiting".
+        self.lanes: list[tuple[int, list[tuple[str, int, int, float, float]]]] = cost.lanes
         #: Ways to place the graph on the chips that were considered: (placement, seconds, overflow, chosen).
         self.placements: list[tuple[str, float, str, bool]] = cost.placements
         #: How the program was made: (pass, what it did, seconds) of transforms, lowering and compiler.

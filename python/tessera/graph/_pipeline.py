@@ -26,7 +26,7 @@ class PipelineAnalysis:
 
 class PipelineSchedule:
     """The passes of micro-batches through stages. `print` shows a line for each stage: F forward, B backward, R
-    recomputed."""
+    recomputed, and dots where it waits. In a notebook it shows as a picture."""
 
     def __init__(self, native: _tessera.PipelineSchedule) -> None:
         self._native = native
@@ -48,8 +48,17 @@ class PipelineSchedule:
 
         `times` are those of a forward and a backward pass in each stage, by default 1 and 2.
         """
-        given = [(1.0, 2.0)] * self.stages if times is None else [(float(f), float(b)) for f, b in times]
-        return PipelineAnalysis(*self._native.analyse(given))
+        return PipelineAnalysis(*self._native.analyse(self._given(times)))
+
+    def svg(self, times: Sequence[tuple[float, float]] | None = None) -> str:
+        """A picture with a lane for each stage, as `tessera pipeline --svg` writes it; `times` as of `analyse`."""
+        return self._native.svg(self._given(times))
+
+    def _given(self, times: Sequence[tuple[float, float]] | None) -> list[tuple[float, float]]:
+        return [(1.0, 2.0)] * self.stages if times is None else [(float(f), float(b)) for f, b in times]
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
 
     def __str__(self) -> str:
         return str(self._native)
