@@ -238,10 +238,11 @@ program::StepId Lowering::build_steps() {
   return builders_.front().sequence(std::move(steps_));
 }
 
-void Lowering::lower_all() {
+void Lowering::lower_all(const std::function<void(uint32_t)>& before) {
   find_shared_updates();
   for (node_ = 0; node_ < graph_.nodes().size(); ++node_) {
     if (skipped_[node_]) continue;
+    if (before) before(node_);
     const auto shared = shared_updates_.find(node_);
     shared == shared_updates_.end() ? lower(node_) : lower_shared_update(shared->second);
   }

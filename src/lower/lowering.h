@@ -33,6 +33,7 @@ struct ByReplica {
 };
 
 struct LoweredFunction;
+class SequentialPasses;
 
 /// A lowered graph: the operands of its values, and its steps in the program.
 struct Lowered {
@@ -72,6 +73,8 @@ struct Lowered {
     uint32_t stage = 0;
     uint32_t micro_batch = 0;  ///< the first time
     uint32_t next = 0;         ///< by which the micro-batch advances from one time to the next
+    uint32_t first_chip = 0;   ///< of the stage
+    uint32_t chips = 1;
   };
   std::map<program::StepId, PassStep> passes;
   std::vector<std::vector<Sets>> sets;  ///< by node: sets added by the node, or by lowering its function
@@ -255,6 +258,7 @@ class Lowering {
 
  private:
   friend class PipelineLowering;
+  friend class SequentialPasses;
 
   void choose(WeightForms forms);
   void choose_weights(WeightForms forms);
@@ -271,7 +275,7 @@ class Lowering {
   void place_carried(ValueId inside, const ops::Operand& given, Lowering& body);
   program::CopyGroup place_part(ValueId inside, const ops::Operand& given, const ops::Builder& builder,
                                 Lowering& body);
-  void end_passes(const LoopForm& form, Lowering& body);
+  void end_passes(const LoopForm& form, Lowering& body, SequentialPasses& passes);
   bool is_given(const LoopForm& form, const ops::Operand& operand) const;
   ops::Operand kept_of_pass(const LoopForm& form, ValueId inside, const ops::Operand& own);
   void add_to_sum(const ops::Operand& sum, const ops::Operand& own, double scale, const ops::Builder& builder,
@@ -280,7 +284,8 @@ class Lowering {
   std::optional<ops::Operand> stack_pass(const ops::Operand& wanted, const ops::Operand& own,
                                          const ops::Builder& builder, Lowering& body);
   void copy_at_once(std::vector<std::pair<ops::Operand, ops::Operand>> all);
-  void lower_all();
+  /// Calls `before` with each node before it is lowered, unless it is null.
+  void lower_all(const std::function<void(uint32_t)>& before = {});
   void lower(uint32_t node);
   // Lowering of updates on tiles, which share code.
   /// An update of which there are several alike.

@@ -110,8 +110,9 @@ void Lowering::lower_loop(const Node& node) {
     PipelineLowering(*this, node, form, body).lower();
   } else {
     add_as(index, [&] { begin_passes(node, form, body); });
-    body.lower_all();
-    add_as(index, [&] { end_passes(form, body); });
+    SequentialPasses passes(*this, body, form);
+    passes.lower();
+    add_as(index, [&] { end_passes(form, body, passes); });
   }
   const std::map<ValueId, ValueId> same = same_inside(node);
   for (const Lowered::Gap& gap : body.lowered_.gaps)
@@ -201,7 +202,7 @@ program::CopyGroup Lowering::place_part(ValueId inside, const Operand& given, co
 }
 
 /// At the end of each pass, and after them: what they give.
-void Lowering::end_passes(const LoopForm& form, Lowering& body) {
+void Lowering::end_passes(const LoopForm& form, Lowering& body, SequentialPasses& passes) {
   std::vector<std::pair<size_t, Operand>> aliased;
   std::vector<std::pair<Operand, Operand>> sent;
   for (size_t i = 0; i < form.outputs.size(); ++i) {
@@ -211,6 +212,7 @@ void Lowering::end_passes(const LoopForm& form, Lowering& body) {
       aliased.emplace_back(i, body.operand_of(form.body_inputs[*input]));
       continue;
     }
+    passes.begin(body.graph_.info(inside).node);
     const Operand own = body.in_layout(inside, body.layout_of_result(form, i), builder);
     switch (form.outputs[i]) {
       case LoopOutput::last: aliased.emplace_back(i, body.kept_of_pass(form, inside, own)); break;
@@ -221,6 +223,7 @@ void Lowering::end_passes(const LoopForm& form, Lowering& body) {
         break;
     }
   }
+  passes.begin({});
   std::vector<std::pair<Operand, Operand>> carried;
   for (const auto& [input, becomes] : form.carried) {
     const ValueId id = form.body_inputs[input];

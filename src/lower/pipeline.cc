@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <set>
 
@@ -32,7 +33,54 @@ program::CopyGroup moved_by(program::CopyGroup rows, const Operand& micro_batch)
   return rows;
 }
 
+ChipSpan::Kind kind_of_pass(bool is_backward) {
+  return is_backward ? ChipSpan::Kind::backward : ChipSpan::Kind::forward;
+}
+
+Lowered::PassStep pass_on(const machine::Machine& machine, Lowered::PassStep pass) {
+  pass.first_chip = machine.first_chip();
+  pass.chips = machine.chip_count();
+  return pass;
+}
+
 }  // namespace
+
+SequentialPasses::SequentialPasses(Lowering& around, Lowering& body, const LoopForm& form)
+    : around_(around), body_(body) {
+  const std::vector<uint32_t>& stages = body.stages_.nodes;
+  const bool has_stages = std::ranges::adjacent_find(stages, std::ranges::not_equal_to()) != stages.end();
+  is_followed_ =
+      has_stages && body.builders_.size() > 1 && !form.reversed && !around.is_function_ && !around.is_body_;
+}
+
+void SequentialPasses::lower() {
+  body_.lower_all([&](uint32_t node) {
+    if (!node_ || !are_of_one_pass(*node_, node)) begin(node);
+  });
+  begin({});
+}
+
+void SequentialPasses::begin(std::optional<uint32_t> node) {
+  std::vector<StepId>& steps = body_.steps_;
+  if (is_followed_ && node_ && first_ < steps.size()) {
+    const auto begin = steps.begin() + static_cast<std::ptrdiff_t>(first_);
+    const StepId step = body_.builders_.front().sequence({begin, steps.end()});
+    steps.erase(begin, steps.end());
+    steps.push_back(step);
+    const uint32_t stage = body_.stages_.nodes[*node_];
+    around_.lowered_.passes[step] =
+        pass_on(body_.builder_of_stage(stage).machine(),
+                {.kind = kind_of_pass(body_.graph_.nodes()[*node_].backward), .stage = stage, .next = 1});
+  }
+  node_ = node;
+  first_ = steps.size();
+}
+
+bool SequentialPasses::are_of_one_pass(uint32_t a, uint32_t b) const {
+  const std::vector<uint32_t>& stages = body_.stages_.nodes;
+  const std::vector<Node>& nodes = body_.graph_.nodes();
+  return stages[a] == stages[b] && nodes[a].backward == nodes[b].backward;
+}
 
 PipelineLowering::PipelineLowering(Lowering& around, const Node& node, const LoopForm& form, Lowering& body)
     : around_(around),
@@ -407,8 +455,7 @@ void PipelineLowering::emit() {
   const auto emit_range = [&](size_t first, size_t last, std::vector<StepId>& steps, uint32_t next = 0) {
     for (size_t e = first; e < last; ++e) {
       const StepId step = steps.emplace_back(emit(events_[e]));
-      around_.lowered_.passes[step] = {kind_of(events_[e]), stage_of(events_[e]), events_[e].micro_batch,
-                                       next};
+      around_.lowered_.passes[step] = pass_step(events_[e], next);
     }
   };
   emit_range(0, repeated.first, around_.steps_);
@@ -420,18 +467,13 @@ void PipelineLowering::emit() {
   emit_range(repeated.first + repeated.length * repeated.count, events_.size(), around_.steps_);
 }
 
-ChipSpan::Kind PipelineLowering::kind_of(const Event& event) const {
-  switch (event.kind) {
-    case Event::Kind::send: return ChipSpan::Kind::exchange;
-    case Event::Kind::again: return ChipSpan::Kind::recomputed;
-    case Event::Kind::pass: break;
-  }
-  return passes_[event.index].part.backward ? ChipSpan::Kind::backward : ChipSpan::Kind::forward;
-}
-
-uint32_t PipelineLowering::stage_of(const Event& event) const {
+Lowered::PassStep PipelineLowering::pass_step(const Event& event, uint32_t next) const {
   const bool is_send = event.kind == Event::Kind::send;
-  return passes_[is_send ? sendings_[event.index].pass : event.index].part.stage;
+  const Pass& pass = passes_[is_send ? sendings_[event.index].pass : event.index];
+  ChipSpan::Kind kind = kind_of_pass(pass.part.backward);
+  if (is_send) kind = ChipSpan::Kind::exchange;
+  if (event.kind == Event::Kind::again) kind = ChipSpan::Kind::recomputed;
+  return pass_on(builder(pass).machine(), {kind, pass.part.stage, event.micro_batch, next});
 }
 
 StepId PipelineLowering::emit(const Event& event) {

@@ -13,6 +13,28 @@
 
 namespace tessera::graph {
 
+/// Notes which steps of a loop's body are passes of micro-batches through stages, one micro-batch at a time,
+/// if the stages lie on several chips.
+class SequentialPasses {
+ public:
+  SequentialPasses(Lowering& around, Lowering& body, const LoopForm& form);
+
+  /// Lowers the operations of the body.
+  void lower();
+  /// Steps that are added to the body from now on are part of the pass through the stage of a node; or of
+  /// none.
+  void begin(std::optional<uint32_t> node);
+
+ private:
+  bool are_of_one_pass(uint32_t a, uint32_t b) const;
+
+  Lowering& around_;
+  Lowering& body_;
+  bool is_followed_;
+  std::optional<uint32_t> node_ = {};  ///< of the present pass
+  size_t first_ = 0;                   ///< its first step
+};
+
 /// Lowers a loop whose passes go through the stages of its body as its pipeline says. Every pass through a
 /// stage is a function; what other passes take of its results are arguments, which lie in buffers for as many
 /// micro-batches as the schedule keeps in flight, and are passed by address. The begin of the schedule, a
@@ -88,8 +110,7 @@ class PipelineLowering {
 
   const ops::Builder& builder(const Pass& pass) const { return body_.builder_of_stage(pass.part.stage); }
   uint32_t place_of(const Pass& pass) const { return body_.place_of_stage(pass.part.stage); }
-  ChipSpan::Kind kind_of(const Event& event) const;
-  uint32_t stage_of(const Event& event) const;
+  Lowered::PassStep pass_step(const Event& event, uint32_t next) const;
   bool is_recomputed(const Pass& pass) const {
     return !pass.part.backward && form_.pipeline.recomputed.contains(pass.part.stage);
   }

@@ -120,7 +120,7 @@ class OperationCosts {
   RunCost& cost_;
 };
 
-ChipSpan span_of(const Lowered& lowered, const compiler::StepWatch::Span& span) {
+ChipSpan span_of(const Lowered& lowered, const compiler::StepWatch::Span& span, uint32_t chip) {
   using Kind = compiler::StepWatch::Kind;
   ChipSpan what{.begin = span.begin, .end = span.end};
   switch (span.kind) {
@@ -129,12 +129,27 @@ ChipSpan span_of(const Lowered& lowered, const compiler::StepWatch::Span& span) 
     case Kind::other: break;
     case Kind::step: {
       const Lowered::PassStep& pass = lowered.passes.at(span.step);
-      what.kind = pass.kind;
+      const bool is_of_stage = chip >= pass.first_chip && chip - pass.first_chip < pass.chips;
+      what.kind = is_of_stage ? pass.kind : ChipSpan::Kind::exchange;
       what.stage = pass.stage;
       what.micro_batch = pass.micro_batch + span.execution * pass.next;
     }
   }
   return what;
+}
+
+/// Adds a span, or makes the last one longer if it is the same.
+void add(ChipLane& lane, const ChipSpan& span) {
+  if (!lane.spans.empty()) {
+    ChipSpan& last = lane.spans.back();
+    const bool is_same =
+        last.kind == span.kind && last.stage == span.stage && last.micro_batch == span.micro_batch;
+    if (is_same) {
+      last.end = span.end;
+      return;
+    }
+  }
+  lane.spans.push_back(span);
 }
 
 double balance_of(const compiler::Executable& executable, const engine::Profile& profile) {
@@ -169,7 +184,7 @@ std::vector<ChipLane> Session::Impl::lanes_of(const compiler::StepWatch& watch) 
   for (const std::vector<compiler::StepWatch::Span>& spans : watch.chips()) {
     ChipLane& lane = lanes.emplace_back(
         ChipLane{executable().machine.first_chip() + static_cast<uint32_t>(lanes.size()), {}});
-    for (const compiler::StepWatch::Span& span : spans) lane.spans.push_back(span_of(lowered, span));
+    for (const compiler::StepWatch::Span& span : spans) add(lane, span_of(lowered, span, lane.chip));
   }
   return lanes;
 }

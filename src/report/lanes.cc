@@ -33,6 +33,11 @@ std::vector<Category> categories() {
 
 bool is_pass(const ChipSpan& span) { return span.kind <= Kind::backward; }
 
+/// Whether one is the other, or goes on after an interruption.
+bool are_of_one_pass(const ChipSpan& a, const ChipSpan& b) {
+  return a.kind == b.kind && a.stage == b.stage && a.micro_batch == b.micro_batch;
+}
+
 std::string title_of(const ChipSpan& span) {
   if (is_pass(span))
     return fmt::format("{} pass of micro-batch {} through stage {}", name_of(span.kind), span.micro_batch,
@@ -72,7 +77,8 @@ class ChipLanes {
     for (size_t l = 0; l < drawn_; ++l) {
       std::vector<const ChipSpan*> passes;
       for (const ChipSpan& span : lanes_[l].spans)
-        if (is_pass(span)) passes.push_back(&span);
+        if (is_pass(span) && (passes.empty() || !are_of_one_pass(*passes.back(), span)))
+          passes.push_back(&span);
       if (passes.size() <= shown * 3 / 2) continue;
       first = std::min(first, passes[shown]->begin);
       last = std::max(last, passes[passes.size() - shown]->begin);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "cli/tool.h"
 #include "report/strict_markup.h"
@@ -22,11 +23,11 @@ using test::results_of;
 
 class PipelineCliTest : public test::ToolTest {
  protected:
-  static std::string bert(uint32_t micro_batches, const std::string& machine = "m2000") {
+  static std::string bert(uint32_t micro_batches, const std::string& pipeline, const std::string& machine) {
     return fmt::format(
         "train bert --size tiny --documents 60 --vocabulary 100 --length 32 --batch {0} --micro-batches {0} "
-        "--steps 1 --stages 2 --pipeline 1f1b --estimate --machine {1}",
-        micro_batches, machine);
+        "--steps 1 --stages 2 --pipeline {1} --estimate --machine {2}",
+        micro_batches, pipeline, machine);
   }
 };
 
@@ -77,10 +78,10 @@ TEST_F(PipelineCliTest, RefusesWhatItCannotShow) {
 TEST_F(PipelineCliTest, ReportsOfTrainingHaveALaneForEachChip) {
   const std::string machine =
       file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 64\ntile_bytes = 8000000");
-  for (const uint32_t micro_batches : {4U, 64U}) {
+  for (const auto& [micro_batches, pipeline] : {std::pair(4U, "1f1b"), {64U, "1f1b"}, {4U, "sequential"}}) {
     const std::string page = path("bert.html"), trace = path("bert.json");
-    const Outcome o =
-        run(fmt::format("{} --report '{}' --trace '{}'", bert(micro_batches, machine), page, trace));
+    const Outcome o = run(
+        fmt::format("{} --report '{}' --trace '{}'", bert(micro_batches, pipeline, machine), page, trace));
     ASSERT_EQ(o.status, 0) << o.err;
     const std::string html = content_of(page);
     EXPECT_NO_THROW(testing::MarkupReader::read(html));

@@ -230,12 +230,14 @@ TEST(Pipelines, LeaveTheBubblesOfTheirClosedForms) {
   }
 }
 
-/// The passes of a lane through one stage.
-std::vector<StagePass> passes_of(const ChipLane& lane, uint32_t stage) {
+/// The passes of a lane through one stage; of those with interruptions, only the beginning.
+std::vector<StagePass> passes_of(const ChipLane& lane, uint32_t stage, bool are_interrupted) {
   std::vector<StagePass> passes;
   for (const ChipSpan& span : lane.spans)
-    if (span.kind <= ChipSpan::Kind::backward && span.stage == stage)
-      passes.push_back({static_cast<PassKind>(span.kind), span.stage, span.micro_batch});
+    if (span.kind <= ChipSpan::Kind::backward && span.stage == stage) {
+      const StagePass pass{static_cast<PassKind>(span.kind), span.stage, span.micro_batch};
+      if (!are_interrupted || std::ranges::find(passes, pass) == passes.end()) passes.push_back(pass);
+    }
   return passes;
 }
 
@@ -247,7 +249,6 @@ TEST(Pipelines, HaveALaneForEachChipWithThePassesOfTheScheduleAndTheCyclesOfTheA
         SCOPED_TRACE(fmt::format("{}, {} recomputed, {}", name_of(kind), recomputed.size(), micro_batches));
         const Pipeline pipeline = {kind, recomputed};
         const RunCost cost = Session(equal_stages(kStages, micro_batches, pipeline), chips(kStages)).cost();
-        if (pipeline == Pipeline()) continue;
         const PipelineSchedule schedule = pipeline_schedule(pipeline, kStages, micro_batches);
         ASSERT_EQ(cost.lanes.size(), kStages);
         double last = 0;
@@ -269,7 +270,8 @@ TEST(Pipelines, HaveALaneForEachChipWithThePassesOfTheScheduleAndTheCyclesOfTheA
             sync += phase == "sync" ? own : 0;
           }
           EXPECT_LE(waiting, (sync + last - cycles) * (1 + 1e-9));
-          EXPECT_EQ(passes_of(cost.lanes[chip], chip), schedule.of_stage(chip));
+          const bool is_in_order = pipeline == Pipeline();
+          EXPECT_TRUE(passes_of(cost.lanes[chip], chip, is_in_order) == schedule.of_stage(chip));
         }
       }
 }
