@@ -83,7 +83,8 @@ std::shared_ptr<const Executable> compile_for_costs(std::shared_ptr<const progra
                                                     const machine::Machine& machine) {
   const std::shared_ptr<Executable> executable = begin(std::move(program), machine);
   find_runtime_control(*executable);
-  Compilation c(*executable->program, executable->machine, !executable->cycles_vary);
+  Compilation c(*executable->program, executable->machine,
+                executable->cycles_vary ? Kept::metadata : Kept::none);
   c.executable = executable;
   run(c,
       {{"exchange", plan_exchange}, {"liveness", find_liveness}, {"code", count_code}, {"placement", place}});
@@ -97,7 +98,7 @@ Estimate estimate(const program::Program& program, const machine::Machine& machi
   const std::shared_ptr<Executable> executable =
       begin({std::shared_ptr<const program::Program>(), &program}, machine);  // owned by the caller
   find_runtime_control(*executable);
-  Compilation c(program, executable->machine, true);
+  Compilation c(program, executable->machine, Kept::none);
   c.executable = executable;
   run(c, {{"exchange", plan_exchange},
           {"liveness", find_liveness},

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/integer_types.h"
 #include "compiler/exchange_count.h"
 #include "compiler/passes.h"
 #include "compiler/touch_notes.h"
@@ -297,9 +298,9 @@ class ExchangePass {
   std::string run() {
     const program::Reachability reachable = program::reachability_of(c_.program);
     for (program::ComputeSetId s = 0; s < e_.sets.size(); ++s)
-      if (reachable.sets[s]) plan_set(s, c_.sizes_alone ? scratch_ : c_.sets[s]);
+      if (reachable.sets[s]) plan_set(s, keeps_all() ? c_.sets[s] : scratch_);
     for (program::CopySetId s = 0; s < e_.copies.size(); ++s)
-      if (reachable.copies[s]) plan_copy(s, c_.sizes_alone ? scratch_.before : c_.copies[s]);
+      if (reachable.copies[s]) plan_copy(s, keeps_all() ? c_.copies[s] : scratch_.before);
     for (program::CollectiveId id = 0; id < c_.program.collectives().size(); ++id)
       if (reachable.collectives[id]) notes_.note_collective(id);
     notes_.note_control();
@@ -313,22 +314,47 @@ class ExchangePass {
     notes_.note(s, set, e_.sets[s]);
     e_.sets[s].before.cost = cost_of(set.before);
     e_.sets[s].after.cost = cost_of(set.after);
+    if (c_.kept == Kept::metadata) keep_metadata(s, set);
     scratch_.clear();
   }
 
   void plan_copy(program::CopySetId s, Moves& copy) {
     constexpr size_t kMostKept = 4096;  // of a copy of a million rows that only its size is wanted of
     const auto take = [&] {
-      if (!c_.sizes_alone || copy.moves.size() < kMostKept) return;
+      if (keeps_all() || copy.moves.size() < kMostKept) return;
       notes_.note(copy);
       add(copy);
+      keep_metadata(copy, c_.copies[s]);
       copy.clear();
     };
     CopyExchange(c_.program, index_, copy, take).plan(c_.program.copy_sets()[s]);
     notes_.note(copy);
     notes_.note(s);
     e_.copies[s].cost = cost_of(copy);
+    keep_metadata(copy, c_.copies[s]);
     scratch_.clear();
+  }
+
+  bool keeps_all() const { return c_.kept == Kept::all; }
+
+  void keep_metadata(program::ComputeSetId s, const SetPieces& set) {
+    keep_metadata(set.before, c_.sets[s].before);
+    keep_metadata(set.after, c_.sets[s].after);
+    const auto runs_dry = [](const VertexGroup& group) { return group.codelet->integer_only; };
+    if (e_.costed_at_run[s] || std::ranges::any_of(c_.program.compute_sets()[s].groups, runs_dry))
+      c_.sets[s].fields = set.fields;
+  }
+
+  void keep_metadata(const Moves& moves, Moves& kept) {
+    if (c_.kept != Kept::metadata) return;
+    for (Move move : moves.moves) {
+      if (!is_integer(c_.program.variable(c_.pieces[move.from].variable).type)) continue;
+      if (move.runtime != kNoRuntimeRow) {
+        kept.runtime_rows.push_back(moves.runtime_rows[move.runtime]);
+        move.runtime = static_cast<uint32_t>(kept.runtime_rows.size() - 1);
+      }
+      kept.moves.push_back(move);
+    }
   }
 
   void add(const Moves& moves) {

@@ -74,14 +74,21 @@ struct SetPieces {
   }
 };
 
+/// The moves and fields that a compilation keeps once they are counted.
+enum class Kept {
+  none,      ///< for an estimate
+  metadata,  ///< what dry runs move, execute and read
+  all,
+};
+
 /// A program during compilation to an executable, or to an estimate.
 struct Compilation {
-  Compilation(const program::Program& of, const machine::Machine& for_machine, bool for_sizes_alone = false)
-      : program(of), machine(for_machine), sizes_alone(for_sizes_alone) {}
+  Compilation(const program::Program& of, const machine::Machine& for_machine, Kept what = Kept::all)
+      : program(of), machine(for_machine), kept(what) {}
 
   const program::Program& program;
   const machine::Machine& machine;
-  const bool sizes_alone;  ///< skip what only an executable needs: moves and fields
+  const Kept kept;
   std::vector<Piece> pieces;
   std::vector<std::vector<PieceId>> mapped;  ///< by variable, for each mapped box
   std::vector<uint32_t> first_argument_box;  ///< by variable: number of its first box among the boxes of all
