@@ -1,18 +1,12 @@
 #include "program/traffic.h"
 
 #include <algorithm>
-#include <tuple>
+#include <bit>
 
 #include "program/sizes.h"
 
 namespace tessera::program {
 namespace {
-
-/// Moves of a variable in the same columns: their rows are comparable.
-template <class Move>
-auto columns_of(const Move& m) {
-  return std::tuple(m.variable, m.box.col, m.box.cols);
-}
 
 /// Rows in the union of several moves, which are sorted by first row.
 template <class Iterator>
@@ -44,30 +38,47 @@ uint64_t rows_of_both(Iterator begin, Iterator end) {
 
 }  // namespace
 
-/// Moves by tile, by columns within a tile, by distinct targets and by rows within these. There are many
-/// tiles with few moves each, so moves are distributed over tiles before sorting.
-template <class TileOf, class Target>
-void Traffic::sort_by(const TileOf& tile_of, const Target& target_of) {
-  std::vector<uint32_t> begin(tiles_.size() + 1, 0);
-  for (const Move& m : moves_) ++begin[tile_of(m) + 1];
-  for (size_t t = 1; t < begin.size(); ++t) begin[t] += begin[t - 1];
-  std::vector<uint32_t> next(begin.begin(), begin.end() - 1);
+/// The moves tile by tile. There are many tiles with few moves each, often in order already.
+template <class TileOf>
+std::span<Traffic::Move> Traffic::by_tile(const TileOf& tile_of) {
+  if (std::ranges::is_sorted(moves_, {}, tile_of)) return moves_;
+  std::vector<uint32_t> next(tiles_.size() + 1, 0);
+  for (const Move& m : moves_) ++next[tile_of(m) + 1];
+  for (size_t t = 1; t < next.size(); ++t) next[t] += next[t - 1];
   sorted_.resize(moves_.size());
   for (const Move& m : moves_) sorted_[next[tile_of(m)]++] = m;
-  // Two numbers per comparison: sorting takes a good part of planning.
-  const auto pair = [](uint64_t high, uint32_t low) { return high << 32 | low; };
-  const auto before = [&](const Move& a, const Move& b) {
-    const auto compare = [](uint64_t x, uint64_t y) { return x < y ? -1 : static_cast<int>(x > y); };
-    int order = compare(pair(a.variable, a.box.col), pair(b.variable, b.box.col));
-    if (order == 0) order = compare(pair(a.box.cols, target_of(a)), pair(b.box.cols, target_of(b)));
-    if (order == 0) order = compare(pair(a.box.row, a.box.rows), pair(b.box.row, b.box.rows));
-    return order == 0 ? a.to < b.to : order < 0;
+  return sorted_;
+}
+
+/// Brings moves with equal keys together, in the order in which they were.
+template <class KeyOf>
+void Traffic::group(std::span<Move> moves, const KeyOf& key_of) {
+  constexpr uint32_t kNone = ~0U;
+  slots_.assign(std::bit_ceil(2 * moves.size()), kNone);
+  group_of_.resize(moves.size());
+  firsts_.clear();
+  begin_.assign(1, 0);
+  const auto find = [&](uint32_t i) {
+    size_t slot = key_of(moves[i]).hash();
+    while (true) {
+      uint32_t& found = slots_[slot++ & (slots_.size() - 1)];
+      if (found == kNone) {
+        found = static_cast<uint32_t>(firsts_.size());
+        firsts_.push_back(i);
+        begin_.push_back(0);
+      }
+      if (key_of(moves[firsts_[found]]) == key_of(moves[i])) return found;
+    }
   };
-  for (size_t t = 0; t + 1 < begin.size(); ++t) {
-    const auto first = sorted_.begin() + begin[t];
-    const auto last = sorted_.begin() + begin[t + 1];
-    if (!std::is_sorted(first, last, before)) std::sort(first, last, before);
+  for (uint32_t i = 0; i < moves.size(); ++i) {
+    const bool goes_on = i > 0 && key_of(moves[i]) == key_of(moves[i - 1]);
+    group_of_[i] = goes_on ? group_of_[i - 1] : find(i);
+    ++begin_[group_of_[i] + 1];
   }
+  for (size_t g = 1; g < begin_.size(); ++g) begin_[g] += begin_[g - 1];
+  grouped_.resize(moves.size());
+  for (uint32_t i = 0; i < moves.size(); ++i) grouped_[begin_[group_of_[i]]++] = moves[i];
+  std::ranges::copy(grouped_, moves.begin());
 }
 
 void Traffic::count() {
@@ -107,18 +118,27 @@ void each_run(Iterator begin, Iterator end, const Alike& alike, const Visit& vis
   }
 }
 
-/// Gathers are sent to each pair of tiles separately, after what is broadcast.
+/// Calls visit(begin, end) for all moves of a tile that have equal keys.
+template <class KeyOf, class Visit>
+void Traffic::each_group(Iterator begin, Iterator end, const KeyOf& key_of, const Visit& visit) {
+  const auto alike = [&](const Move& a, const Move& b) { return key_of(a) == key_of(b); };
+  const bool is_one = std::all_of(begin, end, [&](const Move& m) { return alike(*begin, m); });
+  if (!is_one) group({begin, end}, key_of);
+  each_run(begin, end, alike, visit);
+}
+
+/// Gathers are sent to each pair of tiles separately, apart from what is broadcast.
 void Traffic::count_sent() {
-  sort_by([](const Move& m) { return m.from; }, [](const Move& m) { return m.gathered ? 1 + m.to / 2 : 0U; });
-  const auto alike = [](const Move& a, const Move& b) {
-    return a.from == b.from && columns_of(a) == columns_of(b) && a.gathered == b.gathered &&
-           (!a.gathered || a.to / 2 == b.to / 2);
-  };
-  each_run(sorted_.cbegin(), sorted_.cend(), alike,
-           [&](Iterator begin, Iterator end) { count_sent(begin, end); });
+  const std::span<Move> moves = by_tile([](const Move& m) { return m.from; });
+  const auto same_tile = [](const Move& a, const Move& b) { return a.from == b.from; };
+  const auto key_of = [](const Move& m) { return Key(m, m.gathered ? 1 + m.to / 2 : 0); };
+  each_run(moves.begin(), moves.end(), same_tile, [&](Iterator begin, Iterator end) {
+    each_group(begin, end, key_of, [&](Iterator first, Iterator last) { count_sent(first, last); });
+  });
 }
 
 void Traffic::count_sent(Iterator begin, Iterator end) {
+  sort_rows(begin, end);
   Tile& tile = tiles_[begin->from];
   const double bytes = static_cast<double>(rows_in_union(begin, end)) * begin->row_bytes();
   (begin->gathered ? tile.traffic.gathered_out : tile.traffic.out) += bytes;
@@ -139,33 +159,54 @@ void Traffic::count_links(Iterator begin, Iterator end) {
 }
 
 void Traffic::count_received() {
-  // The two tiles of a pair are adjacent, so that what both receive is found.
-  sort_by([](const Move& m) { return m.to & ~1U; }, [](const Move& m) { return m.gathered ? 1U : 0U; });
-  const auto alike = [](const Move& a, const Move& b) {
-    return (a.to | 1) == (b.to | 1) && columns_of(a) == columns_of(b) && a.gathered == b.gathered;
-  };
-  each_run(sorted_.cbegin(), sorted_.cend(), alike,
-           [&](Iterator begin, Iterator end) { count_received(begin, end); });
+  const std::span<Move> moves = by_tile([](const Move& m) { return m.to / 2; });
+  const auto same_pair = [](const Move& a, const Move& b) { return a.to / 2 == b.to / 2; };
+  const auto key_of = [](const Move& m) { return Key(m, m.gathered ? 1 : 0); };
+  each_run(moves.begin(), moves.end(), same_pair, [&](Iterator begin, Iterator end) {
+    const auto count = [&](Iterator first, Iterator last) { count_received(first, last); };
+    // Only what both tiles of a pair receive is compared.
+    if (std::all_of(begin, end, [&](const Move& m) { return m.to == begin->to; }))
+      each_run(
+          begin, end, [](const Move& a, const Move& b) { return a.gathered == b.gathered; }, count);
+    else
+      each_group(begin, end, key_of, count);
+  });
 }
 
 void Traffic::count_received(Iterator begin, Iterator end) {
-  double received[2] = {};
+  struct {
+    uint64_t bytes = 0;
+    uint64_t first = ~uint64_t{0};
+    uint64_t last = 0;
+  } received[2];
   for (Iterator m = begin; m != end; ++m) {
     const uint64_t bytes = m->box.elements() * m->element;
     Tile& tile = tiles_[m->to];
     ++tile.traffic.transfers;
     tile.code_bytes += exchange_code_bytes(bytes);
-    received[m->to & 1] += static_cast<double>(bytes);
+    auto& of_tile = received[m->to & 1];
+    of_tile.bytes += bytes;
+    of_tile.first = std::min<uint64_t>(of_tile.first, m->box.row);
+    of_tile.last = std::max(of_tile.last, m->box.row_end());
   }
-  const bool may_pair = received[0] > 0 && received[1] > 0;
-  const double both = may_pair ? static_cast<double>(rows_of_both(begin, end)) * begin->row_bytes() : 0;
+  double both = 0;
+  if (std::max(received[0].first, received[1].first) < std::min(received[0].last, received[1].last)) {
+    sort_rows(begin, end);
+    both = static_cast<double>(rows_of_both(begin, end)) * begin->row_bytes();
+  }
   for (const uint32_t i : {0U, 1U}) {
-    if (received[i] == 0) continue;
+    const auto bytes = static_cast<double>(received[i].bytes);
+    if (bytes == 0) continue;
     TileTraffic& traffic = tiles_[(begin->to & ~1U) + i].traffic;
-    const double paired = std::min(both, received[i]);
+    const double paired = std::min(both, bytes);
     (begin->gathered ? traffic.gathered_paired_in : traffic.paired_in) += paired;
-    (begin->gathered ? traffic.gathered_in : traffic.in) += received[i] - paired;
+    (begin->gathered ? traffic.gathered_in : traffic.in) += bytes - paired;
   }
+}
+
+void Traffic::sort_rows(Iterator begin, Iterator end) {
+  const auto rows_of = [](const Move& m) { return uint64_t{m.box.row} << 32 | m.box.rows; };
+  if (!std::ranges::is_sorted(begin, end, {}, rows_of)) std::ranges::sort(begin, end, {}, rows_of);
 }
 
 PhaseTimes Traffic::cycles() const {

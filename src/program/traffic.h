@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "program/chip_traffic.h"
@@ -63,12 +64,29 @@ class Traffic {
     TileTraffic traffic;
     uint64_t code_bytes = 0;
   };
-  using Iterator = std::vector<Move>::const_iterator;
+  using Iterator = std::span<Move>::iterator;
+
+  /// What the moves have in common whose rows are comparable: variable, columns and target.
+  struct Key {
+    Key(const Move& move, uint32_t target)
+        : from(uint64_t{move.variable} << 32 | move.box.col), size(uint64_t{move.box.cols} << 32 | target) {}
+
+    uint64_t from;
+    uint64_t size;
+
+    bool operator==(const Key&) const = default;
+    size_t hash() const { return ((from * 0x9E3779B97F4A7C15 ^ size) * 0xBF58476D1CE4E5B9) >> 32; }
+  };
 
   /// Position in `tiles_`: a shared space comes after the tiles, in its own pair.
   uint32_t slot(TileId tile) const { return tile == kShared ? (machine_.tiles + 1) & ~1U : tile; }
-  template <class TileOf, class Target>
-  void sort_by(const TileOf& tile_of, const Target& target_of);
+  template <class TileOf>
+  std::span<Move> by_tile(const TileOf& tile_of);
+  template <class KeyOf>
+  void group(std::span<Move> moves, const KeyOf& key_of);
+  template <class KeyOf, class Visit>
+  void each_group(Iterator begin, Iterator end, const KeyOf& key_of, const Visit& visit);
+  static void sort_rows(Iterator begin, Iterator end);
   uint32_t chip_of(uint32_t slot) const { return machine_.chip_of(std::min(slot, machine_.tiles - 1)); }
   void count_local();
   void count_sent();
@@ -79,7 +97,13 @@ class Traffic {
 
   const machine::Machine& machine_;
   std::vector<Move> moves_;
-  std::vector<Move> sorted_;
+  std::vector<Move> sorted_;  ///< by tile
+  // For grouping the moves of a tile.
+  std::vector<uint32_t> slots_;     ///< of a hash table: groups
+  std::vector<uint32_t> firsts_;    ///< by group: its first move
+  std::vector<uint32_t> begin_;     ///< by group
+  std::vector<uint32_t> group_of_;  ///< by move
+  std::vector<Move> grouped_;
   std::vector<Tile> tiles_;
   std::optional<ChipTraffic> chips_;
   uint64_t sent_bytes_ = 0;
