@@ -56,13 +56,12 @@ uint64_t AddressesInUse::lowest_free(uint64_t at, uint64_t room, uint64_t alignm
 }
 
 uint64_t AddressesInUse::look_through(const OfLifetime& of, uint64_t at, uint64_t room, uint64_t alignment) {
-  for (const Met& met : of.meets) is_met_[met.lifetime] = 1;
+  if (marked_ != &of) mark(&of);
   at = aligned(at, alignment);
   for (const Taken& taken : taken_) {
     if (taken.range.begin >= at + room) break;
     if (taken.range.end > at && is_met_[taken.lifetime]) at = aligned(taken.range.end, alignment);
   }
-  for (const Met& met : of.meets) is_met_[met.lifetime] = 0;
   return at;
 }
 
@@ -75,7 +74,16 @@ uint64_t AddressesInUse::look_through_joined(OfLifetime& of, uint64_t at, uint64
   return at;
 }
 
+void AddressesInUse::mark(const OfLifetime* of) {
+  if (marked_ != nullptr)
+    for (const Met& met : marked_->meets) is_met_[met.lifetime] = 0;
+  if (of != nullptr)
+    for (const Met& met : of->meets) is_met_[met.lifetime] = 1;
+  marked_ = of;
+}
+
 void AddressesInUse::find_met(OfLifetime& of, uint32_t lifetime) {
+  mark(nullptr);
   const auto add = [&](const std::vector<uint32_t>& ids) {
     for (const uint32_t id : ids)
       if (!std::exchange(is_met_[id], uint8_t{1})) of.meets.push_back({id, 0});

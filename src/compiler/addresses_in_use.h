@@ -45,6 +45,7 @@ class AddressesInUse {
 
   OfLifetime& use(uint32_t lifetime);
   void find_met(OfLifetime& of, uint32_t lifetime);
+  void mark(const OfLifetime* of);
   uint64_t look_through(const OfLifetime& of, uint64_t at, uint64_t room, uint64_t alignment);
   uint64_t look_through_joined(OfLifetime& of, uint64_t at, uint64_t room, uint64_t alignment);
 
@@ -56,7 +57,8 @@ class AddressesInUse {
   std::vector<Taken> taken_;  ///< by first address; used while ranges are few
   size_t ranges_ = 0;         ///< number of ranges of all lifetimes
   std::vector<uint32_t> used_;
-  std::vector<uint8_t> is_met_;  ///< by lifetime: whether the current one overlaps it; 0 between calls
+  std::vector<uint8_t> is_met_;  ///< by lifetime: whether the marked one overlaps it
+  const OfLifetime* marked_ = nullptr;
 };
 
 }  // namespace tessera::compiler

@@ -1,9 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <span>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "base/integer_types.h"
 #include "compiler/addresses_in_use.h"
@@ -34,18 +35,19 @@ program::Purpose purpose_of(const Compilation& c, const Piece& piece) {
   return program::purpose_of(c.program.variable(piece.variable));
 }
 
-/// Bytes alive at one moment: by purpose, temporaries and staging buffers.
-struct Alive {
-  std::array<std::array<uint64_t, 2>, program::kPurposes> bytes{};
-  uint64_t total = 0;
-};
-
 /// Addresses in use, from both ends of a memory.
 struct Occupancy {
-  Occupancy(const Compilation& c) : up(c.lifetimes, c.moments), down(c.lifetimes, c.moments) {}
+  Occupancy(const Compilation& c)
+      : up(c.lifetimes, c.moments),
+        down(c.lifetimes, c.moments),
+        bytes(c.lifetimes.size()),
+        changes(size_t{c.moments} + 1) {}
 
   AddressesInUse up;
   AddressesInUse down;  ///< for a memory with an interleaved region: distances from its end
+  // For counting what is alive; zero between memories.
+  std::vector<uint64_t> bytes;    ///< by lifetime
+  std::vector<uint64_t> changes;  ///< of the bytes alive, by moment, modulo 2^64
 };
 
 /// One memory: what is at which address when. A tile's code comes first. First fit, always-live pieces first
@@ -81,15 +83,19 @@ class Arena {
   uint64_t room_of(const Piece& piece) const { return bytes_of(c_, piece) + piece.over_read; }
 
   void place(std::span<PieceId> ids) {
-    const auto rank = [&](PieceId id) {
+    using Rank = std::tuple<bool, bool, bool, uint64_t, PieceId>;
+    std::vector<Rank> ranks;
+    ranks.reserve(ids.size());
+    for (const PieceId id : ids) {
       const Piece& piece = c_.pieces[id];
       // Runs side by side share the part of a shared space that has the state.
       const bool is_shared_state =
           piece.tile == program::kShared && c_.program.variable(piece.variable).role == program::Role::state;
-      return std::tuple(!piece.always_live, !is_shared_state, !piece.interleaved,
-                        kNever64 - bytes_of(c_, piece));
-    };
-    std::stable_sort(ids.begin(), ids.end(), [&](PieceId a, PieceId b) { return rank(a) < rank(b); });
+      ranks.emplace_back(!piece.always_live, !is_shared_state, !piece.interleaved,
+                         kNever64 - bytes_of(c_, piece), id);
+    }
+    std::ranges::sort(ranks);
+    std::ranges::transform(ranks, ids.begin(), [](const Rank& rank) { return std::get<PieceId>(rank); });
     const auto dynamic =
         std::partition_point(ids.begin(), ids.end(), [&](PieceId id) { return c_.pieces[id].always_live; });
     for (auto id = ids.begin(); id != dynamic; ++id) place_always(c_.pieces[*id]);
@@ -162,38 +168,41 @@ class Arena {
     memory_.end = std::max(memory_.total(), end_ > c_.machine.tile_bytes ? end_ : 0);
   }
 
-  /// Data alive at the moment with the most of it.
+  /// Data alive at the first moment with the most of it.
   void count_peak(std::span<const PieceId> dynamic) {
-    struct Event {
-      uint32_t moment;
-      bool begins;
-      PieceId id;
-    };
-    std::vector<Event> events;
-    events.reserve(2 * dynamic.size());
-    for (PieceId id : dynamic) {
-      for (const Interval& interval : c_.lifetimes[c_.pieces[id].lifetime]) {
-        events.push_back({interval.first, true, id});
-        events.push_back({interval.last + 1, false, id});
+    const uint32_t peak = peak_of(dynamic);
+    for (const PieceId id : dynamic) {
+      const Piece& piece = c_.pieces[id];
+      const Lifetime& lifetime = c_.lifetimes[piece.lifetime];
+      const auto interval = std::ranges::lower_bound(lifetime, peak, {}, &Interval::last);
+      if (interval == lifetime.end() || interval->first > peak) continue;
+      memory_.add(piece.staging ? MemoryUse::staging_buffers : MemoryUse::temporaries, purpose_of(c_, piece),
+                  bytes_of(c_, piece));
+    }
+  }
+
+  uint32_t peak_of(std::span<const PieceId> dynamic) {
+    auto& [up, down, bytes, changes] = occupancy_;
+    std::vector<LifetimeId> lifetimes;
+    for (const PieceId id : dynamic) {
+      uint64_t& of_lifetime = bytes[c_.pieces[id].lifetime];
+      if (of_lifetime == 0) lifetimes.push_back(c_.pieces[id].lifetime);
+      of_lifetime += bytes_of(c_, c_.pieces[id]);
+    }
+    for (const LifetimeId id : lifetimes) {
+      const uint64_t of_lifetime = std::exchange(bytes[id], 0);
+      for (const Interval& interval : c_.lifetimes[id]) {
+        changes[interval.first] += of_lifetime;
+        changes[interval.last + 1] -= of_lifetime;
       }
     }
-    std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
-      return a.moment != b.moment ? a.moment < b.moment : a.begins < b.begins;
-    });
-    Alive alive;
-    Alive peak;
-    for (const Event& event : events) {
-      const Piece& piece = c_.pieces[event.id];
-      const uint64_t change = event.begins ? bytes_of(c_, piece) : -bytes_of(c_, piece);
-      alive.bytes[static_cast<size_t>(purpose_of(c_, piece))][piece.staging] += change;
-      alive.total += change;
-      if (alive.total > peak.total) peak = alive;
+    uint32_t peak = 0;
+    uint64_t alive = 0, most = 0;
+    for (uint32_t moment = 0; moment < changes.size(); ++moment) {
+      alive += std::exchange(changes[moment], 0);
+      if (alive > most) most = alive, peak = moment;
     }
-    for (size_t p = 0; p < program::kPurposes; ++p) {
-      const auto purpose = static_cast<program::Purpose>(p);
-      memory_.add(MemoryUse::temporaries, purpose, peak.bytes[p][0]);
-      memory_.add(MemoryUse::staging_buffers, purpose, peak.bytes[p][1]);
-    }
+    return peak;
   }
 
   Compilation& c_;
