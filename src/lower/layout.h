@@ -8,8 +8,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "base/memo.h"
 #include "machine/model/machine.h"
 #include "ops/builder.h"
 #include "ops/layout.h"
@@ -59,6 +61,20 @@ struct LayoutChoice {
 /// The time on a machine of a program that consists of the built step.
 double seconds_alone(const machine::Machine& machine,
                      const std::function<program::StepId(const ops::Builder&)>& build);
+
+/// The same, counted once for all calls from one place with equal keys, of which the program is made.
+template <class Key, class Build>
+double seconds_alone(const machine::Machine& machine, Key key, const Build& build) {
+  struct Made {
+    Key key;
+    machine::Machine machine;
+
+    bool operator==(const Made& other) const { return key == other.key && machine.is_like(other.machine); }
+  };
+  constexpr size_t kMost = 256;
+  static base::Memo<Made, double> known(kMost);
+  return known.get({std::move(key), machine}, [&] { return seconds_alone(machine, build); });
+}
 
 /// Choices for operations that may also run on transposed matrices: all inputs and outputs as rows, or all
 /// transposed; or in the form of a weight, if the outputs have it.

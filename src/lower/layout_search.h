@@ -9,23 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/memo.h"
 #include "graph/loop.h"
 #include "graph/operation.h"
 #include "lower/lowering.h"
 
 namespace tessera::graph {
-
-/// Functions and stages of a graph have equal conversions, on equal parts of a machine.
-struct Conversion {
-  Type type;
-  ops::OperandLayout from, to;
-  machine::Machine machine;
-
-  bool operator==(const Conversion& other) const {
-    return type == other.type && from == other.from && to == other.to && machine.is_like(other.machine);
-  }
-};
 
 /// The time of conversions: that of a program with nothing else.
 class ConversionCosts {
@@ -48,16 +36,10 @@ class ConversionCosts {
     double seconds = 0;
   };
 
+  /// Functions and stages of a graph have equal conversions, on equal parts of a machine.
   double of_layouts(const TensorType& type, const ValueLayout& from, const ValueLayout& to) const {
-    constexpr size_t kMost = 256;
-    static base::Memo<Conversion, double> known(kMost);
-    return known.get(
-        {type.type, l_.operand_layout(type, from), l_.operand_layout(type, to), l_.builder().machine()},
-        [&] { return count(type, from, to); });
-  }
-
-  double count(const TensorType& type, const ValueLayout& from, const ValueLayout& to) const {
-    return seconds_alone(l_.builder().machine(), [&](const ops::Builder& builder) {
+    const std::tuple key(type.type, l_.operand_layout(type, from), l_.operand_layout(type, to));
+    return seconds_alone(l_.builder().machine(), key, [&](const ops::Builder& builder) {
       const ops::Operand value =
           builder.add("value", program::Role::input, type.type, l_.operand_layout(type, from));
       std::vector<program::StepId> steps;

@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include <limits>
+#include <tuple>
 
 #include "base/ceil_divide.h"
 #include "base/integer_types.h"
@@ -125,6 +126,19 @@ program::StepId add_lookup(const ops::Builder& builder, const TensorType& table,
                   operands);
 }
 
+/// What it takes on tiles where operands are spread over all of them.
+double lookup_seconds(const Lowering& l, const TensorType& table, const ops::OperandLayout& layout,
+                      uint32_t rows) {
+  const std::tuple key(table.type, table.rows(), table.cols(), layout, rows);
+  return seconds_alone(l.builder().machine(), key, [&](const ops::Builder& builder) {
+    return add_lookup(
+        builder, table, layout,
+        {builder.add("ids", program::Role::input, Type::u32, ops::matrix_layout(rows, 1, {})),
+         builder.add("table", program::Role::state, table.type, layout),
+         builder.add("y", program::Role::output, table.type, ops::matrix_layout(rows, table.cols(), {}))});
+  });
+}
+
 /// The weight row by row, or as its products have it.
 std::vector<LayoutChoice> embedding_layouts(Lowering& l, const Node& node) {
   const TensorType& table = l.graph().type(node.inputs[1]);
@@ -136,14 +150,7 @@ std::vector<LayoutChoice> embedding_layouts(Lowering& l, const Node& node) {
   if (l.on_host()) return choices;
   const TensorType& y = l.graph().type(node.outputs[0]);
   for (LayoutChoice& choice : choices)
-    choice.seconds = seconds_alone(l.builder().machine(), [&](const ops::Builder& builder) {
-      const ops::OperandLayout layout = l.operand_layout(table, choice.inputs[1]);
-      return add_lookup(
-          builder, table, layout,
-          {builder.add("ids", program::Role::input, Type::u32, ops::matrix_layout(y.rows(), 1, {})),
-           builder.add("table", program::Role::state, table.type, layout),
-           builder.add("y", program::Role::output, table.type, ops::matrix_layout(y.rows(), y.cols(), {}))});
-    });
+    choice.seconds = lookup_seconds(l, table, l.operand_layout(table, choice.inputs[1]), y.rows());
   return choices;
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/integer_types.h"
 #include "lower/lowering.h"
@@ -135,14 +136,14 @@ void lower_reduce(Lowering& l, const Node& node) {
 /// What a reduction takes on tiles where operands are spread over all of them.
 double seconds_of(Lowering& l, const Node& node, const LayoutChoice& choice) {
   const TensorType &in = l.graph().type(node.inputs[0]), &out = l.graph().type(node.outputs[0]);
-  return seconds_alone(l.builder().machine(), [&](const ops::Builder& builder) {
-    using program::Role;
-    const auto operand = [&](const char* name, Role role, const TensorType& type, const ValueLayout& layout) {
-      return builder.add(name, role, type.type, l.operand_layout(type, layout));
-    };
-    return ops::add(builder, reduce_problem_of(node, Reduction::sum, in, out, choice.inputs[0], 1),
-                    {operand("in", Role::input, in, choice.inputs[0]),
-                     operand("out", Role::output, out, choice.outputs[0])});
+  const ops::AxisReduceProblem problem =
+      reduce_problem_of(node, Reduction::sum, in, out, choice.inputs[0], 1);
+  const std::pair layouts(l.operand_layout(in, choice.inputs[0]), l.operand_layout(out, choice.outputs[0]));
+  const std::pair key(operation_of(problem), layouts);
+  return seconds_alone(l.builder().machine(), key, [&](const ops::Builder& builder) {
+    return ops::add(builder, problem,
+                    {builder.add("in", program::Role::input, in.type, layouts.first),
+                     builder.add("out", program::Role::output, out.type, layouts.second)});
   });
 }
 

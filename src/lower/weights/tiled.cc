@@ -1,7 +1,9 @@
 #include "lower/weights/tiled.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "ops/map/table.h"
@@ -46,21 +48,28 @@ TileProductPlan TiledWeight::plan_forward(const WeightUse& use) const {
   TileProductPlan best = plan_tile_product(pattern_, problem, machine_, knobs());
   if (!dense_ || use.rows_taken == 0) return best;
   struct Cost {
-    bool fits;
-    double seconds;
+    bool misfits = false;
+    double seconds = 0;
+    auto operator<=>(const Cost&) const = default;
   };
-  const auto cost_of = [&](const TileProductPlan& forward) {
-    Cost cost{forward.chosen.rejected.empty(), forward.chosen.total() + seconds_of_rows(forward, use)};
+  const auto cost_of = [&](const TileProductPlan& forward, const Cost* least) {
+    Cost products{!forward.chosen.rejected.empty(), forward.chosen.total()};
+    std::vector<double> gradients;
     for (const ProductKind product : {ProductKind::input_gradient, ProductKind::sddmm}) {
       if (!use.has_gradients) continue;
       const TileProductPlan gradient =
           plan_tile_product(pattern_, problem_of(product, n_), machine_, {}, &forward);
-      cost.fits = cost.fits && gradient.chosen.rejected.empty();
-      cost.seconds += gradient.chosen.total();
+      products.misfits = products.misfits || !gradient.chosen.rejected.empty();
+      gradients.push_back(gradient.chosen.total());
     }
-    return cost;
+    const auto with = [&](double seconds) {
+      return Cost{products.misfits, std::accumulate(gradients.begin(), gradients.end(), seconds)};
+    };
+    // Rows on many tiles take long to count.
+    if (least != nullptr && with(products.seconds) >= *least) return with(products.seconds);
+    return with(products.seconds + seconds_of_rows(forward, use));
   };
-  Cost least = cost_of(best);
+  Cost least = cost_of(best, nullptr);
   const uint32_t most = std::min(pattern_.cols / ops::dense_inner_grain(type_), machine_.tiles);
   for (uint32_t parts = 1; parts <= most; parts *= 2) {
     ops::ForcedKnobs forced = knobs();
@@ -68,9 +77,7 @@ TileProductPlan TiledWeight::plan_forward(const WeightUse& use) const {
     forced["k_parts"] = parts;
     forced["n_parts"] = 1;
     TileProductPlan plan = plan_tile_product(pattern_, problem, machine_, forced);
-    const Cost cost = cost_of(plan);
-    if (std::pair(!cost.fits, cost.seconds) < std::pair(!least.fits, least.seconds))
-      best = std::move(plan), least = cost;
+    if (const Cost cost = cost_of(plan, &least); cost < least) best = std::move(plan), least = cost;
   }
   return best;
 }
@@ -78,7 +85,8 @@ TileProductPlan TiledWeight::plan_forward(const WeightUse& use) const {
 /// For taking rows from where the forward product has the weight, and adding to rows of its gradient.
 double TiledWeight::seconds_of_rows(const TileProductPlan& forward, const WeightUse& use) const {
   const ops::OperandLayout& layout = forward.layouts.values;
-  return seconds_alone(machine_, [&](const ops::Builder& builder) {
+  const std::tuple key(type_, layout, use.rows_taken, use.has_gradients, pattern_.cols);
+  return seconds_alone(machine_, key, [&](const ops::Builder& builder) {
     const auto add = [&](const char* name, Type type, uint32_t cols) {
       return builder.add(name, program::Role::input, type, ops::matrix_layout(use.rows_taken, cols, {}));
     };

@@ -163,4 +163,13 @@ MapOperation operation_of(const AttentionGradientProblem& problem) {
   return operation;
 }
 
+MapPlan plan(const Builder& builder, AttentionProblem problem, const std::vector<Operand>& operands) {
+  problem.seed = problem.operation = 0;
+  return plan_map(builder, operation_of(problem), operands);
+}
+MapPlan plan(const Builder& builder, AttentionGradientProblem problem, const std::vector<Operand>& operands) {
+  problem.of.seed = problem.of.operation = 0;
+  return plan_map(builder, operation_of(problem), operands);
+}
+
 }  // namespace tessera::ops

@@ -60,4 +60,8 @@ struct AttentionGradientProblem {
 /// "dk", "dv", "dq" those that are computed.
 MapOperation operation_of(const AttentionGradientProblem& problem);
 
+/// Plans are those of any random stream: calls differ in theirs.
+MapPlan plan(const Builder& builder, AttentionProblem problem, const std::vector<Operand>& operands);
+MapPlan plan(const Builder& builder, AttentionGradientProblem problem, const std::vector<Operand>& operands);
+
 }  // namespace tessera::ops

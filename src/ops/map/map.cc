@@ -164,32 +164,63 @@ LeastSeconds least_seconds_on_tiles(const MapOperation& operation, const Machine
   };
 }
 
-/// Elements of the box that a vertex takes of an operand which lie on other tiles than its own.
-uint64_t elements_elsewhere(std::span<const program::MappedBox> mapping, const Box& box,
-                            program::TileId tile) {
-  uint64_t here = 0;
-  for (const program::MappedBox& mapped : mapping)
-    if (mapped.tile == tile) here += intersection(mapped.box, box).elements();
-  return box.elements() - std::min(here, box.elements());
-}
+/// What a tile has to receive, or to send, at least.
+struct LeastTraffic {
+  double bytes = 0;
+  double transfers = 0;
 
-/// With what a tile in the middle has to receive and send at least.
+  /// Adds a box, of which some may lie on the tile.
+  void add(std::span<const program::MappedBox> mapping, const Box& box, program::TileId tile, Type type) {
+    uint64_t elsewhere = box.elements();
+    uint32_t parts = 0;
+    for (const program::MappedBox& mapped : mapping) {
+      const uint64_t common = intersection(mapped.box, box).elements();
+      if (mapped.tile == tile)
+        elsewhere -= std::min(common, elsewhere);
+      else if (common > 0)
+        ++parts;
+    }
+    if (elsewhere == 0) return;
+    bytes += static_cast<double>(elsewhere * size_of(type));
+    transfers += parts;
+  }
+
+  double cycles(const Machine& m) const {
+    if (transfers == 0) return 0;
+    return bytes / (m.exchange_bytes_per_cycle * m.paired_exchange_factor) +
+           transfers * m.exchange_transfer_cycles + program::exchange_overhead_cycles(m) +
+           program::exchange_sync_cycles(m);
+  }
+};
+
+/// With the exchanges of a tile in the middle, before and after the superstep.
 LeastSeconds least_seconds_in_place(const Builder& builder, const MapOperation& operation,
                                     std::span<const Operand> operands) {
   std::vector<std::vector<program::MappedBox>> mappings;
   for (const Operand& operand : operands) mappings.push_back(builder.mapping_of(operand));
-  return [&operation, mappings = std::move(mappings), m = builder.machine()](const MapPartition& partition) {
+  return [&operation, operands, mappings = std::move(mappings),
+          m = builder.machine()](const MapPartition& partition) {
     if (partition.tiles() == 0) return 0.0;
     const program::TileId tile = partition.tiles() / 2;
-    double moved = 0;
+    LeastTraffic before, after;
+    std::vector<std::pair<program::VariableId, Box>> received;
     size_t next = 0;
-    for (const MapOperand& operand : operation.operands)
-      if (!operand.is_own())
-        moved += static_cast<double>(
-            size_of(operand.type) *
-            elements_elsewhere(mappings[next++], operand_box(operand, partition.box(tile)), tile));
-    const double exchange = moved / (m.exchange_bytes_per_cycle * m.paired_exchange_factor);
-    return least_seconds_on_tiles(operation, m)(partition) + exchange / m.clock_hz;
+    for (size_t f = 0; f < operation.operands.size(); ++f) {
+      const MapOperand& operand = operation.operands[f];
+      if (operand.is_own()) continue;
+      const Box box = operand_box(operand, partition.box(tile));
+      const program::Access access = operation.codelet->fields[f].access;
+      // A tile receives once what two operands share.
+      const std::pair shared(operands[next].variable, operands[next].inside(box));
+      if (reads(access) && std::ranges::find(received, shared) == received.end()) {
+        received.push_back(shared);
+        before.add(mappings[next], box, tile, operand.type);
+      }
+      if (writes(access)) after.add(mappings[next], box, tile, operand.type);
+      ++next;
+    }
+    return least_seconds_on_tiles(operation, m)(partition) +
+           (before.cycles(m) + after.cycles(m)) / m.clock_hz;
   };
 }
 
