@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <string_view>
 #include <utility>
 
@@ -17,6 +18,16 @@ namespace tessera {
 using namespace train;
 
 namespace train {
+
+std::pair<graph::RunCost, graph::RunCost> estimate_both(const graph::Graph& training,
+                                                        const graph::Graph& evaluation,
+                                                        const Machine& machine, uint32_t threads) {
+  const bool alone = (threads == 0 ? default_threads() : threads) == 1;
+  auto evaluated = std::async(alone ? std::launch::deferred : std::launch::async,
+                              [&] { return graph::estimate(evaluation, machine, {.owner = &training}); });
+  graph::RunCost step = graph::estimate(training, machine);
+  return {std::move(step), evaluated.get()};
+}
 
 uint64_t count_right(std::span<const float> logits, std::span<const uint32_t> labels) {
   const size_t classes = labels.empty() ? 0 : logits.size() / labels.size();
@@ -70,8 +81,8 @@ TrainerImpl::TrainerImpl(Trainable of, Machine place, uint32_t most_threads, boo
                what.settings.epochs * (division.training.size() / what.settings.batch)},
       logits(size_t{std::max(what.settings.batch, what.evaluation_rows)} * what.classes) {
   if (only_estimates) {
-    estimated_ = Estimated{what.training, graph::estimate(what.training, machine),
-                           graph::estimate(what.evaluation, machine, {.owner = &what.training})};
+    auto [step, evaluated] = estimate_both(what.training, what.evaluation, machine, threads);
+    estimated_ = Estimated{what.training, std::move(step), std::move(evaluated)};
     transform(estimated_->graph, graph::session_transforms(), machine.model());
     return;
   }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -21,6 +22,12 @@
 namespace tessera {
 
 namespace train {
+
+/// The costs of a step and of an evaluation with its parameters, estimated side by side if threads are
+/// allowed (0: as many as the process may use).
+std::pair<graph::RunCost, graph::RunCost> estimate_both(const graph::Graph& training,
+                                                        const graph::Graph& evaluation,
+                                                        const Machine& machine, uint32_t threads);
 
 /// Number of rows whose largest logit is the label's; of equal logits, the first counts.
 uint64_t count_right(std::span<const float> logits, std::span<const uint32_t> labels);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include "base/checksum.h"
@@ -115,9 +116,8 @@ void BertTrainerImpl::estimate(size_t number) {
     phase.evaluation = present->evaluation.cost();
     return;
   }
-  const graph::Graph training = training_graph_of(phase);
-  phase.step = graph::estimate(training, machine);
-  phase.evaluation = graph::estimate(evaluation_graph_of(phase), machine, {.owner = &training});
+  const graph::Graph training = training_graph_of(phase), evaluation = evaluation_graph_of(phase);
+  std::tie(phase.step, phase.evaluation) = estimate_both(training, evaluation, machine, threads);
   phase.graph = training;
   transform(*phase.graph, graph::session_transforms(), machine.model());
 }
