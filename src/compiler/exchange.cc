@@ -96,11 +96,13 @@ void demand_of_operands(Compilation& c, const program::Reachability& reachable) 
     }
 }
 
-/// Exchange of one compute set: one staging piece for each box that a tile wants and lacks.
+/// Exchange of one compute set: one staging piece for each box that a tile wants and lacks. Calls taken() now
+/// and then, which may take the moves so far.
+template <class Taken>
 class SetExchange {
  public:
-  SetExchange(Compilation& c, PieceIndex& index, SetPieces& out, CompiledSet& compiled)
-      : c_(c), index_(index), out_(out), compiled_(compiled) {}
+  SetExchange(Compilation& c, PieceIndex& index, SetPieces& out, CompiledSet& compiled, const Taken& taken)
+      : c_(c), index_(index), out_(out), compiled_(compiled), taken_(taken) {}
 
   void plan(const program::ComputeSet& set) {
     size_t vertices = 0;
@@ -161,6 +163,7 @@ class SetExchange {
       if (!box.empty()) demand(spec, c_.pieces[piece]);
       out_.fields.push_back({piece, box, !box.empty() && field.row && !c_.pieces[piece].staging});
     }
+    taken_();
   }
 
   void demand(const program::FieldSpec& spec, Piece& piece) const {
@@ -230,6 +233,7 @@ class SetExchange {
   std::unordered_map<Key, Staging, KeyHash> stagings_;
   SetPieces& out_;
   CompiledSet& compiled_;
+  const Taken& taken_;
   std::vector<TileId> tile_of_;  ///< of each vertex
 };
 
@@ -288,7 +292,8 @@ class CopyExchange {
 /// Plans, prices and notes the exchanges of all sets that a run can reach.
 class ExchangePass {
  public:
-  explicit ExchangePass(Compilation& c) : c_(c), e_(*c.executable), index_(c), count_(c), notes_(c) {
+  explicit ExchangePass(Compilation& c)
+      : c_(c), e_(*c.executable), index_(c), count_(c), count_after_(c), notes_(c) {
     e_.sets.resize(c.program.compute_sets().size());
     e_.copies.resize(c.program.copy_sets().size());
     c.sets.resize(e_.sets.size());
@@ -310,43 +315,66 @@ class ExchangePass {
 
  private:
   void plan_set(program::ComputeSetId s, SetPieces& set) {
-    SetExchange(c_, index_, set, e_.sets[s]).plan(c_.program.compute_sets()[s]);
+    const auto take = [&] {
+      if (has_many(set.before)) {
+        notes_.note_filling(set.before);
+        take_moves(set.before, count_, c_.sets[s].before);
+      }
+      if (has_many(set.after)) {
+        notes_.note_emptying(set.after);
+        take_moves(set.after, count_after_, c_.sets[s].after);
+      }
+    };
+    SetExchange(c_, index_, set, e_.sets[s], take).plan(c_.program.compute_sets()[s]);
     notes_.note(s, set, e_.sets[s]);
-    e_.sets[s].before.cost = cost_of(set.before);
-    e_.sets[s].after.cost = cost_of(set.after);
-    if (c_.kept == Kept::metadata) keep_metadata(s, set);
-    scratch_.clear();
+    if (c_.kept == Kept::metadata) keep_fields(s, set);
+    e_.sets[s].before.cost = cost_of(set.before, count_, c_.sets[s].before);
+    e_.sets[s].after.cost = cost_of(set.after, count_after_, c_.sets[s].after);
+    scratch_.fields.clear();
   }
 
   void plan_copy(program::CopySetId s, Moves& copy) {
-    constexpr size_t kMostKept = 4096;  // of a copy of a million rows that only its size is wanted of
     const auto take = [&] {
-      if (keeps_all() || copy.moves.size() < kMostKept) return;
+      if (!has_many(copy)) return;
       notes_.note(copy);
-      add(copy);
-      keep_metadata(copy, c_.copies[s]);
-      copy.clear();
+      take_moves(copy, count_, c_.copies[s]);
     };
     CopyExchange(c_.program, index_, copy, take).plan(c_.program.copy_sets()[s]);
     notes_.note(copy);
     notes_.note(s);
-    e_.copies[s].cost = cost_of(copy);
-    keep_metadata(copy, c_.copies[s]);
-    scratch_.clear();
+    e_.copies[s].cost = cost_of(copy, count_, c_.copies[s]);
   }
 
   bool keeps_all() const { return c_.kept == Kept::all; }
 
-  void keep_metadata(program::ComputeSetId s, const SetPieces& set) {
-    keep_metadata(set.before, c_.sets[s].before);
-    keep_metadata(set.after, c_.sets[s].after);
+  /// Whether there are moves to take before all are known: of millions mostly only their cost is wanted.
+  bool has_many(const Moves& moves) const {
+    constexpr size_t kMany = 4096;
+    return !keeps_all() && moves.moves.size() >= kMany;
+  }
+
+  /// Counts moves, and clears them unless all are kept.
+  void take_moves(Moves& moves, ExchangeCount& count, Moves& kept) {
+    count.add(moves);
+    moves_ += moves.moves.size();
+    if (keeps_all()) return;
+    if (c_.kept == Kept::metadata) keep_metadata(moves, kept);
+    moves.clear();
+  }
+  ExchangeCost cost_of(Moves& moves, ExchangeCount& count, Moves& kept) {
+    take_moves(moves, count, kept);
+    const ExchangeCost cost = count.count();
+    bytes_ += cost.bytes;
+    return cost;
+  }
+
+  void keep_fields(program::ComputeSetId s, const SetPieces& set) {
     const auto runs_dry = [](const VertexGroup& group) { return group.codelet->integer_only; };
     if (e_.costed_at_run[s] || std::ranges::any_of(c_.program.compute_sets()[s].groups, runs_dry))
       c_.sets[s].fields = set.fields;
   }
 
   void keep_metadata(const Moves& moves, Moves& kept) {
-    if (c_.kept != Kept::metadata) return;
     for (Move move : moves.moves) {
       if (!is_integer(c_.program.variable(c_.pieces[move.from].variable).type)) continue;
       if (move.runtime != kNoRuntimeRow) {
@@ -357,21 +385,10 @@ class ExchangePass {
     }
   }
 
-  void add(const Moves& moves) {
-    count_.add(moves);
-    moves_ += moves.moves.size();
-  }
-  ExchangeCost cost_of(const Moves& moves) {
-    add(moves);
-    const ExchangeCost cost = count_.count();
-    bytes_ += cost.bytes;
-    return cost;
-  }
-
   Compilation& c_;
   Executable& e_;
   PieceIndex index_;
-  ExchangeCount count_;
+  ExchangeCount count_, count_after_;
   TouchNotes notes_;
   SetPieces scratch_;  ///< where nothing is kept
   size_t moves_ = 0;

@@ -66,12 +66,6 @@ struct SetPieces {
   Moves before;
   Moves after;
   std::vector<FieldPiece> fields;  ///< fields of the set's vertices; CompiledVertex::first_place indexes them
-
-  void clear() {
-    before.clear();
-    after.clear();
-    fields.clear();
-  }
 };
 
 /// The moves and fields that a compilation keeps once they are counted.

@@ -12,15 +12,24 @@ class TouchNotes {
  public:
   explicit TouchNotes(Compilation& c) : c_(c), touchers_(c.program) {}
 
+  /// Records the rest of a compute set, and completes it.
   void note(program::ComputeSetId id, const SetPieces& pieces, const CompiledSet& compiled) {
     const program::ComputeSet& set = c_.program.compute_sets()[id];
     for (const CompiledVertex& vertex : compiled.vertices) note(set, pieces, vertex);
     for (const program::VertexGroup& group : set.groups)
       for (const program::Field& field : group.fields)
         if (field.row) log_.read(control(field.row->index));
-    for (const Move& move : pieces.before.moves) log_.read(move.from);
-    for (const Move& move : pieces.after.moves) write(pieces.after, move);
+    note_filling(pieces.before);
+    note_emptying(pieces.after);
     close(touchers_.of_set(id));
+  }
+
+  /// Records moves to and from staging buffers of the current compute set.
+  void note_filling(const Moves& moves) {
+    for (const Move& move : moves.moves) log_.read(move.from);
+  }
+  void note_emptying(const Moves& moves) {
+    for (const Move& move : moves.moves) write(moves, move);
   }
 
   /// Records moves of the current copy set.

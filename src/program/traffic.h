@@ -30,7 +30,7 @@ class Traffic {
   void add(TileId from, TileId to, VariableId variable, const Box& box, uint64_t element_bytes,
            bool gathered = false) {
     if (!box.empty())
-      moves_.push_back({slot(from), slot(to), variable, static_cast<uint32_t>(element_bytes), box, gathered});
+      moves_.push_back({slot(from), slot(to), variable, box, static_cast<uint8_t>(element_bytes), gathered});
   }
 
   /// Counts the moves added since the last call, and clears them.
@@ -54,8 +54,8 @@ class Traffic {
     uint32_t from;
     uint32_t to;
     VariableId variable;
-    uint32_t element;
     Box box;
+    uint8_t element;
     bool gathered;
 
     double row_bytes() const { return static_cast<double>(uint64_t{box.cols} * element); }
