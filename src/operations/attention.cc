@@ -415,7 +415,7 @@ void add_with_outputs(Lowering& l, const Problem& problem, std::vector<ops::Oper
   std::vector<std::vector<program::MappedBox>> mappings(outputs.size());
   if (!l.on_host()) {
     const ops::MapOperation operation = operation_of(problem);
-    const ops::MapPlan plan = ops::plan_map(operation, l.builder().machine());
+    const ops::MapPlan plan = ops::plan(problem, l.builder().machine());
     const size_t first = operation.operands.size() - mappings.size();
     for (size_t i = 0; i < mappings.size(); ++i)
       mappings[i] = map_operand(operation.operands[first + i], plan.partition);

@@ -136,6 +136,11 @@ const program::Codelet& gradient_codelet(AttentionRowsOf rows) {
   return kernels::attention_gradient_codelet;
 }
 
+AttentionProblem of_any_stream(AttentionProblem problem) {
+  problem.seed = problem.operation = 0;
+  return problem;
+}
+
 }  // namespace
 
 MapOperation operation_of(const AttentionProblem& p) {
@@ -163,12 +168,18 @@ MapOperation operation_of(const AttentionGradientProblem& problem) {
   return operation;
 }
 
+MapPlan plan(AttentionProblem problem, const machine::Machine& machine) {
+  return plan_map(operation_of(of_any_stream(problem)), machine);
+}
+MapPlan plan(AttentionGradientProblem problem, const machine::Machine& machine) {
+  problem.of = of_any_stream(problem.of);
+  return plan_map(operation_of(problem), machine);
+}
 MapPlan plan(const Builder& builder, AttentionProblem problem, const std::vector<Operand>& operands) {
-  problem.seed = problem.operation = 0;
-  return plan_map(builder, operation_of(problem), operands);
+  return plan_map(builder, operation_of(of_any_stream(problem)), operands);
 }
 MapPlan plan(const Builder& builder, AttentionGradientProblem problem, const std::vector<Operand>& operands) {
-  problem.of.seed = problem.of.operation = 0;
+  problem.of = of_any_stream(problem.of);
   return plan_map(builder, operation_of(problem), operands);
 }
 

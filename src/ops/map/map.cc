@@ -233,6 +233,36 @@ PlanCandidate predict_on_host(const MapOperation& operation, const MapPartition&
   return candidate;
 }
 
+MapPlan plan_on_host(const MapOperation& operation, const Machine& machine) {
+  return choose_partition(operation.rows, operation.cols, machine, [&](const MapPartition& partition) {
+    return predict_on_host(operation, partition, machine);
+  });
+}
+
+/// What the plan of an operation depends on whose operands lie as it wants.
+struct AloneKey {
+  MapOperation operation;
+  Machine machine;
+
+  bool operator==(const AloneKey& other) const {
+    return operation == other.operation && machine.is_like(other.machine);
+  }
+};
+
+MapPlan plan_on_tiles(const MapOperation& operation, const Machine& machine) {
+  const auto predicted = [&](const MapPartition& partition) {
+    return predict(partition, machine, [&](program::Program& program, const MapPlan& plan) {
+      return build_map(program, operation, plan, machine).step;
+    });
+  };
+  constexpr size_t kMost = 64;
+  static base::Memo<AloneKey, MapPlan> plans(kMost);
+  return plans.get({operation, machine}, [&] {
+    return choose_partition(operation.rows, operation.cols, machine, predicted, {},
+                            least_seconds_on_tiles(operation, machine));
+  });
+}
+
 /// Throws Error if not even the chosen plan fits.
 void require_fit(const MapPlan& plan, const MapOperation& operation, const Machine& machine) {
   if (plan.chosen.rejected.empty()) return;
@@ -364,15 +394,8 @@ MapPlan choose_partition(uint32_t rows, uint32_t cols, const Machine& machine,
 }
 
 MapPlan plan_map(const MapOperation& operation, const Machine& machine) {
-  const auto predicted = [&](const MapPartition& partition) {
-    if (machine.kind == Kind::host) return predict_on_host(operation, partition, machine);
-    return predict(partition, machine, [&](program::Program& program, const MapPlan& plan) {
-      return build_map(program, operation, plan, machine).step;
-    });
-  };
-  const LeastSeconds least =
-      machine.kind == Kind::host ? LeastSeconds() : least_seconds_on_tiles(operation, machine);
-  MapPlan plan = choose_partition(operation.rows, operation.cols, machine, predicted, {}, least);
+  MapPlan plan =
+      machine.kind == Kind::host ? plan_on_host(operation, machine) : plan_on_tiles(operation, machine);
   require_fit(plan, operation, machine);
   return plan;
 }
