@@ -45,9 +45,9 @@ std::span<Traffic::Move> Traffic::by_tile(const TileOf& tile_of) {
   std::vector<uint32_t> next(tiles_.size() + 1, 0);
   for (const Move& m : moves_) ++next[tile_of(m) + 1];
   for (size_t t = 1; t < next.size(); ++t) next[t] += next[t - 1];
-  sorted_.resize(moves_.size());
+  if (sorted_.size() < moves_.size()) sorted_.resize(moves_.size());
   for (const Move& m : moves_) sorted_[next[tile_of(m)]++] = m;
-  return sorted_;
+  return std::span(sorted_).first(moves_.size());
 }
 
 /// Brings moves with equal keys together, in the order in which they were.
@@ -76,9 +76,9 @@ void Traffic::group(std::span<Move> moves, const KeyOf& key_of) {
     ++begin_[group_of_[i] + 1];
   }
   for (size_t g = 1; g < begin_.size(); ++g) begin_[g] += begin_[g - 1];
-  grouped_.resize(moves.size());
+  if (grouped_.size() < moves.size()) grouped_.resize(moves.size());
   for (uint32_t i = 0; i < moves.size(); ++i) grouped_[begin_[group_of_[i]]++] = moves[i];
-  std::ranges::copy(grouped_, moves.begin());
+  std::copy_n(grouped_.begin(), moves.size(), moves.begin());
 }
 
 void Traffic::count() {
@@ -153,8 +153,11 @@ void Traffic::count_sent(Iterator begin, Iterator end) {
 }
 
 void Traffic::count_links(Iterator begin, Iterator end) {
-  for (Iterator m = begin; m != end; ++m)
-    chips_->send(chip_of(m->from), chip_of(m->to), m->box.row, m->box.row_end());
+  const uint32_t from = chip_of(begin->from);
+  for (Iterator m = begin; m != end; ++m) {
+    const bool is_same = m != begin && m->box == (m - 1)->box && chip_of(m->to) == chip_of((m - 1)->to);
+    if (!is_same) chips_->send(from, chip_of(m->to), m->box.row, m->box.row_end());
+  }
   chips_->close(begin->row_bytes());
 }
 

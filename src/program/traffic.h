@@ -2,6 +2,7 @@
 // class.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -22,7 +23,10 @@ namespace tessera::program {
 class Traffic {
  public:
   explicit Traffic(const machine::Machine& machine) : machine_(machine), tiles_(slot(kShared) + size_t{2}) {
-    if (machine.chip_count() > 1) chips_.emplace(machine);
+    if (machine.chip_count() == 1) return;
+    chips_.emplace(machine);
+    for (uint32_t slot = 0; slot < tiles_.size(); ++slot)
+      chip_of_.push_back(machine.chip_of(std::min(slot, machine.tiles - 1)));
   }
 
   /// Elements of `box` of a variable move from one tile (or kShared) to another. `gathered`: as scattered
@@ -87,7 +91,7 @@ class Traffic {
   template <class KeyOf, class Visit>
   void each_group(Iterator begin, Iterator end, const KeyOf& key_of, const Visit& visit);
   static void sort_rows(Iterator begin, Iterator end);
-  uint32_t chip_of(uint32_t slot) const { return machine_.chip_of(std::min(slot, machine_.tiles - 1)); }
+  uint32_t chip_of(uint32_t slot) const { return chip_of_[slot]; }
   void count_local();
   void count_sent();
   void count_sent(Iterator begin, Iterator end);
@@ -106,6 +110,7 @@ class Traffic {
   std::vector<Move> grouped_;
   std::vector<Tile> tiles_;
   std::optional<ChipTraffic> chips_;
+  std::vector<uint32_t> chip_of_;  ///< by slot, if there are several chips
   uint64_t sent_bytes_ = 0;
   bool exchanges_ = false;
 };
