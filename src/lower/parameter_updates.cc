@@ -45,10 +45,12 @@ class UpdateSearch {
   }
 
  private:
-  /// Gradients themselves differ in what they are computed from.
+  /// Gradients themselves differ in what they are computed from, and have to be computed before any parameter
+  /// changes.
   bool may_belong(const Node& node) const {
     const Traits& traits = node.operation->traits;
-    if (!node.backward || node.body || traits.weight || traits.over_replicas != nullptr) return false;
+    if (!node.backward || node.gradient_of || node.body || traits.weight || traits.over_replicas != nullptr)
+      return false;
     const auto is_scalar = [&](ValueId id) { return graph_.type(id).elements() == 1; };
     return is_update(node) || traits.elementwise || std::ranges::all_of(node.outputs, is_scalar);
   }
@@ -69,7 +71,16 @@ class UpdateSearch {
     }
     if (owners.size() != 1 || !*owners.begin()) return {};
     const ValueId owner = **owners.begin();
-    return graph_.info(owner).kind == Kind::parameter ? std::optional(owner) : std::nullopt;
+    if (graph_.info(owner).kind != Kind::parameter || takes_state_of_others(node, owner)) return {};
+    return owner;
+  }
+
+  /// Another parameter may have been updated when a node runs with the update of this one.
+  bool takes_state_of_others(const Node& node, ValueId owner) const {
+    return std::ranges::any_of(node.inputs, [&](ValueId input) {
+      const Kind kind = graph_.info(input).kind;
+      return (kind == Kind::parameter || kind == Kind::state) && parameter_of(input) != owner;
+    });
   }
 
   void connect(ParameterUpdate& update) const {
