@@ -155,6 +155,7 @@ TEST(OnnxLimits, AttentionHasThreeDimensionsOrFour) {
 }
 
 TEST(OnnxLimits, IndicesOfRowsDoNotWrapAround) {
+  if (base::available_memory() < uint64_t{18} << 30) GTEST_SKIP() << "there is no memory for so many rows";
   OnnxFile file;
   file.input("x", {65535, 65537}).output("y").input("i", {1, 2}, test::kInt64);
   file.node("GatherND", {"x", "i"}, {"y"});

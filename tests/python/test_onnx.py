@@ -16,6 +16,7 @@ onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
 
 import onnx_cases  # noqa: E402
+from beside_torch import expect_results  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
@@ -341,10 +342,7 @@ def test_pruned_transformers_of_usual_size_equal_pytorch(name: str, dynamo: bool
 def expect_equals_pytorch(module: nn.Module, x: Tensor, dynamo: bool) -> tessera.onnx.InferenceSession:
     session = tessera.onnx.load(exported(module, (x,), ["x"], dynamo))
     (found,) = session.run(None, {"x": x.numpy()})
-    with torch.no_grad():
-        expected = module(x).numpy()
-    error = np.abs(found - expected).max() / np.abs(expected).max()
-    assert error < 1e-4, f"relative error {error:.2e}"
+    expect_results(found, module, x)
     return session
 
 

@@ -300,7 +300,8 @@ class Generator:
         return self.add(Node(name, (x,), options))
 
     def try_batch_norm(self, name):
-        x = self.some(lambda v: v.dim() > 1, (4, 6))
+        # PyTorch computes no statistics of a single value.
+        x = self.some(lambda v: v.dim() > 1 and v.numel() > v.shape[-1], (4, 6))
         channels = tuple(self.values[x].shape[-1:])
         count = int(self.rng.integers(3)) + (2 if name == "batch_norm" else 0)
         others = [self.leaf(channels, 0.5, 2.0) for _ in range(count)]

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchvision.models")
 
-from beside_torch import trains_like_pytorch  # noqa: E402
+from beside_torch import expect_results, trains_like_pytorch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from vision_networks import NETWORKS, calibrated, network, of_networks, prune  # noqa: E402
@@ -21,11 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def expect_equal(compiled, module, x):
-    with torch.no_grad():
-        expected = module(x)
-    found = torch.as_tensor(np.asarray(compiled(x)))
-    error = (found - expected).abs().max() / expected.abs().max()
-    assert error < 1e-4, f"relative error {error:.2e}"
+    expect_results(compiled(x), module, x)
 
 
 @pytest.mark.parametrize("name", of_networks(["mobilenet_v2", "shufflenet_v2"]))
