@@ -66,11 +66,17 @@ void add_text_options(CLI::App& command, BertRequest& r) {
                    "Keep only the inputs of layers, and compute them again for the backward pass");
   add_count(command, "--replicas", r.settings.replicas,
             "Equal parts of the machine's chips, among which a batch is divided (default: 1)");
-  static constexpr uint64_t kShardFrom = 8192;
+  static constexpr uint64_t kLarge = 8192;
   command.add_flag_callback(
-      "--shard", [&r] { r.settings.shard_from = kShardFrom; },
+      "--shard", [&r] { r.settings.shard_from = kLarge; },
       fmt::format("Divide the optimizer's state of parameters of at least {:L} elements among the replicas",
-                  kShardFrom));
+                  kLarge));
+  command.add_flag_callback(
+      "--offload", [&r] { r.settings.offload_from = kLarge; },
+      fmt::format(
+          "Keep the optimizer's state of parameters of at least {:L} elements in the streaming memory "
+          "beside a machine's chips",
+          kLarge));
   add_counts(command, "--steps", r.steps, "Steps, for each length or for all (default: as --epochs says)", 1);
   add_count(command, "--evaluate-every", r.settings.evaluate_every,
             "Steps from one evaluation and checkpoint to the next (default: an epoch of the first length)");

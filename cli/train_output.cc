@@ -37,6 +37,7 @@ ordered_json json_of(const CostReport& r, const graph::RunCost& cost) {
     json["phases"] = cost.cycles;
     json["tile_bytes"] = cost.tile_bytes;
     json["fullest_tile_bytes"] = cost.fullest_tile_bytes;
+    if (cost.streaming_bytes > 0) json["streaming_bytes"] = cost.streaming_bytes;
   }
   json["bytes"] = cost.total_bytes;
   json["purposes"] = cost.bytes;

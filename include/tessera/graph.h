@@ -104,6 +104,7 @@ struct ValueInfo {
   /// For gradients and optimizers' state: the parameter; for sharded values: the value as whose elements
   /// they lie.
   std::optional<ValueId> belongs = {};
+  bool offloaded = false;  ///< whether it lies in streaming memory where a machine has tiles
 };
 
 /// An operation applied to values.
@@ -179,6 +180,11 @@ class Graph {
   Value state(std::string name, TensorType type, const Initial& initial = {},
               std::optional<Value> belongs_to = {});
   Value constant(std::string name, Shape shape, std::vector<float> values, Type type = Type::f32);
+  /// Keeps state of a parameter in the streaming memory beside the chips on which the parameter lies.
+  /// Operations bring it to the tiles before they read it, and return it when they have set it. Hosts have
+  /// one memory, and do as before; sessions on other machines without streaming memory throw UsageError.
+  /// Throws UsageError for other values.
+  void offload(Value state);
 
   /// Applies an operation by its name. Throws UsageError, naming operation and value, for inputs or
   /// attributes that it does not take.
@@ -618,6 +624,9 @@ struct TrainingOptions {
   /// elements, updates this part, and gathers those of the others; none: each keeps and updates all. Weights
   /// whose pattern may change are not divided.
   std::optional<uint64_t> shard_from = {};
+  /// The optimizer's state of every parameter of at least so many elements lies in streaming memory
+  /// (Graph::offload): it is read and written once in a step. none: all of it lies on the tiles.
+  std::optional<uint64_t> offload_from = {};
   /// Type of the optimizer's state for each element: f32, f16 or bf16. Updates are computed in FP32.
   Type state = Type::f32;
   /// Rounding of updated parameters and state of 16-bit types, by random numbers that replicas share.

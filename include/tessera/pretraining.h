@@ -103,6 +103,9 @@ struct PretrainingSettings : LearningSettings {
   /// Parameters of at least so many elements have their optimizer's state divided among the replicas; see
   /// graph::TrainingOptions::shard_from.
   std::optional<uint64_t> shard_from = {};
+  /// Parameters of at least so many elements have their optimizer's state in streaming memory; see
+  /// graph::TrainingOptions::offload_from.
+  std::optional<uint64_t> offload_from = {};
   /// Steps between evaluations of the text that is held out; 0: an epoch of the first phase.
   uint64_t evaluate_every = 0;
 };

@@ -33,6 +33,7 @@ struct ChipCost {
   uint32_t chip = 0;
   std::map<std::string, double> cycles;  ///< by phase, until it finishes; waiting for other chips is "sync"
   uint64_t bytes = 0;                    ///< of all its tiles
+  uint64_t streaming_bytes = 0;          ///< in use of its streaming memory
 };
 
 /// What a chip does for a while, in cycles since the run began.
@@ -103,8 +104,9 @@ struct RunCost {
                                           ///< temporaries at the step with the most of them
   uint64_t total_bytes = 0;
   uint64_t fullest_tile_bytes = 0;
-  uint64_t tile_bytes = 0;  ///< memory of a tile
-  std::string overflow;     ///< what does not fit, and what to change; empty: everything fits
+  uint64_t tile_bytes = 0;       ///< memory of a tile
+  uint64_t streaming_bytes = 0;  ///< in use of the streaming memory of all chips, which total_bytes lacks
+  std::string overflow;          ///< what does not fit, and what to change; empty: everything fits
   /// Bytes of each tile by purpose; "other" is code, vertex state, stacks and padding. A host has one tile.
   std::vector<std::map<std::string, uint64_t>> tiles;
   // For machines of several chips; bytes and tiles are those of the first replica.

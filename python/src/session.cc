@@ -265,6 +265,7 @@ void bind_cost(nb::module_& m) {
       .def_ro("total_bytes", &RunCost::total_bytes)
       .def_ro("fullest_tile_bytes", &RunCost::fullest_tile_bytes)
       .def_ro("tile_bytes", &RunCost::tile_bytes)
+      .def_ro("streaming_bytes", &RunCost::streaming_bytes)
       .def_ro("overflow", &RunCost::overflow)
       .def_prop_ro("chips",
                    [](const RunCost& c) {

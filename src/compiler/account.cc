@@ -53,7 +53,11 @@ class CycleCount {
 };
 
 MemoryReport report_tiles(const Compilation& c) {
-  return report_memory({c.memory.begin(), c.memory.end() - 1}, c.memory.back(), c.machine.tile_bytes);
+  const auto shared = c.memory.begin() + c.machine.tiles;
+  MemoryReport report = report_memory({c.memory.begin(), shared}, *shared, c.machine.tile_bytes);
+  report.streaming_capacity_bytes = c.machine.streaming_bytes;
+  for (auto chip = shared + 1; chip != c.memory.end(); ++chip) report.streaming_bytes.push_back(chip->end);
+  return report;
 }
 
 /// All spaces of a host are main memory.

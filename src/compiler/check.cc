@@ -42,9 +42,8 @@ class Checker {
     check_sizes();
     overlaps_.emplace(e_);
     find_argument_boxes();
-    arena_bytes_.resize(machine_.tiles);
-    for (const auto& [tile, bytes] : e_.arena_bytes)
-      (tile == program::kShared ? shared_bytes_ : arena_bytes_.at(tile)) = bytes;
+    arena_bytes_.resize(slots_of(machine_));
+    for (const auto& [space, bytes] : e_.arena_bytes) arena_bytes_[slot_of(machine_, space)] = bytes;
     const program::Reachability reach = program::reachability_of(program_);
     controls_ = reach.controls;
     for (size_t s = 0; s < e_.sets.size(); ++s)
@@ -93,9 +92,15 @@ class Checker {
     for (VariableId v = 0; v < e_.mapped.size(); ++v)
       demand(e_.mapped[v].size(), program_.variable(v).mapping.size(), "mapped boxes");
     constexpr uint64_t kMostArenaBytes = uint64_t{1} << 42;  // sums of these do not overflow
-    for (const auto& [tile, bytes] : e_.arena_bytes)
-      if ((tile != program::kShared && tile >= machine_.tiles) || bytes > kMostArenaBytes)
-        fail(fmt::format("it has {} bytes on tile {} of {}", bytes, tile, machine_.tiles));
+    for (const auto& [space, bytes] : e_.arena_bytes)
+      if (!is_space(space) || bytes > kMostArenaBytes)
+        fail(fmt::format("it has {} bytes on {} of {}", bytes, name_of(space), machine_.tiles));
+  }
+
+  bool is_space(TileId space) const {
+    if (space == program::kShared) return true;
+    return space < program::kStreaming ? space < machine_.tiles
+                                       : slot_of(machine_, space) < slots_of(machine_);
   }
 
   /// The places of callers' arrays, constants and control variables.
@@ -106,7 +111,8 @@ class Checker {
       const BoxAddress& place = e_.mapped[v][i];
       const auto what = [&] { return fmt::format("'{}'", variable.name); };
       if (mapped.box.empty()) continue;
-      if (place.tile() != mapped.tile) fail(fmt::format("{} lies on {}", what(), name_of(place.tile())));
+      const TileId space = variable.streaming ? streaming_space(machine_, mapped.tile) : mapped.tile;
+      if (place.tile() != space) fail(fmt::format("{} lies on {}", what(), name_of(place.tile())));
       if (variable.is_argument() && !variable.is_shared() &&
           (place.store != Store::argument || place.argument_box() >= argument_boxes_.size() ||
            argument_boxes_[place.argument_box()].position != i))
@@ -491,9 +497,9 @@ class Checker {
   void check_in_arena(const BoxAddress& place, uint64_t rows, uint64_t cols, size_t element,
                       const What& what) const {
     if (rows == 0 || cols == 0) return;
-    if (place.space != program::kShared && place.space >= machine_.tiles)
-      fail(fmt::format("{} lies on tile {} of {}", what(), place.space, machine_.tiles));
-    const uint64_t bytes = place.space == program::kShared ? shared_bytes_ : arena_bytes_[place.space];
+    if (!is_space(place.space))
+      fail(fmt::format("{} lies on {} of {}", what(), name_of(place.space), machine_.tiles));
+    const uint64_t bytes = arena_bytes_[slot_of(machine_, place.space)];
     if (cols > place.stride && rows > 1) fail(fmt::format("{} has rows that overlap", what()));
     const uint64_t pitch = std::max<uint64_t>(1, place.stride * element);
     const uint64_t end = place.offset + (rows - 1) * pitch + cols * element;
@@ -509,8 +515,7 @@ class Checker {
   std::vector<bool> controls_;  ///< by variable: whether control flow reads it
   std::vector<ArgumentBox> argument_boxes_;
   program::MappingIndex mappings_;
-  std::vector<uint64_t> arena_bytes_;  ///< by tile
-  uint64_t shared_bytes_ = 0;
+  std::vector<uint64_t> arena_bytes_;  ///< by space
   std::vector<VariableId> handed_on_;  ///< in the current compute set
   TransferList before_;                ///< those of the current compute set
   TransferList after_;

@@ -40,7 +40,7 @@ TESSERA_PARTS(PhaseTimes, at)
 /// The size of constants and state contents follows from their shape.
 template <class A>
 void describe(A& a, Variable& x) {
-  a(x.name, x.type, x.rows, x.cols, x.role, x.mapping, x.purpose);
+  a(x.name, x.type, x.rows, x.cols, x.role, x.mapping, x.purpose, x.streaming);
   bool has_contents = x.contents != nullptr;
   a(has_contents);
   if (!has_contents) return;
@@ -152,7 +152,8 @@ TESSERA_PARTS(CompiledSet, before, after, tiles, tile_begin, vertices, places, t
               chip_cycles)
 TESSERA_PARTS(TileMemory, bytes, purposes, end)
 TESSERA_PARTS(MemoryReport, tiles, shared, total_bytes, max_tile_bytes, tile_capacity_bytes, overflow_bytes,
-              fullest_tile, total, fullest, total_purposes, fullest_purposes)
+              fullest_tile, total, fullest, total_purposes, fullest_purposes, streaming_bytes,
+              streaming_capacity_bytes)
 TESSERA_PARTS(ArenaAddresses, base, cut, gap)
 TESSERA_PARTS(PassRecord, name, did, seconds)
 

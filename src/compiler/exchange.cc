@@ -399,7 +399,7 @@ class ExchangePass {
 
 std::string plan_exchange(Compilation& c) {
   make_mapped_pieces(c);
-  c.memory.assign(size_t{c.machine.tiles} + 1, {});
+  c.memory.assign(slots_of(c.machine), {});
   return ExchangePass(c).run();
 }
 

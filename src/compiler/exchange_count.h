@@ -16,13 +16,14 @@ class ExchangeCount {
 
   void add(const Moves& moves) {
     for (const Move& move : moves.moves) {
-      const Piece& from = c_.pieces[move.from];
+      const Piece &from = c_.pieces[move.from], &to = c_.pieces[move.to];
       const uint64_t element = size_of(c_.program.variable(from.variable).type);
-      if (is_tiled(c_))
-        traffic_.add(from.tile, c_.pieces[move.to].tile, from.variable, move.from_box, element,
-                     move.gathered);
-      else
+      if (!is_tiled(c_))
         host_bytes_ += move.to_box.elements() * element;
+      else if (is_streaming(c_, from) || is_streaming(c_, to))
+        traffic_.add_streamed(to.tile, move.to_box.elements() * element, is_streaming(c_, from));
+      else
+        traffic_.add(from.tile, to.tile, from.variable, move.from_box, element, move.gathered);
     }
     is_empty_ = is_empty_ && moves.moves.empty();
   }

@@ -30,12 +30,12 @@ enum class Store : uint8_t {
 struct BoxAddress {
   uint64_t offset = 0;  ///< arena, contents: bytes; external: row · 2^32 + column; argument: number of the
                         ///< box among the boxes of all arguments · 2^32 + bytes
-  uint32_t space = 0;   ///< arena, argument: tile or program::kShared; else: variable
+  uint32_t space = 0;   ///< arena, argument: tile, program::kShared, or streaming memory; else: variable
   uint32_t stride = 0;  ///< elements from row to row; an external variable has its own strides
   Store store = Store::arena;
   bool moves = false;  ///< for a field: whether it moves down its variable with the field's run-time row
 
-  /// The tile whose memory this is, or program::kShared.
+  /// The tile whose memory this is, program::kShared, or the streaming memory of a chip.
   program::TileId tile() const {
     return store == Store::arena || store == Store::argument ? space : program::kShared;
   }
@@ -140,17 +140,17 @@ struct ArenaAddresses {
 
 struct Executable {
   std::shared_ptr<const program::Program> program;
-  machine::Machine machine;                     ///< the part of the machine on which one replica of the
-                                                ///< program runs
-  std::vector<CompiledSet> sets;                ///< by ComputeSetId
-  std::vector<Exchange> copies;                 ///< by CopySetId
-  std::vector<CollectiveCost> collectives;      ///< by CollectiveId
-  std::vector<std::vector<BoxAddress>> mapped;  ///< by VariableId, for each mapped box
-  std::map<program::TileId, uint64_t> arena_bytes;
-  std::vector<ArenaAddresses> addresses;        ///< by tile
-  std::vector<program::PhaseTimes> set_cycles;  ///< by ComputeSetId, from the codelets' costs, with
-                                                ///< the exchanges before and after; on several chips
-                                                ///< until the last is ready, if all begin at once
+  machine::Machine machine;                         ///< the part of the machine on which one replica of the
+                                                    ///< program runs
+  std::vector<CompiledSet> sets;                    ///< by ComputeSetId
+  std::vector<Exchange> copies;                     ///< by CopySetId
+  std::vector<CollectiveCost> collectives;          ///< by CollectiveId
+  std::vector<std::vector<BoxAddress>> mapped;      ///< by VariableId, for each mapped box
+  std::map<program::TileId, uint64_t> arena_bytes;  ///< by space
+  std::vector<ArenaAddresses> addresses;            ///< by tile
+  std::vector<program::PhaseTimes> set_cycles;      ///< by ComputeSetId, from the codelets' costs, with
+                                                    ///< the exchanges before and after; on several chips
+                                                    ///< until the last is ready, if all begin at once
   MemoryReport memory;
   std::vector<bool> costed_at_run;  ///< by ComputeSetId: costs may read metadata that is known only in a run
   bool cycles_vary = false;         ///< whether cycles vary from run to run: a set is costed at run time, or
@@ -159,6 +159,21 @@ struct Executable {
                                   ///< so a dry run knows them
   std::vector<PassRecord> passes;
 };
+
+/// The streaming memory of a tile's chip, as a space.
+inline program::TileId streaming_space(const machine::Machine& machine, program::TileId tile) {
+  return program::kStreaming + (machine.chip_of(tile) - machine.first_chip());
+}
+
+/// Number of a machine's memory spaces, and the position of one in lists of all: tiles, the shared space, the
+/// streaming memories of the chips.
+inline size_t slots_of(const machine::Machine& machine) {
+  return size_t{machine.tiles} + 1 + machine.chip_count();
+}
+inline size_t slot_of(const machine::Machine& machine, program::TileId space) {
+  if (space == program::kShared) return machine.tiles;
+  return space < program::kStreaming ? space : size_t{machine.tiles} + 1 + (space - program::kStreaming);
+}
 
 /// The part of a machine that one replica of a program runs on. Throws UsageError if the machine's chips
 /// cannot be divided among its replicas.

@@ -50,6 +50,10 @@ TileMemory& TileMemory::operator+=(const TileMemory& other) {
   return *this;
 }
 
+uint64_t MemoryReport::most_streaming_bytes() const {
+  return streaming_bytes.empty() ? 0 : *std::max_element(streaming_bytes.begin(), streaming_bytes.end());
+}
+
 MemoryReport report_memory(std::vector<TileMemory> tiles, const TileMemory& shared, uint64_t capacity) {
   MemoryReport report;
   report.tile_capacity_bytes = capacity;
@@ -87,6 +91,9 @@ std::vector<TileMemory> memory_by_chip(const MemoryReport& memory, const machine
 }
 
 std::string overflow_text(const MemoryReport& memory) {
+  if (memory.overflow_bytes == 0)
+    return fmt::format("the streaming memory of a chip needs {} bytes and has {}",
+                       memory.most_streaming_bytes(), memory.streaming_capacity_bytes);
   std::vector<std::pair<uint64_t, std::string>> uses;
   for (const auto& [name, bytes] : memory.fullest) uses.emplace_back(bytes, name);
   std::sort(uses.rbegin(), uses.rend());

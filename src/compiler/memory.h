@@ -79,8 +79,12 @@ struct MemoryReport {
   Categories fullest;
   Categories total_purposes;  ///< data by purpose, over all memories
   Categories fullest_purposes;
+  std::vector<uint64_t>
+      streaming_bytes;  ///< by chip of a tiled machine: bytes of its streaming memory in use
+  uint64_t streaming_capacity_bytes = 0;  ///< of a chip
 
-  bool fits() const { return overflow_bytes == 0; }
+  uint64_t most_streaming_bytes() const;
+  bool fits() const { return overflow_bytes == 0 && most_streaming_bytes() <= streaming_capacity_bytes; }
 };
 
 /// Combines the memories of tiles of `capacity` bytes each into a report.
@@ -89,7 +93,8 @@ MemoryReport report_memory(std::vector<TileMemory> tiles, const TileMemory& shar
 /// The memory of each chip: the sum over its tiles; `end` is its fullest tile's.
 std::vector<TileMemory> memory_by_chip(const MemoryReport& memory, const machine::Machine& machine);
 
-/// "tile 17 needs 640000 bytes and has 638976; it holds inputs 300000, …", largest first.
+/// "tile 17 needs 640000 bytes and has 638976; it holds inputs 300000, …", largest first; or that the
+/// streaming memory of a chip is too small.
 std::string overflow_text(const MemoryReport& memory);
 
 }  // namespace tessera::compiler

@@ -92,15 +92,19 @@ struct Compilation {
   TouchChains chains;
   std::vector<Lifetime> lifetimes;  ///< in moments
   uint32_t moments = 0;
-  std::vector<TileMemory> memory;  ///< by slot: each tile, then the shared space
+  std::vector<TileMemory> memory;  ///< by slot
   std::shared_ptr<Executable> executable = std::make_shared<Executable>();
 };
 
 inline bool is_tiled(const Compilation& c) { return c.machine.kind == machine::Kind::tiled; }
 
-/// Index in lists with one entry per tile and a last one for the shared space.
-inline size_t slot_of(const Compilation& c, program::TileId tile) {
-  return tile == program::kShared ? c.machine.tiles : tile;
+inline bool is_streaming(const Compilation& c, const Piece& piece) {
+  return c.program.variable(piece.variable).streaming;
+}
+
+/// The memory in which a piece lies: that of its tile, or the streaming memory of its chip.
+inline program::TileId space_of(const Compilation& c, const Piece& piece) {
+  return is_streaming(c, piece) ? streaming_space(c.machine, piece.tile) : piece.tile;
 }
 
 inline uint64_t bytes_of(const Compilation& c, const Piece& piece) {

@@ -55,9 +55,9 @@ struct Occupancy {
 /// code up, so that both may use all free space.
 class Arena {
  public:
-  Arena(Compilation& c, TileId tile, std::span<PieceId> ids, Occupancy& occupancy)
+  Arena(Compilation& c, TileId space, std::span<PieceId> ids, Occupancy& occupancy)
       : c_(c),
-        memory_(c.memory[slot_of(c, tile)]),
+        memory_(c.memory[slot_of(c.machine, space)]),
         occupancy_(occupancy),
         base_(aligned(memory_.total(), program::kDataAlignment)),
         has_region_(
@@ -221,11 +221,11 @@ class Arena {
 std::vector<PieceId> stored_by_tile(const Compilation& c) {
   std::vector<uint32_t> begin(c.memory.size() + 1, 0);
   for (const Piece& piece : c.pieces)
-    if (needs_storage(c, piece)) ++begin[slot_of(c, piece.tile) + 1];
+    if (needs_storage(c, piece)) ++begin[slot_of(c.machine, space_of(c, piece)) + 1];
   for (size_t t = 1; t < begin.size(); ++t) begin[t] += begin[t - 1];
   std::vector<PieceId> stored(begin.back());
   for (PieceId id = 0; id < c.pieces.size(); ++id)
-    if (needs_storage(c, c.pieces[id])) stored[begin[slot_of(c, c.pieces[id].tile)]++] = id;
+    if (needs_storage(c, c.pieces[id])) stored[begin[slot_of(c.machine, space_of(c, c.pieces[id]))]++] = id;
   return stored;
 }
 
@@ -238,16 +238,16 @@ std::string place(Compilation& c) {
   Occupancy occupancy(c);
   uint64_t total = 0;
   for (size_t begin = 0, end = 0; begin < stored.size(); begin = end) {
-    const TileId tile = c.pieces[stored[begin]].tile;
-    while (end < stored.size() && c.pieces[stored[end]].tile == tile) ++end;
-    const Arena arena(c, tile, {&stored[begin], end - begin}, occupancy);
-    c.executable->arena_bytes[tile] = arena.bytes();
-    if (tile != program::kShared) c.executable->addresses[tile] = arena.addresses();
+    const TileId space = space_of(c, c.pieces[stored[begin]]);
+    while (end < stored.size() && space_of(c, c.pieces[stored[end]]) == space) ++end;
+    const Arena arena(c, space, {&stored[begin], end - begin}, occupancy);
+    c.executable->arena_bytes[space] = arena.bytes();
+    if (space < c.machine.tiles) c.executable->addresses[space] = arena.addresses();
     total += arena.bytes();
   }
   for (const Piece& piece : c.pieces)  // bound arrays and constants of a shared space
     if (piece.always_live && !needs_storage(c, piece) && !c.program.variable(piece.variable).is_argument()) {
-      TileMemory& memory = c.memory[slot_of(c, piece.tile)];
+      TileMemory& memory = c.memory[slot_of(c.machine, piece.tile)];
       memory.add(use_of(c, piece), purpose_of(c, piece), bytes_of(c, piece));
       memory.end = memory.total();
     }

@@ -28,7 +28,7 @@ BoxAddress place_of(const Compilation& c, PieceId id, const Box& box, bool moves
           fmt::format("'{}' has more than 4 GiB on a tile: calls cannot pass it", variable.name));
     return {uint64_t{number} << 32 | elements * element, piece.tile, piece.box.cols, Store::argument, moves};
   }
-  return {piece.offset + elements * element, piece.tile, piece.box.cols, Store::arena, moves};
+  return {piece.offset + elements * element, space_of(c, piece), piece.box.cols, Store::arena, moves};
 }
 
 void resolve(const Compilation& c, Moves& moves, Exchange& exchange) {

@@ -17,8 +17,10 @@ void check_executable(const Executable& executable);
 
 [[noreturn]] inline void fail(const std::string& what) { throw Error("unsound executable: " + what); }
 
-inline std::string name_of(program::TileId tile) {
-  return tile == program::kShared ? std::string("the shared space") : fmt::format("tile {}", tile);
+inline std::string name_of(program::TileId space) {
+  if (space == program::kShared) return "the shared space";
+  return space < program::kStreaming ? fmt::format("tile {}", space)
+                                     : fmt::format("streaming memory {}", space - program::kStreaming);
 }
 
 }  // namespace tessera::compiler

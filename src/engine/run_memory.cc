@@ -128,10 +128,11 @@ void RunMemory::allocate_arenas() {
     base::require_memory(total, "memory of the program's variables");
     storage_ = base::allocate_buffer(total);
   }
-  tile_arenas_.resize(executable_.machine.tiles);
+  arenas_.resize(compiler::slots_of(executable_.machine));
   std::byte* next = (contents_ == Contents::integers ? reserved_.get() : storage_.get()) - elsewhere;
   for (const auto& [space, bytes] : executable_.arena_bytes) {
-    (space == program::kShared ? shared_arena_ : tile_arenas_[space]) = next;
+    (space == program::kShared ? shared_arena_ : arenas_[compiler::slot_of(executable_.machine, space)]) =
+        next;
     next += spaced(bytes);
   }
 }

@@ -77,9 +77,9 @@ class RunMemory {
   bool holds(const program::Variable& variable) const;
   program::FieldView mapped_view(program::VariableId variable, size_t box) const;
   uint64_t state_end() const;
-  std::byte* arena(program::TileId tile, uint64_t offset) const {
-    if (tile == program::kShared) return offset < state_end_ ? state_arena_ : shared_arena_;
-    return tile < tile_arenas_.size() ? tile_arenas_[tile] : nullptr;
+  std::byte* arena(program::TileId space, uint64_t offset) const {
+    if (space == program::kShared) return offset < state_end_ ? state_arena_ : shared_arena_;
+    return arenas_.empty() ? nullptr : arenas_[compiler::slot_of(executable_.machine, space)];
   }
 
   const compiler::Executable& executable_;
@@ -91,7 +91,7 @@ class RunMemory {
   std::vector<program::VariableId> stored_;     ///< externals with a copy in arenas that the program writes
   base::Buffer storage_;                        ///< all arenas
   base::ReservedMemory reserved_;               ///< all arenas of a dry run, instead
-  std::vector<std::byte*> tile_arenas_;         ///< by tile; null if it has none
+  std::vector<std::byte*> arenas_;              ///< by space; null if it has none
   std::byte* shared_arena_ = nullptr;
   std::byte* state_arena_ = nullptr;  ///< arena of the memory that has the state of the shared space
   uint64_t state_end_ = 0;            ///< end of the state in another memory's arena; 0: the state is in this

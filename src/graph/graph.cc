@@ -175,6 +175,15 @@ Value Graph::state(std::string name, TensorType type, const Initial& initial,
   return value(add(std::move(info)));
 }
 
+void Graph::offload(Value state) {
+  require_own(state, "offload");
+  ValueInfo& info = values_.at(state.id);
+  if (info.kind != Kind::state || !info.belongs)
+    throw UsageError(
+        fmt::format("offload: '{}' is not state of a parameter, which alone can be offloaded", info.name));
+  info.offloaded = true;
+}
+
 Value Graph::constant(std::string name, Shape shape, std::vector<float> values, Type type) {
   check_shape(name.empty() ? "a constant" : name, shape);
   const TensorType of{type, std::move(shape), {}, {}};

@@ -244,7 +244,10 @@ void Lowering::lower_all(const std::function<void(uint32_t)>& before) {
     if (skipped_[node_]) continue;
     if (before) before(node_);
     const auto shared = shared_updates_.find(node_);
-    shared == shared_updates_.end() ? lower(node_) : lower_shared_update(shared->second);
+    if (shared == shared_updates_.end())
+      lower_with_streamed({&node_, 1}, [&] { lower(node_); });
+    else
+      lower_with_streamed(shared->second.of.all_nodes(), [&] { lower_shared_update(shared->second); });
   }
 }
 
@@ -276,8 +279,11 @@ void Lowering::place_weights() {
 }
 
 void Lowering::place_values() {
-  for (ValueId id = 0; id < graph_.values().size(); ++id)
-    if (graph_.info(id).kind != Kind::result && !is_computed(id)) place(id);
+  for (ValueId id = 0; id < graph_.values().size(); ++id) {
+    if (graph_.info(id).kind == Kind::result || is_computed(id)) continue;
+    place(id);
+    if (is_streamed(id)) streamed_.push_back(id);
+  }
 }
 
 Purpose Lowering::purpose_of(ValueId id) const {
@@ -330,7 +336,8 @@ void Lowering::place_part(ValueId id) {
       .role = info.kind == Kind::state ? Role::state : Role::temporary,
       .mapping = ops::mapping_of_part(program.variable(operand_of(info.belongs.value()).variable), replicas_),
       .contents = nullptr,
-      .purpose = purpose_of(id)};
+      .purpose = purpose_of(id),
+      .streaming = is_streamed(id)};
   part.cols = static_cast<uint32_t>(part.mapping.back().box.col_end());
   if (given_by_function_.contains(id)) part.role = Role::argument;
   lowered_.operands[id] = builders_.front().whole(program.add(std::move(part)));
@@ -367,8 +374,9 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
   if (role == Role::temporary && given_by_function_.contains(id)) role = Role::argument;
   if (info.kind != Kind::result && !on_host() && layout_of(id).is_matrix())
     layout.mapping = wanted_mapping(id);
-  lowered_.operands[id] = builder_of(id).add(is_gap ? prefix_ + info.name : info.name, role, info.type.type,
-                                             layout, purpose_of(id));
+  const std::string name = is_gap ? prefix_ + info.name : info.name;
+  lowered_.operands[id] = builder_of(id).add({name, info.type.type, layout.rows, layout.cols, role,
+                                              layout.mapping, nullptr, purpose_of(id), is_streamed(id)});
   if (is_gap) lowered_.gaps.push_back({weight_of(lowered_.forms, id), operand_of(id).variable});
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -284,6 +285,19 @@ class Lowering {
   std::optional<ops::Operand> stack_pass(const ops::Operand& wanted, const ops::Operand& own,
                                          const ops::Builder& builder, Lowering& body);
   void copy_at_once(std::vector<std::pair<ops::Operand, ops::Operand>> all);
+  /// State in streaming memory, while operations take it on the tiles.
+  struct StreamedState {
+    ValueId id = 0;
+    ops::Operand home, on_tiles = {};
+    bool is_read = false;
+    std::optional<ValueId> result = {};  ///< the operations' result that is assigned to it
+  };
+  bool is_streamed(ValueId id) const;
+  std::vector<StreamedState> streamed_state_of(std::span<const uint32_t> nodes) const;
+  /// Lowers nodes, whose operands in streaming memory are on the tiles meanwhile.
+  void lower_with_streamed(std::span<const uint32_t> nodes, const std::function<void()>& lower);
+  void fetch(std::vector<StreamedState>& states);
+  void store(const std::vector<StreamedState>& states);
   /// Calls `before` with each node before it is lowered, unless it is null.
   void lower_all(const std::function<void(uint32_t)>& before = {});
   void lower(uint32_t node);
@@ -386,6 +400,7 @@ class Lowering {
   std::vector<uint32_t> parts_;  ///< of a pipeline's body, by node: the pass in which it runs
   std::map<uint32_t, SharedUpdate> shared_updates_;  ///< by the node that comes last
   std::list<UpdateFunction> update_functions_;
+  std::vector<ValueId> streamed_;        ///< state that lies in streaming memory
   std::set<ValueId> given_by_function_;  ///< results that are arguments of the function being built
   std::set<ValueId> outputs_;            ///< outputs that are computed directly into the
                                          ///< caller's arrays

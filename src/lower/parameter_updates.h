@@ -19,6 +19,12 @@ struct ParameterUpdate {
   std::vector<ValueId> taken;      ///< values of other operations, parameters, state and inputs
   /// Results that are assigned, or rounded, and the state to which each is assigned.
   std::vector<std::pair<ValueId, std::optional<ValueId>>> given;
+
+  std::vector<uint32_t> all_nodes() const {
+    std::vector<uint32_t> all = nodes;
+    all.insert(all.end(), rounding.begin(), rounding.end());
+    return all;
+  }
 };
 
 /// The updates of all parameters, in the order of their last operations.

@@ -1,6 +1,7 @@
 #include <tessera/estimate.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "lower/session_impl.h"
 
@@ -19,6 +20,8 @@ void add_memory(const compiler::MemoryReport& memory, RunCost& cost) {
   cost.total_bytes = memory.total_bytes;
   cost.fullest_tile_bytes = memory.max_tile_bytes;
   cost.tile_bytes = memory.tile_capacity_bytes;
+  cost.streaming_bytes =
+      std::accumulate(memory.streaming_bytes.begin(), memory.streaming_bytes.end(), uint64_t{0});
   for (const compiler::TileMemory& tile : memory.tiles) {
     const compiler::Categories purposes = tile.by_purpose();
     auto& bytes = cost.tiles.emplace_back(purposes.begin(), purposes.end());
@@ -37,7 +40,8 @@ void add_chips(const compiler::Executable& executable, const engine::Profile& pr
   const machine::Machine& m = executable.machine;
   const std::vector<compiler::TileMemory> memory = memory_by_chip(executable.memory, m);
   for (uint32_t c = 0; c < profile.chips.size(); ++c)
-    cost.chips.push_back({m.first_chip() + c, by_phase(profile.chips[c]), memory[c % memory.size()].total()});
+    cost.chips.push_back({m.first_chip() + c, by_phase(profile.chips[c]), memory[c % memory.size()].total(),
+                          executable.memory.streaming_bytes[c % memory.size()]});
   for (const program::LinkLoad& load : profile.links)
     cost.links.push_back(
         {load.from, load.to, static_cast<uint64_t>(load.bytes), m.seconds(m.link_cycles(load.bytes))});

@@ -180,7 +180,7 @@ class CallVerifier {
                          has.cols));
     if (wants.is_shared() && !has.is_shared())
       reject(fmt::format("{} '{}', which does not lie in the shared space", where(), has.name));
-    if (!wants.is_shared() && (has.mapping != wants.mapping || operand.box != has.whole()))
+    if (!wants.is_shared() && (has.mapping != wants.mapping || operand.box != has.whole() || has.streaming))
       reject(fmt::format("{} '{}', which does not lie on the same tiles", where(), has.name));
     if (writes(argument.access) && has.is_read_only())
       reject(fmt::format("{}, which it writes, '{}', which is read only", where(), has.name));

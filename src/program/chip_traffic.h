@@ -33,6 +33,8 @@ class ChipTraffic {
   void clear();
   /// Counts a copy within a tile of a chip.
   void copy_on(uint32_t chip) { of_[chip].takes_part = true; }
+  /// Counts an exchange with a chip's streaming memory.
+  void exchange_on(uint32_t chip) { of_[chip].takes_part = of_[chip].exchanges = true; }
   /// Rows [first, last) of data on one chip are received by another chip, or by the same.
   void send(uint32_t from, uint32_t to, uint64_t first, uint64_t last);
   /// Completes the data sent since the last call, all from one tile, with `row_bytes` bytes per row.

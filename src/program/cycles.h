@@ -34,6 +34,11 @@ inline double traffic_cycles(const machine::Machine& m, const TileTraffic& t) {
          t.local / m.load_bytes_per_cycle;
 }
 
+/// Cycles for moving bytes from or to the streaming memory of one chip; its tiles share the bandwidth.
+inline double streaming_cycles(const machine::Machine& m, double bytes) {
+  return bytes == 0 ? 0 : bytes / m.streaming_bytes_per_second * m.clock_hz;
+}
+
 /// Cycles of the sync before an exchange. A compute set whose operands are all on its tiles needs none.
 inline double exchange_sync_cycles(const machine::Machine& m) { return m.sync_cycles; }
 

@@ -78,8 +78,8 @@ class Printer {
   void print(const Variable& v) {
     ++depth_;
     const std::string purpose = v.purpose ? std::string(name_of(*v.purpose)) + ' ' : std::string();
-    line("{}: {}{}{} {} × {}, {}", v.name, purpose, role_text(v.role), name_of(v.type), v.rows, v.cols,
-         mapping_text(v));
+    line("{}: {}{}{} {} × {}, {}{}", v.name, purpose, role_text(v.role), name_of(v.type), v.rows, v.cols,
+         mapping_text(v), v.streaming ? ", in streaming memory" : "");
     --depth_;
   }
 

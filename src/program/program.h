@@ -28,6 +28,8 @@ using StepId = uint32_t;
 
 /// The memory space that every tile can access, if the machine has one.
 inline constexpr TileId kShared = ~TileId{0};
+/// The streaming memory of a chip is the memory space kStreaming + the chip's position in its machine.
+inline constexpr TileId kStreaming = TileId{1} << 31;
 inline constexpr StepId kNoStep = ~StepId{0};
 
 struct MappedBox {
@@ -75,6 +77,9 @@ struct Variable {
   /// For a constant, or for state before the first run (null: zeros): rows · cols elements, row-major.
   std::shared_ptr<const std::byte> contents;
   std::optional<Purpose> purpose{};  ///< none: derived from type and role by purpose_of()
+  /// Whether each mapped box lies in the streaming memory of its tile's chip, from and to which only copies
+  /// move it, through that tile.
+  bool streaming = false;
 
   Box whole() const { return {0, rows, 0, cols}; }
   uint64_t elements() const { return uint64_t{rows} * cols; }

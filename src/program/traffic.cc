@@ -86,11 +86,12 @@ void Traffic::count() {
   sent_bytes_ = 0;
   if (chips_) chips_->clear();
   count_local();
-  exchanges_ = !moves_.empty();
-  if (exchanges_) {
+  exchanges_ = !moves_.empty() || !streamed_.empty();
+  if (!moves_.empty()) {
     count_sent();
     count_received();
   }
+  count_streamed();
   if (chips_)
     for (uint32_t slot = 0; slot < tiles_.size(); ++slot)
       chips_->count_tile(chip_of(slot), traffic_cycles(machine_, tiles_[slot].traffic));
@@ -106,6 +107,22 @@ void Traffic::count_local() {
     if (chips_) chips_->copy_on(chip_of(m.from));
     return true;
   });
+}
+
+void Traffic::count_streamed() {
+  std::fill(chip_streamed_.begin(), chip_streamed_.end(), 0.0);
+  for (const Streamed& move : streamed_) {
+    Tile& tile = tiles_[slot(move.tile)];
+    const auto bytes = static_cast<double>(move.bytes);
+    (move.to_tile ? tile.traffic.in : tile.traffic.out) += bytes;
+    ++tile.traffic.transfers;
+    tile.code_bytes += exchange_code_bytes(move.bytes);
+    chip_streamed_[machine_.chip_of(move.tile) - machine_.first_chip()] += bytes;
+    if (chips_) chips_->exchange_on(chip_of(move.tile));
+  }
+  streamed_.clear();
+  for (uint32_t chip = 0; chips_ && chip < chip_streamed_.size(); ++chip)
+    chips_->count_tile(machine_.first_chip() + chip, streaming_cycles(machine_, chip_streamed_[chip]));
 }
 
 /// Calls visit(begin, end) for each run of equivalent neighbours.
@@ -219,7 +236,7 @@ PhaseTimes Traffic::cycles() const {
       if (group.cycles.total() > slowest.total()) slowest = group.cycles;
     return slowest;
   }
-  double longest = 0;
+  double longest = streaming_cycles(machine_, chip_streamed_.front());
   for (const Tile& tile : tiles_) longest = std::max(longest, traffic_cycles(machine_, tile.traffic));
   PhaseTimes cycles;
   cycles[Phase::exchange] = longest + (exchanges_ ? exchange_overhead_cycles(machine_) : 0);

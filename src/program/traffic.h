@@ -22,7 +22,8 @@ namespace tessera::program {
 /// transfer takes the code of several transfers.
 class Traffic {
  public:
-  explicit Traffic(const machine::Machine& machine) : machine_(machine), tiles_(slot(kShared) + size_t{2}) {
+  explicit Traffic(const machine::Machine& machine)
+      : machine_(machine), chip_streamed_(machine.chip_count()), tiles_(slot(kShared) + size_t{2}) {
     if (machine.chip_count() == 1) return;
     chips_.emplace(machine);
     for (uint32_t slot = 0; slot < tiles_.size(); ++slot)
@@ -35,6 +36,11 @@ class Traffic {
            bool gathered = false) {
     if (!box.empty())
       moves_.push_back({slot(from), slot(to), variable, box, static_cast<uint8_t>(element_bytes), gathered});
+  }
+
+  /// Bytes move between the streaming memory of a tile's chip and the tile.
+  void add_streamed(TileId tile, uint64_t bytes, bool to_tile) {
+    streamed_.push_back({tile, bytes, to_tile});
   }
 
   /// Counts the moves added since the last call, and clears them.
@@ -54,6 +60,11 @@ class Traffic {
   uint64_t sent_bytes() const { return sent_bytes_; }
 
  private:
+  struct Streamed {
+    TileId tile;
+    uint64_t bytes;
+    bool to_tile;
+  };
   struct Move {
     uint32_t from;
     uint32_t to;
@@ -93,6 +104,7 @@ class Traffic {
   static void sort_rows(Iterator begin, Iterator end);
   uint32_t chip_of(uint32_t slot) const { return chip_of_[slot]; }
   void count_local();
+  void count_streamed();
   void count_sent();
   void count_sent(Iterator begin, Iterator end);
   void count_received();
@@ -108,6 +120,8 @@ class Traffic {
   std::vector<uint32_t> begin_;     ///< by group
   std::vector<uint32_t> group_of_;  ///< by move
   std::vector<Move> grouped_;
+  std::vector<Streamed> streamed_;
+  std::vector<double> chip_streamed_;  ///< bytes by chip
   std::vector<Tile> tiles_;
   std::optional<ChipTraffic> chips_;
   std::vector<uint32_t> chip_of_;  ///< by slot, if there are several chips

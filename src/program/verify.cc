@@ -60,11 +60,19 @@ class Verifier {
       covered += mapped.box.elements();
       touched_.add_write(static_cast<VariableId>(&v - program_.variables().data()), mapped.box, {});
     }
+    if (v.streaming) check_streaming(v);
     touched_.check_and_clear("mapping");
     if (covered != v.elements())
       reject(fmt::format("the mapping of '{}' covers {} of {} elements", v.name, covered, v.elements()));
     if (v.role == Role::constant && v.elements() != 0 && v.contents == nullptr)
       reject(fmt::format("constant '{}' has no contents", v.name));
+  }
+
+  void check_streaming(const Variable& v) const {
+    if (v.role != Role::state && v.role != Role::temporary)
+      reject(fmt::format("'{}' lies in streaming memory, which has state and temporaries only", v.name));
+    if (has_shared_space_)
+      reject(fmt::format("'{}' lies in streaming memory, which a machine with a shared space lacks", v.name));
   }
 
   /// State is read, written, saved and loaded by name.
@@ -185,6 +193,7 @@ class Verifier {
     const std::string where =
         fmt::format("field '{}' of '{}' in compute set '{}'", spec.name, group.codelet->name, set.name);
     const Variable& v = variable(field.variable, where);
+    if (v.streaming) reject(fmt::format("{} is '{}', which lies in streaming memory", where, v.name));
     if (spec.access != Access::in) check_writable(v, where);
     check_series(field.boxes, group.count(), where);
     // Nobody writes read-only variables, so reading them cannot conflict.
@@ -270,6 +279,7 @@ class Verifier {
     check_inside(to.whole(), target, to);
     const Box list{0, group.source_rows ? static_cast<uint32_t>(group.source_rows->size()) : 0, 0, from.cols};
     check_inside(group.source_rows ? list : from.whole(), source, from);
+    if (from.streaming || to.streaming) check_streamed(where, group, source, target);
     const Owner writer{owner};
     const Owner reader{owner + 1};
     touched_.add_write(group.to, group.target_offset ? any_row_of(target, to) : target, writer);
@@ -280,6 +290,30 @@ class Verifier {
     else
       for (uint64_t r = source.row; r < source.row_end(); ++r)
         touched_.add_read(group.from, {(*group.source_rows)[r], 1, source.col, source.cols}, reader);
+  }
+
+  /// A tile moves its own boxes from and to streaming memory, and not within it.
+  void check_streamed(const std::string& where, const CopyGroup& group, const Box& source,
+                      const Box& target) {
+    const Variable& from = program_.variables()[group.from];
+    const Variable& to = program_.variables()[group.to];
+    if (from.streaming && to.streaming)
+      reject(fmt::format("{} moves '{}' to '{}' within streaming memory", where, from.name, to.name));
+    if (group.source_rows)
+      reject(fmt::format("{} gathers rows of '{}' or '{}', which lies in streaming memory", where, from.name,
+                         to.name));
+    if (!mappings_) mappings_.emplace(program_);
+    mappings_->each_overlap(group.from, source, [&](uint32_t i, const Box& part) {
+      const Box shifted{target.row + (part.row - source.row), part.rows, target.col + (part.col - source.col),
+                        part.cols};
+      mappings_->each_overlap(group.to, shifted, [&](uint32_t j, const Box&) {
+        if (from.mapping[i].tile != to.mapping[j].tile)
+          reject(
+              fmt::format("{} moves '{}' of tile {} to '{}' of tile {}, one of which lies in streaming "
+                          "memory, which tiles move by themselves",
+                          where, from.name, from.mapping[i].tile, to.name, to.mapping[j].tile));
+      });
+    });
   }
 
   void check_rows(const std::string& where, const CopyGroup& group, const Box& source) const {
@@ -353,6 +387,7 @@ class Verifier {
 
   void check_control_variable(VariableId id) const {
     const Variable& v = variable(id, "control flow");
+    if (v.streaming) reject(fmt::format("control variable '{}' lies in streaming memory", v.name));
     if (v.type != Type::u32 || v.elements() != 1)
       reject(fmt::format("control variable '{}' is {} {} × {}; it must be one u32", v.name, name_of(v.type),
                          v.rows, v.cols));

@@ -35,6 +35,8 @@ std::vector<KeyFigure> key_figures_of(const RunCost& cost) {
                                    base::bytes_text(cost.tile_bytes)),
                        !cost.overflow.empty()});
   }
+  if (cost.streaming_bytes > 0)
+    figures.push_back({"streaming memory", base::bytes_text(cost.streaming_bytes), "beside the chips"});
   return figures;
 }
 

@@ -147,6 +147,8 @@ Table memory_table(const CostReport& report, const PhaseCosts& phase) {
   if (report.modelled)
     table.add({fmt::format("fullest tile, of {}", count_text(phase.step.tile_bytes)),
                count_text(phase.step.fullest_tile_bytes)});
+  if (phase.step.streaming_bytes > 0)
+    table.add({"in streaming memory", count_text(phase.step.streaming_bytes)});
   return table;
 }
 

@@ -195,7 +195,8 @@ TEST_F(CliTest, MachinesShowTheTreeOfSeveralChips) {
   for (const char* line : {"4 chips\n", "├─ 4 links: ladder; chip 0 to 1, 2\n",
                            "└─ each: 1,472 tiles of 639.0 kB", "   └─ each: 6 workers\n"})
     EXPECT_TRUE(says(o.out, line));
-  EXPECT_TRUE(says(run("machines show gc200").out, "1 chip\n└─ each: 1,472 tiles"));
+  EXPECT_TRUE(says(run("machines show gc200").out,
+                   "1 chip\n├─ each: 131.5 GB of streaming memory\n└─ each: 1,472 tiles"));
   const json m = results_of(run("machines show pod64 --json"))[0];
   EXPECT_EQ(m["chips"], 64);
   EXPECT_EQ(m["topology"], "torus");

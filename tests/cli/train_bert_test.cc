@@ -72,6 +72,12 @@ TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
     return r["phases"][0]["step"]["purposes"]["optimizer"].get<double>();
   };
   EXPECT_LT(optimizer(shards), 0.6 * optimizer(whole));
+  EXPECT_EQ(whole["phases"][0]["step"].count("streaming_bytes"), 0);
+  const json offloaded = train_on_chips("--shard --offload");
+  EXPECT_EQ(offloaded["evaluations"], shards["evaluations"]);
+  EXPECT_EQ(offloaded["settings"]["offload_from"], 8192);
+  EXPECT_GT(offloaded["phases"][0]["step"]["streaming_bytes"], 0);
+  EXPECT_LT(optimizer(offloaded), 0.6 * optimizer(shards));
   expect_refused(run(fmt::format("{} --shard", small())), "is divided among replicas");
   expect_refused(run(fmt::format("{} --replicas 3", small())),
                  "micro-batches of 4 packs cannot be divided among 3 replicas equally");

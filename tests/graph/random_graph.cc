@@ -494,6 +494,7 @@ class Generator {
     if (options.micro_batches > 1 && random_.coin()) choose_pipeline(options);
     if (random_.coin()) options.replicas = options_.most_replicas;
     if (options.replicas > 1 && random_.coin()) options.shard_from = random_.one_of({0, 40});
+    if (random_.below(3) == 0) options.offload_from = random_.one_of({0, 40});
     if (random_.below(5) == 0) options.state = Type::f16;
     recipe_.lesson = lesson;
     // Trained state is set by its update alone.
@@ -654,12 +655,13 @@ std::string lesson_code(const Lesson& lesson) {
       "add_training(mean({}({})), {{.optimizer = {}{}, .micro_batches = {}, .pipeline = "
       "{{pipeline_named(\"{}\"), {{{}}}}}, "
       ".groups = {{{}}}, "
-      ".replicas = {}{}, .state = Type::{}}});{}\n",
+      ".replicas = {}{}{}, .state = Type::{}}});{}\n",
       lesson.squared ? "square of " : "", code_of(lesson.losses),
       std::visit([](const auto& one) { return code_of(one); }, o.optimizer),
       o.clip_norm ? fmt::format(", .clip_norm = {}", *o.clip_norm) : "", o.micro_batches,
       name_of(o.pipeline.kind), fmt::join(o.pipeline.recomputed, ", "), code_of(o.groups), o.replicas,
-      o.shard_from ? fmt::format(", .shard_from = {}", *o.shard_from) : "", name_of(o.state),
+      o.shard_from ? fmt::format(", .shard_from = {}", *o.shard_from) : "",
+      o.offload_from ? fmt::format(", .offload_from = {}", *o.offload_from) : "", name_of(o.state),
       lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
 }
 
@@ -724,6 +726,8 @@ std::vector<Recipe> smaller(const Recipe& recipe) {
     if (recipe.lesson->options.micro_batches > 1)
       change([](Recipe& r) { r.lesson->options.micro_batches = 1; });
     if (recipe.lesson->options.shard_from) change([](Recipe& r) { r.lesson->options.shard_from.reset(); });
+    if (recipe.lesson->options.offload_from)
+      change([](Recipe& r) { r.lesson->options.offload_from.reset(); });
     if (recipe.lesson->options.replicas > 1) change([](Recipe& r) { r.lesson->options.replicas = 1; });
     if (recipe.lesson->options.state != Type::f32)
       change([](Recipe& r) { r.lesson->options.state = Type::f32; });

@@ -185,6 +185,97 @@ TEST(UpdatesInParts, RefuseWhatNeedsWholeValues) {
   EXPECT_ERROR("shard: it takes whole values, not sharded f32[4, 6]", g.apply("shard", {shard}));
 }
 
+/// State lies beside the chips, and is on their tiles while an update takes it.
+TEST(OffloadedState, IsUpdatedAsOnTiles) {
+  const Machine bow = Machine::find("bow").with("tiles", 9);
+  const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
+  for (const Optimizer& optimizer : optimizers())
+    for (Type type : {Type::f32, Type::f16}) {
+      SCOPED_TRACE(fmt::format("{}, optimizer {}", name_of(type), optimizer.index()));
+      for (Code code : {Code::shared, Code::own})
+        for (Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+          TrainingOptions options{.optimizer = optimizer, .state = type, .rounding = rounding};
+          const Arrays expected = trained(network(3, options, Type::f32, code), bow);
+          options.offload_from = 30;  // not the biases'
+          expect_same_bits(trained(network(3, options, Type::f32, code), bow), expected);
+        }
+      TrainingOptions options{.optimizer = optimizer, .replicas = 2, .shard_from = 30, .state = type};
+      const Arrays expected = trained(network(3, options, type, Code::shared), chips);
+      options.offload_from = 0;
+      expect_same_bits(trained(network(3, options, type, Code::shared), chips), expected);
+    }
+}
+
+TEST(OffloadedState, IsNotOnTilesBetweenUpdates) {
+  const Machine chips = Machine::find("m2000").with("chips", 2).with("tiles", 16);
+  TrainingOptions options{.optimizer = Adam{}, .replicas = 2};
+  const Graph graph = network(6, options, Type::f32, Code::shared);
+  options.offload_from = 0;
+  const Graph offloaded = network(6, options, Type::f32, Code::shared);
+  const RunCost on_tiles = Session(graph, chips).cost(), beside = Session(offloaded, chips).cost();
+  uint64_t state = 0;
+  for (const ValueInfo& info : graph.values())
+    if (info.kind == Kind::state) state += 4 * info.type.elements();
+  EXPECT_EQ(on_tiles.streaming_bytes, 0);
+  EXPECT_GE(beside.streaming_bytes, state);
+  EXPECT_LE(beside.streaming_bytes, state + state / 20);  // boxes are aligned
+  ASSERT_EQ(beside.chips.size(), 2);
+  for (const ChipCost& chip : beside.chips) EXPECT_EQ(chip.streaming_bytes, beside.streaming_bytes);
+  EXPECT_EQ(beside.bytes.count("optimizer"), 0);
+  // It is read and written once, at the rate of the streaming memory at least.
+  EXPECT_GE(beside.seconds, on_tiles.seconds + 2 * static_cast<double>(state) / 20e9);
+}
+
+TEST(OffloadedState, IsSavedAndTakenAsOnTiles) {
+  const Machine bow = Machine::find("bow").with("tiles", 9);
+  TrainingOptions options{.optimizer = Adam{.epsilon = 1e-3}};
+  Session on_tiles(network(3, options, Type::f32, Code::shared), bow);
+  options.offload_from = 0;
+  Session beside(network(3, options, Type::f32, Code::shared), bow);
+  on_tiles.run(inputs(on_tiles.graph(), 1));
+  beside.set_state(on_tiles.state());
+  expect_same_bits(beside.state(), on_tiles.state());
+  on_tiles.run(inputs(on_tiles.graph(), 2));
+  beside.run(inputs(beside.graph(), 2));
+  expect_same_bits(beside.state(), on_tiles.state());
+}
+
+TEST(OffloadedState, NeedsStreamingMemory) {
+  const Machine bow = Machine::find("bow").with("tiles", 9);
+  const TrainingOptions options{.optimizer = Adam{}, .offload_from = 0};
+  const Graph graph = network(3, options, Type::f32, Code::shared);
+  EXPECT_ERROR("it is to lie in streaming memory, which 'bow' does not have; use a machine that has",
+               Session(graph, bow.with("streaming_bytes", 0)));
+  Session small(graph, bow.with("streaming_bytes", 100));
+  EXPECT_FALSE(small.fits());
+  EXPECT_NE(small.cost().overflow.find("the streaming memory of a chip needs "), std::string::npos);
+  EXPECT_ERROR("does not fit", small.run(inputs(graph, 1)));
+  Graph g;
+  EXPECT_ERROR("offload: 'w' is not state of a parameter, which alone can be offloaded",
+               g.offload(g.parameter("w", {4, 6})));
+}
+
+/// Two parameters with alike updates, each in the gradient of the other.
+TEST(UpdatesOfLayers, RunAfterTheGradientsOfOthers) {
+  for (bool reshaped : {false, true}) {
+    Graph g;
+    const Value a = g.parameter("a", {6}, Initial::normal(1)), b = g.parameter("b", {6}, Initial::normal(1));
+    const Value product = reshaped ? reshape(reshape(a, {2, 3}) * reshape(b, {2, 3}), {6}) : a * b;
+    const Value loss = mean(square(product));
+    g.output("loss", loss);
+    add_training(loss, {});
+    Session session(g, Machine::find("bow").with("tiles", 12), {.seed = 5});
+    Session on_host(g, Machine::host(2), {.seed = 5});
+    for (uint32_t step = 1; step <= 2; ++step) {
+      session.run(inputs(g, step));
+      on_host.run(inputs(g, step));
+    }
+    for (const auto& [name, values] : on_host.state())
+      for (size_t i = 0; i < values.size(); ++i)
+        EXPECT_NEAR(session.state().at(name)[i], values[i], 1e-5) << name;
+  }
+}
+
 /// Operations are counted where their code is first called.
 ptrdiff_t updates_with_code(const RunCost& cost) {
   return std::ranges::count_if(cost.operations, [](const OperationCost& each) {

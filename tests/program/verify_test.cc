@@ -286,6 +286,39 @@ TEST(Verify, RejectsCopiesThatWriteWhatACopyReads) {
   s.rejects("of 'y' are written twice");
 }
 
+TEST(Verify, LetsCopiesOfTheirTileAloneReachStreamingMemory) {
+  const auto beside = [](TileId tile, Role role = Role::temporary) {
+    Variable v = variable("s", Type::f32, 4, 8, role, tile);
+    v.streaming = true;
+    return v;
+  };
+  const auto why = [&](const Variable& s, const std::function<StepId(Program&)>& step, bool shared = false) {
+    Program program;
+    program.add(variable("x", Type::f32, 4, 8, Role::inout, 0));
+    program.add(s);
+    program.add(beside(0));
+    program.set_main(step(program));
+    return test::error_of([&] { verify(program, kTiles, shared); });
+  };
+  const auto copy = [](VariableId from, VariableId to) {
+    return [=](Program& program) {
+      const BoxSeries all = BoxSeries::table({{0, 4, 0, 8}});
+      return program.copy({"stream", {{from, to, 1, all, all, {}, {}, {}}}});
+    };
+  };
+  const auto execute = [](Program& program) {
+    VertexGroup fill{&testing::fill_codelet, 0, 1, 1, {field(1, {0, 4, 0, 8})}, {Param(7)}};
+    return program.execute({"fill", Phase::compute, {fill}});
+  };
+  EXPECT_EQ(why(beside(0), copy(0, 1)), "(no error)");
+  EXPECT_EQ(why(beside(0, Role::state), copy(1, 0)), "(no error)");
+  EXPECT_THAT(why(beside(1), copy(0, 1)), HasSubstr("which tiles move by themselves"));
+  EXPECT_THAT(why(beside(0), copy(1, 2)), HasSubstr("within streaming memory"));
+  EXPECT_THAT(why(beside(0), execute), HasSubstr("which lies in streaming memory"));
+  EXPECT_THAT(why(beside(0, Role::input), copy(1, 0)), HasSubstr("which has state and temporaries only"));
+  EXPECT_THAT(why(beside(0), copy(0, 1), true), HasSubstr("which a machine with a shared space lacks"));
+}
+
 TEST(Verify, RejectsRowListsThatLeaveTheVariableOrTheList) {
   Sample s;
   s.copy.source_rows = std::make_shared<std::vector<uint32_t>>(std::vector<uint32_t>{3, 4});

@@ -246,6 +246,7 @@ class Generator {
     for (uint32_t parts = dice_.between(1, 3); parts > 0; --parts) steps.push_back(block(3));
     for (VariableId v : numeric_)
       if (program_.variable(v).role == Role::output) make_ready(v, steps);
+    if (!space_.has_shared_space && dice_.chance(40)) add_streamed(steps);
     program_.set_main(program_.sequence(std::move(steps)));
     return std::move(program_);
   }
@@ -475,6 +476,32 @@ class Generator {
   }
 
   // Copies.
+
+  /// Leaves a variable in streaming memory, or takes what a run before left there, and brings it back after
+  /// other steps.
+  void add_streamed(std::vector<StepId>& steps) {
+    const VariableId v = pick_writable();
+    Variable beside = program_.variable(v);
+    beside.name = "beside";
+    beside.role = dice_.chance(50) ? Role::state : Role::temporary;
+    beside.contents = nullptr;
+    beside.streaming = true;
+    const Box all = beside.whole();
+    const bool begins_with_state = beside.role == Role::state && dice_.chance(50);
+    const VariableId s = program_.add(std::move(beside));
+    const auto copy = [&](VariableId from, VariableId to) {
+      return program_.copy(
+          {"stream", {{from, to, 1, BoxSeries::table({all}), BoxSeries::table({all}), {}, {}, {}}}});
+    };
+    make_ready(v, steps);
+    if (!begins_with_state) steps.push_back(copy(v, s));
+    steps.push_back(block(2));
+    steps.push_back(copy(s, v));
+    if (begins_with_state) {
+      steps.push_back(block(1));
+      steps.push_back(copy(v, s));
+    }
+  }
 
   void add_copy(std::vector<StepId>& steps) {
     CopySet set{fmt::format("copy {}", program_.copy_sets().size()), {}};

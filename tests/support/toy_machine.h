@@ -24,6 +24,8 @@ inline machine::Machine toy_machine(uint32_t tiles, uint64_t tile_bytes = 64 << 
   m.sync_cycles = 10;
   m.macs_per_cycle_f16 = 4;
   m.macs_per_cycle_f32 = 1;
+  m.streaming_bytes = 1 << 20;
+  m.streaming_bytes_per_second = 1e9;
   return m;
 }
 

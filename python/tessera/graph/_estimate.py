@@ -43,6 +43,8 @@ class Estimate:
         self.total_bytes: int = cost.total_bytes
         self.fullest_tile_bytes: int = cost.fullest_tile_bytes
         self.tile_bytes: int = cost.tile_bytes
+        #: In use of the streaming memory beside the chips, which `total_bytes` lacks.
+        self.streaming_bytes: int = cost.streaming_bytes
         #: What does not fit, and what to change; empty if everything fits.
         self.overflow: str = cost.overflow
         #: On a machine of several chips: (chip, cycles by phase, bytes), and (from, to, bytes, seconds) of each link in use.
@@ -94,6 +96,7 @@ class Estimate:
                 "total_bytes": self.total_bytes,
                 "fullest_tile_bytes": self.fullest_tile_bytes,
                 "tile_bytes": self.tile_bytes,
+                "streaming_bytes": self.streaming_bytes,
                 "fits": self.fits,
                 "overflow": self.overflow,
                 **self._of_chips(),
@@ -139,6 +142,8 @@ class Estimate:
             share = self.fullest_tile_bytes / self.tile_bytes
             lines.append(f"  fullest tile {self.fullest_tile_bytes:,} bytes, {share:.0%}")
         lines.append(f"  {self.total_bytes:,} bytes: {_parts(self.bytes)}")
+        if self.streaming_bytes:
+            lines.append(f"  {self.streaming_bytes:,} bytes in streaming memory")
         for operation in sorted(self.operations, key=lambda o: -o.seconds)[:5]:
             share = operation.seconds / self.seconds if self.seconds else 0.0
             lines.append(f"  {share:4.0%} {operation.operation} {operation.value}")

@@ -341,6 +341,7 @@ class Graph:
         recompute: Iterable[int] = (),
         replicas: int = 1,
         shard: bool | int = False,
+        offload: bool | int = False,
         keep: Iterable[str] = (),
         state_dtype: DTypeLike | str = "f32",
         rounding: Rounding = "nearest",
@@ -366,6 +367,10 @@ class Graph:
         and gathers the others': "replicated tensor sharding", or the first stage of ZeRO. Only parameters of at least
         8,192 elements, or as many as `shard` says, are divided, and none whose pattern may change. State is read and
         saved as a whole.
+
+        With `offload`, the optimizer's state of parameters of at least 8,192 elements, or as many as `offload` says,
+        lies in the streaming memory beside the chips, and is read and written once in a step. Hosts, which have one
+        memory, do as without it.
 
         `pipeline` says in which order micro-batches go through the stages of the graph: "sequential", "grouped",
         "interleaved" or "1f1b" (see `pipeline_schedule`). Stages in `recompute` keep only what they take from others,
@@ -394,7 +399,8 @@ class Graph:
             pipeline,
             {_tessera.whole_number("stage", stage) for stage in recompute},
             replicas,
-            _shard_from(shard),
+            _least_elements("shard", shard),
+            _least_elements("offload", offload),
             frozen,
             native_groups(groups),
             _training_numbers(state_dtype, rounding, seed, loss_scale, scale_growth, numbers),
@@ -402,10 +408,10 @@ class Graph:
         return step
 
 
-def _shard_from(shard: bool | int) -> int | None:
-    if shard is False or shard is None:
+def _least_elements(option: str, given: bool | int) -> int | None:
+    if given is False or given is None:
         return None
-    return 8192 if shard is True else _tessera.whole_number("shard", shard)
+    return 8192 if given is True else _tessera.whole_number(option, given)
 
 
 class TrainingStep(Graph):

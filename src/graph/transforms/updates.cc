@@ -207,7 +207,9 @@ void Updates::descend(const Updated& of, const Sgd& sgd, bool lr_in_velocity) {
 Value Updates::state_of(const Updated& of, const char* what) {
   TensorType type = of.current.type();
   type.type = options_.state;
-  return graph_.state(graph_.info(of.parameter.id).name + "." + what, type, {}, of.parameter);
+  const Value state = graph_.state(graph_.info(of.parameter.id).name + "." + what, type, {}, of.parameter);
+  if (options_.offload_from && type.elements() >= *options_.offload_from) graph_.offload(state);
+  return state;
 }
 
 /// The moments, and the number of the step, which only bias corrections need.

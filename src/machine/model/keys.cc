@@ -55,6 +55,9 @@ constexpr Key kKeys[] = {
      [](Machine& m, double rate) { m.host_link_bytes_per_second = rate * 1e9; }},
     {"host_link_latency_us", "microseconds per transfer", 0, 1e9, false, 0,
      [](Machine& m, double latency) { m.host_link_latency_seconds = latency * 1e-6; }},
+    {"streaming_bytes", "bytes per chip", 0, 1e15, true, 0, assign<&Machine::streaming_bytes>},
+    {"streaming_gb_per_second", "10^9 bytes per second and chip", 0, 1e6, false, 0,
+     [](Machine& m, double rate) { m.streaming_bytes_per_second = rate * 1e9; }},
 };
 
 constexpr Key kChipKeys[] = {
@@ -67,9 +70,6 @@ constexpr Key kChipKeys[] = {
      [](Machine& m, double latency) { m.link_latency_seconds = latency * 1e-9; }},
     {"chip_sync_cycles", "cycles per sync of several chips", 0, 1e9, false, kRequired,
      assign<&Machine::chip_sync_cycles>},
-    {"streaming_bytes", "bytes per chip", 0, 1e15, true, 0, assign<&Machine::streaming_bytes>},
-    {"streaming_gb_per_second", "10^9 bytes per second and chip", 0, 1e6, false, 0,
-     [](Machine& m, double rate) { m.streaming_bytes_per_second = rate * 1e9; }},
 };
 
 std::string names_of(const std::vector<const Key*>& keys) {

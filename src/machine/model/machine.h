@@ -71,7 +71,9 @@ struct Machine {
   double link_bytes_per_second = 0;  ///< between two linked chips, in each direction
   double link_latency_seconds = 0;   ///< latency of each link on a route
   double chip_sync_cycles = 0;       ///< sync of the tiles of several chips, before an exchange between them
-  uint64_t streaming_bytes = 0;      ///< memory beside each chip
+
+  // Streaming memory, beside each chip, for all of its tiles.
+  uint64_t streaming_bytes = 0;
   double streaming_bytes_per_second = 0;
 
   // The link between a tiled machine and its host.

@@ -44,6 +44,7 @@ Graph pretraining_graph(const PretrainingSettings& s, graph::BertBatch batch) {
   options.pipeline.kind = s.pipeline;
   options.replicas = s.replicas;
   options.shard_from = s.shard_from;
+  options.offload_from = s.offload_from;
   options.seed = s.seed;
   set_numbers(options, numbers_of(s));
   add_training(bert.loss, options);
