@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "cli/config.h"
 #include "cli/option_parsing.h"
 #include "io/atomic_file.h"
 
@@ -55,8 +56,10 @@ void add_text_options(CLI::App& command, BertRequest& r) {
              1);
   add_count(command, "--micro-batches", r.settings.micro_batches,
             "Parts into which a batch is divided to take less memory (default: 1)");
-  add_count(command, "--stages", r.settings.stages,
-            "Stages of layers, each on chips of its own (default: 1)");
+  add_counts(
+      command, "--stages", r.stages,
+      "Stages of layers, each on chips of its own: their number, or the layers of each, such as 3,7,7,7 "
+      "(default: 1)");
   add_choice<graph::PipelineKind>(
       command, "--pipeline", r.settings.pipeline,
       {graph::PipelineKind::sequential, graph::PipelineKind::grouped, graph::PipelineKind::interleaved,
@@ -114,6 +117,7 @@ uint32_t item(const std::vector<uint32_t>& items, size_t phase) {
 }  // namespace
 
 void add_bert_options(CLI::App& command, BertRequest& r) {
+  add_config_option(command, r.configured);
   add_model_options(command, r);
   add_text_options(command, r);
   add_optimizer_options(command, r.settings, "default: lamb");
@@ -131,7 +135,7 @@ void check(const BertRequest& r, const CLI::App& command) {
   check_optimizer_options(r.settings, command);
   check_run_options(r, command);
   refuse_unless(command, r.settings.packed, {"--max-per-pack"}, "--pack optimal");
-  refuse_unless(command, r.settings.stages > 1 && r.machine != "host", {"--trace"},
+  refuse_unless(command, (r.stages.size() > 1 || r.stages[0] > 1) && r.machine != "host", {"--trace"},
                 "--stages of more than one on a machine of several chips");
   for (const auto& [option, items] : {std::pair("--batch", r.batches), {"--steps", r.steps}})
     if (items.size() > 1 && items.size() != r.lengths.size())
@@ -140,7 +144,7 @@ void check(const BertRequest& r, const CLI::App& command) {
   if (!r.steps.empty() && command.count("--epochs") != 0)
     throw UsageError("--steps and --epochs both say how long to train; leave out one of them");
   for (const char* option : {"--documents", "--vocabulary"})
-    if (!r.data.empty() && command.count(option) != 0)
+    if (!r.data.empty() && command.count(option) != 0 && !r.configured.contains(option))
       throw UsageError(fmt::format("{} is for synthetic text; leave out it or --data", option));
   for (const auto& [option, file] : {std::pair("--init", r.init), {"--save", r.save}})
     if (r.estimate && !file.empty())
@@ -159,6 +163,8 @@ PretrainingSettings settings_of(const BertRequest& r) {
   PretrainingSettings s = r.settings;
   s.config = graph::BertConfig::named(r.size);
   if (r.dropout) s.config.hidden_dropout_prob = s.config.attention_probs_dropout_prob = *r.dropout;
+  s.stages = r.stages.size() == 1 ? r.stages[0] : static_cast<uint32_t>(r.stages.size());
+  if (r.stages.size() > 1) s.stage_layers = r.stages;
   s.phases.clear();
   for (size_t i = 0; i < r.lengths.size(); ++i)
     s.phases.push_back({r.lengths[i], item(r.batches, i), r.steps.empty() ? 0 : item(r.steps, i)});

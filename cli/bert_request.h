@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,12 +16,15 @@ namespace tessera::cli {
 struct BertRequest : RunOptions {
   PretrainingSettings settings = {};
   std::string size = "tiny";
+  std::vector<uint32_t> stages = {1};  ///< their number, or the layers of each
   std::optional<double> dropout = {};
   /// One for each phase, or one for all; no steps: as many as the epochs take.
   std::vector<uint32_t> lengths = {128}, batches = {32}, steps = {};
 
   std::string data = {};  ///< a file of tokens or a folder; "": synthetic text
   SyntheticText synthetic = {};
+
+  std::set<std::string> configured = {};  ///< options that a file has given
 
   std::string init = {};  ///< file or folder with parameters to begin with
   std::string save = {};  ///< file for the trained parameters

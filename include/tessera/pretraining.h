@@ -94,9 +94,9 @@ struct PretrainingSettings : LearningSettings {
   std::string numbers = "fp32";                  ///< see graph::numbers_named()
   std::optional<graph::Rounding> rounding = {};  ///< instead of the rounding that the numbers have
   uint32_t micro_batches = 1;                    ///< into which the packs of a step are divided
-  /// Stages among which the layers are divided equally, each on chips of its own; see
-  /// BertOptions::layer_stages.
+  /// Stages among which the layers are divided, each on chips of its own; see BertOptions::layer_stages.
   uint32_t stages = 1;
+  std::vector<uint32_t> stage_layers = {};  ///< layers of each stage; empty: they are divided equally
   graph::PipelineKind pipeline = graph::PipelineKind::sequential;  ///< if there are several stages
   bool recompute = false;  ///< whether backward passes keep only the inputs of layers
   uint32_t replicas = 1;   ///< equal parts of a machine's chips, among which the packs of a step are divided

@@ -74,13 +74,56 @@ TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
   EXPECT_LT(optimizer(shards), 0.6 * optimizer(whole));
   EXPECT_EQ(whole["phases"][0]["step"].count("streaming_bytes"), 0);
   const json offloaded = train_on_chips("--shard --offload");
-  EXPECT_EQ(offloaded["evaluations"], shards["evaluations"]);
+  EXPECT_EQ(offloaded["evaluations"][0]["held_out_loss"], shards["evaluations"][0]["held_out_loss"]);
   EXPECT_EQ(offloaded["settings"]["offload_from"], 8192);
   EXPECT_GT(offloaded["phases"][0]["step"]["streaming_bytes"], 0);
   EXPECT_LT(optimizer(offloaded), 0.6 * optimizer(shards));
   expect_refused(run(fmt::format("{} --shard", small())), "is divided among replicas");
   expect_refused(run(fmt::format("{} --replicas 3", small())),
                  "micro-batches of 4 packs cannot be divided among 3 replicas equally");
+}
+
+/// Options in a file count unless the command line has them.
+TEST_F(TrainBertCliTest, TakesOptionsFromAFile) {
+  const std::string options = file("options.toml",
+                                   "documents = 60\nvocabulary = 100\nlength = 16\nbatch = 4\n"
+                                   "steps = 2\nbias-correction = false\nbetas = \"0.7,0.9\"\nlr = 0.003\n");
+  const auto settings = [&](const std::string& more) {
+    return results_of(run(fmt::format("train bert --json --config {} {}", options, more)))[0]["settings"];
+  };
+  const json own = settings(""), longer = settings("--batch 8 --bias-correction");
+  EXPECT_EQ(own["phases"][0]["batch"], 4);
+  EXPECT_EQ(own["bias_correction"], false);
+  EXPECT_EQ(own["lr"], 0.003);
+  EXPECT_EQ(longer["phases"][0]["batch"], 8);
+  EXPECT_EQ(longer.count("bias_correction"), 0);
+  const auto refused = [&](const std::string& content, const std::string& why) {
+    expect_refused(run(fmt::format("train bert --config {}", file("wrong.toml", content))), why);
+  };
+  refused("bacth = 4", "'bacth' is no option of bert");
+  refused("config = \"other.toml\"", "'config' is no option of bert");
+  refused("batch = [4]", "'batch' takes a text, a number, true or false");
+  refused("batch = \"x\"", "--batch");
+  expect_refused(run("train bert --config mlperf"), "--config takes mlperf-v1.0-pod16, mlperf-v1.0-pod64 or");
+}
+
+/// The submissions' configurations, on smaller networks and chips.
+TEST_F(TrainBertCliTest, DividesLayersAmongStagesAsAsked) {
+  const std::string small =
+      "--documents 60 --vocabulary 100 --length 16 --batch 16 --micro-batches 2 --size mini --dropout 0 "
+      "--steps 1";
+  const std::string chips =
+      file("chips.toml", "like = \"m2000\"\ntiles = 64\ntile_bytes = 80000000\nchips = 4");
+  const json r = results_of(run(
+      fmt::format("train bert --json --config mlperf-v1.0-pod16 {} --machine {} --stages 1,3 --replicas 2 "
+                  "--estimate",
+                  small, chips)))[0];
+  EXPECT_EQ(r["settings"]["stage_layers"], json({1, 3}));
+  EXPECT_EQ(r["settings"]["stages"], 2);
+  EXPECT_EQ(r["settings"]["betas"], json({0.71, 0.998}));
+  expect_refused(run(fmt::format("train bert {} --stages 1,2", small)), "stages of 1, 2 layers are 3 layers");
+  expect_refused(run(fmt::format("train bert {} --stages 4,0", small)),
+                 "all but the first stage have at least");
 }
 
 /// The time of all is the sum over phases of their steps and evaluations.

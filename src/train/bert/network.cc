@@ -12,7 +12,9 @@ using graph::Graph;
 /// Of each layer, if they are divided into several.
 std::vector<uint32_t> stages_of_layers(const PretrainingSettings& s) {
   std::vector<uint32_t> stages;
-  if (s.stages > 1)
+  for (uint32_t stage = 0; stage < s.stage_layers.size(); ++stage)
+    stages.insert(stages.end(), s.stage_layers[stage], stage);
+  if (s.stages > 1 && stages.empty())
     for (uint32_t layer = 0; layer < s.config.num_hidden_layers; ++layer)
       stages.push_back(layer * s.stages / s.config.num_hidden_layers);
   return stages;

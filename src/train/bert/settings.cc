@@ -1,9 +1,12 @@
 #include "train/bert/settings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "graph/transforms/updates.h"
 #include "train/settings.h"
@@ -42,6 +45,13 @@ void check_sharding(const PretrainingSettings& s) {
 void check_stages(const PretrainingSettings& s) {
   require_setting(s.stages >= 1 && s.stages <= s.config.num_hidden_layers, "the number of stages", s.stages,
                   fmt::format("1 to the number of layers, {}", s.config.num_hidden_layers));
+  const uint64_t placed = std::accumulate(s.stage_layers.begin(), s.stage_layers.end(), uint64_t{0});
+  if (!s.stage_layers.empty() &&
+      (placed != s.config.num_hidden_layers || s.stage_layers.size() != s.stages ||
+       std::ranges::count(s.stage_layers.begin() + 1, s.stage_layers.end(), 0U) != 0))
+    throw UsageError(fmt::format(
+        "stages of {} layers are {} layers, and there are {}; all but the first stage have at least one",
+        fmt::join(s.stage_layers, ", "), placed, s.config.num_hidden_layers));
   if (s.pipeline == graph::PipelineKind::sequential) return;
   if (s.stages == 1)
     throw UsageError(
@@ -102,6 +112,7 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   add_clip_norm(json, s);
   json["micro_batches"] = s.micro_batches;
   if (s.stages > 1) json["stages"] = s.stages;
+  if (!s.stage_layers.empty()) json["stage_layers"] = s.stage_layers;
   if (s.stages > 1) json["pipeline"] = name_of(s.pipeline);
   if (s.recompute) json["recompute"] = true;
   if (s.replicas > 1) json["replicas"] = s.replicas;

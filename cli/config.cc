@@ -1,0 +1,72 @@
+#include "cli/config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "io/source.h"
+
+namespace tessera::cli {
+namespace {
+
+std::vector<std::string_view> names_of_configs() {
+  std::vector<std::string_view> names;
+  for (const BuiltinConfig& config : kBuiltinConfigs) names.push_back(config.name);
+  return names;
+}
+
+std::string content_of(const std::string& name) {
+  const auto found = std::ranges::find(kBuiltinConfigs, name, &BuiltinConfig::name);
+  if (found != kBuiltinConfigs.end()) return std::string(found->content);
+  if (!name.ends_with(".toml"))
+    throw UsageError(fmt::format("--config takes {} or a .toml file; '{}' is neither",
+                                 fmt::join(names_of_configs(), ", "), name));
+  const std::vector<char> content = io::Source::open(name).read_all();
+  return {content.begin(), content.end()};
+}
+
+toml::table table_of(const std::string& name) {
+  try {
+    return toml::parse(content_of(name), name);
+  } catch (const toml::parse_error& e) {
+    throw Error(fmt::format("{}:{}: {}", name, e.source().begin.line, e.description()));
+  }
+}
+
+std::string text_of(const toml::node& node, const std::string& where) {
+  if (const auto text = node.value_exact<std::string>()) return *text;
+  if (const auto flag = node.value_exact<bool>()) return *flag ? "true" : "false";
+  if (const auto whole = node.value_exact<int64_t>()) return fmt::format("{}", *whole);
+  if (const auto number = node.value_exact<double>()) return fmt::format("{}", *number);
+  throw UsageError(fmt::format("{} takes a text, a number, true or false", where));
+}
+
+void apply(const std::string& name, CLI::App& command, std::set<std::string>& configured) {
+  for (const auto& [key, value] : table_of(name)) {
+    const std::string option = fmt::format("--{}", key.str());
+    const std::string where = fmt::format("{}: '{}'", name, key.str());
+    CLI::Option* found = command.get_option_no_throw(option);
+    if (found == nullptr || option == "--config" || option == "--help")
+      throw UsageError(fmt::format("{} is no option of {}", where, command.get_name()));
+    if (found->count() != 0) continue;
+    const std::string text = text_of(value, where);
+    if (text == "false" && found->get_expected_max() == 0 && found->get_fnames().empty()) continue;
+    found->add_result(text);
+    configured.insert(option);
+  }
+}
+
+}  // namespace
+
+void add_config_option(CLI::App& command, std::set<std::string>& configured) {
+  command.add_option_function<std::string>(
+      "--config", [&](const std::string& name) { apply(name, command, configured); },
+      fmt::format("Options from {} or a .toml file, where they are not given here",
+                  fmt::join(names_of_configs(), ", ")));
+}
+
+}  // namespace tessera::cli
