@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lower/lowering.h"
 
@@ -50,9 +51,15 @@ void Lowering::lower_with_streamed(std::span<const uint32_t> nodes, const std::f
 }
 
 void Lowering::fetch(std::vector<StreamedState>& states) {
+  program::Program& program = builder().program();
   program::CopySet set{"fetch", {}};
   for (StreamedState& state : states) {
-    state.on_tiles = temporary_like(graph_.info(state.id).name, builder().type_of(state.home), state.home);
+    program::Variable own = program.variable(state.home.variable);
+    own.name += ".on_tiles";
+    own.role = program::Role::temporary;
+    own.contents = nullptr;
+    own.streaming = false;
+    state.on_tiles = builder().whole(program.add(std::move(own)));
     if (state.is_read) set.groups.push_back(copy_of(state.home, state.on_tiles));
     lowered_.operands[state.id] = state.on_tiles;
   }

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <tessera/estimate.h>
 
 #include <algorithm>
@@ -15,7 +16,33 @@ std::map<std::string, double> by_phase(const program::PhaseTimes& times) {
   return phases;
 }
 
-void add_memory(const compiler::MemoryReport& memory, RunCost& cost) {
+/// What would take bytes from the tile that overflows.
+std::string remedies_of(const compiler::MemoryReport& memory) {
+  std::string remedies;
+  const auto add = [&](program::Purpose purpose, std::string_view remedy) {
+    const auto found = memory.fullest_purposes.find(std::string(name_of(purpose)));
+    if (found != memory.fullest_purposes.end())
+      remedies += fmt::format("; {} of its {} bytes are {}", found->second, memory.max_tile_bytes, remedy);
+  };
+  add(program::Purpose::optimizer,
+      "the optimizer's state, which replicas can divide (shard) and streaming memory can hold (offload)");
+  add(program::Purpose::stash, "kept for the backward pass, which can compute them again (recompute)");
+  return remedies;
+}
+
+std::string overflow_of(const compiler::Executable& executable) {
+  const compiler::MemoryReport& memory = executable.memory;
+  const machine::Machine& m = executable.machine;
+  std::string text = overflow_text(memory);
+  if (memory.overflow_bytes > 0 && m.kind == machine::Kind::tiled) {
+    if (m.chips > 1) text = fmt::format("chip {}, {}", m.chip_of(memory.fullest_tile), text);
+    text += remedies_of(memory);
+  }
+  return text + "; a smaller batch, sparser or smaller layers, or a machine with more tiles would need less";
+}
+
+void add_memory(const compiler::Executable& executable, RunCost& cost) {
+  const compiler::MemoryReport& memory = executable.memory;
   cost.bytes = {memory.total_purposes.begin(), memory.total_purposes.end()};
   cost.total_bytes = memory.total_bytes;
   cost.fullest_tile_bytes = memory.max_tile_bytes;
@@ -29,10 +56,7 @@ void add_memory(const compiler::MemoryReport& memory, RunCost& cost) {
     for (const auto& [purpose, count] : purposes) data += count;
     if (tile.total() > data) bytes["other"] = tile.total() - data;
   }
-  if (!memory.fits())
-    cost.overflow =
-        overflow_text(memory) +
-        "; a smaller batch, sparser or smaller layers, or a machine with more tiles would need less";
+  if (!memory.fits()) cost.overflow = overflow_of(executable);
 }
 
 void add_chips(const compiler::Executable& executable, const engine::Profile& profile, RunCost& cost) {
@@ -176,7 +200,7 @@ RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) co
   cost.balance = balance_of(executable(), profile);
   OperationCosts(lowered, profile, measured, clock, cost).add(graph, lowered);
   cost.lifetimes = lifetimes_of(graph);
-  add_memory(executable().memory, cost);
+  add_memory(executable(), cost);
   add_chips(executable(), profile, cost);
   cost.placements = placed.considered;
   cost.passes = passes;

@@ -594,8 +594,8 @@ def test_the_state_of_the_optimizer_may_lie_beside_the_chips(rng):
     for name, values in sessions[0].state().items():
         np.testing.assert_array_equal(sessions[1].state()[name], values)
     estimate = far.estimate(machine)
-    assert "optimizer" not in estimate.bytes
-    assert estimate.streaming_bytes >= near.estimate(machine).bytes["optimizer"]
+    assert estimate.bytes.get("optimizer", 0) < near.estimate(machine).bytes["optimizer"]
+    assert estimate.streaming_bytes >= sum(v.nbytes for name, v in sessions[0].state().items() if "moment" in name)
     assert "in streaming memory" in repr(estimate)
     assert far.session().run(x, labels) == near.session().run(x, labels)  # on hosts it is the same
     with pytest.raises(ValueError, match="use a machine that has"):
