@@ -1,5 +1,8 @@
 #include "lower/layout.h"
 
+#include <algorithm>
+
+#include "base/integer_types.h"
 #include "compiler/compile.h"
 #include "graph/operation.h"
 #include "lower/boundaries.h"
@@ -22,6 +25,14 @@ LayoutChoice all_in(const Lowering& l, const Node& node, const ValueLayout& layo
   return choice;
 }
 
+/// Parts of rows on so many tiles that none has only a few elements: a tile that needs all of a short row
+/// takes code for each part.
+std::vector<program::MappedBox> in_parts(uint32_t rows, uint32_t cols, uint32_t tiles) {
+  constexpr uint32_t kLeastElements = 32;
+  const uint64_t most = uint64_t{rows} * std::max(cols / kLeastElements, 1U);
+  return program::map_linearly(rows, cols, static_cast<uint32_t>(std::min<uint64_t>(tiles, most)));
+}
+
 }  // namespace
 
 double seconds_alone(const machine::Machine& machine,
@@ -34,6 +45,17 @@ double seconds_alone(const machine::Machine& machine,
 ops::OperandLayout matrix_layout(const TensorType& type, bool transposed) {
   if (transposed) return {.rows = type.cols(), .cols = type.rows(), .transposed = true};
   return {.rows = type.rows(), .cols = type.cols()};
+}
+
+ops::OperandLayout Lowering::operand_layout(const TensorType& type, const ValueLayout& layout) const {
+  if (layout.weight) return weight(*layout.weight).layout();
+  if (layout.parts) return *layout.parts;
+  if (layout.passes > 0)
+    return {.rows = layout.passes, .cols = static_cast<uint32_t>(type.elements() / layout.passes)};
+  ops::OperandLayout matrix = matrix_layout(type, layout.transposed);
+  if (!on_host() && (matrix.rows == 1 || is_integer(type.type)))
+    matrix.mapping = in_parts(matrix.rows, matrix.cols, builders_.front().machine().tiles);
+  return matrix;
 }
 
 ValueLayout bound_layout(const ValueLayout& layout) {

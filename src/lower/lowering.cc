@@ -373,7 +373,8 @@ void Lowering::place(ValueId id, std::vector<program::MappedBox> mapping) {
   if (role == Role::temporary && !mapping.empty()) layout.mapping = std::move(mapping);
   if (role == Role::temporary && given_by_function_.contains(id)) role = Role::argument;
   if (info.kind != Kind::result && !on_host() && layout_of(id).is_matrix())
-    layout.mapping = wanted_mapping(id);
+    if (std::vector<program::MappedBox> wanted = wanted_mapping(id); !wanted.empty())
+      layout.mapping = std::move(wanted);
   const std::string name = is_gap ? prefix_ + info.name : info.name;
   lowered_.operands[id] = builder_of(id).add({name, info.type.type, layout.rows, layout.cols, role,
                                               layout.mapping, nullptr, purpose_of(id), is_streamed(id)});
@@ -617,14 +618,6 @@ Operand Lowering::convert(const ops::Builder& builder, const Operand& operand, c
   if (type.elements() == 1) return operand;
   if (from.passes != to.passes) return in_rows(builder, operand, wants, steps);
   return builder.bring(operand, has, wants, steps);
-}
-
-OperandLayout Lowering::operand_layout(const TensorType& type, const ValueLayout& layout) const {
-  if (layout.weight) return weight(*layout.weight).layout();
-  if (layout.parts) return *layout.parts;
-  if (layout.passes > 0)
-    return {.rows = layout.passes, .cols = static_cast<uint32_t>(type.elements() / layout.passes)};
-  return matrix_layout(type, layout.transposed);
 }
 
 ValueLayout Lowering::parted(const OperandLayout& layout) {
