@@ -583,25 +583,6 @@ def test_replicas_may_divide_the_state_of_the_optimizer(rng):
             mlp(batch=10).training_step("cross_entropy", replicas=2, shard=shard)
 
 
-def test_the_state_of_the_optimizer_may_lie_beside_the_chips(rng):
-    x, labels = batch(rng, 10)
-    machine = tessera.Machine("gc200", tiles=8)
-    near, far = (mlp(batch=10).training_step("cross_entropy", "adamw", offload=offload) for offload in (False, 1))
-    sessions = [step.session(machine, seed=1) for step in (near, far)]
-    for _ in range(2):
-        losses = [session.run(x, labels) for session in sessions]
-        np.testing.assert_array_equal(*losses)
-    for name, values in sessions[0].state().items():
-        np.testing.assert_array_equal(sessions[1].state()[name], values)
-    estimate = far.estimate(machine)
-    assert estimate.bytes.get("optimizer", 0) < near.estimate(machine).bytes["optimizer"]
-    assert estimate.streaming_bytes >= sum(v.nbytes for name, v in sessions[0].state().items() if "moment" in name)
-    assert "in streaming memory" in repr(estimate)
-    assert far.session().run(x, labels) == near.session().run(x, labels)  # on hosts it is the same
-    with pytest.raises(ValueError, match="use a machine that has"):
-        far.session(tessera.Machine("gc200", tiles=8, streaming_bytes=0))
-
-
 def test_graphs_are_placed_on_chips():
     estimate = mlp().estimate(tessera.Machine("m2000", tiles=8))
     chosen = [placement for placement, _, _, is_chosen in estimate.placements if is_chosen]

@@ -159,6 +159,26 @@ def test_outputs_of_replicas_have_the_rows_of_all():
     assert np.allclose(found["output"], expected, atol=1e-4)
 
 
+def test_the_state_of_the_optimizer_may_lie_beside_the_chips():
+    graph = tg.from_torch(nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 5)), torch.randn(10, 12))
+    x, labels = torch.randn(10, 12).numpy(), torch.randint(0, 5, (10,), dtype=torch.int32).numpy()
+    machine = tessera.Machine("gc200", tiles=8)
+    near, far = (graph.training_step("cross_entropy", "adamw", offload=offload) for offload in (False, 1))
+    sessions = [step.session(machine, seed=1) for step in (near, far)]
+    for _ in range(2):
+        losses = [session.run(x, labels) for session in sessions]
+        np.testing.assert_array_equal(*losses)
+    for name, values in sessions[0].state().items():
+        np.testing.assert_array_equal(sessions[1].state()[name], values)
+    estimate = far.estimate(machine)
+    assert estimate.bytes.get("optimizer", 0) < near.estimate(machine).bytes["optimizer"]
+    assert estimate.streaming_bytes >= sum(v.nbytes for name, v in sessions[0].state().items() if "moment" in name)
+    assert "in streaming memory" in repr(estimate)
+    assert far.session().run(x, labels) == near.session().run(x, labels)  # on hosts it is the same
+    with pytest.raises(ValueError, match="use a machine that has"):
+        far.session(tessera.Machine("gc200", tiles=8, streaming_bytes=0))
+
+
 def test_patterns_change_between_runs_of_other_threads():
     import threading
 
