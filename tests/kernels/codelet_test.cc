@@ -11,6 +11,7 @@
 #include "kernels/common/element.h"
 #include "kernels/list.h"
 #include "kernels/samples/list.h"
+#include "machine/model/figures.h"
 #include "machine/model/machine.h"
 #include "support/every_isa.h"
 #include "support/toy_machine.h"
@@ -100,9 +101,15 @@ TEST_P(CodeletTest, SampleMatchesItsCodelet) {
   EXPECT_EQ(sample.params().size(), codelet->params.size());
 }
 
+/// Hosts of every instruction set: costs do not depend on this processor's.
 std::vector<machine::Machine> machines_for(program::RunsOn runs_on) {
   std::vector<machine::Machine> machines;
-  if (runs_on != program::RunsOn::tiles) machines.push_back(machine::host(2));
+  if (runs_on != program::RunsOn::tiles)
+    for (const Isa isa : {Isa::generic, Isa::neon, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx}) {
+      machine::Machine& host = machines.emplace_back(machine::host(2));
+      host.name = name_of(isa);
+      host.figures = machine::builtin_figures(machine::detect_host(), isa, 2);
+    }
   if (runs_on != program::RunsOn::hosts) machines.push_back(tessera::testing::toy_machine(4));
   return machines;
 }

@@ -222,12 +222,12 @@ program::PhaseTimes bf16_cycles(const BlockSlice& slice, const machine::HostFigu
   // A product of tiles takes as long with half of the terms.
   const double terms = f.isa == Isa::amx ? kBf16Step : w.block_size;
   const double flops = 2 * s.blocks * halves * kBf16BlockRows * terms * tiles * kBf16Columns;
+  const double rate = f.bf16_flops_per_cycle > 0 ? f.bf16_flops_per_cycle : f.flops_per_cycle;
   const double steps = s.blocks * halves * w.block_size / kBf16Step;
   program::PhaseTimes cycles;
   cycles[program::Phase::rearrange] = w.cols * tiles / 2 * kPackVector;
   cycles[program::Phase::compute] =
-      std::max(kSlack * flops / f.bf16_flops_per_cycle,
-               panels * s.value_bytes / streaming_rate(s.value_bytes, f)) +
+      std::max(kSlack * flops / rate, panels * s.value_bytes / streaming_rate(s.value_bytes, f)) +
       panels * steps * kTransposeStep + s.rows * tiles * kFinishVector +
       s.rows / kBf16BlockRows * std::ceil(tiles / kBf16BlockTiles) * kTileCycles;
   return cycles;
