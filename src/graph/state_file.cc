@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <tessera/error.h>
+#include <zlib.h>
 
 #include <cstring>
 
@@ -19,6 +20,8 @@ constexpr const char* kShapeName = ".shape";  // for others that read the file: 
 // In files written before these were the names.
 constexpr const char* kOldCrowIndices = ".row_begin";
 constexpr const char* kOldColIndices = ".columns";
+
+constexpr const char* kChecksum = "tessera_checksum";
 
 std::string dtype_of(Type type) {
   switch (type) {
@@ -48,6 +51,33 @@ StateFile::StateFile(const io::Source& source) : path_(source.name()) {
     tensor = {info.dtype, info.shape, std::vector<std::byte>(info.end - info.begin)};
     source.read(info.begin, tensor.bytes);
   }
+  const auto written = metadata_.find(kChecksum);
+  if (written == metadata_.end()) return;  // an earlier version, or another program, wrote the file
+  if (const std::string own = checksum(); own != written->second)
+    throw Error(
+        fmt::format("{}: the checksum of its contents is {}, but it was written with {}: the file is "
+                    "damaged, or another program changed it",
+                    path_, own, written->second));
+  metadata_.erase(written);
+}
+
+std::string StateFile::checksum() const {
+  uLong sum = 0;
+  const auto add = [&](const void* data, size_t size) {
+    sum = crc32_z(sum, static_cast<const Bytef*>(data), size);
+  };
+  const auto add_text = [&](const std::string& text) { add(text.c_str(), text.size() + 1); };
+  for (const auto& [name, tensor] : tensors_) {
+    add_text(name);
+    add_text(fmt::format("{} {}", tensor.dtype, fmt::join(tensor.shape, ",")));
+    add(tensor.bytes.data(), tensor.bytes.size());
+  }
+  for (const auto& [name, text] : metadata_) {
+    if (name == kChecksum) continue;
+    add_text(name);
+    add_text(text);
+  }
+  return fmt::format("crc32 {:08x}", sum);
 }
 
 void StateFile::add(const ValueInfo& info, const std::vector<float>& values) {
@@ -81,7 +111,9 @@ void StateFile::write(const std::string& path) const {
   std::vector<io::TensorData> data;
   for (const auto& [name, tensor] : tensors_)
     data.push_back({name, tensor.dtype, tensor.shape, tensor.bytes});
-  io::write_safetensors(path, data, metadata_);
+  io::TensorMetadata metadata = metadata_;
+  metadata[kChecksum] = checksum();
+  io::write_safetensors(path, data, metadata);
 }
 
 const StateFile::Tensor& StateFile::find(const std::string& name) const {

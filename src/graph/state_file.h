@@ -15,7 +15,7 @@ namespace tessera::graph {
 class StateFile {
  public:
   StateFile() = default;
-  /// Reads a file. Throws Error if it is malformed.
+  /// Reads a file. Throws Error if it is malformed, or has a checksum of other contents.
   explicit StateFile(const io::Source& source);
 
   /// Add a parameter or state, and a pattern. Throw UsageError for a name that the file already has.
@@ -47,6 +47,8 @@ class StateFile {
     std::vector<std::byte> bytes;
   };
   void insert(const std::string& name, Tensor tensor);
+  /// Of the arrays, and of all texts but itself.
+  std::string checksum() const;
   const Tensor& find(const std::string& name) const;
   template <class T>
   std::vector<T> integers(const std::string& name) const;

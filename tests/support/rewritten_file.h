@@ -15,8 +15,8 @@ inline std::string with_all(std::string text, const std::string& from, const std
   return text;
 }
 
-/// Rewrites a .safetensors file, with `renamed` applied to every name of a tensor and every text of the
-/// metadata.
+/// Rewrites a .safetensors file without its checksum, with `renamed` applied to every name of a tensor and
+/// every text of the metadata.
 template <class Renamed>
 void rewrite_safetensors(const std::string& path, const Renamed& renamed) {
   io::TensorMetadata metadata;
@@ -30,6 +30,7 @@ void rewrite_safetensors(const std::string& path, const Renamed& renamed) {
       tensors.push_back({renamed(info.name), info.dtype, info.shape, bytes});
     }
   }
+  metadata.erase("tessera_checksum");
   for (auto& [name, text] : metadata) text = renamed(text);
   io::write_safetensors(path, tensors, metadata);
 }
