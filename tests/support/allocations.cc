@@ -9,9 +9,9 @@ std::atomic<uint64_t> allocations{0};
 
 }  // namespace tessera::test
 
-// The thread sanitizer's own cannot be replaced: nothing is counted with it.
+// Sanitizers have their own, which these do not match: nothing is counted with them.
 #if defined(__has_feature)
-#define TESSERA_COUNTS_ALLOCATIONS !__has_feature(thread_sanitizer)
+#define TESSERA_COUNTS_ALLOCATIONS !__has_feature(thread_sanitizer) && !__has_feature(address_sanitizer)
 #else
 #define TESSERA_COUNTS_ALLOCATIONS 1
 #endif

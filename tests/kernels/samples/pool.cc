@@ -12,7 +12,7 @@ struct Images {
   uint32_t scale;
   bool in_rows;
 
-  static constexpr uint32_t kHeight = 7, kStepAcross = 2, kDown = 4, kAcrossWindow = 2;
+  static constexpr uint32_t kHeight = 7, kStepAcross = 2, kDown = 4;
   uint32_t images() const { return scale == 0 ? 0 : 2; }
   uint32_t width() const { return 3 * scale + 2; }
   uint32_t channels() const { return 11 * scale; }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/integer_types.h"
 #include "base/random.h"
 #include "kernels/common/element.h"
 
@@ -44,10 +45,11 @@ Sample& Sample::random(Type type, uint32_t rows, uint32_t cols, uint64_t seed, f
                        bool with_specials) {
   std::vector<float> numbers(size_t{rows} * cols);
   base::RandomStream(seed, 0, static_cast<uint32_t>(fields_.size())).fill_symmetric(numbers);
+  const bool is_unsigned = is_integer(type) && type != Type::i32;
   return values(type, rows, cols, [&](uint64_t i) -> double {
-    if (with_specials && i % kSpecialPeriod == kSpecialPeriod - 1)
+    if (with_specials && !is_integer(type) && i % kSpecialPeriod == kSpecialPeriod - 1)
       return kSpecials[i / kSpecialPeriod % std::size(kSpecials)];
-    return range * numbers[i];
+    return is_unsigned ? std::abs(range * numbers[i]) : range * numbers[i];
   });
 }
 
