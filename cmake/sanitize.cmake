@@ -7,6 +7,9 @@ if(TESSERA_SANITIZE)
   # which the codelets' list asserts.
   if(TESSERA_SANITIZE MATCHES undefined)
     add_compile_options(-fno-sanitize=null,nonnull-attribute,returns-nonnull-attribute,object-size,vptr)
+    if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+      add_compile_options(-fsanitize-ignorelist=${PROJECT_SOURCE_DIR}/cmake/sanitizer_ignorelist.txt)
+    endif()
   endif()
   # As g++ does by itself.
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND TESSERA_SANITIZE STREQUAL thread)
