@@ -463,7 +463,7 @@ void Lowering::begin_output_with(size_t i, size_t input) {
 }
 
 /// Whether an input is a temporary whose variable holds nothing else that is read from now on, by this node
-/// or a later one, or by another pass.
+/// or a later one, by another pass, or by what gave it to this function or loop.
 bool Lowering::may_overwrite(size_t input) {
   const Node& node = graph_.nodes()[node_];
   const ValueId id = node.inputs[input];
@@ -474,7 +474,9 @@ bool Lowering::may_overwrite(size_t input) {
   for (size_t i = 0; i < node.inputs.size(); ++i)
     if (i != input && this->input(i).variable == variable) return false;
   for (ValueId other = 0; other < lowered_.operands.size(); ++other)
-    if (is_computed(other) && operand_of(other).variable == variable && is_read_after(other)) return false;
+    if (is_computed(other) && operand_of(other).variable == variable &&
+        (!graph_.info(other).node || is_read_after(other)))
+      return false;
   return true;
 }
 
@@ -748,6 +750,7 @@ void Lowering::assign() {
   }
   std::vector<std::pair<Operand, Operand>> all;
   for (const Assignment& assignment : graph_.assignments()) {
+    if (stored_.contains(assignment.state)) continue;
     const Operand from = brought(assignment.value, assignment.state);
     const Operand to = operand_of(assignment.state);
     if (from != to) all.emplace_back(from, to);

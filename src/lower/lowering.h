@@ -401,6 +401,7 @@ class Lowering {
   std::map<uint32_t, SharedUpdate> shared_updates_;  ///< by the node that comes last
   std::list<UpdateFunction> update_functions_;
   std::vector<ValueId> streamed_;        ///< state that lies in streaming memory
+  std::set<ValueId> stored_;             ///< states in streaming memory that have their new contents
   std::set<ValueId> given_by_function_;  ///< results that are arguments of the function being built
   std::set<ValueId> outputs_;            ///< outputs that are computed directly into the
                                          ///< caller's arrays

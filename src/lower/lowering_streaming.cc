@@ -72,7 +72,7 @@ void Lowering::store(const std::vector<StreamedState>& states) {
     lowered_.operands[state.id] = state.home;
     if (!state.result || operand_of(*state.result) != state.on_tiles) continue;
     set.groups.push_back(copy_of(state.on_tiles, state.home));
-    lowered_.operands[*state.result] = state.home;
+    stored_.insert(state.id);
   }
   if (!set.groups.empty()) run(builders_.front().copy(std::move(set)));
 }

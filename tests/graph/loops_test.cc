@@ -87,6 +87,19 @@ TEST(Loops, GiveRowsOfEachPassWhateverTheirDimensions) {
   }
 }
 
+TEST(Loops, LeaveWhatAllPassesTake) {
+  auto body = std::make_shared<Graph>();
+  const Value x = body->input("x", {4, 8}), w = body->input("w", {16, 8});
+  // A sum to which the product could be added where it lies.
+  body->output("y", linear(x, w) + reshape(body->input("c", {2, 2, 16}), {4, 16}));
+  Graph g;
+  const Value c = relu(g.input("c", {2, 2, 16}));
+  g.output("y", g.loop(body, {g.input("x", {12, 8}), g.parameter("w", {16, 8}, Initial::normal(1)), c},
+                       {.count = 3, .indexed = {"x"}, .stacked = {"y"}})[0]);
+  g.output("sum", sum(c));
+  expect_like_float64(g);
+}
+
 TEST(Loops, StandInLoopsAndFunctions) {
   auto inner = std::make_shared<Graph>();
   const Value x = inner->input("x", {4, 6}), h = inner->input("h", {4, 6});
