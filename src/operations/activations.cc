@@ -79,15 +79,20 @@ Value whole_power(Value x, uint32_t exponent) {
   return exponent % 2 == 0 ? square(half) : square(half) * x;
 }
 
-/// Products and roots, where they are few: they take negative numbers as well.
+/// Products and roots where they are few. Whole powers of negative numbers are numbers.
 Value pow_of(const Node& node, Value x) {
   const double exponent = node.number("exponent"), size = std::abs(exponent);
-  if (exponent == 0) return x * 0 + 1;
+  if (exponent == 0) return where(equal(x, x), number(x, 1), number(x, 1));
   if (exponent == 1) return x * 1;
+  const bool is_whole = size == std::floor(size);
+  if (size > kMostFactors && is_whole) {
+    const Value y = exp(log(abs(x)) * exponent);
+    return std::fmod(size, 2) == 0 ? y : where(less(x, number(x, 0)), -y, y);
+  }
   if (size > kMostFactors || size * 2 != std::floor(size * 2)) return exp(log(x) * exponent);
   const auto whole = static_cast<uint32_t>(size);
-  Value y = whole == size ? whole_power(x, whole) : sqrt(x);
-  if (whole != size && whole > 0) y = y * whole_power(x, whole);
+  Value y = is_whole ? whole_power(x, whole) : sqrt(x);
+  if (!is_whole && whole > 0) y = y * whole_power(x, whole);
   return exponent < 0 ? reciprocal(y) : y;
 }
 

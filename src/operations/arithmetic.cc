@@ -74,8 +74,10 @@ Value pow(Value x, Value exponent) {
   const Value of_negative =
       where(equal(whole, exponent), size * sign, number(x, std::numeric_limits<double>::quiet_NaN()));
   const Value y = where(none, of_none, where(below(x, 0), of_negative, size));
-  // The gradient of 0 to the power of 1 is 1.
-  return where(is(exponent, 0) + is(x, 1), one, where(is(exponent, 1), x, y));
+  // Constants only where y is none of these: they have no gradients. That of 0 to the power of 1 is 1.
+  const auto not_finite = [](Value of) { return not_equal(of - of, number(of, 0)); };
+  const Value is_one = is(exponent, 0) * (none + not_finite(x)) + is(x, 1) * not_finite(exponent);
+  return where(is_one, one, where(is(exponent, 1) * none, x, y));
 }
 
 Value scatter(Value x, Value ids, Value values) {
@@ -92,7 +94,7 @@ Value scatter(Value x, Value ids, Value values) {
   wanted[0] = count;
   if (values.shape() != wanted || values.type().type != x.type().type) fail();
   constexpr uint32_t kMost = 1 << 24;  // which FP32 holds
-  if (rows >= kMost - count)
+  if (uint64_t{rows} + count >= kMost)
     throw UsageError(fmt::format("scatter: {} + {} rows are more than 2^24", rows, count));
   Graph& graph = x.owner();
   const Value places = reshape(count_to(graph, count, Type::f32) + 1.0, {count, 1});

@@ -50,6 +50,11 @@ Value reduce_over(const char* operation, Value x, const Dims& dims, double scale
   }
   if (shape.empty() || (!any_stays && !stays(shape.size() - 1))) return reduce(operation, x, "all", scale);
   const size_t last = shape.size() - 1;
+  // In one step, as all of the largest elements share the gradient alike.
+  if (operation == std::string_view("max") && contains(dims, last) && dims.size() > 1)
+    return reduce(operation,
+                  reshape(permuted(x, kept, dims, {}), {product(shape, kept), product(shape, dims)}),
+                  "columns", scale);
   if (contains(dims, last)) {
     const Value y = reduce(operation, x, "columns", scale);
     if (dims.size() == 1) return y;

@@ -73,6 +73,23 @@ def test_equal_elements_and_bounds(name):
     compare(lambda x: getattr(tg, name)(x, **options), lambda x: ALL[name](x, **options), EQUAL)
 
 
+BASES = np.array([0, 1, 1, 1, 0.5, 2, -1, -2, -1, 3, 1e3])
+EXPONENTS = np.array([2, 3, -0.5, 0, 1, 1, 3, 2, 0, 0, -1])
+
+
+def test_powers_where_bases_or_exponents_are_0_or_1():
+    compare(lambda x: tg.pow(x, x.graph.constant(EXPONENTS)), lambda x: x ** torch.tensor(EXPONENTS).float(), BASES)
+    positive = BASES > 0
+    bases, exponents = BASES[positive], EXPONENTS[positive]
+    compare(tg.pow, torch.pow, bases, exponents)
+
+
+@pytest.mark.parametrize("exponent", [0, 65, 100, -66, 101])
+def test_large_whole_powers(exponent):
+    points = [-1, -1.05, 0.5, 1, 1.1] if exponent < 0 else [-1, -1.05, 0, 0.5, 1, 1.1]
+    compare(lambda x: tg.pow(x, float(exponent)), lambda x: x**exponent, points)
+
+
 class Of(nn.Module):
     def __init__(self, function, array):
         super().__init__()
@@ -90,11 +107,13 @@ class Of(nn.Module):
         lambda x: x.min(0, keepdim=True)[0],
         lambda x: x.max() + x.min(),
         lambda x: x.amax((0, 1)) + x.amin(1),
+        lambda x: x.reshape(3, 1, 5).expand(3, 2, 5).amax((1, 2)) + x.amin((0, 1)),
+        lambda x: x.reshape(1, 3, 5).relu().amax((0, 2)),
         pytest.param(lambda x: x.clamp(-2, 3) + x.clamp(min=0) + x.clamp(max=0), marks=OF_CLAMP),
         pytest.param(lambda x: x.clamp(torch.zeros(5), torch.full((3, 5), 3.0)), marks=OF_CLAMP),
         pytest.param(lambda x: torch.clamp(torch.zeros(3, 5), x, x + 1), marks=OF_CLAMP),
         lambda x: torch.maximum(x, x.flip(1)) * torch.minimum(x, torch.zeros(())),
-        lambda x: F.relu6(x * 2) + F.hardtanh(x, -2, 3) + F.hardtanh(x * 0.5),
+        lambda x: F.relu6(x * 2) + F.hardtanh(x, -2, 3) + F.hardtanh(x * 0.5) + F.hardtanh(x, 0, 1) + F.hardtanh(x, -1, 2),
         lambda x: F.hardsigmoid(x) + F.hardswish(x) + F.leaky_relu(x, 0.3) + F.leaky_relu(x, 2.0),
         lambda x: F.elu(x) + F.selu(x) + F.celu(x, 0.7) + F.softplus(x, 1, 3) + x.abs() + x.relu(),
         lambda x: F.threshold(x, 0, 0.5) + F.prelu(x, torch.tensor([0.3])) + F.softshrink(x, 1) + F.hardshrink(x, 3),
