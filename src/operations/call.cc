@@ -147,6 +147,12 @@ void check_function(const Graph& function) {
           fmt::format("a function cannot have the parameter or state '{}': pass it as an input", info.name));
   if (function.replicas() > 1) throw UsageError("a function cannot have replicas: replicate what calls it");
   if (function.outputs().empty()) throw UsageError("a function needs outputs");
+  for (const Node& node : function.nodes())
+    if (node.operation->traits.over_step)
+      throw UsageError(
+          fmt::format("a function cannot have '{}', which is over a whole step: compute it where "
+                      "the function is called, and pass it as an input",
+                      node.operation->name));
 }
 
 }  // namespace tessera::graph

@@ -371,7 +371,10 @@ Value erf(Value x) { return one("erf", x); }
 Value sin(Value x) { return one("sin", x); }
 Value cos(Value x) { return one("cos", x); }
 Value square(Value x) { return of_integers(x) ? x * x : one("square", x); }
-Value abs(Value x) { return of_integers(x) ? maximum(x, -x) : one("abs", x); }
+Value abs(Value x) {
+  if (x.type().type == Type::u32) return x;
+  return of_integers(x) ? maximum(x, -x) : one("abs", x);
+}
 Value reciprocal(Value x) { return one("reciprocal", x); }
 Value operator-(Value x) { return of_integers(x) ? number(x, 0) - x : one("neg", x); }
 Value operator+(Value a, Value b) { return apply("add", a, b); }

@@ -462,6 +462,13 @@ TEST(Functions, HaveNoReplicas) {
                    "a function cannot have replicas"));
 }
 
+TEST(Functions, HaveNoMeansOverAStep) {
+  const auto function = std::make_shared<Graph>();
+  function->output("y", mean_over_step(function->input("x", {})));
+  Graph g;
+  EXPECT_USAGE_ERROR("a function cannot have 'mean_over_step'", g.call(function, {g.input("x", {})}));
+}
+
 TEST(Functions, NameNoStages) {
   const auto inner = std::make_shared<Graph>(), outer = std::make_shared<Graph>();
   inner->output("y", relu(inner->input("x", {3, 4})));
