@@ -51,6 +51,7 @@ Zeros zeros_of_array(nb::handle weight, uint32_t rows) {
 }
 
 Zeros zeros_of_matrix(const SparseMatrix& weight, uint32_t rows) {
+  sparse::validate(weight.pattern);
   return zeros_of(sparse::cover(weight.pattern, 1), Type::f32, {.n = rows});
 }
 

@@ -259,6 +259,7 @@ class _Compiler:
             [name for name, _ in outputs],
             [str(dtype).removeprefix("torch.") for _, dtype in outputs],
             _structure(imported),
+            positional=_positional(self.module, self.names),
         )
         interface.input_sizes = {(numbers.index(i), dim): Size(name) for (i, dim), name in self.sizes.items()}
         if self.interface is not None:
@@ -420,6 +421,18 @@ def _names_of(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         else:
             names.append(name)
     return names + list(kwargs)
+
+
+def _positional(module: nn.Module, names: list[str]) -> int:
+    """How many of the names, the first ones, `forward` has in their places, so that their arguments need no names."""
+    count = 0
+    for parameter in inspect.signature(module.forward).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            return count + sum(name.startswith(f"{parameter.name}[") for name in names[count:])
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY or names[count : count + 1] != [parameter.name]:
+            break
+        count += 1
+    return count
 
 
 @contextlib.contextmanager

@@ -144,10 +144,18 @@ class Interface:
     output_sizes: dict[tuple[int, int], Size] = field(default_factory=dict)
     #: By name, the sizes to which arrays are padded with zeros; without any every size is its own.
     buckets: dict[str, list[int]] = field(default_factory=dict)
+    #: Number of names, the first ones, whose arguments may come without them; None: all.
+    positional: int | None = None
+
+    @property
+    def most_positional(self) -> int:
+        return len(self.names) if self.positional is None else self.positional
 
     def arrays_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        if len(args) > len(self.names):
-            raise TypeError(f"{len(args)} arguments; the model takes {', '.join(self.names)}")
+        if len(args) > self.most_positional:
+            by_name = self.names[self.most_positional :]
+            named = f", of them by name {', '.join(by_name)}" if by_name else ""
+            raise TypeError(f"{len(args)} arguments without names; the model takes {', '.join(self.names)}{named}")
         given = dict(zip(self.names, args, strict=False))
         for name, each in kwargs.items():
             if name not in self.names or name in given:
@@ -242,6 +250,7 @@ class Interface:
             and {*interface.dtypes, *interface.input_dtypes} <= _DTYPES.keys(),
             "results": all(0 <= each < len(interface.outputs) for each in _numbers_in(interface.structure)),
             "sizes": all(type(each) is int and each >= 0 for place in places for each in place),
+            "names": interface.positional is None or 0 <= interface.positional <= len(interface.names),
             "buckets": all(sizes and all(type(each) is int for each in sizes) for sizes in interface.buckets.values()),
         }
         for what, is_right in checks.items():

@@ -22,7 +22,7 @@ class Held:
             place
             for each in module.modules()
             for place in (each._parameters, each._buffers, each._modules)
-            if place or (place is each._modules and isinstance(each, (nn.Sequential, nn.ModuleList)))
+            if place or _may_grow(each, place)
         ]
         self._values = [value for place in self._places for value in place.values()]
         self._attributes = Attributes(module, constants)
@@ -59,6 +59,13 @@ class Held:
         for tensor, is_changed in zip(self._tensors, changed, strict=True):
             if is_changed:
                 yield tensor
+
+
+def _may_grow(module: nn.Module, place: dict[str, Any]) -> bool:
+    """Whether what is put into this empty dictionary of the module takes part in what modules compute."""
+    if isinstance(module, (nn.Sequential, nn.ModuleList, nn.ModuleDict)):
+        return place is module._modules
+    return isinstance(module, (nn.ParameterList, nn.ParameterDict)) and place is module._parameters
 
 
 class Attributes:

@@ -33,7 +33,7 @@ class TensorCalls:
     def __init__(self, interface: Interface, numbers: Iterator[int]) -> None:
         self._interface = interface
         self._numbers = numbers
-        self._names = interface.names
+        self._names, self._most_positional = interface.names, interface.most_positional
         self._dtypes = [getattr(torch, dtype) for dtype in interface.input_dtypes]
         plain = [(name, i) for i, name in enumerate(interface.names)]
         self._is_possible = [(each.path, each.input) for each in interface.arguments] == plain
@@ -41,7 +41,9 @@ class TensorCalls:
 
     def run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Tensor] | None:
         """Results; None for what was not called yet, or needs to be converted."""
-        if not self._calls or (tensors := self._tensors(args, kwargs)) is None:
+        if not self._calls or len(args) > self._most_positional:
+            return None
+        if (tensors := self._tensors(args, kwargs)) is None:
             return None
         call = self._calls.get(tuple([each.shape for each in tensors]))
         if call is None:

@@ -319,6 +319,41 @@ def test_tied_weights():
         equal(compiled(model)(ids), model(ids))
 
 
+def test_tied_weights_in_two_forms_change_in_both():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(32, 16))
+
+        def forward(self, x):
+            return nn.functional.linear(x, self.weight).sort(-1).values @ self.weight  # PyTorch sorts
+
+    model, x = Tied(), torch.randn(5, 16)
+    fast = compiled(model)
+    with torch.no_grad():
+        for _ in range(10):
+            equal(fast(x), model(x))
+        model.weight.mul_(2)
+        for _ in range(10):
+            equal(fast(x), model(x))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_writes_through_data_are_seen_in_all_orders(transposed):
+    if transposed:
+        model, x = nn.Linear(16, 32), torch.randn(5, 16)
+        model.weight = nn.Parameter(torch.randn(16, 32).t())
+    else:
+        model, x = nn.Conv2d(3, 8, 3).to(memory_format=torch.channels_last), torch.randn(2, 3, 9, 9)
+    fast = compiled(model)
+    with torch.no_grad():
+        for _ in range(10):
+            equal(fast(x), model(x))
+        model.weight.data.mul_(2)
+        for _ in range(10):
+            equal(fast(x), model(x))
+
+
 def test_sparse_weights_change(runs):
     layer = SparseLinear(32, 48, density=0.5, block_size=16)
     fast, x = compiled(layer), torch.randn(5, 32)

@@ -223,6 +223,20 @@ def test_short_calls_check_what_they_are_given():
     expect_like(Model(), compiled, ids, -torch.randn(2, 3, dtype=torch.complex64).conj().imag, mask)
 
 
+def test_arguments_without_names_are_those_of_forward():
+    class Model(torch.nn.Module):
+        def forward(self, x, bias=None, scale=None):
+            x = x if bias is None else x + bias
+            return x if scale is None else x * scale
+
+    x, other = torch.randn(2, 3), torch.randn(3)
+    compiled = tessera.compile(Model().eval(), {"x": x, "scale": other})
+    for _ in range(3):  # short calls as well
+        expect_like(Model(), compiled, x, scale=other)
+        with pytest.raises(TypeError, match="2 arguments without names; the model takes x, scale, of them by name scale"):
+            compiled(x, other)
+
+
 def test_sizes_that_are_in_use_stay():
     model, names = Function(lambda x: x * 2), {"inputs[0]": {0: "n"}}
     compiled = tessera.compile(model.eval(), torch.rand(1, 4), dynamic_shapes=names, max_shapes=3)

@@ -341,3 +341,23 @@ def test_sizes_may_have_a_weight_in_other_forms():
             expect_like(model, compiled, torch.rand(n, 8))
         with torch.no_grad():
             model.weight.mul_(factor)
+
+
+@pytest.mark.parametrize("parts", [torch.nn.ModuleDict, torch.nn.ParameterDict])
+def test_what_is_put_into_an_empty_container_is_seen(parts):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.parts = torch.nn.Linear(SIZE, SIZE), parts()
+
+        def forward(self, x):
+            x = self.linear(x)
+            for each in self.parts.values():
+                x = each(x) if isinstance(each, torch.nn.Module) else x * each
+            return x
+
+    model, x = Model().eval(), torch.randn(4, SIZE)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    model.parts["a"] = torch.nn.Tanh() if parts is torch.nn.ModuleDict else torch.nn.Parameter(torch.randn(SIZE))
+    expect_like(model, compiled, x)

@@ -356,3 +356,17 @@ def test_ids_are_checked():
     session = with_resets_now().graph(T, BATCH, events.capacity).session()
     with pytest.raises(ValueError, match="entries must be from 0 to 65535"):
         session.run(**{**arrays, "in.ids": arrays["in.ids"].astype(np.int64) + 65536})
+
+
+@pytest.mark.parametrize("backend", ["dense", "sparse"])
+def test_layers_that_are_replaced_are_computed(backend):
+    network = Network(Linear(8, 16, bias=False), snn.Leaky(0.9), Linear(16, 4, bias=False), snn.Readout(0.9), backend=backend)
+    events = (torch.rand(5, 3, 8) < 0.5).float()
+    network(events)
+    network[0] = Linear(8, 16, bias=False)
+    same = Network(*network, backend=backend)
+    assert torch.equal(network(events), same(events))
+    network[0] = Linear(8, 16)
+    if backend == "sparse":
+        with pytest.raises(ValueError, match="layer 0 has a bias"):
+            network(events)

@@ -81,6 +81,8 @@ TRUTHS = [
     lambda p, q, x: F.scaled_dot_product_attention(x[None, None], x[None, None], x[None, None], (x @ x.T) > -9),
     lambda p, q, x: (x.isnan() | x.isinf(), p.eq(True), p & True, p | (q + q)),
     lambda p, q, x: (p + q).float() @ x.T,
+    lambda p, q, x: (p.float(), p.float() + q.float(), (p & q).to(torch.int32)),
+    lambda p, q, x: F.scaled_dot_product_attention(x[None, None], x[None, None], x[None, None], (x @ x.T > 0).float()),
 ]
 
 
@@ -102,6 +104,8 @@ EDGES = [
     lambda x: 0 / x,
     lambda x: x.clamp(torch.full_like(x, -1), x.abs()),
     lambda x: (x * 3.7).floor() + (x * 3.7).ceil() + (x * 2.5).round() + (x * 3.7).trunc() + x.sign(),
+    lambda x: (x**0, x**100, x.pow(torch.zeros(())), x.pow(torch.ones(())), x.pow(torch.full((), INF))),
+    lambda x: (x[5:].std(unbiased=False), x[5].var(unbiased=False), *torch.std_mean(x[0], unbiased=False)),
     lambda x: (x * 1e-4).log1p() + (x * 1e-4).expm1() + x.expm1(),
 ]
 

@@ -80,8 +80,15 @@ def state_of(sources: Sequence[Tensor]) -> State | None:
         versions = [(each.data_ptr(), each._version) for each in sources]
     except RuntimeError:
         return None
-    arrays = [(each.data_ptr(), each.nbytes) for each in sources if each.is_contiguous()]
-    return versions, _tessera.fingerprint(arrays)
+    return versions, _tessera.fingerprint([_memory_of(each) for each in sources])
+
+
+def _memory_of(source: Tensor) -> tuple[int, int]:
+    """Address and bytes of its elements, with what lies between them."""
+    if source.is_contiguous():
+        return source.data_ptr(), source.nbytes
+    storage = source.untyped_storage()
+    return storage.data_ptr(), storage.nbytes()
 
 
 class WeightSets:

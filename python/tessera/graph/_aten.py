@@ -246,7 +246,9 @@ def as_known(result: Any, meaning: Any) -> Any:
         raise ValueError(f"a result of {list(meaning.shape)} is not possible")
     if meaning.dtype == torch.bool:
         return Truth(result.graph, result.id)
-    return ops.cast(result, _INTEGERS[meaning.dtype]) if meaning.dtype in _INTEGERS else result
+    if meaning.dtype in _INTEGERS:
+        result = ops.cast(result, _INTEGERS[meaning.dtype])
+    return Value(result.graph, result.id) if isinstance(result, Truth) else result
 
 
 def as_truth(x: Value) -> Truth:
@@ -638,8 +640,8 @@ def _masked_fill(call: Call, x: Value, mask: Value, value: Any) -> Value:
 )
 def _clamp(call: Call, x: Value, least: Any = None, most: Any = None) -> Value:
     x = ops.cast(x, type_of(call.dtype, allow_integers=True))
-    if call.operator == "aten.hardtanh.default" and (least, most) == (None, None):
-        least, most = -1.0, 1.0
+    if call.operator == "aten.hardtanh.default":  # exported programs lack arguments that are the defaults
+        least, most = -1.0 if least is None else least, 1.0 if most is None else most
     if call.operator == "aten.relu6.default":
         least, most = 0.0, 6.0
     if call.operator.startswith("aten.clamp_max."):

@@ -150,12 +150,12 @@ def _prod(call: Call, x: Value, dim: int | None = None, keepdim: bool = False, *
     return shaped(call, x)
 
 
-@handles("var.correction", "var.dim", "var.default")
+@handles("var.correction", "var.dim")
 def _var(call: Call, x: Value, dims: Any = None, correction: Any = 1, keepdim: bool = False) -> Value:
     return in_result_type(call, _variance(call, x, dims, correction, keepdim)[0])
 
 
-@handles("std.correction", "std.dim", "std.default")
+@handles("std.correction", "std.dim")
 def _std(call: Call, x: Value, dims: Any = None, correction: Any = 1, keepdim: bool = False) -> Value:
     return in_result_type(call, _root(_variance(call, x, dims, correction, keepdim)[0]))
 
@@ -165,7 +165,7 @@ def _var_mean(call: Call, x: Value, dims: Any = None, correction: Any = 1, keepd
     return [ops.cast(each, x.dtype) for each in _variance(call, x, dims, correction, keepdim)]
 
 
-@handles("std_mean.correction", "std_mean.dim", "std_mean.default")
+@handles("std_mean.correction", "std_mean.dim")
 def _std_mean(call: Call, x: Value, dims: Any = None, correction: Any = 1, keepdim: bool = False) -> list[Value]:
     variance, mean = _variance(call, x, dims, correction, keepdim)
     return [ops.cast(_root(variance), x.dtype), ops.cast(mean, x.dtype)]

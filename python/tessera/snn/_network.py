@@ -62,18 +62,30 @@ class Network(nn.Sequential):
         super().__init__(*layers)
         if backend not in BACKENDS:
             raise ValueError(f"unknown backend {backend!r}: use one of {', '.join(BACKENDS)}")
-        self.pairs = _pairs(layers)
         self.backend = backend
         self.gradient_threshold, self.most_listed = gradient_threshold, most_listed
         self.seed, self.step = seed, 0
         self._counts: Tensor | None = None
-        self._capacities = _checked_capacities(capacities, self.pairs)
+        self._given_capacities = capacities
+        _checked_capacities(capacities, self.pairs)
         if backend == "dense" and (gradient_threshold is not None or capacities is not None or most_listed is not None):
             raise ValueError("gradient_threshold, capacities and most_listed are of lists; the backend is dense")
         if backend == "sparse":
-            for place, (linear, neurons) in enumerate(self.pairs):
-                _check_sparse(place, linear, neurons)
+            self._check_sparse()
         self._described = self._description()
+
+    @property
+    def pairs(self) -> list[tuple[nn.Linear, _Neurons]]:
+        """Each linear layer with its neurons, as the network has them now."""
+        return _pairs(list(self))
+
+    @property
+    def _capacities(self) -> list[int]:
+        return _checked_capacities(self._given_capacities, self.pairs)
+
+    def _check_sparse(self) -> None:
+        for place, (linear, neurons) in enumerate(self.pairs):
+            _check_sparse(place, linear, neurons)
 
     @property
     def counts(self) -> list[SpikeCounts]:
@@ -100,6 +112,7 @@ class Network(nn.Sequential):
         if events.features != first:
             raise ValueError(f"spikes of {events.features} features; the first layer has {first} inputs")
         if not torch.compiler.is_compiling():
+            self._check_sparse()
             self._described = self._description()
         parameters = self._parameters_of_layers()
         trains = torch.is_grad_enabled() and any(each.requires_grad for each in parameters)
@@ -136,8 +149,7 @@ class Network(nn.Sequential):
             raise ValueError("lists with a gradient_threshold, capacities or most_listed have other gradients")
         if rounds < 1:
             raise ValueError(f"{rounds} rounds; there must be at least one")
-        for place, (linear, neurons) in enumerate(self.pairs):
-            _check_sparse(place, linear, neurons)
+        self._check_sparse()
         before, step = self.backend, self.step
         seconds: dict[str, float] = {}
         try:
@@ -184,8 +196,7 @@ class Network(nn.Sequential):
         `neurons_per_tile` of each layer, on tiled machines; 0: as few as there are tiles for. `gradient_threshold` and
         `seed` are those that the network has now.
         """
-        for place, (linear, neurons) in enumerate(self.pairs):
-            _check_sparse(place, linear, neurons)
+        self._check_sparse()
         return graph_of(
             self,
             layers_of(self._description()),
