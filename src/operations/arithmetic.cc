@@ -66,8 +66,9 @@ Value floor_divide(Value a, Value b) {
 Value pow(Value x, Value exponent) {
   const Value none = is(x, 0), one = number(x, 1);
   const Value size = exp(log(where(none, one, abs(x))) * exponent);
-  const Value of_none =
-      where(below(exponent, 0), number(x, std::numeric_limits<double>::infinity()), number(x, 0));
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Value of_none = where(below(exponent, 0), number(x, infinity),
+                              where(equal(exponent, exponent), number(x, 0), exponent));
   // From 2^24 on all numbers are even.
   const Value whole = floor(exponent), is_odd = whole - floor(whole * 0.5) * 2.0,
               sign = where(below(abs(exponent), 0x1p24), is_odd * -2.0 + 1.0, one);
@@ -76,7 +77,8 @@ Value pow(Value x, Value exponent) {
   const Value y = where(none, of_none, where(below(x, 0), of_negative, size));
   // Constants only where y is none of these: they have no gradients. That of 0 to the power of 1 is 1.
   const auto not_finite = [](Value of) { return not_equal(of - of, number(of, 0)); };
-  const Value is_one = is(exponent, 0) * (none + not_finite(x)) + is(x, 1) * not_finite(exponent);
+  const Value is_one = is(exponent, 0) * (none + not_finite(x)) + is(x, 1) * not_finite(exponent) +
+                       is(x, -1) * is(abs(exponent), infinity);
   return where(is_one, one, where(is(exponent, 1) * none, x, y));
 }
 

@@ -503,6 +503,10 @@ def test_bad_files_are_refused(tmp_path):
     path.write_bytes(content[:-10])
     with pytest.raises(RuntimeError, match="model.safetensors"):
         tessera.load(path)
+    path.write_bytes(content.replace(b"float32", b"float16"))
+    with pytest.raises(RuntimeError, match="the checksum of its contents"):
+        tessera.load(path)
+    content = content.replace(b"tessera_checksum", b"another_checksum")
     for before, after in [('"outputs\\"', '"outpuxs\\"'), ('"float32\\"', '"object3\\"'), ('["input\\"]', '["inpux\\"]')]:
         before, after = before.replace('"', '\\"', 1), after.replace('"', '\\"', 1)
         assert before.encode() in content
