@@ -317,7 +317,7 @@ class Generator {
     auto body = std::make_shared<const Recipe>(function_of(
         Generator(seed_ * 31 + recipe_.items.size(), {.operations = 2, .hosts_only = options_.hosts_only})
             .run()));
-    if (body->items.empty()) return false;
+    if (body->items.empty() || std::ranges::any_of(body->items, is_over_step)) return false;
     const bool are_layers = !repeats && random_.coin();
     const uint32_t calls = repeats ? 1 : 1 + random_.below(are_layers ? 4 : 2);
     for (uint32_t call = 0; call < calls; ++call)
@@ -436,10 +436,15 @@ class Generator {
     if (!pieces.empty()) pieces.back()->stage = stages - 1;
   }
 
+  static bool is_over_step(const Item& item) {
+    return item.kind == Kind::result && !item.body && find_operation(item.operation).traits.over_step;
+  }
+
   bool can_be_called(const Item& item) const {
-    return item.body || (!item.case_body && std::ranges::none_of(item.inputs, [&](const ItemOutput& place) {
-             return type_at(place).capacity.has_value();
-           }));
+    return item.body || (!item.case_body && !is_over_step(item) &&
+                         std::ranges::none_of(item.inputs, [&](const ItemOutput& place) {
+                           return type_at(place).capacity.has_value();
+                         }));
   }
 
   /// Not if the loss depends on no parameter, or on one through what has no gradient.

@@ -464,9 +464,9 @@ TEST(Functions, HaveNoReplicas) {
 
 TEST(Functions, HaveNoMeansOverAStep) {
   const auto function = std::make_shared<Graph>();
-  function->output("y", mean_over_step(function->input("x", {})));
+  function->output("y", mean_over_step(function->input("x", Shape{})));
   Graph g;
-  EXPECT_USAGE_ERROR("a function cannot have 'mean_over_step'", g.call(function, {g.input("x", {})}));
+  EXPECT_USAGE_ERROR("a function cannot have 'mean_over_step'", g.call(function, {g.input("x", Shape{})}));
 }
 
 TEST(Functions, NameNoStages) {
