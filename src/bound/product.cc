@@ -74,6 +74,32 @@ std::vector<float> elements_at(const Pattern& pattern, std::span<const float> ma
   return values;
 }
 
+/// A matrix whose rows or columns have no gaps, as kernels take them: itself or a copy.
+class Lines {
+ public:
+  Lines(const MatrixView<float>& matrix, uint32_t rows, uint32_t cols)
+      : matrix_(matrix), rows_(rows), cols_(cols) {
+    if (matrix.row_stride == 1 || matrix.col_stride == 1) return;
+    copy_.resize(size_t{rows} * cols);
+    for (uint32_t r = 0; r < rows; ++r)
+      for (uint32_t c = 0; c < cols; ++c) view()(r, c) = matrix(r, c);
+  }
+
+  MatrixView<float> view() const {
+    return copy_.empty() ? matrix_ : MatrixView<float>{const_cast<float*>(copy_.data()), cols_, 1};
+  }
+  void copy_back() const {
+    if (copy_.empty()) return;
+    for (uint32_t r = 0; r < rows_; ++r)
+      for (uint32_t c = 0; c < cols_; ++c) matrix_(r, c) = view()(r, c);
+  }
+
+ private:
+  MatrixView<float> matrix_;
+  uint32_t rows_, cols_;
+  std::vector<float> copy_;
+};
+
 }  // namespace
 
 void require_bias(const ProductProblem& problem, const float* bias) {
@@ -210,8 +236,12 @@ engine::Profile BoundProduct::run(const MatrixView<float>& x, const MatrixView<f
   program_->require_fit();
   has_run_ = true;
   if (host == nullptr) return run_on_tiles(std::get<OnTiles>(side_), x, y, options, bias);
-  if (problem_.product == ProductKind::sddmm) dw_.resize(ops::packed_shape(*host->weight).elements());
-  return call({x, y, dw_.data(), bias}, options);
+  const bool is_sddmm = problem_.product == ProductKind::sddmm;
+  if (is_sddmm) dw_.resize(ops::packed_shape(*host->weight).elements());
+  const Lines of_x(x, host->weight->cols(), problem_.n), of_y(y, host->weight->rows(), problem_.n);
+  engine::Profile profile = call({of_x.view(), of_y.view(), dw_.data(), bias}, options);
+  if (!is_sddmm) of_y.copy_back();
+  return profile;
 }
 
 engine::Profile BoundProduct::run_on_tiles(OnTiles& tiles, const MatrixView<float>& x,

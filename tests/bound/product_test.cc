@@ -253,8 +253,23 @@ TEST(PublicProduct, RefusesArraysThatAreNoMatrices) {
     EXPECT_TRUE(test::says(message({x.data(), kColumns - 1, 1}, good_y), "elements of X coincide"));
     EXPECT_TRUE(test::says(message(good_x, {y.data(), 0, 1}), "elements of Y coincide"));
     EXPECT_TRUE(test::says(message(good_x, {y.data(), 1, kRows - 1}), "elements of Y coincide"));
-    product.run({x.data(), 1, kCols}, good_y);
-    product.run({x.data() + x.size() - 1, -int64_t{kColumns}, -1}, good_y);
+  }
+}
+
+TEST(PublicProduct, TakesMatricesWithAnyStrides) {
+  const std::vector<float> x = test::random_floats(size_t{kCols} * kColumns, 5);
+  std::vector<float> by_rows = x, reversed(x.rbegin(), x.rend()), by_columns(x.size());
+  for (size_t i = 0; i < x.size(); ++i) by_columns[i % kColumns * kCols + i / kColumns] = x[i];
+  for (const Machine& machine : {Machine::host(2), Machine::find("bow")}) {
+    Product product(weight_of(8), kColumns, machine);
+    std::vector<float> expected(size_t{kRows} * kColumns), apart(2 * expected.size());
+    product.run(rows_of(by_rows), rows_of(expected));
+    const MatrixView<float> views[] = {
+        {by_columns.data(), 1, kCols}, {&reversed.back(), -int64_t{kColumns}, -1}, rows_of(by_rows)};
+    for (const MatrixView<float>& view : views) {
+      product.run(view, {apart.data(), 2 * kColumns, 2});
+      for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(apart[2 * i], expected[i], 1e-4) << i;
+    }
   }
 }
 
