@@ -101,15 +101,22 @@ TEST_P(CodeletTest, SampleMatchesItsCodelet) {
   EXPECT_EQ(sample.params().size(), codelet->params.size());
 }
 
-/// Hosts of every instruction set: costs do not depend on this processor's.
+/// This host, and those of every instruction set.
+std::vector<machine::Machine> hosts() {
+  std::vector<machine::Machine> hosts = {machine::host(2)};
+  for (const Isa isa : {Isa::generic, Isa::neon, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx}) {
+    machine::Machine host = hosts.front();
+    host.name = name_of(isa);
+    host.figures = machine::builtin_figures(host.facts, isa, 2);
+    hosts.push_back(std::move(host));
+  }
+  return hosts;
+}
+
 std::vector<machine::Machine> machines_for(program::RunsOn runs_on) {
+  static const std::vector<machine::Machine> all_hosts = hosts();
   std::vector<machine::Machine> machines;
-  if (runs_on != program::RunsOn::tiles)
-    for (const Isa isa : {Isa::generic, Isa::neon, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx}) {
-      machine::Machine& host = machines.emplace_back(machine::host(2));
-      host.name = name_of(isa);
-      host.figures = machine::builtin_figures(machine::detect_host(), isa, 2);
-    }
+  if (runs_on != program::RunsOn::tiles) machines = all_hosts;
   if (runs_on != program::RunsOn::hosts) machines.push_back(tessera::testing::toy_machine(4));
   return machines;
 }

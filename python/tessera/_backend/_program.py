@@ -210,10 +210,9 @@ class Program:
 
     def _values(self, known: WeightSet, sources: Sequence[Tensor]) -> dict[str, Any] | None:
         """By the name of a session's parameter, its values; none if they do not fit its form."""
-        first, *others = [set(session._native.parameters) for session in known.sessions.values()] or [set()]
-        if any(not other <= first for other in others):
+        names, *others = [set(session._native.parameters) for session in known.sessions.values()] or [set()]
+        if any(not other <= names for other in others):
             return None  # one has a weight in another form, and so for itself
-        names = first
         values: dict[str, Any] = {}
         for weight in self._weights:
             array = weight.of(sources).float().numpy()
