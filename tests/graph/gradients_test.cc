@@ -104,6 +104,7 @@ TEST(Gradients, OfAFunctionAreThoseOfItsBody) {
       const Value own_y = of_body(own_w, function->input("x", {5, 8}));
       function->output("first", own_y);
       function->output("second", own_y);
+      function->output("unused number", function->constant("", {}, {1}));
       y = g.call(function, {w, x});
     } else {
       y[0] = y[1] = of_body(w, x);

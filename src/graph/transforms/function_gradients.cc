@@ -59,7 +59,12 @@ class Differentiated {
     Clones to;
     for (ValueId id : inputs_) to[id] = forward->input(graph_.info(id).name, graph_.type(id)).id;
     clone(graph_, nodes().first(added_.first), *forward, to);
-    for (const auto& [name, id] : graph_.outputs()) forward->output(name, forward->value(to.at(id)));
+    for (const auto& [name, id] : graph_.outputs()) {
+      // A constant that no operation takes.
+      if (!to.contains(id))
+        to[id] = forward->constant("", graph_.type(id).shape, graph_.contents(id), graph_.type(id).type).id;
+      forward->output(name, forward->value(to.at(id)));
+    }
     for (ValueId id : needed_) {
       if (graph_.info(id).kind == Kind::input || is_output(id)) continue;
       forward->output(fmt::format("stash {:06}", id), forward->value(to.at(id)));
