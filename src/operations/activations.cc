@@ -40,6 +40,8 @@ Gradients clip_gradient(const Differentiation& d) {
 Value leaky_relu_of(const Node& node, Value x) {
   const double slope = node.number("slope");
   const Value below = x * slope;
+  // Of an infinite x it is no number.
+  if (slope == 0) return where(less(number(x, 0), x), x, below);
   return slope <= 1 ? maximum(x, below) : minimum(x, below);
 }
 
@@ -143,7 +145,7 @@ std::vector<Case> clip_cases() {
   return cases_of({{{"low", -0.77}, {"high", 2.1}}, {{"low", 0.3}}, {{"high", -1.6}}});
 }
 std::vector<Case> leaky_relu_cases() {
-  return cases_of({{{"slope", 0.2}}, {{"slope", -0.5}}, {{"slope", 3.0}}});
+  return cases_of({{{"slope", 0.2}}, {{"slope", -0.5}}, {{"slope", 3.0}}, {{"slope", 0.0}}});
 }
 std::vector<Case> elu_cases() { return cases_of({{{"alpha", 1.0}}, {{"alpha", 1.7}}}); }
 std::vector<Case> softplus_cases() {

@@ -51,6 +51,11 @@ TEST(Edges, TheMaximumOfWhatHoldsNanIsThere) {
   expect(inputs, {1, 0}, [](Graph& g) { return argmax(g.input("x", {2, 4}), 1); });
 }
 
+TEST(Edges, AnInfiniteNumberStaysWithoutASlopeBelow) {
+  expect({{"x", {kInfinity, 2, -3, kNan}}}, {kInfinity, 2, 0, kNan},
+         [](Graph& g) { return leaky_relu(g.input("x", {4}), 0); });
+}
+
 TEST(Edges, IntegersWrapAround) {
   constexpr float kLarge = 1 << 30;
   const Arrays inputs = {{"x", {3, -kLarge, kLarge}}, {"y", {5, kLarge, -kLarge}}};
