@@ -273,8 +273,12 @@ Value cross_entropy(Value logits, Value target, const CrossEntropyOptions& optio
   target = as_indices(target);
   if (target.type().type != Type::u32) return of_probabilities(logits, target, options);
   const bool is_plain = !options.weight && !options.ignored && options.smoothing == 0;
-  if (is_plain && options.reduction == LossReduction::mean)
+  if (is_plain && options.reduction == LossReduction::mean) {
+    // Losses lie in a row or a column, as labels do.
+    const uint32_t rows = logits.type().rows();
+    if (target.shape().size() > 1 && target.type().elements() == rows) target = reshape(target, {rows});
     return logits.owner().apply("cross_entropy", {logits, target})[0];
+  }
   return LabelledRows(logits, target, options).loss();
 }
 

@@ -43,6 +43,21 @@ TEST(CrossEntropy, IsThatInFloat64) {
       }
 }
 
+TEST(CrossEntropy, TakesLabelsOfTheShapeOfTheRows) {
+  for (const Shape& shape : {Shape{2, 3}, {6, 1}, {1, 6}, {6}})
+    for (const Machine& machine : machines()) {
+      Shape of_logits = shape;
+      of_logits.push_back(5);
+      Graph g;
+      const Value logits = g.input("logits", of_logits), labels = g.input("labels", shape, Type::u32);
+      g.output("loss", cross_entropy(logits, labels));
+      g.output("sum", cross_entropy(logits, labels, {.reduction = LossReduction::sum}));
+      const WideArrays inputs = random_inputs(g);
+      WideArrays state;
+      expect_near(Session(g, machine).run(narrowed(inputs)), evaluate(g, inputs, state), 1e-5);
+    }
+}
+
 /// As many classes as words of a vocabulary fit a machine, which computes their loss on all of its tiles.
 TEST(CrossEntropy, OfManyClassesIsSpreadOverTiles) {
   const auto seconds_of = [](uint32_t classes) {
