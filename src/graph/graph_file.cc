@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -21,6 +22,9 @@ using Json = nlohmann::json;
 
 constexpr uint32_t kVersion = 3;                   // 1 has no loops, 2 stages of all operations
 constexpr const char* kGraphs = "tessera_graphs";  // the text that describes them
+// Of a graph with its functions, counted at each call, as many as programs have steps: a few functions that
+// call each other twice would be read without end.
+constexpr uint64_t kMostOperations = 1 << 20, kDeepestCall = 1000;
 constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16, Type::u8, Type::u16, Type::u32, Type::i32};
 constexpr const char* kKinds[] = {"input", "parameter", "state", "constant"};
 
@@ -214,10 +218,13 @@ class Reader {
     if (version < 1 || version > kVersion)
       throw Error(fmt::format("its version is {}; this library reads 1 to {}: save the model again with it",
                               version, kVersion));
-    for (const Json& function : json.at("functions"))
+    for (const Json& function : json.at("functions")) {
+      extents_.push_back(extent_of(function.at("nodes")));
       functions_.push_back(std::make_shared<const Graph>(graph_from(function)));
+    }
     GraphFile file;
     for (Json graph : json.at("graphs")) {
+      extent_of(graph.at("nodes"));
       if (version < 3) name_stages(graph.at("nodes"));
       file.graphs.push_back(graph_from(graph));
     }
@@ -233,6 +240,30 @@ class Reader {
     for (Json& node : nodes)
       if (node.contains("function"))
         node["attributes"]["stage"] = whole<uint32_t>(node.value("stage", Json(0U)));
+  }
+
+  /// Operations of a graph, with those of functions as often as it calls them, and how deep calls are nested.
+  struct Extent {
+    uint64_t operations = 0;
+    uint64_t depth = 0;
+  };
+
+  /// Throws Error for too many.
+  Extent extent_of(const Json& nodes) const {
+    Extent extent;
+    for (const Json& node : nodes) {
+      ++extent.operations;
+      if (node.contains("function")) {
+        const Extent& called = extents_.at(whole<size_t>(node.at("function")));
+        extent.operations += called.operations;
+        extent.depth = std::max(extent.depth, called.depth + 1);
+      }
+      if (extent.operations > kMostOperations || extent.depth > kDeepestCall)
+        throw Error(fmt::format(
+            "its functions call each other too often: it has more than {} operations, or {} nested calls",
+            kMostOperations, kDeepestCall));
+    }
+    return extent;
   }
 
   Graph graph_from(const Json& json) {
@@ -326,6 +357,7 @@ class Reader {
 
   StateFile state_;
   std::vector<std::shared_ptr<const Graph>> functions_;
+  std::vector<Extent> extents_;  ///< by function
   std::map<std::string, Initial> initials_;
 };
 

@@ -155,6 +155,25 @@ TEST(GraphFile, RefusesOtherFiles) {
   }
 }
 
+TEST(GraphFile, RefusesFunctionsThatCallEachOtherWithoutEnd) {
+  const std::string path = path_of("calls");
+  const std::string x = R"("values": [{"name": "x", "kind": "input", "type": "f32", "shape": [2]}])";
+  std::string functions =
+      "{" + x +
+      R"(, "nodes": [{"operation": "relu", "inputs": [0], "results": ["y"]}], "outputs": {"y": 1}})";
+  for (int called = 0; called < 60; ++called) {
+    const auto call = [&](int input, const char* result) {
+      return fmt::format(R"({{"operation": "call", "inputs": [{}], "results": ["{}"], "function": {}}})",
+                         input, result, called);
+    };
+    functions +=
+        ", {" + x + R"(, "nodes": [)" + call(0, "h") + ", " + call(1, "y") + R"(], "outputs": {"y": 2}})";
+  }
+  io::write_safetensors(
+      path, {}, {{"tessera_graphs", R"({"version": 3, "functions": [)" + functions + R"(], "graphs": []})"}});
+  EXPECT_ERROR("call each other too often", load_graphs(path));
+}
+
 TEST(GraphFile, KeepsWhatComputesGradients) {
   Graph g;
   const Value w = g.parameter("w", {4, 4}, Initial::normal(0.5));
