@@ -27,8 +27,19 @@ std::string dtype_of(Type type) {
   switch (type) {
     case Type::f16: return "F16";
     case Type::bf16: return "BF16";
+    case Type::u8: return "U8";
+    case Type::u16: return "U16";
+    case Type::u32: return "U32";
+    case Type::i32: return "I32";
     default: return "F32";
   }
+}
+
+/// Whether an array has the elements of a type. Files written before integers had types of their own call
+/// them F32.
+bool has_type(const std::string& dtype, Type type) {
+  const bool is_word = type == Type::u32 || type == Type::i32;
+  return dtype == dtype_of(type) || (is_word && dtype == dtype_of(Type::f32));
 }
 
 std::vector<uint64_t> shape_of(const ValueInfo& info, const Pattern* pattern) {
@@ -125,7 +136,7 @@ const StateFile::Tensor& StateFile::find(const std::string& name) const {
 std::vector<float> StateFile::values(const ValueInfo& info, const Pattern* pattern) const {
   const Tensor& tensor = find(info.name);
   const std::vector<uint64_t> shape = shape_of(info, pattern);
-  if (tensor.dtype != dtype_of(info.type.type) || tensor.shape != shape)
+  if (!has_type(tensor.dtype, info.type.type) || tensor.shape != shape)
     throw Error(fmt::format("{}: '{}' is {} [{}]; the graph's is {} [{}]", path_, info.name, tensor.dtype,
                             fmt::join(tensor.shape, ", "), dtype_of(info.type.type), fmt::join(shape, ", ")));
   return kernels::as_floats(tensor.bytes, info.type.type);
@@ -134,7 +145,7 @@ std::vector<float> StateFile::values(const ValueInfo& info, const Pattern* patte
 std::vector<float> StateFile::dense_values(const ValueInfo& info) const {
   const Tensor& tensor = find(info.name);
   const std::vector<uint64_t> shape = shape_of(info, nullptr);
-  for (const Type type : {Type::f32, Type::f16, Type::bf16})
+  for (const Type type : {Type::f32, Type::f16, Type::bf16, info.type.type})
     if (tensor.dtype == dtype_of(type) && tensor.shape == shape)
       return kernels::as_floats(tensor.bytes, type);
   throw Error(fmt::format("{}: '{}' is {} [{}]; it must be F32, F16 or BF16 of [{}]", path_, info.name,

@@ -33,7 +33,7 @@ class StateFile {
   /// The values of a parameter or state; for a sparse one, of the blocks of a pattern. Throws Error if the
   /// file lacks it, or has it with another type or shape than the graph.
   std::vector<float> values(const ValueInfo& info, const Pattern* pattern) const;
-  /// The values of a dense array of F32, F16 or BF16 with the shape of a value, whatever its type.
+  /// The values of a dense array of F32, F16, BF16 or a value's own type, with its shape.
   std::vector<float> dense_values(const ValueInfo& info) const;
   /// The pattern of a parameter. Throws Error if it has another shape than in the graph, or without a
   /// capacity other blocks.

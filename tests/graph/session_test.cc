@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "io/safetensors.h"
 #include "networks.h"
 #include "support/allocations.h"
 #include "support/error_of.h"
@@ -63,6 +64,30 @@ TEST(Session, SavesOnlyWhatItCanLoad) {
   EXPECT_TRUE(test::says(test::error_of<UsageError>([&] { session.save(path); }),
                          "'w.col_indices' is the name of two"));
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(Session, SavesIntegersAsThemselves) {
+  for (const auto& [type, dtype] : {std::pair(Type::u32, "U32"), {Type::i32, "I32"}}) {
+    Graph g;
+    const Value counts = g.parameter("counts", {3}, Initial::from({1, 5, 1 << 20}), type);
+    g.output("y", counts + counts);
+    const std::string path = path_of("integers");
+    for (const bool are_parameters : {true, false}) {
+      Session session(g, Machine::host(1)), other(g, Machine::host(1));
+      const std::vector<float> values = {7, 0, 3};
+      session.set("counts", values);
+      if (are_parameters) {
+        session.save_parameters(path);
+        other.load_parameters(path);
+      } else {
+        session.save(path);
+        other.load(path);
+      }
+      EXPECT_EQ(other.get("counts"), values);
+      EXPECT_EQ(io::list_safetensors(io::Source::open(path)).at(0).dtype, dtype);
+    }
+    std::filesystem::remove(path);
+  }
 }
 
 TEST(Session, GivesTheSameBitsOnOneThread) {
