@@ -54,8 +54,10 @@ void apply(const std::string& name, CLI::App& command, std::set<std::string>& co
       throw UsageError(fmt::format("{} is no option of {}", where, command.get_name()));
     if (found->count() != 0) continue;
     const std::string text = text_of(value, where);
-    if (text == "false" && found->get_expected_max() == 0 && found->get_fnames().empty()) continue;
-    found->add_result(text);
+    const bool is_flag = found->get_expected_max() == 0;
+    if (text == "false" && is_flag && found->get_fnames().empty()) continue;
+    // Under its negative name, such as no-bias-correction, a flag has the opposite value.
+    found->add_result(is_flag ? found->get_flag_value(std::string(key.str()), text) : text);
     configured.insert(option);
   }
 }

@@ -85,9 +85,9 @@ TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
 
 /// Options in a file count unless the command line has them.
 TEST_F(TrainBertCliTest, TakesOptionsFromAFile) {
-  const std::string options = file("options.toml",
-                                   "documents = 60\nvocabulary = 100\nlength = 16\nbatch = 4\n"
-                                   "steps = 2\nbias-correction = false\nbetas = \"0.7,0.9\"\nlr = 0.003\n");
+  const std::string sizes = "documents = 60\nvocabulary = 100\nlength = 16\nbatch = 4\nsteps = 2\n";
+  const std::string options =
+      file("options.toml", sizes + "bias-correction = false\nbetas = \"0.7,0.9\"\nlr = 0.003\n");
   const auto settings = [&](const std::string& more) {
     return results_of(run(fmt::format("train bert --json --config {} {}", options, more)))[0]["settings"];
   };
@@ -97,6 +97,12 @@ TEST_F(TrainBertCliTest, TakesOptionsFromAFile) {
   EXPECT_EQ(own["lr"], 0.003);
   EXPECT_EQ(longer["phases"][0]["batch"], 8);
   EXPECT_EQ(longer.count("bias_correction"), 0);
+  for (const bool without : {true, false}) {
+    const std::string negative =
+        file("negative.toml", fmt::format("{}no-bias-correction = {}\n", sizes, without));
+    const json of_flag = results_of(run("train bert --json --config " + negative))[0]["settings"];
+    EXPECT_EQ(of_flag.count("bias_correction"), without ? 1U : 0U) << without;
+  }
   const auto refused = [&](const std::string& content, const std::string& why) {
     expect_refused(run(fmt::format("train bert --config {}", file("wrong.toml", content))), why);
   };
