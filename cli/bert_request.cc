@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "cli/config.h"
@@ -83,14 +82,6 @@ void add_text_options(CLI::App& command, BertRequest& r) {
   add_counts(command, "--steps", r.steps, "Steps, for each length or for all (default: as --epochs says)", 1);
   add_count(command, "--evaluate-every", r.settings.evaluate_every,
             "Steps from one evaluation and checkpoint to the next (default: an epoch of the first length)");
-}
-
-bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
-  std::error_code ignored;  // of files that do not exist
-  const auto canonical = [&](const std::filesystem::path& file) {
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(file), ignored);
-  };
-  return std::filesystem::equivalent(a, b, ignored) || canonical(a) == canonical(b);
 }
 
 /// Throws UsageError for a file that would be written over another of the request.

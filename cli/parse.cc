@@ -60,6 +60,14 @@ void check_extension(const std::string& option, const std::string& file,
     throw UsageError(fmt::format("{} writes a file of type {}; '{}' is none", option, known.front(), file));
 }
 
+bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::error_code ignored;  // of files that do not exist
+  const auto canonical = [&](const std::filesystem::path& file) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(file), ignored);
+  };
+  return std::filesystem::equivalent(a, b, ignored) || canonical(a) == canonical(b);
+}
+
 uint64_t parse_seed(const std::string& text, const std::string& option) {
   const auto seed = parse_number<uint64_t>(text);
   if (!seed)

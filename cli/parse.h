@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +34,8 @@ uint64_t parse_seed(const std::string& text, const std::string& option = "--seed
 /// accepted.
 void check_extension(const std::string& option, const std::string& file,
                      const std::vector<std::string>& known);
+/// Whether two paths, neither of them empty, are those of one file, which need not exist.
+bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 double parse_seconds(const std::string& option, const std::string& text);  ///< finite and positive
 std::vector<double> parse_densities(const std::string& text);              ///< 1/16, 0.1, …
 

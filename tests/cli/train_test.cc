@@ -356,6 +356,11 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
     expect_refused(run(fmt::format("{} {}", command, options)), message);
   }
   expect_refused(run("train --machine moon --data /nowhere"), "moon");  // before data are read
+  const std::string both = path("run"), of_seed = path("run-batch50-seed4.html");
+  expect_refused(run(fmt::format("{0} --checkpoint '{1}' --report '{1}'", kSmall, both)),
+                 "name the same file");
+  expect_refused(run(fmt::format("{} --seeds 2 --checkpoint '{}.html' --report '{}'", kSmall, both, of_seed)),
+                 "name the same file");
 }
 
 TEST_F(TrainCliTest, TrainsSpikingNetworks) {
