@@ -53,12 +53,20 @@ std::map<std::string, std::string> saved_files(const RunFlags& options) {
   std::map<std::string, std::string> files;
   for (const std::string& text : options.saved) {
     const size_t at = text.rfind('=');
-    if (at == std::string::npos || at == 0)
+    if (at == std::string::npos || at == 0 || at + 1 == text.size())
       throw UsageError(fmt::format("--save takes NAME=FILE.npy; '{}' is not that", text));
-    const std::string file = text.substr(at + 1);
+    const std::string name = text.substr(0, at), file = text.substr(at + 1);
     check_extension("--save", file, {".npy"});
     io::require_writable(file);
-    files[text.substr(0, at)] = file;
+    if (files.contains(name)) throw UsageError(fmt::format("--save names '{}' twice", name));
+    for (const auto& [other, its_file] : files)
+      if (is_same_file(its_file, file))
+        throw UsageError(fmt::format("--save names the same file for '{}' and '{}', {}; give each its own",
+                                     other, name, file));
+    if (!options.report.empty() && is_same_file(options.report, file))
+      throw UsageError(
+          fmt::format("--save and --report name the same file, {}; give each a file of its own", file));
+    files.emplace(name, file);
   }
   return files;
 }

@@ -112,6 +112,13 @@ TEST_F(OnnxTest, SaysWhatIsWrong) {
   const std::string network_file = model(network());
   expect_refused(run(fmt::format("run '{}'", network_file)), "give its shape");
   expect_refused(run(fmt::format("run '{}' --shape a=1 --save z=z.npy", network_file)), "no output 'z'");
+  const auto refused = [&](const std::string& options, const std::string& message) {
+    expect_refused(run(fmt::format("run '{}' --shape a=1 {}", network_file, options)), message);
+  };
+  refused("--save y=", "--save takes NAME=FILE.npy");
+  refused("--save y=a.npy --save y=b.npy", "--save names 'y' twice");
+  refused("--save y=a.npy --save z=./a.npy", "the same file for 'y' and 'z'");
+  refused("--save y=page --report page", "--save and --report name the same file");
   expect_failure(1, run(fmt::format("run '{}'", file("none.onnx", "text"))), "it is no ONNX file");
   OnnxFile other = network();
   other.node("NonMaxSuppression", {"r"}, {"z"}).output("z");
