@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/option_parsing.h"
+#include "cli/output.h"
 #include "cli/parse.h"
 #include "cli/progress.h"
 #include "io/atomic_file.h"
@@ -49,8 +50,10 @@ int run(const InspectFlags& options) {
       fmt::print("{}{}", models.size() > 1 ? "\n" : "", report::text_of(models.back()));
   }
   if (options.common.json) fmt::print("{}\n", report::json(models));
-  if (!options.report.empty()) io::write_text(options.report, report::page_of(models));
-  return 0;
+  const bool written = write_or_complain([&] {
+    if (!options.report.empty()) io::write_text(options.report, report::page_of(models));
+  });
+  return written ? 0 : 1;
 }
 
 }  // namespace

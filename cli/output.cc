@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <tessera/error.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,6 +24,16 @@ void complain(std::string_view message) {
   while (message.ends_with('\n')) message.remove_suffix(1);
   const std::string line = fmt::format("tessera: {}\n", message);
   std::fputs(line.c_str(), stderr);
+}
+
+bool write_or_complain(const std::function<void()>& write) {
+  try {
+    write();
+    return true;
+  } catch (const Error& e) {
+    complain(e.what());
+    return false;
+  }
 }
 
 int finish(int status) {

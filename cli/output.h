@@ -1,6 +1,7 @@
 // Output of the tool: results to stdout, everything else to stderr.
 #pragma once
 
+#include <functional>
 #include <string_view>
 
 namespace tessera::cli {
@@ -10,6 +11,10 @@ void reserve_standard_streams();
 
 /// "tessera: …" on stderr. A failure to write there is ignored.
 void complain(std::string_view message);
+
+/// Calls `write`, which writes files once the results are printed. If it throws Error, complains and returns
+/// false: printed results stay as they are, one JSON object if that was asked for.
+bool write_or_complain(const std::function<void()>& write);
 
 /// Returns `status`, or a failure status, with a message, if results could not be written to stdout.
 int finish(int status);

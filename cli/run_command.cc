@@ -228,8 +228,7 @@ int run(const RunFlags& options) {
                json_of(result, options, machine).dump(2, ' ', false, ordered_json::error_handler_t::replace));
   else
     print(result, options, machine);
-  write_files(result, options, machine);
-  return 0;
+  return write_or_complain([&] { write_files(result, options, machine); }) ? 0 : 1;
 }
 
 }  // namespace

@@ -131,17 +131,6 @@ bool is_failure(std::span<const SpmmResult> results, bool estimate) {
          std::ranges::any_of(results, [](const auto& r) { return is_failure(r); });
 }
 
-/// Failing to write files does not affect printed results.
-bool write_or_complain(const SpmmRequest& request, const std::vector<SpmmResult>& results) {
-  try {
-    write_files(request, results);
-    return true;
-  } catch (const Error& e) {
-    complain(e.what());
-    return false;
-  }
-}
-
 int run(const SpmmFlags& options) {
   SpmmRequest request = options.request;
   request.json = options.common.json;
@@ -156,7 +145,8 @@ int run(const SpmmFlags& options) {
     fmt::print("{}", json(results));
   else
     print(results);
-  return write_or_complain(request, results) && !is_failure(results, request.estimate) ? 0 : 1;
+  const bool written = write_or_complain([&] { write_files(request, results); });
+  return written && !is_failure(results, request.estimate) ? 0 : 1;
 }
 
 }  // namespace

@@ -44,11 +44,11 @@ int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report)
   display.clear();
   const PretrainingResult& result = *report.pretrained;
   fmt::print("{}", r.json ? json_of(r, trainer, report, first) : summary(report));
-  write_files(r, report);
-  if (result.finished) {
-    if (!r.save.empty()) trainer.save_parameters(r.save);
-    return 0;
-  }
+  const bool saved = write_or_complain([&] {
+    if (result.finished && !r.save.empty()) trainer.save_parameters(r.save);
+  });
+  const bool written = write_or_complain([&] { write_files(r, report); });
+  if (result.finished) return saved && written ? 0 : 1;
   complain(stopped_text(r, result.step, trainer.steps()));
   return 128 + Interruption::pending();
 }
@@ -56,8 +56,9 @@ int train(const BertRequest& r, BertTrainer& trainer, PretrainingReport& report)
 int show_estimate(const BertRequest& r, const BertTrainer& trainer, const PretrainingReport& report) {
   fmt::print("{}", r.json ? json_of(r, trainer, report, 0)
                           : heading(report) + estimate(report) + printed(r, report));
-  write_files(r, report);
-  return complain_of_overflow(report);
+  const bool written = write_or_complain([&] { write_files(r, report); });
+  const int status = complain_of_overflow(report);
+  return written ? status : 1;
 }
 
 int run(BertRequest request, const CommonOptions& common, const CLI::App& command) {

@@ -40,9 +40,11 @@ int train(const TrainRequest& r, Trainer& trainer, report::TrainingReport& repor
                                  }});
   display.clear();
   fmt::print("{}", r.json ? json({json_of(r, trainer, report, first)}, {}) : summary(report));
-  if (r.is_spiking) report.traces = trainer.traces(0);
-  if (!r.report.empty()) io::write_text(r.report, page_of(report));
-  if (report.result->finished) return 0;
+  const bool written = write_or_complain([&] {
+    if (r.is_spiking) report.traces = trainer.traces(0);
+    if (!r.report.empty()) io::write_text(r.report, page_of(report));
+  });
+  if (report.result->finished) return written ? 0 : 1;
   complain(stopped_text(r, report.result->step, steps));
   return 128 + Interruption::pending();
 }
@@ -50,8 +52,11 @@ int train(const TrainRequest& r, Trainer& trainer, report::TrainingReport& repor
 int show_estimate(const TrainRequest& r, const Trainer& trainer, const report::TrainingReport& report) {
   fmt::print("{}", r.json ? json({json_of(r, trainer, report, 0)}, {})
                           : heading(report, r.settings.batch) + estimate(report) + printed(r, report));
-  if (!r.report.empty()) io::write_text(r.report, page_of(report));
-  return complain_of_overflow(report);
+  const bool written = write_or_complain([&] {
+    if (!r.report.empty()) io::write_text(r.report, page_of(report));
+  });
+  const int status = complain_of_overflow(report);
+  return written ? status : 1;
 }
 
 int train_one(const TrainRequest& request, const TrainingData& data) {

@@ -56,10 +56,13 @@ class Sweep {
     throw Error(fmt::format("{}: {}", name_of(one), e.what()));
   }
 
-  void show() {
+  /// Whether the report could be written.
+  bool show() {
     const std::vector<report::SweepPoint> points = points_of(runs_);
     fmt::print("{}", request_.json ? json(std::move(json_), points) : summary_of(points));
-    if (!request_.report.empty()) io::write_text(request_.report, page_of(runs_));
+    return write_or_complain([&] {
+      if (!request_.report.empty()) io::write_text(request_.report, page_of(runs_));
+    });
   }
 
  private:
@@ -84,8 +87,7 @@ int train_sweep(const TrainRequest& request, const TrainingData& data) {
                              : fmt::format("; continue with --checkpoint {} --resume", request.checkpoint)));
     return 128 + Interruption::pending();
   }
-  sweep.show();
-  return 0;
+  return sweep.show() ? 0 : 1;
 }
 
 }  // namespace tessera::cli

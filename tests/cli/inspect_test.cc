@@ -172,5 +172,15 @@ TEST_F(InspectTest, WritesAPage) {
   EXPECT_TRUE(says(html, "Speed-up"));
 }
 
+TEST_F(InspectTest, APageThatCannotBeWrittenLeavesOneJsonObject) {
+  const std::string command =
+      fmt::format("inspect '{}' --json --report '{}'", model("m.safetensors", small_), path("zeros.html"));
+  const std::string small_files = "(ulimit -f 2; {}; echo $? >&2)";
+  const Outcome o = run(command, small_files + " | cat");  // pipes have no limit
+  EXPECT_EQ(json_of(o)["results"].size(), 3U);
+  EXPECT_TRUE(says(o.err, "zeros.html"));
+  EXPECT_TRUE(o.err.ends_with("\n1\n")) << o.err;
+}
+
 }  // namespace
 }  // namespace tessera
