@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/model_run.h"
 #include "cli/option_parsing.h"
+#include "cli/output.h"
 #include "report/table.h"
 
 namespace tessera::cli {
@@ -154,7 +155,7 @@ int run(const BenchmarkFlags& given) {
   const onnx::ImportedModel imported = import(options.model, options.common.threads);
   const BenchmarkResult result = benchmark(options, imported);
   if (options.common.json)
-    fmt::print("{}\n", json_of(result, options).dump(2, ' ', false, ordered_json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(json_of(result, options)));
   else
     print(result, options);
   return 0;

@@ -6,6 +6,7 @@
 
 #include "base/isa.h"
 #include "base/memory.h"
+#include "cli/output.h"
 #include "cli/train_output.h"
 #include "report/axis.h"
 #include "train/bert/settings.h"
@@ -113,7 +114,7 @@ std::string json_of(const BertRequest& r, const BertTrainer& trainer, const Pret
     result["phases"].push_back(json_of(trainer, report, i));
   if (report.pretrained) add_result(result, report, resumed_from);
   result["predicted_seconds"] = report.predicted_seconds();
-  return ordered_json{{"schema", 1}, {"command", "train bert"}, {"results", {result}}}.dump(2) + "\n";
+  return json_text({{"schema", 1}, {"command", "train bert"}, {"results", {result}}}) + "\n";
 }
 
 std::string heading(const PretrainingReport& r) {

@@ -83,7 +83,7 @@ int show(const std::vector<std::string>& names, const CommonOptions& options) {
     fmt::print("{}", table.text());
   }
   if (options.json)
-    fmt::print("{}\n", ordered_json{{"schema", 1}, {"command", "machines"}, {"results", list}}.dump(2));
+    fmt::print("{}\n", json_text({{"schema", 1}, {"command", "machines"}, {"results", list}}));
   return 0;
 }
 
@@ -136,11 +136,10 @@ int measure(const CommonOptions& options) {
   progress.clear();
   machine::save_measurement(measured, file);
   if (options.json) {
-    fmt::print("{}\n", ordered_json{{"schema", 1},
-                                    {"command", "machines measure"},
-                                    {"file", file.string()},
-                                    {"results", ordered_json::parse(machine::to_json(measured))}}
-                           .dump(2));
+    fmt::print("{}\n", json_text({{"schema", 1},
+                                  {"command", "machines measure"},
+                                  {"file", file.string()},
+                                  {"results", ordered_json::parse(machine::to_json(measured))}}));
     return 0;
   }
   print(measured);

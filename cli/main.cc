@@ -70,11 +70,10 @@ int run(const CLI::App& parsed, const Command& command) {
     throw;
   } catch (const std::exception& e) {
     if (wants_json(parsed))
-      fmt::print("{}\n", nlohmann::ordered_json{{"schema", 1},
-                                                {"command", parsed.get_name()},
-                                                {"error", e.what()},
-                                                {"results", nlohmann::json::array()}}
-                             .dump(2));
+      fmt::print("{}\n", json_text({{"schema", 1},
+                                    {"command", parsed.get_name()},
+                                    {"error", e.what()},
+                                    {"results", nlohmann::ordered_json::array()}}));
     throw;
   }
 }

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <string>
+#include <nlohmann/json.hpp>
 
 namespace tessera::cli {
 
@@ -24,6 +24,10 @@ void complain(std::string_view message) {
   while (message.ends_with('\n')) message.remove_suffix(1);
   const std::string line = fmt::format("tessera: {}\n", message);
   std::fputs(line.c_str(), stderr);
+}
+
+std::string json_text(const nlohmann::ordered_json& results, int indent) {
+  return results.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 bool write_or_complain(const std::function<void()>& write) {

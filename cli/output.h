@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
 
 namespace tessera::cli {
@@ -11,6 +13,9 @@ void reserve_standard_streams();
 
 /// "tessera: …" on stderr. A failure to write there is ignored.
 void complain(std::string_view message);
+
+/// The text of results. Bytes that are no UTF-8, which names of files may have, are replaced.
+std::string json_text(const nlohmann::ordered_json& results, int indent = 2);
 
 /// Calls `write`, which writes files once the results are printed. If it throws Error, complains and returns
 /// false: printed results stay as they are, one JSON object if that was asked for.

@@ -116,7 +116,7 @@ int run_stream(const PackRequest& request) {
   const report::PackResult result = pack_stream(request);
   if (request.json) {
     const bool lines = request.emit == Emit::ids || request.emit == Emit::json_lines;
-    fmt::print("{}\n", report::json(std::span(&result, 1)).dump(lines ? -1 : 2));
+    fmt::print("{}\n", json_text(report::json(std::span(&result, 1)), lines ? -1 : 2));
   } else {
     fmt::print(stderr, "{}", report::table(std::span(&result, 1)));
   }
@@ -133,7 +133,7 @@ int run(const PackRequest& request, const CLI::App& command) {
     for (const pack::Algorithm algorithm : request.algorithms)
       results.push_back(pack_one(request, source, algorithm, depth));
   if (request.json) {
-    fmt::print("{}\n", report::json(results).dump(2));
+    fmt::print("{}\n", json_text(report::json(results)));
     return 0;
   }
   fmt::print("{}", report::table(results));
@@ -165,7 +165,7 @@ int verify(const std::vector<std::string>& files, bool as_json) {
                     {"seconds", seconds_since(start)}});
   }
   if (as_json)
-    fmt::print("{}\n", ordered_json{{"schema", 1}, {"command", "pack verify"}, {"results", list}}.dump(2));
+    fmt::print("{}\n", json_text({{"schema", 1}, {"command", "pack verify"}, {"results", list}}));
   else
     fmt::print("{}", table.text());
   return 0;

@@ -224,8 +224,7 @@ int run(const RunFlags& options) {
   const Machine machine = Machine::find(options.machine, options.common.threads);
   const Run result = run_model(options, machine);
   if (options.common.json)
-    fmt::print("{}\n",
-               json_of(result, options, machine).dump(2, ' ', false, ordered_json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(json_of(result, options, machine)));
   else
     print(result, options, machine);
   return write_or_complain([&] { write_files(result, options, machine); }) ? 0 : 1;

@@ -132,7 +132,7 @@ std::string json(std::vector<ordered_json> trainings, const std::vector<report::
   ordered_json all = {{"schema", 1}, {"command", "train"}, {"results", std::move(trainings)}};
   for (const report::SweepPoint& point : points) all["sweep"].push_back(json_of(point));
   if (points.size() == 1) all["test_accuracy"] = json_of(points[0].accuracy);
-  return all.dump(2) + "\n";
+  return json_text(all) + "\n";
 }
 
 std::string summary_of_run(const report::SweepRun& run) {

@@ -89,6 +89,11 @@ void write_text(AtomicFolder& folder, const std::string& name, const std::string
   folder.add(name).write(std::as_bytes(std::span(text)));
 }
 
+/// The source's name may have bytes that are no UTF-8; these are replaced.
+void write_meta(AtomicFolder& folder, const ordered_json& meta) {
+  write_text(folder, "meta.json", meta.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+}
+
 }  // namespace
 
 WriteTimes write_packs(const std::string& folder, const Packing& packing, const Input& input,
@@ -127,7 +132,7 @@ WriteTimes write_packs(const std::string& folder, const Packing& packing, const 
     meta["arrays"][array->name()] = array->describe();
   for (const ArrayFile& array : pieces) meta["arrays"][array.name()] = array.describe();
   const Clock::time_point committing = Clock::now();
-  write_text(out, "meta.json", meta.dump(2) + "\n");
+  write_meta(out, meta);
   out.commit();
   times.writing += seconds_since(committing);
   times.computing = seconds_since(start) - times.writing;
@@ -147,7 +152,7 @@ void write_strategies(const std::string& folder, const Packing& packing, const I
   write_text(out, "strategies.csv", text);
   ordered_json meta = describe(packing, input, provenance);
   meta["strategies"] = packing.strategies.size();
-  write_text(out, "meta.json", meta.dump(2) + "\n");
+  write_meta(out, meta);
   out.commit();
 }
 

@@ -118,6 +118,17 @@ TEST_F(PackCliTest, WritesPacksOfEveryKindOfInput) {
   }
 }
 
+/// Names of files may have any bytes, and JSON has UTF-8.
+TEST_F(PackCliTest, NamesOfFilesNeedNoUtf8) {
+  const std::string lengths = file("caf\xe9.txt", "3\n4\n"), out = path("packs\xe9");
+  const Outcome packed =
+      run(fmt::format("pack --lengths '{}' --max-length 8 --out '{}' --json", lengths, out));
+  EXPECT_EQ(results_of(packed)[0]["packs"], 1);
+  EXPECT_TRUE(says(json::parse(content_of(out + "/meta.json"))["source"].get<std::string>(), "/caf"));
+  const Outcome missing = run(fmt::format("pack --lengths '{}' --max-length 8 --json", path("none\xe9")));
+  EXPECT_TRUE(says(json_of(missing, 1)["error"].get<std::string>(), "cannot open the file"));
+}
+
 TEST_F(PackCliTest, CountsWhatIsTooLong) {
   const std::string lengths = file("l.txt", "5\n25\n7\n10\n11\n");
   const std::string pack = fmt::format("pack --lengths '{}' --max-length 10 --json --overlong ", lengths);

@@ -215,7 +215,9 @@ std::string overflow(const SpmmResult& r) {
 std::string json(std::span<const SpmmResult> results) {
   ordered_json list = ordered_json::array();
   for (const SpmmResult& r : results) list.push_back(with_chips(show_json_of(r), r));
-  return ordered_json{{"schema", kSchema}, {"command", "spmm"}, {"results", list}}.dump(2) + "\n";
+  const ordered_json all = {{"schema", kSchema}, {"command", "spmm"}, {"results", list}};
+  // Names of machines' files, and so messages, may have bytes that are no UTF-8.
+  return all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace tessera::studies::spmm
