@@ -31,18 +31,13 @@ void replace_special_numbers(std::vector<char>& text) {
 
 nlohmann::json read_json_object(const Source& source) {
   constexpr uint64_t kLargest = uint64_t{64} << 20;
-  constexpr int kDeepest = 32;
   if (source.size() > kLargest)
     fail(source.name(), "{} bytes of JSON; at most {} are read", source.size(), kLargest);
   std::vector<char> text = source.read_all();
   replace_special_numbers(text);
-  const auto check_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > kDeepest) fail(source.name(), "its JSON nests deeper than {} levels", kDeepest);
-    return true;
-  };
   nlohmann::json document;
   try {
-    document = nlohmann::json::parse(text.begin(), text.end(), check_depth);
+    document = nlohmann::json::parse(text.begin(), text.end(), refuse_depth<nlohmann::json>(source.name()));
   } catch (const nlohmann::json::parse_error& error) {
     fail(source.name(), "it is not valid JSON at byte {}", error.byte);
   } catch (const nlohmann::json::out_of_range&) {

@@ -7,6 +7,7 @@
 
 #include "io/atomic_file.h"
 #include "io/fail.h"
+#include "io/json_document.h"
 #include "io/source.h"
 #include "packing/certificate.h"
 
@@ -52,7 +53,8 @@ class Reader {
 
 json parsed(const std::string& path) {
   const std::vector<char> text = io::Source::open(path).read_all();
-  const json content = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  const json content =
+      json::parse(text.begin(), text.end(), io::refuse_depth<json>(path), /*allow_exceptions=*/false);
   if (content.is_discarded()) io::fail(path, "this is not JSON");
   return content;
 }

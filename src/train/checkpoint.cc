@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "graph/state_file.h"
+#include "io/json_document.h"
 
 namespace tessera::train {
 namespace {
@@ -92,10 +93,10 @@ const std::string& text(const StateFile& file, const std::string& path, const ch
 }
 
 /// The settings of a checkpoint with the names that they have now: some had others in earlier versions.
-std::string with_present_names(const std::string& settings) {
+std::string with_present_names(const std::string& settings, const std::string& path) {
   const std::map<std::string, std::string> names = {
       {"rate", "lr"}, {"clip", "clip_norm"}, {"factors", "form"}};
-  const ordered_json given = ordered_json::parse(settings);
+  const ordered_json given = ordered_json::parse(settings, io::refuse_depth<ordered_json>(path));
   ordered_json renamed;
   for (const auto& [name, value] : given.items()) {
     if (name == "schedule" && (value == "constant" || value == "cosine")) {
@@ -114,9 +115,10 @@ std::string with_present_names(const std::string& settings) {
   return renamed.dump();
 }
 
-/// The first setting that differs, with both values.
-std::string difference(const std::string& theirs, const std::string& ours) {
-  const ordered_json a = ordered_json::parse(theirs), b = ordered_json::parse(ours);
+/// The first setting in which a file differs, with both values.
+std::string difference(const std::string& theirs, const std::string& ours, const std::string& path) {
+  const ordered_json a = ordered_json::parse(theirs, io::refuse_depth<ordered_json>(path)),
+                     b = ordered_json::parse(ours);
   for (const auto& [name, value] : b.items())
     if (!a.contains(name) || a.at(name) != value)
       return fmt::format("its {} is {}, now it is {}", name, a.contains(name) ? a.at(name).dump() : "missing",
@@ -129,10 +131,10 @@ void check_identity(const StateFile& file, const std::string& path, const Identi
   if (text(file, path, "format") != kFormat)
     throw Error(fmt::format("{}: a checkpoint of format '{}'; this version reads '{}'", path,
                             text(file, path, "format"), kFormat));
-  const std::string settings = with_present_names(text(file, path, "settings"));
+  const std::string settings = with_present_names(text(file, path, "settings"), path);
   if (settings != now.settings)
     throw Error(fmt::format("{}: a checkpoint of other settings: {}; give the same, or another file", path,
-                            difference(settings, now.settings)));
+                            difference(settings, now.settings, path)));
   if (text(file, path, kData) != now.data)
     throw Error(fmt::format("{}: a checkpoint of other data: {}; now they are {}", path,
                             text(file, path, kData), now.data));
@@ -141,7 +143,7 @@ void check_identity(const StateFile& file, const std::string& path, const Identi
     throw Error(
         fmt::format("{}: a checkpoint of another place: {}; its bits would not be those of a run without a "
                     "break. Use the same machine, tiles and instruction set, or --allow-different-bits",
-                    path, difference(text(file, path, "place"), place)));
+                    path, difference(text(file, path, "place"), place, path)));
 }
 
 void check_position(const Position& position, const std::string& path, const Identity& identity) {

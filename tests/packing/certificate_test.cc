@@ -259,6 +259,10 @@ TEST_F(CertificateFile, IsRefusedWhereItIsWrong) {
   EXPECT_TRUE(says(error_with("lengths", {{5, 1, uint64_t{1} << 63}}), "scale the weights down"));
   std::ofstream(path_) << "{\"schema\": 1";
   EXPECT_ERROR("this is not JSON", load_certificate(path_));
+  constexpr size_t kDeep = 200'000;
+  std::ofstream(path_) << "{\"schema\": 1, \"lengths\": " << std::string(kDeep, '[')
+                       << std::string(kDeep, ']') << "}";
+  EXPECT_ERROR("nests deeper than 32 levels", load_certificate(path_));
 }
 
 }  // namespace

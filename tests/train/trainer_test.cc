@@ -236,6 +236,12 @@ TEST(Trainer, ContinuesOnlyTheSameTraining) {
   EXPECT_TRUE(says(error(settings, images(), 3), "its tiles is 2, now it is 3"));
   EXPECT_TRUE(says(error(settings, images(), 3), "--allow-different-bits"));
   EXPECT_EQ(error(settings, images(), 3, true), "(no error)");
+  test::rewrite_safetensors(path, [](std::string text) {
+    constexpr size_t kDeep = 200'000;
+    return test::with_all(std::move(text), "\"activation\":\"relu\"",
+                          "\"activation\":" + std::string(kDeep, '[') + std::string(kDeep, ']'));
+  });
+  EXPECT_TRUE(says(error(settings, images(), 2), "nests deeper than 32 levels"));
   std::ofstream(path) << "something else";
   EXPECT_TRUE(says(error(settings, images(), 2), path));
   std::filesystem::remove(path);
