@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/memory.h"
 #include "packing/greedy.h"
 #include "packing/pricing.h"
 #include "packing/wide.h"
@@ -41,6 +42,14 @@ uint64_t heaviest_pack(const Certificate& certificate, uint32_t max_per_pack) {
   Knapsack<uint64_t> knapsack(items.lengths, certificate.histogram.max_length(), depth_limit(max_per_pack));
   knapsack.solve(items.weights);
   return knapsack.heaviest();
+}
+
+/// Throws Error if there is too little memory for the heaviest pack: a file may ask for any number of tables.
+void require_memory_for(const Certificate& certificate, uint32_t max_per_pack) {
+  const Items items = worthwhile_items(certificate);
+  base::require_memory(Knapsack<uint64_t>::bytes_of(items.lengths, certificate.histogram.max_length(),
+                                                    depth_limit(max_per_pack)),
+                       "verifying a certificate");
 }
 
 WideCount total_weight(const Certificate& certificate) {
@@ -96,9 +105,12 @@ Certificate integer_certificate(const Histogram& histogram, uint32_t max_per_pac
 void verify(const Certificate& certificate) {
   require_consistent(certificate);
   // Unlimited depth is computed faster, and often gives the same weight.
+  require_memory_for(certificate, 0);
   uint64_t heaviest = heaviest_pack(certificate, 0);
-  if (heaviest > certificate.heaviest && certificate.max_per_pack != 0)
+  if (heaviest > certificate.heaviest && certificate.max_per_pack != 0) {
+    require_memory_for(certificate, certificate.max_per_pack);
     heaviest = heaviest_pack(certificate, certificate.max_per_pack);
+  }
   if (heaviest > certificate.heaviest)
     throw Error(fmt::format("a pack can weigh {}, more than the {} that the certificate claims", heaviest,
                             certificate.heaviest));

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "base/memory.h"
 #include "io/atomic_file.h"
 #include "io/fail.h"
 #include "io/json_document.h"
@@ -85,6 +86,7 @@ Certificate load_certificate(const std::string& path) {
     io::fail(path, "the certificate has schema {}, this version reads {}", schema, kSchema);
   const json& rows = reader.rows();
   const uint32_t max_length = static_cast<uint32_t>(reader.number("max_length", kLongestMaximum));
+  base::require_memory((uint64_t{max_length} + 1) * 2 * sizeof(uint64_t), path + ": the certificate");
   Certificate certificate{.histogram = Histogram::of_max_length(max_length),
                           .max_per_pack = static_cast<uint32_t>(reader.number("max_per_pack", UINT32_MAX)),
                           .weights = std::vector<uint64_t>(size_t{max_length} + 1),

@@ -43,6 +43,14 @@ Knapsack<Weight>::Knapsack(std::vector<uint32_t> lengths, uint32_t max_length, u
 }
 
 template <class Weight>
+uint64_t Knapsack<Weight>::bytes_of(std::span<const uint32_t> lengths, uint32_t max_length,
+                                    uint32_t depth_limit) {
+  const uint32_t deepest = lengths.empty() ? 0 : max_length / lengths.front();
+  const uint64_t tables = depth_limit < deepest ? uint64_t{depth_limit} + 1 : 1;
+  return tables * (sizeof(std::vector<Weight>) + (uint64_t{max_length} + 1) * sizeof(Weight));
+}
+
+template <class Weight>
 void Knapsack<Weight>::solve(std::span<const Weight> weights) {
   weights_.assign(weights.begin(), weights.end());
   for (std::vector<Weight>& table : tables_) table.assign(size_t{max_length_} + 1, Weight{0});

@@ -18,6 +18,9 @@ class Knapsack {
   /// `lengths` are ascending. `depth_limit` as from depth_limit().
   Knapsack(std::vector<uint32_t> lengths, uint32_t max_length, uint32_t depth_limit);
 
+  /// Bytes of the tables for these arguments of the constructor.
+  static uint64_t bytes_of(std::span<const uint32_t> lengths, uint32_t max_length, uint32_t depth_limit);
+
   /// Fills the tables for these weights, one per length.
   void solve(std::span<const Weight> weights);
 

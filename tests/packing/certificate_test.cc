@@ -161,6 +161,18 @@ TEST(Certificate, AddsWeightsBeyond64Bits) {
   EXPECT_ERROR("the weights prove 68719476736 packs", verify(certificate));
 }
 
+/// A depth of d takes d + 1 tables, of which a file may ask for more than there is memory.
+TEST(Certificate, IsRefusedWhereItTakesMoreMemoryThanThereIs) {
+  constexpr uint32_t kLength = 1 << 24, kDepth = 1 << 22;
+  Certificate certificate{.histogram = Histogram::of_max_length(kLength),
+                          .max_per_pack = kDepth,
+                          .weights = std::vector<uint64_t>(kLength + 1),
+                          .heaviest = 1,
+                          .lower_bound = 1};
+  certificate.histogram.counts[1] = certificate.weights[1] = 1;
+  EXPECT_ERROR("verifying a certificate needs 56", verify(certificate));
+}
+
 TEST(Knapsack, FindsHeaviestPacksWithEachRow) {
   for (uint32_t seed = 0; seed < 50; ++seed) {
     SCOPED_TRACE(seed);
