@@ -192,7 +192,11 @@ Command add_pack_command(CLI::App& app) {
       "  tessera pack --histogram wikipedia-512.csv --max-length 512 --max-per-pack 3 --certify --json\n"
       "  produce-lengths | tessera pack --lengths - --max-length 2048 --window 1000");
   return [request, certificates, &command, &verify_command] {
-    return verify_command.parsed() ? verify(*certificates, request->json) : run(*request, command);
+    if (!verify_command.parsed()) return run(*request, command);
+    for (const CLI::Option* option : command.get_options())
+      if (option->count() != 0 && option->get_name() != "--json")
+        throw UsageError(fmt::format("{} is for packing; leave it out of pack verify", option->get_name()));
+    return verify(*certificates, request->json);
   };
 }
 

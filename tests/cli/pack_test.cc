@@ -227,6 +227,7 @@ TEST_F(PackCliTest, MisuseEndsWithStatus2AndOneMessage) {
            {"--lengths a --max-length 10 --window 5 --out p", "--out does not go with --window"},
            {"--lengths a --max-length 10 --window 5 --emit x", "--emit takes"},
            {h + " --seed x", "--seed takes"},
+           {"--max-length 10 verify c.json", "--max-length is for packing"},
            {h + " --ranks 0", "--ranks takes"}}) {
     SCOPED_TRACE(arguments);
     expect_refused(run("pack " + arguments), message);
