@@ -46,7 +46,8 @@ class TextScanner {
   /// The next number, as the nearest FP32; throws if it exceeds the range of FP32.
   float real(const char* what) {
     skip_separators();
-    if (at_ != end_ && *at_ == '+') ++at_;
+    const bool has_plus = at_ != end_ && *at_ == '+';
+    if (has_plus && end_ - at_ > 1 && at_[1] != '-') ++at_;
     float value = 0;
     auto [next, error] = std::from_chars(at_, end_, value);
     if (error == std::errc::result_out_of_range && is_tiny()) error = std::errc();

@@ -98,6 +98,7 @@ TEST(MatrixMarket, SaysWhatIsWrong) {
        "line 3: entry (1, 0); rows and columns count from 1"},
       {"matrix coordinate real general\n2 2 1\n1 1 x\n",
        "line 3: value: a number in the range of FP32 was expected, and there is \"x\""},
+      {"matrix coordinate real general\n2 2 1\n1 1 +-5\n", "and there is \"+-5\""},
       {"matrix coordinate real general\n2 2 1\n1 1 1e39\n", "and there is \"1e39\""},
       {"matrix coordinate real general\n2 2 1\n1 1 1e9999999\n", "\"1e9999999\""},
       {"matrix coordinate integer general\n2 2 1\n1 1 1.5\n",
