@@ -230,6 +230,7 @@ ImageSplit images_for(TrainRequest& r) {
   TrainingSettings& s = r.settings;
   if (r.data.empty() && r.dataset.empty()) {
     if (s.layers.size() < 2) throw UsageError("--layers takes at least two sizes, inputs and classes");
+    train::check(s);  // before images, which may take long
     return synthetic_images(r.images, (r.images + 3) / 4, s.seed,
                             shape_of(s.layers.front(), s.layers.back()));
   }

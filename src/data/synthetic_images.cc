@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
+#include "base/memory.h"
 #include "base/random.h"
 
 namespace tessera {
@@ -78,6 +80,9 @@ ImageSplit synthetic_images(size_t train, size_t test, uint64_t seed, const Imag
                                  shape.width, kMostPixels));
   if (shape.classes == 0 || shape.classes > 256)
     throw UsageError(fmt::format("{} classes of images; 1 to 256 are possible", shape.classes));
+  const uint64_t pixels = uint64_t{shape.height} * shape.width;
+  const uint64_t images = std::min<uint64_t>(train, UINT32_MAX) + std::min<uint64_t>(test, UINT32_MAX);
+  base::require_memory(images * pixels, fmt::format("{} synthetic images of {} pixels", images, pixels));
   std::vector<Template> templates;
   for (uint32_t i = 0; i < shape.classes * kTemplates; ++i)
     templates.push_back(make_template(shape, RandomStream(seed, i, 0)));

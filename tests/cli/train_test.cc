@@ -356,6 +356,7 @@ TEST_F(TrainCliTest, BadInputIsRefusedWithOneMessage) {
     expect_refused(run(fmt::format("{} {}", command, options)), message);
   }
   expect_refused(run("train --machine moon --data /nowhere"), "moon");  // before data are read
+  expect_refused(run("train --layers 16777216,10 --images 10000000"), "the size of a layer is 16777216");
   const std::string both = path("run"), of_seed = path("run-batch50-seed4.html");
   expect_refused(run(fmt::format("{0} --checkpoint '{1}' --report '{1}'", kSmall, both)),
                  "name the same file");

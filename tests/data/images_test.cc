@@ -154,5 +154,10 @@ TEST(Images, MadeUpOnesFollowFromTheSeed) {
   for (int count : of_class) EXPECT_GT(count, 10);
 }
 
+TEST(Images, MadeUpOnesFitInMemory) {
+  EXPECT_ERROR("synthetic images of 16777216 pixels needs 18.0 PB of memory",
+               synthetic_images(1 << 30, 1, 0, {4096, 4096, 2}));
+}
+
 }  // namespace
 }  // namespace tessera
