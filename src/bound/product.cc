@@ -311,7 +311,6 @@ void BoundProduct::set_matrix(const SparseMatrix& matrix) {
   if (!problem_.capacity) throw UsageError(kStatic);
   sparse::validate(matrix);
   require_capacity(matrix.pattern, problem_);
-  has_run_ = false;
   if (auto* tiles = std::get_if<OnTiles>(&side_)) {
     require_shape(matrix.pattern, pattern_);
     tiles->built.set_pattern(matrix.pattern);
@@ -319,6 +318,7 @@ void BoundProduct::set_matrix(const SparseMatrix& matrix) {
     pattern_ = matrix.pattern;
     tiles->w = matrix.values;
     tiles->values.clear();
+    has_run_ = false;
     return;
   }
   const std::shared_ptr<ops::PackedWeight>& own = std::get<OnHost>(side_).own;
@@ -329,6 +329,7 @@ void BoundProduct::set_matrix(const SparseMatrix& matrix) {
   else
     std::get<sparse::PackedElements>(own->form).set_matrix(matrix, parallel());
   pattern_ = matrix.pattern;
+  has_run_ = false;
 }
 
 uint32_t BoundProduct::steps() const {

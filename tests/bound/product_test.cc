@@ -240,6 +240,23 @@ TEST(PublicProduct, HasAGradientAfterARunOfAnSddmm) {
   }
 }
 
+TEST(PublicProduct, KeepsItsGradientWhenItRefusesAMatrix) {
+  std::vector<float> x = random_floats(size_t{kCols} * kColumns, 2);
+  std::vector<float> y = random_floats(size_t{kRows} * kColumns, 3);
+  const SparseMatrix other_shape = generate({PatternKind::random, kRows, kCols + 8, 0.1, 8, 1});
+  for (const Machine& machine : {Machine::host(1), Machine::find("bow")}) {
+    const SparseMatrix weight = weight_of(8);
+    Product sddmm(weight, kColumns, machine,
+                  {.kind = ProductKind::sddmm, .capacity = weight.pattern.blocks() + 40});
+    sddmm.run(rows_of(x), rows_of(y));
+    const std::vector<float> gradient = sddmm.gradient();
+    EXPECT_USAGE_ERROR("for a weight of 48", sddmm.set_matrix(other_shape));
+    EXPECT_EQ(sddmm.gradient(), gradient);
+    sddmm.set_matrix(weight_of(8, 5));
+    EXPECT_USAGE_ERROR("run the product", (void)sddmm.gradient());
+  }
+}
+
 TEST(PublicProduct, RefusesArraysThatAreNoMatrices) {
   std::vector<float> x(size_t{kCols} * kColumns), y(size_t{kRows} * kColumns);
   const MatrixView<float> good_x = rows_of(x), good_y = rows_of(y);
