@@ -434,6 +434,7 @@ TEST(DynamicElements, RefuseWhatDoesNotFitAndStayAsTheyWere) {
   PackedElements fixed(matrix_of(3, 4, elements), Type::f32);
   EXPECT_USAGE_ERROR("its pattern is fixed", fixed.set_pattern(fixed.pattern()));
   EXPECT_USAGE_ERROR("places", PackedElements::dynamic(1 << 20, 1 << 20, 1ULL << 32, Type::f32));
+  EXPECT_USAGE_ERROR("places", PackedElements::dynamic(3, 4, UINT64_MAX, Type::f32));
 }
 
 /// Each element of the transposed index, and the place that its value comes from.

@@ -55,6 +55,7 @@ PackedElements PackedElements::dynamic(uint32_t rows, uint32_t cols, uint64_t ca
 PackedElements PackedElements::with_room(uint32_t rows, uint32_t cols, uint64_t capacity, Type type,
                                          const ElementPacking& packing) {
   PackedElements w(split_for_shape(rows, cols, capacity, packing), type);
+  w.check_places(capacity);  // before sums with it overflow
   const uint64_t places = most_places(w.index_, capacity);
   w.check_places(places);
   w.dynamic_ = std::make_unique<Dynamic>();
