@@ -339,6 +339,7 @@ TEST(DynamicBlocks, RefuseWhatCannotBe) {
   EXPECT_THROW(fixed.set_pattern(weight.pattern()), UsageError);
   EXPECT_THROW(fixed.replace({}, {}), UsageError);
   EXPECT_THROW(PackedBlocks(weight.pattern(), Type::f32, 2), UsageError);
+  EXPECT_USAGE_ERROR("can be told apart", PackedBlocks(weight.pattern(), Type::f32, uint64_t{1} << 62));
 }
 
 TEST(DynamicBlocks, TransposedIndexIsBuiltOnceByWhoeverComesFirst) {

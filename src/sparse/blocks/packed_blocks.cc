@@ -18,6 +18,12 @@ void check(const Pattern& pattern) {
   validate(pattern);
 }
 
+/// A capacity, before room for it is allocated.
+uint64_t checked(uint64_t capacity) {
+  if (capacity > UINT32_MAX) malformed("{} blocks; at most 2^32 - 1 can be told apart", capacity);
+  return capacity;
+}
+
 }  // namespace
 
 bool is_kernel_block_size(uint32_t block_size) {
@@ -69,14 +75,13 @@ PackedBlocks::PackedBlocks(const Pattern& pattern, Type type, uint64_t capacity,
     : type_(type),
       rows_(pattern.rows),
       cols_(pattern.cols),
-      capacity_(capacity),
+      capacity_(checked(capacity)),
       slot_order_(order),
       order_(order_of(pattern.block_size)),
       transposed_(new Transposed),
       changes_(is_dynamic() ? new Changes(capacity) : nullptr) {
   validate_weight_type(type);
   check(pattern);
-  if (capacity > UINT32_MAX) malformed("{} blocks; at most 2^32 - 1 can be told apart", capacity);
   check_capacity(pattern.blocks());
   index_ = empty_index(pattern.block_rows(), pattern.block_cols(), capacity_, order != SlotOrder::in_turn);
   set_positions(index_, pattern);
