@@ -420,6 +420,7 @@ TEST(DynamicElements, RefuseWhatDoesNotFitAndStayAsTheyWere) {
   refuses({3, 4, 1, {0, 1, 1, 1}, {4}}, "");
   refuses({3, 4, 1, {0, 2, 1, 3}, {0, 1, 2}}, "");
   refuses({3, 4, 1, {0, 1}, {0}}, "");
+  refuses({3, 4, 1, {1, 2, 2, 2}, {0, 1}}, "crow_indices[0] is 1");
   const auto refuses_edit = [&](std::vector<BlockPosition> drop, std::vector<BlockPosition> grow,
                                 const char* why) {
     EXPECT_USAGE_ERROR(why, packed.replace(drop, grow));

@@ -10,8 +10,9 @@ namespace tessera::sparse {
 RowSplits::RowSplits(const Pattern& pattern, uint32_t k_block, const base::ParallelFor& parallel)
     : rows_(pattern.rows) {
   constexpr uint32_t kRowsAtATime = 64;
-  std::atomic<bool> sound =
-      pattern.crow_indices.size() == uint64_t{rows_} + 1 && pattern.crow_indices.back() == pattern.blocks();
+  std::atomic<bool> sound = pattern.crow_indices.size() == uint64_t{rows_} + 1 &&
+                            pattern.crow_indices.front() == 0 &&
+                            pattern.crow_indices.back() == pattern.blocks();
   if (sound) {
     begin_.resize(((pattern.cols + uint64_t{k_block} - 1) / k_block + 1) * rows_);
     parallel((rows_ + kRowsAtATime - 1) / kRowsAtATime, [&](uint32_t i) {
