@@ -74,10 +74,11 @@ bool takes(const program::FieldView& field) {
 }
 bool has_rows(const program::FieldView& field) { return field.empty() || has_contiguous_rows(field); }
 
+// Without terms, the factors lack the size of the result, which vectors take from them.
 bool takes_forward(const program::Vertex& v) {
   using namespace panel_forward_field;
   const bool is_matrix = v.fields[window].empty();
-  return has_rows(v.fields[w]) && has_rows(v.fields[bias]) && takes(v.fields[y]) &&
+  return !v.fields[x].empty() && has_rows(v.fields[w]) && has_rows(v.fields[bias]) && takes(v.fields[y]) &&
          (is_matrix ? takes(v.fields[x]) : has_rows(v.fields[x]));
 }
 bool takes_input_gradient(const program::Vertex& v) {
@@ -88,7 +89,7 @@ bool takes_input_gradient(const program::Vertex& v) {
 bool takes_weight_gradient(const program::Vertex& v) {
   using namespace panel_weight_gradient_field;
   const DenseGradientScratch wanted({v.fields[x], v.fields[dw]}, v.fields[x].cols);
-  return has_rows(v.fields[dw]) && takes(v.fields[x]) && takes(v.fields[dy]) &&
+  return !v.fields[x].empty() && has_rows(v.fields[dw]) && takes(v.fields[x]) && takes(v.fields[dy]) &&
          (has_rows(v.fields[x]) || v.fields[scratch].cols >= wanted.total);
 }
 

@@ -48,10 +48,10 @@ void weight_gradient(const program::Vertex& v, bool adds) {
   const DenseScalars of(v.fields[scalars], adds);
   const FieldView &gradient = v.fields[dy], &in = v.fields[x], &out = v.fields[dw];
   for (uint32_t i = 0; i < out.rows * kPanelRows; ++i)
-    for (uint32_t c = 0; c < in.cols; ++c) {
+    for (uint32_t c = 0; c < out.cols / kPanelRows; ++c) {
       const uint32_t panel = i / kPanelRows, at = c * kPanelRows + i % kPanelRows;
       float sum = 0;
-      if (i < gradient.cols) {
+      if (gradient.empty() || i < gradient.cols) {
         for (uint32_t j = 0; j < in.rows; ++j) sum += value_at(gradient, j, i) * value_at(in, j, c);
         sum = scaled(of, sum, out, panel, at);
       }
