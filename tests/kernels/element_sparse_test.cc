@@ -193,7 +193,7 @@ TEST_P(ElementSparse, StreamsYWhereverItsRowsBegin) {
     c.x.gap = c.y.gap = 16 * (seed % 3);
     c.x.by_columns = c.y.by_columns = false;
     c.epilogue.beta = 0;
-    c.schedule.panel_cols = static_cast<uint16_t>(16 * (1 + seed % 8));
+    c.schedule.panel_cols = static_cast<uint16_t>(seed % 4 == 0 ? 5 + seed % 11 : 16 * (1 + seed % 8));
     c.schedule.stream_y = true;
     check(c, seed, element_spmm, 1 + seed % 3, 1 + seed % 2);
     if (HasFatalFailure()) return;

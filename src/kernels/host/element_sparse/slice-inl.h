@@ -134,9 +134,10 @@ class PanelSlice {
     return slice.schedule.stream_y && slice.y.col_stride == 1 && slice.epilogue.beta == 0;
   }
 
-  // Rotation of rows of Y, and of X with them, for non-temporal stores of Y.
+  // Rotation of rows of Y, and of X with them, for non-temporal stores of Y; panels are then whole vectors.
   static Rotation rotation_of_y(const ElementSlice& slice) {
-    if (!streams(slice) || slice.seen || slice.x.col_stride != 1 || Loop::width() < kLanes) return {};
+    const bool are_vectors = slice.schedule.panel_cols >= kLanes;
+    if (!streams(slice) || slice.seen || slice.x.col_stride != 1 || !are_vectors) return {};
     return rotation_to_align(slice.y, slice.col_begin, slice.col_end - slice.col_begin);
   }
 
