@@ -104,7 +104,7 @@ void check_blocks(uint64_t seed, void (*kernel)(const BlockSddmmSlice&)) {
     slots.push_back(static_cast<uint32_t>(pattern.blocks() - 1 - i));
   const bool with_slots = random.coin();
   if (with_slots) slice.weight.slots = slots.data();
-  slice.schedule.group_rows = random.one_of({1U, 32U, 96U, 5000U});
+  slice.schedule.group_rows = random.one_of({1U, 32U, 96U, 5000U, UINT32_MAX});
   slice.schedule.panel_cols = random.one_of({1U, 64U, 128U, 512U});
   std::vector<StoredElement> places;
   for (uint32_t row = 0; row < pattern.block_rows(); ++row)

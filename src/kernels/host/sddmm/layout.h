@@ -31,7 +31,8 @@ struct BlockSddmmScratch {
                     const SddmmLayouts& layouts)
       : width(round_up(std::min(std::max(schedule.panel_cols, 1U), std::max(n, 1U)), kMaxLanes)) {
     x = round_up(block_rows, kMaxLanes);
-    const size_t x_rows = std::min(round_up(std::max(schedule.group_rows, 1U), w.block_size), w.cols);
+    const uint32_t group_rows = std::clamp(schedule.group_rows, 1U, std::max(w.cols, 1U));
+    const size_t x_rows = std::min(round_up(group_rows, w.block_size), w.cols);
     const size_t dy_rows = std::min(block_rows * w.block_size, w.rows);
     dy = x + (layouts.x_by_columns ? x_rows * width : 0);
     total = dy + (layouts.dy_by_columns ? dy_rows * width : 0);
