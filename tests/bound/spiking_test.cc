@@ -424,6 +424,8 @@ TEST(SpikingNetworks, RejectsWhatCannotBe) {
             "a spiking layer has 0 steps and 2 samples; there must be 1 to 65535 steps, and a sample");
   EXPECT_EQ(error({{.inputs = 3, .neurons = 4}}, 3, 2, {.capacities = {5}}),
             "layer 0 of 4 neurons has lists of 5; they need no more room than for all");
+  EXPECT_EQ(error({readout(1, 65536)}, 1, 65537, {.capacities = {1}}),
+            "lists of 1 steps, 65537 samples and 65536 neurons are too long: take fewer samples");
   EXPECT_EQ(error({{.inputs = 3,
                     .neurons = 4,
                     .neuron = {.reset = Reset::late_zero, .reset_gradient = ResetGradient::attached}}}),

@@ -78,13 +78,15 @@ void check(const SpikingProblem& p) {
   if (p.capacity > p.layer.neurons)
     throw UsageError(fmt::format("lists of {} neurons have room for {}; they need no more than all",
                                  p.layer.neurons, p.capacity));
-  // Kernels number the places of lists, and the gradients of a sample, in 32 bits.
+  // Kernels number the places of lists, and the gradients of a sample, in 32 bits; rows of potentials, and of
+  // counts, have as many columns.
   const uint64_t places = uint64_t{p.steps} * p.batch * std::max(p.in_capacity, p.room());
   const uint64_t gradients = (uint64_t{p.steps} + 1) * p.layer.neurons * (p.layer.recurrent ? 1 : 0);
-  if (std::max(places, gradients) >> 32 != 0)
+  const uint64_t columns = uint64_t{p.batch} * std::max(p.layer.neurons, 2U);
+  if (std::max({places, gradients, columns}) >> 32 != 0)
     throw UsageError(
         fmt::format("lists of {} steps, {} samples and {} neurons are too long: take fewer samples", p.steps,
-                    p.batch, std::max(p.in_capacity, p.room())));
+                    p.batch, std::max(p.in_capacity, p.layer.neurons)));
   if (p.expected_inputs < 0 || p.expected_listed < 0)
     throw UsageError("expected means of spikes must not be negative");
 }
