@@ -5,15 +5,16 @@
 // then <hwy/highway.h>.
 #pragma once
 
-// Under the thread sanitizer without AVX-512: threads race on any instruction set.
-#ifdef __SANITIZE_THREAD__
-#define TESSERA_DISABLED_UNDER_SANITIZER HWY_AVX3
+// AVX-512 takes longest to compile: cmake/instruction_sets.cmake leaves it out for hosts without it. Under the
+// thread sanitizer, threads race on any instruction set.
+#if defined(TESSERA_NO_AVX512) || defined(__SANITIZE_THREAD__)
+#define TESSERA_DISABLED_TARGET HWY_AVX3
 #else
-#define TESSERA_DISABLED_UNDER_SANITIZER 0
+#define TESSERA_DISABLED_TARGET 0
 #endif
 #define HWY_DISABLED_TARGETS                                                              \
   (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | \
-   TESSERA_DISABLED_UNDER_SANITIZER)
+   TESSERA_DISABLED_TARGET)
 
 /// Whether the target that is being compiled has vectors. With one lane there is nothing to vectorise, and
 /// references are the kernels.
