@@ -33,7 +33,7 @@
   X(structured)                    \
   X(permute)                       \
   X(permute_features)              \
-  X(take)                          \
+  X(select_features)               \
   X(spiking)                       \
   X(spike_counts)                  \
   X(neurons)                       \

@@ -17,7 +17,7 @@ using ops::Operand;
 using program::Box;
 using program::MappedBox;
 
-// Take.
+// Selections.
 
 const std::vector<int64_t>& select_features_places_of(const Node& node) { return node.list("places"); }
 
@@ -30,21 +30,22 @@ Types infer_select(const Signature& s) {
   for (const TensorType& x : s.inputs) {
     TensorType same = s.inputs[0];
     if (x.pattern || x.shape.empty() || same.shape.empty())
-      throw UsageError(fmt::format("take: nothing can be taken from {}", to_string(x)));
+      throw UsageError(fmt::format("select_features: nothing can be taken from {}", to_string(x)));
     same.shape.back() = x.shape.back();
     if (!(same == x))
-      throw UsageError(fmt::format("take: {} and {} differ in more than the last dimension",
+      throw UsageError(fmt::format("select_features: {} and {} differ in more than the last dimension",
                                    to_string(s.inputs[0]), to_string(x)));
     features += x.cols();
   }
   const std::vector<int64_t>& places = select_features_places_of(s.attributes);
   const auto outside = std::ranges::find_if(places, [&](int64_t at) { return at < 0 || at >= features; });
   if (outside != places.end())
-    throw UsageError(
-        fmt::format("take: place {} is not one of the {} of {}", *outside, features, to_string(s.inputs[0])));
+    throw UsageError(fmt::format("select_features: place {} is not one of the {} of {}", *outside, features,
+                                 to_string(s.inputs[0])));
   const int64_t neighbours = s.attributes.integer("neighbours", 1);
   if (places.empty() || neighbours < 1 || static_cast<int64_t>(places.size()) % neighbours != 0)
-    throw UsageError(fmt::format("take: {} places in groups of {} neighbours", places.size(), neighbours));
+    throw UsageError(
+        fmt::format("select_features: {} places in groups of {} neighbours", places.size(), neighbours));
   TensorType y = s.inputs[0];
   y.shape.back() = static_cast<uint32_t>(places.size());
   return {y};
@@ -67,14 +68,14 @@ Value zero_feature(Value of) {
   return of.graph->constant("", zero.shape, std::vector<float>(zero.elements()), zero.type);
 }
 
-Value take_from(const std::vector<Value>& parts, std::vector<int64_t> places, int64_t neighbours = 1) {
+Value select_from(const std::vector<Value>& parts, std::vector<int64_t> places, int64_t neighbours = 1) {
   return parts[0].owner().apply("select_features", parts,
                                 {{"places", std::move(places)}, {"neighbours", neighbours}})[0];
 }
 
 /// The gradients of an element's uses become neighbours, and are added; zeros where one has fewer than
 /// others, and for those that have none.
-std::optional<Value> take_gradient_of(const Differentiation& d, int64_t first, uint32_t count) {
+std::optional<Value> selection_gradient(const Differentiation& d, int64_t first, uint32_t count) {
   std::vector<std::vector<int64_t>> uses = uses_of(d.node, first, count);
   std::vector<int64_t> position(count);  // among the used ones
   int64_t used = 0;
@@ -90,12 +91,12 @@ std::optional<Value> take_gradient_of(const Differentiation& d, int64_t first, u
     places.insert(places.end(), of_element.begin(), of_element.end());
     places.insert(places.end(), most.size() - of_element.size(), dy.type().cols());
   }
-  const Value dx = sum_neighbours(take_from(from, std::move(places), static_cast<int64_t>(most.size())),
+  const Value dx = sum_neighbours(select_from(from, std::move(places), static_cast<int64_t>(most.size())),
                                   static_cast<uint32_t>(most.size()));
   if (used == count) return dx;
   for (int64_t& at : position)
     if (at < 0) at = used;
-  return take_from({dx, zero_feature(dx)}, std::move(position));
+  return select_from({dx, zero_feature(dx)}, std::move(position));
 }
 
 Gradients select_gradient(const Differentiation& d) {
@@ -103,7 +104,7 @@ Gradients select_gradient(const Differentiation& d) {
   int64_t first = 0;
   for (size_t i = 0; i < d.node.inputs.size(); ++i) {
     const uint32_t count = d.input(i).type().cols();
-    gradients.push_back(take_gradient_of(d, first, count));
+    gradients.push_back(selection_gradient(d, first, count));
     first += count;
   }
   return gradients;
@@ -211,7 +212,7 @@ void lower_select(Lowering& l, const Node& node) {
       l.output(0, map_neighbours(rows, l.input(0).cols(), neighbours_of(node), l.builder().machine().tiles)));
 }
 
-std::vector<Case> take_cases() {
+std::vector<Case> select_cases() {
   const auto of = [](std::vector<int64_t> places, std::initializer_list<TensorType> inputs) {
     return Case{inputs, {{"places", std::move(places)}}};
   };
@@ -242,7 +243,7 @@ Gradients sum_gradient(const Differentiation& d) {
   const int64_t neighbours = d.node.integer("neighbours");
   std::vector<int64_t> places(d.input(0).type().cols());
   for (size_t i = 0; i < places.size(); ++i) places[i] = static_cast<int64_t>(i) / neighbours;
-  return {take_from({*d.dy[0]}, std::move(places), neighbours)};
+  return {select_from({*d.dy[0]}, std::move(places), neighbours)};
 }
 
 std::vector<Array> sum_reference(const Evaluation& e) {
@@ -280,30 +281,30 @@ std::vector<Case> sum_cases() {
 
 constexpr size_t kMostSelectedFrom = 4096;
 
-constexpr Operation kTake[] = {{"select_features",
-                                1,
-                                kMostSelectedFrom,
-                                infer_select,
-                                select_gradient,
-                                select_reference,
-                                feature_rows,
-                                lower_select,
-                                take_cases,
-                                {.keeps_samples = rows_of_all_keep_samples}},
-                               {"sum_neighbours",
-                                1,
-                                1,
-                                infer_sum,
-                                sum_gradient,
-                                sum_reference,
-                                feature_rows,
-                                lower_sum,
-                                sum_cases,
-                                {.keeps_samples = rows_of_all_keep_samples}}};
+constexpr Operation kSelectFeatures[] = {{"select_features",
+                                          1,
+                                          kMostSelectedFrom,
+                                          infer_select,
+                                          select_gradient,
+                                          select_reference,
+                                          feature_rows,
+                                          lower_select,
+                                          select_cases,
+                                          {.keeps_samples = rows_of_all_keep_samples}},
+                                         {"sum_neighbours",
+                                          1,
+                                          1,
+                                          infer_sum,
+                                          sum_gradient,
+                                          sum_reference,
+                                          feature_rows,
+                                          lower_sum,
+                                          sum_cases,
+                                          {.keeps_samples = rows_of_all_keep_samples}}};
 
 }  // namespace
 
-std::span<const Operation> take_operations() { return kTake; }
+std::span<const Operation> select_features_operations() { return kSelectFeatures; }
 
 Value select_features(Value x, const std::vector<uint32_t>& places) {
   return x.owner().apply("select_features", {x},
