@@ -104,7 +104,7 @@ class LayerBuilder {
     return normal(what, {outputs, inputs}, 1 / std::sqrt(inputs), lr_scale);
   }
 
-  /// Scaled: rotations by random angles, which keep the length of every vector; published: normal.
+  /// Scaled: rotations by random angles, which keep the length of every vector; otherwise normal.
   Value twiddle(const std::string& what, const Shape& shape, double lr_scale) {
     if (!options_.scaled) return normal(what, shape, std::sqrt(0.5), lr_scale);
     std::vector<float> values(TensorType{Type::f32, shape, {}, {}}.elements());
@@ -144,11 +144,11 @@ class LayerBuilder {
     return finish(butterfly_of("twiddle2", permute_features(half, places), outputs_, kBpbpRate));
   }
 
-  /// Published: both factors alike, which makes the product the smaller, the larger the rank.
+  /// Not scaled: both factors alike, which makes the product the smaller, the larger the rank.
   Value low_rank(bool scaled) {
-    const double r = options_.rank, published = 1 / std::sqrt(r * inputs_);
-    const double first = scaled ? 1 / std::sqrt(inputs_) : published;
-    const double second = scaled ? 1 / std::sqrt(r) : published;
+    const double r = options_.rank, alike = 1 / std::sqrt(r * inputs_);
+    const double first = scaled ? 1 / std::sqrt(inputs_) : alike;
+    const double second = scaled ? 1 / std::sqrt(r) : alike;
     const Value v = normal("v", {options_.rank, inputs_}, first, scaled ? kLowRankFirstRate : 1);
     const Value u = normal("u", {outputs_, options_.rank}, second, scaled ? kLowRankSecondRate : 1);
     return linear(linear(x_, v), u);

@@ -67,8 +67,8 @@ Initial uniform_values(uint64_t count, uint32_t inputs, const RandomStream& rand
   return Initial::from(std::move(values));
 }
 
-/// An output layer as published.
-Value published_output(Graph& graph, const TrainingSettings& s, Value x) {
+/// The output layer of the recipe `paper`.
+Value paper_output(Graph& graph, const TrainingSettings& s, Value x) {
   const size_t layer = s.layers.size() - 2;
   const uint32_t m = s.layers[layer + 1], k = s.layers[layer];
   const auto stream = [&](uint32_t purpose) {
@@ -129,7 +129,7 @@ Value forward(Graph& graph, const TrainingSettings& s, const std::vector<Pattern
     const Pattern* pattern = layer < patterns.size() ? &patterns[layer] : nullptr;
     const auto bias = [&] { return graph.parameter(bias_name(layer), {s.layers[layer + 1]}); };
     if (layer == last && s.recipe == Recipe::paper) {
-      x = published_output(graph, s, x);
+      x = paper_output(graph, s, x);
     } else if (layer != last && is_structured(s)) {
       x = structured(graph, s, layer, x, groups);
       x = x + bias();

@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Model, LayerTest, testing::ValuesIn(kAll), [](const aut
   return name;
 });
 
-TEST(Layers, PublishedFastfoodHasRowsOfNormalMatrices) {
+TEST(Layers, UnscaledFastfoodHasRowsOfNormalMatrices) {
   Graph graph;
   const LayerOptions options{.structure = LayerStructure::fastfood, .scaled = false, .seed = 3};
   const Layer layer = linear_layer(graph, "hidden", graph.input("x", {4, 500}), 700, options);

@@ -79,9 +79,9 @@ void expect_same(Differentiated best, const Differentiated& unfused) {
   expect_same(std::move(best), unfused, expected);
 }
 
-class PublishedLayer : public testing::TestWithParam<LayerStructure> {};
+class UnfusedLayer : public testing::TestWithParam<LayerStructure> {};
 
-TEST_P(PublishedLayer, ComputesWhatTheBestFormDoes) {
+TEST_P(UnfusedLayer, ComputesWhatTheBestFormDoes) {
   for (const auto& [inputs, outputs] : {std::pair(32U, 32U), {20U, 44U}, {36U, 24U}}) {
     SCOPED_TRACE(testing::Message() << inputs << " to " << outputs);
     LayerOptions options{.structure = GetParam()};
@@ -95,7 +95,7 @@ TEST_P(PublishedLayer, ComputesWhatTheBestFormDoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Model, PublishedLayer,
+INSTANTIATE_TEST_SUITE_P(Model, UnfusedLayer,
                          testing::Values(LayerStructure::butterfly, LayerStructure::bpbp,
                                          LayerStructure::fastfood, LayerStructure::monarch),
                          [](const auto& of) { return std::string(name_of(of.param)); });

@@ -257,7 +257,7 @@ TEST(TiledDynamic, PlansKeepTheirWord) {
     }
 }
 
-TEST(TiledDynamic, TheFreePlannerIsNeverSlowerThanThePublishedOne) {
+TEST(TiledDynamic, TheFreePlannerIsNeverSlowerThanTheVendors) {
   const machine::Machine bow = machine::find("bow");
   for (const auto& [size, block_size, density] : {std::tuple{1024U, 8U, 1.0 / 16}, {257U, 1U, 0.1}})
     for (uint32_t n : {3U, 64U}) {

@@ -73,7 +73,7 @@ TEST(PlannerLimits, WhereNothingCanFitOnePlanIsCounted) {
 }
 
 /// A tile's copy of X is its only temporary: 64 × 150 floats, 38,400 bytes, 0.6 of 64,000.
-TEST(PlannerLimits, PublishedDensePlansKeepTemporariesToSixTenths) {
+TEST(PlannerLimits, VendorDensePlansKeepTemporariesToSixTenths) {
   const DenseShape shape{256, 64, 150, {}};
   machine::Machine m = testing::toy_machine(16);
   const auto bytes_with = [&](uint64_t tile_bytes, Planner planner) {
@@ -87,7 +87,7 @@ TEST(PlannerLimits, PublishedDensePlansKeepTemporariesToSixTenths) {
 
 /// For one tile: X's and W's parts and the partial sums, with one extra block row, as blocks may begin in the
 /// middle of one.
-TEST(PlannerLimits, PublishedStaticPlansKeepTemporariesToSixTenths) {
+TEST(PlannerLimits, VendorStaticPlansKeepTemporariesToSixTenths) {
   const Pattern pattern = random_matrix(64, 64, 4, 1.0).pattern;
   const double bytes = 4.0 * (64 * 16 + 256 * 16 + 17 * 4 * 16);
   machine::Machine m = testing::toy_machine(1);
@@ -101,7 +101,7 @@ TEST(PlannerLimits, PublishedStaticPlansKeepTemporariesToSixTenths) {
 }
 
 /// A dynamic plan's are a fifth of the memory.
-TEST(PlannerLimits, PublishedDynamicPlansKeepTemporariesToAFifth) {
+TEST(PlannerLimits, VendorDynamicPlansKeepTemporariesToAFifth) {
   const DynamicShape shape{64, 64, 16, 4, 64, {}};
   machine::Machine m = testing::toy_machine(16);
   const auto smallest = [&](Planner planner) {

@@ -174,7 +174,7 @@ class GridSearch {
     const Estimate estimate(shape_, partition, m_);
     Expected<DensePartition> expected = estimate.all();
     if (planner_ == Planner::vendor &&
-        estimate.temporaries() > kPublishedMemoryFraction * static_cast<double>(m_.tile_bytes))
+        estimate.temporaries() > kVendorMemoryFraction * static_cast<double>(m_.tile_bytes))
       expected.bytes = std::max(expected.bytes, 1.0 + static_cast<double>(m_.tile_bytes));
     found_.push_back(expected);
   }

@@ -152,7 +152,7 @@ struct Partitions {
     all.erase(all.begin() + static_cast<int64_t>(first), all.end());
     for (const Expected<Partition>& expected : search(Planner::best))
       if (std::none_of(all.begin(), all.begin() + static_cast<int64_t>(first),
-                       [&](const auto& published) { return published.partition == expected.partition; }))
+                       [&](const auto& vendor) { return vendor.partition == expected.partition; }))
         all.push_back(expected);
     recounted += first;
   }

@@ -17,13 +17,13 @@ using base::ceil_divide;
 using machine::Machine;
 using program::Phase;
 
-/// Published headroom of a bucket beyond equal slices, for values and metadata.
+/// Headroom of the vendor's buckets beyond equal slices, for values and metadata.
 constexpr double kHeadRoom = 0.3;
 
 // Limits of the vendor's planner, fitted to its products (docs/machine-model.md): the fraction of a tile's
 // memory for temporaries, and at b = 1 the bytes of a tile's parts of X and of Y.
-constexpr double kPublishedFraction = 0.2;
-constexpr double kPublishedPart = 8192;
+constexpr double kVendorTemporaryFraction = 0.2;
+constexpr double kVendorPartBytes = 8192;
 
 uint32_t blocks_across(uint32_t elements, uint32_t block_size) {
   return static_cast<uint32_t>(ceil_divide(elements, block_size));
@@ -103,8 +103,8 @@ class DynamicEstimate {
 
   bool is_within_vendor_limits() const {
     return x_bytes() + bucket_bytes() + partial_bytes() <=
-               kPublishedFraction * static_cast<double>(m_.tile_bytes) &&
-           (s_.block_size > 1 || std::max(x_bytes(), partial_bytes()) <= kPublishedPart);
+               kVendorTemporaryFraction * static_cast<double>(m_.tile_bytes) &&
+           (s_.block_size > 1 || std::max(x_bytes(), partial_bytes()) <= kVendorPartBytes);
   }
 
  private:

@@ -100,7 +100,7 @@ bool PartitionEstimate::keeps_vendor_limits(double bytes) const {
   return partition_.col_parts <= kMostColParts && partition_.bands <= kMostBands &&
          uint64_t{2} * partition_.col_parts * partition_.bands <= std::max(2U, m_.tiles) &&
          run <= static_cast<double>(kMostRun) * (b_ > 1 ? 8 * b_ : 1) && (b_ > 1 || blocks_ <= kMostRun) &&
-         bytes <= kPublishedMemoryFraction * static_cast<double>(m_.tile_bytes);
+         bytes <= kVendorMemoryFraction * static_cast<double>(m_.tile_bytes);
 }
 
 double PartitionEstimate::used_columns(double tiles) const {
