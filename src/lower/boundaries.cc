@@ -35,16 +35,16 @@ struct Called {
 };
 
 /// A value inside a function, or of the graph around it.
-struct Place {
+struct ScopedValue {
   std::optional<size_t> function;
   ValueId id = 0;
 
-  auto operator<=>(const Place&) const = default;
+  auto operator<=>(const ScopedValue&) const = default;
 };
 
 /// Values that calls pass on as they are: what one gives and another takes, or what several functions take.
 struct Passed {
-  std::vector<Place> places = {};
+  std::vector<ScopedValue> values = {};
   bool is_computed = false;                    ///< whether calls give it
   std::vector<ops::OperandLayout> parts = {};  ///< that they may have
 };
@@ -99,23 +99,23 @@ class BoundarySearch {
     }
   }
 
-  const Lowering& lowering_of(const Place& place) const {
-    return place.function ? called_[*place.function]->lowering : around_;
+  const Lowering& lowering_of(const ScopedValue& value) const {
+    return value.function ? called_[*value.function]->lowering : around_;
   }
 
-  bool is_free(const Place& place) const {
-    const Lowering& l = lowering_of(place);
-    const TensorType& type = l.graph().type(place.id);
-    return !l.form_of(place.id) && !type.pattern && type.elements() > 1 && !l.is_part(place.id);
+  bool is_free(const ScopedValue& value) const {
+    const Lowering& l = lowering_of(value);
+    const TensorType& type = l.graph().type(value.id);
+    return !l.form_of(value.id) && !type.pattern && type.elements() > 1 && !l.is_part(value.id);
   }
 
   void find_passed() {
-    std::map<Place, std::vector<Place>> beside;
-    std::set<Place> given;
-    std::vector<Place> all;
+    std::map<ScopedValue, std::vector<ScopedValue>> beside;
+    std::set<ScopedValue> given;
+    std::vector<ScopedValue> all;
     for (const auto& [node, function] : calls_) {
       const auto connect = [&, function = function](ValueId outside, ValueId inside) {
-        const Place one{{}, outside}, other{function, inside};
+        const ScopedValue one{{}, outside}, other{function, inside};
         beside[one].push_back(other);
         beside[other].push_back(one);
         all.push_back(one);
@@ -128,21 +128,21 @@ class BoundarySearch {
         connect(node->outputs[position++], id);
       }
     }
-    std::set<Place> seen;
-    for (const Place& first : all) {
+    std::set<ScopedValue> seen;
+    for (const ScopedValue& first : all) {
       Passed passed;
       std::set<size_t> functions;
-      std::vector<Place> reached = {first};
+      std::vector<ScopedValue> reached = {first};
       for (size_t i = 0; i < reached.size(); ++i) {
-        const Place place = reached[i];
-        if (!seen.insert(place).second) continue;
-        passed.places.push_back(place);
-        passed.is_computed = passed.is_computed || given.contains(place);
-        if (place.function) functions.insert(*place.function);
-        reached.insert(reached.end(), beside[place].begin(), beside[place].end());
+        const ScopedValue value = reached[i];
+        if (!seen.insert(value).second) continue;
+        passed.values.push_back(value);
+        passed.is_computed = passed.is_computed || given.contains(value);
+        if (value.function) functions.insert(*value.function);
+        reached.insert(reached.end(), beside[value].begin(), beside[value].end());
       }
       if ((passed.is_computed || functions.size() > 1) &&
-          std::ranges::all_of(passed.places, [&](const Place& place) { return is_free(place); }))
+          std::ranges::all_of(passed.values, [&](const ScopedValue& value) { return is_free(value); }))
         passed_.push_back(std::move(passed));
     }
     chosen_.resize(passed_.size());
@@ -158,21 +158,21 @@ class BoundarySearch {
       free.push_back(called_[f]->search->run(boundary));
     }
     for (Passed& passed : passed_)
-      for (const Place& place : passed.places) {
-        if (!place.function || !passed.is_computed) continue;
-        const ChosenLayouts& layouts = free[*place.function];
-        add_parts(passed, layouts.values[place.id]);
-        const std::vector<Node>& nodes = lowering_of(place).graph().nodes();
+      for (const ScopedValue& value : passed.values) {
+        if (!value.function || !passed.is_computed) continue;
+        const ChosenLayouts& layouts = free[*value.function];
+        add_parts(passed, layouts.values[value.id]);
+        const std::vector<Node>& nodes = lowering_of(value).graph().nodes();
         for (size_t n = 0; n < nodes.size(); ++n)
           for (size_t i = 0; i < nodes[n].inputs.size(); ++i)
-            if (nodes[n].inputs[i] == place.id) add_parts(passed, layouts.nodes[n].inputs[i]);
+            if (nodes[n].inputs[i] == value.id) add_parts(passed, layouts.nodes[n].inputs[i]);
       }
     let_functions_take_parts();
   }
 
-  bool is_passed(const Place& place) const {
+  bool is_passed(const ScopedValue& value) const {
     return std::ranges::any_of(passed_, [&](const Passed& passed) {
-      return std::ranges::find(passed.places, place) != passed.places.end();
+      return std::ranges::find(passed.values, value) != passed.values.end();
     });
   }
 
@@ -185,10 +185,10 @@ class BoundarySearch {
   void let_functions_take_parts() {
     std::vector<bool> has_new(called_.size());
     for (const Passed& passed : passed_)
-      for (const Place& place : passed.places)
+      for (const ScopedValue& value : passed.values)
         for (const ops::OperandLayout& parts : passed.parts)
-          if (place.function && called_[*place.function]->lowering.add_parts(parts))
-            has_new[*place.function] = true;
+          if (value.function && called_[*value.function]->lowering.add_parts(parts))
+            has_new[*value.function] = true;
     for (size_t f = 0; f < called_.size(); ++f)
       if (has_new[f]) called_[f]->search.emplace(called_[f]->lowering, called_[f]->costs);
   }
@@ -203,10 +203,10 @@ class BoundarySearch {
   void choose(size_t p, const Choice& choice) {
     const Passed& passed = passed_[p];
     chosen_[p] = choice;
-    for (const Place& place : passed.places) {
-      if (!place.function) continue;
-      Called& called = *called_[*place.function];
-      called.boundary[place.id] = layout_in(called.lowering, passed, choice);
+    for (const ScopedValue& value : passed.values) {
+      if (!value.function) continue;
+      Called& called = *called_[*value.function];
+      called.boundary[value.id] = layout_in(called.lowering, passed, choice);
     }
   }
 
@@ -223,11 +223,11 @@ class BoundarySearch {
     if (!chosen_[p] || !chosen_[p]->parts) return 0;
     const ValueLayout parts = layout_in(around_, passed_[p], *chosen_[p]);
     double seconds = 0;
-    for (const Place& place : passed_[p].places) {
-      if (place.function) continue;
-      const auto& node = graph_.info(place.id).node;
-      if (!node || !is_call(graph_.nodes()[*node])) seconds += costs_.seconds(place.id, kRows, parts);
-      if (is_taken_[place.id]) seconds += costs_.seconds(place.id, parts, kRows);
+    for (const ScopedValue& value : passed_[p].values) {
+      if (value.function) continue;
+      const auto& node = graph_.info(value.id).node;
+      if (!node || !is_call(graph_.nodes()[*node])) seconds += costs_.seconds(value.id, kRows, parts);
+      if (is_taken_[value.id]) seconds += costs_.seconds(value.id, parts, kRows);
     }
     return seconds;
   }

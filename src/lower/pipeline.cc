@@ -93,7 +93,7 @@ void PipelineLowering::lower() {
   find_passes();
   const auto add = [&](const auto& what) { around_.add_as(around_.node_, what); };
   add([&] { place_given(); });
-  for (Pass& pass : passes_) lower(pass);
+  for (LoweredPass& pass : passes_) lower(pass);
   add([&] { add_beginnings(); });
   add([&] { add_sendings(); });
   list_events();
@@ -128,9 +128,10 @@ void PipelineLowering::find_passes() {
   }
 }
 
-PipelineLowering::Pass* PipelineLowering::find_pass(uint32_t stage, bool backward) {
-  const auto found = std::ranges::find_if(
-      passes_, [&](const Pass& pass) { return pass.part.stage == stage && pass.part.backward == backward; });
+PipelineLowering::LoweredPass* PipelineLowering::find_pass(uint32_t stage, bool backward) {
+  const auto found = std::ranges::find_if(passes_, [&](const LoweredPass& pass) {
+    return pass.part.stage == stage && pass.part.backward == backward;
+  });
   return found == passes_.end() ? nullptr : &*found;
 }
 
@@ -144,7 +145,7 @@ void PipelineLowering::place_given() {
   body_.place_values();  // constants
 }
 
-void PipelineLowering::lower(Pass& pass) {
+void PipelineLowering::lower(LoweredPass& pass) {
   const ops::Builder& builder = this->builder(pass);
   body_.converted_.clear();
   body_.given_by_function_ = {pass.gives.begin(), pass.gives.end()};
@@ -184,7 +185,7 @@ void PipelineLowering::lower(Pass& pass) {
   });
 }
 
-void PipelineLowering::begin_micro_batches(Pass& pass) {
+void PipelineLowering::begin_micro_batches(LoweredPass& pass) {
   const ops::Builder& builder = this->builder(pass);
   pass.counter = builder.temporary("micro_batch", Type::u32, 1, 1);
   const Operand table = after_each(pass);
@@ -197,7 +198,7 @@ void PipelineLowering::begin_micro_batches(Pass& pass) {
 }
 
 /// The rows of a micro-batch of the inputs that a pass takes.
-void PipelineLowering::take_rows(const Pass& pass) {
+void PipelineLowering::take_rows(const LoweredPass& pass) {
   const ops::Builder& builder = this->builder(pass);
   program::CopySet set{"micro-batch", {}};
   for (size_t i = 0; i < form_.inputs.size(); ++i) {
@@ -236,7 +237,7 @@ Operand PipelineLowering::like(ValueId id, uint32_t place, Role role) {
 }
 
 /// The argument as which a pass gives a result: the one in which it is computed, or a copy.
-Operand PipelineLowering::own_argument(ValueId id, const Pass& pass) {
+Operand PipelineLowering::own_argument(ValueId id, const LoweredPass& pass) {
   const ops::Builder& builder = this->builder(pass);
   const program::Program& program = builder.program();
   const Operand operand = body_.operand_of(id);
@@ -255,7 +256,7 @@ Operand PipelineLowering::own_argument(ValueId id, const Pass& pass) {
 }
 
 /// Copies outputs that are arguments too, which are known only while the pass is computed.
-void PipelineLowering::keep_outputs(const Pass& pass) {
+void PipelineLowering::keep_outputs(const LoweredPass& pass) {
   const ops::Builder& builder = this->builder(pass);
   for (const size_t output : pass.outputs) {
     const ValueId id = form_.body_outputs[output];
@@ -289,7 +290,7 @@ void PipelineLowering::give(size_t output, const ops::Builder& builder) {
 }
 
 /// For each micro-batch the number of the next one; after the last comes the first.
-Operand PipelineLowering::after_each(const Pass& pass) {
+Operand PipelineLowering::after_each(const LoweredPass& pass) {
   const auto [known, is_new] = tables_.try_emplace(place_of(pass));
   if (is_new) {
     const ops::Builder& builder = this->builder(pass);
@@ -302,7 +303,7 @@ Operand PipelineLowering::after_each(const Pass& pass) {
   return known->second;
 }
 
-void PipelineLowering::count(const Pass& pass) {
+void PipelineLowering::count(const LoweredPass& pass) {
   const ops::Builder& builder = this->builder(pass);
   const Operand next = builder.temporary("micro_batch.after", Type::u32, 1, 1);
   program::CopyGroup group = copy_of({after_each(pass).variable, {0, 1, 0, 1}}, next);
@@ -312,21 +313,21 @@ void PipelineLowering::count(const Pass& pass) {
 }
 
 void PipelineLowering::add_beginnings() {
-  for (Pass& pass : passes_) {
+  for (LoweredPass& pass : passes_) {
     if (!is_recomputed(pass)) continue;
     const ops::Builder& builder = this->builder(pass);
-    const auto setting = [&](const Pass& by) {
+    const auto setting = [&](const LoweredPass& by) {
       const StepId copy = builder.copy({"present micro_batch", {copy_of(*by.counter, *pass.present)}});
       return builder.function("begin " + name_of(pass.part), {}, copy);
     };
     pass.begin = setting(pass);
-    if (const Pass* backward = find_pass(pass.part.stage, true)) pass.begin_again = setting(*backward);
+    if (const LoweredPass* backward = find_pass(pass.part.stage, true)) pass.begin_again = setting(*backward);
   }
 }
 
 void PipelineLowering::add_sendings() {
   std::map<std::pair<size_t, uint32_t>, std::set<ValueId>> sent;
-  for (const Pass& pass : passes_)
+  for (const LoweredPass& pass : passes_)
     for (const ValueId id : pass.takes)
       if (home_of(id) != place_of(pass)) sent[{pass_of(id), place_of(pass)}].insert(id);
   for (const auto& [key, values] : sent) {
@@ -350,7 +351,7 @@ void PipelineLowering::list_events() {
   for (const std::vector<StagePass>& slot : schedule_.slots) {
     const size_t first = events_.size();
     for (const auto& [kind, stage, micro_batch] : slot) {
-      const Pass* pass = find_pass(stage, kind == PassKind::backward);
+      const LoweredPass* pass = find_pass(stage, kind == PassKind::backward);
       if (pass == nullptr || (kind == PassKind::recomputed && !pass->begin_again)) continue;
       events_.push_back({kind == PassKind::recomputed ? Event::Kind::again : Event::Kind::pass,
                          static_cast<size_t>(pass - passes_.data()), micro_batch});
@@ -364,11 +365,11 @@ void PipelineLowering::list_events() {
 }
 
 /// From when to when a buffer holds each micro-batch, in the order of the beginnings.
-std::vector<PipelineLowering::Kept> PipelineLowering::kept(const BufferKey& key) const {
+std::vector<PipelineLowering::KeptInterval> PipelineLowering::kept(const BufferKey& key) const {
   const auto& [id, place] = key;
   const size_t home = pass_of(id);
   const bool is_home = home_of(id) == place;
-  std::vector<Kept> all;
+  std::vector<KeptInterval> all;
   std::map<uint32_t, size_t> present;  // by micro-batch: position in `all`
   for (size_t e = 0; e < events_.size(); ++e) {
     const Event& event = events_[e];
@@ -390,11 +391,11 @@ std::vector<PipelineLowering::Kept> PipelineLowering::kept(const BufferKey& key)
 /// The fewest slots of a buffer in which micro-batches follow each other without overwriting one that is
 /// still kept.
 uint32_t PipelineLowering::fewest_slots(const BufferKey& key) const {
-  const std::vector<Kept> all = kept(key);
+  const std::vector<KeptInterval> all = kept(key);
   const auto suffice = [&](uint32_t slots) {
-    std::vector<const Kept*> latest(slots);
-    for (const Kept& one : all) {
-      const Kept*& before = latest[one.micro_batch % slots];
+    std::vector<const KeptInterval*> latest(slots);
+    for (const KeptInterval& one : all) {
+      const KeptInterval*& before = latest[one.micro_batch % slots];
       if (before != nullptr && before->last >= one.first) return false;
       before = &one;
     }
@@ -469,7 +470,7 @@ void PipelineLowering::emit() {
 
 Lowered::PassStep PipelineLowering::pass_step(const Event& event, uint32_t next) const {
   const bool is_send = event.kind == Event::Kind::send;
-  const Pass& pass = passes_[is_send ? sendings_[event.index].pass : event.index];
+  const LoweredPass& pass = passes_[is_send ? sendings_[event.index].pass : event.index];
   ChipSpan::Kind kind = kind_of_pass(pass.part.backward);
   if (is_send) kind = ChipSpan::Kind::exchange;
   if (event.kind == Event::Kind::again) kind = ChipSpan::Kind::recomputed;
@@ -478,7 +479,7 @@ Lowered::PassStep PipelineLowering::pass_step(const Event& event, uint32_t next)
 
 StepId PipelineLowering::emit(const Event& event) {
   if (event.kind == Event::Kind::send) return send(sendings_[event.index], event.micro_batch);
-  const Pass& pass = passes_[event.index];
+  const LoweredPass& pass = passes_[event.index];
   const ops::Builder& builder = this->builder(pass);
   const bool again = event.kind == Event::Kind::again;
   std::vector<StepId> steps;
@@ -497,7 +498,7 @@ StepId PipelineLowering::send(const Sending& sending, uint32_t micro_batch) {
   return around_.builders_.front().call(sending.function, operands);
 }
 
-StepId PipelineLowering::call_compute(const Pass& pass, uint32_t micro_batch) {
+StepId PipelineLowering::call_compute(const LoweredPass& pass, uint32_t micro_batch) {
   std::vector<Operand> operands;
   for (const ValueId id : pass.takes) operands.push_back(slot(id, place_of(pass), micro_batch));
   for (const ValueId id : pass.gives) operands.push_back(slot(id, place_of(pass), micro_batch));

@@ -47,7 +47,7 @@ class PipelineLowering {
 
  private:
   /// A pass through a stage.
-  struct Pass {
+  struct LoweredPass {
     StagePart part;
     std::vector<ValueId> takes = {};           ///< results of other passes
     std::vector<ValueId> gives = {};           ///< results that other passes take
@@ -73,7 +73,7 @@ class PipelineLowering {
     uint32_t micro_batch = 0;
   };
   /// The events in which a micro-batch of a value has to be kept.
-  struct Kept {
+  struct KeptInterval {
     uint32_t micro_batch = 0;
     size_t first = 0, last = 0;
   };
@@ -84,37 +84,39 @@ class PipelineLowering {
 
   void find_passes();
   void place_given();
-  void lower(Pass& pass);
-  void begin_micro_batches(Pass& pass);
-  void take_rows(const Pass& pass);
+  void lower(LoweredPass& pass);
+  void begin_micro_batches(LoweredPass& pass);
+  void take_rows(const LoweredPass& pass);
   /// A variable for a value on a part of the chips, which lies there as where it is computed.
   ops::Operand like(ValueId id, uint32_t place, program::Role role);
-  ops::Operand own_argument(ValueId id, const Pass& pass);
-  void keep_outputs(const Pass& pass);
-  void finish(Pass& pass);
+  ops::Operand own_argument(ValueId id, const LoweredPass& pass);
+  void keep_outputs(const LoweredPass& pass);
+  void finish(LoweredPass& pass);
   void give(size_t output, const ops::Builder& builder);
-  ops::Operand after_each(const Pass& pass);
-  void count(const Pass& pass);
+  ops::Operand after_each(const LoweredPass& pass);
+  void count(const LoweredPass& pass);
   void add_beginnings();
   void add_sendings();
   void list_events();
-  std::vector<Kept> kept(const BufferKey& key) const;
+  std::vector<KeptInterval> kept(const BufferKey& key) const;
   uint32_t fewest_slots(const BufferKey& key) const;
   void place_buffers();
   Repeated find_repeated() const;
   void emit();
   program::StepId emit(const Event& event);
   program::StepId send(const Sending& sending, uint32_t micro_batch);
-  program::StepId call_compute(const Pass& pass, uint32_t micro_batch);
+  program::StepId call_compute(const LoweredPass& pass, uint32_t micro_batch);
   ops::Operand slot(ValueId id, uint32_t place, uint32_t micro_batch) const;
 
-  const ops::Builder& builder(const Pass& pass) const { return body_.builder_of_stage(pass.part.stage); }
-  uint32_t place_of(const Pass& pass) const { return body_.place_of_stage(pass.part.stage); }
+  const ops::Builder& builder(const LoweredPass& pass) const {
+    return body_.builder_of_stage(pass.part.stage);
+  }
+  uint32_t place_of(const LoweredPass& pass) const { return body_.place_of_stage(pass.part.stage); }
   Lowered::PassStep pass_step(const Event& event, uint32_t next) const;
-  bool is_recomputed(const Pass& pass) const {
+  bool is_recomputed(const LoweredPass& pass) const {
     return !pass.part.backward && form_.pipeline.recomputed.contains(pass.part.stage);
   }
-  Pass* find_pass(uint32_t stage, bool backward);
+  LoweredPass* find_pass(uint32_t stage, bool backward);
   size_t pass_of(ValueId id) const { return body_.parts_[*body_.graph_.info(id).node]; }
   /// The part of the chips on which a value is computed.
   uint32_t home_of(ValueId id) const { return place_of(passes_[pass_of(id)]); }
@@ -124,7 +126,7 @@ class PipelineLowering {
   const LoopForm& form_;
   Lowering& body_;
   PipelineSchedule schedule_;
-  std::vector<Pass> passes_;
+  std::vector<LoweredPass> passes_;
   std::map<ValueId, ops::Operand> given_;         ///< the argument as which a pass gives a result
   std::map<uint32_t, ops::Operand> tables_;       ///< by part of the chips: the micro-batch after each
   std::map<BufferKey, program::CopyGroup> rows_;  ///< of an input for a micro-batch
