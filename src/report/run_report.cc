@@ -36,12 +36,12 @@ std::vector<std::string> words_of(const std::string& text) {
 }
 
 /// Descriptions of partitions without the words that all of them share, which would hide the differences.
-std::vector<std::string> differences_of(const std::vector<std::string>& cuts) {
+std::vector<std::string> differences_of(const std::vector<std::string>& partitions) {
   std::vector<std::vector<std::string>> words;
-  for (const std::string& cut : cuts) words.push_back(words_of(cut));
+  for (const std::string& partition : partitions) words.push_back(words_of(partition));
   for (const std::vector<std::string>& other : words)
-    if (other.size() != words[0].size()) return cuts;
-  std::vector<std::string> shorter(cuts.size());
+    if (other.size() != words[0].size()) return partitions;
+  std::vector<std::string> shorter(partitions.size());
   for (size_t w = 0; w < words[0].size(); ++w) {
     if (std::all_of(words.begin(), words.end(), [&](const auto& other) { return other[w] == words[0][w]; }))
       continue;

@@ -137,9 +137,9 @@ std::shared_ptr<const Moves> PackedElements::replace(std::span<const BlockPositi
 /// Records the rows of all blocks of a pattern.
 void PackedElements::take_pattern(const Pattern& pattern, bool keeps_values,
                                   const base::ParallelFor& parallel) {
-  const RowSplits cuts(pattern, k_block(), parallel);
+  const RowSplits splits(pattern, k_block(), parallel);
   parallel(static_cast<uint32_t>(dynamic_->rows.size()), [&](uint32_t block) {
-    dynamic_->rows[block].take(index_, block, pattern, cuts, keeps_values,
+    dynamic_->rows[block].take(index_, block, pattern, splits, keeps_values,
                                static_cast<uint32_t>(zero_place()));
   });
 }

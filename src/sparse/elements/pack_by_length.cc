@@ -191,8 +191,8 @@ std::vector<RowGroup> group_by_length(std::span<const uint16_t> lengths) {
   return row_groups;
 }
 
-uint64_t most_places(const ElementIndex& cut, uint64_t elements) {
-  const uint64_t most = elements + kRowGroupRows * std::min(elements, uint64_t{cut.chunks()} * cut.cols);
+uint64_t most_places(const ElementIndex& index, uint64_t elements) {
+  const uint64_t most = elements + kRowGroupRows * std::min(elements, uint64_t{index.chunks()} * index.cols);
   return most - most % kRowGroupRows;  // whole row groups
 }
 

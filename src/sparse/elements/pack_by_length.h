@@ -20,7 +20,7 @@ std::vector<RowGroup> group_by_length(std::span<const uint16_t> lengths);
 /// Maximum number of value places that group_by_length needs for `elements` elements of any pattern with
 /// these chunks and k-blocks: in each k-block of a chunk the first row group is filled up to its longest row,
 /// and each other row group has at most as many places as the preceding one has elements.
-uint64_t most_places(const ElementIndex& cut, uint64_t elements);
+uint64_t most_places(const ElementIndex& index, uint64_t elements);
 
 /// Sizes the arrays for any pattern of `elements` elements, so that they need not move. Each block has a
 /// spare row group.

@@ -17,14 +17,14 @@ RowSplits::RowSplits(const Pattern& pattern, uint32_t k_block, const base::Paral
     begin_.resize(((pattern.cols + uint64_t{k_block} - 1) / k_block + 1) * rows_);
     parallel((rows_ + kRowsAtATime - 1) / kRowsAtATime, [&](uint32_t i) {
       const uint32_t first = i * kRowsAtATime;
-      if (!cut(pattern, k_block, first, std::min(rows_, first + kRowsAtATime))) sound = false;
+      if (!split(pattern, k_block, first, std::min(rows_, first + kRowsAtATime))) sound = false;
     });
   }
   if (!sound) validate(pattern);  // says what is wrong
 }
 
 /// Whether the rows are those of a pattern.
-bool RowSplits::cut(const Pattern& pattern, uint32_t k_block, uint32_t first_row, uint32_t end_row) {
+bool RowSplits::split(const Pattern& pattern, uint32_t k_block, uint32_t first_row, uint32_t end_row) {
   const auto k_blocks = static_cast<uint32_t>((pattern.cols + uint64_t{k_block} - 1) / k_block);
   const double reciprocal = 1.0 / k_block;
   std::vector<uint32_t> end_of(k_blocks + size_t{1});

@@ -23,7 +23,7 @@ class RowSplits {
   const uint32_t* begin(uint32_t k_block) const { return begin_.data() + uint64_t{k_block} * rows_; }
 
  private:
-  bool cut(const Pattern& pattern, uint32_t k_block, uint32_t first_row, uint32_t end_row);
+  bool split(const Pattern& pattern, uint32_t k_block, uint32_t first_row, uint32_t end_row);
 
   uint32_t rows_ = 0;
   std::vector<uint32_t> begin_;

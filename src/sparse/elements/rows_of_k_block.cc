@@ -114,10 +114,10 @@ void RowsOfKBlock::take(const ElementIndex& index, uint32_t block, std::span<con
 }
 
 void RowsOfKBlock::take(const ElementIndex& index, uint32_t block, const Pattern& pattern,
-                        const RowSplits& cuts, bool finds_values, uint32_t none) {
+                        const RowSplits& splits, bool finds_values, uint32_t none) {
   const uint32_t chunk = block / index.k_blocks(), k = block % index.k_blocks(), first = k * index.k_block;
-  const uint32_t* begin = cuts.begin(k) + index.chunk_begin[chunk];
-  const uint32_t* end = cuts.begin(k + 1) + index.chunk_begin[chunk];
+  const uint32_t* begin = splits.begin(k) + index.chunk_begin[chunk];
+  const uint32_t* end = splits.begin(k + 1) + index.chunk_begin[chunk];
   const uint32_t rows = index.rows_of(chunk);
   uint64_t elements = 0;
   for (uint32_t row = 0; row < rows; ++row) elements += end[row] - begin[row];

@@ -29,7 +29,7 @@ class RowsOfKBlock {
   void take(const ElementIndex& index, uint32_t block, std::span<const ElementEdit> edits, uint32_t none);
 
   /// The rows of a pattern. If requested, existing elements keep their values.
-  void take(const ElementIndex& index, uint32_t block, const Pattern& pattern, const RowSplits& cuts,
+  void take(const ElementIndex& index, uint32_t block, const Pattern& pattern, const RowSplits& splits,
             bool finds_values, uint32_t none);
 
   const std::vector<RowGroup>& row_groups() const { return row_groups_; }
