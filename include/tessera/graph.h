@@ -587,9 +587,9 @@ struct ParameterGroup {
   std::vector<Value> parameters = {};
   /// Further parameters by name, where `*` stands for any characters: "*.bias".
   std::vector<std::string> names = {};
-  std::optional<double> lr_scale = {};   ///< factor of the learning rate, otherwise 1
-  std::optional<double> decay = {};      ///< instead of the optimizer's
-  std::optional<bool> trust_ratio = {};  ///< for LAMB and LARS, otherwise true
+  std::optional<double> lr_scale = {};      ///< factor of the learning rate, otherwise 1
+  std::optional<double> weight_decay = {};  ///< instead of the optimizer's
+  std::optional<bool> trust_ratio = {};     ///< for LAMB and LARS, otherwise true
 };
 
 /// How a number that a 16-bit type lacks is rounded: to the nearest one, or to one of its two neighbours so

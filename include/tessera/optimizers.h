@@ -10,7 +10,7 @@ namespace tessera::graph {
 /// Stochastic gradient descent, as PyTorch's SGD.
 struct Sgd {
   double momentum = 0;
-  double decay = 0;  ///< L2 penalty, added to the gradient
+  double weight_decay = 0;  ///< L2 penalty, added to the gradient
   bool nesterov = false;
 };
 
@@ -19,29 +19,29 @@ struct Adam {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double decay = 0;
+  double weight_decay = 0;
   bool decoupled = false;
   bool bias_correction = true;
 };
 
-/// LAMB (You et al. 2020): weight −= lr · r · u. The direction u is Adam's plus decay · weight, and the trust
-/// ratio r of each parameter is ‖weight‖ / ‖u‖, or 1 if either norm is 0. Without a trust ratio a parameter
-/// is trained by AdamW.
+/// LAMB (You et al. 2020): weight −= lr · r · u. The direction u is Adam's plus weight_decay · weight, and
+/// the trust ratio r of each parameter is ‖weight‖ / ‖u‖, or 1 if either norm is 0. Without a trust ratio a
+/// parameter is trained by AdamW.
 struct Lamb {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-6;
-  double decay = 0;
+  double weight_decay = 0;
   bool bias_correction = true;
 };
 
-/// LARS (You et al. 2017): velocity = momentum · velocity + lr · r · (gradient + decay · weight), and
+/// LARS (You et al. 2017): velocity = momentum · velocity + lr · r · (gradient + weight_decay · weight), and
 /// weight −= velocity. The trust ratio r of each parameter is
-/// trust_coefficient · ‖weight‖ / (‖gradient‖ + decay · ‖weight‖), or 1 if either norm is 0. Without a trust
-/// ratio r is 1.
+/// trust_coefficient · ‖weight‖ / (‖gradient‖ + weight_decay · ‖weight‖), or 1 if either norm is 0. Without a
+/// trust ratio r is 1.
 struct Lars {
   double momentum = 0.9;
-  double decay = 0;
+  double weight_decay = 0;
   double trust_coefficient = 0.001;
 };
 

@@ -44,40 +44,41 @@ void bind_optimizers(nb::module_& m) {
   nb::class_<graph::Sgd>(m, "Sgd", "Stochastic gradient descent.")
       .def(
           "__init__",
-          [](graph::Sgd* made, double momentum, double decay, bool nesterov) {
-            new (made) graph::Sgd{momentum, decay, nesterov};
+          [](graph::Sgd* made, double momentum, double weight_decay, bool nesterov) {
+            new (made) graph::Sgd{momentum, weight_decay, nesterov};
           },
-          "momentum"_a, "decay"_a, "nesterov"_a);
+          "momentum"_a, "weight_decay"_a, "nesterov"_a);
   nb::class_<graph::Adam>(m, "Adam", "Adam, or AdamW.")
       .def(
           "__init__",
-          [](graph::Adam* made, Betas betas, double epsilon, double decay, bool decoupled,
+          [](graph::Adam* made, Betas betas, double epsilon, double weight_decay, bool decoupled,
              bool bias_correction) {
-            new (made) graph::Adam{betas.first, betas.second, epsilon, decay, decoupled, bias_correction};
+            new (made)
+                graph::Adam{betas.first, betas.second, epsilon, weight_decay, decoupled, bias_correction};
           },
-          "betas"_a, "epsilon"_a, "decay"_a, "decoupled"_a, "bias_correction"_a);
+          "betas"_a, "epsilon"_a, "weight_decay"_a, "decoupled"_a, "bias_correction"_a);
   nb::class_<graph::Lamb>(m, "Lamb", "LAMB.")
       .def(
           "__init__",
-          [](graph::Lamb* made, Betas betas, double epsilon, double decay, bool bias_correction) {
-            new (made) graph::Lamb{betas.first, betas.second, epsilon, decay, bias_correction};
+          [](graph::Lamb* made, Betas betas, double epsilon, double weight_decay, bool bias_correction) {
+            new (made) graph::Lamb{betas.first, betas.second, epsilon, weight_decay, bias_correction};
           },
-          "betas"_a, "epsilon"_a, "decay"_a, "bias_correction"_a);
+          "betas"_a, "epsilon"_a, "weight_decay"_a, "bias_correction"_a);
   nb::class_<graph::Lars>(m, "Lars", "LARS.")
       .def(
           "__init__",
-          [](graph::Lars* made, double momentum, double decay, double trust_coefficient) {
-            new (made) graph::Lars{momentum, decay, trust_coefficient};
+          [](graph::Lars* made, double momentum, double weight_decay, double trust_coefficient) {
+            new (made) graph::Lars{momentum, weight_decay, trust_coefficient};
           },
-          "momentum"_a, "decay"_a, "trust_coefficient"_a);
+          "momentum"_a, "weight_decay"_a, "trust_coefficient"_a);
   nb::class_<ParameterGroup>(m, "ParameterGroup", "Parameters with settings of their own.")
       .def(
           "__init__",
           [](ParameterGroup* made, std::vector<std::string> names, std::optional<double> lr_scale,
-             std::optional<double> decay, std::optional<bool> trust_ratio) {
-            new (made) ParameterGroup{{}, std::move(names), lr_scale, decay, trust_ratio};
+             std::optional<double> weight_decay, std::optional<bool> trust_ratio) {
+            new (made) ParameterGroup{{}, std::move(names), lr_scale, weight_decay, trust_ratio};
           },
-          "names"_a, "lr_scale"_a.none(), "decay"_a.none(), "trust_ratio"_a.none());
+          "names"_a, "lr_scale"_a.none(), "weight_decay"_a.none(), "trust_ratio"_a.none());
 }
 
 graph::Schedule schedule_of(const std::string& kind, uint64_t steps, uint64_t warmup, double power,

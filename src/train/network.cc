@@ -148,19 +148,19 @@ graph::Optimizer optimizer_of(const LearningSettings& s) {
   if (s.optimizer == OptimizerKind::adam || s.optimizer == OptimizerKind::adamw)
     return graph::Adam{.beta1 = s.betas.beta1,
                        .beta2 = s.betas.beta2,
-                       .decay = s.weight_decay,
+                       .weight_decay = s.weight_decay,
                        .decoupled = s.optimizer == OptimizerKind::adamw,
                        .bias_correction = s.bias_correction};
   if (s.optimizer == OptimizerKind::lamb)
     return graph::Lamb{.beta1 = s.betas.beta1,
                        .beta2 = s.betas.beta2,
-                       .decay = s.weight_decay,
+                       .weight_decay = s.weight_decay,
                        .bias_correction = s.bias_correction};
   if (s.optimizer == OptimizerKind::lars)
     return graph::Lars{
-        .momentum = s.momentum, .decay = s.weight_decay, .trust_coefficient = s.trust_coefficient};
+        .momentum = s.momentum, .weight_decay = s.weight_decay, .trust_coefficient = s.trust_coefficient};
   return graph::Sgd{.momentum = s.optimizer == OptimizerKind::sgd ? 0 : s.momentum,
-                    .decay = s.weight_decay,
+                    .weight_decay = s.weight_decay,
                     .nesterov = s.optimizer == OptimizerKind::nesterov};
 }
 
@@ -171,7 +171,7 @@ std::string gradient_name(size_t layer) { return fmt::format("layer{}.gradient",
 
 graph::TrainingOptions training_options(const LearningSettings& s,
                                         std::vector<graph::ParameterGroup> groups) {
-  if (!s.excluded.empty()) groups.push_back({.names = s.excluded, .decay = 0, .trust_ratio = false});
+  if (!s.excluded.empty()) groups.push_back({.names = s.excluded, .weight_decay = 0, .trust_ratio = false});
   return {.optimizer = optimizer_of(s), .clip_norm = s.clip_norm, .groups = std::move(groups)};
 }
 

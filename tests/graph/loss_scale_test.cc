@@ -50,9 +50,9 @@ struct Layer {
 
 std::vector<Machine> machines() { return {Machine::host(2), Machine::find("bow").with("tiles", 8)}; }
 
-const std::vector<Optimizer> kOptimizers = {Sgd{}, Sgd{.momentum = 0.9, .decay = 0.1},
-                                            Adam{.decay = 0.1, .decoupled = true}, Lamb{.decay = 0.1},
-                                            Lars{.momentum = 0.9, .decay = 0.1}};
+const std::vector<Optimizer> kOptimizers = {
+    Sgd{}, Sgd{.momentum = 0.9, .weight_decay = 0.1}, Adam{.weight_decay = 0.1, .decoupled = true},
+    Lamb{.weight_decay = 0.1}, Lars{.momentum = 0.9, .weight_decay = 0.1}};
 
 TEST(LossScale, OfAPowerOfTwoChangesNothing) {
   for (const Machine& machine : machines())

@@ -21,12 +21,12 @@ struct Use {
 };
 
 std::vector<Use> uses() {
-  const Lamb lamb{.epsilon = 1e-3, .decay = 0.01};
+  const Lamb lamb{.epsilon = 1e-3, .weight_decay = 0.01};
   Lamb uncorrected = lamb;
   uncorrected.bias_correction = false;
-  const Lars lars{.momentum = 0.9, .decay = 0.01, .trust_coefficient = 0.1};
+  const Lars lars{.momentum = 0.9, .weight_decay = 0.01, .trust_coefficient = 0.1};
   const std::vector<ParameterGroup> groups = {
-      {.names = {"*.bias"}, .decay = 0, .trust_ratio = false},
+      {.names = {"*.bias"}, .weight_decay = 0, .trust_ratio = false},
       {.names = {"first.*"}, .lr_scale = 0.5},
   };
   return {{"lamb", {.optimizer = lamb}},
@@ -36,8 +36,8 @@ std::vector<Use> uses() {
           {"lars", {.optimizer = lars}},
           {"lars_without_momentum", {.optimizer = Lars{.momentum = 0, .trust_coefficient = 0.1}}},
           {"lars_groups", {.optimizer = lars, .groups = groups}},
-          {"sgd_groups", {.optimizer = Sgd{.momentum = 0.9, .decay = 0.01}, .groups = groups}},
-          {"adam_groups", {.optimizer = Adam{.epsilon = 1e-3, .decay = 0.01}, .groups = groups}}};
+          {"sgd_groups", {.optimizer = Sgd{.momentum = 0.9, .weight_decay = 0.01}, .groups = groups}},
+          {"adam_groups", {.optimizer = Adam{.epsilon = 1e-3, .weight_decay = 0.01}, .groups = groups}}};
 }
 
 class OptimizerTest : public testing::TestWithParam<std::tuple<const char*, Layers>> {};
@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Graph, OptimizerTest,
 
 TEST(Optimizers, TrainReplicasLikeFloat64) {
   Classifier network(Layers::dense);
-  add_training(network.loss, {.optimizer = Lamb{.epsilon = 1e-3, .decay = 0.01}, .replicas = 2});
+  add_training(network.loss, {.optimizer = Lamb{.epsilon = 1e-3, .weight_decay = 0.01}, .replicas = 2});
   Session session(network.graph, Machine::find("m2000").with("chips", 2).with("tiles", 8));
   expect_steps_like_float64(network.graph, session, 3, [&](uint32_t step) { return network.inputs(step); });
 }
@@ -92,7 +92,7 @@ TEST(Optimizers, TrustRatiosAreOneWhereANormIsZero) {
   EXPECT_NEAR(after_step(lamb, 0, 2, 0.25), -0.25, 1e-6);  // u is 1
   EXPECT_NEAR(after_step(lamb, 4, 2, 0.25), 4 - 0.25 * 4, 1e-6);
   EXPECT_EQ(after_step(lamb, 4, 0, 0.25), 4);
-  const Lars lars{.momentum = 0.9, .decay = 0.5, .trust_coefficient = 0.1};
+  const Lars lars{.momentum = 0.9, .weight_decay = 0.5, .trust_coefficient = 0.1};
   EXPECT_NEAR(after_step(lars, 0, 2, 0.25), -0.25 * 2, 1e-12);
   // r = 0.1 · 4 / (2 + 0.5 · 4), of a gradient with decay of 2 + 0.5 · 4.
   EXPECT_NEAR(after_step(lars, 4, 2, 0.25), 4 - 0.25 * 0.1 * 4, 1e-12);
@@ -108,23 +108,26 @@ Arrays trained(const TrainingOptions& options) {
 }
 
 TEST(Optimizers, LambWithoutTrustRatiosIsAdamW) {
-  const Lamb lamb{.epsilon = 1e-8, .decay = 0.1};
-  const Adam adam{.epsilon = 1e-8, .decay = 0.1, .decoupled = true};
+  const Lamb lamb{.epsilon = 1e-8, .weight_decay = 0.1};
+  const Adam adam{.epsilon = 1e-8, .weight_decay = 0.1, .decoupled = true};
   EXPECT_EQ(trained({.optimizer = lamb, .groups = {{.names = {"*"}, .trust_ratio = false}}}),
             trained({.optimizer = adam}));
 }
 
 TEST(Optimizers, TheLastGroupThatGivesASettingCounts) {
-  const Sgd sgd{.momentum = 0.5, .decay = 0.1};
+  const Sgd sgd{.momentum = 0.5, .weight_decay = 0.1};
   const auto of = [&](std::vector<ParameterGroup> groups) {
     return trained({.optimizer = sgd, .groups = std::move(groups)});
   };
+  EXPECT_EQ(of({{.names = {"*"}, .lr_scale = 0.5},
+                {.names = {"*"}, .weight_decay = 0.2},
+                {.names = {"*"}, .weight_decay = 0}}),
+            of({{.names = {"first.*", "second.*", "third.*"}, .lr_scale = 0.5, .weight_decay = 0}}));
+  EXPECT_EQ(of({{.names = {"*"}, .lr_scale = 1, .weight_decay = 0.1}}), of({}));
+  EXPECT_NE(of({{.names = {"fi*t.wei*"}, .weight_decay = 0}}).at("first.weight"), of({}).at("first.weight"));
   EXPECT_EQ(
-      of({{.names = {"*"}, .lr_scale = 0.5}, {.names = {"*"}, .decay = 0.2}, {.names = {"*"}, .decay = 0}}),
-      of({{.names = {"first.*", "second.*", "third.*"}, .lr_scale = 0.5, .decay = 0}}));
-  EXPECT_EQ(of({{.names = {"*"}, .lr_scale = 1, .decay = 0.1}}), of({}));
-  EXPECT_NE(of({{.names = {"fi*t.wei*"}, .decay = 0}}).at("first.weight"), of({}).at("first.weight"));
-  EXPECT_EQ(of({{.names = {"fi*t.wei*"}, .decay = 0}, {.names = {"first.weight"}, .decay = 0.1}}), of({}));
+      of({{.names = {"fi*t.wei*"}, .weight_decay = 0}, {.names = {"first.weight"}, .weight_decay = 0.1}}),
+      of({}));
 }
 
 TEST(Optimizers, OnlyBiasCorrectionsNeedTheStep) {
@@ -146,8 +149,9 @@ TEST(Optimizers, WrongSettingsAreRefused) {
   EXPECT_TRUE(says(error({.optimizer = Lamb{.epsilon = 0}}), "epsilon is 0; it must be positive"));
   EXPECT_TRUE(says(error({.optimizer = Lars{.momentum = 1}}), "the momentum is 1"));
   EXPECT_TRUE(says(error({.optimizer = Lars{.trust_coefficient = 0}}), "the trust coefficient is 0"));
-  EXPECT_TRUE(says(error({.optimizer = Sgd{.decay = NAN}}), "the weight decay is nan"));
-  EXPECT_TRUE(says(error({.groups = {{.names = {"*"}, .decay = -1}}}), "the weight decay of a group is -1"));
+  EXPECT_TRUE(says(error({.optimizer = Sgd{.weight_decay = NAN}}), "the weight decay is nan"));
+  EXPECT_TRUE(
+      says(error({.groups = {{.names = {"*"}, .weight_decay = -1}}}), "the weight decay of a group is -1"));
   EXPECT_TRUE(says(error({.groups = {{.names = {"*"}, .lr_scale = -1}}}), "a factor of the learning rate"));
   EXPECT_TRUE(says(error({.groups = {{.names = {"*.wieght"}}}}),
                    "no parameter has the name '*.wieght' of a group; there are first.bias, first.weight"));

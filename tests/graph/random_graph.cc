@@ -467,14 +467,17 @@ class Generator {
     switch (random_.below(8)) {
       case 0: return Sgd{.momentum = 0.9, .nesterov = true};
       case 1:
-      case 2: return Sgd{.momentum = random_.one_of({0.0, 0.9}), .decay = decay};
+      case 2: return Sgd{.momentum = random_.one_of({0.0, 0.9}), .weight_decay = decay};
       case 3:
-        return Lars{.momentum = random_.one_of({0.0, 0.9}), .decay = kDecay, .trust_coefficient = kDecay};
+        return Lars{
+            .momentum = random_.one_of({0.0, 0.9}), .weight_decay = kDecay, .trust_coefficient = kDecay};
       case 4:
-      case 5: return Lamb{.epsilon = 1e-2, .decay = kDecay, .bias_correction = random_.coin()};
+      case 5: return Lamb{.epsilon = 1e-2, .weight_decay = kDecay, .bias_correction = random_.coin()};
       default:
-        return Adam{
-            .epsilon = 1e-2, .decay = decay, .decoupled = random_.coin(), .bias_correction = random_.coin()};
+        return Adam{.epsilon = 1e-2,
+                    .weight_decay = decay,
+                    .decoupled = random_.coin(),
+                    .bias_correction = random_.coin()};
     }
   }
 
@@ -490,10 +493,11 @@ class Generator {
     TrainingOptions& options = lesson.options;
     options.optimizer = random_optimizer();
     if (random_.below(4) == 0)
-      options.groups.push_back({.names = {"v*"},
-                                .lr_scale = random_.one_of({0.5, 1.0}),
-                                .decay = std::holds_alternative<Lars>(options.optimizer) ? kDecay : 0.02,
-                                .trust_ratio = random_.coin()});
+      options.groups.push_back(
+          {.names = {"v*"},
+           .lr_scale = random_.one_of({0.5, 1.0}),
+           .weight_decay = std::holds_alternative<Lars>(options.optimizer) ? kDecay : 0.02,
+           .trust_ratio = random_.coin()});
     if (random_.below(3) == 0) options.clip_norm = 0.5;
     if (random_.below(3) == 0) options.micro_batches = 2 + random_.below(2);
     if (options.micro_batches > 1 && random_.coin()) choose_pipeline(options);
@@ -633,24 +637,26 @@ std::string operation_code(const Item& item, size_t index) {
 }
 
 std::string code_of(const Sgd& o) {
-  return fmt::format("Sgd{{{}, {}, {}}}", o.momentum, o.decay, o.nesterov);
+  return fmt::format("Sgd{{{}, {}, {}}}", o.momentum, o.weight_decay, o.nesterov);
 }
 std::string code_of(const Adam& o) {
-  return fmt::format("Adam{{{}, {}, {}, {}, {}, {}}}", o.beta1, o.beta2, o.epsilon, o.decay, o.decoupled,
-                     o.bias_correction);
+  return fmt::format("Adam{{{}, {}, {}, {}, {}, {}}}", o.beta1, o.beta2, o.epsilon, o.weight_decay,
+                     o.decoupled, o.bias_correction);
 }
 std::string code_of(const Lamb& o) {
-  return fmt::format("Lamb{{{}, {}, {}, {}, {}}}", o.beta1, o.beta2, o.epsilon, o.decay, o.bias_correction);
+  return fmt::format("Lamb{{{}, {}, {}, {}, {}}}", o.beta1, o.beta2, o.epsilon, o.weight_decay,
+                     o.bias_correction);
 }
 std::string code_of(const Lars& o) {
-  return fmt::format("Lars{{{}, {}, {}}}", o.momentum, o.decay, o.trust_coefficient);
+  return fmt::format("Lars{{{}, {}, {}}}", o.momentum, o.weight_decay, o.trust_coefficient);
 }
 
 std::string code_of(const std::vector<ParameterGroup>& groups) {
   std::string code;
   for (const ParameterGroup& group : groups)
-    code += fmt::format("{{.names = {{\"{}\"}}, .lr_scale = {}, .decay = {}, .trust_ratio = {}}}",
-                        fmt::join(group.names, "\", \""), *group.lr_scale, *group.decay, *group.trust_ratio);
+    code += fmt::format("{{.names = {{\"{}\"}}, .lr_scale = {}, .weight_decay = {}, .trust_ratio = {}}}",
+                        fmt::join(group.names, "\", \""), *group.lr_scale, *group.weight_decay,
+                        *group.trust_ratio);
   return code;
 }
 

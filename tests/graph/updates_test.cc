@@ -75,11 +75,11 @@ Arrays inputs(const Graph& g, uint32_t step) {
 
 std::vector<Optimizer> optimizers() {
   return {Sgd{},
-          Sgd{.momentum = 0.9, .decay = 0.01, .nesterov = true},
-          Adam{.epsilon = 1e-3, .decay = 0.01, .decoupled = true},
+          Sgd{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true},
+          Adam{.epsilon = 1e-3, .weight_decay = 0.01, .decoupled = true},
           Adam{.epsilon = 1e-3, .bias_correction = false},
-          Lamb{.epsilon = 1e-3, .decay = 0.01},
-          Lars{.momentum = 0.9, .decay = 0.01, .trust_coefficient = 0.01}};
+          Lamb{.epsilon = 1e-3, .weight_decay = 0.01},
+          Lars{.momentum = 0.9, .weight_decay = 0.01, .trust_coefficient = 0.01}};
 }
 
 Arrays trained(const Graph& graph, const Machine& machine) {
@@ -103,7 +103,7 @@ TEST(UpdatesOfLayers, AreThoseOfCodeOfTheirOwn) {
       for (Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
         SCOPED_TRACE(fmt::format("{}, optimizer {}", name_of(type), optimizer.index()));
         TrainingOptions options{.optimizer = optimizer, .state = type, .rounding = rounding};
-        options.groups = {{.names = {"*.bias"}, .lr_scale = 0.5, .decay = 0, .trust_ratio = false}};
+        options.groups = {{.names = {"*.bias"}, .lr_scale = 0.5, .weight_decay = 0, .trust_ratio = false}};
         if (++number % 2 == 0) options.clip_norm = 0.5;
         if (number % 3 == 0) options.micro_batches = 2;
         if (type == Type::f16 && rounding == Rounding::stochastic && !std::holds_alternative<Lamb>(optimizer))

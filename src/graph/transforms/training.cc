@@ -25,9 +25,9 @@ void check_training(const TrainingOptions& options) {
     if (group.lr_scale)
       require_setting(std::isfinite(*group.lr_scale) && *group.lr_scale >= 0, "a factor of the learning rate",
                       *group.lr_scale, "at least 0");
-    if (group.decay)
-      require_setting(std::isfinite(*group.decay) && *group.decay >= 0, "the weight decay of a group",
-                      *group.decay, "at least 0");
+    if (group.weight_decay)
+      require_setting(std::isfinite(*group.weight_decay) && *group.weight_decay >= 0,
+                      "the weight decay of a group", *group.weight_decay, "at least 0");
   }
   require_setting(options.replicas > 0, "the number of replicas", options.replicas, "at least 1");
   if (options.clip_norm)

@@ -28,19 +28,19 @@ void check_moments(const Moments& of) {
   for (double beta : {of.beta1, of.beta2})
     require_setting(beta >= 0 && beta < 1, "a beta", beta, "in [0, 1)");
   require_setting(of.epsilon > 0, "epsilon", of.epsilon, "positive");
-  check_decay(of.decay);
+  check_decay(of.weight_decay);
 }
 
 void check_one(const Sgd& sgd) {
   check_momentum(sgd.momentum);
-  check_decay(sgd.decay);
+  check_decay(sgd.weight_decay);
   if (sgd.nesterov && sgd.momentum == 0) throw UsageError("Nesterov's method needs momentum");
 }
 void check_one(const Adam& adam) { check_moments(adam); }
 void check_one(const Lamb& lamb) { check_moments(lamb); }
 void check_one(const Lars& lars) {
   check_momentum(lars.momentum);
-  check_decay(lars.decay);
+  check_decay(lars.weight_decay);
   require_setting(std::isfinite(lars.trust_coefficient) && lars.trust_coefficient > 0,
                   "the trust coefficient", lars.trust_coefficient, "positive");
 }
@@ -97,7 +97,7 @@ Attributes attributes_of(const Adam& adam) {
   return {{"beta1", adam.beta1},
           {"beta2", adam.beta2},
           {"epsilon", adam.epsilon},
-          {"decay", adam.decay},
+          {"decay", adam.weight_decay},
           {"bias_correction", int64_t{adam.bias_correction}}};
 }
 
@@ -119,19 +119,20 @@ void check(const Optimizer& optimizer) {
 
 std::map<ValueId, ParameterSettings> settings_of_parameters(const Graph& graph,
                                                             const TrainingOptions& options) {
-  const double decay = std::visit([](const auto& optimizer) { return optimizer.decay; }, options.optimizer);
+  const double decay =
+      std::visit([](const auto& optimizer) { return optimizer.weight_decay; }, options.optimizer);
   std::map<ValueId, ParameterSettings> settings;
   std::vector<ValueId> parameters;
   for (ValueId id = 0; id < graph.values().size(); ++id)
     if (graph.info(id).kind == Kind::parameter) {
-      settings[id] = {.decay = decay};
+      settings[id] = {.weight_decay = decay};
       parameters.push_back(id);
     }
   for (const ParameterGroup& group : options.groups)
     for (ValueId id : members_of(group, graph, parameters)) {
       ParameterSettings& own = settings.at(id);
       own.lr_scale = group.lr_scale.value_or(own.lr_scale);
-      own.decay = group.decay.value_or(own.decay);
+      own.weight_decay = group.weight_decay.value_or(own.weight_decay);
       own.trust_ratio = group.trust_ratio.value_or(own.trust_ratio);
     }
   return settings;
@@ -142,11 +143,11 @@ void Updates::add(const ParameterSettings& settings, const Updated& updated) {
 }
 
 void Updates::add(const Sgd& sgd, const ParameterSettings& own, const Updated& of) {
-  descend(of, {sgd.momentum, own.decay, sgd.nesterov});
+  descend(of, {sgd.momentum, own.weight_decay, sgd.nesterov});
 }
 
 void Updates::add(Adam adam, const ParameterSettings& own, const Updated& of) {
-  adam.decay = own.decay;
+  adam.weight_decay = own.weight_decay;
   const Moments moments = moments_of(of, adam.bias_correction);
   Attributes attributes = attributes_of(adam);
   attributes["decoupled"] = int64_t{adam.decoupled};
@@ -159,7 +160,7 @@ void Updates::add(Adam adam, const ParameterSettings& own, const Updated& of) {
 }
 
 void Updates::add(const Lamb& lamb, const ParameterSettings& own, const Updated& of) {
-  const Adam adam{lamb.beta1, lamb.beta2, lamb.epsilon, own.decay, true, lamb.bias_correction};
+  const Adam adam{lamb.beta1, lamb.beta2, lamb.epsilon, own.weight_decay, true, lamb.bias_correction};
   if (!own.trust_ratio) return add(adam, own, of);
   const Moments moments = moments_of(of, adam.bias_correction);
   const std::vector<Value> results =
@@ -180,10 +181,10 @@ void Updates::add(const Lars& lars, const ParameterSettings& own, const Updated&
     const auto [weight, gradient] = squares_of(of.current, of.gradient);
     const Value norm = sqrt(weight);
     Value whole = sqrt(gradient);
-    if (own.decay != 0) whole = whole + norm * own.decay;
+    if (own.weight_decay != 0) whole = whole + norm * own.weight_decay;
     lr = lr * unless_zero(weight, gradient, norm * lars.trust_coefficient / whole);
   }
-  descend({of.parameter, of.current, of.gradient, lr}, {lars.momentum, own.decay, false}, true);
+  descend({of.parameter, of.current, of.gradient, lr}, {lars.momentum, own.weight_decay, false}, true);
 }
 
 /// weight −= lr · gradient, with decay and momentum.
@@ -196,7 +197,7 @@ void Updates::descend(const Updated& of, const Sgd& sgd, bool lr_in_velocity) {
   }
   const std::vector<Value> updated = graph_.apply("sgd", inputs,
                                                   {{"momentum", sgd.momentum},
-                                                   {"decay", sgd.decay},
+                                                   {"decay", sgd.weight_decay},
                                                    {"nesterov", int64_t{sgd.nesterov}},
                                                    {"lr_in_velocity", int64_t{lr_in_velocity}}});
   assign_parameter(of, updated[0]);

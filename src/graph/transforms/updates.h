@@ -21,7 +21,7 @@ void check(const Optimizer& optimizer);
 /// The settings of one parameter.
 struct ParameterSettings {
   double lr_scale = 1;
-  double decay = 0;
+  double weight_decay = 0;
   bool trust_ratio = true;
 };
 
