@@ -56,14 +56,14 @@ void bind_optimizers(nb::module_& m) {
             new (made)
                 graph::Adam{betas.first, betas.second, epsilon, weight_decay, decoupled, bias_correction};
           },
-          "betas"_a, "epsilon"_a, "weight_decay"_a, "decoupled"_a, "bias_correction"_a);
+          "betas"_a, "eps"_a, "weight_decay"_a, "decoupled"_a, "bias_correction"_a);
   nb::class_<graph::Lamb>(m, "Lamb", "LAMB.")
       .def(
           "__init__",
           [](graph::Lamb* made, Betas betas, double epsilon, double weight_decay, bool bias_correction) {
             new (made) graph::Lamb{betas.first, betas.second, epsilon, weight_decay, bias_correction};
           },
-          "betas"_a, "epsilon"_a, "weight_decay"_a, "bias_correction"_a);
+          "betas"_a, "eps"_a, "weight_decay"_a, "bias_correction"_a);
   nb::class_<graph::Lars>(m, "Lars", "LARS.")
       .def(
           "__init__",

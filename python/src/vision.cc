@@ -50,7 +50,7 @@ void bind_vision(nb::class_<Graph>& graph) {
                               value_or_none(g, bias), epsilon)
                 .id;
           },
-          "x"_a, "mean"_a, "variance"_a, "weight"_a.none(), "bias"_a.none(), "epsilon"_a)
+          "x"_a, "mean"_a, "variance"_a, "weight"_a.none(), "bias"_a.none(), "eps"_a)
       .def(
           "batch_norm_of_batch",
           [](Graph& g, ValueId x, OptionalId weight, OptionalId bias, double epsilon) {
@@ -58,14 +58,14 @@ void bind_vision(nb::class_<Graph>& graph) {
                 batch_norm_of_batch(g.value(x), value_or_none(g, weight), value_or_none(g, bias), epsilon);
             return std::tuple(norm.y.id, norm.mean.id, norm.variance.id);
           },
-          "x"_a, "weight"_a.none(), "bias"_a.none(), "epsilon"_a)
+          "x"_a, "weight"_a.none(), "bias"_a.none(), "eps"_a)
       .def(
           "group_norm",
           [](Graph& g, ValueId x, uint32_t groups, OptionalId weight, OptionalId bias, double epsilon) {
             return group_norm(g.value(x), groups, value_or_none(g, weight), value_or_none(g, bias), epsilon)
                 .id;
           },
-          "x"_a, "groups"_a, "weight"_a.none(), "bias"_a.none(), "epsilon"_a)
+          "x"_a, "groups"_a, "weight"_a.none(), "bias"_a.none(), "eps"_a)
       .def(
           "state",
           [](Graph& g, const std::string& name, const graph::Shape& shape, const graph::Initial& initial,

@@ -97,12 +97,12 @@ def interpolated(x, sizes, mode, coordinates):
     return functional.interpolate(x, sizes, mode=mode, align_corners=coordinates == "align_corners")
 
 
-def normed_by(x, mean, deviation, scale=1, shift=0, *, epsilon):
-    return (x - mean) / (deviation.square() + epsilon).sqrt() * scale + shift
+def normed_by(x, mean, deviation, scale=1, shift=0, *, eps):
+    return (x - mean) / (deviation.square() + eps).sqrt() * scale + shift
 
 
-def batch_normed(x, *weights, epsilon):
-    return functional.batch_norm(x, None, None, *weights, training=True, eps=epsilon)
+def batch_normed(x, *weights, eps):
+    return functional.batch_norm(x, None, None, *weights, training=True, eps=eps)
 
 
 def unary(function, low=-2.0, high=2.0):
@@ -164,7 +164,7 @@ OTHERS = {
     "remainder": torch.remainder,
     "floor_divide": lambda a, b: torch.floor_divide(a.detach(), b.detach()) + 0 * (a + b),
     "rotary": rotated,
-    "rms_norm": lambda x, *w, epsilon: x * (x.square().mean(-1, True) + epsilon).rsqrt() * (w[0] if w else 1),
+    "rms_norm": lambda x, *w, eps: x * (x.square().mean(-1, True) + eps).rsqrt() * (w[0] if w else 1),
     "transpose": lambda x: x.t(),
     "reshape": lambda x, shape: x.reshape(shape),
     "slice": lambda x, dim, begin, end: x.narrow(dim, begin, end - begin),
@@ -178,7 +178,7 @@ OTHERS = {
         rows_of(x), labels.long().reshape(-1), None, None, ignored, None, reduction, smoothing
     ),
     "mean_squared_error": functional.mse_loss,
-    "layer_norm": lambda x, *of, epsilon: functional.layer_norm(x, x.shape[-1:], *of, eps=epsilon),
+    "layer_norm": lambda x, *of, eps: functional.layer_norm(x, x.shape[-1:], *of, eps=eps),
     "max_pool": on_images(max_pooled),
     "average_pool": on_images(averaged),
     "adaptive_max_pool": on_images(lambda x, sizes: functional.adaptive_max_pool2d(x, sizes)),
@@ -186,7 +186,7 @@ OTHERS = {
     "interpolate": on_images(interpolated),
     "batch_norm": normed_by,
     "batch_norm_of_batch": on_images(batch_normed),
-    "group_norm": on_images(lambda x, *w, groups, epsilon: functional.group_norm(x, groups, *w, eps=epsilon)),
+    "group_norm": on_images(lambda x, *w, groups, eps: functional.group_norm(x, groups, *w, eps=eps)),
     "embedding": lambda ids, w, padding=None: functional.embedding(ids.long(), w, padding),
     "linear": lambda x, w, *bias: x @ w.t() + (bias[0] if bias else 0),
     "convolution": convolved,

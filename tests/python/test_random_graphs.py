@@ -83,7 +83,7 @@ def apply(graph_values, node):
     if node.operation == "batch_norm":
         inputs[2] = tg.square(inputs[2])
     if node.operation == "group_norm":
-        return tg.group_norm(inputs[0], node.options["groups"], *inputs[1:], epsilon=node.options["epsilon"])
+        return tg.group_norm(inputs[0], node.options["groups"], *inputs[1:], eps=node.options["eps"])
     if node.operation == "batch_norm_of_batch":
         return tg.batch_norm_of_batch(*inputs, **node.options)[0]
     return getattr(tg, node.operation)(*inputs, **node.options)
@@ -247,7 +247,7 @@ class Generator:
         x = self.some(lambda v: v.dim() > 0)
         features = tuple(self.values[x].shape[-1:])
         weights = [self.some(lambda v: tuple(v.shape) == features, features) for _ in range(self.rng.integers(2))]
-        return self.add(Node(name, (x, *weights), {"epsilon": 0.1}))
+        return self.add(Node(name, (x, *weights), {"eps": 0.1}))
 
     def try_concatenate(self, name):
         a = self.some(lambda v: v.dim() > 0)
@@ -264,7 +264,7 @@ class Generator:
         x = self.some(lambda v: v.dim() > 0)
         features = tuple(self.values[x].shape[-1:])
         weights = [self.some(lambda v: tuple(v.shape) == features, features) for _ in range(self.rng.integers(3))]
-        return self.add(Node(name, (x, *weights), {"epsilon": 0.1}))
+        return self.add(Node(name, (x, *weights), {"eps": 0.1}))
 
     def image(self, fits=lambda v: True):
         return self.some(lambda v: v.dim() in (3, 4) and fits(v), [(2, 4, 5, 6), (3, 8, 4)][self.rng.integers(2)])
@@ -305,7 +305,7 @@ class Generator:
         channels = tuple(self.values[x].shape[-1:])
         count = int(self.rng.integers(3)) + (2 if name == "batch_norm" else 0)
         others = [self.leaf(channels, 0.5, 2.0) for _ in range(count)]
-        options = {"epsilon": 0.1}
+        options = {"eps": 0.1}
         if name == "group_norm":
             options["groups"] = int(self.rng.choice([d for d in range(1, channels[0] + 1) if channels[0] % d == 0]))
         return self.add(Node(name, (x, *others), options))

@@ -710,23 +710,23 @@ def _layer_norm(
     shape: Sequence[int],
     weight: Value | None = None,
     bias: Value | None = None,
-    epsilon: float = 1e-5,
+    eps: float = 1e-5,
     *_: Any,
 ) -> Value:
     flat, weight, bias = over_last(x, shape, weight, bias)
     assert flat is not None
-    return shaped(call, ops.layer_norm(flat, weight, bias, epsilon=epsilon))
+    return shaped(call, ops.layer_norm(flat, weight, bias, eps=eps))
 
 
 @handles("rms_norm.default")
 def _rms_norm(
-    call: Call, x: Value, shape: Sequence[int], weight: Value | None = None, epsilon: float | None = None
+    call: Call, x: Value, shape: Sequence[int], weight: Value | None = None, eps: float | None = None
 ) -> Value:
     flat, weight = over_last(x, shape, weight)
     assert flat is not None
-    if epsilon is None:
-        epsilon = torch.finfo(torch.float32).eps  # 16-bit values are widened
-    return shaped(call, ops.rms_norm(flat, weight, epsilon=epsilon))
+    if eps is None:
+        eps = torch.finfo(torch.float32).eps  # 16-bit values are widened
+    return shaped(call, ops.rms_norm(flat, weight, eps=eps))
 
 
 @handles("dropout.default")

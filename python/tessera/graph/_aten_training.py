@@ -75,17 +75,17 @@ def normalised(x: Value, shape: Sequence[int], given: list[Value | None], attrib
 
 @handles("native_layer_norm.default")
 def _layer_norm(
-    call: Call, x: Value, shape: Sequence[int], weight: Value | None, bias: Value | None, epsilon: float
+    call: Call, x: Value, shape: Sequence[int], weight: Value | None, bias: Value | None, eps: float
 ) -> list[Value]:
-    y, *statistics = normalised(x, shape, [weight, bias] if weight is not None else [], {"epsilon": float(epsilon)})
+    y, *statistics = normalised(x, shape, [weight, bias] if weight is not None else [], {"epsilon": float(eps)})
     return [y if weight is not None or bias is None else y + bias, *statistics]
 
 
 @handles("_fused_rms_norm.default")
 def _rms_norm(
-    call: Call, x: Value, shape: Sequence[int], weight: Value | None, epsilon: float | None
+    call: Call, x: Value, shape: Sequence[int], weight: Value | None, eps: float | None
 ) -> list[Value]:
-    least = 2.0**-23 if epsilon is None else float(epsilon)
+    least = 2.0**-23 if eps is None else float(eps)
     y, _, deviation = normalised(x, shape, [weight], {"epsilon": least, "centred": 0})
     return [y, deviation]
 

@@ -121,15 +121,15 @@ def _tensor(known: Any) -> torch.Tensor | None:
 
 
 def _given_norm(
-    call: Call, x: Value, weight: Any, bias: Any, mean: Any, variance: Any, epsilon: float
+    call: Call, x: Value, weight: Any, bias: Any, mean: Any, variance: Any, eps: float
 ) -> Value:
     """With given statistics: a factor and a number to add, for inference as constants that a product takes over."""
     tensors = [_tensor(each) for each in (weight, bias, mean, variance)]
     of, added, average, spread = tensors
     if call.weights is None or average is None or spread is None:
         others = (value_of(each) for each in (mean, variance, weight, bias))
-        return vision.batch_norm(x, *others, epsilon=epsilon)
-    factor = torch.rsqrt(spread.double() + epsilon) * (1.0 if of is None else of.double())
+        return vision.batch_norm(x, *others, eps=eps)
+    factor = torch.rsqrt(spread.double() + eps) * (1.0 if of is None else of.double())
     offset = (0.0 if added is None else added.double()) - average.double() * factor
     call.folded.update(each.name for each in (weight, bias) if isinstance(each, Parameter))
     constants = (call.graph.constant(each.float().numpy(), dtype=x.dtype) for each in (factor, offset))
@@ -141,10 +141,10 @@ def _given_norm(
 def _batch_norm(call: Call, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, *rest: Any) -> Any:
     x = value_of(x)
     if call.operator == "aten.batch_norm.default":
-        training, _, epsilon, *_ = rest
+        training, _, eps, *_ = rest
         if training:
             raise ValueError("the running statistics are changed: export the module in evaluation mode")
-        return channels_first(_given_norm(call, channels_last(x), weight, bias, mean, variance, epsilon))
+        return channels_first(_given_norm(call, channels_last(x), weight, bias, mean, variance, eps))
     y = channels_first(_given_norm(call, channels_last(x), weight, bias, mean, variance, rest[-1]))
     return [y, None, None]
 
@@ -159,15 +159,15 @@ def _training_norm(
     variance: Any,
     training: bool,
     momentum: float,
-    epsilon: float,
+    eps: float,
 ) -> list[Value | None]:
     """With the statistics of the batch, whose part `momentum` goes into the running ones."""
     last = channels_last(value_of(x))
     of = [value_of(each) for each in (weight, bias)]
     if not training:
-        y = vision.batch_norm(last, value_of(mean), value_of(variance), *of, epsilon=epsilon)
+        y = vision.batch_norm(last, value_of(mean), value_of(variance), *of, eps=eps)
         return [channels_first(y), None, None, value_of(mean), value_of(variance)]
-    y, average, spread = vision.batch_norm_of_batch(last, *of, epsilon=epsilon)
+    y, average, spread = vision.batch_norm_of_batch(last, *of, eps=eps)
     running = [
         value_of(old) * (1 - momentum) + new * momentum for old, new in ((mean, average), (variance, spread))
     ]
@@ -176,10 +176,10 @@ def _training_norm(
 
 @handles("_native_batch_norm_legit.no_stats", lazy=True)
 def _norm_without_statistics(
-    call: Call, x: Any, weight: Any, bias: Any, training: bool, momentum: float, epsilon: float
+    call: Call, x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> list[Value | None]:
     last = channels_last(value_of(x))
-    y, _, _ = vision.batch_norm_of_batch(last, value_of(weight), value_of(bias), epsilon=epsilon)
+    y, _, _ = vision.batch_norm_of_batch(last, value_of(weight), value_of(bias), eps=eps)
     return [channels_first(y), None, None]
 
 
@@ -190,10 +190,10 @@ def _group_norm(
     groups: int,
     weight: Value | None = None,
     bias: Value | None = None,
-    epsilon: float = 1e-5,
+    eps: float = 1e-5,
     *_: Any,
 ) -> Value:
-    return channels_first(vision.group_norm(channels_last(x), groups, weight, bias, epsilon=epsilon))
+    return channels_first(vision.group_norm(channels_last(x), groups, weight, bias, eps=eps))
 
 
 @handles("instance_norm.default")
@@ -206,14 +206,14 @@ def _instance_norm(
     variance: Value | None,
     of_input: bool,
     momentum: float,
-    epsilon: float,
+    eps: float,
     *_: Any,
 ) -> Value:
     last = channels_last(x)
     if of_input:
-        return channels_first(vision.group_norm(last, x.shape[1], weight, bias, epsilon=epsilon))
+        return channels_first(vision.group_norm(last, x.shape[1], weight, bias, eps=eps))
     assert mean is not None and variance is not None
-    return channels_first(vision.batch_norm(last, mean, variance, weight, bias, epsilon=epsilon))
+    return channels_first(vision.batch_norm(last, mean, variance, weight, bias, eps=eps))
 
 
 @handles("feature_dropout.default")

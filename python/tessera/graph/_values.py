@@ -632,12 +632,12 @@ def log_softmax(x: Value, dim: int = -1) -> Value:
     return Value(graph, graph.native.log_softmax(x.id, _dim_of("log_softmax", dim)))
 
 
-def layer_norm(x: Value, weight: Value | None = None, bias: Value | None = None, *, epsilon: float = 1e-5) -> Value:
-    """(x - mean) / √(variance + epsilon) · weight + bias over the last dimension; weight and bias are of [features]."""
+def layer_norm(x: Value, weight: Value | None = None, bias: Value | None = None, *, eps: float = 1e-5) -> Value:
+    """(x - mean) / √(variance + eps) · weight + bias over the last dimension; weight and bias are of [features]."""
     if weight is None and bias is not None:
-        return layer_norm(x, epsilon=epsilon) + bias
+        return layer_norm(x, eps=eps) + bias
     inputs = [each for each in (x, weight, bias) if each is not None]
-    return apply("layer_norm", *inputs, epsilon=float(epsilon))
+    return apply("layer_norm", *inputs, epsilon=float(eps))
 
 
 def _indices(ids: Value) -> Value:
@@ -684,10 +684,10 @@ def gather(x: Value, dim: int, ids: Value) -> Value:
     return Value(graph, graph.native.gather(x.id, dim, ids.id))
 
 
-def rms_norm(x: Value, weight: Value | None = None, *, epsilon: float = 1e-6) -> Value:
-    """x / √(mean of x² + epsilon) · weight over the last dimension; the weight is of [features]."""
+def rms_norm(x: Value, weight: Value | None = None, *, eps: float = 1e-6) -> Value:
+    """x / √(mean of x² + eps) · weight over the last dimension; the weight is of [features]."""
     inputs = [x] if weight is None else [x, weight]
-    return apply("layer_norm", *inputs, epsilon=float(epsilon), centred=0)
+    return apply("layer_norm", *inputs, epsilon=float(eps), centred=0)
 
 
 def rotary(

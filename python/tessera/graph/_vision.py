@@ -82,31 +82,31 @@ def batch_norm(
     weight: Value | None = None,
     bias: Value | None = None,
     *,
-    epsilon: float = 1e-5,
+    eps: float = 1e-5,
 ) -> Value:
     """Compute (x − mean) / √(variance + ε) · weight + bias by channel, with given statistics, as in evaluation."""
     graph = graph_of("batch_norm", x, mean, variance, *given(weight, bias))
-    return Value(graph, graph.native.batch_norm(x.id, mean.id, variance.id, id_of(weight), id_of(bias), epsilon))
+    return Value(graph, graph.native.batch_norm(x.id, mean.id, variance.id, id_of(weight), id_of(bias), eps))
 
 
 def batch_norm_of_batch(
-    x: Value, weight: Value | None = None, bias: Value | None = None, *, epsilon: float = 1e-5
+    x: Value, weight: Value | None = None, bias: Value | None = None, *, eps: float = 1e-5
 ) -> tuple[Value, Value, Value]:
     """Compute the same with the statistics of the batch, as in training; returns mean and variance as well.
 
     The variance that is returned is divided by the number of elements less one, as PyTorch's running one is.
     """
     graph = graph_of("batch_norm_of_batch", x, *given(weight, bias))
-    y, mean, variance = graph.native.batch_norm_of_batch(x.id, id_of(weight), id_of(bias), epsilon)
+    y, mean, variance = graph.native.batch_norm_of_batch(x.id, id_of(weight), id_of(bias), eps)
     return Value(graph, y), Value(graph, mean), Value(graph, variance)
 
 
 def group_norm(
-    x: Value, groups: int, weight: Value | None = None, bias: Value | None = None, *, epsilon: float = 1e-5
+    x: Value, groups: int, weight: Value | None = None, bias: Value | None = None, *, eps: float = 1e-5
 ) -> Value:
     """Normalise equal groups of the channels of each sample; as many as channels are instance normalisation."""
     graph = graph_of("group_norm", x, *given(weight, bias))
-    return Value(graph, graph.native.group_norm(x.id, groups, id_of(weight), id_of(bias), epsilon))
+    return Value(graph, graph.native.group_norm(x.id, groups, id_of(weight), id_of(bias), eps))
 
 
 def interpolate(
