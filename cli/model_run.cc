@@ -144,7 +144,7 @@ ModelArrays::ModelArrays(const graph::Session& session, const onnx::ImportedMode
   for (graph::ArrayType& type : session.arrays()) {
     Array& array = arrays_.emplace_back(Array{std::move(type), {}});
     const graph::TensorType& tensor = array.type.type;
-    array.bytes.resize(tensor.elements() * size_of(tensor.type));
+    array.bytes.resize(tensor.bytes());
     if (!array.type.is_input) continue;
     const onnx::ValueType& input = *std::ranges::find(model.inputs, array.type.name, &onnx::ValueType::name);
     const auto file = files.extract(array.type.name);

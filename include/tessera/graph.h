@@ -45,6 +45,7 @@ struct TensorType {
   bool sharded = false;
 
   uint64_t elements() const;
+  uint64_t bytes() const;
   /// As a matrix: the last dimension, and the product of the others.
   uint32_t cols() const { return shape.empty() ? 1 : shape.back(); }
   uint32_t rows() const;

@@ -135,7 +135,7 @@ TensorInput::TensorInput(nb::handle array, const std::string& name, const Tensor
                                  fmt::join(type.shape, ", ")));
   }
   if (array_.dtype() == dtype_of(type.type) && is_contiguous(array_)) return;
-  copy_.resize(type.elements() * size_of(type.type));
+  copy_.resize(type.bytes());
   convert(array_, name, type, copy_.data());
 }
 
@@ -152,8 +152,7 @@ std::vector<int32_t> narrowed(std::span<const int64_t> integers, const std::stri
   return narrow;
 }
 
-TensorOutput::TensorOutput(const TensorType& type)
-    : type_(type), bytes_(type.elements() * size_of(type.type)) {}
+TensorOutput::TensorOutput(const TensorType& type) : type_(type), bytes_(type.bytes()) {}
 
 nb::object TensorOutput::array() && {
   std::vector<size_t> shape(type_.shape.begin(), type_.shape.end());

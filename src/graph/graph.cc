@@ -65,6 +65,8 @@ uint64_t TensorType::elements() const {
   return product;
 }
 
+uint64_t TensorType::bytes() const { return elements() * size_of(type); }
+
 uint32_t TensorType::rows() const {
   uint64_t product = 1;
   for (size_t i = 0; i + 1 < shape.size(); ++i) product *= shape[i];

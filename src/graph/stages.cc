@@ -12,13 +12,6 @@
 namespace tessera::graph {
 namespace {
 
-uint64_t bytes_of(const TensorType& type) {
-  const uint64_t elements = type.pattern
-                                ? type.pattern->blocks() * type.pattern->block_size * type.pattern->block_size
-                                : type.elements();
-  return elements * size_of(type.type);
-}
-
 class StageSearch {
  public:
   explicit StageSearch(const Graph& graph)
@@ -80,7 +73,7 @@ class StageSearch {
       for (const size_t input : node.inputs)
         if (!node.node->backward && is_parameter(input) && !seen[input]) {
           seen[input] = true;
-          visit(input, bytes_of(graph_.values[input].info().type));
+          visit(input, graph_.values[input].info().type.bytes());
         }
   }
 

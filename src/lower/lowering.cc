@@ -588,7 +588,7 @@ Operand Lowering::in_layout(ValueId id, const ValueLayout& layout, const ops::Bu
                       ? give_converted(id)
                       : convert(builder, operand_of(id), type, layout_of(id), layout, steps_);
     });
-    lowered_.conversions.push_back({graph_.info(id).name, type.elements() * size_of(type.type), sets});
+    lowered_.conversions.push_back({graph_.info(id).name, type.bytes(), sets});
     known.emplace_back(layout, converted);
     return converted;
   } catch (const UsageError& error) {

@@ -151,7 +151,7 @@ class BoundRun {
 
   void bind(const Session::Impl::External& external, void* data) {
     if (const TensorType& type = impl_.graph.type(external.id); !type.pattern) {
-      const size_t bytes = type.elements() * size_of(type.type);
+      const size_t bytes = type.bytes();
       if (impl_.parts)
         divided_.push_back(
             {external.position, data, bytes, impl_.parts->whole.contains(external.name), external.is_input});
@@ -279,7 +279,7 @@ Arrays Session::run(const Arrays& inputs) {
                                      to_string(type), type.elements()));
       array = kernels::as_type(found->second, type.type);
     } else {
-      array.resize(type.elements() * size_of(type.type));
+      array.resize(type.bytes());
     }
     tensors.push_back({name, array.data()});
   }

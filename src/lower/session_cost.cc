@@ -80,7 +80,7 @@ std::vector<Lifetime> lifetimes_of(const Graph& graph) {
       if (const auto found = lifetimes.find(input); found != lifetimes.end()) found->second.last = n;
     for (size_t output : all.nodes[n].outputs) {
       const ValueInfo& info = all.values[output].info();
-      lifetimes[output] = {info.name, info.type.elements() * size_of(info.type.type), n, n};
+      lifetimes[output] = {info.name, info.type.bytes(), n, n};
     }
   }
   for (const auto& [name, id] : graph.outputs())
@@ -238,8 +238,7 @@ void Session::Impl::add_parts(RunCost& cost, std::optional<double> measured) con
   const uint64_t side_by_side = std::min(threads(), parts->count);
   uint64_t bound = 0;
   for (const External& external : externals())
-    if (parts->whole.contains(external.name))
-      bound += graph.type(external.id).elements() * size_of(graph.type(external.id).type);
+    if (parts->whole.contains(external.name)) bound += graph.type(external.id).bytes();
   uint64_t& values = cost.bytes[std::string(name_of(program::Purpose::activation))];
   const auto unbound = [&](uint64_t bytes) { return bytes - std::min(bytes, bound); };
   uint64_t further = (side_by_side - 1) * unbound(values) + (parts->count - 1) * bound;

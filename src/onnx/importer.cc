@@ -221,7 +221,7 @@ void Importer::require_memory() const {
   const auto bytes_of = [&](const auto& ids) {
     uint64_t bytes = 0;
     for (const graph::ValueId id : ids)
-      if (!graph.type(id).pattern) bytes += graph.type(id).elements() * size_of(graph.type(id).type);
+      if (!graph.type(id).pattern) bytes += graph.type(id).bytes();
     return bytes;
   };
   for (const graph::Node& node : graph.nodes())
@@ -240,10 +240,7 @@ void Importer::require_memory(uint64_t bytes, std::string_view what) const {
 
 void Importer::set(Scope& scope, const std::string& name, std::optional<Known> value) {
   if (name.empty()) return;
-  if (value && value->value) {
-    const graph::TensorType& type = value->value->type();
-    require_memory(type.elements() * size_of(type.type), name);
-  }
+  if (value && value->value) require_memory(value->value->type().bytes(), name);
   if (!scope.values.emplace(name, std::move(value)).second)
     io::fail(file_.name, "{} is computed, or given, twice", excerpt(name));
 }

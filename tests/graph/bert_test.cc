@@ -194,7 +194,7 @@ class TypedArrays {
   TypedArrays(const Session& session, const WideArrays& inputs) {
     for (const ArrayType& array : session.arrays()) {
       std::vector<std::byte>& bytes = bytes_[array.name];
-      bytes.resize(array.type.elements() * size_of(array.type.type));
+      bytes.resize(array.type.bytes());
       if (array.is_input)
         for (size_t i = 0; i < array.type.elements(); ++i)
           store(array.type.type, bytes.data() + i * size_of(array.type.type), inputs.at(array.name)[i]);

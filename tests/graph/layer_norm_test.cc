@@ -138,7 +138,7 @@ TEST(LayerNorm, CostsAreKnownBeforeItRuns) {
     std::vector<std::vector<std::byte>> bytes;
     std::vector<Tensor> tensors;
     for (const ArrayType& array : session.arrays()) {
-      bytes.emplace_back(array.type.elements() * size_of(array.type.type));
+      bytes.emplace_back(array.type.bytes());
       tensors.push_back({array.name, bytes.back().data()});
     }
     session.run(tensors);

@@ -66,17 +66,10 @@ uint64_t most_alive(const RunCost& cost) {
   return most;
 }
 
-uint64_t bytes_of(const TensorType& type) {
-  const uint64_t elements = type.pattern
-                                ? type.pattern->blocks() * type.pattern->block_size * type.pattern->block_size
-                                : type.elements();
-  return elements * size_of(type.type);
-}
-
 uint64_t bytes_of(const Graph& graph, Kind kind) {
   uint64_t bytes = 0;
   for (const ValueInfo& info : graph.values())
-    if (info.kind == kind) bytes += bytes_of(info.type);
+    if (info.kind == kind) bytes += info.type.bytes();
   return bytes;
 }
 
@@ -90,7 +83,7 @@ TEST_P(Memory, IsThatOfWhatIsAliveAtOnce) {
   const Encoder encoder(3, kind, trains);
   const RunCost cost = encoder.cost();
   uint64_t arena = cost.total_bytes - bytes_of(encoder.graph, Kind::input);
-  for (const auto& [name, id] : encoder.graph.outputs()) arena -= bytes_of(encoder.graph.type(id));
+  for (const auto& [name, id] : encoder.graph.outputs()) arena -= encoder.graph.type(id).bytes();
   for (const char* lasting : {"parameter", "optimizer", "metadata"})
     if (const auto found = cost.bytes.find(lasting); found != cost.bytes.end()) arena -= found->second;
   EXPECT_LE(static_cast<double>(arena), 1.1 * static_cast<double>(most_alive(cost)));

@@ -465,7 +465,7 @@ TEST(Session, RefusesArraysForAnotherPattern) {
   std::map<std::string, std::vector<std::byte>> bytes;
   std::vector<Tensor> tensors;
   for (const ArrayType& array : session.arrays()) {
-    bytes[array.name].resize(array.type.elements() * size_of(array.type.type));
+    bytes[array.name].resize(array.type.bytes());
     tensors.push_back({array.name, bytes[array.name].data(), array.type.elements()});
   }
   session.run(tensors);

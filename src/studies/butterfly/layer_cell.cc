@@ -58,14 +58,13 @@ uint64_t parameters_of(const Graph& graph) {
 uint64_t input_bytes(const Graph& graph) {
   uint64_t bytes = 0;
   for (const graph::ValueInfo& info : graph.values())
-    if (info.kind == graph::Kind::input) bytes += info.type.elements() * size_of(info.type.type);
+    if (info.kind == graph::Kind::input) bytes += info.type.bytes();
   return bytes;
 }
 
 uint64_t output_bytes(const Graph& graph) {
   uint64_t bytes = 0;
-  for (const auto& [name, id] : graph.outputs())
-    bytes += graph.type(id).elements() * size_of(graph.type(id).type);
+  for (const auto& [name, id] : graph.outputs()) bytes += graph.type(id).bytes();
   return bytes;
 }
 

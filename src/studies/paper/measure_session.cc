@@ -19,7 +19,7 @@ GraphArrays::GraphArrays(const graph::Session& session, const graph::Arrays& inp
     if (is_input)
       bytes_[name] = kernels::as_type(inputs.at(name), type.type);
     else
-      bytes_[name].resize(type.elements() * size_of(type.type));
+      bytes_[name].resize(type.bytes());
   }
   for (auto& [name, bytes] : bytes_) tensors_.push_back({name, bytes.data()});
 }
