@@ -12,6 +12,7 @@
 #include "base/memo.h"
 #include "compiler/compile.h"
 #include "ops/map/key.h"
+#include "ops/tiles/expected.h"
 #include "program/cycles.h"
 
 namespace tessera::ops {
@@ -187,9 +188,11 @@ struct LeastTraffic {
 
   double cycles(const Machine& m) const {
     if (transfers == 0) return 0;
-    return bytes / (m.exchange_bytes_per_cycle * m.paired_exchange_factor) +
-           transfers * m.exchange_transfer_cycles + program::exchange_overhead_cycles(m) +
-           program::exchange_sync_cycles(m);
+    const double traffic = bytes / (m.exchange_bytes_per_cycle * m.paired_exchange_factor) +
+                           transfers * m.exchange_transfer_cycles;
+    PhaseTimes exchange;
+    add_exchange(m, traffic, exchange);
+    return exchange.total();
   }
 };
 
