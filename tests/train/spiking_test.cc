@@ -15,6 +15,7 @@
 #include "data/events/binning.h"
 #include "io/files.h"
 #include "support/error_of.h"
+#include "support/rewritten_file.h"
 #include "train/network.h"
 #include "train/spiking/digits.h"
 #include "train/spiking/network.h"
@@ -149,6 +150,32 @@ TEST(SpikingTrainer, ABreakChangesNothing) {
   other.decay = 0.5;
   EXPECT_TRUE(says(error(other, recordings()), "other settings: its decay is 0.9, now it is 0.5"));
   EXPECT_TRUE(says(error(settings, small_randman(41)), "a checkpoint of other"));
+}
+
+TEST(SpikingTrainer, ContinuesFromEarlierCheckpoints) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("earlier.safetensors");
+  for (const bool cosine : {false, true}) {
+    SpikingTrainingSettings settings = settings_of(SpikingLoss::rate, 1);
+    settings.clip_norm = 1;
+    if (cosine) settings.lr_schedule.kind = graph::ScheduleKind::cosine;
+    Trainer(settings, recordings(), Machine::host(2)).train({.checkpoint = path});
+    test::rewrite_safetensors(path, [&](std::string text) {
+      // The schedule was always named.
+      text = cosine ? test::with_all(std::move(text), "\"lr_schedule\"", "\"schedule\"")
+                    : test::with_all(std::move(text), "\"clip_norm\"",
+                                     "\"schedule\":\"constant\",\"clip_norm\"");
+      text = test::with_all(std::move(text), "\"clip_norm\"", "\"clip\"");
+      return test::with_all(std::move(text), "\"lr\"", "\"rate\"");
+    });
+    Trainer again(settings, recordings(), Machine::host(2));
+    again.resume(path);
+    EXPECT_EQ(again.step(), 21U);
+    settings.lr = 0.5;
+    EXPECT_TRUE(says(error_of([&] { Trainer(settings, recordings(), Machine::host(2)).resume(path); }),
+                     "its lr is 0.01, now it is 0.5"));
+    std::filesystem::remove(path);
+  }
 }
 
 TEST(SpikingTrainer, TilesLearnAsHosts) {
