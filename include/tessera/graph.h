@@ -370,9 +370,10 @@ Value min(Value x, const std::vector<int>& dims, bool keepdim = false);
 Value argmax(Value x, int dim, bool keepdim = false);
 /// The sum of each element and all elements before it along a dimension.
 Value cumsum(Value x, int dim);
-/// The mean of x over the micro-batches and replicas of a training step: x itself in a graph without any. A
-/// sum of losses divided by that of their number is, as a mean over the step, the sum of all of them divided
-/// by the number of all. It has no gradient, so x must not depend on parameters that are trained.
+/// The mean of x over the micro-batches and replicas of a training step; x itself in a graph without any. A
+/// loss that is a sum divided by mean_over_step() of its number of terms has, as its mean over the step, the
+/// sum of all terms divided by their total number. There is no gradient, so x must not depend on parameters
+/// that are trained.
 Value mean_over_step(Value x);
 /// The transpose of a matrix.
 Value transpose(Value x);

@@ -445,8 +445,8 @@ def cumsum(x: Value, dim: int) -> Value:
 def mean_over_step(x: Value) -> Value:
     """The mean of x over the micro-batches and replicas of a training step; x itself in a graph without any.
 
-    A sum of losses divided by that of their number is, as a mean over the step, the sum of all of them divided by the
-    number of all. It has no gradient: x must not depend on parameters that are trained.
+    A loss that is a sum divided by `mean_over_step` of its number of terms has, as its mean over the step, the sum of
+    all terms divided by their total number. There is no gradient: x must not depend on parameters that are trained.
     """
     return apply("mean_over_step", x)
 
