@@ -60,7 +60,7 @@ int run(const InspectFlags& options) {
 
 Command add_inspect_command(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
-      "inspect", "Show where the zeros of weights are, and whether they would save time on this computer");
+      "inspect", "Show where the zeros of weights are, and whether they would save time on the host");
   auto options = std::make_shared<InspectFlags>();
   command
       .add_option("paths", options->paths,

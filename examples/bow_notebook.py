@@ -17,7 +17,7 @@ for tiles in (1472, 2944):
         fullest = estimate.memory.sum(axis=1).max() / bow.tile_bytes
         print(f"{tiles} tiles, {mode:8} {estimate.cycles:8.0f} cycles, fullest tile {100 * fullest:4.1f} %")
 
-# %% Run on this computer, compared with float64.
+# %% Run on the host, compared with float64.
 result = tessera.profile_product(weight, n=256, machine="bow", dtype="f16")
 print({phase: f"{1e6 * seconds:.1f} µs" for phase, seconds in result.phases.items() if seconds})
 print(dict(zip(result.purposes, result.memory.sum(axis=0).tolist(), strict=True)), "bytes on all tiles")

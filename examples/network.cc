@@ -1,4 +1,4 @@
-// A network of three layers, trained on this computer, and the same step on a modelled machine before it
+// A network of three layers, trained on the host, and the same step on a modelled machine before it
 // runs.
 #include <tessera/estimate.h>
 #include <tessera/graph.h>

@@ -39,7 +39,7 @@ step = tg.from_torch(network.train(), example).training_step("cross_entropy", "a
 estimate = step.estimate("gc200")
 print(estimate)
 
-# %% The same program, for this computer: train.
+# %% The same program, for the host: train.
 name, (pixels, labels), test = images.load()
 session = step.session(seed=1)
 for epoch in range(a.epochs):

@@ -59,7 +59,7 @@ Pattern flat_butterfly(uint32_t rows, uint32_t cols, uint32_t block_size, uint32
                        const FlatButterflyOptions& options = {});
 
 /// The patterns of a block butterfly's factors (Chen et al. 2021), in order of application, by increasing
-/// stride: each is the pattern of a butterfly's factor with a block in place of each number, so that the
+/// stride: each is the pattern of a butterfly's factor with a block instead of each number, so that the
 /// factors' product has exactly one path from each block of inputs to each block of outputs. The first factor
 /// maps the inputs to block_size · 2^levels features, repeated as often as the outputs require. Throws
 /// UsageError for sizes that are 0 or too large.

@@ -20,7 +20,7 @@ enum class LayerStructure : uint8_t {
   circulant,
   low_rank,
   monarch,          ///< two block-diagonal factors and a permutation (Dao et al. 2022)
-  block_butterfly,  ///< factors of a butterfly with blocks in place of numbers (Chen et al. 2021)
+  block_butterfly,  ///< factors of a butterfly with blocks instead of numbers (Chen et al. 2021)
 };
 
 /// "dense", "butterfly", …; the function from a name throws UsageError that lists the names.

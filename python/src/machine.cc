@@ -144,7 +144,7 @@ void bind_machine(nb::module_& m) {
       "This computer (\"host\"), a built-in machine, or that of a TOML file.\n\n"
       "Built in are the chips \"gc2\", \"gc200\" and \"bow\", and machines of 4 to 256 chips, \"m2000\", "
       "\"pod16\" to\n\"pod256\", \"bow2000\" and \"bow_pod16\" to \"bow_pod256\" (`machine_names()`). "
-      "`threads` are those of this computer (0: the "
+      "`threads` are those of the host (0: the "
       "default, at most 4096). `figures` change those of a\nmodelled machine, as "
       "`tiles=2944`; docs/machines.md lists them.")
       .def(

@@ -1,4 +1,4 @@
-"""Compiling a PyTorch module for this computer."""
+"""Compiling a PyTorch module for the host."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def compile(
     max_shapes: int = 8,
     threads: int = 0,
 ) -> CompiledModel:
-    """Make a module that is called with inputs of these shapes fast on this computer, for inference.
+    """Make a module that is called with inputs of these shapes fast on the host, for inference.
 
     The zeros of its weights are kept, whether they are stored as numbers, by `torch.nn.utils.prune`, as CSR or BSR
     tensors or in a `SparseLinear`. Each layer becomes sparse, in the blocks that suit its zeros, where that is

@@ -276,7 +276,7 @@ def _has_other_shapes(prepared: Prepared, given: dict[str, Any]) -> bool:
 
 
 class CompiledModel:
-    """A model that was compiled for this computer: call it as the module that it was.
+    """A model that was compiled for the host: call it as the module that it was.
 
     Arrays are those of NumPy or CPU tensors of PyTorch; if one is a tensor, results are tensors. Parameters are copies.
     Calls may come from several threads, and take turns. `print(model)` shows what became of each layer, and where the
@@ -494,7 +494,7 @@ def seconds_by_kind(estimate: Estimate) -> dict[str, float]:
 
 
 def load(path: str | os.PathLike[str], *, threads: int = 0) -> CompiledModel:
-    """Load what `CompiledModel.save` wrote, and prepare it for this computer."""
+    """Load what `CompiledModel.save` wrote, and prepare it for the host."""
     path = os.fspath(path)
     graphs, texts = _tessera.load_graphs(path)
     try:

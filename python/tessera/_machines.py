@@ -22,7 +22,7 @@ Product: TypeAlias = Literal["forward", "input_gradient", "sddmm"]
 class ProductResult:
     """A product Y = W·X, or of its gradients, on a machine.
 
-    On this computer seconds are measured, on a modelled machine they are the model's; `error` is the largest
+    On the host seconds are measured, on a modelled machine they are the model's; `error` is the largest
     error of an element, relative to the sum of its absolute terms, against float64. Elements that are NaN or
     infinite there are `verified` if they are the same here, and have no such error: where W has some, `error` is NaN.
     A product that does not fit in the memory of the tiles has no times, and `overflow` says what fills it.
@@ -47,7 +47,7 @@ class ProductResult:
 
     @property
     def memory(self) -> NDArray[np.uint64]:
-        """Bytes, tiles × purposes; on this computer one row."""
+        """Bytes, tiles × purposes; on the host one row."""
         return self._result.memory
 
     def to_json(self) -> str:

@@ -1,4 +1,4 @@
-"""Weights and planned products on this computer."""
+"""Weights and planned products on the host."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _MOST_ROWS = 2**31 - 1
 
 
 def inspect(path: str | os.PathLike[str], *, tensor: str | None = None, rows: int = 128) -> InspectedModel:
-    """Find the zeros of the weights in files, and predict dense and sparse products with them on this computer.
+    """Find the zeros of the weights in files, and predict dense and sparse products with them on the host.
 
     `path` is the folder of a model as Hugging Face has them, or a `.onnx`, `.safetensors`, `.npy`, `.mtx` or `.smtx`
     file; weights may be dense, masked by `torch.nn.utils.prune`, CSR, BSR, of a SparseLinear, or of compressed-tensors

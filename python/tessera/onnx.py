@@ -53,7 +53,7 @@ def load(
     max_shapes: int = 8,
     most_computed: int = 2**27,
 ) -> InferenceSession:
-    """Read a model from a file, or from its bytes, for inference on this computer.
+    """Read a model from a file, or from its bytes, for inference on the host.
 
     Graphs have fixed shapes: where the model leaves sizes open, a session is prepared for each set of shapes that `run`
     is given, at most `max_shapes` at a time, and all have the same weights. `shapes` prepares one now: shapes of inputs

@@ -218,7 +218,7 @@ std::string json(std::span<const InspectedModel> models) {
 
 std::string page_of(std::span<const InspectedModel> models) {
   const uint32_t n = models.empty() ? 0 : models.front().n;
-  Page page("Zeros of weights", fmt::format("and predicted products with {} rows on this computer", n));
+  Page page("Zeros of weights", fmt::format("and predicted products with {} rows on the host", n));
   for (const InspectedModel& model : models) page.add_section(model.path, section_of(model));
   return page.html();
 }

@@ -183,7 +183,7 @@ void add_cost_figures(std::vector<KeyFigure>& figures, const CostReport& r, doub
   if (measured > 0)
     figures.push_back({"training step", time_text(r, measured),
                        r.modelled ? fmt::format("{} at its clock", value_text(measured, Unit::seconds))
-                                  : "mean on this computer"});
+                                  : "mean on the host"});
   for (const PhaseCosts& phase : r.phases) {
     const graph::RunCost& step = phase.step;
     if (measured == 0)

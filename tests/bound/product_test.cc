@@ -1,4 +1,4 @@
-// Products through the public interface, on this computer and on modelled machines.
+// Products through the public interface, on the host and on modelled machines.
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/io.h>

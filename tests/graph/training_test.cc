@@ -58,7 +58,7 @@ TEST(Training, OfAFunctionCalledWithOtherParameters) {
       });
       const uint64_t sets = session.compute_sets();
       if (code_of_few == 0) code_of_few = sets;
-      // Each further layer adds its calls, and on this computer its updates, not its operations.
+      // Each further layer adds its calls, and on the host its updates, not its operations.
       EXPECT_LE(sets, code_of_few + (machine == std::string("host") ? 5 : 2) * (layers - 2)) << machine;
     }
   }

@@ -1,4 +1,4 @@
-"""Modules compiled for this computer."""
+"""Modules compiled for the host."""
 
 import copy
 import json

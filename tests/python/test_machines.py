@@ -1,4 +1,4 @@
-"""Products on this computer and on modelled machines."""
+"""Products on the host and on modelled machines."""
 
 import json
 import pickle

@@ -15,7 +15,7 @@ from tessera._tessera import Machine, OperationCost
 
 
 class Estimate:
-    """The account of one run of a graph: the model's on a tiled machine, predicted or measured on this computer.
+    """The account of one run of a graph: the model's on a tiled machine, predicted or measured on the host.
 
     It comes from the very program that a session would run. One that does not fit in the memory of the tiles has
     `fits` False, and `overflow` says what fills it. In a notebook it shows as a page.
@@ -67,7 +67,7 @@ class Estimate:
 
     @property
     def memory(self) -> NDArray[np.uint64]:
-        """Bytes, tiles × purposes; on this computer one row."""
+        """Bytes, tiles × purposes; on the host one row."""
         return self._cost.memory
 
     def to_json(self) -> str:
@@ -151,7 +151,7 @@ class Estimate:
 
 
 def machine_for(machine: Machine | str, threads: int, figures: Mapping[str, float] | None = None) -> Machine:
-    """A machine by name; of this computer, with that number of threads."""
+    """A machine by name; of the host, with that number of threads."""
     if isinstance(machine, Machine):
         if figures:
             raise ValueError(f"figures change a machine by its name; make {machine!r} with them")

@@ -286,7 +286,7 @@ class Graph:
     ) -> Session:
         """Lower the graph for a machine, with initial parameters by a seed.
 
-        `threads` is the most threads of this computer that run it; 0: the default. `on_chips` is the number of chips
+        `threads` is the most threads of the host that run it; 0: the default. `on_chips` is the number of chips
         of a machine of several that work as one; 0: what is predicted to be fastest (docs/chips.md). On a host a graph whose
         samples do not depend on each other runs for `parts` equal parts of them, one on each thread; 1: for all at
         once; 0: what is predicted to be fastest. `share` is another session, such as that of a training step, whose

@@ -198,7 +198,7 @@ void SpikingTrainer::forward(graph::Session& with, std::vector<graph::Tensor> fu
 }
 
 // Layer after layer, so that hidden ones fire as asked: scales its weights up or down until it does, then
-// bisects. On this computer, for whatever machine.
+// bisects. On the host, for whatever machine.
 void SpikingTrainer::prepare() {
   graph::Session session(spiking_evaluation_graph(settings_, data_),
                          machine.is_host() ? machine : Machine::host(1), {.threads = threads});
