@@ -144,8 +144,8 @@ TEST_F(TrainBertCliTest, EachPhaseHasItsCosts) {
   }
   const double first = both["phases"][0]["step"]["seconds"], second = both["phases"][1]["step"]["seconds"];
   EXPECT_GT(both["predicted_seconds"], 10 * first + 1000 * second);
-  const Outcome o = run(fmt::format("{} {} --length 16,64 --steps 10,1000", kText, options));
-  for (const char* words : {"with packs of 16 tokens:", "with packs of 64 tokens:"})
+  const Outcome o = run(fmt::format("{} {} --length 16,64 --steps 10,1000 --print passes", kText, options));
+  for (const char* words : {"with packs of 16 tokens:", "with packs of 64 tokens:", "decompose", "liveness"})
     EXPECT_TRUE(says(o.out, words));
 }
 
