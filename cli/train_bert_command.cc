@@ -67,7 +67,10 @@ int run(BertRequest request, const CommonOptions& common, const CLI::App& comman
   check(request, command);
   const Machine machine = machine_for(request);  // before the text, which takes long
   const TextSplit text = text_for(request);
-  BertTrainer trainer(settings_of(request), text, machine, request.threads, request.estimate);
+  const PretrainingSettings settings = settings_of(request);
+  BertTrainer trainer = request.estimate
+                            ? BertTrainer::for_estimates(settings, text, machine, request.threads)
+                            : BertTrainer(settings, text, machine, request.threads);
   PretrainingReport report = report_of(request, trainer, machine, text);
   return request.estimate ? show_estimate(request, trainer, report) : train(request, trainer, report);
 }

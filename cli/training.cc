@@ -56,9 +56,13 @@ void check(const TrainRequest& one, const TrainingData& data) {
 }
 
 Trainer start(const TrainRequest& one, const TrainingData& data) {
+  const auto made = [&](const auto& settings, const auto& samples) {
+    return one.estimate ? Trainer::for_estimates(settings, samples, data.machine, one.threads)
+                        : Trainer(settings, samples, data.machine, one.threads);
+  };
   if (const RecordingSplit* recordings = recordings_of(data))
-    return {spiking_settings_of(one), *recordings, data.machine, one.threads, one.estimate};
-  return {one.settings, images_of(data), data.machine, one.threads, one.estimate};
+    return made(spiking_settings_of(one), *recordings);
+  return made(one.settings, images_of(data));
 }
 
 TrainingReport report_of(const TrainRequest& one, const TrainingData& data, const Trainer& t) {

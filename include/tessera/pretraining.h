@@ -158,10 +158,12 @@ struct BertTrainerImpl;
 /// the same bits, on any number of threads and wherever it is stopped and resumed.
 class BertTrainer {
  public:
-  /// Throws UsageError for settings that are out of range or do not fit the text. `threads` and
-  /// `only_estimates`: see Trainer.
+  /// Throws UsageError for settings that are out of range or do not fit the text. `threads`: see Trainer.
   BertTrainer(const PretrainingSettings& settings, const TextSplit& text, const Machine& machine,
-              uint32_t threads = 0, bool only_estimates = false);
+              uint32_t threads = 0);
+  /// See Trainer.
+  static BertTrainer for_estimates(const PretrainingSettings& settings, const TextSplit& text,
+                                   const Machine& machine, uint32_t threads = 0);
   ~BertTrainer();
   BertTrainer(BertTrainer&&) noexcept;
   BertTrainer& operator=(BertTrainer&&) noexcept;
@@ -196,6 +198,8 @@ class BertTrainer {
   void save_parameters(const std::string& path) const;
 
  private:
+  explicit BertTrainer(std::unique_ptr<train::BertTrainerImpl> impl);
+
   std::unique_ptr<train::BertTrainerImpl> impl_;
 };
 

@@ -80,19 +80,23 @@ struct TrainingResult {
 class Trainer {
  public:
   // Throw UsageError for settings that are out of range, contradict each other or do not fit the data.
-  // `threads`: see graph::SessionOptions. With `only_estimates`, a trainer computes costs without sessions
-  // and their memory, and cannot train.
+  // `threads`: see graph::SessionOptions.
 
   /// A multilayer perceptron. Images are standardised per feature by the statistics of the training samples.
   /// Initial weights are normally distributed with a standard deviation of 1/√(inputs of their row), biases
   /// 0, unless the recipe says otherwise.
   Trainer(const TrainingSettings& settings, const ImageSplit& images, const Machine& machine,
-          uint32_t threads = 0, bool only_estimates = false);
+          uint32_t threads = 0);
   /// A spiking network. Currents enter as the binary digits of their values in 255 parts, each digit as a
   /// unit whose weight is the current's weight times the digit's place value. Initial weights are normally
   /// distributed, scaled layer after layer so that the layer fires at the rate `initial_firing`.
   Trainer(const SpikingTrainingSettings& settings, const RecordingSplit& recordings, const Machine& machine,
-          uint32_t threads = 0, bool only_estimates = false);
+          uint32_t threads = 0);
+  /// A trainer that only estimates: it computes costs without sessions and their memory, and cannot train.
+  static Trainer for_estimates(const TrainingSettings& settings, const ImageSplit& images,
+                               const Machine& machine, uint32_t threads = 0);
+  static Trainer for_estimates(const SpikingTrainingSettings& settings, const RecordingSplit& recordings,
+                               const Machine& machine, uint32_t threads = 0);
   ~Trainer();
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;
@@ -128,6 +132,8 @@ class Trainer {
   SpikingTraces traces(size_t recording);
 
  private:
+  explicit Trainer(std::unique_ptr<train::TrainerImpl> impl);
+
   std::unique_ptr<train::TrainerImpl> impl_;
 };
 

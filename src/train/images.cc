@@ -131,16 +131,27 @@ StepResult ImageTrainer::step(uint64_t number) {
   return result;
 }
 
-}  // namespace
-
-Trainer::Trainer(const TrainingSettings& settings, const ImageSplit& images, const Machine& machine,
-                 uint32_t threads, bool only_estimates) {
+std::unique_ptr<TrainerImpl> image_trainer(const TrainingSettings& settings, const ImageSplit& images,
+                                           const Machine& machine, uint32_t threads, bool only_estimates) {
   check(settings);
   require_match(settings, images);
   check_samples(settings, images.train.count(), images.test.count(), "images");
+  std::unique_ptr<TrainerImpl> made;
   make_for(machine, [&] {
-    impl_ = std::make_unique<ImageTrainer>(settings, images, machine, threads, only_estimates);
+    made = std::make_unique<ImageTrainer>(settings, images, machine, threads, only_estimates);
   });
+  return made;
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainingSettings& settings, const ImageSplit& images, const Machine& machine,
+                 uint32_t threads)
+    : impl_(image_trainer(settings, images, machine, threads, false)) {}
+
+Trainer Trainer::for_estimates(const TrainingSettings& settings, const ImageSplit& images,
+                               const Machine& machine, uint32_t threads) {
+  return Trainer(image_trainer(settings, images, machine, threads, true));
 }
 
 }  // namespace tessera

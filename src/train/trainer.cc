@@ -122,6 +122,7 @@ SpikingTraces TrainerImpl::traces(size_t /*recording*/) {
   throw UsageError("this network has no neurons that spike: traces are those of a spiking one");
 }
 
+Trainer::Trainer(std::unique_ptr<TrainerImpl> impl) : impl_(std::move(impl)) {}
 Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;

@@ -200,10 +200,11 @@ TEST_F(BertTrainerTest, EachPhaseHasItsCosts) {
   const auto alone = [&](const PretrainingPhase& phase) {
     PretrainingSettings s = two_phases();
     s.phases = {phase};
-    return BertTrainer(s, text(), machine, 0, true);
+    return BertTrainer::for_estimates(s, text(), machine);
   };
   for (const bool only_estimates : {true, false}) {
-    const BertTrainer both(two_phases(), text(), machine, 0, only_estimates);
+    const BertTrainer both = only_estimates ? BertTrainer::for_estimates(two_phases(), text(), machine)
+                                            : BertTrainer(two_phases(), text(), machine);
     EXPECT_EQ(both.evaluations(0), 1U);
     EXPECT_EQ(both.evaluations(1), 2U);  // after steps 16 and 23
     for (const size_t i : {0U, 1U}) {
@@ -332,7 +333,8 @@ TEST_F(BertTrainerTest, ParametersAreSavedAndLoaded) {
 }
 
 TEST_F(BertTrainerTest, EstimatesNeedNoSession) {
-  BertTrainer estimate(small(), text(), Machine::find("gc200").with("tiles", 64), 0, true);
+  BertTrainer estimate =
+      BertTrainer::for_estimates(small(), text(), Machine::find("gc200").with("tiles", 64));
   EXPECT_GT(estimate.step_cost().seconds, 0);
   EXPECT_GT(estimate.evaluation_cost().seconds, 0);
   EXPECT_GT(estimate.parameters(), 10'000U);

@@ -318,7 +318,7 @@ TEST(Trainer, EstimatesWithoutSessionsWhatTheyCost) {
   settings.layers = {64, 32, 10};
   for (const Machine& machine : {Machine::host(2), Machine::find("bow", 64)}) {
     const Trainer trainer(settings, few, machine);
-    Trainer estimate(settings, few, machine, 0, true);
+    Trainer estimate = Trainer::for_estimates(settings, few, machine);
     for (const auto cost : {&Trainer::step_cost, &Trainer::evaluation_cost}) {
       EXPECT_EQ((estimate.*cost)().cycles, (trainer.*cost)().cycles);
       EXPECT_EQ((estimate.*cost)().tiles, (trainer.*cost)().tiles);
@@ -355,7 +355,7 @@ TEST(Trainer, ThePapersOutputLayerIsUniform) {
     TrainingSettings settings = settings_of({"", kind}, 1);
     settings.layers = {256, 100, 10};
     settings.recipe = Recipe::paper;
-    const Trainer trainer(settings, images(), Machine::host(1), 0, /*only_estimates=*/true);
+    const Trainer trainer = Trainer::for_estimates(settings, images(), Machine::host(1));
     const auto [least, most] = range_of(trainer.graph(), "layer2.weight");
     EXPECT_GT(least, -0.1);
     EXPECT_LT(least, -0.095);
@@ -363,7 +363,7 @@ TEST(Trainer, ThePapersOutputLayerIsUniform) {
     EXPECT_LT(most, 0.1);
     EXPECT_NE(range_of(trainer.graph(), "layer2.bias").second, 0);
     settings.recipe = Recipe::best;
-    const Trainer normal(settings, images(), Machine::host(1), 0, /*only_estimates=*/true);
+    const Trainer normal = Trainer::for_estimates(settings, images(), Machine::host(1));
     EXPECT_GT(range_of(normal.graph(), "layer2.weight").second, 0.2);
     EXPECT_EQ(range_of(normal.graph(), "layer2.bias").second, 0);
   }

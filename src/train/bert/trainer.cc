@@ -369,11 +369,27 @@ PretrainingResult BertTrainerImpl::train(const PretrainingRun& run) {
 
 using train::BertTrainerImpl;
 
-BertTrainer::BertTrainer(const PretrainingSettings& settings, const TextSplit& text, const Machine& machine,
-                         uint32_t threads, bool only_estimates) {
+namespace {
+
+std::unique_ptr<BertTrainerImpl> bert_trainer(const PretrainingSettings& settings, const TextSplit& text,
+                                              const Machine& machine, uint32_t threads, bool only_estimates) {
+  std::unique_ptr<BertTrainerImpl> made;
   train::make_for(machine, [&] {
-    impl_ = std::make_unique<BertTrainerImpl>(settings, text, machine, threads, only_estimates);
+    made = std::make_unique<BertTrainerImpl>(settings, text, machine, threads, only_estimates);
   });
+  return made;
+}
+
+}  // namespace
+
+BertTrainer::BertTrainer(const PretrainingSettings& settings, const TextSplit& text, const Machine& machine,
+                         uint32_t threads)
+    : BertTrainer(bert_trainer(settings, text, machine, threads, false)) {}
+BertTrainer::BertTrainer(std::unique_ptr<BertTrainerImpl> impl) : impl_(std::move(impl)) {}
+
+BertTrainer BertTrainer::for_estimates(const PretrainingSettings& settings, const TextSplit& text,
+                                       const Machine& machine, uint32_t threads) {
+  return BertTrainer(bert_trainer(settings, text, machine, threads, true));
 }
 BertTrainer::~BertTrainer() = default;
 BertTrainer::BertTrainer(BertTrainer&&) noexcept = default;

@@ -275,15 +275,27 @@ SpikingTraces SpikingTrainer::traces(size_t recording) {
   return traces;
 }
 
+std::unique_ptr<TrainerImpl> spiking_trainer(const SpikingTrainingSettings& settings,
+                                             const RecordingSplit& recordings, const Machine& machine,
+                                             uint32_t threads, bool only_estimates) {
+  check(settings, recordings);
+  std::unique_ptr<TrainerImpl> made;
+  make_for(machine, [&] {
+    made = std::make_unique<SpikingTrainer>(settings, recordings, Spikes(recordings), machine, threads,
+                                            only_estimates);
+  });
+  return made;
+}
+
 }  // namespace
 
 Trainer::Trainer(const SpikingTrainingSettings& settings, const RecordingSplit& recordings,
-                 const Machine& machine, uint32_t threads, bool only_estimates) {
-  check(settings, recordings);
-  make_for(machine, [&] {
-    impl_ = std::make_unique<SpikingTrainer>(settings, recordings, Spikes(recordings), machine, threads,
-                                             only_estimates);
-  });
+                 const Machine& machine, uint32_t threads)
+    : impl_(spiking_trainer(settings, recordings, machine, threads, false)) {}
+
+Trainer Trainer::for_estimates(const SpikingTrainingSettings& settings, const RecordingSplit& recordings,
+                               const Machine& machine, uint32_t threads) {
+  return Trainer(spiking_trainer(settings, recordings, machine, threads, true));
 }
 
 }  // namespace tessera
