@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -243,6 +244,21 @@ size_t Call::dimension(int64_t axis, size_t rank) {
 
 size_t Call::axis(size_t rank, std::optional<int64_t> otherwise) const {
   return dimension(integer("axis", otherwise), rank);
+}
+
+std::vector<int64_t> Call::permutation(size_t rank) const {
+  std::vector<int64_t> order = integers_if("perm").value_or(std::vector<int64_t>{});
+  if (order.empty()) {
+    order.resize(rank);
+    std::iota(order.rbegin(), order.rend(), 0);
+  }
+  std::vector<int64_t> sorted = order;
+  std::ranges::sort(sorted);
+  bool is_permutation = sorted.size() == rank;
+  for (size_t i = 0; is_permutation && i < rank; ++i) is_permutation = sorted[i] == static_cast<int64_t>(i);
+  if (!is_permutation)
+    refuse("its order {} does not name each of {} dimensions once", to_string(order), rank);
+  return order;
 }
 
 }  // namespace tessera::onnx

@@ -68,6 +68,8 @@ class Call {
   /// The index of a dimension of an input with `rank` dimensions; a negative `axis` counts from the end.
   static size_t dimension(int64_t axis, size_t rank);
   size_t axis(size_t rank, std::optional<int64_t> otherwise = {}) const;
+  /// The attribute "perm", which names each dimension once; without it, or empty: the dimensions in reverse.
+  std::vector<int64_t> permutation(size_t rank) const;
   void note(std::string text) const { context.notes.insert(std::move(text)); }
 
  private:

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
-#include <numeric>
 #include <optional>
 
 #include "onnx/call.h"
@@ -193,17 +192,12 @@ Results choose_constants(Call& call) {
 Results transpose_constants(Call& call) {
   const Constant& x = call.constant(0);
   const size_t rank = x.dims.size();
-  std::vector<int64_t> order(rank);
-  std::iota(order.rbegin(), order.rend(), 0);
-  if (const auto given = call.integers_if("perm"); given && given->size() == rank) order = *given;
-  const std::vector<int64_t> own = steps_of(x.dims);
-  std::vector<int64_t> sorted = order, steps;
-  std::ranges::sort(sorted);
+  const std::vector<int64_t> order = call.permutation(rank), own = steps_of(x.dims);
+  std::vector<int64_t> steps;
   Dims dims;
-  for (size_t i = 0; i < rank; ++i) {
-    if (sorted[i] != static_cast<int64_t>(i)) refuse("its order does not name each dimension once");
-    dims.push_back(x.dims[static_cast<size_t>(order[i])]);
-    steps.push_back(own[static_cast<size_t>(order[i])]);
+  for (const int64_t d : order) {
+    dims.push_back(x.dims[static_cast<size_t>(d)]);
+    steps.push_back(own[static_cast<size_t>(d)]);
   }
   if (std::ranges::is_sorted(order)) return {call[0]};
   Known y = moved(call, x, dims, steps);
@@ -256,10 +250,13 @@ Results slice(Call& call) {
   Dims dims = x.dims;
   std::vector<int64_t> steps = steps_of(dims);
   const std::vector<int64_t> own = steps;
+  std::vector<bool> is_cut(dims.size());
   int64_t first = 0;
   for (size_t i = 0; i < begins.size(); ++i) {
     const size_t d =
         Call::dimension(call.has(3) ? call.integers(3)[i] : static_cast<int64_t>(i), dims.size());
+    if (is_cut[d]) refuse("its axes name dimension {} twice", d);
+    is_cut[d] = true;
     const int64_t step = call.has(4) ? call.integers(4)[i] : 1, count = x.dims[d];
     if (step == 0 || step == INT64_MIN) refuse("a step is {}", step);
     const int64_t most = step > 0 ? count : count - 1;

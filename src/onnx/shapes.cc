@@ -102,18 +102,6 @@ Results unsqueeze(Call& call) {
   return {reshaped(call, call[0], std::move(dims))};
 }
 
-std::vector<int64_t> checked_order(const Call& call, size_t rank) {
-  std::vector<int64_t> order(rank);
-  std::iota(order.rbegin(), order.rend(), 0);
-  if (const auto given = call.integers_if("perm"); given && !(given->empty() && rank == 0)) order = *given;
-  std::vector<int64_t> sorted = order;
-  std::ranges::sort(sorted);
-  for (size_t i = 0; i < sorted.size(); ++i)
-    if (sorted.size() != rank || sorted[i] != static_cast<int64_t>(i))
-      refuse("its order {} does not name each of {} dimensions once", to_string(order), rank);
-  return order;
-}
-
 /// Dimensions that stay together, but for those of size 1, which lie anywhere.
 struct Run {
   int64_t first;
@@ -179,7 +167,7 @@ Value permuted(const Known& x, const std::vector<int64_t>& order) {
 Results transpose_values(Call& call) {
   const Known& x = call[0];
   const size_t rank = x.dims.size();
-  const std::vector<int64_t> order = checked_order(call, rank);
+  const std::vector<int64_t> order = call.permutation(rank);
   Known y{x.type, {}, {}, {}};
   for (const int64_t d : order) y.dims.push_back(x.dims[static_cast<size_t>(d)]);
   if (std::ranges::is_sorted(order)) return {x};

@@ -118,6 +118,26 @@ TEST(OnnxLimits, ShapesHaveToFit) {
   expect_says(error_of(wrong), "[2, 3] and [4, 5] do not fit");
 }
 
+TEST(OnnxLimits, DimensionsAreNamedOnce) {
+  for (const bool is_constant : {false, true}) {
+    OnnxFile file;
+    file.output("y");
+    file.integers("starts", {2}, {3, 3}).integers("ends", {2}, {4, 4}).integers("axes", {2}, {1, -1});
+    if (is_constant)
+      file.floats("x", {2, 4}, std::vector<float>(8));
+    else
+      file.input("x", {2, 4});
+    const std::vector<std::vector<int64_t>> orders = {{int64_t{1} << 40, 0}, {0, 0}, {1}, {0, 1, 2}};
+    for (const std::vector<int64_t>& order : orders) {
+      OnnxFile transposed = file;
+      transposed.node("Transpose", {"x"}, {"y"}, {{"perm", order}});
+      expect_says(error_of(transposed), "does not name each of 2 dimensions once");
+    }
+    file.node("Slice", {"x", "starts", "ends", "axes"}, {"y"});
+    expect_says(error_of(file), "its axes name dimension 1 twice");
+  }
+}
+
 TEST(OnnxLimits, OperatorsOfImagesHaveEnoughDimensions) {
   const OnnxFile::Attribute kernel("kernel_shape", std::vector<int64_t>{2});
   for (const char* operation :

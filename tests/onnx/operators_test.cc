@@ -276,6 +276,21 @@ TEST(OnnxOperators, SlicesBackwardsFromBeforeTheStartTakeTheFirst) {
   }
 }
 
+TEST(OnnxOperators, AnOrderThatIsEmptyIsTheReverse) {
+  for (const bool is_constant : {false, true}) {
+    OnnxFile file;
+    file.input("z", {1}).output("y");
+    if (is_constant)
+      file.floats("x", {2, 3}, {1, 2, 3, 4, 5, 6});
+    else
+      file.input("x", {2, 3});
+    file.node("Transpose", {"x"}, {"t"}, {{"perm", std::vector<int64_t>{}}}).node("Add", {"t", "z"}, {"y"});
+    WideArrays inputs = {{"z", {0}}};
+    if (!is_constant) inputs["x"] = {1, 2, 3, 4, 5, 6};
+    EXPECT_EQ(run(file, inputs).at("y"), (Numbers{1, 4, 2, 5, 3, 6}));
+  }
+}
+
 TEST(OnnxOperators, QuantisedWeightsAreWhatTheyMean) {
   OnnxFile file;
   file.input("x", {1, 2}).output("y");
