@@ -27,7 +27,6 @@ Results unary(Call& call) {
 
 Value same(Value x) { return x; }
 Value larger_than_none(Value x) { return maximum(x, number_like(x, 0)); }
-Value size_of_integer(Value x) { return maximum(x, negative(x)); }
 Value sign_values(Value x) { return greater_than(x, 0) - less_than(x, 0); }
 Value ceil(Value x) { return -floor(-x); }
 Value tangent(Value x) { return sin(x) / cos(x); }
@@ -304,7 +303,7 @@ Results convert(Call& call, DataType to) {
 Results cast_to(Call& call) { return convert(call, static_cast<DataType>(call.integer("to"))); }
 Results cast_like(Call& call) { return convert(call, call[1].type); }
 
-constexpr Operator kElementwiseOperators[] = {{"Abs", unary<graph::abs, size_of_integer>},
+constexpr Operator kElementwiseOperators[] = {{"Abs", unary<magnitude>},
                                               {"Acosh", unary<acosh>},
                                               {"Add", add_values},
                                               {"Asinh", unary<asinh>},

@@ -65,7 +65,7 @@ Results reduce_min(Call& call) {
 
 Results reduce_l1(Call& call) {
   const Reduction r(call);
-  return r.of(total(r, is_integer(r.x) ? maximum(r.x, negative(r.x)) : abs(r.x)));
+  return r.of(total(r, magnitude(r.x)));
 }
 
 Results reduce_l2(Call& call) {
@@ -115,7 +115,7 @@ Results reduce_product(Call& call) {
 /// The position of the maximum or of the minimum.
 Value place(Context& context, Value x, int dim, bool keeps, bool largest, bool last) {
   // The order of integers is reversed without overflow.
-  if (!largest) x = is_integer(x) ? number_like(x, -1) - x : -x;
+  if (!largest) x = is_integer(x) ? negative(x) - number_like(x, 1) : -x;
   if (!last) return cast(argmax(x, dim, keeps), Type::i32);
   const uint32_t size = x.shape()[static_cast<size_t>(dim)];
   context.spend(size);

@@ -23,6 +23,11 @@ Value less_than(Value a, double b) { return less(a, number_like(a, b)); }
 Value greater_than(Value a, double b) { return less(number_like(a, b), a); }
 Value negative(Value x) { return is_integer(x) ? number_like(x, 0) - x : -x; }
 
+Value magnitude(Value x) {
+  if (x.type().type == Type::u32) return x;  // whose negative is a large number
+  return is_integer(x) ? maximum(x, negative(x)) : abs(x);
+}
+
 Value divided(Value x, double number) {
   int exponent = 0;
   const bool is_power = std::abs(std::frexp(number, &exponent)) == 0.5 && std::abs(exponent) < 100;
@@ -35,7 +40,22 @@ Value round_to_even(Value x) {
   return where(less_than(abs(x), 0x1p23), low + up, x);
 }
 
+namespace {
+
+/// Of integers without a sign, whose rests cannot be below 0: so no step takes more than the quotient.
+Value unsigned_quotient(Value a, Value b) {
+  const auto below = [&](Value of) {
+    return cast(cast(of, Type::f32) / cast(b, Type::f32) * (1 - 0x1p-21), a.type().type);
+  };
+  Value quotient = below(a);
+  quotient = quotient + below(a - quotient * b);  // what FP32 rounded off, and at most 1 more is left
+  return quotient + less_equal(b, a - quotient * b);
+}
+
+}  // namespace
+
 Value whole_quotient(Value a, Value b) {
+  if (a.type().type == Type::u32) return unsigned_quotient(a, b);
   const auto about = [&](Value of) { return cast(cast(of, Type::f32) / cast(b, Type::f32), a.type().type); };
   Value quotient = about(a);
   quotient = quotient + about(a - quotient * b);  // which FP32 rounds, where it is large

@@ -19,6 +19,8 @@ graph::Value truth(graph::Value holds);
 graph::Value less_than(graph::Value a, double b);
 graph::Value greater_than(graph::Value a, double b);
 graph::Value negative(graph::Value x);
+/// |x|.
+graph::Value magnitude(graph::Value x);
 /// x / number. A product with the reciprocal would differ, unless the number is a power of two.
 graph::Value divided(graph::Value x, double number);
 graph::Value round_to_even(graph::Value x);

@@ -456,6 +456,22 @@ def test_integers_are_those_of_the_type(dtype: str, least: int, most: int) -> No
             session.run(None, {"x": wrong})
 
 
+def test_integers_without_a_sign_have_32_bits() -> None:
+    a = np.array([2**25 - 1, 2**32 - 1, 2**32 - 1, 7, 0, 3 * 2**30 + 5], np.uint32)
+    b = np.array([2, 3, 2**32 - 1, 2**31 + 1, 5, 2**16 + 1], np.uint32)
+    expected = {
+        "Div": a // b,
+        "Mod": a % b,
+        "Abs": a,
+        "ReduceL1": a.sum(dtype=np.uint32, keepdims=True),
+        "ArgMin": np.array([4]),
+    }
+    nodes = [helper.make_node(name, ["a", "b"] if name in ("Div", "Mod") else ["a"], [name]) for name in expected]
+    data = model_of(nodes, {"a": (6,), "b": (6,)}, list(expected), {}, TensorProto.UINT32)
+    for name, found in zip(expected, tessera.onnx.load(data).run(None, {"a": a, "b": b}), strict=True):
+        np.testing.assert_array_equal(found, expected[name], name)
+
+
 def test_inputs_may_lack_shapes() -> None:
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["y"])],
