@@ -36,7 +36,7 @@ Results is_infinite(Call& call) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (below && above) return truths(equal(abs(x), number_like(x, kInfinity)));
   if (below || above) return truths(equal(x, number_like(x, above ? kInfinity : -kInfinity)));
-  return truths(x * 0.0);
+  return truths(less(x, x));
 }
 
 /// Whether a constant condition holds, or does not hold, somewhere in each row.

@@ -295,7 +295,8 @@ Results cumulative_sum(Call& call) {
   for (uint32_t i = 0; i < backwards.size(); ++i) backwards[i] = size - 1 - i;
   if (reversed) x = taken(x, dim, backwards);
   Value y = cumsum(x, static_cast<int>(dim));
-  if (exclusive) y = size == 1 ? y * number_like(y, 0) : pad(slice(y, at, 0, size - 1), at, 1, 0);
+  if (exclusive && size == 1) y = where(less(y, y), y, number_like(y, 0));
+  if (exclusive && size > 1) y = pad(slice(y, at, 0, size - 1), at, 1, 0);
   if (reversed) y = taken(y, dim, backwards);
   return {known(y, call[0].type)};
 }

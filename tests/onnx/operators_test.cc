@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "onnx/run.h"
@@ -289,6 +290,18 @@ TEST(OnnxOperators, AnOrderThatIsEmptyIsTheReverse) {
     if (!is_constant) inputs["x"] = {1, 2, 3, 4, 5, 6};
     EXPECT_EQ(run(file, inputs).at("y"), (Numbers{1, 4, 2, 5, 3, 6}));
   }
+}
+
+TEST(OnnxOperators, NothingIsInfiniteInWhatIsNotLookedAt) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity(),
+                   kNan = std::numeric_limits<double>::quiet_NaN();
+  OnnxFile file;
+  file.input("x", {1, 4}).output("none").output("before").integers("axis", {}, {0});
+  file.node("IsInf", {"x"}, {"none"}, {{"detect_negative", int64_t{0}}, {"detect_positive", int64_t{0}}})
+      .node("CumSum", {"x", "axis"}, {"before"}, {{"exclusive", int64_t{1}}});
+  const WideArrays results = run(file, {{"x", {kInfinity, -kInfinity, kNan, 1}}});
+  EXPECT_EQ(results.at("none"), (Numbers{0, 0, 0, 0}));
+  EXPECT_EQ(results.at("before"), (Numbers{0, 0, 0, 0}));
 }
 
 TEST(OnnxOperators, QuantisedWeightsAreWhatTheyMean) {
