@@ -302,7 +302,7 @@ Results cumulative_sum(Call& call) {
 }
 
 Results one_hot(Call& call) {
-  const Value ids = call.value(0);
+  const Value given = call.value(0), ids = is_integer(given) ? given : cast(given, Type::i32);
   const int64_t depth = call.integer_of(1);
   const auto rank = static_cast<int64_t>(ids.shape().size());
   constexpr int64_t kMost = 1 << 24;
@@ -315,8 +315,7 @@ Results one_hot(Call& call) {
   Shape of_classes(static_cast<size_t>(rank) + 1, 1), of_ids = ids.shape();
   of_classes[static_cast<size_t>(axis)] = static_cast<uint32_t>(depth);
   of_ids.insert(of_ids.begin() + axis, 1);
-  const Value places = is_integer(ids) ? from_start(ids, static_cast<uint32_t>(depth)) : ids;
-  const Value holds = equal(reshape(places, of_ids),
+  const Value holds = equal(reshape(from_start(ids, static_cast<uint32_t>(depth)), of_ids),
                             call.graph.constant("", of_classes, std::move(classes), ids.type().type));
   const Known& values = call[2];
   const Value pair = call.value(2);

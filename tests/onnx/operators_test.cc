@@ -304,6 +304,14 @@ TEST(OnnxOperators, NothingIsInfiniteInWhatIsNotLookedAt) {
   EXPECT_EQ(results.at("before"), (Numbers{0, 0, 0, 0}));
 }
 
+TEST(OnnxOperators, ClassesMayBeNumbersWithFractions) {
+  OnnxFile file;
+  file.input("x", {4}).output("y").integers("depth", {}, {3}).floats("values", {2}, {-1, 1});
+  file.node("OneHot", {"x", "depth", "values"}, {"y"});
+  EXPECT_EQ(run(file, {{"x", {1.7, -1, 3, 0}}}).at("y"),
+            (Numbers{-1, 1, -1, -1, -1, 1, -1, -1, -1, 1, -1, -1}));
+}
+
 TEST(OnnxOperators, QuantisedWeightsAreWhatTheyMean) {
   OnnxFile file;
   file.input("x", {1, 2}).output("y");
