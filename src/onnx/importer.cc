@@ -332,12 +332,13 @@ Results Importer::results_of(const wire::NodeProto& node, const std::vector<std:
   return handlers.of_values(call);
 }
 
-/// Values that stand for quantised ones have other numbers than those.
+/// Values that stand for quantised ones have other numbers than those. They are the same values once
+/// dequantised, in floating point.
 void Importer::require_no_quantised(const wire::NodeProto& node,
                                     const std::vector<std::optional<Known>>& inputs) const {
   constexpr std::string_view kTakers[] = {"DequantizeLinear", "Identity", "Shape", "Size"};
   for (const auto& input : inputs)
-    if (input && input->value && context_.quantised.contains(input->value->id) &&
+    if (input && input->value && is_integer(input->type) && context_.quantised.contains(input->value->id) &&
         std::ranges::find(kTakers, node.op_type()) == std::end(kTakers))
       refuse("it takes a quantised value: only DequantizeLinear may");
 }

@@ -335,6 +335,9 @@ OnnxFile quantised(float scale, float other) {
 TEST(OnnxOperators, QuantisedValuesAreBounded) {
   // The bounds are what is left of a Relu.
   EXPECT_EQ(run(quantised(0.5F, 0.5F), {{"x", {-3, 2.25, 200}}}).at("y"), (Numbers{0, 2.25, 127.5}));
+  OnnxFile followed = quantised(0.5F, 0.5F);
+  followed.node("Neg", {"y"}, {"z"}).output("z");
+  EXPECT_EQ(run(followed, {{"x", {-3, 2.25, 200}}}).at("z"), (Numbers{0, -2.25, -127.5}));
   const auto error = [](const OnnxFile& file) { return test::error_of([&] { import(file); }); };
   EXPECT_NE(error(quantised(0.5F, 1)).find("its scale or zero point is not that"), std::string::npos);
   OnnxFile taken = quantised(0.5F, 0.5F);
