@@ -104,9 +104,17 @@ Value bounded(Call& call, DataType type) {
   return minimum(maximum(x, bound(low)), bound(high));
 }
 
+/// That of the scale, unless the file says another.
+DataType dequantised_type(const Call& call) {
+  const auto type = static_cast<DataType>(call.integer("output_dtype", 0));
+  if (type == DataType::undefined) return call[1].type;
+  if (!is_known(type) || !is_float(type)) refuse("results of this type are not possible");
+  return type;
+}
+
 Results dequantize(Call& call) {
   const Known& x = call[0];
-  const DataType type = call[1].type;
+  const DataType type = dequantised_type(call);
   if (x.constant && call[1].constant && (!call.has(2) || call[2].constant)) {
     const Constant &numbers = *x.constant, &scales = call.constant(1);
     const Scales scale_of(call, x);
@@ -124,12 +132,12 @@ Results dequantize(Call& call) {
   const Value value = call.value(0);
   if (const auto found = call.context.quantised.find(value.id); found != call.context.quantised.end()) {
     require_same(call, found->second);
-    return {known(value, type)};
+    return {known(cast(value, graph_type_of(type)), type)};
   }
   const size_t rank = x.dims.size();
-  Value y = cast(value, graph_type_of(type));
+  Value y = cast(value, graph_type_of(call[1].type));
   if (call.has(2)) y = y - cast(beside(call, 2, rank), y.type().type);
-  return {known(y * beside(call, 1, rank), type)};
+  return {known(cast(y * beside(call, 1, rank), graph_type_of(type)), type)};
 }
 
 Results quantize(Call& call) {

@@ -323,6 +323,25 @@ TEST(OnnxOperators, QuantisedWeightsAreWhatTheyMean) {
   EXPECT_EQ(import(file).notes.size(), 1u);
 }
 
+TEST(OnnxOperators, WhatIsDequantisedHasTheTypeThatTheFileSays) {
+  constexpr int32_t kSigned = 3, kHalf = 10;
+  OnnxFile file(23);
+  file.input("x", {2}, kSigned).output("of_value").output("of_constant").output("of_quantised");
+  file.initializer("w", {2}, kSigned).set_raw_data(std::string("\x01\x02", 2));
+  file.input("z", {2})
+      .floats("scale", {}, {1 / 3.0F})
+      .initializer("zero", {}, kSigned)
+      .set_raw_data(std::string(1, '\0'));
+  file.node("QuantizeLinear", {"z", "scale", "zero"}, {"q"});
+  for (const auto& [from, to] :
+       std::map<std::string, std::string>{{"x", "of_value"}, {"w", "of_constant"}, {"q", "of_quantised"}})
+    file.node("DequantizeLinear", {from, "scale", "zero"}, {to}, {{"output_dtype", int64_t{kHalf}}});
+  for (const ValueType& output : import(file).outputs) EXPECT_EQ(output.type, "float16") << output.name;
+  const WideArrays results = run(file, {{"x", {1, 2}}, {"z", {1, 2}}});
+  EXPECT_NEAR(results.at("of_value")[1], 2 / 3.0, 1e-3);
+  EXPECT_NEAR(results.at("of_constant")[1], 2 / 3.0, 1e-3);
+}
+
 /// x quantised with one scale, and dequantised with another one.
 OnnxFile quantised(float scale, float other) {
   OnnxFile file;
