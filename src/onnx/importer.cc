@@ -288,8 +288,7 @@ void Importer::apply(const wire::NodeProto& node, Scope& scope) {
   const auto inputs = inputs_of(node, scope);
   if (!inputs) {  // it depends on what is missing
     const bool is_known = is_standard(node.domain()) && operator_table().contains(node.op_type());
-    if (!is_known && !file_.functions.contains({node.domain(), node.op_type()}))
-      return note_missing(node, "", scope);
+    if (!is_known && file_.function_of(node) == nullptr) return note_missing(node, "", scope);
     for (const std::string& output : node.output()) set(scope, output, {});
     return;
   }
@@ -313,8 +312,7 @@ void Importer::apply(const wire::NodeProto& node, Scope& scope) {
 
 Results Importer::results_of(const wire::NodeProto& node, const std::vector<std::optional<Known>>& inputs,
                              Scope& scope) {
-  const auto own = file_.functions.find({node.domain(), node.op_type()});
-  if (own != file_.functions.end()) return function(*own->second, node, inputs, scope);
+  if (const wire::FunctionProto* own = file_.function_of(node)) return function(*own, node, inputs, scope);
   if (!is_standard(node.domain())) return {};
   if (node.op_type() == "If") return branch(node, inputs, scope);
   const auto found = operator_table().find(node.op_type());

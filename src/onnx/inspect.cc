@@ -89,7 +89,7 @@ InspectedTensor inspected(const std::string& name, const Constant& constant,
 }
 
 bool is_supported(const Model::Impl& model, const wire::NodeProto& node) {
-  if (model.functions.contains({node.domain(), node.op_type()})) return true;
+  if (model.function_of(node) != nullptr) return true;
   return is_standard(node.domain()) && (node.op_type() == "If" || operator_table().contains(node.op_type()));
 }
 

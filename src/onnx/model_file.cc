@@ -156,7 +156,10 @@ std::shared_ptr<Model::Impl> read_model(std::span<const std::byte> content, cons
   for (const wire::FunctionProto& function : model->proto.functions()) check(function);
   model->opset = opset_of(name, model->proto);
   for (const wire::FunctionProto& function : model->proto.functions())
-    model->functions.emplace(std::pair(function.domain(), function.name()), &function);
+    if (!model->functions
+             .emplace(std::tuple(function.domain(), function.name(), function.overload()), &function)
+             .second)
+      io::fail(name, "it has two functions {}", excerpt(function.name()));
   try {
     read_initializers(*model);
   } catch (const Error& error) {

@@ -5,7 +5,7 @@
 
 #include <map>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "onnx/constant.h"
@@ -24,9 +24,15 @@ struct Model::Impl {
   std::vector<ValueType> inputs;
   std::vector<DataType> input_types;
   std::vector<ValueType> outputs;
-  /// Functions by domain and name.
-  std::map<std::pair<std::string, std::string>, const wire::FunctionProto*> functions;
+  /// Functions by domain, name and overload.
+  std::map<std::tuple<std::string, std::string, std::string>, const wire::FunctionProto*> functions;
   WeightForms forms;
+
+  /// The function that a node calls; null: it is none of the model's.
+  const wire::FunctionProto* function_of(const wire::NodeProto& node) const {
+    const auto found = functions.find({node.domain(), node.op_type(), node.overload()});
+    return found == functions.end() ? nullptr : found->second;
+  }
 };
 
 /// Whether a domain is the standard's.

@@ -461,5 +461,29 @@ TEST(OnnxOperators, BranchesAndFunctionsAreThoseThatRun) {
   EXPECT_EQ(run(file, {{"x", {1, -2}}}).at("y"), (Numbers{2, -4}));
 }
 
+TEST(OnnxOperators, FunctionsOfOneNameAreToldApart) {
+  OnnxFile file;
+  file.input("x", {2}).output("y").node("F", {"x"}, {"h"}).node("F", {"h"}, {"y"});
+  for (const int i : {0, 1}) {
+    const char* const operation = i == 0 ? "Neg" : "Abs";
+    wire::NodeProto& call = *file.model().mutable_graph()->mutable_node(i);
+    wire::FunctionProto& function = *file.model().add_functions();
+    call.set_domain("own");
+    call.set_overload(operation);
+    function.set_name("F");
+    function.set_domain("own");
+    function.set_overload(operation);
+    function.add_input("a");
+    function.add_output("b");
+    wire::NodeProto& node = *function.add_node();
+    node.set_op_type(operation);
+    node.add_input("a");
+    node.add_output("b");
+  }
+  EXPECT_EQ(run(file, {{"x", {1, -2}}}).at("y"), (Numbers{1, 2}));
+  *file.model().add_functions() = file.model().functions(0);
+  EXPECT_NE(test::error_of([&] { import(file); }).find("it has two functions \"F\""), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tessera::onnx
