@@ -489,6 +489,33 @@ def test_convolutions():
     compare(nn.ConvTranspose1d(4, 6, 2, groups=2), torch.randn(2, 4, 9))
 
 
+class Filter(nn.Module):
+    """A convolution and an attention by buffers, which a call may change."""
+
+    def __init__(self, changes):
+        super().__init__()
+        self.changes = changes
+        self.register_buffer("kernel", torch.randn(4, 4, 3))
+        self.register_buffer("mask", torch.randn(9, 9))
+
+    def forward(self, x):
+        y = F.conv1d(x, self.kernel, padding=1)
+        y = F.scaled_dot_product_attention(*[y.transpose(1, 2)] * 3, attn_mask=self.mask)
+        if self.changes:
+            self.kernel.mul_(0.5)
+            self.mask.mul_(-1)
+        return y
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_buffers_are_weights_of_convolutions_and_masks(changes):
+    torch.manual_seed(10)
+    module, x = Filter(changes), torch.randn(2, 4, 9)
+    session = tg.from_torch(module, x).session()
+    for _ in range(3):
+        np.testing.assert_allclose(session.run(x), module(x), rtol=1e-4, atol=1e-5)
+
+
 def test_lists_may_begin_without_elements():
     compare(Function(lambda a, b: torch.cat([torch.zeros(0), a, b], 0)), torch.randn(3, 4), torch.randn(2, 4))
 

@@ -138,6 +138,10 @@ class Constant:
         self._graph = graph
         self._value: Value | None = None
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.tensor.shape)
+
     def value(self) -> Value:
         if self._value is None:
             dtype = type_of(self.tensor.dtype, allow_integers=True)
@@ -146,16 +150,22 @@ class Constant:
         return self._value
 
 
-class State(Constant):
-    """A buffer that a module changes, such as running statistics."""
+class State:
+    """A buffer that a module changes, such as running statistics: no constant."""
 
     def __init__(self, graph: Graph, name: str, tensor: Tensor) -> None:
-        super().__init__(graph, tensor)
         self.name = name
+        self._tensor = tensor.detach()
+        self._graph = graph
+        self._value: Value | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._tensor.shape)
 
     def value(self) -> Value:
         if self._value is None:
-            self._value = self._graph.add_state(self.name, self.tensor.float().numpy(), type_of(self.tensor.dtype))
+            self._value = self._graph.add_state(self.name, self._tensor.float().numpy(), type_of(self._tensor.dtype))
         return self._value
 
 
@@ -225,7 +235,7 @@ def in_shape(x: Value | Split, shape: Sequence[int]) -> Value | Split:
 
 def value_of(known: Any) -> Any:
     """A value of the graph, or whatever else an argument is."""
-    if isinstance(known, (Parameter, Constant, Transposed, Split)):
+    if isinstance(known, (Parameter, Constant, State, Transposed, Split)):
         return known.value()
     return [value_of(each) for each in known] if isinstance(known, (tuple, list)) else known
 
