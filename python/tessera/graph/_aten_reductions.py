@@ -122,7 +122,11 @@ def _norm(x: Value, order: float, dims: Any, keepdim: bool) -> Value:
         return ops.sum(ops.not_equal(size, 0), dims, keepdim)
     if order == 1:
         return ops.sum(size, dims, keepdim)
-    return ops.pow(ops.sum(ops.pow(size, order), dims, keepdim), 1 / order)
+    total = ops.sum(ops.pow(size, order), dims, keepdim)
+    if order < 0:
+        return ops.pow(total, 1 / order)
+    is_none = ops.equal(total, 0)  # where the root has no slope
+    return ops.where(is_none, 0.0, ops.pow(ops.where(is_none, 1.0, total), 1 / order))
 
 
 @handles("linalg_vector_norm.default")
