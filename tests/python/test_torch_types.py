@@ -105,6 +105,7 @@ EDGES = [
     lambda x: x.clamp(torch.full_like(x, -1), x.abs()),
     lambda x: (x * 3.7).floor() + (x * 3.7).ceil() + (x * 2.5).round() + (x * 3.7).trunc() + x.sign(),
     lambda x: (x**0, x**100, x.pow(torch.zeros(())), x.pow(torch.ones(())), x.pow(torch.full((), INF)), x.pow(torch.full((), NAN))),
+    lambda x: (1**x, INF**x, torch.xlogy(x, INF), torch.xlogy(x, NAN), torch.xlogy(x, -1), torch.xlogy(0, x), torch.xlogy(2, x)),
     lambda x: (x[5:].std(unbiased=False), x[5].var(unbiased=False), *torch.std_mean(x[0], unbiased=False)),
     lambda x: (x * 1e-4).log1p() + (x * 1e-4).expm1() + x.expm1(),
 ]

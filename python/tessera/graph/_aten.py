@@ -433,9 +433,12 @@ HANDLERS["aten.log_sigmoid.default"] = lambda call, x: -ops.softplus(-x)
 def _xlogy(call: Call, x: Any, y: Any) -> Value:
     x, y = together(call, x, y)
     if not isinstance(y, Value):
-        return x * math.log(y) if y > 0 else ops.where(ops.equal(x, 0), 0.0, x * (-math.inf if y == 0 else math.nan))
-    is_none = ops.equal(x, 0) if isinstance(x, Value) else ops.equal(y * 0, x)
-    logs = ops.log(ops.where(is_none, 1.0, y)) * x
+        logarithm = math.log(y) if y > 0 else -math.inf if y == 0 else math.nan
+        product = x * logarithm
+        return product if math.isfinite(logarithm) or math.isnan(y) else ops.where(ops.equal(x, 0), 0.0, product)
+    if not isinstance(x, Value):
+        return ops.log(y) * x if x != 0 else ops.where(ops.not_equal(y, y), y, 0.0)
+    logs = ops.log(ops.where(ops.equal(x, 0), 1.0, y)) * x
     return ops.where(ops.not_equal(y, y), y, logs)
 
 
@@ -685,7 +688,8 @@ def _power_of(call: Call, base: float, x: Value) -> Value:
     if call.dtype in _INTEGERS:
         raise ValueError(f"integer powers of {base} are not possible: only of floating-point numbers")
     x = in_result_type(call, x)
-    return ops.exp(x * math.log(base)) if base > 0 else ops.pow(ops.value_of(base, x), x)
+    is_usual = 0 < base < math.inf and base != 1
+    return ops.exp(x * math.log(base)) if is_usual else ops.pow(ops.value_of(base, x), x)
 
 
 @handles("pow.Tensor_Tensor")
