@@ -252,6 +252,8 @@ Results split_value(Call& call) {
     parts.push_back(known(is_all ? x : slice(x, static_cast<uint32_t>(axis), first, end), call[0].type));
     begin += size;
   }
+  if (begin != from[axis])
+    refuse("parts of {} are not all of dimension {} of {}", to_string(sizes), axis, to_string(from));
   return parts;
 }
 

@@ -138,6 +138,18 @@ TEST(OnnxLimits, DimensionsAreNamedOnce) {
   }
 }
 
+TEST(OnnxLimits, PartsAreAllOfADimension) {
+  for (const int64_t second : {1, 2, 3}) {
+    OnnxFile file;
+    file.input("x", {3}).output("a").output("b").integers("sizes", {2}, {1, second});
+    file.node("Split", {"x", "sizes"}, {"a", "b"});
+    if (second == 2)
+      EXPECT_EQ(error_of(file), "(no error)");
+    else
+      expect_says(error_of(file), fmt::format("parts of [1, {}]", second));
+  }
+}
+
 TEST(OnnxLimits, OperatorsOfImagesHaveEnoughDimensions) {
   const OnnxFile::Attribute kernel("kernel_shape", std::vector<int64_t>{2});
   for (const char* operation :
