@@ -94,7 +94,7 @@ Value scaled(Call& call, Value x, Value y, double factor) {
 }
 
 /// A product that gets its bias: x of [..., features] and a constant of as many.
-std::optional<Value> with_bias(Call& call, const Known& x, const Known& bias) {
+std::optional<Known> with_bias(Call& call, const Known& x, const Known& bias) {
   if (!x.value || !bias.constant) return {};
   const auto found = call.context.products.find(x.value->id);
   if (found == call.context.products.end() || bias.dims.empty() || bias.dims.size() > x.dims.size())
@@ -104,7 +104,8 @@ std::optional<Value> with_bias(Call& call, const Known& x, const Known& bias) {
     return {};
   const auto [input, weight] = found->second;
   const Value y = linear(input, weight, reshape(call.value_of(bias), {static_cast<uint32_t>(features)}));
-  return y.shape() == x.value->shape() ? y : reshape(y, x.value->shape());
+  // x may have more dimensions than its value.
+  return Known{x.type, x.dims, {}, y.shape() == x.value->shape() ? y : reshape(y, x.value->shape())};
 }
 
 /// Scores with what is added to them.
@@ -119,8 +120,8 @@ void note_bias(Call& call, const Known& x, const Known& bias, Value y) {
 
 Results add_values(Call& call) {
   const Known &a = call[0], &b = call[1];
-  if (const auto y = with_bias(call, a, b)) return of(call, *y);
-  if (const auto y = with_bias(call, b, a)) return of(call, *y);
+  if (const auto y = with_bias(call, a, b)) return {*y};
+  if (const auto y = with_bias(call, b, a)) return {*y};
   if (const auto number = number_of(b, a)) return of(call, call.value(0) + *number);
   if (const auto number = number_of(a, b)) return of(call, call.value(1) + *number);
   const Value y = call.value(0) + call.value(1);

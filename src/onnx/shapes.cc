@@ -22,9 +22,10 @@ Known reshaped(Call& call, const Known& x, Dims dims) {
   if (x.value->shape() != shape) y.value = reshape(*x.value, shape);
   // What has its last two dimensions exchanged still has.
   const auto found = call.context.transposes.find(x.value->id);
-  const size_t rank = shape.size(), before = x.dims.size();
-  if (found != call.context.transposes.end() && rank >= 2 && before >= 2 &&
-      std::equal(shape.end() - 2, shape.end(), x.dims.end() - 2)) {
+  const Shape from = x.value->shape();  // of more dimensions than a graph has: merged
+  const size_t rank = shape.size();
+  if (found != call.context.transposes.end() && rank >= 2 && from.size() >= 2 &&
+      std::equal(shape.end() - 2, shape.end(), from.end() - 2)) {
     Shape original = shape;
     std::swap(original[rank - 1], original[rank - 2]);
     if (found->second.type().elements() == y.value->type().elements())

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "onnx/run.h"
 #include "support/error_of.h"
@@ -26,6 +27,30 @@ TEST(OnnxOperators, ProductsHaveTheirWeightsAndBiases) {
   EXPECT_EQ(run(file, {{"x", {1, 0, 0, 0, 1, 1}}}).at("y"), (Numbers{11, 22, 18, 30}));
   // The sum is part of the product.
   EXPECT_EQ(import(file).graph.nodes().size(), 1u);
+}
+
+TEST(OnnxOperators, ProductsMayPassThroughSixDimensions) {
+  OnnxFile file;
+  file.input("x", {2, 2}).output("y").floats("w", {2, 2}, {1, 0, 0, 1}).floats("b", {2}, {10, 20});
+  file.integers("six", {6}, {1, 2, 1, 1, 1, 2}).integers("two", {2}, {2, 2});
+  file.node("MatMul", {"x", "w"}, {"p"})
+      .node("Reshape", {"p", "six"}, {"r"})
+      .node("Add", {"r", "b"}, {"s"})
+      .node("Transpose", {"s"}, {"t"}, {{"perm", std::vector<int64_t>{0, 5, 2, 3, 4, 1}}})
+      .node("Reshape", {"t", "two"}, {"y"});
+  EXPECT_EQ(run(file, {{"x", {1, 2, 3, 4}}}).at("y"), (Numbers{11, 13, 22, 24}));
+
+  OnnxFile factor;  // which was transposed before its elements belong together otherwise
+  factor.input("x", {2, 3, 4}).input("a", {8, 1, 1}).output("y");
+  factor.integers("six", {6}, {2, 2, 2, 1, 1, 3}).integers("three", {3}, {8, 1, 3});
+  factor.node("Transpose", {"x"}, {"t"}, {{"perm", std::vector<int64_t>{0, 2, 1}}})
+      .node("Reshape", {"t", "six"}, {"s"})
+      .node("Reshape", {"s", "three"}, {"r"})
+      .node("MatMul", {"a", "r"}, {"y"});
+  Numbers x(24), transposed;
+  std::iota(x.begin(), x.end(), 0);
+  for (size_t i = 0; i < 24; ++i) transposed.push_back(x[i / 12 * 12 + i % 3 * 4 + i / 3 % 4]);
+  EXPECT_EQ(run(factor, {{"x", x}, {"a", Numbers(8, 1)}}).at("y"), transposed);
 }
 
 TEST(OnnxOperators, GeneralProductsScaleAndTranspose) {
