@@ -151,6 +151,7 @@ ConstantPointer reshaped(const Constant& from, Dims dims) {
   if (elements_of(dims) != from.size())
     throw Error(fmt::format("{} has not as many elements as {}", to_string(dims), to_string(from.dims)));
   Constant to = from;
+  if (dims != from.dims) to.transposed = {};
   to.dims = std::move(dims);
   return std::make_shared<const Constant>(std::move(to));
 }

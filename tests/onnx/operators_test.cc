@@ -53,6 +53,15 @@ TEST(OnnxOperators, ProductsMayPassThroughSixDimensions) {
   EXPECT_EQ(run(factor, {{"x", x}, {"a", Numbers(8, 1)}}).at("y"), transposed);
 }
 
+TEST(OnnxOperators, WeightsMayBeReshapedTransposes) {
+  OnnxFile file;
+  file.input("x", {1, 2}).output("y").floats("w", {2, 3}, {1, 2, 3, 4, 5, 6}).integers("shape", {2}, {2, 3});
+  file.node("Transpose", {"w"}, {"t"})
+      .node("Reshape", {"t", "shape"}, {"r"})
+      .node("MatMul", {"x", "r"}, {"y"});
+  EXPECT_EQ(run(file, {{"x", {1, 10}}}).at("y"), (Numbers{51, 34, 62}));
+}
+
 TEST(OnnxOperators, GeneralProductsScaleAndTranspose) {
   OnnxFile file;
   file.input("x", {2, 1}).input("c", {1}).output("y");
