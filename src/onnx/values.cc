@@ -13,7 +13,12 @@ using graph::Shape;
 using graph::Value;
 
 Value number_like(Value x, double number) {
-  return x.owner().constant("", {}, {static_cast<float>(number)}, x.type().type);
+  const auto constant = [&](double each) {
+    return x.owner().constant("", {}, {static_cast<float>(each)}, x.type().type);
+  };
+  if (!is_integer(x) || static_cast<float>(number) == number) return constant(number);
+  const double high = std::floor(number / 65536);  // in two halves, which FP32 has
+  return constant(high) * constant(65536) + constant(number - high * 65536);
 }
 
 bool is_integer(Value x) { return tessera::is_integer(x.type().type); }
