@@ -121,8 +121,6 @@ class Lists {
 
 }  // namespace
 
-bool has_hdf5() { return true; }
-
 Hdf5File Hdf5File::open(const std::string& path) {
   const InLibrary in;
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
@@ -190,7 +188,6 @@ constexpr const char* kMissing =
     "and build again, or convert the file to .npy events";
 }
 
-bool has_hdf5() { return false; }
 Hdf5File Hdf5File::open(const std::string& path) { fail(path, "{}", kMissing); }
 Hdf5File::Hdf5File(std::string name, std::span<const std::byte>) : name_(std::move(name)) {
   fail(name_, "{}", kMissing);

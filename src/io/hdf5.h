@@ -10,9 +10,6 @@
 
 namespace tessera::io {
 
-/// Whether files can be read: whether this library was built with HDF5.
-bool has_hdf5();
-
 /// An open file. All functions throw Error, naming the file, for missing data sets, data sets of another
 /// kind, and if the library was built without HDF5.
 class Hdf5File {

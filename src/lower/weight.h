@@ -69,8 +69,6 @@ class LinearWeight {
   virtual bool gradient_has_gaps() const { return false; }
   /// Whether products take a mask.
   virtual bool takes_mask() const { return false; }
-  /// Whether forward products take images and a window.
-  virtual bool takes_windows() const { return false; }
   /// Whether products can add to the contents of Y.
   virtual bool can_add() const { return false; }
 

@@ -139,12 +139,6 @@ bool Master::optimize(const std::function<bool()>& stop) {
   return true;
 }
 
-double Master::objective() const {
-  double sum = 0;
-  for (size_t i = 0; i < basic_.size(); ++i) sum += cost(basic_[i]) * values_[i];
-  return sum;
-}
-
 std::vector<Master::Use> Master::solution() const {
   const uint32_t rows = static_cast<uint32_t>(demand_.size());
   std::vector<Use> uses;

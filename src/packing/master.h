@@ -34,7 +34,6 @@ class Master {
   /// Optimises over the existing patterns. False if `stop` ended it.
   bool optimize(const std::function<bool()>& stop);
 
-  double objective() const;
   const std::vector<double>& duals() const { return duals_; }  ///< by rows
 
   struct Use {

@@ -71,11 +71,6 @@ void Knapsack<Weight>::solve(std::span<const Weight> weights) {
 }
 
 template <class Weight>
-Weight Knapsack<Weight>::heaviest_with(uint32_t row) const {
-  return weights_[row] + beside_one()[max_length_ - lengths_[row]];
-}
-
-template <class Weight>
 std::optional<uint32_t> Knapsack<Weight>::heaviest_row(uint32_t room, const std::vector<Weight>& rest,
                                                        uint32_t seed) const {
   const auto fitting = std::upper_bound(lengths_.begin(), lengths_.end(), room) - lengths_.begin();

@@ -27,18 +27,12 @@ class Knapsack {
   /// Largest weight of any pack.
   Weight heaviest() const { return tables_.back()[max_length_]; }
 
-  /// Largest weight of a pack that has a sequence of that row.
-  Weight heaviest_with(uint32_t row) const;
-
-  /// A pack of that weight with a slot for the row. `seed` breaks ties.
+  /// A heaviest pack with a slot for the row. `seed` breaks ties.
   Pattern pack_with(uint32_t row, uint32_t seed) const;
 
  private:
   std::optional<uint32_t> heaviest_row(uint32_t room, const std::vector<Weight>& rest, uint32_t seed) const;
   bool is_layered() const { return depth_limit_ < deepest_; }
-  const std::vector<Weight>& beside_one() const {
-    return is_layered() ? tables_[tables_.size() - 2] : tables_.back();
-  }
 
   std::vector<uint32_t> lengths_;
   uint32_t max_length_;

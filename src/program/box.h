@@ -83,7 +83,6 @@ class BoxSeries {
   uint32_t inner_count() const { return inner_count_; }
   bool is_table() const { return !table_.empty(); }
   const std::vector<Box>& boxes() const { return table_; }
-  uint64_t stored_bytes() const { return sizeof(*this) + table_.capacity() * sizeof(Box); }
 
  private:
   Box first_;

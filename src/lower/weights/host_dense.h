@@ -19,7 +19,6 @@ class HostDenseWeight : public LinearWeight {
   Type activation_type() const override { return type_; }
   ValueLayout activations() const override { return kRows; }
   bool takes_mask() const override { return true; }
-  bool takes_windows() const override { return true; }
   bool can_add() const override { return true; }
   program::StepId add(const ops::Builder& builder, const LinearCall& call) override;
   std::optional<program::StepId> add_updating(const ops::Builder& builder, const LinearCall& call,

@@ -19,7 +19,6 @@ class HostSparseWeight : public LinearWeight {
   Type gradient_type() const override { return Type::f32; }
   Type activation_type() const override { return Type::f32; }
   Type activation_type_of(const ops::Builder& builder, const LinearCall& call) const override;
-  bool takes_windows() const override { return true; }
   bool can_add() const override { return true; }
   bool gradient_has_gaps() const override { return weight_->is_dynamic() && weight_->has_blocks(); }
   program::StepId add(const ops::Builder& builder, const LinearCall& call) override;

@@ -18,9 +18,6 @@ struct RowPair {
   RowSlice a;
   RowSlice b;
   uint16_t shared;
-
-  uint16_t single_a() const { return a.count - shared; }
-  uint16_t single_b() const { return b.count - shared; }
 };
 
 /// Pairs the slices of a k-block of `width` columns that starts at `first_column`: greedily, each slice with

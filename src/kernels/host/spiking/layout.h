@@ -18,8 +18,6 @@ inline constexpr uint32_t kSpikingSamples = 16;
 inline constexpr uint32_t kSpikingSteps = 128;
 /// Entries behind a list, so that whole vectors can be stored at its end.
 inline constexpr uint32_t kSpikingSlack = 32;
-/// Maximum number of strips, if each has the fewest neurons.
-inline constexpr uint32_t kSpikingMaxStrips = (1U << 16) / 16;
 
 /// Lists in a pair of fields, whose rows are steps.
 struct SpikeLists {
