@@ -7,7 +7,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "base/half.h"

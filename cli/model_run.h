@@ -5,7 +5,6 @@
 #include <tessera/onnx.h>
 
 #include <cstddef>
-#include <map>
 #include <string>
 #include <vector>
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "cli/commands.h"
 #include "cli/output.h"

@@ -7,7 +7,6 @@
 #include <tessera/training_settings.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 

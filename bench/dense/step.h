@@ -1,9 +1,6 @@
 // One training step of a network with two dense layers.
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "dense/contest.h"
 #include "peers/peer.h"
 

@@ -3,7 +3,6 @@
 
 #include <tessera/sparse.h>
 
-#include <cstdint>
 #include <span>
 #include <vector>
 

@@ -9,7 +9,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "arrays.h"
 #include "bindings.h"

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "arrays.h"
 #include "bindings.h"

@@ -10,7 +10,6 @@
 
 #include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>

@@ -4,9 +4,7 @@
 #include <fmt/ranges.h>
 #include <tessera/error.h>
 
-#include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <utility>
 

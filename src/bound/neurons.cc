@@ -5,7 +5,6 @@
 #include <array>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "base/on_demand.h"
 #include "bound/bound_program.h"

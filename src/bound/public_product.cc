@@ -3,7 +3,6 @@
 #include <tessera/product.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "bound/product.h"
 #include "compiler/memory.h"

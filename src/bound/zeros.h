@@ -3,7 +3,6 @@
 
 #include <tessera/inspect.h>
 
-#include <cstdint>
 #include <vector>
 
 #include "ops/sparse/host/advise.h"

@@ -1,7 +1,6 @@
 #include "compiler/address_ranges.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace tessera::compiler {
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "compiler/chip_clocks.h"
 #include "machine/model/links.h"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <unordered_map>
 #include <vector>
 

@@ -4,7 +4,6 @@
 #include <tessera/graph.h>
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 #include <vector>
 

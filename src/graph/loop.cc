@@ -5,7 +5,6 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>

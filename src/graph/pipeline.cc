@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <optional>
 
 namespace tessera::graph {
 namespace {

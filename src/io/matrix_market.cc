@@ -1,9 +1,7 @@
 #include "io/matrix_market.h"
 
-#include <algorithm>
 #include <cctype>
 #include <limits>
-#include <utility>
 
 #include "base/memory.h"
 #include "io/fail.h"

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstddef>
 #include <limits>
-#include <span>
 
 #include "base/memory.h"
 #include "io/fail.h"

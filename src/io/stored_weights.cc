@@ -1,7 +1,6 @@
 #include "io/stored_weights.h"
 
 #include <algorithm>
-#include <cctype>
 #include <optional>
 #include <set>
 #include <utility>

@@ -1,7 +1,6 @@
 // The weights of a model, in each form in which their zeros are stored.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>

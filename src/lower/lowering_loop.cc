@@ -1,7 +1,6 @@
 // Loops in a program: a repetition of their bodies' steps.
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <utility>
 
 #include "graph/substream.h"

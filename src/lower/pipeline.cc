@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <set>
 
 namespace tessera::graph {

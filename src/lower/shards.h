@@ -1,7 +1,6 @@
 // The contents of state of which each replica has a part, in the order in which the whole is stored.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>

@@ -3,7 +3,6 @@
 
 #include <tessera/graph.h>
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>

@@ -1,7 +1,6 @@
 #include "onnx/attention.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "onnx/values.h"

@@ -1,6 +1,5 @@
 // Products.
 #include <algorithm>
-#include <numeric>
 
 #include "onnx/attention.h"
 #include "onnx/call.h"

@@ -4,7 +4,6 @@
 #include <tessera/arithmetic.h>
 #include <tessera/graph.h>
 
-#include <optional>
 #include <vector>
 
 #include "onnx/known.h"

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>

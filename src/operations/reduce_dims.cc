@@ -1,7 +1,5 @@
 // Reductions over any dimensions, by those of the columns or the rows of a matrix.
 #include <algorithm>
-#include <numeric>
-#include <string>
 
 #include "base/integer_types.h"
 #include "graph/dims.h"

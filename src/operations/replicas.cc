@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
-#include <algorithm>
 #include <set>
 
 #include "graph/shards.h"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
 
 #include "kernels/host/spiking/codelet.h"
 #include "lower/lowering.h"

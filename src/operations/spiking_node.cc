@@ -3,10 +3,6 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
-#include <algorithm>
-#include <cmath>
-#include <functional>
-
 #include "kernels/common/spiking_neuron.h"
 #include "kernels/common/spiking_overflow.h"
 

@@ -3,7 +3,6 @@
 
 #include <tessera/convolution.h>
 
-#include <span>
 #include <string_view>
 
 #include "graph/operation.h"

@@ -1,6 +1,5 @@
 #include "packing/assembly.h"
 
-#include <fmt/format.h>
 #include <tessera/error.h>
 
 #include <algorithm>

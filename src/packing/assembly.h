@@ -4,7 +4,6 @@
 #include <tessera/packing.h>
 
 #include <cstdint>
-#include <span>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,6 @@
 // Non-negative least squares.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>

@@ -1,7 +1,6 @@
 #include "packing/master.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 namespace tessera::pack {

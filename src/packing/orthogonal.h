@@ -1,7 +1,6 @@
 // A QR factorisation with insertion and removal of columns.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "packing/basis.h"

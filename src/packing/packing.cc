@@ -3,8 +3,6 @@
 #include <tessera/error.h>
 #include <tessera/packing.h>
 
-#include <algorithm>
-
 #include "packing/wide.h"
 
 namespace tessera::pack {

@@ -2,7 +2,6 @@
 #include <tessera/error.h>
 #include <tessera/packing.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "base/memory.h"

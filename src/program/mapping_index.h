@@ -1,7 +1,6 @@
 // Finds the mapped boxes that hold boxes of variables.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "report/chart.h"
 #include "report/html.h"

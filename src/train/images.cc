@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <utility>
 
 #include "base/checksum.h"
 #include "train/batch.h"

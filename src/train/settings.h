@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 #include <string_view>
 
 namespace tessera::train {

@@ -4,7 +4,6 @@
 #include <tessera/error.h>
 #include <tessera/product.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "bound/product.h"

@@ -5,7 +5,6 @@
 #include <tessera/io.h>
 
 #include <cmath>
-#include <limits>
 
 #include "base/half.h"
 #include "io/files.h"

@@ -5,7 +5,6 @@
 #include <tessera/product.h>
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 #include <vector>
 

@@ -1,5 +1,4 @@
 // SDDMM through the public API.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/io.h>

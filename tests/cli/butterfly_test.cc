@@ -1,5 +1,4 @@
 // tessera reproduce butterfly.
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <numeric>
 #include <string>
 
 #include "base/random.h"

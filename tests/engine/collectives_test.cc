@@ -1,5 +1,4 @@
 // Replicas of a program and their collectives: results, and costs known by hand.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tessera/error.h>

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
-#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>

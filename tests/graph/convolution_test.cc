@@ -4,7 +4,6 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "networks.h"
 #include "support/error_of.h"

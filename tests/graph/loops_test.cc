@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <memory>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "compare.h"

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
-#include <set>
-
 #include "base/integer_types.h"
 #include "random_values.h"
 #include "support/golden.h"

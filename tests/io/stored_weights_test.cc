@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <optional>
 
 #include "base/half.h"
 #include "io/files.h"

@@ -1,7 +1,6 @@
 // Cycles of codelets on a tile of bow, computed by hand from the published formulas.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <vector>
 
 #include "kernels/common/element.h"

@@ -4,7 +4,6 @@
 #include <tessera/error.h>
 
 #include <regex>
-#include <set>
 
 #include "machine/model/keys.h"
 #include "machine/model/links.h"

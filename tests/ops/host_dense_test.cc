@@ -7,7 +7,6 @@
 #include <cmath>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <random>
 #include <vector>
 

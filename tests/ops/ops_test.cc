@@ -1,7 +1,6 @@
 // Plans of operations that partition a matrix, and operations in place.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <string>
 #include <vector>
 

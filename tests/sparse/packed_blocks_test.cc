@@ -4,7 +4,6 @@
 #include <tessera/error.h>
 
 #include <set>
-#include <string>
 
 #include "base/half.h"
 #include "base/random.h"

@@ -6,7 +6,6 @@
 #include <tessera/error.h>
 #include <tessera/io.h>
 
-#include <numeric>
 #include <vector>
 
 #include "base/checksum.h"

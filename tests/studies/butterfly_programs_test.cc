@@ -1,7 +1,6 @@
 // The tile programs that `tessera reproduce butterfly` runs: what they compute, and what their account says.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 
 #include "compiler/compile.h"

@@ -1,8 +1,6 @@
 // Networks of `tessera reproduce snn`.
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "studies/snn/network_cell.h"
 #include "studies/snn/study.h"
 #include "studies/snn/training_cell.h"

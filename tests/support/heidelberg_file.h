@@ -5,7 +5,6 @@
 #include <hdf5.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <vector>

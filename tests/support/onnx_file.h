@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>

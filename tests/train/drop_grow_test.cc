@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <tessera/drop_grow.h>
 
-#include <algorithm>
 #include <set>
 #include <utility>
 

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
-#include <map>
 
 #include "base/memory.h"
 #include "io/fail.h"

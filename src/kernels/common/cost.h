@@ -1,8 +1,6 @@
 // Common parts of codelet costs.
 #pragma once
 
-#include <cstdint>
-
 #include "machine/model/figures.h"
 #include "machine/model/machine.h"
 #include "program/codelet.h"

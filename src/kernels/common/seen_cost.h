@@ -3,8 +3,6 @@
 
 #include <tessera/types.h>
 
-#include <algorithm>
-
 #include "kernels/common/cost.h"
 #include "kernels/common/window.h"
 

@@ -14,7 +14,6 @@
 #include <optional>
 #include <set>
 #include <sstream>
-#include <utility>
 
 #include "machine/host/affinity.h"
 

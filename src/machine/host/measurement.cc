@@ -3,12 +3,10 @@
 #include <tessera/error.h>
 
 #include <cctype>
-#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <span>
 
 #include "io/atomic_file.h"
 #include "machine/host/measure.h"

@@ -1,6 +1,5 @@
 #include "ops/collective/collective.h"
 
-#include <fmt/format.h>
 #include <tessera/error.h>
 
 #include <functional>

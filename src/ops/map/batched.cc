@@ -1,7 +1,5 @@
 #include "ops/map/batched.h"
 
-#include <fmt/format.h>
-
 #include <cstdint>
 
 #include "kernels/product/batched/codelet.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
 
 #include "kernels/map/pool/codelet.h"
 #include "ops/types.h"

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "machine/model/machine.h"
 #include "ops/builder.h"

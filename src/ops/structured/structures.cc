@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <numeric>
 
 #include "ops/structured/structured.h"

@@ -1,7 +1,6 @@
 // The views of products on tiles that the planner and builder of each kind of weight take.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "ops/sparse/static/static_layout.h"

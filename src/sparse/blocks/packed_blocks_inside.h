@@ -5,7 +5,6 @@
 #include <tessera/error.h>
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <type_traits>

@@ -3,7 +3,6 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "sparse/elements/element_edits.h"

@@ -1,8 +1,6 @@
 // Table 1: the machine. What the model has, beside the data sheet's figures.
 #include <fmt/format.h>
 
-#include <array>
-
 #include "studies/butterfly/study.h"
 
 namespace tessera::studies::butterfly {

@@ -3,8 +3,6 @@
 // how many epochs it trained.
 #include <fmt/format.h>
 
-#include <span>
-
 #include "studies/butterfly/layer_cell.h"
 #include "studies/butterfly/study.h"
 #include "studies/butterfly/training_cell.h"

@@ -14,7 +14,6 @@
 #include <tessera/packing.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "kernels/host/butterfly/codelet.h"
 #include "kernels/samples/list.h"
 

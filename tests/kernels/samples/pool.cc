@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "kernels/map/pool/codelet.h"
 #include "kernels/samples/list.h"
 

@@ -13,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "kernels/common/codelet_list.h"
 #include "kernels/common/window.h"

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "kernels/common/epilogue.h"
 #include "kernels/common/window.h"

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "base/simd.h"
 #include "kernels/host/fastfood/codelet.h"
 

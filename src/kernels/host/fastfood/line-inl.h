@@ -6,7 +6,6 @@
 #define TESSERA_FASTFOOD_LINE_INL_H_
 #endif
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 

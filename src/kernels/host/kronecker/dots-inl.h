@@ -6,7 +6,6 @@
 #define TESSERA_KRONECKER_DOTS_INL_H_
 #endif
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "kernels/host/kronecker/broadcast_tile-inl.h"
 #include "kernels/host/kronecker/dots-inl.h"

@@ -1,8 +1,6 @@
 // What vertices of spiking layers cost on a host.
 #include "kernels/common/cost.h"
 
-#include <algorithm>
-
 #include "kernels/host/spiking/layout.h"
 
 namespace tessera::kernels {

@@ -1,6 +1,5 @@
 // Spiking layers one neuron after the other, for fields of any strides. Sums are in FP32 and in the order of
 // the kernels, because a rounding may decide on a spike.
-#include <cmath>
 #include <vector>
 
 #include "kernels/common/spiking_overflow.h"

@@ -9,9 +9,6 @@
 #include <hwy/highway.h>
 #include <tessera/spiking.h>
 
-#include <cstddef>
-#include <cstdint>
-
 #include "kernels/common/math-inl.h"
 #include "kernels/common/panels-inl.h"
 

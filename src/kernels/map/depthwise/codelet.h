@@ -1,8 +1,6 @@
 // Convolutions of each channel by itself, on hosts.
 #pragma once
 
-#include <vector>
-
 #include "kernels/common/codelet_list.h"
 #include "kernels/common/window.h"
 

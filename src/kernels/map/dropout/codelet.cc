@@ -1,7 +1,5 @@
 #include "kernels/map/dropout/codelet.h"
 
-#include <cmath>
-
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"
 #include "kernels/map/dropout/dropout.h"

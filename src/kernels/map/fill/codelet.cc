@@ -1,6 +1,5 @@
 #include "kernels/map/fill/codelet.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "kernels/common/cost.h"

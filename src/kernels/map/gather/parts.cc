@@ -1,5 +1,4 @@
 // Rows of a table of which each tile has a part.
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <optional>

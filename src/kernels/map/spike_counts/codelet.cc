@@ -1,7 +1,6 @@
 #include "kernels/map/spike_counts/codelet.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/common/cost.h"
 #include "kernels/common/element.h"

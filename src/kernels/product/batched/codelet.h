@@ -1,7 +1,6 @@
 // Batched products of matrices that a program computes.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "kernels/common/codelet_list.h"

@@ -1,7 +1,6 @@
 #include "kernels/tile/bucket/codelet.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "kernels/common/element.h"
 #include "kernels/tile/bucket/metadata.h"

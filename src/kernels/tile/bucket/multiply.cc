@@ -1,6 +1,5 @@
 // SIMD forms of dynamic sparse products on a tile.
 #include <algorithm>
-#include <vector>
 
 #include "base/simd.h"
 #include "kernels/common/dispatch.h"

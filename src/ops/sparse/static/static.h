@@ -4,7 +4,6 @@
 #include <tessera/sparse.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
