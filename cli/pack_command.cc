@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/output.h"
 #include "cli/pack_request.h"
 #include "cli/pack_stream.h"
 #include "cli/progress.h"

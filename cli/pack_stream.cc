@@ -1,7 +1,6 @@
 #include "cli/pack_stream.h"
 
 #include <fmt/format.h>
-#include <tessera/error.h>
 #include <tessera/packing.h>
 
 #include <chrono>

@@ -8,7 +8,6 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
-#include "cli/parse.h"
 #include "cli/spiking_options.h"
 #include "cli/train_display.h"
 #include "cli/train_output.h"

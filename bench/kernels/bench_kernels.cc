@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/isa.h"
-#include "kernels/list.h"
 #include "kernels/samples/list.h"
 #include "machine/model/machine.h"
 

@@ -1,6 +1,5 @@
 // Tessera itself, through its public interface.
 #include <fmt/format.h>
-#include <tessera/error.h>
 #include <tessera/spmm.h>
 
 #include <algorithm>

@@ -2,7 +2,6 @@
 #include <numeric>
 
 #include "onnx/call.h"
-#include "onnx/values.h"
 
 namespace tessera::onnx {
 namespace {

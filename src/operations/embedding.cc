@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include "base/ceil_divide.h"
-#include "base/integer_types.h"
 #include "graph/dims.h"
 #include "lower/lowering.h"
 #include "operations/absorb.h"

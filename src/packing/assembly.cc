@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/memory.h"
-#include "packing/smallest_type.h"
 
 namespace tessera::pack {
 namespace {

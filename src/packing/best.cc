@@ -9,7 +9,6 @@
 #include "packing/dive.h"
 #include "packing/greedy.h"
 #include "packing/improve.h"
-#include "packing/slots.h"
 
 namespace tessera::pack {
 namespace {

@@ -1,5 +1,4 @@
 // Certificates as JSON files.
-#include <tessera/error.h>
 #include <tessera/packing.h>
 
 #include <nlohmann/json.hpp>

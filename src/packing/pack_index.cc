@@ -1,4 +1,3 @@
-#include <tessera/error.h>
 #include <tessera/packing.h>
 
 #include <algorithm>

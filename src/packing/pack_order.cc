@@ -4,7 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/memory.h"
 #include "base/random.h"
 #include "packing/smallest_type.h"
 #include "packing/wide.h"

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "base/random.h"
-
 namespace tessera::base {
 namespace {
 

@@ -1,7 +1,6 @@
 // Products on machines of several chips, through the public class.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <tessera/error.h>
 #include <tessera/product.h>
 
 #include <cmath>

@@ -1,7 +1,6 @@
 // Dense weights through the public API: their three products in every layout, and packed order.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <tessera/error.h>
 #include <tessera/io.h>
 #include <tessera/product.h>
 #include <tessera/spmm.h>

@@ -1,6 +1,5 @@
 // Zeros of arrays and models through the public API.
 #include <gtest/gtest.h>
-#include <tessera/error.h>
 #include <tessera/inspect.h>
 #include <tessera/io.h>
 

@@ -1,7 +1,6 @@
 // Neurons that take currents, and their gradients, compared with dense backpropagation through time in
 // float64.
 #include <gtest/gtest.h>
-#include <tessera/error.h>
 #include <tessera/spiking.h>
 
 #include <algorithm>

@@ -14,7 +14,6 @@
 #include "base/random.h"
 #include "bound/expect_spmm.h"
 #include "sparse/pattern.h"
-#include "support/activations.h"
 #include "support/error_of.h"
 
 namespace tessera {

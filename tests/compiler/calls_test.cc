@@ -3,7 +3,6 @@
 
 #include "compiler/compile.h"
 #include "program/sizes.h"
-#include "support/error_of.h"
 #include "support/toy_codelets.h"
 #include "support/toy_machine.h"
 

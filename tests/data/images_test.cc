@@ -1,7 +1,6 @@
 // Labelled images: official formats, damaged ones, synthetic ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <tessera/error.h>
 #include <tessera/images.h>
 
 #include <cstdlib>

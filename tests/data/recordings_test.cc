@@ -1,7 +1,6 @@
 // Recordings: brought into steps, synthetic, coded, loaded from folders, batched.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <tessera/error.h>
 #include <tessera/recordings.h>
 
 #include <algorithm>

@@ -5,7 +5,6 @@
 
 #include "base/random.h"
 #include "compiler/compile.h"
-#include "compiler/executable_file.h"
 #include "engine/engine.h"
 #include "engine/externals.h"
 #include "support/bound_arrays.h"

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 #include <tessera/estimate.h>
-#include <tessera/graph_file.h>
 
 #include <algorithm>
 #include <memory>

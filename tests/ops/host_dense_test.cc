@@ -13,7 +13,6 @@
 #include "base/isa.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
-#include "kernels/common/activation.h"
 #include "ops/map/optimizer.h"
 #include "ops/run_operation.h"
 #include "ops/split.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/common/activation.h"
 #include "ops/run_on_tiles.h"
 #include "support/activations.h"
 #include "support/allocations.h"

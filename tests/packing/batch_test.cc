@@ -1,6 +1,5 @@
 // Training inputs from packs.
 #include <gtest/gtest.h>
-#include <tessera/error.h>
 #include <tessera/packing.h>
 
 #include <algorithm>

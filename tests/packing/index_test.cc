@@ -1,7 +1,6 @@
 // Index arrays and folders of packs: every token of the input is in exactly one place.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <tessera/error.h>
 #include <tessera/packing.h>
 
 #include <algorithm>

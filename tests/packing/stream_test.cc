@@ -1,6 +1,5 @@
 // Packing a stream: bounded memory, every sequence once, and as good as the window allows.
 #include <gtest/gtest.h>
-#include <tessera/error.h>
 #include <tessera/packing.h>
 
 #include <algorithm>

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/half.h"
 #include "base/random.h"
 #include "sparse/blocks/packed_blocks.h"
 #include "sparse/pattern.h"

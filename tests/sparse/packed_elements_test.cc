@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <tessera/error.h>
 
 #include <algorithm>
 #include <map>

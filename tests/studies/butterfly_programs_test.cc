@@ -8,7 +8,6 @@
 #include "studies/butterfly/first_programs.h"
 #include "studies/butterfly/study.h"
 #include "studies/paper/product_cell.h"
-#include "studies/paper/program_size.h"
 #include "support/toy_machine.h"
 
 namespace tessera::studies::butterfly {

@@ -2,7 +2,6 @@
 #include "studies/popsparse/power_law.h"
 
 #include <gtest/gtest.h>
-#include <tessera/error.h>
 
 #include <cmath>
 #include <limits>

@@ -1,7 +1,6 @@
 #include "data/text/token_file.h"
 
 #include <fmt/format.h>
-#include <tessera/error.h>
 
 #include <algorithm>
 #include <charconv>

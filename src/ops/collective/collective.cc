@@ -1,7 +1,5 @@
 #include "ops/collective/collective.h"
 
-#include <tessera/error.h>
-
 #include <functional>
 #include <utility>
 

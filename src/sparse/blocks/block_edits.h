@@ -5,7 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "base/parallel.h"
 #include "sparse/blocks/block_index.h"
 
 namespace tessera::sparse {

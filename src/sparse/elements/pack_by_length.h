@@ -2,8 +2,6 @@
 // columns are shared.
 #pragma once
 
-#include <tessera/sparse.h>
-
 #include <cstdint>
 #include <span>
 #include <vector>

@@ -1,7 +1,6 @@
 #include "studies/butterfly/training_cell.h"
 
 #include <fmt/format.h>
-#include <tessera/error.h>
 #include <tessera/training.h>
 
 #include "studies/butterfly/layer_cell.h"

@@ -1,7 +1,5 @@
 #include "studies/packing/training_cell.h"
 
-#include <tessera/error.h>
-
 #include <algorithm>
 #include <limits>
 #include <numeric>

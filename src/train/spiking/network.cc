@@ -8,7 +8,6 @@
 
 #include "base/random.h"
 #include "train/network.h"
-#include "train/settings.h"
 #include "train/spiking/digits.h"
 #include "train/spiking/settings.h"
 

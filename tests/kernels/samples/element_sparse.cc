@@ -1,5 +1,4 @@
 #include "kernels/host/element_sparse/codelet.h"
-#include "kernels/host/element_sparse/cost.h"
 #include "kernels/samples/list.h"
 #include "kernels/samples/windows.h"
 #include "sparse/generate.h"

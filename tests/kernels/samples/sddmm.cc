@@ -1,5 +1,4 @@
 #include "kernels/host/sddmm/codelet.h"
-#include "kernels/host/sddmm/cost.h"
 #include "kernels/samples/list.h"
 #include "sparse/generate.h"
 

@@ -1,7 +1,7 @@
 // Dense products on vectors. Their bits depend only on the operands and the instruction set, not on how the
 // product is partitioned.
 #include "base/simd.h"
-#include "kernels/common/dispatch.h"
+#include "kernels/common/element.h"
 #include "kernels/host/dense/codelet.h"
 
 #undef HWY_TARGET_INCLUDE

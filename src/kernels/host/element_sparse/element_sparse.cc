@@ -1,6 +1,5 @@
 #include "kernels/host/element_sparse/element_sparse.h"
 
-#include "base/isa.h"
 #include "base/simd.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -8,7 +8,6 @@
 #endif
 
 #include <hwy/highway.h>
-#include <tessera/types.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/isa.h"
 #include "base/simd.h"
 
 #undef HWY_TARGET_INCLUDE

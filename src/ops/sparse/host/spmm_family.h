@@ -1,8 +1,6 @@
 // The kernels of Y = W·X and dX = Wᵀ·dY, as seen by the planner and builder of products.
 #pragma once
 
-#include <tessera/error.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
