@@ -49,8 +49,8 @@ Operand bring_weight(const ops::Builder& builder, const Operand& operand, const 
 /// The elements row by row, in a matrix of other sizes, one of which is a multiple of the other's.
 Operand in_rows(const ops::Builder& builder, const Operand& operand, const OperandLayout& wants,
                 std::vector<program::StepId>& steps) {
-  const Operand result = builder.temporary(builder.program().variable(operand.variable).name + ".rows",
-                                           builder.type_of(operand), wants.rows, wants.cols, wants.mapping);
+  const Operand result = builder.temporary(builder.variable_name(operand) + ".rows", builder.type_of(operand),
+                                           wants.rows, wants.cols, wants.mapping);
   const uint32_t length = std::min(operand.cols(), wants.cols);
   std::vector<program::Box> from, to;
   for (uint32_t i = 0; i < wants.rows * wants.cols; i += length) {
@@ -759,19 +759,19 @@ void Lowering::assign() {
 }
 
 void Lowering::copy_at_once(std::vector<std::pair<Operand, Operand>> all) {
+  const ops::Builder& builder = builders_.front();
   program::CopySet set{"assign", {}};
   for (auto& [from, to] : all) {
     const program::VariableId read = from.variable;
     if (std::ranges::any_of(all, [&](const auto& other) { return other.second.variable == read; })) {
-      const Operand before = builders_.front().temporary(
-          builders_.front().program().variable(read).name + ".before", builders_.front().type_of(from),
-          from.rows(), from.cols(), builders_.front().mapping_of(from));
-      builders_.front().send(from, before, steps_);
+      const Operand before =
+          builder.like(from, builder.variable_name(from) + ".before", builder.mapping_of(from));
+      builder.send(from, before, steps_);
       from = before;
     }
     set.groups.push_back(copy_of(from, to));
   }
-  if (!set.groups.empty()) steps_.push_back(builders_.front().copy(std::move(set)));
+  if (!set.groups.empty()) steps_.push_back(builder.copy(std::move(set)));
 }
 
 /// A result is computed where its first name is bound; other outputs are copies.

@@ -254,8 +254,7 @@ Operand Lowering::kept_of_pass(const LoopForm& form, ValueId inside, const Opera
   });
   if (!is_overwritten) return own;
   const ops::Builder& builder = builder_of(inside);
-  const Operand kept = builder.temporary(graph_.info(inside).name + ".last", builder.type_of(own), own.rows(),
-                                         own.cols(), builder.mapping_of(own));
+  const Operand kept = builder.like(own, graph_.info(inside).name + ".last", builder.mapping_of(own));
   builder.send(own, kept, steps_);
   return kept;
 }
@@ -281,7 +280,7 @@ std::optional<Operand> Lowering::stack_pass(const Operand& wanted, const Operand
   const bool is_there = lies_on(builder, wanted, mapping);
   const Operand stack = is_there
                             ? wanted
-                            : builder.temporary(builder.program().variable(wanted.variable).name + ".passes",
+                            : builder.temporary(builder.variable_name(wanted) + ".passes",
                                                 builder.type_of(own), wanted.rows(), wanted.cols(), mapping);
   program::CopyGroup group = copy_of(own, first_rows(stack, own.rows()));
   group.target_offset = program::RuntimeRow{body.pass_->variable, own.rows()};

@@ -51,15 +51,10 @@ void Lowering::lower_with_streamed(std::span<const uint32_t> nodes, const std::f
 }
 
 void Lowering::fetch(std::vector<StreamedState>& states) {
-  program::Program& program = builder().program();
   program::CopySet set{"fetch", {}};
   for (StreamedState& state : states) {
-    program::Variable own = program.variable(state.home.variable);
-    own.name += ".on_tiles";
-    own.role = program::Role::temporary;
-    own.contents = nullptr;
-    own.streaming = false;
-    state.on_tiles = builder().whole(program.add(std::move(own)));
+    state.on_tiles = builder().variable_like(state.home, builder().variable_name(state.home) + ".on_tiles",
+                                             program::Role::temporary);
     if (state.is_read) set.groups.push_back(copy_of(state.home, state.on_tiles));
     lowered_.operands[state.id] = state.on_tiles;
   }

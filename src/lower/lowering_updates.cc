@@ -103,18 +103,14 @@ const Lowering::UpdateFunction* Lowering::function_of(const SharedUpdate& update
 }
 
 Lowering::UpdateFunction Lowering::build_function(const SharedUpdate& update) {
-  program::Program& program = builder().program();
   const auto outside = std::exchange(steps_, {});
   const auto converted = std::exchange(converted_, {});
   std::vector<Operand> taken;
   std::vector<ops::FunctionOperand> operands;
   for (ValueId id : update.of.taken) {
     taken.push_back(operand_of(id));
-    program::Variable argument = program.variable(taken.back().variable);
-    argument.name += ".argument";
-    argument.role = program::Role::argument;
-    argument.contents.reset();
-    lowered_.operands[id] = builder().whole(program.add(std::move(argument)));
+    lowered_.operands[id] = builder().variable_like(
+        taken.back(), builder().variable_name(taken.back()) + ".argument", program::Role::argument);
     operands.push_back({operand_of(id), program::Access::in});
   }
   for (const auto& [value, state] : update.of.given)
@@ -140,10 +136,8 @@ Lowering::UpdateFunction Lowering::build_function(const SharedUpdate& update) {
 size_t Lowering::position_as_given(const Operand& given, std::vector<ops::FunctionOperand>& operands) {
   Operand argument = given;
   if (!builder().program().variable(given.variable).is_argument()) {
-    program::Variable own = builder().program().variable(given.variable);
-    own.name += ".given";
-    own.role = program::Role::argument;
-    argument = builder().whole(builder().program().add(std::move(own)));
+    argument =
+        builder().variable_like(given, builder().variable_name(given) + ".given", program::Role::argument);
     builder().send(given, argument, steps_);
   }
   for (size_t i = 0; i < operands.size(); ++i)
@@ -160,10 +154,9 @@ void Lowering::call(const UpdateFunction& function, const ParameterUpdate& updat
   for (ValueId id : update.taken) operands.push_back(operand_of(id));
   for (size_t i = operands.size(); i < function.function.operands.size(); ++i) {
     const auto given = std::ranges::find(function.given, i, &UpdateFunction::Given::position);
-    program::Variable own = builder().program().variable(function.function.operands[i].operand.variable);
-    own.name = graph_.info(update.given[static_cast<size_t>(given - function.given.begin())].first).name;
-    own.role = program::Role::temporary;
-    operands.push_back(builder().whole(builder().program().add(std::move(own))));
+    const ValueId result = update.given[static_cast<size_t>(given - function.given.begin())].first;
+    operands.push_back(builder().variable_like(function.function.operands[i].operand,
+                                               graph_.info(result).name, program::Role::temporary));
   }
   run(builder().call(function.function, operands));
   for (size_t i = 0; i < update.given.size(); ++i) {

@@ -260,11 +260,10 @@ void PipelineLowering::keep_outputs(const LoweredPass& pass) {
   for (const size_t output : pass.outputs) {
     const ValueId id = form_.body_outputs[output];
     const Operand operand = body_.operand_of(id);
-    const program::Variable& has = builder.program().variable(operand.variable);
-    if (!has.is_argument()) continue;
+    if (!builder.program().variable(operand.variable).is_argument()) continue;
     const bool is_here = !builder.is_host() && builder.holds(operand);
-    const Operand kept = builder.temporary(
-        body_.graph_.info(id).name + ".output", has.type, operand.rows(), operand.cols(),
+    const Operand kept = builder.like(
+        operand, body_.graph_.info(id).name + ".output",
         is_here ? builder.mapping_of(operand) : std::vector<program::MappedBox>(), body_.purpose_of(id));
     builder.send(operand, kept, body_.steps_);
     body_.lowered_.operands[id] = kept;

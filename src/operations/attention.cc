@@ -396,8 +396,7 @@ class SequenceOperands {
  private:
   void move(ops::Operand& operand, std::vector<program::MappedBox> mapping) const {
     const ops::Builder& builder = l_.builder();
-    const ops::Operand moved = builder.temporary(l_.name_beside_result("by head"), builder.type_of(operand),
-                                                 operand.rows(), operand.cols(), std::move(mapping));
+    const ops::Operand moved = builder.like(operand, l_.name_beside_result("by head"), std::move(mapping));
     std::vector<program::StepId> steps;
     builder.send(operand, moved, steps);
     for (program::StepId step : steps) l_.run(step);

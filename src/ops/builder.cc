@@ -71,6 +71,21 @@ Operand Builder::temporary(std::string name, Type type, uint32_t rows, uint32_t 
   return add({std::move(name), type, rows, cols, Role::temporary, std::move(mapping), {}, purpose});
 }
 
+Operand Builder::like(const Operand& operand, std::string name, std::vector<MappedBox> mapping,
+                      std::optional<program::Purpose> purpose) const {
+  return temporary(std::move(name), type_of(operand), operand.rows(), operand.cols(), std::move(mapping),
+                   purpose);
+}
+
+Operand Builder::variable_like(const Operand& operand, std::string name, Role role) const {
+  program::Variable own = program_.variable(operand.variable);
+  own.name = std::move(name);
+  own.role = role;
+  own.contents = nullptr;
+  own.streaming = false;
+  return whole(program_.add(std::move(own)));
+}
+
 Operand Builder::constant(std::string name, Type type, uint32_t rows, uint32_t cols,
                           std::shared_ptr<const std::byte> contents, std::vector<MappedBox> mapping) const {
   return add({std::move(name), type, rows, cols, Role::constant, std::move(mapping), std::move(contents)});
@@ -88,7 +103,7 @@ Operand Builder::add(std::string name, Role role, Type type, const OperandLayout
 
 void Builder::send(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const {
   if (from == to || from.box.empty()) return;
-  const std::string name = "send " + program_.variable(to.variable).name;
+  const std::string name = "send " + variable_name(to);
   steps.push_back(copy({name, {copy_of(from, to)}}));
 }
 
@@ -130,17 +145,11 @@ program::StepId Builder::call(const Function& function, const std::vector<Operan
   };
   for (size_t i = 0; i < operands.size(); ++i) {
     const auto& [argument, access] = function.operands[i];
-    require(operands[i], program_.variable(argument.variable).name, type_of(argument), argument.rows(),
-            argument.cols());
+    require(operands[i], variable_name(argument), type_of(argument), argument.rows(), argument.cols());
     Operand passed = operands[i];
     if (!lies_as(passed, argument) || (!is_host() && is_passed_twice(i))) {
       std::optional<Operand>& copy = (*function.copies)[i];
-      if (!copy) {
-        program::Variable own = program_.variable(argument.variable);
-        own.name += ".passed";
-        own.role = Role::temporary;
-        copy = whole(program_.add(std::move(own)));
-      }
+      if (!copy) copy = variable_like(argument, variable_name(argument) + ".passed", Role::temporary);
       passed = *copy;
       if (program::reads(access)) before.groups.push_back(copy_of(operands[i], passed));
       if (program::writes(access)) after.groups.push_back(copy_of(passed, operands[i]));

@@ -63,6 +63,9 @@ class Builder {
     return program::purpose_of(program_.variable(operand.variable));
   }
   Type type_of(const Operand& operand) const { return program_.variable(operand.variable).type; }
+  const std::string& variable_name(const Operand& operand) const {
+    return program_.variable(operand.variable).name;
+  }
   /// Throws UsageError, with the name, if an operand has another type or shape.
   void require(const Operand& operand, std::string_view name, Type type, uint32_t rows, uint32_t cols) const;
 
@@ -72,6 +75,12 @@ class Builder {
   Operand temporary(std::string name, Type type, uint32_t rows, uint32_t cols,
                     std::vector<program::MappedBox> mapping = {},
                     std::optional<program::Purpose> purpose = {}) const;
+  /// A temporary of an operand's type and shape.
+  Operand like(const Operand& operand, std::string name, std::vector<program::MappedBox> mapping = {},
+               std::optional<program::Purpose> purpose = {}) const;
+  /// A variable like that of an operand, mapping and purpose included, without contents and not in streaming
+  /// memory.
+  Operand variable_like(const Operand& operand, std::string name, program::Role role) const;
   /// Adds a constant with row-major contents, which `contents` keeps alive.
   Operand constant(std::string name, Type type, uint32_t rows, uint32_t cols,
                    std::shared_ptr<const std::byte> contents,

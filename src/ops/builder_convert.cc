@@ -27,8 +27,8 @@ OperandLayout transpose_of(const PanelLayout& panels) {
 }
 
 Operand columns_of(const Builder& builder, const PanelLayout& panels, const Operand& like) {
-  return builder.temporary(builder.program().variable(like.variable).name + ".columns", builder.type_of(like),
-                           panels.k, panels.rows() * PanelLayout::kRows, {}, builder.purpose_of(like));
+  return builder.temporary(builder.variable_name(like) + ".columns", builder.type_of(like), panels.k,
+                           panels.rows() * PanelLayout::kRows, {}, builder.purpose_of(like));
 }
 
 program::CopyGroup panels_to_columns(const PanelLayout& layout, const Operand& panels,
@@ -64,8 +64,8 @@ Operand to_panels(const Builder& builder, const Operand& operand, const OperandL
     builder.send(operand, rows, steps);
   else
     builder.convert(operand, has, rows, transpose_of(wants), steps);
-  const Operand panels = builder.temporary(builder.program().variable(operand.variable).name + ".panels",
-                                           type, wants.rows(), wants.cols(), {}, builder.purpose_of(operand));
+  const Operand panels = builder.temporary(builder.variable_name(operand) + ".panels", type, wants.rows(),
+                                           wants.cols(), {}, builder.purpose_of(operand));
   program::CopyGroup group = panels_to_columns(wants, panels, columns);
   std::swap(group.from, group.to);
   std::swap(group.source, group.target);
@@ -80,8 +80,8 @@ Operand Builder::bring(const Operand& operand, const OperandLayout& has, const O
   if (has.has_order_of(wants)) return operand;
   if (has.panels) return from_panels(*this, operand, *has.panels, wants, steps);
   if (wants.panels) return to_panels(*this, operand, has, *wants.panels, steps);
-  const Operand brought = add(program_.variable(operand.variable).name + ".brought", Role::temporary,
-                              type_of(operand), wants, purpose_of(operand));
+  const Operand brought =
+      add(variable_name(operand) + ".brought", Role::temporary, type_of(operand), wants, purpose_of(operand));
   convert(operand, has, brought, wants, steps);
   return brought;
 }
@@ -106,21 +106,19 @@ void Builder::convert(const Operand& from, const OperandLayout& has, const Opera
 Operand Builder::plain(const Operand& operand, const OperandLayout& layout) const {
   if (!layout.parts) return operand;
   const OperandLayout rows = layout.row_by_row();
-  return temporary(program_.variable(operand.variable).name + ".rows", type_of(operand), rows.rows, rows.cols,
-                   {}, purpose_of(operand));
+  return temporary(variable_name(operand) + ".rows", type_of(operand), rows.rows, rows.cols, {},
+                   purpose_of(operand));
 }
 
 void Builder::transpose(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const {
   if (to.box.empty()) return;
   if (!is_host() && !holds(to)) {
-    const Operand local = temporary(program_.variable(to.variable).name + ".transposed", type_of(to),
-                                    to.rows(), to.cols(), {}, purpose_of(to));
+    const Operand local = like(to, variable_name(to) + ".transposed", {}, purpose_of(to));
     transpose(from, local, steps);
     return send(local, to, steps);
   }
   if (scatters(to)) {
-    const Operand blocks = temporary(program_.variable(to.variable).name + ".blocks", type_of(to), to.rows(),
-                                     to.cols(), blocks_on_tiles(to), purpose_of(to));
+    const Operand blocks = like(to, variable_name(to) + ".blocks", blocks_on_tiles(to), purpose_of(to));
     transpose(from, blocks, steps);
     return send(blocks, to, steps);
   }

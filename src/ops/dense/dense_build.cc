@@ -146,8 +146,7 @@ class DenseBuilder {
   void bring(Side& side) {
     side.local = side.operand.variable;
     if (side.copies == 1 && !side.is_sliced) return;
-    const Operand parts =
-        add_parts(b_.program().variable(side.operand.variable).name + ".part", shape_.numbers.operands, side);
+    const Operand parts = add_parts(b_.variable_name(side.operand) + ".part", shape_.numbers.operands, side);
     side.local = parts.variable;
     side.is_local_copy = true;
     const uint32_t cols = side.parts.slice_elements();
@@ -173,9 +172,8 @@ class DenseBuilder {
     if (partition_.slices() > 1 || !in_place) {
       std::vector<MappedBox> mapping = native;
       for (MappedBox& mapped : mapping) mapped.box.rows = 1;
-      sum_ =
-          b_.temporary(b_.program().variable(side.operand.variable).name + ".slice", shape_.numbers.operands,
-                       1, side.parts.slice_elements(), std::move(mapping), b_.purpose_of(side.operand));
+      sum_ = b_.temporary(b_.variable_name(side.operand) + ".slice", shape_.numbers.operands, 1,
+                          side.parts.slice_elements(), std::move(mapping), b_.purpose_of(side.operand));
     }
     side.local = sum_.variable;
     side.is_local_copy = side.copies > 1;

@@ -79,9 +79,8 @@ std::vector<VariableId> PartLayout::add_lists(const Builder& builder, const std:
 
 Operand PartLayout::add_rows(const Builder& builder, const Operand& from, const std::vector<uint32_t>& rows,
                              const std::vector<uint32_t>& begin) const {
-  const program::Variable& source = builder.program().variable(from.variable);
-  return builder.temporary(source.name + ".rows", source.type, static_cast<uint32_t>(rows.size()), n_,
-                           on_tiles(boxes(begin)));
+  return builder.temporary(builder.variable_name(from) + ".rows", builder.type_of(from),
+                           static_cast<uint32_t>(rows.size()), n_, on_tiles(boxes(begin)));
 }
 
 VariableId PartLayout::add_x_rows(const Builder& builder, const Operand& x, program::CopySet& gather) const {

@@ -141,8 +141,7 @@ class ForwardBuild {
   Operand resident(const Operand& weight, size_t l) {
     const auto mapping = map_neurons(layer(l), weight.rows());
     if (parts_.lies(weight, mapping)) return weight;
-    const Operand moved =
-        b_.temporary("weight", b_.type_of(weight), weight.rows(), weight.cols(), mapping, Purpose::parameter);
+    const Operand moved = b_.like(weight, "weight", mapping, Purpose::parameter);
     prepare_.groups.push_back(copy_of(weight, moved));
     return moved;
   }

@@ -136,7 +136,7 @@ class TilePassBuilder {
   }
 
   std::string name_of(const Operand& operand, std::string_view suffix) const {
-    return b_.program().variable(operand.variable).name + std::string(suffix);
+    return b_.variable_name(operand) + std::string(suffix);
   }
 
   /// Samples in a group's order: features of whole groups, a copy for each tile that shares them, or of the

@@ -13,7 +13,7 @@ OperandLayout TileSamples::layout_of_samples(uint32_t features) const {
 
 Operand TileSamples::as_features(const Operand& operand, uint32_t features, bool is_read) const {
   if (!sample_rows_) return operand;
-  const Operand to = temporary(b_.program().variable(operand.variable).name + ".features", features);
+  const Operand to = temporary(b_.variable_name(operand) + ".features", features);
   if (is_read) b_.convert(operand, layout_of_samples(features), to, matrix_layout(features, n_, {}), steps_);
   return to;
 }
@@ -27,7 +27,7 @@ void TileSamples::return_samples(const Operand& features, const Operand& to) con
 Operand TileSamples::padded(const Operand& features, uint32_t stacks, uint32_t rows) const {
   if (features.rows() == rows) return features;
   const uint32_t size = rows / stacks, given = features.rows();
-  const Operand all = temporary(b_.program().variable(features.variable).name + ".padded", rows);
+  const Operand all = temporary(b_.variable_name(features) + ".padded", rows);
   for (uint32_t s = 0; s < stacks; ++s) {
     b_.send(features, rows_of(all, s * size, given), steps_);
     if (size > given)
