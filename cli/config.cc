@@ -6,6 +6,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "io/source.h"
@@ -15,12 +16,12 @@ namespace {
 
 std::vector<std::string_view> names_of_configs() {
   std::vector<std::string_view> names;
-  for (const BuiltinConfig& config : kBuiltinConfigs) names.push_back(config.name);
+  for (const base::EmbeddedFile& config : kBuiltinConfigs) names.push_back(config.name);
   return names;
 }
 
 std::string content_of(const std::string& name) {
-  const auto found = std::ranges::find(kBuiltinConfigs, name, &BuiltinConfig::name);
+  const auto found = std::ranges::find(kBuiltinConfigs, name, &base::EmbeddedFile::name);
   if (found != kBuiltinConfigs.end()) return std::string(found->content);
   if (!name.ends_with(".toml"))
     throw UsageError(fmt::format("--config takes {} or a .toml file; '{}' is neither",

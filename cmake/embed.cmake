@@ -1,6 +1,6 @@
-# tessera_embed(TARGET HEADER NAMESPACE TYPE VARIABLE NAME FILE [NAME FILE]...): embeds files as text, so that
-# an installed library includes them. HEADER declares VARIABLE, a span of TYPE {name, content}, in NAMESPACE.
-function(tessera_embed target header namespace type variable)
+# tessera_embed(TARGET HEADER NAMESPACE VARIABLE NAME FILE [NAME FILE]...): embeds files as text, so that an
+# installed library includes them. HEADER declares VARIABLE, a span of base::EmbeddedFile, in NAMESPACE.
+function(tessera_embed target header namespace variable)
   set(contents "")
   while(ARGN)
     list(POP_FRONT ARGN name file)

@@ -4,7 +4,7 @@ function(tessera_published study variable)
   foreach(name IN LISTS ARGN)
     list(APPEND tables ${name} ${PROJECT_SOURCE_DIR}/src/studies/${study}/published/${name})
   endforeach()
-  tessera_embed(tessera_studies studies/${study}/study.h tessera::studies::${study} PublishedFile ${variable} ${tables})
+  tessera_embed(tessera_studies studies/${study}/study.h tessera::studies::${study} ${variable} ${tables})
 endfunction()
 
 tessera_published(popsparse kPublishedFiles figure-2.csv figure-7.csv figures-3a-4a.csv sections-5-6.csv table-3.csv)

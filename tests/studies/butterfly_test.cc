@@ -8,7 +8,7 @@ namespace tessera::studies::butterfly {
 namespace {
 
 TEST(ButterflyPublished, IsCommittedWithItsSource) {
-  for (const PublishedFile& file : kPublishedTables)
+  for (const base::EmbeddedFile& file : kPublishedTables)
     EXPECT_TRUE(file.content.starts_with("# Shekofteh et al. 2023")) << file.name;
   const Published published(kPublishedTables, "");
   EXPECT_EQ(published.number("table-2.csv", "IPU poplin", "gflops"), 44219);

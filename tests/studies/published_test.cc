@@ -23,7 +23,7 @@ class PublishedTest : public ::testing::Test {
     return test::error_of([&] { (void)read(text); });
   }
 
-  static inline const std::vector<PublishedFile> kFiles = {
+  static inline const std::vector<base::EmbeddedFile> kFiles = {
       {"table.csv", "name,tflops,remark\na,6,read off\nb,,\n"}};
   test::TemporaryFolder folder_;
 };

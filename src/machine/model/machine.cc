@@ -83,13 +83,13 @@ Machine host(unsigned threads) {
 
 std::vector<std::string> builtin_names() {
   std::vector<std::string> names;
-  for (const BuiltinFile& file : kBuiltinFiles) names.emplace_back(file.name);
+  for (const base::EmbeddedFile& file : kBuiltinFiles) names.emplace_back(file.name);
   return names;
 }
 
 Machine find(const std::string& name, unsigned threads) {
   if (name == "host") return host(threads);
-  for (const BuiltinFile& file : kBuiltinFiles)
+  for (const base::EmbeddedFile& file : kBuiltinFiles)
     if (file.name == name) return parse(file.content, fmt::format("machines/{}.toml", name));
   if (name.ends_with(".toml")) return read(name);
   throw UsageError(fmt::format("unknown machine '{}': use host, {} or a .toml file (docs/machines.md)", name,

@@ -12,7 +12,7 @@ namespace tessera::studies::butterfly {
 const Paper& paper();
 
 /// The tables that are committed with this study, generated from published/.
-extern const std::span<const PublishedFile> kPublishedTables;
+extern const std::span<const base::EmbeddedFile> kPublishedTables;
 
 // The study's sections, in the paper's order.
 Section table_1();   ///< the machine

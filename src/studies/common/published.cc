@@ -29,7 +29,7 @@ std::optional<double> number_of(const std::string& field) {
 }
 
 /// The text of a table; none if the folder lacks it.
-std::string published_text_of(const PublishedFile& committed, const std::filesystem::path& folder) {
+std::string published_text_of(const base::EmbeddedFile& committed, const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder))
     throw UsageError(fmt::format("{} is not a folder with published tables", folder.string()));
   const std::filesystem::path file = folder / committed.name;
@@ -105,9 +105,9 @@ double PublishedRow::number(const std::string& name) const {
   throw Error(fmt::format("{}: '{}' of column '{}' is not a number", where_, text(name), name));
 }
 
-Published::Published(std::span<const PublishedFile> committed, const std::filesystem::path& folder,
+Published::Published(std::span<const base::EmbeddedFile> committed, const std::filesystem::path& folder,
                      HasRow has_row) {
-  for (const PublishedFile& file : committed) {
+  for (const base::EmbeddedFile& file : committed) {
     const Table known = read(std::string(file.content), std::string(file.name));
     std::vector<PublishedRow>& rows = tables_[std::string(file.name)] = known.rows;
     if (!folder.empty()) {

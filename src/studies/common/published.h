@@ -9,13 +9,9 @@
 #include <string_view>
 #include <vector>
 
-namespace tessera::studies {
+#include "base/embedded_file.h"
 
-/// A table as text: lines that begin with # state its source, the first other line names the columns.
-struct PublishedFile {
-  std::string_view name;
-  std::string_view content;
-};
+namespace tessera::studies {
 
 /// One row of a table, accessed by column names.
 class PublishedRow {
@@ -35,7 +31,8 @@ class PublishedRow {
   std::map<std::string, std::string> fields_;
 };
 
-/// The paper's tables, by the name of their file and row. Each has a column `name`.
+/// The paper's tables, by the name of their file and row. In a file, lines that begin with # state its
+/// source, and the first other line names the columns, of which one is `name`.
 class Published {
  public:
   /// Whether a number of ours stands beside a row of a table.
@@ -45,7 +42,7 @@ class Published {
   /// tables. Tables must have the columns of the committed tables, numbers in columns where these have only
   /// numbers, and rows that has_row knows, or if it is null, that the committed tables have. Otherwise throws
   /// Error naming file, line and column, and UsageError if the folder does not exist.
-  Published(std::span<const PublishedFile> committed, const std::filesystem::path& folder,
+  Published(std::span<const base::EmbeddedFile> committed, const std::filesystem::path& folder,
             HasRow has_row = nullptr);
 
   /// A row of a table; null if the table lacks it.

@@ -11,6 +11,6 @@ namespace tessera::studies::packing {
 const Paper& paper();
 
 /// The tables that are committed with this study, generated from published/.
-extern const std::span<const PublishedFile> kPackings;
+extern const std::span<const base::EmbeddedFile> kPackings;
 
 }  // namespace tessera::studies::packing

@@ -185,7 +185,7 @@ struct Paper {
   std::string_view about;   ///< what the command does
   std::string_view source;  ///< source of the published numbers
   std::span<const Section> sections;
-  std::span<const PublishedFile> published;
+  std::span<const base::EmbeddedFile> published;
   std::optional<PaperData> data{};
   std::string_view machines = "gc200,host";  ///< where cells run by default
   bool has_machines = true;                  ///< whether cells may run on other machines, or with other

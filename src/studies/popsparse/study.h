@@ -11,7 +11,7 @@ namespace tessera::studies::popsparse {
 const Paper& paper();
 
 /// The tables that are committed with this study, generated from published/.
-extern const std::span<const PublishedFile> kPublishedFiles;
+extern const std::span<const base::EmbeddedFile> kPublishedFiles;
 
 /// Name of the section with the products that the other sections read.
 inline constexpr std::string_view kProducts = "products";

@@ -12,7 +12,7 @@ namespace tessera::studies::snn {
 const Paper& paper();
 
 /// The tables that are committed with this study, generated from published/.
-extern const std::span<const PublishedFile> kGains;
+extern const std::span<const base::EmbeddedFile> kGains;
 
 Section size();   ///< throughput over the size of the network
 Section batch();  ///< throughput over the batch
