@@ -65,6 +65,11 @@ inline double number_at(const program::FieldView& field, int64_t row, int64_t co
   return load_number(field.type, address_of(field, row, col));
 }
 
+/// The element in FP32.
+inline float f32_at(const program::FieldView& field, int64_t row, int64_t col) {
+  return static_cast<float>(number_at(field, row, col));
+}
+
 inline void set_number(const program::FieldView& field, int64_t row, int64_t col, double value) {
   store_number(field.type, address_of(field, row, col), value);
 }
@@ -79,7 +84,7 @@ inline float row_product(const program::FieldView& a, uint32_t a_row, const prog
                          uint32_t b_row) {
   float sum = 0;
   for (uint32_t j = 0; a_row < a.rows && b_row < b.rows && j < a.cols; ++j)
-    sum += static_cast<float>(number_at(a, a_row, j)) * static_cast<float>(number_at(b, b_row, j));
+    sum += f32_at(a, a_row, j) * f32_at(b, b_row, j);
   return sum;
 }
 

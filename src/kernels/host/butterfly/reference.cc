@@ -14,9 +14,8 @@ using Number = std::complex<float>;
 using Numbers = std::vector<Number>;
 
 Number load_value(const FieldView& field, uint32_t row, uint32_t i, bool complex) {
-  if (!complex) return {static_cast<float>(number_at(field, row, i)), 0};
-  return {static_cast<float>(number_at(field, row, 2 * i)),
-          static_cast<float>(number_at(field, row, 2 * i + 1))};
+  if (!complex) return {f32_at(field, row, i), 0};
+  return {f32_at(field, row, 2 * i), f32_at(field, row, 2 * i + 1)};
 }
 
 void store_value(const FieldView& field, uint32_t row, uint32_t i, bool complex, Number value) {

@@ -9,19 +9,15 @@ namespace {
 
 using program::FieldView;
 
-float value_at(const FieldView& field, uint32_t row, uint32_t col) {
-  return static_cast<float>(number_at(field, row, col));
-}
-
 /// Element (row, col) of a matrix in panels.
 float panel_value(const FieldView& panels, uint32_t row, uint32_t col) {
-  return value_at(panels, row / kPanelRows, col * kPanelRows + row % kPanelRows);
+  return f32_at(panels, row / kPanelRows, col * kPanelRows + row % kPanelRows);
 }
 
 /// Element (row, col) of the forward product's X.
 float x_at(const program::Vertex& v, uint32_t row, uint32_t col) {
   const FieldView& in = v.fields[panel_forward_field::x];
-  if (v.fields[panel_forward_field::window].empty()) return value_at(in, row, col);
+  if (v.fields[panel_forward_field::window].empty()) return f32_at(in, row, col);
   const Window w = window_of(v.fields[panel_forward_field::window]);
   const uint32_t position = row + static_cast<uint32_t>(v.params[panel_forward_param::first_row]);
   const uint32_t tap = col / in.cols;
@@ -29,19 +25,17 @@ float x_at(const program::Vertex& v, uint32_t row, uint32_t col) {
   const int64_t x = w.col(position % w.out_width, tap % w.kernel_width);
   if (!w.has_row(y) || !w.has_col(x)) return 0;
   const auto place = (int64_t{position / w.out_positions()} * w.height + y) * w.width + x;
-  return value_at(in, static_cast<uint32_t>(place), col % in.cols);
+  return f32_at(in, static_cast<uint32_t>(place), col % in.cols);
 }
 
 /// alpha · sum, and beta · the previous element.
 float scaled(const DenseScalars& s, float sum, const FieldView& result, uint32_t row, uint32_t col,
              float bias = 0) {
   const float product = s.alpha * sum + bias;
-  return s.beta == 0 ? product : product + s.beta * value_at(result, row, col);
+  return s.beta == 0 ? product : product + s.beta * f32_at(result, row, col);
 }
 
-float bias_of(const FieldView& bias, uint32_t feature) {
-  return bias.empty() ? 0 : value_at(bias, 0, feature);
-}
+float bias_of(const FieldView& bias, uint32_t feature) { return bias.empty() ? 0 : f32_at(bias, 0, feature); }
 
 void weight_gradient(const program::Vertex& v, bool adds) {
   using namespace panel_weight_gradient_field;
@@ -52,7 +46,7 @@ void weight_gradient(const program::Vertex& v, bool adds) {
       const uint32_t panel = i / kPanelRows, at = c * kPanelRows + i % kPanelRows;
       float sum = 0;
       if (gradient.empty() || i < gradient.cols) {
-        for (uint32_t j = 0; j < in.rows; ++j) sum += value_at(gradient, j, i) * value_at(in, j, c);
+        for (uint32_t j = 0; j < in.rows; ++j) sum += f32_at(gradient, j, i) * f32_at(in, j, c);
         sum = scaled(of, sum, out, panel, at);
       }
       set_number(out, panel, at, sum);
@@ -81,9 +75,9 @@ void input_gradient(const program::Vertex& v, bool adds) {
   for (uint32_t j = 0; j < out.rows; ++j)
     for (uint32_t c = 0; c < out.cols; ++c) {
       float sum = 0;
-      for (uint32_t i = 0; i < in.cols; ++i) sum += value_at(in, j, i) * panel_value(weight, i, c);
+      for (uint32_t i = 0; i < in.cols; ++i) sum += f32_at(in, j, i) * panel_value(weight, i, c);
       const float value = activate(activation, scaled(of, sum, out, j, c, bias_of(v.fields[bias], c)));
-      const bool is_masked = !v.fields[relu].empty() && value_at(v.fields[relu], j, c) <= 0;
+      const bool is_masked = !v.fields[relu].empty() && f32_at(v.fields[relu], j, c) <= 0;
       set_number(out, j, c, is_masked ? 0 : value);
     }
 }

@@ -17,7 +17,7 @@ void each_group(const KroneckerFactor& f, uint32_t inputs, uint32_t outputs, con
 }
 
 float weight_at(const FieldView& weight, const KroneckerFactor& f, uint32_t g, uint32_t r, uint32_t q) {
-  return static_cast<float>(number_at(weight, g, r * f.c + q));
+  return f32_at(weight, g, r * f.c + q);
 }
 
 void input_gradient(const Vertex& v, const KroneckerFactor& f, const Samples& dx, const Samples& dy) {

@@ -44,7 +44,7 @@ void stochastic_cast_reference(const Vertex& v) {
   const base::RandomStream stream = cast.draws.stream();
   for (uint32_t r = 0; r < out.rows; ++r)
     for (uint32_t c = 0; c < out.cols; ++c) {
-      const auto number = static_cast<float>(number_at(in, r, c));
+      const auto number = f32_at(in, r, c);
       const uint32_t word = stream.word(cast.element(r, c));
       std::byte* to = address_of(out, r, c);
       out.type == Type::f16 ? store(to, base::to_half(number, word))

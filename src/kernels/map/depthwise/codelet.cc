@@ -28,11 +28,11 @@ DepthwiseVertex::DepthwiseVertex(const Vertex& v)
 }
 
 float DepthwiseVertex::weight_at(uint32_t of_channel, uint32_t tap) const {
-  return static_cast<float>(number_at(w, of_channel, tap));
+  return f32_at(w, of_channel, tap);
 }
 
 float DepthwiseVertex::bias_at(uint32_t of_channel) const {
-  return bias.empty() ? 0 : static_cast<float>(number_at(bias, 0, of_channel));
+  return bias.empty() ? 0 : f32_at(bias, 0, of_channel);
 }
 
 void depthwise_reference(const Vertex& v) {
@@ -48,7 +48,7 @@ void depthwise_reference(const Vertex& v) {
         const int64_t col = w.col(position % w.out_width, tap % w.kernel_width);
         if (!w.has_row(row) || !w.has_col(col)) continue;
         const int64_t place = (int64_t{position / w.out_positions()} * w.height + row) * w.width + col;
-        sum += d.weight_at(d.channel + c, tap) * static_cast<float>(number_at(d.x, place, d.channel + c));
+        sum += d.weight_at(d.channel + c, tap) * f32_at(d.x, place, d.channel + c);
       }
       if (sum < d.low) sum = d.low;
       if (sum > d.high) sum = d.high;

@@ -31,7 +31,7 @@ void dropout_reference(const Vertex& v) {
   for (uint32_t r = 0; r < out.rows; ++r)
     for (uint32_t c = 0; c < out.cols; ++c) {
       const bool kept = stream.uniform(mask.first + r * mask.row_step + c * mask.col_step) < mask.keep;
-      set_number(out, r, c, kept ? static_cast<float>(number_at(in, r, c)) / mask.keep : 0);
+      set_number(out, r, c, kept ? f32_at(in, r, c) / mask.keep : 0);
     }
 }
 

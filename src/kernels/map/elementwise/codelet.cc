@@ -77,7 +77,7 @@ float evaluate(Binary op, float factor, float a, float b) {
 double broadcast_at(const FieldView& field, uint32_t row, uint32_t col) {
   return number_at(field, field.rows == 1 ? 0 : row, field.cols == 1 ? 0 : col);
 }
-float f32_at(const FieldView& field, uint32_t row, uint32_t col) {
+float broadcast_f32_at(const FieldView& field, uint32_t row, uint32_t col) {
   return static_cast<float>(broadcast_at(field, row, col));
 }
 
@@ -90,7 +90,7 @@ void fill(const FieldView& out, const Evaluate& evaluate_at) {
 template <Unary op>
 void reference(const Vertex& v) {
   fill(v.fields[unary_field::out], [&](uint32_t r, uint32_t c) {
-    return evaluate(op, factor_of(v), f32_at(v.fields[unary_field::in], r, c));
+    return evaluate(op, factor_of(v), broadcast_f32_at(v.fields[unary_field::in], r, c));
   });
 }
 
@@ -105,8 +105,8 @@ void reference(const Vertex& v) {
         });
       });
   fill(v.fields[binary_field::out], [&](uint32_t r, uint32_t c) {
-    return evaluate(op, factor_of(v), f32_at(v.fields[binary_field::a], r, c),
-                    f32_at(v.fields[binary_field::b], r, c));
+    return evaluate(op, factor_of(v), broadcast_f32_at(v.fields[binary_field::a], r, c),
+                    broadcast_f32_at(v.fields[binary_field::b], r, c));
   });
 }
 

@@ -83,8 +83,7 @@ void add_rows_to_part_reference(const Vertex& v) {
     if (!row || *row + table.first == v.params[add_rows_to_part_param::skipped]) continue;
     for (uint32_t c = 0; c < from.cols; ++c) {
       const int64_t at = int64_t{*row} * from.cols + c;
-      set_number(to, 0, at,
-                 static_cast<float>(number_at(to, 0, at)) + static_cast<float>(number_at(from, i, c)));
+      set_number(to, 0, at, f32_at(to, 0, at) + f32_at(from, i, c));
     }
   }
 }

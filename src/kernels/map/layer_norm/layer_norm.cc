@@ -51,8 +51,7 @@ std::vector<float> widened(const FieldView& field) {
   std::vector<float> all(round_up(static_cast<uint32_t>(field.elements()), kMaxLanes));
   const bool is_row = field.rows == 1;
   if (const auto step = is_row ? field.col_stride : field.row_stride; step != 1 && field.elements() > 1) {
-    for (uint32_t i = 0; i < field.elements(); ++i)
-      all[i] = static_cast<float>(number_at(field, is_row ? 0 : i, is_row ? i : 0));
+    for (uint32_t i = 0; i < field.elements(); ++i) all[i] = f32_at(field, is_row ? 0 : i, is_row ? i : 0);
     return all;
   }
   with_float_type(field.type, [&]<class T>(T) HWY_ATTR {
@@ -150,8 +149,8 @@ void differentiate_lines(const LayerNormInputGradient& f) {
   for (uint32_t s = 0; s < f.x.cols; ++s) {
     const T *x = at<const T>(f.x, 0, s), *dy = at<const T>(f.dy, 0, s);
     T* dx = at<T>(f.dx, 0, s);
-    const Vector mean = same(static_cast<float>(number_at(f.mean, 0, s)));
-    const auto deviation = static_cast<float>(number_at(f.rstd, 0, s));
+    const Vector mean = same(f32_at(f.mean, 0, s));
+    const auto deviation = f32_at(f.rstd, 0, s);
     const Vector rstd = same(deviation);
     const auto sums = sums_over<2>(n, [&](auto& part, size_t i, size_t count) HWY_ATTR {
       const Vector g = hn::Mul(load_some(dy + i, count), of(weight, i));
@@ -177,8 +176,8 @@ HWY_INLINE void add_weight_gradient(const LayerNormWeightGradient& f, uint32_t f
   for (uint32_t s = 0; s < samples; ++s) {
     x[s] = at<const T>(f.x, 0, first + s);
     dy[s] = at<const T>(f.dy, 0, first + s);
-    mean[s] = same(static_cast<float>(number_at(f.mean, 0, first + s)));
-    rstd[s] = same(static_cast<float>(number_at(f.rstd, 0, first + s)));
+    mean[s] = same(f32_at(f.mean, 0, first + s));
+    rstd[s] = same(f32_at(f.rstd, 0, first + s));
   }
   each_vector(f.x.rows, [&](size_t i, size_t count) HWY_ATTR {
     Vector weight = hn::LoadU(Floats(), dweight + i), bias = hn::LoadU(Floats(), dbias + i);

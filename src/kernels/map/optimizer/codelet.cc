@@ -30,7 +30,7 @@ template <class Visit>
 void for_each_element(const FieldView& like, const Visit& visit) {
   for (uint32_t r = 0; r < like.rows; ++r)
     for (uint32_t c = 0; c < like.cols; ++c)
-      visit(r, c, [&](const FieldView& field) { return static_cast<float>(number_at(field, r, c)); });
+      visit(r, c, [&](const FieldView& field) { return f32_at(field, r, c); });
 }
 
 SgdStep sgd_of(const Vertex& v) {

@@ -52,8 +52,8 @@ float sum_at(const PatchesVertex& p, uint32_t position, uint32_t channel) {
     const int64_t row = w.out_row(at.row, tap / w.kernel_width),
                   col = w.out_col(at.col, tap % w.kernel_width);
     if (row < 0 || col < 0) continue;
-    sum += static_cast<float>(number_at(p.x, (int64_t{at.image} * w.out_height + row) * w.out_width + col,
-                                        int64_t{tap} * p.channels + channel));
+    sum += f32_at(p.x, (int64_t{at.image} * w.out_height + row) * w.out_width + col,
+                  int64_t{tap} * p.channels + channel);
   }
   return sum;
 }

@@ -35,8 +35,7 @@ WindowRows weighted_rows_of(const FieldView& table, const FieldView& weights, in
   WindowRows rows = rows_of(table, size, 1);
   rows.weights.reserve(weights.elements());
   for (uint32_t i = 0; i < weights.rows; ++i)
-    for (uint32_t t = 0; t < weights.cols; ++t)
-      rows.weights.push_back(static_cast<float>(number_at(weights, i, t)));
+    for (uint32_t t = 0; t < weights.cols; ++t) rows.weights.push_back(f32_at(weights, i, t));
   for (uint32_t i = 0; i < table.rows; ++i)
     rows.of[i].weights = rows.weights.data() + size_t{i} * weights.cols;
   return rows;
@@ -94,7 +93,7 @@ void reference(const Windowed& f) {
       for (uint32_t c = 0; c < f.y.cols; ++c) {
         float y = f.weighted ? 0 : -std::numeric_limits<float>::infinity();
         each_element(f.down, f.window(r), f.across, f.across.of[j], [&](int64_t pixel, float weight) {
-          const auto x = static_cast<float>(number_at(f.x, static_cast<int64_t>(f.image(r)) + pixel, c));
+          const auto x = f32_at(f.x, static_cast<int64_t>(f.image(r)) + pixel, c);
           if (f.weighted)
             y += weight * x;
           else if (x > y || std::isnan(x))
@@ -116,10 +115,10 @@ void reference(const MaxPoolGradient& f) {
           int64_t first = -1;
           float most = 0;
           each_element(f.down, i, f.across, j, [&](int64_t pixel, float) {
-            const auto x = static_cast<float>(number_at(f.x, image * pixels + pixel, c));
+            const auto x = f32_at(f.x, image * pixels + pixel, c);
             if (first < 0 || x > most || std::isnan(x)) first = pixel, most = x;
           });
-          if (first >= 0) dx[static_cast<size_t>(first)] += static_cast<float>(number_at(f.dy, at, c));
+          if (first >= 0) dx[static_cast<size_t>(first)] += f32_at(f.dy, at, c);
           ++at;
         }
       for (int64_t pixel = 0; pixel < pixels; ++pixel)

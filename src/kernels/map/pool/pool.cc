@@ -147,8 +147,7 @@ HWY_INLINE void add_gradients(const MaxPoolGradient& f, uint32_t image, size_t c
 
 void load_row(const FieldView& field, int64_t pixel, uint32_t channel, size_t count, float* to) {
   if (field.row_stride != 1) {
-    for (size_t k = 0; k < count; ++k)
-      to[k] = static_cast<float>(number_at(field, pixel + static_cast<int64_t>(k), channel));
+    for (size_t k = 0; k < count; ++k) to[k] = f32_at(field, pixel + static_cast<int64_t>(k), channel);
     return;
   }
   with_float_type(field.type, [&]<class T>(T) HWY_ATTR {

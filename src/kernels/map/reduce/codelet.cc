@@ -25,8 +25,7 @@ void reduce_sum_reference(const Vertex& v) {
   for (uint32_t r = 0; r < out.rows; ++r)
     for (uint32_t c = 0; c < out.cols; ++c) {
       float sum = 0;
-      for (uint32_t row = r; row < partials.rows; row += out.rows)
-        sum += static_cast<float>(number_at(partials, row, c));
+      for (uint32_t row = r; row < partials.rows; row += out.rows) sum += f32_at(partials, row, c);
       set_number(out, r, c, float_of(v.params[reduce_sum_param::scale]) * sum);
     }
 }
@@ -79,7 +78,7 @@ void reduce_rows_reference(const Vertex& v) {
   std::vector<float> sums(out.elements());
   for (uint32_t i = 0; i < partials.rows; ++i) {
     float* sum = &sums[uint64_t{target_of(v.fields[reduce_rows_field::rows], i)} * out.cols];
-    for (uint32_t c = 0; c < out.cols; ++c) sum[c] += static_cast<float>(number_at(partials, i, c));
+    for (uint32_t c = 0; c < out.cols; ++c) sum[c] += f32_at(partials, i, c);
   }
   for (uint32_t r = 0; r < out.rows; ++r)
     for (uint32_t c = 0; c < out.cols; ++c) set_number(out, r, c, sums[uint64_t{r} * out.cols + c]);
@@ -120,7 +119,7 @@ void reduce_neighbours_reference(const Vertex& v) {
   for (uint32_t r = 0; r < out.rows; ++r)
     for (uint32_t c = 0; c < out.cols; ++c) {
       float sum = 0;
-      for (uint32_t i = 0; i < count; ++i) sum += static_cast<float>(number_at(in, r * count + i, c));
+      for (uint32_t i = 0; i < count; ++i) sum += f32_at(in, r * count + i, c);
       set_number(out, r, c, sum);
     }
 }
@@ -184,8 +183,7 @@ template <Reduction op>
 float float_result(const FieldView& in, const program::Box& terms) {
   float sum = op == Reduction::maximum ? -std::numeric_limits<float>::infinity() : 0;
   for (uint32_t r = terms.row; r < terms.row_end(); ++r)
-    for (uint32_t c = terms.col; c < terms.col_end(); ++c)
-      sum = with_element(op, sum, static_cast<float>(number_at(in, r, c)));
+    for (uint32_t c = terms.col; c < terms.col_end(); ++c) sum = with_element(op, sum, f32_at(in, r, c));
   return sum;
 }
 

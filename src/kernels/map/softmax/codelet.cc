@@ -23,7 +23,7 @@ struct ColumnSums {
 };
 
 ColumnSums sums_of(const FieldView& in, uint32_t col) {
-  const auto at = [&](uint32_t i) { return static_cast<float>(number_at(in, i, col)); };
+  const auto at = [&](uint32_t i) { return f32_at(in, i, col); };
   ColumnSums sums{at(0), 0};
   for (uint32_t i = 1; i < in.rows; ++i) sums.largest = std::max(sums.largest, at(i));
   for (uint32_t i = 0; i < in.rows; ++i) sums.sum += std::exp(at(i) - sums.largest);
@@ -34,8 +34,7 @@ void softmax_reference(const FieldView& in, const FieldView& out) {
   if (in.empty()) return;
   for (uint32_t j = 0; j < in.cols; ++j) {
     const auto [largest, sum] = sums_of(in, j);
-    for (uint32_t i = 0; i < in.rows; ++i)
-      set_number(out, i, j, std::exp(static_cast<float>(number_at(in, i, j)) - largest) / sum);
+    for (uint32_t i = 0; i < in.rows; ++i) set_number(out, i, j, std::exp(f32_at(in, i, j) - largest) / sum);
   }
 }
 
@@ -43,7 +42,7 @@ void cross_entropy_reference(const CrossEntropy& of) {
   if (of.logits.empty()) return;
   const uint32_t classes = of.logits.rows;
   for (uint32_t j = 0; j < of.logits.cols; ++j) {
-    const auto logit = [&](uint32_t i) { return static_cast<float>(number_at(of.logits, i, j)); };
+    const auto logit = [&](uint32_t i) { return f32_at(of.logits, i, j); };
     const auto [largest, sum] = sums_of(of.logits, j);
     set_number(of.loss, 0, j, of.loss_of(j, largest + std::log(sum)));
     for (uint32_t i = 0; of.gradient.data != nullptr && i < classes; ++i) {

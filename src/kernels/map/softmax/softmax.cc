@@ -223,7 +223,7 @@ bool apply_softmax(const program::FieldView& in, const program::FieldView& out) 
 uint32_t CrossEntropy::label(uint32_t col) const { return static_cast<uint32_t>(number_at(labels, 0, col)); }
 
 float CrossEntropy::scale_of(uint32_t col) const {
-  return weights.data == nullptr ? scale : static_cast<float>(number_at(weights, 0, col));
+  return weights.data == nullptr ? scale : f32_at(weights, 0, col);
 }
 
 bool CrossEntropy::is_invalid(uint32_t col) const {
@@ -233,7 +233,7 @@ bool CrossEntropy::is_invalid(uint32_t col) const {
 float CrossEntropy::loss_of(uint32_t col, float log_sum) const {
   if (is_invalid(col)) return std::numeric_limits<float>::quiet_NaN();
   const float weight = weights.data == nullptr ? 1 : scale_of(col);
-  return weight == 0 ? 0 : weight * (log_sum - static_cast<float>(number_at(logits, label(col), col)));
+  return weight == 0 ? 0 : weight * (log_sum - f32_at(logits, label(col), col));
 }
 
 bool apply_softmax_cross_entropy(const CrossEntropy& of) {

@@ -20,12 +20,12 @@ void add_row_reference(const Vertex& v, uint32_t block_row, uint32_t first,
   const FieldView& out = v.fields[y];
   for (uint32_t r = block_row * b; r < std::min((block_row + 1) * b, out.rows); ++r)
     for (uint32_t j = 0; j < out.cols; ++j) {
-      auto sum = static_cast<float>(number_at(out, r, j));
+      auto sum = f32_at(out, r, j);
       for (size_t i = 0; i < columns.size(); ++i)
         for (uint32_t c = 0; c < b && columns[i] * b + c < in.rows; ++c)
-          sum += static_cast<float>(number_at(v.fields[values], first + static_cast<int64_t>(i),
-                                              int64_t{r - block_row * b} * b + c)) *
-                 static_cast<float>(number_at(in, columns[i] * b + c, j));
+          sum +=
+              f32_at(v.fields[values], first + static_cast<int64_t>(i), int64_t{r - block_row * b} * b + c) *
+              f32_at(in, columns[i] * b + c, j);
       set_number(out, r, j, sum);
     }
 }
@@ -40,11 +40,11 @@ void add_row_transposed_reference(const Vertex& v, uint32_t block_row, uint32_t 
   for (size_t i = 0; i < columns.size(); ++i)
     for (uint32_t c = 0; c < b && columns[i] * b + c < out.rows; ++c)
       for (uint32_t j = 0; j < out.cols; ++j) {
-        auto sum = static_cast<float>(number_at(out, columns[i] * b + c, j));
+        auto sum = f32_at(out, columns[i] * b + c, j);
         for (uint32_t r = 0; r < b && block_row * b + r < in.rows; ++r)
           sum += static_cast<float>(
                      number_at(v.fields[values], first + static_cast<int64_t>(i), int64_t{r} * b + c)) *
-                 static_cast<float>(number_at(in, block_row * b + r, j));
+                 f32_at(in, block_row * b + r, j);
         set_number(out, columns[i] * b + c, j, sum);
       }
 }

@@ -18,10 +18,6 @@ using program::Vertex;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLeast = -std::numeric_limits<float>::infinity();
 
-float float_at(const FieldView& field, uint32_t row, uint32_t col) {
-  return static_cast<float>(number_at(field, row, col));
-}
-
 FieldView as_columns(const FieldView& field, bool is_columns) {
   return is_columns ? field : transposed(field);
 }
@@ -34,7 +30,7 @@ struct Terms {
 
   static Terms at(const FieldView& terms, uint32_t part, uint32_t col) {
     const uint32_t row = part * kCrossEntropyTerms;
-    return {float_at(terms, row, col), float_at(terms, row + 1, col), float_at(terms, row + 2, col)};
+    return {f32_at(terms, row, col), f32_at(terms, row + 1, col), f32_at(terms, row + 2, col)};
   }
   void store(const FieldView& terms, uint32_t col) const {
     set_number(terms, 0, col, largest);
@@ -49,12 +45,11 @@ void class_terms_reference(const Vertex& v) {
   const FieldView labels = as_columns(v.fields[class_terms_field::labels], columns);
   for (uint32_t j = 0; j < logits.cols; ++j) {
     Terms terms;
+    for (uint32_t i = 0; i < logits.rows; ++i) terms.largest = std::max(terms.largest, f32_at(logits, i, j));
     for (uint32_t i = 0; i < logits.rows; ++i)
-      terms.largest = std::max(terms.largest, float_at(logits, i, j));
-    for (uint32_t i = 0; i < logits.rows; ++i)
-      if (const float x = float_at(logits, i, j); x != kLeast) terms.sum += std::exp(x - terms.largest);
+      if (const float x = f32_at(logits, i, j); x != kLeast) terms.sum += std::exp(x - terms.largest);
     const auto label = static_cast<int64_t>(number_at(labels, 0, j)) - v.params[class_terms_param::first];
-    if (label >= 0 && label < logits.rows) terms.of_label = float_at(logits, static_cast<uint32_t>(label), j);
+    if (label >= 0 && label < logits.rows) terms.of_label = f32_at(logits, static_cast<uint32_t>(label), j);
     terms.store(v.fields[class_terms_field::terms], j);
   }
 }
@@ -85,7 +80,7 @@ void class_loss_reference(const Vertex& v) {
   const FieldView loss = as_columns(v.fields[class_loss_field::loss], columns);
   for (uint32_t j = 0; j < loss.cols; ++j) {
     const Terms all = Terms::at(v.fields[class_loss_field::terms], 0, j);
-    const float weight = float_at(weights, 0, j);
+    const float weight = f32_at(weights, 0, j);
     const float own = is_class(labels, j, v.params[class_loss_param::classes])
                           ? all.largest + std::log(all.sum) - all.of_label
                           : kNaN;
@@ -101,11 +96,11 @@ void class_gradient_reference(const Vertex& v) {
   const FieldView gradient = as_columns(v.fields[class_gradient_field::gradient], columns);
   for (uint32_t j = 0; j < logits.cols; ++j) {
     const Terms all = Terms::at(v.fields[class_gradient_field::terms], 0, j);
-    const float weight = float_at(weights, 0, j);
+    const float weight = f32_at(weights, 0, j);
     const auto label = static_cast<int64_t>(number_at(labels, 0, j)) - v.params[class_gradient_param::first];
     const bool is_valid = weight == 0 || is_class(labels, j, v.params[class_gradient_param::classes]);
     for (uint32_t i = 0; i < logits.rows; ++i) {
-      const float p = std::exp(float_at(logits, i, j) - all.largest) / all.sum;
+      const float p = std::exp(f32_at(logits, i, j) - all.largest) / all.sum;
       set_number(gradient, i, j, is_valid ? weight * (p - (i == label ? 1.0F : 0.0F)) : kNaN);
     }
   }

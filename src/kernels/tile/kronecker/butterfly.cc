@@ -10,10 +10,6 @@ namespace {
 using program::FieldView;
 using program::Vertex;
 
-float value_of(const FieldView& field, uint32_t row, uint32_t col) {
-  return static_cast<float>(number_at(field, row, col));
-}
-
 /// The factors of a pass in order of application.
 struct MergedFactors {
   uint32_t levels;
@@ -40,10 +36,10 @@ struct PairMatrix {
   PairMatrix(const FieldView& w, uint32_t col) {
     for (uint32_t r = 0; r < 2; ++r)
       for (uint32_t q = 0; q < 2; ++q, col += width) {
-        const float re = value_of(w, 0, col);
+        const float re = f32_at(w, 0, col);
         at[r * width][q * width] = re;
         if constexpr (width == 2) {
-          const float im = value_of(w, 0, col + 1);
+          const float im = f32_at(w, 0, col + 1);
           at[2 * r + 1][2 * q + 1] = re;
           at[2 * r][2 * q + 1] = -im;
           at[2 * r + 1][2 * q] = im;
@@ -94,7 +90,7 @@ void apply_level(const MergedFactors& pass, uint32_t level, const FieldView& w, 
     const PairMatrix<width> matrix(w, col);
     std::array<float, kSize> x;
     for (uint32_t j = 0; j < to.cols; ++j) {
-      for (uint32_t q = 0; q < kSize; ++q) x[q] = value_of(from, rows[q], j);
+      for (uint32_t q = 0; q < kSize; ++q) x[q] = f32_at(from, rows[q], j);
       for (uint32_t r = 0; r < kSize; ++r) {
         float sum = matrix.at[r][0] * x[0];
         for (uint32_t q = 1; q < kSize; ++q) sum += matrix.at[r][q] * x[q];
@@ -114,9 +110,9 @@ void differentiate_level(const MergedFactors& pass, uint32_t level, const FieldV
     PairMatrix<width> sums;
     std::array<float, kSize> dys;
     for (uint32_t j = 0; j < x.cols; ++j) {
-      for (uint32_t r = 0; r < kSize; ++r) dys[r] = value_of(dy, rows[r], j);
+      for (uint32_t r = 0; r < kSize; ++r) dys[r] = f32_at(dy, rows[r], j);
       for (uint32_t q = 0; q < kSize; ++q) {
-        const float of_x = value_of(x, rows[q], j);
+        const float of_x = f32_at(x, rows[q], j);
         float sum = 0;
         for (uint32_t r = 0; r < kSize; ++r) {
           sums.at[r][q] += dys[r] * of_x;

@@ -3,16 +3,8 @@
 #include "kernels/common/element.h"
 
 namespace tessera::kernels {
-namespace {
 
-using program::FieldView;
 using program::Vertex;
-
-float f32_at(const FieldView& field, int64_t row, int64_t col) {
-  return static_cast<float>(number_at(field, row, col));
-}
-
-}  // namespace
 
 void kronecker_product_reference(const Vertex& v) {
   using namespace kronecker_product_field;

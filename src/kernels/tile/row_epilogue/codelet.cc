@@ -21,8 +21,8 @@ void row_epilogue_reference(const Vertex& v) {
     for (uint32_t c = 0; c < y.cols; ++c) {
       const int64_t row = (v.params[row_epilogue_param::first] + int64_t{r} * y.cols + c) /
                           v.params[row_epilogue_param::row_elements];
-      float value = static_cast<float>(number_at(y, r, c));
-      if (row < bias.rows) value += static_cast<float>(number_at(bias, row, 0));
+      float value = f32_at(y, r, c);
+      if (row < bias.rows) value += f32_at(bias, row, 0);
       set_number(y, r, c, activate(activation, value));
     }
 }

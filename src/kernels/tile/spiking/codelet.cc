@@ -24,8 +24,7 @@ void add_rows(const FieldView& weight, const TileLists& lists, uint32_t b, std::
   for (uint32_t i = 0, count = lists.fired(b); i < count; ++i) {
     const uint32_t row = lists.id(b, i);
     for (uint32_t n = 0; n < sums.size(); ++n)
-      sums[n] +=
-          weight.type == Type::f32 ? at(weight, row, n) : static_cast<float>(number_at(weight, row, n));
+      sums[n] += weight.type == Type::f32 ? at(weight, row, n) : f32_at(weight, row, n);
   }
 }
 
@@ -159,7 +158,7 @@ void spiking_tile_rows_reference(const Vertex& v) {
     for (uint32_t i = 0; i < room; ++i) {
       float sum = 0;
       for (uint32_t n = 0; i < listed && n < neurons; ++n)
-        sum += static_cast<float>(number_at(f[weight], lists.id(b, i), n)) * at(f[dx], 0, b * neurons + n);
+        sum += f32_at(f[weight], lists.id(b, i), n) * at(f[dx], 0, b * neurons + n);
       set_number(f[din], 0, lists.place(b, i), sum);
     }
   }

@@ -10,10 +10,6 @@ namespace {
 using program::FieldView;
 using program::Vertex;
 
-float f32_at(const FieldView& field, int64_t row, int64_t col) {
-  return static_cast<float>(number_at(field, row, col));
-}
-
 /// Entry i of a work list.
 uint32_t entry_at(const FieldView& lists, uint32_t i) {
   return static_cast<uint32_t>(number_at(lists, i, 0));
