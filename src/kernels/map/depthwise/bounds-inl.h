@@ -1,4 +1,4 @@
-// Loads, stores and bounds of depthwise convolutions.
+// Bounds of depthwise convolutions.
 #if defined(TESSERA_DEPTHWISE_BOUNDS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_DEPTHWISE_BOUNDS_INL_H_
 #undef TESSERA_DEPTHWISE_BOUNDS_INL_H_
@@ -8,16 +8,13 @@
 
 #include <hwy/highway.h>
 
-#include <cstddef>
+#include <cstdint>
 
-#include "kernels/common/convert-inl.h"
+#include "kernels/common/some-inl.h"
 #include "kernels/map/depthwise/codelet.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
-
-using Floats = hn::ScalableTag<float>;
-using Vector = hn::Vec<Floats>;
 
 constexpr uint32_t kMostTaps = 64;
 
@@ -32,17 +29,6 @@ struct Bounds {
     return hn::IfThenElse(hn::Gt(above, high), high, above);
   }
 };
-
-/// `count` elements, at most a vector, with zeros after them.
-template <class T>
-HWY_INLINE Vector load_some(const T* from, size_t count) {
-  return count >= hn::Lanes(Floats()) ? load_f32(Floats(), from) : load_first(Floats(), from, count);
-}
-template <class T>
-HWY_INLINE void store_some(Vector value, T* to, size_t count) {
-  if (count >= hn::Lanes(Floats())) return store_rounded(Floats(), value, to);
-  store_first(Floats(), value, to, count);
-}
 
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

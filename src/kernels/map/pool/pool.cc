@@ -13,25 +13,13 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "kernels/common/convert-inl.h"
+#include "kernels/common/some-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 namespace {
 
-using Floats = hn::ScalableTag<float>;
-using Vector = hn::Vec<Floats>;
 using program::FieldView;
-
-template <class T>
-HWY_INLINE Vector load_some(const T* from, size_t count) {
-  return count >= hn::Lanes(Floats()) ? load_f32(Floats(), from) : load_first(Floats(), from, count);
-}
-template <class T>
-HWY_INLINE void store_some(Vector value, T* to, size_t count) {
-  if (count >= hn::Lanes(Floats())) return store_rounded(Floats(), value, to);
-  store_first(Floats(), value, to, count);
-}
 
 /// What becomes of the elements of a window.
 struct Maximum {
