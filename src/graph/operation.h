@@ -231,6 +231,11 @@ bool keeps_samples_unless_first(const Divided& divided) {
   return divided.node.integer(name) > 0 && divided.are_all();
 }
 
+/// Operation::lowers_on of operations that hosts run and tiles decompose.
+inline bool lowers_on_hosts(const machine::Machine& machine, const Graph&, const Node&) {
+  return machine.kind == machine::Kind::host;
+}
+
 /// Traits::keeps_zeros of operations whose results are 0 where any padded input is 0.
 inline bool always_keeps_zeros(const std::vector<bool>&) { return true; }
 

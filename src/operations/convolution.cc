@@ -86,11 +86,6 @@ void lower_convolution(Lowering& l, const Node& node) {
   lower_product(l, node, window_over(node.operation->name, node, image));
 }
 
-/// Products of a host take their panels from images.
-bool convolution_lowers_on(const machine::Machine& machine, const Graph&, const Node&) {
-  return machine.kind == machine::Kind::host;
-}
-
 bool convolution_keeps_samples(const Divided& divided) { return product().traits.keeps_samples(divided); }
 
 std::optional<Node> absorb_convolution(const Graph& graph, const Node& own, const Node& next) {
@@ -148,7 +143,7 @@ constexpr Operation kConvolution[] = {
      .traits = {.weight = {{1, ProductKind::forward}}, .keeps_samples = convolution_keeps_samples},
      .absorb = absorb_convolution,
      .decompose = decompose_convolution,
-     .lowers_on = convolution_lowers_on}};
+     .lowers_on = lowers_on_hosts}};  // whose products take their panels from images
 
 /// Features of each group, or rows of the weight.
 std::vector<Value> in_groups(Value x, uint32_t groups, uint32_t dimension) {

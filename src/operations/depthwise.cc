@@ -82,10 +82,6 @@ std::vector<LayoutChoice> depthwise_layouts(Lowering&, const Node& node) {
   return choices;
 }
 
-bool depthwise_lowers_on(const machine::Machine& machine, const Graph&, const Node&) {
-  return machine.kind == machine::Kind::host;
-}
-
 /// A bias of each channel.
 std::optional<Node> absorb_bias(const Graph& graph, const Node& own, const Node& next) {
   const ValueId other = other_input(own, next);
@@ -165,7 +161,7 @@ constexpr Operation kDepthwise[] = {{.name = "depthwise",
                                      .traits = {.row_weight = 1, .keeps_samples = depthwise_keeps_samples},
                                      .absorb = absorb_depthwise,
                                      .decompose = decompose_depthwise,
-                                     .lowers_on = depthwise_lowers_on}};
+                                     .lowers_on = lowers_on_hosts}};
 
 /// x with each channel repeated `times` times.
 Value repeated(Value x, uint32_t times) {

@@ -217,8 +217,4 @@ std::vector<int64_t> list_or(const Node& node, const char* name, size_t count, i
   return node.attributes.contains(name) ? node.list(name) : std::vector<int64_t>(count, otherwise);
 }
 
-bool lowers_windows_on(const machine::Machine& machine, const Graph&, const Node&) {
-  return machine.kind == machine::Kind::host;
-}
-
 }  // namespace tessera::graph

@@ -46,6 +46,4 @@ void require_windows(std::string_view operation, uint64_t outputs, uint64_t weig
 /// The list in a node's attribute, or `count` times the number `otherwise`.
 std::vector<int64_t> list_or(const Node& node, const char* name, size_t count, int64_t otherwise);
 
-bool lowers_windows_on(const machine::Machine& machine, const Graph& graph, const Node& node);
-
 }  // namespace tessera::graph

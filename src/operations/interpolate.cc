@@ -266,7 +266,7 @@ constexpr Operation kInterpolate[] = {
      .cases = interpolate_cases,
      .traits = {.keeps_samples = elements_keep_samples},
      .decompose = decompose_interpolate<interpolate_forward_of>,
-     .lowers_on = lowers_windows_on},
+     .lowers_on = lowers_on_hosts},
     {.name = "interpolate_gradient",
      .infer = infer_interpolate,
      .gradient = [](const Differentiation& d) { return apply_other(d, "interpolate"); },
@@ -276,7 +276,7 @@ constexpr Operation kInterpolate[] = {
      .cases = interpolate_gradient_cases,
      .traits = {.keeps_samples = elements_keep_samples},
      .decompose = decompose_interpolate<gradient_of>,
-     .lowers_on = lowers_windows_on}};
+     .lowers_on = lowers_on_hosts}};
 
 }  // namespace
 

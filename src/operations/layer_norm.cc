@@ -22,10 +22,6 @@ using program::Role;
 
 constexpr double kEpsilon = 1e-5;  // PyTorch's
 
-bool layer_norm_lowers_on(const machine::Machine& machine, const Graph&, const Node&) {
-  return machine.kind == machine::Kind::host;
-}
-
 double epsilon_of(const Node& node) { return node.number("epsilon", kEpsilon); }
 
 bool is_centred(const Node& node) { return node.integer("centred", 1) != 0; }
@@ -259,7 +255,7 @@ constexpr Operation kLayerNorm[] = {{.name = "layer_norm",
                                      .cases = layer_norm_cases,
                                      .traits = {.keeps_samples = rows_keep_samples},
                                      .decompose = decompose_layer_norm,
-                                     .lowers_on = layer_norm_lowers_on},
+                                     .lowers_on = lowers_on_hosts},
                                     {.name = "layer_norm_gradients",
                                      .least_inputs = 4,
                                      .most_inputs = 5,
@@ -268,7 +264,7 @@ constexpr Operation kLayerNorm[] = {{.name = "layer_norm",
                                      .lower = lower_layer_norm_gradients,
                                      .cases = layer_norm_gradients_cases,
                                      .decompose = decompose_gradients,
-                                     .lowers_on = layer_norm_lowers_on}};
+                                     .lowers_on = lowers_on_hosts}};
 
 }  // namespace
 

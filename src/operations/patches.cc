@@ -176,10 +176,6 @@ void lower_fold(Lowering& l, const Node& node) {
         {l.input(0), l.output(0)});
 }
 
-bool patches_lowers_on(const machine::Machine& machine, const Graph&, const Node&) {
-  return machine.kind == machine::Kind::host;
-}
-
 bool patches_keeps_samples(const Divided& divided) { return divided.are_all(); }
 
 struct Use {
@@ -228,7 +224,7 @@ constexpr Operation kPatches[] = {{.name = "patches",
                                    .cases = patches_cases,
                                    .traits = {.keeps_samples = patches_keeps_samples},
                                    .decompose = decompose_patches,
-                                   .lowers_on = patches_lowers_on},
+                                   .lowers_on = lowers_on_hosts},
                                   {.name = "fold",
                                    .infer = infer_fold,
                                    .gradient = fold_gradient,
@@ -238,7 +234,7 @@ constexpr Operation kPatches[] = {{.name = "patches",
                                    .cases = fold_cases,
                                    .traits = {.keeps_samples = patches_keeps_samples},
                                    .decompose = decompose_fold,
-                                   .lowers_on = patches_lowers_on}};
+                                   .lowers_on = lowers_on_hosts}};
 
 }  // namespace
 

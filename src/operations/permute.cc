@@ -137,10 +137,6 @@ std::optional<Node> absorb_permute(const Graph& graph, const Node& own, const No
   return both;
 }
 
-bool permute_lowers_on(const machine::Machine& machine, const Graph&, const Node&) {
-  return machine.kind == machine::Kind::host;
-}
-
 uint32_t product(const Shape& shape, size_t begin, size_t end) {
   return std::accumulate(shape.begin() + static_cast<int64_t>(begin),
                          shape.begin() + static_cast<int64_t>(end), 1U, std::multiplies<>());
@@ -236,7 +232,7 @@ constexpr Operation kPermute[] = {{.name = "permute",
                                    .traits = {.keeps_samples = permute_keeps_samples, .permutes = permutes},
                                    .absorb = absorb_permute,
                                    .decompose = decompose_permute,
-                                   .lowers_on = permute_lowers_on}};
+                                   .lowers_on = lowers_on_hosts}};
 
 }  // namespace
 

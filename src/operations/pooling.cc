@@ -309,7 +309,7 @@ constexpr Operation kPooling[] = {
      .cases = pooling_cases,
      .traits = {.keeps_samples = elements_keep_samples},
      .decompose = decompose_maxima,
-     .lowers_on = lowers_windows_on},
+     .lowers_on = lowers_on_hosts},
     {.name = "max_pool_gradient",
      .least_inputs = 2,
      .most_inputs = 2,
@@ -328,7 +328,7 @@ constexpr Operation kPooling[] = {
      .cases = pooling_gradient_cases,
      .traits = {.keeps_samples = [](const Divided& divided) { return divided.are_all(); }},
      .decompose = decompose_pooling_gradient,
-     .lowers_on = lowers_windows_on},
+     .lowers_on = lowers_on_hosts},
     {.name = "average_pool",
      .infer = infer_pooling,
      .gradient =
@@ -354,7 +354,7 @@ constexpr Operation kPooling[] = {
            return std::vector<Value>{reshape(decomposed_sums(x, means_of(d.node, x.type())),
                                              infer_pooling({"average_pool", {x.type()}, d.node})[0].shape)};
          },
-     .lowers_on = lowers_windows_on},
+     .lowers_on = lowers_on_hosts},
     {.name = "average_pool_gradient",
      .infer = infer_mean_gradient,
      .gradient =
@@ -382,7 +382,7 @@ constexpr Operation kPooling[] = {
            return std::vector<Value>{reshape(decomposed_sums(dy, windows_of_gradient(d.node, dy.type())),
                                              image_of_gradient(d.node, dy.type()).shape)};
          },
-     .lowers_on = lowers_windows_on}};
+     .lowers_on = lowers_on_hosts}};
 
 /// One number for each dimension.
 std::vector<int64_t> for_each(const std::vector<uint32_t>& numbers, size_t dimensions) {
