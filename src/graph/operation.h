@@ -253,6 +253,9 @@ bool is_weight_gradient(const Node& node);
 /// Throw UsageError for a sparse input, and for a value of an integer type.
 void require_dense(const Signature& signature);
 void require_float(const Signature& signature, const TensorType& value);
+/// Throws UsageError unless an input has this type.
+void require_type(const Signature& signature, const TensorType& given, std::string_view name,
+                  const TensorType& wanted);
 /// The attribute "shape". Throws UsageError for invalid sizes.
 Shape shape_of(const Signature& signature);
 

@@ -34,9 +34,7 @@ TensorType statistics_type(const TensorType& x) {
 }
 
 void require_layer_norm(const Signature& s, size_t input, std::string_view name, const TensorType& wanted) {
-  if (input < s.inputs.size() && !(s.inputs[input] == wanted))
-    throw UsageError(fmt::format("{}: {} is {}; it must be {}", s.operation, name, to_string(s.inputs[input]),
-                                 to_string(wanted)));
+  if (input < s.inputs.size()) require_type(s, s.inputs[input], name, wanted);
 }
 
 TensorType weight_type(const TensorType& x) { return {x.type, {x.cols()}, {}, {}}; }

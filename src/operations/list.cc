@@ -46,6 +46,13 @@ void require_float(const Signature& s, const TensorType& value) {
         fmt::format("{}: {} is not possible: use f32, f16 or bf16", s.operation, to_string(value)));
 }
 
+void require_type(const Signature& s, const TensorType& given, std::string_view name,
+                  const TensorType& wanted) {
+  if (!(given == wanted))
+    throw UsageError(
+        fmt::format("{}: {} is {}; it must be {}", s.operation, name, to_string(given), to_string(wanted)));
+}
+
 Shape shape_of(const Signature& s) {
   Shape shape;
   for (int64_t size : s.attributes.list("shape")) {

@@ -175,10 +175,7 @@ ImageWindows maxima_of(const Node& node, const TensorType& x) {
 
 Types infer_pooling_gradient(const Signature& s) {
   const TensorType& x = s.inputs[1];
-  const TensorType dy = infer_pooling({s.operation, {x}, s.attributes})[0];
-  if (!(s.inputs[0] == dy))
-    throw UsageError(
-        fmt::format("{}: dy is {}; it must be {}", s.operation, to_string(s.inputs[0]), to_string(dy)));
+  require_type(s, s.inputs[0], "dy", infer_pooling({s.operation, {x}, s.attributes})[0]);
   return {x};
 }
 
@@ -218,8 +215,7 @@ Types infer_mean_gradient(const Signature& s) {
                                  fmt::join(size, ", "), outputs.size()));
   const TensorType x = image_of_gradient(s.attributes, dy),
                    y = infer_pooling({s.operation, {x}, s.attributes})[0];
-  if (!(dy == y))
-    throw UsageError(fmt::format("{}: dy is {}; it must be {}", s.operation, to_string(dy), to_string(y)));
+  require_type(s, dy, "dy", y);
   return {x};
 }
 

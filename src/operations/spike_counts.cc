@@ -126,13 +126,6 @@ constexpr Operation kCounts[] = {
 
 std::span<const Operation> spike_counts_operations() { return kCounts; }
 
-void require_type(const Signature& s, const TensorType& given, std::string_view name,
-                  const TensorType& wanted) {
-  if (!(given == wanted))
-    throw UsageError(
-        fmt::format("{}: {} is {}; it must be {}", s.operation, name, to_string(given), to_string(wanted)));
-}
-
 void require_lists(const Signature& s, uint32_t batch) {
   const TensorType &ids = s.inputs[0], &num = s.inputs[1];
   if (ids.type != Type::u16 || ids.shape.size() != 2 || ids.cols() % batch != 0)

@@ -5,10 +5,6 @@
 
 namespace tessera::graph {
 
-/// Throws UsageError unless a value has this type.
-void require_type(const Signature& s, const TensorType& given, std::string_view name,
-                  const TensorType& wanted);
-
 /// Throws UsageError unless the first two inputs are lists of `batch` samples.
 void require_lists(const Signature& s, uint32_t batch);
 

@@ -55,13 +55,6 @@ Structure structure_of(const Graph& graph, const Node& node) {
   return structure_of(node.operation->name, node, graph.type(node.inputs[0]).cols());
 }
 
-void require_structured(const Signature& s, const TensorType& given, std::string_view name,
-                        const TensorType& wanted) {
-  if (!(given == wanted))
-    throw UsageError(
-        fmt::format("{}: {} is {}; it must be {}", s.operation, name, to_string(given), to_string(wanted)));
-}
-
 /// Throws UsageError unless a parameter is the matrix that programs store.
 void require_parameter(const Signature& s, const TensorType& given, std::string_view name,
                        const ops::ParameterMatrix& matrix) {
@@ -92,7 +85,7 @@ Types infer_structured(const Signature& s) {
   for (size_t i = 0; i < parameters.size(); ++i)
     require_parameter(s, s.inputs[first + i], parameters[i].name, matrices[i]);
   if (!is_structured_gradients(s.operation)) return {y};
-  require_structured(s, s.inputs[1], "dy", y);
+  require_type(s, s.inputs[1], "dy", y);
   Types gradients(s.inputs);
   gradients.erase(gradients.begin() + 1);
   return gradients;

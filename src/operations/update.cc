@@ -16,9 +16,7 @@ namespace {
 void require_like(const Signature& s, size_t input, const TensorType& weight, Type type) {
   TensorType wanted = weight;
   wanted.type = type;
-  if (!(s.inputs[input] == wanted))
-    throw UsageError(fmt::format("{}: input {} is {}; it must be {}", s.operation, input,
-                                 to_string(s.inputs[input]), to_string(wanted)));
+  require_type(s, s.inputs[input], fmt::format("input {}", input), wanted);
 }
 
 void require_scalar(const Signature& s, size_t input, Type type) {
