@@ -522,16 +522,13 @@ Operand Lowering::constant_words(const std::string& name, std::vector<uint32_t> 
 
 void Lowering::copy_substream(program::CopySet& set, const Operand& to, std::optional<uint32_t> call) {
   uint32_t next = 0;
-  const auto columns = [](const Operand& of, uint32_t first, uint32_t count) {
-    return Operand{of.variable, of.inside({0, 1, first, count})};
-  };
   const auto append = [&](const Operand& words) {
-    set.groups.push_back(copy_of(words, columns(to, next, words.cols())));
+    set.groups.push_back(copy_of(words, to.part({0, 1, next, words.cols()})));
     next += words.cols();
   };
   const uint32_t around = substream_words_ - kCallWord - (call ? 1 : 0);
   if (own_substream_) {
-    append(columns(*own_substream_, 0, kCallWord));
+    append(own_substream_->part({0, 1, 0, kCallWord}));
   } else {
     std::vector<uint32_t> replicas(replicas_);
     std::iota(replicas.begin(), replicas.end(), 0);
@@ -540,7 +537,7 @@ void Lowering::copy_substream(program::CopySet& set, const Operand& to, std::opt
   }
   if (call) append(constant_words("call", {*call}));
   if (around > 0)
-    append(own_substream_ ? columns(*own_substream_, kCallWord, around)
+    append(own_substream_ ? own_substream_->part({0, 1, kCallWord, around})
                           : constant_words("calls", std::vector<uint32_t>(around)));
 }
 

@@ -34,7 +34,7 @@ bool lies_on(const ops::Builder& builder, const Operand& operand,
 
 /// The first rows of an operand of several passes; a row known at run time is added.
 Operand first_rows(const Operand& operand, uint32_t rows) {
-  return {operand.variable, operand.inside({0, rows, 0, operand.cols()})};
+  return operand.part({0, rows, 0, operand.cols()});
 }
 
 }  // namespace
@@ -158,14 +158,13 @@ void Lowering::begin_draws(uint32_t number, Lowering& body) {
   if (number == 0) return;
   const Operand of_loop = substream_of_call(number);
   const Operand row = temporary("passes", Type::u32, 1, substream_words_);
-  const auto columns = [](const Operand& of, uint32_t first, uint32_t count) {
-    return Operand{of.variable, of.inside({0, 1, first, count})};
-  };
-  program::CopySet set{"substream", {copy_of(columns(of_loop, 0, kCallWord), columns(row, 0, kCallWord))}};
+  const program::Box before{0, 1, 0, kCallWord};
+  program::CopySet set{"substream", {copy_of(of_loop.part(before), row.part(before))}};
   const uint32_t around = substream_words_ - kCallWord - 1;
-  set.groups.push_back(copy_of(columns(of_loop, kCallWord, around), columns(row, kCallWord + 1, around)));
+  set.groups.push_back(
+      copy_of(of_loop.part({0, 1, kCallWord, around}), row.part({0, 1, kCallWord + 1, around})));
   run(builders_.front().copy(std::move(set)));
-  body.run(builders_.front().copy({"substream", {copy_of(*body.pass_, columns(row, kCallWord, 1))}}));
+  body.run(builders_.front().copy({"substream", {copy_of(*body.pass_, row.part({0, 1, kCallWord, 1}))}}));
   body.own_substream_ = row;
 }
 

@@ -183,9 +183,7 @@ std::vector<LayoutChoice> spiking_layouts(Lowering& l, const Node& node) {
 Operand control_of(Lowering& l, const Node& node, const SpikingProblem& problem) {
   const ops::SpikingMatrix row = ops::control_of(problem);
   const Operand control = l.temporary("control", row.type, row.rows, row.cols);
-  const auto part = [&](uint32_t first, uint32_t count) {
-    return Operand{control.variable, control.inside({0, 1, first, count})};
-  };
+  const auto part = [&](uint32_t first, uint32_t count) { return control.part({0, 1, first, count}); };
   const auto seed = static_cast<uint64_t>(node.integer("seed"));
   const Operand seeds =
       l.constant_words("seed", {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});

@@ -75,8 +75,7 @@ void BatchFields::add_up(const Operand& partials, const std::optional<Operand>& 
                          std::vector<StepId>& steps) const {
   const uint32_t of_part = partials.rows() / parts();
   const auto rows = [&](uint32_t part, uint32_t count) {
-    return Operand{partials.variable,
-                   partials.inside(Box{part * of_part, count * of_part, 0, partials.cols()})};
+    return partials.part({part * of_part, count * of_part, 0, partials.cols()});
   };
   for (uint32_t left = parts(); left > 1;) {
     const uint32_t half = left / 2;

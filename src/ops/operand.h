@@ -26,6 +26,8 @@ struct Operand {
     for (program::Box& part : parts) part = inside(part);
     return parts;
   }
+  /// A box of the operand as an operand.
+  Operand part(const program::Box& box) const { return {variable, inside(box)}; }
 };
 
 /// Copies one operand to another of its shape.

@@ -16,7 +16,7 @@ using program::CopyGroup;
 using program::StepId;
 
 CopyGroup copy_box(const Operand& from, const Box& source, const Operand& to, const Box& target) {
-  return copy_of({from.variable, from.inside(source)}, {to.variable, to.inside(target)});
+  return copy_of(from.part(source), to.part(target));
 }
 
 /// Weights and panels of them: which part lies where.
@@ -124,7 +124,7 @@ class SpikingBuild {
 
   void add_dynamic(uint32_t row, const Operand& to, std::vector<StepId>& steps) const {
     const uint32_t neurons = problem_.layer.neurons;
-    const Operand from{ddynamics_.variable, ddynamics_.inside(Box{row, 1, 0, neurons})};
+    const Operand from = ddynamics_.part({row, 1, 0, neurons});
     if (to.cols() == neurons) return builder_.send(from, to, steps);
     steps.push_back(
         add(builder_, AxisReduceProblem{.rows = 1, .cols = neurons, .over_rows = false}, {from, to}));
@@ -194,7 +194,7 @@ SpikingPrepared prepare_spiking(const Builder& builder, const SpikingProblem& pr
     if (!to.box.empty())
       steps.push_back(add(builder, FillProblem{.rows = to.rows(), .cols = to.cols()}, {to}));
   };
-  fill({weight.variable, weight.inside(panels.padding())});
+  fill(weight.part(panels.padding()));
 
   program::CopySet copies{"prepare weights", {}};
   panels.each([&](uint32_t of, const Box& weights, const Box& panel) {
@@ -203,7 +203,7 @@ SpikingPrepared prepare_spiking(const Builder& builder, const SpikingProblem& pr
   // A single number goes to each neuron.
   size_t next = layer.recurrent ? 2 : 1;
   const auto spread = [&](uint32_t row, bool has) {
-    const Operand to{dynamics.variable, dynamics.inside(Box{row, 1, 0, layer.neurons})};
+    const Operand to = dynamics.part({row, 1, 0, layer.neurons});
     if (!has) return fill(to);
     const Operand& from = parameters[next++];
     copies.groups.push_back(from.cols() == layer.neurons ? copy_of(from, to)

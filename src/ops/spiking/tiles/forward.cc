@@ -87,8 +87,8 @@ class ForwardBuild {
     const uint32_t count = first < passes ? std::min(parts_.steps(), passes - first) : 0;
     const auto copy_rows = [&](const Operand& from, const Operand& to, uint32_t row, uint32_t rows) {
       if (rows > 0)
-        prepare_.groups.push_back(copy_of({from.variable, from.inside({0, rows, 0, from.cols()})},
-                                          {to.variable, to.inside({row, rows, 0, to.cols()})}));
+        prepare_.groups.push_back(
+            copy_of(from.part({0, rows, 0, from.cols()}), to.part({row, rows, 0, to.cols()})));
     };
     copy_rows(o_.in_ids, f_.in_ids, first, count);
     copy_rows(o_.in_num, f_.in_num, first, count);
@@ -131,7 +131,7 @@ class ForwardBuild {
       r.ids = parts_.of_samples("ids", l, Type::u16, rows(), problem.room(), Purpose::stash);
       r.num = parts_.of_samples("num", l, Type::u32, rows(), 2, Purpose::stash);
       flags = parts_.of_neurons("flags", l, Type::u8, batch, 1, Purpose::activation);
-      cleared_.insert(cleared_.end(), {*flags, {r.num->variable, r.num->inside({0, 1, 0, r.num->cols()})}});
+      cleared_.insert(cleared_.end(), {*flags, r.num->part({0, 1, 0, r.num->cols()})});
     }
     add_neurons(l, state, flags);
     if (flags) add_lists(l, *flags);
@@ -151,7 +151,7 @@ class ForwardBuild {
     const uint32_t neurons = problems_[l].layer.neurons;
     r.dynamics = parts_.of_neurons("dynamics", l, Type::f32, 4, 1, Purpose::parameter);
     const auto fill = [&](uint32_t row, bool has, const auto& from) {
-      const Operand to{r.dynamics.variable, r.dynamics.inside(Box{row, 1, 0, neurons})};
+      const Operand to = r.dynamics.part({row, 1, 0, neurons});
       if (!has) return cleared_.push_back(to);
       const Operand source = from();
       prepare_.groups.push_back(source.cols() == neurons ? copy_of(source, to) : spread(source, to, neurons));
@@ -244,7 +244,7 @@ class ForwardBuild {
 }  // namespace
 
 Operand SpikingTileForward::steps_of(const Operand& results, size_t layer, uint32_t steps) const {
-  return {results.variable, results.inside({partition.layers[layer].offset + 1, steps, 0, results.cols()})};
+  return results.part({partition.layers[layer].offset + 1, steps, 0, results.cols()});
 }
 
 SpikingTileForward build_spiking_on_tiles(const Builder& builder, const std::vector<SpikingProblem>& problems,

@@ -66,7 +66,7 @@ class GradientsBuild {
     const Operand pass = b_.temporary("pass.back", Type::u32, 1, 1, program::map_to_tile(1, 1, 0));
     counter_ = b_.temporary("counter", Type::u32, 1, 1, program::map_to_tile(1, 1, 0)).variable;
     pass_ = pass.variable;
-    program::CopyGroup next = copy_of({order.variable, order.inside({0, 1, 0, 1})}, pass);
+    program::CopyGroup next = copy_of(order.part({0, 1, 0, 1}), pass);
     next.source_offset = program::RuntimeRow{counter_, 1};
     next_pass_ = b_.copy({"pass", {std::move(next)}});
   }
@@ -102,8 +102,7 @@ class GradientsBuild {
           spikes ? b_.temporary("upstream", Type::f32, passes(), given->cols(),
                                 slices(passes(), given->cols(), l))
                  : parts_.of_neurons("upstream", l, Type::f32, passes(), parts_.batch(), Purpose::activation);
-      const Operand rows{outside->variable,
-                         outside->inside({p().layers[l].offset, parts_.steps(), 0, given->cols()})};
+      const Operand rows = outside->part({p().layers[l].offset, parts_.steps(), 0, given->cols()});
       prepare_.groups.push_back(spikes ? copy_of(*given, rows)
                                        : parts_.reordered(l, sample_by_sample(*given), rows, false));
     }
@@ -177,8 +176,7 @@ class GradientsBuild {
                                          {{partial, std::move(boxes)}, {sums, boxes_of(own)}}, {kOne}));
     }
     if (outside) {
-      program::CopyGroup row = copy_of({outside->variable, outside->inside({0, 1, 0, cols})},
-                                       {sums.variable, sums.inside({rows, 1, 0, cols})});
+      program::CopyGroup row = copy_of(outside->part({0, 1, 0, cols}), sums.part({rows, 1, 0, cols}));
       row.source_offset = program::RuntimeRow{pass_, 1};
       outside_.groups.push_back(std::move(row));
     }
@@ -280,7 +278,7 @@ class GradientsBuild {
 
   void return_dynamics(const Operand& ddynamics, uint32_t row, size_t& gradient) {
     const Operand& to = o_.parameter_gradients[gradient++];
-    const Operand from{ddynamics.variable, ddynamics.inside({row, 1, 0, ddynamics.cols()})};
+    const Operand from = ddynamics.part({row, 1, 0, ddynamics.cols()});
     if (to.cols() == from.cols()) return b_.send(from, to, after_);
     after_.push_back(
         add(b_, AxisReduceProblem{.rows = 1, .cols = from.cols(), .over_rows = false}, {from, to}));
@@ -290,10 +288,9 @@ class GradientsBuild {
     const uint32_t first = p().input_row, rows = std::max(passes(), parts_.steps() + first);
     const Operand din = b_.temporary("din", Type::f32, rows, o_.din->cols(), slices(rows, o_.din->cols(), 0));
     // Inputs that arrive after the last step have no gradient.
-    if (rows > passes())
-      cleared_.push_back({din.variable, din.inside({passes(), rows - passes(), 0, din.cols()})});
-    reduce(0, 0, {}, {din.variable, din.inside({0, 1, 0, din.cols()})}, pass_, input_first_, input_second_);
-    b_.send({din.variable, din.inside({first, parts_.steps(), 0, din.cols()})}, *o_.din, after_);
+    if (rows > passes()) cleared_.push_back(din.part({passes(), rows - passes(), 0, din.cols()}));
+    reduce(0, 0, {}, din.part({0, 1, 0, din.cols()}), pass_, input_first_, input_second_);
+    b_.send(din.part({first, parts_.steps(), 0, din.cols()}), *o_.din, after_);
   }
 
   void add_loop() {

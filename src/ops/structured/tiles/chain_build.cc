@@ -160,8 +160,7 @@ class ChainBuilder {
       copy(dweight, std::move(from), copies, std::move(to), "gather tied weights");
       for (uint32_t s = 0; s < butterfly_->stacks(); ++s) {
         const Operand of_stack{copies.variable, {s * tied.copies, tied.copies, 0, cols}};
-        const Operand sum{o_.parameter_gradients[0].variable,
-                          o_.parameter_gradients[0].inside({s, 1, (tied.stride - 1) * matrix, cols})};
+        const Operand sum = o_.parameter_gradients[0].part({s, 1, (tied.stride - 1) * matrix, cols});
         steps_.push_back(
             add(b_, ReduceProblem{.partials = tied.copies, .elements = cols, .from = p_.type, .to = p_.type},
                 {of_stack, sum}));

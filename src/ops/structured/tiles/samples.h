@@ -21,7 +21,7 @@ class TileSamples {
     return b_.temporary(std::move(name), type_, features, n_, std::move(mapping));
   }
   static Operand rows_of(const Operand& operand, uint32_t row, uint32_t rows) {
-    return {operand.variable, operand.inside(program::Box{row, rows, 0, operand.cols()})};
+    return operand.part({row, rows, 0, operand.cols()});
   }
 
   /// An operand with a feature in each row: the operand itself, or a temporary, which is filled if it will be
