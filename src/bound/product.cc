@@ -25,8 +25,6 @@ using ops::ProductProblem;
 constexpr const char* kStatic =
     "the weight of this product is static; plan for a capacity to change its pattern";
 
-uint64_t stored_values(const Pattern& p) { return p.blocks() * p.block_size * p.block_size; }
-
 void require_capacity(const Pattern& pattern, const ProductProblem& problem) {
   if (problem.capacity && *problem.capacity < pattern.blocks())
     throw UsageError(fmt::format("a dynamic weight of at most {} blocks cannot hold {}", *problem.capacity,
@@ -58,20 +56,6 @@ void spread(std::span<const float> row_by_row, const MatrixView<float>& matrix, 
 
 MatrixView<float> transpose_of(const MatrixView<float>& matrix) {
   return {matrix.data, matrix.col_stride, matrix.row_stride};
-}
-
-/// The elements of a row-major matrix at a pattern, in the order of SparseMatrix::values.
-std::vector<float> elements_at(const Pattern& pattern, std::span<const float> matrix) {
-  const uint32_t b = pattern.block_size;
-  std::vector<float> values(stored_values(pattern));
-  size_t at = 0;
-  for (uint32_t r = 0; r < pattern.block_rows(); ++r)
-    for (uint64_t i = pattern.crow_indices[r]; i < pattern.crow_indices[r + 1]; ++i)
-      for (uint32_t e = 0; e < b * b; ++e, ++at) {
-        const uint32_t row = r * b + e / b, col = pattern.col_indices[i] * b + e % b;
-        if (row < pattern.rows && col < pattern.cols) values[at] = matrix[size_t{row} * pattern.cols + col];
-      }
-  return values;
 }
 
 /// A matrix whose rows or columns have no gaps, as kernels take them: itself or a copy.
@@ -299,12 +283,12 @@ std::vector<float> BoundProduct::gradient() const {
   const OnHost& host = std::get<OnHost>(side_);
   std::vector<float> values = ops::unpack(*host.weight, dw_);
   if (!host.weight->is_dense()) return values;
-  return elements_at(host.own != nullptr ? pattern_ : host.weight->pattern(), values);
+  return sparse::values_at(host.own != nullptr ? pattern_ : host.weight->pattern(), values);
 }
 
 void BoundProduct::set_pattern(const Pattern& pattern) {
   sparse::validate(pattern);
-  set_matrix({pattern, std::vector<float>(stored_values(pattern))});
+  set_matrix({pattern, std::vector<float>(sparse::stored_values(pattern))});
 }
 
 void BoundProduct::set_matrix(const SparseMatrix& matrix) {

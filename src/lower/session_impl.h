@@ -26,6 +26,7 @@
 #include "lower/parts.h"
 #include "lower/placement.h"
 #include "lower/shards.h"
+#include "sparse/pattern.h"
 
 namespace tessera::graph {
 
@@ -207,7 +208,7 @@ struct Session::Impl {
   /// Number of values of a parameter or state; for a sparse weight, of the blocks of `pattern`.
   uint64_t elements_of(ValueId id, const Pattern& pattern) const {
     if (!graph.type(id).pattern) return graph.type(id).elements();
-    return pattern.blocks() * pattern.block_size * pattern.block_size;
+    return sparse::stored_values(pattern);
   }
   void check_size(ValueId id, size_t given, const Pattern& pattern) const {
     if (const uint64_t expected = elements_of(id, pattern); given != expected)

@@ -210,7 +210,7 @@ Pattern generate_pattern(const GeneratedMatrix& wanted) {
 }
 
 std::vector<float> random_values(const Pattern& pattern, uint64_t seed) {
-  std::vector<float> values(pattern.blocks() * pattern.block_size * pattern.block_size);
+  std::vector<float> values(stored_values(pattern));
   RandomStream(seed, kValues).fill_symmetric(values);
   return values;
 }

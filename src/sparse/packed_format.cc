@@ -14,6 +14,7 @@ namespace {
 using sparse::PackedBlocks;
 using sparse::PackedElements;
 using sparse::SlotOrder;
+using sparse::stored_values;
 
 constexpr PackedFormat kFormats[] = {PackedFormat::values,           PackedFormat::blocks,
                                      PackedFormat::rotated_blocks,   PackedFormat::row_groups,
@@ -46,10 +47,6 @@ void require_size(const char* what, size_t have, PackedFormat format, uint64_t w
   if (have == want) return;
   throw UsageError(
       fmt::format("a {} of {} numbers; {} has {} for this pattern", what, have, describe(format), want));
-}
-
-uint64_t stored_values(const Pattern& pattern) {
-  return pattern.blocks() * pattern.block_size * pattern.block_size;
 }
 
 bool is_full(const Pattern& pattern) {

@@ -223,9 +223,9 @@ SparseMatrix cover(const SparseMatrix& matrix, uint32_t block_size) {
   const Pattern& p = out.pattern;
   const Divider divide(block_size);
   base::require_memory(
-      p.blocks() * block_size * block_size * sizeof(float),
+      stored_values(p) * sizeof(float),
       fmt::format("covering a {} x {} matrix with blocks of {}", p.rows, p.cols, block_size));
-  out.values.assign(p.blocks() * block_size * block_size, 0.0f);
+  out.values.assign(stored_values(p), 0.0f);
   // The position in `out` of each block column of the current block row.
   std::vector<uint64_t> block_at(p.block_cols());
   uint32_t current = std::numeric_limits<uint32_t>::max();
@@ -266,7 +266,7 @@ std::vector<float> to_dense(const SparseMatrix& matrix) {
 }
 
 std::vector<float> values_at(const Pattern& p, std::span<const float> dense) {
-  std::vector<float> values(p.blocks() * p.block_size * p.block_size);
+  std::vector<float> values(stored_values(p));
   for_each_element(p, [&](uint32_t row, uint32_t col, uint64_t index) {
     values[index] = dense[size_t{row} * p.cols + col];
   });

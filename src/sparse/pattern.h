@@ -27,6 +27,11 @@ void validate(const SparseMatrix& matrix);
 /// Throws UsageError unless weights can be stored as this type: f32, f16 or bf16.
 void validate_weight_type(Type type);
 
+/// The number of values of a matrix with this pattern, those beyond the matrix included.
+inline uint64_t stored_values(const Pattern& pattern) {
+  return pattern.blocks() * pattern.block_size * pattern.block_size;
+}
+
 /// Elements of the matrix inside blocks; the overhang of edge blocks does not count.
 uint64_t stored_elements(const Pattern& pattern);
 

@@ -68,7 +68,7 @@ std::vector<BlockPosition> weakest_blocks(const SparseMatrix& matrix, uint64_t c
 
 std::vector<BlockPosition> weakest_blocks(const Weight& weight, uint64_t count) {
   SparseMatrix matrix{weight.pattern(), {}};
-  matrix.values.resize(matrix.pattern.blocks() * matrix.pattern.block_size * matrix.pattern.block_size);
+  matrix.values.resize(sparse::stored_values(matrix.pattern));
   weight.get_values(matrix.values);
   return weakest_blocks(matrix, count);
 }

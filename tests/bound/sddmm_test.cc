@@ -53,7 +53,7 @@ void expect_gradient(const Weight& weight, const CallersMatrix& dy, const Caller
 /// A packed array with a value at each stored element.
 std::vector<float> some_state(const Weight& weight) {
   const Pattern pattern = weight.pattern();
-  std::vector<float> values(pattern.blocks() * pattern.block_size * pattern.block_size);
+  std::vector<float> values(sparse::stored_values(pattern));
   for (size_t i = 0; i < values.size(); ++i) values[i] = std::cos(static_cast<float>(i));
   std::vector<float> packed(weight.packed_size());
   weight.pack(values, packed);

@@ -100,7 +100,7 @@ void drop_and_grow(Weight& weight, base::RandomSequence& random) {
     if (taken.insert({at.row, at.col}).second) grow.push_back(at);
   }
   weight.replace(drop, grow);
-  std::vector<float> values(weight.pattern().blocks() * weight.block_size() * weight.block_size());
+  std::vector<float> values(sparse::stored_values(weight.pattern()));
   weight.get_values(values);
   for (float& value : values)
     if (value == 0) value = rounded(static_cast<float>(random.below(100)) / 64, weight.type());

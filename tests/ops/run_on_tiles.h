@@ -36,8 +36,7 @@ inline std::vector<float> random_elements(uint64_t count, Type type, uint64_t se
 inline bound::BoundProduct planned(const Pattern& pattern, const ProductProblem& problem,
                                    const machine::Machine& m, const ForcedKnobs& force = {},
                                    const TileProductPlan* forward = nullptr) {
-  const SparseMatrix matrix{pattern,
-                            std::vector<float>(pattern.blocks() * pattern.block_size * pattern.block_size)};
+  const SparseMatrix matrix{pattern, std::vector<float>(sparse::stored_values(pattern))};
   return {matrix, problem, m, force, forward};
 }
 

@@ -63,7 +63,7 @@ std::vector<float> pack(const PackedWeight& weight, std::span<const float> value
 std::vector<float> unpack(const PackedWeight& weight, std::span<const float> packed) {
   const Pattern pattern = weight.is_dense() ? Pattern() : weight.pattern();
   std::vector<float> values(weight.is_dense() ? uint64_t{weight.rows()} * weight.cols()
-                                              : pattern.blocks() * pattern.block_size * pattern.block_size);
+                                              : sparse::stored_values(pattern));
   std::visit([&](const auto& form) { form.unpack(packed, values); }, weight.form);
   return values;
 }
