@@ -12,17 +12,10 @@
 #include <cstddef>
 #include <vector>
 
-#include "base/half.h"
 #include "kernels/common/convert-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
-
-HWY_INLINE float widened(float value) { return value; }
-template <class T>
-HWY_INLINE float widened(T value) {
-  return base::to_float(value);
-}
 
 // One row of Y, in FP32 until it is stored.
 class RowSums {

@@ -11,9 +11,6 @@ namespace tessera::sparse {
 inline void convert(float from, float& to) { to = from; }
 inline void convert(float from, base::Half& to) { to = base::to_half(from); }
 inline void convert(float from, base::Bfloat16& to) { to = base::to_bfloat16(from); }
-inline float number(float value) { return value; }
-inline float number(base::Half value) { return base::to_float(value); }
-inline float number(base::Bfloat16 value) { return base::to_float(value); }
 
 /// Calls move(row-major position, packed position) for each value of a block, in packed order. All orders and
 /// thus all positions are compile-time constants.
@@ -46,7 +43,8 @@ void pack_block(uint32_t block_size, const float* block, T* packed) {
 /// Loads a block in packed order to row-major FP32.
 template <class T>
 void unpack_block(uint32_t block_size, const T* packed, float* block) {
-  for_each_position(block_size, [&](uint32_t to, uint32_t from) { block[to] = number(packed[from]); });
+  for_each_position(block_size,
+                    [&](uint32_t to, uint32_t from) { block[to] = base::to_float(packed[from]); });
 }
 
 }  // namespace tessera::sparse

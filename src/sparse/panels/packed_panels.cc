@@ -57,7 +57,7 @@ void PackedPanels::get_values(std::span<float> matrix) const {
   require_elements("room", matrix.size(), elements());
   with_type(type_, [&]<class T>(T) {
     layout_.load(reinterpret_cast<const T*>(values_.get()), row_major(matrix.data(), cols()),
-                 [](T from) { return number(from); });
+                 [](T from) { return base::to_float(from); });
   });
 }
 

@@ -178,7 +178,7 @@ class AlongRows {
   HWY_INLINE void copy_in_phases(const T* from, uint32_t cols, float* to) const {
     const auto copy = [&](uint32_t i) HWY_ATTR {
       const uint32_t col = i + w_.left;
-      to[col % stride_ * pitch_ + col / stride_] = number(from[i]);
+      to[col % stride_ * pitch_ + col / stride_] = base::to_float(from[i]);
     };
     uint32_t i = 0;
     if constexpr (std::is_same_v<T, float>) {
@@ -202,12 +202,6 @@ class AlongRows {
       hn::StoreU(even, d, place);
       hn::StoreU(odd, d, place + pitch_);
     }
-  }
-
-  static float number(float x) { return x; }
-  template <class Narrow>
-  static float number(Narrow x) {
-    return base::to_float(x);
   }
 
   void image_of(uint32_t image, uint32_t c) const {

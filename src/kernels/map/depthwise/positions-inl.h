@@ -150,13 +150,7 @@ class AlongPositions {
       return;
     }
 #endif
-    for (size_t i = 0; i < width; ++i) to[i % step * plane_floats() + i / step] = number(from[i]);
-  }
-
-  static float number(float x) { return x; }
-  template <class Narrow>
-  static float number(Narrow x) {
-    return base::to_float(x);
+    for (size_t i = 0; i < width; ++i) to[i % step * plane_floats() + i / step] = base::to_float(from[i]);
   }
 
   void channel(uint32_t image, uint32_t c, Span band, const float* from) const {
@@ -164,7 +158,7 @@ class AlongPositions {
     const int64_t of_channel = int64_t{d_.channel} + c;
     float weight[kMostTaps];
     for (uint32_t tap = 0; tap < taps_; ++tap)
-      weight[tap] = number(*reinterpret_cast<const T*>(address_of(d_.w, of_channel, tap)));
+      weight[tap] = base::to_float(*reinterpret_cast<const T*>(address_of(d_.w, of_channel, tap)));
     const Vector bias = hn::Set(d, d_.bias_at(d_.channel + c));
     T* const to = reinterpret_cast<T*>(address_of(d_.out, int64_t{image} * w_.out_positions(), c));
     const bool is_all = band_ == w_.out_height;

@@ -92,14 +92,7 @@ class Fold {
     float* to = sums + w_.col(cols.begin, tap_col);
     if (cols.size() == 0) return;
     if (w_.stride_across == 1) return add_to(to, from, cols.size());
-    for (uint32_t i = 0; i < cols.size(); ++i)
-      to[size_t{i} * w_.stride_across] += static_cast<float>(number(from[i]));
-  }
-
-  static float number(float x) { return x; }
-  template <class Narrow>
-  static float number(Narrow x) {
-    return base::to_float(x);
+    for (uint32_t i = 0; i < cols.size(); ++i) to[size_t{i} * w_.stride_across] += base::to_float(from[i]);
   }
 
   const PatchesVertex& p_;

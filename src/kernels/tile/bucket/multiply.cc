@@ -38,7 +38,7 @@ void add_row(const Vertex& v, uint32_t row, uint32_t first, std::span<const uint
       const auto* w = reinterpret_cast<const In*>(
           address_of(v.fields[values], first + static_cast<int64_t>(i), int64_t{r - row * b} * b));
       for (uint32_t c = 0; c < std::min(b, in.rows - from); ++c)
-        sums.add(widened(w[c]), reinterpret_cast<const In*>(address_of(in, from + c, 0)));
+        sums.add(base::to_float(w[c]), reinterpret_cast<const In*>(address_of(in, from + c, 0)));
     }
     sums.store(to);
   }
@@ -59,7 +59,7 @@ void add_row_transposed(const Vertex& v, uint32_t row, uint32_t first, std::span
       auto* to = reinterpret_cast<Out*>(address_of(out, columns[i] * b + c, 0));
       sums.load(to);
       for (uint32_t r = 0; r < std::min(b, in.rows - row * b); ++r)
-        sums.add(widened(w[r * b + c]), reinterpret_cast<const In*>(address_of(in, row * b + r, 0)));
+        sums.add(base::to_float(w[r * b + c]), reinterpret_cast<const In*>(address_of(in, row * b + r, 0)));
       sums.store(to);
     }
   }

@@ -37,7 +37,8 @@ void group_products(const Vertex& v) {
                           i * v.params[output_stride];
       sums.clear();
       for (uint32_t t = 0; t < inner; ++t)
-        sums.add(widened(weights[t * v.params[term_stride]]), row_at<const In>(v.fields[x], g * inner + t));
+        sums.add(base::to_float(weights[t * v.params[term_stride]]),
+                 row_at<const In>(v.fields[x], g * inner + t));
       sums.store(row_at<Out>(v.fields[y], g * rows + i));
     }
 }

@@ -47,7 +47,8 @@ void sparse_rows(const Vertex& v) {
         const auto* w =
             reinterpret_cast<const In*>(address_of(v.fields[values], block + i, int64_t{r} * row_step));
         for (uint32_t c = 0; c < std::min(b, in.rows - first); ++c)
-          sums.add(widened(w[c * col_step]), reinterpret_cast<const In*>(address_of(in, first + c, 0)));
+          sums.add(base::to_float(w[c * col_step]),
+                   reinterpret_cast<const In*>(address_of(in, first + c, 0)));
       }
       sums.store(reinterpret_cast<Out*>(address_of(out, row + r, 0)));
     }
@@ -72,7 +73,7 @@ void sparse_transposed_rows(const Vertex& v) {
         const auto* w =
             reinterpret_cast<const In*>(address_of(v.fields[values], entry(v.fields[lists], at + 2 * i), r));
         for (uint32_t c = 0; c < std::min(b, in.rows - first); ++c)
-          sums.add(widened(w[c * b]), reinterpret_cast<const In*>(address_of(in, first + c, 0)));
+          sums.add(base::to_float(w[c * b]), reinterpret_cast<const In*>(address_of(in, first + c, 0)));
       }
       sums.store(reinterpret_cast<Out*>(address_of(out, row + r, 0)));
     }
@@ -100,7 +101,7 @@ void multiply_rows(const Vertex& v, int64_t rows, int64_t inner, int64_t cols, i
   for (int64_t i = 0; i < rows; ++i) {
     sums.clear();
     for (int64_t j = 0; j < inner; ++j)
-      sums.add(widened(v.fields[0].as<const In>()[i * row_step + j * col_step]),
+      sums.add(base::to_float(v.fields[0].as<const In>()[i * row_step + j * col_step]),
                v.fields[1].as<const In>() + j * cols);
     sums.store(v.fields[2].as<Out>() + i * cols);
   }
