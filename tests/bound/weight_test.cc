@@ -10,22 +10,17 @@
 #include <thread>
 #include <vector>
 
-#include "base/half.h"
 #include "base/random.h"
 #include "bound/expect_spmm.h"
 #include "sparse/pattern.h"
 #include "support/error_of.h"
+#include "support/numbers.h"
 
 namespace tessera {
 namespace {
 
 using test::expect_product;
-
-float rounded(float value, Type type) {
-  if (type == Type::f16) return base::to_float(base::to_half(value));
-  if (type == Type::bf16) return base::to_float(base::to_bfloat16(value));
-  return value;
-}
+using test::rounded;
 
 struct Drawn {
   explicit Drawn(uint64_t seed) : random(base::RandomStream(seed)) {

@@ -11,10 +11,10 @@
 #include <tuple>
 #include <vector>
 
-#include "base/half.h"
 #include "kernels/products.h"
 #include "support/activations.h"
 #include "support/every_isa.h"
+#include "support/numbers.h"
 
 namespace tessera::kernels {
 namespace {
@@ -22,6 +22,7 @@ namespace {
 using test::Dense;
 using test::kNaN;
 using test::Random;
+using test::rounded;
 
 struct Case {
   uint32_t m = 0;
@@ -76,12 +77,6 @@ Case random_case(uint64_t seed) {
            std::to_string(c.packing.chunk_rows) + ", panel " + std::to_string(c.schedule.panel_cols) +
            (c.dynamic ? ", dynamic" : "");
   return c;
-}
-
-float rounded(float value, Type type) {
-  if (type == Type::f16) return base::to_float(base::to_half(value));
-  if (type == Type::bf16) return base::to_float(base::to_bfloat16(value));
-  return value;
 }
 
 /// A dynamic one has held another pattern before, and has room for more.

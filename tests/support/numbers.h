@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <tessera/types.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/half.h"
 #include "base/random.h"
 
 namespace tessera::test {
@@ -19,6 +21,13 @@ inline std::vector<float> random_floats(uint64_t count, uint64_t seed, float low
   base::RandomStream(seed).fill_uniform(floats);
   for (float& x : floats) x = low + (high - low) * x;
   return floats;
+}
+
+/// A number as a type stores it.
+inline float rounded(float value, Type type) {
+  if (type == Type::f16) return base::to_float(base::to_half(value));
+  if (type == Type::bf16) return base::to_float(base::to_bfloat16(value));
+  return value;
 }
 
 /// The largest magnitude, or `least` if that is larger.
