@@ -74,6 +74,11 @@ inline void set_number(const program::FieldView& field, int64_t row, int64_t col
   store_number(field.type, address_of(field, row, col), value);
 }
 
+inline void clear(const program::FieldView& field) {
+  for (uint32_t r = 0; r < field.rows; ++r)
+    for (uint32_t c = 0; c < field.cols; ++c) set_number(field, r, c, 0);
+}
+
 /// Whether the elements of a row are contiguous.
 inline bool has_contiguous_rows(const program::FieldView& field) {
   return field.col_stride == 1 || field.cols <= 1;

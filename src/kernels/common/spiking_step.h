@@ -22,10 +22,6 @@ inline void set(const program::FieldView& field, int64_t row, int64_t col, float
 inline void add(const program::FieldView& field, int64_t row, int64_t col, float x) {
   if (!field.empty()) set(field, row, col, at(field, row, col) + x);
 }
-inline void clear(const program::FieldView& field) {
-  for (uint32_t r = 0; r < field.rows; ++r)
-    for (uint32_t c = 0; c < field.cols; ++c) set_number(field, r, c, 0);
-}
 
 struct SpikingDynamics {
   float decay = 0;

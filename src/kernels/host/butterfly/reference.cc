@@ -118,8 +118,7 @@ void butterfly_gradients_reference(const program::Vertex& v) {
   const FieldView in = by_samples(v.fields[x], s), gradient = by_samples(v.fields[dy], s);
   const FieldView out = by_samples(v.fields[dx], s), &sums = v.fields[dtwiddle];
   const Reference reference(s, v.fields[twiddle]);
-  for (uint32_t r = 0; r < sums.rows; ++r)
-    for (uint32_t c = 0; c < sums.cols; ++c) set_number(sums, r, c, 0);
+  clear(sums);
   for (uint32_t sample = 0; sample < gradient.rows; ++sample) {
     Numbers total(s.n());
     for (uint32_t stack = 0; stack < s.stacks; ++stack) {

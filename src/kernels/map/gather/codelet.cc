@@ -90,9 +90,7 @@ void add_rows_reference(const Vertex& v) {
 }
 
 void scatter_add_rows_reference(const Vertex& v) {
-  const FieldView& out = v.fields[add_rows_field::out];
-  for (uint32_t r = 0; r < out.rows; ++r)
-    for (uint32_t c = 0; c < out.cols; ++c) set_number(out, r, c, 0);
+  clear(v.fields[add_rows_field::out]);
   add_rows_reference(v);
 }
 

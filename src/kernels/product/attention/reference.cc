@@ -58,11 +58,6 @@ std::vector<double> kept(const AttentionProblem& p, const Query& query) {
   return kept;
 }
 
-void clear(const FieldView& field) {
-  for (uint32_t r = 0; r < field.rows; ++r)
-    for (uint32_t c = 0; c < field.cols; ++c) set_number(field, r, c, 0);
-}
-
 /// Gradients of queries into dq, and of keys and values into dk and dv, as far as these are given.
 struct GradientFields {
   const FieldView *dq = nullptr, *dk = nullptr, *dv = nullptr;

@@ -49,11 +49,6 @@ void add_row_transposed_reference(const Vertex& v, uint32_t block_row, uint32_t 
       }
 }
 
-void clear(const FieldView& out) {
-  for (uint32_t r = 0; r < out.rows; ++r)
-    for (uint32_t j = 0; j < out.cols; ++j) set_number(out, r, j, 0);
-}
-
 }  // namespace
 
 void bucket_product_reference(const Vertex& v) {
