@@ -48,6 +48,11 @@ struct BlockWeight {
   const uint32_t* slots = nullptr;  ///< slot of each block's values; null: its own number
   bool transposed = false;
   uint32_t capacity = 0;  ///< for an unknown pattern, whose row_begin is null: number of blocks for the cost
+
+  uint32_t column(size_t block) const {
+    if (column_type == Type::u16) return static_cast<const uint16_t*>(columns)[block];
+    return static_cast<const uint32_t*>(columns)[block];
+  }
 };
 
 /// The weight, or its transpose, which builds the transposed index on first use.
@@ -73,6 +78,15 @@ struct BlockSlice {
   program::PhaseClock* clock = nullptr;  ///< may be null
   program::Helpers* helpers = nullptr;   ///< may be null
 };
+
+/// Blocks of a slice of a product or of an SDDMM: counted, or an equal part of all if the pattern is not
+/// known yet.
+template <class Slice>
+double blocks_of(const Slice& slice) {
+  const BlockWeight& w = slice.weight;
+  if (w.row_begin == nullptr) return double{1} * w.capacity / slice.schedule.row_parts;
+  return w.row_begin[slice.block_row_end] - w.row_begin[slice.block_row_begin];
+}
 
 /// Whether images may be read where they are: what each tap sees of a channel is the channel, shifted and
 /// masked, and the columns of a block are of one tap.

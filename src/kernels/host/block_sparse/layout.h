@@ -31,13 +31,6 @@ inline constexpr uint32_t kPackSpill = kFewColumns * 4;
 /// Rows of a packed panel of X: k and the overhang of the last block.
 inline uint32_t padded_k(const BlockWeight& w) { return round_up(w.cols, w.block_size); }
 
-/// Blocks of a slice: counted, or an equal part of all if the pattern is not known yet.
-inline double blocks_of(const BlockSlice& slice) {
-  const BlockWeight& w = slice.weight;
-  if (w.row_begin == nullptr) return double{1} * w.capacity / slice.schedule.row_parts;
-  return w.row_begin[slice.block_row_end] - w.row_begin[slice.block_row_begin];
-}
-
 /// Mean number of times a slice reads a row of X, in micro-tiles of this many rows.
 inline double reads_of_x(const BlockSlice& slice, uint32_t micro_rows) {
   const BlockWeight& w = slice.weight;

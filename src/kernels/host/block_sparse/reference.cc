@@ -7,11 +7,6 @@
 namespace tessera::kernels {
 namespace {
 
-uint32_t column_at(const BlockWeight& w, size_t block) {
-  if (w.column_type == Type::u16) return static_cast<const uint16_t*>(w.columns)[block];
-  return static_cast<const uint32_t*>(w.columns)[block];
-}
-
 bool is_bf16(const BlockSlice& slice) { return slice.schedule.kernel == BlockSchedule::Kernel::bf16; }
 
 float x_at(const BlockSlice& slice, uint32_t row, uint32_t col) {
@@ -24,7 +19,7 @@ float dot(const BlockSlice& slice, uint32_t row, uint32_t col) {
   const sparse::BlockOrder order = sparse::order_of(b);
   float sum = 0;
   for (uint32_t i = w.row_begin[row / b]; i < w.row_begin[row / b + 1]; ++i) {
-    const uint32_t first = column_at(w, i) * b;
+    const uint32_t first = w.column(i) * b;
     const size_t block = size_t{w.slots == nullptr ? i : w.slots[i]} * order.block_values();
     for (uint32_t c = 0; c < std::min(b, w.cols - first); ++c) {
       const size_t at = block + (w.transposed ? order.offset(c, row % b) : order.offset(row % b, c));

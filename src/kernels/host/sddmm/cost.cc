@@ -37,12 +37,6 @@ constexpr double kTransposePerElement = 0.5;
 // Addresses of a task's four rows of X and two of dY.
 constexpr double kTaskCycles = 8;
 
-double blocks_of(const BlockSddmmSlice& slice) {
-  const BlockWeight& w = slice.weight;
-  if (w.row_begin == nullptr) return double{1} * w.capacity / slice.schedule.row_parts;
-  return w.row_begin[slice.block_row_end] - w.row_begin[slice.block_row_begin];
-}
-
 double copy_cycles(double elements, bool transposes, double lanes) {
   return transposes ? kTransposePerElement * elements + elements / lanes : 0;
 }

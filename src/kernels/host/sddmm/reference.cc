@@ -15,11 +15,6 @@ void update(const SddmmOperands& o, int64_t row, int64_t col, float& dw) {
   dw = o.beta == 0 ? value : value + o.beta * dw;
 }
 
-uint32_t column_at(const BlockWeight& w, size_t block) {
-  if (w.column_type == Type::u16) return static_cast<const uint16_t*>(w.columns)[block];
-  return static_cast<const uint32_t*>(w.columns)[block];
-}
-
 /// The places of a row group: 16 per product, one per task.
 class RowGroupWalk {
  public:
@@ -73,7 +68,7 @@ void block_sddmm_reference(const BlockSddmmSlice& slice) {
       float* dw = o.dw + size_t{w.slots == nullptr ? i : w.slots[i]} * order.block_values();
       for (uint32_t r = 0; r < b; ++r)
         for (uint32_t c = 0; c < b; ++c) {
-          const uint32_t row = block_row * b + r, col = column_at(w, i) * b + c;
+          const uint32_t row = block_row * b + r, col = w.column(i) * b + c;
           float& place = dw[order.offset(r, c)];
           if (row < w.rows && col < w.cols)
             update(o, row, col, place);
