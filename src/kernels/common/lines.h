@@ -18,6 +18,11 @@ inline program::FieldView transposed(program::FieldView field) {
   return field;
 }
 
+/// The field, transposed unless it is one of columns.
+inline program::FieldView as_columns(const program::FieldView& field, bool is_columns) {
+  return is_columns ? field : transposed(field);
+}
+
 /// The field broadcast to the shape of `like`: a single row stands for every row, a single column for every
 /// column.
 inline program::FieldView broadcast_to(program::FieldView field, const program::FieldView& like) {

@@ -58,10 +58,6 @@ void cross_entropy_simd(const CrossEntropy& of) {
   if (!apply_softmax_cross_entropy(of)) cross_entropy_reference(of);
 }
 
-FieldView as_columns(const FieldView& field, bool is_columns) {
-  return is_columns ? field : transposed(field);
-}
-
 CrossEntropy with_gradient(const Vertex& v) {
   using namespace softmax_cross_entropy_field;
   const bool columns = v.params[cross_entropy_param::classes_in_rows] != 0;

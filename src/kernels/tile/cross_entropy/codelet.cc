@@ -18,10 +18,6 @@ using program::Vertex;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLeast = -std::numeric_limits<float>::infinity();
 
-FieldView as_columns(const FieldView& field, bool is_columns) {
-  return is_columns ? field : transposed(field);
-}
-
 /// What a part of the classes of a column, or all of them, come to.
 struct Terms {
   float largest = kLeast;
