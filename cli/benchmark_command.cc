@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/isa.h"
 #include "cli/commands.h"
 #include "cli/model_run.h"
@@ -22,7 +23,7 @@
 namespace tessera::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using base::Clock;
 using nlohmann::ordered_json;
 using report::seconds_text;
 
@@ -45,9 +46,7 @@ struct Stream {
   std::vector<double> run_until(Clock::time_point end) {
     std::vector<double> seconds;
     do {
-      const Clock::time_point start = Clock::now();
-      arrays.run(session);
-      seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+      seconds.push_back(base::seconds_of([&] { arrays.run(session); }));
     } while (Clock::now() < end);
     return seconds;
   }
@@ -111,9 +110,7 @@ BenchmarkResult benchmark(const BenchmarkFlags& options, const onnx::ImportedMod
   // Inputs that a run refuses are refused here, not in another thread.
   for (const std::unique_ptr<Stream>& stream : streams) stream->arrays.run(stream->session);
   run_all(streams, options.warm_up);
-  const Clock::time_point start = Clock::now();
-  result.latencies = run_all(streams, options.seconds);
-  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  result.seconds = base::seconds_of([&] { result.latencies = run_all(streams, options.seconds); });
   std::ranges::sort(result.latencies);
   return result;
 }

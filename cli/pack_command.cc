@@ -3,9 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/pack_request.h"
 #include "cli/pack_stream.h"
@@ -17,14 +17,11 @@
 namespace tessera::cli {
 namespace {
 
+using base::Clock;
+using base::seconds_since;
 using nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
 
 constexpr const char* kCertificate = "certificate.json";
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// The input to pack, and its origin. A histogram has no lengths.
 struct Source {

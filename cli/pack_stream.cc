@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <tessera/packing.h>
 
-#include <chrono>
 #include <cstdio>
 
+#include "base/clock.h"
 #include "packing/bounds.h"
 #include "packing/text_lengths.h"
 
@@ -128,7 +128,7 @@ class Count {
 }  // namespace
 
 report::PackResult pack_stream(const PackRequest& request) {
-  const auto start = std::chrono::steady_clock::now();
+  const base::Clock::time_point start = base::Clock::now();
   report::PackResult result;
   result.window = request.window;
   result.max_length = request.max_length;
@@ -154,7 +154,7 @@ report::PackResult pack_stream(const PackRequest& request) {
   printer.flush();
   result.set_input(packer.seen());
   result.lower_bound = pack::threshold_bound(packer.seen().histogram, result.max_per_pack).lower_bound;
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = base::seconds_since(start);
   return result;
 }
 

@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -14,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "cli/commands.h"
 #include "cli/model_run.h"
@@ -80,10 +80,8 @@ void require_outputs(const onnx::ImportedModel& model, const std::map<std::strin
 }
 
 double seconds_of(ModelArrays& arrays, graph::Session& session) {
-  const auto start = std::chrono::steady_clock::now();
-  arrays.run(session);
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-  return session.last_seconds() > 0 ? session.last_seconds() : passed.count();
+  const double passed = base::seconds_of([&] { arrays.run(session); });
+  return session.last_seconds() > 0 ? session.last_seconds() : passed;
 }
 
 Run run_model(const RunFlags& options, const Machine& machine) {

@@ -7,21 +7,17 @@
 #include <limits>
 #include <thread>
 
+#include "base/clock.h"
+
 namespace tessera::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using base::seconds_of;
 
 // Longer than idle threads of any library spin.
 constexpr auto kPause = std::chrono::milliseconds(15);
 constexpr int kRounds = 21;
 constexpr double kRoundSeconds = 4e-3;
-
-double seconds_of(const std::function<void()>& run) {
-  const auto start = Clock::now();
-  run();
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// The median of the calls of a round, without the first, which wakes threads.
 double round_of(const std::function<void()>& run, double& least) {

@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/isa.h"
 #include "kernels/samples/list.h"
 #include "machine/model/machine.h"
@@ -22,10 +22,9 @@ constexpr int kRounds = 9;
 constexpr double kRoundSeconds = 2e-3;
 
 double seconds_of(program::RunVertex run, const program::Vertex& vertex, uint64_t times) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
-  for (uint64_t i = 0; i < times; ++i) run(vertex);
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  return base::seconds_of([&] {
+    for (uint64_t i = 0; i < times; ++i) run(vertex);
+  });
 }
 
 /// Median over several rounds of many runs each.

@@ -11,11 +11,11 @@
 #include <tessera/graph.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/integer_types.h"
 #include "graph/operation.h"
 #include "sparse/generate.h"
@@ -38,10 +38,6 @@ struct Options {
   uint32_t rounds = 9;
   bool operations = false;
 };
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 Value layer(Graph& g, const Options& options, uint32_t index, Value x) {
   const uint32_t m = options.layers[index + 1], k = x.shape().back();
@@ -93,9 +89,10 @@ double seconds_of_a_step(Session& session, const Options& options) {
   const std::vector<Tensor> tensors = data.tensors();
   std::vector<double> rounds;
   for (uint32_t round = 0; round < options.rounds; ++round) {
-    const double start = now();
-    for (uint32_t step = 0; step < options.steps; ++step) session.run(tensors);
-    rounds.push_back((now() - start) / options.steps);
+    const double seconds = base::seconds_of([&] {
+      for (uint32_t step = 0; step < options.steps; ++step) session.run(tensors);
+    });
+    rounds.push_back(seconds / options.steps);
   }
   std::ranges::nth_element(rounds, rounds.begin() + static_cast<int64_t>(rounds.size() / 2));
   fmt::print("measured:\n");
@@ -121,11 +118,11 @@ void print_cost(const RunCost& cost) {
 
 void time_step(const Options& options) {
   const Machine machine = Machine::find(options.machine, options.threads);
-  const double start = now();
+  const base::Clock::time_point start = base::Clock::now();
   const Graph graph = classifier(options);
   Session session(graph, machine);
-  fmt::print("built and compiled for {} in {:.3f} s, {} compute sets\n", machine.name(), now() - start,
-             session.compute_sets());
+  fmt::print("built and compiled for {} in {:.3f} s, {} compute sets\n", machine.name(),
+             base::seconds_since(start), session.compute_sets());
   print_cost(session.cost());
   if (machine.is_host()) fmt::print("a step takes {:.4f} ms\n", 1e3 * seconds_of_a_step(session, options));
 }
@@ -161,9 +158,7 @@ void time_operations(const Options& options) {
       const std::vector<Tensor> tensors = {{"y", y.data()}};
       double least = INFINITY;
       for (uint32_t run = 0; machine.is_host() && run < options.steps; ++run) {
-        const double start = now();
-        session.run(tensors);
-        least = std::min(least, now() - start);
+        least = std::min(least, base::seconds_of([&] { session.run(tensors); }));
       }
       fmt::print("{:<24} {:<28} {:9.2f} us predicted", operation->name, to_string(c.inputs[0]),
                  1e6 * session.cost().seconds);

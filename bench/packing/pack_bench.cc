@@ -7,13 +7,13 @@
 #include <tessera/packing.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <functional>
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/random.h"
 
 namespace {
@@ -24,15 +24,9 @@ using pack::Lengths;
 
 constexpr int kRounds = 5;
 
-double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 double median_seconds(const std::function<void()>& work) {
   std::vector<double> seconds;
-  for (int round = 0; round < kRounds; ++round) seconds.push_back(seconds_of(work));
+  for (int round = 0; round < kRounds; ++round) seconds.push_back(base::seconds_of(work));
   std::sort(seconds.begin(), seconds.end());
   return seconds[kRounds / 2];
 }

@@ -3,23 +3,16 @@
 #include <tessera/spmm.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "peers/registry.h"
 #include "sparse/generate.h"
 
 namespace tessera::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-template <class Change>
-double seconds_of(const Change& change) {
-  const auto start = Clock::now();
-  change();
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+using base::seconds_of;
 
 /// Another random pattern with as many blocks.
 Pattern like(const Pattern& pattern) {

@@ -5,13 +5,13 @@
 #include <tessera/weight.h>
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
+
+#include "base/clock.h"
 
 namespace {
 
 using namespace tessera;
-using Clock = std::chrono::steady_clock;
 
 /// The fastest of many batches: what else runs on the computer only adds to it.
 double call_seconds(const Spmm& product, const float* x, float* y) {
@@ -19,9 +19,10 @@ double call_seconds(const Spmm& product, const float* x, float* y) {
   constexpr int kCalls = 20;
   double best = 1;
   for (int batch = 0; batch < kBatches; ++batch) {
-    const Clock::time_point start = Clock::now();
-    for (int call = 0; call < kCalls; ++call) product(x, y);
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count() / kCalls);
+    const double seconds = base::seconds_of([&] {
+      for (int call = 0; call < kCalls; ++call) product(x, y);
+    });
+    best = std::min(best, seconds / kCalls);
   }
   return best;
 }

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <vector>
 
+#include "base/clock.h"
 #include "calls.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
@@ -26,10 +26,6 @@ constexpr uint32_t kTiles = 1472;
 constexpr uint32_t kPerTile = 6;
 constexpr uint32_t kVertices = kTiles * kPerTile;
 constexpr uint32_t kWidth = 16;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 double median_of(int times, const std::function<double()>& measure) {
   std::vector<double> all;
@@ -134,15 +130,13 @@ void measure_compile(const char* name, const std::function<Program()>& build, ui
   const uint64_t peak = peak_bytes() - before;
   std::vector<double> passes(executable->passes.size(), 1);
   const double build_seconds = median_of(9, [&] {
-    const double start = now();
+    const base::Clock::time_point start = base::Clock::now();
     const Program p = build();
-    return now() - start;
+    return base::seconds_since(start);
   });
   const double compile_seconds = median_of(9, [&] {
     Program p = build();
-    const double start = now();
-    executable = compiler::compile(std::move(p), machine);
-    const double took = now() - start;
+    const double took = base::seconds_of([&] { executable = compiler::compile(std::move(p), machine); });
     for (size_t i = 0; i < passes.size(); ++i) passes[i] = std::min(passes[i], executable->passes[i].seconds);
     return took;
   });

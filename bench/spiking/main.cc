@@ -12,20 +12,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "machine/model/machine.h"
 #include "spiking/network.h"
 #include "spmm/pinning.h"
 
 namespace tessera::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct Times {
   double median = 0, least = 0;
@@ -34,9 +32,7 @@ struct Times {
 Times time_of(const std::function<void()>& run, double seconds) {
   std::vector<double> calls;
   for (double total = 0; total < seconds || calls.size() < 5; total += calls.back()) {
-    const auto start = Clock::now();
-    run();
-    calls.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    calls.push_back(base::seconds_of(run));
   }
   std::ranges::sort(calls);
   return {calls[calls.size() / 2], calls[0]};

@@ -7,6 +7,7 @@
 #include <span>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/random.h"
 #include "machine/host/affinity.h"
 #include "machine/host/measure.h"
@@ -14,8 +15,6 @@
 
 namespace tessera::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// Longer than idle threads of any library spin (GNU OpenMP's: 300,000 pauses of up to 140 cycles), so that
 /// nobody is disturbed by the previous one.
@@ -32,9 +31,7 @@ constexpr double kHopeless = 2;
 constexpr size_t kFlushBytes = size_t{256} << 20;
 
 double seconds_of(PreparedProduct& product, const Arrays& arrays) {
-  const auto start = Clock::now();
-  product.run(arrays);
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  return base::seconds_of([&] { product.run(arrays); });
 }
 
 double median(std::vector<double> values) {
@@ -102,9 +99,7 @@ class Contest {
     contestant.timing.task = work.task;
     contestant.timing.absent = peer.why_not(work);
     if (contestant.timing.absent.empty()) {
-      const auto start = Clock::now();
-      contestant.product = prepare(peer, work);
-      contestant.timing.prepare_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      contestant.timing.prepare_seconds = base::seconds_of([&] { contestant.product = prepare(peer, work); });
       contestant.timing.weight_bytes = contestant.product->weight_bytes();
       contestant.timing.predicted_seconds = contestant.product->predicted_seconds();
       contestant.timing.plan = contestant.product->plan();

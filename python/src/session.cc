@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -25,6 +24,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "base/clock.h"
 #include "bindings.h"
 #include "machine.h"
 #include "program/codelet.h"
@@ -94,10 +94,8 @@ std::pair<double, AnyList> run(BoundSession& s, const AnyList& arrays) {
   double seconds = 0;
   {
     const nb::gil_scoped_release released;
-    const auto start = std::chrono::steady_clock::now();
-    s.session.run(bound.tensors());
-    seconds = s.is_host ? std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()
-                        : s.session.last_seconds();
+    seconds = base::seconds_of([&] { s.session.run(bound.tensors()); });
+    if (!s.is_host) seconds = s.session.last_seconds();
   }
   return {seconds, std::move(bound).results()};
 }

@@ -1,14 +1,13 @@
 #include "engine/median_run.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace tessera::engine {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int kWarmUps = 2;
 constexpr size_t kLeastRuns = 7;
@@ -31,10 +30,9 @@ TimedRun median_run(const std::function<Profile(std::vector<TraceEvent>&)>& run)
   std::vector<TimedRun> runs;
   double total = 0;
   while (runs.size() < kMostRuns && (runs.size() < kLeastRuns || total < kMeasureSeconds)) {
-    const Clock::time_point start = Clock::now();
     std::vector<TraceEvent> trace;
-    Profile profile = run(trace);
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    Profile profile;
+    const double seconds = base::seconds_of([&] { profile = run(trace); });
     total += seconds;
     runs.push_back({seconds, std::move(profile), std::move(trace)});
   }

@@ -1,17 +1,13 @@
 // Time of one thread in one superstep, by phase.
 #pragma once
 
-#include <chrono>
-
+#include "base/clock.h"
 #include "program/codelet.h"
 
 namespace tessera::engine {
 
-using Clock = std::chrono::steady_clock;
-
-inline double seconds_between(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
+using base::Clock;
+using base::seconds_between;
 
 /// Measures the time of one thread in one superstep, by phase.
 class ThreadClock final : public program::PhaseClock {

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <chrono>
 #include <set>
 #include <string_view>
 
+#include "base/clock.h"
 #include "graph/initial.h"
 #include "graph/operation.h"
 #include "graph/state_file.h"
@@ -252,11 +252,9 @@ RunCost Session::measure(std::span<const Tensor> arrays) {
     impl_->last_seconds = impl_->seconds_of(profile);
     return impl_->cost_of(profile, impl_->is_host());
   }
-  const auto start = std::chrono::steady_clock::now();
-  run.run(options);
-  const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;
+  const double whole = base::seconds_of([&] { run.run(options); });
   RunCost cost = impl_->cost_of(std::move(run).run_one(options), true);
-  impl_->add_parts(cost, whole.count());
+  impl_->add_parts(cost, whole);
   return cost;
 }
 

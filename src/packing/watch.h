@@ -3,7 +3,7 @@
 
 #include <tessera/packing.h>
 
-#include <chrono>
+#include "base/clock.h"
 
 namespace tessera::pack {
 
@@ -12,9 +12,7 @@ class Watch {
  public:
   explicit Watch(const Options& options) : options_(options) {}
 
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
+  double seconds() const { return base::seconds_since(start_); }
 
   /// Whether to end. Cheap enough for every step; once true, it stays true.
   bool is_over() {
@@ -39,7 +37,7 @@ class Watch {
   static constexpr double kPollEvery = 0.1;
 
   const Options& options_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  base::Clock::time_point start_ = base::Clock::now();
   double next_poll_ = 0;
   Progress progress_;
   bool is_over_ = false;

@@ -1,9 +1,9 @@
 #include <tessera/packing.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/clock.h"
 #include "io/atomic_folder.h"
 #include "io/npy_header.h"
 #include "packing/assembly.h"
@@ -11,16 +11,13 @@
 namespace tessera::pack {
 namespace {
 
+using base::Clock;
+using base::seconds_since;
 using io::AtomicFolder;
 using nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
 
 constexpr const char* kNames[] = {"offsets.npy", "sequence.npy",   "start.npy", "begin.npy",
                                   "length.npy",  "strategies.csv", "meta.json"};
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// An array being written to a file, in the smaller type that fits its largest element.
 class ArrayFile {

@@ -3,7 +3,6 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
@@ -32,10 +31,6 @@ void add_seconds(const graph::RunCost& cost, std::vector<double>& seconds) {
 }
 
 }  // namespace
-
-double train::seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 void train::require_finite(double loss, uint64_t step, uint64_t epoch, double lr, const std::string& kept) {
   if (std::isfinite(loss)) return;

@@ -4,7 +4,6 @@
 
 #include <tessera/training.h>
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "data/samples.h"
 #include "train/checkpoint.h"
 
@@ -147,8 +147,8 @@ struct TrainerImpl {
   bool counts_right_ = true;
 };
 
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start);
+using base::Clock;
+using base::seconds_since;
 
 /// Calls `make`, which makes a trainer; throws Error, saying so, if a tiled machine has too little memory.
 void make_for(const Machine& machine, const std::function<void()>& make);

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <memory>
 
+#include "base/clock.h"
 #include "machine/host/probes.h"
 #include "machine/host/team.h"
 
@@ -55,15 +55,9 @@ class Buffer {
   std::unique_ptr<float, Free> data_;
 };
 
-double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 double peak_gflops(unsigned threads) {
   uint64_t iterations = 1 << 12;
-  while (seconds_of([&] { sink += static_cast<uint64_t>(fma_loop(iterations)); }) < kRoundSeconds)
+  while (base::seconds_of([&] { sink += static_cast<uint64_t>(fma_loop(iterations)); }) < kRoundSeconds)
     iterations *= 2;
   const double seconds = best_round_seconds(
       threads, kRounds, [&](unsigned) { sink += static_cast<uint64_t>(fma_loop(iterations)); });
@@ -76,7 +70,7 @@ double loaded_ghz(unsigned threads) {
   std::atomic<double> best = 0;
   best_round_seconds(threads, kRounds, [&](unsigned thread) {
     sink += static_cast<uint64_t>(fma_loop(kWarm));
-    const double seconds = seconds_of([] { sink += cycle_chain(kChain); });
+    const double seconds = base::seconds_of([] { sink += cycle_chain(kChain); });
     if (thread == 0) best = std::max(best.load(), static_cast<double>(kChain) / seconds * 1e-9);
   });
   return best;

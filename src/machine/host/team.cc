@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/pause.h"
 #include "machine/host/affinity.h"
 #include "machine/host/detect.h"
@@ -14,11 +14,8 @@
 namespace tessera::machine {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+using base::Clock;
+using base::seconds_since;
 
 /// A barrier for threads with a processor each; otherwise it yields.
 class SpinBarrier {

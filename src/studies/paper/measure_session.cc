@@ -1,18 +1,11 @@
 #include "studies/paper/measure_session.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "kernels/common/numbers.h"
 
 namespace tessera::studies {
-namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
 
 GraphArrays::GraphArrays(const graph::Session& session, const graph::Arrays& inputs) {
   for (const auto& [name, type, is_input] : session.arrays()) {
@@ -25,9 +18,7 @@ GraphArrays::GraphArrays(const graph::Session& session, const graph::Arrays& inp
 }
 
 double run_seconds(graph::Session& session, std::span<const graph::Tensor> arrays) {
-  const double start = now();
-  session.run(arrays);
-  return now() - start;
+  return base::seconds_of([&] { session.run(arrays); });
 }
 
 double median_seconds(graph::Session& session, const graph::Arrays& inputs) {

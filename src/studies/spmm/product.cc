@@ -3,9 +3,9 @@
 #include <tessera/io.h>
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/random.h"
 #include "bound/weight.h"
 #include "check/verification.h"
@@ -20,13 +20,6 @@ namespace {
 
 constexpr int kUpdates = 11;
 
-template <class Update>
-double product_seconds_of(const Update& update) {
-  const auto begin = std::chrono::steady_clock::now();
-  update();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 /// Median seconds to set another random pattern with the same number of blocks.
 double measure_update(Weight& weight, uint64_t seed) {
   const Pattern first = weight.pattern();
@@ -36,7 +29,7 @@ double measure_update(Weight& weight, uint64_t seed) {
                                                    first.block_size, seed + 1});
   std::vector<double> seconds;
   for (int i = 0; i < kUpdates; ++i)
-    seconds.push_back(product_seconds_of([&] { weight.set_pattern(i % 2 == 0 ? second : first); }));
+    seconds.push_back(base::seconds_of([&] { weight.set_pattern(i % 2 == 0 ? second : first); }));
   std::nth_element(seconds.begin(), seconds.begin() + kUpdates / 2, seconds.end());
   return seconds[kUpdates / 2];
 }
@@ -142,7 +135,7 @@ SpmmResult ProductRuns::plan_and_run(const SpmmRequest& request, const SpmmCase&
   if (planned_) planned_(product);
   SpmmResult result = start(product, request);
   if (on_tiles && problem.capacity) {
-    result.update_seconds = product_seconds_of([&] { product.set_pattern(matrix.pattern); });
+    result.update_seconds = base::seconds_of([&] { product.set_pattern(matrix.pattern); });
     result.steps = product.steps();
   }
   if (!result.fits) return result;
