@@ -257,8 +257,7 @@ void each_initial(const Graph& graph, uint64_t seed,
                   const std::function<void(const std::string&, std::vector<float>)>& take) {
   uint32_t stream = 0;
   for (const ValueInfo& info : graph.values())
-    if (info.kind == Kind::parameter || info.kind == Kind::state)
-      take(info.name, initial_contents(info, seed, stream++));
+    if (is_kept(info)) take(info.name, initial_contents(info, seed, stream++));
 }
 
 Arrays initial_state(const Graph& graph, uint64_t seed) {

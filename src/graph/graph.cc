@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "graph/initial.h"
 #include "graph/loop.h"
 #include "graph/operation.h"
 #include "graph/shards.h"
@@ -342,8 +343,7 @@ void Graph::assign(Value state, Value value) {
   const ValueInfo& to = info(state.id);
   for (const Assignment& assignment : assignments_)
     if (assignment.state == state.id) throw UsageError(fmt::format("{}: it is set already", to.name));
-  if (to.kind != Kind::parameter && to.kind != Kind::state)
-    throw UsageError(fmt::format("{}: only parameters and state can be set", to.name));
+  if (!is_kept(to)) throw UsageError(fmt::format("{}: only parameters and state can be set", to.name));
   if (!(to.type == type(value.id)))
     throw UsageError(
         fmt::format("{}: {} cannot be set to {}", to.name, to_string(to.type), to_string(type(value.id))));

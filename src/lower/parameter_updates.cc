@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "graph/initial.h"
 #include "graph/operation.h"
 #include "graph/substream.h"
 
@@ -78,8 +79,7 @@ class UpdateSearch {
   /// Another parameter may have been updated when a node runs with the update of this one.
   bool takes_state_of_others(const Node& node, ValueId owner) const {
     return std::ranges::any_of(node.inputs, [&](ValueId input) {
-      const Kind kind = graph_.info(input).kind;
-      return (kind == Kind::parameter || kind == Kind::state) && parameter_of(input) != owner;
+      return is_kept(graph_.info(input)) && parameter_of(input) != owner;
     });
   }
 

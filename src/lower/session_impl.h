@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "bound/bound_program.h"
+#include "graph/initial.h"
 #include "graph/list_inputs.h"
 #include "graph/transforms/transforms.h"
 #include "kernels/common/numbers.h"
@@ -81,10 +82,7 @@ struct Session::Impl {
     return executable().program->variable(lowered.operands[id]->variable);
   }
   bool transposed(ValueId id) const { return bound_layout(lowered.layouts.values[id]).transposed; }
-  static bool is_state(const ValueInfo& info) {
-    return info.kind == Kind::parameter || info.kind == Kind::state;
-  }
-  bool is_state(ValueId id) const { return is_state(graph.info(id)); }
+  bool is_state(ValueId id) const { return is_kept(graph.info(id)); }
 
   /// Throws UsageError for sparse inputs: callers bind matrices, only functions take sparse values.
   void check_inputs() const {
@@ -97,8 +95,7 @@ struct Session::Impl {
 
   /// Makes the session for the last parts. All its parameters are this session's, or its owner's.
   void prepare_last_parts(const Owner& of, bound::Runs runs) {
-    const auto states =
-        std::ranges::count_if(graph.values(), [](const auto& info) { return is_state(info); });
+    const auto states = std::ranges::count_if(graph.values(), [](const auto& info) { return is_kept(info); });
     const bool has_own = states != std::ssize(shared);
     if (of.graph != nullptr && has_own) parts->last = 0;
     if (parts->last == 0) return;
@@ -115,7 +112,7 @@ struct Session::Impl {
     for (ValueId id = 0; id < graph.values().size(); ++id) {
       if (!is_state(id)) continue;
       for (ValueId other = 0; other < of_owner.values().size(); ++other)
-        if (is_state(of_owner.info(other)) && of_owner.info(other).name == graph.info(id).name)
+        if (is_kept(of_owner.info(other)) && of_owner.info(other).name == graph.info(id).name)
           shared[id] = other;
       if (!shared.contains(id)) continue;
       const TensorType &own = graph.type(id), &its = of_owner.type(shared[id]);

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "graph/initial.h"
 #include "graph/list_inputs.h"
 #include "graph/stages.h"
 #include "graph/substream.h"
@@ -142,7 +143,7 @@ std::span<const Operation> call_operations() { return kCall; }
 
 void check_function(const Graph& function) {
   for (const ValueInfo& info : function.values())
-    if (info.kind == Kind::parameter || info.kind == Kind::state)
+    if (is_kept(info))
       throw UsageError(
           fmt::format("a function cannot have the parameter or state '{}': pass it as an input", info.name));
   if (function.replicas() > 1) throw UsageError("a function cannot have replicas: replicate what calls it");

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "graph/initial.h"
 #include "graph/state_file.h"
 #include "io/json_document.h"
 
@@ -22,8 +23,6 @@ using nlohmann::ordered_json;
 constexpr const char* kFormat = "tessera training 1";
 constexpr const char* kBest = "best.";
 constexpr const char* kData = "images";  // as in files written when images were all the data there was
-
-bool is_state(const ValueInfo& info) { return info.kind == Kind::parameter || info.kind == Kind::state; }
 
 ordered_json json_of(const Environment& place) {
   return {{"machine", place.machine}, {"tiles", place.tiles}, {"isa", place.isa}};
@@ -169,7 +168,7 @@ struct Values {
 Values read(const StateFile& file, const graph::Graph& graph, const std::string& prefix) {
   Values values;
   for (const ValueInfo& info : graph.values()) {
-    if (!is_state(info) || (!prefix.empty() && info.kind != Kind::parameter)) continue;
+    if (!is_kept(info) || (!prefix.empty() && info.kind != Kind::parameter)) continue;
     const ValueInfo& owner = info.belongs ? graph.info(*info.belongs) : info;
     std::optional<Pattern> pattern;
     if (info.type.pattern)
@@ -209,7 +208,7 @@ void save_checkpoint(const std::string& path, const Identity& identity, const st
                      const Session& session, const Snapshot* best) {
   StateFile file;
   for (const ValueInfo& info : session.graph().values()) {
-    if (!is_state(info)) continue;
+    if (!is_kept(info)) continue;
     file.add(info, session.get(info.name));
     if (info.type.pattern && info.kind == Kind::parameter)
       file.add_pattern(info.name, session.pattern(info.name));

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numbers>
 
+#include "graph/initial.h"
 #include "networks.h"
 #include "support/error_of.h"
 
@@ -79,7 +80,7 @@ double after_step(const Optimizer& optimizer, double weight, double gradient, do
   add_training(sum(w * gradient), {.optimizer = optimizer});
   WideArrays inputs = {{"lr", {lr}}}, state;
   for (const ValueInfo& info : g.values()) {
-    if (info.kind == Kind::parameter || info.kind == Kind::state) state[info.name] = {0};
+    if (is_kept(info)) state[info.name] = {0};
     if (info.name == "step") inputs["step"] = {1};
   }
   state.at("w") = {weight};

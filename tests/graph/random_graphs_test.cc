@@ -12,6 +12,7 @@
 
 #include "base/integer_types.h"
 #include "base/isa.h"
+#include "graph/initial.h"
 #include "networks.h"
 #include "random_graph.h"
 #include "support/number_of.h"
@@ -108,7 +109,7 @@ class Reference {
       : recipe_(recipe), setting_(setting), graph_(graph), random_(disturbance), by_(by) {
     for (ValueId id = 0; id < graph.values().size(); ++id) {
       const ValueInfo& info = graph.info(id);
-      if (info.kind != Kind::parameter && info.kind != Kind::state) continue;
+      if (!is_kept(info)) continue;
       const std::optional<size_t> item = item_of(info.name);
       state_[info.name] = disturbed(item ? contents_of(recipe.items[*item], info.type.elements(),
                                                        setting.seed, static_cast<uint32_t>(*item))
@@ -139,8 +140,7 @@ class Reference {
   WideArrays run(uint32_t step) {
     WideArrays outputs = evaluate(graph_, inputs(step), state_);
     for (const ValueInfo& info : graph_.values())
-      if (info.kind == Kind::parameter || info.kind == Kind::state)
-        state_[info.name] = disturbed(std::move(state_[info.name]), info.type.type);
+      if (is_kept(info)) state_[info.name] = disturbed(std::move(state_[info.name]), info.type.type);
     return outputs;
   }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "graph/initial.h"
 #include "networks.h"
 #include "random_graph.h"
 #include "support/error_of.h"
@@ -29,7 +30,7 @@ Contents contents_for(const Recipe& recipe, const Graph& graph, uint64_t seed) {
   for (ValueId id = 0; id < graph.values().size(); ++id) {
     const ValueInfo& info = graph.info(id);
     const bool is_input = info.kind == Kind::input;
-    if (!is_input && info.kind != Kind::parameter && info.kind != Kind::state) continue;
+    if (!is_input && !is_kept(info)) continue;
     const uint64_t elements = is_input ? graph.bound_type(id).elements() : info.type.elements();
     const bool is_item = info.name[0] == 'v' && info.name.find('.') == std::string::npos;
     const size_t item = is_item ? std::stoull(info.name.substr(1)) : 0;
