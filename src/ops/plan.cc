@@ -41,6 +41,10 @@ size_t choose_fastest(std::vector<PlanCandidate>& candidates) {
   return best;
 }
 
+std::string to_string(const PlanCandidate& chosen) {
+  return fmt::format("{}; predicted {:.3g} us", chosen.partition, chosen.total() * 1e6);
+}
+
 std::string to_string(std::span<const PlanCandidate> candidates) {
   std::string text;
   for (const PlanCandidate& candidate : candidates)

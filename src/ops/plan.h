@@ -59,6 +59,13 @@ Plan<Partition> fastest_of(std::vector<Partition> partitions, const Evaluate& ev
   return plan;
 }
 
+/// "2 parts; predicted 17 us"
+std::string to_string(const PlanCandidate& chosen);
+template <class Partition>
+std::string to_string(const Plan<Partition>& plan) {
+  return to_string(plan.chosen);
+}
+
 /// One line per candidate: its partition, seconds by phase, bytes, and why it was rejected.
 std::string to_string(std::span<const PlanCandidate> candidates);
 

@@ -150,8 +150,4 @@ SpikingPlan plan_spiking(const SpikingProblem& problem, const Machine& machine) 
                     [&](const BatchPartition& partition) { return evaluate(problem, partition, machine); });
 }
 
-std::string to_string(const SpikingPlan& plan) {
-  return fmt::format("{}; predicted {:.3g} us", plan.chosen.partition, plan.chosen.total() * 1e6);
-}
-
 }  // namespace tessera::ops

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "machine/model/machine.h"
@@ -50,9 +49,6 @@ using SpikingPlan = Plan<BatchPartition>;
 
 /// Partitions the batch by cost. Throws UsageError for impossible sizes, and for machines other than hosts.
 SpikingPlan plan_spiking(const SpikingProblem& problem, const machine::Machine& machine);
-
-/// "2 parts; predicted 17 us"
-std::string to_string(const SpikingPlan& plan);
 
 /// Type and shape of a result of spiking layers; rows are steps.
 struct SpikingMatrix {

@@ -69,10 +69,6 @@ StructuredPlan plan_structured(const StructuredProblem& problem, const machine::
   });
 }
 
-std::string to_string(const StructuredPlan& plan) {
-  return fmt::format("{}; predicted {:.3g} us", plan.chosen.partition, plan.chosen.total() * 1e6);
-}
-
 StructuredOperands external_operands(const Builder& builder, const StructuredProblem& problem,
                                      const std::vector<program::MappedBox>& parameter_mapping) {
   using program::Purpose, program::Role;

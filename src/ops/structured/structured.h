@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <variant>
 #include <vector>
 
@@ -44,9 +43,6 @@ using StructuredPlan = Plan<StructuredPartition>;
 /// sizes, and types or structures that the machine does not support. Equal problems on like machines are
 /// planned once.
 StructuredPlan plan_structured(const StructuredProblem& problem, const machine::Machine& machine);
-
-/// "2 parts; predicted 17 us"
-std::string to_string(const StructuredPlan& plan);
 
 /// Numbers of floats in a sample of x and of y, for a structure that was checked, such as a plan's.
 struct StructuredFeatures {

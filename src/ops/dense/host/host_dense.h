@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "kernels/common/window.h"
@@ -78,9 +77,6 @@ HostDensePlan plan_host_dense(const HostDenseProblem& problem, const machine::Ma
                               const ForcedKnobs& force = {});
 /// Throws UsageError for unknown knobs.
 void check_host_dense_knobs(const ForcedKnobs& force);
-
-/// "row_parts=2 col_parts=1; predicted 310 us"
-std::string to_string(const HostDensePlan& plan);
 
 /// Operands of a program. Each product reads two of W, X and Y and writes the third.
 struct HostDenseOperands {

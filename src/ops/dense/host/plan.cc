@@ -121,8 +121,4 @@ HostDensePlan plan_host_dense(const HostDenseProblem& problem, const Machine& ma
   });
 }
 
-std::string to_string(const HostDensePlan& plan) {
-  return fmt::format("{}; predicted {:.3g} us", plan.chosen.partition, plan.chosen.total() * 1e6);
-}
-
 }  // namespace tessera::ops
