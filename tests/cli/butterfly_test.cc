@@ -17,6 +17,7 @@ using test::json_of;
 using test::lines_of;
 using test::Outcome;
 using test::says;
+using test::section_of;
 using testing::MarkupReader;
 using testing::Node;
 
@@ -28,13 +29,6 @@ class ButterflyTest : public test::ToolTest {
 
   std::string cells() const { return path("results") + "/cells-gc200.jsonl"; }
 
-  /// The section of that name in --json.
-  static json section_of(const Outcome& o, const std::string& name) {
-    const json all = json_of(o);
-    for (const json& section : all["sections"])
-      if (section["section"] == name) return section;
-    return {};
-  }
   static json comparison_of(const json& section, const std::string& what) {
     for (const json& c : section["comparisons"])
       if (c["what"] == what) return c;

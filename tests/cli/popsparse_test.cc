@@ -20,6 +20,7 @@ using test::json_of;
 using test::lines_of;
 using test::Outcome;
 using test::says;
+using test::section_of;
 using testing::MarkupReader;
 using testing::Node;
 
@@ -36,12 +37,6 @@ class PopsparseTest : public test::ToolTest {
 
   std::string cells() const { return path("results") + "/cells-bow.jsonl"; }
 
-  static json section_of(const Outcome& o, const std::string& name) {
-    const json all = json_of(o);
-    for (const json& section : all["sections"])
-      if (section["section"] == name) return section;
-    return {};
-  }
   static json results_of(const Outcome& o) { return section_of(o, "products")["results"]; }
   static bool is(const char* mode, const json& result) {
     return says(result["cell"], fmt::format(" {} ", mode));

@@ -33,6 +33,14 @@ inline nlohmann::json results_of(const Outcome& outcome, int status = 0) {
   return json_of(outcome, status)["results"];
 }
 
+/// The section of that name.
+inline nlohmann::json section_of(const Outcome& outcome, const std::string& name) {
+  const nlohmann::json all = json_of(outcome);
+  for (const nlohmann::json& section : all["sections"])
+    if (section["section"] == name) return section;
+  return {};
+}
+
 inline void expect_failure(int status, const Outcome& o, const std::string& message) {
   EXPECT_EQ(o.status, status) << o.err;
   EXPECT_TRUE(says(o.err, message));
