@@ -4,10 +4,16 @@
 #include <nanobind/nanobind.h>
 #include <tessera/graph.h>
 
+#include <optional>
+
 namespace tessera::python {
 
 /// A list of Python objects of any type.
 using AnyList = nanobind::typed<nanobind::list, nanobind::any>;
+
+inline std::optional<graph::Value> value_or_none(graph::Graph& graph, std::optional<graph::ValueId> id) {
+  return id ? std::optional(graph.value(*id)) : std::nullopt;
+}
 
 /// BERT, as a method of graphs.
 void bind_bert(nanobind::module_& m, nanobind::class_<graph::Graph>& graph);

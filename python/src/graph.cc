@@ -54,10 +54,6 @@ Ids ids_of(const std::vector<Value>& values) {
   return ids;
 }
 
-std::optional<Value> value_or_none(Graph& graph, std::optional<ValueId> id) {
-  return id ? std::optional(graph.value(*id)) : std::nullopt;
-}
-
 Ids apply(Graph& graph, const std::string& operation, const Ids& inputs,
           const graph::Attributes& attributes) {
   return ids_of(graph.apply(operation, values_of(graph, inputs), attributes));
@@ -80,7 +76,7 @@ ValueId add_cross_entropy(Graph& graph, ValueId logits, ValueId target, std::opt
   if (found == reductions.end())
     throw UsageError(
         fmt::format("cross_entropy: there is no reduction '{}': use mean, sum or none", reduction));
-  const auto of_classes = weight ? std::optional(graph.value(*weight)) : std::nullopt;
+  const auto of_classes = value_or_none(graph, weight);
   return cross_entropy(graph.value(logits), graph.value(target),
                        {of_classes, ignored, smoothing, found->second})
       .id;

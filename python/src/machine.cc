@@ -115,14 +115,6 @@ std::map<std::string, double> phases_of(const SpmmResult& result) {
   return phases;
 }
 
-std::vector<std::string> purposes() {
-  std::vector<std::string> names;
-  for (size_t p = 0; p < program::kPurposes; ++p)
-    names.emplace_back(name_of(static_cast<program::Purpose>(p)));
-  names.emplace_back("other");  // code, vertex state, stacks, padding
-  return names;
-}
-
 Rows<uint64_t> memory_of(const SpmmResult& result) {
   std::vector<uint64_t> bytes;
   for (const compiler::TileMemory& tile : result.memory.tiles) {
@@ -137,6 +129,14 @@ Rows<uint64_t> memory_of(const SpmmResult& result) {
 }
 
 }  // namespace
+
+std::vector<std::string> memory_columns() {
+  std::vector<std::string> names;
+  for (size_t p = 0; p < program::kPurposes; ++p)
+    names.emplace_back(name_of(static_cast<program::Purpose>(p)));
+  names.emplace_back("other");  // code, vertex state, stacks, padding
+  return names;
+}
 
 void bind_machine(nb::module_& m) {
   nb::class_<ChosenMachine>(
@@ -175,7 +175,7 @@ void bind_machine(nb::module_& m) {
       .def_prop_ro("phases", [](const Result& r) { return phases_of(*r); })
       .def_prop_ro(
           "memory", [](const Result& r) { return memory_of(*r); }, kOwned)
-      .def_prop_ro("purposes", [](const Result&) { return purposes(); })
+      .def_prop_ro("purposes", [](const Result&) { return memory_columns(); })
       .def_prop_ro("verified", [](const Result& r) { return (*r).verified; })
       .def_prop_ro("error", [](const Result& r) { return (*r).max_rel_error; })
       .def_prop_ro("tolerance", [](const Result& r) { return (*r).tolerance; })

@@ -4,6 +4,7 @@
 #include <tessera/machine.h>
 
 #include <string>
+#include <vector>
 
 #include "studies/spmm/case.h"
 
@@ -15,5 +16,8 @@ struct ChosenMachine {
   std::string name;
   studies::spmm::Settings settings;
 };
+
+/// The columns of a tile's memory: purposes, and what is of none.
+std::vector<std::string> memory_columns();
 
 }  // namespace tessera::python

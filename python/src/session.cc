@@ -27,8 +27,6 @@
 #include "base/clock.h"
 #include "bindings.h"
 #include "machine.h"
-#include "program/codelet.h"
-#include "program/program.h"
 #include "report/network_report.h"
 #include "tensors.h"
 
@@ -218,14 +216,6 @@ void save_graphs(const std::string& path, const std::vector<const Graph*>& graph
 std::pair<std::vector<Graph>, std::map<std::string, std::string>> load_graphs(const std::string& path) {
   graph::GraphFile file = graph::load_graphs(path);
   return {std::move(file.graphs), std::move(file.texts)};
-}
-
-std::vector<std::string> memory_columns() {
-  std::vector<std::string> names;
-  for (size_t p = 0; p < program::kPurposes; ++p)
-    names.emplace_back(name_of(static_cast<program::Purpose>(p)));
-  names.emplace_back("other");
-  return names;
 }
 
 Rows<uint64_t> memory_of(const RunCost& cost) {

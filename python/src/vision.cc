@@ -26,10 +26,6 @@ using graph::Value;
 using graph::ValueId;
 using OptionalId = std::optional<ValueId>;
 
-std::optional<Value> value_or_none(Graph& graph, OptionalId id) {
-  return id ? std::optional(graph.value(*id)) : std::nullopt;
-}
-
 /// Replaces the graph; returns the parameters that were changed.
 std::set<std::string> fold_constants(Graph& graph) {
   graph::FoldedGraph folded = graph::folded(graph);
