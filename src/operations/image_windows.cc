@@ -129,7 +129,7 @@ Shape spatial_sizes(const Signature& s, const TensorType& x) {
     throw UsageError(
         fmt::format("{}: x is {}; it must be [N, length, channels] or [N, height, width, channels]",
                     s.operation, to_string(x)));
-  return {x.shape.begin() + 1, x.shape.end() - 1};
+  return sizes_of_image(x);
 }
 
 TensorType with_spatial_sizes(const TensorType& x, const Shape& sizes) {

@@ -20,7 +20,9 @@ struct ImageWindows {
   ImageWindows transposed() const;
 };
 
-/// Sizes of the dimensions between the first and the last. Throws UsageError unless there are one or two.
+/// Sizes of the dimensions between the first and the last.
+inline Shape sizes_of_image(const TensorType& x) { return {x.shape.begin() + 1, x.shape.end() - 1}; }
+/// The same. Throws UsageError unless there are one or two.
 Shape spatial_sizes(const Signature& s, const TensorType& x);
 /// The type of x with other spatial sizes.
 TensorType with_spatial_sizes(const TensorType& x, const Shape& sizes);

@@ -163,7 +163,6 @@ ImageWindows interpolate_windows_of(const Node& node, const Shape& from, const S
   return image_windows(std::move(all));
 }
 
-Shape interpolate_sizes_of(const TensorType& x) { return {x.shape.begin() + 1, x.shape.end() - 1}; }
 Shape wanted_sizes(const Node& node) {
   const std::vector<int64_t>& sizes = node.list("sizes");
   return {sizes.begin(), sizes.end()};
@@ -192,10 +191,10 @@ Types infer_interpolate(const Signature& s) {
 }
 
 ImageWindows interpolate_forward_of(const Node& node, const TensorType& x) {
-  return interpolate_windows_of(node, interpolate_sizes_of(x), wanted_sizes(node));
+  return interpolate_windows_of(node, sizes_of_image(x), wanted_sizes(node));
 }
 ImageWindows gradient_of(const Node& node, const TensorType& dy) {
-  return interpolate_windows_of(node, wanted_sizes(node), interpolate_sizes_of(dy)).transposed();
+  return interpolate_windows_of(node, wanted_sizes(node), sizes_of_image(dy)).transposed();
 }
 
 template <ImageWindows (*windows)(const Node&, const TensorType&)>
@@ -218,7 +217,7 @@ std::vector<Value> decompose_interpolate(const Decomposition& d) {
 /// The other way, between the same sizes.
 Gradients apply_other(const Differentiation& d, const char* operation) {
   Attributes attributes = d.node.attributes;
-  const Shape sizes = interpolate_sizes_of(d.input(0).type());
+  const Shape sizes = sizes_of_image(d.input(0).type());
   attributes["sizes"] = std::vector<int64_t>(sizes.begin(), sizes.end());
   return {d.graph.apply(operation, {*d.dy[0]}, std::move(attributes))[0]};
 }
@@ -248,7 +247,7 @@ std::vector<Case> interpolate_cases() {
 std::vector<Case> interpolate_gradient_cases() {
   std::vector<Case> all = interpolate_cases();
   for (Case& c : all) {
-    const Shape sizes = interpolate_sizes_of(c.inputs[0]);
+    const Shape sizes = sizes_of_image(c.inputs[0]);
     const Node node{.attributes = c.attributes};
     c.inputs[0] = with_spatial_sizes(c.inputs[0], wanted_sizes(node));
     c.attributes["sizes"] = std::vector<int64_t>(sizes.begin(), sizes.end());

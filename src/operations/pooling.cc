@@ -155,8 +155,6 @@ Shape sizes_of_gradient(const Node& node) {
   return {sizes.begin(), sizes.end()};
 }
 
-Shape pooling_sizes_of(const TensorType& x) { return {x.shape.begin() + 1, x.shape.end() - 1}; }
-
 Types infer_pooling(const Signature& s) {
   const TensorType& x = s.inputs[0];
   const Shape sizes = spatial_sizes(s, x);
@@ -170,7 +168,7 @@ Types infer_pooling(const Signature& s) {
 // Maxima.
 
 ImageWindows maxima_of(const Node& node, const TensorType& x) {
-  return pooling_windows_of(node, pooling_sizes_of(x), false);
+  return pooling_windows_of(node, sizes_of_image(x), false);
 }
 
 Types infer_pooling_gradient(const Signature& s) {
@@ -198,7 +196,7 @@ std::vector<Value> decompose_pooling_gradient(const Decomposition& d) {
 // Means.
 
 ImageWindows means_of(const Node& node, const TensorType& x) {
-  return pooling_windows_of(node, pooling_sizes_of(x), true);
+  return pooling_windows_of(node, sizes_of_image(x), true);
 }
 
 TensorType image_of_gradient(const Node& node, const TensorType& dy) {
@@ -271,7 +269,7 @@ std::vector<Case> pooling_gradient_cases() {
 std::vector<Case> mean_gradient_cases() {
   std::vector<Case> all = mean_cases();
   for (Case& c : all) {
-    const Shape sizes = pooling_sizes_of(c.inputs[0]);
+    const Shape sizes = sizes_of_image(c.inputs[0]);
     c.inputs = {result_of(c)};
     c.attributes["size"] = std::vector<int64_t>(sizes.begin(), sizes.end());
   }
@@ -280,7 +278,7 @@ std::vector<Case> mean_gradient_cases() {
 
 Attributes with_size(const Node& node, const TensorType& x) {
   Attributes attributes = node.attributes;
-  const Shape sizes = pooling_sizes_of(x);
+  const Shape sizes = sizes_of_image(x);
   attributes["size"] = std::vector<int64_t>(sizes.begin(), sizes.end());
   return attributes;
 }
