@@ -62,6 +62,13 @@ void make_for(const Machine& machine, const std::function<void()>& make) {
   }
 }
 
+uint64_t count_parameters(const graph::Graph& graph) {
+  uint64_t count = 0;
+  for (const graph::ValueInfo& info : graph.values())
+    if (info.kind == graph::Kind::parameter) count += info.type.elements();
+  return count;
+}
+
 void require_fit(std::initializer_list<graph::RunCost> costs) {
   for (const graph::RunCost& cost : costs)
     if (!cost.overflow.empty()) throw Error(cost.overflow);
@@ -111,12 +118,7 @@ Score TrainerImpl::evaluate(bool of_test, std::span<const uint32_t> which) {
   return {loss / count, static_cast<double>(right) / count};
 }
 
-uint64_t TrainerImpl::parameters() const {
-  uint64_t count = 0;
-  for (const graph::ValueInfo& info : graph().values())
-    if (info.kind == graph::Kind::parameter) count += info.type.elements();
-  return count;
-}
+uint64_t TrainerImpl::parameters() const { return count_parameters(graph()); }
 
 SpikingTraces TrainerImpl::traces(size_t /*recording*/) {
   throw UsageError("this network has no neurons that spike: traces are those of a spiking one");

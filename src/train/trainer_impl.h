@@ -28,6 +28,9 @@ std::pair<graph::RunCost, graph::RunCost> estimate_both(const graph::Graph& trai
                                                         const graph::Graph& evaluation,
                                                         const Machine& machine, uint32_t threads);
 
+/// Number of elements of all parameters.
+uint64_t count_parameters(const graph::Graph& graph);
+
 /// Number of rows whose largest logit is the label's; of equal logits, the first counts.
 uint64_t count_right(std::span<const float> logits, std::span<const uint32_t> labels);
 

@@ -407,12 +407,7 @@ const PretrainingData& BertTrainer::held_out_data(size_t phase) const {
   return impl_->phases.at(phase).held_out;
 }
 
-uint64_t BertTrainer::parameters() const {
-  uint64_t count = 0;
-  for (const graph::ValueInfo& info : graph().values())
-    if (info.kind == graph::Kind::parameter) count += info.type.elements();
-  return count;
-}
+uint64_t BertTrainer::parameters() const { return train::count_parameters(graph()); }
 
 const graph::RunCost& BertTrainer::step_cost(size_t phase) const { return impl_->phases.at(phase).step; }
 const graph::RunCost& BertTrainer::evaluation_cost(size_t phase) const {
