@@ -33,6 +33,8 @@ inline constexpr Task kProducts[] = {Task::forward, Task::input_gradient, Task::
 /// "forward", "input_gradient", "sddmm", "triple".
 std::string_view name_of(Task task);
 
+inline const char* name_of(Layout layout) { return layout == Layout::row_major ? "row" : "col"; }
+
 /// A product to prepare. The weights outlive it.
 struct Work {
   const SparseMatrix& weights;

@@ -14,8 +14,6 @@ namespace {
 /// Above this many columns memory bandwidth is no longer the limit.
 constexpr uint32_t kBandwidthBound = 16;
 
-const char* name_of(Layout layout) { return layout == Layout::row_major ? "row" : "col"; }
-
 /// "1/8" if the density is one over a whole number, otherwise three digits.
 std::string density_text(double density) {
   const double inverse = density > 0 ? 1 / density : 0;

@@ -10,8 +10,6 @@ namespace {
 
 using nlohmann::json;
 
-const char* name_of(Layout layout) { return layout == Layout::row_major ? "row" : "col"; }
-
 const char* name_of(Kind kind) {
   switch (kind) {
     case Kind::tessera: return "tessera";
