@@ -88,6 +88,11 @@ class PhaseClock {
   virtual void enter(Phase phase) = 0;
 };
 
+/// Enters a phase, if there is a clock.
+inline void enter(PhaseClock* clock, Phase phase) {
+  if (clock != nullptr) clock->enter(phase);
+}
+
 /// Threads of a host that have finished their own vertices of a superstep and help other threads with theirs:
 /// cores of the same clock rate are rarely equally fast, because of what else runs on them.
 class Helpers {
@@ -120,9 +125,7 @@ struct Vertex {
   PhaseClock* clock = nullptr;        ///< null outside a run
   Helpers* helpers = nullptr;         ///< null: no thread can help
 
-  void enter(Phase phase) const {
-    if (clock != nullptr) clock->enter(phase);
-  }
+  void enter(Phase phase) const { program::enter(clock, phase); }
 };
 
 /// How a codelet uses the workers of its tile.

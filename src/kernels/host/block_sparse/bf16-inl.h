@@ -32,12 +32,12 @@ class Bf16Slice {
   void run() const {
     for (uint32_t col = slice_.col_begin; col < slice_.col_end; col += scratch_.panel_cols) {
       const uint32_t cols = std::min(scratch_.panel_cols, slice_.col_end - col);
-      enter(program::Phase::rearrange);
+      program::enter(slice_.clock, program::Phase::rearrange);
       program::share_work(slice_.helpers, (tiles_of(cols) + 1) / 2, nullptr, [&](uint32_t i, std::byte*) {
         const uint32_t first = 2 * i * kBf16Columns;
         pack_two(col + first, std::min(2 * kBf16Columns, cols - first), x_ + 2 * i * scratch_.tile_values);
       });
-      enter(program::Phase::compute);
+      program::enter(slice_.clock, program::Phase::compute);
       const PartSplit rows(slice_.block_row_begin, slice_.block_row_end, w_.block_size);
       program::share_work(slice_.helpers, rows.parts(), slice_.scratch,
                           [&](uint32_t i, std::byte* of_thread) {
@@ -75,10 +75,6 @@ class Bf16Slice {
   static constexpr uint32_t kSumsStep = kBf16BlockTiles * kBf16Columns;
 
   static uint32_t tiles_of(uint32_t cols) { return (cols + kBf16Columns - 1) / kBf16Columns; }
-
-  void enter(program::Phase phase) const {
-    if (slice_.clock != nullptr) slice_.clock->enter(phase);
-  }
 
   // Copies columns of X as pairs of rows, up to two tiles.
   void pack_two(uint32_t col, uint32_t cols, base::Bfloat16* to) const {

@@ -27,9 +27,9 @@ class FewColumnSlice {
   void run() {
     if (cols_ == 0) return;
     tiles_ = {cols_, static_cast<uint32_t>(kTransposed ? kTransposedTileCols : kFewColumnTileCols)};
-    enter(program::Phase::rearrange);
+    program::enter(slice_.clock, program::Phase::rearrange);
     for (uint32_t t = 0; t < tiles_.tiles(); ++t) pack(t);
-    enter(program::Phase::compute);
+    program::enter(slice_.clock, program::Phase::compute);
     const PartSplit rows(slice_.block_row_begin, slice_.block_row_end, w_.block_size);
     program::share_work(slice_.helpers, rows.parts(), slice_.scratch, [&](uint32_t i, std::byte* scratch) {
       for (uint32_t r = rows.begin_of(i); r < rows.end_of(i); ++r)
@@ -38,10 +38,6 @@ class FewColumnSlice {
   }
 
  private:
-  void enter(program::Phase phase) const {
-    if (slice_.clock != nullptr) slice_.clock->enter(phase);
-  }
-
   uint32_t tile_cols(uint32_t t) const { return tiles_.begin(t + 1) - tiles_.begin(t); }
 
   float* panel_of(uint32_t t) const {

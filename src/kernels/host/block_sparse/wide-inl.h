@@ -61,10 +61,6 @@ class WideSlice {
     const T* bits16;  // not null: the first micro-tile must widen it
   };
 
-  void enter(program::Phase phase) const {
-    if (slice_.clock != nullptr) slice_.clock->enter(phase);
-  }
-
   // Columns of Y whose part of X stays in the L2 cache.
   struct Panel {
     uint32_t begin = 0;
@@ -130,12 +126,12 @@ class WideSlice {
   void number() { std::iota(list(scratch_.numbers), list(scratch_.numbers + scratch_.list), 0U); }
 
   void pack() const {
-    enter(program::Phase::rearrange);
+    program::enter(slice_.clock, program::Phase::rearrange);
     const PartSplit rows(0, w_.cols, 1);
     program::share_work(slice_.helpers, rows.parts(), nullptr, [&](uint32_t i, std::byte*) {
       for (uint32_t t = 0; t < panel_.tiles.tiles(); ++t) pack_rows_of(t, rows.begin_of(i), rows.end_of(i));
     });
-    enter(program::Phase::compute);
+    program::enter(slice_.clock, program::Phase::compute);
   }
 
   // Copies rows of X for micro-tile t of the panel, with zeros after the last row for the overhang of its

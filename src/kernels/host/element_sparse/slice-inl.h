@@ -116,7 +116,7 @@ class PanelSlice {
 
   // The first group copies a panel that is kept; then other threads can help with the following groups.
   void run() const {
-    enter(program::Phase::compute);
+    program::enter(clock_, program::Phase::compute);
     const uint32_t step = slice_.schedule.group_chunks;
     const uint32_t groups = (slice_.chunk_end - slice_.chunk_begin + step - 1) / step;
     if (groups == 0) return;
@@ -146,10 +146,6 @@ class PanelSlice {
     const ElementScratch layout(slice_.schedule, w_, slice_.col_end - slice_.col_begin);
     y_ = scratch + layout.y;
     widened_ = scratch + layout.widened;
-  }
-
-  void enter(program::Phase phase) const {
-    if (clock_ != nullptr) clock_->enter(phase);
   }
 
   size_t width() const { return Loop::width(); }
@@ -192,12 +188,12 @@ class PanelSlice {
   }
 
   void pack_block(uint32_t block) const {
-    enter(program::Phase::rearrange);
+    program::enter(clock_, program::Phase::rearrange);
     const uint32_t begin = block * w_.k_block;
     const uint32_t rows = std::min(w_.k_block, w_.cols - begin);
     copy_panel_rows(slice_.x, slice_.seen, begin, rows, w_.k_block + 1,
                     {col_, cols_, static_cast<uint32_t>(width()), x_of(block), rotation_});
-    enter(program::Phase::compute);
+    program::enter(clock_, program::Phase::compute);
   }
 
   uint64_t row_groups_of(uint32_t first, uint32_t end, uint32_t block) const {

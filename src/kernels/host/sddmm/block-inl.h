@@ -87,20 +87,16 @@ class BlockSddmm {
   }
 
  private:
-  void enter(program::Phase phase) const {
-    if (o_.clock != nullptr) o_.clock->enter(phase);
-  }
-
   uint32_t column(uint32_t block) const { return static_cast<const Index*>(w_.columns)[block]; }
 
   // Rows of some columns of a matrix, in place or packed to `to`.
   RowPanel panel_of(MatrixView<const float> m, uint32_t all_rows, uint32_t begin, uint32_t end, uint32_t col,
                     uint32_t cols, float* to) const {
     if (m.col_stride == 1) return {&m(begin, col), m.row_stride, begin, all_rows};
-    enter(program::Phase::rearrange);
+    program::enter(o_.clock, program::Phase::rearrange);
     m.data += begin * m.row_stride;
     copy_micro_tile(m, end - begin, end - begin, {col, cols, scratch_.width, to});
-    enter(program::Phase::compute);
+    program::enter(o_.clock, program::Phase::compute);
     return {to, scratch_.width, begin, all_rows};
   }
 

@@ -176,10 +176,6 @@ class ElementSddmm {
       run_group(band, p, std::min(p + step, panels_.tiles()));
   }
 
-  void enter(program::Phase phase) const {
-    if (clock_ != nullptr) clock_->enter(phase);
-  }
-
   // Copies rows of a panel's columns; zeros after the last column and the last row.
   void pack(MatrixView<const float> m, uint32_t begin, uint32_t rows, uint32_t depth, uint32_t panel,
             float* to) const {
@@ -197,7 +193,7 @@ class ElementSddmm {
   }
 
   void run_group(Band band, uint32_t first, uint32_t end) const {
-    enter(program::Phase::rearrange);
+    program::enter(clock_, program::Phase::rearrange);
     for (uint32_t p = first; p < end; ++p)
       for (uint32_t chunk = band.begin; chunk < band.end; ++chunk) {
         const uint32_t row = w_.chunk_begin[chunk], rows = w_.chunk_begin[chunk + 1] - row;
@@ -205,11 +201,11 @@ class ElementSddmm {
       }
     for (uint32_t block = 0; block < w_.k_blocks(); ++block)
       for (uint32_t p = first; p < end; ++p) {
-        enter(program::Phase::rearrange);
+        program::enter(clock_, program::Phase::rearrange);
         const uint32_t column = block * w_.k_block;
         float* x = scratch_ + layout_.x;
         pack(o_.x, column, std::min(w_.k_block, w_.cols - column), w_.k_block + 1, p, x);
-        enter(program::Phase::compute);
+        program::enter(clock_, program::Phase::compute);
         const auto vectors = panels_.begin(p + 1) - panels_.begin(p);
         for (uint32_t chunk = band.begin; chunk < band.end; ++chunk)
           run_block<kMaxSddmmPanel / kDotLanes>(vectors, chunk, block, x, dy_of(p - first, p, band, chunk),
