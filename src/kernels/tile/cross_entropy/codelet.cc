@@ -119,16 +119,16 @@ program::PhaseTimes columns_cost(const machine::Machine& m, Type type, double co
                   m.workers_per_tile * (kWorkerCycles + vector_cycles * vectors + column_cycles * slice));
 }
 
-program::PhaseTimes of_logits_cost(const FieldView& field, bool columns, const machine::Machine& m,
-                                   double passes) {
+/// Two passes over the logits.
+program::PhaseTimes of_logits_cost(const FieldView& field, bool columns, const machine::Machine& m) {
   const FieldView logits = as_columns(field, columns);
-  return columns_cost(m, logits.type, logits.cols, logits.rows, kExponentialCycles + passes * kPassCycles,
+  return columns_cost(m, logits.type, logits.cols, logits.rows, kExponentialCycles + 2 * kPassCycles,
                       kColumnCycles);
 }
 
 program::PhaseTimes class_terms_cost(const Vertex& v, const machine::Machine& m) {
   return of_logits_cost(v.fields[class_terms_field::logits],
-                        v.params[class_terms_param::classes_in_rows] != 0, m, 2);
+                        v.params[class_terms_param::classes_in_rows] != 0, m);
 }
 
 program::PhaseTimes join_class_terms_cost(const Vertex& v, const machine::Machine& m) {
@@ -144,7 +144,7 @@ program::PhaseTimes class_loss_cost(const Vertex& v, const machine::Machine& m) 
 
 program::PhaseTimes class_gradient_cost(const Vertex& v, const machine::Machine& m) {
   return of_logits_cost(v.fields[class_gradient_field::logits],
-                        v.params[class_gradient_param::classes_in_rows] != 0, m, 2);
+                        v.params[class_gradient_param::classes_in_rows] != 0, m);
 }
 
 }  // namespace

@@ -85,11 +85,10 @@ double listed_of(const TileLists& lists, uint32_t b, int64_t expected) {
   return lists.is_known() ? lists.listed(b) : static_cast<double>(expected);
 }
 
-/// The entries of a sorted part of a list, from `begin`, whose numbers are in [low, high).
-uint32_t entries_in(const TileLists& lists, uint32_t b, uint32_t begin, uint32_t end, uint32_t low,
-                    uint32_t high) {
+/// The entries of the first part of a list, up to `end`, whose numbers are in [low, high).
+uint32_t entries_in(const TileLists& lists, uint32_t b, uint32_t end, uint32_t low, uint32_t high) {
   uint32_t count = 0;
-  for (uint32_t i = begin; i < end; ++i) count += lists.id(b, i) >= low && lists.id(b, i) < high ? 1 : 0;
+  for (uint32_t i = 0; i < end; ++i) count += lists.id(b, i) >= low && lists.id(b, i) < high ? 1 : 0;
   return count;
 }
 
@@ -157,7 +156,7 @@ PhaseTimes spiking_tile_backward_cost(const Vertex& v, const machine::Machine& m
     const double fired = fired_of(own, b, expected), listed = listed_of(own, b, expected);
     // Only a few of a layer's expected entries are this tile's.
     const double found =
-        own.is_known() ? entries_in(own, b, 0, own.listed(b), low, low + neurons) : std::min(listed, 1.0);
+        own.is_known() ? entries_in(own, b, own.listed(b), low, low + neurons) : std::min(listed, 1.0);
     return cycles + search_cycles(fired) + search_cycles(listed - fired) + kFound * found;
   }));
 }
@@ -180,8 +179,8 @@ PhaseTimes spiking_tile_rows_cost(const Vertex& v, const machine::Machine& m) {
     double cycles = kWorkerStart;
     for (uint32_t b = 0; b < samples; ++b) {
       const double fired = fired_of(lists, b, expected);
-      const double own = lists.is_known() ? entries_in(lists, b, 0, lists.fired(b), w * rows, (w + 1) * rows)
-                                          : fired / workers;
+      const double own =
+          lists.is_known() ? entries_in(lists, b, lists.fired(b), w * rows, (w + 1) * rows) : fired / workers;
       cycles += kList + search_cycles(fired) + own * add;
     }
     slowest = std::max(slowest, cycles);
