@@ -112,8 +112,8 @@ struct Histogram {
 };
 Html chart(const Histogram& histogram);
 
-/// Counts values in about `bins` bins of equal round width.
-std::vector<Histogram::Bin> bins_of(const std::vector<double>& values, size_t bins = 40);
+/// Counts values in about 40 bins of equal round width.
+std::vector<Histogram::Bin> bins_of(const std::vector<double>& values);
 
 /// Lanes with spans of time.
 struct Timeline {

@@ -78,13 +78,13 @@ Html chart(const Histogram& histogram) {
   return histogram.bins.empty() ? nothing_to_show(histogram.frame) : HistogramPlot(histogram).draw();
 }
 
-std::vector<Histogram::Bin> bins_of(const std::vector<double>& values, size_t bins) {
+std::vector<Histogram::Bin> bins_of(const std::vector<double>& values) {
+  constexpr double kBins = 40;
   Range range;
   for (double value : values) range.include(value, Growth::linear);
   if (!range.least) return {};
-  const double width =
-      round_step((*range.most - *range.least) / static_cast<double>(std::max<size_t>(bins, 1)),
-                 std::max(std::abs(*range.most), std::abs(*range.least)));
+  const double width = round_step((*range.most - *range.least) / kBins,
+                                  std::max(std::abs(*range.most), std::abs(*range.least)));
   const double first = std::floor(*range.least / width) * width;
   const auto count = static_cast<size_t>((*range.most - first) / width) + 1;
   std::vector<Histogram::Bin> result(count);
