@@ -112,10 +112,6 @@ class TraceWriter {
   std::string out_{kHead};
 };
 
-}  // namespace
-
-namespace {
-
 template <class Run>
 std::string json_of_runs(std::span<const Run> runs) {
   TraceWriter writer;

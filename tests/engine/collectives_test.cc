@@ -19,7 +19,7 @@ namespace {
 
 using program::CollectiveAlgorithm;
 using program::CollectiveKind;
-using program::MappedBox;
+using program::map_rows_to_tiles;
 using program::Phase;
 using program::Program;
 using program::Role;
@@ -30,11 +30,6 @@ using testing::toy_chips;
 using ::testing::UnorderedElementsAre;
 
 constexpr CollectiveAlgorithm kAlgorithms[] = {CollectiveAlgorithm::ring, CollectiveAlgorithm::tree};
-
-/// A line of elements on each of some tiles, each line a row.
-std::vector<MappedBox> lines(uint32_t tiles, uint32_t elements) {
-  return program::map_rows_to_tiles(tiles, elements);
-}
 
 struct Built {
   Program program;
@@ -48,15 +43,15 @@ Built build(CollectiveKind kind, CollectiveAlgorithm algorithm, uint32_t replica
   Built b;
   Program& p = b.program;
   p.set_replicas(replicas);
-  b.whole = p.add({"whole", Type::f32, tiles, elements, Role::inout, lines(tiles, elements), {}});
+  b.whole = p.add({"whole", Type::f32, tiles, elements, Role::inout, map_rows_to_tiles(tiles, elements), {}});
   std::optional<VariableId> part, buffer;
   if (kind != CollectiveKind::all_reduce) {
     const auto own = static_cast<uint32_t>(program::part_elements(elements, replicas));
-    part = b.part = p.add({"part", Type::f32, tiles, own, Role::inout, lines(tiles, own), {}});
+    part = b.part = p.add({"part", Type::f32, tiles, own, Role::inout, map_rows_to_tiles(tiles, own), {}});
   }
   if (program::sums(kind)) {
     const auto room = static_cast<uint32_t>(program::buffer_elements(algorithm, elements, replicas));
-    buffer = p.add({"buffer", Type::f32, tiles, room, Role::temporary, lines(tiles, room), {}});
+    buffer = p.add({"buffer", Type::f32, tiles, room, Role::temporary, map_rows_to_tiles(tiles, room), {}});
   }
   p.set_main(p.collect({"exchange",
                         kind,

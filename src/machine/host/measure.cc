@@ -55,15 +55,6 @@ class Buffer {
   std::unique_ptr<float, Free> data_;
 };
 
-double peak_gflops(unsigned threads) {
-  uint64_t iterations = 1 << 12;
-  while (base::seconds_of([&] { sink += static_cast<uint64_t>(fma_loop(iterations)); }) < kRoundSeconds)
-    iterations *= 2;
-  const double seconds = best_round_seconds(
-      threads, kRounds, [&](unsigned) { sink += static_cast<uint64_t>(fma_loop(iterations)); });
-  return static_cast<double>(iterations * fma_loop_flops()) * threads / seconds * 1e-9;
-}
-
 /// The clock during the additions that follow a vector load.
 double loaded_ghz(unsigned threads) {
   constexpr uint64_t kWarm = 1 << 18, kChain = 1 << 17;
@@ -149,14 +140,21 @@ std::vector<PeakRate> measure_peaks(unsigned threads, const std::function<void(s
   for (Isa isa : available_isas()) {
     step("peak of " + std::string(name_of(isa)));
     restrict_isa(isa);
-    peaks.push_back({isa, one_and_all(threads, peak_gflops), loaded_ghz(threads)});
+    peaks.push_back({isa, one_and_all(threads, measure_peak_gflops), loaded_ghz(threads)});
   }
   return peaks;
 }
 
 }  // namespace
 
-double measure_peak_gflops(unsigned threads) { return peak_gflops(threads); }
+double measure_peak_gflops(unsigned threads) {
+  uint64_t iterations = 1 << 12;
+  while (base::seconds_of([&] { sink += static_cast<uint64_t>(fma_loop(iterations)); }) < kRoundSeconds)
+    iterations *= 2;
+  const double seconds = best_round_seconds(
+      threads, kRounds, [&](unsigned) { sink += static_cast<uint64_t>(fma_loop(iterations)); });
+  return static_cast<double>(iterations * fma_loop_flops()) * threads / seconds * 1e-9;
+}
 
 double measure_read_gbps(uint64_t bytes, unsigned threads) { return read_gbps(Buffer(bytes), threads); }
 
