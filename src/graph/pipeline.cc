@@ -9,6 +9,8 @@
 #include <array>
 #include <iterator>
 
+#include "base/names.h"
+
 namespace tessera::graph {
 namespace {
 
@@ -157,11 +159,7 @@ std::string_view name_of(ChipSpan::Kind kind) {
 }
 
 PipelineKind pipeline_named(std::string_view name) {
-  const auto found = std::ranges::find(kPipelines, name);
-  if (found == kPipelines.end())
-    throw UsageError(
-        fmt::format("the pipeline '{}' is unknown; there are {}", name, fmt::join(kPipelines, ", ")));
-  return static_cast<PipelineKind>(found - kPipelines.begin());
+  return static_cast<PipelineKind>(base::position_of(kPipelines, name, "the pipeline"));
 }
 
 std::vector<StagePass> PipelineSchedule::of_stage(uint32_t stage) const {

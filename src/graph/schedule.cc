@@ -1,6 +1,5 @@
 // Learning rates by step, and what packing changes of an optimizer.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <tessera/error.h>
 #include <tessera/optimizers.h>
 
@@ -8,6 +7,8 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+
+#include "base/names.h"
 
 namespace tessera::graph {
 namespace {
@@ -24,11 +25,8 @@ void check_factor(double packing_factor) {
 std::string_view name_of(ScheduleKind kind) { return kScheduleKinds.at(static_cast<size_t>(kind)); }
 
 ScheduleKind schedule_named(std::string_view name) {
-  const auto found = std::ranges::find(kScheduleKinds, name);
-  if (found == kScheduleKinds.end())
-    throw UsageError(fmt::format("the schedule of the learning rate '{}' is unknown; there are {}", name,
-                                 fmt::join(kScheduleKinds, ", ")));
-  return static_cast<ScheduleKind>(found - kScheduleKinds.begin());
+  return static_cast<ScheduleKind>(
+      base::position_of(kScheduleKinds, name, "the schedule of the learning rate"));
 }
 
 void check(const Schedule& s) {

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <tessera/error.h>
 #include <tessera/io.h>
 #include <tessera/layers.h>
@@ -12,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "base/names.h"
 #include "base/random.h"
 #include "operations/unfused.h"
 
@@ -34,14 +34,6 @@ constexpr uint32_t kValues = 0x6C617900;
 constexpr uint32_t kPlaces = 0x6C617901;
 constexpr uint32_t kLengths = 0x6C617902;
 constexpr uint32_t kSigns = 0x6C617903;
-
-size_t layers_position_of(std::span<const std::string_view> names, std::string_view name,
-                          std::string_view what) {
-  const auto found = std::ranges::find(names, name);
-  if (found == names.end())
-    throw UsageError(fmt::format("the {} '{}' is unknown; there are {}", what, name, fmt::join(names, ", ")));
-  return static_cast<size_t>(found - names.begin());
-}
 
 /// The length of n normal numbers from one of them (Wilson and Hilferty's approximation).
 double chi(uint32_t n, double normal) {
@@ -262,10 +254,12 @@ std::string_view name_of(LayerStructure structure) { return kStructures.at(stati
 
 std::string_view name_of(Form form) { return kForms.at(static_cast<size_t>(form)); }
 
-Form form_named(std::string_view name) { return static_cast<Form>(layers_position_of(kForms, name, "form")); }
+Form form_named(std::string_view name) {
+  return static_cast<Form>(base::position_of(kForms, name, "the form"));
+}
 
 LayerStructure layer_structure_named(std::string_view name) {
-  return static_cast<LayerStructure>(layers_position_of(kStructures, name, "structure"));
+  return static_cast<LayerStructure>(base::position_of(kStructures, name, "the structure"));
 }
 
 Layer linear_layer(Graph& graph, const std::string& name, Value x, uint32_t outputs,

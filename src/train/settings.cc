@@ -1,14 +1,13 @@
 #include "train/settings.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <tessera/error.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/names.h"
 #include "data/samples.h"
 #include "graph/transforms/updates.h"
 
@@ -24,14 +23,6 @@ constexpr std::array<std::string_view, 7> kOptimizers = {"sgd",   "momentum", "n
 constexpr std::array<std::string_view, 3> kDropGrowKinds = {"none", "set", "rigl"};
 constexpr std::array<std::string_view, 5> kActivations = {"relu", "gelu", "tanh", "sigmoid", "none"};
 
-template <class Names>
-size_t index_of(const Names& names, std::string_view name, std::string_view what) {
-  const auto found = std::ranges::find(names, name);
-  if (found == names.end())
-    throw UsageError(fmt::format("{} '{}' is unknown; there are {}", what, name, fmt::join(names, ", ")));
-  return static_cast<size_t>(found - names.begin());
-}
-
 void check_network(const TrainingSettings& s) {
   constexpr uint32_t kWidest = 1 << 20;
   constexpr uint32_t kMostClasses = 256;
@@ -44,7 +35,7 @@ void check_network(const TrainingSettings& s) {
   graph::require_setting(s.layers.back() >= 2 && s.layers.back() <= kMostClasses,
                          "the size of the last layer, the classes,", s.layers.back(),
                          fmt::format("from 2 to {}", kMostClasses));
-  index_of(kActivations, s.activation, "the activation");
+  base::position_of(kActivations, s.activation, "the activation");
   train::check_dropout(s.dropout);
   if (s.kind == LayerKind::dense) return;
   if (s.layers.size() == 2)
@@ -78,16 +69,16 @@ std::string_view name_of(OptimizerKind kind) { return kOptimizers.at(static_cast
 std::string_view name_of(DropGrowKind kind) { return kDropGrowKinds.at(static_cast<size_t>(kind)); }
 
 LayerKind layer_kind_named(std::string_view name) {
-  return static_cast<LayerKind>(index_of(kLayerKinds, name, "the kind of layers"));
+  return static_cast<LayerKind>(base::position_of(kLayerKinds, name, "the kind of layers"));
 }
 Recipe recipe_named(std::string_view name) {
-  return static_cast<Recipe>(index_of(kRecipes, name, "the recipe"));
+  return static_cast<Recipe>(base::position_of(kRecipes, name, "the recipe"));
 }
 OptimizerKind optimizer_named(std::string_view name) {
-  return static_cast<OptimizerKind>(index_of(kOptimizers, name, "the optimizer"));
+  return static_cast<OptimizerKind>(base::position_of(kOptimizers, name, "the optimizer"));
 }
 DropGrowKind drop_grow_named(std::string_view name) {
-  return static_cast<DropGrowKind>(index_of(kDropGrowKinds, name, "the schedule"));
+  return static_cast<DropGrowKind>(base::position_of(kDropGrowKinds, name, "the schedule"));
 }
 
 double DropGrowSchedule::fraction(uint64_t step, uint64_t steps) const {

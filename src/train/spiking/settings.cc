@@ -1,7 +1,6 @@
 #include "train/spiking/settings.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <tessera/error.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/names.h"
 #include "data/samples.h"
 #include "graph/transforms/updates.h"
 #include "train/settings.h"
@@ -40,10 +40,7 @@ std::string_view name_of(ResetGradient gradient) { return kResetGradients.at(sta
 std::string_view name_of(SpikingLoss loss) { return kLosses.at(static_cast<size_t>(loss)); }
 
 SpikingLoss spiking_loss_named(std::string_view name) {
-  const auto found = std::ranges::find(kLosses, name);
-  if (found == kLosses.end())
-    throw UsageError(fmt::format("the loss '{}' is unknown; there are {}", name, fmt::join(kLosses, ", ")));
-  return static_cast<SpikingLoss>(found - kLosses.begin());
+  return static_cast<SpikingLoss>(base::position_of(kLosses, name, "the loss"));
 }
 
 SpikingTrainingSettings usual_settings(std::string_view dataset) {
