@@ -54,14 +54,7 @@ AtomicFile::~AtomicFile() {
   forget_unfinished(slot_);
 }
 
-void AtomicFile::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail(path_, "cannot write: {}", std::strerror(errno));
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
-}
+void AtomicFile::write(std::span<const std::byte> bytes) { write_all(descriptor_, bytes, path_); }
 
 void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) fail(path_, "cannot write: {}", std::strerror(errno));

@@ -49,14 +49,7 @@ AtomicFolder::File::~File() {
   forget_unfinished(slot_);
 }
 
-void AtomicFolder::File::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail(shown_, "cannot write: {}", std::strerror(errno));
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
-}
+void AtomicFolder::File::write(std::span<const std::byte> bytes) { write_all(descriptor_, bytes, shown_); }
 
 void AtomicFolder::File::finish() {
   if (::fsync(descriptor_) != 0 || ::close(std::exchange(descriptor_, -1)) != 0) {

@@ -5,8 +5,11 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 
 #include "io/atomic_file.h"
+#include "io/fail.h"
 
 namespace tessera::io {
 namespace {
@@ -28,6 +31,15 @@ size_t note_unfinished(const char* path) {
 
 void forget_unfinished(size_t slot) {
   if (slot < kSlots) unfinished[slot] = nullptr;
+}
+
+void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) fail(path, "cannot write: {}", std::strerror(errno));
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
 }
 
 void sync_folder(const std::string& folder) {
