@@ -207,7 +207,7 @@ Attributes attributes_of(const Loop& loop, const Graph& body) {
   if (loop.pipeline.kind != PipelineKind::sequential)
     attributes["pipeline"] = std::string(name_of(loop.pipeline.kind));
   if (const auto& stages = loop.pipeline.recomputed; !stages.empty())
-    attributes["recomputed"] = std::vector<int64_t>(stages.begin(), stages.end());
+    attributes["recomputed"] = as_integers(stages);
   return attributes;
 }
 

@@ -256,6 +256,11 @@ void require_float(const Signature& signature, const TensorType& value);
 /// Throws UsageError unless an input has this type.
 void require_type(const Signature& signature, const TensorType& given, std::string_view name,
                   const TensorType& wanted);
+/// Numbers as an attribute.
+template <class Numbers>
+std::vector<int64_t> as_integers(const Numbers& numbers) {
+  return {numbers.begin(), numbers.end()};
+}
 /// The attribute "shape". Throws UsageError for invalid sizes.
 Shape shape_of(const Signature& signature);
 

@@ -218,7 +218,7 @@ std::vector<Value> decompose_interpolate(const Decomposition& d) {
 Gradients apply_other(const Differentiation& d, const char* operation) {
   Attributes attributes = d.node.attributes;
   const Shape sizes = sizes_of_image(d.input(0).type());
-  attributes["sizes"] = std::vector<int64_t>(sizes.begin(), sizes.end());
+  attributes["sizes"] = as_integers(sizes);
   return {d.graph.apply(operation, {*d.dy[0]}, std::move(attributes))[0]};
 }
 
@@ -250,7 +250,7 @@ std::vector<Case> interpolate_gradient_cases() {
     const Shape sizes = sizes_of_image(c.inputs[0]);
     const Node node{.attributes = c.attributes};
     c.inputs[0] = with_spatial_sizes(c.inputs[0], wanted_sizes(node));
-    c.attributes["sizes"] = std::vector<int64_t>(sizes.begin(), sizes.end());
+    c.attributes["sizes"] = as_integers(sizes);
   }
   return all;
 }

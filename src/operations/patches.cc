@@ -249,7 +249,7 @@ Value patches(Value x, const Convolution& window) {
 Value fold(Value x, const Convolution& window, const Shape& sizes) {
   if (window.groups != 1) throw UsageError(fmt::format("fold: {} groups: all see the same", window.groups));
   Attributes attributes = attributes_of("fold", window);
-  attributes["size"] = std::vector<int64_t>(sizes.begin(), sizes.end());
+  attributes["size"] = as_integers(sizes);
   return x.owner().apply("fold", {x}, std::move(attributes))[0];
 }
 

@@ -104,8 +104,6 @@ void lower_permute(Lowering& l, const Node& node) {
         {in, out});
 }
 
-std::vector<int64_t> as_list(const Shape& shape) { return {shape.begin(), shape.end()}; }
-
 /// A permutation of the result: another one of the input, or none.
 std::optional<Node> compose(const Graph& graph, const Node& own, const Node& next) {
   if (own.attributes.contains("shape") || next.attributes.contains("view")) return {};
@@ -116,7 +114,7 @@ std::optional<Node> compose(const Graph& graph, const Node& own, const Node& nex
   both.attributes = next.attributes;
   if (std::ranges::is_sorted(dims)) {
     both.operation = &find_operation("reshape");
-    both.attributes = {{"shape", as_list(graph.type(next.outputs[0]).shape)}};
+    both.attributes = {{"shape", as_integers(graph.type(next.outputs[0]).shape)}};
     return both;
   }
   both.attributes["dims"] = std::move(dims);
@@ -132,7 +130,7 @@ std::optional<Node> absorb_permute(const Graph& graph, const Node& own, const No
   const TensorType& result = graph.type(next.outputs[0]);
   if (!dimensions_of_columns(permuted, result.cols())) return {};
   Node both = own;
-  both.attributes["shape"] = as_list(result.shape);
+  both.attributes["shape"] = as_integers(result.shape);
   both.outputs = next.outputs;
   return both;
 }
@@ -245,7 +243,7 @@ std::optional<Node> absorb_permutation(const Graph& graph, const Node& own, cons
   if (!dimensions_of_columns(view, in.cols())) return {};
   Node both = next;
   both.inputs = own.inputs;
-  both.attributes["view"] = as_list(view);
+  both.attributes["view"] = as_integers(view);
   return both;
 }
 

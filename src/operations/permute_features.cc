@@ -68,8 +68,7 @@ constexpr Operation kPermuteFeatures[] = {
 std::span<const Operation> permute_features_operations() { return kPermuteFeatures; }
 
 Value permute_features(Value x, const std::vector<uint32_t>& permutation) {
-  return x.owner().apply("permute_features", {x},
-                         {{"permutation", std::vector<int64_t>(permutation.begin(), permutation.end())}})[0];
+  return x.owner().apply("permute_features", {x}, {{"permutation", as_integers(permutation)}})[0];
 }
 
 }  // namespace tessera::graph

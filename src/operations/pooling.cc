@@ -271,7 +271,7 @@ std::vector<Case> mean_gradient_cases() {
   for (Case& c : all) {
     const Shape sizes = sizes_of_image(c.inputs[0]);
     c.inputs = {result_of(c)};
-    c.attributes["size"] = std::vector<int64_t>(sizes.begin(), sizes.end());
+    c.attributes["size"] = as_integers(sizes);
   }
   return all;
 }
@@ -279,7 +279,7 @@ std::vector<Case> mean_gradient_cases() {
 Attributes with_size(const Node& node, const TensorType& x) {
   Attributes attributes = node.attributes;
   const Shape sizes = sizes_of_image(x);
-  attributes["size"] = std::vector<int64_t>(sizes.begin(), sizes.end());
+  attributes["size"] = as_integers(sizes);
   return attributes;
 }
 

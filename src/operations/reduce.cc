@@ -278,7 +278,7 @@ std::span<const Operation> reduce_operations() { return kReduce; }
 
 Value expand(Value x, Shape shape) {
   if (x.shape() == shape) return x;
-  return x.owner().apply("expand", {x}, {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}})[0];
+  return x.owner().apply("expand", {x}, {{"shape", as_integers(shape)}})[0];
 }
 
 }  // namespace tessera::graph

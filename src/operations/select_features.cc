@@ -307,8 +307,7 @@ constexpr Operation kSelectFeatures[] = {{"select_features",
 std::span<const Operation> select_features_operations() { return kSelectFeatures; }
 
 Value select_features(Value x, const std::vector<uint32_t>& places) {
-  return x.owner().apply("select_features", {x},
-                         {{"places", std::vector<int64_t>(places.begin(), places.end())}})[0];
+  return x.owner().apply("select_features", {x}, {{"places", as_integers(places)}})[0];
 }
 
 Value sum_neighbours(Value x, uint32_t neighbours) {

@@ -405,7 +405,7 @@ Value transpose(Value x) { return x.owner().apply("transpose", {x})[0]; }
 
 Value reshape(Value x, Shape shape) {
   if (x.shape() == shape) return x;
-  return x.owner().apply("reshape", {x}, {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}})[0];
+  return x.owner().apply("reshape", {x}, {{"shape", as_integers(shape)}})[0];
 }
 
 Value slice(Value x, uint32_t dim, uint32_t begin, uint32_t end) {

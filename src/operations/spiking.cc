@@ -482,17 +482,15 @@ SpikingResults spiking(const Spikes& in, const std::vector<SpikingLayer>& layers
       in.ids, in.num, scalar(options.gradient_threshold, -std::numeric_limits<float>::infinity(), Type::f32),
       scalar(options.most_listed, 1 << 16, Type::u32), scalar(options.step, 0, Type::u32)};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  const Attributes attributes = {
-      {"layers", words_of(layers)},
-      {"batch", int64_t{in.batch}},
-      {"capacities", std::vector<int64_t>(options.capacities.begin(), options.capacities.end())},
-      {"learns_dynamics", int64_t{options.learns_dynamics}},
-      {"seed", static_cast<int64_t>(options.seed)},
-      {"stream", static_cast<int64_t>(graph.nodes().size())},
-      {"expected_input_activity", options.expected_input_activity},
-      {"expected_activity", options.expected_activity},
-      {"neurons_per_tile",
-       std::vector<int64_t>(options.neurons_per_tile.begin(), options.neurons_per_tile.end())}};
+  const Attributes attributes = {{"layers", words_of(layers)},
+                                 {"batch", int64_t{in.batch}},
+                                 {"capacities", as_integers(options.capacities)},
+                                 {"learns_dynamics", int64_t{options.learns_dynamics}},
+                                 {"seed", static_cast<int64_t>(options.seed)},
+                                 {"stream", static_cast<int64_t>(graph.nodes().size())},
+                                 {"expected_input_activity", options.expected_input_activity},
+                                 {"expected_activity", options.expected_activity},
+                                 {"neurons_per_tile", as_integers(options.neurons_per_tile)}};
   const std::vector<Value> outputs = graph.apply("spiking", inputs, attributes);
   Node node;
   node.attributes = attributes;

@@ -361,10 +361,8 @@ Value toeplitz(Value x, Value c, uint32_t outputs) {
 
 Value fastfood(Value x, Value s, Value g, Value b, const Fastfood& of, Form form) {
   if (form == Form::unfused) return unfused_fastfood(x, s, g, b, of);
-  return x.owner().apply(
-      "fastfood", {x, s, g, b},
-      {{"outputs", int64_t{of.outputs}},
-       {"permutation", std::vector<int64_t>(of.permutation.begin(), of.permutation.end())}})[0];
+  return x.owner().apply("fastfood", {x, s, g, b},
+                         {{"outputs", int64_t{of.outputs}}, {"permutation", as_integers(of.permutation)}})[0];
 }
 
 }  // namespace tessera::graph

@@ -100,7 +100,7 @@ class Mover {
     if (!moves_nothing(x.shape(), order)) return permute(x, {order.begin(), order.end()});
     // An operation of its own, even if it changes nothing: it becomes another one's value.
     const Shape shape = in_order(x.shape(), order);
-    return graph_.apply("reshape", {x}, {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}})[0];
+    return graph_.apply("reshape", {x}, {{"shape", as_integers(shape)}})[0];
   }
 
   /// What is added computes the result of a node instead of it.
