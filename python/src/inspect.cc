@@ -49,9 +49,9 @@ Zeros zeros_of_array(nb::handle weight, uint32_t rows) {
   return zeros_of(data, type, static_cast<uint32_t>(m), static_cast<uint32_t>(k), stride, {.n = rows});
 }
 
-Zeros zeros_of_matrix(const SparseMatrix& weight, uint32_t rows) {
+Zeros zeros_of_matrix(const SparseMatrix& weight, uint32_t rows, const std::string& type) {
   sparse::validate(weight.pattern);
-  return zeros_of(sparse::cover(weight.pattern, 1), Type::f32, {.n = rows});
+  return zeros_of(sparse::cover(weight.pattern, 1), type_named(type), {.n = rows});
 }
 
 /// Can be interrupted between tensors.
@@ -108,7 +108,8 @@ void bind_zeros(nb::module_& m) {
       });
   m.attr("GAIN") = ops::kMostOfDense;
   m.def("zeros_of_array", &zeros_of_array, "weight"_a, "rows"_a);
-  m.def("zeros_of_matrix", &zeros_of_matrix, "weight"_a, "rows"_a, nb::call_guard<nb::gil_scoped_release>());
+  m.def("zeros_of_matrix", &zeros_of_matrix, "weight"_a, "rows"_a, "type"_a = "f32",
+        nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from tessera._layers import GAIN, LayerReport
 from tessera._matrices import Matrix
+from tessera._prepared import STORED_TYPES
 from tessera._tessera import Zeros
-from tessera._zeros import zeros_of
+from tessera._zeros import zeros_of, zeros_of_matrix
+from tessera.graph._aten import type_of
 from tessera.graph._graph import Graph
 from tessera.graph._values import linear
 
@@ -56,23 +59,22 @@ class Choice:
 
     def form_of(self, name: str, weight: Tensor, rows: int) -> Matrix | None:
         """The sparse form of a weight [out, in]; None: dense."""
-        array = weight.detach().float().contiguous().numpy()
         if name not in self._forms:
-            matrix, report = choose(name, array, rows, self.measure)
+            matrix, report = choose(name, weight, rows, self.measure)
             self._forms[name] = None if matrix is None else _Pattern.of(matrix)
             self.layers.append(report)
             return matrix
         pattern = self._forms[name]
-        return None if pattern is None else pattern.matrix(array)
+        return None if pattern is None else pattern.matrix(weight.detach().float().contiguous().numpy())
 
-    def note(self, name: str, matrix: Matrix, rows: int) -> None:
+    def note(self, name: str, matrix: Matrix, rows: int, dtype: torch.dtype) -> None:
         """A weight that is sparse already."""
         if name in self._forms:
             return
         self._forms[name] = _Pattern.of(matrix)
-        dense, sparse, _ = predict(matrix, rows)
+        dense, sparse, _ = predict(matrix, rows, dtype)
         if self.measure:
-            dense, sparse = _measured(matrix, rows)
+            dense, sparse = _measured(matrix, rows, dtype)
         report = LayerReport(name, matrix.shape, _stored(matrix), True, "", dense, sparse, matrix.block_size, rows)
         self.layers.append(report)
 
@@ -80,12 +82,12 @@ class Choice:
         """A weight [out, in] of which no sparse form is possible; 0 rows: there are no times."""
         if any(each.name == name for each in self.layers):
             return
-        array = weight.detach().float().contiguous().numpy()
-        density = np.count_nonzero(array) / max(1, array.size)
+        stored = _as_stored(weight)
+        density = int(stored.count_nonzero()) / max(1, stored.numel())
         dense = sparse = math.nan
-        if rows and array.size:
-            dense, sparse, _ = _predicted(zeros := zeros_of(array, rows=rows), zeros.best_block_size or 1)
-        shape = (array.shape[0], array.shape[1])
+        if rows and stored.numel():
+            dense, sparse, _ = _predicted(zeros := zeros_of(stored, rows=rows), zeros.best_block_size or 1)
+        shape = (stored.shape[0], stored.shape[1])
         self.layers.append(LayerReport(name, shape, density, False, reason, dense, sparse, 1, rows))
 
     def forget(self) -> None:
@@ -104,27 +106,34 @@ class Choice:
         return values if np.count_nonzero(values) == np.count_nonzero(weight) else None
 
 
-def choose(name: str, weight: NDArray[np.float32], rows: int, measure: bool) -> tuple[Matrix | None, LayerReport]:
+def choose(name: str, weight: Tensor, rows: int, measure: bool) -> tuple[Matrix | None, LayerReport]:
     """The sparse form of a weight [out, in] for products of `rows` rows, or None, and why."""
-    zeros = zeros_of(weight, rows=rows)
+    stored = _as_stored(weight)
+    zeros = zeros_of(stored, rows=rows)
     shape, b = (weight.shape[0], weight.shape[1]), zeros.best_block_size or 1
     dense, sparse, reason = _predicted(zeros, b)
     if zeros.density == 1:
         return None, LayerReport(name, shape, 1.0, False, reason, dense, math.nan, 1, rows)
-    matrix = Matrix.of(weight, b)
+    matrix = Matrix.of(stored.float().numpy(), b)
     if measure:
-        dense, sparse = _measured(matrix, rows)
+        dense, sparse = _measured(matrix, rows, stored.dtype)
         reason = "" if sparse <= GAIN * dense else reason or "measured to be no faster"
     report = LayerReport(name, shape, _stored(matrix), not reason, reason, dense, sparse, b, rows)
     return None if reason else matrix, report
 
 
-def predict(matrix: Matrix, rows: int) -> tuple[float, float, str]:
+def predict(matrix: Matrix, rows: int, dtype: torch.dtype) -> tuple[float, float, str]:
     """Seconds of products of `rows` rows, dense and in the blocks of a matrix, and why these do not pay.
 
     Those of blocks are NaN where they cannot be fastest.
     """
-    return _predicted(zeros_of(matrix, rows=rows), matrix.block_size)
+    return _predicted(zeros_of_matrix(matrix, rows, type_of(dtype)), matrix.block_size)
+
+
+def _as_stored(weight: Tensor) -> Tensor:
+    """Its values in the type in which products have them, with contiguous rows."""
+    weight = weight.detach().contiguous()
+    return weight if weight.dtype in STORED_TYPES else weight.float()
 
 
 def _predicted(zeros: Zeros, block_size: int) -> tuple[float, float, str]:
@@ -142,17 +151,21 @@ def _stored(matrix: Matrix) -> float:
     return len(matrix.col_indices) * matrix.block_size**2 / (matrix.shape[0] * matrix.shape[1])
 
 
-def _measured(matrix: Matrix, rows: int) -> list[float]:
-    """Seconds of a product, dense and sparse."""
-    sessions = []
+def _measured(matrix: Matrix, rows: int, dtype: torch.dtype) -> list[float]:
+    """Seconds of a product, dense and sparse, of weights and activations in this type."""
+    stored, sessions = type_of(dtype), []
     for form in (None, matrix):
         graph = Graph()
-        x = graph.input("x", (rows, matrix.shape[1]))
-        w = graph.parameter("w", matrix.shape) if form is None else graph.sparse_parameter("w", form)
+        x = graph.input("x", (rows, matrix.shape[1]), stored)
+        if form is None:
+            w = graph.parameter("w", matrix.shape, dtype=stored)
+        else:
+            w = graph.sparse_parameter("w", form, dtype=stored)
         graph.output("y", linear(x, w))
         sessions.append(graph.session())
     array = np.random.default_rng(0).standard_normal((rows, matrix.shape[1]), dtype=np.float32)
-    return least_seconds([lambda each=each: each.run(array) for each in sessions])  # type: ignore[misc]
+    given = torch.from_numpy(array).to(dtype)
+    return least_seconds([lambda each=each: each.run(given) for each in sessions])  # type: ignore[misc]
 
 
 def least_seconds(jobs: Sequence[Callable[[], object]]) -> list[float]:

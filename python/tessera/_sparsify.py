@@ -57,7 +57,7 @@ def sparsify_(
             report.layers.append(LayerReport(name, shape, asked, False, obstacle, math.nan, math.nan, block_size, rows))
             continue
         sparse = SparseLinear.from_dense(layer, density=density, block_size=block_size, dynamic=dynamic)
-        before, after, reason = predict(_matrix(sparse), rows)
+        before, after, reason = predict(_matrix(sparse), rows, layer.weight.dtype)
         if measure:
             before, after = _measured(layer, sparse, rows)
             reason = "" if after <= GAIN * before else reason or "measured to be no faster"

@@ -37,6 +37,11 @@ def zeros_of(weight: Any, *, rows: int = 128) -> Zeros:
     return _tessera.zeros_of_array(weight, rows)
 
 
+def zeros_of_matrix(matrix: Matrix, rows: int, dtype: str) -> Zeros:
+    """The same of a matrix whose values are stored in a type: "f32", "f16" or "bf16"."""
+    return _tessera.zeros_of_matrix(matrix, _rows(rows), dtype)
+
+
 def _is_sparse(weight: Any) -> bool:
     return hasattr(weight, "layout") and str(weight.layout) != "torch.strided"
 

@@ -55,8 +55,17 @@ def test_sparse_layers_stay_sparse():
     assert compiled.report.layers[0].is_sparse
 
 
-def test_times_are_measured_if_that_is_wanted():
-    compiled = tessera.compile(network(), torch.randn(64, SIZE), measure=True)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_times_are_measured_if_that_is_wanted(dtype, monkeypatch):
+    types, add_input = [], tessera.graph.Graph.input
+
+    def noted(graph, name, shape, dtype="f32"):
+        types.append(dtype)
+        return add_input(graph, name, shape, dtype)
+
+    monkeypatch.setattr(tessera.graph.Graph, "input", noted)
+    compiled = tessera.compile(network().to(dtype), torch.randn(64, SIZE).to(dtype), measure=True)
+    assert len(types) == 3 and len(set(types)) == 1  # the model, and the products that were measured
     first, second = compiled.report.layers
     assert compiled.report.is_measured and first.dense_seconds > 0 and first.sparse_seconds > 0
     assert first.is_sparse == (first.speedup >= 1 / 0.9) and second.dense_seconds > 0
@@ -84,8 +93,11 @@ def test_weights_of_16_bits(dtype):
     compiled = tessera.compile(model, x)
     y = compiled(x)
     assert y.dtype == dtype
-    assert compiled.report.layers[0].is_sparse or dtype == torch.bfloat16  # which processors may multiply faster
     torch.testing.assert_close(y, model(x).detach(), rtol=0.05, atol=0.05)
+    layer, zeros = compiled.report.layers[0], tessera.zeros_of(model[0].weight, rows=64)
+    assert (layer.is_sparse, layer.dense_seconds) == (zeros.pays, zeros.dense_seconds)
+    model[0] = tnn.SparseLinear.from_dense(model[0], density=None, block_size=1)
+    assert tessera.compile(model, x).report.layers[0].dense_seconds == zeros.dense_seconds
 
 
 def test_transformers_in_bfloat16_are_as_close_as_their_types():

@@ -39,7 +39,7 @@ class Weights(Protocol):
     def form_of(self, name: str, weight: Tensor, rows: int) -> Matrix | None:
         """The sparse form of [out, in], whose product has `rows` rows; None: dense."""
 
-    def note(self, name: str, matrix: Matrix, rows: int) -> None:
+    def note(self, name: str, matrix: Matrix, rows: int, dtype: torch.dtype) -> None:
         """A weight that is sparse already."""
 
     def leave(self, name: str, weight: Tensor, rows: int, reason: str) -> None:

@@ -108,7 +108,7 @@ def _sparse_linear(call: Call, x: Any, weight: Any, *arguments: Any) -> Value:
     blocks = stored(crow.tensor, col.tensor)
     matrix = Matrix(shape, block_size, crow.tensor.numpy(), blocks.numpy(), np.asarray(values))
     if call.weights is not None:
-        call.weights.note(weight.name, matrix, math.prod(call.shape[:-1]))
+        call.weights.note(weight.name, matrix, math.prod(call.shape[:-1]), weight.tensor.dtype)
     y = ops.linear(value_of(x), weight.sparse(matrix, col.tensor.numel() if dynamic else None), value_of(bias))
     functions: dict[str, Callable[[Value], Value]] = {"none": lambda v: v, "relu": ops.relu, "gelu": ops.gelu}
     return functions[activation](y)
