@@ -30,7 +30,7 @@ from tessera._tessera import InspectedModel, Machine, Zeros
 from tessera._zeros import inspect, zeros_of
 
 if TYPE_CHECKING:
-    from tessera import nn, snn, sparse
+    from tessera import nn, onnx, snn, sparse, text
     from tessera._backend import backend
     from tessera._compile import compile
     from tessera._sparsify import sparsify_
@@ -62,6 +62,7 @@ __all__ = [
     "load",
     "load_images",
     "nn",
+    "onnx",
     "pack",
     "permute_packed",
     "profile_product",
@@ -72,13 +73,14 @@ __all__ = [
     "sparse",
     "sparsify_",
     "synthetic_images",
+    "text",
     "zeros_of",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs PyTorch when it is used."""
-    if name in ("nn", "snn", "sparse"):
+    """Import what needs PyTorch, or is a program too, when it is used."""
+    if name in ("nn", "onnx", "snn", "sparse", "text"):
         return importlib.import_module(f"tessera.{name}")
     if name in ("backend", "compile", "sparsify_"):
         return getattr(importlib.import_module(f"tessera._{name.rstrip('_')}"), name)

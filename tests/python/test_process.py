@@ -25,6 +25,12 @@ def test_imports_numpy_alone():
     assert result.stdout.strip() == "[]", result.stderr
 
 
+def test_modules_are_imported_when_they_are_used():
+    code = "import sys, tessera; print([each.__name__ for each in (tessera.onnx, tessera.text)], 'torch' in sys.modules)"
+    result = run(code)
+    assert result.stdout.strip() == "['tessera.onnx', 'tessera.text'] False", result.stderr
+
+
 def test_scripts_end_silently():
     """With tensors alive whose gradients the package computes."""
     pytest.importorskip("torch")
