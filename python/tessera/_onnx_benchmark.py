@@ -37,7 +37,7 @@ def benchmark(
     Engines that are not installed are left out.
     """
     threads = threads or get_num_threads()
-    session = InferenceSession(model, shapes, threads)
+    session = InferenceSession(model, shapes=shapes, threads=threads)
     feed = _random_feed(session, np.random.default_rng(seed))
     makers: dict[str, Callable[[], Run]] = {
         "tessera": lambda: (lambda given: session.run(None, given)),

@@ -64,7 +64,9 @@ def load(
     `most_computed` elements. Raises RuntimeError, naming the file, for one that is malformed, and UnsupportedModelError,
     which lists all operators that are missing and where they are.
     """
-    return InferenceSession(model, shapes, threads, sparse=sparse, max_shapes=max_shapes, most_computed=most_computed)
+    return InferenceSession(
+        model, shapes=shapes, threads=threads, sparse=sparse, max_shapes=max_shapes, most_computed=most_computed
+    )
 
 
 @dataclass(eq=False)
@@ -77,22 +79,23 @@ class _Prepared:
 class InferenceSession:
     """A model ready to run: see `load`. Calls may come from several threads, and take turns.
 
-    `sess_options`, `providers` and `provider_options`, which ONNX Runtime takes, say nothing here.
+    `sess_options`, `providers` and `provider_options`, which ONNX Runtime takes in these places, say nothing here.
     """
 
     def __init__(
         self,
         model: str | os.PathLike[str] | bytes,
+        sess_options: object = None,
+        providers: Sequence[object] | None = None,
+        provider_options: Sequence[object] | None = None,
+        *,
         shapes: Mapping[str, Sequence[int] | int] | None = None,
         threads: int = 0,
-        *,
         sparse: bool = True,
         max_shapes: int = 8,
         most_computed: int = 2**27,
-        sess_options: object = None,
-        providers: object = None,
-        provider_options: object = None,
     ) -> None:
+        _require_options(sess_options, providers, provider_options)
         self._threads = checked_threads(threads)
         self._sparse = sparse
         self._most_computed = whole_number("most_computed", most_computed, 0, 2**40)
@@ -121,6 +124,10 @@ class InferenceSession:
     def get_outputs(self) -> list[ValueInfo]:
         """The outputs, in their order."""
         return [ValueInfo._of(each) for each in self._model.outputs]
+
+    def get_providers(self) -> list[str]:
+        """What computes, as ONNX Runtime calls it: the CPU, whatever the providers asked for."""
+        return ["CPUExecutionProvider"]
 
     @property
     def operators(self) -> dict[str, int]:
@@ -216,6 +223,15 @@ class InferenceSession:
 
     def __repr__(self) -> str:
         return f"<InferenceSession({', '.join(map(repr, self._inputs))}) -> ({', '.join(map(repr, self._model.outputs))})>"
+
+
+def _require_options(sess_options: object, providers: object, provider_options: object) -> None:
+    """Raise TypeError for what ONNX Runtime does not take, such as shapes in the place of options."""
+    if isinstance(sess_options, (Mapping, int)):
+        raise TypeError(f"sess_options is {sess_options!r}: give shapes= and threads= by name, or use tessera.onnx.load()")
+    for name, given in (("providers", providers), ("provider_options", provider_options)):
+        if given is not None and (isinstance(given, str) or not isinstance(given, Sequence)):
+            raise TypeError(f"{name} is {given!r}; it is a list, as for ONNX Runtime")
 
 
 def _report_of(layer: Any) -> LayerReport:

@@ -82,6 +82,18 @@ def test_runs_as_users_of_onnx_runtime_know() -> None:
         session.run(None, {"x": np.zeros((1, 3), np.int64)})
 
 
+def test_takes_the_options_of_onnx_runtime() -> None:
+    data = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": ("n", 2)}, ["y"], {})
+    session = tessera.onnx.InferenceSession(data, object(), ["CUDAExecutionProvider", ("CPUExecutionProvider", {})], [{}, {}])
+    assert session.prepared_shapes() is None and session.get_providers() == ["CPUExecutionProvider"]
+    np.testing.assert_array_equal(session.run(["y"], {"x": np.float32([[1, -1]])}, None), [[[1, 0]]])
+    shaped = tessera.onnx.InferenceSession(data, sess_options=None, providers=None, shapes={"n": 3}, threads=1)
+    assert shaped.prepared_shapes() == {"x": (3, 2)}
+    for wrong in (({"n": 3},), (None, 1), (None, "CPUExecutionProvider"), (None, None, {})):
+        with pytest.raises(TypeError, match="sess_options is|providers is|provider_options is"):
+            tessera.onnx.InferenceSession(data, *wrong)
+
+
 def test_keeps_zeros_where_that_pays() -> None:
     generator = np.random.default_rng(0)
     weight = generator.standard_normal((512, 512), dtype=np.float32)
