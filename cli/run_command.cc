@@ -114,19 +114,11 @@ Statistics statistics_of(const std::vector<double>& values) {
   return statistics;
 }
 
-std::string layers_text(const onnx::ImportedModel& model) {
-  report::Table table({"layer", "outputs × inputs", "rows", "density", "dense", "sparse", "block", ""},
-                      {0, 1, 7});
-  for (const onnx::LayerChoice& layer : model.layers) {
-    const Zeros& z = layer.zeros;
-    const bool has_times = z.reason != NoGain::not_a_product;
-    table.add({layer.name, fmt::format("{} × {}", z.rows, z.cols), std::to_string(layer.rows),
-               fmt::format("{:.3g}", z.density), has_times ? seconds_text(z.dense_seconds) : "",
-               has_times ? seconds_text(z.sparse_seconds) : "",
-               has_times ? std::to_string(z.best_block_size) : "",
-               layer.is_sparse ? "sparse" : std::string(layer.why_dense())});
-  }
-  return model.layers.empty() ? "" : table.text() + "\n";
+std::vector<report::LayerRow> layer_rows_of(const onnx::ImportedModel& model) {
+  std::vector<report::LayerRow> layers;
+  for (const onnx::LayerChoice& layer : model.layers)
+    layers.push_back({layer.name, layer.rows, layer.zeros, layer.is_sparse, std::string(layer.why_dense())});
+  return layers;
 }
 
 std::string operations_text(const graph::RunCost& cost) {
@@ -143,8 +135,9 @@ std::string operations_text(const graph::RunCost& cost) {
 }
 
 void print(const Run& run, const RunFlags& options, const Machine& machine) {
-  fmt::print("{}", layers_text(run.model));
+  if (!run.model.layers.empty()) fmt::print("{}\n", report::layers_table(layer_rows_of(run.model)).text());
   if (options.measure) fmt::print("{}", operations_text(run.cost));
+  fmt::print("{}\n", report::kinds_table(run.cost, options.measure ? "measured" : "predicted").text());
   report::Table table({"output", "type", "least", "mean", "most"}, {0, 1});
   for (const onnx::ValueType& output : run.model.outputs) {
     const Statistics statistics = statistics_of(run.outputs.at(output.name));
@@ -186,12 +179,15 @@ ordered_json json_of(const Run& run, const RunFlags& options, const Machine& mac
     for (const graph::OperationCost& each : run.cost.operations)
       operations.push_back(
           {{"operation", each.operation}, {"result", each.value}, {"seconds", each.seconds}});
+  ordered_json kinds = ordered_json::object();
+  for (const graph::KindCost& each : graph::seconds_by_kind(run.cost)) kinds[each.kind] = each.seconds;
   return {{"schema", 1},
           {"command", "run"},
           {"model", options.model.path},
           {"machine", machine.name()},
           {"seconds", run.seconds},
           {"predicted_seconds", run.predicted},
+          {"seconds_by_kind", kinds},
           {"bytes", run.cost.total_bytes},
           {"notes", run.model.notes},
           {"layers", layers},
@@ -207,8 +203,8 @@ void write_files(const Run& run, const RunFlags& options, const Machine& machine
     io::write_npy_array(file, shape, run.outputs.at(name), output->type.find("float") == std::string::npos);
   }
   if (!options.report.empty())
-    io::write_text(options.report,
-                   report::network_page(run.model.graph, run.cost, options.model.path, machine.name()));
+    io::write_text(options.report, report::network_page(run.model.graph, run.cost, options.model.path,
+                                                        machine.name(), layer_rows_of(run.model)));
 }
 
 int run(const RunFlags& options) {
@@ -237,7 +233,7 @@ Command add_run_command(CLI::App& app) {
   command.add_option("--machine", options->machine, machine_names() + ", or a machine's .toml file");
   command.add_flag("--measure", options->measure,
                    "Show where the time of a run goes, operation by operation");
-  command.add_option("--report", options->report, "Write a page: graph, time and memory (.html)");
+  command.add_option("--report", options->report, "Write a page: layers, time, memory and graph (.html)");
   add_common_options(command, options->common);
   command.footer(
       "\nExamples:\n"

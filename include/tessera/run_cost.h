@@ -12,6 +12,11 @@
 
 namespace tessera::graph {
 
+/// What operations do: their times are summed by it.
+enum class OperationKind : uint8_t { product, convolution, attention, elementwise, call, other };
+/// "products", "convolutions", …
+std::string_view name_of(OperationKind kind);
+
 /// Cost of an operation in one run.
 struct OperationCost {
   std::string operation;
@@ -19,6 +24,13 @@ struct OperationCost {
   double seconds = 0;
   double conversion_seconds = 0;         ///< of `seconds`, for converting between layouts
   std::map<std::string, double> cycles;  ///< by phase
+  OperationKind kind = OperationKind::other;
+};
+
+/// Seconds of all operations of a kind, or of conversions between layouts.
+struct KindCost {
+  std::string kind;
+  double seconds = 0;
 };
 
 /// A value that the program converts from one layout to another.
@@ -117,5 +129,9 @@ struct RunCost {
   std::vector<PlacementCost> placements;  ///< considered for a graph without stages and replicas
   std::vector<PassRecord> passes;         ///< how the program was made, in order
 };
+
+/// Where the time of the operations goes, the kind that takes longest first: "products", "attention", …, and
+/// "conversions of layouts", which the other kinds lack. Operations in functions count by themselves.
+std::vector<KindCost> seconds_by_kind(const RunCost& cost);
 
 }  // namespace tessera::graph

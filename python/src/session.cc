@@ -242,6 +242,15 @@ void bind_cost(nb::module_& m) {
       .def_ro("balance", &RunCost::balance)
       .def_ro("operations", &RunCost::operations)
       .def_ro("in_functions", &RunCost::in_functions)
+      .def_prop_ro(
+          "seconds_by_kind",
+          [](const RunCost& c) {
+            nb::dict seconds;
+            for (const graph::KindCost& each : graph::seconds_by_kind(c))
+              seconds[each.kind.c_str()] = each.seconds;
+            return seconds;
+          },
+          nb::sig("def seconds_by_kind(self) -> dict[str, float]"))
       .def_prop_ro("conversions",
                    [](const RunCost& c) {
                      std::vector<std::tuple<std::string, uint64_t, double>> conversions;

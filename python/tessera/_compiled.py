@@ -19,7 +19,7 @@ import numpy as np
 
 from tessera import _tessera
 from tessera._config import checked_threads
-from tessera._layers import SparsityReport
+from tessera._layers import SparsityReport, kinds_text
 from tessera.graph._estimate import Estimate
 from tessera.graph._graph import Graph
 from tessera.graph._session import Session
@@ -458,39 +458,16 @@ class CompiledModel:
         raise TypeError("a compiled model cannot be copied or pickled: save() it, and tessera.load() it where it is needed")
 
     def predicted_seconds(self) -> dict[str, float]:
-        """Of a call, by kind: products, convolutions, attention, conversions of layouts, other operations."""
-        session = self.first
-        return seconds_by_kind(Estimate(session._native.cost(), session._graph, session.machine, ""))
+        """Of a call, by kind: products, convolutions, attention, elementwise operations, conversions of layouts, others."""
+        return self.first._native.cost().seconds_by_kind
 
     def __str__(self) -> str:
-        seconds = self.predicted_seconds()
-        whole = sum(seconds.values())
-        unit, count = ("milliseconds", 1e3) if whole >= 1e-3 else ("microseconds", 1e6)
-        parts = ", ".join(f"{kind} {each * count:.2f}" for kind, each in seconds.items())
-        return f"{self.report}\n{unit} of a call: {whole * count:.2f}, of them {parts}"
+        return f"{self.report}\n{kinds_text(self.predicted_seconds())}"
 
     def __repr__(self) -> str:
         layers = self.report.layers
         sparse = sum(each.is_sparse for each in layers)
         return f"<CompiledModel({', '.join(self.interface.names)}): {sparse} of {len(layers)} layers sparse>"
-
-
-_KINDS = {
-    "linear": "products",
-    "matmul": "products",
-    "convolution": "convolutions",
-    "depthwise": "convolutions",
-    "attention": "attention",
-}
-
-
-def seconds_by_kind(estimate: Estimate) -> dict[str, float]:
-    """Seconds by kind of operation, the longest first."""
-    times = {"conversions of layouts": sum(each.conversion_seconds for each in estimate.operations)}
-    for operation in estimate.operations:
-        kind = _KINDS.get(operation.operation, "other operations")
-        times[kind] = times.get(kind, 0.0) + operation.seconds - operation.conversion_seconds
-    return dict(sorted(times.items(), key=lambda of: -of[1]))
 
 
 def load(path: str | os.PathLike[str], *, threads: int = 0) -> CompiledModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -75,6 +76,14 @@ class SparsityReport:
             return LayerReport(**{**fields, "shape": tuple(fields["shape"])})
 
         return SparsityReport(json["is_measured"], [layer(each) for each in json["layers"]])
+
+
+def kinds_text(seconds: Mapping[str, float]) -> str:
+    """Where the time of a call goes, by kind of operation."""
+    whole = sum(seconds.values())
+    unit, count = ("milliseconds", 1e3) if whole >= 1e-3 else ("microseconds", 1e6)
+    parts = ", ".join(f"{kind} {each * count:.2f}" for kind, each in seconds.items())
+    return f"{unit} of a call: {whole * count:.2f}, of them {parts}"
 
 
 def _milliseconds(seconds: float) -> str:

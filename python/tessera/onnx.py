@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tessera._config import checked_threads
-from tessera._layers import LayerReport, SparsityReport
+from tessera._layers import LayerReport, SparsityReport, kinds_text
 from tessera._tessera import OnnxModel, OnnxValue, UnsupportedModelError, whole_number
 from tessera.graph._estimate import Estimate
 from tessera.graph._graph import Graph
@@ -157,6 +157,12 @@ class InferenceSession:
             last = next(reversed(self._sessions), None)
         return None if last is None else {each.name: shape for each, shape in zip(self._inputs, last, strict=True)}
 
+    def predicted_seconds(self) -> dict[str, float]:
+        """Of a run of the shapes that were last prepared or run, by kind of operation; empty before the first."""
+        with self._lock:
+            last = next(reversed(self._sessions.values()), None)
+        return {} if last is None else last.session._native.cost().seconds_by_kind
+
     def measure(self, input_feed: Mapping[str, ArrayLike]) -> Estimate:
         """Run once, and return where the time went; outputs are lost."""
         arrays = self._arrays(input_feed)
@@ -218,8 +224,9 @@ class InferenceSession:
             return session
 
     def __str__(self) -> str:
+        seconds = self.predicted_seconds()
         notes = [f"note: {each}" for each in self.notes]
-        return "\n".join([str(self.report), *notes])
+        return "\n".join([str(self.report), *([kinds_text(seconds)] if seconds else []), *notes])
 
     def __repr__(self) -> str:
         return f"<InferenceSession({', '.join(map(repr, self._inputs))}) -> ({', '.join(map(repr, self._model.outputs))})>"

@@ -174,6 +174,8 @@ struct Traits {
   bool shards = false;
   /// Of a collective: whether it is over all micro-batches too, before any of them.
   bool over_step = false;
+  /// What it does, unless it is elementwise, a call or a loop.
+  OperationKind kind = OperationKind::other;
 };
 
 /// An operation of graphs. It has a lowering of its own, or is decomposed into other operations, which run

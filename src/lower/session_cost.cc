@@ -2,6 +2,8 @@
 #include <tessera/estimate.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <numeric>
 
 #include "lower/session_impl.h"
@@ -93,6 +95,14 @@ std::vector<Lifetime> lifetimes_of(const Graph& graph) {
   return sorted;
 }
 
+constexpr std::string_view kLayoutConversions = "conversions of layouts";
+
+OperationKind kind_of_operation(const Node& node) {
+  if (node.body) return is_loop(node) ? OperationKind::other : OperationKind::call;
+  const Traits& traits = node.operation->traits;
+  return traits.elementwise ? OperationKind::elementwise : traits.kind;
+}
+
 /// What a run took, or would take, by operation.
 class OperationCosts {
  public:
@@ -120,7 +130,7 @@ class OperationCosts {
                                 [&](const auto& sets) { return sets.hold(conversion.sets); }))
           conversions += times_of(conversion.sets);
       costs.push_back({std::string(node.operation->name), graph.info(node.outputs[0]).name, seconds(all),
-                       seconds(conversions), by_phase(all.cycles)});
+                       seconds(conversions), by_phase(all.cycles), kind_of_operation(node)});
     }
   }
 
@@ -191,6 +201,35 @@ double balance_of(const compiler::Executable& executable, const engine::Profile&
 }
 
 }  // namespace
+
+std::string_view name_of(OperationKind kind) {
+  constexpr std::array<std::string_view, 6> kNames = {
+      "products", "convolutions", "attention", "elementwise operations", "calls", "other operations"};
+  return kNames.at(static_cast<size_t>(kind));
+}
+
+std::vector<KindCost> seconds_by_kind(const RunCost& cost) {
+  std::map<std::string_view, double> seconds = {{kLayoutConversions, 0.0}};
+  double of_calls = 0;  // without what is in the functions
+  const auto add = [&](const OperationCost& operation) {
+    if (operation.kind == OperationKind::call) {
+      of_calls += operation.seconds;
+      return;
+    }
+    seconds[kLayoutConversions] += operation.conversion_seconds;
+    seconds[name_of(operation.kind)] += operation.seconds - operation.conversion_seconds;
+  };
+  for (const OperationCost& operation : cost.operations) add(operation);
+  for (const OperationCost& operation : cost.in_functions) {
+    add(operation);
+    of_calls -= operation.seconds;
+  }
+  if (of_calls > 0) seconds[name_of(OperationKind::other)] += of_calls;
+  std::vector<KindCost> kinds;
+  for (const auto& [kind, of_kind] : seconds) kinds.push_back({std::string(kind), of_kind});
+  std::ranges::stable_sort(kinds, std::greater<>(), &KindCost::seconds);
+  return kinds;
+}
 
 RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) const {
   const double clock = executable().machine.clock_hz;

@@ -561,28 +561,29 @@ bool attention_keeps_samples(const Divided& divided) {
   return true;
 }
 
-constexpr Operation kAttention[] = {
-    {.name = "attention",
-     .least_inputs = 3,
-     .most_inputs = 7,
-     .infer = infer_attention,
-     .gradient = attention_gradient,
-     .layouts = attention_layouts,
-     .lower = lower_attention,
-     .cases = attention_cases,
-     .traits = {.keeps_samples = attention_keeps_samples, .has_substreams = drops},
-     .decompose = decompose_attention,
-     .lowers_on = attention_lowers_on},
-    {.name = "attention_gradient",
-     .least_inputs = 6,
-     .most_inputs = 10,
-     .infer = infer_attention_gradient,
-     .layouts = row_layouts,
-     .lower = lower_attention_gradient,
-     .cases = attention_gradient_cases,
-     .traits = {.has_substreams = drops},
-     .decompose = decompose_attention_gradient,
-     .lowers_on = attention_lowers_on}};
+constexpr Operation kAttention[] = {{.name = "attention",
+                                     .least_inputs = 3,
+                                     .most_inputs = 7,
+                                     .infer = infer_attention,
+                                     .gradient = attention_gradient,
+                                     .layouts = attention_layouts,
+                                     .lower = lower_attention,
+                                     .cases = attention_cases,
+                                     .traits = {.keeps_samples = attention_keeps_samples,
+                                                .has_substreams = drops,
+                                                .kind = OperationKind::attention},
+                                     .decompose = decompose_attention,
+                                     .lowers_on = attention_lowers_on},
+                                    {.name = "attention_gradient",
+                                     .least_inputs = 6,
+                                     .most_inputs = 10,
+                                     .infer = infer_attention_gradient,
+                                     .layouts = row_layouts,
+                                     .lower = lower_attention_gradient,
+                                     .cases = attention_gradient_cases,
+                                     .traits = {.has_substreams = drops, .kind = OperationKind::attention},
+                                     .decompose = decompose_attention_gradient,
+                                     .lowers_on = attention_lowers_on}};
 
 }  // namespace
 

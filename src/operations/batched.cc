@@ -115,16 +115,17 @@ bool batched_keeps_samples(const Divided& divided) {
   return divided.operands[0] && divided.shape(0).size() > 2 && (divided.operands[1] ? dims > 2 : dims == 2);
 }
 
-constexpr Operation kBatched[] = {{.name = "matmul",
-                                   .least_inputs = 2,
-                                   .most_inputs = 2,
-                                   .infer = infer_batched,
-                                   .gradient = batched_gradient,
-                                   .reference = batched_reference,
-                                   .layouts = row_layouts,
-                                   .lower = lower_batched,
-                                   .cases = batched_cases,
-                                   .traits = {.keeps_samples = batched_keeps_samples}}};
+constexpr Operation kBatched[] = {
+    {.name = "matmul",
+     .least_inputs = 2,
+     .most_inputs = 2,
+     .infer = infer_batched,
+     .gradient = batched_gradient,
+     .reference = batched_reference,
+     .layouts = row_layouts,
+     .lower = lower_batched,
+     .cases = batched_cases,
+     .traits = {.keeps_samples = batched_keeps_samples, .kind = OperationKind::product}}};
 
 }  // namespace
 

@@ -140,7 +140,9 @@ constexpr Operation kConvolution[] = {
      .layouts = convolution_layouts,
      .lower = lower_convolution,
      .cases = convolution_cases,
-     .traits = {.weight = {{1, ProductKind::forward}}, .keeps_samples = convolution_keeps_samples},
+     .traits = {.weight = {{1, ProductKind::forward}},
+                .keeps_samples = convolution_keeps_samples,
+                .kind = OperationKind::convolution},
      .absorb = absorb_convolution,
      .decompose = decompose_convolution,
      .lowers_on = lowers_on_hosts}};  // whose products take their panels from images

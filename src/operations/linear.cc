@@ -412,7 +412,9 @@ constexpr Operation kLinear[] = {
      forward_layouts,
      lower_forward,
      forward_cases,
-     {.weight = {{1, ProductKind::forward}}, .keeps_samples = linear_keeps_samples},
+     {.weight = {{1, ProductKind::forward}},
+      .keeps_samples = linear_keeps_samples,
+      .kind = OperationKind::product},
      absorb_next},
     {"linear_input_gradient",
      2,
@@ -423,7 +425,7 @@ constexpr Operation kLinear[] = {
      input_gradient_layouts,
      lower_input_gradient,
      input_gradient_cases,
-     {.weight = {{1, ProductKind::input_gradient}}},
+     {.weight = {{1, ProductKind::input_gradient}}, .kind = OperationKind::product},
      absorb_mask},
     {"linear_weight_gradient",
      3,
@@ -434,7 +436,7 @@ constexpr Operation kLinear[] = {
      weight_gradient_layouts,
      lower_weight_gradient,
      weight_gradient_cases,
-     {.weight = {{2, ProductKind::sddmm}}}},
+     {.weight = {{2, ProductKind::sddmm}}, .kind = OperationKind::product}},
 };
 
 }  // namespace

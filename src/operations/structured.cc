@@ -306,7 +306,8 @@ constexpr Operation gradients_of(std::string_view name, size_t inputs, std::vect
           .reference = structured_reference,
           .layouts = structured_layouts,
           .lower = lower_structured,
-          .cases = cases};
+          .cases = cases,
+          .traits = {.kind = OperationKind::product}};
 }
 
 constexpr Operation map_of(std::string_view name, size_t inputs, std::vector<Case> (*cases)()) {

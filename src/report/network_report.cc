@@ -76,6 +76,30 @@ Html time_chart(const RunCost& cost) {
   return chart(bars);
 }
 
+Table layers_table(const std::vector<LayerRow>& layers) {
+  Table table({"layer", "outputs × inputs", "rows", "density", "dense", "sparse", "block", ""}, {0, 1, 7});
+  for (const LayerRow& layer : layers) {
+    const Zeros& z = layer.zeros;
+    const bool has_times = z.reason != NoGain::not_a_product;
+    table.add({layer.name, fmt::format("{} × {}", z.rows, z.cols), std::to_string(layer.rows),
+               fmt::format("{:.3g}", z.density), has_times ? seconds_text(z.dense_seconds) : "",
+               has_times ? seconds_text(z.sparse_seconds) : "",
+               has_times ? std::to_string(z.best_block_size) : "",
+               layer.is_sparse ? "sparse" : layer.why_dense});
+  }
+  return table;
+}
+
+Table kinds_table(const RunCost& cost, const std::string& time) {
+  double total = 0;
+  const std::vector<graph::KindCost> kinds = graph::seconds_by_kind(cost);
+  for (const graph::KindCost& kind : kinds) total += kind.seconds;
+  Table table({"kind of operation", time, ""});
+  for (const graph::KindCost& kind : kinds)
+    table.add({kind.kind, seconds_text(kind.seconds), percent_text(total > 0 ? kind.seconds / total : 0)});
+  return table;
+}
+
 namespace {
 
 Html phases_table(const RunCost& cost) {
@@ -130,12 +154,13 @@ Html tiles_chart(const RunCost& cost) {
 }
 
 std::string network_page(const graph::Graph& graph, const RunCost& cost, const std::string& title,
-                         const std::string& machine) {
+                         const std::string& machine, const std::vector<LayerRow>& layers) {
   Page page(title, machine);
   Html summary = key_figures(key_figures_of(cost));
   if (!cost.overflow.empty()) summary += paragraph(cost.overflow);
   page.add_section("Summary", summary);
-  page.add_section("Time", time_chart(cost) + phases_table(cost));
+  if (!layers.empty()) page.add_section("Layers", table(layers_table(layers)));
+  page.add_section("Time", time_chart(cost) + table(kinds_table(cost, "time")) + phases_table(cost));
   if (const Html lanes = lanes_of(cost); !lanes.empty()) page.add_section("Pipeline", lanes);
   if (cost.tiles.size() > 1) page.add_section("Memory", tiles_chart(cost));
   page.add_section("Operations and data", cost_tables(cost));

@@ -3,16 +3,34 @@
 #pragma once
 
 #include <tessera/graph.h>
+#include <tessera/inspect.h>
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "report/html.h"
+#include "report/table.h"
 
 namespace tessera::report {
 
-/// `title` names the graph, and `machine` the machine for which it was lowered.
+/// A weight of a model, and whether it is sparse.
+struct LayerRow {
+  std::string name;
+  uint32_t rows = 0;  ///< of the layer's input
+  Zeros zeros;
+  bool is_sparse = false;
+  std::string why_dense = {};
+};
+Table layers_table(const std::vector<LayerRow>& layers);
+
+/// Times by kind of operation, in words for that time: "measured".
+Table kinds_table(const graph::RunCost& cost, const std::string& time);
+
+/// `title` names the graph, and `machine` the machine for which it was lowered. The page has a table of
+/// `layers` if there are some.
 std::string network_page(const graph::Graph& graph, const graph::RunCost& cost, const std::string& title,
-                         const std::string& machine);
+                         const std::string& machine, const std::vector<LayerRow>& layers = {});
 
 /// Charts for other pages: the operations that take longest, by phase, and the memory of each tile by
 /// purpose.

@@ -58,6 +58,9 @@ TEST_F(OnnxTest, RunsAConvolutionalNetwork) {
   for (const json& each : j["operations"]) operations.push_back(each["operation"]);
   EXPECT_EQ(std::ranges::count(operations, "mul"), 0) << "the batch norm is part of the convolution";
   EXPECT_EQ(std::ranges::count(operations, "max_pool"), 1);
+  double seconds = 0;
+  for (const json& of_kind : j["seconds_by_kind"]) seconds += of_kind.get<double>();
+  EXPECT_GT(seconds, 0);
   const io::NpyArray y = io::read_npy_array(io::Source::open(path("y.npy")), 100);
   ASSERT_EQ(y.shape, (std::vector<uint64_t>{1, 2, 2, 2}));
   for (size_t row = 0; row < 2; ++row)
@@ -75,9 +78,13 @@ TEST_F(OnnxTest, RunsAConvolutionalNetwork) {
 }
 
 TEST_F(OnnxTest, RunsOnModelledMachines) {
-  const Outcome o = run(fmt::format("run '{}' --shape a=2 --machine gc200", model(network())));
+  const Outcome o = run(
+      fmt::format("run '{}' --shape a=2 --machine gc200 --report '{}'", model(network()), path("run.html")));
   EXPECT_EQ(o.status, 0) << o.err;
-  for (const char* part : {"conv.weight", "float32[2, 2, 2, 2]", "gc200"}) EXPECT_TRUE(says(o.out, part));
+  for (const char* part : {"conv.weight", "float32[2, 2, 2, 2]", "gc200", "conversions of layouts"})
+    EXPECT_TRUE(says(o.out, part));
+  const std::string page = test::content_of(path("run.html"));
+  for (const char* part : {"conv.weight", "conversions of layouts"}) EXPECT_TRUE(says(page, part));
 }
 
 TEST_F(OnnxTest, InspectsAndMeasures) {

@@ -87,6 +87,25 @@ TEST(Estimates, FollowCallsAndStages) {
   expect_equal(estimate(g, chips(4), {.on_chips = 2}), Session(g, chips(4), {.on_chips = 2}).cost());
 }
 
+TEST(Estimates, OfKindsAreThoseOfOperations) {
+  for (const Graph& g : {calls(24, 3), calls(24, 1)})
+    for (const Machine& machine : {Machine::host(2), Machine::find("bow", 16)}) {
+      const RunCost cost = estimate(g, machine);
+      double all = 0, sum = 0;
+      for (const OperationCost& operation : cost.operations) all += operation.seconds;
+      std::map<std::string, double> kinds;
+      for (const auto& [kind, seconds] : seconds_by_kind(cost)) {
+        kinds[kind] = seconds;
+        sum += seconds;
+      }
+      EXPECT_NEAR(sum, all, 1e-6 * all);
+      EXPECT_GT(kinds["products"], 0);
+      EXPECT_GT(kinds["elementwise operations"], 0);
+      EXPECT_TRUE(kinds.contains("conversions of layouts"));
+      EXPECT_FALSE(kinds.contains("calls"));
+    }
+}
+
 /// Weights and results are passed by address, so that a call takes no memory or copies beside its body's.
 TEST(Estimates, OfCallsOnTilesHaveNoCopies) {
   constexpr uint32_t kWidth = 24, kLayers = 3;

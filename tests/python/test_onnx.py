@@ -101,7 +101,10 @@ def test_keeps_zeros_where_that_pays() -> None:
     data = model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ("n", 512)}, ["y"], {"w": weight})
     session = tessera.onnx.load(data, {"n": 64}, threads=1)
     assert session.report.layers[0].is_sparse
-    assert "sparse" in str(session)
+    assert "sparse" in str(session) and "of a call: " in str(session) and "products" in str(session)
+    seconds = session.predicted_seconds()
+    assert seconds["products"] > 0 and list(seconds.values()) == sorted(seconds.values(), reverse=True)
+    assert session.estimate({"n": 64}).seconds_by_kind.keys() == seconds.keys()
     assert not tessera.onnx.load(data, {"n": 64}, threads=1, sparse=False).report.layers[0].is_sparse
     for rows in (64, 3):  # with the same weight
         x = generator.standard_normal((rows, 512), dtype=np.float32)

@@ -14,9 +14,10 @@ graph::RunCost cost_of(uint32_t tiles) {
   graph::RunCost cost;
   cost.seconds = 3e-3;
   cost.cycles = {{"compute", 2000}, {"exchange", 1000}};
-  cost.operations = {{"linear", "hidden <layer>", 2e-3, 0, {{"compute", 2000}}},
-                     {"relu", "h", 1e-3, 0, {{"exchange", 1000}}},
-                     {"reshape", "r", 0, 0, {}}};
+  cost.operations = {
+      {"linear", "hidden <layer>", 2e-3, 5e-4, {{"compute", 2000}}, graph::OperationKind::product},
+      {"relu", "h", 1e-3, 0, {{"exchange", 1000}}, graph::OperationKind::elementwise},
+      {"reshape", "r", 0, 0, {}}};
   cost.conversions = {{"x", 4096, 2e-6}};
   cost.bytes = {{"parameter", 1000 * tiles}, {"stash", 500 * tiles}};
   cost.total_bytes = 1700 * tiles;
@@ -26,10 +27,10 @@ graph::RunCost cost_of(uint32_t tiles) {
   return cost;
 }
 
-std::string text_of(const graph::RunCost& cost) {
+std::string text_of(const graph::RunCost& cost, const std::vector<LayerRow>& layers = {}) {
   graph::Graph graph;
   graph.output("y", relu(graph.input("x", {4, 8})));
-  const std::string page = network_page(graph, cost, "an MLP & more", "gc200");
+  const std::string page = network_page(graph, cost, "an MLP & more", "gc200", layers);
   const size_t root = page.find("<html");
   return MarkupReader::read(page.substr(root)).whole_text();
 }
@@ -39,6 +40,21 @@ TEST(NetworkReport, ShowsTimesAndMemory) {
   for (const char* words : {"an MLP & more", "gc200", "3 ms", "hidden <layer>", "Memory, tile by tile",
                             "capacity", "85", "stash", "converted between layouts", "4096", "f32[4, 8]"})
     EXPECT_NE(text.find(words), std::string::npos) << words;
+}
+
+TEST(NetworkReport, ListsKindsOfOperationsAndLayers) {
+  Zeros zeros{.rows = 24, .cols = 32, .density = 0.125, .blocks = {}};
+  zeros.reason = NoGain::none;
+  zeros.dense_seconds = 4e-3;
+  zeros.sparse_seconds = 1e-3;
+  zeros.best_block_size = 16;
+  const std::string text =
+      text_of(cost_of(1), {{"fc1.weight", 64, zeros, true}, {"fc2", 64, {}, false, "why"}});
+  for (const char* words :
+       {"products", "50.00 %", "elementwise operations", "33.33 %", "conversions of layouts", "16.67 %",
+        "fc1.weight", "24 × 32", "0.125", "4 ms", "fc2", "why"})
+    EXPECT_NE(text.find(words), std::string::npos) << words;
+  EXPECT_EQ(text_of(cost_of(1)).find("outputs × inputs"), std::string::npos);
 }
 
 TEST(NetworkReport, DrawsNoTilesOfAHost) {

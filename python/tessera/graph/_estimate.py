@@ -36,6 +36,8 @@ class Estimate:
         self.operations: list[OperationCost] = cost.operations
         #: Operations in functions, over all calls; `operations` counts them with the call that comes first.
         self.in_functions: list[OperationCost] = cost.in_functions
+        #: Seconds by kind of operation, the longest first: "products", "attention", …, and "conversions of layouts".
+        self.seconds_by_kind: dict[str, float] = cost.seconds_by_kind
         #: Values that the program brings into another layout, their bytes, and seconds.
         self.conversions: list[tuple[str, int, float]] = cost.conversions
         #: Bytes of data on all tiles, by purpose: "parameter", "gradient", "optimizer", "activation", "stash", …
@@ -79,6 +81,7 @@ class Estimate:
                 "seconds": self.seconds,
                 "cycles": self.cycles,
                 "balance": self.balance,
+                "seconds_by_kind": self.seconds_by_kind,
                 "operations": [
                     {
                         "operation": o.operation,
