@@ -1,15 +1,19 @@
 // Whether a module's tensors are as they were, in one pass: by functions of PyTorch's libraries, which are
 // looked up where they are loaded, since the extension is built without PyTorch.
 #include <dlfcn.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "arrays.h"
 #include "bindings.h"
 
 namespace tessera::python {
@@ -59,12 +63,60 @@ const std::optional<TensorFunctions>& tensor_functions() {
   return found;
 }
 
-/// Tensors, and their versions, addresses, types, sizes and strides as they were.
+/// Address and bytes of a tensor's memory; 0 bytes: it is not read.
+using TensorMemory = std::pair<uintptr_t, uint64_t>;
+
+/// A word of a tensor's memory as it was.
+struct SampledWord {
+  const std::byte* at = nullptr;
+  uint64_t bytes = 0;
+  uint64_t value = 0;
+
+  uint64_t now() const {
+    uint64_t word = 0;
+    if (bytes < sizeof word)
+      std::memcpy(&word, at, bytes);
+    else
+      std::memcpy(&word, at, sizeof word);
+    return word;
+  }
+  bool is_changed() const { return now() != value; }
+};
+
+/// Adds words at equal distances, each moved on to the next that is not zero: factors and masks leave zeros
+/// as they are.
+void add_words(const TensorMemory& memory, std::vector<SampledWord>& words) {
+  constexpr uint64_t kWords = 6, kWord = sizeof(uint64_t), kMostZeros = 4096 * kWord;
+  const auto* begin = pointer<const std::byte>(memory.first);
+  const uint64_t bytes = memory.second, last = bytes < kWord ? 0 : bytes - kWord;
+  const auto word_at = [&](uint64_t place) {
+    SampledWord word{begin + place, std::min(bytes, kWord), 0};
+    word.value = word.now();
+    return word;
+  };
+  for (uint64_t i = 0; i < (bytes == 0 ? 0 : kWords); ++i) {
+    const uint64_t start = last * i / (kWords - 1);
+    const uint64_t end = std::min({last, last * (i + 1) / (kWords - 1), start + kMostZeros});
+    SampledWord word = word_at(start);
+    for (uint64_t place = start + kWord; word.value == 0 && place < end; place += kWord)
+      word = word_at(place);
+    words.push_back(word.value == 0 ? word_at(start) : word);
+  }
+}
+
+/// Tensors, and their versions, addresses, types, sizes and strides as they were, and a few words of their
+/// memory: what writes to that by itself leaves the version as it is.
 class TensorStates {
  public:
   /// Takes over references to strided tensors that have versions.
-  explicit TensorStates(const std::vector<nb::capsule>& tensors) : functions_(*tensor_functions()) {
+  TensorStates(const std::vector<nb::capsule>& tensors, const std::vector<TensorMemory>& memory)
+      : functions_(*tensor_functions()) {
     for (const nb::capsule& handle : tensors) tensors_.push_back(state_of(handle.data()));
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      tensors_[i].first_word = words_.size();
+      if (i < memory.size()) add_words(memory[i], words_);
+      tensors_[i].last_word = words_.size();
+    }
   }
   TensorStates(const TensorStates&) = delete;
   TensorStates& operator=(const TensorStates&) = delete;
@@ -73,7 +125,18 @@ class TensorStates {
   }
 
   bool are_unchanged() const {
-    return std::ranges::none_of(tensors_, [&](const Tensor& each) { return is_changed(each); });
+    return std::ranges::none_of(tensors_, [&](const Tensor& each) { return is_changed(each); }) &&
+           std::ranges::none_of(words_, &SampledWord::is_changed);
+  }
+
+  /// Whether the memory of a tensor that is the same has other contents.
+  bool are_written() const {
+    return std::ranges::any_of(tensors_, [&](const Tensor& each) {
+      const auto first = words_.begin() + static_cast<std::ptrdiff_t>(each.first_word);
+      const auto last = words_.begin() + static_cast<std::ptrdiff_t>(each.last_word);
+      return !is_changed(each) &&
+             std::any_of(first, last, [](const SampledWord& w) { return w.is_changed(); });
+    });
   }
 
   std::vector<bool> changed() const {
@@ -89,6 +152,7 @@ class TensorStates {
     void* address = nullptr;
     int32_t type = 0;
     std::vector<int64_t> sizes, strides;
+    size_t first_word = 0, last_word = 0;
   };
 
   std::span<const int64_t> list_of(Handle handle, int32_t (*of)(Handle, int64_t**)) const {
@@ -118,7 +182,9 @@ class TensorStates {
             .address = address_of(handle),
             .type = type_of(handle),
             .sizes = {sizes.begin(), sizes.end()},
-            .strides = {strides.begin(), strides.end()}};
+            .strides = {strides.begin(), strides.end()},
+            .first_word = 0,
+            .last_word = 0};
   }
 
   bool is_changed(const Tensor& was) const {
@@ -130,6 +196,7 @@ class TensorStates {
 
   TensorFunctions functions_;
   std::vector<Tensor> tensors_;
+  std::vector<SampledWord> words_;
 };
 
 /// Whether dictionaries have just these values, by identity, one after another.
@@ -155,12 +222,19 @@ void bind_held(nb::module_& m) {
   m.def(
       "reads_tensor_states", [] { return tensor_functions().has_value(); },
       "Whether TensorStates can be made with the PyTorch that is loaded.");
-  nb::class_<TensorStates>(m, "TensorStates",
-                           "Tensors, and their versions, addresses, types, sizes and strides as they were.")
-      .def(nb::init<const std::vector<nb::capsule>&>(), "tensors"_a,
-           "Takes over AtenTensorHandles of strided tensors that have versions.")
+  nb::class_<TensorStates>(
+      m, "TensorStates",
+      "Tensors, and their versions, addresses, types, sizes and strides as they were, and "
+      "some of their contents.")
+      .def(nb::init<const std::vector<nb::capsule>&, const std::vector<TensorMemory>&>(), "tensors"_a,
+           "memory"_a,
+           "Takes over AtenTensorHandles of strided tensors that have versions; `memory` has their addresses "
+           "and bytes.")
       .def("are_unchanged", &TensorStates::are_unchanged)
-      .def("changed", &TensorStates::changed, "For each tensor, whether it is not as it was.");
+      .def("are_written", &TensorStates::are_written,
+           "Whether a tensor that is as it was has other contents.")
+      .def("changed", &TensorStates::changed,
+           "For each tensor, whether it is another, or of another version.");
 }
 
 }  // namespace tessera::python

@@ -52,9 +52,10 @@ def compile(
     here, by running the module for each bucket.
 
     Weights that change in place (an optimizer's step, `load_state_dict`) or are replaced are read again before the
-    next call, except writes through `.data`, which PyTorch does not record: call `refresh()`. Raises ValueError for a
-    module in training mode, or with weights that are no finite floating-point numbers of up to 32 bits on the CPU;
-    `graph.UnsupportedModuleError` with a list of the operations that are missing.
+    next call. Writes through `.data` or NumPy, which PyTorch does not record, are seen if they change most of a tensor:
+    after others call `refresh()`. Raises ValueError for a module in training mode, or with weights that are no finite
+    floating-point numbers of up to 32 bits on the CPU; `graph.UnsupportedModuleError` with a list of the operations that
+    are missing.
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"the module is of type {type(module).__name__}; it must be a torch.nn.Module")
@@ -362,7 +363,7 @@ class _Compiler:
     def _set(self, model: CompiledModel) -> bool:
         """Whether no more has changed than parameters of sessions, in place, whose zeros are where they were."""
         session = model._first
-        if session is None or not self.held.has_same_parts:
+        if session is None or self.held.is_written or not self.held.has_same_parts:
             return False
         natives = set(session._native.parameters)
         if any(set(each.session._native.parameters) - natives for each in model._sessions.values()):

@@ -329,7 +329,7 @@ class CompiledModel:
         return [_tensor(array, dtype) for array, dtype in zip(results, self.interface.dtypes, strict=True)]
 
     def refresh(self) -> None:
-        """Read all weights again, as after writes through `.data`."""
+        """Read all weights again, as after writes through `.data` to some elements."""
         if self._follow is not None:
             self._follow(self, changed=True)
 

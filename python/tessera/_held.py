@@ -14,7 +14,8 @@ from tessera import _tessera
 class Held:
     """The tensors and parts of a module as they were: which they are, their versions and types, and where they lie.
 
-    Writes through `.data` into the same memory have no version: they are not seen.
+    Writes through `.data` into the same memory have no version: they are seen by a few words of each tensor, and so
+    not all of those to some of its elements.
     """
 
     def __init__(self, module: nn.Module, constants: Sequence[Tensor]) -> None:
@@ -47,6 +48,11 @@ class Held:
         )
 
     @property
+    def is_written(self) -> bool:
+        """Whether contents changed without a version: so may others of which that is not seen."""
+        return self._states.are_written() or (self._sparse_states is not None and self._sparse_states.are_written())
+
+    @property
     def has_same_parts(self) -> bool:
         """Whether nothing was replaced, removed, added or given another type."""
         types = [each.dtype for each in self._tensors]
@@ -54,7 +60,7 @@ class Held:
         return has_values and types == self._types
 
     def changed(self) -> Iterator[Tensor]:
-        """The tensors with other contents."""
+        """The tensors whose versions say that they have other contents."""
         changed = [*self._states.changed(), *(self._sparse_states.changed() if self._sparse_states else ())]
         for tensor, is_changed in zip(self._tensors, changed, strict=True):
             if is_changed:
@@ -126,8 +132,23 @@ def parts_of(tensor: Tensor) -> tuple[Tensor, ...]:
     return ()
 
 
+def memory_of(tensor: Tensor) -> tuple[int, int]:
+    """Address and bytes of its elements, with what lies between them."""
+    if tensor.is_contiguous():
+        return tensor.data_ptr(), tensor.nbytes
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.nbytes()
+
+
+def _readable_memory_of(tensor: Tensor) -> tuple[int, int]:
+    """The same of a plain tensor on the CPU; others have none that can be read."""
+    is_readable = type(tensor) in (Tensor, nn.Parameter) and tensor.device.type == "cpu"
+    return memory_of(tensor) if is_readable else (0, 0)
+
+
 class _States(Protocol):
     def are_unchanged(self) -> bool: ...
+    def are_written(self) -> bool: ...
     def changed(self) -> Sequence[bool]: ...
 
 
@@ -143,12 +164,18 @@ class _SlowStates:
             (
                 *(each._version, each.dtype, each.shape),
                 *((part.data_ptr(), part.shape, part.stride()) for part in parts_of(each)),
+                _tessera.fingerprint([_readable_memory_of(part) for part in parts_of(each)]),
             )
             for each in self._tensors
         ]
 
     def are_unchanged(self) -> bool:
         return self._now() == self._before
+
+    def are_written(self) -> bool:
+        return any(
+            now[:-1] == before[:-1] and now != before for now, before in zip(self._now(), self._before, strict=True)
+        )
 
     def changed(self) -> Sequence[bool]:
         return [now != before for now, before in zip(self._now(), self._before, strict=True)]
@@ -159,4 +186,4 @@ def _states_of(tensors: Sequence[Tensor]) -> _States:
     handles_of = getattr(getattr(torch._C, "_aoti", None), "unsafe_alloc_void_ptrs_from_tensors", None)
     if handles_of is None or not _tessera.reads_tensor_states():
         return _SlowStates(tensors)
-    return _tessera.TensorStates(handles_of(list(tensors)))
+    return _tessera.TensorStates(handles_of(list(tensors)), [_readable_memory_of(each) for each in tensors])

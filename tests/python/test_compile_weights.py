@@ -82,11 +82,15 @@ def silent(model):
     model[0].weight.data.mul_(2)
 
 
+def by_numpy(model):
+    model[2].bias.detach().numpy()[...] = 3
+
+
 def fewer(model):
     del model[-1]
 
 
-CHANGES = [new_parameter, new_part, new_values, new_memory, new_mask, appended, fewer, silent]
+CHANGES = [new_parameter, new_part, new_values, new_memory, new_mask, appended, fewer, silent, by_numpy]
 
 
 @pytest.mark.parametrize("reads", [True, False])
@@ -97,8 +101,22 @@ def test_what_is_replaced_is_seen(change, reads, monkeypatch):
     model, x = network(), torch.randn(16, SIZE)
     compiled = tessera.compile(model, x)
     change(model)
-    if change is silent:
-        compiled.refresh()
+    expect_like(model, compiled, x)
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_memory_that_is_written_is_seen(reads, monkeypatch):
+    monkeypatch.setattr(tessera._tessera, "reads_tensor_states", lambda: reads)
+    model = Function(lambda w, x: x @ w[:64].t() + x @ w[64:].t(), 128, 96).eval()
+    with torch.no_grad():
+        model.w.mul_(torch.rand(128, 96) < (0.02 if reads else 0.3))  # so that most words are zeros
+    x = torch.randn(8, 96)
+    compiled = tessera.compile(model, x)
+    for write in (lambda w: w.mul_(-2), lambda w: w.add_(1), lambda w: w.numpy().fill(3), lambda w: w.normal_()):
+        write(model.w.data)
+        expect_like(model, compiled, x)
+    model.w.data[5, 7] = 4
+    compiled.refresh()
     expect_like(model, compiled, x)
 
 

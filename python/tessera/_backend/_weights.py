@@ -12,6 +12,7 @@ from torch.fx import GraphModule
 
 from tessera import _tessera
 from tessera._choice import Choice
+from tessera._held import memory_of
 from tessera.graph._session import Session
 
 #: Sets of weights, such as those of equal layers, that have sessions of their own.
@@ -80,15 +81,7 @@ def state_of(sources: Sequence[Tensor]) -> State | None:
         versions = [(each.data_ptr(), each._version) for each in sources]
     except RuntimeError:
         return None
-    return versions, _tessera.fingerprint([_memory_of(each) for each in sources])
-
-
-def _memory_of(source: Tensor) -> tuple[int, int]:
-    """Address and bytes of its elements, with what lies between them."""
-    if source.is_contiguous():
-        return source.data_ptr(), source.nbytes
-    storage = source.untyped_storage()
-    return storage.data_ptr(), storage.nbytes()
+    return versions, _tessera.fingerprint([memory_of(each) for each in sources])
 
 
 class WeightSets:
