@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import importlib
 import logging
 import os
 import threading
@@ -215,6 +216,18 @@ def test_transformers_infer_and_train(make, runs):
     assert len(runs) == 7
     with torch.no_grad():  # with the trained weights
         equal(fast(ids, **given).logits, reference(ids, **given).logits, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", ["distilbert", "roberta", "llama", "vit"])
+def test_other_transformers_infer(name, runs):
+    models = importlib.import_module("test_models")  # skips without transformers
+    make = getattr(models, name)
+    model, x = models.First(make()).eval(), models.inputs_of(make)
+    fast = compiled(model)
+    with torch.no_grad():
+        for _ in range(2):
+            equal(fast(x), model(x))
+    assert runs
 
 
 def test_dropout_draws_the_masks_of_pytorch(runs):

@@ -467,13 +467,30 @@ def test_sizes_that_are_not_there_are_refused(options, message):
 # Files.
 
 
-def run_without_pytorch(code, *arguments):
-    """Run code that has a function `load` and prints JSON."""
+def run_without_pytorch(code, *arguments, **environment):
+    """Run code that prints JSON."""
     start = "import json, sys, numpy as np\nsys.modules['torch'] = None\nimport tessera\n"
     command = [sys.executable, "-c", start + textwrap.dedent(code), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def test_files_serve_other_instruction_sets(tmp_path):
+    model, x = network(4), torch.randn(16, SIZE)
+    tessera.compile(model, x).save(tmp_path / "here.safetensors")
+    np.save(tmp_path / "x.npy", x.numpy())
+    found = run_without_pytorch(
+        """
+        model = tessera.load(sys.argv[1] + "/here.safetensors")
+        model.save(sys.argv[1] + "/there.safetensors")
+        print(json.dumps(model(np.load(sys.argv[1] + "/x.npy")).tolist()))
+        """,
+        tmp_path,
+        TESSERA_ISA="generic",
+    )
+    np.testing.assert_allclose(found, model(x).detach(), rtol=0, atol=1e-4)
+    expect_like(model, tessera.load(tmp_path / "there.safetensors"), x)
 
 
 def test_files_need_no_pytorch(tmp_path):

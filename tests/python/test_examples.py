@@ -88,6 +88,16 @@ def test_compiled_encoder():
     assert len(differences) == 2 and max(differences) < 1e-3
 
 
+def test_prune_and_compile(tmp_path):
+    pytest.importorskip("transformers")
+    sizes = ["--layers", "1", "--width", "64", "--batch", "2", "--length", "8"]
+    out = output_of("prune_and_compile.py", *sizes, "--folder", str(tmp_path))
+    differences = [float(line.split("difference ")[1]) for line in out.splitlines() if "difference" in line]
+    assert len(differences) == 2 and max(differences) < 1e-3
+    assert "encoder.layer.0.intermediate.dense.weight" in out and "of a call: " in out and "speed-up" in out
+    assert {"config.json", "model.safetensors", "compiled.safetensors"} <= {each.name for each in tmp_path.iterdir()}
+
+
 def test_onnx_network(tmp_path):
     pytest.importorskip("onnx")
     file = tmp_path / "network.onnx"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import io
 import json
 import os
@@ -92,6 +93,28 @@ def test_takes_the_options_of_onnx_runtime() -> None:
     for wrong in (({"n": 3},), (None, 1), (None, "CPUExecutionProvider"), (None, None, {})):
         with pytest.raises(TypeError, match="sess_options is|providers is|provider_options is"):
             tessera.onnx.InferenceSession(data, *wrong)
+
+
+def test_several_threads_and_processes_may_run() -> None:
+    generator = np.random.default_rng(0)
+    weight = generator.standard_normal((16, 4), dtype=np.float32)
+    data = model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ("n", 16)}, ["y"], {"w": weight})
+    session = tessera.onnx.load(data, max_shapes=2)
+    inputs = [generator.standard_normal((rows, 16), dtype=np.float32) for rows in (1, 2, 3, 4)]  # more than are kept
+
+    def run(x: np.ndarray[Any, Any]) -> bool:
+        return all(np.allclose(session.run(None, {"x": x})[0], x @ weight, rtol=1e-4, atol=1e-5) for _ in range(10))
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(run, inputs * 2))
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if all(map(run, inputs)) else 1
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_keeps_zeros_where_that_pays() -> None:
