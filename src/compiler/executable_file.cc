@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <tessera/error.h>
 
+#include <algorithm>
+
 #include "base/checksum.h"
 #include "compiler/describe.h"
 #include "compiler/passes.h"
@@ -69,6 +71,36 @@ void check_counts(const program::Program& program, uint64_t bytes) {
   if (count > bytes) throw Error(fmt::format("it has {} vertices and copies in {} bytes", count, bytes));
 }
 
+bool has_chips_of(const machine::Machine& m, const ExchangeCost& cost) {
+  return std::ranges::all_of(cost.tied, [&](const program::TiedChips& group) {
+    return std::ranges::all_of(group.chips,
+                               [&](uint32_t chip) { return chip - m.first_chip() < m.chip_count(); });
+  });
+}
+
+/// Runs add these costs to clocks of chips, and reports list them by tile, so all must be there.
+void check_costs(const Executable& e) {
+  const machine::Machine& m = e.machine;
+  if (e.set_cycles.size() != e.sets.size() || e.collectives.size() != e.program->collectives().size())
+    throw Error("it lacks costs of compute sets or collectives, or has costs of others");
+  bool are_there = true;
+  for (const CompiledSet& set : e.sets) {
+    are_there = are_there && set.tile_cycles.size() == set.tiles.size() &&
+                std::ranges::all_of(set.tiles, [&](program::TileId tile) { return tile < m.tiles; });
+    if (m.chip_count() > 1)
+      are_there = are_there && has_chips_of(m, set.before.cost) && has_chips_of(m, set.after.cost) &&
+                  std::ranges::all_of(set.chip_cycles, [&](const ChipCycles& cycles) {
+                    return cycles.chip - m.first_chip() < m.chip_count();
+                  });
+  }
+  for (const Exchange& copy : e.copies)
+    are_there = are_there && (m.chip_count() == 1 || has_chips_of(m, copy.cost));
+  const size_t memories = m.kind == machine::Kind::tiled ? m.tiles : 1;
+  are_there =
+      are_there && e.memory.tiles.size() == memories && (memories == 1 || e.memory.fullest_tile < memories);
+  if (!are_there) throw Error("it has costs of tiles or chips that its machine lacks");
+}
+
 std::shared_ptr<const Executable> read(std::span<const std::byte> bytes, const machine::Machine& machine,
                                        FindCodelet find) {
   Reader reader(bytes, find);
@@ -91,8 +123,8 @@ std::shared_ptr<const Executable> read(std::span<const std::byte> bytes, const m
   executable->program = std::make_shared<const program::Program>(std::move(program));
   reader(*executable);
   if (!reader.at_end()) throw Error("it continues after its end");
-  if (executable->set_cycles.size() != executable->sets.size()) throw Error("it lacks costs of compute sets");
   check_executable(*executable);
+  check_costs(*executable);
   find_runtime_control(*executable);
   return executable;
 }

@@ -202,6 +202,41 @@ TEST_F(ExecutableFile, WithFieldsThatMoveFalselyIsRefused) {
   EXPECT_THAT(error_with(1, true), HasSubstr("moves without a run-time row"));
 }
 
+/// Runs add costs to the clocks of chips, and reports list them by tile.
+TEST_F(ExecutableFile, WithCostsOfWhatItsMachineLacksIsRefused) {
+  const machine::Machine machine = testing::toy_chips(2, 1);
+  program::Program p;
+  const auto x = p.add(testing::variable("x", Type::f32, 4, 8, program::Role::inout, 0));
+  const auto y = p.add(testing::variable("y", Type::f32, 4, 8, program::Role::output, 1));
+  const program::BoxSeries whole = program::BoxSeries::same({0, 4, 0, 8});
+  p.set_main(p.sequence({testing::execute(p, testing::scale_codelet, {x}, {int64_t{2}}),
+                         p.copy({"copy", {{x, y, 1, whole, whole, {}, {}, {}}}})}));
+  const auto sound = compiler::compile(p, machine);
+  const auto error_with = [&](const std::function<void(Executable&)>& change) {
+    Executable e = *sound;
+    change(e);
+    compiler::save(e, path_);
+    return error_of(machine);
+  };
+  EXPECT_EQ(error_with([](Executable&) {}), "(no error)");
+  const std::string lacking = "costs of tiles or chips that its machine lacks";
+  EXPECT_THAT(error_with([](Executable& e) { e.sets[0].chip_cycles.at(0).chip = 99; }), HasSubstr(lacking));
+  EXPECT_THAT(error_with([](Executable& e) { e.copies[0].cost.tied.at(0).chips.at(0) = 2; }),
+              HasSubstr(lacking));
+  EXPECT_THAT(error_with([](Executable& e) { e.sets[0].tile_cycles.push_back(1); }), HasSubstr(lacking));
+  const auto with_idle_tile = [](Executable& e) {
+    e.sets[0].tiles.push_back(99);
+    e.sets[0].tile_begin.push_back(e.sets[0].tile_begin.back());
+    e.sets[0].tile_cycles.push_back(1);
+  };
+  EXPECT_THAT(error_with(with_idle_tile), HasSubstr(lacking));
+  EXPECT_THAT(error_with([](Executable& e) { e.memory.tiles.emplace_back(); }), HasSubstr(lacking));
+  EXPECT_THAT(error_with([](Executable& e) { e.memory.fullest_tile = 2; }), HasSubstr(lacking));
+  EXPECT_THAT(error_with([](Executable& e) { e.set_cycles.clear(); }), HasSubstr("it lacks costs"));
+  EXPECT_THAT(error_with([](Executable& e) { e.collectives.emplace_back(); }),
+              HasSubstr("has costs of others"));
+}
+
 TEST_F(ExecutableFile, WithStepsOutOfReachThatNameNothingIsRefused) {
   const machine::Machine machine = testing::toy_machine(1);
   program::Program p = testing::random_program(1, {1, false});
