@@ -1,4 +1,5 @@
-// Operands that a structured map does not have, or lacks, are refused by name.
+// Operands that a structured map does not have, or lacks, are refused by name; and the scratch memory of maps
+// on hosts.
 #include <gtest/gtest.h>
 
 #include "ops/structured/structured.h"
@@ -53,6 +54,16 @@ TEST_F(StructuredOperandsTest, HaveAGradientOfXOnlyWhereThereIsOne) {
   EXPECT_TRUE(
       says(message(p, operands({.structure = p.structure, .batch = 4, .type = Type::f32, .gradients = true})),
            "has no dx"));
+}
+
+TEST_F(StructuredOperandsTest, OfOneLargeGroupNeedLittleScratchMemoryBesideItsWeights) {
+  constexpr uint32_t kFeatures = 4096;
+  for (const bool gradients : {false, true}) {
+    const StructuredProblem p{
+        .structure = Kronecker{1, kFeatures, kFeatures, 1}, .batch = 4, .gradients = gradients};
+    const StructuredPlan plan = plan_structured(p, builder_.machine());
+    EXPECT_LT(plan.chosen.max_tile_bytes, 2 * sizeof(float) * kFeatures * kFeatures) << gradients;
+  }
 }
 
 }  // namespace

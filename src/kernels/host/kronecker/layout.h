@@ -42,10 +42,15 @@ inline constexpr uint32_t kKroneckerStrip = 32;
 /// Maximum number of samples that are multiplied as dot products, which read the weights in place.
 inline constexpr uint32_t kFewSamples = 3;
 
+/// Maximum number of weights of a group that a lane of a vector may hold.
+inline constexpr size_t kMostLaneWeights = 64 * 64;
+
+inline bool fits_group_lanes(const KroneckerFactor& f) { return size_t{f.b} * f.c <= kMostLaneWeights; }
+
 /// Whether a kernel with a group in each lane suits samples in rows: most lanes hold a group.
 inline bool suits_group_lanes(const KroneckerFactor& f, uint32_t samples, uint32_t lanes) {
-  constexpr uint32_t kLeastSamples = 4, kMostWeights = 64 * 64;
-  return samples >= kLeastSamples && f.b * f.c <= kMostWeights && 4 * f.d >= 3 * round_up(f.d, lanes);
+  constexpr uint32_t kLeastSamples = 4;
+  return samples >= kLeastSamples && fits_group_lanes(f) && 4 * f.d >= 3 * round_up(f.d, lanes);
 }
 
 /// Number of samples whose features are copied at a time where neither order suits a factor.
@@ -69,7 +74,8 @@ struct KroneckerPanels {
         out(in_rows + padded(f.c) * kKroneckerStrip),
         weight(out + padded(f.b) * kKroneckerStrip),
         strided(weight),
-        total(weight + std::max(padded(f.b) * padded(f.c), size_t{f.b} * f.c * kMaxLanes)) {}
+        total(weight +
+              std::max(padded(f.b) * padded(f.c), fits_group_lanes(f) ? size_t{f.b} * f.c * kMaxLanes : 0)) {}
 };
 
 /// Copies of operands as columns, behind the panels.
