@@ -1,5 +1,9 @@
 #include "ops/batch_fields.h"
 
+#include <fmt/format.h>
+
+#include <limits>
+
 #include "ops/map/elementwise.h"
 
 namespace tessera::ops {
@@ -15,6 +19,11 @@ namespace {
 constexpr size_t kLineFloats = 16;
 
 uint32_t whole_lines(size_t floats) {
+  constexpr size_t kMost = std::numeric_limits<uint32_t>::max() / kLineFloats * kLineFloats;
+  if (floats > kMost)
+    throw TooLarge(
+        fmt::format("each thread needs {} numbers of scratch memory, and may have {}: use fewer features",
+                    floats, kMost));
   return static_cast<uint32_t>((floats + kLineFloats - 1) / kLineFloats * kLineFloats);
 }
 

@@ -66,5 +66,14 @@ TEST_F(StructuredOperandsTest, OfOneLargeGroupNeedLittleScratchMemoryBesideItsWe
   }
 }
 
+TEST_F(StructuredOperandsTest, NeedNoMoreScratchMemoryThanAVariableMayHave) {
+  constexpr uint32_t kFeatures = 1U << 24;
+  const StructuredProblem p{
+      .structure = Butterfly{.inputs = kFeatures, .outputs = kFeatures, .complex = true},
+      .batch = 1,
+      .gradients = true};
+  EXPECT_TRUE(says(message(p, operands(p)), "numbers of scratch memory"));
+}
+
 }  // namespace
 }  // namespace tessera::ops
