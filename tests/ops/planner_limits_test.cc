@@ -120,5 +120,17 @@ TEST(PlannerLimits, VendorDynamicPlansKeepTemporariesToAFifth) {
   EXPECT_EQ(smallest(Planner::best), 1U);
 }
 
+/// Buckets' metadata number partitions in 16 bits.
+TEST(PlannerLimits, DynamicPlansHaveNoMorePartitionsThanMetadataNumbers) {
+  const DynamicShape shape{300, 300, 1, 1, 1000, {}};
+  const machine::Machine m = testing::toy_machine(80'000);
+  const auto plans = [&](uint32_t m_parts, uint32_t k_parts) {
+    return dynamic_tilings(shape, Planner::best, m, {m_parts, k_parts, 1}).size();
+  };
+  EXPECT_GT(plans(255, 257), 0U);
+  EXPECT_EQ(plans(256, 256), 0U);
+  EXPECT_EQ(plans(300, 250), 0U);
+}
+
 }  // namespace
 }  // namespace tessera::ops

@@ -239,10 +239,10 @@ Planned choose_dynamic(const Case& c, const std::vector<Expected<DynamicTiling>>
 TooLarge too_large(const DynamicShape& s, const Machine& m) {
   return TooLarge(fmt::format(
       "a dynamic product of {} × {} with at most {} blocks of size {} and n = {} does not fit {}: "
-      "each of its {} tiles may have {} rows and columns of blocks, and an operand {} rows; use "
-      "larger blocks, a smaller weight or more tiles",
+      "each of its {} tiles may have {} rows and columns of blocks, the weight {} parts, and an operand "
+      "{} rows; use larger blocks, a smaller weight or more tiles",
       s.m, s.k, s.capacity, s.block_size, s.n, m.name, m.tiles, kernels::kMostPartitionSide,
-      std::numeric_limits<uint32_t>::max()));
+      kernels::kMostPartitions, std::numeric_limits<uint32_t>::max()));
 }
 
 Planned plan_dynamic(const Case& c, const DynamicTiling& forced) {

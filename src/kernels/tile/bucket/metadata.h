@@ -22,6 +22,8 @@ inline constexpr uint32_t kBucketHeaderWords = 2;
 inline constexpr uint32_t kBucketRowWords = 2;
 /// Maximum number of rows or columns of a partition, in blocks.
 inline constexpr uint32_t kMostPartitionSide = 0xFFFF;
+/// Maximum number of partitions.
+inline constexpr uint32_t kMostPartitions = 0xFFFF;
 
 /// Words of a subgroup of blocks, excluding its rows.
 inline constexpr uint32_t kBlockHeaderWords = 7;

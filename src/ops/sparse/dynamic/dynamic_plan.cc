@@ -222,7 +222,7 @@ class Search {
   }
 
   void consider(uint32_t m, uint32_t k, uint32_t n) {
-    if (uint64_t{m} * k * n > m_.tiles) return;
+    if (uint64_t{m} * k * n > m_.tiles || uint64_t{m} * k > kernels::kMostPartitions) return;
     if (ceil_divide(blocks_across(s_.m, s_.block_size), m) > kernels::kMostPartitionSide ||
         ceil_divide(blocks_across(s_.k, s_.block_size), k) > kernels::kMostPartitionSide)
       return;
