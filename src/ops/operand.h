@@ -27,7 +27,7 @@ struct Operand {
     return parts;
   }
   /// A box of the operand as an operand.
-  Operand part(const program::Box& box) const { return {variable, inside(box)}; }
+  Operand part(const program::Box& inner) const { return {variable, inside(inner)}; }
 };
 
 /// Copies one operand to another of its shape.
