@@ -141,6 +141,28 @@ TEST(Optimizers, OnlyBiasCorrectionsNeedTheStep) {
   }
 }
 
+TEST(Optimizers, CountAStepThatMicroBatchesTakeToo) {
+  for (const Machine& machine : {Machine::host(2), Machine::find("bow").with("tiles", 6)})
+    for (const Rounding rounding : {Rounding::nearest, Rounding::stochastic}) {
+      std::vector<Arrays> states;
+      for (const char* drawn : {"number", "step"}) {
+        Graph g;
+        const Value x = g.input("x", {4, 8}), w = g.parameter("w", {8, 8}, Initial::normal(0.25));
+        const Value loss = mean(square(dropout(linear(x, w), 0.5, g.input(drawn, {}, Type::u32), 7)));
+        add_training(loss,
+                     {.optimizer = Adam{}, .micro_batches = 2, .state = Type::bf16, .rounding = rounding});
+        Session session(g, machine, {.seed = 2});
+        for (const float step : {1.0F, 2.0F, 3.0F}) {
+          Arrays inputs = {{"x", std::vector<float>(64, 0.5F)}, {"lr", {0.125F}}, {drawn, {step, step}}};
+          inputs.try_emplace("step", std::vector<float>{step});
+          session.run(inputs);
+        }
+        states.push_back(session.state());
+      }
+      EXPECT_EQ(states[0], states[1]);
+    }
+}
+
 TEST(Optimizers, WrongSettingsAreRefused) {
   const auto error = [](const TrainingOptions& options) {
     Classifier network(Layers::dense);

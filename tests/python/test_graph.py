@@ -621,10 +621,11 @@ def test_chips_work_as_one_on_request():
         graph.estimate(machine, on_chips=5)
 
 
-def test_dropout_with_adam_and_micro_batches():
+@pytest.mark.parametrize("drawn", ["dropout_step", "step"])
+def test_dropout_with_adam_and_micro_batches(drawn):
     graph = tg.Graph()
     w = graph.parameter("w", (4, 64), tg.uniform(0.1))
-    x = tg.dropout(graph.input("x", (8, 64)), 0.5)
+    x = tg.dropout(graph.input("x", (8, 64)), 0.5, step=graph.input(drawn, (), "u32"))
     graph.output("y", tg.linear(x, w))
     session = graph.training_step("mse", "adam", micro_batches=2).session()
     loss = session.run(np.ones((16, 64), np.float32), np.zeros((16, 4), np.float32))

@@ -219,11 +219,24 @@ Updates::Moments Updates::moments_of(const Updated& of, bool bias_correction) {
           bias_correction ? good_step() : graph_.constant("", {}, {1}, Type::u32)};
 }
 
+/// The number of the step. Where the micro-batches take it too, each has a number, and the first one counts.
+Value Updates::step() {
+  if (step_) return *step_;
+  constexpr const char* kName = "step";
+  if (options_.micro_batches > 1 && graph_.contains(kName)) {
+    const Value given = graph_.find(kName);
+    const TensorType of_micro_batches{Type::u32, {options_.micro_batches}, {}, {}};
+    if (graph_.info(given.id).kind == Kind::input && given.type() == of_micro_batches)
+      step_ = slice(given, 0, 0, 1);
+  }
+  if (!step_) step_ = input_named(graph_, kName, Type::u32);
+  return *step_;
+}
+
 /// The number of the step among those that were not left out.
 Value Updates::good_step() {
-  const Value step = input_named(graph_, "step", Type::u32);
-  if (!skipped_) return step;
-  if (!good_step_) good_step_ = step - cast(*skipped_, Type::u32);
+  if (!skipped_) return step();
+  if (!good_step_) good_step_ = step() - cast(*skipped_, Type::u32);
   return *good_step_;
 }
 
@@ -237,7 +250,7 @@ Value Updates::narrow(Value value, Type type) {
   if (options_.rounding == Rounding::nearest || value.type().type == type) return cast(value, type);
   // Apart from what the graph draws with the same seed.
   const uint64_t seed = base::seed_of_substream(options_.seed, UINT32_MAX, 1);
-  return graph_.apply("cast", {value, input_named(graph_, "step", Type::u32)},
+  return graph_.apply("cast", {value, step()},
                       {{"type", std::string(name_of(type))},
                        {"rounding", "stochastic"},
                        {"seed", static_cast<int64_t>(seed)},

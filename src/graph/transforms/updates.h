@@ -58,6 +58,7 @@ class Updates {
   void descend(const Updated& of, const Sgd& sgd, bool lr_in_velocity = false);
   Value state_of(const Updated& of, const char* what);
   Moments moments_of(const Updated& of, bool bias_correction);
+  Value step();
   Value good_step();
   Value wide(Value value) const;
   Value wide(const Updated& of) const;
@@ -68,7 +69,7 @@ class Updates {
 
   Graph& graph_;
   const TrainingOptions& options_;
-  std::optional<Value> skipped_, good_step_;
+  std::optional<Value> skipped_, step_, good_step_;
   std::vector<std::pair<Value, Value>> parts_;  ///< parameters, and the replica's updated part of each
   uint32_t rounded_ = 0;  ///< number of values rounded so far, which numbers their random streams
 };
