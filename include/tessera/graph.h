@@ -642,7 +642,7 @@ struct TrainingOptions {
 /// input "step", from 1; if micro-batches take an input of this name, it is that of the first. A loss scale
 /// that may change is the state "loss_scale"; further state is the number of good steps since it changed,
 /// "loss_scale.good_steps", and the number of steps that changed nothing, "loss_scale.skipped_steps", which
-/// bias corrections do not count.
+/// bias corrections do not count. Where it throws, the graph is as before.
 void add_training(Value loss, const TrainingOptions& options = {});
 
 /// Values by name, row-major; for a sparse matrix, the values of its blocks.

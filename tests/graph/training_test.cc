@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "networks.h"
+#include "support/error_of.h"
 
 namespace tessera::graph {
 namespace {
@@ -21,6 +22,19 @@ TEST(Training, NamesGradientsAfterTheirValues) {
   add_training(network.loss);
   for (const char* name : {"first.weight.gradient", "second.bias.gradient", "third.weight.updated"})
     EXPECT_TRUE(network.graph.contains(name)) << name;
+}
+
+TEST(Training, LeavesAGraphAsItWasWhereItThrows) {
+  Graph g;
+  const Value y = linear(g.input("x", {4, 8}), g.parameter("w", {8, 8}, Initial::normal(0.25)));
+  g.output("y", y);
+  const Value loss = mean(square(y));
+  g.output("loss", loss);
+  const std::string before = to_string(g);
+  EXPECT_USAGE_ERROR("the output 'y' is f32[4, 8]", add_training(loss, {.micro_batches = 2, .replicas = 2}));
+  EXPECT_EQ(to_string(g), before);
+  add_training(loss, {.replicas = 2});
+  EXPECT_EQ(g.replicas(), 2U);
 }
 
 /// A layer with a residual connection.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "graph/operation.h"
 #include "graph/stages.h"
@@ -167,12 +168,7 @@ TrainedParameters trained_by(Value loss, Graph& graph, const std::vector<Value>&
   return trained;
 }
 
-}  // namespace
-
-void add_training(Value loss, const TrainingOptions& options) {
-  check_training(options);
-  Graph& graph = loss.owner();
-  check_training(options, graph);
+void extend(Graph& graph, Value loss, const TrainingOptions& options) {
   const std::map<ValueId, ParameterSettings> settings = settings_of_parameters(graph, options);
   const auto lr = [&] { return input_named(graph, "lr", Type::f32); };
   // Before the gradients, as an update may run together with its gradient.
@@ -205,6 +201,21 @@ void add_training(Value loss, const TrainingOptions& options) {
   if (may_skip) scaled->adapt(*squares);
   graph.mark_backward(options.micro_batches == 1 ? added : 0);
   verify_if_asserting(graph);
+}
+
+}  // namespace
+
+void add_training(Value loss, const TrainingOptions& options) {
+  check_training(options);
+  Graph& graph = loss.owner();
+  check_training(options, graph);
+  Graph before = graph;
+  try {
+    extend(graph, loss, options);
+  } catch (...) {
+    graph = std::move(before);
+    throw;
+  }
 }
 
 }  // namespace tessera::graph
