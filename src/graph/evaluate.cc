@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 #include "base/random.h"
 #include "graph/initial.h"
@@ -12,6 +13,7 @@
 #include "graph/shards.h"
 #include "graph/substream.h"
 #include "graph/transforms/transforms.h"
+#include "kernels/common/numbers.h"
 
 namespace tessera::graph {
 namespace {
@@ -256,8 +258,12 @@ std::vector<Array> results_of(const Graph& function, const std::vector<const Arr
 void each_initial(const Graph& graph, uint64_t seed,
                   const std::function<void(const std::string&, std::vector<float>)>& take) {
   uint32_t stream = 0;
-  for (const ValueInfo& info : graph.values())
-    if (is_kept(info)) take(info.name, initial_contents(info, seed, stream++));
+  for (const ValueInfo& info : graph.values()) {
+    if (!is_kept(info)) continue;
+    std::vector<float> contents = initial_contents(info, seed, stream++);
+    kernels::require_held(fmt::format("'{}'", info.name), contents, info.type.type);
+    take(info.name, std::move(contents));
+  }
 }
 
 Arrays initial_state(const Graph& graph, uint64_t seed) {

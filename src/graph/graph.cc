@@ -13,6 +13,7 @@
 #include "graph/operation.h"
 #include "graph/shards.h"
 #include "graph/substream.h"
+#include "kernels/common/numbers.h"
 #include "sparse/pattern.h"
 
 namespace tessera::graph {
@@ -192,6 +193,7 @@ Value Graph::constant(std::string name, Shape shape, std::vector<float> values, 
   const TensorType of{type, std::move(shape), {}, {}};
   if (values.size() != of.elements())
     throw UsageError(fmt::format("{}: {} values for {}", name, values.size(), to_string(of)));
+  kernels::require_held(name.empty() ? "a constant" : name, values, type);
   return value(add({std::move(name), Kind::constant, of, Initial::from(std::move(values))}));
 }
 

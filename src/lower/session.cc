@@ -275,6 +275,7 @@ Arrays Session::run(const Arrays& inputs) {
       if (found->second.size() != type.elements())
         throw UsageError(fmt::format("the input '{}' has {} elements; {} has {}", name, found->second.size(),
                                      to_string(type), type.elements()));
+      kernels::require_held(fmt::format("the input '{}'", name), found->second, type.type);
       array = kernels::as_type(found->second, type.type);
     } else {
       array.resize(type.bytes());
@@ -300,7 +301,9 @@ std::vector<ArrayType> Session::arrays() const {
 void Session::set(const std::string& name, std::span<const float> values) {
   const Impl::Lock lock(*impl_);
   impl_->follow_patterns();
-  impl_->write(impl_->find_own_state(name), values);
+  const ValueId id = impl_->find_own_state(name);
+  kernels::require_held(fmt::format("'{}'", name), values, impl_->graph.type(id).type);
+  impl_->write(id, values);
 }
 std::vector<float> Session::get(const std::string& name) const {
   const Impl::Lock lock(*impl_);
@@ -412,7 +415,10 @@ void Session::set_state(const Arrays& state, const std::map<std::string, Pattern
   std::map<ValueId, Pattern> changed;
   for (const auto& [name, pattern] : patterns) changed[impl_->find_own_state(name)] = pattern;
   std::vector<std::pair<ValueId, std::vector<float>>> values;
-  for (const auto& [name, array] : state) values.emplace_back(impl_->find_own_state(name), array);
+  for (const auto& [name, array] : state) {
+    values.emplace_back(impl_->find_own_state(name), array);
+    kernels::require_held(fmt::format("'{}'", name), array, impl_->graph.type(values.back().first).type);
+  }
   impl_->replace(changed, values);
 }
 

@@ -10,6 +10,7 @@ namespace {
 /// A parameter's values, which files have as a dense array.
 std::vector<float> values_in(const StateFile& file, const ValueInfo& info, const Pattern* pattern) {
   std::vector<float> values = file.dense_values(info);
+  kernels::require_held(fmt::format("{}: '{}'", file.path(), info.name), values, info.type.type);
   if (pattern == nullptr) return values;
   const auto non_zeros = [](std::span<const float> all) {
     return std::ranges::count_if(all, [](float value) { return value != 0; });

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/safetensors.h"
@@ -476,6 +478,27 @@ TEST(Session, RefusesArraysForAnotherPattern) {
   EXPECT_THROW(session.measure(tensors), UsageError);
   session.set_pattern("first.weight", before);
   session.run(tensors);
+}
+
+/// A parameter of integers, to which an input is added.
+Graph integers(Type type, std::vector<float> initial) {
+  Graph g;
+  const Value n = g.parameter("n", {3}, Initial::from(std::move(initial)), type);
+  g.output("y", cast(n + g.input("m", {3}, type), Type::f32));
+  return g;
+}
+
+TEST(Session, RefusesWhatIntegersCannotBe) {
+  Session session(integers(Type::u32, {0, 1, 2}), Machine::host(1));
+  for (const float wrong : {-1.0F, 0.5F, 0x1p32F, std::numeric_limits<float>::quiet_NaN()}) {
+    const std::vector<float> numbers = {0, wrong, 2};
+    EXPECT_USAGE_ERROR("'n' has the entry", session.set("n", numbers));
+    EXPECT_USAGE_ERROR("'n' has the entry", session.set_state({{"n", numbers}}));
+    EXPECT_USAGE_ERROR("the input 'm' has the entry", session.run(Arrays{{"m", numbers}}));
+    EXPECT_USAGE_ERROR("'n' has the entry", initial_state(integers(Type::u32, numbers)));
+    EXPECT_USAGE_ERROR("a constant has the entry", Graph().constant("", {3}, numbers, Type::u32));
+  }
+  EXPECT_EQ(session.run(Arrays{{"m", {1, 2, 3}}}).at("y"), (std::vector<float>{1, 3, 5}));
 }
 
 TEST(Session, RejectsBadInput) {
