@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from tessera import _tessera
 from tessera._config import checked_threads
@@ -86,7 +86,7 @@ class Graph:
 
         `initial` is a number, `uniform(bound)`, `normal(deviation)`, or an array, whose shape may be left out.
         """
-        contents, of_array = _initial(name, initial)
+        contents, of_array = _initial(name, initial, value_type(dtype))
         if shape is None:
             if of_array is None:
                 raise ValueError(f"{name}: give a shape, or an array of initial values")
@@ -132,7 +132,7 @@ class Graph:
 
     def add_state(self, name: str, initial: ArrayLike, dtype: DTypeLike | str = "f32") -> Value:
         """Add an array that stays between runs, as parameters do, but that only `assign` changes."""
-        contents, shape = _initial(name, np.asarray(initial))
+        contents, shape = _initial(name, np.asarray(initial), value_type(dtype))
         return Value(self, self.native.state(name, _sizes(shape or ()), contents, value_type(dtype)))
 
     def assign(self, state: Value, value: Value) -> None:
@@ -515,15 +515,28 @@ def _sizes(shape: Sequence[int]) -> list[int]:
     return [_tessera.whole_number("a size", size, 1) for size in sizes]
 
 
-def _initial(name: str, initial: Initial | float | ArrayLike) -> tuple[Initial, tuple[int, ...] | None]:
+def _initial(
+    name: str, initial: Initial | float | ArrayLike, kind: str = "f32"
+) -> tuple[Initial, tuple[int, ...] | None]:
     """Initial contents, and their shape if they are an array."""
     if isinstance(initial, Initial):
         return initial, None
     if isinstance(initial, (int, float)):
+        _require_exact(name, np.asarray(initial), kind)
         return Initial.constant(initial), None
     array = np.asarray(initial)
     if array.dtype.kind not in "fiu":
         raise TypeError(f"{name}: initial values of type {array.dtype}; they must be numbers")
     if not np.isfinite(array).all():
         raise ValueError(f"{name}: initial values must be finite")
+    _require_exact(name, array, kind)
     return Initial.values(np.ascontiguousarray(array, np.float32).reshape(-1)), array.shape
+
+
+def _require_exact(name: str, numbers: NDArray[Any], kind: str) -> None:
+    """Raise ValueError for integers that are none of the type, or that FP32, in which they are given, lacks."""
+    if kind not in INTEGERS:
+        return
+    require_integers(numbers, kind)
+    if (np.abs(numbers.astype(np.float64)) > MOST_EXACT).any():
+        raise ValueError(f"{name}: initial integers beyond 2^24 are not possible")
