@@ -482,7 +482,10 @@ def concatenate(values: Sequence[Value], dim: int) -> Value:
 def split(x: Value, sizes: Sequence[int], dim: int) -> list[Value]:
     """Parts of a dimension, one after another, with these sizes."""
     ends = np.cumsum(sizes).tolist()
-    return [slice(x, dim, end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    parts = [slice(x, dim, end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    if not parts or ends[-1] != x.shape[dim]:
+        raise ValueError(f"split: parts of {[*sizes]} elements of dimension {dim} of {x.shape}")
+    return parts
 
 
 def pad(x: Value, dim: int, before: int, after: int, value: float = 0.0) -> Value:
