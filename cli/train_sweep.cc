@@ -44,10 +44,10 @@ class Sweep {
                          return Interruption::pending() == 0;
                        }});
     display.clear();
+    json_.push_back(json_of(one, trainer, run.report, first));
     if (!run.report.result->finished) return false;
     if (!one.json) fmt::print("{}", summary_of_run(run));
     std::fflush(stdout);
-    json_.push_back(json_of(one, trainer, run.report, first));
     runs_.push_back(std::move(run));
     return true;
   } catch (const UsageError&) {
@@ -56,10 +56,14 @@ class Sweep {
     throw Error(fmt::format("{}: {}", name_of(one), e.what()));
   }
 
+  /// Also of a training that was interrupted.
+  void show_json() { fmt::print("{}", json(std::move(json_), points_of(runs_))); }
   /// Whether the report could be written.
   bool show() {
-    const std::vector<report::SweepPoint> points = points_of(runs_);
-    fmt::print("{}", request_.json ? json(std::move(json_), points) : summary_of(points));
+    if (request_.json)
+      show_json();
+    else
+      fmt::print("{}", summary_of(points_of(runs_)));
     return write_or_complain([&] {
       if (!request_.report.empty()) io::write_text(request_.report, page_of(runs_));
     });
@@ -81,6 +85,7 @@ int train_sweep(const TrainRequest& request, const TrainingData& data) {
   Sweep sweep(request, data);
   for (const TrainRequest& one : trainings) {
     if (sweep.train(one)) continue;
+    if (request.json) sweep.show_json();
     complain(fmt::format("interrupted while training with {}{}", name_of(one),
                          request.checkpoint.empty()
                              ? ", without a checkpoint"

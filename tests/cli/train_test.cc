@@ -180,7 +180,10 @@ TEST_F(TrainCliTest, ASweepContinuesWhereItStopped) {
   if (stopped.status == 0) GTEST_SKIP() << "it had finished when the signal came";
   ASSERT_EQ(stopped.status, 130) << stopped.err;
   EXPECT_TRUE(says(stopped.err, "interrupted while training with batch 25, seed "));
-  EXPECT_EQ(stopped.out, "");
+  const json so_far = json::parse(stopped.out);
+  ASSERT_GE(so_far["results"].size(), 3u);
+  EXPECT_EQ(so_far["results"].back()["finished"], false);
+  EXPECT_EQ(so_far["sweep"][0]["test_accuracies"][1], so_far["results"][1]["test_accuracy"]);
   expect_failure(2, run(small), "sweep-batch50-seed0.safetensors exists: add --resume");
   const Outcome resumed = run(small + " --threads 1 --resume");
   const json all = json_of(resumed);
