@@ -43,12 +43,27 @@ std::optional<Value> weights_gradient(const Differentiation& d) {
   return dw;
 }
 
+/// The gradient of 16-bit logits by that of the loss, such as a scale, rounded once: in 16 bits a scale may
+/// be infinite, and what it should keep from vanishing is 0.
+Value scaled_gradient(const Differentiation& d) {
+  const TensorType& labels = d.input(1).type();
+  const auto rows = static_cast<float>(labels.elements());
+  const Value of_rows =
+      d.node.inputs.size() > 2
+          ? d.input(2)
+          : d.graph.constant("", labels.shape, std::vector<float>(labels.elements(), 1 / rows));
+  return d.graph.apply("cross_entropy", {d.input(0), d.input(1), of_rows * *d.dy[0]})[1];
+}
+
 /// The gradient of logits was computed with the loss.
 Gradients loss_gradient(const Differentiation& d) {
   if (d.dy[1]) throw UsageError("cross_entropy: its second output, a gradient, has no gradient itself");
   const TensorType logits = d.input(0).type();
   std::optional<Value> dx;
-  if (d.dy[0]) dx = is_one(*d.dy[0]) ? d.output(1) : d.output(1) * cast(*d.dy[0], logits.type);
+  if (d.dy[0] && is_one(*d.dy[0]))
+    dx = d.output(1);
+  else if (d.dy[0])
+    dx = logits.type == Type::f32 ? d.output(1) * *d.dy[0] : scaled_gradient(d);
   if (d.dy[2]) {
     Shape column = logits.shape;
     column.back() = 1;

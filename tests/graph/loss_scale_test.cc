@@ -87,6 +87,23 @@ TEST(LossScale, KeepsGradientsThatWouldVanish) {
   EXPECT_NEAR(moved[1], 0x1p-7, 1e-5);
 }
 
+/// By a scale that FP16 lacks, and of which it holds the gradients.
+TEST(LossScale, ScalesTheGradientOfLogitsBeforeItIsRounded) {
+  for (const Machine& machine : machines())
+    for (const bool is_weighted : {false, true}) {
+      Graph g;
+      const Value logits = cast(g.parameter("w", {4, 10}), Type::f16);
+      const Value labels = g.input("labels", {4}, Type::u32);
+      const CrossEntropyOptions ignoring{.ignored = 9};
+      add_training(is_weighted ? cross_entropy(logits, labels, ignoring) : cross_entropy(logits, labels),
+                   {.loss_scale = LossScale{65536, 0}});
+      Session session(g, machine);
+      session.run({{"labels", {0, 1, 2, 3}}, {"lr", {1}}});
+      EXPECT_NEAR(session.get("w")[0], 0.9 / 4, 1e-3);
+      EXPECT_NEAR(session.get("w")[1], -0.1 / 4, 1e-4);
+    }
+}
+
 /// Good and bad steps; then state is that of the good steps alone.
 TEST(LossScale, LeavesOutStepsWhoseGradientsAreNotFinite) {
   for (const Machine& machine : machines())
