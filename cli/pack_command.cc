@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/pack_request.h"
 #include "cli/pack_stream.h"
 #include "cli/progress.h"
