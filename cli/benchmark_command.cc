@@ -85,14 +85,22 @@ std::vector<double> run_all(std::vector<std::unique_ptr<Stream>>& streams, doubl
 /// The first dimension of inputs, where the model leaves it open.
 void set_batch(ModelRequest& request, uint32_t batch) {
   const onnx::Model model = onnx::Model::read(request.path);
+  bool is_taken = false;
+  std::vector<std::string> inputs;
   for (const onnx::ValueType& input : model.inputs()) {
-    if (input.shape.empty() || input.shape[0].size) continue;
+    inputs.push_back(fmt::format("{} {}", input.name, onnx::to_string(input)));
+    if (input.shape.empty()) continue;
+    is_taken = is_taken || input.shape[0].size.value_or(batch) == batch;
+    if (input.shape[0].size) continue;
     if (input.shape[0].name.empty())
       throw UsageError(
           fmt::format("--batch: the first dimension of '{}' has no name: give its --shape", input.name));
     const std::string size = fmt::format("{}={}", input.shape[0].name, batch);
     if (std::ranges::find(request.shapes, size) == request.shapes.end()) request.shapes.push_back(size);
   }
+  if (!is_taken)
+    throw UsageError(fmt::format("--batch is {}, but no input leaves its first dimension open: {}", batch,
+                                 fmt::join(inputs, ", ")));
 }
 
 BenchmarkResult benchmark(const BenchmarkFlags& options, const onnx::ImportedModel& imported) {

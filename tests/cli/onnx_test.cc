@@ -26,9 +26,9 @@ using List = std::vector<int64_t>;
 
 /// The largest sums of four pixels, and of the negative ones: a convolution with a batch norm that halves, a
 /// Relu and pooling.
-OnnxFile network() {
+OnnxFile network(int64_t samples = -1) {
   OnnxFile file;
-  file.input("x", {-1, 1, 5, 5}).output("y");
+  file.input("x", {samples, 1, 5, 5}).output("y");
   file.floats("conv.weight", {2, 1, 2, 2}, {2, 2, 2, 2, -2, -2, -2, -2})
       .floats("one", {2}, {1, 1})
       .floats("none", {2}, {0, 0});
@@ -93,6 +93,10 @@ TEST_F(OnnxTest, InspectsAndMeasures) {
   const json j = json_of(
       run(fmt::format("benchmark '{}' --batch 2 --seconds 0.01 --warm-up 0.01 --json", network_file)));
   EXPECT_EQ(j["samples_per_run"], 2);
+  const std::string fixed = fmt::format("benchmark '{}' --seconds 0.01 --warm-up 0.01", model(network(3)));
+  expect_refused(run(fixed + " --batch 2"),
+                 "--batch is 2, but no input leaves its first dimension open: x float32[3, 1, 5, 5]");
+  EXPECT_EQ(run(fixed + " --batch 3").status, 0);
 }
 
 TEST_F(OnnxTest, InspectsConvolutionsInTheOrderOfTheirProducts) {
