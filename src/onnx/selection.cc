@@ -301,12 +301,14 @@ Results cumulative_sum(Call& call) {
   return {known(y, call[0].type)};
 }
 
+/// Indices and the number of classes may have a floating point, which is truncated.
 Results one_hot(Call& call) {
   const Value given = call.value(0), ids = is_integer(given) ? given : cast(given, Type::i32);
-  const int64_t depth = call.integer_of(1);
+  const double classes_given = call.number_of(1);
   const auto rank = static_cast<int64_t>(ids.shape().size());
-  constexpr int64_t kMost = 1 << 24;
-  if (depth < 1 || depth > kMost) refuse("{} classes are not possible", depth);
+  constexpr double kMost = 1 << 24;
+  if (!(classes_given >= 1 && classes_given <= kMost)) refuse("{} classes are not possible", classes_given);
+  const auto depth = static_cast<int64_t>(classes_given);
   int64_t axis = call.integer("axis", -1);
   axis = static_cast<int64_t>(Call::dimension(axis, static_cast<size_t>(rank) + 1));
   call.context.spend(static_cast<uint64_t>(depth));
@@ -315,7 +317,8 @@ Results one_hot(Call& call) {
   Shape of_classes(static_cast<size_t>(rank) + 1, 1), of_ids = ids.shape();
   of_classes[static_cast<size_t>(axis)] = static_cast<uint32_t>(depth);
   of_ids.insert(of_ids.begin() + axis, 1);
-  const Value holds = equal(reshape(from_start(ids, static_cast<uint32_t>(depth)), of_ids),
+  const Value places = from_start(ids, static_cast<uint32_t>(depth));
+  const Value holds = equal(reshape(places, of_ids),
                             call.graph.constant("", of_classes, std::move(classes), ids.type().type));
   const Known& values = call[2];
   const Value pair = call.value(2);

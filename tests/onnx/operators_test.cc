@@ -230,6 +230,19 @@ TEST(OnnxOperators, UpdatesReplaceElementsOrAreAdded) {
             std::string::npos);
 }
 
+TEST(OnnxOperators, ClassesMayHaveAFloatingPoint) {
+  const auto one_hot = [](int32_t type, const Numbers& ids, float classes) {
+    OnnxFile file;
+    file.input("ids", {2}, type).output("y").floats("classes", {}, {classes}).floats("values", {2}, {1, 3});
+    file.node("OneHot", {"ids", "classes", "values"}, {"y"});
+    return run(file, {{"ids", ids}}).at("y");
+  };
+  EXPECT_EQ(one_hot(test::kInt64, {0, -1}, 3.5F), (Numbers{3, 1, 1, 1, 1, 3}));
+  EXPECT_EQ(one_hot(test::kFloat, {1.75, -2}, 3), (Numbers{1, 3, 1, 1, 3, 1}));
+  for (const float classes : {0.5F, -1.0F, std::nanf("")})
+    EXPECT_ERROR("classes are not possible", one_hot(test::kInt64, {0, 1}, classes));
+}
+
 TEST(OnnxOperators, QuotientsAreNoProducts) {
   for (const float divisor : {49.0F, 41.0F, 7.0F, 0.1F}) {
     OnnxFile file;
