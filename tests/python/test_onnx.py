@@ -245,6 +245,11 @@ def test_each_operator_of_onnx_once() -> None:
     assert sum(each.what == "passes" for each in outcomes.values()) > 80
 
 
+def test_reasons_are_not_those_of_inputs_that_have_to_be_constant() -> None:
+    (case,) = (each for each in onnx_cases.node_cases() if each.name == "test_training_dropout")
+    assert onnx_cases.run_case(case).what == "it is in training mode: export the model for inference"
+
+
 def test_layers_and_networks_of_onnx() -> None:
     outcomes = {folder.name: onnx_cases.run_exported(folder) for _, folder in onnx_cases.exported_cases()}
     outcomes["squeezenet"] = onnx_cases.run_light_model("light_squeezenet")
