@@ -21,6 +21,7 @@ using io::excerpt;
 
 constexpr int kMostDepth = 32;             // functions that call functions
 constexpr uint64_t kMostNodes = 1U << 17;  // with those of functions, as often as they are called
+constexpr int64_t kNewestOpset = 28;       // that of ONNX 1.23, whose own cases the tests run
 
 /// The node with attributes of the function's caller in the place of those that refer to them.
 wire::NodeProto with_attributes(wire::NodeProto node, const wire::FunctionProto& function,
@@ -90,6 +91,11 @@ ImportedModel Importer::run() {
   Scope scope{.opset = file_.opset};
   for (const auto& [name, constant] : file_.initializers) scope.values.emplace(name, known(constant));
   add_inputs(scope);
+  if (file_.opset > kNewestOpset)
+    context_.notes.insert(fmt::format(
+        "the model is of operator set {}, newer than {}, the newest that is known: its operators are read as "
+        "those of that set",
+        file_.opset, kNewestOpset));
   run(file_.proto.graph().node(), scope);
   if (missing_.empty()) add_outputs(scope);
   if (!missing_.empty()) throw UnsupportedModelError(file_.name, std::move(missing_));

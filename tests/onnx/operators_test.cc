@@ -243,6 +243,16 @@ TEST(OnnxOperators, ClassesMayHaveAFloatingPoint) {
     EXPECT_ERROR("classes are not possible", one_hot(test::kInt64, {0, 1}, classes));
 }
 
+TEST(OnnxOperators, NewerOperatorSetsAreNoted) {
+  const auto notes_of = [](int64_t opset) {
+    OnnxFile file(opset);
+    return import(file.input("x", {2}).output("y").node("Relu", {"x"}, {"y"})).notes;
+  };
+  EXPECT_TRUE(notes_of(28).empty());
+  ASSERT_EQ(notes_of(29).size(), 1u);
+  EXPECT_TRUE(test::says(notes_of(29)[0], "the model is of operator set 29, newer than 28"));
+}
+
 TEST(OnnxOperators, QuotientsAreNoProducts) {
   for (const float divisor : {49.0F, 41.0F, 7.0F, 0.1F}) {
     OnnxFile file;
