@@ -8,7 +8,9 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
+#include <utility>
 
+#include "base/integer_types.h"
 #include "graph/transforms/function_gradients.h"
 #include "kernels/product/attention/codelet.h"
 #include "lower/lowering.h"
@@ -551,6 +553,22 @@ std::vector<Case> attention_gradient_cases() {
   return all;
 }
 
+/// Ids of queries and keys by which all queries attend to the keys before each sequence's length.
+std::pair<Value, Value> ids_of_lengths(Value q, Value k, Value lengths) {
+  Shape queries = q.shape(), sequences = k.shape();
+  const bool are_tokens = sequences.size() >= 2 && queries.size() == sequences.size();
+  if (are_tokens) sequences.resize(sequences.size() - 2);
+  if (!are_tokens || !is_integer(lengths.type().type) || lengths.shape() != sequences)
+    throw UsageError(
+        fmt::format("attention: the lengths are {}; they must be u32, one for each sequence of {}",
+                    to_string(lengths.type()), to_string(k.type())));
+  queries.pop_back();
+  sequences.push_back(1);
+  const Value places = count_to(q.owner(), tokens_of(k.type()), Type::u32);
+  return {q.owner().constant("", queries, std::vector<float>(q.type().rows(), 1), Type::u32),
+          less(places, reshape(as_indices(lengths), sequences))};
+}
+
 /// Sequences attend to themselves; ids and a bias may be the same for all of them.
 bool attention_keeps_samples(const Divided& divided) {
   for (size_t i = 0; i < divided.operands.size(); ++i) {
@@ -594,6 +612,12 @@ Value attention(Value q, Value k, Value v, const Attention& of) {
   std::vector<Value> inputs = {q, k, v};
   if (of.query_ids.has_value() != of.key_ids.has_value())
     throw UsageError("attention: ids of queries need those of keys");
+  if (of.query_ids && of.lengths) throw UsageError("attention: it has ids or lengths of sequences, not both");
+  if (of.lengths) {
+    const auto [query_ids, key_ids] = ids_of_lengths(q, k, *of.lengths);
+    inputs.insert(inputs.end(), {query_ids, key_ids});
+    attributes["ids"] = int64_t{1};
+  }
   if (of.query_ids) {
     inputs.insert(inputs.end(), {as_indices(*of.query_ids), as_indices(*of.key_ids)});
     attributes["ids"] = int64_t{1};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "networks.h"
+#include "support/error_of.h"
 
 namespace tessera::graph {
 namespace {
@@ -61,6 +62,34 @@ TEST(Attention, HasGradientsBetweenSparseProducts) {
   const WideArrays expected = evaluate(graph, attending.inputs, state);
   Session session(graph, Machine::host(2));
   expect_near(session.run(narrowed(attending.inputs)), expected, 1e-5);
+}
+
+TEST(Attention, LeavesOutKeysAfterTheLengths) {
+  Graph g;
+  const Value q = g.input("q", {3, 5, 8}), k = g.input("k", {3, 7, 8}), v = g.input("v", {3, 7, 8}),
+              lengths = g.input("lengths", {3}, Type::u32);
+  g.output("y", attention(q, k, v, {.heads = 2, .lengths = lengths}));
+  for (const uint32_t i : {0U, 1U}) {
+    const auto tokens = [&](Value x) { return slice(slice(x, 0, i, i + 1), 1, 0, i == 0 ? 4 : 7); };
+    const Value alone = attention(slice(q, 0, i, i + 1), tokens(k), tokens(v), {.heads = 2});
+    g.output("alone" + std::to_string(i), alone);
+  }
+  WideArrays inputs = {{"lengths", {4, 7, 0}}}, state;
+  for (const Value& x : {q, k, v}) inputs[g.info(x.id).name] = random_values(x.type(), -1, 1, 1, 3, x.id);
+  Array expected(g.type(q.id).elements());  // 0 of a sequence without keys
+  WideArrays found = evaluate(g, inputs, state);
+  for (const char* name : {"alone0", "alone1"})
+    std::ranges::copy(found.at(name), expected.begin() + (name[5] - '0') * 5 * 8);
+  found["y"] = expected;
+  expect_near(evaluate(g, inputs, state), found, 1e-12);
+  Session session(g, Machine::host(2));
+  expect_near(session.run(narrowed(inputs)), found, 1e-5);
+  EXPECT_USAGE_ERROR(
+      "the lengths are u32[3]; they must be u32, one for each sequence of f32[1, 7, 8]",
+      attention(slice(q, 0, 0, 1), slice(k, 0, 0, 1), slice(v, 0, 0, 1), {.lengths = lengths}));
+  const Value ids = g.input("ids", {3, 7}, Type::u32);
+  EXPECT_USAGE_ERROR("ids or lengths",
+                     attention(k, k, v, {.query_ids = ids, .key_ids = ids, .lengths = lengths}));
 }
 
 /// Each call, micro-batch and replica drops other probabilities, and the same ones in the gradient.

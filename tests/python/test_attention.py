@@ -244,6 +244,21 @@ def test_packed_sequences_are_those_alone():
             np.testing.assert_allclose(y[pack, begin:end], expected[0], rtol=1e-4, atol=1e-5)
 
 
+def test_keys_after_lengths_are_left_out():
+    graph = tg.Graph()
+    q, k, v = (graph.input(name, (3, tokens, 16)) for name, tokens in [("q", 5), ("k", 9), ("v", 9)])
+    graph.output("y", tg.attention(q, k, v, heads=2, lengths=graph.input("lengths", (3,), "u32")))
+    arrays = [np.random.default_rng(i).standard_normal(x.shape).astype(np.float32) for i, x in enumerate((q, k, v))]
+    lengths = np.array([4, 9, 0], np.uint32)
+    y = graph.session().run(*arrays, lengths)
+    assert not y[2].any()
+    for i, length in enumerate(lengths[:2]):
+        alone = [torch.from_numpy(array[i : i + 1]) for array in arrays]
+        alone = [heads(x if x is alone[0] else x[:, : int(length)], 2) for x in alone]
+        expected = F.scaled_dot_product_attention(*alone).transpose(-3, -2).flatten(-2)
+        np.testing.assert_allclose(y[i], expected[0], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -251,13 +266,18 @@ def test_packed_sequences_are_those_alone():
         ({"heads": 4, "kv_heads": 3}, "4 heads cannot share 3"),
         ({"heads": 2, "query_ids": True}, "ids of queries need those of keys"),
         ({"heads": 2, "bias": (2, 2, 12)}, "the bias is"),
+        ({"heads": 2, "lengths": (2, 1)}, "the lengths are .* one for each sequence"),
+        ({"heads": 2, "lengths": (2,), "query_ids": True, "key_ids": True}, "ids or lengths"),
     ],
 )
 def test_what_attention_refuses(arguments, message):
     graph = tg.Graph()
     x = graph.input("x", (2, 12, 16))
-    if "query_ids" in arguments:
-        arguments = {**arguments, "query_ids": graph.input("ids", (2, 12), "u32")}
+    for name in ("query_ids", "key_ids"):
+        if name in arguments:
+            arguments = {**arguments, name: graph.input(name, (2, 12), "u32")}
+    if "lengths" in arguments:
+        arguments = {**arguments, "lengths": graph.input("lengths", arguments["lengths"], "u32")}
     if "bias" in arguments:
         arguments = {**arguments, "bias": graph.input("bias", arguments["bias"])}
     with pytest.raises(ValueError, match=message):

@@ -245,6 +245,7 @@ def attention(
     offset: int = 0,
     query_ids: Value | None = None,
     key_ids: Value | None = None,
+    lengths: Value | None = None,
     bias: Value | None = None,
     dropout: float = 0.0,
     step: Value | None = None,
@@ -258,14 +259,20 @@ def attention(
 
     Query i attends to the keys from i + offset - left to i + offset + right, None without limit; so `right=0` is
     causal. Of packed sequences `query_ids` [..., queries] and `key_ids` [..., keys], u32, are equal where queries attend
-    to keys; those with id 0 attend to nothing, and have the result 0. The bias is [sequences, heads, queries, keys], of
-    which all but the last may be 1. Probabilities are dropped with the probability `dropout`, as `dropout()` does.
+    to keys; those with id 0 attend to nothing, and have the result 0. Instead of ids, `lengths` [...], u32, are the numbers
+    of keys of the sequences: those after them are padding, to which no query attends. The bias is [sequences, heads,
+    queries, keys], of which all but the last may be 1. Probabilities are dropped with the probability `dropout`, as
+    `dropout()` does.
 
     On hosts keys are taken in one pass (Dao et al. 2022), so that no matrix of scores exists, and blocks of pairs of
     which none attend are left out.
     """
     if (query_ids is None) != (key_ids is None):
         raise ValueError("attention: ids of queries need those of keys")
+    if lengths is not None:
+        if query_ids is not None:
+            raise ValueError("attention: it has ids or lengths of sequences, not both")
+        query_ids, key_ids = _ids_of_lengths(q, k, lengths)
     ids = [] if query_ids is None or key_ids is None else [_indices(query_ids), _indices(key_ids)]
     flags = {"ids": 1 if ids else None, "bias": None if bias is None else 1}
     draws = {"p": dropout, "seed": seed} if dropout else {}
@@ -274,6 +281,16 @@ def attention(
     attributes: dict[str, Attribute] = {name: value for name, value in chosen.items() if value is not None}
     biases = [] if bias is None else [bias]
     return apply("attention", q, k, v, *ids, *biases, *counter, heads=heads, **attributes)
+
+
+def _ids_of_lengths(q: Value, k: Value, lengths: Value) -> tuple[Value, Value]:
+    """Ids of queries and keys by which all queries attend to the keys before each sequence's length."""
+    graph = graph_of("attention", q, k, lengths)
+    if len(k.shape) < 2 or len(q.shape) != len(k.shape) or not lengths.is_integer or lengths.shape != k.shape[:-2]:
+        raise ValueError(f"attention: the lengths are {lengths!r}; they must be u32, one for each sequence of {k!r}")
+    places = graph.constant(np.arange(k.shape[-2]), dtype="u32")
+    within = apply("less", places, reshape(_indices(lengths), (*lengths.shape, 1)))
+    return graph.constant(np.ones(q.shape[:-1]), dtype="u32"), within
 
 
 class Elementwise(Protocol):
