@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 #include "onnx/values.h"
 
@@ -117,9 +119,16 @@ uint32_t heads_of(Call& call, size_t input, const char* attribute) {
   return static_cast<uint32_t>(heads);
 }
 
+constexpr double kHidden = -std::numeric_limits<double>::infinity();
+
+/// 0 where a truth value or a comparison holds, else minus infinity.
+Value hidden_unless(Value holds, Type type) {
+  const Value kept = cast(holds, type);
+  return where(kept, number_like(kept, 0), number_like(kept, kHidden));
+}
+
 /// A truth value hides where it does not hold.
 Known as_bias(Call& call, const Known& mask, DataType type) {
-  constexpr double kHidden = -std::numeric_limits<double>::infinity();
   if (mask.constant && mask.type == DataType::boolean) {
     std::vector<double> bias(mask.constant->size());
     call.context.spend(bias.size());
@@ -127,8 +136,15 @@ Known as_bias(Call& call, const Known& mask, DataType type) {
     return known(of_numbers(bias, mask.dims, type));
   }
   if (mask.type != DataType::boolean) return mask;
-  const Value holds = cast(call.value_of(mask), graph_type_of(type));
-  return known(where(holds, number_like(holds, 0), number_like(holds, kHidden)), type);
+  return known(hidden_unless(call.value_of(mask), graph_type_of(type)), type);
+}
+
+/// What is added to scores, with the keys that it lacks, which are hidden.
+Known with_all_keys(Call& call, const Known& bias, uint32_t keys) {
+  if (bias.dims.empty() || bias.dims.back() >= int64_t{keys}) return bias;
+  const Value some = call.value_of(bias);
+  return known(pad(some, static_cast<uint32_t>(bias.dims.size() - 1), 0, keys - some.shape().back(), kHidden),
+               bias.type);
 }
 
 /// Keys or values with those before them, [batch, heads, tokens, size].
@@ -150,31 +166,121 @@ void set_limits(Call& call, Attention& of) {
   if (call.has(4)) of.offset = call[4].dims.at(2);
 }
 
+/// The number of keys of each sample, which padding follows: i32 [samples].
+std::optional<Value> lengths_of(Call& call, uint32_t samples) {
+  if (!call.has(6)) return {};
+  if (call.has(4)) refuse("it has keys of the past and lengths of keys, which exclude each other");
+  const Value lengths = cast(call.value(6), Type::i32);
+  if (lengths.shape() != Shape{samples})
+    refuse("its input 6 is {}, which is no length for each of {} samples", to_string(call[6].dims), samples);
+  return maximum(lengths, number_like(lengths, 0));
+}
+
+Value whole_numbers(Call& call, std::vector<int64_t> numbers, Dims dims) {
+  return call.value_of(known(integers(std::move(numbers), std::move(dims), DataType::i32)));
+}
+
+/// The limits as what is added to scores. Those of samples with lengths count from the end of their keys.
+Value bias_of_limits(Call& call, const Attention& of, const std::optional<Value>& lengths,
+                     const Shape& scores, Type type) {
+  const int64_t queries = scores[2], keys = scores[3], offset = lengths ? -queries : of.offset;
+  call.context.spend(static_cast<uint64_t>(queries * keys));
+  std::vector<int64_t> distances;
+  for (int64_t query = 0; query < queries; ++query)
+    for (int64_t key = 0; key < keys; ++key) distances.push_back(key - query - offset);
+  Value distance = whole_numbers(call, std::move(distances), {1, 1, queries, keys});
+  if (lengths) distance = distance - reshape(*lengths, {scores[0], 1, 1, 1});
+  std::optional<Value> holds;
+  if (of.left) holds = less_equal(whole_numbers(call, {-int64_t{*of.left}}, {}), distance);
+  if (of.right) {
+    const Value is_before = less_equal(distance, whole_numbers(call, {int64_t{*of.right}}, {}));
+    holds = holds ? *holds * is_before : is_before;
+  }
+  return hidden_unless(*holds, type);
+}
+
+/// What hides the keys after the length of each sample.
+Value bias_of_lengths(Call& call, Value lengths, const Shape& scores, Type type) {
+  std::vector<int64_t> places(scores[3]);
+  std::iota(places.begin(), places.end(), int64_t{0});
+  const Value place = whole_numbers(call, std::move(places), {1, 1, 1, scores[3]});
+  return hidden_unless(less(place, reshape(lengths, {scores[0], 1, 1, 1})), type);
+}
+
+void add_to(std::optional<Value>& sum, Value x) { sum = sum ? *sum + x : x; }
+
+/// Attention as products and a softmax, for scores that have a cap or are a result.
+struct AttentionInSteps {
+  Value y;       ///< [batch, heads, queries, features]
+  Value scores;  ///< those that the operator says, [batch, heads, queries, keys]
+};
+
+AttentionInSteps in_steps(Call& call, Value q, Value k, Value v, const Attention& of) {
+  const Shape s = q.shape();
+  if (s[1] % of.kv_heads != 0) refuse("{} heads cannot share {} of keys and values", s[1], of.kv_heads);
+  // Queries of all heads that share keys are rows of one product.
+  const uint32_t rows = s[1] / of.kv_heads * s[2], keys = k.shape()[2];
+  const double scale = of.scale.value_or(1 / std::sqrt(double{1} * s[3]));
+  const Value products = matmul(reshape(q * scale, {s[0], of.kv_heads, rows, s[3]}), k, false, true);
+  const Value raw = reshape(products, {s[0], s[1], s[2], keys});
+  const double cap = call.number("softcap", 0);
+  const Value capped = cap > 0 ? tanh(divided(raw, cap)) * cap : raw;
+  Value biased = capped, probabilities = capped;
+  if (of.bias) {
+    const Value bias = *of.bias, none = number_like(bias, 0);
+    biased = capped + bias;
+    // The probabilities of queries to which all keys are hidden are 0.
+    const Value hidden = equal(max(bias, {-1}, true), number_like(bias, kHidden));
+    probabilities = where(hidden, none, softmax(capped + where(hidden, none, bias)));
+  } else {
+    probabilities = softmax(capped);
+  }
+  const Value y = matmul(reshape(probabilities, {s[0], of.kv_heads, rows, keys}), v);
+  const Value all[] = {raw, capped, biased, probabilities};
+  const int64_t mode = call.integer("qk_matmul_output_mode", 0);
+  if (mode < 0 || mode >= std::ssize(all)) refuse("there are no scores {}", mode);
+  return {reshape(y, {s[0], s[1], s[2], v.shape()[3]}), all[mode]};
+}
+
 Results attention(Call& call) {
-  const double softcap = call.number("softcap", 0);
-  if (softcap != 0) refuse("a cap of scores is not possible");
-  if (call.node.output_size() > 3 && !call.node.output(3).empty())
-    refuse("its scores are no result of a graph");
-  if (call.has(6)) refuse("lengths of keys without padding are not possible");
   require_tokens(call);
   const uint32_t heads = heads_of(call, 0, "q_num_heads"), kv_heads = heads_of(call, 1, "kv_num_heads");
   const Value q = tokens_of(call, 0), keys = with_past(call, 1, 4, kv_heads),
               values = with_past(call, 2, 5, kv_heads);
-  Attention of{.heads = heads, .kv_heads = kv_heads};
-  if (call.attribute("scale") != nullptr) of.scale = call.number("scale");
-  const Shape scores = {q.shape()[0], heads, q.shape()[1], keys.shape()[2]};
-  set_limits(call, of);
-  if (call.has(3)) {
-    const Known mask = as_bias(call, call[3], call[0].type);
-    const bool has_limits = of.left || of.right || of.offset != 0;
-    if (has_limits)
-      of.bias = bias_of(call.context, mask, scores, q.type().type);
-    else
-      add_bias(call.context, mask, scores, q.type().type, of);
-  }
-  const Value y = attention(q, heads_last(keys), heads_last(values), of);
   const DataType type = call[0].type;
   const bool has_heads = call[0].dims.size() == 4;
+  Attention of{.heads = heads, .kv_heads = kv_heads};
+  if (call.attribute("scale") != nullptr) of.scale = call.number("scale");
+  set_limits(call, of);
+  const Shape scores = {q.shape()[0], heads, q.shape()[1], keys.shape()[2]};
+  const std::optional<Value> lengths = lengths_of(call, scores[0]);
+  const bool wants_scores = call.node.output_size() > 3 && !call.node.output(3).empty(),
+             has_steps = wants_scores || call.number("softcap", 0) > 0,
+             has_limits = of.left || of.right || of.offset != 0;
+  const Type number = q.type().type;
+  std::optional<Value> bias;
+  if ((of.left || of.right) && (lengths || has_steps)) {
+    bias = bias_of_limits(call, of, lengths, scores, number);
+    of.left.reset();
+    of.right.reset();
+  }
+  if (call.has(3)) {
+    const Known mask = with_all_keys(call, as_bias(call, call[3], type), scores[3]);
+    if (has_limits || has_steps)
+      add_to(bias, bias_of(call.context, mask, scores, number));
+    else
+      add_bias(call.context, mask, scores, number, of);
+  }
+  if (has_steps && lengths) add_to(bias, bias_of_lengths(call, *lengths, scores, number));
+  if (bias) of.bias = bias;
+  if (has_steps) {
+    const auto [y, chosen] = in_steps(call, heads_first(q, heads), keys, values, of);
+    Results results = {known(has_heads ? y : heads_last(y), type), known(keys, type), known(values, type)};
+    if (wants_scores) results.push_back(known(chosen, type));
+    return results;
+  }
+  if (lengths) of.lengths = cast(*lengths, Type::u32);
+  const Value y = attention(q, heads_last(keys), heads_last(values), of);
   return {known(has_heads ? heads_first(y, heads) : y, type), known(keys, type), known(values, type)};
 }
 

@@ -184,6 +184,10 @@ TEST(OnnxLimits, AttentionHasThreeDimensionsOrFour) {
   odd.input("x", {1, 2, 4}).output("y");
   odd.node("Attention", {"x", "x", "x"}, {"y"}, {{"q_num_heads", int64_t{3}}, {"kv_num_heads", int64_t{3}}});
   expect_says(error_of(odd), "3 heads of 4 features are not possible");
+  OnnxFile lengths(24);
+  lengths.input("x", {2, 1, 2, 4}).input("n", {3}, test::kInt64).output("y");
+  lengths.node("Attention", {"x", "x", "x", "", "", "", "n"}, {"y"});
+  expect_says(error_of(lengths), "its input 6 is [3], which is no length for each of 2 samples");
 }
 
 TEST(OnnxLimits, IndicesOfRowsDoNotWrapAround) {

@@ -136,6 +136,61 @@ TEST(OnnxOperators, AttentionIsWhatItsPartsAre) {
   for (size_t i = 0; i < fused.size(); ++i) EXPECT_NEAR(fused[i], plain[i], 1e-6);
 }
 
+/// The operator of its own, of queries 1 and -2, keys 1, 2, 3 and values 5, 7, 100, of which `keys` are no
+/// padding.
+WideArrays attention_of(double keys, const std::vector<OnnxFile::Attribute>& attributes) {
+  OnnxFile file(24);
+  file.input("q", {1, 1, 2, 1})
+      .input("k", {1, 1, 3, 1})
+      .input("v", {1, 1, 3, 1})
+      .input("n", {1}, test::kInt64);
+  file.output("y").output("s").node("Attention", {"q", "k", "v", "", "", "", "n"}, {"y", "", "", "s"},
+                                    attributes);
+  WideArrays results = run(file, {{"q", {1, -2}}, {"k", {1, 2, 3}}, {"v", {5, 7, 100}}, {"n", {keys}}});
+  // Without its scores it is one operation, unless these have a cap.
+  wire::GraphProto& graph = *file.model().mutable_graph();
+  graph.mutable_node(0)->mutable_output()->RemoveLast();
+  graph.mutable_output()->RemoveLast();
+  const Numbers alone =
+      run(file, {{"q", {1, -2}}, {"k", {1, 2, 3}}, {"v", {5, 7, 100}}, {"n", {keys}}}).at("y");
+  for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(results.at("y")[i], alone[i], 1e-6);
+  return results;
+}
+
+TEST(OnnxOperators, AttentionHasCapsAndScores) {
+  const OnnxFile::Attribute scale("scale", 1.0F), cap("softcap", 2.0F);
+  const auto mode = [](int64_t of) { return OnnxFile::Attribute("qk_matmul_output_mode", of); };
+  const Numbers raw = {1, 2, 3, -2, -4, -6};
+  EXPECT_EQ(attention_of(2, {scale, cap, mode(0)}).at("s"), raw);
+  const WideArrays capped = attention_of(2, {scale, cap, mode(1)});
+  Numbers powers;
+  for (size_t i = 0; i < raw.size(); ++i) {
+    const double score = 2 * std::tanh(raw[i] / 2);
+    EXPECT_NEAR(capped.at("s")[i], score, 1e-6);
+    powers.push_back(i % 3 < 2 ? std::exp(score) : 0);
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    const double* const p = &powers[3 * i];
+    EXPECT_NEAR(capped.at("y")[i], (5 * p[0] + 7 * p[1]) / (p[0] + p[1]), 1e-6);
+  }
+  const Numbers hidden = attention_of(2, {scale, mode(2)}).at("s");
+  EXPECT_EQ(hidden[1], 2);
+  EXPECT_EQ(hidden[2], -std::numeric_limits<double>::infinity());
+}
+
+TEST(OnnxOperators, AttentionCountsFromTheEndOfTheKeys) {
+  const OnnxFile::Attribute causal("is_causal", int64_t{1}), mode("qk_matmul_output_mode", int64_t{3});
+  const auto seen = [&](double keys) {
+    Numbers probabilities = attention_of(keys, {causal, mode}).at("s");
+    for (double& each : probabilities) each = each > 0 ? 1 : 0;
+    return probabilities;
+  };
+  EXPECT_EQ(seen(3), (Numbers{1, 1, 0, 1, 1, 1}));
+  EXPECT_EQ(seen(2), (Numbers{1, 0, 0, 1, 1, 0}));
+  EXPECT_EQ(seen(1), (Numbers{0, 0, 0, 1, 0, 0}));
+  EXPECT_EQ(attention_of(0, {mode}).at("y"), (Numbers{0, 0}));
+}
+
 /// softmax of q · kᵀ where a condition holds, else of a number, times v.
 OnnxFile hidden(float number, bool is_constant, bool in_steps) {
   OnnxFile file;

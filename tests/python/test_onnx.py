@@ -245,6 +245,13 @@ def test_each_operator_of_onnx_once() -> None:
     assert sum(each.what == "passes" for each in outcomes.values()) > 80
 
 
+def test_attention_is_that_of_onnx() -> None:
+    cases = [each for each in onnx_cases.node_cases() if onnx_cases.operator_of(each) == "Attention"]
+    outcomes = {case.name: onnx_cases.run_case(case) for case in cases}
+    assert len(cases) > 80
+    assert not {name: each for name, each in outcomes.items() if each.what != "passes"}
+
+
 def test_reasons_are_not_those_of_inputs_that_have_to_be_constant() -> None:
     (case,) = (each for each in onnx_cases.node_cases() if each.name == "test_training_dropout")
     assert onnx_cases.run_case(case).what == "it is in training mode: export the model for inference"
