@@ -1,5 +1,8 @@
 // Products.
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <string_view>
 
 #include "onnx/attention.h"
 #include "onnx/call.h"
@@ -113,25 +116,63 @@ Results gemm(Call& call) {
   return {known(added ? y + *added : y, call[0].type)};
 }
 
-/// The letters of a product of two as NumPy writes it: "bhqd,bhkd->bhqk".
-struct Letters {
-  explicit Letters(std::string text) {
+constexpr std::string_view kRest = "...";
+
+/// The dimensions that "..." stands for as digits, the last one as 0.
+std::string with_digits(std::string letters, size_t count) {
+  const size_t at = letters.find(kRest);
+  if (at == std::string::npos) return letters;
+  std::string digits;
+  for (size_t d = count; d-- > 0;) digits += static_cast<char>('0' + d);
+  return letters.replace(at, kRest.size(), digits);
+}
+
+/// An equation as NumPy writes it, such as "bhqd,bhkd->bhqk": the letters of inputs and result.
+struct Equation {
+  explicit Equation(const Call& call) : text(call.text("equation", "")) {
     std::erase(text, ' ');
-    const size_t comma = text.find(','), arrow = text.find("->");
-    if (comma == std::string::npos || arrow == std::string::npos || arrow < comma ||
-        text.find('.') != std::string::npos)
-      refuse("its equation is {}; only products of two without '...' are possible", text);
-    a = text.substr(0, comma);
-    b = text.substr(comma + 1, arrow - comma - 1);
-    y = text.substr(arrow + 2);
-    for (const std::string* each : {&a, &b, &y}) {
-      std::string sorted = *each;
-      std::ranges::sort(sorted);
-      if (std::ranges::adjacent_find(sorted) != sorted.end()) refuse("its equation names a dimension twice");
+    const size_t arrow = text.find("->");
+    std::string all;
+    for (const std::string& each : inputs_of(call, text.substr(0, arrow))) all += each;
+    std::ranges::sort(all);
+    if (arrow != std::string::npos) result = with_digits(text.substr(arrow + 2), rest);
+    if (arrow == std::string::npos) {  // what is named once
+      result = with_digits(std::string(kRest), rest);
+      for (const char letter : all)
+        if (!is_digit(letter) && std::ranges::count(all, letter) == 1) result += letter;
     }
+    if (std::ranges::any_of(text, is_digit) || !std::ranges::all_of(all + result, is_letter))
+      fail("only letters and '...' are possible");
+    for (const char letter : result)
+      if (std::ranges::count(result, letter) > 1 || all.find(letter) == std::string::npos)
+        fail("its result names a dimension twice, or one that no input has");
   }
 
-  std::string a, b, y;
+  std::string text;
+  std::vector<std::string> inputs = {};
+  std::string result = {};
+  size_t rest = 0;  ///< the number of dimensions that "..." stands for
+
+ private:
+  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+  static bool is_letter(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+  [[noreturn]] void fail(const char* why) const { refuse("its equation is {}: {}", text, why); }
+
+  const std::vector<std::string>& inputs_of(const Call& call, const std::string& left) {
+    for (size_t begin = 0; begin <= left.size();) {
+      const size_t end = std::min(left.find(',', begin), left.size()), input = inputs.size();
+      if (input == call.size()) fail("it has more inputs than there are");
+      const std::string letters = left.substr(begin, end - begin);
+      const bool has_rest = letters.find(kRest) != std::string::npos;
+      const size_t named = letters.size() - (has_rest ? kRest.size() : 0), rank = call[input].dims.size();
+      if (has_rest ? named > rank : named != rank) fail("it names other dimensions than its inputs have");
+      rest = std::max(rest, rank - named);
+      inputs.push_back(with_digits(letters, rank - named));
+      begin = end + 1;
+    }
+    if (inputs.size() != call.size()) fail("it has fewer inputs than there are");
+    return inputs;
+  }
 };
 
 bool has(const std::string& letters, char letter) { return letters.find(letter) != std::string::npos; }
@@ -142,49 +183,116 @@ uint32_t product_of(const std::string& letters, const std::map<char, uint32_t>& 
   return product;
 }
 
+Value in_order(Value x, const std::vector<int>& order) {
+  return std::ranges::is_sorted(order) ? x : permute(x, order);
+}
+
 /// In the order of the letters.
 Value ordered(Value x, const std::string& from, const std::string& to) {
   std::vector<int> order;
   for (const char letter : to) order.push_back(static_cast<int>(from.find(letter)));
-  return std::ranges::is_sorted(order) ? x : permute(x, order);
+  return in_order(x, order);
 }
 
-Results einsum(Call& call) {
-  const Letters letters(call.text("equation", ""));
-  if (call.size() != 2) refuse("only products of two are possible");
-  Value a = call.value(0);
-  const Shape shape_of_b = as_shape(call[1].dims);
-  if (letters.a.size() != a.shape().size() || letters.b.size() != shape_of_b.size())
-    refuse("its equation names other dimensions than its inputs have");
+/// A value whose dimensions letters name.
+struct Term {
+  Value x;
+  std::string letters;
+};
+
+/// The diagonals of dimensions of one name, one dimension after the other.
+Term with_diagonals(Call& call, const Term& of) {
+  const Shape& shape = of.x.shape();
+  for (size_t at = 0; at < shape.size(); ++at) {
+    const size_t again = of.letters.find(of.letters[at], at + 1);
+    if (again == std::string::npos) continue;
+    if (shape[at] != shape[again]) refuse("a dimension has two sizes");
+    std::vector<int> order;
+    Shape pairs;
+    std::string letters;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (d == at || d == again) continue;
+      order.push_back(static_cast<int>(d));
+      pairs.push_back(shape[d]);
+      letters += of.letters[d];
+    }
+    order.insert(order.end(), {static_cast<int>(at), static_cast<int>(again)});
+    pairs.push_back(shape[at] * shape[again]);
+    call.context.spend(shape[at]);
+    std::vector<int64_t> places(shape[at]);
+    for (size_t i = 0; i < places.size(); ++i) places[i] = static_cast<int64_t>(i * (places.size() + 1));
+    const Value diagonal = taken(reshape(in_order(of.x, order), pairs), pairs.size() - 1, places);
+    return with_diagonals(call, {diagonal, letters + of.letters[at]});
+  }
+  return of;
+}
+
+/// With each dimension once, and without those that are not needed, over which it is summed.
+Term summed(Call& call, const Term& given, const std::string& needed) {
+  const Term of = with_diagonals(call, given);
+  std::vector<int> dims;
+  std::string letters;
+  for (size_t d = 0; d < of.letters.size(); ++d) {
+    if (has(needed, of.letters[d]))
+      letters += of.letters[d];
+    else
+      dims.push_back(static_cast<int>(d));
+  }
+  return {dims.empty() ? of.x : sum(of.x, dims), letters};
+}
+
+/// The product with an input, summed over what is not needed after it.
+Term product_with_input(Call& call, const Term& a, size_t input, std::string letters,
+                        const std::string& needed) {
+  std::optional<Value> summed_b;
+  const auto is_single = [&](char letter) {
+    return std::ranges::count(letters, letter) == 1 && has(a.letters + needed, letter);
+  };
+  if (!std::ranges::all_of(letters, is_single)) {
+    const Term b = summed(call, {call.value(input), letters}, a.letters + needed);
+    summed_b = b.x;
+    letters = b.letters;
+  }
+  const Shape shape_of_b = summed_b ? summed_b->shape() : as_shape(call[input].dims);
   std::map<char, uint32_t> sizes;
-  for (size_t i = 0; i < letters.a.size(); ++i) sizes[letters.a[i]] = a.shape()[i];
-  for (size_t i = 0; i < letters.b.size(); ++i)
-    if (!sizes.emplace(letters.b[i], shape_of_b[i]).second && sizes[letters.b[i]] != shape_of_b[i])
+  for (size_t i = 0; i < a.letters.size(); ++i) sizes[a.letters[i]] = a.x.shape()[i];
+  for (size_t i = 0; i < letters.size(); ++i)
+    if (!sizes.emplace(letters[i], shape_of_b[i]).second && sizes[letters[i]] != shape_of_b[i])
       refuse("a dimension has two sizes");
   std::string batch, m, k, n;
-  for (const char letter : letters.a)
-    (has(letters.b, letter) ? has(letters.y, letter) ? batch : k : m) += letter;
-  for (const char letter : letters.b)
-    if (!has(letters.a, letter)) n += letter;
-  for (const char letter : m + n)
-    if (!has(letters.y, letter)) refuse("sums of one input alone are not possible");
-  if (letters.y.size() != batch.size() + m.size() + n.size()) refuse("its result has other dimensions");
+  for (const char letter : a.letters) (has(letters, letter) ? has(needed, letter) ? batch : k : m) += letter;
+  for (const char letter : letters)
+    if (!has(a.letters, letter)) n += letter;
   const uint32_t outer = product_of(batch, sizes), rows = product_of(m, sizes), inner = product_of(k, sizes),
                  cols = product_of(n, sizes);
-  a = reshape(ordered(a, letters.a, batch + m + k), {outer, rows, inner});
+  const Value x = reshape(ordered(a.x, a.letters, batch + m + k), {outer, rows, inner});
   const std::string result = batch + m + n;
   Shape shape;
   for (const char letter : result) shape.push_back(sizes.at(letter));
-  Value y = a;
-  if (is_weight(call[1]) && !call[0].constant && n.size() == 1 && k.size() == 1) {
-    y = product_with_weight(call, a, call[1], letters.b == k + n);
+  const bool is_of_weight = !summed_b && is_weight(call[input]) && n.size() == 1 && k.size() == 1;
+  Value y = x;
+  if (is_of_weight && (input > 1 || !call[0].constant)) {
+    y = product_with_weight(call, x, call[input], letters == k + n);
   } else {
-    for (size_t i : {0, 1})
+    for (size_t i = input > 1 ? input : 0; i <= input; ++i)
       if (call[i].constant) call.context.leave(*call[i].constant, weight_name(call), "batched product");
-    const Value b = ordered(call.value(1), letters.b, batch + n + k);
-    y = matmul(a, reshape(b, {outer, cols, inner}), false, true);
+    const Value b = ordered(summed_b ? *summed_b : call.value(input), letters, batch + n + k);
+    y = matmul(x, reshape(b, {outer, cols, inner}), false, true);
   }
-  return {known(ordered(reshape(y, shape), result, letters.y), call[0].type)};
+  return {reshape(y, shape), result};
+}
+
+Results einsum(Call& call) {
+  const Equation equation(call);
+  const auto needed_after = [&](size_t input) {
+    std::string letters = equation.result;
+    for (size_t i = input + 1; i < equation.inputs.size(); ++i) letters += equation.inputs[i];
+    return letters;
+  };
+  Term y = summed(call, {call.value(0), equation.inputs[0]}, needed_after(0));
+  for (size_t i = 1; i < equation.inputs.size(); ++i)
+    y = product_with_input(call, y, i, equation.inputs[i], needed_after(i));
+  return {known(ordered(y.x, y.letters, equation.result), call[0].type)};
 }
 
 constexpr Operator kProductsOperators[] = {{"Einsum", einsum}, {"Gemm", gemm}, {"MatMul", product}};

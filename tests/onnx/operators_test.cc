@@ -71,6 +71,52 @@ TEST(OnnxOperators, GeneralProductsScaleAndTranspose) {
   EXPECT_EQ(run(file, {{"x", {1, 10}}, {"c", {1}}}).at("y"), (Numbers{45, 89, 133}));
 }
 
+/// An equation of the numbers 1, 2, … in inputs of these shapes.
+Numbers einsum(const char* equation, const std::vector<std::vector<int64_t>>& shapes) {
+  OnnxFile file;
+  WideArrays inputs;
+  std::vector<std::string> names;
+  for (const std::vector<int64_t>& shape : shapes) {
+    names.push_back(std::string(1, static_cast<char>('a' + names.size())));
+    file.input(names.back(), shape);
+    int64_t size = 1;
+    for (const int64_t each : shape) size *= each;
+    for (int64_t i = 1; i <= size; ++i) inputs[names.back()].push_back(static_cast<double>(i));
+  }
+  file.output("y").node("Einsum", names, {"y"}, {{"equation", equation}});
+  return run(file, inputs).at("y");
+}
+
+TEST(OnnxOperators, EquationsHaveAnyNumberOfInputs) {
+  EXPECT_EQ(einsum("->", {{}}), (Numbers{1}));
+  EXPECT_EQ(einsum("ij->i", {{2, 3}}), (Numbers{6, 15}));
+  EXPECT_EQ(einsum("ij->ji", {{2, 3}}), (Numbers{1, 4, 2, 5, 3, 6}));
+  EXPECT_EQ(einsum("ba", {{2, 3}}), (Numbers{1, 4, 2, 5, 3, 6}));
+  EXPECT_EQ(einsum("ii->i", {{2, 2}}), (Numbers{1, 4}));
+  EXPECT_EQ(einsum("ii", {{2, 2}}), (Numbers{5}));
+  EXPECT_EQ(einsum("iii->i", {{2, 2, 2}}), (Numbers{1, 8}));
+  EXPECT_EQ(einsum("...ii ->...i", {{2, 2, 2}}), (Numbers{1, 4, 5, 8}));
+  EXPECT_EQ(einsum("ij...->...j", {{2, 2, 2}}), (Numbers{6, 10, 8, 12}));
+  EXPECT_EQ(einsum("i,i", {{3}, {3}}), (Numbers{14}));
+  EXPECT_EQ(einsum("ij,k->ik", {{2, 3}, {2}}), (Numbers{6, 12, 15, 30}));
+  EXPECT_EQ(einsum("i,jj->i", {{2}, {2, 2}}), (Numbers{5, 10}));
+  EXPECT_EQ(einsum("...ij,...j->...i", {{2, 1, 2}, {2, 2}}), (Numbers{5, 25}));
+  EXPECT_EQ(einsum("i,ij,jk->k", {{2}, {2, 2}, {2, 3}}), (Numbers{47, 64, 81}));
+}
+
+TEST(OnnxOperators, EquationsFitTheirInputs) {
+  EXPECT_ERROR("names other dimensions", einsum("ij->i", {{2}}));
+  EXPECT_ERROR("names other dimensions", einsum("ij...->i", {{2}}));
+  EXPECT_ERROR("more inputs", einsum("i,i->i", {{2}}));
+  EXPECT_ERROR("fewer inputs", einsum("i->i", {{2}, {2}}));
+  EXPECT_ERROR("that no input has", einsum("i->j", {{2}}));
+  EXPECT_ERROR("a dimension twice", einsum("i->ii", {{2}}));
+  EXPECT_ERROR("only letters", einsum("0->0", {{2}}));
+  EXPECT_ERROR("only letters", einsum("i->i->i", {{2}}));
+  EXPECT_ERROR("two sizes", einsum("ii->i", {{2, 3}}));
+  EXPECT_ERROR("two sizes", einsum("i,i->i", {{2}, {3}}));
+}
+
 TEST(OnnxOperators, ShapesAreComputedWhileTheModelIsRead) {
   OnnxFile file;
   file.input("x", {-1, -2, 4}).output("y");
