@@ -93,18 +93,10 @@ Results reduce_log_sum_of_exponentials(Call& call) {
   return r.of(r.keeps ? logs : sum(logs, r.dims, false));
 }
 
-/// Multiplies the halves of a dimension until one element is left.
 Results reduce_product(Call& call) {
   const Reduction r(call);
   Value y = r.x;
-  for (const int d : r.dims) {
-    const auto dim = static_cast<uint32_t>(d);
-    while (y.shape()[dim] > 1) {
-      const uint32_t size = y.shape()[dim], half = size / 2;
-      const Value product = slice(y, dim, 0, half) * slice(y, dim, half, 2 * half);
-      y = size == 2 * half ? product : graph::concatenate({product, slice(y, dim, size - 1, size)}, dim);
-    }
-  }
+  for (const int d : r.dims) y = product_over(y, static_cast<uint32_t>(d));
   if (r.is_none || r.keeps) return r.of(y);
   Shape shape;
   for (size_t d = 0; d < y.shape().size(); ++d)

@@ -1,6 +1,7 @@
 // Elements by their positions.
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 
 #include "onnx/call.h"
 #include "onnx/values.h"
@@ -155,12 +156,39 @@ Results gather_nd(Call& call) {
   return {known(reshape(y, as_shape(dims)), x.type)};
 }
 
-/// Data [rows, features] with updates in some rows, or with these added.
+/// Data [rows, features] reduced with updates: each row with those whose index is its own.
+Value reduced_rows(const Call& call, Value data, Value ids, Value updates, const std::string& reduction) {
+  const uint32_t rows = data.shape()[0], count = ids.shape()[0],
+                 width = static_cast<uint32_t>(data.type().elements() / rows);
+  constexpr uint64_t kMostCompared = 1 << 27, kMostRows = 1 << 24;  // which FP32 holds
+  if (rows > kMostRows || uint64_t{rows} * count > kMostCompared / width)
+    refuse("{} rows and {} updates of {} are too many to reduce by '{}'", rows, count, width, reduction);
+  std::vector<float> numbers(rows);
+  std::iota(numbers.begin(), numbers.end(), 0.0F);
+  const Value places = call.graph.constant("", {rows, 1}, std::move(numbers));
+  // An index beyond the rows is an error here.
+  const Value at = reshape(embedding(ids, places), {1, count, 1});
+  const Value is_own = cast(equal(reshape(places, {rows, 1, 1}), at), data.type().type);
+  const Value own = reshape(data, {rows, 1, width}), given = reshape(updates, {1, count, width});
+  Value y = own;
+  if (reduction == "max")
+    y = maximum(own, max(where(is_own, given, own), {1}, true));
+  else if (reduction == "min")
+    y = minimum(own, min(where(is_own, given, own), {1}, true));
+  else if (reduction == "mul")
+    y = own * product_over(where(is_own, given, number_like(own, 1)), 1);
+  else if (reduction == "add")
+    y = own + sum(where(is_own, given, number_like(own, 0)), {1}, true);
+  else
+    refuse("a reduction by '{}' is not possible", reduction);
+  return wrapped(reshape(y, data.shape()), call[0].type);
+}
+
+/// Data [rows, features] with updates in some rows, or reduced with these.
 Value scattered(const Call& call, Value data, Value ids, Value updates) {
   const std::string reduction = call.text("reduction", "none");
   if (reduction == "none") return scatter(data, ids, updates);
-  if (reduction != "add") refuse("a reduction by '{}' is not possible, only sums", reduction);
-  if (is_integer(data)) refuse("sums of integers are not possible");
+  if (reduction != "add" || is_integer(data)) return reduced_rows(call, data, ids, updates, reduction);
   return data + scatter_add(updates, 0, ids, data.shape()[0]);
 }
 

@@ -108,6 +108,15 @@ Value taken(Value x, size_t dim, const std::vector<int64_t>& places) {
   return is_permutation ? permute_features(x, of_features) : select_features(x, of_features);
 }
 
+Value product_over(Value x, uint32_t dim) {
+  while (x.shape()[dim] > 1) {  // of its halves
+    const uint32_t size = x.shape()[dim], half = size / 2;
+    const Value product = slice(x, dim, 0, half) * slice(x, dim, half, 2 * half);
+    x = size == 2 * half ? product : graph::concatenate({product, slice(x, dim, size - 1, size)}, dim);
+  }
+  return x;
+}
+
 Dims common_dims(const Dims& a, const Dims& b) {
   Dims common(std::max(a.size(), b.size()), 1);
   for (const Dims* each : {&a, &b})

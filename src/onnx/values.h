@@ -30,6 +30,8 @@ graph::Value wrapped(graph::Value x, DataType type);
 
 /// The elements of a dimension at these positions.
 graph::Value taken(graph::Value x, size_t dim, const std::vector<int64_t>& places);
+/// The product of the elements of a dimension, of which one is left.
+graph::Value product_over(graph::Value x, uint32_t dim);
 /// The shape to which both broadcast. Throws UsageError if there is none.
 Dims common_dims(const Dims& a, const Dims& b);
 /// The sizes as a shape of a graph. Throws UsageError for sizes that a graph does not support.

@@ -308,7 +308,7 @@ TEST(OnnxOperators, NarrowIntegersWrapAround) {
   EXPECT_EQ(casts.at("z"), (Numbers{44, -1, 127, -56}));
 }
 
-TEST(OnnxOperators, UpdatesReplaceElementsOrAreAdded) {
+TEST(OnnxOperators, UpdatesReplaceElementsOrReduceThem) {
   const auto scattered = [](const char* operation, const char* reduction, const Numbers& ids) {
     OnnxFile file;
     file.input("x", {3, 2})
@@ -325,10 +325,38 @@ TEST(OnnxOperators, UpdatesReplaceElementsOrAreAdded) {
   EXPECT_EQ(scattered("ScatterElements", "add", {1, 1}), (Numbers{1, 2, 43, 4, 5, 6}));
   EXPECT_NE(test::error_of([&] { scattered("ScatterND", "none", {3, 0}); }), "(no error)");
   EXPECT_NE(test::error_of([&] { scattered("ScatterElements", "none", {0, -4}); }), "(no error)");
-  EXPECT_NE(test::error_of([&] {
-              scattered("ScatterND", "mul", {0, 1});
-            }).find("only sums"),
-            std::string::npos);
+  const Numbers ids = {1, 1};
+  EXPECT_EQ(scattered("ScatterND", "mul", ids), (Numbers{1, 2, 900, 3200, 5, 6}));
+  EXPECT_EQ(scattered("ScatterND", "max", ids), (Numbers{1, 2, 30, 40, 5, 6}));
+  EXPECT_EQ(scattered("ScatterND", "min", ids), (Numbers{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(scattered("ScatterElements", "mul", {0, -1}), (Numbers{10, 2, 3, 4, 150, 6}));
+  EXPECT_EQ(scattered("ScatterElements", "max", ids), (Numbers{1, 2, 30, 4, 5, 6}));
+  EXPECT_EQ(scattered("ScatterElements", "min", ids), (Numbers{1, 2, 3, 4, 5, 6}));
+  for (const char* reduction : {"add", "mul", "max", "min"})
+    EXPECT_NE(test::error_of([&] { scattered("ScatterND", reduction, {3, 0}); }), "(no error)") << reduction;
+  EXPECT_ERROR("a reduction by 'median' is not possible", scattered("ScatterND", "median", ids));
+}
+
+TEST(OnnxOperators, UpdatesOfIntegersWrapAround) {
+  const auto scattered = [](const char* reduction, bool is_constant) {
+    constexpr int32_t kSigned = 3;
+    OnnxFile file;
+    file.input("u", {2}, kSigned).output("y").integers("ids", {2, 1}, {1, 1});
+    if (is_constant)
+      file.initializer("x", {3}, kSigned).set_raw_data("\x01\x64\x03");
+    else
+      file.input("x", {3}, kSigned);
+    file.node("ScatterND", {"x", "ids", "u"}, {"r"}, {{"reduction", reduction}})
+        .node("Cast", {"r"}, {"y"}, {{"to", int64_t{1}}});
+    WideArrays inputs = {{"u", {20, 30}}};
+    if (!is_constant) inputs["x"] = {1, 100, 3};
+    return run(file, inputs).at("y");
+  };
+  for (const bool is_constant : {false, true}) {
+    EXPECT_EQ(scattered("add", is_constant), (Numbers{1, 150 - 256, 3}));
+    EXPECT_EQ(scattered("mul", is_constant), (Numbers{1, 96, 3}));  // 60000 = 234 · 256 + 96
+    EXPECT_EQ(scattered("min", is_constant), (Numbers{1, 20, 3}));
+  }
 }
 
 TEST(OnnxOperators, ClassesMayHaveAFloatingPoint) {
