@@ -82,8 +82,8 @@ struct InspectedTensor {
   std::vector<uint64_t> shape;  ///< as a dense tensor
   uint64_t elements = 0;
   uint64_t dense_bytes = 0;  ///< size as a dense tensor; 0 if the size of its elements is not known
-  /// For F32, F16 and BF16: zeros of the tensor as a matrix of the first dimension and the others. None for
-  /// other types.
+  /// For F32, F16 and BF16: zeros of the tensor as a matrix of the first dimension and the others. So for
+  /// quantised weights of ONNX models, whose zeros are equal to their zero points. None for other types.
   std::optional<Zeros> zeros;
 };
 

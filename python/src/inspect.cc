@@ -125,7 +125,9 @@ void bind_inspect(nb::module_& m) {
           nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_ro("elements", &InspectedTensor::elements)
       .def_ro("dense_bytes", &InspectedTensor::dense_bytes)
-      .def_ro("zeros", &InspectedTensor::zeros, "None of other types than F32, F16 and BF16.");
+      .def_ro(
+          "zeros", &InspectedTensor::zeros,
+          "None of other types than F32, F16 and BF16, unless it is a quantised weight of an ONNX model.");
   nb::class_<InspectedTotals>(m, "InspectedTotals", "Sums over tensors with zeros; bytes are those of all.")
       .def_ro("elements", &InspectedTotals::elements)
       .def_ro("zeros", &InspectedTotals::zeros)

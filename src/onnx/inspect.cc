@@ -3,10 +3,13 @@
 #include <tessera/convolution.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "bound/zeros.h"
 #include "onnx/importer.h"
@@ -52,6 +55,56 @@ std::map<std::string, Use> products_of(const wire::GraphProto& graph) {
   return products;
 }
 
+/// The quantised initializers of a model: those that DequantizeLinear takes.
+class QuantisedInitializers {
+ public:
+  explicit QuantisedInitializers(const Model::Impl& model) : model_(model) {
+    for (const wire::NodeProto& node : model.proto.graph().node()) {
+      if (node.op_type() == "DequantizeLinear" && node.input_size() > 0)
+        takers_.emplace(node.input(0), &node);
+      if (node.op_type() == "Constant" && node.output_size() > 0) constants_.emplace(node.output(0), &node);
+    }
+  }
+
+  /// The numbers for which one stands; null: it is not quantised, or its scale is computed.
+  ConstantPointer numbers_of(const std::string& name) const {
+    const auto taker = takers_.find(name);
+    if (taker == takers_.end()) return {};
+    std::vector<std::optional<Known>> inputs;
+    for (const std::string& input : taker->second->input()) {
+      const ConstantPointer constant = constant_of(input);
+      if (!constant && !input.empty()) return {};
+      inputs.push_back(constant ? std::optional(known(constant)) : std::nullopt);
+    }
+    return result_of(*taker->second, operator_table().at("DequantizeLinear").of_values, std::move(inputs));
+  }
+
+ private:
+  ConstantPointer constant_of(const std::string& name) const {
+    if (const auto found = model_.initializers.find(name); found != model_.initializers.end())
+      return found->second;
+    const auto node = constants_.find(name);
+    if (node == constants_.end()) return {};
+    return result_of(*node->second, operator_table().at("Constant").of_constants, {});
+  }
+
+  ConstantPointer result_of(const wire::NodeProto& node, Handler handler,
+                            std::vector<std::optional<Known>> inputs) const {
+    graph::Graph graph;
+    Context context(graph);
+    context.left = UINT64_MAX;
+    Call call(context, node, std::move(inputs), model_.opset, model_.folder);
+    try {
+      return handler(call).at(0).constant;
+    } catch (const Error&) {  // which whoever runs the model is told
+      return {};
+    }
+  }
+
+  const Model::Impl& model_;
+  std::map<std::string, const wire::NodeProto*> takers_, constants_;
+};
+
 /// The zeros of a constant as a matrix [outputs, others]; for convolutions [outputs, taps · channels].
 Zeros zeros_of(const Constant& constant, std::optional<Use> use, bound::ZerosAnalysis& analysis) {
   const auto rows = static_cast<uint32_t>(constant.dims[0]),
@@ -66,7 +119,8 @@ Zeros zeros_of(const Constant& constant, std::optional<Use> use, bound::ZerosAna
 }
 
 InspectedTensor inspected(const std::string& name, const Constant& constant,
-                          const std::map<std::string, Use>& products, bound::ZerosAnalysis& analysis) {
+                          const std::map<std::string, Use>& products, const QuantisedInitializers& quantised,
+                          bound::ZerosAnalysis& analysis) {
   InspectedTensor tensor{.name = name,
                          .form = "dense",
                          .dtype = short_name_of(constant.type),
@@ -75,7 +129,9 @@ InspectedTensor inspected(const std::string& name, const Constant& constant,
                          .dense_bytes = 0,
                          .zeros = {}};
   tensor.dense_bytes = constant.size() * size_of(graph_type_of(constant.type));
-  if (!constant.has_floats() || constant.size() == 0 || constant.dims.empty()) return tensor;
+  const ConstantPointer numbers = constant.has_floats() ? nullptr : quantised.numbers_of(name);
+  const Constant& weight = numbers ? *numbers : constant;
+  if (!weight.has_floats() || constant.size() == 0 || constant.dims.empty()) return tensor;
   if (constant.dims[0] > sparse::kMaxDimension ||
       constant.size() / static_cast<uint64_t>(constant.dims[0]) > sparse::kMaxDimension)
     return tensor;
@@ -84,7 +140,7 @@ InspectedTensor inspected(const std::string& name, const Constant& constant,
   if (product != products.end() && constant.dims.size() > 1) use = product->second;
   const bool fits = use == Use::as_taps ? constant.dims.size() == 3 || constant.dims.size() == 4
                                         : use != Use::as_inputs || constant.dims.size() == 2;
-  tensor.zeros = zeros_of(constant, fits ? use : std::nullopt, analysis);
+  tensor.zeros = zeros_of(weight, fits ? use : std::nullopt, analysis);
   return tensor;
 }
 
@@ -135,6 +191,7 @@ InspectedModel inspect(const std::string& path, const std::string& tensor, const
   const Model file = Model::read(path);
   const std::shared_ptr<Model::Impl>& model = file.impl();
   const std::map<std::string, Use> products = products_of(model->proto.graph());
+  const QuantisedInitializers quantised(*model);
   if (!tensor.empty() && !model->initializers.contains(tensor))
     throw UsageError(
         fmt::format("{}: it has no initializer '{}'; without a name, all are listed", path, tensor));
@@ -143,7 +200,7 @@ InspectedModel inspect(const std::string& path, const std::string& tensor, const
   for (const auto& [name, constant] : model->initializers) {
     if (!tensor.empty() && name != tensor) continue;
     if (progress) progress(done++, model->initializers.size(), name);
-    result.tensors.push_back(inspected(name, *constant, products, analysis));
+    result.tensors.push_back(inspected(name, *constant, products, quantised, analysis));
   }
   result.totals = bound::totals_of(result.tensors);
   if (tensor.empty()) result.unsupported = unsupported_of(file);

@@ -119,6 +119,29 @@ TEST_F(OnnxTest, InspectsConvolutionsInTheOrderOfTheirProducts) {
   EXPECT_EQ(inspected(2)["reason"], "not a product") << "of several groups";
 }
 
+TEST_F(OnnxTest, InspectsQuantisedWeights) {
+  constexpr int32_t kInt8 = 3;
+  const auto inspected = [&](const std::vector<int64_t>& shape, const std::string& zero_points) {
+    OnnxFile network;
+    network.input("x", {4, 2}).output("y");
+    network.initializer("q", {2, 2}, kInt8).set_raw_data("\x01\x02\xFF\xFF");
+    network.floats("scale", shape, std::vector<float>(zero_points.size(), 0.5F));
+    network.initializer("zero", shape, kInt8).set_raw_data(zero_points);
+    network.node("DequantizeLinear", {"q", "scale", "zero"}, {"w"}, {{"axis", int64_t{0}}})
+        .node("MatMul", {"x", "w"}, {"y"});
+    return json_of(run(fmt::format("inspect '{}' --json", model(network))));
+  };
+  const json whole = inspected({}, "\x01"), by_row = inspected({2}, "\x01\xFF");
+  ASSERT_EQ(whole["results"].size(), 1U);
+  const json& result = whole["results"][0];
+  EXPECT_EQ(result["name"], "q");
+  EXPECT_EQ(result["dtype"], "I8");
+  EXPECT_EQ(result["nnz"], 3);
+  EXPECT_NE(result["reason"], "not a product");
+  EXPECT_EQ(by_row["results"][0]["nnz"], 1);
+  EXPECT_TRUE(whole["tensors"][2]["nnz"].is_null()) << "of its zero point";
+}
+
 TEST_F(OnnxTest, SaysWhatIsWrong) {
   const std::string network_file = model(network());
   expect_refused(run(fmt::format("run '{}'", network_file)), "give its shape");
