@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <tessera/error.h>
 #include <tessera/inspect.h>
 #include <tessera/onnx.h>
 
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/model_run.h"
 #include "cli/option_parsing.h"
 #include "cli/output.h"
 #include "cli/parse.h"
@@ -21,21 +23,25 @@ namespace {
 
 struct InspectFlags {
   std::vector<std::string> paths;
+  std::vector<std::string> shapes;  ///< "ids=1,128"
   std::string tensor;
   std::string report;
   uint32_t rows = ZerosOptions{}.n;
   CommonOptions common;
 };
 
+bool is_onnx(const std::string& path) { return path.ends_with(".onnx"); }
+
 /// With a progress bar over the tensors.
 InspectedModel inspect_path(const std::string& path, const InspectFlags& options) {
   std::optional<Progress> bar;
-  const auto inspect_file = path.ends_with(".onnx") ? onnx::inspect : tessera::inspect;
-  return inspect_file(path, options.tensor, {.n = options.rows, .threads = options.common.threads},
-                      [&](size_t done, size_t total, const std::string& next) {
-                        if (!bar) bar.emplace(total);
-                        bar->show(done, next);
-                      });
+  const InspectProgress show = [&](size_t done, size_t total, const std::string& next) {
+    if (!bar) bar.emplace(total);
+    bar->show(done, next);
+  };
+  const ZerosOptions zeros{.n = options.rows, .threads = options.common.threads};
+  if (!is_onnx(path)) return tessera::inspect(path, options.tensor, zeros, show);
+  return onnx::inspect(path, options.tensor, zeros, show, shapes_of(options.shapes));
 }
 
 int run(const InspectFlags& options) {
@@ -43,6 +49,9 @@ int run(const InspectFlags& options) {
     check_extension("--report", options.report, {".html", ".htm"});
     io::require_writable(options.report);
   }
+  for (const std::string& path : options.paths)
+    if (!options.shapes.empty() && !is_onnx(path))
+      throw UsageError(fmt::format("--shape is for .onnx files; {} is none", path));
   std::vector<InspectedModel> models;
   for (const std::string& path : options.paths) {
     models.push_back(inspect_path(path, options));
@@ -67,10 +76,17 @@ Command add_inspect_command(CLI::App& app) {
                   "Folders of Hugging Face models; .onnx, .safetensors, .npy, .mtx or .smtx files")
       ->required();
   command.add_option("--tensor", options->tensor, "One tensor of a model (default: all)");
-  add_count(command, "--rows", options->rows, "Rows of a layer's input, such as tokens: columns of X");
+  add_count(
+      command, "--rows", options->rows,
+      "Rows of a layer's input, such as tokens, where the shapes of an .onnx file do not say them: columns "
+      "of X");
+  add_shape_option(command, options->shapes);
   command.add_option("--report", options->report, "Write a page: the table and the sums (.html)");
   add_common_options(command, options->common);
-  command.footer("\nExample:\n  tessera inspect models/pruned-bert --rows 128");
+  command.footer(
+      "\nExamples:\n"
+      "  tessera inspect models/pruned-bert --rows 128\n"
+      "  tessera inspect model.onnx --shape batch=8");
   return [options] { return run(*options); };
 }
 

@@ -105,14 +105,29 @@ std::vector<double> values_of(const std::string& file, const onnx::ValueType& ty
 
 }  // namespace
 
+void add_shape_option(CLI::App& command, std::vector<std::string>& shapes) {
+  command.add_option(
+      "--shape", shapes,
+      "The shape of an input, or the size of a named dimension, where the model leaves it open: "
+      "NAME=1,128");
+}
+
+onnx::Shapes shapes_of(const std::vector<std::string>& texts) {
+  onnx::Shapes shapes;
+  for (const std::string& text : texts) {
+    const auto [name, sizes] = named("--shape", text);
+    if (shapes.contains(name)) throw UsageError(fmt::format("--shape names '{}' twice", name));
+    graph::Shape& shape = shapes[name];
+    for (const std::string& size : parse_names(sizes)) shape.push_back(parse_count("--shape", size, 1));
+  }
+  return shapes;
+}
+
 void add_model_options(CLI::App& command, ModelRequest& request) {
   command.add_option("model", request.path, "An .onnx file")->required();
   command.add_option("--input", request.inputs,
                      "An array for an input: NAME=FILE.npy, or NAME=random (default)");
-  command.add_option(
-      "--shape", request.shapes,
-      "The shape of an input, or the size of a named dimension, where the model leaves it open: "
-      "NAME=1,128");
+  add_shape_option(command, request.shapes);
   command.add_flag("--dense", request.dense, "Keep all weights dense");
   add_seed(command, "--seed", request.seed, "Seed of random inputs");
 }
@@ -120,13 +135,8 @@ void add_model_options(CLI::App& command, ModelRequest& request) {
 onnx::ImportedModel import(const ModelRequest& request, uint32_t threads) {
   check_extension("the model", request.path, {".onnx"});
   const std::map<std::string, std::string> files = files_of(request);
-  onnx::ImportOptions options{.shapes = {}, .sparse = !request.dense, .threads = threads};
-  for (const std::string& text : request.shapes) {
-    const auto [name, sizes] = named("--shape", text);
-    if (options.shapes.contains(name)) throw UsageError(fmt::format("--shape names '{}' twice", name));
-    graph::Shape& shape = options.shapes[name];
-    for (const std::string& size : parse_names(sizes)) shape.push_back(parse_count("--shape", size, 1));
-  }
+  onnx::ImportOptions options{
+      .shapes = shapes_of(request.shapes), .sparse = !request.dense, .threads = threads};
   for (const auto& [name, file] : files) {
     if (file == "random" || options.shapes.contains(name)) continue;
     graph::Shape& shape = options.shapes[name];

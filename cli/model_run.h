@@ -25,6 +25,11 @@ struct ModelRequest {
   uint64_t seed = 0;
 };
 
+/// Adds --shape.
+void add_shape_option(CLI::App& command, std::vector<std::string>& shapes);
+/// The shapes that --shape gives.
+onnx::Shapes shapes_of(const std::vector<std::string>& texts);
+
 void add_model_options(CLI::App& command, ModelRequest& request);
 
 /// Reads the model for the given shapes, or else for the shapes of the arrays in files.

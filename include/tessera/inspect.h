@@ -85,6 +85,8 @@ struct InspectedTensor {
   /// For F32, F16 and BF16: zeros of the tensor as a matrix of the first dimension and the others. So for
   /// quantised weights of ONNX models, whose zeros are equal to their zero points. None for other types.
   std::optional<Zeros> zeros;
+  /// Columns of X of the predicted times, where an ONNX model says them; 0: InspectedModel::n.
+  uint32_t n = 0;
 };
 
 /// Sums over the tensors that have InspectedTensor::zeros; bytes are summed over all tensors.

@@ -33,10 +33,11 @@ struct ValueType {
 /// "float32[batch, 3, 224, 224]"
 std::string to_string(const ValueType& type);
 
+/// By name, shapes of inputs whose sizes a file leaves open, or sizes of named dimensions: {"batch", {8}}.
+using Shapes = std::map<std::string, graph::Shape>;
+
 struct ImportOptions {
-  /// By name, shapes of inputs whose sizes the file leaves open, or sizes of named dimensions: {"batch",
-  /// {8}}.
-  std::map<std::string, graph::Shape> shapes = {};
+  Shapes shapes = {};
   /// Whether weights of products become sparse where zeros_of() predicts that it pays.
   bool sparse = true;
   uint32_t threads = 0;  ///< threads of the host, for the predictions of zeros_of(); 0: one per physical core
@@ -117,8 +118,11 @@ class Model {
 /// Reads a model and makes its graph.
 ImportedModel read_onnx(const std::string& path, const ImportOptions& options = {});
 
-/// As tessera::inspect(), for the initializers of an ONNX model.
+/// As tessera::inspect(), for the initializers of an ONNX model. Products have the rows that they have in a
+/// graph of the model, if its inputs have fixed shapes or are given these; those of no graph have options.n.
+/// Throws UsageError for shapes that do not fit.
 InspectedModel inspect(const std::string& path, const std::string& tensor = "",
-                       const ZerosOptions& options = {}, const InspectProgress& progress = {});
+                       const ZerosOptions& options = {}, const InspectProgress& progress = {},
+                       const Shapes& shapes = {});
 
 }  // namespace tessera::onnx

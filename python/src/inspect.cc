@@ -56,11 +56,12 @@ Zeros zeros_of_matrix(const SparseMatrix& weight, uint32_t rows, const std::stri
 
 /// Can be interrupted between tensors.
 InspectedModel inspect_path(const std::string& path, const std::string& tensor, uint32_t rows) {
-  const auto inspect_file = path.ends_with(".onnx") ? onnx::inspect : tessera::inspect;
-  return inspect_file(path, tensor, {.n = rows}, [](size_t, size_t, const std::string&) {
+  const InspectProgress check = [](size_t, size_t, const std::string&) {
     const nb::gil_scoped_acquire acquired;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
-  });
+  };
+  if (path.ends_with(".onnx")) return onnx::inspect(path, tensor, {.n = rows}, check);
+  return tessera::inspect(path, tensor, {.n = rows}, check);
 }
 
 /// None for what is no product.
@@ -125,9 +126,12 @@ void bind_inspect(nb::module_& m) {
           nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_ro("elements", &InspectedTensor::elements)
       .def_ro("dense_bytes", &InspectedTensor::dense_bytes)
-      .def_ro(
-          "zeros", &InspectedTensor::zeros,
-          "None of other types than F32, F16 and BF16, unless it is a quantised weight of an ONNX model.");
+      .def_ro("zeros", &InspectedTensor::zeros,
+              "None of other types than F32, F16 and BF16, unless it is a quantised weight of an ONNX model.")
+      .def_prop_ro(
+          "rows",
+          [](const InspectedTensor& t) { return t.n == 0 ? std::nullopt : std::optional<uint32_t>(t.n); },
+          "Rows of its layer's input, where an ONNX model says them; None: those of the model.");
   nb::class_<InspectedTotals>(m, "InspectedTotals", "Sums over tensors with zeros; bytes are those of all.")
       .def_ro("elements", &InspectedTotals::elements)
       .def_ro("zeros", &InspectedTotals::zeros)

@@ -17,8 +17,9 @@ def inspect(path: str | os.PathLike[str], *, tensor: str | None = None, rows: in
 
     `path` is the folder of a model as Hugging Face has them, or a `.onnx`, `.safetensors`, `.npy`, `.mtx` or `.smtx`
     file; weights may be dense, masked by `torch.nn.utils.prune`, CSR, BSR, of a SparseLinear, or of compressed-tensors
-    with bitmasks. `rows` is the number of rows of a layer's input, such as sentences times tokens. Raises RuntimeError,
-    naming the file, if one is missing or malformed, and for quantised weights.
+    with bitmasks. `rows` is the number of rows of a layer's input, such as sentences times tokens, unless it follows from
+    the fixed shapes of an ONNX model. Raises RuntimeError, naming the file, if one is missing or malformed, and for
+    quantised weights of other formats.
     """
     return _tessera.inspect(os.fspath(path), tensor or "", _rows(rows))
 

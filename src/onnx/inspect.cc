@@ -28,12 +28,19 @@ int64_t integer_of(const wire::NodeProto& node, std::string_view attribute, int6
   return otherwise;
 }
 
+/// The product that takes a weight.
+struct UsedIn {
+  Use use;
+  std::string computed;  ///< the name of its weight in a graph, if that is computed of the initializer
+};
+using Products = std::map<std::string, UsedIn>;
+
 /// By the names of initializers: how products take them. Convolutions of several groups have no sparse
 /// weights.
-std::map<std::string, Use> products_of(const wire::GraphProto& graph) {
+Products products_of(const wire::GraphProto& graph) {
   // What a node makes of an initializer without changing where its zeros are, and whether it transposes it.
   std::map<std::string, std::pair<std::string, bool>> made;
-  std::map<std::string, Use> products;
+  Products products;
   for (const wire::NodeProto& node : graph.node()) {
     if (node.input_size() == 0 || node.output_size() == 0) continue;
     const std::string& type = node.op_type();
@@ -50,7 +57,8 @@ std::map<std::string, Use> products_of(const wire::GraphProto& graph) {
       made.erase(found);  // so that names in a circle end
     }
     if (is_convolution && transposed) continue;  // in another order of dimensions
-    products.emplace(name, is_convolution ? Use::as_taps : transposed ? Use::as_inputs : Use::as_outputs);
+    const Use use = is_convolution ? Use::as_taps : transposed ? Use::as_inputs : Use::as_outputs;
+    products.emplace(name, UsedIn{use, node.output(0) + ".weight"});
   }
   return products;
 }
@@ -118,9 +126,36 @@ Zeros zeros_of(const Constant& constant, std::optional<Use> use, bound::ZerosAna
   return analysis.analyse(std::move(matrix.pattern), graph_type_of(constant.type), use.has_value());
 }
 
-InspectedTensor inspected(const std::string& name, const Constant& constant,
-                          const std::map<std::string, Use>& products, const QuantisedInitializers& quantised,
-                          bound::ZerosAnalysis& analysis) {
+/// Analyses weights, each for the rows of its layer.
+class Analyses {
+ public:
+  /// Throws UsageError for options out of range.
+  explicit Analyses(const ZerosOptions& options) : options_(options) { of(options.n); }
+
+  bound::ZerosAnalysis& of(uint32_t rows) {
+    const ZerosOptions options{.n = rows, .threads = options_.threads};
+    return analyses_.try_emplace(rows, options).first->second;
+  }
+  bound::ZerosAnalysis& otherwise() { return of(options_.n); }
+
+ private:
+  ZerosOptions options_;
+  std::map<uint32_t, bound::ZerosAnalysis> analyses_;
+};
+
+using RowsOfLayers = std::map<std::string, uint32_t>;
+
+/// The rows of the layer in a graph that has the initializer as its weight.
+std::optional<uint32_t> rows_of(const RowsOfLayers& rows, const std::string& initializer,
+                                const UsedIn& product) {
+  for (const std::string& name : {initializer, product.computed})
+    if (const auto found = rows.find(name); found != rows.end()) return found->second;
+  return {};
+}
+
+InspectedTensor inspected(const std::string& name, const Constant& constant, const Products& products,
+                          const QuantisedInitializers& quantised, const RowsOfLayers& rows,
+                          Analyses& analyses) {
   InspectedTensor tensor{.name = name,
                          .form = "dense",
                          .dtype = short_name_of(constant.type),
@@ -137,10 +172,12 @@ InspectedTensor inspected(const std::string& name, const Constant& constant,
     return tensor;
   const auto product = products.find(name);
   std::optional<Use> use;
-  if (product != products.end() && constant.dims.size() > 1) use = product->second;
+  if (product != products.end() && constant.dims.size() > 1) use = product->second.use;
   const bool fits = use == Use::as_taps ? constant.dims.size() == 3 || constant.dims.size() == 4
                                         : use != Use::as_inputs || constant.dims.size() == 2;
-  tensor.zeros = zeros_of(weight, fits ? use : std::nullopt, analysis);
+  const auto own = fits && use ? rows_of(rows, name, product->second) : std::nullopt;
+  tensor.zeros = zeros_of(weight, fits ? use : std::nullopt, own ? analyses.of(*own) : analyses.otherwise());
+  tensor.n = own.value_or(0);
   return tensor;
 }
 
@@ -168,42 +205,54 @@ bool has_fixed_shapes(const Model& model) {
   });
 }
 
-std::vector<Missing> unsupported_of(const Model& model) {
-  std::vector<Missing> missing;
-  add_unsupported(*model.impl(), model.impl()->proto.graph().node(), missing);
+/// A graph of a model, as far as it can be made.
+struct Imported {
+  RowsOfLayers rows = {};
+  std::vector<Missing> missing = {};
+};
+
+Imported imported(const Model& model, const Shapes& shapes) {
+  Imported result;
+  add_unsupported(*model.impl(), model.impl()->proto.graph().node(), result.missing);
   for (const auto& [name, function] : model.impl()->functions)
-    add_unsupported(*model.impl(), function->node(), missing);
-  if (!has_fixed_shapes(model)) return missing;
+    add_unsupported(*model.impl(), function->node(), result.missing);
+  if (shapes.empty() && !has_fixed_shapes(model)) return result;
+  model.impl()->forms.leave_out_zeros();
   try {
-    model.import({.sparse = false});
+    const ImportedModel graph = model.import({.shapes = shapes, .sparse = false});
+    for (const LayerChoice& layer : graph.layers)
+      if (layer.rows > 0) result.rows.emplace(layer.name, std::min(layer.rows, sparse::kMaxDimension));
   } catch (const UnsupportedModelError& error) {
-    return error.missing();
+    result.missing = error.missing();
+  } catch (const UsageError&) {
+    if (!shapes.empty()) throw;
   } catch (const Error&) {  // which its zeros have nothing to do with: whoever runs it is told
   }
-  return missing;
+  return result;
 }
 
 }  // namespace
 
 InspectedModel inspect(const std::string& path, const std::string& tensor, const ZerosOptions& options,
-                       const InspectProgress& progress) {
-  bound::ZerosAnalysis analysis(options);
+                       const InspectProgress& progress, const Shapes& shapes) {
+  Analyses analyses(options);
   const Model file = Model::read(path);
   const std::shared_ptr<Model::Impl>& model = file.impl();
-  const std::map<std::string, Use> products = products_of(model->proto.graph());
+  const Products products = products_of(model->proto.graph());
   const QuantisedInitializers quantised(*model);
   if (!tensor.empty() && !model->initializers.contains(tensor))
     throw UsageError(
         fmt::format("{}: it has no initializer '{}'; without a name, all are listed", path, tensor));
+  const Imported graph = imported(file, shapes);
   InspectedModel result{.path = path, .n = options.n, .tensors = {}, .totals = {}};
   size_t done = 0;
   for (const auto& [name, constant] : model->initializers) {
     if (!tensor.empty() && name != tensor) continue;
     if (progress) progress(done++, model->initializers.size(), name);
-    result.tensors.push_back(inspected(name, *constant, products, quantised, analysis));
+    result.tensors.push_back(inspected(name, *constant, products, quantised, graph.rows, analyses));
   }
   result.totals = bound::totals_of(result.tensors);
-  if (tensor.empty()) result.unsupported = unsupported_of(file);
+  if (tensor.empty()) result.unsupported = graph.missing;
   return result;
 }
 

@@ -92,11 +92,14 @@ const WeightForms::Form& WeightForms::form_of(const std::string& layer, const Co
     values = std::make_shared<const std::vector<float>>(transposed_values(*values, outputs, inputs));
     std::swap(outputs, inputs);
   }
+  Zeros zeros;
+  zeros.rows = outputs;
+  zeros.cols = inputs;
+  if (looks_for_zeros_)
+    zeros = zeros_in(*values, graph_type_of(weight.type), outputs, inputs,
+                     {.n = rows, .threads = options.threads});
   Form form;
-  form.choice = {
-      layer, rows,
-      zeros_in(*values, graph_type_of(weight.type), outputs, inputs, {.n = rows, .threads = options.threads}),
-      false};
+  form.choice = {layer, rows, std::move(zeros), false};
   form.initial = {graph::Initial::Kind::values, 0, values};
   if (options.sparse && form.choice.zeros.density < 1 && form.choice.zeros.pays()) {
     SparseMatrix matrix =

@@ -27,6 +27,9 @@ class WeightForms {
     graph::Initial initial = {};
   };
 
+  /// From now on the zeros of weights are not looked for: all stay dense, and only their sizes are known.
+  void leave_out_zeros() { looks_for_zeros_ = false; }
+
   /// A name for a constant in all graphs: the given name, unless another constant has it. Functions, branches
   /// and computations from shapes may have different constants under one name.
   std::string name_of(const std::string& name, const Constant& constant);
@@ -41,6 +44,7 @@ class WeightForms {
                       const ImportOptions& options);
 
  private:
+  bool looks_for_zeros_ = true;
   std::mutex mutex_;
   std::map<std::string, Constant> named_;
   std::map<std::string, uint64_t> folded_;  ///< checksums of values, by name

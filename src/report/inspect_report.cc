@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -43,10 +44,27 @@ std::string verdict_of(const Zeros& zeros) {
   return zeros.pays() ? fmt::format("{:.1f}", speedup_of(zeros)) : std::string(name_of(zeros.reason));
 }
 
+uint32_t rows_of(const InspectedModel& model, const InspectedTensor& tensor) {
+  return tensor.n != 0 ? tensor.n : model.n;
+}
+
+/// Whether layers have rows of their own.
+bool has_own_rows(const InspectedModel& model) {
+  return std::ranges::any_of(model.tensors, [](const InspectedTensor& tensor) { return tensor.n != 0; });
+}
+
+std::string rows_text(std::span<const InspectedModel> models) {
+  if (std::ranges::any_of(models, has_own_rows)) return "the rows of their inputs";
+  return fmt::format("{} rows", models.empty() ? 0 : models.front().n);
+}
+
 Table table_of(const InspectedModel& model) {
-  Table table({"weight", "shape", "type", "density", "4 × 4", "8 × 8", "16 × 16", "32 × 32", "structure",
-               "dense", "sparse", "block", "speed-up"},
-              {0, 2, 8, 12});
+  const bool own_rows = has_own_rows(model);
+  std::vector<std::string> header = {"weight", "shape",   "type",    "density",   "4 × 4",
+                                     "8 × 8",  "16 × 16", "32 × 32", "structure", "dense",
+                                     "sparse", "block",   "speed-up"};
+  if (own_rows) header.insert(header.begin() + 9, "rows");
+  Table table(header, {0, 2, 8, header.size() - 1});
   for (const InspectedTensor& tensor : model.tensors) {
     if (!is_matrix(tensor)) continue;
     const Zeros& zeros = *tensor.zeros;
@@ -54,6 +72,7 @@ Table table_of(const InspectedModel& model) {
     for (const BlockZeros& blocks : zeros.blocks) row.push_back(density_text(blocks.density));
     row.push_back(structure_text(zeros));
     const bool has_times = zeros.reason != NoGain::not_a_product;
+    if (own_rows) row.push_back(has_times ? std::to_string(rows_of(model, tensor)) : "");
     row.push_back(has_times ? seconds_text(zeros.dense_seconds) : "");
     row.push_back(has_times ? seconds_text(zeros.sparse_seconds) : "");
     row.push_back(has_times ? std::to_string(zeros.best_block_size) : "");
@@ -109,9 +128,9 @@ std::string totals_text(const InspectedModel& model) {
          fmt::format("{} dense, {} with sparse weights where they pay\n", base::bytes_text(t.dense_bytes),
                      base::bytes_text(t.sparse_bytes)) +
          fmt::format(
-             "predicted for all products with {} rows: {} dense, {} with sparse weights, a speed-up of "
-             "{:.2f}\n",
-             model.n, seconds_text(t.dense_seconds), seconds_text(t.sparse_seconds), speedup_of(t));
+             "predicted for all products with {}: {} dense, {} with sparse weights, a speed-up of {:.2f}\n",
+             rows_text({&model, 1}), seconds_text(t.dense_seconds), seconds_text(t.sparse_seconds),
+             speedup_of(t));
 }
 
 ordered_json json_of(const InspectedModel& model, const InspectedTensor& tensor) {
@@ -140,6 +159,7 @@ ordered_json json_of(const InspectedModel& model, const InspectedTensor& tensor,
           {"form", tensor.form},
           {"m", zeros.rows},
           {"k", zeros.cols},
+          {"rows", rows_of(model, tensor)},
           {"nnz", zeros.non_zeros},
           {"density", zeros.density},
           {"blocks", blocks},
@@ -181,7 +201,7 @@ Html section_of(const InspectedModel& model) {
               {"Size", base::bytes_text(t.sparse_bytes), base::bytes_text(t.dense_bytes) + " dense"},
               {"Predicted time of all products", seconds_text(t.sparse_seconds),
                seconds_text(t.dense_seconds) + " dense"},
-              {"Speed-up", fmt::format("{:.2f} ×", speedup_of(t)), fmt::format("with {} rows", model.n)}}) +
+              {"Speed-up", fmt::format("{:.2f} ×", speedup_of(t)), "with " + rows_text({&model, 1})}}) +
          table(table_of(model)) + unsupported_table(model);
 }
 
@@ -217,8 +237,8 @@ std::string json(std::span<const InspectedModel> models) {
 }
 
 std::string page_of(std::span<const InspectedModel> models) {
-  const uint32_t n = models.empty() ? 0 : models.front().n;
-  Page page("Zeros of weights", fmt::format("and predicted products with {} rows on the host", n));
+  Page page("Zeros of weights",
+            fmt::format("and predicted products with {} on the host", rows_text(models)));
   for (const InspectedModel& model : models) page.add_section(model.path, section_of(model));
   return page.html();
 }

@@ -13,7 +13,7 @@ std::string text_of(const InspectedModel& model);
 
 /// {"schema": 2, "command": "inspect", "rows": …, "tensors": […], "results": […], "totals": […],
 /// "unsupported": […]}: the tensors of all models, the weight matrices among them, the sums of each model,
-/// and operators of ONNX models that cannot be run. All have the same n.
+/// and operators of ONNX models that cannot be run. All models have the same n.
 std::string json(std::span<const InspectedModel> models);
 
 /// The tensors and sums of all models as a page.

@@ -119,6 +119,30 @@ TEST_F(OnnxTest, InspectsConvolutionsInTheOrderOfTheirProducts) {
   EXPECT_EQ(inspected(2)["reason"], "not a product") << "of several groups";
 }
 
+TEST_F(OnnxTest, InspectsWithTheRowsOfTheModel) {
+  const auto rows_of = [&](const OnnxFile& network, const std::string& options) {
+    return json_of(run(fmt::format("inspect '{}' {} --json", model(network), options)))["results"][0]["rows"];
+  };
+  EXPECT_EQ(rows_of(network(2), ""), 2 * 4 * 4);
+  EXPECT_EQ(rows_of(network(), "--shape a=3"), 3 * 4 * 4);
+  EXPECT_EQ(rows_of(network(), "--shape x=3,1,5,5 --tensor conv.weight"), 3 * 4 * 4);
+  EXPECT_EQ(rows_of(network(), ""), 128);
+  EXPECT_EQ(rows_of(network(), "--rows 64"), 64);
+  OnnxFile converted;
+  converted.input("x", {5, 2})
+      .output("y")
+      .initializer("w", {2, 2}, 10)
+      .set_raw_data("\x01\x3C\x01\x3C\x01\x3C\x01\x3C");
+  converted.node("Cast", {"w"}, {"c"}, {{"to", int64_t{1}}}).node("MatMul", {"x", "c"}, {"y"});
+  EXPECT_EQ(rows_of(converted, ""), 5);
+  const std::string network_file = model(network());
+  EXPECT_TRUE(
+      says(run(fmt::format("inspect '{}' --shape a=3", network_file)).out, "with the rows of their inputs"));
+  expect_refused(run(fmt::format("inspect '{}' --shape z=3", network_file)), "a shape is given for 'z'");
+  expect_refused(run(fmt::format("inspect '{}' w.npy --shape a=3", network_file)),
+                 "--shape is for .onnx files; w.npy is none");
+}
+
 TEST_F(OnnxTest, InspectsQuantisedWeights) {
   constexpr int32_t kInt8 = 3;
   const auto inspected = [&](const std::vector<int64_t>& shape, const std::string& zero_points) {
