@@ -150,6 +150,44 @@ TEST(OnnxLimits, PartsAreAllOfADimension) {
   }
 }
 
+TEST(OnnxLimits, OperandsAreOfOneType) {
+  constexpr int32_t kHalf = 10;
+  const auto error = [](const char* operation, int32_t other) {
+    OnnxFile file;
+    file.input("x", {2, 2}).input("z", {2, 2}, other).output("y").node(operation, {"x", "z"}, {"y"});
+    return error_of(file);
+  };
+  expect_says(error("Add", test::kInt64),
+              "Add (\"y\"): add: f32[2, 2] and i32[2, 2] have different types: cast one");
+  expect_says(error("Add", kHalf), "f32[2, 2] and f16[2, 2] have different types");
+  expect_says(error("MatMul", test::kInt64), "MatMul (\"y\"): products of integers are not possible");
+  expect_says(error("MatMul", kHalf),
+              "f32[2, 2] and f16[2, 2] are not [..., m, k] and [..., k, n] of one type");
+  OnnxFile weight;
+  weight.input("x", {1, 1}).output("y").node("MatMul", {"x", "w"}, {"y"});
+  weight.initializer("w", {1, 1}, kHalf).set_raw_data("\x01\x3C");
+  expect_says(error_of(weight), "MatMul (\"y\"): linear");
+}
+
+TEST(OnnxLimits, OtherTypesAreNamed) {
+  // Text, complex numbers, 8 bits and 4 bits with a floating point, and what no type has.
+  for (const int32_t type : {8, 14, 17, 23, 99, -1, 0}) {
+    OnnxFile input;
+    input.input("x", {2}, type).output("y").node("Relu", {"x"}, {"y"});
+    expect_says(error_of(input), fmt::format("\"x\" has elements of type {}, which is not possible", type));
+    OnnxFile tensor = small();
+    tensor.initializer("w", {1}, type).set_raw_data("abcd");
+    expect_says(error_of(tensor),
+                fmt::format("the tensor \"w\": its elements are of type {}, which is not possible", type));
+    OnnxFile cast = small();
+    cast.node("Cast", {"x"}, {"z"}, {{"to", int64_t{type}}}).output("z");
+    expect_says(error_of(cast), fmt::format("Cast (\"z\"): elements of type {} are not possible", type));
+  }
+  OnnxFile text = small();
+  text.node("Constant", {}, {"z"}, {{"value_string", "words"}}).output("z");
+  expect_says(error_of(text), "Constant (\"z\"): it has no value of numbers");
+}
+
 TEST(OnnxLimits, OperatorsOfImagesHaveEnoughDimensions) {
   const OnnxFile::Attribute kernel("kernel_shape", std::vector<int64_t>{2});
   for (const char* operation :

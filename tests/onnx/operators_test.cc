@@ -372,6 +372,69 @@ TEST(OnnxOperators, ClassesMayHaveAFloatingPoint) {
     EXPECT_ERROR("classes are not possible", one_hot(test::kInt64, {0, 1}, classes));
 }
 
+/// Adds [[0, 10, 0], [0, 0, 20]], by the positions of its numbers or by their rows and columns.
+wire::SparseTensorProto& add_sparse(OnnxFile& file, bool by_place) {
+  wire::SparseTensorProto& sparse = *file.model().mutable_graph()->add_sparse_initializer();
+  for (const int64_t size : {2, 3}) sparse.add_dims(size);
+  wire::TensorProto &values = *sparse.mutable_values(), &indices = *sparse.mutable_indices();
+  values.set_name("s");
+  values.set_data_type(test::kFloat);
+  values.add_dims(2);
+  for (const float each : {10.0F, 20.0F}) values.add_float_data(each);
+  indices.set_data_type(test::kInt64);
+  indices.add_dims(2);
+  if (!by_place) indices.add_dims(2);
+  for (const int64_t each : by_place ? std::vector<int64_t>{1, 5} : std::vector<int64_t>{0, 1, 1, 2})
+    indices.add_int64_data(each);
+  return sparse;
+}
+
+TEST(OnnxOperators, SparseInitializersAreTheirElements) {
+  for (const bool by_place : {true, false}) {
+    OnnxFile file;
+    file.input("x", {2, 3}).output("y").node("Add", {"x", "s"}, {"y"});
+    wire::SparseTensorProto& sparse = add_sparse(file, by_place);
+    EXPECT_EQ(run(file, {{"x", {0, 0, 0, 0, 0, 1}}}).at("y"), (Numbers{0, 10, 0, 0, 0, 21}));
+    wire::TensorProto& indices = *sparse.mutable_indices();
+    for (const int64_t beyond : {int64_t{6}, int64_t{-1}}) {
+      indices.set_int64_data(1, beyond);
+      EXPECT_ERROR("is beyond [2, 3]", import(file));
+    }
+    indices.mutable_int64_data()->RemoveLast();
+    indices.set_dims(0, 1);
+    if (by_place) EXPECT_ERROR("need as many whole indices", import(file));
+  }
+}
+
+TEST(OnnxOperators, SparseWeightsAreThoseOfProducts) {
+  OnnxFile file;
+  file.input("x", {1, 2}).output("y").node("MatMul", {"x", "s"}, {"y"});
+  add_sparse(file, false);
+  const ImportedModel imported = import(file);
+  EXPECT_EQ(imported.layers.at(0).name, "s");
+  EXPECT_EQ(imported.layers.at(0).zeros.non_zeros, 2u);
+  EXPECT_EQ(run(imported, {{"x", {1, 2}}}).at("y"), (Numbers{0, 10, 40}));
+}
+
+TEST(OnnxOperators, WeightsMayHave16Bits) {
+  const auto product = [](int32_t type, const std::vector<uint16_t>& bits, bool is_raw) {
+    OnnxFile file;
+    file.input("x", {1, 2}, type).output("y").node("MatMul", {"x", "w"}, {"y"});
+    wire::TensorProto& weight = file.initializer("w", {2, 1}, type);
+    if (is_raw) weight.set_raw_data(bits.data(), bits.size() * sizeof(uint16_t));
+    for (const uint16_t each : bits)
+      if (!is_raw) weight.add_int32_data(each);
+    const ImportedModel imported = import(file);
+    EXPECT_EQ(imported.layers.at(0).name, "w");
+    EXPECT_EQ(to_string(imported.outputs[0]), type == 10 ? "float16[1, 1]" : "bfloat16[1, 1]");
+    return run(imported, {{"x", {2, 1}}}).at("y");
+  };
+  for (const bool is_raw : {true, false}) {  // 1.5 and -2
+    EXPECT_EQ(product(10, {0x3E00, 0xC000}, is_raw), (Numbers{1}));
+    EXPECT_EQ(product(16, {0x3FC0, 0xC000}, is_raw), (Numbers{1}));
+  }
+}
+
 TEST(OnnxOperators, NewerOperatorSetsAreNoted) {
   const auto notes_of = [](int64_t opset) {
     OnnxFile file(opset);
