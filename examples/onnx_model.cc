@@ -18,9 +18,11 @@ using namespace tessera;
 void run(const std::string& path, uint32_t size) {
   const onnx::Model model = onnx::Model::read(path);
   onnx::ImportOptions options;
-  for (const onnx::ValueType& input : model.inputs())
-    for (const onnx::Dimension& dimension : input.shape)
-      if (!dimension.size) options.shapes[dimension.name] = {size};
+  for (const onnx::ValueType& input : model.inputs()) {
+    if (!input.has_shape) continue;                    // which the error says
+    graph::Shape& shape = options.shapes[input.name];  // dimensions may lack names
+    for (const onnx::Dimension& dimension : input.shape) shape.push_back(dimension.size.value_or(size));
+  }
   const onnx::ImportedModel imported = model.import(options);
   for (const onnx::LayerChoice& layer : imported.layers)
     std::printf("%s: density %.3f, %s\n", layer.name.c_str(), layer.zeros.density,

@@ -87,6 +87,25 @@ TEST_F(OnnxTest, RunsOnModelledMachines) {
   for (const char* part : {"conv.weight", "conversions of layouts"}) EXPECT_TRUE(says(page, part));
 }
 
+TEST_F(OnnxTest, TheExampleRunsModelsWithOpenDimensions) {
+  OnnxFile unnamed = network();
+  unnamed.model()
+      .mutable_graph()
+      ->mutable_input(0)
+      ->mutable_type()
+      ->mutable_tensor_type()
+      ->mutable_shape()
+      ->mutable_dim(0)
+      ->clear_dim_param();
+  for (const OnnxFile& each : {network(), unnamed, network(3)}) {
+    const Outcome o = run_command(fmt::format("'{}' '{}' 3", TESSERA_ONNX_EXAMPLE, model(each)));
+    EXPECT_EQ(o.status, 0) << o.err;
+    EXPECT_TRUE(says(o.out, "conv.weight: density 1.000, dense\ny: 24 numbers"));
+  }
+  expect_failure(2, run_command(fmt::format("'{}'", TESSERA_ONNX_EXAMPLE)), "usage: example_onnx_model");
+  expect_failure(1, run_command(fmt::format("'{}' none.onnx", TESSERA_ONNX_EXAMPLE)), "none.onnx");
+}
+
 TEST_F(OnnxTest, InspectsAndMeasures) {
   const std::string network_file = model(network());
   EXPECT_TRUE(says(run(fmt::format("inspect '{}'", network_file)).out, "conv.weight"));

@@ -62,9 +62,12 @@ class ToolTest : public ::testing::Test {
  protected:
   /// `around`: {} stands for the tool and its arguments; redirections there win.
   Outcome run(const std::string& arguments, const std::string& around = "{}") const {
+    return run_command(fmt::format(fmt::runtime(around), fmt::format("'{}' {}", TESSERA_TOOL, arguments)));
+  }
+  /// Runs a command of the shell.
+  Outcome run_command(const std::string& text) const {
     const std::string command =
-        fmt::format("export TESSERA_CACHE='{0}'; {{ {1} ; }} >'{0}/out' 2>'{0}/err'", folder_.string(),
-                    fmt::format(fmt::runtime(around), fmt::format("'{}' {}", TESSERA_TOOL, arguments)));
+        fmt::format("export TESSERA_CACHE='{0}'; {{ {1} ; }} >'{0}/out' 2>'{0}/err'", folder_.string(), text);
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, content_of(folder_ / "out"),
             content_of(folder_ / "err")};
