@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -85,6 +86,44 @@ TEST_F(OnnxTest, RunsOnModelledMachines) {
     EXPECT_TRUE(says(o.out, part));
   const std::string page = test::content_of(path("run.html"));
   for (const char* part : {"conv.weight", "conversions of layouts"}) EXPECT_TRUE(says(page, part));
+}
+
+TEST_F(OnnxTest, RunsWithItsOptions) {
+  const std::string network_file = model(network()), page = path("run.html"),
+                    machine = file("own.toml", "like = \"gc200\"\ntiles = 16\n");
+  const auto ran = [&](const std::string& on, int seed) {
+    return json_of(
+        run(fmt::format("run '{}' --input x=random --shape x=2,1,5,5 --seed {} --threads 2 --machine '{}' "
+                        "--measure --report '{}' --json",
+                        network_file, seed, on, page)));
+  };
+  for (const std::string& on : {std::string("host"), machine}) {
+    const json j = ran(on, 3);
+    EXPECT_EQ(j["machine"], on == "host" ? "host" : "own");
+    EXPECT_FALSE(j["operations"].empty());
+    EXPECT_GT(j["bytes"].get<uint64_t>(), 0U);
+    EXPECT_TRUE(says(test::content_of(page), "max_pool"));
+    std::filesystem::remove(page);
+    EXPECT_EQ(ran(on, 3)["results"], j["results"]);
+    EXPECT_NE(ran(on, 4)["results"], j["results"]);
+  }
+  const std::string run_file = fmt::format("run '{}' --shape a=1 ", network_file);
+  expect_refused(run(run_file + "--input z=random"), "the model has no input 'z'; its inputs are x");
+  expect_refused(run(run_file + "--input x=x.csv"), "--input");
+  expect_refused(run(run_file + "--report run.pdf"), "--report");
+  expect_refused(run(run_file + "--machine none"), "'none'");
+  expect_refused(run(run_file + "--threads 0"), "--threads");
+}
+
+TEST_F(OnnxTest, MeasuresInStreams) {
+  const std::string benchmark =
+      fmt::format("benchmark '{}' --batch 2 --seconds 0.01 --warm-up 0.01 --streams 2 ", model(network()));
+  const json j = json_of(run(benchmark + "--threads 2 --json"));
+  EXPECT_EQ(j["streams"], 2);
+  EXPECT_EQ(j["threads_per_stream"], 1);
+  EXPECT_GE(j["results"][0]["runs"].get<int>(), 2) << "one of each stream";
+  EXPECT_TRUE(says(run(benchmark + "--threads 4").out, "2 streams of 2 threads, 2 samples in a run"));
+  expect_refused(run(benchmark + "--threads 1"), "--streams is 2; there are 1 threads for them");
 }
 
 TEST_F(OnnxTest, TheExampleRunsModelsWithOpenDimensions) {
