@@ -63,7 +63,7 @@ json comparison_json(const Comparison& comparison) {
                  {"requested_density", measured(work.asked_density)},
                  {"nnz", work.nonzeros},
                  {"type", std::string(tessera::name_of(work.type))},
-                 {"layout", name_of(work.layout)},
+                 {"layout", bench::name_of(work.layout)},
                  {"product", std::string(name_of(work.task))},
                  {"bytes", comparison.bytes},
                  {"read_gbps", measured(comparison.read_gbps)},
