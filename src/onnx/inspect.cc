@@ -175,9 +175,9 @@ InspectedTensor inspected(const std::string& name, const Constant& constant, con
   if (product != products.end() && constant.dims.size() > 1) use = product->second.use;
   const bool fits = use == Use::as_taps ? constant.dims.size() == 3 || constant.dims.size() == 4
                                         : use != Use::as_inputs || constant.dims.size() == 2;
-  const auto own = fits && use ? rows_of(rows, name, product->second) : std::nullopt;
-  tensor.zeros = zeros_of(weight, fits ? use : std::nullopt, own ? analyses.of(*own) : analyses.otherwise());
-  tensor.n = own.value_or(0);
+  if (fits && use) tensor.n = rows_of(rows, name, product->second).value_or(0);
+  tensor.zeros = zeros_of(weight, fits ? use : std::nullopt,
+                          tensor.n != 0 ? analyses.of(tensor.n) : analyses.otherwise());
   return tensor;
 }
 

@@ -402,7 +402,9 @@ TEST(OnnxOperators, SparseInitializersAreTheirElements) {
     }
     indices.mutable_int64_data()->RemoveLast();
     indices.set_dims(0, 1);
-    if (by_place) EXPECT_ERROR("need as many whole indices", import(file));
+    if (by_place) {
+      EXPECT_ERROR("need as many whole indices", import(file));
+    }
   }
 }
 
