@@ -5,8 +5,8 @@
 // then <hwy/highway.h>.
 #pragma once
 
-// AVX-512 takes longest to compile: cmake/instruction_sets.cmake leaves it out for hosts without it. Under the
-// thread sanitizer, threads race on any instruction set.
+// AVX-512 takes longest to compile: cmake/instruction_sets.cmake leaves it out for hosts without it. Under
+// the thread sanitizer, threads race on any instruction set.
 #if defined(TESSERA_NO_AVX512) || defined(__SANITIZE_THREAD__)
 #define TESSERA_DISABLED_TARGET HWY_AVX3
 #else

@@ -237,8 +237,7 @@ std::string json(std::span<const InspectedModel> models) {
 }
 
 std::string page_of(std::span<const InspectedModel> models) {
-  Page page("Zeros of weights",
-            fmt::format("and predicted products with {} on the host", rows_text(models)));
+  Page page("Zeros of weights", fmt::format("and predicted products with {} on the host", rows_text(models)));
   for (const InspectedModel& model : models) page.add_section(model.path, section_of(model));
   return page.html();
 }
