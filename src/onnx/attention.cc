@@ -1,6 +1,7 @@
 #include "onnx/attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -176,10 +177,6 @@ std::optional<Value> lengths_of(Call& call, uint32_t samples) {
   return maximum(lengths, number_like(lengths, 0));
 }
 
-Value whole_numbers(Call& call, std::vector<int64_t> numbers, Dims dims) {
-  return call.value_of(known(integers(std::move(numbers), std::move(dims), DataType::i32)));
-}
-
 /// The limits as what is added to scores. Those of samples with lengths count from the end of their keys.
 Value bias_of_limits(Call& call, const Attention& of, const std::optional<Value>& lengths,
                      const Shape& scores, Type type) {
@@ -188,12 +185,12 @@ Value bias_of_limits(Call& call, const Attention& of, const std::optional<Value>
   std::vector<int64_t> distances;
   for (int64_t query = 0; query < queries; ++query)
     for (int64_t key = 0; key < keys; ++key) distances.push_back(key - query - offset);
-  Value distance = whole_numbers(call, std::move(distances), {1, 1, queries, keys});
+  Value distance = whole_numbers(call.graph, distances, {1, 1, scores[2], scores[3]}, Type::i32);
   if (lengths) distance = distance - reshape(*lengths, {scores[0], 1, 1, 1});
   std::optional<Value> holds;
-  if (of.left) holds = less_equal(whole_numbers(call, {-int64_t{*of.left}}, {}), distance);
+  if (of.left) holds = less_equal(number_like(distance, -static_cast<double>(*of.left)), distance);
   if (of.right) {
-    const Value is_before = less_equal(distance, whole_numbers(call, {int64_t{*of.right}}, {}));
+    const Value is_before = less_equal(distance, number_like(distance, *of.right));
     holds = holds ? *holds * is_before : is_before;
   }
   return hidden_unless(*holds, type);
@@ -203,7 +200,7 @@ Value bias_of_limits(Call& call, const Attention& of, const std::optional<Value>
 Value bias_of_lengths(Call& call, Value lengths, const Shape& scores, Type type) {
   std::vector<int64_t> places(scores[3]);
   std::iota(places.begin(), places.end(), int64_t{0});
-  const Value place = whole_numbers(call, std::move(places), {1, 1, 1, scores[3]});
+  const Value place = whole_numbers(call.graph, places, {1, 1, 1, scores[3]}, Type::i32);
   return hidden_unless(less(place, reshape(lengths, {scores[0], 1, 1, 1})), type);
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "base/memory.h"
@@ -17,36 +16,18 @@ using graph::Value;
 
 namespace {
 
-/// 2^24: FP32 has all integers up to it.
-constexpr int64_t kMostExact = int64_t{1} << 24;
-
 std::string text_of(int64_t x, DataType type) {
   return type == DataType::u64 ? fmt::format("{}", static_cast<uint64_t>(x)) : fmt::format("{}", x);
 }
 
-/// Integers that FP32 has, and others in two halves.
+/// Throws UsageError for integers that a graph cannot hold.
 Value integer_constant(graph::Graph& graph, const Constant& constant, Type type) {
-  const std::vector<int64_t>& numbers = constant.integers();
   const auto [least, most] = range_in_graph(constant.type);
-  std::vector<float> low(numbers.size()), high(numbers.size());
-  bool is_exact = true;
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    const int64_t x = numbers[i];
+  for (const int64_t x : constant.integers())
     if (x < least || x > most)
       refuse("{} has the integer {}, which is beyond 32 bits, as integers of a graph have",
              constant.name.empty() ? "a constant" : io::excerpt(constant.name), text_of(x, constant.type));
-    is_exact = is_exact && std::abs(x) <= kMostExact;
-    high[i] = static_cast<float>(x >> 16);
-    low[i] = static_cast<float>(x & 0xFFFF);
-  }
-  const graph::Shape shape = as_shape(constant.dims);
-  if (!is_exact) {
-    const Value factor = graph.constant("", {}, {65536}, type);
-    return graph.constant("", shape, std::move(high), type) * factor +
-           graph.constant("", shape, std::move(low), type);
-  }
-  for (size_t i = 0; i < numbers.size(); ++i) low[i] = static_cast<float>(numbers[i]);
-  return graph.constant("", shape, std::move(low), type);
+  return whole_numbers(graph, constant.integers(), as_shape(constant.dims), type);
 }
 
 std::string free_name(const graph::Graph& graph, std::string name) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/integer_types.h"
 #include "onnx/call.h"
@@ -11,13 +12,27 @@ namespace tessera::onnx {
 using graph::Shape;
 using graph::Value;
 
-Value number_like(Value x, double number) {
-  const auto constant = [&](double each) {
-    return x.owner().constant("", {}, {static_cast<float>(each)}, x.type().type);
+Value whole_numbers(graph::Graph& graph, std::span<const int64_t> numbers, const Shape& shape, Type type) {
+  const auto constant = [&](const auto& part_of) {
+    std::vector<float> parts;
+    parts.reserve(numbers.size());
+    for (const int64_t number : numbers) parts.push_back(static_cast<float>(part_of(number)));
+    return graph.constant("", shape, std::move(parts), type);
   };
-  if (!is_integer(x) || static_cast<float>(number) == number) return constant(number);
-  const double high = std::floor(number / 65536);  // in two halves, which FP32 has
-  return constant(high) * constant(65536) + constant(number - high * 65536);
+  const auto is_exact = [](int64_t number) {
+    return static_cast<double>(static_cast<float>(number)) == static_cast<double>(number);
+  };
+  if (std::ranges::all_of(numbers, is_exact)) return constant([](int64_t number) { return number; });
+  const Value high = constant([](int64_t number) { return number >> 16; }),
+              low = constant([](int64_t number) { return number & 0xFFFF; });
+  return high * graph.constant("", {}, {65536}, type) + low;
+}
+
+Value number_like(Value x, double number) {
+  if (!is_integer(x) || static_cast<float>(number) == number || number != std::floor(number))
+    return x.owner().constant("", {}, {static_cast<float>(number)}, x.type().type);
+  const auto whole = static_cast<int64_t>(number);
+  return whole_numbers(x.owner(), {&whole, 1}, {}, x.type().type);
 }
 
 bool is_integer(Value x) { return tessera::is_integer(x.type().type); }
@@ -95,10 +110,9 @@ Value taken(Value x, size_t dim, const std::vector<int64_t>& places) {
     if (begin == 0 && end == x.shape()[dim]) return x;
     return slice(x, static_cast<uint32_t>(dim), begin, end);
   }
-  std::vector<float> ids(places.begin(), places.end());
   if (dim + 1 != rank || is_integer(x) || size >= 1 << 24) {
-    const auto count = static_cast<uint32_t>(ids.size());
-    return index_select(x, static_cast<int>(dim), x.owner().constant("", {count}, std::move(ids), Type::u32));
+    const auto count = static_cast<uint32_t>(places.size());
+    return index_select(x, static_cast<int>(dim), whole_numbers(x.owner(), places, {count}, Type::u32));
   }
   const std::vector<uint32_t> of_features(places.begin(), places.end());
   std::vector<int64_t> sorted = places;

@@ -4,12 +4,17 @@
 #include <tessera/arithmetic.h>
 #include <tessera/graph.h>
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "onnx/known.h"
 
 namespace tessera::onnx {
 
+/// Integers as a constant; two halves are added up where FP32 lacks one.
+graph::Value whole_numbers(graph::Graph& graph, std::span<const int64_t> numbers, const graph::Shape& shape,
+                           Type type);
 /// A number as a scalar of a value's type.
 graph::Value number_like(graph::Value x, double number);
 bool is_integer(graph::Value x);

@@ -524,12 +524,14 @@ def test_integers_without_a_sign_have_32_bits() -> None:
 
 def test_indices_are_counted_from_the_end_of_long_dimensions() -> None:
     size = 2**24 + 3
-    nodes = [helper.make_node("Gather", ["x", "ids"], ["y"])]
-    data = model_of(nodes, {"x": (size,), "ids": (3,)}, ["y"], {}, kinds={"ids": TensorProto.INT64})
+    nodes = [helper.make_node("Gather", ["x", ids], [y]) for ids, y in (("ids", "y"), ("last", "z"))]
+    last = {"last": np.array([-1, -2])}
+    data = model_of(nodes, {"x": (size,), "ids": (3,)}, ["y", "z"], last, kinds={"ids": TensorProto.INT64})
     x = np.zeros(size, np.float32)
     x[-2:] = 1, 2
-    (y,) = tessera.onnx.load(data).run(None, {"x": x, "ids": np.array([-1, -2, size - 1])})
+    y, z = tessera.onnx.load(data).run(None, {"x": x, "ids": np.array([-1, -2, size - 1])})
     np.testing.assert_array_equal(y, [2, 1, 2])
+    np.testing.assert_array_equal(z, [2, 1])
 
 
 def test_inputs_may_lack_shapes() -> None:
