@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "graph/transforms/gradients.h"
 #include "lower/lowering.h"
@@ -43,33 +46,39 @@ std::optional<Value> weights_gradient(const Differentiation& d) {
   return dw;
 }
 
-/// The gradient of 16-bit logits by that of the loss, such as a scale, rounded once: in 16 bits a scale may
-/// be infinite, and what it should keep from vanishing is 0.
+/// The gradient of 16-bit logits by those of the loss and of its terms, such as scales, rounded once: in 16
+/// bits a scale may be infinite, and what it should keep from vanishing is 0.
 Value scaled_gradient(const Differentiation& d) {
-  const TensorType& labels = d.input(1).type();
-  const auto rows = static_cast<float>(labels.elements());
-  const Value of_rows =
-      d.node.inputs.size() > 2
-          ? d.input(2)
-          : d.graph.constant("", labels.shape, std::vector<float>(labels.elements(), 1 / rows));
-  return d.graph.apply("cross_entropy", {d.input(0), d.input(1), of_rows * *d.dy[0]})[1];
+  const TensorType labels = d.input(1).type();
+  const bool is_weighted = d.node.inputs.size() > 2;
+  std::optional<Value> of_rows;
+  const auto add = [&](Value x) { of_rows = of_rows ? *of_rows + x : x; };
+  if (d.dy[0] && is_weighted) add(d.input(2) * *d.dy[0]);
+  if (d.dy[0] && !is_weighted) {
+    const uint64_t rows = labels.elements();
+    std::vector<float> shares(rows, 1 / static_cast<float>(rows));
+    add(d.graph.constant("", labels.shape, std::move(shares)) * *d.dy[0]);
+  }
+  if (d.dy[2]) add(is_weighted ? d.input(2) * *d.dy[2] : *d.dy[2]);
+  return d.graph.apply("cross_entropy", {d.input(0), d.input(1), *of_rows})[1];
 }
 
 /// The gradient of logits was computed with the loss.
 Gradients loss_gradient(const Differentiation& d) {
   if (d.dy[1]) throw UsageError("cross_entropy: its second output, a gradient, has no gradient itself");
   const TensorType logits = d.input(0).type();
+  const bool is_plain = d.dy[0] && is_one(*d.dy[0]), is_wide = logits.type == Type::f32;
   std::optional<Value> dx;
-  if (d.dy[0] && is_one(*d.dy[0]))
-    dx = d.output(1);
+  if (!is_wide && (d.dy[2] || (d.dy[0] && !is_plain)))
+    dx = scaled_gradient(d);
   else if (d.dy[0])
-    dx = logits.type == Type::f32 ? d.output(1) * *d.dy[0] : scaled_gradient(d);
-  if (d.dy[2]) {
+    dx = is_plain ? d.output(1) : d.output(1) * *d.dy[0];
+  if (is_wide && d.dy[2]) {
     Shape column = logits.shape;
     column.back() = 1;
     Value of_rows = reshape(*d.dy[2], column);
     if (d.node.inputs.size() < 3) of_rows = of_rows * logits.rows();
-    const Value own = d.output(1) * cast(of_rows, logits.type);
+    const Value own = d.output(1) * of_rows;
     dx = dx ? *dx + own : own;
   }
   Gradients gradients(d.node.inputs.size());

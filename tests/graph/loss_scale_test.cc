@@ -90,17 +90,18 @@ TEST(LossScale, KeepsGradientsThatWouldVanish) {
 /// By a scale that FP16 lacks, and of which it holds the gradients.
 TEST(LossScale, ScalesTheGradientOfLogitsBeforeItIsRounded) {
   for (const Machine& machine : machines())
-    for (const bool is_weighted : {false, true}) {
+    for (const CrossEntropyOptions& options : {CrossEntropyOptions{}, CrossEntropyOptions{.ignored = 9},
+                                               CrossEntropyOptions{.reduction = LossReduction::none}}) {
       Graph g;
       const Value logits = cast(g.parameter("w", {4, 10}), Type::f16);
-      const Value labels = g.input("labels", {4}, Type::u32);
-      const CrossEntropyOptions ignoring{.ignored = 9};
-      add_training(is_weighted ? cross_entropy(logits, labels, ignoring) : cross_entropy(logits, labels),
-                   {.loss_scale = LossScale{65536, 0}});
+      const Value losses = cross_entropy(logits, g.input("labels", {4}, Type::u32), options);
+      const bool is_mean = losses.shape().empty();
+      const double rows = is_mean ? 4 : 1;
+      add_training(is_mean ? losses : sum(losses), {.loss_scale = LossScale{65536, 0}});
       Session session(g, machine);
       session.run({{"labels", {0, 1, 2, 3}}, {"lr", {1}}});
-      EXPECT_NEAR(session.get("w")[0], 0.9 / 4, 1e-3);
-      EXPECT_NEAR(session.get("w")[1], -0.1 / 4, 1e-4);
+      EXPECT_NEAR(session.get("w")[0], 0.9 / rows, 1e-3);
+      EXPECT_NEAR(session.get("w")[1], -0.1 / rows, 1e-4);
     }
 }
 
