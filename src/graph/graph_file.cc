@@ -13,6 +13,7 @@
 
 #include "graph/operation.h"
 #include "graph/state_file.h"
+#include "io/json_document.h"
 
 namespace tessera::graph {
 namespace {
@@ -212,7 +213,7 @@ class Reader {
   GraphFile read() {
     const auto found = state_.metadata().find(kGraphs);
     if (found == state_.metadata().end()) throw Error("it holds no graphs, only tensors");
-    const Json json = Json::parse(found->second);
+    const Json json = Json::parse(found->second, io::refuse_depth<Json>(state_.path()));
     const auto version = whole<uint32_t>(json.at("version"));
     if (version < 1 || version > kVersion)
       throw Error(fmt::format("its version is {}; this library reads 1 to {}: save the model again with it",

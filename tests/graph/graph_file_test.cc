@@ -153,6 +153,11 @@ TEST(GraphFile, RefusesOtherFiles) {
                                                   input + R"(}], "nodes": [], "outputs": {}}]})"}});
     EXPECT_ERROR("is no whole number up to 4294967295", load_graphs(path)) << shape;
   }
+  constexpr size_t kDeep = 200'000;
+  const std::string deep = std::string(kDeep, '[') + std::string(kDeep, ']');
+  io::write_safetensors(path, {},
+                        {{"tessera_graphs", R"({"version": 3, "functions": [], "graphs": [)" + deep + "]}"}});
+  EXPECT_ERROR("nests deeper than 32 levels", load_graphs(path));
 }
 
 TEST(GraphFile, RefusesFunctionsThatCallEachOtherWithoutEnd) {
