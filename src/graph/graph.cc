@@ -61,7 +61,7 @@ const T* find_attribute(const Node& node, std::string_view name, bool required) 
 }  // namespace
 
 uint64_t TensorType::elements() const {
-  if (pattern) return pattern->blocks() * pattern->block_size * pattern->block_size;
+  if (pattern) return sparse::stored_values(*pattern);
   uint64_t product = 1;
   for (uint32_t size : shape) product *= size;
   return product;

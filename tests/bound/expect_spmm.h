@@ -23,7 +23,7 @@ inline std::vector<float> dense_of(const Weight& weight) {
     weight.get_values(matrix.values);
     return matrix.values;
   }
-  matrix.values.resize(matrix.pattern.blocks() * weight.block_size() * weight.block_size());
+  matrix.values.resize(sparse::stored_values(matrix.pattern));
   weight.get_values(matrix.values);
   return sparse::to_dense(matrix);
 }

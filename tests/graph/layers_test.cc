@@ -20,11 +20,7 @@ constexpr LayerStructure kAll[] = {
 
 uint64_t parameters(const Layer& layer) {
   uint64_t count = 0;
-  for (const Value& parameter : layer.parameters) {
-    const TensorType& type = parameter.type();
-    count += type.pattern ? type.pattern->blocks() * type.pattern->block_size * type.pattern->block_size
-                          : type.elements();
-  }
+  for (const Value& parameter : layer.parameters) count += parameter.type().elements();
   return count;
 }
 

@@ -42,8 +42,7 @@ void add_row_transposed_reference(const Vertex& v, uint32_t block_row, uint32_t 
       for (uint32_t j = 0; j < out.cols; ++j) {
         auto sum = f32_at(out, columns[i] * b + c, j);
         for (uint32_t r = 0; r < b && block_row * b + r < in.rows; ++r)
-          sum += static_cast<float>(
-                     number_at(v.fields[values], first + static_cast<int64_t>(i), int64_t{r} * b + c)) *
+          sum += f32_at(v.fields[values], first + static_cast<int64_t>(i), int64_t{r} * b + c) *
                  f32_at(in, block_row * b + r, j);
         set_number(out, columns[i] * b + c, j, sum);
       }
