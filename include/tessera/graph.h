@@ -180,8 +180,8 @@ class Graph {
                          Type type = Type::f32, std::optional<uint64_t> capacity = {});
   Value state(std::string name, TensorType type, const Initial& initial = {},
               std::optional<Value> belongs_to = {});
-  /// Also throws UsageError for values that a type of integers does not hold, as what runs constants,
-  /// parameters and inputs given in FP32 does.
+  /// Also throws UsageError for values that a type of integers does not hold. So do sessions, and
+  /// initial_state(), for parameters, state and inputs that are given in FP32.
   Value constant(std::string name, Shape shape, std::vector<float> values, Type type = Type::f32);
   /// Keeps state of a parameter in the streaming memory beside the chips on which the parameter lies.
   /// Operations bring it to the tiles before they read it, and return it when they have set it. Hosts have

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <tessera/error.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
