@@ -18,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/model_run.h"
 #include "cli/option_parsing.h"
+#include "cli/output.h"
 #include "io/atomic_file.h"
 #include "io/npy_array.h"
 #include "report/network_report.h"
