@@ -84,7 +84,7 @@ struct SampledWord {
 };
 
 /// Adds words at equal distances, each moved on to the next that is not zero: factors and masks leave zeros
-/// as they are.
+/// as they are. Words hold whole elements: low bytes alone stay as they are when a factor is a power of 2.
 void add_words(const TensorMemory& memory, std::vector<SampledWord>& words) {
   constexpr uint64_t kWords = 6, kWord = sizeof(uint64_t), kMostZeros = 4096 * kWord;
   const auto* begin = pointer<const std::byte>(memory.first);
@@ -95,7 +95,7 @@ void add_words(const TensorMemory& memory, std::vector<SampledWord>& words) {
     return word;
   };
   for (uint64_t i = 0; i < (bytes == 0 ? 0 : kWords); ++i) {
-    const uint64_t start = last * i / (kWords - 1);
+    const uint64_t start = i + 1 < kWords ? last * i / (kWords - 1) / kWord * kWord : last;
     const uint64_t end = std::min({last, last * (i + 1) / (kWords - 1), start + kMostZeros});
     SampledWord word = word_at(start);
     for (uint64_t place = start + kWord; word.value == 0 && place < end; place += kWord)

@@ -120,6 +120,15 @@ def test_memory_that_is_written_is_seen(reads, monkeypatch):
     expect_like(model, compiled, x)
 
 
+def test_a_factor_of_the_only_weight_is_seen():
+    model, x = Function(lambda w, x: x @ w.t(), 128, 96).eval(), torch.ones(1, 96)
+    with torch.no_grad():
+        model.w.zero_()[51, 20] = 0.1
+    compiled = tessera.compile(model, x)
+    model.w.data.mul_(2)
+    expect_like(model, compiled, x)
+
+
 @pytest.mark.parametrize("hide", [with_mask, as_csr, as_bsr, "sparse layer", "columns"])
 def test_weights_in_all_forms_are_followed(hide, tmp_path):
     model, x = network(), torch.randn(16, SIZE)
