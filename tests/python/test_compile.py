@@ -127,6 +127,18 @@ def test_products_with_transposed_weights_and_weights_that_are_computed():
     expect_like(model, compiled, x)
 
 
+def test_batch_norms_may_have_weights_that_are_inputs():
+    class Norms(torch.nn.BatchNorm1d):
+        def forward(self, x, given):
+            def norm(*weights):
+                return torch.nn.functional.batch_norm(x, self.running_mean, self.running_var, *weights)
+
+            return norm(given), norm(None, given), norm(self.weight, given)
+
+    model, inputs = Norms(4).eval(), (torch.randn(2, 4, 5), torch.randn(4))
+    expect_like(model, tessera.compile(model, inputs), *inputs)
+
+
 # Calls.
 
 

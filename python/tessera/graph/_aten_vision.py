@@ -124,9 +124,10 @@ def _given_norm(
     call: Call, x: Value, weight: Any, bias: Any, mean: Any, variance: Any, eps: float
 ) -> Value:
     """With given statistics: a factor and a number to add, for inference as constants that a product takes over."""
-    tensors = [_tensor(each) for each in (weight, bias, mean, variance)]
-    of, added, average, spread = tensors
-    if call.weights is None or average is None or spread is None:
+    given = (weight, bias, mean, variance)
+    of, added, average, spread = tensors = [_tensor(each) for each in given]
+    is_computed = any(tensor is None and each is not None for each, tensor in zip(given, tensors, strict=True))
+    if call.weights is None or is_computed or average is None or spread is None:
         others = (value_of(each) for each in (mean, variance, weight, bias))
         return vision.batch_norm(x, *others, eps=eps)
     factor = torch.rsqrt(spread.double() + eps) * (1.0 if of is None else of.double())
