@@ -121,7 +121,7 @@ class Of(nn.Module):
         lambda x: x.masked_fill(x == 3, -torch.inf).logsumexp(1) + torch.full((3, 5), -torch.inf).logsumexp(1) * 0,
         lambda x: F.l1_loss(x, x.flip(1), reduction="none") + F.smooth_l1_loss(x, x.flip(1), reduction="none"),
         lambda x: x.norm(dim=1) + F.normalize(x, dim=0)[:, 0] + x.sign().sum(1),
-        lambda x: torch.linalg.vector_norm(x, 3, 1) + torch.linalg.vector_norm(x, 4, 1),
+        lambda x: sum(torch.linalg.vector_norm(x, order, 1) for order in (0.5, 1.5, 3, 4, -1.5)),
     ],
 )
 def test_functions_of_modules(function):

@@ -112,6 +112,14 @@ def _root(x: Value) -> Value:
     return ops.where(is_none, 0.0, ops.sqrt(ops.where(is_none, 1.0, x)))
 
 
+def _power_of_size(size: Value, order: float) -> Value:
+    """With the gradient 0 at 0 where orders below 1 have an infinite slope, as PyTorch's norms have."""
+    if order >= 1:
+        return ops.pow(size, order)
+    is_none = ops.equal(size, 0)
+    return ops.where(is_none, 0.0 if order > 0 else math.inf, ops.pow(ops.where(is_none, 1.0, size), order))
+
+
 def _norm(x: Value, order: float, dims: Any, keepdim: bool) -> Value:
     if order == 2:
         return _root(ops.sum(ops.square(x), dims, keepdim))
@@ -122,7 +130,7 @@ def _norm(x: Value, order: float, dims: Any, keepdim: bool) -> Value:
         return ops.sum(ops.not_equal(size, 0), dims, keepdim)
     if order == 1:
         return ops.sum(size, dims, keepdim)
-    total = ops.sum(ops.pow(size, order), dims, keepdim)
+    total = ops.sum(_power_of_size(size, order), dims, keepdim)
     if order < 0:
         return ops.pow(total, 1 / order)
     is_none = ops.equal(total, 0)  # where the root has no slope
