@@ -82,13 +82,18 @@ std::vector<double> run_all(std::vector<std::unique_ptr<Stream>>& streams, doubl
   return all;
 }
 
-/// The first dimension of inputs, where the model leaves it open.
+/// The first dimension of inputs, where the model and --shape leave it open.
 void set_batch(ModelRequest& request, uint32_t batch) {
   const onnx::Model model = onnx::Model::read(request.path);
+  const onnx::Shapes given = shapes_of(request.shapes);
   bool is_taken = false;
   std::vector<std::string> inputs;
   for (const onnx::ValueType& input : model.inputs()) {
     inputs.push_back(fmt::format("{} {}", input.name, onnx::to_string(input)));
+    if (const auto shape = given.find(input.name); shape != given.end()) {
+      is_taken = is_taken || shape->second.front() == batch;
+      continue;
+    }
     if (input.shape.empty()) continue;
     is_taken = is_taken || input.shape[0].size.value_or(batch) == batch;
     if (input.shape[0].size) continue;

@@ -41,6 +41,20 @@ OnnxFile network(int64_t samples = -1) {
   return file;
 }
 
+/// Whose samples are open and have no name.
+OnnxFile unnamed_network() {
+  OnnxFile file = network();
+  file.model()
+      .mutable_graph()
+      ->mutable_input(0)
+      ->mutable_type()
+      ->mutable_tensor_type()
+      ->mutable_shape()
+      ->mutable_dim(0)
+      ->clear_dim_param();
+  return file;
+}
+
 class OnnxTest : public test::ToolTest {
  protected:
   std::string model(const OnnxFile& content) const { return file("model.onnx", content.content()); }
@@ -127,16 +141,7 @@ TEST_F(OnnxTest, MeasuresInStreams) {
 }
 
 TEST_F(OnnxTest, TheExampleRunsModelsWithOpenDimensions) {
-  OnnxFile unnamed = network();
-  unnamed.model()
-      .mutable_graph()
-      ->mutable_input(0)
-      ->mutable_type()
-      ->mutable_tensor_type()
-      ->mutable_shape()
-      ->mutable_dim(0)
-      ->clear_dim_param();
-  for (const OnnxFile& each : {network(), unnamed, network(3)}) {
+  for (const OnnxFile& each : {network(), unnamed_network(), network(3)}) {
     const Outcome o = run_command(fmt::format("'{}' '{}' 3", TESSERA_ONNX_EXAMPLE, model(each)));
     EXPECT_EQ(o.status, 0) << o.err;
     EXPECT_TRUE(says(o.out, "conv.weight: density 1.000, dense\ny: 24 numbers"));
@@ -155,6 +160,11 @@ TEST_F(OnnxTest, InspectsAndMeasures) {
   expect_refused(run(fixed + " --batch 2"),
                  "--batch is 2, but no input leaves its first dimension open: x float32[3, 1, 5, 5]");
   EXPECT_EQ(run(fixed + " --batch 3").status, 0);
+  const std::string unnamed =
+      fmt::format("benchmark '{}' --batch 2 --seconds 0.01 --warm-up 0.01", model(unnamed_network()));
+  expect_refused(run(unnamed), "the first dimension of 'x' has no name: give its --shape");
+  EXPECT_EQ(json_of(run(unnamed + " --shape x=2,1,5,5 --json"))["samples_per_run"], 2);
+  expect_refused(run(unnamed + " --shape x=3,1,5,5"), "--batch is 2, but no input");
 }
 
 TEST_F(OnnxTest, InspectsConvolutionsInTheOrderOfTheirProducts) {
