@@ -47,12 +47,15 @@ std::string text_of(const toml::node& node, const std::string& where) {
 }
 
 void apply(const std::string& name, CLI::App& command, std::set<std::string>& configured) {
+  std::set<const CLI::Option*> seen;
   for (const auto& [key, value] : table_of(name)) {
     const std::string option = fmt::format("--{}", key.str());
     const std::string where = fmt::format("{}: '{}'", name, key.str());
     CLI::Option* found = command.get_option_no_throw(option);
     if (found == nullptr || option == "--config" || option == "--help")
       throw UsageError(fmt::format("{} is no option of {}", where, command.get_name()));
+    if (!seen.insert(found).second)
+      throw UsageError(fmt::format("{} stands there under another name too", where));
     if (found->count() != 0) continue;
     const std::string text = text_of(value, where);
     const bool is_flag = found->get_expected_max() == 0;

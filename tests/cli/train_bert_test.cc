@@ -110,6 +110,8 @@ TEST_F(TrainBertCliTest, TakesOptionsFromAFile) {
   refused("config = \"other.toml\"", "'config' is no option of bert");
   refused("batch = [4]", "'batch' takes a text, a number, true or false");
   refused("batch = \"x\"", "--batch");
+  refused("bias-correction = true\nno-bias-correction = true",
+          "'no-bias-correction' stands there under another name too");
   expect_refused(run("train bert --config mlperf"), "--config takes mlperf-v1.0-pod16, mlperf-v1.0-pod64 or");
 }
 
