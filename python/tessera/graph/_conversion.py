@@ -23,7 +23,7 @@ from tessera.graph import _aten_shapes as _aten_shapes
 from tessera.graph import _aten_training as _aten_training
 from tessera.graph import _aten_vision as _aten_vision
 from tessera.graph import _structured as _structured
-from tessera.graph._aten import Call, Constant, Parameter, State, Weights, as_known, sizes_of
+from tessera.graph._aten import Call, Constant, Parameter, Weights, as_known, sizes_of
 from tessera.graph._graph import Graph
 from tessera.graph._values import Form, Value
 
@@ -140,8 +140,6 @@ class Conversion:
         """What PyTorch computes of constants alone, such as masks and positions, and for inference of parameters."""
         given = [self.known.get(argument) for argument in node.all_input_nodes]
         kinds = (Constant,) if self._weights is None else (Constant, Parameter)
-        if any(isinstance(each, State) for each in given):
-            return None
         if not all(isinstance(each, kinds) for each in given) or not isinstance(node.target, torch._ops.OpOverload):
             return None
         schema = node.target._schema
