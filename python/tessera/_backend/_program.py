@@ -17,7 +17,7 @@ from tessera._backend._support import handle_of, limits_of
 from tessera._backend._weights import Weight, WeightSet, WeightSets, state_of
 from tessera.graph import _aten
 from tessera.graph import _values as ops
-from tessera.graph._aten import Transposed, value_of
+from tessera.graph._aten import Constant, Transposed, value_of
 from tessera.graph._conversion import Conversion
 from tessera.graph._session import Session
 from tessera.graph._values import Truth, Value
@@ -234,6 +234,8 @@ class Program:
                 else:
                     chosen = conversion.weights_of(node)
                     conversion.known[node] = handle_of(conversion.graph, weight.name, weight.of(sources), chosen)
+            elif node.op == "get_attr":
+                conversion.known[node] = Constant(conversion.graph, getattr(self._body, str(node.target)))
             elif node.op == "output":
                 for j, (array, each) in enumerate(zip(self._results, node.args[0], strict=True)):
                     value = array.output(value_of(conversion.known[each]))
