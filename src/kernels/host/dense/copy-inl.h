@@ -78,7 +78,6 @@ inline void copy_rows(const FieldView& from, uint32_t row, uint32_t rows, uint32
                       float* to, size_t to_step) {
   if (!has_contiguous_rows(from)) return copy_strided_rows(from, row, rows, col, cols, to, to_step);
   with_float_type(from.type, [&]<class T>(T) HWY_ATTR {
-    const PanelFloats d;
     for (uint32_t r = 0; r < rows; ++r, to += to_step) {
       const T* source = row_of<const T>(from, row + r) + col;
       each_vector(cols, [&](size_t i, size_t count)
