@@ -586,6 +586,31 @@ def test_sizes_change(runs):
         equal(*gradients)
 
 
+class BySize(nn.Module):
+    """Whose weight depends on a size of the input."""
+
+    def __init__(self, prepared):
+        super().__init__()
+        self.weight, self.prepared = nn.Parameter(torch.randn(32, 16)), prepared
+
+    def forward(self, x):
+        return x @ self.prepared(self.weight, x)
+
+
+@pytest.mark.parametrize(
+    ("prepared", "shape"),
+    [(lambda w, x: w * x.shape[0], lambda size: (size, 32)), (lambda w, x: w[: x.shape[1]], lambda size: (4, size))],
+)
+def test_weights_depend_on_sizes(prepared, shape, runs):
+    model = BySize(prepared)
+    fast = compiled(model, dynamic=True)
+    with torch.no_grad():
+        for size in (12, 20, 28, 12):
+            x = torch.randn(shape(size))
+            equal(fast(x), model(x))
+    assert len(runs) == 4
+
+
 def test_training_is_pytorchs_by_default(runs):
     model, x = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8)), torch.randn(5, 16)
     fast = compiled(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
@@ -43,7 +44,7 @@ class CompiledGraph:
         self._static = {i for i in static if i < len(placeholders)}
         self._sizes = [i for i, node in enumerate(placeholders) if not isinstance(node.meta.get("val"), Tensor)]
         self._compiled: dict[tuple[Any, ...], GraphModule] = {}
-        self._sets: dict[tuple[str, ...], WeightSets] = {}
+        self._sets: dict[tuple[Any, ...], WeightSets] = {}
         self._lock = threading.RLock()
 
     def __call__(self, args: list[Any]) -> Any:
@@ -67,7 +68,7 @@ class CompiledGraph:
             start = time.perf_counter()
             try:
                 with torch.inference_mode(False), torch.no_grad():
-                    compiled = self._converted(args)
+                    compiled = self._converted(sizes, args)
             except Exception:
                 log.warning("%s: PyTorch computes all of it", self._name, exc_info=True)
                 compiled = self._module
@@ -75,7 +76,7 @@ class CompiledGraph:
             self._compiled[sizes] = compiled
             return compiled
 
-    def _converted(self, args: list[Any]) -> GraphModule:
+    def _converted(self, sizes: tuple[Any, ...], args: list[Any]) -> GraphModule:
         module = _with_sizes(self._module, args) if self._sizes else self._module
         graph = Graph(owning_module=module)
         graph.output(graph.graph_copy(module.graph, {}))
@@ -90,11 +91,13 @@ class CompiledGraph:
         self._report(live, stages, support)
         if not any(stage.taken for stage in stages):
             return self._module
-        return Divided(graph, stages, support, prepared, self._program).module
+        return Divided(graph, stages, support, prepared, functools.partial(self._program, sizes)).module
 
-    def _program(self, body: GraphModule, weights: list[Weight]) -> Program:
-        names = tuple(weight.name for weight in weights)
-        sets = self._sets.setdefault(names, WeightSets(self._patience))
+    def _program(self, sizes: tuple[Any, ...], body: GraphModule, weights: list[Weight]) -> Program:
+        # What weights are computed from may be the same for all sizes, and the result depend on these.
+        own = sizes if any(weight.compute is not None for weight in weights) else ()
+        key = (own, *(weight.name for weight in weights))
+        sets = self._sets.setdefault(key, WeightSets(self._patience))
         return Program(body, weights, sets, self._settings)
 
     def _report(self, nodes: list[Node], stages: list[Stage], support: Support) -> None:
