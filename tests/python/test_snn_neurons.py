@@ -191,7 +191,11 @@ def test_types_strides_and_empty_batches():
     empty = torch.zeros(T, 0, N, requires_grad=True)
     layer(empty)[0].sum().backward()
     assert empty.grad.shape == empty.shape
-    assert torch.equal(snn.Leaky(0.9, graded_spikes_factor=2.0)(x)[0], 2 * spikes)
+    graded = snn.Leaky(0.9, graded_spikes_factor=2.0)
+    assert torch.equal(graded(x)[0], 2 * spikes)
+    loaded = snn.Leaky(0.9)
+    loaded.load_state_dict(graded.state_dict())
+    assert torch.equal(loaded(x)[0], 2 * spikes)
 
 
 OPERATOR_ARGUMENTS = [

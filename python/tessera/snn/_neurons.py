@@ -238,8 +238,15 @@ class Leaky(_Neurons):
             gain=gain,
         )
         self._add("graded_spikes_factor", graded_spikes_factor, learn_graded_spikes_factor)
+        self.is_graded = self._has_factor()
+
+    def _has_factor(self) -> bool:
         factor = self.graded_spikes_factor
-        self.is_graded = learn_graded_spikes_factor or not bool((factor == 1).all())
+        return "graded_spikes_factor" in self._parameters or not bool((factor == 1).all())
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+        self.is_graded = self._has_factor()
 
     def forward(self, input_: Tensor, mem: Tensor | None = None) -> tuple[Tensor, Tensor]:
         spikes, _, membrane = self._run(input_, mem, None)
