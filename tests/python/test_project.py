@@ -126,6 +126,11 @@ def test_pixelfly_is_better_than_its_parts():
     assert both < rough
 
 
+@pytest.mark.parametrize("matrix", [torch.eye(40), torch.zeros(40, 40), 1e-20 * torch.eye(40).roll(20, 0)])
+def test_pixelflies_of_matrices_with_little_outside_of_blocks(matrix):
+    assert nn.project(matrix, "pixelfly", block_size=8).error < 1e-3  # with more factors than places outside
+
+
 @pytest.mark.parametrize("shape", [(16, 16), (20, 50), (50, 20)])
 @pytest.mark.parametrize("permutation", ["bit_reversal", "random"])
 def test_permuted_butterflies(shape, permutation):

@@ -206,7 +206,9 @@ def _nearest_rows(wanted: Tensor, outside: Tensor, v: Tensor, ridge: float) -> T
     """The U for which U · V is nearest to a matrix at some places: rows with the same places share an equation."""
     patterns, row_pattern = torch.unique(outside, dim=0, return_inverse=True)
     gram = torch.einsum("pc,ic,jc->pij", patterns, v, v)
-    gram.diagonal(dim1=1, dim2=2).add_(max(ridge, 1e-30))
+    diagonal = gram.diagonal(dim1=1, dim2=2)
+    # Above rounding, where there are fewer places than factors and nothing is wanted in any.
+    diagonal.add_(max(ridge, 1e-30) + 1e-12 * diagonal.sum(1, keepdim=True))
     factors = torch.linalg.cholesky(gram)[row_pattern]
     return torch.cholesky_solve((wanted @ v.t()).unsqueeze(-1), factors).squeeze(-1)
 
