@@ -312,6 +312,17 @@ def test_graphs_give_what_networks_give(machine, last):
     np.testing.assert_allclose(graph.session(machine).run(**events.arrays()), wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_graphs_limit_decays_as_networks_do():
+    network = with_resets_now(learns=True)
+    with torch.no_grad():
+        network[1].beta[::2] = 1.5
+        network[-1].beta.fill_(-0.25)
+        events = SpikeEvents.from_dense(spikes())
+        wanted = network(events).max(0).values
+    found = network.graph(T, BATCH, events.capacity).session().run(**events.arrays())
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(("machine", "learns"), [("host", False), ("host", True), ("gc200", False)])
 def test_graphs_train_as_networks_do(machine, learns):
     network = with_resets_now(learns=learns)

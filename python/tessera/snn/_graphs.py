@@ -33,7 +33,8 @@ def graph_of(
         raise ValueError(f"unknown potential {potential!r}: use one of {', '.join(_POTENTIALS)}")
     graph = Graph()
     parameters = [
-        graph.parameter(name, initial=_of_graph(values.detach()).numpy()) for name, values in named_parameters(network)
+        graph.parameter(name, initial=_of_graph(_used(name, values.detach())).numpy())
+        for name, values in named_parameters(network)
     ]
     graph._frozen = {name for name, values in named_parameters(network) if not values.requires_grad}
     learns = any(values.requires_grad for name, values in named_parameters(network) if not name.endswith("weight"))
@@ -88,6 +89,11 @@ def copy_from(network: Network, session: Session) -> None:
         found.append((to, given.t() if to.dim() == 2 else given.reshape(to.shape)))
     for to, given in found:
         to.copy_(given)
+
+
+def _used(name: str, values: Tensor) -> Tensor:
+    """A parameter as layers use it: of decays what lies from 0 to 1."""
+    return values.clamp(0, 1) if name.endswith((".alpha", ".beta")) else values
 
 
 def _of_graph(values: Tensor) -> Tensor:
