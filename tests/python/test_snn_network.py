@@ -230,6 +230,10 @@ def test_events_from_structured_arrays():
     assert SpikeEvents.from_events(one, 3, (3, 3, 2), dt=30).count() == 2  # the last comes later
     stretched = SpikeEvents.from_events(one, 10, (3, 3, 2)).to_dense()
     assert stretched.sum() == 3 and stretched[9].sum() == 1  # two are in one step
+    seconds = one.astype([("x", np.int16), ("y", np.int16), ("t", np.float64), ("p", bool)])
+    seconds["t"] *= 1e-6
+    assert SpikeEvents.from_events(seconds, 9, (3, 3, 2)).to_dense().nonzero()[:, 0].tolist() == [0, 2, 3, 8]
+    assert SpikeEvents.from_events(seconds[:1], 9, (3, 3, 2)).to_dense().nonzero()[:, 0].tolist() == [0]
     units = np.array([(5, 10), (3, 10)], [("x", np.int64), ("t", np.int64)])
     assert SpikeEvents.from_events(units, 1, (700, 1, 1)).to_dense().nonzero()[:, 2].tolist() == [3, 5]
     assert SpikeEvents.from_events(np.array([], kind), 3, (3, 3, 2)).count() == 0

@@ -169,8 +169,20 @@ def _binned(
         feature = feature * size + place
     if not len(events):
         return feature, feature
-    time = np.asarray(events["t"]).astype(np.float64)
+    given = np.asarray(events["t"])
+    time = given.astype(np.float64)
     time -= time.min()
-    step = np.floor(time / dt if dt is not None else time * (steps / (time.max() + 1))).astype(np.int64)
+    if dt is None:
+        step = _stretched(time, steps, given.dtype.kind in "iu")
+    else:
+        step = np.floor(time / dt).astype(np.int64)
     kept = step < steps
     return step[kept], feature[kept]
+
+
+def _stretched(time: np.ndarray[Any, Any], steps: int, is_whole: bool) -> np.ndarray[Any, Any]:
+    """Steps that end with the last event: with its unit of time, or of fractions, such as seconds, with itself."""
+    length = time.max() + is_whole
+    if not length > 0:
+        return np.zeros(len(time), np.int64)
+    return np.minimum(np.floor(time / length * steps), steps - 1).astype(np.int64)
