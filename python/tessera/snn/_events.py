@@ -185,4 +185,5 @@ def _stretched(time: np.ndarray[Any, Any], steps: int, is_whole: bool) -> np.nda
     length = time.max() + is_whole
     if not length > 0:
         return np.zeros(len(time), np.int64)
-    return np.minimum(np.floor(time / length * steps), steps - 1).astype(np.int64)
+    step: np.ndarray[Any, Any] = np.minimum(np.floor(time / length * steps), steps - 1).astype(np.int64)
+    return step
