@@ -88,6 +88,28 @@ ValueId add_constant(Graph& graph, const std::string& name, const Shape& shape, 
   return graph.constant(name, shape, {given.begin(), given.end()}, type_named(dtype)).id;
 }
 
+ValueId add_attention(Graph& g, ValueId q, ValueId k, ValueId v, std::optional<ValueId> query_ids,
+                      std::optional<ValueId> key_ids, std::optional<ValueId> lengths,
+                      std::optional<ValueId> bias, std::optional<ValueId> step, uint32_t heads,
+                      uint32_t kv_heads, std::optional<double> scale, std::optional<uint32_t> left,
+                      std::optional<uint32_t> right, int64_t offset, double dropout, uint64_t seed) {
+  return attention(g.value(q), g.value(k), g.value(v),
+                   {.heads = heads,
+                    .kv_heads = kv_heads,
+                    .scale = scale,
+                    .left = left,
+                    .right = right,
+                    .offset = offset,
+                    .query_ids = value_or_none(g, query_ids),
+                    .key_ids = value_or_none(g, key_ids),
+                    .lengths = value_or_none(g, lengths),
+                    .bias = value_or_none(g, bias),
+                    .dropout = dropout,
+                    .step = value_or_none(g, step),
+                    .seed = seed})
+      .id;
+}
+
 std::optional<std::pair<Numbers<uint64_t>, Numbers<uint32_t>>> pattern_of(const Graph& graph, ValueId id) {
   if (!graph.type(id).pattern) return {};
   Pattern pattern = *graph.type(id).pattern;
@@ -196,6 +218,9 @@ void bind_values(nb::class_<Graph>& graph) {
           "gather",
           [](Graph& g, ValueId x, int dim, ValueId ids) { return gather(g.value(x), dim, g.value(ids)).id; },
           "x"_a, "dim"_a, "ids"_a)
+      .def("attention", &add_attention, "q"_a, "k"_a, "v"_a, "query_ids"_a.none(), "key_ids"_a.none(),
+           "lengths"_a.none(), "bias"_a.none(), "step"_a.none(), "heads"_a, "kv_heads"_a, "scale"_a.none(),
+           "left"_a.none(), "right"_a.none(), "offset"_a, "dropout"_a, "seed"_a)
       .def("reduce", &reduce, "operation"_a, "x"_a, "dims"_a, "keepdim"_a)
       .def(
           "argmax",

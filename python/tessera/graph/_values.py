@@ -267,30 +267,26 @@ def attention(
     On hosts keys are taken in one pass (Dao et al. 2022), so that no matrix of scores exists, and blocks of pairs of
     which none attend are left out.
     """
-    if (query_ids is None) != (key_ids is None):
-        raise ValueError("attention: ids of queries need those of keys")
-    if lengths is not None:
-        if query_ids is not None:
-            raise ValueError("attention: it has ids or lengths of sequences, not both")
-        query_ids, key_ids = _ids_of_lengths(q, k, lengths)
-    ids = [] if query_ids is None or key_ids is None else [_indices(query_ids), _indices(key_ids)]
-    flags = {"ids": 1 if ids else None, "bias": None if bias is None else 1}
-    draws = {"p": dropout, "seed": seed} if dropout else {}
-    counter = [graph_of("attention", q).step() if step is None else step] if dropout else []
-    chosen = {"kv_heads": kv_heads, "scale": scale, "left": left, "right": right, "offset": offset or None, **flags, **draws}
-    attributes: dict[str, Attribute] = {name: value for name, value in chosen.items() if value is not None}
-    biases = [] if bias is None else [bias]
-    return apply("attention", q, k, v, *ids, *biases, *counter, heads=heads, **attributes)
-
-
-def _ids_of_lengths(q: Value, k: Value, lengths: Value) -> tuple[Value, Value]:
-    """Ids of queries and keys by which all queries attend to the keys before each sequence's length."""
-    graph = graph_of("attention", q, k, lengths)
-    if len(k.shape) < 2 or len(q.shape) != len(k.shape) or not lengths.is_integer or lengths.shape != k.shape[:-2]:
-        raise ValueError(f"attention: the lengths are {lengths!r}; they must be u32, one for each sequence of {k!r}")
-    places = graph.constant(np.arange(k.shape[-2]), dtype="u32")
-    within = apply("less", places, reshape(_indices(lengths), (*lengths.shape, 1)))
-    return graph.constant(np.ones(q.shape[:-1]), dtype="u32"), within
+    counter = None
+    if dropout:
+        counter = graph_of("attention", q).step() if step is None else step
+    operands = {"query_ids": query_ids, "key_ids": key_ids, "lengths": lengths, "bias": bias, "step": counter}
+    graph = graph_of("attention", q, k, v, *given(*operands.values()))
+    y = graph.native.attention(
+        q.id,
+        k.id,
+        v.id,
+        **{name: id_of(value) for name, value in operands.items()},
+        heads=whole_number("heads", heads),
+        kv_heads=0 if kv_heads is None else whole_number("kv_heads", kv_heads, 1),
+        scale=scale,
+        left=None if left is None else whole_number("left", left),
+        right=None if right is None else whole_number("right", right),
+        offset=offset,
+        dropout=dropout,
+        seed=seed,
+    )
+    return Value(graph, y)
 
 
 class Elementwise(Protocol):
