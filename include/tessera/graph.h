@@ -428,8 +428,8 @@ struct Attention {
   /// For packed sequences, u32 [..., queries] and [..., keys]: queries attend to keys with the same id.
   /// Queries with id 0 attend to no key, and their result is 0.
   std::optional<Value> query_ids = {}, key_ids = {};
-  /// Instead of ids: u32 [...], the number of keys of each sequence; those after them are padding, to which
-  /// no query attends.
+  /// Instead of ids: u32 or i32 [...], the number of keys of each sequence; those after them are padding, to
+  /// which no query attends. A negative number is 0.
   std::optional<Value> lengths = {};
   /// Added to the scaled scores: [sequences, heads, queries, keys], of which all but the last may be 1.
   std::optional<Value> bias = {};

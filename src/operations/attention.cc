@@ -553,7 +553,8 @@ std::vector<Case> attention_gradient_cases() {
   return all;
 }
 
-/// Ids of queries and keys by which all queries attend to the keys before each sequence's length.
+/// Ids of queries and keys by which all queries attend to the keys before each sequence's length; negative
+/// lengths, which would be large ones of u32, are 0.
 std::pair<Value, Value> ids_of_lengths(Value q, Value k, Value lengths) {
   Shape queries = q.shape(), sequences = k.shape();
   const bool are_tokens = sequences.size() >= 2 && queries.size() == sequences.size();
@@ -562,6 +563,7 @@ std::pair<Value, Value> ids_of_lengths(Value q, Value k, Value lengths) {
     throw UsageError(
         fmt::format("attention: the lengths are {}; they must be u32, one for each sequence of {}",
                     to_string(lengths.type()), to_string(k.type())));
+  if (lengths.type().type == Type::i32) lengths = maximum(lengths, number(lengths, 0));
   queries.pop_back();
   sequences.push_back(1);
   const Value places = count_to(q.owner(), tokens_of(k.type()), Type::u32);

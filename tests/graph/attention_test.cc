@@ -93,6 +93,20 @@ TEST(Attention, LeavesOutKeysAfterTheLengths) {
                      attention(k, k, v, {.query_ids = ids, .key_ids = ids, .lengths = lengths}));
 }
 
+TEST(Attention, TakesNegativeLengthsAsZero) {
+  Graph g;
+  const Value x = g.input("x", {3, 4, 8}), lengths = g.input("lengths", {3}, Type::i32);
+  g.output("y", attention(x, x, x, {.heads = 2, .lengths = lengths}));
+  const WideArrays inputs = {{"lengths", {-1, 3, -2147483648.0}},
+                             {"x", random_values(x.type(), -1, 1, 1, 3, x.id)}};
+  WideArrays state;
+  const WideArrays expected = evaluate(g, inputs, state);
+  const Array& y = expected.at("y");
+  for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i] == 0, i < 32 || i >= 64) << "element " << i;
+  Session session(g, Machine::host(2));
+  expect_near(session.run(narrowed(inputs)), expected, 1e-5);
+}
+
 /// Each call, micro-batch and replica drops other probabilities, and the same ones in the gradient.
 TEST(Attention, DropsProbabilitiesAsDropoutDoes) {
   auto function = std::make_shared<Graph>();

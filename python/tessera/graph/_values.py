@@ -259,10 +259,10 @@ def attention(
 
     Query i attends to the keys from i + offset - left to i + offset + right, None without limit; so `right=0` is
     causal. Of packed sequences `query_ids` [..., queries] and `key_ids` [..., keys], u32, are equal where queries attend
-    to keys; those with id 0 attend to nothing, and have the result 0. Instead of ids, `lengths` [...], u32, are the numbers
-    of keys of the sequences: those after them are padding, to which no query attends. The bias is [sequences, heads,
-    queries, keys], of which all but the last may be 1. Probabilities are dropped with the probability `dropout`, as
-    `dropout()` does.
+    to keys; those with id 0 attend to nothing, and have the result 0. Instead of ids, `lengths` [...], u32 or i32, are
+    the numbers of keys of the sequences: those after them are padding, to which no query attends; a negative number is
+    0. The bias is [sequences, heads, queries, keys], of which all but the last may be 1. Probabilities are dropped with
+    the probability `dropout`, as `dropout()` does.
 
     On hosts keys are taken in one pass (Dao et al. 2022), so that no matrix of scores exists, and blocks of pairs of
     which none attend are left out.
