@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -85,8 +86,8 @@ struct SampledWord {
 
 /// Adds words at equal distances, each moved on to the next that is not zero: factors and masks leave zeros
 /// as they are. Words hold whole elements: low bytes alone stay as they are when a factor is a power of 2.
-void add_words(const TensorMemory& memory, std::vector<SampledWord>& words) {
-  constexpr uint64_t kWords = 6, kWord = sizeof(uint64_t), kMostZeros = 4096 * kWord;
+void add_words(const TensorMemory& memory, uint64_t count, std::vector<SampledWord>& words) {
+  constexpr uint64_t kWord = sizeof(uint64_t), kMostZeros = 4096 * kWord;
   const auto* begin = pointer<const std::byte>(memory.first);
   const uint64_t bytes = memory.second, last = bytes < kWord ? 0 : bytes - kWord;
   const auto word_at = [&](uint64_t place) {
@@ -94,14 +95,28 @@ void add_words(const TensorMemory& memory, std::vector<SampledWord>& words) {
     word.value = word.now();
     return word;
   };
-  for (uint64_t i = 0; i < (bytes == 0 ? 0 : kWords); ++i) {
-    const uint64_t start = i + 1 < kWords ? last * i / (kWords - 1) / kWord * kWord : last;
-    const uint64_t end = std::min({last, last * (i + 1) / (kWords - 1), start + kMostZeros});
+  for (uint64_t i = 0; i < (bytes == 0 ? 0 : count); ++i) {
+    const uint64_t start = i + 1 < count ? last * i / (count - 1) / kWord * kWord : last;
+    const uint64_t end = std::min({last, last * (i + 1) / (count - 1), start + kMostZeros});
     SampledWord word = word_at(start);
     for (uint64_t place = start + kWord; word.value == 0 && place < end; place += kWord)
       word = word_at(place);
     words.push_back(word.value == 0 ? word_at(start) : word);
   }
+}
+
+/// A number that changes with most contents of some memory, by a few of its words and where they lie.
+uint64_t fingerprint(const std::vector<TensorMemory>& memory) {
+  constexpr uint64_t kWords = 32, kFactor = 0x9E3779B97F4A7C15;
+  std::vector<SampledWord> words;
+  for (const TensorMemory& each : memory) add_words(each, kWords, words);
+  uint64_t mixed = memory.size();
+  const auto mix = [&](uint64_t word) { mixed = (std::rotl(mixed, 27) ^ word) * kFactor; };
+  for (const SampledWord& word : words) {
+    mix(reinterpret_cast<uintptr_t>(word.at));
+    mix(word.value);
+  }
+  return mixed;
 }
 
 /// Tensors, and their versions, addresses, types, sizes and strides as they were, and a few words of their
@@ -114,7 +129,7 @@ class TensorStates {
     for (const nb::capsule& handle : tensors) tensors_.push_back(state_of(handle.data()));
     for (size_t i = 0; i < tensors_.size(); ++i) {
       tensors_[i].first_word = words_.size();
-      if (i < memory.size()) add_words(memory[i], words_);
+      if (i < memory.size()) add_words(memory[i], kWords, words_);
       tensors_[i].last_word = words_.size();
     }
   }
@@ -146,6 +161,8 @@ class TensorStates {
   }
 
  private:
+  static constexpr uint64_t kWords = 6;  // of each tensor
+
   struct Tensor {
     Handle handle;
     int64_t version = 0;
@@ -219,6 +236,8 @@ bool have_values(const AnyList& dictionaries, const AnyList& values) {
 void bind_held(nb::module_& m) {
   m.def("have_values", &have_values, "dictionaries"_a, "values"_a,
         "Whether dictionaries have just these values, by identity, one after another.");
+  m.def("fingerprint", &fingerprint, "memory"_a,
+        "A number that changes with most contents of memory, given by addresses and bytes.");
   m.def(
       "reads_tensor_states", [] { return tensor_functions().has_value(); },
       "Whether TensorStates can be made with the PyTorch that is loaded.");

@@ -12,10 +12,8 @@
 #include <tessera/graph_file.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <span>
 #include <string>
@@ -116,22 +114,6 @@ void run_at(BoundSession& s, const std::vector<uintptr_t>& addresses, const std:
   }
   const nb::gil_scoped_release released;
   s.session.run_in_order(arrays);
-}
-
-/// A number that changes with most contents of some arrays, by a few of their words.
-uint64_t fingerprint(const std::vector<std::pair<uintptr_t, uint64_t>>& arrays) {
-  constexpr uint64_t kWords = 32, kFactor = 0x9E3779B97F4A7C15;
-  uint64_t mixed = arrays.size();
-  for (const auto& [address, bytes] : arrays) {
-    const uint64_t last = bytes < sizeof(uint64_t) ? 0 : bytes - sizeof(uint64_t);
-    for (uint64_t i = 0; i < kWords; ++i) {
-      uint64_t word = 0;
-      std::memcpy(&word, pointer<std::byte>(address) + last * i / (kWords - 1),
-                  std::min<uint64_t>(bytes, sizeof word));
-      mixed = (std::rotl(mixed, 27) ^ word) * kFactor;
-    }
-  }
-  return mixed;
 }
 
 RunCost measure(BoundSession& s, const AnyList& arrays) {
@@ -329,8 +311,6 @@ void bind_session(nb::module_& m) {
         return !TensorInput(array, "the array", {type_named(dtype), shape, {}, {}}).is_copy();
       },
       "array"_a, "dtype"_a, "shape"_a, "Whether a session uses an array as it is.");
-  m.def("fingerprint", &fingerprint, "arrays"_a,
-        "A number that changes with most contents of arrays, given by addresses and bytes.");
   m.def("save_graphs", &save_graphs, "path"_a, "graphs"_a, "texts"_a, "sessions"_a, Released());
   m.def("load_graphs", &load_graphs, "path"_a, Released());
   nb::class_<BoundSession>(m, "Session", "A network lowered for a machine, with its parameters.")
