@@ -84,9 +84,9 @@ struct SampledWord {
   bool is_changed() const { return now() != value; }
 };
 
-/// Adds words at equal distances, each moved on to the next that is not zero: factors and masks leave zeros
+/// Words at equal distances, each moved on to the next that is not zero: factors and masks leave zeros
 /// as they are. Words hold whole elements: low bytes alone stay as they are when a factor is a power of 2.
-void add_words(const TensorMemory& memory, uint64_t count, std::vector<SampledWord>& words) {
+std::vector<SampledWord> words_of(const TensorMemory& memory, uint64_t count) {
   constexpr uint64_t kWord = sizeof(uint64_t), kMostZeros = 4096 * kWord;
   const auto* begin = pointer<const std::byte>(memory.first);
   const uint64_t bytes = memory.second, last = bytes < kWord ? 0 : bytes - kWord;
@@ -95,6 +95,7 @@ void add_words(const TensorMemory& memory, uint64_t count, std::vector<SampledWo
     word.value = word.now();
     return word;
   };
+  std::vector<SampledWord> words;
   for (uint64_t i = 0; i < (bytes == 0 ? 0 : count); ++i) {
     const uint64_t start = i + 1 < count ? last * i / (count - 1) / kWord * kWord : last;
     const uint64_t end = std::min({last, last * (i + 1) / (count - 1), start + kMostZeros});
@@ -103,19 +104,19 @@ void add_words(const TensorMemory& memory, uint64_t count, std::vector<SampledWo
       word = word_at(place);
     words.push_back(word.value == 0 ? word_at(start) : word);
   }
+  return words;
 }
 
 /// A number that changes with most contents of some memory, by a few of its words and where they lie.
 uint64_t fingerprint(const std::vector<TensorMemory>& memory) {
   constexpr uint64_t kWords = 32, kFactor = 0x9E3779B97F4A7C15;
-  std::vector<SampledWord> words;
-  for (const TensorMemory& each : memory) add_words(each, kWords, words);
   uint64_t mixed = memory.size();
   const auto mix = [&](uint64_t word) { mixed = (std::rotl(mixed, 27) ^ word) * kFactor; };
-  for (const SampledWord& word : words) {
-    mix(reinterpret_cast<uintptr_t>(word.at));
-    mix(word.value);
-  }
+  for (const TensorMemory& each : memory)
+    for (const SampledWord& word : words_of(each, kWords)) {
+      mix(reinterpret_cast<uintptr_t>(word.at));
+      mix(word.value);
+    }
   return mixed;
 }
 
@@ -127,11 +128,8 @@ class TensorStates {
   TensorStates(const std::vector<nb::capsule>& tensors, const std::vector<TensorMemory>& memory)
       : functions_(*tensor_functions()) {
     for (const nb::capsule& handle : tensors) tensors_.push_back(state_of(handle.data()));
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-      tensors_[i].first_word = words_.size();
-      if (i < memory.size()) add_words(memory[i], kWords, words_);
-      tensors_[i].last_word = words_.size();
-    }
+    for (size_t i = 0; i < std::min(tensors_.size(), memory.size()); ++i)
+      tensors_[i].words = words_of(memory[i], kWords);
   }
   TensorStates(const TensorStates&) = delete;
   TensorStates& operator=(const TensorStates&) = delete;
@@ -140,18 +138,14 @@ class TensorStates {
   }
 
   bool are_unchanged() const {
-    return std::ranges::none_of(tensors_, [&](const Tensor& each) { return is_changed(each); }) &&
-           std::ranges::none_of(words_, &SampledWord::is_changed);
+    return std::ranges::none_of(tensors_,
+                                [&](const Tensor& each) { return is_changed(each) || is_written(each); });
   }
 
   /// Whether the memory of a tensor that is the same has other contents.
   bool are_written() const {
-    return std::ranges::any_of(tensors_, [&](const Tensor& each) {
-      const auto first = words_.begin() + static_cast<std::ptrdiff_t>(each.first_word);
-      const auto last = words_.begin() + static_cast<std::ptrdiff_t>(each.last_word);
-      return !is_changed(each) &&
-             std::any_of(first, last, [](const SampledWord& w) { return w.is_changed(); });
-    });
+    return std::ranges::any_of(tensors_,
+                               [&](const Tensor& each) { return !is_changed(each) && is_written(each); });
   }
 
   std::vector<bool> changed() const {
@@ -169,7 +163,7 @@ class TensorStates {
     void* address = nullptr;
     int32_t type = 0;
     std::vector<int64_t> sizes, strides;
-    size_t first_word = 0, last_word = 0;
+    std::vector<SampledWord> words;
   };
 
   std::span<const int64_t> list_of(Handle handle, int32_t (*of)(Handle, int64_t**)) const {
@@ -200,8 +194,7 @@ class TensorStates {
             .type = type_of(handle),
             .sizes = {sizes.begin(), sizes.end()},
             .strides = {strides.begin(), strides.end()},
-            .first_word = 0,
-            .last_word = 0};
+            .words = {}};
   }
 
   bool is_changed(const Tensor& was) const {
@@ -211,9 +204,13 @@ class TensorStates {
            !std::ranges::equal(list_of(was.handle, functions_.strides), was.strides);
   }
 
+  /// Whether the memory of a tensor that is not changed has other contents.
+  static bool is_written(const Tensor& was) {
+    return std::ranges::any_of(was.words, &SampledWord::is_changed);
+  }
+
   TensorFunctions functions_;
   std::vector<Tensor> tensors_;
-  std::vector<SampledWord> words_;
 };
 
 /// Whether dictionaries have just these values, by identity, one after another.
