@@ -223,6 +223,20 @@ size_t Call::dimension(int64_t axis, size_t rank) {
   return static_cast<size_t>(axis < 0 ? axis + count : axis);
 }
 
+std::vector<size_t> Call::dimensions(std::vector<int64_t> axes, size_t count, size_t rank) {
+  if (axes.empty()) {
+    axes.resize(count);
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  std::vector<size_t> dims;
+  for (const int64_t axis : axes) {
+    const size_t dim = dimension(axis, rank);
+    if (std::ranges::count(dims, dim) > 0) refuse("its axes name dimension {} twice", dim);
+    dims.push_back(dim);
+  }
+  return dims;
+}
+
 size_t Call::axis(size_t rank, std::optional<int64_t> otherwise) const {
   return dimension(integer("axis", otherwise), rank);
 }

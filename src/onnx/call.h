@@ -67,6 +67,8 @@ class Call {
   std::optional<std::vector<int64_t>> integers_of(size_t input, std::string_view name) const;
   /// The index of a dimension of an input with `rank` dimensions; a negative `axis` counts from the end.
   static size_t dimension(int64_t axis, size_t rank);
+  /// The dimensions that axes name, each once; without axes, the first `count`.
+  static std::vector<size_t> dimensions(std::vector<int64_t> axes, size_t count, size_t rank);
   size_t axis(size_t rank, std::optional<int64_t> otherwise = {}) const;
   /// The attribute "perm", which names each dimension once; without it, or empty: the dimensions in reverse.
   std::vector<int64_t> permutation(size_t rank) const;

@@ -250,13 +250,11 @@ Results slice(Call& call) {
   Dims dims = x.dims;
   std::vector<int64_t> steps = steps_of(dims);
   const std::vector<int64_t> own = steps;
-  std::vector<bool> is_cut(dims.size());
+  const std::vector<size_t> cut =
+      Call::dimensions(call.has(3) ? call.integers(3) : std::vector<int64_t>(), begins.size(), dims.size());
   int64_t first = 0;
   for (size_t i = 0; i < begins.size(); ++i) {
-    const size_t d =
-        Call::dimension(call.has(3) ? call.integers(3)[i] : static_cast<int64_t>(i), dims.size());
-    if (is_cut[d]) refuse("its axes name dimension {} twice", d);
-    is_cut[d] = true;
+    const size_t d = cut[i];
     const int64_t step = call.has(4) ? call.integers(4)[i] : 1, count = x.dims[d];
     if (step == 0 || step == INT64_MIN) refuse("a step is {}", step);
     const int64_t most = step > 0 ? count : count - 1;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "onnx/values.h"
@@ -127,19 +126,6 @@ struct Scaled {
   double factor;  ///< how much larger it becomes, of which the size may be a rounded product
 };
 
-std::vector<size_t> axes_of(const Call& call, size_t rank) {
-  std::vector<size_t> axes(rank);
-  std::iota(axes.begin(), axes.end(), 0);
-  const auto given = call.integers_if("axes");
-  if (!given || given->empty()) return axes;
-  axes.clear();
-  for (const int64_t axis : *given) {
-    axes.push_back(Call::dimension(axis, rank));
-    if (std::ranges::count(axes, axes.back()) > 1) refuse("its axes name dimension {} twice", axes.back());
-  }
-  return axes;
-}
-
 /// The factors that sizes say. Their ratio may have to be kept.
 void set_sizes(const Call& call, const std::vector<int64_t>& sizes, std::vector<Scaled>& all) {
   const Dims& dims = call[0].dims;
@@ -179,7 +165,8 @@ bool is_given(const Call& call, size_t input) { return call.has(input) && elemen
 std::vector<Scaled> scaled_dims(const Call& call) {
   const Dims& dims = call[0].dims;
   std::vector<Scaled> all;
-  for (const size_t axis : axes_of(call, dims.size())) all.push_back({axis, 0, 1});
+  const std::vector<int64_t> axes = call.integers_if("axes").value_or(std::vector<int64_t>{});
+  for (const size_t dim : Call::dimensions(axes, dims.size(), dims.size())) all.push_back({dim, 0, 1});
   const bool has_factors = is_given(call, 2);
   if (has_factors == is_given(call, 3)) refuse("it takes either factors or sizes");
   const size_t input = has_factors ? 2 : 3;

@@ -38,11 +38,10 @@ Results slice_value(Call& call) {
       (call.has(4) && call.integers(4).size() != count))
     refuse("its starts, ends, axes and steps are not equally many");
   Value x = call.value(0);
-  std::vector<bool> is_cut(rank);
+  const std::vector<size_t> cut =
+      Call::dimensions(call.has(3) ? call.integers(3) : std::vector<int64_t>(), count, rank);
   for (size_t i = 0; i < count; ++i) {
-    const size_t dim = Call::dimension(call.has(3) ? call.integers(3)[i] : static_cast<int64_t>(i), rank);
-    if (is_cut[dim]) refuse("its axes name dimension {} twice", dim);
-    is_cut[dim] = true;
+    const size_t dim = cut[i];
     const auto size = static_cast<int64_t>(x.shape()[dim]);
     const int64_t step = call.has(4) ? call.integers(4)[i] : 1;
     if (step == 1 && begins[i] == 0 && ends[i] >= size) continue;

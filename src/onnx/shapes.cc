@@ -92,11 +92,7 @@ Results unsqueeze(Call& call) {
   if (!axes) refuse("its axes are missing");
   const Dims& from = call[0].dims;
   Dims dims(from.size() + axes->size());
-  for (const int64_t axis : *axes) {
-    int64_t& size = dims[Call::dimension(axis, dims.size())];
-    if (size == 1) refuse("its axes name dimension {} twice", axis);
-    size = 1;
-  }
+  for (const size_t dim : Call::dimensions(*axes, 0, dims.size())) dims[dim] = 1;
   auto next = from.begin();
   for (int64_t& size : dims)
     if (size == 0) size = *next++;

@@ -133,6 +133,9 @@ TEST(OnnxLimits, DimensionsAreNamedOnce) {
       transposed.node("Transpose", {"x"}, {"y"}, {{"perm", order}});
       expect_says(error_of(transposed), "does not name each of 2 dimensions once");
     }
+    OnnxFile unsqueezed = file;
+    unsqueezed.integers("places", {2}, {1, -3}).node("Unsqueeze", {"x", "places"}, {"y"});
+    expect_says(error_of(unsqueezed), "its axes name dimension 1 twice");
     file.node("Slice", {"x", "starts", "ends", "axes"}, {"y"});
     expect_says(error_of(file), "its axes name dimension 1 twice");
   }
