@@ -116,6 +116,9 @@ WeightForms forms_of_body(const Node& node);
 
 /// The weight whose form a product's weight has or is converted to: the one in `forms`, or the value itself.
 inline ValueId weight_of(const WeightForms& forms, ValueId id) { return forms.at(id).value_or(id); }
+/// By value: whether it has the form of a weight with padding that may be NaN, as 0 times an infinite number
+/// and 0 divided by 0 are. Of a function, that of the inputs may be.
+std::vector<bool> padding_may_be_nan(const Graph& graph, const WeightForms& forms);
 /// The values that a product or a call takes in the form of weights.
 std::vector<ValueId> weights_of(const Node& node);
 

@@ -203,6 +203,8 @@ class Lowering {
   ops::Operand constant_words(const std::string& name, std::vector<uint32_t> words, uint32_t rows = 1);
   /// The weight whose form a value has.
   const std::optional<ValueId>& form_of(ValueId id) const { return lowered_.forms.at(id); }
+  /// Whether a dense value with the form of a weight has padding there that may be NaN.
+  bool may_have_nan_padding(ValueId id) const;
   /// The layout in which products read a value as a weight.
   ValueLayout weight_layout(ValueId id) const { return {.weight = weight_of(lowered_.forms, id)}; }
   /// The weight as which products read a value.

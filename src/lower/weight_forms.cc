@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -110,7 +112,41 @@ class FormSearch {
   std::vector<std::optional<std::optional<ValueId>>> leaves_;  ///< as far as they are known
 };
 
+/// Whether 0 stays 0 as it is multiplied with a scalar, and divided by it.
+bool keeps_zero(const ValueInfo& scalar) {
+  if (scalar.kind != Kind::constant || scalar.type.elements() != 1) return false;
+  const float number = scalar.initial.values->front();
+  return std::isfinite(number) && number != 0;
+}
+
+/// Whether an operation on each element may make NaN of padding that is 0.
+bool may_make_nan(const Graph& graph, const WeightForms& forms, const Node& node) {
+  if (node.operation->traits.keeps_zeros == nullptr) return false;
+  if (!std::isfinite(static_cast<float>(node.number("factor", 1)))) return true;
+  return std::ranges::any_of(node.inputs,
+                             [&](ValueId id) { return !forms[id] && !keeps_zero(graph.info(id)); });
+}
+
 }  // namespace
+
+std::vector<bool> padding_may_be_nan(const Graph& graph, const WeightForms& forms) {
+  std::vector<bool> may_be(forms.size());
+  for (ValueId id = 0; id < forms.size(); ++id)
+    may_be[id] = forms[id].has_value() && graph.info(id).kind == Kind::input;
+  for (const Node& node : graph.nodes()) {
+    if (is_weight_gradient(node)) continue;
+    const bool from_inputs = std::ranges::any_of(node.inputs, [&](ValueId id) -> bool { return may_be[id]; });
+    std::vector<bool> of_outputs(node.outputs.size(), from_inputs || may_make_nan(graph, forms, node));
+    if (node.body) {
+      const std::vector<bool> inside = padding_may_be_nan(*node.body, forms_of_body(node));
+      size_t position = 0;
+      for (const auto& [name, id] : node.body->outputs()) of_outputs[position++] = inside[id];
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      may_be[node.outputs[i]] = of_outputs[i] && forms[node.outputs[i]].has_value();
+  }
+  return may_be;
+}
 
 WeightForms weight_forms(const Graph& graph) { return FormSearch(graph, {}).find(); }
 

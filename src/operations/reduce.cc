@@ -147,10 +147,12 @@ double seconds_of(Lowering& l, const Node& node, const LayoutChoice& choice) {
 }
 
 std::vector<LayoutChoice> reduce_layouts(Lowering& l, const Node& node) {
-  // Padding adds nothing.
-  const bool is_sum = node.operation->name != "max";
+  const bool is_sum = node.operation->name != "max",
+             is_sparse = l.graph().type(node.inputs[0]).pattern != nullptr;
+  // Padding adds nothing if it is 0.
   if (const auto& form = l.form_of(node.inputs[0]); form && is_sum && over_of(node) == Over::all)
-    return {{{ValueLayout{.weight = form}}, {kRows}}};
+    if (is_sparse || !l.may_have_nan_padding(node.inputs[0]))
+      return {{{ValueLayout{.weight = form}}, {kRows}}};
   const ValueLayout& out = over_of(node) == Over::all ? kRows : kTransposed;
   std::vector<LayoutChoice> choices = {{{kRows}, {kRows}}, {{kTransposed}, {out}}};
   if (!l.on_host() && over_of(node) != Over::all)

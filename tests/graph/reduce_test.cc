@@ -101,6 +101,33 @@ TEST(Reductions, OverAllKeepWhatIsNoNumber) {
   }
 }
 
+/// Padding of weights takes no part where it is 0 times an infinite number, or divided by 0.
+TEST(Reductions, OverAllLeaveOutPadding) {
+  Graph g;
+  const Value x = g.input("x", {3, 19}), w = g.parameter("w", {7, 19}, Initial::constant(-0.5)),
+              s = g.input("s", {});
+  g.output("y", linear(x, w));
+  g.output("of the product", sum(w * s));
+  g.output("of the quotient", sum(w / s));
+  g.output("of more", sum(w - w * s));
+  g.output("of squares", g.apply("sum_of_squares", {w * s}, {{"over", "all"}})[0]);
+  for (const Machine& machine : machines()) {
+    SCOPED_TRACE(fmt::format("{}, {} tiles", machine.name(), machine.tiles()));
+    Session session(g, machine);
+    for (const float number : {2.0F, 0.0F, INFINITY, -INFINITY, NAN}) {
+      const Arrays inputs = {{"x", std::vector<float>(3 * 19, 1)}, {"s", {number}}};
+      WideArrays state = widened(session.state());
+      const WideArrays expected = evaluate(g, widened(inputs), state);
+      const Arrays found = session.run(inputs);
+      for (const char* name : {"of the product", "of the quotient", "of more", "of squares"}) {
+        const double wanted = expected.at(name)[0], sum = found.at(name)[0];
+        EXPECT_TRUE(sum == wanted || (std::isnan(sum) && std::isnan(wanted)))
+            << name << " with " << number << " is " << sum << ", not " << wanted;
+      }
+    }
+  }
+}
+
 /// Updates by norms of parameters, of a size that one tile cannot take, fit a machine.
 TEST(Reductions, OfNormsOfLargeParametersFit) {
   Graph g;
