@@ -740,7 +740,8 @@ class Session {
   /// Runs once with copies of the inputs in FP32, and returns copies of the outputs.
   Arrays run(const Arrays& inputs);
 
-  /// Write and read a parameter or state by name: row-major, or the blocks of a sparse matrix.
+  /// Write and read a parameter or state by name: row-major, or the blocks of a sparse matrix. Of integers
+  /// beyond 2^24 these are the nearest that FP32 has; save() and load() keep them as they are.
   void set(const std::string& name, std::span<const float> values);
   std::vector<float> get(const std::string& name) const;
   /// Sets patterns of parameters with a capacity, then several parameters and state; nothing changes if one

@@ -92,12 +92,16 @@ std::string StateFile::checksum() const {
 }
 
 void StateFile::add(const ValueInfo& info, const std::vector<float>& values) {
+  add(info, kernels::as_type(values, info.type.type));
+}
+
+void StateFile::add(const ValueInfo& info, std::vector<std::byte> elements) {
   std::vector<uint64_t> shape(info.type.shape.begin(), info.type.shape.end());
   if (info.type.pattern) {
     const uint64_t b = info.type.pattern->block_size;
-    shape = {values.size() / (b * b), b, b};
+    shape = {elements.size() / size_of(info.type.type) / (b * b), b, b};
   }
-  insert(info.name, {dtype_of(info.type.type), std::move(shape), kernels::as_type(values, info.type.type)});
+  insert(info.name, {dtype_of(info.type.type), std::move(shape), std::move(elements)});
 }
 
 void StateFile::insert(const std::string& name, Tensor tensor) {
@@ -134,12 +138,16 @@ const StateFile::Tensor& StateFile::find(const std::string& name) const {
 }
 
 std::vector<float> StateFile::values(const ValueInfo& info, const Pattern* pattern) const {
+  return kernels::as_floats(elements(info, pattern), info.type.type);
+}
+
+const std::vector<std::byte>& StateFile::elements(const ValueInfo& info, const Pattern* pattern) const {
   const Tensor& tensor = find(info.name);
   const std::vector<uint64_t> shape = shape_of(info, pattern);
   if (!has_type(tensor.dtype, info.type.type) || tensor.shape != shape)
     throw Error(fmt::format("{}: '{}' is {} [{}]; the graph's is {} [{}]", path_, info.name, tensor.dtype,
                             fmt::join(tensor.shape, ", "), dtype_of(info.type.type), fmt::join(shape, ", ")));
-  return kernels::as_floats(tensor.bytes, info.type.type);
+  return tensor.bytes;
 }
 
 std::vector<float> StateFile::dense_values(const ValueInfo& info) const {

@@ -3,6 +3,7 @@
 
 #include <tessera/graph.h>
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,8 +19,10 @@ class StateFile {
   /// Reads a file. Throws Error if it is malformed, or has a checksum of other contents.
   explicit StateFile(const io::Source& source);
 
-  /// Add a parameter or state, and a pattern. Throw UsageError for a name that the file already has.
+  /// Add a parameter or state, by its values or by its elements as bytes, and a pattern. Throw UsageError for
+  /// a name that the file already has.
   void add(const ValueInfo& info, const std::vector<float>& values);
+  void add(const ValueInfo& info, std::vector<std::byte> elements);
   void add_pattern(const std::string& name, const Pattern& pattern);
   void write(const std::string& path) const;
 
@@ -33,6 +36,7 @@ class StateFile {
   /// The values of a parameter or state; for a sparse one, of the blocks of a pattern. Throws Error if the
   /// file lacks it, or has it with another type or shape than the graph.
   std::vector<float> values(const ValueInfo& info, const Pattern* pattern) const;
+  const std::vector<std::byte>& elements(const ValueInfo& info, const Pattern* pattern) const;
   /// The values of a dense array of F32, F16, BF16 or a value's own type, with its shape.
   std::vector<float> dense_values(const ValueInfo& info) const;
   /// The pattern of a parameter. Throws Error if it has another shape than in the graph, or without a

@@ -429,7 +429,10 @@ void Session::save(const std::string& path) const {
   for (ValueId id = 0; id < impl_->graph.values().size(); ++id) {
     if (!impl_->is_own_state(id)) continue;
     const ValueInfo& info = impl_->graph.info(id);
-    file.add(info, impl_->read(id));
+    if (impl_->is_matrix_of_integers(id))
+      file.add(info, impl_->read_integers(id));
+    else
+      file.add(info, impl_->read(id));
     if (!info.type.pattern) continue;
     const ValueId owner = info.belongs.value_or(id);
     const std::string& name = impl_->graph.info(owner).name;
@@ -445,9 +448,14 @@ void Session::load(const std::string& path) {
   const StateFile file(io::Source::open(path));
   std::map<ValueId, Pattern> patterns;  // of parameters that may change theirs
   std::vector<std::pair<ValueId, std::vector<float>>> values;
+  std::vector<std::pair<ValueId, std::vector<std::byte>>> integers;
   for (ValueId id = 0; id < impl_->graph.values().size(); ++id) {
     if (!impl_->is_own_state(id)) continue;
     const ValueInfo& info = impl_->graph.info(id);
+    if (impl_->is_matrix_of_integers(id)) {
+      integers.emplace_back(id, file.elements(info, nullptr));
+      continue;
+    }
     const ValueId owner = info.belongs.value_or(id);
     const std::string& name = impl_->graph.info(owner).name;
     std::optional<Pattern> pattern;
@@ -462,6 +470,7 @@ void Session::load(const std::string& path) {
     if (!info.belongs) patterns[id] = *pattern;
   }
   impl_->replace(patterns, values);
+  for (auto& [id, elements] : integers) impl_->write_integers(id, std::move(elements));
 }
 
 }  // namespace tessera::graph

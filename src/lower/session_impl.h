@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/integer_types.h"
 #include "bound/bound_program.h"
 #include "graph/initial.h"
 #include "graph/list_inputs.h"
@@ -255,6 +256,25 @@ struct Session::Impl {
     const size_t cols = values.size() / rows;
     for (size_t i = 0; i < values.size(); ++i) result[i % cols * rows + i / cols] = values[i];
     return result;
+  }
+
+  /// Whether a value consists of integers, which FP32 may not hold, and lies as a matrix.
+  bool is_matrix_of_integers(ValueId id) const {
+    return is_integer(graph.type(id).type) && weight(id) == nullptr && !is_shard(graph, id);
+  }
+  std::vector<std::byte> read_integers(ValueId id) const {
+    std::vector<std::byte> bytes(variable(id).bytes());
+    program().state().read(variable(id).name, row_by_row(id, bytes));
+    return bytes;
+  }
+  void write_integers(ValueId id, std::vector<std::byte> bytes) {
+    program().state().write(variable(id).name, row_by_row(id, bytes));
+  }
+  /// The elements of a value, row by row, as its variable, which may have the rows as columns.
+  FieldView row_by_row(ValueId id, std::vector<std::byte>& bytes) const {
+    FieldView all = view(variable(id), bytes);
+    if (transposed(id)) all.row_stride = 1, all.col_stride = all.rows;
+    return all;
   }
 
   /// A value that the caller binds. externals() requires the lock.

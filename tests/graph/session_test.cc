@@ -92,6 +92,28 @@ TEST(Session, SavesIntegersAsThemselves) {
   }
 }
 
+/// All 32 bits of each.
+TEST(Session, SavesIntegersThatFloatsLack) {
+  Graph g;
+  const Value n = g.parameter("n", {2, 3}, {}, Type::u32), m = g.input("m", {2, 3}, Type::u32);
+  g.assign(n, n + m);
+  g.output("y", n + m);
+  const std::string path = path_of("large_integers");
+  for (const char* machine : {"host", "bow"}) {
+    Session session(g, Machine::find(machine, 2)), other(g, Machine::find(machine, 2));
+    std::vector<uint32_t> given = {1, (1 << 24) + 1, 0x7FFFFFFF, 0x80000001, 0xFFFFFFFF, 6}, found(6);
+    const std::vector<Tensor> arrays = {{"m", given.data()}, {"y", found.data()}};
+    session.run(arrays);
+    session.save(path);
+    other.load(path);
+    const std::vector<uint32_t> expected = given;
+    std::ranges::fill(given, 0);
+    other.run(arrays);
+    EXPECT_EQ(found, expected) << machine;
+  }
+  std::filesystem::remove(path);
+}
+
 TEST(Session, GivesTheSameBitsOnOneThread) {
   for (Layers kind : {Layers::dense, Layers::sparse, Layers::dynamic}) {
     Classifier network(kind);
