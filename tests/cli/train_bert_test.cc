@@ -191,6 +191,22 @@ TEST_F(TrainBertCliTest, OnlyAFinishedTrainingIsSaved) {
   EXPECT_FALSE(std::filesystem::exists(model));
 }
 
+TEST_F(TrainBertCliTest, AReportThatCannotBeWrittenLeavesTheParameters) {
+  const std::string checkpoint = path("checkpoint.safetensors"), model = path("model.safetensors"),
+                    folder = path("reports");
+  std::filesystem::create_directories(folder);
+  const Outcome o =
+      run(fmt::format("{} {} --json --steps 60 --evaluate-every 5 --checkpoint '{}' --save '{}' --report "
+                      "'{}/page.html'",
+                      kText, kSizes, checkpoint, model, folder),
+          fmt::format("{{}} & while ! test -e '{}' && kill -0 $!; do sleep 0.01; done; rmdir '{}'; wait $!",
+                      checkpoint, folder));
+  if (o.status == 0) GTEST_SKIP() << "it had finished when the folder was removed";
+  EXPECT_EQ(results_of(o, 1).size(), 1U);
+  EXPECT_TRUE(says(o.err, "page.html"));
+  EXPECT_TRUE(std::filesystem::exists(model));
+}
+
 TEST_F(TrainBertCliTest, AResumedTrainingDoesNotReadWhereItBegan) {
   const std::string options = fmt::format("{} --checkpoint '{}'", small(), path("checkpoint.safetensors"));
   ASSERT_EQ(run(options).status, 0);

@@ -4,7 +4,6 @@
 #include <tessera/packing.h>
 
 #include <algorithm>
-#include <csignal>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -251,26 +250,6 @@ TEST(PackFolder, ReplacesOnlyItsOwn) {
   EXPECT_EQ(folder.count(), 2u);
 }
 
-/// Limits the size of files of this process.
-class FileLimit {
- public:
-  explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit = {bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  FileLimit(const FileLimit&) = delete;
-  FileLimit& operator=(const FileLimit&) = delete;
-  ~FileLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit before_ = {};
-  void (*handler_)(int);
-};
-
 TEST(PackFolder, ThatDoesNotFitLeavesNothingAndKeepsTheOldOne) {
   const test::TemporaryFolder folder;
   const std::vector<uint32_t> values = random_lengths(1, 100'000, 100);
@@ -281,7 +260,7 @@ TEST(PackFolder, ThatDoesNotFitLeavesNothingAndKeepsTheOldOne) {
   write_packs(path, packing, input, lengths, {}, {"x", 0});
   const std::string before = content_of(path + "/sequence.npy");
   for (const rlim_t bytes : {rlim_t{0}, rlim_t{100}, rlim_t{1000}, rlim_t{before.size() - 1}}) {
-    const FileLimit limit(bytes);
+    const test::FileLimit limit(bytes);
     EXPECT_ERROR("cannot write", write_packs(path, packing, input, lengths, {}, {"x", 0})) << bytes;
     EXPECT_EQ(folder.count(), 1u) << bytes;
     EXPECT_EQ(content_of(path + "/sequence.npy"), before) << bytes;

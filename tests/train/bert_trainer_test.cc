@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 
 #include "io/files.h"
@@ -119,6 +120,39 @@ TEST_F(BertTrainerTest, ContinuesBitByBitWhereverItStops) {
       EXPECT_TRUE(test::content_of(file) == whole) << settings.numbers << ", stopped after " << stop;
     }
   }
+}
+
+TEST_F(BertTrainerTest, AnEvaluationIsReportedAfterItsCheckpoint) {
+  const std::string file = path("checkpoint");
+  uint32_t evaluations = 0;
+  trainer_of(small()).train({.checkpoint = file, .progress = [&](const PretrainingProgress& now) {
+                               if (now.evaluated == nullptr) return true;
+                               BertTrainer resumed = trainer_of(small());
+                               resumed.resume(file);
+                               EXPECT_EQ(resumed.step(), now.step);
+                               evaluations += 1;
+                               return true;
+                             }});
+  EXPECT_EQ(evaluations, 4U);
+}
+
+TEST_F(BertTrainerTest, ACheckpointThatCannotBeWrittenLeavesTheOneBefore) {
+  const std::string file = path("checkpoint");
+  std::string first;
+  std::optional<test::FileLimit> limit;
+  const auto let_half_be_written = [&](const PretrainingProgress& now) {
+    if (now.step != 8) return true;
+    first = test::content_of(file);
+    limit.emplace(first.size() / 2);
+    return true;
+  };
+  const std::string error =
+      error_of([&] { trainer_of(small()).train({.checkpoint = file, .progress = let_half_be_written}); });
+  limit.reset();
+  EXPECT_TRUE(says(error, file + ": cannot write"));
+  EXPECT_FALSE(first.empty());
+  EXPECT_TRUE(test::content_of(file) == first);
+  EXPECT_EQ(folder_.count(), 1U);
 }
 
 void train_until_killed(const std::string& file, uint64_t at) {
