@@ -56,6 +56,15 @@ TEST(Edges, AnInfiniteNumberStaysWithoutASlopeBelow) {
          [](Graph& g) { return leaky_relu(g.input("x", {4}), 0); });
 }
 
+TEST(Edges, IntegersAreNotCombinedWithNumbersThatTheyLack) {
+  Graph g;
+  const Value x = g.input("x", {3}, Type::u32);
+  EXPECT_USAGE_ERROR("-1 cannot be combined with values of u32: use a whole number from 0 to 2^24",
+                     number(x, -1));
+  for (const double wrong : {0.5, double{kNan}, 0x1p24 + 1})
+    EXPECT_USAGE_ERROR("cannot be combined with values of u32", number(x, wrong));
+}
+
 TEST(Edges, IntegersWrapAround) {
   constexpr float kLarge = 1 << 30;
   const Arrays inputs = {{"x", {3, -kLarge, kLarge}}, {"y", {5, kLarge, -kLarge}}};

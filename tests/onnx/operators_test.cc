@@ -612,6 +612,19 @@ TEST(OnnxOperators, QuantisedValuesAreBounded) {
   EXPECT_NE(error(none).find("it has no scale"), std::string::npos);
 }
 
+/// 0 is the least, which has no negative.
+TEST(OnnxOperators, LeastPlacesOfUnsignedIntegers) {
+  OnnxFile file;
+  file.input("x", {2, 4}, test::kUint32).output("first").output("last");
+  file.node("ArgMin", {"x"}, {"first"}, {{"axis", int64_t{1}}, {"keepdims", int64_t{0}}})
+      .node("ArgMin", {"x"}, {"last"},
+            {{"axis", int64_t{1}}, {"keepdims", int64_t{0}}, {"select_last_index", int64_t{1}}});
+  constexpr double kMost = 4294967295;
+  const WideArrays found = run(file, {{"x", {3, 0, kMost, 0, kMost, 2147483648, 7, 7}}});
+  EXPECT_EQ(found.at("first"), (Numbers{1, 2}));
+  EXPECT_EQ(found.at("last"), (Numbers{3, 3}));
+}
+
 TEST(OnnxOperators, ConvolutionsOfBothKindsShareAWeight) {
   OnnxFile file;
   file.input("x", {1, 2, 1}).output("y").floats("w", {2, 2, 1}, {1, 2, 3, 4});

@@ -12,7 +12,7 @@ namespace tessera::test {
 
 namespace wire = onnx::wire;
 
-inline constexpr int32_t kFloat = 1, kInt64 = 7, kBool = 9;
+inline constexpr int32_t kFloat = 1, kInt64 = 7, kBool = 9, kUint32 = 12;
 
 /// A model, node by node.
 class OnnxFile {
