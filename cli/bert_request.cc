@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/bert_plan.h"
 #include "cli/config.h"
 #include "cli/option_parsing.h"
 #include "io/atomic_file.h"
@@ -120,9 +121,13 @@ void add_bert_options(CLI::App& command, BertRequest& r) {
   command.add_option("--trace", r.trace,
                      "Write a trace of what each chip of a modelled machine does in a step, for Perfetto or "
                      "chrome://tracing (.json)");
+  command.add_flag("--plan", r.plan,
+                   "Only search how to divide a step of --batch packs among a modelled machine's chips: "
+                   "stages, replicas, micro-batches, recomputation, sharding and offload");
 }
 
 void check(const BertRequest& r, const CLI::App& command) {
+  if (r.plan) check_plan_options(command);
   check_optimizer_options(r.settings, command);
   check_run_options(r, command);
   refuse_unless(command, r.settings.packed, {"--max-per-pack"}, "--pack optimal");

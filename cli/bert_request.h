@@ -24,6 +24,7 @@ struct BertRequest : RunOptions {
   std::string data = {};  ///< a file of tokens or a folder; "": synthetic text
   SyntheticText synthetic = {};
 
+  bool plan = false;                      ///< search how to divide a step, instead of training
   std::set<std::string> configured = {};  ///< options that a file has given
 
   std::string init = {};  ///< file or folder with parameters to begin with

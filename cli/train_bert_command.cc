@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "cli/bert_plan.h"
 #include "cli/bert_report.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
@@ -67,6 +68,7 @@ int run(BertRequest request, const CommonOptions& common, const CLI::App& comman
   check(request, command);
   const Machine machine = machine_for(request);  // before the text, which takes long
   const TextSplit text = text_for(request);
+  if (request.plan) return show_plan(request, machine, text, command);
   const PretrainingSettings settings = settings_of(request);
   BertTrainer trainer = request.estimate
                             ? BertTrainer::for_estimates(settings, text, machine, request.threads)
@@ -89,7 +91,8 @@ Command add_train_bert_command(CLI::App& train) {
       "  tessera train bert --data wikitext --length 128 --epochs 5 --save model.safetensors\n"
       "  tessera train bert --size base --data wiki --length 128,512 --steps 900,100 --batch 64,16 "
       "--micro-batches 8 --numbers mlperf-v1 --checkpoint run.safetensors --resume\n"
-      "  tessera train bert --length 64 --batch 1 --machine gc200 --estimate");
+      "  tessera train bert --length 64 --batch 1 --machine gc200 --estimate\n"
+      "  tessera train bert --config mlperf-v1.0-pod16 --plan");
   return [request, common, &command] { return run(*request, *common, command); };
 }
 

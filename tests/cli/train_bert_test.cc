@@ -134,6 +134,57 @@ TEST_F(TrainBertCliTest, DividesLayersAmongStagesAsAsked) {
                  "all but the first stage have at least");
 }
 
+/// A plan names the command with which a step takes the time that it says.
+TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
+  const std::string chips =
+      file("chips.toml", "like = \"m2000\"\ntiles = 64\ntile_bytes = 8000000\nchips = 2");
+  const std::string options = file("options.toml",
+                                   "documents = 60\nvocabulary = 100\nlength = 16\nbatch = 2\nsteps = 1\n"
+                                   "recompute = true\nreplicas = 2\nshard = true\n");
+  const std::string plan = fmt::format(
+      "train bert --config '{}' --machine '{}' --dropout 0 --no-bias-correction --plan", options, chips);
+  const Outcome o = run(plan + " --json");
+  EXPECT_EQ(json_of(o)["command"], "train bert");
+  const json r = results_of(o)[0];
+  EXPECT_EQ(r["tile_bytes"], 8'000'000);
+  EXPECT_GT(r["considered"], r["small_estimates"]);
+  EXPECT_FALSE(r["frontier"].empty());
+  EXPECT_TRUE(r["frontier"][0]["estimated"].is_null());
+  // The division of the file comes first.
+  const json given = r["estimated"][0], chosen = r["chosen"];
+  EXPECT_EQ(given["replicas"], 2);
+  EXPECT_EQ(given["recompute"], true);
+  EXPECT_EQ(given["shard"], true);
+  EXPECT_EQ(chosen["estimated"]["fits"], true);
+  EXPECT_LE(chosen["estimated"]["seconds"], given["estimated"]["seconds"]);
+  const std::string command = r["train"];
+  ASSERT_TRUE(command.starts_with("tessera train bert --config ")) << command;
+  EXPECT_TRUE(says(command, "--bias-correction=false"));
+  const json trained = results_of(run(command.substr(8) + " --estimate --json"))[0];
+  EXPECT_EQ(trained["phases"][0]["step"]["seconds"], chosen["estimated"]["seconds"]);
+  EXPECT_EQ(trained["settings"].count("recompute"), chosen["recompute"] == true ? 1U : 0U);
+
+  const Outcome text = run(plan);
+  EXPECT_EQ(text.status, 0) << text.err;
+  for (const std::string& words :
+       {std::string("Extrapolated, the fastest for their memory:"), std::string("Estimated whole:"), command})
+    EXPECT_TRUE(says(text.out, words));
+}
+
+TEST_F(TrainBertCliTest, APlanOfWhatDoesNotFitSaysWhatIsClosest) {
+  const std::string chips =
+      file("chips.toml", "like = \"m2000\"\ntiles = 64\ntile_bytes = 150000\nchips = 2");
+  const Outcome o =
+      run(fmt::format("train bert --size mini --documents 60 --vocabulary 100 --length 16 --batch 2 "
+                      "--machine '{}' --plan --json",
+                      chips));
+  expect_failure(1, o, "in the closest the fullest tile lacks");
+  const json r = results_of(o, 1)[0];
+  EXPECT_TRUE(r["chosen"].is_null());
+  EXPECT_EQ(r.count("train"), 0U);
+  EXPECT_TRUE(says(r["overflow"].get<std::string>(), "in the closest"));
+}
+
 /// The time of all is the sum over phases of their steps and evaluations.
 TEST_F(TrainBertCliTest, EachPhaseHasItsCosts) {
   const std::string options = "--batch 4 --estimate --evaluate-every 100000 ";
@@ -333,6 +384,11 @@ TEST_F(TrainBertCliTest, SaysWhatIsWrong) {
            {"--batch 4,0 --length 16,32", "--batch takes whole numbers from 1 to"},
            {"--estimate --init nowhere", "--estimate trains no parameters; leave out it or --init"},
            {"--estimate --save model.safetensors", "leave out it or --save"},
+           {"--plan", "a plan is of a modelled machine"},
+           {"--plan --machine m2000 --length 16,32", "a plan is of packs of one length"},
+           {"--plan --machine m2000 --estimate",
+            "--plan only searches, and trains and reports nothing; leave out"},
+           {"--plan --machine m2000 --save model.safetensors", "leave out it or --save"},
            {"--pack none --max-per-pack 2", "--max-per-pack is for --pack optimal"},
            {"--resume", "--resume is for --checkpoint FILE"},
            {"--optimizer sgd --betas 0.9,0.9", "--betas is for --optimizer adam"},

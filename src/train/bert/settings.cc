@@ -82,6 +82,21 @@ void check(const PretrainingSettings& s) {
                     s.numbers));
 }
 
+PretrainingSettings with_vocabulary(PretrainingSettings settings, const TextSplit& text) {
+  check(settings);
+  require_valid(text);
+  settings.config.vocab_size = text.train->vocabulary;
+  return settings;
+}
+
+void check_packs(const PretrainingPhase& phase, uint64_t packs) {
+  if (packs < phase.packs)
+    throw UsageError(
+        fmt::format("a batch of {} packs is larger than the {} packs of {} tokens for training; make "
+                    "it smaller",
+                    phase.packs, packs, phase.length));
+}
+
 graph::Numbers numbers_of(const PretrainingSettings& s) {
   graph::Numbers numbers = graph::numbers_named(s.numbers);
   if (s.rounding) numbers.rounding = *s.rounding;

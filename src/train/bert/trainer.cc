@@ -39,13 +39,6 @@ std::string identity_of(const TextSplit& text) {
                      text.train->tokens.size(), text.held_out->tokens.size(), sum);
 }
 
-PretrainingSettings with_vocabulary(PretrainingSettings settings, const TextSplit& text) {
-  check(settings);
-  require_valid(text);
-  settings.config.vocab_size = text.train->vocabulary;
-  return settings;
-}
-
 PretrainingEvaluation evaluation_of(const nlohmann::ordered_json& json) {
   return {.step = json.at("step").get<uint64_t>(),
           .sequences = json.at("sequences").get<uint64_t>(),
@@ -138,12 +131,8 @@ void BertTrainerImpl::add_phase(const PretrainingPhase& phase, const TextSplit& 
   Phase& added = phases.emplace_back(
       Phase{phase, PretrainingData(text.train, sequences), PretrainingData(text.held_out, sequences)});
   const uint64_t packs = added.training.packing().packs();
+  check_packs(phase, packs);
   added.steps_per_epoch = packs / phase.packs;
-  if (added.steps_per_epoch == 0)
-    throw UsageError(
-        fmt::format("a batch of {} packs is larger than the {} packs of {} tokens for training; make "
-                    "it smaller",
-                    phase.packs, packs, phase.length));
   added.begin = steps;
   PretrainingPhase& own = settings.phases[phases.size() - 1];
   if (own.steps == 0) own.steps = settings.epochs * added.steps_per_epoch;

@@ -1,0 +1,200 @@
+#include "cli/bert_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tessera/error.h>
+#include <tessera/pretraining_plan.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "report/axis.h"
+#include "report/table.h"
+#include "report/training_report.h"
+
+namespace tessera::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using report::count_text;
+using report::Unit;
+
+/// What a plan chooses.
+constexpr std::array<const char*, 7> kDivisionOptions = {
+    "--micro-batches", "--replicas", "--stages", "--pipeline", "--recompute", "--shard", "--offload"};
+
+/// The options that divide a step so.
+std::string division_options(const PretrainingSettings& s) {
+  const std::string stages = s.stage_layers.empty() ? fmt::format("{}", s.stages)
+                                                    : fmt::format("{}", fmt::join(s.stage_layers, ","));
+  return fmt::format("--replicas {} --stages {} --pipeline {} --micro-batches {}{}{}{}", s.replicas, stages,
+                     name_of(s.pipeline), s.micro_batches, s.recompute ? " --recompute" : "",
+                     s.shard_from ? " --shard" : "", s.offload_from ? " --offload" : "");
+}
+
+/// As an argument of a shell.
+std::string quoted_argument(const std::string& text) {
+  const auto is_plain = [](char c) {
+    constexpr std::string_view kPlain = "_./,:=+-";
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || kPlain.find(c) != std::string_view::npos;
+  };
+  if (!text.empty() && std::ranges::all_of(text, is_plain)) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+/// The command that trains with a division, and as this one asks otherwise.
+std::string training_command(const BertRequest& r, const PretrainingSettings& s, const CLI::App& command) {
+  std::string text = "tessera train bert";
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    const bool is_left_out =
+        name == "--plan" || name == "--json" || r.configured.contains(name) ||
+        std::ranges::any_of(kDivisionOptions, [&](const char* of_plan) { return name == of_plan; });
+    if (option->count() == 0 || is_left_out) continue;
+    const std::string value = option->results().back();
+    if (option->get_expected_max() != 0)
+      text += fmt::format(" {} {}", name, quoted_argument(value));
+    else
+      text += value == "true" ? " " + name : fmt::format(" {}={}", name, value);
+  }
+  text += " " + division_options(s);
+  // What a file of options asks for stays, unless the command says otherwise.
+  if (r.settings.recompute && !s.recompute) text += " --recompute=false";
+  if (r.settings.shard_from && !s.shard_from) text += " --shard=false";
+  if (r.settings.offload_from && !s.offload_from) text += " --offload=false";
+  return text;
+}
+
+ordered_json json_of_cost(const std::optional<PretrainingCost>& cost) {
+  if (!cost) return nullptr;
+  return {{"seconds", cost->seconds}, {"fullest_tile_bytes", cost->fullest_tile_bytes}, {"fits", cost->fits}};
+}
+
+ordered_json json_of_division(const PretrainingDivision& division) {
+  const PretrainingSettings& s = division.settings;
+  return {{"replicas", s.replicas},
+          {"stages", s.stages},
+          {"stage_layers", s.stage_layers},
+          {"pipeline", name_of(s.pipeline)},
+          {"micro_batches", s.micro_batches},
+          {"recompute", s.recompute},
+          {"shard", s.shard_from.has_value()},
+          {"offload", s.offload_from.has_value()},
+          {"extrapolated", json_of_cost(division.extrapolated)},
+          {"estimated", json_of_cost(division.estimated)}};
+}
+
+ordered_json json_of_divisions(const std::vector<PretrainingDivision>& divisions) {
+  ordered_json list = ordered_json::array();
+  for (const PretrainingDivision& division : divisions) list.push_back(json_of_division(division));
+  return list;
+}
+
+std::string json_of_plan(const BertRequest& r, const PretrainingPlan& plan, const CLI::App& command) {
+  ordered_json result = {{"plan", true},
+                         {"machine", r.machine},
+                         {"tile_bytes", plan.tile_bytes},
+                         {"considered", plan.considered},
+                         {"small_estimates", plan.small_estimates},
+                         {"frontier", json_of_divisions(plan.frontier)},
+                         {"estimated", json_of_divisions(plan.estimated)},
+                         {"chosen", nullptr}};
+  if (plan.chosen) {
+    const PretrainingDivision& chosen = plan.estimated[*plan.chosen];
+    result["chosen"] = json_of_division(chosen);
+    result["train"] = training_command(r, chosen.settings, command);
+  } else {
+    result["overflow"] = plan.overflow;
+  }
+  return json_text({{"schema", 1}, {"command", "train bert"}, {"results", {result}}}) + "\n";
+}
+
+/// Step, fullest tile, and whether it fits.
+std::vector<std::string> cells_of(const std::optional<PretrainingCost>& cost) {
+  if (!cost) return {"", "", ""};
+  return {report::value_text(cost->seconds, Unit::seconds), count_text(cost->fullest_tile_bytes),
+          cost->fits ? "yes" : "no"};
+}
+
+std::string frontier_text(const PretrainingPlan& plan) {
+  report::Table table({"step", "fullest tile", "fits", "division"}, {2, 3});
+  for (const PretrainingDivision& division : plan.frontier) {
+    std::vector<std::string> row = cells_of(division.extrapolated);
+    row.push_back(division_options(division.settings));
+    table.add(std::move(row));
+  }
+  return table.text();
+}
+
+std::string estimates_text(const PretrainingPlan& plan) {
+  report::Table table({"step", "fullest tile", "fits", "extrapolated step", "fullest tile", "division"},
+                      {2, 5});
+  for (const PretrainingDivision& division : plan.estimated) {
+    const std::vector<std::string> guess = cells_of(division.extrapolated);
+    std::vector<std::string> row = cells_of(division.estimated);
+    row.insert(row.end(), {guess[0], guess[1], division_options(division.settings)});
+    table.add(std::move(row));
+  }
+  return table.text();
+}
+
+std::string plan_text(const BertRequest& r, const PretrainingPlan& plan, const Machine& machine,
+                      const CLI::App& command) {
+  std::string text = fmt::format(
+      "BERT-{}, numbers {}, {}: {} packs of {} tokens in a step\n{}\n{} divisions, from estimates of {} "
+      "small "
+      "networks; a tile has {} bytes\n",
+      r.size, r.settings.numbers, name_of(r.settings.optimizer), count_text(r.batches[0]), r.lengths[0],
+      report::machine_text(machine), count_text(plan.considered), plan.small_estimates,
+      count_text(plan.tile_bytes));
+  text += "\nExtrapolated, the fastest for their memory:\n" + frontier_text(plan);
+  text += "\nEstimated whole:\n" + estimates_text(plan);
+  if (!plan.chosen) return text;
+  const PretrainingDivision& chosen = plan.estimated[*plan.chosen];
+  return text + fmt::format("\nThe fastest that fits, {} for a step by its estimate:\n  {}\n",
+                            report::value_text(chosen.estimated->seconds, Unit::seconds),
+                            training_command(r, chosen.settings, command));
+}
+
+}  // namespace
+
+void check_plan_options(const CLI::App& command) {
+  for (const char* option : {"--estimate", "--checkpoint", "--resume", "--allow-different-bits", "--init",
+                             "--save", "--report", "--trace", "--print"})
+    if (command.count(option) != 0)
+      throw UsageError(
+          fmt::format("--plan only searches, and trains and reports nothing; leave out it or {}", option));
+}
+
+int show_plan(const BertRequest& r, const Machine& machine, const TextSplit& text, const CLI::App& command) {
+  std::optional<Progress> bar;
+  const bool divides =
+      std::ranges::any_of(kDivisionOptions, [&](const char* option) { return command.count(option) != 0; });
+  const PretrainingPlan plan =
+      plan_pretraining(settings_of(r), text, machine,
+                       {.compare = divides,
+                        .threads = r.threads,
+                        .progress = [&](size_t done, size_t most, const std::string& next) {
+                          if (!bar) bar.emplace(most);
+                          bar->show(done, next);
+                        }});
+  bar.reset();
+  fmt::print("{}", r.json ? json_of_plan(r, plan, command) : plan_text(r, plan, machine, command));
+  if (plan.chosen) return 0;
+  complain(plan.overflow);
+  return 1;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,69 @@
+// How a step of the pre-training of BERT is best divided among the chips of a modelled machine.
+#pragma once
+
+#include <tessera/machine.h>
+#include <tessera/pretraining.h>
+#include <tessera/token_text.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// What a division of a step costs.
+struct PretrainingCost {
+  double seconds = 0;               ///< of a step
+  uint64_t fullest_tile_bytes = 0;  ///< of a step; of an estimate, or of evaluation if that needs more
+  bool fits = false;
+  std::string overflow = {};  ///< of an estimate: what does not fit
+};
+
+/// A way to divide a step into replicas, stages with their layers, and micro-batches, in an order, with or
+/// without recomputation, sharding and offload.
+struct PretrainingDivision {
+  PretrainingSettings settings = {};                 ///< of a training that is divided so
+  std::optional<PretrainingCost> extrapolated = {};  ///< from estimates of small networks
+  std::optional<PretrainingCost> estimated = {};     ///< of the whole network, as BertTrainer::for_estimates
+};
+
+struct PretrainingPlanOptions {
+  uint32_t estimates = 3;        ///< of whole networks, at most
+  bool compare = false;          ///< estimate the division of the settings too, beside these
+  uint32_t chips_per_stage = 2;  ///< of stages and replicas, at most, where fewer do not suffice
+  uint64_t large = 8192;         ///< elements of parameters whose state is sharded or offloaded, at least
+  uint32_t threads = 0;          ///< see Trainer; with more than one, two networks are estimated side by side
+  /// Called before each estimate, with the number of those before it, the most there may be, and its name.
+  std::function<void(size_t done, size_t most, const std::string& next)> progress = {};
+};
+
+struct PretrainingPlan {
+  /// Divisions than which, extrapolated, none is both faster and smaller; the fastest first.
+  std::vector<PretrainingDivision> frontier = {};
+  std::vector<PretrainingDivision> estimated = {};  ///< whole, in their order
+  std::optional<size_t> chosen = {};                ///< of those estimated, the fastest that fits
+  std::string overflow = {};     ///< if none fits: by how much the closest does not, and what
+  uint64_t considered = 0;       ///< number of divisions
+  uint64_t small_estimates = 0;  ///< number of small networks that were estimated
+  uint64_t tile_bytes = 0;       ///< memory of a tile
+};
+
+/// Searches the fastest division of a step that fits a modelled machine, for the packs of a step that the
+/// settings have; how they divide it counts with PretrainingPlanOptions::compare only.
+///
+/// Layers are equal, so few small networks tell what all divisions take: those of one and of two layers on
+/// each of two stages (and on one), for each number of packs in a micro-batch, with and without
+/// recomputation. Extrapolated linearly in layers are the time of a pass, that of updates and reductions, and
+/// the bytes of the fullest tile; the time of a step follows from the order of the passes, and stashes from
+/// the micro-batches in flight. The most promising divisions are then estimated whole, until no other can be
+/// faster than one that fits, by what is extrapolated.
+///
+/// Throws UsageError for hosts, several phases, and settings that BertTrainer refuses; Error if there is no
+/// way to divide a step at all.
+PretrainingPlan plan_pretraining(const PretrainingSettings& settings, const TextSplit& text,
+                                 const Machine& machine, const PretrainingPlanOptions& options = {});
+
+}  // namespace tessera

@@ -1,0 +1,136 @@
+// The search for a way to divide a step of BERT among chips.
+#include <gtest/gtest.h>
+#include <tessera/pretraining_plan.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "support/error_of.h"
+#include "train/bert/settings.h"
+
+namespace tessera {
+namespace {
+
+using test::error_of;
+using test::says;
+
+const TextSplit& text_to_plan() {
+  static const TextSplit split =
+      split_text(synthetic_text({.vocabulary = 80, .documents = 60, .seed = 3}), 0.2, 1);
+  return split;
+}
+
+PretrainingSettings tiny(uint32_t packs) {
+  PretrainingSettings s;
+  s.config = graph::BertConfig::named("tiny");
+  s.config.hidden_dropout_prob = s.config.attention_probs_dropout_prob = 0;
+  s.phases = {{.length = 16, .packs = packs, .steps = 1}};
+  return s;
+}
+
+Machine two_chips() {
+  return Machine::find("m2000").with("chips", 2).with("tiles", 64).with("tile_bytes", 8'000'000);
+}
+
+/// What is extrapolated from one and two layers is exact for two, if no pipeline and no place of state
+/// changes it.
+TEST(BertPlan, ChoosesTheFastestThatFits) {
+  size_t networks = 0, most = 0;
+  const PretrainingPlan plan =
+      plan_pretraining(tiny(2), text_to_plan(), two_chips(),
+                       {.estimates = 4, .progress = [&](size_t done, size_t of, const std::string& next) {
+                          EXPECT_LE(done, of);
+                          EXPECT_FALSE(next.empty());
+                          ++networks;
+                          most = of;
+                        }});
+  ASSERT_TRUE(plan.chosen);
+  EXPECT_EQ(plan.overflow, "");
+  EXPECT_LE(networks, most);
+  ASSERT_LE(plan.estimated.size(), 4U);
+  const PretrainingDivision& chosen = plan.estimated[*plan.chosen];
+  EXPECT_TRUE(chosen.estimated->fits);
+  EXPECT_LE(chosen.estimated->fullest_tile_bytes, plan.tile_bytes);
+  for (const PretrainingDivision& division : plan.estimated) {
+    const PretrainingSettings& s = division.settings;
+    ASSERT_TRUE(division.estimated && division.extrapolated);
+    EXPECT_TRUE(!division.estimated->fits || division.estimated->seconds >= chosen.estimated->seconds);
+    EXPECT_EQ(2 % (s.replicas * s.stages), 0U);
+    const double ratio = division.extrapolated->seconds / division.estimated->seconds;
+    EXPECT_GT(ratio, 0.5) << s.stages << " stages";
+    EXPECT_LT(ratio, 2) << s.stages << " stages";
+    if (s.stages == 1 && !s.shard_from && !s.offload_from) {
+      EXPECT_NEAR(ratio, 1, 1e-9);
+    }
+  }
+  const BertTrainer trainer = BertTrainer::for_estimates(chosen.settings, text_to_plan(), two_chips());
+  EXPECT_EQ(trainer.step_cost().seconds, chosen.estimated->seconds);
+  EXPECT_EQ(trainer.step_cost().overflow, "");
+}
+
+/// The frontier begins with the fastest, and each of the others takes less memory than those before it.
+TEST(BertPlan, HasAFrontierOfMemoryAndTime) {
+  const PretrainingPlan plan = plan_pretraining(tiny(2), text_to_plan(), two_chips(), {.estimates = 0});
+  ASSERT_FALSE(plan.frontier.empty());
+  EXPECT_FALSE(plan.chosen);
+  EXPECT_TRUE(plan.estimated.empty());
+  EXPECT_GE(plan.considered, plan.frontier.size());
+  EXPECT_GT(plan.small_estimates, 0U);
+  for (size_t i = 1; i < plan.frontier.size(); ++i) {
+    const PretrainingCost &before = *plan.frontier[i - 1].extrapolated,
+                          &cost = *plan.frontier[i].extrapolated;
+    EXPECT_GT(cost.seconds, before.seconds);
+    EXPECT_LT(cost.fullest_tile_bytes, before.fullest_tile_bytes);
+  }
+}
+
+TEST(BertPlan, EstimatesTheGivenDivisionTooAndBeatsOrEqualsIt) {
+  PretrainingSettings settings = tiny(2);
+  settings.stages = 2;
+  settings.stage_layers = {1, 1};
+  settings.micro_batches = 2;
+  settings.recompute = true;
+  const PretrainingPlan plan =
+      plan_pretraining(settings, text_to_plan(), two_chips(), {.estimates = 1, .compare = true});
+  ASSERT_GE(plan.estimated.size(), 1U);
+  const PretrainingDivision& given = plan.estimated[0];
+  EXPECT_EQ(given.settings.stage_layers, std::vector<uint32_t>({1, 1}));
+  EXPECT_EQ(given.settings.pipeline, graph::PipelineKind::sequential);
+  ASSERT_TRUE(given.extrapolated);
+  ASSERT_TRUE(plan.chosen);
+  EXPECT_LE(plan.estimated[*plan.chosen].estimated->seconds, given.estimated->seconds);
+}
+
+/// Parameters and their gradients alone take more than both chips have.
+TEST(BertPlan, SaysHowFarTheClosestIsFromFitting) {
+  PretrainingSettings settings = tiny(2);
+  settings.config = graph::BertConfig::named("mini");
+  const PretrainingPlan plan =
+      plan_pretraining(settings, text_to_plan(), two_chips().with("tile_bytes", 150'000), {.estimates = 1});
+  ASSERT_FALSE(plan.chosen);
+  ASSERT_EQ(plan.estimated.size(), 1U);
+  EXPECT_FALSE(plan.estimated[0].estimated->fits);
+  EXPECT_TRUE(says(plan.overflow, "in the closest the fullest tile lacks"));
+  for (const PretrainingDivision& division : plan.frontier) EXPECT_FALSE(division.extrapolated->fits);
+}
+
+TEST(BertPlan, RefusesWhatCannotBePlanned) {
+  const auto error = [](const PretrainingSettings& settings, const Machine& machine) {
+    return error_of<UsageError>([&] { plan_pretraining(settings, text_to_plan(), machine); });
+  };
+  EXPECT_TRUE(says(error(tiny(2), Machine::host(2)), "a plan is of a modelled machine"));
+  PretrainingSettings two = tiny(2);
+  two.phases.push_back(two.phases[0]);
+  EXPECT_TRUE(says(error(two, two_chips()), "a plan is of packs of one length, and there are 2"));
+  EXPECT_TRUE(says(error(tiny(100'000), two_chips()), "larger than the"));
+  PretrainingSettings wrong = tiny(2);
+  wrong.replicas = 3;
+  EXPECT_TRUE(says(error(wrong, two_chips()), "cannot be divided among 3 replicas"));
+  EXPECT_ERROR("there is no way to divide 2 layers",
+               plan_pretraining(tiny(2), text_to_plan(), two_chips().with("tile_bytes", 100)));
+}
+
+}  // namespace
+}  // namespace tessera
