@@ -1,17 +1,21 @@
 // Pooling, normalisation and constants of networks of images.
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 #include <tessera/inference.h>
 #include <tessera/vision.h>
 
+#include <cstdint>
+#include <map>
 #include <optional>
-#include <set>
+#include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 
+#include "base/checksum.h"
 #include "bindings.h"
 #include "tensors.h"
 
@@ -26,11 +30,20 @@ using graph::Value;
 using graph::ValueId;
 using OptionalId = std::optional<ValueId>;
 
-/// Replaces the graph; returns the parameters that were changed.
-std::set<std::string> fold_constants(Graph& graph) {
+/// Replaces the graph; returns the parameters that were changed, with checksums of the values of those that
+/// are left.
+std::map<std::string, std::optional<uint64_t>> fold_constants(Graph& graph) {
   graph::FoldedGraph folded = graph::folded(graph);
+  std::map<std::string, std::optional<uint64_t>> sums;
+  for (const std::string& name : folded.changed) {
+    std::optional<uint64_t>& sum = sums[name];
+    if (!folded.graph.contains(name)) continue;
+    const graph::ValueInfo& info = folded.graph.info(folded.graph.find(name).id);
+    if (info.kind == graph::Kind::parameter && info.initial.kind == graph::Initial::Kind::values)
+      sum = base::checksum(std::as_bytes(std::span(*info.initial.values)));
+  }
   graph = std::move(folded.graph);
-  return std::move(folded.changed);
+  return sums;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -56,6 +57,9 @@ class Choice:
         self.measure = measure
         self.layers: list[LayerReport] = []
         self._forms: dict[str, _Pattern | None] = {}
+        #: By name, what is in computed weights, and in the parameters of all graphs.
+        self._computed: dict[str, Any] = {}
+        self._parameters: dict[str, Any] = {}
 
     def form_of(self, name: str, weight: Tensor, rows: int) -> Matrix | None:
         """The sparse form of a weight [out, in]; None: dense."""
@@ -94,6 +98,18 @@ class Choice:
         """Choose again, as weights have changed."""
         self.layers.clear()
         self._forms.clear()
+        self._computed.clear()
+        self._parameters.clear()
+
+    def name_of(self, name: str, weight: Tensor) -> str:
+        """The name of a computed weight: the given one, unless that is another's, as of other sizes of inputs."""
+        values = weight.detach().contiguous().view(torch.uint8).numpy().reshape(-1)
+        contents = (weight.dtype, tuple(weight.shape), hashlib.blake2b(values).digest())
+        return _own_name(self._computed, name, contents, lambda _: True)
+
+    def name_of_parameter(self, name: str, contents: int | None, is_free: Callable[[str], bool]) -> str:
+        """The same of a parameter of a whole graph, by what it contains; None: the weight of that name, unchanged."""
+        return _own_name(self._parameters, name, contents, is_free)
 
     def values_of(self, name: str, weight: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """The present values as a session takes them; None if non-zeros are where a sparse form has none."""
@@ -104,6 +120,15 @@ class Choice:
             return None  # the values of a layer that is sparse by itself
         values = pattern.values_of(weight)
         return values if np.count_nonzero(values) == np.count_nonzero(weight) else None
+
+
+def _own_name(known: dict[str, Any], name: str, contents: Any, is_free: Callable[[str], bool]) -> str:
+    """The name, with a number if it is that of other contents."""
+    own, number = name, 1
+    while (own != name and not is_free(own)) or known.setdefault(own, contents) != contents:
+        number += 1
+        own = f"{name}#{number}"
+    return own
 
 
 def choose(name: str, weight: Tensor, rows: int, measure: bool) -> tuple[Matrix | None, LayerReport]:

@@ -372,6 +372,32 @@ def test_sizes_may_have_a_weight_in_other_forms():
             model.weight.mul_(factor)
 
 
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda w, x: torch.nn.functional.linear(x, w) / len(x), (8, 8)),
+        (lambda w, x: torch.nn.functional.linear(x, w) / len(x) if len(x) > 20 else x @ w.t(), (8, 8)),
+        (lambda w, x: torch.nn.functional.linear(x, w / len(x)), (8, 8)),
+        (lambda w, x: torch.nn.functional.linear(x, w * (torch.arange(SIZE) % len(x) == 0)), (SIZE, SIZE)),
+        (lambda w, x: x.t() @ w[torch.arange(len(x))[:, None] + torch.arange(len(x))].t(), (64,)),
+    ],
+)
+def test_weights_may_depend_on_sizes(function, shape, tmp_path):
+    model = Function(function, *shape).eval()
+    example = torch.rand(20, shape[-1])
+    compiled = tessera.compile(model, example, dynamic_shapes={"inputs[0]": {0: "n"}})
+    for n in (20, 30, 7, 20):
+        expect_like(model, compiled, torch.rand(n, shape[-1]))
+    compiled.save(tmp_path / "m.safetensors")
+    loaded = tessera.load(tmp_path / "m.safetensors")
+    for n in (30, 20, 7):
+        expect_like(model, loaded, torch.rand(n, shape[-1]))
+    with torch.no_grad():
+        model.w.mul_(2)
+    for n in (30, 20):
+        expect_like(model, compiled, torch.rand(n, shape[-1]))
+
+
 @pytest.mark.parametrize("parts", [torch.nn.ModuleDict, torch.nn.ParameterDict])
 def test_what_is_put_into_an_empty_container_is_seen(parts):
     class Model(torch.nn.Module):

@@ -45,6 +45,12 @@ class Weights(Protocol):
     def leave(self, name: str, weight: Tensor, rows: int, reason: str) -> None:
         """A weight that stays dense; its product, if it is the weight of one, has `rows` rows, else 0."""
 
+    def name_of(self, name: str, weight: Tensor) -> str:
+        """The name of a computed weight: the given one, unless that is another's, as of other sizes of inputs."""
+
+    def name_of_parameter(self, name: str, contents: int | None, is_free: Callable[[str], bool]) -> str:
+        """The same of a parameter of a whole graph, by what it contains; None: the weight of that name, unchanged."""
+
 
 class Parameter:
     """A parameter of the module, or, for inference, a weight that is computed of parameters and constants alone."""

@@ -161,7 +161,8 @@ class Conversion:
         weights = self.weights_of(node) if of_parameters else None
         if weights is None:
             return Constant(self.graph, result, of_parameters=of_parameters)
-        return Parameter(self.graph, self._name_of_weight(node), result, weights)
+        name = weights.name_of(self._name_of_weight(node), result)
+        return Parameter(self.graph, name, result, weights)
 
     def _rows(self, node: torch.fx.Node) -> Any:
         """Parts of a parameter of which nothing is taken but such, along outputs, as weights of products."""

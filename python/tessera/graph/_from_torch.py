@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,10 +91,24 @@ def import_module(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
     """Make the graph of a module for inference: `weights` decides how those of products are kept."""
     program, _ = _exported(module, args, kwargs)
     conversion = _ModuleConversion(module, program, "fused", [], weights)
-    conversion.folded |= conversion.graph.native.fold_constants()
+    sums = conversion.graph.native.fold_constants()
+    conversion.folded.update(sums)
+    _name_apart(conversion.graph, sums, weights)
     constants = [each for each in program.constants.values() if isinstance(each, Tensor)]
     spec = program.call_spec.out_spec
     return Imported(conversion.graph, conversion.inputs, conversion.outputs, spec, conversion.folded, constants)
+
+
+def _name_apart(graph: Graph, sums: Mapping[str, int | None], weights: Weights) -> None:
+    """Parameters that took over other values in graphs for other sizes have other names: sessions share by name."""
+    native = graph.native
+    for id in range(native.size):
+        if native.kind(id) != "parameter":
+            continue
+        name = native.name(id)
+        own = weights.name_of_parameter(name, sums.get(name), lambda other: not native.contains(other))
+        if own != name:
+            native.rename(id, own)
 
 
 def _exported(
