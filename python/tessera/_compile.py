@@ -289,7 +289,28 @@ class _Compiler:
                             "cannot be padded: give one of them no buckets"
                         )
                     found[i, dim] = rule
+        self._require_one_size(largest, shapes, found)
         return found
+
+    def _require_one_size(
+        self, largest: dict[str, int], shapes: list[tuple[int, ...]], found: dict[tuple[int, int], Size]
+    ) -> None:
+        """Raise ValueError if what is cut back to a size that has buckets has another one with a size that has none."""
+        assert self.interface is not None
+        for name in [each for each in largest if found and each not in self.interface.buckets]:
+            for size in (largest[name] - 1, largest[name] + 1, 2 * largest[name]):
+                try:
+                    others = self._result_shapes({**largest, name: size}) if size > 0 else shapes
+                except ValueError:
+                    continue  # a size that the module does not take
+                if list(map(len, others)) != list(map(len, shapes)):
+                    continue
+                for (i, dim), rule in found.items():
+                    if others[i][dim] != shapes[i][dim]:
+                        raise ValueError(
+                            f"dimension {dim} of result {i} depends on {rule.name!r} and {name!r}, which cannot be "
+                            f"padded: give {rule.name!r} no buckets"
+                        )
 
     @staticmethod
     def _rule(name: str, most: int, size: int, others: dict[int, int]) -> Size | None:

@@ -412,6 +412,15 @@ def test_results_whose_sizes_follow_otherwise_are_refused():
         compiled(torch.tensor(1.0))
 
 
+def test_results_that_sizes_without_buckets_change_are_refused():
+    both = {"inputs[0]": {0: "n"}, "inputs[1]": {0: "m"}}
+    joined = (lambda x, y: torch.cat([y, x]) * 2, (torch.rand(6), torch.rand(3)), both)
+    flat = (lambda x: x.flatten() * 2, (torch.rand(1, 6),), {"inputs[0]": {0: "m", 1: "n"}})
+    for function, inputs, names in (joined, flat):
+        with pytest.raises(ValueError, match="depends on 'n' and 'm', which cannot be padded"):
+            tessera.compile(Function(function).eval(), inputs, dynamic_shapes=names, buckets={"n": [8]})
+
+
 def test_more_buckets_than_shapes_are_saved(tmp_path):
     names, buckets = {"inputs[0]": {0: "n", 1: "m"}}, {"n": [1, 2, 3], "m": [4, 5, 6]}
     model = Function(lambda x: x * 2)
