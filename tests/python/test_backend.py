@@ -70,6 +70,10 @@ def rows(*shape):
     return lambda: (torch.randn(*shape),)
 
 
+def there_and_back(x, kernel):
+    return F.conv_transpose2d(F.conv2d(x, kernel, stride=2).relu(), kernel, stride=2)
+
+
 MODULES = {
     "linear": (lambda: nn.Linear(16, 24), rows(5, 16)),
     "linear of one row": (lambda: nn.Linear(16, 24), rows(16)),
@@ -91,6 +95,10 @@ MODULES = {
     "conv2d in groups": (lambda: nn.Conv2d(8, 8, 3, groups=4), images(8, 9, 9)),
     "conv3d": (lambda: nn.Conv3d(2, 4, 2), images(2, 5, 5, 5)),
     "transposed convolution": (lambda: nn.ConvTranspose2d(4, 3, 2, stride=2), images(4, 5, 5)),
+    "convolutions that share a kernel": (
+        lambda: Function(lambda f, x: there_and_back(x, f.weight.view(16, 4, 2, 2))),
+        images(4, 6, 6),
+    ),
     "pooling": (lambda: nn.Sequential(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 5)), images(4, 6, 6)),
     "average pooling": (lambda: nn.Sequential(nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1)), images(4, 6, 6)),
     "lstm": (lambda: nn.LSTM(16, 8, batch_first=True), rows(3, 5, 16)),

@@ -353,6 +353,20 @@ def test_rows_that_are_weights_of_their_own_are_followed():
         expect_like(model, compiled, x)
 
 
+@pytest.mark.parametrize("outputs", [8, 12])  # 12: the matrix of either has the sizes of the other's
+def test_convolutions_may_share_their_weight_with_transposed_ones(outputs):
+    def there_and_back(w, x):
+        y = torch.nn.functional.conv2d(x, w, stride=2).relu()
+        return torch.nn.functional.conv_transpose2d(y, w, stride=2)
+
+    model, x = Function(there_and_back, outputs, 3, 2, 2).eval(), torch.randn(2, 3, 8, 6)
+    compiled = tessera.compile(model, x)
+    expect_like(model, compiled, x)
+    with torch.no_grad():
+        model.w.mul_(0.5)
+    expect_like(model, compiled, x)
+
+
 def test_sizes_may_have_a_weight_in_other_forms():
     class Either(torch.nn.Module):
         def __init__(self):

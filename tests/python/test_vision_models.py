@@ -80,6 +80,24 @@ def test_a_small_network_trains_like_pytorch():
     trains_like_pytorch(module, x, torch.randint(5, (6,)), lr=0.05, steps=3)
 
 
+class Tied(nn.Module):
+    """Patches, and the image made of them by the same kernel."""
+
+    def __init__(self, outputs):
+        super().__init__()
+        self.conv = nn.Conv2d(3, outputs, 2, stride=2)
+
+    def forward(self, x):
+        return F.conv_transpose2d(torch.tanh(self.conv(x)), self.conv.weight, stride=2)
+
+
+@pytest.mark.parametrize("outputs", [8, 12])
+def test_convolutions_train_a_weight_that_transposed_ones_share(outputs):
+    torch.manual_seed(6)
+    x = torch.randn(2, 3, 8, 6)
+    trains_like_pytorch(Tied(outputs), x, torch.randn(2, 3, 8, 6), "mse", lr=0.05)
+
+
 def test_running_statistics_follow_those_of_batches():
     torch.manual_seed(5)
     module = Small()

@@ -233,7 +233,7 @@ class Program:
                     conversion.known[node] = self._arrays[i].input(conversion, f"input{i}")
                 else:
                     chosen = conversion.weights_of(node)
-                    conversion.known[node] = handle_of(conversion.graph, weight.name, weight.of(sources), chosen)
+                    conversion.known[node] = handle_of(conversion, node, weight.name, weight.of(sources), chosen)
             elif node.op == "get_attr":
                 conversion.known[node] = Constant(conversion.graph, getattr(self._body, str(node.target)))
             elif node.op == "output":

@@ -175,9 +175,15 @@ def limits_of(placeholder: Node) -> tuple[int, int]:
     return least, most
 
 
-def handle_of(graph: Any, name: str, tensor: Tensor, weights: Weights | None = None) -> Parameter | Constant:
-    """What a conversion knows of a weight."""
-    return Parameter(graph, name, tensor, weights) if tensor.dtype.is_floating_point else Constant(graph, tensor)
+def handle_of(
+    conversion: Conversion, node: Node, name: str, tensor: Tensor, weights: Weights | None = None
+) -> Parameter | Constant:
+    """What a conversion knows of a weight, which a node of its graph stands for."""
+    if not tensor.dtype.is_floating_point:
+        return Constant(conversion.graph, tensor)
+    handle = Parameter(conversion.graph, name, tensor, weights)
+    handle.is_weight = conversion.is_weight(node)
+    return handle
 
 
 class Support(Conversion):
@@ -208,7 +214,7 @@ class Support(Conversion):
         if not isinstance(meaning, Tensor):
             return meaning
         if node in given and all(needs_parameters(user) for user in node.users):
-            return handle_of(self.graph, node.name, given[node])
+            return handle_of(self, node, node.name, given[node])
         return self._stand_in(meaning) if unsuitable(meaning) is None else None
 
     def _try(self, node: Node) -> None:

@@ -133,8 +133,8 @@ class Conversion:
         return self._weights if self.is_weight(node) else None
 
     def is_weight(self, node: torch.fx.Node) -> bool:
-        """Whether nothing but products take a parameter."""
-        return all(_is_weight(node, user) for user in node.users)
+        """Whether nothing but products take a parameter, and convolutions in one order of its elements."""
+        return all(_is_weight(node, user) for user in node.users) and len(orders_of(node)) <= 1
 
     def _folded(self, node: torch.fx.Node) -> Any:
         """What PyTorch computes of constants alone, such as masks and positions, and for inference of parameters."""
@@ -247,6 +247,22 @@ def _is_weight(node: torch.fx.Node, user: torch.fx.Node) -> bool:
     if position is None or user.args[position] is not node or sum(each is node for each in user.args) > 1:
         return False
     return operator_name in _CONVOLUTIONS or len(node.meta["val"].shape) == 2
+
+
+def orders_of(node: torch.fx.Node) -> set[tuple[bool, int] | None]:
+    """In which orders users take a weight's elements: transposed convolutions by their groups, products as it is."""
+    return {_order_of(user) for user in node.users}
+
+
+def _order_of(user: torch.fx.Node) -> tuple[bool, int] | None:
+    name = str(user.target).rpartition(".")[0]
+    if name not in _CONVOLUTIONS:
+        return None
+    is_general = name == "aten.convolution"
+    is_transposed = "transpose" in name or (is_general and bool(user.args[6]))
+    at = 8 if is_general else 6
+    groups: Any = user.args[at] if len(user.args) > at else user.kwargs.get("groups", 1)
+    return is_transposed, groups if is_transposed else 1
 
 
 def _module_of(node: torch.fx.Node) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from tessera.graph import _aten
 from tessera.graph._aten import Constant, Parameter, State, Weights, as_known, value_of
-from tessera.graph._conversion import Conversion, Missing, decompositions, lacking
+from tessera.graph._conversion import Conversion, Missing, decompositions, lacking, orders_of
 from tessera.graph._dense_weights import note_dense
 from tessera.graph._graph import Graph
 from tessera.graph._values import Form, Value
@@ -228,6 +228,8 @@ class _ModuleConversion(Conversion):
         self._program = program
         self._names = _first_names(module)
         self._parameters: dict[str, Parameter] = {}
+        #: By parameter, in which orders its users take it.
+        self._orders: dict[str, set[Any]] = {}
         #: Buffers that the module changes.
         self._states: dict[str, State] = {}
         specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs if hasattr(spec.arg, "name")}
@@ -251,8 +253,11 @@ class _ModuleConversion(Conversion):
             if name not in self._parameters:
                 tensor = self._program.state_dict[spec.target]
                 self._parameters[name] = Parameter(self.graph, name, tensor, self.weights_of(node))
-            self._parameters[name].is_weight &= self.is_weight(node)
-            return self._parameters[name]
+            parameter, orders = self._parameters[name], self._orders.setdefault(name, set())
+            orders |= orders_of(node)
+            if len(orders) > 1 or not self.is_weight(node):
+                parameter.is_weight, parameter.weights = False, None
+            return parameter
         if spec.kind is InputKind.BUFFER:
             held = self._program.state_dict if spec.persistent else self._program.constants
             tensor = held[spec.target]
