@@ -189,6 +189,8 @@ class Interface:
             if array is None:
                 raise TypeError(f"{path} is None; the model was compiled for {self.input_dtypes[i]}: give an array")
             array = np.asarray(array)
+            if self.input_dtypes[i] == "bool" and array.dtype != np.bool_:  # sessions have truth values as numbers
+                raise TypeError(f"{path} is {array.dtype}; the model was compiled for bool")
             return array.astype(np.int32) if array.dtype.kind in "iu" and array.dtype.itemsize < 4 else array
         if array.device.type != "cpu":
             raise ValueError(f"{path} is on {array.device}; the model computes on the CPU: give it there")

@@ -312,6 +312,9 @@ def test_inputs_of_other_types_are_refused():
         with pytest.raises(TypeError, match=f"{str(dtype)[6:]}; the model was compiled for float32"):
             compiled(torch.ones(3, 4).to(dtype))
     assert compiled(np.ones((3, 4))).dtype == np.float32
+    counted = tessera.compile(Function(lambda mask: mask.sum()).eval(), torch.ones(3, 4) > 0)
+    with pytest.raises(TypeError, match="float32; the model was compiled for bool"):
+        counted(np.full((3, 4), 2, np.float32))
     negative = torch.randn(3, 4, dtype=torch.complex64).conj().imag
     torch.testing.assert_close(compiled(negative), negative * 2)
     wanted = torch.randn(4, 3).t().requires_grad_()
