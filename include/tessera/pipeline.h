@@ -62,8 +62,9 @@ struct PipelineSchedule {
   std::vector<StagePass> of_stage(uint32_t stage) const;
 };
 
-/// Throws UsageError for no stages or micro-batches, a grouped schedule of another number of micro-batches
-/// than a multiple of twice its stages, and recomputed stages that do not exist.
+/// Throws UsageError for no stages or micro-batches, more than 2^24 passes of micro-batches through stages in
+/// one direction, a grouped schedule of another number of micro-batches than a multiple of twice its stages,
+/// and recomputed stages that do not exist.
 PipelineSchedule pipeline_schedule(const Pipeline& pipeline, uint32_t stages, uint32_t micro_batches);
 
 /// Throws UsageError, naming the pass, unless every micro-batch passes each stage forward and backward once;

@@ -15,6 +15,7 @@ namespace tessera::graph {
 namespace {
 
 constexpr std::array<std::string_view, 4> kPipelines = {"sequential", "grouped", "interleaved", "1f1b"};
+constexpr uint64_t kMostPasses = 1 << 24;  // forward, of all stages
 
 std::string to_string(const StagePass& pass) {
   constexpr std::string_view kLetters = "FRB";
@@ -85,6 +86,10 @@ void check_sizes(const Pipeline& pipeline, uint32_t stages, uint32_t micro_batch
     throw UsageError(
         fmt::format("a pipeline of {} stages and {} micro-batches: it needs at least one of each", stages,
                     micro_batches));
+  if (uint64_t{stages} * micro_batches > kMostPasses)
+    throw UsageError(
+        fmt::format("a pipeline of {} stages and {} micro-batches: micro-batches may pass {} stages in all",
+                    stages, micro_batches, kMostPasses));
   if (pipeline.kind == PipelineKind::grouped && micro_batches % (2 * stages) != 0)
     throw UsageError(fmt::format(
         "a grouped pipeline of {} stages takes a multiple of {} micro-batches, not {}: change their "

@@ -81,6 +81,12 @@ TEST(PipelineSchedules, NameWhatTheyCannotDo) {
                 pipeline_schedule({PipelineKind::interleaved, {3}}, 2, 4);
               }),
               HasSubstr("stage 3 is to be recomputed; the stages are 0 to 1"));
+  for (const PipelineKind kind : kKinds)
+    for (const uint32_t stages : {1U << 31, ~0U})
+      EXPECT_THAT(message_of([&] {
+                    pipeline_schedule({kind, {}}, stages, 4);
+                  }),
+                  HasSubstr("micro-batches may pass 16777216 stages in all"));
   PipelineSchedule schedule = pipeline_schedule({PipelineKind::interleaved, {}}, 2, 2);
   EXPECT_THAT(message_of([&] { analyse(schedule, {}); }), HasSubstr("times of 0 stages; the schedule has 2"));
   std::swap(schedule.slots[1], schedule.slots[2]);
