@@ -189,6 +189,15 @@ TEST(Pipelines, ShareChipsAmongStages) {
               HasSubstr("2 stages are placed; the graph has 4"));
 }
 
+TEST(Pipelines, OfASingleMicroBatchAreCheckedToo) {
+  const auto message = [](const Pipeline& pipeline) {
+    return message_of([&] { network(2, 1, {.pipeline = pipeline}); });
+  };
+  EXPECT_THAT(message({PipelineKind::grouped, {}}), HasSubstr("a multiple of 4 micro-batches, not 1"));
+  EXPECT_THAT(message({PipelineKind::sequential, {2}}), HasSubstr("the stages are 0 to 1"));
+  EXPECT_NO_THROW(network(2, 1, {.pipeline = {PipelineKind::one_forward_one_backward, {1}}}));
+}
+
 /// Layers alone, one on each stage, of equal work.
 Graph equal_stages(uint32_t stages, uint32_t micro_batches, const Pipeline& pipeline,
                    bool recompute = false) {

@@ -1,6 +1,7 @@
 // Gradients and updates of all parameters.
 #include <fmt/format.h>
 #include <tessera/error.h>
+#include <tessera/pipeline.h>
 
 #include <algorithm>
 #include <cmath>
@@ -41,7 +42,8 @@ void check_training(const TrainingOptions& options) {
   if (options.loss_scale) check_loss_scale(*options.loss_scale);
 }
 
-/// Throws UsageError for options that name values of another graph.
+/// Throws UsageError for options that name values of another graph, and for a pipeline that a single
+/// micro-batch cannot pass through: it is not lowered as one.
 void check_training(const TrainingOptions& options, const Graph& graph) {
   std::vector<Value> named = options.frozen;
   for (const ParameterGroup& group : options.groups)
@@ -49,6 +51,8 @@ void check_training(const TrainingOptions& options, const Graph& graph) {
   for (const Value& value : named)
     if (&value.owner() != &graph)
       throw UsageError("a value that is frozen, or in a group, is of another graph than the loss");
+  if (options.micro_batches == 1 && options.pipeline != Pipeline{})
+    pipeline_schedule(options.pipeline, stages_of(graph).count(), options.micro_batches);
 }
 
 /// The addends of a gradient that are computed on several stages, such as those of a table that the first and
