@@ -1,6 +1,8 @@
 // Training steps: what they train, name and share. That they are right is tested with random graphs.
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "networks.h"
 #include "support/error_of.h"
 
@@ -86,6 +88,18 @@ TEST(Training, ClipsTinyGradientsAsPyTorchDoes) {
   WideArrays state = {{"w", {0}}};
   evaluate(g, {{"lr", {1e6}}}, state);
   EXPECT_NEAR(state.at("w")[0], -3.0 / 4, 1e-6);
+}
+
+/// By a factor of 2^-26, which FP16 lacks; clipped, they are 2^-12.
+TEST(Training, ClipsGradientsOf16BitsInFP32) {
+  for (const Machine& machine : {Machine::host(1), Machine::find("bow").with("tiles", 4)}) {
+    Graph g;
+    const Value w = g.parameter("w", {4}, Initial::constant(1), Type::f16);
+    add_training(sum(cast(w, Type::f32)) * 16384, {.clip_norm = 0x1p-11});
+    Session session(g, machine);
+    session.run({{"lr", {2048.0F}}});
+    EXPECT_EQ(session.get("w"), std::vector<float>(4, 0.5F));
+  }
 }
 
 }  // namespace

@@ -136,10 +136,10 @@ Value squares_of(const std::vector<Value>& gradients) {
   return *squares;
 }
 
-/// Scales all gradients alike.
+/// Scales all gradients alike, in FP32: a 16-bit factor may be 0, and so may a 16-bit result.
 void clip(Graph& graph, std::vector<Value>& gradients, double norm, Value squares) {
   const Value factor = minimum(reciprocal(sqrt(squares) + kNormEpsilon) * norm, graph.constant("", {}, {1}));
-  for (Value& gradient : gradients) gradient = gradient * cast(factor, gradient.type().type);
+  for (Value& gradient : gradients) gradient = cast(gradient, Type::f32) * factor;
 }
 
 /// Learning rates of parameters: the rate of all, times their factors.
