@@ -292,13 +292,17 @@ class BertBuilder {
     throw UsageError("BERT: a pattern is given for a parameter that is no weight of the encoder's products");
   }
 
-  /// Rows of all tokens, at places that are counted within each pack.
+  /// Rows of all tokens, at places that are counted within each pack. A place beyond its pack, where another
+  /// one begins, is a row that there is not.
   Value rows_at(Value tokens, Value places) {
     const uint32_t packs = batch_.packs, each = places.shape()[1];
     std::vector<float> first(packs);
     for (uint32_t p = 0; p < packs; ++p) first[p] = static_cast<float>(uint64_t{p} * batch_.tokens);
     const Value starts = graph_.constant("", {packs, 1}, std::move(first), Type::u32);
-    return index_select(tokens, 0, reshape(places + starts, {packs * each}));
+    const Value is_inside = less(places, whole_number(graph_, batch_.tokens)), own = places + starts;
+    const Value rows = where(is_inside, own, whole_number(graph_, packs * batch_.tokens));
+    return graph_.apply("embedding", {reshape(rows, {packs * each}), tokens},
+                        {{"size", int64_t{batch_.tokens}}})[0];
   }
 
   void add_next_sentence(Bert& bert, Value tokens) {

@@ -276,6 +276,24 @@ TEST(Bert, SequencesOfAPackDoNotTouchEachOther) {
     }
 }
 
+/// Also where another pack has a token.
+TEST(Bert, RefusesPlacesBeyondTheirPack) {
+  const PackedBatch batch({{0, 1}, {2, 3}}, kPack);
+  for (const auto& [name, each] :
+       {std::pair("masked_lm_positions", kPack.predictions), {"cls_positions", kPack.sequences}})
+    for (const auto& [entry, place] : {std::pair(0U, 29.0), {each, 4294967295.0}}) {
+      SCOPED_TRACE(fmt::format("{} {} of {}", entry, place, name));
+      Network network(batch.sizes);
+      WideArrays inputs = batch.arrays, state = state_of(network.graph);
+      inputs.at(name).at(entry) = place;
+      EXPECT_THROW(evaluate(network.graph, inputs, state), UsageError);
+      Session session(network.graph, Machine::host(2));
+      TypedArrays arrays(session, inputs);
+      EXPECT_USAGE_ERROR(fmt::format("comes from '{}' is not one of a dimension of 29", name),
+                         session.run(arrays.tensors()));
+    }
+}
+
 TEST(Bert, SlicesOfTheHeadGiveTheSame) {
   const WideArrays expected = results_of(packed(), {});
   expect_near(results_of(packed(), {.head_slices = 3}), expected, 1e-10, 1e-2);
