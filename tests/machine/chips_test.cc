@@ -24,6 +24,7 @@ topology = "ladder"
 link_gb_per_second = 2
 link_latency_ns = 5
 chip_sync_cycles = 50
+hosts = 2
 streaming_bytes = 1000000
 streaming_gb_per_second = 20
 )";
@@ -47,6 +48,7 @@ TEST(ChipsFile, ReadsEveryNumber) {
   EXPECT_DOUBLE_EQ(m.link_latency_cycles(), 5);
   EXPECT_DOUBLE_EQ(m.link_cycles(64), 32);
   EXPECT_EQ(m.chip_sync_cycles, 50);
+  EXPECT_EQ(m.hosts, 2u);
   EXPECT_EQ(m.streaming_bytes, 1000000u);
   EXPECT_EQ(m.streaming_bytes_per_second, 20e9);
   EXPECT_EQ(m.sources.size(), keys().size() + chip_keys().size());
@@ -148,6 +150,33 @@ TEST(BuiltinChips, OfBowDifferInTheClock) {
   EXPECT_EQ(pod.topology, old.topology);
   EXPECT_EQ(pod.link_bytes_per_second, old.link_bytes_per_second);
   EXPECT_EQ(pod.streaming_bytes * 4, 526'000'000'000u);
+}
+
+TEST(HostLinks, AreThoseOfTheHostsOfAPart) {
+  Machine m = parse(kChipsToml + "host_link_gb_per_second = 10\nhost_link_latency_us = 1\n", "file");
+  EXPECT_EQ(m.host_count(), 2u);
+  EXPECT_DOUBLE_EQ(m.host_transfer_seconds(40'000), 1e-6 + 2e-6);
+  EXPECT_EQ(m.part(0, 3).host_count(), 1u);
+  EXPECT_EQ(m.part(3, 9).host_count(), 2u);
+  EXPECT_DOUBLE_EQ(m.part(0, 3).host_transfer_seconds(40'000), 1e-6 + 4e-6);
+  apply({"hosts", 1}, m);
+  EXPECT_DOUBLE_EQ(m.host_transfer_seconds(40'000), 1e-6 + 4e-6);
+  EXPECT_THAT(error_of(kToyToml + "hosts = 2\n"),
+              HasSubstr("'hosts' is for machines of several chips; set 'chips'"));
+}
+
+TEST(HostLinks, OfPodsAreAsManyAsTheirHosts) {
+  for (const auto& [name, hosts] : {std::pair("m2000", 1U),
+                                    {"pod16", 1U},
+                                    {"pod64", 1U},
+                                    {"pod128", 2U},
+                                    {"pod256", 4U},
+                                    {"bow2000", 1U},
+                                    {"bow_pod16", 1U},
+                                    {"bow_pod64", 1U},
+                                    {"bow_pod128", 2U},
+                                    {"bow_pod256", 4U}})
+    EXPECT_EQ(find(name).host_count(), hosts) << name;
 }
 
 TEST(MachineFiles, AreLikeOthers) {

@@ -70,6 +70,7 @@ constexpr Key kChipKeys[] = {
      [](Machine& m, double latency) { m.link_latency_seconds = latency * 1e-9; }},
     {"chip_sync_cycles", "cycles per sync of several chips", 0, 1e9, false, kRequired,
      assign<&Machine::chip_sync_cycles>},
+    {"hosts", "hosts", 1, 4096, true, 1, assign<&Machine::hosts>},
 };
 
 std::string names_of(const std::vector<const Key*>& keys) {

@@ -76,9 +76,10 @@ struct Machine {
   uint64_t streaming_bytes = 0;
   double streaming_bytes_per_second = 0;
 
-  // The link between a tiled machine and its host.
+  // The link between a tiled machine and each of its hosts.
   double host_link_bytes_per_second = 0;  ///< in each direction; 0: unknown
   double host_link_latency_seconds = 0;   ///< latency of each transfer
+  uint32_t hosts = 1;  ///< of the whole machine: equal parts of its chips have a host each, with its own link
 
   HostFacts facts;      ///< hosts only
   HostFigures figures;  ///< hosts only
@@ -105,9 +106,14 @@ struct Machine {
   double interleaved_load_bytes_per_cycle() const { return load_bytes_per_cycle * interleaved_load_factor; }
   double seconds(double cycles) const { return cycles / clock_hz; }
   bool has_host_link() const { return host_link_bytes_per_second > 0; }
-  /// Seconds of one transfer over the host link, which the machine must have.
+  /// Hosts of the chips of the machine, or of this part of one.
+  uint32_t host_count() const {
+    return static_cast<uint32_t>((uint64_t{hosts} * chip_count() + chips - 1) / chips);
+  }
+  /// Seconds of one transfer over the host link, which the machine must have; several hosts divide its bytes.
   double host_transfer_seconds(uint64_t bytes) const {
-    return host_link_latency_seconds + static_cast<double>(bytes) / host_link_bytes_per_second;
+    return host_link_latency_seconds +
+           static_cast<double>(bytes) / (host_count() * host_link_bytes_per_second);
   }
 };
 
