@@ -16,6 +16,7 @@ struct EstimateOptions {
   std::span<const Tensor> inputs = {};
   /// The graph whose session owns the parameters, as for Session(graph, owner); null: the graph has its own.
   const Graph* owner = nullptr;
+  bool host_io = false;  ///< see SessionOptions::host_io
 };
 
 /// The cost of a graph on a machine, equal to Session::cost(). Takes no memory for parameters, state and

@@ -675,6 +675,9 @@ struct SessionOptions {
   /// runs once for each of `parts` equal parts of the samples, one part per thread, so that values stay in
   /// the thread's caches; 1: for all samples at once; 0: the number that is predicted to be fastest.
   uint32_t parts = 0;
+  /// Whether times on a modelled machine include those of sending all inputs from its hosts and all outputs
+  /// to them (RunCost::host_io). Hosts themselves take and give arrays in place.
+  bool host_io = false;
 };
 
 /// An input or output of a run. The type has the rows of all replicas, and the present pattern of a sparse
@@ -702,8 +705,8 @@ struct Tensor {
 /// whole layers are placed on as few chips as it fits.
 class Session {
  public:
-  /// Throws UsageError for operations that the machine does not support, and for parts that do not divide the
-  /// samples equally.
+  /// Throws UsageError for operations that the machine does not support, for parts that do not divide the
+  /// samples equally, and for transfers to a host to which the machine has no link.
   Session(const Graph& graph, const Machine& machine, const SessionOptions& options = {});
   /// A session of another graph, such as an evaluation, on the machine of `owner`. It reads the owner's
   /// parameters of the same names: they need not be set, and follow every change. The graph must not assign

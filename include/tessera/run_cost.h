@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -83,6 +84,14 @@ struct LinkCost {
   double seconds = 0;  ///< in which the link carries them
 };
 
+/// What goes over the links to the hosts of a modelled machine in a run: all inputs at its beginning and all
+/// outputs at its end, each as one transfer with which nothing overlaps. Several hosts divide the bytes.
+struct HostIoCost {
+  uint64_t bytes_in = 0;
+  uint64_t bytes_out = 0;
+  double seconds = 0;
+};
+
 /// A way to place a network on a machine of several chips.
 struct PlacementCost {
   std::string placement;  ///< "1 of 4 chips", "2 stages on 2 chips", "4 chips as one"
@@ -104,6 +113,9 @@ struct Lifetime {
 struct RunCost {
   double seconds = 0;
   std::map<std::string, double> cycles;  ///< by phase
+  /// Transfers from and to the host, if they were asked for (SessionOptions::host_io): `seconds` has them,
+  /// and `cycles` as the phase "host"; costs of operations, chips, lanes and placements do not.
+  std::optional<HostIoCost> host_io = {};
   /// Cycles of the average tile as a fraction of those of the slowest one, over all compute sets: 1 if all
   /// tiles are equally busy. Costs that depend on data, such as spikes, count as expected.
   double balance = 0;
@@ -128,6 +140,8 @@ struct RunCost {
                                           ///< several chips
   std::vector<PlacementCost> placements;  ///< considered for a graph without stages and replicas
   std::vector<PassRecord> passes;         ///< how the program was made, in order
+
+  double seconds_without_host_io() const { return seconds - (host_io ? host_io->seconds : 0); }
 };
 
 /// Where the time of the operations goes, the kind that takes longest first: "products", "attention", …, and

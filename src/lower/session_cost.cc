@@ -231,11 +231,28 @@ std::vector<KindCost> seconds_by_kind(const RunCost& cost) {
   return kinds;
 }
 
+std::optional<HostIoCost> Session::Impl::host_io() const {
+  if (!options.host_io || is_host()) return {};
+  HostIoCost io;
+  for (const External& external : externals())
+    (external.is_input ? io.bytes_in : io.bytes_out) += type_of(external).bytes();
+  // The executable's machine is that of one replica.
+  const machine::Machine& in_use = graph.replicas() > 1 ? whole_machine : executable().machine;
+  for (const uint64_t bytes : {io.bytes_in, io.bytes_out})
+    if (bytes > 0) io.seconds += in_use.host_transfer_seconds(bytes);
+  return io;
+}
+
 RunCost Session::Impl::cost_of(const engine::Profile& profile, bool measured) const {
   const double clock = executable().machine.clock_hz;
   RunCost cost;
   cost.seconds = measured ? profile.seconds : profile.cycles.total() / clock;
   cost.cycles = by_phase(profile.cycles);
+  cost.host_io = host_io();
+  if (cost.host_io) {
+    cost.seconds += cost.host_io->seconds;
+    cost.cycles.emplace("host", cost.host_io->seconds * clock);
+  }
   cost.balance = balance_of(executable(), profile);
   OperationCosts(lowered, profile, measured, clock, cost).add(graph, lowered);
   cost.lifetimes = lifetimes_of(graph);
@@ -317,7 +334,8 @@ RunCost estimate(const Graph& graph, const Machine& machine, const EstimateOptio
   std::optional<Graph> owner;
   if (options.owner != nullptr)
     transform(owner.emplace(*options.owner), session_transforms(), machine.model());
-  const Session::Impl compiled(graph, machine.model(), {.on_chips = options.on_chips},
+  const Session::Impl compiled(graph, machine.model(),
+                               {.on_chips = options.on_chips, .host_io = options.host_io},
                                {nullptr, owner ? &*owner : nullptr}, bound::Runs::none);
   return compiled.cost(options.inputs);
 }

@@ -58,6 +58,7 @@ struct Session::Impl {
         whole_machine(machine),
         parts(std::move(divided)) {
     check_inputs();
+    check_host_link();
     const machine::Machine own = parts ? host_of(machine, 1) : machine;
     passes = transform(graph, session_transforms(), own);
     if (of.graph != nullptr) {
@@ -92,6 +93,15 @@ struct Session::Impl {
         throw UsageError(
             fmt::format("the input '{}' is sparse: make it a parameter, or call the graph as a function",
                         graph.info(id).name));
+  }
+
+  void check_host_link() const {
+    const bool has_link = whole_machine.kind == machine::Kind::host || whole_machine.has_host_link();
+    if (options.host_io && !has_link)
+      throw UsageError(
+          fmt::format("{} has no link to a host over which inputs and outputs could go: set its "
+                      "'host_link_gb_per_second', or leave out the transfers",
+                      whole_machine.name));
   }
 
   /// Makes the session for the last parts. All its parameters are this session's, or its owner's.
@@ -327,8 +337,12 @@ struct Session::Impl {
 
   /// The seconds of a run on a modelled machine; 0 on a host.
   double seconds_of(const engine::Profile& profile) const {
-    return is_host() ? 0 : program().seconds_of(profile);
+    if (is_host()) return 0;
+    const std::optional<HostIoCost> io = host_io();
+    return program().seconds_of(profile) + (io ? io->seconds : 0);
   }
+  /// The transfers of a run from and to the hosts of a modelled machine, if its time is to have them.
+  std::optional<HostIoCost> host_io() const;
   /// The cost of a run, predicted or measured.
   RunCost cost_of(const engine::Profile& profile, bool measured) const;
   /// What chips do, from what followed a run.

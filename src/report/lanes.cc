@@ -58,7 +58,7 @@ class ChipLanes {
  public:
   explicit ChipLanes(const graph::RunCost& cost)
       : lanes_(cost.lanes), drawn_(std::min(lanes_.size(), kMostLanes)), end_(lanes_[0].spans.back().end) {
-    seconds_ = cost.seconds / end_;
+    seconds_ = cost.seconds_without_host_io() / end_;
     for (const ChipLane& lane : lanes_)
       for (const ChipSpan& span : lane.spans)
         if (is_pass(span)) stages_[lane.chip].insert(span.stage);

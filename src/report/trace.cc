@@ -30,7 +30,8 @@ class TraceWriter {
   void add(size_t process, const TracedLanes& traced) {
     if (traced.cost->lanes.empty()) return;
     name("process_name", process, 0, traced.name);
-    const double seconds_a_cycle = traced.cost->seconds / traced.cost->lanes[0].spans.back().end;
+    const double seconds_a_cycle =
+        traced.cost->seconds_without_host_io() / traced.cost->lanes[0].spans.back().end;
     for (const graph::ChipLane& lane : traced.cost->lanes) {
       name("thread_name", process, kFirstChip + lane.chip, fmt::format("chip {}", lane.chip));
       for (const graph::ChipSpan& span : lane.spans) {

@@ -176,6 +176,63 @@ TEST(Estimates, OfSharedParametersAreThoseOfTheSharingSession) {
   }
 }
 
+/// What is sent from and to hosts is a phase of its own, and of several hosts each has its part.
+TEST(Estimates, HaveTransfersFromAndToHostsIfAskedFor) {
+  Classifier network(Layers::dense);
+  add_training(network.loss, {.optimizer = Sgd{}, .replicas = 2});
+  constexpr uint64_t kIn = 2 * 20 * (48 + 1) * 4 + 4;  // x and labels of two replicas, and lr
+  constexpr uint64_t kOut = 4;                         // the loss
+  for (const double hosts : {1.0, 2.0}) {
+    const Machine machine = chips(2).with("hosts", hosts);
+    const RunCost without = estimate(network.graph, machine);
+    const RunCost with = estimate(network.graph, machine, {.host_io = true});
+    EXPECT_FALSE(without.host_io);
+    EXPECT_FALSE(without.cycles.contains("host"));
+    ASSERT_TRUE(with.host_io);
+    EXPECT_EQ(with.host_io->bytes_in, kIn);
+    EXPECT_EQ(with.host_io->bytes_out, kOut);
+    EXPECT_NEAR(with.host_io->seconds, 2 * 10e-6 + static_cast<double>(kIn + kOut) / (hosts * 12.5e9), 1e-12);
+    EXPECT_NEAR(with.seconds, without.seconds + with.host_io->seconds, 1e-12);
+    EXPECT_NEAR(with.seconds_without_host_io(), without.seconds, 1e-12);
+    std::map<std::string, double> phases = with.cycles;
+    EXPECT_NEAR(phases.extract("host").mapped(), with.host_io->seconds * machine.clock_hz(), 1e-3);
+    EXPECT_EQ(phases, without.cycles);
+    expect_equal(Session(network.graph, machine, {.host_io = true}).cost(), with);
+  }
+}
+
+TEST(Estimates, OfTransfersAreWhatRunsTake) {
+  const Classifier network(Layers::dense), evaluation(Layers::dense);
+  const Machine machine = Machine::find("gc200").with("tiles", 16);
+  Session session(network.graph, machine, {.host_io = true});
+  Session sharing(evaluation.graph, session);
+  for (Session* each : {&session, &sharing}) {
+    std::map<std::string, std::vector<float>> arrays;
+    std::vector<Tensor> tensors;
+    for (const ArrayType& array : each->arrays()) {
+      arrays[array.name].resize(array.type.elements());
+      tensors.push_back({array.name, arrays[array.name].data(), {}});
+    }
+    each->run(tensors);
+    const RunCost cost = each->cost();
+    ASSERT_TRUE(cost.host_io);
+    EXPECT_NEAR(each->last_seconds(), cost.seconds, 1e-12);
+    EXPECT_NEAR(each->measure(tensors).host_io->seconds, cost.host_io->seconds, 1e-12);
+  }
+}
+
+TEST(Estimates, OfTransfersNeedALink) {
+  Graph g;
+  g.output("y", relu(g.input("x", {8, 8})));
+  const Machine gc200 = Machine::find("gc200").with("tiles", 16);
+  const Machine without = gc200.with("host_link_gb_per_second", 0);
+  EXPECT_THAT(test::error_of<UsageError>([&] { estimate(g, without, {.host_io = true}); }),
+              HasSubstr("gc200 has no link to a host over which inputs and outputs could go: set its "
+                        "'host_link_gb_per_second'"));
+  EXPECT_FALSE(estimate(g, Machine::host(2), {.host_io = true}).host_io);
+  EXPECT_EQ(estimate(g, gc200, {.host_io = true}).host_io->bytes_in, 8 * 8 * 4U);
+}
+
 /// On machines whose tiles have enough of it: 4 × 4.3 GB of parameters in each of 4 replicas, and as much
 /// again of momentum.
 TEST(Estimates, TakeNoMemoryForParameters) {
