@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -41,9 +42,9 @@ using Released = nb::call_guard<nb::gil_scoped_release>;
 
 struct BoundSession {
   BoundSession(const Graph& graph, const ChosenMachine& machine, uint32_t threads, uint64_t seed,
-               uint32_t on_chips, uint32_t parts)
+               uint32_t on_chips, uint32_t parts, bool host_io)
       : session(graph, machine.machine,
-                {.seed = seed, .threads = threads, .on_chips = on_chips, .parts = parts}),
+                {.seed = seed, .threads = threads, .on_chips = on_chips, .parts = parts, .host_io = host_io}),
         is_host(machine.machine.is_host()) {}
   BoundSession(const Graph& graph, const BoundSession& owner)
       : session(graph, owner.session), is_host(owner.is_host) {}
@@ -221,6 +222,13 @@ void bind_cost(nb::module_& m) {
   nb::class_<RunCost>(m, "RunCost", "What a run takes.")
       .def_ro("seconds", &RunCost::seconds)
       .def_ro("cycles", &RunCost::cycles)
+      .def_prop_ro("host_io",
+                   [](const RunCost& c) {
+                     using Transfers = std::tuple<uint64_t, uint64_t, double>;
+                     return c.host_io ? std::optional(Transfers(c.host_io->bytes_in, c.host_io->bytes_out,
+                                                                c.host_io->seconds))
+                                      : std::nullopt;
+                   })
       .def_ro("balance", &RunCost::balance)
       .def_ro("operations", &RunCost::operations)
       .def_ro("in_functions", &RunCost::in_functions)
@@ -301,10 +309,11 @@ void bind_session(nb::module_& m) {
   bind_cost(m);
   m.def(
       "estimate",
-      [](const Graph& graph, const ChosenMachine& machine, uint32_t on_chips) {
-        return graph::estimate(graph, machine.machine, {.on_chips = on_chips});
+      [](const Graph& graph, const ChosenMachine& machine, uint32_t on_chips, bool host_io) {
+        return graph::estimate(graph, machine.machine, {.on_chips = on_chips, .host_io = host_io});
       },
-      "graph"_a, "machine"_a, "on_chips"_a, Released(), "The cost of a graph, without a session.");
+      "graph"_a, "machine"_a, "on_chips"_a, "host_io"_a, Released(),
+      "The cost of a graph, without a session.");
   m.def(
       "is_bound_in_place",
       [](nb::object array, const std::string& dtype, const graph::Shape& shape) {
@@ -314,8 +323,8 @@ void bind_session(nb::module_& m) {
   m.def("save_graphs", &save_graphs, "path"_a, "graphs"_a, "texts"_a, "sessions"_a, Released());
   m.def("load_graphs", &load_graphs, "path"_a, Released());
   nb::class_<BoundSession>(m, "Session", "A network lowered for a machine, with its parameters.")
-      .def(nb::init<const Graph&, const ChosenMachine&, uint32_t, uint64_t, uint32_t, uint32_t>(), "graph"_a,
-           "machine"_a, "threads"_a, "seed"_a, "on_chips"_a, "parts"_a, Released())
+      .def(nb::init<const Graph&, const ChosenMachine&, uint32_t, uint64_t, uint32_t, uint32_t, bool>(),
+           "graph"_a, "machine"_a, "threads"_a, "seed"_a, "on_chips"_a, "parts"_a, "host_io"_a, Released())
       .def(nb::init<const Graph&, const BoundSession&>(), "graph"_a, "owner"_a, Released())
       .def("run", &run, "arrays"_a)
       .def("run_at", &run_at, "addresses"_a, "wide"_a = std::vector<WideInput>())

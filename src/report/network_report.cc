@@ -35,6 +35,7 @@ std::vector<KeyFigure> key_figures_of(const RunCost& cost) {
                                    base::bytes_text(cost.tile_bytes)),
                        !cost.overflow.empty()});
   }
+  if (cost.host_io) figures.push_back(host_io_figure(*cost.host_io));
   if (cost.streaming_bytes > 0)
     figures.push_back({"streaming memory", base::bytes_text(cost.streaming_bytes), "beside the chips"});
   return figures;
@@ -51,6 +52,12 @@ std::vector<const OperationCost*> by_time(const RunCost& cost) {
 }
 
 }  // namespace
+
+KeyFigure host_io_figure(const graph::HostIoCost& transfers) {
+  return {kHostTransfers, value_text(transfers.seconds, Unit::seconds),
+          fmt::format("{} from it, {} to it", base::bytes_text(transfers.bytes_in),
+                      base::bytes_text(transfers.bytes_out))};
+}
 
 Html time_chart(const RunCost& cost) {
   const std::vector<const OperationCost*> order = by_time(cost);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "report/html.h"
+#include "report/page.h"
 #include "report/table.h"
 
 namespace tessera::report {
@@ -31,6 +32,10 @@ Table kinds_table(const graph::RunCost& cost, const std::string& time);
 /// `layers` if there are some.
 std::string network_page(const graph::Graph& graph, const graph::RunCost& cost, const std::string& title,
                          const std::string& machine, const std::vector<LayerRow>& layers = {});
+
+/// What a run's transfers from and to the host take.
+inline constexpr const char* kHostTransfers = "transfers from and to the host";
+KeyFigure host_io_figure(const graph::HostIoCost& transfers);
 
 /// Charts for other pages: the operations that take longest, by phase, and the memory of each tile by
 /// purpose.

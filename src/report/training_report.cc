@@ -93,6 +93,9 @@ Html operations_of(const CostReport& r, const PhaseCosts& phase, const std::vect
     table.add({phase.operations.at(i), time_text(r, seconds), share_bar(seconds / step.seconds, 0),
                measured.empty() ? "" : value_text(measured.at(i), Unit::seconds)});
   }
+  if (step.host_io)
+    table.add({kHostTransfers, time_text(r, step.host_io->seconds),
+               share_bar(step.host_io->seconds / step.seconds, 0), ""});
   return r.modelled ? time_chart(step) + table.html() : table.html();
 }
 
@@ -164,6 +167,9 @@ Table operations_table(const CostReport& report, const PhaseCosts& phase) {
     table.add({phase.operations.at(i), time_text(report, seconds),
                fmt::format("{:.1f} %", 100 * seconds / phase.step.seconds)});
   }
+  if (const auto& transfers = phase.step.host_io)
+    table.add({kHostTransfers, time_text(report, transfers->seconds),
+               fmt::format("{:.1f} %", 100 * transfers->seconds / phase.step.seconds)});
   table.add({"step", time_text(report, phase.step.seconds), ""});
   table.add({"evaluation of a batch", time_text(report, phase.evaluation.seconds), ""});
   return table;
@@ -195,6 +201,12 @@ void add_cost_figures(std::vector<KeyFigure>& figures, const CostReport& r, doub
                            ? "of a training step"
                            : fmt::format("fullest tile {} of {}", base::bytes_text(step.fullest_tile_bytes),
                                          base::bytes_text(step.tile_bytes))});
+  }
+  for (const PhaseCosts& phase : r.phases) {
+    if (!phase.step.host_io) continue;
+    KeyFigure figure = host_io_figure(*phase.step.host_io);
+    figure.name = label_of(kHostTransfers, phase);
+    figures.push_back(std::move(figure));
   }
   figures.push_back({"parameters", count_text(r.parameters), "values that are stored"});
 }

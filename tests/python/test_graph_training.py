@@ -1,6 +1,7 @@
 """Training steps beside PyTorch's: the same losses and parameters."""
 
 import copy
+import json
 from functools import partial
 
 import numpy as np
@@ -177,6 +178,31 @@ def test_the_state_of_the_optimizer_may_lie_beside_the_chips():
     assert far.session().run(x, labels) == near.session().run(x, labels)  # on hosts it is the same
     with pytest.raises(ValueError, match="use a machine that has"):
         far.session(tessera.Machine("gc200", tiles=8, streaming_bytes=0))
+
+
+def test_times_have_transfers_from_and_to_the_host_if_asked_for():
+    graph = tg.from_torch(nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 5)), torch.randn(10, 12))
+    step = graph.training_step("cross_entropy", "sgd")
+    machine = tessera.Machine("gc200", tiles=8)
+    without, estimate = step.estimate(machine), step.estimate(machine, host_io=True)
+    assert without.host_io is None and "host" not in without.cycles and "host_io" not in json.loads(without.to_json())
+    sent, fetched, seconds = estimate.host_io
+    assert sent >= 10 * 12 * 4 + 10 * 4
+    assert fetched >= 4
+    assert seconds == pytest.approx(2 * 10e-6 + (sent + fetched) / 12.5e9)
+    assert estimate.seconds == pytest.approx(without.seconds + seconds)
+    assert estimate.cycles["host"] == pytest.approx(seconds * 1.33e9)
+    assert json.loads(estimate.to_json())["host_io"] == {"bytes_in": sent, "bytes_out": fetched, "seconds": seconds}
+    assert f"{sent:,} bytes from the host and {fetched:,} to it" in repr(estimate)
+    assert "transfers from and to the host" in estimate.page()
+    session = step.session(machine, host_io=True)
+    session.run(torch.randn(10, 12).numpy(), torch.randint(0, 5, (10,), dtype=torch.int32).numpy())
+    assert session.seconds == pytest.approx(estimate.seconds)
+    with pytest.raises(ValueError, match="has the other's host_io"):
+        graph.session(share=session, host_io=True)
+    with pytest.raises(ValueError, match="has no link to a host"):
+        step.estimate("gc200", host_io=True, host_link_gb_per_second=0)
+    assert step.estimate("host", host_io=True).host_io is None
 
 
 def test_patterns_change_between_runs_of_other_threads():

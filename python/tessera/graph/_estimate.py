@@ -29,6 +29,9 @@ class Estimate:
         self.seconds: float = cost.seconds
         #: Cycles by phase: "compute", "exchange", "sync", …
         self.cycles: dict[str, float] = cost.cycles
+        #: If they were asked for, transfers from and to the hosts of a modelled machine: (bytes of inputs, bytes of outputs,
+        #: seconds). `seconds` has them, and `cycles` as the phase "host"; all other figures leave them out.
+        self.host_io: tuple[int, int, float] | None = cost.host_io
         #: Of the cycles of the slowest tile in each compute set, the mean over all tiles: 1 if all are equally busy.
         self.balance: float = cost.balance
         #: Operations in the order in which they run: operation, value, seconds, of these conversion_seconds for operands
@@ -80,6 +83,7 @@ class Estimate:
                 "tiles": self.machine.tiles,
                 "seconds": self.seconds,
                 "cycles": self.cycles,
+                **self._of_hosts(),
                 "balance": self.balance,
                 "seconds_by_kind": self.seconds_by_kind,
                 "operations": [
@@ -106,6 +110,11 @@ class Estimate:
             },
             indent=2,
         )
+
+    def _of_hosts(self) -> dict[str, object]:
+        if self.host_io is None:
+            return {}
+        return {"host_io": dict(zip(("bytes_in", "bytes_out", "seconds"), self.host_io, strict=True))}
 
     def _of_chips(self) -> dict[str, object]:
         if not self.chips and not self.placements:
@@ -139,6 +148,9 @@ class Estimate:
         if self.overflow:
             lines.append(f"  {self.overflow}")
         lines.append(f"  {_seconds(self.seconds)}, {sum(self.cycles.values()):,.0f} cycles: {_parts(self.cycles)}")
+        if self.host_io is not None:
+            sent, fetched, seconds = self.host_io
+            lines.append(f"  of these {_seconds(seconds)} for {sent:,} bytes from the host and {fetched:,} to it")
         for placement, seconds, overflow, chosen in self.placements:
             lines.append(f"  {placement}: {overflow or _seconds(seconds)}{', chosen' if chosen else ''}")
         if not self.machine.is_host:

@@ -282,6 +282,7 @@ class Graph:
         seed: int = 0,
         on_chips: int = 0,
         parts: int = 0,
+        host_io: bool = False,
         share: Session | None = None,
     ) -> Session:
         """Lower the graph for a machine, with initial parameters by a seed.
@@ -289,7 +290,8 @@ class Graph:
         `threads` is the most threads of the host that run it; 0: the default. `on_chips` is the number of chips
         of a machine of several that work as one; 0: what is predicted to be fastest (docs/chips.md). On a host a graph whose
         samples do not depend on each other runs for `parts` equal parts of them, one on each thread; 1: for all at
-        once; 0: what is predicted to be fastest. `share` is another session, such as that of a training step, whose
+        once; 0: what is predicted to be fastest. With `host_io`, seconds on a modelled machine include sending inputs from
+        its hosts and outputs to them. `share` is another session, such as that of a training step, whose
         machine is taken, and whose parameters are read where they lie: those of an evaluation follow every change.
         """
         threads = checked_threads(threads)
@@ -302,21 +304,26 @@ class Graph:
                 raise TypeError(f"share must be a Session, not {share!r}")
             if parts:
                 raise ValueError(f"parts is {parts}; a session that shares parameters chooses its own: leave it out")
+            if host_io:
+                raise ValueError("a session that shares parameters has the other's host_io: leave it out")
             made = _tessera.Session(native, share._native)
             return Session(native, made, share.machine, _kept_inputs(self), self._truths, repr(self), share)
         chosen = machine_for(machine, threads)
-        made = _tessera.Session(native, chosen, threads, seed, on_chips, parts)
+        made = _tessera.Session(native, chosen, threads, seed, on_chips, parts, bool(host_io))
         return Session(native, made, chosen, _kept_inputs(self), self._truths, repr(self))
 
-    def estimate(self, machine: Machine | str = "gc200", *, on_chips: int = 0, **figures: float) -> Estimate:
+    def estimate(
+        self, machine: Machine | str = "gc200", *, on_chips: int = 0, host_io: bool = False, **figures: float
+    ) -> Estimate:
         """Lower the graph for a machine, without running it: what would a run cost?
 
-        `on_chips`: as many chips of a machine of several work as one; 0: what is predicted to be fastest.
+        `on_chips`: as many chips of a machine of several work as one; 0: what is predicted to be fastest. `host_io`: with
+        the time of sending inputs from the hosts of a modelled machine and outputs to them (docs/chips.md).
         `figures` change those of a modelled machine, as `tiles=2944` (docs/machines.md).
         """
         chosen = machine_for(machine, 0, figures)
         on_chips = _tessera.whole_number("on_chips", on_chips)
-        cost = _tessera.estimate(self.native, chosen, on_chips)
+        cost = _tessera.estimate(self.native, chosen, on_chips, bool(host_io))
         return Estimate(cost, self.native.copy(), chosen, repr(self).strip("<>"))
 
     def training_step(
@@ -435,10 +442,11 @@ class TrainingStep(Graph):
         seed: int = 0,
         on_chips: int = 0,
         parts: int = 0,
+        host_io: bool = False,
         share: Session | None = None,
     ) -> Session:
         session = super().session(
-            machine, threads=threads, seed=seed, on_chips=on_chips, parts=parts, share=share
+            machine, threads=threads, seed=seed, on_chips=on_chips, parts=parts, host_io=host_io, share=share
         )
         session.lr, session.schedule = self.lr, self.schedule
         return session
