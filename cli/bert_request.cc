@@ -115,6 +115,7 @@ void add_bert_options(CLI::App& command, BertRequest& r) {
   add_optimizer_options(command, r.settings, "default: lamb");
   add_run_options(command, r,
                   "Write a checkpoint after each evaluation, and when interrupted (.safetensors)");
+  add_host_io_option(command, r.settings.host_io);
   command.add_option("--init", r.init, "Begin with the parameters of this .safetensors file or folder");
   command.add_option("--save", r.save,
                      "Write the trained parameters with Hugging Face's names (.safetensors)");

@@ -26,6 +26,11 @@ void complain(std::string_view message) {
   std::fputs(line.c_str(), stderr);
 }
 
+nlohmann::ordered_json host_io_json(const graph::HostIoCost& transfers) {
+  return {
+      {"bytes_in", transfers.bytes_in}, {"bytes_out", transfers.bytes_out}, {"seconds", transfers.seconds}};
+}
+
 std::string json_text(const nlohmann::ordered_json& results, int indent) {
   return results.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

@@ -36,6 +36,7 @@ struct RunFlags {
   std::string machine = "host";
   std::string report;
   bool measure = false;
+  bool host_io = false;
   CommonOptions common;
 };
 
@@ -88,7 +89,8 @@ double seconds_of(ModelArrays& arrays, graph::Session& session) {
 Run run_model(const RunFlags& options, const Machine& machine) {
   Run run{import(options.model, options.common.threads), {}, 0, 0, {}};
   require_outputs(run.model, saved_files(options));
-  graph::Session session(run.model.graph, machine, {.threads = options.common.threads});
+  graph::Session session(run.model.graph, machine,
+                         {.threads = options.common.threads, .host_io = options.host_io});
   run.cost = session.cost();
   run.predicted = run.cost.seconds;
   if (!session.fits()) throw Error(fmt::format("{}: {}", machine.name(), run.cost.overflow));
@@ -149,6 +151,8 @@ void print(const Run& run, const RunFlags& options, const Machine& machine) {
   for (const std::string& note : run.model.notes) fmt::print("note: {}\n", note);
   fmt::print("{}: {}, predicted {}; {} of memory\n", machine.name(), seconds_text(run.seconds),
              seconds_text(run.predicted), base::bytes_text(run.cost.total_bytes));
+  if (const auto& transfers = run.cost.host_io)
+    fmt::print("of these, {}: {}\n", report::kHostTransfers, seconds_text(transfers->seconds));
 }
 
 ordered_json json_of(const Run& run, const RunFlags& options, const Machine& machine) {
@@ -182,18 +186,20 @@ ordered_json json_of(const Run& run, const RunFlags& options, const Machine& mac
           {{"operation", each.operation}, {"result", each.value}, {"seconds", each.seconds}});
   ordered_json kinds = ordered_json::object();
   for (const graph::KindCost& each : graph::seconds_by_kind(run.cost)) kinds[each.kind] = each.seconds;
-  return {{"schema", 1},
-          {"command", "run"},
-          {"model", options.model.path},
-          {"machine", machine.name()},
-          {"seconds", run.seconds},
-          {"predicted_seconds", run.predicted},
-          {"seconds_by_kind", kinds},
-          {"bytes", run.cost.total_bytes},
-          {"notes", run.model.notes},
-          {"layers", layers},
-          {"operations", operations},
-          {"results", outputs}};
+  ordered_json json = {{"schema", 1},
+                       {"command", "run"},
+                       {"model", options.model.path},
+                       {"machine", machine.name()},
+                       {"seconds", run.seconds},
+                       {"predicted_seconds", run.predicted},
+                       {"seconds_by_kind", kinds},
+                       {"bytes", run.cost.total_bytes},
+                       {"notes", run.model.notes},
+                       {"layers", layers},
+                       {"operations", operations},
+                       {"results", outputs}};
+  if (run.cost.host_io) json["host_io"] = host_io_json(*run.cost.host_io);
+  return json;
 }
 
 void write_files(const Run& run, const RunFlags& options, const Machine& machine) {
@@ -215,6 +221,8 @@ int run(const RunFlags& options) {
   }
   saved_files(options);
   const Machine machine = Machine::find(options.machine, options.common.threads);
+  if (options.host_io && machine.is_host())
+    throw UsageError("--host-io is for a modelled --machine; add that, or leave it out");
   const Run result = run_model(options, machine);
   if (options.common.json)
     fmt::print("{}\n", json_text(json_of(result, options, machine)));
@@ -234,6 +242,8 @@ Command add_run_command(CLI::App& app) {
   command.add_option("--machine", options->machine, machine_names() + ", or a machine's .toml file");
   command.add_flag("--measure", options->measure,
                    "Show where the time of a run goes, operation by operation");
+  command.add_flag("--host-io", options->host_io,
+                   "Let times on a modelled machine include sending inputs from its host and outputs to it");
   command.add_option("--report", options->report, "Write a page: layers, time, memory and graph (.html)");
   add_common_options(command, options->common);
   command.footer(

@@ -65,6 +65,11 @@ void add_run_options(CLI::App& command, RunOptions& r, const std::string& checkp
   command.add_option("--report", r.report, "Write a page with losses, memory and time (.html)");
 }
 
+void add_host_io_option(CLI::App& command, bool& host_io) {
+  command.add_flag("--host-io", host_io,
+                   "Let times on a modelled machine include sending inputs from its host and outputs to it");
+}
+
 void refuse_unless(const CLI::App& command, bool holds, std::initializer_list<const char*> options,
                    const char* what) {
   for (const char* option : options)
@@ -86,6 +91,7 @@ void check_optimizer_options(const LearningSettings& s, const CLI::App& command)
 
 void check_run_options(const RunOptions& r, const CLI::App& command) {
   refuse_unless(command, r.machine == "host", {"--tiles"}, "--machine host");
+  refuse_unless(command, r.machine != "host", {"--host-io"}, "a modelled --machine");
   refuse_unless(command, !r.checkpoint.empty(), {"--resume"}, "--checkpoint FILE");
   refuse_unless(command, r.resume, {"--allow-different-bits"}, "--resume");
   if (!r.print.empty() && r.json) throw UsageError("--print is for people; leave out it or --json");

@@ -35,6 +35,7 @@ ordered_json json_of(const CostReport& r, const graph::RunCost& cost) {
   if (r.modelled) {
     json["cycles"] = cycles_of(r, cost.seconds);
     json["phases"] = cost.cycles;
+    if (cost.host_io) json["host_io"] = host_io_json(*cost.host_io);
     json["tile_bytes"] = cost.tile_bytes;
     json["fullest_tile_bytes"] = cost.fullest_tile_bytes;
     if (cost.streaming_bytes > 0) json["streaming_bytes"] = cost.streaming_bytes;

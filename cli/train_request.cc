@@ -158,6 +158,7 @@ void add_train_options(CLI::App& command, TrainRequest& request) {
   add_run_options(command, request,
                   "Write a checkpoint after each epoch, and when interrupted (.safetensors); of several "
                   "trainings one each, with batch and seed in its name");
+  add_host_io_option(command, request.settings.host_io);
   add_spiking_options(command, request);
 }
 

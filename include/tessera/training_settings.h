@@ -65,6 +65,8 @@ struct LearningSettings {
   uint32_t epochs = 15;
   uint64_t seed = 0;
   double validation = 0.15;  ///< fraction of the samples for training
+  /// See graph::SessionOptions::host_io. Training is the same, so checkpoints do not depend on it.
+  bool host_io = false;
 
   /// Learning rate of a step, counted from 0, in a training of `steps` steps.
   double lr_of(uint64_t step, uint64_t steps) const;

@@ -21,11 +21,13 @@ namespace train {
 
 std::pair<graph::RunCost, graph::RunCost> estimate_both(const graph::Graph& training,
                                                         const graph::Graph& evaluation,
-                                                        const Machine& machine, uint32_t threads) {
+                                                        const Machine& machine, uint32_t threads,
+                                                        bool host_io) {
   const bool alone = (threads == 0 ? default_threads() : threads) == 1;
-  auto evaluated = std::async(alone ? std::launch::deferred : std::launch::async,
-                              [&] { return graph::estimate(evaluation, machine, {.owner = &training}); });
-  graph::RunCost step = graph::estimate(training, machine);
+  auto evaluated = std::async(alone ? std::launch::deferred : std::launch::async, [&] {
+    return graph::estimate(evaluation, machine, {.owner = &training, .host_io = host_io});
+  });
+  graph::RunCost step = graph::estimate(training, machine, {.host_io = host_io});
   return {std::move(step), evaluated.get()};
 }
 
@@ -88,12 +90,14 @@ TrainerImpl::TrainerImpl(Trainable of, Machine place, uint32_t most_threads, boo
                what.settings.epochs * (division.training.size() / what.settings.batch)},
       logits(size_t{std::max(what.settings.batch, what.evaluation_rows)} * what.classes) {
   if (only_estimates) {
-    auto [step, evaluated] = estimate_both(what.training, what.evaluation, machine, threads);
+    auto [step, evaluated] =
+        estimate_both(what.training, what.evaluation, machine, threads, what.settings.host_io);
     estimated_ = Estimated{what.training, std::move(step), std::move(evaluated)};
     transform(estimated_->graph, graph::session_transforms(), machine.model());
     return;
   }
-  graph::Session trained(what.training, machine, {.seed = what.settings.seed, .threads = threads});
+  graph::Session trained(what.training, machine,
+                         {.seed = what.settings.seed, .threads = threads, .host_io = what.settings.host_io});
   graph::Session evaluation(what.evaluation, trained);
   sessions_.emplace(std::move(trained), std::move(evaluation));
 }

@@ -102,6 +102,20 @@ TEST_F(OnnxTest, RunsOnModelledMachines) {
   for (const char* part : {"conv.weight", "conversions of layouts"}) EXPECT_TRUE(says(page, part));
 }
 
+TEST_F(OnnxTest, TimesHaveTransfersFromAndToTheHostIfAskedFor) {
+  const std::string on_tiles = fmt::format("run '{}' --shape a=2 --machine gc200", model(network()));
+  const auto without = json_of(run(on_tiles + " --json")),
+             with = json_of(run(on_tiles + " --host-io --json"));
+  EXPECT_FALSE(without.contains("host_io"));
+  const double seconds = with["host_io"]["seconds"].get<double>();
+  EXPECT_GT(seconds, 2 * 10e-6);
+  for (const char* time : {"seconds", "predicted_seconds"})
+    EXPECT_NEAR(with[time].get<double>(), without[time].get<double>() + seconds, 1e-12) << time;
+  EXPECT_TRUE(says(run(on_tiles + " --host-io").out, "of these, transfers from and to the host: "));
+  expect_refused(run(fmt::format("run '{}' --shape a=2 --host-io", model(network()))),
+                 "--host-io is for a modelled --machine");
+}
+
 TEST_F(OnnxTest, RunsWithItsOptions) {
   const std::string network_file = model(network()), page = path("run.html"),
                     machine = file("own.toml", "like = \"gc200\"\ntiles = 16\n");

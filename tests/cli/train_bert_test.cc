@@ -83,6 +83,26 @@ TEST_F(TrainBertCliTest, TrainsReplicasOnChips) {
                  "micro-batches of 4 packs cannot be divided among 3 replicas equally");
 }
 
+/// Micro-batches of all replicas are sent, and several hosts share them.
+TEST_F(TrainBertCliTest, TimesHaveTransfersFromAndToHosts) {
+  const auto step = [&](const std::string& machine, const std::string& more) {
+    const std::string chips = file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 64\n" + machine);
+    return results_of(run(
+        fmt::format("train bert --documents 60 --vocabulary 100 --length 16 --batch 4 --replicas 2 --steps 2 "
+                    "--micro-batches 2 --estimate --json --machine {} {}",
+                    chips, more)))[0]["phases"][0]["step"];
+  };
+  const std::string room = "tile_bytes = 8000000\n", two = room + "hosts = 2\n";
+  const json without = step(room, ""), one = step(room, "--host-io"), both = step(two, "--host-io");
+  EXPECT_EQ(without.count("host_io"), 0U);
+  EXPECT_GE(one["host_io"]["bytes_in"], 4 * 4 * 16 * 4);  // four arrays of ids, u32
+  EXPECT_EQ(one["host_io"]["bytes_in"], both["host_io"]["bytes_in"]);
+  const auto transfers = [](const json& of) { return of["host_io"]["seconds"].get<double>() - 2 * 10e-6; };
+  EXPECT_NEAR(transfers(one), 2 * transfers(both), 1e-12);
+  EXPECT_NEAR(one["seconds"].get<double>() - without["seconds"].get<double>(),
+              one["host_io"]["seconds"].get<double>(), 1e-12);
+}
+
 /// Options in a file count unless the command line has them.
 TEST_F(TrainBertCliTest, TakesOptionsFromAFile) {
   const std::string sizes = "documents = 60\nvocabulary = 100\nlength = 16\nbatch = 4\nsteps = 2\n";

@@ -232,6 +232,32 @@ TEST_F(TrainCliTest, AnEstimateOfATiledMachineIsWhatItTakes) {
     EXPECT_TRUE(says(text.out, part));
 }
 
+TEST_F(TrainCliTest, TimesHaveTransfersFromAndToTheHostIfAskedFor) {
+  const json without = train("--machine bow --estimate");
+  const json with = train("--machine bow --estimate --host-io"), done = train("--machine bow --host-io");
+  for (const char* part : {"step", "evaluation"}) {
+    EXPECT_FALSE(without[part].contains("host_io"));
+    EXPECT_FALSE(without[part]["phases"].contains("host"));
+    const json& transfers = with[part]["host_io"];
+    EXPECT_GE(transfers["bytes_in"], 50 * 64 * 4);
+    EXPECT_GE(transfers["bytes_out"], 50 * 10 * 4);
+    const double seconds = transfers["seconds"].get<double>();
+    EXPECT_GT(seconds, 2 * 10e-6);
+    EXPECT_NEAR(with[part]["seconds"].get<double>(), without[part]["seconds"].get<double>() + seconds, 1e-12);
+    EXPECT_NEAR(with[part]["phases"]["host"].get<double>(), seconds * 1.85e9, 1);
+  }
+  EXPECT_EQ(with["step"]["cycles"], done["step_cycles"]);
+  EXPECT_EQ(with["evaluation"]["cycles"], done["evaluation_cycles"]);
+  EXPECT_EQ(with["settings"], without["settings"]);
+  EXPECT_GT(with["predicted_seconds"], without["predicted_seconds"]);
+  const std::string page = path("page.html");
+  const Outcome text = run(fmt::format("{} --machine bow --estimate --host-io --report '{}'", kSmall, page));
+  EXPECT_TRUE(says(text.out, "transfers from and to the host"));
+  EXPECT_TRUE(says(MarkupReader::read(content_of(page)).whole_text(), "transfers from and to the host"));
+  expect_refused(run("train --layers 64,32,10 --estimate --host-io"),
+                 "--host-io is for a modelled --machine");
+}
+
 TEST_F(TrainCliTest, SaysWhatDoesNotFit) {
   std::string machine = content_of(std::string(TESSERA_MACHINES) + "/gc2.toml");
   const size_t tiles = machine.find("\ntiles = ") + 1;

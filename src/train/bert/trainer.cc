@@ -109,7 +109,8 @@ void BertTrainerImpl::estimate(size_t number) {
     return;
   }
   const graph::Graph training = training_graph_of(phase), evaluation = evaluation_graph_of(phase);
-  std::tie(phase.step, phase.evaluation) = estimate_both(training, evaluation, machine, threads);
+  std::tie(phase.step, phase.evaluation) =
+      estimate_both(training, evaluation, machine, threads, settings.host_io);
   phase.graph = training;
   transform(*phase.graph, graph::session_transforms(), machine.model());
 }
@@ -154,7 +155,8 @@ graph::Graph BertTrainerImpl::evaluation_graph_of(const Phase& phase) const {
 
 BertTrainerImpl::Sessions BertTrainerImpl::sessions_of(size_t number) const {
   const Phase& phase = phases[number];
-  graph::Session trained(training_graph_of(phase), machine, {.seed = settings.seed, .threads = threads});
+  graph::Session trained(training_graph_of(phase), machine,
+                         {.seed = settings.seed, .threads = threads, .host_io = settings.host_io});
   graph::Session evaluation(evaluation_graph_of(phase), trained);
   return {number, std::move(trained), std::move(evaluation)};
 }
