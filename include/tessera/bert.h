@@ -68,6 +68,12 @@ struct BertOptions {
   /// embeddings too. The prediction of masked tokens, which shares their table, is a stage after the last
   /// layer's, on the chips of stage 0.
   std::vector<uint32_t> layer_stages = {};
+  /// The stage of the feed-forward part of each layer, where layer_stages has that of its attention; empty:
+  /// layers are whole. Parts on different stages are functions of their own, which draw other dropout masks.
+  std::vector<uint32_t> feed_forward_stages = {};
+  /// Whether the prediction of masked tokens is in the last layer's stage, which then lies on the chips of
+  /// stage 0, instead of a stage of its own.
+  bool head_with_last_layer = false;
   bool recompute_layers = false;  ///< see Call::recompute
   bool dynamic = false;           ///< whether these patterns may change, with room for as many blocks
 };

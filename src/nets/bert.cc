@@ -30,17 +30,28 @@ void require_size(bool fits, std::string_view what, uint64_t size, std::string_v
 
 void check_stages(const BertConfig& config, const BertOptions& options) {
   const std::vector<uint32_t>& stages = options.layer_stages;
+  const std::vector<uint32_t>& feed_forward = options.feed_forward_stages;
+  if (stages.empty() && (!feed_forward.empty() || options.head_with_last_layer))
+    throw UsageError("BERT: parts of layers or the head share stages with layers, and layers have none");
   if (stages.empty()) return;
   if (options.dynamic)
     throw UsageError(
         "BERT: layers whose patterns may change are no functions, and have no stages: leave out one");
   require_size(stages.size() == config.num_hidden_layers, "the number of layers with a stage", stages.size(),
                fmt::format("that of the layers, {}", config.num_hidden_layers));
+  require_size(feed_forward.empty() || feed_forward.size() == stages.size(),
+               "the number of feed-forward parts with a stage", feed_forward.size(),
+               fmt::format("that of the layers, {}", stages.size()));
   uint32_t before = 0;
-  for (const uint32_t stage : stages) {
-    require_size(stage == before || stage == before + 1, "the stage of a layer", stage,
-                 fmt::format("that of the layer before or the next one, {} or {}", before, before + 1));
+  const auto follow = [&](uint32_t stage, std::string_view what) {
+    require_size(stage == before || stage == before + 1, fmt::format("the stage of a {}", what), stage,
+                 fmt::format("that of the {} before or the next one, {} or {}",
+                             feed_forward.empty() ? "layer" : "part", before, before + 1));
     before = stage;
+  };
+  for (size_t i = 0; i < stages.size(); ++i) {
+    follow(stages[i], "layer");
+    if (!feed_forward.empty()) follow(feed_forward[i], "feed-forward part");
   }
 }
 
@@ -89,6 +100,12 @@ constexpr LayerParameter kLayer[] = {
     {"output.LayerNorm.bias"},
 };
 
+/// Of these, the first ones are of attention, the others of the feed-forward part.
+constexpr size_t kAttentionParameters = 10;
+
+/// What of a layer a function computes.
+enum class Part : uint8_t { whole, attention, feed_forward };
+
 /// Hidden values in a training step; without one they stay.
 Value drop_out(Value x, const BertConfig& config, std::optional<Value> step, uint64_t seed) {
   return step && config.hidden_dropout_prob > 0 ? dropout(x, config.hidden_dropout_prob, *step, seed) : x;
@@ -97,20 +114,28 @@ Value drop_out(Value x, const BertConfig& config, std::optional<Value> step, uin
 /// A layer of the encoder, on values of any graph.
 class EncoderLayer {
  public:
-  EncoderLayer(const BertConfig& config, uint64_t seed, std::vector<Value> parameters, Value sequence_ids,
-               std::optional<Value> step)
+  /// With the parameters of the part that is computed; the feed-forward part takes no ids.
+  EncoderLayer(const BertConfig& config, uint64_t seed, std::vector<Value> parameters,
+               std::optional<Value> sequence_ids, std::optional<Value> step)
       : config_(config), seed_(seed), parameters_(std::move(parameters)), ids_(sequence_ids), step_(step) {}
 
-  Value of(Value x) {
+  Value of(Value x, Part part) {
+    if (part != Part::feed_forward) x = attended(x);
+    return part == Part::attention ? x : fed_forward(x);
+  }
+
+ private:
+  Value attended(Value x) {
     const Value q = product(x), k = product(x), v = product(x);
     Attention how{.heads = config_.num_attention_heads, .query_ids = ids_, .key_ids = ids_, .seed = seed_};
     if (step_) how.dropout = config_.attention_probs_dropout_prob, how.step = step_;
-    x = normalised(x + dropped(product(attention(q, k, v, how))));
+    return normalised(x + dropped(product(attention(q, k, v, how))));
+  }
+  Value fed_forward(Value x) {
     const Value wide = gelu(product(x));
     return normalised(x + dropped(product(wide)));
   }
 
- private:
   Value next() { return parameters_.at(next_++); }
   Value product(Value x) {
     const Value weight = next();
@@ -126,8 +151,7 @@ class EncoderLayer {
   uint64_t seed_;
   std::vector<Value> parameters_;
   size_t next_ = 0;
-  Value ids_;
-  std::optional<Value> step_;
+  std::optional<Value> ids_, step_;
 };
 
 /// Each prediction's fraction of the average to which it belongs, 0 where there is none.
@@ -212,8 +236,10 @@ class BertBuilder {
   }
 
   std::optional<uint32_t> head_stage() const {
-    if (options_.layer_stages.empty() || options_.layer_stages.back() == 0) return {};
-    return options_.layer_stages.back() + 1;
+    const auto& stages =
+        options_.feed_forward_stages.empty() ? options_.layer_stages : options_.feed_forward_stages;
+    if (stages.empty() || stages.back() == 0) return {};
+    return options_.head_with_last_layer ? stages.back() : stages.back() + 1;
   }
 
   /// The head's stage lies where the embeddings are.
@@ -224,34 +250,50 @@ class BertBuilder {
     graph_.place_stages(std::move(places));
   }
 
-  /// Layers whose parameters have the same types are one function.
   Value layer(Value x, uint32_t number) {
     const std::vector<Value> parameters = parameters_of_layer(fmt::format("bert.encoder.layer.{}.", number));
     if (options_.dynamic)
-      return EncoderLayer(config_, options_.seed, parameters, *sequence_ids_, options_.step).of(x);
+      return EncoderLayer(config_, options_.seed, parameters, sequence_ids_, options_.step)
+          .of(x, Part::whole);
+    std::optional<uint32_t> stage, feed_forward;
+    if (!options_.layer_stages.empty()) stage = feed_forward = options_.layer_stages[number];
+    if (!options_.feed_forward_stages.empty()) feed_forward = options_.feed_forward_stages[number];
+    if (stage == feed_forward) return call(Part::whole, x, parameters, stage);
+    const auto second = parameters.begin() + kAttentionParameters;
+    x = call(Part::attention, x, {parameters.begin(), second}, stage);
+    return call(Part::feed_forward, x, {second, parameters.end()}, feed_forward);
+  }
+
+  /// Parts of layers whose parameters have the same types are one function.
+  Value call(Part part, Value x, const std::vector<Value>& parameters, std::optional<uint32_t> stage) {
     std::vector<TensorType> types;
     for (const Value& parameter : parameters) types.push_back(parameter.type());
     auto known = std::ranges::find(functions_, types, &Function::types);
     if (known == functions_.end())
-      known = functions_.insert(known, {types, function_of(types, x.type(), sequence_ids_->type())});
-    std::vector<Value> given = {x, *sequence_ids_};
-    if (options_.step) given.push_back(*options_.step);
+      known = functions_.insert(known, {types, function_of(part, types, x.type())});
+    std::vector<Value> given = {x};
+    if (part != Part::feed_forward) given.push_back(*sequence_ids_);
+    if (draws(part)) given.push_back(*options_.step);
     given.insert(given.end(), parameters.begin(), parameters.end());
-    Call how{.recompute = options_.recompute_layers};
-    if (!options_.layer_stages.empty()) how.stage = options_.layer_stages[number];
-    return graph_.call(known->graph, given, how)[0];
+    return graph_.call(known->graph, given, {.stage = stage, .recompute = options_.recompute_layers})[0];
   }
 
-  std::shared_ptr<const Graph> function_of(const std::vector<TensorType>& types, const TensorType& x,
-                                           const TensorType& ids) const {
+  bool draws(Part part) const {
+    return options_.step && (part != Part::feed_forward || config_.hidden_dropout_prob > 0);
+  }
+
+  std::shared_ptr<const Graph> function_of(Part part, const std::vector<TensorType>& types,
+                                           const TensorType& x) const {
     auto function = std::make_shared<Graph>();
-    const Value in = function->input("x", x), sequences = function->input("sequence_ids", ids);
-    std::optional<Value> step;
-    if (options_.step) step = function->input("step", {}, Type::u32);
+    const Value in = function->input("x", x);
+    std::optional<Value> sequences, step;
+    if (part != Part::feed_forward) sequences = function->input("sequence_ids", sequence_ids_->type());
+    if (draws(part)) step = function->input("step", {}, Type::u32);
+    const size_t first = part == Part::feed_forward ? kAttentionParameters : 0;
     std::vector<Value> parameters;
     for (size_t i = 0; i < types.size(); ++i)
-      parameters.push_back(function->input(std::string(kLayer[i].name), types[i]));
-    function->output("y", EncoderLayer(config_, options_.seed, parameters, sequences, step).of(in));
+      parameters.push_back(function->input(std::string(kLayer[first + i].name), types[i]));
+    function->output("y", EncoderLayer(config_, options_.seed, parameters, sequences, step).of(in, part));
     return function;
   }
 
@@ -377,7 +419,7 @@ class BertBuilder {
   const BertBatch& batch_;
   const BertOptions& options_;
   std::optional<Value> words_, sequence_ids_;
-  std::vector<Function> functions_;  ///< of layers
+  std::vector<Function> functions_;  ///< of layers and their parts
   size_t used_patterns_ = 0;
 };
 

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <tessera/bert.h>
 
+#include <algorithm>
+
 #include "networks.h"
 #include "sparse/generate.h"
 #include "support/error_of.h"
@@ -299,6 +301,71 @@ TEST(Bert, SlicesOfTheHeadGiveTheSame) {
   expect_near(results_of(packed(), {.head_slices = 3}), expected, 1e-10, 1e-2);
 }
 
+/// Feed-forward parts one stage after their attention, beside the head, and with all layers behind a stage of
+/// embeddings alone.
+const std::vector<BertOptions>& divided_layers() {
+  static const std::vector<BertOptions> all = {
+      {.layer_stages = {0, 1}, .feed_forward_stages = {1, 1}},
+      {.layer_stages = {0, 1}, .feed_forward_stages = {0, 2}, .head_with_last_layer = true},
+      {.layer_stages = {1, 1}, .feed_forward_stages = {1, 2}, .head_with_last_layer = true},
+      {.layer_stages = {0, 1}, .head_with_last_layer = true},
+  };
+  return all;
+}
+
+TEST(Bert, LayersInPartsGiveTheSame) {
+  const WideArrays expected = results_of(packed(), {});
+  for (const BertOptions& options : divided_layers())
+    expect_near(results_of(packed(), options), expected, 1e-12, 1e-2);
+}
+
+/// A layer whose parts share a stage stays one function.
+TEST(Bert, OnlyPartsOnDifferentStagesAreApart) {
+  for (const BertOptions& options : divided_layers()) {
+    const Network network(kPack, options);
+    const std::vector<Node>& nodes = network.graph.nodes();
+    // The layers, one more for the one in parts, and the loop of the head.
+    EXPECT_EQ(std::ranges::count_if(nodes, [](const Node& node) { return node.body != nullptr; }),
+              options.feed_forward_stages.empty() ? 3 : 4);
+  }
+  const Network alike(kPack, {.layer_stages = {0, 1}, .feed_forward_stages = {0, 1}});
+  EXPECT_EQ(alike.graph.stage_places(), (std::vector<uint32_t>{0, 1, 0}));
+  const Network beside(kPack, divided_layers()[1]);
+  EXPECT_EQ(beside.graph.stage_places(), (std::vector<uint32_t>{0, 1, 0}));
+}
+
+TEST(Bert, LayersInPartsTrainInPipelines) {
+  const Machine machine = Machine::find("m2000").with("chips", 2).with("tiles", 24);
+  constexpr uint32_t kMicroBatches = 2;
+  for (const size_t number : {0U, 1U, 2U})
+    for (const bool drops : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}, dropout {}", number, drops));
+      PackedBatch batch({{0, 1}, {3, 2}}, kPack);
+      BertBatch own = batch.sizes;
+      own.packs /= kMicroBatches;
+      Graph graph;
+      BertOptions options = divided_layers()[number];
+      options.recompute_layers = drops;
+      if (drops) options.step = graph.input("step", {}, Type::u32);
+      const Bert bert = bert_for_pretraining(graph, kConfig, own, options);
+      graph.output("loss", bert.loss);
+      add_training(bert.loss, {.optimizer = Sgd{.momentum = 0.9},
+                               .micro_batches = kMicroBatches,
+                               .pipeline = {PipelineKind::one_forward_one_backward}});
+      Session session(graph, machine);
+      WideArrays state = state_of(graph);
+      for (auto& [name, values] : widened(session.state())) state.try_emplace(name, values);
+      session.set_state(narrowed(state));
+      batch.arrays["lr"] = {0.05};
+      batch.arrays["step"].assign(kMicroBatches, 1);
+      const double expected = evaluate(graph, batch.arrays, state).at("loss")[0];
+      TypedArrays arrays(session, batch.arrays);
+      session.run(arrays.tensors());
+      EXPECT_NEAR(arrays.floats("loss")[0], expected, 2e-5 * expected);
+      expect_near(session.state(), state, 2e-3, 1e-2);
+    }
+}
+
 TEST(Bert, TakesSparseWeights) {
   const std::string name = "bert.encoder.layer.1.intermediate.dense.weight";
   const Pattern pattern = sparse::generate_pattern({PatternKind::random, 48, 24, 0.5, 4, 3});
@@ -370,6 +437,14 @@ TEST(Bert, RefusesWhatDoesNotFit) {
   refuses("1 to its tokens, 8", kConfig, {.tokens = 8, .sequences = 0});
   refuses("the number of predictions in a pack is 9", kConfig, {.tokens = 8, .predictions = 9});
   refuses("head_slices is 5", kConfig, kPack, {.head_slices = 5});
+  refuses("the stage of a layer is 2; it must be that of the layer before or the next one, 0 or 1", kConfig,
+          kPack, {.layer_stages = {0, 2}});
+  refuses("the stage of a feed-forward part is 0; it must be that of the part before or the next one, 1 or 2",
+          kConfig, kPack, {.layer_stages = {0, 1}, .feed_forward_stages = {0, 0}});
+  refuses("the number of feed-forward parts with a stage is 1; it must be that of the layers, 2", kConfig,
+          kPack, {.layer_stages = {0, 1}, .feed_forward_stages = {1}});
+  refuses("and layers have none", kConfig, kPack, {.feed_forward_stages = {0, 1}});
+  refuses("and layers have none", kConfig, kPack, {.head_with_last_layer = true});
   const Pattern pattern = sparse::generate_pattern({PatternKind::random, 48, 24, 0.5, 4, 3});
   refuses("the weight is 24 × 24", kConfig, kPack,
           {.patterns = {{"bert.encoder.layer.0.attention.self.query.weight", pattern}}});
