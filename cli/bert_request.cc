@@ -4,6 +4,7 @@
 #include <tessera/error.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,38 @@ namespace tessera::cli {
 namespace {
 
 constexpr uint32_t kMostDocuments = 10'000'000;
+
+/// "4", or "4/3": attention parts and feed-forward parts.
+StageLayers parse_layers(const std::string& option, const std::string& text) {
+  const std::vector<std::string> parts = parse_names(text, '/');
+  if (parts.size() > 2)
+    throw UsageError(
+        fmt::format("{} takes layers, such as 4, or attention and feed-forward parts, such as 4/3; '{}' is "
+                    "neither",
+                    option, text));
+  return {parse_count(option, parts.front()), parse_count(option, parts.back())};
+}
+
+void add_stage_options(CLI::App& command, BertRequest& r) {
+  command.add_option_function<std::string>(
+      "--stages",
+      [&r](const std::string& text) {
+        const std::vector<std::string> items = parse_names(text);
+        r.stages = static_cast<uint32_t>(items.size());
+        r.stage_layers.clear();
+        if (items.size() == 1) r.stages = parse_count("--stages", text, 1);
+        if (items.size() > 1)
+          for (const std::string& item : items) r.stage_layers.push_back(parse_layers("--stages", item));
+      },
+      "Stages of layers, each on chips of its own: their number, or the layers of each, such as 3,7,7,7, or "
+      "where the two parts of a layer are apart, their attention and feed-forward parts, such as 3,4/3,3/4 "
+      "(default: 1)");
+  add(
+      command, "--head-layers", r.head_layers,
+      [](const std::string& text) { return parse_layers("--head-layers", text); },
+      "Further layers, the last ones, or their parts, that lie with the prediction of masked tokens on the "
+      "chips of the embeddings (default: 0)");
+}
 
 void add_model_options(CLI::App& command, BertRequest& r) {
   command.add_option("--size", r.size, "tiny (default), mini, small, medium, base or large");
@@ -56,10 +89,7 @@ void add_text_options(CLI::App& command, BertRequest& r) {
              1);
   add_count(command, "--micro-batches", r.settings.micro_batches,
             "Parts into which a batch is divided to take less memory (default: 1)");
-  add_counts(
-      command, "--stages", r.stages,
-      "Stages of layers, each on chips of its own: their number, or the layers of each, such as 3,7,7,7 "
-      "(default: 1)");
+  add_stage_options(command, r);
   add_choice<graph::PipelineKind>(
       command, "--pipeline", r.settings.pipeline,
       {graph::PipelineKind::sequential, graph::PipelineKind::grouped, graph::PipelineKind::interleaved,
@@ -132,8 +162,9 @@ void check(const BertRequest& r, const CLI::App& command) {
   check_optimizer_options(r.settings, command);
   check_run_options(r, command);
   refuse_unless(command, r.settings.packed, {"--max-per-pack"}, "--pack optimal");
-  refuse_unless(command, (r.stages.size() > 1 || r.stages[0] > 1) && r.machine != "host", {"--trace"},
+  refuse_unless(command, r.stages > 1 && r.machine != "host", {"--trace"},
                 "--stages of more than one on a machine of several chips");
+  refuse_unless(command, !r.stage_layers.empty(), {"--head-layers"}, "--stages with the layers of each");
   for (const auto& [option, items] : {std::pair("--batch", r.batches), {"--steps", r.steps}})
     if (items.size() > 1 && items.size() != r.lengths.size())
       throw UsageError(fmt::format("{} has {} items; give one, or one for each of the {} lengths", option,
@@ -160,8 +191,15 @@ PretrainingSettings settings_of(const BertRequest& r) {
   PretrainingSettings s = r.settings;
   s.config = graph::BertConfig::named(r.size);
   if (r.dropout) s.config.hidden_dropout_prob = s.config.attention_probs_dropout_prob = *r.dropout;
-  s.stages = r.stages.size() == 1 ? r.stages[0] : static_cast<uint32_t>(r.stages.size());
-  if (r.stages.size() > 1) s.stage_layers = r.stages;
+  s.stages = r.stages;
+  const bool is_whole =
+      std::ranges::all_of(r.stage_layers, &StageLayers::is_whole) && r.head_layers.is_whole();
+  for (const StageLayers& layers : r.stage_layers) {
+    s.stage_layers.push_back(layers.attention);
+    if (!is_whole) s.stage_feed_forwards.push_back(layers.feed_forward);
+  }
+  s.head_layers = r.head_layers.attention;
+  if (!is_whole) s.head_feed_forwards = r.head_layers.feed_forward;
   s.phases.clear();
   for (size_t i = 0; i < r.lengths.size(); ++i)
     s.phases.push_back({r.lengths[i], item(r.batches, i), r.steps.empty() ? 0 : item(r.steps, i)});

@@ -13,10 +13,20 @@
 
 namespace tessera::cli {
 
+/// Layers of a stage, or their attention and their feed-forward parts.
+struct StageLayers {
+  uint32_t attention = 0;
+  uint32_t feed_forward = 0;
+
+  bool is_whole() const { return attention == feed_forward; }
+};
+
 struct BertRequest : RunOptions {
   PretrainingSettings settings = {};
   std::string size = "tiny";
-  std::vector<uint32_t> stages = {1};  ///< their number, or the layers of each
+  uint32_t stages = 1;
+  std::vector<StageLayers> stage_layers = {};  ///< of each stage; empty: they are divided equally
+  StageLayers head_layers = {};
   std::optional<double> dropout = {};
   /// One for each phase, or one for all; no steps: as many as the epochs take.
   std::vector<uint32_t> lengths = {128}, batches = {32}, steps = {};

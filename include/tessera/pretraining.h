@@ -97,6 +97,13 @@ struct PretrainingSettings : LearningSettings {
   /// Stages among which the layers are divided, each on chips of its own; see BertOptions::layer_stages.
   uint32_t stages = 1;
   std::vector<uint32_t> stage_layers = {};  ///< layers of each stage; empty: they are divided equally
+  /// Feed-forward parts of layers of each stage, of which stage_layers has the attention parts then; empty:
+  /// layers are whole. Layers follow one another through the stages.
+  std::vector<uint32_t> stage_feed_forwards = {};
+  /// The last layers, or attention parts, that are in the stage of the prediction of masked tokens, beside
+  /// stage_layers, and the last feed-forward parts beside stage_feed_forwards.
+  uint32_t head_layers = 0;
+  uint32_t head_feed_forwards = 0;
   graph::PipelineKind pipeline = graph::PipelineKind::sequential;  ///< if there are several stages
   bool recompute = false;  ///< whether backward passes keep only the inputs of layers
   uint32_t replicas = 1;   ///< equal parts of a machine's chips, among which the packs of a step are divided

@@ -132,7 +132,9 @@ TEST_F(TrainBertCliTest, TakesOptionsFromAFile) {
   refused("batch = \"x\"", "--batch");
   refused("bias-correction = true\nno-bias-correction = true",
           "'no-bias-correction' stands there under another name too");
-  expect_refused(run("train bert --config mlperf"), "--config takes mlperf-v1.0-pod16, mlperf-v1.0-pod64 or");
+  expect_refused(
+      run("train bert --config mlperf"),
+      "--config takes mlperf-v1.0-pod16, mlperf-v1.0-pod64, mlperf-v2.0-pod16, mlperf-v2.0-pod64 or");
 }
 
 /// The submissions' configurations, on smaller networks and chips.
@@ -152,6 +154,38 @@ TEST_F(TrainBertCliTest, DividesLayersAmongStagesAsAsked) {
   expect_refused(run(fmt::format("train bert {} --stages 1,2", small)), "stages of 1, 2 layers are 3 layers");
   expect_refused(run(fmt::format("train bert {} --stages 4,0", small)),
                  "all but the first stage have at least");
+  const json parts = results_of(
+      run(fmt::format("train bert --json --config mlperf-v2.0-pod64 {} --machine {} --stages 0,2/1 "
+                      "--head-layers 2/3 --replicas 2 --estimate",
+                      small, chips)))[0];
+  EXPECT_EQ(parts["settings"]["stage_layers"], json({0, 2}));
+  EXPECT_EQ(parts["settings"]["stage_feed_forwards"], json({0, 1}));
+  EXPECT_EQ(parts["settings"]["head_layers"], 2);
+  EXPECT_EQ(parts["settings"]["head_feed_forwards"], 3);
+  EXPECT_EQ(parts["settings"]["numbers"], "mlperf-v2");
+  for (const auto& [stages, message] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"0,2/1 --head-layers 1/3",
+            "stages of 0, 2 attention parts and 1 with the prediction of masked "
+            "tokens are 3 attention parts, and there are 4"},
+           {"1,1 --head-layers 1", "stages of 1, 1 layers and 1 with the prediction of masked tokens are 3"},
+           {"1/2,3/2", "the stage of a feed-forward part is 0; it must be that of the part before"},
+           {"2 --head-layers 1", "--head-layers is for --stages with the layers of each"},
+           {"1/2/3,1", "--stages takes layers, such as 4, or attention and feed-forward parts, such as 4/3"},
+           {"2/2", "--stages takes a whole number from 1 to"}})
+    expect_refused(run(fmt::format("train bert {} --stages {}", small, stages)), message);
+}
+
+TEST_F(TrainBertCliTest, LayersInPartsTrainAlike) {
+  const std::string machine =
+      file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 64\ntile_bytes = 8000000");
+  const auto loss = [&](const std::string& stages) {
+    return results_of(run(
+        fmt::format("train bert --json --documents 60 --vocabulary 100 --seed 3 --length 16 --batch 4 "
+                    "--micro-batches 2 --steps 2 --dropout 0 --pipeline 1f1b --machine {} --stages {}",
+                    machine, stages)))[0]["evaluations"][0]["held_out_loss"]
+        .get<double>();
+  };
+  EXPECT_NEAR(loss("1/0,0/1 --head-layers 1"), loss("2"), 1e-4);
 }
 
 /// A plan names the command with which a step takes the time that it says.

@@ -9,11 +9,18 @@ namespace {
 using graph::Bert;
 using graph::Graph;
 
+/// The stages of layers or their parts, of which each stage has `counts`, and the next one the last
+/// `with_head`.
+std::vector<uint32_t> stages_of(const std::vector<uint32_t>& counts, uint32_t with_head) {
+  std::vector<uint32_t> stages;
+  for (uint32_t stage = 0; stage < counts.size(); ++stage) stages.insert(stages.end(), counts[stage], stage);
+  stages.insert(stages.end(), with_head, static_cast<uint32_t>(counts.size()));
+  return stages;
+}
+
 /// Of each layer, if they are divided into several.
 std::vector<uint32_t> stages_of_layers(const PretrainingSettings& s) {
-  std::vector<uint32_t> stages;
-  for (uint32_t stage = 0; stage < s.stage_layers.size(); ++stage)
-    stages.insert(stages.end(), s.stage_layers[stage], stage);
+  std::vector<uint32_t> stages = stages_of(s.stage_layers, s.head_layers);
   if (s.stages > 1 && stages.empty())
     for (uint32_t layer = 0; layer < s.config.num_hidden_layers; ++layer)
       stages.push_back(layer * s.stages / s.config.num_hidden_layers);
@@ -26,6 +33,9 @@ Bert add_model(Graph& graph, const PretrainingSettings& s, const graph::BertBatc
   if (trains) {
     if (drops) options.step = graph.input(kDropoutStep, {}, Type::u32);
     options.layer_stages = stages_of_layers(s);
+    if (!s.stage_feed_forwards.empty())
+      options.feed_forward_stages = stages_of(s.stage_feed_forwards, s.head_feed_forwards);
+    options.head_with_last_layer = s.head_layers + s.head_feed_forwards > 0;
     options.recompute_layers = s.recompute;
   }
   const Bert bert = bert_for_pretraining(graph, s.config, batch, options);

@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 #include <tessera/error.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "graph/transforms/updates.h"
 #include "train/settings.h"
@@ -42,16 +44,42 @@ void check_sharding(const PretrainingSettings& s) {
     throw UsageError("the optimizer's state is divided among replicas, and there is one: ask for several");
 }
 
+/// `counts` of each stage, and `with_head` in that of the prediction of masked tokens.
+void check_placed(const PretrainingSettings& s, const std::vector<uint32_t>& counts, uint32_t with_head,
+                  std::string_view what) {
+  const uint64_t placed = std::accumulate(counts.begin(), counts.end(), uint64_t{with_head});
+  bool has_all = true;
+  for (size_t i = 1; i < counts.size(); ++i)
+    has_all &= s.stage_layers[i] > 0 || (!s.stage_feed_forwards.empty() && s.stage_feed_forwards[i] > 0);
+  if (placed == s.config.num_hidden_layers && has_all) return;
+  const std::string beside =
+      with_head == 0 ? "" : fmt::format(" and {} with the prediction of masked tokens", with_head);
+  throw UsageError(
+      fmt::format("stages of {} {}{} are {} {}, and there are {}; all but the first stage have at least one",
+                  fmt::join(counts, ", "), what, beside, placed, what, s.config.num_hidden_layers));
+}
+
+void check_stage_layers(const PretrainingSettings& s) {
+  const bool is_whole = s.stage_feed_forwards.empty();
+  if (s.stage_layers.empty() && (!is_whole || s.head_layers + s.head_feed_forwards > 0))
+    throw UsageError(
+        "layers are in parts, or with the prediction of masked tokens: give the number of layers of each "
+        "stage too");
+  if (s.stage_layers.empty()) return;
+  if (s.stage_layers.size() != s.stages || (!is_whole && s.stage_feed_forwards.size() != s.stages) ||
+      (is_whole && s.head_feed_forwards > 0))
+    throw UsageError(
+        fmt::format("{} stages, {} numbers of layers and {} of feed-forward parts, {} with the prediction of "
+                    "masked tokens; give one for each stage",
+                    s.stages, s.stage_layers.size(), s.stage_feed_forwards.size(), s.head_feed_forwards));
+  check_placed(s, s.stage_layers, s.head_layers, is_whole ? "layers" : "attention parts");
+  if (!is_whole) check_placed(s, s.stage_feed_forwards, s.head_feed_forwards, "feed-forward parts");
+}
+
 void check_stages(const PretrainingSettings& s) {
   require_setting(s.stages >= 1 && s.stages <= s.config.num_hidden_layers, "the number of stages", s.stages,
                   fmt::format("1 to the number of layers, {}", s.config.num_hidden_layers));
-  const uint64_t placed = std::accumulate(s.stage_layers.begin(), s.stage_layers.end(), uint64_t{0});
-  if (!s.stage_layers.empty() &&
-      (placed != s.config.num_hidden_layers || s.stage_layers.size() != s.stages ||
-       std::ranges::count(s.stage_layers.begin() + 1, s.stage_layers.end(), 0U) != 0))
-    throw UsageError(fmt::format(
-        "stages of {} layers are {} layers, and there are {}; all but the first stage have at least one",
-        fmt::join(s.stage_layers, ", "), placed, s.config.num_hidden_layers));
+  check_stage_layers(s);
   if (s.pipeline == graph::PipelineKind::sequential) return;
   if (s.stages == 1)
     throw UsageError(
@@ -128,6 +156,9 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   json["micro_batches"] = s.micro_batches;
   if (s.stages > 1) json["stages"] = s.stages;
   if (!s.stage_layers.empty()) json["stage_layers"] = s.stage_layers;
+  if (!s.stage_feed_forwards.empty()) json["stage_feed_forwards"] = s.stage_feed_forwards;
+  if (s.head_layers > 0) json["head_layers"] = s.head_layers;
+  if (s.head_feed_forwards > 0) json["head_feed_forwards"] = s.head_feed_forwards;
   if (s.stages > 1) json["pipeline"] = name_of(s.pipeline);
   if (s.recompute) json["recompute"] = true;
   if (s.replicas > 1) json["replicas"] = s.replicas;
