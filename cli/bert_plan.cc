@@ -30,16 +30,28 @@ using report::count_text;
 using report::Unit;
 
 /// What a plan chooses.
-constexpr std::array<const char*, 7> kDivisionOptions = {
-    "--micro-batches", "--replicas", "--stages", "--pipeline", "--recompute", "--shard", "--offload"};
+constexpr std::array<const char*, 8> kDivisionOptions = {"--micro-batches", "--replicas", "--stages",
+                                                         "--head-layers",   "--pipeline", "--recompute",
+                                                         "--shard",         "--offload"};
+
+/// Layers, or their attention and feed-forward parts.
+std::string parts_text(uint32_t attention, uint32_t feed_forward) {
+  return attention == feed_forward ? fmt::format("{}", attention)
+                                   : fmt::format("{}/{}", attention, feed_forward);
+}
 
 /// The options that divide a step so.
 std::string division_options(const PretrainingSettings& s) {
-  const std::string stages = s.stage_layers.empty() ? fmt::format("{}", s.stages)
-                                                    : fmt::format("{}", fmt::join(s.stage_layers, ","));
-  return fmt::format("--replicas {} --stages {} --pipeline {} --micro-batches {}{}{}{}", s.replicas, stages,
-                     name_of(s.pipeline), s.micro_batches, s.recompute ? " --recompute" : "",
-                     s.shard_from ? " --shard" : "", s.offload_from ? " --offload" : "");
+  const bool is_whole = s.stage_feed_forwards.empty();
+  std::vector<std::string> stages;
+  for (size_t i = 0; i < s.stage_layers.size(); ++i)
+    stages.push_back(parts_text(s.stage_layers[i], is_whole ? s.stage_layers[i] : s.stage_feed_forwards[i]));
+  if (stages.empty()) stages.push_back(fmt::format("{}", s.stages));
+  const std::string head = parts_text(s.head_layers, is_whole ? s.head_layers : s.head_feed_forwards);
+  return fmt::format("--replicas {} --stages {}{} --pipeline {} --micro-batches {}{}{}{}", s.replicas,
+                     fmt::join(stages, ","), head == "0" ? "" : " --head-layers " + head, name_of(s.pipeline),
+                     s.micro_batches, s.recompute ? " --recompute" : "", s.shard_from ? " --shard" : "",
+                     s.offload_from ? " --offload" : "");
 }
 
 /// As an argument of a shell.
@@ -71,6 +83,7 @@ std::string training_command(const BertRequest& r, const PretrainingSettings& s,
   }
   text += " " + division_options(s);
   // What a file of options asks for stays, unless the command says otherwise.
+  if (!r.head_layers.is_none() && s.head_layers + s.head_feed_forwards == 0) text += " --head-layers 0";
   if (r.settings.recompute && !s.recompute) text += " --recompute=false";
   if (r.settings.shard_from && !s.shard_from) text += " --shard=false";
   if (r.settings.offload_from && !s.offload_from) text += " --offload=false";
@@ -87,6 +100,9 @@ ordered_json json_of_division(const PretrainingDivision& division) {
   return {{"replicas", s.replicas},
           {"stages", s.stages},
           {"stage_layers", s.stage_layers},
+          {"stage_feed_forwards", s.stage_feed_forwards},
+          {"head_layers", s.head_layers},
+          {"head_feed_forwards", s.head_feed_forwards},
           {"pipeline", name_of(s.pipeline)},
           {"micro_batches", s.micro_batches},
           {"recompute", s.recompute},

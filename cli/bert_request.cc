@@ -164,7 +164,8 @@ void check(const BertRequest& r, const CLI::App& command) {
   refuse_unless(command, r.settings.packed, {"--max-per-pack"}, "--pack optimal");
   refuse_unless(command, r.stages > 1 && r.machine != "host", {"--trace"},
                 "--stages of more than one on a machine of several chips");
-  refuse_unless(command, !r.stage_layers.empty(), {"--head-layers"}, "--stages with the layers of each");
+  refuse_unless(command, !r.stage_layers.empty() || r.head_layers.is_none(), {"--head-layers"},
+                "--stages with the layers of each");
   for (const auto& [option, items] : {std::pair("--batch", r.batches), {"--steps", r.steps}})
     if (items.size() > 1 && items.size() != r.lengths.size())
       throw UsageError(fmt::format("{} has {} items; give one, or one for each of the {} lengths", option,

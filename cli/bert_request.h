@@ -19,6 +19,7 @@ struct StageLayers {
   uint32_t feed_forward = 0;
 
   bool is_whole() const { return attention == feed_forward; }
+  bool is_none() const { return attention + feed_forward == 0; }
 };
 
 struct BertRequest : RunOptions {

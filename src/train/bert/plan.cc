@@ -192,6 +192,8 @@ class PretrainingPlanner {
     PretrainingSettings s = settings_;
     s.replicas = s.stages = 1;
     s.stage_layers.clear();
+    s.stage_feed_forwards.clear();
+    s.head_layers = s.head_feed_forwards = 0;
     s.pipeline = PipelineKind::sequential;
     s.recompute = false;
     s.shard_from.reset();
@@ -398,7 +400,8 @@ class PretrainingPlanner {
 
   void estimate_given() {
     PretrainingDivision given{settings_, {}, estimate(settings_)};
-    if (!is_placed_freely(settings_)) given.extrapolated = extrapolated(settings_);
+    const bool is_whole = settings_.stage_feed_forwards.empty() && settings_.head_layers == 0;
+    if (is_whole && !is_placed_freely(settings_)) given.extrapolated = extrapolated(settings_);
     plan_.estimated.push_back(std::move(given));
   }
 
