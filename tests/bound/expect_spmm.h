@@ -1,4 +1,4 @@
-// Products of a weight compared with float64.
+// Products and gradients of a weight compared with float64.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -105,6 +106,58 @@ inline void expect_product(const Weight& weight, const Spmm& product, uint32_t n
       ASSERT_NEAR(y.at(i, j), want, (length + 4) * 0x1p-24 * (1.5 * magnitude + 2))
           << "(" << i << ", " << j << ")";
     }
+}
+
+/// Row and column of each value of a weight, in their order; blocks may overhang the matrix.
+inline std::vector<std::pair<uint32_t, uint32_t>> positions_of(const Weight& weight) {
+  std::vector<std::pair<uint32_t, uint32_t>> positions;
+  if (weight.is_dense()) {
+    for (uint32_t row = 0; row < weight.rows(); ++row)
+      for (uint32_t col = 0; col < weight.cols(); ++col) positions.emplace_back(row, col);
+    return positions;
+  }
+  const Pattern pattern = weight.pattern();
+  const uint32_t b = pattern.block_size;
+  for (uint32_t row = 0; row < pattern.block_rows(); ++row)
+    for (uint64_t i = pattern.crow_indices[row]; i < pattern.crow_indices[row + 1]; ++i)
+      for (uint32_t e = 0; e < b * b; ++e)
+        positions.emplace_back(row * b + e / b, pattern.col_indices[i] * b + e % b);
+  return positions;
+}
+
+/// Expects alpha · dY·Xᵀ + beta · dW where a weight has elements, and 0 at all other places.
+inline void expect_gradient(const Weight& weight, const Sddmm& gradient, uint32_t n,
+                            const SddmmOptions& options, float alpha, float beta) {
+  CallersMatrix dy(options.dy_layout, weight.rows(), n, 1, 3, 1),
+      x(options.x_layout, weight.cols(), n, 0, 2, 2);
+  const std::vector<std::pair<uint32_t, uint32_t>> positions = positions_of(weight);
+  std::vector<float> before = random_floats(positions.size(), 3), dw(weight.packed_size()),
+                     got(before.size());
+  weight.pack(before, dw);
+  if (beta == 0 && weight.is_dense()) std::ranges::fill(dw, NAN);
+  gradient({.dy = dy.data(),
+            .dy_leading = dy.leading,
+            .x = x.data(),
+            .x_leading = x.leading,
+            .dw = dw.data(),
+            .alpha = alpha,
+            .beta = beta});
+  weight.unpack(dw, got);
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const auto [row, col] = positions[i];
+    if (row >= weight.rows() || col >= weight.cols()) continue;
+    double sum = 0, magnitude = 0;
+    for (uint32_t j = 0; j < n; ++j) {
+      sum += dy.at(row, j) * x.at(col, j);
+      magnitude += std::abs(dy.at(row, j) * x.at(col, j));
+    }
+    const double kept = beta == 0 ? 0 : double{beta} * before[i];
+    const double tolerance = (n + 8) * 0x1p-24 * (std::abs(alpha) * magnitude + std::abs(kept));
+    ASSERT_NEAR(got[i], alpha * sum + kept, tolerance) << row << ", " << col;
+  }
+  std::vector<float> again(dw.size());
+  weight.pack(got, again);
+  EXPECT_EQ(again, dw) << "a place that holds no stored element is not 0";
 }
 
 }  // namespace tessera::test

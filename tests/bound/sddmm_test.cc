@@ -5,7 +5,6 @@
 #include <tessera/spmm.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -15,65 +14,10 @@
 namespace tessera {
 namespace {
 
-using test::CallersMatrix;
+using test::expect_gradient;
 
 constexpr uint32_t kRows = 77;
 constexpr uint32_t kCols = 93;
-
-/// Checks that dW holds alpha · dY·Xᵀ + beta · before at the pattern, and 0 everywhere else.
-void expect_gradient(const Weight& weight, const CallersMatrix& dy, const CallersMatrix& x, uint32_t n,
-                     float alpha, float beta, const std::vector<float>& before,
-                     const std::vector<float>& dw) {
-  const Pattern pattern = weight.pattern();
-  const uint32_t b = pattern.block_size;
-  std::vector<float> stored(pattern.blocks() * b * b), old(stored.size());
-  weight.unpack(dw, stored);
-  weight.unpack(before, old);
-  for (uint32_t r = 0; r < pattern.block_rows(); ++r)
-    for (uint64_t block = pattern.crow_indices[r]; block < pattern.crow_indices[r + 1]; ++block)
-      for (uint32_t e = 0; e < b * b; ++e) {
-        const uint32_t row = r * b + e / b, col = pattern.col_indices[block] * b + e % b;
-        if (row >= pattern.rows || col >= pattern.cols) continue;
-        const uint64_t i = block * b * b + e;
-        double sum = 0, magnitude = 0;
-        for (uint32_t j = 0; j < n; ++j) {
-          sum += dy.at(row, j) * x.at(col, j);
-          magnitude += std::abs(dy.at(row, j) * x.at(col, j));
-        }
-        const double kept = beta == 0 ? 0 : double{beta} * old[i];
-        const double tolerance =
-            (n + 8) * epsilon_of(Type::f32) / 2 * (std::abs(alpha) * magnitude + std::abs(kept));
-        ASSERT_NEAR(stored[i], alpha * sum + kept, tolerance) << row << ", " << col;
-      }
-  std::vector<float> again(dw.size());
-  weight.pack(stored, again);
-  EXPECT_EQ(again, dw) << "a place that holds no stored element is not 0";
-}
-
-/// A packed array with a value at each stored element.
-std::vector<float> some_state(const Weight& weight) {
-  const Pattern pattern = weight.pattern();
-  std::vector<float> values(sparse::stored_values(pattern));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = std::cos(static_cast<float>(i));
-  std::vector<float> packed(weight.packed_size());
-  weight.pack(values, packed);
-  return packed;
-}
-
-void run_and_check(const Weight& weight, const Sddmm& gradient, uint32_t n, Layout layout, float alpha,
-                   float beta) {
-  CallersMatrix dy(layout, weight.rows(), n, 0, 3, 1), x(layout, weight.cols(), n, 0, 3, 2);
-  const std::vector<float> before = some_state(weight);
-  std::vector<float> dw = before;
-  gradient({.dy = dy.data(),
-            .dy_leading = dy.leading,
-            .x = x.data(),
-            .x_leading = x.leading,
-            .dw = dw.data(),
-            .alpha = alpha,
-            .beta = beta});
-  expect_gradient(weight, dy, x, n, alpha, beta, before, dw);
-}
 
 struct Shape {
   uint32_t block_size;
@@ -94,15 +38,16 @@ TEST_P(SddmmTest, ComputesWhatItSays) {
   const SparseMatrix matrix = generate({PatternKind::random, kRows, kCols, 0.3, block_size, 11});
   const uint64_t capacity = matrix.pattern.blocks() + 5;
   Weight weight = dynamic ? Weight::dynamic(matrix, capacity) : Weight(matrix);
-  const Sddmm gradient(weight, n, {.dy_layout = layout, .x_layout = layout});
+  const SddmmOptions options{.dy_layout = layout, .x_layout = layout};
+  const Sddmm gradient(weight, n, options);
   EXPECT_EQ(gradient.packed_size(), weight.packed_size());
-  run_and_check(weight, gradient, n, layout, 1.5F, 0);
-  run_and_check(weight, gradient, n, layout, 1, -0.5F);
+  expect_gradient(weight, gradient, n, options, 1.5F, 0);
+  expect_gradient(weight, gradient, n, options, 1, -0.5F);
   if (!dynamic) return;
   // Another pattern, with fewer blocks: the gradient follows.
   weight.set_pattern(generate({PatternKind::random, kRows, kCols, 0.2, block_size, 12}).pattern);
-  run_and_check(weight, gradient, n, layout, 1, 0);
-  run_and_check(weight, gradient, n, layout, 1, 1);
+  expect_gradient(weight, gradient, n, options, 1, 0);
+  expect_gradient(weight, gradient, n, options, 1, 1);
 }
 
 std::vector<Shape> shapes() {
@@ -119,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, SddmmTest, ::testing::ValuesIn(shapes()));
 TEST(Sddmm, TakesWeightsOfEveryType) {
   for (Type type : {Type::f16, Type::bf16}) {
     const Weight weight(generate({PatternKind::random, kRows, kCols, 0.3, 8, 11}), type);
-    run_and_check(weight, Sddmm(weight, 20), 20, Layout::row_major, 1, 0);
+    expect_gradient(weight, Sddmm(weight, 20), 20, {}, 1, 0);
   }
 }
 
@@ -140,7 +85,7 @@ TEST(Sddmm, FollowsBlocksThatAreDroppedAndGrown) {
   }
   ASSERT_FALSE(drop.empty());
   weight.replace(drop, grow);
-  run_and_check(weight, gradient, 20, Layout::row_major, 1, 0);
+  expect_gradient(weight, gradient, 20, {}, 1, 0);
 }
 
 TEST(Sddmm, RefusesWrongArguments) {
