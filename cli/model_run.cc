@@ -6,13 +6,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
-#include "base/half.h"
 #include "base/random.h"
 #include "cli/option_parsing.h"
 #include "io/npy_array.h"
+#include "kernels/common/element.h"
 
 namespace tessera::cli {
 namespace {
@@ -39,39 +38,6 @@ std::map<std::string, std::string> files_of(const ModelRequest& request) {
 
 io::NpyArray read_file(const std::string& path) {
   return io::read_npy_array(io::Source::open(path), kMostValues);
-}
-
-template <class T>
-void store(std::vector<std::byte>& bytes, size_t i, T value) {
-  std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
-}
-
-void store(std::vector<std::byte>& bytes, Type type, size_t i, double value) {
-  switch (type) {
-    case Type::f16: return store(bytes, i, static_cast<uint16_t>(base::to_half(static_cast<float>(value))));
-    case Type::bf16:
-      return store(bytes, i, static_cast<uint16_t>(base::to_bfloat16(static_cast<float>(value))));
-    case Type::i32: return store(bytes, i, static_cast<int32_t>(value));
-    case Type::u32: return store(bytes, i, static_cast<uint32_t>(value));
-    default: return store(bytes, i, static_cast<float>(value));
-  }
-}
-
-template <class T>
-T stored(const std::vector<std::byte>& bytes, size_t i) {
-  T value;
-  std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
-  return value;
-}
-
-double value_at(const std::vector<std::byte>& bytes, Type type, size_t i) {
-  switch (type) {
-    case Type::f16: return base::to_float(base::Half(stored<uint16_t>(bytes, i)));
-    case Type::bf16: return base::to_float(base::Bfloat16(stored<uint16_t>(bytes, i)));
-    case Type::i32: return stored<int32_t>(bytes, i);
-    case Type::u32: return stored<uint32_t>(bytes, i);
-    default: return stored<float>(bytes, i);
-  }
 }
 
 bool is_float(const std::string& type) { return type.find("float") != std::string::npos; }
@@ -160,7 +126,8 @@ ModelArrays::ModelArrays(const graph::Session& session, const onnx::ImportedMode
     const std::vector<double> values = file.empty() || file.mapped() == "random"
                                            ? random_values(input, tensor.elements(), request.seed, number++)
                                            : values_of(file.mapped(), input, tensor.shape, tensor.type);
-    for (size_t i = 0; i < values.size(); ++i) store(array.bytes, tensor.type, i, values[i]);
+    for (size_t i = 0; i < values.size(); ++i)
+      kernels::store_number(tensor.type, array.bytes.data() + i * size_of(tensor.type), values[i]);
   }
   if (!files.empty()) {
     std::vector<std::string> names;
@@ -184,8 +151,10 @@ std::vector<graph::Tensor> ModelArrays::tensors() {
 std::vector<double> ModelArrays::output(const std::string& name) const {
   const auto found = std::ranges::find_if(
       arrays_, [&](const Array& array) { return !array.type.is_input && array.type.name == name; });
+  const Type type = found->type.type.type;
   std::vector<double> values(found->type.type.elements());
-  for (size_t i = 0; i < values.size(); ++i) values[i] = value_at(found->bytes, found->type.type.type, i);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = kernels::load_number(type, found->bytes.data() + i * size_of(type));
   return values;
 }
 
