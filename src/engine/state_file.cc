@@ -16,21 +16,6 @@ using program::Variable;
 using program::VariableId;
 using Bytes = std::vector<std::byte>;
 
-std::string_view dtype_of(Type type) {
-  switch (type) {
-    case Type::f32: return "F32";
-    case Type::f16: return "F16";
-    case Type::bf16: return "BF16";
-    case Type::u8: return "U8";
-    case Type::u16: return "U16";
-    case Type::u32: return "U32";
-    case Type::i32: return "I32";
-    case Type::u64: return "U64";
-    case Type::f64: return "F64";
-  }
-  return "";
-}
-
 std::vector<VariableId> state_of(const program::Program& program) {
   std::vector<VariableId> state;
   for (VariableId id = 0; id < program.variables().size(); ++id)
@@ -59,9 +44,9 @@ const io::TensorInfo& tensor_of(const Variable& v, const std::vector<io::TensorI
                                   [&](const io::TensorInfo& tensor) { return tensor.name == v.name; });
   if (found == tensors.end()) throw Error(fmt::format("{}: it lacks the state '{}'", path, v.name));
   const std::vector<uint64_t> shape = {v.rows, v.cols};
-  if (found->dtype != dtype_of(v.type) || found->shape != shape)
+  if (found->dtype != io::dtype_of(v.type) || found->shape != shape)
     throw Error(fmt::format("{}: '{}' is {}; the program's is {}", path, v.name,
-                            text_of(found->dtype, found->shape), text_of(dtype_of(v.type), shape)));
+                            text_of(found->dtype, found->shape), text_of(io::dtype_of(v.type), shape)));
   return *found;
 }
 
@@ -78,7 +63,7 @@ void save_state(const program::Program& program, const RunMemory& memory, const 
       memory.read(id, flat_view(v, gathered.back()));
       bytes = gathered.back();
     }
-    tensors.push_back({v.name, std::string(dtype_of(v.type)), {v.rows, v.cols}, bytes});
+    tensors.push_back({v.name, io::dtype_of(v.type), {v.rows, v.cols}, bytes});
   }
   io::write_safetensors(path, tensors);
 }

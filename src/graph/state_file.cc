@@ -13,6 +13,8 @@
 namespace tessera::graph {
 namespace {
 
+using io::dtype_of;
+
 // What follows a parameter's name in those of its pattern's arrays.
 constexpr const char* kCrowIndices = ".crow_indices";
 constexpr const char* kColIndices = ".col_indices";
@@ -22,18 +24,6 @@ constexpr const char* kOldCrowIndices = ".row_begin";
 constexpr const char* kOldColIndices = ".columns";
 
 constexpr const char* kChecksum = "tessera_checksum";
-
-std::string dtype_of(Type type) {
-  switch (type) {
-    case Type::f16: return "F16";
-    case Type::bf16: return "BF16";
-    case Type::u8: return "U8";
-    case Type::u16: return "U16";
-    case Type::u32: return "U32";
-    case Type::i32: return "I32";
-    default: return "F32";
-  }
-}
 
 /// Whether an array has the elements of a type. Files written before integers had types of their own call
 /// them F32.

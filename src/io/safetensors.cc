@@ -188,6 +188,14 @@ std::optional<Element> element_of(std::string_view dtype) {
   return known == nullptr ? std::nullopt : known->element;
 }
 
+// That of the library, in capitals.
+std::string dtype_of(Type type) {
+  std::string name(name_of(type));
+  for (char& c : name)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return name;
+}
+
 void write_safetensors(const std::string& path, std::span<const TensorData> tensors,
                        const TensorMetadata& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/sparse.h>
+#include <tessera/types.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +41,9 @@ SparseMatrix read_safetensors(const Source& source, const std::string& tensor);
 
 /// The type of elements with this name in the format; none for types that are not read.
 std::optional<Element> element_of(std::string_view dtype);
+
+/// The name of a type in the format.
+std::string dtype_of(Type type);
 
 /// A tensor to write.
 struct TensorData {
