@@ -116,17 +116,6 @@ def test_formulas_take_16_bits(kind, dtype):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_formulas_have_gradients(kind):
-    layer = layers(24, 50)[kind]
-    x = torch.randn(5, 24)
-    found = []
-    for call in (layer, layer.reference):
-        found.append(torch.autograd.grad(call(x).square().sum(), list(layer.parameters())))
-    for ours, expected in zip(*found, strict=True):
-        assert torch.allclose(ours, expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()))
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_layers_made_in_float64(kind):
     torch.set_default_dtype(torch.float64)
     try:
