@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from linear import Job, inferred, trained
 from torch import Tensor, nn
 
 import tessera
@@ -33,7 +34,6 @@ from tessera.nn import (
     formulas,
 )
 
-Job = Callable[[], object]
 LAYERS: dict[str, Callable[[int], nn.Module]] = {
     "butterfly": lambda n: ButterflyLinear(n, n),
     "tied butterfly": lambda n: ButterflyLinear(n, n, tied=True),
@@ -88,26 +88,6 @@ def least(jobs: dict[str, Job], rounds: int) -> dict[str, float]:
                 job()
             times[name] = min(times[name], 1e6 * (time.perf_counter() - start) / repeats[name])
     return times
-
-
-def inferred(module: nn.Module, x: Tensor) -> Job:
-    def step() -> None:
-        with torch.inference_mode():
-            module(x)
-
-    return step
-
-
-def trained(module: nn.Module, x: Tensor, dy: Tensor) -> Job:
-    """Forward and backward pass, with the gradient of x."""
-    x = x.clone().requires_grad_()
-
-    def step() -> None:
-        x.grad = None
-        module.zero_grad()
-        module(x).backward(dy)
-
-    return step
 
 
 def rivals(layer: nn.Module, compiles: bool) -> dict[str, nn.Module]:
