@@ -19,6 +19,7 @@ namespace tessera::kernels {
   X(circulant)                      \
   X(cross_entropy)                  \
   X(dense)                          \
+  X(depthwise)                      \
   X(dropout)                        \
   X(element_sparse)                 \
   X(elementwise)                    \
@@ -29,6 +30,7 @@ namespace tessera::kernels {
   X(layer_norm)                     \
   X(neurons)                        \
   X(optimizer)                      \
+  X(patches)                        \
   X(pool)                           \
   X(rearrange)                      \
   X(reduce)                         \
