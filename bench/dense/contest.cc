@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/median.h"
 
 namespace tessera::bench {
 namespace {
@@ -27,8 +28,7 @@ double round_of(const std::function<void()>& run, double& least) {
   for (double total = 0; total < kRoundSeconds || calls.size() < 3; total += calls.back())
     calls.push_back(seconds_of(run));
   least = std::min(least, std::ranges::min(calls));
-  std::ranges::nth_element(calls, calls.begin() + calls.size() / 2);
-  return calls[calls.size() / 2];
+  return base::median(calls);
 }
 
 }  // namespace
@@ -39,10 +39,7 @@ void compete(std::vector<Contestant>& contestants) {
   for (int round = 0; round < kRounds; ++round)
     for (size_t i = 0; i < contestants.size(); ++i)
       rounds[i].push_back(round_of(contestants[i].run, contestants[i].least));
-  for (size_t i = 0; i < contestants.size(); ++i) {
-    std::ranges::nth_element(rounds[i], rounds[i].begin() + kRounds / 2);
-    contestants[i].seconds = rounds[i][kRounds / 2];
-  }
+  for (size_t i = 0; i < contestants.size(); ++i) contestants[i].seconds = base::median(rounds[i]);
 }
 
 void print_header() {

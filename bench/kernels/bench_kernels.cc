@@ -6,12 +6,12 @@
 // small, a medium and a large one run.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/isa.h"
+#include "base/median.h"
 #include "kernels/samples/list.h"
 #include "machine/model/machine.h"
 
@@ -34,8 +34,7 @@ double seconds_per_run(program::RunVertex run, const program::Vertex& vertex) {
   std::vector<double> rounds;
   for (int i = 0; i < kRounds; ++i)
     rounds.push_back(seconds_of(run, vertex, times) / static_cast<double>(times));
-  std::nth_element(rounds.begin(), rounds.begin() + kRounds / 2, rounds.end());
-  return rounds[kRounds / 2];
+  return base::median(rounds);
 }
 
 void measure(const kernels::ListedCodelet& listed, const kernels::NamedSample& named, uint32_t scale) {

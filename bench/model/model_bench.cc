@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/integer_types.h"
+#include "base/median.h"
 #include "graph/operation.h"
 #include "sparse/generate.h"
 
@@ -94,12 +95,11 @@ double seconds_of_a_step(Session& session, const Options& options) {
     });
     rounds.push_back(seconds / options.steps);
   }
-  std::ranges::nth_element(rounds, rounds.begin() + static_cast<int64_t>(rounds.size() / 2));
   fmt::print("measured:\n");
   for (const OperationCost& operation : session.measure(tensors).operations)
     fmt::print("  {:<24} {:<28} {:9.2f} us\n", operation.operation, operation.value, 1e6 * operation.seconds);
   fmt::print("loss after the last step: {:.4g}\n", data.loss);
-  return rounds[rounds.size() / 2];
+  return base::median(rounds);
 }
 
 void print_cost(const RunCost& cost) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/random.h"
 
 namespace {
@@ -27,8 +28,7 @@ constexpr int kRounds = 5;
 double median_seconds(const std::function<void()>& work) {
   std::vector<double> seconds;
   for (int round = 0; round < kRounds; ++round) seconds.push_back(base::seconds_of(work));
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[kRounds / 2];
+  return base::median(seconds);
 }
 
 void print(const std::string& what, double seconds, double sequences, const std::string& note = "") {

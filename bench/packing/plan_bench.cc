@@ -6,13 +6,13 @@
 #include <tessera/error.h>
 #include <tessera/packing.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "base/median.h"
 #include "report/table.h"
 
 namespace tessera {
@@ -46,8 +46,7 @@ pack::Packing median_plan(const pack::Histogram& histogram, const pack::Options&
     seconds.push_back(packing.seconds);
     total += packing.seconds;
   }
-  std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
-  packing.seconds = seconds[seconds.size() / 2];
+  packing.seconds = base::median(seconds);
   return packing;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "peers/registry.h"
 #include "sparse/generate.h"
 
@@ -49,11 +50,7 @@ PatternTimes pattern_times(Weight& weight) {
     changed.push_back(seconds_of([&] { weight.replace(drop, grow); }));
     changed.push_back(seconds_of([&] { weight.replace(grow, drop); }));
   }
-  const auto median = [](std::vector<double>& times) {
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
-  };
-  return {median(replaced), median(changed)};
+  return {base::median(replaced), base::median(changed)};
 }
 
 class TesseraProduct : public PreparedProduct {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "calls.h"
 #include "compiler/compile.h"
 #include "engine/engine.h"
@@ -30,8 +31,7 @@ constexpr uint32_t kWidth = 16;
 double median_of(int times, const std::function<double()>& measure) {
   std::vector<double> all;
   for (int i = 0; i < times; ++i) all.push_back(measure());
-  std::nth_element(all.begin(), all.begin() + times / 2, all.end());
-  return all[static_cast<size_t>(times) / 2];
+  return base::median(all);
 }
 
 void do_nothing(const program::Vertex&) {}

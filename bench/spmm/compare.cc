@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/random.h"
 #include "machine/host/affinity.h"
 #include "machine/host/measure.h"
@@ -32,12 +33,6 @@ constexpr size_t kFlushBytes = size_t{256} << 20;
 
 double seconds_of(PreparedProduct& product, const Arrays& arrays) {
   return base::seconds_of([&] { product.run(arrays); });
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 /// Reads more than the caches hold.
@@ -134,7 +129,7 @@ class Contest {
     for (Contestant& contestant : contestants_) {
       contestant.timing.rounds = static_cast<int>(contestant.rounds.size());
       if (contestant.rounds.empty()) continue;
-      contestant.timing.seconds = median(contestant.rounds);
+      contestant.timing.seconds = base::median(contestant.rounds);
       if (contestant.product) contestant.timing.pattern = contestant.product->change_pattern();
     }
   }
@@ -162,7 +157,7 @@ class Contest {
     const double fastest = *std::min_element(calls.begin(), calls.end());
     double& best = contestant.timing.fastest;
     best = best == 0 ? fastest : std::min(best, fastest);
-    contestant.rounds.push_back(median(calls));
+    contestant.rounds.push_back(base::median(calls));
   }
 
   void dismiss_hopeless() {

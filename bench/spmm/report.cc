@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 
+#include "base/median.h"
 #include "spmm/targets.h"
 
 namespace tessera::bench {
@@ -70,11 +71,6 @@ std::string companions(const Comparison& comparison) {
   return text;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 /// Median of a ratio over the comparisons that have it.
 std::string median_line(const std::vector<Comparison>& comparisons, const char* what,
                         const std::function<double(const Comparison&)>& ratio_of) {
@@ -82,7 +78,7 @@ std::string median_line(const std::vector<Comparison>& comparisons, const char* 
   for (const Comparison& comparison : comparisons)
     if (const double value = ratio_of(comparison); value > 0) ratios.push_back(value);
   if (ratios.empty()) return {};
-  return fmt::format("{}: median {:.2f}, lowest {:.2f}, of {}\n", what, median(ratios),
+  return fmt::format("{}: median {:.2f}, lowest {:.2f}, of {}\n", what, base::median(ratios),
                      *std::min_element(ratios.begin(), ratios.end()), ratios.size());
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/median.h"
 #include "report/chart.h"
 #include "report/page.h"
 
@@ -18,13 +19,6 @@ std::vector<const SweepRun*> runs_with(const std::vector<SweepRun>& runs, uint32
   return found;
 }
 
-std::optional<double> median_of(std::vector<double> values) {
-  if (values.empty()) return std::nullopt;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
 std::optional<double> epoch_seconds_of(const std::vector<const SweepRun*>& runs) {
   const TrainingReport& first = runs[0]->report;
   if (first.modelled)
@@ -34,7 +28,8 @@ std::optional<double> epoch_seconds_of(const std::vector<const SweepRun*>& runs)
   for (const SweepRun* run : runs)
     for (const EpochResult& epoch : run->report.result->epochs)
       if (epoch.seconds > 0) seconds.push_back(epoch.seconds);
-  return median_of(std::move(seconds));
+  if (seconds.empty()) return std::nullopt;
+  return base::median(seconds);
 }
 
 SweepPoint point_of(const std::vector<const SweepRun*>& runs) {

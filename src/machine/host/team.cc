@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/pause.h"
 #include "machine/host/affinity.h"
 #include "machine/host/detect.h"
@@ -137,8 +138,7 @@ double superstep_seconds(unsigned threads) {
       seconds.push_back(seconds_since(start));
     }
   });
-  std::nth_element(seconds.begin(), seconds.begin() + kSupersteps / 2, seconds.end());
-  return seconds[kSupersteps / 2];
+  return base::median(seconds);
 }
 
 }  // namespace tessera::machine

@@ -1,8 +1,7 @@
 #include "studies/paper/measure_session.h"
 
-#include <algorithm>
-
 #include "base/clock.h"
+#include "base/median.h"
 #include "kernels/common/numbers.h"
 
 namespace tessera::studies {
@@ -29,9 +28,7 @@ double median_seconds(graph::Session& session, const graph::Arrays& inputs) {
   std::vector<double> times;
   for (double total = 0; total < kEnough || times.size() < kLeast; total += times.back())
     times.push_back(run_seconds(session, arrays.tensors()));
-  const auto middle = times.begin() + static_cast<int64_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
+  return base::median(times);
 }
 
 }  // namespace tessera::studies

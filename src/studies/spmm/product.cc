@@ -2,10 +2,10 @@
 
 #include <tessera/io.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/random.h"
 #include "bound/weight.h"
 #include "check/verification.h"
@@ -30,8 +30,7 @@ double measure_update(Weight& weight, uint64_t seed) {
   std::vector<double> seconds;
   for (int i = 0; i < kUpdates; ++i)
     seconds.push_back(base::seconds_of([&] { weight.set_pattern(i % 2 == 0 ? second : first); }));
-  std::nth_element(seconds.begin(), seconds.begin() + kUpdates / 2, seconds.end());
-  return seconds[kUpdates / 2];
+  return base::median(seconds);
 }
 
 /// Seeded numbers that are exact in the product's type.
