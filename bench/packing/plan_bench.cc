@@ -3,12 +3,10 @@
 //
 //     bench_pack_plans MAX_LENGTH HISTOGRAM      such as 512 wikipedia-512.csv
 #include <fmt/format.h>
-#include <tessera/error.h>
 #include <tessera/packing.h>
 
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -21,20 +19,6 @@ namespace {
 constexpr uint32_t kDepths[] = {2, 3, 4, 8, 12, 16, 0};
 constexpr double kLongEnough = 0.5;  // total seconds of the repetitions
 constexpr size_t kMostRepetitions = 50;
-
-pack::Histogram read_histogram(uint32_t max_length, const std::string& path) {
-  std::ifstream file(path);
-  std::string header;
-  if (!std::getline(file, header)) throw Error(path + ": cannot be read");
-  pack::Histogram histogram = pack::Histogram::of_max_length(max_length);
-  uint32_t length = 0;
-  char comma = 0;
-  for (uint64_t count = 0; file >> length >> comma >> count;) {
-    if (length > max_length) throw Error(fmt::format("{}: length {} is too long", path, length));
-    histogram.counts[length] += count;
-  }
-  return histogram;
-}
 
 /// The packing with the median time of several runs.
 pack::Packing median_plan(const pack::Histogram& histogram, const pack::Options& options) {
@@ -61,7 +45,7 @@ std::vector<std::string> row_of(const pack::Packing& packing, bool certified) {
 }
 
 int run(uint32_t max_length, const std::string& path) {
-  const pack::Histogram histogram = read_histogram(max_length, path);
+  const pack::Histogram histogram = pack::read_histogram(path, max_length).histogram;
   report::Table table({"depth", "algorithm", "packs", "efficiency %", "bound", "gap", "time"});
   for (const uint32_t depth : kDepths) {
     for (const pack::Algorithm algorithm : pack::algorithms) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sparse/pattern.h"
+
 namespace tessera::bench {
 namespace {
 
@@ -50,16 +52,8 @@ std::string forward_only(const Work& work) {
 }
 
 void pick_gradient(const Pattern& pattern, const float* dense, std::span<float> stored) {
-  const uint32_t b = pattern.block_size;
-  std::fill(stored.begin(), stored.end(), 0.0F);
-  for (uint32_t block_row = 0; block_row < pattern.block_rows(); ++block_row)
-    for (uint64_t block = pattern.crow_indices[block_row]; block < pattern.crow_indices[block_row + 1];
-         ++block)
-      for (uint32_t e = 0; e < b * b; ++e) {
-        const uint32_t row = block_row * b + e / b, col = pattern.col_indices[block] * b + e % b;
-        if (row < pattern.rows && col < pattern.cols)
-          stored[block * b * b + e] = dense[uint64_t{row} * pattern.cols + col];
-      }
+  std::ranges::copy(sparse::values_at(pattern, {dense, uint64_t{pattern.rows} * pattern.cols}),
+                    stored.begin());
 }
 
 std::unique_ptr<PreparedProduct> prepare(Peer& peer, const Work& work) {

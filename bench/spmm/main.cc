@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <span>
 
 #include "io/atomic_file.h"
 #include "machine/host/detect.h"
@@ -102,13 +101,6 @@ void print_plans(const Comparison& comparison) {
     if (!timing.plan.empty()) print(fmt::format("{}: {}\n", timing.peer, timing.plan));
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  if (path.empty()) return;
-  io::AtomicFile file(path);
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
-}
-
 Setting setting_of(const Options& options, const Peers& peers) {
   Setting setting;
   setting.cpu = machine::detect_host().cpu;
@@ -141,8 +133,8 @@ void run(const Options& options) {
     }
   }
   print(summary(comparisons));
-  write_file(options.csv, to_csv(comparisons));
-  write_file(options.json, to_json(setting, comparisons));
+  if (!options.csv.empty()) io::write_text(options.csv, to_csv(comparisons));
+  if (!options.json.empty()) io::write_text(options.json, to_json(setting, comparisons));
 }
 
 }  // namespace
