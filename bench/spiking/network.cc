@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/random.h"
 #include "io/npy.h"
@@ -50,21 +51,25 @@ std::string SpikingCase::name() const {
 }
 
 SpikingBench::SpikingBench(const SpikingCase& of, uint32_t threads)
+    : SpikingBench(of, layers_of(of), options_of(of, threads)) {}
+
+SpikingBench::SpikingBench(const SpikingCase& of, std::vector<SpikingLayer> layers,
+                           const SpikingNetworkOptions& options)
     : case_(of),
-      layers_(layers_of(of)),
-      input_capacity_(room_for(of.input_activity, of.sizes[0])),
-      network_(layers_, of.steps, of.batch, options_of(of, threads)) {
+      layers_(std::move(layers)),
+      input_capacity_(options.input_capacity),
+      network_(layers_, of.steps, of.batch, options) {
   for (const SpikingLayer& layer : layers_) {
     weights_.push_back(parameters_.size());
     for (const SpikingParameter& parameter : parameters_of(layer)) {
       const bool is_weight = parameter.rows > 1;
-      parameters_.emplace_back(parameter.elements(), parameter.name == "decay" ? 0.95F : 1.0F);
+      parameters_.emplace_back(parameter.elements(), parameter.name == "decay" ? kDecay : 1.0F);
       if (is_weight) gradients_.emplace_back(parameter.elements());
     }
   }
   for (const auto& parameter : parameters_) parameter_pointers_.push_back(parameter.data());
   for (auto& gradient : gradients_) gradient_pointers_.push_back(gradient.data());
-  upstream_.resize(uint64_t{of.steps} * of.batch * of.sizes.back());
+  upstream_.resize(uint64_t{of.steps} * of.batch * layers_.back().neurons);
   base::RandomStream(4).fill_symmetric(upstream_);
   draw_inputs();
   calibrate();
@@ -78,7 +83,7 @@ void SpikingBench::draw_inputs() {
   const auto bound = static_cast<uint32_t>(case_.input_activity * 4294967296.0);
   for (uint64_t row = 0; row < lists; ++row) {
     uint32_t count = 0;
-    for (uint32_t f = 0; f < case_.sizes[0]; ++f)
+    for (uint32_t f = 0; f < layers_[0].inputs; ++f)
       if (random.word() < bound && count < input_capacity_)
         ids_[row * input_capacity_ + count++] = static_cast<uint16_t>(f);
     num_[2 * row] = num_[2 * row + 1] = count;
@@ -99,8 +104,8 @@ void SpikingBench::calibrate() {
   constexpr int kHalvings = 14;
   for (size_t i = 0; i < layers_.size(); ++i) draw_weight(i, 0.1);
   control_.gradient_threshold = 0.999F;
-  for (size_t i = 0; i + 1 < layers_.size(); ++i) {
-    double low = 0, high = 8 / std::sqrt(case_.input_activity * case_.sizes[i]);
+  for (size_t i = 0; i < hidden(); ++i) {
+    double low = 0, high = 8 / (layers_[i].neuron.gain * std::sqrt(case_.input_activity * layers_[i].inputs));
     for (int h = 0; h < kHalvings; ++h) {
       const double middle = (low + high) / 2;
       draw_weight(i, middle);
@@ -113,12 +118,17 @@ void SpikingBench::calibrate() {
     const double middle = (low + high) / 2;
     control_.gradient_threshold = static_cast<float>(middle);
     forward();
-    double most = 0;
-    for (size_t i = 0; i + 1 < layers_.size(); ++i) most = std::max(most, listed(i));
-    (most > case_.listed ? low : high) = middle;
+    double mean = 0;
+    for (size_t i = 0; i < hidden(); ++i) mean += listed(i) / static_cast<double>(hidden());
+    (mean > case_.listed ? low : high) = middle;
   }
   control_.gradient_threshold = static_cast<float>(high);
   forward();
+}
+
+size_t SpikingBench::hidden() const {
+  return static_cast<size_t>(
+      std::ranges::count_if(layers_, [](const SpikingLayer& layer) { return layer.neuron.spikes; }));
 }
 
 SpikeLists SpikingBench::inputs() const { return {ids_.data(), num_.data(), input_capacity_}; }
@@ -138,18 +148,18 @@ double SpikingBench::listed(size_t layer) const {
 }
 double SpikingBench::dropped() const {
   uint64_t count = 0;
-  for (size_t i = 0; i + 1 < layers_.size(); ++i)
+  for (size_t i = 0; i < hidden(); ++i)
     count += network_.counts(i).dropped_spikes + network_.counts(i).dropped_candidates;
   return static_cast<double>(count);
 }
 
 void SpikingBench::write(const std::string& folder) const {
-  const uint32_t rows = case_.steps * case_.batch, inputs = case_.sizes[0];
+  const uint32_t rows = case_.steps * case_.batch, inputs = layers_[0].inputs;
   std::vector<float> dense(uint64_t{rows} * inputs);
   for (uint64_t row = 0; row < rows; ++row)
     for (uint32_t i = 0; i < num_[2 * row]; ++i) dense[row * inputs + ids_[row * input_capacity_ + i]] = 1;
   io::write_npy(folder + "/inputs.npy", rows, inputs, dense);
-  io::write_npy(folder + "/upstream.npy", rows, case_.sizes.back(), upstream_);
+  io::write_npy(folder + "/upstream.npy", rows, layers_.back().neurons, upstream_);
   size_t number = 0, gradient = 0;
   for (const SpikingLayer& layer : layers_)
     for (const SpikingParameter& parameter : parameters_of(layer)) {
@@ -164,8 +174,7 @@ void SpikingBench::write(const std::string& folder) const {
   const std::vector<float> bar = {control_.gradient_threshold};
   io::write_npy(folder + "/gradient_threshold.npy", 1, 1, bar);
   std::vector<float> spikes;
-  for (size_t i = 0; i + 1 < layers_.size(); ++i)
-    spikes.push_back(static_cast<float>(network_.counts(i).spikes));
+  for (size_t i = 0; i < hidden(); ++i) spikes.push_back(static_cast<float>(network_.counts(i).spikes));
   io::write_npy(folder + "/spikes.npy", 1, static_cast<uint32_t>(spikes.size()), spikes);
 }
 
@@ -179,7 +188,7 @@ double SpikingBench::used_bytes() const {
   double bytes = 0;
   for (uint64_t row = 0; row < uint64_t{case_.steps} * case_.batch; ++row) bytes += kId * num_[2 * row];
   bytes += kCounts * case_.steps * case_.batch;
-  for (size_t i = 0; i + 1 < layers_.size(); ++i) {
+  for (size_t i = 0; i < hidden(); ++i) {
     const SpikingCounts counts = network_.counts(i);
     bytes += kListed * static_cast<double>(counts.spikes + counts.candidates) +
              kCounts * case_.steps * case_.batch;
@@ -189,7 +198,7 @@ double SpikingBench::used_bytes() const {
 
 double SpikingBench::dense_bytes() const {
   double neurons = 0;
-  for (size_t i = 0; i + 1 < case_.sizes.size(); ++i) neurons += case_.sizes[i];
+  for (const SpikingLayer& layer : layers_) neurons += layer.inputs;
   return neurons * case_.steps * case_.batch * sizeof(float);
 }
 

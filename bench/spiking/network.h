@@ -9,8 +9,10 @@
 
 namespace tessera::bench {
 
+inline constexpr float kDecay = 0.95F;  ///< of all potentials
+
 struct SpikingCase {
-  std::vector<uint32_t> sizes;  ///< inputs, hidden layers, outputs
+  std::vector<uint32_t> sizes = {};  ///< inputs, hidden layers, outputs
   bool recurrent = false;
   uint32_t batch = 256;
   uint32_t steps = 100;
@@ -25,6 +27,8 @@ struct SpikingCase {
 class SpikingBench {
  public:
   SpikingBench(const SpikingCase& of, uint32_t threads);
+  /// With these layers instead of those of the case's sizes. Only the last may not spike.
+  SpikingBench(const SpikingCase& of, std::vector<SpikingLayer> layers, const SpikingNetworkOptions& options);
 
   void forward();
   void gradients();
@@ -37,8 +41,14 @@ class SpikingBench {
   double used_bytes() const;
   /// Bytes that dense backpropagation through time keeps: potentials and inputs.
   double dense_bytes() const;
-  const SpikingNetwork& network() const { return network_; }
   double dropped() const;
+
+  /// The number of layers that spike.
+  size_t hidden() const;
+  std::vector<uint16_t>& ids() { return ids_; }
+  std::vector<uint32_t>& num() { return num_; }
+  const std::vector<std::vector<float>>& parameters() const { return parameters_; }
+  float& gradient_threshold() { return control_.gradient_threshold; }
 
   /// inputs.npy [steps · batch, inputs], parameterI.npy and gradientI.npy in their orders, upstream.npy;
   /// spikes.npy: the spikes of each hidden layer; gradient_threshold.npy.

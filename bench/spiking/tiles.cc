@@ -11,12 +11,11 @@
 #include <tessera/spiking.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <string>
 #include <vector>
 
-#include "base/random.h"
+#include "spiking/network.h"
 
 namespace tessera::bench {
 namespace {
@@ -37,7 +36,6 @@ struct Setup {
 };
 
 constexpr double kFiring = 0.025, kListed = 0.04;
-constexpr float kDecay = 0.95F;
 
 SpikingLayer hidden(uint32_t inputs, uint32_t neurons, uint32_t delay) {
   return {.inputs = inputs, .neurons = neurons, .neuron = {.gain = 10 * (1 - kDecay)}, .delay = delay};
@@ -61,91 +59,6 @@ std::vector<Setup> setups() {
   half.weights = Type::f16;
   return {small, paper, half};
 }
-
-/// Inputs, and weights that fire as they should.
-class Data {
- public:
-  explicit Data(const Setup& of) : setup_(of) {
-    const uint64_t lists = uint64_t{of.steps} * of.batch;
-    ids.resize(lists * of.input_capacity);
-    num.resize(lists * 2);
-    base::RandomSequence random{base::RandomStream(1)};
-    const auto bound = static_cast<uint32_t>(of.input_activity * 4294967296.0);
-    for (uint64_t row = 0; row < lists; ++row) {
-      uint32_t count = 0;
-      for (uint32_t f = 0; f < of.layers[0].inputs; ++f)
-        if (random.word() < bound && count < of.input_capacity)
-          ids[row * of.input_capacity + count++] = static_cast<uint16_t>(f);
-      num[2 * row] = num[2 * row + 1] = count;
-    }
-    calibrate();
-  }
-
-  std::vector<uint16_t> ids;
-  std::vector<uint32_t> num;
-  std::vector<std::vector<float>> parameters;
-  float gradient_threshold = 0;
-  std::vector<double> firing, listed;  ///< of hidden layers
-  uint64_t dropped = 0;
-
- private:
-  void draw(size_t weight, size_t layer, double scale) {
-    base::RandomStream(2, 0, static_cast<uint32_t>(layer)).fill_normal(parameters[weight]);
-    for (float& w : parameters[weight]) w = static_cast<float>(w * scale);
-  }
-
-  void calibrate() {
-    constexpr int kHalvings = 12;
-    SpikingNetwork network(setup_.layers, setup_.steps, setup_.batch,
-                           {.input_capacity = setup_.input_capacity, .trains = false});
-    std::vector<size_t> weights;
-    for (const SpikingLayer& layer : setup_.layers) {
-      weights.push_back(parameters.size());
-      for (const SpikingParameter& parameter : parameters_of(layer))
-        parameters.emplace_back(parameter.elements(), parameter.name == "decay" ? kDecay : 1.0F);
-    }
-    std::vector<const float*> pointers;
-    for (const auto& parameter : parameters) pointers.push_back(parameter.data());
-    const auto run = [&](float bar) {
-      network.forward({ids.data(), num.data(), setup_.input_capacity}, pointers, {.gradient_threshold = bar});
-    };
-    const auto mean = [&](size_t layer, uint64_t count) {
-      return static_cast<double>(count) /
-             (double{1} * setup_.steps * setup_.batch * setup_.layers[layer].neurons);
-    };
-    const auto spikes = [&](size_t layer) { return network.counts(layer).spikes; };
-    for (size_t l = 0; l < setup_.layers.size(); ++l) draw(weights[l], l, 0.1);
-    for (size_t l = 0; l < setup_.layers.size() && setup_.layers[l].neuron.spikes; ++l) {
-      double low = 0, high = 16 / std::sqrt(kFiring * setup_.layers[l].inputs);
-      for (int h = 0; h < kHalvings; ++h) {
-        const double middle = (low + high) / 2;
-        draw(weights[l], l, middle);
-        run(2);
-        (mean(l, spikes(l)) < kFiring ? low : high) = middle;
-      }
-    }
-    double low = -1, high = 1;
-    const auto of_all = [&](auto count) {
-      double sum = 0;
-      size_t layers = 0;
-      for (size_t l = 0; l < setup_.layers.size() && setup_.layers[l].neuron.spikes; ++l, ++layers)
-        sum += mean(l, count(l));
-      return sum / static_cast<double>(layers);
-    };
-    const auto all_listed = [&](size_t l) { return network.counts(l).spikes + network.counts(l).candidates; };
-    for (int h = 0; h < kHalvings; ++h) {
-      gradient_threshold = static_cast<float>((low + high) / 2);
-      run(gradient_threshold);
-      (of_all(all_listed) > kListed ? low : high) = gradient_threshold;
-    }
-    for (size_t l = 0; l < setup_.layers.size() && setup_.layers[l].neuron.spikes; ++l) {
-      firing.push_back(mean(l, spikes(l)));
-      listed.push_back(mean(l, all_listed(l)));
-    }
-  }
-
-  const Setup& setup_;
-};
 
 /// The step as a graph: cross-entropy on the readout's mean or on counts of the first ten neurons.
 struct Step {
@@ -178,25 +91,30 @@ void print_cycles(const char* what, const std::map<std::string, double>& cycles)
 }
 
 void run(const Setup& setup, const Machine& machine) {
-  Data data(setup);
+  const SpikingCase of{.batch = setup.batch,
+                       .steps = setup.steps,
+                       .input_activity = setup.input_activity,
+                       .firing = kFiring,
+                       .listed = kListed};
+  SpikingBench data(of, setup.layers, {.input_capacity = setup.input_capacity, .trains = false});
   Step step(setup);
   graph::Session session(step.graph, machine);
   fmt::print("{}, T {}, B {}; fires/listed %:", setup.name, setup.steps, setup.batch);
-  for (size_t l = 0; l < data.firing.size(); ++l)
-    fmt::print(" {:.1f}/{:.1f}", 100 * data.firing[l], 100 * data.listed[l]);
+  for (size_t l = 0; l < data.hidden(); ++l)
+    fmt::print(" {:.1f}/{:.1f}", 100 * data.firing(l), 100 * data.listed(l));
   fmt::print("\n");
   if (!session.fits()) {
     fmt::print("  {}\n", session.cost().overflow);
     return;
   }
   for (size_t p = 0; p < step.parameters.size(); ++p)
-    session.set(step.graph.info(step.parameters[p].id).name, data.parameters[p]);
+    session.set(step.graph.info(step.parameters[p].id).name, data.parameters()[p]);
   std::vector<uint32_t> labels(setup.batch);
   for (uint32_t b = 0; b < setup.batch; ++b) labels[b] = b % 10;
   float lr = 0, loss = 0;
-  const std::vector<Tensor> arrays = {{"in.ids", data.ids.data()},
-                                      {"in.num", data.num.data()},
-                                      {"gradient_threshold", &data.gradient_threshold},
+  const std::vector<Tensor> arrays = {{"in.ids", data.ids().data()},
+                                      {"in.num", data.num().data()},
+                                      {"gradient_threshold", &data.gradient_threshold()},
                                       {"labels", labels.data()},
                                       {"lr", &lr},
                                       {"loss", &loss}};
