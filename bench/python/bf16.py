@@ -13,7 +13,7 @@ import copy
 import warnings
 
 import torch
-from models import First, Job, least, report
+from models import First, Job, breakdown, least, report
 from torch import Tensor, nn
 
 import tessera
@@ -81,11 +81,7 @@ def compare_bert(batch: int, rounds: int) -> None:
     report(f"BERT-base, {batch} × 128 tokens", times, {"PyTorch, BF16"})
     print(f"  BF16 over FP32: {times['Tessera, FP32'] / times['Tessera, BF16']:.2f} ×")
     for name, each in {"BF16": ours, "FP32": ours32}.items():
-        seconds: dict[str, float] = {}
-        for operation in each.measure(x).operations:
-            seconds[operation.operation] = seconds.get(operation.operation, 0) + operation.seconds
-        parts = ", ".join(f"{op} {1e3 * s:.2f}" for op, s in sorted(seconds.items(), key=lambda of: -of[1]) if s > 2e-5)
-        print(f"  {name}: {parts} ms")
+        print(f"  {name}: {breakdown(each, x)} ms")
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ import operator
 import numpy as np
 import torch
 import torchvision
-from models import Job, alternatives, least, report
+from models import Job, alternatives, kept, least, report
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
@@ -49,16 +49,6 @@ def folded(name: str) -> fx.GraphModule:
         traced.graph.erase_node(node)
     traced.recompile()
     return traced
-
-
-def kept(weight: Tensor, density: float, block: int) -> Tensor:
-    """Of a matrix [outputs, inputs], its largest blocks."""
-    rows, cols = weight.shape
-    if density >= 1 or rows % block or cols % block:
-        return weight
-    sizes = weight.view(rows // block, block, cols // block, block).abs().sum((1, 3))
-    least_kept = sizes.flatten().kthvalue(max(1, int(sizes.numel() * (1 - density)))).values
-    return weight * (sizes > least_kept).repeat_interleave(block, 0).repeat_interleave(block, 1)
 
 
 def channels_last(layer: nn.Conv2d) -> Tensor:

@@ -21,7 +21,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 
 import torch
-from models import Job, least
+from models import Job, least, linear_layers, report
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -86,10 +86,6 @@ def tokens(tokenizer: PreTrainedTokenizerBase, texts: list[str], length: int = 3
     return found["input_ids"], found["attention_mask"]
 
 
-def linear_layers(encoder: Encoder) -> list[nn.Linear]:
-    return [each for each in encoder.model.encoder.modules() if isinstance(each, nn.Linear)]
-
-
 @torch.no_grad()
 def mask_of(weight: Tensor, density: float, b: int) -> Tensor:
     """The blocks of largest sum."""
@@ -102,7 +98,7 @@ def mask_of(weight: Tensor, density: float, b: int) -> Tensor:
 def tuned(dense: Encoder, texts: tuple[Tensor, Tensor], wanted: Tensor, density: float, b: int, steps: int) -> Encoder:
     """A pruned copy that has learned what the dense one gives for some texts."""
     encoder = copy.deepcopy(dense)
-    layers = linear_layers(encoder)
+    layers = list(linear_layers(encoder.model.encoder))
     densities = {steps * i // 8: density ** ((i + 1) / 4) for i in range(4)}  # in the first half of the steps
     optimizer = torch.optim.AdamW(encoder.parameters(), 5e-4, weight_decay=0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-4, steps + 1, pct_start=0.1)
@@ -158,10 +154,7 @@ def measure(encoders: dict[str, Encoder], batch: int, length: int, rounds: int) 
         error = float((compiled(ids, mask) - wanted).abs().max() / wanted.abs().max())
         assert error < 1e-4, f"{name} differs from PyTorch by {error}"
         jobs[f"Tessera, {name}"] = lambda compiled=compiled: compiled(ids, mask)  # type: ignore[misc]
-    times = least(jobs, rounds)
-    print(f"{batch} × {length} tokens")
-    for name, time in times.items():
-        print(f"  {name:<28}{time:10.2f} ms {times['PyTorch, dense'] / time:7.2f} ×")
+    report(f"{batch} × {length} tokens", least(jobs, rounds), {"PyTorch, dense"})
 
 
 def main() -> None:

@@ -12,21 +12,16 @@ density, products of the encoder have dynamic block-sparse weights.
 from __future__ import annotations
 
 import argparse
-import time
-import warnings
-from collections.abc import Callable
 
 import numpy as np
 import torch
+from models import Job, least
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import tessera
 from tessera import graph as tg
 
-warnings.filterwarnings("ignore")
-
-Job = Callable[[], object]
 TOKENS = 512
 #: Lengths of the sequences of packs, two in each, about as the planner packs Wikipedia at 512 tokens.
 PACKS = ((312, 200), (256, 256))
@@ -155,19 +150,12 @@ def compare(size: str, packs: int, rounds: int, sparse: tuple[float, int] | None
     if sparse is not None:
         patterns = patterns_of(config, *sparse)
         jobs["Tessera, packed, sparse"] = (in_tessera(config, packed, patterns), packed.count)
-    times = dict.fromkeys(jobs, float("inf"))
-    for job, _ in jobs.values():
-        job()
-    for _ in range(rounds):
-        for name, (job, _) in jobs.items():
-            start = time.perf_counter()
-            job()
-            times[name] = min(times[name], time.perf_counter() - start)
+    times = least({name: job for name, (job, _) in jobs.items()}, rounds, calls=1)
     print(f"BERT-{size}, a training step of {packs} × {TOKENS} tokens, AdamW, dropout")
-    best = min(seconds for name, seconds in times.items() if name.startswith("PyTorch, packed"))
+    best = min(each for name, each in times.items() if name.startswith("PyTorch, packed"))
     for name, (_, count) in jobs.items():
         each = times[name]
-        print(f"  {name:<28}{1e3 * each:9.0f} ms {each / best:6.2f} {1e3 * each / count:9.0f} ms a sequence")
+        print(f"  {name:<28}{each:9.0f} ms {each / best:6.2f} {each / count:9.0f} ms a sequence")
 
 
 def main() -> None:
