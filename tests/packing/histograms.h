@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <random>
 #include <string>
@@ -18,15 +17,9 @@ namespace tessera::test {
 inline std::optional<pack::Histogram> published(const std::string& name, uint32_t max_length) {
   const char* const data = std::getenv("TESSERA_DATA");
   if (data == nullptr) return std::nullopt;
-  std::ifstream file(std::filesystem::path(data) / "lengths" / (name + ".csv"));
-  if (!file) return std::nullopt;
-  pack::Histogram histogram = pack::Histogram::of_max_length(max_length);
-  std::string header;
-  std::getline(file, header);
-  uint32_t length = 0;
-  char comma = 0;
-  for (uint64_t count = 0; file >> length >> comma >> count;) histogram.counts.at(length) += count;
-  return histogram;
+  const std::filesystem::path file = std::filesystem::path(data) / "lengths" / (name + ".csv");
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  return pack::read_histogram(file, max_length).histogram;
 }
 
 /// Shapes of histograms that are hard for packers for different reasons.
