@@ -112,16 +112,6 @@ TEST_F(ButterflyTest, CharacterisesExchangeAndMemory) {
   EXPECT_GT(before, 0);
 }
 
-TEST_F(ButterflyTest, CtrlCKeepsWhatIsFinished) {
-  const Outcome o =
-      reproduce("--machine gc200 --only table-2 --full", "timeout --preserve-status --signal=INT 2 {}");
-  ASSERT_EQ(o.status, 130) << o.err;
-  const size_t finished = lines_of(content_of(cells())) - 1;
-  const Outcome on =
-      reproduce("--machine gc200 --only table-2 --full", "timeout --preserve-status --signal=INT 1 {}");
-  EXPECT_TRUE(says(on.err, fmt::format("{} of ", finished)));
-}
-
 TEST_F(ButterflyTest, MachinesShowTheirHostLink) {
   const Outcome o = run("machines show gc200");
   ASSERT_EQ(o.status, 0) << o.err;
