@@ -5,12 +5,9 @@
 
 #include "base/half.h"
 #include "sparse/blocks/block_order.h"
+#include "sparse/packed_values.h"
 
 namespace tessera::sparse {
-
-inline void convert(float from, float& to) { to = from; }
-inline void convert(float from, base::Half& to) { to = base::to_half(from); }
-inline void convert(float from, base::Bfloat16& to) { to = base::to_bfloat16(from); }
 
 /// Calls move(row-major position, packed position) for each value of a block, in packed order. All orders and
 /// thus all positions are compile-time constants.

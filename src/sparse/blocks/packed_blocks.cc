@@ -5,6 +5,7 @@
 
 #include "sparse/blocks/block_values.h"
 #include "sparse/blocks/packed_blocks_inside.h"
+#include "sparse/packed_values.h"
 #include "sparse/pattern.h"
 
 namespace tessera::sparse {
@@ -213,7 +214,7 @@ void PackedBlocks::check_count(const char* what, size_t have, uint64_t blocks) c
 
 void PackedBlocks::set_values(std::span<const float> values, const base::ParallelFor& parallel) {
   check_count("an array", values.size(), blocks());
-  with_values(*this, [&](auto* packed) {
+  with_values(type_, values_.get(), [&](auto* packed) {
     for_each_part(
         block_rows(), parts_for(value_bytes()), parallel,
         [&](uint32_t, uint32_t begin, uint32_t end) { pack_rows(begin, end, values.data(), packed); });
@@ -222,7 +223,7 @@ void PackedBlocks::set_values(std::span<const float> values, const base::Paralle
 
 void PackedBlocks::get_values(std::span<float> values) const {
   check_count("room", values.size(), blocks());
-  with_values(*this, [&](const auto* packed) { unpack_all(packed, values.data()); });
+  with_values(type_, values_.get(), [&](const auto* packed) { unpack_all(packed, values.data()); });
 }
 
 void PackedBlocks::pack(std::span<const float> values, std::span<float> packed) const {

@@ -7,11 +7,9 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "base/half.h"
 #include "sparse/blocks/block_edits.h"
 #include "sparse/blocks/packed_blocks.h"
 #include "sparse/parts.h"
@@ -41,20 +39,6 @@ struct PackedBlocks::Changes {
 template <class... Args>
 [[noreturn]] void malformed(fmt::format_string<Args...> format, Args&&... args) {
   throw UsageError("block-sparse weight: " + fmt::format(format, std::forward<Args>(args)...));
-}
-
-/// Calls visit with the packed values as an array of their type.
-template <class Weight, class Visit>
-void with_values(Weight& weight, const Visit& visit) {
-  const auto as = [&]<class T>(T) {
-    using Element = std::conditional_t<std::is_const_v<Weight>, const T, T>;
-    visit(reinterpret_cast<Element*>(weight.values().data()));
-  };
-  switch (weight.type()) {
-    case Type::f16: return as(base::Half{});
-    case Type::bf16: return as(base::Bfloat16{});
-    default: return as(float{});
-  }
 }
 
 }  // namespace tessera::sparse

@@ -1,43 +1,13 @@
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 
 #include "base/half.h"
 #include "sparse/elements/pack_paired.h"
 #include "sparse/elements/packed_elements_inside.h"
+#include "sparse/packed_values.h"
 #include "sparse/pattern.h"
 
 namespace tessera::sparse {
-namespace {
-
-void store(std::byte* values, Type type, uint64_t i, float value) {
-  switch (type) {
-    case Type::f16: {
-      const base::Half bits = base::to_half(value);
-      std::memcpy(values + 2 * i, &bits, 2);
-      return;
-    }
-    case Type::bf16: {
-      const base::Bfloat16 bits = base::to_bfloat16(value);
-      std::memcpy(values + 2 * i, &bits, 2);
-      return;
-    }
-    default: std::memcpy(values + 4 * i, &value, 4);
-  }
-}
-
-float load(const std::byte* values, Type type, uint64_t i) {
-  uint16_t bits = 0;
-  float value = 0;
-  if (type == Type::f32) {
-    std::memcpy(&value, values + 4 * i, 4);
-    return value;
-  }
-  std::memcpy(&bits, values + 2 * i, 2);
-  return type == Type::f16 ? base::to_float(base::Half(bits)) : base::to_float(base::Bfloat16(bits));
-}
-
-}  // namespace
 
 PackedElements::PackedElements() : PackedElements(ElementIndex{}, Type::f32) { allocate_values(); }
 PackedElements::~PackedElements() = default;
@@ -87,14 +57,18 @@ PackedElements PackedElements::for_planning(const Pattern& pattern, Type type, u
 void PackedElements::allocate_values() { values_.resize(places_ * size_of(type_)); }
 
 void PackedElements::set_values(const float* values, const base::ParallelFor& parallel) {
-  for_each_nonzero(parallel, [&](uint64_t position, uint64_t place, uint32_t) {
-    store(values_.data(), type_, place, values[position]);
+  with_values(type_, values_.data(), [&](auto* packed) {
+    for_each_nonzero(parallel, [&](uint64_t position, uint64_t place, uint32_t) {
+      convert(values[position], packed[place]);
+    });
   });
 }
 
 void PackedElements::get_values(float* values, const base::ParallelFor& parallel) const {
-  for_each_nonzero(parallel, [&](uint64_t position, uint64_t place, uint32_t) {
-    values[position] = load(values_.data(), type_, place);
+  with_values(type_, values_.data(), [&](const auto* packed) {
+    for_each_nonzero(parallel, [&](uint64_t position, uint64_t place, uint32_t) {
+      values[position] = base::to_float(packed[place]);
+    });
   });
 }
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "sparse/blocks/block_values.h"
 #include "sparse/blocks/packed_blocks.h"
+#include "sparse/packed_values.h"
 #include "sparse/pattern.h"
 
 namespace tessera::sparse {
@@ -16,16 +16,6 @@ namespace {
 void require_elements(std::string_view what, size_t have, uint64_t want) {
   if (have != want)
     throw UsageError(fmt::format("dense weight: {} of {} values; it takes {}", what, have, want));
-}
-
-/// Calls visit(a value of the type's C++ type).
-template <class Visit>
-void with_type(Type type, const Visit& visit) {
-  switch (type) {
-    case Type::f16: return visit(base::Half{});
-    case Type::bf16: return visit(base::Bfloat16{});
-    default: return visit(float{});
-  }
 }
 
 }  // namespace
@@ -44,8 +34,8 @@ uint64_t PackedPanels::capacity() const {
 Pattern PackedPanels::pattern() const { return full_pattern(rows(), cols(), kDenseBlockSize); }
 
 void PackedPanels::set_values(MatrixView<const float> matrix) {
-  with_type(type_, [&]<class T>(T) {
-    layout_.store(matrix, reinterpret_cast<T*>(values_.get()), [](float from) {
+  with_values(type_, values_.get(), [&]<class T>(T* packed) {
+    layout_.store(matrix, packed, [](float from) {
       T to;
       convert(from, to);
       return to;
@@ -55,9 +45,8 @@ void PackedPanels::set_values(MatrixView<const float> matrix) {
 
 void PackedPanels::get_values(std::span<float> matrix) const {
   require_elements("room", matrix.size(), elements());
-  with_type(type_, [&]<class T>(T) {
-    layout_.load(reinterpret_cast<const T*>(values_.get()), row_major(matrix.data(), cols()),
-                 [](T from) { return base::to_float(from); });
+  with_values(type_, values_.get(), [&]<class T>(const T* packed) {
+    layout_.load(packed, row_major(matrix.data(), cols()), [](T from) { return base::to_float(from); });
   });
 }
 
