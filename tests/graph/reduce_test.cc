@@ -105,7 +105,7 @@ TEST(Reductions, OverAllKeepWhatIsNoNumber) {
 TEST(Reductions, OverAllLeaveOutPadding) {
   Graph g;
   const Value x = g.input("x", {3, 19}), w = g.parameter("w", {7, 19}, Initial::constant(-0.5)),
-              s = g.input("s", {});
+              s = g.input("s", TensorType{});
   g.output("y", linear(x, w));
   g.output("of the product", sum(w * s));
   g.output("of the quotient", sum(w / s));
