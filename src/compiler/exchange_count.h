@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "compiler/pieces.h"
 #include "program/traffic.h"
@@ -15,15 +16,18 @@ class ExchangeCount {
   explicit ExchangeCount(Compilation& c) : c_(c), traffic_(c.machine) {}
 
   void add(const Moves& moves) {
-    for (const Move& move : moves.moves) {
-      const Piece &from = c_.pieces[move.from], &to = c_.pieces[move.to];
+    for (auto move = moves.moves.begin(); move != moves.moves.end();) {
+      const Piece &from = c_.pieces[move->from], &to = c_.pieces[move->to];
+      Box box = move->from_box;
+      const auto next = end_of_transfer(move, moves.moves.end(), box);
       const uint64_t element = size_of(c_.program.variable(from.variable).type);
       if (!is_tiled(c_))
-        host_bytes_ += move.to_box.elements() * element;
+        host_bytes_ += box.elements() * element;
       else if (is_streaming(c_, from) || is_streaming(c_, to))
-        traffic_.add_streamed(to.tile, move.to_box.elements() * element, is_streaming(c_, from));
+        traffic_.add_streamed(to.tile, box.elements() * element, is_streaming(c_, from));
       else
-        traffic_.add(from.tile, to.tile, from.variable, move.from_box, element, move.gathered);
+        traffic_.add(from.tile, to.tile, from.variable, box, element, move->gathered);
+      move = next;
     }
     is_empty_ = is_empty_ && moves.moves.empty();
   }
@@ -53,6 +57,43 @@ class ExchangeCount {
   }
 
  private:
+  using Iterator = std::vector<Move>::const_iterator;
+  using Box = program::Box;
+
+  /// The end of the moves that continue each other in the memory of both tiles, as a row of one matrix and
+  /// a column of another do, and so are one transfer: `box` becomes what it sends.
+  Iterator end_of_transfer(Iterator move, Iterator end, Box& box) const {
+    const Piece &from = c_.pieces[move->from], &to = c_.pieces[move->to];
+    if (move->gathered || move->runtime != kNoRuntimeRow || !is_contiguous(to, move->to_box)) return move + 1;
+    uint64_t target = offset_after(to, move->to_box);
+    for (const Iterator first = move++; move != end; ++move) {
+      const bool continues = move->from == first->from && move->to == first->to && !move->gathered &&
+                             move->runtime == kNoRuntimeRow && is_contiguous(to, move->to_box) &&
+                             offset_after(to, move->to_box) == target + move->to_box.elements();
+      if (!continues || !extend(box, move->from_box, from.box)) break;
+      target = offset_after(to, move->to_box);
+    }
+    return move;
+  }
+
+  static bool is_contiguous(const Piece& piece, const Box& box) {
+    return box.rows == 1 || box.cols == piece.box.cols;
+  }
+  /// Elements of a piece before the end of a contiguous box.
+  static uint64_t offset_after(const Piece& piece, const Box& box) {
+    const uint64_t row = box.row - piece.box.row, col = box.col - piece.box.col;
+    return row * piece.box.cols + col + box.elements();
+  }
+  /// Extends a contiguous box of a piece by one that follows it, if both are one box.
+  static bool extend(Box& box, const Box& next, const Box& piece) {
+    const bool is_beside =
+        box.rows == 1 && next.rows == 1 && next.row == box.row && next.col == box.col_end();
+    const bool is_below = box.cols == piece.cols && next.cols == piece.cols && next.row == box.row_end();
+    if (is_beside) box.cols += next.cols;
+    if (is_below) box.rows += next.rows;
+    return is_beside || is_below;
+  }
+
   Compilation& c_;
   program::Traffic traffic_;
   uint64_t host_bytes_ = 0;
