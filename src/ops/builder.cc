@@ -4,6 +4,9 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <optional>
+
+#include "ops/blocks.h"
 
 namespace tessera::ops {
 
@@ -104,7 +107,9 @@ Operand Builder::add(std::string name, Role role, Type type, const OperandLayout
 void Builder::send(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const {
   if (from == to || from.box.empty()) return;
   const std::string name = "send " + variable_name(to);
-  steps.push_back(copy({name, {copy_of(from, to)}}));
+  const std::optional<Operand> blocks = blocks_between(*this, to, mapping_of(from), mapping_of(to));
+  if (blocks) steps.push_back(copy({name + " in blocks", {copy_of(from, *blocks)}}));
+  steps.push_back(copy({name, {copy_of(blocks.value_or(from), to)}}));
 }
 
 Operand Builder::argument(std::string name, Type type, const OperandLayout& layout,

@@ -142,8 +142,6 @@ class Builder {
   /// Whether a transposing copy to an operand that lies row by row would bring single elements from many
   /// tiles, each by a transfer of its own.
   bool scatters(const Operand& to) const;
-  /// A mapping of an operand in nearly square blocks, one per tile.
-  std::vector<program::MappedBox> blocks_on_tiles(const Operand& operand) const;
   /// Slices of an operand's rows for the threads of a host, for as few threads as copies of the operand take.
   std::vector<program::MappedBox> slices_of_threads(const Operand& operand) const;
 

@@ -2,10 +2,10 @@
 #include <tessera/error.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "kernels/map/gather/codelet.h"
+#include "ops/blocks.h"
 #include "ops/builder.h"
 #include "ops/map/fill.h"
 #include "ops/owners.h"
@@ -118,7 +118,8 @@ void Builder::transpose(const Operand& from, const Operand& to, std::vector<prog
     return send(local, to, steps);
   }
   if (scatters(to)) {
-    const Operand blocks = like(to, variable_name(to) + ".blocks", blocks_on_tiles(to), purpose_of(to));
+    const Operand blocks =
+        like(to, variable_name(to) + ".blocks", blocks_on_tiles(to, machine_.tiles), purpose_of(to));
     transpose(from, blocks, steps);
     return send(blocks, to, steps);
   }
@@ -135,29 +136,12 @@ void Builder::transpose(const Operand& from, const Operand& to, std::vector<prog
 }
 
 bool Builder::scatters(const Operand& to) const {
-  constexpr uint64_t kMostTransfers = 512;  // of a tile, whose exchange code takes a twentieth of its memory
   if (is_host()) return false;
   uint64_t transfers = 0;
   for (const MappedBox& owned : mapping_of(to)) transfers += owned.box.cols;
-  const std::vector<MappedBox> blocks = blocks_on_tiles(to);
+  const std::vector<MappedBox> blocks = blocks_on_tiles(to, machine_.tiles);
   const uint64_t of_block = uint64_t{blocks.front().box.rows} + blocks.front().box.cols;
   return transfers > kMostTransfers * machine_.tiles && transfers > 2 * of_block * blocks.size();
-}
-
-std::vector<MappedBox> Builder::blocks_on_tiles(const Operand& operand) const {
-  const double side = std::sqrt(static_cast<double>(operand.box.elements()) / machine_.tiles);
-  const auto parts = [&](uint32_t size, uint32_t most) {
-    return std::clamp(static_cast<uint32_t>(std::lround(size / side)), 1U, std::min(size, most));
-  };
-  const uint32_t down = parts(operand.rows(), machine_.tiles);
-  const uint32_t across = parts(operand.cols(), machine_.tiles / down);
-  const std::vector<uint32_t> row = split_evenly(operand.rows(), down),
-                              col = split_evenly(operand.cols(), across);
-  std::vector<MappedBox> blocks;
-  for (uint32_t i = 0; i < down; ++i)
-    for (uint32_t j = 0; j < across; ++j)
-      blocks.push_back({{row[i], row[i + 1] - row[i], col[j], col[j + 1] - col[j]}, i * across + j});
-  return blocks;
 }
 
 std::vector<MappedBox> Builder::slices_of_threads(const Operand& operand) const {

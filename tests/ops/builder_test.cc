@@ -5,12 +5,20 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "compiler/compile.h"
 #include "engine/engine.h"
 #include "kernels/common/numbers.h"
+#include "machine/model/machine.h"
+#include "ops/blocks.h"
+#include "ops/map/elementwise.h"
+#include "ops/map/map.h"
+#include "program/sizes.h"
 #include "support/bound_arrays.h"
 #include "support/error_of.h"
 #include "support/reference_interpreter.h"
@@ -215,6 +223,90 @@ TEST(Conversion, LeavesPackedValuesAsTheyAre) {
   std::vector<StepId> steps;
   EXPECT_USAGE_ERROR("packed values cannot be converted to their transpose",
                      builder.bring(from, has, wants, steps));
+}
+
+/// Bytes of exchange code of the tile with most of it.
+uint64_t most_exchange_code(const program::Program& program, const machine::Machine& m) {
+  uint64_t most = 0;
+  for (const compiler::TileMemory& tile : compiler::estimate(program, m).memory.tiles)
+    most = std::max<uint64_t>(most, tile[compiler::MemoryUse::exchange_code]);
+  return most;
+}
+
+/// Runs a program with the numbers 0, 1, 2, … as `from`, and expects what the reference interpreter gives.
+void expect_as_interpreted(program::Program& program, const Operand& from, const machine::Machine& m) {
+  std::vector<float> values(from.box.elements());
+  std::iota(values.begin(), values.end(), 0.0F);
+  testing::FlatVariables contents = testing::flat_variables(program);
+  put(values, Type::f32, contents[from.variable]);
+  testing::BoundArrays arrays(program, contents);
+  testing::interpret(program, contents);
+  const engine::Engine engine(compiler::compile(program, m));
+  const engine::Profile profile = engine.run(arrays.bindings());
+  EXPECT_EQ(profile.cycles.at, compiler::estimate(program, m).cycles.at);
+  for (program::VariableId v = 0; v < program.variables().size(); ++v)
+    if (program.variable(v).role == Role::output) {
+      EXPECT_EQ(arrays.flat()[v], contents[v]) << program.variable(v).name;
+    }
+}
+
+/// Directly, each of the tiles would take a transfer from each of the others, or to them.
+TEST(Blocks, LieBetweenRowsAndColumns) {
+  constexpr uint32_t kSide = 600;
+  const machine::Machine m = machine::find("gc200");
+  std::vector<program::MappedBox> by_row, by_column;
+  for (uint32_t i = 0; i < kSide; ++i) {
+    by_row.push_back({{i, 1, 0, kSide}, i});
+    by_column.push_back({{0, kSide, i, 1}, i});
+  }
+  program::Program program;
+  const Builder builder(program, m);
+  const Operand from = builder.add("from", Role::input, Type::f32, matrix_layout(kSide, kSide, by_row));
+  const OperandLayout columns = matrix_layout(kSide, kSide, by_column);
+  const Operand sent = builder.add("sent", Role::output, Type::f32, columns),
+                read = builder.add("read", Role::output, Type::f32, columns),
+                written = builder.add("written", Role::output, Type::f32, columns);
+  const UnaryProblem twice{kernels::Unary::scale, Type::f32, kSide, kSide, 2};
+  std::vector<StepId> steps;
+  builder.send(from, sent, steps);
+  const MapPartition in_columns = partition_evenly(kSide, kSide, 1, kSide),
+                     in_rows = partition_evenly(kSide, kSide, kSide, 1);
+  steps.push_back(build(builder, twice, MapPlan{in_columns, {}, {}}, {from, read}));
+  steps.push_back(build(builder, twice, MapPlan{in_rows, {}, {}}, {from, written}));
+  program.set_main(builder.sequence(steps));
+  EXPECT_LT(most_exchange_code(program, m), kSide * program::kExchangeCodeBytes);
+  expect_as_interpreted(program, from, m);
+}
+
+/// A list is gathered on few tiles before all take it.
+TEST(Blocks, OfListsForAllLieOnFewTiles) {
+  constexpr uint32_t kCount = 1024;
+  const machine::Machine m = machine::find("gc200");
+  std::vector<program::MappedBox> one_each;
+  for (uint32_t i = 0; i < kCount; ++i) one_each.push_back({{i, 1, 0, 1}, i});
+  program::Program program;
+  const Builder builder(program, m);
+  const Operand from = builder.add("from", Role::input, Type::f32, matrix_layout(kCount, 1, one_each));
+  std::vector<program::MappedBox> whole;
+  for (uint32_t tile = 0; tile < m.tiles; ++tile) whole.push_back({{0, kCount, 0, 1}, tile});
+  const std::optional<Operand> blocks = blocks_between(builder, from, one_each, whole);
+  ASSERT_TRUE(blocks);
+  EXPECT_LE(program.variable(blocks->variable).mapping.size(), 64U);
+  EXPECT_FALSE(blocks_between(builder, from, one_each, one_each));
+}
+
+/// What lies one after the other on both tiles takes one transfer.
+TEST(Conversion, OfRowsToAColumnTakesATransferForEach) {
+  const machine::Machine m = machine::find("gc200");
+  program::Program program;
+  const Builder builder(program, m);
+  const OperandLayout has = matrix_layout(2, 512, program::map_to_tile(2, 512, 3)),
+                      wants = matrix_layout(1024, 1, program::map_to_tile(1024, 1, 5));
+  const Operand from = builder.add("from", Role::input, Type::f32, has);
+  const Operand to = builder.add("to", Role::output, Type::f32, wants);
+  program.set_main(builder.copy(conversion(from, has, to, wants)));
+  EXPECT_EQ(most_exchange_code(program, m), 2 * program::kExchangeCodeBytes);
+  expect_as_interpreted(program, from, m);
 }
 
 }  // namespace

@@ -7,10 +7,12 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "base/ceil_divide.h"
 #include "base/memo.h"
 #include "compiler/compile.h"
+#include "ops/blocks.h"
 #include "ops/map/key.h"
 #include "ops/tiles/expected.h"
 #include "program/cycles.h"
@@ -82,6 +84,40 @@ std::vector<program::Param> params_of(const MapOperation& operation, const MapPa
   params.emplace_back(std::move(rows));
   params.emplace_back(std::move(cols));
   return params;
+}
+
+/// The boxes of an operand that vertices take, on their tiles.
+std::vector<program::MappedBox> taken_boxes(const MapOperand& operand, const MapPartition& partition,
+                                            const std::vector<VertexRun>& runs) {
+  std::vector<program::MappedBox> taken;
+  for (const VertexRun& run : runs) {
+    const std::vector<Box> own = own_boxes(partition, run);
+    for (size_t i = 0; i < own.size(); ++i)
+      taken.push_back(
+          {operand_box(operand, own[i]), run.first_tile + static_cast<uint32_t>(i / run.per_tile)});
+  }
+  return taken;
+}
+
+/// Replaces fields that go to or come from other tiles by too many transfers with temporaries in blocks: adds
+/// the steps that fill them, and the copies from those that are written.
+void bring_by_blocks(const Builder& builder, const MapOperation& operation, const MapPartition& partition,
+                     const std::vector<VertexRun>& runs, std::vector<Operand>& fields,
+                     std::vector<StepId>& steps, program::CopySet& after) {
+  program::CopySet before{"to blocks", {}};
+  for (size_t f = 0; f < fields.size(); ++f) {
+    if (operation.operands[f].is_own()) continue;
+    const program::Access access = operation.codelet->fields[f].access;
+    const std::vector<program::MappedBox> lies = builder.mapping_of(fields[f]),
+                                          taken = taken_boxes(operation.operands[f], partition, runs);
+    const std::optional<Operand> blocks = reads(access) ? blocks_between(builder, fields[f], lies, taken)
+                                                        : blocks_between(builder, fields[f], taken, lies);
+    if (!blocks) continue;
+    if (reads(access)) before.groups.push_back(copy_of(fields[f], *blocks));
+    if (writes(access)) after.groups.push_back(copy_of(*blocks, fields[f]));
+    fields[f] = *blocks;
+  }
+  if (!before.groups.empty()) steps.push_back(builder.copy(std::move(before)));
 }
 
 /// Throws UsageError for operands that do not match the operation.
@@ -478,8 +514,12 @@ StepId build_map(const Builder& builder, const MapOperation& operation, const Ma
     fields.push_back(!wanted.is_own() ? operands[next++]
                                       : builder.constant(wanted.name, wanted.type, wanted.rows, wanted.cols,
                                                          wanted.contents));
+  std::vector<StepId> steps;
+  program::CopySet after{"from blocks", {}};
+  const std::vector<VertexRun> runs = vertex_runs(partition);
+  if (!builder.is_host()) bring_by_blocks(builder, operation, partition, runs, fields, steps, after);
   program::ComputeSet set{std::string(operation.codelet->name), operation.phase, {}};
-  for (const VertexRun& run : vertex_runs(partition)) {
+  for (const VertexRun& run : runs) {
     program::VertexGroup group{operation.codelet, run.first_tile, run.tiles, run.per_tile, {}, {}};
     for (size_t f = 0; f < fields.size(); ++f) {
       const bool is_whole = fields[f].box == builder.program().variable(fields[f].variable).whole();
@@ -489,7 +529,9 @@ StepId build_map(const Builder& builder, const MapOperation& operation, const Ma
     group.params = params_of(operation, partition, run);
     set.groups.push_back(std::move(group));
   }
-  return builder.execute(std::move(set));
+  steps.push_back(builder.execute(std::move(set)));
+  if (!after.groups.empty()) steps.push_back(builder.copy(std::move(after)));
+  return steps.size() == 1 ? steps.front() : builder.sequence(std::move(steps));
 }
 
 BuiltOperation build_map(program::Program& program, const MapOperation& operation, const MapPlan& plan,

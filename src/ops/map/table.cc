@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/map/gather/codelet.h"
+#include "ops/blocks.h"
 #include "ops/owners.h"
 #include "ops/split.h"
 
@@ -40,12 +41,18 @@ class TableParts {
 
   TileId tile_of(uint32_t i, uint32_t j) const { return tiles_[i * parts_.col_parts() + j]; }
 
+  /// The boxes that box_of(i, j) gives for the parts, on their tiles.
+  template <class BoxOf>
+  std::vector<MappedBox> boxes(const BoxOf& box_of) const {
+    std::vector<MappedBox> boxes;
+    for (const auto& [i, j] : by_tile_) boxes.push_back({box_of(i, j), tile_of(i, j)});
+    return boxes;
+  }
+
   /// A vertex for each part, with the box of each field that box_of(i, j) gives.
   template <class BoxOf>
   OwnerField field(const Operand& operand, const BoxOf& box_of) const {
-    OwnerField field{operand, {}};
-    for (const auto& [i, j] : by_tile_) field.boxes.push_back(box_of(i, j));
-    return field;
+    return {operand, boxes_of(boxes(box_of))};
   }
   OwnerField field_of_parts() const {
     return field(table_, [&](uint32_t i, uint32_t j) { return parts_.part(0, i, j); });
@@ -167,12 +174,20 @@ StepId add(const Builder& builder, const TableAddProblem& problem, const std::ve
   builder.require(operands[1], "values", Type::f32, problem.rows, table.cols());
   builder.require(operands[2], "table", Type::f32, 1, table.slice_elements());
   const TableParts parts(builder, table, operands[2]);
-  const OwnerField values = parts.field(operands[1], [&](uint32_t, uint32_t j) {
+  const std::vector<MappedBox> columns = parts.boxes([&](uint32_t, uint32_t j) {
     return Box{0, problem.rows, first_column(table, j), table.cols_of(j)};
   });
-  return parts.execute(
-      kernels::add_rows_to_part_codelet, {parts.whole_field(operands[0]), values, parts.field_of_parts()},
-      {problem.skipped ? int64_t{*problem.skipped} : -1, parts.first_rows(), int64_t{table.rows()}});
+  Operand values = operands[1];
+  std::vector<StepId> steps;
+  if (const auto blocks = blocks_between(builder, values, builder.mapping_of(values), columns)) {
+    steps.push_back(builder.copy({"to blocks", {copy_of(values, *blocks)}}));
+    values = *blocks;
+  }
+  steps.push_back(parts.execute(
+      kernels::add_rows_to_part_codelet,
+      {parts.whole_field(operands[0]), {values, boxes_of(columns)}, parts.field_of_parts()},
+      {problem.skipped ? int64_t{*problem.skipped} : -1, parts.first_rows(), int64_t{table.rows()}}));
+  return steps.size() == 1 ? steps.front() : builder.sequence(std::move(steps));
 }
 
 }  // namespace tessera::ops

@@ -1,0 +1,95 @@
+#include "ops/blocks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "ops/split.h"
+
+namespace tessera::ops {
+namespace {
+
+using program::Box;
+using program::MappedBox;
+using Mapping = std::vector<MappedBox>;
+
+/// What a tile in the middle of a mapping has in common with each box on other tiles.
+std::vector<Box> common_with_middle(const Mapping& mapping, const Mapping& others) {
+  std::vector<Box> common;
+  if (mapping.empty()) return common;
+  const program::TileId tile = mapping[mapping.size() / 2].tile;
+  for (const MappedBox& own : mapping) {
+    if (own.tile != tile) continue;
+    for (const MappedBox& other : others) {
+      const Box box = intersection(own.box, other.box);
+      if (other.tile != tile && !box.empty()) common.push_back(box);
+    }
+  }
+  return common;
+}
+
+/// The transfers of a tile that sends or of one that receives, whichever has more of them. What several tiles
+/// receive is sent once.
+uint64_t most_transfers(const Mapping& from, const Mapping& to) {
+  std::vector<Box> sent = common_with_middle(from, to);
+  std::ranges::sort(sent, {},
+                    [](const Box& box) { return std::tuple(box.row, box.col, box.rows, box.cols); });
+  const auto repeated = std::ranges::unique(sent);
+  sent.erase(repeated.begin(), repeated.end());
+  return std::max(sent.size(), common_with_middle(to, from).size());
+}
+
+/// Blocks on a few tiles, far apart and other ones for each operand, as all their exchange code lies there.
+Mapping blocks_on_few_tiles(const Operand& operand, uint32_t few, uint32_t tiles) {
+  Mapping blocks = blocks_on_tiles(operand, few);
+  const uint32_t apart = tiles / few;
+  for (MappedBox& block : blocks) block.tile = block.tile * apart + operand.variable % apart;
+  return blocks;
+}
+
+}  // namespace
+
+Mapping blocks_on_tiles(const Operand& operand, uint32_t tiles) {
+  const double side = std::sqrt(static_cast<double>(operand.box.elements()) / tiles);
+  const auto parts = [&](uint32_t size, uint32_t most) {
+    return std::clamp(static_cast<uint32_t>(std::lround(size / side)), 1U, std::min(size, most));
+  };
+  const uint32_t down = parts(operand.rows(), tiles);
+  const uint32_t across = parts(operand.cols(), tiles / down);
+  const std::vector<uint32_t> row = split_evenly(operand.rows(), down),
+                              col = split_evenly(operand.cols(), across);
+  Mapping blocks;
+  for (uint32_t i = 0; i < down; ++i)
+    for (uint32_t j = 0; j < across; ++j)
+      blocks.push_back({{row[i], row[i + 1] - row[i], col[j], col[j + 1] - col[j]}, i * across + j});
+  return blocks;
+}
+
+std::optional<Operand> blocks_between(const Builder& builder, const Operand& operand, const Mapping& from,
+                                      const Mapping& to) {
+  constexpr uint64_t kMostBytes = 4096;  // of a block on few tiles
+  if (builder.is_host() || operand.box.empty()) return {};
+  const uint64_t direct = most_transfers(from, to);
+  if (direct <= kMostTransfers) return {};
+  const uint32_t tiles = builder.machine().tiles;
+  const auto few = static_cast<uint32_t>(std::lround(std::sqrt(tiles)));
+  const auto by_way_of = [&](const Mapping& blocks) {
+    return most_transfers(from, blocks) + most_transfers(blocks, to);
+  };
+  Mapping best = blocks_on_tiles(operand, tiles);
+  uint64_t least = by_way_of(best);
+  if (operand.box.elements() * size_of(builder.type_of(operand)) <= few * kMostBytes) {
+    Mapping blocks = blocks_on_few_tiles(operand, few, tiles);
+    if (const uint64_t transfers = by_way_of(blocks); transfers < least) {
+      least = transfers;
+      best = std::move(blocks);
+    }
+  }
+  if (2 * least > direct) return {};
+  return builder.like(operand, builder.variable_name(operand) + ".blocks", std::move(best),
+                      builder.purpose_of(operand));
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,29 @@
+// Operands in nearly square blocks, by way of which they take few transfers from some tiles to others.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ops/builder.h"
+#include "ops/operand.h"
+#include "program/program.h"
+
+namespace tessera::ops {
+
+/// Transfers of a tile in one exchange whose code takes a thirtieth of its memory; with more, a second
+/// exchange is worth its time.
+inline constexpr uint64_t kMostTransfers = 512;
+
+/// A mapping of an operand in nearly square blocks, one per tile, on at most so many tiles.
+std::vector<program::MappedBox> blocks_on_tiles(const Operand& operand, uint32_t tiles);
+
+/// A temporary in blocks, if what lies on tiles as `from` says is brought to where `to` says by far fewer
+/// transfers in two exchanges, by way of it, than in one: between whole rows and whole columns each tile
+/// would send something to each, and exchange code for every transfer stays on the tiles. Both say it of
+/// boxes of the operand.
+std::optional<Operand> blocks_between(const Builder& builder, const Operand& operand,
+                                      const std::vector<program::MappedBox>& from,
+                                      const std::vector<program::MappedBox>& to);
+
+}  // namespace tessera::ops
