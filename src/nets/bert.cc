@@ -104,7 +104,7 @@ constexpr LayerParameter kLayer[] = {
 constexpr size_t kAttentionParameters = 10;
 
 /// What of a layer a function computes.
-enum class Part : uint8_t { whole, attention, feed_forward };
+enum class LayerPart : uint8_t { whole, attention, feed_forward };
 
 /// Hidden values in a training step; without one they stay.
 Value drop_out(Value x, const BertConfig& config, std::optional<Value> step, uint64_t seed) {
@@ -119,9 +119,9 @@ class EncoderLayer {
                std::optional<Value> sequence_ids, std::optional<Value> step)
       : config_(config), seed_(seed), parameters_(std::move(parameters)), ids_(sequence_ids), step_(step) {}
 
-  Value of(Value x, Part part) {
-    if (part != Part::feed_forward) x = attended(x);
-    return part == Part::attention ? x : fed_forward(x);
+  Value of(Value x, LayerPart part) {
+    if (part != LayerPart::feed_forward) x = attended(x);
+    return part == LayerPart::attention ? x : fed_forward(x);
   }
 
  private:
@@ -254,42 +254,42 @@ class BertBuilder {
     const std::vector<Value> parameters = parameters_of_layer(fmt::format("bert.encoder.layer.{}.", number));
     if (options_.dynamic)
       return EncoderLayer(config_, options_.seed, parameters, sequence_ids_, options_.step)
-          .of(x, Part::whole);
+          .of(x, LayerPart::whole);
     std::optional<uint32_t> stage, feed_forward;
     if (!options_.layer_stages.empty()) stage = feed_forward = options_.layer_stages[number];
     if (!options_.feed_forward_stages.empty()) feed_forward = options_.feed_forward_stages[number];
-    if (stage == feed_forward) return call(Part::whole, x, parameters, stage);
+    if (stage == feed_forward) return call(LayerPart::whole, x, parameters, stage);
     const auto second = parameters.begin() + kAttentionParameters;
-    x = call(Part::attention, x, {parameters.begin(), second}, stage);
-    return call(Part::feed_forward, x, {second, parameters.end()}, feed_forward);
+    x = call(LayerPart::attention, x, {parameters.begin(), second}, stage);
+    return call(LayerPart::feed_forward, x, {second, parameters.end()}, feed_forward);
   }
 
   /// Parts of layers whose parameters have the same types are one function.
-  Value call(Part part, Value x, const std::vector<Value>& parameters, std::optional<uint32_t> stage) {
+  Value call(LayerPart part, Value x, const std::vector<Value>& parameters, std::optional<uint32_t> stage) {
     std::vector<TensorType> types;
     for (const Value& parameter : parameters) types.push_back(parameter.type());
     auto known = std::ranges::find(functions_, types, &Function::types);
     if (known == functions_.end())
       known = functions_.insert(known, {types, function_of(part, types, x.type())});
     std::vector<Value> given = {x};
-    if (part != Part::feed_forward) given.push_back(*sequence_ids_);
+    if (part != LayerPart::feed_forward) given.push_back(*sequence_ids_);
     if (draws(part)) given.push_back(*options_.step);
     given.insert(given.end(), parameters.begin(), parameters.end());
     return graph_.call(known->graph, given, {.stage = stage, .recompute = options_.recompute_layers})[0];
   }
 
-  bool draws(Part part) const {
-    return options_.step && (part != Part::feed_forward || config_.hidden_dropout_prob > 0);
+  bool draws(LayerPart part) const {
+    return options_.step && (part != LayerPart::feed_forward || config_.hidden_dropout_prob > 0);
   }
 
-  std::shared_ptr<const Graph> function_of(Part part, const std::vector<TensorType>& types,
+  std::shared_ptr<const Graph> function_of(LayerPart part, const std::vector<TensorType>& types,
                                            const TensorType& x) const {
     auto function = std::make_shared<Graph>();
     const Value in = function->input("x", x);
     std::optional<Value> sequences, step;
-    if (part != Part::feed_forward) sequences = function->input("sequence_ids", sequence_ids_->type());
+    if (part != LayerPart::feed_forward) sequences = function->input("sequence_ids", sequence_ids_->type());
     if (draws(part)) step = function->input("step", {}, Type::u32);
-    const size_t first = part == Part::feed_forward ? kAttentionParameters : 0;
+    const size_t first = part == LayerPart::feed_forward ? kAttentionParameters : 0;
     std::vector<Value> parameters;
     for (size_t i = 0; i < types.size(); ++i)
       parameters.push_back(function->input(std::string(kLayer[first + i].name), types[i]));
