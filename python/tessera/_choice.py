@@ -104,7 +104,7 @@ class Choice:
     def name_of(self, name: str, weight: Tensor) -> str:
         """The name of a computed weight: the given one, unless that is another's, as of other sizes of inputs."""
         values = weight.detach().contiguous().view(torch.uint8).numpy().reshape(-1)
-        contents = (weight.dtype, tuple(weight.shape), hashlib.blake2b(values).digest())
+        contents = (weight.dtype, tuple(weight.shape), hashlib.blake2b(values.data).digest())
         return _own_name(self._computed, name, contents, lambda _: True)
 
     def name_of_parameter(self, name: str, contents: int | None, is_free: Callable[[str], bool]) -> str:
