@@ -2,8 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <utility>
-#include <vector>
 
 #include "compiler/pieces.h"
 #include "program/traffic.h"
@@ -16,18 +17,10 @@ class ExchangeCount {
   explicit ExchangeCount(Compilation& c) : c_(c), traffic_(c.machine) {}
 
   void add(const Moves& moves) {
-    for (auto move = moves.moves.begin(); move != moves.moves.end();) {
-      const Piece &from = c_.pieces[move->from], &to = c_.pieces[move->to];
-      Box box = move->from_box;
-      const auto next = end_of_transfer(move, moves.moves.end(), box);
-      const uint64_t element = size_of(c_.program.variable(from.variable).type);
-      if (!is_tiled(c_))
-        host_bytes_ += box.elements() * element;
-      else if (is_streaming(c_, from) || is_streaming(c_, to))
-        traffic_.add_streamed(to.tile, box.elements() * element, is_streaming(c_, from));
-      else
-        traffic_.add(from.tile, to.tile, from.variable, box, element, move->gathered);
-      move = next;
+    for (const Move& move : moves.moves) {
+      if (goes_on_with(move)) continue;
+      close();
+      open(move);
     }
     is_empty_ = is_empty_ && moves.moves.empty();
   }
@@ -36,6 +29,7 @@ class ExchangeCount {
   ExchangeCost count() {
     ExchangeCost cost;
     if (std::exchange(is_empty_, true)) return cost;
+    close();
     if (!is_tiled(c_)) {
       cost.cycles = program::host_copy_cycles(c_.machine, std::exchange(host_bytes_, 0));
       return cost;
@@ -57,23 +51,48 @@ class ExchangeCount {
   }
 
  private:
-  using Iterator = std::vector<Move>::const_iterator;
   using Box = program::Box;
 
-  /// The end of the moves that continue each other in the memory of both tiles, as a row of one matrix and
-  /// a column of another do, and so are one transfer: `box` becomes what it sends.
-  Iterator end_of_transfer(Iterator move, Iterator end, Box& box) const {
-    const Piece &from = c_.pieces[move->from], &to = c_.pieces[move->to];
-    if (move->gathered || move->runtime != kNoRuntimeRow || !is_contiguous(to, move->to_box)) return move + 1;
-    uint64_t target = offset_after(to, move->to_box);
-    for (const Iterator first = move++; move != end; ++move) {
-      const bool continues = move->from == first->from && move->to == first->to && !move->gathered &&
-                             move->runtime == kNoRuntimeRow && is_contiguous(to, move->to_box) &&
-                             offset_after(to, move->to_box) == target + move->to_box.elements();
-      if (!continues || !extend(box, move->from_box, from.box)) break;
-      target = offset_after(to, move->to_box);
-    }
-    return move;
+  /// Moves that continue each other in the memory of both tiles, as a row of one matrix and a column of
+  /// another do, and so are one transfer. They may be added by several calls.
+  struct Transfer {
+    PieceId from;
+    PieceId to;
+    Box box;  ///< of the variable of `from`
+    bool gathered;
+    std::optional<uint64_t> end;  ///< elements of `to` before its end; none: no move continues it
+  };
+
+  bool may_be_joined(const Move& move) const {
+    return !move.gathered && move.runtime == kNoRuntimeRow && is_contiguous(c_.pieces[move.to], move.to_box);
+  }
+  void open(const Move& move) {
+    open_ = Transfer{move.from, move.to, move.from_box, move.gathered, {}};
+    if (may_be_joined(move)) open_->end = offset_after(c_.pieces[move.to], move.to_box);
+  }
+  /// Adds a move to the open transfer, if it continues that.
+  bool goes_on_with(const Move& move) {
+    if (!open_ || !open_->end || move.from != open_->from || move.to != open_->to || !may_be_joined(move))
+      return false;
+    const uint64_t end = offset_after(c_.pieces[move.to], move.to_box);
+    if (end != *open_->end + move.to_box.elements()) return false;
+    if (!extend(open_->box, move.from_box, c_.pieces[move.from].box)) return false;
+    open_->end = end;
+    return true;
+  }
+  /// Counts the open transfer.
+  void close() {
+    if (!open_) return;
+    const Piece &from = c_.pieces[open_->from], &to = c_.pieces[open_->to];
+    const Box& box = open_->box;
+    const uint64_t element = size_of(c_.program.variable(from.variable).type);
+    if (!is_tiled(c_))
+      host_bytes_ += box.elements() * element;
+    else if (is_streaming(c_, from) || is_streaming(c_, to))
+      traffic_.add_streamed(to.tile, box.elements() * element, is_streaming(c_, from));
+    else
+      traffic_.add(from.tile, to.tile, from.variable, box, element, open_->gathered);
+    open_.reset();
   }
 
   static bool is_contiguous(const Piece& piece, const Box& box) {
@@ -96,6 +115,7 @@ class ExchangeCount {
 
   Compilation& c_;
   program::Traffic traffic_;
+  std::optional<Transfer> open_;
   uint64_t host_bytes_ = 0;
   bool is_empty_ = true;
 };

@@ -309,5 +309,25 @@ TEST(Conversion, OfRowsToAColumnTakesATransferForEach) {
   expect_as_interpreted(program, from, m);
 }
 
+/// Also if estimates, which take moves a few thousand at a time, know its first ones before the others.
+TEST(Conversion, OfALongRowToAColumnTakesOneTransfer) {
+  constexpr uint32_t kCount = program::kMostTransferBytes / sizeof(float);
+  const machine::Machine m = machine::find("gc200");
+  program::Program program;
+  const Builder builder(program, m);
+  const Operand from = builder.add("from", Role::input, Type::f32,
+                                   matrix_layout(1, kCount, program::map_to_tile(1, kCount, 3)));
+  const Operand to = builder.add("to", Role::output, Type::f32,
+                                 matrix_layout(kCount, 1, program::map_to_tile(kCount, 1, 5)));
+  std::vector<program::Box> row, column;
+  for (uint32_t i = 0; i < kCount; ++i) {
+    row.push_back({0, 1, i, 1});
+    column.push_back({i, 1, 0, 1});
+  }
+  program.set_main(builder.copy({"copy", {copy_boxes(from, std::move(row), to, std::move(column))}}));
+  EXPECT_EQ(most_exchange_code(program, m), program::kExchangeCodeBytes);
+  expect_as_interpreted(program, from, m);
+}
+
 }  // namespace
 }  // namespace tessera::ops
