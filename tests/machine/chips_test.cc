@@ -92,7 +92,7 @@ TEST(ChipsFile, RefusesBadValues) {
 
 TEST(ChipsFile, TakesEveryFigureUpToItsLimits) {
   for (const Key& key : chip_keys()) {
-    if (key.name == "torus_width" || key.name == "chips") continue;
+    if (key.name == "torus_width" || key.name == "chips" || key.name == "hosts") continue;
     const auto with = [&](double value) {
       return error_with(std::string(key.name), fmt::format("{} = {}", key.name, value));
     };
@@ -107,6 +107,11 @@ TEST(ChipsFile, TakesEveryFigureUpToItsLimits) {
               HasSubstr("it must be a whole number from 1 to 4096 (chips)"));
   EXPECT_THAT(error_with("chips", "chips = 4097"), HasSubstr("from 1 to 4096"));
   EXPECT_EQ(error_with("chips", "chips = 4096"), "(no error)");
+  EXPECT_THAT(error_with("hosts", "hosts = 0"), HasSubstr("from 1 to 4096 (hosts)"));
+  EXPECT_EQ(error_with("hosts", "hosts = 4"), "(no error)");
+  for (const char* hosts : {"3", "8"})
+    EXPECT_THAT(error_with("hosts", std::string("hosts = ") + hosts),
+                HasSubstr(std::string("'chips' is 4; 'hosts' = ") + hosts + " have equally many of them"));
 }
 
 TEST(ChipSettings, ChangeChipsAndTheirTiles) {
@@ -161,6 +166,10 @@ TEST(HostLinks, AreThoseOfTheHostsOfAPart) {
   EXPECT_DOUBLE_EQ(m.part(0, 3).host_transfer_seconds(40'000), 1e-6 + 4e-6);
   apply({"hosts", 1}, m);
   EXPECT_DOUBLE_EQ(m.host_transfer_seconds(40'000), 1e-6 + 4e-6);
+  Machine pod = find("pod256");
+  EXPECT_USAGE_ERROR("'chips' is 2; 'hosts' = 4 have equally many of them", apply({"chips", 2}, pod));
+  apply({"chips", 1}, pod);
+  EXPECT_EQ(pod.host_count(), 1u);
   EXPECT_THAT(error_of(kToyToml + "hosts = 2\n"),
               HasSubstr("'hosts' is for machines of several chips; set 'chips'"));
 }

@@ -97,6 +97,8 @@ void check_chips(const Machine& m, std::string_view where) {
   if (m.topology == Topology::torus && m.chips % m.torus_width != 0)
     refuse(
         fmt::format("'chips' is {}; a torus has whole rows of 'torus_width' = {}", m.chips, m.torus_width));
+  if (m.chips % m.hosts != 0)
+    refuse(fmt::format("'chips' is {}; 'hosts' = {} have equally many of them each", m.chips, m.hosts));
 }
 
 const Key& find_key(std::string_view name, std::string_view where) {

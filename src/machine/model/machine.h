@@ -108,7 +108,7 @@ struct Machine {
   bool has_host_link() const { return host_link_bytes_per_second > 0; }
   /// Hosts of the chips of the machine, or of this part of one.
   uint32_t host_count() const {
-    return static_cast<uint32_t>((uint64_t{hosts} * chip_count() + chips - 1) / chips);
+    return chips == 1 ? 1 : static_cast<uint32_t>((uint64_t{hosts} * chip_count() + chips - 1) / chips);
   }
   /// Seconds of one transfer over the host link, which the machine must have; several hosts divide its bytes.
   double host_transfer_seconds(uint64_t bytes) const {
