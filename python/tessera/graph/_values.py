@@ -284,7 +284,7 @@ def attention(
         right=None if right is None else whole_number("right", right),
         offset=offset,
         dropout=dropout,
-        seed=seed,
+        seed=whole_number("seed", seed, 0, 2**64 - 1),
     )
     return Value(graph, y)
 
