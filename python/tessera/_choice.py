@@ -103,7 +103,7 @@ class Choice:
 
     def name_of(self, name: str, weight: Tensor) -> str:
         """The name of a computed weight: the given one, unless that is another's, as of other sizes of inputs."""
-        values = weight.detach().contiguous().view(torch.uint8).numpy().reshape(-1)
+        values = weight.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
         contents = (weight.dtype, tuple(weight.shape), hashlib.blake2b(values.data).digest())
         return _own_name(self._computed, name, contents, lambda _: True)
 
