@@ -10,8 +10,6 @@
 
 namespace tessera::graph {
 
-using ops::Operand;
-
 bool Lowering::is_streamed(ValueId id) const {
   if (!graph_.info(id).offloaded || on_host() || bound_.contains(id)) return false;
   const machine::Machine& machine = builders_.front().machine();
