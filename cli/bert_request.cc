@@ -89,6 +89,10 @@ void add_text_options(CLI::App& command, BertRequest& r) {
              1);
   add_count(command, "--micro-batches", r.settings.micro_batches,
             "Parts into which a batch is divided to take less memory (default: 1)");
+  add_count(
+      command, "--head-slices", r.settings.head_slices,
+      "Equal slices, at most, in which the logits of a micro-batch's masked tokens are computed one after "
+      "the other to take less memory (default: 1)");
   add_stage_options(command, r);
   add_choice<graph::PipelineKind>(
       command, "--pipeline", r.settings.pipeline,

@@ -94,6 +94,9 @@ struct PretrainingSettings : LearningSettings {
   std::string numbers = "fp32";                  ///< see graph::numbers_named()
   std::optional<graph::Rounding> rounding = {};  ///< instead of the rounding that the numbers have
   uint32_t micro_batches = 1;                    ///< into which the packs of a step are divided
+  /// Slices, at most, in which the logits of the masked tokens of a micro-batch are computed one after the
+  /// other: as many as divide them equally. See BertOptions::head_slices.
+  uint32_t head_slices = 1;
   /// Stages among which the layers are divided, each on chips of its own; see BertOptions::layer_stages.
   uint32_t stages = 1;
   std::vector<uint32_t> stage_layers = {};  ///< layers of each stage; empty: they are divided equally

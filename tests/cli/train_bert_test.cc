@@ -188,6 +188,20 @@ TEST_F(TrainBertCliTest, LayersInPartsTrainAlike) {
   EXPECT_NEAR(loss("1/0,0/1 --head-layers 1"), loss("2"), 1e-4);
 }
 
+TEST_F(TrainBertCliTest, SlicesOfTheHeadTakeLessMemoryAndTrainAlike) {
+  const auto trained = [&](uint32_t slices) {
+    return results_of(
+        run(fmt::format("train bert --json --documents 60 --vocabulary 4000 --seed 3 --length 64 --batch 4 "
+                        "--steps 2 --dropout 0 --evaluate-every 2 --head-slices {}",
+                        slices)))[0];
+  };
+  const json whole = trained(1), sliced = trained(4);
+  EXPECT_NEAR(sliced["evaluations"][0]["loss"].get<double>(), whole["evaluations"][0]["loss"].get<double>(),
+              1e-4);
+  EXPECT_EQ(sliced["settings"]["head_slices"], 4);
+  EXPECT_LT(sliced["phases"][0]["step"]["bytes"], whole["phases"][0]["step"]["bytes"]);
+}
+
 /// A plan names the command with which a step takes the time that it says.
 TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
   const std::string chips =

@@ -1,5 +1,7 @@
 #include "train/bert/network.h"
 
+#include <algorithm>
+
 #include "train/bert/settings.h"
 #include "train/network.h"
 
@@ -27,8 +29,19 @@ std::vector<uint32_t> stages_of_layers(const PretrainingSettings& s) {
   return stages;
 }
 
+/// At most `slices` equal ones.
+uint32_t head_slices_of(const graph::BertBatch& batch, uint32_t slices) {
+  const uint32_t predictions = batch.packs * batch.predictions;
+  slices = std::clamp(predictions, 1U, slices);
+  while (predictions % slices != 0) --slices;
+  return slices;
+}
+
 Bert add_model(Graph& graph, const PretrainingSettings& s, const graph::BertBatch& batch, bool trains) {
-  graph::BertOptions options{.average = s.average, .seed = s.seed, .numbers = numbers_of(s)};
+  graph::BertOptions options{.average = s.average,
+                             .seed = s.seed,
+                             .numbers = numbers_of(s),
+                             .head_slices = head_slices_of(batch, s.head_slices)};
   const bool drops = s.config.hidden_dropout_prob > 0 || s.config.attention_probs_dropout_prob > 0;
   if (trains) {
     if (drops) options.step = graph.input(kDropoutStep, {}, Type::u32);

@@ -95,6 +95,7 @@ void check(const PretrainingSettings& s) {
   check_learning(s, "documents");
   if (s.phases.empty()) throw UsageError("a training of no phases; it has at least one");
   for (const PretrainingPhase& phase : s.phases) check_phase(s, phase);
+  require_setting(s.head_slices >= 1, "the number of slices of the head", s.head_slices, "at least 1");
   check_stages(s);
   check_sharding(s);
   require_setting(s.config.type_vocab_size >= 2, "the number of token types", s.config.type_vocab_size,
@@ -154,6 +155,7 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   add_optimizer(json, s);
   add_clip_norm(json, s);
   json["micro_batches"] = s.micro_batches;
+  if (s.head_slices > 1) json["head_slices"] = s.head_slices;
   if (s.stages > 1) json["stages"] = s.stages;
   if (!s.stage_layers.empty()) json["stage_layers"] = s.stage_layers;
   if (!s.stage_feed_forwards.empty()) json["stage_feed_forwards"] = s.stage_feed_forwards;
