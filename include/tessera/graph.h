@@ -372,6 +372,12 @@ Value min(Value x, const std::vector<int>& dims, bool keepdim = false);
 Value argmax(Value x, int dim, bool keepdim = false);
 /// The sum of each element and all elements before it along a dimension.
 Value cumsum(Value x, int dim);
+/// The mean or sum of each element over all replicas of a graph, or over those of each group of so many
+/// consecutive ones, as batch norms of larger batches need (Ying et al. 2018, arXiv 1811.06992); x itself in
+/// a graph without replicas. Gradients are the mean or sum of the gradients in the group. Running a graph
+/// throws UsageError if its replicas are not whole groups.
+Value mean_over_replicas(Value x, uint32_t group = 0);
+Value sum_over_replicas(Value x, uint32_t group = 0);
 /// The mean of x over the micro-batches and replicas of a training step; x itself in a graph without any. A
 /// loss that is a sum divided by mean_over_step() of its number of terms has, as its mean over the step, the
 /// sum of all terms divided by their total number. There is no gradient, so x must not depend on parameters

@@ -43,15 +43,15 @@ class CollectiveCount {
         machine_(part),
         links_(part),
         replicas_(program.replicas()),
+        group_(program::group_size(collective, replicas_)),
         chips_(part.chip_count()) {
     for (auto& [tile, lines] : lines_by_tile(program, collective))
       ++tiles_[std::move(lines)][part.chip_of(tile) - part.first_chip()];
   }
 
   CollectiveCost count() {
-    if (replicas_ == 1) return {};
-    for (const program::Round& round : program::rounds_of(collective_.kind, collective_.algorithm, replicas_))
-      add(round);
+    if (group_ == 1) return {};
+    for (const program::Round& round : program::rounds_of(collective_, replicas_)) add(round);
     if (collective_.kind != program::CollectiveKind::all_reduce) add_own_chunks();
     cost_.links = total_.loads();
     return std::move(cost_);
@@ -59,8 +59,8 @@ class CollectiveCount {
 
  private:
   uint64_t elements_of(const Line& line, const Message& message) const {
-    return program::chunk_begin(line.elements, message.first + message.chunks, replicas_) -
-           program::chunk_begin(line.elements, message.first, replicas_);
+    return program::chunk_begin(line.elements, message.first + message.chunks, group_) -
+           program::chunk_begin(line.elements, message.first, group_);
   }
   double bytes_of(const Lines& lines, const Message& message) const {
     uint64_t bytes = 0;
@@ -154,7 +154,7 @@ class CollectiveCount {
   void add_own_chunks() {
     double busiest = 0;
     for (const auto& [lines, on_chips] : tiles_)
-      busiest = std::max(busiest, bytes_of(lines, {0, 0, replicas_ - 1, 1}) / machine_.load_bytes_per_cycle);
+      busiest = std::max(busiest, bytes_of(lines, {0, 0, group_ - 1, 1}) / machine_.load_bytes_per_cycle);
     cost_.cycles[Phase::exchange] += busiest;
   }
 
@@ -162,6 +162,7 @@ class CollectiveCount {
   const machine::Machine& machine_;
   machine::Links links_;
   uint32_t replicas_;
+  uint32_t group_;
   uint32_t chips_;
   std::map<Lines, std::map<uint32_t, uint32_t>> tiles_;  ///< tiles with such lines, by chip of the replica
   LinkTotals total_;
@@ -177,14 +178,14 @@ CollectiveCost cost_of(const program::Program& program, const Collective& collec
 
 void count_code(const program::Program& program, const Collective& collective,
                 std::vector<TileMemory>& memory) {
-  const std::vector<program::Round> rounds =
-      program::rounds_of(collective.kind, collective.algorithm, program.replicas());
+  const std::vector<program::Round> rounds = program::rounds_of(collective, program.replicas());
+  const uint32_t group = program::group_size(collective, program.replicas());
   for (const auto& [tile, lines] : lines_by_tile(program, collective)) {
     TileMemory& of_tile = memory.at(tile);
     for (const program::Round& round : rounds) {
       const Message& message = round.messages.front();
       for (const Line& line : lines) {
-        const uint64_t bytes = line.elements * message.chunks / program.replicas() * size_of(line.type);
+        const uint64_t bytes = line.elements * message.chunks / group * size_of(line.type);
         of_tile[MemoryUse::exchange_code] += 2 * program::exchange_code_bytes(bytes);
         if (round.adds) of_tile[MemoryUse::vertex_state] += program::vertex_state_bytes(*collective.add);
       }

@@ -95,7 +95,7 @@ void describe(A& a, Collective& x) {
   bool adds = x.add != nullptr;
   a(adds);
   if (adds) a(x.add);
-  a(x.variables);
+  a(x.variables, x.group);
 }
 TESSERA_PARTS(LinkLoad, from, to, bytes)
 TESSERA_PARTS(TiedChips, chips, cycles)

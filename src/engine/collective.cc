@@ -19,6 +19,7 @@ class CollectiveRun {
         collective_(collective),
         replicas_(replicas),
         count_(static_cast<uint32_t>(replicas.size())),
+        group_(program::group_size(collective, count_)),
         add_(collective.add == nullptr                      ? nullptr
              : reference || collective.add->simd == nullptr ? collective.add->reference
                                                             : collective.add->simd) {}
@@ -27,7 +28,7 @@ class CollectiveRun {
     if (program::reads_part(collective_.kind))
       each_own(
           [](const FieldView& part, const FieldView& chunk) { copy_elements(first(part, chunk), chunk); });
-    for (const program::Round& round : program::rounds_of(collective_.kind, collective_.algorithm, count_))
+    for (const program::Round& round : program::rounds_of(collective_, count_))
       for (const program::Message& message : round.messages) pass(message, round.adds);
     if (program::writes_part(collective_.kind))
       each_own([](const FieldView& part, const FieldView& chunk) {
@@ -41,8 +42,8 @@ class CollectiveRun {
   FieldView chunks(const program::Exchanged& exchanged, size_t box, uint32_t replica, uint32_t first,
                    uint32_t chunks) const {
     const uint64_t elements = program_.variable(exchanged.whole).mapping[box].box.elements();
-    return replicas_[replica].line(exchanged.whole, box, program::chunk_begin(elements, first, count_),
-                                   program::chunk_begin(elements, first + chunks, count_));
+    return replicas_[replica].line(exchanged.whole, box, program::chunk_begin(elements, first, group_),
+                                   program::chunk_begin(elements, first + chunks, group_));
   }
 
   void pass(const program::Message& message, bool adds) const {
@@ -76,7 +77,7 @@ class CollectiveRun {
           const uint64_t elements = program_.variable(*exchanged.part).mapping[box].box.elements();
           if (elements == 0) continue;
           visit(replicas_[replica].line(*exchanged.part, box, 0, elements),
-                chunks(exchanged, box, replica, replica, 1));
+                chunks(exchanged, box, replica, replica % group_, 1));
         }
   }
 
@@ -84,6 +85,7 @@ class CollectiveRun {
   const program::Collective& collective_;
   const std::deque<RunMemory>& replicas_;
   uint32_t count_;
+  uint32_t group_;
   program::RunVertex add_;
 };
 

@@ -97,9 +97,13 @@ std::vector<const Array*> of_replicas(const std::vector<Replica>& replicas, Valu
 }
 
 void combine(const Node& node, std::vector<Replica>& replicas) {
+  const uint32_t group = combined_replicas(node, static_cast<uint32_t>(replicas.size()));
   for (ValueId output : node.outputs) {
-    const Array all = node.operation->traits.over_replicas(of_replicas(replicas, output));
-    for (Replica& replica : replicas) replica.values[output] = all;
+    const std::vector<const Array*> results = of_replicas(replicas, output);
+    for (size_t begin = 0; begin < replicas.size(); begin += group) {
+      const Array all = node.operation->traits.over_replicas(std::span(results).subspan(begin, group));
+      for (size_t r = begin; r < begin + group; ++r) replicas[r].values[output] = all;
+    }
   }
 }
 

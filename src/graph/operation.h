@@ -168,7 +168,8 @@ struct Traits {
   bool is_loop = false;          ///< whether it runs the function of its node several times
   bool zero_derivative = false;  ///< whether its derivative is 0 wherever it exists
   ListOperands (*lists)(const Graph& graph, const Node& node) = nullptr;
-  /// For a collective: the result that all replicas get, from the results of each replica.
+  /// For a collective: the result that all replicas get, from the results of each replica, or those of a
+  /// group from those in it; see combined_replicas().
   Array (*over_replicas)(std::span<const Array* const> results) = nullptr;
   /// Whether it goes from a value to the replicas' parts of it, or back.
   bool shards = false;
@@ -246,6 +247,10 @@ inline bool always_keeps_zeros(const std::vector<bool>&) { return true; }
 bool is_update(const Node& node);
 ValueId updated_parameter(const Graph& graph, const Node& node);
 std::vector<ValueId> updated_values(const Node& node);
+
+/// How many consecutive replicas a collective combines: those of a group, as its attribute "group" says, or
+/// all. A single replica is a group by itself. Throws UsageError if the replicas are not whole groups.
+uint32_t combined_replicas(const Node& node, uint32_t replicas);
 
 /// The weight of a product; none: the node is another operation, or a call.
 std::optional<ValueId> weight_input(const Node& node);

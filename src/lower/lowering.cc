@@ -729,9 +729,10 @@ std::vector<bool> Lowering::differ_between_replicas() const {
   for (ValueId id : graph_.inputs()) differ[id] = !(graph_.bound_type(id) == graph_.type(id));
   for (const Node& node : graph_.nodes()) {
     const bool any = std::ranges::any_of(node.inputs, [&](ValueId input) { return differ[input]; });
+    const bool combines_all =
+        node.operation->traits.over_replicas != nullptr && combined_replicas(node, replicas_) == replicas_;
     for (ValueId output : node.outputs)
-      differ[output] = graph_.type(output).sharded ||
-                       ((any || has_substreams(node)) && node.operation->traits.over_replicas == nullptr);
+      differ[output] = graph_.type(output).sharded || ((any || has_substreams(node)) && !combines_all);
   }
   return differ;
 }

@@ -77,6 +77,16 @@ std::vector<ValueId> updated_values(const Node& node) {
   return updated;
 }
 
+uint32_t combined_replicas(const Node& node, uint32_t replicas) {
+  const auto group = static_cast<uint32_t>(node.integer("group", 0));
+  if (group == 0 || replicas == 1) return replicas;
+  if (replicas % group != 0)
+    throw UsageError(
+        fmt::format("{}: groups of {} replicas, of which there are {}: a divisor of {} is needed",
+                    node.operation->name, group, replicas, replicas));
+  return group;
+}
+
 std::optional<ValueId> weight_input(const Node& node) {
   const auto& weight = node.operation->traits.weight;
   return weight ? std::optional(node.inputs[weight->operand]) : std::nullopt;

@@ -15,11 +15,22 @@
 namespace tessera::graph {
 namespace {
 
+constexpr int64_t kMostReplicas = 4096;
+
 Types infer_replicas(const Signature& s) {
   require_float(s, s.inputs[0]);
   if (s.inputs[0].sharded)
     throw UsageError(fmt::format("{}: it takes whole values, not {}", s.operation, to_string(s.inputs[0])));
+  const int64_t group = s.attributes.integer("group", 0);
+  if (group < 0 || group > kMostReplicas)
+    throw UsageError(fmt::format("{}: groups of {} replicas; it takes 1 to {}, or 0 for all", s.operation,
+                                 group, kMostReplicas));
   return {s.inputs[0]};
+}
+
+/// What a replica's result contributes to the losses of all in its group.
+Gradients replicas_gradient(const Differentiation& d) {
+  return {d.graph.apply(d.node.operation->name, {*d.dy[0]}, d.node.attributes)[0]};
 }
 
 std::vector<Array> replicas_reference(const Evaluation& e) { return {*e.inputs[0]}; }
@@ -44,18 +55,21 @@ void scale(Lowering& l, const ops::Operand& in, const ops::Operand& out, float f
 
 /// What a replica's value is multiplied by before it is summed.
 float factor_of(const Lowering& l, const Node& node) {
-  return node.operation->traits.over_replicas == sum ? 1 : 1 / static_cast<float>(l.replicas());
+  return node.operation->traits.over_replicas == sum
+             ? 1
+             : 1 / static_cast<float>(combined_replicas(node, l.replicas()));
 }
 
-/// Calls lower_one() for all nodes with the lowering of `node` that can be computed now, which become one
-/// collective and share its rounds.
+/// Calls lower_one() for all nodes with the lowering and the groups of `node` that can be computed now, which
+/// become one collective and share its rounds.
 template <class LowerOne>
 void join(Lowering& l, const Node& node, const LowerOne& lower_one) {
   // A result counts as computed as soon as it is joined, but holds its contents only after the collective.
   std::set<ValueId> joined;
+  const uint32_t group = combined_replicas(node, l.replicas());
   l.each_from([&](const Node& other) {
-    if (other.operation->lower != node.operation->lower || joined.contains(other.inputs[0]) ||
-        !l.is_computed(other.inputs[0]))
+    if (other.operation->lower != node.operation->lower || combined_replicas(other, l.replicas()) != group ||
+        joined.contains(other.inputs[0]) || !l.is_computed(other.inputs[0]))
       return false;
     lower_one(other);
     joined.insert(other.outputs[0]);
@@ -64,18 +78,28 @@ void join(Lowering& l, const Node& node, const LowerOne& lower_one) {
 }
 
 void lower_replicas(Lowering& l, const Node& node) {
-  if (l.replicas() == 1) return l.alias_output(0, l.input(0));
+  const uint32_t group = combined_replicas(node, l.replicas());
+  if (group == 1) return l.alias_output(0, l.input(0));
   std::vector<program::VariableId> sums;
   join(l, node, [&](const Node& other) {
     const ops::Operand in = l.input(0), out = l.output_beside(0, in);
     scale(l, in, out, factor_of(l, other));
     sums.push_back(out.variable);
   });
-  l.run(ops::all_reduce(l.builder().program(), l.builder().whole_machine(), "mean over replicas", sums));
+  l.run(ops::all_reduce(l.builder().program(), l.builder().whole_machine(), "mean over replicas", sums,
+                        group == l.replicas() ? 0 : group));
 }
 
 std::vector<Case> replicas_cases() {
+  const TensorType x{Type::f32, {5, 33}, {}, {}};
+  return {{{x}}, {{x}, {{"group", int64_t{2}}}}};
+}
+std::vector<Case> over_step_cases() {
   return {{.inputs = {{Type::f32, {5, 33}, {}, {}}}, .differentiable = false}};
+}
+
+Attributes in_groups(uint32_t group) {
+  return group == 0 ? Attributes() : Attributes{{"group", int64_t{group}}};
 }
 
 constexpr Operation over_replicas(std::string_view name, Array (*combine)(std::span<const Array* const>),
@@ -85,11 +109,11 @@ constexpr Operation over_replicas(std::string_view name, Array (*combine)(std::s
       1,
       1,
       infer_replicas,
-      nullptr,
+      over_step ? nullptr : replicas_gradient,
       replicas_reference,
       same_layouts,
       lower_replicas,
-      replicas_cases,
+      over_step ? over_step_cases : replicas_cases,
       {.keeps_zeros = always_keeps_zeros, .aliases = true, .over_replicas = combine, .over_step = over_step}};
 }
 
@@ -209,6 +233,12 @@ constexpr Operation kReplicas[] = {
 
 }  // namespace
 
+Value mean_over_replicas(Value x, uint32_t group) {
+  return x.owner().apply("mean_over_replicas", {x}, in_groups(group))[0];
+}
+Value sum_over_replicas(Value x, uint32_t group) {
+  return x.owner().apply("sum_over_replicas", {x}, in_groups(group))[0];
+}
 Value mean_over_step(Value x) { return x.owner().apply("mean_over_step", {x})[0]; }
 
 std::span<const Operation> replicas_operations() { return kReplicas; }

@@ -63,7 +63,7 @@ void verify(const Program& program, const Collective& collective, const Exchange
   const auto refuse = [&](const std::string& why) {
     reject(fmt::format("collective '{}': {}", collective.name, why));
   };
-  const uint32_t replicas = program.replicas();
+  const uint32_t replicas = group_size(collective, program.replicas());
   const auto variable = [&](VariableId id) -> const Variable& {
     if (id >= program.variables().size())
       refuse(fmt::format("it names variable {} of {}", id, program.variables().size()));
@@ -142,6 +142,18 @@ std::vector<Round> rounds_of(CollectiveKind kind, CollectiveAlgorithm algorithm,
   return rounds;
 }
 
+std::vector<Round> rounds_of(const Collective& collective, uint32_t replicas) {
+  const uint32_t group = group_size(collective, replicas);
+  std::vector<Round> rounds = rounds_of(collective.kind, collective.algorithm, group);
+  for (Round& round : rounds) {
+    const std::vector<Message> of_first = round.messages;
+    for (uint32_t begin = group; begin < replicas; begin += group)
+      for (const Message& message : of_first)
+        round.messages.push_back({message.from + begin, message.to + begin, message.first, message.chunks});
+  }
+  return rounds;
+}
+
 void verify_collectives(const Program& program) {
   if (program.replicas() == 0 || program.replicas() > kMostReplicas)
     reject(fmt::format("it has {} replicas; it may have 1 to {}", program.replicas(), kMostReplicas));
@@ -152,6 +164,9 @@ void verify_collectives(const Program& program) {
           add->reference == nullptr)
         reject(fmt::format("collective '{}' needs a codelet of three fields that adds", collective.name));
     }
+    if (program.replicas() % group_size(collective, program.replicas()) != 0)
+      reject(fmt::format("collective '{}' has groups of {} replicas, of which there are {}", collective.name,
+                         collective.group, program.replicas()));
     for (const Exchanged& exchanged : collective.variables) verify(program, collective, exchanged);
   }
 }

@@ -26,6 +26,13 @@ struct Round {
 /// orders on other machines.
 std::vector<Round> rounds_of(CollectiveKind kind, CollectiveAlgorithm algorithm, uint32_t replicas);
 
+/// How many replicas exchange with each other: their boxes have as many chunks, of which each has its own.
+inline uint32_t group_size(const Collective& collective, uint32_t replicas) {
+  return collective.group == 0 ? replicas : collective.group;
+}
+/// The rounds of a collective, in each of which all groups exchange.
+std::vector<Round> rounds_of(const Collective& collective, uint32_t replicas);
+
 /// The first element of a chunk of a box with `elements` elements; for chunk `replicas`, the end.
 inline uint64_t chunk_begin(uint64_t elements, uint32_t chunk, uint32_t replicas) {
   return elements * chunk / replicas;
@@ -53,7 +60,8 @@ inline bool writes_part(CollectiveKind kind) {
 inline bool writes_whole(CollectiveKind kind) { return kind != CollectiveKind::scatter; }
 
 /// Throws the Error of an unsound program for collectives whose variables are not on the same tiles, do not
-/// have the necessary elements, or cannot be written; and for a number of replicas below 1.
+/// have the necessary elements, or cannot be written; and for a number of replicas below 1, or not of whole
+/// groups.
 void verify_collectives(const Program& program);
 
 }  // namespace tessera::program

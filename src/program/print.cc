@@ -140,7 +140,8 @@ class Printer {
   }
   void print(const Collect& collect) {
     const Collective& collective = program_.collectives().at(collect.collective);
-    line("{} {} by {}", name_of(collective.kind), collective.name, name_of(collective.algorithm));
+    line("{} {} by {}{}", name_of(collective.kind), collective.name, name_of(collective.algorithm),
+         collective.group == 0 ? "" : fmt::format(" in groups of {}", collective.group));
     ++depth_;
     for (const Exchanged& exchanged : collective.variables) {
       const std::string part = exchanged.part ? program_.variable(*exchanged.part).name : std::string();

@@ -198,6 +198,7 @@ struct Collective {
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;
   const Codelet* add = nullptr;  ///< for sums: a codelet with fields a, b and out, without parameters
   std::vector<Exchanged> variables;
+  uint32_t group = 0;  ///< so many consecutive replicas exchange with each other alone; 0: all replicas do
 };
 
 struct Sequence {

@@ -39,25 +39,27 @@ struct Built {
 
 /// `tiles` lines of `elements`, or parts of them, that the caller binds.
 Built build(CollectiveKind kind, CollectiveAlgorithm algorithm, uint32_t replicas, uint32_t tiles,
-            uint32_t elements) {
+            uint32_t elements, uint32_t group = 0) {
+  const uint32_t together = group == 0 ? replicas : group;
   Built b;
   Program& p = b.program;
   p.set_replicas(replicas);
   b.whole = p.add({"whole", Type::f32, tiles, elements, Role::inout, map_rows_to_tiles(tiles, elements), {}});
   std::optional<VariableId> part, buffer;
   if (kind != CollectiveKind::all_reduce) {
-    const auto own = static_cast<uint32_t>(program::part_elements(elements, replicas));
+    const auto own = static_cast<uint32_t>(program::part_elements(elements, together));
     part = b.part = p.add({"part", Type::f32, tiles, own, Role::inout, map_rows_to_tiles(tiles, own), {}});
   }
   if (program::sums(kind)) {
-    const auto room = static_cast<uint32_t>(program::buffer_elements(algorithm, elements, replicas));
+    const auto room = static_cast<uint32_t>(program::buffer_elements(algorithm, elements, together));
     buffer = p.add({"buffer", Type::f32, tiles, room, Role::temporary, map_rows_to_tiles(tiles, room), {}});
   }
   p.set_main(p.collect({"exchange",
                         kind,
                         algorithm,
                         program::sums(kind) ? &testing::add_codelet : nullptr,
-                        {{b.whole, part, buffer}}}));
+                        {{b.whole, part, buffer}},
+                        group}));
   return b;
 }
 
@@ -69,13 +71,15 @@ TEST(Replicas, ExchangeWhatTheirCollectivesSay) {
                                        CollectiveKind::scatter, CollectiveKind::all_gather};
   for (const CollectiveKind kind : kKinds)
     for (const CollectiveAlgorithm algorithm : kAlgorithms)
-      for (const uint32_t replicas : {2U, 3U, 4U, 6U, 7U, 16U}) {
-        SCOPED_TRACE(::testing::Message()
-                     << name_of(kind) << " by " << name_of(algorithm) << ", " << replicas << " replicas");
+      for (const auto& [replicas, group] : std::initializer_list<std::pair<uint32_t, uint32_t>>{
+               {2, 0}, {3, 0}, {4, 0}, {6, 0}, {7, 0}, {16, 0}, {4, 1}, {4, 2}, {6, 3}, {12, 4}}) {
+        SCOPED_TRACE(::testing::Message() << name_of(kind) << " by " << name_of(algorithm) << ", " << replicas
+                                          << " replicas in groups of " << group);
+        const uint32_t together = group == 0 ? replicas : group;
         const bool has_parts = kind != CollectiveKind::all_reduce;
         const uint32_t tiles = 2, elements = 23;
-        const auto own = static_cast<uint32_t>(program::part_elements(elements, replicas));
-        const Built b = build(kind, algorithm, replicas, tiles, elements);
+        const auto own = static_cast<uint32_t>(program::part_elements(elements, together));
+        const Built b = build(kind, algorithm, replicas, tiles, elements, group);
         const Engine engine(
             compiler::compile(b.program, toy_chips(replicas, 2, machine::Topology::all_to_all)));
         const uint64_t of_whole = uint64_t{tiles} * elements, of_part = uint64_t{tiles} * own;
@@ -89,14 +93,15 @@ TEST(Replicas, ExchangeWhatTheirCollectivesSay) {
             {b.whole, whole.data(), elements, 1, static_cast<int64_t>(of_whole)}};
         if (has_parts) bindings.push_back({b.part, part.data(), own, 1, static_cast<int64_t>(of_part)});
         const Profile run = engine.run(bindings);
-        const auto sum = [&](uint64_t i) {
-          float total = 0;
-          for (uint32_t r = 0; r < replicas; ++r) total += value_of(r, i);
-          return total;
-        };
         for (uint32_t owner = 0; owner < replicas; ++owner) {
-          const uint64_t begin = program::chunk_begin(elements, owner, replicas),
-                         end = program::chunk_begin(elements, owner + 1, replicas);
+          const uint32_t first = owner / together * together, chunk = owner - first;
+          const auto sum = [&, first = first](uint64_t i) {
+            float total = 0;
+            for (uint32_t r = first; r < first + together; ++r) total += value_of(r, i);
+            return total;
+          };
+          const uint64_t begin = program::chunk_begin(elements, chunk, together),
+                         end = program::chunk_begin(elements, chunk + 1, together);
           for (uint32_t tile = 0; tile < tiles; ++tile) {
             const uint64_t own_part = owner * of_part + tile * own;
             for (uint64_t i = begin; i < end; ++i) {
@@ -107,7 +112,7 @@ TEST(Replicas, ExchangeWhatTheirCollectivesSay) {
                           is_sum ? sum(at) : wholes_before[owner * of_whole + at]);
                 continue;
               }
-              for (uint32_t r = 0; r < replicas; ++r)
+              for (uint32_t r = first; r < first + together; ++r)
                 ASSERT_EQ(whole[r * of_whole + at],
                           kind == CollectiveKind::all_reduce ? sum(at) : parts_before[own_part + i - begin]);
             }
@@ -148,6 +153,19 @@ TEST(Replicas, ARingOfTwoAndFourByHand) {
   EXPECT_EQ(four.cycles[Phase::compute], 3 * 26);
   EXPECT_EQ(four.links.size(), 4u);
   for (const program::LinkLoad& load : four.links) EXPECT_EQ(load.bytes, 6 * 100);
+}
+
+TEST(Replicas, GroupsExchangeAtOnce) {
+  const auto run = [](uint32_t replicas, uint32_t group) {
+    return Engine(compiler::compile(
+                      build(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, replicas, 1, 100, group)
+                          .program,
+                      toy_chips(replicas, 1)))
+        .run({}, {.dry = true});
+  };
+  const Profile two = run(2, 0), six = run(6, 2);
+  EXPECT_EQ(six.cycles.at, two.cycles.at);
+  EXPECT_EQ(six.links.size(), 3 * two.links.size());
 }
 
 TEST(Replicas, ATreeByHand) {

@@ -259,8 +259,8 @@ TEST(Replicas, HaveArraysForAllTheirRows) {
 TEST(Replicas, TakeMeansOfMeans) {
   Graph g;
   const Value x = g.input("x", {2, 8});
-  Value y = g.apply("mean_over_replicas", {x})[0];
-  y = g.apply("mean_over_replicas", {y})[0];
+  Value y = mean_over_replicas(x);
+  y = mean_over_replicas(y);
   g.output("y", y);
   g.replicate(2);
   const Arrays inputs =
@@ -275,7 +275,7 @@ TEST(Replicas, TakeAllMeansThatCanBeTakenAtOnceInOneCollective) {
   Graph g;
   const Value x = g.input("x", {2, 8}), z = g.input("z", {3, 4});
   for (const Value& value : {x, relu(x), z, square(z)})
-    g.output("mean " + std::to_string(value.id), g.apply("mean_over_replicas", {value})[0]);
+    g.output("mean " + std::to_string(value.id), mean_over_replicas(value));
   g.replicate(2);
   const Session session(g, Machine::find("m2000").with("chips", 2).with("tiles", 8));
   uint32_t collectives = 0;
@@ -284,10 +284,74 @@ TEST(Replicas, TakeAllMeansThatCanBeTakenAtOnceInOneCollective) {
   EXPECT_EQ(collectives, 1u) << program;
 }
 
+/// Batch norm of a group's rows, with the gradient through their mean.
+TEST(Replicas, TakeMeansInGroups) {
+  const auto centred = [](uint32_t replicas, uint32_t rows, uint32_t group) {
+    Graph g;
+    const Value x = g.input("x", {rows, 4}), w = g.parameter("w", {4}, Initial::constant(1));
+    const Value scaled = x * w;
+    const Value all = replicas == 1 ? mean(scaled, {0}) : mean_over_replicas(mean(scaled, {0}), group);
+    g.output("y", scaled - all);
+    const Value loss = mean(square(scaled - all) * x);
+    g.output("loss", loss);
+    add_training(loss, {.replicas = replicas});
+    return g;
+  };
+  const TensorType all_rows{Type::f32, {8, 4}, {}, {}};
+  const WideArrays inputs = {{"x", random_values(all_rows, -1, 1, 1, 5, 0)}, {"lr", {0.5}}};
+  WideArrays trained = {{"w", {1, 1, 1, 1}}};
+  const WideArrays found = evaluate(centred(4, 2, 2), inputs, trained);
+  // Two graphs of four rows are the two groups of a graph of four replicas.
+  WideArrays mean_of_both = {{"w", {0, 0, 0, 0}}};
+  for (size_t half = 0; half < 2; ++half) {
+    WideArrays own = inputs, w = {{"w", {1, 1, 1, 1}}};
+    const Array& x = inputs.at("x");
+    own["x"].assign(x.begin() + static_cast<ptrdiff_t>(half * 16),
+                    x.begin() + static_cast<ptrdiff_t>(half * 16 + 16));
+    const WideArrays expected = evaluate(centred(1, 4, 0), own, w);
+    for (size_t i = 0; i < 16; ++i) EXPECT_NEAR(found.at("y")[half * 16 + i], expected.at("y")[i], 1e-12);
+    for (size_t i = 0; i < 4; ++i) mean_of_both["w"][i] += w.at("w")[i] / 2;
+  }
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(trained.at("w")[i], mean_of_both.at("w")[i], 1e-12);
+  Session session(centred(4, 2, 2), Machine::find("m2000").with("tiles", 8));
+  const Arrays run = session.run(narrowed(inputs));
+  for (size_t i = 0; i < 32; ++i) EXPECT_NEAR(run.at("y")[i], found.at("y")[i], 1e-6);
+  const std::vector<float> w = session.get("w");
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(w[i], trained.at("w")[i], 1e-6);
+}
+
+TEST(Replicas, AreWholeGroups) {
+  const auto grouped = [](uint32_t group) {
+    Graph g;
+    const Value x = g.input("x", {1, 4});
+    g.output("y", sum_over_replicas(x, group));
+    g.output("z", sum_over_replicas(square(x), 1));
+    g.replicate(4);
+    return g;
+  };
+  const Machine machine = Machine::find("m2000").with("tiles", 4);
+  EXPECT_USAGE_ERROR("sum_over_replicas: groups of 3 replicas, of which there are 4",
+                     Session(grouped(3), machine));
+  const Arrays inputs = {{"x", {1, 2, 3, 4, 5, 6, 7, 8, -1, -2, 1, 2, 0, 3, -5, -8}}};
+  const Arrays found = Session(grouped(2), machine).run(inputs);
+  EXPECT_EQ(found.at("y"), (std::vector<float>{6, 8, 10, 12, 6, 8, 10, 12, -1, 1, -4, -6, -1, 1, -4, -6}));
+  for (size_t i = 0; i < 16; ++i) EXPECT_EQ(found.at("z")[i], inputs.at("x")[i] * inputs.at("x")[i]);
+}
+
+/// A group's mean is not that of all replicas, whose parameters must stay equal.
+TEST(Replicas, DoNotTakeStateFromGroups) {
+  Graph g;
+  const Value x = g.input("x", {1, 4}), w = g.parameter("w", {1, 4}, Initial::constant(1));
+  g.assign(w, mean_over_replicas(x, 2));
+  g.replicate(4);
+  EXPECT_USAGE_ERROR("replicas would set it to values of their own",
+                     Session(g, Machine::find("m2000").with("tiles", 4)));
+}
+
 TEST(Replicas, TakeMeansInEachMicroBatch) {
   Graph g;
   const Value x = g.input("x", {1, 4}), w = g.parameter("w", {1, 4}, Initial::constant(1));
-  const Value loss = mean(square(g.apply("mean_over_replicas", {x})[0] - w));
+  const Value loss = mean(square(mean_over_replicas(x) - w));
   g.output("loss", loss);
   add_training(loss, {.micro_batches = 2, .replicas = 2});
   const WideArrays inputs = {{"x", {1, 2, 3, 4, 5, 6, 7, 8, -1, -2, 1, 2, 0, 3, -5, -8}}, {"lr", {0.5}}};

@@ -72,6 +72,18 @@ TEST(Collectives, TakeAsManyRoundsAsTheirAlgorithms) {
   EXPECT_TRUE(rounds_of(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, 1).empty());
 }
 
+TEST(Collectives, ExchangeInGroups) {
+  Collective collective{"c", CollectiveKind::all_reduce, CollectiveAlgorithm::tree, nullptr, {}, 2};
+  const std::vector<Round> rounds = rounds_of(collective, 6);
+  ASSERT_EQ(rounds.size(), 2u);
+  std::set<std::pair<uint32_t, uint32_t>> ways;
+  for (const Message& m : rounds[0].messages) ways.emplace(m.from, m.to);
+  EXPECT_EQ(ways, (std::set<std::pair<uint32_t, uint32_t>>{{1, 0}, {3, 2}, {5, 4}}));
+  EXPECT_EQ(group_size(collective, 6), 2u);
+  collective.group = 0;
+  EXPECT_EQ(group_size(collective, 6), 6u);
+}
+
 /// A program of two replicas with one collective.
 struct Case {
   Case() {
@@ -110,6 +122,15 @@ TEST(Collectives, NeedWhatTheirKindNeeds) {
               HasSubstr("needs a codelet of three fields"));
   EXPECT_THAT(Case().error({"c", gather, ring, nullptr, {{7, 1, {}}}}),
               HasSubstr("it names variable 7 of 2"));
+}
+
+TEST(Collectives, HaveWholeGroups) {
+  Case c;
+  c.program.set_replicas(4);
+  EXPECT_THAT(
+      c.error(
+          {"c", CollectiveKind::all_reduce, CollectiveAlgorithm::ring, c.add, {{c.whole, {}, c.part}}, 3}),
+      HasSubstr("collective 'c' has groups of 3 replicas, of which there are 4"));
 }
 
 TEST(Collectives, LieBesideEachOther) {

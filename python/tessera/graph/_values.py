@@ -455,6 +455,24 @@ def cumsum(x: Value, dim: int) -> Value:
     return Value(graph, graph.native.cumsum(x.id, _dim_of("cumsum", dim)))
 
 
+def mean_over_replicas(x: Value, group: int | None = None) -> Value:
+    """The mean of each element over all replicas of a graph, or over each group of so many consecutive ones.
+
+    A graph without replicas gives x itself. The gradient is the mean of the gradients in the group. Running a graph
+    raises `ValueError` if its replicas are not whole groups.
+    """
+    return apply("mean_over_replicas", x, **_in_groups(group))
+
+
+def sum_over_replicas(x: Value, group: int | None = None) -> Value:
+    """The sum of each element over all replicas of a graph, or over each group of so many; see `mean_over_replicas`."""
+    return apply("sum_over_replicas", x, **_in_groups(group))
+
+
+def _in_groups(group: int | None) -> dict[str, Attribute]:
+    return {} if group is None else {"group": whole_number("group", group, 1)}
+
+
 def mean_over_step(x: Value) -> Value:
     """The mean of x over the micro-batches and replicas of a training step; x itself in a graph without any.
 

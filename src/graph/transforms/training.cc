@@ -110,15 +110,14 @@ bool is_divided(const TrainingOptions& options, const TensorType& parameter) {
 
 /// Gradients and scalar outputs as means over replicas, of which each has its part of those that are divided.
 void average(Graph& graph, const TrainingOptions& options, TrainedParameters& trained) {
-  const auto mean = [&](Value value) { return graph.apply("mean_over_replicas", {value})[0]; };
   for (size_t i = 0; i < trained.values.size(); ++i) {
     Value& gradient = trained.gradients[i];
     gradient = is_divided(options, trained.values[i].type())
                    ? graph.apply("mean_shard", {gradient, trained.values[i]})[0]
-                   : mean(gradient);
+                   : mean_over_replicas(gradient);
   }
   for (const auto& [name, id] : std::map(graph.outputs()))
-    if (graph.type(id).shape.empty()) graph.replace_output(name, mean(graph.value(id)));
+    if (graph.type(id).shape.empty()) graph.replace_output(name, mean_over_replicas(graph.value(id)));
 }
 
 /// The sum of the squares of all gradients.
@@ -130,7 +129,7 @@ Value squares_of(const std::vector<Value>& gradients) {
     sum = sum ? *sum + own : own;
   }
   if (of_parts) {
-    const Value all = of_parts->owner().apply("sum_over_replicas", {*of_parts})[0];
+    const Value all = sum_over_replicas(*of_parts);
     squares = squares ? *squares + all : all;
   }
   return *squares;

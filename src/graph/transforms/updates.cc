@@ -105,9 +105,7 @@ Attributes attributes_of(const Adam& adam) {
 
 Value sum_of_squares(Value x) { return x.owner().apply("sum_of_squares", {x}, {{"over", "all"}})[0]; }
 
-Value of_all_replicas(Value sum, Value of) {
-  return of.type().sharded ? sum.owner().apply("sum_over_replicas", {sum})[0] : sum;
-}
+Value of_all_replicas(Value sum, Value of) { return of.type().sharded ? sum_over_replicas(sum) : sum; }
 
 void require_setting(bool holds, std::string_view what, double value, std::string_view range) {
   if (!holds) throw UsageError(fmt::format("{} is {}; it must be {}", what, value, range));

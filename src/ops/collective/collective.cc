@@ -32,20 +32,21 @@ std::vector<program::MappedBox> lines_beside(const program::Variable& whole,
   return lines;
 }
 
-VariableId add_buffer(Program& program, CollectiveAlgorithm algorithm, VariableId of) {
+VariableId add_buffer(Program& program, const Collective& collective, VariableId of) {
   const program::Variable& whole = program.variable(of);
   program::Variable buffer{whole.name + ".received", whole.type, 1,  0,
                            Role::temporary,          {},         {}, whole.purpose};
   buffer.mapping = lines_beside(whole, [&](uint64_t elements) {
-    return program::buffer_elements(algorithm, elements, program.replicas());
+    return program::buffer_elements(collective.algorithm, elements,
+                                    program::group_size(collective, program.replicas()));
   });
   buffer.cols = static_cast<uint32_t>(buffer.mapping.back().box.col_end());
   return program.add(std::move(buffer));
 }
 
 StepId add(Program& program, const machine::Machine& replica, Collective collective) {
-  const uint32_t replicas = program.replicas();
-  if (replicas == 1 || collective.variables.empty()) return program::kNoStep;
+  if (program::group_size(collective, program.replicas()) == 1 || collective.variables.empty())
+    return program::kNoStep;
   const auto cost = [&](CollectiveAlgorithm algorithm) {
     collective.algorithm = algorithm;
     return compiler::cost_of(program, collective, replica).cycles.total();
@@ -54,7 +55,7 @@ StepId add(Program& program, const machine::Machine& replica, Collective collect
   collective.algorithm = by_tree ? CollectiveAlgorithm::tree : CollectiveAlgorithm::ring;
   if (program::sums(collective.kind))
     for (Exchanged& exchanged : collective.variables)
-      exchanged.buffer = add_buffer(program, collective.algorithm, exchanged.whole);
+      exchanged.buffer = add_buffer(program, collective, exchanged.whole);
   return program.collect(std::move(collective));
 }
 
@@ -80,8 +81,9 @@ std::vector<program::MappedBox> mapping_of_part(const program::Variable& whole, 
 }
 
 StepId all_reduce(Program& program, const machine::Machine& replica, std::string name,
-                  std::span<const VariableId> variables) {
+                  std::span<const VariableId> variables, uint32_t group) {
   Collective collective = named(std::move(name), CollectiveKind::all_reduce);
+  collective.group = group;
   for (const VariableId variable : variables) collective.variables.push_back({variable, {}, {}});
   return add(program, replica, std::move(collective));
 }
