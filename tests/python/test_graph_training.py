@@ -160,6 +160,31 @@ def test_outputs_of_replicas_have_the_rows_of_all():
     assert np.allclose(found["output"], expected, atol=1e-4)
 
 
+def test_replicas_combine_values_in_groups():
+    graph = tg.Graph()
+    x = graph.input("x", (2, 3))
+    w = graph.parameter("w", (3,), tg.constant(1))
+    centred = x * w - tg.mean_over_replicas(tg.mean(x * w, dim=[0]), 2)
+    graph.output("centred", centred)
+    loss = tg.mean(tg.square(centred) * x)
+    step = graph.training_step(loss, lr=RATE, replicas=4, keep=["centred"])
+    session = step.session(tessera.Machine("m2000", tiles=8))
+    values = torch.randn(8, 3)
+    found = session.run(values.numpy())["centred"]
+    weight = torch.ones(3, requires_grad=True)
+    scaled = (values * weight).reshape(2, 4, 3)  # a group has four rows
+    expected = scaled - scaled.mean(1, keepdim=True)
+    np.testing.assert_allclose(found.reshape(2, 4, 3), expected.detach(), atol=1e-5)
+    (expected.square() * values.reshape(2, 4, 3)).mean().backward()
+    np.testing.assert_allclose(session.state()["w"], 1 - RATE * weight.grad, atol=1e-5)
+    with pytest.raises(ValueError, match="groups of 3 replicas, of which there are 4"):
+        uneven = tg.Graph()
+        y = tg.sum_over_replicas(uneven.input("x", (2, 3)) * uneven.parameter("w", (3,)), 3)
+        uneven.training_step(tg.mean(y), replicas=4).session("m2000")
+    with pytest.raises(ValueError, match="group"):
+        tg.mean_over_replicas(x, 0)
+
+
 def test_the_state_of_the_optimizer_may_lie_beside_the_chips():
     graph = tg.from_torch(nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 5)), torch.randn(10, 12))
     x, labels = torch.randn(10, 12).numpy(), torch.randint(0, 5, (10,), dtype=torch.int32).numpy()
