@@ -114,6 +114,11 @@ void add_text_options(CLI::App& command, BertRequest& r) {
           "Keep the optimizer's state of parameters of at least {:L} elements in the streaming memory "
           "beside a machine's chips",
           kLarge));
+  command.add_flag_callback(
+      "--offload-activations", [&r] { r.settings.offload_activations_from = kLarge; },
+      fmt::format("Keep there also what stages have computed for later passes of micro-batches in flight, "
+                  "where it has at least {:L} elements",
+                  kLarge));
   add_counts(command, "--steps", r.steps, "Steps, for each length or for all (default: as --epochs says)", 1);
   add_count(command, "--evaluate-every", r.settings.evaluate_every,
             "Steps from one evaluation and checkpoint to the next (default: an epoch of the first length)");
@@ -166,6 +171,8 @@ void check(const BertRequest& r, const CLI::App& command) {
   check_optimizer_options(r.settings, command);
   check_run_options(r, command);
   refuse_unless(command, r.settings.packed, {"--max-per-pack"}, "--pack optimal");
+  refuse_unless(command, r.plan || r.settings.pipeline != graph::PipelineKind::sequential,
+                {"--offload-activations"}, "--pipeline grouped, interleaved or 1f1b");
   refuse_unless(command, r.stages > 1 && r.machine != "host", {"--trace"},
                 "--stages of more than one on a machine of several chips");
   refuse_unless(command, !r.stage_layers.empty() || r.head_layers.is_none(), {"--head-layers"},

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -36,6 +37,9 @@ struct Pipeline {
   /// Stages that keep, of a forward pass, only what they take from other stages, and compute it again before
   /// the backward pass.
   std::set<uint32_t> recomputed = {};
+  /// What stages keep of several micro-batches in flight for later passes, of at least so many elements, lies
+  /// in streaming memory where a machine has tiles: a pass stores it, and later ones fetch it.
+  std::optional<uint64_t> offload_from = {};
 
   bool operator==(const Pipeline&) const = default;
 };

@@ -157,14 +157,14 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
       [](Graph& g, ValueId loss, const graph::Optimizer& optimizer, std::optional<double> clip_norm,
          uint32_t micro_batches, const std::string& pipeline, std::set<uint32_t> recomputed,
          uint32_t replicas, std::optional<uint64_t> shard_from, std::optional<uint64_t> offload_from,
-         const std::vector<ValueId>& frozen, std::vector<ParameterGroup> groups,
-         const TrainingNumbers& numbers) {
+         std::optional<uint64_t> offload_activations_from, const std::vector<ValueId>& frozen,
+         std::vector<ParameterGroup> groups, const TrainingNumbers& numbers) {
         const auto& [state, is_stochastic, seed, scale] = numbers;
         graph::TrainingOptions options{
             .optimizer = optimizer,
             .clip_norm = clip_norm,
             .micro_batches = micro_batches,
-            .pipeline = {graph::pipeline_named(pipeline), std::move(recomputed)},
+            .pipeline = {graph::pipeline_named(pipeline), std::move(recomputed), offload_activations_from},
             .groups = std::move(groups),
             .replicas = replicas,
             .shard_from = shard_from,
@@ -177,7 +177,8 @@ void bind_training(nb::module_& m, nb::class_<Graph>& graph) {
         add_training(g.value(loss), options);
       },
       "loss"_a, "optimizer"_a, "clip_norm"_a.none(), "micro_batches"_a, "pipeline"_a, "recomputed"_a,
-      "replicas"_a, "shard_from"_a.none(), "offload_from"_a.none(), "frozen"_a, "groups"_a, "numbers"_a);
+      "replicas"_a, "shard_from"_a.none(), "offload_from"_a.none(), "offload_activations_from"_a.none(),
+      "frozen"_a, "groups"_a, "numbers"_a);
 }
 
 }  // namespace tessera::python

@@ -76,6 +76,12 @@ Pipeline pipeline_of(const Node& node) {
         throw UsageError(fmt::format("loop: stage {} cannot be recomputed: stages count from 0", stage));
       pipeline.recomputed.insert(static_cast<uint32_t>(stage));
     }
+  if (node.attributes.contains("offload_from")) {
+    const int64_t elements = node.integer("offload_from");
+    if (elements < 0)
+      throw UsageError(fmt::format("loop: values of at least {} elements cannot be offloaded", elements));
+    pipeline.offload_from = static_cast<uint64_t>(elements);
+  }
   return pipeline;
 }
 
@@ -208,6 +214,9 @@ Attributes attributes_of(const Loop& loop, const Graph& body) {
     attributes["pipeline"] = std::string(name_of(loop.pipeline.kind));
   if (const auto& stages = loop.pipeline.recomputed; !stages.empty())
     attributes["recomputed"] = as_integers(stages);
+  if (const auto& elements = loop.pipeline.offload_from)
+    attributes["offload_from"] =
+        static_cast<int64_t>(std::min<uint64_t>(*elements, std::numeric_limits<int64_t>::max()));
   return attributes;
 }
 

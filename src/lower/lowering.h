@@ -295,6 +295,8 @@ class Lowering {
     std::optional<ValueId> result = {};  ///< the operations' result that is assigned to it
   };
   bool is_streamed(ValueId id) const;
+  /// Throws UsageError for a machine without streaming memory, in which `name` is to lie.
+  void require_streaming(const std::string& name) const;
   std::vector<StreamedState> streamed_state_of(std::span<const uint32_t> nodes) const;
   /// Lowers nodes, whose operands in streaming memory are on the tiles meanwhile.
   void lower_with_streamed(std::span<const uint32_t> nodes, const std::function<void()>& lower);

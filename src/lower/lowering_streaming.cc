@@ -12,13 +12,17 @@ namespace tessera::graph {
 
 bool Lowering::is_streamed(ValueId id) const {
   if (!graph_.info(id).offloaded || on_host() || bound_.contains(id)) return false;
+  require_streaming(graph_.info(id).name);
+  return true;
+}
+
+void Lowering::require_streaming(const std::string& name) const {
   const machine::Machine& machine = builders_.front().machine();
   if (machine.streaming_bytes == 0)
     throw UsageError(
         fmt::format("{}: it is to lie in streaming memory, which '{}' does not have; use a machine that has, "
                     "such as m2000, or keep it on the tiles",
-                    graph_.info(id).name, machine.name));
-  return true;
+                    name, machine.name));
 }
 
 /// The state in streaming memory that nodes read or set.

@@ -222,11 +222,12 @@ void PipelineLowering::take_rows(const LoweredPass& pass) {
   if (!set.groups.empty()) body_.run(builder.copy(std::move(set)));
 }
 
-Operand PipelineLowering::like(ValueId id, uint32_t place, Role role) {
+Operand PipelineLowering::like(ValueId id, uint32_t place, Role role, bool streaming) {
   const Operand given = given_.at(id);
   const ops::Builder &from = body_.builders_[home_of(id)], &to = body_.builders_[place];
   program::Variable variable = from.program().variable(given.variable);
   variable.role = role;
+  variable.streaming = streaming;
   if (role == Role::argument) variable.name += ".taken";
   if (&from == &to) return from.whole(from.program().add(std::move(variable)));
   const bool lies_at_home = from.holds(given);
@@ -421,14 +422,60 @@ void PipelineLowering::place_buffers() {
   unit_ = most;
   for (uint32_t unit = most + 1; unit < 2 * most; ++unit)
     if (elements_with(unit) < elements_with(unit_)) unit_ = unit;
-  for (const auto& [key, slots] : fewest)
+  for (const auto& [key, slots] : fewest) {
+    const bool streaming = is_offloaded(key, slots);
     for (uint32_t slot = 0; slot < divisor_from(slots, unit_); ++slot)
-      buffers_[key].push_back(like(key.first, key.second, Role::temporary));
+      buffers_[key].push_back(like(key.first, key.second, Role::temporary, streaming));
+    if (streaming) fetched_[key] = like(key.first, key.second, Role::temporary);
+  }
 }
 
-Operand PipelineLowering::slot(ValueId id, uint32_t place, uint32_t micro_batch) const {
-  const std::vector<Operand>& slots = buffers_.at({id, place});
+bool PipelineLowering::is_offloaded(const BufferKey& key, uint32_t slots) const {
+  const auto& least = form_.pipeline.offload_from;
+  if (!least || slots == 1 || around_.on_host() || given_.at(key.first).box.elements() < *least) return false;
+  around_.require_streaming(body_.graph_.info(key.first).name);
+  return true;
+}
+
+Operand PipelineLowering::slot(const BufferKey& key, uint32_t micro_batch) const {
+  const std::vector<Operand>& slots = buffers_.at(key);
   return slots[micro_batch % slots.size()];
+}
+
+Operand PipelineLowering::on_tiles(const BufferKey& key, uint32_t micro_batch) const {
+  const auto fetched = fetched_.find(key);
+  return fetched == fetched_.end() ? slot(key, micro_batch) : fetched->second;
+}
+
+std::vector<PipelineLowering::BufferKey> PipelineLowering::taken_by(const Event& event) const {
+  std::vector<BufferKey> keys;
+  if (event.kind == Event::Kind::send)
+    for (const ValueId id : sendings_[event.index].values) keys.emplace_back(id, home_of(id));
+  else
+    for (const ValueId id : passes_[event.index].takes) keys.emplace_back(id, place_of(passes_[event.index]));
+  return keys;
+}
+
+std::vector<PipelineLowering::BufferKey> PipelineLowering::given_by(const Event& event) const {
+  std::vector<BufferKey> keys;
+  if (event.kind == Event::Kind::send)
+    for (const ValueId id : sendings_[event.index].values) keys.emplace_back(id, sendings_[event.index].to);
+  else
+    for (const ValueId id : passes_[event.index].gives) keys.emplace_back(id, place_of(passes_[event.index]));
+  return keys;
+}
+
+/// Fetches values from streaming memory to the tiles, or stores them there.
+void PipelineLowering::stream(const std::vector<BufferKey>& keys, uint32_t micro_batch, bool fetches,
+                              std::vector<StepId>& steps) const {
+  program::CopySet set{fetches ? "fetch" : "store", {}};
+  for (const BufferKey& key : keys) {
+    const auto fetched = fetched_.find(key);
+    if (fetched == fetched_.end()) continue;
+    const Operand kept = slot(key, micro_batch);
+    set.groups.push_back(fetches ? copy_of(kept, fetched->second) : copy_of(fetched->second, kept));
+  }
+  if (!set.groups.empty()) steps.push_back(around_.builders_.front().copy(std::move(set)));
 }
 
 /// The longest repetition of the same events, each time for the next `unit_` micro-batches.
@@ -476,31 +523,29 @@ Lowered::PassStep PipelineLowering::pass_step(const Event& event, uint32_t next)
 }
 
 StepId PipelineLowering::emit(const Event& event) {
-  if (event.kind == Event::Kind::send) return send(sendings_[event.index], event.micro_batch);
-  const LoweredPass& pass = passes_[event.index];
-  const ops::Builder& builder = this->builder(pass);
-  const bool again = event.kind == Event::Kind::again;
   std::vector<StepId> steps;
-  if (const auto& begin = again ? pass.begin_again : pass.begin) steps.push_back(builder.call(*begin, {}));
-  steps.push_back(call_compute(pass, event.micro_batch));
-  if (!again) steps.push_back(builder.call(pass.finish, {}));
-  return builder.sequence(std::move(steps));
-}
-
-StepId PipelineLowering::send(const Sending& sending, uint32_t micro_batch) {
-  std::vector<Operand> operands;
-  for (const ValueId id : sending.values) {
-    operands.push_back(slot(id, home_of(id), micro_batch));
-    operands.push_back(slot(id, sending.to, micro_batch));
+  const std::vector<BufferKey> taken = taken_by(event), given = given_by(event);
+  stream(taken, event.micro_batch, true, steps);
+  if (event.kind == Event::Kind::send) {
+    std::vector<Operand> operands;
+    for (size_t i = 0; i < taken.size(); ++i) {
+      operands.push_back(on_tiles(taken[i], event.micro_batch));
+      operands.push_back(on_tiles(given[i], event.micro_batch));
+    }
+    steps.push_back(around_.builders_.front().call(sendings_[event.index].function, operands));
+  } else {
+    const LoweredPass& pass = passes_[event.index];
+    const ops::Builder& builder = this->builder(pass);
+    const bool again = event.kind == Event::Kind::again;
+    std::vector<Operand> operands;
+    for (const auto* keys : {&taken, &given})
+      for (const BufferKey& key : *keys) operands.push_back(on_tiles(key, event.micro_batch));
+    if (const auto& begin = again ? pass.begin_again : pass.begin) steps.push_back(builder.call(*begin, {}));
+    steps.push_back(builder.call(pass.compute, operands));
+    if (!again) steps.push_back(builder.call(pass.finish, {}));
   }
-  return around_.builders_.front().call(sending.function, operands);
-}
-
-StepId PipelineLowering::call_compute(const LoweredPass& pass, uint32_t micro_batch) {
-  std::vector<Operand> operands;
-  for (const ValueId id : pass.takes) operands.push_back(slot(id, place_of(pass), micro_batch));
-  for (const ValueId id : pass.gives) operands.push_back(slot(id, place_of(pass), micro_batch));
-  return builder(pass).call(pass.compute, operands);
+  stream(given, event.micro_batch, false, steps);
+  return steps.size() == 1 ? steps.front() : around_.builders_.front().sequence(std::move(steps));
 }
 
 }  // namespace tessera::graph

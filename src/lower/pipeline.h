@@ -88,7 +88,7 @@ class PipelineLowering {
   void begin_micro_batches(LoweredPass& pass);
   void take_rows(const LoweredPass& pass);
   /// A variable for a value on a part of the chips, which lies there as where it is computed.
-  ops::Operand like(ValueId id, uint32_t place, program::Role role);
+  ops::Operand like(ValueId id, uint32_t place, program::Role role, bool streaming = false);
   ops::Operand own_argument(ValueId id, const LoweredPass& pass);
   void keep_outputs(const LoweredPass& pass);
   void finish(LoweredPass& pass);
@@ -101,12 +101,17 @@ class PipelineLowering {
   std::vector<KeptInterval> kept(const BufferKey& key) const;
   uint32_t fewest_slots(const BufferKey& key) const;
   void place_buffers();
+  bool is_offloaded(const BufferKey& key, uint32_t slots) const;
   Repeated find_repeated() const;
   void emit();
   program::StepId emit(const Event& event);
-  program::StepId send(const Sending& sending, uint32_t micro_batch);
-  program::StepId call_compute(const LoweredPass& pass, uint32_t micro_batch);
-  ops::Operand slot(ValueId id, uint32_t place, uint32_t micro_batch) const;
+  std::vector<BufferKey> taken_by(const Event& event) const;
+  std::vector<BufferKey> given_by(const Event& event) const;
+  void stream(const std::vector<BufferKey>& keys, uint32_t micro_batch, bool fetches,
+              std::vector<program::StepId>& steps) const;
+  ops::Operand slot(const BufferKey& key, uint32_t micro_batch) const;
+  /// Where passes find a micro-batch of a value: in its slot, or where it is fetched to.
+  ops::Operand on_tiles(const BufferKey& key, uint32_t micro_batch) const;
 
   const ops::Builder& builder(const LoweredPass& pass) const {
     return body_.builder_of_stage(pass.part.stage);
@@ -135,6 +140,7 @@ class PipelineLowering {
   std::vector<Event> events_;
   /// Where a value lies on a part of the chips, for each of the micro-batches that are kept there.
   std::map<BufferKey, std::vector<ops::Operand>> buffers_;
+  std::map<BufferKey, ops::Operand> fetched_;  ///< of buffers in streaming memory: a micro-batch on the tiles
   uint32_t unit_ = 1;  ///< number of micro-batches after which the slots of all buffers repeat
 };
 

@@ -202,6 +202,23 @@ TEST_F(TrainBertCliTest, SlicesOfTheHeadTakeLessMemoryAndTrainAlike) {
   EXPECT_LT(sliced["phases"][0]["step"]["bytes"], whole["phases"][0]["step"]["bytes"]);
 }
 
+TEST_F(TrainBertCliTest, ActivationsOfAPipelineMayLieBesideTheChips) {
+  const std::string machine =
+      file("two.toml", "like = \"m2000\"\nchips = 2\ntiles = 64\ntile_bytes = 8000000");
+  const auto estimated = [&](const std::string& options) {
+    return run(
+        fmt::format("train bert --json --documents 60 --vocabulary 100 --seed 3 --length 64 --batch 32 "
+                    "--micro-batches 8 --steps 2 --dropout 0 --stages 2 --machine {} --estimate {}",
+                    machine, options));
+  };
+  const json near = results_of(estimated("--pipeline grouped"))[0]["phases"][0]["step"],
+             far = results_of(estimated("--pipeline grouped --offload-activations"))[0]["phases"][0]["step"];
+  EXPECT_LT(far["bytes"], near["bytes"]);
+  EXPECT_GT(far["streaming_bytes"], 0);
+  expect_refused(estimated("--offload-activations"),
+                 "--offload-activations is for --pipeline grouped, interleaved or 1f1b");
+}
+
 /// A plan names the command with which a step takes the time that it says.
 TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
   const std::string chips =

@@ -348,6 +348,33 @@ TEST(Pipelines, KeepWhatTheirScheduleSays) {
   EXPECT_LT(by_calls, interleaved);
 }
 
+TEST(Pipelines, KeepActivationsInStreamingMemory) {
+  for (const PipelineKind kind : kKinds)
+    for (const std::set<uint32_t>& recomputed : {std::set<uint32_t>{}, {0, 1}}) {
+      SCOPED_TRACE(fmt::format("{}, {} recomputed", name_of(kind), recomputed.size()));
+      const auto pipelined = [&](std::optional<uint64_t> from) {
+        return network(2, 1,
+                       {.micro_batches = 8, .pipeline = {kind, recomputed, from}, .offload_from = from});
+      };
+      for (const Machine& machine : {Machine::host(2), chips(2)}) {
+        const Steps expected = steps_of(pipelined({}), machine), found = steps_of(pipelined(0), machine);
+        EXPECT_EQ(found.results, expected.results);
+        EXPECT_EQ(found.state, expected.state);
+      }
+    }
+  const auto cost = [](std::optional<uint64_t> from, uint64_t streaming_bytes = 100'000'000) {
+    const Graph g = equal_stages(4, 32, {PipelineKind::grouped, {}, from});
+    return Session(g, chips(4).with("streaming_bytes", streaming_bytes)).cost();
+  };
+  const RunCost near = cost({}), far = cost(0), large = cost(1'000'000);
+  EXPECT_LT(far.chips[0].bytes, near.chips[0].bytes);
+  EXPECT_EQ(near.streaming_bytes, 0U);
+  EXPECT_GT(far.streaming_bytes, 0U);
+  EXPECT_GT(far.seconds, near.seconds);
+  EXPECT_EQ(large.bytes, near.bytes);
+  EXPECT_THAT(message_of([&] { cost(0, 0); }), HasSubstr("it is to lie in streaming memory, which"));
+}
+
 TEST(Pipelines, GiveTheBitsOfTheirCallsIfThoseAreRecomputed) {
   const auto steps = [](bool recompute, const Machine& machine) {
     const Graph g = equal_stages(2, 4, {PipelineKind::interleaved, {}}, recompute);

@@ -522,6 +522,7 @@ class Generator {
         {PipelineKind::grouped, PipelineKind::interleaved, PipelineKind::one_forward_one_backward});
     if (options.pipeline.kind == PipelineKind::grouped) options.micro_batches = 2 * options_.most_replicas;
     if (random_.coin()) options.pipeline.recomputed = {0};
+    if (random_.below(3) == 0) options.pipeline.offload_from = random_.one_of({0, 40});
   }
 
   Random random_;
@@ -664,14 +665,15 @@ std::string lesson_code(const Lesson& lesson) {
   const TrainingOptions& o = lesson.options;
   return fmt::format(
       "add_training(mean({}({})), {{.optimizer = {}{}, .micro_batches = {}, .pipeline = "
-      "{{pipeline_named(\"{}\"), {{{}}}}}, "
+      "{{pipeline_named(\"{}\"), {{{}}}{}}}, "
       ".groups = {{{}}}, "
       ".replicas = {}{}{}, .state = Type::{}}});{}\n",
       lesson.squared ? "square of " : "", code_of(lesson.losses),
       std::visit([](const auto& one) { return code_of(one); }, o.optimizer),
       o.clip_norm ? fmt::format(", .clip_norm = {}", *o.clip_norm) : "", o.micro_batches,
-      name_of(o.pipeline.kind), fmt::join(o.pipeline.recomputed, ", "), code_of(o.groups), o.replicas,
-      o.shard_from ? fmt::format(", .shard_from = {}", *o.shard_from) : "",
+      name_of(o.pipeline.kind), fmt::join(o.pipeline.recomputed, ", "),
+      o.pipeline.offload_from ? fmt::format(", {}", *o.pipeline.offload_from) : "", code_of(o.groups),
+      o.replicas, o.shard_from ? fmt::format(", .shard_from = {}", *o.shard_from) : "",
       o.offload_from ? fmt::format(", .offload_from = {}", *o.offload_from) : "", name_of(o.state),
       lesson.has_gradient_outputs ? "  // and gradients are outputs" : "");
 }

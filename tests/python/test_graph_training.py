@@ -205,6 +205,29 @@ def test_the_state_of_the_optimizer_may_lie_beside_the_chips():
         far.session(tessera.Machine("gc200", tiles=8, streaming_bytes=0))
 
 
+def test_activations_of_a_pipeline_may_lie_beside_the_chips():
+    layer = tg.Graph()
+    y = tg.gelu(layer.input("x", (6, 16)) * layer.input("w", (16,)))
+    layer.output("y", y)
+    graph = tg.Graph()
+    h = graph.input("x", (6, 16))
+    for stage in range(2):
+        (h,) = graph.call(layer, h, graph.parameter(f"w{stage}", (16,), tg.constant(1)), stage=stage)
+    near, far = (
+        graph.training_step(
+            tg.mean(tg.square(h)), micro_batches=8, pipeline="grouped", offload_activations=least, lr=RATE
+        )
+        for least in (False, 1)
+    )
+    machine = tessera.Machine("m2000", chips=2, tiles=8)
+    x = torch.randn(48, 16).numpy()
+    sessions = [step.session(machine) for step in (near, far)]
+    np.testing.assert_array_equal(*(session.run(x) for session in sessions))
+    for name, values in sessions[0].state().items():
+        np.testing.assert_array_equal(sessions[1].state()[name], values)
+    assert near.estimate(machine).streaming_bytes == 0 < far.estimate(machine).streaming_bytes
+
+
 def test_times_have_transfers_from_and_to_the_host_if_asked_for():
     graph = tg.from_torch(nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 5)), torch.randn(10, 12))
     step = graph.training_step("cross_entropy", "sgd")

@@ -349,6 +349,7 @@ class Graph:
         replicas: int = 1,
         shard: bool | int = False,
         offload: bool | int = False,
+        offload_activations: bool | int = False,
         keep: Iterable[str] = (),
         state_dtype: DTypeLike | str = "f32",
         rounding: Rounding = "nearest",
@@ -381,7 +382,9 @@ class Graph:
 
         `pipeline` says in which order micro-batches go through the stages of the graph: "sequential", "grouped",
         "interleaved" or "1f1b" (see `pipeline_schedule`). Stages in `recompute` keep only what they take from others,
-        and compute a forward pass again before its backward pass. Results are the same, bit for bit.
+        and compute a forward pass again before its backward pass. With `offload_activations`, what stages keep of several
+        micro-batches in flight lies in the streaming memory beside the chips, if it has at least 8,192 elements, or as
+        many as `offload_activations` says. Results are the same, bit for bit.
 
         Updates are computed in FP32. The optimizer's state is stored as `state_dtype`; it and parameters of 16 bits are
         rounded to the nearest number or, with "stochastic", so that the expected result is what was computed, with
@@ -408,6 +411,7 @@ class Graph:
             replicas,
             _least_elements("shard", shard),
             _least_elements("offload", offload),
+            _least_elements("offload_activations", offload_activations),
             frozen,
             native_groups(groups),
             _training_numbers(state_dtype, rounding, seed, loss_scale, scale_growth, numbers),

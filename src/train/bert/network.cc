@@ -67,6 +67,7 @@ Graph pretraining_graph(const PretrainingSettings& s, graph::BertBatch batch) {
   graph::TrainingOptions options = training_options(s, {});
   options.micro_batches = s.micro_batches;
   options.pipeline.kind = s.pipeline;
+  options.pipeline.offload_from = s.offload_activations_from;
   options.replicas = s.replicas;
   options.shard_from = s.shard_from;
   options.offload_from = s.offload_from;

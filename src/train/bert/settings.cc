@@ -166,6 +166,7 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   if (s.replicas > 1) json["replicas"] = s.replicas;
   if (s.shard_from) json["shard_from"] = *s.shard_from;
   if (s.offload_from) json["offload_from"] = *s.offload_from;
+  if (s.offload_activations_from) json["offload_activations_from"] = *s.offload_activations_from;
   json["evaluate_every"] = s.evaluate_every;
   json["seed"] = s.seed;
   return json;
