@@ -57,7 +57,7 @@ class MapsProgram {
       steps.push_back(ops::build_structured(builder_, problem, ops::plan_structured(problem, machine_),
                                             gradient_operands(i, problem.input_gradient)));
     }
-    program_.set_main(steps.size() == 1 ? steps[0] : builder_.sequence(steps));
+    program_.set_main(builder_.in_order(std::move(steps)));
     return {std::move(program_), machine_};
   }
 

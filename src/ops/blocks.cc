@@ -92,4 +92,12 @@ std::optional<Operand> blocks_between(const Builder& builder, const Operand& ope
                       builder.purpose_of(operand));
 }
 
+Operand read_by_blocks(const Builder& builder, const Operand& operand, const Operand& like, const Mapping& to,
+                       program::CopySet& copies) {
+  const std::optional<Operand> blocks = blocks_between(builder, like, builder.mapping_of(operand), to);
+  if (!blocks) return operand;
+  copies.groups.push_back(copy_of(operand, *blocks));
+  return *blocks;
+}
+
 }  // namespace tessera::ops

@@ -26,4 +26,9 @@ std::optional<Operand> blocks_between(const Builder& builder, const Operand& ope
                                       const std::vector<program::MappedBox>& from,
                                       const std::vector<program::MappedBox>& to);
 
+/// What to read instead of an operand that is taken as `to` says: the operand, or blocks between, to which
+/// `copies` then brings it. The blocks are temporaries of `like`, an operand of the same shape.
+Operand read_by_blocks(const Builder& builder, const Operand& operand, const Operand& like,
+                       const std::vector<program::MappedBox>& to, program::CopySet& copies);
+
 }  // namespace tessera::ops

@@ -5,6 +5,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "ops/blocks.h"
 
@@ -107,9 +111,10 @@ Operand Builder::add(std::string name, Role role, Type type, const OperandLayout
 void Builder::send(const Operand& from, const Operand& to, std::vector<program::StepId>& steps) const {
   if (from == to || from.box.empty()) return;
   const std::string name = "send " + variable_name(to);
-  const std::optional<Operand> blocks = blocks_between(*this, to, mapping_of(from), mapping_of(to));
-  if (blocks) steps.push_back(copy({name + " in blocks", {copy_of(from, *blocks)}}));
-  steps.push_back(copy({name, {copy_of(blocks.value_or(from), to)}}));
+  program::CopySet to_blocks{name + " in blocks", {}};
+  const Operand read = read_by_blocks(*this, from, to, mapping_of(to), to_blocks);
+  copy(std::move(to_blocks), steps);
+  steps.push_back(copy({name, {copy_of(read, to)}}));
 }
 
 Operand Builder::argument(std::string name, Type type, const OperandLayout& layout,
@@ -164,9 +169,9 @@ program::StepId Builder::call(const Function& function, const std::vector<Operan
   const program::StepId step = program_.add(program::Step{std::move(call)});
   if (before.groups.empty() && after.groups.empty()) return step;
   std::vector<program::StepId> steps;
-  if (!before.groups.empty()) steps.push_back(copy(std::move(before)));
+  copy(std::move(before), steps);
   steps.push_back(step);
-  if (!after.groups.empty()) steps.push_back(copy(std::move(after)));
+  copy(std::move(after), steps);
   return sequence(std::move(steps));
 }
 

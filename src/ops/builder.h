@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "machine/model/machine.h"
@@ -129,8 +130,16 @@ class Builder {
     return program_.add(program::Step{program::While{test, condition, body}});
   }
   program::StepId copy(program::CopySet set) const { return program_.copy(std::move(set)); }
+  /// Adds the copies to the steps, if there are any.
+  void copy(program::CopySet set, std::vector<program::StepId>& steps) const {
+    if (!set.groups.empty()) steps.push_back(copy(std::move(set)));
+  }
   program::StepId sequence(std::vector<program::StepId> steps) const {
     return program_.sequence(std::move(steps));
+  }
+  /// The only step, or a sequence of several.
+  program::StepId in_order(std::vector<program::StepId> steps) const {
+    return steps.size() == 1 ? steps.front() : sequence(std::move(steps));
   }
 
  private:

@@ -99,7 +99,7 @@ class DenseBuilder {
     bring(right());
     choose_result();
     std::vector<StepId> steps;
-    if (!input_copies_.groups.empty()) steps.push_back(b_.copy(std::move(input_copies_)));
+    b_.copy(std::move(input_copies_), steps);
     steps.push_back(b_.execute(multiply()));
     if (result().copies > 1) steps.push_back(b_.execute(reduce()));
     if (partition_.slices() > 1) steps.push_back(b_.copy(store_slice()));

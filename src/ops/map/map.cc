@@ -108,16 +108,14 @@ void bring_by_blocks(const Builder& builder, const MapOperation& operation, cons
   for (size_t f = 0; f < fields.size(); ++f) {
     if (operation.operands[f].is_own()) continue;
     const program::Access access = operation.codelet->fields[f].access;
-    const std::vector<program::MappedBox> lies = builder.mapping_of(fields[f]),
-                                          taken = taken_boxes(operation.operands[f], partition, runs);
-    const std::optional<Operand> blocks = reads(access) ? blocks_between(builder, fields[f], lies, taken)
-                                                        : blocks_between(builder, fields[f], taken, lies);
-    if (!blocks) continue;
-    if (reads(access)) before.groups.push_back(copy_of(fields[f], *blocks));
-    if (writes(access)) after.groups.push_back(copy_of(*blocks, fields[f]));
-    fields[f] = *blocks;
+    const std::vector<program::MappedBox> taken = taken_boxes(operation.operands[f], partition, runs);
+    const Operand given = fields[f];
+    fields[f] = reads(access)
+                    ? read_by_blocks(builder, given, given, taken, before)
+                    : blocks_between(builder, given, taken, builder.mapping_of(given)).value_or(given);
+    if (writes(access) && fields[f] != given) after.groups.push_back(copy_of(fields[f], given));
   }
-  if (!before.groups.empty()) steps.push_back(builder.copy(std::move(before)));
+  builder.copy(std::move(before), steps);
 }
 
 /// Throws UsageError for operands that do not match the operation.
@@ -530,8 +528,8 @@ StepId build_map(const Builder& builder, const MapOperation& operation, const Ma
     set.groups.push_back(std::move(group));
   }
   steps.push_back(builder.execute(std::move(set)));
-  if (!after.groups.empty()) steps.push_back(builder.copy(std::move(after)));
-  return steps.size() == 1 ? steps.front() : builder.sequence(std::move(steps));
+  builder.copy(std::move(after), steps);
+  return builder.in_order(std::move(steps));
 }
 
 BuiltOperation build_map(program::Program& program, const MapOperation& operation, const MapPlan& plan,

@@ -177,17 +177,15 @@ StepId add(const Builder& builder, const TableAddProblem& problem, const std::ve
   const std::vector<MappedBox> columns = parts.boxes([&](uint32_t, uint32_t j) {
     return Box{0, problem.rows, first_column(table, j), table.cols_of(j)};
   });
-  Operand values = operands[1];
+  program::CopySet to_blocks{"to blocks", {}};
+  const Operand values = read_by_blocks(builder, operands[1], operands[1], columns, to_blocks);
   std::vector<StepId> steps;
-  if (const auto blocks = blocks_between(builder, values, builder.mapping_of(values), columns)) {
-    steps.push_back(builder.copy({"to blocks", {copy_of(values, *blocks)}}));
-    values = *blocks;
-  }
+  builder.copy(std::move(to_blocks), steps);
   steps.push_back(parts.execute(
       kernels::add_rows_to_part_codelet,
       {parts.whole_field(operands[0]), {values, boxes_of(columns)}, parts.field_of_parts()},
       {problem.skipped ? int64_t{*problem.skipped} : -1, parts.first_rows(), int64_t{table.rows()}}));
-  return steps.size() == 1 ? steps.front() : builder.sequence(std::move(steps));
+  return builder.in_order(std::move(steps));
 }
 
 }  // namespace tessera::ops

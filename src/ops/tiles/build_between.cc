@@ -109,7 +109,7 @@ BuiltProduct build_between(const Builder& builder, const ProductProblem& problem
     builder.convert(result, native_result, result_of(product, operands), given_result, steps);
   else
     builder.send(result, result_of(product, operands), steps);
-  built.step = steps.size() == 1 ? steps[0] : builder.sequence(std::move(steps));
+  built.step = builder.in_order(std::move(steps));
   return built;
 }
 

@@ -256,7 +256,7 @@ StepId build(const ProductBuilder<Elements>& b, const Elements& family) {
       b.multiply("multiply", std::move(fields),
                  {Param(family.index().k_block), Param(std::move(first_chunk)), Param(std::move(capacity)),
                   Param(static_cast<int64_t>(b.problem().activation)), first_columns(b)}));
-  return steps.size() == 1 ? steps[0] : b.builder().sequence(std::move(steps));
+  return b.builder().in_order(std::move(steps));
 }
 
 StepId build(const ProductBuilder<ElementSddmm>& b, const ElementSddmm& family) {

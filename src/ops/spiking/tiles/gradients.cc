@@ -295,9 +295,9 @@ class GradientsBuild {
 
   void add_loop() {
     steps_.push_back(parts_.clear(cleared_));
-    if (!prepare_.groups.empty()) steps_.push_back(b_.copy(std::move(prepare_)));
+    b_.copy(std::move(prepare_), steps_);
     std::vector<StepId> body = {next_pass_};
-    if (!outside_.groups.empty()) body.push_back(b_.copy(std::move(outside_)));
+    b_.copy(std::move(outside_), body);
     for (program::ComputeSet* set :
          {&first_stage_, &second_stage_, &back_, &rows_, &input_first_, &input_second_})
       if (!set->groups.empty()) body.push_back(b_.execute(std::move(*set)));

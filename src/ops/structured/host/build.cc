@@ -35,7 +35,7 @@ class StructuredBuild {
     if (operands_.bias || operands_.bias_gradient) add_bias(set);
     std::vector<program::StepId> steps = {builder_.execute(std::move(set))};
     fields_.add_up(steps);
-    return steps.size() == 1 ? steps[0] : builder_.sequence(std::move(steps));
+    return builder_.in_order(std::move(steps));
   }
 
  private:

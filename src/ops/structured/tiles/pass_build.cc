@@ -59,11 +59,11 @@ class TilePassBuilder {
       case TilePassProduct::gradients: gradients(group); break;
     }
     std::vector<StepId> steps;
-    if (!brought_.groups.empty()) steps.push_back(b_.copy(std::move(brought_)));
+    b_.copy(std::move(brought_), steps);
     steps.push_back(b_.execute({"multiply groups", Phase::compute, {std::move(group)}}));
     if (partials_) steps.push_back(reduce());
-    if (!returned_.groups.empty()) steps.push_back(b_.copy(std::move(returned_)));
-    return steps.size() == 1 ? steps[0] : b_.sequence(std::move(steps));
+    b_.copy(std::move(returned_), steps);
+    return b_.in_order(std::move(steps));
   }
 
  private:
