@@ -49,6 +49,18 @@ Mapping blocks_on_few_tiles(const Operand& operand, uint32_t few, uint32_t tiles
   return blocks;
 }
 
+/// At least as many as a tile has of the boxes; exactly that where they lie in the order of their tiles.
+uint64_t most_on_a_tile(const Mapping& mapping) {
+  uint64_t most = 0, on_tile = 0;
+  for (size_t i = 0; i < mapping.size(); ++i) {
+    const bool is_first = i == 0;
+    if (!is_first && mapping[i].tile < mapping[i - 1].tile) return mapping.size();
+    on_tile = !is_first && mapping[i].tile == mapping[i - 1].tile ? on_tile + 1 : 1;
+    most = std::max(most, on_tile);
+  }
+  return most;
+}
+
 }  // namespace
 
 Mapping blocks_on_tiles(const Operand& operand, uint32_t tiles) {
@@ -90,6 +102,12 @@ std::optional<Operand> blocks_between(const Builder& builder, const Operand& ope
   if (2 * least > direct) return {};
   return builder.like(operand, builder.variable_name(operand) + ".blocks", std::move(best),
                       builder.purpose_of(operand));
+}
+
+bool may_take_blocks(const Builder& builder, const Operand& operand, uint64_t boxes, uint64_t on_a_tile) {
+  const Mapping& lies = builder.program().variable(operand.variable).mapping;
+  if (lies.size() * on_a_tile > kMostTransfers) return true;
+  return boxes * most_on_a_tile(lies) > kMostTransfers;
 }
 
 Operand read_by_blocks(const Builder& builder, const Operand& operand, const Operand& like, const Mapping& to,

@@ -26,6 +26,10 @@ std::optional<Operand> blocks_between(const Builder& builder, const Operand& ope
                                       const std::vector<program::MappedBox>& from,
                                       const std::vector<program::MappedBox>& to);
 
+/// Whether there may be blocks between an operand and so many boxes of it, at most `on_a_tile` of them on the
+/// same tile: one tile or another may take more than kMostTransfers. Far quicker than the boxes themselves.
+bool may_take_blocks(const Builder& builder, const Operand& operand, uint64_t boxes, uint64_t on_a_tile);
+
 /// What to read instead of an operand that is taken as `to` says: the operand, or blocks between, to which
 /// `copies` then brings it. The blocks are temporaries of `like`, an operand of the same shape.
 Operand read_by_blocks(const Builder& builder, const Operand& operand, const Operand& like,

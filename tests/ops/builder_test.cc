@@ -295,6 +295,27 @@ TEST(Blocks, OfListsForAllLieOnFewTiles) {
   EXPECT_FALSE(blocks_between(builder, from, one_each, one_each));
 }
 
+/// So many boxes need not be listed to see that each tile takes few transfers.
+TEST(Blocks, AreLookedForOnlyAmongManyBoxes) {
+  const machine::Machine m = machine::find("gc200");
+  const auto may = [&](uint64_t lie, uint64_t boxes, uint64_t on_a_tile, bool descending = false) {
+    const auto rows = static_cast<uint32_t>(lie);
+    std::vector<program::MappedBox> mapping;
+    for (uint32_t i = 0; i < rows; ++i)
+      mapping.push_back({{i, 1, 0, 2}, (descending ? rows - 1 - i : i) / 2});  // two on a tile
+    program::Program program;
+    const Builder builder(program, m);
+    const Operand operand =
+        builder.add("operand", Role::input, Type::f32, matrix_layout(rows, 2, std::move(mapping)));
+    return may_take_blocks(builder, operand, boxes, on_a_tile);
+  };
+  EXPECT_FALSE(may(kMostTransfers, kMostTransfers / 2, 1));
+  EXPECT_TRUE(may(kMostTransfers + 2, 1, 1));
+  EXPECT_TRUE(may(kMostTransfers / 2 + 2, 2, 2));
+  EXPECT_TRUE(may(2, kMostTransfers / 2 + 1, 1));
+  EXPECT_TRUE(may(4, kMostTransfers / 2, 1, true));  // which may all lie on one tile
+}
+
 /// What lies one after the other on both tiles takes one transfer.
 TEST(Conversion, OfRowsToAColumnTakesATransferForEach) {
   const machine::Machine m = machine::find("gc200");

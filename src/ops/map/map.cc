@@ -105,8 +105,13 @@ void bring_by_blocks(const Builder& builder, const MapOperation& operation, cons
                      const std::vector<VertexRun>& runs, std::vector<Operand>& fields,
                      std::vector<StepId>& steps, program::CopySet& after) {
   program::CopySet before{"to blocks", {}};
+  uint64_t boxes = 0, on_a_tile = 0;
+  for (const VertexRun& run : runs) {
+    boxes += uint64_t{run.tiles} * run.per_tile;
+    on_a_tile = std::max<uint64_t>(on_a_tile, run.per_tile);
+  }
   for (size_t f = 0; f < fields.size(); ++f) {
-    if (operation.operands[f].is_own()) continue;
+    if (operation.operands[f].is_own() || !may_take_blocks(builder, fields[f], boxes, on_a_tile)) continue;
     const program::Access access = operation.codelet->fields[f].access;
     const std::vector<program::MappedBox> taken = taken_boxes(operation.operands[f], partition, runs);
     const Operand given = fields[f];
