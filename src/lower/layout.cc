@@ -58,11 +58,12 @@ ops::OperandLayout Lowering::operand_layout(const TensorType& type, const ValueL
   return matrix;
 }
 
-bool Lowering::may_have_nan_padding(ValueId id) const {
+bool Lowering::may_have_nan_padding(ValueId id) {
   const TensorType& type = graph_.type(id);
   const ops::OperandLayout layout = operand_layout(type, {.weight = form_of(id)});
-  const bool is_padded = uint64_t{layout.rows} * layout.cols != type.elements();
-  return is_padded && padding_may_be_nan(graph_, lowered_.forms)[id];
+  if (uint64_t{layout.rows} * layout.cols == type.elements()) return false;
+  if (!nan_padding_) nan_padding_ = padding_may_be_nan(graph_, lowered_.forms);
+  return (*nan_padding_)[id];
 }
 
 ValueLayout bound_layout(const ValueLayout& layout) {

@@ -203,6 +203,7 @@ const LoweredFunction& Lowering::function(const Node& call) {
 
 void Lowering::choose_weights(WeightForms forms) {
   lowered_.forms = std::move(forms);
+  nan_padding_.reset();
   place_weights();
 }
 

@@ -204,7 +204,7 @@ class Lowering {
   /// The weight whose form a value has.
   const std::optional<ValueId>& form_of(ValueId id) const { return lowered_.forms.at(id); }
   /// Whether a dense value with the form of a weight has padding there that may be NaN.
-  bool may_have_nan_padding(ValueId id) const;
+  bool may_have_nan_padding(ValueId id);
   /// The layout in which products read a value as a weight.
   ValueLayout weight_layout(ValueId id) const { return {.weight = weight_of(lowered_.forms, id)}; }
   /// The weight as which products read a value.
@@ -384,6 +384,7 @@ class Lowering {
   std::map<ValueId, std::vector<std::pair<ValueLayout, ops::Operand>>> converted_;
   std::vector<ValueLayout> parted_;
   std::map<ValueId, std::any> side_results_;
+  std::optional<std::vector<bool>> nan_padding_;  ///< padding_may_be_nan() of the forms, once asked for
   std::vector<bool> skipped_;
   std::vector<bool> stashed_;  ///< by value: whether the backward pass takes it
   std::vector<program::StepId> steps_;
