@@ -627,6 +627,7 @@ def linear_layer(
     `scaled` chooses initial values that keep the size of activations, otherwise those published with the structure.
     """
     graph = graph_of("linear_layer", x)
+    seed = whole_number("seed", seed, 0, 2**64 - 1)
     options = (structure, rank, block_size, butterfly_size, scaled, seed, form)
     return Value(graph, graph.native.linear_layer(name, x.id, outputs, *options))
 
@@ -781,4 +782,4 @@ def dropout(x: Value, p: float = 0.5, *, step: Value | None = None, seed: int = 
     graph = graph_of("dropout", x)
     counter = graph.step() if step is None else step
     graph_of("dropout", x, counter)
-    return Value(graph, graph.native.dropout(x.id, p, counter.id, seed))
+    return Value(graph, graph.native.dropout(x.id, p, counter.id, whole_number("seed", seed, 0, 2**64 - 1)))
