@@ -84,6 +84,7 @@ std::string training_command(const BertRequest& r, const PretrainingSettings& s,
   text += " " + division_options(s);
   // What a file of options asks for stays, unless the command says otherwise.
   if (!r.head_layers.is_none() && s.head_layers + s.head_feed_forwards == 0) text += " --head-layers 0";
+  if (r.configured.contains("--plan")) text += " --plan=false";
   if (r.settings.recompute && !s.recompute) text += " --recompute=false";
   if (r.settings.shard_from && !s.shard_from) text += " --shard=false";
   if (r.settings.offload_from && !s.offload_from) text += " --offload=false";
@@ -92,7 +93,13 @@ std::string training_command(const BertRequest& r, const PretrainingSettings& s,
 
 ordered_json json_of_cost(const std::optional<PretrainingCost>& cost) {
   if (!cost) return nullptr;
-  return {{"seconds", cost->seconds}, {"fullest_tile_bytes", cost->fullest_tile_bytes}, {"fits", cost->fits}};
+  ordered_json json = {{"seconds", nullptr}, {"fullest_tile_bytes", nullptr}, {"fits", cost->fits}};
+  if (cost->has_figures()) {
+    json["seconds"] = cost->seconds;
+    json["fullest_tile_bytes"] = cost->fullest_tile_bytes;
+  }
+  if (!cost->overflow.empty()) json["overflow"] = cost->overflow;
+  return json;
 }
 
 ordered_json json_of_division(const PretrainingDivision& division) {
@@ -137,9 +144,10 @@ std::string json_of_plan(const BertRequest& r, const PretrainingPlan& plan, cons
   return json_text({{"schema", 1}, {"command", "train bert"}, {"results", {result}}}) + "\n";
 }
 
-/// Step, fullest tile, and whether it fits.
+/// Step, fullest tile, and whether it fits, as far as they are known.
 std::vector<std::string> cells_of(const std::optional<PretrainingCost>& cost) {
   if (!cost) return {"", "", ""};
+  if (!cost->has_figures()) return {"", "", "no"};
   return {report::value_text(cost->seconds, Unit::seconds), count_text(cost->fullest_tile_bytes),
           cost->fits ? "yes" : "no"};
 }
@@ -163,15 +171,18 @@ std::string estimates_text(const PretrainingPlan& plan) {
     row.insert(row.end(), {guess[0], guess[1], division_options(division.settings)});
     table.add(std::move(row));
   }
-  return table.text();
+  std::string text = table.text();
+  for (const PretrainingDivision& division : plan.estimated)
+    if (!division.estimated->has_figures())
+      text += fmt::format("{}: {}\n", division_options(division.settings), division.estimated->overflow);
+  return text;
 }
 
 std::string plan_text(const BertRequest& r, const PretrainingPlan& plan, const Machine& machine,
                       const CLI::App& command) {
   std::string text = fmt::format(
-      "BERT-{}, numbers {}, {}: {} packs of {} tokens in a step\n{}\n{} divisions, from estimates of {} "
-      "small "
-      "networks; a tile has {} bytes\n",
+      "BERT-{}, numbers {}, {}: {} packs of {} tokens in a step\n{}\n"
+      "{} divisions, from estimates of {} small networks; a tile has {} bytes\n",
       r.size, r.settings.numbers, name_of(r.settings.optimizer), count_text(r.batches[0]), r.lengths[0],
       report::machine_text(machine), count_text(plan.considered), plan.small_estimates,
       count_text(plan.tile_bytes));

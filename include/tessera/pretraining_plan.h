@@ -19,7 +19,12 @@ struct PretrainingCost {
   double seconds = 0;               ///< of a step
   uint64_t fullest_tile_bytes = 0;  ///< of a step; of an estimate, or of evaluation if that needs more
   bool fits = false;
-  std::string overflow = {};  ///< of an estimate: what does not fit
+  std::string overflow = {};     ///< of an estimate: what does not fit
+  uint64_t streaming_bytes = 0;  ///< of an estimate: of the chip that has most in its streaming memory
+
+  /// Without figures there is no estimate, and `overflow` says why: an operation alone does not fit, or the
+  /// machine cannot be divided so.
+  bool has_figures() const { return fullest_tile_bytes != 0; }
 };
 
 /// A way to divide a step into replicas, stages with their layers, and micro-batches, in an order, with or
@@ -32,7 +37,8 @@ struct PretrainingDivision {
 
 struct PretrainingPlanOptions {
   uint32_t estimates = 3;        ///< of whole networks, at most
-  bool compare = false;          ///< estimate the division of the settings too, beside these
+  bool compare = false;          ///< estimate the division of the settings too, beside these; it does not
+                                 ///< fit a machine that cannot be divided so
   uint32_t chips_per_stage = 2;  ///< of stages and replicas, at most, where fewer do not suffice
   uint64_t large = 8192;         ///< elements of parameters whose state is sharded or offloaded, at least
   uint32_t threads = 0;          ///< see Trainer; with more than one, two networks are estimated side by side
@@ -61,8 +67,8 @@ struct PretrainingPlan {
 /// the micro-batches in flight. The most promising divisions are then estimated whole, until no other can be
 /// faster than one that fits, by what is extrapolated.
 ///
-/// Throws UsageError for hosts, several phases, and settings that BertTrainer refuses; Error if there is no
-/// way to divide a step at all.
+/// Throws UsageError for hosts, several phases, and settings that BertTrainer refuses on any machine; Error
+/// if there is no way to divide a step at all.
 PretrainingPlan plan_pretraining(const PretrainingSettings& settings, const TextSplit& text,
                                  const Machine& machine, const PretrainingPlanOptions& options = {});
 

@@ -225,9 +225,11 @@ TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
       file("chips.toml", "like = \"m2000\"\ntiles = 64\ntile_bytes = 8000000\nchips = 2");
   const std::string options = file("options.toml",
                                    "documents = 60\nvocabulary = 100\nlength = 16\nbatch = 2\nsteps = 1\n"
-                                   "recompute = true\nreplicas = 2\nshard = true\n");
-  const std::string plan = fmt::format(
-      "train bert --config '{}' --machine '{}' --dropout 0 --no-bias-correction --plan", options, chips);
+                                   "recompute = true\nreplicas = 2\nshard = true\nplan = true\n");
+  const std::string plan =
+      fmt::format("train bert --config '{}' --machine '{}' --dropout 0 --no-bias-correction", options, chips);
+  expect_refused(run(plan + " --estimate"),
+                 "--plan only searches, and trains and reports nothing; leave out");
   const Outcome o = run(plan + " --json");
   EXPECT_EQ(json_of(o)["command"], "train bert");
   const json r = results_of(o)[0];
@@ -245,6 +247,7 @@ TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
   const std::string command = r["train"];
   ASSERT_TRUE(command.starts_with("tessera train bert --config ")) << command;
   EXPECT_TRUE(says(command, "--bias-correction=false"));
+  EXPECT_TRUE(says(command, "--plan=false"));
   const json trained = results_of(run(command.substr(8) + " --estimate --json"))[0];
   EXPECT_EQ(trained["phases"][0]["step"]["seconds"], chosen["estimated"]["seconds"]);
   EXPECT_EQ(trained["settings"].count("recompute"), chosen["recompute"] == true ? 1U : 0U);
@@ -254,6 +257,20 @@ TEST_F(TrainBertCliTest, PlansHowToDivideAStep) {
   for (const std::string& words :
        {std::string("Extrapolated, the fastest for their memory:"), std::string("Estimated whole:"), command})
     EXPECT_TRUE(says(text.out, words));
+}
+
+TEST_F(TrainBertCliTest, APlanGoesOnFromADivisionOfMoreChips) {
+  const std::string chips =
+      file("chips.toml", "like = \"m2000\"\ntiles = 64\ntile_bytes = 8000000\nchips = 2");
+  const std::string plan = fmt::format(
+      "train bert --documents 60 --vocabulary 100 --length 16 --batch 4 --machine '{}' --replicas 4 --plan",
+      chips);
+  const json r = results_of(run(plan + " --json"))[0];
+  const json given = r["estimated"][0]["estimated"];
+  EXPECT_EQ(given["fits"], false);
+  EXPECT_TRUE(given["seconds"].is_null());
+  EXPECT_TRUE(says(given["overflow"].get<std::string>(), "4 replicas"));
+  EXPECT_EQ(r["chosen"]["estimated"]["fits"], true);
 }
 
 TEST_F(TrainBertCliTest, APlanOfWhatDoesNotFitSaysWhatIsClosest) {

@@ -116,6 +116,41 @@ TEST(BertPlan, SaysHowFarTheClosestIsFromFitting) {
   for (const PretrainingDivision& division : plan.frontier) EXPECT_FALSE(division.extrapolated->fits);
 }
 
+/// The first division needs four chips, the second puts both stages of a replica on one.
+TEST(BertPlan, GoesOnWhereTheMachineCannotHaveTheGivenDivision) {
+  PretrainingSettings settings = tiny(4);
+  settings.replicas = 4;
+  const PretrainingPlan plan =
+      plan_pretraining(settings, text_to_plan(), two_chips(), {.estimates = 1, .compare = true});
+  const PretrainingDivision& given = plan.estimated[0];
+  ASSERT_TRUE(given.estimated);
+  EXPECT_FALSE(given.estimated->fits);
+  EXPECT_FALSE(given.estimated->has_figures());
+  EXPECT_TRUE(says(given.estimated->overflow, "4 replicas"));
+  EXPECT_FALSE(given.extrapolated);
+  ASSERT_EQ(plan.chosen, 1U);
+  EXPECT_TRUE(plan.estimated[1].estimated->fits);
+
+  settings = tiny(2);
+  settings.replicas = settings.stages = 2;
+  const PretrainingPlan shared =
+      plan_pretraining(settings, text_to_plan(), two_chips(), {.estimates = 0, .compare = true});
+  EXPECT_FALSE(shared.estimated[0].extrapolated);
+}
+
+TEST(BertPlan, SaysWhatStreamingMemoryLacks) {
+  PretrainingSettings settings = tiny(2);
+  settings.replicas = 2;
+  settings.offload_from = 8192;
+  const PretrainingPlan plan = plan_pretraining(
+      settings, text_to_plan(), two_chips().with("streaming_bytes", 1000), {.estimates = 0, .compare = true});
+  EXPECT_FALSE(plan.chosen);
+  const PretrainingCost& given = *plan.estimated[0].estimated;
+  EXPECT_LT(given.fullest_tile_bytes, plan.tile_bytes);
+  EXPECT_TRUE(says(plan.overflow, "in the closest the streaming memory of a chip lacks " +
+                                      std::to_string(given.streaming_bytes - 1000) + " bytes"));
+}
+
 TEST(BertPlan, RefusesWhatCannotBePlanned) {
   const auto error = [](const PretrainingSettings& settings, const Machine& machine) {
     return error_of<UsageError>([&] { plan_pretraining(settings, text_to_plan(), machine); });

@@ -119,8 +119,13 @@ double fullest_tile(const StageUse& use, uint32_t in_flight, double elsewhere) {
 /// Micro-batches that a stage holds. The predictions are a stage after the last one.
 uint32_t micro_batches_in_flight(const PretrainingSettings& s, uint32_t stage) {
   if (s.stages == 1 || s.pipeline == PipelineKind::sequential) return 1;
-  const uint32_t ahead = s.stages + 1 - stage;
-  return std::min(s.micro_batches, s.pipeline == PipelineKind::grouped ? 2 * ahead - 1 : ahead);
+  return std::min(s.micro_batches, s.stages + 1 - stage);
+}
+
+/// Of the chip that has most in its streaming memory.
+uint64_t streaming_bytes_of(const RunCost& cost) {
+  if (cost.chips.empty()) return cost.streaming_bytes;
+  return std::ranges::max_element(cost.chips, {}, &graph::ChipCost::streaming_bytes)->streaming_bytes;
 }
 
 uint32_t smallest_factor(uint32_t number) {
@@ -387,21 +392,46 @@ class PretrainingPlanner {
     ++done_;
   }
 
+  /// Without figures, if an operation alone does not fit.
   PretrainingCost estimate(const PretrainingSettings& s) {
     report("a whole network");
+    try {
+      return estimate_of(s);
+    } catch (const UsageError&) {
+      throw;
+    } catch (const Error& e) {
+      return {.overflow = e.what()};
+    }
+  }
+
+  PretrainingCost estimate_of(const PretrainingSettings& s) const {
     const BertTrainer trainer = BertTrainer::for_estimates(s, text_, machine_, options_.threads);
     const RunCost &step = trainer.step_cost(), &evaluation = trainer.evaluation_cost();
     const std::string& overflow = step.overflow.empty() ? evaluation.overflow : step.overflow;
     return {.seconds = step.seconds,
             .fullest_tile_bytes = std::max(step.fullest_tile_bytes, evaluation.fullest_tile_bytes),
             .fits = overflow.empty(),
-            .overflow = overflow};
+            .overflow = overflow,
+            .streaming_bytes = std::max(streaming_bytes_of(step), streaming_bytes_of(evaluation))};
   }
 
+  /// Whether small networks tell what a division takes, which need not be among those considered.
+  bool can_extrapolate(const PretrainingSettings& s) const {
+    const bool is_whole = s.stage_feed_forwards.empty() && s.head_layers == 0;
+    const bool is_in_chips = machine_.chips() % (uint64_t{s.replicas} * s.stages) == 0;
+    return is_whole && is_in_chips && !is_placed_freely(s) && s.pipeline != PipelineKind::grouped;
+  }
+
+  /// A division that the machine cannot have does not fit it; others may.
   void estimate_given() {
-    PretrainingDivision given{settings_, {}, estimate(settings_)};
-    const bool is_whole = settings_.stage_feed_forwards.empty() && settings_.head_layers == 0;
-    if (is_whole && !is_placed_freely(settings_)) given.extrapolated = extrapolated(settings_);
+    PretrainingDivision given{settings_, {}, {}};
+    try {
+      given.estimated = estimate(settings_);
+    } catch (const UsageError& e) {
+      given.estimated = PretrainingCost{.overflow = e.what()};
+    }
+    if (given.estimated->has_figures() && can_extrapolate(settings_))
+      given.extrapolated = extrapolated(settings_);
     plan_.estimated.push_back(std::move(given));
   }
 
@@ -459,19 +489,30 @@ class PretrainingPlanner {
     plan_.chosen.reset();
     plan_.overflow.clear();
     if (all.empty()) return;
-    size_t closest = 0;
     for (size_t i = 0; i < all.size(); ++i) {
       const PretrainingCost& cost = *all[i].estimated;
       if (cost.fits && (!plan_.chosen || cost.seconds < all[*plan_.chosen].estimated->seconds))
         plan_.chosen = i;
-      if (cost.fullest_tile_bytes < all[closest].estimated->fullest_tile_bytes) closest = i;
     }
     if (plan_.chosen) return;
-    const PretrainingCost& cost = *all[closest].estimated;
-    const uint64_t bytes = cost.fullest_tile_bytes;
-    plan_.overflow = fmt::format(
-        "no division of {} that were considered fits; in the closest the fullest tile lacks {} bytes: {}",
-        found_.size(), bytes - std::min(bytes, plan_.tile_bytes), cost.overflow);
+    const auto closest = std::ranges::min_element(all, {}, [](const PretrainingDivision& division) {
+      return std::pair(!division.estimated->has_figures(), division.estimated->fullest_tile_bytes);
+    });
+    const PretrainingCost& cost = *closest->estimated;
+    plan_.overflow = fmt::format("no division of {} that were considered fits; {}: {}", found_.size(),
+                                 lacking(cost), cost.overflow);
+  }
+
+  /// How far from fitting the closest division is.
+  std::string lacking(const PretrainingCost& cost) const {
+    if (!cost.has_figures()) return "the closest has no estimate";
+    if (cost.fullest_tile_bytes > plan_.tile_bytes)
+      return fmt::format("in the closest the fullest tile lacks {} bytes",
+                         cost.fullest_tile_bytes - plan_.tile_bytes);
+    if (const uint64_t has = machine_.model().streaming_bytes; cost.streaming_bytes > has)
+      return fmt::format("in the closest the streaming memory of a chip lacks {} bytes",
+                         cost.streaming_bytes - has);
+    return "in the closest the gaps between operands are too large";
   }
 
   PretrainingSettings settings_;
