@@ -679,7 +679,8 @@ struct SessionOptions {
   uint32_t on_chips = 0;
   /// On a host, for a graph each of whose samples (the first dimension) depends on its own inputs only: it
   /// runs once for each of `parts` equal parts of the samples, one part per thread, so that values stay in
-  /// the thread's caches; 1: for all samples at once; 0: the number that is predicted to be fastest.
+  /// the thread's caches; 1: for all samples at once; 0: the number that is predicted to be fastest where
+  /// each of the host's tiles has a thread.
   uint32_t parts = 0;
   /// Whether times on a modelled machine include those of sending all inputs from its hosts and all outputs
   /// to them (RunCost::host_io). Hosts themselves take and give arrays in place.

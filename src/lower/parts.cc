@@ -44,30 +44,28 @@ std::optional<Parts> smallest(const Graph& graph) {
   return {};
 }
 
+/// As if each tile had a thread: the bits of results depend on the choice, and do not on threads.
 class Predictions {
  public:
   Predictions(const machine::Machine& machine, const SessionOptions& options, const Graph* owner)
-      : machine_(machine),
-        options_(undivided(options)),
-        owner_(owner),
-        threads_(threads_of(machine, options)) {}
+      : machine_(machine), options_(undivided(options)), owner_(owner) {}
 
-  double of_whole(const Graph& graph) const { return of(graph, threads_); }
+  double of_whole(const Graph& graph) const { return of(graph, machine_.tiles); }
 
   /// Seconds of parts, the last of which run alone if that is faster.
   double of_parts(Parts& parts) const {
     const double part = of(parts.graph, 1) + kSecondsOfPart;
-    const double together = parts.rounds(threads_) * part;
-    const uint32_t last = parts.count % threads_;
+    const uint32_t tiles = machine_.tiles, last = parts.count % tiles;
+    const double together = parts.rounds(tiles) * part;
     if (last == 0 || last == parts.count) return together;
-    const double apart = parts.count / threads_ * part + last * (of(parts.graph, threads_) + kSecondsOfPart);
+    const double apart = parts.count / tiles * part + last * (of(parts.graph, tiles) + kSecondsOfPart);
     if (apart < together) parts.last = last;
     return std::min(apart, together);
   }
 
  private:
-  double of(const Graph& graph, uint32_t threads) const {
-    return Session::Impl(graph, host_of(machine_, threads), options_, {nullptr, owner_}, bound::Runs::none)
+  double of(const Graph& graph, uint32_t tiles) const {
+    return Session::Impl(graph, host_of(machine_, tiles), options_, {nullptr, owner_}, bound::Runs::none)
         .cost({})
         .seconds;
   }
@@ -75,7 +73,6 @@ class Predictions {
   const machine::Machine& machine_;
   SessionOptions options_;
   const Graph* owner_;
-  uint32_t threads_;
 };
 
 }  // namespace
@@ -91,7 +88,7 @@ std::optional<Parts> choose_parts(const Graph& graph, const machine::Machine& ma
         "{} samples cannot be run in {} parts on {}: parts must be equal, on a host, and no sample "
         "may depend on another; use another number, or 0",
         samples_of(graph), options.parts, machine.name));
-  if (!parts || (options.parts > 1 && parts->count % threads_of(machine, options) == 0)) return parts;
+  if (!parts || (options.parts > 1 && parts->count % machine.tiles == 0)) return parts;
   const Predictions predicted(machine, options, owner);
   const double seconds = predicted.of_parts(*parts);
   if (options.parts > 1 || seconds < (1 - kLeastGain) * predicted.of_whole(graph)) return parts;
@@ -107,8 +104,8 @@ uint32_t threads_of(const machine::Machine& machine, const SessionOptions& optio
   return options.threads == 0 ? machine.tiles : std::min(options.threads, machine.tiles);
 }
 
-machine::Machine host_of(machine::Machine host, uint32_t threads) {
-  host.tiles = threads;
+machine::Machine host_of(machine::Machine host, uint32_t tiles) {
+  host.tiles = tiles;
   return host;
 }
 

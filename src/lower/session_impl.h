@@ -113,7 +113,7 @@ struct Session::Impl {
     const bool has_values = runs != bound::Runs::none;
     const Owner own{std::shared_ptr<const Impl>(std::shared_ptr<const Impl>(), has_values ? this : nullptr),
                     &graph};
-    last_parts = std::make_unique<Impl>(parts->graph, host_of(whole_machine, threads()), undivided(options),
+    last_parts = std::make_unique<Impl>(parts->graph, whole_machine, undivided(options),
                                         of.graph == nullptr ? own : of, runs);
     last_parts->graph.drop_initial_values();
   }

@@ -251,6 +251,26 @@ TEST(Samples, ThatWouldLeaveThreadsIdleTakeAllOfThem) {
   expect_near(with_own.run(narrowed(inputs)), evaluate(graph, inputs, state), 1e-5);
 }
 
+/// Also where the last part would leave a tile idle.
+TEST(Samples, GiveTheSameBitsOnAnyNumberOfThreads) {
+  constexpr uint32_t kSamples = 5;
+  const Graph graph = products(kSamples, half_full(1));
+  const Arrays inputs = narrowed(inputs_of(graph, 2));
+  for (const uint32_t parts : {0U, kSamples}) {
+    const auto session = [&](uint32_t threads) {
+      return Session(graph, Machine::host(3), {.seed = 1, .threads = threads, .parts = parts});
+    };
+    Session all = session(3);
+    const Arrays expected = all.run(inputs);
+    for (const uint32_t threads : {1U, 2U}) {
+      Session few = session(threads), sharing(graph, few);
+      EXPECT_EQ(few.program(), all.program());
+      EXPECT_EQ(few.run(inputs), expected) << threads << " threads, " << parts << " parts";
+      EXPECT_EQ(sharing.run(inputs), Session(graph, all).run(inputs)) << threads << " threads";
+    }
+  }
+}
+
 TEST(Samples, ThatDependOnEachOtherStayTogether) {
   const auto is_divided = [](const std::function<Value(Graph&, Value)>& network) {
     Graph g;

@@ -187,6 +187,17 @@ TEST_P(TrainerTest, ResumesBitIdenticallyOnAnyNumberOfThreads) {
   std::filesystem::remove(broken);
 }
 
+TEST(Trainer, ValidatesToTheSameBitsOnAnyNumberOfThreads) {
+  TrainingSettings settings = settings_of(kSettings[0], 1);
+  settings.layers = {256, 512, 256, 10};
+  const auto result = [&](uint32_t threads) {
+    return Trainer(settings, images(), Machine::host(4), threads).train();
+  };
+  const TrainingResult expected = result(4);
+  for (const uint32_t threads : {1U, 2U, 3U})
+    EXPECT_TRUE(same_numbers(result(threads), expected)) << threads << " threads";
+}
+
 INSTANTIATE_TEST_SUITE_P(Train, TrainerTest, testing::ValuesIn(kSettings),
                          [](const auto& setting) { return std::string(setting.param.name); });
 
