@@ -751,7 +751,7 @@ class Session {
   Arrays run(const Arrays& inputs);
 
   /// Write and read a parameter or state by name: row-major, or the blocks of a sparse matrix. Of integers
-  /// beyond 2^24 these are the nearest that FP32 has; save() and load() keep them as they are.
+  /// beyond 2^24 these are the nearest that FP32 has; files keep them as they are.
   void set(const std::string& name, std::span<const float> values);
   std::vector<float> get(const std::string& name) const;
   /// Sets patterns of parameters with a capacity, then several parameters and state; nothing changes if one
@@ -774,9 +774,9 @@ class Session {
   void load(const std::string& path);
 
   /// Parameters alone, as other libraries have them: sets them to those in the files of a model, which are a
-  /// .safetensors file or a folder as Hugging Face's. Arrays are dense, of F32, F16 or BF16; others in the
-  /// files are left alone. Throws Error, and changes nothing, if a parameter is missing, has another shape,
-  /// or has non-zeros outside the session's pattern.
+  /// .safetensors file or a folder as Hugging Face's. Arrays are dense, of F32, F16, BF16 or a parameter's
+  /// own type; others in the files are left alone. Throws Error, and changes nothing, if a parameter is
+  /// missing, has another shape, or has non-zeros outside the session's pattern.
   void load_parameters(const std::string& path);
   /// Saves them so in one file, sparse ones with their zeros.
   void save_parameters(const std::string& path) const;

@@ -140,6 +140,10 @@ const std::vector<std::byte>& StateFile::elements(const ValueInfo& info, const P
   return tensor.bytes;
 }
 
+bool StateFile::has_type_of(const ValueInfo& info) const {
+  return find(info.name).dtype == dtype_of(info.type.type);
+}
+
 std::vector<float> StateFile::dense_values(const ValueInfo& info) const {
   const Tensor& tensor = find(info.name);
   const std::vector<uint64_t> shape = shape_of(info, nullptr);

@@ -37,6 +37,8 @@ class StateFile {
   /// file lacks it, or has it with another type or shape than the graph.
   std::vector<float> values(const ValueInfo& info, const Pattern* pattern) const;
   const std::vector<std::byte>& elements(const ValueInfo& info, const Pattern* pattern) const;
+  /// Whether the file has a value in its own type.
+  bool has_type_of(const ValueInfo& info) const;
   /// The values of a dense array of F32, F16, BF16 or a value's own type, with its shape.
   std::vector<float> dense_values(const ValueInfo& info) const;
   /// The pattern of a parameter. Throws Error if it has another shape than in the graph, or without a

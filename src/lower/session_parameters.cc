@@ -1,4 +1,8 @@
 // Parameters of a session in the files of models.
+#include <cstddef>
+#include <utility>
+#include <vector>
+
 #include "graph/state_file.h"
 #include "io/model_files.h"
 #include "lower/session_impl.h"
@@ -30,15 +34,21 @@ void Session::load_parameters(const std::string& path) {
   std::vector<StateFile> files;
   for (const std::string& file : io::find_model_files(path).paths) files.emplace_back(io::Source::open(file));
   std::vector<std::pair<ValueId, std::vector<float>>> values;
+  std::vector<std::pair<ValueId, std::vector<std::byte>>> integers;
   for (ValueId id = 0; id < impl_->graph.values().size(); ++id) {
     const ValueInfo& info = impl_->graph.info(id);
     if (info.kind != Kind::parameter || !impl_->is_own_state(id)) continue;
     const auto file = std::ranges::find_if(files, [&](const StateFile& each) { return each.has(info.name); });
     if (file == files.end()) throw Error(fmt::format("{}: it lacks '{}'", path, info.name));
+    if (impl_->is_matrix_of_integers(id) && file->has_type_of(info)) {
+      integers.emplace_back(id, file->elements(info, nullptr));
+      continue;
+    }
     const Pattern pattern = info.type.pattern ? impl_->pattern_of(id) : Pattern();
     values.emplace_back(id, values_in(*file, info, info.type.pattern ? &pattern : nullptr));
   }
   impl_->replace({}, values);
+  for (auto& [id, elements] : integers) impl_->write_integers(id, std::move(elements));
 }
 
 void Session::save_parameters(const std::string& path) const {
@@ -49,6 +59,10 @@ void Session::save_parameters(const std::string& path) const {
   for (ValueId id = 0; id < impl_->graph.values().size(); ++id) {
     ValueInfo info = impl_->graph.info(id);
     if (info.kind != Kind::parameter || !impl_->is_own_state(id)) continue;
+    if (impl_->is_matrix_of_integers(id)) {
+      file.add(info, impl_->read_integers(id));
+      continue;
+    }
     std::vector<float> values = impl_->read(id);
     if (info.type.pattern) {
       values = sparse::to_dense({impl_->pattern_of(id), std::move(values)});
