@@ -15,6 +15,7 @@
 #include "ops/map/reduce.h"
 #include "ops/map/softmax.h"
 #include "ops/map_settings.h"
+#include "support/error_of.h"
 
 namespace tessera::ops {
 namespace {
@@ -52,6 +53,24 @@ TEST_P(MapOperationTest, Binary) {
     TESSERA_BINARY_OPERATIONS(TESSERA_EXPECT)
 #undef TESSERA_EXPECT
   }
+}
+
+TEST_P(MapOperationTest, AddsValuesOf16BitsToFP32) {
+  for (Type addend : kFloatTypes)
+    expect_like_reference(
+        operation_of(BinaryProblem{
+            .op = Binary::add_scaled, .rows = rows(), .cols = cols(), .factor = -0.75F, .addend = addend}),
+        kFunctionError);
+}
+
+TEST(MapOperations, OnlyAddToFP32ValuesOfAnotherType) {
+  EXPECT_USAGE_ERROR(
+      "only add_scaled takes two types",
+      operation_of(BinaryProblem{.op = Binary::mul, .rows = 2, .cols = 2, .addend = Type::f16}));
+  EXPECT_USAGE_ERROR(
+      "and adds to f32",
+      operation_of(BinaryProblem{
+          .op = Binary::add_scaled, .type = Type::f16, .rows = 2, .cols = 2, .addend = Type::bf16}));
 }
 
 TEST_P(MapOperationTest, RowsColumnsAndScalarsStandForMatrices) {

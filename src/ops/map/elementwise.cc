@@ -1,5 +1,8 @@
 #include "ops/map/elementwise.h"
 
+#include <fmt/format.h>
+#include <tessera/error.h>
+
 #include "kernels/common/element.h"
 #include "kernels/map/elementwise/codelet.h"
 #include "ops/types.h"
@@ -8,6 +11,16 @@ namespace tessera::ops {
 namespace {
 
 using program::Role;
+
+void require_addend(const BinaryProblem& p) {
+  if (!p.addend || *p.addend == p.type) return;
+  require_float(*p.addend, "an elementwise operation");
+  if (p.op != kernels::Binary::add_scaled || p.type != Type::f32)
+    throw UsageError(
+        fmt::format("an elementwise operation of {} and {}: only add_scaled takes two types, and "
+                    "adds to f32",
+                    name_of(p.type), name_of(*p.addend)));
+}
 
 template <class Problem>
 MapOperand operand_of(const char* name, const Problem& p, Broadcast broadcast) {
@@ -30,9 +43,11 @@ MapOperation operation_of(const UnaryProblem& p) {
 MapOperation operation_of(const BinaryProblem& p) {
   const auto require = kernels::takes_integers(p.op) ? require_number : require_float;
   require(p.type, "an elementwise operation");
+  require_addend(p);
   MapOperation operation{.codelet = &kernels::codelet_of(p.op), .rows = p.rows, .cols = p.cols};
   operation.operands = {
       operand_of("a", p, p.a), operand_of("b", p, p.b), {"out", p.type, Role::output, p.rows, p.cols}};
+  operation.operands[1].type = p.addend.value_or(p.type);
   if (kernels::takes_factor(p.op)) operation.params = {kernels::param_of(p.factor)};
   return operation;
 }

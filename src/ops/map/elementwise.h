@@ -1,6 +1,8 @@
 // Elementwise functions of one to three matrices.
 #pragma once
 
+#include <optional>
+
 #include "kernels/map/elementwise/elementwise.h"
 #include "ops/map/map.h"
 
@@ -24,7 +26,8 @@ enum class Broadcast : uint8_t {
 };
 
 /// out = op(a, b), rows × cols; all of one type: f32, f16 or bf16, or u32 or i32 where the operation takes
-/// integers. The result may be in place of an operand that is not broadcast.
+/// integers. The result may be in place of an operand that is not broadcast. add_scaled also adds 16-bit
+/// values to f32.
 struct BinaryProblem {
   kernels::Binary op = kernels::Binary::add;
   Type type = Type::f32;
@@ -33,6 +36,7 @@ struct BinaryProblem {
   float factor = 1;  ///< for Binary::add_scaled
   Broadcast a = Broadcast::none;
   Broadcast b = Broadcast::none;
+  std::optional<Type> addend = {};  ///< for Binary::add_scaled: the type of b, if it is another
 };
 
 /// out = a where the condition is not 0, else b; rows × cols, all of one type: f32, f16, bf16, u32 or

@@ -73,7 +73,7 @@ Sample unary_sample(uint32_t scale, uint64_t seed) {
 /// b as a matrix, or as a single row or column that is broadcast.
 enum class Shape : uint8_t { matrix, row, column };
 
-template <Binary op, Type type, Shape shape = Shape::matrix>
+template <Binary op, Type type, Shape shape = Shape::matrix, Type of_b = type>
 Sample binary_sample(uint32_t scale, uint64_t seed) {
   const uint32_t rows = sample_rows(scale);
   const uint32_t cols = sample_cols(scale);
@@ -81,7 +81,7 @@ Sample binary_sample(uint32_t scale, uint64_t seed) {
   const uint32_t b_cols = shape == Shape::column ? 1 : cols;
   Sample sample(codelet_of(op));
   sample.random(type, rows, cols, seed, kSampleRange, !is_smooth_gradient(op));
-  sample.random(type, b_rows, b_cols, seed + 1, kSampleRange, true);
+  sample.random(of_b, b_rows, b_cols, seed + 1, kSampleRange, true);
   if (takes_factor(op)) sample.param(param_of(kSampleFactor));
   return sample.unset(type, rows, cols).tolerance(tolerance_of(op, type));
 }
@@ -137,8 +137,18 @@ constexpr NamedSample kIntegerSamples[] = {{"f32", binary_sample<op, Type::f32>}
                                            {"i32", integer_sample<op, Type::i32>},
                                            {"f32-row", binary_sample<op, Type::f32, Shape::row>},
                                            {"f16-column", binary_sample<op, Type::f16, Shape::column>}};
+/// With 16-bit values that are added to FP32 ones.
+constexpr NamedSample kAddScaledSamples[] = {
+    {"f32", binary_sample<Binary::add_scaled, Type::f32>},
+    {"f16", binary_sample<Binary::add_scaled, Type::f16>},
+    {"bf16", binary_sample<Binary::add_scaled, Type::bf16>},
+    {"f32-row", binary_sample<Binary::add_scaled, Type::f32, Shape::row>},
+    {"f16-column", binary_sample<Binary::add_scaled, Type::f16, Shape::column>},
+    {"f32-f16", binary_sample<Binary::add_scaled, Type::f32, Shape::matrix, Type::f16>},
+    {"f32-bf16", binary_sample<Binary::add_scaled, Type::f32, Shape::matrix, Type::bf16>}};
 template <Binary op>
 constexpr std::span<const NamedSample> samples_of() {
+  if constexpr (op == Binary::add_scaled) return kAddScaledSamples;
   if constexpr (takes_integers(op)) return kIntegerSamples<op>;
   return kBinarySamples<op>;
 }

@@ -148,6 +148,15 @@ void binary(Binary op, Type type, float factor, const std::byte* a, const std::b
   }
 }
 
+/// FP32 a + factor · b, where b has another type.
+void add_to_wide(Type type, float factor, const std::byte* a, const std::byte* b, size_t count,
+                 std::byte* out) {
+  with_float_type(type, [&]<class T>(T) HWY_ATTR {
+    map_elements(BinaryOperation<Binary::add_scaled>{factor}, count, reinterpret_cast<float*>(out),
+                 reinterpret_cast<const float*>(a), reinterpret_cast<const T*>(b));
+  });
+}
+
 void where(Type type, const std::byte* condition, const std::byte* a, const std::byte* b, size_t count,
            std::byte* out) {
   if (is_integer(type)) return integer_choices(condition, a, b, count, out);
@@ -165,6 +174,7 @@ namespace tessera::kernels {
 
 HWY_EXPORT(unary);
 HWY_EXPORT(binary);
+HWY_EXPORT(add_to_wide);
 HWY_EXPORT(where);
 
 void apply_unary(Unary op, float factor, const program::FieldView& in, const program::FieldView& out) {
@@ -177,7 +187,10 @@ void apply_binary(Binary op, float factor, const program::FieldView& a, const pr
                   const program::FieldView& out) {
   const std::array fields = {broadcast_to(a, out), broadcast_to(b, out), out};
   for_each_run<3>(fields, [&](const std::array<std::byte*, 3>& at, size_t count) {
-    HWY_DYNAMIC_DISPATCH(binary)(op, a.type, factor, at[0], at[1], count, at[2]);
+    if (b.type == a.type)
+      HWY_DYNAMIC_DISPATCH(binary)(op, a.type, factor, at[0], at[1], count, at[2]);
+    else
+      HWY_DYNAMIC_DISPATCH(add_to_wide)(b.type, factor, at[0], at[1], count, at[2]);
   });
 }
 

@@ -87,8 +87,8 @@ void with_integer_type(Type type, const Visit& visit) {
 /// out = op(in), with the factor of an operation that takes one. Fields of one shape and type.
 void apply_unary(Unary op, float factor, const program::FieldView& in, const program::FieldView& out);
 
-/// out = op(a, b), likewise. Fields of one type; a and b have the shape of `out`, or are a single row or
-/// column that is broadcast.
+/// out = op(a, b), likewise. Fields of one type, but add_scaled also adds 16-bit b to f32 a; a and b have the
+/// shape of `out`, or are a single row or column that is broadcast.
 void apply_binary(Binary op, float factor, const program::FieldView& a, const program::FieldView& b,
                   const program::FieldView& out);
 
