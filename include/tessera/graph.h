@@ -165,6 +165,8 @@ struct Loop {
   /// How passes go through the stages of the body. Results are the same, bit for bit. Nothing may be carried
   /// from pass to pass unless the pipeline is sequential and recomputes nothing.
   Pipeline pipeline = {};
+  /// Summed outputs whose sums are FP32, whatever the outputs' types are.
+  std::set<std::string> summed_in_f32 = {};
 };
 
 /// Operations in the order in which they run. Values have fixed shapes. Copies have the same ids.
@@ -220,9 +222,10 @@ class Graph {
   /// hold the rows of all micro-batches from now on. Returns the values `summed`, summed over micro-batches
   /// and times `scale`; outputs become such sums as well, and state is set to its value after the last
   /// micro-batch. What mean_over_step() gives is computed before the loop. Other results are no longer values
-  /// of this graph.
+  /// of this graph. With `in_f32`, the values returned are FP32, and 16-bit values are added to them in FP32.
   std::vector<Value> repeat_for_micro_batches(uint32_t count, const std::vector<Value>& summed = {},
-                                              double scale = 1, const Pipeline& pipeline = {});
+                                              double scale = 1, const Pipeline& pipeline = {},
+                                              bool in_f32 = false);
   /// Lets equal parts of a machine run the graph side by side, each on its own rows: from now on, inputs and
   /// outputs that are not scalars hold the rows of all replicas, one replica after the other. Scalar outputs
   /// are those of the first replica.
@@ -640,6 +643,10 @@ struct TrainingOptions {
   /// The optimizer's state of every parameter of at least so many elements lies in streaming memory
   /// (Graph::offload): it is read and written once in a step. none: all of it lies on the tiles.
   std::optional<uint64_t> offload_from = {};
+  /// Type of sums of gradients over micro-batches and over replicas. f32: gradients of 16 bits are added to
+  /// them in FP32. f16 or bf16: gradients of this type are summed in it, which loses those that are small
+  /// beside the sum; gradients in FP32 are summed in FP32 all the same.
+  Type sums = Type::f32;
   /// Type of the optimizer's state for each element: f32, f16 or bf16. Updates are computed in FP32.
   Type state = Type::f32;
   /// Rounding of updated parameters and state of 16-bit types, by random numbers that replicas share.

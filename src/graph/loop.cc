@@ -67,6 +67,16 @@ void mark(const Node& node, std::string_view name, Kind kind, std::vector<Kind>&
   }
 }
 
+void mark_sums_in_f32(const Node& node, LoopForm& form) {
+  form.in_f32.resize(form.outputs.size());
+  if (!node.attributes.contains("summed_in_f32")) return;
+  for (const size_t position : listed(node, "summed_in_f32", form.outputs.size())) {
+    if (form.outputs[position] != LoopOutput::summed)
+      throw UsageError(fmt::format("loop: output {} is not summed, and its sum is to be FP32", position));
+    form.in_f32[position] = true;
+  }
+}
+
 Pipeline pipeline_of(const Node& node) {
   Pipeline pipeline;
   if (node.attributes.contains("pipeline")) pipeline.kind = pipeline_named(node.text("pipeline"));
@@ -163,6 +173,7 @@ LoopForm loop_form(const Node& node) {
   mark(node, "indexed", LoopInput::indexed, form.inputs);
   mark(node, "stacked", LoopOutput::stacked, form.outputs);
   mark(node, "summed", LoopOutput::summed, form.outputs);
+  mark_sums_in_f32(node, form);
   const std::vector<int64_t>& carried = node.list("carried");
   for (size_t i = 0; i < carried.size(); i += 2) {
     const auto input = static_cast<size_t>(carried[i]);
@@ -190,6 +201,7 @@ Loop loop_of(const Node& node) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (form.outputs[i] == LoopOutput::stacked) loop.stacked.insert(outputs[i]);
     if (form.outputs[i] == LoopOutput::summed) loop.summed.insert(outputs[i]);
+    if (form.in_f32[i]) loop.summed_in_f32.insert(outputs[i]);
   }
   for (const auto& [input, output] : form.carried) loop.carried[inputs[input]] = outputs[output];
   return loop;
@@ -207,6 +219,8 @@ Attributes attributes_of(const Loop& loop, const Graph& body) {
                            {"carried", std::move(carried)},
                            {"stacked", loop_positions_of(loop.stacked, outputs, "output")},
                            {"summed", loop_positions_of(loop.summed, outputs, "output")}};
+  if (!loop.summed_in_f32.empty())
+    attributes["summed_in_f32"] = loop_positions_of(loop.summed_in_f32, outputs, "output");
   if (loop.scale != 1) attributes["scale"] = loop.scale;
   if (loop.reversed) attributes["reversed"] = int64_t{1};
   if (loop.stage) attributes["stage"] = int64_t{*loop.stage};

@@ -24,6 +24,7 @@ struct LoopForm {
   bool reversed = false;
   std::vector<LoopInput> inputs = {};
   std::vector<LoopOutput> outputs = {};
+  std::vector<bool> in_f32 = {};  ///< by output: whether its sum is FP32 whatever its type is
   Pipeline pipeline = {};
   std::map<size_t, size_t> carried = {};  ///< by input: the output whose value the next pass takes
   std::vector<ValueId> body_inputs = {};  ///< by position

@@ -263,8 +263,12 @@ void Lowering::add_to_sum(const Operand& sum, const Operand& own, double scale, 
   const Type type = builder.type_of(sum);
   run(ops::add(builder, ops::FillProblem{type, sum.rows(), sum.cols(), 0}, {sum}));
   body.run(ops::add(builder,
-                    ops::BinaryProblem{kernels::Binary::add_scaled, type, sum.rows(), sum.cols(),
-                                       static_cast<float>(scale)},
+                    ops::BinaryProblem{.op = kernels::Binary::add_scaled,
+                                       .type = type,
+                                       .rows = sum.rows(),
+                                       .cols = sum.cols(),
+                                       .factor = static_cast<float>(scale),
+                                       .addend = builder.type_of(own)},
                     {sum, own, sum}));
 }
 

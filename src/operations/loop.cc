@@ -65,7 +65,9 @@ TensorType loop_type_of(const Signature& s, const LoopForm& form, size_t output,
   if (form.outputs[output] == LoopOutput::last) return type;
   if (form.outputs[output] == LoopOutput::summed) {
     require_float(s, type);
-    return type;
+    TensorType sum = type;
+    if (form.in_f32[output]) sum.type = Type::f32;
+    return sum;
   }
   require_dense(type, name);
   return of_all_passes(type, form.count, name);
@@ -175,8 +177,8 @@ class LoopGradient {
     else if (dy && form_.outputs[output] == LoopOutput::stacked)
       sum = add_input(fmt::format("gradient {:06}", output), type, *dy, LoopInput::indexed);
     else if (dy)
-      sum = add_input(fmt::format("gradient {:06}", output), type, form_.scale == 1 ? *dy : *dy * form_.scale,
-                      LoopInput::same);
+      sum = add_input(fmt::format("gradient {:06}", output), type,
+                      cast(form_.scale == 1 ? *dy : *dy * form_.scale, type.type), LoopInput::same);
     const auto add = [&](Value term) { sum = sum ? *sum + term : term; };
     for (const auto& [input, becomes] : form_.carried) {
       if (becomes != output) continue;

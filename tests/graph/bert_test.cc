@@ -390,7 +390,7 @@ TEST(Bert, TrainsWithPublishedNumbers) {
   batch.arrays["lr"] = {0.01};
   std::map<std::string, std::map<std::string, uint64_t>> bytes;
   std::vector<float> of_fp32;
-  for (const char* name : {"fp32", "bf16", "mlperf-v1", "mlperf-v2"}) {
+  for (const char* name : {"fp32", "bf16", "mlperf-v1", "mlperf-v2", "mlperf-slides"}) {
     SCOPED_TRACE(name);
     const Numbers numbers = numbers_named(name);
     Network network(batch.sizes, {.numbers = numbers});
@@ -419,7 +419,7 @@ TEST(Bert, TrainsWithPublishedNumbers) {
               bytes["fp32"]["parameter"] / 20);
   EXPECT_NEAR(bytes["mlperf-v2"]["optimizer"], bytes["fp32"]["optimizer"] / 2,
               bytes["fp32"]["optimizer"] / 20);
-  EXPECT_USAGE_ERROR("there are fp32, bf16, mlperf-v1, mlperf-v2", numbers_named("fp8"));
+  EXPECT_USAGE_ERROR("there are fp32, bf16, mlperf-v1, mlperf-v2, mlperf-slides", numbers_named("fp8"));
 }
 
 TEST(Bert, RefusesWhatDoesNotFit) {

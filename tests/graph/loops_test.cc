@@ -85,6 +85,51 @@ TEST(Loops, GiveRowsOfEachPassWhateverTheirDimensions) {
   }
 }
 
+/// A sum of 1 and of numbers that FP16 loses beside it.
+TEST(Loops, SumValuesOf16BitsInFP32WhereTheyAreToldTo) {
+  constexpr uint32_t kPasses = 64, kElements = 4 * 8;
+  auto body = std::make_shared<Graph>();
+  const Value x = body->input("x", {4, 8}, Type::f16);
+  body->output("in f16", x * 2);
+  body->output("in f32", x + x);
+  const Loop loop{.count = kPasses,
+                  .indexed = {"x"},
+                  .summed = {"in f16", "in f32"},
+                  .scale = 0.5,
+                  .summed_in_f32 = {"in f32"}};
+  Graph g;
+  const std::vector<Value> sums = g.loop(body, {g.input("x", {4 * kPasses, 8}, Type::f16)}, loop);
+  EXPECT_EQ(sums[0].type().type, Type::f16);
+  EXPECT_EQ(sums[1].type().type, Type::f32);
+  g.output("in f16", sums[0]);
+  g.output("in f32", sums[1]);
+  verify(g);
+  std::vector<float> given(size_t{kPasses} * kElements, 0x1p-13F);
+  std::fill_n(given.begin(), kElements, 1.0F);
+  for (const Machine& machine : {Machine::host(2), Machine::find("bow").with("tiles", 12)}) {
+    const Arrays found = Session(g, machine).run({{"x", given}});
+    EXPECT_EQ(found.at("in f16"), std::vector<float>(kElements, 1));
+    EXPECT_EQ(found.at("in f32"), std::vector<float>(kElements, 1 + 63 * 0x1p-13F));
+  }
+}
+
+TEST(Loops, HaveGradientsOfSumsInFP32) {
+  auto body = std::make_shared<Graph>();
+  const Value rows = body->input("x", {4, 8}, Type::f16), factors = body->input("w", {8}, Type::f16);
+  body->output("sum", rows * factors);
+  Graph g;
+  const Value w = g.parameter("w", {8}, Initial::constant(1), Type::f16);
+  const Value y =
+      g.loop(body, {g.input("x", {12, 8}, Type::f16), w},
+             {.count = 3, .indexed = {"x"}, .summed = {"sum"}, .scale = 0.5, .summed_in_f32 = {"sum"}})[0];
+  add_training(sum(y));
+  for (const Machine& machine : {Machine::host(2), Machine::find("bow").with("tiles", 12)}) {
+    Session session(g, machine);
+    session.run({{"x", std::vector<float>(96, 0.25F)}, {"lr", {0.5F}}});
+    EXPECT_EQ(session.get("w"), std::vector<float>(8, 0.25F));  // 1 - 0.5 · 0.5 · 12 · 0.25
+  }
+}
+
 TEST(Loops, LeaveWhatAllPassesTake) {
   auto body = std::make_shared<Graph>();
   const Value x = body->input("x", {4, 8}), w = body->input("w", {16, 8});
@@ -288,6 +333,7 @@ TEST(Loops, SayWhatTheyDoNotTake) {
   EXPECT_TRUE(
       says(error({.indexed = {"x"}, .carried = {{"x", "y"}}}), "input 0 cannot be carried from output 0"));
   EXPECT_TRUE(says(error({.stacked = {"y"}, .summed = {"y"}}), "an output only one of stacked and summed"));
+  EXPECT_TRUE(says(error({.summed_in_f32 = {"y"}}), "output 0 is not summed, and its sum is to be FP32"));
   EXPECT_TRUE(
       says(error({.count = 2, .indexed = {"x"}}), "2 passes take f32[12, 24], and given is f32[6, 24]"));
   EXPECT_TRUE(says(error({}, {6, 12}), "take f32[6, 24], and given is f32[6, 12]"));

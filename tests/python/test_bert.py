@@ -182,7 +182,7 @@ def test_sparse_layers_train() -> None:
     assert session.matrix(name).values.size == dense.sum()
 
 
-@pytest.mark.parametrize("numbers", ["bf16", "mlperf-v1", "mlperf-v2"])
+@pytest.mark.parametrize("numbers", ["bf16", "mlperf-v1", "mlperf-v2", "mlperf-slides"])
 def test_published_numbers_train(numbers: Any) -> None:
     config = transformers.BertConfig(**SIZES)
     bert = tg.bert_for_pretraining(config, packs=2, tokens=48, sequences=2, predictions=9, numbers=numbers)
@@ -191,7 +191,7 @@ def test_published_numbers_train(numbers: Any) -> None:
     arrays = packed([[first, third], [fourth, second]], 48, 2, 9)
     losses = [float(session.run(**arrays)) for _ in range(10)]
     assert np.isfinite(losses).all() and losses[-1] < losses[0]
-    with pytest.raises(ValueError, match="give numbers by name, or state_dtype"):
+    with pytest.raises(ValueError, match="give numbers by name, or sum_dtype"):
         bert.graph.training_step(bert.loss, numbers=numbers, loss_scale=8.0)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tessera
 from tessera import graph as tg
 
 
@@ -91,9 +92,35 @@ def test_a_fixed_loss_scale():
     np.testing.assert_array_equal(plain.get("w"), scaled.get("w"))
 
 
+@pytest.mark.parametrize("machine", [None, tessera.Machine("bow", tiles=8)])
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({}, True),
+        ({"sum_dtype": np.float16}, False),
+        ({"numbers": "mlperf-slides"}, True),
+        ({"numbers": "mlperf-v1"}, False),
+        ({"numbers": "mlperf-v2"}, False),
+    ],
+)
+def test_sums_in_fp32_keep_gradients_that_fp16_loses(options, kept, machine):
+    micro_batches, tiny = 128, 2.0**-13
+    graph = tg.Graph()
+    x = graph.input("x", (1, 8), "f16")
+    w = graph.parameter("w", initial=np.ones(8), dtype="f16")
+    loss = tg.sum(tg.cast(x * w, "f32"))
+    step = graph.training_step(loss, "sgd", lr=float(micro_batches), micro_batches=micro_batches, **options)
+    session = step.session(machine) if machine else step.session()
+    gradients = np.full((micro_batches, 8), tiny, np.float16)
+    gradients[0] = 1
+    session.run(gradients)
+    np.testing.assert_array_equal(session.get("w"), np.full(8, -(micro_batches - 1) * tiny if kept else 0))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"sum_dtype": "u32"}, "sums of gradients cannot be u32"),
         ({"rounding": "up"}, "unknown rounding 'up'"),
         ({"loss_scale": "static"}, "unknown loss_scale 'static'"),
         ({"loss_scale": -1.0}, "loss scale is -1; it must be positive"),

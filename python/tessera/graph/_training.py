@@ -11,7 +11,7 @@ from tessera.graph._values import Value
 
 Optimizer: TypeAlias = Literal["sgd", "adam", "adamw", "lamb", "lars"]
 #: Types, rounding and loss scale of a training, by name.
-Numbers: TypeAlias = Literal["fp32", "bf16", "mlperf-v1", "mlperf-v2"]
+Numbers: TypeAlias = Literal["fp32", "bf16", "mlperf-v1", "mlperf-v2", "mlperf-slides"]
 ScheduleKind: TypeAlias = Literal["constant", "linear", "polynomial", "cosine"]
 
 _OPTIMIZERS = ("sgd", "adam", "adamw", "lamb", "lars")

@@ -37,7 +37,11 @@ struct Graph::MicroBatch {
     body.output(name, body.value(id));
     return name;
   }
-  void sum(std::string_view what, ValueId id) { loop.summed.insert(add_output(what, id)); }
+  void sum(std::string_view what, ValueId id, bool in_f32 = false) {
+    const std::string name = add_output(what, id);
+    loop.summed.insert(name);
+    if (in_f32 && body.type(id).type != Type::f32) loop.summed_in_f32.insert(name);
+  }
 };
 
 /// The operations with values of the same numbers. What they take, or is wanted, and they do not compute is
@@ -59,7 +63,7 @@ Graph Graph::as_function(std::set<ValueId> taken) const {
 }
 
 std::vector<Value> Graph::repeat_for_micro_batches(uint32_t count, const std::vector<Value>& summed,
-                                                   double scale, const Pipeline& pipeline) {
+                                                   double scale, const Pipeline& pipeline, bool in_f32) {
   if (count == 0) throw UsageError("the number of micro-batches is 0; it must be at least 1");
   std::set<ValueId> wanted;
   for (const auto& [name, id] : outputs_) wanted.insert(id);
@@ -70,7 +74,7 @@ std::vector<Value> Graph::repeat_for_micro_batches(uint32_t count, const std::ve
   std::vector<MicroBatch> before;
   std::vector<Node> means = separate_means(count, before);
   MicroBatch all{as_function(std::move(wanted)), {.count = count, .scale = scale, .pipeline = pipeline}};
-  for (const Value& value : summed) all.sum("summed", value.id);
+  for (const Value& value : summed) all.sum("summed", value.id, in_f32);
   for (const auto& [name, id] : outputs_) all.sum("summed output", id);
   std::vector<Assignment*> set;
   for (Assignment& assignment : assignments_)

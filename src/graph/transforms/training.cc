@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "graph/operation.h"
@@ -20,6 +21,11 @@ namespace {
 
 /// PyTorch's, against a division by zero.
 constexpr double kNormEpsilon = 1e-6;
+
+void require_float_type(Type type, std::string_view what) {
+  if (type != Type::f32 && type != Type::f16 && type != Type::bf16)
+    throw UsageError(fmt::format("{} cannot be {}: use f32, f16 or bf16", what, name_of(type)));
+}
 
 void check_training(const TrainingOptions& options) {
   check(options.optimizer);
@@ -36,9 +42,8 @@ void check_training(const TrainingOptions& options) {
     require_setting(*options.clip_norm > 0, "the clipping norm", *options.clip_norm, "positive");
   require_setting(options.micro_batches > 0, "the number of micro-batches", options.micro_batches,
                   "at least 1");
-  if (options.state != Type::f32 && options.state != Type::f16 && options.state != Type::bf16)
-    throw UsageError(
-        fmt::format("an optimizer's state cannot be {}: use f32, f16 or bf16", name_of(options.state)));
+  require_float_type(options.state, "an optimizer's state");
+  require_float_type(options.sums, "sums of gradients");
   if (options.loss_scale) check_loss_scale(*options.loss_scale);
 }
 
@@ -74,8 +79,17 @@ std::vector<Value> addends_by_stage(Graph& graph, const std::vector<uint32_t>& s
   return own.size() > 1 || addends.size() > 2 ? addends : std::vector<Value>{gradient};
 }
 
+/// Throws UsageError if gradients of one 16-bit type are to be summed in another.
+void check_sums(const TrainingOptions& options, const std::vector<Value>& gradients) {
+  if (options.sums == Type::f32 || (options.micro_batches == 1 && options.replicas == 1)) return;
+  for (const Value& gradient : gradients)
+    if (const Type type = gradient.type().type; type != Type::f32 && type != options.sums)
+      throw UsageError(fmt::format("gradients are {}, and their sums {}: use f32 or {}", name_of(type),
+                                   name_of(options.sums), name_of(type)));
+}
+
 /// Gradients and scalar outputs as means over micro-batches.
-void repeat(Graph& graph, std::vector<Value>& gradients, uint32_t micro_batches, const Pipeline& pipeline) {
+void repeat(Graph& graph, std::vector<Value>& gradients, const TrainingOptions& options) {
   for (const auto& [name, id] : graph.outputs())
     if (graph.type(id).elements() != 1)
       throw UsageError(fmt::format("the output '{}' is {}: with micro-batches outputs must be scalars", name,
@@ -89,7 +103,8 @@ void repeat(Graph& graph, std::vector<Value>& gradients, uint32_t micro_batches,
     summed.insert(summed.end(), own.begin(), own.end());
   }
   const std::vector<Value> sums =
-      graph.repeat_for_micro_batches(micro_batches, summed, 1.0 / micro_batches, pipeline);
+      graph.repeat_for_micro_batches(options.micro_batches, summed, 1.0 / options.micro_batches,
+                                     options.pipeline, options.sums == Type::f32);
   auto next = sums.begin();
   for (size_t i = 0; i < gradients.size(); ++i) {
     gradients[i] = *next++;
@@ -110,6 +125,9 @@ bool is_divided(const TrainingOptions& options, const TensorType& parameter) {
 
 /// Gradients and scalar outputs as means over replicas, of which each has its part of those that are divided.
 void average(Graph& graph, const TrainingOptions& options, TrainedParameters& trained) {
+  // All before the first mean, so that the means are one collective.
+  if (options.sums == Type::f32)
+    for (Value& gradient : trained.gradients) gradient = cast(gradient, Type::f32);
   for (size_t i = 0; i < trained.values.size(); ++i) {
     Value& gradient = trained.gradients[i];
     gradient = is_divided(options, trained.values[i].type())
@@ -183,7 +201,8 @@ void extend(Graph& graph, Value loss, const TrainingOptions& options) {
   auto& [parameters, its_gradients] = trained;
   const auto added = static_cast<uint32_t>(graph.nodes().size());
   if (options.replicas != 1) graph.replicate(options.replicas);
-  if (options.micro_batches != 1) repeat(graph, its_gradients, options.micro_batches, options.pipeline);
+  check_sums(options, its_gradients);
+  if (options.micro_batches != 1) repeat(graph, its_gradients, options);
   if (options.replicas != 1) average(graph, options, trained);
   if (scaled)
     for (Value& gradient : its_gradients) gradient = scaled->unscaled(gradient);
