@@ -59,12 +59,16 @@ void add_model_options(CLI::App& command, BertRequest& r) {
       command, "--average", r.settings.average,
       {graph::PackedAverage::token, graph::PackedAverage::sequence, graph::PackedAverage::pack},
       "What the loss is averaged over: each token (default), sequence, or pack");
-  command.add_option("--numbers", r.settings.numbers,
-                     "Types, rounding and loss scale: fp32 (default), bf16, mlperf-v1 or mlperf-v2");
+  command.add_option(
+      "--numbers", r.settings.numbers,
+      "Types, rounding and loss scale: fp32 (default), bf16, mlperf-v1, mlperf-v2 or mlperf-slides");
   add_choice<graph::Rounding>(
       command, "--rounding", r.settings.rounding,
       {{"nearest", graph::Rounding::nearest}, {"stochastic", graph::Rounding::stochastic}},
       "Rounding of 16-bit parameters and moments, nearest or stochastic (default: as --numbers says)");
+  add_choice<Type>(
+      command, "--sums", r.settings.sums, {{"f32", Type::f32}, {"f16", Type::f16}},
+      "Sums of FP16 gradients over micro-batches and replicas, f32 or f16 (default: as --numbers says)");
 }
 
 void add_text_options(CLI::App& command, BertRequest& r) {

@@ -6,6 +6,7 @@
 #include <tessera/packing.h>
 #include <tessera/token_text.h>
 #include <tessera/training_settings.h>
+#include <tessera/types.h>
 
 #include <cstdint>
 #include <functional>
@@ -93,7 +94,9 @@ struct PretrainingSettings : LearningSettings {
   graph::PackedAverage average = graph::PackedAverage::token;
   std::string numbers = "fp32";                  ///< see graph::numbers_named()
   std::optional<graph::Rounding> rounding = {};  ///< instead of the rounding that the numbers have
-  uint32_t micro_batches = 1;                    ///< into which the packs of a step are divided
+  /// Instead of the type of gradients' sums that the numbers have; see graph::TrainingOptions::sums.
+  std::optional<Type> sums = {};
+  uint32_t micro_batches = 1;  ///< into which the packs of a step are divided
   /// Slices, at most, in which the logits of the masked tokens of a micro-batch are computed one after the
   /// other: as many as divide them equally. See BertOptions::head_slices.
   uint32_t head_slices = 1;

@@ -315,6 +315,10 @@ TEST_F(BertTrainerTest, SettingsThatDoNotFitAreRefused) {
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.numbers = "fp8"; }), "there are no numbers 'fp8'"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.rounding = graph::Rounding::stochastic; }),
                    "numbers fp32 have none"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.sums = Type::f32; }),
+                   "only gradients of 16-bit parameters have sums of another type"));
+  EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.numbers = "mlperf-v1", s.sums = Type::bf16; }),
+                   "gradients are f16, and their sums bf16"));
   EXPECT_TRUE(
       says(error([](PretrainingSettings& s) { s.config.hidden_dropout_prob = 1; }), "dropout probability"));
   EXPECT_TRUE(says(error([](PretrainingSettings& s) { s.config.type_vocab_size = 1; }), "token types"));

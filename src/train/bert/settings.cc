@@ -89,6 +89,18 @@ void check_stages(const PretrainingSettings& s) {
   graph::pipeline_schedule({s.pipeline, {}}, s.stages + 1, s.micro_batches);
 }
 
+void check_sums(const PretrainingSettings& s, const graph::Numbers& numbers) {
+  if (!s.sums) return;
+  if (numbers.parameters == Type::f32)
+    throw UsageError(
+        fmt::format("only gradients of 16-bit parameters have sums of another type, and the numbers {} have "
+                    "none: leave the type out, or ask for mlperf-v1, mlperf-v2 or mlperf-slides",
+                    s.numbers));
+  if (*s.sums != Type::f32 && *s.sums != numbers.parameters)
+    throw UsageError(fmt::format("gradients are {}, and their sums {}: use f32 or {}",
+                                 name_of(numbers.parameters), name_of(*s.sums), name_of(numbers.parameters)));
+}
+
 }  // namespace
 
 void check(const PretrainingSettings& s) {
@@ -109,6 +121,7 @@ void check(const PretrainingSettings& s) {
         fmt::format("only 16-bit parameters are rounded, and the numbers {} have none: leave it "
                     "out, or ask for mlperf-v1 or mlperf-v2",
                     s.numbers));
+  check_sums(s, numbers);
 }
 
 PretrainingSettings with_vocabulary(PretrainingSettings settings, const TextSplit& text) {
@@ -129,6 +142,7 @@ void check_packs(const PretrainingPhase& phase, uint64_t packs) {
 graph::Numbers numbers_of(const PretrainingSettings& s) {
   graph::Numbers numbers = graph::numbers_named(s.numbers);
   if (s.rounding) numbers.rounding = *s.rounding;
+  if (s.sums) numbers.sums = *s.sums;
   return numbers;
 }
 
@@ -152,6 +166,7 @@ nlohmann::ordered_json json_of(const PretrainingSettings& s) {
   json["average"] = name_of(s.average);
   json["numbers"] = s.numbers;
   json["rounding"] = numbers_of(s).rounding == graph::Rounding::stochastic ? "stochastic" : "nearest";
+  if (s.sums) json["sums"] = name_of(*s.sums);
   add_optimizer(json, s);
   add_clip_norm(json, s);
   json["micro_batches"] = s.micro_batches;
