@@ -89,11 +89,6 @@ class PassRun {
   void expect_right(const TilePassPartition& partition) {
     program::Program program;
     const Builder b(program, machine_);
-    const bool is_forward = p_.product == TilePassProduct::forward;
-    const bool has_dx =
-        p_.product == TilePassProduct::input_gradient || p_.product == TilePassProduct::gradients;
-    const bool has_dweight =
-        p_.product == TilePassProduct::weight_gradient || p_.product == TilePassProduct::gradients;
     const Type type = p_.numbers.operands;
     BoundOperands operands(type);
     const auto add = [&](const char* name, Role role, uint32_t rows, uint32_t cols,
@@ -106,14 +101,13 @@ class PassRun {
     const std::vector<float> nothing;
     const auto mapping = [&] { return pass_weight_mapping(p_, partition); };
     TilePassOperands o;
-    if (p_.product != TilePassProduct::weight_gradient)
-      o.weight = add("weight", Role::input, 1, pass.all_weights(), w_, mapping());
-    if (p_.product != TilePassProduct::input_gradient)
-      o.x = FeatureOperand{add("x", Role::input, pass.inputs(), p_.n, x_)};
-    o.y = FeatureOperand{
-        add("y", is_forward ? Role::output : Role::input, pass.outputs(), p_.n, is_forward ? nothing : dy_)};
-    if (has_dx) o.dx = FeatureOperand{add("dx", Role::output, pass.inputs(), p_.n, nothing)};
-    if (has_dweight) o.dweight = add("dweight", Role::output, 1, pass.all_weights(), nothing, mapping());
+    if (p_.reads_weight()) o.weight = add("weight", Role::input, 1, pass.all_weights(), w_, mapping());
+    if (p_.reads_x()) o.x = FeatureOperand{add("x", Role::input, pass.inputs(), p_.n, x_)};
+    o.y = FeatureOperand{add("y", p_.is_forward() ? Role::output : Role::input, pass.outputs(), p_.n,
+                             p_.is_forward() ? nothing : dy_)};
+    if (p_.gives_dx()) o.dx = FeatureOperand{add("dx", Role::output, pass.inputs(), p_.n, nothing)};
+    if (p_.gives_dweight())
+      o.dweight = add("dweight", Role::output, 1, pass.all_weights(), nothing, mapping());
     program.set_main(build_tile_pass(b, p_, partition, o));
 
     cycles_ = operands.run(std::move(program), machine_);
@@ -122,9 +116,9 @@ class PassRun {
     const auto found = [&](const Operand& operand) { return operands.found(operand); };
     const double terms = pass.levels > 0 ? 4.0 * pass.c : pass.b + pass.c;
     const Type rounding = p_.numbers.partials;
-    if (is_forward) expect_near(found(o.y->operand), reference.y, type, terms);
-    if (has_dx) expect_near(found(o.dx->operand), reference.dx, type, terms);
-    if (has_dweight)
+    if (p_.is_forward()) expect_near(found(o.y->operand), reference.y, type, terms);
+    if (p_.gives_dx()) expect_near(found(o.dx->operand), reference.dx, type, terms);
+    if (p_.gives_dweight())
       expect_near(found(*o.dweight), reference.dweight, size_of(rounding) < size_of(type) ? rounding : type,
                   terms * p_.n);
   }

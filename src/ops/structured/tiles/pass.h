@@ -52,6 +52,17 @@ struct TilePassProblem {
   uint32_t n = 0;  ///< samples
   TiledNumbers numbers = {};
   TilePassProduct product = TilePassProduct::forward;
+
+  /// What the product reads besides y, or dy, and what it writes.
+  bool is_forward() const { return product == TilePassProduct::forward; }
+  bool reads_weight() const { return product != TilePassProduct::weight_gradient; }
+  bool reads_x() const { return product != TilePassProduct::input_gradient; }
+  bool gives_dx() const {
+    return product == TilePassProduct::input_gradient || product == TilePassProduct::gradients;
+  }
+  bool gives_dweight() const {
+    return product == TilePassProduct::weight_gradient || product == TilePassProduct::gradients;
+  }
 };
 
 /// A partition over group_parts × n_parts × output_parts tiles. Several output_parts require tiles with one

@@ -139,51 +139,46 @@ class TilePassBuilder {
     return b_.variable_name(operand) + std::string(suffix);
   }
 
-  /// Samples in a group's order: features of whole groups, a copy for each tile that shares them, or of the
-  /// tile's outputs.
+  /// Samples that are read in a group's order: features of whole groups, or of the tile's outputs.
   program::Field bring(const FeatureOperand& from, const FeatureOrder& order, bool whole) {
-    const uint32_t copies = whole ? partition_.output_parts : 1, rows = from.operand.rows();
+    return in_order(from, order, whole, true);
+  }
+  /// Results that are written in a group's order.
+  program::Field give(const FeatureOperand& to, const FeatureOrder& order) {
+    return in_order(to, order, false, false);
+  }
+
+  /// The operand itself; or a temporary, with a copy for each tile that shares whole groups, and copies from
+  /// the operand or, unless it is read, to it.
+  program::Field in_order(const FeatureOperand& given, const FeatureOrder& order, bool whole, bool is_read) {
+    const uint32_t copies = whole ? partition_.output_parts : 1, rows = given.operand.rows();
     const auto box_of = [&](const Position& p) {
       return whole ? grid_.whole_groups(p, order.rows_of_group())
                    : grid_.part_of_groups(p, order.rows_of_group());
     };
-    if (from.order == order) return field(from.operand, boxes(box_of));
+    if (given.order == order) return field(given.operand, boxes(box_of));
     std::vector<Box> local = boxes([&](const Position& p) {
       Box box = box_of(p);
       if (whole) box.row += p.output * rows;
       return box;
     });
-    const Operand to = b_.temporary(name_of(from.operand, ".groups"), b_.type_of(from.operand), copies * rows,
-                                    from.operand.cols(), on_tiles(local), b_.purpose_of(from.operand));
-    std::vector<Box> sources, targets;
+    const Operand grouped =
+        b_.temporary(name_of(given.operand, ".groups"), b_.type_of(given.operand), copies * rows,
+                     given.operand.cols(), on_tiles(local), b_.purpose_of(given.operand));
+    std::vector<Box> outside, inside;
     for (TileId tile = 0; tile < grid_.tiles(); ++tile) {
       const Box part = box_of(grid_.place_of(tile));
       const uint32_t offset = local[tile].row - part.row;
-      for (const RowRun& run : runs_of_rows(from.order, order, part.row, part.row + part.rows)) {
-        sources.push_back({run.from, run.count, part.col, part.cols});
-        targets.push_back({offset + run.to, run.count, part.col, part.cols});
+      for (const RowRun& run : runs_of_rows(given.order, order, part.row, part.row + part.rows)) {
+        outside.push_back({run.from, run.count, part.col, part.cols});
+        inside.push_back({offset + run.to, run.count, part.col, part.cols});
       }
     }
-    brought_.groups.push_back(copy_boxes(from.operand, std::move(sources), to, std::move(targets)));
-    return field(to, std::move(local));
-  }
-
-  /// Results in a group's order: the operand itself, or what is copied to it.
-  program::Field give(const FeatureOperand& to, const FeatureOrder& order) {
-    std::vector<Box> local =
-        boxes([&](const Position& p) { return grid_.part_of_groups(p, order.rows_of_group()); });
-    if (to.order == order) return field(to.operand, std::move(local));
-    const Operand from =
-        b_.temporary(name_of(to.operand, ".groups"), b_.type_of(to.operand), to.operand.rows(),
-                     to.operand.cols(), on_tiles(local), b_.purpose_of(to.operand));
-    std::vector<Box> sources, targets;
-    for (const Box& part : local)
-      for (const RowRun& run : runs_of_rows(to.order, order, part.row, part.row + part.rows)) {
-        sources.push_back({run.to, run.count, part.col, part.cols});
-        targets.push_back({run.from, run.count, part.col, part.cols});
-      }
-    returned_.groups.push_back(copy_boxes(from, std::move(sources), to.operand, std::move(targets)));
-    return field(from, std::move(local));
+    if (is_read)
+      brought_.groups.push_back(copy_boxes(given.operand, std::move(outside), grouped, std::move(inside)));
+    else
+      returned_.groups.push_back(copy_boxes(grouped, std::move(inside), given.operand, std::move(outside)));
+    return field(grouped, std::move(local));
   }
 
   /// The gradient itself, or a row of partial sums for each part of the columns.
@@ -243,25 +238,25 @@ class TilePassBuilder {
 
 void check_operands(const Builder& b, const TilePassProblem& p, const TilePassOperands& o) {
   const TilePass& pass = p.pass;
-  const bool is_forward = p.product == TilePassProduct::forward;
-  const bool has_dx = p.product == TilePassProduct::input_gradient || p.product == TilePassProduct::gradients;
-  const bool has_dweight =
-      p.product == TilePassProduct::weight_gradient || p.product == TilePassProduct::gradients;
-  const auto require = [&](const auto& operand, bool needed, std::string_view name) {
-    if (operand.has_value() != needed)
+  const auto require = [&](const Operand* operand, bool needed, std::string_view name, uint32_t rows,
+                           uint32_t cols) {
+    if ((operand != nullptr) != needed)
       throw UsageError(fmt::format("a pass {} an operand '{}' here", needed ? "needs" : "takes no", name));
+    if (needed) b.require(*operand, name, p.numbers.operands, rows, cols);
   };
-  require(o.weight, p.product != TilePassProduct::weight_gradient, "weight");
-  require(o.x, p.product != TilePassProduct::input_gradient, "x");
-  require(o.y, true, is_forward ? "y" : "dy");
-  require(o.dx, has_dx, "dx");
-  require(o.dweight, has_dweight, "dweight");
-  const Type type = p.numbers.operands;
-  if (o.weight) b.require(*o.weight, "weight", type, 1, pass.all_weights());
-  if (o.x) b.require(o.x->operand, "x", type, pass.inputs(), p.n);
-  b.require(o.y->operand, is_forward ? "y" : "dy", type, pass.outputs(), p.n);
-  if (o.dx) b.require(o.dx->operand, "dx", type, pass.inputs(), p.n);
-  if (o.dweight) b.require(*o.dweight, "dweight", type, 1, pass.all_weights());
+  const auto require_features = [&](const std::optional<FeatureOperand>& features, bool needed,
+                                    std::string_view name, uint32_t rows) {
+    require(features ? &features->operand : nullptr, needed, name, rows, p.n);
+  };
+  const auto require_weights = [&](const std::optional<Operand>& weights, bool needed,
+                                   std::string_view name) {
+    require(weights ? &*weights : nullptr, needed, name, 1, pass.all_weights());
+  };
+  require_weights(o.weight, p.reads_weight(), "weight");
+  require_features(o.x, p.reads_x(), "x", pass.inputs());
+  require_features(o.y, true, p.is_forward() ? "y" : "dy", pass.outputs());
+  require_features(o.dx, p.gives_dx(), "dx", pass.inputs());
+  require_weights(o.dweight, p.gives_dweight(), "dweight");
 }
 
 }  // namespace
@@ -271,8 +266,7 @@ uint32_t TilePass::weights() const { return levels > 0 ? kernels::butterfly_weig
 std::vector<MappedBox> pass_result_mapping(const TilePassProblem& problem,
                                            const TilePassPartition& partition) {
   const TilePassGrid grid(problem, partition);
-  const bool is_forward = problem.product == TilePassProduct::forward;
-  const uint32_t rows = (is_forward ? problem.pass.b : problem.pass.c) * problem.pass.width;
+  const uint32_t rows = (problem.is_forward() ? problem.pass.b : problem.pass.c) * problem.pass.width;
   std::vector<MappedBox> mapping;
   for (TileId tile = 0; tile < grid.tiles(); ++tile)
     mapping.push_back({grid.part_of_groups(grid.place_of(tile), rows), tile});

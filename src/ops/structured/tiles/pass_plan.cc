@@ -61,8 +61,8 @@ class PassEstimate {
     const double in = size * groups_ * columns_ * read(), out = size * groups_ * columns_ * written();
     const double weights = size * groups_ * pass_.weights() / partition_.output_parts;
     const double shared = partition_.n_parts > 1 ? weights : 0;
-    double moved = in + out + (p_.product == TilePassProduct::weight_gradient ? 0 : shared);
-    if (partition_.n_parts > 1 && writes_weights()) {
+    double moved = in + out + (p_.reads_weight() ? shared : 0);
+    if (partition_.n_parts > 1 && p_.gives_dweight()) {
       moved += weights;
       const double owned = weights / size / partition_.n_parts;
       cycles[program::Phase::reduce] = reduce_cycles(m_, p_.numbers, partition_.n_parts, std::ceil(owned)) +
@@ -76,9 +76,6 @@ class PassEstimate {
   }
 
  private:
-  bool writes_weights() const {
-    return p_.product == TilePassProduct::weight_gradient || p_.product == TilePassProduct::gradients;
-  }
   kernels::ButterflyPassSize butterfly() const { return {groups_, pass_.levels, pass_.width}; }
   /// Rows of a group that a tile reads and writes.
   double read() const { return pass_.width * features_read(); }
@@ -150,15 +147,12 @@ compiler::Estimate count(const TilePassProblem& p, const TilePassPartition& part
     return b.external(name, role, type, 1, p.pass.all_weights(), pass_weight_mapping(p, partition),
                       role == Role::input ? program::Purpose::parameter : program::Purpose::gradient);
   };
-  const bool is_forward = p.product == TilePassProduct::forward;
   TilePassOperands o;
-  if (p.product != TilePassProduct::weight_gradient) o.weight = weights("weight", Role::input);
-  if (p.product != TilePassProduct::input_gradient) o.x = features("x", Role::input, p.pass.inputs());
-  o.y = features("y", is_forward ? Role::output : Role::input, p.pass.outputs());
-  if (p.product == TilePassProduct::input_gradient || p.product == TilePassProduct::gradients)
-    o.dx = features("dx", Role::output, p.pass.inputs());
-  if (p.product == TilePassProduct::weight_gradient || p.product == TilePassProduct::gradients)
-    o.dweight = weights("dweight", Role::output);
+  if (p.reads_weight()) o.weight = weights("weight", Role::input);
+  if (p.reads_x()) o.x = features("x", Role::input, p.pass.inputs());
+  o.y = features("y", p.is_forward() ? Role::output : Role::input, p.pass.outputs());
+  if (p.gives_dx()) o.dx = features("dx", Role::output, p.pass.inputs());
+  if (p.gives_dweight()) o.dweight = weights("dweight", Role::output);
   program.set_main(build_tile_pass(b, p, partition, o));
   return compiler::estimate(program, m);
 }
