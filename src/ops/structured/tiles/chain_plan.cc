@@ -33,7 +33,7 @@ std::vector<PlannedPass> passes_of(const StructuredProblem& p, uint32_t count) {
 
 void plan_passes(const StructuredProblem& p, const Machine& m, std::vector<PlannedPass>& passes) {
   const auto partition_of = [&](const TilePass& pass, TilePassProduct product) {
-    return plan_tile_pass({pass, p.batch, {p.type, p.type}, product}, m).partition;
+    return plan_tile_pass(pass_problem(p, pass, product), m).partition;
   };
   for (PlannedPass& planned : passes) {
     planned.forward = partition_of(planned.pass, TilePassProduct::forward);

@@ -1,37 +1,32 @@
 #include <memory>
 #include <numbers>
+#include <optional>
+#include <vector>
 
 #include "kernels/common/element.h"
 #include "ops/map/elementwise.h"
 #include "ops/map/gather.h"
 #include "ops/map/reduce.h"
-#include "ops/structured/tiles/samples.h"
+#include "ops/structured/tiles/map_builder.h"
 #include "ops/structured/tiles/structured.h"
 
 namespace tessera::ops {
 namespace {
 
-using program::StepId;
-
-class FastfoodBuilder {
+class FastfoodBuilder : public TileMapBuilder {
  public:
   FastfoodBuilder(const Builder& builder, const StructuredProblem& problem,
                   const TileChainPartition& partition, const StructuredOperands& operands)
-      : b_(builder), p_(problem), passes_(partition.passes), o_(operands) {}
-
-  StepId build() {
-    for (const PlannedPass& planned : passes_) add_hadamard_weights(planned);
+      : TileMapBuilder(builder, problem, partition, operands) {
+    for (const PlannedPass& planned : passes_) add_hadamard_weights(planned.pass, planned.forward);
     for (size_t i = 0; i < 3; ++i) parameters_.push_back(as_column(o_.parameters[i]));
-    const Operand x = samples_.padded(samples_.as_features(o_.x, s_.inputs, true), s_.stacks(), features());
-    const Operand y = samples_.as_features(o_.y, s_.outputs, p_.gradients);
-    p_.gradients ? gradients(x, samples_.padded(y, 1, features())) : forward(x, y);
-    return b_.sequence(std::move(steps_));
   }
 
  private:
   enum Parameter : size_t { s, g, b };
   uint32_t features() const { return s_.stacks() * s_.size(); }
-  Operand temporary(const char* name) const { return samples_.temporary(name, features()); }
+  Operand stacked(const char* name) const { return temporary(name, features()); }
+  Operand stacked_x() { return padded(as_features(o_.x, true), s_.stacks(), features()); }
 
   /// What the forward product computes on its way.
   struct Forward {
@@ -43,13 +38,13 @@ class FastfoodBuilder {
     return {permuted, hadamard(scale(permuted, g))};
   }
 
-  void forward(const Operand& x, const Operand& y) {
-    const Operand all = scale(apply(x).mixed, s);
-    b_.send(TileSamples::rows_of(all, 0, s_.outputs), y, steps_);
-    samples_.return_samples(y, o_.y);
+  void forward() override {
+    const Operand all = scale(apply(stacked_x()).mixed, s);
+    b_.send(rows_of(all, 0, s_.outputs), *result_, steps_);
   }
 
-  void gradients(const Operand& x, const Operand& dy) {
+  void gradients() override {
+    const Operand x = stacked_x(), dy = padded(as_features(o_.y, true), 1, features());
     std::optional<Forward> values;
     if (p_.parameter_gradients) values = apply(x);
     if (values) add_parameter_gradient(s, dy, values->mixed);
@@ -57,14 +52,11 @@ class FastfoodBuilder {
     if (values) add_parameter_gradient(g, dg, values->permuted);
     const Operand db = hadamard(permute(scale(dg, g), s_.permutation, true));
     if (values) add_parameter_gradient(b, db, x);
-    if (!o_.dx) return;
-    const Operand dx = samples_.as_features(*o_.dx, s_.inputs, false);
-    samples_.add_stacks(scale(db, b), s_.stacks(), dx);
-    samples_.return_samples(dx, *o_.dx);
+    if (result_) add_stacks(scale(db, b), s_.stacks(), *result_);
   }
 
   Operand scale(const Operand& values, Parameter by) {
-    const Operand to = temporary("scaled");
+    const Operand to = stacked("scaled");
     steps_.push_back(add(b_,
                          BinaryProblem{.op = kernels::Binary::mul,
                                        .type = p_.type,
@@ -81,39 +73,27 @@ class FastfoodBuilder {
       const uint32_t from = i / s_.size() * s_.size() + permutation[i];
       inverse ? gather.rows[from] = i : gather.rows[i] = from;
     }
-    const Operand to = temporary("permuted");
+    const Operand to = stacked("permuted");
     const std::vector<Operand> operands = {values, to};
     steps_.push_back(ops::build(b_, gather, plan(b_, gather, operands), operands));
     return to;
   }
 
   Operand hadamard(const Operand& values) {
-    FeatureOperand at{values, {}};
-    for (size_t i = 0; i < passes_.size(); ++i) {
-      const TilePass& pass = passes_[i].pass;
-      const TilePassProblem problem{pass, p_.batch, {p_.type, p_.type}};
-      FeatureOperand to{temporary("transformed"), {}};
-      if (i + 1 < passes_.size())
-        to = {samples_.temporary("transformed", pass.outputs(),
-                                 pass_result_mapping(problem, passes_[i].forward)),
-              FeatureOrder::outputs_of(pass)};
-      steps_.push_back(build_tile_pass(b_, problem, passes_[i].forward,
-                                       {.weight = hadamard_weights_[i], .x = at, .y = to}));
-      at = to;
-    }
-    return at.operand;
+    return run_forward(values, passes_.size(), stacked("transformed")).back().operand;
   }
 
+  Operand weight(size_t i, const TilePassProblem&) override { return hadamard_weights_[i]; }
+
   /// 2 × 2 Hadamard matrices, normalised.
-  void add_hadamard_weights(const PlannedPass& planned) {
-    const uint32_t count = planned.pass.all_weights();
+  void add_hadamard_weights(const TilePass& pass, const TilePassPartition& partition) {
+    const uint32_t count = pass.all_weights();
     const auto contents = std::shared_ptr<std::byte[]>(new std::byte[count * size_of(p_.type)]);
     for (uint32_t i = 0; i < count; ++i)
       kernels::store_number(p_.type, contents.get() + i * size_of(p_.type),
                             i % 4 == 3 ? -std::numbers::sqrt2 / 2 : std::numbers::sqrt2 / 2);
-    hadamard_weights_.push_back(
-        b_.constant("hadamard", p_.type, 1, count, {contents, contents.get()},
-                    pass_weight_mapping({planned.pass, p_.batch, {p_.type, p_.type}}, planned.forward)));
+    hadamard_weights_.push_back(b_.constant("hadamard", p_.type, 1, count, {contents, contents.get()},
+                                            pass_weight_mapping(pass_problem(p_, pass), partition)));
   }
 
   Operand column(const char* name) const { return b_.temporary(name, p_.type, features(), 1); }
@@ -125,8 +105,8 @@ class FastfoodBuilder {
     OperandLayout row_layout{1, s_.size()};
     row_layout.transposed = true;
     for (uint32_t i = 0; i < s_.stacks(); ++i)
-      visit(TileSamples::rows_of(parameter, i, 1), row_layout,
-            TileSamples::rows_of(as_column, i * s_.size(), s_.size()), column_layout);
+      visit(rows_of(parameter, i, 1), row_layout, rows_of(as_column, i * s_.size(), s_.size()),
+            column_layout);
   }
 
   Operand as_column(const Operand& parameter) {
@@ -139,7 +119,7 @@ class FastfoodBuilder {
 
   /// The gradient of a diagonal: the sum of dy ∘ x over the samples.
   void add_parameter_gradient(Parameter parameter, const Operand& dy, const Operand& x) {
-    const Operand products = temporary("products"), sums = column("sums");
+    const Operand products = stacked("products"), sums = column("sums");
     const BinaryProblem multiply{
         .op = kernels::Binary::mul, .type = p_.type, .rows = features(), .cols = p_.batch};
     steps_.push_back(add(b_, multiply, {dy, x, products}));
@@ -151,14 +131,8 @@ class FastfoodBuilder {
                    const OperandLayout& layout) { b_.convert(part, layout, row, row_layout, steps_); });
   }
 
-  const Builder& b_;
-  const StructuredProblem& p_;
   const Fastfood& s_ = std::get<Fastfood>(p_.structure);
-  const std::vector<PlannedPass>& passes_;
-  const StructuredOperands& o_;
   std::vector<Operand> parameters_, hadamard_weights_;
-  std::vector<StepId> steps_;
-  TileSamples samples_{b_, p_.type, p_.batch, !p_.transposed, steps_};
 };
 
 }  // namespace
@@ -174,14 +148,13 @@ StructuredPlan plan_tile_fastfood(const StructuredProblem& problem, const machin
   for (PlannedPass& planned : partition.passes) {
     planned.pass =
         TilePass::butterfly(fastfood.stacks() * fastfood.size(), planned.pass.d, planned.pass.levels);
-    planned.forward =
-        plan_tile_pass({planned.pass, problem.batch, {problem.type, problem.type}}, machine).partition;
+    planned.forward = plan_tile_pass(pass_problem(problem, planned.pass), machine).partition;
   }
   return fastest_on_tiles(problem, {partition}, machine);
 }
 
-StepId build_tile_fastfood(const Builder& builder, const StructuredProblem& problem,
-                           const TileChainPartition& partition, const StructuredOperands& operands) {
+program::StepId build_tile_fastfood(const Builder& builder, const StructuredProblem& problem,
+                                    const TileChainPartition& partition, const StructuredOperands& operands) {
   return FastfoodBuilder(builder, problem, partition, operands).build();
 }
 

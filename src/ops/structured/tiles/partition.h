@@ -18,6 +18,11 @@ struct PlannedPass {
   TilePassPartition forward = {};
   TilePassPartition input_gradient = {};  ///< for butterflies, of both gradients
   TilePassPartition weight_gradient = {};
+
+  const TilePassPartition& partition(TilePassProduct product) const {
+    if (product == TilePassProduct::forward) return forward;
+    return product == TilePassProduct::weight_gradient ? weight_gradient : input_gradient;
+  }
 };
 /// Partition of a Kronecker-sparse factor or of butterflies; for fastfood, of the passes of a Hadamard
 /// matrix.

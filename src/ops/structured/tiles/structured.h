@@ -17,6 +17,12 @@ program::StepId build_on_tiles(const Builder& builder, const StructuredProblem& 
 StructuredPlan fastest_on_tiles(const StructuredProblem& problem, std::vector<StructuredPartition> partitions,
                                 const machine::Machine& machine);
 
+/// A product of a pass of the map.
+inline TilePassProblem pass_problem(const StructuredProblem& map, const TilePass& pass,
+                                    TilePassProduct product = TilePassProduct::forward) {
+  return {pass, map.batch, {map.type, map.type}, product};
+}
+
 /// Kronecker-sparse factors and butterflies as passes: butterfly factors are merged into the number of passes
 /// that is fastest.
 StructuredPlan plan_tile_chain(const StructuredProblem& problem, const machine::Machine& machine);
