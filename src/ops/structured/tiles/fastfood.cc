@@ -1,6 +1,7 @@
 #include <memory>
 #include <numbers>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "kernels/common/element.h"
@@ -19,7 +20,12 @@ class FastfoodBuilder : public TileMapBuilder {
                   const TileChainPartition& partition, const StructuredOperands& operands)
       : TileMapBuilder(builder, problem, partition, operands) {
     for (const PlannedPass& planned : passes_) add_hadamard_weights(planned.pass, planned.forward);
-    for (size_t i = 0; i < 3; ++i) parameters_.push_back(as_column(o_.parameters[i]));
+    program::CopySet columns{"parameters to columns", {}};
+    for (const Operand& parameter : o_.parameters) {
+      parameters_.push_back(column("parameter.column"));
+      columns.groups.push_back(reshaped(parameter, parameters_.back()));
+    }
+    steps_.push_back(b_.copy(std::move(columns)));
   }
 
  private:
@@ -98,23 +104,12 @@ class FastfoodBuilder : public TileMapBuilder {
 
   Operand column(const char* name) const { return b_.temporary(name, p_.type, features(), 1); }
 
-  /// A parameter's row of a stack, and its rows of a column.
-  template <class Visit>
-  void each_stack(const Operand& parameter, const Operand& as_column, const Visit& visit) {
-    const OperandLayout column_layout = matrix_layout(s_.size(), 1, {});
-    OperandLayout row_layout{1, s_.size()};
-    row_layout.transposed = true;
-    for (uint32_t i = 0; i < s_.stacks(); ++i)
-      visit(rows_of(parameter, i, 1), row_layout, rows_of(as_column, i * s_.size(), s_.size()),
-            column_layout);
-  }
-
-  Operand as_column(const Operand& parameter) {
-    const Operand to = column("parameter.column");
-    each_stack(parameter, to,
-               [&](const Operand& row, const OperandLayout& row_layout, const Operand& part,
-                   const OperandLayout& layout) { b_.convert(row, row_layout, part, layout, steps_); });
-    return to;
+  /// A copy of a parameter, which has a row for each stack, as a column; or of a column as a parameter.
+  static program::CopyGroup reshaped(const Operand& from, const Operand& to) {
+    const auto layout = [](const Operand& operand) {
+      return matrix_layout(operand.rows(), operand.cols(), {});
+    };
+    return conversion(from, layout(from), to, layout(to)).groups.front();
   }
 
   /// The gradient of a diagonal: the sum of dy ∘ x over the samples.
@@ -126,9 +121,7 @@ class FastfoodBuilder : public TileMapBuilder {
     const AxisReduceProblem sum{
         .rows = features(), .cols = p_.batch, .over_rows = false, .from = p_.type, .to = p_.type};
     steps_.push_back(add(b_, sum, {products, sums}));
-    each_stack(o_.parameter_gradients[parameter], sums,
-               [&](const Operand& row, const OperandLayout& row_layout, const Operand& part,
-                   const OperandLayout& layout) { b_.convert(part, layout, row, row_layout, steps_); });
+    steps_.push_back(b_.copy({"return gradient", {reshaped(sums, o_.parameter_gradients[parameter])}}));
   }
 
   const Fastfood& s_ = std::get<Fastfood>(p_.structure);
