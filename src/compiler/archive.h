@@ -43,6 +43,7 @@ class Writer {
     if (bytes != 0) std::memcpy(&bytes_[at], from, bytes);
   }
   std::span<const std::byte> bytes() const { return bytes_; }
+  std::vector<std::byte> release() && { return std::move(bytes_); }
 
   /// Row lists shared by several copies are written once.
   std::map<const void*, uint32_t> shared_lists;
@@ -83,6 +84,15 @@ class Reader {
       throw Error(fmt::format("it ends early: {} bytes of {} are left", bytes_.size() - at_, bytes));
   }
   bool at_end() const { return at_ == bytes_.size(); }
+  /// What is left.
+  std::span<const std::byte> rest() const { return bytes_.subspan(at_); }
+  /// Whether these bytes come next; goes behind them if so.
+  bool skip(std::span<const std::byte> expected) {
+    if (expected.size() > rest().size()) return false;
+    if (!expected.empty() && std::memcmp(rest().data(), expected.data(), expected.size()) != 0) return false;
+    at_ += expected.size();
+    return true;
+  }
 
   const FindCodelet find_codelet;
   std::vector<std::shared_ptr<const std::vector<uint32_t>>> shared_lists;

@@ -4,6 +4,8 @@
 #include <tessera/error.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/checksum.h"
 #include "compiler/describe.h"
@@ -101,9 +103,8 @@ void check_costs(const Executable& e) {
   if (!are_there) throw Error("it has costs of tiles or chips that its machine lacks");
 }
 
-std::shared_ptr<const Executable> read(std::span<const std::byte> bytes, const machine::Machine& machine,
-                                       FindCodelet find) {
-  Reader reader(bytes, find);
+/// Reads what comes before the program.
+void read_front(Reader& reader, std::span<const std::byte> bytes, const machine::Machine& machine) {
   Header header;
   reader(header);
   if (header.magic != kMagic) throw Error("it is not a Tessera executable for this byte order");
@@ -114,13 +115,23 @@ std::shared_ptr<const Executable> read(std::span<const std::byte> bytes, const m
   std::map<std::string, double> figures;
   reader(figures);
   check_machine(figures, machine);
-  program::Program program;
-  reader(program);
-  check_counts(program, bytes.size());
+}
+
+/// The same description reads and writes, so it takes a mutable reference; a Writer changes nothing.
+std::vector<std::byte> bytes_of_program(const program::Program& program) {
+  Writer writer;
+  writer(const_cast<program::Program&>(program));
+  return std::move(writer).release();
+}
+
+/// Reads what comes after the program.
+std::shared_ptr<const Executable> read_compiled(Reader& reader,
+                                                std::shared_ptr<const program::Program> program,
+                                                const machine::Machine& machine) {
   auto executable = std::make_shared<Executable>();
-  executable->machine = machine_of_replica(program, machine);
-  program::verify(program, executable->machine.tiles, machine.has_shared_space());
-  executable->program = std::make_shared<const program::Program>(std::move(program));
+  executable->machine = machine_of_replica(*program, machine);
+  program::verify(*program, executable->machine.tiles, machine.has_shared_space());
+  executable->program = std::move(program);
   reader(*executable);
   if (!reader.at_end()) throw Error("it continues after its end");
   check_executable(*executable);
@@ -129,20 +140,36 @@ std::shared_ptr<const Executable> read(std::span<const std::byte> bytes, const m
   return executable;
 }
 
+std::shared_ptr<const Executable> read(std::span<const std::byte> bytes, const machine::Machine& machine,
+                                       FindCodelet find) {
+  Reader reader(bytes, find);
+  read_front(reader, bytes, machine);
+  program::Program program;
+  reader(program);
+  check_counts(program, bytes.size());
+  return read_compiled(reader, std::make_shared<const program::Program>(std::move(program)), machine);
+}
+
 }  // namespace
 
-void save(const Executable& executable, const std::string& file) {
-  Writer body;
+std::vector<std::byte> to_bytes(const Executable& executable) {
+  Writer all;
+  Header header;
   std::map<std::string, double> figures = figures_of(executable.machine, executable.program->replicas());
   // The same description reads and writes, so it takes mutable references; a Writer changes nothing.
-  body(figures, const_cast<program::Program&>(*executable.program), const_cast<Executable&>(executable));
-  Header header;
-  header.checksum = base::checksum(body.bytes());
+  all(header, figures, const_cast<program::Program&>(*executable.program),
+      const_cast<Executable&>(executable));
+  header.checksum = base::checksum(all.bytes().subspan(kHeaderBytes));
   Writer front;
   front(header);
+  std::vector<std::byte> bytes = std::move(all).release();
+  std::ranges::copy(front.bytes(), bytes.begin());
+  return bytes;
+}
+
+void save(const Executable& executable, const std::string& file) {
   io::AtomicFile output(file);
-  output.write(front.bytes());
-  output.write(body.bytes());
+  output.write(to_bytes(executable));
   output.commit();
 }
 
@@ -154,6 +181,15 @@ std::shared_ptr<const Executable> load(const std::string& file, const machine::M
   } catch (const Error& e) {
     throw Error(fmt::format("{}: {}", file, e.what()));
   }
+}
+
+std::shared_ptr<const Executable> from_bytes(std::span<const std::byte> bytes,
+                                             std::shared_ptr<const program::Program> program,
+                                             const machine::Machine& machine) {
+  Reader reader(bytes, nullptr);  // a program alone has codelets
+  read_front(reader, bytes, machine);
+  if (!reader.skip(bytes_of_program(*program))) throw Error("it is the executable of another program");
+  return read_compiled(reader, std::move(program), machine);
 }
 
 }  // namespace tessera::compiler

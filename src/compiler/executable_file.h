@@ -1,9 +1,12 @@
 // Executables in files: compiled once, run for the same machine anywhere.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "compiler/executable.h"
 
@@ -11,6 +14,8 @@ namespace tessera::compiler {
 
 /// Writes an executable, including constants, completely or not at all. Throws Error on failure.
 void save(const Executable& executable, const std::string& file);
+/// What save() writes, for files that hold more.
+std::vector<std::byte> to_bytes(const Executable& executable);
 
 /// Finds codelets of this build by name, such as kernels::find_codelet; null for unknown names.
 using FindCodelet = const program::Codelet* (*)(std::string_view name);
@@ -21,5 +26,11 @@ using FindCodelet = const program::Codelet* (*)(std::string_view name);
 /// trusted before verification.
 std::shared_ptr<const Executable> load(const std::string& file, const machine::Machine& machine,
                                        FindCodelet find);
+/// The executable in these bytes, for a program that is there already and is not read: theirs must be equal
+/// to it, bit for bit. Throws Error as load() does, without a name, and for the executable of another
+/// program.
+std::shared_ptr<const Executable> from_bytes(std::span<const std::byte> bytes,
+                                             std::shared_ptr<const program::Program> program,
+                                             const machine::Machine& machine);
 
 }  // namespace tessera::compiler

@@ -8,6 +8,9 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include "base/checksum.h"
 #include "base/random.h"
@@ -93,6 +96,27 @@ TEST_F(ExecutableFile, RunsAsWhatWasSaved) {
       compiler::save(*loaded, path_);
       ASSERT_EQ(bytes(), once);
     }
+}
+
+TEST_F(ExecutableFile, IsFoundForAProgramThatIsThere) {
+  const machine::Machine machine = testing::toy_machine(3);
+  const auto program_of = [](uint64_t seed) {
+    return std::make_shared<const program::Program>(testing::random_program(seed, {3, false}));
+  };
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto program = program_of(seed);
+    const std::vector<std::byte> bytes = compiler::to_bytes(*compiler::compile(program, machine));
+    const auto found = compiler::from_bytes(bytes, program, machine);
+    EXPECT_EQ(found->program, program);
+    EXPECT_TRUE(compiler::to_bytes(*found) == bytes);
+    EXPECT_ERROR("the executable of another program",
+                 compiler::from_bytes(bytes, program_of(seed + 1), machine));
+    EXPECT_ERROR("compiled for a machine with tiles = 3",
+                 compiler::from_bytes(bytes, program, testing::toy_machine(4)));
+    for (size_t size = 0; size < bytes.size(); size += 97)
+      EXPECT_THROW(compiler::from_bytes(std::span(bytes).first(size), program, machine), Error);
+  }
 }
 
 TEST_F(ExecutableFile, IsForItsMachineOnly) {
