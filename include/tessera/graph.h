@@ -692,6 +692,9 @@ struct SessionOptions {
   /// Whether times on a modelled machine include those of sending all inputs from its hosts and all outputs
   /// to them (RunCost::host_io). Hosts themselves take and give arrays in place.
   bool host_io = false;
+  /// A file of Session::save_executable() from a session of an equal graph, machine and options; empty: the
+  /// graph is placed and compiled.
+  std::string executable = {};
 };
 
 /// An input or output of a run. The type has the rows of all replicas, and the present pattern of a sparse
@@ -720,13 +723,14 @@ struct Tensor {
 class Session {
  public:
   /// Throws UsageError for operations that the machine does not support, for parts that do not divide the
-  /// samples equally, and for transfers to a host to which the machine has no link.
+  /// samples equally, and for transfers to a host to which the machine has no link. Throws Error for an
+  /// executable that is not one of an equal session, or damaged.
   Session(const Graph& graph, const Machine& machine, const SessionOptions& options = {});
   /// A session of another graph, such as an evaluation, on the machine of `owner`. It reads the owner's
   /// parameters of the same names: they need not be set, and follow every change. The graph must not assign
   /// to them. Also throws UsageError if a parameter's type or shape differs from the owner's, and if the
-  /// owner itself shares another session's parameters.
-  Session(const Graph& graph, const Session& owner);
+  /// owner itself shares another session's parameters. `executable` is as SessionOptions::executable.
+  Session(const Graph& graph, const Session& owner, const std::string& executable = {});
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
@@ -779,6 +783,12 @@ class Session {
   /// Reads such a file. Throws Error, and changes nothing, if it lacks a parameter or state, or has another
   /// shape, type or fixed pattern.
   void load(const std::string& path);
+
+  /// Saves what the session was compiled to, without parameters, state and changed patterns, for sessions of
+  /// equal graphs in other processes, whose initial contents may be others: SessionOptions::executable. They
+  /// lower the graph, but neither search for its placement nor compile it, and give the same results and
+  /// costs. An existing file is only replaced by a complete one.
+  void save_executable(const std::string& path) const;
 
   /// Parameters alone, as other libraries have them: sets them to those in the files of a model, which are a
   /// .safetensors file or a folder as Hugging Face's. Arrays are dense, of F32, F16, BF16 or a parameter's

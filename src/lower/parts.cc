@@ -22,19 +22,6 @@ uint32_t most_rows(const Graph& graph) {
   return most;
 }
 
-std::optional<Parts> divide(const Graph& graph, uint32_t count) {
-  std::optional<Graph> divided = for_samples(graph, count);
-  if (!divided) return {};
-  Parts parts{std::move(*divided), count, {}, 0};
-  const auto note = [&](const std::string& name, ValueId own, ValueId whole) {
-    if (!(parts.graph.type(own) == graph.type(whole))) parts.whole.emplace(name, graph.type(whole));
-  };
-  const std::vector<ValueId> own = parts.graph.inputs(), whole = graph.inputs();
-  for (size_t i = 0; i < own.size(); ++i) note(graph.info(whole[i]).name, own[i], whole[i]);
-  for (const auto& [name, id] : parts.graph.outputs()) note(name, id, graph.outputs().at(name));
-  return parts;
-}
-
 /// The smallest parts that have rows enough.
 std::optional<Parts> smallest(const Graph& graph) {
   const uint32_t samples = samples_of(graph);
@@ -76,6 +63,19 @@ class Predictions {
 };
 
 }  // namespace
+
+std::optional<Parts> divide(const Graph& graph, uint32_t count) {
+  std::optional<Graph> divided = for_samples(graph, count);
+  if (!divided) return {};
+  Parts parts{std::move(*divided), count, {}, 0};
+  const auto note = [&](const std::string& name, ValueId own, ValueId whole) {
+    if (!(parts.graph.type(own) == graph.type(whole))) parts.whole.emplace(name, graph.type(whole));
+  };
+  const std::vector<ValueId> own = parts.graph.inputs(), whole = graph.inputs();
+  for (size_t i = 0; i < own.size(); ++i) note(graph.info(whole[i]).name, own[i], whole[i]);
+  for (const auto& [name, id] : parts.graph.outputs()) note(name, id, graph.outputs().at(name));
+  return parts;
+}
 
 std::optional<Parts> choose_parts(const Graph& graph, const machine::Machine& machine,
                                   const SessionOptions& options, const Graph* owner) {

@@ -33,6 +33,9 @@ struct Parts {
 std::optional<Parts> choose_parts(const Graph& graph, const machine::Machine& machine,
                                   const SessionOptions& options, const Graph* owner);
 
+/// `count` equal parts of a graph's samples; none: it cannot be divided so.
+std::optional<Parts> divide(const Graph& graph, uint32_t count);
+
 /// Options for a session that runs all samples at once.
 SessionOptions undivided(SessionOptions options);
 

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <utility>
 
+#include "base/record_pass.h"
 #include "bound/chip_search.h"
 #include "compiler/compile.h"
 #include "graph/loop.h"
@@ -24,8 +26,19 @@ void compile(Placed& placed, std::shared_ptr<const program::Program> program, co
   std::ranges::copy(placed.program->executable().passes, std::back_inserter(placed.passes));
 }
 
+/// Instead of compiling the program.
+void take_compiled(Placed& placed, std::shared_ptr<const program::Program> program,
+                   const machine::Machine& machine, bound::Runs runs, const FindExecutable& find) {
+  base::record_pass(placed.passes, "load", [&] {
+    placed.program.emplace(find(std::move(program), machine), runs);
+    return fmt::format("{} compute sets", placed.program->executable().sets.size());
+  });
+  placed.bind_metadata();
+}
+
+/// Lowers a graph; `find` has the executable, unless it is empty.
 Placed build(const Graph& graph, Stages stages, const machine::Machine& machine,
-             const std::set<ValueId>& in_place, bound::Runs runs) {
+             const std::set<ValueId>& in_place, bound::Runs runs, const FindExecutable& find = {}) {
   program::Program program;
   program.set_replicas(graph.replicas());
   const machine::Machine part = compiler::machine_of_replica(program, machine);
@@ -34,7 +47,11 @@ Placed build(const Graph& graph, Stages stages, const machine::Machine& machine,
   Lowering lowering(graph, builder, std::move(stages), in_place);
   program.set_main(lowering.build(placed.passes));
   placed.lowered = lowering.release();
-  compile(placed, std::make_shared<const program::Program>(std::move(program)), machine, runs);
+  auto lowered = std::make_shared<const program::Program>(std::move(program));
+  if (find)
+    take_compiled(placed, std::move(lowered), machine, runs, find);
+  else
+    compile(placed, std::move(lowered), machine, runs);
   return placed;
 }
 
@@ -73,12 +90,12 @@ class PlacementSearch {
 
   Placed find(bound::Runs runs) {
     const uint32_t most = machine_.chip_count();
-    consider(fmt::format("1 of {} chips", most), graph_, stages_of(graph_), 1);
+    consider(fmt::format("1 of {} chips", most), graph_, stages_of(graph_), {.chips = 1});
     const bool fits_one = best_.fits();
     for (uint32_t chips = 2; chips <= most && wants_stages(chips, fits_one); chips *= 2)
       consider_stages(chips);
     for (uint32_t chips = 2; chips <= most && wants_as_one(chips, fits_one); chips *= 2)
-      consider(fmt::format("{} chips as one", chips), graph_, stages_of(graph_), chips);
+      consider(fmt::format("{} chips as one", chips), graph_, stages_of(graph_), {.chips = chips});
     const Candidate& best = best_.best();
     considered_[best.number].chosen = true;
     Placed placed = std::move(best_.best().placed);
@@ -86,7 +103,7 @@ class PlacementSearch {
     if (runs != bound::Runs::none) {
       const compiler::Executable& estimated = placed.program->executable();
       placed.passes.resize(placed.passes.size() - estimated.passes.size());
-      compile(placed, estimated.program, part(best.chips), runs);
+      compile(placed, estimated.program, part(placed.placement.chips), runs);
     }
     return placed;
   }
@@ -95,7 +112,6 @@ class PlacementSearch {
   struct Candidate {
     Placed placed;
     size_t number;  ///< among those considered
-    uint32_t chips;
   };
 
   bool wants_stages(uint32_t chips, bool fits_one) const {
@@ -110,13 +126,14 @@ class PlacementSearch {
     if (stages.count() < chips) return;  // fewer layers than chips
     const std::string name = fmt::format("{} stages of whole layers on as many chips", chips);
     if (pipelined_ && consider_pipelined(name, stages, chips)) return;
-    consider(name, graph_, stages, chips);
+    consider(name, graph_, stages, {.chips = chips, .stages = true});
   }
 
   /// Whether it fits.
   bool consider_pipelined(const std::string& name, const Stages& stages, uint32_t chips) {
     try {
-      consider(name + ", as a pipeline", *pipelined_, stages, chips);
+      consider(name + ", as a pipeline", *pipelined_, stages,
+               {.chips = chips, .stages = true, .pipeline = true});
     } catch (const UsageError&) {
       return false;  // something passes from one micro-batch to the next
     }
@@ -125,15 +142,16 @@ class PlacementSearch {
 
   machine::Machine part(uint32_t chips) const { return machine_.part(0, chips * machine_.chip_tiles); }
 
-  void consider(std::string name, const Graph& graph, Stages stages, uint32_t chips) {
-    const machine::Machine machine = part(chips);
+  void consider(std::string name, const Graph& graph, Stages stages, const Placement& placement) {
+    const machine::Machine machine = part(placement.chips);
     Placed placed = build(graph, std::move(stages), machine, {}, bound::Runs::none);
+    placed.placement = placement;
     const compiler::MemoryReport& memory = placed.program->memory();
     const bool fits = memory.fits();
     const double seconds = placed.program->seconds_of(placed.program->estimate());
     const auto bytes = static_cast<double>(memory.overflow_bytes);
     considered_.push_back({std::move(name), seconds, fits ? "" : overflow_text(memory), false});
-    best_.consider({fits, seconds, bytes}, {std::move(placed), considered_.size() - 1, chips});
+    best_.consider({fits, seconds, bytes}, {std::move(placed), considered_.size() - 1});
   }
 
   const Graph& graph_;
@@ -160,12 +178,27 @@ void Placed::bind_metadata() { bind_metadata_of(lowered, *program); }
 
 Placed place_graph(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& in_place,
                    uint32_t chips, bound::Runs runs) {
-  if (chips > 0) return build(graph, stages_of(graph), chips_of(graph, machine, chips), in_place, runs);
+  if (chips > 0) {
+    Placed placed = build(graph, stages_of(graph), chips_of(graph, machine, chips), in_place, runs);
+    placed.placement.chips = chips;
+    return placed;
+  }
   const bool is_free = machine.kind == machine::Kind::tiled && machine.chip_count() > 1 &&
                        graph.replicas() == 1 && !has_stages(graph) &&
                        machine.tiles == machine.chip_count() * machine.chip_tiles;
   return is_free ? PlacementSearch(graph, machine).find(runs)
                  : build(graph, stages_of(graph), machine, in_place, runs);
+}
+
+Placed place_again(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& in_place,
+                   const Placement& placement, bound::Runs runs, const FindExecutable& find) {
+  const machine::Machine part = placement.chips > 0 ? chips_of(graph, machine, placement.chips) : machine;
+  const bool by_layers = placement.stages && placement.chips > 0;
+  Stages stages = by_layers ? stages_of_layers(graph, placement.chips) : stages_of(graph);
+  const std::optional<Graph> changed = placement.pipeline ? pipelined(graph) : std::nullopt;
+  Placed placed = build(changed ? *changed : graph, std::move(stages), part, in_place, runs, find);
+  placed.placement = placement;
+  return placed;
 }
 
 }  // namespace tessera::graph

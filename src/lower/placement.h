@@ -1,18 +1,32 @@
 // Placement of a graph on a machine, and the resulting program.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <vector>
 
 #include "bound/bound_program.h"
+#include "compiler/executable.h"
 #include "lower/lowering.h"
+#include "machine/model/machine.h"
+#include "program/program.h"
 
 namespace tessera::graph {
+
+/// Where a graph lies on a machine.
+struct Placement {
+  uint32_t chips = 0;     ///< the first ones; 0: all, as the graph's stages and replicas divide them
+  bool stages = false;    ///< whether each chip has a stage of whole layers; otherwise the chips work as one
+  bool pipeline = false;  ///< whether its micro-batches go through a pipeline
+};
 
 struct Placed {
   Lowered lowered;
   std::optional<bound::BoundProgram> program;
+  Placement placement;
   std::vector<PlacementCost> considered;  ///< placements that were compared, if there was a choice
   std::vector<PassRecord> passes;         ///< passes of lowering and of the compiler
 
@@ -28,5 +42,14 @@ struct Placed {
 /// placement is compiled for `runs`.
 Placed place_graph(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& in_place,
                    uint32_t chips, bound::Runs runs);
+
+/// The executable of a program for a machine, which was compiled before.
+using FindExecutable = std::function<std::shared_ptr<const compiler::Executable>(
+    std::shared_ptr<const program::Program>, const machine::Machine&)>;
+
+/// Lowers a graph for the placement that place_graph() gave an equal one, without a search and without
+/// compiling it.
+Placed place_again(const Graph& graph, const machine::Machine& machine, const std::set<ValueId>& in_place,
+                   const Placement& placement, bound::Runs runs, const FindExecutable& find);
 
 }  // namespace tessera::graph

@@ -12,25 +12,27 @@
 namespace tessera::graph {
 
 Session::Session(const Graph& graph, const Machine& machine, const SessionOptions& options)
-    : impl_(std::make_shared<Impl>(graph, machine.model(), options)) {
+    : impl_(Impl::from_options(graph, machine.model(), options)) {
   if (fits())
     each_initial(graph, options.seed, [&](const std::string& name, const std::vector<float>& values) {
       impl_->write(impl_->find_own_state(name), values);
     });
   impl_->graph.drop_initial_values();
 }
-std::shared_ptr<Session::Impl> Session::Impl::sharing(const Graph& graph,
-                                                      const std::shared_ptr<Impl>& owner) {
+std::shared_ptr<Session::Impl> Session::Impl::sharing(const Graph& graph, const std::shared_ptr<Impl>& owner,
+                                                      const std::string& executable) {
   if (owner->owner)
     throw UsageError(
         "a session cannot share the parameters of one that shares them: give the one that has them");
   const Lock lock(*owner);
   SessionOptions options = owner->options;
   options.parts = 0;  // of the owner's graph
-  return std::make_shared<Impl>(graph, owner->whole_machine, options, owner_of(owner));
+  options.executable = executable;
+  return from_options(graph, owner->whole_machine, options, owner_of(owner));
 }
 
-Session::Session(const Graph& graph, const Session& owner) : impl_(Impl::sharing(graph, owner.impl_)) {
+Session::Session(const Graph& graph, const Session& owner, const std::string& executable)
+    : impl_(Impl::sharing(graph, owner.impl_, executable)) {
   if (!fits()) return;
   const Impl::Lock lock(*impl_);
   each_initial(graph, owner.impl_->options.seed,

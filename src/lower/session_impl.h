@@ -27,6 +27,7 @@
 #include "lower/lowering.h"
 #include "lower/parts.h"
 #include "lower/placement.h"
+#include "lower/session_file.h"
 #include "lower/shards.h"
 #include "sparse/pattern.h"
 
@@ -47,11 +48,15 @@ struct Session::Impl {
     return {std::move(session), &graph};
   }
 
+  /// `compiled` is the file of an equal session; null: the graph is compiled. SessionOptions::executable is
+  /// only for from_options().
   Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen,
-       const Owner& of = {}, bound::Runs runs = bound::Runs::resumed)
-      : Impl(network, machine, chosen, of, runs, choose_parts(network, machine, chosen, of.graph)) {}
+       const Owner& of = {}, bound::Runs runs = bound::Runs::resumed, const SessionFile* compiled = nullptr)
+      : Impl(network, machine, chosen, of, runs, compiled,
+             compiled != nullptr ? parts_of(*compiled, network, machine)
+                                 : choose_parts(network, machine, chosen, of.graph)) {}
   Impl(const Graph& network, const machine::Machine& machine, const SessionOptions& chosen, const Owner& of,
-       bound::Runs runs, std::optional<Parts> divided)
+       bound::Runs runs, const SessionFile* compiled, std::optional<Parts> divided)
       : graph(divided ? divided->graph : network),
         options(chosen),
         owner(of.session),
@@ -65,7 +70,8 @@ struct Session::Impl {
       find_shared(*of.graph);
       if (machine.kind == machine::Kind::host) find_bound(*of.graph);
     }
-    placed = place_graph(graph, own, in_place, options.on_chips, runs);
+    placed = compiled != nullptr ? place_as(*compiled, own, runs)
+                                 : place_graph(graph, own, in_place, options.on_chips, runs);
     std::ranges::move(placed.passes, std::back_inserter(passes));
     lists = list_inputs(graph);
     if (owner && owner->program().fits())
@@ -76,7 +82,16 @@ struct Session::Impl {
     parts->graph.drop_initial_values();
   }
 
-  static std::shared_ptr<Impl> sharing(const Graph& graph, const std::shared_ptr<Impl>& owner);
+  static std::shared_ptr<Impl> from_options(const Graph& graph, const machine::Machine& machine,
+                                            const SessionOptions& options, const Owner& of = {});
+  static std::shared_ptr<Impl> sharing(const Graph& graph, const std::shared_ptr<Impl>& owner,
+                                       const std::string& executable);
+
+  /// The parts of a graph that a file names.
+  static std::optional<Parts> parts_of(const SessionFile& compiled, const Graph& network,
+                                       const machine::Machine& machine);
+  Placed place_as(const SessionFile& compiled, const machine::Machine& own, bound::Runs runs) const;
+  void save_executable(const std::string& path) const;
 
   const bound::BoundProgram& program() const { return *placed.program; }
   const compiler::Executable& executable() const { return program().executable(); }

@@ -1,0 +1,61 @@
+// Executables of a session, to and from files.
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "lower/parts.h"
+#include "lower/placement.h"
+#include "lower/session_file.h"
+#include "lower/session_impl.h"
+
+namespace tessera::graph {
+
+std::shared_ptr<Session::Impl> Session::Impl::from_options(const Graph& graph,
+                                                           const machine::Machine& machine,
+                                                           const SessionOptions& options, const Owner& of) {
+  if (options.executable.empty()) return std::make_shared<Impl>(graph, machine, options, of);
+  const SessionFile compiled(options.executable);
+  return std::make_shared<Impl>(graph, machine, options, of, bound::Runs::resumed, &compiled);
+}
+
+std::optional<Parts> Session::Impl::parts_of(const SessionFile& compiled, const Graph& network,
+                                             const machine::Machine& machine) {
+  const SessionChoices& choices = compiled.choices();
+  if (choices.parts == 0) return {};
+  if (machine.kind != machine::Kind::host) compiled.refuse_other("machine");
+  std::optional<Parts> parts = divide(network, choices.parts);
+  if (!parts || choices.last_parts >= parts->count) compiled.refuse_other("graph");
+  parts->last = choices.last_parts;
+  return parts;
+}
+
+Placed Session::Impl::place_as(const SessionFile& compiled, const machine::Machine& own,
+                               bound::Runs runs) const {
+  compiled.require(facts_of(graph, whole_machine, options));
+  const SessionChoices& choices = compiled.choices();
+  Placed again =
+      place_again(graph, own, in_place, choices.placement, runs,
+                  [&](std::shared_ptr<const program::Program> program, const machine::Machine& machine) {
+                    return compiled.executable(std::move(program), machine);
+                  });
+  again.considered = choices.considered;
+  return again;
+}
+
+void Session::Impl::save_executable(const std::string& path) const {
+  write_session_file(path,
+                     {.made_for = facts_of(graph, whole_machine, options),
+                      .parts = parts ? parts->count : 0,
+                      .last_parts = parts ? parts->last : 0,
+                      .placement = placed.placement,
+                      .considered = placed.considered},
+                     executable());
+}
+
+void Session::save_executable(const std::string& path) const {
+  const Impl::Lock lock(*impl_);
+  impl_->save_executable(path);
+}
+
+}  // namespace tessera::graph

@@ -1,0 +1,68 @@
+// Executables of sessions in files: who lowers an equal graph need not search for its placement and compile
+// it.
+#pragma once
+
+#include <tessera/graph.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/executable.h"
+#include "lower/placement.h"
+#include "machine/model/machine.h"
+#include "program/program.h"
+
+namespace tessera::graph {
+
+/// What an executable is made for, by names for messages: of two facts that differ, the first says why.
+struct Fact {
+  std::string name;
+  std::string value;
+
+  bool operator==(const Fact&) const = default;
+};
+using Facts = std::vector<Fact>;
+
+/// Those of a session, with its graph as it is lowered. Graphs with other constants or patterns may have
+/// equal ones; their programs differ.
+Facts facts_of(const Graph& graph, const machine::Machine& machine, const SessionOptions& options);
+
+/// What was chosen before a session's program was lowered.
+struct SessionChoices {
+  Facts made_for;
+  uint32_t parts = 0;       ///< Parts::count; 0: the samples are not divided
+  uint32_t last_parts = 0;  ///< Parts::last
+  Placement placement;
+  std::vector<PlacementCost> considered;
+};
+
+/// Writes a session's executable, completely or not at all. Throws Error on failure.
+void write_session_file(const std::string& path, SessionChoices choices,
+                        const compiler::Executable& executable);
+
+class SessionFile {
+ public:
+  /// Reads all but the executable. Throws Error, which begins with the path, if the file is of another kind
+  /// or format, or damaged.
+  explicit SessionFile(const std::string& path);
+
+  const SessionChoices& choices() const { return choices_; }
+  /// Throws Error unless it is made for the same.
+  void require(const Facts& facts) const;
+  [[noreturn]] void refuse_other(std::string_view what) const;
+  /// The executable, of this program. Throws Error if it is that of another program or machine, or unsound.
+  std::shared_ptr<const compiler::Executable> executable(std::shared_ptr<const program::Program> program,
+                                                         const machine::Machine& machine) const;
+
+ private:
+  std::string path_;
+  SessionChoices choices_;
+  std::vector<char> content_;
+  size_t executable_at_ = 0;  ///< where it begins in the content
+};
+
+}  // namespace tessera::graph
