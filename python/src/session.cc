@@ -42,12 +42,17 @@ using Released = nb::call_guard<nb::gil_scoped_release>;
 
 struct BoundSession {
   BoundSession(const Graph& graph, const ChosenMachine& machine, uint32_t threads, uint64_t seed,
-               uint32_t on_chips, uint32_t parts, bool host_io)
+               uint32_t on_chips, uint32_t parts, bool host_io, const std::string& executable)
       : session(graph, machine.machine,
-                {.seed = seed, .threads = threads, .on_chips = on_chips, .parts = parts, .host_io = host_io}),
+                {.seed = seed,
+                 .threads = threads,
+                 .on_chips = on_chips,
+                 .parts = parts,
+                 .host_io = host_io,
+                 .executable = executable}),
         is_host(machine.machine.is_host()) {}
-  BoundSession(const Graph& graph, const BoundSession& owner)
-      : session(graph, owner.session), is_host(owner.is_host) {}
+  BoundSession(const Graph& graph, const BoundSession& owner, const std::string& executable)
+      : session(graph, owner.session, executable), is_host(owner.is_host) {}
 
   Session session;
   bool is_host;
@@ -323,9 +328,12 @@ void bind_session(nb::module_& m) {
   m.def("save_graphs", &save_graphs, "path"_a, "graphs"_a, "texts"_a, "sessions"_a, Released());
   m.def("load_graphs", &load_graphs, "path"_a, Released());
   nb::class_<BoundSession>(m, "Session", "A network lowered for a machine, with its parameters.")
-      .def(nb::init<const Graph&, const ChosenMachine&, uint32_t, uint64_t, uint32_t, uint32_t, bool>(),
-           "graph"_a, "machine"_a, "threads"_a, "seed"_a, "on_chips"_a, "parts"_a, "host_io"_a, Released())
-      .def(nb::init<const Graph&, const BoundSession&>(), "graph"_a, "owner"_a, Released())
+      .def(nb::init<const Graph&, const ChosenMachine&, uint32_t, uint64_t, uint32_t, uint32_t, bool,
+                    const std::string&>(),
+           "graph"_a, "machine"_a, "threads"_a, "seed"_a, "on_chips"_a, "parts"_a, "host_io"_a,
+           "executable"_a, Released())
+      .def(nb::init<const Graph&, const BoundSession&, const std::string&>(), "graph"_a, "owner"_a,
+           "executable"_a, Released())
       .def("run", &run, "arrays"_a)
       .def("run_at", &run_at, "addresses"_a, "wide"_a = std::vector<WideInput>())
       .def("measure", &measure, "arrays"_a)
@@ -355,6 +363,10 @@ void bind_session(nb::module_& m) {
           Released())
       .def(
           "load", [](BoundSession& s, const std::string& path) { s.session.load(path); }, "path"_a,
+          Released())
+      .def(
+          "save_executable",
+          [](const BoundSession& s, const std::string& path) { s.session.save_executable(path); }, "path"_a,
           Released());
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -284,6 +285,7 @@ class Graph:
         parts: int = 0,
         host_io: bool = False,
         share: Session | None = None,
+        executable: str | os.PathLike[str] | None = None,
     ) -> Session:
         """Lower the graph for a machine, with initial parameters by a seed.
 
@@ -293,11 +295,14 @@ class Graph:
         once; 0: what is predicted to be fastest. With `host_io`, seconds on a modelled machine include sending inputs from
         its hosts and outputs to them. `share` is another session, such as that of a training step, whose
         machine is taken, and whose parameters are read where they lie: those of an evaluation follow every change.
+        `executable` is a file of `save_executable()` of a session of an equal graph, machine and options: the graph is
+        lowered, but not compiled again. A file of another one is refused.
         """
         threads = checked_threads(threads)
         seed = _tessera.whole_number("seed", seed, 0, 2**64 - 1)
         on_chips = _tessera.whole_number("on_chips", on_chips)
         parts = _tessera.whole_number("parts", parts)
+        compiled = "" if executable is None else os.fspath(executable)
         native = self.native.copy()
         if share is not None:
             if not isinstance(share, Session):
@@ -306,10 +311,10 @@ class Graph:
                 raise ValueError(f"parts is {parts}; a session that shares parameters chooses its own: leave it out")
             if host_io:
                 raise ValueError("a session that shares parameters has the other's host_io: leave it out")
-            made = _tessera.Session(native, share._native)
+            made = _tessera.Session(native, share._native, compiled)
             return Session(native, made, share.machine, _kept_inputs(self), self._truths, repr(self), share)
         chosen = machine_for(machine, threads)
-        made = _tessera.Session(native, chosen, threads, seed, on_chips, parts, bool(host_io))
+        made = _tessera.Session(native, chosen, threads, seed, on_chips, parts, bool(host_io), compiled)
         return Session(native, made, chosen, _kept_inputs(self), self._truths, repr(self))
 
     def estimate(
@@ -453,9 +458,17 @@ class TrainingStep(Graph):
         parts: int = 0,
         host_io: bool = False,
         share: Session | None = None,
+        executable: str | os.PathLike[str] | None = None,
     ) -> Session:
         session = super().session(
-            machine, threads=threads, seed=seed, on_chips=on_chips, parts=parts, host_io=host_io, share=share
+            machine,
+            threads=threads,
+            seed=seed,
+            on_chips=on_chips,
+            parts=parts,
+            host_io=host_io,
+            share=share,
+            executable=executable,
         )
         session.lr, session.schedule = self.lr, self.schedule
         return session

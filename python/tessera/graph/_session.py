@@ -248,6 +248,14 @@ class Session:
         with self._lock:
             self._native.load(os.fspath(path))
 
+    def save_executable(self, path: str | os.PathLike[str]) -> None:
+        """Save what the graph was compiled to, without parameters and state.
+
+        `session(executable=path)` of an equal graph, in any process, neither searches for a placement nor compiles.
+        """
+        with self._lock:
+            self._native.save_executable(os.fspath(path))
+
     def program(self) -> str:
         """Return the tile program in readable form."""
         return self._native.program()
