@@ -398,6 +398,8 @@ class _Compiler:
                 return False
             array = tensor.detach().float().numpy()
             for native, rows, is_transposed in forms[name]:
+                if native in self.folded:
+                    return False
                 part = array[rows] if rows else array
                 fitting = self.choice.values_of(native, part.T if is_transposed else part)
                 if fitting is None or fitting.size != session.get(native).size:

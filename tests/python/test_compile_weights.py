@@ -43,6 +43,8 @@ def test_weights_that_change_are_read_again():
         lambda w, x: x * (1 + w) + w,
         lambda w, x: x @ w + x @ w.t(),
         lambda w, x: x @ w,
+        lambda w, x: (x @ w) * 0.5,
+        lambda w, x: (x @ w[:4].t()) * 0.5 + x @ w[4:].t(),
     ],
 )
 def test_all_that_depends_on_a_weight_follows_it(function):
